@@ -103,6 +103,13 @@ def log_fatal(function: Function, problem: str) -> None:
     _undisturbed(_emit, cudnnSeverity_t.CUDNN_SEV_FATAL, lines, None, 8)
 
 
+def log_unsupported(function: str, reasons: list[str]) -> None:
+    """Report on the warning channel why something that is described well is not supported."""
+    if state.mask & CUDNN_SEV_WARNING_EN and not getattr(_emitting, "now", False):
+        lines = [f"CuDNN (v{VERSION_NUMBER}) function {function}() does not support this:"]
+        _undisturbed(_emit, cudnnSeverity_t.CUDNN_SEV_WARNING, [*lines, *(f"    {why}" for why in reasons)], None, 9)
+
+
 def _undisturbed(report: Callable[..., None], *arguments: Any) -> None:
     """Run a part of the log; whatever it raises is shown as Python shows what cannot be raised, and the call goes on."""
     _emitting.now = True

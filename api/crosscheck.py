@@ -64,6 +64,7 @@ class CrosscheckBackend:
             "to_device",
             "zeros",
             "operand",
+            "graph_solvers",
             "new_stream",
             "stream",
             "finished",

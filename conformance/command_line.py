@@ -16,6 +16,7 @@ from dualdnn import accelerated
 from dualdnn.accelerated import DeviceUnavailable
 from dualdnn.api import __version__
 from dualdnn.api.abi.build import build as build_c_library
+from dualdnn.api.abi.cuda_runtime import build_runtime
 from dualdnn.api.crosscheck import loaded
 from dualdnn.api.document import SPECIFICATION, functions
 from dualdnn.api.miopen.document import functions as miopen_functions
@@ -127,6 +128,10 @@ def main(arguments: list[str] | None = None) -> int:
     library.add_argument(
         "--out", type=Path, default=Path("abi"), metavar="DIR", help="where they go (default: %(default)s)"
     )
+    library.add_argument(
+        "--runtime", action="store_true",
+        help="a CUDA runtime and driver on memory of the host, too, for machines without a GPU",
+    )  # fmt: skip
     library.set_defaults(run=run_abi)
 
     porting = commands.add_parser("port", help="rewrite sources written for cuDNN as sources for MIOpen")
@@ -290,9 +295,11 @@ def _recorded_call(chosen: argparse.Namespace) -> int:
 
 
 def run_abi(chosen: argparse.Namespace) -> int:
-    """Build the C library and its header."""
+    """Build the C library, its header and, where it is wanted, what stands for CUDA."""
     library = build_c_library(chosen.out)
-    print(f"{library}\n{library.parent / 'include' / 'cudnn.h'}")
+    made = [library, library.parent / "include" / "cudnn.h"]
+    made += build_runtime(chosen.out) if chosen.runtime else []
+    print(*made, sep="\n")
     return 0
 
 

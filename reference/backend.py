@@ -170,6 +170,10 @@ class ReferenceBackend:
         """As they come: every algorithm is the same computation here."""
         return operations
 
+    def graph_solvers(self, _operation: Operation) -> tuple[str, ...]:
+        """None: there is one formula."""
+        return ()
+
     def algorithm_time(self, operation: Operation, operands: Sequence[Any], stream: Any) -> float:
         launch = self.prepare(operation)
         start = perf_counter()

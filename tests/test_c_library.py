@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from dualdnn.api import cudnn
 from dualdnn.api.abi.build import NAME, build
 from dualdnn.api.abi.header import header
 from dualdnn.api.document import functions
@@ -110,15 +111,21 @@ def test_a_program_in_c_computes_and_is_told_what_it_did_wrong(library, tmp_path
 
 
 def test_what_does_not_exist_yet_says_so_once(library, tmp_path):
-    text = """#include "cudnn.h"
-int main(void) {
+    missing = [
+        f for f in functions().values() if not hasattr(cudnn, f.name) and all(p.memory == "host" for p in f.parameters)
+    ]
+    if not missing:
+        pytest.skip("every function exists")
+    name, zeros = missing[0].name, ", ".join("0" for _ in missing[0].parameters)
+    text = f"""#include "cudnn.h"
+int main(void) {{
   cudnnHandle_t handle;
   if (cudnnCreate(&handle)) return 1;
-  for (int i = 0; i < 2; i++) if (cudnnBackendExecute(0, 0, 0) != CUDNN_STATUS_NOT_SUPPORTED) return 2;
+  for (int i = 0; i < 2; i++) if ({name}({zeros}) != CUDNN_STATUS_NOT_SUPPORTED) return 2;
   return 0;
-}"""
+}}"""
     found = run(compiled(library, tmp_path, text))
-    assert found.returncode == 0 and found.stderr.count("cudnnBackendExecute") == 1
+    assert found.returncode == 0 and found.stderr.count(name) == 1
 
 
 def test_python_that_cannot_start_is_no_success(library, tmp_path):
@@ -409,6 +416,68 @@ def test_backend_descriptors_from_c(library, tmp_path):
     assert ran.returncode == 0, (ran.returncode, ran.stderr)
 
 
+ATTENTION = """
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "cudnn.h"
+#define CHECK(call) do { cudnnStatus_t s = (call); if (s) { printf("%s: %s\\n", #call, cudnnGetErrorString(s)); return 1; } } while (0)
+
+static cudnnSeqDataDescriptor_t data(int steps, int size) {
+  cudnnSeqDataDescriptor_t made;
+  int dims[CUDNN_SEQDATA_DIM_COUNT], lengths[1] = {steps};
+  cudnnSeqDataAxis_t axes[] = {CUDNN_SEQDATA_TIME_DIM, CUDNN_SEQDATA_BATCH_DIM, CUDNN_SEQDATA_BEAM_DIM, CUDNN_SEQDATA_VECT_DIM};
+  dims[CUDNN_SEQDATA_TIME_DIM] = steps; dims[CUDNN_SEQDATA_BATCH_DIM] = 1;
+  dims[CUDNN_SEQDATA_BEAM_DIM] = 1; dims[CUDNN_SEQDATA_VECT_DIM] = size;
+  if (cudnnCreateSeqDataDescriptor(&made)) return 0;
+  return cudnnSetSeqDataDescriptor(made, CUDNN_DATA_FLOAT, 4, dims, axes, 1, lengths, 0) ? 0 : made;
+}
+
+int main(void) {
+  cudnnHandle_t handle;
+  cudnnAttnDescriptor_t attention;
+  cudnnTensorDescriptor_t tensor;
+  size_t weights, work, reserve;
+  int q_lengths[1] = {3}, k_lengths[1] = {2}, low[3] = {0, 0, 1}, high[3] = {0, 1, INT_MAX};
+  float q[6] = {1, 2, 3, 4, 5, 6}, k[4] = {1, 0, 0, 1}, v[2] = {10, 20}, out[3] = {7, 7, 7};
+  void *address, *space;
+  CHECK(cudnnCreate(&handle));
+  CHECK(cudnnCreateAttnDescriptor(&attention));
+  CHECK(cudnnCreateTensorDescriptor(&tensor));
+  CHECK(cudnnSetAttnDescriptor(attention, CUDNN_ATTN_QUERYMAP_ALL_TO_ONE, 1, 1.0, CUDNN_DATA_FLOAT, CUDNN_DATA_FLOAT,
+                               CUDNN_DEFAULT_MATH, 0, 0, 2, 2, 1, 0, 0, 1, 0, 3, 2, 1, 1));
+  if (cudnnGetMultiHeadAttnBuffers(handle, attention, 0, &work, &reserve) != CUDNN_STATUS_BAD_PARAM) return 2;
+  CHECK(cudnnGetMultiHeadAttnBuffers(handle, attention, &weights, &work, 0));
+  CHECK(cudnnGetMultiHeadAttnBuffers(handle, attention, &weights, &work, &reserve));
+  if (weights != 4 || !reserve) return 3;
+  float *w = malloc(16);
+  space = aligned_alloc(16, (work + 15) / 16 * 16);
+  CHECK(cudnnGetMultiHeadAttnWeights(handle, attention, CUDNN_MH_ATTN_Q_WEIGHTS, weights, w, tensor, &address));
+  if (address) return 4;
+  CHECK(cudnnGetMultiHeadAttnWeights(handle, attention, CUDNN_MH_ATTN_V_WEIGHTS, weights, w, tensor, &address));
+  if (address != w) return 5;
+  w[0] = 2;
+  cudnnSeqDataDescriptor_t qd = data(3, 2), kd = data(2, 2), vd = data(2, 1), od = data(3, 1);
+  CHECK(cudnnMultiHeadAttnForward(handle, attention, 2, low, high, q_lengths, k_lengths, qd, q, 0, kd, k, vd, v, od, out,
+                                  weights, w, work, space, 0, 0));
+  if (out[0] != 7 || out[1] != 7 || out[2] != 40) return 6;
+  CHECK(cudnnMultiHeadAttnForward(handle, attention, -1, low, high, q_lengths, k_lengths, qd, q, 0, kd, k, vd, v, od, out,
+                                  weights, w, work, space, 0, 0));
+  if (out[0] != 0 || out[1] != 20 || out[2] != 40) return 7;
+  if (cudnnMultiHeadAttnForward(handle, attention, INT_MAX, low, high, q_lengths, k_lengths, qd, q, 0, kd, k, vd, v, od, out,
+                                weights, w, work, space, 0, 0) != CUDNN_STATUS_BAD_PARAM) return 8;
+  return 0;
+}
+"""
+
+
+def test_attention_from_c(library, tmp_path):
+    """The windows have as many entries as the queries have time-steps; of one step the others are not read."""
+    found = run(compiled(library, tmp_path, ATTENTION, "gcc", "-lm"))
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
 def test_algorithm_descriptors_from_c(library, tmp_path):
     """A union by value, arrays of objects that are created and destroyed, host memory of a size, a generator's states."""
     text = """
@@ -454,4 +523,75 @@ def test_algorithm_descriptors_from_c(library, tmp_path):
     }
     """
     ran = run(compiled(library, tmp_path, text), DUALDNN_SHOW_ERRORS="1")
+    assert ran.returncode == 0, (ran.returncode, ran.stderr)
+
+
+def test_an_operation_graph_from_c(library, tmp_path):
+    """Pointers of a variant pack are addresses; configurations that were created are filled; one tensor is in place of none."""
+    text = """
+    #include <cudnn.h>
+    #define OK(call) if (call) return __LINE__
+    #define SET(d, name, type, count, values) OK(cudnnBackendSetAttribute(d, name, type, count, values))
+    static int tensor(cudnnBackendDescriptor_t *made, int64_t uid) {
+        int64_t dims[3] = {1, 2, 3}, strides[3] = {6, 3, 1}, alignment = 4;
+        cudnnDataType_t type = CUDNN_DATA_FLOAT;
+        OK(cudnnBackendCreateDescriptor(CUDNN_BACKEND_TENSOR_DESCRIPTOR, made));
+        SET(*made, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &uid);
+        SET(*made, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+        SET(*made, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
+        SET(*made, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 3, dims);
+        SET(*made, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 3, strides);
+        return cudnnBackendFinalize(*made);
+    }
+    int main(void) {
+        cudnnHandle_t handle;
+        cudnnBackendDescriptor_t x, b, y, add, node, graph, heuristics, config, plan, pack;
+        cudnnPointwiseMode_t mode = CUDNN_POINTWISE_ADD;
+        cudnnDataType_t type = CUDNN_DATA_FLOAT;
+        cudnnBackendHeurMode_t heuristic = CUDNN_HEUR_MODE_INSTANT;
+        float memory[3][6] = {{1, 2, 3, 4, 5, 6}, {10, 20, 30, 40, 50, 60}, {0}}, half = 0.5f;
+        int64_t uids[3] = {5, -6, 7}, count, size = -1;
+        void *pointers[3] = {memory[0], memory[1], memory[2]}, *workspace = 0;
+        OK(cudnnCreate(&handle)); OK(tensor(&x, 5)); OK(tensor(&b, -6)); OK(tensor(&y, 7));
+        OK(cudnnBackendCreateDescriptor(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, &add));
+        SET(add, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
+        SET(add, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type);
+        OK(cudnnBackendFinalize(add));
+        OK(cudnnBackendCreateDescriptor(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, &node));
+        SET(node, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &add);
+        SET(node, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &x);
+        SET(node, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &b);
+        SET(node, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &y);
+        SET(node, CUDNN_ATTR_OPERATION_POINTWISE_ALPHA2, CUDNN_TYPE_FLOAT, 1, &half);
+        OK(cudnnBackendFinalize(node));
+        OK(cudnnBackendCreateDescriptor(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, &graph));
+        SET(graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+        SET(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &node);
+        OK(cudnnBackendFinalize(graph));
+        OK(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, &heuristics));
+        SET(heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &graph);
+        SET(heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &heuristic);
+        OK(cudnnBackendFinalize(heuristics));
+        OK(cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, NULL));
+        if (count < 1) return 1;
+        OK(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &config));
+        OK(cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &config));
+        OK(cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan));
+        SET(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+        SET(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config);
+        OK(cudnnBackendFinalize(plan));
+        OK(cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, NULL, &size));
+        if (size != 0) return 2;
+        OK(cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack));
+        SET(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, uids);
+        SET(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, pointers);
+        SET(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
+        OK(cudnnBackendFinalize(pack));
+        if (cudnnBackendExecute(handle, pack, plan) != CUDNN_STATUS_BAD_PARAM) return 3;
+        OK(cudnnBackendExecute(handle, plan, pack));
+        for (int i = 0; i < 6; i++) if (memory[2][i] != 6 * (i + 1)) return 4;
+        return cudnnBackendExecute(0, plan, pack) == CUDNN_STATUS_SUCCESS;
+    }
+    """
+    ran = run(compiled(library, tmp_path, text))
     assert ran.returncode == 0, (ran.returncode, ran.stderr)

@@ -34,7 +34,9 @@ class Recorder:
             self.calls.append((name, given))
             if name.startswith(("cudnnSet", "cudnnRestore")) and isinstance(values[0], dict):
                 values[0].update(list(given.items())[1:])
-            return 4096 if "WorkspaceSize" in name else 16 if "StatesSize" in name else None
+            if name == "cudnnGetMultiHeadAttnBuffers":
+                return (0, 0, 0)  # the operation's own spaces are enough
+            return 4096 if "WorkspaceSize" in name or "MakeFused" in name else 16 if "StatesSize" in name else None
 
         return call
 
@@ -57,7 +59,8 @@ def called(operation: Operation) -> tuple[str, dict[str, Any]]:
     return recorder.calls[-1]
 
 
-@pytest.mark.parametrize("sample", SAMPLES)
+# An operation graph is a plan and a pack, which the recorder cannot finalise.
+@pytest.mark.parametrize("sample", [name for name in SAMPLES if name != "OperationGraph"])
 def test_every_parameter_gets_what_it_is_named_after(sample):
     operation: Any = SAMPLES[sample]
     name, given = called(operation)
@@ -77,7 +80,8 @@ def test_every_parameter_gets_what_it_is_named_after(sample):
             operands = {
                 OPERANDS[label]: memory for label, memory in value.items() if OPERANDS.get(label) in operation.operands
             }
-            assert operands == {operand: f"memory of {operand}" for operand in operands}
+            enlarged = {operand: "4096 new bytes" for operand in operation.raw}
+            assert operands == {operand: enlarged.get(operand, f"memory of {operand}") for operand in operands}
             used |= set(operands)
         elif isinstance(value, dict):
             assert value["made by"] == f"cudnnCreate{parameter.base_type.removeprefix('cudnn').removesuffix('_t')}"

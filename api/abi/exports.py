@@ -62,6 +62,16 @@ static void dualdnn_start(void)
 """
 
 
+# The interpreter of a program in C does not end with it: what has to be said at the end is said here, behind the program's own
+# functions of atexit.
+FINISH = """
+__attribute__((destructor)) static void dualdnn_finished(void)
+{
+    if (dualdnn_state == 1 && Py_IsInitialized()) py_dualdnn_finish();
+}
+"""
+
+
 def export(function: Function) -> str:
     """The C function that clients link to."""
     result, parameters = result_type(function), function.parameters
@@ -91,7 +101,9 @@ def source(paths: str, home: str) -> str:
             PREAMBLE,
             STRUCTURES,
             *declarations,
+            "static void py_dualdnn_finish(void);",
             *map(export, table),
+            FINISH,
         ]
     )
 
@@ -99,4 +111,5 @@ def source(paths: str, home: str) -> str:
 def definitions() -> str:
     """What cffi is told: the structures, the state, the Python functions."""
     declarations = "\n".join(map(border_declaration, functions().values()))
+    declarations += "\nvoid py_dualdnn_finish(void);"
     return f'{STRUCTURES}static int dualdnn_state;\nextern "Python" {{\n{declarations}\n}}'

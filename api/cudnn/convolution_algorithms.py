@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 from ..enumerations import cudnnConvolutionFwdAlgo_t, cudnnDeterminism_t, cudnnMathType_t, cudnnStatus_t
 from ..functions import documented
-from ..operations import BackendError, ConvolutionForward
-from ..status import (
-    ALLOC_FAILED,
-    BAD_PARAM,
-    EXECUTION_FAILED,
-    INCORRECT_PARAMETER,
-    NOT_SUPPORTED,
-    CudnnError,
-    expect,
-)
+from ..operations import ConvolutionForward
+from ..status import INCORRECT_PARAMETER, NOT_SUPPORTED
 from ..support.convolution import TENSOR_OP_ALGORITHMS, Problem
 from .convolution import CLAUSES, check_problem, check_support
-
-SUCCESS = cudnnStatus_t.CUDNN_STATUS_SUCCESS
-DEFAULT_MATH = cudnnMathType_t.CUDNN_DEFAULT_MATH
-DETERMINISTIC = cudnnDeterminism_t.CUDNN_DETERMINISTIC  # every forward algorithm is (cudnnConvolutionForward/c21)
-UNMEASURED = -1.0  # the time of a ranked or failed entry (docs/errata.md, D194, D239)
+from .convolution_searches import Search, some
 
 
 class cudnnConvolutionFwdAlgoPerf_t(NamedTuple):
@@ -39,16 +25,20 @@ class cudnnConvolutionFwdAlgoPerf_t(NamedTuple):
     reserved: tuple[int, int, int] = (0, 0, 0)
 
 
-class AlgorithmResults(NamedTuple):
-    returnedAlgoCount: int
-    perfResults: tuple[cudnnConvolutionFwdAlgoPerf_t, ...]
+def _operation(problem, convolution, algorithm):
+    return ConvolutionForward(convolution, algorithm, 0, 1.0, 0.0, problem.x, problem.w, problem.y)
+
+
+SEARCH = Search(
+    cudnnConvolutionFwdAlgo_t, TENSOR_OP_ALGORITHMS, _operation, check_support, cudnnConvolutionFwdAlgoPerf_t
+)
 
 
 @documented(invalid={"handle": "c04"})
 def cudnnGetConvolutionForwardAlgorithmMaxCount(handle):
     """How many results cudnnFindConvolutionForwardAlgorithm and cudnnGetConvolutionForwardAlgorithm_v7 can have: all
     algorithms, and those with a CUDNN_TENSOR_OP_MATH variant once more. Source: 5.2.22."""
-    return len(cudnnConvolutionFwdAlgo_t) + len(TENSOR_OP_ALGORITHMS)
+    return SEARCH.most
 
 
 _W = "cudnnGetConvolutionForwardWorkspaceSize"
@@ -69,7 +59,7 @@ def cudnnGetConvolutionForwardWorkspaceSize(handle, xDesc, wDesc, convDesc, yDes
     problem = Problem(convDesc.spec, xDesc.spec, wDesc.spec, yDesc.spec)
     check_problem(problem, WORKSPACE_CLAUSES)
     check_support(problem, algo, WORKSPACE_CLAUSES)
-    return handle.backend.workspace_bytes(_operation(problem, algo))
+    return SEARCH.workspace_bytes(handle, problem, algo)
 
 
 _V7 = "cudnnGetConvolutionForwardAlgorithm_v7"
@@ -87,12 +77,10 @@ def cudnnGetConvolutionForwardAlgorithm_v7(handle, xDesc, wDesc, convDesc, yDesc
     Errors: BAD_PARAM for NULL (c08), ranks (c09), data types (c10), channels (c11), requestedAlgoCount below 1 (c13).
     Source: 5.2.23.
     """
-    expect(requestedAlgoCount > 0, BAD_PARAM, f"{_V7}/c13", f"requestedAlgoCount is {requestedAlgoCount}, not positive")
+    some(requestedAlgoCount, f"{_V7}/c13")
     problem = Problem(convDesc.spec, xDesc.spec, wDesc.spec, yDesc.spec)
     check_problem(problem, V7_CLAUSES)
-    taken, refused = _sorted_out(handle, problem)
-    ranked = [_result(operation, SUCCESS, UNMEASURED) for operation in handle.backend.preferred_algorithms(taken)]
-    return _first([*ranked, *refused], requestedAlgoCount)
+    return SEARCH.ranked(handle, problem, requestedAlgoCount)
 
 
 _FIND = "cudnnFindConvolutionForwardAlgorithm"
@@ -108,21 +96,10 @@ def cudnnFindConvolutionForwardAlgorithm(handle, xDesc, wDesc, convDesc, yDesc, 
     Errors: BAD_PARAM for NULL (c12, c13), descriptors that do not fit each other, requestedAlgoCount below 1 (c16);
     ALLOC_FAILED without memory for x, w and y (c17). Source: 5.2.15.
     """
-    expect(
-        requestedAlgoCount > 0, BAD_PARAM, f"{_FIND}/c16", f"requestedAlgoCount is {requestedAlgoCount}, not positive"
-    )
+    some(requestedAlgoCount, f"{_FIND}/c16")
     problem = Problem(convDesc.spec, xDesc.spec, wDesc.spec, yDesc.spec)
     check_problem(problem)
-    buffers = []
-    try:
-        for spec in (problem.x, problem.w, problem.y):
-            buffers.append(_zeros(handle, spec.nbytes, f"{_FIND}/c17"))
-        taken, refused = _sorted_out(handle, problem)
-        measured = [_measured_with_own_workspace(handle, operation, buffers) for operation in taken]
-        return _first(_by_time(measured) + refused, requestedAlgoCount)
-    finally:
-        for buffer in buffers:
-            buffer.free()
+    return SEARCH.measured(handle, problem, requestedAlgoCount, f"{_FIND}/c17")
 
 
 _EX = "cudnnFindConvolutionForwardAlgorithmEx"
@@ -143,104 +120,10 @@ def cudnnFindConvolutionForwardAlgorithmEx(
     Errors: BAD_PARAM for NULL (c15, c16, c18), descriptors that do not fit each other, requestedAlgoCount below 1
     (c20), memory that is too small. Source: 5.2.16.
     """
-    expect(requestedAlgoCount > 0, BAD_PARAM, f"{_EX}/c20", f"requestedAlgoCount is {requestedAlgoCount}, not positive")
+    some(requestedAlgoCount, f"{_EX}/c20")
     problem = Problem(convDesc.spec, xDesc.spec, wDesc.spec, yDesc.spec)
     check_problem(problem)
+    memory = {"x": x, "w": w, "y": y, "workSpace": workSpace}
     room = workSpaceSizeInBytes if workSpace is not None else 0
-    named = (("x", x, problem.x.nbytes), ("w", w, problem.w.nbytes), ("y", y, problem.y.nbytes))
-    operands = [_operand(handle, *entry, f"{_EX}/c18") for entry in named]
-    workspace = None if room == 0 else _operand(handle, "workSpace", workSpace, room, f"{_EX}/c13")
-    expect(operands[2].writable, BAD_PARAM, f"{_EX}/c10", "y is written, but its memory is read-only")
-    taken, refused = _sorted_out(handle, problem)
-    measured = []
-    for operation in taken:
-        if operation.workspace_bytes > room:
-            measured.append(_result(operation, ALLOC_FAILED, UNMEASURED))
-        else:
-            measured.append(_measured(handle, operation, [*operands, workspace if operation.workspace_bytes else None]))
-    return _first(_by_time(measured) + refused, requestedAlgoCount)
-
-
-def _operation(problem, algorithm, math_type=None):
-    convolution = problem.convolution if math_type is None else replace(problem.convolution, math_type=math_type)
-    return ConvolutionForward(convolution, algorithm, 0, 1.0, 0.0, problem.x, problem.w, problem.y)
-
-
-def candidates(problem: Problem) -> Iterator[ConvolutionForward]:
-    """Every algorithm with the math types that it is tried with."""
-    for algorithm in cudnnConvolutionFwdAlgo_t:
-        math_types = [DEFAULT_MATH]
-        if algorithm in TENSOR_OP_ALGORITHMS:
-            math_types = list(dict.fromkeys((problem.convolution.math_type, DEFAULT_MATH)))
-        for math_type in math_types:
-            yield _operation(problem, algorithm, math_type)
-
-
-def _sorted_out(handle, problem):
-    """(operations of the algorithms that take the problem, with their workspace; results of those that do not)."""
-    taken, refused = [], []
-    for operation in candidates(problem):
-        try:
-            check_support(problem, operation.algo)
-            taken.append(replace(operation, workspace_bytes=handle.backend.workspace_bytes(operation)))
-        except CudnnError as error:
-            refused.append(_result(operation, error.status, UNMEASURED))
-    return taken, refused
-
-
-def _result(operation, status, time):
-    math_type = operation.convolution.math_type
-    return cudnnConvolutionFwdAlgoPerf_t(
-        operation.algo, status, time, operation.workspace_bytes, DETERMINISTIC, math_type
-    )
-
-
-def _measured(handle, operation, operands):
-    """The entry of an operation run on these operands (x, w, y, workspace)."""
-    try:
-        return _result(operation, SUCCESS, handle.backend.algorithm_time(operation, operands, handle.stream))
-    except BackendError:
-        return _result(operation, EXECUTION_FAILED, UNMEASURED)
-
-
-def _measured_with_own_workspace(handle, operation, operands):
-    if operation.workspace_bytes == 0:
-        return _measured(handle, operation, [*operands, None])
-    try:
-        workspace = handle.allocate(operation.workspace_bytes)
-    except CudnnError as error:
-        return _result(operation, error.status, UNMEASURED)
-    try:
-        return _measured(handle, operation, [*operands, workspace])
-    finally:
-        workspace.free()
-
-
-def _by_time(results):
-    """Successes by time, then failures."""
-    return sorted(results, key=lambda result: (result.status != SUCCESS, result.time))
-
-
-def _first(results, count):
-    kept = tuple(results[:count])
-    return AlgorithmResults(len(kept), kept)
-
-
-def _zeros(handle, nbytes, clause):
-    """Device memory that holds zeros: numbers in every type."""
-    try:
-        return handle.zeros(nbytes)
-    except CudnnError as error:
-        raise CudnnError(error.status, clause, error.message) from error
-
-
-def _operand(handle, name, value, nbytes, clause):
-    """Memory that the caller gave, of at least ``nbytes`` where its size is known."""
-    try:
-        operand = handle.backend.operand(value)
-    except (TypeError, ValueError) as error:
-        raise CudnnError(BAD_PARAM, clause, f"{name} {error}") from None
-    known = operand.nbytes is not None
-    expect(not known or operand.nbytes >= nbytes, BAD_PARAM, clause,
-           f"{name} has {operand.nbytes} bytes, {nbytes} are needed")  # fmt: skip
-    return operand
+    clauses = {"memory": f"{_EX}/c18", "output": f"{_EX}/c10", "workSpace": f"{_EX}/c13"}
+    return SEARCH.measured_on(handle, problem, requestedAlgoCount, memory, room, clauses)

@@ -155,9 +155,14 @@ def _structures(records: Mapping[str, type]) -> list[str]:
 
 
 def _records() -> dict[str, type]:
-    from ..cudnn import convolution_algorithms
+    from ..cudnn import convolution_algorithms, convolution_gradient_algorithms
 
-    return {"cudnnConvolutionFwdAlgoPerf_t": convolution_algorithms.cudnnConvolutionFwdAlgoPerf_t}
+    gradients = convolution_gradient_algorithms
+    return {
+        "cudnnConvolutionFwdAlgoPerf_t": convolution_algorithms.cudnnConvolutionFwdAlgoPerf_t,
+        "cudnnConvolutionBwdDataAlgoPerf_t": gradients.cudnnConvolutionBwdDataAlgoPerf_t,
+        "cudnnConvolutionBwdFilterAlgoPerf_t": gradients.cudnnConvolutionBwdFilterAlgoPerf_t,
+    }
 
 
 def _annotation(text: object) -> str:

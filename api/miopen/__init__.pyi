@@ -227,6 +227,26 @@ def miopenConvolutionBackwardBias(
 ) -> None:
     """db = sums of dy over images and positions. Errors: NotImplemented unless alpha is 1, beta 0 (c02). Source: row 22."""
 
+class _miopenFindConvolutionBackwardWeightsAlgorithm(NamedTuple):
+    returnedAlgoCount: int
+    perfResults: tuple[miopenConvAlgoPerf_t, ...]
+
+def miopenFindConvolutionBackwardWeightsAlgorithm(
+    handle: MiopenHandle,
+    dyDesc: TensorDescriptor,
+    dy: Memory,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    convDesc: ConvolutionDescriptor,
+    dwDesc: TensorDescriptor,
+    dw: Memory,
+    requestAlgoCount: SupportsIndex,
+    workSpace: Memory,
+    workSpaceSize: SupportsIndex,
+    exhaustiveSearch: bool,
+) -> _miopenFindConvolutionBackwardWeightsAlgorithm:
+    """As miopenFindConvolutionForwardAlgorithm; dw is overwritten. Source: row 23."""
+
 def miopenConvolutionBackwardWeightsGetWorkSpaceSize(
     handle: MiopenHandle,
     dyDesc: TensorDescriptor,
@@ -236,6 +256,23 @@ def miopenConvolutionBackwardWeightsGetWorkSpaceSize(
 ) -> int:
     """Bytes of workspace for Find and the gradient of the filter; dy comes first. Source: row 24."""
 
+def miopenConvolutionBackwardWeights(
+    handle: MiopenHandle,
+    alpha: Any,
+    dyDesc: TensorDescriptor,
+    dy: Memory,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    convDesc: ConvolutionDescriptor,
+    algo: miopenConvBwdWeightsAlgorithm_t,
+    beta: Any,
+    dwDesc: TensorDescriptor,
+    dw: Memory,
+    workSpace: Memory,
+    workSpaceSize: SupportsIndex,
+) -> None:
+    """dw = the gradient of the filter; errors as miopenConvolutionForward. dy comes before x. Source: row 25."""
+
 def miopenConvolutionBackwardDataGetWorkSpaceSize(
     handle: MiopenHandle,
     dyDesc: TensorDescriptor,
@@ -244,6 +281,43 @@ def miopenConvolutionBackwardDataGetWorkSpaceSize(
     dxDesc: TensorDescriptor,
 ) -> int:
     """Bytes of workspace for Find and the gradient of the input; dy comes first. Source: row 26."""
+
+class _miopenFindConvolutionBackwardDataAlgorithm(NamedTuple):
+    returnedAlgoCount: int
+    perfResults: tuple[miopenConvAlgoPerf_t, ...]
+
+def miopenFindConvolutionBackwardDataAlgorithm(
+    handle: MiopenHandle,
+    dyDesc: TensorDescriptor,
+    dy: Memory,
+    wDesc: TensorDescriptor,
+    w: Memory,
+    convDesc: ConvolutionDescriptor,
+    dxDesc: TensorDescriptor,
+    dx: Memory,
+    requestAlgoCount: SupportsIndex,
+    workSpace: Memory,
+    workSpaceSize: SupportsIndex,
+    exhaustiveSearch: bool,
+) -> _miopenFindConvolutionBackwardDataAlgorithm:
+    """As miopenFindConvolutionForwardAlgorithm; dx is overwritten (docs/errata.md, M003). Source: row 27."""
+
+def miopenConvolutionBackwardData(
+    handle: MiopenHandle,
+    alpha: Any,
+    dyDesc: TensorDescriptor,
+    dy: Memory,
+    wDesc: TensorDescriptor,
+    w: Memory,
+    convDesc: ConvolutionDescriptor,
+    algo: miopenConvBwdDataAlgorithm_t,
+    beta: Any,
+    dxDesc: TensorDescriptor,
+    dx: Memory,
+    workSpace: Memory,
+    workSpaceSize: SupportsIndex,
+) -> None:
+    """dx = the gradient of the input; errors as miopenConvolutionForward. dy comes before w. Source: row 28."""
 
 def miopenSoftmaxForward(
     handle: MiopenHandle,
@@ -497,6 +571,29 @@ def miopenDeriveBNTensorDescriptor(
 ) -> None:
     """Describe scale, bias, mean and variance of x: 1 x C x 1 x 1 (spatial) or 1 x C x H x W. Source: row 52."""
 
+def miopenBatchNormalizationForwardTraining(
+    handle: MiopenHandle,
+    bn_mode: miopenBatchNormMode_t,
+    alpha: Any,
+    beta: Any,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    yDesc: TensorDescriptor,
+    y: Memory,
+    bnScaleBiasMeanVarDesc: TensorDescriptor,
+    bnScale: Memory,
+    bnBias: Memory,
+    expAvgFactor: SupportsFloat,
+    resultRunningMean: Memory,
+    resultRunningVariance: Memory,
+    epsilon: SupportsFloat,
+    resultSaveMean: Memory,
+    resultSaveInvVariance: Memory,
+) -> None:
+    """y = scale * (x - mean) / sqrt(variance + epsilon) + bias with the statistics of this batch, which enter the running
+    ones. Errors: NotImplemented unless alpha is 1 and beta 0 (c02). Source: row 53.
+    """
+
 def miopenBatchNormalizationForwardInference(
     handle: MiopenHandle,
     bn_mode: miopenBatchNormMode_t,
@@ -516,6 +613,31 @@ def miopenBatchNormalizationForwardInference(
     """y = scale * (x - mean) / sqrt(variance + epsilon) + bias with the given statistics.
 
     Errors: NotImplemented unless alpha is 1 and beta 0 (c02). Source: row 54.
+    """
+
+def miopenBatchNormalizationBackward(
+    handle: MiopenHandle,
+    bn_mode: miopenBatchNormMode_t,
+    alphaDataDiff: Any,
+    betaDataDiff: Any,
+    alphaParamDiff: Any,
+    betaParamDiff: Any,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    dyDesc: TensorDescriptor,
+    dy: Memory,
+    dxDesc: TensorDescriptor,
+    dx: Memory,
+    bnScaleBiasDiffDesc: TensorDescriptor,
+    bnScale: Memory,
+    resultBnScaleDiff: Memory,
+    resultBnBiasDiff: Memory,
+    epsilon: SupportsFloat,
+    savedMean: Memory,
+    savedInvVariance: Memory,
+) -> None:
+    """The gradients of x, scale and bias. Errors: NotImplemented unless both alphas are 1 and both betas 0 (c02).
+    Source: row 55.
     """
 
 miopenStatusSuccess: Final = miopenStatus_t.miopenStatusSuccess

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from .graph import OperationGraph
 from .operation import Operation
 
 
@@ -70,6 +71,9 @@ class Backend(Protocol):
 
     def preferred_algorithms(self, operations: Sequence[Operation]) -> Sequence[Operation]:
         """The same operations, which differ in algorithm and math type, the one expected to be fastest first."""
+
+    def graph_solvers(self, operation: OperationGraph) -> tuple[str, ...]:
+        """The solvers among which the knob of the operation's engine chooses, by their names; none where there is no choice."""
 
     def algorithm_time(self, operation: Operation, operands: Sequence[Operand | None], stream: Any) -> float:
         """Milliseconds that the operation takes on these operands, measured by running it; waits for the result."""

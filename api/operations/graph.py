@@ -1,181 +1,125 @@
-"""What the descriptors of an operation graph (chapter 9) say once they are finalised: tensors, settings, operation nodes."""
+"""Operation graphs (chapter 9) as operations: what cudnnBackendExecute (5.2.3) asks of a backend."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from functools import cached_property
 
-from ..enumerations import (
-    cudnnBackendKnobType_t,
-    cudnnConvolutionMode_t,
-    cudnnDataType_t,
-    cudnnGenStatsMode_t,
-    cudnnNanPropagation_t,
-    cudnnPointwiseMode_t,
+from ..enumerations import cudnnDataType_t
+from .graph_nodes import (
+    ConvolutionBackwardDataNode,
+    ConvolutionBackwardFilterNode,
+    ConvolutionForwardNode,
+    ConvolutionNode,
+    GenStatsNode,
+    GraphConvolution,
+    GraphTensor,
+    KnobChoice,
+    Node,
+    PointwiseNode,
+    PointwiseSettings,
 )
+from .graph_patterns import Single, single
+from .operation import NOT_BLENDED, Operation
 from .records import record
+from .specs import DOUBLE, FLOAT, TensorSpec
+
+__all__ = [
+    "ConvolutionBackwardDataNode",
+    "ConvolutionBackwardFilterNode",
+    "ConvolutionForwardNode",
+    "ConvolutionNode",
+    "GenStatsNode",
+    "GraphConvolution",
+    "GraphTensor",
+    "KnobChoice",
+    "Node",
+    "OperationGraph",
+    "PointwiseNode",
+    "PointwiseSettings",
+    "Single",
+]
 
 
 @record
-class GraphTensor:
-    """A tensor of a graph. Its dimensions and strides count elements: vectors of ``vector_count`` scalars along one of them.
+class OperationGraph(Operation):
+    """The nodes of a graph, each behind those whose outputs it reads, executed by one engine (5.2.3).
 
-    vectorized_dimension: -1 where an element is one scalar. A virtual tensor has no memory.
+    engine: its global index. choice: the value of its knob. ``workspace_bytes`` is what the backend needs for that, 0 while it is
+    asked. Operands are the tensors that are not virtual, by ``GraphTensor.operand``; one that a beta blends in is read and written.
     """
 
-    uid: int
-    data_type: cudnnDataType_t
-    dims: tuple[int, ...]
-    strides: tuple[int, ...]
-    alignment: int
-    vector_count: int
-    vectorized_dimension: int
-    is_virtual: bool
+    nodes: tuple[Node, ...]
+    engine: int
+    choice: int
+    workspace_bytes: int
 
-    @property
-    def rank(self) -> int:
-        return len(self.dims)
+    raw = {"workspace": "workspace_bytes"}  # noqa: RUF012 (a class constant)
 
+    @cached_property
+    def tensors(self) -> dict[str, GraphTensor]:
+        """Every tensor of the graph, the virtual ones included, by its operand name."""
+        listed = (tensor for node in self.nodes for tensor in (*node.inputs, *node.outputs))
+        return {tensor.operand: tensor for tensor in listed}
 
-@record
-class GraphConvolution:
-    """The settings of a convolution; the tuples have one entry per spatial dimension."""
+    @cached_property
+    def written(self) -> dict[str, Node]:
+        """The node that writes a tensor, by operand name."""
+        return {tensor.operand: node for node in self.nodes for tensor in node.outputs}
 
-    mode: cudnnConvolutionMode_t
-    compute_type: cudnnDataType_t
-    pre_padding: tuple[int, ...]
-    post_padding: tuple[int, ...]
-    stride: tuple[int, ...]
-    dilation: tuple[int, ...]
+    @cached_property
+    def single(self) -> Single | None:
+        """The one operation that the graph is to its engine; None where that runs node by node."""
+        return single(self.nodes, self.engine)
 
-    @property
-    def rank(self) -> int:
-        return len(self.stride)
+    @cached_property
+    def inputs(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Tensors that no node writes, and those that a beta blends in node by node."""
+        if self.single is not None:
+            o = self.single.operation
+            return tuple(dict.fromkeys(self.single.names[name] for name in o.tensors_read if name in o.reads))
+        return tuple(name for name in self.tensors if name not in self.written or self.written[name].blends)
 
-    def output_sizes(self, image: tuple[int, ...], window: tuple[int, ...]) -> tuple[int, ...]:
-        """Spatial extents of the result: 1 + (image + both paddings - ((window - 1) * dilation + 1)) / stride, rounded down."""
-        return tuple(
-            1 + (image[i] + self.pre_padding[i] + self.post_padding[i] - (window[i] - 1) * self.dilation[i] - 1) // self.stride[i]
-            for i in range(self.rank)
-        )  # fmt: skip
+    @cached_property
+    def outputs(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Tensors that are written and not virtual."""
+        return tuple(name for name in self.written if not self.tensors[name].is_virtual)
 
+    @cached_property
+    def virtual(self) -> tuple[GraphTensor, ...]:
+        """Tensors between nodes, without memory."""
+        return tuple(tensor for tensor in self.tensors.values() if tensor.is_virtual)
 
-@record
-class PointwiseSettings:
-    """The settings of a pointwise operation; the clips are those of RELU_FWD."""
+    def __getattr__(self, name: str) -> GraphTensor:
+        """A tensor by its operand name, as other operations have fields."""
+        if name.startswith("tensor_") and name in self.tensors:
+            return self.tensors[name]
+        raise AttributeError(name)
 
-    mode: cudnnPointwiseMode_t
-    compute_type: cudnnDataType_t
-    nan: cudnnNanPropagation_t
-    lower_clip: float
-    upper_clip: float
+    def has(self, operand: str) -> bool:
+        return True
 
-    @property
-    def has_two_inputs(self) -> bool:
-        return self.mode in TWO_INPUTS
+    def inner(self, operand: str) -> str:
+        """What the single operation calls an operand."""
+        assert self.single is not None
+        o = self.single.operation
+        named = [name for name, outer in self.single.names.items() if outer == operand]
+        return next((name for name in named if name in o.outputs), named[0])
 
+    def tensor(self, operand: str) -> TensorSpec:
+        if self.single is not None:
+            spec: TensorSpec = self.single.operation.tensor(self.inner(operand))
+            return spec
+        return self.tensors[operand].spec
 
-TWO_INPUTS = (
-    cudnnPointwiseMode_t.CUDNN_POINTWISE_ADD,
-    cudnnPointwiseMode_t.CUDNN_POINTWISE_MUL,
-    cudnnPointwiseMode_t.CUDNN_POINTWISE_MIN,
-    cudnnPointwiseMode_t.CUDNN_POINTWISE_MAX,
-)
+    def alignment(self, operand: str) -> int:
+        return 1 if operand in self.raw else self.tensors[operand].alignment
 
+    def blend_of(self, output: str) -> tuple[float, float]:
+        """The single operation's; nodes blend for themselves."""
+        return NOT_BLENDED if self.single is None else self.single.operation.blend_of(self.inner(output))
 
-class Node:
-    """Base of the operation nodes: which of their fields are tensors that are read and written."""
-
-    reads: ClassVar[tuple[str, ...]]
-    writes: ClassVar[tuple[str, ...]]
-
-    @property
-    def inputs(self) -> tuple[GraphTensor, ...]:
-        """The tensors that the node reads; not those that beta blends in."""
-        found = (getattr(self, name) for name in self.reads)
-        return tuple(tensor for tensor in found if tensor is not None)
-
-    @property
-    def outputs(self) -> tuple[GraphTensor, ...]:
-        return tuple(getattr(self, name) for name in self.writes)
-
-
-@record
-class ConvolutionForwardNode(Node):
-    """y = alpha * conv(w, x) + beta * y (9.2.12)."""
-
-    convolution: GraphConvolution
-    alpha: float
-    beta: float
-    x: GraphTensor
-    w: GraphTensor
-    y: GraphTensor
-
-    reads = ("x", "w")
-    writes = ("y",)
-
-
-@record
-class ConvolutionBackwardDataNode(Node):
-    """dx = alpha * (w *~ dy) + beta * dx (9.2.10)."""
-
-    convolution: GraphConvolution
-    alpha: float
-    beta: float
-    w: GraphTensor
-    dy: GraphTensor
-    dx: GraphTensor
-
-    reads = ("w", "dy")
-    writes = ("dx",)
-
-
-@record
-class ConvolutionBackwardFilterNode(Node):
-    """dw = alpha * (x *~ dy) + beta * dw (9.2.11)."""
-
-    convolution: GraphConvolution
-    alpha: float
-    beta: float
-    x: GraphTensor
-    dy: GraphTensor
-    dw: GraphTensor
-
-    reads = ("x", "dy")
-    writes = ("dw",)
-
-
-@record
-class PointwiseNode(Node):
-    """y = op(alpha1 * x), or op(alpha1 * x, alpha2 * b) with b broadcast (9.2.14)."""
-
-    pointwise: PointwiseSettings
-    alpha1: float
-    alpha2: float
-    x: GraphTensor
-    b: GraphTensor | None
-    y: GraphTensor
-
-    reads = ("x", "b")
-    writes = ("y",)
-
-
-@record
-class GenStatsNode(Node):
-    """sum = the sums of x over everything but the channels, sqsum = those of the squares (9.2.13)."""
-
-    mode: cudnnGenStatsMode_t
-    compute_type: cudnnDataType_t
-    x: GraphTensor
-    sum: GraphTensor
-    sqsum: GraphTensor
-
-    reads = ("x",)
-    writes = ("sum", "sqsum")
-
-
-@record
-class KnobChoice:
-    """A performance knob and the value that it is set to."""
-
-    knob: cudnnBackendKnobType_t
-    value: int
+    @cached_property
+    def compute_type(self) -> cudnnDataType_t:
+        """DOUBLE where a tensor or a node is, else FLOAT."""
+        types = {tensor.data_type for tensor in self.tensors.values()} | {node.precision for node in self.nodes}
+        return DOUBLE if DOUBLE in types else FLOAT

@@ -10,16 +10,30 @@ from dualdnn.api.enumerations import (
     cudnnFusedOpsConstParamLabel_t,
     cudnnFusedOpsPointerPlaceHolder_t,
 )
-from dualdnn.api.operations import BnFinalizeStatisticsInference, BnFinalizeStatisticsTraining, Operation
+from dualdnn.api.operations import (
+    BnFinalizeStatisticsInference,
+    BnFinalizeStatisticsTraining,
+    ConvScaleBiasAddActivation,
+    DactivationForkDbatchnorm,
+    Operation,
+    ScaleBiasActivationConvBnstats,
+    ScaleBiasActivationWgrad,
+    ScaleBiasAddActivationGenBitmask,
+)
 from dualdnn.api.support.fused_ops import (
     CONST,
+    CONV_ADD,
+    CONV_BNSTATS,
     COUNT,
+    DBATCHNORM,
     EPSILON,
     FACTOR,
     FINALIZE_INFERENCE,
     FINALIZE_TRAINING,
+    GEN_BITMASK,
     OPERANDS,
     VARIANT,
+    WGRAD,
     WORKSPACE_SIZE,
     const_type,
     promise_of,
@@ -30,6 +44,11 @@ from .descriptors import made
 KINDS: dict[type[Operation], Any] = {
     BnFinalizeStatisticsTraining: FINALIZE_TRAINING,
     BnFinalizeStatisticsInference: FINALIZE_INFERENCE,
+    ScaleBiasAddActivationGenBitmask: GEN_BITMASK,
+    DactivationForkDbatchnorm: DBATCHNORM,
+    ScaleBiasActivationConvBnstats: CONV_BNSTATS,
+    ScaleBiasActivationWgrad: WGRAD,
+    ConvScaleBiasAddActivation: CONV_ADD,
 }
 NULL, ELEMENT, _ = cudnnFusedOpsPointerPlaceHolder_t
 MODE = cudnnBatchNormMode_t.CUDNN_BATCHNORM_SPATIAL
@@ -82,11 +101,14 @@ def variant_pack(make: Any, operation: Any, memory: Mapping[str, Any]) -> Any:
     """The variant parameter pack with this memory and the scalars of the operation."""
     ops = KINDS[type(operation)]
     pack = make.cudnn.cudnnCreateFusedOpsVariantParamPack(ops)
+    needed = make.workspace_bytes(operation) if "workSpace" in operation.raw else 0
+    if needed and needed > operation.workspace_bytes:  # the subject needs more than the operation has
+        memory = {**memory, "workSpace": make.handle.allocate(needed)}
     for label in VARIANT[ops]:
         if label in OPERANDS:
             value = memory.get(OPERANDS[label])
         elif label == WORKSPACE_SIZE:
-            value = getattr(operation, "workspace_bytes", 0)
+            value = max(getattr(operation, "workspace_bytes", 0), needed)
         else:
             value = getattr(operation, SCALARS[label], 0)
         make.cudnn.cudnnSetFusedOpsVariantParamPackAttribute(pack, label, value)

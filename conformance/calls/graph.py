@@ -8,6 +8,8 @@ from typing import Any
 from dualdnn.api.enumerations import cudnnBackendAttributeName_t as Name
 from dualdnn.api.enumerations import cudnnBackendAttributeType_t as Type
 from dualdnn.api.enumerations import cudnnBackendDescriptorType_t as Kind
+from dualdnn.api.enumerations import cudnnBackendKnobType_t
+from dualdnn.api.operations import OperationGraph
 from dualdnn.api.operations.graph import (
     ConvolutionBackwardDataNode,
     ConvolutionBackwardFilterNode,
@@ -22,6 +24,7 @@ from dualdnn.api.operations.graph import (
 from dualdnn.api.operations.specs import DOUBLE
 
 INT64, DATA_TYPE, DESCRIPTOR = Type.CUDNN_TYPE_INT64, Type.CUDNN_TYPE_DATA_TYPE, Type.CUDNN_TYPE_BACKEND_DESCRIPTOR
+KNOB = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_TILE_SIZE  # the only one that engines have
 # Ending of an attribute's name -> its type and its elements.
 Attributes = dict[str, tuple[Type, Sequence[Any]]]
 
@@ -87,6 +90,50 @@ class Builder:
             descriptor = self.made.pop()
             if descriptor.alive:
                 self.cudnn.cudnnBackendDestroyDescriptor(descriptor)
+
+
+def plan(make: Any, operation: OperationGraph) -> Any:
+    """The finalised execution plan of a graph: its nodes, engine and knob through the documented calls (9.3)."""
+    build = Builder(make.cudnn)
+    nodes = [build(node) for node in operation.nodes]
+    handle = (Type.CUDNN_TYPE_HANDLE, (make.handle,))
+    graph = build.finalized(
+        Kind.CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, {"HANDLE": handle, "OPS": (DESCRIPTOR, nodes)}
+    )
+    engine = build.finalized(
+        Kind.CUDNN_BACKEND_ENGINE_DESCRIPTOR,
+        {"OPERATION_GRAPH": (DESCRIPTOR, (graph,)), "GLOBAL_INDEX": (INT64, (operation.engine,))},
+    )
+    knobs = [build(KnobChoice(KNOB, operation.choice))] if operation.choice else []
+    config = build.finalized(
+        Kind.CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
+        {"ENGINE": (DESCRIPTOR, (engine,)), "KNOB_CHOICES": (DESCRIPTOR, knobs)},
+    )
+    kind = Kind.CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR
+    made = build.finalized(kind, {"HANDLE": handle, "ENGINE_CONFIG": (DESCRIPTOR, (config,))})
+    build.made.remove(made)
+    build.destroy()
+    return made
+
+
+def plan_bytes(make: Any, plan: Any) -> int:
+    """The bytes of workspace that a plan needs."""
+    kind = Kind.CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR
+    return int(Builder(make.cudnn).get(plan, kind, "WORKSPACE_SIZE", INT64)[0])
+
+
+def pack(make: Any, operation: OperationGraph, memory: Mapping[str, Any], workspace: Any) -> Any:
+    """The finalised variant pack of the operands."""
+    tensors = [tensor for tensor in operation.tensors.values() if not tensor.is_virtual]
+    pointer = Type.CUDNN_TYPE_VOID_PTR
+    return Builder(make.cudnn).finalized(
+        Kind.CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR,
+        {
+            "UNIQUE_IDS": (INT64, [tensor.uid for tensor in tensors]),
+            "DATA_POINTERS": (pointer, [memory[tensor.operand] for tensor in tensors]),
+            "WORKSPACE": (pointer, (workspace,)),
+        },
+    )
 
 
 def _tensor(make: Any, t: GraphTensor) -> Attributes:

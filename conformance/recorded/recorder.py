@@ -16,7 +16,7 @@ from dualdnn.api.enumerations import ENUMERATIONS
 from dualdnn.api.status import CudnnError
 
 from .model import Block, Record, load_recording, save_recording
-from .replay import REQUIREMENTS, SCRATCH, encoded
+from .replay import REQUIREMENTS, SCRATCH, asked, encoded
 
 # Calls that make and destroy the handle, and what differs between libraries by its nature.
 NOT_RECORDED = ("cudnnCreate", "cudnnDestroy", "cudnnGetVersion", "cudnnGetCudartVersion", "cudnnGetProperty")
@@ -97,10 +97,8 @@ class Recorder:
         query = REQUIREMENTS.get((function, parameter.name))
         if query is None:
             return None
-        types = {p.base_type: given[p.name] for p in functions()[function].arguments}
         try:
-            wanted = [given.get(p.name, types.get(p.base_type)) for p in functions()[query].arguments]
-            return int(getattr(self._cudnn, query)(*wanted))
+            return int(getattr(self._cudnn, query)(*asked(query, function, given)))
         except (CudnnError, TypeError):
             return None
 
@@ -143,7 +141,7 @@ class _Call:
         """The bytes of every span of memory."""
         contents = [np.zeros(end - start, np.uint8) for start, end in self.spans]
         for address, size, value in self.pieces.values():
-            index = next(i for i, (start, end) in enumerate(self.spans) if start <= address <= end)
+            index = next(i for i, (start, end) in enumerate(self.spans) if start <= address and address + size <= end)
             offset = address - self.spans[index][0]
             contents[index][offset : offset + size] = _read(value, address, size, self.handle)
         return contents
@@ -172,7 +170,7 @@ class _Call:
         if parameter.name not in self.pieces:
             return {"unrecorded": "memory of unknown size"}
         address, size, _ = self.pieces[parameter.name]
-        index = next(i for i, (start, end) in enumerate(self.spans) if start <= address <= end)
+        index = next(i for i, (start, end) in enumerate(self.spans) if start <= address and address + size <= end)
         return {"memory": index, "offset": address - self.spans[index][0], "bytes": size}
 
 

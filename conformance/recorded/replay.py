@@ -33,6 +33,21 @@ REQUIREMENTS["cudnnConvolutionBiasActivationForward", "workSpaceSizeInBytes"] = 
 SCRATCH["cudnnConvolutionBiasActivationForward", "workSpace"] = "workSpaceSizeInBytes"
 
 
+for _call, _size in (("cudnnCTCLoss", "workspaceSizeInBytes"), ("cudnnCTCLoss_v8", "workSpaceSizeInBytes")):
+    REQUIREMENTS[_call, _size] = _call.replace("CTCLoss", "GetCTCLossWorkspaceSize")
+    SCRATCH[_call, "workspace"] = _size
+
+
+def asked(query: str, function: str, given: Mapping[str, Any]) -> list[Any]:
+    """The arguments of a query of sizes: those of the call that have its parameters' names, with or without "host", or types."""
+    types = {p.base_type: given[p.name] for p in functions()[function].arguments if p.name in given}
+    found = []
+    for parameter in functions()[query].arguments:
+        of_host = f"host{parameter.name[0].upper()}{parameter.name[1:]}"
+        found.append(given.get(parameter.name, given.get(of_host, types.get(parameter.base_type))))
+    return found
+
+
 class NotReplayable(Exception):
     """The record does not hold what the call needs, or the subject lacks a function: the text says which."""
 
@@ -138,9 +153,8 @@ class _Call:
         if query is None:
             raise NotReplayable(f"{parameter.name}: no query is known for it")
         call = self.replayer.function(query)
-        types = {self.parameters[name].base_type: made for name, made in self.host.items()}
         try:
-            needed = call(*[self.host.get(p.name, types.get(p.base_type)) for p in functions()[query].arguments])
+            needed = call(*asked(query, self.record.function, self.host))
         except CudnnError:  # the call itself is to be refused, and says why
             return value["was"]
         return max(0, needed + value["required"])

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from ...enumerations import cudnnActivationMode_t, cudnnBatchNormMode_t, cudnnFusedOpsPointerPlaceHolder_t
 from ...enumerations import cudnnFusedOpsConstParamLabel_t as Const
+from ...operations.specs import INT32
+from ...relations import writable_layout
 from ...status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
 from ...support.fused_ops import ACTIVATION_CLAUSES, MODE_CLAUSES, OPERANDS, SHAPE_CLAUSES, promise_of
 
 UNSUPPORTED = "cudnnCreateFusedOpsPlan/c04"  # where no clause says more
 NULL = cudnnFusedOpsPointerPlaceHolder_t.CUDNN_PTR_NULL
+WORD = 32  # bits of a bit mask's element
 SPATIAL = (cudnnBatchNormMode_t.CUDNN_BATCHNORM_SPATIAL, cudnnBatchNormMode_t.CUDNN_BATCHNORM_SPATIAL_PERSISTENT)
 RELU, IDENTITY = cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.CUDNN_ACTIVATION_IDENTITY
 _PLACEHOLDERS = {name: promise_of(pointer) for pointer, name in OPERANDS.items()}
@@ -36,6 +39,10 @@ class Attributes:
         """The descriptor of an operand; None where its pointer will be NULL."""
         return self.descriptor(name) if self.promises(operand) else None
 
+    def optional(self, operand, name):
+        """The descriptor of an operand whose step becomes a NOP without pointer or descriptor; None then."""
+        return self.pack.get(Const[f"CUDNN_PARAM_{name}"]) if self.promises(operand) else None
+
     def required(self, operand, name):
         """The descriptor of an operand that the sequence cannot do without."""
         placeholder = _PLACEHOLDERS[operand].name
@@ -55,6 +62,24 @@ class Attributes:
             wanted = (1, channels, *(1,) * (rank - 2))
             clause = SHAPE_CLAUSES.get((self.ops, Const[f"CUDNN_PARAM_{name}"]), INCORRECT_PARAMETER)
             expect(spec.dims == wanted, BAD_PARAM, clause, f"CUDNN_PARAM_{name} is {spec.dims}, it must be {wanted}")
+
+    def same_dims(self, **tensors):
+        """BAD_PARAM unless the tensors that there are have the same dimensions. tensors: label -> specification or None."""
+        found = {name: spec.dims for name, spec in tensors.items() if spec is not None}
+        listed = ", ".join(f"CUDNN_PARAM_{name} {dims}" for name, dims in found.items())
+        expect(len(set(found.values())) <= 1, BAD_PARAM, INCORRECT_PARAMETER, f"dimensions differ: {listed}")
+
+    def bit_mask(self, spec, of):
+        """BAD_PARAM or NOT_SUPPORTED unless the bit mask is INT32, a row for each pixel and 32 channels a word."""
+        if spec is None:
+            return
+        expect(spec.data_type == INT32, NOT_SUPPORTED, UNSUPPORTED,
+               f"CUDNN_PARAM_ACTIVATION_BITMASK_DESC is {spec.data_type.name}, supported is {INT32.name}")  # fmt: skip
+        pixels, words = of.count // of.dims[1], -(-of.dims[1] // WORD)
+        fits = spec.dims[0] >= pixels and spec.dims[1] >= words and max(spec.dims[2:]) == 1
+        expect(fits, BAD_PARAM, INCORRECT_PARAMETER,
+               f"CUDNN_PARAM_ACTIVATION_BITMASK_DESC is {spec.dims}, it must be {(pixels, words, 1, 1)} or larger")  # fmt: skip
+        writable_layout(CUDNN_PARAM_ACTIVATION_BITMASK_DESC=spec)
 
     def spatial(self):
         """NOT_SUPPORTED for other batch normalisation modes than the spatial ones."""

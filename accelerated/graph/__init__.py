@@ -1,0 +1,1 @@
+"""Operation graphs (chapter 9)."""

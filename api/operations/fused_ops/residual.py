@@ -1,0 +1,55 @@
+"""Scaled tensors, added and activated, and the gradient of it: SCALE_BIAS_ADD_ACTIVATION_GEN_BITMASK, DACTIVATION_FORK_DBATCHNORM."""
+
+from __future__ import annotations
+
+from ..operation import Operation
+from ..records import record
+from ..specs import ActivationSpec, TensorSpec
+
+
+@record
+class ScaleBiasAddActivationGenBitmask(Operation):
+    """y = activation(eqScale * x + eqBias + zEqScale * z + zEqBias), channel by channel; what the call does not have is left out.
+
+    Row p of the bit mask belongs to the pixel p of y, counted through images, rows and columns; bit c % 32 of its word c / 32 is 1
+    where the derivative of the activation in channel c is 1: the sum is above 0, or there is no activation. Bits of no element are 0.
+    """
+
+    activation: ActivationSpec | None
+    x: TensorSpec
+    eqScale: TensorSpec | None
+    eqBias: TensorSpec | None
+    z: TensorSpec | None
+    zEqScale: TensorSpec | None
+    zEqBias: TensorSpec | None
+    y: TensorSpec
+    bitMask: TensorSpec | None
+
+    inputs = ("x", "eqScale", "eqBias", "z", "zEqScale", "zEqBias")
+    outputs = ("y", "bitMask")
+    optional = ("eqScale", "eqBias", "z", "zEqScale", "zEqBias", "bitMask")
+
+
+@record
+class DactivationForkDbatchnorm(Operation):
+    """dz = dy where the bit mask is 1, else 0; dy itself where there is no activation. Of m pixels of a channel, with
+    x' = (x - savedMean) * savedInvStd: dBias = sum of dz, dScale = sum of dz * x',
+    dx = scale * savedInvStd * (dz - dBias / m - x' * dScale / m)."""
+
+    activation: ActivationSpec | None
+    workspace_bytes: int
+    x: TensorSpec
+    dy: TensorSpec
+    bitMask: TensorSpec | None
+    scale: TensorSpec | None
+    savedMean: TensorSpec
+    savedInvStd: TensorSpec
+    dx: TensorSpec | None
+    dz: TensorSpec | None
+    dScale: TensorSpec | None
+    dBias: TensorSpec | None
+
+    inputs = ("x", "dy", "bitMask", "scale", "savedMean", "savedInvStd")
+    outputs = ("dx", "dz", "dScale", "dBias")
+    optional = ("bitMask", "scale", "dx", "dz", "dScale", "dBias")
+    raw = {"workSpace": "workspace_bytes"}  # noqa: RUF012 (a class constant)

@@ -1,0 +1,236 @@
+"""Cases of operation graphs: what they compute (5.2.3, 9.2.10 to 9.2.17)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from dualdnn.api.enumerations import (
+    cudnnConvolutionMode_t,
+    cudnnGenStatsMode_t,
+    cudnnNanPropagation_t,
+    cudnnPointwiseMode_t,
+)
+from dualdnn.api.operations import OperationGraph
+from dualdnn.api.operations.graph import (
+    ConvolutionBackwardDataNode,
+    ConvolutionBackwardFilterNode,
+    ConvolutionForwardNode,
+    GenStatsNode,
+    GraphConvolution,
+    GraphTensor,
+    PointwiseNode,
+    PointwiseSettings,
+)
+from dualdnn.api.operations.specs import (
+    BFLOAT16,
+    DOUBLE,
+    FLOAT,
+    HALF,
+    INT8,
+    INT32,
+    SCALAR_BYTES,
+    UINT8,
+    packed_strides,
+)
+from dualdnn.conformance.marks import shows
+
+from .graph_descriptors import of
+
+Mode = cudnnPointwiseMode_t
+NO_NAN, NAN = cudnnNanPropagation_t
+EVERY_MODE = [pytest.param(mode, id=mode.name.removeprefix("CUDNN_POINTWISE_")) for mode in Mode]
+
+
+def tensor(uid, dims, data_type=FLOAT, strides=None, virtual=False, order=None, alignment=None):
+    """A tensor, packed in this order of its dimensions where no strides are given."""
+    strides = strides or packed_strides(dims, order or tuple(range(len(dims))))
+    return GraphTensor(uid, data_type, dims, strides, alignment or SCALAR_BYTES[data_type], 1, -1, virtual)
+
+
+def executed(*nodes, engine=0, choice=0):
+    """The graph of nodes that are given in an order in which they can run."""
+    return OperationGraph(tuple(nodes), engine, choice, 0)
+
+
+def settings(mode, nan=NO_NAN, lower=0.0, upper=float("inf"), compute=FLOAT):
+    return PointwiseSettings(mode, compute, nan, lower, upper)
+
+
+def pointwise(mode, x, y, b=None, alpha1=1.0, alpha2=1.0, **given):
+    """One pointwise node."""
+    return PointwiseNode(settings(mode, **given), alpha1, alpha2, x, b, y)
+
+
+def convolution(pre=(0, 0), post=(0, 0), stride=None, dilation=None, mode=1, compute=FLOAT):
+    ones = (1,) * len(pre)
+    return GraphConvolution(cudnnConvolutionMode_t(mode), compute, pre, post, stride or ones, dilation or ones)
+
+
+def sample():
+    """A blended convolution."""
+    dims = (2, 3, 4, 4)
+    return executed(
+        ConvolutionForwardNode(
+            convolution((1, 1), (0, 0)), 0.75, 0.5, tensor(1, dims), tensor(2, (5, 3, 2, 2)), tensor(3, (2, 5, 4, 4))
+        )
+    )
+
+
+def operand(mode, x):
+    """The second operand where the mode has one: broadcast along two dimensions."""
+    return tensor(2, (1, *x.dims[1:-1], 1), x.data_type) if settings(mode).has_two_inputs else None
+
+
+@shows("cudnnBackendExecute/c01", "cudnnBackendExecute/c02", "cudnnBackendExecute/c04", "cudnnBackendExecute/c06",
+       "cudnnPointwiseMode_t/c01", *of("OPERATION_POINTWISE", "c01", "c02", "c03", "c04", "c05", "c06"),
+       *of("VARIANT_PACK", "c01", "c02"))  # fmt: skip
+@pytest.mark.parametrize("data_type", [FLOAT, DOUBLE, HALF, BFLOAT16], ids=lambda t: t.name.removeprefix("CUDNN_DATA_"))
+@pytest.mark.parametrize("mode", EVERY_MODE)
+def test_pointwise(trial, mode, data_type):
+    """Factors, broadcasting in both directions, gaps, transposed strides, five dimensions."""
+    x = tensor(-7, (2, 3, 1, 4, 5), data_type, (90, 1, 3, 20, 4) if data_type == FLOAT else None)
+    y = tensor(2**62, (2, 3, 1, 4, 5), data_type, (60, 20, 20, 5, 1))
+    b = operand(mode, x)
+    node = pointwise(
+        mode, x, y, b, -0.75 if mode != Mode.CUDNN_POINTWISE_SQRT else 0.75, 1.5 if b else 1.0, lower=-0.5, upper=0.625
+    )
+    trial(executed(node), inputs="positive" if mode == Mode.CUDNN_POINTWISE_SQRT else "normal")
+
+
+@shows(*of("OPERATION_POINTWISE", "c01", "c02", "c03"), "cudnnPointwiseMode_t/c01")
+@pytest.mark.parametrize("nan", [NO_NAN, NAN], ids=["numbers", "nan"])
+@pytest.mark.parametrize("mode", EVERY_MODE)
+def test_special_values(trial, mode, nan):
+    """NaN, infinities, zeros of both signs, subnormal numbers."""
+    x, y = tensor(1, (4, 4, 9)), tensor(3, (4, 4, 9))
+    b = tensor(2, (4, 4, 9)) if operand(mode, x) else None
+    trial(executed(pointwise(mode, x, y, b, nan=nan, lower=-1.0, upper=2.0)), inputs="special")
+
+
+@shows(*of("OPERATION_POINTWISE", "c18", "c19"))
+def test_mixed_types(trial):
+    """Every stored type as an operand, and as a result that saturates."""
+    kinds = (INT8, UINT8, INT32, HALF, BFLOAT16, FLOAT)
+    for x_type, b_type, y_type in zip(kinds, kinds[1:] + kinds[:1], kinds[3:] + kinds[:3], strict=True):
+        x, b, y = tensor(1, (3, 5, 7), x_type), tensor(2, (3, 1, 7), b_type), tensor(3, (3, 5, 7), y_type)
+        trial(executed(pointwise(Mode.CUDNN_POINTWISE_ADD, x, y, b, alpha1=3.0)))
+
+
+@shows(*of("OPERATION_GEN_STATS", "c01", "c03", "c04", "c05"), "cudnnGenStatsMode_t/c02")
+@pytest.mark.parametrize("data_type", [FLOAT, HALF, DOUBLE], ids=lambda t: t.name.removeprefix("CUDNN_DATA_"))
+@pytest.mark.parametrize(
+    "dims, order", [((3, 5, 4, 7), (0, 2, 3, 1)), ((2, 3, 30, 30), None), ((1, 1, 1), None), ((2, 7), None)]
+)
+def test_statistics(trial, data_type, dims, order):
+    """More elements than threads, one element, channels innermost."""
+    wide = DOUBLE if data_type == DOUBLE else FLOAT
+    outputs = (1, dims[1], *(1,) * (len(dims) - 2))
+    node = GenStatsNode(
+        cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM,
+        wide,
+        tensor(1, dims, data_type, order=order),
+        tensor(2, outputs, wide),
+        tensor(3, outputs, wide),
+    )
+    trial(executed(node))
+
+
+FORMS = {
+    "flat": ((2, 6, 5, 7), (4, 3, 3, 2), (2, 4, 3, 3), convolution((1, 2), (1, 0), (2, 3), (1, 2))),
+    "flipped": ((2, 6, 5, 7), (4, 3, 3, 2), (2, 4, 3, 3), convolution((1, 2), (1, 0), (2, 3), (1, 2), mode=0)),
+    "grouped": ((2, 2, 3, 5, 7), (2, 2, 3, 3, 2), (2, 2, 2, 3, 3), convolution((1, 2), (1, 0), (2, 3), (1, 2))),
+    "line": ((3, 4, 9), (5, 4, 3), (3, 5, 8), convolution((0,), (3,), (1,), (2,))),
+    "box": ((1, 2, 3, 4, 5), (3, 2, 2, 2, 2), (1, 3, 3, 2, 3), convolution((0, 1, 0), (1, 0, 2), (1, 2, 2))),
+    "four": ((1, 2, 3, 2, 3, 2), (2, 2, 2, 1, 2, 2), (1, 2, 2, 2, 2, 1), convolution((0,) * 4, (0,) * 4)),
+}  # fmt: skip
+NODES = {
+    "forward": lambda c, x, w, y, alpha, beta: ConvolutionForwardNode(c, alpha, beta, x, w, y),
+    "data": lambda c, x, w, y, alpha, beta: ConvolutionBackwardDataNode(c, alpha, beta, w, y, x),
+    "filter": lambda c, x, w, y, alpha, beta: ConvolutionBackwardFilterNode(c, alpha, beta, x, y, w),
+}
+CONVOLUTIONS = (
+    *of("OPERATION_CONVOLUTION_FORWARD", "c01", "c20", "c26"), *of("OPERATION_CONVOLUTION_BACKWARD_DATA", "c01"),
+    *of("OPERATION_CONVOLUTION_BACKWARD_FILTER", "c01"), *of("CONVOLUTION", "c02", "c04"),
+)  # fmt: skip
+
+
+@shows(*CONVOLUTIONS)
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("direction", NODES)
+def test_convolutions(trial, direction, form):
+    """Paddings that differ at both ends, groups, strides, dilations, one to four spatial dimensions, a blended output."""
+    x, w, y, c = FORMS[form]
+    trial(executed(NODES[direction](c, tensor(1, x), tensor(2, w), tensor(3, y), 0.75, -0.5)))
+
+
+@shows(*CONVOLUTIONS)
+@pytest.mark.parametrize(
+    "types",
+    [(DOUBLE,) * 3, (HALF, HALF, FLOAT), (BFLOAT16, BFLOAT16, BFLOAT16), (HALF, FLOAT, HALF)],
+    ids=lambda t: "-".join(k.name[11:] for k in t),
+)
+@pytest.mark.parametrize("direction", NODES)
+def test_types_of_convolutions(trial, direction, types):
+    """Channels innermost; gaps between the groups of the image."""
+    x, w, y, c = FORMS["grouped"]
+    c = replace(c, compute_type=DOUBLE if DOUBLE in types else FLOAT)
+    x, w, y = (
+        tensor(1, x, types[0], (300, 111, 1, 21, 3)),
+        tensor(2, w, types[1], order=(0, 1, 3, 4, 2)),
+        tensor(3, y, types[2]),
+    )
+    trial(executed(NODES[direction](c, x, w, y, 1.0, 0.0)))
+
+
+@shows(*of("OPERATIONGRAPH", "c01"), *of("TENSOR", "c03"))
+@pytest.mark.parametrize(
+    "types",
+    [(FLOAT, FLOAT), (HALF, FLOAT), (HALF, HALF), (DOUBLE, DOUBLE)],
+    ids=lambda t: "-".join(k.name[11:] for k in t),
+)
+def test_convolution_bias_activation(trial, types):
+    """y = elu(conv(x) * scale + bias), virtual tensors between the operations."""
+    stored, between = types
+    compute = DOUBLE if stored == DOUBLE else FLOAT
+    dims, channels = (2, 5, 4, 4), (1, 5, 1, 1)
+    a, b, c = (tensor(10 + i, dims, between, virtual=True) for i in range(3))
+    trial(executed(
+        ConvolutionForwardNode(convolution((1, 1), (0, 0), compute=compute), 1.0, 0.0, tensor(1, (2, 3, 4, 4), stored), tensor(2, (5, 3, 2, 2), stored), a),
+        pointwise(Mode.CUDNN_POINTWISE_MUL, a, b, tensor(3, channels, stored), compute=compute),
+        pointwise(Mode.CUDNN_POINTWISE_ADD, b, c, tensor(4, channels, stored), compute=compute),
+        pointwise(Mode.CUDNN_POINTWISE_ELU_FWD, c, tensor(5, dims, stored), compute=compute),
+    ))  # fmt: skip
+
+
+def diamond():
+    """A tensor that is read twice, one that is stored and read, statistics of a virtual tensor, two outputs of a node."""
+    dims, channels = (2, 3, 4, 5), (1, 3, 1, 1)
+    x, left, right = tensor(1, dims), tensor(2, dims, virtual=True), tensor(3, dims)
+    joined, y = tensor(4, dims, virtual=True), tensor(5, dims, HALF)
+    sums, squares = tensor(6, channels), tensor(7, channels, virtual=True)
+    return (
+        pointwise(Mode.CUDNN_POINTWISE_TANH_FWD, x, left),
+        pointwise(Mode.CUDNN_POINTWISE_SIGMOID_FWD, x, right, alpha1=2.0),
+        pointwise(Mode.CUDNN_POINTWISE_MAX, left, joined, right),
+        GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, joined, sums, squares),
+        pointwise(Mode.CUDNN_POINTWISE_MUL, joined, y, squares),
+    )
+
+
+@shows(*of("OPERATIONGRAPH", "c01", "c05"), *of("TENSOR", "c03"))
+def test_several_outputs(trial):
+    trial(executed(*diamond()))
+
+
+@shows(*of("OPERATIONGRAPH", "c01"))
+def test_gradients_of_a_layer(trial):
+    """Both gradients of one incoming gradient, and the sums of it, in one graph."""
+    x, w, y, c = FORMS["flat"]
+    dy, scaled = tensor(1, y), tensor(2, y, virtual=True)
+    trial(executed(
+        pointwise(Mode.CUDNN_POINTWISE_MUL, dy, scaled, tensor(3, (1, 4, 1, 1))),
+        ConvolutionBackwardDataNode(c, 1.0, 0.5, tensor(4, w), scaled, tensor(5, x)),
+        ConvolutionBackwardFilterNode(c, 0.5, 1.0, tensor(6, x), scaled, tensor(7, w)),
+        GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, scaled, tensor(8, (1, 4, 1, 1)), tensor(9, (1, 4, 1, 1))),
+    ))  # fmt: skip

@@ -1,0 +1,581 @@
+"""Cases of the descriptors behind an execution: graphs, engines, heuristics, plans, variant packs (5.2.3, 9.2.2 to 9.2.5, 9.2.15, 9.3)."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnBackendAttributeName_t as Name
+from dualdnn.api.enumerations import cudnnBackendAttributeType_t as Type
+from dualdnn.api.enumerations import cudnnBackendDescriptorType_t as Kind
+from dualdnn.api.enumerations import (
+    cudnnBackendHeurMode_t,
+    cudnnBackendKnobType_t,
+    cudnnBackendLayoutType_t,
+    cudnnBackendNumericalNote_t,
+)
+from dualdnn.api.operations.graph import ConvolutionForwardNode, KnobChoice
+from dualdnn.api.operations.specs import FLOAT, INT8
+from dualdnn.api.status import BAD_PARAM, NOT_INITIALIZED, NOT_SUPPORTED
+from dualdnn.conformance.calls.graph import attributes, kind_of
+from dualdnn.conformance.marks import shows
+
+from .graph import Mode, convolution, diamond, pointwise, tensor
+from .graph_descriptors import builder, of
+
+__all__ = ["builder"]  # the fixture
+INT64, DESCRIPTOR, HANDLE = Type.CUDNN_TYPE_INT64, Type.CUDNN_TYPE_BACKEND_DESCRIPTOR, Type.CUDNN_TYPE_HANDLE
+POINTER = Type.CUDNN_TYPE_VOID_PTR
+GRAPH, ENGINE = Kind.CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, Kind.CUDNN_BACKEND_ENGINE_DESCRIPTOR
+CONFIG, HEURISTICS = Kind.CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, Kind.CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR
+PLAN, PACK = Kind.CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, Kind.CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR
+INSTANT = (Type.CUDNN_TYPE_HEUR_MODE, (cudnnBackendHeurMode_t.CUDNN_HEUR_MODE_INSTANT,))
+EXECUTE, INVALID = "cudnnBackendExecute", "cudnnBackendFinalize/c06"
+X, Y = tensor(1, (2, 3, 4)), tensor(2, (2, 3, 4))
+TANH = pointwise(Mode.CUDNN_POINTWISE_TANH_FWD, X, Y)
+BETWEEN = tensor(9, (2, 3, 4), virtual=True)
+TWO = (pointwise(Mode.CUDNN_POINTWISE_TANH_FWD, X, BETWEEN), pointwise(Mode.CUDNN_POINTWISE_SQRT, BETWEEN, Y))
+
+
+def graph_of(builder, handle, *nodes):
+    """A finalised graph of these nodes, in this order."""
+    ops = [builder(node) for node in nodes]
+    return builder.finalized(GRAPH, {"HANDLE": (HANDLE, (handle,)), "OPS": (DESCRIPTOR, ops)})
+
+
+def engine_of(builder, graph, index=0):
+    return builder.finalized(ENGINE, {"OPERATION_GRAPH": (DESCRIPTOR, (graph,)), "GLOBAL_INDEX": (INT64, (index,))})
+
+
+def config_of(builder, engine, *knobs):
+    made = {"KNOB_CHOICES": (DESCRIPTOR, [builder(knob) for knob in knobs])} if knobs else {}
+    return builder.finalized(CONFIG, {"ENGINE": (DESCRIPTOR, (engine,)), **made})
+
+
+def plan_of(builder, handle, *nodes):
+    config = config_of(builder, engine_of(builder, graph_of(builder, handle, *nodes)))
+    return builder.finalized(PLAN, {"HANDLE": (HANDLE, (handle,)), "ENGINE_CONFIG": (DESCRIPTOR, (config,))})
+
+
+def pack_of(builder, pointers, workspace=None):
+    given = {"UNIQUE_IDS": (INT64, list(pointers)), "DATA_POINTERS": (POINTER, list(pointers.values()))}
+    return builder.finalized(PACK, {**given, "WORKSPACE": (POINTER, (workspace,))})
+
+
+def refuses_graph(cudnn, builder, refuses, handle, nodes, status, clause):
+    ops = [builder(node) for node in nodes]
+    made = builder.filled(GRAPH, {"HANDLE": (HANDLE, (handle,)), "OPS": (DESCRIPTOR, ops)})
+    refuses(status, of("OPERATIONGRAPH", clause)[0], cudnn.cudnnBackendFinalize, made)
+
+
+@shows(*of("OPERATIONGRAPH", "c02", "c03", "c05", "c07", "c08", "c17"), "cudnnBackendSetAttribute/c04")
+def test_attributes_of_graphs(cudnn, handle, builder, refuses):
+    made = graph_of(builder, handle, *TWO)
+    assert builder.get(made, GRAPH, "HANDLE", HANDLE) == (handle,)
+    ops = cudnn.cudnnBackendGetAttribute(made, Name.CUDNN_ATTR_OPERATIONGRAPH_OPS, DESCRIPTOR, 2)
+    assert ops.elementCount == 2
+    outputs = [builder.get(op, kind_of(TANH), "YDESC", DESCRIPTOR)[0] for op in ops.arrayOfElements]
+    assert [builder.get(y, kind_of(X), "UNIQUE_ID", INT64) for y in outputs] == [(BETWEEN.uid,), (Y.uid,)]
+    assert builder.get(made, GRAPH, "ENGINE_GLOBAL_COUNT", INT64)[0] > 0
+    arguments = (builder.create(GRAPH), Name.CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT, INT64, 1, (1,))
+    refuses(BAD_PARAM, "cudnnBackendSetAttribute/c04", cudnn.cudnnBackendSetAttribute, *arguments)
+
+
+@shows(*of("OPERATIONGRAPH", "c09", "c10", "c11"))
+def test_supported_count_is_no_attribute(cudnn, handle, builder, refuses):
+    """It has no enumerator: the next number is none of the graph's."""
+    number = Name.CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT + 1
+    refuses(
+        BAD_PARAM,
+        "cudnnBackendGetAttribute/c06",
+        cudnn.cudnnBackendGetAttribute,
+        graph_of(builder, handle, TANH),
+        number,
+        INT64,
+        1,
+    )
+    refuses(
+        BAD_PARAM,
+        "cudnnBackendSetAttribute/c04",
+        cudnn.cudnnBackendSetAttribute,
+        builder.create(GRAPH),
+        number,
+        INT64,
+        1,
+        (1,),
+    )
+
+
+@shows(*of("OPERATIONGRAPH", "c04", "c06"))
+def test_graphs_need_a_handle_and_operations(cudnn, handle, builder, refuses):
+    given = {"HANDLE": (HANDLE, (handle,)), "OPS": (DESCRIPTOR, (builder(TANH),))}
+    for ending, clause in (("HANDLE", "c04"), ("OPS", "c06")):
+        made = builder.filled(GRAPH, {k: v for k, v in given.items() if k != ending})
+        refuses(BAD_PARAM, of("OPERATIONGRAPH", clause)[0], cudnn.cudnnBackendFinalize, made)
+    none = (builder.create(GRAPH), Name.CUDNN_ATTR_OPERATIONGRAPH_OPS, DESCRIPTOR, 0, ())
+    refuses(BAD_PARAM, "cudnnBackendSetAttribute/c06", cudnn.cudnnBackendSetAttribute, *none)
+    other = (builder.create(GRAPH), Name.CUDNN_ATTR_OPERATIONGRAPH_OPS, DESCRIPTOR, 1, (builder(X),))
+    refuses(BAD_PARAM, "cudnnBackendSetAttribute/c07", cudnn.cudnnBackendSetAttribute, *other)
+    stray = (builder.create(GRAPH), Name.CUDNN_ATTR_OPERATIONGRAPH_HANDLE, HANDLE, 1, (None,))
+    refuses(BAD_PARAM, "cudnnBackendSetAttribute/c07", cudnn.cudnnBackendSetAttribute, *stray)
+
+
+@shows(*of("OPERATIONGRAPH", "c12"))
+def test_operations_that_are_not_finalised(cudnn, handle, builder, refuses):
+    raw = builder.filled(kind_of(TANH), attributes(builder, TANH))
+    made = builder.filled(GRAPH, {"HANDLE": (HANDLE, (handle,)), "OPS": (DESCRIPTOR, (raw,))})
+    refuses(BAD_PARAM, of("OPERATIONGRAPH", "c12")[0], cudnn.cudnnBackendFinalize, made)
+    cudnn.cudnnBackendFinalize(raw)
+    cudnn.cudnnBackendFinalize(made)
+
+
+@shows(*of("OPERATIONGRAPH", "c13"))
+def test_graphs_of_a_destroyed_handle(subject, cudnn, builder, refuses):
+    if not subject.computes:
+        pytest.skip("no handle can be had")
+    handle = subject.new_handle()
+    made = builder.filled(GRAPH, {"HANDLE": (HANDLE, (handle,)), "OPS": (DESCRIPTOR, (builder(TANH),))})
+    cudnn.cudnnDestroy(handle)
+    refuses(BAD_PARAM, of("OPERATIONGRAPH", "c13")[0], cudnn.cudnnBackendFinalize, made)
+
+
+A, B = tensor(10, (2, 3, 4), virtual=True), tensor(11, (2, 3, 4), virtual=True)
+RELU = Mode.CUDNN_POINTWISE_RELU_FWD
+NO_GRAPHS = {
+    "one id for two tensors": (pointwise(RELU, X, Y), pointwise(RELU, X, replace(Y, data_type=FLOAT, dims=(2, 3, 4), strides=(24, 4, 1)))),
+    "virtual or not": (pointwise(RELU, X, replace(X, uid=9)), pointwise(RELU, BETWEEN, Y)),
+    "two writers": (pointwise(RELU, X, Y), pointwise(Mode.CUDNN_POINTWISE_TANH_FWD, X, Y)),
+    "the same operation twice": (TANH, TANH),
+    "in place": (pointwise(RELU, X, X),),
+    "a circle of two": (pointwise(RELU, A, B), pointwise(RELU, B, A)),
+    "a circle behind an input": (
+        pointwise(Mode.CUDNN_POINTWISE_ADD, X, A, B), pointwise(RELU, A, B), pointwise(RELU, B, Y),
+    ),
+    "never written": (pointwise(RELU, A, Y),),
+    "never read": (pointwise(RELU, X, A),),
+    "a virtual prior": (
+        ConvolutionForwardNode(convolution((0,), (0,)), 1.0, 0.5, X, tensor(3, (3, 3, 1)), A), pointwise(RELU, A, Y),
+    ),
+}  # fmt: skip
+
+
+@shows(*of("OPERATIONGRAPH", "c14"))
+@pytest.mark.parametrize("which", NO_GRAPHS)
+def test_operations_that_make_no_graph(cudnn, handle, builder, refuses, which):
+    refuses_graph(cudnn, builder, refuses, handle, NO_GRAPHS[which], BAD_PARAM, "c14")
+
+
+@shows(*of("OPERATIONGRAPH", "c15", "c16"), *of("TENSOR", "c02"), "cudnnBackendFinalize/c07")
+@pytest.mark.parametrize("nodes, clause", [
+    ((pointwise(RELU, tensor(1, (2, 3, 4), INT8), replace(A, data_type=INT8)), pointwise(RELU, replace(A, data_type=INT8), Y)), "c15"),
+    ((pointwise(RELU, replace(tensor(1, (2, 3, 4), INT8), vector_count=4, vectorized_dimension=1, alignment=4), Y),), "c15"),
+    ((ConvolutionForwardNode(convolution((0,), (0,)), 1.0, 0.0, tensor(1, (2, 3, 4), INT8), tensor(2, (3, 3, 1), INT8), tensor(3, (2, 3, 4))),), "c15"),
+    ((pointwise(RELU, X, replace(Y, strides=(12, 4, 2))),), "c16"),
+    ((pointwise(RELU, tensor(1, (2, 2**20, 2**11)), tensor(2, (2, 2**20, 2**11))),), "c16"),
+    ((pointwise(RELU, replace(X, strides=(2**31, 4, 1)), Y),), "c16"),
+], ids=["virtual integers", "vectors", "integer convolution", "elements in one place", "too many", "too far apart"])  # fmt: skip
+def test_what_no_engine_executes(cudnn, handle, builder, refuses, nodes, clause):
+    refuses_graph(cudnn, builder, refuses, handle, nodes, NOT_SUPPORTED, clause)
+
+
+@pytest.mark.ours
+@shows(*of("OPERATIONGRAPH", "c15"))
+def test_the_log_says_why(cudnn, handle, builder):
+    """Every engine and its reason, on the warning channel."""
+    messages = []
+    node = ConvolutionForwardNode(
+        convolution((0,), (0,)), 1.0, 0.0, tensor(1, (2, 3, 4), INT8), tensor(2, (3, 3, 1), INT8), tensor(3, (2, 3, 4))
+    )
+    ops = [builder(node)]
+    made = builder.filled(GRAPH, {"HANDLE": (HANDLE, (handle,)), "OPS": (DESCRIPTOR, ops)})
+    cudnn.cudnnSetCallback(4, None, lambda *message: messages.append(message))
+    try:
+        with pytest.raises(cudnn.CudnnError, match="engine 0, node by node: tensor 1 belongs to a convolution"):
+            cudnn.cudnnBackendFinalize(made)
+    finally:
+        cudnn.cudnnSetCallback(0, None, None)
+    assert "engine 0, node by node: tensor 1 belongs to a convolution and is CUDNN_DATA_INT8" in messages[-1][3]
+
+
+@shows(*of("ENGINE", "c01", "c02", "c03", "c04", "c06", "c08", "c09", "c10", "c11", "c12", "c13", "c14"),
+       *of("LAYOUT_INFO", "c01", "c02", "c04", "c06"), "cudnnBackendLayoutType_t/c01", "cudnnBackendNumericalNote_t/c01",
+       "cudnnBackendKnobType_t/c02")  # fmt: skip
+def test_what_engines_say(cudnn, handle, builder, refuses):
+    """Every engine that executes the graph: knobs, notes, a preferred layout for each tensor with memory."""
+    graph = graph_of(builder, handle, *TWO)
+    (count,) = builder.get(graph, GRAPH, "ENGINE_GLOBAL_COUNT", INT64)
+    able = 0
+    for index in range(count):
+        made = builder.filled(ENGINE, {"OPERATION_GRAPH": (DESCRIPTOR, (graph,)), "GLOBAL_INDEX": (INT64, (index,))})
+        try:
+            cudnn.cudnnBackendFinalize(made)
+        except Exception as error:
+            assert error.status == NOT_SUPPORTED
+            continue
+        able += 1
+        assert builder.get(made, ENGINE, "GLOBAL_INDEX", INT64) == (index,)
+        for note in builder.get(made, ENGINE, "NUMERICAL_NOTE", Type.CUDNN_TYPE_NUMERICAL_NOTE, 8):
+            assert note in cudnnBackendNumericalNote_t
+        infos = cudnn.cudnnBackendGetAttribute(made, Name.CUDNN_ATTR_ENGINE_LAYOUT_INFO, DESCRIPTOR, 8)
+        uids = [
+            builder.get(i, Kind.CUDNN_BACKEND_LAYOUT_INFO_DESCRIPTOR, "TENSOR_UID", INT64)[0]
+            for i in infos.arrayOfElements
+        ]
+        assert infos.elementCount == len(uids) and set(uids) == {X.uid, Y.uid}
+        for info in infos.arrayOfElements:
+            layouts = builder.get(
+                info, Kind.CUDNN_BACKEND_LAYOUT_INFO_DESCRIPTOR, "TYPES", Type.CUDNN_TYPE_LAYOUT_TYPE, 8
+            )
+            assert layouts and all(layout in cudnnBackendLayoutType_t for layout in layouts)
+    assert able
+    for name, type_ in (
+        ("KNOB_INFO", DESCRIPTOR),
+        ("LAYOUT_INFO", DESCRIPTOR),
+        ("NUMERICAL_NOTE", Type.CUDNN_TYPE_NUMERICAL_NOTE),
+    ):
+        arguments = (
+            builder.create(ENGINE),
+            Name[f"CUDNN_ATTR_ENGINE_{name}"],
+            type_,
+            1,
+            (0,) if type_ != DESCRIPTOR else (graph,),
+        )
+        refuses(BAD_PARAM, "cudnnBackendSetAttribute/c04", cudnn.cudnnBackendSetAttribute, *arguments)
+
+
+@shows(*of("ENGINE", "c03", "c15", "c16"))
+def test_unknown_engines(cudnn, handle, builder, refuses):
+    graph = graph_of(builder, handle, TANH)
+    (count,) = builder.get(graph, GRAPH, "ENGINE_GLOBAL_COUNT", INT64)
+    for index in (-1, count, count + 7, 2**40, -(2**63)):
+        made = builder.filled(ENGINE, {"OPERATION_GRAPH": (DESCRIPTOR, (graph,)), "GLOBAL_INDEX": (INT64, (index,))})
+        refuses(NOT_SUPPORTED, of("ENGINE", "c15")[0], cudnn.cudnnBackendFinalize, made)
+
+
+@shows(*of("ENGINE", "c05", "c07", "c17", "c18"), *of("ENGINECFG", "c05"), *of("ENGINEHEUR", "c04", "c06"),
+       *of("EXECUTION_PLAN", "c07", "c09"), INVALID)  # fmt: skip
+def test_parts_that_are_missing_or_unfinished(cudnn, handle, builder, refuses):
+    graph = graph_of(builder, handle, TANH)
+    engine = engine_of(builder, graph)
+    raw = {kind: builder.create(kind) for kind in (GRAPH, ENGINE, CONFIG)}
+    for kind, given, clauses, unready in (
+        (ENGINE, {"OPERATION_GRAPH": (DESCRIPTOR, (graph,)), "GLOBAL_INDEX": (INT64, (0,))}, of("ENGINE", "c05", "c07"), of("ENGINE", "c17")[0]),
+        (CONFIG, {"ENGINE": (DESCRIPTOR, (engine,))}, of("ENGINECFG", "c05"), INVALID),
+        (HEURISTICS, {"OPERATION_GRAPH": (DESCRIPTOR, (graph,)), "MODE": INSTANT}, of("ENGINEHEUR", "c04", "c06"), INVALID),
+        (PLAN, {"ENGINE_CONFIG": (DESCRIPTOR, (config_of(builder, engine),)), "HANDLE": (HANDLE, (handle,))}, of("EXECUTION_PLAN", "c09", "c07"), INVALID),
+    ):  # fmt: skip
+        for ending, clause in zip(given, clauses, strict=True):
+            made = builder.filled(kind, {k: v for k, v in given.items() if k != ending})
+            refuses(BAD_PARAM, clause, cudnn.cudnnBackendFinalize, made)
+        first, (_, (part,)) = next(iter(given.items()))
+        made = builder.filled(kind, {**given, first: (DESCRIPTOR, (raw[part.kind],))})
+        refuses(BAD_PARAM, unready, cudnn.cudnnBackendFinalize, made)
+
+
+@shows(*of("ENGINECFG", "c01", "c02", "c03", "c04", "c06", "c08", "c09", "c10"))
+def test_configurations(cudnn, handle, builder, refuses):
+    """Without knobs, whether that was said or not; engines have no intermediates that executions could share."""
+    engine = engine_of(builder, graph_of(builder, handle, TANH))
+    for given in ({}, {"KNOB_CHOICES": (DESCRIPTOR, ())}):
+        made = builder.finalized(CONFIG, {"ENGINE": (DESCRIPTOR, (engine,)), **given})
+        assert builder.get(builder.get(made, CONFIG, "ENGINE", DESCRIPTOR)[0], ENGINE, "GLOBAL_INDEX", INT64) == (0,)
+        for ending in ("KNOB_CHOICES", "INTERMEDIATE_INFO"):
+            found = cudnn.cudnnBackendGetAttribute(made, Name[f"CUDNN_ATTR_ENGINECFG_{ending}"], DESCRIPTOR, 4)
+            assert found.elementCount == 0 and not found.arrayOfElements
+    arguments = (builder.create(CONFIG), Name.CUDNN_ATTR_ENGINECFG_INTERMEDIATE_INFO, DESCRIPTOR, 1, (engine,))
+    refuses(BAD_PARAM, "cudnnBackendSetAttribute/c04", cudnn.cudnnBackendSetAttribute, *arguments)
+
+
+@shows(*of("ENGINECFG", "c11"), *of("KNOB_CHOICE", "c01"))
+def test_knobs_that_the_engine_does_not_have(cudnn, handle, builder, refuses):
+    engine = engine_of(builder, graph_of(builder, handle, TANH))
+    for knob in (cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_SPLIT_K, cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_SPECFILT):
+        choice = builder(KnobChoice(knob, 0))
+        made = builder.filled(CONFIG, {"ENGINE": (DESCRIPTOR, (engine,)), "KNOB_CHOICES": (DESCRIPTOR, (choice,))})
+        refuses(NOT_SUPPORTED, of("ENGINECFG", "c11")[0], cudnn.cudnnBackendFinalize, made)
+
+
+@shows(*of("ENGINEHEUR", "c01", "c02", "c03", "c05", "c07", "c08", "c09"), "cudnnBackendHeurMode_t/c01")
+def test_heuristics(cudnn, handle, builder, refuses):
+    """As many configurations as engines execute the graph, each once; a count may be asked for first; each makes a plan."""
+    nodes = diamond()
+    graph = graph_of(builder, handle, *nodes)
+    made = builder.finalized(HEURISTICS, {"OPERATION_GRAPH": (DESCRIPTOR, (graph,)), "MODE": INSTANT})
+    results = Name.CUDNN_ATTR_ENGINEHEUR_RESULTS
+    count = cudnn.cudnnBackendGetAttribute(made, results, DESCRIPTOR, 0).elementCount
+    found = cudnn.cudnnBackendGetAttribute(made, results, DESCRIPTOR, count)
+    assert count and found.elementCount == count == len(found.arrayOfElements)
+    engines = [builder.get(config, CONFIG, "ENGINE", DESCRIPTOR)[0] for config in found.arrayOfElements]
+    indices = [builder.get(engine, ENGINE, "GLOBAL_INDEX", INT64)[0] for engine in engines]
+    assert len(set(indices)) == count and 0 in indices
+    for config in found.arrayOfElements:
+        builder.finalized(PLAN, {"HANDLE": (HANDLE, (handle,)), "ENGINE_CONFIG": (DESCRIPTOR, (config,))})
+    assert builder.get(made, HEURISTICS, "MODE", INSTANT[0]) == INSTANT[1]
+    arguments = (builder.create(HEURISTICS), results, DESCRIPTOR, 1, (found.arrayOfElements[0],))
+    refuses(BAD_PARAM, "cudnnBackendSetAttribute/c04", cudnn.cudnnBackendSetAttribute, *arguments)
+    mode = (builder.create(HEURISTICS), Name.CUDNN_ATTR_ENGINEHEUR_MODE, INSTANT[0], 1, (1,))
+    refuses(BAD_PARAM, "cudnnBackendSetAttribute/c07", cudnn.cudnnBackendSetAttribute, *mode)
+
+
+@shows(*of("EXECUTION_PLAN", "c01", "c05", "c06", "c08", "c12", "c13", "c14"))
+def test_plans(cudnn, handle, builder, refuses):
+    made = plan_of(builder, handle, *TWO)
+    (size,) = builder.get(made, PLAN, "WORKSPACE_SIZE", INT64)
+    assert 0 <= size < 1 << 20
+    assert builder.get(made, PLAN, "HANDLE", HANDLE) == (handle,)
+    config = builder.get(made, PLAN, "ENGINE_CONFIG", DESCRIPTOR)[0]
+    assert builder.get(config, CONFIG, "ENGINE", DESCRIPTOR)
+    arguments = (builder.create(PLAN), Name.CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, INT64, 1, (0,))
+    refuses(BAD_PARAM, "cudnnBackendSetAttribute/c04", cudnn.cudnnBackendSetAttribute, *arguments)
+
+
+@shows(
+    *of("EXECUTION_PLAN", "c02", "c03", "c04", "c10", "c11"), "cudnnBackendSetAttribute/c08", "cudnnBackendFinalize/c07"
+)
+def test_intermediates_of_plans(cudnn, handle, builder, refuses):
+    """Engines have none: none may be named, and naming none is nothing."""
+    raw = (builder.create(PLAN), Name.CUDNN_ATTR_EXECUTION_PLAN_COMPUTED_INTERMEDIATE_UIDS, INT64, 1, (1,))
+    refuses(NOT_SUPPORTED, of("EXECUTION_PLAN", "c04")[0], cudnn.cudnnBackendSetAttribute, *raw)
+    config = config_of(builder, engine_of(builder, graph_of(builder, handle, TANH)))
+    given = {"HANDLE": (HANDLE, (handle,)), "ENGINE_CONFIG": (DESCRIPTOR, (config,))}
+    some = builder.filled(PLAN, {**given, "RUN_ONLY_INTERMEDIATE_UIDS": (INT64, (X.uid,))})
+    refuses(NOT_SUPPORTED, "cudnnBackendFinalize/c07", cudnn.cudnnBackendFinalize, some)
+    builder.finalized(PLAN, {**given, "RUN_ONLY_INTERMEDIATE_UIDS": (INT64, ())})
+
+
+@pytest.fixture
+def ready(cudnn, handle, builder):
+    """A plan of two operations, buffers of its tensors, a workspace, and what is written."""
+    plan = plan_of(builder, handle, *TWO)
+    (size,) = builder.get(plan, PLAN, "WORKSPACE_SIZE", INT64)
+    x = handle.to_device(np.linspace(0.1, 1, 24, dtype=np.float32))
+    y = handle.to_device(np.full(24, 7, np.float32))
+    return plan, {X.uid: x, Y.uid: y}, handle.allocate(max(1, size)), size
+
+
+def correct(x, y):
+    wanted = np.sqrt(np.tanh(x.to_host(np.float32, 24)))
+    return np.allclose(y.to_host(np.float32, 24), wanted, rtol=1e-5)
+
+
+@shows(f"{EXECUTE}/c01", f"{EXECUTE}/c02", f"{EXECUTE}/c06")
+def test_executed_again(cudnn, handle, builder, ready):
+    """One plan on two packs, in any order, after the descriptors of its parts and the pack's are destroyed and made again."""
+    plan, pointers, workspace, _ = ready
+    other = handle.zeros(96)
+    first, second = (
+        pack_of(builder, pointers, workspace),
+        pack_of(builder, {Y.uid: other, X.uid: pointers[X.uid]}, workspace),
+    )
+    for pack in (second, first, second):
+        cudnn.cudnnBackendExecute(handle, plan, pack)
+    assert correct(pointers[X.uid], pointers[Y.uid]) and correct(pointers[X.uid], other)
+    for part in [part for part in builder.made if part not in (plan, first)]:
+        cudnn.cudnnBackendDestroyDescriptor(part)
+        builder.made.remove(part)
+    cudnn.cudnnBackendExecute(handle, plan, first)
+    assert correct(pointers[X.uid], pointers[Y.uid])
+
+
+@shows(f"{EXECUTE}/c03", f"{EXECUTE}/c07")
+def test_descriptors_that_cannot_be_executed(subject, cudnn, handle, builder, ready, refuses):
+    """NULL, others, unfinished ones, those of another handle, destroyed ones: nothing is written."""
+    plan, pointers, workspace, _ = ready
+    pack = pack_of(builder, pointers, workspace)
+    wrong = [
+        (None, pack, "c07"),
+        (plan, None, "c07"),
+        (pack, plan, "c07"),
+        (plan, plan, "c07"),
+        (builder.create(PLAN), pack, "c03"),
+        (plan, builder.create(PACK), "c03"),
+    ]
+    if subject.ours:
+        dead_plan, dead_pack = plan_of(builder, handle, *TWO), pack_of(builder, pointers, workspace)
+        for dead in (dead_plan, dead_pack):
+            cudnn.cudnnBackendDestroyDescriptor(dead)
+        wrong += [(dead_plan, pack, "c07"), (plan, dead_pack, "c07")]
+    for first, second, clause in wrong:
+        refuses(
+            BAD_PARAM,
+            f"{EXECUTE}/{clause}",
+            cudnn.cudnnBackendExecute,
+            handle,
+            first,
+            second,
+            unchanged=(pointers[Y.uid],),
+        )
+    other = subject.new_handle()
+    refuses(BAD_PARAM, f"{EXECUTE}/c07", cudnn.cudnnBackendExecute, other, plan, pack, unchanged=(pointers[Y.uid],))
+    cudnn.cudnnDestroy(other)
+    if subject.ours:
+        refuses(NOT_INITIALIZED, "cudnnStatus_t/c03", cudnn.cudnnBackendExecute, other, plan, pack)
+
+
+@shows(f"{EXECUTE}/c04", f"{EXECUTE}/c05", f"{EXECUTE}/c07")
+def test_memory_that_cannot_be_used(subject, cudnn, handle, builder, ready, refuses):
+    """Missing and superfluous tensors, NULL, too little memory, odd addresses, shared memory, workspaces: nothing is written."""
+    plan, pointers, workspace, size = ready
+    x, y = pointers[X.uid], pointers[Y.uid]
+    wrong = [
+        ({X.uid: x}, workspace, f"{EXECUTE}/c04"), ({}, workspace, f"{EXECUTE}/c04"),
+        ({X.uid: x, Y.uid: y, 77: x}, workspace, f"{EXECUTE}/c07"), ({X.uid: x, Y.uid: y, BETWEEN.uid: x}, workspace, f"{EXECUTE}/c07"),
+        ({X.uid: None, Y.uid: y}, workspace, f"{EXECUTE}/c07"), ({X.uid: x, Y.uid: None}, workspace, f"{EXECUTE}/c07"),
+    ]  # fmt: skip
+    if subject.ours:  # who knows sizes
+        wide = handle.zeros(200)
+        wrong += [
+            ({X.uid: x.slice(0, 95), Y.uid: y}, workspace, "cudnnStatus_t/c05"), ({X.uid: x, Y.uid: y.slice(0, 92)}, workspace, "cudnnStatus_t/c05"),
+            ({X.uid: wide.slice(1, 96), Y.uid: y}, workspace, f"{EXECUTE}/c07"), ({X.uid: x, Y.uid: wide.slice(2, 96)}, workspace, f"{EXECUTE}/c07"),
+            ({X.uid: x, Y.uid: x}, workspace, "cudnnStatus_t/c05"), ({X.uid: "x", Y.uid: y}, workspace, f"{EXECUTE}/c07"),
+        ]  # fmt: skip
+    if size:
+        wrong += [(pointers, None, f"{EXECUTE}/c05"), (pointers, workspace.slice(0, size - 1), f"{EXECUTE}/c05")]
+    for given, space, clause in wrong:
+        refuses(
+            BAD_PARAM, clause, cudnn.cudnnBackendExecute, handle, plan, pack_of(builder, given, space), unchanged=(x, y)
+        )
+
+
+@shows(*of("TENSOR", "c09"), f"{EXECUTE}/c07")
+def test_alignment_that_a_tensor_asks_for(cudnn, handle, builder, refuses):
+    """64 bytes, which are more than those of an element."""
+    x = replace(X, alignment=64)
+    plan = plan_of(builder, handle, pointwise(RELU, x, Y))
+    memory, y = handle.to_device(np.arange(128, dtype=np.float32)), handle.zeros(96)
+    start = -memory.address % 64
+    cudnn.cudnnBackendExecute(handle, plan, pack_of(builder, {1: memory.slice(start, 96), 2: y}))
+    assert (y.to_host(np.float32, 24) == memory.to_host(np.float32, 128)[start // 4 : start // 4 + 24]).all()
+    refuses(
+        BAD_PARAM,
+        f"{EXECUTE}/c07",
+        cudnn.cudnnBackendExecute,
+        handle,
+        plan,
+        pack_of(builder, {1: memory.slice(start + 4, 96), 2: y}),
+        unchanged=(y,),
+    )
+
+
+@shows(*of("OPERATIONGRAPH", "c01", "c05"))
+@pytest.mark.parametrize("order", [(4, 3, 2, 1, 0), (2, 4, 0, 3, 1)])
+def test_operations_in_any_order(cudnn, handle, builder, order):
+    nodes = diamond()
+    results = []
+    for chosen in (range(5), order):
+        plan = plan_of(builder, handle, *(nodes[i] for i in chosen))
+        pointers = {
+            1: handle.to_device(np.linspace(-2, 2, 120, dtype=np.float32)),
+            3: handle.zeros(480),
+            5: handle.zeros(240),
+            6: handle.zeros(12),
+        }
+        size = builder.get(plan, PLAN, "WORKSPACE_SIZE", INT64)[0]
+        cudnn.cudnnBackendExecute(handle, plan, pack_of(builder, pointers, handle.allocate(max(1, size))))
+        results.append([pointers[uid].to_host(np.uint8, -1).tolist() for uid in (3, 5, 6)])
+    assert results[0] == results[1] and any(results[0][1])
+
+
+STEPS = {
+    "1_operation_graph_grouped_convolution": [*range(2, 11), *range(16, 37)],
+    "2_engine_configuration": [1, *range(3, 11)],
+    "3_execution_plan": range(1, 13),
+}
+
+
+@shows(*(f"usecase_9.3.{name}/c{n:02}" for name, numbers in STEPS.items() for n in numbers), f"{EXECUTE}/c01", f"{EXECUTE}/c02",
+       "cudnnBackendKnobType_t/c02")  # fmt: skip
+def test_the_use_case_of_the_document(cudnn, handle):
+    """9.3, step by step: a grouped convolution in three dimensions, engine 0, a plan, a pack, its execution."""
+    create, attribute, finalize = (
+        cudnn.cudnnBackendCreateDescriptor,
+        cudnn.cudnnBackendSetAttribute,
+        cudnn.cudnnBackendFinalize,
+    )
+    n, g, c, d, h, w, k, t, r, s = 2, 2, 3, 4, 5, 4, 2, 2, 3, 2
+    o, p, q = d - t + 1, h - r + 1, w - s + 1
+    tensors = {}
+    for uid, dims in (("x", (n, g, c, d, h, w)), ("w", (g, k, c, t, r, s)), ("y", (n, g, k, o, p, q))):
+        tensors[uid] = create(Kind.CUDNN_BACKEND_TENSOR_DESCRIPTOR)
+        strides = tuple(int(np.prod(dims[i + 1 :])) for i in range(6))
+        attribute(tensors[uid], Name.CUDNN_ATTR_TENSOR_DATA_TYPE, Type.CUDNN_TYPE_DATA_TYPE, 1, (FLOAT,))
+        attribute(tensors[uid], Name.CUDNN_ATTR_TENSOR_DIMENSIONS, INT64, 6, dims)
+        attribute(tensors[uid], Name.CUDNN_ATTR_TENSOR_STRIDES, INT64, 6, strides)
+        attribute(tensors[uid], Name.CUDNN_ATTR_TENSOR_UNIQUE_ID, INT64, 1, (ord(uid),))
+        attribute(tensors[uid], Name.CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, INT64, 1, (4,))
+        finalize(tensors[uid])
+    c_desc = create(Kind.CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR)
+    attribute(c_desc, Name.CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, INT64, 1, (3,))
+    attribute(c_desc, Name.CUDNN_ATTR_CONVOLUTION_COMP_TYPE, Type.CUDNN_TYPE_DATA_TYPE, 1, (FLOAT,))
+    attribute(c_desc, Name.CUDNN_ATTR_CONVOLUTION_CONV_MODE, Type.CUDNN_TYPE_CONVOLUTION_MODE, 1, (0,))
+    for name, value in (("PRE_PADDINGS", 0), ("POST_PADDINGS", 0), ("DILATIONS", 1), ("FILTER_STRIDES", 1)):
+        attribute(c_desc, Name[f"CUDNN_ATTR_CONVOLUTION_{name}"], INT64, 3, (value,) * 3)
+    finalize(c_desc)
+    fprop, forward = (
+        create(Kind.CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR),
+        "CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_",
+    )
+    for uid in "xwy":
+        attribute(fprop, Name[f"{forward}{uid.upper()}"], DESCRIPTOR, 1, (tensors[uid],))
+    attribute(fprop, Name[f"{forward}CONV_DESC"], DESCRIPTOR, 1, (c_desc,))
+    attribute(fprop, Name[f"{forward}ALPHA"], Type.CUDNN_TYPE_FLOAT, 1, (1.0,))
+    attribute(fprop, Name[f"{forward}BETA"], Type.CUDNN_TYPE_FLOAT, 1, (0.5,))
+    finalize(fprop)
+    op_graph = create(GRAPH)
+    attribute(op_graph, Name.CUDNN_ATTR_OPERATIONGRAPH_OPS, DESCRIPTOR, 1, (fprop,))
+    attribute(op_graph, Name.CUDNN_ATTR_OPERATIONGRAPH_HANDLE, HANDLE, 1, (handle,))
+    finalize(op_graph)
+
+    engine = create(ENGINE)
+    attribute(engine, Name.CUDNN_ATTR_ENGINE_OPERATION_GRAPH, DESCRIPTOR, 1, (op_graph,))
+    attribute(engine, Name.CUDNN_ATTR_ENGINE_GLOBAL_INDEX, INT64, 1, (0,))
+    finalize(engine)
+    knobs = cudnn.cudnnBackendGetAttribute(engine, Name.CUDNN_ATTR_ENGINE_KNOB_INFO, DESCRIPTOR, 8)
+    assert knobs.elementCount == len(knobs.arrayOfElements)
+    engcfg = create(CONFIG)
+    attribute(engcfg, Name.CUDNN_ATTR_ENGINECFG_ENGINE, DESCRIPTOR, 1, (engine,))
+    finalize(engcfg)
+
+    plan = create(PLAN)
+    attribute(plan, Name.CUDNN_ATTR_EXECUTION_PLAN_HANDLE, HANDLE, 1, (handle,))
+    attribute(plan, Name.CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, DESCRIPTOR, 1, (engcfg,))
+    finalize(plan)
+    (size,) = cudnn.cudnnBackendGetAttribute(
+        plan, Name.CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, INT64, 1
+    ).arrayOfElements
+    random = np.random.default_rng(3)
+    x, w_, y = (
+        random.standard_normal(dims).astype(np.float32)
+        for dims in ((n, g, c, d, h, w), (g, k, c, t, r, s), (n, g, k, o, p, q))
+    )
+    buffers = [handle.to_device(values) for values in (x, w_, y)]
+    varpack = create(PACK)
+    attribute(varpack, Name.CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, POINTER, 3, buffers)
+    attribute(varpack, Name.CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, INT64, 3, [ord(uid) for uid in "xwy"])
+    attribute(varpack, Name.CUDNN_ATTR_VARIANT_PACK_WORKSPACE, POINTER, 1, (handle.allocate(max(1, size)),))
+    finalize(varpack)
+    cudnn.cudnnBackendExecute(handle, plan, varpack)
+
+    windows = np.lib.stride_tricks.sliding_window_view(x.astype(np.float64), (t, r, s), (3, 4, 5))
+    wanted = np.einsum("ngcopqtrs,gkctrs->ngkopq", windows, w_[..., ::-1, ::-1, ::-1]) + 0.5 * y
+    assert np.allclose(buffers[2].to_host(np.float32, y.shape), wanted, rtol=1e-4, atol=1e-5)
+
+
+@shows(f"{EXECUTE}/c01")
+def test_plans_of_two_threads(cudnn, handle, builder):
+    """Plans of one handle may be executed by several threads; each gets its own result."""
+    plan = plan_of(builder, handle, *TWO)
+    size = builder.get(plan, PLAN, "WORKSPACE_SIZE", INT64)[0]
+    work = [
+        (handle.to_device(np.full(24, 0.1 * i, np.float32)), handle.zeros(96), handle.allocate(max(1, size)))
+        for i in range(1, 5)
+    ]
+    packs = [pack_of(builder, {X.uid: x, Y.uid: y}, workspace) for x, y, workspace in work]
+    threads = [threading.Thread(target=cudnn.cudnnBackendExecute, args=(handle, plan, pack)) for pack in packs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(correct(x, y) for x, y, _ in work)

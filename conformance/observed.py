@@ -1,0 +1,411 @@
+"""``DUALDNN_BACKEND=observe:PATH``: the calls of a program go to the library at PATH, and what it computed is judged.
+
+The C library of this project (api/abi/) stands between an unmodified program and the library that it was written for. Each call is
+made there, with the program's own arguments; beside it our own descriptors are filled by the same calls, so that our documented
+functions say which operation a call stands for. Its memory is read before and after the call and held to the reference. A status
+that the document does not let the library answer is noted, too. The program sees nothing of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from dualdnn.api import cudnn
+from dualdnn.api.abi.c_types import RESULTS, border_type, result_type
+from dualdnn.api.abi.entry import Border
+from dualdnn.api.abi.objects import Objects
+from dualdnn.api.abi.pointers import bytes_behind, memory_at
+from dualdnn.api.descriptors import DESCRIPTORS, Descriptor
+from dualdnn.api.document import Function, Parameter, functions
+from dualdnn.api.enumerations import ENUMERATIONS
+from dualdnn.api.handle import Handle
+from dualdnn.api.operations import Operation, TensorSpec
+from dualdnn.api.status import CudnnError
+from dualdnn.reference import ReferenceBackend, judge
+
+from .recorded.model import Record, save_recording, status_of
+from .recorded.recorder import NOT_RECORDED, Recorder
+
+Array = np.ndarray[Any, Any]
+SHOWN = 20  # findings that the summary lists
+AMPLE = 1 << 62  # bytes: what our own function is told that a workspace has, whose size is the library's affair
+FORWARDED = ("cudnnSetCallback", "cudnnGetCallback")
+
+
+class NotJudged(Exception):
+    """Why what a call computed cannot be judged."""
+
+
+class Seen:
+    """Device memory of the program, as our functions and the recorder see it."""
+
+    writable = True
+
+    def __init__(self, memory: Memory, address: int, nbytes: int | None = None) -> None:
+        self.memory, self.address, self.nbytes = memory, address, nbytes
+
+    def to_host(self, dtype: Any, count: int) -> Array:
+        return self.memory.read(self.address, count * np.dtype(dtype).itemsize).view(dtype)
+
+
+class Memory:
+    """Reads the memory of the device, or of the process where there is no driver."""
+
+    def __init__(self) -> None:
+        try:
+            self.driver: Any = ctypes.CDLL("libcuda.so.1")
+        except OSError:
+            self.driver = None
+
+    def synchronize(self) -> None:
+        """Wait for the work of the device."""
+        if self.driver is not None and self.driver.cuCtxSynchronize():
+            raise NotJudged("the device could not be waited for")
+
+    def available(self, address: int) -> int | None:
+        """Bytes from an address to the end of its allocation; None where nobody knows."""
+        try:
+            return bytes_behind(address)
+        except ValueError:
+            raise NotJudged(f"{address:#x} is no memory of the device") from None
+
+    def read(self, address: int, nbytes: int) -> Array:
+        """A copy of these bytes."""
+        if self.driver is None:
+            return memory_at(address, nbytes).copy()
+        found = np.empty(nbytes, np.uint8)
+        to = ctypes.c_void_p(found.ctypes.data)
+        if nbytes and self.driver.cuMemcpyDtoH_v2(to, ctypes.c_uint64(address), ctypes.c_size_t(nbytes)):
+            raise NotJudged(f"{nbytes} bytes at {address:#x} could not be read")
+        return found
+
+
+class Shadow(ReferenceBackend):
+    """A backend that computes nothing and remembers what it was asked for."""
+
+    description = "the operations of another library's calls"
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        self.asked: tuple[Operation, dict[str, Any]] | None = None
+
+    def operand(self, value: Any) -> Any:
+        return Seen(self.memory, value) if type(value) is int else value
+
+    def prepare(self, operation: Operation) -> Callable[..., None]:
+        def launch(operands: Any, _stream: Any) -> None:
+            self.asked = operation, dict(zip(operation.operands, operands, strict=True))
+
+        return launch
+
+    def stream(self, value: Any) -> Any:
+        return value
+
+
+class Theirs(Objects):
+    """Our descriptors and handles, by the pointers that the other library gave out."""
+
+    def put(self, pointer: int, value: Any) -> None:
+        """A new object; the pointer of one that was freed may come again."""
+        self.objects[pointer] = value
+
+    def destroyed(self, pointer: int) -> None:
+        self.objects.pop(pointer, None)
+
+
+class Findings:
+    """What was seen: counts, and the first of what is wrong."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.calls, self.judged = path, Counter[str](), 0
+        self.wrong: list[str] = []
+        self.statuses: list[str] = []
+        self.results: list[str] = []
+        self.left: Counter[str] = Counter()
+
+    def text(self) -> str:
+        """The summary."""
+        lines = [
+            f"dualdnn observed {self.path}: {self.calls.total()} calls of {len(self.calls)} functions, {self.judged} judged,"
+            f" {len(self.wrong)} wrong, {len(self.statuses)} other statuses, {len(self.results)} other results"
+        ]
+        for title, found in (("wrong", self.wrong), ("status", self.statuses), ("result", self.results)):
+            lines += [f"  {title}: {line}" for line in found[:SHOWN]]
+            lines += [f"  {title}: and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
+        lines += [f"  not judged: {reason} ({count} calls)" for reason, count in self.left.most_common(SHOWN)]
+        return "\n".join(lines)
+
+
+class Observer(Border):
+    """The exports of our library, behind which another one answers."""
+
+    def __init__(self, ffi: Any, path: str) -> None:
+        super().__init__(ffi)
+        self.path = Path(path).resolve()
+        # A library of ours that is observed computes itself; its exports are not ours.
+        os.environ["DUALDNN_BACKEND"] = "reference"
+        self.library = ctypes.CDLL(str(self.path), mode=os.RTLD_LOCAL | os.RTLD_NOW | os.RTLD_DEEPBIND)
+        self.objects: Theirs = Theirs()
+        self.marshalling.objects = self.objects
+        self.memory, self.lock, self.findings = Memory(), threading.RLock(), Findings(self.path)
+        self.kept: dict[int, Array] = {}  # what the reference keeps for a later call, by the address of that memory
+        self.unknown: set[int] = set()  # descriptors that hold what our functions refused
+        self.sizes: dict[str, int] = {}  # what the library's queries said last
+        self.record = os.environ.get("DUALDNN_RECORD")
+        self.recorder = Recorder(self) if self.record else None
+        self.version = self.foreign(functions()["cudnnGetVersion"])
+        self.number = int(self.version()) if self.version else 0
+
+    def __getattr__(self, name: str) -> Any:
+        """For the recorder: the answer of a query, if the program has asked it."""
+        if name not in functions():
+            raise AttributeError(name)
+
+        def answer(*_: Any) -> int:
+            if name not in self.sizes:
+                raise TypeError(f"{name} was not asked")
+            return self.sizes[name]
+
+        return answer
+
+    def foreign(self, function: Function) -> Any:
+        """The library's own function; None where it has none."""
+        if not hasattr(self.library, function.name):
+            return None
+        address = ctypes.cast(getattr(self.library, function.name), ctypes.c_void_p).value
+        types = ", ".join(map(border_type, function.parameters))
+        return self.ffi.cast(f"{result_type(function)} (*)({types or 'void'})", address)
+
+    def entry(self, function: Function) -> Callable[..., Any]:
+        foreign = self.foreign(function)
+        if foreign is None:
+            return self._missing(function)
+        if function.name in RESULTS or function.name in FORWARDED:
+            return lambda *c: foreign(*c)
+        observed = Observed(self, function, foreign)
+
+        def call(*c: Any) -> int:
+            with self.lock:
+                self.findings.calls[function.name] += 1
+                return observed(c)
+
+        return call
+
+    def finish(self) -> None:
+        """The summary on the standard error, and the recording; once."""
+        findings, self.findings = self.findings, Findings(self.path)
+        print(findings.text(), file=sys.stderr, flush=True)
+        if self.recorder is not None and self.record:
+            records = [
+                Record(f"{n:05}", r.function, r.status, r.arguments, r.memory, r.result, r.note)
+                for n, r in enumerate(self.recorder.records, 1)
+            ]
+            save_recording(self.record, self.path.name, self.number or 8003, "observed", records)
+            print(f"recorded: {len(records)} calls in {self.record}", file=sys.stderr, flush=True)
+
+
+class Observed:
+    """One function: how its calls are made twice."""
+
+    def __init__(self, observer: Observer, function: Function, foreign: Any) -> None:
+        self.observer, self.function, self.foreign = observer, function, foreign
+        self.parameters = function.parameters
+        rules = observer.marshalling
+        self.body = getattr(cudnn, function.name, None)
+        self.readers = [rules.reader(function, i) for i, p in enumerate(self.parameters) if not p.is_returned]
+        self.returned = [(i, p) for i, p in enumerate(self.parameters) if p.is_returned]
+        self.makes = [(i, p) for i, p in self.returned if p.base_type in DESCRIPTORS or p.base_type == "cudnnHandle_t"]
+        self.destroys = function.name.startswith(("cudnnDestroy", "cudnnBackendDestroy"))
+        self.answer: int | None = None  # of the library, to the call that is being made
+
+    def __call__(self, c: tuple[Any, ...]) -> int:
+        """The library's own status, whatever becomes of the judging."""
+        observer = self.observer
+        if self.body is None:
+            observer.findings.left[f"{self.function.name} is not implemented here"] += 1
+            return int(self.foreign(*c))
+        try:
+            arguments = [read(c) for read in self.readers]
+        except Exception as error:
+            observer.findings.left[f"{self.function.name}: {error}"] += 1
+            return int(self.foreign(*c))
+        try:
+            return self._twice(c, arguments)
+        except Exception as error:  # a mistake of ours is no status of theirs
+            observer.findings.left[f"{self.function.name}: {type(error).__name__}: {error}"[:200]] += 1
+            return int(self.foreign(*c)) if self.answer is None else self.answer
+
+    def _twice(self, c: tuple[Any, ...], arguments: list[Any]) -> int:
+        observer, name = self.observer, self.function.name
+        self.answer = None
+        held = [value for value in arguments if isinstance(value, Descriptor)]
+        states = [(value, dict(vars(value))) for value in held]
+        ours, refusal, asked = self._ours(arguments)
+        before, reason = {}, ""
+        if asked is not None:
+            try:
+                observer.memory.synchronize()
+                before = self._contents(asked[0], asked[1], c)
+            except NotJudged as why:
+                reason = str(why)
+        number = self._foreign(c, arguments, ours, asked)
+        theirs = status_of(number, observer.number)
+        if number:
+            for value, state in states:
+                vars(value).clear()
+                vars(value).update(state)
+        stale = any(id(value) in observer.unknown for value in held)
+        if number == 0:
+            self._follow(c, ours, refusal, held)
+        described = f"{name}: {theirs.name.removeprefix('CUDNN_STATUS_')}"
+        if stale:
+            observer.findings.left["a descriptor holds what the document refuses"] += 1
+        elif (number == 0) != (refusal is None):
+            observer.findings.statuses.append(f"{described}, {refusal or 'the document has no reason to refuse it'}")
+        elif refusal is not None and refusal.status != theirs:
+            observer.findings.statuses.append(f"{described}, {refusal}")
+        elif number == 0 and asked is not None:
+            self._judge(asked, before, reason, c)
+        return number
+
+    def _ours(self, arguments: list[Any]) -> tuple[Any, CudnnError | None, Any]:
+        """What our own function returns, why it refuses, and which operation it asked for."""
+        observer = self.observer
+        if self.function.name == "cudnnCreate":
+            return Handle(Shadow(observer.memory)), None, None
+        given = []
+        for parameter, value in zip(self.function.arguments, arguments, strict=True):
+            workspace = parameter.memory == "device" and parameter.name.lower() == "workspace"
+            if (
+                parameter.base_type == "size_t"
+                and parameter.direction == "in"
+                and "workspace" in parameter.name.lower()
+            ):
+                value = AMPLE
+            given.append(Seen(observer.memory, 1 << 20) if workspace else value)
+        handle = next((value for value in arguments if isinstance(value, Handle)), None)
+        shadow = handle.backend if handle is not None else None
+        if shadow is not None:
+            shadow.asked = None
+        try:
+            result = self.body(*given)  # type: ignore[misc]  # implemented
+        except CudnnError as error:
+            return None, error, None
+        return result, None, shadow.asked if shadow is not None else None
+
+    def _foreign(self, c: tuple[Any, ...], arguments: list[Any], ours: Any, asked: Any) -> int:
+        """Make the call, recorded where that is wanted."""
+        observer = self.observer
+        if observer.recorder is None or self.function.name in NOT_RECORDED:
+            self.answer = int(self.foreign(*c))
+            return self.answer
+
+        def perform(*_: Any) -> Any:
+            number = self.answer = int(self.foreign(*c))
+            if number:
+                error = CudnnError(status_of(number, observer.number), "", "")
+                error.number = number  # type: ignore[attr-defined]
+                raise error
+            return ours
+
+        sizes = {} if asked is None else {o.address: asked[0].nbytes(n) for n, o in asked[1].items() if o is not None}
+        given = [
+            Seen(observer.memory, value, sizes[value])
+            if parameter.memory == "device" and type(value) is int and value in sizes
+            else value
+            for parameter, value in zip(self.function.arguments, arguments, strict=True)
+        ]
+        with contextlib.suppress(CudnnError):  # which the answer says, too
+            observer.recorder._call(self.function.name, perform, *given)
+        assert self.answer is not None
+        return self.answer
+
+    def _follow(self, c: tuple[Any, ...], ours: Any, refusal: CudnnError | None, held: list[Descriptor]) -> None:
+        """Keep up with a call that the library made: new objects, destroyed ones, its answers beside ours."""
+        observer = self.observer
+        if refusal is not None:
+            observer.unknown |= {id(value) for value in held}
+            return
+        if self.function.name.startswith("cudnnSet"):
+            observer.unknown -= {id(value) for value in held}
+        values = (ours,) if len(self.returned) == 1 else ours
+        for (i, parameter), value in zip(self.returned, values if self.returned else (), strict=True):
+            if not c[i]:
+                continue
+            if (i, parameter) in self.makes and self.function.name.startswith("cudnnCreate"):
+                observer.objects.put(c[i][0], value)
+            elif parameter.base_type == "size_t" and parameter.length is None:
+                observer.sizes[self.function.name] = int(c[i][0])
+            elif comparable(parameter) and int(c[i][0]) != int(value):
+                text = f"{self.function.name}: {parameter.name} is {int(c[i][0])}, by the document {int(value)}"
+                observer.findings.results.append(text)
+        if self.destroys:
+            for pointer in c[0][0 : c[1]] if len(c) > 1 else (c[0],):
+                observer.objects.destroyed(pointer)
+
+    def _contents(self, operation: Operation, operands: Mapping[str, Any], c: tuple[Any, ...]) -> dict[str, Array]:
+        """The bytes of what the operation reads and writes; operands at one address are one array."""
+        memory, found = self.observer.memory, {}
+        by_address: dict[tuple[int, int], Array] = {}
+        for name, operand in operands.items():
+            if operand is None or not self._is_seen(operation, name, c):
+                continue
+            known = memory.available(operand.address)
+            nbytes = operation.nbytes(name)
+            if known is None and operation.least_bytes(name) < nbytes:
+                raise NotJudged(f"nobody knows how much memory {name} has")
+            key = operand.address, nbytes if known is None else min(known, nbytes)
+            if key not in by_address:
+                by_address[key] = memory.read(*key)
+            found[name] = by_address[key]
+        return found
+
+    def _is_seen(self, operation: Operation, name: str, c: tuple[Any, ...]) -> bool:
+        """Whether an operand's contents are looked at: no workspace, no memory whose form is the library's affair."""
+        if name not in (*operation.inputs, *operation.outputs):
+            return False
+        if name not in operation.raw or isinstance(getattr(operation, operation.raw[name]), TensorSpec):
+            return True
+        sizes = (i for i, p in enumerate(self.parameters) if p.name.lower() == f"{name}SizeInBytes".lower())
+        return any(int(c[i]) == operation.nbytes(name) for i in sizes) or name == "indices"
+
+    def _judge(
+        self, asked: tuple[Operation, dict[str, Any]], before: dict[str, Array], reason: str, c: tuple[Any, ...]
+    ) -> None:
+        operation, operands = asked
+        observer, findings = self.observer, self.observer.findings
+        try:
+            if reason:
+                raise NotJudged(reason)
+            observer.memory.synchronize()
+            after = self._contents(operation, operands, c)
+            kept = {}
+            for name in operation.raw:
+                if name in operation.inputs and name not in before:
+                    if operands[name] is None or operands[name].address not in observer.kept:
+                        raise NotJudged(f"{name} was not made by an observed call")
+                    kept[name] = observer.kept[operands[name].address]
+            verdict = judge(operation, before, after, kept)
+        except NotJudged as why:
+            findings.left[f"{self.function.name}: {why}"] += 1
+            return
+        findings.judged += 1
+        for name, contents in verdict.kept.items():
+            observer.kept[operands[name].address] = contents
+        if not verdict.agrees:
+            findings.wrong.append(f"{self.function.name}: {verdict.explanation()}\n    {operation}")
+
+
+def comparable(parameter: Parameter) -> bool:
+    """Whether an output is one number that the document decides."""
+    whole = parameter.base_type in ENUMERATIONS or parameter.base_type in ("int", "int32_t", "int64_t")
+    return whole and parameter.length is None and parameter.base_type != "cudnnStatus_t"

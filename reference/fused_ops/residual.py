@@ -1,0 +1,112 @@
+"""Scaled tensors, added and activated with a bit mask, and the gradient of it (docs/errata.md, D562 and D563)."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+from dualdnn.api.enumerations import cudnnNanPropagation_t
+from dualdnn.api.operations import ActivationSpec, DactivationForkDbatchnorm, ScaleBiasAddActivationGenBitmask
+from dualdnn.api.operations.specs import TensorSpec
+
+from ..engine import Exact, implements
+from ..judge import PRECISION
+from ..view import Array
+
+WORD = 32
+SUM_ROUNDINGS = 5  # two products, three sums
+
+
+def activated(activation: ActivationSpec | None, value: Array) -> Array:
+    """The activation of a value: a ReLU, or none."""
+    if activation is None:
+        return value
+    rectified = np.fmax(value, 0)  # NaN gives 0 where it is not propagated
+    propagates = activation.relu_nan == cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN
+    return np.where(np.isnan(value), np.nan, rectified) if propagates else rectified
+
+
+def scaled(x: Array, scale: Array | None, bias: Array | None) -> tuple[Array, Array]:
+    """(scale * x + bias, the sum of the absolute values of its terms)."""
+    product = x if scale is None else scale * x
+    if bias is None:
+        return product, np.abs(product)
+    return product + bias, np.abs(product) + np.abs(bias)
+
+
+def packed_bits(bits: Array, mask: TensorSpec) -> Array:
+    """Bits of N, C, spatial dimensions as the numbers of a bit mask."""
+    channels = bits.shape[1]
+    rows = np.moveaxis(bits, 1, -1).reshape(-1, channels)
+    padded = np.zeros((mask.dims[0], mask.dims[1] * WORD), np.uint64)
+    padded[: len(rows), :channels] = rows
+    words = (padded.reshape(mask.dims[0], mask.dims[1], WORD) << np.arange(WORD, dtype=np.uint64)).sum(-1)
+    return words.astype(np.uint32).view(np.int32).astype(np.float64).reshape(mask.dims)
+
+
+def unpacked_bits(words: Array, dims: tuple[int, ...]) -> Array:
+    """The bits of the elements of N, C, spatial dimensions."""
+    pixels, channels = dims[0] * prod(dims[2:]), dims[1]
+    numbers = words.reshape(words.shape[0], words.shape[1])[:pixels].astype(np.int64).astype(np.uint64) & np.uint64(
+        0xFFFFFFFF
+    )
+    bits = numbers[:, :, None] >> np.arange(WORD, dtype=np.uint64) & np.uint64(1)
+    rows = bits.reshape(pixels, -1)[:, :channels] != 0
+    return np.moveaxis(rows.reshape(dims[0], *dims[2:], channels), -1, 1)
+
+
+@implements(ScaleBiasAddActivationGenBitmask)
+def add_activation(
+    operation: ScaleBiasAddActivationGenBitmask, x: Array, scale: Array | None, bias: Array | None, z: Array | None,
+    z_scale: Array | None, z_bias: Array | None,
+) -> dict[str, Exact]:  # fmt: skip
+    """The activation of the sum, and the bits of its derivative."""
+    total, terms = scaled(x, scale, bias)
+    if z is not None:
+        residual, residual_terms = scaled(z, z_scale, None)
+        total, terms = total + residual, terms + residual_terms
+    if z_bias is not None:
+        total, terms = total + z_bias, terms + np.abs(z_bias)
+    found = {"y": Exact(activated(operation.activation, total), terms, SUM_ROUNDINGS)}
+    if operation.bitMask is not None:
+        mask = operation.bitMask
+        passed = np.ones(total.shape, bool) if operation.activation is None else total > 0
+        # A sum whose sign its rounding errors decide leaves its word undetermined.
+        unit, smallest, largest = PRECISION[operation.compute_type]
+        doubtful = (np.abs(total) <= unit * SUM_ROUNDINGS * terms + smallest) & (terms > 0) | (
+            np.isfinite(total) & (terms >= largest)
+        )
+        unsure = packed_bits(doubtful & (operation.activation is not None), mask) != 0
+        found["bitMask"] = Exact(packed_bits(passed, mask), np.where(unsure, np.inf, 0.0), 0)
+    return found
+
+
+@implements(DactivationForkDbatchnorm)
+def batch_norm_gradient(
+    operation: DactivationForkDbatchnorm,
+    x: Array,
+    dy: Array,
+    words: Array | None,
+    scale: Array | None,
+    mean: Array,
+    inverse: Array,
+) -> dict[str, Exact]:
+    """The gradient behind the activation, and those of the batch normalisation."""
+    gradient = dy if words is None else np.where(unpacked_bits(words, dy.shape), dy, 0)
+    pixels = gradient.size // gradient.shape[1]
+    over = (0, *range(2, gradient.ndim))
+    normal, normal_terms = (x - mean) * inverse, (np.abs(x) + np.abs(mean)) * np.abs(inverse)
+    size = np.abs(gradient)
+    bias, bias_terms = gradient.sum(over, keepdims=True), size.sum(over, keepdims=True)
+    slope, slope_terms = (gradient * normal).sum(over, keepdims=True), (size * normal_terms).sum(over, keepdims=True)
+    found = {
+        "dz": Exact(gradient, size, 0),
+        "dBias": Exact(bias, bias_terms, pixels),
+        "dScale": Exact(slope, slope_terms, pixels + 3),
+    }
+    if scale is not None:
+        factor = scale * inverse
+        inner = gradient - bias / pixels - normal * slope / pixels
+        terms = size + bias_terms / pixels + normal_terms * slope_terms / pixels
+        found["dx"] = Exact(factor * inner, np.abs(factor) * terms, pixels + 12)
+    return {name: exact for name, exact in found.items() if operation.has(name)}

@@ -1,0 +1,340 @@
+"""Operation graphs (chapter 9), node by node in wide arithmetic, each value with the error that it may have.
+
+A value between nodes is known up to a bound, which the next node carries on: |x - x'| <= e. A node adds its own roundings, and
+the rounding into the type of the tensor that holds its result. The pointwise operations but MUL and SQRT change by no more than
+their arguments do; sums add up the errors of their terms (docs/tolerance.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+from dualdnn.api.enumerations import cudnnConvolutionMode_t, cudnnDataType_t, cudnnNanPropagation_t
+from dualdnn.api.enumerations import cudnnPointwiseMode_t as Mode
+from dualdnn.api.operations import OperationGraph
+from dualdnn.api.operations.graph import (
+    ConvolutionBackwardDataNode,
+    ConvolutionBackwardFilterNode,
+    ConvolutionForwardNode,
+    ConvolutionNode,
+    GenStatsNode,
+    GraphTensor,
+    Node,
+    PointwiseNode,
+)
+from dualdnn.api.operations.specs import DOUBLE
+
+from .activation import ELU_ROUNDINGS, SIGMOID_ROUNDINGS, TANH_ROUNDINGS
+from .engine import Exact, Result, Results, Wide, implements_in_parts, results_of
+from .judge import BLEND_ROUNDINGS, PRECISION
+from .view import WHOLE, Array, read
+
+
+@dataclass(slots=True)
+class Known:
+    """A value and how far a correct implementation may be from it; the error is infinite where nothing is determined."""
+
+    value: Array
+    error: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """The compute type of a graph: unit roundoff, smallest normal and largest finite number."""
+
+    unit: float
+    smallest: float
+    largest: float
+
+    def factor(self, value: float) -> float:
+        """A scaling factor in the compute type."""
+        return value if self.unit == PRECISION[DOUBLE][0] else float(np.float32(value))
+
+    def rounded(self, value: Array, error: Array, magnitude: Array, roundings: Any = 1) -> Known:
+        """The value with the error of its arguments and that of its own roundings, of terms of this magnitude."""
+        total = np.asarray(roundings, value.dtype) * self.unit
+        error = error + total * (magnitude + error) * (1 + total) + self.smallest
+        overflows = magnitude + error >= self.largest
+        return _settled(value, np.where(overflows, np.inf, error))
+
+
+def _settled(value: Array, error: Array) -> Known:
+    """Infinities and NaN are what they are, unless nothing is determined."""
+    error = np.where(np.isnan(error), np.inf, error)
+    return Known(value, np.where(np.isfinite(value), error, 0))
+
+
+@implements_in_parts(OperationGraph)
+def operation_graph(operation: OperationGraph, wide: Wide) -> Results:
+    """Node by node, or as the one operation that the graph is to its engine."""
+    if operation.single is None:
+
+        def parts(memory: Mapping[str, Array]) -> Iterator[Result]:
+            inputs = [read(operation.tensor(name), memory[name], wide) for name in operation.inputs]
+            for name, exact in node_by_node(operation, *inputs).items():
+                yield name, WHOLE, exact
+
+        return parts
+    names, results = operation.single.names, results_of(operation.single.operation, wide)
+
+    def of_single(memory: Mapping[str, Array]) -> Iterator[Result]:
+        given = {inner: memory[outer] for inner, outer in names.items()}
+        for name, place, exact in results(given):
+            yield names[name], place, exact
+
+    return of_single
+
+
+def node_by_node(operation: OperationGraph, *inputs: Array) -> dict[str, Exact]:
+    """Every output that is not virtual."""
+    arithmetic = Arithmetic(*PRECISION[operation.compute_type])
+    given = dict(zip(operation.inputs, inputs, strict=True))
+    known = {name: Known(value, np.zeros_like(value)) for name, value in given.items()}
+    results: dict[str, Known] = {}
+    for node in operation.nodes:
+        arguments = [known[tensor.operand] for tensor in node.inputs]
+        prior = given.get(node.outputs[0].operand) if node.blends else None
+        found = EVALUATIONS[type(node)](node, arithmetic, prior, *arguments)
+        for tensor, result in zip(node.outputs, found, strict=True):
+            results[tensor.operand] = result
+            known[tensor.operand] = _held(tensor, result)
+    return {name: Exact(results[name].value, results[name].error / arithmetic.unit, 1) for name in operation.outputs}
+
+
+def _held(tensor: GraphTensor, result: Known) -> Known:
+    """A result as the next node reads it: rounded into the type of its tensor, or not, where an engine keeps it."""
+    if tensor.data_type not in PRECISION:
+        return Known(np.clip(np.rint(result.value), *_limits(tensor.data_type)), result.error + 0.5)
+    unit, smallest, largest = PRECISION[tensor.data_type]
+    reach = np.abs(result.value) + result.error
+    error = result.error + unit * reach + smallest
+    return _settled(result.value, np.where(reach >= largest, np.inf, error))
+
+
+def _limits(data_type: cudnnDataType_t) -> tuple[int, int]:
+    from .view import NUMPY_TYPES
+
+    limits = np.iinfo(NUMPY_TYPES[data_type])
+    return limits.min, limits.max
+
+
+# --- pointwise ---
+
+
+def _pointwise(node: PointwiseNode, arithmetic: Arithmetic, _prior: None, *arguments: Known) -> tuple[Known]:
+    factors = (arithmetic.factor(node.alpha1), arithmetic.factor(node.alpha2))
+    scaled = [_scaled(factor, known, arithmetic) for factor, known in zip(factors, arguments, strict=False)]
+    found = POINTWISE[node.pointwise.mode](node, arithmetic, *scaled)
+    return (Known(np.broadcast_to(found.value, node.y.dims), np.broadcast_to(found.error, node.y.dims)),)
+
+
+def _scaled(factor: float, known: Known, arithmetic: Arithmetic) -> Known:
+    if factor == 1:
+        return known
+    value = factor * known.value
+    return arithmetic.rounded(value, abs(factor) * known.error, np.abs(value))
+
+
+def _add(_node: PointwiseNode, arithmetic: Arithmetic, x: Known, b: Known) -> Known:
+    return arithmetic.rounded(x.value + b.value, x.error + b.error, np.abs(x.value) + np.abs(b.value))
+
+
+def _multiply(_node: PointwiseNode, arithmetic: Arithmetic, x: Known, b: Known) -> Known:
+    value = x.value * b.value
+    error = np.abs(x.value) * b.error + np.abs(b.value) * x.error + x.error * b.error
+    return arithmetic.rounded(value, error, np.abs(value))
+
+
+def _extremum(choose: Callable[[Array, Array], Array]) -> Callable[..., Known]:
+    def evaluate(node: PointwiseNode, _arithmetic: Arithmetic, x: Known, b: Known) -> Known:
+        value = choose(x.value, b.value)  # the operand that is a number, where the other one is NaN
+        if node.pointwise.nan == cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN:
+            value = np.where(np.isnan(x.value) | np.isnan(b.value), np.nan, value)
+        return _settled(value, np.maximum(x.error, b.error))
+
+    return evaluate
+
+
+def _square_root(_node: PointwiseNode, arithmetic: Arithmetic, x: Known) -> Known:
+    """An argument that may be negative has a root that may be NaN: nothing is determined there."""
+    value, reach = np.sqrt(np.maximum(x.value, 0)), np.sqrt(np.maximum(x.value, 0) + x.error)
+    least = np.sqrt(np.maximum(x.value - x.error, 0))
+    error = np.maximum(reach - value, value - least)
+    doubtful = (x.error > 0) & (np.abs(x.value) <= x.error)
+    value = np.where((x.value < 0) & ~doubtful | np.isnan(x.value), np.nan, value)
+    found = arithmetic.rounded(value, error, np.abs(value), 3)
+    return Known(found.value, np.where(doubtful, np.inf, found.error))
+
+
+def _identity(_node: PointwiseNode, _arithmetic: Arithmetic, x: Known) -> Known:
+    return x
+
+
+def _relu(node: PointwiseNode, arithmetic: Arithmetic, x: Known) -> Known:
+    lower, upper = node.pointwise.lower_clip, node.pointwise.upper_clip
+    value = np.fmin(np.fmax(x.value, lower), upper)  # NaN gives the lower clip when it is not propagated
+    if node.pointwise.nan == cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN:
+        value = np.where(np.isnan(x.value), np.nan, value)
+    clips = sum(abs(clip) for clip in (lower, upper) if np.isfinite(clip))  # are rounded into the compute type
+    return _settled(value, x.error + arithmetic.unit * clips)
+
+
+def _function(evaluate: Callable[[Array], Array], steepest: float, roundings: int) -> Callable[..., Known]:
+    """A function whose slope is at most ``steepest``, of a value that is itself its only term."""
+
+    def found(_node: PointwiseNode, arithmetic: Arithmetic, x: Known) -> Known:
+        value = evaluate(x.value)
+        return arithmetic.rounded(value, steepest * x.error, np.abs(value), roundings)
+
+    return found
+
+
+def _elu(_node: PointwiseNode, arithmetic: Arithmetic, x: Known) -> Known:
+    """x, or exp(x) - 1, a difference of two terms."""
+    value = np.where(x.value >= 0, x.value, np.expm1(np.minimum(x.value, 0)))
+    terms = np.where(x.value >= 0, np.abs(x.value), np.exp(np.minimum(x.value, 0)) + 1)
+    return arithmetic.rounded(value, x.error, terms, ELU_ROUNDINGS)
+
+
+POINTWISE: dict[Mode, Callable[..., Known]] = {
+    Mode.CUDNN_POINTWISE_ADD: _add,
+    Mode.CUDNN_POINTWISE_MUL: _multiply,
+    Mode.CUDNN_POINTWISE_MIN: _extremum(np.fmin),
+    Mode.CUDNN_POINTWISE_MAX: _extremum(np.fmax),
+    Mode.CUDNN_POINTWISE_SQRT: _square_root,
+    Mode.CUDNN_POINTWISE_IDENTITY_FWD: _identity,
+    Mode.CUDNN_POINTWISE_RELU_FWD: _relu,
+    Mode.CUDNN_POINTWISE_TANH_FWD: _function(np.tanh, 1.0, TANH_ROUNDINGS),
+    Mode.CUDNN_POINTWISE_SIGMOID_FWD: _function(lambda x: 1 / (1 + np.exp(-x)), 0.25, SIGMOID_ROUNDINGS),
+    Mode.CUDNN_POINTWISE_ELU_FWD: _elu,
+}
+
+
+# --- statistics ---
+
+
+def _statistics(_node: GenStatsNode, arithmetic: Arithmetic, _prior: None, x: Known) -> tuple[Known, Known]:
+    axes = (0, *range(2, x.value.ndim))
+    terms, squares = x.value.size // x.value.shape[1], x.value * x.value
+
+    def over(values: Array) -> Array:
+        return values.sum(axis=axes, keepdims=True)
+
+    sums = arithmetic.rounded(over(x.value), over(x.error), over(np.abs(x.value)), terms)
+    spread = over(2 * np.abs(x.value) * x.error + x.error * x.error)
+    return sums, arithmetic.rounded(over(squares), spread, over(squares), terms + 1)
+
+
+# --- convolutions ---
+
+
+def _in_groups(node: ConvolutionNode, values: Array, which: int) -> Array:
+    """An image (0) or response (2) as (N, G, C, spatial), a filter (1) as (G, K, C, spatial)."""
+    spatial, groups = node.convolution.rank, node.groups
+    if values.ndim == spatial + 3:
+        return values
+    if which == 1:
+        return values.reshape(groups, values.shape[0] // groups, *values.shape[1:])
+    return values.reshape(values.shape[0], groups, values.shape[1] // groups, *values.shape[2:])
+
+
+def _padding(node: ConvolutionNode) -> list[tuple[int, int]]:
+    """Zeros before and behind the image in each spatial dimension, so that every filter position finds a pixel."""
+    settings, spatial = node.convolution, node.convolution.rank
+    image, window, response = (tensor.dims[-spatial:] for tensor in node.bound)
+    found = []
+    for d in range(spatial):
+        reach = (response[d] - 1) * settings.stride[d] + (window[d] - 1) * settings.dilation[d] + 1
+        found.append((settings.pre_padding[d], max(0, reach - settings.pre_padding[d] - image[d])))
+    return found
+
+
+def _taps(node: ConvolutionNode) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
+    """Every position of the filter: the index of its value, and the pixels of the padded image that it meets."""
+    settings, spatial = node.convolution, node.convolution.rank
+    _, window, response = (tensor.dims[-spatial:] for tensor in node.bound)
+    flipped = settings.mode == cudnnConvolutionMode_t.CUDNN_CONVOLUTION
+    for tap in product(*map(range, window)):
+        starts = [tap[d] * settings.dilation[d] for d in range(spatial)]
+        steps = settings.stride
+        met = tuple(slice(s, s + (response[d] - 1) * steps[d] + 1, steps[d]) for d, s in enumerate(starts))
+        yield tuple(size - 1 - i if flipped else i for i, size in zip(tap, window, strict=True)), met
+
+
+def _sum(node: ConvolutionNode, first: Array, second: Array) -> Array:
+    """The convolution of two of image, filter and response, whichever the node reads, in groups: (N or G, G or K, C or K, spatial).
+
+    Padding is multiplied, too: zero times an infinity is NaN.
+    """
+    dims, zeros = _grouped_dims(node), [(0, 0)] * 3 + _padding(node)
+    output = _output_of(node)
+    result = np.zeros(dims[output], first.dtype)
+    if output == 0:
+        result = np.pad(result, zeros)
+    else:
+        first = np.pad(first, zeros)
+    everything = (slice(None),) * 3
+    for at, met in _taps(node):
+        weight: Any = (*everything, *at)
+        pixels: Any = (*everything, *met)
+        match node:
+            case ConvolutionForwardNode():
+                result += np.einsum("ngc...,gkc->ngk...", first[pixels], second[weight])
+            case ConvolutionBackwardDataNode():
+                result[pixels] += np.einsum("gkc,ngk...->ngc...", first[weight], second)
+            case ConvolutionBackwardFilterNode():
+                result[weight] += np.einsum("ngcp,ngkp->gkc", _flat(first[pixels]), _flat(second))
+    if output == 0:
+        result = result[tuple(slice(before, before + size) for (before, _), size in zip(zeros, dims[0], strict=True))]
+    return result
+
+
+def _flat(values: Array) -> Array:
+    return values.reshape(*values.shape[:3], -1)
+
+
+def _output_of(node: ConvolutionNode) -> int:
+    return node.roles.index(node.writes[0])
+
+
+def _grouped_dims(node: ConvolutionNode) -> list[tuple[int, ...]]:
+    return [_in_groups(node, np.broadcast_to(np.zeros(()), t.dims), i).shape for i, t in enumerate(node.bound)]
+
+
+def _terms(node: ConvolutionNode) -> int:
+    """How many products one element of the output sums at most."""
+    _image, window, response = _grouped_dims(node)
+    taps = int(np.prod(window[3:]))
+    return {0: window[1] * taps, 1: response[0] * int(np.prod(response[3:])), 2: window[2] * taps}[_output_of(node)]
+
+
+def _convolution(node: ConvolutionNode, arithmetic: Arithmetic, prior: Array | None, *arguments: Known) -> tuple[Known]:
+    parts = [node.roles.index(name) for name in node.reads]
+    values = [_in_groups(node, known.value, part) for known, part in zip(arguments, parts, strict=True)]
+    errors = [_in_groups(node, known.error, part) for known, part in zip(arguments, parts, strict=True)]
+    sizes = [np.abs(value) for value in values]
+    carried = np.zeros(())
+    if any(error.any() for error in errors):
+        carried = _sum(node, sizes[0] + errors[0], sizes[1] + errors[1]) - _sum(node, *sizes)
+    found = arithmetic.rounded(_sum(node, *values), carried, _sum(node, *sizes), _terms(node))
+    dims = node.outputs[0].dims
+    value, error = found.value.reshape(dims), found.error.reshape(dims)
+    alpha, beta = arithmetic.factor(node.alpha), arithmetic.factor(node.beta)
+    if alpha == 1 and prior is None:
+        return (Known(value, error),)
+    blended = alpha * value + (0 if prior is None else beta * prior)
+    terms = np.abs(alpha * value) + (0 if prior is None else np.abs(beta * prior))
+    return (arithmetic.rounded(blended, abs(alpha) * error, terms, BLEND_ROUNDINGS),)
+
+
+EVALUATIONS: dict[type[Node], Callable[..., tuple[Known, ...]]] = {
+    PointwiseNode: _pointwise,
+    GenStatsNode: _statistics,
+    ConvolutionForwardNode: _convolution,
+    ConvolutionBackwardDataNode: _convolution,
+    ConvolutionBackwardFilterNode: _convolution,
+}

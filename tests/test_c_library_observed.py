@@ -1,0 +1,146 @@
+"""DUALDNN_BACKEND=observe:PATH: an unmodified program whose library is judged while it runs, here a copy of ours with planted mistakes."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+from dualdnn.api.abi.build import NAME, build
+from dualdnn.api.abi.c_types import STRUCTURES, border_type, result_type
+from dualdnn.api.document import functions
+from dualdnn.conformance.recorded import load_recording
+from test_c_library import compiled, run
+
+pytest.importorskip("cffi")
+if shutil.which("gcc") is None:
+    pytest.skip("no C compiler", allow_module_level=True)
+
+# function -> what goes wrong behind its call; a0, a1 ... are the arguments, result the status
+MISTAKES = {
+    "cudnnSoftmaxForward": "if (!result) ((float *)a8)[2] *= 1.001f;",
+    "cudnnPoolingForward": "if (!result) ((float *)a7)[-1] = 0;",  # beside the output: not seen
+    "cudnnActivationForward": "if (!result) ((float *)a4)[0] = 7;",  # the input
+    "cudnnSetTensorNdDescriptor": "if (a2 > 8) result = 0;",  # accepts too many dimensions
+    "cudnnGetPooling2dForwardOutputDim": "if (!result) ++*a4;",  # the height
+    "cudnnAddTensor": "if (!result) result = 9;",  # says that it is not supported
+}
+
+CLIENT = """
+#include <cudnn.h>
+#include <stdio.h>
+#include <string.h>
+#define CHECK(call) do { if (call) { printf("%s\\n", #call); return 1; } } while (0)
+int main(void) {
+  cudnnHandle_t handle;
+  cudnnTensorDescriptor_t x, y, many;
+  cudnnPoolingDescriptor_t window;
+  cudnnActivationDescriptor_t relu;
+  cudnnReduceTensorDescriptor_t sum;
+  cudnnCTCLossDescriptor_t loss;
+  float in[16], out[32], gradients[18], costs[2], one = 1, zero = 0;
+  int n, c, h, w, dims[9] = {1, 1, 1, 1, 1, 1, 1, 1, 1}, three[3] = {3, 2, 3}, strides[3] = {6, 3, 1};
+  int labels[3] = {1, 2, 2}, counts[2] = {2, 1}, times[2] = {3, 2};
+  size_t size;
+  char workspace[4096];
+  for (int i = 0; i < 16; i++) in[i] = (float)(i * 7 % 5) - 2;
+  CHECK(cudnnCreate(&handle));
+  CHECK(cudnnCreateTensorDescriptor(&x)); CHECK(cudnnCreateTensorDescriptor(&y)); CHECK(cudnnCreateTensorDescriptor(&many));
+  CHECK(cudnnSetTensor4dDescriptor(x, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, 1, 4, 4));
+  if (!cudnnSetTensor4dDescriptor(many, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, 1, -4, 4)) return 2;
+  CHECK(cudnnSoftmaxForward(handle, CUDNN_SOFTMAX_ACCURATE, CUDNN_SOFTMAX_MODE_INSTANCE, &one, x, in, &zero, x, out));
+  CHECK(cudnnCreatePoolingDescriptor(&window));
+  CHECK(cudnnSetPooling2dDescriptor(window, CUDNN_POOLING_MAX, CUDNN_PROPAGATE_NAN, 2, 2, 0, 0, 2, 2));
+  CHECK(cudnnGetPooling2dForwardOutputDim(window, x, &n, &c, &h, &w));
+  CHECK(cudnnSetTensor4dDescriptor(y, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, 1, 2, 2));
+  CHECK(cudnnPoolingForward(handle, window, &one, x, in, &zero, y, out + 8));
+  CHECK(cudnnCreateActivationDescriptor(&relu));
+  CHECK(cudnnSetActivationDescriptor(relu, CUDNN_ACTIVATION_RELU, CUDNN_PROPAGATE_NAN, 0));
+  CHECK(cudnnActivationForward(handle, relu, &one, x, in, &zero, x, out));
+  cudnnAddTensor(handle, &one, y, in, &one, y, out);
+  cudnnSetTensorNdDescriptor(many, CUDNN_DATA_FLOAT, 9, dims, dims);
+  CHECK(cudnnCreateReduceTensorDescriptor(&sum));
+  CHECK(cudnnSetReduceTensorDescriptor(sum, CUDNN_REDUCE_TENSOR_ADD, CUDNN_DATA_FLOAT, CUDNN_PROPAGATE_NAN, CUDNN_REDUCE_TENSOR_NO_INDICES, CUDNN_32BIT_INDICES));
+  CHECK(cudnnSetTensor4dDescriptor(y, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, 1, 1, 1));
+  CHECK(cudnnGetReductionWorkspaceSize(handle, sum, x, y, &size));
+  CHECK(cudnnReduceTensor(handle, sum, 0, 0, workspace, size, &one, x, in, &zero, y, out));
+  CHECK(cudnnSetTensorNdDescriptor(x, CUDNN_DATA_FLOAT, 3, three, strides));
+  CHECK(cudnnCreateCTCLossDescriptor(&loss));
+  CHECK(cudnnSetCTCLossDescriptorEx(loss, CUDNN_DATA_FLOAT, CUDNN_LOSS_NORMALIZATION_SOFTMAX, CUDNN_NOT_PROPAGATE_NAN));
+  CHECK(cudnnGetCTCLossWorkspaceSize(handle, x, x, labels, counts, times, CUDNN_CTC_LOSS_ALGO_DETERMINISTIC, loss, &size));
+  memcpy(out, in, sizeof in);
+  CHECK(cudnnCTCLoss(handle, x, out, labels, counts, times, costs, x, gradients, CUDNN_CTC_LOSS_ALGO_DETERMINISTIC, loss, workspace, size));
+  CHECK(cudnnDestroyTensorDescriptor(x)); CHECK(cudnnDestroyTensorDescriptor(y));
+  CHECK(cudnnDestroy(handle));
+  return 0;
+}
+"""
+
+
+def broken_copy(library, folder, mistakes):
+    """A library with every function of the document, each of which is that of a copy of ours, but for the mistakes."""
+    copy = folder / "copy" / NAME
+    copy.parent.mkdir()
+    shutil.copy(library, copy)
+    lines = ["#define _GNU_SOURCE", "#include <dlfcn.h>", "#include <stddef.h>", "#include <stdint.h>", STRUCTURES]
+    lines.append(
+        "static void *found(const char *name) { static void *copy; if (!copy) copy = dlopen("
+        f'"{copy}", RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND); return dlsym(copy, name); }}'
+    )
+    for function in functions().values():
+        kinds = [border_type(parameter) for parameter in function.parameters]
+        declared = ", ".join(f"{kind} a{i}" for i, kind in enumerate(kinds)) or "void"
+        passed = ", ".join(f"a{i}" for i in range(len(kinds)))
+        result, name = result_type(function), function.name
+        lines.append(
+            f'{result} {name}({declared}) {{ {result} (*f)({", ".join(kinds) or "void"}) = found("{name}");'
+            f" {result} result = f({passed}); {mistakes.get(name, '')} return result; }}"
+        )
+    source, made = folder / "broken.c", folder / "libbroken.so"
+    source.write_text("\n".join(lines))
+    subprocess.run(["gcc", "-w", "-shared", "-fPIC", str(source), "-o", str(made), "-ldl"], check=True)
+    return made
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    return build(tmp_path_factory.mktemp("c library"))
+
+
+def test_a_library_that_is_right(library, tmp_path):
+    """Nothing is found, and the recording of the program's calls agrees with the reference."""
+    plain = broken_copy(library, tmp_path, {})
+    recording = tmp_path / "calls.npz"
+    program = compiled(library, tmp_path, CLIENT)
+    ran = run(program, DUALDNN_BACKEND=f"observe:{plain}", DUALDNN_RECORD=str(recording))
+    assert ran.returncode == 0, (ran.returncode, ran.stdout, ran.stderr)
+    assert "6 judged, 0 wrong, 0 other statuses, 0 other results" in ran.stderr, ran.stderr
+    assert "not judged" not in ran.stderr
+    names = [record.function for record in load_recording(recording).records]
+    assert {"cudnnSoftmaxForward", "cudnnCTCLoss", "cudnnSetPooling2dDescriptor", "cudnnReduceTensor"} <= set(names)
+    command = [sys.executable, "-m", "dualdnn.conformance", "conformance", "--subject", f"recorded:{recording}"]
+    judged = subprocess.run(
+        [*command, "--jobs", "1", "--out", str(tmp_path / "report")], capture_output=True, text=True
+    )
+    assert judged.returncode == 0, judged.stdout + judged.stderr
+
+
+def test_a_library_that_is_wrong(library, tmp_path):
+    """Each mistake is found, by the call that made it; the program goes on with what the library answered."""
+    broken = broken_copy(library, tmp_path, MISTAKES)
+    ran = run(compiled(library, tmp_path, CLIENT), DUALDNN_BACKEND=f"observe:{broken}")
+    assert ran.returncode == 0, (ran.returncode, ran.stdout, ran.stderr)
+    said = ran.stderr
+    assert "5 judged, 2 wrong, 2 other statuses, 1 other results" in said, said
+    assert "wrong: cudnnSoftmaxForward: 1 of 16 elements are wrong" in said and "y[0, 0, 0, 2]" in said
+    assert "wrong: cudnnActivationForward: x:" in said
+    assert "status: cudnnAddTensor: NOT_SUPPORTED" in said
+    assert "status: cudnnSetTensorNdDescriptor: SUCCESS, cudnnSetTensorNdDescriptor: CUDNN_STATUS_" in said
+    assert "result: cudnnGetPooling2dForwardOutputDim: outH is 3, by the document 2" in said
+
+
+def test_a_library_that_is_not_there(library, tmp_path):
+    program = compiled(library, tmp_path, CLIENT)
+    ran = run(program, DUALDNN_BACKEND="observe:/nowhere/libcudnn.so.8")
+    assert ran.returncode == 1 and "/nowhere/libcudnn.so.8" in ran.stderr

@@ -1,0 +1,151 @@
+"""The CUDA runtime and driver of machines without a GPU: programs that allocate with cudaMalloc compute with the C library."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+from dualdnn.api.abi.build import build
+from dualdnn.api.abi.cuda_runtime import DRIVER, RUNTIMES, build_runtime
+
+pytest.importorskip("cffi")
+if shutil.which("gcc") is None:
+    pytest.skip("no C compiler", allow_module_level=True)
+
+# What a program declares that has CUDA's own header.
+RUNTIME = """
+#include <stdio.h>
+#include <stddef.h>
+int cudaMalloc(void **, size_t), cudaFree(void *), cudaMemcpy(void *, const void *, size_t, int), cudaMemset(void *, int, size_t);
+int cudaMemcpyAsync(void *, const void *, size_t, int, void *), cudaStreamCreate(void **), cudaStreamDestroy(void *);
+int cudaStreamSynchronize(void *), cudaEventCreate(void **), cudaEventRecord(void *, void *), cudaEventSynchronize(void *);
+int cudaEventElapsedTime(float *, void *, void *), cudaEventDestroy(void *), cudaGetDeviceCount(int *), cudaSetDevice(int);
+int cudaGetLastError(void), cudaPeekAtLastError(void), cudaLaunchKernel(void), cudaMemGetInfo(size_t *, size_t *);
+int cudaDeviceSynchronize(void), cudaRuntimeGetVersion(int *), cudaPointerGetAttributes(void *, const void *), cudaMallocHost(void **, size_t);
+int cudaFreeHost(void *), cudaDeviceGetAttribute(int *, int, int), cudaGraphLaunch(void);
+const char *cudaGetErrorName(int);
+#define CHECK(call) do { int s = (call); if (s) { printf("%s: %d %s\\n", #call, s, cudaGetErrorName(s)); return 1; } } while (0)
+#define EXPECT(status, call) do { int s = (call); if (s != (status)) { printf("%s is %d\\n", #call, s); return 1; } } while (0)
+"""
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory):
+    out = tmp_path_factory.mktemp("libraries")
+    build(out)
+    build_runtime(out)
+    return out
+
+
+def ran(libraries, folder, text, *linked):
+    """What a program printed that links these libraries, without a path to them of its own."""
+    source, program = folder / "program.c", folder / "program"
+    source.write_text(RUNTIME + text)
+    command = [
+        "gcc",
+        "-Wall",
+        "-Werror",
+        f"-I{libraries / 'include'}",
+        str(source),
+        "-o",
+        str(program),
+        f"-L{libraries}",
+    ]
+    subprocess.run([*command, *(f"-l:{name}" for name in linked), "-lm"], check=True)
+    environment = {"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": str(libraries)}
+    done = subprocess.run([str(program)], capture_output=True, text=True, timeout=120, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+@pytest.mark.parametrize("runtime, version", RUNTIMES.items())
+def test_memory_streams_and_events(libraries, tmp_path, runtime, version):
+    text = """
+    int main(void) {
+      char *a, *b, *pinned, host[64], back[64];
+      void *stream, *first, *last;
+      int count, version, value;
+      float ms = -1;
+      size_t unused, all, before;
+      struct { int type, device; void *d, *h; } where;
+      CHECK(cudaGetDeviceCount(&count)); CHECK(cudaSetDevice(0)); CHECK(cudaRuntimeGetVersion(&version));
+      EXPECT(101, cudaSetDevice(1)); EXPECT(101, cudaPeekAtLastError()); EXPECT(101, cudaGetLastError()); EXPECT(0, cudaGetLastError());
+      CHECK(cudaDeviceGetAttribute(&value, 75, 0));
+      CHECK(cudaMemGetInfo(&before, &all));
+      CHECK(cudaMalloc((void **)&a, 64)); CHECK(cudaMalloc((void **)&b, 64)); CHECK(cudaMallocHost((void **)&pinned, 8));
+      CHECK(cudaMemGetInfo(&unused, &all));
+      if (before - unused != 128) return 2;
+      for (int i = 0; i < 64; i++) host[i] = (char)i;
+      CHECK(cudaStreamCreate(&stream)); CHECK(cudaEventCreate(&first)); CHECK(cudaEventCreate(&last));
+      EXPECT(400, cudaEventElapsedTime(&ms, first, last));
+      CHECK(cudaEventRecord(first, stream));
+      CHECK(cudaMemcpyAsync(a, host, 64, 1, stream)); CHECK(cudaMemcpyAsync(b, a, 64, 3, stream)); CHECK(cudaMemcpyAsync(back, b, 64, 4, stream));
+      CHECK(cudaEventRecord(last, stream)); CHECK(cudaEventSynchronize(last)); CHECK(cudaEventElapsedTime(&ms, first, last));
+      for (int i = 0; i < 64; i++) if (back[i] != i) return 3;
+      if (ms < 0) return 4;
+      CHECK(cudaMemset(b, 7, 64)); CHECK(cudaMemcpy(back, b, 64, 2));
+      if (back[63] != 7) return 5;
+      CHECK(cudaPointerGetAttributes(&where, a + 3));
+      if (where.type != 2 || where.d != a + 3) return 6;
+      CHECK(cudaPointerGetAttributes(&where, pinned)); if (where.type != 1) return 7;
+      CHECK(cudaPointerGetAttributes(&where, host)); if (where.type != 0) return 8;
+      EXPECT(1, cudaMemcpy(a, host, 65, 1)); EXPECT(1, cudaMemcpy(a + 1, host, 64, 1)); EXPECT(1, cudaMemset(host, 0, 1));
+      EXPECT(21, cudaMemcpy(a, b, 1, 9)); EXPECT(1, cudaFree(host)); EXPECT(1, cudaFree(a + 1)); EXPECT(1, cudaFreeHost(a));
+      CHECK(cudaStreamDestroy(stream)); EXPECT(400, cudaStreamSynchronize(stream)); EXPECT(400, cudaMemcpyAsync(a, host, 1, 1, stream));
+      CHECK(cudaEventDestroy(first)); EXPECT(400, cudaEventRecord(first, 0));
+      CHECK(cudaFree(a)); EXPECT(1, cudaFree(a)); CHECK(cudaFree(0)); EXPECT(1, cudaMemcpy(back, a, 1, 2));
+      EXPECT(801, cudaLaunchKernel()); EXPECT(801, cudaLaunchKernel()); EXPECT(801, cudaGraphLaunch());
+      CHECK(cudaFree(b)); CHECK(cudaFreeHost(pinned)); CHECK(cudaDeviceSynchronize());
+      printf("%d", version);
+      return 0;
+    }
+    """
+    done = ran(libraries, tmp_path, text, runtime, DRIVER)
+    assert int(done.stdout) == version
+    assert done.stderr.count("cudaLaunchKernel:") == done.stderr.count("cudaGraphLaunch:") == 1
+
+
+def test_a_program_computes(libraries, tmp_path):
+    """Sizes of allocations are known to the library: memory that is too small, freed or none of the device's is refused."""
+    text = """
+    #include <cudnn.h>
+    int main(void) {
+      cudnnHandle_t handle;
+      cudnnTensorDescriptor_t desc;
+      float x[4] = {0, 1, 2, 3}, y[4], one = 1, zero = 0, *dx, *dy, *little;
+      void *stream;
+      CHECK(cudaMalloc((void **)&dx, sizeof x)); CHECK(cudaMalloc((void **)&dy, sizeof y)); CHECK(cudaMalloc((void **)&little, 12));
+      CHECK(cudaStreamCreate(&stream)); CHECK(cudaMemcpyAsync(dx, x, sizeof x, 1, stream));
+      CHECK(cudnnCreate(&handle)); CHECK(cudnnSetStream(handle, stream)); CHECK(cudnnCreateTensorDescriptor(&desc));
+      CHECK(cudnnSetTensor4dDescriptor(desc, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, 4, 1, 1));
+    #define SOFTMAX(x, y) cudnnSoftmaxForward(handle, CUDNN_SOFTMAX_ACCURATE, CUDNN_SOFTMAX_MODE_INSTANCE, &one, desc, x, &zero, desc, y)
+      CHECK(SOFTMAX(dx, dy)); CHECK(cudaMemcpyAsync(y, dy, sizeof y, 2, stream)); CHECK(cudaStreamSynchronize(stream));
+      if (y[0] + y[1] + y[2] + y[3] < 0.999f || y[3] < 0.6f) return 2;
+      EXPECT(CUDNN_STATUS_BAD_PARAM, SOFTMAX(dx, little)); EXPECT(CUDNN_STATUS_BAD_PARAM, SOFTMAX(x, dy));
+      EXPECT(CUDNN_STATUS_BAD_PARAM, SOFTMAX(dx + 1, dy));
+      CHECK(cudaFree(dy)); EXPECT(CUDNN_STATUS_BAD_PARAM, SOFTMAX(dx, dy));
+      CHECK(cudnnDestroy(handle));
+      return 0;
+    }
+    """
+    ran(libraries, tmp_path, text, "libcudnn.so.8", "libcudart.so.12")
+
+
+def test_the_suite_on_this_driver(libraries, tmp_path):
+    """The suite allocates by the driver, and the library asks it for sizes."""
+    command = [
+        sys.executable,
+        "-m",
+        "dualdnn.conformance",
+        "conformance",
+        "--subject",
+        f"library:{libraries / 'libcudnn.so.8'}",
+    ]
+    command += ["--every", "5", "--jobs", "1", "-k", "softmax or every_operation or buffers", "--out", str(tmp_path)]
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(libraries)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    assert "passed" in done.stdout
