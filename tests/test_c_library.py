@@ -416,6 +416,68 @@ def test_backend_descriptors_from_c(library, tmp_path):
     assert ran.returncode == 0, (ran.returncode, ran.stderr)
 
 
+ATTENTION = """
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "cudnn.h"
+#define CHECK(call) do { cudnnStatus_t s = (call); if (s) { printf("%s: %s\\n", #call, cudnnGetErrorString(s)); return 1; } } while (0)
+
+static cudnnSeqDataDescriptor_t data(int steps, int size) {
+  cudnnSeqDataDescriptor_t made;
+  int dims[CUDNN_SEQDATA_DIM_COUNT], lengths[1] = {steps};
+  cudnnSeqDataAxis_t axes[] = {CUDNN_SEQDATA_TIME_DIM, CUDNN_SEQDATA_BATCH_DIM, CUDNN_SEQDATA_BEAM_DIM, CUDNN_SEQDATA_VECT_DIM};
+  dims[CUDNN_SEQDATA_TIME_DIM] = steps; dims[CUDNN_SEQDATA_BATCH_DIM] = 1;
+  dims[CUDNN_SEQDATA_BEAM_DIM] = 1; dims[CUDNN_SEQDATA_VECT_DIM] = size;
+  if (cudnnCreateSeqDataDescriptor(&made)) return 0;
+  return cudnnSetSeqDataDescriptor(made, CUDNN_DATA_FLOAT, 4, dims, axes, 1, lengths, 0) ? 0 : made;
+}
+
+int main(void) {
+  cudnnHandle_t handle;
+  cudnnAttnDescriptor_t attention;
+  cudnnTensorDescriptor_t tensor;
+  size_t weights, work, reserve;
+  int q_lengths[1] = {3}, k_lengths[1] = {2}, low[3] = {0, 0, 1}, high[3] = {0, 1, INT_MAX};
+  float q[6] = {1, 2, 3, 4, 5, 6}, k[4] = {1, 0, 0, 1}, v[2] = {10, 20}, out[3] = {7, 7, 7};
+  void *address, *space;
+  CHECK(cudnnCreate(&handle));
+  CHECK(cudnnCreateAttnDescriptor(&attention));
+  CHECK(cudnnCreateTensorDescriptor(&tensor));
+  CHECK(cudnnSetAttnDescriptor(attention, CUDNN_ATTN_QUERYMAP_ALL_TO_ONE, 1, 1.0, CUDNN_DATA_FLOAT, CUDNN_DATA_FLOAT,
+                               CUDNN_DEFAULT_MATH, 0, 0, 2, 2, 1, 0, 0, 1, 0, 3, 2, 1, 1));
+  if (cudnnGetMultiHeadAttnBuffers(handle, attention, 0, &work, &reserve) != CUDNN_STATUS_BAD_PARAM) return 2;
+  CHECK(cudnnGetMultiHeadAttnBuffers(handle, attention, &weights, &work, 0));
+  CHECK(cudnnGetMultiHeadAttnBuffers(handle, attention, &weights, &work, &reserve));
+  if (weights != 4 || !reserve) return 3;
+  float *w = malloc(16);
+  space = aligned_alloc(16, (work + 15) / 16 * 16);
+  CHECK(cudnnGetMultiHeadAttnWeights(handle, attention, CUDNN_MH_ATTN_Q_WEIGHTS, weights, w, tensor, &address));
+  if (address) return 4;
+  CHECK(cudnnGetMultiHeadAttnWeights(handle, attention, CUDNN_MH_ATTN_V_WEIGHTS, weights, w, tensor, &address));
+  if (address != w) return 5;
+  w[0] = 2;
+  cudnnSeqDataDescriptor_t qd = data(3, 2), kd = data(2, 2), vd = data(2, 1), od = data(3, 1);
+  CHECK(cudnnMultiHeadAttnForward(handle, attention, 2, low, high, q_lengths, k_lengths, qd, q, 0, kd, k, vd, v, od, out,
+                                  weights, w, work, space, 0, 0));
+  if (out[0] != 7 || out[1] != 7 || out[2] != 40) return 6;
+  CHECK(cudnnMultiHeadAttnForward(handle, attention, -1, low, high, q_lengths, k_lengths, qd, q, 0, kd, k, vd, v, od, out,
+                                  weights, w, work, space, 0, 0));
+  if (out[0] != 0 || out[1] != 20 || out[2] != 40) return 7;
+  if (cudnnMultiHeadAttnForward(handle, attention, INT_MAX, low, high, q_lengths, k_lengths, qd, q, 0, kd, k, vd, v, od, out,
+                                weights, w, work, space, 0, 0) != CUDNN_STATUS_BAD_PARAM) return 8;
+  return 0;
+}
+"""
+
+
+def test_attention_from_c(library, tmp_path):
+    """The windows have as many entries as the queries have time-steps; of one step the others are not read."""
+    found = run(compiled(library, tmp_path, ATTENTION, "gcc", "-lm"))
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
 def test_algorithm_descriptors_from_c(library, tmp_path):
     """A union by value, arrays of objects that are created and destroyed, host memory of a size, a generator's states."""
     text = """

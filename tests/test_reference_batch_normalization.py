@@ -1,4 +1,5 @@
-"""The reference of batch normalization and cudnnNormalization* against loops in 50 digits."""
+"""The reference of batch normalization and cudnnNormalization* against loops in 50 digits and central
+differences."""
 
 from __future__ import annotations
 
@@ -6,7 +7,12 @@ import mpmath
 import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnBatchNormMode_t
-from dualdnn.api.operations import BatchNormalizationForwardInference, TensorSpec
+from dualdnn.api.operations import (
+    BatchNormalizationBackward,
+    BatchNormalizationForwardInference,
+    BatchNormalizationForwardTraining,
+    TensorSpec,
+)
 from dualdnn.api.operations.specs import DOUBLE, FLOAT
 from dualdnn.reference import evaluate
 from dualdnn.reference.judge import bounds
@@ -63,3 +69,91 @@ def test_bounds_of_inference_hold_both_orders_of_computation():
     for ours in (factor * (x - mean) + bias, factor * x + (bias - factor * mean)):
         assert (np.abs(ours - value) <= bound + np.abs(value) * 2.0**-24).all()
     assert (bound <= 2.0**-24 * 20 * (np.abs(factor) * 2100 + np.abs(bias))).all()
+
+
+def trained(mode, x, scale, bias, epsilon):
+    """(y, mean, biased variance, unbiased variance) by loops over the elements of each statistic."""
+    groups: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+    for place in np.ndindex(*x.shape):
+        groups.setdefault(statistic_of(mode, place), []).append(place)
+    y, shape = np.empty(x.shape), statistics_shape(mode, x.shape)
+    mean, biased, unbiased = np.empty(shape), np.empty(shape), np.empty(shape)
+    with mpmath.workdps(50):
+        for at, places in groups.items():
+            values = [mpmath.mpf(x[place]) for place in places]
+            middle = sum(values) / len(values)
+            squares = sum((value - middle) ** 2 for value in values)
+            root = mpmath.sqrt(squares / len(values) + mpmath.mpf(epsilon))
+            mean[at], biased[at], unbiased[at] = middle, squares / len(values), squares / (len(values) - 1)
+            for place, value in zip(places, values, strict=True):
+                y[place] = mpmath.mpf(scale[at]) * (value - middle) / root + mpmath.mpf(bias[at])
+    return y, mean, biased, unbiased
+
+
+@in_modes
+@of_shapes
+def test_training_by_loops(mode, shape):
+    x, of_statistics, epsilon, factor = 5 + RANDOM.standard_normal(shape), statistics_shape(mode, shape), 0.01, 0.3
+    scale, bias, running_mean, running_variance = RANDOM.standard_normal((4, *of_statistics))
+    t, s = TensorSpec.packed(DOUBLE, shape), TensorSpec.packed(DOUBLE, of_statistics)
+    operation = BatchNormalizationForwardTraining(mode, 1.0, 0.0, t, t, s, s, factor, s, epsilon, s)
+    given = memory(x=x, scale=scale, bias=bias, runningMean=running_mean, runningVariance=running_variance)
+    found = evaluate(operation, given)
+    y, mean, biased, unbiased = trained(mode, x, scale, bias, epsilon)
+    wanted = {
+        "y": y, "savedMean": mean, "savedInvVariance": (biased + epsilon) ** -0.5,
+        "runningMean": 0.7 * running_mean + 0.3 * mean, "runningVariance": 0.7 * running_variance + 0.3 * unbiased,
+    }  # fmt: skip
+    assert found.keys() == wanted.keys()
+    for name, values in wanted.items():
+        np.testing.assert_allclose(found[name].value.astype(float), values, rtol=1e-13, atol=1e-14)
+
+
+@in_modes
+@of_shapes
+def test_gradients_are_central_differences(mode, shape):
+    """Of the loops, in x, scale and bias; with the statistics that training saves, and without."""
+    of_statistics, epsilon, step = statistics_shape(mode, shape), 0.05, 1e-5
+    x, dy = RANDOM.standard_normal((2, *shape))
+    scale, bias = RANDOM.standard_normal((2, *of_statistics))
+    _, mean, biased, _ = trained(mode, x, scale, bias, epsilon)
+
+    def slope(values: np.ndarray, loss) -> np.ndarray:
+        found = np.empty(values.shape)
+        for place in np.ndindex(*values.shape):
+            up, down = values.copy(), values.copy()
+            up[place] += step
+            down[place] -= step
+            found[place] = (loss(up) - loss(down)) / (2 * step)
+        return found
+
+    wanted = {
+        "dx": slope(x, lambda v: (dy * trained(mode, v, scale, bias, epsilon)[0]).sum()),
+        "dScale": slope(scale, lambda v: (dy * trained(mode, x, v, bias, epsilon)[0]).sum()),
+        "dBias": slope(bias, lambda v: (dy * trained(mode, x, scale, v, epsilon)[0]).sum()),
+    }
+    t, s = TensorSpec.packed(DOUBLE, shape), TensorSpec.packed(DOUBLE, of_statistics)
+    saved = {"savedMean": mean, "savedInvVariance": (biased + epsilon) ** -0.5}
+    for described in (s, None):
+        operation = BatchNormalizationBackward(mode, 1.0, 0.0, 1.0, 0.0, t, t, t, s, s, epsilon, described)
+        found = evaluate(operation, memory(x=x, dy=dy, scale=scale, **(saved if described else {})))
+        for name, values in wanted.items():
+            np.testing.assert_allclose(found[name].value.astype(float), values, rtol=1e-6, atol=1e-7)
+
+
+def test_bounds_of_training_hold_float_arithmetic_and_little_more():
+    shape = (4, 3, 5, 6)
+    t, s = TensorSpec.packed(FLOAT, shape), TensorSpec.packed(FLOAT, (1, 3, 1, 1))
+    for offset in (0, 100):
+        x = (RANDOM.standard_normal(shape) + offset).astype(np.float32)
+        scale, bias = RANDOM.standard_normal((2, 1, 3, 1, 1)).astype(np.float32)
+        operation = BatchNormalizationForwardTraining(SPATIAL, 1.0, 0.0, t, t, s, s, 0.5, None, 1e-3, s)
+        given = memory(x=x, scale=scale, bias=bias)
+        exact = evaluate(operation, given)
+        mean = x.mean((0, 2, 3), keepdims=True)
+        inverse = 1 / np.sqrt(((x - mean) ** 2).mean((0, 2, 3), keepdims=True) + np.float32(1e-3))
+        ours = {"y": scale * inverse * (x - mean) + bias, "savedMean": mean, "savedInvVariance": inverse}
+        for name, values in ours.items():
+            value, bound = bounds(operation, name, exact[name], given)
+            assert (np.abs(values - value) <= bound + np.abs(value) * 2.0**-24).all(), name
+            assert (bound <= 2.0**-24 * (120 + offset) * (40 + 6 * offset)).all(), name

@@ -76,3 +76,53 @@ extern "C" __global__ void __launch_bounds__(THREADS) normalization_batch_forwar
       d, start, [&](unsigned, const unsigned (&o)[OPERANDS], int u) { x[u] = read_elements_of(a.x + o[X]); },
       [&](unsigned, const unsigned (&o)[OPERANDS], int u) { apply(o, x[u], x[u]); });
 }
+extern "C" __global__ void __launch_bounds__(THREADS) CLUSTER_DIMS_Y
+    normalization_batch_forward_training(const Arguments a) {
+  griddepcontrol_wait();
+  const auto& d = a.division;
+  Elements* const cache = reinterpret_cast<Elements*>(shared_memory);
+  const MomentsExchange exchange{reinterpret_cast<COMPUTE*>(cache + d.slot(d.cached) - d.thread())};
+  unsigned start[OPERANDS];
+  Apply apply{a};
+  begin(a, start, apply);
+
+  ShiftedSums sums;
+  Elements x[IN_FLIGHT], z[IN_FLIGHT];
+  visit(
+      d, start, [&](unsigned, const unsigned (&o)[OPERANDS], int u) { x[u] = read_elements_of(a.x + o[X]); },
+      [&](unsigned k, const unsigned (&)[OPERANDS], int u) {
+        if (k < d.cached) cache[d.slot(k)] = x[u];
+        sums.add(x[u]);
+      });
+  Moments m = sums.moments(d.elements());
+  exchange.all_reduce<MergeMoments>(m);
+  if (!d.exists()) return;
+
+  COMPUTE variance[SPAN], inverse[SPAN];
+#pragma unroll
+  for (int i = 0; i < SPAN; i++) {
+    variance[i] = m.second[i] / d.count;
+    inverse[i] = COMPUTE(1) / sqrt(variance[i] + a.epsilon);
+    apply.mean[i] = m.first[i];
+    apply.factor[i] *= inverse[i];
+  }
+  if (d.first() == 0) {
+#pragma unroll
+    for (int i = 0; i < SPAN; i++) {
+      const unsigned at = start[MEAN] + i * d.group.row_stride[MEAN];
+      if (a.saved_mean) a.saved_mean[at] = m.first[i], a.saved_inverse[at] = inverse[i];
+      if (a.running_mean) {
+        a.running_mean[at] = (COMPUTE(1) - a.factor) * a.running_mean[at] + a.factor * m.first[i];
+        a.running_variance[at] =
+            (COMPUTE(1) - a.factor) * a.running_variance[at] + a.factor * (variance[i] * a.unbiased);
+      }
+    }
+  }
+  visit(
+      d, start,
+      [&](unsigned k, const unsigned (&o)[OPERANDS], int u) {
+        x[u] = k < d.cached ? cache[d.slot(k)] : read_elements_of(a.x + o[X]);
+        if (a.z) z[u] = read_elements_of(a.z + o[Z]);
+      },
+      [&](unsigned, const unsigned (&o)[OPERANDS], int u) { apply(o, x[u], z[u]); });
+}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dualdnn.api.operations import (
+    BatchNormalizationBackward,
     BatchNormalizationForwardInference,
+    BatchNormalizationForwardTraining,
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
     LRNCrossChannelBackward,
@@ -12,6 +14,7 @@ from dualdnn.api.operations import (
 )
 
 from ..solver import serve
+from .batch_backward import BackwardProblem, BackwardSolver, PackedBackwardSolver
 from .batch_forward import ForwardProblem, ForwardSolver, PackedForwardSolver
 from .divisive import DivisiveSolver
 from .divisive_tile import TileSolver
@@ -26,5 +29,7 @@ serve(
     ForwardProblem,
     (PackedForwardSolver(), ForwardSolver()),
     BatchNormalizationForwardInference,
+    BatchNormalizationForwardTraining,
     NormalizationForwardInference,
 )
+serve(BackwardProblem, (PackedBackwardSolver(), BackwardSolver()), BatchNormalizationBackward)

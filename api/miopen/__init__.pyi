@@ -571,6 +571,29 @@ def miopenDeriveBNTensorDescriptor(
 ) -> None:
     """Describe scale, bias, mean and variance of x: 1 x C x 1 x 1 (spatial) or 1 x C x H x W. Source: row 52."""
 
+def miopenBatchNormalizationForwardTraining(
+    handle: MiopenHandle,
+    bn_mode: miopenBatchNormMode_t,
+    alpha: Any,
+    beta: Any,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    yDesc: TensorDescriptor,
+    y: Memory,
+    bnScaleBiasMeanVarDesc: TensorDescriptor,
+    bnScale: Memory,
+    bnBias: Memory,
+    expAvgFactor: SupportsFloat,
+    resultRunningMean: Memory,
+    resultRunningVariance: Memory,
+    epsilon: SupportsFloat,
+    resultSaveMean: Memory,
+    resultSaveInvVariance: Memory,
+) -> None:
+    """y = scale * (x - mean) / sqrt(variance + epsilon) + bias with the statistics of this batch, which enter the running
+    ones. Errors: NotImplemented unless alpha is 1 and beta 0 (c02). Source: row 53.
+    """
+
 def miopenBatchNormalizationForwardInference(
     handle: MiopenHandle,
     bn_mode: miopenBatchNormMode_t,
@@ -590,6 +613,31 @@ def miopenBatchNormalizationForwardInference(
     """y = scale * (x - mean) / sqrt(variance + epsilon) + bias with the given statistics.
 
     Errors: NotImplemented unless alpha is 1 and beta 0 (c02). Source: row 54.
+    """
+
+def miopenBatchNormalizationBackward(
+    handle: MiopenHandle,
+    bn_mode: miopenBatchNormMode_t,
+    alphaDataDiff: Any,
+    betaDataDiff: Any,
+    alphaParamDiff: Any,
+    betaParamDiff: Any,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    dyDesc: TensorDescriptor,
+    dy: Memory,
+    dxDesc: TensorDescriptor,
+    dx: Memory,
+    bnScaleBiasDiffDesc: TensorDescriptor,
+    bnScale: Memory,
+    resultBnScaleDiff: Memory,
+    resultBnBiasDiff: Memory,
+    epsilon: SupportsFloat,
+    savedMean: Memory,
+    savedInvVariance: Memory,
+) -> None:
+    """The gradients of x, scale and bias. Errors: NotImplemented unless both alphas are 1 and both betas 0 (c02).
+    Source: row 55.
     """
 
 miopenStatusSuccess: Final = miopenStatus_t.miopenStatusSuccess

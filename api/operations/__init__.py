@@ -1,6 +1,7 @@
 """The contract between the documented calls and the backends: specifications, operations, the backend protocol."""
 
 from .activation import ActivationBackward, ActivationForward
+from .attention import MultiHeadAttnForward, MultiHeadAttnStep
 from .backend import Backend, BackendError, Buffer, Operand
 from .convolution import (
     ConvolutionBackwardBias,
@@ -18,12 +19,17 @@ from .dropout import DropoutBackward, DropoutForward, SetDropoutStates
 from .fused_ops import (
     BnFinalizeStatisticsInference,
     BnFinalizeStatisticsTraining,
+    ConvScaleBiasAddActivation,
     DactivationForkDbatchnorm,
+    ScaleBiasActivationConvBnstats,
+    ScaleBiasActivationWgrad,
     ScaleBiasAddActivationGenBitmask,
 )
 from .graph import OperationGraph
 from .normalization import (
+    BatchNormalizationBackward,
     BatchNormalizationForwardInference,
+    BatchNormalizationForwardTraining,
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
     LRNCrossChannelBackward,
@@ -36,6 +42,12 @@ from .records import parse
 from .reduce_tensor import ReduceTensor
 from .rnn import RNNForward
 from .softmax import SoftmaxBackward, SoftmaxForward
+from .spatial_transformer import (
+    SpatialTfGridGeneratorBackward,
+    SpatialTfGridGeneratorForward,
+    SpatialTfSamplerBackward,
+    SpatialTfSamplerForward,
+)
 from .specs import (
     ActivationSpec,
     AlgorithmPerformanceSpec,
@@ -50,6 +62,7 @@ from .specs import (
     PoolingSpec,
     ReduceTensorSpec,
     SeqDataSpec,
+    SpatialTransformerSpec,
     TensorSpec,
     TransformSpec,
 )
@@ -59,6 +72,7 @@ from .transform import TransformFilter, TransformTensor, TransformTensorEx
 # One room on every floor for each: api/operations, api/cudnn, reference, accelerated, conformance/cases.
 FAMILIES = (
     "activation",
+    "attention",
     "convolution",
     "graph",
     "fused_ops",
@@ -69,6 +83,7 @@ FAMILIES = (
     "reduce_tensor",
     "rnn",
     "softmax",
+    "spatial_transformer",
     "tensor_arithmetic",
     "transform",
 )
@@ -84,10 +99,15 @@ __all__ = [
     "AttnSpec",
     "BnFinalizeStatisticsInference",
     "BnFinalizeStatisticsTraining",
+    "ConvScaleBiasAddActivation",
     "DactivationForkDbatchnorm",
+    "ScaleBiasActivationConvBnstats",
+    "ScaleBiasActivationWgrad",
     "ScaleBiasAddActivationGenBitmask",
     "Backend",
+    "BatchNormalizationBackward",
     "BatchNormalizationForwardInference",
+    "BatchNormalizationForwardTraining",
     "BackendError",
     "Buffer",
     "CTCLoss",
@@ -109,6 +129,8 @@ __all__ = [
     "LRNCrossChannelBackward",
     "LRNCrossChannelForward",
     "LRNSpec",
+    "MultiHeadAttnForward",
+    "MultiHeadAttnStep",
     "NormalizationForwardInference",
     "OpTensor",
     "OpTensorSpec",
@@ -129,6 +151,11 @@ __all__ = [
     "SetTensor",
     "SoftmaxBackward",
     "SoftmaxForward",
+    "SpatialTfGridGeneratorBackward",
+    "SpatialTfGridGeneratorForward",
+    "SpatialTfSamplerBackward",
+    "SpatialTfSamplerForward",
+    "SpatialTransformerSpec",
     "TensorSpec",
     "TransformFilter",
     "TransformSpec",

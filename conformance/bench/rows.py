@@ -16,6 +16,7 @@ from dualdnn.api.enumerations import (
     cudnnPoolingMode_t,
     cudnnReduceTensorIndices_t,
     cudnnReduceTensorOp_t,
+    cudnnSamplerType_t,
     cudnnSoftmaxAlgorithm_t,
     cudnnSoftmaxMode_t,
 )
@@ -24,7 +25,9 @@ from dualdnn.api.operations import (
     ActivationForward,
     ActivationSpec,
     AddTensor,
+    BatchNormalizationBackward,
     BatchNormalizationForwardInference,
+    BatchNormalizationForwardTraining,
     ConvolutionBackwardBias,
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
@@ -45,6 +48,11 @@ from dualdnn.api.operations import (
     SetTensor,
     SoftmaxBackward,
     SoftmaxForward,
+    SpatialTfGridGeneratorBackward,
+    SpatialTfGridGeneratorForward,
+    SpatialTfSamplerBackward,
+    SpatialTfSamplerForward,
+    SpatialTransformerSpec,
     TensorSpec,
     TransformSpec,
     TransformTensor,
@@ -53,6 +61,7 @@ from dualdnn.api.operations import (
 from dualdnn.api.operations.specs import FLOAT, HALF, NHWC
 
 from ..layouts import laid_out
+from .attention_rows import attention_rows
 from .convolution_rows import convolution_rows
 from .ctc_rows import ctc_rows
 from .fused_rows import fused_rows
@@ -72,6 +81,10 @@ IMAGES = (LARGE, MEDIUM, SMALL, ODD, FIRST_LAYER)
 SHAPES = (*IMAGES, VOLUME)
 LAYOUTS = ("nchw", "nhwc", "gaps")
 DHW_PACKED = ("LRN 5 forward", "LRN 5 backward")  # which take volumes in no other layout (3.2.65, 4.1.14)
+ONE_LAYOUT = (
+    "spatial transformer grid forward",
+    "spatial transformer grid backward",
+)  # which have no descriptors of tensors
 TYPES = (FLOAT, HALF)
 NAN = cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN
 
@@ -121,6 +134,31 @@ def dropout(backward: bool) -> Make:
     return make
 
 
+def sampler(backward: bool) -> Make:
+    """Of an image with the size of the transformed tensor."""
+
+    def make(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
+        t = laid_out(data_type, dims, layout)
+        spec = SpatialTransformerSpec(cudnnSamplerType_t.CUDNN_SAMPLER_BILINEAR, data_type, dims)
+        if backward:
+            return SpatialTfSamplerBackward(spec, 1.0, 0.0, 1.0, 0.0, t, t, t)
+        return SpatialTfSamplerForward(spec, 1.0, 0.0, t, t)
+
+    return make
+
+
+def grid_generator(data_type: cudnnDataType_t, dims: Dims, _layout: str) -> Operation:
+    return SpatialTfGridGeneratorForward(
+        SpatialTransformerSpec(cudnnSamplerType_t.CUDNN_SAMPLER_BILINEAR, data_type, dims)
+    )
+
+
+def grid_generator_gradient(data_type: cudnnDataType_t, dims: Dims, _layout: str) -> Operation:
+    return SpatialTfGridGeneratorBackward(
+        SpatialTransformerSpec(cudnnSamplerType_t.CUDNN_SAMPLER_BILINEAR, data_type, dims)
+    )
+
+
 def lrn(n: int, backward: bool) -> Make:
     spec = LRNSpec(n, 1e-4, 0.75, 2.0)
 
@@ -136,6 +174,20 @@ def lrn(n: int, backward: bool) -> Make:
 def batch_statistics(x: TensorSpec) -> TensorSpec:
     """Of every channel of x."""
     return TensorSpec.packed(FLOAT, (1, x.dims[1], *(1 for _ in x.dims[2:])))
+
+
+def batch_training(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
+    x = laid_out(data_type, dims, layout)
+    s = batch_statistics(x)
+    mode = cudnnBatchNormMode_t.CUDNN_BATCHNORM_SPATIAL
+    return BatchNormalizationForwardTraining(mode, 1.0, 0.0, x, x, s, s, 0.1, s, 1e-5, s)
+
+
+def batch_backward(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
+    x = laid_out(data_type, dims, layout)
+    s = batch_statistics(x)
+    mode = cudnnBatchNormMode_t.CUDNN_BATCHNORM_SPATIAL
+    return BatchNormalizationBackward(mode, 1.0, 0.0, 1.0, 0.0, x, x, x, s, s, 1e-5, s)
 
 
 def batch_inference(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
@@ -243,11 +295,17 @@ OPERATIONS: dict[str, tuple[Make, tuple[Dims, ...]]] = {
     "pooling average 5x5 stride 3 backward": (pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 5, 3, 1, True), (MEDIUM,)),
     "dropout forward": (dropout(False), SHAPES),
     "dropout backward": (dropout(True), SHAPES),
+    "spatial transformer grid forward": (grid_generator, (MEDIUM, FIRST_LAYER)),
+    "spatial transformer grid backward": (grid_generator_gradient, (MEDIUM, FIRST_LAYER)),
+    "spatial transformer sampler forward": (sampler(False), (MEDIUM, SMALL, ODD, FIRST_LAYER)),
+    "spatial transformer sampler backward": (sampler(True), (MEDIUM, SMALL, ODD, FIRST_LAYER)),
     "LRN 5 forward": (lrn(5, False), (*IMAGES, ALEXNET, VOLUME)),
     "LRN 5 backward": (lrn(5, True), (*IMAGES, ALEXNET, VOLUME)),
     "LRN 16 forward": (lrn(16, False), (LARGE,)),
     "LRN 16 backward": (lrn(16, True), (LARGE,)),
     "batch normalization inference": (batch_inference, BATCH_SHAPES),
+    "batch normalization training": (batch_training, BATCH_SHAPES),
+    "batch normalization backward": (batch_backward, BATCH_SHAPES),
     "divisive normalization 3x3 forward": (divisive(3, False, False), IMAGES),
     "divisive normalization 3x3 with means forward": (divisive(3, True, False), IMAGES),
     "divisive normalization 3x3 with means backward": (divisive(3, True, True), IMAGES),
@@ -272,7 +330,8 @@ def memory_rows() -> Iterator[Row]:
     for family, (make, shapes) in OPERATIONS.items():
         for dims in shapes:
             for data_type in TYPES:
-                for layout in LAYOUTS if len(dims) < 5 or family not in DHW_PACKED else ("nchw",):
+                one = family in ONE_LAYOUT or (len(dims) == 5 and family in DHW_PACKED)
+                for layout in ("nchw",) if one else LAYOUTS:
                     kind = data_type.name.removeprefix("CUDNN_DATA_").lower()
                     named = layout.upper() if layout != "gaps" else "NCHW with gaps"
                     name = f"{family} {'x'.join(map(str, dims))} {kind} {named}"
@@ -281,5 +340,5 @@ def memory_rows() -> Iterator[Row]:
 
 def rows(match: str = "") -> Iterator[Row]:
     """All rows whose name contains ``match``."""
-    everything = chain(convolution_rows(), memory_rows(), ctc_rows(), fused_rows(), rnn_rows())
+    everything = chain(convolution_rows(), attention_rows(), memory_rows(), ctc_rows(), fused_rows(), rnn_rows())
     return (row for row in everything if match in row.name)

@@ -23,6 +23,7 @@ from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.cases import (
     activation,
+    attention_forward,
     convolution,
     convolution_backward_data,
     convolution_backward_filter,
@@ -31,16 +32,19 @@ from dualdnn.conformance.cases import (
     convolution_gradients,
     ctc_loss,
     dropout,
+    fused_ops_convolution,
     fused_ops_finalize,
     fused_ops_residual,
     graph,
     normalization_batch,
+    normalization_batch_training,
     normalization_divisive,
     normalization_lrn,
     pooling,
     reduce_tensor,
     rnn_forward,
     softmax,
+    spatial_transformer,
     tensor_arithmetic,
     transform,
 )
@@ -67,6 +71,9 @@ SAMPLES: dict[str, Operation] = {
     "DivisiveNormalizationForward": normalization_divisive.forward(beta=0.5),
     "DivisiveNormalizationBackward": normalization_divisive.backward(beta=0.5),
     "BatchNormalizationForwardInference": normalization_batch.inference(beta=0.5),
+    "BatchNormalizationForwardTraining": normalization_batch_training.forward(beta=0.5),
+    "BatchNormalizationBackward": normalization_batch_training.backward(data=(1.0, 0.5), parameters=(1.0, 0.5)),
+    "BatchNormalizationBackward-from-x": normalization_batch_training.backward(saved=False),
     "NormalizationForwardInference": normalization_batch.inference(beta=0.5, generation="norm"),
     "AddTensor": AddTensor(1.5, 0.5, TensorSpec.packed(FLOAT, (1, 3, 1, 1)), PLAIN),
     "OpTensor": tensor_arithmetic.op_tensor(A=PLAIN, beta=0.5),
@@ -94,21 +101,35 @@ SAMPLES: dict[str, Operation] = {
     "ConvolutionBackwardFilter": convolution_backward_filter.gradient(beta=0.5),
     "ConvolutionBackwardFilter-0": convolution_backward_filter.gradient(algo=convolution_backward_filter.ALGO_0),
     "ConvolutionBackwardBias": convolution_gradients.bias_gradient(beta=0.5),
+    "SpatialTfGridGeneratorForward": spatial_transformer.grid_forward(),
+    "SpatialTfGridGeneratorBackward": spatial_transformer.grid_backward(),
+    "SpatialTfSamplerForward": spatial_transformer.forward(beta=0.5),
+    "SpatialTfSamplerBackward": spatial_transformer.backward(betas=(0.5, -0.5)),
     "BnFinalizeStatisticsTraining": fused_ops_finalize.training(channels=5),
     "BnFinalizeStatisticsInference": fused_ops_finalize.inference(channels=5),
     "ScaleBiasAddActivationGenBitmask": fused_ops_residual.added(dims=DIMS),
+    "ScaleBiasActivationConvBnstats": fused_ops_convolution.statistics(),
+    "ScaleBiasActivationWgrad": fused_ops_convolution.filter_gradient(),
+    "ConvScaleBiasAddActivation": fused_ops_convolution.added(),
     "DactivationForkDbatchnorm": fused_ops_residual.gradient(dims=DIMS),
     "SetDropoutStates": SetDropoutStates(dropout.SEED),
     "DropoutForward": dropout.forward(x=PLAIN),
     "DropoutBackward": dropout.backward(dy=PLAIN),
+    "MultiHeadAttnForward": attention_forward.forward(attention_forward.attention((2, 2, 2, 5)), batches=3, lengths=None, residuals=True, trains=True),
+    "MultiHeadAttnStep": attention_forward.forward(attention_forward.attention((2, 2, 2, 5)), batches=3, lengths=None, current=2),
     "Im2Col": convolution_filters.im2col(),
     "CTCLoss": ctc_loss.host(),
     "CTCLoss_v8": ctc_loss.device(),
     "ReorderFilter": ReorderFilter(REORDER, FILTERS, FILTERS),
     "ReorderFilterAndBias": ReorderFilterAndBias(REORDER, FILTERS, FILTERS, BIAS, BIAS),
 }  # fmt: skip
+ATTENTION_OPERANDS = (
+    "devSeqLengthsQO", "devSeqLengthsKV", "queries", "residuals", "keys", "values", "out", "weights", "workSpace",
+)  # fmt: skip
 # call -> operand -> the clause that memory which is wrong in itself violates, where the section names one
 WRONG_MEMORY = {
+    "MultiHeadAttnForward": dict.fromkeys(ATTENTION_OPERANDS, "cudnnMultiHeadAttnForward/c34"),
+    "MultiHeadAttnStep": dict.fromkeys(ATTENTION_OPERANDS, "cudnnMultiHeadAttnForward/c34"),
     "SetTensor": {"*": "cudnnSetTensor/c07"},
     "ScaleTensor": {"*": "cudnnScaleTensor/c06"},
     "ConvolutionForward": {"*": "cudnnConvolutionForward/c46", "workSpace": "cudnnConvolutionForward/c05"},
@@ -122,10 +143,23 @@ WRONG_MEMORY = {
         "workSpace": "cudnnConvolutionBackwardFilter/c05",
     },
     "Im2Col": {"*": "cudnnIm2Col/c07"},
+    "SpatialTfGridGeneratorForward": {
+        "grid": "cudnnSpatialTfGridGeneratorForward/c08",
+        "theta": "cudnnSpatialTfGridGeneratorForward/c09",
+    },
+    "SpatialTfGridGeneratorBackward": {"*": "cudnnSpatialTfGridGeneratorBackward/c05"},
+    "SpatialTfSamplerForward": dict.fromkeys(("x", "y", "grid"), "cudnnSpatialTfSamplerForward/c08"),
+    "SpatialTfSamplerBackward": dict.fromkeys(("x", "dx", "dy", "grid", "dgrid"), "cudnnSpatialTfSamplerBackward/c08"),
     "OperationGraph": {"*": "cudnnBackendExecute/c07"},
     "LRNCrossChannelForward": dict.fromkeys(("x", "y"), "cudnnLRNCrossChannelForward/c13"),
     "LRNCrossChannelBackward": dict.fromkeys(("x", "y"), "cudnnLRNCrossChannelBackward/c10"),
     "BatchNormalizationForwardInference": {"*": "cudnnBatchNormalizationForwardInference/c22"},
+    "BatchNormalizationForwardTraining": dict.fromkeys(
+        ("x", "y", "scale", "bias", "alpha", "beta"), "cudnnBatchNormalizationForwardTraining/c31"
+    ),
+    "BatchNormalizationBackward": dict.fromkeys(
+        ("x", "dy", "dx", "scale", "dScale", "dBias"), "cudnnBatchNormalizationBackward/c23"
+    ),
     "NormalizationForwardInference": {"*": "cudnnNormalizationForwardInference/c24"},
     "DivisiveNormalizationForward": {
         **dict.fromkeys(("x", "y", "temp", "temp2"), "cudnnDivisiveNormalizationForward/c19"),

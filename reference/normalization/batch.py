@@ -1,13 +1,28 @@
 """Batch normalization and cudnnNormalization*. Formulas: docs/errata.md, D146, D157, D158.
 
-Errors are counted in units of the roundoff of the compute type: a function that returns one names what it is relative to.
+Errors are counted in units of the roundoff of the compute type, and stand beside the values: ``Exact`` takes them as terms that go
+through one rounding.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
-from dualdnn.api.operations import BatchNormalizationForwardInference, NormalizationForwardInference
-from dualdnn.api.operations.normalization.batch import NormalizationInference
+from dualdnn.api.enumerations import cudnnNanPropagation_t
+from dualdnn.api.operations import (
+    BatchNormalizationBackward,
+    BatchNormalizationForwardInference,
+    BatchNormalizationForwardTraining,
+    NormalizationForwardInference,
+)
+from dualdnn.api.operations.normalization.batch import (
+    BatchStatistics,
+    NormalizationGradient,
+    NormalizationInference,
+    NormalizationTraining,
+)
+from dualdnn.api.operations.specs import DOUBLE
 
 from ..engine import Exact, implements, in_compute_type
 from ..view import Array
@@ -38,3 +53,145 @@ def inference(
 
 implements(BatchNormalizationForwardInference)(inference)
 implements(NormalizationForwardInference)(inference)
+
+
+@dataclass
+class Statistics:
+    """The mean and 1 / sqrt(variance + epsilon) of every statistic, with extent 1 in the dimensions that it is taken over.
+
+    mean_error: absolute, in roundoffs; inverse_error: relative, in roundoffs. count: elements of a statistic.
+    """
+
+    count: int
+    mean: Array
+    inverse: Array
+    mean_error: Array | float
+    inverse_error: Array | float
+    variance: Array | None = None
+    variance_error: Array | float = 0.0
+
+
+def limits(operation: BatchStatistics) -> tuple[float, float]:
+    """(unit roundoff, largest number) of the compute type."""
+    double = operation.compute_type == DOUBLE
+    return (2.0**-53, float(np.finfo(np.float64).max)) if double else (2.0**-24, float(np.finfo(np.float32).max))
+
+
+def statistics(operation: BatchStatistics, x: Array, epsilon: float) -> Statistics:
+    """Mean and biased variance.
+
+    A sum of m terms goes through m roundings, the division one more. An error d of the mean adds d^2 to the variance, whatever the
+    order; a running mean, or one of blocks, is rounded at every step, which adds its roundoff times the distances from it. Where sums
+    of squares leave the range of the compute type, nothing is determined.
+    """
+    axes, (unit, largest) = operation.reduced_dims, limits(operation)
+    count = int(np.prod([x.shape[d] for d in axes]))
+    mean = x.mean(axes, keepdims=True)
+    size = np.abs(x).mean(axes, keepdims=True)
+    distance = np.abs(x - mean)
+    variance = (distance * distance).mean(axes, keepdims=True)
+    mean_error = (count + 1) * size
+    variance_error = (count + 6) * variance + unit * mean_error**2 + 4 * size * distance.mean(axes, keepdims=True)
+    squares = count * np.square(2 * np.abs(x).max(axes, keepdims=True))
+    variance_error = np.where((squares >= largest) & np.isfinite(variance), np.inf, variance_error)
+    share = unit * variance_error / (variance + epsilon)
+    # 1 / sqrt(1 - share) - 1; the sum, the square root and the division
+    inverse_error = np.where(share < 1, (1 / np.sqrt(1 - np.minimum(share, 1)) - 1) / unit + 4, np.inf)
+    return Statistics(count, mean, 1 / np.sqrt(variance + epsilon), mean_error, inverse_error, variance, variance_error)
+
+
+def relu(operation: NormalizationTraining, value: Array) -> Array:
+    """The activation that is fused: a ReLU."""
+    activation = operation.activation
+    if activation is None:
+        return value
+    propagates = activation.relu_nan == cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN
+    return np.where(np.isnan(value) & propagates, value, np.where(value > 0, value, 0))
+
+
+def affine_error(x: Array, s: Statistics, factor: Array, bias: Array) -> Array:
+    """The error of factor * (x - mean) + bias in roundoffs, factor = scale * inverse."""
+    argument = np.abs(factor) * (s.mean_error + AFFINE_ROUNDINGS * (np.abs(x) + np.abs(s.mean)))
+    product = np.abs(factor * (x - s.mean))
+    return argument + np.where(product == 0, 0, product * s.inverse_error) + AFFINE_ROUNDINGS * np.abs(bias)
+
+
+def training(
+    operation: NormalizationTraining, x: Array, scale: Array, bias: Array, z: Array | None,
+    running_mean: Array | None, running_variance: Array | None,
+) -> dict[str, Exact]:  # fmt: skip
+    """y, the running statistics and the saved ones."""
+    s = statistics(operation, x, in_compute_type(operation, operation.epsilon))
+    factor = scale * s.inverse
+    value = factor * (x - s.mean) + bias + (0 if z is None else z)
+
+    def error() -> Array:
+        return affine_error(x, s, factor, bias) + (0 if z is None else 2 * np.abs(z))
+
+    found = {"y": Exact(relu(operation, value), error, 1)}
+    assert s.variance is not None
+    if running_mean is not None and running_variance is not None:
+        f = in_compute_type(operation, operation.exponentialAverageFactor)
+        unbiased = np.float64(s.count) / (s.count - 1) if s.count > 1 else np.nan
+
+        def averaged(old: Array, new: Array, new_error: Array | float) -> Exact:
+            """1 - f and the products with it, the product with f, their sum."""
+            return Exact(
+                (1 - f) * old + f * new,
+                lambda: 4 * (1 + abs(f)) * np.abs(old) + abs(f) * (new_error + 4 * np.abs(new)),
+                1,
+            )
+
+        found["runningMean"] = averaged(running_mean, s.mean, s.mean_error)
+        found["runningVariance"] = averaged(running_variance, s.variance * unbiased, s.variance_error * unbiased)
+    if operation.saved is not None:
+        found["savedMean"] = Exact(s.mean, lambda: s.mean_error + np.abs(s.mean), 1)
+        found["savedInvVariance"] = Exact(s.inverse, lambda: np.abs(s.inverse) * s.inverse_error, 1)
+    return found
+
+
+def gradient(
+    operation: NormalizationGradient, x: Array, dy: Array, scale: Array, bias: Array | None, saved_mean: Array | None,
+    saved_inverse: Array | None,
+) -> dict[str, Exact]:  # fmt: skip
+    """dx, dScale, dBias; dz is dy where the activation passes it."""
+    axes = operation.reduced_dims
+    if saved_mean is None or saved_inverse is None:
+        s = statistics(operation, x, in_compute_type(operation, operation.epsilon))
+    else:
+        count = int(np.prod([x.shape[d] for d in axes]))
+        s = Statistics(count, saved_mean, saved_inverse, 0.0, 0.0)
+    normalized = (x - s.mean) * s.inverse
+
+    def total(values: Array) -> Array:
+        return values.sum(axes, keepdims=True)
+
+    bias_gradient, scale_gradient = total(dy), total(dy * normalized)
+    factor = scale * s.inverse
+    dx = factor * (dy - (bias_gradient + normalized * scale_gradient) / s.count)
+
+    # Of n: its mean, the difference and the product, the inverse; of a sum: as many roundings as it has terms.
+    def normalized_error() -> Array:
+        return np.abs(s.inverse) * s.mean_error + np.abs(normalized) * (s.inverse_error + 3)
+
+    def scale_error() -> Array:
+        return total(np.abs(dy) * normalized_error()) + (s.count + 1) * total(np.abs(dy * normalized))
+
+    def bias_error() -> Array:
+        return s.count * total(np.abs(dy))
+
+    def error() -> Array:
+        sums = bias_error() + np.abs(normalized) * scale_error() + normalized_error() * np.abs(scale_gradient)
+        terms = np.abs(dy) + (np.abs(bias_gradient) + np.abs(normalized * scale_gradient)) / s.count
+        inner = sums / s.count + (s.inverse_error + 6) * terms
+        return np.abs(factor) * inner
+
+    return {
+        "dx": Exact(dx, error, 1),
+        "dScale": Exact(scale_gradient, scale_error, 1),
+        "dBias": Exact(bias_gradient, bias_error, 1),
+    }
+
+
+implements(BatchNormalizationForwardTraining)(training)
+implements(BatchNormalizationBackward)(gradient)

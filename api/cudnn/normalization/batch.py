@@ -1,19 +1,26 @@
-"""Batch normalization: its descriptor and calls (3.2.3, 3.2.18)."""
+"""Batch normalization: its descriptor and calls (3.2.3, 3.2.18, 4.1.2, 4.1.4)."""
 
 from __future__ import annotations
 
 from ...functions import SameMemory, computing, documented
-from ...operations import BatchNormalizationForwardInference
+from ...operations import (
+    BatchNormalizationBackward,
+    BatchNormalizationForwardInference,
+    BatchNormalizationForwardTraining,
+)
+from ...operations.normalization.batch import PER_ACTIVATION
 from ...relations import scaling, writable_layout
 from ...status import INCORRECT_PARAMETER
 from .statistics import (
     INFERENCE_TYPES,
+    TRAINING_TYPES,
     derived,
     described_alike,
     four_or_five,
     least_epsilon,
     of_statistics,
     supported_types,
+    together,
 )
 
 
@@ -59,4 +66,94 @@ def cudnnBatchNormalizationForwardInference(
     statistics = bnScaleBiasMeanVarDesc
     return BatchNormalizationForwardInference(
         mode, scaling(alpha, yDesc), scaling(beta, yDesc), xDesc, yDesc, statistics, statistics, epsilon
+    )
+
+
+@computing(
+    invalid=dict.fromkeys(("alpha", "beta", "x", "y", "bnScale", "bnBias"), "c31"),
+    memory=[SameMemory("x", "y", INCORRECT_PARAMETER, allowed=lambda o: o.x == o.y)],
+)
+def cudnnBatchNormalizationForwardTraining(
+    handle, mode, alpha, beta, xDesc, x, yDesc, y, bnScaleBiasMeanVarDesc, bnScale, bnBias, exponentialAverageFactor,
+    resultRunningMean, resultRunningVariance, epsilon, resultSaveMean, resultSaveInvVariance,
+):  # fmt: skip
+    """y = alpha * (bnScale * (x - mean) / sqrt(variance + epsilon) + bnBias) + beta * y; beta == 0 does not read y.
+
+    mean and variance are those of x over images and positions, per activation over images, the variance biased (1 / m).
+    resultRunningMean and resultRunningVariance become (1 - f) * themselves + f * the mean, and the unbiased variance (m / (m - 1);
+    of one element it is NaN), with f = exponentialAverageFactor; NULL, both, where they are not wanted. resultSaveMean and
+    resultSaveInvVariance receive the mean and 1 / sqrt(variance + epsilon); NULL, both, likewise.
+    x, y: equal dimensions and data types (HALF, FLOAT, DOUBLE), 4 or 5 dimensions of any strides; in place where the descriptors
+    are identical. All others: described by bnScaleBiasMeanVarDesc, which has the dimensions and data type of
+    cudnnDeriveBNTensorDescriptor, and any strides. The results of CUDNN_BATCHNORM_SPATIAL_PERSISTENT are those of
+    CUDNN_BATCHNORM_SPATIAL; nothing overflows that does not there.
+    Errors: BAD_PARAM for NULL (c31), other numbers of dimensions (c32), of statistics (c33, c34), one of two results NULL (c35, c36),
+    epsilon below CUDNN_BN_MIN_EPSILON (c37), differing dimensions (c38) or data types (c39); NOT_SUPPORTED for other data types
+    (c30), an output whose strides overlap. Source: 4.1.4; docs/errata.md, D157, D158.
+    """
+    name = "cudnnBatchNormalizationForwardTraining"
+    four_or_five(f"{name}/c32", xDesc=xDesc, yDesc=yDesc)
+    described_alike(f"{name}/c38", f"{name}/c39", xDesc=xDesc, yDesc=yDesc)
+    supported_types(f"{name}/c30", TRAINING_TYPES, xDesc=xDesc)
+    statistics = bnScaleBiasMeanVarDesc
+    clause = f"{name}/c34" if mode in PER_ACTIVATION else f"{name}/c33"
+    of_statistics(clause, xDesc, mode, bnScaleBiasMeanVarDesc=statistics)
+    together(f"{name}/c35", resultSaveMean=resultSaveMean, resultSaveInvVariance=resultSaveInvVariance)
+    together(f"{name}/c36", resultRunningMean=resultRunningMean, resultRunningVariance=resultRunningVariance)
+    least_epsilon(f"{name}/c37", epsilon)
+    writable_layout(yDesc=yDesc)
+    return BatchNormalizationForwardTraining(
+        mode, scaling(alpha, yDesc), scaling(beta, yDesc), xDesc, yDesc, statistics, statistics, exponentialAverageFactor,
+        None if resultRunningMean is None else statistics, epsilon, None if resultSaveMean is None else statistics,
+    )  # fmt: skip
+
+
+@computing(
+    invalid=dict.fromkeys(
+        ("alphaDataDiff", "betaDataDiff", "alphaParamDiff", "betaParamDiff", "x", "dy", "dx", "bnScale", "resultBnScaleDiff",
+         "resultBnBiasDiff"), "c23",
+    ),
+    memory=[
+        SameMemory("dx", "dy", INCORRECT_PARAMETER, allowed=lambda o: o.dx == o.dy),
+        SameMemory("dx", "x", INCORRECT_PARAMETER, allowed=lambda o: o.dx == o.x),
+    ],
+)  # fmt: skip
+def cudnnBatchNormalizationBackward(
+    handle, mode, alphaDataDiff, betaDataDiff, alphaParamDiff, betaParamDiff, xDesc, x, dyDesc, dy, dxDesc, dx,
+    bnScaleBiasDiffDesc, bnScale, resultBnScaleDiff, resultBnBiasDiff, epsilon, savedMean, savedInvVariance,
+):  # fmt: skip
+    """The gradients of the training forward pass: resultBnBiasDiff = sum of dy, resultBnScaleDiff = sum of dy * n and
+    dx = bnScale * inverse * (dy - (resultBnBiasDiff + n * resultBnScaleDiff) / m), with n = (x - mean) * inverse.
+
+    dx is blended by alphaDataDiff and betaDataDiff, both others by alphaParamDiff and betaParamDiff; a beta of 0 reads nothing.
+    mean and inverse are savedMean and savedInvVariance; where these are NULL, both, the mean and 1 / sqrt(variance + epsilon) of x.
+    x, dy, dx: equal dimensions and data types (HALF, FLOAT, DOUBLE), 4 or 5 dimensions of any strides; dx may be dy or x where the
+    descriptors are identical. All others: described by bnScaleBiasDiffDesc, as cudnnDeriveBNTensorDescriptor, with any strides.
+    Errors: BAD_PARAM for NULL (c23), other numbers of dimensions (c24), of statistics (c25, c26), one of the saved NULL (c27),
+    epsilon below CUDNN_BN_MIN_EPSILON (c28), differing dimensions (c29) or data types (c30); NOT_SUPPORTED for other data types
+    (c22), an output whose strides overlap. Source: 4.1.2; formula: docs/errata.md, D146.
+    """
+    name = "cudnnBatchNormalizationBackward"
+    tensors = {"xDesc": xDesc, "dyDesc": dyDesc, "dxDesc": dxDesc}
+    four_or_five(f"{name}/c24", **tensors)
+    described_alike(f"{name}/c29", f"{name}/c30", **tensors)
+    supported_types(f"{name}/c22", TRAINING_TYPES, xDesc=xDesc)
+    statistics = bnScaleBiasDiffDesc
+    of_statistics(
+        f"{name}/c26" if mode in PER_ACTIVATION else f"{name}/c25", xDesc, mode, bnScaleBiasDiffDesc=statistics
+    )
+    together(f"{name}/c27", savedMean=savedMean, savedInvVariance=savedInvVariance)
+    least_epsilon(f"{name}/c28", epsilon)
+    writable_layout(dxDesc=dxDesc)
+    factors = (scaling(value, dxDesc) for value in (alphaDataDiff, betaDataDiff, alphaParamDiff, betaParamDiff))
+    return BatchNormalizationBackward(
+        mode,
+        *factors,
+        xDesc,
+        dyDesc,
+        dxDesc,
+        statistics,
+        statistics,
+        epsilon,
+        None if savedMean is None else statistics,
     )

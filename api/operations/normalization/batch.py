@@ -12,7 +12,7 @@ from typing import ClassVar
 from ...enumerations import cudnnBatchNormMode_t, cudnnNormAlgo_t, cudnnNormMode_t
 from ..operation import Operation
 from ..records import record
-from ..specs import TensorSpec
+from ..specs import ActivationSpec, TensorSpec
 
 Mode = cudnnBatchNormMode_t | cudnnNormMode_t
 PER_ACTIVATION = (cudnnBatchNormMode_t.CUDNN_BATCHNORM_PER_ACTIVATION, cudnnNormMode_t.CUDNN_NORM_PER_ACTIVATION)
@@ -28,6 +28,17 @@ class BatchStatistics(Operation):
     x: TensorSpec
     scaleBias: TensorSpec
     meanVariance: TensorSpec
+    saved: TensorSpec | None
+    # Of the calls that fuse an activation, and an addition before it.
+    z: TensorSpec | None = None
+    dz: TensorSpec | None = None
+    activation: ActivationSpec | None = None
+
+    @property
+    def savedMean(self) -> TensorSpec | None:
+        return self.saved
+
+    savedInvVariance = savedMean
 
     @property
     def reduced_dims(self) -> tuple[int, ...]:
@@ -83,4 +94,98 @@ class NormalizationForwardInference(NormalizationInference):
     parameters: ClassVar = {
         "normScaleBiasDesc": "scaleBias", "normScale": "scale", "normBias": "bias", "normMeanVarDesc": "meanVariance",
         "estimatedMean": "mean", "estimatedVariance": "variance",
+    }  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NormalizationTraining(BatchStatistics):
+    """y = alpha * (scale * (x - mean) / sqrt(variance + epsilon) + bias) + beta * y with the mean and the biased variance of x.
+
+    running' = (1 - exponentialAverageFactor) * running + exponentialAverageFactor * the mean, or the unbiased variance;
+    savedMean and savedInvVariance are the mean and 1 / sqrt(variance + epsilon). running, saved: None where the call has none.
+    """
+
+    mode: Mode
+    alpha: float
+    beta: float
+    x: TensorSpec
+    y: TensorSpec
+    scaleBias: TensorSpec
+    meanVariance: TensorSpec
+    exponentialAverageFactor: float
+    running: TensorSpec | None
+    epsilon: float
+    saved: TensorSpec | None
+
+    inputs = ("x", "scale", "bias", "z", "runningMean", "runningVariance")
+    outputs = ("y", "runningMean", "runningVariance", "savedMean", "savedInvVariance")
+    optional = ("z", "runningMean", "runningVariance", "savedMean", "savedInvVariance")
+    blends: ClassVar = dict.fromkeys(("runningMean", "runningVariance", "savedMean", "savedInvVariance"))
+
+    @property
+    def runningMean(self) -> TensorSpec | None:
+        return self.running
+
+    runningVariance = runningMean
+
+
+@record
+class BatchNormalizationForwardTraining(NormalizationTraining):
+    """cudnnBatchNormalizationForwardTraining (4.1.4)."""
+
+    parameters: ClassVar = {
+        "bnScaleBiasMeanVarDesc": "scaleBias", "bnScale": "scale", "bnBias": "bias", "resultRunningMean": "runningMean",
+        "resultRunningVariance": "runningVariance", "resultSaveMean": "savedMean", "resultSaveInvVariance": "savedInvVariance",
+    }  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NormalizationGradient(BatchStatistics):
+    """The gradients of x, scale and bias, with m elements of a statistic and n = (x - mean) * inverse:
+
+    dBias = sum of dy, dScale = sum of dy * n, dx = scale * inverse * (dy - (dBias + n * dScale) / m), each blended.
+    mean and inverse are the saved ones, or those of x where saved is None.
+    """
+
+    mode: Mode
+    alphaDataDiff: float
+    betaDataDiff: float
+    alphaParamDiff: float
+    betaParamDiff: float
+    x: TensorSpec
+    dy: TensorSpec
+    dx: TensorSpec
+    scaleBias: TensorSpec
+    meanVariance: TensorSpec
+    epsilon: float
+    saved: TensorSpec | None
+
+    inputs = ("x", "dy", "scale", "bias", "savedMean", "savedInvVariance")
+    outputs = ("dx", "dScale", "dBias", "dz")
+    optional = ("bias", "savedMean", "savedInvVariance", "dz")
+    blends: ClassVar = {
+        "dx": ("alphaDataDiff", "betaDataDiff"),
+        "dScale": ("alphaParamDiff", "betaParamDiff"),
+        "dBias": ("alphaParamDiff", "betaParamDiff"),
+        "dz": None,
+    }
+
+    @property
+    def bias(self) -> TensorSpec | None:  # type: ignore[override]
+        """Needed where an activation follows, whose argument is computed again."""
+        return None if self.activation is None else self.scaleBias
+
+    @property
+    def dScale(self) -> TensorSpec:
+        return self.scaleBias
+
+    dBias = dScale
+
+
+@record
+class BatchNormalizationBackward(NormalizationGradient):
+    """cudnnBatchNormalizationBackward (4.1.2)."""
+
+    parameters: ClassVar = {
+        "bnScaleBiasDiffDesc": "scaleBias", "bnScale": "scale", "resultBnScaleDiff": "dScale", "resultBnBiasDiff": "dBias",
     }  # fmt: skip

@@ -1,0 +1,356 @@
+"""Cases of batch normalization in training: forward with running and saved statistics, backward."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnBatchNormMode_t, cudnnErrQueryMode_t, cudnnStatus_t
+from dualdnn.api.operations import (
+    BatchNormalizationBackward,
+    BatchNormalizationForwardInference,
+    BatchNormalizationForwardTraining,
+    TensorSpec,
+)
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, NHWC
+from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.conformance.layouts import LAYOUTS, laid_out
+from dualdnn.conformance.marks import shows
+from dualdnn.conformance.trial import Step
+
+from .normalization_batch import (
+    ACTIVATION,
+    AWKWARD,
+    BLENDS,
+    DIMS,
+    DIMS_5D,
+    EPSILON,
+    PERSISTENT,
+    SPATIAL,
+    given,
+    in_modes,
+    statistics,
+)
+
+FORWARD, BACKWARD = "cudnnBatchNormalizationForwardTraining", "cudnnBatchNormalizationBackward"
+TYPES = [FLOAT, DOUBLE, HALF]
+of_types = pytest.mark.parametrize("data_type", TYPES, ids=lambda t: t.name)
+blended = pytest.mark.parametrize("alpha, beta", BLENDS)
+
+
+def forward(x: TensorSpec | None = None, y: TensorSpec | None = None, mode: cudnnBatchNormMode_t = SPATIAL, *,
+            alpha: float = 1.0, beta: float = 0.0, factor: float = 0.25, epsilon: float = EPSILON, running: bool = True,
+            saved: bool = True, described: TensorSpec | None = None) -> BatchNormalizationForwardTraining:  # fmt: skip
+    x = x or TensorSpec.packed(FLOAT, DIMS)
+    s = described or statistics(x, mode)
+    return BatchNormalizationForwardTraining(
+        mode, alpha, beta, x, y or x, s, s, factor, s if running else None, epsilon, s if saved else None
+    )
+
+
+def backward(x: TensorSpec | None = None, dy: TensorSpec | None = None, dx: TensorSpec | None = None,
+             mode: cudnnBatchNormMode_t = SPATIAL, *, data: tuple[float, float] = (1.0, 0.0),
+             parameters: tuple[float, float] = (1.0, 0.0), epsilon: float = EPSILON, saved: bool = True,
+             described: TensorSpec | None = None) -> BatchNormalizationBackward:  # fmt: skip
+    x = x or TensorSpec.packed(FLOAT, DIMS)
+    s = described or statistics(x, mode)
+    return BatchNormalizationBackward(
+        mode, *data, *parameters, x, dy or x, dx or x, s, s, epsilon, s if saved else None
+    )
+
+
+# --- forward ---
+
+
+@shows(f"{FORWARD}/c01", f"{FORWARD}/c06", f"{FORWARD}/c07", f"{FORWARD}/c08", f"{FORWARD}/c09", f"{FORWARD}/c10",
+       f"{FORWARD}/c12", f"{FORWARD}/c15", f"{FORWARD}/c17", f"{FORWARD}/c21", f"{FORWARD}/c26", f"{FORWARD}/c27", f"{FORWARD}/c28",
+       f"{FORWARD}/c29", "cudnnBatchNormMode_t/c04", "cudnnBatchNormMode_t/c07", "cudnnBatchNormMode_t/c08")  # fmt: skip
+@blended
+@of_types
+@in_modes
+def test_training_formula(trial, mode, data_type, alpha, beta):
+    trial(forward(TensorSpec.packed(data_type, DIMS), mode=mode, alpha=alpha, beta=beta))
+
+
+@shows(f"{FORWARD}/c16", f"{FORWARD}/c24")
+@in_modes
+def test_training_without_statistics(trial, mode):
+    """The running ones and the saved ones may be NULL, each pair alone, in any order on one handle."""
+    for running, saved in ((False, False), (True, False), (True, True), (False, True), (False, False)):
+        trial(forward(mode=mode, running=running, saved=saved))
+
+
+@shows(f"{FORWARD}/c02", f"{FORWARD}/c05")
+@pytest.mark.parametrize("dims", [*AWKWARD, DIMS_5D, (1, 1, 40, 64)], ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_training_layouts(trial, layout, dims):
+    """Packs of channels and of positions, and neither; one element for a statistic."""
+    for mode in (ACTIVATION, SPATIAL):
+        for data_type in (FLOAT, HALF):
+            # A biased variance of one element times 1 / 0 is no number (docs/errata.md, D158).
+            many = dims[0] > 1 or (mode == SPATIAL and max(dims[2:]) > 1)
+            trial(forward(laid_out(data_type, dims, layout), mode=mode, beta=0.5, running=many))
+
+
+def test_training_mixed_layouts(trial):
+    x, y = laid_out(HALF, (2, 16, 2, 3), "nhwc"), laid_out(HALF, (2, 16, 2, 3), "nchw")
+    for mode in (ACTIVATION, SPATIAL):
+        s = statistics(x, mode)
+        trial(forward(x, y, mode, described=TensorSpec.packed(s.data_type, s.dims, NHWC)))
+        trial(forward(y, x, mode, described=TensorSpec(s.data_type, s.dims, tuple(2 * stride for stride in s.strides))))
+
+
+@in_modes
+def test_training_in_place(trial, mode):
+    for layout in LAYOUTS:
+        trial(forward(laid_out(FLOAT, (2, 8, 3, 4), layout), mode=mode, beta=0.25), aliases={"y": "x"})
+
+
+@shows(f"{FORWARD}/c12", f"{FORWARD}/c13", f"{FORWARD}/c14")
+@in_modes
+def test_cumulative_average(cudnn, caller, mode):
+    """With the factor 1 / (1 + n) at the call with n calls before it, the running mean is that of all means."""
+    operation = forward(mode=mode)
+    values = np.random.default_rng(3).standard_normal((4, *DIMS)).astype(np.float32)
+    memory = {name: np.zeros(operation.nbytes(name), np.uint8) for name in operation.operands}
+    buffers = {name: caller.handle.to_device(content) for name, content in memory.items()}
+    for n, x in enumerate(values):
+        buffers["x"] = caller.handle.to_device(x)
+        caller(replace(operation, exponentialAverageFactor=1 / (1 + n)), buffers)
+    exact, axes = values.astype(np.float64), (1,) if mode == ACTIVATION else (1, 3, 4)
+    for name, wanted in (("runningMean", exact.mean(axes)), ("runningVariance", exact.var(axes, ddof=1))):
+        found = buffers[name].to_host(np.float32, wanted[0].size)
+        assert np.abs(found - wanted.mean(0).ravel()).max() < 1e-5
+
+
+@shows(f"{FORWARD}/c13", f"{FORWARD}/c17")
+@pytest.mark.parametrize("factor", [0.0, 1.0, -0.5, 2.0, 1 / 3])
+def test_training_factors(trial, factor):
+    trial(forward(factor=factor))
+    trial(forward(factor=factor), {"runningMean": "special", "runningVariance": "special"})
+
+
+@shows(f"{FORWARD}/c17")
+def test_one_element_has_no_unbiased_variance(cudnn, caller):
+    """m = 1: y is the bias, the running variance is no number."""
+    x = TensorSpec.packed(FLOAT, (1, 3, 1, 1))
+    operation = forward(x)
+    memory = {name: np.ones(3, np.float32) for name in operation.operands}
+    buffers = {name: caller.handle.to_device(content) for name, content in memory.items()}
+    caller(operation, buffers)
+    found = {name: buffer.to_host(np.float32, 3) for name, buffer in buffers.items()}
+    assert np.isnan(found["runningVariance"]).all() and (found["y"] == 1).all() and (found["runningMean"] == 1).all()
+
+
+@shows(f"{FORWARD}/c01")
+@pytest.mark.parametrize("offset", [1e2, 1e4])
+@in_modes
+def test_variance_beside_a_large_mean(cudnn, caller, mode, offset):
+    """Variance 1 beside a mean of 10^4: no difference of squares."""
+    x = TensorSpec.packed(FLOAT, (64, 3, 5, 7))
+    operation = forward(x, mode=mode, running=False)
+    values = (np.random.default_rng(5).standard_normal(x.dims) + offset).astype(np.float32)
+    buffers = {
+        name: caller.handle.to_device(np.ones(operation.nbytes(name) // 4, np.float32)) for name in operation.operands
+    }
+    buffers["x"] = caller.handle.to_device(values)
+    caller(operation, buffers)
+    axes = (0,) if mode == ACTIVATION else (0, 2, 3)
+    exact = values.astype(np.float64)
+    wanted = 1 / np.sqrt(exact.var(axes) + EPSILON)
+    found = buffers["savedInvVariance"].to_host(np.float32, wanted.size)
+    assert np.abs(found / wanted.ravel() - 1).max() < 3e-4
+    means = buffers["savedMean"].to_host(np.float32, wanted.size)
+    assert np.abs(means - exact.mean(axes).ravel()).max() < 4e-7 * offset
+
+
+@shows(f"{FORWARD}/c01", "cudnnBatchNormMode_t/c12")
+@in_modes
+def test_training_special_values(trial, mode):
+    """NaN and infinities: a channel with one is no number everywhere, in both spatial modes; others are as ever."""
+    for data_type in (FLOAT, DOUBLE, HALF):
+        for layout in ("nchw", "nhwc"):
+            trial(forward(laid_out(data_type, (2, 64, 2, 2), layout), mode=mode), {"x": "special", "scale": "normal"})
+    trial(forward(TensorSpec.packed(FLOAT, (3, 40, 1, 2)), mode=mode), {"scale": "special", "bias": "special"})
+
+
+@shows("cudnnBatchNormMode_t/c10", "cudnnBatchNormMode_t/c14")
+def test_persistent_is_deterministic_and_reports_no_overflow(cudnn, caller):
+    """The same bits twice; the query of the run-time error answers SUCCESS."""
+    operation = forward(TensorSpec.packed(FLOAT, (4, 5, 17, 19)), mode=PERSISTENT, running=False)
+    values = {
+        name: np.random.default_rng(7).standard_normal(operation.nbytes(name) // 4).astype(np.float32)
+        for name in operation.operands
+    }
+    found = []
+    for _ in range(2):
+        buffers = {name: caller.handle.to_device(content) for name, content in values.items()}
+        caller(operation, buffers)
+        found.append(buffers["y"].to_host(np.uint8, operation.nbytes("y")))
+        answer = cudnn.cudnnQueryRuntimeError(caller.handle, cudnnErrQueryMode_t.CUDNN_ERRQUERY_BLOCKING, None)
+        assert answer == cudnnStatus_t.CUDNN_STATUS_SUCCESS
+    assert np.array_equal(*found)
+
+
+@shows(f"{FORWARD}/c18", "cudnnBatchNormalizationForwardInference/c13", "cudnnDeriveBNTensorDescriptor/c02")
+@in_modes
+def test_running_statistics_serve_inference(chain, mode):
+    x, first = TensorSpec.packed(FLOAT, DIMS), forward(mode=mode, factor=0.5)
+    inference = BatchNormalizationForwardInference(mode, 1.0, 0.0, x, x, first.scaleBias, first.scaleBias, EPSILON)
+    positive = {"runningVariance": "positive"}
+    names = {"mean": "runningMean", "variance": "runningVariance", "y": "y of inference"}
+    chain(Step(first, inputs=positive), Step(first, inputs=positive), Step(inference, names))
+
+
+# --- backward ---
+
+
+@shows(f"{BACKWARD}/c01", f"{BACKWARD}/c05", f"{BACKWARD}/c06", f"{BACKWARD}/c07", f"{BACKWARD}/c08", f"{BACKWARD}/c09",
+       f"{BACKWARD}/c11", f"{BACKWARD}/c16", f"{BACKWARD}/c18", f"{BACKWARD}/c19", f"{BACKWARD}/c20", f"{BACKWARD}/c21",
+       "cudnnDeriveBNTensorDescriptor/c03", "cudnnBatchNormMode_t/c09")  # fmt: skip
+@pytest.mark.parametrize("saved", [True, False], ids=["saved", "from_x"])
+@pytest.mark.parametrize(
+    "data, parameters", [((1.0, 0.0), (1.0, 0.0)), ((-1.75, 0.5), (0.5, -2.0))], ids=["plain", "blended"]
+)
+@of_types
+@in_modes
+def test_backward_formula(trial, mode, data_type, data, parameters, saved):
+    """Whatever is saved is used; where nothing is, the statistics are computed again, with epsilon."""
+    operation = backward(TensorSpec.packed(data_type, DIMS), mode=mode, data=data, parameters=parameters, saved=saved)
+    trial(operation)
+    trial(replace(operation, epsilon=0.5))
+
+
+@shows(f"{BACKWARD}/c14", f"{BACKWARD}/c15", f"{FORWARD}/c23", f"{FORWARD}/c21", f"{BACKWARD}/c03", f"{FORWARD}/c03")
+@in_modes
+def test_saved_statistics_serve_backward(chain, mode):
+    for data_type in (FLOAT, HALF):
+        x = TensorSpec.packed(data_type, DIMS)
+        chain(
+            forward(x, mode=mode), backward(x, mode=mode), Step(backward(x, mode=mode, saved=False), {"dx": "dx again"})
+        )
+
+
+@shows(f"{BACKWARD}/c02", f"{BACKWARD}/c04")
+@pytest.mark.parametrize("dims", [*AWKWARD, DIMS_5D], ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_backward_layouts(trial, layout, dims):
+    for mode in (ACTIVATION, SPATIAL):
+        for data_type, saved in ((FLOAT, True), (HALF, False)):
+            trial(backward(laid_out(data_type, dims, layout), mode=mode, data=(1.0, 0.5), saved=saved))
+
+
+def test_backward_mixed_layouts(trial):
+    x, dy, dx = (laid_out(HALF, (2, 16, 2, 3), layout) for layout in ("nhwc", "nchw", "gaps"))
+    for mode in (ACTIVATION, SPATIAL):
+        s = statistics(x, mode)
+        trial(backward(x, dy, dx, mode, described=TensorSpec.packed(s.data_type, s.dims, NHWC)))
+
+
+@pytest.mark.parametrize("saved", [True, False])
+@pytest.mark.parametrize("other", ["x", "dy"])
+@in_modes
+def test_backward_in_place(trial, mode, other, saved):
+    for layout in LAYOUTS:
+        trial(
+            backward(laid_out(FLOAT, (2, 8, 3, 4), layout), mode=mode, data=(1.5, 0.25), saved=saved),
+            aliases={"dx": other},
+        )
+
+
+@pytest.mark.parametrize("saved", [True, False])
+@in_modes
+def test_backward_special_values(trial, mode, saved):
+    for data_type in (FLOAT, DOUBLE, HALF):
+        x = TensorSpec.packed(data_type, (2, 64, 2, 2))
+        trial(backward(x, mode=mode, saved=saved), {"x": "special", "dy": "normal"})
+        trial(backward(x, mode=mode, saved=saved), {"x": "normal", "dy": "special"})
+
+
+# --- what is refused ---
+
+
+@shows(f"{FORWARD}/c31", f"{BACKWARD}/c23")
+@pytest.mark.parametrize(
+    "make, clause, missing",
+    [(forward, f"{FORWARD}/c31", name) for name in ("x", "y", "scale", "bias", "alpha", "beta")]
+    + [(backward, f"{BACKWARD}/c23", name) for name in ("x", "dy", "dx", "scale", "dScale", "dBias", "alphaDataDiff", "betaDataDiff", "alphaParamDiff", "betaParamDiff")],
+    ids=lambda v: v if isinstance(v, str) and "/" not in v else "",
+)  # fmt: skip
+def test_training_null(caller, refuses, make, clause, missing):
+    operation: Any = make()
+    memory = given(caller, operation)
+    if missing in memory:
+        memory[missing] = None
+    else:
+        operation = replace(operation, **{missing: None})
+    refuses(BAD_PARAM, clause, caller, operation, memory, unchanged=tuple(m for m in memory.values() if m))
+
+
+@shows(f"{FORWARD}/c35", f"{FORWARD}/c36", f"{BACKWARD}/c27")
+@pytest.mark.parametrize("missing, clause", [("savedMean", "c35"), ("savedInvVariance", "c35"), ("runningMean", "c36"), ("runningVariance", "c36")])  # fmt: skip
+def test_one_of_two_statistics_null(caller, refuses, missing, clause):
+    for operation, cited in ((forward(), f"{FORWARD}/{clause}"), (backward(), f"{BACKWARD}/c27")):
+        if missing in operation.operands:
+            memory = given(caller, operation)
+            memory[missing] = None
+            refuses(BAD_PARAM, cited, caller, operation, memory, unchanged=tuple(m for m in memory.values() if m))
+
+
+@shows(f"{FORWARD}/c32", f"{BACKWARD}/c24")
+@pytest.mark.parametrize("dims", [(2, 3, 7), (2, 3, 2, 2, 2, 2)], ids=str)
+def test_training_other_ranks(refused, dims):
+    x = TensorSpec.packed(FLOAT, dims)
+    refused(forward(x), BAD_PARAM, f"{FORWARD}/c32")
+    refused(backward(x), BAD_PARAM, f"{BACKWARD}/c24")
+
+
+@shows(f"{FORWARD}/c38", f"{FORWARD}/c39", f"{BACKWARD}/c29", f"{BACKWARD}/c30")
+def test_training_tensors_agree(refused):
+    x = TensorSpec.packed(FLOAT, DIMS)
+    for other, clause, gradient in (
+        (TensorSpec.packed(FLOAT, (2, 3, 7, 5)), "c38", "c29"), (TensorSpec.packed(FLOAT, DIMS_5D), "c38", "c29"),
+        (TensorSpec.packed(HALF, DIMS), "c39", "c30"),
+    ):  # fmt: skip
+        refused(forward(x, other), BAD_PARAM, f"{FORWARD}/{clause}")
+        refused(backward(x, other), BAD_PARAM, f"{BACKWARD}/{gradient}")
+        refused(backward(x, x, other), BAD_PARAM, f"{BACKWARD}/{gradient}")
+
+
+@shows(f"{FORWARD}/c33", f"{FORWARD}/c34", f"{BACKWARD}/c25", f"{BACKWARD}/c26", f"{BACKWARD}/c10")
+@in_modes
+def test_training_statistics_of_other_shape_or_type(refused, mode):
+    x = TensorSpec.packed(FLOAT, DIMS)
+    right = statistics(x, mode)
+    others = [statistics(x, SPATIAL if mode == ACTIVATION else ACTIVATION)]
+    others += [
+        TensorSpec.packed(FLOAT, dims) for dims in ((1, 4, *right.dims[2:]), (2, *right.dims[1:]), (*right.dims, 1))
+    ]
+    others += [TensorSpec.packed(kind, right.dims) for kind in (DOUBLE, HALF)]
+    first, second = ("c34", "c26") if mode == ACTIVATION else ("c33", "c25")
+    for wrong in others:
+        refused(forward(x, mode=mode, described=wrong), BAD_PARAM, f"{FORWARD}/{first}")
+        refused(backward(x, mode=mode, described=wrong), BAD_PARAM, f"{BACKWARD}/{second}")
+
+
+@shows(f"{FORWARD}/c20", f"{FORWARD}/c37", f"{BACKWARD}/c13", f"{BACKWARD}/c28")
+@pytest.mark.parametrize("epsilon", [-1.0, -1e-300, float("nan")])
+def test_training_epsilon(refused, epsilon):
+    refused(forward(epsilon=epsilon), BAD_PARAM, f"{FORWARD}/c37")
+    refused(backward(epsilon=epsilon), BAD_PARAM, f"{BACKWARD}/c28")
+
+
+@shows(f"{FORWARD}/c30", f"{BACKWARD}/c22")
+@pytest.mark.parametrize("data_type", [INT8, BFLOAT16], ids=lambda t: t.name)
+def test_training_other_types(refused, data_type):
+    x = TensorSpec.packed(data_type, DIMS)
+    refused(forward(x), NOT_SUPPORTED, f"{FORWARD}/c30")
+    refused(backward(x), NOT_SUPPORTED, f"{BACKWARD}/c22")
+
+
+def test_training_overlapping_output(refused):
+    wrong = TensorSpec(FLOAT, DIMS, (105, 35, 6, 1))
+    refused(forward(y=wrong), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04")
+    refused(backward(dx=wrong), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04")
