@@ -247,7 +247,7 @@ def test_missing_attributes(caller, refuses, make, attributes):
 @pytest.mark.parametrize("make, attributes", [
     (training, dict(YSTATS_DESC=vector(HALF))), (training, dict(BN_SCALEBIAS_MEANVAR_DESC=vector(DOUBLE))),
     (training, dict(BN_EQSCALEBIAS_DESC=vector(DOUBLE))), (inference, dict(BN_SCALEBIAS_MEANVAR_DESC=vector(HALF))),
-    (inference, dict(BN_SCALEBIAS_MEANVAR_DESC=vector(DOUBLE)))], ids=str)  # fmt: skip
+    (inference, dict(BN_SCALEBIAS_MEANVAR_DESC=vector(DOUBLE)))], ids=by_name)  # fmt: skip
 def test_types_that_are_not_supported(caller, refuses, make, attributes):
     refuses(NOT_SUPPORTED, "cudnnCreateFusedOpsPlan/c04", made, caller, make(), **attributes)
 
