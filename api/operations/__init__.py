@@ -40,7 +40,7 @@ from .operation import Operation
 from .pooling import PoolingBackward, PoolingForward
 from .records import parse
 from .reduce_tensor import ReduceTensor
-from .rnn import RNNForward
+from .rnn import RNNBackwardData, RNNBackwardWeights, RNNForward
 from .softmax import SoftmaxBackward, SoftmaxForward
 from .spatial_transformer import (
     SpatialTfGridGeneratorBackward,
@@ -140,6 +140,8 @@ __all__ = [
     "PoolingBackward",
     "PoolingForward",
     "PoolingSpec",
+    "RNNBackwardData",
+    "RNNBackwardWeights",
     "RNNForward",
     "ReduceTensor",
     "ReduceTensorSpec",

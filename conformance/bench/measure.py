@@ -56,7 +56,8 @@ class Captured:
 
     def __getattr__(self, name: str) -> Any:
         function = getattr(self.functions, name)
-        if name.startswith(("cudnnCreate", "cudnnSet", "cudnnGet")) and name != "cudnnSetTensor":
+        made = name.startswith(("cudnnCreate", "cudnnSet", "cudnnGet", "cudnnBackend"))
+        if made and name not in ("cudnnSetTensor", "cudnnBackendExecute"):
             return function
 
         def keep(*arguments: Any) -> None:
