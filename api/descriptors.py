@@ -114,6 +114,10 @@ class DropoutDescriptor(Descriptor):
     type_name = "cudnnDropoutDescriptor_t"
 
 
+class SpatialTransformerDescriptor(Descriptor):
+    type_name = "cudnnSpatialTransformerDescriptor_t"
+
+
 class AlgorithmDescriptor(Descriptor):
     type_name = "cudnnAlgorithmDescriptor_t"
 

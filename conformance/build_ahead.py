@@ -27,6 +27,7 @@ from dualdnn.api.operations import Operation, PoolingBackward, PoolingForward, T
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NHWC, UINT8
 from dualdnn.api.support.convolution import Problem, unsupported
 
+from .bench.attention_rows import attention_kinds
 from .bench.fused_rows import small_fused
 from .bench.row import Convolution
 from .bench.rows import LAYOUTS, OPERATIONS, rows
@@ -40,7 +41,7 @@ TYPE_DEFINITIONS = {"ELEMENT", "COMPUTE", "SOURCE", "RESULT", "PACK_BYTES", "PAR
 # Constants that host and device share: of one value in each source.
 CONSTANTS = {
     "ALIGNED", "BACKWARD_SINGLES", "DENSE_PACKS", "ELEMENTS", "FORWARD_SINGLES", "LONGEST", "PACKS", "PIECE", "PIECES", "ROWS", "SINGLE",
-    "STEP", "THREADS", "TILE", "TILE_BYTES", "TILE_THREADS", "UNIFORM",
+    "STEP", "THREADS", "TILE", "TILE_BYTES", "TILE_THREADS", "UNIFORM", "WINDOWS",
 }  # fmt: skip
 # Compiled first: the sources that take longest, so that the last one does not keep all cores waiting
 LONGEST = (
@@ -107,6 +108,7 @@ def kinds(device: Any) -> Iterator[Operation]:
     yield from conversions()
     yield from small_fused()
     yield from filters_and_matrices()
+    yield from attention_kinds()
     yield from graphs()
     for convolution in (*convolutions(), *small_convolutions(), *gradients()):
         yield with_workspace(convolution, device)

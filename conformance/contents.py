@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from dualdnn.api.operations import CTCLoss_v8, Operation
+from dualdnn.api.operations import CTCLoss_v8, MultiHeadAttnForward, MultiHeadAttnStep, Operation
 
 Array = np.ndarray[Any, Any]
 
@@ -22,7 +22,16 @@ def _labels(o: CTCLoss_v8, random: np.random.Generator) -> Mapping[str, Array]:
     return {"labels": labels, "labelLengths": lengths, "inputLengths": times}
 
 
-_CONTENTS: dict[type[Operation], Callable[[Any, np.random.Generator], Mapping[str, Array]]] = {CTCLoss_v8: _labels}
+def _sequences(o: Any, _random: np.random.Generator) -> Mapping[str, Array]:
+    """The lengths in device memory are those of the descriptors."""
+    return {name: np.array(getattr(o, data).lengths) for name, data in o.lengths_of.items()}
+
+
+_CONTENTS: dict[type[Operation], Callable[[Any, np.random.Generator], Mapping[str, Array]]] = {
+    CTCLoss_v8: _labels,
+    MultiHeadAttnForward: _sequences,
+    MultiHeadAttnStep: _sequences,
+}
 
 
 def contents(operation: Operation, random: np.random.Generator) -> dict[str, Array]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnMultiHeadAttnWeightKind_t, cudnnStatus_t
 from dualdnn.api.operations import AttnSpec
-from dualdnn.api.operations.attention import weight_count, weights_of
+from dualdnn.api.operations.attention.memory import weight_count, weights_of
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, SCALAR_BYTES
 from dualdnn.api.support.attention import DEFAULT
 from dualdnn.conformance.subjects.library import find_vendor_library

@@ -416,6 +416,68 @@ def test_backend_descriptors_from_c(library, tmp_path):
     assert ran.returncode == 0, (ran.returncode, ran.stderr)
 
 
+ATTENTION = """
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "cudnn.h"
+#define CHECK(call) do { cudnnStatus_t s = (call); if (s) { printf("%s: %s\\n", #call, cudnnGetErrorString(s)); return 1; } } while (0)
+
+static cudnnSeqDataDescriptor_t data(int steps, int size) {
+  cudnnSeqDataDescriptor_t made;
+  int dims[CUDNN_SEQDATA_DIM_COUNT], lengths[1] = {steps};
+  cudnnSeqDataAxis_t axes[] = {CUDNN_SEQDATA_TIME_DIM, CUDNN_SEQDATA_BATCH_DIM, CUDNN_SEQDATA_BEAM_DIM, CUDNN_SEQDATA_VECT_DIM};
+  dims[CUDNN_SEQDATA_TIME_DIM] = steps; dims[CUDNN_SEQDATA_BATCH_DIM] = 1;
+  dims[CUDNN_SEQDATA_BEAM_DIM] = 1; dims[CUDNN_SEQDATA_VECT_DIM] = size;
+  if (cudnnCreateSeqDataDescriptor(&made)) return 0;
+  return cudnnSetSeqDataDescriptor(made, CUDNN_DATA_FLOAT, 4, dims, axes, 1, lengths, 0) ? 0 : made;
+}
+
+int main(void) {
+  cudnnHandle_t handle;
+  cudnnAttnDescriptor_t attention;
+  cudnnTensorDescriptor_t tensor;
+  size_t weights, work, reserve;
+  int q_lengths[1] = {3}, k_lengths[1] = {2}, low[3] = {0, 0, 1}, high[3] = {0, 1, INT_MAX};
+  float q[6] = {1, 2, 3, 4, 5, 6}, k[4] = {1, 0, 0, 1}, v[2] = {10, 20}, out[3] = {7, 7, 7};
+  void *address, *space;
+  CHECK(cudnnCreate(&handle));
+  CHECK(cudnnCreateAttnDescriptor(&attention));
+  CHECK(cudnnCreateTensorDescriptor(&tensor));
+  CHECK(cudnnSetAttnDescriptor(attention, CUDNN_ATTN_QUERYMAP_ALL_TO_ONE, 1, 1.0, CUDNN_DATA_FLOAT, CUDNN_DATA_FLOAT,
+                               CUDNN_DEFAULT_MATH, 0, 0, 2, 2, 1, 0, 0, 1, 0, 3, 2, 1, 1));
+  if (cudnnGetMultiHeadAttnBuffers(handle, attention, 0, &work, &reserve) != CUDNN_STATUS_BAD_PARAM) return 2;
+  CHECK(cudnnGetMultiHeadAttnBuffers(handle, attention, &weights, &work, 0));
+  CHECK(cudnnGetMultiHeadAttnBuffers(handle, attention, &weights, &work, &reserve));
+  if (weights != 4 || !reserve) return 3;
+  float *w = malloc(16);
+  space = aligned_alloc(16, (work + 15) / 16 * 16);
+  CHECK(cudnnGetMultiHeadAttnWeights(handle, attention, CUDNN_MH_ATTN_Q_WEIGHTS, weights, w, tensor, &address));
+  if (address) return 4;
+  CHECK(cudnnGetMultiHeadAttnWeights(handle, attention, CUDNN_MH_ATTN_V_WEIGHTS, weights, w, tensor, &address));
+  if (address != w) return 5;
+  w[0] = 2;
+  cudnnSeqDataDescriptor_t qd = data(3, 2), kd = data(2, 2), vd = data(2, 1), od = data(3, 1);
+  CHECK(cudnnMultiHeadAttnForward(handle, attention, 2, low, high, q_lengths, k_lengths, qd, q, 0, kd, k, vd, v, od, out,
+                                  weights, w, work, space, 0, 0));
+  if (out[0] != 7 || out[1] != 7 || out[2] != 40) return 6;
+  CHECK(cudnnMultiHeadAttnForward(handle, attention, -1, low, high, q_lengths, k_lengths, qd, q, 0, kd, k, vd, v, od, out,
+                                  weights, w, work, space, 0, 0));
+  if (out[0] != 0 || out[1] != 20 || out[2] != 40) return 7;
+  if (cudnnMultiHeadAttnForward(handle, attention, INT_MAX, low, high, q_lengths, k_lengths, qd, q, 0, kd, k, vd, v, od, out,
+                                weights, w, work, space, 0, 0) != CUDNN_STATUS_BAD_PARAM) return 8;
+  return 0;
+}
+"""
+
+
+def test_attention_from_c(library, tmp_path):
+    """The windows have as many entries as the queries have time-steps; of one step the others are not read."""
+    found = run(compiled(library, tmp_path, ATTENTION, "gcc", "-lm"))
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
 def test_algorithm_descriptors_from_c(library, tmp_path):
     """A union by value, arrays of objects that are created and destroyed, host memory of a size, a generator's states."""
     text = """
@@ -529,6 +591,60 @@ def test_an_operation_graph_from_c(library, tmp_path):
         OK(cudnnBackendExecute(handle, plan, pack));
         for (int i = 0; i < 6; i++) if (memory[2][i] != 6 * (i + 1)) return 4;
         return cudnnBackendExecute(0, plan, pack) == CUDNN_STATUS_SUCCESS;
+    }
+    """
+    ran = run(compiled(library, tmp_path, text))
+    assert ran.returncode == 0, (ran.returncode, ran.stderr)
+
+
+def test_fused_operations_from_c(library, tmp_path):
+    """A plan of inference statistics, executed on host memory; pointers that are not as promised are refused."""
+    text = """
+    #include <cudnn.h>
+    #include <math.h>
+    #define CONSTANT(label, value) if (cudnnSetFusedOpsConstParamPackAttribute(constants, label, value)) return __LINE__
+    #define VARIANT(label, value) if (cudnnSetFusedOpsVariantParamPackAttribute(variants, label, value)) return __LINE__
+    int main(void) {
+        cudnnHandle_t handle;
+        cudnnFusedOpsConstParamPack_t constants;
+        cudnnFusedOpsVariantParamPack_t variants;
+        cudnnFusedOpsPlan_t plan;
+        cudnnTensorDescriptor_t vector;
+        cudnnBatchNormMode_t mode = CUDNN_BATCHNORM_SPATIAL;
+        cudnnFusedOpsPointerPlaceHolder_t promise = CUDNN_PTR_ELEM_ALIGNED;
+        cudnnFusedOps_t ops = CUDNN_FUSED_BN_FINALIZE_STATISTICS_INFERENCE;
+        float scale[2] = {3, -1}, bias[2] = {0.5f, 2}, mean[2] = {1, -2}, variance[2] = {4, 0.25f}, eq_scale[2] = {7, 7}, eq_bias[2] = {7, 7};
+        double epsilon = 0;
+        size_t size = 99;
+        if (cudnnCreate(&handle) || cudnnCreateTensorDescriptor(&vector)) return 1;
+        if (cudnnSetTensor4dDescriptor(vector, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, 2, 1, 1)) return 2;
+        if (cudnnCreateFusedOpsConstParamPack(&constants, ops) || cudnnCreateFusedOpsVariantParamPack(&variants, ops)) return 3;
+        if (cudnnCreateFusedOpsPlan(&plan, ops)) return 4;
+        CONSTANT(CUDNN_PARAM_BN_MODE, &mode);
+        CONSTANT(CUDNN_PARAM_BN_SCALEBIAS_MEANVAR_DESC, vector);
+        CONSTANT(CUDNN_PARAM_BN_EQSCALEBIAS_DESC, vector);
+        CONSTANT(CUDNN_PARAM_BN_SCALE_PLACEHOLDER, &promise);
+        CONSTANT(CUDNN_PARAM_BN_BIAS_PLACEHOLDER, &promise);
+        CONSTANT(CUDNN_PARAM_BN_RUNNING_MEAN_PLACEHOLDER, &promise);
+        CONSTANT(CUDNN_PARAM_BN_RUNNING_VAR_PLACEHOLDER, &promise);
+        CONSTANT(CUDNN_PARAM_BN_EQSCALE_PLACEHOLDER, &promise);
+        CONSTANT(CUDNN_PARAM_BN_EQBIAS_PLACEHOLDER, &promise);
+        if (cudnnFusedOpsExecute(handle, plan, variants) != CUDNN_STATUS_BAD_PARAM) return 5;
+        if (cudnnMakeFusedOpsPlan(handle, plan, constants, 0) != CUDNN_STATUS_BAD_PARAM) return 6;
+        if (cudnnMakeFusedOpsPlan(handle, plan, constants, &size) || size != 0) return 7;
+        if (cudnnDestroyFusedOpsConstParamPack(constants) || cudnnDestroyTensorDescriptor(vector)) return 8;
+        VARIANT(CUDNN_PTR_BN_SCALE, scale);
+        VARIANT(CUDNN_PTR_BN_BIAS, bias);
+        VARIANT(CUDNN_PTR_BN_RUNNING_MEAN, mean);
+        VARIANT(CUDNN_PTR_BN_RUNNING_VAR, variance);
+        VARIANT(CUDNN_PTR_BN_EQSCALE, eq_scale);
+        VARIANT(CUDNN_SCALAR_DOUBLE_BN_EPSILON, &epsilon);
+        if (cudnnFusedOpsExecute(handle, plan, variants) != CUDNN_STATUS_BAD_PARAM || eq_scale[0] != 7) return 9;
+        VARIANT(CUDNN_PTR_BN_EQBIAS, eq_bias);
+        if (cudnnFusedOpsExecute(handle, plan, variants)) return 10;
+        if (fabsf(eq_scale[0] - 1.5f) > 1e-6f || fabsf(eq_scale[1] + 2) > 1e-6f) return 11;
+        if (fabsf(eq_bias[0] + 1) > 1e-6f || fabsf(eq_bias[1] + 2) > 1e-6f) return 12;
+        return cudnnDestroyFusedOpsPlan(plan) || cudnnDestroyFusedOpsPlan(0) || cudnnDestroyFusedOpsVariantParamPack(variants) ? 13 : 0;
     }
     """
     ran = run(compiled(library, tmp_path, text))

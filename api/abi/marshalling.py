@@ -46,6 +46,8 @@ class Marshalling:
             return self._fill(function, index)
         if parameter.memory == "device" or base in ("cudaStream_t", "cudnnRuntimeTag_t") or name == "udata":
             return lambda c: c[index] or None
+        if name in ("loWinIdx", "hiWinIdx"):
+            return self._windows(function, index)
         if base == "cudnnCallback_t":
             return lambda c: self.callback(c[index])
         if name == "arrayOfElements":
@@ -95,6 +97,23 @@ class Marshalling:
                 return c[index] or None
             size = np.dtype(dtype).itemsize
             return float(np.frombuffer(ffi.buffer(ffi.cast("char *", c[index]), size), dtype)[0])
+
+        return read
+
+    def _windows(self, function: Function, index: int) -> Read:
+        """Attention windows: an entry for each time-step of the queries, of which a currIdx reads its own alone."""
+        names = [p.name for p in function.parameters]
+        queries = names.index("qDesc" if "qDesc" in names else "dqDesc")
+        current = names.index("currIdx") if "currIdx" in names else None
+
+        def read(c: tuple[Any, ...]) -> Any:
+            spec = getattr(self.objects.get(c[queries]), "spec", None)
+            if not c[index] or spec is None:
+                return () if c[index] else None
+            step, steps = -1 if current is None else c[current], spec.dims[0]
+            if step < 0:
+                return tuple(c[index][0:steps])
+            return (0,) * step + (c[index][step],) if step < steps else ()
 
         return read
 

@@ -27,6 +27,7 @@ from ..descriptors import (
     RNNDescriptor as RNNDescriptor,
     ReduceTensorDescriptor as ReduceTensorDescriptor,
     SeqDataDescriptor as SeqDataDescriptor,
+    SpatialTransformerDescriptor as SpatialTransformerDescriptor,
     TensorDescriptor as TensorDescriptor,
     TensorTransformDescriptor as TensorTransformDescriptor,
 )
@@ -261,6 +262,9 @@ def cudnnCreateReduceTensorDescriptor() -> ReduceTensorDescriptor:
     Source: 3.2.14, cudnnCreateReduceTensorDescriptor/c01.
     """
 
+def cudnnCreateSpatialTransformerDescriptor() -> SpatialTransformerDescriptor:
+    """A new descriptor, to be filled by cudnnSetSpatialTransformerNdDescriptor. Source: 3.2.15."""
+
 def cudnnCreateTensorDescriptor() -> TensorDescriptor:
     """A new tensor descriptor whose data is all zeros. Source: 3.2.16."""
 
@@ -326,6 +330,9 @@ def cudnnDestroyPoolingDescriptor(poolingDesc: PoolingDescriptor) -> None:
 
 def cudnnDestroyReduceTensorDescriptor(tensorDesc: ReduceTensorDescriptor | None) -> None:
     """Destroy the descriptor; NULL does nothing. Source: 3.2.29."""
+
+def cudnnDestroySpatialTransformerDescriptor(stDesc: SpatialTransformerDescriptor) -> None:
+    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.30."""
 
 def cudnnDestroyTensorDescriptor(tensorDesc: TensorDescriptor | None) -> None:
     """Destroy the descriptor; NULL does nothing. Source: 3.2.31."""
@@ -1020,6 +1027,19 @@ def cudnnSetReduceTensorDescriptor(
     propagation (c11), indices (c12) or type of indices (c13). Source: 3.2.87.
     """
 
+def cudnnSetSpatialTransformerNdDescriptor(
+    stDesc: SpatialTransformerDescriptor,
+    samplerType: cudnnSamplerType_t,
+    dataType: cudnnDataType_t,
+    nbDims: SupportsIndex,
+    dimA: Sequence[SupportsIndex],
+) -> None:
+    """Describe a transformer of tensors of dataType (FLOAT, DOUBLE, HALF) into one with the dimensions dimA.
+
+    nbDims: 3 to CUDNN_DIM_MAX; calls take 4, (N, C, H, W). Errors: BAD_PARAM for NULL (c06, c07), for other types (c08) and samplers
+    (c09), for other nbDims, for sizes below 1. Source: 3.2.88.
+    """
+
 def cudnnSetStream(handle: Handle, streamId: Any) -> None:
     """Launch the handle's work on this stream from now on; NULL is the default stream. Earlier work is not awaited.
 
@@ -1139,6 +1159,38 @@ def cudnnSoftmaxForward(
     Errors: BAD_PARAM for an unknown algorithm (c12) or mode (c13), differing dimensions (c10) or data types (c11);
     NOT_SUPPORTED for other data types (c09) or unpacked tensors of more than 5 dimensions (c03).
     Source: 3.2.96; formulas: docs/errata.md, D026 and D133.
+    """
+
+def cudnnSpatialTfGridGeneratorForward(
+    handle: Handle,
+    stDesc: SpatialTransformerDescriptor,
+    theta: Memory,
+    grid: Memory,
+) -> None:
+    """The coordinates that each pixel of the transformed tensor has in the input.
+
+    theta: n x 2 x 3, grid: n x h x w x 2 (x, then y), packed, of stDesc's data type. Pixel (i, j) has the coordinates
+    xt = 2 j / (w - 1) - 1 and yt = 2 i / (h - 1) - 1, -1 where the size is 1; grid = theta (xt, yt, 1).
+    Errors: NOT_SUPPORTED for more than 4 dimensions (c10) or fewer (c02). Source: 3.2.97.
+    """
+
+def cudnnSpatialTfSamplerForward(
+    handle: Handle,
+    stDesc: SpatialTransformerDescriptor,
+    alpha: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    grid: Memory,
+    beta: SupportsFloat,
+    yDesc: TensorDescriptor,
+    y: Memory,
+) -> None:
+    """y = alpha * (x at the coordinates of grid) + beta * y; beta == 0 does not read y.
+
+    Coordinate x lies at column (x + 1) (W - 1) / 2 of an input of W columns, y at row (y + 1) (H - 1) / 2; the four pixels around
+    are interpolated bilinearly, those outside of the input are 0. Where a coordinate is NaN or infinite, y is NaN.
+    x: images and channels of y, any height and width; y: the dimensions of stDesc; any strides; types as stDesc.
+    Errors: NOT_SUPPORTED for more than 4 dimensions (c09) or fewer (c02); BAD_PARAM for other dimensions and types. Source: 3.2.98.
     """
 
 def cudnnTransformFilter(
@@ -1674,6 +1726,43 @@ def cudnnSoftmaxBackward(
     Source: 4.1.19; formulas: docs/errata.md, D190.
     """
 
+def cudnnSpatialTfGridGeneratorBackward(
+    handle: Handle,
+    stDesc: SpatialTransformerDescriptor,
+    dgrid: Memory,
+    dtheta: Memory,
+) -> None:
+    """dtheta, the sum over pixels of dgrid (xt, yt, 1); what it was is overwritten.
+
+    dgrid, dtheta: as grid and theta of cudnnSpatialTfGridGeneratorForward. Errors: NOT_SUPPORTED for more than 4 dimensions (c06)
+    or fewer (c02). Source: 4.1.20.
+    """
+
+def cudnnSpatialTfSamplerBackward(
+    handle: Handle,
+    stDesc: SpatialTransformerDescriptor,
+    alpha: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    beta: SupportsFloat,
+    dxDesc: TensorDescriptor,
+    dx: Memory,
+    alphaDgrid: SupportsFloat,
+    dyDesc: TensorDescriptor,
+    dy: Memory,
+    grid: Memory,
+    betaDgrid: SupportsFloat,
+    dgrid: Memory,
+) -> None:
+    """dx = alpha * (gradient of x) + beta * dx, dgrid = alphaDgrid * (gradient of grid) + betaDgrid * dgrid.
+
+    The gradient of a coordinate is that of the pixels between which it lies: from floor(column) to the next. Where a coordinate is NaN
+    or infinite, dgrid is NaN, and dx gets nothing. x, dx: equal dimensions; dy: the dimensions of stDesc; any strides; types as stDesc.
+    Sums are taken in one order always: results are the same bits each time.
+    Errors: BAD_PARAM where dy has not the dimensions of stDesc (c09), for other dimensions and types; NOT_SUPPORTED for more than 4
+    dimensions (c10) or fewer (c02). Source: 4.1.21.
+    """
+
 def cudnnBackendCreateDescriptor(descriptorType: cudnnBackendDescriptorType_t) -> BackendDescriptor:
     """A backend descriptor of this type, to be filled by cudnnBackendSetAttribute.
 
@@ -2078,6 +2167,36 @@ def cudnnGetConvolutionNdForwardOutputDim(
 
 def cudnnGetConvolutionReorderType(convDesc: ConvolutionDescriptor) -> cudnnReorderType_t:
     """The reorder type; CUDNN_DEFAULT_REORDER unless it was set. Source: 5.2.29."""
+
+def cudnnGetFoldedConvBackwardDataDescriptors(
+    handle: Handle,
+    filterDesc: FilterDescriptor,
+    diffDesc: TensorDescriptor,
+    convDesc: ConvolutionDescriptor,
+    gradDesc: TensorDescriptor,
+    transformFormat: cudnnTensorFormat_t,
+    foldedFilterDesc: FilterDescriptor,
+    paddedDiffDesc: TensorDescriptor,
+    foldedConvDesc: ConvolutionDescriptor,
+    foldedGradDesc: TensorDescriptor,
+    filterFoldTransDesc: TensorTransformDescriptor,
+    diffPadTransDesc: TensorTransformDescriptor,
+    gradFoldTransDesc: TensorTransformDescriptor,
+    gradUnfoldTransDesc: TensorTransformDescriptor,
+) -> None:
+    """Describe a data gradient with strides u, v as one of stride 1, whose gradient and filter have C * u * v channels.
+
+    With the filter transformed by filterFoldTransDesc and dy by diffPadTransDesc, cudnnConvolutionBackwardData on the folded
+    descriptors gives a gradient that gradUnfoldTransDesc turns into dx; gradFoldTransDesc folds a dx that beta blends in.
+    A spatial dimension of extent H, padding p, filter R and stride u gets the padding ceil(p / u), u * ceil(p / u) - p zeros
+    before the filter and zeros behind it up to a multiple of u; dy gets zeros behind it up to the folded convolution's output.
+    The channels of dy, and where nothing is folded those of dx, are padded to multiples of 8 (docs/errata.md, D251).
+    filterDesc, diffDesc, convDesc, gradDesc: as cudnnConvolutionBackwardData takes them, 4 dimensions. transformFormat:
+    CUDNN_TENSOR_NCHW or CUDNN_TENSOR_NHWC, the format of everything folded. The other descriptors are filled.
+    Errors: BAD_PARAM for NULL (c08), other than 4 dimensions (c09), descriptors that do not fit each other; NOT_SUPPORTED for
+    another transformFormat; EXECUTION_FAILED where no folding is the same gradient (c10): strides above 1 with groups, with
+    dilation in that dimension, or with CUDNN_CONVOLUTION; channels of groups that need padding. Source: 5.2.30.
+    """
 
 def cudnnIm2Col(
     handle: Handle,
@@ -2661,6 +2780,43 @@ def cudnnGetSeqDataDescriptor(
     Errors: BAD_PARAM for NULL and a negative nbDimsRequested (c20). Source: 7.2.34.
     """
 
+def cudnnMultiHeadAttnForward(
+    handle: Handle,
+    attnDesc: AttnDescriptor,
+    currIdx: SupportsIndex,
+    loWinIdx: Sequence[SupportsIndex],
+    hiWinIdx: Sequence[SupportsIndex],
+    devSeqLengthsQO: Memory,
+    devSeqLengthsKV: Memory,
+    qDesc: SeqDataDescriptor,
+    queries: Memory,
+    residuals: Memory,
+    kDesc: SeqDataDescriptor,
+    keys: Memory,
+    vDesc: SeqDataDescriptor,
+    values: Memory,
+    oDesc: SeqDataDescriptor,
+    out: Memory,
+    weightSizeInBytes: SupportsIndex,
+    weights: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    workSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+    reserveSpace: Memory,
+) -> None:
+    """out = sum over heads of W_O h + b_O + residuals; h = sum of softmax(smScaler * k . q) * v over the window of the time-step.
+
+    k, q and v are the projected vectors; without output projection out is the concatenation of all h. currIdx: the time-step of
+    all sequences that is computed, which inference alone allows; all of them where it is negative. loWinIdx, hiWinIdx: an
+    entry for each time-step of qDesc, of which currIdx reads its own; the keys loWinIdx <= index < hiWinIdx that the sequence
+    has. A step without any has h = 0. devSeqLengthsQO, devSeqLengthsKV: the sequences' lengths as int32 in device memory, by
+    batch, then beam. residuals: described by qDesc, or NULL. weights may be NULL where attnDesc has none.
+    Inference has neither reserveSpaceSizeInBytes nor reserveSpace, training both. Outputs of padding are zeros.
+    Errors: BAD_PARAM for NULL (c34), currIdx beyond the time-steps (c35) or in training (c10), windows too few (c13), lengths
+    that differ (c21, c22), differing axes (c24), residuals of another length than the output (c28), half a reserve space
+    (c05, c06), data that does not fit attnDesc, spaces that are too small (c36). Source: 7.2.35; formula: 7.2.43.
+    """
+
 def cudnnRNNForward(
     handle: Handle,
     rnnDesc: RNNDescriptor,
@@ -3007,6 +3163,65 @@ def cudnnGetRNNTrainingReserveSize(
 
     Errors: BAD_PARAM for rnnDesc (c10), xDesc (c11), steps that differ (c12), batches that grow (c13), gaps (c14);
     NOT_SUPPORTED for data types (c15). Source: 8.2.14.
+    """
+
+def cudnnRNNBackwardData_v8(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    devSeqLengths: Memory,
+    yDesc: RNNDataDescriptor,
+    y: Memory,
+    dy: Memory,
+    xDesc: RNNDataDescriptor,
+    dx: Memory,
+    hDesc: TensorDescriptor | None,
+    hx: Memory,
+    dhy: Memory,
+    dhx: Memory,
+    cDesc: TensorDescriptor | None,
+    cx: Memory,
+    dcy: Memory,
+    dcx: Memory,
+    weightSpaceSize: SupportsIndex,
+    weightSpace: Memory,
+    workSpaceSize: SupportsIndex,
+    workSpace: Memory,
+    reserveSpaceSize: SupportsIndex,
+    reserveSpace: Memory,
+) -> None:
+    """The gradients dx, dhx and dcx, given dy, dhy and dcy, behind a cudnnRNNForward in training with the same reserveSpace.
+
+    Sequences and states are described as in cudnnRNNForward; padding of dx gets the paddingFill of xDesc. NULL dhy and dcy are
+    zeros, NULL dhx and dcx are not written; hDesc and cDesc may be NULL where all their memory is. devSeqLengths is not read.
+    Errors: BAD_PARAM for NULL (c52, c30, c07, c26), descriptors that do not fit each other (c53), buffers that are too small
+    (c54); NOT_SUPPORTED for a persistent algorithm with sequences of several lengths (c49), or with DOUBLE data (c51).
+    Source: 8.2.19.
+    """
+
+def cudnnRNNBackwardWeights_v8(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    addGrad: cudnnWgradMode_t,
+    devSeqLengths: Memory,
+    xDesc: RNNDataDescriptor,
+    x: Memory,
+    hDesc: TensorDescriptor,
+    hx: Memory,
+    yDesc: RNNDataDescriptor,
+    y: Memory,
+    weightSpaceSize: SupportsIndex,
+    dweightSpace: Memory,
+    workSpaceSize: SupportsIndex,
+    workSpace: Memory,
+    reserveSpaceSize: SupportsIndex,
+    reserveSpace: Memory,
+) -> None:
+    """Add the gradients of all matrices and biases to dweightSpace, behind cudnnRNNBackwardData_v8 with the same reserveSpace.
+
+    x, hx, y: as in the calls before, hx NULL where it was; devSeqLengths is not read.
+    Errors: BAD_PARAM for NULL (c22, c26), an addGrad other than CUDNN_WGRAD_MODE_ADD (c25), descriptors that do not fit each
+    other (c23), buffers that are too small (c24); NOT_SUPPORTED for a persistent algorithm with sequences of several lengths,
+    or with DOUBLE data (c21). Source: 8.2.22.
     """
 
 def cudnnSetCTCLossDescriptor(ctcLossDesc: CTCLossDescriptor, compType: cudnnDataType_t) -> None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ..functions import documented
 from ..operations import TensorSpec
-from ..operations.attention import space_bytes, weights_of
+from ..operations.attention.memory import space_bytes, weights_of
 from ..operations.specs import AttnSpec
 from ..status import BAD_PARAM, expect
 from .rnn.weights import LARGEST_SPACE, memory_of_weights, part_of

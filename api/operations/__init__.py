@@ -1,6 +1,7 @@
 """The contract between the documented calls and the backends: specifications, operations, the backend protocol."""
 
 from .activation import ActivationBackward, ActivationForward
+from .attention import MultiHeadAttnForward, MultiHeadAttnStep
 from .backend import Backend, BackendError, Buffer, Operand
 from .convolution import (
     ConvolutionBackwardBias,
@@ -18,7 +19,10 @@ from .dropout import DropoutBackward, DropoutForward, SetDropoutStates
 from .fused_ops import (
     BnFinalizeStatisticsInference,
     BnFinalizeStatisticsTraining,
+    ConvScaleBiasAddActivation,
     DactivationForkDbatchnorm,
+    ScaleBiasActivationConvBnstats,
+    ScaleBiasActivationWgrad,
     ScaleBiasAddActivationGenBitmask,
 )
 from .graph import OperationGraph
@@ -40,8 +44,14 @@ from .operation import Operation
 from .pooling import PoolingBackward, PoolingForward
 from .records import parse
 from .reduce_tensor import ReduceTensor
-from .rnn import RNNForward
+from .rnn import RNNBackwardData, RNNBackwardWeights, RNNForward
 from .softmax import SoftmaxBackward, SoftmaxForward
+from .spatial_transformer import (
+    SpatialTfGridGeneratorBackward,
+    SpatialTfGridGeneratorForward,
+    SpatialTfSamplerBackward,
+    SpatialTfSamplerForward,
+)
 from .specs import (
     ActivationSpec,
     AlgorithmPerformanceSpec,
@@ -56,6 +66,7 @@ from .specs import (
     PoolingSpec,
     ReduceTensorSpec,
     SeqDataSpec,
+    SpatialTransformerSpec,
     TensorSpec,
     TransformSpec,
 )
@@ -65,6 +76,7 @@ from .transform import TransformFilter, TransformTensor, TransformTensorEx
 # One room on every floor for each: api/operations, api/cudnn, reference, accelerated, conformance/cases.
 FAMILIES = (
     "activation",
+    "attention",
     "convolution",
     "graph",
     "fused_ops",
@@ -75,6 +87,7 @@ FAMILIES = (
     "reduce_tensor",
     "rnn",
     "softmax",
+    "spatial_transformer",
     "tensor_arithmetic",
     "transform",
 )
@@ -94,7 +107,10 @@ __all__ = [
     "AttnSpec",
     "BnFinalizeStatisticsInference",
     "BnFinalizeStatisticsTraining",
+    "ConvScaleBiasAddActivation",
     "DactivationForkDbatchnorm",
+    "ScaleBiasActivationConvBnstats",
+    "ScaleBiasActivationWgrad",
     "ScaleBiasAddActivationGenBitmask",
     "Backend",
     "BatchNormalizationBackward",
@@ -121,6 +137,8 @@ __all__ = [
     "LRNCrossChannelBackward",
     "LRNCrossChannelForward",
     "LRNSpec",
+    "MultiHeadAttnForward",
+    "MultiHeadAttnStep",
     "NormalizationForwardInference",
     "OpTensor",
     "OpTensorSpec",
@@ -130,6 +148,8 @@ __all__ = [
     "PoolingBackward",
     "PoolingForward",
     "PoolingSpec",
+    "RNNBackwardData",
+    "RNNBackwardWeights",
     "RNNForward",
     "ReduceTensor",
     "ReduceTensorSpec",
@@ -141,6 +161,11 @@ __all__ = [
     "SetTensor",
     "SoftmaxBackward",
     "SoftmaxForward",
+    "SpatialTfGridGeneratorBackward",
+    "SpatialTfGridGeneratorForward",
+    "SpatialTfSamplerBackward",
+    "SpatialTfSamplerForward",
+    "SpatialTransformerSpec",
     "TensorSpec",
     "TransformFilter",
     "TransformSpec",

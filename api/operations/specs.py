@@ -28,6 +28,7 @@ from ..enumerations import (
     cudnnReduceTensorIndices_t,
     cudnnReduceTensorOp_t,
     cudnnReorderType_t,
+    cudnnSamplerType_t,
     cudnnSeqDataAxis_t,
     cudnnStatus_t,
     cudnnTensorFormat_t,
@@ -416,3 +417,22 @@ class AlgorithmPerformanceSpec:
     status: cudnnStatus_t
     time: float
     memory: int
+
+
+@record
+class SpatialTransformerSpec:
+    """A spatial transformer: ``dims`` are those of the transformed tensor, (N, C, H, W) of images."""
+
+    sampler: cudnnSamplerType_t
+    data_type: cudnnDataType_t
+    dims: tuple[int, ...]
+
+    @cached_property
+    def theta(self) -> TensorSpec:
+        """The affine matrices, n x 2 x 3 (3.2.97)."""
+        return TensorSpec.packed(self.data_type, (self.dims[0], 2, 3))
+
+    @cached_property
+    def grid(self) -> TensorSpec:
+        """The coordinates, n x h x w x 2: x, then y (3.2.97)."""
+        return TensorSpec.packed(self.data_type, (self.dims[0], *self.dims[2:], 2))

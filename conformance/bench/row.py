@@ -12,6 +12,8 @@ from dualdnn.api.operations import (
     ConvolutionBiasActivationForward,
     ConvolutionForward,
     LRNCrossChannelBackward,
+    MultiHeadAttnForward,
+    MultiHeadAttnStep,
     Operation,
     PoolingBackward,
     allows_tf32,
@@ -20,6 +22,7 @@ from dualdnn.api.operations.specs import FLOAT
 
 Convolution = ConvolutionForward | ConvolutionBiasActivationForward
 Summed = Convolution | ConvolutionBackwardData | ConvolutionBackwardFilter
+Attention = MultiHeadAttnForward | MultiHeadAttnStep
 
 
 @dataclass(frozen=True)
@@ -40,14 +43,18 @@ class Row:
 
     @property
     def flops(self) -> int:
-        """Additions and multiplications of a convolution's direct sum; 0 where memory alone limits."""
+        """Additions and multiplications of a convolution's direct sum, of an attention; 0 where memory alone limits."""
         o = self.operation
+        if isinstance(o, Attention):
+            return 2 * o.products
         return 2 * o.tensor(o.outputs[0]).count * o.terms if isinstance(o, Summed) else 0
 
     @property
     def pace(self) -> str | None:
         """Which ceiling (ceilings.py) limits the arithmetic."""
         o = self.operation
+        if isinstance(o, Attention):
+            return o.attn.data_type.name.removeprefix("CUDNN_DATA_").lower()
         if not isinstance(o, Summed):
             return None
         data_type = o.tensor(o.inputs[0]).data_type

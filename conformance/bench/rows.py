@@ -16,6 +16,7 @@ from dualdnn.api.enumerations import (
     cudnnPoolingMode_t,
     cudnnReduceTensorIndices_t,
     cudnnReduceTensorOp_t,
+    cudnnSamplerType_t,
     cudnnSoftmaxAlgorithm_t,
     cudnnSoftmaxMode_t,
 )
@@ -47,6 +48,11 @@ from dualdnn.api.operations import (
     SetTensor,
     SoftmaxBackward,
     SoftmaxForward,
+    SpatialTfGridGeneratorBackward,
+    SpatialTfGridGeneratorForward,
+    SpatialTfSamplerBackward,
+    SpatialTfSamplerForward,
+    SpatialTransformerSpec,
     TensorSpec,
     TransformSpec,
     TransformTensor,
@@ -55,9 +61,11 @@ from dualdnn.api.operations import (
 from dualdnn.api.operations.specs import FLOAT, HALF, NHWC
 
 from ..layouts import laid_out
+from .attention_rows import attention_rows
 from .convolution_rows import convolution_rows
 from .ctc_rows import ctc_rows
 from .fused_rows import fused_rows
+from .graph_rows import graph_rows
 from .rnn_rows import rnn_rows
 from .row import Row
 
@@ -74,6 +82,10 @@ IMAGES = (LARGE, MEDIUM, SMALL, ODD, FIRST_LAYER)
 SHAPES = (*IMAGES, VOLUME)
 LAYOUTS = ("nchw", "nhwc", "gaps")
 DHW_PACKED = ("LRN 5 forward", "LRN 5 backward")  # which take volumes in no other layout (3.2.65, 4.1.14)
+ONE_LAYOUT = (
+    "spatial transformer grid forward",
+    "spatial transformer grid backward",
+)  # which have no descriptors of tensors
 TYPES = (FLOAT, HALF)
 NAN = cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN
 
@@ -121,6 +133,31 @@ def dropout(backward: bool) -> Make:
         return DropoutBackward(0.5, t, t) if backward else DropoutForward(0.5, t, t)
 
     return make
+
+
+def sampler(backward: bool) -> Make:
+    """Of an image with the size of the transformed tensor."""
+
+    def make(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
+        t = laid_out(data_type, dims, layout)
+        spec = SpatialTransformerSpec(cudnnSamplerType_t.CUDNN_SAMPLER_BILINEAR, data_type, dims)
+        if backward:
+            return SpatialTfSamplerBackward(spec, 1.0, 0.0, 1.0, 0.0, t, t, t)
+        return SpatialTfSamplerForward(spec, 1.0, 0.0, t, t)
+
+    return make
+
+
+def grid_generator(data_type: cudnnDataType_t, dims: Dims, _layout: str) -> Operation:
+    return SpatialTfGridGeneratorForward(
+        SpatialTransformerSpec(cudnnSamplerType_t.CUDNN_SAMPLER_BILINEAR, data_type, dims)
+    )
+
+
+def grid_generator_gradient(data_type: cudnnDataType_t, dims: Dims, _layout: str) -> Operation:
+    return SpatialTfGridGeneratorBackward(
+        SpatialTransformerSpec(cudnnSamplerType_t.CUDNN_SAMPLER_BILINEAR, data_type, dims)
+    )
 
 
 def lrn(n: int, backward: bool) -> Make:
@@ -259,6 +296,10 @@ OPERATIONS: dict[str, tuple[Make, tuple[Dims, ...]]] = {
     "pooling average 5x5 stride 3 backward": (pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 5, 3, 1, True), (MEDIUM,)),
     "dropout forward": (dropout(False), SHAPES),
     "dropout backward": (dropout(True), SHAPES),
+    "spatial transformer grid forward": (grid_generator, (MEDIUM, FIRST_LAYER)),
+    "spatial transformer grid backward": (grid_generator_gradient, (MEDIUM, FIRST_LAYER)),
+    "spatial transformer sampler forward": (sampler(False), (MEDIUM, SMALL, ODD, FIRST_LAYER)),
+    "spatial transformer sampler backward": (sampler(True), (MEDIUM, SMALL, ODD, FIRST_LAYER)),
     "LRN 5 forward": (lrn(5, False), (*IMAGES, ALEXNET, VOLUME)),
     "LRN 5 backward": (lrn(5, True), (*IMAGES, ALEXNET, VOLUME)),
     "LRN 16 forward": (lrn(16, False), (LARGE,)),
@@ -290,7 +331,8 @@ def memory_rows() -> Iterator[Row]:
     for family, (make, shapes) in OPERATIONS.items():
         for dims in shapes:
             for data_type in TYPES:
-                for layout in LAYOUTS if len(dims) < 5 or family not in DHW_PACKED else ("nchw",):
+                one = family in ONE_LAYOUT or (len(dims) == 5 and family in DHW_PACKED)
+                for layout in ("nchw",) if one else LAYOUTS:
                     kind = data_type.name.removeprefix("CUDNN_DATA_").lower()
                     named = layout.upper() if layout != "gaps" else "NCHW with gaps"
                     name = f"{family} {'x'.join(map(str, dims))} {kind} {named}"
@@ -299,5 +341,7 @@ def memory_rows() -> Iterator[Row]:
 
 def rows(match: str = "") -> Iterator[Row]:
     """All rows whose name contains ``match``."""
-    everything = chain(convolution_rows(), memory_rows(), ctc_rows(), fused_rows(), rnn_rows())
+    everything = chain(
+        convolution_rows(), attention_rows(), memory_rows(), ctc_rows(), fused_rows(), rnn_rows(), graph_rows()
+    )
     return (row for row in everything if match in row.name)

@@ -19,6 +19,7 @@ from dualdnn.api.operations.specs import (
     PoolingSpec,
     ReduceTensorSpec,
     SeqDataSpec,
+    SpatialTransformerSpec,
     TensorSpec,
     TransformSpec,
 )
@@ -73,6 +74,10 @@ def _lrn(s: LRNSpec) -> Iterable[Setting]:
     yield "cudnnSetLRNDescriptor", s.n, s.alpha, s.beta, s.k
 
 
+def _spatial_transformer(s: SpatialTransformerSpec) -> Iterable[Setting]:
+    yield "cudnnSetSpatialTransformerNdDescriptor", s.sampler, s.data_type, len(s.dims), s.dims
+
+
 def _sequence_data(s: SeqDataSpec) -> Iterable[Setting]:
     yield "cudnnSetSeqDataDescriptor", s.data_type, len(s.dims), s.dims, s.axes, len(s.lengths), s.lengths, None
 
@@ -118,6 +123,7 @@ SETTINGS: dict[type, tuple[str, Callable[[Any], Iterable[Setting]]]] = {
     TransformSpec: ("TensorTransform", _transform),
     ConvolutionSpec: ("Convolution", _convolution),
     LRNSpec: ("LRN", _lrn),
+    SpatialTransformerSpec: ("SpatialTransformer", _spatial_transformer),
     SeqDataSpec: ("SeqData", _sequence_data),
     AttnSpec: ("Attn", _attention),
     CTCLossSpec: ("CTCLoss", _ctc_loss),

@@ -15,6 +15,8 @@ from dualdnn.api.operations import (
     CTCLoss_v8,
     DropoutBackward,
     DropoutForward,
+    MultiHeadAttnForward,
+    MultiHeadAttnStep,
     NormalizationBackward,
     NormalizationForwardInference,
     NormalizationForwardTraining,
@@ -23,6 +25,8 @@ from dualdnn.api.operations import (
     ReduceTensor,
     ReorderFilter,
     ReorderFilterAndBias,
+    RNNBackwardData,
+    RNNBackwardWeights,
     RNNForward,
     SetDropoutStates,
     SetTensor,
@@ -38,6 +42,9 @@ FUNCTIONS: dict[type[Operation], str] = {
     OperationGraph: "cudnnBackendExecute",
     **dict.fromkeys(fused_ops.KINDS, "cudnnFusedOpsExecute"),
     SetDropoutStates: "cudnnSetDropoutDescriptor",
+    RNNBackwardData: "cudnnRNNBackwardData_v8",
+    RNNBackwardWeights: "cudnnRNNBackwardWeights_v8",
+    MultiHeadAttnStep: "cudnnMultiHeadAttnForward",
 }
 
 # The query that says how large the workspace must be.
@@ -82,9 +89,54 @@ def _dropout(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
     return descriptor
 
 
+def _attention_space(place: int, name: str) -> dict[str, Callable[[Any, Any, Mapping[str, Any]], Any]]:
+    """A work or reserve space and its size: the operation's memory, or more where the subject asks for it."""
+    larger: dict[int, Any] = {}  # by the address of the memory that they stand for, in all calls of a chain
+
+    def size(make: Any, o: Any, memory: Mapping[str, Any]) -> int:
+        if memory.get(name) is None or not o.nbytes(name):
+            return 0
+        asked = make.cudnn.cudnnGetMultiHeadAttnBuffers(make.handle, make.descriptor(o.attn))[place]
+        return max(int(asked), o.nbytes(name))
+
+    def space(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
+        needed, given = size(make, o, memory), memory.get(name)
+        if given is None or not needed or needed <= o.nbytes(name):
+            return given if needed else None
+        if given.address not in larger or larger[given.address].nbytes < needed:
+            larger[given.address] = make.handle.allocate(needed)
+        return larger[given.address]
+
+    return {name: space, f"{name}SizeInBytes": size}
+
+
+def _described_by(operand: str) -> Callable[[Any, Any, Mapping[str, Any]], Any]:
+    """The descriptor of an operand that has another name."""
+    return lambda make, o, memory: make.descriptor(getattr(o, operand))
+
+
+def _weight_bytes(_make: Any, o: Any, _memory: Mapping[str, Any]) -> int:
+    return o.nbytes("weights") if o.has("weights") else 0
+
+
+ATTENTION: dict[str, Callable[[Any, Any, Mapping[str, Any]], Any] | float | None] = {
+    **_attention_space(1, "workSpace"),
+    **_attention_space(2, "reserveSpace"),
+    "qDesc": _described_by("queries"),
+    "kDesc": _described_by("keys"),
+    "vDesc": _described_by("values"),
+    "oDesc": _described_by("out"),
+    "weightSizeInBytes": _weight_bytes,
+    "currIdx": lambda make, o, memory: o.curr_idx if isinstance(o, MultiHeadAttnStep) else -1,
+    # Entries of other time-steps are not read.
+    "loWinIdx": lambda make, o, memory: (-(2**31),) * o.first_step + o.lo_win_idx,
+    "hiWinIdx": lambda make, o, memory: (2**31 - 1,) * o.first_step + o.hi_win_idx,
+}
+
+
 def _lengths(make: Any, o: Any, _memory: Mapping[str, Any]) -> Any:
     """The lengths of the sequences in device memory."""
-    return make.handle.to_device(np.array(o.x.lengths, np.int32))
+    return make.handle.to_device(np.array(o.y.lengths, np.int32))
 
 
 def _states(width: str) -> Callable[[Any, Any, Mapping[str, Any]], Any]:
@@ -94,7 +146,7 @@ def _states(width: str) -> Callable[[Any, Any, Mapping[str, Any]], Any]:
         n = o.network
         if width == "hidden" and n.cell != LSTM:
             return None
-        return make.descriptor(TensorSpec.packed(n.data_type, (n.pseudo_layers, o.x.batch, getattr(n, width))))
+        return make.descriptor(TensorSpec.packed(n.data_type, (n.pseudo_layers, o.y.batch, getattr(n, width))))
 
     return described
 
@@ -125,6 +177,8 @@ VALUES: dict[type[Operation], dict[str, Callable[[Any, Any, Mapping[str, Any]], 
     CTCLoss_v8: {"workspace": _workspace, "workSpaceSizeInBytes": _workspace_bytes},
     ReorderFilter: {"reorderBias": 0, "biasData": None, "reorderedBiasData": None},
     ReorderFilterAndBias: {"reorderBias": 1},
+    RNNBackwardData: {**RNN, "xDesc": lambda make, o, memory: make.descriptor(o.dx)},
+    RNNBackwardWeights: {**RNN, "addGrad": 0},
     OperationGraph: {"executionPlan": lambda make, o, memory: graph.plan(make, o), "variantPack": _variant_pack},
     RNNForward: {**RNN, "fwdMode": lambda make, o, memory: int(o.training)},
     **{kind: dict(fused_ops.ARGUMENTS) for kind in fused_ops.KINDS},
@@ -139,4 +193,6 @@ VALUES: dict[type[Operation], dict[str, Callable[[Any, Any, Mapping[str, Any]], 
         "ydesc": lambda make, o, memory: make.tensor(o.y),
     },
     DropoutBackward: {"dropoutDesc": _dropout},
+    MultiHeadAttnForward: ATTENTION,
+    MultiHeadAttnStep: ATTENTION,
 }

@@ -23,6 +23,7 @@ from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.cases import (
     activation,
+    attention_forward,
     convolution,
     convolution_backward_data,
     convolution_backward_filter,
@@ -31,6 +32,7 @@ from dualdnn.conformance.cases import (
     convolution_gradients,
     ctc_loss,
     dropout,
+    fused_ops_convolution,
     fused_ops_finalize,
     fused_ops_residual,
     graph,
@@ -41,8 +43,10 @@ from dualdnn.conformance.cases import (
     normalization_lrn,
     pooling,
     reduce_tensor,
+    rnn_backward,
     rnn_forward,
     softmax,
+    spatial_transformer,
     tensor_arithmetic,
     transform,
 )
@@ -92,6 +96,8 @@ SAMPLES: dict[str, Operation] = {
     "ReduceTensor-indices": reduce_tensor.reduction(reduce_tensor.MAX, A=PLAIN, indices=True),
     "ReduceTensor-workspace": reduce_tensor.reduction(A=TensorSpec.packed(FLOAT, (2, 3, 90, 110)), C=TensorSpec.packed(FLOAT, (1, 1, 1, 1))),
     "RNNForward": rnn_forward.forward(rnn_forward.network(projected=3), fill=0.5),
+    "RNNBackwardData": rnn_backward.training(rnn_forward.network(projected=3), fill=0.5)[1],
+    "RNNBackwardWeights": rnn_backward.training(rnn_forward.network(rnn_forward.GRU))[2],
     "RNNForward-inference": rnn_forward.forward(rnn_forward.network(rnn_forward.GRU), training=False),
     "ConvolutionForward": convolution.convolution(beta=0.5),
     **{
@@ -105,21 +111,40 @@ SAMPLES: dict[str, Operation] = {
     "ConvolutionBackwardFilter": convolution_backward_filter.gradient(beta=0.5),
     "ConvolutionBackwardFilter-0": convolution_backward_filter.gradient(algo=convolution_backward_filter.ALGO_0),
     "ConvolutionBackwardBias": convolution_gradients.bias_gradient(beta=0.5),
+    "SpatialTfGridGeneratorForward": spatial_transformer.grid_forward(),
+    "SpatialTfGridGeneratorBackward": spatial_transformer.grid_backward(),
+    "SpatialTfSamplerForward": spatial_transformer.forward(beta=0.5),
+    "SpatialTfSamplerBackward": spatial_transformer.backward(betas=(0.5, -0.5)),
     "BnFinalizeStatisticsTraining": fused_ops_finalize.training(channels=5),
     "BnFinalizeStatisticsInference": fused_ops_finalize.inference(channels=5),
     "ScaleBiasAddActivationGenBitmask": fused_ops_residual.added(dims=DIMS),
+    "ScaleBiasActivationConvBnstats": fused_ops_convolution.statistics(),
+    "ScaleBiasActivationWgrad": fused_ops_convolution.filter_gradient(),
+    "ConvScaleBiasAddActivation": fused_ops_convolution.added(),
     "DactivationForkDbatchnorm": fused_ops_residual.gradient(dims=DIMS),
     "SetDropoutStates": SetDropoutStates(dropout.SEED),
     "DropoutForward": dropout.forward(x=PLAIN),
     "DropoutBackward": dropout.backward(dy=PLAIN),
+    "MultiHeadAttnForward": attention_forward.forward(attention_forward.attention((2, 2, 2, 5)), batches=3, lengths=None, residuals=True, trains=True),
+    "MultiHeadAttnStep": attention_forward.forward(attention_forward.attention((2, 2, 2, 5)), batches=3, lengths=None, current=2),
     "Im2Col": convolution_filters.im2col(),
     "CTCLoss": ctc_loss.host(),
     "CTCLoss_v8": ctc_loss.device(),
     "ReorderFilter": ReorderFilter(REORDER, FILTERS, FILTERS),
     "ReorderFilterAndBias": ReorderFilterAndBias(REORDER, FILTERS, FILTERS, BIAS, BIAS),
 }  # fmt: skip
+ATTENTION_OPERANDS = (
+    "devSeqLengthsQO", "devSeqLengthsKV", "queries", "residuals", "keys", "values", "out", "weights", "workSpace",
+)  # fmt: skip
 # call -> operand -> the clause that memory which is wrong in itself violates, where the section names one
 WRONG_MEMORY = {
+    "RNNBackwardData": {
+        "y": "cudnnRNNBackwardData_v8/c30",
+        "dy": "cudnnRNNBackwardData_v8/c30",
+        "dx": "cudnnRNNBackwardData_v8/c07",
+    },
+    "MultiHeadAttnForward": dict.fromkeys(ATTENTION_OPERANDS, "cudnnMultiHeadAttnForward/c34"),
+    "MultiHeadAttnStep": dict.fromkeys(ATTENTION_OPERANDS, "cudnnMultiHeadAttnForward/c34"),
     "SetTensor": {"*": "cudnnSetTensor/c07"},
     "ScaleTensor": {"*": "cudnnScaleTensor/c06"},
     "ConvolutionForward": {"*": "cudnnConvolutionForward/c46", "workSpace": "cudnnConvolutionForward/c05"},
@@ -133,6 +158,13 @@ WRONG_MEMORY = {
         "workSpace": "cudnnConvolutionBackwardFilter/c05",
     },
     "Im2Col": {"*": "cudnnIm2Col/c07"},
+    "SpatialTfGridGeneratorForward": {
+        "grid": "cudnnSpatialTfGridGeneratorForward/c08",
+        "theta": "cudnnSpatialTfGridGeneratorForward/c09",
+    },
+    "SpatialTfGridGeneratorBackward": {"*": "cudnnSpatialTfGridGeneratorBackward/c05"},
+    "SpatialTfSamplerForward": dict.fromkeys(("x", "y", "grid"), "cudnnSpatialTfSamplerForward/c08"),
+    "SpatialTfSamplerBackward": dict.fromkeys(("x", "dx", "dy", "grid", "dgrid"), "cudnnSpatialTfSamplerBackward/c08"),
     "OperationGraph": {"*": "cudnnBackendExecute/c07"},
     "LRNCrossChannelForward": dict.fromkeys(("x", "y"), "cudnnLRNCrossChannelForward/c13"),
     "LRNCrossChannelBackward": dict.fromkeys(("x", "y"), "cudnnLRNCrossChannelBackward/c10"),
@@ -165,6 +197,8 @@ WRONG_MEMORY = {
         **dict.fromkeys(("alpha", "beta"), "cudnnDivisiveNormalizationBackward/c15"),
     },
 }
+# Calls whose results follow from what an earlier call left in the reserve space: here that is noise, and only memory is looked at.
+CONTINUED = ("RNNBackwardData", "RNNBackwardWeights")
 # call -> (two operands, the clause that they violate when they share memory otherwise than the section allows)
 SHARED_MEMORY = {
     "ActivationForward": ({"x", "y"}, "cudnnActivationForward/c16"),
@@ -252,7 +286,7 @@ def test_what_is_written_is_not_read_only(subject, caller, refuses, sample):
         operands[name] = read_only(operands[name], memory[name].size)
     caller(operation, operands)
     after = {name: buffer.to_host(np.uint8, buffer.nbytes) for name, buffer in buffers.items()}
-    assert judge(operation, memory, after).agrees
+    assert sample in CONTINUED or judge(operation, memory, after).agrees
 
 
 @shows("cudnnStatus_t/c05")
@@ -272,7 +306,7 @@ def test_operands_begin_at_elements(subject, caller, refuses, sample):
             name: buffer.to_host(np.uint8, buffer.nbytes)[-memory[name].size :] for name, buffer in buffers.items()
         }
         verdict = judge(operation, memory, after)
-        assert verdict.agrees, f"{shifted} at a multiple of {step}: {verdict.explanation()}"
+        assert sample in CONTINUED or verdict.agrees, f"{shifted} at a multiple of {step}: {verdict.explanation()}"
         if step > 1:
             buffers, operands = placed(caller, memory, {shifted: 1})
             unchanged = tuple(buffers.values())
@@ -307,7 +341,7 @@ def test_outputs_share_no_part_of_another_operand(subject, caller, refuses, samp
                     after = {name: buffer.to_host(np.uint8, buffer.nbytes) for name, buffer in buffers.items()}
                     now = joint.to_host(np.uint8, joint.nbytes)
                     after[other], after[output] = now[:first], now[apart:]
-                    assert judge(operation, before, after).agrees
+                    assert sample in CONTINUED or judge(operation, before, after).agrees
                 else:
                     expected = clause if {output, other} == pair else "cudnnStatus_t/c05"
                     given = {**operands, **absent}

@@ -16,6 +16,7 @@ from . import normalization as _normalization  # noqa: F401 (declares)
 from . import own_calls as _own_calls  # noqa: F401 (declares)
 from . import recorded_calls as _recorded_calls  # noqa: F401 (declares)
 from . import rnn as _rnn  # noqa: F401 (declares)
+from . import spatial_transformer as _spatial_transformer  # noqa: F401 (declares)
 from .table import DIFFERENCES, Difference, Disagreement, declare, difference_for, explanation_of
 
 __all__ = ["DIFFERENCES", "Difference", "Disagreement", "declare", "difference_for", "explanation_of"]

@@ -1,0 +1,163 @@
+// What the kernels of the softmax's core have in common: tiles of queries and keys, their scores, and sums weighed by
+// them.
+#pragma once
+#include "attention/vectors.cuh"
+
+constexpr int LANES = 16, PANEL = 16, ITEMS = TILE / LANES, THREADS = LANES * LANES;
+// A thread has the elements (ty + LANES * i, tx + LANES * j) of a tile, i and j below ITEMS.
+
+// Vectors by head: projected ones in a space, in the type of the arithmetic, or those of the call, which all heads
+// share.
+struct Vectors {
+  long long offset;  // bytes
+  int vector, head;  // elements from one vector, one head to the next
+  int size;
+  int is_projected;
+};
+
+__device__ __forceinline__ COMPUTE element(const void* base, const Vectors& vectors, int address, int head, int c) {
+  const long long index = static_cast<long long>(address) * vectors.vector + head * vectors.head + c;
+  if (same_type<ELEMENT, COMPUTE> || vectors.is_projected) return at_byte<COMPUTE>(base, vectors.offset)[index];
+  return load<COMPUTE>(at_byte<ELEMENT>(base, vectors.offset)[index]);
+}
+
+// The vectors (time, batch, beam) of queries or keys in memory.
+struct Strides {
+  int time, batch, beam;
+};
+
+// A core's call: what is known of queries, keys and values, and of the work's division into blocks.
+struct Heads {
+  Vectors q, k, v;
+  Strides q_strides, k_strides;
+  Schedule schedule;
+  int heads, beams;      // of queries
+  int key_beams;         // 1, or beams
+  int q_first, q_steps;  // time-steps of queries that the call computes
+  int k_steps;
+  COMPUTE scaler;
+};
+
+struct Sequence {
+  int q_base, k_base;  // addresses of the first vectors
+  int q_length, k_length;
+};
+
+__device__ __forceinline__ Sequence sequence_of(const Heads& h, const void* space, int batch, int beam) {
+  const int key_beam = h.key_beams > 1 ? beam : 0;
+  Sequence s;
+  s.q_base = batch * h.q_strides.batch + beam * h.q_strides.beam + h.q_first * h.q_strides.time;
+  s.k_base = batch * h.k_strides.batch + key_beam * h.k_strides.beam;
+  s.q_length = min(max(h.schedule.q_lengths(space)[batch * h.beams + beam] - h.q_first, 0), h.q_steps);
+  s.k_length = h.schedule.k_lengths(space)[batch * h.key_beams + key_beam];
+  return s;
+}
+
+// Tiles in shared memory. low, high: windows of the queries of the tile, empty where there is no query.
+struct Tiles {
+  COMPUTE left[TILE][PANEL + 1], right[TILE][PANEL + 1];
+  COMPUTE weights[TILE][TILE + 1];
+  int low[TILE], high[TILE];
+};
+
+// Reads the windows of a tile of queries; low, high: become those of all of them, high <= low where no query has a key.
+__device__ __forceinline__ void read_windows(const Heads& h, const void* space, const Sequence& s, int first,
+                                             Tiles& tiles, int& low, int& high) {
+  __syncthreads();
+  if (threadIdx.x < TILE) {
+    const int query = first + threadIdx.x;
+    const bool exists = query < s.q_length;
+    tiles.low[threadIdx.x] = exists ? h.schedule.low(space)[query] : 0;
+    tiles.high[threadIdx.x] = exists ? min(h.schedule.high(space)[query], s.k_length) : 0;
+  }
+  __syncthreads();
+  low = s.k_length, high = 0;
+  for (int i = 0; i < TILE; i++)
+    if (tiles.low[i] < tiles.high[i]) low = min(low, tiles.low[i]), high = max(high, tiles.high[i]);
+}
+
+__device__ __forceinline__ bool is_inside(const Tiles& tiles, int query, int key) {
+  return tiles.low[query] <= key && key < tiles.high[query];
+}
+
+// Reads elements start to start + PANEL of a tile of vectors; what does not exist is 0.
+__device__ __forceinline__ void read_panel(COMPUTE (&panel)[TILE][PANEL + 1], const void* base, const Vectors& vectors,
+                                           int address, int step, int first, int length, int head, int start) {
+#pragma unroll
+  for (int i = 0; i < TILE * PANEL / THREADS; i++) {
+    const int item = threadIdx.x + THREADS * i, c = item % PANEL, n = item / PANEL;
+    const bool exists = first + n < length && start + c < vectors.size;
+    panel[n][c] = exists ? element(base, vectors, address + (first + n) * step, head, start + c) : COMPUTE(0);
+  }
+}
+
+// products[i][j]: of vector ty + LANES * i of the left and vector tx + LANES * j of the right.
+struct Side {
+  const void* base;
+  const Vectors& vectors;
+  int address, step, first, length;
+};
+__device__ __forceinline__ void multiply_vectors(COMPUTE (&products)[ITEMS][ITEMS], Tiles& tiles, const Side& left,
+                                                 const Side& right, int head) {
+  const int ty = threadIdx.x / LANES, tx = threadIdx.x % LANES;
+#pragma unroll
+  for (int i = 0; i < ITEMS; i++)
+#pragma unroll
+    for (int j = 0; j < ITEMS; j++) products[i][j] = 0;
+  for (int start = 0; start < left.vectors.size; start += PANEL) {
+    __syncthreads();
+    read_panel(tiles.left, left.base, left.vectors, left.address, left.step, left.first, left.length, head, start);
+    read_panel(tiles.right, right.base, right.vectors, right.address, right.step, right.first, right.length, head,
+               start);
+    __syncthreads();
+#pragma unroll
+    for (int c = 0; c < PANEL; c++) {
+      COMPUTE x[ITEMS], y[ITEMS];
+#pragma unroll
+      for (int i = 0; i < ITEMS; i++) x[i] = tiles.left[ty + LANES * i][c], y[i] = tiles.right[tx + LANES * i][c];
+#pragma unroll
+      for (int i = 0; i < ITEMS; i++)
+#pragma unroll
+        for (int j = 0; j < ITEMS; j++) products[i][j] += x[i] * y[j];
+    }
+  }
+}
+
+// sums[i][j] += sum over the vectors of the right of weights * element column + tx + LANES * j. The weights are those
+// of the tile, (row, vector) or, BY_KEY, (vector, row): rows are keys then. Weights outside of windows do not count,
+// whatever they meet.
+template <bool BY_KEY>
+__device__ __forceinline__ void add_weighed(COMPUTE (&sums)[ITEMS][ITEMS], Tiles& tiles, const Side& right, int head,
+                                            int column, int first_key) {
+  const int ty = threadIdx.x / LANES, tx = threadIdx.x % LANES;
+  COMPUTE(&chunk)[PANEL][TILE + 1] = *reinterpret_cast<COMPUTE(*)[PANEL][TILE + 1]>(&tiles.left);
+  for (int start = 0; start < TILE; start += PANEL) {
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < TILE * PANEL / THREADS; i++) {
+      const int item = threadIdx.x + THREADS * i, c = item % TILE, n = item / TILE;
+      const int vector = right.first + start + n;
+      const bool exists = vector < right.length && column + c < right.vectors.size;
+      chunk[n][c] = exists ? element(right.base, right.vectors, right.address + vector * right.step, head, column + c)
+                           : COMPUTE(0);
+    }
+    __syncthreads();
+#pragma unroll
+    for (int n = 0; n < PANEL; n++) {
+      COMPUTE x[ITEMS], y[ITEMS];
+      bool counts[ITEMS];
+#pragma unroll
+      for (int i = 0; i < ITEMS; i++) {
+        const int row = ty + LANES * i, vector = start + n;
+        x[i] = BY_KEY ? tiles.weights[vector][row] : tiles.weights[row][vector];
+        counts[i] = BY_KEY ? is_inside(tiles, vector, first_key + row) : is_inside(tiles, row, first_key + vector);
+        y[i] = chunk[n][tx + LANES * i];
+      }
+#pragma unroll
+      for (int i = 0; i < ITEMS; i++)
+#pragma unroll
+        for (int j = 0; j < ITEMS; j++)
+          if (counts[i]) sums[i][j] += x[i] * y[j];
+    }
+  }
+}

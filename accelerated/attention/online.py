@@ -1,0 +1,63 @@
+"""The core of attention forward (online.cu)."""
+
+from __future__ import annotations
+
+from ctypes import Structure, c_int, c_longlong
+from typing import Any
+
+from dualdnn.api.operations import SeqDataSpec
+
+from ..plans import Launch, factors, pointers, structure, type_definitions
+from ..primitives.geometry import FastDivmod
+from .problem import BEAM, INPUTS, TIME, AttentionProblem, vector_strides
+
+SOURCE = "attention/online.cu"
+
+
+class Strides(Structure):
+    """Vectors from one time-step, batch, beam to the next (heads.cuh)."""
+
+    _fields_ = [("time", c_int), ("batch", c_int), ("beam", c_int)]
+
+    @classmethod
+    def of(cls, data: SeqDataSpec) -> Strides:
+        return cls(*vector_strides(data))
+
+
+def heads(problem: AttentionProblem) -> tuple[list[str], Any]:
+    """Return the operands that have the vectors of queries, keys and values, and the argument that describes them."""
+    operands, vectors = zip(*(problem.vectors(name) for name in INPUTS), strict=True)
+    described = structure(
+        *zip("qkv", vectors, strict=True),
+        ("q_strides", Strides.of(problem.q)),
+        ("k_strides", Strides.of(problem.k)),
+        ("schedule", problem.schedule),
+        ("heads", c_int(problem.attn.heads)),
+        ("beams", c_int(problem.q.dims[BEAM])),
+        ("key_beams", c_int(problem.k.dims[BEAM])),
+        ("q_first", c_int(problem.step or 0)),
+        ("q_steps", c_int(len(problem.operation.lo_win_idx))),
+        ("k_steps", c_int(problem.k.dims[TIME])),
+        *factors(problem.operation, scaler=problem.attn.scaler),
+    )
+    return list(operands), described
+
+
+def core(problem: AttentionProblem) -> Launch:
+    """Return the launch that computes what the heads make of the values."""
+    operands, described = heads(problem)
+    tiles = -(-len(problem.operation.lo_win_idx) // problem.tile)
+    chunks = -(-problem.attn.value_size // problem.tile)
+    counts = (tiles, chunks, problem.attn.heads, problem.q.dims[BEAM])
+    offsets = problem.regions.offsets
+    arguments = structure(
+        *pointers(4),
+        ("heads", described),
+        ("result_offset", c_longlong(offsets["heads"])),
+        ("statistics_offset", c_longlong(offsets.get("statistics", -1))),
+        *zip(("tiles", "chunks", "head_count", "beam_count"), map(FastDivmod.of, counts), strict=True),
+    )
+    definitions = type_definitions(problem.attn.data_type, problem.operation, TILE=str(problem.tile))
+    function = problem.device.function(SOURCE, "attention_online_forward", definitions)
+    grid = tiles * chunks * problem.attn.heads * problem.operation.extents.q_sequences
+    return Launch(function, arguments, (*operands, problem.space), (grid, 1, 1))

@@ -1,0 +1,120 @@
+"""What the kernels of attention read of a call: its vectors, their memory, and the schedule of windows and lengths."""
+
+from __future__ import annotations
+
+from ctypes import Structure, c_int, c_longlong
+from typing import Any
+
+from dualdnn.api.enumerations import cudnnMultiHeadAttnWeightKind_t as Kind
+from dualdnn.api.operations import MultiHeadAttnForward, MultiHeadAttnStep, SeqDataSpec
+from dualdnn.api.operations.attention.memory import Regions, inference_space, reserve_space, weights_of
+from dualdnn.api.operations.specs import DOUBLE
+
+from ..primitives.geometry import FastDivmod
+from ..solver import Problem
+
+TIME, BATCH, BEAM, VECT = range(4)
+INPUTS = ("queries", "keys", "values")
+TILE, DOUBLE_TILE = 64, 32  # queries and keys of a tile of the core
+WEIGHTS = dict(
+    zip(INPUTS, (Kind.CUDNN_MH_ATTN_Q_WEIGHTS, Kind.CUDNN_MH_ATTN_K_WEIGHTS, Kind.CUDNN_MH_ATTN_V_WEIGHTS), strict=True)
+)
+BIASES = dict(
+    zip(INPUTS, (Kind.CUDNN_MH_ATTN_Q_BIASES, Kind.CUDNN_MH_ATTN_K_BIASES, Kind.CUDNN_MH_ATTN_V_BIASES), strict=True)
+)
+
+
+class Rows(Structure):
+    """Vectors in some order (vectors.cuh)."""
+
+    _fields_ = [
+        ("middle", FastDivmod),
+        ("inner", FastDivmod),
+        ("count", c_int),
+        ("address", c_int * 3),
+        ("time", c_int * 3),
+        ("sequence", c_int * 3),
+        ("first_address", c_int),
+        ("first_time", c_int),
+    ]
+
+    @classmethod
+    def of(cls, data: SeqDataSpec, step: int | None = None) -> Rows:
+        """Return the vectors of all time-steps as they lie in memory, or those of one time-step."""
+        steps = {TIME: 1} if step is not None else {}
+        order = [int(axis) for axis in data.axes[:3]]
+        extents = [steps.get(axis, data.dims[axis]) for axis in order]
+        strides = vector_strides(data)
+        time, sequence = {TIME: 1}, {BATCH: data.dims[BEAM], BEAM: 1}
+        return cls(
+            FastDivmod.of(extents[1]), FastDivmod.of(extents[2]), extents[0] * extents[1] * extents[2],
+            (c_int * 3)(*(strides[axis] for axis in order)), (c_int * 3)(*(time.get(axis, 0) for axis in order)),
+            (c_int * 3)(*(sequence.get(axis, 0) for axis in order)), (step or 0) * strides[TIME], step or 0,
+        )  # fmt: skip
+
+
+def vector_strides(data: SeqDataSpec) -> tuple[int, ...]:
+    """Return the vectors from one time-step, batch, beam to the next."""
+    return tuple(stride // data.dims[VECT] for stride in data.tensor.strides[:3])
+
+
+class Schedule(Structure):
+    """Where windows and lengths lie in a space (vectors.cuh)."""
+
+    _fields_ = [("offset", c_longlong), ("windows", c_int), ("q_sequences", c_int)]
+
+
+class Vectors(Structure):
+    """Vectors by head (heads.cuh)."""
+
+    _fields_ = [
+        ("offset", c_longlong),
+        ("vector", c_int),
+        ("head", c_int),
+        ("size", c_int),
+        ("is_projected", c_int),
+    ]
+
+
+class AttentionProblem(Problem):
+    """A call of attention. space: the operand that has the schedule and the projected vectors, and its regions."""
+
+    def __init__(self, operation: Any, device: Any, aligned: bool = True) -> None:
+        super().__init__(operation, device, aligned)
+        self.attn = operation.attn
+        self.weights = weights_of(self.attn)
+        self.trains = not isinstance(operation, MultiHeadAttnStep) and getattr(operation, "trains", True)
+        self.space = "reserveSpace" if self.trains else "workSpace"
+        regions = reserve_space if self.trains else inference_space
+        self.regions: Regions = regions(self.attn, operation.extents)
+        self.step: int | None = getattr(operation, "curr_idx", None)
+        self.q: SeqDataSpec = operation.queries
+        self.k: SeqDataSpec = operation.keys
+        self.v: SeqDataSpec = operation.values
+        self.inputs = dict(zip(INPUTS, (self.q, self.k, self.v), strict=True))
+        self.sizes = dict(zip(INPUTS, (self.attn.query_size, self.attn.key_size, self.attn.value_size), strict=True))
+        self.rows = {
+            "queries": Rows.of(self.q, self.step), "keys": Rows.of(self.k), "values": Rows.of(self.v),
+        }  # fmt: skip
+        self.tile = DOUBLE_TILE if self.attn.data_type == DOUBLE else TILE
+
+    @property
+    def is_forward(self) -> bool:
+        return isinstance(self.operation, (MultiHeadAttnForward, MultiHeadAttnStep))
+
+    @property
+    def schedule(self) -> Schedule:
+        return Schedule(
+            self.regions.offsets["schedule"], len(self.operation.lo_win_idx), self.operation.extents.q_sequences
+        )
+
+    def vectors(self, name: str) -> tuple[str, Vectors]:
+        """Return the operand that has an input's vectors by head, and how they lie there."""
+        size = self.sizes[name]
+        if WEIGHTS[name] in self.weights:
+            return self.space, Vectors(self.regions.offsets[name], self.attn.heads * size, size, size, 1)
+        return name, Vectors(0, size, 0, size, 0)
+
+    def weight_offset(self, kind: Kind) -> int:
+        """Return the byte at which a tensor of the weight buffer begins."""
+        return self.weights[kind].offset * self.q.tensor.scalar_bytes

@@ -1,0 +1,1 @@
+"""The spatial transformer: grids of coordinates and sampling at them, forward and backward."""

@@ -1,0 +1,124 @@
+"""Multi-head attention (7.2.35)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..enumerations import CUDNN_ATTN_QUERYMAP_ONE_TO_ONE, cudnnSeqDataAxis_t
+from ..functions import computing
+from ..operations import AttnSpec, MultiHeadAttnForward, MultiHeadAttnStep, SeqDataSpec
+from ..status import BAD_PARAM, expect
+from .attention_weights import buffer_sizes
+
+TIME, BATCH, BEAM, VECT = cudnnSeqDataAxis_t
+FORWARD = "cudnnMultiHeadAttnForward"
+
+
+def check_sequences(clauses: dict[str, str], attn: AttnSpec, **data: SeqDataSpec) -> None:
+    """Queries, keys, values and outputs, in this order, fit each other and the attention descriptor.
+
+    clauses: for "lengths" of keys and values, "output_lengths" of queries and outputs, "layout", and whatever else differs ("*").
+    """
+    q, k, *_ = data.values()
+    names = dict(zip("qkvo", data, strict=True))
+    others = clauses["*"]
+    for name, spec in data.items():
+        expect(spec.data_type == attn.data_type, BAD_PARAM, others,
+               f"{name} has data type {spec.data_type.name}, attnDesc {attn.data_type.name}")  # fmt: skip
+        expect(spec.axes == q.axes, BAD_PARAM, clauses["layout"],
+               f"{name} has the axes {[a.name for a in spec.axes]}, {names['q']} {[a.name for a in q.axes]}")  # fmt: skip
+        expect(spec.dims[BATCH] == q.dims[BATCH], BAD_PARAM, others,
+               f"{name} has {spec.dims[BATCH]} batches, {names['q']} {q.dims[BATCH]}")  # fmt: skip
+    sizes = zip(data.items(), (attn.q_size, attn.k_size, attn.v_size, attn.output_size), strict=True)
+    for (name, spec), size in sizes:
+        expect(spec.dims[VECT] == size, BAD_PARAM, others,
+               f"{name} has vectors of {spec.dims[VECT]} elements, those of attnDesc have {size}")  # fmt: skip
+    for first, second, clause in (("q", "o", clauses["output_lengths"]), ("k", "v", clauses["lengths"])):
+        one, other = data[names[first]], data[names[second]]
+        for axis in (TIME, BEAM):
+            expect(one.dims[axis] == other.dims[axis], BAD_PARAM, others,
+                   f"{names[first]} has {axis.name} {one.dims[axis]}, {names[second]} {other.dims[axis]}")  # fmt: skip
+        expect(one.lengths == other.lengths, BAD_PARAM, clause,
+               f"sequence lengths differ: {names[first]} {one.lengths}, {names[second]} {other.lengths}")  # fmt: skip
+    limits = (
+        (names["q"], TIME, q, "qoMaxSeqLength", attn.qo_longest), (names["k"], TIME, k, "kvMaxSeqLength", attn.kv_longest),
+        (names["q"], BATCH, q, "maxBatchSize", attn.most_batches), (names["q"], BEAM, q, "maxBeamSize", attn.most_beams),
+    )  # fmt: skip
+    for name, axis, spec, limit, most in limits:
+        expect(spec.dims[axis] <= most, BAD_PARAM, others,
+               f"{name} has {axis.name} {spec.dims[axis]}, {limit} of attnDesc is {most}")  # fmt: skip
+    one_to_one = attn.mode & CUDNN_ATTN_QUERYMAP_ONE_TO_ONE
+    beams = q.dims[BEAM] if one_to_one else 1
+    mapping = "ONE_TO_ONE" if one_to_one else "ALL_TO_ONE"
+    expect(k.dims[BEAM] == beams, BAD_PARAM, others,
+           f"{names['k']} has {k.dims[BEAM]} beams, CUDNN_ATTN_QUERYMAP_{mapping} and {q.dims[BEAM]} query beams need {beams}")  # fmt: skip
+
+
+def check_spaces(attn: AttnSpec, weights: Any, null: str, other: str, **sizes: int | None) -> None:
+    """Weights, work space and reserve space are as large as cudnnGetMultiHeadAttnBuffers says; None: there is no such space."""
+    for (name, size), needed in zip(sizes.items(), buffer_sizes(attn, other), strict=True):
+        expect(size is None or size >= needed, BAD_PARAM, other,
+               f"{name} is {size}, cudnnGetMultiHeadAttnBuffers says {needed}")  # fmt: skip
+    expect(weights is not None or not buffer_sizes(attn, other)[0], BAD_PARAM, null, "weights is NULL")
+
+
+def windows(low: Any, high: Any, steps: range, keys: int, clause: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The windows of some time-steps, limited to the keys that there are."""
+    for name, found in (("loWinIdx", low), ("hiWinIdx", high)):
+        expect(len(found) >= steps.stop, BAD_PARAM, clause,
+               f"{name} has {len(found)} entries, time-step {steps.stop - 1} needs its own")  # fmt: skip
+    low, high = (tuple(min(max(found[i], 0), keys) for i in steps) for found in (low, high))
+    return low, high
+
+
+@computing(
+    invalid={
+        "attnDesc": "c34", "loWinIdx": "c34", "hiWinIdx": "c34", "devSeqLengthsQO": "c34", "devSeqLengthsKV": "c34",
+        "qDesc": "c34", "queries": "c34", "residuals": "c34", "kDesc": "c34", "keys": "c34", "vDesc": "c34", "values": "c34",
+        "oDesc": "c34", "out": "c34", "weights": "c34", "workSpace": "c34",
+    },
+    failed="c38", optional=["weights"],
+)  # fmt: skip
+def cudnnMultiHeadAttnForward(
+    handle, attnDesc, currIdx, loWinIdx, hiWinIdx, devSeqLengthsQO, devSeqLengthsKV, qDesc, queries, residuals, kDesc, keys,
+    vDesc, values, oDesc, out, weightSizeInBytes, weights, workSpaceSizeInBytes, workSpace, reserveSpaceSizeInBytes,
+    reserveSpace,
+):  # fmt: skip
+    """out = sum over heads of W_O h + b_O + residuals; h = sum of softmax(smScaler * k . q) * v over the window of the time-step.
+
+    k, q and v are the projected vectors; without output projection out is the concatenation of all h. currIdx: the time-step of
+    all sequences that is computed, which inference alone allows; all of them where it is negative. loWinIdx, hiWinIdx: an
+    entry for each time-step of qDesc, of which currIdx reads its own; the keys loWinIdx <= index < hiWinIdx that the sequence
+    has. A step without any has h = 0. devSeqLengthsQO, devSeqLengthsKV: the sequences' lengths as int32 in device memory, by
+    batch, then beam. residuals: described by qDesc, or NULL. weights may be NULL where attnDesc has none.
+    Inference has neither reserveSpaceSizeInBytes nor reserveSpace, training both. Outputs of padding are zeros.
+    Errors: BAD_PARAM for NULL (c34), currIdx beyond the time-steps (c35) or in training (c10), windows too few (c13), lengths
+    that differ (c21, c22), differing axes (c24), residuals of another length than the output (c28), half a reserve space
+    (c05, c06), data that does not fit attnDesc, spaces that are too small (c36). Source: 7.2.35; formula: 7.2.43.
+    """
+    attn, steps = attnDesc, qDesc.dims[TIME]
+    clauses = {
+        "lengths": f"{FORWARD}/c21",
+        "output_lengths": f"{FORWARD}/c22",
+        "layout": f"{FORWARD}/c24",
+        "*": f"{FORWARD}/c36",
+    }
+    check_sequences(clauses, attn, qDesc=qDesc, kDesc=kDesc, vDesc=vDesc, oDesc=oDesc)
+    expect(residuals is None or attn.q_size == attn.output_size, BAD_PARAM, f"{FORWARD}/c28",
+           f"residuals have vectors of {attn.q_size} elements, outputs of {attn.output_size}")  # fmt: skip
+    trains = reserveSpace is not None
+    expect(trains == (reserveSpaceSizeInBytes > 0), BAD_PARAM, f"{FORWARD}/{'c05' if trains else 'c06'}",
+           f"reserveSpace is {'given' if trains else 'NULL'}, reserveSpaceSizeInBytes is {reserveSpaceSizeInBytes}")  # fmt: skip
+    expect(currIdx < steps, BAD_PARAM, f"{FORWARD}/c35", f"currIdx is {currIdx}, qDesc has {steps} time-steps")
+    expect(currIdx < 0 or not trains, BAD_PARAM, f"{FORWARD}/c10",
+           f"currIdx is {currIdx} in the training mode, which needs a negative one")  # fmt: skip
+    check_spaces(
+        attn, weights, f"{FORWARD}/c34", f"{FORWARD}/c36", weightSizeInBytes=weightSizeInBytes,
+        workSpaceSizeInBytes=workSpaceSizeInBytes, reserveSpaceSizeInBytes=reserveSpaceSizeInBytes if trains else None,
+    )  # fmt: skip
+    chosen = range(steps) if currIdx < 0 else range(currIdx, currIdx + 1)
+    low, high = windows(loWinIdx, hiWinIdx, chosen, kDesc.dims[TIME], f"{FORWARD}/c13")
+    added = None if residuals is None else qDesc
+    if currIdx < 0:
+        return MultiHeadAttnForward(attn, low, high, qDesc, added, kDesc, vDesc, oDesc, trains)
+    return MultiHeadAttnStep(attn, currIdx, low, high, qDesc, added, kDesc, vDesc, oDesc)

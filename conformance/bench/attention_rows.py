@@ -1,0 +1,79 @@
+"""Rows of multi-head attention: layers of transformers, awkward sizes, one step of a decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import sqrt
+
+from dualdnn.api.enumerations import cudnnDataType_t, cudnnMathType_t, cudnnSeqDataAxis_t
+from dualdnn.api.operations import AttnSpec, MultiHeadAttnForward, MultiHeadAttnStep, SeqDataSpec
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
+
+from .row import Row
+
+TIME, BATCH, BEAM, VECT = cudnnSeqDataAxis_t
+AXES = (BATCH, BEAM, TIME, VECT)
+DEFAULT = cudnnMathType_t.CUDNN_DEFAULT_MATH
+# name -> (query steps, key steps, batches, heads, size of a head, size of the vectors, causal)
+SHAPES = {
+    "base encoder": (512, 512, 16, 8, 64, 512, False),
+    "large decoder": (1024, 1024, 4, 16, 64, 1024, True),
+    "cross": (128, 512, 16, 16, 64, 1024, False),
+    "awkward": (77, 131, 5, 3, 40, 90, True),
+}
+
+
+def spec(
+    data_type: cudnnDataType_t,
+    heads: int,
+    size: int,
+    vector: int,
+    longest: tuple[int, int],
+    batches: int,
+    projected: bool,
+) -> AttnSpec:
+    """An attention with all projections, or without any."""
+    sizes = (size, size, size, vector) if projected else (0, 0, 0, 0)
+    vectors = (vector,) * 3 if projected else (size,) * 3
+    return AttnSpec(0, heads, 1 / sqrt(size), data_type, data_type, DEFAULT, *vectors, *sizes, *longest, batches, 1)
+
+
+def sequences(attn: AttnSpec, size: int, steps: int, batches: int) -> SeqDataSpec:
+    return SeqDataSpec(attn.data_type, (steps, batches, 1, size), AXES, (steps,) * batches)
+
+
+def forward(attn: AttnSpec, steps: tuple[int, int], batches: int, causal: bool, trains: bool) -> MultiHeadAttnForward:
+    """All time-steps, each with all keys, or with those up to its own."""
+    q, o = (sequences(attn, size, steps[0], batches) for size in (attn.q_size, attn.output_size))
+    k, v = (sequences(attn, size, steps[1], batches) for size in (attn.k_size, attn.v_size))
+    high = tuple(min(t + 1, steps[1]) if causal else steps[1] for t in range(steps[0]))
+    return MultiHeadAttnForward(attn, (0,) * steps[0], high, q, None, k, v, o, trains)
+
+
+def step(attn: AttnSpec, current: int, longest: int, batches: int) -> MultiHeadAttnStep:
+    """One time-step with all keys before it."""
+    q, o = (sequences(attn, size, longest, batches) for size in (attn.q_size, attn.output_size))
+    k, v = (sequences(attn, size, longest, batches) for size in (attn.k_size, attn.v_size))
+    return MultiHeadAttnStep(attn, current, (0,), (current + 1,), q, None, k, v, o)
+
+
+def attention_rows() -> Iterator[Row]:
+    for data_type in (FLOAT, HALF):
+        kind = data_type.name.removeprefix("CUDNN_DATA_").lower()
+        for name, (queries, keys, batches, heads, size, vector, causal) in SHAPES.items():
+            for projected in (True, False):
+                attn = spec(data_type, heads, size, vector, (queries, keys), batches, projected)
+                shape = f"{batches}x{queries}x{keys} heads {heads}x{size}{' causal' if causal else ''} {kind}"
+                family = f"attention {'with projections' if projected else 'core'} forward"
+                yield Row(f"{family} {name} {shape}", family, forward(attn, (queries, keys), batches, causal, False))
+        attn = spec(data_type, 16, 64, 1024, (512, 512), 32, True)
+        yield Row(f"attention step 511 32x512 heads 16x64 {kind}", "attention step", step(attn, 511, 512, 32))
+
+
+def attention_kinds() -> Iterator[MultiHeadAttnForward | MultiHeadAttnStep]:
+    """Small calls that between them use every kernel in every data type."""
+    for data_type in (FLOAT, HALF, DOUBLE):
+        for projected in (True, False):
+            attn = spec(data_type, 2, 4, 8, (4, 4), 2, projected)
+            yield forward(attn, (4, 4), 2, True, True)
+            yield step(attn, 2, 4, 2)

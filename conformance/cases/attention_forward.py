@@ -1,0 +1,377 @@
+"""Cases of multi-head attention forward: all time-steps, and one of them."""
+
+from __future__ import annotations
+
+from itertools import permutations, product
+from typing import Any
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnDataType_t, cudnnMathType_t, cudnnSeqDataAxis_t
+from dualdnn.api.operations import AttnSpec, MultiHeadAttnForward, MultiHeadAttnStep, SeqDataSpec
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
+from dualdnn.api.status import BAD_PARAM
+from dualdnn.conformance.marks import shows
+from dualdnn.conformance.trial import prepare
+
+FORWARD = "cudnnMultiHeadAttnForward"
+AXES = tuple(cudnnSeqDataAxis_t)
+DEFAULT, TENSOR, CONVERSION = list(cudnnMathType_t)[:3]
+ONE_TO_ONE, BIASES = 1, 2
+INT_MAX = 2**31 - 1
+TYPES = [(DOUBLE, DEFAULT), (FLOAT, DEFAULT), (FLOAT, CONVERSION), (HALF, DEFAULT), (HALF, TENSOR), (HALF, CONVERSION)]
+
+
+def attention(
+    projected: tuple[int, int, int, int] = (4, 4, 3, 7), sizes: tuple[int, int, int] = (5, 6, 9), heads: int = 3, mode: int = BIASES,
+    scaler: float = 0.3, data_type: cudnnDataType_t = FLOAT, math: cudnnMathType_t = DEFAULT, longest: tuple[int, int] = (6, 8),
+    batches: int = 3, beams: int = 3,
+) -> AttnSpec:  # fmt: skip
+    return AttnSpec(mode, heads, scaler, data_type, data_type, math, *sizes, *projected, *longest, batches, beams)
+
+
+def data(
+    attn: AttnSpec, size: int, steps: int, batches: int, beams: int, lengths: Any = None, axes: Any = AXES
+) -> SeqDataSpec:
+    """Sequences, of all time-steps where no lengths are given."""
+    lengths = lengths or (steps,) * (batches * beams)
+    return SeqDataSpec(attn.data_type, (steps, batches, beams, size), tuple(axes), tuple(lengths))
+
+
+def forward(
+    attn: AttnSpec | None = None, steps: tuple[int, int] = (4, 5), batches: int = 2, beams: int = 2, lengths: Any = (4, 2, 3, 4),
+    key_lengths: Any = None, low: Any = None, high: Any = None, axes: Any = AXES, residuals: bool = False, trains: bool = False,
+    current: int | None = None,
+) -> MultiHeadAttnForward | MultiHeadAttnStep:  # fmt: skip
+    """A call on small sequences; windows are all keys where none are given."""
+    attn = attn or attention()
+    key_beams = beams if attn.mode & ONE_TO_ONE else 1
+    queries = data(attn, attn.q_size, steps[0], batches, beams, lengths, axes)
+    keys, values = (
+        data(attn, size, steps[1], batches, key_beams, key_lengths, axes) for size in (attn.k_size, attn.v_size)
+    )
+    out = data(attn, attn.output_size, steps[0], batches, beams, lengths, axes)
+    low, high = low or (0,) * steps[0], high or (steps[1],) * steps[0]
+    added = queries if residuals else None
+    if current is None:
+        return MultiHeadAttnForward(attn, tuple(low), tuple(high), queries, added, keys, values, out, trains)
+    windows = (low[current],), (high[current],)
+    return MultiHeadAttnStep(attn, current, *windows, queries, added, keys, values, out)
+
+
+def with_projections(q: int, k: int, v: int, o: int, **others: Any) -> AttnSpec:
+    """An attention whose sizes fit whatever projections are on: 0 is off."""
+    met, sizes = 4, (5 if q else 4, 6 if k else 4, 9)
+    return attention((met * q, met * k, 3 * v, 5 * o), sizes, **others)
+
+
+@shows(f"{FORWARD}/c01", f"{FORWARD}/c32", "cudnnGetMultiHeadAttnWeights/c02", "cudnnGetMultiHeadAttnWeights/c06",
+       *(f"cudnnSetAttnDescriptor/c{i:02}" for i in (4, 5, 6, 7, 8, 14, 15, 34, 35)))  # fmt: skip
+@pytest.mark.parametrize("mode", [0, BIASES], ids=["plain", "biases"])
+@pytest.mark.parametrize("q, k, v, o", list(product((0, 1), repeat=4)))
+def test_projections(trial, q, k, v, o, mode):
+    """Any of the four projections, with and without biases; each head has weights of its own."""
+    trial(forward(with_projections(q, k, v, o, mode=mode), key_lengths=(5, 3), low=(0, 1, 0, 2), high=(5, 4, 2, 5)))
+
+
+@shows(*(f"cudnnSetAttnDescriptor/c{i}" for i in (30, 36, 37, 38)), f"{FORWARD}/c33", f"{FORWARD}/c31",
+       *(f"cudnnGetMultiHeadAttnBuffers/c0{i}" for i in (4, 5, 6)))  # fmt: skip
+@pytest.mark.parametrize("trains", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("data_type, math", TYPES, ids=lambda v: v.name)
+def test_types(trial, data_type, math, trains):
+    """Every row of table 40, in both modes."""
+    trial(forward(attention(data_type=data_type, math=math), trains=trains, low=(0, 0, 1, 3), high=(1, 5, 3, 5)))
+
+
+@shows(f"{FORWARD}/c23", *(f"cudnnSetSeqDataDescriptor/c{i:02}" for i in (5, 10, 14, 15, 18, 19)),
+       "cudnnSeqDataDescriptor_t/c02", "cudnnSeqDataDescriptor_t/c03", "cudnnGetSeqDataDescriptor/c17",
+       "cudnnGetSeqDataDescriptor/c18")  # fmt: skip
+@pytest.mark.parametrize("mode", [0, ONE_TO_ONE], ids=["all-to-one", "one-to-one"])
+@pytest.mark.parametrize("order", list(permutations(range(3))), ids=str)
+def test_layouts(trial, order, mode):
+    """The six orders of time, batch and beam; lengths are batch-major in all of them."""
+    axes = (*(AXES[i] for i in order), AXES[3])
+    lengths, keys = (4, 1, 3, 2, 4, 3), (5, 2, 3, 4, 1, 5) if mode else (5, 2, 3)
+    trial(forward(attention(mode=mode), batches=3, lengths=lengths, key_lengths=keys, axes=axes))
+
+
+@shows("cudnnSetAttnDescriptor/c32", "cudnnSetAttnDescriptor/c33", "cudnnSetAttnDescriptor/c06")
+@pytest.mark.parametrize("mode", [0, ONE_TO_ONE], ids=["all-to-one", "one-to-one"])
+@pytest.mark.parametrize("beams", [1, 3])
+def test_query_maps(trial, mode, beams):
+    """Candidates of a beam have common keys and values, or each its own."""
+    key_lengths = None if mode == 0 else (5, 4, 3, 2, 1, 5)[: 2 * beams]
+    trial(forward(attention(mode=mode), beams=beams, lengths=None, key_lengths=key_lengths))
+
+
+WINDOWS = {
+    "causal": ((0, 0, 0, 0), (0, 1, 2, 3)),
+    "with itself": ((0, 0, 0, 0), (1, 2, 3, 4)),
+    "sliding": ((0, 1, 2, 3), (2, 3, 4, 5)),
+    "maximal": ((0,) * 4, (INT_MAX,) * 4),
+    "negative": ((-5, -(2**31), 1, 0), (2, 3, -1, 5)),
+    "inverted": ((3, 2, 0, 4), (1, 2, 5, 3)),
+    "beyond": ((0, 4, 5, INT_MAX), (5, 5, 9, INT_MAX)),
+}
+
+
+@shows(f"{FORWARD}/c09", *(f"{FORWARD}/c{i}" for i in (11, 12, 15, 16, 17)), "cudnnSetSeqDataDescriptor/c06")
+@pytest.mark.parametrize("o", [0, 1], ids=["joined", "projected"])
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows(trial, name, o):
+    """The end is exclusive; keys beyond the sequence's length do not exist. A query without keys has zeros for its heads (D327)."""
+    low, high = WINDOWS[name]
+    attn = with_projections(1, 1, 1, o)
+    operation = forward(attn, key_lengths=(5, 3), low=low, high=high, lengths=None)
+    trial(operation)
+
+
+@shows(f"{FORWARD}/c25", f"{FORWARD}/c26", f"{FORWARD}/c27", f"{FORWARD}/c28")
+@pytest.mark.parametrize("o", [0, 6])
+def test_residuals(trial, o):
+    """They are added to what the output projection, or the heads, make."""
+    trial(forward(attention((2, 2, 2, o), sizes=(6, 5, 4)), residuals=True))
+    trial(forward(attention((2, 2, 2, o), sizes=(6, 5, 4)), residuals=True, current=2, lengths=None))
+
+
+@shows(f"{FORWARD}/c07", f"{FORWARD}/c08", f"{FORWARD}/c14", f"{FORWARD}/c02")
+@pytest.mark.parametrize("current", range(4))
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)], ids=str)
+def test_one_step(trial, current, order):
+    """One time-step of every sequence, by its own window; the others of the output stay."""
+    axes = (*(AXES[i] for i in order), AXES[3])
+    for o in (0, 1):
+        attn = with_projections(1, 0, 1, o, mode=BIASES)
+        trial(forward(attn, current=current, low=(0, 1, 0, 2), high=(2, 5, 3, 4), axes=axes, lengths=(4, 2, 4, 3)))
+
+
+@shows(f"{FORWARD}/c08", f"{FORWARD}/c18", f"{FORWARD}/c19", f"{FORWARD}/c20")
+def test_steps_one_after_the_other(chain):
+    """All steps of an output, one call each, on the same memory."""
+    windows = {"low": (0, 0, 0, 1), "high": (0, 1, 2, 3)}
+    chain(*(forward(current=step, lengths=None, **windows) for step in range(4)))
+
+
+@shows(f"{FORWARD}/c03", f"{FORWARD}/c04", f"{FORWARD}/c09")
+def test_training_and_inference_have_one_result(caller, trial):
+    """The output does not depend on whether gradients follow."""
+    results = []
+    for trains in (False, True):
+        results.append(trial(forward(trains=trains, lengths=None), seed=3))
+    first, second = (result.after["out"] for result in results)
+    inference = forward(lengths=None)
+    memory = prepare(inference, "normal", 3)
+    assert first.size == second.size == memory["out"].size
+
+
+@shows(f"{FORWARD}/c29", f"{FORWARD}/c30")
+def test_one_memory_for_all_inputs(trial):
+    """Self-attention: queries, keys, values and residuals are one input."""
+    attn = attention((4, 4, 3, 5), sizes=(5, 5, 5))
+    operation = forward(
+        attn, steps=(5, 5), beams=1, batches=3, lengths=(5, 2, 4), key_lengths=(5, 2, 4), residuals=True
+    )
+    trial(operation, aliases={"keys": "queries", "values": "queries", "residuals": "queries"})
+
+
+@shows("cudnnSetSeqDataDescriptor/c06", "cudnnSetSeqDataDescriptor/c07", "cudnnSetSeqDataDescriptor/c09",
+       "cudnnSetAttnDescriptor/c41")  # fmt: skip
+@pytest.mark.parametrize("o", [0, 1], ids=["joined", "projected"])
+def test_padding_is_not_read(trial, o):
+    """Numbers in the padding of inputs that are none, and lengths of 0, change nothing."""
+    attn = with_projections(1, 1, 0, o)
+    operation = forward(attn, lengths=(4, 3, 4, 2), key_lengths=(5, 3), low=(0, 0, 1, 1), high=(5, 1, 4, 2))
+    before = prepare(operation, "normal", 0)
+    for name in ("queries", "keys", "values"):
+        spec = getattr(operation, name)
+        array = before[name].view(np.float32).reshape(spec.dims)
+        lengths = np.reshape(spec.lengths, spec.dims[1:3])
+        for index in np.argwhere(np.arange(spec.dims[0])[:, None, None] >= lengths):
+            array[tuple(index)] = (np.nan, np.inf)[index[0] % 2]
+    trial(operation, before=before)
+
+
+@shows(f"{FORWARD}/c11", "cudnnSetAttnDescriptor/c16")
+def test_numbers_outside_of_windows_are_not_read(trial):
+    """A key or value that is no number makes those queries no numbers that attend to it."""
+    attn = with_projections(0, 0, 0, 0)
+    operation = forward(attn, lengths=None, low=(0, 1, 3, 2), high=(2, 3, 5, 4))
+    for name, value in product(("keys", "values"), (np.nan, np.inf)):
+        before = prepare(operation, "normal", 0)
+        array = before[name].view(np.float32).reshape(getattr(operation, name).dims)
+        array[1, 0] = value if name == "values" else np.nan
+        trial(operation, before=before)
+
+
+@shows("cudnnSetAttnDescriptor/c16", "cudnnSetAttnDescriptor/c17", "cudnnSetAttnDescriptor/c20")
+@pytest.mark.parametrize("scaler", [0.0, 0.2, 1.0, 30.0])
+def test_scalers(trial, scaler):
+    """From means of all values to the value of the largest score; no exponential overflows."""
+    trial(forward(attention(scaler=scaler), lengths=None))
+
+
+@shows(f"{FORWARD}/c01", f"{FORWARD}/c16")
+@pytest.mark.parametrize("data_type", [FLOAT, DOUBLE], ids=lambda t: t.name)
+def test_many_tiles(trial, data_type):
+    """More queries, keys and elements than a tile of any kernel has, with windows that begin and end within tiles."""
+    attn = attention((0, 70, 67, 3), (70, 20, 5), heads=2, mode=0, scaler=0.05, data_type=data_type, longest=(70, 140))
+    low = [max(0, 2 * t - 90) for t in range(70)]
+    high = [min(140, 2 * t + 1) for t in range(70)]
+    trial(forward(attn, (70, 140), 1, 1, (69,), (137,), low, high))
+
+
+def test_many_windows(trial):
+    """More time-steps than the arguments of one kernel hold."""
+    attn = attention((1, 1, 1, 0), (1, 1, 1), heads=1, longest=(900, 3))
+    trial(forward(attn, (900, 3), 1, 1, None, None, [t % 3 for t in range(900)], [1 + t % 4 for t in range(900)]))
+
+
+# --- refusals ---
+
+
+@shows(f"{FORWARD}/c10", f"{FORWARD}/c35")
+def test_steps_out_of_range(cudnn, handle, refuses):
+    call = Call(cudnn, handle, forward())
+    for current in (4, 5, INT_MAX):
+        refuses(BAD_PARAM, f"{FORWARD}/c35", call, currIdx=current)
+    training = Call(cudnn, handle, forward(trains=True))
+    for current in (0, 3):
+        refuses(BAD_PARAM, f"{FORWARD}/c10", training, currIdx=current)
+    call(currIdx=3)
+    call(currIdx=-7)
+
+
+class Call:
+    """A call with good arguments, of which some can be changed."""
+
+    def __init__(self, cudnn: Any, handle: Any, operation: Any) -> None:
+        self.cudnn, self.handle, self.operation = cudnn, handle, operation
+        self.memory = prepare(operation, "normal", 0)
+        self.buffers = {name: handle.to_device(content) for name, content in self.memory.items() if content.size}
+        attn = self.descriptor(operation.attn)
+        sizes = cudnn.cudnnGetMultiHeadAttnBuffers(handle, attn)
+        steps = operation.queries.dims[0]
+        work = handle.allocate(max(sizes[1], 16))
+        reserve = handle.allocate(sizes[2]) if operation.trains else None
+        self.arguments = {
+            "handle": handle, "attnDesc": attn, "currIdx": -1, "loWinIdx": (0,) * steps, "hiWinIdx": (5,) * steps,
+            "devSeqLengthsQO": self.buffers["devSeqLengthsQO"], "devSeqLengthsKV": self.buffers["devSeqLengthsKV"],
+            "qDesc": self.descriptor(operation.queries), "queries": self.buffers["queries"], "residuals": None,
+            "kDesc": self.descriptor(operation.keys), "keys": self.buffers["keys"],
+            "vDesc": self.descriptor(operation.values), "values": self.buffers["values"],
+            "oDesc": self.descriptor(operation.out), "out": self.buffers["out"],
+            "weightSizeInBytes": sizes[0], "weights": self.buffers.get("weights"),
+            "workSpaceSizeInBytes": sizes[1], "workSpace": work,
+            "reserveSpaceSizeInBytes": sizes[2] if reserve else 0, "reserveSpace": reserve,
+        }  # fmt: skip
+
+    def descriptor(self, spec: Any) -> Any:
+        from dualdnn.conformance.calls.descriptors import made
+
+        return made(self.cudnn, spec)
+
+    def __call__(self, **changed: Any) -> None:
+        self.cudnn.cudnnMultiHeadAttnForward(*(self.arguments | changed).values())
+
+
+POINTERS = (
+    "attnDesc", "loWinIdx", "hiWinIdx", "devSeqLengthsQO", "devSeqLengthsKV", "qDesc", "queries", "kDesc", "keys", "vDesc",
+    "values", "oDesc", "out", "weights", "workSpace",
+)  # fmt: skip
+
+
+@shows(f"{FORWARD}/c34", f"{FORWARD}/c29")
+@pytest.mark.parametrize("name", POINTERS)
+def test_null(cudnn, handle, refuses, name):
+    call = Call(cudnn, handle, forward())
+    refuses(BAD_PARAM, f"{FORWARD}/c34", call, **{name: None}, unchanged=(call.buffers["out"],))
+
+
+@shows(f"{FORWARD}/c05", f"{FORWARD}/c06", f"{FORWARD}/c36")
+def test_spaces(subject, cudnn, handle, refuses):
+    """Half a reserve space, and spaces that are a byte too small."""
+    call, training = Call(cudnn, handle, forward()), Call(cudnn, handle, forward(trains=True))
+    given = training.arguments
+    refuses(BAD_PARAM, f"{FORWARD}/c06", call, reserveSpaceSizeInBytes=given["reserveSpaceSizeInBytes"])
+    refuses(BAD_PARAM, f"{FORWARD}/c05", training, reserveSpaceSizeInBytes=0)
+    for name in ("weightSizeInBytes", "workSpaceSizeInBytes", "reserveSpaceSizeInBytes"):
+        if given[name] or subject.ours:
+            refuses(BAD_PARAM, f"{FORWARD}/c36", training, **{name: given[name] - 1})
+    call(weightSizeInBytes=given["weightSizeInBytes"] + 16)
+
+
+MISFITS: dict[str, tuple[str, dict[str, Any]]] = {
+    "q vector": ("c36", {"qDesc": {"size": 6}}),
+    "k vector": ("c36", {"kDesc": {"size": 7}}),
+    "v vector": ("c36", {"vDesc": {"size": 8}}),
+    "o vector": ("c36", {"oDesc": {"size": 8}}),
+    "o steps": ("c36", {"oDesc": {"steps": 3, "lengths": (3, 2, 3, 3)}}),
+    "v steps": ("c36", {"vDesc": {"steps": 4}}),
+    "o beams": ("c36", {"oDesc": {"beams": 1, "lengths": (4, 3)}}),
+    "q batches": ("c36", {"qDesc": {"batches": 1, "lengths": (4, 2)}}),
+    "too many steps": ("c36", {name: {"steps": 7} for name in ("qDesc", "oDesc")}),
+    "too many keys": ("c36", {name: {"steps": 9} for name in ("kDesc", "vDesc")}),
+    "too many batches": ("c36", {name: {"batches": 4, "lengths": None} for name in ("qDesc", "kDesc", "vDesc", "oDesc")}),
+    "too many beams": ("c36", {name: {"beams": 4, "lengths": None} for name in ("qDesc", "oDesc")}),
+    "beams of keys": ("c36", {name: {"beams": 2} for name in ("kDesc", "vDesc")}),
+    "data type": ("c36", {"qDesc": {"data_type": DOUBLE}}),
+    "o lengths": ("c22", {"oDesc": {"lengths": (4, 2, 3, 3)}}),
+    "v lengths": ("c21", {"vDesc": {"lengths": (5, 4)}}),
+    "axes": ("c24", {"kDesc": {"axes": (AXES[1], AXES[0], AXES[2], AXES[3])}}),
+}  # fmt: skip
+
+
+def changed(spec: SeqDataSpec, size=None, steps=None, batches=None, beams=None, **others: Any) -> SeqDataSpec:
+    dims = tuple(new or old for new, old in zip((steps, batches, beams, size), spec.dims, strict=True))
+    lengths = others.get("lengths", spec.lengths)
+    if lengths is None or len(lengths) != dims[1] * dims[2]:
+        lengths = (dims[0],) * (dims[1] * dims[2])
+    lengths = tuple(min(length, dims[0]) for length in lengths)
+    return SeqDataSpec(others.get("data_type", spec.data_type), dims, others.get("axes", spec.axes), lengths)
+
+
+@shows(
+    *(f"{FORWARD}/c{i}" for i in (21, 22, 24, 36)), *(f"cudnnSetAttnDescriptor/c{i:02}" for i in (3, 21, 23, 24, 25))
+)
+@pytest.mark.parametrize("name", MISFITS)
+def test_what_does_not_fit(cudnn, handle, refuses, name):
+    operation = forward()
+    call = Call(cudnn, handle, operation)
+    clause, misfits = MISFITS[name]
+    operands = {"qDesc": "queries", "kDesc": "keys", "vDesc": "values", "oDesc": "out"}
+    wrong = {
+        parameter: call.descriptor(changed(getattr(operation, operands[parameter]), **changes))
+        for parameter, changes in misfits.items()
+    }
+    refuses(BAD_PARAM, f"{FORWARD}/{clause}", call, **wrong, unchanged=(call.buffers["out"],))
+
+
+@shows(f"{FORWARD}/c28")
+def test_residuals_that_do_not_fit(cudnn, handle, refuses):
+    call = Call(cudnn, handle, forward())
+    refuses(BAD_PARAM, f"{FORWARD}/c28", call, residuals=call.buffers["queries"])
+
+
+@shows(f"{FORWARD}/c13")
+def test_too_few_windows(subject, cudnn, handle, refuses):
+    if not subject.ours:
+        pytest.skip("an array of C has no length")
+    call = Call(cudnn, handle, forward())
+    for name in ("loWinIdx", "hiWinIdx"):
+        refuses(BAD_PARAM, f"{FORWARD}/c13", call, **{name: (0,) * 3})
+        refuses(BAD_PARAM, f"{FORWARD}/c13", call, currIdx=3, **{name: (0,) * 3})
+        call(currIdx=2, **{name: (0,) * 3})
+
+
+@shows("cudnnGetMultiHeadAttnBuffers/c05")
+def test_spaces_begin_at_16_bytes(subject, cudnn, handle, refuses):
+    if not subject.ours:
+        pytest.skip("a fault on a GPU ends the process's work there")
+    call = Call(cudnn, handle, forward(trains=True))
+    for name in ("workSpace", "reserveSpace"):
+        memory = handle.allocate(call.arguments[f"{name}SizeInBytes"] + 16)
+        for offset in (1, 8):
+            part = memory.slice(offset, call.arguments[f"{name}SizeInBytes"])
+            clause = f"{FORWARD}/c34" if name == "workSpace" else "cudnnStatus_t/c05"
+            refuses(BAD_PARAM, clause, call, **{name: part})
+        call(**{name: memory.slice(16, call.arguments[f"{name}SizeInBytes"])})

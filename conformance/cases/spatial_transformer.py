@@ -1,0 +1,319 @@
+"""Cases of the spatial transformer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnDataType_t, cudnnSamplerType_t
+from dualdnn.api.operations import (
+    SpatialTfGridGeneratorBackward,
+    SpatialTfGridGeneratorForward,
+    SpatialTfSamplerBackward,
+    SpatialTfSamplerForward,
+    SpatialTransformerSpec,
+    TensorSpec,
+)
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, NHWC
+from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.conformance.layouts import LAYOUTS, laid_out
+from dualdnn.conformance.marks import shows
+from dualdnn.conformance.trial import Step, prepare
+from dualdnn.reference.view import NUMPY_TYPES
+
+BILINEAR = cudnnSamplerType_t.CUDNN_SAMPLER_BILINEAR
+TYPES = (FLOAT, DOUBLE, HALF)
+INPUT, OUTPUT = (2, 3, 6, 7), (2, 3, 4, 5)  # another height and width
+SIZES = [(1, 1, 1, 1), (2, 2, 1, 6), (2, 1, 5, 1), (1, 3, 17, 19), (3, 2, 2, 2)]
+BLENDS = [(1.0, 0.0), (-1.75, 0.5)]
+BAD = "cudnnStatus_t/c05"
+by_type = pytest.mark.parametrize("data_type", TYPES, ids=lambda t: t.name)
+
+
+def described(data_type=FLOAT, dims=OUTPUT) -> SpatialTransformerSpec:
+    return SpatialTransformerSpec(BILINEAR, data_type, dims)
+
+
+def grid_forward(data_type=FLOAT, dims=OUTPUT) -> SpatialTfGridGeneratorForward:
+    return SpatialTfGridGeneratorForward(described(data_type, dims))
+
+
+def grid_backward(data_type=FLOAT, dims=OUTPUT) -> SpatialTfGridGeneratorBackward:
+    return SpatialTfGridGeneratorBackward(described(data_type, dims))
+
+
+def forward(data_type=FLOAT, dims=OUTPUT, source=INPUT, x=None, y=None, alpha=1.0, beta=0.0) -> SpatialTfSamplerForward:
+    x, y = x or TensorSpec.packed(data_type, source), y or TensorSpec.packed(data_type, dims)
+    return SpatialTfSamplerForward(described(data_type, dims), alpha, beta, x, y)
+
+
+def backward(data_type=FLOAT, dims=OUTPUT, source=INPUT, x=None, dx=None, dy=None, alphas=(1.0, 1.0), betas=(0.0, 0.0)):
+    x, dy = x or TensorSpec.packed(data_type, source), dy or TensorSpec.packed(data_type, dims)
+    factors = (alphas[0], betas[0], alphas[1], betas[1])
+    return SpatialTfSamplerBackward(described(data_type, dims), *factors, x, dx or x, dy)
+
+
+def with_grid(operation, coordinates, inputs="normal"):
+    """The memory of an operation's inputs, with these coordinates (..., 2), again and again."""
+    memory = {name: prepare(operation, inputs, 5)[name] for name in operation.reads}
+    kind = NUMPY_TYPES[operation.transformer.data_type]
+    memory["grid"] = np.resize(np.asarray(coordinates, kind), operation.grid.dims).view(np.uint8).reshape(-1)
+    return memory
+
+
+# --- descriptors ---
+
+
+@pytest.fixture
+def fresh(cudnn):
+    """A spatial transformer descriptor that no setter has touched."""
+    descriptor = cudnn.cudnnCreateSpatialTransformerDescriptor()
+    yield descriptor
+    cudnn.cudnnDestroySpatialTransformerDescriptor(descriptor)
+
+
+@shows("cudnnCreateSpatialTransformerDescriptor/c01", "cudnnCreateSpatialTransformerDescriptor/c02",
+       "cudnnDestroySpatialTransformerDescriptor/c01", "cudnnDestroySpatialTransformerDescriptor/c02",
+       "cudnnSpatialTransformerDescriptor_t/c01", "cudnnSpatialTransformerDescriptor_t/c02",
+       "cudnnSetSpatialTransformerNdDescriptor/c01", "cudnnSetSpatialTransformerNdDescriptor/c03",
+       "cudnnSetSpatialTransformerNdDescriptor/c04", "cudnnSetSpatialTransformerNdDescriptor/c05")  # fmt: skip
+def test_descriptors(cudnn):
+    """Every type, every rank; set again; entries of dimA behind nbDims do not count."""
+    first, second = (cudnn.cudnnCreateSpatialTransformerDescriptor() for _ in range(2))
+    for data_type in TYPES:
+        for rank in (3, 4, 5, 8):
+            cudnn.cudnnSetSpatialTransformerNdDescriptor(first, BILINEAR, data_type, rank, (2, 3, 4, 5, 2, 1, 1, 1, -7))
+    cudnn.cudnnDestroySpatialTransformerDescriptor(first)
+    cudnn.cudnnSetSpatialTransformerNdDescriptor(second, BILINEAR, FLOAT, 4, OUTPUT)
+    cudnn.cudnnDestroySpatialTransformerDescriptor(second)
+
+
+@shows("cudnnSetSpatialTransformerNdDescriptor/c06", "cudnnSetSpatialTransformerNdDescriptor/c07")
+def test_null_to_the_setter(cudnn, fresh, refuses):
+    set_ = cudnn.cudnnSetSpatialTransformerNdDescriptor
+    refuses(BAD_PARAM, "cudnnSetSpatialTransformerNdDescriptor/c06", set_, None, BILINEAR, FLOAT, 4, OUTPUT)
+    refuses(BAD_PARAM, "cudnnSetSpatialTransformerNdDescriptor/c07", set_, fresh, BILINEAR, FLOAT, 4, None)
+
+
+@shows("cudnnSetSpatialTransformerNdDescriptor/c08")
+@pytest.mark.parametrize(
+    "data_type", [-1, 77, *(t for t in cudnnDataType_t if t not in TYPES)], ids=lambda t: getattr(t, "name", str(t))
+)
+def test_types_of_the_setter(cudnn, fresh, refuses, data_type):
+    clause = "cudnnSetSpatialTransformerNdDescriptor/c08"
+    refuses(BAD_PARAM, clause, cudnn.cudnnSetSpatialTransformerNdDescriptor, fresh, BILINEAR, data_type, 4, OUTPUT)
+
+
+@shows(
+    "cudnnSetSpatialTransformerNdDescriptor/c09", "cudnnSetSpatialTransformerNdDescriptor/c02", "cudnnSamplerType_t/c01"
+)
+@pytest.mark.parametrize("sampler", [-1, 1, 2**31 - 1])
+def test_samplers_of_the_setter(cudnn, fresh, refuses, sampler):
+    clause = "cudnnSetSpatialTransformerNdDescriptor/c09"
+    refuses(BAD_PARAM, clause, cudnn.cudnnSetSpatialTransformerNdDescriptor, fresh, sampler, FLOAT, 4, OUTPUT)
+
+
+@shows("cudnnSetSpatialTransformerNdDescriptor/c04")
+@pytest.mark.parametrize(
+    "rank, dims",
+    [(-1, OUTPUT), (0, OUTPUT), (2, OUTPUT), (9, (1,) * 9), (4, (2, 3, 0, 5)), (4, (2, 3, 4, -5))],
+    ids=str,
+)
+def test_ranks_and_sizes_of_the_setter(cudnn, fresh, refuses, rank, dims):
+    """docs/errata.md, D122."""
+    refuses(BAD_PARAM, BAD, cudnn.cudnnSetSpatialTransformerNdDescriptor, fresh, BILINEAR, FLOAT, rank, dims)
+
+
+# --- grids ---
+
+
+@shows("cudnnSpatialTfGridGeneratorForward/c01", "cudnnSpatialTfGridGeneratorForward/c03", "cudnnSpatialTfGridGeneratorForward/c04",
+       "cudnnSpatialTfGridGeneratorForward/c05", "cudnnSpatialTfGridGeneratorForward/c06",
+       "cudnnSpatialTfGridGeneratorBackward/c01", "cudnnSpatialTfGridGeneratorBackward/c03")  # fmt: skip
+@by_type
+@pytest.mark.parametrize("dims", [OUTPUT, *SIZES], ids=str)
+def test_grids(trial, data_type, dims):
+    """theta and dgrid of every size, also of one row or column, whose only coordinate is -1."""
+    trial(grid_forward(data_type, dims))
+    trial(grid_backward(data_type, dims))
+
+
+@shows("cudnnSpatialTfGridGeneratorForward/c01", "cudnnSpatialTfGridGeneratorBackward/c01")
+@pytest.mark.parametrize("inputs", ["special", "huge"])
+def test_grids_of_special_values(trial, inputs):
+    trial(grid_forward(), inputs)
+    trial(grid_backward(), inputs)
+
+
+@shows("cudnnSpatialTfGridGeneratorForward/c02", "cudnnSpatialTfGridGeneratorForward/c10", "cudnnSpatialTfGridGeneratorBackward/c02",
+       "cudnnSpatialTfGridGeneratorBackward/c06", "cudnnSpatialTfSamplerForward/c02", "cudnnSpatialTfSamplerForward/c09",
+       "cudnnSpatialTfSamplerBackward/c02", "cudnnSpatialTfSamplerBackward/c10")  # fmt: skip
+def test_other_ranks(refused):
+    """More than 4 dimensions, and fewer, which no 2-D transformation has."""
+    calls = {"GridGeneratorForward": (grid_forward, "c10"), "GridGeneratorBackward": (grid_backward, "c06"),
+             "SamplerForward": (forward, "c09"), "SamplerBackward": (backward, "c10")}  # fmt: skip
+    for name, (make, clause) in calls.items():
+        for dims, expected in (((2, 3, 4, 5, 1), clause), ((2, 3, 4), "c02")):
+            call = f"cudnnSpatialTf{name}"
+            refused(replace(make(), transformer=described(dims=dims)), NOT_SUPPORTED, f"{call}/{expected}")
+            for operand in {"x", "y", "dy"} & set(vars(make())):
+                spec = TensorSpec.packed(FLOAT, dims)
+                changed = (
+                    {operand: spec, "dx": spec} if operand == "x" and name == "SamplerBackward" else {operand: spec}
+                )
+                refused(replace(make(), **changed), NOT_SUPPORTED, f"{call}/{expected}")
+
+
+# --- sampling ---
+
+
+@shows("cudnnSpatialTfSamplerForward/c01", "cudnnSpatialTfSamplerForward/c03", "cudnnSpatialTfSamplerForward/c04",
+       "cudnnSpatialTfSamplerForward/c06")  # fmt: skip
+@by_type
+@pytest.mark.parametrize("alpha, beta", BLENDS)
+def test_forward(trial, data_type, alpha, beta):
+    for dims, source in ((OUTPUT, INPUT), ((2, 9, 3, 3), (2, 9, 1, 5)), ((1, 17, 2, 1), (1, 17, 4, 1))):
+        trial(forward(data_type, dims, source, alpha=alpha, beta=beta))
+
+
+@shows("cudnnSpatialTfSamplerBackward/c01", "cudnnSpatialTfSamplerBackward/c03", "cudnnSpatialTfSamplerBackward/c04",
+       "cudnnSpatialTfSamplerBackward/c06")  # fmt: skip
+@by_type
+@pytest.mark.parametrize(
+    "alphas, betas", [((1.0, 1.0), (0.0, 0.0)), ((0.7, -1.5), (0.3, 2.0)), ((2.0, 1.0), (0.0, -0.5))]
+)
+def test_backward(trial, data_type, alphas, betas):
+    """Several tiles of dx, each with a part; several rounds of output pixels; channels beyond those of a block."""
+    for dims, source in ((OUTPUT, INPUT), ((1, 2, 17, 19), (1, 2, 18, 33)), ((2, 9, 3, 3), (2, 9, 1, 5))):
+        trial(backward(data_type, dims, source, alphas=alphas, betas=betas))
+
+
+@shows("cudnnSpatialTfSamplerForward/c01", "cudnnSpatialTfSamplerBackward/c01")
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts(trial, layout):
+    for data_type in (FLOAT, HALF):
+        x, y, nhwc = (
+            laid_out(data_type, INPUT, layout),
+            laid_out(data_type, OUTPUT, layout),
+            TensorSpec.packed(data_type, INPUT, NHWC),
+        )
+        trial(forward(data_type, x=x, y=y, beta=0.5))
+        trial(forward(data_type, y=y))
+        trial(backward(data_type, x=x, dy=y, betas=(0.5, 0.5)))
+        trial(backward(data_type, x=nhwc, dx=x))
+
+
+POINTS = [-1.6, -1.5, -1.25, -1.000001, -1.0, -0.75, -0.5, 0.0, 0.5, 1.0, 1.000001, 1.25, 1.5, 1.6, 2.5, -37.5]
+STRAY = [np.nan, np.inf, -np.inf, 1e4, -1e4, 6e4]
+
+
+@shows("cudnnSpatialTfSamplerForward/c01", "cudnnSpatialTfSamplerBackward/c01")
+@by_type
+def test_at_and_beyond_the_borders(trial, data_type):
+    """At pixels, between them, up to a pixel outside and further: what is outside is 0. The gradient of a coordinate at a pixel is that
+    towards the next one."""
+    x, dims = (1, 2, 3, 5), (1, 2, 16, 16)
+    pairs = [(a, b) for a in POINTS for b in POINTS]
+    for operation in (forward(data_type, dims, x), backward(data_type, dims, x)):
+        trial(operation, before=with_grid(operation, pairs))
+
+
+@shows("cudnnSpatialTfSamplerForward/c01", "cudnnSpatialTfSamplerBackward/c01")
+@by_type
+def test_coordinates_that_are_no_numbers(trial, data_type):
+    """NaN and infinities, of one coordinate or both; far away is outside (docs/errata.md, D522)."""
+    x, dims = (1, 2, 3, 5), (1, 2, 12, 12)
+    values = [*STRAY, -0.9, -0.3, 0.1, 0.6, 0.8, 0.95]
+    pairs = [(a, b) for a in values for b in values]
+    for operation in (forward(data_type, dims, x), backward(data_type, dims, x)):
+        trial(operation, before=with_grid(operation, pairs))
+
+
+@shows("cudnnSpatialTfSamplerForward/c01", "cudnnSpatialTfSamplerBackward/c01")
+@pytest.mark.parametrize("data_type", [FLOAT, DOUBLE], ids=lambda t: t.name)
+def test_pixels_that_are_no_numbers(trial, data_type):
+    """A NaN or infinity counts where it has weight, and nowhere else."""
+    for operation in (forward(data_type), backward(data_type)):
+        for operand in ("x", "dy"):
+            if operand in operation.inputs:
+                trial(operation, {operand: "special"})
+    trial(forward(data_type, alpha=0.5, beta=0.5), {"y": "special"})
+
+
+@shows("cudnnSpatialTfSamplerForward/c05", "cudnnSpatialTfSamplerBackward/c05")
+@by_type
+def test_from_theta_to_its_gradient(chain, data_type):
+    """The grid of a generator, sampled; its gradient back to theta."""
+    x, y = TensorSpec.packed(data_type, INPUT), TensorSpec.packed(data_type, OUTPUT)
+    chain(
+        grid_forward(data_type),
+        forward(data_type, x=x, y=y),
+        backward(data_type, x=x, dy=y),
+        Step(grid_backward(data_type)),
+    )
+
+
+@shows("cudnnSpatialTfSamplerBackward/c01")
+@pytest.mark.ours
+def test_the_same_bits_each_time(trial):
+    """All samples in one cell: sums of many terms, in one order."""
+    operation = backward(FLOAT, (2, 3, 17, 19), (2, 3, 4, 4))
+    memory = with_grid(operation, [(0.21, -0.4), (0.1, -0.1)])
+    first, second = (trial(operation, before=memory).after for _ in range(2))
+    assert all(np.array_equal(first[name], second[name]) for name in ("dx", "dgrid"))
+
+
+@shows("cudnnSpatialTfSamplerBackward/c09", "cudnnSpatialTfSamplerForward/c01")
+def test_dimensions_and_types_must_agree(refused):
+    """Of images and channels, with the transformed tensor of the descriptor, of all types."""
+    back, call = "cudnnSpatialTfSamplerBackward/c09", described(dims=(2, 3, 4, 6))
+    refused(replace(backward(), transformer=call), BAD_PARAM, back)
+    refused(replace(forward(), transformer=call), BAD_PARAM, BAD)
+    for dims in ((1, 3, 4, 5), (2, 2, 4, 5), (2, 3, 5, 5), (2, 3, 4, 4)):
+        refused(backward(dy=TensorSpec.packed(FLOAT, dims)), BAD_PARAM, back)
+        refused(forward(y=TensorSpec.packed(FLOAT, dims)), BAD_PARAM, BAD)
+    for dims in ((1, 3, 6, 7), (2, 2, 6, 7)):
+        spec = TensorSpec.packed(FLOAT, dims)
+        refused(forward(x=spec), BAD_PARAM, BAD)
+        refused(backward(x=spec), BAD_PARAM, BAD)
+    for name in ("x", "y"):
+        refused(forward(**{name: TensorSpec.packed(HALF, INPUT if name == "x" else OUTPUT)}), BAD_PARAM, BAD)
+    for name, dims in (("x", INPUT), ("dx", INPUT), ("dy", OUTPUT)):
+        refused(replace(backward(), **{name: TensorSpec.packed(HALF, dims)}), BAD_PARAM, BAD)
+    refused(backward(dx=TensorSpec.packed(FLOAT, (2, 3, 6, 8))), BAD_PARAM, BAD)
+    overlapping = TensorSpec(FLOAT, OUTPUT, (60, 20, 4, 1))
+    refused(forward(y=overlapping), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04")
+    refused(backward(dx=TensorSpec(FLOAT, INPUT, (126, 42, 6, 1))), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04")
+
+
+NULLS = {
+    "cudnnSpatialTfGridGeneratorForward": (grid_forward, {"handle": "c07", "grid": "c08", "theta": "c09", "stDesc": BAD}),
+    "cudnnSpatialTfGridGeneratorBackward": (grid_backward, {"handle": "c04", "dgrid": "c05", "dtheta": "c05", "stDesc": BAD}),
+    "cudnnSpatialTfSamplerForward": (forward, {
+        "handle": "c07", **dict.fromkeys(("x", "y", "grid"), "c08"), **dict.fromkeys(("stDesc", "xDesc", "yDesc", "alpha", "beta"), BAD),
+    }),
+    "cudnnSpatialTfSamplerBackward": (backward, {
+        "handle": "c07", **dict.fromkeys(("x", "dx", "dy", "grid", "dgrid"), "c08"),
+        **dict.fromkeys(("stDesc", "xDesc", "dxDesc", "dyDesc", "alpha", "beta", "alphaDgrid", "betaDgrid"), BAD),
+    }),
+}  # fmt: skip
+
+
+@shows("cudnnSpatialTfGridGeneratorForward/c07", "cudnnSpatialTfGridGeneratorForward/c08", "cudnnSpatialTfGridGeneratorForward/c09",
+       "cudnnSpatialTfGridGeneratorBackward/c04", "cudnnSpatialTfGridGeneratorBackward/c05", "cudnnSpatialTfSamplerForward/c07",
+       "cudnnSpatialTfSamplerForward/c08", "cudnnSpatialTfSamplerBackward/c07", "cudnnSpatialTfSamplerBackward/c08")  # fmt: skip
+@pytest.mark.parametrize("call, missing", [(call, name) for call, (_, clauses) in NULLS.items() for name in clauses])
+def test_null(cudnn, caller, refuses, call, missing):
+    make, clauses = NULLS[call]
+    operation = make()
+    memory = {name: caller.handle.to_device(bytes_) for name, bytes_ in prepare(operation, "normal", 0).items()}
+    from dualdnn.api.document import functions
+    from dualdnn.conformance.calls.derived import arguments
+
+    names = [parameter.name for parameter in functions()[call].arguments]
+    values = [value(caller, operation, memory) for value in arguments(call, type(operation))]
+    given = {**dict(zip(names, values, strict=True)), missing: None}
+    clause = clauses[missing]
+    expected = clause if "/" in clause else f"{call}/{clause}"
+    refuses(BAD_PARAM, expected, getattr(cudnn, call), *given.values(), unchanged=tuple(memory.values()))

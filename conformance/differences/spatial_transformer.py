@@ -1,0 +1,54 @@
+"""Where NVIDIA's library and the document disagree in the spatial transformer, each decided in docs/errata.md under its id."""
+
+from __future__ import annotations
+
+from .recorded_calls import of_type
+from .table import Difference, Disagreement, declare
+
+declare(
+    [
+        Difference(
+            "V-sampler-shapes",
+            "cudnnSpatialTfSamplerForward",
+            ("cudnnSpatialTfSamplerForward/c01", "cudnnSetSpatialTransformerNdDescriptor/c04"),
+            "dimA has the transformed tensor's size in every dimension.",
+            "Other images, channels and sizes of x and y than those of stDesc are computed, beyond the end of a tensor.",
+            "BAD_PARAM: memory safety (D136).",
+            recorded=(
+                Disagreement(
+                    functions=("cudnnSpatialTfSamplerForward",),
+                    ours="BAD_PARAM",
+                    theirs="SUCCESS",
+                    clauses=("cudnnStatus_t/c05",),
+                ),
+            ),
+        ),
+        Difference(
+            "V-sampler-half",
+            "cudnnSpatialTfSamplerBackward",
+            ("cudnnSpatialTfSamplerBackward/c01", "cudnnSpatialTfSamplerBackward/c03"),
+            "dx is the gradient of the sampling, blended.",
+            "9.19 adds HALF gradients in HALF, with a rounding for each sample, in any order.",
+            "Added in FLOAT, rounded once (D192).",
+            recorded=(Disagreement("outputs", ("cudnnSpatialTfSamplerBackward",), when=of_type("HALF")),),
+        ),
+        Difference(
+            "V-transformer-types",
+            "cudnnSetSpatialTransformerNdDescriptor",
+            ("cudnnSetSpatialTransformerNdDescriptor/c08",),
+            "A dataType that is no valid one is BAD_PARAM.",
+            "NOT_SUPPORTED for INT8, BAD_PARAM for the others that no call takes.",
+            "BAD_PARAM, which alone is listed (D122).",
+            cases=("spatial_transformer/test_types_of_the_setter*INT8*",),
+        ),
+        Difference(
+            "V-transformer-dimensions",
+            "cudnnSetSpatialTransformerNdDescriptor",
+            ("cudnnSetSpatialTransformerNdDescriptor/c04",),
+            "dimA has nbDims sizes of a tensor.",
+            "Any nbDims is accepted, and sizes below 1.",
+            "BAD_PARAM (D122).",
+            cases=("spatial_transformer/test_ranks_and_sizes_of_the_setter*",),
+        ),
+    ]
+)

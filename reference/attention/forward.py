@@ -1,0 +1,69 @@
+"""Multi-head attention forward (7.2.35): all time-steps, or one of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from dualdnn.api.operations import MultiHeadAttnForward, MultiHeadAttnStep
+
+from ..engine import Exact, implements
+from ..view import Array
+from .sequence import Projections, Sequence, places
+from .tracked import Tracked
+
+
+def _computed(
+    operation: Any, lengths: Array, key_lengths: Array, queries: Array, residuals: Array | None, keys: Array, values: Array,
+    weights: Array | None, steps: slice, value: Array, error: Array,
+) -> None:  # fmt: skip
+    """Fill the outputs of some time-steps of all sequences; others stay as they are."""
+    projections = Projections(operation.attn, weights)
+    low, high = (np.array(indices) for indices in (operation.lo_win_idx, operation.hi_win_idx))
+    for place in places(operation.queries.dims, operation.keys.dims, lengths, key_lengths):
+        chosen = slice(steps.start, min(steps.stop, place.queries))
+        count = chosen.stop - chosen.start
+        if count <= 0:
+            continue
+        where = (chosen, place.batch, place.beam)
+        found = Sequence(
+            operation, projections, queries[where], keys[place.of_keys], values[place.of_keys], low[:count], high[:count]
+        ).output  # fmt: skip
+        if residuals is not None:
+            found = found + Tracked.exact(residuals[where])
+        value[where], error[where] = found.value, found.error
+
+
+@implements(MultiHeadAttnForward)
+def forward(
+    operation: MultiHeadAttnForward, lengths: Array, key_lengths: Array, queries: Array, residuals: Array | None, keys: Array,
+    values: Array, weights: Array | None,
+) -> dict[str, Exact]:  # fmt: skip
+    """Padding is zeros here, and anything to the judge: the document leaves it undefined."""
+    value = np.zeros(operation.out.dims, queries.dtype)
+    error = np.full(operation.out.dims, np.inf, queries.dtype)
+    steps = slice(0, operation.queries.dims[0])
+    _computed(operation, lengths, key_lengths, queries, residuals, keys, values, weights, steps, value, error)
+    found = {"out": Exact(value, error, 1)}
+    if operation.trains:
+        found["reserveSpace"] = Exact.kept(schedule(operation, lengths, key_lengths))
+    return found
+
+
+@implements(MultiHeadAttnStep)
+def step(
+    operation: MultiHeadAttnStep, lengths: Array, key_lengths: Array, queries: Array, residuals: Array | None, keys: Array,
+    values: Array, weights: Array | None, out: Array,
+) -> Exact:  # fmt: skip
+    """Other time-steps keep what they have; padding is zeros here, and anything to the judge."""
+    steps = slice(operation.curr_idx, operation.curr_idx + 1)
+    value, error = out.copy(), np.zeros(out.shape, out.dtype)
+    value[steps], error[steps] = 0, np.inf
+    _computed(operation, lengths, key_lengths, queries, residuals, keys, values, weights, steps, value, error)
+    return Exact(value, error, 1)
+
+
+def schedule(operation: Any, lengths: Array, key_lengths: Array) -> Array:
+    """What a training call keeps: windows and lengths, from which the gradients are computed anew."""
+    parts = (operation.lo_win_idx, operation.hi_win_idx, lengths, key_lengths)
+    return np.concatenate([np.asarray(part).astype(np.int32) for part in parts]).view(np.uint8)

@@ -1,0 +1,168 @@
+"""One sequence of queries with the keys and values that it attends to: all heads at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from dualdnn.api.enumerations import cudnnMultiHeadAttnWeightKind_t as Kind
+from dualdnn.api.operations import AttnSpec
+from dualdnn.api.operations.attention.memory import weights_of
+
+from ..engine import in_compute_type
+from ..precision import PRECISION
+from ..softmax import ARGUMENT, DIVISION, EXP, MOST_RESCALES, RESCALE
+from ..view import Array
+from .tracked import Tracked, masked_product, product
+
+
+class Projections:
+    """The weights of an attention as arrays (heads, projected size, original size); None for a projection that is off."""
+
+    def __init__(self, attn: AttnSpec, weights: Array | None) -> None:
+        self.attn, self.parts = attn, weights_of(attn)
+        self.weights = weights
+
+    def __getitem__(self, kind: Kind) -> Array | None:
+        part = self.parts.get(kind)
+        if part is None or self.weights is None:
+            return None
+        return self.view(part, self.weights)
+
+    @staticmethod
+    def view(part: Any, weights: Array) -> Array:
+        """The tensor's elements in the weight buffer."""
+        strides = [stride * weights.itemsize for stride in part.strides]
+        return np.lib.stride_tricks.as_strided(weights[part.offset :], part.dims, strides)
+
+    def project(self, vectors: Array, matrix: Kind, bias: Kind) -> Tracked:
+        """Vectors (count, size) of an input as (heads, count, projected size)."""
+        weights = self[matrix]
+        if weights is None:
+            return Tracked.exact(np.broadcast_to(vectors, (self.attn.heads, *vectors.shape)))
+        found = product(Tracked.exact(vectors[None]), Tracked.exact(weights).transposed)
+        added = self[bias]
+        return found if added is None else found + Tracked.exact(added.swapaxes(1, 2))
+
+
+@dataclass
+class Sequence:
+    """Queries (count, size), keys and values of one sequence, without padding; low, high: the windows of the queries."""
+
+    operation: Any
+    projections: Projections
+    queries: Array
+    keys: Array
+    values: Array
+    low: Array
+    high: Array
+
+    @cached_property
+    def q(self) -> Tracked:
+        return self.projections.project(self.queries, Kind.CUDNN_MH_ATTN_Q_WEIGHTS, Kind.CUDNN_MH_ATTN_Q_BIASES)
+
+    @cached_property
+    def k(self) -> Tracked:
+        return self.projections.project(self.keys, Kind.CUDNN_MH_ATTN_K_WEIGHTS, Kind.CUDNN_MH_ATTN_K_BIASES)
+
+    @cached_property
+    def v(self) -> Tracked:
+        return self.projections.project(self.values, Kind.CUDNN_MH_ATTN_V_WEIGHTS, Kind.CUDNN_MH_ATTN_V_BIASES)
+
+    @cached_property
+    def mask(self) -> Array:
+        """(query, key): whether the key is in the query's window."""
+        index = np.arange(len(self.keys))
+        return (self.low[:, None] <= index) & (index < self.high[:, None])
+
+    @cached_property
+    def scaler(self) -> float:
+        return in_compute_type(self.operation, self.operation.attn.scaler)
+
+    @cached_property
+    def rescales(self) -> int:
+        """Roundings of a running sum where larger maxima turn up."""
+        return RESCALE * min(len(self.keys), MOST_RESCALES)
+
+    @cached_property
+    def probabilities(self) -> Tracked:
+        """The softmax (heads, query, key), 0 outside of the window."""
+        unit, smallest, _ = PRECISION[self.operation.compute_type]
+        # The factor is rounded, and so is its product with a vector or a score.
+        scores = product(self.q, self.k.transposed, 2).scaled(self.scaler)
+        inside = np.where(self.mask, scores.value, -np.inf)
+        highest = inside.max(axis=-1, keepdims=True, initial=-np.inf)
+        highest = np.where(self.mask.any(axis=-1, keepdims=True), highest, 0)
+        shifted = np.where(self.mask, scores.value - highest, -np.inf)
+        terms = np.exp(shifted)
+        total = terms.sum(axis=-1, keepdims=True)
+        value = np.where(self.mask, terms / total, 0)
+        # Relative errors: of each exponential, which has those of its argument; of their sum; of the division.
+        argument = np.where(self.mask, EXP + ARGUMENT * np.abs(shifted) + scores.error, 0)
+        own = np.where(value > 0, argument, 0)
+        count = self.mask.sum(axis=-1, keepdims=True)
+        of_total = (value * own).sum(axis=-1, keepdims=True) + count + self.rescales
+        relative = np.expm1(np.minimum(unit * (own + of_total + DIVISION), 80)) / unit
+        error = np.where(self.mask, value * relative + smallest / unit, 0)
+        return Tracked(value, error)
+
+    @cached_property
+    def heads(self) -> Tracked:
+        """What each head makes of the values: (heads, query, size)."""
+        return masked_product(self.probabilities, self.mask, self.v, self.rescales)
+
+    @cached_property
+    def output(self) -> Tracked:
+        """The sum over heads of the projected vectors, or their concatenation: (query, output size)."""
+        weights = self.projections[Kind.CUDNN_MH_ATTN_O_WEIGHTS]
+        joined = Tracked(*(joined_heads(part) for part in (self.heads.value, self.heads.error)))
+        if weights is None:
+            return joined
+        found = product(joined, Tracked.exact(joined_weights(weights)))
+        bias = self.projections[Kind.CUDNN_MH_ATTN_O_BIASES]
+        return found if bias is None else found + Tracked.exact(bias[0].T)
+
+
+def joined_heads(vectors: Array) -> Array:
+    """(heads, count, size) as (count, heads * size)."""
+    return vectors.swapaxes(0, 1).reshape(vectors.shape[1], -1)
+
+
+def joined_weights(weights: Array) -> Array:
+    """(heads, projected size, size) as (heads * size, projected size)."""
+    return weights.swapaxes(1, 2).reshape(-1, weights.shape[1])
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a sequence lies in the arrays (time, batch, beam, vector) of a call: its batch, its beam, that of its keys; how many
+    queries and keys it has."""
+
+    batch: int
+    beam: int
+    key_beam: int
+    queries: int
+    keys: int
+
+    @property
+    def of_queries(self) -> tuple[Any, ...]:
+        return slice(self.queries), self.batch, self.beam
+
+    @property
+    def of_keys(self) -> tuple[Any, ...]:
+        return slice(self.keys), self.batch, self.key_beam
+
+
+def places(dims: tuple[int, ...], key_dims: tuple[int, ...], lengths: Array, key_lengths: Array) -> Iterator[Place]:
+    """The sequences of a call; lengths beyond the time-steps are those of all steps."""
+    steps, batches, beams, _ = dims
+    key_steps, _, key_beams, _ = key_dims
+    lengths = np.clip(lengths, 0, steps).astype(int).reshape(batches, beams)
+    key_lengths = np.clip(key_lengths, 0, key_steps).astype(int).reshape(batches, key_beams)
+    for batch in range(batches):
+        for beam in range(beams):
+            key_beam = beam if key_beams > 1 else 0
+            yield Place(batch, beam, key_beam, int(lengths[batch, beam]), int(key_lengths[batch, key_beam]))

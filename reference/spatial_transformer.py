@@ -1,0 +1,212 @@
+"""The spatial transformer (3.2.97, 3.2.98, 4.1.20, 4.1.21). Formulas: docs/errata.md, D135, D136, D191, D192 and D522.
+
+A column is (g + 1) (W - 1) / 2 of a coordinate g. Its error, ``COLUMN`` roundings of (|g| + 1) (W - 1) / 2, moves a sample by at most that
+times the slope there, and may move it across a pixel, behind which the slope is another: results that are continuous there take the larger
+slope, the gradient of the coordinate itself is not determined there, unless the column is computed without any rounding.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+from dualdnn.api.operations import (
+    SpatialTfGridGeneratorBackward,
+    SpatialTfGridGeneratorForward,
+    SpatialTfSamplerBackward,
+    SpatialTfSamplerForward,
+)
+
+from .engine import Exact, implements
+from .judge import PRECISION
+from .view import NUMPY_TYPES, Array
+
+COLUMN = 3  # roundings of g + 1, of two products; of g (W - 1) / 2 + (W - 1) / 2 as many
+PIXEL = 5  # roundings of 2 j / (w - 1), - 1, a product with theta, two sums
+CORNER = 6  # of 1 - f, of the weight, of its product with x, of three sums
+SLOPE = 8  # of a difference, of 1 - f, of two products, of a sum, of the products with dy, (W - 1) / 2 and 2
+CORNERS = tuple(product((0, 1), (0, 1)))
+
+
+def _pixels(size: int, wide: Any) -> tuple[Array, Array]:
+    """(coordinates of the pixels of a row from -1 to 1, the sum of the absolute values of their terms)."""
+    first = 2 * np.arange(size, dtype=wide) / wide(max(size - 1, 1))
+    return first - 1, first + 1
+
+
+@implements(SpatialTfGridGeneratorForward)
+def grid_generator_forward(operation: SpatialTfGridGeneratorForward, theta: Array) -> Exact:
+    _, height, width, _ = operation.grid.dims
+    (xt, xm), (yt, ym) = _pixels(width, theta.dtype.type), _pixels(height, theta.dtype.type)
+
+    def sums(matrix: Array, x: Array, y: Array) -> Array:
+        of_x, of_y, one = (matrix[:, None, None, :, column] for column in range(3))
+        return of_x * x[None, None, :, None] + of_y * y[None, :, None, None] + one
+
+    return Exact(sums(theta, xt, yt), lambda: sums(np.abs(theta), xm, ym), PIXEL)
+
+
+@implements(SpatialTfGridGeneratorBackward)
+def grid_generator_backward(operation: SpatialTfGridGeneratorBackward, dgrid: Array) -> Exact:
+    _, height, width, _ = operation.dgrid.dims
+    (xt, xm), (yt, ym) = _pixels(width, dgrid.dtype.type), _pixels(height, dgrid.dtype.type)
+
+    def sums(gradient: Array, x: Array, y: Array) -> Array:
+        of_x = (gradient * x[None, None, :, None]).sum(axis=(1, 2))
+        of_y = (gradient * y[None, :, None, None]).sum(axis=(1, 2))
+        return np.stack((of_x, of_y, gradient.sum(axis=(1, 2))), -1)
+
+    return Exact(sums(dgrid, xt, yt), lambda: sums(np.abs(dgrid), xm, ym), height * width + PIXEL)
+
+
+class _Columns:
+    """The columns (or rows) of an input at which it is sampled, one for each pixel of the transformed tensor.
+
+    first: the pixel before each; part: how far behind it. error: of the column, in units of roundoff. low, high: the first pixels
+    that an implementation may find; they differ where ``ambiguous``. scale: (W - 1) / 2.
+    """
+
+    def __init__(self, operation: Any, coordinate: Array, size: int) -> None:
+        wide, kind = coordinate.dtype.type, NUMPY_TYPES[operation.compute_type].type
+        unit, _, largest = PRECISION[operation.compute_type]
+        self.size, self.scale = size, wide(size - 1) / 2
+        self.finite = np.isfinite(coordinate)
+        g = np.where(self.finite, coordinate, 0)
+        column = (g + 1) * self.scale
+        terms = (np.abs(g) + 1) * self.scale
+        # Without any rounding where nothing that an implementation may compute on its way to the column is rounded.
+        steps = (g + 1, g * (size - 1), (g + 1) * (size - 1), column)
+        exact = np.logical_and.reduce([step.astype(kind).astype(wide) == step for step in steps])
+        self.error = np.where(exact, 0, COLUMN * terms)
+        self.overflows = (np.abs(g) + 1) * max(size - 1, 1) >= largest
+        reach = unit * self.error
+        limit = 2.0**40  # no input has so many pixels; floor of more than that is no 64-bit number
+        clipped = np.clip(column, -limit, limit)
+        self.first, self.low, self.high = (
+            np.floor(np.clip(c, -limit, limit)).astype(np.int64) for c in (column, column - reach, column + reach)
+        )
+        self.part = clipped - self.first
+        self.ambiguous = self.low != self.high
+
+    def inside(self, pixel: Array) -> Array:
+        return (pixel >= 0) & (pixel < self.size)
+
+
+def _at(x: Array, rows: _Columns, columns: _Columns, row: Array, column: Array) -> Array:
+    """x at pixels (n, h, w) of every channel, as (n, h, w, c); 0 outside of the input."""
+    exists = rows.inside(row) & columns.inside(column)
+    images = np.arange(x.shape[0])[:, None, None]
+    values = x.transpose(0, 2, 3, 1)[images, np.where(exists, row, 0), np.where(exists, column, 0)]
+    return np.where(exists[..., None], values, 0)
+
+
+def _weighted(weight: Array, values: Array) -> Array:
+    """weight * values; what has no weight adds nothing, whatever it is."""
+    return np.where(weight[..., None] == 0, 0, weight[..., None] * values)
+
+
+def _sampled(operation: Any, x: Array, grid: Array) -> tuple[_Columns, _Columns]:
+    return _Columns(operation, grid[..., 1], x.shape[2]), _Columns(operation, grid[..., 0], x.shape[3])
+
+
+def _weights(rows: _Columns, columns: _Columns, row: int, column: int) -> Array:
+    return (rows.part if row else 1 - rows.part) * (columns.part if column else 1 - columns.part)
+
+
+def _around(x: Array, rows: _Columns, columns: _Columns) -> Array:
+    """The sum of the absolute values of the pixels around each sample, those that an implementation may find included; (n, h, w, c)."""
+    found = np.zeros((*rows.first.shape, x.shape[1]), x.dtype)
+    for row, column in product(range(3), range(3)):
+        reached = (rows.low + row <= rows.high + 1) & (columns.low + column <= columns.high + 1)
+        values = np.abs(_at(x, rows, columns, rows.low + row, columns.low + column))
+        found += np.where(reached[..., None], values, 0)
+    return found
+
+
+@implements(SpatialTfSamplerForward)
+def sampler_forward(operation: SpatialTfSamplerForward, x: Array, grid: Array) -> Exact:
+    rows, columns = _sampled(operation, x, grid)
+    value = np.zeros((*grid.shape[:3], x.shape[1]), x.dtype)
+    terms = value.copy()
+    for row, column in CORNERS:
+        weight = _weights(rows, columns, row, column)
+        part = _weighted(weight, _at(x, rows, columns, rows.first + row, columns.first + column))
+        value += part
+        terms += np.abs(part)
+    around = _around(x, rows, columns)
+    moved = around * ((rows.error + columns.error) / CORNER)[..., None]
+    terms = terms + np.where(np.isfinite(moved), moved, 0)
+    # A pixel that is no number counts or not where its weight may be zero.
+    edge = rows.ambiguous | columns.ambiguous | (rows.part == 0) | (columns.part == 0)
+    unknown = (~np.isfinite(around) & edge[..., None]) | (rows.overflows | columns.overflows)[..., None]
+    value, terms = np.where(unknown & ~np.isfinite(value), 0, value), np.where(unknown, np.inf, terms)
+    sound = (rows.finite & columns.finite)[..., None]
+    value, terms = np.where(sound, value, np.nan), np.where(sound, terms, 0)
+    return Exact(value.transpose(0, 3, 1, 2), terms.transpose(0, 3, 1, 2), CORNER)
+
+
+@implements(SpatialTfSamplerBackward)
+def sampler_backward(operation: SpatialTfSamplerBackward, x: Array, dy: Array, grid: Array) -> dict[str, Exact]:
+    rows, columns = _sampled(operation, x, grid)
+    gradient = dy.transpose(0, 2, 3, 1)
+    return {
+        "dx": _gradient_of_x(x, gradient, rows, columns),
+        "dgrid": _gradient_of_grid(x, gradient, rows, columns),
+    }
+
+
+def _gradient_of_x(x: Array, dy: Array, rows: _Columns, columns: _Columns) -> Exact:
+    """Every pixel gets dy times its weight from each sample that it is a corner of."""
+    images, channels, height, width = x.shape
+    value, terms, count, unknown = (np.zeros((images, height, width, channels), x.dtype) for _ in range(4))
+    image = np.broadcast_to(np.arange(images)[:, None, None], rows.first.shape)
+    sound = rows.finite & columns.finite
+
+    def scatter(onto: Array, row: Array, column: Array, what: Array, where: Array) -> None:
+        kept = where & sound & rows.inside(row) & columns.inside(column)
+        np.add.at(onto, (image[kept], row[kept], column[kept]), what[kept])
+
+    always = np.ones(rows.first.shape, bool)
+    for row, column in CORNERS:
+        part = _weighted(_weights(rows, columns, row, column), dy)
+        place = rows.first + row, columns.first + column
+        scatter(value, *place, part, always)
+        scatter(terms, *place, np.abs(part), always)
+        scatter(count, *place, np.ones_like(part), always)
+    error = (rows.error + columns.error)[..., None] * np.abs(dy)
+    edge = rows.ambiguous | columns.ambiguous | (rows.part == 0) | (columns.part == 0)
+    doubtful = (~np.isfinite(dy) & edge[..., None]) | (rows.overflows | columns.overflows)[..., None]
+    moved = np.zeros_like(terms)
+    for row, column in product(range(3), range(3)):
+        reached = (rows.low + row <= rows.high + 1) & (columns.low + column <= columns.high + 1)
+        place = rows.low + row, columns.low + column
+        scatter(moved, *place, np.where(np.isfinite(error), error, 0), reached)
+        scatter(unknown, *place, doubtful.astype(x.dtype), reached)
+    terms = terms * (count + CORNER) + moved
+    value = np.where((unknown > 0) & ~np.isfinite(value), 0, value)
+    terms = np.where(unknown > 0, np.inf, terms)
+    return Exact(value.transpose(0, 3, 1, 2), terms.transpose(0, 3, 1, 2), 1)
+
+
+def _gradient_of_grid(x: Array, dy: Array, rows: _Columns, columns: _Columns) -> Exact:
+    """(W - 1) / 2 times the slope along the row, (H - 1) / 2 times that along the column, between the pixels around the sample."""
+    corner = {place: _at(x, rows, columns, rows.first + place[0], columns.first + place[1]) for place in CORNERS}
+    around = _around(x, rows, columns)
+    shape, channels = rows.first.shape, x.shape[1]
+    value, terms = np.zeros((*shape, 2), x.dtype), np.zeros((*shape, 2), x.dtype)
+    known = np.isfinite(dy) & np.isfinite(around)
+    dy, around = np.where(known, dy, 0), np.where(known, around, 0)
+    for component, (along, across) in enumerate(((columns, rows), (rows, columns))):
+        slope = np.zeros_like(dy)
+        for side in (0, 1):
+            near, far = (corner[(side, end) if component == 0 else (end, side)] for end in (0, 1))
+            part = across.part if side else 1 - across.part
+            slope += part[..., None] * np.where(known, far - near, 0)
+        value[..., component] = along.scale * (dy * slope).sum(-1)
+        bound = np.abs(dy) * around * (channels + SLOPE + across.error[..., None])
+        bound = along.scale * bound.sum(-1)
+        undetermined = along.ambiguous | ~known.all(-1) | rows.overflows | columns.overflows
+        terms[..., component] = np.where(undetermined, np.inf, bound)
+    sound = (rows.finite & columns.finite)[..., None]
+    return Exact(np.where(sound, value, np.nan), np.where(sound, terms, 0), 1)

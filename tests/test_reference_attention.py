@@ -1,0 +1,148 @@
+"""The reference of multi-head attention against plain loops, written from the formulas of 7.2.43."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnMultiHeadAttnWeightKind_t as Kind
+from dualdnn.api.operations.attention.memory import weights_of
+from dualdnn.api.operations.specs import DOUBLE
+from dualdnn.conformance.cases.attention_forward import attention, forward, with_projections
+from dualdnn.conformance.trial import prepare
+from dualdnn.reference import evaluate, run
+from dualdnn.reference.view import read
+
+Q, K, V, O, Q_BIAS, K_BIAS, V_BIAS, O_BIAS = Kind  # noqa: E741
+
+
+def weight(attn, weights, kind, head, row, column):
+    """An element of a tensor of the weight buffer, by the strides that cudnnGetMultiHeadAttnWeights returns."""
+    part = weights_of(attn)[kind]
+    return float(weights[part.offset + sum(i * s for i, s in zip((head, row, column), part.strides, strict=True))])
+
+
+def projected(attn, weights, vector, kind, bias, head):
+    """W x + b, or x where the projection is off."""
+    parts = weights_of(attn)
+    if kind not in parts:
+        return [float(x) for x in vector]
+    rows = range(parts[kind].dims[1])
+    added = [weight(attn, weights, bias, head, row, 0) if bias in parts else 0.0 for row in rows]
+    return [
+        math.fsum([*(weight(attn, weights, kind, head, row, c) * float(x) for c, x in enumerate(vector)), added[row]])
+        for row in rows
+    ]
+
+
+def attend(attn, weights, query, keys, values):
+    """The output for one query that attends to these keys and values."""
+    joined, summed = [], [0.0] * attn.o_projected
+    for head in range(attn.heads):
+        q = projected(attn, weights, query, Q, Q_BIAS, head)
+        scores = [
+            attn.scaler
+            * math.fsum(a * b for a, b in zip(projected(attn, weights, key, K, K_BIAS, head), q, strict=True))
+            for key in keys
+        ]
+        terms = [math.exp(score - max(scores)) for score in scores]
+        vectors = [projected(attn, weights, value, V, V_BIAS, head) for value in values]
+        h = [
+            math.fsum(t * v[c] for t, v in zip(terms, vectors, strict=True)) / math.fsum(terms) if terms else 0.0
+            for c in range(attn.value_size)
+        ]
+        joined += h
+        for row in range(attn.o_projected):
+            summed[row] += math.fsum(weight(attn, weights, O, head, row, c) * x for c, x in enumerate(h))
+    if not attn.o_projected:
+        return joined
+    return [x + (weight(attn, weights, O_BIAS, 0, row, 0) if attn.has_biases else 0.0) for row, x in enumerate(summed)]
+
+
+def outputs(operation, arrays):
+    """(time, batch, beam) -> the output vector of every query that exists."""
+    attn, found = operation.attn, {}
+    _, batches, beams, _ = operation.queries.dims
+    key_beams = operation.keys.dims[2]
+    for batch, beam in product(range(batches), range(beams)):
+        key_beam = beam if key_beams > 1 else 0
+        length = operation.queries.lengths[batch * beams + beam]
+        key_length = operation.keys.lengths[batch * key_beams + key_beam]
+        for window, (low, high) in enumerate(zip(operation.lo_win_idx, operation.hi_win_idx, strict=True)):
+            time = operation.first_step + window
+            if time >= length:
+                continue
+            chosen = range(max(low, 0), min(high, key_length))
+            keys, values = ([arrays[name][j, batch, key_beam] for j in chosen] for name in ("keys", "values"))
+            vector = attend(attn, arrays.get("weights"), arrays["queries"][time, batch, beam], keys, values)
+            if operation.residuals:
+                vector = [a + float(b) for a, b in zip(vector, arrays["residuals"][time, batch, beam], strict=True)]
+            found[time, batch, beam] = vector
+    return found
+
+
+def arrays_of(operation, memory):
+    return {name: read(operation.tensor(name), memory[name], np.float64) for name in operation.tensors_read}
+
+
+OPERATIONS = [
+    *(forward(with_projections(*on, mode=mode, data_type=DOUBLE), low=(0, 1, 0, 2), high=(5, 4, 2, 2))
+      for on, mode in product(((1, 1, 1, 1), (0, 0, 0, 0), (1, 0, 0, 1), (0, 1, 1, 0)), (0, 2))),
+    forward(attention(mode=3, data_type=DOUBLE), key_lengths=(5, 1, 2, 0), axes=(1, 2, 0, 3)),
+    forward(attention((2, 2, 2, 6), (6, 5, 4), data_type=DOUBLE), residuals=True, current=2, low=(9, 9, 1, 9), high=(0, 0, 4, 0)),
+    forward(attention(scaler=25.0, data_type=DOUBLE), trains=True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=range(len(OPERATIONS)))
+def test_forward(operation):
+    memory = prepare(operation, "normal", 1)
+    exact = evaluate(operation, memory)["out"]
+    due = outputs(operation, arrays_of(operation, memory))
+    before = memory["out"].copy()
+    run(operation, memory)
+    stored = read(operation.out.tensor, memory["out"], np.float64)
+    for index in np.ndindex(operation.out.dims[:3]):
+        if index in due:
+            np.testing.assert_allclose(exact.value[index].astype(float), due[index], rtol=1e-12, atol=1e-13)
+            np.testing.assert_allclose(stored[index], due[index], rtol=1e-12, atol=1e-13)
+        elif operation.first_step <= index[0] < operation.first_step + len(operation.lo_win_idx):
+            assert not stored[index].any() and np.isinf(exact.magnitude[index]).all()  # padding
+        else:
+            old = read(operation.out.tensor, before, np.float64)
+            np.testing.assert_array_equal(stored[index], old[index])
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_bounds_hold_for_arithmetic_in_float(number):
+    """The formula in single precision, in another order of summation, stays within the bounds, which are not loose."""
+    attn = with_projections(number % 2, 1, 1, number % 3 != 0)
+    operation = forward(attn, lengths=None)
+    memory = prepare(operation, "normal", number)
+    exact = evaluate(operation, memory)["out"]
+    wide = arrays_of(operation, memory)
+    narrow = {name: array.astype(np.float32) for name, array in wide.items()}
+    ratio = 0.0
+    parts = {kind: np.lib.stride_tricks.as_strided(narrow["weights"][p.offset :], p.dims, [4 * s for s in p.strides])
+             for kind, p in weights_of(attn).items()}  # fmt: skip
+
+    def project(vectors, kind, bias):
+        if kind not in parts:
+            return np.repeat(vectors[None], attn.heads, axis=0)
+        return np.stack([vectors @ parts[kind][h].T + parts[bias][h].T for h in range(attn.heads)])
+
+    for batch, beam in np.ndindex(operation.out.dims[1:3]):
+        q = project(narrow["queries"][:, batch, beam], Q, Q_BIAS)
+        k, v = (project(narrow[n][:, batch, 0], a, b) for n, a, b in (("keys", K, K_BIAS), ("values", V, V_BIAS)))
+        scores = np.float32(attn.scaler) * q @ k.swapaxes(1, 2)
+        terms = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        heads = (terms / terms.sum(axis=-1, keepdims=True)) @ v
+        joined = heads.swapaxes(0, 1).reshape(heads.shape[1], -1)
+        if O in parts:
+            joined = joined @ parts[O].swapaxes(1, 2).reshape(-1, attn.o_projected) + parts[O_BIAS][0].T
+        assert joined.dtype == np.float32
+        errors = np.abs(joined - exact.value[:, batch, beam]) / (2.0**-24 * exact.magnitude[:, batch, beam])
+        ratio = max(ratio, float(errors.max()))
+    assert 0.005 < ratio < 1
