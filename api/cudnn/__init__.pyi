@@ -2906,6 +2906,65 @@ def cudnnGetRNNTrainingReserveSize(
     NOT_SUPPORTED for data types (c15). Source: 8.2.14.
     """
 
+def cudnnRNNBackwardData_v8(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    devSeqLengths: Memory,
+    yDesc: RNNDataDescriptor,
+    y: Memory,
+    dy: Memory,
+    xDesc: RNNDataDescriptor,
+    dx: Memory,
+    hDesc: TensorDescriptor | None,
+    hx: Memory,
+    dhy: Memory,
+    dhx: Memory,
+    cDesc: TensorDescriptor | None,
+    cx: Memory,
+    dcy: Memory,
+    dcx: Memory,
+    weightSpaceSize: SupportsIndex,
+    weightSpace: Memory,
+    workSpaceSize: SupportsIndex,
+    workSpace: Memory,
+    reserveSpaceSize: SupportsIndex,
+    reserveSpace: Memory,
+) -> None:
+    """The gradients dx, dhx and dcx, given dy, dhy and dcy, behind a cudnnRNNForward in training with the same reserveSpace.
+
+    Sequences and states are described as in cudnnRNNForward; padding of dx gets the paddingFill of xDesc. NULL dhy and dcy are
+    zeros, NULL dhx and dcx are not written; hDesc and cDesc may be NULL where all their memory is. devSeqLengths is not read.
+    Errors: BAD_PARAM for NULL (c52, c30, c07, c26), descriptors that do not fit each other (c53), buffers that are too small
+    (c54); NOT_SUPPORTED for a persistent algorithm with sequences of several lengths (c49), or with DOUBLE data (c51).
+    Source: 8.2.19.
+    """
+
+def cudnnRNNBackwardWeights_v8(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    addGrad: cudnnWgradMode_t,
+    devSeqLengths: Memory,
+    xDesc: RNNDataDescriptor,
+    x: Memory,
+    hDesc: TensorDescriptor,
+    hx: Memory,
+    yDesc: RNNDataDescriptor,
+    y: Memory,
+    weightSpaceSize: SupportsIndex,
+    dweightSpace: Memory,
+    workSpaceSize: SupportsIndex,
+    workSpace: Memory,
+    reserveSpaceSize: SupportsIndex,
+    reserveSpace: Memory,
+) -> None:
+    """Add the gradients of all matrices and biases to dweightSpace, behind cudnnRNNBackwardData_v8 with the same reserveSpace.
+
+    x, hx, y: as in the calls before, hx NULL where it was; devSeqLengths is not read.
+    Errors: BAD_PARAM for NULL (c22, c26), an addGrad other than CUDNN_WGRAD_MODE_ADD (c25), descriptors that do not fit each
+    other (c23), buffers that are too small (c24); NOT_SUPPORTED for a persistent algorithm with sequences of several lengths,
+    or with DOUBLE data (c21). Source: 8.2.22.
+    """
+
 def cudnnSetCTCLossDescriptor(ctcLossDesc: CTCLossDescriptor, compType: cudnnDataType_t) -> None:
     """Describe a CTC loss of normalized probabilities whose gradients are zero where no alignment exists.
 

@@ -19,7 +19,10 @@ from .dropout import DropoutBackward, DropoutForward, SetDropoutStates
 from .fused_ops import (
     BnFinalizeStatisticsInference,
     BnFinalizeStatisticsTraining,
+    ConvScaleBiasAddActivation,
     DactivationForkDbatchnorm,
+    ScaleBiasActivationConvBnstats,
+    ScaleBiasActivationWgrad,
     ScaleBiasAddActivationGenBitmask,
 )
 from .graph import OperationGraph
@@ -37,7 +40,7 @@ from .operation import Operation
 from .pooling import PoolingBackward, PoolingForward
 from .records import parse
 from .reduce_tensor import ReduceTensor
-from .rnn import RNNForward
+from .rnn import RNNBackwardData, RNNBackwardWeights, RNNForward
 from .softmax import SoftmaxBackward, SoftmaxForward
 from .spatial_transformer import (
     SpatialTfGridGeneratorBackward,
@@ -96,7 +99,10 @@ __all__ = [
     "AttnSpec",
     "BnFinalizeStatisticsInference",
     "BnFinalizeStatisticsTraining",
+    "ConvScaleBiasAddActivation",
     "DactivationForkDbatchnorm",
+    "ScaleBiasActivationConvBnstats",
+    "ScaleBiasActivationWgrad",
     "ScaleBiasAddActivationGenBitmask",
     "Backend",
     "BatchNormalizationBackward",
@@ -134,6 +140,8 @@ __all__ = [
     "PoolingBackward",
     "PoolingForward",
     "PoolingSpec",
+    "RNNBackwardData",
+    "RNNBackwardWeights",
     "RNNForward",
     "ReduceTensor",
     "ReduceTensorSpec",
