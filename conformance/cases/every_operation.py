@@ -23,6 +23,7 @@ from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.cases import (
     activation,
+    attention_backward,
     attention_forward,
     convolution,
     convolution_backward_data,
@@ -111,6 +112,8 @@ SAMPLES: dict[str, Operation] = {
     "SetDropoutStates": SetDropoutStates(dropout.SEED),
     "DropoutForward": dropout.forward(x=PLAIN),
     "DropoutBackward": dropout.backward(dy=PLAIN),
+    **dict(zip(("MultiHeadAttnTraining", "MultiHeadAttnBackwardData", "MultiHeadAttnBackwardWeights"), attention_backward.steps(
+        attn=attention_forward.attention((2, 2, 2, 5), mode=0), batches=3, lengths=None), strict=True)),
     "MultiHeadAttnForward": attention_forward.forward(attention_forward.attention((2, 2, 2, 5)), batches=3, lengths=None, residuals=True, trains=True),
     "MultiHeadAttnStep": attention_forward.forward(attention_forward.attention((2, 2, 2, 5)), batches=3, lengths=None, current=2),
     "Im2Col": convolution_filters.im2col(),
@@ -124,6 +127,9 @@ ATTENTION_OPERANDS = (
 )  # fmt: skip
 # call -> operand -> the clause that memory which is wrong in itself violates, where the section names one
 WRONG_MEMORY = {
+    "MultiHeadAttnTraining": dict.fromkeys(ATTENTION_OPERANDS, "cudnnMultiHeadAttnForward/c34"),
+    "MultiHeadAttnBackwardData": {"*": "cudnnMultiHeadAttnBackwardData/c23"},
+    "MultiHeadAttnBackwardWeights": {"*": "cudnnMultiHeadAttnBackwardWeights/c14"},
     "MultiHeadAttnForward": dict.fromkeys(ATTENTION_OPERANDS, "cudnnMultiHeadAttnForward/c34"),
     "MultiHeadAttnStep": dict.fromkeys(ATTENTION_OPERANDS, "cudnnMultiHeadAttnForward/c34"),
     "SetTensor": {"*": "cudnnSetTensor/c07"},
