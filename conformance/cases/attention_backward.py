@@ -53,6 +53,7 @@ def backward_weights(training: MultiHeadAttnForward, mode: cudnnWgradMode_t = SE
 def steps(mode: cudnnWgradMode_t = SET, **others: Any) -> tuple[Any, Any, Any]:
     """The three calls of a training step."""
     training = forward(others.pop("attn", None) or plain(), trains=True, **others)
+    assert isinstance(training, MultiHeadAttnForward)
     return training, backward_data(training), backward_weights(training, mode)
 
 

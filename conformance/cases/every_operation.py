@@ -304,7 +304,10 @@ def test_outputs_share_no_part_of_another_operand(subject, caller, refuses, samp
                 continue  # its contents say how much of it is read, and the host does not look at them
             first, last = memory[other].size, memory[output].size
             apart = -(-first // 16) * 16
-            for start in (STEP, (first - 1) // STEP * STEP, apart):
+            step = max(STEP, operation.alignment(output))
+            for start in (step, (first - 1) // step * step, apart):
+                if first <= start < apart:
+                    continue  # they do not meet
                 joint = caller.handle.to_device(np.resize(memory[other], apart + last))
                 buffers, operands = placed(caller, {**memory, output: memory[output]}, {})
                 operands[other], operands[output] = joint.slice(0, first), joint.slice(start, last)
