@@ -56,7 +56,7 @@ class Captured:
 
     def __getattr__(self, name: str) -> Any:
         function = getattr(self.functions, name)
-        made = name.startswith(("cudnnCreate", "cudnnSet", "cudnnGet", "cudnnBackend"))
+        made = name.startswith(("cudnnCreate", "cudnnSet", "cudnnGet", "cudnnBackend", "cudnnMake"))
         if made and name not in ("cudnnSetTensor", "cudnnBackendExecute"):
             return function
 
