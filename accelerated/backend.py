@@ -183,7 +183,7 @@ class AcceleratedBackend:
 
     def graph_solvers(self, operation: Any) -> tuple[str, ...]:
         """Return the solvers among which the knob of the engine of an operation graph chooses."""
-        return ()
+        return () if operation.single is None else possible_solvers(operation.single.operation, self.device)
 
     def algorithm_time(self, operation: Operation, operands: Sequence[Any], stream: Any) -> float:
         """The shortest of a few runs, by the device's clock; a run before them compiles and warms up."""

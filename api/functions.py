@@ -340,10 +340,8 @@ class _Computing:
         )
         self.position = {parameters[i].name: i for i in self.device}
 
-    def value(self, args: Any, operand: str) -> Any:
-        """The memory that a call was given for an operand: its argument, or what one of the descriptors holds."""
-        if operand in self.position:
-            return args[self.position[operand]]
+    def held(self, args: Any, operand: str) -> Any:
+        """The memory that one of the call's descriptors holds for an operand that is no argument."""
         return next(
             (args[i].memory[operand] for i in self.described if operand in getattr(args[i], "memory", ())), None
         )
@@ -401,7 +399,16 @@ class _Computing:
     def _remembered(self, handle: Handle, operation: Operation, key: Any) -> _Prepared:
         """Prepare an operation for the handle, and remember it by its key."""
         self._countable(operation)
-        sizes = tuple((name, operation.least_bytes(name), operation.alignment(name)) for name in operation.operands)
+        sizes = tuple(
+            (
+                name,
+                operation.parameter_of(name),
+                operation.least_bytes(name),
+                operation.alignment(name),
+                name in operation.outputs or name in operation.raw,
+            )
+            for name in operation.operands
+        )
         with handle.lock:
             prepared = _Prepared(operation, sizes, handle.backend.prepare(operation))
             if key is not None:
@@ -421,19 +428,19 @@ class _Computing:
                 raise CudnnError(NOT_SUPPORTED, "cudnnSetTensor4dDescriptor/c03", text)
 
     def _operands(self, handle: Handle, prepared: _Prepared, args: Any) -> list[Any]:
-        operands = [
-            checked_operand(
-                self.checks,
-                handle,
-                prepared.operation,
-                name,
-                self.value(args, prepared.operation.parameter_of(name)),
-                nbytes,
-                alignment,
-                self.small.get(name),
-            )
-            for name, nbytes, alignment in prepared.sizes
-        ]
+        find, position, operands = handle.backend.operand, self.position, []
+        for name, parameter, nbytes, alignment, writes in prepared.sizes:
+            value = args[position[parameter]] if parameter in position else self.held(args, parameter)
+            try:
+                operand = find(value)
+                small = operand.nbytes is not None and operand.nbytes < nbytes
+                fits = not (small or operand.address % alignment or (writes and not operand.writable))
+            except Exception:  # NULL, or what is no memory
+                fits = False
+            if not fits:  # says what is wrong, unless it is a NULL that the operation allows
+                operation, too_small = prepared.operation, self.small.get(name)
+                operand = checked_operand(self.checks, handle, operation, name, value, nbytes, alignment, too_small)
+            operands.append(operand)
         if len(operands) > 1:
             self._overlaps(prepared, operands)
         return operands
@@ -442,11 +449,11 @@ class _Computing:
         """Refuse memory shared between an output and another operand, unless a rule allows it."""
         operation = prepared.operation
         for i in prepared.written:
-            name, size, _ = prepared.sizes[i]
+            name, _, size, _, _ = prepared.sizes[i]
             written = operands[i]
             if written is None:
                 continue
-            for j, (other_name, other_size, _) in enumerate(prepared.sizes):
+            for j, (other_name, _, other_size, _, _) in enumerate(prepared.sizes):
                 other = operands[j]
                 if i == j or other is None or size == 0 or other_size == 0:
                     continue
@@ -468,7 +475,7 @@ class _Computing:
 class _Executing(_Computing):
     """Runs a plan on the memory that a pack holds: the body returns the operation and its memory by operand."""
 
-    def value(self, args: Mapping[str, Any], operand: str) -> Any:
+    def held(self, args: Mapping[str, Any], operand: str) -> Any:
         return args.get(operand)
 
     def _run(self, args: tuple[Any, ...]) -> None:
@@ -583,13 +590,12 @@ def _getter(positions: tuple[int, ...]) -> Callable[[tuple[Any, ...]], tuple[Any
 
 
 class _Prepared:
-    """An operation that passed all checks, its operands (name, bytes, alignment), its launcher."""
+    """An operation that passed all checks, its operands (name, parameter, bytes, alignment, whether it is written), its launcher."""
 
     __slots__ = ("launch", "operation", "sizes", "written")
 
-    def __init__(self, operation: Operation, sizes: tuple[tuple[str, int, int], ...], launch: Any) -> None:
+    def __init__(self, operation: Operation, sizes: tuple[tuple[str, str, int, int, bool], ...], launch: Any) -> None:
         self.operation = operation
         self.sizes = sizes
         self.launch = launch
-        writes = set(operation.outputs) | set(operation.raw)
-        self.written = tuple(i for i, (name, *_) in enumerate(sizes) if name in writes)
+        self.written = tuple(i for i, (*_, writes) in enumerate(sizes) if writes)

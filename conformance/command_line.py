@@ -24,6 +24,7 @@ from dualdnn.api.operations import parse
 from dualdnn.api.status import CudnnError
 
 from . import build_ahead
+from .api_logs import is_log, judge_log
 from .bench import command as bench
 from .calls import Caller
 from .differences import explanation_of
@@ -107,11 +108,14 @@ def main(arguments: list[str] | None = None) -> int:
     changes.set_defaults(run=run_diff)
 
     replay = commands.add_parser(
-        "replay", help="run a call again that a crosscheck handle has saved, or a recorded one"
+        "replay", help="run a call again that a crosscheck handle has saved, a recorded one, or those of an API log"
     )
     replay.add_argument(
-        "file", type=Path, help="a saved call; with --record a recording, or the name of a packaged one"
-    )
+        "file", type=Path,
+        help="a saved call; with --record a recording, or the name of a packaged one; an API log of cuDNN 8 or of this project",
+    )  # fmt: skip
+    replay.add_argument("--inputs", default="normal", help="of an API log: kind of input values (default: %(default)s)")
+    replay.add_argument("--seed", type=int, default=0, help="of an API log: seed of the input values")
     replay.add_argument("--record", metavar="ID", help="which record of the recording")
     replay.add_argument("--subject", action="append", default=[], metavar="NAME")
     replay.set_defaults(run=run_replay)
@@ -260,9 +264,12 @@ def _one_operation(chosen: argparse.Namespace) -> int:
 
 
 def run_replay(chosen: argparse.Namespace) -> int:
-    """A saved or recorded call on every subject."""
+    """A saved or recorded call, or the calls of a log, on every subject."""
     if chosen.record:
         return _recorded_call(chosen)
+    if is_log(chosen.file):
+        with open(chosen.file, encoding="utf-8", errors="replace") as lines:
+            return 1 if judge_log(lines, chosen.subject or ["reference"], chosen.inputs, chosen.seed) else 0
     operation, memory, aliases = loaded(chosen.file)
     print(operation)
     failures = 0

@@ -7,7 +7,7 @@ their arguments do; sums add up the errors of their terms (docs/tolerance.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -26,11 +26,12 @@ from dualdnn.api.operations.graph import (
     Node,
     PointwiseNode,
 )
+from dualdnn.api.operations.specs import DOUBLE
 
 from .activation import ELU_ROUNDINGS, SIGMOID_ROUNDINGS, TANH_ROUNDINGS
-from .engine import Exact, implements
+from .engine import Exact, Result, Results, Wide, implements_in_parts, results_of
 from .judge import BLEND_ROUNDINGS, PRECISION
-from .view import Array
+from .view import WHOLE, Array, read
 
 
 @dataclass(slots=True)
@@ -49,6 +50,10 @@ class Arithmetic:
     smallest: float
     largest: float
 
+    def factor(self, value: float) -> float:
+        """A scaling factor in the compute type."""
+        return value if self.unit == PRECISION[DOUBLE][0] else float(np.float32(value))
+
     def rounded(self, value: Array, error: Array, magnitude: Array, roundings: Any = 1) -> Known:
         """The value with the error of its arguments and that of its own roundings, of terms of this magnitude."""
         total = np.asarray(roundings, value.dtype) * self.unit
@@ -63,8 +68,28 @@ def _settled(value: Array, error: Array) -> Known:
     return Known(value, np.where(np.isfinite(value), error, 0))
 
 
-@implements(OperationGraph)
-def operation_graph(operation: OperationGraph, *inputs: Array) -> dict[str, Exact]:
+@implements_in_parts(OperationGraph)
+def operation_graph(operation: OperationGraph, wide: Wide) -> Results:
+    """Node by node, or as the one operation that the graph is to its engine."""
+    if operation.single is None:
+
+        def parts(memory: Mapping[str, Array]) -> Iterator[Result]:
+            inputs = [read(operation.tensor(name), memory[name], wide) for name in operation.inputs]
+            for name, exact in node_by_node(operation, *inputs).items():
+                yield name, WHOLE, exact
+
+        return parts
+    names, results = operation.single.names, results_of(operation.single.operation, wide)
+
+    def of_single(memory: Mapping[str, Array]) -> Iterator[Result]:
+        given = {inner: memory[outer] for inner, outer in names.items()}
+        for name, place, exact in results(given):
+            yield names[name], place, exact
+
+    return of_single
+
+
+def node_by_node(operation: OperationGraph, *inputs: Array) -> dict[str, Exact]:
     """Every output that is not virtual."""
     arithmetic = Arithmetic(*PRECISION[operation.compute_type])
     given = dict(zip(operation.inputs, inputs, strict=True))
@@ -101,7 +126,7 @@ def _limits(data_type: cudnnDataType_t) -> tuple[int, int]:
 
 
 def _pointwise(node: PointwiseNode, arithmetic: Arithmetic, _prior: None, *arguments: Known) -> tuple[Known]:
-    factors = (node.alpha1, node.alpha2)
+    factors = (arithmetic.factor(node.alpha1), arithmetic.factor(node.alpha2))
     scaled = [_scaled(factor, known, arithmetic) for factor, known in zip(factors, arguments, strict=False)]
     found = POINTWISE[node.pointwise.mode](node, arithmetic, *scaled)
     return (Known(np.broadcast_to(found.value, node.y.dims), np.broadcast_to(found.error, node.y.dims)),)
@@ -298,11 +323,12 @@ def _convolution(node: ConvolutionNode, arithmetic: Arithmetic, prior: Array | N
     found = arithmetic.rounded(_sum(node, *values), carried, _sum(node, *sizes), _terms(node))
     dims = node.outputs[0].dims
     value, error = found.value.reshape(dims), found.error.reshape(dims)
-    if node.alpha == 1 and prior is None:
+    alpha, beta = arithmetic.factor(node.alpha), arithmetic.factor(node.beta)
+    if alpha == 1 and prior is None:
         return (Known(value, error),)
-    blended = node.alpha * value + (0 if prior is None else node.beta * prior)
-    terms = np.abs(node.alpha * value) + (0 if prior is None else np.abs(node.beta * prior))
-    return (arithmetic.rounded(blended, abs(node.alpha) * error, terms, BLEND_ROUNDINGS),)
+    blended = alpha * value + (0 if prior is None else beta * prior)
+    terms = np.abs(alpha * value) + (0 if prior is None else np.abs(beta * prior))
+    return (arithmetic.rounded(blended, abs(alpha) * error, terms, BLEND_ROUNDINGS),)
 
 
 EVALUATIONS: dict[type[Node], Callable[..., tuple[Known, ...]]] = {

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import numpy as np
-from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnNanPropagation_t
+from dualdnn.api.enumerations import (
+    cudnnActivationMode_t,
+    cudnnConvolutionBwdFilterAlgo_t,
+    cudnnConvolutionFwdAlgo_t,
+    cudnnConvolutionMode_t,
+    cudnnMathType_t,
+    cudnnNanPropagation_t,
+    cudnnReorderType_t,
+)
 from dualdnn.api.operations import (
     ActivationSpec,
     BnFinalizeStatisticsInference,
     BnFinalizeStatisticsTraining,
+    ConvolutionSpec,
+    ConvScaleBiasAddActivation,
     DactivationForkDbatchnorm,
+    FilterSpec,
+    ScaleBiasActivationConvBnstats,
+    ScaleBiasActivationWgrad,
     ScaleBiasAddActivationGenBitmask,
     TensorSpec,
 )
-from dualdnn.api.operations.specs import DOUBLE, INT32
+from dualdnn.api.operations.specs import DOUBLE, INT32, NCHW
 from dualdnn.reference import evaluate
 
 RELU = ActivationSpec(cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN, 0.0)
+FORWARD = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM
+BACKWARD = cudnnConvolutionBwdFilterAlgo_t.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1
 CHANNELS = 3
 VECTOR = TensorSpec.packed(DOUBLE, (1, CHANNELS, 1, 1))
 RANDOM = np.random.default_rng(11)
@@ -119,3 +134,69 @@ def test_gradient_is_that_of_batch_normalisation():
             wanted = (objective(*up) - objective(*down)) / (2 * step)
             got = found[name][index] if at == 0 else found[name][0, index[0], 0, 0]
             assert np.isclose(got, wanted, atol=1e-6), (name, index)
+
+
+def convolved(x, w, stride, padding):
+    """The cross-correlation, element by element."""
+    images, channels, height, width = x.shape
+    filters, _, rows, columns = w.shape
+    out = [1 + (extent + 2 * padding - taps) // stride for extent, taps in ((height, rows), (width, columns))]
+    y = np.zeros((images, filters, *out))
+    for n, k, p, q, c, r, s in np.ndindex(images, filters, *out, channels, rows, columns):
+        i, j = p * stride - padding + r, q * stride - padding + s
+        if 0 <= i < height and 0 <= j < width:
+            y[n, k, p, q] += x[n, c, i, j] * w[k, c, r, s]
+    return y
+
+
+CONVOLUTION = ConvolutionSpec(
+    cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION, DOUBLE, (1, 1), (2, 2), (1, 1), 1,
+    cudnnMathType_t.CUDNN_DEFAULT_MATH, cudnnReorderType_t.CUDNN_DEFAULT_REORDER,
+)  # fmt: skip
+X, Y, W = (
+    TensorSpec.packed(DOUBLE, (2, 3, 5, 4)),
+    TensorSpec.packed(DOUBLE, (2, 4, 3, 2)),
+    FilterSpec(DOUBLE, NCHW, (4, 3, 3, 3)),
+)
+FOUR = TensorSpec.packed(DOUBLE, (1, 4, 1, 1))
+
+
+def rectified(x, scale, bias):
+    return np.maximum(x * scale.reshape(1, -1, 1, 1) + bias.reshape(1, -1, 1, 1), 0)
+
+
+def test_convolution_and_its_statistics():
+    x, w, scale, bias = numbers(*X.dims), numbers(*W.dims), numbers(3), numbers(3)
+    operation = ScaleBiasActivationConvBnstats(CONVOLUTION, RELU, FORWARD, 0, X, VECTOR, VECTOR, W, Y, FOUR, FOUR)
+    found = evaluated(operation, x=x, eqScale=scale, eqBias=bias, w=w)
+    y = convolved(rectified(x, scale, bias), w, 2, 1)
+    assert np.allclose(found["y"], y)
+    assert np.allclose(found["ySum"].reshape(-1), [y[:, k].sum() for k in range(4)])
+    assert np.allclose(found["ySqSum"].reshape(-1), [(y[:, k] ** 2).sum() for k in range(4)])
+
+
+def test_gradient_of_the_filter():
+    """The objective is linear in the filter."""
+    x, dy, scale, bias = numbers(*X.dims), numbers(*Y.dims), numbers(3), numbers(3)
+    operation = ScaleBiasActivationWgrad(CONVOLUTION, RELU, BACKWARD, 0, X, VECTOR, VECTOR, Y, W)
+    found = evaluated(operation, x=x, eqScale=scale, eqBias=bias, dy=dy)["dw"]
+    for index in ((0, 0, 0, 0), (3, 2, 2, 1), (1, 1, 0, 2), (2, 0, 1, 1)):
+        unit = np.zeros(W.dims)
+        unit[index] = 1
+        assert np.isclose(found[index], (convolved(rectified(x, scale, bias), unit, 2, 1) * dy).sum())
+
+
+def test_convolution_with_a_residual():
+    x, w, z, scale, z_scale, bias = (
+        numbers(*X.dims),
+        numbers(*W.dims),
+        numbers(*Y.dims),
+        numbers(4),
+        numbers(4),
+        numbers(4),
+    )
+    operation = ConvScaleBiasAddActivation(CONVOLUTION, RELU, FORWARD, 0, X, W, FOUR, Y, FOUR, FOUR, Y)
+    found = evaluated(operation, x=x, w=w, eqScale=scale, z=z, zEqScale=z_scale, zEqBias=bias)["y"]
+    y = convolved(x, w, 2, 1)
+    for k in range(4):
+        assert np.allclose(found[:, k], np.maximum(scale[k] * y[:, k] + z_scale[k] * z[:, k] + bias[k], 0))

@@ -6,12 +6,11 @@ from ctypes import c_longlong
 
 from dualdnn.api.operations import DactivationForkDbatchnorm
 
-from ..plans import Launch, Plan, factors, pointers, structure, type_definitions
+from ..plans import WORKSPACE_ALIGNMENT, Launch, Plan, WorkspacePlan, factors, pointers, structure, type_definitions
 from ..primitives.geometry import blocks
 from ..solver import Problem, Solver
 from .channel_sums import Segments, sums
 from .problem import THREADS, WARP, Pixels, TensorStrides, per_channel
-from .sequence import PACK_BYTES, WorkspacePlan
 
 SOURCE = "fused_ops/gradient.cu"
 OPERANDS = ("x", "dy", "bitMask", "scale", "savedMean", "savedInvStd", "workSpace", "dx", "dz")
@@ -27,7 +26,7 @@ class GradientSolver(Solver[Problem]):
 
     def workspace_bytes(self, problem: Problem) -> int:
         o: DactivationForkDbatchnorm = problem.operation
-        return Segments.of(o.x, problem.device).nbytes(o.x.dims[1]) + PACK_BYTES - 1
+        return Segments.of(o.x, problem.device).nbytes(o.x.dims[1]) + WORKSPACE_ALIGNMENT - 1
 
     def launches(self, problem: Problem) -> list[Launch]:
         o: DactivationForkDbatchnorm = problem.operation

@@ -5,11 +5,15 @@ from __future__ import annotations
 from dualdnn.api.operations import (
     BnFinalizeStatisticsInference,
     BnFinalizeStatisticsTraining,
+    ConvScaleBiasAddActivation,
     DactivationForkDbatchnorm,
+    ScaleBiasActivationConvBnstats,
+    ScaleBiasActivationWgrad,
     ScaleBiasAddActivationGenBitmask,
 )
 
 from ..solver import Problem, serve
+from .convolution import ConvolutionSequence, FusedConvolution
 from .finalize import FinalizeSolver
 from .gradient import GradientSolver
 from .scale_bias import ScaleBiasSolver
@@ -17,3 +21,10 @@ from .scale_bias import ScaleBiasSolver
 serve(Problem, (FinalizeSolver(),), BnFinalizeStatisticsTraining, BnFinalizeStatisticsInference)
 serve(Problem, (ScaleBiasSolver(),), ScaleBiasAddActivationGenBitmask)
 serve(Problem, (GradientSolver(),), DactivationForkDbatchnorm)
+serve(
+    FusedConvolution,
+    (ConvolutionSequence(),),
+    ScaleBiasActivationConvBnstats,
+    ScaleBiasActivationWgrad,
+    ConvScaleBiasAddActivation,
+)

@@ -1,13 +1,15 @@
-"""Plans that keep something in the workspace between their launches."""
+"""Plans one after the other, whose operands are those of a call or lie in its workspace."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from dualdnn.api.operations import Operation
 
 from ..plans import Plan
 
-PACK_BYTES = 16
+ALIGNMENT = 16  # of what lies in the workspace
 
 
 class Memory:
@@ -17,11 +19,52 @@ class Memory:
         self.address = address
 
 
-class WorkspacePlan(Plan):
-    """A plan whose workspace, the last operand, may begin at any address: it is used from a multiple of 16 bytes on."""
+class Part(NamedTuple):
+    """The plan of an operation, and where its operands are that do not have their name in the call: the name that they have there, or
+    bytes from the beginning of the workspace."""
+
+    operation: Operation
+    plan: Plan
+    where: Mapping[str, str | int] = {}
+
+
+class Workspace:
+    """Memory of a workspace that is given out piece by piece, from its first multiple of 16 bytes on."""
+
+    def __init__(self) -> None:
+        self.used = 0
+
+    def take(self, nbytes: int) -> int:
+        """Return where the next piece begins."""
+        start = self.used
+        self.used += -(-nbytes // ALIGNMENT) * ALIGNMENT
+        return start
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the workspace, which may begin anywhere."""
+        return self.used + ALIGNMENT - 1 if self.used else 0
+
+
+class SequencePlan(Plan):
+    """The parts, in order."""
+
+    def __init__(self, operation: Operation, parts: Sequence[Part], solver: str) -> None:
+        super().__init__(operation, [], solver)
+        self.steps = [step for part in parts for step in part.plan.steps]
+        indices = {name: i for i, name in enumerate(operation.operands)}
+        self.parts = [
+            (part.plan, [self._found(part.where.get(name, name), indices) for name in part.operation.operands])
+            for part in parts
+        ]
+
+    @staticmethod
+    def _found(where: str | int, indices: Mapping[str, int]) -> tuple[int, int]:
+        """Return the operand of the call, and bytes behind its beginning; the workspace is the last one."""
+        return (len(indices) - 1, where) if isinstance(where, int) else (indices[where], -1)
 
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
         workspace = operands[-1]
-        if workspace is not None:
-            operands = [*operands[:-1], Memory(workspace.address + -workspace.address % PACK_BYTES)]
-        super().__call__(operands, stream)
+        start = 0 if workspace is None else workspace.address + -workspace.address % ALIGNMENT
+        for plan, found in self.parts:
+            plan([operands[i] if offset < 0 else Memory(start + offset) for i, offset in found], stream)

@@ -20,7 +20,7 @@ from ..plans import Launch, Plan
 from ..solver import BYTES_PER_SECOND, LAUNCH_SECONDS, Solver, serve
 from .convolution import convolution_launch
 from .pointwise import pointwise_launch
-from .problem import GraphPlan, GraphProblem
+from .problem import GraphPlan, GraphProblem, SinglePlan
 from .statistics import statistics_launch
 
 PRODUCTS_PER_SECOND = 2e11  # of the convolutions of graph/convolution.cu
@@ -40,7 +40,7 @@ class NodeByNode(Solver[GraphProblem]):
     name = "graph.node_by_node"
 
     def serves(self, problem: GraphProblem) -> bool:
-        return True
+        return problem.operation.single is None
 
     def workspace_bytes(self, problem: GraphProblem) -> int:
         return problem.workspace_bytes
@@ -55,6 +55,24 @@ class NodeByNode(Solver[GraphProblem]):
         return GraphPlan(problem, self.launches(problem), self.name)
 
 
+class OneOperation(Solver[GraphProblem]):
+    """The solvers of the one operation that the graph is to its engine; the knob chooses among them."""
+
+    name = "graph.one_operation"
+
+    def serves(self, problem: GraphProblem) -> bool:
+        return problem.operation.single is not None
+
+    def workspace_bytes(self, problem: GraphProblem) -> int:
+        return problem.inner_solver.workspace_bytes(problem.inner_problem)
+
+    def estimated_seconds(self, problem: GraphProblem) -> float:
+        return problem.inner_solver.estimated_seconds(problem.inner_problem)
+
+    def plan(self, problem: GraphProblem) -> Plan:
+        return SinglePlan(problem, self.name)
+
+
 def node_seconds(node: Node) -> float:
     """Return about how many seconds a node of its own launch takes."""
     moved = sum(tensor.spec.nbytes for tensor in (*node.inputs, *node.outputs))
@@ -65,4 +83,4 @@ def node_seconds(node: Node) -> float:
     return LAUNCH_SECONDS + max(moved / BYTES_PER_SECOND, products / PRODUCTS_PER_SECOND)
 
 
-serve(GraphProblem, (NodeByNode(),), OperationGraph)
+serve(GraphProblem, (NodeByNode(), OneOperation()), OperationGraph)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +12,7 @@ from dualdnn.api.operations.graph import GraphTensor
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, UINT8, TensorSpec
 
 from ..plans import COMPUTES, Launch, Plan
-from ..solver import Problem
+from ..solver import ROOMS, Problem, Solver, possible_solvers
 
 # The numbers of the stored types in graph/stored.cuh.
 STORED = {FLOAT: 0, DOUBLE: 1, HALF: 2, BFLOAT16: 3, INT8: 4, UINT8: 5, INT32: 6}
@@ -45,6 +46,25 @@ class GraphProblem(Problem):
         used = self.layout[1]
         return used + ALIGNMENT - 1 if used else 0
 
+    @cached_property
+    def inner_problem(self) -> Problem:
+        """The one operation that the graph is to its engine, with as much workspace, as the solvers of its room read it."""
+        assert self.operation.single is not None
+        inner = replace(self.operation.single.operation, workspace_bytes=self.operation.workspace_bytes)
+        problem: Problem = ROOMS[type(inner)].problem(inner, self.device)
+        return problem
+
+    @property
+    def inner_choice(self) -> str | None:
+        """The name of the solver that the knob chooses, None where it leaves that to the room."""
+        choice, inner = self.operation.choice, self.inner_problem.operation
+        return possible_solvers(inner, self.device)[choice - 1] if choice else None
+
+    @cached_property
+    def inner_solver(self) -> Solver[Any]:
+        """The solver that serves the one operation."""
+        return ROOMS[type(self.inner_problem.operation)].solver(self.inner_problem, self.inner_choice)
+
     def spec(self, tensor: GraphTensor) -> TensorSpec:
         """The layout of a tensor: a virtual one is packed."""
         virtual, _ = self.layout
@@ -76,3 +96,19 @@ class GraphPlan(Plan):
 def padded(values: Sequence[int], count: int, fill: int) -> list[int]:
     """The values behind as many ``fill`` as are missing."""
     return [fill] * (count - len(values)) + list(values)
+
+
+class SinglePlan(Plan):
+    """The plan of the one operation that a graph is to its engine, on the graph's operands."""
+
+    def __init__(self, problem: GraphProblem, solver: str) -> None:
+        operation, inner = problem.operation, problem.inner_problem.operation
+        assert operation.single is not None
+        room = ROOMS[type(inner)]
+        self.inner = room.plan(problem.inner_problem, problem.inner_choice)
+        self.solver, self.steps, self.scratch_bytes = solver, self.inner.steps, self.inner.scratch_bytes
+        names = {**operation.single.names, "workSpace": "workspace"}
+        self.positions = [operation.operands.index(names[name]) for name in inner.operands]
+
+    def __call__(self, operands: Sequence[Any], stream: Any) -> None:
+        self.inner([operands[i] for i in self.positions], stream)

@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..enumerations import cudnnBackendLayoutType_t, cudnnBackendNumericalNote_t
-from ..operations.graph import ConvolutionNode, Node
+from ..enumerations import (
+    cudnnActivationMode_t,
+    cudnnBackendLayoutType_t,
+    cudnnBackendNumericalNote_t,
+    cudnnConvolutionFwdAlgo_t,
+)
+from ..operations import ConvolutionBiasActivationForward, allows_tf32
+from ..operations.graph import ConvolutionNode, Node, OperationGraph, Single
+from ..operations.graph_nodes import ConvolutionBackwardDataNode, ConvolutionForwardNode
+from ..operations.graph_patterns import ALGORITHMS, TENSOR_OP, Algorithm, NoPatternError, single
 from ..operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
+from ..support.convolution import Problem, unsupported
+from ..support.convolution_gradients import data_unsupported, filter_unsupported
 
-NCHW = cudnnBackendLayoutType_t.CUDNN_LAYOUT_TYPE_PREFERRED_NCHW
+NCHW, NHWC, *_ = cudnnBackendLayoutType_t
+Note = cudnnBackendNumericalNote_t
 FLOATING = (FLOAT, DOUBLE, HALF, BFLOAT16)
 COMPUTED = (FLOAT, DOUBLE, HALF)  # HALF is computed in float, which is more precise
 
@@ -19,12 +30,12 @@ class Engine:
     """One engine. refuses: why it cannot execute these nodes, "" where it can. notes: what is true of its arithmetic for them."""
 
     name: str
-    refuses: Callable[[Sequence[Node]], str]
-    notes: Callable[[Sequence[Node]], tuple[cudnnBackendNumericalNote_t, ...]]
+    refuses: Callable[[tuple[Node, ...]], str]
+    notes: Callable[[tuple[Node, ...]], tuple[cudnnBackendNumericalNote_t, ...]]
     layout: cudnnBackendLayoutType_t = NCHW
 
 
-def _types(nodes: Sequence[Node]) -> str:
+def _types(nodes: tuple[Node, ...]) -> str:
     """Why the types of these nodes cannot be computed with."""
     for node in nodes:
         if node.precision not in COMPUTED:
@@ -43,4 +54,73 @@ def _names(types: Sequence[object]) -> str:
     return ", ".join(getattr(kind, "name", str(kind)) for kind in types)
 
 
-ENGINES: tuple[Engine, ...] = (Engine("node by node", _types, lambda nodes: ()),)
+def _by_algorithm(index: int, algorithm: Algorithm) -> Engine:
+    """The engine of a documented algorithm: what the tables of its call have, in a math type."""
+
+    def refuses(nodes: tuple[Node, ...]) -> str:
+        try:
+            found = single(nodes, index)
+        except NoPatternError as error:
+            return str(error)
+        assert found is not None
+        if algorithm.math_type == TENSOR_OP and found.convolution.compute_type == DOUBLE:
+            return "tensor cores do not compute in DOUBLE"
+        return _types(nodes) or _outside_of_tables(found, algorithm, nodes, index)
+
+    def notes(nodes: tuple[Node, ...]) -> tuple[cudnnBackendNumericalNote_t, ...]:
+        found = single(nodes, index)
+        return () if found is None else _notes(found, algorithm)
+
+    words = algorithm.algo.name.removeprefix("CUDNN_CONVOLUTION_").lower().replace("_", " ")
+    on_cores = algorithm.math_type == TENSOR_OP
+    return Engine(f"{words}{' on tensor cores' if on_cores else ''}", refuses, notes, NHWC if on_cores else NCHW)
+
+
+def _outside_of_tables(found: Single, algorithm: Algorithm, nodes: tuple[Node, ...], index: int) -> str:
+    problem = Problem(found.convolution, *found.parts)
+    if algorithm.node is ConvolutionForwardNode:
+        reason = unsupported(problem, algorithm.algo)
+    elif algorithm.node is ConvolutionBackwardDataNode:
+        reason = data_unsupported(problem, algorithm.algo)
+    else:
+        reason = filter_unsupported(problem, algorithm.algo)
+    o = found.operation
+    if reason is None and o.compute_type != OperationGraph(nodes, 0, 0, 0).compute_type:
+        reason = f"the convolution computes in {o.compute_type.name}, other operations in another type"
+    if reason is None and isinstance(o, ConvolutionBiasActivationForward):
+        reason = _outside_of_table_16(o, problem)
+    return reason or ""
+
+
+def _outside_of_table_16(o: ConvolutionBiasActivationForward, problem: Problem) -> str | None:
+    """Why cudnnConvolutionBiasActivationForward (5.2.9) does not have this fused operation."""
+    configuration = problem.configuration
+    if configuration is None or o.bias.data_type != configuration.bias:
+        return f"the bias is {o.bias.data_type.name}, which is not fused with the types of the convolution"
+    if o.bias.strides[1] != 1:
+        return f"the bias has strides {o.bias.strides}, the second must be 1"
+    precomputed = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
+    if o.activation.mode != cudnnActivationMode_t.CUDNN_ACTIVATION_RELU and o.algo != precomputed:
+        return f"without a ReLU only {precomputed.name} is fused"
+    return None
+
+
+def _notes(found: Single, algorithm: Algorithm) -> tuple[cudnnBackendNumericalNote_t, ...]:
+    """What the arithmetic may do to the numbers."""
+    data_type, name = found.parts[0].data_type, algorithm.algo.name
+    converts = data_type == FLOAT and algorithm.math_type == TENSOR_OP and allows_tf32(found.convolution)
+    on_cores = converts or (algorithm.math_type == TENSOR_OP and data_type in (HALF, BFLOAT16))
+    true = (
+        (Note.CUDNN_NUMERICAL_NOTE_TENSOR_CORE, on_cores),
+        (Note.CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, converts),
+        (Note.CUDNN_NUMERICAL_NOTE_FFT, "FFT" in name),
+        (Note.CUDNN_NUMERICAL_NOTE_WINOGRAD, "WINOGRAD" in name),
+    )
+    return tuple(note for note, holds in true if holds)
+
+
+# The order is that of the global indices, which stay.
+ENGINES: tuple[Engine, ...] = tuple(
+    Engine("node by node", _types, lambda nodes: ()) if algorithm is None else _by_algorithm(index, algorithm)
+    for index, algorithm in enumerate(ALGORITHMS)
+)

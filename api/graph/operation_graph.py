@@ -36,8 +36,10 @@ def operation_graph(given: Given) -> tuple[Graph, Mapping[Name, tuple[Any, ...]]
     nodes = ordered([element.record for element in given.all("OPS")])
     for tensor in {tensor for node in nodes for tensor in (*node.inputs, *node.outputs)}:
         _storable(tensor, any(tensor in node.outputs for node in nodes))
-    reasons = [f"engine {i}, {engine.name}: {engine.refuses(nodes)}" for i, engine in enumerate(ENGINES)]
-    if all(engine.refuses(nodes) for engine in ENGINES):
+    refusals = [engine.refuses(nodes) for engine in ENGINES]
+    if all(refusals):
+        named = enumerate(zip(ENGINES, refusals, strict=True))
+        reasons = [f"engine {i}, {engine.name}: {reason}" for i, (engine, reason) in named]
         api_log.log_unsupported("cudnnBackendFinalize", reasons)
         raise CudnnError(NOT_SUPPORTED, f"{SECTION}/c15", f"no engine executes these operations: {'; '.join(reasons)}")
     return Graph(handle, nodes), {Name.CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT: (len(ENGINES),)}

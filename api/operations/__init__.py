@@ -24,25 +24,32 @@ from .dropout import DropoutBackward, DropoutForward, SetDropoutStates
 from .fused_ops import (
     BnFinalizeStatisticsInference,
     BnFinalizeStatisticsTraining,
+    ConvScaleBiasAddActivation,
     DactivationForkDbatchnorm,
+    ScaleBiasActivationConvBnstats,
+    ScaleBiasActivationWgrad,
     ScaleBiasAddActivationGenBitmask,
 )
 from .graph import OperationGraph
 from .normalization import (
     BatchNormalizationBackward,
+    BatchNormalizationBackwardEx,
     BatchNormalizationForwardInference,
     BatchNormalizationForwardTraining,
+    BatchNormalizationForwardTrainingEx,
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
     LRNCrossChannelBackward,
     LRNCrossChannelForward,
+    NormalizationBackward,
     NormalizationForwardInference,
+    NormalizationForwardTraining,
 )
 from .operation import Operation
 from .pooling import PoolingBackward, PoolingForward
 from .records import parse
 from .reduce_tensor import ReduceTensor
-from .rnn import RNNForward
+from .rnn import RNNBackwardData, RNNBackwardWeights, RNNForward
 from .softmax import SoftmaxBackward, SoftmaxForward
 from .spatial_transformer import (
     SpatialTfGridGeneratorBackward,
@@ -91,6 +98,10 @@ FAMILIES = (
 )
 
 __all__ = [
+    "BatchNormalizationBackwardEx",
+    "BatchNormalizationForwardTrainingEx",
+    "NormalizationBackward",
+    "NormalizationForwardTraining",
     "FAMILIES",
     "ActivationBackward",
     "ActivationForward",
@@ -101,7 +112,10 @@ __all__ = [
     "AttnSpec",
     "BnFinalizeStatisticsInference",
     "BnFinalizeStatisticsTraining",
+    "ConvScaleBiasAddActivation",
     "DactivationForkDbatchnorm",
+    "ScaleBiasActivationConvBnstats",
+    "ScaleBiasActivationWgrad",
     "ScaleBiasAddActivationGenBitmask",
     "Backend",
     "BatchNormalizationBackward",
@@ -141,6 +155,8 @@ __all__ = [
     "PoolingBackward",
     "PoolingForward",
     "PoolingSpec",
+    "RNNBackwardData",
+    "RNNBackwardWeights",
     "RNNForward",
     "ReduceTensor",
     "ReduceTensorSpec",

@@ -1,243 +1,43 @@
-"""Operation graphs (chapter 9): what finalised descriptors say of tensors, settings and operation nodes, and the execution of them."""
+"""Operation graphs (chapter 9) as operations: what cudnnBackendExecute (5.2.3) asks of a backend."""
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import ClassVar
 
-from ..enumerations import (
-    cudnnBackendKnobType_t,
-    cudnnConvolutionMode_t,
-    cudnnDataType_t,
-    cudnnGenStatsMode_t,
-    cudnnNanPropagation_t,
-    cudnnPointwiseMode_t,
+from ..enumerations import cudnnDataType_t
+from .graph_nodes import (
+    ConvolutionBackwardDataNode,
+    ConvolutionBackwardFilterNode,
+    ConvolutionForwardNode,
+    ConvolutionNode,
+    GenStatsNode,
+    GraphConvolution,
+    GraphTensor,
+    KnobChoice,
+    Node,
+    PointwiseNode,
+    PointwiseSettings,
 )
+from .graph_patterns import Single, single
 from .operation import NOT_BLENDED, Operation
 from .records import record
 from .specs import DOUBLE, FLOAT, TensorSpec
 
-
-@record
-class GraphTensor:
-    """A tensor of a graph. Its dimensions and strides count elements: vectors of ``vector_count`` scalars along one of them.
-
-    vectorized_dimension: -1 where an element is one scalar. A virtual tensor has no memory.
-    """
-
-    uid: int
-    data_type: cudnnDataType_t
-    dims: tuple[int, ...]
-    strides: tuple[int, ...]
-    alignment: int
-    vector_count: int
-    vectorized_dimension: int
-    is_virtual: bool
-
-    @property
-    def rank(self) -> int:
-        return len(self.dims)
-
-    @property
-    def operand(self) -> str:
-        """The name of the tensor's memory among the operands of an execution."""
-        return f"tensor_{self.uid}"
-
-    @cached_property
-    def spec(self) -> TensorSpec:
-        """The tensor without its id, of elements that are one scalar."""
-        return TensorSpec(self.data_type, self.dims, self.strides)
-
-
-@record
-class GraphConvolution:
-    """The settings of a convolution; the tuples have one entry per spatial dimension."""
-
-    mode: cudnnConvolutionMode_t
-    compute_type: cudnnDataType_t
-    pre_padding: tuple[int, ...]
-    post_padding: tuple[int, ...]
-    stride: tuple[int, ...]
-    dilation: tuple[int, ...]
-
-    @property
-    def rank(self) -> int:
-        return len(self.stride)
-
-    def output_sizes(self, image: tuple[int, ...], window: tuple[int, ...]) -> tuple[int, ...]:
-        """Spatial extents of the result: 1 + (image + both paddings - ((window - 1) * dilation + 1)) / stride, rounded down."""
-        return tuple(
-            1 + (image[i] + self.pre_padding[i] + self.post_padding[i] - (window[i] - 1) * self.dilation[i] - 1) // self.stride[i]
-            for i in range(self.rank)
-        )  # fmt: skip
-
-
-@record
-class PointwiseSettings:
-    """The settings of a pointwise operation; the clips are those of RELU_FWD."""
-
-    mode: cudnnPointwiseMode_t
-    compute_type: cudnnDataType_t
-    nan: cudnnNanPropagation_t
-    lower_clip: float
-    upper_clip: float
-
-    @property
-    def has_two_inputs(self) -> bool:
-        return self.mode in TWO_INPUTS
-
-
-TWO_INPUTS = (
-    cudnnPointwiseMode_t.CUDNN_POINTWISE_ADD,
-    cudnnPointwiseMode_t.CUDNN_POINTWISE_MUL,
-    cudnnPointwiseMode_t.CUDNN_POINTWISE_MIN,
-    cudnnPointwiseMode_t.CUDNN_POINTWISE_MAX,
-)
-
-
-class Node:
-    """Base of the operation nodes: which of their fields are tensors that are read and written."""
-
-    reads: ClassVar[tuple[str, ...]]
-    writes: ClassVar[tuple[str, ...]]
-
-    @property
-    def precision(self) -> cudnnDataType_t:
-        """The type of the arithmetic that the node asks for."""
-        raise NotImplementedError
-
-    @property
-    def blends(self) -> bool:
-        """Whether beta blends in what the output held before."""
-        return getattr(self, "beta", 0.0) != 0
-
-    @property
-    def inputs(self) -> tuple[GraphTensor, ...]:
-        """The tensors that the node reads; not those that beta blends in."""
-        found = (getattr(self, name) for name in self.reads)
-        return tuple(tensor for tensor in found if tensor is not None)
-
-    @property
-    def outputs(self) -> tuple[GraphTensor, ...]:
-        return tuple(getattr(self, name) for name in self.writes)
-
-
-class ConvolutionNode(Node):
-    """What the three convolutions have: an image (x or dx), a filter (w or dw) and a response (y or dy)."""
-
-    convolution: GraphConvolution
-    alpha: float
-    beta: float
-    roles: ClassVar[tuple[str, str, str]]
-
-    @property
-    def precision(self) -> cudnnDataType_t:
-        return self.convolution.compute_type
-
-    @property
-    def bound(self) -> tuple[GraphTensor, GraphTensor, GraphTensor]:
-        """Image, filter and response."""
-        image, window, response = self.roles
-        return getattr(self, image), getattr(self, window), getattr(self, response)
-
-    @property
-    def groups(self) -> int:
-        """How many groups the convolution has."""
-        image, window, _ = self.bound
-        return image.dims[1] // window.dims[1] if image.rank == self.convolution.rank + 2 else image.dims[1]
-
-
-@record
-class ConvolutionForwardNode(ConvolutionNode):
-    """y = alpha * conv(w, x) + beta * y (9.2.12)."""
-
-    convolution: GraphConvolution
-    alpha: float
-    beta: float
-    x: GraphTensor
-    w: GraphTensor
-    y: GraphTensor
-
-    reads = ("x", "w")
-    writes = ("y",)
-    roles = ("x", "w", "y")
-
-
-@record
-class ConvolutionBackwardDataNode(ConvolutionNode):
-    """dx = alpha * (w *~ dy) + beta * dx (9.2.10)."""
-
-    convolution: GraphConvolution
-    alpha: float
-    beta: float
-    w: GraphTensor
-    dy: GraphTensor
-    dx: GraphTensor
-
-    reads = ("w", "dy")
-    writes = ("dx",)
-    roles = ("dx", "w", "dy")
-
-
-@record
-class ConvolutionBackwardFilterNode(ConvolutionNode):
-    """dw = alpha * (x *~ dy) + beta * dw (9.2.11)."""
-
-    convolution: GraphConvolution
-    alpha: float
-    beta: float
-    x: GraphTensor
-    dy: GraphTensor
-    dw: GraphTensor
-
-    reads = ("x", "dy")
-    writes = ("dw",)
-    roles = ("x", "dw", "dy")
-
-
-@record
-class PointwiseNode(Node):
-    """y = op(alpha1 * x), or op(alpha1 * x, alpha2 * b) with b broadcast (9.2.14)."""
-
-    pointwise: PointwiseSettings
-    alpha1: float
-    alpha2: float
-    x: GraphTensor
-    b: GraphTensor | None
-    y: GraphTensor
-
-    reads = ("x", "b")
-    writes = ("y",)
-
-    @property
-    def precision(self) -> cudnnDataType_t:
-        return self.pointwise.compute_type
-
-
-@record
-class GenStatsNode(Node):
-    """sum = the sums of x over everything but the channels, sqsum = those of the squares (9.2.13)."""
-
-    mode: cudnnGenStatsMode_t
-    compute_type: cudnnDataType_t
-    x: GraphTensor
-    sum: GraphTensor
-    sqsum: GraphTensor
-
-    reads = ("x",)
-    writes = ("sum", "sqsum")
-
-    @property
-    def precision(self) -> cudnnDataType_t:
-        return self.compute_type
-
-
-@record
-class KnobChoice:
-    """A performance knob and the value that it is set to."""
-
-    knob: cudnnBackendKnobType_t
-    value: int
+__all__ = [
+    "ConvolutionBackwardDataNode",
+    "ConvolutionBackwardFilterNode",
+    "ConvolutionForwardNode",
+    "ConvolutionNode",
+    "GenStatsNode",
+    "GraphConvolution",
+    "GraphTensor",
+    "KnobChoice",
+    "Node",
+    "OperationGraph",
+    "PointwiseNode",
+    "PointwiseSettings",
+    "Single",
+]
 
 
 @record
@@ -267,8 +67,16 @@ class OperationGraph(Operation):
         return {tensor.operand: node for node in self.nodes for tensor in node.outputs}
 
     @cached_property
+    def single(self) -> Single | None:
+        """The one operation that the graph is to its engine; None where that runs node by node."""
+        return single(self.nodes, self.engine)
+
+    @cached_property
     def inputs(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Tensors that no node writes, and those that a beta blends in."""
+        """Tensors that no node writes, and those that a beta blends in node by node."""
+        if self.single is not None:
+            o = self.single.operation
+            return tuple(dict.fromkeys(self.single.names[name] for name in o.tensors_read if name in o.reads))
         return tuple(name for name in self.tensors if name not in self.written or self.written[name].blends)
 
     @cached_property
@@ -290,15 +98,25 @@ class OperationGraph(Operation):
     def has(self, operand: str) -> bool:
         return True
 
+    def inner(self, operand: str) -> str:
+        """What the single operation calls an operand."""
+        assert self.single is not None
+        o = self.single.operation
+        named = [name for name, outer in self.single.names.items() if outer == operand]
+        return next((name for name in named if name in o.outputs), named[0])
+
     def tensor(self, operand: str) -> TensorSpec:
+        if self.single is not None:
+            spec: TensorSpec = self.single.operation.tensor(self.inner(operand))
+            return spec
         return self.tensors[operand].spec
 
     def alignment(self, operand: str) -> int:
         return 1 if operand in self.raw else self.tensors[operand].alignment
 
     def blend_of(self, output: str) -> tuple[float, float]:
-        """The nodes blend for themselves."""
-        return NOT_BLENDED
+        """The single operation's; nodes blend for themselves."""
+        return NOT_BLENDED if self.single is None else self.single.operation.blend_of(self.inner(output))
 
     @cached_property
     def compute_type(self) -> cudnnDataType_t:

@@ -4,17 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnDataType_t, cudnnNanPropagation_t
+from dualdnn.api.enumerations import (
+    cudnnActivationMode_t,
+    cudnnConvolutionBwdFilterAlgo_t,
+    cudnnConvolutionFwdAlgo_t,
+    cudnnConvolutionMode_t,
+    cudnnDataType_t,
+    cudnnMathType_t,
+    cudnnNanPropagation_t,
+    cudnnReorderType_t,
+)
 from dualdnn.api.operations import (
     ActivationSpec,
     BnFinalizeStatisticsInference,
     BnFinalizeStatisticsTraining,
+    ConvolutionSpec,
+    ConvScaleBiasAddActivation,
     DactivationForkDbatchnorm,
+    FilterSpec,
     Operation,
+    ScaleBiasActivationConvBnstats,
+    ScaleBiasActivationWgrad,
     ScaleBiasAddActivationGenBitmask,
     TensorSpec,
 )
-from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT32
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT32, NHWC
 
 from ..layouts import laid_out
 from .row import Row
@@ -44,6 +58,32 @@ def residual(dims: tuple[int, ...], kind: cudnnDataType_t, layout: str) -> tuple
     return added, DactivationForkDbatchnorm(RELU, 0, x, x, mask, *(numbers,) * 3, x, x, numbers, numbers)
 
 
+def convolutions(taps: int) -> Iterator[tuple[str, Operation]]:
+    """A layer of a residual network, as the conditions of the fast path have it: 16-bit channels last, 64 filters."""
+    spec = ConvolutionSpec(
+        cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION, FLOAT, (taps // 2,) * 2, (1, 1), (1, 1), 1,
+        cudnnMathType_t.CUDNN_TENSOR_OP_MATH, cudnnReorderType_t.CUDNN_DEFAULT_REORDER,
+    )  # fmt: skip
+    x, y = laid_out(HALF, (64, 256, 56, 56), "nhwc"), laid_out(HALF, (64, 64, 56, 56), "nhwc")
+    w, eq, eq_y, sums = (
+        FilterSpec(HALF, NHWC, (64, 256, taps, taps)),
+        _vector(256, HALF),
+        _vector(64, HALF),
+        _vector(64),
+    )
+    forward = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
+    backward = cudnnConvolutionBwdFilterAlgo_t.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1
+    yield (
+        "scale bias ReLU convolution statistics",
+        ScaleBiasActivationConvBnstats(spec, RELU, forward, 0, x, eq, eq, w, y, sums, sums),
+    )
+    yield "scale bias ReLU filter gradient", ScaleBiasActivationWgrad(spec, RELU, backward, 0, x, eq, eq, y, w)
+    yield (
+        "convolution scale bias add ReLU",
+        ConvScaleBiasAddActivation(spec, RELU, forward, 0, x, w, eq_y, y, eq_y, eq_y, y),
+    )
+
+
 def small_fused() -> Iterator[Operation]:
     """Small operations that between them use every source in every data type."""
     for kind in (FLOAT, DOUBLE, HALF, BFLOAT16):
@@ -63,3 +103,6 @@ def fused_rows() -> Iterator[Row]:
                 ("scale bias add ReLU", "ReLU and batch norm gradient"), residual(dims, kind, layout), strict=True
             ):
                 yield Row(f"fused {name} {shape}", f"fused {name}", operation)
+    for taps in (1, 3):
+        for name, operation in convolutions(taps):
+            yield Row(f"fused {name} {taps}x{taps} 64x256x56x56 to 64 half NHWC", f"fused {name}", operation)

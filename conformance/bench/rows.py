@@ -65,6 +65,7 @@ from .attention_rows import attention_rows
 from .convolution_rows import convolution_rows
 from .ctc_rows import ctc_rows
 from .fused_rows import fused_rows
+from .graph_rows import graph_rows
 from .rnn_rows import rnn_rows
 from .row import Row
 
@@ -340,5 +341,7 @@ def memory_rows() -> Iterator[Row]:
 
 def rows(match: str = "") -> Iterator[Row]:
     """All rows whose name contains ``match``."""
-    everything = chain(convolution_rows(), attention_rows(), memory_rows(), ctc_rows(), fused_rows(), rnn_rows())
+    everything = chain(
+        convolution_rows(), attention_rows(), memory_rows(), ctc_rows(), fused_rows(), rnn_rows(), graph_rows()
+    )
     return (row for row in everything if match in row.name)

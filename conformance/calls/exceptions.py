@@ -19,12 +19,16 @@ from dualdnn.api.operations import (
     MultiHeadAttnBackwardWeights,
     MultiHeadAttnForward,
     MultiHeadAttnStep,
+    NormalizationBackward,
     NormalizationForwardInference,
+    NormalizationForwardTraining,
     Operation,
     OperationGraph,
     ReduceTensor,
     ReorderFilter,
     ReorderFilterAndBias,
+    RNNBackwardData,
+    RNNBackwardWeights,
     RNNForward,
     SetDropoutStates,
     SetTensor,
@@ -40,6 +44,8 @@ FUNCTIONS: dict[type[Operation], str] = {
     OperationGraph: "cudnnBackendExecute",
     **dict.fromkeys(fused_ops.KINDS, "cudnnFusedOpsExecute"),
     SetDropoutStates: "cudnnSetDropoutDescriptor",
+    RNNBackwardData: "cudnnRNNBackwardData_v8",
+    RNNBackwardWeights: "cudnnRNNBackwardWeights_v8",
     MultiHeadAttnStep: "cudnnMultiHeadAttnForward",
 }
 
@@ -144,7 +150,7 @@ ATTENTION_GRADIENTS = {
 
 def _lengths(make: Any, o: Any, _memory: Mapping[str, Any]) -> Any:
     """The lengths of the sequences in device memory."""
-    return make.handle.to_device(np.array(o.x.lengths, np.int32))
+    return make.handle.to_device(np.array(o.y.lengths, np.int32))
 
 
 def _states(width: str) -> Callable[[Any, Any, Mapping[str, Any]], Any]:
@@ -154,7 +160,7 @@ def _states(width: str) -> Callable[[Any, Any, Mapping[str, Any]], Any]:
         n = o.network
         if width == "hidden" and n.cell != LSTM:
             return None
-        return make.descriptor(TensorSpec.packed(n.data_type, (n.pseudo_layers, o.x.batch, getattr(n, width))))
+        return make.descriptor(TensorSpec.packed(n.data_type, (n.pseudo_layers, o.y.batch, getattr(n, width))))
 
     return described
 
@@ -172,6 +178,8 @@ RNN: dict[str, Any] = {
 VALUES: dict[type[Operation], dict[str, Callable[[Any, Any, Mapping[str, Any]], Any] | float | None]] = {
     SetTensor: {"valuePtr": lambda make, o, memory: o.value},
     ReduceTensor: {"workspace": _workspace, "workspaceSizeInBytes": _workspace_bytes},
+    NormalizationForwardTraining: {"groupCnt": 1},
+    NormalizationBackward: {"groupCnt": 1},
     NormalizationForwardInference: {"normOps": 0, "zDesc": None, "z": None, "activationDesc": None, "groupCnt": 1},
     CTCLoss: {
         "workspace": _workspace,
@@ -183,6 +191,8 @@ VALUES: dict[type[Operation], dict[str, Callable[[Any, Any, Mapping[str, Any]], 
     CTCLoss_v8: {"workspace": _workspace, "workSpaceSizeInBytes": _workspace_bytes},
     ReorderFilter: {"reorderBias": 0, "biasData": None, "reorderedBiasData": None},
     ReorderFilterAndBias: {"reorderBias": 1},
+    RNNBackwardData: {**RNN, "xDesc": lambda make, o, memory: make.descriptor(o.dx)},
+    RNNBackwardWeights: {**RNN, "addGrad": 0},
     OperationGraph: {"executionPlan": lambda make, o, memory: graph.plan(make, o), "variantPack": _variant_pack},
     RNNForward: {**RNN, "fwdMode": lambda make, o, memory: int(o.training)},
     **{kind: dict(fused_ops.ARGUMENTS) for kind in fused_ops.KINDS},

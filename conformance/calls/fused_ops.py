@@ -13,12 +13,17 @@ from dualdnn.api.enumerations import (
 from dualdnn.api.operations import (
     BnFinalizeStatisticsInference,
     BnFinalizeStatisticsTraining,
+    ConvScaleBiasAddActivation,
     DactivationForkDbatchnorm,
     Operation,
+    ScaleBiasActivationConvBnstats,
+    ScaleBiasActivationWgrad,
     ScaleBiasAddActivationGenBitmask,
 )
 from dualdnn.api.support.fused_ops import (
     CONST,
+    CONV_ADD,
+    CONV_BNSTATS,
     COUNT,
     DBATCHNORM,
     EPSILON,
@@ -28,6 +33,7 @@ from dualdnn.api.support.fused_ops import (
     GEN_BITMASK,
     OPERANDS,
     VARIANT,
+    WGRAD,
     WORKSPACE_SIZE,
     const_type,
     promise_of,
@@ -40,6 +46,9 @@ KINDS: dict[type[Operation], Any] = {
     BnFinalizeStatisticsInference: FINALIZE_INFERENCE,
     ScaleBiasAddActivationGenBitmask: GEN_BITMASK,
     DactivationForkDbatchnorm: DBATCHNORM,
+    ScaleBiasActivationConvBnstats: CONV_BNSTATS,
+    ScaleBiasActivationWgrad: WGRAD,
+    ConvScaleBiasAddActivation: CONV_ADD,
 }
 NULL, ELEMENT, _ = cudnnFusedOpsPointerPlaceHolder_t
 MODE = cudnnBatchNormMode_t.CUDNN_BATCHNORM_SPATIAL

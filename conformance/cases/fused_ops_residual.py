@@ -43,7 +43,7 @@ def mask(dims=DIMS, more=(0, 0)):
 def added(kind=FLOAT, layout="nchw", dims=DIMS, activation=RELU, without=(), parameters=None, more=(0, 0)):
     x = laid_out(kind, dims, layout)
     other = laid_out(kind, dims, "nhwc" if layout == "nchw" and len(dims) == 4 else layout)
-    eq = vector(parameters or kind, dims[1], rank=len(dims))
+    eq = vector(kind if parameters is None else parameters, dims[1], rank=len(dims))
     operation = ScaleBiasAddActivationGenBitmask(activation, x, eq, eq, other, eq, eq, x, mask(dims, more))
     return replace(operation, **dict.fromkeys(without))
 

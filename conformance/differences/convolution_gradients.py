@@ -6,6 +6,7 @@ from .recorded_calls import both, has, of_type
 from .table import Difference, Disagreement, declare
 
 _D, _F = "cudnnConvolutionBackwardData", "cudnnConvolutionBackwardFilter"
+_G = "cudnnGetFoldedConvBackwardDataDescriptors"
 
 declare([
     Difference(
@@ -48,5 +49,16 @@ declare([
     Difference(
         "V-filter-gradient-statuses", _F, (f"{_F}/c44",), "Data types that differ are BAD_PARAM.", "NOT_SUPPORTED.", "The status list.",
         cases=("convolution_backward_filter/test_data_types_must_agree*",), subjects=("vendor-9*",),
+    ),
+    Difference(
+        "V-folded-channels", _G, (f"{_G}/c04", f"{_G}/c05"), "Names no padding of channels.",
+        "Pads the channels of dx until those that are folded are a multiple of 8; where they were not, D132 puts zeros elsewhere than"
+        " unfolding expects them.", "Not padded where anything is folded (D251).",
+        cases=("folded_convolution/test_what_is_described*", "folded_convolution/test_the_folded_gradient*"), subjects=("vendor-9*",),
+    ),
+    Difference(
+        "V-folded-groups", _G, (f"{_G}/c10",), "EXECUTION_FAILED where computing the folded descriptors failed.",
+        "Describes folds of groups and of dilated filters that give another gradient.", "EXECUTION_FAILED (D251).",
+        cases=("folded_convolution/test_what_cannot_be_folded*",), subjects=("vendor-9*",),
     ),
 ])  # fmt: skip

@@ -1,5 +1,5 @@
 """Fused operations (6.1.3.1)."""
 
-from . import finalize, residual
+from . import convolution, finalize, residual
 
-__all__ = ["finalize", "residual"]
+__all__ = ["convolution", "finalize", "residual"]

@@ -44,7 +44,7 @@ def container(spec: RNNDataSpec, values: Bounded) -> Exact:
     padding = np.arange(spec.max_length)[:, np.newaxis] >= np.asarray(spec.lengths)
     value[padding] = 0 if spec.padding_fill is None else spec.padding_fill
     error[padding] = np.inf if spec.padding_fill is None else 0
-    return Exact(packed(spec, value), packed(spec, error), 1)
+    return values.result(packed(spec, value), packed(spec, error))
 
 
 @dataclass
@@ -134,4 +134,4 @@ def stacked(parts: list[Bounded]) -> Bounded:
 
 
 def last(states: Bounded) -> Exact:
-    return Exact(states.value, states.error, 1)
+    return states.result()

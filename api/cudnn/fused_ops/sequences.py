@@ -5,13 +5,36 @@ from __future__ import annotations
 from ...operations import (
     BnFinalizeStatisticsInference,
     BnFinalizeStatisticsTraining,
+    ConvScaleBiasAddActivation,
     DactivationForkDbatchnorm,
+    ScaleBiasActivationConvBnstats,
+    ScaleBiasActivationWgrad,
     ScaleBiasAddActivationGenBitmask,
 )
 from ...operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
 from ...relations import rank_between, writable_layout
 from ...status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
-from ...support.fused_ops import DBATCHNORM, FINALIZE_INFERENCE, FINALIZE_TRAINING, GEN_BITMASK
+from ...support.convolution import (
+    DOUBLE_CONFIG,
+    FLOAT_CONFIG,
+    IMPLICIT_GEMM,
+    IMPLICIT_PRECOMP_GEMM,
+    PSEUDO_BFLOAT16,
+    PSEUDO_HALF,
+    Problem,
+    unsupported,
+)
+from ...support.convolution_gradients import FILTER_ALGO_0, FILTER_ALGO_1, FILTER_ALGO_3, filter_unsupported
+from ...support.fused_ops import (
+    CONV_ADD,
+    CONV_BNSTATS,
+    DBATCHNORM,
+    FINALIZE_INFERENCE,
+    FINALIZE_TRAINING,
+    GEN_BITMASK,
+    WGRAD,
+)
+from .. import convolution, convolution_backward_filter
 from .attributes import UNSUPPORTED
 
 FLOATING = (FLOAT, DOUBLE, HALF, BFLOAT16)
@@ -127,9 +150,94 @@ def dbatchnorm(a):
     )  # fmt: skip
 
 
+# What each convolution takes, the preferred algorithm first.
+CONFIGURATIONS = (FLOAT_CONFIG, DOUBLE_CONFIG, PSEUDO_HALF, PSEUDO_BFLOAT16)
+FORWARD_ALGORITHMS = (IMPLICIT_PRECOMP_GEMM, IMPLICIT_GEMM)
+FILTER_ALGORITHMS = (FILTER_ALGO_1, FILTER_ALGO_0, FILTER_ALGO_3)
+
+
+def _algorithm(problem, algorithms, reason):
+    """The first algorithm that takes a problem; NOT_SUPPORTED where there is none. reason: why one does not."""
+    names = ", ".join(configuration.name for configuration in CONFIGURATIONS)
+    expect(problem.configuration in CONFIGURATIONS, NOT_SUPPORTED, UNSUPPORTED,
+           f"x, the filter, CUDNN_PARAM_CONV_DESC and y have the data types of none of {names}")  # fmt: skip
+    reasons = [reason(problem, algorithm) for algorithm in algorithms]
+    expect(None in reasons, NOT_SUPPORTED, UNSUPPORTED, str(reasons[0]))
+    return algorithms[reasons.index(None)]
+
+
+def _forward(a):
+    """The convolution, x, w, y and the algorithm of a forward convolution."""
+    problem = Problem(
+        a.descriptor("CONV_DESC"), a.required("x", "XDESC"), a.required("w", "WDESC"), a.required("y", "YDESC")
+    )
+    convolution.check_problem(problem, dict.fromkeys(convolution.CLAUSES, INCORRECT_PARAMETER))
+    algorithm = _algorithm(problem, FORWARD_ALGORITHMS, unsupported)
+    convolution.check_support(problem, algorithm, dict.fromkeys(convolution.CLAUSES, UNSUPPORTED))
+    return {
+        "convolution": problem.convolution,
+        "x": problem.x,
+        "w": problem.w,
+        "y": problem.y,
+        "algo": algorithm,
+        "workspace_bytes": 0,
+    }
+
+
+def _scaled_x(a, x):
+    """(eqScale, eqBias) of a sequence that begins with them."""
+    scale, bias = a.optional("eqScale", "BN_EQSCALEBIAS_DESC"), a.optional("eqBias", "BN_EQSCALEBIAS_DESC")
+    _equivalents(a, x.data_type, x.dims[1], x.rank, BN_EQSCALEBIAS_DESC=scale or bias)
+    return {"eqScale": scale, "eqBias": bias}
+
+
+def conv_bnstats(a):
+    a.spatial()
+    found = _forward(a)
+    x, y = found["x"], found["y"]
+    statistics = [a.optional(name, "YSTATS_DESC") for name in ("ySum", "ySqSum")]
+    if None in statistics:  # either makes the generation of statistics a NOP
+        statistics = [None, None]
+    a.one_type((DOUBLE if y.data_type == DOUBLE else FLOAT,), YSTATS_DESC=statistics[0])
+    a.per_channel(y.dims[1], y.rank, YSTATS_DESC=statistics[0])
+    sums = dict(zip(("ySum", "ySqSum"), statistics, strict=True))
+    return ScaleBiasActivationConvBnstats(activation=a.activation(), **found, **_scaled_x(a, x), **sums)
+
+
+def wgrad(a):
+    a.spatial()
+    x, dy, dw = a.required("x", "XDESC"), a.required("dy", "DYDESC"), a.required("dw", "DWDESC")
+    problem = Problem(a.descriptor("CONV_DESC"), x, dw, dy)
+    clauses = dict.fromkeys(convolution_backward_filter.CLAUSES, INCORRECT_PARAMETER)
+    convolution_backward_filter.check_filter_problem(problem, clauses)
+    rank_between(UNSUPPORTED, 4, 5, XDESC=x)
+    algorithm = _algorithm(problem, FILTER_ALGORITHMS, filter_unsupported)
+    return ScaleBiasActivationWgrad(
+        convolution=problem.convolution, activation=a.activation(), algo=algorithm, workspace_bytes=0, x=x, dy=dy, dw=dw,
+        **_scaled_x(a, x),
+    )  # fmt: skip
+
+
+def conv_add(a):
+    found = _forward(a)
+    y, z = found["y"], a.optional("z", "ZDESC")
+    scale, bias = a.optional("eqScale", "BN_EQSCALEBIAS_DESC"), a.optional("zEqBias", "BN_Z_EQSCALEBIAS_DESC")
+    z_scale = a.optional("zEqScale", "BN_Z_EQSCALEBIAS_DESC") if z is not None else None
+    a.one_type((y.data_type,), ZDESC=z)
+    a.same_dims(YDESC=y, ZDESC=z)
+    described = {"BN_EQSCALEBIAS_DESC": scale, "BN_Z_EQSCALEBIAS_DESC": z_scale or bias}
+    _equivalents(a, y.data_type, y.dims[1], y.rank, **described)
+    return ConvScaleBiasAddActivation(
+        activation=a.activation(), **found, eqScale=scale, z=z, zEqScale=z_scale, zEqBias=bias
+    )  # fmt: skip
+
+
 # sequence -> a function of the attributes that returns the operation, with scalars that do not count; None where all that it would
 # compute becomes a NOP
 SEQUENCES = {
+    CONV_BNSTATS: conv_bnstats,
+    WGRAD: wgrad,
+    CONV_ADD: conv_add,
     FINALIZE_TRAINING: finalize_training,
     FINALIZE_INFERENCE: finalize_inference,
     GEN_BITMASK: gen_bitmask,

@@ -1,0 +1,239 @@
+"""What finalised descriptors of an operation graph (chapter 9) say: tensors, settings, operation nodes."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import ClassVar
+
+from ..enumerations import (
+    cudnnBackendKnobType_t,
+    cudnnConvolutionMode_t,
+    cudnnDataType_t,
+    cudnnGenStatsMode_t,
+    cudnnNanPropagation_t,
+    cudnnPointwiseMode_t,
+)
+from .records import record
+from .specs import TensorSpec
+
+
+@record
+class GraphTensor:
+    """A tensor of a graph. Its dimensions and strides count elements: vectors of ``vector_count`` scalars along one of them.
+
+    vectorized_dimension: -1 where an element is one scalar. A virtual tensor has no memory.
+    """
+
+    uid: int
+    data_type: cudnnDataType_t
+    dims: tuple[int, ...]
+    strides: tuple[int, ...]
+    alignment: int
+    vector_count: int
+    vectorized_dimension: int
+    is_virtual: bool
+
+    @property
+    def rank(self) -> int:
+        return len(self.dims)
+
+    @property
+    def operand(self) -> str:
+        """The name of the tensor's memory among the operands of an execution."""
+        return f"tensor_{self.uid}"
+
+    @cached_property
+    def spec(self) -> TensorSpec:
+        """The tensor without its id, of elements that are one scalar."""
+        return TensorSpec(self.data_type, self.dims, self.strides)
+
+
+@record
+class GraphConvolution:
+    """The settings of a convolution; the tuples have one entry per spatial dimension."""
+
+    mode: cudnnConvolutionMode_t
+    compute_type: cudnnDataType_t
+    pre_padding: tuple[int, ...]
+    post_padding: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+
+    @property
+    def rank(self) -> int:
+        return len(self.stride)
+
+    def output_sizes(self, image: tuple[int, ...], window: tuple[int, ...]) -> tuple[int, ...]:
+        """Spatial extents of the result: 1 + (image + both paddings - ((window - 1) * dilation + 1)) / stride, rounded down."""
+        return tuple(
+            1 + (image[i] + self.pre_padding[i] + self.post_padding[i] - (window[i] - 1) * self.dilation[i] - 1) // self.stride[i]
+            for i in range(self.rank)
+        )  # fmt: skip
+
+
+@record
+class PointwiseSettings:
+    """The settings of a pointwise operation; the clips are those of RELU_FWD."""
+
+    mode: cudnnPointwiseMode_t
+    compute_type: cudnnDataType_t
+    nan: cudnnNanPropagation_t
+    lower_clip: float
+    upper_clip: float
+
+    @property
+    def has_two_inputs(self) -> bool:
+        return self.mode in TWO_INPUTS
+
+
+TWO_INPUTS = (
+    cudnnPointwiseMode_t.CUDNN_POINTWISE_ADD,
+    cudnnPointwiseMode_t.CUDNN_POINTWISE_MUL,
+    cudnnPointwiseMode_t.CUDNN_POINTWISE_MIN,
+    cudnnPointwiseMode_t.CUDNN_POINTWISE_MAX,
+)
+
+
+class Node:
+    """Base of the operation nodes: which of their fields are tensors that are read and written."""
+
+    reads: ClassVar[tuple[str, ...]]
+    writes: ClassVar[tuple[str, ...]]
+
+    @property
+    def precision(self) -> cudnnDataType_t:
+        """The type of the arithmetic that the node asks for."""
+        raise NotImplementedError
+
+    @property
+    def blends(self) -> bool:
+        """Whether beta blends in what the output held before."""
+        return getattr(self, "beta", 0.0) != 0
+
+    @property
+    def inputs(self) -> tuple[GraphTensor, ...]:
+        """The tensors that the node reads; not those that beta blends in."""
+        found = (getattr(self, name) for name in self.reads)
+        return tuple(tensor for tensor in found if tensor is not None)
+
+    @property
+    def outputs(self) -> tuple[GraphTensor, ...]:
+        return tuple(getattr(self, name) for name in self.writes)
+
+
+class ConvolutionNode(Node):
+    """What the three convolutions have: an image (x or dx), a filter (w or dw) and a response (y or dy)."""
+
+    convolution: GraphConvolution
+    alpha: float
+    beta: float
+    roles: ClassVar[tuple[str, str, str]]
+
+    @property
+    def precision(self) -> cudnnDataType_t:
+        return self.convolution.compute_type
+
+    @property
+    def bound(self) -> tuple[GraphTensor, GraphTensor, GraphTensor]:
+        """Image, filter and response."""
+        image, window, response = self.roles
+        return getattr(self, image), getattr(self, window), getattr(self, response)
+
+    @property
+    def groups(self) -> int:
+        """How many groups the convolution has."""
+        image, window, _ = self.bound
+        return image.dims[1] // window.dims[1] if image.rank == self.convolution.rank + 2 else image.dims[1]
+
+
+@record
+class ConvolutionForwardNode(ConvolutionNode):
+    """y = alpha * conv(w, x) + beta * y (9.2.12)."""
+
+    convolution: GraphConvolution
+    alpha: float
+    beta: float
+    x: GraphTensor
+    w: GraphTensor
+    y: GraphTensor
+
+    reads = ("x", "w")
+    writes = ("y",)
+    roles = ("x", "w", "y")
+
+
+@record
+class ConvolutionBackwardDataNode(ConvolutionNode):
+    """dx = alpha * (w *~ dy) + beta * dx (9.2.10)."""
+
+    convolution: GraphConvolution
+    alpha: float
+    beta: float
+    w: GraphTensor
+    dy: GraphTensor
+    dx: GraphTensor
+
+    reads = ("w", "dy")
+    writes = ("dx",)
+    roles = ("dx", "w", "dy")
+
+
+@record
+class ConvolutionBackwardFilterNode(ConvolutionNode):
+    """dw = alpha * (x *~ dy) + beta * dw (9.2.11)."""
+
+    convolution: GraphConvolution
+    alpha: float
+    beta: float
+    x: GraphTensor
+    dy: GraphTensor
+    dw: GraphTensor
+
+    reads = ("x", "dy")
+    writes = ("dw",)
+    roles = ("x", "dw", "dy")
+
+
+@record
+class PointwiseNode(Node):
+    """y = op(alpha1 * x), or op(alpha1 * x, alpha2 * b) with b broadcast (9.2.14)."""
+
+    pointwise: PointwiseSettings
+    alpha1: float
+    alpha2: float
+    x: GraphTensor
+    b: GraphTensor | None
+    y: GraphTensor
+
+    reads = ("x", "b")
+    writes = ("y",)
+
+    @property
+    def precision(self) -> cudnnDataType_t:
+        return self.pointwise.compute_type
+
+
+@record
+class GenStatsNode(Node):
+    """sum = the sums of x over everything but the channels, sqsum = those of the squares (9.2.13)."""
+
+    mode: cudnnGenStatsMode_t
+    compute_type: cudnnDataType_t
+    x: GraphTensor
+    sum: GraphTensor
+    sqsum: GraphTensor
+
+    reads = ("x",)
+    writes = ("sum", "sqsum")
+
+    @property
+    def precision(self) -> cudnnDataType_t:
+        return self.compute_type
+
+
+@record
+class KnobChoice:
+    """A performance knob and the value that it is set to."""
+
+    knob: cudnnBackendKnobType_t
+    value: int

@@ -1,0 +1,240 @@
+"""Operation graphs that are one documented operation: a convolution or one of its gradients, with bias and activation or without.
+
+The engines behind the first execute such graphs only, each as the operation that a documented algorithm and math type make of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ..enumerations import (
+    cudnnActivationMode_t,
+    cudnnConvolutionBwdDataAlgo_t,
+    cudnnConvolutionBwdFilterAlgo_t,
+    cudnnConvolutionFwdAlgo_t,
+    cudnnMathType_t,
+    cudnnNanPropagation_t,
+    cudnnPointwiseMode_t,
+    cudnnReorderType_t,
+)
+from .convolution import (
+    ConvolutionBackwardData,
+    ConvolutionBackwardFilter,
+    ConvolutionBiasActivationForward,
+    ConvolutionForward,
+)
+from .graph_nodes import (
+    ConvolutionBackwardDataNode,
+    ConvolutionBackwardFilterNode,
+    ConvolutionForwardNode,
+    ConvolutionNode,
+    GraphTensor,
+    Node,
+    PointwiseNode,
+)
+from .operation import Operation
+from .specs import DOUBLE, NCHW, NHWC, ActivationSpec, ConvolutionSpec, FilterSpec, TensorSpec
+
+FMA, TENSOR_OP = cudnnMathType_t.CUDNN_FMA_MATH, cudnnMathType_t.CUDNN_TENSOR_OP_MATH
+_F, _D, _W = cudnnConvolutionFwdAlgo_t, cudnnConvolutionBwdDataAlgo_t, cudnnConvolutionBwdFilterAlgo_t
+FORWARD = tuple(algo for algo in _F if algo != _F.CUDNN_CONVOLUTION_FWD_ALGO_DIRECT)
+FORWARD_ON_CORES = FORWARD[:3]  # the three that are matrix products
+DATA, FILTER = tuple(_D), tuple(_W)
+DATA_ON_CORES = DATA[:2]
+FILTER_ON_CORES = (_W.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, _W.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, _W.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """What the engine of an index executes: a kind of node by a documented algorithm, in a math type."""
+
+    node: type[ConvolutionNode]
+    algo: Any
+    math_type: cudnnMathType_t
+
+
+# By the global index of the engine; the first executes any graph, node by node.
+ALGORITHMS: tuple[Algorithm | None, ...] = (
+    None,
+    *(Algorithm(ConvolutionForwardNode, algo, FMA) for algo in FORWARD),
+    *(Algorithm(ConvolutionForwardNode, algo, TENSOR_OP) for algo in FORWARD_ON_CORES),
+    *(Algorithm(ConvolutionBackwardDataNode, algo, FMA) for algo in DATA),
+    *(Algorithm(ConvolutionBackwardDataNode, algo, TENSOR_OP) for algo in DATA_ON_CORES),
+    *(Algorithm(ConvolutionBackwardFilterNode, algo, FMA) for algo in FILTER),
+    *(Algorithm(ConvolutionBackwardFilterNode, algo, TENSOR_OP) for algo in FILTER_ON_CORES),
+)
+
+
+@dataclass(frozen=True)
+class Single:
+    """A graph as one operation. names: its operands -> those of the graph. parts: image, filter and response as it describes them."""
+
+    operation: Any
+    names: Mapping[str, str]
+    convolution: ConvolutionSpec
+    parts: tuple[TensorSpec, FilterSpec, TensorSpec]
+
+
+class NoPatternError(ValueError):
+    """A graph is not one operation of the engine; the message says why."""
+
+
+@cache
+def single(nodes: tuple[Node, ...], engine: int) -> Single | None:
+    """The operation that a graph is to an engine, None where that runs node by node; ``NoPatternError`` says why it is none."""
+    algorithm = ALGORITHMS[engine]
+    if algorithm is None:
+        return None
+    first, *others = nodes
+    if not isinstance(first, algorithm.node):
+        raise NoPatternError(f"the first operation is no {algorithm.node.__name__.removesuffix('Node')}")
+    spec, parts = _convolution(first, algorithm.math_type)
+    if isinstance(first, ConvolutionForwardNode) and others:
+        return _fused(first, others, algorithm, spec, parts)
+    if others:
+        raise NoPatternError(f"there are {len(others)} operations behind the gradient")
+    x, w, y = parts
+    image, window, response = (tensor.operand for tensor in first.bound)
+    factors = (_factor(first.alpha, x), _factor(first.beta, x))
+    operation: Operation
+    if isinstance(first, ConvolutionForwardNode):
+        operation = ConvolutionForward(spec, algorithm.algo, 0, *factors, x, w, y)
+        names = {"x": image, "w": window, "y": response}
+    elif isinstance(first, ConvolutionBackwardDataNode):
+        operation = ConvolutionBackwardData(spec, algorithm.algo, 0, *factors, w, y, x)
+        names = {"w": window, "dy": response, "dx": image}
+    else:
+        operation = ConvolutionBackwardFilter(spec, algorithm.algo, 0, *factors, x, y, w)
+        names = {"x": image, "dy": response, "dw": window}
+    return Single(operation, names, spec, parts)
+
+
+def _factor(value: float, tensor: TensorSpec) -> float:
+    """A scaling factor: double beside DOUBLE tensors, else rounded to float."""
+    if tensor.data_type == DOUBLE:
+        return value
+    with np.errstate(over="ignore"):
+        return float(np.float32(value))
+
+
+def _convolution(
+    node: ConvolutionNode, math_type: cudnnMathType_t
+) -> tuple[ConvolutionSpec, tuple[TensorSpec, FilterSpec, TensorSpec]]:
+    """The convolution as its descriptors would say it: groups joined, a packed filter, one padding for both ends."""
+    settings = node.convolution
+    if settings.rank not in (2, 3):
+        raise NoPatternError(f"there are {settings.rank} spatial dimensions, 2 or 3 are executed")
+    if settings.pre_padding != settings.post_padding:
+        raise NoPatternError(f"the paddings {settings.pre_padding} and {settings.post_padding} differ")
+    image, window, response = node.bound
+    for tensor in node.bound:
+        if tensor.vector_count != 1:
+            raise NoPatternError(f"tensor {tensor.uid} has vectors of {tensor.vector_count} elements")
+    x, y = (_joined(tensor, 1, settings.rank) for tensor in (image, response))
+    spec = ConvolutionSpec(
+        settings.mode, settings.compute_type, settings.pre_padding, settings.stride, settings.dilation, node.groups, math_type,
+        cudnnReorderType_t.CUDNN_DEFAULT_REORDER,
+    )  # fmt: skip
+    return spec, (x, _filter(window, _joined(window, 0, settings.rank)), y)
+
+
+def _joined(tensor: GraphTensor, groups: int, spatial: int) -> TensorSpec:
+    """A tensor whose dimension of groups and the one behind it are one dimension."""
+    dims, strides = tensor.dims, tensor.strides
+    if tensor.rank == spatial + 2:
+        return tensor.spec
+    if dims[groups] > 1 and strides[groups] != dims[groups + 1] * strides[groups + 1]:
+        raise NoPatternError(f"the groups of tensor {tensor.uid} do not follow each other: {dims}, strides {strides}")
+    joined = (*dims[:groups], dims[groups] * dims[groups + 1], *dims[groups + 2 :])
+    return TensorSpec(tensor.data_type, joined, (*strides[:groups], *strides[groups + 1 :]))
+
+
+def _filter(tensor: GraphTensor, spec: TensorSpec) -> FilterSpec:
+    for tensor_format in (NCHW, NHWC):
+        found = FilterSpec(spec.data_type, tensor_format, spec.dims)
+        wanted = zip(spec.dims, spec.strides, found.tensor.strides, strict=True)
+        if all(extent == 1 or stride == packed for extent, stride, packed in wanted):
+            return found
+    raise NoPatternError(f"the filter {tensor.uid} is packed neither as NCHW nor as NHWC: strides {tensor.strides}")
+
+
+def _fused(
+    first: ConvolutionForwardNode, others: Sequence[Node], algorithm: Algorithm, spec: ConvolutionSpec, parts: Any
+) -> Single:
+    """y = activation(alpha1 * conv(x, w) + alpha2 * z + bias), from additions and an activation in this order."""
+    current, found = first.y, _Epilogue()
+    for node in others:
+        if not (isinstance(node, PointwiseNode) and current in node.inputs and current.is_virtual):
+            raise NoPatternError(
+                "the operations behind the convolution are no chain of pointwise ones on virtual tensors"
+            )
+        found.take(node, current)
+        current = node.y
+    x, w, _ = parts
+    y = current.spec
+    if found.bias is None or first.y.rank != spec.rank + 2:
+        raise NoPatternError(
+            "no bias is added, or the groups have a dimension of their own: there is no fused operation"
+        )
+    z, alpha2 = (y, 0.0) if found.residual is None else (found.residual.spec, found.factor)
+    if z != y:
+        raise NoPatternError(f"what is added is described as {z}, the result as {y}")
+    mode = cudnnActivationMode_t
+    activation = ActivationSpec(
+        mode.CUDNN_ACTIVATION_RELU if found.rectified else mode.CUDNN_ACTIVATION_IDENTITY,
+        cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN, 0.0,
+    )  # fmt: skip
+    operation = ConvolutionBiasActivationForward(
+        spec, activation, algorithm.algo, 0, _factor(first.alpha, x), _factor(alpha2, x), x, w, z, found.bias.spec, y
+    )
+    added = current if found.residual is None else found.residual
+    names = {
+        "x": first.x.operand, "w": first.w.operand, "z": added.operand, "bias": found.bias.operand, "y": current.operand,
+    }  # fmt: skip
+    return Single(operation, names, spec, (x, w, y))
+
+
+class _Epilogue:
+    """What pointwise operations behind a convolution add and whether they rectify."""
+
+    def __init__(self) -> None:
+        self.residual: GraphTensor | None = None
+        self.bias: GraphTensor | None = None
+        self.factor, self.rectified, self.complete = 1.0, False, False
+
+    def take(self, node: PointwiseNode, current: GraphTensor) -> None:
+        """Note one operation on the current value."""
+        mode, settings = cudnnPointwiseMode_t, node.pointwise
+        if self.complete:
+            raise NoPatternError("there are operations behind the activation")
+        if settings.mode == mode.CUDNN_POINTWISE_ADD and node.b is not None:
+            self._add(node, current)
+            return
+        plain = settings.nan == cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN and node.alpha1 == 1
+        relu = settings.mode == mode.CUDNN_POINTWISE_RELU_FWD and (settings.lower_clip, settings.upper_clip) == (
+            0,
+            np.inf,
+        )
+        if not plain or not (relu or settings.mode == mode.CUDNN_POINTWISE_IDENTITY_FWD):
+            raise NoPatternError(f"{settings.mode.name} with these settings is not fused")
+        self.rectified, self.complete = relu, True
+
+    def _add(self, node: PointwiseNode, current: GraphTensor) -> None:
+        assert node.b is not None
+        sides = [(node.x, node.alpha1), (node.b, node.alpha2)]
+        (_, factor), (other, other_factor) = sides if node.x == current else sides[::-1]
+        if factor != 1 or other == current or other.is_virtual:
+            raise NoPatternError("the convolution is scaled again, or added to what is no tensor of memory")
+        if other.dims == current.dims and self.residual is None and self.bias is None:
+            self.residual, self.factor = other, other_factor
+        elif self.bias is None and other.dims == (1, current.dims[1], *(1,) * (current.rank - 2)) and other_factor == 1:
+            self.bias = other
+        else:
+            raise NoPatternError(
+                f"tensor {other.uid} of {other.dims} is neither a residual in front of a bias nor a bias"
+            )

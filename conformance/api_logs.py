@@ -1,0 +1,485 @@
+"""``dualdnn replay LOG``: the calls of an API log (cuDNN 8's or ours), made again with seeded data and judged.
+
+A log says which function was called with which descriptors, numbers and addresses, not what lay in the memory. Calls that compute
+become operations, which any subject runs on seeded inputs; calls that set descriptors are held to the document. What cannot be made
+again is named with its line and the reason, and skipped: calls that the log breaks off, lines of somebody else, values that a log
+does not have.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dualdnn.api import cudnn
+from dualdnn.api.descriptors import DESCRIPTORS, Descriptor
+from dualdnn.api.document import Parameter, functions
+from dualdnn.api.enumerations import ENUMERATIONS
+from dualdnn.api.handle import Handle
+from dualdnn.api.operations import (
+    ActivationSpec,
+    ConvolutionSpec,
+    CTCLossSpec,
+    FilterSpec,
+    LRNSpec,
+    Operation,
+    OpTensorSpec,
+    PoolingSpec,
+    ReduceTensorSpec,
+    TensorSpec,
+    TransformSpec,
+    parse,
+)
+from dualdnn.api.operations.specs import vector_length
+from dualdnn.api.status import CudnnError
+
+from .calls import Caller, sized
+from .observed import AMPLE, Memory, Seen, Shadow
+from .subjects import open_subject
+from .trial import attempt
+
+HEADER = re.compile(r"CuDNN \(v\d+\) function (\w+)\(\) called:")
+ARGUMENT = re.compile(r"(\w+): type=([\w\[\] *]+?)(?:; \w+=(.*?);?|:)\s*$")
+LOCATION = re.compile(r"(\w+): location=(\w+); addr=(\w+);?\s*$")
+ENDING = re.compile(r"Time: ")
+MARK = re.compile(r"^([IiEeWwFf])! ?")
+FOREIGN_SHOWN = 5
+LARGEST = 1 << 28  # bytes of the operands of a call that is made again
+LOOK = "location"  # of a value that the log does not have
+# What goes on with a call behind its arguments: its end, and where it ran.
+BEHIND = re.compile(r"(Time|Process)\b")
+
+
+@dataclass
+class Logged:
+    """One call of a log. arguments: name -> (type, value); of a descriptor the value is a dictionary of its fields, or the text
+    of a specification. problem: why it cannot be made again."""
+
+    line: int
+    function: str
+    arguments: dict[str, tuple[str, Any]] = field(default_factory=dict)
+    complete: bool = False
+    problem: str = ""
+
+    @property
+    def passed_over(self) -> bool:
+        """Whether the call neither sets anything nor computes: objects made and destroyed, queries."""
+        parameters = functions()[self.function].parameters
+        sets = self.function.startswith("cudnnSet") and any(p.base_type in DESCRIPTORS for p in parameters)
+        return not sets and not any(p.memory == "device" for p in parameters)
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.function}"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An operation, and which of its operands are one memory: (operand, the first that has it)."""
+
+    operation: Operation
+    aliases: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, operation: Operation, operands: Mapping[str, Any]) -> Asked:
+        first: dict[int, str] = {}
+        aliases = []
+        for name, operand in operands.items():
+            if operand is None or (name in operation.raw and name not in (*operation.inputs, *operation.outputs)):
+                continue
+            if first.setdefault(operand.address, name) != name:
+                aliases.append((name, first[operand.address]))
+        return cls(operation, tuple(aliases))
+
+    @property
+    def obstacle(self) -> str:
+        """Why no seeded data can stand for the memory of the program; empty where it can."""
+        o = self.operation
+        for name in o.raw:
+            if name in o.inputs and not isinstance(getattr(o, o.raw[name]), TensorSpec):
+                return f"{name} holds what an earlier call has kept there"
+        size = sum(o.nbytes(name) for name in o.operands)
+        return f"its operands have {size} bytes, more than {LARGEST}" if size > LARGEST else ""
+
+
+@dataclass
+class Log:
+    """The calls of a log, and the lines that belong to none."""
+
+    calls: list[Logged]
+    foreign: list[tuple[int, str]]
+
+
+def read_log(lines: Iterable[str]) -> Log:
+    """Read the lines of a log, which may have anything between its calls."""
+    calls: list[Logged] = []
+    foreign: list[tuple[int, str]] = []
+    current: Logged | None = None
+    within: dict[str, tuple[str, Any]] | None = None  # the fields of the descriptor whose lines these are
+    for number, line in enumerate(lines, 1):
+        text = MARK.sub("", line.rstrip("\n\r"))
+        if not text.strip():
+            continue
+        depth = len(text) - len(text.lstrip())
+        found = HEADER.search(text)
+        if found:
+            current, within = Logged(number, found[1]), None
+            calls.append(current)
+        elif current is not None and BEHIND.match(text):
+            current.complete, within = True, None
+        elif current is None or current.complete or depth == 0 or not _takes(current, within, text.strip(), depth):
+            foreign.append((number, text))
+        elif depth <= 4:
+            _, value = list(current.arguments.values())[-1]
+            within = value if isinstance(value, dict) else None
+    for call in calls:
+        if not call.complete:
+            call.problem = "the log breaks off"
+    return Log(calls, foreign)
+
+
+def _takes(call: Logged, within: dict[str, tuple[str, Any]] | None, text: str, depth: int) -> bool:
+    """Add a line to a call, or to the descriptor that its last argument is; False where it is none of its lines."""
+    into = within if depth > 4 and within is not None else call.arguments
+    if match := LOCATION.fullmatch(text):
+        name, place, address = match.groups()
+        into[name] = (LOOK, (place, address))
+        return True
+    if match := ARGUMENT.fullmatch(text):
+        name, kind, value = match.groups()
+        into[name] = (kind, {} if value is None else value)
+        return True
+    return False
+
+
+class Unreadable(Exception):
+    """Why a call of a log cannot be made again."""
+
+
+def _number(text: str) -> Any:
+    """A number, or several."""
+    words = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan, "-nan": math.nan}
+    if text in words:
+        return words[text]
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        raise Unreadable(f"{text!r} is no number") from None
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _enumerator(kind: str, text: str) -> Any:
+    """An enumerator by its number, which stands behind its name, or alone."""
+    match = re.search(r"\((-?\d+)\)$", text) or re.fullmatch(r"(-?\d+)", text)
+    if match is None:
+        raise Unreadable(f"{text!r} is no enumerator of {kind}")
+    return int(match[1])
+
+
+class Fields:
+    """The fields of a descriptor as cuDNN logs them."""
+
+    def __init__(self, kind: str, fields: Mapping[str, tuple[str, Any]]) -> None:
+        self.kind, self.fields = kind, fields
+
+    def text(self, name: str) -> str:
+        if name not in self.fields or not isinstance(self.fields[name][1], str):
+            raise Unreadable(f"a {self.kind} without {name}")
+        return self.fields[name][1]
+
+    def number(self, name: str) -> Any:
+        return _number(self.text(name))
+
+    def numbers(self, name: str, count: int | None = None) -> tuple[int, ...]:
+        found = self.number(name)
+        return tuple(found)[:count] if isinstance(found, tuple) else (found,)
+
+    def member(self, name: str, kind: str) -> Any:
+        """An enumerator of a type."""
+        try:
+            return ENUMERATIONS[kind](_enumerator(kind, self.text(name)))
+        except ValueError:
+            raise Unreadable(f"{self.text(name)} is no enumerator of {kind}") from None
+
+
+def _tensor(f: Fields, _rank: int) -> TensorSpec:
+    return TensorSpec(f.member("dataType", "cudnnDataType_t"), f.numbers("dimA"), f.numbers("strideA"))
+
+
+def _filter(f: Fields, _rank: int) -> FilterSpec:
+    """The channels of a vectorised filter are counted in vectors."""
+    data_type, (outputs, inputs, *spatial) = f.member("dataType", "cudnnDataType_t"), f.numbers("dimA")
+    dims = (outputs, inputs * vector_length(data_type), *spatial)
+    return FilterSpec(data_type, f.member("format", "cudnnTensorFormat_t"), dims)
+
+
+def _convolution(f: Fields, _rank: int) -> ConvolutionSpec:
+    rank = f.number("arrayLength")
+    return ConvolutionSpec(
+        f.member("mode", "cudnnConvolutionMode_t"), f.member("dataType", "cudnnDataType_t"), f.numbers("padA", rank),
+        f.numbers("strideA", rank), f.numbers("dilationA", rank), f.number("groupCount"), f.member("mathType", "cudnnMathType_t"),
+        f.member("reorderType", "cudnnReorderType_t"),
+    )  # fmt: skip
+
+
+def _pooling(f: Fields, _rank: int) -> PoolingSpec:
+    rank = f.number("nbDims")
+    sizes = (f.numbers(name, rank) for name in ("windowDimA", "paddingA", "strideA"))
+    return PoolingSpec(
+        f.member("mode", "cudnnPoolingMode_t"), f.member("maxpoolingNanOpt", "cudnnNanPropagation_t"), *sizes
+    )
+
+
+def _transform(f: Fields, rank: int) -> TransformSpec:
+    """The log has eight dimensions, the call's tensors say how many count."""
+    return TransformSpec(
+        f.member("destFormat", "cudnnTensorFormat_t"), f.numbers("padBeforeA", rank), f.numbers("padAfterA", rank),
+        f.numbers("foldA", rank - 2), f.member("direction", "cudnnFoldingDirection_t"),
+    )  # fmt: skip
+
+
+def _activation(f: Fields, _rank: int) -> ActivationSpec:
+    return ActivationSpec(
+        f.member("mode", "cudnnActivationMode_t"),
+        f.member("reluNanOpt", "cudnnNanPropagation_t"),
+        float(f.number("coef")),
+    )
+
+
+def _lrn(f: Fields, _rank: int) -> LRNSpec:
+    return LRNSpec(f.number("lrnN"), *(float(f.number(name)) for name in ("lrnAlpha", "lrnBeta", "lrnK")))
+
+
+def _op_tensor(f: Fields, _rank: int) -> OpTensorSpec:
+    return OpTensorSpec(
+        f.member("op", "cudnnOpTensorOp_t"),
+        f.member("compType", "cudnnDataType_t"),
+        f.member("nanOpt", "cudnnNanPropagation_t"),
+    )
+
+
+def _reduce_tensor(f: Fields, _rank: int) -> ReduceTensorSpec:
+    return ReduceTensorSpec(
+        f.member("op", "cudnnReduceTensorOp_t"), f.member("compType", "cudnnDataType_t"), f.member("nanOpt", "cudnnNanPropagation_t"),
+        f.member("indices", "cudnnReduceTensorIndices_t"), f.member("indicesType", "cudnnIndicesType_t"),
+    )  # fmt: skip
+
+
+def _ctc_loss(f: Fields, _rank: int) -> CTCLossSpec:
+    return CTCLossSpec(
+        f.member("compType", "cudnnDataType_t"), f.member("normMode", "cudnnLossNormalizationMode_t"),
+        f.member("gradMode", "cudnnNanPropagation_t"), f.number("maxLabelLength") if "maxLabelLength" in f.fields else None,
+    )  # fmt: skip
+
+
+# type of a descriptor -> its specification from the fields that cuDNN logs and the rank of the call's tensors
+DESCRIBED: dict[str, Callable[[Fields, int], Any]] = {
+    "cudnnTensorDescriptor_t": _tensor,
+    "cudnnFilterDescriptor_t": _filter,
+    "cudnnConvolutionDescriptor_t": _convolution,
+    "cudnnPoolingDescriptor_t": _pooling,
+    "cudnnTensorTransformDescriptor_t": _transform,
+    "cudnnActivationDescriptor_t": _activation,
+    "cudnnLRNDescriptor_t": _lrn,
+    "cudnnOpTensorDescriptor_t": _op_tensor,
+    "cudnnReduceTensorDescriptor_t": _reduce_tensor,
+    "cudnnCTCLossDescriptor_t": _ctc_loss,
+}
+
+
+class Reader:
+    """Makes the calls of a log on our documented functions, which say what they ask of a backend."""
+
+    def __init__(self) -> None:
+        self.memory = Memory()
+        self.shadow = Shadow(self.memory)
+        self.handle = Handle(self.shadow)
+
+    def __call__(self, call: Logged) -> Asked | None:
+        """What the call asks for, None for one that computes nothing. ``Unreadable`` says why it cannot be made,
+        ``CudnnError`` why the document refuses it."""
+        if call.problem:
+            raise Unreadable(call.problem)
+        if call.function not in functions():
+            raise Unreadable("no function of the document")
+        body = getattr(cudnn, call.function, None)
+        if body is None:
+            raise Unreadable("not implemented")
+        if call.passed_over:
+            return None
+        self.shadow.asked = None
+        body(*self._arguments(call))
+        return Asked.of(*self.shadow.asked) if self.shadow.asked else None
+
+    def _arguments(self, call: Logged) -> list[Any]:
+        parameters = functions()[call.function].arguments
+        given = list(call.arguments.items())
+        filled = [p for p in parameters if p.base_type in DESCRIPTORS and p.direction != "in"]
+        if len(given) == len(parameters) - len(filled):  # cuDNN does not log what a call fills
+            parameters = tuple(p for p in parameters if p not in filled)
+        elif len(given) != len(parameters):
+            raise Unreadable(f"the log has {len(given)} arguments, the document {len(parameters)}")
+        ranks = [
+            len(_number(value["dimA"][1]))
+            for _, (_, value) in given
+            if isinstance(value, dict) and "dimA" in value and isinstance(value["dimA"][1], str)
+        ]
+        values = {
+            parameter.name: self._value(parameter, logged, max(ranks, default=0))
+            for parameter, logged in zip(parameters, given, strict=True)
+        }
+        documented = functions()[call.function].arguments
+        return [values[p.name] if p.name in values else DESCRIPTORS[p.base_type]() for p in documented]
+
+    def _value(self, parameter: Parameter, logged: tuple[str, tuple[str, Any]], rank: int) -> Any:
+        name, (kind, value) = logged
+        base = parameter.base_type
+        if base == "cudnnHandle_t":
+            return self.handle
+        if parameter.memory == "device":
+            return self._memory(parameter, name, kind, value)
+        if base == "size_t" and "workspace" in parameter.name.lower():
+            return AMPLE
+        if kind == LOOK and value[1] in ("NULL", "NULL_PTR", "0", "0x0"):
+            return None
+        if kind == LOOK and base in DESCRIPTORS and parameter.direction != "in":
+            return DESCRIPTORS[base]()  # which the call fills
+        if kind == LOOK:
+            raise Unreadable(f"{name} is not in the log, only its address")
+        if value in ("NULL_PTR", "NULL"):
+            return None
+        if base in DESCRIPTORS:
+            return self._descriptor(base, name, kind, value, rank)
+        if isinstance(value, dict):
+            raise Unreadable(f"{name} is a {kind}, the document has {parameter.ctype}")
+        if base in ENUMERATIONS and not parameter.is_pointer:
+            return _enumerator(base, str(value))
+        if base in ENUMERATIONS:
+            names = {member.name: member for member in ENUMERATIONS[base]}
+            return tuple(
+                names.get(word.strip("<> ").split(":")[0].split(".")[-1], word)
+                for word in value.strip("()[]").split(",")
+            )
+        try:
+            return _number(value)
+        except Unreadable:
+            raise Unreadable(f"{name}, a {kind}, cannot be read") from None
+
+    def _memory(self, parameter: Parameter, name: str, kind: str, value: Any) -> Any:
+        if kind != LOOK:
+            raise Unreadable(f"{name} is a {kind}, the document has device memory")
+        place, address = value
+        if place == "host":
+            return None if address in ("NULL", "NULL_PTR") else self._somewhere(parameter, address)
+        return None if address in ("NULL", "NULL_PTR", "None") else self._somewhere(parameter, address)
+
+    def _somewhere(self, parameter: Parameter, address: str) -> Any:
+        try:
+            found = int(address, 0)
+        except ValueError:
+            raise Unreadable(f"{parameter.name} is at {address}, which is no address") from None
+        if parameter.name.lower() == "workspace":
+            return Seen(self.memory, 1 << 20)
+        return Seen(self.memory, found) if found else None
+
+    def _descriptor(self, base: str, name: str, kind: str, value: Any, rank: int) -> Descriptor:
+        if kind != base:
+            raise Unreadable(f"{name} is a {kind}, the document has a {base}")
+        made = DESCRIPTORS[base]()
+        if isinstance(value, dict):
+            if base not in DESCRIBED:
+                raise Unreadable(f"{name}: what cuDNN logs of a {base} cannot be read")
+            made.spec = DESCRIBED[base](Fields(base, value), rank)
+        elif value != "None":
+            try:
+                made.spec = parse(value)
+            except (ValueError, AttributeError):
+                raise Unreadable(f"{name}, a {kind}, cannot be read") from None
+        return made
+
+
+@dataclass
+class Summary:
+    """What became of the calls of a log."""
+
+    asked: dict[Asked, list[Logged]] = field(default_factory=dict)
+    settings: int = 0
+    passed_over: int = 0
+    refused: dict[tuple[str, str], list[Logged]] = field(
+        default_factory=dict
+    )  # (function, the document's reason) -> calls
+    skipped: dict[tuple[str, str], list[Logged]] = field(default_factory=dict)
+
+    def lines(self, log: Log) -> Iterator[str]:
+        """What is in the log, and what of it is left out."""
+        computing = sum(map(len, self.asked.values()))
+        yield (
+            f"{len(log.calls)} calls: {computing} compute, {len(self.asked)} different ones; {self.settings} set descriptors; "
+            f"{self.passed_over} make, destroy or ask"
+        )
+        for what, found in (("refused by the document", self.refused), ("skipped", self.skipped)):
+            for (function, reason), calls in found.items():
+                more = f" ({len(calls)} calls)" if len(calls) > 1 else ""
+                yield f"{what}: line {calls[0].line}: {function}: {reason.removeprefix(f'{function}: ')}{more}"
+        if log.foreign:
+            yield f"{len(log.foreign)} lines are none of a log's:"
+            yield from (f"  line {number}: {text[:120]}" for number, text in log.foreign[:FOREIGN_SHOWN])
+
+
+def summarized(log: Log) -> Summary:
+    """The operations that the calls of a log ask for, each once."""
+    read, found = Reader(), Summary()
+    for call in log.calls:
+        try:
+            asked = read(call)
+            if asked is not None and asked.obstacle:
+                raise Unreadable(asked.obstacle)
+        except CudnnError as error:
+            found.refused.setdefault((call.function, str(error)), []).append(call)
+        except Unreadable as reason:
+            found.skipped.setdefault((call.function, str(reason)), []).append(call)
+        except Exception as error:  # a log can have anything
+            found.skipped.setdefault((call.function, f"{type(error).__name__}: {error}"[:300]), []).append(call)
+        else:
+            if asked is not None:
+                found.asked.setdefault(asked, []).append(call)
+            elif call.passed_over:
+                found.passed_over += 1
+            else:
+                found.settings += 1
+    return found
+
+
+def is_log(path: Path) -> bool:
+    """Whether a file is text with a call of a log in it."""
+    with open(path, "rb") as file:
+        return any(HEADER.search(line.decode("utf-8", "replace")) for line in file)
+
+
+def judge_log(lines: Iterable[str], subjects: Iterable[str], inputs: str, seed: int) -> int:
+    """Make the calls of a log on each subject, and print what became of them; how many failed."""
+    log = read_log(lines)
+    found = summarized(log)
+    print(*found.lines(log), sep="\n")
+    failures = 0
+    for name in subjects:
+        subject = open_subject(name)
+        caller = Caller(subject.cudnn, subject.new_handle())
+        failed = []
+        for asked, calls in found.asked.items():
+            try:
+                result = attempt(caller, sized(caller, asked.operation), inputs, seed, dict(asked.aliases))
+            except CudnnError as error:
+                failed.append((calls, asked, str(error)))
+                continue
+            if not result.passed:
+                failed.append((calls, asked, result.explanation()))
+        print(f"{subject.name}: {len(found.asked) - len(failed)} of {len(found.asked)} operations passed")
+        for calls, asked, why in failed:
+            print(f"failed: {calls[0]}: {why}\n  {asked.operation}")
+        failures += len(failed)
+    return failures

@@ -1,0 +1,225 @@
+"""Cases of the engines: each graph by each engine that executes it, knobs, numerical notes, heuristics (9.2.2 to 9.2.4, 9.2.8)."""
+
+from __future__ import annotations
+
+import pytest
+from dualdnn.api.enumerations import cudnnBackendAttributeName_t as Name
+from dualdnn.api.enumerations import cudnnBackendAttributeType_t as Type
+from dualdnn.api.enumerations import cudnnBackendDescriptorType_t as Kind
+from dualdnn.api.enumerations import cudnnBackendKnobType_t
+from dualdnn.api.enumerations import cudnnBackendNumericalNote_t as Note
+from dualdnn.api.graph.engines import ENGINES
+from dualdnn.api.operations.graph import (
+    ConvolutionBackwardDataNode,
+    ConvolutionBackwardFilterNode,
+    ConvolutionForwardNode,
+    KnobChoice,
+)
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
+from dualdnn.api.status import NOT_SUPPORTED
+from dualdnn.conformance.marks import shows
+
+from .graph import Mode, convolution, executed, pointwise, tensor
+from .graph_descriptors import builder, of
+from .graph_execution import (
+    CONFIG,
+    DESCRIPTOR,
+    ENGINE,
+    HANDLE,
+    HEURISTICS,
+    INSTANT,
+    INT64,
+    PLAN,
+    engine_of,
+    graph_of,
+)
+
+__all__ = ["builder"]  # the fixture
+pytestmark = pytest.mark.ours  # the numbers of a foreign library's engines are its own
+KNOB_INFO = Kind.CUDNN_BACKEND_KNOB_INFO_DESCRIPTOR
+TILE_SIZE = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_TILE_SIZE
+X, W, Y = (2, 4, 6, 5), (8, 4, 3, 3), (2, 8, 6, 5)
+LAST = (0, 2, 3, 1)  # channels innermost
+ONCE = convolution((1, 1), (1, 1))
+
+
+def forward(data_type=FLOAT, order=None, alpha=1.0, beta=0.0, settings=ONCE, y=None):
+    """One convolution; y where it goes."""
+    x, w = tensor(1, X, data_type, order=order), tensor(2, W, data_type, order=order)
+    return ConvolutionForwardNode(settings, alpha, beta, x, w, y or tensor(3, Y, data_type, order=order))
+
+
+def fused(data_type=FLOAT, order=None, residual=False, rectified=True, alpha=1.0):
+    """y = relu(alpha * conv(x, w) + 0.5 * z + bias), in separate operations."""
+    between = [tensor(10 + i, Y, FLOAT, order=order, virtual=True) for i in range(3)]
+    y, bias = tensor(3, Y, data_type, order=order), tensor(4, (1, 8, 1, 1), data_type)
+    nodes = [forward(data_type, order, alpha, y=between[0])]
+    if residual:
+        added = tensor(5, Y, data_type, order=order)
+        nodes.append(pointwise(Mode.CUDNN_POINTWISE_ADD, added, between[1], between[0], alpha1=0.5))
+    last = between[2] if rectified else y
+    nodes.append(pointwise(Mode.CUDNN_POINTWISE_ADD, nodes[-1].outputs[0], last, bias))
+    if rectified:
+        nodes.append(pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, last, y))
+    return nodes
+
+
+def grouped():
+    """Two groups with a dimension of their own, which follow each other in memory."""
+    x, w, y = tensor(1, (2, 2, 2, 6, 5)), tensor(2, (2, 4, 2, 3, 3)), tensor(3, (2, 2, 4, 6, 5))
+    return ConvolutionForwardNode(ONCE, 1.0, 0.0, x, w, y)
+
+
+GRADIENT_OF = {"data": ConvolutionBackwardDataNode, "filter": ConvolutionBackwardFilterNode}
+
+
+def gradient(kind, data_type=FLOAT, beta=0.0):
+    x, w, y = tensor(1, X, data_type), tensor(2, W, data_type), tensor(3, Y, data_type)
+    operands = (w, y, x) if kind == "data" else (x, y, w)
+    return GRADIENT_OF[kind](ONCE, 0.75, beta, *operands)
+
+
+GRAPHS = {
+    "forward": (forward(alpha=0.5, beta=2.0),),
+    "forward half": (forward(HALF, LAST),),
+    "forward bfloat16": (forward(BFLOAT16, LAST),),
+    "forward double": (forward(DOUBLE, settings=convolution((1, 1), (1, 1), compute=DOUBLE)),),
+    "grouped": (grouped(),),
+    "fused": tuple(fused(alpha=0.5)),
+    "fused half": tuple(fused(HALF, LAST)),
+    "fused residual": tuple(fused(residual=True)),
+    "fused without ReLU": tuple(fused(rectified=False)),
+    "data": (gradient("data", beta=0.5),),
+    "data half": (gradient("data", HALF),),
+    "filter": (gradient("filter", beta=0.5),),
+    "filter half": (gradient("filter", HALF),),
+}  # fmt: skip
+ABLE = {
+    name: [i for i, engine in enumerate(ENGINES) if not engine.refuses(tuple(nodes))] for name, nodes in GRAPHS.items()
+}
+RUNS = [
+    pytest.param(name, i, id=f"{name}-{ENGINES[i].name}".replace(" ", "_"))
+    for name, able in ABLE.items()
+    for i in able
+    if i
+]
+
+
+@shows(*of("ENGINE", "c01", "c03", "c06"), "cudnnBackendExecute/c01")
+@pytest.mark.parametrize("graph, engine", RUNS)
+def test_by_every_engine(trial, graph, engine):
+    trial(executed(*GRAPHS[graph], engine=engine))
+
+
+# How many of the engines execute a graph: all algorithms of which the tables have it, on tensor cores or not.
+COUNTS = {
+    "forward": 11, "forward half": 5, "forward bfloat16": 5, "forward double": 4, "grouped": 11, "fused": 11, "fused half": 5,
+    "fused residual": 11, "fused without ReLU": 3, "data": 9, "data half": 9, "filter": 9, "filter half": 9,
+}  # fmt: skip
+
+
+@shows(*of("ENGINEHEUR", "c01", "c02", "c07"), *of("OPERATIONGRAPH", "c07"))
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_how_many_engines_execute_it(cudnn, handle, builder, graph):
+    """The heuristics have each of them once, as the documented tables say; the first is not the slowest."""
+    made = graph_of(builder, handle, *GRAPHS[graph])
+    assert builder.get(made, Kind.CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "ENGINE_GLOBAL_COUNT", INT64) == (
+        len(ENGINES),
+    )
+    ranked = builder.finalized(HEURISTICS, {"OPERATION_GRAPH": (DESCRIPTOR, (made,)), "MODE": INSTANT})
+    count = cudnn.cudnnBackendGetAttribute(ranked, Name.CUDNN_ATTR_ENGINEHEUR_RESULTS, DESCRIPTOR, 0).elementCount
+    configs = builder.get(ranked, HEURISTICS, "RESULTS", DESCRIPTOR, count)
+    indices = [
+        builder.get(builder.get(c, CONFIG, "ENGINE", DESCRIPTOR)[0], ENGINE, "GLOBAL_INDEX", INT64)[0] for c in configs
+    ]
+    assert sorted(indices) == ABLE[graph] and len(indices) == COUNTS[graph]
+    assert len(indices) < 3 or handle.backend.name == "reference" or indices[-1] != 1
+
+
+@shows(*of("ENGINE", "c16"))
+def test_graphs_that_an_engine_does_not_execute(cudnn, handle, builder, refuses):
+    """Another pattern, paddings that differ, gaps in the filter, a scaled sum, an activation with another clip."""
+    x, w, y = tensor(1, X), tensor(2, W), tensor(3, Y)
+    uneven = ConvolutionForwardNode(convolution((2, 1), (0, 1)), 1.0, 0.0, x, w, y)
+    gaps = ConvolutionForwardNode(ONCE, 1.0, 0.0, x, tensor(2, W, strides=(40, 10, 3, 1)), y)
+    clipped = (*fused()[:-1], pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, fused()[-2].y, y, upper=6.0))
+    scaled = (*fused()[:1], pointwise(Mode.CUDNN_POINTWISE_ADD, fused()[0].y, y, tensor(4, (1, 8, 1, 1)), alpha1=0.5))
+    for nodes in (
+        (pointwise(Mode.CUDNN_POINTWISE_TANH_FWD, x, tensor(2, X)),),
+        (uneven,),
+        (gaps,),
+        clipped,
+        scaled,
+        (gradient("data"),),
+    ):
+        graph = graph_of(builder, handle, *nodes)
+        engine_of(builder, graph, 0)
+        made = builder.filled(ENGINE, {"OPERATION_GRAPH": (DESCRIPTOR, (graph,)), "GLOBAL_INDEX": (INT64, (1,))})
+        refuses(NOT_SUPPORTED, of("ENGINE", "c16")[0], cudnn.cudnnBackendFinalize, made)
+
+
+@shows(*of("ENGINE", "c10"), "cudnnBackendNumericalNote_t/c01")
+def test_numerical_notes(cudnn, handle, builder):
+    """Tensor cores and conversions only where the math type allows them; transforms where the algorithm is one."""
+    for name in ("forward", "forward half", "data", "filter half"):
+        graph = graph_of(builder, handle, *GRAPHS[name])
+        half = name.endswith("half")
+        for index in ABLE[name]:
+            made, said = engine_of(builder, graph, index), ENGINES[index].name
+            notes = set(builder.get(made, ENGINE, "NUMERICAL_NOTE", Type.CUDNN_TYPE_NUMERICAL_NOTE, 8))
+            wanted = {Note.CUDNN_NUMERICAL_NOTE_FFT} if "fft" in said else set()
+            wanted |= {Note.CUDNN_NUMERICAL_NOTE_WINOGRAD} if "winograd" in said else set()
+            wanted |= {Note.CUDNN_NUMERICAL_NOTE_TENSOR_CORE} if "tensor cores" in said else set()
+            wanted |= {Note.CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS} if "tensor cores" in said and not half else set()
+            assert notes == wanted, said
+
+
+def knob_infos(cudnn, builder, engine):
+    """(type, minimum, maximum, stride) of the knobs of an engine."""
+    found = cudnn.cudnnBackendGetAttribute(engine, Name.CUDNN_ATTR_ENGINE_KNOB_INFO, DESCRIPTOR, 8)
+    assert found.elementCount == len(found.arrayOfElements)
+    types = {"TYPE": Type.CUDNN_TYPE_KNOB_TYPE}
+    endings = ("TYPE", "MINIMUM_VALUE", "MAXIMUM_VALUE", "STRIDE")
+    return [
+        tuple(builder.get(info, KNOB_INFO, e, types.get(e, INT64))[0] for e in endings)
+        for info in found.arrayOfElements
+    ]
+
+
+@shows(*of("KNOB_INFO", "c01", "c03", "c04", "c05", "c07", "c09", "c11"), *of("ENGINE", "c08"), *of("ENGINECFG", "c06", "c11"),
+       *of("KNOB_CHOICE", "c01"), "cudnnBackendKnobType_t/c02")  # fmt: skip
+@pytest.mark.parametrize("graph", ["forward", "fused half", "data", "filter"])
+def test_knobs(cudnn, handle, builder, refuses, graph):
+    """0 leaves the choice to the engine, 1 to the maximum are its solvers; nothing else is possible. The reference has none."""
+    made = graph_of(builder, handle, *GRAPHS[graph])
+    for index in ABLE[graph]:
+        engine = engine_of(builder, made, index)
+        knobs = knob_infos(cudnn, builder, engine)
+        assert not knobs or (index and handle.backend.name != "reference")
+        for kind, least, most, stride in knobs:
+            assert (kind, least, stride) == (TILE_SIZE, 0, 1) and most > 1
+            for value in (-1, most + 1, 2**40):
+                config = builder.filled(
+                    CONFIG,
+                    {
+                        "ENGINE": (DESCRIPTOR, (engine,)),
+                        "KNOB_CHOICES": (DESCRIPTOR, (builder(KnobChoice(kind, value)),)),
+                    },
+                )
+                refuses(NOT_SUPPORTED, of("ENGINECFG", "c11")[0], cudnn.cudnnBackendFinalize, config)
+            chosen = [builder(KnobChoice(kind, most))]
+            config = builder.finalized(
+                CONFIG, {"ENGINE": (DESCRIPTOR, (engine,)), "KNOB_CHOICES": (DESCRIPTOR, chosen)}
+            )
+            read = builder.get(config, CONFIG, "KNOB_CHOICES", DESCRIPTOR)
+            assert builder.get(read[0], Kind.CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, "KNOB_VALUE", INT64) == (most,)
+            builder.finalized(PLAN, {"HANDLE": (HANDLE, (handle,)), "ENGINE_CONFIG": (DESCRIPTOR, (config,))})
+
+
+@shows("cudnnBackendKnobType_t/c03", *of("ENGINECFG", "c01"))
+@pytest.mark.parametrize("graph, engine", [("forward", 1), ("fused half", 9), ("filter half", ABLE["filter half"][1])])
+def test_every_choice_computes_the_same(trial, handle, graph, engine):
+    """Each solver that the knob can choose; by the bounds that hold for all of them."""
+    solvers = len(handle.backend.graph_solvers(executed(*GRAPHS[graph], engine=engine)))
+    for choice in range(1 + solvers if solvers > 1 else 1):
+        trial(executed(*GRAPHS[graph], engine=engine, choice=choice))

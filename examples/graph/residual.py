@@ -1,0 +1,102 @@
+"""y = relu(conv(x, w) + z + bias) as an operation graph: drawn, executed by every engine that can, compared with NumPy.
+
+python examples/graph/residual.py [--backend reference|accelerated|crosscheck] [--device gpu|emulated] [--draw mermaid|graphviz]
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import drawing
+import numpy as np
+from descriptors import DESCRIPTOR, INT64, convolution, finalized, get, pointwise, tensor
+from dualdnn.api import cudnn
+
+X, W, Z, BIAS, Y = 1, 2, 3, 4, 5  # unique ids
+IMAGE, FILTER = (2, 8, 12, 12), (16, 8, 3, 3)
+RESULT = (2, 16, 12, 12)
+
+
+def residual_block(handle: Any) -> Any:
+    """The graph: four operations joined by three virtual tensors."""
+    conv, added, shifted = (tensor(10 + i, *RESULT, virtual=True) for i in range(3))
+    nodes = [
+        convolution(tensor(X, *IMAGE), tensor(W, *FILTER), conv, padding=1),
+        pointwise("ADD", conv, added, tensor(Z, *RESULT)),
+        pointwise("ADD", added, shifted, tensor(BIAS, 1, 16, 1, 1)),
+        pointwise("RELU_FWD", shifted, tensor(Y, *RESULT)),
+    ]
+    return finalized(
+        "OPERATIONGRAPH", "OPERATIONGRAPH", HANDLE=(cudnn.CUDNN_TYPE_HANDLE, [handle]), OPS=(DESCRIPTOR, nodes)
+    )
+
+
+def configurations(graph: Any) -> tuple[Any, ...]:
+    """What the heuristics propose, the fastest first."""
+    mode = (cudnn.CUDNN_TYPE_HEUR_MODE, [cudnn.CUDNN_HEUR_MODE_INSTANT])
+    return get(
+        finalized("ENGINEHEUR", "ENGINEHEUR", OPERATION_GRAPH=(DESCRIPTOR, [graph]), MODE=mode),
+        "ENGINEHEUR_RESULTS",
+        DESCRIPTOR,
+    )
+
+
+def execute(handle: Any, config: Any, memory: dict[int, Any]) -> int:
+    """Run the graph by a configuration; returns the bytes of its workspace."""
+    plan = finalized(
+        "EXECUTION_PLAN",
+        "EXECUTION_PLAN",
+        HANDLE=(cudnn.CUDNN_TYPE_HANDLE, [handle]),
+        ENGINE_CONFIG=(DESCRIPTOR, [config]),
+    )
+    (size,) = get(plan, "EXECUTION_PLAN_WORKSPACE_SIZE", INT64)
+    pointer = cudnn.CUDNN_TYPE_VOID_PTR
+    pack = finalized(
+        "VARIANT_PACK", "VARIANT_PACK", UNIQUE_IDS=(INT64, list(memory)), DATA_POINTERS=(pointer, list(memory.values())),
+        WORKSPACE=(pointer, [handle.allocate(size) if size else None]),
+    )  # fmt: skip
+    cudnn.cudnnBackendExecute(handle, plan, pack)
+    return size
+
+
+def expected(x: Any, w: Any, z: Any, bias: Any) -> Any:
+    """The block in NumPy."""
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, [(0, 0)] * 2 + [(1, 1)] * 2), (3, 3), (2, 3))
+    return np.maximum(np.einsum("nchwrs,kcrs->nkhw", windows, w) + z + bias, 0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--backend", default=None)
+    parser.add_argument("--device", default=None)
+    parser.add_argument("--draw", choices=["mermaid", "graphviz"])
+    chosen = parser.parse_args()
+    with cudnn.cudnnCreate(backend=chosen.backend, device=chosen.device) as handle:
+        graph = residual_block(handle)
+        if chosen.draw:
+            print(getattr(drawing, chosen.draw)(graph))
+            return
+        random = np.random.default_rng(1)
+        values = {
+            uid: random.standard_normal(dims).astype(np.float32)
+            for uid, dims in ((X, IMAGE), (W, FILTER), (Z, RESULT), (BIAS, (1, 16, 1, 1)))
+        }
+        wanted = expected(*(values[uid].astype(np.float64) for uid in (X, W, Z, BIAS)))
+        for rank, config in enumerate(configurations(graph), 1):
+            (engine,) = get(config, "ENGINECFG_ENGINE", DESCRIPTOR)
+            (index,) = get(engine, "ENGINE_GLOBAL_INDEX", INT64)
+            notes = [
+                note.name.removeprefix("CUDNN_NUMERICAL_NOTE_")
+                for note in get(engine, "ENGINE_NUMERICAL_NOTE", cudnn.CUDNN_TYPE_NUMERICAL_NOTE)
+            ]
+            memory = {uid: handle.to_device(value) for uid, value in values.items()} | {
+                Y: handle.zeros(4 * wanted.size)
+            }
+            size = execute(handle, config, memory)
+            error = np.abs(memory[Y].to_host(np.float32, RESULT) - wanted).max()
+            print(f"{rank:2}. engine {index:2}: workspace {size:7} bytes, error {error:.1e}  {', '.join(notes)}")
+
+
+if __name__ == "__main__":
+    main()

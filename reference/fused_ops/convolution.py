@@ -1,0 +1,106 @@
+"""Convolutions between other steps (docs/errata.md, D564): values between the steps may be rounded to the tensors' types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from dualdnn.api.operations import (
+    ConvScaleBiasAddActivation,
+    ScaleBiasActivationConvBnstats,
+    ScaleBiasActivationWgrad,
+    TensorSpec,
+)
+
+from ..engine import Exact, evaluate, implements, magnitude_of, roundings_of
+from ..judge import PRECISION
+from ..view import Array, write
+from .residual import SUM_ROUNDINGS, activated, scaled
+
+PROLOGUE_ROUNDINGS = 3
+
+
+def _bytes_of(spec: TensorSpec, values: Array) -> Array:
+    """Memory that holds the values, rounded to the tensor's type."""
+    memory = np.zeros(spec.nbytes, np.uint8)
+    write(spec, memory, values)
+    return memory
+
+
+def _units(operation: Any, spec: TensorSpec) -> float:
+    """One rounding into a tensor's type, in roundings of the arithmetic."""
+    return PRECISION[spec.data_type][0] / PRECISION[operation.compute_type][0]
+
+
+def _convolved(
+    operation: Any, x: Array, scale: Array | None, bias: Array | None, **others: Array
+) -> tuple[Array, Array]:
+    """(the result of the convolution behind the prologue, its error in units of the arithmetic)."""
+    inner = operation.inner
+    total, terms = scaled(x, scale, bias)
+    memory = {name: _bytes_of(inner.tensor(name), values) for name, values in others.items()}
+    output = inner.outputs[0]
+    memory[output] = np.zeros(inner.nbytes(output), np.uint8)
+    found = evaluate(inner, {**memory, "x": _bytes_of(operation.x, activated(operation.activation, total))})[output]
+    roundings, magnitude = np.asarray(roundings_of(found)), magnitude_of(found)
+    if operation.prologue is not None:
+        # What is rounded is at most the sum of the terms; two neighbours may come of one sum.
+        of_terms = evaluate(inner, {**memory, "x": _bytes_of(operation.x, terms)})[output]
+        magnitude = np.maximum(magnitude, magnitude_of(of_terms))
+        roundings = roundings + 2 * _units(operation, operation.x) + PROLOGUE_ROUNDINGS
+    return np.asarray(found.value), np.asarray(roundings * magnitude)
+
+
+@implements(ScaleBiasActivationConvBnstats)
+def convolution_statistics(
+    operation: ScaleBiasActivationConvBnstats, x: Array, scale: Array | None, bias: Array | None, w: Array
+) -> dict[str, Exact]:
+    """The convolution, and sums that may be of y before or after it is rounded."""
+    value, error = _convolved(operation, x, scale, bias, w=w)
+    found = {"y": Exact(value, error, 1)}
+    if operation.ySum is not None:
+        over, unit = (0, *range(2, value.ndim)), PRECISION[operation.compute_type][0]
+        size, count = np.abs(value), value.size // value.shape[1]
+        apart = error + _units(operation, operation.y) * size
+        doubled = 2 * size * apart + unit * apart**2
+
+        def summed(values: Array) -> Array:
+            return np.asarray(values.sum(over, keepdims=True))
+
+        sums, squares = summed(value), summed(value**2)
+        found["ySum"] = Exact(sums, 1.01 * (summed(apart) + count * summed(size)), 1)
+        found["ySqSum"] = Exact(squares, 1.01 * (summed(doubled) + (count + 1) * squares), 1)
+    return found
+
+
+@implements(ScaleBiasActivationWgrad)
+def convolution_filter_gradient(
+    operation: ScaleBiasActivationWgrad, x: Array, scale: Array | None, bias: Array | None, dy: Array
+) -> Exact:
+    """The gradient of the filter."""
+    value, error = _convolved(operation, x, scale, bias, dy=dy)
+    return Exact(value, error, 1)
+
+
+@implements(ConvScaleBiasAddActivation)
+def convolution_add_activation(
+    operation: ConvScaleBiasAddActivation, x: Array, w: Array, scale: Array | None, z: Array | None, z_scale: Array | None,
+    z_bias: Array | None,
+) -> Exact:  # fmt: skip
+    """The activation of the scaled convolution, the scaled z and the bias."""
+    inner = operation.inner
+    memory = {"x": _bytes_of(inner.x, x), "w": _bytes_of(inner.w.tensor, w), "y": np.zeros(inner.y.nbytes, np.uint8)}
+    found = evaluate(inner, memory)["y"]
+    value = np.asarray(found.value)
+    error = np.asarray(roundings_of(found)) * magnitude_of(found)
+    if operation.epilogue is None:
+        return Exact(value, error, 1)
+    total, terms = scaled(value, scale, None)
+    factor = 1.0 if scale is None else np.abs(scale)
+    error = factor * (error + 2 * _units(operation, operation.y) * np.abs(value))
+    if z is not None:
+        residual, residual_terms = scaled(z, z_scale, None)
+        total, terms = total + residual, terms + residual_terms
+    if z_bias is not None:
+        total, terms = total + z_bias, terms + np.abs(z_bias)
+    return Exact(activated(operation.activation, total), error + SUM_ROUNDINGS * terms, 1)
