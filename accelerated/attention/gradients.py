@@ -35,7 +35,7 @@ def core(problem: AttentionProblem) -> list[Launch]:
     operands, described = heads(problem)
     dout, gradients = of_heads(problem)
     extents, attn, tile = problem.operation.extents, problem.attn, problem.tile
-    places = {name: of_input(problem, name) for name in INPUTS}
+    origins = {name: of_input(problem, name) for name in INPUTS}
     definitions = type_definitions(attn.data_type, problem.operation, TILE=str(tile))
 
     def launch(kernel: str, result: str, counts: tuple[int, ...], key_chunks: int, grid: Any) -> Launch:
@@ -46,14 +46,14 @@ def core(problem: AttentionProblem) -> list[Launch]:
             ("heads_offset", c_longlong(problem.regions.offsets["heads"])),
             ("statistics_offset", c_longlong(problem.regions.offsets["statistics"])),
             ("products_offset", c_longlong(problem.gradients.offsets["products"])),
-            ("result_offset", c_longlong(places[result][1])),
-            ("values_offset", c_longlong(places["values"][1])),
+            ("result_offset", c_longlong(origins[result][1])),
+            ("values_offset", c_longlong(origins["values"][1])),
             ("pairs", c_int(extents.q_vectors * attn.heads)),
             *zip(("tiles", "chunks", "head_count", "beam_count"), map(FastDivmod.of, counts), strict=True),
             ("key_chunks", c_int(key_chunks)),
         )
         function = problem.device.function(SOURCE, f"attention_gradients_{kernel}", definitions)
-        given = (*operands, dout, problem.space, "workSpace", places[result][0], places["values"][0])
+        given = (*operands, dout, problem.space, "workSpace", origins[result][0], origins["values"][0])
         return Launch(function, arguments, given, grid)
 
     def parts(size: int) -> int:
