@@ -144,3 +144,40 @@ def test_a_library_that_is_not_there(library, tmp_path):
     program = compiled(library, tmp_path, CLIENT)
     ran = run(program, DUALDNN_BACKEND="observe:/nowhere/libcudnn.so.8")
     assert ran.returncode == 1 and "/nowhere/libcudnn.so.8" in ran.stderr
+
+
+DROPOUT = """
+#include <cudnn.h>
+#include <stdlib.h>
+int main(void) {
+  cudnnHandle_t handle;
+  cudnnTensorDescriptor_t x;
+  cudnnDropoutDescriptor_t dropout;
+  float in[40], out[40], back[40];
+  size_t size, mask;
+  void *states, *reserve;
+  for (int i = 0; i < 40; i++) in[i] = 1 + (float)i;
+  if (cudnnCreate(&handle) || cudnnCreateTensorDescriptor(&x) || cudnnCreateDropoutDescriptor(&dropout)) return 1;
+  if (cudnnSetTensor4dDescriptor(x, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, 2, 4, 5)) return 2;
+  if (cudnnDropoutGetStatesSize(handle, &size) || !(states = malloc(size))) return 3;
+  if (cudnnDropoutGetReserveSpaceSize(x, &mask) || !(reserve = malloc(mask))) return 4;
+  if (cudnnSetDropoutDescriptor(dropout, handle, 0.5f, states, size, 77)) return 5;
+  if (cudnnDropoutForward(handle, dropout, x, in, x, out, reserve, mask)) return 6;
+  if (cudnnDropoutBackward(handle, dropout, x, in, x, back, reserve, mask)) return 7;
+  return 0;
+}
+"""
+
+
+def test_random_numbers_are_the_library_s_own(library, tmp_path):
+    """A forward call of dropout may draw anything; its gradient is held to the mask that is in the reserve space."""
+    other = {
+        "cudnnDropoutForward": "if (!result) ((float *)a5)[0] = 9;",
+        "cudnnDropoutBackward": "((float *)a5)[7] += 1;",
+    }
+    broken = broken_copy(library, tmp_path, other)
+    ran = run(compiled(library, tmp_path, DROPOUT), DUALDNN_BACKEND=f"observe:{broken}")
+    assert ran.returncode == 0, (ran.returncode, ran.stderr)
+    assert "1 wrong, 0 other statuses, 0 other results" in ran.stderr, ran.stderr
+    assert "wrong: cudnnDropoutBackward: 1 of 40 elements are wrong" in ran.stderr, ran.stderr
+    assert "cudnnDropoutForward: its random numbers are the library's own" in ran.stderr

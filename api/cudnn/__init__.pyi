@@ -1307,6 +1307,48 @@ def cudnnBatchNormalizationBackward(
     (c22), an output whose strides overlap. Source: 4.1.2; formula: docs/errata.md, D146.
     """
 
+def cudnnBatchNormalizationBackwardEx(
+    handle: Handle,
+    mode: cudnnBatchNormMode_t,
+    bnOps: cudnnBatchNormOps_t,
+    alphaDataDiff: SupportsFloat,
+    betaDataDiff: SupportsFloat,
+    alphaParamDiff: SupportsFloat,
+    betaParamDiff: SupportsFloat,
+    xDesc: TensorDescriptor,
+    xData: Memory,
+    yDesc: TensorDescriptor | None,
+    yData: Memory,
+    dyDesc: TensorDescriptor,
+    dyData: Memory,
+    dzDesc: TensorDescriptor | None,
+    dzData: Memory,
+    dxDesc: TensorDescriptor,
+    dxData: Memory,
+    dBnScaleBiasDesc: TensorDescriptor,
+    bnScaleData: Memory,
+    bnBiasData: Memory,
+    dBnScaleData: Memory,
+    dBnBiasData: Memory,
+    epsilon: SupportsFloat,
+    savedMean: Memory,
+    savedInvVariance: Memory,
+    activationDesc: ActivationDescriptor | None,
+    workspace: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    reserveSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+) -> None:
+    """cudnnBatchNormalizationBackward of dy, with bnOps of dy where the ReLU passed its argument; that is dz, which is overwritten.
+
+    Without z the argument is computed again from x, the statistics, bnScaleData and bnBiasData; with z reserveSpace tells it, as
+    cudnnBatchNormalizationForwardTrainingEx left it. y is not read. bnBiasData may be NULL with CUDNN_BATCHNORM_OPS_BN.
+    Types and layouts: as of that call; dz of every type.
+    Errors: those of cudnnBatchNormalizationBackward; BAD_PARAM for a missing or different y or dz (c24), a missing activation (c36) or
+    bias (c44), a reserve space that is too small (c38); NOT_SUPPORTED for other activations (c43), layouts (c19).
+    Source: 4.1.3; docs/errata.md, D155, D156.
+    """
+
 def cudnnBatchNormalizationForwardTraining(
     handle: Handle,
     mode: cudnnBatchNormMode_t,
@@ -1339,6 +1381,43 @@ def cudnnBatchNormalizationForwardTraining(
     Errors: BAD_PARAM for NULL (c31), other numbers of dimensions (c32), of statistics (c33, c34), one of two results NULL (c35, c36),
     epsilon below CUDNN_BN_MIN_EPSILON (c37), differing dimensions (c38) or data types (c39); NOT_SUPPORTED for other data types
     (c30), an output whose strides overlap. Source: 4.1.4; docs/errata.md, D157, D158.
+    """
+
+def cudnnBatchNormalizationForwardTrainingEx(
+    handle: Handle,
+    mode: cudnnBatchNormMode_t,
+    bnOps: cudnnBatchNormOps_t,
+    alpha: SupportsFloat,
+    beta: SupportsFloat,
+    xDesc: TensorDescriptor,
+    xData: Memory,
+    zDesc: TensorDescriptor | None,
+    zData: Memory,
+    yDesc: TensorDescriptor,
+    yData: Memory,
+    bnScaleBiasMeanVarDesc: TensorDescriptor,
+    bnScaleData: Memory,
+    bnBiasData: Memory,
+    exponentialAverageFactor: SupportsFloat,
+    resultRunningMeanData: Memory,
+    resultRunningVarianceData: Memory,
+    epsilon: SupportsFloat,
+    saveMean: Memory,
+    saveInvVariance: Memory,
+    activationDesc: ActivationDescriptor | None,
+    workspace: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    reserveSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+) -> None:
+    """cudnnBatchNormalizationForwardTraining, then with bnOps a ReLU, or z added and then a ReLU: y = alpha * relu(n + z) + beta * y.
+
+    Of fused operations x, y and z are NHWC without gaps, of equal dimensions and data types: HALF, FLOAT, DOUBLE, with z HALF alone.
+    Any mode takes them. workspace is not used; reserveSpace has the bytes that the query answers, and keeps for the backward call
+    which elements the ReLU passes. Both may be NULL where they have no bytes.
+    Errors: those of cudnnBatchNormalizationForwardTraining; BAD_PARAM for a missing or different z (c22), a missing activation (c37),
+    a reserve space that is too small (c39); NOT_SUPPORTED for other activations and layouts (c44), z of other types (c41, c42).
+    Source: 4.1.5; docs/errata.md, D153, D154, D167.
     """
 
 def cudnnDivisiveNormalizationBackward(
@@ -1386,6 +1465,104 @@ def cudnnDropoutBackward(
     space that is too small (c11), a descriptor without states (c12); NOT_SUPPORTED for other types (c07). Source: 4.1.7.
     """
 
+def cudnnGetBatchNormalizationBackwardExWorkspaceSize(
+    handle: Handle,
+    mode: cudnnBatchNormMode_t,
+    bnOps: cudnnBatchNormOps_t,
+    xDesc: TensorDescriptor,
+    yDesc: TensorDescriptor | None,
+    dyDesc: TensorDescriptor,
+    dzDesc: TensorDescriptor | None,
+    dxDesc: TensorDescriptor,
+    dBnScaleBiasDesc: TensorDescriptor,
+    activationDesc: ActivationDescriptor | None,
+) -> int:
+    """The bytes of workspace of cudnnBatchNormalizationBackwardEx: 0.
+
+    Errors: those of the call for the descriptors. Source: 4.1.8.
+    """
+
+def cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(
+    handle: Handle,
+    mode: cudnnBatchNormMode_t,
+    bnOps: cudnnBatchNormOps_t,
+    xDesc: TensorDescriptor,
+    zDesc: TensorDescriptor | None,
+    yDesc: TensorDescriptor,
+    bnScaleBiasMeanVarDesc: TensorDescriptor,
+    activationDesc: ActivationDescriptor | None,
+) -> int:
+    """The bytes of workspace of cudnnBatchNormalizationForwardTrainingEx: 0.
+
+    Errors: those of the call for the descriptors. Source: 4.1.9.
+    """
+
+def cudnnGetBatchNormalizationTrainingExReserveSpaceSize(
+    handle: Handle,
+    mode: cudnnBatchNormMode_t,
+    bnOps: cudnnBatchNormOps_t,
+    activationDesc: ActivationDescriptor | None,
+    xDesc: TensorDescriptor,
+) -> int:
+    """The bytes of reserve space: one for each element of x with CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION, else 0.
+
+    Errors: BAD_PARAM for other than 4 or 5 dimensions (c08), a fused operation without an activation (c05); NOT_SUPPORTED for
+    data types, activations and layouts that the calls do not support (c07). Source: 4.1.10.
+    """
+
+def cudnnGetNormalizationBackwardWorkspaceSize(
+    handle: Handle,
+    mode: cudnnNormMode_t,
+    normOps: cudnnNormOps_t,
+    algo: cudnnNormAlgo_t,
+    xDesc: TensorDescriptor,
+    yDesc: TensorDescriptor | None,
+    dyDesc: TensorDescriptor,
+    dzDesc: TensorDescriptor | None,
+    dxDesc: TensorDescriptor,
+    dNormScaleBiasDesc: TensorDescriptor,
+    activationDesc: ActivationDescriptor | None,
+    normMeanVarDesc: TensorDescriptor,
+    groupCnt: SupportsIndex,
+) -> int:
+    """The bytes of workspace of cudnnNormalizationBackward: 0.
+
+    Errors: those of the call for the descriptors. Source: 4.1.11.
+    """
+
+def cudnnGetNormalizationForwardTrainingWorkspaceSize(
+    handle: Handle,
+    mode: cudnnNormMode_t,
+    normOps: cudnnNormOps_t,
+    algo: cudnnNormAlgo_t,
+    xDesc: TensorDescriptor,
+    zDesc: TensorDescriptor | None,
+    yDesc: TensorDescriptor,
+    normScaleBiasDesc: TensorDescriptor,
+    activationDesc: ActivationDescriptor | None,
+    normMeanVarDesc: TensorDescriptor,
+    groupCnt: SupportsIndex,
+) -> int:
+    """The bytes of workspace of cudnnNormalizationForwardTraining: 0.
+
+    Errors: those of the call for the descriptors. Source: 4.1.12.
+    """
+
+def cudnnGetNormalizationTrainingReserveSpaceSize(
+    handle: Handle,
+    mode: cudnnNormMode_t,
+    normOps: cudnnNormOps_t,
+    algo: cudnnNormAlgo_t,
+    activationDesc: ActivationDescriptor | None,
+    xDesc: TensorDescriptor,
+    groupCnt: SupportsIndex,
+) -> int:
+    """The bytes of reserve space: one for each element of x with CUDNN_NORM_OPS_NORM_ADD_ACTIVATION, else 0.
+
+    Errors: BAD_PARAM for other than 4 or 5 dimensions (c11), a fused operation without an activation (c07); NOT_SUPPORTED for
+    groupCnt other than 1 (c08), data types and activations that the calls do not support (c10), layouts (c04). Source: 4.1.13.
+    """
+
 def cudnnLRNCrossChannelBackward(
     handle: Handle,
     normDesc: LRNDescriptor,
@@ -1411,6 +1588,88 @@ def cudnnLRNCrossChannelBackward(
     Errors: BAD_PARAM for 5 dimensions that are not DHW-packed (c13), an unknown lrnMode (c06); NOT_SUPPORTED for differing data
     types (c14) or dimensions (c15), other ranks, overlapping strides or other data types (c04).
     Source: 4.1.14; formula: docs/errata.md, D179.
+    """
+
+def cudnnNormalizationBackward(
+    handle: Handle,
+    mode: cudnnNormMode_t,
+    normOps: cudnnNormOps_t,
+    algo: cudnnNormAlgo_t,
+    alphaDataDiff: SupportsFloat,
+    betaDataDiff: SupportsFloat,
+    alphaParamDiff: SupportsFloat,
+    betaParamDiff: SupportsFloat,
+    xDesc: TensorDescriptor,
+    xData: Memory,
+    yDesc: TensorDescriptor | None,
+    yData: Memory,
+    dyDesc: TensorDescriptor,
+    dyData: Memory,
+    dzDesc: TensorDescriptor | None,
+    dzData: Memory,
+    dxDesc: TensorDescriptor,
+    dxData: Memory,
+    dNormScaleBiasDesc: TensorDescriptor,
+    normScaleData: Memory,
+    normBiasData: Memory,
+    dNormScaleData: Memory,
+    dNormBiasData: Memory,
+    epsilon: SupportsFloat,
+    normMeanVarDesc: TensorDescriptor,
+    savedMean: Memory,
+    savedInvVariance: Memory,
+    activationDesc: ActivationDescriptor | None,
+    workSpace: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    reserveSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+    groupCnt: SupportsIndex,
+) -> None:
+    """As cudnnBatchNormalizationBackwardEx, with descriptors of their own for scale and bias, and for the statistics; BFLOAT16 too.
+
+    Errors: BAD_PARAM for NULL (c39), other numbers of dimensions (c40), of statistics (c41), one of the saved NULL (c42), a negative
+    epsilon (c43), differing dimensions or data types (c44), a missing or different y or dz (c21), a missing activation (c33), a
+    reserve space that is too small (c35); NOT_SUPPORTED for groupCnt other than 1 (c36), CUDNN_NORM_ALGO_PERSIST per activation
+    (cudnnNormAlgo_t/c01), layouts of fused operations (c17), other data types and activations (c38). Source: 4.1.15.
+    """
+
+def cudnnNormalizationForwardTraining(
+    handle: Handle,
+    mode: cudnnNormMode_t,
+    normOps: cudnnNormOps_t,
+    algo: cudnnNormAlgo_t,
+    alpha: SupportsFloat,
+    beta: SupportsFloat,
+    xDesc: TensorDescriptor,
+    xData: Memory,
+    normScaleBiasDesc: TensorDescriptor,
+    normScale: Memory,
+    normBias: Memory,
+    exponentialAverageFactor: SupportsFloat,
+    normMeanVarDesc: TensorDescriptor,
+    resultRunningMean: Memory,
+    resultRunningVariance: Memory,
+    epsilon: SupportsFloat,
+    resultSaveMean: Memory,
+    resultSaveInvVariance: Memory,
+    activationDesc: ActivationDescriptor | None,
+    zDesc: TensorDescriptor | None,
+    zData: Memory,
+    yDesc: TensorDescriptor,
+    yData: Memory,
+    workspace: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    reserveSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+    groupCnt: SupportsIndex,
+) -> None:
+    """As cudnnBatchNormalizationForwardTrainingEx, with descriptors of their own for scale and bias, and for the statistics.
+
+    BFLOAT16 too, and z of every type. algo changes nothing. The smallest epsilon is 0.
+    Errors: BAD_PARAM for NULL (c39), other numbers of dimensions (c40), of statistics (c41), one of two results NULL (c42, c43), a
+    negative epsilon (c44), differing dimensions or data types (c45), a missing or different z (c21), a missing activation (c33), a
+    reserve space that is too small (c35); NOT_SUPPORTED for groupCnt other than 1 (c36), CUDNN_NORM_ALGO_PERSIST per activation
+    (cudnnNormAlgo_t/c01), layouts of fused operations (c18), other data types and activations (c38). Source: 4.1.16.
     """
 
 def cudnnOpsTrainVersionCheck() -> None:

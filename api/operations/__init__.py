@@ -28,13 +28,17 @@ from .fused_ops import (
 from .graph import OperationGraph
 from .normalization import (
     BatchNormalizationBackward,
+    BatchNormalizationBackwardEx,
     BatchNormalizationForwardInference,
     BatchNormalizationForwardTraining,
+    BatchNormalizationForwardTrainingEx,
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
     LRNCrossChannelBackward,
     LRNCrossChannelForward,
+    NormalizationBackward,
     NormalizationForwardInference,
+    NormalizationForwardTraining,
 )
 from .operation import Operation
 from .pooling import PoolingBackward, PoolingForward
@@ -89,6 +93,10 @@ FAMILIES = (
 )
 
 __all__ = [
+    "BatchNormalizationBackwardEx",
+    "BatchNormalizationForwardTrainingEx",
+    "NormalizationBackward",
+    "NormalizationForwardTraining",
     "FAMILIES",
     "ActivationBackward",
     "ActivationForward",

@@ -17,7 +17,9 @@ from dualdnn.api.operations import (
     DropoutForward,
     MultiHeadAttnForward,
     MultiHeadAttnStep,
+    NormalizationBackward,
     NormalizationForwardInference,
+    NormalizationForwardTraining,
     Operation,
     OperationGraph,
     ReduceTensor,
@@ -162,6 +164,8 @@ RNN: dict[str, Any] = {
 VALUES: dict[type[Operation], dict[str, Callable[[Any, Any, Mapping[str, Any]], Any] | float | None]] = {
     SetTensor: {"valuePtr": lambda make, o, memory: o.value},
     ReduceTensor: {"workspace": _workspace, "workspaceSizeInBytes": _workspace_bytes},
+    NormalizationForwardTraining: {"groupCnt": 1},
+    NormalizationBackward: {"groupCnt": 1},
     NormalizationForwardInference: {"normOps": 0, "zDesc": None, "z": None, "activationDesc": None, "groupCnt": 1},
     CTCLoss: {
         "workspace": _workspace,

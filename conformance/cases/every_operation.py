@@ -37,6 +37,7 @@ from dualdnn.conformance.cases import (
     fused_ops_residual,
     graph,
     normalization_batch,
+    normalization_batch_fused,
     normalization_batch_training,
     normalization_divisive,
     normalization_lrn,
@@ -75,6 +76,12 @@ SAMPLES: dict[str, Operation] = {
     "BatchNormalizationForwardTraining": normalization_batch_training.forward(beta=0.5),
     "BatchNormalizationBackward": normalization_batch_training.backward(data=(1.0, 0.5), parameters=(1.0, 0.5)),
     "BatchNormalizationBackward-from-x": normalization_batch_training.backward(saved=False),
+    "BatchNormalizationForwardTrainingEx": normalization_batch_fused.forward(beta=0.5),
+    "BatchNormalizationBackwardEx": normalization_batch_fused.backward(ops=normalization_batch_fused.ACTIVATED, saved=False),
+    "NormalizationForwardTraining": normalization_batch_fused.forward(beta=0.5, generation="norm"),
+    "NormalizationBackward": normalization_batch_fused.backward(
+        ops=normalization_batch_fused.ACTIVATED, saved=False, generation="norm"
+    ),
     "NormalizationForwardInference": normalization_batch.inference(beta=0.5, generation="norm"),
     "AddTensor": AddTensor(1.5, 0.5, TensorSpec.packed(FLOAT, (1, 3, 1, 1)), PLAIN),
     "OpTensor": tensor_arithmetic.op_tensor(A=PLAIN, beta=0.5),
@@ -167,6 +174,18 @@ WRONG_MEMORY = {
     ),
     "BatchNormalizationBackward": dict.fromkeys(
         ("x", "dy", "dx", "scale", "dScale", "dBias"), "cudnnBatchNormalizationBackward/c23"
+    ),
+    "BatchNormalizationForwardTrainingEx": dict.fromkeys(
+        ("x", "y", "scale", "bias", "alpha", "beta"), "cudnnBatchNormalizationForwardTrainingEx/c45"
+    ),
+    "BatchNormalizationBackwardEx": dict.fromkeys(
+        ("x", "dy", "dx", "scale", "dScale", "dBias"), "cudnnBatchNormalizationBackwardEx/c44"
+    ),
+    "NormalizationForwardTraining": dict.fromkeys(
+        ("x", "y", "scale", "bias", "alpha", "beta"), "cudnnNormalizationForwardTraining/c39"
+    ),
+    "NormalizationBackward": dict.fromkeys(
+        ("x", "dy", "dx", "scale", "dScale", "dBias"), "cudnnNormalizationBackward/c39"
     ),
     "NormalizationForwardInference": {"*": "cudnnNormalizationForwardInference/c24"},
     "DivisiveNormalizationForward": {
