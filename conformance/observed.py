@@ -386,6 +386,8 @@ class Observed:
         try:
             if reason:
                 raise NotJudged(reason)
+            if operation.draws:
+                raise NotJudged("its random numbers are the library's own")
             observer.memory.synchronize()
             after = self._contents(operation, operands, c)
             kept = {}

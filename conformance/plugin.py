@@ -138,7 +138,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     )
 
 
+def pytest_make_parametrize_id(val: Any) -> str | None:
+    """Functions are called by their names: an address would be another in every process."""
+    return getattr(val, "__name__", None) if callable(val) else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if unstable := next((item.nodeid for item in items if " at 0x" in item.nodeid), None):
+        raise pytest.UsageError(f"the id of a case is not the same in every process: {unstable}")
     wanted, every = set(config.getoption("--case")), config.getoption("--every")
     chosen = items
     if wanted:

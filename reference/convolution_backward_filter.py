@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -71,7 +72,8 @@ def _gradient(o: ConvolutionBackwardFilter, x: Array, dy: Array) -> Array:
 
 def _roundings(o: ConvolutionBackwardFilter) -> float:
     if o.algo == WINOGRAD:
-        steps = o.terms + TRANSFORM_ROUNDINGS
+        tiles = o.dy.dims[0] * prod(-(-extent // 2) for extent in o.dy.dims[2:])  # of 2 x 2 at least
+        steps = tiles + TRANSFORM_ROUNDINGS
     elif o.algo in FFT:
         steps = 2 * o.x.dims[0] + FFT_ROUNDINGS * transform_levels(o.convolution, o.x.dims, o.dy.dims)
     else:

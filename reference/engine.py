@@ -119,7 +119,8 @@ def _input(operation: Operation, name: str, wide: Wide, memory: Mapping[str, Arr
     if not operation.has(name):
         return None
     if name in operation.raw:
-        return memory[name][: operation.nbytes(name)]
+        size = operation.nbytes(name)
+        return memory[name][:size] if size else np.empty(0, np.uint8)
     return read(operation.tensor(name), memory[name], wide)
 
 

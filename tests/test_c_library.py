@@ -595,3 +595,57 @@ def test_an_operation_graph_from_c(library, tmp_path):
     """
     ran = run(compiled(library, tmp_path, text))
     assert ran.returncode == 0, (ran.returncode, ran.stderr)
+
+
+def test_fused_operations_from_c(library, tmp_path):
+    """A plan of inference statistics, executed on host memory; pointers that are not as promised are refused."""
+    text = """
+    #include <cudnn.h>
+    #include <math.h>
+    #define CONSTANT(label, value) if (cudnnSetFusedOpsConstParamPackAttribute(constants, label, value)) return __LINE__
+    #define VARIANT(label, value) if (cudnnSetFusedOpsVariantParamPackAttribute(variants, label, value)) return __LINE__
+    int main(void) {
+        cudnnHandle_t handle;
+        cudnnFusedOpsConstParamPack_t constants;
+        cudnnFusedOpsVariantParamPack_t variants;
+        cudnnFusedOpsPlan_t plan;
+        cudnnTensorDescriptor_t vector;
+        cudnnBatchNormMode_t mode = CUDNN_BATCHNORM_SPATIAL;
+        cudnnFusedOpsPointerPlaceHolder_t promise = CUDNN_PTR_ELEM_ALIGNED;
+        cudnnFusedOps_t ops = CUDNN_FUSED_BN_FINALIZE_STATISTICS_INFERENCE;
+        float scale[2] = {3, -1}, bias[2] = {0.5f, 2}, mean[2] = {1, -2}, variance[2] = {4, 0.25f}, eq_scale[2] = {7, 7}, eq_bias[2] = {7, 7};
+        double epsilon = 0;
+        size_t size = 99;
+        if (cudnnCreate(&handle) || cudnnCreateTensorDescriptor(&vector)) return 1;
+        if (cudnnSetTensor4dDescriptor(vector, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, 2, 1, 1)) return 2;
+        if (cudnnCreateFusedOpsConstParamPack(&constants, ops) || cudnnCreateFusedOpsVariantParamPack(&variants, ops)) return 3;
+        if (cudnnCreateFusedOpsPlan(&plan, ops)) return 4;
+        CONSTANT(CUDNN_PARAM_BN_MODE, &mode);
+        CONSTANT(CUDNN_PARAM_BN_SCALEBIAS_MEANVAR_DESC, vector);
+        CONSTANT(CUDNN_PARAM_BN_EQSCALEBIAS_DESC, vector);
+        CONSTANT(CUDNN_PARAM_BN_SCALE_PLACEHOLDER, &promise);
+        CONSTANT(CUDNN_PARAM_BN_BIAS_PLACEHOLDER, &promise);
+        CONSTANT(CUDNN_PARAM_BN_RUNNING_MEAN_PLACEHOLDER, &promise);
+        CONSTANT(CUDNN_PARAM_BN_RUNNING_VAR_PLACEHOLDER, &promise);
+        CONSTANT(CUDNN_PARAM_BN_EQSCALE_PLACEHOLDER, &promise);
+        CONSTANT(CUDNN_PARAM_BN_EQBIAS_PLACEHOLDER, &promise);
+        if (cudnnFusedOpsExecute(handle, plan, variants) != CUDNN_STATUS_BAD_PARAM) return 5;
+        if (cudnnMakeFusedOpsPlan(handle, plan, constants, 0) != CUDNN_STATUS_BAD_PARAM) return 6;
+        if (cudnnMakeFusedOpsPlan(handle, plan, constants, &size) || size != 0) return 7;
+        if (cudnnDestroyFusedOpsConstParamPack(constants) || cudnnDestroyTensorDescriptor(vector)) return 8;
+        VARIANT(CUDNN_PTR_BN_SCALE, scale);
+        VARIANT(CUDNN_PTR_BN_BIAS, bias);
+        VARIANT(CUDNN_PTR_BN_RUNNING_MEAN, mean);
+        VARIANT(CUDNN_PTR_BN_RUNNING_VAR, variance);
+        VARIANT(CUDNN_PTR_BN_EQSCALE, eq_scale);
+        VARIANT(CUDNN_SCALAR_DOUBLE_BN_EPSILON, &epsilon);
+        if (cudnnFusedOpsExecute(handle, plan, variants) != CUDNN_STATUS_BAD_PARAM || eq_scale[0] != 7) return 9;
+        VARIANT(CUDNN_PTR_BN_EQBIAS, eq_bias);
+        if (cudnnFusedOpsExecute(handle, plan, variants)) return 10;
+        if (fabsf(eq_scale[0] - 1.5f) > 1e-6f || fabsf(eq_scale[1] + 2) > 1e-6f) return 11;
+        if (fabsf(eq_bias[0] + 1) > 1e-6f || fabsf(eq_bias[1] + 2) > 1e-6f) return 12;
+        return cudnnDestroyFusedOpsPlan(plan) || cudnnDestroyFusedOpsPlan(0) || cudnnDestroyFusedOpsVariantParamPack(variants) ? 13 : 0;
+    }
+    """
+    ran = run(compiled(library, tmp_path, text))
+    assert ran.returncode == 0, (ran.returncode, ran.stderr)

@@ -9,6 +9,7 @@ import sys
 import pytest
 from dualdnn.api.abi.build import NAME, build
 from dualdnn.api.abi.c_types import STRUCTURES, border_type, result_type
+from dualdnn.api.abi.cuda_runtime import build_runtime
 from dualdnn.api.document import functions
 from dualdnn.conformance.recorded import load_recording
 from test_c_library import compiled, run
@@ -144,3 +145,87 @@ def test_a_library_that_is_not_there(library, tmp_path):
     program = compiled(library, tmp_path, CLIENT)
     ran = run(program, DUALDNN_BACKEND="observe:/nowhere/libcudnn.so.8")
     assert ran.returncode == 1 and "/nowhere/libcudnn.so.8" in ran.stderr
+
+
+DROPOUT = """
+#include <cudnn.h>
+#include <stdlib.h>
+int main(void) {
+  cudnnHandle_t handle;
+  cudnnTensorDescriptor_t x;
+  cudnnDropoutDescriptor_t dropout;
+  float in[40], out[40], back[40];
+  size_t size, mask;
+  void *states, *reserve;
+  for (int i = 0; i < 40; i++) in[i] = 1 + (float)i;
+  if (cudnnCreate(&handle) || cudnnCreateTensorDescriptor(&x) || cudnnCreateDropoutDescriptor(&dropout)) return 1;
+  if (cudnnSetTensor4dDescriptor(x, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, 2, 4, 5)) return 2;
+  if (cudnnDropoutGetStatesSize(handle, &size) || !(states = malloc(size))) return 3;
+  if (cudnnDropoutGetReserveSpaceSize(x, &mask) || !(reserve = malloc(mask))) return 4;
+  if (cudnnSetDropoutDescriptor(dropout, handle, 0.5f, states, size, 77)) return 5;
+  if (cudnnDropoutForward(handle, dropout, x, in, x, out, reserve, mask)) return 6;
+  if (cudnnDropoutBackward(handle, dropout, x, in, x, back, reserve, mask)) return 7;
+  return 0;
+}
+"""
+
+
+def test_random_numbers_are_the_library_s_own(library, tmp_path):
+    """A forward call of dropout may draw anything; its gradient is held to the mask that is in the reserve space."""
+    other = {
+        "cudnnDropoutForward": "if (!result) ((float *)a5)[0] = 9;",
+        "cudnnDropoutBackward": "((float *)a5)[7] += 1;",
+    }
+    broken = broken_copy(library, tmp_path, other)
+    ran = run(compiled(library, tmp_path, DROPOUT), DUALDNN_BACKEND=f"observe:{broken}")
+    assert ran.returncode == 0, (ran.returncode, ran.stderr)
+    assert "1 wrong, 0 other statuses, 0 other results" in ran.stderr, ran.stderr
+    assert "wrong: cudnnDropoutBackward: 1 of 40 elements are wrong" in ran.stderr, ran.stderr
+    assert "cudnnDropoutForward: its random numbers are the library's own" in ran.stderr
+
+
+ON_THE_DEVICE = """
+#include <cudnn.h>
+#include <stdio.h>
+int cudaMalloc(void **, size_t), cudaMemcpy(void *, const void *, size_t, int), cudaFree(void *);
+#define CHECK(call) do { if (call) { printf("%s\\n", #call); return 1; } } while (0)
+int main(void) {
+  cudnnHandle_t handle;
+  cudnnTensorDescriptor_t probs;
+  cudnnCTCLossDescriptor_t loss;
+  int dims[3] = {4, 2, 3}, strides[3] = {6, 3, 1}, lists[7] = {1, 2, 2, 2, 1, 4, 3};
+  float p[24], *device, *work, costs[2];
+  int *listed;
+  size_t size;
+  for (int i = 0; i < 24; i++) p[i] = (float)(i * 5 % 7) / 3;
+  CHECK(cudaMalloc((void **)&device, 50 * sizeof(float))); CHECK(cudaMalloc((void **)&listed, sizeof lists));
+  CHECK(cudaMemcpy(device, p, sizeof p, 1)); CHECK(cudaMemcpy(listed, lists, sizeof lists, 1));
+  CHECK(cudnnCreate(&handle)); CHECK(cudnnCreateTensorDescriptor(&probs)); CHECK(cudnnCreateCTCLossDescriptor(&loss));
+  CHECK(cudnnSetTensorNdDescriptor(probs, CUDNN_DATA_FLOAT, 3, dims, strides));
+  CHECK(cudnnSetCTCLossDescriptor_v8(loss, CUDNN_DATA_FLOAT, CUDNN_LOSS_NORMALIZATION_SOFTMAX, CUDNN_NOT_PROPAGATE_NAN, 2));
+  CHECK(cudnnGetCTCLossWorkspaceSize_v8(handle, CUDNN_CTC_LOSS_ALGO_DETERMINISTIC, loss, probs, probs, &size));
+  CHECK(cudaMalloc((void **)&work, size));
+  for (int i = 0; i < 2; i++)
+    CHECK(cudnnCTCLoss_v8(handle, CUDNN_CTC_LOSS_ALGO_DETERMINISTIC, loss, probs, device, listed, listed + 3, listed + 5, device + 48, probs,
+                          device + 24, size, work));
+  CHECK(cudaMemcpy(costs, device + 48, sizeof costs, 2));
+  if (!(costs[0] > 0 && costs[1] > 0)) return 2;
+  CHECK(cudaFree(device));
+  CHECK(cudnnDestroy(handle));
+  return 0;
+}
+"""
+
+
+def test_memory_of_a_device(library, tmp_path):
+    """The driver says where allocations end: lists of labels are as long as their lengths say, and what is read is the device's."""
+    build_runtime(library.parent)
+    broken = broken_copy(library, tmp_path, {"cudnnCTCLoss_v8": "if (!result) ((float *)a8)[1] += 0.001f;"})
+    source, program = tmp_path / "program.c", tmp_path / "program"
+    source.write_text(ON_THE_DEVICE)
+    command = ["gcc", f"-I{library.parent / 'include'}", str(source), "-o", str(program), f"-L{library.parent}"]
+    subprocess.run([*command, f"-l:{NAME}", "-l:libcudart.so.12"], check=True)
+    ran = run(program, LD_LIBRARY_PATH=str(library.parent), DUALDNN_BACKEND=f"observe:{broken}")
+    assert ran.returncode == 0, (ran.returncode, ran.stdout, ran.stderr)
+    assert "2 judged, 2 wrong, 0 other statuses" in ran.stderr, ran.stderr
+    assert "cudnnCTCLoss_v8: 1 of 26 elements are wrong, the worst: costs[1]" in ran.stderr

@@ -163,7 +163,7 @@ def test_labels_of_the_device_are_not_trusted():
 
 
 def test_recorded_calls():
-    """Costs of NVIDIA's library, and its gradients with softmax, lie within the bounds (docs/errata.md, V-ctc-*: where it differs)."""
+    """Costs of NVIDIA's library, and its gradients with softmax, lie within the bounds (docs/errata.md, D630 to D633: where it differs)."""
     records = [
         r
         for path in packaged_recordings()

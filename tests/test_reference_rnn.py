@@ -16,7 +16,7 @@ from dualdnn.api.enumerations import (
     cudnnRNNInputMode_t,
     cudnnRNNMode_t,
 )
-from dualdnn.api.operations import RNNForward, TensorSpec
+from dualdnn.api.operations import RNNBackwardData, RNNBackwardWeights, RNNForward, TensorSpec
 from dualdnn.api.operations.rnn import RNNClipSpec, RNNDataSpec, RNNSpec, reserve, workspace
 from dualdnn.api.operations.rnn.network import GRU, LSTM, RELU
 from dualdnn.api.operations.specs import DOUBLE
@@ -174,3 +174,62 @@ def compare(operation):
             )
         if operation.y.layout != PACKED:
             assert (y[length:, b] == 2.5).all()
+
+
+def chain_of(forward):
+    """The backward operations behind a forward operation."""
+    n, h, c = forward.network, forward.hx, forward.cx
+    data = RNNBackwardData(
+        n, forward.y, forward.y, h, h, c, c, forward.weightSpace, forward.x, h, c, forward.workspace, forward.reserve
+    )
+    weights = RNNBackwardWeights(n, forward.x, h, forward.y, forward.weightSpace, forward.workspace, forward.reserve)
+    return data, weights
+
+
+@pytest.mark.parametrize(
+    "network",
+    list(networks()),
+    ids=lambda n: f"{n.cell.name}-{n.bias.name}-{n.directions}-{int(n.skips_input)}-{n.projected}",
+)
+@pytest.mark.parametrize("layout", [SEQ_MAJOR, PACKED], ids=lambda kind: kind.name)
+def test_backward_is_the_slope_of_forward(network, layout):
+    """Central differences of the forward computation along random directions of every input."""
+    forward = forward_of(network, layout, (3, 2, 1), None)
+    data, weights = chain_of(forward)
+    memory = {**random_memory(data, 1), **random_memory(weights, 2), **random_memory(forward)}
+    outputs = {"y": "dy", "hy": "dhy", "cy": "dcy"}
+    run(forward, memory)
+    run(data, memory)
+    before = np.frombuffer(memory["dweightSpace"].tobytes())
+    run(weights, memory)
+    gradients = {"x": "dx", "hx": "dhx", "cx": "dcx"}
+    found = {
+        name: np.frombuffer(memory[gradient].tobytes()) for name, gradient in gradients.items() if forward.has(name)
+    }
+    found["weightSpace"] = np.frombuffer(memory["dweightSpace"].tobytes()) - before
+
+    def loss(name, change):
+        changed = {key: value.copy() for key, value in memory.items()}
+        changed[name] = np.frombuffer((np.frombuffer(memory[name].tobytes()) + change).tobytes(), np.uint8).copy()
+        run(forward, changed)
+        total = 0.0
+        for output, gradient in outputs.items():
+            if forward.has(output):
+                y, dy = numbers(forward, changed, output), numbers(data, memory, gradient)
+                valid = np.isfinite(y)
+                if output == "y":
+                    valid &= (np.arange(forward.y.max_length)[:, None] < np.asarray(forward.y.lengths))[..., None]
+                total += float(np.sum(y[valid] * dy[valid]))
+        return total
+
+    random = np.random.default_rng(4)
+    for name, gradient in found.items():
+        direction = random.standard_normal(gradient.size)
+        if name == "x":
+            direction[~np.isfinite(gradient)] = 0
+        if name == "x" and layout == SEQ_MAJOR:
+            valid = np.arange(forward.x.max_length)[:, None] < np.asarray(forward.x.lengths)
+            direction *= np.repeat(valid.reshape(-1), forward.x.vector)
+        step = 1e-6
+        slope = (loss(name, step * direction) - loss(name, -step * direction)) / (2 * step)
+        assert np.dot(np.nan_to_num(gradient), direction) == pytest.approx(slope, rel=2e-6, abs=2e-8), name

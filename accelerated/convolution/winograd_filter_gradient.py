@@ -88,7 +88,8 @@ class _Tiles:
             launches.append(self._launch("incoming", tiles * o.dy.dims[1], first, images))
             launches.append(product_launch(self._product(tiles, first > 0)))
         launches.append(self._launch("results", prod(o.dw.dims[:2])))
-        return within(launches, {name: At(name) for name in ("x", "dy", "dw", "workSpace")})
+        where = {name: At(name) for name in ("x", "dy", "dw", "workSpace")}
+        return within(launches, {**where, "products": At("workSpace", self.products_at)})
 
     def _launch(self, name: str, threads: int, first: int = 0, images: int = 1) -> Launch:
         o = self.operation
@@ -116,11 +117,11 @@ class _Tiles:
 
     def _product(self, tiles: int, added: bool) -> Product:
         """Return the products over all tiles, of channels by filters for each value of a tile and group. added: to those of the slices
-        before."""
+        before, which a kernel reads from the address of its prior values, without an offset."""
         batch, channels, filters = VALUES * self.groups, self.channels, self.filters
         x, y = Matrices(tiles, 1, channels * tiles), Matrices(1, channels, channels * filters)
         value = mark_packs(matrix_product(channels, filters, tiles, x, y), batch, COMPUTE_BYTES)
         return Product(
-            self.problem.device, COMPUTE_DEFINITIONS, value, batch, ("workSpace",) * 5, (0, self.incoming_at, self.products_at),
+            self.problem.device, COMPUTE_DEFINITIONS, value, batch, ("workSpace", "workSpace", "workSpace", "products", "workSpace"), (0, self.incoming_at, self.products_at),
             EpilogueStruct(1.0, float(added)),
         )  # fmt: skip

@@ -78,7 +78,7 @@ struct StridedArguments {
   COMPUTE scale;
   Drawn drawn;
   unsigned elements;
-  FastDivmod channels, octets;  // neighbouring threads take so many channels, of planes of so many octets; else 1
+  FastDivmod channels, octets;  // neighbouring threads take so many groups of channels, of so many octets; else 1
   Geometry<1> in, out;          // in row-major order
 };
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from ctypes import c_int, c_uint
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 from dualdnn.api.operations import DropoutBackward, DropoutForward, SetDropoutStates
@@ -113,10 +113,12 @@ class StridedSolver(Solver[DropoutProblem]):
 
 
 def _planes(spec: TensorSpec) -> tuple[int, int]:
-    """Return (channels, octets of a plane) where channels lie side by side and planes are octets without a rest; else (1, 1)."""
-    pixels = prod(spec.dims[2:])
-    interleaved = spec.strides[1] == 1 and spec.dims[1] > 1 and pixels > 1
-    return (spec.dims[1], pixels // OCTET) if interleaved and pixels % OCTET == 0 else (1, 1)
+    """Return (groups of channels, octets of a group) where channels lie side by side; else (1, 1). A group has the channels whose planes
+    are octets without a rest."""
+    channels, pixels = spec.dims[1], prod(spec.dims[2:])
+    grouped = OCTET // gcd(pixels, OCTET)
+    interleaved = spec.strides[1] == 1 and pixels > 1 and channels > 1
+    return (channels // grouped, pixels * grouped // OCTET) if interleaved and channels % grouped == 0 else (1, 1)
 
 
 SOLVERS = (StatesSolver(), PackedSolver(), StridedSolver())

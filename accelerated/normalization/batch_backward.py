@@ -8,7 +8,7 @@ from .batch import BatchProblem
 
 SOURCE, KERNEL = "normalization/batch_backward.cu", "normalization_batch_backward"
 THREADS = 256  # of a block, at most: more have too few registers each
-OPERANDS = ("x", "dy", "dz", "dx", "scale", "bias", "savedMean", "savedInvVariance", "dScale", "dBias", "reserveSpace")
+OPERANDS = ("x", "dy", "dz", "dx", "scale", "bias", "savedMean", "savedInvVariance", "dScale", "dBias")
 
 
 class BackwardProblem(BatchProblem):
@@ -30,9 +30,10 @@ class BackwardSolver(Solver[BackwardProblem]):
         operation = problem.operation
         division = problem.division(self.packed, THREADS)
         cluster = problem.clusters(division)
+        mask = "reserveSpace" if operation.dz is not None else ""  # else a null pointer
         cached, shared_bytes = problem.cached(division, cluster, 2)
         fields = [
-            *pointers(len(OPERANDS)),
+            *pointers(len(OPERANDS) + 1),
             *problem.numbers(
                 alpha=operation.alphaDataDiff,
                 beta=operation.betaDataDiff,
@@ -43,7 +44,16 @@ class BackwardSolver(Solver[BackwardProblem]):
         ]
         return [
             problem.launch(
-                SOURCE, KERNEL, division, cluster, fields, OPERANDS, cluster, cached, shared_bytes, THREADS=str(THREADS)
+                SOURCE,
+                KERNEL,
+                division,
+                cluster,
+                fields,
+                (*OPERANDS, mask),
+                cluster,
+                cached,
+                shared_bytes,
+                THREADS=str(THREADS),
             )
         ]
 

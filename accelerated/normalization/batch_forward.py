@@ -14,8 +14,9 @@ from .batch import IN_FLIGHT, BatchProblem
 SOURCE = "normalization/batch_forward.cu"
 THREADS = 512  # of a block, at most
 OPERANDS = ("x", "z", "y", "scale", "bias")
-GIVEN = ("mean", "variance", "savedMean", "savedInvVariance", "reserveSpace")
-KEPT = ("runningMean", "runningVariance", "savedMean", "savedInvVariance", "reserveSpace")
+GIVEN = ("mean", "variance", "savedMean", "savedInvVariance")
+KEPT = ("runningMean", "runningVariance", "savedMean", "savedInvVariance")
+NONE = ""  # a null pointer
 
 
 class ForwardProblem(BatchProblem):
@@ -43,7 +44,7 @@ class ForwardSolver(Solver[ForwardProblem]):
         activation = getattr(operation, "activation", None)
         count = problem.count
         fields = [
-            *pointers(len(OPERANDS) + len(KEPT)),
+            *pointers(len(OPERANDS) + len(KEPT) + 1),
             *problem.numbers(
                 alpha=operation.alpha,
                 beta=operation.beta,
@@ -55,10 +56,13 @@ class ForwardSolver(Solver[ForwardProblem]):
             ("propagate", c_int(activation.relu_nan if activation is not None else 1)),
         ]
         threads = str(THREADS)
+        mask = "reserveSpace" if operation.z is not None else NONE
         if not problem.trains:
             chunks = -(-division.positions // (division.rows * IN_FLIGHT[self.packed]))
             kernel = "normalization_batch_forward_inference"
-            return [problem.launch(SOURCE, kernel, division, 1, fields, (*OPERANDS, *GIVEN), chunks, THREADS=threads)]
+            return [
+                problem.launch(SOURCE, kernel, division, 1, fields, (*OPERANDS, *GIVEN, mask), chunks, THREADS=threads)
+            ]
         cluster = problem.clusters(division)
         cached, shared_bytes = problem.cached(division, cluster, 1)
         kernel = "normalization_batch_forward_training"
@@ -69,7 +73,7 @@ class ForwardSolver(Solver[ForwardProblem]):
                 division,
                 cluster,
                 fields,
-                (*OPERANDS, *KEPT),
+                (*OPERANDS, *KEPT, mask),
                 cluster,
                 cached,
                 shared_bytes,

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dualdnn.api.operations import (
     BatchNormalizationBackward,
+    BatchNormalizationBackwardEx,
     BatchNormalizationForwardInference,
     BatchNormalizationForwardTraining,
+    BatchNormalizationForwardTrainingEx,
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
     LRNCrossChannelBackward,
     LRNCrossChannelForward,
+    NormalizationBackward,
     NormalizationForwardInference,
+    NormalizationForwardTraining,
 )
 
 from ..solver import serve
@@ -30,6 +34,14 @@ serve(
     (PackedForwardSolver(), ForwardSolver()),
     BatchNormalizationForwardInference,
     BatchNormalizationForwardTraining,
+    BatchNormalizationForwardTrainingEx,
     NormalizationForwardInference,
+    NormalizationForwardTraining,
 )
-serve(BackwardProblem, (PackedBackwardSolver(), BackwardSolver()), BatchNormalizationBackward)
+serve(
+    BackwardProblem,
+    (PackedBackwardSolver(), BackwardSolver()),
+    BatchNormalizationBackward,
+    BatchNormalizationBackwardEx,
+    NormalizationBackward,
+)

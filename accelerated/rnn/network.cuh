@@ -20,7 +20,7 @@ struct Layer {
 // Where the parts of the work space and, of this layer, of the reserve space begin; -1: nothing is kept.
 struct Regions {
   long long offsets, products, input, output, hidden, cell, before;
-  long long kept, kept_cell, kept_hidden, kept_output, kept_step;  // the last: from one direction to the next
+  long long kept, kept_cell, kept_hidden, kept_output, kept_gradient, kept_step;  // the last: between directions
 };
 
 struct Clip {
@@ -45,6 +45,16 @@ __device__ __forceinline__ long long vector_at(const int* offsets, const Shape& 
   return offsets[step] + static_cast<long long>(sequence) * shape.sequence_step;
 }
 
+// The state of a sequence before a step: what the cell kept in the step before it, in its direction, or the initial
+// state.
+__device__ __forceinline__ COMPUTE before_step(const COMPUTE* kept, const ELEMENT* initial, const Shape& shape,
+                                               int direction, int step, int sequence, int length, int width, int unit) {
+  const int previous = direction ? step + 1 : step - 1;
+  if (previous >= 0 && previous < length)
+    return kept[(static_cast<long long>(previous) * shape.batch + sequence) * width + unit];
+  return initial ? load<COMPUTE>(initial[static_cast<long long>(sequence) * width + unit]) : COMPUTE(0);
+}
+
 __device__ __forceinline__ COMPUTE sigmoid(COMPUTE x) { return COMPUTE(1) / (COMPUTE(1) + exp(-x)); }
 
 // The state of an LSTM within its range; a NaN that does not propagate becomes the lower bound.
@@ -52,4 +62,31 @@ __device__ __forceinline__ COMPUTE clipped(COMPUTE state, const Clip& clip) {
   if (!clip.on) return state;
   if (!(state == state)) return clip.propagates ? state : clip.lower;
   return state < clip.lower ? clip.lower : state > clip.upper ? clip.upper : state;
+}
+
+struct Lengths {
+  COMPUTE* workspace;
+  long long offsets;
+  int steps, batch, first, count;
+  int layout;  // 0: steps outermost, 1: packed, 2: sequences outermost
+  int length[LENGTHS];
+};
+
+// Stores the lengths of some sequences.
+__device__ __forceinline__ void store_lengths(const Lengths& a) {
+  int* lengths = reinterpret_cast<int*>(a.workspace + a.offsets) + a.steps + a.first;
+  for (int i = threadIdx.x; i < a.count; i += blockDim.x) lengths[i] = a.length[i];
+}
+
+// Stores where the vectors of each step begin in containers.
+__device__ __forceinline__ void store_offsets(const Lengths& a) {
+  int* offsets = reinterpret_cast<int*>(a.workspace + a.offsets);
+  const int step = blockIdx.x * blockDim.x + threadIdx.x;
+  if (step >= a.steps) return;
+  int begin = a.layout == 0 ? step * a.batch : step;
+  if (a.layout == 1) {
+    begin = 0;
+    for (int i = 0; i < a.batch; i++) begin += min(offsets[a.steps + i], step);
+  }
+  offsets[step] = begin;
 }

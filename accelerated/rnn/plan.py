@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dualdnn.api.operations import RNNForward
+from dualdnn.api.operations import RNNBackwardData, RNNBackwardWeights, RNNForward
 
 from ..solver import serve
+from .gradient import GradientSolver
 from .problem import RNNProblem
 from .recurrence import RecurrenceSolver
+from .weight_gradient import WeightGradientSolver
 
 serve(RNNProblem, (RecurrenceSolver(),), RNNForward)
+serve(RNNProblem, (GradientSolver(),), RNNBackwardData)
+serve(RNNProblem, (WeightGradientSolver(),), RNNBackwardWeights)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from ctypes import Structure, c_int, c_longlong
 from typing import Any
 
@@ -10,7 +11,6 @@ from dualdnn.api.enumerations import cudnnNanPropagation_t, cudnnRNNDataLayout_t
 from dualdnn.api.operations.rnn import RNNDataSpec, RNNSpec
 from dualdnn.api.operations.rnn.network import LSTM, PROJECTION, Weights
 from dualdnn.api.operations.rnn.spaces import KEPT_GATES, aligned
-from dualdnn.api.operations.specs import DOUBLE
 
 from ..plans import Launch, factors, pointers, structure, type_definitions
 from ..primitives.geometry import Grid
@@ -18,7 +18,13 @@ from ..solver import Problem
 
 LENGTHS = 256  # of the sequences that one launch passes
 THREADS = 256
+TILE = 64  # rows and columns of a block of a product, as in product.cuh
 LAYOUTS = {kind: int(kind) for kind in cudnnRNNDataLayout_t}
+
+
+def tiles(columns: int, rows: int, directions: int) -> Grid:
+    """Return the grid of a product."""
+    return (-(-columns // TILE), -(-rows // TILE), directions)
 
 
 class RNNProblem(Problem):
@@ -27,7 +33,7 @@ class RNNProblem(Problem):
     def __init__(self, operation: Any, device: Any, aligned: bool = True) -> None:
         super().__init__(operation, device, aligned)
         self.network: RNNSpec = operation.network
-        self.data: RNNDataSpec = operation.x
+        self.data: RNNDataSpec = getattr(operation, "x", None) or operation.dx
         self.steps, self.batch = self.data.max_length, self.data.batch
 
     @property
@@ -68,12 +74,14 @@ class RNNProblem(Problem):
         step = inner + aligned(vectors * n.projected) * (1 + n.is_projected)
         start = layer * n.directions * step
         if not self.operation.reserve.nbytes:
-            return {**dict.fromkeys((*parts, "kept_output"), -1), "kept_step": 0}
+            return {**dict.fromkeys((*parts, "kept_output", "kept_gradient"), -1), "kept_step": 0}
         found, at = {}, start
         for name, size in parts.items():
             found[name] = at if size else -1
             at += size
-        return {**found, "kept_output": start + inner, "kept_step": step}
+        output = start + inner
+        gradient = output + aligned(vectors * n.projected) if n.is_projected else -1
+        return {**found, "kept_output": output, "kept_gradient": gradient, "kept_step": step}
 
     def layer(self, layer: int) -> Structure:
         """Return the weights of a layer and what it reads and writes."""
@@ -122,6 +130,16 @@ class RNNProblem(Problem):
             )),
         )  # fmt: skip
 
+    def described(self, layer: int, filled: RNNDataSpec) -> list[tuple[str, Any]]:
+        """Return the fields that describe a layer and the sequences; ``filled`` is the container whose padding is written."""
+        return [("layer", self.layer(layer)), ("regions", self.regions(layer)), ("shape", self.shape(filled))]
+
+    def launch(self, source: str, kernel: str, operands: Sequence[str], grid: Grid, *fields: tuple[str, Any]) -> Launch:
+        """Return the launch of a kernel whose arguments are the addresses of operands and these fields."""
+        arguments = structure(*pointers(len(operands)), *fields)
+        function = self.device.function(source, kernel, self.definitions)
+        return Launch(function, arguments, operands, grid, (THREADS, 1, 1))
+
     def lengths(self, source: str, prefix: str) -> list[Launch]:
         """Return the launches that write the lengths of the sequences and where the vectors of each step begin."""
         found = []
@@ -131,8 +149,11 @@ class RNNProblem(Problem):
         return [*found, self._lengths(source, f"{prefix}_offsets", 0, (), (-(-self.steps // THREADS), 1, 1))]
 
     def _lengths(self, source: str, kernel: str, first: int, part: tuple[int, ...], grid: Grid) -> Launch:
-        arguments = structure(
-            *pointers(1),
+        return self.launch(
+            source,
+            kernel,
+            ("workSpace",),
+            grid,
             ("offsets", c_longlong(0)),
             ("steps", c_int(self.steps)),
             ("batch", c_int(self.batch)),
@@ -141,14 +162,7 @@ class RNNProblem(Problem):
             ("layout", c_int(LAYOUTS[self.data.layout])),
             ("length", (c_int * LENGTHS)(*part)),
         )
-        function = self.device.function(source, kernel, self.definitions)
-        return Launch(function, arguments, ("workSpace",), grid, (THREADS, 1, 1))
 
     def fill(self, filled: RNNDataSpec) -> list[tuple[str, Any]]:
         """Return the field with the number that padding gets."""
         return factors(self.operation, fill=filled.padding_fill or 0.0)
-
-    @property
-    def width(self) -> int:
-        """Return the bytes of a number of the arithmetic."""
-        return 8 if self.operation.compute_type == DOUBLE else 4

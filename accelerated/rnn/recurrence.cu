@@ -1,4 +1,4 @@
-// Recurrent networks, forward (7.2.34 to 7.2.38): layer by layer, step by step.
+// Recurrent networks, forward (7.2.36 to 7.2.38): layer by layer, step by step.
 //
 // The input products of all steps of a layer are one matrix product; then one kernel a step multiplies the states of
 // all sequences by the recurrent matrices and computes the cells, both directions at a time. A block has 16 sequences
@@ -22,33 +22,16 @@ struct Arguments {
   int step;
 };
 
-struct Lengths {
-  COMPUTE* workspace;
-  long long offsets;
-  int steps, batch, first, count;
-  int layout;  // 0: steps outermost, 1: packed, 2: sequences outermost
-  int length[LENGTHS];
-};
-
 // The lengths of some sequences.
 extern "C" __global__ void rnn_recurrence_lengths(const Lengths a) {
   griddepcontrol_wait();
-  int* lengths = reinterpret_cast<int*>(a.workspace + a.offsets) + a.steps + a.first;
-  for (int i = threadIdx.x; i < a.count; i += blockDim.x) lengths[i] = a.length[i];
+  store_lengths(a);
 }
 
 // Where the vectors of each step begin in x and y.
 extern "C" __global__ void rnn_recurrence_offsets(const Lengths a) {
   griddepcontrol_wait();
-  int* offsets = reinterpret_cast<int*>(a.workspace + a.offsets);
-  const int step = blockIdx.x * blockDim.x + threadIdx.x;
-  if (step >= a.steps) return;
-  int begin = a.layout == 0 ? step * a.batch : step;
-  if (a.layout == 1) {
-    begin = 0;
-    for (int i = 0; i < a.batch; i++) begin += min(offsets[a.steps + i], step);
-  }
-  offsets[step] = begin;
+  store_offsets(a);
 }
 
 // The initial states of a layer.

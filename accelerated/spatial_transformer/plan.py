@@ -22,6 +22,7 @@ from ..solver import Problem, Solver, serve
 
 GRIDS, SAMPLER = "spatial_transformer/grid_generator.cu", "spatial_transformer/sampler.cu"
 CHANNELS, TILE = 8, 16  # of a thread; of a block, as in the kernels
+SLICES, MANY_PIXELS = 8, 1 << 17  # threads of a pixel, where pixels alone are too few threads
 
 
 class TransformerProblem(Problem):
@@ -128,12 +129,17 @@ class SamplerSolver(Solver[TransformerProblem]):
             ("groups", FastDivmod.of(groups)),
             ("pixels", c_uint(problem.pixels)),
         ]
-        of_grid = [*self._common(problem, o.x, o.dy, o.alphaDgrid, o.betaDgrid), ("pixels", c_uint(pixels))]
+        slices = SLICES if problem.channels >= SLICES and pixels < MANY_PIXELS else 1
+        of_grid = [
+            *self._common(problem, o.x, o.dy, o.alphaDgrid, o.betaDgrid),
+            ("pixels", c_uint(pixels)),
+            ("slices", c_int(slices)),
+        ]
         count = problem.images * groups * prod(tiles)
         operands = ("x", "dy", "grid", "dgrid")
         return [
             problem.launch(SAMPLER, "sampler_gradient_x", ("dy", "grid", "dx"), of_x, count),
-            problem.launch(SAMPLER, "sampler_gradient_grid", operands, of_grid, blocks(pixels)[0]),
+            problem.launch(SAMPLER, "sampler_gradient_grid", operands, of_grid, blocks(pixels * slices)[0]),
         ]
 
 

@@ -1,10 +1,10 @@
 // Bilinear sampling at a grid of coordinates (3.2.98), and its gradients (4.1.21).
 //
-// Forward: a thread has one output pixel and CHANNELS channels of it. Gradient of the grid: a thread has one output
-// pixel and adds its channels one after the other. Gradient of x: a block has a tile of 16 x 16 input pixels and
-// CHANNELS channels; it looks at all output pixels of its image, 256 at a time, keeps those between whose corners and
-// the tile there is one in common in their order, and each thread adds those that its pixel is a corner of: the same
-// order, the same bits.
+// Forward: a thread has one output pixel and CHANNELS channels of it. Gradient of the grid: one thread has an output
+// pixel, or several its channels in turn; sums are taken in one order. Gradient of x: a block has a tile of 16 x 16
+// input pixels and CHANNELS channels; it looks at all output pixels of its image, 256 at a time, keeps those between
+// whose corners and the tile there is one in common in their order, and each thread adds those that its pixel is a
+// corner of: the same order, the same bits.
 //
 // Roofline bound: bytes, forward 1 element read and 1 written (the four corners come from L1) and the grid once for
 // CHANNELS channels: 1.9 ps of float at 4.2 TB/s on an H200 (calculated, not measured). The gradient of x takes as many
@@ -116,35 +116,51 @@ struct GridArguments {
   Shape shape;
   Strides in, out;
   unsigned pixels;
+  int slices;  // threads of a pixel, a power of two
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_sampler_gradient_grid(const GridArguments a) {
   griddepcontrol_wait_deferred();
-  const unsigned pixel = blockIdx.x * blockDim.x + threadIdx.x;
+  __shared__ COMPUTE partial[2][THREADS];
+  const int width = THREADS / a.slices, of_block = threadIdx.x % width, slice = threadIdx.x / width;
+  const unsigned pixel = blockIdx.x * width + of_block;
   unsigned row, column;
   const unsigned image = a.shape.out_height.divide(a.shape.out_width.divide(pixel, column), row);
   const ELEMENT* coordinates = a.grid + 2 * pixel;
   ELEMENT* result = a.dgrid + 2 * pixel;
   griddepcontrol_wait_before_access(coordinates, result);
-  if (pixel >= a.pixels) return;
-  const Cell cell(coordinates, a.shape);
-  const Corners corners(cell, a.shape, a.in, image);
-  const ELEMENT* dy = a.dy + (image * a.out.image + row * a.out.row + column * a.out.column);
   COMPUTE along_row = 0, along_column = 0;
-  for (int channel = 0; channel < a.shape.channels; channel++) {
-    const ELEMENT* x = a.x + channel * a.in.channel;
-    COMPUTE value[2][2];
+  bool sound = true;
+  if (pixel < a.pixels) {
+    const Cell cell(coordinates, a.shape);
+    const Corners corners(cell, a.shape, a.in, image);
+    const ELEMENT* dy = a.dy + (image * a.out.image + row * a.out.row + column * a.out.column);
+    sound = cell.sound;
+    for (int channel = slice; channel < a.shape.channels; channel += a.slices) {
+      const ELEMENT* x = a.x + channel * a.in.channel;
+      COMPUTE value[2][2];
 #pragma unroll
-    for (int corner = 0; corner < 4; corner++) value[corner / 2][corner % 2] = corners.value(x, corner / 2, corner % 2);
-    const COMPUTE gradient = load<COMPUTE>(dy[channel * a.out.channel]);
-    along_row +=
-        gradient * ((COMPUTE(1) - cell.below) * (value[0][1] - value[0][0]) + cell.below * (value[1][1] - value[1][0]));
-    along_column +=
-        gradient * ((COMPUTE(1) - cell.right) * (value[1][0] - value[0][0]) + cell.right * (value[1][1] - value[0][1]));
+      for (int corner = 0; corner < 4; corner++)
+        value[corner / 2][corner % 2] = corners.value(x, corner / 2, corner % 2);
+      const COMPUTE gradient = load<COMPUTE>(dy[channel * a.out.channel]);
+      along_row += gradient *
+                   ((COMPUTE(1) - cell.below) * (value[0][1] - value[0][0]) + cell.below * (value[1][1] - value[1][0]));
+      along_column += gradient * ((COMPUTE(1) - cell.right) * (value[1][0] - value[0][0]) +
+                                  cell.right * (value[1][1] - value[0][1]));
+    }
   }
+  if (a.slices > 1) {
+    partial[0][threadIdx.x] = along_row, partial[1][threadIdx.x] = along_column;
+    __syncthreads();
+    for (int other = 1; other < a.slices && slice == 0; other++) {
+      along_row += partial[0][other * width + of_block];
+      along_column += partial[1][other * width + of_block];
+    }
+  }
+  if (slice > 0 || pixel >= a.pixels) return;
   along_row *= COMPUTE(a.shape.width - 1) / COMPUTE(2), along_column *= COMPUTE(a.shape.height - 1) / COMPUTE(2);
-  result[0] = blend(a.alpha, cell.sound ? along_row : COMPUTE(NAN), a.beta, result);
-  result[1] = blend(a.alpha, cell.sound ? along_column : COMPUTE(NAN), a.beta, result + 1);
+  result[0] = blend(a.alpha, sound ? along_row : COMPUTE(NAN), a.beta, result);
+  result[1] = blend(a.alpha, sound ? along_column : COMPUTE(NAN), a.beta, result + 1);
 }
 
 struct InputArguments {

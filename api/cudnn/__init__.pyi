@@ -1307,6 +1307,48 @@ def cudnnBatchNormalizationBackward(
     (c22), an output whose strides overlap. Source: 4.1.2; formula: docs/errata.md, D146.
     """
 
+def cudnnBatchNormalizationBackwardEx(
+    handle: Handle,
+    mode: cudnnBatchNormMode_t,
+    bnOps: cudnnBatchNormOps_t,
+    alphaDataDiff: SupportsFloat,
+    betaDataDiff: SupportsFloat,
+    alphaParamDiff: SupportsFloat,
+    betaParamDiff: SupportsFloat,
+    xDesc: TensorDescriptor,
+    xData: Memory,
+    yDesc: TensorDescriptor | None,
+    yData: Memory,
+    dyDesc: TensorDescriptor,
+    dyData: Memory,
+    dzDesc: TensorDescriptor | None,
+    dzData: Memory,
+    dxDesc: TensorDescriptor,
+    dxData: Memory,
+    dBnScaleBiasDesc: TensorDescriptor,
+    bnScaleData: Memory,
+    bnBiasData: Memory,
+    dBnScaleData: Memory,
+    dBnBiasData: Memory,
+    epsilon: SupportsFloat,
+    savedMean: Memory,
+    savedInvVariance: Memory,
+    activationDesc: ActivationDescriptor | None,
+    workspace: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    reserveSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+) -> None:
+    """cudnnBatchNormalizationBackward of dy, with bnOps of dy where the ReLU passed its argument; that is dz, which is overwritten.
+
+    Without z the argument is computed again from x, the statistics, bnScaleData and bnBiasData; with z reserveSpace tells it, as
+    cudnnBatchNormalizationForwardTrainingEx left it. y is not read. bnBiasData may be NULL with CUDNN_BATCHNORM_OPS_BN.
+    Types and layouts: as of that call; dz of every type.
+    Errors: those of cudnnBatchNormalizationBackward; BAD_PARAM for a missing or different y or dz (c24), a missing activation (c36) or
+    bias (c44), a reserve space that is too small (c38); NOT_SUPPORTED for other activations (c43), layouts (c19).
+    Source: 4.1.3; docs/errata.md, D155, D156.
+    """
+
 def cudnnBatchNormalizationForwardTraining(
     handle: Handle,
     mode: cudnnBatchNormMode_t,
@@ -1339,6 +1381,43 @@ def cudnnBatchNormalizationForwardTraining(
     Errors: BAD_PARAM for NULL (c31), other numbers of dimensions (c32), of statistics (c33, c34), one of two results NULL (c35, c36),
     epsilon below CUDNN_BN_MIN_EPSILON (c37), differing dimensions (c38) or data types (c39); NOT_SUPPORTED for other data types
     (c30), an output whose strides overlap. Source: 4.1.4; docs/errata.md, D157, D158.
+    """
+
+def cudnnBatchNormalizationForwardTrainingEx(
+    handle: Handle,
+    mode: cudnnBatchNormMode_t,
+    bnOps: cudnnBatchNormOps_t,
+    alpha: SupportsFloat,
+    beta: SupportsFloat,
+    xDesc: TensorDescriptor,
+    xData: Memory,
+    zDesc: TensorDescriptor | None,
+    zData: Memory,
+    yDesc: TensorDescriptor,
+    yData: Memory,
+    bnScaleBiasMeanVarDesc: TensorDescriptor,
+    bnScaleData: Memory,
+    bnBiasData: Memory,
+    exponentialAverageFactor: SupportsFloat,
+    resultRunningMeanData: Memory,
+    resultRunningVarianceData: Memory,
+    epsilon: SupportsFloat,
+    saveMean: Memory,
+    saveInvVariance: Memory,
+    activationDesc: ActivationDescriptor | None,
+    workspace: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    reserveSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+) -> None:
+    """cudnnBatchNormalizationForwardTraining, then with bnOps a ReLU, or z added and then a ReLU: y = alpha * relu(n + z) + beta * y.
+
+    Of fused operations x, y and z are NHWC without gaps, of equal dimensions and data types: HALF, FLOAT, DOUBLE, with z HALF alone.
+    Any mode takes them. workspace is not used; reserveSpace has the bytes that the query answers, and keeps for the backward call
+    which elements the ReLU passes. Both may be NULL where they have no bytes.
+    Errors: those of cudnnBatchNormalizationForwardTraining; BAD_PARAM for a missing or different z (c22), a missing activation (c37),
+    a reserve space that is too small (c39); NOT_SUPPORTED for other activations and layouts (c44), z of other types (c41, c42).
+    Source: 4.1.5; docs/errata.md, D153, D154, D167.
     """
 
 def cudnnDivisiveNormalizationBackward(
@@ -1386,6 +1465,104 @@ def cudnnDropoutBackward(
     space that is too small (c11), a descriptor without states (c12); NOT_SUPPORTED for other types (c07). Source: 4.1.7.
     """
 
+def cudnnGetBatchNormalizationBackwardExWorkspaceSize(
+    handle: Handle,
+    mode: cudnnBatchNormMode_t,
+    bnOps: cudnnBatchNormOps_t,
+    xDesc: TensorDescriptor,
+    yDesc: TensorDescriptor | None,
+    dyDesc: TensorDescriptor,
+    dzDesc: TensorDescriptor | None,
+    dxDesc: TensorDescriptor,
+    dBnScaleBiasDesc: TensorDescriptor,
+    activationDesc: ActivationDescriptor | None,
+) -> int:
+    """The bytes of workspace of cudnnBatchNormalizationBackwardEx: 0.
+
+    Errors: those of the call for the descriptors. Source: 4.1.8.
+    """
+
+def cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(
+    handle: Handle,
+    mode: cudnnBatchNormMode_t,
+    bnOps: cudnnBatchNormOps_t,
+    xDesc: TensorDescriptor,
+    zDesc: TensorDescriptor | None,
+    yDesc: TensorDescriptor,
+    bnScaleBiasMeanVarDesc: TensorDescriptor,
+    activationDesc: ActivationDescriptor | None,
+) -> int:
+    """The bytes of workspace of cudnnBatchNormalizationForwardTrainingEx: 0.
+
+    Errors: those of the call for the descriptors. Source: 4.1.9.
+    """
+
+def cudnnGetBatchNormalizationTrainingExReserveSpaceSize(
+    handle: Handle,
+    mode: cudnnBatchNormMode_t,
+    bnOps: cudnnBatchNormOps_t,
+    activationDesc: ActivationDescriptor | None,
+    xDesc: TensorDescriptor,
+) -> int:
+    """The bytes of reserve space: one for each element of x with CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION, else 0.
+
+    Errors: BAD_PARAM for other than 4 or 5 dimensions (c08), a fused operation without an activation (c05); NOT_SUPPORTED for
+    data types, activations and layouts that the calls do not support (c07). Source: 4.1.10.
+    """
+
+def cudnnGetNormalizationBackwardWorkspaceSize(
+    handle: Handle,
+    mode: cudnnNormMode_t,
+    normOps: cudnnNormOps_t,
+    algo: cudnnNormAlgo_t,
+    xDesc: TensorDescriptor,
+    yDesc: TensorDescriptor | None,
+    dyDesc: TensorDescriptor,
+    dzDesc: TensorDescriptor | None,
+    dxDesc: TensorDescriptor,
+    dNormScaleBiasDesc: TensorDescriptor,
+    activationDesc: ActivationDescriptor | None,
+    normMeanVarDesc: TensorDescriptor,
+    groupCnt: SupportsIndex,
+) -> int:
+    """The bytes of workspace of cudnnNormalizationBackward: 0.
+
+    Errors: those of the call for the descriptors. Source: 4.1.11.
+    """
+
+def cudnnGetNormalizationForwardTrainingWorkspaceSize(
+    handle: Handle,
+    mode: cudnnNormMode_t,
+    normOps: cudnnNormOps_t,
+    algo: cudnnNormAlgo_t,
+    xDesc: TensorDescriptor,
+    zDesc: TensorDescriptor | None,
+    yDesc: TensorDescriptor,
+    normScaleBiasDesc: TensorDescriptor,
+    activationDesc: ActivationDescriptor | None,
+    normMeanVarDesc: TensorDescriptor,
+    groupCnt: SupportsIndex,
+) -> int:
+    """The bytes of workspace of cudnnNormalizationForwardTraining: 0.
+
+    Errors: those of the call for the descriptors. Source: 4.1.12.
+    """
+
+def cudnnGetNormalizationTrainingReserveSpaceSize(
+    handle: Handle,
+    mode: cudnnNormMode_t,
+    normOps: cudnnNormOps_t,
+    algo: cudnnNormAlgo_t,
+    activationDesc: ActivationDescriptor | None,
+    xDesc: TensorDescriptor,
+    groupCnt: SupportsIndex,
+) -> int:
+    """The bytes of reserve space: one for each element of x with CUDNN_NORM_OPS_NORM_ADD_ACTIVATION, else 0.
+
+    Errors: BAD_PARAM for other than 4 or 5 dimensions (c11), a fused operation without an activation (c07); NOT_SUPPORTED for
+    groupCnt other than 1 (c08), data types and activations that the calls do not support (c10), layouts (c04). Source: 4.1.13.
+    """
+
 def cudnnLRNCrossChannelBackward(
     handle: Handle,
     normDesc: LRNDescriptor,
@@ -1411,6 +1588,88 @@ def cudnnLRNCrossChannelBackward(
     Errors: BAD_PARAM for 5 dimensions that are not DHW-packed (c13), an unknown lrnMode (c06); NOT_SUPPORTED for differing data
     types (c14) or dimensions (c15), other ranks, overlapping strides or other data types (c04).
     Source: 4.1.14; formula: docs/errata.md, D179.
+    """
+
+def cudnnNormalizationBackward(
+    handle: Handle,
+    mode: cudnnNormMode_t,
+    normOps: cudnnNormOps_t,
+    algo: cudnnNormAlgo_t,
+    alphaDataDiff: SupportsFloat,
+    betaDataDiff: SupportsFloat,
+    alphaParamDiff: SupportsFloat,
+    betaParamDiff: SupportsFloat,
+    xDesc: TensorDescriptor,
+    xData: Memory,
+    yDesc: TensorDescriptor | None,
+    yData: Memory,
+    dyDesc: TensorDescriptor,
+    dyData: Memory,
+    dzDesc: TensorDescriptor | None,
+    dzData: Memory,
+    dxDesc: TensorDescriptor,
+    dxData: Memory,
+    dNormScaleBiasDesc: TensorDescriptor,
+    normScaleData: Memory,
+    normBiasData: Memory,
+    dNormScaleData: Memory,
+    dNormBiasData: Memory,
+    epsilon: SupportsFloat,
+    normMeanVarDesc: TensorDescriptor,
+    savedMean: Memory,
+    savedInvVariance: Memory,
+    activationDesc: ActivationDescriptor | None,
+    workSpace: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    reserveSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+    groupCnt: SupportsIndex,
+) -> None:
+    """As cudnnBatchNormalizationBackwardEx, with descriptors of their own for scale and bias, and for the statistics; BFLOAT16 too.
+
+    Errors: BAD_PARAM for NULL (c39), other numbers of dimensions (c40), of statistics (c41), one of the saved NULL (c42), a negative
+    epsilon (c43), differing dimensions or data types (c44), a missing or different y or dz (c21), a missing activation (c33), a
+    reserve space that is too small (c35); NOT_SUPPORTED for groupCnt other than 1 (c36), CUDNN_NORM_ALGO_PERSIST per activation
+    (cudnnNormAlgo_t/c01), layouts of fused operations (c17), other data types and activations (c38). Source: 4.1.15.
+    """
+
+def cudnnNormalizationForwardTraining(
+    handle: Handle,
+    mode: cudnnNormMode_t,
+    normOps: cudnnNormOps_t,
+    algo: cudnnNormAlgo_t,
+    alpha: SupportsFloat,
+    beta: SupportsFloat,
+    xDesc: TensorDescriptor,
+    xData: Memory,
+    normScaleBiasDesc: TensorDescriptor,
+    normScale: Memory,
+    normBias: Memory,
+    exponentialAverageFactor: SupportsFloat,
+    normMeanVarDesc: TensorDescriptor,
+    resultRunningMean: Memory,
+    resultRunningVariance: Memory,
+    epsilon: SupportsFloat,
+    resultSaveMean: Memory,
+    resultSaveInvVariance: Memory,
+    activationDesc: ActivationDescriptor | None,
+    zDesc: TensorDescriptor | None,
+    zData: Memory,
+    yDesc: TensorDescriptor,
+    yData: Memory,
+    workspace: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    reserveSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+    groupCnt: SupportsIndex,
+) -> None:
+    """As cudnnBatchNormalizationForwardTrainingEx, with descriptors of their own for scale and bias, and for the statistics.
+
+    BFLOAT16 too, and z of every type. algo changes nothing. The smallest epsilon is 0.
+    Errors: BAD_PARAM for NULL (c39), other numbers of dimensions (c40), of statistics (c41), one of two results NULL (c42, c43), a
+    negative epsilon (c44), differing dimensions or data types (c45), a missing or different z (c21), a missing activation (c33), a
+    reserve space that is too small (c35); NOT_SUPPORTED for groupCnt other than 1 (c36), CUDNN_NORM_ALGO_PERSIST per activation
+    (cudnnNormAlgo_t/c01), layouts of fused operations (c18), other data types and activations (c38). Source: 4.1.16.
     """
 
 def cudnnOpsTrainVersionCheck() -> None:
@@ -2592,6 +2851,68 @@ def cudnnRNNForward(
     Source: 7.2.36.
     """
 
+def cudnnRNNForwardInference(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    seqLength: SupportsIndex,
+    xDesc: Sequence[TensorDescriptor],
+    x: Memory,
+    hxDesc: TensorDescriptor,
+    hx: Memory,
+    cxDesc: TensorDescriptor,
+    cx: Memory,
+    wDesc: FilterDescriptor,
+    w: Memory,
+    yDesc: Sequence[TensorDescriptor],
+    y: Memory,
+    hyDesc: TensorDescriptor,
+    hy: Memory,
+    cyDesc: TensorDescriptor,
+    cy: Memory,
+    workspace: Memory,
+    workspaceSizeInBytes: SupportsIndex,
+) -> None:
+    """cudnnRNNForward in inference, of packed sequences that xDesc and yDesc describe step by step as {batch, vector, 1}.
+
+    wDesc has at least the bytes of cudnnGetRNNParamsSize. NULL hx and cx are zeros, NULL hy and cy are not written.
+    Errors: BAD_PARAM for rnnDesc (c45), other descriptors (c46), what does not fit (c47), a small workspace (c48);
+    NOT_SUPPORTED for what a persistent algorithm does not take, and for data types (c44). Source: 7.2.37.
+    """
+
+def cudnnRNNForwardInferenceEx(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    xDesc: RNNDataDescriptor,
+    x: Memory,
+    hxDesc: TensorDescriptor,
+    hx: Memory,
+    cxDesc: TensorDescriptor,
+    cx: Memory,
+    wDesc: FilterDescriptor,
+    w: Memory,
+    yDesc: RNNDataDescriptor,
+    y: Memory,
+    hyDesc: TensorDescriptor,
+    hy: Memory,
+    cyDesc: TensorDescriptor,
+    cy: Memory,
+    kDesc: RNNDataDescriptor | None,
+    keys: Memory,
+    cDesc: RNNDataDescriptor | None,
+    cAttn: Memory,
+    iDesc: RNNDataDescriptor | None,
+    iAttn: Memory,
+    qDesc: RNNDataDescriptor | None,
+    queries: Memory,
+    workSpace: Memory,
+    workspaceSizeInBytes: SupportsIndex,
+) -> None:
+    """cudnnRNNForwardInference of sequences in any layout; kDesc to queries are reserved.
+
+    Errors: BAD_PARAM for rnnDesc (c37), descriptors (c38), a small workspace (c40); NOT_SUPPORTED for a persistent algorithm
+    with sequences of several lengths (c34) or DOUBLE data (c36), and for reserved arguments. Source: 7.2.38.
+    """
+
 class _cudnnRNNGetClip(NamedTuple):
     clipMode: cudnnRNNClipMode_t
     clipNanOpt: cudnnNanPropagation_t
@@ -2904,6 +3225,310 @@ def cudnnGetRNNTrainingReserveSize(
 
     Errors: BAD_PARAM for rnnDesc (c10), xDesc (c11), steps that differ (c12), batches that grow (c13), gaps (c14);
     NOT_SUPPORTED for data types (c15). Source: 8.2.14.
+    """
+
+def cudnnMultiHeadAttnBackwardData(
+    handle: Handle,
+    attnDesc: AttnDescriptor,
+    loWinIdx: Sequence[SupportsIndex],
+    hiWinIdx: Sequence[SupportsIndex],
+    devSeqLengthsDQDO: Memory,
+    devSeqLengthsDKDV: Memory,
+    doDesc: SeqDataDescriptor,
+    dout: Memory,
+    dqDesc: SeqDataDescriptor,
+    dqueries: Memory,
+    queries: Memory,
+    dkDesc: SeqDataDescriptor,
+    dkeys: Memory,
+    keys: Memory,
+    dvDesc: SeqDataDescriptor,
+    dvalues: Memory,
+    values: Memory,
+    weightSizeInBytes: SupportsIndex,
+    weights: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    workSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+    reserveSpace: Memory,
+) -> None:
+    """The gradients dqueries, dkeys and dvalues of the sum of dout * out, without what residuals add.
+
+    Follows cudnnMultiHeadAttnForward in the training mode, with its windows, lengths, data, weights and reserveSpace, in which
+    cudnnMultiHeadAttnBackwardWeights finds its part. dqDesc describes queries and dqueries, dkDesc keys and dkeys, dvDesc values
+    and dvalues. Gradients of padding are zeros; those of keys and values that several beams share are sums.
+    Errors: BAD_PARAM for NULL, data that does not fit attnDesc, spaces that are too small, windows too few (c23); NOT_SUPPORTED
+    for biases (c27). Source: 8.2.15; formula: 7.2.43.
+    """
+
+def cudnnMultiHeadAttnBackwardWeights(
+    handle: Handle,
+    attnDesc: AttnDescriptor,
+    addGrad: cudnnWgradMode_t,
+    qDesc: SeqDataDescriptor,
+    queries: Memory,
+    kDesc: SeqDataDescriptor,
+    keys: Memory,
+    vDesc: SeqDataDescriptor,
+    values: Memory,
+    doDesc: SeqDataDescriptor,
+    dout: Memory,
+    weightSizeInBytes: SupportsIndex,
+    weights: Memory,
+    dweights: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    workSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+    reserveSpace: Memory,
+) -> None:
+    """The gradients of all weights, in the layout of the weights: added to dweights, or instead of what it has (addGrad).
+
+    Follows cudnnMultiHeadAttnBackwardData, with the data, weights, dout and reserveSpace of that call. weights and dweights may be
+    NULL where attnDesc has no weights.
+    Errors: BAD_PARAM for NULL, an unknown addGrad, data that does not fit attnDesc, spaces that are too small (c14);
+    NOT_SUPPORTED for biases (c18). Source: 8.2.16; formula: 7.2.43.
+    """
+
+def cudnnRNNBackwardData(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    seqLength: SupportsIndex,
+    yDesc: Sequence[TensorDescriptor],
+    y: Memory,
+    dyDesc: Sequence[TensorDescriptor],
+    dy: Memory,
+    dhyDesc: TensorDescriptor,
+    dhy: Memory,
+    dcyDesc: TensorDescriptor,
+    dcy: Memory,
+    wDesc: FilterDescriptor,
+    w: Memory,
+    hxDesc: TensorDescriptor,
+    hx: Memory,
+    cxDesc: TensorDescriptor,
+    cx: Memory,
+    dxDesc: Sequence[TensorDescriptor],
+    dx: Memory,
+    dhxDesc: TensorDescriptor,
+    dhx: Memory,
+    dcxDesc: TensorDescriptor,
+    dcx: Memory,
+    workspace: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    reserveSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+) -> None:
+    """cudnnRNNBackwardData_v8 behind cudnnRNNForwardTraining, of packed sequences that are described step by step.
+
+    Errors: BAD_PARAM for rnnDesc (c59), other descriptors (c60), what does not fit (c61), small spaces (c62, c63);
+    NOT_SUPPORTED for what a persistent algorithm does not take, and for data types (c58). Source: 8.2.17.
+    """
+
+def cudnnRNNBackwardData_v8(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    devSeqLengths: Memory,
+    yDesc: RNNDataDescriptor,
+    y: Memory,
+    dy: Memory,
+    xDesc: RNNDataDescriptor,
+    dx: Memory,
+    hDesc: TensorDescriptor | None,
+    hx: Memory,
+    dhy: Memory,
+    dhx: Memory,
+    cDesc: TensorDescriptor | None,
+    cx: Memory,
+    dcy: Memory,
+    dcx: Memory,
+    weightSpaceSize: SupportsIndex,
+    weightSpace: Memory,
+    workSpaceSize: SupportsIndex,
+    workSpace: Memory,
+    reserveSpaceSize: SupportsIndex,
+    reserveSpace: Memory,
+) -> None:
+    """The gradients dx, dhx and dcx, given dy, dhy and dcy, behind a cudnnRNNForward in training with the same reserveSpace.
+
+    Sequences and states are described as in cudnnRNNForward; padding of dx gets the paddingFill of xDesc. NULL dhy and dcy are
+    zeros, NULL dhx and dcx are not written; hDesc and cDesc may be NULL where all their memory is. devSeqLengths is not read.
+    Errors: BAD_PARAM for NULL (c52, c30, c07, c26), descriptors that do not fit each other (c53), buffers that are too small
+    (c54); NOT_SUPPORTED for a persistent algorithm with sequences of several lengths (c49), or with DOUBLE data (c51).
+    Source: 8.2.18.
+    """
+
+def cudnnRNNBackwardDataEx(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    yDesc: RNNDataDescriptor,
+    y: Memory,
+    dyDesc: RNNDataDescriptor,
+    dy: Memory,
+    dcDesc: RNNDataDescriptor | None,
+    dcAttn: Memory,
+    dhyDesc: TensorDescriptor,
+    dhy: Memory,
+    dcyDesc: TensorDescriptor,
+    dcy: Memory,
+    wDesc: FilterDescriptor,
+    w: Memory,
+    hxDesc: TensorDescriptor,
+    hx: Memory,
+    cxDesc: TensorDescriptor,
+    cx: Memory,
+    dxDesc: RNNDataDescriptor,
+    dx: Memory,
+    dhxDesc: TensorDescriptor,
+    dhx: Memory,
+    dcxDesc: TensorDescriptor,
+    dcx: Memory,
+    dkDesc: RNNDataDescriptor | None,
+    dkeys: Memory,
+    workSpace: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    reserveSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+) -> None:
+    """cudnnRNNBackwardData of sequences in any layout; dcDesc, dcAttn, dkDesc and dkeys are reserved.
+
+    Errors: BAD_PARAM for rnnDesc (c45), descriptors (c46), small spaces (c47, c48); NOT_SUPPORTED for a persistent algorithm
+    with sequences of several lengths (c42) or DOUBLE data (c44), and for reserved arguments. Source: 8.2.19.
+    """
+
+def cudnnRNNBackwardWeights(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    seqLength: SupportsIndex,
+    xDesc: Sequence[TensorDescriptor],
+    x: Memory,
+    hxDesc: TensorDescriptor,
+    hx: Memory,
+    yDesc: Sequence[TensorDescriptor],
+    y: Memory,
+    workspace: Memory,
+    workspaceSizeInBytes: SupportsIndex,
+    dwDesc: FilterDescriptor,
+    dw: Memory,
+    reserveSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+) -> None:
+    """cudnnRNNBackwardWeights_v8 behind cudnnRNNBackwardData, of packed sequences that are described step by step.
+
+    Errors: BAD_PARAM for rnnDesc (c25), other descriptors (c26), what does not fit (c27), small spaces (c28, c29);
+    NOT_SUPPORTED for what a persistent algorithm does not take, and for data types (c24). Source: 8.2.20.
+    """
+
+def cudnnRNNBackwardWeights_v8(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    addGrad: cudnnWgradMode_t,
+    devSeqLengths: Memory,
+    xDesc: RNNDataDescriptor,
+    x: Memory,
+    hDesc: TensorDescriptor,
+    hx: Memory,
+    yDesc: RNNDataDescriptor,
+    y: Memory,
+    weightSpaceSize: SupportsIndex,
+    dweightSpace: Memory,
+    workSpaceSize: SupportsIndex,
+    workSpace: Memory,
+    reserveSpaceSize: SupportsIndex,
+    reserveSpace: Memory,
+) -> None:
+    """Add the gradients of all matrices and biases to dweightSpace, behind cudnnRNNBackwardData_v8 with the same reserveSpace.
+
+    x, hx, y: as in the calls before, hx NULL where it was; devSeqLengths is not read.
+    Errors: BAD_PARAM for NULL (c22, c26), an addGrad other than CUDNN_WGRAD_MODE_ADD (c25), descriptors that do not fit each
+    other (c23), buffers that are too small (c24); NOT_SUPPORTED for a persistent algorithm with sequences of several lengths,
+    or with DOUBLE data (c21). Source: 8.2.21.
+    """
+
+def cudnnRNNBackwardWeightsEx(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    xDesc: RNNDataDescriptor,
+    x: Memory,
+    hxDesc: TensorDescriptor,
+    hx: Memory,
+    yDesc: RNNDataDescriptor,
+    y: Memory,
+    workSpace: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    dwDesc: FilterDescriptor,
+    dw: Memory,
+    reserveSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+) -> None:
+    """cudnnRNNBackwardWeights of sequences in any layout.
+
+    Errors: BAD_PARAM for rnnDesc (c19), descriptors (c20), small spaces (c21, c22); NOT_SUPPORTED for what a persistent
+    algorithm does not take (c18). Source: 8.2.22.
+    """
+
+def cudnnRNNForwardTraining(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    seqLength: SupportsIndex,
+    xDesc: Sequence[TensorDescriptor],
+    x: Memory,
+    hxDesc: TensorDescriptor,
+    hx: Memory,
+    cxDesc: TensorDescriptor,
+    cx: Memory,
+    wDesc: FilterDescriptor,
+    w: Memory,
+    yDesc: Sequence[TensorDescriptor],
+    y: Memory,
+    hyDesc: TensorDescriptor,
+    hy: Memory,
+    cyDesc: TensorDescriptor,
+    cy: Memory,
+    workspace: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    reserveSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+) -> None:
+    """cudnnRNNForward in training, described as cudnnRNNForwardInference is.
+
+    Errors: BAD_PARAM for rnnDesc (c46), other descriptors (c47), what does not fit (c48), small spaces (c49, c50);
+    NOT_SUPPORTED for what a persistent algorithm does not take (cudnnRNNForward/c41, c43). Source: 8.2.23.
+    """
+
+def cudnnRNNForwardTrainingEx(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    xDesc: RNNDataDescriptor,
+    x: Memory,
+    hxDesc: TensorDescriptor,
+    hx: Memory,
+    cxDesc: TensorDescriptor,
+    cx: Memory,
+    wDesc: FilterDescriptor,
+    w: Memory,
+    yDesc: RNNDataDescriptor,
+    y: Memory,
+    hyDesc: TensorDescriptor,
+    hy: Memory,
+    cyDesc: TensorDescriptor,
+    cy: Memory,
+    kDesc: RNNDataDescriptor | None,
+    keys: Memory,
+    cDesc: RNNDataDescriptor | None,
+    cAttn: Memory,
+    iDesc: RNNDataDescriptor | None,
+    iAttn: Memory,
+    qDesc: RNNDataDescriptor | None,
+    queries: Memory,
+    workspace: Memory,
+    workspaceSizeInBytes: SupportsIndex,
+    reserveSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+) -> None:
+    """cudnnRNNForwardTraining of sequences in any layout; kDesc to queries are reserved.
+
+    Errors: BAD_PARAM for rnnDesc (c41), descriptors (c42), small spaces (c43, c44); NOT_SUPPORTED for a persistent algorithm
+    with sequences of several lengths (c38) or DOUBLE data (c40), and for reserved arguments. Source: 8.2.24.
     """
 
 def cudnnSetCTCLossDescriptor(ctcLossDesc: CTCLossDescriptor, compType: cudnnDataType_t) -> None:

@@ -1,7 +1,12 @@
 """The contract between the documented calls and the backends: specifications, operations, the backend protocol."""
 
 from .activation import ActivationBackward, ActivationForward
-from .attention import MultiHeadAttnForward, MultiHeadAttnStep
+from .attention import (
+    MultiHeadAttnBackwardData,
+    MultiHeadAttnBackwardWeights,
+    MultiHeadAttnForward,
+    MultiHeadAttnStep,
+)
 from .backend import Backend, BackendError, Buffer, Operand
 from .convolution import (
     ConvolutionBackwardBias,
@@ -28,19 +33,23 @@ from .fused_ops import (
 from .graph import OperationGraph
 from .normalization import (
     BatchNormalizationBackward,
+    BatchNormalizationBackwardEx,
     BatchNormalizationForwardInference,
     BatchNormalizationForwardTraining,
+    BatchNormalizationForwardTrainingEx,
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
     LRNCrossChannelBackward,
     LRNCrossChannelForward,
+    NormalizationBackward,
     NormalizationForwardInference,
+    NormalizationForwardTraining,
 )
 from .operation import Operation
 from .pooling import PoolingBackward, PoolingForward
 from .records import parse
 from .reduce_tensor import ReduceTensor
-from .rnn import RNNForward
+from .rnn import RNNBackwardData, RNNBackwardWeights, RNNForward
 from .softmax import SoftmaxBackward, SoftmaxForward
 from .spatial_transformer import (
     SpatialTfGridGeneratorBackward,
@@ -89,6 +98,10 @@ FAMILIES = (
 )
 
 __all__ = [
+    "BatchNormalizationBackwardEx",
+    "BatchNormalizationForwardTrainingEx",
+    "NormalizationBackward",
+    "NormalizationForwardTraining",
     "FAMILIES",
     "ActivationBackward",
     "ActivationForward",
@@ -129,6 +142,8 @@ __all__ = [
     "LRNCrossChannelBackward",
     "LRNCrossChannelForward",
     "LRNSpec",
+    "MultiHeadAttnBackwardData",
+    "MultiHeadAttnBackwardWeights",
     "MultiHeadAttnForward",
     "MultiHeadAttnStep",
     "NormalizationForwardInference",
@@ -140,6 +155,8 @@ __all__ = [
     "PoolingBackward",
     "PoolingForward",
     "PoolingSpec",
+    "RNNBackwardData",
+    "RNNBackwardWeights",
     "RNNForward",
     "ReduceTensor",
     "ReduceTensorSpec",

@@ -48,6 +48,7 @@ class DropoutForward(Operation):
     inputs = ("x", "states")
     outputs = ("y", "states", "reserveSpace")
     raw: ClassVar = {"states": "states", "reserveSpace": "reserve_bytes"}
+    draws = True
 
     @property
     def reserve_bytes(self) -> int:

@@ -40,6 +40,8 @@ class Operation:
     # Output -> the fields of its (alpha, beta). Others are blended by the fields ``alpha`` and ``beta`` where the operation has them.
     # An output that is written as it is maps to None.
     blends: ClassVar[dict[str, tuple[str, str] | None]] = {}
+    # Whether outputs follow from random numbers: another library draws others of the same states.
+    draws: ClassVar[bool] = False
 
     @cached_property
     def operands(self) -> tuple[str, ...]:

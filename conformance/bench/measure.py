@@ -18,7 +18,9 @@ from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.operations import Operation, TensorSpec
 from dualdnn.api.operations.specs import FLOAT
 
-from ..calls import Caller
+from ..calls import Caller, sized
+from ..calls.caller import function_of
+from ..calls.exceptions import WORKSPACES
 from ..contents import contents
 from ..inputs import values
 from ..subjects import Subject
@@ -47,17 +49,26 @@ SCRATCH_BYTES = 1 << 20  # at least: a library is never handed NULL for a worksp
 Work = Callable[[], Any]
 
 
+def with_room(functions: Any, handle: Any, operation: Operation) -> Operation:
+    """The operation with the workspace that a library asks for; convolutions have theirs by algorithm."""
+    return operation if isinstance(operation, Convolution) else sized(Caller(functions, handle), operation)
+
+
+def workspace_of(operation: Operation) -> str | None:
+    """The name of the operand that is its workspace."""
+    return next((n for n in operation.raw if n not in operation.inputs and n not in operation.outputs), None)
+
+
 class Captured:
     """A namespace that keeps the computing call instead of making it."""
 
-    def __init__(self, functions: Any) -> None:
-        self.functions = functions
+    def __init__(self, functions: Any, computing: str) -> None:
+        self.functions, self.computing = functions, computing
         self.call: tuple[Any, tuple[Any, ...]] | None = None
 
     def __getattr__(self, name: str) -> Any:
         function = getattr(self.functions, name)
-        made = name.startswith(("cudnnCreate", "cudnnSet", "cudnnGet", "cudnnBackend"))
-        if made and name not in ("cudnnSetTensor", "cudnnBackendExecute"):
+        if name != self.computing:
             return function
 
         def keep(*arguments: Any) -> None:
@@ -67,9 +78,9 @@ class Captured:
 
 
 def captured(functions: Any, handle: Any, operation: Operation, memory: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:
-    """The documented call of an operation: (function, arguments)."""
-    namespace = Captured(functions)
-    Caller(namespace, handle)(operation, memory)
+    """The documented call of an operation, with the workspace that the library asks for: (function, arguments)."""
+    namespace = Captured(functions, function_of(type(operation)))
+    Caller(namespace, handle)(with_room(functions, handle, operation), memory)
     assert namespace.call is not None
     return namespace.call
 
@@ -256,7 +267,7 @@ class Bench:
 
     def _solver(self, operation: Operation) -> dict[str, Any]:
         """The name of the solver that serves an operation."""
-        return {"solver": self.handle.backend.plan(operation).solver}
+        return {"solver": self.handle.backend.plan(with_room(cudnn, self.handle, operation)).solver}
 
     def _own_call(self, operation: Operation, memory: dict[str, Any]) -> Work:
         addresses = {name: memory[name].address if name in memory else None for name in operation.operands}
@@ -315,12 +326,14 @@ class Bench:
         memory: dict[str, Any] = {}
         try:
             for name in operation.operands:
-                if operation.nbytes(name):
+                if operation.nbytes(name) and name != workspace_of(operation):
                     memory[name] = self._filled(operation, name)
             for name, bytes_ in contents(operation, np.random.default_rng(1)).items():
                 self.device.upload(memory[name].address, bytes_.tobytes())
             if isinstance(operation, Convolution):
                 memory["workSpace"] = self._owner.allocate(self._scratch_bytes(operation))
+            elif type(operation) in WORKSPACES and (workspace := workspace_of(operation)):
+                memory[workspace] = self._owner.allocate(self._room(operation, workspace))
             yield memory
         finally:
             self.device.synchronize()
@@ -334,6 +347,13 @@ class Bench:
         if self.vendor is not None:
             makers.append((self.vendor.cudnn, self.vendor_handle))
         sizes = [variant.workspace_bytes for maker in makers for variant in variants(*maker, operation)]
+        return max(SCRATCH_BYTES, *sizes)
+
+    def _room(self, operation: Operation, name: str) -> int:
+        sizes = [with_room(cudnn, self.handle, operation).nbytes(name)]
+        if self.vendor is not None:
+            with contextlib.suppress(Exception):  # what the vendor does not take has no rival
+                sizes.append(with_room(self.vendor.cudnn, self.vendor_handle, operation).nbytes(name))
         return max(SCRATCH_BYTES, *sizes)
 
     @property

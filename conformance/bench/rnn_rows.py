@@ -10,7 +10,7 @@ from dualdnn.api.enumerations import (
     cudnnRNNDataLayout_t,
     cudnnRNNInputMode_t,
 )
-from dualdnn.api.operations import RNNForward, TensorSpec
+from dualdnn.api.operations import Operation, RNNBackwardData, RNNBackwardWeights, RNNForward, TensorSpec
 from dualdnn.api.operations.rnn import RNNDataSpec, RNNSpec, reserve, workspace
 from dualdnn.api.operations.rnn.network import DOUBLE_BIAS, GRU, LSTM, STANDARD, TANH
 from dualdnn.api.operations.specs import FLOAT, HALF
@@ -48,6 +48,15 @@ def forward(spec: RNNSpec, steps: int, lengths: tuple[int, ...]) -> RNNForward:
     return RNNForward(spec, True, x, h, c, weights, y, h, c, workspace(spec, steps, batch), reserve(spec, steps, batch))
 
 
+def passes(first: RNNForward) -> Iterator[tuple[str, Operation]]:
+    """The three calls of a training step."""
+    n, x, y, h, c, w = first.network, first.x, first.y, first.hx, first.cx, first.weightSpace
+    spaces = first.workspace, first.reserve
+    yield "forward", first
+    yield "backward data", RNNBackwardData(n, y, y, h, h, c, c, w, x, h, c, *spaces)
+    yield "backward weights", RNNBackwardWeights(n, x, h, y, w, *spaces)
+
+
 def rnn_rows() -> Iterator[Row]:
     """Every network in float and half."""
     for cell, steps, batch, size, layers, directions, ragged in NETWORKS:
@@ -56,4 +65,5 @@ def rnn_rows() -> Iterator[Row]:
             lengths = tuple(steps - (i * steps // (2 * batch) if ragged else 0) for i in range(batch))
             kind, name = data_type.name.removeprefix("CUDNN_DATA_").lower(), cell.name.removeprefix("CUDNN_").lower()
             shape = f"{layers}x{directions} layers {size}, {steps} steps of {batch}{' ragged' if ragged else ''}"
-            yield Row(f"{name} forward {shape} {kind}", f"{name} forward", forward(spec, steps, lengths))
+            for call, operation in passes(forward(spec, steps, lengths)):
+                yield Row(f"{name} {call} {shape} {kind}", f"{name} {call}", operation)

@@ -15,14 +15,20 @@ from dualdnn.api.operations import (
     CTCLoss_v8,
     DropoutBackward,
     DropoutForward,
+    MultiHeadAttnBackwardData,
+    MultiHeadAttnBackwardWeights,
     MultiHeadAttnForward,
     MultiHeadAttnStep,
+    NormalizationBackward,
     NormalizationForwardInference,
+    NormalizationForwardTraining,
     Operation,
     OperationGraph,
     ReduceTensor,
     ReorderFilter,
     ReorderFilterAndBias,
+    RNNBackwardData,
+    RNNBackwardWeights,
     RNNForward,
     SetDropoutStates,
     SetTensor,
@@ -38,6 +44,8 @@ FUNCTIONS: dict[type[Operation], str] = {
     OperationGraph: "cudnnBackendExecute",
     **dict.fromkeys(fused_ops.KINDS, "cudnnFusedOpsExecute"),
     SetDropoutStates: "cudnnSetDropoutDescriptor",
+    RNNBackwardData: "cudnnRNNBackwardData_v8",
+    RNNBackwardWeights: "cudnnRNNBackwardWeights_v8",
     MultiHeadAttnStep: "cudnnMultiHeadAttnForward",
 }
 
@@ -113,24 +121,36 @@ def _weight_bytes(_make: Any, o: Any, _memory: Mapping[str, Any]) -> int:
     return o.nbytes("weights") if o.has("weights") else 0
 
 
-ATTENTION: dict[str, Callable[[Any, Any, Mapping[str, Any]], Any] | float | None] = {
+_ATTENTION_SPACES: dict[str, Callable[[Any, Any, Mapping[str, Any]], Any] | float | None] = {
     **_attention_space(1, "workSpace"),
     **_attention_space(2, "reserveSpace"),
+    "weightSizeInBytes": _weight_bytes,
+}
+ATTENTION = {
+    **_ATTENTION_SPACES,
     "qDesc": _described_by("queries"),
     "kDesc": _described_by("keys"),
     "vDesc": _described_by("values"),
     "oDesc": _described_by("out"),
-    "weightSizeInBytes": _weight_bytes,
     "currIdx": lambda make, o, memory: o.curr_idx if isinstance(o, MultiHeadAttnStep) else -1,
     # Entries of other time-steps are not read.
     "loWinIdx": lambda make, o, memory: (-(2**31),) * o.first_step + o.lo_win_idx,
     "hiWinIdx": lambda make, o, memory: (2**31 - 1,) * o.first_step + o.hi_win_idx,
 }
+ATTENTION_GRADIENTS = {
+    **_ATTENTION_SPACES,
+    "doDesc": _described_by("dout"),
+    **{f"{prefix}{letter}Desc": _described_by(operand) for prefix in ("", "d")
+       for letter, operand in (("q", "queries"), ("k", "keys"), ("v", "values"))},
+    "loWinIdx": lambda make, o, memory: o.lo_win_idx,
+    "hiWinIdx": lambda make, o, memory: o.hi_win_idx,
+    "addGrad": lambda make, o, memory: o.add_grad,
+}  # fmt: skip
 
 
 def _lengths(make: Any, o: Any, _memory: Mapping[str, Any]) -> Any:
     """The lengths of the sequences in device memory."""
-    return make.handle.to_device(np.array(o.x.lengths, np.int32))
+    return make.handle.to_device(np.array(o.y.lengths, np.int32))
 
 
 def _states(width: str) -> Callable[[Any, Any, Mapping[str, Any]], Any]:
@@ -140,7 +160,7 @@ def _states(width: str) -> Callable[[Any, Any, Mapping[str, Any]], Any]:
         n = o.network
         if width == "hidden" and n.cell != LSTM:
             return None
-        return make.descriptor(TensorSpec.packed(n.data_type, (n.pseudo_layers, o.x.batch, getattr(n, width))))
+        return make.descriptor(TensorSpec.packed(n.data_type, (n.pseudo_layers, o.y.batch, getattr(n, width))))
 
     return described
 
@@ -158,6 +178,8 @@ RNN: dict[str, Any] = {
 VALUES: dict[type[Operation], dict[str, Callable[[Any, Any, Mapping[str, Any]], Any] | float | None]] = {
     SetTensor: {"valuePtr": lambda make, o, memory: o.value},
     ReduceTensor: {"workspace": _workspace, "workspaceSizeInBytes": _workspace_bytes},
+    NormalizationForwardTraining: {"groupCnt": 1},
+    NormalizationBackward: {"groupCnt": 1},
     NormalizationForwardInference: {"normOps": 0, "zDesc": None, "z": None, "activationDesc": None, "groupCnt": 1},
     CTCLoss: {
         "workspace": _workspace,
@@ -169,6 +191,8 @@ VALUES: dict[type[Operation], dict[str, Callable[[Any, Any, Mapping[str, Any]], 
     CTCLoss_v8: {"workspace": _workspace, "workSpaceSizeInBytes": _workspace_bytes},
     ReorderFilter: {"reorderBias": 0, "biasData": None, "reorderedBiasData": None},
     ReorderFilterAndBias: {"reorderBias": 1},
+    RNNBackwardData: {**RNN, "xDesc": lambda make, o, memory: make.descriptor(o.dx)},
+    RNNBackwardWeights: {**RNN, "addGrad": 0},
     OperationGraph: {"executionPlan": lambda make, o, memory: graph.plan(make, o), "variantPack": _variant_pack},
     RNNForward: {**RNN, "fwdMode": lambda make, o, memory: int(o.training)},
     **{kind: dict(fused_ops.ARGUMENTS) for kind in fused_ops.KINDS},
@@ -183,6 +207,8 @@ VALUES: dict[type[Operation], dict[str, Callable[[Any, Any, Mapping[str, Any]], 
         "ydesc": lambda make, o, memory: make.tensor(o.y),
     },
     DropoutBackward: {"dropoutDesc": _dropout},
+    MultiHeadAttnBackwardData: ATTENTION_GRADIENTS,
+    MultiHeadAttnBackwardWeights: ATTENTION_GRADIENTS,
     MultiHeadAttnForward: ATTENTION,
     MultiHeadAttnStep: ATTENTION,
 }

@@ -300,6 +300,42 @@ def test_it_is_the_adjoint_of_the_forward_convolution(caller):
             assert (y.to_host(np.float32, dy.shape) * dy).sum() == (found * x).sum()
 
 
+def beside_direct_sums(caller: Any, operation: Any, direct: Any) -> None:
+    """What an algorithm makes of whole numbers is close to what the algorithm ``direct`` does, much closer than what rounding in the
+    transforms could explain at worst."""
+    random, handle, found = np.random.default_rng(7), caller.handle, []
+    names = (*operation.inputs, *operation.outputs)
+    given = {name: random.integers(-2, 3, operation.tensor(name).count).astype(np.float32) for name in names}
+    for chosen in (direct, operation.algo):
+        sizing = sized(caller, replace(operation, algo=chosen))
+        memory = {name: handle.to_device(values) for name, values in given.items()}
+        workspace = handle.allocate(sizing.workspace_bytes) if sizing.workspace_bytes else None
+        caller(sizing, {**memory, "workSpace": workspace})
+        found.append(memory[names[-1]].to_host(np.float32, given[names[-1]].size))
+    assert np.abs(found[0]).max() > 5
+    assert np.abs(found[0] - found[1]).max() < max(0.02, 1e-4 * np.abs(found[0]).max())
+
+
+TRANSFORMED: list[tuple[Algo, dict[str, Any]]] = [
+    (FFT, {"padding": (2, 0)}),
+    (FFT_TILING, {"dx": (2, 4, 40, 70), "w": (6, 4, 5, 4)}),
+    (FFT_TILING, {"dx": (2, 4, 19, 34), "w": (6, 4, 5, 4), "stride": (2, 2)}),
+    (WINOGRAD, {"dx": (2, 4, 11, 9)}),
+    (NONFUSED, {"dx": (2, 4, 11, 9)}),
+    (NONFUSED, {"dx": (2, 4, 11, 9), "w": (6, 4, 5, 5), "padding": (3, 1)}),
+]
+
+
+@shows(f"{D}/c01", *(f"{D}/c{n}" for n in range(13, 17)))
+@pytest.mark.parametrize("algo, options", TRANSFORMED, ids=by_name)
+def test_transforms_beside_direct_sums(caller, algo, options):
+    for more in ({}, {"mode": Mode.CUDNN_CONVOLUTION, "beta": 1.0}):
+        beside_direct_sums(caller, gradient(**options, algo=algo, **more), ALGO_0)
+    _, depth, *taps = options.get("w", (6, 4, 3, 3))
+    grouped = {**options, "w": (6, depth // 2, *taps)}
+    beside_direct_sums(caller, gradient(**grouped, algo=algo, groups=2), ALGO_0)
+
+
 @shows(f"{D}/c28")
 @pytest.mark.parametrize(
     "dy", [(2, 6, 6, 6), (2, 6, 8, 6), (2, 6, 7, 7), (1, 6, 7, 6), (3, 6, 7, 6), (2, 5, 7, 6), (2, 7, 7, 6)], ids=str

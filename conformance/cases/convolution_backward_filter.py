@@ -19,6 +19,7 @@ from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
 
 from .convolution import FLOATING, by_name
+from .convolution_backward_data import beside_direct_sums
 
 F, SIZE, KINDS = (
     "cudnnConvolutionBackwardFilter",
@@ -258,7 +259,6 @@ OUTSIDE: dict[str, tuple[Algo, str, dict[str, Any], dict[str, Any]]] = {
     "nonfused stride": (NONFUSED, "c37", {"dw": (6, 4, 5, 5), "mode": Mode.CUDNN_CONVOLUTION}, {"stride": (1, 2)}),
     "nonfused dilation": (NONFUSED, "c36", {"padding": (3, 0)}, {"dilation": (1, 2)}),
     "nonfused true half": (NONFUSED, "c38", FEW_IN_HALF, {"configuration": "TRUE_HALF", "dw": (6, 4, 5, 5)}),
-    "nonfused slices": (NONFUSED, "c38", {"x": (3, 40, 98, 97), "dw": (4, 40, 3, 3)}, {"configuration": "TRUE_HALF", "dw": (6, 4, 5, 5)}),
 }  # fmt: skip
 
 
@@ -341,6 +341,32 @@ def test_it_is_the_adjoint_of_the_forward_convolution(caller):
             found = dw.to_host(np.float32, w.shape)
             assert found.any()
             assert (y.to_host(np.float32, dy.shape) * dy).sum() == (found * w).sum()
+
+
+TRANSFORMED: list[tuple[Algo, dict[str, Any]]] = [
+    (FFT, {"padding": (2, 0)}),
+    (FFT_TILING, {"x": (2, 4, 1, 70), "dw": (6, 4, 1, 5), "padding": (0, 3)}),
+    (NONFUSED, {"x": (3, 4, 11, 9)}),
+    (NONFUSED, {"x": (2, 4, 11, 9), "dw": (6, 4, 5, 5), "padding": (3, 1)}),
+]
+
+
+@shows(f"{F}/c01", f"{F}/c16", f"{F}/c18", f"{F}/c19")
+@pytest.mark.parametrize("algo, options", TRANSFORMED, ids=by_name)
+def test_transforms_beside_direct_sums(caller, algo, options):
+    for more in ({}, {"mode": Mode.CUDNN_CONVOLUTION, "beta": 1.0}):
+        beside_direct_sums(caller, gradient(**options, algo=algo, **more), ALGO_0)
+    _, depth, *taps = options.get("dw", (6, 4, 3, 3))
+    grouped = {**options, "dw": (6, depth // 2, *taps)}
+    for mode in Mode:
+        beside_direct_sums(caller, gradient(**grouped, algo=algo, groups=2, mode=mode), ALGO_0)
+
+
+@shows(f"{F}/c01", f"{SIZE}/c01")
+@pytest.mark.parametrize("algo, x", [(NONFUSED, (3, 40, 98, 97)), (FFT, (12, 10, 40, 33))], ids=by_name)
+def test_images_that_pass_through_the_workspace_in_slices(caller, algo, x):
+    """More of them than a device of one multiprocessor keeps in its workspace at a time."""
+    beside_direct_sums(caller, gradient(x, (4, x[1], 3, 3), algo=algo, beta=1.0), ALGO_0)
 
 
 @pytest.mark.parametrize(

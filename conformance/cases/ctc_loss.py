@@ -371,7 +371,7 @@ def wrong(cudnn, caller, refuses):
     """The call and its query refuse the changed arguments, and nothing is touched."""
 
     def check(call: str, status: Any, what: str, clause: str = "", operation: Any = None, **changed: Any) -> None:
-        operation = operation or sized(caller, CALLS[call]())
+        operation = operation or CALLS[call]()
         memory = {name: zeros(caller, max(64, operation.nbytes(name))) for name in operation.operands}
         wide = {"workspace_bytes": 1 << 20, "workspace": zeros(caller, 1 << 20)}
         cited = f"{call}/{CLAUSES[call][what]}" if what else clause
@@ -425,7 +425,7 @@ def test_input_lengths(subject, wrong, lengths):
 @shows(f"{HOST}/c17", f"{HOST_SIZE}/c09")
 def test_too_many_labels(wrong, caller):
     """257 labels of one sequence, whatever the others have."""
-    operation = sized(caller, host((600, 2, 5), [1, 2] * 130, (3, 256), (600, 600)))
+    operation = host((600, 2, 5), [1, 2] * 130, (3, 256), (600, 600))
     wrong(HOST, BAD_PARAM, "labels", operation=operation, labelLengths=(3, 257))
 
 
@@ -489,7 +489,7 @@ def test_null(wrong, call, missing):
 @calls
 def test_gradients_without_a_descriptor(cudnn, caller, refuses, call):
     """Costs alone are wanted where the gradients are NULL, not where their descriptor is."""
-    operation: Any = sized(caller, CALLS[call]())
+    operation: Any = CALLS[call]()
     buffers = {name: zeros(caller, max(64, operation.nbytes(name))) for name in operation.operands}
     refuses(
         BAD_PARAM, "cudnnStatus_t/c05", getattr(cudnn, call), *arguments(caller, operation, buffers, gradientsDesc=None)

@@ -361,6 +361,14 @@ def test_attention_takes_no_dropout(cudnn, refuses, fresh):
 
 # --- the random numbers of ours: element by element what docs/dropout.md says ---
 
+# Channels side by side: their planes are octets, four or eight of them together are, or nothing is.
+LAID_OUT = [
+    *((layout, DIMS) for layout in LAYOUTS),
+    ("nhwc", (3, 4, 4, 6)),
+    ("nhwc", (2, 12, 2, 3)),
+    ("nhwc", (2, 16, 1, 5)),
+]
+
 
 @shows(
     "cudnnDropoutForward/c01",
@@ -370,10 +378,9 @@ def test_attention_takes_no_dropout(cudnn, refuses, fresh):
 )
 @pytest.mark.ours
 @by_type
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_layout(chain, data_type, layout):
+@pytest.mark.parametrize("layout, dims", LAID_OUT, ids=str)
+def test_every_layout(chain, data_type, layout, dims):
     """New states, a call in the layout, one that changes it, and the gradient of the second: elements correspond in row-major order."""
-    dims = (3, 4, 4, 6) if layout == "nhwc" else (2, 3, 5, 7)
     plain, other = TensorSpec.packed(data_type, dims), laid_out(data_type, dims, layout)
     chain(
         SetDropoutStates(SEED),

@@ -23,6 +23,7 @@ from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.cases import (
     activation,
+    attention_backward,
     attention_forward,
     convolution,
     convolution_backward_data,
@@ -37,11 +38,13 @@ from dualdnn.conformance.cases import (
     fused_ops_residual,
     graph,
     normalization_batch,
+    normalization_batch_fused,
     normalization_batch_training,
     normalization_divisive,
     normalization_lrn,
     pooling,
     reduce_tensor,
+    rnn_backward,
     rnn_forward,
     softmax,
     spatial_transformer,
@@ -74,6 +77,12 @@ SAMPLES: dict[str, Operation] = {
     "BatchNormalizationForwardTraining": normalization_batch_training.forward(beta=0.5),
     "BatchNormalizationBackward": normalization_batch_training.backward(data=(1.0, 0.5), parameters=(1.0, 0.5)),
     "BatchNormalizationBackward-from-x": normalization_batch_training.backward(saved=False),
+    "BatchNormalizationForwardTrainingEx": normalization_batch_fused.forward(beta=0.5),
+    "BatchNormalizationBackwardEx": normalization_batch_fused.backward(ops=normalization_batch_fused.ACTIVATED, saved=False),
+    "NormalizationForwardTraining": normalization_batch_fused.forward(beta=0.5, generation="norm"),
+    "NormalizationBackward": normalization_batch_fused.backward(
+        ops=normalization_batch_fused.ACTIVATED, saved=False, generation="norm"
+    ),
     "NormalizationForwardInference": normalization_batch.inference(beta=0.5, generation="norm"),
     "AddTensor": AddTensor(1.5, 0.5, TensorSpec.packed(FLOAT, (1, 3, 1, 1)), PLAIN),
     "OpTensor": tensor_arithmetic.op_tensor(A=PLAIN, beta=0.5),
@@ -88,6 +97,8 @@ SAMPLES: dict[str, Operation] = {
     "ReduceTensor-indices": reduce_tensor.reduction(reduce_tensor.MAX, A=PLAIN, indices=True),
     "ReduceTensor-workspace": reduce_tensor.reduction(A=TensorSpec.packed(FLOAT, (2, 3, 90, 110)), C=TensorSpec.packed(FLOAT, (1, 1, 1, 1))),
     "RNNForward": rnn_forward.forward(rnn_forward.network(projected=3), fill=0.5),
+    "RNNBackwardData": rnn_backward.training(rnn_forward.network(projected=3), fill=0.5)[1],
+    "RNNBackwardWeights": rnn_backward.training(rnn_forward.network(rnn_forward.GRU))[2],
     "RNNForward-inference": rnn_forward.forward(rnn_forward.network(rnn_forward.GRU), training=False),
     "ConvolutionForward": convolution.convolution(beta=0.5),
     **{
@@ -115,6 +126,8 @@ SAMPLES: dict[str, Operation] = {
     "SetDropoutStates": SetDropoutStates(dropout.SEED),
     "DropoutForward": dropout.forward(x=PLAIN),
     "DropoutBackward": dropout.backward(dy=PLAIN),
+    **dict(zip(("MultiHeadAttnTraining", "MultiHeadAttnBackwardData", "MultiHeadAttnBackwardWeights"), attention_backward.steps(
+        attn=attention_forward.attention((2, 2, 2, 5), mode=0), batches=3, lengths=None), strict=True)),
     "MultiHeadAttnForward": attention_forward.forward(attention_forward.attention((2, 2, 2, 5)), batches=3, lengths=None, residuals=True, trains=True),
     "MultiHeadAttnStep": attention_forward.forward(attention_forward.attention((2, 2, 2, 5)), batches=3, lengths=None, current=2),
     "Im2Col": convolution_filters.im2col(),
@@ -128,6 +141,14 @@ ATTENTION_OPERANDS = (
 )  # fmt: skip
 # call -> operand -> the clause that memory which is wrong in itself violates, where the section names one
 WRONG_MEMORY = {
+    "MultiHeadAttnTraining": dict.fromkeys(ATTENTION_OPERANDS, "cudnnMultiHeadAttnForward/c34"),
+    "MultiHeadAttnBackwardData": {"*": "cudnnMultiHeadAttnBackwardData/c23"},
+    "MultiHeadAttnBackwardWeights": {"*": "cudnnMultiHeadAttnBackwardWeights/c14"},
+    "RNNBackwardData": {
+        "y": "cudnnRNNBackwardData_v8/c30",
+        "dy": "cudnnRNNBackwardData_v8/c30",
+        "dx": "cudnnRNNBackwardData_v8/c07",
+    },
     "MultiHeadAttnForward": dict.fromkeys(ATTENTION_OPERANDS, "cudnnMultiHeadAttnForward/c34"),
     "MultiHeadAttnStep": dict.fromkeys(ATTENTION_OPERANDS, "cudnnMultiHeadAttnForward/c34"),
     "SetTensor": {"*": "cudnnSetTensor/c07"},
@@ -160,6 +181,18 @@ WRONG_MEMORY = {
     "BatchNormalizationBackward": dict.fromkeys(
         ("x", "dy", "dx", "scale", "dScale", "dBias"), "cudnnBatchNormalizationBackward/c23"
     ),
+    "BatchNormalizationForwardTrainingEx": dict.fromkeys(
+        ("x", "y", "scale", "bias", "alpha", "beta"), "cudnnBatchNormalizationForwardTrainingEx/c45"
+    ),
+    "BatchNormalizationBackwardEx": dict.fromkeys(
+        ("x", "dy", "dx", "scale", "dScale", "dBias"), "cudnnBatchNormalizationBackwardEx/c44"
+    ),
+    "NormalizationForwardTraining": dict.fromkeys(
+        ("x", "y", "scale", "bias", "alpha", "beta"), "cudnnNormalizationForwardTraining/c39"
+    ),
+    "NormalizationBackward": dict.fromkeys(
+        ("x", "dy", "dx", "scale", "dScale", "dBias"), "cudnnNormalizationBackward/c39"
+    ),
     "NormalizationForwardInference": {"*": "cudnnNormalizationForwardInference/c24"},
     "DivisiveNormalizationForward": {
         **dict.fromkeys(("x", "y", "temp", "temp2"), "cudnnDivisiveNormalizationForward/c19"),
@@ -170,6 +203,8 @@ WRONG_MEMORY = {
         **dict.fromkeys(("alpha", "beta"), "cudnnDivisiveNormalizationBackward/c15"),
     },
 }
+# Calls whose results follow from what an earlier call left in the reserve space: here that is noise, and only memory is looked at.
+CONTINUED = ("RNNBackwardData", "RNNBackwardWeights")
 # call -> (two operands, the clause that they violate when they share memory otherwise than the section allows)
 SHARED_MEMORY = {
     "ActivationForward": ({"x", "y"}, "cudnnActivationForward/c16"),
@@ -257,7 +292,7 @@ def test_what_is_written_is_not_read_only(subject, caller, refuses, sample):
         operands[name] = read_only(operands[name], memory[name].size)
     caller(operation, operands)
     after = {name: buffer.to_host(np.uint8, buffer.nbytes) for name, buffer in buffers.items()}
-    assert judge(operation, memory, after).agrees
+    assert sample in CONTINUED or judge(operation, memory, after).agrees
 
 
 @shows("cudnnStatus_t/c05")
@@ -277,7 +312,7 @@ def test_operands_begin_at_elements(subject, caller, refuses, sample):
             name: buffer.to_host(np.uint8, buffer.nbytes)[-memory[name].size :] for name, buffer in buffers.items()
         }
         verdict = judge(operation, memory, after)
-        assert verdict.agrees, f"{shifted} at a multiple of {step}: {verdict.explanation()}"
+        assert sample in CONTINUED or verdict.agrees, f"{shifted} at a multiple of {step}: {verdict.explanation()}"
         if step > 1:
             buffers, operands = placed(caller, memory, {shifted: 1})
             unchanged = tuple(buffers.values())
@@ -302,7 +337,10 @@ def test_outputs_share_no_part_of_another_operand(subject, caller, refuses, samp
                 continue  # its contents say how much of it is read, and the host does not look at them
             first, last = memory[other].size, memory[output].size
             apart = -(-first // 16) * 16
-            for start in (STEP, (first - 1) // STEP * STEP, apart):
+            step = max(STEP, operation.alignment(output))
+            for start in (step, (first - 1) // step * step, apart):
+                if first <= start < apart:
+                    continue  # they do not meet
                 joint = caller.handle.to_device(np.resize(memory[other], apart + last))
                 buffers, operands = placed(caller, {**memory, output: memory[output]}, {})
                 operands[other], operands[output] = joint.slice(0, first), joint.slice(start, last)
@@ -312,7 +350,7 @@ def test_outputs_share_no_part_of_another_operand(subject, caller, refuses, samp
                     after = {name: buffer.to_host(np.uint8, buffer.nbytes) for name, buffer in buffers.items()}
                     now = joint.to_host(np.uint8, joint.nbytes)
                     after[other], after[output] = now[:first], now[apart:]
-                    assert judge(operation, before, after).agrees
+                    assert sample in CONTINUED or judge(operation, before, after).agrees
                 else:
                     expected = clause if {output, other} == pair else "cudnnStatus_t/c05"
                     given = {**operands, **absent}

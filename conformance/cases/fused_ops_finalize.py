@@ -27,6 +27,13 @@ SCALARS = r": CUDNN_SCALAR_(INT64|DOUBLE)\w+ \("
 NOPS = r"becomes a NOP|may be NULL"
 INPUTS = {"ySqSum": "positive", "ySum": "ties", "runningVar": "positive"}
 TYPES = ((FLOAT, FLOAT), (FLOAT, HALF), (FLOAT, BFLOAT16), (DOUBLE, DOUBLE))
+
+
+def by_name(value):
+    """An id that is the same in every process."""
+    return value.__name__ if callable(value) else str(value)
+
+
 types = pytest.mark.parametrize("kind, eq_kind", TYPES, ids=lambda kind: kind.name.removeprefix("CUDNN_DATA_"))
 NULL, ELEMENT, PACK = cudnnFusedOpsPointerPlaceHolder_t
 
@@ -232,7 +239,7 @@ def test_shapes_of_other_modes(caller, refuses):
     (training, dict(BN_SCALE_PLACEHOLDER=NULL)), (training, dict(BN_BIAS_PLACEHOLDER=NULL)),
     (inference, dict(BN_SCALEBIAS_MEANVAR_DESC=None)), (inference, dict(BN_RUNNING_VAR_PLACEHOLDER=NULL)),
     (inference, dict(BN_RUNNING_MEAN_PLACEHOLDER=NULL)), (inference, dict(BN_SCALE_PLACEHOLDER=NULL)),
-], ids=str)  # fmt: skip
+], ids=by_name)  # fmt: skip
 def test_missing_attributes(caller, refuses, make, attributes):
     refuses(BAD_PARAM, INCORRECT_PARAMETER, made, caller, make(), **attributes)
 
@@ -240,7 +247,7 @@ def test_missing_attributes(caller, refuses, make, attributes):
 @pytest.mark.parametrize("make, attributes", [
     (training, dict(YSTATS_DESC=vector(HALF))), (training, dict(BN_SCALEBIAS_MEANVAR_DESC=vector(DOUBLE))),
     (training, dict(BN_EQSCALEBIAS_DESC=vector(DOUBLE))), (inference, dict(BN_SCALEBIAS_MEANVAR_DESC=vector(HALF))),
-    (inference, dict(BN_SCALEBIAS_MEANVAR_DESC=vector(DOUBLE)))], ids=str)  # fmt: skip
+    (inference, dict(BN_SCALEBIAS_MEANVAR_DESC=vector(DOUBLE)))], ids=by_name)  # fmt: skip
 def test_types_that_are_not_supported(caller, refuses, make, attributes):
     refuses(NOT_SUPPORTED, "cudnnCreateFusedOpsPlan/c04", made, caller, make(), **attributes)
 

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnBatchNormMode_t, cudnnNormAlgo_t, cudnnNormMode_t
 from dualdnn.api.operations import (
+    BackendError,
     BatchNormalizationForwardInference,
     NormalizationForwardInference,
     TensorSpec,
 )
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NHWC
-from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.api.status import BAD_PARAM, EXECUTION_FAILED, NOT_SUPPORTED
 from dualdnn.conformance.calls.descriptors import made
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
@@ -313,3 +314,18 @@ def test_norm_inference_unsupported(cudnn, caller, refuses):
     ):  # fmt: skip
         refuses(NOT_SUPPORTED, f"{NORM}/{clause}", cudnn.cudnnNormalizationForwardInference, *call(**changed))
     refuses(NOT_SUPPORTED, "cudnnNormAlgo_t/c01", cudnn.cudnnNormalizationForwardInference, *call(mode=0, algo=1))
+
+
+@shows(f"{NORM}/c33")
+@pytest.mark.ours
+def test_norm_inference_that_cannot_be_launched(caller, refuses, monkeypatch):
+    def failing(operation: Any) -> Any:
+        def launch(operands: Any, stream: Any) -> None:
+            raise BackendError("the device fell off the bus")
+
+        return launch
+
+    operation = inference(generation="norm")
+    memory = given(caller, operation)
+    monkeypatch.setattr(caller.handle.backend, "prepare", failing)
+    refuses(EXECUTION_FAILED, f"{NORM}/c33", caller, operation, memory, unchanged=tuple(memory.values()))

@@ -19,12 +19,45 @@ declare([
     ),
     Difference(
         "V-batch-bfloat16", "cudnnBatchNormalizationForwardInference",
-        ("cudnnBatchNormalizationForwardInference/c21", "cudnnBatchNormalizationForwardTraining/c30", "cudnnBatchNormalizationBackward/c22"),
+        ("cudnnBatchNormalizationForwardInference/c21", "cudnnBatchNormalizationForwardTraining/c30", "cudnnBatchNormalizationBackward/c22",
+         "cudnnBatchNormalizationForwardTrainingEx/c44", "cudnnBatchNormalizationBackwardEx/c43"),
         "The tables name HALF, FLOAT, DOUBLE, and INT8 of inference.", "9.19 computes BFLOAT16.", "NOT_SUPPORTED: the tables (D035).",
         recorded=(
             Disagreement(
-                ours="NOT_SUPPORTED", theirs="SUCCESS", clauses=("cudnnBatchNormalization*",), when=of_type("BFLOAT16"),
+                ours="NOT_SUPPORTED", theirs="SUCCESS", clauses=("cudnnBatchNormalization*", "cudnnGetBatchNormalization*"), when=of_type("BFLOAT16"),
             ),
+        ),
+    ),
+    Difference(
+        "V-batch-size-queries", "cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize",
+        ("cudnnStatus_t/c05", "cudnnGetBatchNormalizationTrainingExReserveSpaceSize/c08", "cudnnGetNormalizationTrainingReserveSpaceSize/c11",
+         "cudnnGetNormalizationTrainingReserveSpaceSize/c10"),
+        "An argument that is no enumerator, or has other than 4 or 5 dimensions, is BAD_PARAM, integer data NOT_SUPPORTED.",
+        "9.19 answers SUCCESS.", "BAD_PARAM, NOT_SUPPORTED: the status lists.",
+        recorded=(
+            Disagreement(
+                functions=("cudnnGet*Normalization*Size",), ours="BAD_PARAM", theirs="SUCCESS",
+                clauses=("cudnnStatus_t/c05", "cudnnGet*TrainingExReserveSpaceSize/c08", "cudnnGet*TrainingReserveSpaceSize/c11"),
+            ),
+            Disagreement(
+                functions=("cudnnGet*ReserveSpaceSize",), ours="NOT_SUPPORTED", theirs="SUCCESS",
+                clauses=("cudnnGetNormalizationTrainingReserveSpaceSize/c10", "cudnnGetBatchNormalizationTrainingExReserveSpaceSize/c07"),
+            ),
+        ),
+    ),
+    Difference(
+        "V-norm-mode", "cudnnGetNormalizationForwardTrainingWorkspaceSize", ("cudnnStatus_t/c05",),
+        "An argument that is no enumerator is BAD_PARAM.", "9.19 answers NOT_SUPPORTED for an unknown mode.",
+        "BAD_PARAM, as in every call (D082).",
+        recorded=(
+            Disagreement(functions=("cudnn*Normalization*",), ours="BAD_PARAM", theirs="NOT_SUPPORTED", clauses=("cudnnStatus_t/c05",)),
+        ),
+    ),
+    Difference(
+        "V-batch-null-size", "cudnnGetBatchNormalizationBackwardExWorkspaceSize", ("cudnnGetBatchNormalizationBackwardExWorkspaceSize/c01",),
+        "sizeInBytes receives the size.", "NULL is BAD_PARAM.", "The binding returns the size.",
+        recorded=(
+            Disagreement(functions=("cudnnGet*Normalization*Size",), ours="SUCCESS", theirs="BAD_PARAM", when=lambda record: "sizeInBytes NULL" in record.note),
         ),
     ),
 ])  # fmt: skip

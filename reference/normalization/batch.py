@@ -6,18 +6,24 @@ through one rounding.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from dualdnn.api.enumerations import cudnnNanPropagation_t
 from dualdnn.api.operations import (
     BatchNormalizationBackward,
+    BatchNormalizationBackwardEx,
     BatchNormalizationForwardInference,
     BatchNormalizationForwardTraining,
+    BatchNormalizationForwardTrainingEx,
+    NormalizationBackward,
     NormalizationForwardInference,
+    NormalizationForwardTraining,
 )
 from dualdnn.api.operations.normalization.batch import (
     BatchStatistics,
+    FusedTraining,
     NormalizationGradient,
     NormalizationInference,
     NormalizationTraining,
@@ -30,6 +36,7 @@ from ..view import Array
 # Of x or mean on the way into y, whichever of scale * inverse * (x - mean) and (scale * inverse) * x - ... is computed: the sum
 # with epsilon, the square root and the division (3), the products and the sums (5).
 AFFINE_ROUNDINGS = 8
+UNCERTAIN = 2  # whether an activation passes its argument, which rounding decides
 
 
 def _cancelled(variance: Array, epsilon: float) -> Array:
@@ -116,6 +123,16 @@ def affine_error(x: Array, s: Statistics, factor: Array, bias: Array) -> Array:
     return argument + np.where(product == 0, 0, product * s.inverse_error) + AFFINE_ROUNDINGS * np.abs(bias)
 
 
+def kept_mask(operation: FusedTraining, argument: Array, error: Callable[[], Array]) -> Array:
+    """What the reserve space keeps in the order of y, NHWC: 1 where the activation passes its argument, 0 where it does not, 2 where
+    rounding decides."""
+    if operation.z is None:
+        return np.zeros(0, np.uint8)
+    unit, _ = limits(operation)
+    passes = np.where(np.abs(argument) <= unit * error(), UNCERTAIN, argument > 0).astype(np.uint8)
+    return np.moveaxis(np.broadcast_to(passes, operation.y.dims), 1, -1).ravel()
+
+
 def training(
     operation: NormalizationTraining, x: Array, scale: Array, bias: Array, z: Array | None,
     running_mean: Array | None, running_variance: Array | None,
@@ -128,7 +145,12 @@ def training(
     def error() -> Array:
         return affine_error(x, s, factor, bias) + (0 if z is None else 2 * np.abs(z))
 
-    found = {"y": Exact(relu(operation, value), error, 1)}
+    def error_of_y() -> Array:
+        """What the activation certainly does not pass is zero, exactly."""
+        found = error()
+        return found if operation.activation is None else np.where(value < -limits(operation)[0] * found, 0, found)
+
+    found = {"y": Exact(relu(operation, value), error_of_y, 1)}
     assert s.variance is not None
     if running_mean is not None and running_variance is not None:
         f = in_compute_type(operation, operation.exponentialAverageFactor)
@@ -144,24 +166,46 @@ def training(
 
         found["runningMean"] = averaged(running_mean, s.mean, s.mean_error)
         found["runningVariance"] = averaged(running_variance, s.variance * unbiased, s.variance_error * unbiased)
+    if isinstance(operation, FusedTraining):
+        found["reserveSpace"] = Exact.kept(kept_mask(operation, value, error))
     if operation.saved is not None:
         found["savedMean"] = Exact(s.mean, lambda: s.mean_error + np.abs(s.mean), 1)
         found["savedInvVariance"] = Exact(s.inverse, lambda: np.abs(s.inverse) * s.inverse_error, 1)
     return found
 
 
+def passed(
+    operation: NormalizationGradient, x: Array, s: Statistics, scale: Array, bias: Array | None, reserve: Array | None
+) -> Array | None:
+    """Whether the activation passed its argument, as ``kept_mask``; None where none was fused."""
+    if operation.activation is None or bias is None:
+        return None
+    if operation.dz is not None:
+        assert reserve is not None
+        count, channels, *spatial = operation.x.dims
+        return np.moveaxis(reserve.reshape(count, *spatial, channels), -1, 1)
+    unit, _ = limits(operation)
+    factor = scale * s.inverse
+    argument = factor * (x - s.mean) + bias
+    return np.where(np.abs(argument) <= unit * affine_error(x, s, factor, bias), UNCERTAIN, argument > 0)
+
+
 def gradient(
     operation: NormalizationGradient, x: Array, dy: Array, scale: Array, bias: Array | None, saved_mean: Array | None,
-    saved_inverse: Array | None,
+    saved_inverse: Array | None, _y: Array | None = None, reserve: Array | None = None,
 ) -> dict[str, Exact]:  # fmt: skip
-    """dx, dScale, dBias; dz is dy where the activation passes it."""
-    axes = operation.reduced_dims
+    """dx, dScale, dBias; dz is dy where the activation passed its argument. Where rounding decides that, dy may count or not."""
+    axes, (unit, _) = operation.reduced_dims, limits(operation)
     if saved_mean is None or saved_inverse is None:
         s = statistics(operation, x, in_compute_type(operation, operation.epsilon))
     else:
         count = int(np.prod([x.shape[d] for d in axes]))
         s = Statistics(count, saved_mean, saved_inverse, 0.0, 0.0)
     normalized = (x - s.mean) * s.inverse
+    passes = passed(operation, x, s, scale, bias, reserve)
+    open_ = np.zeros(()) if passes is None else np.where(passes == UNCERTAIN, np.abs(dy), 0) / unit
+    if passes is not None:
+        dy = np.where(passes == 1, dy, 0)
 
     def total(values: Array) -> Array:
         return values.sum(axes, keepdims=True)
@@ -175,23 +219,31 @@ def gradient(
         return np.abs(s.inverse) * s.mean_error + np.abs(normalized) * (s.inverse_error + 3)
 
     def scale_error() -> Array:
-        return total(np.abs(dy) * normalized_error()) + (s.count + 1) * total(np.abs(dy * normalized))
+        sums = total(np.abs(dy) * normalized_error()) + (s.count + 1) * total(np.abs(dy * normalized))
+        return sums + (total(open_ * np.abs(normalized)) if passes is not None else 0)
 
     def bias_error() -> Array:
-        return s.count * total(np.abs(dy))
+        return s.count * total(np.abs(dy)) + (total(open_) if passes is not None else 0)
 
     def error() -> Array:
         sums = bias_error() + np.abs(normalized) * scale_error() + normalized_error() * np.abs(scale_gradient)
         terms = np.abs(dy) + (np.abs(bias_gradient) + np.abs(normalized * scale_gradient)) / s.count
-        inner = sums / s.count + (s.inverse_error + 6) * terms
+        inner = sums / s.count + (s.inverse_error + 6) * terms + open_
         return np.abs(factor) * inner
 
-    return {
+    found = {
         "dx": Exact(dx, error, 1),
         "dScale": Exact(scale_gradient, scale_error, 1),
         "dBias": Exact(bias_gradient, bias_error, 1),
     }
+    return found if operation.dz is None else found | {"dz": Exact(dy, lambda: open_, 1)}
 
 
-implements(BatchNormalizationForwardTraining)(training)
-implements(BatchNormalizationBackward)(gradient)
+for forward_kind in (
+    BatchNormalizationForwardTraining,
+    BatchNormalizationForwardTrainingEx,
+    NormalizationForwardTraining,
+):
+    implements(forward_kind)(training)
+for backward_kind in (BatchNormalizationBackward, BatchNormalizationBackwardEx, NormalizationBackward):
+    implements(backward_kind)(gradient)

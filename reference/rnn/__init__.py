@@ -1,5 +1,5 @@
 """Recurrent networks."""
 
-from . import forward
+from . import backward, forward
 
-__all__ = ["forward"]
+__all__ = ["backward", "forward"]

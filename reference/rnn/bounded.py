@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..engine import Exact
 from ..view import Array
 
 FUNCTION_ROUNDINGS = 12  # exp or tanh (2 ulp each) and the operations around them, of relative effect 1 at most
@@ -46,6 +47,12 @@ class Bounded:
     def made(self, value: Array, error: Array) -> Bounded:
         return Bounded(value, error, self.arithmetic)
 
+    def result(self, value: Array | None = None, error: Array | None = None) -> Exact:
+        """An output, or these numbers in its place; what has no bound is not determined."""
+        value = self.value if value is None else value
+        error = self.error if error is None else error
+        return Exact(value, np.where(np.isnan(error) & np.isfinite(value), np.inf, error), 1)
+
     def __getitem__(self, place: Any) -> Bounded:
         return self.made(self.value[place], self.error[place])
 
@@ -69,18 +76,20 @@ class Bounded:
         """The number once it has been stored between two steps."""
         return self.made(self.value, self.error + self.arithmetic.stored * np.abs(self.value))
 
-    def through(self, value: Array, slope: Array, curvature: float) -> Bounded:
-        """A function of the number that has this value and slope there."""
-        reach = np.exp(np.minimum(curvature * self.arithmetic.unit * self.error, 700))
-        return self.made(value, np.abs(slope) * self.error * reach + FUNCTION_ROUNDINGS * np.abs(value))
+    def through(self, value: Array, slope: Array, curvature: float, steepest: float) -> Bounded:
+        """A function of the number that has this value and slope there, nowhere a larger slope, and values between -1 and 1."""
+        unit = self.arithmetic.unit
+        reach = np.exp(np.minimum(curvature * unit * self.error, 50))
+        own = np.minimum(np.minimum(np.abs(slope) * reach, steepest) * self.error, 2 / unit)
+        return self.made(value, own + FUNCTION_ROUNDINGS * np.abs(value))
 
     def sigmoid(self) -> Bounded:
         value = 1 / (1 + np.exp(-self.value))
-        return self.through(value, value * (1 - value), 1)
+        return self.through(value, value * (1 - value), 1, 0.25)
 
     def tanh(self) -> Bounded:
         value = np.tanh(self.value)
-        return self.through(value, 1 - value * value, 2)
+        return self.through(value, 1 - value * value, 2, 1)
 
     def relu(self) -> Bounded:
         """max(x, 0), which keeps a NaN."""

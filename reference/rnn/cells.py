@@ -79,7 +79,8 @@ class Step:
     """What a cell computed in one step: its gates, the state before and after it, what it puts out.
 
     gates: of an LSTM i, f, c' and o; of a GRU r, i, h' and what r multiplies; otherwise none. hidden: the output before it is
-    projected. inside: where the state of an LSTM was not clipped.
+    projected. inside, unsure: where the state of an LSTM was not clipped, or the sum of a ReLU is positive; where rounding
+    decides that.
     """
 
     gates: tuple[Bounded, ...]
@@ -87,6 +88,7 @@ class Step:
     hidden: Bounded
     output: Bounded
     inside: Array | None = None
+    unsure: Array | None = None
 
 
 def step(network: RNNSpec, layer: Layer, x: Bounded, h: Bounded, c: Bounded | None) -> Step:
@@ -97,10 +99,10 @@ def step(network: RNNSpec, layer: Layer, x: Bounded, h: Bounded, c: Bounded | No
         i, f, new, o = (layer.gate(g, count, x, h) for g in range(count))
         gates = i.sigmoid(), f.sigmoid(), new.tanh(), o.sigmoid()
         raw = gates[1] * c + gates[0] * gates[2]
-        cell, inside = clipped(raw, network.clip)
+        cell, inside, unsure = clipped(raw, network.clip)
         cell = cell.kept()
         hidden = gates[3] * cell.tanh()
-        return Step(gates, cell, hidden, projected(layer, hidden), inside)
+        return Step(gates, cell, hidden, projected(layer, hidden), inside, unsure)
     if network.cell == GRU:
         r, i = layer.gate(0, count, x, h).sigmoid(), layer.gate(1, count, x, h).sigmoid()
         recurrent = affine([layer.from_state(2, count, h)], layer.biases(layer.recurrent_bias, 2, count))
@@ -109,8 +111,12 @@ def step(network: RNNSpec, layer: Layer, x: Bounded, h: Bounded, c: Bounded | No
         hidden = i.complement() * new + i * h
         return Step((r, i, new, recurrent), None, hidden, hidden.kept())
     total = layer.gate(0, 1, x, h)
-    hidden = total.tanh() if network.cell == TANH else total.relu()
-    return Step((), None, hidden, hidden.kept())
+    if network.cell == TANH:
+        hidden = total.tanh()
+        return Step((), None, hidden, hidden.kept())
+    hidden = total.relu()
+    unsure = (np.abs(total.value) <= total.arithmetic.unit * total.error) & (total.error > 0)
+    return Step((), None, hidden, hidden.kept(), total.value > 0, unsure)
 
 
 def projected(layer: Layer, hidden: Bounded) -> Bounded:
@@ -118,11 +124,11 @@ def projected(layer: Layer, hidden: Bounded) -> Bounded:
     return (hidden if layer.projection is None else affine([(hidden.kept(), layer.projection)], [])).kept()
 
 
-def clipped(state: Bounded, clip: RNNClipSpec) -> tuple[Bounded, Array]:
-    """The state within its range, and where it was inside. With CUDNN_NOT_PROPAGATE_NAN a NaN becomes the lower bound."""
+def clipped(state: Bounded, clip: RNNClipSpec) -> tuple[Bounded, Array, Array]:
+    """The state within its range, where it was inside, and where rounding decides that. With CUDNN_NOT_PROPAGATE_NAN a NaN becomes the lower bound."""
     value = state.value
     if not clip.is_on:
-        return state, np.ones(value.shape, bool)
+        return state, np.ones(value.shape, bool), np.zeros(value.shape, bool)
     lower, upper = (float(np.float32(bound)) for bound in (clip.lower, clip.upper))
     if state.value.dtype != np.float64:
         lower, upper = clip.lower, clip.upper
@@ -131,4 +137,5 @@ def clipped(state: Bounded, clip: RNNClipSpec) -> tuple[Bounded, Array]:
         limited = np.where(np.isnan(value), lower, limited)
     reach = state.arithmetic.unit * state.error
     outside = (value + reach < lower) | (value - reach > upper) | (np.isnan(value) & (clip.nan != PROPAGATES))
-    return state.made(limited, np.where(outside, 0, state.error)), (value >= lower) & (value <= upper)
+    unsure = (np.minimum(np.abs(value - lower), np.abs(value - upper)) <= reach) & (reach > 0)
+    return state.made(limited, np.where(outside, 0, state.error)), (value >= lower) & (value <= upper), unsure

@@ -1,4 +1,4 @@
-"""Recurrent networks, forward (7.2.34 to 7.2.38). Formulas: 7.1.2.8 and docs/errata.md, D299 to D302, D342 to D344."""
+"""Recurrent networks, forward (7.2.36 to 7.2.38). Formulas: 7.1.2.8 and docs/errata.md, D299 to D302, D342 to D344."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def container(spec: RNNDataSpec, values: Bounded) -> Exact:
     padding = np.arange(spec.max_length)[:, np.newaxis] >= np.asarray(spec.lengths)
     value[padding] = 0 if spec.padding_fill is None else spec.padding_fill
     error[padding] = np.inf if spec.padding_fill is None else 0
-    return Exact(packed(spec, value), packed(spec, error), 1)
+    return values.result(packed(spec, value), packed(spec, error))
 
 
 @dataclass
@@ -134,4 +134,4 @@ def stacked(parts: list[Bounded]) -> Bounded:
 
 
 def last(states: Bounded) -> Exact:
-    return Exact(states.value, states.error, 1)
+    return states.result()

@@ -1,5 +1,5 @@
 """Calls of the normalizations."""
 
-from . import batch, divisive, lrn, norm
+from . import batch, batch_ex, divisive, lrn, norm, norm_training
 
-__all__ = ["batch", "divisive", "lrn", "norm"]
+__all__ = ["batch", "batch_ex", "divisive", "lrn", "norm", "norm_training"]

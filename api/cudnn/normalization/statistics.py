@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from ...enumerations import CUDNN_BN_MIN_EPSILON, cudnnNormAlgo_t, cudnnNormMode_t
-from ...operations import TensorSpec
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ...enumerations import CUDNN_BN_MIN_EPSILON, cudnnActivationMode_t, cudnnNormAlgo_t, cudnnNormMode_t
+from ...operations import ActivationSpec, TensorSpec
 from ...operations.normalization.batch import PER_ACTIVATION, Mode
-from ...operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8
+from ...operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, NHWC
 from ...relations import data_type_among, rank_between, same_data_type, same_dims, writable_layout
 from ...status import BAD_PARAM, NOT_SUPPORTED, expect
 
@@ -77,3 +80,84 @@ def algorithm_for(mode: cudnnNormMode_t, algo: cudnnNormAlgo_t) -> None:
     persists = algo == cudnnNormAlgo_t.CUDNN_NORM_ALGO_PERSIST
     expect(not persists or mode == cudnnNormMode_t.CUDNN_NORM_PER_CHANNEL, NOT_SUPPORTED, "cudnnNormAlgo_t/c01",
            f"algo {algo.name} supports CUDNN_NORM_PER_CHANNEL only, mode is {mode.name}")  # fmt: skip
+
+
+class Clauses(NamedTuple):
+    """What a call of training, or the query of its sizes, cites: of ranks, of statistics, spatial and per activation, of differing
+    dimensions and data types, of what is not supported, of layouts of fused operations, of their tensors and their activation."""
+
+    function: str
+    rank: str
+    spatial: str
+    per_activation: str
+    dims: str
+    types: str
+    unsupported: str
+    layout: str
+    fused: str
+    activation: str
+
+    def cite(self, clause: str) -> str:
+        return f"{self.function}/{clause}"
+
+
+def demanded(
+    cites: Clauses, types: tuple[object, ...], mode: Mode, ops: int, tensors: Mapping[str, TensorSpec],
+    statistics: Mapping[str, TensorSpec], added: Mapping[str, TensorSpec | None], others: Mapping[str, TensorSpec | None],
+    activation: ActivationSpec | None,
+) -> None:  # fmt: skip
+    """What the calls of training demand of their descriptors.
+
+    ops: 0 normalization alone, 1 an activation follows, 2 z is added before it. tensors: x first. added: used where z is added;
+    others: where an activation follows.
+    """
+    x = next(iter(tensors.values()))
+    used = {**(others if ops > 0 else {}), **(added if ops > 1 else {})}
+    for name, spec in used.items():
+        expect(spec is not None, BAD_PARAM, cites.cite(cites.fused), f"{name} is NULL, the fused operation needs it")
+    needed = {name: spec for name, spec in used.items() if spec is not None}
+    four_or_five(cites.cite(cites.rank), **tensors, **needed)
+    described_alike(cites.cite(cites.dims), cites.cite(cites.types), **tensors)
+    described_alike(cites.cite(cites.fused), cites.cite(cites.fused), xDesc=x, **needed)
+    supported_types(cites.cite(cites.unsupported), types, xDesc=x)
+    of_statistics(cites.cite(cites.per_activation if mode in PER_ACTIVATION else cites.spatial), x, mode, **statistics)
+    if ops:
+        rectified(cites, activation)
+        packed_nhwc(cites.cite(cites.layout), **tensors, **needed)
+
+
+def rectified(cites: Clauses, activation: ActivationSpec | None) -> None:
+    """The activation of a fused operation is a ReLU (docs/errata.md, D154)."""
+    expect(
+        activation is not None,
+        BAD_PARAM,
+        cites.cite(cites.activation),
+        "activationDesc is NULL, the fused operation needs it",
+    )
+    assert activation is not None
+    relu = cudnnActivationMode_t.CUDNN_ACTIVATION_RELU
+    expect(activation.mode == relu, NOT_SUPPORTED, cites.cite(cites.unsupported),
+           f"activationDesc has mode {activation.mode.name}, only {relu.name} is fused")  # fmt: skip
+
+
+def packed_nhwc(clause: str, **tensors: TensorSpec) -> None:
+    """Fused operations take tensors without gaps in the order NHWC."""
+    for name, spec in tensors.items():
+        wanted = TensorSpec.packed(spec.data_type, spec.dims, NHWC)
+        same = all(a == b for a, b, extent in zip(spec.strides, wanted.strides, spec.dims, strict=True) if extent > 1)
+        expect(
+            same,
+            NOT_SUPPORTED,
+            clause,
+            f"{name} has strides {spec.strides}, a fused operation takes NHWC: {wanted.strides}",
+        )
+
+
+def reserve_bytes(ops: int, x: TensorSpec) -> int:
+    """A byte for every element that an activation behind an addition may pass; else nothing is kept."""
+    return x.count if ops > 1 else 0
+
+
+def large_enough(clause: str, given: int, needed: int) -> None:
+    """The reserve space has the bytes that the query answers."""
+    expect(given >= needed, BAD_PARAM, clause, f"reserveSpaceSizeInBytes is {given}, {needed} bytes are needed")

@@ -1,5 +1,29 @@
 """Calls of recurrent networks."""
 
-from . import clip, data, descriptor, forward, legacy_descriptor, legacy_weights, spaces, weights
+from . import (
+    backward,
+    clip,
+    data,
+    descriptor,
+    forward,
+    legacy_backward,
+    legacy_descriptor,
+    legacy_forward,
+    legacy_weights,
+    spaces,
+    weights,
+)
 
-__all__ = ["clip", "data", "descriptor", "forward", "legacy_descriptor", "legacy_weights", "spaces", "weights"]
+__all__ = [
+    "backward",
+    "clip",
+    "data",
+    "descriptor",
+    "forward",
+    "legacy_backward",
+    "legacy_descriptor",
+    "legacy_forward",
+    "legacy_weights",
+    "spaces",
+    "weights",
+]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...enumerations import cudnnBatchNormMode_t, cudnnNormAlgo_t, cudnnNormMode_t
+from ...enumerations import cudnnBatchNormMode_t, cudnnBatchNormOps_t, cudnnNormAlgo_t, cudnnNormMode_t, cudnnNormOps_t
 from ..operation import Operation
 from ..records import record
 from ..specs import ActivationSpec, TensorSpec
@@ -65,8 +65,8 @@ class NormalizationInference(BatchStatistics):
     meanVariance: TensorSpec
     epsilon: float
 
-    inputs = ("x", "scale", "bias", "mean", "variance")
-    outputs = ("y",)
+    inputs: ClassVar[tuple[str, ...]] = ("x", "scale", "bias", "mean", "variance")
+    outputs: ClassVar[tuple[str, ...]] = ("y",)
 
     @property
     def mean(self) -> TensorSpec:
@@ -117,9 +117,9 @@ class NormalizationTraining(BatchStatistics):
     epsilon: float
     saved: TensorSpec | None
 
-    inputs = ("x", "scale", "bias", "z", "runningMean", "runningVariance")
-    outputs = ("y", "runningMean", "runningVariance", "savedMean", "savedInvVariance")
-    optional = ("z", "runningMean", "runningVariance", "savedMean", "savedInvVariance")
+    inputs: ClassVar[tuple[str, ...]] = ("x", "scale", "bias", "z", "runningMean", "runningVariance")
+    outputs: ClassVar[tuple[str, ...]] = ("y", "runningMean", "runningVariance", "savedMean", "savedInvVariance")
+    optional: ClassVar[tuple[str, ...]] = ("z", "runningMean", "runningVariance", "savedMean", "savedInvVariance")
     blends: ClassVar = dict.fromkeys(("runningMean", "runningVariance", "savedMean", "savedInvVariance"))
 
     @property
@@ -136,6 +136,54 @@ class BatchNormalizationForwardTraining(NormalizationTraining):
     parameters: ClassVar = {
         "bnScaleBiasMeanVarDesc": "scaleBias", "bnScale": "scale", "bnBias": "bias", "resultRunningMean": "runningMean",
         "resultRunningVariance": "runningVariance", "resultSaveMean": "savedMean", "resultSaveInvVariance": "savedInvVariance",
+    }  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FusedTraining(NormalizationTraining):
+    """Training that may be followed by an activation, and by the addition of z before it; z, activation: None where it is not.
+
+    The reserve space keeps, with z, which elements the activation passes.
+    """
+
+    workspace_bytes: int
+    reserve_bytes: int
+
+    outputs: ClassVar[tuple[str, ...]] = (*NormalizationTraining.outputs, "reserveSpace")
+    raw: ClassVar = {"workspace": "workspace_bytes", "reserveSpace": "reserve_bytes"}
+
+
+SIZES = {"workSpaceSizeInBytes": "workspace_bytes", "reserveSpaceSizeInBytes": "reserve_bytes"}
+
+
+@record
+class BatchNormalizationForwardTrainingEx(FusedTraining):
+    """cudnnBatchNormalizationForwardTrainingEx (4.1.5)."""
+
+    bnOps: cudnnBatchNormOps_t
+    z: TensorSpec | None
+    activation: ActivationSpec | None
+
+    parameters: ClassVar = {
+        "xData": "x", "zData": "z", "yData": "y", "bnScaleBiasMeanVarDesc": "scaleBias", "bnScaleData": "scale", "bnBiasData": "bias",
+        "resultRunningMeanData": "runningMean", "resultRunningVarianceData": "runningVariance", "saveMean": "savedMean",
+        "saveInvVariance": "savedInvVariance", **SIZES,
+    }  # fmt: skip
+
+
+@record
+class NormalizationForwardTraining(FusedTraining):
+    """cudnnNormalizationForwardTraining (4.1.16)."""
+
+    normOps: cudnnNormOps_t
+    algo: cudnnNormAlgo_t
+    z: TensorSpec | None
+    activation: ActivationSpec | None
+
+    parameters: ClassVar = {
+        "xData": "x", "zData": "z", "yData": "y", "normScaleBiasDesc": "scaleBias", "normScale": "scale", "normBias": "bias",
+        "normMeanVarDesc": "meanVariance", "resultRunningMean": "runningMean", "resultRunningVariance": "runningVariance",
+        "resultSaveMean": "savedMean", "resultSaveInvVariance": "savedInvVariance", **SIZES,
     }  # fmt: skip
 
 
@@ -160,9 +208,9 @@ class NormalizationGradient(BatchStatistics):
     epsilon: float
     saved: TensorSpec | None
 
-    inputs = ("x", "dy", "scale", "bias", "savedMean", "savedInvVariance")
-    outputs = ("dx", "dScale", "dBias", "dz")
-    optional = ("bias", "savedMean", "savedInvVariance", "dz")
+    inputs: ClassVar[tuple[str, ...]] = ("x", "dy", "scale", "bias", "savedMean", "savedInvVariance")
+    outputs: ClassVar[tuple[str, ...]] = ("dx", "dScale", "dBias", "dz")
+    optional: ClassVar[tuple[str, ...]] = ("bias", "savedMean", "savedInvVariance", "dz")
     blends: ClassVar = {
         "dx": ("alphaDataDiff", "betaDataDiff"),
         "dScale": ("alphaParamDiff", "betaParamDiff"),
@@ -188,4 +236,52 @@ class BatchNormalizationBackward(NormalizationGradient):
 
     parameters: ClassVar = {
         "bnScaleBiasDiffDesc": "scaleBias", "bnScale": "scale", "resultBnScaleDiff": "dScale", "resultBnBiasDiff": "dBias",
+    }  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FusedGradient(NormalizationGradient):
+    """The gradient of training that was followed by an activation, and by the addition of z before it; dz: None where it was not.
+
+    dy counts where the activation passed its argument, which is computed again, or kept in the reserve space with z. That is dz. y is
+    what the forward call made: it is not needed.
+    """
+
+    workspace_bytes: int
+    reserve_bytes: int
+
+    inputs: ClassVar[tuple[str, ...]] = (*NormalizationGradient.inputs, "y", "reserveSpace")
+    optional: ClassVar[tuple[str, ...]] = (*NormalizationGradient.optional, "y")
+    raw: ClassVar = {"workspace": "workspace_bytes", "reserveSpace": "reserve_bytes"}
+
+
+@record
+class BatchNormalizationBackwardEx(FusedGradient):
+    """cudnnBatchNormalizationBackwardEx (4.1.3)."""
+
+    bnOps: cudnnBatchNormOps_t
+    y: TensorSpec | None
+    dz: TensorSpec | None
+    activation: ActivationSpec | None
+
+    parameters: ClassVar = {
+        "xData": "x", "yData": "y", "dyData": "dy", "dzData": "dz", "dxData": "dx", "dBnScaleBiasDesc": "scaleBias",
+        "bnScaleData": "scale", "bnBiasData": "bias", "dBnScaleData": "dScale", "dBnBiasData": "dBias", **SIZES,
+    }  # fmt: skip
+
+
+@record
+class NormalizationBackward(FusedGradient):
+    """cudnnNormalizationBackward (4.1.15)."""
+
+    normOps: cudnnNormOps_t
+    algo: cudnnNormAlgo_t
+    y: TensorSpec | None
+    dz: TensorSpec | None
+    activation: ActivationSpec | None
+
+    parameters: ClassVar = {
+        "xData": "x", "yData": "y", "dyData": "dy", "dzData": "dz", "dxData": "dx", "dNormScaleBiasDesc": "scaleBias",
+        "normScaleData": "scale", "normBiasData": "bias", "dNormScaleData": "dScale", "dNormBiasData": "dBias",
+        "normMeanVarDesc": "meanVariance", "workSpace": "workspace", **SIZES,
     }  # fmt: skip

@@ -1,8 +1,18 @@
 """Recurrent networks: operations, and what their descriptors hold."""
 
+from .backward import RNNBackwardData, RNNBackwardWeights
 from .data import RNNDataSpec
 from .forward import RNNForward
 from .network import RNNClipSpec, RNNSpec
 from .spaces import reserve, workspace
 
-__all__ = ["RNNClipSpec", "RNNDataSpec", "RNNForward", "RNNSpec", "reserve", "workspace"]
+__all__ = [
+    "RNNBackwardData",
+    "RNNBackwardWeights",
+    "RNNClipSpec",
+    "RNNDataSpec",
+    "RNNForward",
+    "RNNSpec",
+    "reserve",
+    "workspace",
+]

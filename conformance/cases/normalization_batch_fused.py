@@ -1,0 +1,507 @@
+"""Cases of training with a fused activation: cudnnBatchNormalization*Ex and cudnnNormalization*, and the sizes of their buffers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from dualdnn.api.enumerations import (
+    cudnnActivationMode_t,
+    cudnnBatchNormMode_t,
+    cudnnBatchNormOps_t,
+    cudnnNanPropagation_t,
+    cudnnNormOps_t,
+)
+from dualdnn.api.operations import (
+    ActivationSpec,
+    BatchNormalizationBackwardEx,
+    BatchNormalizationForwardTrainingEx,
+    NormalizationBackward,
+    NormalizationForwardInference,
+    NormalizationForwardTraining,
+    TensorSpec,
+)
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, NHWC
+from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.conformance.calls.derived import arguments
+from dualdnn.conformance.layouts import LAYOUTS, laid_out
+from dualdnn.conformance.marks import shows
+from dualdnn.conformance.trial import Step
+
+from .normalization_batch import (
+    ACTIVATION,
+    BLENDS,
+    DIMS,
+    DIMS_5D,
+    EPSILON,
+    NORM_MODES,
+    PERSIST,
+    PERSISTENT,
+    SPATIAL,
+    STANDARD,
+    both_generations,
+    given,
+    in_modes,
+    statistics,
+)
+
+EX, BACKWARD_EX = "cudnnBatchNormalizationForwardTrainingEx", "cudnnBatchNormalizationBackwardEx"
+NORM, BACKWARD_NORM = "cudnnNormalizationForwardTraining", "cudnnNormalizationBackward"
+EX_SIZE = "cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize"
+BACKWARD_EX_SIZE = "cudnnGetBatchNormalizationBackwardExWorkspaceSize"
+EX_RESERVE = "cudnnGetBatchNormalizationTrainingExReserveSpaceSize"
+NORM_SIZE = "cudnnGetNormalizationForwardTrainingWorkspaceSize"
+BACKWARD_NORM_SIZE = "cudnnGetNormalizationBackwardWorkspaceSize"
+NORM_RESERVE = "cudnnGetNormalizationTrainingReserveSpaceSize"
+NAN, NO_NAN = cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN, cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN
+RELU = ActivationSpec(cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, NAN, 0.0)
+ALONE, ACTIVATED, ADDED = range(3)
+fused = pytest.mark.parametrize("ops", [ACTIVATED, ADDED], ids=["activation", "add_activation"])
+FUSED_TYPES = {"batch": {ACTIVATED: (HALF, FLOAT, DOUBLE), ADDED: (HALF,)}, "norm": dict.fromkeys((ACTIVATED, ADDED), (HALF, FLOAT, DOUBLE, BFLOAT16))}  # fmt: skip
+
+
+def nhwc(data_type: Any = HALF, dims: tuple[int, ...] = DIMS) -> TensorSpec:
+    return TensorSpec.packed(data_type, dims, NHWC)
+
+
+def of_generation(generation: str, ops: int, mode: cudnnBatchNormMode_t) -> tuple[Any, tuple[Any, ...]]:
+    """(mode, ops and algorithm) as one of the two calls has them: SPATIAL_PERSISTENT is the algorithm PERSIST of the newer one."""
+    if generation == "batch":
+        return mode, (cudnnBatchNormOps_t(ops),)
+    algo = PERSIST if mode == PERSISTENT else STANDARD
+    return NORM_MODES[SPATIAL if mode == PERSISTENT else mode], (cudnnNormOps_t(ops), algo)
+
+
+def forward(x: TensorSpec | None = None, ops: int = ADDED, mode: cudnnBatchNormMode_t = SPATIAL, *, generation: str = "batch",
+            y: TensorSpec | None = None, z: TensorSpec | None = None, alpha: float = 1.0, beta: float = 0.0, running: bool = True,
+            saved: bool = True, activation: ActivationSpec = RELU, epsilon: float = EPSILON, described: TensorSpec | None = None,
+            means: TensorSpec | None = None) -> Any:  # fmt: skip
+    x = x or nhwc()
+    s = described or statistics(x, mode)
+    means = means or s
+    mode_, chosen = of_generation(generation, ops, mode)
+    kind: Any = BatchNormalizationForwardTrainingEx if generation == "batch" else NormalizationForwardTraining
+    return kind(
+        mode_, alpha, beta, x, y or x, s, means, 0.25, means if running else None, epsilon, means if saved else None, 0,
+        x.count if ops == ADDED else 0, *chosen, (z or x) if ops == ADDED else None, activation if ops else None,
+    )  # fmt: skip
+
+
+def backward(x: TensorSpec | None = None, ops: int = ADDED, mode: cudnnBatchNormMode_t = SPATIAL, *, generation: str = "batch",
+             dy: TensorSpec | None = None, dx: TensorSpec | None = None, y: TensorSpec | None = None, dz: TensorSpec | None = None,
+             data: tuple[float, float] = (1.0, 0.0), parameters: tuple[float, float] = (1.0, 0.0), saved: bool = True,
+             activation: ActivationSpec = RELU, epsilon: float = EPSILON, described: TensorSpec | None = None,
+             means: TensorSpec | None = None) -> Any:  # fmt: skip
+    x = x or nhwc()
+    s = described or statistics(x, mode)
+    means = means or s
+    mode_, chosen = of_generation(generation, ops, mode)
+    kind: Any = BatchNormalizationBackwardEx if generation == "batch" else NormalizationBackward
+    return kind(
+        mode_, *data, *parameters, x, dy or x, dx or x, s, means, epsilon, means if saved else None, 0, x.count if ops == ADDED else 0,
+        *chosen, (y or x) if ops else None, (dz or x) if ops == ADDED else None, activation if ops else None,
+    )  # fmt: skip
+
+
+# --- normalization alone ---
+
+
+@shows(f"{EX}/c10", f"{EX}/c13", f"{EX}/c14", f"{EX}/c18", f"{EX}/c19", f"{EX}/c21", f"{EX}/c23", f"{EX}/c24", f"{EX}/c26", f"{EX}/c30",
+       f"{EX}/c33", f"{EX}/c43", f"{NORM}/c01", f"{NORM}/c16", f"{NORM}/c17", f"{NORM}/c19", f"{NORM}/c22", f"{NORM}/c23", f"{NORM}/c25",
+       f"{NORM}/c26", f"{NORM}/c27", f"{NORM}/c30", f"{NORM}/c33", f"{NORM}/c37", f"{BACKWARD_EX}/c10", f"{BACKWARD_EX}/c13",
+       f"{BACKWARD_EX}/c14", f"{BACKWARD_EX}/c18", f"{BACKWARD_EX}/c20", f"{BACKWARD_EX}/c21", f"{BACKWARD_EX}/c22", f"{BACKWARD_EX}/c23",
+       f"{BACKWARD_EX}/c25", f"{BACKWARD_EX}/c26", f"{BACKWARD_EX}/c28", f"{BACKWARD_EX}/c30", f"{BACKWARD_EX}/c36", f"{BACKWARD_EX}/c42",
+       f"{BACKWARD_NORM}/c01", f"{BACKWARD_NORM}/c06", f"{BACKWARD_NORM}/c07", f"{BACKWARD_NORM}/c18", f"{BACKWARD_NORM}/c19",
+       f"{BACKWARD_NORM}/c20", f"{BACKWARD_NORM}/c22", f"{BACKWARD_NORM}/c24", f"{BACKWARD_NORM}/c26", f"{BACKWARD_NORM}/c28",
+       f"{BACKWARD_NORM}/c33", f"{BACKWARD_NORM}/c37", "cudnnBatchNormOps_t/c01", "cudnnNormOps_t/c01",
+       "cudnnDeriveNormTensorDescriptor/c04", "cudnnDeriveNormTensorDescriptor/c03", "cudnnNormAlgo_t/c02", "cudnnNormAlgo_t/c03",
+       "cudnnNormAlgo_t/c04")  # fmt: skip
+@pytest.mark.parametrize("data_type", [FLOAT, DOUBLE, HALF], ids=lambda t: t.name)
+@in_modes
+@both_generations
+def test_normalization_alone(trial, generation, mode, data_type):
+    """As the calls that fuse nothing: no z, no activation, no workspace, no reserve space."""
+    for alpha, beta in BLENDS:
+        for layout in ("nchw", "gaps"):
+            x = laid_out(data_type, DIMS, layout)
+            trial(forward(x, ALONE, mode, generation=generation, alpha=alpha, beta=beta))
+            trial(backward(x, ALONE, mode, generation=generation, data=(alpha, beta), parameters=(beta, alpha)))
+
+
+@shows(
+    f"{EX}/c29",
+    f"{EX}/c35",
+    f"{BACKWARD_EX}/c32",
+    f"{BACKWARD_EX}/c34",
+    f"{BACKWARD_NORM}/c30",
+    f"{NORM}/c26",
+    f"{NORM}/c30",
+)
+@both_generations
+def test_statistics_may_be_missing(trial, generation):
+    for ops in (ALONE, ACTIVATED):
+        for running, saved in ((False, False), (True, False), (False, True)):
+            trial(
+                forward(ops=ops, generation=generation, running=running, saved=saved),
+                {"x": "normal", "bias": "positive"},
+            )
+            trial(backward(ops=ALONE, generation=generation, saved=saved))
+
+
+@shows(f"{NORM}/c02", f"{EX}/c15", f"{BACKWARD_EX}/c15", f"{BACKWARD_NORM}/c02", f"{NORM}/c28")
+def test_descriptors_of_their_own(trial):
+    """Five dimensions; scale and bias, and the statistics of the newer calls, of different strides; bfloat16."""
+    for data_type, layout in ((FLOAT, "nchw"), (BFLOAT16, "nhwc")):
+        x = laid_out(data_type, DIMS_5D, layout)
+        s = statistics(x, ACTIVATION)
+        spread = TensorSpec(s.data_type, s.dims, tuple(2 * stride for stride in s.strides))
+        trial(forward(x, ALONE, ACTIVATION, generation="norm", described=spread, means=s))
+        trial(backward(x, ALONE, ACTIVATION, generation="norm", described=s, means=spread))
+
+
+@shows("cudnnNormAlgo_t/c05", "cudnnNormAlgo_t/c07", "cudnnNormAlgo_t/c09")
+def test_persistent_algorithm(trial, cudnn, caller):
+    """Infinities and NaN as in the standard algorithm; nothing overflows, so that the query answers SUCCESS."""
+    x = TensorSpec.packed(FLOAT, (2, 64, 2, 2))
+    trial(forward(x, ALONE, PERSISTENT, generation="norm"), {"x": "special"})
+    trial(backward(x, ALONE, PERSISTENT, generation="norm"), {"x": "special"})
+    assert cudnn.cudnnQueryRuntimeError(caller.handle, 2, None) == 0
+
+
+# --- with an activation ---
+
+
+@shows(f"{EX}/c11", f"{EX}/c14", f"{EX}/c16", f"{EX}/c20", f"{EX}/c37", f"{EX}/c40", f"{EX}/c41", f"{EX}/c42", f"{NORM}/c03",
+       f"{NORM}/c14", f"{NORM}/c17", f"{NORM}/c20", f"{NORM}/c33")  # fmt: skip
+@pytest.mark.parametrize("alpha, beta", BLENDS)
+@fused
+@in_modes
+@both_generations
+def test_fused_forward(trial, generation, mode, ops, alpha, beta):
+    """y = alpha * relu(n + z) + beta * y; what workspaces hold does not matter."""
+    for data_type in FUSED_TYPES[generation][ops]:
+        for dims in (DIMS, (2, 16, 2, 4)):
+            trial(forward(nhwc(data_type, dims), ops, mode, generation=generation, alpha=alpha, beta=beta))
+
+
+@shows(f"{EX}/c09", f"{EX}/c12", f"{EX}/c16", f"{EX}/c34", f"{EX}/c01", f"{EX}/c02", f"{EX}/c03", f"{EX}/c04", f"{EX}/c05", f"{EX}/c06",
+       f"{EX}/c07", f"{EX}/c08", f"{EX}/c38", f"{EX}/c17", f"{NORM}/c13", f"{NORM}/c15", f"{NORM}/c31", f"{NORM}/c05", f"{NORM}/c06", f"{NORM}/c07",
+       f"{NORM}/c08", f"{NORM}/c09", f"{NORM}/c10", f"{NORM}/c11", f"{NORM}/c12", f"{NORM}/c34", f"{BACKWARD_EX}/c01", f"{BACKWARD_EX}/c02",
+       f"{BACKWARD_EX}/c03", f"{BACKWARD_EX}/c04", f"{BACKWARD_EX}/c05", f"{BACKWARD_EX}/c06", f"{BACKWARD_EX}/c07", f"{BACKWARD_EX}/c08",
+       f"{BACKWARD_EX}/c09", f"{BACKWARD_EX}/c11", f"{BACKWARD_EX}/c12", f"{BACKWARD_EX}/c16", f"{BACKWARD_EX}/c17", f"{BACKWARD_EX}/c24",
+       f"{BACKWARD_EX}/c29", f"{BACKWARD_EX}/c33", f"{BACKWARD_EX}/c37", f"{BACKWARD_EX}/c39", f"{BACKWARD_EX}/c40", f"{BACKWARD_EX}/c41",
+       f"{BACKWARD_NORM}/c03", f"{BACKWARD_NORM}/c04", f"{BACKWARD_NORM}/c05", f"{BACKWARD_NORM}/c08", f"{BACKWARD_NORM}/c09",
+       f"{BACKWARD_NORM}/c10", f"{BACKWARD_NORM}/c11", f"{BACKWARD_NORM}/c12", f"{BACKWARD_NORM}/c13", f"{BACKWARD_NORM}/c14",
+       f"{BACKWARD_NORM}/c15", f"{BACKWARD_NORM}/c16", f"{BACKWARD_NORM}/c20", f"{BACKWARD_NORM}/c21", f"{BACKWARD_NORM}/c25",
+       f"{BACKWARD_NORM}/c31", f"{BACKWARD_NORM}/c34", f"{EX_RESERVE}/c02", f"{NORM_RESERVE}/c02")  # fmt: skip
+@pytest.mark.ours
+@pytest.mark.parametrize("saved", [True, False], ids=["saved", "from_x"])
+@fused
+@in_modes
+@both_generations
+def test_fused_forward_and_backward(chain, generation, mode, ops, saved):
+    """The backward call undoes the activation by the reserve space that forward left, or computes its argument again. The layouts,
+    types and algorithms that NVIDIA's fast kernel demands, and others."""
+    for data_type in FUSED_TYPES[generation][ops]:
+        for dims in (DIMS, (2, 16, 2, 4)):
+            x = nhwc(data_type, dims)
+            first = forward(x, ops, mode, generation=generation, saved=saved)
+            second = backward(x, ops, mode, generation=generation, saved=saved, data=(0.5, -1.5), parameters=(2.0, 0.5))
+            chain(first, second)
+
+
+@shows(f"{EX}/c27", f"{EX}/c28", f"{NORM}/c24")
+@both_generations
+def test_cumulative_average_of_fused_calls(chain, generation):
+    """The factors 1, 1 / 2 and 1 / 3 in turn; the old running values do not count then."""
+    first = forward(ops=ACTIVATED, generation=generation)
+    chain(*(Step(replace(first, exponentialAverageFactor=1 / (1 + n)), {"x": f"x{n}"}) for n in range(3)))
+
+
+@shows(f"{NORM}/c03", "cudnnNormalizationForwardInference/c17")
+@both_generations
+def test_running_statistics_of_fused_calls_serve_inference(chain, generation):
+    first = forward(ops=ACTIVATED, generation=generation)
+    s, x = first.scaleBias, first.x
+    inference = NormalizationForwardInference(NORM_MODES[SPATIAL], 1.0, 0.0, x, x, s, s, EPSILON, STANDARD)
+    names = {"mean": "runningMean", "variance": "runningVariance", "y": "y of inference"}
+    chain(Step(first, inputs={"runningVariance": "positive"}), Step(inference, names))
+
+
+@pytest.mark.parametrize("propagation", [NAN, NO_NAN], ids=["propagated", "not_propagated"])
+def test_fused_special_values(trial, propagation):
+    relu = replace(RELU, relu_nan=propagation)
+    x = nhwc(HALF, (2, 64, 2, 2))
+    for ops in (ACTIVATED, ADDED):
+        trial(forward(x, ops, activation=relu), {"x": "special"})
+        trial(forward(x, ops, activation=relu), {"z": "special", "bias": "special"})
+
+
+@pytest.mark.ours
+def test_fused_in_place(chain):
+    for mode in (ACTIVATION, SPATIAL):
+        first, second = forward(mode=mode), backward(mode=mode)
+        chain(Step(first, {"y": "other x", "x": "other x"}), Step(second, {"dx": "dy"}))
+
+
+# --- sizes ---
+
+
+def sizes(
+    cudnn: Any, caller: Any, generation: str, ops: int, like: TensorSpec, mode: Any = SPATIAL, **wrong: Any
+) -> tuple[Any, ...]:
+    """The queries of forward workspace, backward workspace, reserve space, without arguments. wrong: descriptors of x, y (dx), d (dy)
+    and the statistics s, and others, in place of those that a tensor like this one has."""
+    made = {name: caller.tensor(wrong.get(name, like)) for name in "xyd"}
+    made["s"] = caller.tensor(wrong.get("s") or statistics(like, mode))
+    activation = (
+        None
+        if ops == ALONE or wrong.get("activation", RELU) is None
+        else caller.descriptor(wrong.get("activation", RELU))
+    )
+    z = made["x"] if ops == ADDED and wrong.get("z", True) else None
+    y = made["x"] if ops and wrong.get("z", True) else None
+    h, t, s = caller.handle, made, made["s"]
+    groups = wrong.get("groups", 1)
+    if generation == "batch":
+        return (
+            lambda: cudnn.cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(
+                h, mode, ops, t["x"], z, t["y"], s, activation
+            ),
+            lambda: cudnn.cudnnGetBatchNormalizationBackwardExWorkspaceSize(
+                h, mode, ops, t["x"], y, t["d"], z, t["y"], s, activation
+            ),
+            lambda: cudnn.cudnnGetBatchNormalizationTrainingExReserveSpaceSize(h, mode, ops, activation, t["x"]),
+        )
+    newer, algo = NORM_MODES[SPATIAL if mode == PERSISTENT else mode], wrong.get("algo", int(mode == PERSISTENT))
+    return (
+        lambda: cudnn.cudnnGetNormalizationForwardTrainingWorkspaceSize(h, newer, ops, algo, t["x"], z, t["y"], s, activation, s, groups),
+        lambda: cudnn.cudnnGetNormalizationBackwardWorkspaceSize(h, newer, ops, algo, t["x"], y, t["d"], z, t["y"], s, activation, s, groups),
+        lambda: cudnn.cudnnGetNormalizationTrainingReserveSpaceSize(h, newer, ops, algo, activation, t["x"], groups),
+    )  # fmt: skip
+
+
+QUERIES = {"batch": (EX_SIZE, BACKWARD_EX_SIZE, EX_RESERVE), "norm": (NORM_SIZE, BACKWARD_NORM_SIZE, NORM_RESERVE)}
+
+
+@shows(f"{EX_SIZE}/c01", f"{EX_SIZE}/c02", f"{EX_SIZE}/c03", f"{EX_SIZE}/c04", f"{EX_SIZE}/c05", f"{EX_SIZE}/c07", f"{EX_SIZE}/c08",
+       f"{BACKWARD_EX_SIZE}/c01", f"{BACKWARD_EX_SIZE}/c02", f"{BACKWARD_EX_SIZE}/c03", f"{BACKWARD_EX_SIZE}/c04",
+       f"{BACKWARD_EX_SIZE}/c05", f"{BACKWARD_EX_SIZE}/c07", f"{BACKWARD_EX_SIZE}/c08", f"{EX_RESERVE}/c01", f"{EX_RESERVE}/c03",
+       f"{EX_RESERVE}/c04", f"{EX_RESERVE}/c05", f"{EX_RESERVE}/c06", f"{NORM_SIZE}/c01", f"{NORM_SIZE}/c02", f"{NORM_SIZE}/c04",
+       f"{NORM_SIZE}/c05", f"{NORM_SIZE}/c06", f"{NORM_SIZE}/c07", f"{NORM_SIZE}/c09", f"{NORM_SIZE}/c10", f"{NORM_SIZE}/c13",
+       f"{BACKWARD_NORM_SIZE}/c01", f"{BACKWARD_NORM_SIZE}/c02", f"{BACKWARD_NORM_SIZE}/c04", f"{BACKWARD_NORM_SIZE}/c05",
+       f"{BACKWARD_NORM_SIZE}/c06", f"{BACKWARD_NORM_SIZE}/c07", f"{BACKWARD_NORM_SIZE}/c09", f"{BACKWARD_NORM_SIZE}/c10",
+       f"{BACKWARD_NORM_SIZE}/c13", f"{NORM_RESERVE}/c01", f"{NORM_RESERVE}/c03", f"{NORM_RESERVE}/c05", f"{NORM_RESERVE}/c06",
+       f"{NORM_RESERVE}/c07", f"{NORM_RESERVE}/c09")  # fmt: skip
+@pytest.mark.ours
+@in_modes
+@both_generations
+def test_sizes(cudnn, caller, generation, mode):
+    """What the calls take: a byte for each element with z; no optional descriptor where it is not needed."""
+    for ops in (ALONE, ACTIVATED, ADDED):
+        x = nhwc()
+        found = [query() for query in sizes(cudnn, caller, generation, ops, x, mode)]
+        first, second = (make(x, ops, mode, generation=generation) for make in (forward, backward))
+        assert found == [first.workspace_bytes, second.workspace_bytes, first.reserve_bytes]
+        assert second.reserve_bytes == first.reserve_bytes == (x.count if ops == ADDED else 0)
+
+
+@shows(f"{EX_SIZE}/c06", f"{EX_SIZE}/c09", f"{EX_SIZE}/c10", f"{EX_SIZE}/c11", f"{EX_SIZE}/c12", f"{BACKWARD_EX_SIZE}/c06",
+       f"{BACKWARD_EX_SIZE}/c09", f"{BACKWARD_EX_SIZE}/c10", f"{BACKWARD_EX_SIZE}/c11", f"{BACKWARD_EX_SIZE}/c12", f"{EX_RESERVE}/c07",
+       f"{EX_RESERVE}/c08", f"{NORM_SIZE}/c03", f"{NORM_SIZE}/c08", f"{NORM_SIZE}/c11", f"{NORM_SIZE}/c12", f"{NORM_SIZE}/c14",
+       f"{NORM_SIZE}/c15", f"{NORM_SIZE}/c16", f"{NORM_SIZE}/c17", f"{BACKWARD_NORM_SIZE}/c03", f"{BACKWARD_NORM_SIZE}/c08",
+       f"{BACKWARD_NORM_SIZE}/c11", f"{BACKWARD_NORM_SIZE}/c12", f"{BACKWARD_NORM_SIZE}/c14", f"{BACKWARD_NORM_SIZE}/c15",
+       f"{BACKWARD_NORM_SIZE}/c16", f"{BACKWARD_NORM_SIZE}/c17", f"{NORM_RESERVE}/c04", f"{NORM_RESERVE}/c08", f"{NORM_RESERVE}/c10",
+       f"{NORM_RESERVE}/c11")  # fmt: skip
+@pytest.mark.ours
+def test_sizes_that_are_refused(cudnn, caller, refuses):
+    x, few = nhwc(), TensorSpec.packed(HALF, (2, 3, 5))
+    longer, other = nhwc(HALF, (2, 3, 5, 8)), nhwc(FLOAT)
+    tanh = replace(RELU, mode=cudnnActivationMode_t.CUDNN_ACTIVATION_TANH)
+    nchw = TensorSpec.packed(HALF, DIMS)
+    wrong_types = [TensorSpec.packed(kind, statistics(x, SPATIAL).dims) for kind in (HALF, DOUBLE)]
+    # what is wrong -> (status, clauses of the three queries of both generations; None where the query does not see it)
+    table: list[tuple[dict[str, Any], int, Any, tuple[Any, ...], tuple[Any, ...]]] = [
+        ({"x": few, "y": few, "d": few}, ALONE, BAD_PARAM, ("c10", "c10", "c08"), ("c15", "c15", "c11")),
+        ({"y": longer}, ALONE, BAD_PARAM, ("c12", "c12", None), ("c17", "c17", None)),
+        ({"y": other}, ALONE, BAD_PARAM, ("c12", "c12", None), ("c17", "c17", None)),
+        ({"d": longer}, ALONE, BAD_PARAM, (None, "c12", None), (None, "c17", None)),
+        ({"s": statistics(x, ACTIVATION)}, ALONE, BAD_PARAM, ("c11", "c11", None), ("c16", "c16", None)),
+        ({"s": wrong_types[0]}, ALONE, BAD_PARAM, ("c11", "c11", None), ("c16", "c16", None)),
+        ({"s": wrong_types[1]}, ALONE, BAD_PARAM, ("c11", "c11", None), ("c16", "c16", None)),
+        ({"activation": None}, ACTIVATED, BAD_PARAM, ("c07", "c07", "c05"), ("c09", "c09", "c07")),
+        ({"activation": tanh}, ACTIVATED, NOT_SUPPORTED, ("c09", "c09", "c07"), ("c14", "c14", "c10")),
+        ({"z": False}, ADDED, BAD_PARAM, ("c04", "c04", None), ("c06", "c06", None)),
+        ({"x": nchw, "y": nchw, "d": nchw}, ACTIVATED, NOT_SUPPORTED, ("c09", "c09", "c07"), ("c03", "c03", "c04")),
+        ({"groups": 2}, ALONE, NOT_SUPPORTED, (None, None, None), ("c12", "c12", "c08")),
+        ({"algo": 2}, ALONE, NOT_SUPPORTED, (None, None, None), ("c14", "c14", "c10")),
+    ]  # fmt: skip
+    for wrong, ops, status, batch, norm in table:
+        for generation, clauses in (("batch", batch), ("norm", norm)):
+            queries = sizes(cudnn, caller, generation, ops, x, SPATIAL, **wrong)
+            for function, query, clause in zip(QUERIES[generation], queries, clauses, strict=True):
+                if clause is not None:
+                    refuses(status, f"{function}/{clause}", query)
+    small = nhwc(INT8)
+    for generation, clauses in (("batch", ("c09", "c09", "c07")), ("norm", ("c14", "c14", "c10"))):
+        for function, query, clause in zip(
+            QUERIES[generation], sizes(cudnn, caller, generation, ALONE, small), clauses, strict=True
+        ):
+            refuses(NOT_SUPPORTED, f"{function}/{clause}", query)
+    added = sizes(cudnn, caller, "batch", ADDED, nhwc(FLOAT))
+    refuses(NOT_SUPPORTED, f"{EX_SIZE}/c09", added[0])
+
+
+# --- what is refused ---
+
+
+MAKERS = {"forward": forward, "backward": backward}
+CALLS = {
+    ("forward", "batch"): EX,
+    ("forward", "norm"): NORM,
+    ("backward", "batch"): BACKWARD_EX,
+    ("backward", "norm"): BACKWARD_NORM,
+}
+in_calls = pytest.mark.parametrize("call, generation", CALLS)
+
+
+def cited(call: str, generation: str, **clauses: str) -> str:
+    """The clause of a call, of those named ex, norm, backward_ex, backward_norm."""
+    name = {"batch": "ex", "norm": "norm"}[generation]
+    return f"{CALLS[call, generation]}/{clauses[name if call == 'forward' else f'backward_{name}']}"
+
+
+@shows(f"{EX}/c45", f"{NORM}/c39", f"{BACKWARD_EX}/c44", f"{BACKWARD_NORM}/c39")
+@in_calls
+def test_fused_null(caller, refuses, call, generation):
+    operation = MAKERS[call](generation=generation)
+    clause = cited(call, generation, ex="c45", norm="c39", backward_ex="c44", backward_norm="c39")
+    tensors = ("x", "y", "scale", "bias") if call == "forward" else ("x", "dy", "dx", "scale", "dScale", "dBias")
+    factors = (
+        ("alpha", "beta") if call == "forward" else ("alphaDataDiff", "betaDataDiff", "alphaParamDiff", "betaParamDiff")
+    )
+    for missing in tensors:
+        memory = {**given(caller, operation), missing: None}
+        refuses(BAD_PARAM, clause, caller, operation, memory, unchanged=tuple(m for m in memory.values() if m))
+    for missing in factors:
+        refuses(BAD_PARAM, clause, caller, replace(operation, **{missing: None}), given(caller, operation))
+
+
+@shows(f"{EX}/c49", f"{EX}/c50", f"{NORM}/c42", f"{NORM}/c43", f"{BACKWARD_EX}/c48", f"{BACKWARD_NORM}/c42")
+@in_calls
+def test_one_of_two_statistics_of_fused_calls_null(caller, refuses, call, generation):
+    operation = MAKERS[call](generation=generation)
+    saved = cited(call, generation, ex="c49", norm="c42", backward_ex="c48", backward_norm="c42")
+    running = cited(call, generation, ex="c50", norm="c43", backward_ex="", backward_norm="")
+    for missing, clause in (
+        ("savedMean", saved),
+        ("savedInvVariance", saved),
+        ("runningMean", running),
+        ("runningVariance", running),
+    ):
+        if missing in operation.operands:
+            refuses(BAD_PARAM, clause, caller, operation, {**given(caller, operation), missing: None})
+
+
+@shows(f"{EX}/c46", f"{NORM}/c40", f"{BACKWARD_EX}/c45", f"{BACKWARD_NORM}/c40", f"{EX}/c52", f"{EX}/c53", f"{NORM}/c45", f"{BACKWARD_EX}/c50",
+       f"{BACKWARD_EX}/c51", f"{BACKWARD_NORM}/c44", f"{EX}/c32", f"{EX}/c51", f"{NORM}/c29", f"{NORM}/c44", f"{BACKWARD_EX}/c31",
+       f"{BACKWARD_EX}/c49", f"{BACKWARD_NORM}/c27", f"{BACKWARD_NORM}/c43")  # fmt: skip
+@in_calls
+def test_fused_tensors_that_are_refused(refused, call, generation):
+    make = MAKERS[call]
+    rank = cited(call, generation, ex="c46", norm="c40", backward_ex="c45", backward_norm="c40")
+    dims = cited(call, generation, ex="c52", norm="c45", backward_ex="c50", backward_norm="c44")
+    types = cited(call, generation, ex="c53", norm="c45", backward_ex="c51", backward_norm="c44")
+    least = cited(call, generation, ex="c51", norm="c44", backward_ex="c49", backward_norm="c43")
+    for wrong in ((2, 3, 7), (2, 3, 2, 2, 2, 2)):
+        refused(make(TensorSpec.packed(HALF, wrong), ALONE, generation=generation), BAD_PARAM, rank)
+    for name in ("y",) if call == "forward" else ("dy", "dx"):
+        refused(make(ops=ALONE, generation=generation, **{name: nhwc(HALF, (2, 3, 7, 5))}), BAD_PARAM, dims)
+        refused(make(ops=ALONE, generation=generation, **{name: nhwc(FLOAT)}), BAD_PARAM, types)
+    for epsilon in (-1.0, -1e-300, float("nan")):
+        refused(make(ops=ALONE, generation=generation, epsilon=epsilon), BAD_PARAM, least)
+
+
+@shows(f"{EX}/c47", f"{EX}/c48", f"{NORM}/c41", f"{BACKWARD_EX}/c46", f"{BACKWARD_EX}/c47", f"{BACKWARD_EX}/c27", f"{BACKWARD_NORM}/c41",
+       f"{BACKWARD_NORM}/c23", f"{BACKWARD_NORM}/c29")  # fmt: skip
+@in_modes
+@in_calls
+def test_fused_statistics_that_are_refused(refused, call, generation, mode):
+    make, x = MAKERS[call], nhwc()
+    right = statistics(x, mode)
+    clause = cited(call, generation, ex="c47", norm="c41", backward_ex="c46", backward_norm="c41")
+    if mode == ACTIVATION:
+        clause = cited(call, generation, ex="c48", norm="c41", backward_ex="c47", backward_norm="c41")
+    others = [statistics(x, SPATIAL if mode == ACTIVATION else ACTIVATION), TensorSpec.packed(FLOAT, (*right.dims, 1))]
+    others += [TensorSpec.packed(kind, right.dims) for kind in (HALF, DOUBLE)]
+    for wrong in others:
+        refused(make(x, ALONE, mode, generation=generation, described=wrong), BAD_PARAM, clause)
+        if generation == "norm":
+            refused(make(x, ALONE, mode, generation=generation, described=right, means=wrong), BAD_PARAM, clause)
+
+
+@shows(f"{EX}/c22", f"{EX}/c41", f"{EX}/c42", f"{EX}/c44", f"{NORM}/c18", f"{NORM}/c21", f"{NORM}/c38", f"{BACKWARD_EX}/c19",
+       f"{BACKWARD_EX}/c43", f"{BACKWARD_NORM}/c17", f"{BACKWARD_NORM}/c21", f"{BACKWARD_NORM}/c38")  # fmt: skip
+@in_calls
+def test_fused_configurations_that_are_refused(caller, refused, refuses, call, generation):
+    """Other layouts, other activations, other types; z, dz or the activation missing or different."""
+    make, extra = MAKERS[call], "z" if call == "forward" else "dz"
+    layout = cited(call, generation, ex="c44", norm="c18", backward_ex="c19", backward_norm="c17")
+    unsupported = cited(call, generation, ex="c44", norm="c38", backward_ex="c43", backward_norm="c38")
+    needed = cited(call, generation, ex="c22", norm="c21", backward_ex="c24", backward_norm="c21")
+    for name in LAYOUTS:
+        if name != "nhwc":
+            refused(make(laid_out(HALF, DIMS, name), ACTIVATED, generation=generation), NOT_SUPPORTED, layout)
+    for mode in cudnnActivationMode_t:
+        if mode != RELU.mode:
+            refused(
+                make(ops=ACTIVATED, generation=generation, activation=replace(RELU, mode=mode)),
+                NOT_SUPPORTED,
+                unsupported,
+            )
+    refused(make(nhwc(INT8), ALONE, generation=generation), NOT_SUPPORTED, unsupported)
+    refused(make(generation=generation, **{extra: nhwc(HALF, (2, 3, 7, 5))}), BAD_PARAM, needed)
+    refused(make(generation=generation, **{extra: nhwc(FLOAT)}), BAD_PARAM, needed)
+    if call == "forward" and generation == "batch":
+        for data_type, clause in ((FLOAT, "c41"), (DOUBLE, "c42")):
+            refused(make(nhwc(data_type)), NOT_SUPPORTED, f"{EX}/{clause}")
+    operation = make(generation=generation)
+    refuses(BAD_PARAM, needed, caller, operation, {**given(caller, operation), extra: None})
+
+
+@shows(f"{EX}/c37", f"{NORM}/c33", f"{BACKWARD_EX}/c36", f"{BACKWARD_NORM}/c33", f"{EX}/c39", f"{NORM}/c35", f"{BACKWARD_EX}/c38",
+       f"{BACKWARD_NORM}/c35")  # fmt: skip
+@pytest.mark.ours
+@in_calls
+def test_reserve_space_that_is_too_small(caller, refuses, call, generation):
+    operation = MAKERS[call](generation=generation)
+    clause = cited(call, generation, ex="c39", norm="c35", backward_ex="c38", backward_norm="c35")
+    missing = cited(call, generation, ex="c37", norm="c33", backward_ex="c36", backward_norm="c33")
+    memory = given(caller, operation)
+    unchanged = tuple(m for m in memory.values() if m)
+    refuses(
+        BAD_PARAM,
+        clause,
+        caller,
+        replace(operation, reserve_bytes=operation.reserve_bytes - 1),
+        memory,
+        unchanged=unchanged,
+    )
+    refuses(BAD_PARAM, missing, caller, replace(operation, activation=None), memory, unchanged=unchanged)
+    small = {**memory, "reserveSpace": caller.handle.allocate(operation.reserve_bytes - 1)}
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", caller, operation, small, unchanged=unchanged)
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", caller, operation, {**memory, "reserveSpace": None}, unchanged=unchanged)
+
+
+@shows(f"{NORM}/c36", f"{BACKWARD_NORM}/c36", f"{NORM}/c38", f"{BACKWARD_NORM}/c38", "cudnnNormAlgo_t/c01")
+@pytest.mark.parametrize("call", MAKERS)
+def test_algorithms_and_groups_that_are_refused(cudnn, refused, refuses, caller, call):
+    operation = MAKERS[call](ops=ALONE, generation="norm")
+    per_activation = MAKERS[call](ops=ALONE, mode=ACTIVATION, generation="norm")
+    refused(replace(per_activation, algo=PERSIST), NOT_SUPPORTED, "cudnnNormAlgo_t/c01")
+    function = CALLS[call, "norm"]
+    values = [value(caller, operation, given(caller, operation)) for value in arguments(function, type(operation))]
+    for groups in (0, 2):
+        refuses(NOT_SUPPORTED, f"{function}/c36", getattr(cudnn, function), *values[:-1], groups)
+    refuses(NOT_SUPPORTED, f"{function}/c38", getattr(cudnn, function), *values[:3], 2, *values[4:])

@@ -1,0 +1,245 @@
+"""Recurrent networks, backward (8.2.17 to 8.2.22): the chain rule over the forward computation, which is made again.
+
+What the reserve space keeps of the calls before, as bytes of the data type: x of the forward call, and behind it, from
+RNNBackwardData on, the weights, hx, cx, dy, dhy and dcy; zeros where a call got NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from dualdnn.api.operations import RNNBackwardData, RNNBackwardWeights
+from dualdnn.api.operations.numpy_layout import NUMPY_TYPES
+from dualdnn.api.operations.rnn import RNNDataSpec, RNNSpec
+from dualdnn.api.operations.rnn.network import GRU, LSTM, PROJECTION, TANH
+
+from ..engine import Exact, implements
+from ..view import Array
+from .bounded import Bounded, affine
+from .forward import Network, Pass, container, last, stacked, unpacked
+
+Shape = tuple[int, ...]
+
+
+def _bytes(spec: RNNSpec, values: Array) -> Array:
+    return np.frombuffer(values.astype(NUMPY_TYPES[spec.data_type]).tobytes(), np.uint8)
+
+
+def _numbers(spec: RNNSpec, memory: Array, shapes: list[Shape], wide: Any) -> Iterator[Array]:
+    """The arrays of these shapes that lie behind each other in the reserve space."""
+    dtype, start = np.dtype(NUMPY_TYPES[spec.data_type]), 0
+    for shape in shapes:
+        size = int(np.prod(shape)) * dtype.itemsize
+        yield np.frombuffer(memory[start : start + size].tobytes(), dtype).astype(wide).reshape(shape)
+        start += size
+
+
+def _shapes(spec: RNNSpec, data: RNNDataSpec) -> list[Shape]:
+    """Shapes of x, the weights, hx, cx, dy, dhy and dcy."""
+    hidden, cell = ((spec.pseudo_layers, data.batch, size) for size in (spec.projected, spec.hidden))
+    vectors = (data.max_length, data.batch)
+    return [
+        (*vectors, spec.input_size),
+        (spec.weight_elements,),
+        hidden,
+        cell,
+        (*vectors, spec.output_size),
+        hidden,
+        cell,
+    ]
+
+
+@dataclass
+class Gradients:
+    """The gradients of a pass: of the sums of its gates for inputs and for states, of what is projected, of states and inputs."""
+
+    inputs: dict[int, Bounded]
+    states: dict[int, Bounded]
+    projected: dict[int, Bounded]
+    hidden: Bounded
+    cell: Bounded
+
+
+class Backward:
+    """The gradients of a network, layer by layer from the last."""
+
+    def __init__(self, network: Network, dy: list[Bounded], dhy: Array, dcy: Array) -> None:
+        self.network, spec = network, network.spec
+        self.found: dict[int, Gradients] = {}
+        ways = range(spec.directions)
+        for layer in reversed(range(spec.layers)):
+            for direction in ways:
+                pseudo_layer = layer * spec.directions + direction
+                own = [part[:, direction * spec.projected : (direction + 1) * spec.projected] for part in dy]
+                start = (Bounded.exact(states[pseudo_layer], dy[0].arithmetic) for states in (dhy, dcy))
+                self.found[pseudo_layer] = self._pass(network.passes[pseudo_layer], direction, own, *start)
+            dy = [self._into_input(layer, at) for at in range(len(dy))]
+        self.dx = dy
+
+    def _pass(self, one: Pass, direction: int, dy: list[Bounded], dh: Bounded, dc: Bounded) -> Gradients:
+        found = Gradients({}, {}, {}, dh, dc)
+        zero = dh.made(np.zeros(()), np.zeros(()))
+        for at in range(len(dy)) if direction else reversed(range(len(dy))):
+            valid = self.network.lengths > at
+            total = (dy[at] + dh).kept()
+            found.projected[at] = total.select(valid, zero)
+            inputs, states, through, before = self._step(one, at, total, dc)
+            found.inputs[at], found.states[at] = inputs.select(valid, zero), states.select(valid, zero)
+            back = affine([(states, one.layer.recurrent.T)], [])
+            dh = (back if through is None else back + through).kept().select(valid, dh)
+            dc = before.kept().select(valid, dc)
+        found.hidden, found.cell = dh, dc
+        return found
+
+    def _step(self, one: Pass, at: int, dh: Bounded, dc: Bounded) -> tuple[Bounded, Bounded, Bounded | None, Bounded]:
+        """(gradients of the sums for inputs, of those for states, what reaches the state before beside the matrices, dc before)."""
+        spec, step, (h, c) = self.network.spec, one.steps[at], one.before[at]
+        if spec.cell == LSTM:
+            assert step.cell is not None and c is not None
+            i, f, new, o = step.gates
+            out = dh if one.layer.projection is None else affine([(dh, one.layer.projection.T)], [])
+            shown = step.cell.tanh()
+            state = dc + out * o * (shown * shown).complement()
+            state = blocked(state, step.inside, step.unsure)
+            parts = [
+                state * new * slope(i),
+                state * c * slope(f),
+                state * i * (new * new).complement(),
+                out * shown * slope(o),
+            ]
+            joined = beside(parts)
+            return joined, joined, None, state * f
+        if spec.cell == GRU:
+            r, i, new, recurrent = step.gates
+            fresh = dh * i.complement() * (new * new).complement()
+            update = dh * (h - new) * slope(i)
+            reset = fresh * recurrent * slope(r)
+            return beside([reset, update, fresh]), beside([reset, update, fresh * r]), dh * i, dc
+        if spec.cell == TANH:
+            sums = dh * (step.hidden * step.hidden).complement()
+        else:
+            sums = blocked(dh, step.inside, step.unsure)
+        return sums, sums, None, dc
+
+    def _into_input(self, layer: int, at: int) -> Bounded:
+        """The gradient of what a layer got at a step, from both directions."""
+        spec = self.network.spec
+        parts: list[tuple[Bounded, Array | None]] = []
+        for direction in range(spec.directions):
+            pseudo_layer = layer * spec.directions + direction
+            gates, matrix = self.found[pseudo_layer].inputs[at], self.network.passes[pseudo_layer].layer.input
+            if matrix is not None:
+                parts.append((gates, matrix.T))
+            else:
+                parts += [(gates[:, g * spec.hidden : (g + 1) * spec.hidden], None) for g in range(spec.gates)]
+        return affine(parts, []).kept()
+
+    def weights(self) -> Bounded:
+        """The gradients of all matrices and biases, as they lie in the weight space."""
+        spec = self.network.spec
+        first = self.dx[0]
+        value, error = (
+            np.zeros(spec.weight_elements, first.value.dtype),
+            np.zeros(spec.weight_elements, first.value.dtype),
+        )
+
+        def put(found: Any, gradient: Bounded) -> None:
+            if found is not None:
+                place = slice(found.offset, found.offset + gradient.value.size)
+                value[place], error[place] = gradient.value.reshape(-1), gradient.error.reshape(-1)
+
+        for pseudo_layer, one in enumerate(self.network.passes):
+            found = self.found[pseudo_layer]
+            steps = range(len(one.inputs))
+            states = [one.before[at][0] for at in steps]
+            inputs, recurrent = ([part[at] for at in steps] for part in (found.inputs, found.states))
+            if one.layer.input is not None:
+                put(spec.matrix(pseudo_layer, 0), summed(inputs, one.inputs))
+            put(spec.matrix(pseudo_layer, spec.gates), summed(recurrent, states))
+            if spec.is_projected:
+                hidden = [one.steps[at].hidden.kept() for at in steps]
+                put(spec.matrix(pseudo_layer, PROJECTION), summed([found.projected[at] for at in steps], hidden))
+            for weight_id, gates in ((0, inputs), (spec.gates, recurrent)):
+                put(spec.bias_vector(pseudo_layer, weight_id), summed(gates, None))
+        return first.made(value, error)
+
+
+def slope(gate: Bounded) -> Bounded:
+    """The derivative of the sigmoid function, of its value."""
+    return gate * gate.complement()
+
+
+def beside(parts: list[Bounded]) -> Bounded:
+    return parts[0].made(*(np.concatenate([getattr(p, name) for p in parts], -1) for name in ("value", "error")))
+
+
+def blocked(gradient: Bounded, inside: Array | None, unsure: Array | None) -> Bounded:
+    """The gradient where the function passes it on; either of the two where rounding decides whether it does."""
+    assert inside is not None and unsure is not None
+    value = np.where(inside, gradient.value, 0)
+    either = np.abs(gradient.value) / gradient.arithmetic.unit + gradient.error
+    return gradient.made(value, np.where(unsure, either, np.where(inside, gradient.error, 0)))
+
+
+def summed(gradients: list[Bounded], inputs: list[Bounded] | None) -> Bounded:
+    """The sum over steps and sequences of gradient times input, a matrix; without inputs that of the gradients."""
+    unit, factors = gradients[0].arithmetic.unit, 2 * gradients[0].arithmetic.factors
+    g, e = (np.concatenate([getattr(part, name) for part in gradients]) for name in ("value", "error"))
+    count = len(g) + 1
+    if inputs is None:
+        terms = np.abs(g).sum(0)
+        return gradients[0].made(g.sum(0), e.sum(0) + count * (1 + count * unit) * terms)
+    x, d = (np.concatenate([getattr(part, name) for part in inputs]) for name in ("value", "error"))
+    terms = np.abs(g).T @ np.abs(x)
+    error = e.T @ np.abs(x) + np.abs(g).T @ d + unit * e.T @ d
+    return gradients[0].made(g.T @ x, error + (factors + count * (1 + count * unit)) * terms)
+
+
+def _again(
+    spec: RNNSpec, data: RNNDataSpec, x: Array, w: Array, hx: Array, cx: Array, dy: Array, dhy: Array, dcy: Array
+) -> Backward:
+    network = Network.run(spec, data, x, w, hx, cx)
+    exact = network.outputs[0].arithmetic
+    return Backward(network, [Bounded.exact(vectors, exact) for vectors in dy], dhy, dcy)
+
+
+@implements(RNNBackwardData)
+def rnn_backward_data(
+    operation: RNNBackwardData, _y: Array, dy: Array, hx: Array | None, dhy: Array | None, cx: Array | None,
+    dcy: Array | None, space: Array, reserve: Array,
+) -> dict[str, Exact]:  # fmt: skip
+    """dx, dhx and dcx; the reserve space also keeps what RNNBackwardWeights needs."""
+    spec, data = operation.network, operation.dx
+    shapes = _shapes(spec, data)
+    (x,) = _numbers(spec, reserve, shapes[:1], dy.dtype)
+    given = [
+        unpacked(operation.dy, dy) if i == 4 else value for i, value in enumerate((None, space, hx, cx, dy, dhy, dcy))
+    ]
+    known = [
+        np.zeros(shape, dy.dtype) if v is None else v.reshape(shape)
+        for v, shape in zip(given[1:], shapes[1:], strict=True)
+    ]
+    found = _again(spec, data, x, *known)
+    results = {"dx": container(data, stacked(found.dx))}
+    passes = [found.found[i] for i in range(spec.pseudo_layers)]
+    if operation.dhx is not None:
+        results["dhx"] = last(stacked([one.hidden for one in passes]))
+    if operation.dcx is not None:
+        results["dcx"] = last(stacked([one.cell for one in passes]))
+    results["reserveSpace"] = Exact.kept(np.concatenate([_bytes(spec, values) for values in (x, *known)]))
+    return results
+
+
+@implements(RNNBackwardWeights)
+def rnn_backward_weights(
+    operation: RNNBackwardWeights, x: Array, _hx: Array | None, _y: Array, reserve: Array
+) -> dict[str, Exact]:
+    """The gradient that is added to dweightSpace."""
+    spec = operation.network
+    known = list(_numbers(spec, reserve, _shapes(spec, operation.x), x.dtype))
+    gradient = _again(spec, operation.x, *known).weights()
+    shape = operation.dweightSpace.dims
+    return {"dweightSpace": gradient.result(gradient.value.reshape(shape), gradient.error.reshape(shape))}

@@ -1,0 +1,93 @@
+"""examples/digits/learn.py: its steps are PyTorch's, a run that is stopped goes on with the same numbers, and it learns."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dualdnn.api import cudnn
+
+pytest.importorskip("sklearn", reason="the examples need scikit-learn: pip install 'dualdnn[examples]'")
+DIGITS = Path(__file__).parent.parent / "examples/digits"
+MODULES = ("learn", "layers", "network", "data")
+
+
+@pytest.fixture(scope="module")
+def learn():
+    """The module; its neighbours have names that other modules may have too."""
+    before = {name: sys.modules.pop(name) for name in MODULES if name in sys.modules}
+    sys.path.insert(0, str(DIGITS))
+    yield importlib.import_module("learn")
+    sys.path.remove(str(DIGITS))
+    for name in MODULES:
+        sys.modules.pop(name, None)
+    sys.modules.update(before)
+
+
+@pytest.fixture
+def handle():
+    made = cudnn.cudnnCreate(backend="reference")
+    yield made
+    cudnn.cudnnDestroy(made)
+
+
+def test_the_first_steps_are_those_of_pytorch(learn, handle):
+    """Without dropout; torch_steps.py recorded them in float64."""
+    training, _ = learn.split_digits()
+    with np.load(DIGITS / "torch_steps.npz") as file:
+        recorded = dict(file)
+    run = learn.Training(handle, learn.EPOCHS, dropped=0.0)
+    losses = run.steps(training, 0, len(recorded["losses"]))
+    np.testing.assert_allclose(losses, recorded["losses"], rtol=1e-4)
+    for name, value in run.parameters.values().items():
+        apart = np.abs(value - recorded[name]).max() / np.abs(recorded[name]).max()
+        # A bias in front of a normalisation changes nothing: its gradient is rounding alone.
+        assert apart < 1e-4 or name in ("first_bias", "second_bias"), name
+
+
+def few(learn, count):
+    """As many training images, and the held-out ones of one batch."""
+    training, held_out = learn.split_digits()
+    return learn.Digits(training.images[:count], training.labels[:count]), learn.Digits(
+        held_out.images[: learn.EVALUATED], held_out.labels[: learn.EVALUATED]
+    )
+
+
+def test_a_run_that_is_stopped_goes_on_with_the_same_numbers(learn, handle, tmp_path):
+    """Dropout goes on where it was, as do the momenta, and the order of the images."""
+    images = few(learn, 4 * learn.BATCH)
+    whole = learn.Training(handle, 2)
+    expected = whole.run(*images)
+    path = tmp_path / "run.npz"
+    assert learn.Training(handle, 2, checkpoint=path).run(*images, stop=1) == expected[:1]
+    resumed = learn.Training(handle, 2, checkpoint=path)
+    assert resumed.run(*images) == expected
+    for name, value in whole.parameters.values().items():
+        np.testing.assert_array_equal(resumed.parameters.values()[name], value, err_msg=name)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["run.npz"]
+
+
+def test_it_learns(learn, handle, tmp_path):
+    """Two passes read nine of ten held-out digits; the twelve of the example 98 of 100."""
+    training, held_out = learn.split_digits()
+    run = learn.Training(handle, 2)
+    history = run.run(training, held_out)
+    assert history[1].loss < history[0].loss and history[1].accuracy > 0.9
+    learn.plot(history, tmp_path / "learning.png")
+    assert (tmp_path / "learning.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_backends_agree(learn, handle, capsys):
+    """Of the same weights: what they read, and the gradients of a batch."""
+    training, held_out = few(learn, learn.BATCH)
+    run = learn.Training(handle, 1)
+    run.run(training, held_out)
+    other = cudnn.cudnnCreate(backend="accelerated", device="emulated")
+    learn.agreement(run, other, training, held_out)
+    cudnn.cudnnDestroy(other)
+    printed = capsys.readouterr().out
+    assert "60 of 60 predictions equal" in printed
+    assert float(printed.split()[-1]) < 1e-4
