@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...descriptors import FusedOpsPlan
 from ...enumerations import CUDNN_BN_MIN_EPSILON, cudnnFusedOps_t, cudnnFusedOpsPointerPlaceHolder_t
 from ...functions import documented, executing
 from ...operations import Operation
-from ...status import BAD_PARAM, INCORRECT_PARAMETER, expect
+from ...status import BAD_PARAM, INCORRECT_PARAMETER, CudnnError, expect
 from ...support.fused_ops import (
     COUNT,
     EPSILON,
@@ -23,6 +23,7 @@ from ...support.fused_ops import (
     WORKSPACE_SIZE,
     clause_of,
     promise_of,
+    scalar_type,
 )
 from .attributes import NULL, Attributes
 from .sequences import SEQUENCES
@@ -30,16 +31,47 @@ from .sequences import SEQUENCES
 _M, _E = "cudnnMakeFusedOpsPlan", "cudnnFusedOpsExecute"
 PACK = cudnnFusedOpsPointerPlaceHolder_t.CUDNN_PTR_16B_ALIGNED
 PACK_BYTES = 16
+OPERATIONS_KEPT = 64  # of a plan: its scalars seldom change
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class Pointer:
+    """A device pointer of a plan's variant parameter packs: where it stands in them, the operand that it is, what it was promised to
+    be, and the clauses that it violates where it is NULL or is not, and where it begins elsewhere."""
+
+    label: Any
+    index: int
+    operand: str
+    promise: cudnnFusedOpsPointerPlaceHolder_t
+    null_clause: str
+    aligned_clause: str
+
+
+@dataclass(frozen=True, eq=False)
 class PlanSpec:
-    """A plan that was made: the operation without its scalars, None where there is nothing to do, and what the pointers will be."""
+    """A plan that was made: the operation without its scalars, None where there is nothing to do, its pointers, and the operations that
+    were executed, by backend and scalars."""
 
     ops: cudnnFusedOps_t
     operation: Operation | None
-    promises: tuple[tuple[Any, cudnnFusedOpsPointerPlaceHolder_t], ...]  # pointer, placeholder
-    backend: Any  # for which the workspace was measured
+    pointers: tuple[Pointer, ...] = field(repr=False)
+    scalars: tuple[int, ...] = field(repr=False)  # where they stand in the packs
+    executed: dict[Any, Operation] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, operation, pack):
+        """The plan of an operation that a constant parameter pack describes."""
+        labels = VARIANT[pack.ops]
+        listed = PROMISE_CLAUSES.get(pack.ops)
+        null, element, aligned = map(clause_of, listed) if listed else [INCORRECT_PARAMETER] * 3
+        pointers = []
+        for index, label in enumerate(labels):
+            if promise_of(label) is not None:
+                promise = pack.get(promise_of(label)) or NULL
+                violated = {NULL: null, PACK: aligned}.get(promise, element)
+                pointers.append(Pointer(label, index, OPERANDS[label], promise, violated, aligned))
+        scalars = (index for index, label in enumerate(labels) if scalar_type(label) is not None)
+        return cls(pack.ops, operation, tuple(pointers), tuple(scalars))
 
 
 @documented(invalid={"ops": "c03"})
@@ -75,9 +107,7 @@ def cudnnMakeFusedOpsPlan(handle, plan, constPack):
     expect(pack.ops == plan.ops, BAD_PARAM, f"{_M}/c05", f"constPack is of {pack.ops.name}, plan of {plan.ops.name}")
     operation = SEQUENCES[pack.ops](Attributes(pack))
     operation, needed = _with_workspace(handle, operation)
-    pointers = ((pointer, promise_of(pointer)) for pointer in VARIANT[pack.ops])
-    promises = tuple((pointer, pack.get(label) or NULL) for pointer, label in pointers if label is not None)
-    plan.spec = PlanSpec(pack.ops, operation, promises, handle.backend)
+    plan.spec = PlanSpec.of(operation, pack)
     return needed
 
 
@@ -97,55 +127,56 @@ def cudnnFusedOpsExecute(handle, plan, varPack):
     placeholders promise, a workspace that is missing or too small (the clauses of cudnnFusedOpsVariantParamLabel_t), an epsilon
     below CUDNN_BN_MIN_EPSILON, an accumulation count below 1. Source: 6.2.11, tables 31 to 35.
     """
-    expect(
-        varPack.ops == plan.ops, BAD_PARAM, f"{_E}/c03", f"varPack is of {varPack.ops.name}, plan of {plan.ops.name}"
-    )
-    memory = _memory(handle, plan, varPack)
-    operation = plan.operation
-    if operation is None:
+    if varPack.ops is not plan.ops:
+        text = f"varPack is of {varPack.ops.name}, plan of {plan.ops.name}"
+        raise CudnnError(BAD_PARAM, f"{_E}/c03", text)
+    values = varPack.values
+    memory = _memory(handle, plan.pointers, values)
+    if plan.operation is None:
         return None, {}
-    if handle.backend is not plan.backend:
-        operation, _ = _with_workspace(handle, operation)
-    operation = _with_scalars(operation, varPack)
-    if "workSpace" in operation.raw:
-        memory["workSpace"] = _workspace(operation, varPack)
+    memory["workSpace"] = varPack.get(WORKSPACE)
+    key = (handle.backend, memory["workSpace"] is None, *[values[index] for index in plan.scalars])
+    operation = plan.executed.get(key)
+    if operation is None:
+        if len(plan.executed) >= OPERATIONS_KEPT:
+            plan.executed.clear()
+        operation = plan.executed[key] = _prepared(handle, plan.operation, varPack)
     return operation, memory
 
 
-def _memory(handle, plan, pack):
+def _prepared(handle, operation, pack):
+    """The operation of a plan with the scalars of a pack, whose workspace is checked."""
+    operation, _ = _with_workspace(handle, operation)
+    operation = _with_scalars(operation, pack)
+    if "workSpace" in operation.raw:
+        _check_workspace(operation, pack)
+    return operation
+
+
+def _memory(handle, pointers, values):
     """The memory of each operand, held to what its placeholder promised."""
     memory = {}
-    clauses = (
-        [clause_of(name) for name in PROMISE_CLAUSES[plan.ops]]
-        if plan.ops in PROMISE_CLAUSES
-        else [INCORRECT_PARAMETER] * 3
-    )
-    null, element, aligned = clauses
-    for pointer, promise in plan.promises:
-        value = pack.get(pointer)
-        expect((value is None) == (promise == NULL), BAD_PARAM, null if promise == NULL else aligned if promise == PACK else element,
-               f"{pointer.name} is {'NULL' if value is None else 'not NULL'}, its placeholder is {promise.name}")  # fmt: skip
+    for pointer in pointers:
+        value, promise = values[pointer.index], pointer.promise
+        if (value is None) is not (promise is NULL):
+            given = "NULL" if value is None else "not NULL"
+            text = f"{pointer.label.name} is {given}, its placeholder is {promise.name}"
+            raise CudnnError(BAD_PARAM, pointer.null_clause, text)
         if value is not None:
-            memory[OPERANDS[pointer]] = value
-            _check_alignment(handle, pointer, value, promise, aligned)
+            memory[pointer.operand] = value
+            if promise is PACK:
+                _check_alignment(handle, pointer, value)
     return memory
 
 
-def _check_alignment(handle, pointer, value, promise, clause):
-    """BAD_PARAM where 16 bytes were promised and memory begins elsewhere. What is no memory, or begins within an element, is
-    refused when it is used."""
-    if promise != PACK:
-        return
+def _check_alignment(handle, pointer, value):
+    """BAD_PARAM where 16 bytes were promised and memory begins elsewhere. What is no memory is refused when it is used."""
     try:
         address = handle.backend.operand(value).address
     except Exception:  # whatever a foreign object raises
         return
-    expect(
-        address % PACK_BYTES == 0,
-        BAD_PARAM,
-        clause,
-        f"{pointer.name} is at {address:#x}, its placeholder is {promise.name}",
-    )
+    expect(address % PACK_BYTES == 0, BAD_PARAM, pointer.aligned_clause,
+           f"{pointer.label.name} is at {address:#x}, its placeholder is {pointer.promise.name}")  # fmt: skip
 
 
 def _with_scalars(operation, pack):
@@ -166,13 +197,11 @@ def _with_scalars(operation, pack):
     return replace(operation, **scalars) if scalars else operation
 
 
-def _workspace(operation, pack):
-    """The workspace of the pack."""
+def _check_workspace(operation, pack):
+    """BAD_PARAM where the workspace of the pack is too small or missing."""
     clauses = WORKSPACE_CLAUSES.get(pack.ops)
     missing, small = map(clause_of, clauses) if clauses else (INCORRECT_PARAMETER, INCORRECT_PARAMETER)
-    needed, given, value = operation.workspace_bytes, pack.get(WORKSPACE_SIZE), pack.get(WORKSPACE)
+    needed, given = operation.workspace_bytes, pack.get(WORKSPACE_SIZE)
     expect(given >= needed, BAD_PARAM, small, f"{WORKSPACE_SIZE.name} is {given}, the plan needs {needed}")
-    expect(
-        value is not None or needed == 0, BAD_PARAM, missing, f"{WORKSPACE.name} is NULL, the plan needs {needed} bytes"
-    )
-    return value
+    expect(pack.get(WORKSPACE) is not None or needed == 0, BAD_PARAM, missing,
+           f"{WORKSPACE.name} is NULL, the plan needs {needed} bytes")  # fmt: skip

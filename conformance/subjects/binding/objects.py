@@ -47,6 +47,10 @@ class Handle(Opaque):
         """Uninitialised GPU memory."""
         return self.cuda.allocate(nbytes)
 
+    def zeros(self, nbytes: int) -> Buffer:
+        """``nbytes`` bytes that are zero."""
+        return self.to_device(np.zeros(nbytes, np.uint8))
+
     def to_device(self, array: npt.ArrayLike) -> Buffer:
         """A copy of the array's elements in GPU memory, in C order."""
         source = np.ascontiguousarray(array)
