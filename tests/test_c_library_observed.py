@@ -9,6 +9,7 @@ import sys
 import pytest
 from dualdnn.api.abi.build import NAME, build
 from dualdnn.api.abi.c_types import STRUCTURES, border_type, result_type
+from dualdnn.api.abi.cuda_runtime import build_runtime
 from dualdnn.api.document import functions
 from dualdnn.conformance.recorded import load_recording
 from test_c_library import compiled, run
@@ -181,3 +182,50 @@ def test_random_numbers_are_the_library_s_own(library, tmp_path):
     assert "1 wrong, 0 other statuses, 0 other results" in ran.stderr, ran.stderr
     assert "wrong: cudnnDropoutBackward: 1 of 40 elements are wrong" in ran.stderr, ran.stderr
     assert "cudnnDropoutForward: its random numbers are the library's own" in ran.stderr
+
+
+ON_THE_DEVICE = """
+#include <cudnn.h>
+#include <stdio.h>
+int cudaMalloc(void **, size_t), cudaMemcpy(void *, const void *, size_t, int), cudaFree(void *);
+#define CHECK(call) do { if (call) { printf("%s\\n", #call); return 1; } } while (0)
+int main(void) {
+  cudnnHandle_t handle;
+  cudnnTensorDescriptor_t probs;
+  cudnnCTCLossDescriptor_t loss;
+  int dims[3] = {4, 2, 3}, strides[3] = {6, 3, 1}, lists[7] = {1, 2, 2, 2, 1, 4, 3};
+  float p[24], *device, *work, costs[2];
+  int *listed;
+  size_t size;
+  for (int i = 0; i < 24; i++) p[i] = (float)(i * 5 % 7) / 3;
+  CHECK(cudaMalloc((void **)&device, 50 * sizeof(float))); CHECK(cudaMalloc((void **)&listed, sizeof lists));
+  CHECK(cudaMemcpy(device, p, sizeof p, 1)); CHECK(cudaMemcpy(listed, lists, sizeof lists, 1));
+  CHECK(cudnnCreate(&handle)); CHECK(cudnnCreateTensorDescriptor(&probs)); CHECK(cudnnCreateCTCLossDescriptor(&loss));
+  CHECK(cudnnSetTensorNdDescriptor(probs, CUDNN_DATA_FLOAT, 3, dims, strides));
+  CHECK(cudnnSetCTCLossDescriptor_v8(loss, CUDNN_DATA_FLOAT, CUDNN_LOSS_NORMALIZATION_SOFTMAX, CUDNN_NOT_PROPAGATE_NAN, 2));
+  CHECK(cudnnGetCTCLossWorkspaceSize_v8(handle, CUDNN_CTC_LOSS_ALGO_DETERMINISTIC, loss, probs, probs, &size));
+  CHECK(cudaMalloc((void **)&work, size));
+  for (int i = 0; i < 2; i++)
+    CHECK(cudnnCTCLoss_v8(handle, CUDNN_CTC_LOSS_ALGO_DETERMINISTIC, loss, probs, device, listed, listed + 3, listed + 5, device + 48, probs,
+                          device + 24, size, work));
+  CHECK(cudaMemcpy(costs, device + 48, sizeof costs, 2));
+  if (!(costs[0] > 0 && costs[1] > 0)) return 2;
+  CHECK(cudaFree(device));
+  CHECK(cudnnDestroy(handle));
+  return 0;
+}
+"""
+
+
+def test_memory_of_a_device(library, tmp_path):
+    """The driver says where allocations end: lists of labels are as long as their lengths say, and what is read is the device's."""
+    build_runtime(library.parent)
+    broken = broken_copy(library, tmp_path, {"cudnnCTCLoss_v8": "if (!result) ((float *)a8)[1] += 0.001f;"})
+    source, program = tmp_path / "program.c", tmp_path / "program"
+    source.write_text(ON_THE_DEVICE)
+    command = ["gcc", f"-I{library.parent / 'include'}", str(source), "-o", str(program), f"-L{library.parent}"]
+    subprocess.run([*command, f"-l:{NAME}", "-l:libcudart.so.12"], check=True)
+    ran = run(program, LD_LIBRARY_PATH=str(library.parent), DUALDNN_BACKEND=f"observe:{broken}")
+    assert ran.returncode == 0, (ran.returncode, ran.stdout, ran.stderr)
+    assert "2 judged, 2 wrong, 0 other statuses" in ran.stderr, ran.stderr
+    assert "cudnnCTCLoss_v8: 1 of 26 elements are wrong, the worst: costs[1]" in ran.stderr

@@ -13,6 +13,7 @@ from dualdnn.api.operations import (
 )
 
 from ..solver import Problem, serve
+from .bias_activation import BiasActivation
 from .convolution import ConvolutionSequence, FusedConvolution
 from .finalize import FinalizeSolver
 from .gradient import GradientSolver
@@ -23,7 +24,7 @@ serve(Problem, (ScaleBiasSolver(),), ScaleBiasAddActivationGenBitmask)
 serve(Problem, (GradientSolver(),), DactivationForkDbatchnorm)
 serve(
     FusedConvolution,
-    (ConvolutionSequence(),),
+    (BiasActivation(), ConvolutionSequence()),
     ScaleBiasActivationConvBnstats,
     ScaleBiasActivationWgrad,
     ConvScaleBiasAddActivation,

@@ -137,12 +137,23 @@ def test_sequences(trial, caller, make, problem):
     trial(sized(caller, make(algo=algorithm(make, given), **given)))
 
 
+@problems
+def test_nothing_is_scaled(trial, caller, problem):
+    given = PROBLEMS[problem]
+    trial(
+        sized(
+            caller,
+            added(None if given.get("groups") else RELU, ("eqScale", "zEqScale"), algorithm(added, given), **given),
+        )
+    )
+
+
 @shows(*clauses_of(CONST_LABELS, f"{ALL}.*becomes a NOP"))
 @pytest.mark.parametrize("make, without", [
     *((make, names) for make in MAKERS[:2] for names in (("eqScale",), ("eqBias",), ("eqScale", "eqBias"))),
     (statistics, ("ySum", "ySqSum")), (statistics, ("eqScale", "eqBias", "ySum", "ySqSum")),
     *((added, names) for names in (("eqScale",), ("z", "zEqScale"), ("zEqScale",), ("zEqBias",), ("zEqScale", "zEqBias"),
-                                   ("eqScale", "z", "zEqScale", "zEqBias")))])  # fmt: skip
+                                   ("eqScale", "z", "zEqScale", "zEqBias"), ("eqScale", "zEqScale"), ("eqScale", "z", "zEqScale")))])  # fmt: skip
 @pytest.mark.parametrize("activation", [None, RELU], ids=["none", "relu"])
 def test_steps_that_are_left_out(trial, caller, make, without, activation):
     """What is left out is as if it were not in the sequence: a convolution alone needs no copy of x or y."""

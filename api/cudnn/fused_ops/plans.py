@@ -54,8 +54,8 @@ class PlanSpec:
 
     ops: cudnnFusedOps_t
     operation: Operation | None
-    pointers: tuple[Pointer, ...]
-    scalars: tuple[int, ...]  # where the scalars stand in the packs
+    pointers: tuple[Pointer, ...] = field(repr=False)
+    scalars: tuple[int, ...] = field(repr=False)  # where they stand in the packs
     executed: dict[Any, Operation] = field(default_factory=dict, repr=False)
 
     @classmethod
