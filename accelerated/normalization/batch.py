@@ -18,7 +18,7 @@ from ..solver import Problem
 
 WIDEST = 8  # elements of a pack, at most: so many statistics a thread has in registers
 FEWEST_LANES = {
-    True: 4,
+    True: 2,
     False: 16,
 }  # neighbouring threads on neighbouring packs of statistics; of packs, of single elements
 MOST_LANES = WARP = 32
@@ -128,7 +128,8 @@ class BatchProblem(Problem):
         lanes = 1
         if along:
             lanes = min(power_of_two(statistics), MOST_LANES)
-            while lanes > FEWEST_LANES[packed] and -(-statistics // lanes) < self.device.multiprocessors:
+            blocks = CLUSTER if has_clusters(self.device) else 1
+            while lanes > FEWEST_LANES[packed] and -(-statistics // lanes) * blocks < self.device.multiprocessors:
                 lanes //= 2
         # Full warps: what a block keeps is a multiple of 16 bytes too, behind which numbers of the arithmetic lie.
         rows = min(threads // lanes, max(power_of_two(positions), WARP // lanes))

@@ -13,6 +13,7 @@ from .batch import IN_FLIGHT, BatchProblem
 
 SOURCE = "normalization/batch_forward.cu"
 THREADS = 512  # of a block, at most
+MOST_BLOCKS = 65535  # in the second dimension of a grid
 OPERANDS = ("x", "z", "y", "scale", "bias")
 GIVEN = ("mean", "variance", "savedMean", "savedInvVariance")
 KEPT = ("runningMean", "runningVariance", "savedMean", "savedInvVariance")
@@ -58,7 +59,7 @@ class ForwardSolver(Solver[ForwardProblem]):
         threads = str(THREADS)
         mask = "reserveSpace" if operation.z is not None else NONE
         if not problem.trains:
-            chunks = -(-division.positions // (division.rows * IN_FLIGHT[self.packed]))
+            chunks = min(MOST_BLOCKS, -(-division.positions // (division.rows * IN_FLIGHT[self.packed])))
             kernel = "normalization_batch_forward_inference"
             return [
                 problem.launch(SOURCE, kernel, division, 1, fields, (*OPERANDS, *GIVEN, mask), chunks, THREADS=threads)
