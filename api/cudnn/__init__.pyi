@@ -3234,6 +3234,68 @@ def cudnnGetRNNTrainingReserveSize(
     NOT_SUPPORTED for data types (c15). Source: 8.2.14.
     """
 
+def cudnnMultiHeadAttnBackwardData(
+    handle: Handle,
+    attnDesc: AttnDescriptor,
+    loWinIdx: Sequence[SupportsIndex],
+    hiWinIdx: Sequence[SupportsIndex],
+    devSeqLengthsDQDO: Memory,
+    devSeqLengthsDKDV: Memory,
+    doDesc: SeqDataDescriptor,
+    dout: Memory,
+    dqDesc: SeqDataDescriptor,
+    dqueries: Memory,
+    queries: Memory,
+    dkDesc: SeqDataDescriptor,
+    dkeys: Memory,
+    keys: Memory,
+    dvDesc: SeqDataDescriptor,
+    dvalues: Memory,
+    values: Memory,
+    weightSizeInBytes: SupportsIndex,
+    weights: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    workSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+    reserveSpace: Memory,
+) -> None:
+    """The gradients dqueries, dkeys and dvalues of the sum of dout * out, without what residuals add.
+
+    Follows cudnnMultiHeadAttnForward in the training mode, with its windows, lengths, data, weights and reserveSpace, in which
+    cudnnMultiHeadAttnBackwardWeights finds its part. dqDesc describes queries and dqueries, dkDesc keys and dkeys, dvDesc values
+    and dvalues. Gradients of padding are zeros; those of keys and values that several beams share are sums.
+    Errors: BAD_PARAM for NULL, data that does not fit attnDesc, spaces that are too small, windows too few (c23); NOT_SUPPORTED
+    for biases (c27). Source: 8.2.15; formula: 7.2.43.
+    """
+
+def cudnnMultiHeadAttnBackwardWeights(
+    handle: Handle,
+    attnDesc: AttnDescriptor,
+    addGrad: cudnnWgradMode_t,
+    qDesc: SeqDataDescriptor,
+    queries: Memory,
+    kDesc: SeqDataDescriptor,
+    keys: Memory,
+    vDesc: SeqDataDescriptor,
+    values: Memory,
+    doDesc: SeqDataDescriptor,
+    dout: Memory,
+    weightSizeInBytes: SupportsIndex,
+    weights: Memory,
+    dweights: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    workSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+    reserveSpace: Memory,
+) -> None:
+    """The gradients of all weights, in the layout of the weights: added to dweights, or instead of what it has (addGrad).
+
+    Follows cudnnMultiHeadAttnBackwardData, with the data, weights, dout and reserveSpace of that call. weights and dweights may be
+    NULL where attnDesc has no weights.
+    Errors: BAD_PARAM for NULL, an unknown addGrad, data that does not fit attnDesc, spaces that are too small (c14);
+    NOT_SUPPORTED for biases (c18). Source: 8.2.16; formula: 7.2.43.
+    """
+
 def cudnnRNNBackwardData(
     handle: Handle,
     rnnDesc: RNNDescriptor,
