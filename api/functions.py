@@ -17,6 +17,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -262,6 +263,7 @@ def computing(
     failed: str = "cudnnStatus_t/c08",
     small: Mapping[str, tuple[str, cudnnStatus_t]] | None = None,
     optional: Sequence[str] = (),
+    named: Mapping[str, str] | None = None,
 ) -> Callable[[Callable[..., Operation]], Callable[..., None]]:
     """Make a documented computing call of a body that turns specifications and scalars into an operation.
 
@@ -270,6 +272,7 @@ def computing(
     small: operand -> (clause, status) when its buffer is too small, where the document names one.
     optional: parameters that may be NULL although the function table does not say so; the body gets None for a NULL, also for
         device memory, and decides by it.
+    named: operand -> the parameter that passes it, where the call calls it otherwise than its operation does.
     """
 
     def decorate(body: Callable[..., Operation]) -> Callable[..., None]:
@@ -277,6 +280,7 @@ def computing(
         run = _Computing(
             checks, body, tuple(memory), failed if "/" in failed else f"{checks.name}/{failed}", small or {}
         )
+        run.named = named or {}
 
         @functools.wraps(body)
         def call(*args: Any, **kwargs: Any) -> None:
@@ -317,6 +321,8 @@ def executing(
 
 class _Computing:
     """Runs one computing function: remembered operations, memory checks, launch."""
+
+    named: Mapping[str, str] = MappingProxyType({})  # operand -> parameter, where their names differ
 
     def __init__(
         self,
@@ -402,7 +408,7 @@ class _Computing:
         sizes = tuple(
             (
                 name,
-                operation.parameter_of(name),
+                self.named.get(name) or operation.parameter_of(name),
                 operation.least_bytes(name),
                 operation.alignment(name),
                 name in operation.outputs or name in operation.raw,
@@ -439,7 +445,9 @@ class _Computing:
                 fits = False
             if not fits:  # says what is wrong, unless it is a NULL that the operation allows
                 operation, too_small = prepared.operation, self.small.get(name)
-                operand = checked_operand(self.checks, handle, operation, name, value, nbytes, alignment, too_small)
+                operand = checked_operand(
+                    self.checks, handle, operation, name, value, nbytes, alignment, too_small, parameter
+                )
             operands.append(operand)
         if len(operands) > 1:
             self._overlaps(prepared, operands)
@@ -497,12 +505,13 @@ def checked_operand(
     nbytes: int,
     alignment: int,
     small: tuple[str, cudnnStatus_t] | None = None,
+    parameter: str | None = None,
 ) -> Any:
     """The operand behind a device argument; None for a NULL that the operation allows. Raises where the memory cannot be used.
 
     small: (clause, status) when the buffer is too small, where the document names one.
     """
-    parameter = operation.parameter_of(name)
+    parameter = parameter or operation.parameter_of(name)
     if value is None:
         if nbytes > 0 or name not in operation.raw:
             raise checks.refuse_named(parameter, f"is NULL, {nbytes} bytes are needed")

@@ -6,7 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from dualdnn.api.operations import CTCLoss_v8, MultiHeadAttnForward, MultiHeadAttnStep, Operation
+from dualdnn.api.operations import (
+    CTCLoss_v8,
+    MultiHeadAttnBackwardData,
+    MultiHeadAttnForward,
+    MultiHeadAttnStep,
+    Operation,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -29,6 +35,7 @@ def _sequences(o: Any, _random: np.random.Generator) -> Mapping[str, Array]:
 
 _CONTENTS: dict[type[Operation], Callable[[Any, np.random.Generator], Mapping[str, Array]]] = {
     CTCLoss_v8: _labels,
+    MultiHeadAttnBackwardData: _sequences,
     MultiHeadAttnForward: _sequences,
     MultiHeadAttnStep: _sequences,
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from dualdnn.api.enumerations import (
     cudnnActivationMode_t,
@@ -120,10 +122,15 @@ def test_gradient_is_that_of_batch_normalisation():
         return float((np.where(above, normalised(x, scale, bias), 0) * dy).sum())
 
     tensor, mask = TensorSpec.packed(DOUBLE, x.shape), TensorSpec.packed(INT32, (8, 1, 1, 1))
-    operation = DactivationForkDbatchnorm(RELU, 0, tensor, tensor, mask, *(VECTOR,) * 3, tensor, tensor, VECTOR, VECTOR)
+    operation = DactivationForkDbatchnorm(
+        RELU, epsilon, 0, tensor, tensor, mask, *(VECTOR,) * 3, tensor, tensor, VECTOR, VECTOR
+    )
     mean, inverse = x.mean((0, 2, 3)), (x.var((0, 2, 3)) + epsilon) ** -0.5
     found = evaluated(operation, x=x, dy=dy, bitMask=words, scale=scale, savedMean=mean, savedInvStd=inverse)
     assert np.array_equal(found["dz"], np.where(above, dy, 0))
+    unsaved = replace(operation, savedMean=None, savedInvStd=None)
+    again = evaluated(unsaved, x=x, dy=dy, bitMask=words, scale=scale)
+    assert all(np.allclose(again[name], found[name]) for name in found)
     for name, at in (("dx", 0), ("dScale", 1), ("dBias", 2)):
         given = [x, scale, bias]
         for index in np.ndindex(given[at].shape):

@@ -36,7 +36,7 @@ def heads(problem: AttentionProblem) -> tuple[list[str], Any]:
         ("beams", c_int(problem.q.dims[BEAM])),
         ("key_beams", c_int(problem.k.dims[BEAM])),
         ("q_first", c_int(problem.step or 0)),
-        ("q_steps", c_int(len(problem.operation.lo_win_idx))),
+        ("q_steps", c_int(problem.windows)),
         ("k_steps", c_int(problem.k.dims[TIME])),
         *factors(problem.operation, scaler=problem.attn.scaler),
     )
@@ -46,7 +46,7 @@ def heads(problem: AttentionProblem) -> tuple[list[str], Any]:
 def core(problem: AttentionProblem) -> Launch:
     """Return the launch that computes what the heads make of the values."""
     operands, described = heads(problem)
-    tiles = -(-len(problem.operation.lo_win_idx) // problem.tile)
+    tiles = -(-problem.windows // problem.tile)
     chunks = -(-problem.attn.value_size // problem.tile)
     counts = (tiles, chunks, problem.attn.heads, problem.q.dims[BEAM])
     offsets = problem.regions.offsets

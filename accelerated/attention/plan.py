@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from dualdnn.api.operations import MultiHeadAttnForward, MultiHeadAttnStep
+from dualdnn.api.operations import (
+    MultiHeadAttnBackwardData,
+    MultiHeadAttnBackwardWeights,
+    MultiHeadAttnForward,
+    MultiHeadAttnStep,
+)
 
 from ..plans import Launch
 from ..solver import Solver, serve
+from . import gradients
 from .collect import collect
+from .gradients import of_input
 from .online import core
-from .problem import AttentionProblem
-from .product import output_projection, projections
+from .problem import WEIGHTS, AttentionProblem
+from .product import (
+    gradient_of_heads,
+    gradient_of_input,
+    gradients_of_weights,
+    output_projection,
+    projections,
+)
 from .schedule import schedule
 
 
@@ -31,4 +44,41 @@ class ForwardSolver(Solver[AttentionProblem]):
         return [*found, collect(problem, source, "out", 1, attn.output_size, rows, "residuals")]
 
 
+class GradientSolver(Solver[AttentionProblem]):
+    """Any gradient of the data: the core by recomputation of the scores, and products with the weights."""
+
+    name = "attention.gradients"
+
+    def serves(self, problem: AttentionProblem) -> bool:
+        return True
+
+    def launches(self, problem: AttentionProblem) -> list[Launch]:
+        found = schedule(problem)
+        if problem.attn.o_projected:
+            found.append(gradient_of_heads(problem))
+        found += gradients.core(problem)
+        for name, kind in WEIGHTS.items():
+            if kind in problem.weights:
+                found.append(gradient_of_input(problem, name))
+                continue
+            source, size, rows = of_input(problem, name), problem.sizes[name], problem.rows[name]
+            keys = name != "queries"
+            found.append(collect(problem, source, f"d{name}", problem.attn.heads, size, rows, is_of_keys=keys))
+        return found
+
+
+class WeightsSolver(Solver[AttentionProblem]):
+    """Any gradient of the weights: a product for each projection."""
+
+    name = "attention.product"
+
+    def serves(self, problem: AttentionProblem) -> bool:
+        return True
+
+    def launches(self, problem: AttentionProblem) -> list[Launch]:
+        return gradients_of_weights(problem)
+
+
 serve(AttentionProblem, (ForwardSolver(),), MultiHeadAttnForward, MultiHeadAttnStep)
+serve(AttentionProblem, (GradientSolver(),), MultiHeadAttnBackwardData)
+serve(AttentionProblem, (WeightsSolver(),), MultiHeadAttnBackwardWeights)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from ctypes import Structure, c_int, c_longlong
+from functools import cached_property
 from typing import Any
 
 from dualdnn.api.enumerations import cudnnMultiHeadAttnWeightKind_t as Kind
-from dualdnn.api.operations import MultiHeadAttnForward, MultiHeadAttnStep, SeqDataSpec
-from dualdnn.api.operations.attention.memory import Regions, inference_space, reserve_space, weights_of
+from dualdnn.api.operations import MultiHeadAttnStep, SeqDataSpec
+from dualdnn.api.operations.attention.memory import Regions, gradient_space, inference_space, reserve_space, weights_of
 from dualdnn.api.operations.specs import DOUBLE
 
 from ..primitives.geometry import FastDivmod
@@ -98,15 +99,19 @@ class AttentionProblem(Problem):
         }  # fmt: skip
         self.tile = DOUBLE_TILE if self.attn.data_type == DOUBLE else TILE
 
+    @cached_property
+    def gradients(self) -> Regions:
+        """The regions of the work space of BackwardData."""
+        return gradient_space(self.attn, self.operation.extents)
+
     @property
-    def is_forward(self) -> bool:
-        return isinstance(self.operation, (MultiHeadAttnForward, MultiHeadAttnStep))
+    def windows(self) -> int:
+        """Time-steps of queries that the call computes."""
+        return 1 if self.step is not None else self.operation.extents.q_steps
 
     @property
     def schedule(self) -> Schedule:
-        return Schedule(
-            self.regions.offsets["schedule"], len(self.operation.lo_win_idx), self.operation.extents.q_sequences
-        )
+        return Schedule(self.regions.offsets["schedule"], self.windows, self.operation.extents.q_sequences)
 
     def vectors(self, name: str) -> tuple[str, Vectors]:
         """Return the operand that has an input's vectors by head, and how they lie there."""

@@ -115,3 +115,7 @@ extern "C" __global__ void __launch_bounds__(256) attention_product_outputs(cons
   griddepcontrol_wait();
   multiply<OUTPUTS, COMPUTE, ELEMENT>(a);
 }
+extern "C" __global__ void __launch_bounds__(256) attention_product_weights(const ProductArguments a) {
+  griddepcontrol_wait();
+  multiply<WEIGHTS, COMPUTE, ELEMENT>(a);
+}

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from dualdnn.api.enumerations import cudnnMultiHeadAttnWeightKind_t as Kind
 
 from ..plans import Launch, factors, pointers, structure, type_definitions
+from .gradients import of_input
 from .problem import BIASES, WEIGHTS, AttentionProblem, Rows
 
 SOURCE = "attention/product.cu"
@@ -87,3 +88,46 @@ def output_projection(problem: AttentionProblem) -> Launch:
         Matrix("weights", problem.weight_offset(Kind.CUDNN_MH_ATTN_O_WEIGHTS), size, 1), Matrix("out", 0, size, 1),
         (rows.count, size, joined), rows, bias, "residuals",
     )  # fmt: skip
+
+
+def gradient_of_heads(problem: AttentionProblem) -> Launch:
+    """Return the launch that multiplies the incoming gradients by the output projection."""
+    attn, rows = problem.attn, problem.rows["queries"]
+    joined, size = attn.heads * attn.value_size, attn.o_projected
+    offset = problem.weight_offset(Kind.CUDNN_MH_ATTN_O_WEIGHTS)
+    result = Matrix("workSpace", problem.gradients.offsets["d_heads"], joined, 1)
+    factors = Matrix("dout", 0, size, 1), Matrix("weights", offset, 1, size)
+    return multiply(problem, "inputs", *factors, result, (rows.count, joined, size), rows)
+
+
+def gradient_of_input(problem: AttentionProblem, name: str) -> Launch:
+    """Return the launch that multiplies the gradients of projected vectors by the weights."""
+    rows, size = problem.rows[name], problem.inputs[name].dims[-1]
+    projected = problem.attn.heads * problem.sizes[name]
+    operand, offset = of_input(problem, name)
+    weights = Matrix("weights", problem.weight_offset(WEIGHTS[name]), 1, projected)
+    factors = Matrix(operand, offset, projected, 1), weights
+    result, dims = Matrix(f"d{name}", 0, size, 1), (rows.count, size, projected)
+    return multiply(problem, "outputs", *factors, result, dims, rows, is_of_keys=name != "queries")
+
+
+def gradients_of_weights(problem: AttentionProblem) -> list[Launch]:
+    """Return the launches that sum the products of vectors and gradients into the gradients of the weights."""
+    attn, beta = problem.attn, problem.operation.prior_factor
+    found = []
+    for name, kind in WEIGHTS.items():
+        if kind not in problem.weights:
+            continue
+        rows, size = problem.rows[name], problem.inputs[name].dims[-1]
+        projected = attn.heads * problem.sizes[name]
+        operand, offset = of_input(problem, name)
+        factors = Matrix(operand, offset, 1, projected), Matrix(name, 0, size, 1)
+        result, dims = Matrix("dweights", problem.weight_offset(kind), 1, projected), (projected, size, rows.count)
+        keys = name != "queries"
+        found.append(multiply(problem, "weights", *factors, result, dims, rows, beta=beta, is_of_keys=keys))
+    if attn.o_projected:
+        rows, size, joined = problem.rows["queries"], attn.o_projected, attn.heads * attn.value_size
+        factors = Matrix(problem.space, problem.regions.offsets["heads"], 1, joined), Matrix("dout", 0, size, 1)
+        result = Matrix("dweights", problem.weight_offset(Kind.CUDNN_MH_ATTN_O_WEIGHTS), size, 1)
+        found.append(multiply(problem, "weights", *factors, result, (joined, size, rows.count), rows, beta=beta))
+    return found

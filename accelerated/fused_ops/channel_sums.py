@@ -51,11 +51,11 @@ def sums(
     gradient: bool = False,
 ) -> list[Launch]:
     """Return the launches. of: the operand y or dy, and its description; results: the operands of the two sums, which the call may
-    lack; start: bytes of workspace before the sums; gradient: of dy behind the operand bitMask and with the normalised operand x."""
+    lack, empty where only the workspace keeps them; start: bytes of workspace before the sums; gradient: of dy behind the operand bitMask and with the normalised operand x."""
     name, spec = of
     mask = operation.bitMask if gradient else None
     segments, pixels = Segments.of(spec, device), Pixels.of(spec, mask)
-    written = getattr(operation, results[0]) or getattr(operation, results[1])
+    written = next((spec for spec in (getattr(operation, result, None) for result in results if result) if spec), None)
     used = ("x", "bitMask", "savedMean", "savedInvStd") if gradient else ("",) * 4
     operands = (name, *used, "workSpace", *results)
     arguments: ctypes.Structure = structure(

@@ -17,7 +17,7 @@ struct Arguments {
   long long sums;    // bytes to the two sums of each channel
   Pixels pixels;
   TensorStrides x_strides, dy_strides, dx_strides, dz_strides;
-  int parameter_stride;
+  int parameter_stride, scale_stride;
   COMPUTE share;  // 1 / m
 };
 
@@ -39,6 +39,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_gradient(const A
     const COMPUTE normal = (load<COMPUTE>(a.x[offset(a.x_strides, pixel, channel)]) - a.mean[parameter]) * inverse;
     const COMPUTE mean = (sums[channel] + normal * sums[a.pixels.channels + channel]) * a.share;
     a.dx[offset(a.dx_strides, pixel, channel)] =
-        store<ELEMENT>(a.scale[parameter] * inverse * (load<COMPUTE>(gradient) - mean));
+        store<ELEMENT>(a.scale[channel * a.scale_stride] * inverse * (load<COMPUTE>(gradient) - mean));
   });
 }

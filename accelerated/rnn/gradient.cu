@@ -1,4 +1,4 @@
-// Recurrent networks, the gradients of inputs and states (8.2.18 to 8.2.20): layer by layer from the last, step by step
+// Recurrent networks, the gradients of inputs and states (8.2.17 to 8.2.19): layer by layer from the last, step by step
 // against the direction of the forward call.
 //
 // A step has the gradients of all cells, element by element, which replace the gates in the reserve space, and their

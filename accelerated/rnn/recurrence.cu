@@ -1,4 +1,4 @@
-// Recurrent networks, forward (7.2.34 to 7.2.38): layer by layer, step by step.
+// Recurrent networks, forward (7.2.36 to 7.2.38): layer by layer, step by step.
 //
 // The input products of all steps of a layer are one matrix product; then one kernel a step multiplies the states of
 // all sequences by the recurrent matrices and computes the cells, both directions at a time. A block has 16 sequences

@@ -1,4 +1,4 @@
-// Recurrent networks, the gradients of matrices and biases (8.2.21 to 8.2.23), added to what is there.
+// Recurrent networks, the gradients of matrices and biases (8.2.20 to 8.2.22), added to what is there.
 //
 // Of each layer one product over all vectors of its steps for the input matrices, the recurrent and the projection
 // matrices, both directions at a time, and a sum for the biases. The gradients of the gates are in the reserve space.

@@ -2851,6 +2851,68 @@ def cudnnRNNForward(
     Source: 7.2.36.
     """
 
+def cudnnRNNForwardInference(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    seqLength: SupportsIndex,
+    xDesc: Sequence[TensorDescriptor],
+    x: Memory,
+    hxDesc: TensorDescriptor,
+    hx: Memory,
+    cxDesc: TensorDescriptor,
+    cx: Memory,
+    wDesc: FilterDescriptor,
+    w: Memory,
+    yDesc: Sequence[TensorDescriptor],
+    y: Memory,
+    hyDesc: TensorDescriptor,
+    hy: Memory,
+    cyDesc: TensorDescriptor,
+    cy: Memory,
+    workspace: Memory,
+    workspaceSizeInBytes: SupportsIndex,
+) -> None:
+    """cudnnRNNForward in inference, of packed sequences that xDesc and yDesc describe step by step as {batch, vector, 1}.
+
+    wDesc has at least the bytes of cudnnGetRNNParamsSize. NULL hx and cx are zeros, NULL hy and cy are not written.
+    Errors: BAD_PARAM for rnnDesc (c45), other descriptors (c46), what does not fit (c47), a small workspace (c48);
+    NOT_SUPPORTED for what a persistent algorithm does not take, and for data types (c44). Source: 7.2.37.
+    """
+
+def cudnnRNNForwardInferenceEx(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    xDesc: RNNDataDescriptor,
+    x: Memory,
+    hxDesc: TensorDescriptor,
+    hx: Memory,
+    cxDesc: TensorDescriptor,
+    cx: Memory,
+    wDesc: FilterDescriptor,
+    w: Memory,
+    yDesc: RNNDataDescriptor,
+    y: Memory,
+    hyDesc: TensorDescriptor,
+    hy: Memory,
+    cyDesc: TensorDescriptor,
+    cy: Memory,
+    kDesc: RNNDataDescriptor | None,
+    keys: Memory,
+    cDesc: RNNDataDescriptor | None,
+    cAttn: Memory,
+    iDesc: RNNDataDescriptor | None,
+    iAttn: Memory,
+    qDesc: RNNDataDescriptor | None,
+    queries: Memory,
+    workSpace: Memory,
+    workspaceSizeInBytes: SupportsIndex,
+) -> None:
+    """cudnnRNNForwardInference of sequences in any layout; kDesc to queries are reserved.
+
+    Errors: BAD_PARAM for rnnDesc (c37), descriptors (c38), a small workspace (c40); NOT_SUPPORTED for a persistent algorithm
+    with sequences of several lengths (c34) or DOUBLE data (c36), and for reserved arguments. Source: 7.2.38.
+    """
+
 class _cudnnRNNGetClip(NamedTuple):
     clipMode: cudnnRNNClipMode_t
     clipNanOpt: cudnnNanPropagation_t
@@ -3165,6 +3227,103 @@ def cudnnGetRNNTrainingReserveSize(
     NOT_SUPPORTED for data types (c15). Source: 8.2.14.
     """
 
+def cudnnMultiHeadAttnBackwardData(
+    handle: Handle,
+    attnDesc: AttnDescriptor,
+    loWinIdx: Sequence[SupportsIndex],
+    hiWinIdx: Sequence[SupportsIndex],
+    devSeqLengthsDQDO: Memory,
+    devSeqLengthsDKDV: Memory,
+    doDesc: SeqDataDescriptor,
+    dout: Memory,
+    dqDesc: SeqDataDescriptor,
+    dqueries: Memory,
+    queries: Memory,
+    dkDesc: SeqDataDescriptor,
+    dkeys: Memory,
+    keys: Memory,
+    dvDesc: SeqDataDescriptor,
+    dvalues: Memory,
+    values: Memory,
+    weightSizeInBytes: SupportsIndex,
+    weights: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    workSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+    reserveSpace: Memory,
+) -> None:
+    """The gradients dqueries, dkeys and dvalues of the sum of dout * out, without what residuals add.
+
+    Follows cudnnMultiHeadAttnForward in the training mode, with its windows, lengths, data, weights and reserveSpace, in which
+    cudnnMultiHeadAttnBackwardWeights finds its part. dqDesc describes queries and dqueries, dkDesc keys and dkeys, dvDesc values
+    and dvalues. Gradients of padding are zeros; those of keys and values that several beams share are sums.
+    Errors: BAD_PARAM for NULL, data that does not fit attnDesc, spaces that are too small, windows too few (c23); NOT_SUPPORTED
+    for biases (c27). Source: 8.2.15; formula: 7.2.43.
+    """
+
+def cudnnMultiHeadAttnBackwardWeights(
+    handle: Handle,
+    attnDesc: AttnDescriptor,
+    addGrad: cudnnWgradMode_t,
+    qDesc: SeqDataDescriptor,
+    queries: Memory,
+    kDesc: SeqDataDescriptor,
+    keys: Memory,
+    vDesc: SeqDataDescriptor,
+    values: Memory,
+    doDesc: SeqDataDescriptor,
+    dout: Memory,
+    weightSizeInBytes: SupportsIndex,
+    weights: Memory,
+    dweights: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    workSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+    reserveSpace: Memory,
+) -> None:
+    """The gradients of all weights, in the layout of the weights: added to dweights, or instead of what it has (addGrad).
+
+    Follows cudnnMultiHeadAttnBackwardData, with the data, weights, dout and reserveSpace of that call. weights and dweights may be
+    NULL where attnDesc has no weights.
+    Errors: BAD_PARAM for NULL, an unknown addGrad, data that does not fit attnDesc, spaces that are too small (c14);
+    NOT_SUPPORTED for biases (c18). Source: 8.2.16; formula: 7.2.43.
+    """
+
+def cudnnRNNBackwardData(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    seqLength: SupportsIndex,
+    yDesc: Sequence[TensorDescriptor],
+    y: Memory,
+    dyDesc: Sequence[TensorDescriptor],
+    dy: Memory,
+    dhyDesc: TensorDescriptor,
+    dhy: Memory,
+    dcyDesc: TensorDescriptor,
+    dcy: Memory,
+    wDesc: FilterDescriptor,
+    w: Memory,
+    hxDesc: TensorDescriptor,
+    hx: Memory,
+    cxDesc: TensorDescriptor,
+    cx: Memory,
+    dxDesc: Sequence[TensorDescriptor],
+    dx: Memory,
+    dhxDesc: TensorDescriptor,
+    dhx: Memory,
+    dcxDesc: TensorDescriptor,
+    dcx: Memory,
+    workspace: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    reserveSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+) -> None:
+    """cudnnRNNBackwardData_v8 behind cudnnRNNForwardTraining, of packed sequences that are described step by step.
+
+    Errors: BAD_PARAM for rnnDesc (c59), other descriptors (c60), what does not fit (c61), small spaces (c62, c63);
+    NOT_SUPPORTED for what a persistent algorithm does not take, and for data types (c58). Source: 8.2.17.
+    """
+
 def cudnnRNNBackwardData_v8(
     handle: Handle,
     rnnDesc: RNNDescriptor,
@@ -3195,7 +3354,68 @@ def cudnnRNNBackwardData_v8(
     zeros, NULL dhx and dcx are not written; hDesc and cDesc may be NULL where all their memory is. devSeqLengths is not read.
     Errors: BAD_PARAM for NULL (c52, c30, c07, c26), descriptors that do not fit each other (c53), buffers that are too small
     (c54); NOT_SUPPORTED for a persistent algorithm with sequences of several lengths (c49), or with DOUBLE data (c51).
-    Source: 8.2.19.
+    Source: 8.2.18.
+    """
+
+def cudnnRNNBackwardDataEx(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    yDesc: RNNDataDescriptor,
+    y: Memory,
+    dyDesc: RNNDataDescriptor,
+    dy: Memory,
+    dcDesc: RNNDataDescriptor | None,
+    dcAttn: Memory,
+    dhyDesc: TensorDescriptor,
+    dhy: Memory,
+    dcyDesc: TensorDescriptor,
+    dcy: Memory,
+    wDesc: FilterDescriptor,
+    w: Memory,
+    hxDesc: TensorDescriptor,
+    hx: Memory,
+    cxDesc: TensorDescriptor,
+    cx: Memory,
+    dxDesc: RNNDataDescriptor,
+    dx: Memory,
+    dhxDesc: TensorDescriptor,
+    dhx: Memory,
+    dcxDesc: TensorDescriptor,
+    dcx: Memory,
+    dkDesc: RNNDataDescriptor | None,
+    dkeys: Memory,
+    workSpace: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    reserveSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+) -> None:
+    """cudnnRNNBackwardData of sequences in any layout; dcDesc, dcAttn, dkDesc and dkeys are reserved.
+
+    Errors: BAD_PARAM for rnnDesc (c45), descriptors (c46), small spaces (c47, c48); NOT_SUPPORTED for a persistent algorithm
+    with sequences of several lengths (c42) or DOUBLE data (c44), and for reserved arguments. Source: 8.2.19.
+    """
+
+def cudnnRNNBackwardWeights(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    seqLength: SupportsIndex,
+    xDesc: Sequence[TensorDescriptor],
+    x: Memory,
+    hxDesc: TensorDescriptor,
+    hx: Memory,
+    yDesc: Sequence[TensorDescriptor],
+    y: Memory,
+    workspace: Memory,
+    workspaceSizeInBytes: SupportsIndex,
+    dwDesc: FilterDescriptor,
+    dw: Memory,
+    reserveSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+) -> None:
+    """cudnnRNNBackwardWeights_v8 behind cudnnRNNBackwardData, of packed sequences that are described step by step.
+
+    Errors: BAD_PARAM for rnnDesc (c25), other descriptors (c26), what does not fit (c27), small spaces (c28, c29);
+    NOT_SUPPORTED for what a persistent algorithm does not take, and for data types (c24). Source: 8.2.20.
     """
 
 def cudnnRNNBackwardWeights_v8(
@@ -3221,7 +3441,94 @@ def cudnnRNNBackwardWeights_v8(
     x, hx, y: as in the calls before, hx NULL where it was; devSeqLengths is not read.
     Errors: BAD_PARAM for NULL (c22, c26), an addGrad other than CUDNN_WGRAD_MODE_ADD (c25), descriptors that do not fit each
     other (c23), buffers that are too small (c24); NOT_SUPPORTED for a persistent algorithm with sequences of several lengths,
-    or with DOUBLE data (c21). Source: 8.2.22.
+    or with DOUBLE data (c21). Source: 8.2.21.
+    """
+
+def cudnnRNNBackwardWeightsEx(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    xDesc: RNNDataDescriptor,
+    x: Memory,
+    hxDesc: TensorDescriptor,
+    hx: Memory,
+    yDesc: RNNDataDescriptor,
+    y: Memory,
+    workSpace: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    dwDesc: FilterDescriptor,
+    dw: Memory,
+    reserveSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+) -> None:
+    """cudnnRNNBackwardWeights of sequences in any layout.
+
+    Errors: BAD_PARAM for rnnDesc (c19), descriptors (c20), small spaces (c21, c22); NOT_SUPPORTED for what a persistent
+    algorithm does not take (c18). Source: 8.2.22.
+    """
+
+def cudnnRNNForwardTraining(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    seqLength: SupportsIndex,
+    xDesc: Sequence[TensorDescriptor],
+    x: Memory,
+    hxDesc: TensorDescriptor,
+    hx: Memory,
+    cxDesc: TensorDescriptor,
+    cx: Memory,
+    wDesc: FilterDescriptor,
+    w: Memory,
+    yDesc: Sequence[TensorDescriptor],
+    y: Memory,
+    hyDesc: TensorDescriptor,
+    hy: Memory,
+    cyDesc: TensorDescriptor,
+    cy: Memory,
+    workspace: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    reserveSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+) -> None:
+    """cudnnRNNForward in training, described as cudnnRNNForwardInference is.
+
+    Errors: BAD_PARAM for rnnDesc (c46), other descriptors (c47), what does not fit (c48), small spaces (c49, c50);
+    NOT_SUPPORTED for what a persistent algorithm does not take (cudnnRNNForward/c41, c43). Source: 8.2.23.
+    """
+
+def cudnnRNNForwardTrainingEx(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    xDesc: RNNDataDescriptor,
+    x: Memory,
+    hxDesc: TensorDescriptor,
+    hx: Memory,
+    cxDesc: TensorDescriptor,
+    cx: Memory,
+    wDesc: FilterDescriptor,
+    w: Memory,
+    yDesc: RNNDataDescriptor,
+    y: Memory,
+    hyDesc: TensorDescriptor,
+    hy: Memory,
+    cyDesc: TensorDescriptor,
+    cy: Memory,
+    kDesc: RNNDataDescriptor | None,
+    keys: Memory,
+    cDesc: RNNDataDescriptor | None,
+    cAttn: Memory,
+    iDesc: RNNDataDescriptor | None,
+    iAttn: Memory,
+    qDesc: RNNDataDescriptor | None,
+    queries: Memory,
+    workspace: Memory,
+    workspaceSizeInBytes: SupportsIndex,
+    reserveSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+) -> None:
+    """cudnnRNNForwardTraining of sequences in any layout; kDesc to queries are reserved.
+
+    Errors: BAD_PARAM for rnnDesc (c41), descriptors (c42), small spaces (c43, c44); NOT_SUPPORTED for a persistent algorithm
+    with sequences of several lengths (c38) or DOUBLE data (c40), and for reserved arguments. Source: 8.2.24.
     """
 
 def cudnnSetCTCLossDescriptor(ctcLossDesc: CTCLossDescriptor, compType: cudnnDataType_t) -> None:

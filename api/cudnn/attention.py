@@ -1,4 +1,4 @@
-"""Multi-head attention (7.2.35)."""
+"""Multi-head attention: forward (7.2.35), gradients of data and of weights (8.2.15, 8.2.16)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,15 @@ from typing import Any
 
 from ..enumerations import CUDNN_ATTN_QUERYMAP_ONE_TO_ONE, cudnnSeqDataAxis_t
 from ..functions import computing
-from ..operations import AttnSpec, MultiHeadAttnForward, MultiHeadAttnStep, SeqDataSpec
-from ..status import BAD_PARAM, expect
+from ..operations import (
+    AttnSpec,
+    MultiHeadAttnBackwardData,
+    MultiHeadAttnBackwardWeights,
+    MultiHeadAttnForward,
+    MultiHeadAttnStep,
+    SeqDataSpec,
+)
+from ..status import BAD_PARAM, NOT_SUPPORTED, expect
 from .attention_weights import buffer_sizes
 
 TIME, BATCH, BEAM, VECT = cudnnSeqDataAxis_t
@@ -122,3 +129,58 @@ def cudnnMultiHeadAttnForward(
     if currIdx < 0:
         return MultiHeadAttnForward(attn, low, high, qDesc, added, kDesc, vDesc, oDesc, trains)
     return MultiHeadAttnStep(attn, currIdx, low, high, qDesc, added, kDesc, vDesc, oDesc)
+
+
+def check_gradient(name: str, bad: str, unsupported: str, attn: AttnSpec, **data: SeqDataSpec) -> None:
+    """What holds for both gradients: data that fits, and no biases."""
+    check_sequences(dict.fromkeys(("lengths", "output_lengths", "layout", "*"), f"{name}/{bad}"), attn, **data)
+    expect(not attn.has_biases, NOT_SUPPORTED, f"{name}/{unsupported}",
+           "attnDesc has CUDNN_ATTN_ENABLE_PROJ_BIASES, which the gradients do not support")  # fmt: skip
+
+
+DATA, WEIGHTS = "cudnnMultiHeadAttnBackwardData", "cudnnMultiHeadAttnBackwardWeights"
+
+
+@computing(invalid={"*": "c23"}, failed="c25", optional=["weights"])
+def cudnnMultiHeadAttnBackwardData(
+    handle, attnDesc, loWinIdx, hiWinIdx, devSeqLengthsDQDO, devSeqLengthsDKDV, doDesc, dout, dqDesc, dqueries, queries, dkDesc,
+    dkeys, keys, dvDesc, dvalues, values, weightSizeInBytes, weights, workSpaceSizeInBytes, workSpace, reserveSpaceSizeInBytes,
+    reserveSpace,
+):  # fmt: skip
+    """The gradients dqueries, dkeys and dvalues of the sum of dout * out, without what residuals add.
+
+    Follows cudnnMultiHeadAttnForward in the training mode, with its windows, lengths, data, weights and reserveSpace, in which
+    cudnnMultiHeadAttnBackwardWeights finds its part. dqDesc describes queries and dqueries, dkDesc keys and dkeys, dvDesc values
+    and dvalues. Gradients of padding are zeros; those of keys and values that several beams share are sums.
+    Errors: BAD_PARAM for NULL, data that does not fit attnDesc, spaces that are too small, windows too few (c23); NOT_SUPPORTED
+    for biases (c27). Source: 8.2.15; formula: 7.2.43.
+    """
+    attn = attnDesc
+    check_gradient(DATA, "c23", "c27", attn, dqDesc=dqDesc, dkDesc=dkDesc, dvDesc=dvDesc, doDesc=doDesc)
+    check_spaces(
+        attn, weights, f"{DATA}/c23", f"{DATA}/c23", weightSizeInBytes=weightSizeInBytes,
+        workSpaceSizeInBytes=workSpaceSizeInBytes, reserveSpaceSizeInBytes=reserveSpaceSizeInBytes,
+    )  # fmt: skip
+    low, high = windows(loWinIdx, hiWinIdx, range(dqDesc.dims[TIME]), dkDesc.dims[TIME], f"{DATA}/c23")
+    return MultiHeadAttnBackwardData(attn, low, high, doDesc, dqDesc, dkDesc, dvDesc)
+
+
+@computing(invalid={"*": "c14"}, failed="c16", optional=["weights", "dweights"])
+def cudnnMultiHeadAttnBackwardWeights(
+    handle, attnDesc, addGrad, qDesc, queries, kDesc, keys, vDesc, values, doDesc, dout, weightSizeInBytes, weights, dweights,
+    workSpaceSizeInBytes, workSpace, reserveSpaceSizeInBytes, reserveSpace,
+):  # fmt: skip
+    """The gradients of all weights, in the layout of the weights: added to dweights, or instead of what it has (addGrad).
+
+    Follows cudnnMultiHeadAttnBackwardData, with the data, weights, dout and reserveSpace of that call. weights and dweights may be
+    NULL where attnDesc has no weights.
+    Errors: BAD_PARAM for NULL, an unknown addGrad, data that does not fit attnDesc, spaces that are too small (c14);
+    NOT_SUPPORTED for biases (c18). Source: 8.2.16; formula: 7.2.43.
+    """
+    attn = attnDesc
+    check_gradient(WEIGHTS, "c14", "c18", attn, qDesc=qDesc, kDesc=kDesc, vDesc=vDesc, doDesc=doDesc)
+    check_spaces(
+        attn, weights, f"{WEIGHTS}/c14", f"{WEIGHTS}/c14", weightSizeInBytes=weightSizeInBytes,
+        workSpaceSizeInBytes=workSpaceSizeInBytes, reserveSpaceSizeInBytes=reserveSpaceSizeInBytes,
+    )  # fmt: skip
+    return MultiHeadAttnBackwardWeights(attn, addGrad, qDesc, kDesc, vDesc, doDesc)

@@ -1,7 +1,12 @@
 """The contract between the documented calls and the backends: specifications, operations, the backend protocol."""
 
 from .activation import ActivationBackward, ActivationForward
-from .attention import MultiHeadAttnForward, MultiHeadAttnStep
+from .attention import (
+    MultiHeadAttnBackwardData,
+    MultiHeadAttnBackwardWeights,
+    MultiHeadAttnForward,
+    MultiHeadAttnStep,
+)
 from .backend import Backend, BackendError, Buffer, Operand
 from .convolution import (
     ConvolutionBackwardBias,
@@ -137,6 +142,8 @@ __all__ = [
     "LRNCrossChannelBackward",
     "LRNCrossChannelForward",
     "LRNSpec",
+    "MultiHeadAttnBackwardData",
+    "MultiHeadAttnBackwardWeights",
     "MultiHeadAttnForward",
     "MultiHeadAttnStep",
     "NormalizationForwardInference",

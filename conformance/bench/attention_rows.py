@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import sqrt
 
-from dualdnn.api.enumerations import cudnnDataType_t, cudnnMathType_t, cudnnSeqDataAxis_t
-from dualdnn.api.operations import AttnSpec, MultiHeadAttnForward, MultiHeadAttnStep, SeqDataSpec
+from dualdnn.api.enumerations import cudnnDataType_t, cudnnMathType_t, cudnnSeqDataAxis_t, cudnnWgradMode_t
+from dualdnn.api.operations import (
+    AttnSpec,
+    MultiHeadAttnBackwardData,
+    MultiHeadAttnBackwardWeights,
+    MultiHeadAttnForward,
+    MultiHeadAttnStep,
+    Operation,
+    SeqDataSpec,
+)
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 
 from .row import Row
@@ -57,6 +65,14 @@ def step(attn: AttnSpec, current: int, longest: int, batches: int) -> MultiHeadA
     return MultiHeadAttnStep(attn, current, (0,), (current + 1,), q, None, k, v, o)
 
 
+def gradients(training: MultiHeadAttnForward) -> Iterator[tuple[str, Operation]]:
+    """The gradients of a training call, by the name of what they are of."""
+    t, mode = training, cudnnWgradMode_t.CUDNN_WGRAD_MODE_SET
+    yield "data", MultiHeadAttnBackwardData(t.attn, t.lo_win_idx, t.hi_win_idx, t.out, t.queries, t.keys, t.values)
+    if t.weights is not None:
+        yield "weights", MultiHeadAttnBackwardWeights(t.attn, mode, t.queries, t.keys, t.values, t.out)
+
+
 def attention_rows() -> Iterator[Row]:
     for data_type in (FLOAT, HALF):
         kind = data_type.name.removeprefix("CUDNN_DATA_").lower()
@@ -66,14 +82,19 @@ def attention_rows() -> Iterator[Row]:
                 shape = f"{batches}x{queries}x{keys} heads {heads}x{size}{' causal' if causal else ''} {kind}"
                 family = f"attention {'with projections' if projected else 'core'} forward"
                 yield Row(f"{family} {name} {shape}", family, forward(attn, (queries, keys), batches, causal, False))
+                for of, gradient in gradients(forward(attn, (queries, keys), batches, causal, True)):
+                    family = f"attention {'with projections' if projected else 'core'} gradient of {of}"
+                    yield Row(f"{family} {name} {shape}", family, gradient)
         attn = spec(data_type, 16, 64, 1024, (512, 512), 32, True)
         yield Row(f"attention step 511 32x512 heads 16x64 {kind}", "attention step", step(attn, 511, 512, 32))
 
 
-def attention_kinds() -> Iterator[MultiHeadAttnForward | MultiHeadAttnStep]:
+def attention_kinds() -> Iterator[Operation]:
     """Small calls that between them use every kernel in every data type."""
     for data_type in (FLOAT, HALF, DOUBLE):
         for projected in (True, False):
             attn = spec(data_type, 2, 4, 8, (4, 4), 2, projected)
-            yield forward(attn, (4, 4), 2, True, True)
+            training = forward(attn, (4, 4), 2, True, True)
+            yield training
+            yield from (gradient for _, gradient in gradients(training))
             yield step(attn, 2, 4, 2)

@@ -55,7 +55,7 @@ def residual(dims: tuple[int, ...], kind: cudnnDataType_t, layout: str) -> tuple
     numbers = _vector(dims[1], DOUBLE if kind == DOUBLE else FLOAT)
     mask = TensorSpec.packed(INT32, (x.count // dims[1], -(-dims[1] // 32), 1, 1))
     added = ScaleBiasAddActivationGenBitmask(RELU, x, eq, eq, x, eq, eq, x, mask)
-    return added, DactivationForkDbatchnorm(RELU, 0, x, x, mask, *(numbers,) * 3, x, x, numbers, numbers)
+    return added, DactivationForkDbatchnorm(RELU, 1e-5, 0, x, x, mask, *(numbers,) * 3, x, x, numbers, numbers)
 
 
 def convolutions(taps: int) -> Iterator[tuple[str, Operation]]:

@@ -12,6 +12,8 @@ from dualdnn.api.operations import (
     ConvolutionBiasActivationForward,
     ConvolutionForward,
     LRNCrossChannelBackward,
+    MultiHeadAttnBackwardData,
+    MultiHeadAttnBackwardWeights,
     MultiHeadAttnForward,
     MultiHeadAttnStep,
     Operation,
@@ -22,7 +24,7 @@ from dualdnn.api.operations.specs import FLOAT
 
 Convolution = ConvolutionForward | ConvolutionBiasActivationForward
 Summed = Convolution | ConvolutionBackwardData | ConvolutionBackwardFilter
-Attention = MultiHeadAttnForward | MultiHeadAttnStep
+Attention = MultiHeadAttnForward | MultiHeadAttnStep | MultiHeadAttnBackwardData | MultiHeadAttnBackwardWeights
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain
+from math import prod
 
 from dualdnn.api.enumerations import (
     cudnnActivationMode_t,
@@ -135,12 +136,18 @@ def dropout(backward: bool) -> Make:
     return make
 
 
+def transformer(data_type: cudnnDataType_t, dims: Dims) -> SpatialTransformerSpec:
+    """Of images; the planes of a volume are one image."""
+    images = (*dims[:2], prod(dims[2:-1]), dims[-1])
+    return SpatialTransformerSpec(cudnnSamplerType_t.CUDNN_SAMPLER_BILINEAR, data_type, images)
+
+
 def sampler(backward: bool) -> Make:
     """Of an image with the size of the transformed tensor."""
 
     def make(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
-        t = laid_out(data_type, dims, layout)
-        spec = SpatialTransformerSpec(cudnnSamplerType_t.CUDNN_SAMPLER_BILINEAR, data_type, dims)
+        spec = transformer(data_type, dims)
+        t = laid_out(data_type, spec.dims, layout)
         if backward:
             return SpatialTfSamplerBackward(spec, 1.0, 0.0, 1.0, 0.0, t, t, t)
         return SpatialTfSamplerForward(spec, 1.0, 0.0, t, t)
@@ -149,15 +156,11 @@ def sampler(backward: bool) -> Make:
 
 
 def grid_generator(data_type: cudnnDataType_t, dims: Dims, _layout: str) -> Operation:
-    return SpatialTfGridGeneratorForward(
-        SpatialTransformerSpec(cudnnSamplerType_t.CUDNN_SAMPLER_BILINEAR, data_type, dims)
-    )
+    return SpatialTfGridGeneratorForward(transformer(data_type, dims))
 
 
 def grid_generator_gradient(data_type: cudnnDataType_t, dims: Dims, _layout: str) -> Operation:
-    return SpatialTfGridGeneratorBackward(
-        SpatialTransformerSpec(cudnnSamplerType_t.CUDNN_SAMPLER_BILINEAR, data_type, dims)
-    )
+    return SpatialTfGridGeneratorBackward(transformer(data_type, dims))
 
 
 def lrn(n: int, backward: bool) -> Make:

@@ -15,6 +15,8 @@ from dualdnn.api.operations import (
     CTCLoss_v8,
     DropoutBackward,
     DropoutForward,
+    MultiHeadAttnBackwardData,
+    MultiHeadAttnBackwardWeights,
     MultiHeadAttnForward,
     MultiHeadAttnStep,
     NormalizationBackward,
@@ -120,19 +122,31 @@ def _weight_bytes(_make: Any, o: Any, _memory: Mapping[str, Any]) -> int:
     return o.nbytes("weights") if o.has("weights") else 0
 
 
-ATTENTION: dict[str, Callable[[Any, Any, Mapping[str, Any]], Any] | float | None] = {
+_ATTENTION_SPACES: dict[str, Callable[[Any, Any, Mapping[str, Any]], Any] | float | None] = {
     **_attention_space(1, "workSpace"),
     **_attention_space(2, "reserveSpace"),
+    "weightSizeInBytes": _weight_bytes,
+}
+ATTENTION = {
+    **_ATTENTION_SPACES,
     "qDesc": _described_by("queries"),
     "kDesc": _described_by("keys"),
     "vDesc": _described_by("values"),
     "oDesc": _described_by("out"),
-    "weightSizeInBytes": _weight_bytes,
     "currIdx": lambda make, o, memory: o.curr_idx if isinstance(o, MultiHeadAttnStep) else -1,
     # Entries of other time-steps are not read.
     "loWinIdx": lambda make, o, memory: (-(2**31),) * o.first_step + o.lo_win_idx,
     "hiWinIdx": lambda make, o, memory: (2**31 - 1,) * o.first_step + o.hi_win_idx,
 }
+ATTENTION_GRADIENTS = {
+    **_ATTENTION_SPACES,
+    "doDesc": _described_by("dout"),
+    **{f"{prefix}{letter}Desc": _described_by(operand) for prefix in ("", "d")
+       for letter, operand in (("q", "queries"), ("k", "keys"), ("v", "values"))},
+    "loWinIdx": lambda make, o, memory: o.lo_win_idx,
+    "hiWinIdx": lambda make, o, memory: o.hi_win_idx,
+    "addGrad": lambda make, o, memory: o.add_grad,
+}  # fmt: skip
 
 
 def _lengths(make: Any, o: Any, _memory: Mapping[str, Any]) -> Any:
@@ -194,6 +208,8 @@ VALUES: dict[type[Operation], dict[str, Callable[[Any, Any, Mapping[str, Any]], 
         "ydesc": lambda make, o, memory: make.tensor(o.y),
     },
     DropoutBackward: {"dropoutDesc": _dropout},
+    MultiHeadAttnBackwardData: ATTENTION_GRADIENTS,
+    MultiHeadAttnBackwardWeights: ATTENTION_GRADIENTS,
     MultiHeadAttnForward: ATTENTION,
     MultiHeadAttnStep: ATTENTION,
 }

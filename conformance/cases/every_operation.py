@@ -23,6 +23,7 @@ from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.cases import (
     activation,
+    attention_backward,
     attention_forward,
     convolution,
     convolution_backward_data,
@@ -125,6 +126,8 @@ SAMPLES: dict[str, Operation] = {
     "SetDropoutStates": SetDropoutStates(dropout.SEED),
     "DropoutForward": dropout.forward(x=PLAIN),
     "DropoutBackward": dropout.backward(dy=PLAIN),
+    **dict(zip(("MultiHeadAttnTraining", "MultiHeadAttnBackwardData", "MultiHeadAttnBackwardWeights"), attention_backward.steps(
+        attn=attention_forward.attention((2, 2, 2, 5), mode=0), batches=3, lengths=None), strict=True)),
     "MultiHeadAttnForward": attention_forward.forward(attention_forward.attention((2, 2, 2, 5)), batches=3, lengths=None, residuals=True, trains=True),
     "MultiHeadAttnStep": attention_forward.forward(attention_forward.attention((2, 2, 2, 5)), batches=3, lengths=None, current=2),
     "Im2Col": convolution_filters.im2col(),
@@ -138,6 +141,9 @@ ATTENTION_OPERANDS = (
 )  # fmt: skip
 # call -> operand -> the clause that memory which is wrong in itself violates, where the section names one
 WRONG_MEMORY = {
+    "MultiHeadAttnTraining": dict.fromkeys(ATTENTION_OPERANDS, "cudnnMultiHeadAttnForward/c34"),
+    "MultiHeadAttnBackwardData": {"*": "cudnnMultiHeadAttnBackwardData/c23"},
+    "MultiHeadAttnBackwardWeights": {"*": "cudnnMultiHeadAttnBackwardWeights/c14"},
     "RNNBackwardData": {
         "y": "cudnnRNNBackwardData_v8/c30",
         "dy": "cudnnRNNBackwardData_v8/c30",
@@ -331,7 +337,10 @@ def test_outputs_share_no_part_of_another_operand(subject, caller, refuses, samp
                 continue  # its contents say how much of it is read, and the host does not look at them
             first, last = memory[other].size, memory[output].size
             apart = -(-first // 16) * 16
-            for start in (STEP, (first - 1) // STEP * STEP, apart):
+            step = max(STEP, operation.alignment(output))
+            for start in (step, (first - 1) // step * step, apart):
+                if first <= start < apart:
+                    continue  # they do not meet
                 joint = caller.handle.to_device(np.resize(memory[other], apart + last))
                 buffers, operands = placed(caller, {**memory, output: memory[output]}, {})
                 operands[other], operands[output] = joint.slice(0, first), joint.slice(start, last)

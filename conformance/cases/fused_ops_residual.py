@@ -53,7 +53,9 @@ def gradient(kind=FLOAT, layout="nchw", dims=DIMS, activation=RELU, without=(), 
     other = laid_out(kind, dims, "nhwc" if layout == "nchw" and len(dims) == 4 else layout)
     numbers = vector(DOUBLE if kind == DOUBLE else FLOAT, dims[1], rank=len(dims))
     bits = mask(dims, more) if activation else None
-    operation = DactivationForkDbatchnorm(activation, 0, x, other, bits, *(numbers,) * 3, x, other, numbers, numbers)
+    operation = DactivationForkDbatchnorm(
+        activation, 1e-3, 0, x, other, bits, *(numbers,) * 3, x, other, numbers, numbers
+    )
     return replace(operation, **dict.fromkeys(without))
 
 
@@ -106,6 +108,13 @@ def test_shapes_of_the_gradient(trial, caller, dims):
                                      ("dx", "scale", "dScale", "dBias")], ids="-".join)  # fmt: skip
 def test_gradients_that_are_not_wanted(trial, caller, without):
     trial(sized(caller, gradient(without=without)))
+
+
+@pytest.mark.parametrize("kind", [FLOAT, HALF, DOUBLE], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("without", [(), ("dx", "scale"), ("dScale", "dBias")], ids=str)
+def test_statistics_that_were_not_saved(trial, caller, kind, without):
+    """Mean and variance are those of x, with the epsilon of the variant parameter pack."""
+    trial(sized(caller, gradient(kind, "nhwc", without=("savedMean", "savedInvStd", *without))))
 
 
 @pytest.mark.parametrize("inputs", ["normal", "special"])

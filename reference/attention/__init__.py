@@ -1,5 +1,5 @@
 """Multi-head attention (7.2.35, 8.2.15, 8.2.16). Decisions: docs/errata.md, D312, D327, D356 and D358."""
 
-from . import forward
+from . import backward, forward
 
-__all__ = ["forward"]
+__all__ = ["backward", "forward"]

@@ -9,6 +9,7 @@ from dualdnn.api.operations import MultiHeadAttnForward, MultiHeadAttnStep
 
 from ..engine import Exact, implements
 from ..view import Array
+from .kept import kept_schedule
 from .sequence import Projections, Sequence, places
 from .tracked import Tracked
 
@@ -46,7 +47,7 @@ def forward(
     _computed(operation, lengths, key_lengths, queries, residuals, keys, values, weights, steps, value, error)
     found = {"out": Exact(value, error, 1)}
     if operation.trains:
-        found["reserveSpace"] = Exact.kept(schedule(operation, lengths, key_lengths))
+        found["reserveSpace"] = Exact.kept(kept_schedule(operation, lengths, key_lengths))
     return found
 
 
@@ -61,9 +62,3 @@ def step(
     value[steps], error[steps] = 0, np.inf
     _computed(operation, lengths, key_lengths, queries, residuals, keys, values, weights, steps, value, error)
     return Exact(value, error, 1)
-
-
-def schedule(operation: Any, lengths: Array, key_lengths: Array) -> Array:
-    """What a training call keeps: windows and lengths, from which the gradients are computed anew."""
-    parts = (operation.lo_win_idx, operation.hi_win_idx, lengths, key_lengths)
-    return np.concatenate([np.asarray(part).astype(np.int32) for part in parts]).view(np.uint8)

@@ -128,12 +128,14 @@ class Sequence:
 
 def joined_heads(vectors: Array) -> Array:
     """(heads, count, size) as (count, heads * size)."""
-    return vectors.swapaxes(0, 1).reshape(vectors.shape[1], -1)
+    heads, count, size = vectors.shape
+    return vectors.swapaxes(0, 1).reshape(count, heads * size)
 
 
 def joined_weights(weights: Array) -> Array:
     """(heads, projected size, size) as (heads * size, projected size)."""
-    return weights.swapaxes(1, 2).reshape(-1, weights.shape[1])
+    heads, projected, size = weights.shape
+    return weights.swapaxes(1, 2).reshape(heads * size, projected)
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ def equivalent(
     return found
 
 
-def _determined(exact: Exact, share: Array) -> Exact:
+def determined(exact: Exact, share: Array | float) -> Exact:
     """The result, with nothing promised where the error of the variance is too large a share of it."""
     magnitude = np.asarray(exact.magnitude)
     return Exact(exact.value, np.where(share > STABLE, np.inf, magnitude), exact.roundings)
@@ -64,7 +64,7 @@ def finalize_training(
     share = PRECISION[operation.compute_type][0] * error / (variance + epsilon)
     for name in ("savedInvStd", "eqScale", "eqBias"):
         if name in found:
-            found[name] = _determined(found[name], share)
+            found[name] = determined(found[name], share)
     if running_mean is not None:
         old, new = (1 - factor) * running_mean, factor * mean
         found["runningMean"] = Exact(old + new, np.abs(old) + np.abs(new), MEAN_ROUNDINGS + 3)
@@ -88,4 +88,4 @@ def finalize_inference(
     inverse, roundings = inverse_root(variance + epsilon, error)
     share = PRECISION[operation.compute_type][0] * error / np.abs(variance + epsilon)
     found = equivalent(scale, bias, mean, inverse, roundings)
-    return {name: _determined(exact, share) for name, exact in found.items() if operation.has(name)}
+    return {name: determined(exact, share) for name, exact in found.items() if operation.has(name)}

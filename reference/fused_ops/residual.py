@@ -9,9 +9,10 @@ from dualdnn.api.enumerations import cudnnNanPropagation_t
 from dualdnn.api.operations import ActivationSpec, DactivationForkDbatchnorm, ScaleBiasAddActivationGenBitmask
 from dualdnn.api.operations.specs import TensorSpec
 
-from ..engine import Exact, implements
+from ..engine import Exact, implements, in_compute_type
 from ..judge import PRECISION
 from ..view import Array
+from .finalize import VARIANCE_ROUNDINGS, determined, inverse_root
 
 WORD = 32
 SUM_ROUNDINGS = 5  # two products, three sums
@@ -83,30 +84,35 @@ def add_activation(
 
 @implements(DactivationForkDbatchnorm)
 def batch_norm_gradient(
-    operation: DactivationForkDbatchnorm,
-    x: Array,
-    dy: Array,
-    words: Array | None,
-    scale: Array | None,
-    mean: Array,
-    inverse: Array,
-) -> dict[str, Exact]:
+    operation: DactivationForkDbatchnorm, x: Array, dy: Array, words: Array | None, scale: Array | None, mean: Array | None,
+    inverse: Array | None,
+) -> dict[str, Exact]:  # fmt: skip
     """The gradient behind the activation, and those of the batch normalisation."""
     gradient = dy if words is None else np.where(unpacked_bits(words, dy.shape), dy, 0)
     pixels = gradient.size // gradient.shape[1]
     over = (0, *range(2, gradient.ndim))
-    normal, normal_terms = (x - mean) * inverse, (np.abs(x) + np.abs(mean)) * np.abs(inverse)
+    mean_terms = None if mean is None else np.abs(mean)
+    roundings: Array | float = pixels + 12
+    share: Array | float = 0.0
+    if mean is None or inverse is None:
+        mean, mean_terms = x.mean(over, keepdims=True), np.abs(x).mean(over, keepdims=True)
+        variance = np.square(x - mean).mean(over, keepdims=True) + in_compute_type(operation, operation.epsilon)
+        # The variance may be the mean of the squares minus the square of the mean.
+        error = 2 * (pixels + VARIANCE_ROUNDINGS) * np.square(x).mean(over, keepdims=True)
+        inverse, of_inverse = inverse_root(variance, error)
+        roundings, share = 2 * pixels + 20 + 3 * of_inverse, PRECISION[operation.compute_type][0] * error / variance
+    normal, normal_terms = (x - mean) * inverse, (np.abs(x) + mean_terms) * np.abs(inverse)
     size = np.abs(gradient)
     bias, bias_terms = gradient.sum(over, keepdims=True), size.sum(over, keepdims=True)
     slope, slope_terms = (gradient * normal).sum(over, keepdims=True), (size * normal_terms).sum(over, keepdims=True)
     found = {
         "dz": Exact(gradient, size, 0),
         "dBias": Exact(bias, bias_terms, pixels),
-        "dScale": Exact(slope, slope_terms, pixels + 3),
+        "dScale": determined(Exact(slope, slope_terms, roundings), share),
     }
     if scale is not None:
         factor = scale * inverse
         inner = gradient - bias / pixels - normal * slope / pixels
         terms = size + bias_terms / pixels + normal_terms * slope_terms / pixels
-        found["dx"] = Exact(factor * inner, np.abs(factor) * terms, pixels + 12)
+        found["dx"] = determined(Exact(factor * inner, np.abs(factor) * terms, roundings), share)
     return {name: exact for name, exact in found.items() if operation.has(name)}

@@ -1,4 +1,4 @@
-"""Recurrent networks, backward (8.2.18 to 8.2.23): the chain rule over the forward computation, which is made again.
+"""Recurrent networks, backward (8.2.17 to 8.2.22): the chain rule over the forward computation, which is made again.
 
 What the reserve space keeps of the calls before, as bytes of the data type: x of the forward call, and behind it, from
 RNNBackwardData on, the weights, hx, cx, dy, dhy and dcy; zeros where a call got NULL.

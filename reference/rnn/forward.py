@@ -1,4 +1,4 @@
-"""Recurrent networks, forward (7.2.34 to 7.2.38). Formulas: 7.1.2.8 and docs/errata.md, D299 to D302, D342 to D344."""
+"""Recurrent networks, forward (7.2.36 to 7.2.38). Formulas: 7.1.2.8 and docs/errata.md, D299 to D302, D342 to D344."""
 
 from __future__ import annotations
 

@@ -133,20 +133,26 @@ def dbatchnorm(a):
     kind = a.one_type(FLOATING, XDESC=x, DYDESC=dy, DXDESC=dx, DZDESC=dz)
     rank_between(UNSUPPORTED, 3, 5, XDESC=x)
     a.same_dims(XDESC=x, DYDESC=dy, DXDESC=dx, DZDESC=dz)
-    for name in ("savedMean", "savedInvStd", *(["scale"] if dx is not None else [])):
-        parameters = a.required(name, "BN_SCALEBIAS_MEANVAR_DESC")
+    saved = [a.operand(name, "BN_SCALEBIAS_MEANVAR_DESC") for name in ("savedMean", "savedInvStd")]
+    expect((saved[0] is None) == (saved[1] is None), BAD_PARAM, INCORRECT_PARAMETER,
+           "of CUDNN_PARAM_BN_SAVED_MEAN_PLACEHOLDER and CUDNN_PARAM_BN_SAVED_INVSTD_PLACEHOLDER one is CUDNN_PTR_NULL")  # fmt: skip
+    scale = a.required("scale", "BN_SCALEBIAS_MEANVAR_DESC") if dx is not None else None
+    wanted = [a.operand(name, "BN_SCALEBIAS_MEANVAR_DESC") for name in ("dScale", "dBias")]
+    parameters = next((spec for spec in (*saved, scale, *wanted) if spec is not None), None)
     a.one_type((DOUBLE if kind == DOUBLE else FLOAT,), BN_SCALEBIAS_MEANVAR_DESC=parameters)
     a.per_channel(x.dims[1], x.rank, BN_SCALEBIAS_MEANVAR_DESC=parameters)
     mask = a.required("bitMask", "ACTIVATION_BITMASK_DESC") if activation is not None else None
     a.bit_mask(mask, dy)
-    outputs = {"dx": dx, "dz": dz} | {name: parameters if a.promises(name) else None for name in ("dScale", "dBias")}
+    outputs = {"dx": dx, "dz": dz, "dScale": wanted[0], "dBias": wanted[1]}
     written = {f"CUDNN_PARAM_{name.upper()}DESC": spec for name, spec in (("dx", dx), ("dz", dz)) if spec is not None}
-    writable_layout(**written, CUDNN_PARAM_BN_SCALEBIAS_MEANVAR_DESC=parameters)
+    writable_layout(**written)
+    if parameters is not None:
+        writable_layout(CUDNN_PARAM_BN_SCALEBIAS_MEANVAR_DESC=parameters)
     if not any(outputs.values()):
         return None
     return DactivationForkDbatchnorm(
-        activation=activation, workspace_bytes=0, x=x, dy=dy, bitMask=mask, scale=parameters if dx is not None else None,
-        savedMean=parameters, savedInvStd=parameters, **outputs,
+        activation=activation, epsilon=0.0, workspace_bytes=0, x=x, dy=dy, bitMask=mask, scale=scale, savedMean=saved[0],
+        savedInvStd=saved[1], **outputs,
     )  # fmt: skip
 
 

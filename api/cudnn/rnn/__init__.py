@@ -1,6 +1,18 @@
 """Calls of recurrent networks."""
 
-from . import backward, clip, data, descriptor, forward, legacy_descriptor, legacy_weights, spaces, weights
+from . import (
+    backward,
+    clip,
+    data,
+    descriptor,
+    forward,
+    legacy_backward,
+    legacy_descriptor,
+    legacy_forward,
+    legacy_weights,
+    spaces,
+    weights,
+)
 
 __all__ = [
     "backward",
@@ -8,7 +20,9 @@ __all__ = [
     "data",
     "descriptor",
     "forward",
+    "legacy_backward",
     "legacy_descriptor",
+    "legacy_forward",
     "legacy_weights",
     "spaces",
     "weights",

@@ -1,4 +1,4 @@
-"""cudnnRNNBackwardData_v8 and cudnnRNNBackwardWeights_v8 (8.2.19, 8.2.22)."""
+"""cudnnRNNBackwardData_v8 and cudnnRNNBackwardWeights_v8 (8.2.18, 8.2.21)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def cudnnRNNBackwardData_v8(
     zeros, NULL dhx and dcx are not written; hDesc and cDesc may be NULL where all their memory is. devSeqLengths is not read.
     Errors: BAD_PARAM for NULL (c52, c30, c07, c26), descriptors that do not fit each other (c53), buffers that are too small
     (c54); NOT_SUPPORTED for a persistent algorithm with sequences of several lengths (c49), or with DOUBLE data (c51).
-    Source: 8.2.19.
+    Source: 8.2.18.
     """
     clause = f"{DATA}/c53"
     expect(rnnDesc.data_type is not None, BAD_PARAM, clause, "rnnDesc was not configured by cudnnSetRNNDescriptor_v8")
@@ -65,7 +65,7 @@ def cudnnRNNBackwardWeights_v8(
     x, hx, y: as in the calls before, hx NULL where it was; devSeqLengths is not read.
     Errors: BAD_PARAM for NULL (c22, c26), an addGrad other than CUDNN_WGRAD_MODE_ADD (c25), descriptors that do not fit each
     other (c23), buffers that are too small (c24); NOT_SUPPORTED for a persistent algorithm with sequences of several lengths,
-    or with DOUBLE data (c21). Source: 8.2.22.
+    or with DOUBLE data (c21). Source: 8.2.21.
     """
     clause = f"{WEIGHTS}/c23"
     expect(addGrad == ADD, BAD_PARAM, f"{WEIGHTS}/c25", f"addGrad is {addGrad.name}")

@@ -1,5 +1,10 @@
 """Multi-head attention: its operations, and the memory that they share."""
 
-from .operations import MultiHeadAttnForward, MultiHeadAttnStep
+from .operations import (
+    MultiHeadAttnBackwardData,
+    MultiHeadAttnBackwardWeights,
+    MultiHeadAttnForward,
+    MultiHeadAttnStep,
+)
 
-__all__ = ["MultiHeadAttnForward", "MultiHeadAttnStep"]
+__all__ = ["MultiHeadAttnBackwardData", "MultiHeadAttnBackwardWeights", "MultiHeadAttnForward", "MultiHeadAttnStep"]

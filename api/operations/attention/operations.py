@@ -7,8 +7,9 @@ Lengths of sequences are those in device memory, limited to the steps that there
 from __future__ import annotations
 
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from ...enumerations import cudnnWgradMode_t
 from ..operation import Operation
 from ..records import record
 from ..specs import INT32, AttnSpec, SeqDataSpec, TensorSpec
@@ -26,6 +27,19 @@ def sequences(data: SeqDataSpec) -> int:
 def lengths(data: SeqDataSpec) -> TensorSpec:
     """The lengths of the sequences in device memory."""
     return TensorSpec(INT32, (sequences(data),), (1,))
+
+
+def pairs(o: Any) -> int:
+    """Queries and keys that meet in the windows of a call."""
+    found = sum(max(0, high - low) for low, high in zip(o.lo_win_idx, o.hi_win_idx, strict=True))
+    return found * sequences(o.queries)
+
+
+def projected(attn: AttnSpec, extents: Extents, steps: int) -> int:
+    """Products of the projections that are on, of some time-steps of queries."""
+    of_queries = attn.q_projected * attn.q_size + attn.o_projected * attn.value_size
+    of_keys = attn.k_projected * attn.k_size + attn.v_projected * attn.v_size
+    return attn.heads * (of_queries * steps * extents.q_sequences + of_keys * extents.k_vectors)
 
 
 class Attention(Operation):
@@ -68,15 +82,8 @@ class _Forward(Attention):
     @cached_property
     def products(self) -> int:
         """Products of numbers: of the windows' scores and weighed values, and of the projections that are on."""
-        attn, sequence_count = self.attn, sequences(self.queries)
-        pairs = sum(max(0, high - low) for low, high in zip(self.lo_win_idx, self.hi_win_idx, strict=True))
-        core = pairs * sequence_count * (attn.query_size + attn.value_size)
-        steps = len(self.lo_win_idx) * sequence_count
-        projected = (
-            (attn.q_projected * attn.q_size + attn.o_projected * attn.value_size) * steps
-            + (attn.k_projected * attn.k_size + attn.v_projected * attn.v_size) * self.extents.k_vectors
-        )  # fmt: skip
-        return attn.heads * (core + projected)
+        size = self.attn.query_size + self.attn.value_size
+        return pairs(self) * self.attn.heads * size + projected(self.attn, self.extents, len(self.lo_win_idx))
 
     @cached_property
     def extents(self) -> Extents:
@@ -139,3 +146,101 @@ class MultiHeadAttnStep(_Forward):
     def first_step(self) -> int:
         """The time-step that the window is of."""
         return self.curr_idx
+
+
+class _Gradient(Attention):
+    """What the gradients have in common: a training call before them filled the reserve space."""
+
+    queries: SeqDataSpec
+    keys: SeqDataSpec
+
+    @cached_property
+    def reserve_bytes(self) -> int:
+        return space_bytes(self.attn)[2]
+
+    @cached_property
+    def extents(self) -> Extents:
+        return Extents(self.queries.dims[TIME], sequences(self.queries), self.keys.dims[TIME], sequences(self.keys))
+
+
+@record
+class MultiHeadAttnBackwardData(_Gradient):
+    """The gradients of queries, keys and values; residuals add nothing to them."""
+
+    attn: AttnSpec
+    lo_win_idx: tuple[int, ...]
+    hi_win_idx: tuple[int, ...]
+    dout: SeqDataSpec
+    queries: SeqDataSpec
+    keys: SeqDataSpec
+    values: SeqDataSpec
+
+    inputs = (
+        "devSeqLengthsDQDO", "devSeqLengthsDKDV", "dout", "queries", "keys", "values", "weights", "reserveSpace",
+    )  # fmt: skip
+    outputs = ("dqueries", "dkeys", "dvalues", "reserveSpace")
+    optional = ("weights",)
+    raw: ClassVar = {"workSpace": "workspace_bytes", "reserveSpace": "reserve_bytes"}
+    lengths_of: ClassVar = {"devSeqLengthsDQDO": "queries", "devSeqLengthsDKDV": "keys"}
+
+    @cached_property
+    def products(self) -> int:
+        """Products of numbers: scores, their gradients and the three of the vectors, each once, and the projections that are on."""
+        size = 3 * self.attn.query_size + 2 * self.attn.value_size
+        return pairs(self) * self.attn.heads * size + projected(self.attn, self.extents, self.extents.q_steps)
+
+    @property
+    def dqueries(self) -> SeqDataSpec:
+        return self.queries
+
+    @property
+    def dkeys(self) -> SeqDataSpec:
+        return self.keys
+
+    @property
+    def dvalues(self) -> SeqDataSpec:
+        return self.values
+
+    @cached_property
+    def devSeqLengthsDQDO(self) -> TensorSpec:
+        return lengths(self.queries)
+
+    @cached_property
+    def devSeqLengthsDKDV(self) -> TensorSpec:
+        return lengths(self.keys)
+
+
+@record
+class MultiHeadAttnBackwardWeights(_Gradient):
+    """The gradients of all weights, which dweights has, or to which they are added, in the layout of the weights."""
+
+    attn: AttnSpec
+    add_grad: cudnnWgradMode_t
+    queries: SeqDataSpec
+    keys: SeqDataSpec
+    values: SeqDataSpec
+    dout: SeqDataSpec
+
+    inputs = ("queries", "keys", "values", "dout", "weights", "reserveSpace")
+    outputs = ("dweights",)
+    optional = ("weights", "dweights")
+    raw: ClassVar = {"workSpace": "workspace_bytes", "reserveSpace": "reserve_bytes"}
+    blends: ClassVar = {"dweights": ("factor", "prior_factor")}
+
+    @property
+    def dweights(self) -> TensorSpec | None:
+        return self.weights
+
+    @cached_property
+    def products(self) -> int:
+        """Products of numbers: as many as of the projections."""
+        return projected(self.attn, self.extents, self.extents.q_steps)
+
+    @property
+    def factor(self) -> float:
+        return 1.0
+
+    @property
+    def prior_factor(self) -> float:
+        """Of what dweights has before the call."""
+        return 1.0 if self.add_grad == cudnnWgradMode_t.CUDNN_WGRAD_MODE_ADD else 0.0

@@ -34,16 +34,20 @@ class ScaleBiasAddActivationGenBitmask(Operation):
 class DactivationForkDbatchnorm(Operation):
     """dz = dy where the bit mask is 1, else 0; dy itself where there is no activation. Of m pixels of a channel, with
     x' = (x - savedMean) * savedInvStd: dBias = sum of dz, dScale = sum of dz * x',
-    dx = scale * savedInvStd * (dz - dBias / m - x' * dScale / m)."""
+    dx = scale * savedInvStd * (dz - dBias / m - x' * dScale / m).
+
+    Without savedMean and savedInvStd these are the mean of x and (the variance of x + epsilon)^-1/2.
+    """
 
     activation: ActivationSpec | None
+    epsilon: float
     workspace_bytes: int
     x: TensorSpec
     dy: TensorSpec
     bitMask: TensorSpec | None
     scale: TensorSpec | None
-    savedMean: TensorSpec
-    savedInvStd: TensorSpec
+    savedMean: TensorSpec | None
+    savedInvStd: TensorSpec | None
     dx: TensorSpec | None
     dz: TensorSpec | None
     dScale: TensorSpec | None
@@ -51,5 +55,5 @@ class DactivationForkDbatchnorm(Operation):
 
     inputs = ("x", "dy", "bitMask", "scale", "savedMean", "savedInvStd")
     outputs = ("dx", "dz", "dScale", "dBias")
-    optional = ("bitMask", "scale", "dx", "dz", "dScale", "dBias")
+    optional = ("bitMask", "scale", "savedMean", "savedInvStd", "dx", "dz", "dScale", "dBias")
     raw = {"workSpace": "workspace_bytes"}  # noqa: RUF012 (a class constant)

@@ -1,4 +1,4 @@
-"""The operations of the backward calls of recurrent networks (8.2.18 to 8.2.23)."""
+"""The operations of the backward calls of recurrent networks (8.2.17 to 8.2.22)."""
 
 from __future__ import annotations
 

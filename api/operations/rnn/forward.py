@@ -1,4 +1,4 @@
-"""The operation of the forward calls of recurrent networks (7.2.34 to 7.2.38)."""
+"""The operation of the forward calls of recurrent networks (7.2.36 to 7.2.38, 8.2.23, 8.2.24)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,100 @@
+"""What the calls before version 8 check alike: networks without a data type, sequences step by step, weights as filters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...enumerations import cudnnRNNDataLayout_t
+from ...operations import FilterSpec, TensorSpec
+from ...operations.rnn import RNNDataSpec, RNNSpec
+from ...operations.rnn.network import LSTM
+from ...status import BAD_PARAM, NOT_SUPPORTED, CudnnError, expect
+from .forward import check_sequences, check_space, check_state
+from .steps import check_steps, completed
+
+PACKED = cudnnRNNDataLayout_t.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED
+
+
+@dataclass(frozen=True)
+class Section:
+    """The clauses of a call, by what they are about.
+
+    network, invalid: rnnDesc and the other descriptors, where they are wrong in themselves. shape: what does not fit. ragged,
+    double: what a persistent algorithm does not take. work, reserve: spaces that are too small. failed: of the device.
+    """
+
+    name: str
+    network: str
+    invalid: str
+    shape: str
+    ragged: str
+    double: str
+    work: str
+    reserve: str
+    failed: str
+
+    def clause(self, kind: str) -> str:
+        """The id of a clause; one with a slash is another section's."""
+        found = getattr(self, kind)
+        return found if "/" in found else f"{self.name}/{found}"
+
+    def refused_by(self, *parameters: str) -> dict[str, str]:
+        """The clauses of parameters that are wrong in themselves."""
+        return {"rnnDesc": self.network, **dict.fromkeys(parameters, self.invalid)}
+
+    @property
+    def small(self) -> dict[str, tuple[str, Any]]:
+        """The clauses of buffers that are too small."""
+        spaces = {"workSpace": self.work, "reserveSpace": self.reserve}
+        return {name: (clause, BAD_PARAM) for name, clause in spaces.items() if clause}
+
+
+def sequences(section: Section, name: str, length: int, steps: Sequence[TensorSpec]) -> RNNDataSpec:
+    """Packed sequences that tensors {batch, vector, 1} describe step by step."""
+    shape = section.clause("shape")
+    check_steps(name, steps, length, shape, shape, shape, section.clause("ragged"))
+    batches = [step.dims[0] for step in steps]
+    lengths = tuple(sum(batch > sequence for batch in batches) for sequence in range(batches[0]))
+    return RNNDataSpec(steps[0].data_type, PACKED, length, batches[0], steps[0].dims[1], lengths)
+
+
+def network_of(section: Section, rnn: RNNSpec, x: RNNDataSpec, y: RNNDataSpec, w: FilterSpec) -> RNNSpec:
+    """The network that takes x and puts out y, with weights of this description."""
+    shape = section.clause("shape")
+    expect(rnn.layers > 0, BAD_PARAM, section.clause("network"), "rnnDesc has not been initialised")
+    spec = completed(rnn, x.vector, x.data_type, shape, shape)
+    check_sequences(spec, x, y, shape, section.clause("ragged"), section.clause("double"))
+    fits = w.data_type == spec.data_type and w.nbytes >= spec.weight_bytes
+    expect(
+        fits,
+        BAD_PARAM,
+        shape,
+        f"the weights are described as {w}, {spec.weight_bytes} bytes of {spec.data_type.name} are due",
+    )
+    return spec
+
+
+def described(section: Section, spec: RNNSpec, batch: int, **descriptors: TensorSpec) -> None:
+    """Descriptors of states fit the network; those of cells count for CUDNN_LSTM only."""
+    for name, state in descriptors.items():
+        hidden = "h" in name[:2]
+        if hidden or spec.cell == LSTM:
+            check_state(
+                spec, batch, f"{name}Desc", state, spec.projected if hidden else spec.hidden, section.clause("shape")
+            )
+
+
+def spaces(section: Section, work: tuple[int, TensorSpec], reserve: tuple[int, TensorSpec] | None = None) -> None:
+    """The sizes of the spaces are large enough: (given, needed) each."""
+    check_space("workSpaceSizeInBytes", work[0], work[1].nbytes, section.clause("work"))
+    if reserve is not None:
+        check_space("reserveSpaceSizeInBytes", reserve[0], reserve[1].nbytes, section.clause("reserve"))
+
+
+def without_attention(section: Section, **reserved: Any) -> None:
+    """Arguments that are reserved are NULL."""
+    for name, value in reserved.items():
+        if value is not None:
+            raise CudnnError(NOT_SUPPORTED, section.clause("invalid"), f"{name} is reserved, it must be NULL")

@@ -1,0 +1,120 @@
+"""The backward calls before version 8 (8.2.17, 8.2.19, 8.2.20, 8.2.22): the operations of the calls of version 8, described otherwise."""
+
+from __future__ import annotations
+
+from ...functions import computing
+from ...operations.rnn import RNNBackwardData, RNNBackwardWeights, reserve, workspace
+from ...operations.rnn.network import LSTM
+from ...status import BAD_PARAM, NOT_SUPPORTED, expect
+from .forward import weights
+from .legacy import Section, described, network_of, sequences, spaces, without_attention
+
+DATA = Section("cudnnRNNBackwardData", "c59", "c60", "c61", "c58", "c58", "c62", "c63", "c68")
+WEIGHTS = Section("cudnnRNNBackwardWeights", "c25", "c26", "c27", "c24", "c24", "c28", "c29", "c30")
+DATA_EX = Section("cudnnRNNBackwardDataEx", "c45", "c46", "c46", "c42", "c44", "c47", "c48", "c53")
+WEIGHTS_EX = Section("cudnnRNNBackwardWeightsEx", "c19", "c20", "c20", "c18", "c18", "c21", "c22", "c23")
+DATA_DESCRIBED = ("yDesc", "dyDesc", "dhyDesc", "dcyDesc", "wDesc", "hxDesc", "cxDesc", "dxDesc", "dhxDesc", "dcxDesc")
+WEIGHTS_DESCRIBED = ("xDesc", "hxDesc", "yDesc", "dwDesc")
+
+
+def _spaces(section, spec, x, work_bytes, reserve_bytes):
+    expect(not (spec.dropout and spec.layers > 1), NOT_SUPPORTED, section.clause("shape"),
+           f"dropout of {spec.dropout} between {spec.layers} layers")  # fmt: skip
+    work, kept = workspace(spec, x.max_length, x.batch), reserve(spec, x.max_length, x.batch)
+    spaces(section, (work_bytes, work), (reserve_bytes, kept))
+    return {"workspace": work, "reserve": kept}
+
+
+def _data(section, rnn, y, dy, dx, w, states, memory, work_bytes, reserve_bytes):
+    """The operation. states: descriptors of hx, dhy, dhx, cx, dcy and dcx. memory: the same memory."""
+    expect(y == dy, BAD_PARAM, section.clause("shape"), f"yDesc is {y}, dyDesc {dy}")
+    spec = network_of(section, rnn, dx, y, w)
+    described(section, spec, dx.batch, **states)
+    found = _spaces(section, spec, dx, work_bytes, reserve_bytes)
+    given = {
+        name: None if memory[name] is None or ("c" in name[:2] and spec.cell != LSTM) else state
+        for name, state in states.items()
+    }
+    return RNNBackwardData(spec, y, dy, weightSpace=weights(spec), dx=dx, **found, **given)
+
+
+def _weights(section, rnn, x, y, w, hx_described, hx, work_bytes, reserve_bytes):
+    spec = network_of(section, rnn, x, y, w)
+    described(section, spec, x.batch, hx=hx_described)
+    found = _spaces(section, spec, x, work_bytes, reserve_bytes)
+    return RNNBackwardWeights(spec, x, None if hx is None else hx_described, y, weights(spec), **found)
+
+
+@computing(
+    invalid=DATA.refused_by(*DATA_DESCRIBED), small=DATA.small, failed=DATA.failed,
+    named={"weightSpace": "w", "workSpace": "workspace"},
+)  # fmt: skip
+def cudnnRNNBackwardData(
+    handle, rnnDesc, seqLength, yDesc, y, dyDesc, dy, dhyDesc, dhy, dcyDesc, dcy, wDesc, w, hxDesc, hx, cxDesc, cx,
+    dxDesc, dx, dhxDesc, dhx, dcxDesc, dcx, workspace, workSpaceSizeInBytes, reserveSpace, reserveSpaceSizeInBytes,
+):  # fmt: skip
+    """cudnnRNNBackwardData_v8 behind cudnnRNNForwardTraining, of packed sequences that are described step by step.
+
+    Errors: BAD_PARAM for rnnDesc (c59), other descriptors (c60), what does not fit (c61), small spaces (c62, c63);
+    NOT_SUPPORTED for what a persistent algorithm does not take, and for data types (c58). Source: 8.2.17.
+    """
+    described_steps = (("yDesc", yDesc), ("dyDesc", dyDesc), ("dxDesc", dxDesc))
+    data = (sequences(DATA, name, seqLength, steps) for name, steps in described_steps)
+    states = {"hx": hxDesc, "dhy": dhyDesc, "dhx": dhxDesc, "cx": cxDesc, "dcy": dcyDesc, "dcx": dcxDesc}
+    memory = {"hx": hx, "dhy": dhy, "dhx": dhx, "cx": cx, "dcy": dcy, "dcx": dcx}
+    return _data(DATA, rnnDesc, *data, wDesc, states, memory, workSpaceSizeInBytes, reserveSpaceSizeInBytes)
+
+
+@computing(
+    invalid=DATA_EX.refused_by(*DATA_DESCRIBED), small=DATA_EX.small, failed=DATA_EX.failed, named={"weightSpace": "w"},
+)  # fmt: skip
+def cudnnRNNBackwardDataEx(
+    handle, rnnDesc, yDesc, y, dyDesc, dy, dcDesc, dcAttn, dhyDesc, dhy, dcyDesc, dcy, wDesc, w, hxDesc, hx, cxDesc, cx,
+    dxDesc, dx, dhxDesc, dhx, dcxDesc, dcx, dkDesc, dkeys, workSpace, workSpaceSizeInBytes, reserveSpace,
+    reserveSpaceSizeInBytes,
+):  # fmt: skip
+    """cudnnRNNBackwardData of sequences in any layout; dcDesc, dcAttn, dkDesc and dkeys are reserved.
+
+    Errors: BAD_PARAM for rnnDesc (c45), descriptors (c46), small spaces (c47, c48); NOT_SUPPORTED for a persistent algorithm
+    with sequences of several lengths (c42) or DOUBLE data (c44), and for reserved arguments. Source: 8.2.19.
+    """
+    without_attention(DATA_EX, dcDesc=dcDesc, dcAttn=dcAttn, dkDesc=dkDesc, dkeys=dkeys)
+    states = {"hx": hxDesc, "dhy": dhyDesc, "dhx": dhxDesc, "cx": cxDesc, "dcy": dcyDesc, "dcx": dcxDesc}
+    memory = {"hx": hx, "dhy": dhy, "dhx": dhx, "cx": cx, "dcy": dcy, "dcx": dcx}
+    sizes = workSpaceSizeInBytes, reserveSpaceSizeInBytes
+    return _data(DATA_EX, rnnDesc, yDesc, dyDesc, dxDesc, wDesc, states, memory, *sizes)
+
+
+@computing(
+    invalid=WEIGHTS.refused_by(*WEIGHTS_DESCRIBED), small=WEIGHTS.small, failed=WEIGHTS.failed,
+    named={"dweightSpace": "dw", "workSpace": "workspace"},
+)  # fmt: skip
+def cudnnRNNBackwardWeights(
+    handle, rnnDesc, seqLength, xDesc, x, hxDesc, hx, yDesc, y, workspace, workspaceSizeInBytes, dwDesc, dw,
+    reserveSpace, reserveSpaceSizeInBytes,
+):  # fmt: skip
+    """cudnnRNNBackwardWeights_v8 behind cudnnRNNBackwardData, of packed sequences that are described step by step.
+
+    Errors: BAD_PARAM for rnnDesc (c25), other descriptors (c26), what does not fit (c27), small spaces (c28, c29);
+    NOT_SUPPORTED for what a persistent algorithm does not take, and for data types (c24). Source: 8.2.20.
+    """
+    data = (sequences(WEIGHTS, name, seqLength, steps) for name, steps in (("xDesc", xDesc), ("yDesc", yDesc)))
+    sizes = workspaceSizeInBytes, reserveSpaceSizeInBytes
+    return _weights(WEIGHTS, rnnDesc, *data, dwDesc, hxDesc, hx, *sizes)
+
+
+@computing(
+    invalid=WEIGHTS_EX.refused_by(*WEIGHTS_DESCRIBED), small=WEIGHTS_EX.small, failed=WEIGHTS_EX.failed,
+    named={"dweightSpace": "dw"},
+)  # fmt: skip
+def cudnnRNNBackwardWeightsEx(
+    handle, rnnDesc, xDesc, x, hxDesc, hx, yDesc, y, workSpace, workSpaceSizeInBytes, dwDesc, dw,
+    reserveSpace, reserveSpaceSizeInBytes,
+):  # fmt: skip
+    """cudnnRNNBackwardWeights of sequences in any layout.
+
+    Errors: BAD_PARAM for rnnDesc (c19), descriptors (c20), small spaces (c21, c22); NOT_SUPPORTED for what a persistent
+    algorithm does not take (c18). Source: 8.2.22.
+    """
+    sizes = workSpaceSizeInBytes, reserveSpaceSizeInBytes
+    return _weights(WEIGHTS_EX, rnnDesc, xDesc, yDesc, dwDesc, hxDesc, hx, *sizes)

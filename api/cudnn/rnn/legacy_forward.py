@@ -1,0 +1,116 @@
+"""The forward calls before version 8 (7.2.37, 7.2.38, 8.2.23, 8.2.24): the operation of cudnnRNNForward, described otherwise."""
+
+from __future__ import annotations
+
+from ...functions import computing
+from ...operations.rnn import RNNForward, reserve, workspace
+from ...operations.rnn.network import LSTM
+from ...status import NOT_SUPPORTED, expect
+from .forward import weights
+from .legacy import Section, described, network_of, sequences, spaces, without_attention
+
+INFERENCE = Section("cudnnRNNForwardInference", "c45", "c46", "c47", "c44", "c44", "c48", "", "c49")
+TRAINING = Section(
+    "cudnnRNNForwardTraining", "c46", "c47", "c48", "cudnnRNNForward/c41", "cudnnRNNForward/c43", "c49", "c50", "c51"
+)
+INFERENCE_EX = Section("cudnnRNNForwardInferenceEx", "c37", "c38", "c38", "c34", "c36", "c40", "", "c41")
+TRAINING_EX = Section("cudnnRNNForwardTrainingEx", "c41", "c42", "c42", "c38", "c40", "c43", "c44", "c45")
+DESCRIBED = ("xDesc", "hxDesc", "cxDesc", "wDesc", "yDesc", "hyDesc", "cyDesc")
+
+
+def _forward(section, rnn, x, y, w, states, memory, work_bytes, reserve_bytes=None):
+    """The operation. states: the descriptors hx, cx, hy and cy. memory: the same memory; reserve_bytes None is inference."""
+    training = reserve_bytes is not None
+    spec = network_of(section, rnn, x, y, w)
+    described(section, spec, x.batch, **states)
+    expect(not (training and spec.dropout and spec.layers > 1), NOT_SUPPORTED, section.clause("shape"),
+           f"dropout of {spec.dropout} between {spec.layers} layers")  # fmt: skip
+    work, kept = workspace(spec, x.max_length, x.batch), reserve(spec, x.max_length, x.batch, training)
+    spaces(section, (work_bytes, work), (reserve_bytes, kept) if training else None)
+    given = {
+        name: None if memory[name] is None or (name[0] == "c" and spec.cell != LSTM) else state
+        for name, state in states.items()
+    }
+    return RNNForward(spec, training, x, weightSpace=weights(spec), y=y, workspace=work, reserve=kept, **given)
+
+
+@computing(
+    invalid=INFERENCE.refused_by(*DESCRIBED), small=INFERENCE.small, failed=INFERENCE.failed,
+    named={"weightSpace": "w", "workSpace": "workspace"},
+)  # fmt: skip
+def cudnnRNNForwardInference(
+    handle, rnnDesc, seqLength, xDesc, x, hxDesc, hx, cxDesc, cx, wDesc, w, yDesc, y, hyDesc, hy, cyDesc, cy,
+    workspace, workspaceSizeInBytes,
+):  # fmt: skip
+    """cudnnRNNForward in inference, of packed sequences that xDesc and yDesc describe step by step as {batch, vector, 1}.
+
+    wDesc has at least the bytes of cudnnGetRNNParamsSize. NULL hx and cx are zeros, NULL hy and cy are not written.
+    Errors: BAD_PARAM for rnnDesc (c45), other descriptors (c46), what does not fit (c47), a small workspace (c48);
+    NOT_SUPPORTED for what a persistent algorithm does not take, and for data types (c44). Source: 7.2.37.
+    """
+    data = (sequences(INFERENCE, name, seqLength, steps) for name, steps in (("xDesc", xDesc), ("yDesc", yDesc)))
+    states = {"hx": hxDesc, "cx": cxDesc, "hy": hyDesc, "cy": cyDesc}
+    memory = {"hx": hx, "cx": cx, "hy": hy, "cy": cy}
+    return _forward(INFERENCE, rnnDesc, *data, wDesc, states, memory, workspaceSizeInBytes)
+
+
+@computing(
+    invalid=TRAINING.refused_by(*DESCRIBED), small=TRAINING.small, failed=TRAINING.failed,
+    named={"weightSpace": "w", "workSpace": "workspace"},
+)  # fmt: skip
+def cudnnRNNForwardTraining(
+    handle, rnnDesc, seqLength, xDesc, x, hxDesc, hx, cxDesc, cx, wDesc, w, yDesc, y, hyDesc, hy, cyDesc, cy,
+    workspace, workSpaceSizeInBytes, reserveSpace, reserveSpaceSizeInBytes,
+):  # fmt: skip
+    """cudnnRNNForward in training, described as cudnnRNNForwardInference is.
+
+    Errors: BAD_PARAM for rnnDesc (c46), other descriptors (c47), what does not fit (c48), small spaces (c49, c50);
+    NOT_SUPPORTED for what a persistent algorithm does not take (cudnnRNNForward/c41, c43). Source: 8.2.23.
+    """
+    data = (sequences(TRAINING, name, seqLength, steps) for name, steps in (("xDesc", xDesc), ("yDesc", yDesc)))
+    states = {"hx": hxDesc, "cx": cxDesc, "hy": hyDesc, "cy": cyDesc}
+    memory = {"hx": hx, "cx": cx, "hy": hy, "cy": cy}
+    return _forward(TRAINING, rnnDesc, *data, wDesc, states, memory, workSpaceSizeInBytes, reserveSpaceSizeInBytes)
+
+
+@computing(
+    invalid=INFERENCE_EX.refused_by(*DESCRIBED), small=INFERENCE_EX.small, failed=INFERENCE_EX.failed,
+    named={"weightSpace": "w"},
+)  # fmt: skip
+def cudnnRNNForwardInferenceEx(
+    handle, rnnDesc, xDesc, x, hxDesc, hx, cxDesc, cx, wDesc, w, yDesc, y, hyDesc, hy, cyDesc, cy,
+    kDesc, keys, cDesc, cAttn, iDesc, iAttn, qDesc, queries, workSpace, workspaceSizeInBytes,
+):  # fmt: skip
+    """cudnnRNNForwardInference of sequences in any layout; kDesc to queries are reserved.
+
+    Errors: BAD_PARAM for rnnDesc (c37), descriptors (c38), a small workspace (c40); NOT_SUPPORTED for a persistent algorithm
+    with sequences of several lengths (c34) or DOUBLE data (c36), and for reserved arguments. Source: 7.2.38.
+    """
+    without_attention(INFERENCE_EX, kDesc=kDesc, keys=keys, cDesc=cDesc, cAttn=cAttn, iDesc=iDesc, iAttn=iAttn,
+                      qDesc=qDesc, queries=queries)  # fmt: skip
+    states = {"hx": hxDesc, "cx": cxDesc, "hy": hyDesc, "cy": cyDesc}
+    memory = {"hx": hx, "cx": cx, "hy": hy, "cy": cy}
+    return _forward(INFERENCE_EX, rnnDesc, xDesc, yDesc, wDesc, states, memory, workspaceSizeInBytes)
+
+
+@computing(
+    invalid=TRAINING_EX.refused_by(*DESCRIBED), small=TRAINING_EX.small, failed=TRAINING_EX.failed,
+    named={"weightSpace": "w", "workSpace": "workspace"},
+)  # fmt: skip
+def cudnnRNNForwardTrainingEx(
+    handle, rnnDesc, xDesc, x, hxDesc, hx, cxDesc, cx, wDesc, w, yDesc, y, hyDesc, hy, cyDesc, cy,
+    kDesc, keys, cDesc, cAttn, iDesc, iAttn, qDesc, queries, workspace, workspaceSizeInBytes,
+    reserveSpace, reserveSpaceSizeInBytes,
+):  # fmt: skip
+    """cudnnRNNForwardTraining of sequences in any layout; kDesc to queries are reserved.
+
+    Errors: BAD_PARAM for rnnDesc (c41), descriptors (c42), small spaces (c43, c44); NOT_SUPPORTED for a persistent algorithm
+    with sequences of several lengths (c38) or DOUBLE data (c40), and for reserved arguments. Source: 8.2.24.
+    """
+    without_attention(TRAINING_EX, kDesc=kDesc, keys=keys, cDesc=cDesc, cAttn=cAttn, iDesc=iDesc, iAttn=iAttn,
+                      qDesc=qDesc, queries=queries)  # fmt: skip
+    states = {"hx": hxDesc, "cx": cxDesc, "hy": hyDesc, "cy": cyDesc}
+    memory = {"hx": hx, "cx": cx, "hy": hy, "cy": cy}
+    return _forward(
+        TRAINING_EX, rnnDesc, xDesc, yDesc, wDesc, states, memory, workspaceSizeInBytes, reserveSpaceSizeInBytes
+    )

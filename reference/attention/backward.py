@@ -1,0 +1,180 @@
+"""Gradients of multi-head attention: of its data (8.2.15) and of its weights (8.2.16)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from dualdnn.api.enumerations import cudnnMultiHeadAttnWeightKind_t as Kind
+from dualdnn.api.operations import MultiHeadAttnBackwardData, MultiHeadAttnBackwardWeights
+
+from ..engine import Exact, implements
+from ..view import Array
+from .kept import Schedule, kept_schedule, schedule_in
+from .sequence import Place, Projections, Sequence, joined_heads, places
+from .tracked import Tracked, masked_product, product
+
+
+@dataclass
+class Gradients:
+    """The gradients of one sequence, all heads at once; dout: (query, output size). terms: of the longest sum over queries of all
+    beams."""
+
+    sequence: Sequence
+    dout: Array
+    terms: int
+
+    @cached_property
+    def heads(self) -> Tracked:
+        """Of what the heads make: (heads, query, size)."""
+        weights = self.sequence.projections[Kind.CUDNN_MH_ATTN_O_WEIGHTS]
+        if weights is not None:
+            return product(Tracked.exact(self.dout[None]), Tracked.exact(weights))
+        attn = self.sequence.operation.attn
+        return Tracked.exact(self.dout.reshape(len(self.dout), attn.heads, attn.value_size).swapaxes(0, 1))
+
+    @cached_property
+    def scores(self) -> Tracked:
+        """Of the products of queries and keys: (heads, query, key), 0 outside of windows."""
+        s = self.sequence
+        weighed = product(self.heads, s.v.transposed)
+        terms = self.heads * s.heads
+        size = terms.value.shape[-1]
+        error = terms.error.sum(-1, keepdims=True) + size * np.abs(terms.value).sum(-1, keepdims=True)
+        means = Tracked(terms.value.sum(-1, keepdims=True), error)
+        found = (s.probabilities * (weighed - means)).scaled(s.scaler)
+        return Tracked(np.where(s.mask, found.value, 0), np.where(s.mask, found.error, 0))
+
+    @cached_property
+    def q(self) -> Tracked:
+        return masked_product(self.scores, self.sequence.mask, self.sequence.k)
+
+    @cached_property
+    def k(self) -> Tracked:
+        return masked_product(self.scores.transposed, self.sequence.mask.T, self.sequence.q, self.terms)
+
+    @cached_property
+    def v(self) -> Tracked:
+        weights = self.sequence.probabilities.transposed
+        return masked_product(weights, self.sequence.mask.T, self.heads, self.terms)
+
+
+def _sum(parts: list[Tracked]) -> Tracked:
+    """Parts of one sum, whose roundings are counted in each."""
+    return Tracked(sum(p.value for p in parts), sum(p.error for p in parts))  # type: ignore[arg-type]  # arrays, of which there is one
+
+
+@dataclass(frozen=True)
+class Group:
+    """The sequences of queries that have one sequence of keys, and the gradients of its projected keys and values."""
+
+    members: list[tuple[Place, Gradients]]
+
+    @property
+    def place(self) -> Place:
+        return self.members[0][0]
+
+    @cached_property
+    def k(self) -> Tracked:
+        return _sum([gradients.k for _, gradients in self.members])
+
+    @cached_property
+    def v(self) -> Tracked:
+        return _sum([gradients.v for _, gradients in self.members])
+
+
+def _groups(
+    operation: Any, found: Schedule, queries: Array, keys: Array, values: Array, weights: Array | None, dout: Array
+) -> Iterator[Group]:
+    projections = Projections(operation.attn, weights)
+    steps, _, beams, _ = operation.queries.dims
+    every = places(operation.queries.dims, operation.keys.dims, found.lengths, found.key_lengths)
+    for _, group in groupby(every, lambda place: (place.batch, place.key_beam)):
+        members = []
+        for place in group:
+            where = place.of_queries
+            sequence = Sequence(
+                operation, projections, queries[where], keys[place.of_keys], values[place.of_keys],
+                found.low[: place.queries], found.high[: place.queries],
+            )  # fmt: skip
+            members.append((place, Gradients(sequence, dout[where], steps * beams)))
+        yield Group(members)
+
+
+def _projected_back(projections: Projections, kind: Kind, vectors: Tracked) -> Tracked:
+    """Gradients (heads, count, projected size) of projected vectors as those of the vectors: (count, size)."""
+    weights = projections[kind]
+    if weights is None:
+        return vectors.sum_over_heads()
+    joined = Tracked(joined_heads(vectors.value), joined_heads(vectors.error))
+    return product(joined, Tracked.exact(weights.reshape(-1, weights.shape[-1])))
+
+
+@implements(MultiHeadAttnBackwardData)
+def backward_data(
+    operation: MultiHeadAttnBackwardData, lengths: Array, key_lengths: Array, dout: Array, queries: Array, keys: Array,
+    values: Array, weights: Array | None, reserve: Array,
+) -> dict[str, Exact]:  # fmt: skip
+    """Gradients of padding are zeros here, and anything to the judge; so is everything where no forward call came before."""
+    arrays = {"dqueries": queries, "dkeys": keys, "dvalues": values}
+    value = {name: np.zeros_like(array) for name, array in arrays.items()}
+    error = {name: np.full_like(array, np.inf) for name, array in arrays.items()}
+
+    def store(name: str, where: tuple[Any, ...], found: Tracked) -> None:
+        value[name][where], error[name][where] = found.value, found.error
+
+    if schedule_in(operation, reserve) is not None:
+        found = Schedule(
+            np.array(operation.lo_win_idx), np.array(operation.hi_win_idx), lengths.astype(int), key_lengths.astype(int)
+        )
+        for group in _groups(operation, found, queries, keys, values, weights, dout):
+            projections = group.members[0][1].sequence.projections
+            for place, gradients in group.members:
+                dq = _projected_back(projections, Kind.CUDNN_MH_ATTN_Q_WEIGHTS, gradients.q)
+                store("dqueries", place.of_queries, dq)
+            where = group.place.of_keys
+            store("dkeys", where, _projected_back(projections, Kind.CUDNN_MH_ATTN_K_WEIGHTS, group.k))
+            store("dvalues", where, _projected_back(projections, Kind.CUDNN_MH_ATTN_V_WEIGHTS, group.v))
+    results = {name: Exact(value[name], error[name], 1) for name in arrays}
+    kept = kept_schedule(operation, lengths, key_lengths)
+    return {**results, "reserveSpace": Exact.kept(kept)}
+
+
+@implements(MultiHeadAttnBackwardWeights)
+def backward_weights(
+    operation: MultiHeadAttnBackwardWeights, queries: Array, keys: Array, values: Array, dout: Array, weights: Array | None,
+    reserve: Array,
+) -> dict[str, Exact]:  # fmt: skip
+    """Sums over all vectors of the products with the gradients of what was projected."""
+    if weights is None:
+        return {}
+    value, error = np.zeros_like(weights), np.zeros_like(weights)
+    found = schedule_in(operation, reserve)
+    if found is None:  # no call filled the reserve space
+        return {"dweights": Exact(value, np.full_like(weights, np.inf), 1)}
+    projections = Projections(operation.attn, weights)
+    extents = operation.extents
+    terms = max(extents.q_vectors, extents.k_vectors)
+
+    def add(kind: Kind, gradients: Tracked, vectors: Tracked) -> None:
+        """Add the products of gradients (heads, count, projected size), and vectors (heads, count, size) or of all heads."""
+        if kind in projections.parts:
+            part, summed = projections.parts[kind], product(gradients.transposed, vectors, terms)
+            projections.view(part, value)[...] += summed.value
+            projections.view(part, error)[...] += summed.error
+
+    def exact(vectors: Array) -> Tracked:
+        return Tracked.exact(vectors[None])
+
+    for group in _groups(operation, found, queries, keys, values, weights, dout):
+        for place, gradients in group.members:
+            add(Kind.CUDNN_MH_ATTN_Q_WEIGHTS, gradients.q, exact(queries[place.of_queries]))
+            add(Kind.CUDNN_MH_ATTN_O_WEIGHTS, exact(gradients.dout), gradients.sequence.heads)
+        where = group.place.of_keys
+        add(Kind.CUDNN_MH_ATTN_K_WEIGHTS, group.k, exact(keys[where]))
+        add(Kind.CUDNN_MH_ATTN_V_WEIGHTS, group.v, exact(values[where]))
+    return {"dweights": Exact(value, error, 1)}

@@ -1,0 +1,35 @@
+"""What the reference keeps in a reserve space: windows and lengths, from which the gradients are computed anew."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..view import Array
+
+MARK = 0x4D484141  # begins a reserve space that a call has filled
+
+
+class Schedule(NamedTuple):
+    """Windows by query time-step, lengths by sequence."""
+
+    low: Array
+    high: Array
+    lengths: Array
+    key_lengths: Array
+
+
+def kept_schedule(operation: Any, lengths: Array, key_lengths: Array) -> Array:
+    """The bytes that a training call leaves."""
+    parts = ((MARK,), operation.lo_win_idx, operation.hi_win_idx, lengths, key_lengths)
+    return np.concatenate([np.asarray(part).astype(np.int32) for part in parts]).view(np.uint8)
+
+
+def schedule_in(operation: Any, reserve: Array) -> Schedule | None:
+    """The schedule in a reserve space; None where no call of the reference has filled it."""
+    extents = operation.extents
+    sizes = (1, extents.q_steps, extents.q_steps, extents.q_sequences, extents.k_sequences)
+    numbers = reserve[: 4 * sum(sizes)].view(np.int32)
+    mark, *parts = np.split(numbers, np.cumsum(sizes)[:-1])
+    return Schedule(*parts) if mark[0] == MARK else None

@@ -1,0 +1,94 @@
+"""The gradients of multi-head attention against central differences of plain loops (test_reference_attention)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnWgradMode_t
+from dualdnn.api.operations.specs import DOUBLE
+from dualdnn.conformance.cases.attention_backward import backward_data, backward_weights
+from dualdnn.conformance.cases.attention_forward import attention, forward, with_projections
+from dualdnn.conformance.trial import prepare
+from dualdnn.reference import evaluate
+from dualdnn.reference.view import read
+from test_reference_attention import arrays_of, outputs
+
+STEP = 1e-5
+ADD, SET = cudnnWgradMode_t
+TRAININGS = [
+    *(forward(with_projections(*on, mode=0, data_type=DOUBLE), trains=True, steps=(3, 4), lengths=(3, 2, 1, 3),
+              low=(0, 1, 2), high=(4, 3, 2), key_lengths=(4, 3))
+      for on in ((1, 1, 1, 1), (0, 0, 0, 0), (1, 0, 0, 1), (0, 1, 1, 0))),
+    forward(attention((2, 2, 2, 2), (2, 3, 2), mode=1, data_type=DOUBLE), trains=True, steps=(3, 4), lengths=(3, 1, 2, 3),
+            key_lengths=(4, 1, 0, 2), axes=(2, 0, 1, 3)),
+    forward(attention((2, 2, 2, 5), (5, 3, 2), mode=0, data_type=DOUBLE), trains=True, steps=(2, 3), lengths=(2, 1, 2, 2), residuals=True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(TRAININGS)))
+def test_gradients(number):
+    """Every gradient is the slope of sum(dout * out); that of the queries lacks what the residuals add."""
+    training = TRAININGS[number]
+    data, weights = backward_data(training), backward_weights(training)
+    memory = prepare(training, "normal", 2) | {"dout": prepare(data, "normal", 2)["dout"]}
+    memory |= {name: array for name, array in prepare(data, "normal", 2).items() if name not in memory}
+    kept = evaluate(training, memory)["reserveSpace"].value
+    dout = read(data.dout.tensor, memory["dout"], np.float64)
+    arrays = arrays_of(training, memory)
+
+    def loss() -> float:
+        return sum(float(np.dot(vector, dout[index])) for index, vector in outputs(training, arrays).items())
+
+    def slopes(name: str) -> np.ndarray:
+        found = np.zeros_like(arrays[name])
+        for index in np.ndindex(found.shape):
+            middle = arrays[name][index]
+            sides = []
+            for offset in (STEP, -STEP):
+                arrays[name][index] = middle + offset
+                sides.append(loss())
+            arrays[name][index] = middle
+            found[index] = (sides[0] - sides[1]) / (2 * STEP)
+        return found
+
+    exact = evaluate(data, {**memory, "reserveSpace": kept})
+    assert (exact["reserveSpace"].value == kept).all()
+    for name in ("queries", "keys", "values"):
+        found = exact[f"d{name}"]
+        determined = np.isfinite(found.magnitude)
+        spec = getattr(data, name)
+        steps = np.arange(spec.dims[0])[:, None, None, None]
+        inside = np.broadcast_to(steps < np.reshape(spec.lengths, (*spec.dims[1:3], 1)), spec.dims)
+        assert (determined == inside).all() and not found.value[~inside].any()
+        np.testing.assert_allclose(found.value[inside].astype(float), slopes(name)[inside], rtol=1e-6, atol=1e-7)
+    found = evaluate(weights, {**memory, "reserveSpace": kept, "dweights": memory.get("weights")})
+    if training.weights is not None:
+        due = slopes("weights")
+        np.testing.assert_allclose(found["dweights"].value.astype(float), due, rtol=1e-6, atol=1e-7)
+
+
+def test_add_is_a_blend():
+    training = TRAININGS[0]
+    assert backward_weights(training, ADD).blend_of("dweights") == (1.0, 1.0)
+    assert backward_weights(training, SET).blend_of("dweights") == (1.0, 0.0)
+
+
+def test_without_a_forward_call_nothing_is_determined():
+    for operation in product_of_gradients(TRAININGS[0]):
+        for name, exact in evaluate(operation, prepare(operation, "normal", 0)).items():
+            assert name == "reserveSpace" or np.isinf(exact.magnitude).all()
+
+
+def product_of_gradients(training):
+    return [backward_data(training), *(backward_weights(training, mode) for mode in (ADD, SET))]
+
+
+def test_the_loss_of_residuals_is_not_in_the_queries():
+    """The same gradients with and without residuals."""
+    training = TRAININGS[5]
+    without = replace(training, residuals=None)
+    for one, other in product([backward_data(training)], [backward_data(without)]):
+        assert one == other
