@@ -20,10 +20,24 @@ from dualdnn.accelerated.plans import AlignedPlan, plan, workspace_bytes
 from dualdnn.accelerated.runtime.compiler import compile_all
 from dualdnn.accelerated.runtime.devices import open_device
 from dualdnn.accelerated.solver import plan_by, possible_solvers
+from dualdnn.api.cudnn.dropout import TYPES as DROPOUT_TYPES
 from dualdnn.api.cudnn.pooling import BACKWARD_TYPES, FORWARD_TYPES
+from dualdnn.api.cudnn.spatial_transformer import TYPES as TRANSFORMER_TYPES
 from dualdnn.api.cudnn.transform import CONVERTED, NOT_CONVERTED
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t
-from dualdnn.api.operations import Operation, PoolingBackward, PoolingForward, TensorSpec, TransformTensor
+from dualdnn.api.operations import (
+    DropoutBackward,
+    DropoutForward,
+    Operation,
+    PoolingBackward,
+    PoolingForward,
+    SpatialTfGridGeneratorBackward,
+    SpatialTfGridGeneratorForward,
+    SpatialTfSamplerBackward,
+    SpatialTfSamplerForward,
+    TensorSpec,
+    TransformTensor,
+)
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NHWC, UINT8
 from dualdnn.api.support.convolution import Problem, unsupported
 
@@ -35,8 +49,19 @@ from .convolution_kinds import convolutions, filters_and_matrices, gradients, sm
 from .graph_kinds import graphs
 
 TYPES = (FLOAT, HALF, BFLOAT16, DOUBLE, INT8)
+TRANSFORMERS = (
+    SpatialTfGridGeneratorBackward,
+    SpatialTfGridGeneratorForward,
+    SpatialTfSamplerBackward,
+    SpatialTfSamplerForward,
+)
 # Of the operations that take fewer types
-TAKEN = {PoolingForward: FORWARD_TYPES, PoolingBackward: BACKWARD_TYPES}
+TAKEN = {
+    PoolingForward: FORWARD_TYPES,
+    PoolingBackward: BACKWARD_TYPES,
+    **dict.fromkeys((DropoutForward, DropoutBackward), DROPOUT_TYPES),
+    **dict.fromkeys(TRANSFORMERS, TRANSFORMER_TYPES),
+}
 TYPE_DEFINITIONS = {"ELEMENT", "COMPUTE", "SOURCE", "RESULT", "PACK_BYTES", "PARAMETER"}
 # Constants that host and device share: of one value in each source.
 CONSTANTS = {

@@ -1,9 +1,11 @@
 // Pointwise operations of a graph (9.2.14): y = op(alpha1 * x), or op(alpha1 * x, alpha2 * b) with x and b broadcast.
 //
-// A thread computes one element; of broadcast dimensions the strides are 0.
+// A thread computes one element, in the order of y; of broadcast dimensions the strides are 0. Dimensions that are
+// contiguous in every operand are merged.
 //
-// Roofline bound: bytes, one element of each operand; a few flops and eight divisions for the address.
+// Roofline bound: bytes, one element of each operand; a few flops, and a division for each dimension that is left.
 #include "graph/stored.cuh"
+#include "primitives/geometry.cuh"
 
 enum Mode { ADD, MUL, MIN, MAX, SQRT, IDENTITY = 21, RELU = 100, TANH, SIGMOID, ELU };
 
@@ -12,9 +14,9 @@ struct Arguments {
   const void* b;
   void* y;
   COMPUTE alpha1, alpha2, lower, upper;
-  long long x_strides[DIMS], b_strides[DIMS], y_strides[DIMS];
-  int extents[DIMS];
-  int count, mode, propagates_nan;
+  long long x_strides[DIMS], b_strides[DIMS], y_strides[DIMS];  // of the innermost dimension first
+  FastDivmod extents[DIMS];
+  int rank, count, mode, propagates_nan;
   int x_type, b_type, y_type;
 };
 
@@ -30,14 +32,15 @@ __device__ __forceinline__ COMPUTE relu(const Arguments& a, COMPUTE x) {
 
 extern "C" __global__ void __launch_bounds__(256) graph_pointwise(const Arguments a) {
   griddepcontrol_wait();
-  const int index = blockIdx.x * blockDim.x + threadIdx.x;
-  if (index >= a.count) return;
+  const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
+  if (index >= static_cast<unsigned>(a.count)) return;
   long long x_offset = 0, b_offset = 0, y_offset = 0;
-  int rest = index;
+  unsigned rest = index;
 #pragma unroll
-  for (int d = DIMS - 1; d >= 0; d--) {
-    const int at = rest % a.extents[d];
-    rest /= a.extents[d];
+  for (int d = 0; d < DIMS; d++) {
+    if (d >= a.rank) break;
+    unsigned at;
+    rest = a.extents[d].divide(rest, at);
     x_offset += at * a.x_strides[d];
     b_offset += at * a.b_strides[d];
     y_offset += at * a.y_strides[d];

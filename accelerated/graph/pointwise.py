@@ -9,7 +9,7 @@ from dualdnn.api.enumerations import cudnnNanPropagation_t
 from dualdnn.api.operations.graph import GraphTensor, PointwiseNode
 
 from ..plans import Launch, factors, pointers, structure
-from ..primitives.geometry import blocks, broadcast_strides
+from ..primitives.geometry import FastDivmod, blocks, broadcast_strides, merge_dimensions
 from .problem import DIMS, STORED, GraphProblem, padded
 
 SOURCE = "graph/pointwise.cu"
@@ -20,11 +20,10 @@ def pointwise_launch(problem: GraphProblem, node: PointwiseNode) -> Launch:
     settings, dims = node.pointwise, node.y.dims
 
     def strides(tensor: GraphTensor | None) -> list[int]:
-        if tensor is None:
-            return [0] * DIMS
-        return padded(broadcast_strides(tensor.dims, problem.spec(tensor).strides, dims), DIMS, 0)
+        return [0] * len(dims) if tensor is None else broadcast_strides(tensor.dims, problem.spec(tensor).strides, dims)
 
-    axes, extents = c_longlong * DIMS, c_int * DIMS
+    extents, steps = merge_dimensions(dims, [strides(node.x), strides(node.b), strides(node.y)])
+    axes = [(c_longlong * DIMS)(*padded(step, DIMS, 0)[::-1]) for step in steps]
     second = node.b or node.x
     arguments = structure(
         *pointers(3),
@@ -35,10 +34,11 @@ def pointwise_launch(problem: GraphProblem, node: PointwiseNode) -> Launch:
             lower=settings.lower_clip,
             upper=settings.upper_clip,
         ),
-        ("x_strides", axes(*strides(node.x))),
-        ("b_strides", axes(*strides(node.b))),
-        ("y_strides", axes(*strides(node.y))),
-        ("extents", extents(*padded(dims, DIMS, 1))),
+        ("x_strides", axes[0]),
+        ("b_strides", axes[1]),
+        ("y_strides", axes[2]),
+        ("extents", (FastDivmod * DIMS)(*map(FastDivmod.of, padded(extents, DIMS, 1)[::-1]))),
+        ("rank", c_int(len(extents))),
         ("count", c_int(prod(dims))),
         ("mode", c_int(settings.mode)),
         ("propagates_nan", c_int(settings.nan == cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN)),

@@ -2,8 +2,9 @@
 //
 // A block sums one channel: threads take every 256th element, then halve their number.
 //
-// Roofline bound: bytes, one read of x; 3 flops an element and eight divisions for the address.
+// Roofline bound: bytes, one read of x; 3 flops an element, and a division for each dimension that cannot be merged.
 #include "graph/stored.cuh"
+#include "primitives/geometry.cuh"
 
 constexpr int THREADS = 256;
 
@@ -11,10 +12,10 @@ struct Arguments {
   const void* x;
   void* sum;
   void* sqsum;
-  long long x_strides[DIMS];  // of the channels first
-  long long sum_stride, sqsum_stride;
-  int extents[DIMS];
-  int count;  // of a channel
+  long long x_strides[DIMS];  // of a channel, the innermost dimension first
+  long long channel_stride, sum_stride, sqsum_stride;
+  FastDivmod extents[DIMS];
+  int rank, count;  // of a channel
   int x_type, sum_type, sqsum_type;
 };
 
@@ -24,12 +25,14 @@ extern "C" __global__ void __launch_bounds__(THREADS) graph_statistics(const Arg
   const int thread = threadIdx.x, channel = blockIdx.x;
   COMPUTE sum = 0, square = 0;
   for (int index = thread; index < a.count; index += THREADS) {
-    long long offset = channel * a.x_strides[0];
-    int rest = index;
+    long long offset = channel * a.channel_stride;
+    unsigned rest = index;
 #pragma unroll
-    for (int d = DIMS - 1; d > 0; d--) {
-      offset += rest % a.extents[d] * a.x_strides[d];
-      rest /= a.extents[d];
+    for (int d = 0; d < DIMS; d++) {
+      if (d >= a.rank) break;
+      unsigned at;
+      rest = a.extents[d].divide(rest, at);
+      offset += at * a.x_strides[d];
     }
     const COMPUTE value = load_stored(a.x, offset, a.x_type);
     sum += value;

@@ -41,7 +41,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_grid_f
 #pragma unroll
   for (int i = 0; i < COORDINATES; i++)
     result.item[i] = store<ELEMENT>(matrix[3 * i] * x + matrix[3 * i + 1] * y + matrix[3 * i + 2]);
-  if (PACKED) {
+  if (reinterpret_cast<uintptr_t>(grid) % alignof(Coordinates) == 0) {  // the same in all threads
     *grid = result;
   } else {
     a.out[COORDINATES * pixel] = result.item[0];

@@ -38,8 +38,6 @@ class TransformerProblem(Problem):
     ) -> Launch:
         """Return the launch of a kernel with ``count`` blocks."""
         definitions = type_definitions(self.operation.transformer.data_type, self.operation)
-        if source == GRIDS:  # two coordinates in one access
-            definitions = (*definitions, ("PACKED", "true" if self.aligned else "false"))
         function = self.device.function(source, f"spatial_transformer_{kernel}", definitions)
         return Launch(function, structure(*pointers(len(operands)), *fields), operands, (count, 1, 1), (THREADS, 1, 1))
 
@@ -52,14 +50,8 @@ class GridSolver(Solver[TransformerProblem]):
     def serves(self, problem: TransformerProblem) -> bool:
         return isinstance(problem.operation, (SpatialTfGridGeneratorForward, SpatialTfGridGeneratorBackward))
 
-    def alignment(self, problem: TransformerProblem) -> dict[str, int]:
-        return {"grid": 2 * problem.operation.grid.scalar_bytes} if self._forward(problem) and problem.aligned else {}
-
-    def _forward(self, problem: TransformerProblem) -> bool:
-        return isinstance(problem.operation, SpatialTfGridGeneratorForward)
-
     def launches(self, problem: TransformerProblem) -> list[Launch]:
-        forward = self._forward(problem)
+        forward = isinstance(problem.operation, SpatialTfGridGeneratorForward)
         pixels = problem.pixels * problem.images if forward else problem.pixels
         fields = [
             ("pixels", c_uint(pixels)),

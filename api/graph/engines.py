@@ -22,6 +22,7 @@ from ..support.convolution_gradients import data_unsupported, filter_unsupported
 NCHW, NHWC, *_ = cudnnBackendLayoutType_t
 Note = cudnnBackendNumericalNote_t
 FLOATING = (FLOAT, DOUBLE, HALF, BFLOAT16)
+ON_CORES = (FLOAT, HALF, BFLOAT16)  # FLOAT as TF32
 COMPUTED = (FLOAT, DOUBLE, HALF)  # HALF is computed in float, which is more precise
 
 
@@ -63,9 +64,9 @@ def _by_algorithm(index: int, algorithm: Algorithm) -> Engine:
         except NoPatternError as error:
             return str(error)
         assert found is not None
-        if algorithm.math_type == TENSOR_OP and found.convolution.compute_type == DOUBLE:
-            return "tensor cores do not compute in DOUBLE"
-        return _types(nodes) or _outside_of_tables(found, algorithm, nodes, index)
+        if algorithm.math_type == TENSOR_OP and found.parts[0].data_type not in ON_CORES:
+            return f"tensor cores multiply {_names(ON_CORES)}, not {found.parts[0].data_type.name}"
+        return _between(nodes) or _outside_of_tables(found, algorithm, nodes)
 
     def notes(nodes: tuple[Node, ...]) -> tuple[cudnnBackendNumericalNote_t, ...]:
         found = single(nodes, index)
@@ -76,7 +77,15 @@ def _by_algorithm(index: int, algorithm: Algorithm) -> Engine:
     return Engine(f"{words}{' on tensor cores' if on_cores else ''}", refuses, notes, NHWC if on_cores else NCHW)
 
 
-def _outside_of_tables(found: Single, algorithm: Algorithm, nodes: tuple[Node, ...], index: int) -> str:
+def _between(nodes: tuple[Node, ...]) -> str:
+    """Why the virtual tensors cannot be kept in the arithmetic of a fused operation."""
+    for tensor in (tensor for node in nodes for tensor in node.outputs if tensor.is_virtual):
+        if tensor.data_type not in FLOATING or tensor.vector_count != 1:
+            return f"tensor {tensor.uid} is virtual and is {tensor.data_type.name}, not one of {_names(FLOATING)}"
+    return ""
+
+
+def _outside_of_tables(found: Single, algorithm: Algorithm, nodes: tuple[Node, ...]) -> str:
     problem = Problem(found.convolution, *found.parts)
     if algorithm.node is ConvolutionForwardNode:
         reason = unsupported(problem, algorithm.algo)

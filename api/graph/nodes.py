@@ -24,30 +24,31 @@ CLAUSES = {FORWARD: ("c22", "c27", "c28"), BACKWARD_DATA: ("c16",) * 3, BACKWARD
 
 def _bound(section: str, convolution: GraphConvolution, x: GraphTensor, w: GraphTensor, y: GraphTensor) -> None:
     """Image, filter and response make up this convolution."""
+    image, window, response = (tensor.scalar_dims for tensor in (x, w, y))
     spatial, (flat, grouped, invalid) = convolution.rank, CLAUSES[section]
     ranks = {x.rank, w.rank, y.rank}
-    text = f"image {x.dims}, filter {w.dims}, response {y.dims}"
+    text = f"image {image}, filter {window}, response {response}"
     rank_clause = f"{section}/c16" if section == FORWARD else f"{section}/c15"
     fits = len(ranks) == 1 and x.rank in (spatial + 2, spatial + 3)
     expect(fits, BAD_PARAM, rank_clause, f"{text}: all have {spatial + 2} or {spatial + 3} dimensions")
     if x.rank == spatial + 2:
-        clause, channels = f"{section}/{flat}", (x.dims[1], w.dims[1])
+        clause, channels = f"{section}/{flat}", (image[1], window[1])
         expect(
-            x.dims[1] % w.dims[1] == 0,
+            image[1] % window[1] == 0,
             BAD_PARAM,
             clause,
             f"{text}: {channels[0]} channels, {channels[1]} in each group",
         )
-        groups = x.dims[1] // w.dims[1]
-        expect(w.dims[0] % groups == 0, BAD_PARAM, clause, f"{text}: {w.dims[0]} filters in {groups} groups")
-        agree = x.dims[0] == y.dims[0] and w.dims[0] == y.dims[1]
+        groups = image[1] // window[1]
+        expect(window[0] % groups == 0, BAD_PARAM, clause, f"{text}: {window[0]} filters in {groups} groups")
+        agree = image[0] == response[0] and window[0] == response[1]
     else:
         clause = f"{section}/{grouped}"
-        (n, g, c), (wg, k, wc), (yn, yg, yk) = x.dims[:3], w.dims[:3], y.dims[:3]
+        (n, g, c), (wg, k, wc), (yn, yg, yk) = image[:3], window[:3], response[:3]
         agree = (n, g, c, k) == (yn, wg, wc, yk) and g == yg
     expect(agree, BAD_PARAM, clause, f"{text}: images, groups, channels or filters differ")
-    expected = convolution.output_sizes(x.dims[-spatial:], w.dims[-spatial:])
-    right = y.dims[-spatial:] == expected
+    expected = convolution.output_sizes(image[-spatial:], window[-spatial:])
+    right = response[-spatial:] == expected
     expect(right, BAD_PARAM, f"{section}/{invalid}", f"{text}: the response has spatial dimensions {expected}")
 
 
@@ -84,13 +85,17 @@ def pointwise(given: Given) -> PointwiseNode:
         unused = not given.is_set("ALPHA2")
         expect(unused, BAD_PARAM, f"{section}/c20", f"{mode} has one input, the factor of a second was set")
     tensors = [tensor for tensor in (x, b, y) if tensor is not None]
-    text = f"dimensions {', '.join(str(tensor.dims) for tensor in tensors)} of x, b where there is one, and y"
+    text = f"dimensions {', '.join(str(tensor.scalar_dims) for tensor in tensors)} of x, b where there is one, and y"
     expect(len({tensor.rank for tensor in tensors}) == 1, BAD_PARAM, f"{section}/c21", f"{text}: their numbers differ")
-    widest = tuple(max(extents) for extents in zip(*(tensor.dims for tensor in tensors[:-1]), strict=True))
+    widest = tuple(max(extents) for extents in zip(*(tensor.scalar_dims for tensor in tensors[:-1]), strict=True))
     broadcast = all(
-        extent in (1, wanted) for tensor in tensors[:-1] for extent, wanted in zip(tensor.dims, widest, strict=True)
+        extent in (1, wanted)
+        for tensor in tensors[:-1]
+        for extent, wanted in zip(tensor.scalar_dims, widest, strict=True)
     )
-    expect(broadcast and y.dims == widest, BAD_PARAM, f"{section}/c22", f"{text}: none follows from broadcasting")
+    expect(
+        broadcast and y.scalar_dims == widest, BAD_PARAM, f"{section}/c22", f"{text}: none follows from broadcasting"
+    )
     return PointwiseNode(settings, given.one("ALPHA1"), given.one("ALPHA2"), x, b, y)
 
 
@@ -99,6 +104,7 @@ def statistics(given: Given) -> GenStatsNode:
     section = "CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR"
     x, sums, squares = given.record("XDESC"), given.record("SUMDESC"), given.record("SQSUMDESC")
     text = f"dimensions {x.dims} of x, {sums.dims} of the sums, {squares.dims} of the quadratic sums"
+    expect(x.rank > 1, BAD_PARAM, f"{section}/c17", f"{text}: there are no channels")
     expect(x.rank == sums.rank == squares.rank, BAD_PARAM, f"{section}/c16", f"{text}: their numbers differ")
     wanted = tuple(extent if i == 1 else 1 for i, extent in enumerate(x.dims))
     expect(sums.dims == squares.dims == wanted, BAD_PARAM, f"{section}/c17", f"{text}: the outputs have {wanted}")

@@ -43,6 +43,12 @@ class GraphTensor:
         return f"tensor_{self.uid}"
 
     @cached_property
+    def scalar_dims(self) -> tuple[int, ...]:
+        """Dimensions that count scalars."""
+        along, count = self.vectorized_dimension, self.vector_count
+        return tuple(extent * count if d == along else extent for d, extent in enumerate(self.dims))
+
+    @cached_property
     def spec(self) -> TensorSpec:
         """The tensor without its id, of elements that are one scalar."""
         return TensorSpec(self.data_type, self.dims, self.strides)
@@ -143,7 +149,9 @@ class ConvolutionNode(Node):
     def groups(self) -> int:
         """How many groups the convolution has."""
         image, window, _ = self.bound
-        return image.dims[1] // window.dims[1] if image.rank == self.convolution.rank + 2 else image.dims[1]
+        if image.rank > self.convolution.rank + 2:
+            return image.dims[1]
+        return image.scalar_dims[1] // window.scalar_dims[1]
 
 
 @record

@@ -38,7 +38,7 @@ from .graph_nodes import (
     PointwiseNode,
 )
 from .operation import Operation
-from .specs import DOUBLE, NCHW, NHWC, ActivationSpec, ConvolutionSpec, FilterSpec, TensorSpec
+from .specs import DOUBLE, NCHW, NCHW_VECT_C, NHWC, VECTORS, ActivationSpec, ConvolutionSpec, FilterSpec, TensorSpec
 
 FMA, TENSOR_OP = cudnnMathType_t.CUDNN_FMA_MATH, cudnnMathType_t.CUDNN_TENSOR_OP_MATH
 _F, _D, _W = cudnnConvolutionFwdAlgo_t, cudnnConvolutionBwdDataAlgo_t, cudnnConvolutionBwdFilterAlgo_t
@@ -132,9 +132,6 @@ def _convolution(
     if settings.pre_padding != settings.post_padding:
         raise NoPatternError(f"the paddings {settings.pre_padding} and {settings.post_padding} differ")
     image, window, response = node.bound
-    for tensor in node.bound:
-        if tensor.vector_count != 1:
-            raise NoPatternError(f"tensor {tensor.uid} has vectors of {tensor.vector_count} elements")
     x, y = (_joined(tensor, 1, settings.rank) for tensor in (image, response))
     spec = ConvolutionSpec(
         settings.mode, settings.compute_type, settings.pre_padding, settings.stride, settings.dilation, node.groups, math_type,
@@ -146,21 +143,35 @@ def _convolution(
 def _joined(tensor: GraphTensor, groups: int, spatial: int) -> TensorSpec:
     """A tensor whose dimension of groups and the one behind it are one dimension."""
     dims, strides = tensor.dims, tensor.strides
-    if tensor.rank == spatial + 2:
-        return tensor.spec
+    if tensor.rank == spatial + 2 or tensor.vector_count != 1:
+        return described(tensor)
     if dims[groups] > 1 and strides[groups] != dims[groups + 1] * strides[groups + 1]:
         raise NoPatternError(f"the groups of tensor {tensor.uid} do not follow each other: {dims}, strides {strides}")
     joined = (*dims[:groups], dims[groups] * dims[groups + 1], *dims[groups + 2 :])
     return TensorSpec(tensor.data_type, joined, (*strides[:groups], *strides[groups + 1 :]))
 
 
+def described(tensor: GraphTensor) -> TensorSpec:
+    """A tensor as descriptors of the documented calls say it: vectors of channels have data types of their own there."""
+    if tensor.vector_count == 1:
+        return tensor.spec
+    kinds = {scalars: kind for kind, scalars in VECTORS.items()}
+    found = kinds.get((tensor.data_type, tensor.vector_count))
+    if found is None or tensor.vectorized_dimension != 1:
+        along = f"along dimension {tensor.vectorized_dimension}"
+        raise NoPatternError(
+            f"tensor {tensor.uid} has vectors of {tensor.vector_count} {tensor.data_type.name} {along}"
+        )
+    return TensorSpec(found, tensor.scalar_dims, tensor.strides)
+
+
 def _filter(tensor: GraphTensor, spec: TensorSpec) -> FilterSpec:
-    for tensor_format in (NCHW, NHWC):
+    for tensor_format in (NCHW, NHWC) if tensor.vector_count == 1 else (NCHW_VECT_C,):
         found = FilterSpec(spec.data_type, tensor_format, spec.dims)
-        wanted = zip(spec.dims, spec.strides, found.tensor.strides, strict=True)
+        wanted = zip(found.tensor.storage_dims, spec.strides, found.tensor.strides, strict=True)
         if all(extent == 1 or stride == packed for extent, stride, packed in wanted):
             return found
-    raise NoPatternError(f"the filter {tensor.uid} is packed neither as NCHW nor as NHWC: strides {tensor.strides}")
+    raise NoPatternError(f"the filter {tensor.uid} is not packed as NCHW or NHWC: strides {tensor.strides}")
 
 
 def _fused(
@@ -176,12 +187,12 @@ def _fused(
         found.take(node, current)
         current = node.y
     x, w, _ = parts
-    y = current.spec
+    y = described(current)
     if found.bias is None or first.y.rank != spec.rank + 2:
         raise NoPatternError(
             "no bias is added, or the groups have a dimension of their own: there is no fused operation"
         )
-    z, alpha2 = (y, 0.0) if found.residual is None else (found.residual.spec, found.factor)
+    z, alpha2 = (y, 0.0) if found.residual is None else (described(found.residual), found.factor)
     if z != y:
         raise NoPatternError(f"what is added is described as {z}, the result as {y}")
     mode = cudnnActivationMode_t
@@ -230,7 +241,7 @@ class _Epilogue:
         (_, factor), (other, other_factor) = sides if node.x == current else sides[::-1]
         if factor != 1 or other == current or other.is_virtual:
             raise NoPatternError("the convolution is scaled again, or added to what is no tensor of memory")
-        if other.dims == current.dims and self.residual is None and self.bias is None:
+        if other.scalar_dims == current.scalar_dims and self.residual is None and self.bias is None:
             self.residual, self.factor = other, other_factor
         elif self.bias is None and other.dims == (1, current.dims[1], *(1,) * (current.rank - 2)) and other_factor == 1:
             self.bias = other

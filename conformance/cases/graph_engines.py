@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from dualdnn.api.enumerations import cudnnBackendAttributeName_t as Name
 from dualdnn.api.enumerations import cudnnBackendAttributeType_t as Type
@@ -15,7 +17,7 @@ from dualdnn.api.operations.graph import (
     ConvolutionForwardNode,
     KnobChoice,
 )
-from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, UINT8
 from dualdnn.api.status import NOT_SUPPORTED
 from dualdnn.conformance.marks import shows
 
@@ -79,6 +81,37 @@ def gradient(kind, data_type=FLOAT, beta=0.0):
     return GRADIENT_OF[kind](ONCE, 0.75, beta, *operands)
 
 
+def vectors(uid, dims, count, data_type=INT8):
+    """A packed tensor of vectors of channels; dims count scalars."""
+    made = tensor(uid, (dims[0], dims[1] // count, *dims[2:]), data_type, alignment=4)
+    return replace(made, vector_count=count, vectorized_dimension=1)
+
+
+def integers(count, data_type=INT8, y_type=INT8):
+    """A convolution of vectors, or of single integers with channels innermost; a float y is packed."""
+    settings, dims = convolution((1, 1), (1, 1), compute=INT32), (2, 32, 5, 4)
+    if count == 1:
+        x, w, y = (
+            tensor(1, dims, data_type, order=LAST),
+            tensor(2, (32, 32, 3, 3), INT8, order=LAST),
+            tensor(3, dims, y_type, order=LAST),
+        )
+    else:
+        y = vectors(3, dims, count, y_type) if y_type != FLOAT else tensor(3, dims)
+        x, w = vectors(1, dims, count, data_type), vectors(2, (32, 32, 3, 3), count)
+    return ConvolutionForwardNode(settings, 0.001, 0.0, x, w, y)
+
+
+def fused_integers():
+    """relu(conv(x, w) + bias) of vectors of four, with floats between the operations."""
+    node, dims = integers(4), (2, 32, 5, 4)
+    sums, shifted = tensor(10, dims, virtual=True), tensor(11, dims, virtual=True)
+    return (
+        replace(node, y=sums), pointwise(Mode.CUDNN_POINTWISE_ADD, sums, shifted, tensor(4, (1, 32, 1, 1))),
+        pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, shifted, node.y),
+    )  # fmt: skip
+
+
 GRAPHS = {
     "forward": (forward(alpha=0.5, beta=2.0),),
     "forward half": (forward(HALF, LAST),),
@@ -93,6 +126,8 @@ GRAPHS = {
     "data half": (gradient("data", HALF),),
     "filter": (gradient("filter", beta=0.5),),
     "filter half": (gradient("filter", HALF),),
+    "int8": (integers(1),), "uint8": (integers(1, UINT8),), "int8x4": (integers(4),), "uint8x4 to float": (integers(4, UINT8, FLOAT),),
+    "int8x32": (integers(32),), "fused int8x4": fused_integers(),
 }  # fmt: skip
 ABLE = {
     name: [i for i, engine in enumerate(ENGINES) if not engine.refuses(tuple(nodes))] for name, nodes in GRAPHS.items()
@@ -105,7 +140,7 @@ RUNS = [
 ]
 
 
-@shows(*of("ENGINE", "c01", "c03", "c06"), "cudnnBackendExecute/c01")
+@shows(*of("ENGINE", "c01", "c03", "c06"), *of("TENSOR", "c02"), "cudnnBackendExecute/c01")
 @pytest.mark.parametrize("graph, engine", RUNS)
 def test_by_every_engine(trial, graph, engine):
     trial(executed(*GRAPHS[graph], engine=engine))
@@ -114,7 +149,8 @@ def test_by_every_engine(trial, graph, engine):
 # How many of the engines execute a graph: all algorithms of which the tables have it, on tensor cores or not.
 COUNTS = {
     "forward": 11, "forward half": 5, "forward bfloat16": 5, "forward double": 4, "grouped": 11, "fused": 11, "fused half": 5,
-    "fused residual": 11, "fused without ReLU": 3, "data": 9, "data half": 9, "filter": 9, "filter half": 9,
+    "fused residual": 11, "fused without ReLU": 3, "data": 9, "data half": 9, "filter": 9, "filter half": 9, "int8": 2, "uint8": 2, "int8x4": 2, "uint8x4 to float": 2, "int8x32": 1,
+    "fused int8x4": 2,
 }  # fmt: skip
 
 

@@ -170,7 +170,7 @@ def test_operations_that_make_no_graph(cudnn, handle, builder, refuses, which):
 @shows(*of("OPERATIONGRAPH", "c15", "c16"), *of("TENSOR", "c02"), "cudnnBackendFinalize/c07")
 @pytest.mark.parametrize("nodes, clause", [
     ((pointwise(RELU, tensor(1, (2, 3, 4), INT8), replace(A, data_type=INT8)), pointwise(RELU, replace(A, data_type=INT8), Y)), "c15"),
-    ((pointwise(RELU, replace(tensor(1, (2, 3, 4), INT8), vector_count=4, vectorized_dimension=1, alignment=4), Y),), "c15"),
+    ((pointwise(RELU, replace(tensor(1, (2, 3, 4), INT8), vector_count=4, vectorized_dimension=1, alignment=4), tensor(2, (2, 12, 4))),), "c15"),
     ((ConvolutionForwardNode(convolution((0,), (0,)), 1.0, 0.0, tensor(1, (2, 3, 4), INT8), tensor(2, (3, 3, 1), INT8), tensor(3, (2, 3, 4))),), "c15"),
     ((pointwise(RELU, X, replace(Y, strides=(12, 4, 2))),), "c16"),
     ((pointwise(RELU, tensor(1, (2, 2**20, 2**11)), tensor(2, (2, 2**20, 2**11))),), "c16"),

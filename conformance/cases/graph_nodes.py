@@ -212,6 +212,30 @@ def test_dimensions_of_statistics(cudnn, builder, refuses, which, dims, clause):
     refuses_to_finalise(cudnn, builder, refuses, record, BAD_PARAM, of("OPERATION_GEN_STATS", clause)[0])
 
 
+@shows(*of("OPERATION_GEN_STATS", "c17"))
+def test_statistics_of_a_line(cudnn, builder, refuses):
+    """There is no dimension of channels."""
+    record = replace(RECORDS["statistics"], x=tensor(1, (5,)), sum=tensor(2, (1,)), sqsum=tensor(3, (1,)))
+    refuses_to_finalise(cudnn, builder, refuses, record, BAD_PARAM, of("OPERATION_GEN_STATS", "c17")[0])
+
+
+@shows(*of("OPERATION_CONVOLUTION_FORWARD", "c17", "c18", "c19"), *of("TENSOR", "c02"))
+def test_vectors_count_as_the_channels_that_they_hold(cudnn, builder, refuses):
+    """Vectors of 4 channels of x and w, single ones of y; a filter without vectors has another number of channels."""
+    x, w = (
+        replace(t, data_type=INT8, vector_count=4, vectorized_dimension=1)
+        for t in (tensor(1, (2, 2, 5, 7)), tensor(2, (3, 2, 3, 2)))
+    )
+    y = tensor(3, (2, 3, 2, 3))
+    made = builder(ConvolutionForwardNode(SETTINGS, 1.0, 0.0, x, w, y))
+    read = builder.get(
+        made, Kind.CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, "X", Type.CUDNN_TYPE_BACKEND_DESCRIPTOR
+    )
+    assert builder.get(read[0], kind_of(X), "DIMENSIONS", INT64, 4) == (2, 2, 5, 7)
+    wrong = ConvolutionForwardNode(SETTINGS, 1.0, 0.0, x, replace(w, dims=(3, 3, 3, 2)), y)
+    refuses_to_finalise(cudnn, builder, refuses, wrong, BAD_PARAM, of("OPERATION_CONVOLUTION_FORWARD", "c22")[0])
+
+
 PACK = Kind.CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR
 POINTERS = {
     "UNIQUE_IDS": (INT64, ()),

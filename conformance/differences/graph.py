@@ -35,6 +35,7 @@ declare(
                 "graph_descriptors/test_wrong_types*",
                 "graph_descriptors/test_wrong_counts*",
                 "graph_nodes/test_factors*",
+                "graph_nodes/test_vectors_count*",
             ),
         ),
         Difference(
@@ -117,6 +118,7 @@ declare(
                 "graph_nodes/test_clips*",
                 "graph_nodes/test_operands_of_every_mode*",
                 "graph_nodes/test_dimensions_of_statistics*",
+                "graph_nodes/test_statistics_of_a_line*",
                 "graph_nodes/test_dimensions_of_pointwise*",
             ),
         ),
