@@ -6,19 +6,31 @@ from __future__ import annotations
 import mpmath
 import numpy as np
 import pytest
-from dualdnn.api.enumerations import cudnnBatchNormMode_t
+from dualdnn.api.enumerations import (
+    cudnnActivationMode_t,
+    cudnnBatchNormMode_t,
+    cudnnNanPropagation_t,
+    cudnnNormAlgo_t,
+    cudnnNormMode_t,
+    cudnnNormOps_t,
+)
 from dualdnn.api.operations import (
+    ActivationSpec,
     BatchNormalizationBackward,
     BatchNormalizationForwardInference,
     BatchNormalizationForwardTraining,
+    NormalizationBackward,
+    NormalizationForwardTraining,
     TensorSpec,
 )
-from dualdnn.api.operations.specs import DOUBLE, FLOAT
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, NHWC
 from dualdnn.reference import evaluate
 from dualdnn.reference.judge import bounds
 
 RANDOM = np.random.default_rng(41)
 ACTIVATION, SPATIAL = cudnnBatchNormMode_t.CUDNN_BATCHNORM_PER_ACTIVATION, cudnnBatchNormMode_t.CUDNN_BATCHNORM_SPATIAL
+NORM_MODES = {ACTIVATION: cudnnNormMode_t.CUDNN_NORM_PER_ACTIVATION, SPATIAL: cudnnNormMode_t.CUDNN_NORM_PER_CHANNEL}
+RELU = cudnnActivationMode_t.CUDNN_ACTIVATION_RELU
 SHAPES = [(3, 2, 2, 4), (2, 3, 2, 2, 3)]
 in_modes = pytest.mark.parametrize("mode", [ACTIVATION, SPATIAL])
 of_shapes = pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -157,3 +169,66 @@ def test_bounds_of_training_hold_float_arithmetic_and_little_more():
             value, bound = bounds(operation, name, exact[name], given)
             assert (np.abs(values - value) <= bound + np.abs(value) * 2.0**-24).all(), name
             assert (bound <= 2.0**-24 * (120 + offset) * (40 + 6 * offset)).all(), name
+
+
+@in_modes
+@pytest.mark.parametrize("added", [False, True], ids=["relu", "add_relu"])
+def test_fused_gradients_are_central_differences(mode, added):
+    """Of relu(n + z) by loops, in x, scale, bias and z; the reserve space is what forward keeps."""
+    shape, epsilon, step = (3, 2, 2, 3), 0.05, 1e-6
+    of_statistics = statistics_shape(mode, shape)
+    x, dy, z = RANDOM.standard_normal((3, *shape))
+    z = z if added else np.zeros(shape)
+    scale, bias = RANDOM.standard_normal((2, *of_statistics))
+    t, s = TensorSpec.packed(DOUBLE, shape, NHWC), TensorSpec.packed(DOUBLE, of_statistics)
+    relu = ActivationSpec(RELU, cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN, 0.0)
+    ops, kept = cudnnNormOps_t(2 if added else 1), t.count if added else 0
+    kind, algo = NORM_MODES[mode], cudnnNormAlgo_t.CUDNN_NORM_ALGO_STANDARD
+    extra = t if added else None
+
+    def nhwc(values: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(np.moveaxis(values, 1, -1))
+
+    forward = NormalizationForwardTraining(
+        kind, 1.0, 0.0, t, t, s, s, 0.5, None, epsilon, None, 0, kept, ops, algo, extra, relu
+    )
+    given = memory(x=nhwc(x), scale=scale, bias=bias, **({"z": nhwc(z)} if added else {}))
+    first = evaluate(forward, given)
+
+    def made(x: np.ndarray, scale: np.ndarray, bias: np.ndarray, z: np.ndarray) -> np.ndarray:
+        return np.maximum(trained(mode, x, scale, bias, epsilon)[0] + z, 0)
+
+    np.testing.assert_allclose(first["y"].value.astype(float), made(x, scale, bias, z), rtol=1e-12, atol=1e-13)
+    operation = NormalizationBackward(
+        kind, 1.0, 0.0, 1.0, 0.0, t, t, t, s, s, epsilon, None, 0, kept, ops, algo, t, extra, relu
+    )
+    reserve = {"reserveSpace": first["reserveSpace"].value} if added else {}
+    found = evaluate(operation, {**memory(x=nhwc(x), dy=nhwc(dy), scale=scale, bias=bias, y=nhwc(x)), **reserve})
+    points = {"dx": x, "dScale": scale, "dBias": bias, **({"dz": z} if added else {})}
+    assert found.keys() == points.keys()
+    for index, (name, values) in enumerate(points.items()):
+        for place in np.ndindex(*values.shape):
+            ends = []
+            for sign in (1, -1):
+                arguments = [x, scale, bias, z]
+                arguments[index] = values.copy()
+                arguments[index][place] += sign * step
+                ends.append((dy * made(*arguments)).sum())
+            slope = (ends[0] - ends[1]) / (2 * step)
+            assert abs(slope - float(found[name].value[place])) < 1e-6 * (1 + abs(slope)), name
+
+
+def test_what_rounding_decides_may_count_or_not():
+    """An argument of the ReLU that is zero but for rounding: dz may be dy or 0, and the sums either."""
+    x = np.array([[[[1.0]], [[2.0]]], [[[3.0]], [[2.0]]]], np.float32)
+    t, s = TensorSpec.packed(FLOAT, x.shape, NHWC), TensorSpec.packed(FLOAT, (1, 2, 1, 1))
+    relu = ActivationSpec(RELU, cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN, 0.0)
+    mode, algo = cudnnNormMode_t.CUDNN_NORM_PER_CHANNEL, cudnnNormAlgo_t.CUDNN_NORM_ALGO_STANDARD
+    operation = NormalizationBackward(
+        mode, 1.0, 0.0, 1.0, 0.0, t, t, t, s, s, 1e-3, None, 0, 0, cudnnNormOps_t(1), algo, t, None, relu
+    )
+    ones = np.ones(2, np.float32)
+    values = {"x": x.reshape(2, 2), "dy": np.full((2, 2), 5, np.float32), "scale": ones, "bias": 0 * ones, "y": x}
+    given = memory(**values)
+    value, bound = bounds(operation, "dBias", evaluate(operation, given)["dBias"], given)
+    assert value.ravel().tolist() == [5, 0] and bound[0, 0, 0, 0] < 1e-5 and 9.99 < bound[0, 1, 0, 0] < 10.1

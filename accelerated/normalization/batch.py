@@ -21,7 +21,7 @@ FEWEST_LANES = {
     True: 4,
     False: 16,
 }  # neighbouring threads on neighbouring packs of statistics; of packs, of single elements
-MOST_LANES = 32
+MOST_LANES = WARP = 32
 CLUSTER = 8  # blocks
 IN_FLIGHT = {True: 4, False: 8}  # packs that a thread reads before it uses the first; as in batch.cuh
 
@@ -130,7 +130,9 @@ class BatchProblem(Problem):
             lanes = min(power_of_two(statistics), MOST_LANES)
             while lanes > FEWEST_LANES[packed] and -(-statistics // lanes) < self.device.multiprocessors:
                 lanes //= 2
-        return Division(width, along, lanes, min(threads // lanes, power_of_two(positions)), statistics, positions)
+        # Full warps: what a block keeps is a multiple of 16 bytes too, behind which numbers of the arithmetic lie.
+        rows = min(threads // lanes, max(power_of_two(positions), WARP // lanes))
+        return Division(width, along, lanes, rows, statistics, positions)
 
     def clusters(self, division: Division) -> int:
         """Return how many blocks share the positions of a group: 1, or CLUSTER where there is work for them."""

@@ -20,6 +20,7 @@ from dualdnn.api.operations import (
     PoolingBackward,
     allows_tf32,
 )
+from dualdnn.api.operations.normalization.batch import FusedGradient
 from dualdnn.api.operations.specs import FLOAT
 
 Convolution = ConvolutionForward | ConvolutionBiasActivationForward
@@ -70,7 +71,7 @@ def unread(operation: Operation) -> tuple[str, ...]:
     if isinstance(operation, ActivationBackward):
         rectified = (cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.CUDNN_ACTIVATION_CLIPPED_RELU)
         return ("y",) if operation.activation.mode in rectified else ("x",)
-    if isinstance(operation, LRNCrossChannelBackward):
+    if isinstance(operation, LRNCrossChannelBackward | FusedGradient):
         return ("y",)
     if isinstance(operation, PoolingBackward):
         maximum = (cudnnPoolingMode_t.CUDNN_POOLING_MAX, cudnnPoolingMode_t.CUDNN_POOLING_MAX_DETERMINISTIC)

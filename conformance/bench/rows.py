@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import chain
 from math import prod
+from typing import Any
 
 from dualdnn.api.enumerations import (
     cudnnActivationMode_t,
@@ -13,6 +14,9 @@ from dualdnn.api.enumerations import (
     cudnnFoldingDirection_t,
     cudnnIndicesType_t,
     cudnnNanPropagation_t,
+    cudnnNormAlgo_t,
+    cudnnNormMode_t,
+    cudnnNormOps_t,
     cudnnOpTensorOp_t,
     cudnnPoolingMode_t,
     cudnnReduceTensorIndices_t,
@@ -37,6 +41,8 @@ from dualdnn.api.operations import (
     LRNCrossChannelBackward,
     LRNCrossChannelForward,
     LRNSpec,
+    NormalizationBackward,
+    NormalizationForwardTraining,
     Operation,
     OpTensor,
     OpTensorSpec,
@@ -83,6 +89,10 @@ IMAGES = (LARGE, MEDIUM, SMALL, ODD, FIRST_LAYER)
 SHAPES = (*IMAGES, VOLUME)
 LAYOUTS = ("nchw", "nhwc", "gaps")
 DHW_PACKED = ("LRN 5 forward", "LRN 5 backward")  # which take volumes in no other layout (3.2.65, 4.1.14)
+NHWC_ALONE = tuple(
+    f"batch normalization with {what}"
+    for what in ("ReLU training", "ReLU backward", "z and ReLU training", "z and ReLU backward")
+)
 ONE_LAYOUT = (
     "spatial transformer grid forward",
     "spatial transformer grid backward",
@@ -192,6 +202,23 @@ def batch_backward(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Opera
     s = batch_statistics(x)
     mode = cudnnBatchNormMode_t.CUDNN_BATCHNORM_SPATIAL
     return BatchNormalizationBackward(mode, 1.0, 0.0, 1.0, 0.0, x, x, x, s, s, 1e-5, s)
+
+
+def norm_fused(ops: int, backward: bool) -> Make:
+    """A ReLU behind the normalization (1), and the addition of z before it (2)."""
+    relu = ActivationSpec(cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, NAN, 0.0)
+    mode, algo = cudnnNormMode_t.CUDNN_NORM_PER_CHANNEL, cudnnNormAlgo_t.CUDNN_NORM_ALGO_PERSIST
+
+    def make(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
+        x, chosen = laid_out(data_type, dims, layout), cudnnNormOps_t(ops)
+        s, z, kept = batch_statistics(x), x if ops == 2 else None, x.count if ops == 2 else 0
+        if backward:
+            found: Any = NormalizationBackward
+            return found(mode, 1.0, 0.0, 1.0, 0.0, x, x, x, s, s, 1e-5, s, 0, kept, chosen, algo, x, z, relu)
+        made: Any = NormalizationForwardTraining
+        return made(mode, 1.0, 0.0, x, x, s, s, 0.1, s, 1e-5, s, 0, kept, chosen, algo, z, relu)
+
+    return make
 
 
 def batch_inference(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
@@ -310,6 +337,10 @@ OPERATIONS: dict[str, tuple[Make, tuple[Dims, ...]]] = {
     "batch normalization inference": (batch_inference, BATCH_SHAPES),
     "batch normalization training": (batch_training, BATCH_SHAPES),
     "batch normalization backward": (batch_backward, BATCH_SHAPES),
+    "batch normalization with ReLU training": (norm_fused(1, False), (LARGE, DEEP)),
+    "batch normalization with ReLU backward": (norm_fused(1, True), (LARGE, DEEP)),
+    "batch normalization with z and ReLU training": (norm_fused(2, False), (LARGE, DEEP)),
+    "batch normalization with z and ReLU backward": (norm_fused(2, True), (LARGE, DEEP)),
     "divisive normalization 3x3 forward": (divisive(3, False, False), IMAGES),
     "divisive normalization 3x3 with means forward": (divisive(3, True, False), IMAGES),
     "divisive normalization 3x3 with means backward": (divisive(3, True, True), IMAGES),
@@ -335,7 +366,8 @@ def memory_rows() -> Iterator[Row]:
         for dims in shapes:
             for data_type in TYPES:
                 one = family in ONE_LAYOUT or (len(dims) == 5 and family in DHW_PACKED)
-                for layout in ("nchw",) if one else LAYOUTS:
+                layouts = ("nhwc",) if family in NHWC_ALONE else ("nchw",) if one else LAYOUTS
+                for layout in layouts:
                     kind = data_type.name.removeprefix("CUDNN_DATA_").lower()
                     named = layout.upper() if layout != "gaps" else "NCHW with gaps"
                     name = f"{family} {'x'.join(map(str, dims))} {kind} {named}"

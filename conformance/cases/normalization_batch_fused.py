@@ -245,6 +245,13 @@ def test_fused_in_place(chain):
         chain(Step(first, {"y": "other x", "x": "other x"}), Step(second, {"dx": "dy"}))
 
 
+@pytest.mark.ours
+@fused
+def test_fused_channels_that_shared_memory_does_not_hold(chain, ops):
+    x = nhwc(HALF, (1, 8, 90, 90))
+    chain(forward(x, ops), backward(x, ops))
+
+
 # --- sizes ---
 
 

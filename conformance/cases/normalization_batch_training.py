@@ -269,6 +269,18 @@ def test_backward_special_values(trial, mode, saved):
         trial(backward(x, mode=mode, saved=saved), {"x": "normal", "dy": "special"})
 
 
+@shows(f"{FORWARD}/c01", f"{BACKWARD}/c01")
+@pytest.mark.parametrize(
+    "dims, layout", [((2, 1, 130, 130), "nchw"), ((1, 4, 90, 90), "nhwc"), ((1, 1, 181, 181), "nchw")], ids=str
+)
+def test_channels_that_shared_memory_does_not_hold(trial, dims, layout):
+    """What a block cannot keep between the statistics and the results it reads again."""
+    x = laid_out(FLOAT, dims, layout)
+    trial(forward(x, running=False))
+    trial(backward(x, saved=False))
+    trial(backward(x), aliases={"dx": "dy"})
+
+
 # --- what is refused ---
 
 
