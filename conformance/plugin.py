@@ -435,7 +435,7 @@ class Collector:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         results: list[Any] = [value for name, value in report.user_properties if name == "conformance"]
         if not results and report.failed and report.when == "???":  # a worker died: what xdist knows of it
-            found = crashed(report)
+            found = crashed(report, subject_names(self.config))
             if _expected(self.config).lists(found["subject"], found["id"]):
                 found["known"] = EXPECTED_FAILURE
                 _set_status(report, found)
@@ -445,6 +445,9 @@ class Collector:
             results = [found]
         for result in results:
             self._announce(result)
+        if results and report.when == "teardown":  # of a case that has a result: what it left behind failed, too
+            told = {(result["id"], result["subject"]) for result in results}
+            self.results = [r for r in self.results if (r["id"], r["subject"]) not in told]
         self.results.extend(results)
         report.user_properties[:] = [entry for entry in report.user_properties if entry[0] != "conformance"]
 
@@ -552,14 +555,14 @@ def last_line(message: str, width: int = 200) -> str:
     return lines[-1].strip()[:width] if lines else ""
 
 
-def crashed(report: pytest.TestReport) -> dict[str, Any]:
+def crashed(report: pytest.TestReport, subjects: Sequence[str]) -> dict[str, Any]:
     """The result of a case that took its process down."""
     path, _, name = report.nodeid.partition("::")
-    subject = next(s for s in _OPENED if f"[{s}" in name or f"{s}]" in name)
+    subject = next(s for s in (*_OPENED, *subjects) if f"[{s}" in name or f"{s}]" in name)
     case = without_subject(Path(path).stem, name, subject)
     return {
         "id": case,
-        "subject": _OPENED[subject].name,
+        "subject": opened(subject).name,
         "clauses": [],
         "seconds": report.duration,
         "error_ratio": None,

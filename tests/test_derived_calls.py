@@ -17,6 +17,10 @@ from dualdnn.conformance.calls.derived import arguments
 from dualdnn.conformance.cases.every_operation import SAMPLES
 
 
+class Given(dict):
+    """A descriptor, which keeps attributes as well."""
+
+
 class Recorder:
     """A library whose calls are lists of what they got; descriptors are dictionaries of what their setters got."""
 
@@ -26,7 +30,7 @@ class Recorder:
     def __getattr__(self, name: str) -> Any:
         def call(*values: Any) -> Any:
             if name.startswith("cudnnCreate"):
-                return {"made by": name}
+                return Given({"made by": name})
             given = dict(zip((p.name for p in functions()[name].arguments), values, strict=True))
             if name.endswith("ParamPackAttribute"):
                 values[0][values[1]] = values[2]

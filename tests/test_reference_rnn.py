@@ -233,3 +233,42 @@ def test_backward_is_the_slope_of_forward(network, layout):
         step = 1e-6
         slope = (loss(name, step * direction) - loss(name, -step * direction)) / (2 * step)
         assert np.dot(np.nan_to_num(gradient), direction) == pytest.approx(slope, rel=2e-6, abs=2e-8), name
+
+
+# Sums that NVIDIA's sample of version 8 publishes: 20 steps of 64 sequences, 2 layers of 512, every matrix element 2^-18, all else 1.
+# y, hy, cy, dx, dhx, dcx, dweightSpace; None where the cell has none.
+PUBLISHED = {
+    "CUDNN_RNN_RELU": (1.315793e06, 1.315212e05, None, 6.676003e01, 6.425050e01, None, 1.453750e09),
+    "CUDNN_RNN_TANH": (6.319591e05, 6.319605e04, None, 4.501830e00, 4.489543e00, None, 5.012598e07),
+    "CUDNN_LSTM": (5.749536e05, 5.774818e04, 4.365091e05, 3.842206e02, 1.182562e01, 9.323785e03, 4.313461e08),
+    "CUDNN_GRU": (6.358978e05, 6.281680e04, None, 6.296622e00, 2.289960e05, None, 5.397419e07),
+}
+
+
+@pytest.mark.parametrize("cell", PUBLISHED)
+def test_published_sums(cell):
+    """Equal sequences have equal sums: one of them stands for 64."""
+    network = RNNSpec(
+        cell=cudnnRNNMode_t[cell],
+        data_type=DOUBLE,
+        precision=DOUBLE,
+        input_size=512,
+        hidden=512,
+        projected=512,
+        layers=2,
+    )
+    forward = forward_of(network, PACKED, (20,), None)
+    memory = {}
+    for operation in (forward, *chain_of(forward)):
+        for name in operation.operands:
+            memory[name] = np.frombuffer(np.ones(-(-operation.nbytes(name) // 8)).tobytes(), np.uint8).copy()
+    weights = np.full(network.weight_elements, 2.0**-18)
+    weights[network.bias_vector(0, 0).offset :] = 1.0
+    memory["weightSpace"] = np.frombuffer(weights.tobytes(), np.uint8).copy()
+    memory["dweightSpace"][:] = 0
+    for operation in (forward, *chain_of(forward)):
+        run(operation, memory)
+    names = ("y", "hy", "cy", "dx", "dhx", "dcx", "dweightSpace")
+    for name, due in zip(names, PUBLISHED[cell], strict=True):
+        if due is not None:
+            assert 64 * np.frombuffer(memory[name]).sum() == pytest.approx(due, rel=3e-5), name

@@ -2984,6 +2984,13 @@ def cudnnSetAttnDescriptor(
     NOT_SUPPORTED for types outside table 40 (c47) and for dropout (c39). Source: 7.2.43.
     """
 
+def cudnnSetRNNAlgorithmDescriptor(handle: Handle, rnnDesc: RNNDescriptor, algoDesc: AlgorithmDescriptor) -> None:
+    """Take the algorithm of an algorithm descriptor: a cudnnRNNAlgo_t, or its number (docs/errata.md, D366).
+
+    Errors: BAD_PARAM for an algorithm of another kind; NOT_SUPPORTED for one that does not take the bias mode or the projection of
+    the network (cudnnSetRNNBiasMode/c07, cudnnSetRNNProjectionLayers/c14). Source: 7.2.45.
+    """
+
 def cudnnSetRNNBiasMode(rnnDesc: RNNDescriptor, biasMode: cudnnRNNBiasMode_t) -> None:
     """Set which biases there are.
 

@@ -326,7 +326,8 @@ class Bench:
         memory: dict[str, Any] = {}
         try:
             for name in operation.operands:
-                if operation.nbytes(name) and name != workspace_of(operation):
+                sized_later = type(operation) in WORKSPACES and name == workspace_of(operation)
+                if operation.nbytes(name) and not sized_later:
                     memory[name] = self._filled(operation, name)
             for name, bytes_ in contents(operation, np.random.default_rng(1)).items():
                 self.device.upload(memory[name].address, bytes_.tobytes())

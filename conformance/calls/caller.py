@@ -39,6 +39,10 @@ class Caller:
         values = [value(self, operation, memory) for value in arguments(name, type(operation))]  # type: ignore[arg-type]  # types are hashable
         return getattr(self.cudnn, name)(*values)
 
+    def keep(self, descriptor: Any, memory: Any) -> None:
+        """Keep memory as long as the descriptor that names it."""
+        descriptor.kept = memory
+
     def descriptor(self, spec: Any) -> Any:
         """A descriptor of the kind that the specification is of, with this specification."""
         return made(self.cudnn, spec)

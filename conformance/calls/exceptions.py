@@ -88,6 +88,7 @@ def _dropout(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
     else:
         states = make.handle.allocate(needed)
         make.cudnn.cudnnSetDropoutDescriptor(descriptor, make.handle, o.probability, states, needed, 0)
+        make.keep(descriptor, states)  # which calls with the descriptor read
     return descriptor
 
 

@@ -61,6 +61,7 @@ def steps(mode: cudnnWgradMode_t = SET, **others: Any) -> tuple[Any, Any, Any]:
        *(f"{WEIGHTS}/c{i:02}" for i in (1, 2, 3, 4, 6, 7, 8, 9, 10, 13)), *(f"{BUFFERS}/c0{i}" for i in (7, 8, 9)),
        "cudnnMultiHeadAttnForward/c04")  # fmt: skip
 @pytest.mark.parametrize("q, k, v, o", list(product((0, 1), repeat=4)))
+@pytest.mark.blind("a result off by one", "larger spaces than are needed are accepted")
 def test_projections(chain, q, k, v, o):
     """Any of the four projections, each head with weights of its own; the two gradients in one chain, and data alone."""
     attn = with_projections(q, k, v, o, mode=0)
@@ -113,6 +114,7 @@ def test_weights_add_up(chain):
 
 @shows(f"{DATA}/c10", "cudnnSetSeqDataDescriptor/c09", "cudnnGetMultiHeadAttnBuffers/c08")
 @pytest.mark.parametrize("on", [(0, 0, 0, 0), (1, 1, 1, 1)], ids=["core", "projected"])
+@pytest.mark.blind("a result off by one", "larger spaces than are needed are accepted")
 def test_padding_is_not_read(chain, on):
     """Numbers in the padding of inputs and incoming gradients that are none change nothing."""
     attn = with_projections(*on, mode=0)

@@ -78,6 +78,7 @@ def test_projections(trial, q, k, v, o, mode):
        *(f"cudnnGetMultiHeadAttnBuffers/c0{i}" for i in (4, 5, 6)))  # fmt: skip
 @pytest.mark.parametrize("trains", [False, True], ids=["inference", "training"])
 @pytest.mark.parametrize("data_type, math", TYPES, ids=lambda v: v.name)
+@pytest.mark.blind("a result off by one", "larger spaces than are needed are accepted")
 def test_types(trial, data_type, math, trains):
     """Every row of table 40, in both modes."""
     trial(forward(attention(data_type=data_type, math=math), trains=trains, low=(0, 0, 1, 3), high=(1, 5, 3, 5)))
@@ -364,6 +365,7 @@ def test_too_few_windows(subject, cudnn, handle, refuses):
 
 
 @shows("cudnnGetMultiHeadAttnBuffers/c05")
+@pytest.mark.blind("a result off by one", "larger spaces than are needed are accepted")
 def test_spaces_begin_at_16_bytes(subject, cudnn, handle, refuses):
     if not subject.ours:
         pytest.skip("a fault on a GPU ends the process's work there")

@@ -56,6 +56,11 @@ def tensors(values):
     return {kind: tensor for kind, tensor in found.items() if tensor[0][1]}
 
 
+def weight_bytes(values):
+    """Bytes of all tensors of this attention."""
+    return sum(int(np.prod(dims)) for dims, _ in tensors(values).values()) * SCALAR_BYTES[values["dataType"]]
+
+
 def described(cudnn, descriptor):
     """(data type, dimensions, strides); None where the descriptor reads as zeros."""
     kind, rank, dims, strides = cudnn.cudnnGetTensorNdDescriptor(descriptor, 8)
@@ -71,6 +76,7 @@ def test_where_the_weights_are(cudnn, handle, fresh, number):
     values = configuration(number)
     fill(cudnn, fresh, **values)
     size, element = cudnn.cudnnGetMultiHeadAttnBuffers(handle, fresh)[0], SCALAR_BYTES[values["dataType"]]
+    assert size == weight_bytes(values)
     memory = handle.to_device(np.zeros(size + 64, np.uint8))
     descriptor = cudnn.cudnnCreateTensorDescriptor()
     taken = np.zeros(size // element, int)
@@ -131,7 +137,7 @@ def test_larger_maxima_take_more_memory(cudnn, handle, fresh, name):
         return tuple(cudnn.cudnnGetMultiHeadAttnBuffers(handle, fresh))
 
     few, many = sizes(4), sizes(400)
-    assert few[0] == many[0] and few[1] <= many[1] and few[2] < many[2]
+    assert few[0] == many[0] == weight_bytes(GOOD) and few[1] <= many[1] and few[2] < many[2]
 
 
 @shows(f"{WEIGHTS}/c12", f"{WEIGHTS}/c13", f"{WEIGHTS}/c14", f"{BUFFERS}/c16")

@@ -7,6 +7,7 @@ from itertools import product
 
 import pytest
 from dualdnn.api.enumerations import (
+    cudnnConvolutionFwdAlgo_t,
     cudnnDataType_t,
     cudnnDirectionMode_t,
     cudnnMathType_t,
@@ -337,3 +338,26 @@ def test_projection(cudnn, handle, fresh, refuses):
     assert tuple(projection(handle, fresh)) == (3, 0)
     refuses(BAD_PARAM, "cudnnGetRNNProjectionLayers/c06", projection, handle, None)
     refuses(BAD_PARAM, "cudnnGetRNNProjectionLayers/c06", projection, None, fresh)
+
+
+@shows(f"{GET}/c04", "cudnnStatus_t/c05")
+def test_algorithm_descriptor(subject, cudnn, handle, fresh, refuses):
+    """The algorithm replaces that of the network; one that does not take the network, or is of another kind, changes nothing."""
+    if not subject.ours:
+        pytest.skip("the section has no description")
+    chosen = cudnn.cudnnCreateAlgorithmDescriptor()
+    choose = cudnn.cudnnSetRNNAlgorithmDescriptor
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", choose, handle, fresh, chosen)
+    describe(cudnn, fresh, PLAIN)
+    for algo in (DYNAMIC, STATIC, STANDARD):
+        cudnn.cudnnSetAlgorithmDescriptor(chosen, algo)
+        choose(handle, fresh, chosen)
+        assert read(cudnn, fresh) == {**PLAIN, "algo": algo}
+    cudnn.cudnnSetAlgorithmDescriptor(chosen, cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_GEMM)
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", choose, handle, fresh, chosen)
+    cudnn.cudnnSetAlgorithmDescriptor(chosen, DYNAMIC)
+    describe(cudnn, fresh)
+    refuses(NOT_SUPPORTED, "cudnnSetRNNBiasMode/c07", choose, handle, fresh, chosen)
+    describe(cudnn, fresh, biasMode=DOUBLE_BIAS)
+    refuses(NOT_SUPPORTED, "cudnnSetRNNProjectionLayers/c14", choose, handle, fresh, chosen)
+    assert read(cudnn, fresh) == {**GOOD, "biasMode": DOUBLE_BIAS}

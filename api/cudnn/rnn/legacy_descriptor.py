@@ -1,4 +1,4 @@
-"""Setters and getters of RNN descriptors that cudnnSetRNNDescriptor_v8 replaced (7.2.18, 7.2.20, 7.2.26, 7.2.27, 7.2.29, 7.2.46,
+"""Setters and getters of RNN descriptors that cudnnSetRNNDescriptor_v8 replaced (7.2.18, 7.2.20, 7.2.26, 7.2.27, 7.2.29, 7.2.45, 7.2.46,
 7.2.48, 7.2.50 to 7.2.52)."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...enumerations import (
 from ...functions import documented
 from ...operations.rnn import RNNSpec
 from ...operations.specs import DOUBLE, FLOAT, HALF
-from ...status import BAD_PARAM, NOT_SUPPORTED, expect
+from ...status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
 from .descriptor import PADDED, bias_mode_is_supported, projection_is_supported
 
 V6 = "cudnnSetRNNDescriptor_v6"
@@ -139,3 +139,19 @@ class ProjectionParameters(NamedTuple):
 def cudnnGetRNNProjectionLayers(handle, rnnDesc):
     """(recProjSize, outProjSize): hiddenSize and 0 without projection. Errors: BAD_PARAM for NULL (c06). Source: 7.2.29."""
     return ProjectionParameters(rnnDesc.spec.projected, 0)
+
+
+@documented()
+def cudnnSetRNNAlgorithmDescriptor(handle, rnnDesc, algoDesc):
+    """Take the algorithm of an algorithm descriptor: a cudnnRNNAlgo_t, or its number (docs/errata.md, D366).
+
+    Errors: BAD_PARAM for an algorithm of another kind; NOT_SUPPORTED for one that does not take the bias mode or the projection of
+    the network (cudnnSetRNNBiasMode/c07, cudnnSetRNNProjectionLayers/c14). Source: 7.2.45.
+    """
+    algorithm, spec = algoDesc.spec.algorithm, rnnDesc.spec
+    known = type(algorithm) in (int, cudnnRNNAlgo_t) and algorithm in set(cudnnRNNAlgo_t)
+    expect(known, BAD_PARAM, INCORRECT_PARAMETER, f"algoDesc has {algorithm!r}, no cudnnRNNAlgo_t")
+    algo = cudnnRNNAlgo_t(algorithm)
+    bias_mode_is_supported("cudnnSetRNNBiasMode/c07", algo, spec.bias)
+    projection_is_supported("cudnnSetRNNProjectionLayers/c14", algo, spec.cell, spec.hidden, spec.projected)
+    rnnDesc.change(algo=algo)
