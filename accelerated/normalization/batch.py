@@ -17,10 +17,8 @@ from ..primitives.geometry import PACK_BYTES, Grid, geometry
 from ..solver import Problem
 
 WIDEST = 8  # elements of a pack, at most: so many statistics a thread has in registers
-FEWEST_LANES = {
-    True: 2,
-    False: 16,
-}  # neighbouring threads on neighbouring packs of statistics; of packs, of single elements
+# Neighbouring threads on neighbouring packs of statistics, of packs and of single elements: a sector of 32 bytes each at least.
+FEWEST_LANES = {True: 2, False: 16}
 MOST_LANES = WARP = 32
 CLUSTER = 8  # blocks
 IN_FLIGHT = {True: 4, False: 8}  # packs that a thread reads before it uses the first; as in batch.cuh
