@@ -453,10 +453,29 @@ np.save(sys.argv[3], network.probabilities(images))
 """
 
 
-def test_the_digits_example_says_the_same_after_the_port(tmp_path):
+LOSSES = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import learn
+library = getattr(learn, "miopen", None) or learn.cudnn
+create = getattr(library, "miopenCreate", None) or library.cudnnCreate
+training, _ = learn.split_digits()
+print(learn.Training(create(backend="reference"), learn.EPOCHS, dropped=0.0).steps(training, 0, 3))
+"""
+
+
+def test_the_digits_example_says_the_same_after_the_port(tmp_path, capsys):
+    """Inference and, without dropout, which the guide has not, training."""
     pytest.importorskip("sklearn", reason="the examples need scikit-learn: pip install 'dualdnn[examples]'")
     digits = ROOT / "examples/digits"
-    assert command(digits, "--out", tmp_path / "digits") == 0
+    command(digits, "--out", tmp_path / "digits")
+    left = [line for line in "".join(capsys.readouterr()).splitlines() if "left as it was [" in line]
+    assert left and all("layers.py" in line and "Dropout" in line for line in left)
+    losses = [
+        subprocess.run([sys.executable, "-c", LOSSES, str(folder)], capture_output=True, text=True, check=True).stdout
+        for folder in (digits, tmp_path / "digits")
+    ]
+    assert losses[0] == losses[1] and losses[0].startswith("[2.98560")
     assert (tmp_path / "digits/train.py").read_bytes() == (digits / "train.py").read_bytes()  # it has no cuDNN call
     found = []
     for number, folder in enumerate((digits, tmp_path / "digits")):

@@ -216,20 +216,38 @@ class Dropout(Layer):
         return self.dx
 
 
-class LogSoftmax(Layer):
-    """The logarithms of the probabilities, over the channels."""
-
-    MODE = (cudnn.CUDNN_SOFTMAX_LOG, cudnn.CUDNN_SOFTMAX_MODE_CHANNEL)
+class Softmax(Layer):
+    """The probabilities, over the channels."""
 
     def __init__(self, handle: Any, x_dims: tuple[int, ...]) -> None:
         super().__init__(handle, x_dims, x_dims)
 
     def forward(self, x: Any, training: bool) -> Any:
-        cudnn.cudnnSoftmaxForward(self.handle, *self.MODE, 1.0, self.x_desc, x, 0.0, self.y_desc, self.y)
+        cudnn.cudnnSoftmaxForward(
+            self.handle,
+            cudnn.CUDNN_SOFTMAX_ACCURATE,
+            cudnn.CUDNN_SOFTMAX_MODE_CHANNEL,
+            1.0,
+            self.x_desc,
+            x,
+            0.0,
+            self.y_desc,
+            self.y,
+        )
         return self.y
 
     def backward(self, dy: Any) -> Any:
         cudnn.cudnnSoftmaxBackward(
-            self.handle, *self.MODE, 1.0, self.y_desc, self.y, self.y_desc, dy, 0.0, self.x_desc, self.dx
+            self.handle,
+            cudnn.CUDNN_SOFTMAX_ACCURATE,
+            cudnn.CUDNN_SOFTMAX_MODE_CHANNEL,
+            1.0,
+            self.y_desc,
+            self.y,
+            self.y_desc,
+            dy,
+            0.0,
+            self.x_desc,
+            self.dx,
         )
         return self.dx

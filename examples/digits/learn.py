@@ -1,7 +1,7 @@
 """Trains a digits classifier through the documented calls, forward and backward, from random weights.
 
 Two times a convolution of 3 x 3, batch normalisation, ReLU and the maxima of 2 x 2; dropout; a convolution as large as what is left
-(2 x 2), log-softmax. The mean cross-entropy is minimised by gradient descent with momentum, whose arithmetic is NumPy's. After each epoch
+(2 x 2), softmax. The mean cross-entropy is minimised by gradient descent with momentum, whose arithmetic is NumPy's. After each epoch
 a checkpoint is written, from which a run that was stopped goes on with the same numbers.
 """
 
@@ -16,11 +16,12 @@ import numpy as np
 from data import Digits, split_digits
 from dualdnn.accelerated import gpu_is_usable
 from dualdnn.api import cudnn
-from layers import Array, BatchNorm, Convolution, Dropout, Layer, LogSoftmax, MaxPooling, Parameters, Relu
+from layers import Array, BatchNorm, Convolution, Dropout, Layer, MaxPooling, Parameters, Relu, Softmax
 
 BATCH, EVALUATED = 32, 60  # images at a time; both as many as all calls of a network take
 EPOCHS, RATE, MOMENTUM, DECAY = 12, 0.08, 0.9, 5e-4
 DROPPED = 0.25
+TINY = np.float32(1e-30)  # the least probability whose logarithm is taken
 SEED = 1
 FILTERS = {"first": (16, 1, 3, 3), "second": (32, 16, 3, 3), "classifier": (10, 32, 2, 2)}
 RUNNING = ("_mean", "_variance")  # names of what is gathered, not learned
@@ -51,13 +52,14 @@ class Network:
             dims = add(BatchNorm(handle, dims, parameters, name))
             dims = add(Relu(handle, dims))
             dims = add(MaxPooling(handle, dims))
-        self.dropout = Dropout(handle, dims, dropped, SEED, states)
-        dims = add(self.dropout)
+        self.dropout = Dropout(handle, dims, dropped, SEED, states) if dropped else None
+        if self.dropout:
+            dims = add(self.dropout)
         dims = add(Convolution(handle, dims, parameters, "classifier", padding=0))
-        self.classes = add(LogSoftmax(handle, dims))[1]
+        self.classes = add(Softmax(handle, dims))[1]
 
-    def logarithms(self, images: Array, training: bool) -> Array:
-        """Logarithms of the probabilities (batch, classes) of images (batch, 1, 8, 8)."""
+    def probabilities(self, images: Array, training: bool) -> Array:
+        """Probabilities (batch, classes) of images (batch, 1, 8, 8)."""
         y = self.handle.to_device(images)
         for layer in self.layers:
             y = layer.forward(y, training)
@@ -65,9 +67,10 @@ class Network:
 
     def step(self, images: Array, labels: Array) -> tuple[float, dict[str, Array]]:
         """(mean cross-entropy, its gradient by parameter) of a batch."""
-        logarithms = self.logarithms(images, training=True)
-        slope = np.zeros_like(logarithms)
-        slope[np.arange(self.batch), labels] = -1 / self.batch
+        probabilities = self.probabilities(images, training=True)
+        right = np.maximum(probabilities[np.arange(self.batch), labels], TINY)
+        slope = np.zeros_like(probabilities)
+        slope[np.arange(self.batch), labels] = -1 / (self.batch * right)
         dy = self.handle.to_device(slope)
         for layer in reversed(self.layers):
             dy = layer.backward(dy)
@@ -76,7 +79,7 @@ class Network:
             for layer in self.layers
             for name, (memory, dims) in layer.gradients.items()
         }
-        return float(-logarithms[np.arange(self.batch), labels].mean(dtype=np.float64)), found
+        return float(-np.log(right).mean(dtype=np.float64)), found
 
 
 def first_values(seed: int = SEED) -> dict[str, Array]:
@@ -155,7 +158,7 @@ class Training:
     def predictions(self, digits: Digits) -> Array:
         """What the network reads in each image."""
         batches = np.split(digits.images, range(EVALUATED, len(digits.images), EVALUATED))
-        return np.concatenate([self.evaluated.logarithms(images, training=False).argmax(1) for images in batches])
+        return np.concatenate([self.evaluated.probabilities(images, training=False).argmax(1) for images in batches])
 
     def accuracy(self, digits: Digits) -> float:
         """The share of images that are read right."""
@@ -165,10 +168,12 @@ class Training:
         """Write the checkpoint, as a whole or not at all."""
         if self.checkpoint is None:
             return
-        states = self.network.dropout.states
         stored = {f"parameter {name}": value for name, value in self.parameters.values().items()}
         stored |= {f"momentum {name}": value for name, value in self.descent.momenta.items()}
-        stored |= {"dropout states": states.to_host(np.uint8, states.nbytes), "history": np.array(self.history)}
+        stored["history"] = np.array(self.history)
+        if self.network.dropout:
+            states = self.network.dropout.states
+            stored["dropout states"] = states.to_host(np.uint8, states.nbytes)
         partial = self.checkpoint.with_suffix(".partial.npz")
         np.savez(partial, **stored)
         partial.replace(self.checkpoint)
