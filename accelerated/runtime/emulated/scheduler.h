@@ -25,7 +25,7 @@ extern thread_local unsigned char shared_memory[];  // the one name for dynamic 
 
 namespace emulated {
 
-constexpr int maximum_threads = 1024, most_idle_fibers = 256, warp_lanes = 32;
+constexpr int maximum_threads = 1024, most_idle_fibers = 32, warp_lanes = 32;
 constexpr size_t stack_bytes = 256 * 1024, page_bytes = 4096;
 constexpr size_t dynamic_shared_bytes = 227 * 1024, shared_guard_bytes = 4096;
 constexpr size_t maximum_argument_bytes = 32 * 1024;
@@ -343,9 +343,9 @@ inline bool start_fiber() {
   return true;
 }
 
-// Behind a launch: all stacks are idle, some are given back. A process has some 65000 mappings, of which a stack takes
-// two, and every module that it loads has its own stacks. abandoned: threads were left where they were, so that their
-// stacks start afresh.
+// Behind a launch: all stacks are idle, most are given back. A process has some 65000 mappings, of which a stack takes
+// two, and each of up to 1000 modules that it loads has its own. abandoned: threads were left where they were, so that
+// their stacks start afresh.
 inline void collect_fibers(bool abandoned) {
   while (fibers_made > most_idle_fibers) munmap(fibers[--fibers_made].stack, stack_bytes + page_bytes);
   fibers_idle = 0;
