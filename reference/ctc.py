@@ -17,7 +17,7 @@ from dualdnn.api.operations.ctc import BLANK
 from dualdnn.api.operations.specs import FLOAT
 
 from .engine import Exact, implements
-from .judge import PRECISION
+from .precision import PRECISION
 from .softmax import ARGUMENT, DIVISION, EXP, LOG, MOST_RESCALES, RESCALE
 from .view import Array
 

@@ -30,7 +30,8 @@ from dualdnn.api.operations.specs import DOUBLE
 
 from .activation import ELU_ROUNDINGS, SIGMOID_ROUNDINGS, TANH_ROUNDINGS
 from .engine import Exact, Result, Results, Wide, implements_in_parts, results_of
-from .judge import BLEND_ROUNDINGS, PRECISION
+from .judge import BLEND_ROUNDINGS
+from .precision import PRECISION
 from .view import WHOLE, Array, read
 
 

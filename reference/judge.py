@@ -14,7 +14,7 @@ from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.operations import Operation, TensorSpec
 
 from .engine import Exact, blended, magnitude_of, results_of, roundings_of, spread_of
-from .precision import PRECISION as PRECISION
+from .precision import PRECISION
 from .spread import Errors
 from .view import NUMPY_TYPES, WHOLE, Array, Place, read, rounded, stored, strided, wide_type
 

@@ -19,7 +19,7 @@ from dualdnn.api.operations import (
 )
 
 from .engine import Exact, implements
-from .judge import PRECISION
+from .precision import PRECISION
 from .view import NUMPY_TYPES, Array
 
 COLUMN = 3  # roundings of g + 1, of two products; of g (W - 1) / 2 + (W - 1) / 2 as many

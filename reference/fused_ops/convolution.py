@@ -13,7 +13,7 @@ from dualdnn.api.operations import (
 )
 
 from ..engine import Exact, evaluate, implements, magnitude_of, roundings_of
-from ..judge import PRECISION
+from ..precision import PRECISION
 from ..view import Array, write
 from .residual import SUM_ROUNDINGS, activated, scaled
 

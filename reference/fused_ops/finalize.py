@@ -6,7 +6,7 @@ import numpy as np
 from dualdnn.api.operations import BnFinalizeStatisticsInference, BnFinalizeStatisticsTraining
 
 from ..engine import Exact, implements, in_compute_type
-from ..judge import PRECISION
+from ..precision import PRECISION
 from ..view import Array
 
 MEAN_ROUNDINGS = 2  # the count, a division

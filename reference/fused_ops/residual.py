@@ -10,7 +10,7 @@ from dualdnn.api.operations import ActivationSpec, DactivationForkDbatchnorm, Sc
 from dualdnn.api.operations.specs import TensorSpec
 
 from ..engine import Exact, implements, in_compute_type
-from ..judge import PRECISION
+from ..precision import PRECISION
 from ..view import Array
 from .finalize import VARIANCE_ROUNDINGS, determined, inverse_root
 
