@@ -35,7 +35,8 @@ WORKSPACE_ALIGNMENT = 16  # bytes, of what a kernel keeps in the caller's worksp
 
 SCRATCH = "scratch"  # the operand of launches that need memory of the library's own
 
-# Names of the kernels that are launched, noted where somebody asks for them: the suite lists which case launches which kernel.
+# Names of the kernels that are launched, noted where somebody asks for them: the suite lists which case launches which
+# kernel.
 launched: set[str] | None = None
 
 
@@ -53,9 +54,10 @@ def noting_launches() -> Iterator[set[str]]:
 class Launch:
     """One kernel with its packed arguments.
 
-    arguments: the structure that the kernel takes by value, pointers first. operands: the names of the operands whose addresses
-    those pointers are. grid, block: blocks and threads. shared_bytes: of dynamic shared memory per block. cooperative: the blocks
-    wait for each other, so that all of them run at the same time, one per multiprocessor. scratch_bytes: of the operand SCRATCH.
+    arguments: the structure that the kernel takes by value, pointers first. operands: the names of the operands whose
+    addresses those pointers are. grid, block: blocks and threads. shared_bytes: of dynamic shared memory per block.
+    cooperative: the blocks wait for each other, so that all of them run at the same time, one per multiprocessor.
+    scratch_bytes: of the operand SCRATCH.
     """
 
     scratch_bytes = 0
@@ -94,7 +96,8 @@ class Launch:
 
 
 class Upload:
-    """Bytes of the host that are copied into an operand, in the order of the stream, before the launches that read them."""
+    """Bytes of the host that are copied into an operand, in the order of the stream, before the launches that read
+    them."""
 
     scratch_bytes = 0
     function: Any = None  # no kernel
@@ -135,8 +138,8 @@ class Plan:
 
 
 class AlignedPlan(Plan):
-    """A plan whose operands begin at multiples of some bytes and do not share memory; elsewhere a fallback serves, which is made
-    when it is needed first.
+    """A plan whose operands begin at multiples of some bytes and do not share memory; elsewhere a fallback serves,
+    which is made when it is needed first.
 
     alignment: bytes, by operand name. apart: pairs of operands that may not begin together.
     """
@@ -174,7 +177,8 @@ class _Aligned:
 
 
 class WorkspacePlan(Plan):
-    """A plan whose workspace, the last operand, may begin at any address: it has up to WORKSPACE_ALIGNMENT - 1 bytes more."""
+    """A plan whose workspace, the last operand, may begin at any address: it has up to WORKSPACE_ALIGNMENT - 1 bytes
+    more."""
 
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
         workspace = operands[-1]
@@ -262,7 +266,8 @@ def structure(*fields: tuple[str, Any]) -> ctypes.Structure:
 
 
 def factors(operation: Operation, **values: float) -> list[tuple[str, Any]]:
-    """Return fields of scalars in the type of the arithmetic, as a conversion costs a thread as much as several additions."""
+    """Return fields of scalars in the type of the arithmetic, as a conversion costs a thread as much as several
+    additions."""
     kind = ctypes.c_double if operation.compute_type == DOUBLE else ctypes.c_float
     return [(name, kind(value)) for name, value in values.items()]
 

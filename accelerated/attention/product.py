@@ -29,8 +29,8 @@ def multiply(
     problem: AttentionProblem, use: str, a: Matrix, b: Matrix, c: Matrix, dims: tuple[int, int, int], rows: Rows,
     bias: tuple[str, int] = (ABSENT, 0), addend: str = ABSENT, beta: float = 0.0, is_of_keys: bool = False,
 ) -> Launch:  # fmt: skip
-    """Return the launch of C = A B + bias + addend + beta C. dims: rows and columns of C, terms of a sum. rows: the vectors that
-    are rows of A and C, or for the use "weights" the terms."""
+    """Return the launch of C = A B + bias + addend + beta C. dims: rows and columns of C, terms of a sum. rows: the
+    vectors that are rows of A and C, or for the use "weights" the terms."""
     m, n, k = dims
     arguments = structure(
         *pointers(6),

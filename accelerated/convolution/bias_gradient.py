@@ -1,5 +1,5 @@
-"""Gradients of the bias (6.2.1): the sums of dy, by the kernels of reductions; partial sums lie in scratch memory, as the call has no
-workspace."""
+"""Gradients of the bias (6.2.1): the sums of dy, by the kernels of reductions; partial sums lie in scratch memory, as
+the call has no workspace."""
 
 from __future__ import annotations
 

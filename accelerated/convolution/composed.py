@@ -1,4 +1,5 @@
-"""Plans of launches whose operands begin somewhere in the operands of a call, and what gradients make of forward convolutions."""
+"""Plans of launches whose operands begin somewhere in the operands of a call, and what gradients make of forward
+convolutions."""
 
 from __future__ import annotations
 
@@ -56,7 +57,8 @@ class ComposedPlan(Plan):
 
 
 def with_alignment(used: int) -> int:
-    """Return the bytes of a workspace that may begin anywhere, of which ``used`` are used from a multiple of 16 bytes on."""
+    """Return the bytes of a workspace that may begin anywhere, of which ``used`` are used from a multiple of 16 bytes
+    on."""
     return used + PACK_BYTES - 1 if used else 0
 
 
@@ -66,7 +68,8 @@ def copied(source: TensorSpec, target: TensorSpec, device: Any) -> Launch:
 
 
 def transposed_filter(part: TensorSpec, w: FilterSpec, device: Any) -> Launch:
-    """Return the launch that copies ``part``, (groups, output channels of w in each, its input channels, taps ...), into w."""
+    """Return the launch that copies ``part``, (groups, output channels of w in each, its input channels, taps ...),
+    into w."""
     strides, (groups, channels, *_) = w.tensor.strides, part.dims
     assert groups * channels == w.dims[0]
     return copied(part, TensorSpec(w.data_type, part.dims, (channels * strides[0], *strides)), device)
@@ -75,8 +78,9 @@ def transposed_filter(part: TensorSpec, w: FilterSpec, device: Any) -> Launch:
 class Inner:
     """A forward convolution that a gradient is made of: any padding, and an output that may end anywhere.
 
-    Not all solvers of the implicit GEMM take a negative padding, or an output that ends before or behind the last window, or is
-    not of the type of x: there products compute it, by kernels that find every element of x by its coordinates.
+    Not all solvers of the implicit GEMM take a negative padding, or an output that ends before or behind the last
+    window, or is not of the type of x: there products compute it, by kernels that find every element of x by its
+    coordinates.
     """
 
     def __init__(self, operation: ConvolutionForward, device: Any) -> None:

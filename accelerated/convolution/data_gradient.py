@@ -1,8 +1,8 @@
 """Gradients with respect to the input (5.2.8) as forward convolutions of dy.
 
-The elements of dx that lie ``stride`` apart meet the same taps, and under each of them neighbouring elements of dy: each residue
-class is a forward convolution of dy with stride 1, whose filter is that part of w with input and output channels exchanged. A
-first launch for each class lays its filter into the workspace.
+The elements of dx that lie ``stride`` apart meet the same taps, and under each of them neighbouring elements of dy:
+each residue class is a forward convolution of dy with stride 1, whose filter is that part of w with input and output
+channels exchanged. A first launch for each class lays its filter into the workspace.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ FORWARD = {
 
 
 class Residue(NamedTuple):
-    """The elements of one dimension of dx from ``first`` on, a stride apart: ``extent`` of them, and the ``taps`` that meet them,
-    from ``first_tap`` on, ``step`` apart in the filter's memory. padding, dilation: of the forward convolution, which may begin
-    within dy, at a negative padding."""
+    """The elements of one dimension of dx from ``first`` on, a stride apart: ``extent`` of them, and the ``taps`` that
+    meet them, from ``first_tap`` on, ``step`` apart in the filter's memory. padding, dilation: of the forward
+    convolution, which may begin within dy, at a negative padding."""
 
     first: int
     extent: int
@@ -68,8 +68,9 @@ def residues(extent: int, taps: int, padding: int, stride: int, dilation: int, f
 
 
 class ResidueClass(NamedTuple):
-    """One residue in each dimension: its forward convolution, whose x is dy and whose y is a part of dx; the part of w that its filter
-    is, as (groups, input channels, output channels, taps ...); bytes to the beginning of both. meets: whether any tap does."""
+    """One residue in each dimension: its forward convolution, whose x is dy and whose y is a part of dx; the part of w
+    that its filter is, as (groups, input channels, output channels, taps ...); bytes to the beginning of both. meets:
+    whether any tap does."""
 
     forward: ConvolutionForward
     part: TensorSpec
@@ -125,7 +126,8 @@ class DataGradientProblem(Problem):
 
 
 class DataGradient(Solver[DataGradientProblem]):
-    """The forward convolutions of all residue classes, with the forward algorithm of the same name (IMPLICIT_GEMM for ALGO_1)."""
+    """The forward convolutions of all residue classes, with the forward algorithm of the same name (IMPLICIT_GEMM for
+    ALGO_1)."""
 
     name = "convolution.data_gradient"
 

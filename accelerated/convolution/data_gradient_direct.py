@@ -21,8 +21,8 @@ Integers, Steps, FastDivmods = c_int * AXES, c_longlong * (2 + AXES), FastDivmod
 
 
 class DataGradientDirect(Solver[DataGradientProblem]):
-    """Lanes of a warp share the output channels of an element of dx. It serves every algorithm where tensors are larger than the
-    forward kernels count to."""
+    """Lanes of a warp share the output channels of an element of dx. It serves every algorithm where tensors are larger
+    than the forward kernels count to."""
 
     name = "convolution.data_gradient_direct"
 

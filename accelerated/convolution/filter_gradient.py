@@ -1,9 +1,9 @@
 """Gradients with respect to the filter (6.2.2) as forward convolutions of x with dy.
 
-With images and channels of x exchanged, dy is a filter as large as the output: dw is the convolution of channels of x, as images,
-with output channels of dy, as filters, over the images, as channels; stride and dilation are exchanged. Where the images make
-packs of 16 bytes both are first transposed so that images lie innermost, as channels do in NHWC. Parts of the images are groups
-whose sums are added in the end, which is how few elements of dw fill a device.
+With images and channels of x exchanged, dy is a filter as large as the output: dw is the convolution of channels of x,
+as images, with output channels of dy, as filters, over the images, as channels; stride and dilation are exchanged.
+Where the images make packs of 16 bytes both are first transposed so that images lie innermost, as channels do in NHWC.
+Parts of the images are groups whose sums are added in the end, which is how few elements of dw fill a device.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ class FilterGradientProblem(Problem):
         return replace(c, mode=Mode.CUDNN_CROSS_CORRELATION, stride=c.dilation, dilation=c.stride, group_count=groups)
 
     def incoming(self, parts: int, channels_last: bool) -> tuple[TensorSpec, FilterSpec]:
-        """dy as it lies, (parts of the images, output channels, images, positions ...), and the forward convolution's filter."""
+        """dy as it lies, (parts of the images, output channels, images, positions ...), and the forward convolution's
+        filter."""
         dy = self.operation.dy
         (images, filters, *extents), (image, channel, *steps) = dy.dims, dy.strides
         each = images // parts
@@ -95,8 +96,8 @@ class FilterGradientProblem(Problem):
         return source, FilterSpec(dy.data_type, NHWC if channels_last else NCHW, (parts * filters, each, *extents))
 
     def result(self, data_type: object, filters: int) -> tuple[TensorSpec, int]:
-        """The forward convolution's output, ``filters`` output channels of dw by channels as images, in memory of dw's order; and the
-        bytes to its first element, which in mode CUDNN_CONVOLUTION is the last tap."""
+        """The forward convolution's output, ``filters`` output channels of dw by channels as images, in memory of dw's
+        order; and the bytes to its first element, which in mode CUDNN_CONVOLUTION is the last tap."""
         dw = self.operation.dw.tensor
         (_, channels, *taps), (filter_step, channel_step, *steps) = dw.dims, dw.strides
         flipped = self.operation.convolution.is_flipped
@@ -107,8 +108,8 @@ class FilterGradientProblem(Problem):
 
 
 class Regions(NamedTuple):
-    """Where the workspace holds what, in bytes: dy as a filter is at its beginning, then x, the partial sums, and what the forward
-    convolution uses."""
+    """Where the workspace holds what, in bytes: dy as a filter is at its beginning, then x, the partial sums, and what
+    the forward convolution uses."""
 
     x: int
     partial: int
@@ -147,7 +148,8 @@ class _Division:
         pack = PACK_BYTES // o.x.scalar_bytes
         self.transposed = problem.images % pack == 0
         self.parts = self._parts(pack if self.transposed else 1)
-        # Groups of channels are no groups of a convolution over images: what a group adds to the address of x is said below.
+        # Groups of channels are no groups of a convolution over images: what a group adds to the address of x is said
+        # below.
         self.source, self.filter = problem.incoming(self.parts, self.transposed)
         self.x = problem.exchanged
         if self.transposed:
@@ -207,7 +209,8 @@ class _Division:
 
 
 def grouped_product(problem: FilterGradientProblem, forward: ConvolutionForward, table: bool = False) -> Product:
-    """Return the implicit GEMM of a forward convolution whose groups are groups of its images. table: of the offsets of all K."""
+    """Return the implicit GEMM of a forward convolution whose groups are groups of its images. table: of the offsets of
+    all K."""
     value = operation_product(forward)
     value.x_group = forward.x.dims[0] * forward.x.strides[0]
     mark_packs(value, problem.groups, forward.x.scalar_bytes)
@@ -215,7 +218,8 @@ def grouped_product(problem: FilterGradientProblem, forward: ConvolutionForward,
 
 
 class FilterGradientOffsetTable(Solver[FilterGradientProblem]):
-    """ALGO_3: the implicit GEMM of x as it lies, with the offsets of all images and positions in the workspace, behind dy as a filter."""
+    """ALGO_3: the implicit GEMM of x as it lies, with the offsets of all images and positions in the workspace, behind
+    dy as a filter."""
 
     name = "convolution.filter_gradient_offset_table"
 

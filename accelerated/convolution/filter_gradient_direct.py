@@ -23,8 +23,8 @@ Integers, Steps, FastDivmods = c_int * AXES, c_longlong * (2 + AXES), FastDivmod
 
 
 class FilterGradientDirect(Solver[FilterGradientProblem]):
-    """Lanes of a warp share the images and output positions of an element of dw: ALGO_0, few elements in each of several groups, and
-    tensors that are larger than the products count to."""
+    """Lanes of a warp share the images and output positions of an element of dw: ALGO_0, few elements in each of
+    several groups, and tensors that are larger than the products count to."""
 
     name = "convolution.filter_gradient_direct"
 

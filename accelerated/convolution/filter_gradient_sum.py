@@ -14,7 +14,8 @@ SOURCE = "convolution/filter_gradient_sum.cu"
 
 
 def sum_launch(operation: ConvolutionBackwardFilter, parts: int, device: Any) -> Launch:
-    """Return the launch that adds ``parts`` partial gradients, one behind the other in ``partial``, and blends them into ``dw``."""
+    """Return the launch that adds ``parts`` partial gradients, one behind the other in ``partial``, and blends them
+    into ``dw``."""
     o, elements = operation, operation.dw.tensor.count
     arguments = structure(
         *pointers(2),

@@ -1,4 +1,5 @@
-"""Forward convolutions (5.2.9, 5.2.10) as the solvers of this room read them: the problem, and what all solvers share."""
+"""Forward convolutions (5.2.9, 5.2.10) as the solvers of this room read them: the problem, and what all solvers
+share."""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ class ConvolutionProblem(Problem):
 
     @cached_property
     def definitions(self) -> tuple[tuple[str, str], ...]:
-        """ELEMENT and COMPUTE of the kernels' modules, and RESULT where sums of 16-bit elements are kept as they are."""
+        """ELEMENT and COMPUTE of the kernels' modules, and RESULT where sums of 16-bit elements are kept as they
+        are."""
         o = self.operation
         kept = {"RESULT": "float"} if o.x.data_type in (HALF, BFLOAT16) and o.y.data_type == FLOAT else {}
         return type_definitions(o.x.scalar_type, o, **kept)
@@ -84,8 +86,8 @@ class ConvolutionProblem(Problem):
         self, value: ConvolutionStruct, x: str = "x", w: str = "w", y: str = "y", offsets: tuple[int, int, int] = (0, 0, 0),
         **options: bool,
     ) -> Product:  # fmt: skip
-        """Return a product whose results are those of the convolution. x, w, y: the operands that hold them, ``offsets`` bytes into
-        each. options: fields of Product."""
+        """Return a product whose results are those of the convolution. x, w, y: the operands that hold them,
+        ``offsets`` bytes into each. options: fields of Product."""
         o = self.operation
         names = (x, w, *(y if name == "y" else name for name in operand_names(o)))
         reordered = o.w.dims[0] // 32 if o.filter_is_reordered else 0
@@ -95,8 +97,8 @@ class ConvolutionProblem(Problem):
         )  # fmt: skip
 
     def implicit_products(self, **options: Any) -> tuple[Product, ...]:
-        """Return the implicit GEMM in as many launches as it takes for 32 bits to count to every element of x: tensors with
-        vectors of channels have up to 2**36 of them."""
+        """Return the implicit GEMM in as many launches as it takes for 32 bits to count to every element of x: tensors
+        with vectors of channels have up to 2**36 of them."""
         value, words = self.described
         unit_bytes = WORD if words else self.operation.x.scalar_bytes
         return tuple(

@@ -31,9 +31,9 @@ PRODUCTS = 32  # M x N that the tensor cores multiply with 128 bytes of K in a c
 
 
 class Sharing(NamedTuple):
-    """How persistent blocks share tiles. Where a tile takes no more K-blocks than ``few_k_blocks``, persistent blocks have
-    ``first_share`` of the tiles, if that is ``least_tiles`` for each; the others go to later blocks of so many results:
-    larger ones even out less, smaller ones begin too often."""
+    """How persistent blocks share tiles. Where a tile takes no more K-blocks than ``few_k_blocks``, persistent blocks
+    have ``first_share`` of the tiles, if that is ``least_tiles`` for each; the others go to later blocks of so many
+    results: larger ones even out less, smaller ones begin too often."""
 
     few_k_blocks: int = 2
     first_share: float = 0.75
@@ -53,10 +53,11 @@ class Maps(NamedTuple):
 
 
 class TmaKernel(ProductKernel):
-    """Tiles of m pixels by n filters. consumers: warpgroups that multiply. ping_pong: they have tiles of their own, otherwise they
-    cooperate. planes: y lies in planes; transposed: x, too, as it was given. throughput: the share of the tensor cores' rate that
-    long sums reach, moves: bytes of x and y in a clock of a multiprocessor that short ones do, both measured on an H200 (moves of
-    128 x 256, ping-pong and transposed tiles; the others are taken to do no worse)."""
+    """Tiles of m pixels by n filters. consumers: warpgroups that multiply. ping_pong: they have tiles of their own,
+    otherwise they cooperate. planes: y lies in planes; transposed: x, too, as it was given. throughput: the share of
+    the tensor cores' rate that long sums reach, moves: bytes of x and y in a clock of a multiprocessor that short ones
+    do, both measured on an H200 (moves of 128 x 256, ping-pong and transposed tiles; the others are taken to do no
+    worse)."""
 
     def __init__(
         self, m: int, n: int, consumers: int, stages: int, throughput: float, *, ping_pong: bool = False, planes: bool = False,
@@ -115,7 +116,8 @@ class TmaKernel(ProductKernel):
         return None if product.offsets[2] and result is None else Maps(image, filters, result)
 
     def clocks(self, product: Product, mapped: bool) -> tuple[float, float]:
-        """Return about how many clocks a multiprocessor is busy, and how many of them it computes. mapped: TMA writes y."""
+        """Return about how many clocks a multiprocessor is busy, and how many of them it computes. mapped: TMA writes
+        y."""
         value, size = product.value, self.m * self.n
         count = -(-tiles(value, product.groups, self.m, self.n) // product.device.multiprocessors)
         moved = value.m * (value.n + value.inner_channels.divisor) * product.groups * product.element_bytes
@@ -186,7 +188,8 @@ TMA = (
 
 
 class Shares(NamedTuple):
-    """Return the order of blocks: the first take ``first_end`` tiles, one after another, then each has ``later`` more."""
+    """Return the order of blocks: the first take ``first_end`` tiles, one after another, then each has ``later``
+    more."""
 
     first_blocks: int
     first_end: int
@@ -209,8 +212,8 @@ def share_tiles(kernel: TmaKernel, count: int, k_blocks: int, multiprocessors: i
 
 
 def _fastest(product: Product) -> TmaKernel:
-    """Return the kernel with which the device is done first, of those that the memory keeps waiting the one that computes least; the
-    map of y fits the order of either the kernels for planes or the others."""
+    """Return the kernel with which the device is done first, of those that the memory keeps waiting the one that
+    computes least; the map of y fits the order of either the kernels for planes or the others."""
     if transposed := transposed_maps(product):
         result, planes = transposed[1], True
     else:
@@ -304,7 +307,8 @@ def _full_boxes(value: ConvolutionStruct, element_bytes: int) -> int:
 
 
 def _transposed_map(product: Product) -> TiledMap | None:
-    """Return the map of x in planes (pixels, channels, images), where filters of one tap can be multiplied with it as it lies."""
+    """Return the map of x in planes (pixels, channels, images), where filters of one tap can be multiplied with it as
+    it lies."""
     value, groups, element_bytes = product.value, product.groups, product.element_bytes
     if value.x_channel == 1 or value.inner_channels.divisor != value.k:
         return None
@@ -339,8 +343,8 @@ def transposed_maps(product: Product) -> tuple[TiledMap, TiledMap] | None:
 
 
 def _result_map(product: Product, begins_with_image: bool = False) -> tuple[TiledMap, bool] | None:
-    """Return the map of y and of what is blended in, and whether they lie in planes, where pixels lie at equal distances.
-    begins_with_image: boxes begin with an image."""
+    """Return the map of y and of what is blended in, and whether they lie in planes, where pixels lie at equal
+    distances. begins_with_image: boxes begin with an image."""
     value, groups, element_bytes = product.value, product.groups, product.element_bytes
     if value.y_vector or product.finish.reordered_bias:
         return None

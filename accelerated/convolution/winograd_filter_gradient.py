@@ -25,8 +25,8 @@ VALUES = TILE * TILE
 
 
 class WinogradFilterGradient(Solver[FilterGradientProblem]):
-    """Transforms of x and dy, a product for each of the 36 values of a tile, the inverse transform; images slice by slice where they
-    are large, added by the products."""
+    """Transforms of x and dy, a product for each of the 36 values of a tile, the inverse transform; images slice by
+    slice where they are large, added by the products."""
 
     name = "convolution.winograd_filter_gradient"
 
@@ -116,8 +116,8 @@ class _Tiles:
         return Launch(function, arguments, ("x", "dy", "dw", "workSpace"), blocks(threads), (THREADS, 1, 1))
 
     def _product(self, tiles: int, added: bool) -> Product:
-        """Return the products over all tiles, of channels by filters for each value of a tile and group. added: to those of the slices
-        before, which a kernel reads from the address of its prior values, without an offset."""
+        """Return the products over all tiles, of channels by filters for each value of a tile and group. added: to
+        those of the slices before, which a kernel reads from the address of its prior values, without an offset."""
         batch, channels, filters = VALUES * self.groups, self.channels, self.filters
         x, y = Matrices(tiles, 1, channels * tiles), Matrices(1, channels, channels * filters)
         value = mark_packs(matrix_product(channels, filters, tiles, x, y), batch, COMPUTE_BYTES)

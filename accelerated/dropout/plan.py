@@ -1,4 +1,5 @@
-"""Dropout (3.2.34, 4.1.7): octets of elements in packs of 16 bytes, or of any layout; the states of its random numbers (3.2.80)."""
+"""Dropout (3.2.34, 4.1.7): octets of elements in packs of 16 bytes, or of any layout; the states of its random numbers
+(3.2.80)."""
 
 from __future__ import annotations
 
@@ -113,8 +114,8 @@ class StridedSolver(Solver[DropoutProblem]):
 
 
 def _planes(spec: TensorSpec) -> tuple[int, int]:
-    """Return (groups of channels, octets of a group) where channels lie side by side; else (1, 1). A group has the channels whose planes
-    are octets without a rest."""
+    """Return (groups of channels, octets of a group) where channels lie side by side; else (1, 1). A group has the
+    channels whose planes are octets without a rest."""
     channels, pixels = spec.dims[1], prod(spec.dims[2:])
     grouped = OCTET // gcd(pixels, OCTET)
     interleaved = spec.strides[1] == 1 and pixels > 1 and channels > 1

@@ -1,4 +1,5 @@
-"""Convolutions that nothing scales, with a bias: one launch of cudnnConvolutionBiasActivationForward's kernels, without y in between."""
+"""Convolutions that nothing scales, with a bias: one launch of cudnnConvolutionBiasActivationForward's kernels, without
+y in between."""
 
 from __future__ import annotations
 

@@ -50,8 +50,9 @@ def sums(
     start: int = 0,
     gradient: bool = False,
 ) -> list[Launch]:
-    """Return the launches. of: the operand y or dy, and its description; results: the operands of the two sums, which the call may
-    lack, empty where only the workspace keeps them; start: bytes of workspace before the sums; gradient: of dy behind the operand bitMask and with the normalised operand x."""
+    """Return the launches. of: the operand y or dy, and its description; results: the operands of the two sums, which
+    the call may lack, empty where only the workspace keeps them; start: bytes of workspace before the sums; gradient:
+    of dy behind the operand bitMask and with the normalised operand x."""
     name, spec = of
     mask = operation.bitMask if gradient else None
     segments, pixels = Segments.of(spec, device), Pixels.of(spec, mask)

@@ -26,7 +26,8 @@ Fused = ScaleBiasActivationConvBnstats | ScaleBiasActivationWgrad | ConvScaleBia
 
 
 class FusedConvolution(Problem):
-    """One of the three sequences: its convolution with the workspace that this takes, and the pieces of the call's workspace."""
+    """One of the three sequences: its convolution with the workspace that this takes, and the pieces of the call's
+    workspace."""
 
     operation: Fused
 

@@ -20,8 +20,8 @@ OPERANDS = ("x", "dy", "bitMask", "scale", "savedMean", "savedInvStd", "workSpac
 
 
 class GradientSolver(Solver[Problem]):
-    """Any strides: the sums of each channel, then dx and dz, in tiles of 32 pixels by 32 channels. Statistics that were not saved are
-    computed first."""
+    """Any strides: the sums of each channel, then dx and dz, in tiles of 32 pixels by 32 channels. Statistics that were
+    not saved are computed first."""
 
     name = "fused_ops.gradient"
 
@@ -29,7 +29,8 @@ class GradientSolver(Solver[Problem]):
         return True
 
     def _pieces(self, problem: Problem) -> tuple[Workspace, tuple[int, ...]]:
-        """Return the workspace, and where its pieces begin: sums of the gradient; then sums of x, its mean, its inverse deviation."""
+        """Return the workspace, and where its pieces begin: sums of the gradient; then sums of x, its mean, its inverse
+        deviation."""
         o, workspace = problem.operation, Workspace()
         channels, segments = o.x.dims[1], Segments.of(o.x, problem.device)
         nbytes = segments.nbytes(channels)

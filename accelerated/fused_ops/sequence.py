@@ -20,8 +20,8 @@ class Memory:
 
 
 class Part(NamedTuple):
-    """The plan of an operation, and where its operands are that do not have their name in the call: the name that they have there, or
-    bytes from the beginning of the workspace."""
+    """The plan of an operation, and where its operands are that do not have their name in the call: the name that they
+    have there, or bytes from the beginning of the workspace."""
 
     operation: Operation
     plan: Plan

@@ -1,4 +1,5 @@
-"""Operation graphs as their solvers read them: where virtual tensors lie in the workspace, what kernels need of a tensor."""
+"""Operation graphs as their solvers read them: where virtual tensors lie in the workspace, what kernels need of a
+tensor."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ class GraphProblem(Problem):
 
     @cached_property
     def layout(self) -> tuple[dict[str, tuple[int, TensorSpec]], int]:
-        """Of each virtual tensor the offset and the packed layout in the workspace; bytes of all."""
+        """Return the byte offset in the workspace and the packed description of each virtual tensor, and the bytes of all."""
         found, used = {}, 0
         for tensor in self.operation.virtual:
             spec = TensorSpec.packed(tensor.data_type, tensor.dims)
@@ -48,7 +49,8 @@ class GraphProblem(Problem):
 
     @cached_property
     def inner_problem(self) -> Problem:
-        """The one operation that the graph is to its engine, with as much workspace, as the solvers of its room read it."""
+        """The one operation that the graph is to its engine, with as much workspace, as the solvers of its room read
+        it."""
         assert self.operation.single is not None
         inner = replace(self.operation.single.operation, workspace_bytes=self.operation.workspace_bytes)
         problem: Problem = ROOMS[type(inner)].problem(inner, self.device)

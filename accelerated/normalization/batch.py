@@ -17,7 +17,8 @@ from ..primitives.geometry import PACK_BYTES, Grid, geometry
 from ..solver import Problem
 
 WIDEST = 8  # elements of a pack, at most: so many statistics a thread has in registers
-# Neighbouring threads on neighbouring packs of statistics, of packs and of single elements: a sector of 32 bytes each at least.
+# Neighbouring threads on neighbouring packs of statistics, of packs and of single elements: a sector of 32 bytes each
+# at least.
 FEWEST_LANES = {True: 2, False: 16}
 MOST_LANES = WARP = 32
 CLUSTER = 8  # blocks
@@ -140,7 +141,8 @@ class BatchProblem(Problem):
         return CLUSTER if has_clusters(self.device) and not busy and division.positions >= CLUSTER * packs else 1
 
     def cached(self, division: Division, cluster: int, copies: int) -> tuple[int, int]:
-        """(packs of each of ``copies`` tensors that a thread keeps, bytes of shared memory of a block); two blocks have room."""
+        """(packs of each of ``copies`` tensors that a thread keeps, bytes of shared memory of a block); two blocks have
+        room."""
         compute = 8 if self.operation.compute_type == DOUBLE else 4
         words = 2 * division.span + 1
         exchange = compute * words * (division.threads + cluster * division.lanes)
@@ -166,7 +168,8 @@ class BatchProblem(Problem):
         self, source: str, kernel: str, division: Division, cluster: int, fields: Sequence[tuple[str, Any]],
         operands: Sequence[str], blocks: int, cached: int = 0, shared_bytes: int = 0, **definitions: str,
     ) -> Launch:  # fmt: skip
-        """Return the launch of a kernel; ``fields`` of its arguments stand before the division; ``blocks`` share the positions."""
+        """Return the launch of a kernel; ``fields`` of its arguments stand before the division; ``blocks`` share the
+        positions."""
         defined = type_definitions(
             self.x.data_type, self.operation, PACK_WIDTH=str(division.width),
             ALONG_STATISTICS=str(int(division.along_statistics)), CLUSTER_BLOCKS=str(cluster), **definitions,

@@ -56,7 +56,8 @@ class ScatterStruct(LayoutStruct):
 
 @dataclass
 class Side:
-    """How blocks share an axis: each writes the inputs between the starts of ``tile`` windows, and scans ``windows``."""
+    """How blocks share an axis: each writes the inputs between the starts of ``tile`` windows, and scans
+    ``windows``."""
 
     parts: int
     tile: int
@@ -117,7 +118,8 @@ class Part:
 
 
 class MaxBackward3dNhwc(PoolingSolver):
-    """Volumes of neighbouring channels: a block slides along axis 0, with sums of the planes of a window in shared memory."""
+    """Volumes of neighbouring channels: a block slides along axis 0, with sums of the planes of a window in shared
+    memory."""
 
     name = "pooling.max_backward_3d_nhwc"
     kinds = (MAX_BACKWARD,)

@@ -1,4 +1,5 @@
-"""Index geometry for the kernels: merged dimensions, packs of 16 bytes, fast division (the host side of geometry.cuh)."""
+"""Index geometry for the kernels: merged dimensions, packs of 16 bytes, fast division (the host side of
+geometry.cuh)."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ INDEX_COST = 5  # of the index arithmetic of a thread's first element, in those 
 
 PACK_BYTES = 16
 L2_RESIDENT_BYTES = 32 << 20  # read and written by a call whose data stay in L2
-# Bytes read and written from which on the first blocks prefetch to L2 what they read first (dependent_launch.cuh), and how many
+# Bytes read and written from which on the first blocks prefetch to L2 what they read first (dependent_launch.cuh), and
+# how many
 # blocks do: more of them gained no more.
 PREFETCH_BYTES, PREFETCH_BLOCKS = 64 << 20, 264
 
@@ -74,8 +76,8 @@ def _geometry_type(operands: int) -> type[ctypes.Structure]:
 
 
 def merge_dimensions(dims: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
-    """Return the extents of the fewest dimensions that index all operands alike, outermost first in the order of the last operand's
-    strides, and for every operand its strides in elements.
+    """Return the extents of the fewest dimensions that index all operands alike, outermost first in the order of the
+    last operand's strides, and for every operand its strides in elements.
 
     Dimensions of extent 1 vanish; neighbours that are contiguous in every operand become one.
     """
@@ -100,7 +102,8 @@ def merge_dimensions(dims: Sequence[int], strides: Sequence[Sequence[int]]) -> t
 
 
 def geometry(dims: Sequence[int], strides: Sequence[Sequence[int]], width: int) -> Any:
-    """Return the ``Geometry<N>`` of N operands with the given strides in elements (the last is the output) over ``dims``.
+    """Return the ``Geometry<N>`` of N operands with the given strides in elements (the last is the output) over
+    ``dims``.
 
     width: elements of a pack, as the kernel was compiled for.
     """
@@ -108,7 +111,8 @@ def geometry(dims: Sequence[int], strides: Sequence[Sequence[int]], width: int) 
 
 
 def merge_in_order(dims: Sequence[int], strides: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return the extents and strides of the fewest dimensions that index a tensor in row-major order, whatever its layout."""
+    """Return the extents and strides of the fewest dimensions that index a tensor in row-major order, whatever its
+    layout."""
     extents: list[int] = []
     steps: list[int] = []
     for extent, stride in zip(dims, strides, strict=True):
@@ -152,8 +156,9 @@ def _described(extents: Sequence[int], steps: Sequence[Sequence[int]], width: in
 def elementwise(
     dims: Sequence[int], strides: Sequence[Sequence[int]], width: int, device: Any, most: int = PACKS_PER_THREAD
 ) -> tuple[Any, Grid]:
-    """Return the geometry of an element-by-element kernel and its grid: packs of ``width`` elements where every operand moves them in
-    one access, or is broadcast along them, ``most`` of them a thread where there are many; else single elements.
+    """Return the geometry of an element-by-element kernel and its grid: packs of ``width`` elements where every operand
+    moves them in one access, or is broadcast along them, ``most`` of them a thread where there are many; else single
+    elements.
     """
     extents, steps = merge_dimensions(dims, strides)
     value = _described(extents, steps, width)
@@ -168,8 +173,9 @@ def elementwise(
 
 
 def _single(extents: list[int], steps: list[list[int]], device: Any, element_bytes: int) -> Any:
-    """Return the geometry of single elements. Those of a thread lie along one dimension, which is not the row if there are others, so
-    that a warp's accesses are coalesced. The dimension and the number of elements are those that leave the fewest threads idle.
+    """Return the geometry of single elements. Those of a thread lie along one dimension, which is not the row if there
+    are others, so that a warp's accesses are coalesced. The dimension and the number of elements are those that leave
+    the fewest threads idle.
     """
     # One block keeps a multiprocessor busy: to start a second takes as long as another element.
     most = packs_per_thread(prod(extents) * BUSY_BLOCKS, device, min(MAX_ITEMS, ITEM_BYTES // element_bytes))
@@ -208,5 +214,6 @@ def prefetching_blocks(moved_bytes: int) -> int:
 
 
 def broadcast_strides(dims: Sequence[int], strides: Sequence[int], onto: Sequence[int]) -> list[int]:
-    """Return the strides with which an operand of ``dims`` is read over ``onto``: 0 where it has extent 1 and ``onto`` has more."""
+    """Return the strides with which an operand of ``dims`` is read over ``onto``: 0 where it has extent 1 and ``onto``
+    has more."""
     return [0 if extent == 1 and wide > 1 else stride for extent, stride, wide in zip(dims, strides, onto, strict=True)]

@@ -1,4 +1,5 @@
-"""A recurrent network as its solvers read it: where everything lies in the weights, in the work space and in the reserve space."""
+"""A recurrent network as its solvers read it: where everything lies in the weights, in the work space and in the
+reserve space."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ def tiles(columns: int, rows: int, directions: int) -> Grid:
 
 
 class RNNProblem(Problem):
-    """A pass through a network. ``data`` describes the sequences; those of x and y differ in the length of their vectors alone."""
+    """A pass through a network. ``data`` describes the sequences; those of x and y differ in the length of their
+    vectors alone."""
 
     def __init__(self, operation: Any, device: Any, aligned: bool = True) -> None:
         super().__init__(operation, device, aligned)
@@ -131,7 +133,8 @@ class RNNProblem(Problem):
         )  # fmt: skip
 
     def described(self, layer: int, filled: RNNDataSpec) -> list[tuple[str, Any]]:
-        """Return the fields that describe a layer and the sequences; ``filled`` is the container whose padding is written."""
+        """Return the fields that describe a layer and the sequences; ``filled`` is the container whose padding is
+        written."""
         return [("layer", self.layer(layer)), ("regions", self.regions(layer)), ("shape", self.shape(filled))]
 
     def launch(self, source: str, kernel: str, operands: Sequence[str], grid: Grid, *fields: tuple[str, Any]) -> Launch:

@@ -18,8 +18,8 @@ LEAST_BYTES = 1 << 16
 class Scratch:
     """Scratch memory of a device, one piece for each stream: its launches follow each other, so that they share it.
 
-    It grows as calls need it. What was outgrown is kept, because launches may still use it and captured graphs name its address.
-    A graph that is captured from one stream and launched on another shares the scratch memory of the first.
+    It grows as calls need it. What was outgrown is kept, because launches may still use it and captured graphs name its
+    address. A graph that is captured from one stream and launched on another shares the scratch memory of the first.
     """
 
     def __init__(self, device: Device) -> None:
@@ -29,7 +29,8 @@ class Scratch:
 
     @contextmanager
     def of(self, stream: Stream | None, nbytes: int) -> Iterator[Memory]:
-        """Yield memory of at least ``nbytes`` bytes. Launches on the stream that are issued in this scope have it to themselves."""
+        """Yield memory of at least ``nbytes`` bytes. Launches on the stream that are issued in this scope have it to
+        themselves."""
         handle = (stream or self._device.default_stream).handle
         with self._finding:
             lock, pieces = self._streams.setdefault(handle, (free_in_children(threading.RLock()), []))

@@ -88,7 +88,8 @@ class SamplerSolver(Solver[TransformerProblem]):
     def _common(
         self, problem: TransformerProblem, source: TensorSpec, target: TensorSpec, alpha: float, beta: float
     ) -> list[tuple[str, Any]]:
-        """Return the fields that all three kernels have: factors, the shape, the strides of input and transformed tensor."""
+        """Return the fields that all three kernels have: factors, the shape, the strides of input and transformed
+        tensor."""
         height, width = source.dims[2:]
         divisors = FastDivmod.of(problem.width), FastDivmod.of(problem.height)
         return [

@@ -1,4 +1,5 @@
-"""The walks of a transform: affine maps between the elements of two tensors (transform/problem.cuh), and the problem of the room."""
+"""The walks of a transform: affine maps between the elements of two tensors (transform/problem.cuh), and the problem of
+the room."""
 
 from __future__ import annotations
 
@@ -15,9 +16,11 @@ from ..primitives.geometry import THREADS, FastDivmod, Grid
 from ..solver import Problem, Solver
 
 PACK_BYTES = 16
-# Of the kernels' Walk: what unfolding six dimensions needs. The fields of the argument structures are compared with the kernels'.
+# Of the kernels' Walk: what unfolding six dimensions needs. The fields of the argument structures are compared with the
+# kernels'.
 DIMENSIONS, SOURCE_CHECKS, DESTINATION_CHECKS = 10, 7, 4
-# Sources from here on are padded by walks without checks: a launch for what is copied and one for each side of zeros cost less than checks.
+# Sources from here on are padded by walks without checks: a launch for what is copied and one for each side of zeros
+# cost less than checks.
 SPLIT_BYTES = 512 << 10
 
 
@@ -43,7 +46,8 @@ class WalkArgument(ctypes.Structure):
 
 
 class Axis(NamedTuple):
-    """A virtual dimension: its extent, and what one step along it adds to coordinates of source and destination, by their index."""
+    """A virtual dimension: its extent, and what one step along it adds to coordinates of source and destination, by
+    their index."""
 
     extent: int
     source: dict[int, int]
@@ -59,7 +63,8 @@ class Coordinate(NamedTuple):
 
 
 class Step(NamedTuple):
-    """An axis in memory: its extent, its strides in elements, and its steps in every coordinate that has to be checked."""
+    """An axis in memory: its extent, its strides in elements, and its steps in every coordinate that has to be
+    checked."""
 
     extent: int
     source: int
@@ -110,8 +115,8 @@ class Walk:
         return min(self.steps, key=lambda step: step.source) is not self.steps[0]
 
     def aligned(self, side: str, along: Step, width: int) -> bool:
-        """Return whether packs of ``width`` elements along this axis are contiguous on that side (source or destination) and keep the
-        alignment of its start."""
+        """Return whether packs of ``width`` elements along this axis are contiguous on that side (source or
+        destination) and keep the alignment of its start."""
         steps = [getattr(step, side) for step in self.steps if step is not along]
         base, checked = (
             (self.source_base, self.source_checked)
@@ -156,7 +161,8 @@ def _checked(steps: list[dict[int, int]], coordinates: list[Coordinate], axes: l
 
 
 def copy(x: TensorSpec, y: TensorSpec) -> Walk:
-    """Return the walk of every element of ``x`` to that of ``y``; vectorised channels are split so that both layouts fit."""
+    """Return the walk of every element of ``x`` to that of ``y``; vectorised channels are split so that both layouts
+    fit."""
     units = sorted({1, x.vector_length, y.vector_length})
     tops = [*units[1:], x.dims[1]]
     axes = [(tops[i] // unit, _channel_step(x, unit), _channel_step(y, unit)) for i, unit in enumerate(units)]
@@ -190,7 +196,8 @@ def transformed(transform: TransformSpec, source: TensorSpec, destination: Tenso
 
 
 def _offset_axes(factors: tuple[int, ...], channels: int, per_channel: str) -> list[Axis]:
-    """Return the axes of the offsets inside blocks: a step of a spatial dimension on one side, a group of channels on the other."""
+    """Return the axes of the offsets inside blocks: a step of a spatial dimension on one side, a group of channels on
+    the other."""
     axes = []
     for d, factor in enumerate(factors):
         spatial, channel = {2 + d: 1}, {1: channels * prod(factors[d + 1 :])}
@@ -199,8 +206,8 @@ def _offset_axes(factors: tuple[int, ...], channels: int, per_channel: str) -> l
 
 
 def _folding(transform: TransformSpec, source: TensorSpec, destination: TensorSpec) -> list[Walk]:
-    """Return the walks of padding alone, or of padding and folding. The channels of a folded tensor are padded by walks of their own,
-    because their padding lies beside groups of channels."""
+    """Return the walks of padding alone, or of padding and folding. The channels of a folded tensor are padded by walks
+    of their own, because their padding lies beside groups of channels."""
     rank = source.rank
     factors = folding_factors(transform) if folds(transform) else (1,) * (rank - 2)
     total, channels = prod(factors), source.dims[1]
@@ -228,8 +235,8 @@ def _folding(transform: TransformSpec, source: TensorSpec, destination: TensorSp
 
 
 def _padding(transform: TransformSpec, source: TensorSpec, destination: TensorSpec) -> list[Walk]:
-    """Return the walks of padding without folding, negative amounts crop: what is copied, then the zeros before and behind it along
-    each dimension."""
+    """Return the walks of padding without folding, negative amounts crop: what is copied, then the zeros before and
+    behind it along each dimension."""
     before, results = transform.pad_before, destination.dims
     inside = [
         (max(lead, 0), min(lead + extent, result))
@@ -255,7 +262,8 @@ def _zeros(destination: TensorSpec, origin: list[int], extents: list[int]) -> Wa
 
 
 def _unfolding(transform: TransformSpec, source: TensorSpec, destination: TensorSpec) -> Walk:
-    """Return the walk of unfolding, then padding: the blocks that cover the destination, whose ends may reach beyond it."""
+    """Return the walk of unfolding, then padding: the blocks that cover the destination, whose ends may reach beyond
+    it."""
     rank = source.rank
     factors = folding_factors(transform)
     kept = -(-source.dims[1] // prod(factors))
@@ -281,9 +289,11 @@ def _coordinates(spec: TensorSpec, bases: list[int]) -> list[Coordinate]:
 
 
 class TransformProblem(Problem):
-    """A transform as walks from its source to its destination; the walks behind the first fill channels of padding with zeros.
+    """A transform as walks from its source to its destination; the walks behind the first fill channels of padding with
+    zeros.
 
-    names: the operands. moves: alpha is 1 and beta 0, so that the bits of the elements are copied where the types are the same.
+    names: the operands. moves: alpha is 1 and beta 0, so that the bits of the elements are copied where the types are
+    the same.
     """
 
     def __init__(
@@ -320,7 +330,8 @@ class TransformProblem(Problem):
         shared_bytes: int = 0,
         **definitions: int,
     ) -> Launch:
-        """Return the launch of a kernel (source, name). fields: its arguments behind the pointers. definitions: constants of its source."""
+        """Return the launch of a kernel (source, name). fields: its arguments behind the pointers. definitions:
+        constants of its source."""
         numbers = {name: str(value) for name, value in definitions.items()}
         types = type_definitions(self.types[1], self.operation, SOURCE=ELEMENTS[self.types[0]], **numbers)
         function = self.device.function(*kernel, types)
@@ -328,7 +339,8 @@ class TransformProblem(Problem):
 
 
 class WalkSolver(Solver[TransformProblem]):
-    """A solver of one walk. It is chosen for the first walk of a transform; each walk behind that has the solver preferred for it."""
+    """A solver of one walk. It is chosen for the first walk of a transform; each walk behind that has the solver
+    preferred for it."""
 
     order: tuple[WalkSolver, ...] = ()  # all of the room, the preferred first
 

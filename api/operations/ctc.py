@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 from ..enumerations import cudnnCTCLossAlgo_t, cudnnLossNormalizationMode_t, cudnnNanPropagation_t
 from .operation import Operation
 from .records import record
@@ -52,9 +54,9 @@ class _CTCLoss(Operation):
         return tuple(name for name in super().reads if name != "gradients" or self.keeps)
 
     @property
+    @abstractmethod
     def most_labels(self) -> int:
         """Labels of a sequence at most."""
-        raise NotImplementedError
 
 
 @record

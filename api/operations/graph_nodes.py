@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import cached_property
 from typing import ClassVar
 
@@ -107,9 +108,9 @@ class Node:
     writes: ClassVar[tuple[str, ...]]
 
     @property
+    @abstractmethod
     def precision(self) -> cudnnDataType_t:
         """The type of the arithmetic that the node asks for."""
-        raise NotImplementedError
 
     @property
     def blends(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from math import prod
 from typing import Any
 
@@ -33,7 +34,7 @@ class Parameters:
         return {name: buffer.to_host(np.float32, self.dims[name]) for name, buffer in self.device.items()}
 
 
-class Layer:
+class Layer(ABC):
     """One layer: y of x, and from the gradient of y those of its parameters and of x."""
 
     def __init__(self, handle: Any, x_dims: tuple[int, ...], y_dims: tuple[int, ...]) -> None:
@@ -43,13 +44,13 @@ class Layer:
         self.x: Any = None
         self.gradients: dict[str, tuple[Any, tuple[int, ...]]] = {}  # by parameter: memory, dimensions
 
+    @abstractmethod
     def forward(self, x: Any, training: bool) -> Any:
         """y, in memory of the layer. training: dropout drops, and statistics are those of the batch."""
-        raise NotImplementedError
 
+    @abstractmethod
     def backward(self, dy: Any) -> Any:
         """dx, in memory of the layer; the gradients of the parameters go to theirs."""
-        raise NotImplementedError
 
 
 class Convolution(Layer):
