@@ -1,7 +1,7 @@
 // Recurrent networks, the gradients of inputs and states (8.2.17 to 8.2.19): layer by layer from the last, step by step
 // against the direction of the forward call.
 //
-// A step has the gradients of all cells, element by element, which replace the gates in the reserve space, and their
+// A step has the gradients of all cells, element by element, which the reserve space keeps, and their
 // product with the recurrent matrices, the gradient of the states before. Behind the last step one product with the
 // input matrices, over both directions, is the gradient of the inputs of all steps.
 //
@@ -61,10 +61,10 @@ __device__ __forceinline__ COMPUTE of_output(const Arguments& a, const int* offs
                                              int sequence, int unit) {
   const Shape& s = a.shape;
   const int wide = s.directions * s.projected, column = direction * s.projected + unit;
-  const COMPUTE above =
-      a.layer.last
-          ? load<COMPUTE>(a.dy[vector_at(offsets, s, step, sequence) * wide + column])
-          : a.workspace[a.regions.output + (static_cast<long long>(step) * s.batch + sequence) * wide + column];
+  const long long vector = static_cast<long long>(step) * s.batch + sequence;
+  const COMPUTE above = a.layer.last
+                            ? load<COMPUTE>(a.dy[vector_at(offsets, s, step, sequence) * wide + column])
+                            : load<COMPUTE>(elements_at(a.workspace, a.regions.output)[vector * wide + column]);
   const long long numbers = static_cast<long long>(s.batch) * s.projected;
   const COMPUTE* hidden = a.workspace + a.regions.hidden + (a.step % 2 * s.directions + direction) * numbers;
   return above + hidden[static_cast<long long>(sequence) * s.projected + unit];
@@ -104,7 +104,7 @@ extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS) rnn_gradient_proje
       [&](int sequence, int unit, COMPUTE sum) { before[static_cast<long long>(sequence) * s.hidden + unit] = sum; });
 }
 
-// The gradients of the sums of the gates of a step, in place of the gates.
+// The gradients of the sums of the gates of a step.
 extern "C" __global__ void rnn_gradient_cell(const Arguments a) {
   griddepcontrol_wait();
   const Shape& s = a.shape;
@@ -116,7 +116,9 @@ extern "C" __global__ void rnn_gradient_cell(const Arguments a) {
   if (step >= length) return;
   const long long vector = static_cast<long long>(step) * s.batch + sequence;
   const long long of_direction = direction * a.regions.kept_step, pseudo_layer = a.layer.pseudo_layer + direction;
-  COMPUTE* kept = a.reserve + a.regions.kept + of_direction + vector * KEPT * s.hidden + unit;
+  const long long gates = vector * KEPT * s.hidden + unit;
+  const COMPUTE* kept = a.reserve + a.regions.kept + of_direction + gates;
+  ELEMENT* gradients = elements_at(a.reserve, a.regions.gradients + of_direction) + gates;  // in place, of wide data
   const COMPUTE one = COMPUTE(1);
   COMPUTE incoming;
   if (a.layer.projection.start < 0) incoming = of_output(a, offsets, direction, step, sequence, unit);
@@ -125,30 +127,33 @@ extern "C" __global__ void rnn_gradient_cell(const Arguments a) {
     COMPUTE* carried = a.workspace + a.regions.cell + static_cast<long long>(direction) * s.batch * s.hidden + item;
     const COMPUTE* states = a.reserve + a.regions.kept_cell + of_direction;
     const ELEMENT* initial = a.cx ? a.cx + pseudo_layer * s.batch * s.hidden : nullptr;
-    const COMPUTE before = before_step(states, initial, s, direction, step, sequence, length, s.hidden, unit);
+    const COMPUTE before = before_step(states, s.hidden, initial, s, direction, step, sequence, length, s.hidden, unit);
     const COMPUTE i = kept[0], f = kept[s.hidden], fresh = kept[2 * s.hidden], o = kept[3 * s.hidden];
     const COMPUTE shown = tanh(states[vector * s.hidden + unit]), raw = f * before + i * fresh;
     COMPUTE state = *carried + incoming * o * (one - shown * shown);
     if (a.clip.on && !(raw >= a.clip.lower && raw <= a.clip.upper)) state = COMPUTE(0);
-    kept[0] = state * fresh * (i * (one - i));
-    kept[s.hidden] = state * before * (f * (one - f));
-    kept[2 * s.hidden] = state * i * (one - fresh * fresh);
-    kept[3 * s.hidden] = incoming * shown * (o * (one - o));
+    gradients[0] = store<ELEMENT>(state * fresh * (i * (one - i)));
+    gradients[s.hidden] = store<ELEMENT>(state * before * (f * (one - f)));
+    gradients[2 * s.hidden] = store<ELEMENT>(state * i * (one - fresh * fresh));
+    gradients[3 * s.hidden] = store<ELEMENT>(incoming * shown * (o * (one - o)));
     *carried = state * f;
   } else if (CELL == GRU) {
-    const COMPUTE* outputs = a.reserve + a.regions.kept_output + of_direction;
+    const ELEMENT* outputs = elements_at(a.reserve, a.regions.kept_output) + direction * s.hidden;
     const ELEMENT* initial = a.hx ? a.hx + pseudo_layer * s.batch * s.hidden : nullptr;
-    const COMPUTE before = before_step(outputs, initial, s, direction, step, sequence, length, s.hidden, unit);
+    const COMPUTE before =
+        before_step(outputs, s.directions * s.hidden, initial, s, direction, step, sequence, length, s.hidden, unit);
     const COMPUTE reset = kept[0], update = kept[s.hidden], fresh = kept[2 * s.hidden], recurrent = kept[3 * s.hidden];
     const COMPUTE sum = incoming * (one - update) * (one - fresh * fresh);
-    kept[0] = sum * recurrent * (reset * (one - reset));
-    kept[s.hidden] = incoming * (before - fresh) * (update * (one - update));
-    kept[2 * s.hidden] = sum;
-    kept[3 * s.hidden] = sum * reset;
+    gradients[0] = store<ELEMENT>(sum * recurrent * (reset * (one - reset)));
+    gradients[s.hidden] = store<ELEMENT>(incoming * (before - fresh) * (update * (one - update)));
+    gradients[2 * s.hidden] = store<ELEMENT>(sum);
+    gradients[3 * s.hidden] = store<ELEMENT>(sum * reset);
     a.workspace[a.regions.before + static_cast<long long>(direction) * s.batch * s.hidden + item] = incoming * update;
   } else {
     const COMPUTE value = kept[0];
-    kept[0] = CELL == TANH ? incoming * (one - value * value) : value > COMPUTE(0) ? incoming : COMPUTE(0);
+    gradients[0] = store<ELEMENT>(CELL == TANH         ? incoming * (one - value * value)
+                                  : value > COMPUTE(0) ? incoming
+                                                       : COMPUTE(0));
   }
 }
 
@@ -159,8 +164,8 @@ extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS) rnn_gradient_step(
   const int direction = blockIdx.z, step = step_of(a, direction), parity = a.step % 2;
   const int* offsets = offsets_of(a.workspace, a.regions);
   const ELEMENT* matrix = a.weights + a.layer.recurrent.start + direction * a.layer.recurrent.step;
-  const COMPUTE* kept = a.reserve + a.regions.kept + direction * a.regions.kept_step +
-                        static_cast<long long>(step) * s.batch * KEPT * s.hidden;
+  const ELEMENT* gradients = elements_at(a.reserve, a.regions.gradients + direction * a.regions.kept_step) +
+                             static_cast<long long>(step) * s.batch * KEPT * s.hidden;
   const COMPUTE* through = a.workspace + a.regions.before + static_cast<long long>(direction) * s.batch * s.hidden;
   const long long numbers = static_cast<long long>(s.batch) * s.projected;
   COMPUTE* hidden = a.workspace + a.regions.hidden + direction * numbers;
@@ -168,7 +173,7 @@ extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS) rnn_gradient_step(
       s.batch, s.projected, GATES * s.hidden,
       [&](int sequence, int k) {
         const long long at = (static_cast<long long>(sequence) * KEPT + recurrent_slot(k / s.hidden)) * s.hidden;
-        return step < length_of(offsets, s, sequence) ? kept[at + k % s.hidden] : COMPUTE(0);
+        return step < length_of(offsets, s, sequence) ? load<COMPUTE>(gradients[at + k % s.hidden]) : COMPUTE(0);
       },
       [&](int unit, int k) { return load<COMPUTE>(matrix[static_cast<long long>(k) * s.projected + unit]); },
       [&](int sequence, int unit, COMPUTE sum) {
@@ -188,8 +193,8 @@ extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS) rnn_gradient_input
   const bool skips = a.layer.input.start < 0;
   auto gradient = [&](int vector, int row) {
     const int direction = row / rows, gate = row % rows / s.hidden;
-    const COMPUTE* kept = a.reserve + a.regions.kept + direction * a.regions.kept_step;
-    return kept[(static_cast<long long>(vector) * KEPT + gate) * s.hidden + row % s.hidden];
+    const ELEMENT* gradients = elements_at(a.reserve, a.regions.gradients + direction * a.regions.kept_step);
+    return load<COMPUTE>(gradients[(static_cast<long long>(vector) * KEPT + gate) * s.hidden + row % s.hidden]);
   };
   product_tile<true, false>(
       vectors, a.layer.width, skips ? 0 : s.directions * rows,
@@ -205,7 +210,9 @@ extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS) rnn_gradient_input
         const bool exists = step < length_of(offsets, s, sequence);
         if (skips && exists)
           for (int gate = 0; gate < s.directions * GATES; gate++) sum += gradient(vector, gate * s.hidden + k);
-        if (!a.layer.first) a.workspace[a.regions.input + static_cast<long long>(vector) * a.layer.width + k] = sum;
+        if (!a.layer.first)
+          elements_at(a.workspace, a.regions.input)[static_cast<long long>(vector) * a.layer.width + k] =
+              store<ELEMENT>(sum);
         else if (exists || s.fills)
           a.dx[vector_at(offsets, s, step, sequence) * a.layer.width + k] = store<ELEMENT>(exists ? sum : a.fill);
       });

@@ -17,10 +17,14 @@ struct Layer {
   int first, last;
 };
 
-// Where the parts of the work space and, of this layer, of the reserve space begin; -1: nothing is kept.
+// Where the parts of the work space and, of this layer, of the reserve space begin, in numbers of the arithmetic; -1:
+// nothing is kept. Of the data type are: what passes between layers, what layers put out, gradients of gates. Vectors
+// of both directions lie beside each other in what a layer puts out.
 struct Regions {
   long long offsets, products, input, output, hidden, cell, before;
-  long long kept, kept_cell, kept_hidden, kept_output, kept_gradient, kept_step;  // the last: between directions
+  long long kept, gradients, kept_cell, kept_hidden;  // of the first direction, kept_step before that of the second
+  long long kept_gradient, kept_output, kept_step;
+  long long kept_below;  // what the layer below put out
 };
 
 struct Clip {
@@ -45,13 +49,27 @@ __device__ __forceinline__ long long vector_at(const int* offsets, const Shape& 
   return offsets[step] + static_cast<long long>(sequence) * shape.sequence_step;
 }
 
+// Elements of the data type in a space.
+__device__ __forceinline__ ELEMENT* elements_at(COMPUTE* space, long long start) {
+  return reinterpret_cast<ELEMENT*>(space + start);
+}
+// What a layer puts out: (step, sequence, direction, unit). The reserve space has it in training.
+__device__ __forceinline__ ELEMENT* outputs_of(COMPUTE* workspace, COMPUTE* reserve, const Regions& regions) {
+  return regions.kept_output >= 0 ? elements_at(reserve, regions.kept_output) : elements_at(workspace, regions.output);
+}
+__device__ __forceinline__ const ELEMENT* below_of(COMPUTE* workspace, COMPUTE* reserve, const Regions& regions) {
+  return regions.kept_below >= 0 ? elements_at(reserve, regions.kept_below) : elements_at(workspace, regions.input);
+}
+
 // The state of a sequence before a step: what the cell kept in the step before it, in its direction, or the initial
-// state.
-__device__ __forceinline__ COMPUTE before_step(const COMPUTE* kept, const ELEMENT* initial, const Shape& shape,
-                                               int direction, int step, int sequence, int length, int width, int unit) {
+// state. stride: from one kept vector to the next.
+template <class T>
+__device__ __forceinline__ COMPUTE before_step(const T* kept, long long stride, const ELEMENT* initial,
+                                               const Shape& shape, int direction, int step, int sequence, int length,
+                                               int width, int unit) {
   const int previous = direction ? step + 1 : step - 1;
   if (previous >= 0 && previous < length)
-    return kept[(static_cast<long long>(previous) * shape.batch + sequence) * width + unit];
+    return load<COMPUTE>(kept[(static_cast<long long>(previous) * shape.batch + sequence) * stride + unit]);
   return initial ? load<COMPUTE>(initial[static_cast<long long>(sequence) * width + unit]) : COMPUTE(0);
 }
 

@@ -11,7 +11,7 @@ import numpy as np
 from dualdnn.api.enumerations import cudnnNanPropagation_t, cudnnRNNDataLayout_t
 from dualdnn.api.operations.rnn import RNNDataSpec, RNNSpec
 from dualdnn.api.operations.rnn.network import LSTM, PROJECTION, Weights
-from dualdnn.api.operations.rnn.spaces import KEPT_GATES, aligned
+from dualdnn.api.operations.rnn.spaces import KEPT_GATES, aligned, gate_gradients
 
 from ..plans import Launch, factors, pointers, structure, type_definitions
 from ..primitives.geometry import Grid
@@ -58,32 +58,40 @@ class RNNProblem(Problem):
         }
         starts = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
         outputs = [starts["outputs"] + parity * aligned(vectors * width) for parity in (0, 1)]
-        kept = self.kept(layer)
+        kept, below = self.kept(layer), self.kept(layer - 1)["kept_output"] if layer else -1
         return structure(
             *((name, c_longlong(starts[name])) for name in ("offsets", "products")),
             ("input", c_longlong(outputs[1 - layer % 2])),
             ("output", c_longlong(outputs[layer % 2])),
             *((name, c_longlong(starts[name])) for name in ("hidden", "cell", "before")),
             *((name, c_longlong(begin)) for name, begin in kept.items()),
+            ("kept_below", c_longlong(below)),
         )
 
     def kept(self, layer: int) -> dict[str, int]:
         """Return where the parts of a layer begin in the reserve space; -1 where nothing is kept."""
         n, vectors = self.network, self.steps * self.batch
         gates, cell = vectors * KEPT_GATES[n.cell] * n.hidden, vectors * n.hidden
-        parts = {"kept": gates, "kept_cell": cell * (n.cell == LSTM), "kept_hidden": cell * n.is_projected}
-        inner = aligned(sum(parts.values()))
-        step = inner + aligned(vectors * n.projected) * (1 + n.is_projected)
-        start = layer * n.directions * step
+        gradients = gate_gradients(n, self.steps, self.batch)
+        parts = {
+            "kept": gates,
+            "gradients": gradients,
+            "kept_cell": cell * (n.cell == LSTM),
+            "kept_hidden": cell * n.is_projected,
+        }
+        inner, output = aligned(sum(parts.values())), aligned(vectors * n.projected)
+        step = inner + output * n.is_projected
+        start = layer * n.directions * (step + output)
         if not self.operation.reserve.nbytes:
-            return {**dict.fromkeys((*parts, "kept_output", "kept_gradient"), -1), "kept_step": 0}
+            return {**dict.fromkeys((*parts, "kept_gradient", "kept_output"), -1), "kept_step": 0}
         found, at = {}, start
         for name, size in parts.items():
             found[name] = at if size else -1
             at += size
-        output = start + inner
-        gradient = output + aligned(vectors * n.projected) if n.is_projected else -1
-        return {**found, "kept_output": output, "kept_gradient": gradient, "kept_step": step}
+        if not gradients:  # which replace the gates
+            found["gradients"] = start
+        found["kept_gradient"] = start + inner if n.is_projected else -1
+        return {**found, "kept_output": start + n.directions * step, "kept_step": step}
 
     def layer(self, layer: int) -> Structure:
         """Return the weights of a layer and what it reads and writes."""

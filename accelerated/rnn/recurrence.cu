@@ -56,7 +56,9 @@ __device__ __forceinline__ COMPUTE input_at(const Arguments& a, const int* offse
   const Shape& s = a.shape;
   const int step = vector / s.batch, sequence = vector % s.batch;
   if (step >= length_of(offsets, s, sequence)) return COMPUTE(0);
-  if (!a.layer.first) return a.workspace[a.regions.input + static_cast<long long>(vector) * a.layer.width + k];
+  if (!a.layer.first)
+    return load<COMPUTE>(
+        below_of(a.workspace, a.reserve, a.regions)[static_cast<long long>(vector) * a.layer.width + k]);
   return load<COMPUTE>(a.x[vector_at(offsets, s, step, sequence) * a.layer.width + k]);
 }
 
@@ -94,15 +96,13 @@ __device__ __forceinline__ void put_out(const Arguments& a, const int* offsets, 
   hidden[(1 - parity) * states + state] = value;
   const int wide = s.directions * s.projected, column = direction * s.projected + unit;
   const long long vector = static_cast<long long>(step) * s.batch + sequence;
-  if (!a.layer.last) {
-    if (exists) a.workspace[a.regions.output + vector * wide + column] = value;
-  } else if (exists) {
+  if (exists && (!a.layer.last || a.regions.kept_output >= 0))
+    outputs_of(a.workspace, a.reserve, a.regions)[vector * wide + column] = store<ELEMENT>(value);
+  if (a.layer.last && exists) {
     a.y[vector_at(offsets, s, step, sequence) * wide + column] = store<ELEMENT>(value);
-  } else if (s.fills) {
+  } else if (a.layer.last && s.fills) {
     a.y[vector_at(offsets, s, step, sequence) * wide + column] = store<ELEMENT>(a.fill);
   }
-  if (a.regions.kept_output >= 0 && exists)
-    a.reserve[a.regions.kept_output + direction * a.regions.kept_step + vector * s.projected + unit] = value;
 }
 
 constexpr int SEQUENCES = 16, UNITS = 16, STATES = 16;  // of a block; along the sum at a time

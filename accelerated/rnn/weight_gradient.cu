@@ -12,7 +12,6 @@ struct Arguments {
   const ELEMENT *x, *hx;
   ELEMENT* dweights;
   COMPUTE *workspace, *reserve;
-  long long below;  // what the layer below put out, in the reserve space
   Layer layer;
   Regions regions;
   Shape shape;
@@ -37,8 +36,8 @@ __device__ __forceinline__ COMPUTE gradient_at(const Arguments& a, const int* of
   if (vector / s.batch >= length_of(offsets, s, vector % s.batch)) return COMPUTE(0);
   int gate = row / s.hidden;
   if (CELL == GRU && recurrent && gate == 2) gate = 3;
-  const COMPUTE* kept = a.reserve + a.regions.kept + direction * a.regions.kept_step;
-  return kept[(static_cast<long long>(vector) * KEPT + gate) * s.hidden + row % s.hidden];
+  const ELEMENT* gradients = elements_at(a.reserve, a.regions.gradients + direction * a.regions.kept_step);
+  return load<COMPUTE>(gradients[(static_cast<long long>(vector) * KEPT + gate) * s.hidden + row % s.hidden]);
 }
 
 __device__ __forceinline__ void add(ELEMENT* weight, COMPUTE sum) {
@@ -59,8 +58,7 @@ extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS) rnn_weight_gradien
         const int step = vector / s.batch, sequence = vector % s.batch;
         if (step >= length_of(offsets, s, sequence)) return COMPUTE(0);
         if (a.layer.first) return load<COMPUTE>(a.x[vector_at(offsets, s, step, sequence) * width + k]);
-        const COMPUTE* outputs = a.reserve + a.below + k / s.projected * a.regions.kept_step;
-        return outputs[static_cast<long long>(vector) * s.projected + k % s.projected];
+        return load<COMPUTE>(elements_at(a.reserve, a.regions.kept_below)[static_cast<long long>(vector) * width + k]);
       },
       [&](int row, int k, COMPUTE sum) { add(matrix + static_cast<long long>(row) * width + k, sum); });
 }
@@ -72,7 +70,7 @@ extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS) rnn_weight_gradien
   const int direction = blockIdx.z;
   const int* offsets = offsets_of(a.workspace, a.regions);
   const long long pseudo_layer = a.layer.pseudo_layer + direction;
-  const COMPUTE* outputs = a.reserve + a.regions.kept_output + direction * a.regions.kept_step;
+  const ELEMENT* outputs = elements_at(a.reserve, a.regions.kept_output) + direction * s.projected;
   const ELEMENT* initial = a.hx ? a.hx + pseudo_layer * s.batch * s.projected : nullptr;
   ELEMENT* matrix = a.dweights + a.layer.recurrent.start + direction * a.layer.recurrent.step;
   product_tile<false, false>(
@@ -80,8 +78,9 @@ extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS) rnn_weight_gradien
       [&](int row, int vector) { return gradient_at(a, offsets, direction, vector, row, true); },
       [&](int k, int vector) {
         const int step = vector / s.batch, sequence = vector % s.batch, length = length_of(offsets, s, sequence);
-        return step < length ? before_step(outputs, initial, s, direction, step, sequence, length, s.projected, k)
-                             : COMPUTE(0);
+        if (step >= length) return COMPUTE(0);
+        return before_step(outputs, s.directions * s.projected, initial, s, direction, step, sequence, length,
+                           s.projected, k);
       },
       [&](int row, int k, COMPUTE sum) { add(matrix + static_cast<long long>(row) * s.projected + k, sum); });
 }

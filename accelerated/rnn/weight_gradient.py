@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from ctypes import c_longlong
-
 from ..plans import Launch
 from ..primitives.geometry import Grid
 from ..solver import Solver
@@ -36,6 +34,5 @@ class WeightGradientSolver(Solver[RNNProblem]):
         return found
 
     def _launch(self, problem: RNNProblem, kernel: str, layer: int, grid: Grid) -> Launch:
-        below = problem.kept(layer - 1)["kept_output"] if layer else 0
-        fields = (("below", c_longlong(below)), *problem.described(layer, problem.data))
+        fields = problem.described(layer, problem.data)
         return problem.launch(SOURCE, f"rnn_weight_gradient_{kernel}", OPERANDS, grid, *fields)

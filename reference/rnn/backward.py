@@ -87,6 +87,7 @@ class Backward:
             total = (dy[at] + dh).kept()
             found.projected[at] = total.select(valid, zero)
             inputs, states, through, before = self._step(one, at, total, dc)
+            inputs, states = inputs.kept(), states.kept()
             found.inputs[at], found.states[at] = inputs.select(valid, zero), states.select(valid, zero)
             back = affine([(states, one.layer.recurrent.T)], [])
             dh = (back if through is None else back + through).kept().select(valid, dh)

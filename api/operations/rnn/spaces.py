@@ -6,7 +6,7 @@ space, the reference what the calls were given, from which it computes again.
 
 from __future__ import annotations
 
-from ..specs import DOUBLE, FLOAT, SCALAR_BYTES, TensorSpec
+from ..specs import DOUBLE, FLOAT, HALF, SCALAR_BYTES, TensorSpec
 from .network import GRU, LSTM, RELU, TANH, RNNSpec
 
 ALIGNMENT = 64  # numbers, of each part
@@ -43,8 +43,16 @@ def reserve(network: RNNSpec, steps: int, batch: int, training: bool = True) -> 
 def _kept(network: RNNSpec, steps: int, batch: int) -> int:
     """What the accelerated backend keeps: of every cell its gates, its states, its output; the gradient of a projected output."""
     width = (KEPT_GATES[network.cell] + (network.cell == LSTM) + network.is_projected) * network.hidden
-    each = aligned(steps * batch * width) + aligned(steps * batch * network.projected) * (1 + network.is_projected)
+    each = aligned(steps * batch * width + gate_gradients(network, steps, batch)) + aligned(
+        steps * batch * network.projected
+    ) * (1 + network.is_projected)
     return network.pseudo_layers * each
+
+
+def gate_gradients(network: RNNSpec, steps: int, batch: int) -> int:
+    """What the gradients of a pseudo-layer's gates take, in the data type; of wider data they replace the gates."""
+    gates = steps * batch * KEPT_GATES[network.cell] * network.hidden
+    return -(-gates // 2) if network.data_type == HALF else 0
 
 
 def _given(network: RNNSpec, steps: int, batch: int) -> int:
