@@ -1,1 +1,1 @@
-"""Forward convolution with every documented algorithm, Im2Col and reordered filters."""
+"""Convolutions with every documented algorithm, Im2Col and reordered filters; gradients/ has their gradients."""

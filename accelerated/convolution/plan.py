@@ -19,14 +19,20 @@ from dualdnn.api.operations import (
 )
 
 from ..solver import Problem, serve
-from .bias_gradient import BIAS_GRADIENTS, BiasProblem
-from .data_gradient import DataGradient, DataGradientProblem
-from .data_gradient_direct import DataGradientDirect
 from .depthwise import Depthwise, DepthwiseAny, DepthwiseTma
 from .fft import FFT
-from .filter_gradient import FilterGradient, FilterGradientFft, FilterGradientOffsetTable, FilterGradientProblem
-from .filter_gradient_direct import FilterGradientDirect
 from .forward import ConvolutionProblem
+from .gradients.bias_gradient import BIAS_GRADIENTS, BiasProblem
+from .gradients.data_gradient import DataGradient, DataGradientProblem
+from .gradients.data_gradient_direct import DataGradientDirect
+from .gradients.filter_gradient import (
+    FilterGradient,
+    FilterGradientFft,
+    FilterGradientOffsetTable,
+    FilterGradientProblem,
+)
+from .gradients.filter_gradient_direct import FilterGradientDirect
+from .gradients.winograd_filter_gradient import WinogradFilterGradient
 from .im2col import Im2ColBlocks, Im2ColElements, Im2ColProblem
 from .im2col_gemm import Im2ColGemm
 from .implicit import ImplicitGemm, OffsetTable
@@ -40,7 +46,6 @@ from .small_channels import SMALL_CHANNELS
 from .tiny import Tiny
 from .transposed_filters import TransposedFilters
 from .winograd import Winograd, WinogradNonfused
-from .winograd_filter_gradient import WinogradFilterGradient
 
 serve(
     ConvolutionProblem,

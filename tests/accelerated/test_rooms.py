@@ -80,13 +80,18 @@ def families() -> list[str]:
 
 def kernels(*, finished: bool = False) -> list[Path]:
     found = sorted(FLOOR.rglob("*.cu"))
-    return [path for path in found if not (finished and path.parent.name in UNFINISHED)]
+    return [path for path in found if not (finished and room_of(path) in UNFINISHED)]
 
 
 def room_of(path: Path) -> str:
     """The room of a file, or its own stem where it lies beside the rooms."""
     first, *rest = path.relative_to(FLOOR).parts
     return first if rest else Path(first).stem
+
+
+def name_of(path: Path) -> str:
+    """A kernel file as launches name it: its room, a part of the room where it has such, the file."""
+    return str(path.relative_to(FLOOR))
 
 
 def imports(path: Path) -> set[str]:
@@ -133,24 +138,24 @@ def test_a_list_of_exceptions_is_used():
         assert other in graph()[family], f"{family} does not use {other}"
 
 
-@pytest.mark.parametrize("path", kernels(), ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize("path", kernels(), ids=name_of)
 def test_a_kernel_is_launched_from_its_room_by_its_twin(path):
-    name = f"{path.parent.name}/{path.name}"
+    name = name_of(path)
     users = {user for user in FLOOR.rglob("*.py") if f'"{name}"' in user.read_text()}
     twin = path.with_suffix(".py")
     assert {user.parent for user in users} <= {path.parent}, f"{name} is launched by {users}"
-    if path.parent.name not in UNFINISHED:
+    if room_of(path) not in UNFINISHED:
         assert twin in users if twin.exists() else users == {path.with_name("plan.py")}, f"{name}: {users}"
 
 
-@pytest.mark.parametrize("path", kernels(), ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize("path", kernels(), ids=name_of)
 def test_kernels_begin_by_waiting_for_earlier_ones(path):
     """Without it a kernel could start on memory that another one still writes (primitives/dependent_launch.cuh)."""
     beginnings = re.findall(r"__global__[^{;]*\{[\s\\]*(\S+)", path.read_text())
     assert beginnings and set(beginnings) <= {"griddepcontrol_wait();", "griddepcontrol_wait_deferred();"}
 
 
-@pytest.mark.parametrize("path", kernels(finished=True), ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize("path", kernels(finished=True), ids=name_of)
 def test_a_kernel_file_opens_with_its_roofline_bound(path):
     opening = path.read_text().split("#include")[0].strip().splitlines()
     assert len(opening) <= HEADER_LINES and all(line.startswith("//") for line in opening if line)
@@ -171,9 +176,9 @@ def test_entry_points_are_unique_and_name_their_room():
     found = collections.Counter()
     for path in kernels():
         names = set(entry_points(path))
-        if path.parent.name not in UNFINISHED:
+        if room_of(path) not in UNFINISHED:
             assert names, path
-            wrong = [name for name in names if not name.startswith(f"{path.parent.name}_")]
+            wrong = [name for name in names if not name.startswith(f"{room_of(path)}_")]
             assert not wrong, f"{path.name}: {wrong}"
             found.update(names)
     assert not [name for name, count in found.items() if count > 1]

@@ -1,4 +1,4 @@
-"""Winograd gradients with respect to the filter (convolution/winograd_filter_gradient.cu)."""
+"""Winograd gradients with respect to the filter (convolution/gradients/winograd_filter_gradient.cu)."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as Algo
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as ForwardAlgo
 from dualdnn.api.operations import ConvolutionForward
 
-from ..plans import Launch, Plan, factors, pointers, structure, type_definitions
-from ..primitives.geometry import THREADS, FastDivmod, blocks
-from ..solver import Solver
+from ...plans import Launch, Plan, factors, pointers, structure, type_definitions
+from ...primitives.geometry import THREADS, FastDivmod, blocks
+from ...solver import Solver
+from ..problem import EpilogueStruct, Matrices, Rates, mark_packs, matrix_product, operation_product, slice_bytes
+from ..product import Product
+from ..products import product_launch
+from ..winograd import COMPUTE_BYTES, COMPUTE_DEFINITIONS, SLICE_BYTES, TILE, aligned
 from .composed import At, ComposedLaunch, ComposedPlan, with_alignment, within
 from .filter_gradient import FilterGradientProblem
-from .problem import EpilogueStruct, Matrices, Rates, mark_packs, matrix_product, operation_product, slice_bytes
-from .product import Product
-from .products import product_launch
-from .winograd import COMPUTE_BYTES, COMPUTE_DEFINITIONS, SLICE_BYTES, TILE, aligned
 
-SOURCE = "convolution/winograd_filter_gradient.cu"
+SOURCE = "convolution/gradients/winograd_filter_gradient.cu"
 VALUES = TILE * TILE
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from dualdnn.api.operations import ConvolutionBackwardBias
 
-from .. import solver
-from ..plans import SCRATCH, Launch
-from ..reduce_tensor.any import AnyTensor
-from ..reduce_tensor.problem import ReduceProblem, ReduceSolver
-from ..reduce_tensor.short_rows import ShortRows
-from ..reduce_tensor.small import Small
-from ..reduce_tensor.two_pass import TwoPass
+from ... import solver
+from ...plans import SCRATCH, Launch
+from ...reduce_tensor.any import AnyTensor
+from ...reduce_tensor.problem import ReduceProblem, ReduceSolver
+from ...reduce_tensor.short_rows import ShortRows
+from ...reduce_tensor.small import Small
+from ...reduce_tensor.two_pass import TwoPass
 
 NAMES = {"A": "dy", "C": "db", "workspace": SCRATCH}  # operands of a reduction -> those of the call
 

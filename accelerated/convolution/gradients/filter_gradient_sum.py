@@ -1,4 +1,4 @@
-"""The sum of filter gradients of several parts of the images (convolution/filter_gradient_sum.cu)."""
+"""The sum of filter gradients of several parts of the images (convolution/gradients/filter_gradient_sum.cu)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 from dualdnn.api.operations import ConvolutionBackwardFilter
 
-from ..plans import Launch, factors, pointers, structure, type_definitions
-from ..primitives.geometry import THREADS, blocks
+from ...plans import Launch, factors, pointers, structure, type_definitions
+from ...primitives.geometry import THREADS, blocks
 
-SOURCE = "convolution/filter_gradient_sum.cu"
+SOURCE = "convolution/gradients/filter_gradient_sum.cu"
 
 
 def sum_launch(operation: ConvolutionBackwardFilter, parts: int, device: Any) -> Launch:

@@ -26,8 +26,13 @@ from dualdnn.api.operations import (
 )
 from dualdnn.api.operations.specs import NCHW, NHWC
 
-from ..plans import Plan, estimated_seconds
-from ..solver import Problem, Solver
+from ...plans import Plan, estimated_seconds
+from ...solver import Problem, Solver
+from ..forward import ConvolutionProblem
+from ..implicit_gemm import OFFSET_BYTES, offset_table_launch
+from ..problem import FARTHEST, PACK_BYTES, Rates, mark_packs, operation_product, rounded_up
+from ..product import Product
+from ..products import READING_TABLES, kernel_of
 from .composed import (
     BY_COORDINATES,
     At,
@@ -40,11 +45,6 @@ from .composed import (
     within,
 )
 from .filter_gradient_sum import sum_launch
-from .forward import ConvolutionProblem
-from .implicit_gemm import OFFSET_BYTES, offset_table_launch
-from .problem import FARTHEST, PACK_BYTES, Rates, mark_packs, operation_product, rounded_up
-from .product import Product
-from .products import READING_TABLES, kernel_of
 
 ALIGNMENT = 256  # bytes, of the regions of the workspace
 TILE = 128  # rows and columns of dw that a block computes

@@ -1,4 +1,4 @@
-"""Gradients with respect to the filter without a workspace (convolution/filter_gradient_direct.cu)."""
+"""Gradients with respect to the filter without a workspace (convolution/gradients/filter_gradient_direct.cu)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from math import prod
 from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as Algo
 from dualdnn.api.operations.specs import NHWC
 
-from ..plans import Launch, factors, pointers, structure, type_definitions
-from ..primitives.geometry import THREADS, FastDivmod, blocks
-from ..solver import LAUNCH_SECONDS, Solver
+from ...plans import Launch, factors, pointers, structure, type_definitions
+from ...primitives.geometry import THREADS, FastDivmod, blocks
+from ...solver import LAUNCH_SECONDS, Solver
+from ..problem import AXES, FARTHEST, scalar_strides, spatial
 from .filter_gradient import FilterGradientProblem
-from .problem import AXES, FARTHEST, scalar_strides, spatial
 
-SOURCE = "convolution/filter_gradient_direct.cu"
+SOURCE = "convolution/gradients/filter_gradient_direct.cu"
 LANE_TERMS, MOST_LANES = 4, 32  # terms of a lane that lanes are added for
 PRODUCTS_PER_SECOND = 4e11  # multiply-adds, each with an access to L1 and an index
 FEW_RESULTS = 256  # of a group, which a tile of a matrix product would leave empty for the most part

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
 from dualdnn.api.operations import ConvolutionForward, FilterSpec, Operation, TensorSpec, TransformTensor
 
-from ..plans import Launch, Plan
-from ..solver import ROOMS
-from ..transform.plan import copy, launch
-from .forward import ConvolutionProblem, ConvolutionSolver
-from .problem import PACK_BYTES
-from .products import KERNELS, kernel_of
+from ...plans import Launch, Plan
+from ...solver import ROOMS
+from ...transform.plan import copy, launch
+from ..forward import ConvolutionProblem, ConvolutionSolver
+from ..problem import PACK_BYTES
+from ..products import KERNELS, kernel_of
 
 # Kernels that find every element of x by its coordinates.
 BY_COORDINATES = tuple(kernel for kernel in KERNELS if "tma" not in kernel.name)

@@ -1,4 +1,4 @@
-"""Gradients with respect to the input without a workspace (convolution/data_gradient_direct.cu)."""
+"""Gradients with respect to the input without a workspace (convolution/gradients/data_gradient_direct.cu)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from math import prod
 
 from dualdnn.api.enumerations import cudnnConvolutionBwdDataAlgo_t as Algo
 
-from ..plans import Launch, factors, pointers, structure, type_definitions
-from ..primitives.geometry import THREADS, FastDivmod, blocks
-from ..solver import LAUNCH_SECONDS, Solver
+from ...plans import Launch, factors, pointers, structure, type_definitions
+from ...primitives.geometry import THREADS, FastDivmod, blocks
+from ...solver import LAUNCH_SECONDS, Solver
+from ..problem import AXES, FARTHEST, channels_last, scalar_strides, spatial
 from .data_gradient import DataGradientProblem
-from .problem import AXES, FARTHEST, channels_last, scalar_strides, spatial
 
-SOURCE = "convolution/data_gradient_direct.cu"
+SOURCE = "convolution/gradients/data_gradient_direct.cu"
 LANE_FILTERS, MOST_LANES = 4, 32  # output channels of a lane that lanes are added for
 PRODUCTS_PER_SECOND = 4e11  # multiply-adds, each with an access to L1 and an index
 

@@ -19,12 +19,12 @@ from dualdnn.api.enumerations import cudnnConvolutionMode_t as Mode
 from dualdnn.api.operations import ConvolutionBackwardData, ConvolutionForward, FilterSpec, TensorSpec
 from dualdnn.api.operations.specs import NCHW, NHWC
 
-from ..plans import Launch, Plan, estimated_seconds
-from ..solver import LAUNCH_SECONDS, Problem, Solver
+from ...plans import Launch, Plan, estimated_seconds
+from ...solver import LAUNCH_SECONDS, Problem, Solver
+from ..forward import ConvolutionProblem
+from ..implicit_gemm import SIMT
+from ..problem import FARTHEST, channels_last, rounded_up
 from .composed import At, ComposedLaunch, ComposedPlan, Inner, transposed_filter, with_alignment, within
-from .forward import ConvolutionProblem
-from .implicit_gemm import SIMT
-from .problem import FARTHEST, channels_last, rounded_up
 
 FILTER_ALIGNMENT = 256  # bytes, of the filter of each residue class in the workspace
 FORWARD = {
