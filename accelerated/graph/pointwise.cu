@@ -73,35 +73,35 @@ __device__ __forceinline__ void store_elements(T* memory, long long stride, int 
     if (i < count) memory[i * stride] = store<T>(pack.item[i]);
 }
 
-// An operand at the position of the thread: its pack, which is absent where it is the result of the operation before.
-struct Place {
+// Where the pack of a thread lies in each dimension, and how many of its elements there are.
+struct Position {
   unsigned at[DIMS];
   int count;
 };
 
-__device__ __forceinline__ long long offset(const Arguments& a, const Operand& operand, const Place& place) {
-  long long found = place.at[0] * operand.strides[0] * WIDTH;
+__device__ __forceinline__ long long offset(const Arguments& a, const Operand& operand, const Position& position) {
+  long long found = position.at[0] * operand.strides[0] * WIDTH;
 #pragma unroll
   for (int d = 1; d < DIMS; d++)
-    if (d < a.rank) found += place.at[d] * operand.strides[d];
+    if (d < a.rank) found += position.at[d] * operand.strides[d];
   return found;
 }
 
-__device__ __forceinline__ void read(const Arguments& a, int which, const Place& place, Values& pack) {
+__device__ __forceinline__ void read(const Arguments& a, int which, const Position& position, Values& pack) {
   const Operand& operand = a.operands[which];
-  const long long start = offset(a, operand, place);
+  const long long start = offset(a, operand, position);
   with_stored(operand.type, [&](auto stored) {
     using T = decltype(stored);
-    load_elements(static_cast<const T*>(a.memory[which]) + start, operand.strides[0], place.count, pack);
+    load_elements(static_cast<const T*>(a.memory[which]) + start, operand.strides[0], position.count, pack);
   });
 }
 
-__device__ __forceinline__ void write(const Arguments& a, int which, const Place& place, const Values& pack) {
+__device__ __forceinline__ void write(const Arguments& a, int which, const Position& position, const Values& pack) {
   const Operand& operand = a.operands[which];
-  const long long start = offset(a, operand, place);
+  const long long start = offset(a, operand, position);
   with_stored(operand.type, [&](auto stored) {
     using T = decltype(stored);
-    store_elements(static_cast<T*>(a.memory[which]) + start, operand.strides[0], place.count, pack);
+    store_elements(static_cast<T*>(a.memory[which]) + start, operand.strides[0], position.count, pack);
   });
 }
 
@@ -152,19 +152,19 @@ extern "C" __global__ void __launch_bounds__(256) graph_pointwise(const Argument
   griddepcontrol_wait();
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
   if (index >= static_cast<unsigned>(a.packs)) return;
-  Place place;
+  Position position;
   unsigned rest = index;
 #pragma unroll
   for (int d = 0; d < DIMS; d++)
-    if (d < a.rank) rest = a.extents[d].divide(rest, place.at[d]);
-  place.count = min(WIDTH, a.innermost - static_cast<int>(place.at[0]) * WIDTH);
+    if (d < a.rank) rest = a.extents[d].divide(rest, position.at[d]);
+  position.count = min(WIDTH, a.innermost - static_cast<int>(position.at[0]) * WIDTH);
   Values current = {}, x = {}, b = {};
   for (int s = 0; s < a.stages_used; s++) {
     const Stage& stage = a.stages[s];
     if (stage.x == CURRENT) x = current;
-    else read(a, stage.x, place, x);
+    else read(a, stage.x, position, x);
     if (stage.b == CURRENT) b = current;
-    else if (stage.b != ABSENT) read(a, stage.b, place, b);
+    else if (stage.b != ABSENT) read(a, stage.b, position, b);
     if (stage.alpha1 != COMPUTE(1)) each(x, [&](COMPUTE v) { return v * stage.alpha1; });
     if (stage.alpha2 != COMPUTE(1)) each(b, [&](COMPUTE v) { return v * stage.alpha2; });
     apply(stage, x, b);
@@ -172,7 +172,7 @@ extern "C" __global__ void __launch_bounds__(256) graph_pointwise(const Argument
       using T = decltype(stored);
       each(x, [](COMPUTE v) { return load<COMPUTE>(store<T>(v)); });
     });
-    if (stage.y != ABSENT) write(a, stage.y, place, x);
+    if (stage.y != ABSENT) write(a, stage.y, position, x);
     current = x;
   }
 }
