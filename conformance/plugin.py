@@ -23,7 +23,7 @@ from dualdnn.api.status import CudnnError
 from . import differences as difference_table
 from . import scope
 from .calls import Caller
-from .differences.occurrences import difference_of_case
+from .differences.occurrences import difference_of_case, unseen
 from .expected import REASON as EXPECTED_FAILURE
 from .expected import Expected, read_expected, write_expected
 from .prove import NOTICED, Faulty, Proving
@@ -503,7 +503,10 @@ class Collector:
             self.unshown = {s.name: scope.without_a_case(s.name, report.cases) for s in ours}
             if self.config.getoption("--solvers") == "all":
                 self.unlaunched = without_a_launch(self.kernels)
-            lacking = any(self.unshown.values()) or bool(self.unlaunched)
+            self.unseen = {
+                s.name: unseen(s.name, s.computes, seen) for s in map(opened, subject_names(self.config)) if not s.ours
+            }
+            lacking = any(self.unshown.values()) or bool(self.unlaunched) or any(self.unseen.values())
             if lacking and session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -531,6 +534,11 @@ class Collector:
             if clauses:
                 terminalreporter.write_line(
                     f"{name}: {len(clauses)} clauses in scope have no case: {', '.join(clauses)}"
+                )
+        for name, cases in getattr(self, "unseen", {}).items():
+            if cases:
+                terminalreporter.write_line(
+                    f"{name}: {len(cases)} failures of declared differences are of cases that are no more: {', '.join(cases)}"
                 )
         if missing := self.unlaunched:
             terminalreporter.write_line(f"{len(missing)} kernels are launched by no case: {', '.join(missing)}")
