@@ -13,10 +13,10 @@ from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.calls import Caller
 from dualdnn.conformance.calls.derived import arguments
 from dualdnn.conformance.cases.dropout import SEED, Layer, states
-from dualdnn.conformance.cases.rnn_backward import training
-from dualdnn.conformance.cases.rnn_descriptors import GRU, LSTM, NO_BIAS, ONE_WAY, RELU, TANH, TWO_WAYS
-from dualdnn.conformance.cases.rnn_forward import BATCH_MAJOR, PACKED, SEQ_MAJOR, forward, label, network
-from dualdnn.conformance.cases.rnn_legacy import LegacyCaller
+from dualdnn.conformance.cases.rnn.rnn_backward import training
+from dualdnn.conformance.cases.rnn.rnn_descriptors import GRU, LSTM, NO_BIAS, ONE_WAY, RELU, TANH, TWO_WAYS
+from dualdnn.conformance.cases.rnn.rnn_forward import BATCH_MAJOR, PACKED, SEQ_MAJOR, forward, label, network
+from dualdnn.conformance.cases.rnn.rnn_legacy import LegacyCaller
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import Step
 
