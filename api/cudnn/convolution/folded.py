@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from ..enumerations import cudnnFoldingDirection_t
-from ..functions import documented
-from ..operations import FilterSpec, TensorSpec, TransformSpec
-from ..operations.specs import NCHW, NHWC
-from ..operations.transform import destination_dims
-from ..status import BAD_PARAM, EXECUTION_FAILED, NOT_SUPPORTED, expect
-from ..support.convolution import Problem
-from .convolution_backward_data import check_data_problem
+from ...enumerations import cudnnFoldingDirection_t
+from ...functions import documented
+from ...operations import FilterSpec, TensorSpec, TransformSpec
+from ...operations.specs import NCHW, NHWC
+from ...operations.transform import destination_dims
+from ...status import BAD_PARAM, EXECUTION_FAILED, NOT_SUPPORTED, expect
+from ...support.convolution import Problem
+from .backward_data import check_data_problem
 
 _G = "cudnnGetFoldedConvBackwardDataDescriptors"
 RANK = 4
