@@ -11,7 +11,7 @@ from dualdnn.api.operations import DropoutBackward, DropoutForward, SetDropoutSt
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NHWC
 from dualdnn.api.status import BAD_PARAM, INVALID_VALUE, NOT_SUPPORTED
 from dualdnn.conformance.calls.descriptors import made
-from dualdnn.conformance.cases.attention_descriptors import GOOD
+from dualdnn.conformance.cases.attention.attention_descriptors import GOOD
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import Step

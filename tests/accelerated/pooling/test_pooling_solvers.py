@@ -20,8 +20,8 @@ from dualdnn.api.enumerations import cudnnPoolingMode_t as Mode
 from dualdnn.api.operations import PoolingForward, PoolingSpec, TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
 from dualdnn.conformance.bench.rows import pooling
-from dualdnn.conformance.cases import pooling as cases
-from dualdnn.conformance.cases import pooling_static_windows as static_cases
+from dualdnn.conformance.cases.pooling import pooling as cases
+from dualdnn.conformance.cases.pooling import pooling_static_windows as static_cases
 from dualdnn.conformance.layouts import laid_out
 from pooling_support import PlanningDevice, assert_agrees, kernel_of, operations_of
 

@@ -13,8 +13,8 @@ from dualdnn.api.operations.rnn import RNNClipSpec, RNNSpec
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8, NCHW, FilterSpec
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.calls import Caller
-from dualdnn.conformance.cases.rnn_backward import training
-from dualdnn.conformance.cases.rnn_descriptors import (
+from dualdnn.conformance.cases.rnn.rnn_backward import training
+from dualdnn.conformance.cases.rnn.rnn_descriptors import (
     DOUBLE_BIAS,
     DYNAMIC,
     GRU,
@@ -29,7 +29,7 @@ from dualdnn.conformance.cases.rnn_descriptors import (
     TANH,
     TWO_WAYS,
 )  # fmt: skip
-from dualdnn.conformance.cases.rnn_forward import BATCH_MAJOR, PACKED, SEQ_MAJOR, forward, label, network
+from dualdnn.conformance.cases.rnn.rnn_forward import BATCH_MAJOR, PACKED, SEQ_MAJOR, forward, label, network
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import Step, attempt_chain
 
@@ -394,7 +394,7 @@ def test_wrong_sequences(cudnn, refuses, prepared, name):
 def test_double_with_the_static_algorithm(cudnn, refuses, prepared, name):
     from dataclasses import replace
 
-    from dualdnn.conformance.cases.rnn_descriptors import STATIC
+    from dualdnn.conformance.cases.rnn.rnn_descriptors import STATIC
 
     spec = plain(cell=TANH, data_type=DOUBLE)
     operation = case_of(name)

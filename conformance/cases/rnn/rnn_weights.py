@@ -9,8 +9,8 @@ import pytest
 from dualdnn.api.enumerations import cudnnDataType_t, cudnnForwardMode_t, cudnnRNNMode_t
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8, SCALAR_BYTES
 from dualdnn.api.status import BAD_PARAM, INVALID_VALUE, NOT_INITIALIZED, NOT_SUPPORTED
-from dualdnn.conformance.cases.rnn_data import descriptor as data_descriptor
-from dualdnn.conformance.cases.rnn_descriptors import (
+from dualdnn.conformance.cases.rnn.rnn_data import descriptor as data_descriptor
+from dualdnn.conformance.cases.rnn.rnn_descriptors import (
     DOUBLE_BIAS,
     GOOD,
     GRU,

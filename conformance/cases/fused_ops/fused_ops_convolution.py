@@ -26,15 +26,15 @@ from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, NCHW, NH
 from dualdnn.api.status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.calls.fused_ops import KINDS, const_pack, variant_pack
-from dualdnn.conformance.cases.fused_ops_finalize import ELEMENT, NULL, PACK, vector
-from dualdnn.conformance.cases.fused_ops_packs import (
+from dualdnn.conformance.cases.fused_ops.fused_ops_finalize import ELEMENT, NULL, PACK, vector
+from dualdnn.conformance.cases.fused_ops.fused_ops_packs import (
     CONST_LABELS,
     PER_ACTIVATION,
     PERSISTENT,
     VARIANT_LABELS,
     clauses_of,
 )
-from dualdnn.conformance.cases.fused_ops_residual import KEEPING_NAN, RELU
+from dualdnn.conformance.cases.fused_ops.fused_ops_residual import KEEPING_NAN, RELU
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
 

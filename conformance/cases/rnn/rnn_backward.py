@@ -12,7 +12,7 @@ from dualdnn.api.operations.rnn import RNNClipSpec
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.calls.derived import arguments
-from dualdnn.conformance.cases.rnn_descriptors import (
+from dualdnn.conformance.cases.rnn.rnn_descriptors import (
     DEFAULT,
     DOUBLE_BIAS,
     DYNAMIC,
@@ -29,7 +29,7 @@ from dualdnn.conformance.cases.rnn_descriptors import (
     TANH,
     TWO_WAYS,
 )  # fmt: skip
-from dualdnn.conformance.cases.rnn_forward import BATCH_MAJOR, PACKED, RAGGED, SEQ_MAJOR, forward, label, network
+from dualdnn.conformance.cases.rnn.rnn_forward import BATCH_MAJOR, PACKED, RAGGED, SEQ_MAJOR, forward, label, network
 from dualdnn.conformance.marks import shows
 
 DATA, WEIGHTS = "cudnnRNNBackwardData_v8", "cudnnRNNBackwardWeights_v8"

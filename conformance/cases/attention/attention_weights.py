@@ -9,7 +9,7 @@ import pytest
 from dualdnn.api.enumerations import cudnnMultiHeadAttnWeightKind_t
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, SCALAR_BYTES
 from dualdnn.api.status import BAD_PARAM
-from dualdnn.conformance.cases.attention_descriptors import GOOD, fill, fresh
+from dualdnn.conformance.cases.attention.attention_descriptors import GOOD, fill, fresh
 from dualdnn.conformance.marks import shows
 
 __all__ = ["fresh"]

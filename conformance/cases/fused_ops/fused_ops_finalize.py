@@ -11,7 +11,7 @@ from dualdnn.api.operations import BnFinalizeStatisticsInference, BnFinalizeStat
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED
 from dualdnn.conformance.calls.fused_ops import const_pack, plan, variant_pack
-from dualdnn.conformance.cases.fused_ops_packs import (
+from dualdnn.conformance.cases.fused_ops.fused_ops_packs import (
     CONST_LABELS,
     PER_ACTIVATION,
     PERSISTENT,

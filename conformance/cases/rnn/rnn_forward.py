@@ -13,7 +13,7 @@ from dualdnn.api.operations import RNNForward, TensorSpec
 from dualdnn.api.operations.rnn import RNNClipSpec, RNNDataSpec, RNNSpec, reserve, workspace
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
-from dualdnn.conformance.cases.rnn_descriptors import (
+from dualdnn.conformance.cases.rnn.rnn_descriptors import (
     CONVERSION,
     DEFAULT,
     DOUBLE_BIAS,

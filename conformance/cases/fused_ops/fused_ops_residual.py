@@ -17,8 +17,8 @@ from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT32
 from dualdnn.api.status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.calls.fused_ops import const_pack
-from dualdnn.conformance.cases.fused_ops_finalize import NULL, vector
-from dualdnn.conformance.cases.fused_ops_packs import PER_ACTIVATION, PERSISTENT
+from dualdnn.conformance.cases.fused_ops.fused_ops_finalize import NULL, vector
+from dualdnn.conformance.cases.fused_ops.fused_ops_packs import PER_ACTIVATION, PERSISTENT
 from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import Step

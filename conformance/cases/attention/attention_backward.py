@@ -12,7 +12,7 @@ from dualdnn.api.operations import MultiHeadAttnBackwardData, MultiHeadAttnBackw
 from dualdnn.api.operations.specs import DOUBLE, FLOAT
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.calls.descriptors import made
-from dualdnn.conformance.cases.attention_forward import (
+from dualdnn.conformance.cases.attention.attention_forward import (
     AXES,
     BIASES,
     MISFITS,
