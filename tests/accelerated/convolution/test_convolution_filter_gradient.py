@@ -14,7 +14,7 @@ from dualdnn.api.enumerations import cudnnConvolutionMode_t as Mode
 from dualdnn.api.enumerations import cudnnMathType_t
 from dualdnn.api.operations import TensorSpec
 from dualdnn.api.operations.specs import HALF, NCHW, NHWC
-from dualdnn.conformance.cases.convolution_backward_filter import gradient
+from dualdnn.conformance.cases.convolution.convolution_backward_filter import gradient
 
 TMA = "convolution.filter_gradient_tma_"
 DEFAULT = cudnnMathType_t.CUDNN_DEFAULT_MATH
