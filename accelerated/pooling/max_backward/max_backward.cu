@@ -8,7 +8,7 @@
 // bytes, x and dy read, dx written. An H200 issues 60 instructions for an input in the time of its bytes in float, 30
 // in half (3x3x3, stride 2); this takes 15 to 20, with registers for about 16 warps. Measured on an H200: 64x256x56x56
 // float NHWC 116 us, 94 % of the copy.
-#include "pooling/max_backward.cuh"
+#include "pooling/max_backward/max_backward.cuh"
 
 constexpr bool AHEAD = STAGES == 1;  // whether what is needed next is in flight while windows are scanned
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from ..enumerations import cudnnDeterminism_t, cudnnMathType_t, cudnnStatus_t
-from ..operations import BackendError, ConvolutionSpec
-from ..status import ALLOC_FAILED, BAD_PARAM, EXECUTION_FAILED, CudnnError, expect
-from ..support.convolution import Problem
+from ...enumerations import cudnnDeterminism_t, cudnnMathType_t, cudnnStatus_t
+from ...operations import BackendError, ConvolutionSpec
+from ...status import ALLOC_FAILED, BAD_PARAM, EXECUTION_FAILED, CudnnError, expect
+from ...support.convolution import Problem
 
 SUCCESS = cudnnStatus_t.CUDNN_STATUS_SUCCESS
 DEFAULT_MATH = cudnnMathType_t.CUDNN_DEFAULT_MATH

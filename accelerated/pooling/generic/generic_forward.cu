@@ -6,7 +6,7 @@
 //
 // Roofline bound: bytes, x read and y written once; one operation for every input of every window: of 3x3 windows by
 // estimate 50 instructions an element, 6 us for 32x128x28x28 of float, as many as memory needs.
-#include "pooling/generic_tile.cuh"
+#include "pooling/generic/generic_tile.cuh"
 
 constexpr int WARP = 32, MAX_WARPS = 8;
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..functions import computing, documented
-from ..operations import ConvolutionBackwardData
-from ..relations import same_data_type, scaling, writable_layout
-from ..status import BAD_PARAM, NOT_SUPPORTED, expect
-from ..support.convolution import Problem
-from ..support.convolution_gradients import data_unsupported
-from .convolution import with_workspace
-from .convolution_descriptors import output_dims
+from ...functions import computing, documented
+from ...operations import ConvolutionBackwardData
+from ...relations import same_data_type, scaling, writable_layout
+from ...status import BAD_PARAM, NOT_SUPPORTED, expect
+from ...support.convolution import Problem
+from ...support.convolution_gradients import data_unsupported
+from .descriptors import output_dims
+from .forward import with_workspace
 
 _D = "cudnnConvolutionBackwardData"
 _W = "cudnnGetConvolutionBackwardDataWorkspaceSize"

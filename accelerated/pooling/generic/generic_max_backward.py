@@ -7,12 +7,12 @@ from ctypes import c_int, c_longlong, c_uint
 from dataclasses import dataclass
 from math import prod
 
-from ..primitives.geometry import THREADS, FastDivmod
+from ...primitives.geometry import THREADS, FastDivmod
+from ..problem import MAX_BACKWARD, PACK_BYTES, WARP, Axis, Configuration, PoolingProblem, PoolingSolver, power_of_two
 from .generic import configured, pack_width
 from .generic_tile import tiled
-from .problem import MAX_BACKWARD, PACK_BYTES, WARP, Axis, Configuration, PoolingProblem, PoolingSolver, power_of_two
 
-SOURCE = "pooling/generic_max_backward.cu"
+SOURCE = "pooling/generic/generic_max_backward.cu"
 MAX_OUTER = 3
 INDEX_BYTES = 4
 SHARED_BYTES = 32 * 1024  # of a block; several share an SM

@@ -9,9 +9,9 @@ from typing import ClassVar
 
 from dualdnn.api.operations.specs import HALF, SCALAR_BYTES
 
-from ..primitives.geometry import FastDivmod
-from .problem import L2_BYTES, MAX_BACKWARD, WARP, Axis, Configuration, PoolingProblem, PoolingSolver, arguments
-from .static_window import (
+from ...primitives.geometry import FastDivmod
+from ..problem import L2_BYTES, MAX_BACKWARD, WARP, Axis, Configuration, PoolingProblem, PoolingSolver, arguments
+from ..static_window import (
     MAX_PACK,
     MAX_TILE,
     ROW_BYTES,
@@ -89,7 +89,7 @@ class MaxBackward(PoolingSolver):
             problem, ("sliding", sliding), *problem.factors, ("propagate", c_int(problem.operation.pooling.nan))
         )
         return Configuration(
-            "pooling/max_backward.cu",
+            "pooling/max_backward/max_backward.cu",
             f"pooling_max_backward_{access.kind}",
             window_definitions(problem, static, settings),
             fields,

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
-from ..enumerations import cudnnActivationMode_t, cudnnNanPropagation_t
-from ..functions import SameMemory, computing
-from ..operations import (
+from ...enumerations import cudnnActivationMode_t, cudnnNanPropagation_t
+from ...functions import SameMemory, computing
+from ...operations import (
     ConvolutionBiasActivationForward,
     ConvolutionForward,
     Im2Col,
@@ -16,11 +16,11 @@ from ..operations import (
     ReorderFilterAndBias,
     TensorSpec,
 )
-from ..operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8x32
-from ..relations import data_type_among, scaling, writable_layout
-from ..status import BAD_PARAM, NOT_SUPPORTED, expect
-from ..support.convolution import IMPLICIT_PRECOMP_GEMM, Problem, unsupported
-from .convolution_descriptors import output_dims
+from ...operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8x32
+from ...relations import data_type_among, scaling, writable_layout
+from ...status import BAD_PARAM, NOT_SUPPORTED, expect
+from ...support.convolution import IMPLICIT_PRECOMP_GEMM, Problem, unsupported
+from .descriptors import output_dims
 
 _F = "cudnnConvolutionForward"
 _B = "cudnnConvolutionBiasActivationForward"

@@ -9,9 +9,9 @@ from math import prod
 
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
-from ..primitives.geometry import THREADS, FastDivmod
+from ...primitives.geometry import THREADS, FastDivmod
+from ..problem import FORWARD, MAX_BACKWARD, PACK_BYTES, Axis, Configuration, PoolingProblem
 from .generic import PLANES, configured
-from .problem import FORWARD, MAX_BACKWARD, PACK_BYTES, Axis, Configuration, PoolingProblem
 
 MAX_OUTER = 3
 MAX_BLOCK_GROUPS = 32  # generic_tile.cuh has the same

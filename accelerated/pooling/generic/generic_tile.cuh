@@ -3,7 +3,7 @@
 // keeps it in shared memory as packs of P planes: an access there, and its address, are those of P elements. Positions
 // outside of the tensor hold what pools to nothing, so that windows have no edges.
 #pragma once
-#include "pooling/generic.cuh"
+#include "pooling/generic/generic.cuh"
 
 struct TileLayout {
   int outer_rank;  // what is not pooled, in groups of planes, the fastest first

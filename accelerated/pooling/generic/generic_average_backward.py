@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..primitives.geometry import THREADS
+from ...primitives.geometry import THREADS
+from ..problem import AVERAGE_BACKWARD, Configuration, PoolingProblem, PoolingSolver
 from .generic import configured, pack_width, thread_blocks, walk_of
 from .generic_tile import tiled
-from .problem import AVERAGE_BACKWARD, Configuration, PoolingProblem, PoolingSolver
 
-SOURCE = "pooling/generic_average_backward.cu"
+SOURCE = "pooling/generic/generic_average_backward.cu"
 
 
 class GenericAverageBackward(PoolingSolver):

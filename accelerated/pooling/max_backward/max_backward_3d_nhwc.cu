@@ -8,7 +8,7 @@
 // under them. Roofline bound: bytes, x and dy read, dx written. One block fills an SM: barriers take 5 of 15 cycles.
 // Measured on an H200: 8x64x16x56x56 half 29.9 us, float 57.3 us, 86 and 90 % of the copy.
 #include "primitives/cp_async.cuh"
-#include "pooling/argmax.cuh"
+#include "pooling/max_backward/argmax.cuh"
 
 using Word = unsigned;
 constexpr int TILE2 = CHANNEL_TILE, WORD_CHANNELS = sizeof(Word) / sizeof(ELEMENT);  // of a word

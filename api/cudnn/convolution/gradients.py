@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..functions import computing
-from ..operations import ConvolutionBackwardBias
-from ..operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
-from ..relations import data_type_among, rank_between, same_data_type, scaling, writable_layout
-from ..status import BAD_PARAM, expect
+from ...functions import computing
+from ...operations import ConvolutionBackwardBias
+from ...operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
+from ...relations import data_type_among, rank_between, same_data_type, scaling, writable_layout
+from ...status import BAD_PARAM, expect
 
 _B = "cudnnConvolutionBackwardBias"
 BIAS_TYPES = (FLOAT, DOUBLE, HALF, BFLOAT16)

@@ -9,9 +9,9 @@ from typing import ClassVar
 
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
-from ..primitives.geometry import FastDivmod
-from .problem import MAX_BACKWARD, PACK_BYTES, WARP, Axis, Configuration, PoolingProblem, PoolingSolver, arguments
-from .static_window import (
+from ...primitives.geometry import FastDivmod
+from ..problem import MAX_BACKWARD, PACK_BYTES, WARP, Axis, Configuration, PoolingProblem, PoolingSolver, arguments
+from ..static_window import (
     LayoutStruct,
     Settings,
     StaticShape,
@@ -162,7 +162,7 @@ class MaxBackward3dNhwc(PoolingSolver):
             problem, static, settings, GROUP_WORDS=part.words, PRODUCERS=PRODUCERS, **MAX_PACKS
         )
         return Configuration(
-            "pooling/max_backward_3d_nhwc.cu",
+            "pooling/max_backward/max_backward_3d_nhwc.cu",
             "pooling_max_backward_3d_nhwc_channels",
             definitions,
             fields,

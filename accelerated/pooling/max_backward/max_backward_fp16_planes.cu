@@ -1,5 +1,5 @@
 // Pooling backward (4.1.18) of maxima of images and volumes of half in rows, with a static window: see
-// pooling/max_backward_fp16.cuh.
+// pooling/max_backward/max_backward_fp16.cuh.
 //
 // Tiling: a block takes rows of planes, from one plane to the next: along the depth of volumes, or from image to image.
 // A thread has a tile of columns of one row of windows, and of the lines that begin there; of the line that two rows of
@@ -8,7 +8,7 @@
 // order of memory. Roofline bound: bytes, x and dy read, dx written; 56 % of the cycles issue an instruction. Measured
 // on an H200: 64x256x56x56 58.5 us, 93 % of the copy; 8x64x16x56x56 29.6 us, 87 %.
 #include "primitives/cp_async.cuh"
-#include "pooling/max_backward_fp16.cuh"
+#include "pooling/max_backward/max_backward_fp16.cuh"
 
 constexpr int CARRIED = K0 - S0;             // planes of a window that the next one has, too
 constexpr int UP = P1, DOWN = K1 - S1 - P1;  // lines of a window beside those of its thread

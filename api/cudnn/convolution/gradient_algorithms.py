@@ -5,23 +5,23 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..enumerations import (
+from ...enumerations import (
     cudnnConvolutionBwdDataAlgo_t,
     cudnnConvolutionBwdFilterAlgo_t,
     cudnnDeterminism_t,
     cudnnMathType_t,
     cudnnStatus_t,
 )
-from ..functions import documented
-from ..operations import ConvolutionBackwardData, ConvolutionBackwardFilter
-from ..status import INCORRECT_PARAMETER
-from ..support.convolution import Problem
-from ..support.convolution_gradients import DATA_TENSOR_OP_ALGORITHMS, FILTER_TENSOR_OP_ALGORITHMS
-from .convolution_backward_data import CLAUSES as DATA_CLAUSES
-from .convolution_backward_data import check_data_problem, check_data_support
-from .convolution_backward_filter import CLAUSES as FILTER_CLAUSES
-from .convolution_backward_filter import check_filter_problem, check_filter_support
-from .convolution_searches import Search, some
+from ...functions import documented
+from ...operations import ConvolutionBackwardData, ConvolutionBackwardFilter
+from ...status import INCORRECT_PARAMETER
+from ...support.convolution import Problem
+from ...support.convolution_gradients import DATA_TENSOR_OP_ALGORITHMS, FILTER_TENSOR_OP_ALGORITHMS
+from .backward_data import CLAUSES as DATA_CLAUSES
+from .backward_data import check_data_problem, check_data_support
+from .backward_filter import CLAUSES as FILTER_CLAUSES
+from .backward_filter import check_filter_problem, check_filter_support
+from .searches import Search, some
 
 
 class cudnnConvolutionBwdDataAlgoPerf_t(NamedTuple):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..descriptors import ConvolutionDescriptor
-from ..enumerations import CUDNN_DIM_MAX, cudnnConvolutionMode_t, cudnnDataType_t
-from ..functions import documented
-from ..operations import ConvolutionSpec
-from ..operations.specs import DOUBLE, FLOAT, HALF, INT32
-from ..status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
-from .tensor_descriptors import entries
+from ...descriptors import ConvolutionDescriptor
+from ...enumerations import CUDNN_DIM_MAX, cudnnConvolutionMode_t, cudnnDataType_t
+from ...functions import documented
+from ...operations import ConvolutionSpec
+from ...operations.specs import DOUBLE, FLOAT, HALF, INT32
+from ...status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
+from ..tensor_descriptors import entries
 
 COMPUTE_TYPES = (FLOAT, DOUBLE, HALF, INT32)  # what the tables of configurations list (docs/errata.md, D249)
 MOST_REQUESTED = CUDNN_DIM_MAX - 2  # of the getter; the setter's limit is CUDNN_DIM_MAX (docs/errata.md, D247)

@@ -1,7 +1,7 @@
-// Gradients of maxima with a static window (pooling/max_backward.cu): how blocks share the work, and the first maxima
+// Gradients of maxima with a static window (max_backward.cu): how blocks share the work, and the first maxima
 // of the windows of a thread.
 #pragma once
-#include "pooling/argmax.cuh"
+#include "pooling/max_backward/argmax.cuh"
 
 struct Sliding : Layout {
   unsigned items;                       // threads of a block that have something to do

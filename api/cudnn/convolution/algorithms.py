@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..enumerations import cudnnConvolutionFwdAlgo_t, cudnnDeterminism_t, cudnnMathType_t, cudnnStatus_t
-from ..functions import documented
-from ..operations import ConvolutionForward
-from ..status import INCORRECT_PARAMETER, NOT_SUPPORTED
-from ..support.convolution import TENSOR_OP_ALGORITHMS, Problem
-from .convolution import CLAUSES, check_problem, check_support
-from .convolution_searches import Search, some
+from ...enumerations import cudnnConvolutionFwdAlgo_t, cudnnDeterminism_t, cudnnMathType_t, cudnnStatus_t
+from ...functions import documented
+from ...operations import ConvolutionForward
+from ...status import INCORRECT_PARAMETER, NOT_SUPPORTED
+from ...support.convolution import TENSOR_OP_ALGORITHMS, Problem
+from .forward import CLAUSES, check_problem, check_support
+from .searches import Search, some
 
 
 class cudnnConvolutionFwdAlgoPerf_t(NamedTuple):

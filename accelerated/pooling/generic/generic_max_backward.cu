@@ -6,7 +6,7 @@
 // windows are large: teams of threads scan them; those that do not fit are taken in chunks: sums stay in registers.
 // Roofline bound: bytes, x and dy read, dx written; three operations for every input of every window, twice: of 3x3
 // windows by estimate 100 instructions an element, 11 us for 32x128x28x28, of which memory needs 9.
-#include "pooling/generic_tile.cuh"
+#include "pooling/generic/generic_tile.cuh"
 
 struct Box {
   int outer_rank;  // planes: the fastest dimension first

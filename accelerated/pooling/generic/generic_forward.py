@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ctypes import c_int
 
-from ..primitives.geometry import THREADS
+from ...primitives.geometry import THREADS
+from ..problem import FORWARD, WARP, Configuration, PoolingProblem, PoolingSolver, power_of_two
 from .generic import configured, pack_width, thread_blocks, walk_of
 from .generic_tile import tiled
-from .problem import FORWARD, WARP, Configuration, PoolingProblem, PoolingSolver, power_of_two
 
-SOURCE = "pooling/generic_forward.cu"
+SOURCE = "pooling/generic/generic_forward.cu"
 SHARED_WINDOW, LARGE_WINDOW = 32, 256  # positions from which a block may share, and shares, a window
 MANY_THREADS = 2**16  # about what keeps a GPU busy
 LOADS = 8  # of a thread of a team

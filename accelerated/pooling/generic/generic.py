@@ -6,13 +6,14 @@ import ctypes
 from ctypes import c_int, c_longlong, c_uint
 from functools import cache
 from math import prod
+from pathlib import PurePosixPath
 from typing import Any
 
 from dualdnn.api.operations.specs import DOUBLE
 
-from ..plans import type_definitions
-from ..primitives.geometry import FastDivmod, blocks
-from .problem import PACK_BYTES, Configuration, PoolingProblem, Shape, arguments
+from ...plans import type_definitions
+from ...primitives.geometry import FastDivmod, blocks
+from ..problem import PACK_BYTES, Configuration, PoolingProblem, Shape, arguments
 
 MAX_WALKED = 6
 VECTOR = 4  # elements of INT8x4
@@ -116,7 +117,7 @@ def configured(
     operation = problem.operation
     return Configuration(
         source,
-        f"{source.removesuffix('.cu').replace('/', '_')}_{variant}",
+        f"pooling_{PurePosixPath(source).stem}_{variant}",
         type_definitions(operation.x.scalar_type, operation),
         arguments(problem, ("pooling", pooling_of(problem)), *fields),
         (grid, 1, 1),

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 from dualdnn.api.operations.specs import HALF
 
-from ..primitives.geometry import FastDivmod
-from .problem import (
+from ...primitives.geometry import FastDivmod
+from ..problem import (
     L2_BYTES,
     MAX_BACKWARD,
     PACK_BYTES,
@@ -21,7 +21,7 @@ from .problem import (
     PoolingSolver,
     arguments,
 )
-from .static_window import (
+from ..static_window import (
     Access,
     LayoutStruct,
     Settings,
@@ -129,7 +129,7 @@ class MaxBackwardFp16Planes(PoolingSolver):
             problem, ("planes", planes), *problem.factors, ("propagate", c_int(problem.operation.pooling.nan))
         )
         return Configuration(
-            "pooling/max_backward_fp16_planes.cu",
+            "pooling/max_backward/max_backward_fp16_planes.cu",
             f"pooling_max_backward_fp16_planes_{access.kind}",
             window_definitions(problem, static, settings),
             fields,
