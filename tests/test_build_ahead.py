@@ -12,6 +12,7 @@ from dualdnn.accelerated.solver import plan_by, possible_solvers
 from dualdnn.api.operations import ConvolutionForward, Im2Col, ReorderFilter, ReorderFilterAndBias
 from dualdnn.conformance import build_ahead
 from dualdnn.conformance.bench.rows import pooling, rows
+from dualdnn.conformance.command_line import main
 from dualdnn.conformance.convolution_kinds import convolutions
 
 
@@ -134,3 +135,12 @@ def test_the_bar_counts_to_the_end(monkeypatch, capsys):
     shown = capsys.readouterr().err
     total = len(build_ahead.wanted_modules(open_device("emulated")))
     assert f"[{'#' * 30}] {total} of {total}" in shown and f"{total} modules for emulated" in shown
+
+
+def test_a_part_is_built_by_its_path(monkeypatch, capsys):
+    built = []
+    monkeypatch.setattr(build_ahead, "compile_all", lambda modules, *_: built.extend(modules))
+    assert main(["build", "--device", "emulated", "-k", "ctc/"]) == 0
+    assert built and all(source.startswith("ctc/") for source, _ in built)
+    assert main(["build", "--device", "emulated", "-k", "nosuch/"]) == 2
+    assert "-k nosuch/: no source of a kernel has this in its path" in capsys.readouterr().err
