@@ -49,7 +49,8 @@ class TmaLaunch(Launch):
 
     def with_scalars(self, values: Mapping[str, float]) -> Self:
         """Return the launch with the scalars of one call among its arguments and those of its fallback."""
-        made, fallback = super().with_scalars(values), self.fallback.with_scalars(values)
+        made = super().with_scalars(values)
+        fallback = None if self.fallback is None else self.fallback.with_scalars(values)
         if fallback is self.fallback and made is self:
             return self
         made = copy(self) if made is self else made
