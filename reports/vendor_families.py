@@ -95,7 +95,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=140)
     parser.add_argument("--family", action="append", default=[])
     chosen = parser.parse_args()
-    names = sorted(path.stem for path in Path(dualdnn.conformance.cases.__path__[0]).glob("[a-z]*.py"))
+    names = sorted(path.stem for path in Path(dualdnn.conformance.cases.__path__[0]).rglob("[!_]*.py"))
     chosen.out.mkdir(parents=True, exist_ok=True)
     wanted = sorted((set(chosen.family) & set(names)) if chosen.family else names, key=order)
     until = time.monotonic() + chosen.seconds

@@ -51,6 +51,16 @@ class Bug:
     def floor(self) -> str:
         return self.file.partition("/")[0]
 
+    @property
+    def judged_on(self) -> tuple[str, ...]:
+        """The subject, and options of the suite."""
+        return (self.subject,) if self.subject else SUBJECTS[self.floor]
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several families have what it breaks."""
+        return "/primitives/" in self.file
+
     def applies_to(self, text: str) -> bool:
         """Whether the old text occurs, once."""
         return text.count(self.old) == 1
@@ -99,28 +109,26 @@ class Copy:
         for compiled in path.parent.glob(f"__pycache__/{path.stem}.*"):
             compiled.unlink()
 
+    def read(self, file: str) -> str:
+        """The text of a file; nothing where there is none."""
+        path = self.package / file
+        return path.read_text(encoding="utf-8") if path.is_file() else ""
+
     def run(
-        self, bug: Bug, cases: Sequence[str] = (), seconds: float = 600, first: bool = True
+        self, subject: Sequence[str], selected: dict[str, str], cases: Sequence[str] = (), seconds: float = 600
     ) -> tuple[int | None, str]:
-        """Run cases, until the first fails: (exit status, None where they took too long; what was printed)."""
+        """Run cases of a subject: (exit status, None where they took too long; what was printed).
+
+        selected: file of cases -> expression as of -k; of each file the cases until its first failure. cases: their ids, all of them.
+        """
         folder = self.package / "conformance/cases"
-        subject, *solvers = (bug.subject,) if bug.subject else SUBJECTS[bug.floor]
-        files = [str(folder / f"{name.partition('/')[0]}.py") for name in cases or bug.cases]
-        options = [
-            "-q",
-            "-x",
-            "-p",
-            "dualdnn.conformance.plugin",
-            "-p",
-            "no:cacheprovider",
-            "--no-header",
-            "--rootdir",
-            str(folder),
-        ]
-        options += ["-c", os.devnull, "--subject", subject, *solvers]
+        files = sorted(str(path) for path in folder.rglob("[!_]*.py") if path.stem in selected)
+        options = ["-q", "-p", "dualdnn.conformance.plugin", "-p", "no:cacheprovider", "--no-header", "--rootdir"]
+        options += [str(folder), "-c", os.devnull, "--subject", *subject]
         options += [part for case in cases for part in ("--case", case)]
-        options += ["-k", bug.k] if bug.k and not cases else []
+        options += [] if cases else ["-p", "dualdnn.conformance.planted.selection"]
         environment = {**os.environ, "PYTHONPATH": str(self.folder), "OPENBLAS_NUM_THREADS": "1"}
+        environment["DUALDNN_PLANTED"] = json.dumps(selected)
         command = [sys.executable, "-m", "pytest", *options, *files]
         try:
             done = subprocess.run(
@@ -136,57 +144,84 @@ class Copy:
             return None, ""
         return done.returncode, done.stdout + done.stderr
 
-    def try_bug(self, bug: Bug, seconds: float) -> Outcome:
-        """Plant a bug, run what should notice it, and take it out again."""
-        right = (self.package / bug.file).read_text(encoding="utf-8")
-        if not bug.applies_to(right):
-            return Outcome(bug, GONE)
+    def try_bugs(self, wanted: Sequence[Bug], seconds: float) -> list[Outcome]:
+        """Plant bugs that different files of cases should notice, run those files, and take the bugs out again."""
+        texts = {bug.file: self.read(bug.file) for bug in wanted}
+        planted = [bug for bug in wanted if bug.applies_to(texts[bug.file])]
+        gone = [Outcome(bug, GONE) for bug in wanted if bug not in planted]
+        if not planted:
+            return gone
         started = time.monotonic()
-        self.write(bug.file, right.replace(bug.old, bug.new))
-        status, printed = self.run(bug, seconds=seconds)
-        self.write(bug.file, right)
-        took = time.monotonic() - started
-        if status == 0:
-            return Outcome(bug, SURVIVED, "", took)
-        if status is None:
-            return Outcome(bug, INVALID, f"no end in {seconds:.0f} s", took)
-        if status < 0:
-            return Outcome(bug, ENDED, f"signal {-status}", took)
-        found = FAILED_CASE.search(printed)
-        if status != 1 or found is None:
-            return Outcome(bug, INVALID, printed[-400:], took)
-        return Outcome(bug, NOTICED, found[1], took)
+        for bug in planted:
+            self.write(bug.file, texts[bug.file].replace(bug.old, bug.new))
+        selected = {stem: bug.k for bug in planted for stem in bug.cases}
+        status, printed = self.run(planted[0].judged_on, selected, seconds=seconds * len(planted))
+        for bug in planted:
+            self.write(bug.file, texts[bug.file])
+        took = (time.monotonic() - started) / len(planted)
+        failed = FAILED_CASE.findall(printed)
+        ended = status is not None and (not 0 <= status <= 1 or (status == 1 and not failed))
+        if ended and len(planted) > 1:
+            return gone + [one for bug in planted for one in self.try_bugs([bug], seconds)]  # whose is it?
+        return gone + [outcome_of(bug, status, printed, failed, took) for bug in planted]
 
     def innocent(self, outcomes: Sequence[Outcome]) -> Iterable[Outcome]:
         """The same outcomes, INVALID where the case that noticed a bug fails without it as well."""
-        failing: dict[str, set[str]] = {}
-        for floor in SUBJECTS:
-            part = [one for one in outcomes if one.bug.floor == floor and one.state == NOTICED]
-            if part:
-                plain = replace(part[0].bug, subject="accelerated:emulated" if any(o.bug.subject for o in part) else "")
-                found = self.run(plain, sorted({one.by for one in part}), first=False)[1]
-                failing[floor] = set(FAILED_CASE.findall(found))
+        failing: dict[tuple[str, ...], set[str]] = {}
+        for subject in dict.fromkeys(one.bug.judged_on for one in outcomes):
+            cases = sorted({one.by for one in outcomes if one.bug.judged_on == subject and one.state == NOTICED})
+            if cases:
+                printed = self.run(subject, {case.partition("/")[0]: "" for case in cases}, cases, 3600)[1]
+                failing[subject] = set(FAILED_CASE.findall(printed))
         for one in outcomes:
-            guilty = one.state == NOTICED and one.by in failing.get(one.bug.floor, ())
+            guilty = one.state == NOTICED and one.by in failing[one.bug.judged_on]
             yield replace(one, state=INVALID, by=f"{one.by} fails without it") if guilty else one
 
 
-def tried(wanted: Sequence[Bug], jobs: int, seconds: float) -> Iterable[Outcome]:
+def outcome_of(bug: Bug, status: int | None, printed: str, failed: Sequence[str], took: float) -> Outcome:
+    """What a run says of a bug. failed: the cases that did."""
+    if status is None:
+        return Outcome(bug, INVALID, "no end", took)
+    if status < 0:
+        return Outcome(bug, ENDED, f"signal {-status}", took)
+    if status > 1 or (status == 1 and not failed):
+        return Outcome(bug, INVALID, printed[-400:], took)
+    by = next((case for case in failed if case.partition("/")[0] in bug.cases), "")
+    return Outcome(bug, NOTICED if by else SURVIVED, by, took)
+
+
+def batches(wanted: Sequence[Bug], most: int) -> list[list[Bug]]:
+    """Bugs that can be tried at once: on one subject, in different files, for different files of cases. What several families
+    share is tried alone."""
+    found: list[list[Bug]] = []
+    for bug in wanted:
+        for batch in found:
+            apart = not any({bug.file, *bug.cases} & {other.file, *other.cases} for other in batch)
+            alone = bug.is_shared or batch[0].is_shared
+            if len(batch) < most and apart and not alone and batch[0].judged_on == bug.judged_on:
+                batch.append(bug)
+                break
+        else:
+            found.append([bug])
+    return found
+
+
+def tried(wanted: Sequence[Bug], jobs: int, seconds: float, at_once: int = 1) -> Iterable[Outcome]:
     """Try every bug; what was noticed is held against the project without bugs in the end (``verified``)."""
     with tempfile.TemporaryDirectory(prefix="dualdnn-planted-") as folder, ThreadPoolExecutor(jobs) as pool:
         copies: SimpleQueue[Copy] = SimpleQueue()
         for number in range(min(jobs, len(wanted))):
             copies.put(Copy(Path(folder) / str(number)))
 
-        def one(bug: Bug) -> Outcome:
+        def some(batch: list[Bug]) -> list[Outcome]:
             copy = copies.get()
             try:
-                return copy.try_bug(bug, seconds)
+                return copy.try_bugs(batch, seconds)
             finally:
                 copies.put(copy)
 
-        for done in as_completed([pool.submit(one, bug) for bug in wanted]):
-            yield done.result()
+        for done in as_completed([pool.submit(some, batch) for batch in batches(wanted, at_once)]):
+            yield from done.result()
 
 
 def verified(outcomes: Sequence[Outcome]) -> list[Outcome]:

@@ -17,13 +17,16 @@ def main() -> int:
         "-k", action="append", default=[], metavar="TEXT", help="only bugs whose file, or what they break, has this"
     )
     parser.add_argument("--part", default="1/1", metavar="I/N", help="the i-th of n parts")
+    parser.add_argument(
+        "--at-once", type=int, default=6, metavar="N", help="bugs of different families that are planted together"
+    )
     parser.add_argument("--seconds", type=float, default=600, help="the most that one bug takes")
     parser.add_argument("--out", type=Path, help="write the report to this file as well")
     chosen = parser.parse_args()
     wanted = [b for b in bugs() if not chosen.k or any(text in f"{b.file}: {b.breaks}" for text in chosen.k)]
     part, parts = map(int, chosen.part.split("/"))
     wanted, outcomes = wanted[part - 1 :: parts], []
-    for one in tried(wanted, chosen.jobs, chosen.seconds):
+    for one in tried(wanted, chosen.jobs, chosen.seconds, chosen.at_once):
         outcomes.append(one)
         print(f"{one.seconds:5.0f} s {row(one)}", flush=True)
     outcomes = verified(outcomes)
