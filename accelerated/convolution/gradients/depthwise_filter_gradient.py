@@ -117,8 +117,8 @@ class _Division:
             rows = -(-height // count)
             count = -(-height // rows)
             items = self.problem.images * self.tiles * count
-            turns = -(-items // (lanes * most))
-            return Chunks(rows, count, -(-items // (lanes * turns)), turns * (rows + self.depth))
+            rounds = -(-items // (lanes * most))
+            return Chunks(rows, count, -(-items // (lanes * rounds)), rounds * (rows + self.depth))
 
         return min(map(divided, range(1, max(1, height // LEAST_ROWS) + 1)), key=lambda chunks: chunks.walked)
 
