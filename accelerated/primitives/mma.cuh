@@ -78,6 +78,77 @@ __device__ __forceinline__ void store_swizzled_rows(unsigned char* rows, const P
   }
 }
 
+// --- instructions of a warp ---
+
+// Matrices of 8 x 8 elements of 16 bits: lane 8 * m + r points at row r of matrix m. TRANSPOSED: each is.
+template <int MATRICES, bool TRANSPOSED = false>
+__device__ __forceinline__ void ldmatrix(unsigned (&registers)[MATRICES], const void* row) {
+#ifdef EMULATED_CUDA
+  emulated::ldmatrix<MATRICES, TRANSPOSED>(registers, row);
+#else
+  static_assert(MATRICES == 4 || !TRANSPOSED);
+  const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(row));
+  if constexpr (TRANSPOSED)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(registers[0]), "=r"(registers[1]), "=r"(registers[2]), "=r"(registers[3])
+                 : "r"(address)
+                 : "memory");
+  else if constexpr (MATRICES == 4)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(registers[0]), "=r"(registers[1]), "=r"(registers[2]), "=r"(registers[3])
+                 : "r"(address)
+                 : "memory");
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+                 : "=r"(registers[0]), "=r"(registers[1])
+                 : "r"(address)
+                 : "memory");
+#endif
+}
+
+#ifdef EMULATED_CUDA
+namespace emulated {
+// mma.sync.m16n8k8 of TF32, which drops the lower 13 bits, in the register layout of the PTX manual.
+inline void mma_m16n8k8_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], EMULATED_SITE_PARAMETERS) {
+  Thread& self = *current;
+  memcpy(self.value, a, 16);
+  memcpy(self.value + 16, b, 8);
+  memcpy(self.value + 24, d, 16);
+  warp_operation(EMULATED_SITE("mma"), ~0u, [](Thread* warp, unsigned) {
+    float left[16][8];
+    Row right[8];
+    for (int lane = 0; lane < 32; lane++) {
+      unsigned bits[6];
+      memcpy(bits, warp[lane].value, sizeof bits);
+      float values[6];
+      for (int i = 0; i < 6; i++) bits[i] &= ~0x1fffu;
+      memcpy(values, bits, sizeof values);
+      for (int i = 0; i < 4; i++) left[lane / 4 + i % 2 * 8][lane % 4 + i / 2 * 4] = values[i];
+      for (int i = 0; i < 2; i++) right[lane % 4 + i * 4][lane / 4] = values[4 + i];
+    }
+    add_product(warp, left, right);
+  });
+  memcpy(d, self.result, sizeof d);
+}
+}  // namespace emulated
+#endif
+
+template <class E>
+__device__ __forceinline__ void mma_sync(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+#ifdef EMULATED_CUDA
+  if constexpr (sizeof(E) == 2) emulated::mma_m16n8k16<E>(d, a, b);
+  else emulated::mma_m16n8k8_tf32(d, a, b);
+#else
+#define WARP_PRODUCT(shape)                                                                                 \
+  asm volatile("mma.sync.aligned." shape " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                             \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+  if constexpr (std::is_same_v<E, half>) WARP_PRODUCT("m16n8k16.row.col.f32.f16.f16.f32");
+  else if constexpr (std::is_same_v<E, bfloat16>) WARP_PRODUCT("m16n8k16.row.col.f32.bf16.bf16.f32");
+  else WARP_PRODUCT("m16n8k8.row.col.f32.tf32.tf32.f32");
+#endif
+}
+
 // Before the barrier after which a product or TMA reads what this thread wrote to shared memory.
 __device__ __forceinline__ void fence_proxy_async() {
 #ifdef EMULATED_CUDA
@@ -277,67 +348,6 @@ template <int COUNT> __device__ __forceinline__ void wgmma_fence_accumulators(fl
 }
 
 #else
-
-template <int MATRICES> __device__ __forceinline__ void ldmatrix(unsigned (&registers)[MATRICES], const void* row) {
-#ifdef EMULATED_CUDA
-  emulated::ldmatrix<MATRICES>(registers, row);
-#else
-  const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(row));
-  if constexpr (MATRICES == 4)
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(registers[0]), "=r"(registers[1]), "=r"(registers[2]), "=r"(registers[3])
-                 : "r"(address)
-                 : "memory");
-  else
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
-                 : "=r"(registers[0]), "=r"(registers[1])
-                 : "r"(address)
-                 : "memory");
-#endif
-}
-
-#ifdef EMULATED_CUDA
-namespace emulated {
-// mma.sync.m16n8k8 of TF32, which drops the lower 13 bits, in the register layout of the PTX manual.
-inline void mma_m16n8k8_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], EMULATED_SITE_PARAMETERS) {
-  Thread& self = *current;
-  memcpy(self.value, a, 16);
-  memcpy(self.value + 16, b, 8);
-  memcpy(self.value + 24, d, 16);
-  warp_operation(EMULATED_SITE("mma"), ~0u, [](Thread* warp, unsigned) {
-    float left[16][8];
-    Row right[8];
-    for (int lane = 0; lane < 32; lane++) {
-      unsigned bits[6];
-      memcpy(bits, warp[lane].value, sizeof bits);
-      float values[6];
-      for (int i = 0; i < 6; i++) bits[i] &= ~0x1fffu;
-      memcpy(values, bits, sizeof values);
-      for (int i = 0; i < 4; i++) left[lane / 4 + i % 2 * 8][lane % 4 + i / 2 * 4] = values[i];
-      for (int i = 0; i < 2; i++) right[lane % 4 + i * 4][lane / 4] = values[4 + i];
-    }
-    add_product(warp, left, right);
-  });
-  memcpy(d, self.result, sizeof d);
-}
-}  // namespace emulated
-#endif
-
-template <class E>
-__device__ __forceinline__ void mma_sync(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
-#ifdef EMULATED_CUDA
-  if constexpr (sizeof(E) == 2) emulated::mma_m16n8k16<E>(d, a, b);
-  else emulated::mma_m16n8k8_tf32(d, a, b);
-#else
-#define WARP_PRODUCT(shape)                                                                                 \
-  asm volatile("mma.sync.aligned." shape " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                             \
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
-  if constexpr (std::is_same_v<E, half>) WARP_PRODUCT("m16n8k16.row.col.f32.f16.f16.f32");
-  else if constexpr (std::is_same_v<E, bfloat16>) WARP_PRODUCT("m16n8k16.row.col.f32.bf16.bf16.f32");
-  else WARP_PRODUCT("m16n8k8.row.col.f32.tf32.tf32.f32");
-#endif
-}
 
 // The registers that ldmatrix loads from a K-major right tile, for sixteen k, number `step` of four, and eight columns,
 // from an MN-major one.
