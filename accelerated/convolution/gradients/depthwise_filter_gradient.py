@@ -68,7 +68,7 @@ class Chunks(NamedTuple):
     """How images are divided: rows of a chunk, how many chunks, blocks that share channels, rows that a thread walks."""
 
     rows: int
-    count: int
+    chunks: int
     parts: int
     walked: int
 
@@ -148,11 +148,11 @@ class _Division:
             ("padding", c_int(o.convolution.padding[0])),
             ("chunk_rows", c_int(chunks.rows)),
             ("channels", c_int(o.x.dims[1])),
-            ("items", c_int(self.problem.images * self.tiles * chunks.count)),
+            ("items", c_int(self.problem.images * self.tiles * chunks.chunks)),
             ("flipped", c_int(o.convolution.is_flipped)),
             ("log_packs", c_int(self.packs.bit_length() - 1)),
             ("tiles", FastDivmod.of(self.tiles)),
-            ("chunks", FastDivmod.of(chunks.count)),
+            ("chunks", FastDivmod.of(chunks.chunks)),
             ("channel_blocks", FastDivmod.of(self.channel_blocks)),
         )
         function = self.problem.device.function(SOURCE, "convolution_depthwise_filter_gradient", self.definitions)
