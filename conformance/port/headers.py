@@ -64,7 +64,7 @@ def _newer() -> str:
     """The functions that MIOpen has got since the guide, with the types that they need."""
     added = today()
     functions = {entry["miopen"]: entry["signature"] for entry in added["functions"].values()}
-    kinds = "".join(_enumeration(IntEnum(name, members)) for name, members in added["enumerations"].items())
+    kinds = "".join(_enumeration(name, members) for name, members in added["enumerations"].items())
     opaque = {name for name in added["types"].values() if name.endswith("Descriptor_t")}
     types = "".join(f"typedef struct {name[:-2]} *{name};\n" for name in sorted(opaque))
     prototypes = "".join(
@@ -107,7 +107,7 @@ def _header(
         "#pragma once\n"
         + _START
         + start
-        + "".join(map(_enumeration, enumerations.values()))
+        + "".join(_enumeration(name, {m.name: m.value for m in kind}) for name, kind in enumerations.items())
         + types
         + results
         + "".join(prototypes)
@@ -130,5 +130,5 @@ def _declarations(parameters: Iterable[Any]) -> Iterator[str]:
         yield f"{parameter.ctype.removesuffix('[]').strip()} {parameter.name}{array}"
 
 
-def _enumeration(kind: type[IntEnum]) -> str:
-    return f"typedef enum {{ {', '.join(f'{member.name} = {member.value}' for member in kind)} }} {kind.__name__};\n"
+def _enumeration(name: str, members: Mapping[str, int]) -> str:
+    return f"typedef enum {{ {', '.join(f'{member} = {value}' for member, value in members.items())} }} {name};\n"
