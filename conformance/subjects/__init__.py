@@ -77,6 +77,7 @@ class ForeignSubject:
 
     def __init__(self, name: str, path: Any) -> None:
         self.library = LibrarySubject(path)
+        self.library.library.asks_null = not is_vendor_library(self.library.path)  # whose NULL_CRASHES are known
         self.cudnn = self.library.cudnn
         version = self.library.version()
         self.name = f"{name}-{version}" if version else name
