@@ -6,6 +6,7 @@ import ctypes
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -872,3 +873,23 @@ class TestOnTheGpu:
         facts = vendor.environment()
         assert re.fullmatch(r"\d+\.\d", facts["compute_capability"])
         assert facts["gpu"]
+
+
+@pytest.mark.parametrize("beyond, ends", [(0, 0), (1, -11)])
+def test_host_memory_ends_at_a_page_that_cannot_be_read(beyond, ends):
+    """In front of the end everything is zero and can be written; regions are used again."""
+    script = f"""
+import ctypes
+from dualdnn.conformance.subjects.binding.host import GuardedMemory
+memory = GuardedMemory()
+for kind in (ctypes.c_int, ctypes.c_int * 3, ctypes.c_char * 5000, ctypes.c_int * 0):
+    for _ in range(2):
+        placed = memory.place(kind)
+        size = ctypes.sizeof(kind)
+        assert ctypes.string_at(ctypes.addressof(placed), size) == bytes(size)
+        ctypes.memset(ctypes.addressof(placed), 7, size)
+        del placed
+assert {{pages: len(regions) for pages, regions in memory.free.items()}} == {{1: 1, 2: 1}}
+ctypes.string_at(ctypes.addressof(memory.place(ctypes.c_int * 3)), 12 + {beyond})
+"""
+    assert subprocess.run([sys.executable, "-c", script]).returncode == ends

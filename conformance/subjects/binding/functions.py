@@ -157,7 +157,9 @@ class Function:
             number = self.symbol(*encoded[:index], ctypes.c_void_p(None), *encoded[index + 1 :])
             text = failure_text(call.library, number) if number else "CUDNN_STATUS_SUCCESS"
             if number != status_number(call.library, BAD_PARAM):
-                raise NullAccepted(f"{self.__name__}: {self.slots[index].name} is NULL, the answer is {text}, not BAD_PARAM")
+                raise NullAccepted(
+                    f"{self.__name__}: {self.slots[index].name} is NULL, the answer is {text}, not BAD_PARAM"
+                )
 
     def prepare(self, *arguments: Any, **keywords: Any) -> Callable[[], None]:
         """The call with these arguments, to be made many times at the cost of the C call alone (for benchmarks).

@@ -94,6 +94,7 @@ class Library:
         self.callback = Callback()
         self.host: GuardedMemory | SpareMemory = GuardedMemory()
         self.asks_null = False  # whether calls are repeated with NULL for their outputs
+        self.takes_stray_pointers = False  # whether it is handed what is not alive, or of another kind
 
     @property
     def guarded(self) -> bool:
@@ -134,6 +135,8 @@ class Library:
             return None
         if not isinstance(value, Opaque) or value.library is not self:
             raise Crashes(function, f"{name}: {value!r} is not a {ctype} of {self.path.name}")
+        if self.takes_stray_pointers:
+            return value.address
         if value.ctype != ctype:
             raise Crashes(function, f"{name}: {value!r} stands where a {ctype} is needed")
         if not value.alive:

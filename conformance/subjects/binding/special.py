@@ -59,7 +59,6 @@ class CallbackIn(Slot):
         if function is None:
             call.storage[self.name] = CALLBACK()
         elif callable(function):
-
             token = None if user_data is None else id(user_data)
 
             def run(severity: int, address: int | None, debug: Any, text: int) -> None:
@@ -183,7 +182,8 @@ class ElementsIn(Slot):
         if base == "cudnnDataType_t" and any(int(value) not in BACKEND_DATA_TYPES for value in values):
             raise Crashes(call.function, f"{self.name}: {tuple(values)} are no data types; finalising would crash")
         elements = [
-            element(call.library, base, value, call.function, f"{self.name}[{index}]") for index, value in enumerate(values)
+            element(call.library, base, value, call.function, f"{self.name}[{index}]")
+            for index, value in enumerate(values)
         ]
         return call.place(self.name, storage_type(base) * len(elements), *elements)
 
