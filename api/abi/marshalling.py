@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..descriptors import DESCRIPTORS
+from ..descriptors import DESCRIPTORS, AlgorithmPerformance
 from ..document import Function, Length, Parameter
 from ..enumerations import CUDNN_DIM_MAX, ENUMERATIONS
 from ..operations.numpy_layout import NUMPY_TYPES
@@ -185,6 +185,8 @@ class Marshalling:
 
     def _writer(self, parameter: Parameter) -> Callable[[Any, Any], None]:
         base, objects = parameter.base_type, self.objects
+        if parameter.name == "perfResults" and base == AlgorithmPerformance.type_name:
+            return self._fill_performances
         if parameter.length is not None and base in DESCRIPTORS:
             return lambda place, values: _write_entries(place, map(objects.add, values))
         if parameter.length is not None:
@@ -202,6 +204,15 @@ class Marshalling:
         if base in ("cudnnCallback_t", "cudaStream_t", "void"):
             return lambda place, value: place.__setitem__(0, getattr(value, "address", value) or 0)
         return lambda place, value: place.__setitem__(0, value)
+
+    def _fill_performances(self, place: Any, values: Any) -> None:
+        """Results of a search, in the objects that the caller has made for them."""
+        for i, value in enumerate(values):
+            known = self.objects.get(int(self.ffi.cast("uintptr_t", place[i])))
+            if isinstance(known, AlgorithmPerformance) and known.alive:
+                known.algorithm, known.spec = value.algorithm, value.spec
+            else:
+                place[i] = self.objects.add(value)
 
     def _write_fill(self, place: Any, value: Any) -> None:
         if value is not None:
