@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= $(shell nproc)
+EVERY ?= 1
 SUBJECTS ?= reference accelerated vendor recorded
 # NVIDIA's own library, judged on its descriptor calls. Its dependency cuBLAS is only needed to compute on a GPU.
 VENDOR := nvidia-cudnn-cu12==8.9.7.29
@@ -11,7 +12,7 @@ VENDOR := nvidia-cudnn-cu12==8.9.7.29
 UNFORMATTED :=
 KERNELS = $(shell find $(filter-out $(addprefix accelerated/,$(UNFORMATTED) __pycache__),$(wildcard accelerated/*)) tests/accelerated -name '*.cu' -o -name '*.cuh' -o -name '*.h')
 
-.PHONY: help conformance abi-conformance prove races races-all test lint stubs bench clean
+.PHONY: help conformance abi-conformance clients prove races races-all test lint stubs bench clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -30,11 +31,17 @@ abi-conformance: $(BIN)/.ready ## the C library, judged by the suite as any libr
 	$(BIN)/dualdnn abi --out build/abi
 	$(BIN)/dualdnn conformance --jobs $(JOBS) --subject library:build/abi/libcudnn.so.8 --out abi-conformance-report
 
+# A folder that has NVIDIA's conv_sample and multiHeadAttention: cudnn_samples_v8
+SAMPLES ?= none
+clients: $(BIN)/.ready ## other people's programs on the C library: CuPy's cuDNN module; NVIDIA's samples in SAMPLES=
+	$(BIN)/python examples/clients/run_cupy.py
+	$(BIN)/python examples/clients/nvidia_samples.py $(SAMPLES)
+
 races: conformance-report/kernels.json ## every kernel in one case at least, every race in memory an error
 	DUALDNN_EMULATION_RACES=1 $(BIN)/dualdnn conformance --jobs $(JOBS) --subject accelerated:emulated --solvers all --covering $< --out races-report
 
-prove: $(BIN)/.ready ## every case under every fault that it must notice
-	$(BIN)/dualdnn conformance --jobs $(JOBS) --subject reference --prove --out prove-report
+prove: $(BIN)/.ready ## every case under every fault that it must notice; EVERY=10: a tenth of them
+	$(BIN)/dualdnn conformance --jobs $(JOBS) --subject reference --prove --every $(EVERY) --out prove-report
 
 races-all: $(BIN)/.ready ## judge the accelerated backend with every race in memory an error
 	DUALDNN_EMULATION_RACES=1 $(BIN)/dualdnn conformance --jobs $(JOBS) --subject accelerated:emulated --solvers all --out races-report

@@ -348,9 +348,8 @@ class _Computing:
 
     def held(self, args: Any, operand: str) -> Any:
         """The memory that one of the call's descriptors holds for an operand that is no argument."""
-        return next(
-            (args[i].memory[operand] for i in self.described if operand in getattr(args[i], "memory", ())), None
-        )
+        holders = (args[i] for i in self.described if isinstance(args[i], Descriptor))
+        return next((memory for holder in holders if (memory := holder.held(operand)) is not None), None)
 
     def __call__(self, args: tuple[Any, ...]) -> None:
         if api_log.active:
@@ -535,15 +534,32 @@ def checked_operand(
     return operand
 
 
-def usable(call: str, handle: Handle, operation: Operation, memory: Mapping[str, Any]) -> list[Any]:
+def usable(
+    call: str,
+    handle: Handle,
+    operation: Operation,
+    memory: Mapping[str, Any],
+    named: Mapping[str, str] = MappingProxyType({}),
+    small: Mapping[str, tuple[str, cudnnStatus_t]] = MappingProxyType({}),
+) -> list[Any]:
     """The operands of an operation that a host-side call stands for, with the checks of memory that computing calls have.
 
-    memory: operand -> device memory as the caller passed it.
+    memory: operand -> device memory as the caller passed it. named, small: as those of ``computing``.
     """
     checks: _Documented = FUNCTIONS[call].checks  # type: ignore[attr-defined]
     o = operation
     return [
-        checked_operand(checks, handle, o, name, memory[name], o.least_bytes(name), o.alignment(name))
+        checked_operand(
+            checks,
+            handle,
+            o,
+            name,
+            memory[name],
+            o.least_bytes(name),
+            o.alignment(name),
+            small.get(name),
+            named.get(name),
+        )
         for name in o.operands
     ]
 

@@ -25,6 +25,7 @@ from .forward import ConvolutionProblem
 from .gradients.bias_gradient import BIAS_GRADIENTS, BiasProblem
 from .gradients.data_gradient import DataGradient, DataGradientProblem
 from .gradients.data_gradient_direct import DataGradientDirect
+from .gradients.depthwise_filter_gradient import DepthwiseFilterGradient
 from .gradients.filter_gradient import (
     FilterGradient,
     FilterGradientFft,
@@ -32,6 +33,7 @@ from .gradients.filter_gradient import (
     FilterGradientProblem,
 )
 from .gradients.filter_gradient_direct import FilterGradientDirect
+from .gradients.filter_gradient_tma import KERNELS, FilterGradientTma
 from .gradients.winograd_filter_gradient import WinogradFilterGradient
 from .im2col import Im2ColBlocks, Im2ColElements, Im2ColProblem
 from .im2col_gemm import Im2ColGemm
@@ -76,7 +78,9 @@ serve(DataGradientProblem, (DataGradient(), DataGradientDirect()), ConvolutionBa
 serve(
     FilterGradientProblem,
     (
+        DepthwiseFilterGradient(),
         FilterGradientDirect(),
+        *map(FilterGradientTma, KERNELS),
         FilterGradient(),
         FilterGradientOffsetTable(),
         FilterGradientFft(),

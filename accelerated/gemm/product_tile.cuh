@@ -9,9 +9,9 @@ constexpr int LOADS = TILE * DEPTH / PRODUCT_THREADS;
 // element of the tile. A_ALONG_K, B_ALONG_K: neighbours along k are neighbours in memory, so that neighbouring threads
 // take them.
 template <bool A_ALONG_K, bool B_ALONG_K, class A, class B, class C>
-__device__ __forceinline__ void product_tile(int rows, int columns, int depth, A a, B b, C c) {
+__device__ __forceinline__ void product_tile(int first_row, int first_column, int rows, int columns, int depth, A a,
+                                             B b, C c) {
   __shared__ COMPUTE tile_a[DEPTH][TILE + 1], tile_b[DEPTH][TILE + 1];
-  const int first_row = blockIdx.y * TILE, first_column = blockIdx.x * TILE;
   const int row = threadIdx.x / 16 * PER_THREAD, column = threadIdx.x % 16 * PER_THREAD;
   COMPUTE sums[PER_THREAD][PER_THREAD] = {};
   for (int start = 0; start < depth; start += DEPTH) {
@@ -44,4 +44,10 @@ __device__ __forceinline__ void product_tile(int rows, int columns, int depth, A
     for (int j = 0; j < PER_THREAD; j++)
       if (first_row + row + i < rows && first_column + column + j < columns)
         c(first_row + row + i, first_column + column + j, sums[i][j]);
+}
+
+// The same for the tile of a block (column tile, row tile) of the grid.
+template <bool A_ALONG_K, bool B_ALONG_K, class A, class B, class C>
+__device__ __forceinline__ void product_tile(int rows, int columns, int depth, A a, B b, C c) {
+  product_tile<A_ALONG_K, B_ALONG_K>(blockIdx.y * TILE, blockIdx.x * TILE, rows, columns, depth, a, b, c);
 }
