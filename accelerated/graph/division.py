@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,7 +27,7 @@ from .pointwise import is_extended
 from .problem import GraphProblem
 
 # The documented algorithm that computes a convolution inside a graph, and what its tables lack.
-DOCUMENTED = {
+DOCUMENTED: dict[type[Node], tuple[Any, Callable[[Problem, Any], str | None]]] = {
     ConvolutionForwardNode: (IMPLICIT_PRECOMP_GEMM, unsupported),
     ConvolutionBackwardDataNode: (DATA_ALGO_1, data_unsupported),
     ConvolutionBackwardFilterNode: (FILTER_ALGO_1, filter_unsupported),
