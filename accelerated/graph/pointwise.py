@@ -16,12 +16,11 @@ from dualdnn.api.operations.specs import DOUBLE
 
 from ..plans import Launch, structure
 from ..primitives.geometry import FastDivmod, blocks, broadcast_strides, merge_dimensions
-from .problem import DIMS, STORED, GraphProblem, padded
+from .problem import DIMS, STORED, WIDTH, GraphProblem, padded
 
 SOURCE = "graph/pointwise.cu"
 STAGES = 8  # operations of a launch
 OPERANDS = 12  # tensors in memory of a launch
-WIDTH = 8  # elements of a thread
 CURRENT, ABSENT = -1, -2  # the result of the operation before; no operand
 
 
@@ -103,7 +102,7 @@ def pointwise_launch(problem: GraphProblem, chain: Sequence[PointwiseNode]) -> L
         ("stages_used", c_int(len(chain))),
         ("innermost", c_int(innermost)),
     )
-    definitions = (*problem.definitions, ("OPERANDS", str(OPERANDS)), ("STAGES", str(STAGES)), ("WIDTH", str(WIDTH)))
+    definitions = (*problem.definitions, ("OPERANDS", str(OPERANDS)), ("STAGES", str(STAGES)))
     function = problem.device.function(SOURCE, "graph_pointwise", definitions)
     return Launch(function, arguments, tuple(tensors), blocks(prod(extents)))
 

@@ -16,7 +16,7 @@ from ..solver import ROOMS, Problem, Solver, possible_solvers
 
 # The numbers of the stored types in graph/stored.cuh.
 STORED = {FLOAT: 0, DOUBLE: 1, HALF: 2, BFLOAT16: 3, INT8: 4, UINT8: 5, INT32: 6}
-DIMS = 8
+DIMS, WIDTH = 8, 8  # dimensions; elements of a thread; stored.cuh has the same
 ALIGNMENT = 16  # of what lies in the workspace
 
 

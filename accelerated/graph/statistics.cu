@@ -1,12 +1,14 @@
 // Statistics of a graph (9.2.13): the sums of x and of its squares, one of each for every channel. Deterministic.
 //
-// A block sums some channels of a segment of the pixels: its threads are `lanes` channels wide, 32 where channels are
-// innermost and 1 where pixels are, and as many pixels high as are left. The sums of several segments go to the
-// workspace, [segment][sum][channel], and a second kernel adds them in their order.
+// A block sums some channels of a segment of the pixels. Where channels are innermost its threads are `lanes` packs of
+// WIDTH channels wide and as many pixels high as are left; elsewhere all of them take packs of WIDTH pixels of one
+// channel. The sums of several segments go to the workspace, [segment][sum][channel], and a second kernel adds them.
 //
 // Roofline bound: bytes, one read of x; 3 flops an element, and a division for each dimension that cannot be merged.
 #include "graph/stored.cuh"
 #include "primitives/geometry.cuh"
+
+constexpr int FINISH_LANES = 8;  // channels of a block that adds segments
 
 struct Arguments {
   const void* x;
@@ -15,9 +17,11 @@ struct Arguments {
   COMPUTE* partials;
   long long x_strides[DIMS];  // of a channel, the innermost dimension first
   long long channel_stride, sum_stride, sqsum_stride;
-  FastDivmod extents[DIMS];
-  int rank, count;  // of a channel
+  FastDivmod extents[DIMS];  // of pixels; the innermost counts packs where channels are not
+  int rank, items;           // pixels or packs of a channel
+  int innermost;             // pixels of the innermost dimension
   int channels, lanes, segments, segment;
+  int packs_channels;
   int x_type, sum_type, sqsum_type;
 };
 
@@ -26,59 +30,111 @@ __device__ __forceinline__ void write(const Arguments& a, int channel, COMPUTE s
   store_stored(a.sqsum, channel * a.sqsum_stride, a.sqsum_type, square);
 }
 
+__device__ __forceinline__ void write_segment(const Arguments& a, int channel, COMPUTE sum, COMPUTE square) {
+  if (a.segments == 1) return write(a, channel, sum, square);
+  COMPUTE* partial = a.partials + 2ll * blockIdx.y * a.channels + channel;
+  partial[0] = sum;
+  partial[a.channels] = square;
+}
+
+// The offset of an item, and its index in the innermost dimension.
+__device__ __forceinline__ long long offset(const Arguments& a, int item, int scale, int& at_innermost) {
+  long long found = 0;
+  unsigned rest = item;
+#pragma unroll
+  for (int d = 0; d < DIMS; d++) {
+    if (d >= a.rank) break;
+    unsigned at;
+    rest = a.extents[d].divide(rest, at);
+    if (d == 0) at_innermost = at;
+    found += at * a.x_strides[d] * (d == 0 ? scale : 1);
+  }
+  return found;
+}
+
+template <class T> __device__ __forceinline__ void sum_channels(const Arguments& a, Values& sums, Values& squares) {
+  const int channel = (blockIdx.x * a.lanes + threadIdx.x % a.lanes) * WIDTH, count = min(WIDTH, a.channels - channel);
+  const int start = blockIdx.y * a.segment, end = min(a.items - start, a.segment) + start;
+  if (count <= 0) return;
+  const T* x = static_cast<const T*>(a.x) + channel;
+#pragma unroll 4
+  for (int item = start + threadIdx.x / a.lanes; item < end; item += THREADS / a.lanes) {
+    int unused;
+    Values values = {};
+    load_elements(x + offset(a, item, 1, unused), 1, count, values);
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) {
+      sums.item[i] += values.item[i];
+      squares.item[i] += values.item[i] * values.item[i];
+    }
+  }
+}
+
+template <class T> __device__ __forceinline__ void sum_pixels(const Arguments& a, Values& sums, Values& squares) {
+  const int start = blockIdx.y * a.segment, end = min(a.items - start, a.segment) + start;
+  const T* x = static_cast<const T*>(a.x) + blockIdx.x * a.channel_stride;
+#pragma unroll 4
+  for (int item = start + threadIdx.x; item < end; item += THREADS) {
+    int at = 0;
+    Values values = {};
+    const long long first = offset(a, item, WIDTH, at);
+    load_elements(x + first, a.x_strides[0], min(WIDTH, a.innermost - at * WIDTH), values);
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) {
+      sums.item[0] += values.item[i];
+      squares.item[0] += values.item[i] * values.item[i];
+    }
+  }
+}
+
+// Add the sums of the threads of a column, `lanes` apart; the first thread of each column has the result.
+__device__ __forceinline__ void add_columns(COMPUTE (&sums)[THREADS], COMPUTE (&squares)[THREADS], int lanes) {
+  for (int distance = THREADS / 2; distance >= lanes; distance /= 2) {
+    __syncthreads();
+    if (threadIdx.x < distance) {
+      sums[threadIdx.x] += sums[threadIdx.x + distance];
+      squares[threadIdx.x] += squares[threadIdx.x + distance];
+    }
+  }
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS) graph_statistics(const Arguments a) {
   griddepcontrol_wait();
   __shared__ COMPUTE sums[THREADS], squares[THREADS];
-  const int thread = threadIdx.x, lane = thread % a.lanes, height = THREADS / a.lanes;
-  const int channel = blockIdx.x * a.lanes + lane, start = blockIdx.y * a.segment;
-  const int end = min(a.count - start, a.segment) + start;
-  COMPUTE sum = 0, square = 0;
-  if (channel < a.channels) {
-    with_stored(a.x_type, [&](auto stored) {
-      using T = decltype(stored);
-      const T* x = static_cast<const T*>(a.x) + channel * a.channel_stride;
-#pragma unroll 4
-      for (int index = start + thread / a.lanes; index < end; index += height) {
-        long long offset = 0;
-        unsigned rest = index;
+  const int thread = threadIdx.x;
+  Values sum = {}, square = {};
+  with_stored(a.x_type, [&](auto stored) {
+    using T = decltype(stored);
+    if (a.packs_channels) sum_channels<T>(a, sum, square);
+    else sum_pixels<T>(a, sum, square);
+  });
 #pragma unroll
-        for (int d = 0; d < DIMS; d++) {
-          if (d >= a.rank) break;
-          unsigned at;
-          rest = a.extents[d].divide(rest, at);
-          offset += at * a.x_strides[d];
-        }
-        const COMPUTE value = load<COMPUTE>(x[offset]);
-        sum += value;
-        square += value * value;
-      }
-    });
-  }
-  sums[thread] = sum;
-  squares[thread] = square;
-  for (int distance = THREADS / 2; distance >= a.lanes; distance /= 2) {
+  for (int i = 0; i < WIDTH; i++) {
+    if (i && !a.packs_channels) return;
     __syncthreads();
-    if (thread < distance) {
-      sums[thread] += sums[thread + distance];
-      squares[thread] += squares[thread + distance];
-    }
+    sums[thread] = sum.item[i];
+    squares[thread] = square.item[i];
+    add_columns(sums, squares, a.lanes);
+    const int channel = a.packs_channels ? (blockIdx.x * a.lanes + thread) * WIDTH + i : blockIdx.x;
+    if (thread < a.lanes && channel < a.channels) write_segment(a, channel, sums[thread], squares[thread]);
   }
-  if (thread >= a.lanes || channel >= a.channels) return;
-  if (a.segments == 1) return write(a, channel, sums[thread], squares[thread]);
-  COMPUTE* partial = a.partials + 2ll * blockIdx.y * a.channels + channel;
-  partial[0] = sums[thread];
-  partial[a.channels] = squares[thread];
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) graph_statistics_finish(const Arguments a) {
   griddepcontrol_wait();
-  const int channel = blockIdx.x * THREADS + threadIdx.x;
-  if (channel >= a.channels) return;
+  __shared__ COMPUTE sums[THREADS], squares[THREADS];
+  const int lane = threadIdx.x % FINISH_LANES, channel = blockIdx.x * FINISH_LANES + lane;
   COMPUTE sum = 0, square = 0;
-  for (int segment = 0; segment < a.segments; segment++) {
-    const COMPUTE* partial = a.partials + 2ll * segment * a.channels + channel;
-    sum += partial[0];
-    square += partial[a.channels];
+  if (channel < a.channels) {
+#pragma unroll 4
+    for (int segment = threadIdx.x / FINISH_LANES; segment < a.segments; segment += THREADS / FINISH_LANES) {
+      const COMPUTE* partial = a.partials + 2ll * segment * a.channels + channel;
+      sum += partial[0];
+      square += partial[a.channels];
+    }
   }
-  write(a, channel, sum, square);
+  sums[threadIdx.x] = sum;
+  squares[threadIdx.x] = square;
+  add_columns(sums, squares, FINISH_LANES);
+  if (threadIdx.x < FINISH_LANES && channel < a.channels) write(a, channel, sums[threadIdx.x], squares[threadIdx.x]);
 }

@@ -12,34 +12,44 @@ from dualdnn.api.operations.specs import DOUBLE
 
 from ..plans import Launch, pointers, structure
 from ..primitives.geometry import FastDivmod, blocks, merge_dimensions
-from .problem import DIMS, STORED, GraphProblem, padded
+from .problem import DIMS, STORED, WIDTH, GraphProblem, padded
 
 SOURCE = "graph/statistics.cu"
-THREADS, WARP = 256, 32
-LEAST_PIXELS = 64  # of a thread in a segment
+THREADS, WARP, FINISH_LANES = 256, 32, 8
+LEAST_ITEMS = 8  # of a thread in a segment
 BLOCKS_PER_MULTIPROCESSOR = 4
 
 
 class Division(NamedTuple):
-    """How a tensor is summed: channels that lie beside each other in a block, blocks of channels, segments of the pixels,
-    pixels of each."""
+    """How a tensor is summed: whether packs are of channels, packs that lie beside each other in a block, blocks of channels,
+    items (pixels, or packs of them) of a channel, segments of the items, items of each."""
 
+    packs_channels: bool
     lanes: int
     blocks: int
+    items: int
     segments: int
-    pixels: int
+    length: int
 
     @classmethod
     def of(cls, spec: TensorSpec, device: Any) -> Division:
         """Return the division that keeps every multiprocessor busy."""
-        channels = spec.dims[1]
-        pixels = spec.count // channels
-        innermost = channels > 1 and spec.strides[1] == 1
-        lanes = WARP if innermost else 1
-        columns = -(-channels // lanes)
+        channels, (extents, _) = spec.dims[1], pixels_of(spec)
+        if channels > 1 and spec.strides[1] == 1:
+            lanes = min(WARP, 1 << (-(-channels // WIDTH)).bit_length() - 1)
+            columns, items = -(-channels // (WIDTH * lanes)), prod(extents)
+        else:
+            lanes, columns, items = 1, channels, prod(extents[:-1]) * -(-extents[-1] // WIDTH)
         wanted = -(-BLOCKS_PER_MULTIPROCESSOR * device.multiprocessors // columns)
-        length = max(LEAST_PIXELS * THREADS // lanes, -(-pixels // wanted))
-        return cls(lanes, columns, -(-pixels // length), length)
+        length = max(LEAST_ITEMS * THREADS // lanes, -(-items // wanted))
+        return cls(channels > 1 and spec.strides[1] == 1, lanes, columns, items, -(-items // length), length)
+
+
+def pixels_of(spec: TensorSpec) -> tuple[list[int], list[int]]:
+    """Return the merged extents and strides of everything but channels."""
+    others = [d for d in range(spec.rank) if d != 1]
+    extents, (steps,) = merge_dimensions([spec.dims[d] for d in others], [[spec.strides[d] for d in others]])
+    return extents, steps
 
 
 def partial_sums(operation: OperationGraph, node: GenStatsNode, spec: TensorSpec, device: Any) -> int:
@@ -52,32 +62,34 @@ def partial_sums(operation: OperationGraph, node: GenStatsNode, spec: TensorSpec
 def statistics_launches(problem: GraphProblem, node: GenStatsNode, partials: str) -> list[Launch]:
     """Return the launches of a node. partials: the operand where the sums of segments lie."""
     spec = problem.spec(node.x)
-    dims, strides = node.x.dims, spec.strides
-    others = [d for d in range(len(dims)) if d != 1]
-    extents, (steps,) = merge_dimensions([dims[d] for d in others], [[strides[d] for d in others]])
-    lanes, columns, segments, length = Division.of(spec, problem.device)
+    extents, steps = pixels_of(spec)
+    division, innermost = Division.of(spec, problem.device), extents[-1]
+    if not division.packs_channels:
+        extents = [*extents[:-1], -(-innermost // WIDTH)]
     arguments = structure(
         *pointers(4),
         ("x_strides", (c_longlong * DIMS)(*padded(steps, DIMS, 0)[::-1])),
-        ("channel_stride", c_longlong(strides[1])),
+        ("channel_stride", c_longlong(spec.strides[1])),
         ("sum_stride", c_longlong(problem.spec(node.sum).strides[1])),
         ("sqsum_stride", c_longlong(problem.spec(node.sqsum).strides[1])),
         ("extents", (FastDivmod * DIMS)(*map(FastDivmod.of, padded(extents, DIMS, 1)[::-1]))),
         ("rank", c_int(len(extents))),
-        ("count", c_int(prod(extents))),
-        ("channels", c_int(dims[1])),
-        ("lanes", c_int(lanes)),
-        ("segments", c_int(segments)),
-        ("segment", c_int(length)),
+        ("items", c_int(division.items)),
+        ("innermost", c_int(innermost)),
+        ("channels", c_int(spec.dims[1])),
+        ("lanes", c_int(division.lanes)),
+        ("segments", c_int(division.segments)),
+        ("segment", c_int(division.length)),
+        ("packs_channels", c_int(division.packs_channels)),
         ("x_type", c_int(STORED[node.x.data_type])),
         ("sum_type", c_int(STORED[node.sum.data_type])),
         ("sqsum_type", c_int(STORED[node.sqsum.data_type])),
     )
     names = (node.x.operand, node.sum.operand, node.sqsum.operand, partials)
     definitions = (*problem.definitions, ("THREADS", str(THREADS)))
-    grids = {"graph_statistics": (columns, segments, 1)}
-    if segments > 1:
-        grids["graph_statistics_finish"] = blocks(dims[1], THREADS)
+    grids = {"graph_statistics": (division.blocks, division.segments, 1)}
+    if division.segments > 1:
+        grids["graph_statistics_finish"] = blocks(spec.dims[1], FINISH_LANES)
     return [
         Launch(problem.device.function(SOURCE, kernel, definitions), arguments, names, grid, (THREADS, 1, 1))
         for kernel, grid in grids.items()

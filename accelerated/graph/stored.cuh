@@ -2,7 +2,7 @@
 #pragma once
 #include "primitives/types.cuh"
 
-constexpr int DIMS = 8;
+constexpr int DIMS = 8, WIDTH = 8;
 enum Stored { IS_FLOAT, IS_DOUBLE, IS_HALF, IS_BFLOAT16, IS_INT8, IS_UINT8, IS_INT32 };
 
 // Call a function with a number of the stored type, whose value means nothing.
@@ -35,4 +35,30 @@ __device__ __forceinline__ void store_stored(void* memory, long long index, int 
     using T = decltype(stored);
     static_cast<T*>(memory)[index] = store<T>(value);
   });
+}
+
+// Elements that a thread takes, in the arithmetic; of 16-byte accesses where they are contiguous and aligned.
+using Values = Pack<COMPUTE, WIDTH>;
+
+template <class T> constexpr int CHUNK = 16 / sizeof(T) < WIDTH ? 16 / sizeof(T) : WIDTH;
+template <class T> using Chunk = Pack<T, CHUNK<T>>;
+
+template <class T> __device__ __forceinline__ bool in_chunks(const T* memory, long long stride, int count) {
+  return stride == 1 && count == WIDTH && reinterpret_cast<unsigned long long>(memory) % sizeof(Chunk<T>) == 0;
+}
+
+template <class T>
+__device__ __forceinline__ void load_elements(const T* memory, long long stride, int count, Values& pack) {
+  if (in_chunks(memory, stride, count)) {
+#pragma unroll
+    for (int i = 0; i < WIDTH; i += CHUNK<T>) {
+      const Chunk<T> chunk = *reinterpret_cast<const Chunk<T>*>(memory + i);
+#pragma unroll
+      for (int j = 0; j < CHUNK<T>; j++) pack.item[i + j] = load<COMPUTE>(chunk.item[j]);
+    }
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < WIDTH; i++)
+    if (i < count) pack.item[i] = load<COMPUTE>(memory[i * stride]);
 }
