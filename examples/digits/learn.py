@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -71,15 +72,17 @@ class Network:
         right = np.maximum(probabilities[np.arange(self.batch), labels], TINY)
         slope = np.zeros_like(probabilities)
         slope[np.arange(self.batch), labels] = -1 / (self.batch * right)
-        dy = self.handle.to_device(slope)
+        return float(-np.log(right).mean(dtype=np.float64)), self.backward(self.handle.to_device(slope))
+
+    def backward(self, dy: Any) -> dict[str, Array]:
+        """The gradient by parameter, of that with respect to the outputs of the last layer."""
         for layer in reversed(self.layers):
             dy = layer.backward(dy)
-        found = {
+        return {
             name: memory.to_host(np.float32, dims)
             for layer in self.layers
             for name, (memory, dims) in layer.gradients.items()
         }
-        return float(-np.log(right).mean(dtype=np.float64)), found
 
 
 def first_values(seed: int = SEED) -> dict[str, Array]:
@@ -116,7 +119,15 @@ class Descent:
 
 
 class Training:
-    """A run: what is learned, how far it is, what it has achieved."""
+    """A run: what is learned, how far it is, what it has achieved. Another network makes a subclass of its own of it.
+
+    network_of: of a handle, parameters, the images of a batch, the probability of dropout and its states.
+    """
+
+    network_of: Any = Network
+    first_values = staticmethod(first_values)
+    data = staticmethod(split_digits)  # (what is trained on, what is held out)
+    rate = RATE
 
     def __init__(self, handle: Any, epochs: int, dropped: float = DROPPED, checkpoint: Path | None = None) -> None:
         stored: dict[str, Array] = {}
@@ -128,10 +139,10 @@ class Training:
         def part(prefix: str) -> dict[str, Array]:
             return {name.removeprefix(prefix): value for name, value in stored.items() if name.startswith(prefix)}
 
-        self.parameters = Parameters(handle, part("parameter ") or first_values())
+        self.parameters = Parameters(handle, part("parameter ") or self.first_values())
         self.descent = Descent(self.parameters, part("momentum "))
-        self.network = Network(handle, self.parameters, BATCH, dropped, stored.get("dropout states"))
-        self.evaluated = Network(handle, self.parameters, EVALUATED, dropped)
+        self.network = self.network_of(handle, self.parameters, BATCH, dropped, stored.get("dropout states"))
+        self.evaluated = self.network_of(handle, self.parameters, EVALUATED, dropped)
         self.history = [Epoch(*map(float, row)) for row in stored.get("history", ())]
 
     def run(self, training: Digits, held_out: Digits, stop: int | None = None) -> list[Epoch]:
@@ -150,7 +161,7 @@ class Training:
             batch = order[i * BATCH : (i + 1) * BATCH]
             loss, gradients = self.network.step(training.images[batch], training.labels[batch])
             done = (epoch * of_epoch + i) / (self.epochs * of_epoch)
-            self.descent.step(gradients, RATE * 0.5 * (1 + np.cos(np.pi * done)))  # falls to 0
+            self.descent.step(gradients, self.rate * 0.5 * (1 + np.cos(np.pi * done)))  # falls to 0
             losses.append(loss)
             show_progress(epoch + (i + 1) / of_epoch, self.epochs, f"loss {np.mean(losses):.4f}")
         return losses
@@ -179,6 +190,9 @@ class Training:
         partial.replace(self.checkpoint)
 
 
+KINDS = {"convolutions": Training}
+
+
 def show_progress(done: float, total: int, said: str) -> None:
     """A bar on a terminal."""
     if sys.stderr.isatty():
@@ -203,27 +217,40 @@ def plot(history: list[Epoch], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Trains a digits classifier through the documented calls.")
+def main(
+    arguments: list[str] | None = None,
+    kinds: Mapping[str, type[Training]] = KINDS,
+    epochs: int = EPOCHS,
+    finish: Callable[[Training, Any, Path | None], None] | None = None,
+) -> None:
+    """Train by the arguments of a command line, the variant that they name of these.
+
+    finish: is given the run, what was held out, and where the plot went.
+    """
+    parser = argparse.ArgumentParser(description="Trains a network through the documented calls.")
+    parser.add_argument(
+        "--variant", choices=tuple(kinds), default=next(iter(kinds)), help="which network (default: %(default)s)"
+    )
     parser.add_argument("--backend", choices=("reference", "accelerated", "crosscheck"),
                         default="accelerated" if gpu_is_usable() else "reference",
                         help="what trains (default here: %(default)s)")  # fmt: skip
     parser.add_argument("--device", choices=("emulated", "gpu"), default="gpu" if gpu_is_usable() else "emulated",
                         help="of the accelerated backend (default here: %(default)s)")  # fmt: skip
-    parser.add_argument("--epochs", type=int, default=EPOCHS, help="passes over the images (default: %(default)s)")
+    parser.add_argument("--epochs", type=int, default=epochs, help="passes over the images (default: %(default)s)")
     parser.add_argument("--stop", type=int, metavar="N", help="stop after N epochs of a longer run")
     parser.add_argument(
         "--checkpoint", type=Path, metavar="FILE", help="written after each epoch; gone on from, if there"
     )
     parser.add_argument("--plot", type=Path, metavar="FILE", help="write loss and accuracy as PNG")
     chosen = parser.parse_args(arguments)
-    training, held_out = split_digits()
+    kind = kinds[chosen.variant]
+    training, held_out = kind.data()
 
     def opened(backend: str) -> Any:
         return cudnn.cudnnCreate(backend=backend, device=None if backend == "reference" else chosen.device)
 
     handle = opened(chosen.backend)
-    run = Training(handle, chosen.epochs, checkpoint=chosen.checkpoint)
+    run = kind(handle, chosen.epochs, checkpoint=chosen.checkpoint)
     for number, epoch in enumerate(run.run(training, held_out, chosen.stop), 1):
         print(
             f"epoch {number}: loss {epoch.loss:.6f}, {epoch.accuracy:.2%} of {len(held_out.labels)} held-out images are right"
@@ -231,18 +258,20 @@ def main(arguments: list[str] | None = None) -> None:
     if chosen.plot:
         plot(run.history, chosen.plot)
     other = opened("accelerated" if chosen.backend == "reference" else "reference")
+    if finish:
+        finish(run, held_out, chosen.plot)
     agreement(run, other, training, held_out)
 
 
 def agreement(run: Training, other: Any, training: Digits, held_out: Digits) -> None:
     """Print whether another backend reads the held-out images alike, and how far its gradients of one batch are from this one's."""
-    again = Training(other, run.epochs, dropped=0.0)
+    again = type(run)(other, run.epochs, dropped=0.0)
     again.parameters = Parameters(other, run.parameters.values())
     networks = [
-        Network(handle, values, BATCH, 0.0)
+        run.network_of(handle, values, BATCH, 0.0)
         for handle, values in ((run.handle, run.parameters), (other, again.parameters))
     ]
-    again.evaluated = Network(other, again.parameters, EVALUATED, 0.0)
+    again.evaluated = run.network_of(other, again.parameters, EVALUATED, 0.0)
     equal = np.count_nonzero(run.predictions(held_out) == again.predictions(held_out))
     print(f"agreement with {other.backend.description}: {equal} of {len(held_out.labels)} predictions equal")
     (_, first), (_, second) = (network.step(training.images[:BATCH], training.labels[:BATCH]) for network in networks)

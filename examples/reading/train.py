@@ -1,0 +1,165 @@
+"""Trains a network that reads strings of digits, through the documented calls, from random weights.
+
+Two times a convolution of 3 x 3, batch normalisation and ReLU, maxima of 2 x 2 between them; the columns, a bidirectional LSTM (or, with
+--variant attention, a layer of self-attention) over them, a classifier of each column, and the CTC loss, which needs no mark where a
+digit ends. What a run is (order of the strings, descent, checkpoints, plot, agreement of the backends) it has in common with
+examples/digits/learn.py.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from dualdnn.api import cudnn
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "digits"))
+
+from layers import Array, BatchNorm, Convolution, MaxPooling, Parameters, Relu
+from layers_of_sequences import Attention, Columns, Reading, described, read
+from learn import SEED, Network, Training, main
+from recurrent import WAYS, Recurrent, Shape
+from strings import LENGTH, Strings, split_strings
+
+FILTERS = {"first": (16, 1, 3, 3), "second": (32, 16, 3, 3)}
+STEPS, VECTOR, CELLS, CLASSES = 4 * LENGTH, 32 * 4, 48, 11
+EPOCHS = 4
+
+
+def recurrence(batch: int) -> Shape:
+    """The LSTM over the columns of a batch."""
+    return Shape(STEPS, batch, VECTOR, CELLS, 1, cudnn.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED)
+
+
+class Reader(Network):
+    """The layers for batches of one size."""
+
+    def __init__(
+        self, handle: Any, parameters: Parameters, batch: int, dropped: float, states: Array | None = None
+    ) -> None:
+        self.handle, self.batch, self.dropout, self.layers = handle, batch, None, []
+        dims: tuple[int, ...] = (batch, 1, 8, 8 * LENGTH)
+        for name in FILTERS:
+            for make in (Convolution, BatchNorm):
+                padding = {"padding": 1} if make is Convolution else {}
+                dims = self._add(make(handle, dims, parameters, name, **padding))
+            dims = self._add(Relu(handle, dims))
+            dims = self._add(MaxPooling(handle, dims)) if name == "first" else dims
+        dims = self._add(Columns(handle, dims))
+        dims = self._add(self._sequence(handle, dims, parameters))
+        dims = self._add(Convolution(handle, dims, parameters, "classifier", padding=0))
+        self.loss = Reading(handle, STEPS, batch, CLASSES)
+
+    def _add(self, layer: Any) -> tuple[int, ...]:
+        self.layers.append(layer)
+        return layer.y_dims
+
+    def _sequence(self, handle: Any, dims: tuple[int, ...], parameters: Parameters) -> Any:
+        vectors = (STEPS * self.batch, WAYS * CELLS, 1, 1)
+        return Recurrent(handle, recurrence(self.batch), dims, vectors, parameters)
+
+    def activations(self, images: Array, training: bool) -> Any:
+        """What the classifier says of every column, in memory of the device: (steps, batch, classes)."""
+        y = self.handle.to_device(images)
+        for layer in self.layers:
+            y = layer.forward(y, training)
+        return y
+
+    def read(self, images: Array) -> list[str]:
+        """What is written in each of ``batch`` images."""
+        return read(self.activations(images, False).to_host(np.float32, (STEPS, self.batch, CLASSES)))
+
+    def step(self, images: Array, labels: Array) -> tuple[float, dict[str, Array]]:
+        """(mean CTC loss, its gradient by parameter) of a batch."""
+        loss, dy = self.loss(self.activations(images, True), labels)
+        return loss, self.backward(dy)
+
+
+class AttentiveReader(Reader):
+    """With self-attention in the place of the LSTM."""
+
+    def _sequence(self, handle: Any, dims: tuple[int, ...], parameters: Parameters) -> Any:
+        return Attention(handle, (STEPS, self.batch, VECTOR), (STEPS * self.batch, VECTOR, 1, 1), parameters)
+
+
+def first_values(seed: int = SEED, attentive: bool = False) -> dict[str, Array]:
+    """Random filters and weights, neutral everything else."""
+    random, values = np.random.RandomState(seed), {}
+    features = VECTOR if attentive else WAYS * CELLS
+    for layer, dims in {**FILTERS, "classifier": (CLASSES, features, 1, 1)}.items():
+        width = np.sqrt(2 / np.prod(dims[1:])) if layer in FILTERS else 0  # a classifier that says nothing yet
+        values[f"{layer}_filter"] = random.standard_normal(dims) * width
+        values[f"{layer}_bias"] = np.zeros((1, dims[0], 1, 1))
+    for layer, dims in FILTERS.items():
+        values |= {f"{layer}_{name}": np.full((1, dims[0], 1, 1), value) for name, value in
+                   (("scale", 1.0), ("shift", 0.0), ("mean", 0.0), ("variance", 1.0))}  # fmt: skip
+    if attentive:
+        handle = cudnn.cudnnCreate(backend="reference")
+        count = cudnn.cudnnGetMultiHeadAttnBuffers(handle, described(STEPS, 1, VECTOR)).weightSizeInBytes // 4
+        cudnn.cudnnDestroy(handle)
+        values[Attention.NAME] = random.standard_normal((1, 1, 1, count)) / (2 * np.sqrt(VECTOR))
+    else:
+        values[Recurrent.NAME] = recurrence(1).first_weights(random)
+    return {name: value.astype(np.float32) for name, value in values.items()}
+
+
+class Run(Training):
+    """A run with the LSTM."""
+
+    network_of = Reader
+    first_values = staticmethod(first_values)
+    data = staticmethod(split_strings)
+    rate = 0.02
+
+    def predictions(self, strings: Strings) -> Array:
+        """What the network reads in each image."""
+        batches = np.split(strings.images, range(self.evaluated.batch, len(strings.images), self.evaluated.batch))
+        return np.array([text for images in batches for text in self.evaluated.read(images)])
+
+
+class AttentiveRun(Run):
+    """A run with attention, whose residual sums are larger than an LSTM's outputs: a smaller rate."""
+
+    rate = 0.004
+    network_of = AttentiveReader
+    first_values = staticmethod(lambda seed=SEED: first_values(seed, attentive=True))
+
+
+VARIANTS = {"recurrent": Run, "attention": AttentiveRun}
+
+
+def draw(path: Path, strings: Strings, texts: Array, count: int = 12) -> None:
+    """Some strings and what was read in each, as PNG."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    for axes, image, text, right in zip(
+        figure.subplots(4, count // 4).flat, strings.images[:, 0], texts, strings.labels, strict=False
+    ):
+        axes.imshow(image, cmap="gray_r", vmin=0, vmax=1)
+        axes.set(xticks=[], yticks=[])
+        axes.set_title(
+            text if text == right else f"{text}, which is {right}",
+            color="black" if text == right else "red",
+            fontsize=10,
+        )
+    figure.savefig(path, dpi=110)
+
+
+def finish(run: Any, strings: Strings, plotted: Path | None) -> None:
+    """Draw strings of the held-out ones beside the plot, misread ones first."""
+    if plotted is None:
+        return
+    texts = run.predictions(strings)
+    order = np.argsort(texts == strings.labels, kind="stable")
+    draw(
+        plotted.with_name(f"{plotted.stem}_strings.png"),
+        Strings(strings.images[order], strings.labels[order]),
+        texts[order],
+    )
+
+
+if __name__ == "__main__":
+    main(kinds=VARIANTS, epochs=EPOCHS, finish=finish)
