@@ -4,24 +4,17 @@ matrices, and the gradients of both (inputs.cu, gemm/matrix.cu)."""
 from __future__ import annotations
 
 from ctypes import c_int, c_longlong
-from typing import NamedTuple
+from typing import Any
 
 from dualdnn.api.enumerations import cudnnMathType_t, cudnnRNNDataLayout_t
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, SCALAR_BYTES
 
 from ..gemm.matrix import Matrix, MatrixProduct
 from ..plans import COMPUTES, ELEMENTS, Launch, pointers, structure
-from .problem import LAYOUTS, LENGTHS, THREADS, RNNProblem
+from .problem import LAYOUTS, LENGTHS, THREADS, Located, RNNProblem
 
 SOURCE = "rnn/inputs.cu"
 FILL_BLOCKS = 1024
-
-
-class Located(NamedTuple):
-    """Where something begins: an operand, and bytes from its address."""
-
-    operand: str
-    offset: int
 
 
 def lengths(problem: RNNProblem) -> list[Launch]:
@@ -103,13 +96,13 @@ def taken(problem: RNNProblem, layer: int) -> tuple[Located, list[Launch]]:
     return Located("workSpace", problem.passed(layer)["input"] * size), [gathered]
 
 
-def multiply(problem: RNNProblem, dims: tuple[int, int, int], a: Matrix, b: Matrix, c: Matrix, result: str, **more: object) -> list[Launch]:
+def multiply(problem: RNNProblem, dims: tuple[int, int, int], a: Matrix, b: Matrix, c: Matrix, result: str, **more: Any) -> list[Launch]:
     """Return the launches of a product of elements for all directions, or over all; split-K has the region of products."""
     n, compute = problem.network, COMPUTES[problem.operation.compute_type]
     space = n.directions * problem.steps * problem.batch * n.gates * n.hidden * number_bytes(problem)
     product = MatrixProduct(
         problem.device, *dims, a, b, c, ELEMENTS[problem.data.data_type], result, compute, uses_tensor_cores(problem),
-        most_workspace=0 if "splits" in more else space, **more,  # type: ignore[arg-type]
+        most_workspace=0 if "splits" in more else space, **more,
     )  # fmt: skip
     return product.launches(("workSpace", problem.work()["products"] * number_bytes(problem)))
 

@@ -2845,10 +2845,11 @@ def cudnnRNNForward(
     x: vectors of inputSize, y: of projSize, both directions concatenated; padding of y gets paddingFill, where there is one.
     hx, hy: {numLayers * directions, batchSize, projSize}, cx, cy: the same of hiddenSize, of CUDNN_LSTM only. NULL hx and cx
     are zeros, NULL hy and cy are not written. devSeqLengths is not read: the lengths are those of xDesc and yDesc.
-    reserveSpace is written in training only.
+    reserveSpace is written in training only. Training with several layers and the dropout descriptor of rnnDesc drops elements
+    of what each layer passes to the next one, and its states, which must be set, advance.
     Errors: BAD_PARAM for NULL (c44, c16), descriptors that do not fit each other (c45), buffers that are too small (c46);
     NOT_SUPPORTED for a persistent algorithm with sequences of several lengths (c41), or with DOUBLE data
-    (c43), and for dropout between layers in training.
+    (c43).
     Source: 7.2.36.
     """
 

@@ -107,7 +107,7 @@ class LegacyCaller(Caller):
     def network(self, n: RNNSpec):
         """The descriptor of a network, by the setters before version 8."""
         made = self.cudnn.cudnnCreateRNNDescriptor()
-        values = n.hidden, n.layers, None, n.input_mode, n.direction, n.cell, n.algo, n.precision
+        values = n.hidden, n.layers, self.dropout, n.input_mode, n.direction, n.cell, n.algo, n.precision
         self.cudnn.cudnnSetRNNDescriptor_v6(self.handle, made, *values)
         self.cudnn.cudnnSetRNNBiasMode(made, n.bias)
         self.cudnn.cudnnSetRNNPaddingMode(made, int(n.padded))
