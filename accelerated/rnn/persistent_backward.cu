@@ -109,7 +109,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) rnn_persistent_backward
         const long long given = (pseudo_layer * s.batch + sequence) * s.hidden + unit;
         COMPUTE sum = Product::total(parity, unit - first_unit, sequence - first_sequence);
         if (CELL == GRU && t > 0) sum += carried[i];
-        if (a.dhx && t > 0 && behind == last) a.dhx[given] = store<ELEMENT>(sum);
+        if (a.dhx && t > 0 && length[i] > 0 && behind == last) a.dhx[given] = store<ELEMENT>(sum);
         if (t == s.steps) continue;
         const COMPUTE final = a.dhy && (step == first || length[i] == 0) ? load<COMPUTE>(a.dhy[given]) : COMPUTE(0);
         if (a.dhx && length[i] == 0) a.dhx[given] = store<ELEMENT>(final);
