@@ -27,9 +27,9 @@ struct Arguments {
   unsigned char* workspace;
   Matrix left, right, result;
   long long bias_offset, workspace_offset;  // bytes
-  int m, n, k;           // of a segment
-  int total, per_split;  // of all segments, of a part of split-K: K-blocks, without tensor cores k
-  FastDivmod segment;    // of one
+  int m, n, k;                              // of a segment
+  int total, per_split;                     // of all segments, of a part of split-K: K-blocks, without tensor cores k
+  FastDivmod segment;                       // of one
   FastDivmod splits, inner;
   int m_tiles, batches;
   COMPUTE alpha, beta;

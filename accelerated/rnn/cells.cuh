@@ -65,7 +65,8 @@ struct CellGradient {
   COMPUTE carried;
 };
 
-// incoming: the gradient of what the cell put out. state, state_before: of an LSTM. before: the output before, of a GRU.
+// incoming: the gradient of what the cell put out. state, state_before: of an LSTM. before: the output before, of a
+// GRU.
 __device__ __forceinline__ CellGradient cell_gradient(const COMPUTE (&kept)[KEPT], COMPUTE incoming, COMPUTE carried,
                                                       COMPUTE state, COMPUTE before, const Clip& clip) {
   CellGradient gradient;

@@ -64,10 +64,10 @@ extern "C" __global__ void rnn_inputs_previous(const Arguments a) {
   const ELEMENT* outputs = elements_at(a.reserve, a.regions.kept_output) + direction * s.projected;
   ELEMENT* to = elements_at(a.workspace, a.regions.output) + static_cast<long long>(blockIdx.x) * s.projected;
   for (int i = threadIdx.x; i < s.projected; i += blockDim.x)
-    to[i] = store<ELEMENT>(step < length
-                               ? before_step(outputs, s.directions * s.projected, a.hx ? a.hx + initial : nullptr, s,
-                                             direction, step, sequence, length, s.projected, i)
-                               : COMPUTE(0));
+    to[i] =
+        store<ELEMENT>(step < length ? before_step(outputs, s.directions * s.projected, a.hx ? a.hx + initial : nullptr,
+                                                   s, direction, step, sequence, length, s.projected, i)
+                                     : COMPUTE(0));
 }
 
 // Without input matrices: the input itself is the product, of every gate.

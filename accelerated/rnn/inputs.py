@@ -96,7 +96,9 @@ def taken(problem: RNNProblem, layer: int) -> tuple[Located, list[Launch]]:
     return Located("workSpace", problem.passed(layer)["input"] * size), [gathered]
 
 
-def multiply(problem: RNNProblem, dims: tuple[int, int, int], a: Matrix, b: Matrix, c: Matrix, result: str, **more: Any) -> list[Launch]:
+def multiply(
+    problem: RNNProblem, dims: tuple[int, int, int], a: Matrix, b: Matrix, c: Matrix, result: str, **more: Any
+) -> list[Launch]:
     """Return the launches of a product of elements for all directions, or over all; split-K has the region of products."""
     n, compute = problem.network, COMPUTES[problem.operation.compute_type]
     space = n.directions * problem.steps * problem.batch * n.gates * n.hidden * number_bytes(problem)

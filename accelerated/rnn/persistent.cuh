@@ -1,11 +1,11 @@
-// What the persistent kernels of recurrent networks share: the exchange of vectors between the blocks of a grid, and the
-// product of such vectors with a matrix of which each block has some rows on chip.
+// What the persistent kernels of recurrent networks share: the exchange of vectors between the blocks of a grid, and
+// the product of such vectors with a matrix of which each block has some rows on chip.
 //
 // A work item is a slice of UNITS hidden units, a group of SEQUENCES sequences, and a direction; a block has one, or
 // several in turns where the device has fewer multiprocessors. Its eight warps divide the K of the product. A warp has
-// its part of the block's rows as left operands of mma.sync, in registers and, what does not fit there, in shared memory.
-// The right operands are loaded from global memory (L2) straight into registers: a thread takes 16 bytes of a vector,
-// two products' worth, so that K is permuted alike in both operands.
+// its part of the block's rows as left operands of mma.sync, in registers and, what does not fit there, in shared
+// memory. The right operands are loaded from global memory (L2) straight into registers: a thread takes 16 bytes of a
+// vector, two products' worth, so that K is permuted alike in both operands.
 //
 // Vectors of a step are where all blocks write them, each in memory of its own, filled with NOTHING before. Whoever
 // needs an element reads until it is something else: there is no barrier, and no flag.
@@ -87,7 +87,8 @@ struct Rows {
 
   static __device__ __forceinline__ uint4* rest(int index, int tile, int half) {
     return reinterpret_cast<uint4*>(shared_memory + 2 * SUM_BYTES) +
-           (((index - REGISTER_PAIRS) * WARPS + threadIdx.x / 32) * M_TILES * 2 + tile * 2 + half) * 32 + threadIdx.x % 32;
+           (((index - REGISTER_PAIRS) * WARPS + threadIdx.x / 32) * M_TILES * 2 + tile * 2 + half) * 32 +
+           threadIdx.x % 32;
   }
 
   template <class Element> static __device__ __forceinline__ Piece piece(int row, int k, int depth, Element element) {
@@ -136,9 +137,7 @@ struct Product {
   static __device__ __forceinline__ void load(Piece (&pieces)[LOADED_PAIRS][N_TILES], int first, const ELEMENT* vectors,
                                               long long stride, int count, int depth) {
     const int at = threadIdx.x % 4 * PIECE, n = threadIdx.x % 32 / 4;
-    const auto exists = [&](int i, int tile) {
-      return first_element(first + i) + at < depth && n + 8 * tile < count;
-    };
+    const auto exists = [&](int i, int tile) { return first_element(first + i) + at < depth && n + 8 * tile < count; };
     const auto address = [&](int i, int tile) {
       return vectors + (n + 8 * tile) * stride + first_element(first + i) + at;
     };

@@ -29,7 +29,11 @@ PRODUCT_CLOCKS = 2 * 16
 
 @dataclass(frozen=True)
 class Division:
-    """One way to divide a layer. units: of a block. pairs: of K, of a warp at most. depth: K, bytes."""
+    """One way to divide a layer.
+
+    m_tiles: tiles of 16 rows of a block's matrix. n_tiles: tiles of 8 sequences of a block. units: of a block. slices, groups:
+    of units, of sequences. depth: bytes of K. most_register_pairs: where registers shall have fewer than they could.
+    """
 
     m_tiles: int
     n_tiles: int
@@ -37,6 +41,7 @@ class Division:
     slices: int
     groups: int
     depth: int
+    most_register_pairs: int | None = None
 
     @property
     def sequences(self) -> int:
@@ -44,18 +49,23 @@ class Division:
 
     @property
     def pairs(self) -> int:
-        return -(-(-(-self.depth // PAIR_BYTES)) // WARPS)
+        return -(-self.depth // (PAIR_BYTES * WARPS))
 
     @property
     def register_pairs(self) -> int:
         possible = REGISTER_PAIRS[self.m_tiles]
-        return next((pairs for pairs in possible if pairs >= self.pairs), possible[-1])
+        wanted = min(self.pairs, self.most_register_pairs or self.pairs)
+        return next((pairs for pairs in possible if pairs >= wanted), possible[-1])
 
     @property
     def loaded_pairs(self) -> int:
         """Pairs whose right operands are in flight together; a divisor of those in registers."""
         held = self.register_pairs
-        return next(p for p in range(held, 0, -1) if held % p == 0 and p * self.n_tiles * 4 <= max(MOST_LOADED, self.n_tiles * 4))
+        return next(
+            p
+            for p in range(held, 0, -1)
+            if held % p == 0 and p * self.n_tiles * 4 <= max(MOST_LOADED, self.n_tiles * 4)
+        )
 
     @property
     def pitch(self) -> int:

@@ -75,15 +75,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) rnn_persistent_backward
 #pragma unroll
         for (int j = 0; j < KEPT; j++) kept[i][j] = from[j * s.hidden];
         const int column = direction * s.hidden + unit;
-        above[i] = a.layer.last
-                       ? load<COMPUTE>(a.dy[vector_at(offsets, s, step, sequence) * wide + column])
-                       : load<COMPUTE>(elements_at(a.workspace, a.regions.output)[vector * wide + column]);
+        above[i] = a.layer.last ? load<COMPUTE>(a.dy[vector_at(offsets, s, step, sequence) * wide + column])
+                                : load<COMPUTE>(elements_at(a.workspace, a.regions.output)[vector * wide + column]);
         if (CELL == LSTM) {
           const COMPUTE* states = a.reserve + a.regions.kept_cell + of_direction;
           const ELEMENT* initial = a.cx ? a.cx + pseudo_layer * s.batch * s.hidden : nullptr;
           state[i] = states[vector * s.hidden + unit];
-          before[i] =
-              before_step(states, s.hidden, initial, s, direction, step, sequence, length[i], s.hidden, unit);
+          before[i] = before_step(states, s.hidden, initial, s, direction, step, sequence, length[i], s.hidden, unit);
         } else if (CELL == GRU) {
           const ELEMENT* outputs = elements_at(a.reserve, a.regions.kept_output) + direction * s.hidden;
           const ELEMENT* initial = a.hx ? a.hx + pseudo_layer * s.batch * s.hidden : nullptr;
@@ -95,8 +93,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) rnn_persistent_backward
       product.clear();
       if (t > 0)
         product.run<true>(
-            rows, a.pairs, exchange + (direction * vectors + static_cast<long long>(behind) * s.batch + first_sequence) * depth,
-            depth, s.batch - first_sequence, depth);
+            rows, a.pairs,
+            exchange + (direction * vectors + static_cast<long long>(behind) * s.batch + first_sequence) * depth, depth,
+            s.batch - first_sequence, depth);
       product.store_sums(parity);
       __syncthreads();
 
@@ -115,8 +114,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) rnn_persistent_backward
         if (a.dhx && length[i] == 0) a.dhx[given] = store<ELEMENT>(final);
         const bool exists = step < length[i];
         CellGradient gradient{};
-        if (exists)
-          gradient = cell_gradient(kept[i], above[i] + sum + final, carried[i], state[i], before[i], a.clip);
+        if (exists) gradient = cell_gradient(kept[i], above[i] + sum + final, carried[i], state[i], before[i], a.clip);
         const long long vector = static_cast<long long>(step) * s.batch + sequence;
         ELEMENT* published = exchange + (direction * vectors + vector) * depth + unit;
 #pragma unroll

@@ -85,10 +85,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) rnn_persistent_forward(
       product.clear();
       const int count = s.batch - first_sequence;
       if (t > 0)
-        product.run<true>(rows, a.pairs,
-                          outputs + (static_cast<long long>(before) * s.batch + first_sequence) * wide +
-                              direction * s.hidden,
-                          wide, count, s.hidden);
+        product.run<true>(
+            rows, a.pairs,
+            outputs + (static_cast<long long>(before) * s.batch + first_sequence) * wide + direction * s.hidden, wide,
+            count, s.hidden);
       else if (a.hx)
         product.run<false>(rows, a.pairs, a.hx + (pseudo_layer * s.batch + first_sequence) * s.hidden, s.hidden, count,
                            s.hidden);
@@ -115,7 +115,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) rnn_persistent_forward(
         a.workspace[a.regions.hidden + at] = hidden[i];
         if (CELL == LSTM) a.workspace[a.regions.cell + at] = state[i];
         if (exists[i] && a.regions.kept >= 0) {
-          COMPUTE* kept = a.reserve + a.regions.kept + direction * a.regions.kept_step + vector * KEPT * s.hidden + unit;
+          COMPUTE* kept =
+              a.reserve + a.regions.kept + direction * a.regions.kept_step + vector * KEPT * s.hidden + unit;
 #pragma unroll
           for (int j = 0; j < KEPT; j++) kept[j * s.hidden] = out.kept[j];
           if (CELL == LSTM)

@@ -53,7 +53,11 @@ class PersistentForwardSolver(Solver[RNNProblem]):
         assert made is not None
         y = problem.operation.y
         arguments = structure(
-            *pointers(len(OPERANDS)), *problem.fill(y), ("clip", problem.clip), *problem.described(layer, y), *made.fields
+            *pointers(len(OPERANDS)),
+            *problem.fill(y),
+            ("clip", problem.clip),
+            *problem.described(layer, y),
+            *made.fields,
         )
         function = problem.device.function(SOURCE, "rnn_persistent_forward", made.definitions(problem))
         shape = persistent.grid(problem, made), (THREADS, 1, 1), made.shared_bytes

@@ -4,7 +4,8 @@
 // put out before, and a thread computes each cell, both directions at a time. States are kept twice, so that a step
 // reads the one and writes the other.
 //
-// Roofline bound: flops, 2 * batch * gates * hidden * projected of a step; bytes: the recurrent matrices, gates * hidden
+// Roofline bound: flops, 2 * batch * gates * hidden * projected of a step; bytes: the recurrent matrices, gates *
+// hidden
 // * projected elements, which L2 holds; two launches a step (about 2.5 us each).
 #include "rnn/cells.cuh"
 #include "gemm/product_tile.cuh"

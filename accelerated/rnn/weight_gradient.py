@@ -30,7 +30,9 @@ class WeightGradientSolver(Solver[RNNProblem]):
                 where, gathered = inputs.taken(problem, layer)
                 width = n.input_width(layer)
                 found += gathered
-                found += _product(problem, layer, "input", 0, 0, n.gates, Matrix(where.operand, where.offset, 1, width), width)
+                found += _product(
+                    problem, layer, "input", 0, 0, n.gates, Matrix(where.operand, where.offset, 1, width), width
+                )
             found += self._recurrent(problem, layer)
             if n.is_projected:
                 found.append(self._launch(problem, "project", layer, tiles(n.hidden, n.projected, n.directions)))

@@ -132,11 +132,23 @@ def test_networks_in_packs_of_16_bytes(chain, cell):
     ragged = (3, 1, 0, 2, 3, 3, 1, 2, 3)
     spec = network(cell, data_type=HALF, hidden=24, math_type=DEFAULT, clip=RNNClipSpec(MINMAX, PROPAGATE, -0.4, 0.3))
     chain(*training(spec, lengths=ragged, fill=0.5))
-    chain(*training(network(cell, direction=ONE_WAY, hidden=20, layers=1, math_type=DEFAULT), BATCH_MAJOR, lengths=(2, 2)))
+    chain(
+        *training(network(cell, direction=ONE_WAY, hidden=20, layers=1, math_type=DEFAULT), BATCH_MAJOR, lengths=(2, 2))
+    )
     if cell == LSTM:
-        chain(*training(network(cell, hidden=136, width=3, layers=1, data_type=HALF), lengths=(2,), null=("hx", "cx", "dhy", "dcy")))
+        chain(
+            *training(
+                network(cell, hidden=136, width=3, layers=1, data_type=HALF),
+                lengths=(2,),
+                null=("hx", "cx", "dhy", "dcy"),
+            )
+        )
     if cell == GRU:
-        chain(*training(network(cell, hidden=12, math_type=DEFAULT), PACKED, lengths=(4, 4, 2), null=("hx", "dhx", "cx", "dcx")))
+        chain(
+            *training(
+                network(cell, hidden=12, math_type=DEFAULT), PACKED, lengths=(4, 4, 2), null=("hx", "dhx", "cx", "dcx")
+            )
+        )
 
 
 @shows(f"{DATA}/c48", f"{WEIGHTS}/c20", f"{DATA}/c49", f"{WEIGHTS}/c21")
