@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
 
 from dualdnn.api.enumerations import (
     cudnnDirectionMode_t,
@@ -13,7 +15,7 @@ from dualdnn.api.enumerations import (
 from dualdnn.api.operations import Operation, RNNBackwardData, RNNBackwardWeights, RNNForward, TensorSpec
 from dualdnn.api.operations.rnn import RNNDataSpec, RNNSpec, reserve, workspace
 from dualdnn.api.operations.rnn.network import DOUBLE_BIAS, GRU, LSTM, RELU, STANDARD, TANH
-from dualdnn.api.operations.specs import FLOAT, HALF
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 
 from .row import Row
 
@@ -85,3 +87,13 @@ def rnn_rows() -> Iterator[Row]:
             shape = f"{layers}x{directions} layers {size}, {steps} steps of {batch}{' ragged' if ragged else ''}"
             for call, operation in passes(forward(spec, steps, lengths)):
                 yield Row(f"{name} {call} {shape} {kind}", f"{name} {call}", operation)
+
+
+def rnn_kinds() -> Iterator[Operation]:
+    """Small networks that between them use every source in every data type."""
+    for cell, data_type in product((LSTM, GRU, RELU, TANH), (HALF, FLOAT, DOUBLE)):
+        spec = replace(network(cell, 32, 2, 1, data_type), dropout=0.5)
+        if data_type == DOUBLE:
+            spec = replace(spec, precision=DOUBLE)
+        for _, operation in passes(forward(spec, 2, (2, 1))):
+            yield operation
