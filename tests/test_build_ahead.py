@@ -130,7 +130,7 @@ def test_the_bar_counts_to_the_end(monkeypatch, capsys):
             progress(source, done, len(modules))
 
     monkeypatch.setattr(build_ahead, "compile_all", compile_all)
-    assert build_ahead.run(SimpleNamespace(device="emulated", jobs=1)) == 0
+    assert build_ahead.run(SimpleNamespace(device="emulated", jobs=1, k="")) == 0
     shown = capsys.readouterr().err
     total = len(build_ahead.wanted_modules(open_device("emulated")))
     assert f"[{'#' * 30}] {total} of {total}" in shown and f"{total} modules for emulated" in shown
@@ -143,3 +143,10 @@ def test_a_part_is_built_by_its_path(monkeypatch, capsys):
     assert built and all(source.startswith("ctc/") for source, _ in built)
     assert main(["build", "--device", "emulated", "-k", "nosuch/"]) == 2
     assert "-k nosuch/: no source of a kernel has this in its path" in capsys.readouterr().err
+
+
+def test_what_a_bench_times_is_built_before(device, monkeypatch):
+    built = []
+    monkeypatch.setattr(build_ahead, "compile_all", lambda modules, *_: built.extend(modules))
+    build_ahead.build_timed("CTC loss", device)
+    assert built and all(source.startswith("ctc/") for source, _ in built)
