@@ -2,7 +2,7 @@
 //
 // The outputs without output projection have one part, the concatenation of all heads; gradients of an input without
 // projection have one for each head. A thread per element, neighbours along a vector; padding is zeros.
-// Roofline bound: bytes, parts numbers of the arithmetic and an addend read, an element written.
+// Roofline bound: bytes, parts elements and an addend read, an element written.
 #include "attention/vectors.cuh"
 
 struct CollectArguments {
@@ -29,9 +29,9 @@ extern "C" __global__ void __launch_bounds__(256) attention_collect(const Collec
   const long long index = static_cast<long long>(row.address) * a.size + c;
   COMPUTE sum = 0;
   if (row.time < lengths[row.sequence]) {
-    const COMPUTE* source =
-        at_byte<COMPUTE>(a.source, a.source_offset) + static_cast<long long>(row.address) * a.parts * a.size + c;
-    for (int part = 0; part < a.parts; part++) sum += source[static_cast<long long>(part) * a.size];
+    const ELEMENT* source =
+        at_byte<ELEMENT>(a.source, a.source_offset) + static_cast<long long>(row.address) * a.parts * a.size + c;
+    for (int part = 0; part < a.parts; part++) sum += load<COMPUTE>(source[static_cast<long long>(part) * a.size]);
     if (a.addend) sum += load<COMPUTE>(a.addend[index]);
   }
   a.result[index] = store<ELEMENT>(sum);

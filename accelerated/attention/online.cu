@@ -70,7 +70,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_online_forward(c
     add_weighed<false>(sums, tiles, {a.v, h.v, s.k_base, h.k_strides.time, key, s.k_length}, head, column, key);
   }
 
-  COMPUTE* const result = at_byte<COMPUTE>(a.space, a.result_offset);
+  ELEMENT* const result = at_byte<ELEMENT>(a.space, a.result_offset);
 #pragma unroll
   for (int i = 0; i < ITEMS; i++) {
     const int row = ty + LANES * i;
@@ -81,7 +81,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_online_forward(c
 #pragma unroll
     for (int j = 0; j < ITEMS; j++) {
       const int c = column + tx + LANES * j;
-      if (c < h.v.size) result[vector * h.v.size + c] = has_keys ? sums[i][j] * inverse : COMPUTE(0);
+      if (c < h.v.size) result[vector * h.v.size + c] = store<ELEMENT>(has_keys ? sums[i][j] * inverse : COMPUTE(0));
     }
     if (a.statistics_offset >= 0 && chunk == 0 && tx == 0) {
       COMPUTE* const statistics = at_byte<COMPUTE>(a.space, a.statistics_offset) + 2 * vector;

@@ -11,10 +11,9 @@ from dualdnn.api.operations import (
 
 from ..plans import Launch
 from ..solver import Solver, serve
-from . import gradients
+from . import gradients, gradients_mma, online, online_mma
 from .collect import collect
 from .gradients import of_input
-from .online import core
 from .problem import WEIGHTS, AttentionProblem
 from .product import (
     gradient_of_heads,
@@ -34,14 +33,30 @@ class ForwardSolver(Solver[AttentionProblem]):
     def serves(self, problem: AttentionProblem) -> bool:
         return True
 
+    def core(self, problem: AttentionProblem) -> Launch:
+        """Return the launch that computes what the heads make of the values."""
+        return online.core(problem)
+
     def launches(self, problem: AttentionProblem) -> list[Launch]:
         attn = problem.attn
-        found = [*schedule(problem), *projections(problem), core(problem)]
+        found = [*schedule(problem), *projections(problem), self.core(problem)]
         if attn.o_projected:
             return [*found, output_projection(problem)]
         source = problem.space, problem.regions.offsets["heads"]
         rows = problem.rows["queries"]
         return [*found, collect(problem, source, "out", 1, attn.output_size, rows, "residuals")]
+
+
+class MmaForwardSolver(ForwardSolver):
+    """The same with the core on tensor cores."""
+
+    name = "attention.online_mma"
+
+    def serves(self, problem: AttentionProblem) -> bool:
+        return online_mma.serves(problem)
+
+    def core(self, problem: AttentionProblem) -> Launch:
+        return online_mma.core(problem)
 
 
 class GradientSolver(Solver[AttentionProblem]):
@@ -52,11 +67,15 @@ class GradientSolver(Solver[AttentionProblem]):
     def serves(self, problem: AttentionProblem) -> bool:
         return True
 
+    def core(self, problem: AttentionProblem) -> list[Launch]:
+        """Return the launches that compute the gradients of the projected queries, keys and values."""
+        return gradients.core(problem)
+
     def launches(self, problem: AttentionProblem) -> list[Launch]:
         found = schedule(problem)
         if problem.attn.o_projected:
             found.append(gradient_of_heads(problem))
-        found += gradients.core(problem)
+        found += self.core(problem)
         for name, kind in WEIGHTS.items():
             if kind in problem.weights:
                 found.append(gradient_of_input(problem, name))
@@ -65,6 +84,18 @@ class GradientSolver(Solver[AttentionProblem]):
             keys = name != "queries"
             found.append(collect(problem, source, f"d{name}", problem.attn.heads, size, rows, is_of_keys=keys))
         return found
+
+
+class MmaGradientSolver(GradientSolver):
+    """The same with the core on tensor cores."""
+
+    name = "attention.gradients_mma"
+
+    def serves(self, problem: AttentionProblem) -> bool:
+        return online_mma.serves(problem)
+
+    def core(self, problem: AttentionProblem) -> list[Launch]:
+        return gradients_mma.core(problem)
 
 
 class WeightsSolver(Solver[AttentionProblem]):
@@ -79,6 +110,6 @@ class WeightsSolver(Solver[AttentionProblem]):
         return gradients_of_weights(problem)
 
 
-serve(AttentionProblem, (ForwardSolver(),), MultiHeadAttnForward, MultiHeadAttnStep)
-serve(AttentionProblem, (GradientSolver(),), MultiHeadAttnBackwardData)
+serve(AttentionProblem, (MmaForwardSolver(), ForwardSolver()), MultiHeadAttnForward, MultiHeadAttnStep)
+serve(AttentionProblem, (MmaGradientSolver(), GradientSolver()), MultiHeadAttnBackwardData)
 serve(AttentionProblem, (WeightsSolver(),), MultiHeadAttnBackwardWeights)

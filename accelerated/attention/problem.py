@@ -73,7 +73,6 @@ class Vectors(Structure):
         ("vector", c_int),
         ("head", c_int),
         ("size", c_int),
-        ("is_projected", c_int),
     ]
 
 
@@ -117,8 +116,8 @@ class AttentionProblem(Problem):
         """Return the operand that has an input's vectors by head, and how they lie there."""
         size = self.sizes[name]
         if WEIGHTS[name] in self.weights:
-            return self.space, Vectors(self.regions.offsets[name], self.attn.heads * size, size, size, 1)
-        return name, Vectors(0, size, 0, size, 0)
+            return self.space, Vectors(self.regions.offsets[name], self.attn.heads * size, size, size)
+        return name, Vectors(0, size, 0, size)
 
     def weight_offset(self, kind: Kind) -> int:
         """Return the byte at which a tensor of the weight buffer begins."""

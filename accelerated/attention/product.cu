@@ -36,12 +36,12 @@ enum Use { INPUTS, OUTPUTS, WEIGHTS };
 
 // INPUTS: rows of A and C are vectors, padding too. OUTPUTS: those of C are zeros where they are padding. WEIGHTS:
 // columns of A and rows of B are vectors, of which padding is left out.
-template <Use USE, class A, class C> __device__ __forceinline__ void multiply(const ProductArguments& a) {
+template <Use USE> __device__ __forceinline__ void multiply(const ProductArguments& a) {
   __shared__ COMPUTE left[PANEL][SIDE + 1], right[PANEL][SIDE + 1];
   __shared__ int address[SIDE];
-  const A* const matrix = at_byte<A>(a.a, a.a_offset);
+  const ELEMENT* const matrix = at_byte<ELEMENT>(a.a, a.a_offset);
   const ELEMENT* const other = at_byte<ELEMENT>(a.b, a.b_offset);
-  C* const result = at_byte<C>(a.c, a.c_offset);
+  ELEMENT* const result = at_byte<ELEMENT>(a.c, a.c_offset);
   const int tiles = (a.n + SIDE - 1) / SIDE, thread = threadIdx.x;
   const int first_m = blockIdx.x / tiles * SIDE, first_n = blockIdx.x % tiles * SIDE;
   const int ty = thread / 16, tx = thread % 16;
@@ -103,19 +103,19 @@ template <Use USE, class A, class C> __device__ __forceinline__ void multiply(co
       if (a.bias) value += load<COMPUTE>(at_byte<ELEMENT>(a.bias, a.bias_offset)[n]);
       if (a.addend && !padding) value += load<COMPUTE>(a.addend[index]);
       if (a.beta != COMPUTE(0)) value += a.beta * load<COMPUTE>(result[index]);
-      result[index] = store<C>(padding ? COMPUTE(0) : value);
+      result[index] = store<ELEMENT>(padding ? COMPUTE(0) : value);
     }
 }
 
 extern "C" __global__ void __launch_bounds__(256) attention_product_inputs(const ProductArguments a) {
   griddepcontrol_wait();
-  multiply<INPUTS, ELEMENT, COMPUTE>(a);
+  multiply<INPUTS>(a);
 }
 extern "C" __global__ void __launch_bounds__(256) attention_product_outputs(const ProductArguments a) {
   griddepcontrol_wait();
-  multiply<OUTPUTS, COMPUTE, ELEMENT>(a);
+  multiply<OUTPUTS>(a);
 }
 extern "C" __global__ void __launch_bounds__(256) attention_product_weights(const ProductArguments a) {
   griddepcontrol_wait();
-  multiply<WEIGHTS, COMPUTE, ELEMENT>(a);
+  multiply<WEIGHTS>(a);
 }
