@@ -21,6 +21,10 @@ class Descriptor:
         # Device memory that the descriptor holds for the calls that take it, as the caller passed it: operand -> memory.
         self.memory: dict[str, Any] = {}
 
+    def held(self, operand: str) -> Any:
+        """The memory that the descriptor has for an operand of the calls that take it, None where it has none."""
+        return self.memory.get(operand)
+
     def take(self, spec: Any) -> None:
         """Hold what another descriptor of the type holds."""
         self.spec = spec
@@ -79,7 +83,8 @@ class RNNDataDescriptor(Descriptor):
 
 class RNNDescriptor(Descriptor):
     """A new one has the preset of the bias mode and reads as zeros otherwise; ``dropout`` is the descriptor that a setter got,
-    whose probability is the network's, whenever it changes."""
+    whose probability and states are the network's, whenever they change. Once that is destroyed, the network has its last
+    probability and no states."""
 
     type_name = "cudnnRNNDescriptor_t"
 
@@ -90,14 +95,23 @@ class RNNDescriptor(Descriptor):
 
     @property
     def spec(self) -> Any:
-        probability = self.dropout.spec.probability if self.dropout and self.dropout.spec else 0.0
-        if self._spec is not None and self._spec.dropout != probability:
-            self.change(dropout=probability)
+        if self._spec is not None and (self.dropout is None or self.dropout.alive):
+            probability = self.dropout.said if self.dropout else 0.0
+            if self._spec.dropout != probability:
+                self.change(dropout=probability)
         return self._spec
 
     @spec.setter
     def spec(self, value: Any) -> None:
         self._spec = value
+
+    def configure(self, spec: RNNSpec, dropout: DropoutDescriptor | None) -> None:
+        """Replace the specification and the dropout descriptor, whose probability is the network's from now on."""
+        self.spec, self.dropout = spec, dropout
+        self._spec = self.spec
+
+    def held(self, operand: str) -> Any:
+        return self.dropout.held(operand) if self.dropout else None
 
     def change(self, **fields: Any) -> None:
         """Replace fields of the specification."""
@@ -112,6 +126,11 @@ class DropoutDescriptor(Descriptor):
     """``memory`` holds the states of the random numbers, once they were set."""
 
     type_name = "cudnnDropoutDescriptor_t"
+
+    @property
+    def said(self) -> float:
+        """The probability that it says; 0 before any is set."""
+        return self.spec.probability if self.spec else 0.0
 
 
 class SpatialTransformerDescriptor(Descriptor):
@@ -133,7 +152,25 @@ class AlgorithmPerformance(Descriptor):
 
 
 class AttnDescriptor(Descriptor):
+    """``dropouts``: the descriptors of the softmax output and of the result that a setter got; what they say when it is used counts."""
+
     type_name = "cudnnAttnDescriptor_t"
+    _spec: Any = None
+
+    def __init__(self) -> None:
+        self.dropouts: tuple[DropoutDescriptor | None, DropoutDescriptor | None] = (None, None)
+        super().__init__()
+
+    @property
+    def spec(self) -> Any:
+        probability = max((dropout.said for dropout in self.dropouts if dropout), default=0.0)
+        if self._spec is not None and self._spec.dropout != probability:
+            self._spec = replace(self._spec, dropout=probability)
+        return self._spec
+
+    @spec.setter
+    def spec(self, value: Any) -> None:
+        self._spec = value
 
 
 class CTCLossDescriptor(Descriptor):

@@ -348,9 +348,8 @@ class _Computing:
 
     def held(self, args: Any, operand: str) -> Any:
         """The memory that one of the call's descriptors holds for an operand that is no argument."""
-        return next(
-            (args[i].memory[operand] for i in self.described if operand in getattr(args[i], "memory", ())), None
-        )
+        holders = (args[i] for i in self.described if isinstance(args[i], Descriptor))
+        return next((memory for holder in holders if (memory := holder.held(operand)) is not None), None)
 
     def __call__(self, args: tuple[Any, ...]) -> None:
         if api_log.active:

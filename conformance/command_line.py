@@ -202,7 +202,7 @@ def run_conformance(chosen: argparse.Namespace) -> int:
             raise ValueError(f"--record takes one --subject whose calls can be made, not {chosen.subject}")
         options += ["--record", str(chosen.record.resolve())]
     options += [text for case in chosen.case for text in ("--case", case)]
-    files = sorted(str(path) for path in CASES.glob("[!_]*.py"))
+    files = sorted(str(path) for path in CASES.rglob("[!_]*.py"))
     # A wrong name is an error before anything runs. A foreign library may take its process down: workers survive that.
     subjects = chosen.subject or default_subjects()
     foreign = any(not open_subject(name).ours for name in subjects if not is_recorded(name))

@@ -5,8 +5,8 @@ per output: the value before blending and how far a correct implementation in th
 it. The backend stores the value, the judge (see ``judge.py``) uses the bound.
 
 The arithmetic is ``view.wide_type``, wider than the compute type: float64, and the machine's widest float for double data.
-The judge always has it. An implementation in parts, whose sums of products are BLAS's, works in float64 for the backend,
-whatever the data. It reads its inputs itself and yields its only output part by part, so that its memory does not grow
+The judge always has it. For the backend two kinds work in float64, whatever the data: those that say so, whose time vector units
+decide, and those in parts, whose sums of products are BLAS's. An implementation in parts reads its inputs itself and yields its only output part by part, so that its memory does not grow
 with the tensors; what does not depend on the memory it prepares once.
 """
 
@@ -65,13 +65,19 @@ Results = Callable[[Mapping[str, Array]], Iterator[Result]]
 ImplementationInParts = Callable[[Any, Wide], Results]
 _IMPLEMENTATIONS: dict[type[Operation], Implementation] = {}
 _IN_PARTS: dict[type[Operation], ImplementationInParts] = {}
+_IN_FLOAT64: set[type[Operation]] = set()  # for the backend
 
 
-def implements(operation_type: type[Operation]) -> Callable[[Implementation], Implementation]:
-    """Register the reference of an operation: a function of (operation, one array per input in its order)."""
+def implements(operation_type: type[Operation], in_float64: bool = False) -> Callable[[Implementation], Implementation]:
+    """Register the reference of an operation: a function of (operation, one array per input in its order).
+
+    in_float64: the backend computes double data in float64, within the bound that everybody has; the judge does not.
+    """
 
     def register(implementation: Implementation) -> Implementation:
         _IMPLEMENTATIONS[operation_type] = implementation
+        if in_float64:
+            _IN_FLOAT64.add(operation_type)
         return implementation
 
     return register
@@ -84,6 +90,7 @@ def implements_in_parts(
 
     def register(implementation: ImplementationInParts) -> ImplementationInParts:
         _IN_PARTS[operation_type] = implementation
+        _IN_FLOAT64.add(operation_type)
         return implementation
 
     return register
@@ -168,7 +175,7 @@ def run(operation: Operation, memory: Mapping[str, Array]) -> None:
 @lru_cache(maxsize=1024)
 def launcher(operation: Operation) -> Callable[[Mapping[str, Array]], None]:
     """What computes the operation on its memory."""
-    wide: Wide = np.float64 if type(operation) in _IN_PARTS else wide_type(operation.compute_type)
+    wide: Wide = np.float64 if type(operation) in _IN_FLOAT64 else wide_type(operation.compute_type)
     results = results_of(operation, wide)
     specs = {name: operation.tensor(name) for name in operation.tensors_written}
 

@@ -31,7 +31,7 @@ def _total(values: Array, axes: tuple[int, ...]) -> Array:
     return values.sum(axis=axes, keepdims=True)
 
 
-@implements(SoftmaxForward)
+@implements(SoftmaxForward, in_float64=True)
 def softmax_forward(operation: SoftmaxForward, x: Array) -> Exact:
     """exp(x) / sum(exp(x)); ACCURATE and LOG subtract the maximum first, LOG takes the logarithm."""
     axes = _axes(operation.mode, x.ndim)
@@ -80,7 +80,7 @@ def softmax_forward(operation: SoftmaxForward, x: Array) -> Exact:
     return Exact(value, magnitude_of_log if is_log else magnitude, 1)
 
 
-@implements(SoftmaxBackward)
+@implements(SoftmaxBackward, in_float64=True)
 def softmax_backward(operation: SoftmaxBackward, y: Array, dy: Array) -> Exact:
     """y * (dy - sum(y * dy)), for LOG dy - exp(y) * sum(dy)."""
     axes = _axes(operation.mode, y.ndim)

@@ -42,7 +42,7 @@ run_sanitize() {
     (export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-$((${#pids[@]} % gpus))}
     timeout "${SANITIZE_SECONDS:-400}" compute-sanitizer --tool "$tool" ${options[$tool]:-} --error-exitcode 9 --target-processes all \
       python3 -m pytest -q -p dualdnn.conformance.plugin -p no:cacheprovider -o faulthandler_timeout=120 -n "${SANITIZE_JOBS:-4}" --dist worksteal \
-      --subject accelerated:gpu -k "${SANITIZE:-not recorded}" "$suite"/[a-z]*.py >"$out/sanitizer_$tool.log" 2>&1
+      --subject accelerated:gpu -k "${SANITIZE:-not recorded}" "$suite"/[a-z]*.py "$suite"/[a-z]*/[a-z]*.py >"$out/sanitizer_$tool.log" 2>&1
     echo $? >"$out/sanitizer_$tool.status") &
     pids+=($!)
   done

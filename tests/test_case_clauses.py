@@ -10,14 +10,17 @@ import json
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-DATA = ROOT / "conformance/cases/clauses.json"
+CASES = ROOT / "conformance/cases"
+DATA = CASES / "clauses.json"
 
 
 def shown() -> dict[str, list[str]]:
     """Case -> the clauses that its mark names, for every case of the suite that names some."""
     found = {}
-    for path in sorted((ROOT / "conformance/cases").glob("*.py")):
-        module = importlib.import_module(f"dualdnn.conformance.cases.{path.stem}")
+    for path in sorted(CASES.rglob("[!_]*.py"), key=lambda path: path.stem):
+        module = importlib.import_module(
+            ".".join(("dualdnn.conformance.cases", *path.relative_to(CASES).with_suffix("").parts))
+        )
         for name, case in sorted(vars(module).items()):
             if name.startswith("test_") and case.__module__ == module.__name__:
                 marks = getattr(case, "pytestmark", [])

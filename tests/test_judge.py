@@ -162,7 +162,7 @@ def test_infinite_factors(x, got, wrong):
 
 
 def fused_relu():
-    from dualdnn.conformance.cases.convolution_bias_activation import IMPLICIT, fused
+    from dualdnn.conformance.cases.convolution.convolution_bias_activation import IMPLICIT, fused
 
     return fused(x=(2, 1, 6, 5), w=(12, 1, 1, 1), padding=(0, 0), algo=IMPLICIT)
 

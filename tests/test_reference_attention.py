@@ -10,7 +10,7 @@ import pytest
 from dualdnn.api.enumerations import cudnnMultiHeadAttnWeightKind_t as Kind
 from dualdnn.api.operations.attention.memory import weights_of
 from dualdnn.api.operations.specs import DOUBLE
-from dualdnn.conformance.cases.attention_forward import attention, forward, with_projections
+from dualdnn.conformance.cases.attention.attention_forward import attention, forward, with_projections
 from dualdnn.conformance.trial import prepare
 from dualdnn.reference import evaluate, run
 from dualdnn.reference.view import read

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnWgradMode_t
 from dualdnn.api.operations.specs import DOUBLE
-from dualdnn.conformance.cases.attention_backward import backward_data, backward_weights
-from dualdnn.conformance.cases.attention_forward import attention, forward, with_projections
+from dualdnn.conformance.cases.attention.attention_backward import backward_data, backward_weights
+from dualdnn.conformance.cases.attention.attention_forward import attention, forward, with_projections
 from dualdnn.conformance.trial import prepare
 from dualdnn.reference import evaluate
 from dualdnn.reference.view import read

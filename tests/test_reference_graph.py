@@ -9,7 +9,7 @@ import pytest
 from dualdnn.api.enumerations import cudnnPointwiseMode_t as Mode
 from dualdnn.api.operations.graph import ConvolutionNode
 from dualdnn.api.operations.specs import FLOAT, HALF
-from dualdnn.conformance.cases.graph import FORMS, NODES, diamond, executed, operand, pointwise, tensor
+from dualdnn.conformance.cases.graph.graph import FORMS, NODES, diamond, executed, operand, pointwise, tensor
 from dualdnn.conformance.trial import prepare
 from dualdnn.reference import evaluate
 from dualdnn.reference.judge import judge

@@ -73,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(256) attention_gradients_mma_produc
 __device__ __forceinline__ void multiply_vectors(float (&sums)[OTHERS / 2], const unsigned char* own,
                                                  const unsigned char* other) {
   const unsigned char* left = own + threadIdx.x / 128 * 64 * ROW_BYTES;
-  wgmma_mma_async<ELEMENT, OTHERS, false, false>(sums, left, other);
+  wgmma_mma_async<ELEMENT, OTHERS, false, false, false>(sums, left, other);
 #pragma unroll
   for (int box = 1; box < BOXES; box++)
     wgmma_mma_async<ELEMENT, OTHERS>(sums, left + box * (ROWS * ROW_BYTES), other + box * (OTHERS * ROW_BYTES));

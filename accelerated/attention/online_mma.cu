@@ -89,7 +89,7 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, BLOCKS) attention
 
   const auto multiply_scores = [&](float (&scores)[KEYS / 2], int stage) {
     const unsigned char *left = queries + warpgroup * 64 * ROW_BYTES, *right = keys + stage * TILE_BYTES;
-    wgmma_mma_async<ELEMENT, KEYS, false, false>(scores, left, right);
+    wgmma_mma_async<ELEMENT, KEYS, false, false, false>(scores, left, right);
 #pragma unroll
     for (int box = 1; box < BOXES; box++)
       wgmma_mma_async<ELEMENT, KEYS>(scores, left + box * (QUERIES * ROW_BYTES), right + box * (KEYS * ROW_BYTES));

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from copy import copy
+from typing import Any, Self
 
 from .. import plans
 from ..plans import Launch
@@ -28,7 +29,7 @@ class TmaLaunch(Launch):
 
     maps: for each tensor map its byte offset in the arguments, the index of its operand, the bytes from the operand's address, and
     the map. aligned: indices of other operands whose addresses must be multiples of ALIGNMENT, too. fallback: the launch that
-    serves where an address is not, and while the kernel is being compiled.
+    serves where an address is not, and while the kernel is being compiled; None where the plan sees to both.
     """
 
     def __init__(
@@ -38,13 +39,23 @@ class TmaLaunch(Launch):
         kernel: str,
         launch: Launch,
         maps: tuple[tuple[int, int, int, TensorMap], ...],
-        fallback: Launch,
+        fallback: Launch | None,
         aligned: tuple[int, ...] = (),
     ) -> None:
         vars(self).update(vars(launch))
         self.device, self.module, self.kernel = device, module, kernel
         self.maps, self.fallback, self.aligned = maps, fallback, aligned
         self.encoded: dict[tuple[int, ...], bytes] = {}  # arguments with tensor maps, by the addresses
+
+    def with_scalars(self, values: Mapping[str, float]) -> Self:
+        """Return the launch with the scalars of one call among its arguments and those of its fallback."""
+        made = super().with_scalars(values)
+        fallback = None if self.fallback is None else self.fallback.with_scalars(values)
+        if fallback is self.fallback and made is self:
+            return self
+        made = copy(self) if made is self else made
+        made.fallback, made.encoded = fallback, {}
+        return made
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
         """Launch on the operands at these addresses, by the fallback where one is not aligned."""
@@ -55,7 +66,7 @@ class TmaLaunch(Launch):
         needed += tuple(addresses[operand] for operand in self.aligned)
         found = self.encoded.get(needed)
         if found is None:
-            if self.function is None or any(address % ALIGNMENT for address in needed):
+            if self.fallback and (self.function is None or any(address % ALIGNMENT for address in needed)):
                 self.fallback.start(addresses, stream)
                 return
             found = self._with_maps(needed)

@@ -7,6 +7,7 @@ from ctypes import c_int
 from ..plans import Launch
 from ..primitives.geometry import Grid
 from ..solver import Solver
+from . import dropout
 from .problem import THREADS, RNNProblem, tiles
 
 SOURCE = "rnn/gradient.cu"
@@ -40,6 +41,7 @@ class GradientSolver(Solver[RNNProblem]):
                 found.append(self._launch(problem, "step", layer, step, tiles(n.projected, batch, n.directions)))
             inputs = tiles(n.input_width(layer), steps * batch, 1)
             found.append(self._launch(problem, "input", layer, 0, inputs))
+            found += dropout.gradient(problem, layer)
             if problem.operation.dhx is not None or problem.operation.dcx is not None:
                 found.append(self._launch(problem, "finish", layer, 0, states))
         return found

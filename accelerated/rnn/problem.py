@@ -11,7 +11,7 @@ import numpy as np
 from dualdnn.api.enumerations import cudnnNanPropagation_t, cudnnRNNDataLayout_t
 from dualdnn.api.operations.rnn import RNNDataSpec, RNNSpec
 from dualdnn.api.operations.rnn.network import LSTM, PROJECTION, Weights
-from dualdnn.api.operations.rnn.spaces import KEPT_GATES, aligned, gate_gradients
+from dualdnn.api.operations.rnn.spaces import KEPT_GATES, aligned, dropped, gate_gradients, kept
 
 from ..plans import Launch, factors, pointers, structure, type_definitions
 from ..primitives.geometry import Grid
@@ -44,8 +44,13 @@ class RNNProblem(Problem):
         cell = str(int(self.network.cell))
         return type_definitions(self.data.data_type, self.operation, CELL=cell, LENGTHS=str(LENGTHS))
 
-    def regions(self, layer: int) -> Structure:
-        """Return where the parts of the work space and of the layer's part of the reserve space begin, in numbers."""
+    @property
+    def draws(self) -> bool:
+        """Return whether the call drops elements of what a layer passes to the next one."""
+        return bool(self.operation.draws)
+
+    def work(self) -> dict[str, int]:
+        """Return where the parts of the work space begin, in numbers."""
         n, vectors = self.network, self.steps * self.batch
         width = max(n.output_size, n.input_width(0))
         sizes = {
@@ -56,16 +61,25 @@ class RNNProblem(Problem):
             "cell": aligned(n.directions * self.batch * n.hidden),
             "before": aligned(n.directions * self.batch * n.hidden),
         }
-        starts = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
-        outputs = [starts["outputs"] + parity * aligned(vectors * width) for parity in (0, 1)]
-        kept, below = self.kept(layer), self.kept(layer - 1)["kept_output"] if layer else -1
+        return dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
+
+    def passed(self, layer: int) -> dict[str, int]:
+        """Return where a layer's input, and its output, lie in the work space: two regions that layers take in turn."""
+        n = self.network
+        size = aligned(self.steps * self.batch * max(n.output_size, n.input_width(0)))
+        start = self.work()["outputs"]
+        return {"input": start + (1 - layer % 2) * size, "output": start + layer % 2 * size}
+
+    def regions(self, layer: int) -> Structure:
+        """Return where the parts of the work space and of the layer's part of the reserve space begin, in numbers."""
+        starts, passed = self.work(), self.passed(layer)
+        kept_parts = self.kept(layer)
         return structure(
             *((name, c_longlong(starts[name])) for name in ("offsets", "products")),
-            ("input", c_longlong(outputs[1 - layer % 2])),
-            ("output", c_longlong(outputs[layer % 2])),
+            *((name, c_longlong(begin)) for name, begin in passed.items()),
             *((name, c_longlong(starts[name])) for name in ("hidden", "cell", "before")),
-            *((name, c_longlong(begin)) for name, begin in kept.items()),
-            ("kept_below", c_longlong(below)),
+            *((name, c_longlong(begin)) for name, begin in kept_parts.items()),
+            ("kept_below", c_longlong(self.below(layer))),
         )
 
     def kept(self, layer: int) -> dict[str, int]:
@@ -92,6 +106,18 @@ class RNNProblem(Problem):
             found["gradients"] = start
         found["kept_gradient"] = start + inner if n.is_projected else -1
         return {**found, "kept_output": start + n.directions * step, "kept_step": step}
+
+    def below(self, layer: int) -> int:
+        """Return where the inputs of a layer begin in the reserve space; -1 where nothing is kept, or they are x."""
+        if not layer or not self.operation.reserve.nbytes:
+            return -1
+        return self.dropped(layer - 1)[0] if self.network.drops else self.kept(layer - 1)["kept_output"]
+
+    def dropped(self, layer: int) -> tuple[int, int]:
+        """Return where dropout behind a layer keeps, in the reserve space, what the next layer gets, and the mask."""
+        vectors, mask = dropped(self.network, self.steps, self.batch)
+        start = kept(self.network, self.steps, self.batch) + layer * (vectors + mask)
+        return start, start + vectors
 
     def layer(self, layer: int) -> Structure:
         """Return the weights of a layer and what it reads and writes."""

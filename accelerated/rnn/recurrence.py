@@ -7,6 +7,7 @@ from ctypes import c_int
 from ..plans import Launch
 from ..primitives.geometry import Grid
 from ..solver import Solver
+from . import dropout
 from .problem import THREADS, RNNProblem, tiles
 
 SOURCE = "rnn/recurrence.cu"
@@ -28,6 +29,8 @@ class RecurrenceSolver(Solver[RNNProblem]):
         cells = (-(-n.hidden // CELLS), -(-batch // CELLS), n.directions)
         states = (-(-batch * (n.projected + n.hidden) // THREADS), n.directions, 1)
         for layer in range(n.layers):
+            if layer:
+                found += dropout.drawn(problem, layer - 1)
             found.append(self._launch(problem, "start", layer, 0, states))
             products = tiles(n.gates * n.hidden, steps * batch, n.directions)
             found.append(self._launch(problem, "product", layer, 0, products))
@@ -38,7 +41,7 @@ class RecurrenceSolver(Solver[RNNProblem]):
                     found.append(self._launch(problem, "project", layer, step, projections))
             if problem.operation.hy is not None or problem.operation.cy is not None:
                 found.append(self._launch(problem, "finish", layer, 0, states))
-        return found
+        return [*found, *dropout.advanced(problem)]
 
     def _launch(self, problem: RNNProblem, kernel: str, layer: int, step: int, grid: Grid) -> Launch:
         y = problem.operation.y

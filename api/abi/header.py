@@ -24,7 +24,12 @@ OPENING = f"""/* {SPECIFICATION}: types, enumerators and functions, from the fun
 #define CUDNNWINAPI
 #endif
 
-/* A program that includes the CUDA runtime's headers has these types from there. */
+/* Programs have the CUDA runtime's functions from here, as from NVIDIA's header; without a CUDA toolkit its types alone. */
+#if defined(__has_include)
+#if __has_include(<cuda_runtime.h>)
+#include <cuda_runtime.h>
+#endif
+#endif
 #if !defined(__DRIVER_TYPES_H__) && !defined(__CUDA_RUNTIME_API_H__)
 typedef struct CUstream_st *cudaStream_t;
 #endif
@@ -92,11 +97,19 @@ typedef struct cudnnAlgorithmUnionStruct {
     cudnnCTCLossAlgo_t CTCLossAlgo;
   } algo;
 } cudnnAlgorithm_t;
+typedef unsigned cudnnAttnQueryMap_t; /* the type of attnMode in earlier releases, which programs still name */
 """
 PERFORMANCES = {
     "cudnnConvolutionFwdAlgoPerf_t": "cudnnConvolutionFwdAlgo_t",
     "cudnnConvolutionBwdDataAlgoPerf_t": "cudnnConvolutionBwdDataAlgo_t",
     "cudnnConvolutionBwdFilterAlgoPerf_t": "cudnnConvolutionBwdFilterAlgo_t",
+}
+# Not in the document, but in NVIDIA's header, where programs that size arrays of rows find them.
+COUNTS = {
+    "CUDNN_CONVOLUTION_FWD_ALGO_COUNT": enumerations.cudnnConvolutionFwdAlgo_t,
+    "CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT": enumerations.cudnnConvolutionBwdDataAlgo_t,
+    "CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT": enumerations.cudnnConvolutionBwdFilterAlgo_t,
+    "CUDNN_RNN_ALGO_COUNT": enumerations.cudnnRNNAlgo_t,
 }
 NOT_DECLARED = ("void", "libraryPropertyType", "cudaStream_t", "cudnnAlgorithm_t", "cudnnCallback_t")
 
@@ -112,6 +125,8 @@ def _limits() -> Iterator[str]:
     for name, value in vars(enumerations).items():
         if name.startswith("CUDNN_") and isinstance(value, int | float):
             yield f"#define {name} {value!r}"
+    for name, kind in COUNTS.items():
+        yield f"#define {name} {max(kind) + 1}"
 
 
 def _enumerations() -> Iterator[str]:

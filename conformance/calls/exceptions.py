@@ -37,6 +37,7 @@ from dualdnn.api.operations import (
 from dualdnn.api.operations.rnn.network import LSTM
 
 from . import fused_ops, graph
+from .descriptors import made
 
 # Operations whose call is not called cudnn<operation>.
 FUNCTIONS: dict[type[Operation], str] = {
@@ -80,14 +81,18 @@ def _variant_pack(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
 
 
 def _dropout(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
-    """A descriptor with the operation's states, or with new ones where the subject's are larger or the call has none."""
+    return with_states(make, o.probability, o, memory)
+
+
+def with_states(make: Any, probability: float, o: Any, memory: Mapping[str, Any]) -> Any:
+    """A descriptor of dropout with the operation's states, or with new ones where the subject's are larger or the call has none."""
     descriptor, needed = make.cudnn.cudnnCreateDropoutDescriptor(), make.cudnn.cudnnDropoutGetStatesSize(make.handle)
     if "states" in memory and needed <= o.nbytes("states"):
-        values = make.handle, o.probability, memory["states"], needed, 0
+        values = make.handle, probability, memory["states"], needed, 0
         make.cudnn.cudnnRestoreDropoutDescriptor(descriptor, *values)
     else:
         states = make.handle.allocate(needed)
-        make.cudnn.cudnnSetDropoutDescriptor(descriptor, make.handle, o.probability, states, needed, 0)
+        make.cudnn.cudnnSetDropoutDescriptor(descriptor, make.handle, probability, states, needed, 0)
         make.keep(descriptor, states)  # which calls with the descriptor read
     return descriptor
 
@@ -166,8 +171,19 @@ def _states(width: str) -> Callable[[Any, Any, Mapping[str, Any]], Any]:
     return described
 
 
+def _network(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
+    """The descriptor of a network, with one of dropout where it has any."""
+    if make.dropout is None and not o.network.dropout:
+        return make.descriptor(o.network)
+    dropout = make.dropout or with_states(make, o.network.dropout, o, memory)
+    descriptor = made(make.cudnn, o.network, dropout)
+    make.keep(descriptor, dropout)
+    return descriptor
+
+
 # What the calls of version 8 on recurrent networks have in common.
 RNN: dict[str, Any] = {
+    "rnnDesc": _network,
     "devSeqLengths": _lengths,
     "hDesc": _states("projected"),
     "cDesc": _states("hidden"),

@@ -23,34 +23,34 @@ from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.cases import (
     activation,
-    attention_backward,
-    attention_forward,
+    dropout,
+    reduce_tensor,
+    softmax,
+    spatial_transformer,
+    tensor_arithmetic,
+    transform,
+)
+from dualdnn.conformance.cases.attention import attention_backward, attention_forward
+from dualdnn.conformance.cases.convolution import (
     convolution,
     convolution_backward_data,
     convolution_backward_filter,
     convolution_bias_activation,
     convolution_filters,
     convolution_gradients,
-    ctc_loss,
-    dropout,
-    fused_ops_convolution,
-    fused_ops_finalize,
-    fused_ops_residual,
-    graph,
+)
+from dualdnn.conformance.cases.ctc import ctc_loss
+from dualdnn.conformance.cases.fused_ops import fused_ops_convolution, fused_ops_finalize, fused_ops_residual
+from dualdnn.conformance.cases.graph import graph
+from dualdnn.conformance.cases.normalization import (
     normalization_batch,
     normalization_batch_fused,
     normalization_batch_training,
     normalization_divisive,
     normalization_lrn,
-    pooling,
-    reduce_tensor,
-    rnn_backward,
-    rnn_forward,
-    softmax,
-    spatial_transformer,
-    tensor_arithmetic,
-    transform,
 )
+from dualdnn.conformance.cases.pooling import pooling
+from dualdnn.conformance.cases.rnn import rnn_backward, rnn_forward
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import POISON, prepare
 from dualdnn.reference import implemented, judge

@@ -64,11 +64,11 @@ def cudnnSetRNNDescriptor_v8(
     bias_mode_is_supported(f"{SET}/c34", algo, biasMode)
     expect(not (algo == PERSIST_STATIC and dataType == DOUBLE), NOT_SUPPORTED, f"{SET}/c34",
            f"{algo.name} does not take DOUBLE data")  # fmt: skip
-    rnnDesc.spec = RNNSpec(
+    spec = RNNSpec(
         algo, cellMode, biasMode, dirMode, inputMode, dataType, mathPrec, mathType,
         inputSize, hiddenSize, projSize, numLayers, auxFlags == PADDED,
     )  # fmt: skip
-    rnnDesc.dropout = dropoutDesc
+    rnnDesc.configure(spec, dropoutDesc)
 
 
 def projection_is_supported(

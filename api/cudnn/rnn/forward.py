@@ -80,10 +80,11 @@ def cudnnRNNForward(
     x: vectors of inputSize, y: of projSize, both directions concatenated; padding of y gets paddingFill, where there is one.
     hx, hy: {numLayers * directions, batchSize, projSize}, cx, cy: the same of hiddenSize, of CUDNN_LSTM only. NULL hx and cx
     are zeros, NULL hy and cy are not written. devSeqLengths is not read: the lengths are those of xDesc and yDesc.
-    reserveSpace is written in training only.
+    reserveSpace is written in training only. Training with several layers and the dropout descriptor of rnnDesc drops elements
+    of what each layer passes to the next one, and its states, which must be set, advance.
     Errors: BAD_PARAM for NULL (c44, c16), descriptors that do not fit each other (c45), buffers that are too small (c46);
     NOT_SUPPORTED for a persistent algorithm with sequences of several lengths (c41), or with DOUBLE data
-    (c43), and for dropout between layers in training.
+    (c43).
     Source: 7.2.36.
     """
     clause = f"{NAME}/c45"
@@ -93,8 +94,6 @@ def cudnnRNNForward(
     if rnnDesc.cell == LSTM and (cDesc is not None or cx is not None or cy is not None):
         check_state(rnnDesc, xDesc.batch, "cDesc", cDesc, rnnDesc.hidden, clause)
     training = fwdMode == TRAINING
-    expect(not (training and rnnDesc.dropout and rnnDesc.layers > 1), NOT_SUPPORTED, clause,
-           f"dropout of {rnnDesc.dropout} between {rnnDesc.layers} layers")  # fmt: skip
     work = workspace(rnnDesc, xDesc.max_length, xDesc.batch)
     kept = reserve(rnnDesc, xDesc.max_length, xDesc.batch, training)
     check_space("weightSpaceSize", weightSpaceSize, rnnDesc.weight_bytes, f"{NAME}/c46")

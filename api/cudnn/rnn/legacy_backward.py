@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...functions import computing
 from ...operations.rnn import RNNBackwardData, RNNBackwardWeights, reserve, workspace
 from ...operations.rnn.network import LSTM
-from ...status import BAD_PARAM, NOT_SUPPORTED, expect
+from ...status import BAD_PARAM, expect
 from .forward import weights
 from .legacy import Section, described, network_of, sequences, spaces, without_attention
 
@@ -18,8 +18,6 @@ WEIGHTS_DESCRIBED = ("xDesc", "hxDesc", "yDesc", "dwDesc")
 
 
 def _spaces(section, spec, x, work_bytes, reserve_bytes):
-    expect(not (spec.dropout and spec.layers > 1), NOT_SUPPORTED, section.clause("shape"),
-           f"dropout of {spec.dropout} between {spec.layers} layers")  # fmt: skip
     work, kept = workspace(spec, x.max_length, x.batch), reserve(spec, x.max_length, x.batch)
     spaces(section, (work_bytes, work), (reserve_bytes, kept))
     return {"workspace": work, "reserve": kept}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from ...functions import computing
 from ...operations.rnn import RNNForward, reserve, workspace
 from ...operations.rnn.network import LSTM
-from ...status import NOT_SUPPORTED, expect
 from .forward import weights
 from .legacy import Section, described, network_of, sequences, spaces, without_attention
 
@@ -23,8 +22,6 @@ def _forward(section, rnn, x, y, w, states, memory, work_bytes, reserve_bytes=No
     training = reserve_bytes is not None
     spec = network_of(section, rnn, x, y, w)
     described(section, spec, x.batch, **states)
-    expect(not (training and spec.dropout and spec.layers > 1), NOT_SUPPORTED, section.clause("shape"),
-           f"dropout of {spec.dropout} between {spec.layers} layers")  # fmt: skip
     work, kept = workspace(spec, x.max_length, x.batch), reserve(spec, x.max_length, x.batch, training)
     spaces(section, (work_bytes, work), (reserve_bytes, kept) if training else None)
     given = {

@@ -103,6 +103,11 @@ class RNNSpec:
         return self.input_mode == cudnnRNNInputMode_t.CUDNN_SKIP_INPUT
 
     @property
+    def drops(self) -> bool:
+        """Training drops elements of what a layer passes to the next one."""
+        return self.dropout > 0 and self.layers > 1
+
+    @property
     def has_input_bias(self) -> bool:
         return self.bias in (INPUT_BIAS, DOUBLE_BIAS)
 

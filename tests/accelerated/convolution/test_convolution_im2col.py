@@ -7,7 +7,7 @@ from convolution_operations import check
 from dualdnn.accelerated.backend import AcceleratedBackend
 from dualdnn.accelerated.convolution.im2col import MOST_SHARED, Im2ColProblem
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
-from dualdnn.conformance.cases.convolution_filters import DIVISIONS, im2col
+from dualdnn.conformance.cases.convolution.convolution_filters import DIVISIONS, im2col
 
 VOLUME = {"x": (1, 6, 4, 5, 6), "w": (1, 6, 2, 3, 2), "padding": (1, 1, 0), "stride": (2, 1, 1), "dilation": (1, 1, 2)}
 

@@ -9,7 +9,7 @@ from typing import Any
 from dualdnn.accelerated.backend import DeviceOperand
 from dualdnn.accelerated.pooling.problem import PoolingProblem
 from dualdnn.accelerated.solver import plan_by
-from dualdnn.conformance.cases.pooling_static_windows import backward_operations, forward_operations, with_ties
+from dualdnn.conformance.cases.pooling.pooling_static_windows import backward_operations, forward_operations, with_ties
 from dualdnn.reference import judge
 
 

@@ -1,0 +1,292 @@
+"""Cases of the gradients of multi-head attention: chains of a training call, BackwardData and BackwardWeights."""
+
+from __future__ import annotations
+
+from itertools import permutations, product
+from typing import Any
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnWgradMode_t
+from dualdnn.api.operations import MultiHeadAttnBackwardData, MultiHeadAttnBackwardWeights, MultiHeadAttnForward
+from dualdnn.api.operations.specs import DOUBLE, FLOAT
+from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.conformance.calls.descriptors import made
+from dualdnn.conformance.cases.attention.attention_forward import (
+    AXES,
+    BIASES,
+    MISFITS,
+    ONE_TO_ONE,
+    TYPES,
+    WINDOWS,
+    attention,
+    changed,
+    forward,
+    of_tensor_cores,
+    with_projections,
+)
+from dualdnn.conformance.marks import shows
+from dualdnn.conformance.trial import prepare
+
+DATA, WEIGHTS = "cudnnMultiHeadAttnBackwardData", "cudnnMultiHeadAttnBackwardWeights"
+BUFFERS = "cudnnGetMultiHeadAttnBuffers"
+ADD, SET = cudnnWgradMode_t
+
+
+def plain(**others: Any) -> Any:
+    return attention(mode=others.pop("mode", 0), **others)
+
+
+def backward_data(training: MultiHeadAttnForward) -> MultiHeadAttnBackwardData:
+    """The gradients of the data of a training call."""
+    t = training
+    return MultiHeadAttnBackwardData(
+        t.attn, t.lo_win_idx, t.hi_win_idx, t.out, t.queries, t.keys, t.values
+    )  # fmt: skip
+
+
+def backward_weights(training: MultiHeadAttnForward, mode: cudnnWgradMode_t = SET) -> MultiHeadAttnBackwardWeights:
+    """The gradients of the weights of a training call."""
+    t = training
+    return MultiHeadAttnBackwardWeights(t.attn, mode, t.queries, t.keys, t.values, t.out)
+
+
+def steps(mode: cudnnWgradMode_t = SET, **others: Any) -> tuple[Any, Any, Any]:
+    """The three calls of a training step."""
+    training = forward(others.pop("attn", None) or plain(), trains=True, **others)
+    assert isinstance(training, MultiHeadAttnForward)
+    return training, backward_data(training), backward_weights(training, mode)
+
+
+@shows(*(f"{DATA}/c{i:02}" for i in (1, 2, 3, 6, 7, 8, 9, 12, 13, 14, 15, 16, 17, 18, 19, 22)),
+       *(f"{WEIGHTS}/c{i:02}" for i in (1, 2, 3, 4, 6, 7, 8, 9, 10, 13)), *(f"{BUFFERS}/c0{i}" for i in (7, 8, 9)),
+       "cudnnMultiHeadAttnForward/c04")  # fmt: skip
+@pytest.mark.parametrize("q, k, v, o", list(product((0, 1), repeat=4)))
+@pytest.mark.blind("a result off by one", "larger spaces than are needed are accepted")
+def test_projections(chain, q, k, v, o):
+    """Any of the four projections, each head with weights of its own; the two gradients in one chain, and data alone."""
+    attn = with_projections(q, k, v, o, mode=0)
+    training, data, weights = steps(attn=attn, key_lengths=(5, 3), low=(0, 1, 0, 2), high=(5, 4, 2, 5))
+    if q or k or v or o:
+        chain(training, data, weights)
+    else:
+        chain(training, data)
+
+
+@shows(f"{DATA}/c20", f"{DATA}/c21", f"{WEIGHTS}/c11", f"{WEIGHTS}/c12")
+@pytest.mark.parametrize("data_type, math", TYPES, ids=lambda v: v.name)
+def test_types(chain, data_type, math):
+    """Every row of table 40."""
+    chain(*steps(attn=plain(data_type=data_type, math=math), low=(0, 0, 1, 3), high=(1, 5, 3, 5)))
+
+
+@shows(f"{DATA}/c03", f"{WEIGHTS}/c01")
+@pytest.mark.parametrize("mode", [0, ONE_TO_ONE], ids=["all-to-one", "one-to-one"])
+@pytest.mark.parametrize("order", list(permutations(range(3))), ids=str)
+def test_layouts(chain, order, mode):
+    """The six orders of axes; beams that share keys and values add up in their gradients."""
+    axes = (*(AXES[i] for i in order), AXES[3])
+    lengths, keys = (4, 1, 3, 2, 4, 3), (5, 2, 3, 4, 1, 5) if mode else (5, 2, 3)
+    chain(*steps(attn=plain(mode=mode), batches=3, lengths=lengths, key_lengths=keys, axes=axes))
+
+
+@shows(f"{DATA}/c11")
+@pytest.mark.parametrize("o", [0, 1], ids=["joined", "projected"])
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows(chain, name, o):
+    low, high = WINDOWS[name]
+    attn = with_projections(1, 1, 1, o, mode=0)
+    chain(*steps(attn=attn, key_lengths=(5, 3), low=low, high=high, lengths=(4, 4, 4, 3)))
+
+
+@shows(f"{DATA}/c04", f"{DATA}/c05")
+def test_residuals_add_nothing(chain):
+    """dout is not in dqueries, although it went to the queries through the residuals as well."""
+    attn = plain(projected=(2, 2, 2, 6), sizes=(6, 5, 4))
+    chain(*steps(attn=attn, residuals=True))
+
+
+@shows(f"{WEIGHTS}/c05", "cudnnWgradMode_t/c01")
+def test_weights_add_up(chain):
+    """Added to what dweights has; then written over it."""
+    training, data, added = steps(ADD)
+    chain(training, data, added, added, backward_weights(training, SET), added)
+
+
+@shows(f"{DATA}/c10", "cudnnSetSeqDataDescriptor/c09", "cudnnGetMultiHeadAttnBuffers/c08")
+@pytest.mark.parametrize("on", [(0, 0, 0, 0), (1, 1, 1, 1)], ids=["core", "projected"])
+@pytest.mark.blind("a result off by one", "larger spaces than are needed are accepted")
+def test_padding_is_not_read(chain, on):
+    """Numbers in the padding of inputs and incoming gradients that are none change nothing."""
+    attn = with_projections(*on, mode=0)
+    training, data, weights = steps(
+        attn=attn, lengths=(4, 3, 4, 2), key_lengths=(5, 3), low=(0, 0, 1, 1), high=(5, 1, 4, 2)
+    )
+    before = prepare(training, "normal", 0) | prepare(data, "normal", 0)
+    for name in ("queries", "keys", "values", "dout"):
+        spec = getattr(data, name)
+        array = before[name].view(np.float32).reshape(spec.dims)
+        lengths = np.reshape(spec.lengths, spec.dims[1:3])
+        for index in np.argwhere(np.arange(spec.dims[0])[:, None, None] >= lengths):
+            array[tuple(index)] = (np.nan, np.inf)[index[0] % 2]
+    calls = (training, data, weights) if any(on) else (training, data)
+    chain(*calls, before=before)
+
+
+@shows("cudnnSetSeqDataDescriptor/c06", f"{DATA}/c02")
+@pytest.mark.parametrize("on", [(0, 0, 0, 0), (1, 1, 1, 1)], ids=["core", "projected"])
+def test_empty_sequences(subject, chain, on):
+    """Sequences of queries, and of keys, without any vector."""
+    if not subject.ours:
+        pytest.skip("NVIDIA's library refuses lengths of 0")
+    attn = with_projections(*on, mode=ONE_TO_ONE)
+    training, data, weights = steps(attn=attn, batches=3, lengths=(4, 0, 4, 3, 0, 4), key_lengths=(5, 4, 0, 5, 0, 4))
+    calls = (training, data, weights) if any(on) else (training, data)
+    chain(*calls)
+
+
+@shows(f"{DATA}/c01")
+@pytest.mark.parametrize("scaler", [0.0, 1.0, 20.0])
+def test_scalers(chain, scaler):
+    """Where the softmax is flat, and where it is one-hot and passes nearly nothing back."""
+    chain(*steps(attn=plain(scaler=scaler), lengths=None))
+
+
+@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
+@pytest.mark.parametrize("data_type", [FLOAT, DOUBLE], ids=lambda t: t.name)
+def test_many_tiles(chain, data_type):
+    """More queries, keys and elements than a tile of any kernel has."""
+    attn = attention((0, 70, 67, 3), (70, 20, 5), heads=2, mode=0, scaler=0.05, data_type=data_type, longest=(70, 140))
+    low = [max(0, 2 * t - 90) for t in range(70)]
+    high = [min(140, 2 * t + 1) for t in range(70)]
+    chain(*steps(attn=attn, steps=(70, 140), batches=1, beams=1, lengths=(69,), key_lengths=(137,), low=low, high=high))
+
+
+@shows(f"{DATA}/c01", f"{DATA}/c11")
+@pytest.mark.parametrize("name", ["64", "128"])
+def test_tiles_of_tensor_cores(chain, name):
+    """Numbers that are none, outside of the windows of some keys and queries, and in padding, too."""
+    training = of_tensor_cores(name, trains=True)
+    data = backward_data(training)
+    chain(training, data)
+    before = prepare(training, "normal", 1) | prepare(data, "normal", 1)
+    for operand, none in {"queries": (20, 69), "keys": (72, 149), "values": (75, 149), "dout": (30, 69)}.items():
+        spec = getattr(data, operand)
+        vectors = before[operand].view(np.float16).reshape(spec.dims)[:, 0, 0]
+        vectors[none, 3], vectors[spec.lengths[0] :] = np.nan, np.inf
+    chain(training, data, before=before)
+
+
+@shows(f"{WEIGHTS}/c03")
+def test_no_weights(cudnn, handle):
+    """An attention without weights has no gradients of them; neither buffer need exist."""
+    call = Call(cudnn, handle, steps(attn=with_projections(0, 0, 0, 0, mode=0)))
+    call.forward()
+    call.data()
+    call.weights()
+
+
+# --- refusals ---
+
+
+class Call:
+    """The three calls with good arguments, of which some can be changed."""
+
+    def __init__(self, cudnn: Any, handle: Any, operations: Any) -> None:
+        self.cudnn = cudnn
+        training, data, weights = operations
+        self.operations = operations
+        memory = {**prepare(training, "normal", 0), **prepare(data, "normal", 0), **prepare(weights, "normal", 0)}
+        self.buffers = {name: handle.to_device(content) for name, content in memory.items() if content.size}
+        attn = made(cudnn, training.attn)
+        sizes = cudnn.cudnnGetMultiHeadAttnBuffers(handle, attn)
+        work, reserve = handle.allocate(max(sizes[1], 16)), handle.allocate(sizes[2])
+        get = self.buffers.get
+        q, k, v, o = (made(cudnn, getattr(data, name)) for name in ("queries", "keys", "values", "dout"))
+        windows = {"loWinIdx": training.lo_win_idx, "hiWinIdx": training.hi_win_idx}
+        spaces = {
+            "workSpaceSizeInBytes": sizes[1], "workSpace": work,
+            "reserveSpaceSizeInBytes": sizes[2], "reserveSpace": reserve,
+        }  # fmt: skip
+        weighed = {"weightSizeInBytes": sizes[0], "weights": get("weights")}
+        first = {"handle": handle, "attnDesc": attn}
+        self.of_forward = {
+            **first, "currIdx": -1, **windows, "devSeqLengthsQO": get("devSeqLengthsQO"),
+            "devSeqLengthsKV": get("devSeqLengthsKV"), "qDesc": q, "queries": get("queries"), "residuals": None,
+            "kDesc": k, "keys": get("keys"), "vDesc": v, "values": get("values"), "oDesc": o, "out": get("out"), **weighed, **spaces,
+        }  # fmt: skip
+        self.of_data = {
+            **first, **windows, "devSeqLengthsDQDO": get("devSeqLengthsDQDO"),
+            "devSeqLengthsDKDV": get("devSeqLengthsDKDV"), "doDesc": o, "dout": get("dout"),
+            "dqDesc": q, "dqueries": get("dqueries"), "queries": get("queries"),
+            "dkDesc": k, "dkeys": get("dkeys"), "keys": get("keys"),
+            "dvDesc": v, "dvalues": get("dvalues"), "values": get("values"), **weighed, **spaces,
+        }  # fmt: skip
+        self.of_weights = {
+            **first, "addGrad": SET, "qDesc": q, "queries": get("queries"), "kDesc": k, "keys": get("keys"),
+            "vDesc": v, "values": get("values"), "doDesc": o, "dout": get("dout"), **weighed,
+            "dweights": get("dweights"), **spaces,
+        }  # fmt: skip
+
+    def forward(self, **other: Any) -> None:
+        self.cudnn.cudnnMultiHeadAttnForward(*(self.of_forward | other).values())
+
+    def data(self, **other: Any) -> None:
+        self.cudnn.cudnnMultiHeadAttnBackwardData(*(self.of_data | other).values())
+
+    def weights(self, **other: Any) -> None:
+        self.cudnn.cudnnMultiHeadAttnBackwardWeights(*(self.of_weights | other).values())
+
+
+@shows(f"{DATA}/c23", f"{WEIGHTS}/c14")
+def test_null(cudnn, handle, refuses):
+    call = Call(cudnn, handle, steps())
+    written = tuple(call.buffers[name] for name in ("dqueries", "dkeys", "dvalues", "dweights"))
+    for name in call.of_data:
+        if not name.endswith("SizeInBytes"):
+            refuses(BAD_PARAM, f"{DATA}/c23", call.data, **{name: None}, unchanged=written)
+    for name in call.of_weights:
+        if not name.endswith("SizeInBytes") and name != "addGrad":
+            refuses(BAD_PARAM, f"{WEIGHTS}/c14", call.weights, **{name: None}, unchanged=written)
+
+
+@shows(f"{DATA}/c23", f"{WEIGHTS}/c14")
+@pytest.mark.parametrize("name", MISFITS)
+def test_what_does_not_fit(cudnn, handle, refuses, name):
+    call = Call(cudnn, handle, steps())
+    data = call.operations[1]
+    operands = {"qDesc": "queries", "kDesc": "keys", "vDesc": "values", "oDesc": "dout"}
+    wrong = {
+        parameter: made(cudnn, changed(getattr(data, operands[parameter]), **changes))
+        for parameter, changes in MISFITS[name][1].items()
+    }
+    of_data = {"doDesc" if parameter == "oDesc" else f"d{parameter}": spec for parameter, spec in wrong.items()}
+    of_weights = {"doDesc" if parameter == "oDesc" else parameter: spec for parameter, spec in wrong.items()}
+    refuses(BAD_PARAM, f"{DATA}/c23", call.data, **of_data)
+    refuses(BAD_PARAM, f"{WEIGHTS}/c14", call.weights, **of_weights)
+
+
+@shows(f"{DATA}/c19", f"{WEIGHTS}/c10", f"{DATA}/c23", f"{WEIGHTS}/c14")
+def test_spaces_that_are_too_small(subject, cudnn, handle, refuses):
+    call = Call(cudnn, handle, steps())
+    for name in ("weightSizeInBytes", "workSpaceSizeInBytes", "reserveSpaceSizeInBytes"):
+        if name != "workSpaceSizeInBytes" or subject.ours:  # another library may need none
+            size = call.of_data[name] - 1
+            refuses(BAD_PARAM, f"{DATA}/c23", call.data, **{name: size})
+            refuses(BAD_PARAM, f"{WEIGHTS}/c14", call.weights, **{name: size})
+
+
+@shows(f"{WEIGHTS}/c14")
+def test_no_gradient_mode(cudnn, handle, refuses):
+    call = Call(cudnn, handle, steps())
+    for mode in (2, -1):
+        refuses(BAD_PARAM, f"{WEIGHTS}/c14", call.weights, addGrad=mode)
+
+
+@shows(f"{DATA}/c27", f"{WEIGHTS}/c18", "cudnnSetAttnDescriptor/c40")
+def test_biases_have_no_gradients(cudnn, handle, refuses):
+    """The training call is computed; its gradients are not supported (7.2.43)."""
+    call = Call(cudnn, handle, steps(attn=attention(mode=BIASES)))
+    call.forward()
+    refuses(NOT_SUPPORTED, f"{DATA}/c27", call.data)
+    refuses(NOT_SUPPORTED, f"{WEIGHTS}/c18", call.weights)

@@ -1,0 +1,176 @@
+"""Cases of the buffers of multi-head attention: their sizes, and where each weight lies."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnMultiHeadAttnWeightKind_t
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, SCALAR_BYTES
+from dualdnn.api.status import BAD_PARAM
+from dualdnn.conformance.cases.attention.attention_descriptors import GOOD, fill, fresh
+from dualdnn.conformance.marks import shows
+
+__all__ = ["fresh"]
+BUFFERS, WEIGHTS = "cudnnGetMultiHeadAttnBuffers", "cudnnGetMultiHeadAttnWeights"
+KINDS = list(cudnnMultiHeadAttnWeightKind_t)
+Q, K, V, O, Q_BIAS, K_BIAS, V_BIAS, O_BIAS = KINDS  # noqa: E741
+BIASES = 2  # CUDNN_ATTN_ENABLE_PROJ_BIASES
+CASES = 12
+
+
+def configuration(number):
+    """A configuration for each number, the first ones with all projections, none, and each of them alone."""
+    random = np.random.default_rng(number)
+    size = {
+        name: int(random.integers(1, 9)) for name in ("qSize", "kSize", "vSize", "qProjSize", "vProjSize", "oProjSize")
+    }
+    on = {0: "qkvo", 1: "", 2: "qk", 3: "v", 4: "o", 5: "k"}.get(number, [c for c in "qkvo" if random.random() < 0.6])
+    values = {**GOOD, **size, "attnMode": BIASES * int(random.integers(2)), "nHeads": int(random.integers(1, 5)),
+              "dataType": (FLOAT, DOUBLE)[number % 2], "computePrec": (FLOAT, DOUBLE)[number % 2]}  # fmt: skip
+    values["kProjSize"] = values["qProjSize"]
+    if "q" not in on and "k" not in on:
+        values["kSize"] = values["qSize"]
+    elif "q" not in on:
+        values["kProjSize"] = values["qSize"]
+    elif "k" not in on:
+        values["qProjSize"] = values["kSize"]
+    for name in "qkvo":
+        if name not in on:
+            values[f"{name}ProjSize"] = 0
+    return values
+
+
+def tensors(values):
+    """Kind -> (dimensions, strides) of what this attention has, by the formulas of 7.2.43."""
+    heads, after = values["nHeads"], values["vProjSize"] or values["vSize"]
+    q, k, v, o = (values[f"{name}ProjSize"] for name in "qkvo")
+    found = {
+        Q: ((heads, q, values["qSize"]), (q, 1, q * heads)), K: ((heads, k, values["kSize"]), (k, 1, k * heads)),
+        V: ((heads, v, values["vSize"]), (v, 1, v * heads)), O: ((heads, o, after), (o * after, 1, o)),
+    }  # fmt: skip
+    if values["attnMode"] & BIASES:
+        found |= {kind: ((heads, size, 1), (size, 1, 1)) for kind, size in ((Q_BIAS, q), (K_BIAS, k), (V_BIAS, v))}
+        found[O_BIAS] = ((1, o, 1), (o, 1, 1))
+    return {kind: tensor for kind, tensor in found.items() if tensor[0][1]}
+
+
+def weight_bytes(values):
+    """Bytes of all tensors of this attention."""
+    return sum(int(np.prod(dims)) for dims, _ in tensors(values).values()) * SCALAR_BYTES[values["dataType"]]
+
+
+def described(cudnn, descriptor):
+    """(data type, dimensions, strides); None where the descriptor reads as zeros."""
+    kind, rank, dims, strides = cudnn.cudnnGetTensorNdDescriptor(descriptor, 8)
+    return (kind, tuple(dims), tuple(strides)) if rank else None
+
+
+@shows(f"{BUFFERS}/c01", f"{BUFFERS}/c10", f"{BUFFERS}/c11", f"{BUFFERS}/c12", f"{BUFFERS}/c15",
+       *(f"{WEIGHTS}/c{i:02}" for i in (1, 2, 3, 4, 7, 8, 9, 10, 11)), *(f"cudnnSetAttnDescriptor/c{i}" for i in (10, 11, 12, 13)),
+       "cudnnAttnDescriptor_t/c03", "cudnnMultiHeadAttnWeightKind_t/c01")  # fmt: skip
+@pytest.mark.parametrize("number", range(CASES))
+def test_where_the_weights_are(cudnn, handle, fresh, number):
+    """Every tensor has its shape and strides; together they fill the buffer, each element belongs to one of them."""
+    values = configuration(number)
+    fill(cudnn, fresh, **values)
+    size, element = cudnn.cudnnGetMultiHeadAttnBuffers(handle, fresh)[0], SCALAR_BYTES[values["dataType"]]
+    assert size == weight_bytes(values)
+    memory = handle.to_device(np.zeros(size + 64, np.uint8))
+    descriptor = cudnn.cudnnCreateTensorDescriptor()
+    taken = np.zeros(size // element, int)
+    due, last = tensors(values), -1
+    for kind in KINDS:
+        part = cudnn.cudnnGetMultiHeadAttnWeights(handle, fresh, kind, size, memory, descriptor)
+        assert (part is None) == (kind not in due)
+        if part is None:
+            assert described(cudnn, descriptor) is None
+            continue
+        dims, strides = due[kind]
+        assert described(cudnn, descriptor) == (values["dataType"], dims, strides)
+        first = (part.address - memory.address) // element
+        assert first > last  # Q, K, V, O, then the biases in this order
+        last = first
+        for index in product(*map(range, dims)):
+            taken[first + sum(i * stride for i, stride in zip(index, strides, strict=True))] += 1
+    assert (taken == 1).all()
+
+
+@shows(f"{WEIGHTS}/c05")
+def test_a_copy_in_memory_of_the_host(subject, cudnn, handle, fresh):
+    """The address of any memory gives addresses in that memory."""
+    if not subject.ours:
+        pytest.skip("the binding passes memory of the device alone")
+    fill(cudnn, fresh)
+    size = cudnn.cudnnGetMultiHeadAttnBuffers(handle, fresh)[0]
+    memory, descriptor = handle.to_device(np.zeros(size, np.uint8)), cudnn.cudnnCreateTensorDescriptor()
+    for kind in KINDS:
+        part = cudnn.cudnnGetMultiHeadAttnWeights(handle, fresh, kind, size, memory, descriptor)
+        assert memory.address <= part.address and part.nbytes == int(np.prod(described(cudnn, descriptor)[1])) * 4
+    if subject.name != "reference":
+        return
+    copy = np.zeros(size, np.uint8)
+    for kind in KINDS:
+        due = cudnn.cudnnGetMultiHeadAttnWeights(handle, fresh, kind, size, memory, descriptor).address - memory.address
+        found = cudnn.cudnnGetMultiHeadAttnWeights(handle, fresh, kind, size, copy, descriptor)
+        assert found - copy.ctypes.data == due
+
+
+@shows(f"{WEIGHTS}/c03", f"{WEIGHTS}/c04", "cudnnSetAttnDescriptor/c08")
+def test_no_weights_at_all(cudnn, handle, fresh):
+    """Without projections the buffer has no bytes, and need not exist."""
+    fill(cudnn, fresh, qProjSize=0, kProjSize=0, vProjSize=0, oProjSize=0, kSize=GOOD["qSize"])
+    assert cudnn.cudnnGetMultiHeadAttnBuffers(handle, fresh)[0] == 0
+    descriptor = cudnn.cudnnCreateTensorDescriptor()
+    cudnn.cudnnSetTensorNdDescriptor(descriptor, FLOAT, 3, (2, 3, 4), (12, 4, 1))
+    for kind in KINDS:
+        assert cudnn.cudnnGetMultiHeadAttnWeights(handle, fresh, kind, 0, None, descriptor) is None
+        assert described(cudnn, descriptor) is None
+
+
+@shows(*(f"{BUFFERS}/c{i:02}" for i in (2, 13, 14)), "cudnnSetAttnDescriptor/c21", "cudnnSetAttnDescriptor/c22")
+@pytest.mark.parametrize("name", ["qoMaxSeqLength", "kvMaxSeqLength", "maxBatchSize", "maxBeamSize"])
+def test_larger_maxima_take_more_memory(cudnn, handle, fresh, name):
+    def sizes(value):
+        fill(cudnn, fresh, **{name: value})
+        return tuple(cudnn.cudnnGetMultiHeadAttnBuffers(handle, fresh))
+
+    few, many = sizes(4), sizes(400)
+    assert few[0] == many[0] == weight_bytes(GOOD) and few[1] <= many[1] and few[2] < many[2]
+
+
+@shows(f"{WEIGHTS}/c12", f"{WEIGHTS}/c13", f"{WEIGHTS}/c14", f"{BUFFERS}/c16")
+def test_refusals(subject, cudnn, handle, fresh, refuses):
+    fill(cudnn, fresh)
+    size = cudnn.cudnnGetMultiHeadAttnBuffers(handle, fresh)[0]
+    memory, descriptor = handle.to_device(np.zeros(size + 8, np.uint8)), cudnn.cudnnCreateTensorDescriptor()
+
+    def call(kind=V, nbytes=size, memory=memory, handle=handle, attention=fresh, descriptor=descriptor):
+        return cudnn.cudnnGetMultiHeadAttnWeights(handle, attention, kind, nbytes, memory, descriptor)
+
+    for kind in (-1, 8):
+        refuses(BAD_PARAM, f"{WEIGHTS}/c12", call, kind)
+    for kind, nbytes in product((Q, O_BIAS), (size - 1, 0)):
+        refuses(BAD_PARAM, f"{WEIGHTS}/c13", call, kind, nbytes)
+    for wrong in ({"memory": None}, {"attention": None}, {"descriptor": None}, {"handle": None}):
+        refuses(BAD_PARAM, f"{WEIGHTS}/c14", call, **wrong)
+    for wrong in ((None, fresh), (handle, None)):
+        refuses(BAD_PARAM, f"{BUFFERS}/c16", cudnn.cudnnGetMultiHeadAttnBuffers, *wrong)
+    assert described(cudnn, descriptor) is None
+    if subject.ours:
+        refuses(BAD_PARAM, f"{WEIGHTS}/c14", call, memory=memory.slice(1, size))
+        refuses(BAD_PARAM, f"{WEIGHTS}/c14", call, memory=memory.slice(0, size - 1))
+        unset = cudnn.cudnnCreateAttnDescriptor()
+        refuses(BAD_PARAM, f"{WEIGHTS}/c14", call, attention=unset)
+        refuses(BAD_PARAM, f"{BUFFERS}/c16", cudnn.cudnnGetMultiHeadAttnBuffers, handle, unset)
+
+
+@shows(f"{BUFFERS}/c16")
+def test_impossible_sizes(subject, cudnn, handle, fresh, refuses):
+    if not subject.ours:
+        pytest.skip("a foreign library may return any number")
+    most = 2**31 - 1
+    for changed in ({"nHeads": most, "oProjSize": most}, {"nHeads": most, "qoMaxSeqLength": most}):
+        fill(cudnn, fresh, **changed)
+        refuses(BAD_PARAM, f"{BUFFERS}/c16", cudnn.cudnnGetMultiHeadAttnBuffers, handle, fresh)

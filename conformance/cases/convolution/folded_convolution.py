@@ -1,0 +1,187 @@
+"""Cases of the folding of data gradients: the folded gradient, unfolded, is the gradient."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnConvolutionMode_t as Mode
+from dualdnn.api.operations import TensorSpec
+from dualdnn.api.operations.specs import FLOAT, NCHW, NCHW_VECT_C, NHWC
+from dualdnn.api.status import BAD_PARAM, EXECUTION_FAILED, NOT_SUPPORTED
+from dualdnn.conformance.calls import described, sized
+from dualdnn.conformance.marks import shows
+
+from .convolution import by_name
+from .convolution_backward_data import ALGO_0, gradient
+
+G = "cudnnGetFoldedConvBackwardDataDescriptors"
+NAMES = ("foldedFilterDesc", "paddedDiffDesc", "foldedConvDesc", "foldedGradDesc", "filterFoldTransDesc", "diffPadTransDesc",
+         "gradFoldTransDesc", "gradUnfoldTransDesc")  # fmt: skip
+KINDS = ("Filter", "Tensor", "Convolution", "Tensor", *("TensorTransform",) * 4)
+
+
+def asked(caller: Any, operation: Any, tensor_format: Any = NHWC, **changed: Any) -> dict[str, Any]:
+    """The descriptors that the call fills, by name."""
+    w, dy, convolution, dx = described(caller, operation)
+    made = {n: getattr(caller.cudnn, f"cudnnCreate{kind}Descriptor")() for n, kind in zip(NAMES, KINDS, strict=True)}
+    given = {"handle": caller.handle, "filterDesc": w, "diffDesc": dy, "convDesc": convolution, "gradDesc": dx,
+             "transformFormat": tensor_format, **made, **changed}  # fmt: skip
+    getattr(caller.cudnn, G)(*given.values())
+    return made
+
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "3x3 by 2": {"dx": (2, 3, 8, 8), "w": (8, 3, 3, 3), "padding": (1, 1), "stride": (2, 2)},
+    "7x7 by 2": {"dx": (2, 3, 16, 16), "w": (8, 3, 7, 7), "padding": (3, 3), "stride": (2, 2)},
+    "3 by 2": {"dx": (2, 3, 11, 9), "w": (8, 3, 5, 3), "padding": (2, 1), "stride": (3, 2)},
+    "no stride": {"dx": (2, 3, 8, 8), "w": (8, 3, 3, 3), "padding": (1, 1), "stride": (1, 1)},
+    "odd sizes": {"dx": (2, 4, 9, 7), "w": (8, 4, 3, 3), "padding": (1, 1), "stride": (2, 2)},
+    "even filter": {"dx": (2, 4, 8, 8), "w": (8, 4, 4, 4), "padding": (1, 1), "stride": (2, 2)},
+    "no padding": {"dx": (2, 4, 9, 9), "w": (8, 4, 3, 3), "padding": (0, 0), "stride": (2, 2)},
+    "five filters": {"dx": (2, 4, 8, 8), "w": (5, 4, 3, 3), "padding": (1, 1), "stride": (2, 2)},
+    "stride beyond the filter": {"dx": (1, 5, 10, 11), "w": (3, 5, 2, 1), "padding": (0, 2), "stride": (4, 3)},
+    "stride beside dilation": {"dx": (1, 2, 9, 8), "w": (8, 2, 3, 2), "padding": (2, 0), "stride": (1, 2), "dilation": (2, 1)},
+    "one tap, flipped": {"dx": (2, 3, 9, 8), "w": (8, 3, 1, 3), "padding": (1, 1), "stride": (2, 1), "mode": Mode.CUDNN_CONVOLUTION},
+    "one output": {"dx": (1, 2, 5, 5), "w": (4, 2, 5, 5), "padding": (0, 0), "stride": (2, 2)},
+}  # fmt: skip
+
+
+@shows(*(f"{G}/c{n:02}" for n in range(1, 8)))
+@pytest.mark.parametrize(
+    "formats", [(NCHW, NHWC), (NHWC, NHWC), (NCHW, NCHW), (NHWC, NCHW)], ids=lambda f: "-".join(map(by_name, f))
+)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_folded_gradient_is_the_gradient(caller, shape, formats):
+    """By calls of the subject, exactly in small whole numbers: fold the filter, pad dy, compute, unfold; and fold dx and unfold it."""
+    cudnn, handle = caller.cudnn, caller.handle
+    operation = sized(caller, gradient(**SHAPES[shape], formats=formats[0], algo=ALGO_0))
+    random = np.random.default_rng(5)
+    w, dy, dx = (
+        handle.to_device(random.integers(-3, 4, operation.tensor(name).count).astype(np.float32))
+        for name in ("w", "dy", "dx")
+    )
+    w_desc, dy_desc, _, dx_desc = described(caller, operation)
+    found = asked(caller, operation, formats[1])
+
+    padded, unfolded = cudnn.cudnnCreateTensorDescriptor(), cudnn.cudnnCreateTensorDescriptor()
+    diff_bytes = cudnn.cudnnInitTransformDest(found["diffPadTransDesc"], dy_desc, padded)
+    grad_bytes = cudnn.cudnnInitTransformDest(found["gradFoldTransDesc"], dx_desc, cudnn.cudnnCreateTensorDescriptor())
+    assert (
+        cudnn.cudnnInitTransformDest(found["gradUnfoldTransDesc"], found["foldedGradDesc"], unfolded)
+        == operation.dx.nbytes
+    )
+    assert cudnn.cudnnGetTensorSizeInBytes(found["paddedDiffDesc"]) == diff_bytes
+    assert cudnn.cudnnGetTensorSizeInBytes(found["foldedGradDesc"]) == grad_bytes
+    filter_bytes = cudnn.cudnnGetFilterSizeInBytes(found["foldedFilterDesc"])
+
+    folded_w, padded_dy, folded_dx = (handle.allocate(nbytes) for nbytes in (filter_bytes, diff_bytes, grad_bytes))
+    cudnn.cudnnTransformFilter(
+        handle, found["filterFoldTransDesc"], 1.0, w_desc, w, 0.0, found["foldedFilterDesc"], folded_w
+    )
+    cudnn.cudnnTransformTensorEx(
+        handle, found["diffPadTransDesc"], 1.0, dy_desc, dy, 0.0, found["paddedDiffDesc"], padded_dy
+    )
+    cudnn.cudnnTransformTensorEx(
+        handle, found["gradFoldTransDesc"], 1.0, dx_desc, dx, 0.0, found["foldedGradDesc"], folded_dx
+    )
+    back = handle.allocate(operation.dx.nbytes)
+    cudnn.cudnnTransformTensorEx(
+        handle, found["gradUnfoldTransDesc"], 1.0, found["foldedGradDesc"], folded_dx, 0.0, dx_desc, back
+    )
+    count = operation.dx.count
+    assert np.array_equal(back.to_host(np.float32, count), dx.to_host(np.float32, count))
+
+    descriptors = (found["foldedFilterDesc"], found["paddedDiffDesc"], found["foldedConvDesc"], found["foldedGradDesc"])
+    needed = cudnn.cudnnGetConvolutionBackwardDataWorkspaceSize(handle, *descriptors, 1)
+    workspace = handle.allocate(needed) if needed else None
+    folded_w_desc, padded_desc, folded, folded_dx_desc = descriptors
+    cudnn.cudnnConvolutionBackwardData(handle, 1.0, folded_w_desc, folded_w, padded_desc, padded_dy, folded, 1, workspace, needed, 1.0,
+                                       folded_dx_desc, folded_dx)  # fmt: skip
+    cudnn.cudnnTransformTensorEx(
+        handle, found["gradUnfoldTransDesc"], 1.0, folded_dx_desc, folded_dx, 0.0, dx_desc, back
+    )
+    caller(replace(operation, beta=1.0), {"w": w, "dy": dy, "dx": dx, "workSpace": None})
+    assert np.array_equal(back.to_host(np.float32, count), dx.to_host(np.float32, count))
+    assert dx.to_host(np.float32, count).any()
+
+
+# (folded filter, padded diff, folded gradient, padding)
+DESCRIBED = {
+    "3x3 by 2": ((8, 12, 2, 2), (2, 8, 5, 5), (2, 12, 4, 4), (1, 1)),
+    "7x7 by 2": ((8, 12, 4, 4), (2, 8, 9, 9), (2, 12, 8, 8), (2, 2)),
+    "3 by 2": ((8, 18, 2, 2), (2, 8, 5, 6), (2, 18, 4, 5), (1, 1)),
+    "no stride": ((8, 8, 3, 3), (2, 8, 8, 8), (2, 8, 8, 8), (1, 1)),
+    "odd sizes": ((8, 16, 2, 2), (2, 8, 6, 5), (2, 16, 5, 4), (1, 1)),
+    "even filter": ((8, 16, 3, 3), (2, 8, 4, 4), (2, 16, 4, 4), (1, 1)),
+    "no padding": ((8, 16, 2, 2), (2, 8, 4, 4), (2, 16, 5, 5), (0, 0)),
+    "five filters": ((8, 16, 2, 2), (2, 8, 5, 5), (2, 16, 4, 4), (1, 1)),
+}
+
+
+@shows(f"{G}/c03", f"{G}/c04", f"{G}/c05")
+@pytest.mark.parametrize("tensor_format", [NCHW, NHWC], ids=by_name)
+@pytest.mark.parametrize("shape", DESCRIBED)
+def test_what_is_described(caller, shape, tensor_format):
+    cudnn = caller.cudnn
+    found = asked(caller, gradient(**SHAPES[shape]), tensor_format)
+    filter_dims, diff_dims, grad_dims, padding = DESCRIBED[shape]
+    assert cudnn.cudnnGetFilterNdDescriptor(found["foldedFilterDesc"], 4)[1:] == (tensor_format, 4, filter_dims)
+    for name, dims in (("paddedDiffDesc", diff_dims), ("foldedGradDesc", grad_dims)):
+        expected = TensorSpec.packed(FLOAT, dims, tensor_format)
+        assert cudnn.cudnnGetTensorNdDescriptor(found[name], 4) == (FLOAT, 4, expected.dims, expected.strides)
+    described_as = cudnn.cudnnGetConvolution2dDescriptor(found["foldedConvDesc"])
+    assert described_as[:6] == (*padding, 1, 1, 1, 1)
+    for name in NAMES[4:7]:
+        assert cudnn.cudnnGetTensorTransformDescriptor(found[name], 4)[0] == tensor_format
+
+
+@shows(f"{G}/c08")
+@pytest.mark.parametrize("missing", ["handle", "filterDesc", "diffDesc", "convDesc", "gradDesc", *NAMES])
+def test_null(caller, refuses, missing):
+    refuses(BAD_PARAM, f"{G}/c08", asked, caller, gradient(**SHAPES["3x3 by 2"]), **{missing: None})
+
+
+@shows(f"{G}/c09")
+def test_other_ranks(caller, refuses):
+    volume = gradient((2, 4, 5, 6, 7), (8, 4, 3, 3, 3), stride=(2, 2, 2))
+    refuses(BAD_PARAM, f"{G}/c09", asked, caller, volume)
+
+
+def test_vectorised_channels_are_no_format_of_transforms(caller, refuses):
+    operation = gradient(**SHAPES["3x3 by 2"])
+    refuses(NOT_SUPPORTED, "cudnnSetTensorTransformDescriptor/c17", asked, caller, operation, NCHW_VECT_C)
+
+
+@shows(f"{G}/c10")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"dx": (2, 4, 8, 8), "w": (8, 2, 3, 3), "groups": 2, "stride": (2, 2)},
+        {"dx": (2, 4, 8, 8), "w": (8, 2, 3, 3), "groups": 2},
+        {"dx": (2, 4, 9, 9), "w": (8, 4, 3, 3), "stride": (2, 1), "dilation": (2, 1)},
+        {"dx": (2, 4, 9, 9), "w": (8, 4, 3, 3), "stride": (1, 2), "mode": Mode.CUDNN_CONVOLUTION},
+    ],
+    ids=["folded groups", "padded groups", "dilation", "mode"],
+)
+def test_what_cannot_be_folded(caller, refuses, options):
+    """Folding these would not be the same gradient."""
+    refuses(EXECUTION_FAILED, f"{G}/c10", asked, caller, gradient(**options))
+
+
+@shows(f"{G}/c01")
+def test_groups_and_modes_without_folding(caller):
+    """Nothing is folded and no channel is added."""
+    for options in ({"groups": 2}, {"mode": Mode.CUDNN_CONVOLUTION}):
+        operation = gradient((2, 16, 6, 5), (8, 16 // options.get("groups", 1), 3, 3), **options)
+        found = asked(caller, operation)
+        assert caller.cudnn.cudnnGetFilterNdDescriptor(found["foldedFilterDesc"], 4)[3] == operation.w.dims
+        assert caller.cudnn.cudnnGetConvolutionGroupCount(found["foldedConvDesc"]) == options.get("groups", 1)
+
+
+def test_descriptors_must_fit(caller, refuses):
+    operation = gradient(**SHAPES["3x3 by 2"])
+    other = replace(operation, dy=TensorSpec.packed(FLOAT, (2, 8, 4, 5)))
+    refuses(BAD_PARAM, "cudnnConvolutionBackwardData/c28", asked, caller, other)

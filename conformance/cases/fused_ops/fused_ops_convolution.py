@@ -1,0 +1,358 @@
+"""Cases of the sequences with a convolution: SCALE_BIAS_ACTIVATION_CONV_BNSTATS, ..._WGRAD and CONV_SCALE_BIAS_ADD_ACTIVATION."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import (
+    cudnnActivationMode_t,
+    cudnnConvolutionBwdFilterAlgo_t,
+    cudnnConvolutionFwdAlgo_t,
+    cudnnConvolutionMode_t,
+    cudnnMathType_t,
+    cudnnReorderType_t,
+)
+from dualdnn.api.operations import (
+    ConvolutionSpec,
+    ConvScaleBiasAddActivation,
+    FilterSpec,
+    ScaleBiasActivationConvBnstats,
+    ScaleBiasActivationWgrad,
+    TensorSpec,
+)
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, NCHW, NHWC
+from dualdnn.api.status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED
+from dualdnn.conformance.calls import sized
+from dualdnn.conformance.calls.fused_ops import KINDS, const_pack, variant_pack
+from dualdnn.conformance.cases.fused_ops.fused_ops_finalize import ELEMENT, NULL, PACK, vector
+from dualdnn.conformance.cases.fused_ops.fused_ops_packs import (
+    CONST_LABELS,
+    PER_ACTIVATION,
+    PERSISTENT,
+    VARIANT_LABELS,
+    clauses_of,
+)
+from dualdnn.conformance.cases.fused_ops.fused_ops_residual import KEEPING_NAN, RELU
+from dualdnn.conformance.marks import shows
+from dualdnn.conformance.trial import prepare
+
+BNSTATS, WGRAD, ADD = (
+    "CUDNN_FUSED_SCALE_BIAS_ACTIVATION_CONV_BNSTATS",
+    "CUDNN_FUSED_SCALE_BIAS_ACTIVATION_WGRAD",
+    "CUDNN_FUSED_CONV_SCALE_BIAS_ADD_ACTIVATION",
+)
+ALL = f"^({BNSTATS}|{WGRAD}|{ADD})"
+UNSUPPORTED = "cudnnCreateFusedOpsPlan/c04"
+PRECOMP = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
+IMPLICIT = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM
+FILTER_0, FILTER_1 = (cudnnConvolutionBwdFilterAlgo_t[f"CUDNN_CONVOLUTION_BWD_FILTER_ALGO_{n}"] for n in (0, 1))
+TENSOR_OP, FMA = cudnnMathType_t.CUDNN_TENSOR_OP_MATH, cudnnMathType_t.CUDNN_FMA_MATH
+IMAGES, CHANNELS, FILTERS = 2, 8, 32
+
+
+class Shape:
+    """The tensors of a convolution."""
+
+    def __init__(
+        self,
+        kind=FLOAT,
+        tensor_format=NCHW,
+        sizes=(6, 5),
+        taps=(3, 3),
+        groups=1,
+        channels=CHANNELS,
+        math=FMA,
+        **geometry,
+    ):
+        rank = len(sizes)
+        known = {"padding": (1,) * rank, "stride": (1,) * rank, "dilation": (1,) * rank, **geometry}
+        self.convolution = ConvolutionSpec(
+            cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION, DOUBLE if kind == DOUBLE else FLOAT, known["padding"], known["stride"],
+            known["dilation"], groups, math, cudnnReorderType_t.CUDNN_DEFAULT_REORDER,
+        )  # fmt: skip
+        self.kind, self.numbers = kind, DOUBLE if kind == DOUBLE else FLOAT
+        self.x = TensorSpec.packed(kind, (IMAGES, channels, *sizes), tensor_format)
+        self.w = FilterSpec(kind, tensor_format, (FILTERS, channels // groups, *taps))
+        self.y = TensorSpec.packed(kind, self.convolution.output_dims(self.x.dims, self.w.dims), tensor_format)
+
+    def per_channel(self, count, kind=None):
+        return vector(self.kind if kind is None else kind, count, rank=self.x.rank)
+
+
+def statistics(activation=RELU, without=(), algo=PRECOMP, **shape):
+    s = Shape(**shape)
+    eq, sums = s.per_channel(s.x.dims[1]), s.per_channel(FILTERS, s.numbers)
+    operation = ScaleBiasActivationConvBnstats(s.convolution, activation, algo, 0, s.x, eq, eq, s.w, s.y, sums, sums)
+    return replace(operation, **dict.fromkeys(without))
+
+
+def filter_gradient(activation=RELU, without=(), algo=FILTER_1, **shape):
+    s = Shape(**shape)
+    eq = s.per_channel(s.x.dims[1])
+    operation = ScaleBiasActivationWgrad(s.convolution, activation, algo, 0, s.x, eq, eq, s.y, s.w)
+    return replace(operation, **dict.fromkeys(without))
+
+
+def added(activation=RELU, without=(), algo=PRECOMP, **shape):
+    s = Shape(**shape)
+    eq = s.per_channel(FILTERS)
+    operation = ConvScaleBiasAddActivation(s.convolution, activation, algo, 0, s.x, s.w, eq, s.y, eq, eq, s.y)
+    return replace(operation, **dict.fromkeys(without))
+
+
+MAKERS = (statistics, filter_gradient, added)
+makers = pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
+PROBLEMS = {
+    "float": dict(),
+    "float nhwc": dict(tensor_format=NHWC),
+    "half nhwc 3x3, the conditions of the fast path": dict(kind=HALF, tensor_format=NHWC, math=TENSOR_OP),
+    "half nhwc 1x1, the conditions of the fast path": dict(
+        kind=HALF, tensor_format=NHWC, math=TENSOR_OP, taps=(1, 1), padding=(0, 0)
+    ),
+    "half, stride 2, odd channels": dict(kind=HALF, channels=5, stride=(2, 2), taps=(2, 3)),
+    "bfloat16": dict(kind=BFLOAT16),
+    "double": dict(kind=DOUBLE),
+    "two groups": dict(groups=2),
+    "volume": dict(sizes=(4, 3, 5), taps=(3, 1, 2)),
+}
+problems = pytest.mark.parametrize("problem", PROBLEMS)
+
+
+def algorithm(make, problem):
+    """The algorithm that is chosen: the first of the preferred ones that takes the problem."""
+    if make is not filter_gradient:
+        return IMPLICIT if problem.get("groups") and problem.get("kind") == DOUBLE else PRECOMP
+    volume = len(problem.get("sizes", (1, 1))) == 3
+    return FILTER_0 if volume else FILTER_1
+
+
+@shows(*clauses_of(VARIANT_LABELS, rf"{ALL}: CUDNN_(PTR|SCALAR)_\w+ \("), f"{CONST_LABELS}/c163")
+@makers
+@problems
+def test_sequences(trial, caller, make, problem):
+    """All steps, with the workspace that the plan asks for."""
+    given = PROBLEMS[problem]
+    trial(sized(caller, make(algo=algorithm(make, given), **given)))
+
+
+@problems
+def test_nothing_is_scaled(trial, caller, problem):
+    given = PROBLEMS[problem]
+    trial(
+        sized(
+            caller,
+            added(None if given.get("groups") else RELU, ("eqScale", "zEqScale"), algorithm(added, given), **given),
+        )
+    )
+
+
+@shows(*clauses_of(CONST_LABELS, f"{ALL}.*becomes a NOP"))
+@pytest.mark.parametrize("make, without", [
+    *((make, names) for make in MAKERS[:2] for names in (("eqScale",), ("eqBias",), ("eqScale", "eqBias"))),
+    (statistics, ("ySum", "ySqSum")), (statistics, ("eqScale", "eqBias", "ySum", "ySqSum")),
+    *((added, names) for names in (("eqScale",), ("z", "zEqScale"), ("zEqScale",), ("zEqBias",), ("zEqScale", "zEqBias"),
+                                   ("eqScale", "z", "zEqScale", "zEqBias"), ("eqScale", "zEqScale"), ("eqScale", "z", "zEqScale")))])  # fmt: skip
+@pytest.mark.parametrize("activation", [None, RELU], ids=["none", "relu"])
+def test_steps_that_are_left_out(trial, caller, make, without, activation):
+    """What is left out is as if it were not in the sequence: a convolution alone needs no copy of x or y."""
+    trial(sized(caller, make(activation, without)))
+
+
+NOPS = [
+    (statistics, dict(BN_EQSCALEBIAS_DESC=None), ("eqScale", "eqBias")), (filter_gradient, dict(BN_EQSCALEBIAS_DESC=None), ("eqScale", "eqBias")),
+    (statistics, dict(YSTATS_DESC=None), ("ySum", "ySqSum")), (statistics, dict(YSUM_PLACEHOLDER=NULL), ("ySum", "ySqSum")),
+    (statistics, dict(YSQSUM_PLACEHOLDER=NULL), ("ySum", "ySqSum")), (added, dict(ZDESC=None), ("z", "zEqScale")),
+    (added, dict(BN_Z_EQSCALEBIAS_DESC=None), ("zEqScale", "zEqBias")),
+]  # fmt: skip
+
+
+@shows(*clauses_of(CONST_LABELS, f"{ALL}.*becomes a NOP"))
+@pytest.mark.parametrize(
+    "make, attributes, without", NOPS, ids=lambda value: getattr(value, "__name__", None) or str(value)
+)
+def test_descriptors_and_placeholders_that_are_null(caller, make, attributes, without):
+    """The same as without the operands; memory that is given all the same is not touched."""
+    full, fewer = sized(caller, make()), sized(caller, make(without=without))
+    results = {}
+    memory = {name: np.append(content, np.zeros(16, np.uint8)) for name, content in prepare(full, "normal", 0).items()}
+    for operation in (full, fewer):
+        buffers = {name: caller.handle.to_device(content) for name, content in memory.items()}
+        given = {
+            name: None if attributes.get(PLACEHOLDERS.get(name, "")) == NULL else buffer
+            for name, buffer in buffers.items()
+        }
+        changed = attributes if operation is full else {}
+        given = {name: buffer for name, buffer in given.items() if operation is full or name in fewer.operands}
+        executed(caller, operation, given, **changed)
+        output = operation.outputs[0]
+        results[operation] = buffers[output].to_host(np.uint8, memory[output].size)
+        for name in without:
+            assert np.array_equal(buffers[name].to_host(np.uint8, memory[name].size), memory[name])
+    assert np.array_equal(results[full], results[fewer])
+
+
+PLACEHOLDERS = {"ySum": "YSUM_PLACEHOLDER", "ySqSum": "YSQSUM_PLACEHOLDER"}
+
+
+@shows(*clauses_of(CONST_LABELS, f"{ALL}.*activation step becomes a NOP"))
+@makers
+def test_identity_is_no_activation(caller, make):
+    """The same plan, whose workspace is no larger."""
+    identity = replace(RELU, mode=cudnnActivationMode_t.CUDNN_ACTIVATION_IDENTITY)
+    sizes = {made(caller, make(None), ACTIVATION_DESC=spec)[1] for spec in (None, identity)}
+    assert len(sizes) == 1
+
+
+@makers
+@pytest.mark.parametrize("activation", [RELU, KEEPING_NAN], ids=["relu", "relu-nan"])
+def test_special_values(trial, caller, make, activation):
+    operation = sized(caller, make(activation))
+    read = "z" if make is added else "eqBias"
+    trial(operation, {**dict.fromkeys(operation.operands, "normal"), read: "special"})
+
+
+def made(caller, operation, **attributes):
+    """(a plan of the operation with other attributes, the bytes of workspace that it asks for)."""
+    new = caller.cudnn.cudnnCreateFusedOpsPlan(KINDS[type(operation)])
+    return new, caller.cudnn.cudnnMakeFusedOpsPlan(caller.handle, new, const_pack(caller, operation, **attributes))
+
+
+def executed(caller, operation, memory, scalars=None, **attributes):
+    """Make a plan with these attributes and run it on this memory."""
+    ready, needed = made(caller, operation, **attributes)
+    sized_operation = replace(operation, workspace_bytes=max(needed, operation.workspace_bytes))
+    variants = variant_pack(caller, sized_operation, memory)
+    for label, value in (scalars or {}).items():
+        caller.cudnn.cudnnSetFusedOpsVariantParamPackAttribute(variants, label, value)
+    caller.cudnn.cudnnFusedOpsExecute(caller.handle, ready, variants)
+
+
+@shows(*clauses_of(CONST_LABELS, f"{ALL}: as of 7.6.0 ?.* only"))
+@makers
+def test_support(caller, refuses, make):
+    """Other modes, where the sequence has one, other activations, data types and layouts."""
+    sequence = {statistics: ("c009", "c022"), filter_gradient: ("c062", "c075"), added: (None, "c193")}[make]
+    if sequence[0]:
+        made(caller, make(), BN_MODE=PERSISTENT)
+        refuses(NOT_SUPPORTED, f"{CONST_LABELS}/{sequence[0]}", made, caller, make(), BN_MODE=PER_ACTIVATION)
+    for mode in cudnnActivationMode_t:
+        if not mode.name.endswith(("_RELU", "IDENTITY")) or mode.name.endswith("CLIPPED_RELU"):
+            refuses(
+                NOT_SUPPORTED,
+                f"{CONST_LABELS}/{sequence[1]}",
+                made,
+                caller,
+                make(),
+                ACTIVATION_DESC=replace(RELU, mode=mode),
+            )
+    half = replace(make().convolution, compute_type=HALF)
+    refuses(NOT_SUPPORTED, UNSUPPORTED, made, caller, make(kind=HALF), CONV_DESC=half)
+    refuses(
+        NOT_SUPPORTED,
+        UNSUPPORTED,
+        made,
+        caller,
+        make(),
+        BN_EQSCALEBIAS_DESC=vector(HALF, CHANNELS if make is not added else FILTERS),
+    )
+    if make is statistics:
+        refuses(NOT_SUPPORTED, UNSUPPORTED, made, caller, make(), YSTATS_DESC=vector(DOUBLE, FILTERS))
+
+
+@shows(*clauses_of(CONST_LABELS, f"{ALL}: (the shape in|the tensor in)"))
+@pytest.mark.parametrize("make, name, clause, channels", [
+    (statistics, "BN_EQSCALEBIAS_DESC", "c013", CHANNELS), (statistics, "YSTATS_DESC", "c037", FILTERS),
+    (filter_gradient, "BN_EQSCALEBIAS_DESC", "c066", CHANNELS), (added, "BN_EQSCALEBIAS_DESC", "c176", FILTERS)])  # fmt: skip
+def test_wrong_shapes(caller, refuses, make, name, clause, channels):
+    made(caller, make(), **{name: vector(channels=channels)})
+    for dims in ((1, channels + 1, 1, 1), (2, channels, 1, 1), (1, channels, 6, 5), (1, channels, 1, 1, 1)):
+        wrong = TensorSpec.packed(FLOAT, dims)
+        refuses(BAD_PARAM, f"{CONST_LABELS}/{clause}", made, caller, make(), **{name: wrong})
+
+
+@shows(INCORRECT_PARAMETER)
+@makers
+def test_attributes_that_do_not_fit(caller, refuses, make):
+    """What is missing, and tensors that are not those of the convolution."""
+    of = make()
+    first = "DYDESC" if make is filter_gradient else "YDESC"
+    weights = "DWDESC" if make is filter_gradient else "WDESC"
+    filters = of.dw if make is filter_gradient else of.w
+    wrong = [
+        {"XDESC": None}, {"CONV_DESC": None}, {weights: None}, {first: None}, {"XDATA_PLACEHOLDER": NULL},
+        {f"{weights.removesuffix('DESC')}DATA_PLACEHOLDER": NULL}, {f"{first.removesuffix('DESC')}DATA_PLACEHOLDER": NULL},
+        {weights: replace(filters, dims=(FILTERS, CHANNELS + 1, 3, 3))}, {"XDESC": TensorSpec.packed(FLOAT, (IMAGES, CHANNELS, 6, 5, 1))},
+        {first: TensorSpec.packed(FLOAT, (IMAGES + 1, FILTERS, 6, 5))},
+    ]  # fmt: skip
+    if make is added:
+        wrong.append({"ZDESC": TensorSpec.packed(FLOAT, (IMAGES, FILTERS, 5, 6))})
+    for attributes in wrong:
+        refuses(BAD_PARAM, INCORRECT_PARAMETER, made, caller, of, **attributes)
+
+
+PROMISED = {
+    statistics: ("c023", "c024", "c025"),
+    filter_gradient: ("c040", "c041", "c042"),
+    added: ("c119", "c120", "c121"),
+}
+
+
+@shows(*clauses_of(CONST_LABELS, f"{ALL}: where a"), *clauses_of(VARIANT_LABELS, f"{ALL}: where a"))
+@makers
+def test_promises(caller, refuses, make):
+    """Memory that is missing, that was said to be NULL, or that does not begin at 16 bytes."""
+    operation = sized(caller, make())
+    memory = {
+        name: np.append(content, np.zeros(16, np.uint8)) for name, content in prepare(operation, "normal", 0).items()
+    }
+    buffers = {name: caller.handle.to_device(content) for name, content in memory.items()}
+    whole = {name: buffers[name].slice(0, operation.nbytes(name)) for name in buffers}
+    shifted = {name: buffers[name].slice(4, operation.nbytes(name)) for name in buffers}
+    null, element, pack = (f"{VARIANT_LABELS}/{clause}" for clause in PROMISED[make])
+    unchanged = tuple(buffers.values())
+    for promise, clause in ((ELEMENT, element), (PACK, pack)):
+        refuses(
+            BAD_PARAM,
+            clause,
+            executed,
+            caller,
+            operation,
+            {**whole, "x": None},
+            unchanged=unchanged,
+            XDATA_PLACEHOLDER=promise,
+        )
+    refuses(
+        BAD_PARAM,
+        pack,
+        executed,
+        caller,
+        operation,
+        {**whole, "x": shifted["x"]},
+        unchanged=unchanged,
+        XDATA_PLACEHOLDER=PACK,
+    )
+    refuses(BAD_PARAM, null, executed, caller, operation, whole, unchanged=unchanged, BN_EQSCALE_PLACEHOLDER=NULL)
+    executed(caller, operation, whole, XDATA_PLACEHOLDER=PACK)
+
+
+WORKSPACE, SIZE = 9, 100  # labels
+SIZED = {statistics: ("c019", "c021"), filter_gradient: ("c036", "c038"), added: ("c115", "c117")}
+
+
+@shows(*clauses_of(VARIANT_LABELS, f"{ALL}: CUDNN_(PTR_WORKSPACE|SCALAR_SIZE_T)\\w* \\("))
+@makers
+def test_workspaces(caller, refuses, make):
+    """Too few bytes, none, and no memory; as many as the plan asks for are enough. A plan that needs none takes NULL."""
+    operation = sized(caller, make())
+    buffers = {name: caller.handle.to_device(content) for name, content in prepare(operation, "normal", 0).items()}
+    missing, small = (f"{VARIANT_LABELS}/{clause}" for clause in SIZED[make])
+    needed, unchanged = made(caller, operation)[1], tuple(buffers.values())
+    if needed:
+        for given in (0, needed - 1):
+            refuses(BAD_PARAM, small, executed, caller, operation, buffers, {SIZE: given}, unchanged=unchanged)
+        refuses(BAD_PARAM, missing, executed, caller, operation, buffers, {WORKSPACE: None}, unchanged=unchanged)
+    else:
+        executed(caller, operation, buffers, {WORKSPACE: None, SIZE: 0})
+    executed(caller, operation, buffers, {SIZE: needed})

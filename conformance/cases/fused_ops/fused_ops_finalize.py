@@ -1,0 +1,368 @@
+"""Cases of BN_FINALIZE_STATISTICS_TRAINING and _INFERENCE: a scale and a bias from statistics of batch normalisation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnFusedOpsPointerPlaceHolder_t
+from dualdnn.api.operations import BnFinalizeStatisticsInference, BnFinalizeStatisticsTraining, TensorSpec
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
+from dualdnn.api.status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED
+from dualdnn.conformance.calls.fused_ops import const_pack, plan, variant_pack
+from dualdnn.conformance.cases.fused_ops.fused_ops_packs import (
+    CONST_LABELS,
+    PER_ACTIVATION,
+    PERSISTENT,
+    VARIANT_LABELS,
+    clauses_of,
+)
+from dualdnn.conformance.marks import shows
+from dualdnn.conformance.trial import prepare
+
+TRAINING, INFERENCE = "CUDNN_FUSED_BN_FINALIZE_STATISTICS_TRAINING", "CUDNN_FUSED_BN_FINALIZE_STATISTICS_INFERENCE"
+POINTERS = r": CUDNN_PTR_BN_\w+ \(void \*|: CUDNN_PTR_YS\w+ \(void \*"
+SCALARS = r": CUDNN_SCALAR_(INT64|DOUBLE)\w+ \("
+NOPS = r"becomes a NOP|may be NULL"
+INPUTS = {"ySqSum": "positive", "ySum": "ties", "runningVar": "positive"}
+TYPES = ((FLOAT, FLOAT), (FLOAT, HALF), (FLOAT, BFLOAT16), (DOUBLE, DOUBLE))
+
+
+def by_name(value):
+    """An id that is the same in every process."""
+    return value.__name__ if callable(value) else str(value)
+
+
+types = pytest.mark.parametrize("kind, eq_kind", TYPES, ids=lambda kind: kind.name.removeprefix("CUDNN_DATA_"))
+NULL, ELEMENT, PACK = cudnnFusedOpsPointerPlaceHolder_t
+
+
+def vector(kind=FLOAT, channels=37, step=1, rank=4):
+    """One number for each channel, ``step`` elements apart."""
+    return TensorSpec(kind, (1, channels, *(1,) * (rank - 2)), (channels * step, step, *(step,) * (rank - 2)))
+
+
+def training(kind=FLOAT, eq_kind=FLOAT, count=50, without=(), step=1, **shape):
+    """The finalising of sums of ``count`` elements; without some operands."""
+    sums, parameters, eq = (
+        vector(kind, step=step, **shape),
+        vector(kind, step=step + (step > 1), **shape),
+        vector(eq_kind, step=step, **shape),
+    )
+    operation = BnFinalizeStatisticsTraining(
+        count, 0.3, 1e-3, sums, sums, *(parameters,) * 6, eq, eq
+    )  # fmt: skip
+    return replace(operation, **dict.fromkeys(without))
+
+
+def inference(kind=FLOAT, eq_kind=FLOAT, without=(), step=1, **shape):
+    """The finalising of running statistics; without some operands."""
+    parameters, eq = vector(kind, step=step, **shape), vector(eq_kind, step=2 * step - 1, **shape)
+    operation = BnFinalizeStatisticsInference(1e-3, *(parameters,) * 4, eq, eq)
+    return replace(operation, **dict.fromkeys(without))
+
+
+OUTPUTS = ("savedMean", "savedInvStd", "runningMean", "runningVar", "eqScale", "eqBias")
+
+
+def wanting(*outputs):
+    """What an operation of training lacks that has these outputs alone, and their inputs."""
+    unwanted = {*OUTPUTS} - {*outputs}
+    if not {"eqScale", "eqBias"} & {*outputs}:
+        unwanted |= {"scale"}
+    if "eqBias" not in outputs:
+        unwanted |= {"bias"}
+    return tuple(sorted(unwanted))
+
+
+def kinds(operation, **others):
+    return {**dict.fromkeys(operation.operands, "normal"), **INPUTS, **others}
+
+
+@shows(*clauses_of(VARIANT_LABELS, f"^{TRAINING}({POINTERS}|{SCALARS})"), "cudnnFusedOpsExecute/c01", "cudnnMakeFusedOpsPlan/c06",
+       *clauses_of(VARIANT_LABELS, f"^{TRAINING}: CUDNN_PTR_WORKSPACE.*may be NULL"),
+       *clauses_of(VARIANT_LABELS, f"^{TRAINING}: CUDNN_SCALAR_SIZE_T.*at least"),
+       "cudnnMakeFusedOpsPlan/c02", "cudnnMakeFusedOpsPlan/c03")  # fmt: skip
+@types
+@pytest.mark.parametrize("count", [1, 2, 50, 10**6])
+def test_training(trial, kind, eq_kind, count):
+    """The workspace that is asked for is 0 and NULL. Of one element no unbiased variance follows: it is NaN."""
+    operation = training(kind, eq_kind, count)
+    trial(operation, kinds(operation))
+
+
+@shows(*clauses_of(VARIANT_LABELS, f"^{INFERENCE}({POINTERS}|{SCALARS})"),
+       *clauses_of(VARIANT_LABELS, f"^{INFERENCE}: CUDNN_PTR_WORKSPACE.*may be NULL"),
+       *clauses_of(VARIANT_LABELS, f"^{INFERENCE}: CUDNN_SCALAR_SIZE_T.*at least"))  # fmt: skip
+@types
+@pytest.mark.parametrize("inputs", ["positive", "special"])
+def test_inference(trial, kind, eq_kind, inputs):
+    """NaN, infinite and negative variances too, as the formula has them."""
+    operation = inference(kind, eq_kind)
+    trial(operation, kinds(operation, runningVar=inputs, runningMean=inputs))
+
+
+@shows(*clauses_of(CONST_LABELS, f"^{TRAINING}.*({NOPS})"), "cudnnFusedOps_t/c03")
+@pytest.mark.parametrize("outputs", [*((name,) for name in OUTPUTS), ("savedMean", "runningVar"), ("savedInvStd", "eqBias"), OUTPUTS[:4]],
+                         ids="-".join)  # fmt: skip
+def test_outputs_that_are_not_wanted(trial, outputs):
+    """Trained scale and bias are there only where they are needed."""
+    operation = training(without=wanting(*outputs))
+    assert set(operation.tensors_written) == set(outputs)
+    trial(operation, kinds(operation))
+
+
+@shows(*clauses_of(CONST_LABELS, f"^{TRAINING}.*({NOPS})"))
+def test_nothing_is_wanted(trial, caller, refuses):
+    """Sums alone are not even looked at."""
+    operation = training(without=wanting())
+    memory = {
+        "ySum": caller.handle.to_device(np.zeros(37, np.float32)),
+        "ySqSum": caller.handle.to_device(np.zeros(37, np.float32)),
+    }
+    caller(operation, memory)
+
+
+@shows(*clauses_of(CONST_LABELS, f"^{INFERENCE}.*({NOPS})"))
+@pytest.mark.parametrize("without", [("eqScale",), ("eqBias", "bias", "runningMean"), ("eqBias",)], ids="-".join)
+def test_inference_without_an_output(trial, without):
+    """Trained bias and running mean may be given though no bias is wanted."""
+    operation = inference(without=without)
+    if without == ("eqBias",):
+        operation = replace(operation, bias=None, runningMean=None)
+    trial(operation, kinds(operation))
+
+
+@shows(*clauses_of(CONST_LABELS, f"^({TRAINING}|{INFERENCE}): the shape"))
+@pytest.mark.parametrize("shape", [dict(channels=1), dict(channels=300, rank=5), dict(channels=5, rank=3), dict(channels=129, step=3)],
+                         ids=str)  # fmt: skip
+@pytest.mark.parametrize("make", [training, inference])
+def test_shapes(trial, make, shape):
+    """1 x C x 1 x 1 of any rank; numbers that do not lie side by side."""
+    operation = make(eq_kind=HALF, **shape)
+    trial(operation, kinds(operation))
+
+
+@pytest.mark.parametrize("inputs", ["special", "wide", "huge"])
+def test_special_sums(trial, inputs):
+    operation = training()
+    trial(operation, kinds(operation, ySum=inputs, scale=inputs))
+
+
+def test_a_variance_is_not_negative(trial):
+    """Sums whose mean square is less than the square of their mean, as rounded sums can be: the variance is 0."""
+    operation = training(count=8)
+    sums, squares = np.full(37, 8, np.float32), np.full(37, 4, np.float32)
+    after = trial(
+        operation, kinds(operation), before={"ySum": sums.view(np.uint8), "ySqSum": squares.view(np.uint8)}
+    ).after
+    assert np.allclose(after["savedInvStd"].view(np.float32), 1e-3**-0.5, rtol=1e-6)
+
+
+@shows(*clauses_of(VARIANT_LABELS, f"^{TRAINING}: (on a single GPU|with several GPUs)"))
+def test_statistics_of_two_parts(trial):
+    """The count is that of the elements behind the sums: added sums of two parts are those of all elements."""
+    y = np.random.default_rng(5).standard_normal((6, 37, 3, 4)) + 2
+    parts = (y[:2], y[2:])
+    sums = np.float32(sum(part.sum((0, 2, 3)) for part in parts))
+    squares = np.float32(sum((part**2).sum((0, 2, 3)) for part in parts))
+    operation = training(count=sum(part.size // 37 for part in parts))
+    after = trial(
+        operation, kinds(operation), before={"ySum": sums.view(np.uint8), "ySqSum": squares.view(np.uint8)}
+    ).after
+    assert np.allclose(after["savedMean"].view(np.float32), y.mean((0, 2, 3)), rtol=1e-4)
+    assert np.allclose(after["savedInvStd"].view(np.float32), (y.var((0, 2, 3)) + 1e-3) ** -0.5, rtol=1e-3)
+
+
+@shows(f"{VARIANT_LABELS}/c001")
+def test_pointers_and_scalars_change(subject, caller):
+    """One plan on other memory, with another count, as often as one likes; the pack it was made of is gone."""
+    operation = training()
+    cudnn, packs, made_plan = caller.cudnn, const_pack(caller, operation), caller.cudnn.cudnnCreateFusedOpsPlan(2)
+    assert cudnn.cudnnMakeFusedOpsPlan(caller.handle, made_plan, packs) == 0
+    cudnn.cudnnSetFusedOpsConstParamPackAttribute(packs, 2, PER_ACTIVATION)
+    cudnn.cudnnDestroyFusedOpsConstParamPack(packs)
+    for seed, count in enumerate((9, 4, 9)):
+        changed = replace(operation, count=count)
+        before = prepare(changed, kinds(changed), seed)
+        buffers = {name: caller.handle.to_device(content) for name, content in before.items()}
+        variants = variant_pack(caller, changed, buffers)
+        cudnn.cudnnFusedOpsExecute(caller.handle, made_plan, variants)
+        mean = buffers["savedMean"].to_host(np.float32, 37)
+        assert np.array_equal(mean, before["ySum"].view(np.float32) / np.float32(count))
+    cudnn.cudnnDestroyFusedOpsPlan(made_plan)
+
+
+def made(caller, operation, **attributes):
+    """Make a plan of the operation, with other attributes."""
+    ops = 2 if isinstance(operation, BnFinalizeStatisticsTraining) else 3
+    new = caller.cudnn.cudnnCreateFusedOpsPlan(ops)
+    caller.cudnn.cudnnMakeFusedOpsPlan(caller.handle, new, const_pack(caller, operation, **attributes))
+    return new
+
+
+@shows(*clauses_of(CONST_LABELS, f"^({TRAINING}|{INFERENCE}): as of 7.6.0 only CUDNN_BATCHNORM"))
+@pytest.mark.parametrize("make, clause", [(training, "c100"), (inference, "c141")])
+def test_modes(caller, refuses, make, clause):
+    """The preset is not supported; the persistent mode is the same as the spatial one."""
+    made(caller, make(), BN_MODE=PERSISTENT)
+    for mode in (PER_ACTIVATION, None):
+        refuses(NOT_SUPPORTED, f"{CONST_LABELS}/{clause}", made, caller, make(), BN_MODE=mode)
+
+
+WRONG_SHAPES = (TensorSpec.packed(FLOAT, (1, 38, 1, 1)), TensorSpec.packed(FLOAT, (2, 37, 1, 1)), TensorSpec.packed(FLOAT, (1, 37, 1, 2)),
+                TensorSpec.packed(FLOAT, (1, 37, 1, 1, 1)))  # fmt: skip
+
+
+@shows(*clauses_of(CONST_LABELS, f"^({TRAINING}|{INFERENCE}): the shape"))
+@pytest.mark.parametrize("make, name, clause", [
+    (training, "BN_SCALEBIAS_MEANVAR_DESC", "c111"), (training, "BN_EQSCALEBIAS_DESC", "c132"),
+    (inference, "BN_EQSCALEBIAS_DESC", "c156")])  # fmt: skip
+def test_wrong_shapes(caller, refuses, make, name, clause):
+    for spec in WRONG_SHAPES:
+        refuses(BAD_PARAM, f"{CONST_LABELS}/{clause}", made, caller, make(), **{name: spec})
+
+
+@shows(f"{CONST_LABELS}/c104", f"{CONST_LABELS}/c145")
+def test_shapes_of_other_modes(caller, refuses):
+    """What has more than one number for each channel."""
+    wrong = TensorSpec.packed(FLOAT, (1, 37, 2, 1))
+    refuses(BAD_PARAM, f"{CONST_LABELS}/c104", made, caller, training(), YSTATS_DESC=wrong)
+    refuses(BAD_PARAM, f"{CONST_LABELS}/c145", made, caller, inference(), BN_SCALEBIAS_MEANVAR_DESC=wrong)
+
+
+@shows(INCORRECT_PARAMETER)
+@pytest.mark.parametrize("make, attributes", [
+    (training, dict(YSTATS_DESC=None)), (training, dict(YSUM_PLACEHOLDER=None)), (training, dict(YSQSUM_PLACEHOLDER=NULL)),
+    (training, dict(BN_SCALEBIAS_MEANVAR_DESC=None)), (training, dict(BN_EQSCALEBIAS_DESC=None)),
+    (training, dict(BN_SCALE_PLACEHOLDER=NULL)), (training, dict(BN_BIAS_PLACEHOLDER=NULL)),
+    (inference, dict(BN_SCALEBIAS_MEANVAR_DESC=None)), (inference, dict(BN_RUNNING_VAR_PLACEHOLDER=NULL)),
+    (inference, dict(BN_RUNNING_MEAN_PLACEHOLDER=NULL)), (inference, dict(BN_SCALE_PLACEHOLDER=NULL)),
+], ids=by_name)  # fmt: skip
+def test_missing_attributes(caller, refuses, make, attributes):
+    refuses(BAD_PARAM, INCORRECT_PARAMETER, made, caller, make(), **attributes)
+
+
+@pytest.mark.parametrize("make, attributes", [
+    (training, dict(YSTATS_DESC=vector(HALF))), (training, dict(BN_SCALEBIAS_MEANVAR_DESC=vector(DOUBLE))),
+    (training, dict(BN_EQSCALEBIAS_DESC=vector(DOUBLE))), (inference, dict(BN_SCALEBIAS_MEANVAR_DESC=vector(HALF))),
+    (inference, dict(BN_SCALEBIAS_MEANVAR_DESC=vector(DOUBLE)))], ids=by_name)  # fmt: skip
+def test_types_that_are_not_supported(caller, refuses, make, attributes):
+    refuses(NOT_SUPPORTED, "cudnnCreateFusedOpsPlan/c04", made, caller, make(), **attributes)
+
+
+@shows("cudnnMakeFusedOpsPlan/c04", "cudnnMakeFusedOpsPlan/c05", "cudnnFusedOpsExecute/c02", "cudnnFusedOpsExecute/c03")
+def test_objects_that_do_not_fit(subject, caller, refuses):
+    """NULL, packs of other sequences, a plan that was not made; a refused call leaves an earlier plan as it was."""
+    cudnn, handle, operation = caller.cudnn, caller.handle, training()
+    make, execute = cudnn.cudnnMakeFusedOpsPlan, cudnn.cudnnFusedOpsExecute
+    before = prepare(operation, kinds(operation), 0)
+    buffers = {name: handle.to_device(content) for name, content in before.items()}
+    constants, variants = const_pack(caller, operation), variant_pack(caller, operation, buffers)
+    unmade, ready = cudnn.cudnnCreateFusedOpsPlan(2), plan(caller, operation, {})
+    other = cudnn.cudnnCreateFusedOpsVariantParamPack(3)
+    unchanged = tuple(buffers.values())
+    refuses(BAD_PARAM, "cudnnMakeFusedOpsPlan/c04", make, None, unmade, constants)
+    refuses(BAD_PARAM, "cudnnMakeFusedOpsPlan/c04", make, handle, None, constants)
+    refuses(BAD_PARAM, "cudnnMakeFusedOpsPlan/c04", make, handle, unmade, None)
+    refuses(BAD_PARAM, "cudnnMakeFusedOpsPlan/c05", make, handle, ready, const_pack(caller, inference()))
+    refuses(BAD_PARAM, "cudnnFusedOpsExecute/c02", execute, handle, unmade, variants, unchanged=unchanged)
+    refuses(BAD_PARAM, "cudnnFusedOpsExecute/c02", execute, handle, None, variants, unchanged=unchanged)
+    refuses(BAD_PARAM, INCORRECT_PARAMETER, execute, handle, ready, None, unchanged=unchanged)
+    refuses(BAD_PARAM, "cudnnFusedOpsExecute/c03", execute, handle, ready, other, unchanged=unchanged)
+    execute(handle, ready, variants)
+    assert not np.array_equal(buffers["savedMean"].to_host(np.uint8, 148), before["savedMean"])
+
+
+def executed(caller, operation, buffers, offsets=None, scalars=None, **attributes):
+    """Make a plan with these attributes and run it with operands ``offsets`` bytes into their buffers and other scalars."""
+    ready = made(caller, operation, **attributes)
+    operands = {}
+    for name, buffer in buffers.items():
+        offset = (offsets or {}).get(name, 0)
+        operands[name] = None if buffer is None else buffer.slice(offset, operation.nbytes(name))
+    caller.cudnn.cudnnFusedOpsExecute(
+        caller.handle, ready, variant_pack(caller, replace(operation, **(scalars or {})), operands)
+    )
+
+
+PROMISES = {
+    "ySum": "YSUM",
+    "scale": "BN_SCALE",
+    "savedMean": "BN_SAVED_MEAN",
+    "runningVar": "BN_RUNNING_VAR",
+    "eqBias": "BN_EQBIAS",
+}
+
+
+@shows(*clauses_of(VARIANT_LABELS, f"^({TRAINING}|{INFERENCE}): where a"))
+@pytest.mark.parametrize("make, clauses", [(training, ("c076", "c077", "c078")), (inference, ("c098", "c099", "c100"))])
+def test_promises(caller, refuses, make, clauses):
+    """Memory that is missing, that was said to be NULL, or that does not begin at 16 bytes; nothing is written."""
+    operation = make()
+    memory = {
+        name: np.append(content, np.zeros(16, np.uint8))
+        for name, content in prepare(operation, kinds(operation), 0).items()
+    }
+    buffers = {name: caller.handle.to_device(content) for name, content in memory.items()}
+    null, element, pack = (f"{VARIANT_LABELS}/{clause}" for clause in clauses)
+    unchanged = tuple(buffers.values())
+    for name in PROMISES.keys() & set(operation.operands):
+        placeholder = f"{PROMISES[name]}_PLACEHOLDER"
+        for promise, clause in ((ELEMENT, element), (PACK, pack)):
+            absent = {**buffers, name: None}
+            refuses(
+                BAD_PARAM, clause, executed, caller, operation, absent, unchanged=unchanged, **{placeholder: promise}
+            )
+        wrong = {"offsets": {name: 4}, placeholder: PACK}
+        refuses(BAD_PARAM, pack, executed, caller, operation, buffers, unchanged=unchanged, **wrong)
+        if name in ("savedMean", "runningVar", "eqBias") and make is training:
+            refuses(BAD_PARAM, null, executed, caller, operation, buffers, unchanged=unchanged, **{placeholder: NULL})
+    if make is inference:
+        refuses(BAD_PARAM, null, executed, caller, operation, buffers, unchanged=unchanged, BN_EQBIAS_PLACEHOLDER=NULL)
+    executed(
+        caller,
+        operation,
+        buffers,
+        dict.fromkeys(PROMISES, 16),
+        **{f"{PROMISES[name]}_PLACEHOLDER": PACK for name in PROMISES if name in operation.operands},
+    )
+
+
+@shows(f"{VARIANT_LABELS}/c070", f"{VARIANT_LABELS}/c092", f"{VARIANT_LABELS}/c063")
+def test_scalars_that_are_wrong(caller, refuses):
+    """A negative epsilon, a count that is not positive, the preset of 0 among them. An epsilon of 0 is allowed."""
+    for operation, clause in ((training(), "c070"), (inference(), "c092")):
+        buffers = {
+            name: caller.handle.to_device(content) for name, content in prepare(operation, kinds(operation), 0).items()
+        }
+        unchanged = tuple(buffers.values())
+        for epsilon in (-1e-9, -np.inf, np.nan):
+            wrong = dict(epsilon=epsilon)
+            refuses(
+                BAD_PARAM,
+                f"{VARIANT_LABELS}/{clause}",
+                executed,
+                caller,
+                operation,
+                buffers,
+                scalars=wrong,
+                unchanged=unchanged,
+            )
+        executed(caller, operation, buffers, scalars=dict(epsilon=0.0))
+    operation = training()
+    buffers = {
+        name: caller.handle.to_device(content) for name, content in prepare(operation, kinds(operation), 0).items()
+    }
+    for count in (0, -1):
+        refuses(
+            BAD_PARAM,
+            f"{VARIANT_LABELS}/c063",
+            executed,
+            caller,
+            operation,
+            buffers,
+            scalars=dict(count=count),
+            unchanged=tuple(buffers.values()),
+        )

@@ -1,0 +1,193 @@
+"""Cases of SCALE_BIAS_ADD_ACTIVATION_GEN_BITMASK and of its gradient DACTIVATION_FORK_DBATCHNORM."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnNanPropagation_t
+from dualdnn.api.operations import (
+    ActivationSpec,
+    DactivationForkDbatchnorm,
+    ScaleBiasAddActivationGenBitmask,
+    TensorSpec,
+)
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT32
+from dualdnn.api.status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED
+from dualdnn.conformance.calls import sized
+from dualdnn.conformance.calls.fused_ops import const_pack
+from dualdnn.conformance.cases.fused_ops.fused_ops_finalize import NULL, vector
+from dualdnn.conformance.cases.fused_ops.fused_ops_packs import PER_ACTIVATION, PERSISTENT
+from dualdnn.conformance.layouts import laid_out
+from dualdnn.conformance.marks import shows
+from dualdnn.conformance.trial import Step
+
+IGNORED, PROPAGATED = cudnnNanPropagation_t
+RELU = ActivationSpec(cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, IGNORED, 0.0)
+KEEPING_NAN = replace(RELU, relu_nan=PROPAGATED)
+UNSUPPORTED = "cudnnCreateFusedOpsPlan/c04"
+DIMS = (2, 37, 5, 7)
+types = pytest.mark.parametrize(
+    "kind", [FLOAT, HALF, BFLOAT16, DOUBLE], ids=lambda kind: kind.name.removeprefix("CUDNN_DATA_")
+)
+layouts = pytest.mark.parametrize("layout", ["nchw", "nhwc", "gaps"])
+
+
+def mask(dims=DIMS, more=(0, 0)):
+    """The bit mask of a tensor, with more rows and words than it needs."""
+    pixels = int(np.prod(dims)) // dims[1]
+    return TensorSpec.packed(INT32, (pixels + more[0], -(-dims[1] // 32) + more[1], *(1,) * (len(dims) - 2)))
+
+
+def added(kind=FLOAT, layout="nchw", dims=DIMS, activation=RELU, without=(), parameters=None, more=(0, 0)):
+    x = laid_out(kind, dims, layout)
+    other = laid_out(kind, dims, "nhwc" if layout == "nchw" and len(dims) == 4 else layout)
+    eq = vector(kind if parameters is None else parameters, dims[1], rank=len(dims))
+    operation = ScaleBiasAddActivationGenBitmask(activation, x, eq, eq, other, eq, eq, x, mask(dims, more))
+    return replace(operation, **dict.fromkeys(without))
+
+
+def gradient(kind=FLOAT, layout="nchw", dims=DIMS, activation=RELU, without=(), more=(0, 0)):
+    x = laid_out(kind, dims, layout)
+    other = laid_out(kind, dims, "nhwc" if layout == "nchw" and len(dims) == 4 else layout)
+    numbers = vector(DOUBLE if kind == DOUBLE else FLOAT, dims[1], rank=len(dims))
+    bits = mask(dims, more) if activation else None
+    operation = DactivationForkDbatchnorm(
+        activation, 1e-3, 0, x, other, bits, *(numbers,) * 3, x, other, numbers, numbers
+    )
+    return replace(operation, **dict.fromkeys(without))
+
+
+@types
+@layouts
+def test_sum_of_scaled_tensors(trial, kind, layout):
+    """y, and the bits of what is above 0; x and z may lie in different layouts."""
+    trial(added(kind, layout))
+
+
+@pytest.mark.parametrize("kind", [HALF, BFLOAT16])
+def test_scales_in_float(trial, kind):
+    trial(added(kind, "nhwc", parameters=FLOAT))
+
+
+@pytest.mark.parametrize("dims", [(1, 2, 1, 9), (3, 32, 1, 11), (1, 33, 32, 1), (2, 65, 3, 2, 5), (5, 7, 9)], ids=str)
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+def test_shapes_of_the_sum(trial, dims, layout):
+    """Channels that end within a word, pixels that end within a tile; bits of no element are 0."""
+    for more in ((0, 0), (3, 1)):
+        trial(added(layout=layout if len(dims) == 4 else "nchw", dims=dims, more=more))
+
+
+@pytest.mark.parametrize("without", [
+    ("eqScale",), ("eqBias",), ("eqScale", "eqBias"), ("z", "zEqScale"), ("z", "zEqScale", "zEqBias"), ("zEqScale",), ("zEqBias",),
+    ("bitMask",), ("eqScale", "eqBias", "z", "zEqScale", "zEqBias", "bitMask")], ids="-".join)  # fmt: skip
+def test_steps_that_are_left_out(trial, without):
+    trial(added(without=without))
+
+
+@pytest.mark.parametrize("activation", [None, RELU, KEEPING_NAN], ids=["none", "relu", "relu-nan"])
+@pytest.mark.parametrize("inputs", ["special", "ties"])
+def test_activations(trial, activation, inputs):
+    """NaN is 0 or kept, and its bit is 0; without an activation all bits of elements are 1."""
+    trial(added(activation=activation), inputs)
+
+
+@types
+@layouts
+def test_gradient(trial, caller, kind, layout):
+    trial(sized(caller, gradient(kind, layout)))
+
+
+@pytest.mark.parametrize("dims", [(1, 2, 1, 9), (3, 32, 1, 11), (9, 33, 32, 1), (2, 65, 3, 2, 5), (5, 7, 9)], ids=str)
+def test_shapes_of_the_gradient(trial, caller, dims):
+    trial(sized(caller, gradient(dims=dims, more=(5, 1))))
+
+
+@pytest.mark.parametrize("without", [("dx", "scale"), ("dz",), ("dScale",), ("dBias",), ("dx", "dz", "scale"), ("dScale", "dBias"),
+                                     ("dx", "scale", "dScale", "dBias")], ids="-".join)  # fmt: skip
+def test_gradients_that_are_not_wanted(trial, caller, without):
+    trial(sized(caller, gradient(without=without)))
+
+
+@pytest.mark.parametrize("kind", [FLOAT, HALF, DOUBLE], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("without", [(), ("dx", "scale"), ("dScale", "dBias")], ids=str)
+def test_statistics_that_were_not_saved(trial, caller, kind, without):
+    """Mean and variance are those of x, with the epsilon of the variant parameter pack."""
+    trial(sized(caller, gradient(kind, "nhwc", without=("savedMean", "savedInvStd", *without))))
+
+
+@pytest.mark.parametrize("inputs", ["normal", "special"])
+def test_gradient_without_an_activation(trial, caller, inputs):
+    """The bit mask is not even looked at: dz is dy."""
+    trial(sized(caller, gradient(activation=None)), {**dict.fromkeys(gradient().operands, "normal"), "dy": inputs})
+
+
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+def test_gradient_of_the_sum(chain, caller, layout):
+    """Forward and backward on one bit mask: the gradient goes where the sum was above 0."""
+    forward = added(layout=layout)
+    backward = sized(caller, gradient(layout=layout))
+    after = chain(Step(forward, {"x": "a", "y": "b"}), Step(backward)).after
+    assert (np.frombuffer(after["dz"], np.float32) == 0).mean() > 0.2
+
+
+def made(caller, operation, **attributes):
+    """Make a plan of the operation, with other attributes."""
+    ops = 5 if isinstance(operation, ScaleBiasAddActivationGenBitmask) else 6
+    new = caller.cudnn.cudnnCreateFusedOpsPlan(ops)
+    caller.cudnn.cudnnMakeFusedOpsPlan(caller.handle, new, const_pack(caller, operation, **attributes))
+
+
+@pytest.mark.parametrize("make", [added, gradient])
+def test_support(caller, refuses, make):
+    """Other modes, activations and data types, and tensors of too many dimensions."""
+    made(caller, make(), BN_MODE=PERSISTENT)
+    tanh = replace(RELU, mode=cudnnActivationMode_t.CUDNN_ACTIVATION_TANH)
+    many = TensorSpec.packed(FLOAT, (2, 3, 1, 1, 1, 1))
+    integers = TensorSpec.packed(INT32, DIMS)
+    for attributes in (dict(BN_MODE=PER_ACTIVATION), dict(ACTIVATION_DESC=tanh), dict(XDESC=laid_out(HALF, DIMS, "nchw")), dict(XDESC=many),
+                       dict(XDESC=integers), dict(ACTIVATION_BITMASK_DESC=TensorSpec.packed(FLOAT, mask().dims))):  # fmt: skip
+        refuses(NOT_SUPPORTED, UNSUPPORTED, made, caller, make(), **attributes)
+    identity = replace(RELU, mode=cudnnActivationMode_t.CUDNN_ACTIVATION_IDENTITY)
+    made(caller, make(), ACTIVATION_DESC=identity)
+    name = "BN_EQSCALEBIAS_DESC" if make is added else "BN_SCALEBIAS_MEANVAR_DESC"
+    refuses(NOT_SUPPORTED, UNSUPPORTED, made, caller, make(), **{name: vector(HALF)})
+
+
+@shows(INCORRECT_PARAMETER)
+@pytest.mark.parametrize("make", [added, gradient])
+def test_attributes_that_do_not_fit(caller, refuses, make):
+    """Other dimensions, too small a bit mask, what is missing."""
+    other = TensorSpec.packed(FLOAT, (2, 37, 7, 5))
+    fewer = (
+        TensorSpec.packed(INT32, (69, 2, 1, 1)),
+        TensorSpec.packed(INT32, (70, 1, 1, 1)),
+        TensorSpec.packed(INT32, (70, 2, 2, 1)),
+    )
+    wrong = [
+        dict(XDESC=other),
+        dict(XDESC=None),
+        dict(XDATA_PLACEHOLDER=NULL),
+        *(dict(ACTIVATION_BITMASK_DESC=spec) for spec in fewer),
+    ]
+    if make is added:
+        wrong += [
+            dict(YDESC=None),
+            dict(ZDESC=other),
+            dict(BN_EQSCALEBIAS_DESC=vector(channels=36)),
+            dict(BN_Z_EQSCALEBIAS_DESC=vector(rank=5)),
+        ]
+    else:
+        wrong += [dict(DYDATA_PLACEHOLDER=NULL), dict(DXDESC=other), dict(BN_SCALE_PLACEHOLDER=NULL), dict(BN_SAVED_MEAN_PLACEHOLDER=NULL),
+                  dict(BN_SAVED_INVSTD_PLACEHOLDER=NULL), dict(ACTIVATION_BITMASK_PLACEHOLDER=NULL),
+                  dict(BN_SCALEBIAS_MEANVAR_DESC=vector(channels=36))]  # fmt: skip
+    for attributes in wrong:
+        refuses(BAD_PARAM, INCORRECT_PARAMETER, made, caller, make(), **attributes)
+
+
+def test_outputs_that_store_elements_in_one_place(caller, refuses):
+    broadcast = TensorSpec(FLOAT, DIMS, (35, 35, 7, 1))
+    clause = "cudnnSetTensor4dDescriptorEx/c04"
+    refuses(NOT_SUPPORTED, clause, made, caller, added(), YDESC=broadcast)
+    refuses(NOT_SUPPORTED, clause, made, caller, gradient(), DXDESC=broadcast)

@@ -1,0 +1,222 @@
+"""Cases of cudnnRNNBackwardData_v8 and cudnnRNNBackwardWeights_v8, behind the forward call whose reserve space they take."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnRNNDataLayout_t, cudnnRNNMode_t
+from dualdnn.api.operations import RNNBackwardData, RNNBackwardWeights, TensorSpec
+from dualdnn.api.operations.rnn import RNNClipSpec
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
+from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.conformance.calls.derived import arguments
+from dualdnn.conformance.cases.rnn.rnn_descriptors import (
+    DEFAULT,
+    DOUBLE_BIAS,
+    DYNAMIC,
+    GRU,
+    INPUT_BIAS,
+    LSTM,
+    MINMAX,
+    NO_BIAS,
+    ONE_WAY,
+    PROPAGATE,
+    RECURRENT_BIAS,
+    SKIP,
+    STATIC,
+    TANH,
+    TWO_WAYS,
+)  # fmt: skip
+from dualdnn.conformance.cases.rnn.rnn_forward import BATCH_MAJOR, PACKED, RAGGED, SEQ_MAJOR, forward, label, network
+from dualdnn.conformance.marks import shows
+
+DATA, WEIGHTS = "cudnnRNNBackwardData_v8", "cudnnRNNBackwardWeights_v8"
+GRADIENTS = ("dhy", "dhx", "dcy", "dcx")
+
+
+def backward(first, null=()):
+    """The two backward operations behind a forward operation; ``null`` names the gradients that the call does not get."""
+    n = first.network
+    sizes = {"h": n.projected, "c": n.hidden} if n.cell == LSTM else {"h": n.projected}
+    tensors = {
+        kind: TensorSpec.packed(n.data_type, (n.pseudo_layers, first.x.batch, size)) for kind, size in sizes.items()
+    }
+    dhy, dhx, dcy, dcx = (None if name in null else tensors.get(name[1]) for name in GRADIENTS)
+    common = first.workspace, first.reserve
+    data = RNNBackwardData(
+        n, first.y, first.y, first.hx, dhy, first.cx, dcy, first.weightSpace, first.x, dhx, dcx, *common
+    )
+    return data, RNNBackwardWeights(n, first.x, first.hx, first.y, first.weightSpace, *common)
+
+
+def training(spec=None, layout=SEQ_MAJOR, lengths=RAGGED, longest=None, fill=None, null=()):
+    """Forward, gradients of inputs and states, gradients of weights."""
+    first = forward(spec, layout, lengths, longest, fill, null=null)
+    return first, *backward(first, null)
+
+
+@shows(*(f"{DATA}/c{i:02}" for i in (1, 2, 3, 4, 6, 24, 25, 28, 40, 47, 48)),
+       *(f"{WEIGHTS}/c{i:02}" for i in (1, 2, 3, 4, 5, 8, 9, 10, 12, 13, 14, 15, 16, 17, 18, 19, 20)),
+       "cudnnGetRNNTempSpaceSizes/c06", "cudnnWgradMode_t/c01")  # fmt: skip
+@pytest.mark.parametrize("bias", [NO_BIAS, INPUT_BIAS, DOUBLE_BIAS, RECURRENT_BIAS], ids=label)
+@pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=label)
+def test_cells(chain, cell, bias):
+    """Every cell with every bias mode, in both directions, from matrices and from the input itself."""
+    chain(*training(network(cell, bias)))
+    chain(*training(network(cell, bias, ONE_WAY, SKIP)), seed=1)
+
+
+@shows(*(f"{DATA}/c{i:02}" for i in (15, 16, 17, 18, 19, 20, 21, 22, 23, 26, 29, 32)), f"{WEIGHTS}/c11")
+@pytest.mark.parametrize("layout", cudnnRNNDataLayout_t, ids=label)
+@pytest.mark.parametrize("fill", [None, -1.5])
+def test_layouts(chain, layout, fill):
+    """Sequences of several lengths, some of none; the padding of dx gets the fill of its descriptor."""
+    lengths = (3, 2, 2, 1) if layout == PACKED else (1, 3, 0, 2)
+    longest = None if layout == PACKED else 4
+    for spec in (network(GRU), network(LSTM, direction=ONE_WAY)):
+        chain(*training(spec, layout, lengths, longest, fill))
+
+
+@shows(*(f"{DATA}/c{i:02}" for i in (8, 9, 10, 11, 12, 39, 46)))
+@pytest.mark.parametrize("cell", [LSTM, GRU], ids=label)
+def test_states_that_are_null(chain, cell):
+    """NULL counts as zeros, or is not written, in any combination."""
+    for null in (("hx", "dhx", "dcy"), ("cx", "dhy"), ("hx", "cx", "dcx"), ("hx", "cx", *GRADIENTS)):
+        chain(*training(network(cell), null=null))
+
+
+@shows(f"{DATA}/c37", f"{DATA}/c38", f"{DATA}/c45")
+def test_projection(chain):
+    for direction, projected in ((TWO_WAYS, 3), (ONE_WAY, 1)):
+        chain(*training(network(direction=direction, projected=projected), fill=2.0))
+
+
+@shows(f"{DATA}/c01")
+def test_clipping(chain):
+    """No gradient passes where the state is limited."""
+    for lower, upper in ((-0.3, 0.2), (-0.05, 1.0)):
+        chain(*training(network(clip=RNNClipSpec(MINMAX, PROPAGATE, lower, upper))))
+
+
+@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
+@pytest.mark.parametrize(
+    "data_type, precision, math_type",
+    [(HALF, FLOAT, DEFAULT), (FLOAT, FLOAT, DEFAULT), (DOUBLE, DOUBLE, DEFAULT)],
+    ids=label,
+)
+def test_types(chain, data_type, precision, math_type):
+    for cell in (TANH, LSTM, GRU):
+        chain(*training(network(cell, data_type=data_type, precision=precision, math_type=math_type)))
+
+
+@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
+@pytest.mark.parametrize("cell", [LSTM, GRU], ids=label)
+def test_larger_networks(chain, cell):
+    """More than one tile of every product and of its sums."""
+    chain(*training(network(cell, width=70, hidden=37, layers=1), lengths=tuple(2 - i % 3 for i in range(35))))
+    if cell == LSTM:
+        chain(
+            *training(
+                network(cell, DOUBLE_BIAS, ONE_WAY, width=3, hidden=70, projected=67, layers=1), lengths=(2,) * 66
+            )
+        )
+
+
+@shows(f"{DATA}/c48", f"{WEIGHTS}/c20", f"{DATA}/c49", f"{WEIGHTS}/c21")
+@pytest.mark.parametrize("algo", [STATIC, DYNAMIC], ids=label)
+def test_persistent_algorithms(chain, refused, algo):
+    chain(*training(network(LSTM, algo=algo), lengths=(3, 3)))
+    for operation, clause in zip(
+        training(network(LSTM, algo=algo), lengths=(3, 2))[1:], (f"{DATA}/c49", f"{WEIGHTS}/c21"), strict=True
+    ):
+        refused(operation, NOT_SUPPORTED, clause)
+
+
+@shows(f"{DATA}/c53", f"{DATA}/c55", f"{WEIGHTS}/c23", f"{WEIGHTS}/c26", *(f"{DATA}/c{i:02}" for i in (27, 31)))
+def test_descriptors_that_do_not_fit(refused):
+    """Every field of the sequences, one at a time."""
+    _, data, weights = training(network(projected=3))
+    x, y = weights.x, weights.y
+    for name, change in (
+        ("x", {"vector": 6}), ("y", {"vector": 7}), ("y", {"layout": BATCH_MAJOR}), ("y", {"max_length": 5}), ("y", {"lengths": (3, 2, 2)}),
+        ("x", {"data_type": DOUBLE}), ("x", {"lengths": (3, 2, 2)}),
+    ):  # fmt: skip
+        one = replace(x, **change) if name == "x" else x
+        other = replace(y, **change) if name == "y" else y
+        refused(replace(data, dx=one, y=other, dy=other), BAD_PARAM, f"{DATA}/c53")
+        refused(replace(weights, x=one, y=other), BAD_PARAM, f"{WEIGHTS}/c23")
+    for change in ({"padded": False}, {"input_size": 6}, {"input_mode": SKIP}):
+        spec = replace(data.network, **change)
+        refused(replace(data, network=spec), BAD_PARAM, f"{DATA}/c53")
+        refused(replace(weights, network=spec), BAD_PARAM, f"{WEIGHTS}/c23")
+
+
+def calls_of(caller, operation, name):
+    """The arguments of a call by the names of its parameters."""
+    from dualdnn.api.document import functions
+
+    memory = {
+        operand: caller.handle.to_device(np.zeros(operation.nbytes(operand), np.uint8))
+        for operand in operation.operands
+    }
+    values = [value(caller, operation, memory) for value in arguments(name, type(operation))]
+    return dict(zip((p.name for p in functions()[name].arguments), values, strict=True))
+
+
+@shows(*(f"{DATA}/c{i:02}" for i in (7, 13, 14, 26, 30, 33, 34, 35, 36, 41, 42, 43, 44, 52, 53, 54)))
+def test_wrong_arguments_of_data(caller, cudnn, refuses):
+    """Descriptors of states, NULL, and buffers that are too small by a byte."""
+    _, operation, _ = training(network(projected=3))
+    good = calls_of(caller, operation, DATA)
+
+    def call(**changes):
+        getattr(cudnn, DATA)(*{**good, **changes}.values())
+
+    for name, size in (("hDesc", 3), ("cDesc", 7)):
+        for dims in ((4, 3, size + 1), (3, 3, size), (4, 2, size)):
+            refuses(BAD_PARAM, f"{DATA}/c53", call, **{name: caller.tensor(TensorSpec.packed(FLOAT, dims))})
+        gaps = TensorSpec(FLOAT, (4, 3, size), (3 * size + 1, size, 1))
+        refuses(BAD_PARAM, f"{DATA}/c53", call, **{name: caller.tensor(gaps)})
+        refuses(BAD_PARAM, f"{DATA}/c53", call, **{name: None})
+    for name in ("rnnDesc", "xDesc", "yDesc"):
+        refuses(BAD_PARAM, f"{DATA}/c52", call, **{name: None})
+    for name, clause in (("y", "c30"), ("dy", "c30"), ("dx", "c07"), ("devSeqLengths", "c26")):
+        refuses(BAD_PARAM, f"{DATA}/{clause}", call, **{name: None})
+    for name in ("weightSpace", "workSpace", "reserveSpace"):
+        refuses(BAD_PARAM, f"{DATA}/c54", call, **{f"{name}Size": good[f"{name}Size"] - 1})
+        refuses(BAD_PARAM, f"{DATA}/c54", call, **{name: good[name].slice(0, good[f"{name}Size"] - 4)})
+    call(hDesc=None, hx=None, dhy=None, dhx=None)
+    call(cDesc=None, cx=None, dcy=None, dcx=None)
+
+
+@shows(*(f"{WEIGHTS}/c{i:02}" for i in (6, 7, 14, 22, 23, 24, 25)))
+def test_wrong_arguments_of_weights(caller, cudnn, refuses):
+    *_, operation = training(network(projected=3))
+    good = calls_of(caller, operation, WEIGHTS)
+
+    def call(**changes):
+        getattr(cudnn, WEIGHTS)(*{**good, **changes}.values())
+
+    for value in (1, 2, -1):
+        refuses(BAD_PARAM, f"{WEIGHTS}/c25", call, addGrad=value)
+    for dims in ((4, 3, 4), (3, 3, 3), (4, 2, 3)):
+        refuses(BAD_PARAM, f"{WEIGHTS}/c23", call, hDesc=caller.tensor(TensorSpec.packed(FLOAT, dims)))
+    for name in ("rnnDesc", "xDesc", "yDesc", "hDesc"):
+        refuses(BAD_PARAM, f"{WEIGHTS}/c22", call, **{name: None})
+    for name, size in (
+        ("dweightSpace", "weightSpaceSize"),
+        ("workSpace", "workSpaceSize"),
+        ("reserveSpace", "reserveSpaceSize"),
+    ):
+        refuses(BAD_PARAM, f"{WEIGHTS}/c24", call, **{size: good[size] - 1})
+        refuses(BAD_PARAM, f"{WEIGHTS}/c24", call, **{name: good[name].slice(0, good[size] - 4)})
+
+
+@shows(f"{DATA}/c51")
+def test_double_with_the_static_algorithm(cudnn, refuses):
+    """Refused before the call, where the descriptor is set."""
+    from dualdnn.conformance.calls.descriptors import made
+
+    refuses(NOT_SUPPORTED, "cudnnSetRNNDescriptor_v8/c34", made, cudnn, network(data_type=DOUBLE, algo=STATIC))

@@ -1,0 +1,307 @@
+"""Cases of cudnnRNNForward."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnForwardMode_t, cudnnRNNDataLayout_t, cudnnRNNMode_t
+from dualdnn.api.operations import RNNForward, TensorSpec
+from dualdnn.api.operations.rnn import RNNClipSpec, RNNDataSpec, RNNSpec, reserve, workspace
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
+from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.conformance.cases.rnn.rnn_descriptors import (
+    CONVERSION,
+    DEFAULT,
+    DOUBLE_BIAS,
+    DYNAMIC,
+    GRU,
+    INPUT_BIAS,
+    LINEAR,
+    LSTM,
+    MINMAX,
+    NO_BIAS,
+    NOT_PROPAGATE,
+    ONE_WAY,
+    PROPAGATE,
+    RECURRENT_BIAS,
+    RELU,
+    SKIP,
+    STANDARD,
+    STATIC,
+    TANH,
+    TWO_WAYS,
+)  # fmt: skip
+from dualdnn.conformance.marks import shows
+from dualdnn.conformance.trial import prepare
+
+SEQ_MAJOR, PACKED, BATCH_MAJOR = cudnnRNNDataLayout_t
+INFERENCE, TRAINING = cudnnForwardMode_t
+NAME = "cudnnRNNForward"
+EXACT = next(kind for kind in type(DEFAULT) if kind.name == "CUDNN_FMA_MATH")
+RAGGED = (3, 1, 2)
+OPTIONAL = ("hx", "cx", "hy", "cy")
+
+
+def network(cell=LSTM, bias=DOUBLE_BIAS, direction=TWO_WAYS, input_mode=LINEAR, data_type=FLOAT, *, width=5, hidden=7,
+            projected=None, layers=2, math_type=EXACT, precision=None, algo=STANDARD, padded=True, clip=None):  # fmt: skip
+    """A network of two layers and ways whose sizes are no multiples of anything."""
+    precision = precision or (DOUBLE if data_type == DOUBLE else FLOAT)
+    width = hidden if input_mode == SKIP else width
+    return RNNSpec(algo, cell, bias, direction, input_mode, data_type, precision, math_type, width, hidden,
+                   projected or hidden, layers, padded, clip or RNNClipSpec())  # fmt: skip
+
+
+def forward(spec=None, layout=SEQ_MAJOR, lengths=RAGGED, longest=None, fill=None, training=True, null=()):
+    """The forward operation of a network; ``null`` names the states that the call does not get."""
+    spec = spec or network()
+    steps, batch = longest or max(lengths), len(lengths)
+    x, y = (
+        RNNDataSpec(spec.data_type, layout, steps, batch, size, lengths, fill)
+        for size in (spec.input_size, spec.output_size)
+    )
+    states = {"h": spec.projected, "c": spec.hidden} if spec.cell == LSTM else {"h": spec.projected}
+    tensors = {
+        kind: TensorSpec.packed(spec.data_type, (spec.pseudo_layers, batch, size)) for kind, size in states.items()
+    }
+    hx, cx, hy, cy = (None if name in null else tensors.get(name[0]) for name in OPTIONAL)
+    weights = TensorSpec.packed(spec.data_type, (1, spec.weight_elements, 1))
+    return RNNForward(
+        spec,
+        training,
+        x,
+        hx,
+        cx,
+        weights,
+        y,
+        hy,
+        cy,
+        workspace(spec, steps, batch),
+        reserve(spec, steps, batch, training),
+    )
+
+
+def label(value):
+    return getattr(value, "name", None) or str(value)
+
+
+@shows(f"{NAME}/c01", f"{NAME}/c03", f"{NAME}/c04", f"{NAME}/c05", f"{NAME}/c06", f"{NAME}/c07", f"{NAME}/c08", f"{NAME}/c10", f"{NAME}/c40",
+       *(f"cudnnRNNMode_t/c{i:02}" for i in (2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24)),
+       "cudnnDirectionMode_t/c02", "cudnnRNNInputMode_t/c02", "cudnnRNNInputMode_t/c03",
+       *(f"cudnnSetRNNDescriptor_v8/c{i:02}" for i in (4, 6, 7, 8, 9, 21, 26)))  # fmt: skip
+@pytest.mark.parametrize("bias", [NO_BIAS, INPUT_BIAS, DOUBLE_BIAS, RECURRENT_BIAS], ids=label)
+@pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=label)
+def test_cells(trial, cell, bias):
+    """Every cell with every bias mode, directions, input modes and both forward modes."""
+    trial(forward(network(cell, bias)))
+    trial(forward(network(cell, bias, ONE_WAY, SKIP), training=False), seed=1)
+
+
+@shows(f"{NAME}/c19", f"{NAME}/c22", f"{NAME}/c12", f"{NAME}/c14", "cudnnSetRNNDataDescriptor/c10", "cudnnSetRNNDataDescriptor/c12",
+       "cudnnSetRNNDescriptor_v8/c30")  # fmt: skip
+@pytest.mark.parametrize("layout", cudnnRNNDataLayout_t, ids=label)
+@pytest.mark.parametrize("fill", [None, -1.5])
+def test_layouts(trial, layout, fill):
+    """Sequences of several lengths, some of none; what lies in the padding of x does not count, that of y gets the fill."""
+    lengths = (4, 2, 2, 1) if layout == PACKED else (1, 4, 0, 2)
+    for spec in (network(GRU), network(LSTM, direction=ONE_WAY)):
+        operation = forward(spec, layout, lengths, fill=fill)
+        trial(operation)
+        if layout != PACKED:
+            trial(forward(spec, layout, lengths, longest=5, fill=fill), before={"x": not_a_number(operation, 5)})
+
+
+def not_a_number(operation, steps):
+    """Numbers in the vectors of the sequences, NaN in the padding."""
+    spec = replace(operation.x, max_length=steps)
+    valid = np.arange(steps)[:, np.newaxis] < np.asarray(spec.lengths)
+    values = np.where(
+        valid[..., np.newaxis], np.random.default_rng(3).standard_normal((steps, spec.batch, spec.vector)), np.nan
+    )
+    ordered = values.swapaxes(0, 1) if spec.layout == BATCH_MAJOR else values
+    return np.frombuffer(np.ascontiguousarray(ordered.astype(np.float32)).tobytes(), np.uint8)
+
+
+@shows(f"{NAME}/c29", f"{NAME}/c30", f"{NAME}/c31", f"{NAME}/c37", f"{NAME}/c38")
+@pytest.mark.parametrize("cell", [LSTM, GRU], ids=label)
+def test_states_that_are_null(trial, cell):
+    """NULL initial states are zeros, NULL final states are not written."""
+    for null in (("hx",), ("cx", "hy"), ("cy",), OPTIONAL):
+        trial(forward(network(cell), null=null))
+
+
+@shows(
+    "cudnnSetRNNDescriptor_v8/c23",
+    "cudnnSetRNNDescriptor_v8/c24",
+    "cudnnSetRNNProjectionLayers/c04",
+    f"{NAME}/c20",
+    f"{NAME}/c21",
+)
+@pytest.mark.parametrize("direction", [ONE_WAY, TWO_WAYS], ids=label)
+def test_projection(trial, direction):
+    """The projected output goes to the next layer and step; the state keeps its length."""
+    for projected in (1, 3, 6):
+        trial(forward(network(direction=direction, projected=projected), fill=2.0))
+
+
+@shows(
+    *(f"cudnnRNNSetClip_v8/c{i:02}" for i in (3, 6, 7, 8)),
+    *(f"cudnnRNNSetClip/c{i:02}" for i in (4, 6, 7, 8)),
+    "cudnnRNNClipMode_t/c01",
+)
+@pytest.mark.parametrize("nan", [NOT_PROPAGATE, PROPAGATE], ids=label)
+def test_clipping(trial, nan):
+    """The state of every layer is limited; other cells have none. A NaN in it becomes the lower bound or stays."""
+    for lower, upper in ((-0.3, 0.2), (0.1, 0.1), (-math.inf, 0.0)):
+        clip = RNNClipSpec(MINMAX, nan, lower, upper)
+        trial(forward(network(clip=clip)))
+    trial(forward(network(GRU, clip=clip)))
+    operation = forward(
+        network(direction=ONE_WAY, layers=1, clip=RNNClipSpec(MINMAX, nan, -0.5, 0.25)), lengths=(1,) * 6
+    )
+    states = np.random.default_rng(1).standard_normal((6, 7)).astype(np.float32)
+    states[0, :3], states[3, 2], states[4, 5] = np.nan, np.inf, -np.inf
+    trial(operation, before={"cx": np.frombuffer(states.tobytes(), np.uint8)})
+
+
+@shows("cudnnSetRNNDescriptor_v8/c17", "cudnnSetRNNMatrixMathType/c04")
+@pytest.mark.parametrize("data_type, precision, math_type", [(HALF, FLOAT, DEFAULT), (HALF, HALF, DEFAULT), (FLOAT, FLOAT, DEFAULT),
+                                                             (FLOAT, FLOAT, CONVERSION), (DOUBLE, DOUBLE, DEFAULT)], ids=label)  # fmt: skip
+def test_types(trial, data_type, precision, math_type):
+    """Every data type; states may be rounded to it between steps, and factors of products to 11 bits where the math type allows."""
+    for cell in cudnnRNNMode_t:
+        trial(forward(network(cell, data_type=data_type, precision=precision, math_type=math_type), fill=0.5))
+
+
+@shows(f"{NAME}/c01")
+@pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=label)
+def test_larger_networks(trial, cell):
+    """More hidden units, sequences and gates than a block has, several blocks of the sum; more lengths than a launch passes."""
+    trial(forward(network(cell, width=70, hidden=37, layers=1), lengths=tuple(2 - i % 3 for i in range(35))))
+    if cell == LSTM:
+        trial(forward(network(cell, width=3, hidden=70, projected=67, layers=1), lengths=(2,) * 70))
+        trial(
+            forward(
+                network(cell, direction=ONE_WAY, width=1, hidden=2, layers=1), PACKED, lengths=(2,) * 130 + (1,) * 150
+            )
+        )
+
+
+@shows(f"{NAME}/c01", f"{NAME}/c40")
+@pytest.mark.parametrize("algo", [STATIC, DYNAMIC], ids=label)
+def test_persistent_algorithms(trial, refused, algo):
+    for cell in (TANH, LSTM):
+        spec = network(cell, algo=algo)
+        trial(forward(spec, lengths=(3, 3)))
+        refused(forward(spec, lengths=(3, 2)), NOT_SUPPORTED, f"{NAME}/c41")
+
+
+@shows(f"{NAME}/c41", f"{NAME}/c45", *(f"{NAME}/c{i:02}" for i in (11, 17, 18, 23, 24, 25, 26, 27, 28, 32, 33, 34, 35, 36)),
+       "cudnnRNNInputMode_t/c04")  # fmt: skip
+def test_descriptors_that_do_not_fit(refused):
+    """Every field of the sequences and of the states, one at a time."""
+    good = forward(network(projected=3))
+    x, y = good.x, good.y
+    for change in (
+        {"x": replace(x, vector=6)}, {"y": replace(y, vector=7)}, {"y": replace(y, vector=3)}, {"y": replace(y, layout=BATCH_MAJOR)},
+        {"y": replace(y, max_length=4)}, {"y": replace(y, lengths=(3, 2, 2))}, {"y": replace(y, data_type=DOUBLE)},
+        {"x": replace(x, data_type=HALF), "y": replace(y, data_type=HALF)}, {"network": replace(good.network, input_size=6)},
+        {"network": replace(good.network, padded=False)}, {"network": replace(good.network, input_mode=SKIP)},
+        {"x": replace(x, layout=PACKED), "y": replace(y, layout=PACKED)},
+    ):  # fmt: skip
+        refused(replace(good, **change), BAD_PARAM, f"{NAME}/c45")
+
+
+@shows(
+    f"{NAME}/c45",
+    f"{NAME}/c44",
+    f"{NAME}/c16",
+    f"{NAME}/c46",
+    f"{NAME}/c09",
+    f"{NAME}/c39",
+    "cudnnGetRNNTempSpaceSizes/c05",
+)
+def test_wrong_arguments(caller, cudnn, handle, refuses):
+    """Descriptors of states, NULL, and buffers that are too small by a byte."""
+    from dualdnn.conformance.calls.derived import arguments
+
+    operation = forward(network(projected=3))
+    memory = {name: handle.to_device(np.zeros(operation.nbytes(name), np.uint8)) for name in operation.operands}
+    good = [value(caller, operation, memory) for value in arguments(NAME, RNNForward)]
+
+    def call(place, value):
+        getattr(cudnn, NAME)(*good[:place], value, *good[place + 1 :])
+
+    for place, size in ((8, 3), (11, 7)):
+        for dims in ((4, 3, size + 1), (3, 3, size), (4, 2, size)):
+            refuses(BAD_PARAM, f"{NAME}/c45", call, place, caller.tensor(TensorSpec.packed(FLOAT, dims)))
+        gaps = TensorSpec(FLOAT, (4, 3, size), (3 * size + 1, size, 1))
+        for spec in (gaps, TensorSpec.packed(DOUBLE, (4, 3, size)), TensorSpec.packed(FLOAT, (4, 3, size, 1))):
+            refuses(BAD_PARAM, f"{NAME}/c45", call, place, caller.tensor(spec))
+    for place in (1, 4, 6, 8):
+        refuses(BAD_PARAM, f"{NAME}/c44", call, place, None)
+    refuses(BAD_PARAM, f"{NAME}/c16", call, 3, None)
+    refuses(BAD_PARAM, f"{NAME}/c45", call, 11, None)
+    for place in (14, 16, 18):
+        refuses(BAD_PARAM, f"{NAME}/c46", call, place, good[place] - 1)
+    for place in (15, 17, 19):
+        refuses(BAD_PARAM, f"{NAME}/c46", call, place, good[place].slice(0, good[place - 1] - 4))
+    sizes = cudnn.cudnnGetRNNTempSpaceSizes(handle, good[1], TRAINING, good[4])
+    assert tuple(sizes) == (good[16], good[18])
+
+
+@shows(f"{NAME}/c43")
+def test_double_with_the_static_algorithm(cudnn, refuses):
+    """Refused before the call, where the descriptor is set."""
+    from dualdnn.conformance.calls.descriptors import made
+
+    spec = network(data_type=DOUBLE, algo=STATIC)
+    refuses(NOT_SUPPORTED, "cudnnSetRNNDescriptor_v8/c34", made, cudnn, spec)
+
+
+@shows(f"{NAME}/c01")
+def test_published_sums(subject, cudnn, handle):
+    """Sums of a network of one sequence length that NVIDIA's sample publishes, on a smaller scale: constant inputs and weights."""
+    spec = network(RELU, direction=ONE_WAY, width=4, hidden=4, layers=2)
+    operation = forward(spec, lengths=(3, 3))
+    weights = np.full(spec.weight_elements, 2.0**-3, np.float32)
+    weights[spec.matrix(1, 1).end :] = 1.0
+    memory = {name: np.ones(operation.nbytes(name) // 4, np.float32) for name in operation.operands}
+    memory["weightSpace"] = weights
+    buffers = {name: handle.to_device(values) for name, values in memory.items()}
+    from dualdnn.conformance.calls import Caller
+
+    Caller(cudnn, handle)(operation, buffers)
+    h = [[1.0], [1.0]]
+    for step, layer in product(range(3), range(2)):
+        below = 1.0 if layer == 0 else h[0][step + 1]
+        h[layer].append(0.5 * below + 0.5 * h[layer][step] + 2.0)
+    np.testing.assert_array_equal(
+        buffers["y"].to_host(np.float32, (3, 2, 4)), np.broadcast_to(np.array(h[1][1:])[:, None, None], (3, 2, 4))
+    )
+
+
+@shows("cudnnSetRNNDescriptor_v6/c05", "cudnnSetRNNDescriptor_v8/c27", "cudnnSetRNNDescriptor_v8/c28")
+@pytest.mark.parametrize("layers, training", [(1, True), (2, False)])
+def test_where_nothing_is_dropped(caller, cudnn, handle, layers, training):
+    """A single layer has no dropout, nor has inference: y is that of the network without it, bit by bit."""
+    from dualdnn.conformance.calls.derived import arguments
+
+    operation = forward(network(layers=layers), training=training, fill=0.0)
+    memory = {name: handle.to_device(content) for name, content in prepare(operation, "normal", 0).items()}
+    values = [value(caller, operation, memory) for value in arguments(NAME, RNNForward)]
+    getattr(cudnn, NAME)(*values)
+    due = memory["y"].to_host(np.uint8, operation.nbytes("y"))
+    dropout, descriptor = cudnn.cudnnCreateDropoutDescriptor(), cudnn.cudnnCreateRNNDescriptor()
+    size = cudnn.cudnnDropoutGetStatesSize(handle)
+    states = handle.to_device(np.zeros(size, np.uint8))
+    cudnn.cudnnSetDropoutDescriptor(dropout, handle, 0.5, states, size, 7)
+    parameters = list(cudnn.cudnnGetRNNDescriptor_v8(values[1]))
+    parameters[12] = dropout
+    cudnn.cudnnSetRNNDescriptor_v8(descriptor, *parameters)
+    assert cudnn.cudnnGetRNNDescriptor_v8(descriptor)[12] is dropout
+    getattr(cudnn, NAME)(handle, descriptor, *values[2:])
+    np.testing.assert_array_equal(memory["y"].to_host(np.uint8, operation.nbytes("y")), due)

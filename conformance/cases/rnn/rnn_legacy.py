@@ -1,0 +1,410 @@
+"""Cases of the calls on recurrent networks before version 8: the operations of version 8, described otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from dualdnn.api.document import functions
+from dualdnn.api.enumerations import cudnnRNNMode_t
+from dualdnn.api.operations import RNNBackwardData, RNNBackwardWeights, RNNForward, TensorSpec
+from dualdnn.api.operations.rnn import RNNClipSpec, RNNSpec
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8, NCHW, FilterSpec
+from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.conformance.calls import Caller
+from dualdnn.conformance.cases.rnn.rnn_backward import training
+from dualdnn.conformance.cases.rnn.rnn_descriptors import (
+    DOUBLE_BIAS,
+    DYNAMIC,
+    GRU,
+    LINEAR,
+    LSTM,
+    MINMAX,
+    NO_BIAS,
+    ONE_WAY,
+    PROPAGATE,
+    RECURRENT_BIAS,
+    SKIP,
+    TANH,
+    TWO_WAYS,
+)  # fmt: skip
+from dualdnn.conformance.cases.rnn.rnn_forward import BATCH_MAJOR, PACKED, SEQ_MAJOR, forward, label, network
+from dualdnn.conformance.marks import shows
+from dualdnn.conformance.trial import Step, attempt_chain
+
+INFERENCE, TRAINING = "cudnnRNNForwardInference", "cudnnRNNForwardTraining"
+DATA, WEIGHTS = "cudnnRNNBackwardData", "cudnnRNNBackwardWeights"
+NAMES = (INFERENCE, TRAINING, DATA, WEIGHTS)
+EX = tuple(f"{name}Ex" for name in NAMES)
+# Call -> the clauses of rnnDesc, of other descriptors that are NULL, of what does not fit, of a persistent algorithm that does not
+# take it, of a small workspace and a small reserve space
+CLAUSES = {
+    INFERENCE: ("c45", "c46", "c47", "c44", "c48", None), TRAINING: ("c46", "c47", "c48", "cudnnRNNForward/c41", "c49", "c50"),
+    DATA: ("c59", "c60", "c61", "c58", "c62", "c63"), WEIGHTS: ("c25", "c26", "c27", "c24", "c28", "c29"),
+    EX[0]: ("c37", "c38", "c38", "c34", "c40", None), EX[1]: ("c41", "c42", "c42", "c38", "c43", "c44"),
+    EX[2]: ("c45", "c46", "c46", "c42", "c47", "c48"), EX[3]: ("c19", "c20", "c20", "c18", "c21", "c22"),
+}  # fmt: skip
+OPERANDS = {"w": "weightSpace", "dw": "dweightSpace", "workspace": "workSpace"}
+RESERVED = (
+    "kDesc",
+    "keys",
+    "cDesc",
+    "cAttn",
+    "iDesc",
+    "iAttn",
+    "qDesc",
+    "queries",
+    "dcDesc",
+    "dcAttn",
+    "dkDesc",
+    "dkeys",
+)
+LENGTHS = (3, 2, 1)
+
+
+class LegacyCaller(Caller):
+    """Makes the calls before version 8 of the operations: the extended ones, or those that take a descriptor for each step."""
+
+    def __init__(self, cudnn: Any, handle: Any, extended: bool) -> None:
+        super().__init__(cudnn, handle)
+        self.extended = extended
+
+    def __call__(self, operation, memory):
+        name = self.name_of(operation)
+        getattr(self.cudnn, name)(*self.arguments(name, operation, memory).values())
+
+    def name_of(self, operation) -> str:
+        kinds = {RNNBackwardData: DATA, RNNBackwardWeights: WEIGHTS, RNNForward: TRAINING}
+        name = kinds[type(operation)] if getattr(operation, "training", True) else INFERENCE
+        return f"{name}Ex" if self.extended else name
+
+    def arguments(self, name, operation, memory) -> dict[str, Any]:
+        """The arguments by the names of the parameters."""
+        return {p.name: self.argument(p.name, operation, memory) for p in functions()[name].arguments}
+
+    def argument(self, name, o, memory):
+        n = o.network
+        if name == "handle":
+            return self.handle
+        if name == "rnnDesc":
+            return self.network(n)
+        if name == "seqLength":
+            return o.y.max_length
+        if name in ("wDesc", "dwDesc"):
+            return self.descriptor(FilterSpec(n.data_type, NCHW, (n.weight_elements, 1, 1)))
+        if name in ("xDesc", "yDesc", "dyDesc", "dxDesc"):
+            return self.sequences(getattr(o, name.removesuffix("Desc")))
+        if name in RESERVED:
+            return None
+        if name.endswith("Desc"):
+            size = n.projected if "h" in name[:2] else n.hidden
+            return self.descriptor(TensorSpec.packed(n.data_type, (n.pseudo_layers, o.y.batch, size)))
+        if name.endswith("SizeInBytes"):
+            return (o.reserve if name.startswith("reserve") else o.workspace).nbytes
+        return memory.get(OPERANDS.get(name, name))
+
+    def network(self, n: RNNSpec):
+        """The descriptor of a network, by the setters before version 8."""
+        made = self.cudnn.cudnnCreateRNNDescriptor()
+        values = n.hidden, n.layers, self.dropout, n.input_mode, n.direction, n.cell, n.algo, n.precision
+        self.cudnn.cudnnSetRNNDescriptor_v6(self.handle, made, *values)
+        self.cudnn.cudnnSetRNNBiasMode(made, n.bias)
+        self.cudnn.cudnnSetRNNPaddingMode(made, int(n.padded))
+        self.cudnn.cudnnSetRNNMatrixMathType(made, n.math_type)
+        if n.is_projected:
+            self.cudnn.cudnnSetRNNProjectionLayers(self.handle, made, n.projected, 0)
+        if n.clip.is_on:
+            self.cudnn.cudnnRNNSetClip(self.handle, made, n.clip.mode, n.clip.nan, n.clip.lower, n.clip.upper)
+        return made
+
+    def sequences(self, spec):
+        if self.extended:
+            return self.descriptor(spec)
+        return [self.descriptor(TensorSpec.packed(spec.data_type, (batch, spec.vector, 1))) for batch in spec.batches]
+
+
+@pytest.fixture
+def judged(cudnn, handle, evidence):
+    """Make the calls one after the other on shared memory, and judge each."""
+
+    def run(extended, *operations, seed=0):
+        found = attempt_chain(
+            LegacyCaller(cudnn, handle, extended), [Step(operation) for operation in operations], seed
+        )
+        evidence.note(found)
+        if not found.passed:
+            pytest.fail(f"{found.explanation()}\n{found.operation}", pytrace=False)
+
+    return run
+
+
+def plain(*, bias=DOUBLE_BIAS, direction=TWO_WAYS, input_mode=LINEAR, cell=LSTM, **others):
+    return network(cell, bias, direction, input_mode, padded=False, **others)
+
+
+ALL = [f"{name}/{clause}" for name, clauses in {
+    INFERENCE: (2, 3, 4, 5, 6, 11, 29, 42, 43), TRAINING: (2, 3, 4, 5, 6, 7, 12, 19, 37, 44, 45), DATA: (2, 3, 4, 5, 6, 34, 41, 56, 57),
+    WEIGHTS: (2, 3, 4, 5, 6, 7, 22, 23), EX[0]: (2, 5, 32, 33), EX[1]: (2, 5, 16, 36, 37), EX[2]: (2, 5, 7, 9, 26, 28, 29, 31, 40, 41),
+    EX[3]: (2, 5, 7, 8, 9, 11, 12, 13, 15, 16, 17),
+}.items() for clause in (f"c{i:02}" for i in clauses)]  # fmt: skip
+
+
+@shows(*ALL, *(f"cudnnGetRNNTrainingReserveSize/c0{i}" for i in (3, 4)), "cudnnGetRNNWorkspaceSize/c03", "cudnnRNNMode_t/c01",
+       "cudnnRNNInputMode_t/c01", "cudnnDirectionMode_t/c01", "cudnnRNNAlgo_t/c01", "cudnnSetRNNDescriptor_v6/c04")  # fmt: skip
+@pytest.mark.parametrize("extended", [False, True], ids=["steps", "extended"])
+@pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=label)
+def test_cells(judged, cell, extended):
+    """Inference, and the three calls of a training step, of packed sequences."""
+    judged(extended, *training(plain(cell=cell, layers=1 if extended else 2), PACKED, LENGTHS))
+    judged(
+        extended,
+        forward(
+            plain(cell=cell, bias=RECURRENT_BIAS, direction=ONE_WAY, input_mode=SKIP), PACKED, LENGTHS, training=False
+        ),
+    )
+
+
+@shows(*(f"{EX[0]}/c{i:02}" for i in (3, 4, 8, 26)), *(f"{EX[1]}/c{i:02}" for i in (3, 4, 8, 27)), *(f"{EX[2]}/c{i:02}" for i in (3, 4, 8, 11, 33)),
+       *(f"{EX[3]}/c{i:02}" for i in (3, 4)))  # fmt: skip
+@pytest.mark.parametrize("layout", [SEQ_MAJOR, BATCH_MAJOR], ids=label)
+def test_padded_sequences(judged, layout):
+    """The extended calls take padded sequences; padding of y and dx gets the fill of its descriptor."""
+    judged(True, *training(network(GRU, projected=None), layout, (1, 3, 2), 4, -1.5))
+    judged(True, forward(network(TANH, NO_BIAS), layout, (1, 3, 0), fill=0.5, training=False))
+
+
+@shows(*(f"{INFERENCE}/c{i}" for i in (17, 23, 35, 41)), *(f"{TRAINING}/c{i}" for i in (18, 25, 36, 43)), *(f"{DATA}/c{i}" for i in (20, 26, 33, 40, 49, 55)),
+       f"{WEIGHTS}/c15", *(f"{EX[0]}/c{i}" for i in (15, 21, 28, 30)), *(f"{EX[1]}/c{i}" for i in (15, 22, 29, 31)),
+       *(f"{EX[2]}/c{i}" for i in (18, 24, 27, 30, 35, 37)), f"{EX[3]}/c10")  # fmt: skip
+@pytest.mark.parametrize("extended", [False, True], ids=["steps", "extended"])
+def test_states_that_are_null(judged, extended):
+    for null in (("hx", "cy", "dhx", "dcy"), ("hx", "cx", "hy", "cy", "dhy", "dhx", "dcy", "dcx")):
+        judged(extended, *training(plain(layers=1), PACKED, LENGTHS, null=null))
+        judged(extended, forward(plain(layers=1), PACKED, LENGTHS, training=False, null=null))
+
+
+@shows(f"{EX[0]}/c24", f"{EX[1]}/c25", f"{EX[0]}/c12", f"{EX[1]}/c13", f"{EX[2]}/c15")
+def test_projection_clipping_and_types(judged):
+    """What the other setters say of a network, in calls that are described step by step too."""
+    for extended in (False, True):
+        clip = RNNClipSpec(MINMAX, PROPAGATE, -0.3, 0.2)
+        judged(extended, *training(plain(projected=3, clip=clip, layers=1), PACKED, LENGTHS))
+        judged(extended, *training(plain(cell=GRU, data_type=DOUBLE, layers=1), PACKED, LENGTHS))
+        judged(extended, *training(plain(cell=GRU, data_type=HALF, layers=1), PACKED, LENGTHS))
+
+
+@shows("cudnnGetRNNTrainingReserveSize/c05")
+def test_reserve_space_that_moves(cudnn, handle):
+    """Its contents may lie elsewhere meanwhile: the gradients are the same, bit by bit."""
+    caller = LegacyCaller(cudnn, handle, False)
+    first, data, weights = training(plain(), PACKED, LENGTHS)
+    random = np.random.default_rng(5)
+    memory = {
+        name: handle.to_device(random.standard_normal(o.nbytes(name) // 4 + 1).astype(np.float32))
+        for o in (first, data, weights) for name in o.operands
+    }  # fmt: skip
+    found = []
+    for moves in (False, True):
+        memory["dweightSpace"] = handle.to_device(np.zeros(first.nbytes("weightSpace") // 4, np.float32))
+        for operation in (first, data, weights):
+            if moves:
+                kept = memory["reserveSpace"].to_host(np.uint8, first.nbytes("reserveSpace"))
+                memory["reserveSpace"] = handle.to_device(np.append(np.zeros(64, np.uint8), kept)).slice(64, kept.size)
+            caller(operation, memory)
+        found.append(memory["dweightSpace"].to_host(np.float32, weights.dweightSpace.count))
+    np.testing.assert_array_equal(*found)
+
+
+def case_of(name):
+    """The operation that a call stands for, with padded sequences never."""
+    spec = plain(projected=3)
+    if name.removesuffix("Ex") == INFERENCE:
+        return forward(spec, PACKED, LENGTHS, training=False)
+    return training(spec, PACKED, LENGTHS)[(TRAINING, DATA, WEIGHTS).index(name.removesuffix("Ex"))]
+
+
+@pytest.fixture
+def prepared(cudnn, handle):
+    """A caller, and the good arguments of a call by the names of its parameters."""
+
+    def make(name, operation=None):
+        caller, operation = LegacyCaller(cudnn, handle, name.endswith("Ex")), operation or case_of(name)
+        memory = {o: handle.to_device(np.zeros(operation.nbytes(o), np.uint8)) for o in operation.operands}
+        return caller, operation, caller.arguments(name, operation, memory)
+
+    return make
+
+
+def refusal(cudnn, refuses, name, good, status, clause, **changes):
+    refuses(
+        status, clause if "/" in clause else f"{name}/{clause}", getattr(cudnn, name), *{**good, **changes}.values()
+    )
+
+
+SHAPES = [f"{name}/c{i:02}" for name, clauses in {
+    INFERENCE: (12, 13, 14, 15, 16, 18, 19, 20, 21, 22, 24, 30, 31, 32, 33, 34, 36, 37, 38, 39, 40, 44, 45, 46, 47, 48),
+    TRAINING: (13, 14, 15, 16, 17, 20, 21, 22, 23, 24, 26, 31, 32, 33, 34, 35, 38, 39, 40, 41, 42, 46, 47, 48, 49, 50),
+    DATA: (15, 16, 17, 18, 19, 21, 22, 23, 24, 25, 27, 28, 29, 30, 31, 32, 35, 36, 37, 38, 39, 44, 45, 46, 47, 48, 50, 51, 52, 53, 54, 58, 59, 60,
+           61, 62, 63),
+    WEIGHTS: (10, 11, 12, 13, 14, 21, 24, 25, 26, 27, 28, 29),
+    EX[0]: (9, 10, 11, 13, 14, 16, 17, 18, 19, 20, 22, 27, 29, 31, 34, 37, 38, 40),
+    EX[1]: (9, 10, 11, 12, 14, 17, 18, 19, 20, 21, 23, 28, 30, 32, 33, 34, 35, 38, 41, 42, 43, 44),
+    EX[2]: (12, 13, 14, 16, 17, 19, 20, 21, 22, 23, 25, 34, 36, 38, 39, 42, 45, 46, 47, 48),
+    EX[3]: (14, 18, 19, 20, 21, 22),
+}.items() for i in clauses]  # fmt: skip
+
+
+@shows(*SHAPES)
+@pytest.mark.parametrize("name", CLAUSES)
+def test_wrong_descriptors(cudnn, refuses, prepared, name):
+    """NULL and what is not initialised, every dimension of states, weights that are too few or of another type, small spaces."""
+    network_clause, invalid, shape, ragged, work, reserve = CLAUSES[name]
+    caller, operation, good = prepared(name)
+    n = operation.network
+    for value in (None, cudnn.cudnnCreateRNNDescriptor()):
+        refusal(cudnn, refuses, name, good, BAD_PARAM, network_clause, rnnDesc=value)
+    states = [
+        p for p in good if p.endswith("Desc") and p[0] in "hcd" and p not in ("dwDesc", "dyDesc", "dxDesc", *RESERVED)
+    ]
+    for parameter in states:
+        size = n.projected if "h" in parameter[:2] else n.hidden
+        refusal(cudnn, refuses, name, good, BAD_PARAM, invalid, **{parameter: None})
+        for dims in ((3, 3, size), (4, 2, size), (4, 3, size + 1)):
+            refusal(
+                cudnn,
+                refuses,
+                name,
+                good,
+                BAD_PARAM,
+                shape,
+                **{parameter: caller.tensor(TensorSpec.packed(FLOAT, dims))},
+            )
+        for spec in (TensorSpec(FLOAT, (4, 3, size), (3 * size + 1, size, 1)), TensorSpec.packed(DOUBLE, (4, 3, size))):
+            refusal(cudnn, refuses, name, good, BAD_PARAM, shape, **{parameter: caller.tensor(spec)})
+    weights = "dwDesc" if "dwDesc" in good else "wDesc"
+    for spec in (
+        FilterSpec(FLOAT, NCHW, (n.weight_elements - 1, 1, 1)),
+        FilterSpec(HALF, NCHW, (2 * n.weight_elements, 1, 1)),
+    ):
+        refusal(cudnn, refuses, name, good, BAD_PARAM, shape, **{weights: caller.filter(spec)})
+    refusal(cudnn, refuses, name, good, BAD_PARAM, invalid, **{weights: None})
+    for parameter in (p for p in good if p.endswith("SizeInBytes")):
+        clause = reserve if parameter.startswith("reserve") else work
+        refusal(cudnn, refuses, name, good, BAD_PARAM, clause, **{parameter: good[parameter] - 1})
+    for parameter in (p for p in good if p in RESERVED):
+        value = good["x" if "x" in good else "y"] if not parameter.endswith("Desc") else caller.descriptor(operation.y)
+        refusal(cudnn, refuses, name, good, NOT_SUPPORTED, invalid, **{parameter: value})
+    persistent = caller.network(plain(cell=TANH, algo=DYNAMIC))
+    if name not in EX:
+        tall = {
+            p: caller.sequences(getattr(case_of(name), p.removesuffix("Desc")))
+            for p in good
+            if p in ("xDesc", "yDesc", "dyDesc", "dxDesc")
+        }
+        assert all(len(steps) == 3 for steps in tall.values())
+    outputs = {
+        p: [caller.tensor(TensorSpec.packed(FLOAT, (b, 14, 1))) for b in (3, 2, 1)]
+        for p in ("yDesc", "dyDesc")
+        if p in good
+    }
+    if name in EX:
+        from dataclasses import replace
+
+        outputs = {p: caller.descriptor(replace(operation.y, vector=14)) for p in outputs}
+    full = {p: caller.tensor(TensorSpec.packed(FLOAT, (4, 3, 7))) for p in states}
+    large = {weights: caller.filter(FilterSpec(FLOAT, NCHW, (9999, 1, 1)))}
+    refusal(cudnn, refuses, name, good, NOT_SUPPORTED, ragged, rnnDesc=persistent, **outputs, **full, **large)
+
+
+STEPS = [f"{name}/c{i:02}" for name, clauses in {
+    INFERENCE: (7, 8, 9, 10, 25, 26, 27, 28), TRAINING: (8, 9, 10, 11, 27, 28, 29, 30), DATA: (7, 8, 9, 10, 11, 12, 13, 14, 42, 43),
+    WEIGHTS: (8, 9, 16, 17, 18, 19),
+}.items() for i in clauses]  # fmt: skip
+
+
+@shows(*STEPS)
+@pytest.mark.parametrize("name", NAMES)
+def test_wrong_steps(cudnn, refuses, prepared, name):
+    """Descriptors of steps: as many as there are steps, batches that do not grow, one vector length, no gaps, the same batches in all."""
+    _, invalid, shape, ragged, _, _ = CLAUSES[name]
+    caller, operation, good = prepared(name)
+
+    def steps(*specs):
+        return [caller.tensor(spec) for spec in specs]
+
+    for parameter in (p for p in good if p in ("xDesc", "yDesc", "dyDesc", "dxDesc")):
+        size = getattr(operation, parameter.removesuffix("Desc")).vector
+
+        def one(batch, width=size, kind=FLOAT):
+            return TensorSpec.packed(kind, (batch, width, 1))
+
+        gaps = TensorSpec(FLOAT, (3, size, 1), (size + 1, 1, 1))
+        for wrong in (
+            steps(one(3), one(1), one(2)), steps(one(3), one(2), one(1, size + 1)), steps(*(one(b, size + 1) for b in (3, 2, 1))),
+            steps(one(3), one(3), one(1)), steps(gaps, gaps, gaps), steps(*(TensorSpec.packed(FLOAT, (b, 1, size)) for b in (3, 2, 1))),
+            steps(one(3), one(2), one(1, kind=HALF)),
+        ):  # fmt: skip
+            refusal(cudnn, refuses, name, good, BAD_PARAM, shape, **{parameter: wrong})
+        refusal(cudnn, refuses, name, good, BAD_PARAM, invalid, **{parameter: None})
+        refusal(
+            cudnn,
+            refuses,
+            name,
+            good,
+            NOT_SUPPORTED,
+            ragged,
+            **{parameter: steps(*(one(b, kind=INT8) for b in (3, 2, 1)))},
+        )
+    for length in (0, -1):
+        refusal(cudnn, refuses, name, good, BAD_PARAM, "cudnnStatus_t/c05", seqLength=length)
+
+
+SEQUENCES = [f"{name}/c{i:02}" for name, clauses in {EX[0]: (6, 7, 23, 25), EX[1]: (6, 7, 24, 26), EX[2]: (6, 10, 32), EX[3]: (6,)}.items()
+             for i in clauses]  # fmt: skip
+
+
+@shows(*SEQUENCES)
+@pytest.mark.parametrize("name", EX)
+def test_wrong_sequences(cudnn, refuses, prepared, name):
+    """Every field of the containers, one at a time; padded sequences where padding is off; packed ones that are not sorted."""
+    from dataclasses import replace
+
+    shape = CLAUSES[name][2]
+    caller, operation, good = prepared(name)
+    kinds = [p for p in good if p in ("xDesc", "yDesc", "dyDesc", "dxDesc")]
+    for parameter in kinds:
+        spec = getattr(operation, parameter.removesuffix("Desc"))
+        for change in (
+            {"vector": spec.vector + 1},
+            {"lengths": (3, 1, 1)},
+            {"data_type": DOUBLE},
+            {"max_length": 4, "lengths": (4, 2, 1)},
+        ):
+            refusal(
+                cudnn, refuses, name, good, BAD_PARAM, shape, **{parameter: caller.descriptor(replace(spec, **change))}
+            )
+    for change in ({"layout": SEQ_MAJOR}, {"lengths": (1, 2, 3)}):
+        changed = {p: caller.descriptor(replace(getattr(operation, p.removesuffix("Desc")), **change)) for p in kinds}
+        refusal(cudnn, refuses, name, good, BAD_PARAM, shape, **changed)
+
+
+@shows(f"{EX[0]}/c36", f"{EX[1]}/c40", f"{EX[2]}/c44")
+@pytest.mark.parametrize("name", EX[:3])
+def test_double_with_the_static_algorithm(cudnn, refuses, prepared, name):
+    from dataclasses import replace
+
+    from dualdnn.conformance.cases.rnn.rnn_descriptors import STATIC
+
+    spec = plain(cell=TANH, data_type=DOUBLE)
+    operation = case_of(name)
+    made = (
+        forward(spec, PACKED, (3, 3, 3), training=False)
+        if name == EX[0]
+        else training(spec, PACKED, (3, 3, 3))[0 if name == EX[1] else 1]
+    )
+    caller, _, good = prepared(name, made)
+    assert type(made) is type(operation)
+    static = caller.network(replace(spec, algo=STATIC))
+    clause = {EX[0]: "c36", EX[1]: "c40", EX[2]: "c44"}[name]
+    refusal(cudnn, refuses, name, good, NOT_SUPPORTED, clause, rnnDesc=static)

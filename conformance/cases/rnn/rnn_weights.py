@@ -1,0 +1,287 @@
+"""Cases of the weight space and of the sizes of temporary memory."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnDataType_t, cudnnForwardMode_t, cudnnRNNMode_t
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8, SCALAR_BYTES
+from dualdnn.api.status import BAD_PARAM, INVALID_VALUE, NOT_INITIALIZED, NOT_SUPPORTED
+from dualdnn.conformance.cases.rnn.rnn_data import descriptor as data_descriptor
+from dualdnn.conformance.cases.rnn.rnn_descriptors import (
+    DOUBLE_BIAS,
+    GOOD,
+    GRU,
+    INPUT_BIAS,
+    LINEAR,
+    LSTM,
+    MINMAX,
+    NO_BIAS,
+    ONE_WAY,
+    PADDED,
+    PLAIN,
+    PROPAGATE,
+    RECURRENT_BIAS,
+    RELU,
+    SKIP,
+    TANH,
+    describe,
+    describe_v6,
+    fresh,
+)  # fmt: skip
+from dualdnn.conformance.marks import shows
+
+__all__ = ["fresh"]
+SIZE, PARAMS = "cudnnGetRNNWeightSpaceSize", "cudnnGetRNNWeightParams"
+MATRIX, BIAS = "cudnnGetRNNLinLayerMatrixParams", "cudnnGetRNNLinLayerBiasParams"
+INFERENCE, TRAINING = cudnnForwardMode_t
+GATES = {RELU: 1, TANH: 1, LSTM: 4, GRU: 3}
+MIXED = {**GOOD, "inputMode": LINEAR, "dataType": FLOAT, "biasMode": DOUBLE_BIAS}  # two layers and ways, 5 to 7 to 3
+INPUT, HIDDEN, PROJECTED = 5, 7, 3
+
+
+def shapes(values, layer):
+    """linLayerID -> (shape of the matrix, shape of the bias) of a layer; None for what it does not have."""
+    gates, ways = GATES[values["cellMode"]], 1 + values["dirMode"]
+    width = values["inputSize"] if layer == 0 else ways * values["projSize"]
+    matrix = None if layer == 0 and values["inputMode"] == SKIP else (1, HIDDEN, width)
+    recurrent = (1, HIDDEN, values["projSize"])
+    bias = (1, HIDDEN, 1)
+    first = bias if values["biasMode"] in (INPUT_BIAS, DOUBLE_BIAS) else None
+    second = bias if values["biasMode"] in (RECURRENT_BIAS, DOUBLE_BIAS) else None
+    found = {i: (matrix, first) for i in range(gates)} | {gates + i: (recurrent, second) for i in range(gates)}
+    if values["cellMode"] == LSTM:
+        projected = values["projSize"] < HIDDEN
+        found[8] = ((1, values["projSize"], HIDDEN) if projected else None, None)
+    return found
+
+
+def dims(cudnn, descriptor):
+    found = cudnn.cudnnGetTensorNdDescriptor(descriptor, 8)
+    return tuple(found[2]) if found[1] else None
+
+
+CASES = [
+    {**MIXED}, {**MIXED, "biasMode": NO_BIAS, "dirMode": ONE_WAY}, {**MIXED, "cellMode": GRU, "projSize": 7, "biasMode": INPUT_BIAS},
+    {**MIXED, "cellMode": RELU, "projSize": 7, "inputSize": 7, "inputMode": SKIP, "biasMode": RECURRENT_BIAS, "dataType": HALF},
+    {**MIXED, "cellMode": TANH, "projSize": 7, "dataType": DOUBLE, "mathPrec": DOUBLE, "dirMode": ONE_WAY},
+    {**MIXED, "inputMode": SKIP, "inputSize": 7, "projSize": 7},
+]  # fmt: skip
+
+
+@shows(*(f"{SIZE}/c{i:02}" for i in (1, 2, 3)), *(f"{PARAMS}/c{i:02}" for i in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17)),
+       "cudnnSetRNNDescriptor_v8/c02", "cudnnRNNBiasMode_t/c01")  # fmt: skip
+@pytest.mark.parametrize("values", CASES, ids=lambda v: f"{v['cellMode'].name}-{v['biasMode'].name}")
+def test_weight_space(cudnn, handle, fresh, values):
+    """All matrices and biases have their shapes and share the space without gaps or overlaps."""
+    describe(cudnn, fresh, values)
+    size, step = cudnn.cudnnGetRNNWeightSpaceSize(handle, fresh), SCALAR_BYTES[values["dataType"]]
+    space = handle.zeros(size) if hasattr(handle, "zeros") else handle.to_device(np.zeros(size, np.uint8))
+    taken = np.zeros(size // step, int)
+    matrix, bias = cudnn.cudnnCreateTensorDescriptor(), cudnn.cudnnCreateTensorDescriptor()
+    ways = 1 + values["dirMode"]
+    for pseudo_layer in range(2 * ways):
+        for weight_id, due in shapes(values, pseudo_layer // ways).items():
+            parts = cudnn.cudnnGetRNNWeightParams(handle, fresh, pseudo_layer, size, space, weight_id, matrix, bias)
+            assert (dims(cudnn, matrix), dims(cudnn, bias)) == due
+            for part, shape, descriptor in zip(parts, due, (matrix, bias), strict=True):
+                assert (part is None) == (shape is None)
+                if shape is not None:
+                    assert cudnn.cudnnGetTensorNdDescriptor(descriptor, 8)[0] == values["dataType"]
+                    start = (part.address - space.address) // step
+                    taken[start : start + int(np.prod(shape))] += 1
+    assert (taken == 1).all() and taken.size * step == size
+
+
+@shows(*(f"{PARAMS}/c{i:02}" for i in (18, 19, 20, 21, 22)), *(f"{SIZE}/c{i:02}" for i in (4, 5, 6)))
+def test_weight_space_refusals(cudnn, handle, fresh, refuses):
+    params, size_of = cudnn.cudnnGetRNNWeightParams, cudnn.cudnnGetRNNWeightSpaceSize
+    matrix, bias = cudnn.cudnnCreateTensorDescriptor(), cudnn.cudnnCreateTensorDescriptor()
+    describe(cudnn, fresh, MIXED)
+    size = size_of(handle, fresh)
+    space = handle.to_device(np.zeros(size + 8, np.uint8))
+
+    def call(pseudo_layer=0, nbytes=size, memory=space, weight_id=0):
+        return params(handle, fresh, pseudo_layer, nbytes, memory, weight_id, matrix, bias)
+
+    for pseudo_layer in (-1, 4, 2**31 - 1):
+        refuses(BAD_PARAM, f"{PARAMS}/c18", call, pseudo_layer)
+    for weight_id in (-1, 9, 2**31 - 1):
+        refuses(BAD_PARAM, f"{PARAMS}/c19", call, weight_id=weight_id)
+    refuses(BAD_PARAM, f"{PARAMS}/c20", call, memory=None)
+    for offset in (1, 2):
+        refuses(BAD_PARAM, f"{PARAMS}/c20", call, memory=space.slice(offset, size))
+    for nbytes in (size - 1, 0):
+        refuses(INVALID_VALUE, f"{PARAMS}/c21", call, 3, nbytes, weight_id=7)
+    assert dims(cudnn, matrix) is None and dims(cudnn, bias) is None
+    call(3, size - 1, weight_id=6)
+    call(3, size + 4, weight_id=7)
+    for null in range(5):
+        given = [handle, fresh, 0, size, space, 0, matrix, bias]
+        given[(0, 1, 4, 6, 7)[null]] = None
+        refuses(BAD_PARAM, f"{PARAMS}/c20", params, *given)
+    refuses(BAD_PARAM, f"{SIZE}/c04", size_of, handle, None)
+    refuses(BAD_PARAM, f"{SIZE}/c04", size_of, None, fresh)
+    describe_v6(cudnn, handle, fresh)
+    refuses(NOT_INITIALIZED, f"{SIZE}/c06", size_of, handle, fresh)
+    refuses(NOT_INITIALIZED, f"{PARAMS}/c22", call)
+
+
+@shows(f"{SIZE}/c05")
+def test_impossible_weight_space(subject, cudnn, handle, fresh, refuses):
+    if not subject.ours:
+        pytest.skip("a foreign library may return any number")
+    describe(cudnn, fresh, PLAIN, inputSize=2**31 - 1, hiddenSize=2**31 - 1, projSize=2**31 - 1, numLayers=2**31 - 1)
+    refuses(BAD_PARAM, f"{SIZE}/c05", cudnn.cudnnGetRNNWeightSpaceSize, handle, fresh)
+
+
+def step(cudnn, batch, width=INPUT, data_type=FLOAT, strides=None):
+    """The descriptor of one step of a batch."""
+    made = cudnn.cudnnCreateTensorDescriptor()
+    cudnn.cudnnSetTensorNdDescriptor(made, data_type, 3, (batch, width, 1), strides or (width, 1, 1))
+    return made
+
+
+def filters(cudnn, nbytes, data_type=FLOAT):
+    """The description of the weights before version 8."""
+    made = cudnn.cudnnCreateFilterDescriptor()
+    cudnn.cudnnSetFilterNdDescriptor(made, data_type, 0, 3, (nbytes // SCALAR_BYTES[data_type], 1, 1))
+    return made
+
+
+@shows(*(f"cudnnGetRNNParamsSize/c{i:02}" for i in (2, 3, 4, 5)), *(f"{MATRIX}/c{i:02}" for i in (2, 3, 4, 5, 7, 8, 9, 10, 13, 15, 16)),
+       *(f"{BIAS}/c{i:02}" for i in (2, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18)), *(f"{MATRIX}/c{i:02}" for i in (11, 12, 14)),
+       "cudnnSetRNNDescriptor_v6/c04", "cudnnSetRNNDescriptor_v6/c06", "cudnnSetRNNDescriptor_v6/c07", "cudnnSetRNNDescriptor_v6/c08",
+       "cudnnSetRNNProjectionLayers/c05", "cudnnSetRNNProjectionLayers/c03")  # fmt: skip
+@pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=lambda c: c.name)
+def test_weights_before_version_8(cudnn, handle, fresh, cell):
+    """The space is that of version 8: every matrix and bias has the address and shape that cudnnGetRNNWeightParams returns."""
+    modern = cudnn.cudnnCreateRNNDescriptor()
+    matrix, bias = cudnn.cudnnCreateTensorDescriptor(), cudnn.cudnnCreateTensorDescriptor()
+    found = cudnn.cudnnCreateFilterDescriptor()
+    x = step(cudnn, 2, HIDDEN)
+    for bias_mode, input_mode in ((DOUBLE_BIAS, LINEAR), (RECURRENT_BIAS, SKIP), (INPUT_BIAS, LINEAR), (NO_BIAS, SKIP)):
+        projected = PROJECTED if cell == LSTM and bias_mode != NO_BIAS else HIDDEN
+        describe(
+            cudnn,
+            modern,
+            MIXED,
+            cellMode=cell,
+            biasMode=bias_mode,
+            inputMode=input_mode,
+            projSize=projected,
+            inputSize=HIDDEN,
+        )
+        describe_v6(cudnn, handle, fresh, mode=cell, inputMode=input_mode, mathPrec=FLOAT)
+        cudnn.cudnnSetRNNBiasMode(fresh, bias_mode)
+        if cell == LSTM:
+            cudnn.cudnnSetRNNProjectionLayers(handle, fresh, projected, 0)
+        size = cudnn.cudnnGetRNNParamsSize(handle, fresh, x, FLOAT)
+        assert size == cudnn.cudnnGetRNNWeightSpaceSize(handle, modern)
+        space, w = handle.to_device(np.zeros(size, np.uint8)), filters(cudnn, size)
+        for pseudo_layer, weight_id in product(range(4), shapes({**MIXED, "cellMode": cell, "projSize": projected}, 0)):
+            due = cudnn.cudnnGetRNNWeightParams(handle, modern, pseudo_layer, size, space, weight_id, matrix, bias)
+            for call, place, tensor in zip((MATRIX, BIAS), due, (matrix, bias), strict=True):
+                part = getattr(cudnn, call)(handle, fresh, pseudo_layer, x, w, space, weight_id, found)
+                assert (part and part.address) == (place and place.address)
+                _, _, rank, shape = cudnn.cudnnGetFilterNdDescriptor(found, 8)
+                assert (tuple(shape) if rank else None) == dims(cudnn, tensor)
+
+
+@shows(*(f"cudnnGetRNNParamsSize/c{i:02}" for i in (6, 7, 8, 9, 10)), *(f"{MATRIX}/c{i:02}" for i in (18, 19, 20, 21, 22)),
+       *(f"{BIAS}/c{i:02}" for i in (20, 21, 22, 23, 24)))  # fmt: skip
+def test_refusals_before_version_8(cudnn, handle, fresh, refuses):
+    size_of = cudnn.cudnnGetRNNParamsSize
+    x, unset = step(cudnn, 2), cudnn.cudnnCreateTensorDescriptor()
+    refuses(BAD_PARAM, "cudnnGetRNNParamsSize/c06", size_of, handle, fresh, x, FLOAT)
+    describe_v6(cudnn, handle, fresh, mathPrec=FLOAT, inputMode=LINEAR)
+    refuses(BAD_PARAM, "cudnnGetRNNParamsSize/c06", size_of, handle, None, x, FLOAT)
+    refuses(BAD_PARAM, "cudnnGetRNNParamsSize/c07", size_of, handle, fresh, unset, FLOAT)
+    gaps = step(cudnn, 2, strides=(INPUT + 1, 1, 1))
+    refuses(BAD_PARAM, "cudnnGetRNNParamsSize/c08", size_of, handle, fresh, gaps, FLOAT)
+    refuses(BAD_PARAM, "cudnnGetRNNParamsSize/c09", size_of, handle, fresh, x, HALF)
+    for kind in (DOUBLE, INT8):
+        other = step(cudnn, 2, data_type=kind)
+        refuses(NOT_SUPPORTED, "cudnnGetRNNParamsSize/c10", size_of, handle, fresh, other, kind)
+    size = size_of(handle, fresh, x, FLOAT)
+    space, w, found = (
+        handle.to_device(np.zeros(size + 8, np.uint8)),
+        filters(cudnn, size),
+        cudnn.cudnnCreateFilterDescriptor(),
+    )
+    for name, (null, types, alignment, limits, outside) in {
+        MATRIX: ("c18", "c19", "c20", "c21", "c22"), BIAS: ("c20", "c21", "c22", "c23", "c24"),
+    }.items():  # fmt: skip
+        call = getattr(cudnn, name)
+        good = [handle, fresh, 0, x, w, space, 0, found]
+
+        def refusal(status, clause, place, value, call=call, good=good, name=name):
+            refuses(status, f"{name}/{clause}", call, *good[:place], value, *good[place + 1 :])
+
+        for place in (0, 1, 3, 4, 5, 7):
+            refusal(BAD_PARAM, null, place, None)
+        refusal(BAD_PARAM, types, 3, step(cudnn, 2, data_type=HALF))
+        refusal(BAD_PARAM, types, 4, filters(cudnn, size, HALF))
+        refusal(BAD_PARAM, alignment, 5, space.slice(2, size))
+        for place, value in product((2, 6), (-1, 99)):
+            refusal(BAD_PARAM, limits, place, value)
+        good[2], good[6] = 3, 7
+        refusal(INVALID_VALUE, outside, 4, filters(cudnn, 64))
+        assert cudnn.cudnnGetFilterNdDescriptor(found, 8)[2] == 0
+
+
+TEMPORARY = "cudnnGetRNNTempSpaceSizes"
+
+
+@shows(*(f"{TEMPORARY}/c{i:02}" for i in (1, 2, 3, 4, 7, 8)), "cudnnRNNSetClip_v8/c04", "cudnnForwardMode_t/c01")
+def test_temporary_memory(cudnn, handle, fresh, refuses):
+    """Sizes follow the data dimensions and the mode; clipping does not change them."""
+    sizes_of = cudnn.cudnnGetRNNTempSpaceSizes
+    describe(cudnn, fresh, MIXED)
+    small = data_descriptor(cudnn, longest=3, batch=2, vector=INPUT, lengths=(3, 2))
+    large = data_descriptor(cudnn, longest=300, batch=200, vector=INPUT, lengths=(3,) * 200)
+    for x in (small, large):
+        work, reserve = sizes_of(handle, fresh, TRAINING, x)
+        assert reserve > 0
+        assert sizes_of(handle, fresh, INFERENCE, x)[1] == 0
+        cudnn.cudnnRNNSetClip_v8(fresh, MINMAX, PROPAGATE, -1.0, 1.0)
+        assert tuple(sizes_of(handle, fresh, TRAINING, x)) == (work, reserve)
+    assert tuple(sizes_of(handle, fresh, TRAINING, small)) != (work, reserve)
+    refuses(BAD_PARAM, f"{TEMPORARY}/c08", sizes_of, handle, fresh, TRAINING, data_descriptor(cudnn, vector=6))
+    refuses(
+        BAD_PARAM, f"{TEMPORARY}/c08", sizes_of, handle, fresh, TRAINING, data_descriptor(cudnn, HALF, vector=INPUT)
+    )
+    for values in ((None, fresh, TRAINING, small), (handle, None, TRAINING, small), (handle, fresh, 2, small),
+                   (handle, fresh, TRAINING, None), (handle, fresh, -1, small)):  # fmt: skip
+        refuses(BAD_PARAM, f"{TEMPORARY}/c08", sizes_of, *values)
+    describe_v6(cudnn, handle, fresh)
+    refuses(NOT_INITIALIZED, "cudnnGetRNNDescriptor_v8/c11", sizes_of, handle, fresh, TRAINING, small)
+
+
+WORK, RESERVE = "cudnnGetRNNWorkspaceSize", "cudnnGetRNNTrainingReserveSize"
+
+
+@shows(*(f"{WORK}/c{i:02}" for i in (2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13)), *(f"{RESERVE}/c{i:02}" for i in (2, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)),
+       "cudnnSetRNNPaddingMode/c03")  # fmt: skip
+@pytest.mark.parametrize("name", [WORK, RESERVE])
+def test_temporary_memory_before_version_8(cudnn, handle, fresh, refuses, name):
+    """Batches may shrink from step to step; everything else stays."""
+    size_of, clauses = getattr(cudnn, name), {WORK: range(8, 14), RESERVE: range(10, 16)}[name]
+    network, steps, same, falling, gaps, types = (f"{name}/c{i:02}" for i in clauses)
+    one = step(cudnn, 3)
+    refuses(BAD_PARAM, network, size_of, handle, fresh, 1, [one])
+    describe_v6(cudnn, handle, fresh, mathPrec=FLOAT, inputMode=LINEAR)
+    cudnn.cudnnSetRNNPaddingMode(fresh, PADDED)
+    falls = [one, one, step(cudnn, 1)]
+    assert 0 < size_of(handle, fresh, 3, falls) <= size_of(handle, fresh, 30, [one] * 30)
+    refuses(BAD_PARAM, falling, size_of, handle, fresh, 3, falls[::-1])
+    refuses(BAD_PARAM, network, size_of, handle, None, 3, falls)
+    refuses(BAD_PARAM, steps, size_of, handle, fresh, 2, [one, cudnn.cudnnCreateTensorDescriptor()])
+    for other in (step(cudnn, 3, 6), step(cudnn, 3, data_type=HALF), step(cudnn, 3, strides=(INPUT + 1, 1, 1))):
+        refuses(BAD_PARAM, same, size_of, handle, fresh, 2, [one, other])
+    refuses(BAD_PARAM, gaps, size_of, handle, fresh, 1, [step(cudnn, 3, strides=(INPUT + 1, 1, 1))])
+    for kind in cudnnDataType_t:
+        if kind in (INT8, cudnnDataType_t.CUDNN_DATA_INT32):
+            refuses(NOT_SUPPORTED, types, size_of, handle, fresh, 1, [step(cudnn, 3, data_type=kind)])
