@@ -9,10 +9,10 @@ struct CollectArguments {
   const ELEMENT* addend;
   const void* space;
   const void* source;
-  ELEMENT* result;
-  long long source_offset;  // bytes
-  int parts, size;          // numbers of a part
-  int elements;             // of all vectors
+  void* result;
+  long long source_offset, result_offset;  // bytes
+  int parts, size;                         // numbers of a part
+  int elements;                            // of all vectors
   int is_of_keys;
   FastDivmod vector;  // size
   Schedule schedule;
@@ -34,5 +34,5 @@ extern "C" __global__ void __launch_bounds__(256) attention_collect(const Collec
     for (int part = 0; part < a.parts; part++) sum += load<COMPUTE>(source[static_cast<long long>(part) * a.size]);
     if (a.addend) sum += load<COMPUTE>(a.addend[index]);
   }
-  a.result[index] = store<ELEMENT>(sum);
+  at_byte<ELEMENT>(a.result, a.result_offset)[index] = store<ELEMENT>(sum);
 }

@@ -96,7 +96,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_gradients_querie
       a.beam_count.divide(a.head_count.divide(a.chunks.divide(a.tiles.divide(blockIdx.x, tile), chunk), head), beam);
   const int first = tile * TILE, column = chunk * TILE;
   const Sequence s = sequence_of(h, a.reserve, batch, beam);
-  if (first >= s.q_length) return;
   int low, high;
   read_windows(h, a.reserve, s, first, tiles, low, high);
   const Left left = read_left(a, s, first, head);
@@ -109,7 +108,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_gradients_querie
 #pragma unroll
   for (int i = 0; i < ITEMS; i++) {
     const int query = first + threadIdx.x / LANES + LANES * i;
-    if (query >= s.q_length) continue;
+    if (query >= h.q_steps) continue;
     const long long vector = static_cast<long long>(s.q_base + query * h.q_strides.time) * h.heads + head;
 #pragma unroll
     for (int j = 0; j < ITEMS; j++) {

@@ -1,5 +1,5 @@
-// The core of the gradients of multi-head attention (8.2.15) on tensor cores, by recomputation: half or bfloat16
-// vectors of up to SIZE elements, sums in float, each in one order.
+// The core of the gradients of multi-head attention (8.2.15) on tensor cores, by recomputation: vectors of up to
+// SIZE elements, half, bfloat16 or float in parts, sums in float, each in one order.
 //
 // A warpgroup has 64 queries (or keys) and goes through tiles of 64 keys (queries) whose windows meet; softmax and
 // gradients of scores pass from sums to left factors in registers, so that a tile lies once in shared memory, K-major
@@ -11,7 +11,8 @@
 
 constexpr int THREADS_OF_BLOCK = 128 * WARPGROUPS, ROWS = 64 * WARPGROUPS;  // of the block's own vectors
 constexpr int OTHERS = 64, STAGES = 3;                                      // of a tile of the others
-constexpr int OWN_BYTES = ROWS * SIZE * 2, OTHER_BYTES = OTHERS * SIZE * 2, STAGE_BYTES = 2 * OTHER_BYTES;
+constexpr int OWN_BYTES = PARTS * ROWS * SIZE * 2, OTHER_BYTES = PARTS * OTHERS * SIZE * 2,
+              STAGE_BYTES = 2 * OTHER_BYTES;
 
 struct GradientArguments {
   const void* q;
@@ -49,41 +50,33 @@ extern "C" __global__ void __launch_bounds__(256) attention_gradients_mma_produc
   const int vector = a.head_count.divide(exists ? pair : 0, head), size = a.gradients.size;
   const ELEMENT* made =
       at_byte<ELEMENT>(a.reserve, a.heads_offset) + (static_cast<long long>(vector) * a.heads.heads + head) * size;
-  const ELEMENT* gradient = at_byte<ELEMENT>(a.dout, a.gradients.offset) +
-                            static_cast<long long>(vector) * a.gradients.vector + head * a.gradients.head;
+  const FACTOR* gradient = at_byte<FACTOR>(a.dout, a.gradients.offset) +
+                           static_cast<long long>(vector) * a.gradients.vector + head * a.gradients.head;
+  const long long lower = a.gradients.lower / static_cast<int>(sizeof(FACTOR));
+  constexpr int WIDTH = PACK / PARTS;
+  const bool has_packs =
+      size % PACK == 0 &&
+      (reinterpret_cast<uintptr_t>(made) | reinterpret_cast<uintptr_t>(gradient) | lower * 2) % 16 == 0;
   float sum = 0;
-  if (size % PACK == 0 && (reinterpret_cast<uintptr_t>(made) | reinterpret_cast<uintptr_t>(gradient)) % 16 == 0) {
-    for (int c = lane * PACK; c < size; c += 8 * PACK) {
-      const auto x = *reinterpret_cast<const Pack<ELEMENT, PACK>*>(made + c);
-      const auto y = *reinterpret_cast<const Pack<ELEMENT, PACK>*>(gradient + c);
+  if (has_packs) {
+    for (int c = lane * WIDTH; c < size; c += 8 * WIDTH) {
+      const auto x = *reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(made + c);
 #pragma unroll
-      for (int i = 0; i < PACK; i++) sum += load<float>(x.item[i]) * load<float>(y.item[i]);
+      for (int part = 0; part < PARTS; part++) {
+        const auto y = *reinterpret_cast<const Pack<FACTOR, WIDTH>*>(gradient + c + part * lower);
+#pragma unroll
+        for (int i = 0; i < WIDTH; i++) sum += load<float>(x.item[i]) * load<float>(y.item[i]);
+      }
     }
   } else {
-    for (int c = lane; c < size; c += 8) sum += load<float>(made[c]) * load<float>(gradient[c]);
+    for (int c = lane; c < size; c += 8)
+      for (int part = 0; part < PARTS; part++) sum += load<float>(made[c]) * load<float>(gradient[c + part * lower]);
   }
 #pragma unroll
   for (int other = 4; other > 0; other /= 2) sum += __shfl_xor_sync(~0u, sum, other);
   if (!exists || lane != 0) return;
   const float* statistics = at_byte<float>(a.reserve, a.statistics_offset) + 2 * static_cast<long long>(pair);
   at_byte<Kept>(a.work, a.products_offset)[pair] = {statistics[0] * LOG2_E - log2f(statistics[1]), sum};
-}
-
-// sums = rows of a warpgroup * vectors of a tile, over their elements.
-__device__ __forceinline__ void multiply_vectors(float (&sums)[OTHERS / 2], const unsigned char* own,
-                                                 const unsigned char* other) {
-  const unsigned char* left = own + threadIdx.x / 128 * 64 * ROW_BYTES;
-  wgmma_mma_async<ELEMENT, OTHERS, false, false, false>(sums, left, other);
-#pragma unroll
-  for (int box = 1; box < BOXES; box++)
-    wgmma_mma_async<ELEMENT, OTHERS>(sums, left + box * (ROWS * ROW_BYTES), other + box * (OTHERS * ROW_BYTES));
-  wgmma_commit();
-}
-// sums += factors * vectors of a tile.
-__device__ __forceinline__ void add_weighed(float (&sums)[SIZE / 2], const unsigned (&factors)[OTHERS / 16][4],
-                                            const unsigned char* other) {
-#pragma unroll
-  for (int step = 0; step < OTHERS / 16; step++) wgmma_mma_async<ELEMENT, SIZE, true>(sums, factors[step], other, step);
 }
 
 struct Block {
@@ -102,7 +95,6 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, 1)
   const Block block = find_block(a);
   const int first = (a.tiles.divisor - 1) * ROWS - block.first, head = block.head;  // late queries begin first
   const Sequence s = sequence_of(h, a.reserve, block.batch, block.beam);
-  if (first >= s.q_length) return;
   unsigned char* const queries = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
   unsigned char *const gradients = queries + OWN_BYTES, *const stages = gradients + OWN_BYTES;
   const Source q(a.q, h.q, s.q_base, h.q_strides.time, head, s.q_length);
@@ -124,7 +116,7 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, 1)
   }
   const float factor = h.scaler * LOG2_E;
   float sums[SIZE / 2] = {};
-  unsigned factors[OTHERS / 16][4];
+  Factors<OTHERS> factors;
 
   const auto copy = [&](int index) {
     unsigned char* const stage = stages + index % STAGES * STAGE_BYTES;
@@ -135,15 +127,15 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, 1)
   // Waits for the copies of a tile; whether weights of zero may meet numbers that are none.
   const auto wait_for = [&](int index) -> bool {
     fence_proxy_async();
-    if (!span.is_full(begin + index * OTHERS, OTHERS))
+    if (seeks_infinite(span.is_full(begin + index * OTHERS, OTHERS)))
       return __syncthreads_or(has_infinite<OTHERS, THREADS_OF_BLOCK>(stages + index % STAGES * STAGE_BYTES));
     __syncthreads();
     return false;
   };
   const auto multiply = [&](float (&scores)[OTHERS / 2], float (&weighed)[OTHERS / 2], int index) {
     const unsigned char* const keys = stages + index % STAGES * STAGE_BYTES;
-    multiply_vectors(scores, queries, keys);
-    multiply_vectors(weighed, gradients, keys + OTHER_BYTES);
+    multiply_vectors<ROWS, OTHERS>(scores, queries, keys);
+    multiply_vectors<ROWS, OTHERS>(weighed, gradients, keys + OTHER_BYTES);
   };
   const auto weigh = [&](float (&scores)[OTHERS / 2]) {
 #pragma unroll
@@ -179,7 +171,7 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, 1)
     wgmma_fence_accumulators(weighed);
     weigh(scores);
     differentiate(scores, weighed, 0);
-    make_factors<OTHERS>(factors, scores);
+    factors.make(scores);
     if (is_infinite) set_infinite_apart(0);
   }
   for (int index = 0; index + 1 < tiles; index++) {
@@ -199,7 +191,7 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, 1)
     differentiate(scores, weighed, index + 1);
     wgmma_wait<0>();
     wgmma_fence_accumulators(sums);
-    make_factors<OTHERS>(factors, scores);
+    factors.make(scores);
     if (is_infinite) set_infinite_apart(index + 1);
   }
   if (tiles > 0) {
@@ -216,7 +208,7 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, 1)
   store_rows<ROWS>(queries + warp_row * ROW_BYTES, sums, h.q.size, [&](int row) -> ELEMENT* {
     const int query = first + warp_row + row;
     const long long vector = static_cast<long long>(s.q_base + query * h.q_strides.time) * h.heads + head;
-    return query < s.q_length ? result + vector * h.q.size : nullptr;
+    return query < h.q_steps ? result + vector * h.q.size : nullptr;
   });
 }
 
@@ -251,7 +243,7 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, 1)
   const int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * 16, thread_key = first + warp_row + lane / 4;
   const float factor = h.scaler * LOG2_E;
   float key_sums[SIZE / 2] = {}, value_sums[SIZE / 2] = {};
-  unsigned weights[OTHERS / 16][4], factors[OTHERS / 16][4];
+  Factors<OTHERS> weights, factors;
 
   // The first such tile from here on.
   const auto find = [&](int beam, int query) -> Cursor {
@@ -288,7 +280,7 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, 1)
   const auto wait_for = [&](const Cursor& cursor, int index) -> bool {
     const unsigned char* const stage = stages + index % STAGES * STAGE_BYTES;
     fence_proxy_async();
-    if (!cursor.is_full)
+    if (seeks_infinite(cursor.is_full))
       return __syncthreads_or(has_infinite<OTHERS, THREADS_OF_BLOCK>(stage) ||
                               has_infinite<OTHERS, THREADS_OF_BLOCK>(stage + OTHER_BYTES));
     __syncthreads();
@@ -296,8 +288,8 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, 1)
   };
   const auto multiply = [&](float (&scores)[OTHERS / 2], float (&weighed)[OTHERS / 2], int index) {
     const unsigned char* const queries = stages + index % STAGES * STAGE_BYTES;
-    multiply_vectors(scores, keys, queries);
-    multiply_vectors(weighed, values, queries + OTHER_BYTES);
+    multiply_vectors<ROWS, OTHERS>(scores, keys, queries);
+    multiply_vectors<ROWS, OTHERS>(weighed, values, queries + OTHER_BYTES);
   };
   const auto add_sums = [&](int index) {
     const unsigned char* const queries = stages + index % STAGES * STAGE_BYTES;
@@ -358,8 +350,8 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, 1)
     wgmma_fence_accumulators(weighed);
     weigh(scores, current, 0);
     differentiate(weighed, scores, current, 0);
-    make_factors<OTHERS>(weights, scores);
-    make_factors<OTHERS>(factors, weighed);
+    weights.make(scores);
+    factors.make(weighed);
     if (is_infinite) set_infinite_apart(0);
   }
   for (; next.beam < last_beam; index++) {
@@ -380,8 +372,8 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, 1)
     wgmma_wait<0>();
     wgmma_fence_accumulators(key_sums);
     wgmma_fence_accumulators(value_sums);
-    make_factors<OTHERS>(weights, scores);
-    make_factors<OTHERS>(factors, weighed);
+    weights.make(scores);
+    factors.make(weighed);
     if (is_infinite) set_infinite_apart(index + 1);
   }
   if (has_any) add_sums(index);
@@ -402,11 +394,11 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, 1)
     wgmma_wait<1>();
     wgmma_fence_accumulators(scores);
     weigh(scores, current, index);
-    make_factors<OTHERS>(weights, scores);
+    weights.make(scores);
     wgmma_wait<0>();
     wgmma_fence_accumulators(weighed);
     differentiate(weighed, scores, current, index);
-    make_factors<OTHERS>(factors, weighed);
+    factors.make(weighed);
     if (is_infinite) set_infinite_apart(index);
     add_sums(index);
     wgmma_wait<0>();

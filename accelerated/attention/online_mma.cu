@@ -1,5 +1,5 @@
 // The core of multi-head attention forward (7.2.43) on tensor cores: softmax(scaler * q . k) weighs the values of each
-// query's window; half or bfloat16 vectors of up to SIZE elements, sums in float.
+// query's window; vectors of up to SIZE elements, half, bfloat16 or float in parts, sums in float.
 //
 // A warpgroup has 64 queries and goes through the tiles of KEYS keys of its block's windows with an online softmax. The
 // scores of the next tile and the sums of this one are multiplied together, so that the softmax of the next scores
@@ -10,7 +10,8 @@
 #include "attention/tiles.cuh"
 
 constexpr int THREADS_OF_BLOCK = 128 * WARPGROUPS, QUERIES = 64 * WARPGROUPS;
-constexpr int TILE_BYTES = KEYS * SIZE * 2, QUERY_BYTES = QUERIES * SIZE * 2;
+constexpr int PART_BYTES = PARTS * 64 * SIZE * 2;  // of 64 values
+constexpr int TILE_BYTES = KEYS / 64 * PART_BYTES, QUERY_BYTES = WARPGROUPS * PART_BYTES;
 
 struct OnlineArguments {
   const void* q;
@@ -69,7 +70,6 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, BLOCKS) attention
   const unsigned batch = a.beam_count.divide(a.head_count.divide(a.tiles.divide(blockIdx.x, tile), head), beam);
   const Sequence s = sequence_of(h, a.space, batch, beam);
   const int first = (a.tiles.divisor - 1 - tile) * QUERIES;  // late queries, which may have more keys, begin first
-  if (first >= s.q_length) return;
   unsigned char* const queries = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
   unsigned char *const keys = queries + QUERY_BYTES, *const values = keys + 2 * TILE_BYTES;
   const Source q(a.q, h.q, s.q_base, h.q_strides.time, head, s.q_length);
@@ -78,23 +78,15 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, BLOCKS) attention
   const Span span = span_of<QUERIES, THREADS_OF_BLOCK>(h, a.space, s, first);
   const int begin = span.low / KEYS * KEYS, tiles = span.high > begin ? (span.high - begin + KEYS - 1) / KEYS : 0;
 
-  const int warpgroup = threadIdx.x / 128, lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * 16;
+  const int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * 16;
   Window window[2];
 #pragma unroll
   for (int part = 0; part < 2; part++) window[part] = window_of(h, a.space, s, first + warp_row + lane / 4 + 8 * part);
   const float factor = h.scaler * LOG2_E;
   Softmax softmax{{-INFINITY, -INFINITY}, {0, 0}};
   float sums[SIZE / 2] = {}, rescale[2];
-  unsigned weights[KEYS / 16][4];
+  Factors<KEYS> weights;
 
-  const auto multiply_scores = [&](float (&scores)[KEYS / 2], int stage) {
-    const unsigned char *left = queries + warpgroup * 64 * ROW_BYTES, *right = keys + stage * TILE_BYTES;
-    wgmma_mma_async<ELEMENT, KEYS, false, false, false>(scores, left, right);
-#pragma unroll
-    for (int box = 1; box < BOXES; box++)
-      wgmma_mma_async<ELEMENT, KEYS>(scores, left + box * (QUERIES * ROW_BYTES), right + box * (KEYS * ROW_BYTES));
-    wgmma_commit();
-  };
   const auto add_scores = [&](float (&scores)[KEYS / 2], int key) {
     if (span.is_full(key, KEYS)) softmax.add<false>(scores, rescale, factor, window, key);
     else softmax.add<true>(scores, rescale, factor, window, key);
@@ -103,7 +95,7 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, BLOCKS) attention
   const auto copy_values = [&](int index) {
 #pragma unroll
     for (int part = 0; part < KEYS / 64; part++)
-      copy_tile<64, THREADS_OF_BLOCK>(values + index % 2 * TILE_BYTES + part * (64 * SIZE * 2), v,
+      copy_tile<64, THREADS_OF_BLOCK>(values + index % 2 * TILE_BYTES + part * PART_BYTES, v,
                                       begin + index * KEYS + 64 * part);
   };
 
@@ -118,11 +110,11 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, BLOCKS) attention
     fence_proxy_async();
     __syncthreads();
     float scores[KEYS / 2];
-    multiply_scores(scores, 0);
+    multiply_vectors<QUERIES, KEYS>(scores, queries, keys);
     wgmma_wait<0>();
     wgmma_fence_accumulators(scores);
     add_scores(scores, begin);
-    make_factors<KEYS>(weights, scores);
+    weights.make(scores);
   }
   // Waits for the values of a tile, and the keys of the next one.
   const auto wait_for_values = [&](int index) {
@@ -130,29 +122,24 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, BLOCKS) attention
     const int key = begin + index * KEYS;
     cp_async_wait<0>();
     fence_proxy_async();
-    if (span.is_full(key, KEYS)) return __syncthreads();
+    if (!seeks_infinite(span.is_full(key, KEYS))) return __syncthreads();
     bool found = false;
 #pragma unroll
-    for (int part = 0; part < KEYS / 64; part++)
-      found |= has_infinite<64, THREADS_OF_BLOCK>(tile + part * (64 * SIZE * 2));
+    for (int part = 0; part < KEYS / 64; part++) found |= has_infinite<64, THREADS_OF_BLOCK>(tile + part * PART_BYTES);
     if (!__syncthreads_or(found)) return;
     for (int part = 0; part < KEYS / 64; part++)
-      add_infinite<64, THREADS_OF_BLOCK, true>(sums, tile + part * (64 * SIZE * 2), [&](int i, int vector) {
-        return window[i].has(key + 64 * part + vector);
-      });
+      add_infinite<64, THREADS_OF_BLOCK, true>(
+          sums, tile + part * PART_BYTES, [&](int i, int vector) { return window[i].has(key + 64 * part + vector); });
   };
   const auto add_values = [&](int index) {
-    const unsigned char* const tile = values + index % 2 * TILE_BYTES;
     wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < KEYS / 16; step++)
-      wgmma_mma_async<ELEMENT, SIZE, true>(sums, weights[step], tile + step / 4 * (64 * SIZE * 2), step % 4);
+    add_weighed(sums, weights, values + index % 2 * TILE_BYTES);
     wgmma_commit();
   };
   for (int index = 0; index + 1 < tiles; index++) {
     wait_for_values(index);  // the stages of these keys and the last values are free
     float scores[KEYS / 2];
-    multiply_scores(scores, (index + 1) % 2);
+    multiply_vectors<QUERIES, KEYS>(scores, queries, keys + (index + 1) % 2 * TILE_BYTES);
     add_values(index);
     const int key = begin + (index + 1) * KEYS;
     if (index + 2 < tiles) copy_tile<KEYS, THREADS_OF_BLOCK>(keys + index % 2 * TILE_BYTES, k, key + KEYS);
@@ -165,7 +152,7 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, BLOCKS) attention
     wgmma_fence_accumulators(sums);
 #pragma unroll
     for (int i = 0; i < SIZE / 2; i++) sums[i] *= rescale[i / 2 % 2];
-    make_factors<KEYS>(weights, scores);
+    weights.make(scores);
   }
   if (tiles > 0) {
     wait_for_values(tiles - 1);
@@ -197,6 +184,6 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, BLOCKS) attention
   }
   ELEMENT* const result = at_byte<ELEMENT>(a.space, a.result_offset);
   store_rows<QUERIES>(queries + warp_row * ROW_BYTES, sums, h.v.size, [&](int row) -> ELEMENT* {
-    return first + warp_row + row < s.q_length ? result + vector_of(warp_row + row) * h.v.size : nullptr;
+    return first + warp_row + row < h.q_steps ? result + vector_of(warp_row + row) * h.v.size : nullptr;
   });
 }

@@ -5,12 +5,14 @@ from __future__ import annotations
 from ctypes import c_longlong
 from typing import NamedTuple
 
-from dualdnn.api.operations.specs import HALF
+from dualdnn.api.operations.attention import allows_tensor_cores
+from dualdnn.api.operations.specs import FLOAT
 
 from ..plans import Launch, pointers, structure, type_definitions
 from ..primitives.geometry import FastDivmod
-from .online import heads
-from .problem import BEAM, AttentionProblem
+from . import split
+from .online import describe
+from .problem import BEAM, INPUTS, AttentionProblem
 
 SOURCE = "attention/online_mma.cu"
 ROWS, WARPGROUP = 64, 128  # queries and threads of a warpgroup
@@ -25,7 +27,10 @@ class Tile(NamedTuple):
     blocks: int
 
 
-TILES = {64: Tile(64, 2, 2), 128: Tile(128, 2, 1)}  # by the elements of a vector, zeros behind those that exist
+# By the elements of a vector, zeros behind those that exist
+TILES = {64: Tile(64, 2, 2), 128: Tile(128, 2, 1)}
+FLOAT_TILES = {64: Tile(64, 2, 1), 128: Tile(64, 2, 1)}  # in two parts
+FEW_QUERIES = 64  # for one warpgroup
 
 
 def padded_size(problem: AttentionProblem) -> int:
@@ -34,34 +39,45 @@ def padded_size(problem: AttentionProblem) -> int:
     return next((padded for padded in TILES if size <= padded), 0)
 
 
+def parts(problem: AttentionProblem) -> int:
+    """Return the factors of tensor cores that an element is."""
+    return 2 if problem.attn.data_type == FLOAT else 1
+
+
 def serves(problem: AttentionProblem) -> bool:
     """Return whether tensor cores can compute the core."""
-    return problem.attn.data_type == HALF and padded_size(problem) > 0
+    return allows_tensor_cores(problem.attn) and padded_size(problem) > 0
 
 
-def core(problem: AttentionProblem) -> Launch:
-    """Return the launch that computes what the heads make of the values."""
-    operands, described = heads(problem)
+def core(problem: AttentionProblem) -> list[Launch]:
+    """Return the launches that compute what the heads make of the values."""
+    extents = problem.operation.extents
+    counts = (extents.q_vectors, extents.k_vectors, extents.k_vectors)
+    given = split.factors(problem, ((*problem.vectors(name), n) for name, n in zip(INPUTS, counts, strict=True)))
     size = padded_size(problem)
-    tile = TILES[size]
+    tile = (TILES if parts(problem) == 1 else FLOAT_TILES)[size]
+    if problem.windows <= FEW_QUERIES:
+        tile = Tile(64, 1, 1)
     queries = tile.warpgroups * ROWS
     tiles = -(-problem.windows // queries)
-    counts = (tiles, problem.attn.heads, problem.q.dims[BEAM])
     offsets = problem.regions.offsets
     arguments = structure(
         *pointers(4),
-        ("heads", described),
+        ("heads", describe(problem, given.vectors)),
         ("result_offset", c_longlong(offsets["heads"])),
         ("statistics_offset", c_longlong(offsets.get("statistics", -1))),
-        *zip(("tiles", "head_count", "beam_count"), map(FastDivmod.of, counts), strict=True),
+        *zip(
+            ("tiles", "head_count", "beam_count"),
+            map(FastDivmod.of, (tiles, problem.attn.heads, problem.q.dims[BEAM])),
+            strict=True,
+        ),
     )
     definitions = definitions_of(problem, SIZE=size, KEYS=tile.keys, WARPGROUPS=tile.warpgroups, BLOCKS=tile.blocks)
     function = problem.device.function(SOURCE, "attention_online_mma", definitions)
-    shared_bytes = (queries + 4 * tile.keys) * size * 2 + SWIZZLE_BYTES
-    grid = (tiles * problem.attn.heads * problem.operation.extents.q_sequences, 1, 1)
-    return Launch(
-        function, arguments, (*operands, problem.space), grid, (tile.warpgroups * WARPGROUP, 1, 1), shared_bytes
-    )
+    shared_bytes = parts(problem) * (queries + 4 * tile.keys) * size * 2 + SWIZZLE_BYTES
+    grid, block = (tiles * problem.attn.heads * extents.q_sequences, 1, 1), (tile.warpgroups * WARPGROUP, 1, 1)
+    operands = (*given.operands, problem.space)
+    return [*given.launches, Launch(function, arguments, operands, grid, block, shared_bytes)]
 
 
 def definitions_of(problem: AttentionProblem, **sizes: int) -> tuple[tuple[str, str], ...]:

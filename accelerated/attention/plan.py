@@ -15,13 +15,7 @@ from . import gradients, gradients_mma, online, online_mma
 from .collect import collect
 from .gradients import of_input
 from .problem import WEIGHTS, AttentionProblem
-from .product import (
-    gradient_of_heads,
-    gradient_of_input,
-    gradients_of_weights,
-    output_projection,
-    projections,
-)
+from .projections import gradient_of_heads, gradient_of_input, gradients_of_weights, output_projection, projections
 from .schedule import schedule
 
 
@@ -33,18 +27,18 @@ class ForwardSolver(Solver[AttentionProblem]):
     def serves(self, problem: AttentionProblem) -> bool:
         return True
 
-    def core(self, problem: AttentionProblem) -> Launch:
-        """Return the launch that computes what the heads make of the values."""
-        return online.core(problem)
+    def core(self, problem: AttentionProblem) -> list[Launch]:
+        """Return the launches that compute what the heads make of the values."""
+        return [online.core(problem)]
 
     def launches(self, problem: AttentionProblem) -> list[Launch]:
         attn = problem.attn
-        found = [*schedule(problem), *projections(problem), self.core(problem)]
+        found = [*schedule(problem), *projections(problem), *self.core(problem)]
         if attn.o_projected:
-            return [*found, output_projection(problem)]
+            return [*found, *output_projection(problem)]
         source = problem.space, problem.regions.offsets["heads"]
         rows = problem.rows["queries"]
-        return [*found, collect(problem, source, "out", 1, attn.output_size, rows, "residuals")]
+        return [*found, collect(problem, source, ("out", 0), 1, attn.output_size, rows, "residuals")]
 
 
 class MmaForwardSolver(ForwardSolver):
@@ -55,7 +49,7 @@ class MmaForwardSolver(ForwardSolver):
     def serves(self, problem: AttentionProblem) -> bool:
         return online_mma.serves(problem)
 
-    def core(self, problem: AttentionProblem) -> Launch:
+    def core(self, problem: AttentionProblem) -> list[Launch]:
         return online_mma.core(problem)
 
 
@@ -74,15 +68,15 @@ class GradientSolver(Solver[AttentionProblem]):
     def launches(self, problem: AttentionProblem) -> list[Launch]:
         found = schedule(problem)
         if problem.attn.o_projected:
-            found.append(gradient_of_heads(problem))
+            found += gradient_of_heads(problem)
         found += self.core(problem)
         for name, kind in WEIGHTS.items():
             if kind in problem.weights:
-                found.append(gradient_of_input(problem, name))
+                found += gradient_of_input(problem, name)
                 continue
             source, size, rows = of_input(problem, name), problem.sizes[name], problem.rows[name]
             keys = name != "queries"
-            found.append(collect(problem, source, f"d{name}", problem.attn.heads, size, rows, is_of_keys=keys))
+            found.append(collect(problem, source, (f"d{name}", 0), problem.attn.heads, size, rows, is_of_keys=keys))
         return found
 
 
@@ -92,16 +86,16 @@ class MmaGradientSolver(GradientSolver):
     name = "attention.gradients_mma"
 
     def serves(self, problem: AttentionProblem) -> bool:
-        return online_mma.serves(problem)
+        return gradients_mma.serves(problem)
 
     def core(self, problem: AttentionProblem) -> list[Launch]:
         return gradients_mma.core(problem)
 
 
 class WeightsSolver(Solver[AttentionProblem]):
-    """Any gradient of the weights: a product for each projection."""
+    """Any gradient of the weights: a product of matrices for each projection."""
 
-    name = "attention.product"
+    name = "attention.projections"
 
     def serves(self, problem: AttentionProblem) -> bool:
         return True

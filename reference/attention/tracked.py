@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from dualdnn.api.operations import AttnSpec
+from dualdnn.api.operations.attention import allows_tensor_cores
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 
 from ..precision import PRECISION
 from ..view import Array
 
+TF32_UNIT = 2.0**-11
 HALF_UNIT, HALF_SMALLEST, HALF_LARGEST = 2.0**-11, 2.0**-25, 65504.0  # the second: half of the least subnormal number
 
 
@@ -19,17 +21,20 @@ class Arithmetic:
     """What may be rounded where (docs/errata.md, D364).
 
     unit: the roundoff of the compute type. terms: roundings of a term for each addition of a product of matrices; tensor cores
-    cut off their sums. is_kept: whether intermediate vectors and factors are rounded to HALF.
+    cut off their sums. factors: roundings of a product of which both factors are rounded to TF32. is_kept: whether intermediate
+    vectors and factors are rounded to HALF.
     """
 
     unit: float
     terms: int = 1
+    factors: float = 0.0
     is_kept: bool = False
 
     @classmethod
     def of(cls, attn: AttnSpec) -> Arithmetic:
-        half = attn.data_type == HALF
-        return cls(PRECISION[DOUBLE if attn.data_type == DOUBLE else FLOAT][0], 2 if half else 1, half)
+        unit = PRECISION[DOUBLE if attn.data_type == DOUBLE else FLOAT][0]
+        cores, half = allows_tensor_cores(attn), attn.data_type == HALF
+        return cls(unit, 2 if cores else 1, 2 * TF32_UNIT / unit if cores and not half else 0.0, half)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +101,7 @@ class Tracked:
 def product(first: Tracked, second: Tracked, roundings: int = 0) -> Tracked:
     """The product of matrices: each term is rounded, and added in any order. roundings: of a term beside these."""
     sizes, others = np.abs(first.value), np.abs(second.value)
-    count = first.arithmetic.terms * first.value.shape[-1] + roundings
+    count = first.arithmetic.terms * first.value.shape[-1] + first.arithmetic.factors + roundings
     error = first.error @ others + sizes @ (second.error + count * others)
     return first.made(first.value @ second.value, error)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...enumerations import CUDNN_ATTN_QUERYMAP_ONE_TO_ONE, cudnnMultiHeadAttnWeightKind_t
-from ..specs import DOUBLE, SCALAR_BYTES, AttnSpec, packed_strides
+from ..convolution import allows_tf32
+from ..specs import DOUBLE, FLOAT, HALF, SCALAR_BYTES, AttnSpec, packed_strides
 
 Kind = cudnnMultiHeadAttnWeightKind_t
 REGION_BYTES = 16  # the calls' regions of work and reserve space begin at multiples of it, as the spaces do (7.2.15)
@@ -22,6 +23,11 @@ class Weights(NamedTuple):
     def end(self) -> int:
         """The element behind the last one."""
         return self.offset + self.dims[0] * self.dims[1] * self.dims[2]
+
+
+def allows_tensor_cores(spec: AttnSpec) -> bool:
+    """Whether tensor cores may multiply: HALF always, FLOAT rounded to TF32 where the math type permits that (3.1.2.13)."""
+    return spec.data_type == HALF or (spec.data_type == FLOAT and allows_tf32(spec))
 
 
 def weights_of(spec: AttnSpec) -> dict[Kind, Weights]:

@@ -16,6 +16,7 @@ from dualdnn.conformance.cases.attention.attention_forward import (
     AXES,
     BIASES,
     MISFITS,
+    OF_TENSOR_CORES,
     ONE_TO_ONE,
     TYPES,
     WINDOWS,
@@ -23,6 +24,7 @@ from dualdnn.conformance.cases.attention.attention_forward import (
     changed,
     forward,
     of_tensor_cores,
+    vectors_in,
     with_projections,
 )
 from dualdnn.conformance.marks import shows
@@ -163,7 +165,7 @@ def test_many_tiles(chain, data_type):
 
 
 @shows(f"{DATA}/c01", f"{DATA}/c11")
-@pytest.mark.parametrize("name", ["64", "128"])
+@pytest.mark.parametrize("name", OF_TENSOR_CORES)
 def test_tiles_of_tensor_cores(chain, name):
     """Numbers that are none, outside of the windows of some keys and queries, and in padding, too."""
     training = of_tensor_cores(name, trains=True)
@@ -171,9 +173,8 @@ def test_tiles_of_tensor_cores(chain, name):
     chain(training, data)
     before = prepare(training, "normal", 1) | prepare(data, "normal", 1)
     for operand, none in {"queries": (20, 69), "keys": (72, 149), "values": (75, 149), "dout": (30, 69)}.items():
-        spec = getattr(data, operand)
-        vectors = before[operand].view(np.float16).reshape(spec.dims)[:, 0, 0]
-        vectors[none, 3], vectors[spec.lengths[0] :] = np.nan, np.inf
+        vectors = vectors_in(before, data, operand)
+        vectors[none, 3], vectors[getattr(data, operand).lengths[0] :] = np.nan, np.inf
     chain(training, data, before=before)
 
 
