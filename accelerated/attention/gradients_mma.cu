@@ -213,8 +213,8 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, 1)
 }
 
 // What the keys' kernel knows of the queries of a tile.
-struct Queries {
-  Kept kept[OTHERS];
+struct alignas(16) Queries {
+  float shift[OTHERS], product[OTHERS];
   int low[OTHERS], high[OTHERS];
   __device__ __forceinline__ bool has(int query, int key) const { return low[query] <= key && key < high[query]; }
 };
@@ -270,7 +270,9 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, 1)
     if (threadIdx.x < OTHERS) {
       const int query = cursor.first + threadIdx.x;
       const bool exists = query < s.q_length;
-      cp_async<8>(&table.kept[threadIdx.x], kept_of(a, s, exists ? query : 0, head), exists);
+      const Kept* kept = kept_of(a, s, exists ? query : 0, head);
+      cp_async<4>(&table.shift[threadIdx.x], &kept->shift, exists);
+      cp_async<4>(&table.product[threadIdx.x], &kept->product, exists);
       const Window window = window_of(h, a.reserve, s, query);
       table.low[threadIdx.x] = window.low, table.high[threadIdx.x] = window.high;
     }
@@ -298,27 +300,36 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, 1)
     add_weighed(key_sums, factors, queries);
     wgmma_commit();
   };
-  const auto weigh = [&](float (&scores)[OTHERS / 2], const Cursor& cursor, int index) {
-    const Queries& table = tables[index % STAGES];
-#pragma unroll
-    for (int i = 0; i < OTHERS / 2; i++)
-      scores[i] = exp2_of(scores[i] * factor - table.kept[i / 4 * 8 + lane % 4 * 2 + i % 2].shift);
+  // Calls visit(element, query of the tile) for the sums of this thread that are outside of windows.
+  const auto for_each_outside = [&](const Cursor& cursor, int index, auto visit) {
     if (cursor.is_full) return;
 #pragma unroll
     for (int i = 0; i < OTHERS / 2; i++)
-      if (!table.has(i / 4 * 8 + lane % 4 * 2 + i % 2, thread_key + i / 2 % 2 * 8)) scores[i] = 0;
+      if (!tables[index % STAGES].has(i / 4 * 8 + lane % 4 * 2 + i % 2, thread_key + i / 2 % 2 * 8)) visit(i);
+  };
+  // Numbers of the queries of two neighbouring columns.
+  const auto pair_at = [&](const float* numbers, int n) {
+    return *reinterpret_cast<const Pack<float, 2>*>(numbers + 8 * n + lane % 4 * 2);
+  };
+  const auto weigh = [&](float (&scores)[OTHERS / 2], const Cursor& cursor, int index) {
+#pragma unroll
+    for (int n = 0; n < OTHERS / 8; n++) {
+      const auto shift = pair_at(tables[index % STAGES].shift, n);
+#pragma unroll
+      for (int i = 0; i < 4; i++) scores[4 * n + i] = exp2_of(scores[4 * n + i] * factor - shift.item[i % 2]);
+    }
+    for_each_outside(cursor, index, [&](int i) { scores[i] = 0; });
   };
   // weighed: become the gradients of the scores.
   const auto differentiate = [&](float (&weighed)[OTHERS / 2], const float (&scores)[OTHERS / 2], const Cursor& cursor,
                                  int index) {
-    const Queries& table = tables[index % STAGES];
 #pragma unroll
-    for (int i = 0; i < OTHERS / 2; i++)
-      weighed[i] = scores[i] * (weighed[i] - table.kept[i / 4 * 8 + lane % 4 * 2 + i % 2].product);
-    if (cursor.is_full) return;
+    for (int n = 0; n < OTHERS / 8; n++) {
+      const auto product = pair_at(tables[index % STAGES].product, n);
 #pragma unroll
-    for (int i = 0; i < OTHERS / 2; i++)
-      if (!table.has(i / 4 * 8 + lane % 4 * 2 + i % 2, thread_key + i / 2 % 2 * 8)) weighed[i] = 0;
+      for (int i = 0; i < 4; i++) weighed[4 * n + i] = scores[4 * n + i] * (weighed[4 * n + i] - product.item[i % 2]);
+    }
+    for_each_outside(cursor, index, [&](int i) { weighed[i] = 0; });
   };
   const auto set_infinite_apart = [&](int index) {
     unsigned char* const queries = stages + index % STAGES * STAGE_BYTES;
@@ -330,54 +341,6 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, 1)
     add_infinite<OTHERS, THREADS_OF_BLOCK, true>(value_sums, queries + OTHER_BYTES, is_weighed);
   };
 
-#if PIPELINED
-  Cursor current = find(block.beam, 0), next = current;
-  const bool has_any = current.beam < last_beam;
-  int index = 0;
-  if (has_any) {
-    copy_tile<ROWS, THREADS_OF_BLOCK>(keys, k, first);
-    copy_tile<ROWS, THREADS_OF_BLOCK>(values, v, first);
-    copy(current, 0);
-    next = find(current.beam, current.first + OTHERS);
-    if (next.beam < last_beam) copy(next, 1);
-    else cp_async_commit();
-    cp_async_wait<1>();
-    const bool is_infinite = wait_for(current, 0);
-    float scores[OTHERS / 2], weighed[OTHERS / 2];
-    multiply(scores, weighed, 0);
-    wgmma_wait<0>();
-    wgmma_fence_accumulators(scores);
-    wgmma_fence_accumulators(weighed);
-    weigh(scores, current, 0);
-    differentiate(weighed, scores, current, 0);
-    weights.make(scores);
-    factors.make(weighed);
-    if (is_infinite) set_infinite_apart(0);
-  }
-  for (; next.beam < last_beam; index++) {
-    current = next;
-    cp_async_wait<0>();
-    const bool is_infinite = wait_for(current, index + 1);  // the stage of the last tile is free
-    float scores[OTHERS / 2], weighed[OTHERS / 2];
-    multiply(scores, weighed, index + 1);
-    add_sums(index);
-    next = find(current.beam, current.first + OTHERS);
-    if (next.beam < last_beam) copy(next, index + 2);
-    wgmma_wait<2>();
-    wgmma_fence_accumulators(scores);
-    weigh(scores, current, index + 1);
-    wgmma_wait<1>();
-    wgmma_fence_accumulators(weighed);
-    differentiate(weighed, scores, current, index + 1);
-    wgmma_wait<0>();
-    wgmma_fence_accumulators(key_sums);
-    wgmma_fence_accumulators(value_sums);
-    weights.make(scores);
-    factors.make(weighed);
-    if (is_infinite) set_infinite_apart(index + 1);
-  }
-  if (has_any) add_sums(index);
-#else
   Cursor current = find(block.beam, 0);
   if (current.beam < last_beam) {
     copy_tile<ROWS, THREADS_OF_BLOCK>(keys, k, first);
@@ -406,7 +369,6 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, 1)
     wgmma_fence_accumulators(value_sums);
     current = next;
   }
-#endif
   wgmma_wait<0>();
   wgmma_fence_accumulators(key_sums);
   wgmma_fence_accumulators(value_sums);

@@ -20,9 +20,6 @@ OTHERS, STAGES = 64, 3  # as in the kernels
 LANES = 8  # of a query and head
 
 
-PIPELINED = 0
-
-
 class Warpgroups(NamedTuple):
     """Warpgroups of a block of each kernel."""
 
@@ -68,7 +65,7 @@ def core(problem: AttentionProblem) -> list[Launch]:
             ("pairs", c_int(extents.q_vectors * attn.heads)),
             *zip(("tiles", "head_count", "beam_count"), map(FastDivmod.of, (tiles, attn.heads, beams)), strict=True),
         )
-        definitions = definitions_of(problem, SIZE=size, WARPGROUPS=warpgroups, PIPELINED=PIPELINED)
+        definitions = definitions_of(problem, SIZE=size, WARPGROUPS=warpgroups)
         function = problem.device.function(SOURCE, f"attention_gradients_mma_{kernel}", definitions)
         operands = (*given.operands, problem.space, "workSpace", origins[result][0], origins["values"][0])
         if kernel == "products":

@@ -150,8 +150,9 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, BLOCKS) attention
     add_scores(scores, key);
     wgmma_wait<0>();
     wgmma_fence_accumulators(sums);
+    if (__any_sync(~0u, rescale[0] != 1 || rescale[1] != 1))  // seldom, once the maxima are met
 #pragma unroll
-    for (int i = 0; i < SIZE / 2; i++) sums[i] *= rescale[i / 2 % 2];
+      for (int i = 0; i < SIZE / 2; i++) sums[i] *= rescale[i / 2 % 2];
     weights.make(scores);
   }
   if (tiles > 0) {

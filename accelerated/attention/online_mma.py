@@ -28,7 +28,7 @@ class Tile(NamedTuple):
 
 
 # By the elements of a vector, zeros behind those that exist
-TILES = {64: Tile(64, 2, 2), 128: Tile(128, 2, 1)}
+TILES = {64: Tile(64, 2, 2), 128: Tile(64, 3, 1)}
 FLOAT_TILES = {64: Tile(64, 2, 1), 128: Tile(64, 2, 1)}  # in two parts
 FEW_QUERIES = 64  # for one warpgroup
 

@@ -130,6 +130,16 @@ __device__ __forceinline__ void add_infinite(float (&sums)[SIZE / 2], unsigned c
   __syncthreads();
 }
 
+// Two sums as neighbours of a factor.
+__device__ __forceinline__ Pack<FACTOR, 2> pair_of(float first, float second) {
+  if constexpr (same_type<FACTOR, half>) {
+    const __half2 pair = __floats2half2_rn(first, second);
+    return *reinterpret_cast<const Pack<FACTOR, 2>*>(&pair);
+  } else {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
+    return *reinterpret_cast<const Pack<FACTOR, 2>*>(&pair);
+  }
+}
 // Sums of a warp's 16 rows as left factors, 16 columns each, and their lower parts.
 template <int COLUMNS> struct Factors {
   unsigned parts[PARTS][COLUMNS / 16][4];
@@ -142,7 +152,7 @@ template <int COLUMNS> struct Factors {
         float first = sums[8 * k + 2 * i], second = sums[8 * k + 2 * i + 1];
 #pragma unroll
         for (int part = 0; part < PARTS; part++) {
-          const Pack<FACTOR, 2> pair{{store<FACTOR>(first), store<FACTOR>(second)}};
+          const Pack<FACTOR, 2> pair = pair_of(first, second);
           parts[part][k][i] = *reinterpret_cast<const unsigned*>(&pair);
           if (part + 1 < PARTS) first -= load<float>(pair.item[0]), second -= load<float>(pair.item[1]);
         }
@@ -205,7 +215,7 @@ __device__ __forceinline__ void store_rows(unsigned char* tile, const float (&su
 #pragma unroll
         for (int part = 0; part < 2; part++) {
           const float* pair = sums + 4 * (8 * box + n) + 2 * part;
-          pairs[n][part] = {{store<FACTOR>(pair[0]), store<FACTOR>(pair[1])}};
+          pairs[n][part] = pair_of(pair[0], pair[1]);
         }
       store_swizzled_rows<FACTOR>(tile + box * (ROWS * ROW_BYTES), pairs);
     }

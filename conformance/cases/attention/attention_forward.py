@@ -251,7 +251,7 @@ def test_tiles_of_tensor_cores(trial, name):
     operation = of_tensor_cores(name)
     trial(operation)
     before = prepare(operation, "normal", 1)
-    keys, values = (before[n].view(np.float16).reshape(getattr(operation, n).dims)[:, 0, 0] for n in ("keys", "values"))
+    keys, values = (vectors_in(before, operation, n) for n in ("keys", "values"))
     keys[-2:], values[-2:] = np.nan, np.inf
     keys[70, 3], values[75, 1], values[90, 2] = np.nan, -np.inf, np.nan
     trial(operation, before=before)
