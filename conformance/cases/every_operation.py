@@ -278,7 +278,7 @@ def test_there_is_a_sample_of_every_operation():
 @samples
 def test_what_is_written_is_not_read_only(subject, caller, refuses, sample):
     """Outputs, indices and workspaces are refused; the same memory serves the inputs."""
-    if not subject.ours:
+    if not subject.is_python:
         pytest.skip("C has no memory that is known to be read-only")
     operation = ready(caller, sample)
     memory = prepare(operation, "normal", 0)
@@ -299,7 +299,7 @@ def test_what_is_written_is_not_read_only(subject, caller, refuses, sample):
 @samples
 def test_operands_begin_at_elements(subject, caller, refuses, sample):
     """Any multiple of an element's bytes is enough, anything else is refused; workspaces begin anywhere."""
-    if not subject.ours:
+    if not subject.cites_clauses:
         pytest.skip("the document names no alignment, and a fault on a GPU ends the process's work there")
     operation = ready(caller, sample)
     memory = {name: content for name, content in prepare(operation, "normal", 0).items() if content.size}
@@ -325,7 +325,7 @@ def test_operands_begin_at_elements(subject, caller, refuses, sample):
 @samples
 def test_outputs_share_no_part_of_another_operand(subject, caller, refuses, sample):
     """Not even where the two may be the same memory; side by side in one buffer they are computed."""
-    if not subject.ours:
+    if not subject.cites_clauses:
         pytest.skip("what a foreign library makes of shared memory is not determined")
     operation = ready(caller, sample)
     memory = {name: content for name, content in prepare(operation, "normal", 0).items() if content.size}
@@ -361,7 +361,7 @@ def test_outputs_share_no_part_of_another_operand(subject, caller, refuses, samp
 @samples
 def test_factors_are_real_numbers(subject, caller, refuses, sample):
     """A complex factor is refused, also right after a call with the real number that it equals."""
-    if not subject.ours:
+    if not subject.is_python:
         pytest.skip("C has no types of numbers at run time")
     operation = ready(caller, sample)
     factors = [name for name in ("alpha", "alpha1", "alpha2", "beta", "value") if hasattr(operation, name)]
