@@ -57,12 +57,7 @@ class GraphPath:
     def calls(self, operation: Operation, memory: Mapping[str, Any]) -> Iterator[tuple[str, Work]]:
         """The ways to compute a convolution, or an attention of one head, on these buffers, by name; none for other operations."""
         if isinstance(operation, MultiHeadAttnForward | MultiHeadAttnBackwardData) and _is_plain(operation):
-            o, causal = operation, operation.hi_win_idx[0] == 1
-            tensors = {
-                name: self._sequences(getattr(o, name), memory[name].address) for name in SEQUENCES if name in memory
-            }
-            for name, work in _attention(self.torch, tensors, o.attn.scaler, causal):
-                yield name, self._on_stream(work, allows_tf32(o.attn))
+            yield from self._attentions(operation, memory)
         if not isinstance(operation, Convolution):
             return
         o = operation
@@ -73,6 +68,14 @@ class GraphPath:
         )
         for name, work in ways:
             yield name, self._on_stream(work, tf32)
+
+    def _attentions(
+        self, o: MultiHeadAttnForward | MultiHeadAttnBackwardData, memory: Mapping[str, Any]
+    ) -> Iterator[tuple[str, Work]]:
+        given = [name for name in SEQUENCES if hasattr(o, name)]
+        tensors = {name: self._sequences(getattr(o, name), memory[name].address) for name in given}
+        for name, work in _attention(self.torch, tensors, o.attn.scaler, o.hi_win_idx[0] == 1):
+            yield name, self._on_stream(work, allows_tf32(o.attn))
 
     def paces(self, clock: Any) -> dict[str, float]:
         """Operations per second of large matrix products, the best of a few."""
