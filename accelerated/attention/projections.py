@@ -16,17 +16,17 @@ from .gradients import of_input
 from .problem import BIASES, INPUTS, TIME, WEIGHTS, AttentionProblem, vector_strides
 
 
-class Vectors(NamedTuple):
-    """The vectors of a call as rows of matrices: ``batches`` of ``count`` rows; vectors from one to the next."""
+class VectorRows(NamedTuple):
+    """The vectors of a call as rows of matrices: ``batches`` of ``rows`` of them; vectors from one to the next."""
 
     first: int
-    count: int
+    rows: int
     stride: int
     batches: int
     batch_stride: int
 
     @classmethod
-    def of(cls, data: SeqDataSpec, step: int | None) -> Vectors:
+    def of(cls, data: SeqDataSpec, step: int | None) -> VectorRows:
         """Return all vectors in memory, or those of one time-step."""
         strides = vector_strides(data)
         steps = {} if step is None else {TIME: 1}
@@ -88,19 +88,19 @@ def _bias(problem: AttentionProblem, kind: Kind) -> tuple[str, int]:
     return ("weights", problem.weight_offset(kind)) if kind in problem.weights else (ABSENT, 0)
 
 
-def _rows(problem: AttentionProblem, name: str) -> Vectors:
-    return Vectors.of(problem.inputs[name], problem.step if name == "queries" else None)
+def _rows(problem: AttentionProblem, name: str) -> VectorRows:
+    return VectorRows.of(problem.inputs[name], problem.step if name == "queries" else None)
 
 
 def projections(problem: AttentionProblem) -> list[Launch]:
     """Return the launches that project the inputs into the space."""
-    found = []
+    found: list[Launch] = []
     for name in INPUTS:
         if WEIGHTS[name] not in problem.weights:
             continue
         rows, weights, nbytes = _rows(problem, name), Projection.of_input(problem, name), problem.element_bytes
         found += multiply(
-            problem, (rows.count, weights.projected, weights.size), rows.matrix(name, 0, weights.size, nbytes),
+            problem, (rows.rows, weights.projected, weights.size), rows.matrix(name, 0, weights.size, nbytes),
             weights.matrix().transposed,
             rows.matrix(problem.space, problem.regions.offsets[name], weights.projected, nbytes),
             _bias(problem, BIASES[name]), batches=rows.batches,
@@ -117,7 +117,7 @@ def output_projection(problem: AttentionProblem) -> list[Launch]:
         beta = 1.0
     heads = rows.matrix(problem.space, problem.regions.offsets["heads"], weights.size, nbytes)
     return found + multiply(
-        problem, (rows.count, weights.projected, weights.size), heads, weights.matrix().transposed,
+        problem, (rows.rows, weights.projected, weights.size), heads, weights.matrix().transposed,
         rows.matrix("out", 0, weights.projected, nbytes), _bias(problem, Kind.CUDNN_MH_ATTN_O_BIASES), beta,
         rows.batches,
     )  # fmt: skip
@@ -127,7 +127,7 @@ def gradient_of_heads(problem: AttentionProblem) -> list[Launch]:
     """Return the launches that multiply the incoming gradients by the output projection."""
     rows, weights, nbytes = _rows(problem, "queries"), Projection.of_output(problem), problem.element_bytes
     return multiply(
-        problem, (rows.count, weights.size, weights.projected), rows.matrix("dout", 0, weights.projected, nbytes),
+        problem, (rows.rows, weights.size, weights.projected), rows.matrix("dout", 0, weights.projected, nbytes),
         weights.matrix(), rows.matrix("workSpace", problem.gradients.offsets["d_heads"], weights.size, nbytes),
     )  # fmt: skip
 
@@ -137,7 +137,7 @@ def gradient_of_input(problem: AttentionProblem, name: str) -> list[Launch]:
     rows, weights, nbytes = _rows(problem, name), Projection.of_input(problem, name), problem.element_bytes
     gradients = rows.matrix(*of_input(problem, name), weights.projected, nbytes)
     result = rows.matrix(f"d{name}", 0, weights.size, nbytes)
-    return multiply(problem, (rows.count, weights.size, weights.projected), gradients, weights.matrix(), result)
+    return multiply(problem, (rows.rows, weights.size, weights.projected), gradients, weights.matrix(), result)
 
 
 def gradients_of_weights(problem: AttentionProblem) -> list[Launch]:
@@ -149,7 +149,7 @@ def gradients_of_weights(problem: AttentionProblem) -> list[Launch]:
             factors.append((Projection.of_input(problem, name), name, *of_input(problem, name)))
     if problem.attn.o_projected:
         factors.append((Projection.of_output(problem), "dout", problem.space, problem.regions.offsets["heads"]))
-    found = []
+    found: list[Launch] = []
     for weights, name, operand, offset in factors:
         of_output = name == "dout"
         rows = _rows(problem, "queries" if of_output else name)
@@ -160,7 +160,7 @@ def gradients_of_weights(problem: AttentionProblem) -> list[Launch]:
         outer = rows.matrix(SCRATCH, 0, size, nbytes)
         inner = rows.matrix(operand, offset, weights.size if of_output else weights.projected, nbytes)
         left, right = (inner, outer) if of_output else (outer, inner)
-        dims = (weights.size, weights.projected, rows.count)
+        dims = (weights.size, weights.projected, rows.rows)
         found += multiply(
             problem, dims, left.transposed, right.transposed, weights.matrix("dweights"),
             beta=problem.operation.prior_factor, workspace=workspace,
@@ -168,9 +168,9 @@ def gradients_of_weights(problem: AttentionProblem) -> list[Launch]:
     return found
 
 
-def _without_padding(problem: AttentionProblem, name: str, rows: Vectors, size: int) -> tuple[Sequence[Launch], int]:
+def _without_padding(problem: AttentionProblem, name: str, rows: VectorRows, size: int) -> tuple[Sequence[Launch], int]:
     """Return the launch that copies vectors to the scratch memory, with zeros for padding, and the byte behind them."""
-    nbytes = rows.count * size * problem.element_bytes
+    nbytes = rows.rows * size * problem.element_bytes
     nbytes += -nbytes % WORKSPACE_ALIGNMENT
     of_keys = name in ("keys", "values")
     launch = collect(

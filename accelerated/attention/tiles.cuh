@@ -113,7 +113,7 @@ template <int ROWS> __device__ __forceinline__ float element_of(const unsigned c
 }
 
 // What weights of zero must not meet: adds the elements that are infinite or no numbers to the sums of those rows whose
-// window has their vector (POSITIVE: weights are; else no number is added), and leaves zeros in their place. All
+// window has their vector (POSITIVE: weights are; else no number is added), and leaves zeros instead. All
 // threads of the block take part. is_weighed(i, vector): whether a vector of the tile is in the window of the thread's
 // row lane / 4 + 8 * i of its warp.
 template <int ROWS, int THREADS_OF_BLOCK, bool POSITIVE, class IsWeighed>
