@@ -20,8 +20,10 @@ from dualdnn.api.operations.graph import (
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, UINT8
 from dualdnn.api.status import NOT_SUPPORTED
 from dualdnn.conformance.marks import shows
+from dualdnn.conformance.trial import prepare
+from dualdnn.reference import judge, run
 
-from .graph import Mode, convolution, executed, pointwise, tensor
+from .graph import NAN, Mode, convolution, executed, pointwise, tensor
 from .graph_descriptors import builder, of
 from .graph_execution import (
     CONFIG,
@@ -144,6 +146,51 @@ RUNS = [
 @pytest.mark.parametrize("graph, engine", RUNS)
 def test_by_every_engine(trial, graph, engine):
     trial(executed(*GRAPHS[graph], engine=engine))
+
+
+@shows(*of("ENGINE", "c01"), "cudnnBackendExecute/c01")
+@pytest.mark.parametrize("graph", [name for name in GRAPHS if 0 in ABLE[name]])
+def test_an_engine_computes_what_the_operations_say(subject, graph):
+    """The judge takes a graph for the operation that its engine knows: here that operation is held to the graph itself."""
+    alone = executed(*GRAPHS[graph])
+    assert alone.single is None
+    before = prepare(alone, "normal", 3)
+    for engine in ABLE[graph][1:]:
+        after = {name: content.copy() for name, content in before.items()}
+        run(executed(*GRAPHS[graph], engine=engine), after)
+        verdict = judge(alone, before, after)
+        assert verdict.agrees, f"{ENGINES[engine].name}: {verdict.explanation()}"
+
+
+def almost_fused(bias_factor=1.0, again=1.0, relu=None, bias_dims=(1, 8, 1, 1), twice=False):
+    """relu(again * conv(x, w) + bias_factor * bias): with other factors, clips, biases than a fused operation has."""
+    first, second, third = (tensor(10 + i, Y, FLOAT, virtual=True) for i in range(3))
+    y, bias = tensor(3, Y), tensor(4, bias_dims)
+    nodes = [
+        forward(y=first), pointwise(Mode.CUDNN_POINTWISE_ADD, first, second, bias, alpha1=again, alpha2=bias_factor),
+        pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, second, third if twice else y, **(relu or {})),
+    ]  # fmt: skip
+    return (*nodes, pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, third, y)) if twice else tuple(nodes)
+
+
+ALMOST = {
+    "scaled bias": almost_fused(bias_factor=0.5), "scaled sum": almost_fused(again=2.0), "negated bias": almost_fused(bias_factor=-1.0),
+    "lower clip": almost_fused(relu={"lower": -1.0}), "upper clip": almost_fused(relu={"upper": 0.5}), "NaN": almost_fused(relu={"nan": NAN}),
+    "bias of rows": almost_fused(bias_dims=(1, 1, 6, 1)), "bias of images": almost_fused(bias_dims=(2, 8, 1, 1)), "two ReLU": almost_fused(twice=True),
+}  # fmt: skip
+
+
+@shows(*of("ENGINE", "c16"), "cudnnBackendExecute/c01")
+@pytest.mark.parametrize("graph", ALMOST)
+def test_graphs_that_no_pattern_covers(trial, cudnn, handle, builder, refuses, graph):
+    """What differs from a fused operation in one setting is refused by every engine but the one that has no patterns."""
+    assert [i for i, engine in enumerate(ENGINES) if not engine.refuses(ALMOST[graph])] == [0]
+    trial(executed(*ALMOST[graph]))
+    made = builder.filled(
+        ENGINE,
+        {"OPERATION_GRAPH": (DESCRIPTOR, (graph_of(builder, handle, *ALMOST[graph]),)), "GLOBAL_INDEX": (INT64, (1,))},
+    )
+    refuses(NOT_SUPPORTED, of("ENGINE", "c16")[0], cudnn.cudnnBackendFinalize, made)
 
 
 # How many of the engines execute a graph: all algorithms of which the tables have it, on tensor cores or not.
