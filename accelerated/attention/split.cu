@@ -1,5 +1,5 @@
-// Vectors of float data (7.2.43) as factors of tensor cores (attention/tiles.cuh): the nearest bfloat16 of each element,
-// and that of the rest.
+// Vectors of float data (7.2.43) as factors of tensor cores (attention/tiles.cuh): the nearest bfloat16 of each
+// element, and that of the rest.
 //
 // A thread per four elements where they are aligned. Roofline bound: bytes, 4 read and 4 written an element.
 #include "attention/vectors.cuh"
