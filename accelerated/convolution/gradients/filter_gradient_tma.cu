@@ -2,10 +2,10 @@
 // bfloat16, channels innermost.
 //
 // Tiling: dw is a product over all pixels of dy. Its operands are dy and x, each in boxes of 64 channels under one tap
-// (im2col mode), MN-major as they lie; either may be the rows. Blocks share the K-blocks of 64 pixels of all tiles
-// evenly (stream-K): each stores its float sums of every tile that it meets, in the order of its registers, and a
-// second kernel adds those of a tile in the order of the blocks and blends them into dw. With one box of rows two
-// warpgroups take every other K-block.
+// (im2col mode), MN-major as they lie; either may be the rows. All tiles have equal parts of the pixels, which their
+// blocks walk together, and what is left is shared by the other blocks (stream-K). A block stores its float sums of
+// every tile that it meets, in the order of its registers; a second kernel adds those of a tile in one order and blends
+// them into dw. With one box of rows two warpgroups take every other K-block.
 //
 // Roofline bound: flops, 2 * pixels * elements of dw at 989 T/s, or the bytes of x and dy where dw is small. L2 comes
 // next: a K-block of 128 x 256 loads 48 KiB in 1024 clocks.
@@ -23,10 +23,14 @@ struct Operand {
   int channels, all_boxes;  // of a group
 };
 
+// Each tile has `parts` blocks, with `share` K-blocks of it each, the first with one more; further blocks share the
+// rest of each tile.
 struct Division {
-  FastDivmod k_blocks;                 // of a tile
+  FastDivmod rest;                     // K-blocks of a tile that the further blocks share
   FastDivmod row_tiles, column_tiles;  // of a group; columns first, then rows, then groups
-  unsigned share, longer;              // K-blocks of a block; so many blocks have one more
+  FastDivmod tiles;
+  unsigned parts, share, longer_parts;
+  unsigned rest_share, longer;  // K-blocks of a further block; so many of them have one more
 };
 
 struct Arguments {
@@ -40,20 +44,38 @@ struct Arguments {
   Division division;
 };
 
-// The K-blocks of one tile that a block multiplies.
+// The K-blocks of one tile that a block multiplies, and where it stores its sums.
 struct Segment {
-  unsigned tile, first, count;
+  unsigned tile, first, count, slot;
 };
 
+// Tiles lie next to each other in the order of blocks, so that those of one part walk the pixels together. Neighbouring
+// further blocks have at most one tile in common: block i of them has slot i + t for tile t.
 struct Walk {
-  unsigned next, end;
-  __device__ __forceinline__ Walk(const Division& d, unsigned block)
-      : next(block * d.share + min(block, d.longer)), end(next + d.share + (block < d.longer)) {}
+  unsigned next, end, index;
+  bool shares;
+  __device__ __forceinline__ Walk(const Division& d, unsigned block) {
+    const unsigned first = d.parts * d.tiles.divisor;
+    shares = block >= first;
+    index = shares ? block - first : block;
+    next = index * d.rest_share + min(index, d.longer);
+    end = next + d.rest_share + (index < d.longer);
+    if (!shares) next = 0, end = 1;
+  }
   __device__ __forceinline__ bool advance(const Division& d, Segment& segment) {
     if (next >= end) return false;
-    segment.tile = d.k_blocks.divide(next, segment.first);
-    segment.count = min(d.k_blocks.divisor - segment.first, end - next);
-    next += segment.count;
+    if (shares) {
+      segment.tile = d.rest.divide(next, segment.first);
+      segment.count = min(d.rest.divisor - segment.first, end - next);
+      next += segment.count;
+      segment.first += d.parts * d.share;
+      segment.slot = d.parts * d.tiles.divisor + index + segment.tile;
+    } else {
+      const unsigned part = d.tiles.divide(index, segment.tile);
+      segment.first = part * d.share + min(part, d.longer_parts);
+      segment.count = d.share + (part < d.longer_parts), segment.slot = index;
+      next = end;
+    }
     return true;
   }
 };
@@ -131,7 +153,7 @@ struct Multiplication : TmaPipeline<STAGES, (ROW_BOXES + COLUMN_BOXES) * BOX_BYT
       wgmma_wait<0>();
       if (count > 0) this->release(previous);
       wgmma_fence_accumulators(sums[0]);
-      float4* to = reinterpret_cast<float4*>(a.partial + static_cast<long long>(blockIdx.x + segment.tile) * SLOT) +
+      float4* to = reinterpret_cast<float4*>(a.partial + static_cast<long long>(segment.slot) * SLOT) +
                    group * (SLOT / CONSUMERS / 4) + thread;
 #pragma unroll
       for (int i = 0; i < COLUMNS / 8; i++)
@@ -188,44 +210,55 @@ struct SumArguments {
   int filter_step, channel_step, tap_step;  // of dw
 };
 
-constexpr int SUM_THREADS = 256, PART_LANES = 8, QUADS = SUM_THREADS / PART_LANES;
+constexpr int SUM_THREADS = 256;
 
 __device__ __forceinline__ void add(float4& sum, const float4& value) {
   sum.x += value.x, sum.y += value.y, sum.z += value.z, sum.w += value.w;
 }
 
-// Lanes of a block share the parts of 32 fours of sums, which its first warp adds and blends.
-extern "C" __global__ void __launch_bounds__(SUM_THREADS) convolution_filter_gradient_tma_sum(const SumArguments a) {
-  griddepcontrol_wait();
-  __shared__ float4 parts[PART_LANES][QUADS];
+// LANES threads of a block share the parts of fours of sums, which the first of them add and blend. Neighbouring
+// threads have neighbouring columns, 64 of them.
+template <int LANES> __device__ __forceinline__ void sum_parts(const SumArguments& a) {
+  constexpr int QUADS = SUM_THREADS / LANES;
+  __shared__ float4 shared[LANES][QUADS];
   const int part = threadIdx.x / QUADS, lane = threadIdx.x % QUADS;
-  unsigned quad;
-  const unsigned tile = a.quads.divide(blockIdx.x * QUADS + lane, quad);
-  // The blocks that met the tile: those of its first K-block to that of its last one.
+  unsigned index;
+  const unsigned tile = a.quads.divide(blockIdx.x * QUADS + lane, index);
+  const unsigned thread = index % 4 + index / 32 % 32 * 4, swath = index / 1024;
+  const unsigned n = (swath << 3 & ((1u << a.log_columns) / 8 - 1)) + index / 4 % 8;
+  const unsigned warpgroup = swath >> (a.log_columns - 6);
+  const unsigned quad = ((warpgroup << (a.log_columns - 3)) + n) * WARPGROUP + thread;
+  // The further blocks that met the tile: those of its first K-block to that of its last one.
   const Division& d = a.division;
   const auto block_of = [&](unsigned unit) {
-    const unsigned many = d.longer * (d.share + 1);
-    return unit < many ? unit / (d.share + 1) : d.longer + (unit - many) / d.share;
+    const unsigned many = d.longer * (d.rest_share + 1);
+    return unit < many ? unit / (d.rest_share + 1) : d.longer + (unit - many) / d.rest_share;
   };
-  const unsigned first = block_of(tile * d.k_blocks.divisor), last = block_of((tile + 1) * d.k_blocks.divisor - 1);
+  unsigned first = 0, count = d.parts;
+  if (d.rest_share) {
+    first = block_of(tile * d.rest.divisor);
+    count += block_of((tile + 1) * d.rest.divisor - 1) - first + 1;
+  }
+  const float4* slots = reinterpret_cast<const float4*>(a.partial) + quad;
   float4 sum = make_float4(0, 0, 0, 0);
-#pragma unroll 2
-  for (unsigned block = first + part; block <= last; block += PART_LANES) {
-    const float4* from =
-        reinterpret_cast<const float4*>(a.partial + static_cast<long long>(block + tile) * a.slot) + quad;
+#pragma unroll 4
+  for (unsigned i = part; i < count; i += LANES) {
+    const unsigned slot =
+        i < d.parts ? i * d.tiles.divisor + tile : d.parts * d.tiles.divisor + first + (i - d.parts) + tile;
+    const float4* from = slots + static_cast<long long>(slot) * (a.slot / 4);
     add(sum, from[0]);
     if (a.split_k) add(sum, from[a.quads.divisor]);
   }
-  parts[part][lane] = sum;
-  __syncthreads();
-  if (part > 0) return;
+  if constexpr (LANES > 1) {
+    shared[part][lane] = sum;
+    __syncthreads();
+    if (part > 0) return;
 #pragma unroll
-  for (int i = 1; i < PART_LANES; i++) add(sum, parts[i][lane]);
+    for (int i = 1; i < LANES; i++) add(sum, shared[i][lane]);
+  }
 
   unsigned row_tile, column_tile;
   const unsigned group = find_tile(d, tile, row_tile, column_tile);
-  const unsigned thread = quad % WARPGROUP, n = quad / WARPGROUP & ((1u << a.log_columns) / 8 - 1);
-  const unsigned warpgroup = quad / WARPGROUP >> (a.log_columns - 3);
   const unsigned row = warpgroup * BOX + thread / 32 * 16 + thread % 32 / 4, column = n * 8 + thread % 4 * 2;
   const unsigned row_box = row_tile * (a.split_k ? 1 : CONSUMERS) + row / BOX;
   const unsigned column_box = (column_tile << a.log_columns) / BOX + column / BOX;
@@ -236,14 +269,35 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) convolution_filter_gra
   const unsigned tap = row_tap + column_tap;  // dy has one
   if (tap >= static_cast<unsigned>(a.taps) || (a.rows_are_filters ? row_tap : column_tap) > 0) return;
   const int tap_at = (a.flipped ? a.taps - 1 - tap : tap) * a.tap_step;
-  const float values[4] = {sum.x, sum.y, sum.z, sum.w};
+  const int filters = a.rows_are_filters ? a.row_channels : a.column_channels;
+  const int row_step = a.rows_are_filters ? a.filter_step : a.channel_step;
+  const int column_step = a.rows_are_filters ? a.channel_step : a.filter_step;
+  ELEMENT* dw = a.dw + static_cast<long long>(group) * filters * a.filter_step + tap_at;
+  const float values[2][2] = {{sum.x, sum.y}, {sum.z, sum.w}};
 #pragma unroll
-  for (int i = 0; i < 4; i++) {
-    const int r = row_channel + i / 2 * 8, c = column_channel + i % 2;
+  for (int i = 0; i < 2; i++) {
+    const int r = row_channel + i * 8, c = column_channel;
     if (r >= a.row_channels || c >= a.column_channels) continue;
-    const int filters = a.rows_are_filters ? a.row_channels : a.column_channels;
-    const int filter = group * filters + (a.rows_are_filters ? r : c), channel = a.rows_are_filters ? c : r;
-    ELEMENT* to = a.dw + static_cast<long long>(filter) * a.filter_step + channel * a.channel_step + tap_at;
-    *to = blend<COMPUTE>(a.alpha, values[i], a.beta, to);
+    ELEMENT* to = dw + static_cast<long long>(r) * row_step + static_cast<long long>(c) * column_step;
+    Pack<ELEMENT, 2> pair;
+    pair.item[0] = blend<COMPUTE>(a.alpha, values[i][0], a.beta, to);
+    const bool both = c + 1 < a.column_channels;
+    if (both) pair.item[1] = blend<COMPUTE>(a.alpha, values[i][1], a.beta, to + column_step);
+    if (both && column_step == 1 && reinterpret_cast<uintptr_t>(to) % sizeof pair == 0) {
+      *reinterpret_cast<Pack<ELEMENT, 2>*>(to) = pair;
+    } else {
+      to[0] = pair.item[0];
+      if (both) to[column_step] = pair.item[1];
+    }
   }
+}
+
+extern "C" __global__ void __launch_bounds__(SUM_THREADS) convolution_filter_gradient_tma_sum(const SumArguments a) {
+  griddepcontrol_wait();
+  sum_parts<1>(a);
+}
+extern "C" __global__ void __launch_bounds__(SUM_THREADS)
+    convolution_filter_gradient_tma_sum_many(const SumArguments a) {
+  griddepcontrol_wait();
+  sum_parts<8>(a);
 }

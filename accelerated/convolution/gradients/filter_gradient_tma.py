@@ -2,8 +2,7 @@
 (convolution/gradients/filter_gradient_tma.cu).
 
 Operands that lie otherwise than channels innermost are copied into the workspace first. Behind the copies lie the
-sums of all blocks: each block has a slot for every tile that it meets, and neighbouring blocks meet at most one tile
-in common, so that block i has slot i + t for tile t.
+sums of all blocks: each block has a slot for every tile that it meets.
 """
 
 from __future__ import annotations
@@ -30,9 +29,10 @@ from .composed import At, ComposedLaunch, ComposedPlan, copied, with_alignment, 
 from .filter_gradient import FilterGradientProblem
 
 SOURCE = "convolution/gradients/filter_gradient_tma.cu"
-SUM = "convolution_filter_gradient_tma_sum"
+SUM, SUM_MANY = "convolution_filter_gradient_tma_sum", "convolution_filter_gradient_tma_sum_many"
 WARPGROUP, CONSUMERS = 128, 2
-SUM_QUADS = 32  # fours of sums that a block of the second kernel adds
+SUM_THREADS, SUM_LANES = 256, 8  # of a block; threads that share many parts
+FEW_PARTS = 6  # of a tile, which one thread adds
 ALIGNMENT = 256  # bytes, of the regions of the workspace
 ARGUMENT_ALIGNMENT = 64  # of the arguments
 SWIZZLE_BYTES = 1024
@@ -40,7 +40,6 @@ LEAST_ARCHITECTURE = 90
 SUM_BYTES = 4
 LEAST_K_BLOCKS = 4  # of a block
 LEAST_FILL = 0.2  # of the tiles
-EVEN = 0.94  # of the multiprocessors that have equal parts of tiles: then blocks of one part walk the pixels together
 ROWS_ARE_FILTERS = (True, False)  # what is tried
 PRODUCTS = 2048  # multiply-adds in a clock of a multiprocessor
 STORED = 32.0  # bytes of sums that a multiprocessor stores in a clock
@@ -61,8 +60,8 @@ class DivisionStruct(ctypes.Structure):
     """``Division`` in the kernel's source."""
 
     _fields_ = (
-        ("k_blocks", FastDivmod), ("row_tiles", FastDivmod), ("column_tiles", FastDivmod), ("share", c_uint),
-        ("longer", c_uint),
+        ("rest", FastDivmod), ("row_tiles", FastDivmod), ("column_tiles", FastDivmod), ("tiles", FastDivmod),
+        ("parts", c_uint), ("share", c_uint), ("longer_parts", c_uint), ("rest_share", c_uint), ("longer", c_uint),
     )  # fmt: skip
 
 
@@ -155,6 +154,29 @@ def _is_known(problem: FilterGradientProblem) -> bool:
     return problem.aligned and problem.in_one_launch
 
 
+class Shares(NamedTuple):
+    """How blocks share the K-blocks of each tile: ``parts`` blocks of each have ``share`` of them, the first
+    ``longer_parts`` one more; ``further`` blocks share the ``rest`` of all tiles."""
+
+    parts: int
+    share: int
+    longer_parts: int
+    rest: int
+    further: int
+    blocks: int
+
+    @classmethod
+    def of(cls, tiles: int, k_blocks: int, blocks: int) -> Shares:
+        """Return equal shares of about ``blocks`` blocks."""
+        parts, further = divmod(blocks, tiles)
+        share = min(-(-tiles * k_blocks // blocks), k_blocks // parts) if parts else 0
+        rest = k_blocks - parts * share
+        further = min(further, tiles * rest)
+        if further:
+            return cls(parts, share, 0, rest, further, parts * tiles + further)
+        return cls(parts, k_blocks // parts, k_blocks % parts, 0, 0, parts * tiles)
+
+
 class Tiling(NamedTuple):
     """The tiles of a product, and which operand their rows are."""
 
@@ -162,7 +184,7 @@ class Tiling(NamedTuple):
     row_tiles: int
     column_tiles: int
     tiles: int
-    blocks: int
+    shares: Shares
     seconds: float
 
 
@@ -192,7 +214,7 @@ class _Product:
         """Whether TMA reads both operands."""
         if self.groups > 1 and any(count * 2 % COPY_ALIGNMENT for count in (self.channels, self.filters)):
             return False
-        slots = (self.tiling.blocks + self.tiling.tiles) * self.kernel.slot
+        slots = (self.tiling.shares.blocks + self.tiling.tiles) * self.kernel.slot
         return self.image.map.is_possible and self.incoming.map.is_possible and slots * SUM_BYTES < 2**40
 
     @cached_property
@@ -234,14 +256,13 @@ class _Product:
         tiles, multiprocessors = row_tiles * column_tiles * self.groups, self.problem.device.multiprocessors
         units = tiles * self.k_blocks
         blocks = min(multiprocessors, max(1, units // LEAST_K_BLOCKS))
-        parts = blocks // tiles
-        if parts and parts * tiles >= EVEN * blocks:
-            blocks = parts * tiles
+        shares = Shares.of(tiles, self.k_blocks, blocks)
+        blocks = shares.blocks
         multiplied = -(-units // blocks) * kernel.size * BOX / PRODUCTS / kernel.throughput
         stored = (1 + tiles / blocks) * kernel.slot * SUM_BYTES / STORED
         added = 2 * (blocks + tiles) * kernel.slot * SUM_BYTES / Rates.BANDWIDTH
         seconds = (multiplied + stored) / Rates.CLOCK + added
-        return Tiling(rows_are_filters, row_tiles, column_tiles, tiles, blocks, seconds)
+        return Tiling(rows_are_filters, row_tiles, column_tiles, tiles, shares, seconds)
 
     def _sides(self, rows_are_filters: bool) -> tuple[Operand, Operand]:
         return (self.incoming, self.image) if rows_are_filters else (self.image, self.incoming)
@@ -260,15 +281,17 @@ class _Product:
     def regions(self) -> Regions:
         dy = rounded_up(self.copies["x"].nbytes, ALIGNMENT) if "x" in self.copies else 0
         partial = dy + (rounded_up(self.copies["dy"].nbytes, ALIGNMENT) if "dy" in self.copies else 0)
-        slots = self.tiling.blocks + self.tiling.tiles - 1
+        shares = self.tiling.shares
+        slots = shares.blocks + (self.tiling.tiles - 1 if shares.further else 0)
         return Regions(0, dy, partial, partial + slots * self.kernel.slot * SUM_BYTES)
 
     @cached_property
     def division(self) -> DivisionStruct:
-        tiling = self.tiling
-        share, longer = divmod(tiling.tiles * self.k_blocks, tiling.blocks)
+        tiling, shares = self.tiling, self.tiling.shares
+        rest = divmod(tiling.tiles * shares.rest, shares.further) if shares.further else (0, 0)
         return DivisionStruct(
-            FastDivmod.of(self.k_blocks), FastDivmod.of(tiling.row_tiles), FastDivmod.of(tiling.column_tiles), share, longer
+            FastDivmod.of(max(shares.rest, 1)), FastDivmod.of(tiling.row_tiles), FastDivmod.of(tiling.column_tiles),
+            FastDivmod.of(tiling.tiles), shares.parts, shares.share, shares.longer_parts, *rest,
         )  # fmt: skip
 
     def launches(self) -> Iterator[ComposedLaunch]:
@@ -302,7 +325,7 @@ class _Product:
         kernel = self.kernel
         launch = Launch(
             device.function(SOURCE, kernel.entry, definitions), arguments, (rows.name, columns.name, "partial"),
-            (tiling.blocks, 1, 1), ((CONSUMERS + 1) * WARPGROUP, 1, 1), kernel.shared_bytes,
+            (tiling.shares.blocks, 1, 1), ((CONSUMERS + 1) * WARPGROUP, 1, 1), kernel.shared_bytes,
         )  # fmt: skip
         maps = tuple(
             (getattr(type(arguments), name).offset, i, 0, operand.map)
@@ -334,8 +357,10 @@ class _Product:
             ("channel_step", c_int(channel_step)),
             ("tap_step", c_int(tap_step)),
         )
-        function = self.problem.device.function(SOURCE, SUM, type_definitions(o.x.data_type, o))
-        grid = (tiling.tiles * quads // SUM_QUADS, 1, 1)
+        many = tiling.shares.blocks > FEW_PARTS * tiling.tiles
+        entry, lanes = (SUM_MANY, SUM_LANES) if many else (SUM, 1)
+        function = self.problem.device.function(SOURCE, entry, type_definitions(o.x.data_type, o))
+        grid = (tiling.tiles * quads * lanes // SUM_THREADS, 1, 1)
         return Launch(function, arguments, ("partial", "dw"), grid)
 
 

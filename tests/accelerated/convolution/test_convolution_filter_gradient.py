@@ -9,7 +9,13 @@ import pytest
 from convolution_operations import UNALIGNED, check, kernels
 from dualdnn.accelerated import AcceleratedBackend
 from dualdnn.accelerated.convolution.gradients import filter_gradient_tma
-from dualdnn.accelerated.convolution.gradients.filter_gradient_tma import KERNELS, SUM, FilterGradientTma
+from dualdnn.accelerated.convolution.gradients.filter_gradient_tma import (
+    KERNELS,
+    SUM,
+    SUM_MANY,
+    FilterGradientTma,
+    Shares,
+)
 from dualdnn.api.enumerations import cudnnConvolutionMode_t as Mode
 from dualdnn.api.enumerations import cudnnMathType_t
 from dualdnn.api.operations import TensorSpec
@@ -61,7 +67,30 @@ def seven_multiprocessors(monkeypatch):
 def test_every_tile(seven_multiprocessors, monkeypatch, name, kernel, rows_are_filters):
     monkeypatch.setattr(filter_gradient_tma, "ROWS_ARE_FILTERS", (rows_are_filters,))
     plan = check(seven_multiprocessors, GRADIENTS[name], FilterGradientTma(kernel).name)
-    assert kernels(plan)[-2:] == [kernel.entry, SUM]
+    assert kernels(plan)[-2] == kernel.entry and kernels(plan)[-1] in (SUM, SUM_MANY)
+
+
+@pytest.mark.parametrize("few_parts", [0, 1000])
+@pytest.mark.parametrize("multiprocessors", [1, 4, 7, 24])
+def test_shares_of_the_pixels(seven_multiprocessors, monkeypatch, multiprocessors, few_parts):
+    """Less than a block for a tile, equal parts, parts and a rest; sums by one thread or by several."""
+    monkeypatch.setattr(seven_multiprocessors.device, "multiprocessors", multiprocessors)
+    monkeypatch.setattr(filter_gradient_tma, "FEW_PARTS", few_parts)
+    solver = FilterGradientTma(KERNELS[3]).name
+    wide = half((5, 72, 14, 11), (136, 72, 1, 1), padding=(0, 0))  # 13 K-blocks, tiles of 3 x 2 or 2 x 2
+    plan = check(seven_multiprocessors, wide, solver)
+    assert kernels(plan)[-1] == (SUM if few_parts else SUM_MANY)
+    check(seven_multiprocessors, half((1, 8, 3, 5), (16, 8, 3, 3)), solver)
+
+
+@pytest.mark.parametrize(
+    "tiles, k_blocks, blocks", [(18, 3136, 132), (72, 98, 132), (2, 3136, 132), (144, 98, 132), (9, 1, 2), (9, 3, 13)]
+)
+def test_every_k_block_has_one_block(tiles, k_blocks, blocks):
+    shares = Shares.of(tiles, k_blocks, blocks)
+    parts = tiles * (shares.parts * shares.share + shares.longer_parts)
+    assert parts + tiles * shares.rest == tiles * k_blocks and shares.blocks <= blocks
+    assert shares.further <= tiles * shares.rest and bool(shares.further) == bool(shares.rest)
 
 
 def test_addresses_that_tma_does_not_take(seven_multiprocessors):
