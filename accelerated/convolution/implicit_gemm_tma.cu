@@ -32,8 +32,8 @@ struct Arguments {
   FastDivmod m_tiles, n_tiles;  // tiles run over filters first, then pixels, then groups
   unsigned tiles;
   int group_channels, channel_k_blocks;
-  int boxes;         // results go through their map
-  FastDivmod plane;  // pixels of an image, TRANSPOSED: up to full boxes
+  int boxes;         // results go through their map, 16 pixels in so many boxes
+  FastDivmod plane;  // pixels of an image, TRANSPOSED: up to full boxes; several boxes: of a row
   int blends;        // with what lies in a map as well
   unsigned first_blocks, first_end,
       later;  // blocks that share the tiles before first_end; tiles of each block after them
@@ -368,10 +368,22 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
       unsigned at[3];
       find_box(tile, warp_row, box, at);
       const bool exists = !PLANES || at[1] < (tile.group + 1) * a.convolution.n;
-      if (exists) tma_store_3d(rows, a.result, at[0], at[1], at[2]);
+      if (!PLANES && a.boxes > 1) store_parts(rows, at[0], at[1]);
+      else if (exists) tma_store_3d(rows, a.result, at[0], at[1], at[2]);
       tma_store_commit();
     }
     boxes_written++;
+  }
+
+  // Of 16 pixels from `pixel` on in boxes that lie within a row of y, whose rows, but not pixels, are at equal
+  // distances.
+  __device__ __forceinline__ void store_parts(const unsigned char* rows, unsigned filter, unsigned pixel) const {
+    const int pixels = 16 / a.boxes;
+    for (int i = 0; i < a.boxes; i++, pixel += pixels, rows += pixels * ROW_BYTES) {
+      unsigned column;
+      const unsigned row = a.plane.divide(pixel, column);
+      tma_store_3d(rows, a.result, filter, column, row);
+    }
   }
 
   // What a box is blended with. The producer loads it into the stages that follow the K-blocks of the tile.
