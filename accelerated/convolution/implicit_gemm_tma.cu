@@ -147,7 +147,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
 
   // A stage has been read: by the tensor cores, or by the lanes themselves, of which each says so.
   __device__ __forceinline__ void release(unsigned used) const {
-    if (FROM_REGISTERS) mbarrier_arrive(&empty[used]);
+    if (FROM_REGISTERS) Pipeline::release_by_lane(used);
     else Pipeline::release(used);
   }
 
@@ -156,53 +156,6 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
     constexpr int IMAGE = 0, FILTERS = TILE_M * ROW_BYTES;
     return this->template multiply<ELEMENT, COLUMNS, BLOCKS, TRANSPOSED, false, 1>(
         sums, (PLANES ? FILTERS : IMAGE) + first_row * ROW_BYTES, 64 * ROW_BYTES, PLANES ? IMAGE : FILTERS, count);
-  }
-
-  __device__ __forceinline__ unsigned begin_from_registers(float (&sums)[BLOCKS][COLUMNS / 2], int warp_row,
-                                                           int count) {
-    constexpr int STEPS = 4;                         // of a stage
-    unsigned previous = 0, fragments[2][BLOCKS][4];  // one is read while the other is multiplied
-    mbarrier_wait_parity(&full[stage], parity);
-    read_image(0, warp_row, fragments[0]);
-    for (int k_block = 0; k_block < count; k_block++) {
-      const unsigned used = stage;
-      const unsigned char* filters = stages + used * STAGE_BYTES + TILE_M * ROW_BYTES;
-#pragma unroll
-      for (int step = 0; step < STEPS; step++) {
-        wgmma_fence();
-#pragma unroll
-        for (int b = 0; b < BLOCKS; b++)
-          wgmma_mma_async<ELEMENT, COLUMNS>(sums[b], fragments[step % 2][b], filters, step);
-        wgmma_commit();
-        wgmma_wait<1>();
-        if (step == 0 && k_block > 0) release(previous);
-        if (step < STEPS - 1) {
-          read_image(step + 1, warp_row, fragments[(step + 1) % 2]);
-        } else {
-          advance(1);
-          if (k_block + 1 < count) {
-            mbarrier_wait_parity(&full[stage], parity);
-            read_image(0, warp_row, fragments[0]);
-          }
-        }
-      }
-      previous = used;
-    }
-    return previous;
-  }
-
-  // Row 8 * part + lane / 4 of a warp in block b is pixel 16 * (lane / 16) + 8 * b + 4 * part + lane / 4 % 4: so no two
-  // lanes meet in a bank, neither here, where lanes next to each other read terms, nor in write_pixels().
-  __device__ __forceinline__ void read_image(int step, int warp_row, unsigned (&fragments)[BLOCKS][4]) const {
-    const unsigned char* image = stages + stage * STAGE_BYTES + warp_row * ROW_BYTES;
-    const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int b = 0; b < BLOCKS; b++)
-#pragma unroll
-      for (int i = 0; i < 4; i++) {
-        const int term = step * 8 + i / 2 * 4 + lane % 4, pack = lane / 16 * 4 + b * 2 + i % 2;
-        fragments[b][i] = *reinterpret_cast<const unsigned*>(swizzled(image, term, pack) + lane / 4 % 4 * 4);
-      }
   }
 
   __device__ __forceinline__ void consume(unsigned char* scratch) {
@@ -225,7 +178,9 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
       // Nobody waits for a stage while the other's are due (see await_blended).
       if (PING_PONG) mbarrier_wait_parity(&order[group], order_parity), order_parity ^= 1;
       unsigned previous;
-      if constexpr (FROM_REGISTERS) previous = begin_from_registers(sums, warp_row, count);
+      if constexpr (FROM_REGISTERS)
+        previous = this->template multiply_from_registers<ELEMENT, COLUMNS, 1>(sums, warp_row * ROW_BYTES,
+                                                                               TILE_M * ROW_BYTES, count);
       else previous = begin_from_stages(sums, first_row, count);
       if (PING_PONG) {
         if (a.blends) await_blended();

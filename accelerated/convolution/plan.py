@@ -33,6 +33,7 @@ from .gradients.filter_gradient import (
     FilterGradientProblem,
 )
 from .gradients.filter_gradient_direct import FilterGradientDirect
+from .gradients.filter_gradient_tf32 import TF32_KERNELS, FilterGradientTf32
 from .gradients.filter_gradient_tma import KERNELS, FilterGradientTma
 from .gradients.winograd_filter_gradient import WinogradFilterGradient
 from .im2col import Im2ColBlocks, Im2ColElements, Im2ColProblem
@@ -81,6 +82,7 @@ serve(
         DepthwiseFilterGradient(),
         FilterGradientDirect(),
         *map(FilterGradientTma, KERNELS),
+        *map(FilterGradientTf32, TF32_KERNELS),
         FilterGradient(),
         FilterGradientOffsetTable(),
         FilterGradientFft(),

@@ -9,12 +9,12 @@ import pytest
 from convolution_operations import UNALIGNED, check, kernels
 from dualdnn.accelerated import AcceleratedBackend
 from dualdnn.accelerated.convolution.gradients import filter_gradient_tma
+from dualdnn.accelerated.convolution.gradients.filter_gradient_tf32 import TF32_KERNELS, FilterGradientTf32
 from dualdnn.accelerated.convolution.gradients.filter_gradient_tma import (
     KERNELS,
-    SUM,
-    SUM_MANY,
     FilterGradientTma,
     Shares,
+    TileKernel,
 )
 from dualdnn.api.enumerations import cudnnConvolutionMode_t as Mode
 from dualdnn.api.enumerations import cudnnMathType_t
@@ -65,9 +65,25 @@ def seven_multiprocessors(monkeypatch):
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.entry.removeprefix("convolution_"))
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_every_tile(seven_multiprocessors, monkeypatch, name, kernel, rows_are_filters):
-    monkeypatch.setattr(filter_gradient_tma, "ROWS_ARE_FILTERS", (rows_are_filters,))
+    monkeypatch.setattr(TileKernel, "choices", (rows_are_filters,))
     plan = check(seven_multiprocessors, GRADIENTS[name], FilterGradientTma(kernel).name)
-    assert kernels(plan)[-2] == kernel.entry and kernels(plan)[-1] in (SUM, SUM_MANY)
+    assert kernels(plan)[-2] == kernel.entry and kernels(plan)[-1].startswith("convolution_filter_gradient_tma_sum")
+
+
+OF_FLOATS = {
+    "one tap": half((3, 40, 5, 7), (136, 40, 1, 1), "FLOAT", padding=(0, 0), alpha=-1.5, beta=0.5),
+    "taps": half((2, 36, 9, 8), (48, 36, 3, 3), "FLOAT", mode=Mode.CUDNN_CONVOLUTION),
+    "geometry": half((3, 12, 13, 11), (72, 12, 2, 3), "FLOAT", padding=(3, 2), stride=(3, 2), dilation=(2, 3), beta=-2.0),
+    "groups": half((2, 24, 7, 9), (144, 12, 3, 2), "FLOAT", groups=2, stride=(1, 2)),
+    "planes": half((2, 10, 7, 9), (30, 10, 3, 3), "FLOAT", formats=NCHW, beta=1.0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kernel", TF32_KERNELS, ids=lambda kernel: kernel.entry.removeprefix("convolution_"))
+@pytest.mark.parametrize("name", OF_FLOATS)
+def test_every_tile_in_tf32(seven_multiprocessors, name, kernel):
+    plan = check(seven_multiprocessors, OF_FLOATS[name], FilterGradientTf32(kernel).name)
+    assert kernels(plan)[-2] == kernel.entry
 
 
 @pytest.mark.parametrize("few_parts", [0, 1000])
@@ -79,7 +95,7 @@ def test_shares_of_the_pixels(seven_multiprocessors, monkeypatch, multiprocessor
     solver = FilterGradientTma(KERNELS[3]).name
     wide = half((5, 72, 14, 11), (136, 72, 1, 1), padding=(0, 0))  # 13 K-blocks, tiles of 3 x 2 or 2 x 2
     plan = check(seven_multiprocessors, wide, solver)
-    assert kernels(plan)[-1] == (SUM if few_parts else SUM_MANY)
+    assert kernels(plan)[-1] == KERNELS[3].sum_entry(few_parts == 0)
     check(seven_multiprocessors, half((1, 8, 3, 5), (16, 8, 3, 3)), solver)
 
 
