@@ -25,7 +25,7 @@ from .forward import ConvolutionProblem
 from .gradients.bias_gradient import BIAS_GRADIENTS, BiasProblem
 from .gradients.data_gradient import DataGradient, DataGradientProblem
 from .gradients.data_gradient_direct import DataGradientDirect
-from .gradients.depthwise_filter_gradient import DepthwiseFilterGradient
+from .gradients.depthwise_filter_gradient import DepthwiseFilterGradient, DepthwiseFilterGradientTma
 from .gradients.filter_gradient import (
     FilterGradient,
     FilterGradientFft,
@@ -79,6 +79,7 @@ serve(DataGradientProblem, (DataGradient(), DataGradientDirect()), ConvolutionBa
 serve(
     FilterGradientProblem,
     (
+        DepthwiseFilterGradientTma(),
         DepthwiseFilterGradient(),
         FilterGradientDirect(),
         *map(FilterGradientTma, KERNELS),

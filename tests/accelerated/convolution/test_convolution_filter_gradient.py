@@ -16,6 +16,7 @@ from dualdnn.accelerated.convolution.gradients.filter_gradient_tma import (
     Shares,
     TileKernel,
 )
+from dualdnn.accelerated.solver import possible_solvers
 from dualdnn.api.enumerations import cudnnConvolutionMode_t as Mode
 from dualdnn.api.enumerations import cudnnMathType_t
 from dualdnn.api.operations import TensorSpec
@@ -140,6 +141,8 @@ OF_CHANNELS = {
     "odd channels": depthwise((2, 9, 6, 7), (3, 2), formats=NHWC, padding=(0, 0)),
     "channels, stride": depthwise((2, 24, 12, 9), (3, 3), configuration="PSEUDO_BFLOAT16", formats=NHWC, stride=(2, 1)),
     "channels, 7 x 7": depthwise((1, 6, 9, 9), (7, 7), formats=NHWC, padding=(3, 3), stride=(2, 2)),
+    "channels, wide": depthwise((2, 72, 7, 37), (3, 3), configuration="PSEUDO_HALF", formats=NHWC),
+    "channels, 5 x 5": depthwise((2, 8, 9, 10), (5, 5), formats=NHWC, padding=(2, 2), mode=Mode.CUDNN_CONVOLUTION),
     "one row": depthwise((5, 3, 1, 6), (1, 3), padding=(0, 1)),
 }
 
@@ -148,6 +151,11 @@ OF_CHANNELS = {
 @pytest.mark.parametrize("name", OF_CHANNELS)
 def test_depthwise(seven_multiprocessors, monkeypatch, name, multiprocessors):
     monkeypatch.setattr(seven_multiprocessors.device, "multiprocessors", multiprocessors)
-    check(seven_multiprocessors, OF_CHANNELS[name])
-    assert check(seven_multiprocessors, OF_CHANNELS[name], shift=1).solver == DEPTHWISE
-    check(seven_multiprocessors, replace(OF_CHANNELS[name], beta=0.5), inputs="special")
+    backend, operation = seven_multiprocessors, OF_CHANNELS[name]
+    for solver in [each for each in possible_solvers(operation, backend.device) if each.startswith(DEPTHWISE)]:
+        check(backend, operation, solver)
+        check(backend, replace(operation, beta=0.5), solver, inputs="special")
+    assert check(backend, operation, shift=1).solver.startswith(DEPTHWISE)
+    odd = operation.x.dims[1] * operation.x.scalar_bytes % 16 or operation.x.scalar_bytes == 8
+    by_tma = operation.x.strides[1] == 1 and not odd
+    assert (DEPTHWISE + "_tma" in possible_solvers(operation, backend.device)) == by_tma
