@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from .enumerations import cudnnBackendDescriptorType_t, cudnnMathType_t, cudnnReorderType_t
-from .operations.rnn import RNNSpec
+from .operations.rnn import RNNPlanSpec, RNNSpec
 from .operations.specs import LRNSpec
 
 
@@ -87,6 +87,7 @@ class RNNDescriptor(Descriptor):
     probability and no states."""
 
     type_name = "cudnnRNNDescriptor_t"
+    _spec: Any = None
 
     def __init__(self) -> None:
         self.dropout: DropoutDescriptor | None = None
@@ -98,7 +99,7 @@ class RNNDescriptor(Descriptor):
         if self._spec is not None and (self.dropout is None or self.dropout.alive):
             probability = self.dropout.said if self.dropout else 0.0
             if self._spec.dropout != probability:
-                self.change(dropout=probability)
+                self._spec = replace(self._spec, dropout=probability)
         return self._spec
 
     @spec.setter
@@ -114,8 +115,19 @@ class RNNDescriptor(Descriptor):
         return self.dropout.held(operand) if self.dropout else None
 
     def change(self, **fields: Any) -> None:
-        """Replace fields of the specification."""
-        self._spec = replace(self._spec, **fields)
+        """Replace fields of the specification; a plan for what it was is none for what it is."""
+        self._spec = replace(self._spec, plan=None, **fields)
+
+    def plan(self, plan: RNNPlanSpec | None) -> None:
+        """Let calls run by a plan."""
+        self._spec = replace(self._spec, plan=plan)
+
+
+class PersistentRNNPlan(Descriptor):
+    """A plan of CUDNN_RNN_ALGO_PERSIST_DYNAMIC for ``network``."""
+
+    type_name = "cudnnPersistentRNNPlan_t"
+    network: RNNSpec | None = None
 
 
 class SeqDataDescriptor(Descriptor):

@@ -534,15 +534,32 @@ def checked_operand(
     return operand
 
 
-def usable(call: str, handle: Handle, operation: Operation, memory: Mapping[str, Any]) -> list[Any]:
+def usable(
+    call: str,
+    handle: Handle,
+    operation: Operation,
+    memory: Mapping[str, Any],
+    named: Mapping[str, str] = MappingProxyType({}),
+    small: Mapping[str, tuple[str, cudnnStatus_t]] = MappingProxyType({}),
+) -> list[Any]:
     """The operands of an operation that a host-side call stands for, with the checks of memory that computing calls have.
 
-    memory: operand -> device memory as the caller passed it.
+    memory: operand -> device memory as the caller passed it. named, small: as those of ``computing``.
     """
     checks: _Documented = FUNCTIONS[call].checks  # type: ignore[attr-defined]
     o = operation
     return [
-        checked_operand(checks, handle, o, name, memory[name], o.least_bytes(name), o.alignment(name))
+        checked_operand(
+            checks,
+            handle,
+            o,
+            name,
+            memory[name],
+            o.least_bytes(name),
+            o.alignment(name),
+            small.get(name),
+            named.get(name),
+        )
         for name in o.operands
     ]
 

@@ -34,7 +34,7 @@ from dualdnn.api.operations import (
     SetTensor,
     TensorSpec,
 )
-from dualdnn.api.operations.rnn.network import LSTM
+from dualdnn.api.operations.rnn.network import LSTM, PERSIST_DYNAMIC
 
 from . import fused_ops, graph
 from .descriptors import made
@@ -172,12 +172,15 @@ def _states(width: str) -> Callable[[Any, Any, Mapping[str, Any]], Any]:
 
 
 def _network(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
-    """The descriptor of a network, with one of dropout where it has any."""
-    if make.dropout is None and not o.network.dropout:
-        return make.descriptor(o.network)
-    dropout = make.dropout or with_states(make, o.network.dropout, o, memory)
+    """The descriptor of a network, with one of dropout where it has any, and a plan where its algorithm needs one."""
+    dropout = make.dropout
+    if dropout is None and o.network.dropout:
+        dropout = with_states(make, o.network.dropout, o, memory)
     descriptor = made(make.cudnn, o.network, dropout)
-    make.keep(descriptor, dropout)
+    if dropout is not None:
+        make.keep(descriptor, dropout)
+    if o.network.algo == PERSIST_DYNAMIC:
+        make.cudnn.cudnnBuildRNNDynamic(make.handle, descriptor, o.y.batch)
     return descriptor
 
 

@@ -157,8 +157,8 @@ class _CFile:
         if not self.table.knows(function):
             message = "it is not in cuDNN 8.0.3: a later version's function, or one of this program defined elsewhere"
             return self.leave(node, name, function, "unknown", message)
-        today = self.table.names_today.get(function)
-        hint = f"; MIOpen has {today} today, with its own arguments" if today else ""
+        today = self.table.today.get(function)
+        hint = f"; {today}" if today else ""
         self.leave(node, name, function, "outside", f"the guide has no counterpart{hint}: port it by hand")
 
     def leave(self, node: Any, name: Any, function: str, rule: str, message: str) -> None:

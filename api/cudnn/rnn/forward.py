@@ -7,12 +7,11 @@ from typing import Any
 from ...enumerations import cudnnForwardMode_t
 from ...functions import computing
 from ...operations import TensorSpec
-from ...operations.rnn import RNNDataSpec, RNNForward, RNNSpec, reserve, workspace
+from ...operations.rnn import RNNDataSpec, RNNForward, RNNPlanSpec, RNNSpec, reserve, workspace
 from ...operations.rnn.data import PACKED
-from ...operations.rnn.network import LSTM, STANDARD
+from ...operations.rnn.network import LSTM, PERSIST_DYNAMIC, PERSIST_STATIC, STANDARD
 from ...operations.specs import DOUBLE
 from ...status import BAD_PARAM, NOT_SUPPORTED, expect
-from .descriptor import PERSIST_STATIC
 
 TRAINING = cudnnForwardMode_t.CUDNN_FWD_MODE_TRAINING
 
@@ -42,6 +41,10 @@ def check_sequences(network: RNNSpec, x: RNNDataSpec, y: RNNDataSpec, clause: st
            f"{network.algo.name} with sequences of the lengths {x.lengths}")  # fmt: skip
     expect(not (network.algo == PERSIST_STATIC and x.data_type == DOUBLE), NOT_SUPPORTED, double,
            f"{network.algo.name} does not take DOUBLE data")  # fmt: skip
+    if network.algo == PERSIST_DYNAMIC:
+        needed = RNNPlanSpec(x.batch, x.data_type)
+        expect(network.plan == needed, BAD_PARAM, "cudnnRNNAlgo_t/c05",
+               f"{network.algo.name} needs a plan for {needed}, rnnDesc has {network.plan or 'none'}")  # fmt: skip
 
 
 def check_state(network: RNNSpec, batch: int, name: str, spec: TensorSpec | None, width: int, clause: str) -> None:

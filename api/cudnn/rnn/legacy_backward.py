@@ -23,7 +23,7 @@ def _spaces(section, spec, x, work_bytes, reserve_bytes):
     return {"workspace": work, "reserve": kept}
 
 
-def _data(section, rnn, y, dy, dx, w, states, memory, work_bytes, reserve_bytes):
+def data_operation(section, rnn, y, dy, dx, w, states, memory, work_bytes, reserve_bytes):
     """The operation. states: descriptors of hx, dhy, dhx, cx, dcy and dcx. memory: the same memory."""
     expect(y == dy, BAD_PARAM, section.clause("shape"), f"yDesc is {y}, dyDesc {dy}")
     spec = network_of(section, rnn, dx, y, w)
@@ -36,7 +36,7 @@ def _data(section, rnn, y, dy, dx, w, states, memory, work_bytes, reserve_bytes)
     return RNNBackwardData(spec, y, dy, weightSpace=weights(spec), dx=dx, **found, **given)
 
 
-def _weights(section, rnn, x, y, w, hx_described, hx, work_bytes, reserve_bytes):
+def weights_operation(section, rnn, x, y, w, hx_described, hx, work_bytes, reserve_bytes):
     spec = network_of(section, rnn, x, y, w)
     described(section, spec, x.batch, hx=hx_described)
     found = _spaces(section, spec, x, work_bytes, reserve_bytes)
@@ -60,7 +60,7 @@ def cudnnRNNBackwardData(
     data = (sequences(DATA, name, seqLength, steps) for name, steps in described_steps)
     states = {"hx": hxDesc, "dhy": dhyDesc, "dhx": dhxDesc, "cx": cxDesc, "dcy": dcyDesc, "dcx": dcxDesc}
     memory = {"hx": hx, "dhy": dhy, "dhx": dhx, "cx": cx, "dcy": dcy, "dcx": dcx}
-    return _data(DATA, rnnDesc, *data, wDesc, states, memory, workSpaceSizeInBytes, reserveSpaceSizeInBytes)
+    return data_operation(DATA, rnnDesc, *data, wDesc, states, memory, workSpaceSizeInBytes, reserveSpaceSizeInBytes)
 
 
 @computing(
@@ -80,7 +80,7 @@ def cudnnRNNBackwardDataEx(
     states = {"hx": hxDesc, "dhy": dhyDesc, "dhx": dhxDesc, "cx": cxDesc, "dcy": dcyDesc, "dcx": dcxDesc}
     memory = {"hx": hx, "dhy": dhy, "dhx": dhx, "cx": cx, "dcy": dcy, "dcx": dcx}
     sizes = workSpaceSizeInBytes, reserveSpaceSizeInBytes
-    return _data(DATA_EX, rnnDesc, yDesc, dyDesc, dxDesc, wDesc, states, memory, *sizes)
+    return data_operation(DATA_EX, rnnDesc, yDesc, dyDesc, dxDesc, wDesc, states, memory, *sizes)
 
 
 @computing(
@@ -98,7 +98,7 @@ def cudnnRNNBackwardWeights(
     """
     data = (sequences(WEIGHTS, name, seqLength, steps) for name, steps in (("xDesc", xDesc), ("yDesc", yDesc)))
     sizes = workspaceSizeInBytes, reserveSpaceSizeInBytes
-    return _weights(WEIGHTS, rnnDesc, *data, dwDesc, hxDesc, hx, *sizes)
+    return weights_operation(WEIGHTS, rnnDesc, *data, dwDesc, hxDesc, hx, *sizes)
 
 
 @computing(
@@ -115,4 +115,4 @@ def cudnnRNNBackwardWeightsEx(
     algorithm does not take (c18). Source: 8.2.22.
     """
     sizes = workSpaceSizeInBytes, reserveSpaceSizeInBytes
-    return _weights(WEIGHTS_EX, rnnDesc, xDesc, yDesc, dwDesc, hxDesc, hx, *sizes)
+    return weights_operation(WEIGHTS_EX, rnnDesc, xDesc, yDesc, dwDesc, hxDesc, hx, *sizes)

@@ -17,7 +17,7 @@ TRAINING_EX = Section("cudnnRNNForwardTrainingEx", "c41", "c42", "c42", "c38", "
 DESCRIBED = ("xDesc", "hxDesc", "cxDesc", "wDesc", "yDesc", "hyDesc", "cyDesc")
 
 
-def _forward(section, rnn, x, y, w, states, memory, work_bytes, reserve_bytes=None):
+def forward_operation(section, rnn, x, y, w, states, memory, work_bytes, reserve_bytes=None):
     """The operation. states: the descriptors hx, cx, hy and cy. memory: the same memory; reserve_bytes None is inference."""
     training = reserve_bytes is not None
     spec = network_of(section, rnn, x, y, w)
@@ -48,7 +48,7 @@ def cudnnRNNForwardInference(
     data = (sequences(INFERENCE, name, seqLength, steps) for name, steps in (("xDesc", xDesc), ("yDesc", yDesc)))
     states = {"hx": hxDesc, "cx": cxDesc, "hy": hyDesc, "cy": cyDesc}
     memory = {"hx": hx, "cx": cx, "hy": hy, "cy": cy}
-    return _forward(INFERENCE, rnnDesc, *data, wDesc, states, memory, workspaceSizeInBytes)
+    return forward_operation(INFERENCE, rnnDesc, *data, wDesc, states, memory, workspaceSizeInBytes)
 
 
 @computing(
@@ -67,7 +67,9 @@ def cudnnRNNForwardTraining(
     data = (sequences(TRAINING, name, seqLength, steps) for name, steps in (("xDesc", xDesc), ("yDesc", yDesc)))
     states = {"hx": hxDesc, "cx": cxDesc, "hy": hyDesc, "cy": cyDesc}
     memory = {"hx": hx, "cx": cx, "hy": hy, "cy": cy}
-    return _forward(TRAINING, rnnDesc, *data, wDesc, states, memory, workSpaceSizeInBytes, reserveSpaceSizeInBytes)
+    return forward_operation(
+        TRAINING, rnnDesc, *data, wDesc, states, memory, workSpaceSizeInBytes, reserveSpaceSizeInBytes
+    )
 
 
 @computing(
@@ -87,7 +89,7 @@ def cudnnRNNForwardInferenceEx(
                       qDesc=qDesc, queries=queries)  # fmt: skip
     states = {"hx": hxDesc, "cx": cxDesc, "hy": hyDesc, "cy": cyDesc}
     memory = {"hx": hx, "cx": cx, "hy": hy, "cy": cy}
-    return _forward(INFERENCE_EX, rnnDesc, xDesc, yDesc, wDesc, states, memory, workspaceSizeInBytes)
+    return forward_operation(INFERENCE_EX, rnnDesc, xDesc, yDesc, wDesc, states, memory, workspaceSizeInBytes)
 
 
 @computing(
@@ -108,6 +110,6 @@ def cudnnRNNForwardTrainingEx(
                       qDesc=qDesc, queries=queries)  # fmt: skip
     states = {"hx": hxDesc, "cx": cxDesc, "hy": hyDesc, "cy": cyDesc}
     memory = {"hx": hx, "cx": cx, "hy": hy, "cy": cy}
-    return _forward(
+    return forward_operation(
         TRAINING_EX, rnnDesc, xDesc, yDesc, wDesc, states, memory, workspaceSizeInBytes, reserveSpaceSizeInBytes
     )

@@ -296,7 +296,7 @@ def test_spaces(subject, cudnn, handle, refuses):
     refuses(BAD_PARAM, f"{FORWARD}/c06", call, reserveSpaceSizeInBytes=given["reserveSpaceSizeInBytes"])
     refuses(BAD_PARAM, f"{FORWARD}/c05", training, reserveSpaceSizeInBytes=0)
     for name in ("weightSizeInBytes", "workSpaceSizeInBytes", "reserveSpaceSizeInBytes"):
-        if given[name] or subject.ours:
+        if given[name] or subject.cites_clauses:
             refuses(BAD_PARAM, f"{FORWARD}/c36", training, **{name: given[name] - 1})
     call(weightSizeInBytes=given["weightSizeInBytes"] + 16)
 
@@ -355,7 +355,7 @@ def test_residuals_that_do_not_fit(cudnn, handle, refuses):
 
 @shows(f"{FORWARD}/c13")
 def test_too_few_windows(subject, cudnn, handle, refuses):
-    if not subject.ours:
+    if not subject.is_python:
         pytest.skip("an array of C has no length")
     call = Call(cudnn, handle, forward())
     for name in ("loWinIdx", "hiWinIdx"):
@@ -367,7 +367,7 @@ def test_too_few_windows(subject, cudnn, handle, refuses):
 @shows("cudnnGetMultiHeadAttnBuffers/c05")
 @pytest.mark.blind("a result off by one", "larger spaces than are needed are accepted")
 def test_spaces_begin_at_16_bytes(subject, cudnn, handle, refuses):
-    if not subject.ours:
+    if not subject.cites_clauses:
         pytest.skip("a fault on a GPU ends the process's work there")
     call = Call(cudnn, handle, forward(trains=True))
     for name in ("workSpace", "reserveSpace"):
