@@ -128,6 +128,8 @@ struct SumArguments {
   int split_k, slot;                        // sums of a slot
   int row_channels, column_channels, taps;  // of a group
   int rows_are_filters, flipped;
+  FastDivmod inner;      // channels of x that lie under one tap of several in a box, which has inner_taps
+  int inner_taps, kept;  // kept: of those channels, in dw
   int filter_step, channel_step, tap_step;  // of dw
 };
 
@@ -202,26 +204,32 @@ template <class Rows, int LANES> __device__ __forceinline__ void sum_parts(const
   row_channel = row_channel * BOX + row % BOX, column_channel = column_channel * BOX + column % BOX;
   const unsigned tap = row_tap + column_tap;  // dy has one
   if (tap >= static_cast<unsigned>(a.taps) || (a.rows_are_filters ? row_tap : column_tap) > 0) return;
-  const int tap_at = (a.flipped ? a.taps - 1 - tap : tap) * a.tap_step;
   const int filters = a.rows_are_filters ? a.row_channels : a.column_channels;
-  const int row_step = a.rows_are_filters ? a.filter_step : a.channel_step;
-  const int column_step = a.rows_are_filters ? a.channel_step : a.filter_step;
-  ELEMENT* dw = a.dw + static_cast<long long>(group) * filters * a.filter_step + tap_at;
+  ELEMENT* dw = a.dw + static_cast<long long>(group) * filters * a.filter_step;
+  // Where the sum of a row and a column goes, or -1.
+  const auto locate = [&](int r, int c) -> long long {
+    if (r >= a.row_channels || c >= a.column_channels) return -1;
+    unsigned channel;
+    const int at = tap * a.inner_taps + a.inner.divide(a.rows_are_filters ? c : r, channel);
+    if (channel >= static_cast<unsigned>(a.kept)) return -1;
+    const int of = a.flipped ? a.taps * a.inner_taps - 1 - at : at;
+    return static_cast<long long>(a.rows_are_filters ? r : c) * a.filter_step +
+           (static_cast<long long>(channel) * a.channel_step + of * a.tap_step);
+  };
   const float values[2][2] = {{sum.x, sum.y}, {sum.z, sum.w}};
 #pragma unroll
   for (int i = 0; i < 2; i++) {
-    const int r = row_channel + Rows::row(block, thread, i) - row, c = column_channel;
-    if (r >= a.row_channels || c >= a.column_channels) continue;
-    ELEMENT* to = dw + static_cast<long long>(r) * row_step + static_cast<long long>(c) * column_step;
-    Pack<ELEMENT, 2> pair;
-    pair.item[0] = blend<COMPUTE>(a.alpha, values[i][0], a.beta, to);
-    const bool both = c + 1 < a.column_channels;
-    if (both) pair.item[1] = blend<COMPUTE>(a.alpha, values[i][1], a.beta, to + column_step);
-    if (both && column_step == 1 && reinterpret_cast<uintptr_t>(to) % sizeof pair == 0) {
-      *reinterpret_cast<Pack<ELEMENT, 2>*>(to) = pair;
+    const int r = row_channel + Rows::row(block, thread, i) - row;
+    const long long at[2] = {locate(r, column_channel), locate(r, column_channel + 1)};
+    if (at[0] >= 0 && at[1] == at[0] + 1 && reinterpret_cast<uintptr_t>(dw + at[0]) % sizeof(Pack<ELEMENT, 2>) == 0) {
+      Pack<ELEMENT, 2> pair;
+#pragma unroll
+      for (int j = 0; j < 2; j++) pair.item[j] = blend<COMPUTE>(a.alpha, values[i][j], a.beta, dw + at[j]);
+      *reinterpret_cast<Pack<ELEMENT, 2>*>(dw + at[0]) = pair;
     } else {
-      to[0] = pair.item[0];
-      if (both) to[column_step] = pair.item[1];
+#pragma unroll
+      for (int j = 0; j < 2; j++)
+        if (at[j] >= 0) dw[at[j]] = blend<COMPUTE>(a.alpha, values[i][j], a.beta, dw + at[j]);
     }
   }
 }

@@ -29,6 +29,7 @@ from ..forward import may_use_tensor_cores
 from ..problem import Rates, rounded_up
 from .composed import At, ComposedLaunch, ComposedPlan, copied, with_alignment, within
 from .filter_gradient import FilterGradientProblem
+from .pack_rows import PackedRows, pack_launch
 
 SOURCE = "convolution/gradients/filter_gradient_tma.cu"
 WARPGROUP, CONSUMERS = 128, 2
@@ -40,7 +41,7 @@ SWIZZLE_BYTES = 1024
 LEAST_ARCHITECTURE = 90
 SUM_BYTES = 4
 LEAST_K_BLOCKS = 4  # of a block
-LEAST_FILL = 0.2  # of the tiles
+LEAST_FILL = 0.1  # of the tiles
 STORED = 32.0  # bytes of sums that a multiprocessor stores in a clock
 
 Pair = c_int * 2
@@ -226,11 +227,14 @@ class Product:
         self.channels, self.filters = o.dw.dims[1], o.dw.dims[0] // self.groups
         self.taps = o.dw.dims[2:]
         self.k_blocks = -(-o.dy.dims[0] * prod(o.dy.dims[2:]) // kernel.box)
+        self.rows = PackedRows.of(o, kernel.box)  # of few channels
         self.copies = {name: made for name in ("x", "dy") if (made := self._copy(name)) is not None}
 
     def _copy(self, name: str) -> TensorSpec | None:
         """Return the description of the copy of an operand; None where it is read as it lies."""
         tensor = self.operation.tensor(name)
+        if name == "x" and self.rows:
+            return self.rows.windows
         return None if _lies_well(tensor) else _channels_last(tensor)
 
     @cached_property
@@ -245,17 +249,20 @@ class Product:
 
     @cached_property
     def image(self) -> Operand:
-        """x, under all taps."""
+        """x, under all taps; of rows of few channels, under all taps of a column."""
         c, o = self.operation.convolution, self.operation
-        x = self.copies.get("x", o.x)
-        spans = [(tap - 1) * dilation for tap, dilation in zip(self.taps, c.dilation, strict=True)]
-        lower = [-padding for padding in c.padding]
+        x, channels, taps = self.copies.get("x", o.x), self.channels, self.taps
+        stride, padding, dilation = c.stride, c.padding, c.dilation
+        if self.rows:
+            channels, taps = x.dims[1], (taps[0], 1)
+            stride, padding, dilation = (stride[0], 1), (padding[0], 0), (dilation[0], 1)
+        spans = [(tap - 1) * apart for tap, apart in zip(taps, dilation, strict=True)]
+        lower = [-before for before in padding]
         upper = [
             first + (count - 1) * step + 1 - extent
-            for first, count, step, extent in zip(lower, o.dy.dims[2:], c.stride, x.dims[2:], strict=True)
+            for first, count, step, extent in zip(lower, o.dy.dims[2:], stride, x.dims[2:], strict=True)
         ]
-        map_ = self._map(x, lower, upper, c.stride, spans)
-        return self._operand("x", map_, self.channels, self.taps, c.stride, c.padding, c.dilation)
+        return self._operand("x", self._map(x, lower, upper, stride, spans), channels, taps, stride, padding, dilation)
 
     @cached_property
     def incoming(self) -> Operand:
@@ -315,13 +322,13 @@ class Product:
 
     @property
     def seconds(self) -> float:
-        copied = sum(2 * made.nbytes for made in self.copies.values()) / Rates.BANDWIDTH
+        copied = sum(2 * self._copy_bytes(name) for name in self.copies) / Rates.BANDWIDTH
         return (2 + len(self.copies)) * Rates.LAUNCH + copied + self.tiling.seconds
 
     @cached_property
     def regions(self) -> Regions:
-        dy = rounded_up(self.copies["x"].nbytes, ALIGNMENT) if "x" in self.copies else 0
-        partial = dy + (rounded_up(self.copies["dy"].nbytes, ALIGNMENT) if "dy" in self.copies else 0)
+        dy = rounded_up(self._copy_bytes("x"), ALIGNMENT)
+        partial = dy + rounded_up(self._copy_bytes("dy"), ALIGNMENT)
         shares = self.tiling.shares
         slots = shares.blocks + (self.tiling.tiles - 1 if shares.further else 0)
         return Regions(0, dy, partial, partial + slots * self.kernel.slot * SUM_BYTES)
@@ -347,7 +354,14 @@ class Product:
             yield from within([self._copy_launch(name, made)], {"x": At(name), "y": where[name]})
         yield from within([self._product_launch(), self._sum_launch()], where)
 
+    def _copy_bytes(self, name: str) -> int:
+        if name == "x" and self.rows:
+            return self.rows.nbytes
+        return self.copies[name].nbytes if name in self.copies else 0
+
     def _copy_launch(self, name: str, made: TensorSpec) -> Launch:
+        if name == "x" and self.rows:
+            return pack_launch(self.operation, self.rows, self.problem.device)
         return copied(self.operation.tensor(name), made, self.problem.device)
 
     def _product_launch(self) -> Launch:
@@ -382,6 +396,7 @@ class Product:
         kernel, (rows, columns) = self.kernel, self._sides(tiling.rows_are_filters)
         filter_step, channel_step, *_, tap_step = o.dw.tensor.strides
         quads = kernel.size // 4
+        inner_taps = self.taps[1] if self.rows else 1
         arguments = structure(
             *pointers(2),
             *factors(o, alpha=o.alpha, beta=o.beta),
@@ -395,9 +410,12 @@ class Product:
             ("slot", c_int(kernel.slot)),
             ("row_channels", c_int(rows.struct.channels)),
             ("column_channels", c_int(columns.struct.channels)),
-            ("taps", c_int(prod(self.taps))),
+            ("taps", c_int(prod(self.taps) // inner_taps)),
             ("rows_are_filters", c_int(tiling.rows_are_filters)),
             ("flipped", c_int(o.convolution.is_flipped)),
+            ("inner", FastDivmod.of(self.rows.channels if self.rows else self.channels)),
+            ("inner_taps", c_int(inner_taps)),
+            ("kept", c_int(self.channels)),
             ("filter_step", c_int(filter_step)),
             ("channel_step", c_int(channel_step)),
             ("tap_step", c_int(tap_step)),

@@ -48,6 +48,10 @@ GRADIENTS = {
     "groups": half((2, 48, 7, 9), (144, 24, 3, 2), groups=2, stride=(1, 2)),
     "gaps": with_gaps(half((2, 24, 6, 9), (16, 24, 2, 2))),
     "planes": half((2, 20, 7, 9), (30, 20, 3, 3), formats=NCHW, beta=1.0),
+    "few channels": half((2, 3, 11, 14), (40, 3, 7, 7), padding=(3, 3), stride=(2, 2), beta=0.5),
+    "few channels, stride 1": half(
+        (2, 5, 9, 8), (20, 5, 3, 4), "PSEUDO_BFLOAT16", formats=NCHW, mode=Mode.CUDNN_CONVOLUTION
+    ),
     "planes of dy": half((1, 24, 9, 9), (40, 24, 3, 3), formats=(NHWC, NHWC, NCHW)),
 }
 
@@ -76,6 +80,7 @@ OF_FLOATS = {
     "taps": half((2, 36, 9, 8), (48, 36, 3, 3), "FLOAT", mode=Mode.CUDNN_CONVOLUTION),
     "geometry": half((3, 12, 13, 11), (72, 12, 2, 3), "FLOAT", padding=(3, 2), stride=(3, 2), dilation=(2, 3), beta=-2.0),
     "groups": half((2, 24, 7, 9), (144, 12, 3, 2), "FLOAT", groups=2, stride=(1, 2)),
+    "few channels": half((2, 3, 11, 14), (40, 3, 7, 7), "FLOAT", padding=(3, 3), stride=(2, 2), mode=Mode.CUDNN_CONVOLUTION),
     "planes": half((2, 10, 7, 9), (30, 10, 3, 3), "FLOAT", formats=NCHW, beta=1.0),
 }  # fmt: skip
 
@@ -119,7 +124,8 @@ def test_which_gradients_are_preferred(seven_multiprocessors):
     """Those whose channels fill a part of the boxes, where the math type allows tensor cores."""
     room = seven_multiprocessors
     assert check(room, half((2, 64, 4, 5), (64, 64, 3, 3))).solver.startswith(TMA)
-    assert not check(room, half((2, 3, 4, 5), (64, 3, 3, 3))).solver.startswith(TMA)
+    assert check(room, half((2, 3, 4, 5), (64, 3, 3, 3))).solver.startswith(TMA)  # three taps of a row are a box
+    assert not check(room, half((2, 9, 4, 5), (9, 9, 3, 3))).solver.startswith(TMA)
     plain = gradient((2, 64, 4, 5), (64, 64, 3, 3), configuration="PSEUDO_HALF", formats=NHWC)
     assert not check(room, plain).solver.startswith(TMA)
 
