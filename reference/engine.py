@@ -12,6 +12,7 @@ with the tensors; what does not depend on the memory it prepares once.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -22,10 +23,14 @@ from dualdnn.api.operations import Operation
 from dualdnn.api.operations.specs import DOUBLE
 
 from .blas_threads import LEAST_TERMS, beside_others
-from .spread import Spread
+from .spread import Relative, Spread
 from .view import WHOLE, Array, Place, read, wide_type, write
 
+# The backend computes in the compute type itself, as any other implementation does: for trials of the judge, which must not mistake its
+# roundings for errors.
+NARROW = os.environ.get("DUALDNN_REFERENCE_ARITHMETIC") == "compute_type"
 Number = float | int
+Expected = Spread | Relative
 Wide = type[np.floating[Any]]
 
 
@@ -40,8 +45,8 @@ class Exact:
     raw: the output is written as it is (indices), not blended.
     copied: the value is one of the inputs as it is, so that the sign of a zero is determined (unless it is scaled or blended).
     opaque: so it is, and a later call reads it (reserve space, dropout states): what another backend has there is its own affair.
-    spread: what the rounding errors of sums follow from in practice, or a function that computes it (spread.py); None where
-        nothing is known that is sharper than the worst case.
+    spread: what the rounding errors of sums, or of functions, follow from in practice, or a function that computes it (spread.py);
+        None where nothing is known that is sharper than the worst case.
     """
 
     value: Array
@@ -50,7 +55,7 @@ class Exact:
     raw: bool = False
     opaque: bool = False
     copied: bool = False
-    spread: Spread | Callable[[], Spread | None] | None = None
+    spread: Expected | Callable[[], Expected | None] | None = None
 
     @classmethod
     def kept(cls, memory: Array) -> Exact:
@@ -176,6 +181,8 @@ def run(operation: Operation, memory: Mapping[str, Array]) -> None:
 def launcher(operation: Operation) -> Callable[[Mapping[str, Array]], None]:
     """What computes the operation on its memory."""
     wide: Wide = np.float64 if type(operation) in _IN_FLOAT64 else wide_type(operation.compute_type)
+    if NARROW:
+        wide = np.float64 if operation.compute_type == DOUBLE else np.float32
     results = results_of(operation, wide)
     specs = {name: operation.tensor(name) for name in operation.tensors_written}
 
@@ -206,5 +213,5 @@ def roundings_of(exact: Exact) -> Any:
     return exact.roundings() if callable(exact.roundings) else exact.roundings
 
 
-def spread_of(exact: Exact) -> Spread | None:
+def spread_of(exact: Exact) -> Expected | None:
     return exact.spread() if callable(exact.spread) else exact.spread

@@ -101,16 +101,21 @@ class Marshalling:
         return read
 
     def _windows(self, function: Function, index: int) -> Read:
-        """Attention windows: an entry for each time-step of the queries, of which a currIdx reads its own alone."""
+        """Attention windows: an entry for each time-step of the queries, of which a currIdx reads its own alone. More steps than the
+        descriptor of attention allows are refused later, and not read."""
         names = [p.name for p in function.parameters]
         queries = names.index("qDesc" if "qDesc" in names else "dqDesc")
         current = names.index("currIdx") if "currIdx" in names else None
+        attention = names.index("attnDesc")
 
         def read(c: tuple[Any, ...]) -> Any:
             spec = getattr(self.objects.get(c[queries]), "spec", None)
             if not c[index] or spec is None:
                 return () if c[index] else None
+            longest = getattr(getattr(self.objects.get(c[attention]), "spec", None), "qo_longest", 0)
             step, steps = -1 if current is None else c[current], spec.dims[0]
+            if steps > longest:
+                return ()
             if step < 0:
                 return tuple(c[index][0:steps])
             return (0,) * step + (c[index][step],) if step < steps else ()
