@@ -41,18 +41,32 @@ def main() -> None:
 def by_reference() -> list[float]:
     """Seconds of the three calls."""
     import numpy as np
-    from dualdnn.conformance.cases.rnn.rnn_backward import training
-    from dualdnn.conformance.cases.rnn.rnn_descriptors import LSTM, ONE_WAY
-    from dualdnn.conformance.cases.rnn.rnn_forward import network
-    from dualdnn.conformance.trial import prepare
+    from dualdnn.api.enumerations import cudnnMathType_t, cudnnRNNDataLayout_t
+    from dualdnn.api.operations import RNNBackwardData, RNNBackwardWeights, RNNForward, TensorSpec
+    from dualdnn.api.operations.rnn import RNNDataSpec, RNNSpec, reserve, workspace
+    from dualdnn.api.operations.rnn.network import LSTM
+    from dualdnn.api.operations.specs import FLOAT
     from dualdnn.reference import run
 
-    spec = network(LSTM, direction=ONE_WAY, width=WIDTH, hidden=WIDTH, layers=LAYERS)
+    network = RNNSpec(
+        cell=LSTM, data_type=FLOAT, math_type=cudnnMathType_t.CUDNN_FMA_MATH, input_size=WIDTH, hidden=WIDTH,
+        projected=WIDTH, layers=LAYERS,
+    )  # fmt: skip
+    layout = cudnnRNNDataLayout_t.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED
+    x = RNNDataSpec(FLOAT, layout, STEPS, BATCH, WIDTH, (STEPS,) * BATCH)
+    h, w = (TensorSpec.packed(FLOAT, dims) for dims in ((LAYERS, BATCH, WIDTH), (1, network.weight_elements, 1)))
+    spaces = workspace(network, STEPS, BATCH), reserve(network, STEPS, BATCH)
+    random = np.random.default_rng(0)
     memory: dict[str, np.ndarray] = {}
     times = []
-    for operation in training(spec, lengths=(STEPS,) * BATCH):
-        for name, contents in prepare(operation, "normal", 0).items():
-            memory.setdefault(name, contents)
+    for operation in (
+        RNNForward(network, True, x, h, h, w, x, h, h, *spaces),
+        RNNBackwardData(network, x, x, h, h, h, h, w, x, h, h, *spaces),
+        RNNBackwardWeights(network, x, h, x, w, *spaces),
+    ):
+        for name in operation.operands:
+            values = random.uniform(-0.06, 0.06, -(-operation.nbytes(name) // 4)).astype(np.float32)
+            memory.setdefault(name, values.view(np.uint8))
         start = process_time()
         run(operation, {name: memory[name] for name in operation.operands})
         times.append(process_time() - start)

@@ -118,7 +118,8 @@ class Reader(Network):
     ) -> None:
         self.handle, self.batch = handle, batch
         recurrent = Recurrent(handle, batch, parameters, dropped, states)
-        classifier = Convolution(handle, recurrent.y_dims, parameters, "classifier", padding=0)
+        outputs = (batch, ROWS * WAYS * CELLS, 1, 1)  # of all rows, as channels: the convolution is a matrix product
+        classifier = Convolution(handle, outputs, parameters, "classifier", padding=0)
         self.layers = [recurrent, classifier, Softmax(handle, classifier.y_dims)]
         self.dropout = recurrent if dropped else None  # who has states to keep
         self.classes = CLASSES
@@ -131,7 +132,7 @@ def first_values(seed: int = SEED) -> dict[str, Array]:
     cudnn.cudnnDestroy(handle)
     values = {
         Recurrent.NAME: random.uniform(-1, 1, (1, 1, 1, count)) / np.sqrt(CELLS),
-        "classifier_filter": np.zeros((CLASSES, 1, ROWS, WAYS * CELLS)),
+        "classifier_filter": np.zeros((CLASSES, ROWS * WAYS * CELLS, 1, 1)),
         "classifier_bias": np.zeros((1, CLASSES, 1, 1)),
     }
     return {name: value.astype(np.float32) for name, value in values.items()}
