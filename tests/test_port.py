@@ -242,6 +242,13 @@ def test_the_level_of_today_knows_more_calls():
 # Code that cannot be read
 
 
+@pytest.mark.parametrize("text", [
+    "void f() {\n cudnnCreate(\n#if A\n &h\n#else\n h\n#endif\n);\n}\n", "void f(){ cudnnDestroy(\n#if A\n h,\n#else\n g,\n#endif\n i); }\n",
+])  # fmt: skip
+def test_a_directive_among_the_arguments_is_the_reason(text):
+    assert [v.message[:35] for v in ported(text).verdicts] == ["there is a preprocessor directive i"]
+
+
 @pytest.mark.parametrize(
     "text",
     [

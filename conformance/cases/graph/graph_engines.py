@@ -8,13 +8,14 @@ import pytest
 from dualdnn.api.enumerations import cudnnBackendAttributeName_t as Name
 from dualdnn.api.enumerations import cudnnBackendAttributeType_t as Type
 from dualdnn.api.enumerations import cudnnBackendDescriptorType_t as Kind
-from dualdnn.api.enumerations import cudnnBackendKnobType_t
+from dualdnn.api.enumerations import cudnnBackendKnobType_t, cudnnGenStatsMode_t
 from dualdnn.api.enumerations import cudnnBackendNumericalNote_t as Note
 from dualdnn.api.graph.engines import ENGINES
 from dualdnn.api.operations.graph import (
     ConvolutionBackwardDataNode,
     ConvolutionBackwardFilterNode,
     ConvolutionForwardNode,
+    GenStatsNode,
     KnobChoice,
 )
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, UINT8
@@ -74,6 +75,14 @@ def grouped():
     return ConvolutionForwardNode(ONCE, 1.0, 0.0, x, w, y)
 
 
+def layer(data_type):
+    """tanh(conv(x, w)) and its statistics: no one operation."""
+    between, y = tensor(10, Y, data_type, order=LAST, virtual=True), tensor(3, Y, data_type, order=LAST)
+    sums, squares = (tensor(20 + i, (1, 8, 1, 1)) for i in range(2))
+    statistics = GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, y, sums, squares)
+    return forward(data_type, LAST, y=between), pointwise(Mode.CUDNN_POINTWISE_TANH_FWD, between, y), statistics
+
+
 GRADIENT_OF = {"data": ConvolutionBackwardDataNode, "filter": ConvolutionBackwardFilterNode}
 
 
@@ -129,6 +138,7 @@ GRAPHS = {
     "filter": (gradient("filter", beta=0.5),),
     "filter half": (gradient("filter", HALF),),
     "int8": (integers(1),), "uint8": (integers(1, UINT8),), "int8x4": (integers(4),), "uint8x4 to float": (integers(4, UINT8, FLOAT),),
+    "layer": layer(FLOAT), "layer half": layer(HALF), "layer bfloat16": layer(BFLOAT16),
     "int8x32": (integers(32),), "fused int8x4": fused_integers(),
 }  # fmt: skip
 ABLE = {
@@ -197,7 +207,7 @@ def test_graphs_that_no_pattern_covers(trial, cudnn, handle, builder, refuses, g
 COUNTS = {
     "forward": 11, "forward half": 5, "forward bfloat16": 5, "forward double": 4, "grouped": 11, "fused": 11, "fused half": 5,
     "fused residual": 11, "fused without ReLU": 3, "data": 9, "data half": 9, "filter": 9, "filter half": 9, "int8": 2, "uint8": 2, "int8x4": 2, "uint8x4 to float": 2, "int8x32": 1,
-    "fused int8x4": 2,
+    "fused int8x4": 2, "layer": 1, "layer half": 2, "layer bfloat16": 2,
 }  # fmt: skip
 
 
@@ -244,7 +254,7 @@ def test_graphs_that_an_engine_does_not_execute(cudnn, handle, builder, refuses)
 @shows(*of("ENGINE", "c10"), "cudnnBackendNumericalNote_t/c01")
 def test_numerical_notes(cudnn, handle, builder):
     """Tensor cores and conversions only where the math type allows them; transforms where the algorithm is one."""
-    for name in ("forward", "forward half", "data", "filter half"):
+    for name in ("forward", "forward half", "data", "filter half", "layer half"):
         graph = graph_of(builder, handle, *GRAPHS[name])
         half = name.endswith("half")
         for index in ABLE[name]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from dualdnn.api.document import Parameter
 from dualdnn.api.enumerations import cudnnDataType_t, cudnnStatus_t
-from dualdnn.api.operations.specs import DOUBLE, FLOAT, VECTORS, scalar_type
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, scalar_type, vector_length
 from dualdnn.reference.view import NUMPY_TYPES
 
 from .memory import Buffer
@@ -213,7 +213,7 @@ class Scaling(Slot):
             return ctypes.c_void_p(None)
         data_type, components = self.data_type(call), 1
         if self.name == "valuePtr":
-            dtype, components = element_dtype(data_type), VECTORS.get(data_type, (0, 1))[1]
+            dtype, components = element_dtype(data_type), components_of(data_type)
         else:
             dtype = element_dtype(DOUBLE if data_type == DOUBLE else FLOAT)
         if np.ndim(value) != 0 or isinstance(value, str | bytes):
@@ -376,6 +376,11 @@ class NullOnly(Slot):
         if call.values[self.name] is not None:
             raise Crashes(call.function, f"{self.name}: reserved, None is the only value that can be passed")
         return ctypes.c_void_p(None)
+
+
+def components_of(data_type: int) -> int:
+    """How many scalars one element of a data type has; one for numbers that the document does not know."""
+    return vector_length(cudnnDataType_t(data_type)) if data_type in cudnnDataType_t.__members__.values() else 1
 
 
 def element_dtype(data_type: int) -> np.dtype[Any]:
