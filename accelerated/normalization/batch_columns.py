@@ -1,0 +1,131 @@
+"""Batch normalization of packed tensors with channels, or activations, innermost (batch_columns.cu)."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from ctypes import c_uint
+from dataclasses import dataclass
+from math import lcm
+
+from ..plans import Launch, structure
+from ..primitives.cluster import has_clusters
+from ..primitives.geometry import FastDivmod
+from ..solver import Solver
+from .batch import CLUSTER, BatchProblem, power_of_two
+
+SOURCE = "normalization/batch_columns.cu"
+THREADS = 256  # of a block, at most
+LANES, MOST_LANES = 8, 64  # threads along a row: where they divide its packs; of rows that have a group twice
+ROWS_IN_FLIGHT = 4  # of a thread
+BLOCKS_PER_MULTIPROCESSOR = 4
+MOST_PARTS = 16  # partial results of a group without clusters
+LEAST_ROW = 8  # packs, where rows have groups several times
+
+
+@dataclass(frozen=True)
+class Division:
+    """The tiles of a call. packs: of a row of the matrix; lanes, lines: threads of a block along and across rows;
+    segment: rows of a block; segments; cluster: blocks that share a partial result."""
+
+    packs: int
+    rows: int
+    tail: int
+    groups: int
+    repeats: int
+    lanes: int
+    lines: int
+    segment: int
+    segments: int
+    cluster: int
+
+    @property
+    def parts(self) -> int:
+        """Partial results of each group."""
+        return self.segments // self.cluster
+
+    @property
+    def tiles(self) -> int:
+        """Column tiles."""
+        return -(-self.packs // self.lanes)
+
+
+def division_of(problem: BatchProblem) -> Division | None:
+    """Return the division of a call, or None where its rows are not made of packs."""
+    if not problem.has_columns:
+        return None
+    width, groups, elements = problem.width, problem.statistics_count, problem.x.count
+    columns = lcm(groups, width)
+    if elements % width or columns > elements:
+        return None
+    while columns < LEAST_ROW * width and 2 * columns <= elements:
+        columns *= 2
+    repeats, packs = columns // groups, columns // width
+    if repeats > 1 and packs > MOST_LANES:
+        return None
+    lanes = packs if repeats > 1 or packs <= LANES else next((n for n in (LANES, 4) if packs % n == 0), 32)
+    lines = THREADS // lanes
+    rows = -(-elements // columns)
+    tiles = -(-packs // lanes)
+    wanted = max(1, BLOCKS_PER_MULTIPROCESSOR * problem.device.multiprocessors // tiles)
+    segments = min(wanted, -(-rows // (lines * ROWS_IN_FLIGHT)))
+    cluster = CLUSTER if segments > MOST_PARTS and has_clusters(problem.device) else 1
+    segment = -(-rows // segments)
+    segments = -(-(-(-rows // segment)) // cluster) * cluster
+    tail = elements // width - (rows - 1) * packs
+    return Division(packs, rows, tail, groups, repeats, lanes, lines, segment, segments, cluster)
+
+
+class BatchColumnsSolver(Solver[BatchProblem]):
+    """Statistics of neighbours in memory."""
+
+    name = "normalization.batch_columns"
+
+    def serves(self, problem: BatchProblem) -> bool:
+        return problem.aligned and division_of(problem) is not None
+
+    def alignment(self, problem: BatchProblem) -> Mapping[str, int]:
+        return dict.fromkeys(problem.moved_tensors, 16)
+
+    def launches(self, problem: BatchProblem) -> list[Launch]:
+        d = division_of(problem)
+        assert d is not None
+        columns = structure(
+            ("packs", c_uint(d.packs)),
+            ("rows", c_uint(d.rows)),
+            ("tail", c_uint(d.tail)),
+            ("segment", c_uint(d.segment)),
+            ("part", c_uint(d.segment * d.cluster)),
+            ("parts", c_uint(d.parts)),
+            ("groups", c_uint(d.groups)),
+            ("repeats", c_uint(d.repeats)),
+            ("group", FastDivmod.of(d.groups)),
+            ("count", problem.number(problem.count)),
+        )
+        # of partial moments, and of partial sums behind them
+        numbers = 2 * d.parts * (d.groups if d.repeats > 1 else d.packs * problem.width)
+        others = [("columns", columns)]
+        if problem.is_gradient:
+            others.append(("sums", ctypes.c_uint(numbers)))
+            saved = problem.operation.saved is not None
+            kernels = [*([] if saved else ["backward_moments"]), "sums", "gradient"]
+        else:
+            kernels = ["inference"] if problem.is_inference else ["moments", "training"]
+        most_columns = power_of_two(d.lanes) * problem.width
+        return [
+            problem.launch(
+                SOURCE,
+                f"normalization_batch_columns_{kernel}",
+                others,
+                (d.tiles, d.segments, 1),
+                (d.lanes, d.lines, 1),
+                scratch_bytes=0 if problem.is_inference else 2 * numbers * problem.compute_bytes,
+                THREADS=THREADS,
+                PACK_WIDTH=problem.width,
+                MOST_COLUMNS=most_columns,
+                MOST_PARTIALS=most_columns // (1 if d.repeats == 1 else 2),
+                ROWS_IN_FLIGHT=ROWS_IN_FLIGHT,
+                CLUSTER_BLOCKS=1 if problem.is_inference else d.cluster,
+            )
+            for kernel in kernels
+        ]
