@@ -1,7 +1,7 @@
 // Batch normalization backward (4.1.2, 4.1.3, 4.1.15) of tensors of any layout: dBias = sum of dy, dScale = sum of dy *
-// n and dx = scale * inverse * (dy - (dBias + n * dScale) / m), n = (x - mean) * inverse. Mean and inverse are given, or
-// those of x. An activation before which dy stands is undone: dy counts where its argument, computed again or kept as a
-// mask, is positive; that is dz.
+// n and dx = scale * inverse * (dy - (dBias + n * dScale) / m), n = (x - mean) * inverse. Mean and inverse are given,
+// or those of x. An activation before which dy stands is undone: dy counts where its argument, computed again or kept
+// as a mask, is positive; that is dz.
 //
 // Tiling: batch.cuh, as forward. Roofline bound (the floor): bytes, x and dy read and dx written once where the shared
 // memory of a cluster holds what it reads, else x and dy are read twice, mostly from L2. Flops: 12 an element. NCHW

@@ -47,7 +47,8 @@ struct ForwardCall {
   }
   // The statistics that are given, at index `at`.
   __device__ __forceinline__ Normalizer given(unsigned scale_at, unsigned mean_at) const {
-    return {running_mean[mean_at], scale[scale_at] * (COMPUTE(1) / sqrt(running_variance[mean_at] + epsilon)), bias[scale_at]};
+    return {running_mean[mean_at], scale[scale_at] * (COMPUTE(1) / sqrt(running_variance[mean_at] + epsilon)),
+            bias[scale_at]};
   }
   // 1 / sqrt(variance + epsilon) from the sum of squared differences; writes what the call wants to know, where it is
   // so `written`.

@@ -57,8 +57,8 @@ template <int N> __device__ __forceinline__ void read_values(const COMPUTE* from
 // Merges the parts of each of `columns` by all threads of the block: part(column, index, count) reads one and says of
 // how many elements it is; result(column, total) gets the result of all elements(column), in one thread.
 template <class Rule, class Part, class Size, class Result>
-__device__ __forceinline__ void merge_parts(unsigned columns, unsigned parts, const Part& part,
-                                            const Size& elements, const Result& result) {
+__device__ __forceinline__ void merge_parts(unsigned columns, unsigned parts, const Part& part, const Size& elements,
+                                            const Result& result) {
   __shared__ COMPUTE exchange[2][THREADS];
   const unsigned threads = blockDim.x * blockDim.y, across = min(columns, threads), share = threads / across;
   const unsigned mine = thread_of_block() / across, lane = thread_of_block() - mine * across;
@@ -109,8 +109,7 @@ __device__ __forceinline__ void store_partials(const Columns& c, const COMPUTE (
   // Of the columns that a group has: the rows from `from` on.
   auto rows_of = [&](unsigned column, unsigned from, unsigned rows) {
     unsigned sum = 0;
-    for (unsigned i = 0; i < c.repeats; i++)
-      sum += c.rows_of(c.first_column() + column + i * c.groups, from, rows);
+    for (unsigned i = 0; i < c.repeats; i++) sum += c.rows_of(c.first_column() + column + i * c.groups, from, rows);
     return sum;
   };
   auto store_partial = [&](unsigned column, const Total& total) {
@@ -167,9 +166,7 @@ __device__ __forceinline__ void load_partials(const Columns& c, const COMPUTE* p
         return Total{found.item[0], found.item[1]};
       },
       [&](unsigned) { return c.count; },
-      [&](unsigned column, const Total& total) {
-        result(column, c.group_of(c.first_column() + column), total);
-      });
+      [&](unsigned column, const Total& total) { result(column, c.group_of(c.first_column() + column), total); });
   __syncthreads();
 }
 // Whether a thread that has the total of this column writes the results of its group.
@@ -378,11 +375,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) normalization_batch_column
   __shared__ Known known;
   __shared__ COMPUTE sums[2][MOST_COLUMNS];
   known.read(a.call, c);
-  load_partials<AddSums>(
-      c, a.call.partials + a.sums, [&](unsigned column, unsigned group, const Total& total) {
-        if (writes_results(c, column)) a.call.store_parameters(group, total.first, total.second);
-        sums[0][column] = total.first / c.count, sums[1][column] = total.second / c.count;
-      });
+  load_partials<AddSums>(c, a.call.partials + a.sums, [&](unsigned column, unsigned group, const Total& total) {
+    if (writes_results(c, column)) a.call.store_parameters(group, total.first, total.second);
+    sums[0][column] = total.first / c.count, sums[1][column] = total.second / c.count;
+  });
   GradientOf of[WIDTH];
 #pragma unroll
   for (int k = 0; k < WIDTH; k++) {

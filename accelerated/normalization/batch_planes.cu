@@ -32,9 +32,7 @@ struct Planes {
     return first() < all ? (all - first() - 1) / stride() + 1 : 0;
   }
   __device__ __forceinline__ unsigned my_packs() const { return of_thread(images * packs.divisor); }
-  __device__ __forceinline__ unsigned my_edges() const {
-    return plane % WIDTH ? of_thread(images * EDGES) : 0;
-  }
+  __device__ __forceinline__ unsigned my_edges() const { return plane % WIDTH ? of_thread(images * EDGES) : 0; }
   __device__ __forceinline__ unsigned plane_start(unsigned image) const {
     return (image * channels + blockIdx.x) * plane;
   }
@@ -364,9 +362,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) CLUSTER_DIMS_Y
         add_pack(x[u], dy[u], passes[u]);
         if (i < cache.kept) *cache.slot(i, 1) = dy[u];
       });
-  visit_edges(p, read_edge, [&](int u, unsigned) {
-    add(edge[u], undone(edge[u], edge_dy[u], passes[u].item[0]));
-  });
+  visit_edges(p, read_edge, [&](int u, unsigned) { add(edge[u], undone(edge[u], edge_dy[u], passes[u].item[0])); });
   const Total total = all_reduce<AddSums>(exchange, {COMPUTE(1), mine}, 0, p.count);
   if (blockIdx.y + threadIdx.x == 0) call.store_parameters(channel, total.first, total.second);
   of.first = total.first / p.count, of.second = total.second / p.count;

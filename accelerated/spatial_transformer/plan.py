@@ -17,14 +17,16 @@ from dualdnn.api.operations import (
 from dualdnn.api.operations.specs import TensorSpec
 
 from ..plans import SCRATCH, Launch, factors, pointers, structure, type_definitions
-from ..primitives.geometry import THREADS, FastDivmod, blocks
+from ..primitives.cluster import has_clusters
+from ..primitives.geometry import BUSY_BLOCKS, THREADS, FastDivmod, blocks
 from ..solver import Problem, Solver, serve
 
 GRIDS, SAMPLER = "spatial_transformer/grid_generator.cu", "spatial_transformer/sampler.cu"
+PIXELS = 4  # of a thread, where every multiprocessor has blocks enough
+CLUSTER, CLUSTER_PIXELS = 8, 2048  # blocks of an image that has so many pixels
 CHANNELS, FEW_CHANNELS, TILE = 8, 2, 16  # of a thread, and where there are few threads; pixels of a block's side
 SLICES, MANY_PIXELS = 8, 1 << 17  # threads of a pixel, where pixels alone are too few threads
 CHANNEL_LANES = 32  # threads of a pixel, where its channels lie side by side
-MOST_THREADS = 1 << 17  # of forward launches whose threads have few channels
 SIDE_BITS, MOST_SIDE_BITS, MOST_BINS = 4, 16, 4096  # a bin has 16 x 16 cells, or more; of an image
 CHUNK, MOST_CHUNKS = 2048, 64  # output pixels of a block that sorts, at least; of an image
 SORTED_PIXELS = 2048  # output pixels of an image, from which on samples are sorted
@@ -71,8 +73,21 @@ class GridSolver(Solver[TransformerProblem]):
             ("height", FastDivmod.of(problem.height)),
         ]
         if forward:
-            return [problem.launch(GRIDS, "grid_forward", ("theta", "grid"), fields, blocks(pixels)[0])]
-        return [problem.launch(GRIDS, "grid_backward", ("dgrid", "dtheta"), fields, problem.images)]
+            of_thread = PIXELS if pixels >= PIXELS * THREADS * BUSY_BLOCKS * problem.device.multiprocessors else 1
+            count, operands = blocks(-(-pixels // of_thread))[0], ("theta", "grid")
+            return [problem.launch(GRIDS, "grid_forward", operands, fields, count, PIXELS=of_thread, CLUSTER_BLOCKS=1)]
+        cluster = CLUSTER if has_clusters(problem.device) and pixels >= CLUSTER_PIXELS else 1
+        return [
+            problem.launch(
+                GRIDS,
+                "grid_backward",
+                ("dgrid", "dtheta"),
+                fields,
+                problem.images * cluster,
+                PIXELS=1,
+                CLUSTER_BLOCKS=cluster,
+            )  # fmt: skip
+        ]
 
 
 class Shape(ctypes.Structure):
@@ -138,7 +153,8 @@ class SamplerSolver(Solver[TransformerProblem]):
         pixels = problem.images * problem.pixels
         if isinstance(o, SpatialTfSamplerForward):
             groups = -(-problem.channels // CHANNELS)
-            channels = CHANNELS if pixels * groups >= MOST_THREADS else FEW_CHANNELS
+            busy = THREADS * BUSY_BLOCKS * problem.device.multiprocessors
+            channels = CHANNELS if pixels * groups >= busy else FEW_CHANNELS
             groups = -(-problem.channels // channels)
             interleaved = o.y.strides[1] == 1 and problem.channels > 1
             fields = [
@@ -198,8 +214,14 @@ class SamplerSolver(Solver[TransformerProblem]):
         return [
             *(
                 problem.launch(
-                    SAMPLER, f"sampler_{step}", ("grid", SCRATCH), fields, *extent, scratch_bytes=scratch_bytes,
-                    shared_bytes=0 if step == "scan" else bins.bins * COUNT_BYTES, CHANNELS=CHANNELS,
+                    SAMPLER,
+                    f"sampler_{step}",
+                    ("grid", SCRATCH),
+                    fields,
+                    *extent,
+                    scratch_bytes=scratch_bytes,
+                    shared_bytes=0 if step == "scan" else bins.bins * COUNT_BYTES,
+                    CHANNELS=CHANNELS,
                 )  # fmt: skip
                 for step, extent in steps.items()
             ),

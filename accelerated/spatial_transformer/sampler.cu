@@ -1,11 +1,11 @@
 // Bilinear sampling at a grid of coordinates (3.2.98), and its gradients (4.1.21).
 //
 // Forward: a thread has one output pixel and CHANNELS channels of it. Gradient of the grid: one thread has an output
-// pixel, or several its channels one after the other; sums are taken in one order. Gradient of x: a block has a tile of 16 x 16
-// input pixels and CHANNELS channels. It gathers the samples with a corner in the tile, in the order of the output
-// pixels: from all of the image where these are few, else from the bins of a stable counting sort, whose launches count,
-// scan and store the samples in scratch memory. It sorts them by cell, and each thread adds those of the four cells
-// around its pixel: the same order, the same bits.
+// pixel, or several its channels one after the other; sums are taken in one order. Gradient of x: a block has a tile of
+// 16 x 16 input pixels and CHANNELS channels. It gathers the samples with a corner in the tile, in the order of the
+// output pixels: from all of the image where these are few, else from the bins of a stable counting sort, whose
+// launches count, scan and store the samples in scratch memory. It sorts them by cell, and each thread adds those of
+// the four cells around its pixel: the same order, the same bits.
 //
 // Roofline bound: bytes, forward 1 element read and 1 written (the four corners come from L1 where the grid is smooth)
 // and the grid once for CHANNELS channels: 1.9 ps of float at 4.2 TB/s on an H200 (calculated). The gradient of x reads
@@ -310,8 +310,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_sample
       __syncthreads();
     }
     at = __shfl_sync(0xFFFFFFFFu, at, exists ? __ffs(peers) - 1 : 0) + rank;
-    if (exists)
-      entries[at] = {pixel, static_cast<unsigned short>(row), static_cast<unsigned short>(column)};
+    if (exists) entries[at] = {pixel, static_cast<unsigned short>(row), static_cast<unsigned short>(column)};
   });
 }
 
@@ -328,7 +327,7 @@ struct InputArguments {
   Bins bins;
 };
 
-constexpr int SAMPLES = 2 * THREADS, SLOTS = SAMPLES / 32;      // of a tile at a time
+constexpr int SAMPLES = 2 * THREADS, SLOTS = SAMPLES / 32;          // of a tile at a time
 constexpr int SIDE = TILE + 1, CELLS = SIDE * SIDE, CELL_BITS = 9;  // cells with a corner in a tile
 
 struct Sample {
@@ -402,8 +401,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_sample
 #pragma unroll 2
       for (unsigned s = shared.start[cell]; s < end; s++) {
         const Sample sample = shared.sorted[s];
-        const COMPUTE weight = (i ? COMPUTE(1) - sample.below : sample.below) *
-                               (s < second ? sample.right : COMPUTE(1) - sample.right);
+        const COMPUTE weight =
+            (i ? COMPUTE(1) - sample.below : sample.below) * (s < second ? sample.right : COMPUTE(1) - sample.right);
         const ELEMENT* gradient = dy + sample.offset;
 #pragma unroll
         for (int c = 0; c < CHANNELS; c++)
