@@ -208,7 +208,7 @@ struct ForwardArguments {
   Columns columns;
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS) CLUSTER_DIMS_Y
+extern "C" __global__ void __launch_bounds__(THREADS, 2) CLUSTER_DIMS_Y
     normalization_batch_columns_moments(const ForwardArguments a) {
   griddepcontrol_wait();
   begin_partials();
@@ -233,7 +233,8 @@ __device__ __forceinline__ void apply(const ForwardCall& call, const Columns& c,
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) normalization_batch_columns_training(const ForwardArguments a) {
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
+    normalization_batch_columns_training(const ForwardArguments a) {
   griddepcontrol_wait();
   const Columns& c = a.columns;
   __shared__ COMPUTE known[3][MOST_COLUMNS];
@@ -252,7 +253,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) normalization_batch_column
   apply(a.call, c, of);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) normalization_batch_columns_inference(const ForwardArguments a) {
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
+    normalization_batch_columns_inference(const ForwardArguments a) {
   griddepcontrol_wait();
   const Columns& c = a.columns;
   if (c.pack() >= c.packs) return;
@@ -272,7 +274,7 @@ struct BackwardArguments {
 };
 
 // Where mean and inverse are not saved.
-extern "C" __global__ void __launch_bounds__(THREADS) CLUSTER_DIMS_Y
+extern "C" __global__ void __launch_bounds__(THREADS, 2) CLUSTER_DIMS_Y
     normalization_batch_columns_backward_moments(const BackwardArguments a) {
   griddepcontrol_wait();
   begin_partials();
@@ -344,7 +346,7 @@ __device__ __forceinline__ void visit_gradients(const BackwardCall& call, const 
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) CLUSTER_DIMS_Y
+extern "C" __global__ void __launch_bounds__(THREADS, 2) CLUSTER_DIMS_Y
     normalization_batch_columns_sums(const BackwardArguments a) {
   griddepcontrol_wait();
   begin_partials();
@@ -369,7 +371,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) CLUSTER_DIMS_Y
   store_partials<AddSums>(c, first, second, a.call.partials + a.sums);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) normalization_batch_columns_gradient(const BackwardArguments a) {
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
+    normalization_batch_columns_gradient(const BackwardArguments a) {
   griddepcontrol_wait();
   const Columns& c = a.columns;
   __shared__ Known known;

@@ -71,7 +71,8 @@ def division_of(problem: BatchProblem) -> Division | None:
     segments = min(wanted, -(-rows // (lines * ROWS_IN_FLIGHT)))
     cluster = CLUSTER if segments > MOST_PARTS and has_clusters(problem.device) else 1
     segment = -(-rows // segments)
-    segments = -(-(-(-rows // segment)) // cluster) * cluster
+    filled = -(-rows // segment)
+    segments = -(-filled // cluster) * cluster
     tail = elements // width - (rows - 1) * packs
     return Division(packs, rows, tail, groups, repeats, lanes, lines, segment, segments, cluster)
 

@@ -86,7 +86,7 @@ class GridSolver(Solver[TransformerProblem]):
                 problem.images * cluster,
                 PIXELS=1,
                 CLUSTER_BLOCKS=cluster,
-            )  # fmt: skip
+            )
         ]
 
 
@@ -222,7 +222,7 @@ class SamplerSolver(Solver[TransformerProblem]):
                     scratch_bytes=scratch_bytes,
                     shared_bytes=0 if step == "scan" else bins.bins * COUNT_BYTES,
                     CHANNELS=CHANNELS,
-                )  # fmt: skip
+                )
                 for step, extent in steps.items()
             ),
             gradient,

@@ -341,7 +341,8 @@ struct TileShared {
   unsigned short start[CELLS + 2];      // of the samples of a cell
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_sampler_gradient_x(const InputArguments a) {
+extern "C" __global__ void __launch_bounds__(THREADS, 4)
+    spatial_transformer_sampler_gradient_x(const InputArguments a) {
   griddepcontrol_wait();
   __shared__ TileShared shared;
   unsigned tile, tile_column, group;
