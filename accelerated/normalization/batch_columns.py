@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from ctypes import c_uint
 from dataclasses import dataclass
 from math import lcm
+from typing import Any
 
 from ..plans import Launch, structure
 from ..primitives.cluster import has_clusters
@@ -105,7 +106,7 @@ class BatchColumnsSolver(Solver[BatchProblem]):
         )
         # of partial moments, and of partial sums behind them
         numbers = 2 * d.parts * (d.groups if d.repeats > 1 else d.packs * problem.width)
-        others = [("columns", columns)]
+        others: list[tuple[str, Any]] = [("columns", columns)]
         if problem.is_gradient:
             others.append(("sums", ctypes.c_uint(numbers)))
             saved = problem.operation.saved is not None

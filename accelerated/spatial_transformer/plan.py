@@ -43,14 +43,14 @@ class TransformerProblem(Problem):
         self.pixels = self.height * self.width
 
     def launch(
-        self, source: str, kernel: str, operands: Sequence[str], fields: Sequence[tuple[str, Any]], *grid: int,
+        self, source: str, kernel: str, operands: Sequence[str], fields: Sequence[tuple[str, Any]], count: int, images: int = 1,
         shared_bytes: int = 0, scratch_bytes: int = 0, **definitions: int,
     ) -> Launch:  # fmt: skip
-        """Return the launch of a kernel with so many blocks."""
+        """Return the launch of a kernel with ``count`` blocks for each of so many images."""
         named = {name: str(value) for name, value in definitions.items()}
         defined = type_definitions(self.operation.transformer.data_type, self.operation, **named)
         function = self.device.function(source, f"spatial_transformer_{kernel}", defined)
-        arguments, extent = structure(*pointers(len(operands)), *fields), (*grid, *(1,) * (3 - len(grid)))
+        arguments, extent = structure(*pointers(len(operands)), *fields), (count, images, 1)
         launch = Launch(function, arguments, operands, extent, (THREADS, 1, 1), shared_bytes)
         launch.scratch_bytes = scratch_bytes
         return launch
