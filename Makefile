@@ -11,7 +11,7 @@ VENDOR := nvidia-cudnn-cu12==8.9.7.29
 UNFORMATTED :=
 KERNELS = $(shell find $(filter-out $(addprefix accelerated/,$(UNFORMATTED) __pycache__),$(wildcard accelerated/*)) tests/accelerated -name '*.cu' -o -name '*.cuh' -o -name '*.h')
 
-.PHONY: help conformance abi-conformance prove races races-all test lint stubs bench clean
+.PHONY: help conformance abi-conformance clients prove races races-all test lint stubs bench clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -29,6 +29,12 @@ conformance: $(BIN)/.ready ## judge both backends, write conformance-report/repo
 abi-conformance: $(BIN)/.ready ## the C library, judged by the suite as any library is
 	$(BIN)/dualdnn abi --out build/abi
 	$(BIN)/dualdnn conformance --jobs $(JOBS) --subject library:build/abi/libcudnn.so.8 --out abi-conformance-report
+
+# A folder that has NVIDIA's conv_sample and multiHeadAttention: cudnn_samples_v8
+SAMPLES ?= none
+clients: $(BIN)/.ready ## other people's programs on the C library: CuPy's cuDNN module; NVIDIA's samples in SAMPLES=
+	$(BIN)/python examples/clients/run_cupy.py
+	$(BIN)/python examples/clients/nvidia_samples.py $(SAMPLES)
 
 races: conformance-report/kernels.json ## every kernel in one case at least, every race in memory an error
 	DUALDNN_EMULATION_RACES=1 $(BIN)/dualdnn conformance --jobs $(JOBS) --subject accelerated:emulated --solvers all --covering $< --out races-report

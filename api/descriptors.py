@@ -90,7 +90,7 @@ class RNNDescriptor(Descriptor):
 
     @property
     def spec(self) -> Any:
-        probability = self.dropout.spec.probability if self.dropout and self.dropout.spec else 0.0
+        probability = self.dropout.said if self.dropout else 0.0
         if self._spec is not None and self._spec.dropout != probability:
             self.change(dropout=probability)
         return self._spec
@@ -113,6 +113,11 @@ class DropoutDescriptor(Descriptor):
 
     type_name = "cudnnDropoutDescriptor_t"
 
+    @property
+    def said(self) -> float:
+        """The probability that it says; 0 before any is set."""
+        return self.spec.probability if self.spec else 0.0
+
 
 class SpatialTransformerDescriptor(Descriptor):
     type_name = "cudnnSpatialTransformerDescriptor_t"
@@ -133,7 +138,25 @@ class AlgorithmPerformance(Descriptor):
 
 
 class AttnDescriptor(Descriptor):
+    """``dropouts``: the descriptors of the softmax output and of the result that a setter got; what they say when it is used counts."""
+
     type_name = "cudnnAttnDescriptor_t"
+    _spec: Any = None
+
+    def __init__(self) -> None:
+        self.dropouts: tuple[DropoutDescriptor | None, DropoutDescriptor | None] = (None, None)
+        super().__init__()
+
+    @property
+    def spec(self) -> Any:
+        probability = max((dropout.said for dropout in self.dropouts if dropout), default=0.0)
+        if self._spec is not None and self._spec.dropout != probability:
+            self._spec = replace(self._spec, dropout=probability)
+        return self._spec
+
+    @spec.setter
+    def spec(self, value: Any) -> None:
+        self._spec = value
 
 
 class CTCLossDescriptor(Descriptor):

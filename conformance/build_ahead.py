@@ -164,12 +164,15 @@ def with_every_algorithm(convolution: Convolution) -> Iterator[Convolution]:
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", choices=["gpu", "emulated"], default="gpu")
     parser.add_argument("--jobs", type=int, default=None, metavar="N", help="processes (default: one per core)")
+    parser.add_argument("-k", metavar="TEXT", default="", help="only sources whose path contains this (pooling/, rnn/)")
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Compile what is not in the cache yet."""
     device = open_device(chosen.device)
-    modules = wanted_modules(device)
+    modules = [module for module in wanted_modules(device) if chosen.k in module[0]]
+    if not modules:
+        raise ValueError(f"-k {chosen.k}: no source of a kernel has this in its path")
     started = time.perf_counter()
 
     def progress(built: Any, done: int, total: int) -> None:

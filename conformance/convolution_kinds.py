@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
-from dualdnn.api.cudnn.convolution import IM2COL_TYPES
+from dualdnn.api.cudnn.convolution.forward import IM2COL_TYPES
 from dualdnn.api.enumerations import (
     cudnnActivationMode_t,
     cudnnConvolutionBwdDataAlgo_t,

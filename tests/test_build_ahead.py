@@ -12,6 +12,7 @@ from dualdnn.accelerated.solver import plan_by, possible_solvers
 from dualdnn.api.operations import ConvolutionForward, Im2Col, ReorderFilter, ReorderFilterAndBias
 from dualdnn.conformance import build_ahead
 from dualdnn.conformance.bench.rows import pooling, rows
+from dualdnn.conformance.command_line import main
 from dualdnn.conformance.convolution_kinds import convolutions
 
 
@@ -84,7 +85,7 @@ def test_specialised_modules_are_those_of_what_is_timed(device, wanted):
     assert specialised == {module for module in timed if not build_ahead.takes_any_shape(module)}
     assert {source for source, _ in specialised} == {
         "convolution/depthwise.cu", "pooling/static_forward.cu", "pooling/static_average_backward.cu", "pooling/static_forward_separable.cu",
-        "pooling/max_backward.cu", "pooling/max_backward_3d_nhwc.cu", "pooling/max_backward_fp16_planes.cu",
+        "pooling/max_backward/max_backward.cu", "pooling/max_backward/max_backward_3d_nhwc.cu", "pooling/max_backward/max_backward_fp16_planes.cu",
         "pooling/small_forward.cu", "pooling/small_max_backward.cu", "softmax/staged.cu",
         "softmax/persistent_tma.cu",
         "normalization/lrn_rows.cu", "normalization/lrn_columns.cu", "normalization/lrn_channels.cu",
@@ -134,3 +135,12 @@ def test_the_bar_counts_to_the_end(monkeypatch, capsys):
     shown = capsys.readouterr().err
     total = len(build_ahead.wanted_modules(open_device("emulated")))
     assert f"[{'#' * 30}] {total} of {total}" in shown and f"{total} modules for emulated" in shown
+
+
+def test_a_part_is_built_by_its_path(monkeypatch, capsys):
+    built = []
+    monkeypatch.setattr(build_ahead, "compile_all", lambda modules, *_: built.extend(modules))
+    assert main(["build", "--device", "emulated", "-k", "ctc/"]) == 0
+    assert built and all(source.startswith("ctc/") for source, _ in built)
+    assert main(["build", "--device", "emulated", "-k", "nosuch/"]) == 2
+    assert "-k nosuch/: no source of a kernel has this in its path" in capsys.readouterr().err

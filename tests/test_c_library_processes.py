@@ -155,6 +155,20 @@ def test_calls_after_the_interpreter_has_ended(library, tmp_path):
     assert ran.returncode == 0 and ran.stdout == "1 0\n", (ran.returncode, ran.stdout, ran.stderr)
 
 
+def test_calls_from_python_s_atexit(library):
+    """What a Python program registered before it loaded the library runs behind the library's own hooks, and is answered."""
+    script = f"""
+import atexit, ctypes
+def end():
+    print(library.cudnnDestroy(handle), library.cudnnDestroy(handle) != 0)
+atexit.register(end)
+library, handle = ctypes.CDLL({str(library)!r}), ctypes.c_void_p()
+assert library.cudnnCreate(ctypes.byref(handle)) == 0
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0 and ran.stdout == "0 True\n", (ran.returncode, ran.stdout, ran.stderr)
+
+
 def test_null_for_every_output(library, tmp_path):
     """Of every function that returns something in host memory: BAD_PARAM, unless the document lets the output be NULL."""
     calls = []

@@ -134,6 +134,37 @@ def test_a_program_computes(libraries, tmp_path):
     ran(libraries, tmp_path, text, "libcudnn.so.8", "libcudart.so.12")
 
 
+def test_weights_of_attention_on_the_host(libraries, tmp_path):
+    """7.2.16: a copy of the weights on the host is asked for parts of it, too; a dropout of 0, and none, are the same (D361)."""
+    text = """
+    #include <cudnn.h>
+    #include <stdlib.h>
+    int main(void) {
+      cudnnHandle_t handle;
+      cudnnAttnDescriptor_t attention;
+      cudnnDropoutDescriptor_t dropout;
+      cudnnTensorDescriptor_t weight;
+      cudnnAttnQueryMap_t map = CUDNN_ATTN_QUERYMAP_ALL_TO_ONE;
+      size_t size, states, work, reserve;
+      void *memory, *copy, *device, *at[2] = {0, 0};
+      CHECK(cudnnCreate(&handle)); CHECK(cudnnCreateAttnDescriptor(&attention)); CHECK(cudnnCreateDropoutDescriptor(&dropout));
+      CHECK(cudnnCreateTensorDescriptor(&weight));
+      CHECK(cudnnDropoutGetStatesSize(handle, &states)); CHECK(cudaMalloc(&memory, states));
+      CHECK(cudnnSetDropoutDescriptor(dropout, handle, 0.0f, memory, states, 3));
+      CHECK(cudnnSetAttnDescriptor(attention, map, 2, 0.5, CUDNN_DATA_FLOAT, CUDNN_DATA_FLOAT, CUDNN_DEFAULT_MATH, dropout, NULL,
+                                   4, 4, 4, 2, 2, 2, 4, 3, 5, 1, 1));
+      CHECK(cudnnGetMultiHeadAttnBuffers(handle, attention, &size, &work, &reserve));
+      CHECK(cudaMalloc(&device, size)); copy = malloc(size);
+      CHECK(cudnnGetMultiHeadAttnWeights(handle, attention, CUDNN_MH_ATTN_K_WEIGHTS, size, copy, weight, &at[0]));
+      CHECK(cudnnGetMultiHeadAttnWeights(handle, attention, CUDNN_MH_ATTN_K_WEIGHTS, size, device, weight, &at[1]));
+      if ((char *)at[0] - (char *)copy != 64 || (char *)at[1] - (char *)device != 64) return 2;
+      CHECK(cudnnDestroyAttnDescriptor(attention)); CHECK(cudnnDestroy(handle));
+      return 0;
+    }
+    """
+    ran(libraries, tmp_path, text, "libcudnn.so.8", "libcudart.so.12")
+
+
 def test_the_suite_on_this_driver(libraries, tmp_path):
     """The suite allocates by the driver, and the library asks it for sizes."""
     command = [

@@ -32,6 +32,7 @@ from .gradients.filter_gradient import (
     FilterGradientProblem,
 )
 from .gradients.filter_gradient_direct import FilterGradientDirect
+from .gradients.filter_gradient_tma import KERNELS, FilterGradientTma
 from .gradients.winograd_filter_gradient import WinogradFilterGradient
 from .im2col import Im2ColBlocks, Im2ColElements, Im2ColProblem
 from .im2col_gemm import Im2ColGemm
@@ -77,6 +78,7 @@ serve(
     FilterGradientProblem,
     (
         FilterGradientDirect(),
+        *map(FilterGradientTma, KERNELS),
         FilterGradient(),
         FilterGradientOffsetTable(),
         FilterGradientFft(),

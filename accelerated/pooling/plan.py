@@ -5,15 +5,15 @@ from __future__ import annotations
 from dualdnn.api.operations import PoolingBackward, PoolingForward
 
 from ..solver import serve
-from .generic_average_backward import GenericAverageBackward
-from .generic_forward import GenericForward
-from .generic_max_backward import GenericMaxBackward
+from .generic.generic_average_backward import GenericAverageBackward
+from .generic.generic_forward import GenericForward
+from .generic.generic_max_backward import GenericMaxBackward
 from .global_average_backward import GlobalAverageBackward
 from .global_average_small import GlobalAverageSmall
 from .global_forward import GlobalForward
-from .max_backward import MaxBackward
-from .max_backward_3d_nhwc import MaxBackward3dNhwc
-from .max_backward_fp16_planes import MaxBackwardFp16Planes
+from .max_backward.max_backward import MaxBackward
+from .max_backward.max_backward_3d_nhwc import MaxBackward3dNhwc
+from .max_backward.max_backward_fp16_planes import MaxBackwardFp16Planes
 from .problem import PoolingProblem
 from .small_forward import SmallForward
 from .small_max_backward import SmallMaxBackward

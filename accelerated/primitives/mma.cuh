@@ -78,6 +78,77 @@ __device__ __forceinline__ void store_swizzled_rows(unsigned char* rows, const P
   }
 }
 
+// --- instructions of a warp ---
+
+// Matrices of 8 x 8 elements of 16 bits: lane 8 * m + r points at row r of matrix m. TRANSPOSED: each is.
+template <int MATRICES, bool TRANSPOSED = false>
+__device__ __forceinline__ void ldmatrix(unsigned (&registers)[MATRICES], const void* row) {
+#ifdef EMULATED_CUDA
+  emulated::ldmatrix<MATRICES, TRANSPOSED>(registers, row);
+#else
+  static_assert(MATRICES == 4 || !TRANSPOSED);
+  const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(row));
+  if constexpr (TRANSPOSED)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(registers[0]), "=r"(registers[1]), "=r"(registers[2]), "=r"(registers[3])
+                 : "r"(address)
+                 : "memory");
+  else if constexpr (MATRICES == 4)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(registers[0]), "=r"(registers[1]), "=r"(registers[2]), "=r"(registers[3])
+                 : "r"(address)
+                 : "memory");
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+                 : "=r"(registers[0]), "=r"(registers[1])
+                 : "r"(address)
+                 : "memory");
+#endif
+}
+
+#ifdef EMULATED_CUDA
+namespace emulated {
+// mma.sync.m16n8k8 of TF32, which drops the lower 13 bits, in the register layout of the PTX manual.
+inline void mma_m16n8k8_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], EMULATED_SITE_PARAMETERS) {
+  Thread& self = *current;
+  memcpy(self.value, a, 16);
+  memcpy(self.value + 16, b, 8);
+  memcpy(self.value + 24, d, 16);
+  warp_operation(EMULATED_SITE("mma"), ~0u, [](Thread* warp, unsigned) {
+    float left[16][8];
+    Row right[8];
+    for (int lane = 0; lane < 32; lane++) {
+      unsigned bits[6];
+      memcpy(bits, warp[lane].value, sizeof bits);
+      float values[6];
+      for (int i = 0; i < 6; i++) bits[i] &= ~0x1fffu;
+      memcpy(values, bits, sizeof values);
+      for (int i = 0; i < 4; i++) left[lane / 4 + i % 2 * 8][lane % 4 + i / 2 * 4] = values[i];
+      for (int i = 0; i < 2; i++) right[lane % 4 + i * 4][lane / 4] = values[4 + i];
+    }
+    add_product(warp, left, right);
+  });
+  memcpy(d, self.result, sizeof d);
+}
+}  // namespace emulated
+#endif
+
+template <class E>
+__device__ __forceinline__ void mma_sync(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+#ifdef EMULATED_CUDA
+  if constexpr (sizeof(E) == 2) emulated::mma_m16n8k16<E>(d, a, b);
+  else emulated::mma_m16n8k8_tf32(d, a, b);
+#else
+#define WARP_PRODUCT(shape)                                                                                 \
+  asm volatile("mma.sync.aligned." shape " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                             \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+  if constexpr (std::is_same_v<E, half>) WARP_PRODUCT("m16n8k16.row.col.f32.f16.f16.f32");
+  else if constexpr (std::is_same_v<E, bfloat16>) WARP_PRODUCT("m16n8k16.row.col.f32.bf16.bf16.f32");
+  else WARP_PRODUCT("m16n8k8.row.col.f32.tf32.tf32.f32");
+#endif
+}
+
 // Before the barrier after which a product or TMA reads what this thread wrote to shared memory.
 __device__ __forceinline__ void fence_proxy_async() {
 #ifdef EMULATED_CUDA
@@ -97,8 +168,9 @@ __device__ __forceinline__ unsigned long long describe_tile(const unsigned char*
   return (address & 0x3ffff) >> 4 | 1ull << 16 | 64ull << 32 | 1ull << 62;
 }
 
-// The right operand, MN-major: boxes of 64 columns, one after another, each with 64 rows of 128 bytes, one for each k,
-// swizzled as any tile. 1024 bytes from eight k to the next eight, a box from 64 columns to the next 64.
+// MN-major: boxes of 64 columns (the left operand has one, of 64 rows), one after another, each with 64 rows of 128
+// bytes, one for each k, swizzled as any tile. 1024 bytes from eight k to the next eight, a box from 64 columns to the
+// next 64.
 __device__ __forceinline__ unsigned long long describe_mn_major_tile(const unsigned char* tile) {
   const unsigned long long address = __cvta_generic_to_shared(tile);
   return (address & 0x3ffff) >> 4 | 512ull << 16 | 64ull << 32 | 1ull << 62;
@@ -165,14 +237,16 @@ __device__ __forceinline__ unsigned long long describe_mn_major_tile(const unsig
         "+f"(d[126]), "+f"(d[127])                                                                                     \
       : "l"(left), "l"(right))
 
-#define WGMMA(N)                                                                                        \
-  if constexpr (std::is_same_v<E, half> && MN_MAJOR) WGMMA_##N("k16.f32.f16.f16", ", 0, 1");            \
-  else if constexpr (std::is_same_v<E, bfloat16> && MN_MAJOR) WGMMA_##N("k16.f32.bf16.bf16", ", 0, 1"); \
-  else if constexpr (std::is_same_v<E, half>) WGMMA_##N("k16.f32.f16.f16", ", 0, 0");                   \
-  else if constexpr (std::is_same_v<E, bfloat16>) WGMMA_##N("k16.f32.bf16.bf16", ", 0, 0");             \
+#define WGMMA(N)                                                                                             \
+  if constexpr (std::is_same_v<E, half> && LEFT_MN_MAJOR) WGMMA_##N("k16.f32.f16.f16", ", 1, 1");            \
+  else if constexpr (std::is_same_v<E, bfloat16> && LEFT_MN_MAJOR) WGMMA_##N("k16.f32.bf16.bf16", ", 1, 1"); \
+  else if constexpr (std::is_same_v<E, half> && MN_MAJOR) WGMMA_##N("k16.f32.f16.f16", ", 0, 1");            \
+  else if constexpr (std::is_same_v<E, bfloat16> && MN_MAJOR) WGMMA_##N("k16.f32.bf16.bf16", ", 0, 1");      \
+  else if constexpr (std::is_same_v<E, half>) WGMMA_##N("k16.f32.f16.f16", ", 0, 0");                        \
+  else if constexpr (std::is_same_v<E, bfloat16>) WGMMA_##N("k16.f32.bf16.bf16", ", 0, 0");                  \
   else WGMMA_##N("k8.f32.tf32.tf32", "")
 
-template <class E, int N, bool MN_MAJOR>
+template <class E, int N, bool MN_MAJOR, bool LEFT_MN_MAJOR>
 __device__ __forceinline__ void wgmma(float (&d)[N / 2], unsigned long long left, unsigned long long right) {
   if constexpr (N == 64) {
     WGMMA(64);
@@ -184,15 +258,18 @@ __device__ __forceinline__ void wgmma(float (&d)[N / 2], unsigned long long left
 }
 
 // Begins sums += left * right over the 128 bytes of a row. wgmma_commit() closes a group of them; wgmma_wait()
-// before the sums are read, or the tiles written. MN_MAJOR: the right tile is, of a 16-bit type.
-template <class E, int N, bool MN_MAJOR = false>
+// before the sums are read, or the tiles written. MN_MAJOR: the right tile is, LEFT_MN_MAJOR: both are, of a 16-bit
+// type.
+template <class E, int N, bool MN_MAJOR = false, bool LEFT_MN_MAJOR = false>
 __device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsigned char* left,
                                                 const unsigned char* right) {
-  static_assert(!MN_MAJOR || sizeof(E) == 2);
+  static_assert((!MN_MAJOR || sizeof(E) == 2) && (MN_MAJOR || !LEFT_MN_MAJOR));
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-  const unsigned long long a = describe_tile(left), b = MN_MAJOR ? describe_mn_major_tile(right) : describe_tile(right);
+  const unsigned long long a = LEFT_MN_MAJOR ? describe_mn_major_tile(left) : describe_tile(left);
+  const unsigned long long b = MN_MAJOR ? describe_mn_major_tile(right) : describe_tile(right);
 #pragma unroll
-  for (int k = 0; k < 4; k++) wgmma<E, N, MN_MAJOR>(sums, a + 2 * k, b + (MN_MAJOR ? 128 : 2) * k);
+  for (int k = 0; k < 4; k++)
+    wgmma<E, N, MN_MAJOR, LEFT_MN_MAJOR>(sums, a + (LEFT_MN_MAJOR ? 128 : 2) * k, b + (MN_MAJOR ? 128 : 2) * k);
 }
 // As above, over 32 bytes of a row, number `step` of four, with the left operand in registers, as mma_sync() has it for
 // the 16 rows of each warp. The registers must not change before wgmma_wait().
@@ -272,67 +349,6 @@ template <int COUNT> __device__ __forceinline__ void wgmma_fence_accumulators(fl
 
 #else
 
-template <int MATRICES> __device__ __forceinline__ void ldmatrix(unsigned (&registers)[MATRICES], const void* row) {
-#ifdef EMULATED_CUDA
-  emulated::ldmatrix<MATRICES>(registers, row);
-#else
-  const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(row));
-  if constexpr (MATRICES == 4)
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(registers[0]), "=r"(registers[1]), "=r"(registers[2]), "=r"(registers[3])
-                 : "r"(address)
-                 : "memory");
-  else
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
-                 : "=r"(registers[0]), "=r"(registers[1])
-                 : "r"(address)
-                 : "memory");
-#endif
-}
-
-#ifdef EMULATED_CUDA
-namespace emulated {
-// mma.sync.m16n8k8 of TF32, which drops the lower 13 bits, in the register layout of the PTX manual.
-inline void mma_m16n8k8_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], EMULATED_SITE_PARAMETERS) {
-  Thread& self = *current;
-  memcpy(self.value, a, 16);
-  memcpy(self.value + 16, b, 8);
-  memcpy(self.value + 24, d, 16);
-  warp_operation(EMULATED_SITE("mma"), ~0u, [](Thread* warp, unsigned) {
-    float left[16][8];
-    Row right[8];
-    for (int lane = 0; lane < 32; lane++) {
-      unsigned bits[6];
-      memcpy(bits, warp[lane].value, sizeof bits);
-      float values[6];
-      for (int i = 0; i < 6; i++) bits[i] &= ~0x1fffu;
-      memcpy(values, bits, sizeof values);
-      for (int i = 0; i < 4; i++) left[lane / 4 + i % 2 * 8][lane % 4 + i / 2 * 4] = values[i];
-      for (int i = 0; i < 2; i++) right[lane % 4 + i * 4][lane / 4] = values[4 + i];
-    }
-    add_product(warp, left, right);
-  });
-  memcpy(d, self.result, sizeof d);
-}
-}  // namespace emulated
-#endif
-
-template <class E>
-__device__ __forceinline__ void mma_sync(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
-#ifdef EMULATED_CUDA
-  if constexpr (sizeof(E) == 2) emulated::mma_m16n8k16<E>(d, a, b);
-  else emulated::mma_m16n8k8_tf32(d, a, b);
-#else
-#define WARP_PRODUCT(shape)                                                                                 \
-  asm volatile("mma.sync.aligned." shape " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                             \
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
-  if constexpr (std::is_same_v<E, half>) WARP_PRODUCT("m16n8k16.row.col.f32.f16.f16.f32");
-  else if constexpr (std::is_same_v<E, bfloat16>) WARP_PRODUCT("m16n8k16.row.col.f32.bf16.bf16.f32");
-  else WARP_PRODUCT("m16n8k8.row.col.f32.tf32.tf32.f32");
-#endif
-}
-
 // The registers that ldmatrix loads from a K-major right tile, for sixteen k, number `step` of four, and eight columns,
 // from an MN-major one.
 __device__ __forceinline__ void load_mn_major(unsigned (&registers)[2], const unsigned char* tile, int step, int n) {
@@ -343,6 +359,19 @@ __device__ __forceinline__ void load_mn_major(unsigned (&registers)[2], const un
     const int k = 16 * step + 8 * i + lane % 4 * 2;
     const auto bits = [&](int row) -> unsigned {
       return reinterpret_cast<const uint16_t*>(swizzled(box, row, column % 64 / 8))[column % 8];
+    };
+    registers[i] = bits(k) | bits(k + 1) << 16;
+  }
+}
+
+// The same of a left tile, of 16 rows from `row` on.
+__device__ __forceinline__ void load_mn_major(unsigned (&registers)[4], const unsigned char* tile, int step, int row) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const int m = row + lane / 4 + i % 2 * 8, k = 16 * step + i / 2 * 8 + lane % 4 * 2;
+    const auto bits = [&](int k) -> unsigned {
+      return reinterpret_cast<const uint16_t*>(swizzled(tile, k, m / 8))[m % 8];
     };
     registers[i] = bits(k) | bits(k + 1) << 16;
   }
@@ -366,21 +395,22 @@ __device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsi
 }
 __device__ __forceinline__ void wgmma_fence() {}
 
-template <class E, int N, bool MN_MAJOR = false>
+template <class E, int N, bool MN_MAJOR = false, bool LEFT_MN_MAJOR = false>
 __device__ __forceinline__ void multiply_tiles(float (&sums)[N / 2], const unsigned char* left,
                                                const unsigned char* right) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   for (int k = 0; k < 4; k++) {
     unsigned a[4];
-    ldmatrix(a, swizzled(left, 16 * warp + lane % 16, 2 * k + lane / 16));
+    if constexpr (LEFT_MN_MAJOR) load_mn_major(a, left, k, 16 * warp);
+    else ldmatrix(a, swizzled(left, 16 * warp + lane % 16, 2 * k + lane / 16));
     wgmma_mma_async<E, N, MN_MAJOR>(sums, a, right, k);
   }
 }
 #ifdef EMULATED_CUDA
-template <class E, int N, bool MN_MAJOR = false>
+template <class E, int N, bool MN_MAJOR = false, bool LEFT_MN_MAJOR = false>
 inline void wgmma_mma_async(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
   const auto multiply = [](float* d, const unsigned char* a, const unsigned char* b) {
-    multiply_tiles<E, N, MN_MAJOR>(*reinterpret_cast<float (*)[N / 2]>(d), a, b);
+    multiply_tiles<E, N, MN_MAJOR, LEFT_MN_MAJOR>(*reinterpret_cast<float (*)[N / 2]>(d), a, b);
   };
   emulated::products.own().push_back({multiply, sums, left, right});
 }
@@ -399,10 +429,10 @@ template <int PENDING> inline void wgmma_wait() {
   emulated::races::acquire_products();
 }
 #else
-template <class E, int N, bool MN_MAJOR = false>
+template <class E, int N, bool MN_MAJOR = false, bool LEFT_MN_MAJOR = false>
 __device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsigned char* left,
                                                 const unsigned char* right) {
-  multiply_tiles<E, N, MN_MAJOR>(sums, left, right);
+  multiply_tiles<E, N, MN_MAJOR, LEFT_MN_MAJOR>(sums, left, right);
 }
 __device__ __forceinline__ void wgmma_commit() {}
 template <int PENDING> __device__ __forceinline__ void wgmma_wait() {}

@@ -28,7 +28,7 @@ class TmaLaunch(Launch):
 
     maps: for each tensor map its byte offset in the arguments, the index of its operand, the bytes from the operand's address, and
     the map. aligned: indices of other operands whose addresses must be multiples of ALIGNMENT, too. fallback: the launch that
-    serves where an address is not, and while the kernel is being compiled.
+    serves where an address is not, and while the kernel is being compiled; None where the plan sees to both.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class TmaLaunch(Launch):
         kernel: str,
         launch: Launch,
         maps: tuple[tuple[int, int, int, TensorMap], ...],
-        fallback: Launch,
+        fallback: Launch | None,
         aligned: tuple[int, ...] = (),
     ) -> None:
         vars(self).update(vars(launch))
@@ -55,7 +55,7 @@ class TmaLaunch(Launch):
         needed += tuple(addresses[operand] for operand in self.aligned)
         found = self.encoded.get(needed)
         if found is None:
-            if self.function is None or any(address % ALIGNMENT for address in needed):
+            if self.fallback and (self.function is None or any(address % ALIGNMENT for address in needed)):
                 self.fallback.start(addresses, stream)
                 return
             found = self._with_maps(needed)

@@ -8,7 +8,7 @@
 // Roofline bound: as recurrence.cu, which has products of the same sizes; bytes of a step: gates read and written once,
 // and the recurrent matrices from L2.
 #include "rnn/network.cuh"
-#include "rnn/product.cuh"
+#include "gemm/product_tile.cuh"
 
 struct Arguments {
   const ELEMENT *dy, *hx, *dhy, *cx, *dcy, *weights;

@@ -8,7 +8,7 @@
 // Roofline bound: flops of the input products, 2 * steps * batch * gates * hidden * width; of a step bytes: the
 // recurrent matrices, gates * hidden * projected elements, which L2 holds, and a launch for each step.
 #include "rnn/network.cuh"
-#include "rnn/product.cuh"
+#include "gemm/product_tile.cuh"
 
 struct Arguments {
   const ELEMENT *x, *hx, *cx, *weights;

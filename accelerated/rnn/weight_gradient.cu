@@ -6,7 +6,7 @@
 // Roofline bound: flops, 2 * steps * batch * gates * hidden * (width + projected) a direction and layer; bytes: the
 // gradients of the gates twice, inputs and outputs once, the weights read and written once.
 #include "rnn/network.cuh"
-#include "rnn/product.cuh"
+#include "gemm/product_tile.cuh"
 
 struct Arguments {
   const ELEMENT *x, *hx;

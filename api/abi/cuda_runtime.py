@@ -26,7 +26,7 @@ MISSING_OF_THE_DRIVER = (
     "cuLinkCreate_v2", "cuLinkAddData_v2", "cuLinkComplete", "cuLinkDestroy", "cuCtxCreate_v2", "cuCtxDestroy_v2", "cuMemAllocManaged",
     "cuMemAllocPitch_v2", "cuMemHostRegister_v2", "cuMemHostUnregister", "cuPointerGetAttribute", "cuStreamBeginCapture_v2",
     "cuStreamEndCapture", "cuGraphInstantiate", "cuGraphLaunch", "cuGraphExecDestroy", "cuGraphDestroy", "cuTensorMapEncodeTiled",
-    "cuOccupancyMaxActiveBlocksPerMultiprocessor", "cuMemcpy2D_v2", "cuMemcpy3D_v2", "cuLibraryLoadData", "cuLibraryGetKernel",
+    "cuOccupancyMaxActiveBlocksPerMultiprocessor", "cuOccupancyMaxPotentialBlockSize", "cuLinkAddFile_v2", "cuStreamGetCtx", "cuMemcpy2D_v2", "cuMemcpy3D_v2", "cuLibraryLoadData", "cuLibraryGetKernel",
 )  # fmt: skip
 MISSING_OF_THE_RUNTIME = (
     "cudaLaunchKernel", "cudaLaunchKernelExC", "cudaLaunchCooperativeKernel", "cudaLaunchHostFunc", "cudaFuncGetAttributes",

@@ -135,7 +135,6 @@ def install(ffi: Any, lib: Any) -> None:
     ffi.def_extern(name="cudnnGetLastErrorString")(border.last_error_string)
     ffi.def_extern(name="py_dualdnn_finish")(border.finish)
     lib.dualdnn_state = 1  # from here on results count
-    atexit.register(setattr, lib, "dualdnn_state", 2)  # C may call on while it is torn down itself
     atexit.register(border.finish)
 
 

@@ -18,7 +18,18 @@ PREAMBLE = """
 #include <stdlib.h>
 #include <string.h>
 
-static int dualdnn_state; /* 0: not started; 1: the entries are loaded; 2: there is no interpreter for us, or no more */
+static int dualdnn_state; /* 0: not started; 1: the entries are loaded; 2: there is no interpreter for us */
+
+#if PY_VERSION_HEX < 0x030D0000
+#define Py_IsFinalizing _Py_IsFinalizing
+#endif
+
+/* Whether an interpreter that had loaded the entries goes down or has ended: C may call on while it is torn down itself. What Python
+   calls from atexit comes before, and is answered. */
+static int dualdnn_ended(void)
+{
+    return dualdnn_state == 1 && (!Py_IsInitialized() || Py_IsFinalizing());
+}
 
 /* Another Python in this process would be mixed with ours, and hang. Extension modules such as NumPy's look for Python's functions
    among the global symbols; a program that opened this library with RTLD_LOCAL has them elsewhere. */
@@ -67,7 +78,7 @@ static void dualdnn_start(void)
 FINISH = """
 __attribute__((destructor)) static void dualdnn_finished(void)
 {
-    if (dualdnn_state == 1 && Py_IsInitialized()) py_dualdnn_finish();
+    if (dualdnn_state == 1 && !dualdnn_ended()) py_dualdnn_finish();
 }
 """
 
@@ -81,9 +92,8 @@ def export(function: Function) -> str:
     return f"""
 {result} {function.name}({declared or "void"})
 {{
-    if (dualdnn_state == 2) return {failed};
     if (dualdnn_state == 0) dualdnn_start();
-    if (dualdnn_state == 2) return {failed};
+    if (dualdnn_state == 2 || dualdnn_ended()) return {failed};
     {result} result = py_{function.name}({passed});
     return dualdnn_state == 1 ? result : {failed};
 }}

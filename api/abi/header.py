@@ -24,7 +24,12 @@ OPENING = f"""/* {SPECIFICATION}: types, enumerators and functions, from the fun
 #define CUDNNWINAPI
 #endif
 
-/* A program that includes the CUDA runtime's headers has these types from there. */
+/* Programs have the CUDA runtime's functions from here, as from NVIDIA's header; without a CUDA toolkit its types alone. */
+#if defined(__has_include)
+#if __has_include(<cuda_runtime.h>)
+#include <cuda_runtime.h>
+#endif
+#endif
 #if !defined(__DRIVER_TYPES_H__) && !defined(__CUDA_RUNTIME_API_H__)
 typedef struct CUstream_st *cudaStream_t;
 #endif
@@ -92,6 +97,7 @@ typedef struct cudnnAlgorithmUnionStruct {
     cudnnCTCLossAlgo_t CTCLossAlgo;
   } algo;
 } cudnnAlgorithm_t;
+typedef unsigned cudnnAttnQueryMap_t; /* the type of attnMode in earlier releases, which programs still name */
 """
 PERFORMANCES = {
     "cudnnConvolutionFwdAlgoPerf_t": "cudnnConvolutionFwdAlgo_t",

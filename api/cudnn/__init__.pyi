@@ -2195,7 +2195,8 @@ def cudnnGetFoldedConvBackwardDataDescriptors(
     CUDNN_TENSOR_NCHW or CUDNN_TENSOR_NHWC, the format of everything folded. The other descriptors are filled.
     Errors: BAD_PARAM for NULL (c08), other than 4 dimensions (c09), descriptors that do not fit each other; NOT_SUPPORTED for
     another transformFormat; EXECUTION_FAILED where no folding is the same gradient (c10): strides above 1 with groups, with
-    dilation in that dimension, or with CUDNN_CONVOLUTION; channels of groups that need padding. Source: 5.2.30.
+    dilation in that dimension, or with CUDNN_CONVOLUTION and more than one tap in it; channels of groups that need padding.
+    Source: 5.2.30.
     """
 
 def cudnnIm2Col(
@@ -2551,7 +2552,7 @@ class _cudnnGetAttnDescriptor(NamedTuple):
     maxBeamSize: int
 
 def cudnnGetAttnDescriptor(attnDesc: AttnDescriptor) -> _cudnnGetAttnDescriptor:
-    """The parameters in the order of cudnnSetAttnDescriptor; dropouts are None. A fresh descriptor reads as zeros.
+    """The parameters in the order of cudnnSetAttnDescriptor. A fresh descriptor reads as zeros.
 
     Errors: BAD_PARAM for NULL (c10). Source: 7.2.14.
     """
@@ -2981,7 +2982,8 @@ def cudnnSetAttnDescriptor(
     the maxima bound the sequence data of the calls. smScaler multiplies the argument of the softmax.
     Errors: BAD_PARAM for unknown flags (c26), sizes and maxima below 1 (c45), negative projected sizes, a smScaler that is
     negative or NaN (c46), queries and keys that differ in length after projection (c43), unknown types (c44);
-    NOT_SUPPORTED for types outside table 40 (c47) and for dropout (c39). Source: 7.2.43.
+    NOT_SUPPORTED for types outside table 40 (c47) and for dropouts with a probability above 0 (c39), as in training where it is
+    set later. Source: 7.2.43.
     """
 
 def cudnnSetRNNAlgorithmDescriptor(handle: Handle, rnnDesc: RNNDescriptor, algoDesc: AlgorithmDescriptor) -> None:

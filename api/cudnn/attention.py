@@ -116,6 +116,12 @@ def cudnnMultiHeadAttnForward(
     trains = reserveSpace is not None
     expect(trains == (reserveSpaceSizeInBytes > 0), BAD_PARAM, f"{FORWARD}/{'c05' if trains else 'c06'}",
            f"reserveSpace is {'given' if trains else 'NULL'}, reserveSpaceSizeInBytes is {reserveSpaceSizeInBytes}")  # fmt: skip
+    expect(
+        not (trains and attn.dropout),
+        NOT_SUPPORTED,
+        "cudnnSetAttnDescriptor/c39",
+        f"training with a dropout of {attn.dropout}",
+    )
     expect(currIdx < steps, BAD_PARAM, f"{FORWARD}/c35", f"currIdx is {currIdx}, qDesc has {steps} time-steps")
     expect(currIdx < 0 or not trains, BAD_PARAM, f"{FORWARD}/c10",
            f"currIdx is {currIdx} in the training mode, which needs a negative one")  # fmt: skip

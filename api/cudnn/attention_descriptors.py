@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..descriptors import AttnDescriptor
+from ..descriptors import AttnDescriptor, DropoutDescriptor
 from ..enumerations import (
     CUDNN_ATTN_ENABLE_PROJ_BIASES,
     CUDNN_ATTN_QUERYMAP_ONE_TO_ONE,
@@ -47,7 +47,8 @@ def cudnnSetAttnDescriptor(
     the maxima bound the sequence data of the calls. smScaler multiplies the argument of the softmax.
     Errors: BAD_PARAM for unknown flags (c26), sizes and maxima below 1 (c45), negative projected sizes, a smScaler that is
     negative or NaN (c46), queries and keys that differ in length after projection (c43), unknown types (c44);
-    NOT_SUPPORTED for types outside table 40 (c47) and for dropout (c39). Source: 7.2.43.
+    NOT_SUPPORTED for types outside table 40 (c47) and for dropouts with a probability above 0 (c39), as in training where it is
+    set later. Source: 7.2.43.
     """
     expect(not attnMode & ~FLAGS, BAD_PARAM, f"{SET}/c26", f"attnMode is {attnMode:#x}, the flags are {FLAGS:#x}")
     positive = {
@@ -68,9 +69,11 @@ def cudnnSetAttnDescriptor(
            f"queries have {spec.query_size} elements after projection, keys {spec.key_size}")  # fmt: skip
     expect(mathType in PRECISIONS.get((dataType, computePrec), ()), NOT_SUPPORTED, f"{SET}/c47",
            f"dataType {dataType.name}, computePrec {computePrec.name}, mathType {mathType.name} are not in table 40")  # fmt: skip
-    expect(attnDropoutDesc is None and postDropoutDesc is None, NOT_SUPPORTED, f"{SET}/c39",
-           "attnDropoutDesc or postDropoutDesc is given, dropout in attention is not supported")  # fmt: skip
-    attnDesc.spec = spec
+    dropouts = {"attnDropoutDesc": attnDropoutDesc, "postDropoutDesc": postDropoutDesc}
+    for name, dropout in dropouts.items():
+        expect(dropout is None or dropout.said == 0, NOT_SUPPORTED, f"{SET}/c39",
+               f"the dropout of {name} is {dropout and dropout.said}, dropout in attention is not supported")  # fmt: skip
+    attnDesc.spec, attnDesc.dropouts = spec, (attnDropoutDesc, postDropoutDesc)
 
 
 class AttnParameters(NamedTuple):
@@ -80,8 +83,8 @@ class AttnParameters(NamedTuple):
     dataType: cudnnDataType_t
     computePrec: cudnnDataType_t
     mathType: cudnnMathType_t
-    attnDropoutDesc: None
-    postDropoutDesc: None
+    attnDropoutDesc: DropoutDescriptor | None
+    postDropoutDesc: DropoutDescriptor | None
     qSize: int
     kSize: int
     vSize: int
@@ -97,12 +100,12 @@ class AttnParameters(NamedTuple):
 
 @documented(invalid={"attnDesc": "c10"}, fresh=["attnDesc"])
 def cudnnGetAttnDescriptor(attnDesc):
-    """The parameters in the order of cudnnSetAttnDescriptor; dropouts are None. A fresh descriptor reads as zeros.
+    """The parameters in the order of cudnnSetAttnDescriptor. A fresh descriptor reads as zeros.
 
     Errors: BAD_PARAM for NULL (c10). Source: 7.2.14.
     """
     s = attnDesc.spec or AttnSpec(0, 0, 0.0, FLOAT, FLOAT, DEFAULT, *(0,) * 11)
     return AttnParameters(
-        s.mode, s.heads, s.scaler, s.data_type, s.compute_type, s.math_type, None, None, s.q_size, s.k_size, s.v_size,
+        s.mode, s.heads, s.scaler, s.data_type, s.compute_type, s.math_type, *attnDesc.dropouts, s.q_size, s.k_size, s.v_size,
         s.q_projected, s.k_projected, s.v_projected, s.o_projected, s.qo_longest, s.kv_longest, s.most_batches, s.most_beams,
     )  # fmt: skip

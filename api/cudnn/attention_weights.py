@@ -56,7 +56,7 @@ def cudnnGetMultiHeadAttnWeights(handle, attnDesc, wKind, weightSizeInBytes, wei
     part = None
     if needed or weights is not None:
         expect(weights is not None, BAD_PARAM, f"{WEIGHTS}/c14", f"weights is NULL, {needed} bytes are needed")
-        memory = memory_of_weights(handle, spec, weights, "weights", f"{WEIGHTS}/c14")
+        memory = memory_of_weights(handle, spec, weights, "weights", f"{WEIGHTS}/c14", on_host=True)
         expect(memory.nbytes is None or memory.nbytes >= needed, BAD_PARAM, f"{WEIGHTS}/c14",
                f"weights has {memory.nbytes} bytes, {needed} are needed")  # fmt: skip
         part = part_of(weights, memory, spec, found, needed, f"{WEIGHTS}/c14")

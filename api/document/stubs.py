@@ -155,13 +155,12 @@ def _structures(records: Mapping[str, type]) -> list[str]:
 
 
 def _records() -> dict[str, type]:
-    from ..cudnn import convolution_algorithms, convolution_gradient_algorithms
+    from ..cudnn.convolution import algorithms, gradient_algorithms
 
-    gradients = convolution_gradient_algorithms
     return {
-        "cudnnConvolutionFwdAlgoPerf_t": convolution_algorithms.cudnnConvolutionFwdAlgoPerf_t,
-        "cudnnConvolutionBwdDataAlgoPerf_t": gradients.cudnnConvolutionBwdDataAlgoPerf_t,
-        "cudnnConvolutionBwdFilterAlgoPerf_t": gradients.cudnnConvolutionBwdFilterAlgoPerf_t,
+        "cudnnConvolutionFwdAlgoPerf_t": algorithms.cudnnConvolutionFwdAlgoPerf_t,
+        "cudnnConvolutionBwdDataAlgoPerf_t": gradient_algorithms.cudnnConvolutionBwdDataAlgoPerf_t,
+        "cudnnConvolutionBwdFilterAlgoPerf_t": gradient_algorithms.cudnnConvolutionBwdFilterAlgoPerf_t,
     }
 
 

@@ -339,6 +339,7 @@ class AttnSpec:
     kv_longest: int
     most_batches: int
     most_beams: int
+    dropout: float = 0.0  # the largest probability of its two dropouts, which no call supports in training
 
     @property
     def query_size(self) -> int:

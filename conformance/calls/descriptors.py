@@ -85,7 +85,7 @@ def _sequence_data(s: SeqDataSpec) -> Iterable[Setting]:
 def _attention(s: AttnSpec) -> Iterable[Setting]:
     """Without dropout."""
     values = tuple(getattr(s, field.name) for field in fields(s))
-    yield "cudnnSetAttnDescriptor", *values[:6], None, None, *values[6:]
+    yield "cudnnSetAttnDescriptor", *values[:6], None, None, *values[6:-1]  # no operation has dropout
 
 
 def _ctc_loss(s: CTCLossSpec) -> Iterable[Setting]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from math import sqrt
 from typing import Any
 
@@ -12,6 +13,8 @@ from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, IN
 from dualdnn.api.status import BAD_PARAM, INVALID_VALUE, NOT_SUPPORTED
 from dualdnn.conformance.calls.descriptors import made
 from dualdnn.conformance.cases.attention.attention_descriptors import GOOD
+from dualdnn.conformance.cases.attention.attention_forward import Call
+from dualdnn.conformance.cases.attention.attention_forward import forward as attention
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import Step
@@ -348,15 +351,24 @@ def test_states_that_were_freed(cudnn, handle, refuses):
     refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnDropoutForward, *arguments, unchanged=(memory, out, reserve))
 
 
-@shows("cudnnSetAttnDescriptor/c39")
-def test_attention_takes_no_dropout(cudnn, refuses, fresh):
-    """The same call without dropout is accepted."""
+@shows("cudnnSetAttnDescriptor/c39", "cudnnSetAttnDescriptor/c29")
+def test_attention_takes_no_dropout(cudnn, handle, refuses):
+    """A probability of 0 asks for none; the descriptor is kept by its address, so that training refuses what is set later."""
     descriptor, call = cudnn.cudnnCreateAttnDescriptor(), cudnn.cudnnSetAttnDescriptor
     names = "attnDropoutDesc", "postDropoutDesc"
-    for dropouts in ((fresh, None), (None, fresh), (fresh, fresh)):
+    layer, none = Layer(cudnn, handle, 0.25), Layer(cudnn, handle, 0)
+    for dropouts in ((layer.descriptor, None), (None, layer.descriptor), (none.descriptor, layer.descriptor)):
         values = GOOD | dict(zip(names, dropouts, strict=True))
         refuses(NOT_SUPPORTED, "cudnnSetAttnDescriptor/c39", call, descriptor, *values.values())
-    call(descriptor, *GOOD.values())
+    call(descriptor, *(GOOD | {"postDropoutDesc": none.descriptor}).values())
+    assert cudnn.cudnnGetAttnDescriptor(descriptor)[6:8] == (None, none.descriptor)
+    training = Call(cudnn, handle, attention(trains=True))
+    operation = training.operation.attn
+    values = [*astuple(operation)[:6], none.descriptor, None, *astuple(operation)[6:-1]]
+    call(training.arguments["attnDesc"], *values)
+    training()
+    cudnn.cudnnSetDropoutDescriptor(none.descriptor, handle, 0.5, none.states, none.size, SEED)
+    refuses(NOT_SUPPORTED, "cudnnSetAttnDescriptor/c39", training, unchanged=(training.buffers["out"],))
 
 
 # --- the random numbers of ours: element by element what docs/dropout.md says ---

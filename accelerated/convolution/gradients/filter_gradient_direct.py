@@ -24,7 +24,8 @@ Integers, Steps, FastDivmods = c_int * AXES, c_longlong * (2 + AXES), FastDivmod
 
 class FilterGradientDirect(Solver[FilterGradientProblem]):
     """Lanes of a warp share the images and output positions of an element of dw: ALGO_0, few elements in each of
-    several groups, and tensors that are larger than the products count to."""
+    several groups, tensors that are larger than the products count to, and addresses that TMA does not take, as no
+    other solver makes do with its workspace."""
 
     name = "convolution.filter_gradient_direct"
 
@@ -39,7 +40,7 @@ class FilterGradientDirect(Solver[FilterGradientProblem]):
         if problem.operation.algo != Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1:
             return self.serves(problem)
         few = problem.groups > 1 and prod(problem.operation.dw.dims) // problem.groups <= FEW_RESULTS
-        return few or not problem.in_one_launch
+        return few or not problem.in_one_launch or not problem.aligned
 
     def estimated_seconds(self, problem: FilterGradientProblem) -> float:
         return LAUNCH_SECONDS + prod(problem.operation.dw.dims) * problem.operation.terms / PRODUCTS_PER_SECOND

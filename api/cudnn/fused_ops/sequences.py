@@ -34,7 +34,7 @@ from ...support.fused_ops import (
     GEN_BITMASK,
     WGRAD,
 )
-from .. import convolution, convolution_backward_filter
+from ..convolution import backward_filter, forward
 from .attributes import UNSUPPORTED
 
 FLOATING = (FLOAT, DOUBLE, HALF, BFLOAT16)
@@ -177,9 +177,9 @@ def _forward(a):
     problem = Problem(
         a.descriptor("CONV_DESC"), a.required("x", "XDESC"), a.required("w", "WDESC"), a.required("y", "YDESC")
     )
-    convolution.check_problem(problem, dict.fromkeys(convolution.CLAUSES, INCORRECT_PARAMETER))
+    forward.check_problem(problem, dict.fromkeys(forward.CLAUSES, INCORRECT_PARAMETER))
     algorithm = _algorithm(problem, FORWARD_ALGORITHMS, unsupported)
-    convolution.check_support(problem, algorithm, dict.fromkeys(convolution.CLAUSES, UNSUPPORTED))
+    forward.check_support(problem, algorithm, dict.fromkeys(forward.CLAUSES, UNSUPPORTED))
     return {
         "convolution": problem.convolution,
         "x": problem.x,
@@ -214,8 +214,8 @@ def wgrad(a):
     a.spatial()
     x, dy, dw = a.required("x", "XDESC"), a.required("dy", "DYDESC"), a.required("dw", "DWDESC")
     problem = Problem(a.descriptor("CONV_DESC"), x, dw, dy)
-    clauses = dict.fromkeys(convolution_backward_filter.CLAUSES, INCORRECT_PARAMETER)
-    convolution_backward_filter.check_filter_problem(problem, clauses)
+    clauses = dict.fromkeys(backward_filter.CLAUSES, INCORRECT_PARAMETER)
+    backward_filter.check_filter_problem(problem, clauses)
     rank_between(UNSUPPORTED, 4, 5, XDESC=x)
     algorithm = _algorithm(problem, FILTER_ALGORITHMS, filter_unsupported)
     return ScaleBiasActivationWgrad(

@@ -69,14 +69,23 @@ def in_network(spec: RNNSpec, pseudo_layer: int, weight_id: int, layer_clause: s
            f"linLayerID is {weight_id}, {spec.cell.name} has {', '.join(map(str, spec.weight_ids))}")  # fmt: skip
 
 
-def memory_of_weights(handle: Any, spec: RNNSpec, value: Any, name: str, clause: str) -> Any:
-    """The operand that the caller gave for the weights; it begins at an element."""
+class HostCopy(NamedTuple):
+    """Weights that the host can read, of whose memory the address alone is known."""
+
+    address: int
+    nbytes: None = None
+
+
+def memory_of_weights(handle: Any, spec: RNNSpec, value: Any, name: str, clause: str, on_host: bool = False) -> Any:
+    """The operand that the caller gave for the weights; it begins at an element. on_host: other addresses are those of a copy on the host."""
     try:
         operand = handle.backend.operand(value)
     except CudnnError:
         raise
     except Exception as error:  # TypeError and ValueError of ours, or whatever a foreign object raises
-        raise CudnnError(BAD_PARAM, clause, f"{name} {error}") from error
+        if not (on_host and type(value) is int and value > 0):
+            raise CudnnError(BAD_PARAM, clause, f"{name} {error}") from error
+        operand = HostCopy(value)
     size = SCALAR_BYTES[spec.data_type]
     expect(operand.address % size == 0, BAD_PARAM, clause,
            f"{name} is at {operand.address:#x}, no multiple of the {size} bytes of its elements")  # fmt: skip

@@ -44,6 +44,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "five filters": {"dx": (2, 4, 8, 8), "w": (5, 4, 3, 3), "padding": (1, 1), "stride": (2, 2)},
     "stride beyond the filter": {"dx": (1, 5, 10, 11), "w": (3, 5, 2, 1), "padding": (0, 2), "stride": (4, 3)},
     "stride beside dilation": {"dx": (1, 2, 9, 8), "w": (8, 2, 3, 2), "padding": (2, 0), "stride": (1, 2), "dilation": (2, 1)},
+    "one tap, flipped": {"dx": (2, 3, 9, 8), "w": (8, 3, 1, 3), "padding": (1, 1), "stride": (2, 1), "mode": Mode.CUDNN_CONVOLUTION},
     "one output": {"dx": (1, 2, 5, 5), "w": (4, 2, 5, 5), "padding": (0, 0), "stride": (2, 2)},
 }  # fmt: skip
 

@@ -6,9 +6,9 @@ from math import prod
 
 import numpy as np
 import pytest
-from dualdnn.accelerated.pooling import max_backward, max_backward_3d_nhwc
-from dualdnn.accelerated.pooling.generic_max_backward import box_of
+from dualdnn.accelerated.pooling.generic.generic_max_backward import box_of
 from dualdnn.accelerated.pooling.global_window import column_bits, merged_dimensions
+from dualdnn.accelerated.pooling.max_backward import max_backward, max_backward_3d_nhwc
 from dualdnn.accelerated.pooling.problem import Axis
 from dualdnn.accelerated.pooling.static_average_backward import GATHERED_IMAGES, GATHERED_VOLUMES, gathered_tiles
 from dualdnn.accelerated.pooling.static_window import WINDOWS, access_of, static_shape

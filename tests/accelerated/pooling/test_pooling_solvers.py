@@ -50,7 +50,7 @@ def test_every_kernel_is_launched_by_a_case():
     for operation in case_operations():
         for name in possible_solvers(operation, device):
             plan_by(operation, device, name)
-    sources = "".join(path.read_text() for path in (KERNELS / "pooling").glob("*.cu"))
+    sources = "".join(path.read_text() for path in (KERNELS / "pooling").rglob("*.cu"))
     entries = set(re.findall(r"__global__[^{;]*?(pooling_\w+)\(", sources))
     assert len(entries) > 30
     assert entries <= set(device.kernels)
@@ -58,7 +58,7 @@ def test_every_kernel_is_launched_by_a_case():
 
 def test_entry_points_name_their_solver():
     names = {solver.name.removeprefix("pooling.") for solver in SOLVERS}
-    for path in (KERNELS / "pooling").glob("*.cu"):
+    for path in (KERNELS / "pooling").rglob("*.cu"):
         assert path.stem in names
         for entry in re.findall(r"__global__[^{;]*?(pooling_\w+)\(", path.read_text()):
             assert entry.rsplit("_", 1)[0] == f"pooling_{path.stem}"

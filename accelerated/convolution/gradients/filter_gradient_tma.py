@@ -1,0 +1,367 @@
+"""Gradients with respect to the filter on the tensor cores of compute capability 9.0, fed by its TMA
+(convolution/gradients/filter_gradient_tma.cu).
+
+Operands that lie otherwise than channels innermost are copied into the workspace first. Behind the copies lie the
+sums of all blocks: each block has a slot for every tile that it meets, and neighbouring blocks meet at most one tile
+in common, so that block i has slot i + t for tile t.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Mapping
+from ctypes import c_int, c_longlong, c_ubyte, c_uint
+from functools import cached_property
+from math import prod
+from typing import Any, NamedTuple
+
+from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as Algo
+from dualdnn.api.enumerations import cudnnMathType_t
+from dualdnn.api.operations import TensorSpec
+from dualdnn.api.operations.specs import BFLOAT16, HALF
+
+from ...plans import ELEMENTS, Launch, Plan, factors, pointers, structure, type_definitions
+from ...primitives.geometry import FastDivmod
+from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
+from ...primitives.tma import MAP_BYTES, ROW_BYTES, Im2colMap, TmaLaunch
+from ...solver import Solver
+from ..problem import Rates, rounded_up
+from .composed import At, ComposedLaunch, ComposedPlan, copied, with_alignment, within
+from .filter_gradient import FilterGradientProblem
+
+SOURCE = "convolution/gradients/filter_gradient_tma.cu"
+SUM = "convolution_filter_gradient_tma_sum"
+WARPGROUP, CONSUMERS = 128, 2
+SUM_QUADS = 32  # fours of sums that a block of the second kernel adds
+ALIGNMENT = 256  # bytes, of the regions of the workspace
+ARGUMENT_ALIGNMENT = 64  # of the arguments
+SWIZZLE_BYTES = 1024
+LEAST_ARCHITECTURE = 90
+SUM_BYTES = 4
+LEAST_K_BLOCKS = 4  # of a block
+LEAST_FILL = 0.2  # of the tiles
+EVEN = 0.94  # of the multiprocessors that have equal parts of tiles: then blocks of one part walk the pixels together
+ROWS_ARE_FILTERS = (True, False)  # what is tried
+PRODUCTS = 2048  # multiply-adds in a clock of a multiprocessor
+STORED = 32.0  # bytes of sums that a multiprocessor stores in a clock
+
+Pair = c_int * 2
+
+
+class OperandStruct(ctypes.Structure):
+    """``Operand`` in the kernel's source."""
+
+    _fields_ = (
+        ("boxes", FastDivmod), ("taps", FastDivmod), ("step", Pair), ("padding", Pair), ("dilation", Pair),
+        ("channels", c_int), ("all_boxes", c_int),
+    )  # fmt: skip
+
+
+class DivisionStruct(ctypes.Structure):
+    """``Division`` in the kernel's source."""
+
+    _fields_ = (
+        ("k_blocks", FastDivmod), ("row_tiles", FastDivmod), ("column_tiles", FastDivmod), ("share", c_uint),
+        ("longer", c_uint),
+    )  # fmt: skip
+
+
+class Operand(NamedTuple):
+    """dy or x as an operand: its map, boxes of channels under all taps, channels of a group."""
+
+    name: str
+    map: Im2colMap
+    channel_boxes: int
+    boxes: int
+    struct: OperandStruct
+
+
+class TileKernel(NamedTuple):
+    """A tile of boxes. throughput: the share of the tensor cores' rate that long sums reach."""
+
+    row_boxes: int
+    column_boxes: int
+    stages: int
+    throughput: float
+
+    @property
+    def entry(self) -> str:
+        """The kernel's entry point."""
+        return f"convolution_filter_gradient_tma_{BOX * self.row_boxes}x{BOX * self.column_boxes}"
+
+    @property
+    def splits_k(self) -> bool:
+        """Whether two warpgroups take every other K-block."""
+        return self.row_boxes < CONSUMERS
+
+    @property
+    def slot(self) -> int:
+        """Sums that a block stores of a tile."""
+        return CONSUMERS * BOX * BOX * self.column_boxes
+
+    @property
+    def size(self) -> int:
+        """Elements of the tile."""
+        return BOX * BOX * self.row_boxes * self.column_boxes
+
+    @property
+    def shared_bytes(self) -> int:
+        return self.stages * (self.row_boxes + self.column_boxes) * BOX * ROW_BYTES + SWIZZLE_BYTES
+
+
+BOX = ROW_BYTES // 2  # channels, and pixels of a K-block
+KERNELS = (TileKernel(2, 4, 4, 0.74), TileKernel(2, 2, 6, 0.62), TileKernel(1, 4, 5, 0.56), TileKernel(1, 2, 8, 0.42))
+
+
+class FilterGradientTma(Solver[FilterGradientProblem]):
+    """ALGO_1 of half and bfloat16 where the math type allows tensor cores: a product of dy and x as they lie, or of
+    copies with channels innermost, in tiles of one kernel."""
+
+    def __init__(self, kernel: TileKernel) -> None:
+        self.kernel, self.name = kernel, kernel.entry.replace("_", ".", 1)
+
+    def serves(self, problem: FilterGradientProblem) -> bool:
+        return _is_known(problem) and _Product(problem, self.kernel).is_possible
+
+    def applies(self, problem: FilterGradientProblem) -> bool:
+        if not _is_known(problem):
+            return False
+        made = [_Product(problem, kernel) for kernel in KERNELS]
+        best = min(made, key=lambda product: product.tiling.seconds)
+        return best.kernel is self.kernel and best.is_possible and best.fill >= LEAST_FILL
+
+    def workspace_bytes(self, problem: FilterGradientProblem) -> int:
+        return with_alignment(_Product(problem, self.kernel).regions.used)
+
+    def estimated_seconds(self, problem: FilterGradientProblem) -> float:
+        return _Product(problem, self.kernel).seconds
+
+    def plan(self, problem: FilterGradientProblem) -> Plan:
+        return ComposedPlan(problem.operation, list(_Product(problem, self.kernel).launches()), self.name)
+
+    def alignment(self, problem: FilterGradientProblem) -> Mapping[str, int]:
+        made = _Product(problem, self.kernel)
+        return {name: COPY_ALIGNMENT for name in ("x", "dy") if name not in made.copies}
+
+
+def _is_known(problem: FilterGradientProblem) -> bool:
+    """Whether tensor cores and TMA serve the algorithm, the types and the device."""
+    o, device = problem.operation, problem.device
+    if device.kind == "gpu" and int(device.architecture.removeprefix("sm_")) < LEAST_ARCHITECTURE:
+        return False
+    known = o.algo == Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 and o.x.data_type in (HALF, BFLOAT16)
+    if not known or o.convolution.math_type == cudnnMathType_t.CUDNN_FMA_MATH or o.convolution.rank != 2:
+        return False
+    return problem.aligned and problem.in_one_launch
+
+
+class Tiling(NamedTuple):
+    """The tiles of a product, and which operand their rows are."""
+
+    rows_are_filters: bool
+    row_tiles: int
+    column_tiles: int
+    tiles: int
+    blocks: int
+    seconds: float
+
+
+class Regions(NamedTuple):
+    """Where the workspace holds what, in bytes: copies of x and dy, and the sums of blocks."""
+
+    x: int
+    dy: int
+    partial: int
+    used: int
+
+
+class _Product:
+    """One gradient as a product of dy and x, in tiles of a kernel."""
+
+    def __init__(self, problem: FilterGradientProblem, kernel: TileKernel) -> None:
+        self.kernel = kernel
+        self.problem, self.operation, self.groups = problem, problem.operation, problem.groups
+        o = self.operation
+        self.channels, self.filters = o.dw.dims[1], o.dw.dims[0] // self.groups
+        self.taps = o.dw.dims[2:]
+        self.k_blocks = -(-o.dy.dims[0] * prod(o.dy.dims[2:]) // BOX)
+        self.copies = {name: _channels_last(spec) for name in ("x", "dy") if not _lies_well(spec := o.tensor(name))}
+
+    @cached_property
+    def is_possible(self) -> bool:
+        """Whether TMA reads both operands."""
+        if self.groups > 1 and any(count * 2 % COPY_ALIGNMENT for count in (self.channels, self.filters)):
+            return False
+        slots = (self.tiling.blocks + self.tiling.tiles) * self.kernel.slot
+        return self.image.map.is_possible and self.incoming.map.is_possible and slots * SUM_BYTES < 2**40
+
+    @cached_property
+    def image(self) -> Operand:
+        """x, under all taps."""
+        c, o = self.operation.convolution, self.operation
+        x = self.copies.get("x", o.x)
+        spans = [(tap - 1) * dilation for tap, dilation in zip(self.taps, c.dilation, strict=True)]
+        lower = [-padding for padding in c.padding]
+        upper = [
+            first + (count - 1) * step + 1 - extent
+            for first, count, step, extent in zip(lower, o.dy.dims[2:], c.stride, x.dims[2:], strict=True)
+        ]
+        map_ = _map(x, lower, upper, c.stride, spans)
+        return self._operand("x", map_, self.channels, self.taps, c.stride, c.padding, c.dilation)
+
+    @cached_property
+    def incoming(self) -> Operand:
+        """dy, under one."""
+        dy = self.copies.get("dy", self.operation.dy)
+        map_ = _map(dy, (0, 0), (0, 0), (1, 1), (0, 0))
+        return self._operand("dy", map_, self.filters, (1, 1), (1, 1), (0, 0), (0, 0))
+
+    def _operand(self, name: str, map_: Im2colMap, channels: int, taps: Any, *geometry: tuple[int, ...]) -> Operand:
+        boxes = -(-channels // BOX)
+        count = boxes * prod(taps)
+        pairs = (Pair(*pair) for pair in geometry)
+        struct = OperandStruct(FastDivmod.of(boxes), FastDivmod.of(taps[1]), *pairs, channels, count)
+        return Operand(name, map_, boxes, count, struct)
+
+    @cached_property
+    def tiling(self) -> Tiling:
+        """The tiling that is expected to be done first."""
+        return min(map(self._tiling, ROWS_ARE_FILTERS), key=lambda tiling: tiling.seconds)
+
+    def _tiling(self, rows_are_filters: bool) -> Tiling:
+        kernel, (rows, columns) = self.kernel, self._sides(rows_are_filters)
+        row_tiles, column_tiles = -(-rows.boxes // kernel.row_boxes), -(-columns.boxes // kernel.column_boxes)
+        tiles, multiprocessors = row_tiles * column_tiles * self.groups, self.problem.device.multiprocessors
+        units = tiles * self.k_blocks
+        blocks = min(multiprocessors, max(1, units // LEAST_K_BLOCKS))
+        parts = blocks // tiles
+        if parts and parts * tiles >= EVEN * blocks:
+            blocks = parts * tiles
+        multiplied = -(-units // blocks) * kernel.size * BOX / PRODUCTS / kernel.throughput
+        stored = (1 + tiles / blocks) * kernel.slot * SUM_BYTES / STORED
+        added = 2 * (blocks + tiles) * kernel.slot * SUM_BYTES / Rates.BANDWIDTH
+        seconds = (multiplied + stored) / Rates.CLOCK + added
+        return Tiling(rows_are_filters, row_tiles, column_tiles, tiles, blocks, seconds)
+
+    def _sides(self, rows_are_filters: bool) -> tuple[Operand, Operand]:
+        return (self.incoming, self.image) if rows_are_filters else (self.image, self.incoming)
+
+    @property
+    def fill(self) -> float:
+        """The share of the tiles that are elements of dw."""
+        return prod(self.operation.dw.dims) / (self.tiling.tiles * self.kernel.size)
+
+    @property
+    def seconds(self) -> float:
+        copied = sum(2 * made.nbytes for made in self.copies.values()) / Rates.BANDWIDTH
+        return (2 + len(self.copies)) * Rates.LAUNCH + copied + self.tiling.seconds
+
+    @cached_property
+    def regions(self) -> Regions:
+        dy = rounded_up(self.copies["x"].nbytes, ALIGNMENT) if "x" in self.copies else 0
+        partial = dy + (rounded_up(self.copies["dy"].nbytes, ALIGNMENT) if "dy" in self.copies else 0)
+        slots = self.tiling.blocks + self.tiling.tiles - 1
+        return Regions(0, dy, partial, partial + slots * self.kernel.slot * SUM_BYTES)
+
+    @cached_property
+    def division(self) -> DivisionStruct:
+        tiling = self.tiling
+        share, longer = divmod(tiling.tiles * self.k_blocks, tiling.blocks)
+        return DivisionStruct(
+            FastDivmod.of(self.k_blocks), FastDivmod.of(tiling.row_tiles), FastDivmod.of(tiling.column_tiles), share, longer
+        )  # fmt: skip
+
+    def launches(self) -> Iterator[ComposedLaunch]:
+        o, device, regions = self.operation, self.problem.device, self.regions
+        where = {
+            "x": At("workSpace", regions.x) if "x" in self.copies else At("x"),
+            "dy": At("workSpace", regions.dy) if "dy" in self.copies else At("dy"),
+            "partial": At("workSpace", regions.partial),
+            "dw": At("dw"),
+        }
+        for name, made in self.copies.items():
+            yield from within([copied(o.tensor(name), made, device)], {"x": At(name), "y": where[name]})
+        yield from within([self._product_launch(), self._sum_launch()], where)
+
+    def _product_launch(self) -> Launch:
+        tiling, device, (rows, columns) = self.tiling, self.problem.device, self._sides(self.tiling.rows_are_filters)
+        height, width = self.operation.dy.dims[2:]
+        fields = [
+            *pointers(3),
+            ("reserved", (c_longlong * 5)()),
+            *((name, (c_ubyte * MAP_BYTES)()) for name in ("row_map", "column_map")),
+            ("rows", rows.struct),
+            ("columns", columns.struct),
+            ("height", FastDivmod.of(height)),
+            ("width", FastDivmod.of(width)),
+            ("division", self.division),
+        ]
+        size = ctypes.sizeof(structure(*fields))
+        arguments: Any = structure(*fields, ("padding", (c_ubyte * (-size % ARGUMENT_ALIGNMENT))()))
+        definitions = type_definitions(self.operation.x.data_type, self.operation)
+        kernel = self.kernel
+        launch = Launch(
+            device.function(SOURCE, kernel.entry, definitions), arguments, (rows.name, columns.name, "partial"),
+            (tiling.blocks, 1, 1), ((CONSUMERS + 1) * WARPGROUP, 1, 1), kernel.shared_bytes,
+        )  # fmt: skip
+        maps = tuple(
+            (getattr(type(arguments), name).offset, i, 0, operand.map)
+            for i, (name, operand) in enumerate((("row_map", rows), ("column_map", columns)))
+        )
+        return TmaLaunch(device, (SOURCE, definitions), kernel.entry, launch, maps, None)
+
+    def _sum_launch(self) -> Launch:
+        o, tiling = self.operation, self.tiling
+        kernel, (rows, columns) = self.kernel, self._sides(tiling.rows_are_filters)
+        filter_step, channel_step, *_, tap_step = o.dw.tensor.strides
+        quads = kernel.size // 4
+        arguments = structure(
+            *pointers(2),
+            *factors(o, alpha=o.alpha, beta=o.beta),
+            ("division", self.division),
+            ("row_boxes", FastDivmod.of(rows.channel_boxes)),
+            ("column_boxes", FastDivmod.of(columns.channel_boxes)),
+            ("quads", FastDivmod.of(quads)),
+            ("log_columns", c_int((BOX * kernel.column_boxes).bit_length() - 1)),
+            ("split_k", c_int(kernel.splits_k)),
+            ("slot", c_int(kernel.slot)),
+            ("row_channels", c_int(rows.struct.channels)),
+            ("column_channels", c_int(columns.struct.channels)),
+            ("taps", c_int(prod(self.taps))),
+            ("rows_are_filters", c_int(tiling.rows_are_filters)),
+            ("flipped", c_int(o.convolution.is_flipped)),
+            ("filter_step", c_int(filter_step)),
+            ("channel_step", c_int(channel_step)),
+            ("tap_step", c_int(tap_step)),
+        )
+        function = self.problem.device.function(SOURCE, SUM, type_definitions(o.x.data_type, o))
+        grid = (tiling.tiles * quads // SUM_QUADS, 1, 1)
+        return Launch(function, arguments, ("partial", "dw"), grid)
+
+
+def _lies_well(tensor: TensorSpec) -> bool:
+    """Whether channels lie side by side, and TMA takes the distances of pixels."""
+    image, channel, *steps = tensor.strides
+    last = channel == 1 or tensor.dims[1] == 1
+    return last and all(step * tensor.scalar_bytes % COPY_ALIGNMENT == 0 for step in (image, *steps))
+
+
+def _channels_last(tensor: TensorSpec) -> TensorSpec:
+    """Return the description of a copy that lies well."""
+    _, channels, height, width = tensor.dims
+    pitch = rounded_up(channels, COPY_ALIGNMENT // tensor.scalar_bytes)
+    return TensorSpec(tensor.data_type, tensor.dims, (height * width * pitch, 1, width * pitch, pitch))
+
+
+def _map(tensor: TensorSpec, lower: Any, upper: Any, step: Any, taps: Any) -> Im2colMap:
+    """Return the map of a tensor; corners, steps and spans of taps along rows and columns."""
+    images, channels, height, width = tensor.dims
+    extent = (channels, width, height, images)
+    strides = [tensor.strides[d] * tensor.scalar_bytes for d in (3, 2, 0)]
+    for d, size in enumerate(extent[1:]):
+        if size == 1:  # never used, but it has to be possible
+            strides[d] = rounded_up(channels * tensor.scalar_bytes, COPY_ALIGNMENT)
+    return Im2colMap(
+        ELEMENTS[tensor.data_type], extent, tuple(strides), lower=tuple(lower[::-1]), upper=tuple(upper[::-1]),
+        step=tuple(step[::-1]), taps=tuple(taps[::-1]), pixels=BOX,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Matrix products that several families need."""

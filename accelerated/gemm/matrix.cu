@@ -1,0 +1,307 @@
+// Batches of matrix products C = alpha A B^T + bias + beta C, A of M x K, B of N x K, either of them K-major or
+// MN-major.
+//
+// Tensor cores (half, bfloat16, float as TF32): a block computes a tile of 128 x 128 (8 warps of 64 x 32) or 64 x 64 (4
+// warps of 32 x 32) with mma.sync. K-blocks of 128 bytes pass through a ring of 3 or 4 stages, which cp.async fills in
+// packs of 16 bytes, swizzled so that ldmatrix has no bank conflicts; operands that are not aligned pass through
+// registers. Split-K: parts of a sum go to the workspace in float, and are added in order. Without tensor cores:
+// tiles of 64 x 64, a thread has 4 x 4 sums.
+//
+// Roofline bound: flops, 2 * M * N * K; bytes, (M * K + N * K + M * N) elements. mma.sync reaches about 0.6 of what
+// wgmma does (989 T/s in half on an H200).
+#include "gemm/product_tile.cuh"
+#include "primitives/geometry.cuh"
+#include "primitives/mma.cuh"
+
+// A matrix: elements from one row to the next or, where it is MN-major, from one k to the next; of two levels of
+// batches.
+struct Matrix {
+  long long offset;  // bytes from the operand's address
+  long long outer, inner;
+  int stride;
+};
+
+struct Arguments {
+  const ELEMENT *a, *b, *bias;
+  RESULT* c;
+  unsigned char* workspace;
+  Matrix left, right, result;
+  long long bias_offset, workspace_offset;  // bytes
+  int m, n, k;
+  int k_per_split;  // a multiple of a K-block's
+  FastDivmod splits, inner;
+  int m_tiles, batches;
+  COMPUTE alpha, beta;
+};
+
+template <class T> __device__ __forceinline__ T* at_byte(T* pointer, long long bytes) {
+  return reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(pointer) + bytes);
+}
+
+// What a block computes: its batch, its part of the sums, where its matrices begin.
+struct Work {
+  unsigned batch, split;
+  int first_m, first_n, first_k, last_k;
+  const ELEMENT *a, *b;
+  RESULT* c;
+
+  __device__ __forceinline__ Work(const Arguments& arguments, int tile_m, int tile_n) {
+    batch = arguments.splits.divide(blockIdx.y, split);
+    unsigned inner;
+    const long long outer = arguments.inner.divide(batch, inner);
+    first_n = blockIdx.x / arguments.m_tiles * tile_n, first_m = blockIdx.x % arguments.m_tiles * tile_m;
+    first_k = split * arguments.k_per_split, last_k = min(arguments.k, first_k + arguments.k_per_split);
+    a = at_byte(arguments.a, arguments.left.offset) + outer * arguments.left.outer + inner * arguments.left.inner;
+    b = at_byte(arguments.b, arguments.right.offset) + outer * arguments.right.outer + inner * arguments.right.inner;
+    c = at_byte(arguments.c, arguments.result.offset) + outer * arguments.result.outer + inner * arguments.result.inner;
+  }
+};
+
+__device__ __forceinline__ COMPUTE bias_at(const Arguments& a, int n) {
+  return a.bias ? load<COMPUTE>(at_byte(a.bias, a.bias_offset)[n]) : COMPUTE(0);
+}
+__device__ __forceinline__ COMPUTE* partial_sums(const Arguments& a, unsigned batch, unsigned split) {
+  return reinterpret_cast<COMPUTE*>(a.workspace + a.workspace_offset) +
+         (static_cast<long long>(split) * a.batches + batch) * a.m * a.n;
+}
+
+// Stores COUNT sums of neighbouring columns.
+template <int COUNT>
+__device__ __forceinline__ void finish(const Arguments& a, const Work& work, int m, int n,
+                                       const COMPUTE (&sum)[COUNT]) {
+  if (m >= a.m) return;
+  if (a.splits.divisor > 1) {
+    COMPUTE* partial = partial_sums(a, work.batch, work.split) + static_cast<long long>(m) * a.n + n;
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+      if (n + i < a.n) partial[i] = sum[i];
+    return;
+  }
+  RESULT* c = work.c + static_cast<long long>(m) * a.result.stride + n;
+  using Stored = Pack<RESULT, COUNT>;
+  if (n + COUNT <= a.n && reinterpret_cast<uintptr_t>(c) % sizeof(Stored) == 0) {
+    Stored stored{};
+    if (a.beta != COMPUTE(0)) stored = *reinterpret_cast<const Stored*>(c);
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+      stored.item[i] = blend(COMPUTE(1), a.alpha * sum[i] + bias_at(a, n + i), a.beta, &stored.item[i]);
+    *reinterpret_cast<Stored*>(c) = stored;
+  } else {
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+      if (n + i < a.n) c[i] = blend(COMPUTE(1), a.alpha * sum[i] + bias_at(a, n + i), a.beta, c + i);
+  }
+}
+
+#if TENSOR_CORES
+
+constexpr int ROW_BYTES = 128, PACKS = 8;
+constexpr int PACK = 16 / sizeof(ELEMENT);           // elements of a pack
+constexpr int TILE_K = ROW_BYTES / sizeof(ELEMENT);  // also the columns of a box of an MN-major tile
+constexpr int STEPS = 4;                             // products of 32 bytes along K in a K-block
+
+// A K-major tile has a row of 128 bytes for each m (or n). An MN-major one has boxes of TILE_K of them, one after
+// another, with a row of 128 bytes for each k; ldmatrix transposes 16-bit elements, floats are loaded one by one, four
+// k and eight m at a time.
+template <bool MN_MAJOR, int TILE, int THREADS> struct Side {
+  static constexpr int COPIES = TILE * PACKS / THREADS;
+
+  static __device__ __forceinline__ int swizzle(int row, int pack) {
+    return MN_MAJOR && sizeof(ELEMENT) == 4 ? pack ^ (row & 3) * 2 : pack ^ (row & 7);
+  }
+
+  // Begins to copy a K-block. first, count: of the tile and of the matrix along M or N.
+  static __device__ __forceinline__ void copy(unsigned char* tile, const ELEMENT* matrix, int stride, int first,
+                                              int count, int k, int last_k, bool packs) {
+#pragma unroll
+    for (int i = 0; i < COPIES; i++) {
+      const int index = threadIdx.x + i * THREADS, pack = index % PACKS, row = index / PACKS;
+      int from, exist;  // tensors have fewer than 2^31 elements
+      if constexpr (MN_MAJOR) {
+        const int at_k = k + row % TILE_K, at = first + row / TILE_K * TILE_K + pack * PACK;
+        from = at_k * stride + at;
+        exist = at_k < last_k ? count - at : 0;
+      } else {
+        const int at_k = k + pack * PACK, at = first + row;
+        from = at * stride + at_k;
+        exist = at < count ? last_k - at_k : 0;
+      }
+      unsigned char* to = tile + row * ROW_BYTES + swizzle(row, pack) * 16;
+      if (exist <= 0 || (packs && exist >= PACK)) {
+        cp_async<16>(to, matrix + (exist > 0 ? from : 0), exist > 0);
+      } else {
+        Pack<ELEMENT, PACK> elements{};
+#pragma unroll
+        for (int j = 0; j < PACK; j++)
+          if (j < exist) elements.item[j] = matrix[from + j];
+        *reinterpret_cast<Pack<ELEMENT, PACK>*>(to) = elements;
+      }
+    }
+  }
+
+  static __device__ __forceinline__ unsigned rounded(unsigned bits) {
+    if constexpr (sizeof(ELEMENT) == 4) {
+#ifdef EMULATED_CUDA
+      return __float_as_uint(round_to_tf32(__uint_as_float(bits)));
+#else
+      asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(__uint_as_float(bits)));
+#endif
+    }
+    return bits;
+  }
+
+  static __device__ __forceinline__ unsigned float_at(const unsigned char* tile, int at, int k) {
+    const unsigned char* row = tile + (at / TILE_K * TILE_K + k) * ROW_BYTES;
+    return reinterpret_cast<const unsigned*>(row + swizzle(k, at % TILE_K / PACK) * 16)[at % PACK];
+  }
+
+  // Sixteen rows from `at` on, 32 bytes along K: the left operand of mma_sync().
+  static __device__ __forceinline__ void load_left(unsigned (&registers)[4], const unsigned char* tile, int at,
+                                                   int step) {
+    const int lane = threadIdx.x % 32;
+    if constexpr (!MN_MAJOR) {
+      const int row = at + lane % 16;
+      ldmatrix<4>(registers, tile + row * ROW_BYTES + swizzle(row, 2 * step + lane / 16) * 16);
+    } else if constexpr (sizeof(ELEMENT) == 2) {
+      const int k = 16 * step + lane / 16 * 8 + lane % 8, column = at + lane / 8 % 2 * 8;
+      ldmatrix<4, true>(registers,
+                        tile + (column / TILE_K * TILE_K + k) * ROW_BYTES + swizzle(k, column % TILE_K / PACK) * 16);
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        registers[i] = float_at(tile, at + lane / 4 + i % 2 * 8, 8 * step + lane % 4 + i / 2 * 4);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) registers[i] = rounded(registers[i]);
+  }
+
+  // Sixteen columns from `at` on: two right operands.
+  static __device__ __forceinline__ void load_right(unsigned (&registers)[2][2], const unsigned char* tile, int at,
+                                                    int step) {
+    const int lane = threadIdx.x % 32;
+    unsigned loaded[4];
+    if constexpr (!MN_MAJOR) {
+      const int row = at + lane % 8 + lane / 16 * 8;
+      ldmatrix<4>(loaded, tile + row * ROW_BYTES + swizzle(row, 2 * step + lane / 8 % 2) * 16);
+    } else if constexpr (sizeof(ELEMENT) == 2) {
+      const int k = 16 * step + lane % 16, column = at + lane / 16 * 8;
+      ldmatrix<4, true>(loaded,
+                        tile + (column / TILE_K * TILE_K + k) * ROW_BYTES + swizzle(k, column % TILE_K / PACK) * 16);
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        loaded[i] = float_at(tile, at + lane / 4 + i / 2 * 8, 8 * step + lane % 4 + i % 2 * 4);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) registers[i / 2][i % 2] = rounded(loaded[i]);
+  }
+};
+
+// Whether packs of 16 bytes along the rows of a matrix are aligned.
+__device__ __forceinline__ bool has_packs(const ELEMENT* matrix, long long stride) {
+  return (reinterpret_cast<uintptr_t>(matrix) | stride * sizeof(ELEMENT)) % 16 == 0;
+}
+
+// TILE: of M and of N. WARPS_M, WARPS_N: of the block.
+template <int TILE, int WARPS_M, int WARPS_N, int STAGES> __device__ __forceinline__ void multiply(const Arguments& a) {
+  constexpr int THREADS = 32 * WARPS_M * WARPS_N, TILE_BYTES = TILE * ROW_BYTES;
+  constexpr int MS = TILE / WARPS_M / 16, NS = TILE / WARPS_N / 8;
+  using Left = Side<A_MN_MAJOR, TILE, THREADS>;
+  using Right = Side<B_MN_MAJOR, TILE, THREADS>;
+  const Work work(a, TILE, TILE);
+  unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 127);
+  const bool a_packs = has_packs(work.a, a.left.stride), b_packs = has_packs(work.b, a.right.stride);
+  const int k_blocks = (work.last_k - work.first_k + TILE_K - 1) / TILE_K;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int warp_m = warp % WARPS_M * (MS * 16), warp_n = warp / WARPS_M * (NS * 8);
+  float sums[MS][NS][4] = {};
+
+  const auto copy = [&](int k_block) {
+    if (k_block < k_blocks) {
+      unsigned char* stage = stages + k_block % STAGES * (2 * TILE_BYTES);
+      const int k = work.first_k + k_block * TILE_K;
+      Left::copy(stage, work.a, a.left.stride, work.first_m, a.m, k, work.last_k, a_packs);
+      Right::copy(stage + TILE_BYTES, work.b, a.right.stride, work.first_n, a.n, k, work.last_k, b_packs);
+    }
+    cp_async_commit();
+  };
+#pragma unroll
+  for (int k_block = 0; k_block < STAGES - 1; k_block++) copy(k_block);
+  for (int k_block = 0; k_block < k_blocks; k_block++) {
+    cp_async_wait<STAGES - 2>();
+    __syncthreads();  // the K-block is there, and the stage of the one before is free
+    copy(k_block + STAGES - 1);
+    const unsigned char* stage = stages + k_block % STAGES * (2 * TILE_BYTES);
+#pragma unroll
+    for (int step = 0; step < STEPS; step++) {
+      unsigned right[NS / 2][2][2];
+#pragma unroll
+      for (int j = 0; j < NS / 2; j++) Right::load_right(right[j], stage + TILE_BYTES, warp_n + 16 * j, step);
+#pragma unroll
+      for (int i = 0; i < MS; i++) {
+        unsigned left[4];
+        Left::load_left(left, stage, warp_m + 16 * i, step);
+#pragma unroll
+        for (int j = 0; j < NS; j++) mma_sync<ELEMENT>(sums[i][j], left, right[j / 2][j % 2]);
+      }
+    }
+  }
+  cp_async_wait<0>();
+  griddepcontrol_launch_dependents();
+#pragma unroll
+  for (int i = 0; i < MS; i++)
+#pragma unroll
+    for (int part = 0; part < 2; part++)
+#pragma unroll
+      for (int j = 0; j < NS; j++) {
+        const COMPUTE pair[2] = {sums[i][j][2 * part], sums[i][j][2 * part + 1]};
+        finish<2>(a, work, work.first_m + warp_m + 16 * i + 8 * part + lane / 4,
+                  work.first_n + warp_n + 8 * j + lane % 4 * 2, pair);
+      }
+}
+
+extern "C" __global__ void __launch_bounds__(256, 2) gemm_matrix_mma_128(const Arguments a) {
+  griddepcontrol_wait();
+  multiply<128, 2, 4, 3>(a);
+}
+extern "C" __global__ void __launch_bounds__(128, 3) gemm_matrix_mma_64(const Arguments a) {
+  griddepcontrol_wait();
+  multiply<64, 2, 2, 4>(a);
+}
+
+#else
+
+extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS) gemm_matrix_simt(const Arguments a) {
+  griddepcontrol_wait();
+  const Work work(a, TILE, TILE);
+  product_tile<!A_MN_MAJOR, !B_MN_MAJOR>(
+      work.first_m, work.first_n, a.m, a.n, work.last_k - work.first_k,
+      [&](int m, int k) {
+        const long long at = work.first_k + k;
+        return load<COMPUTE>(work.a[A_MN_MAJOR ? at * a.left.stride + m : m * a.left.stride + at]);
+      },
+      [&](int n, int k) {
+        const long long at = work.first_k + k;
+        return load<COMPUTE>(work.b[B_MN_MAJOR ? at * a.right.stride + n : n * a.right.stride + at]);
+      },
+      [&](int m, int n, COMPUTE sum) {
+        const COMPUTE one[1] = {sum};
+        finish<1>(a, work, m, n, one);
+      });
+}
+
+#endif
+
+// The sums of the parts of split-K, in order.
+extern "C" __global__ void __launch_bounds__(256) gemm_matrix_sum(const Arguments a) {
+  griddepcontrol_wait();
+  unsigned inner;
+  const long long outer = a.inner.divide(blockIdx.y, inner), index = blockIdx.x * 256ll + threadIdx.x;
+  if (index >= static_cast<long long>(a.m) * a.n) return;
+  const int m = index / a.n, n = index % a.n;
+  COMPUTE sum = 0;
+  for (unsigned split = 0; split < a.splits.divisor; split++) sum += partial_sums(a, blockIdx.y, split)[index];
+  RESULT* c = at_byte(a.c, a.result.offset) + outer * a.result.outer + inner * a.result.inner +
+              static_cast<long long>(m) * a.result.stride + n;
+  *c = blend(COMPUTE(1), a.alpha * sum + bias_at(a, n), a.beta, c);
+}

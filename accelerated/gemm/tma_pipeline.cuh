@@ -1,0 +1,65 @@
+// The main loop of matrix products that TMA feeds: one producer thread fills stages of shared memory, each with a
+// K-block of both operands in rows of 128 bytes; warpgroups multiply them on the tensor cores (primitives/mma.cuh) and
+// release them. How an operand lies in memory is the producer's business alone: it loads what a K-block holds.
+//
+// Stages begin at multiples of 1024 bytes. Both roles walk the same sequence of K-blocks, over all tiles of a block.
+#pragma once
+#include "primitives/tma.cuh"
+
+constexpr int ROW_BYTES = 128, WARPGROUP = 128;
+constexpr int MOST_STAGES = 12;
+
+template <int STAGES, int BYTES> struct TmaPipeline {
+  static_assert(STAGES <= MOST_STAGES);
+  static constexpr int STAGE_BYTES = BYTES;
+
+  unsigned char* stages;
+  Mbarrier *full, *empty;
+  unsigned stage = 0, parity = 0;  // of the next K-block
+
+  // One thread, before a __syncthreads(). consumers: threads of the warps that read a stage.
+  static __device__ __forceinline__ void initialise(Mbarrier* full, Mbarrier* empty, int consumers) {
+    for (int i = 0; i < STAGES; i++) mbarrier_init(&full[i], 1), mbarrier_init(&empty[i], consumers);
+  }
+
+  __device__ __forceinline__ void advance(unsigned count) {
+    stage += count;
+    parity ^= stage / STAGES & 1;
+    stage %= STAGES;
+  }
+
+  // The producer: waits until the next stage is free and returns it; `bytes` are loaded then.
+  __device__ __forceinline__ unsigned char* open_stage(int bytes = STAGE_BYTES) {
+    unsigned char* to = stages + stage * STAGE_BYTES;
+    mbarrier_wait_parity(&empty[stage], parity ^ 1);
+    mbarrier_arrive_expect_tx(&full[stage], bytes);
+    return to;
+  }
+
+  // A warp of the consumers: the tensor cores have read a stage.
+  __device__ __forceinline__ void release(unsigned used) const {
+    if (threadIdx.x % 32 == 0) mbarrier_arrive(&empty[used], 32);
+  }
+
+  // Begins the products of `count` K-blocks, every STEP-th of the sequence: sums[b] += left * right, with blocks of 64
+  // rows left_bytes apart. The last products are in flight then; returns the stage that they read.
+  template <class E, int COLUMNS, int BLOCKS, bool RIGHT_MN_MAJOR, bool LEFT_MN_MAJOR, int STEP>
+  __device__ __forceinline__ unsigned multiply(float (&sums)[BLOCKS][COLUMNS / 2], int left, int left_bytes, int right,
+                                               int count) {
+    unsigned previous = 0;
+    for (int k_block = 0; k_block < count; k_block++) {
+      const unsigned char* operands = stages + stage * STAGE_BYTES;
+      mbarrier_wait_parity(&full[stage], parity);
+#pragma unroll
+      for (int b = 0; b < BLOCKS; b++)
+        wgmma_mma_async<E, COLUMNS, RIGHT_MN_MAJOR, LEFT_MN_MAJOR>(sums[b], operands + left + b * left_bytes,
+                                                                   operands + right);
+      wgmma_commit();
+      wgmma_wait<1>();
+      if (k_block > 0) release(previous);
+      previous = stage;
+      advance(STEP);
+    }
+    return previous;
+  }
+};

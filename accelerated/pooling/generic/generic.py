@@ -1,0 +1,132 @@
+"""Pooling with any window, in any layout: the structures of generic.cuh."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_int, c_longlong, c_uint
+from functools import cache
+from math import prod
+from pathlib import PurePosixPath
+from typing import Any
+
+from dualdnn.api.operations.specs import DOUBLE
+
+from ...plans import type_definitions
+from ...primitives.geometry import FastDivmod, blocks
+from ..problem import PACK_BYTES, Configuration, PoolingProblem, Shape, arguments
+
+MAX_WALKED = 6
+VECTOR = 4  # elements of INT8x4
+PLANES = 4  # of a thread of a tile
+
+
+class AxisStruct(ctypes.Structure):
+    """The ``Axis`` of the kernels."""
+
+    _fields_ = [(name, c_int) for name in ("input", "output", "window", "stride", "padding")] + [
+        ("by_stride", FastDivmod)
+    ]
+
+
+@cache
+def _pooling_type(real: Any) -> type[ctypes.Structure]:
+    class PoolingStruct(ctypes.Structure):
+        _fields_ = [
+            ("axis", AxisStruct * 3),
+            ("x_stride", c_longlong * 3),
+            ("y_stride", c_longlong * 3),
+            ("alpha", real),
+            ("beta", real),
+            ("divisor", real),
+            ("mode", c_int),
+            ("propagate", c_int),
+        ]
+
+    return PoolingStruct
+
+
+class WalkStruct(ctypes.Structure):
+    """The ``Walk`` of the kernels."""
+
+    _fields_ = [
+        ("packs", c_uint),
+        ("width", c_uint),
+        ("packs_per_position", FastDivmod),
+        ("rank", c_int),
+        ("extent", FastDivmod * MAX_WALKED),
+        ("axis", c_int * MAX_WALKED),
+        ("walked", c_longlong * MAX_WALKED),
+        ("other", c_longlong * MAX_WALKED),
+    ]
+
+
+def pooling_of(problem: PoolingProblem) -> Any:
+    """Return the ``Pooling`` of a call."""
+    operation = problem.operation
+    value: Any = _pooling_type(ctypes.c_double if operation.compute_type == DOUBLE else ctypes.c_float)()
+    for d, axis in enumerate(problem.shape.axes):
+        sizes = (axis.input, axis.output, axis.window, axis.stride, axis.padding)
+        value.axis[d] = AxisStruct(*sizes, FastDivmod.of(axis.stride))
+        value.x_stride[d], value.y_stride[d] = axis.x_stride, axis.y_stride
+    value.alpha, value.beta, value.divisor = operation.alpha, operation.beta, problem.divisor
+    value.mode, value.propagate = operation.pooling.mode, operation.pooling.nan
+    return value
+
+
+def pack_width(problem: PoolingProblem) -> int:
+    """Return how many channels a pack has: as many as take 16 bytes, or those of a vector, or 1 where packs do not fit."""
+    shape = problem.shape
+    widths = (shape.width, *([VECTOR] if shape.width == PACK_BYTES else []))
+    scalar_bytes = PACK_BYTES // shape.width
+    return next((width for width in widths if problem.fits(width * scalar_bytes) and shape.packs(width)), 1)
+
+
+def walk_of(shape: Shape, width: int, forward: bool) -> WalkStruct:
+    """Return the ``Walk`` over y, backward over dx, in packs of ``width`` channels."""
+    extents, walked, other = list(shape.extents), list(shape.x_steps), list(shape.y_steps)
+    if forward:
+        walked, other = other, walked
+    channels = 1
+    if shape.channels_last:
+        channels = extents.pop()
+        del walked[-1], other[-1]
+    dims = [(step, extent, beyond, -1) for step, extent, beyond in zip(walked, extents, other, strict=True)]
+    for d, axis in enumerate(shape.axes):
+        dims.append((axis.y_stride, axis.output, 0, d) if forward else (axis.x_stride, axis.input, 0, d))
+    dims = sorted(dim for dim in dims if dim[1] > 1)
+    packs = channels // width
+    value = WalkStruct(width=width, packs_per_position=FastDivmod.of(packs), rank=len(dims))
+    value.packs = packs * prod(dim[1] for dim in dims)
+    for i, (step, extent, beyond, axis_number) in enumerate(dims):
+        value.extent[i], value.axis[i] = FastDivmod.of(extent), axis_number
+        value.walked[i], value.other[i] = step, beyond
+    return value
+
+
+def configured(
+    problem: PoolingProblem,
+    source: str,
+    variant: str,
+    width: int,
+    grid: int,
+    block: int,
+    *fields: tuple[str, Any],
+    shared_bytes: int = 0,
+) -> Configuration:
+    """Return the launch of a variant of a kernel, whose packs have ``width`` elements."""
+    operation = problem.operation
+    return Configuration(
+        source,
+        f"pooling_{PurePosixPath(source).stem}_{variant}",
+        type_definitions(operation.x.scalar_type, operation),
+        arguments(problem, ("pooling", pooling_of(problem)), *fields),
+        (grid, 1, 1),
+        (block, 1, 1),
+        shared_bytes,
+        dict.fromkeys(problem.operands, width * operation.x.scalar_bytes),
+    )
+
+
+def thread_blocks(walk: WalkStruct) -> int:
+    """Return how many blocks have a thread for every pack."""
+    return blocks(walk.packs)[0]

@@ -1,0 +1,144 @@
+// Pooling backward (4.1.18) of averages with any window, in any layout; static and global windows have kernels of their
+// own.
+//
+// Tiling: `tile` has a tile of inputs for a block, of planes, four in a pack: it reads dy once, divides it and keeps it
+// in shared memory (generic_tile.cuh), where every input gathers what the windows over it give, in their order.
+// `gather` has a thread for 16 bytes of channels of dx; what neighbours read too comes from L1.
+//
+// Roofline bound: bytes, dy read and dx written once; two operations for every input of every window: of 3x3 windows
+// by estimate 50 instructions an element, 6 us for 32x128x28x28 of float, as many as memory needs.
+#include "pooling/generic/generic_tile.cuh"
+
+struct AverageArguments {
+  const ELEMENT* dy;
+  ELEMENT* dx;
+  Pooling pooling;
+  Walk walk;  // dx; dy is the other tensor
+};
+
+template <int P> __device__ __forceinline__ void backward(const AverageArguments& a) {
+  const Pooling& pooling = a.pooling;
+  const Axis* axis = pooling.axis;
+  const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
+  if (index >= a.walk.packs) return;
+  int i[3], first[3], last[3], o[3];
+  long long dx_offset, dy_offset;
+  a.walk.locate(index, i, dx_offset, dy_offset);
+#pragma unroll
+  for (int d = 0; d < 3; d++) first[d] = axis[d].first_window(i[d]), last[d] = axis[d].last_window(i[d]);
+  const bool constant = pooling.divisor != COMPUTE(0);
+  const COMPUTE common = constant ? COMPUTE(1) / pooling.divisor : COMPUTE(0);
+  COMPUTE sum[P];
+#pragma unroll
+  for (int k = 0; k < P; k++) sum[k] = 0;
+  auto gather = [&](auto share_of) {
+    const int count = last[2] - first[2];
+    for (o[0] = first[0]; o[0] < last[0]; o[0]++)
+      for (o[1] = first[1]; o[1] < last[1]; o[1]++) {
+        const ELEMENT* from = a.dy + (dy_offset + o[0] * pooling.y_stride[0] + o[1] * pooling.y_stride[1] +
+                                      first[2] * pooling.y_stride[2]);
+#pragma unroll 4
+        for (int k2 = 0; k2 < count; k2++, from += pooling.y_stride[2]) {
+          const Pack<ELEMENT, P> dy = load_items<P, true>(from, 0);
+          o[2] = first[2] + k2;
+          const COMPUTE share = share_of();
+#pragma unroll
+          for (int k = 0; k < P; k++) sum[k] += load<COMPUTE>(dy.item[k]) * share;
+        }
+      }
+  };
+  if (constant) gather([&] { return common; });
+  else gather([&] { return COMPUTE(1) / Window(pooling, o).divisor(pooling); });
+#pragma unroll
+  for (int k = 0; k < P; k++) sum[k] *= pooling.alpha;
+  write_pack<P>(a.dx + dx_offset, 1, true, P, sum, pooling.beta);
+}
+
+extern "C" __global__ void __launch_bounds__(256) pooling_generic_average_backward_gather(const AverageArguments a) {
+  griddepcontrol_wait();
+  with_width(a.walk.width, [&](auto width) { backward<decltype(width)::value>(a); });
+}
+
+struct AverageTileArguments {
+  const ELEMENT* dy;
+  ELEMENT* dx;
+  Pooling pooling;
+  TileLayout tile;
+};
+
+// Keeps what every window gives to an input. Windows that do not exist give nothing.
+template <int P>
+__device__ __forceinline__ void read_shares(const AverageTileArguments& a, const BlockTile& tile, const int (&low)[3],
+                                            Pack<COMPUTE, P>* shares) {
+  const Pooling& pooling = a.pooling;
+  const bool constant = pooling.divisor != COMPUTE(0);
+  const COMPUTE common = constant ? COMPUTE(1) / pooling.divisor : COMPUTE(0);
+  tile.visit(a.tile.sources, [&](unsigned n, unsigned group, const unsigned (&at)[3]) {
+    const int o[3] = {low[0] + int(at[0]), low[1] + int(at[1]), low[2] + int(at[2])};
+    Pack<COMPUTE, P> pack;
+    if (BlockTile::inside(o, pooling.axis, &Axis::output)) {
+      const Pack<ELEMENT, P> dy = load_items < P,
+                             P == 1 > (a.dy + tile.offsets[group].y + BlockTile::offset_of(o, pooling.y_stride),
+                                       a.tile.y_item);
+      const COMPUTE share = constant ? common : COMPUTE(1) / Window(pooling, o).divisor(pooling);
+#pragma unroll
+      for (int k = 0; k < P; k++) pack.item[k] = load<COMPUTE>(dy.item[k]) * share;
+    } else {
+#pragma unroll
+      for (int k = 0; k < P; k++) pack.item[k] = 0;
+    }
+    shares[n] = pack;
+  });
+}
+
+// COLUMNS: of windows that cover an input, 0 where they differ, or are many.
+template <int P, int COLUMNS>
+__device__ __forceinline__ void gather(const AverageTileArguments& a, const BlockTile& tile, const int (&low)[3],
+                                       const Pack<COMPUTE, P>* shares) {
+  const Pooling& pooling = a.pooling;
+  const Axis* axis = pooling.axis;
+  const FastDivmod(&sources)[3] = a.tile.sources;
+  tile.visit(a.tile.targets, [&](unsigned, unsigned group, const unsigned (&at)[3]) {
+    const int i[3] = {tile.begin[0] + int(at[0]), tile.begin[1] + int(at[1]), tile.begin[2] + int(at[2])};
+    if (!BlockTile::inside(i, pooling.axis, &Axis::input)) return;
+    int position = group, count[3];
+#pragma unroll
+    for (int d = 0; d < 3; d++) {
+      const int first = tile.first_window(pooling, d, i[d]);
+      position = position * int(sources[d].divisor) + first - low[d];
+      // The last may begin behind the input.
+      count[d] = a.tile.covering[d];
+      count[d] -= (first + count[d] - 1) * axis[d].stride - axis[d].padding > i[d];
+    }
+    COMPUTE sum[P];
+#pragma unroll
+    for (int k = 0; k < P; k++) sum[k] = 0;
+    visit_window<COLUMNS>(position, count, sources, [&](int p) {
+      const Pack<COMPUTE, P> pack = shares[p];
+#pragma unroll
+      for (int k = 0; k < P; k++) sum[k] += pack.item[k];
+    });
+#pragma unroll
+    for (int k = 0; k < P; k++) sum[k] *= pooling.alpha;
+    write_pack<P>(a.dx + tile.offsets[group].x + BlockTile::offset_of(i, pooling.x_stride), a.tile.x_item, false, P,
+                  sum, pooling.beta);
+  });
+}
+
+template <int P> __device__ __forceinline__ void backward(const AverageTileArguments& a) {
+  const BlockTile tile(a.tile);
+  Pack<COMPUTE, P>* const shares = reinterpret_cast<Pack<COMPUTE, P>*>(shared_memory + OFFSET_BYTES);
+  int low[3];
+#pragma unroll
+  for (int d = 0; d < 3; d++) low[d] = tile.first_window(a.pooling, d, tile.begin[d]);
+  read_shares<P>(a, tile, low, shares);
+  __syncthreads();
+  const Axis& along = a.pooling.axis[2];
+  with_columns(along.window == a.tile.covering[2] * along.stride ? a.tile.covering[2] : 0,
+               [&](auto columns) { gather<P, decltype(columns)::value>(a, tile, low, shares); });
+}
+
+extern "C" __global__ void __launch_bounds__(256) pooling_generic_average_backward_tile(const AverageTileArguments a) {
+  griddepcontrol_wait();
+  a.tile.planes == PLANES ? backward<PLANES>(a) : backward<1>(a);
+}

@@ -1,0 +1,127 @@
+// Pooling of planes with any window from shared memory: tiles of outputs forward, of inputs backward.
+// A block has a tile of some groups of P planes. It reads what the windows of the tile cover once, rows first, and
+// keeps it in shared memory as packs of P planes: an access there, and its address, are those of P elements. Positions
+// outside of the tensor hold what pools to nothing, so that windows have no edges.
+#pragma once
+#include "pooling/generic/generic.cuh"
+
+struct TileLayout {
+  int outer_rank;  // what is not pooled, in groups of planes, the fastest first
+  FastDivmod outer[3];
+  long long x_outer[3], y_outer[3];
+  long long x_item, y_item;  // from one plane of a group to the next
+  unsigned planes;           // of a group
+  unsigned groups, block_groups;
+  FastDivmod parts[3];    // tiles along each axis
+  FastDivmod targets[3];  // extents of a tile: outputs forward, inputs backward
+  FastDivmod sources[3];  // of what is kept for it: inputs; for the gradient of averages windows
+  FastDivmod windows[3];  // backward: of the windows over its inputs
+  int covering[3];        // backward: the most windows that cover an input
+  int shift[3];           // backward: window of an input i: (i + shift) / stride - before
+  int before[3];
+  unsigned indices, values;  // bytes from the beginning of shared memory to those of windows
+};
+
+// The offsets of the planes of a group.
+struct PlaneOffsets {
+  long long x, y;
+};
+constexpr unsigned MAX_BLOCK_GROUPS = 32;  // generic_tile.py has the same
+constexpr unsigned OFFSET_BYTES = MAX_BLOCK_GROUPS * sizeof(PlaneOffsets);
+
+// The tile of a block.
+struct BlockTile {
+  const TileLayout& layout;
+  PlaneOffsets* const offsets;
+  int begin[3];
+  unsigned groups;
+
+  __device__ __forceinline__ explicit BlockTile(const TileLayout& layout)
+      : layout(layout), offsets(reinterpret_cast<PlaneOffsets*>(shared_memory)) {
+    unsigned rest = blockIdx.x, part;
+#pragma unroll
+    for (int d = 2; d >= 0; d--) {
+      rest = layout.parts[d].divide(rest, part);
+      begin[d] = part * layout.targets[d].divisor;
+    }
+    const unsigned first = rest * layout.block_groups;
+    groups = min(layout.block_groups, layout.groups - first);
+    if (threadIdx.x < groups) {
+      unsigned group = first + threadIdx.x, here;
+      PlaneOffsets sum = {0, 0};
+      for (int d = 0; d < layout.outer_rank; d++) {
+        group = layout.outer[d].divide(group, here);
+        sum.x += here * layout.x_outer[d];
+        sum.y += here * layout.y_outer[d];
+      }
+      offsets[threadIdx.x] = sum;
+    }
+    __syncthreads();
+  }
+  // Calls visit(n, group, at) for the positions of boxes of `extents`, of all groups, that a thread has.
+  template <class Visit> __device__ __forceinline__ void visit(const FastDivmod (&extents)[3], Visit visit) const {
+    const unsigned all = groups * extents[0].divisor * extents[1].divisor * extents[2].divisor;
+    for (unsigned n = threadIdx.x; n < all; n += blockDim.x) {
+      unsigned rest = n, at[3];
+#pragma unroll
+      for (int d = 2; d >= 0; d--) rest = extents[d].divide(rest, at[d]);
+      visit(n, rest, at);
+    }
+  }
+  // Reads the inputs from `origin` on; around the tensor there is `nothing`.
+  template <int P>
+  __device__ __forceinline__ void read_inputs(Pack<ELEMENT, P>* kept, const ELEMENT* x, const Pooling& pooling,
+                                              const int (&origin)[3], ELEMENT nothing) const {
+    visit(layout.sources, [&](unsigned n, unsigned group, const unsigned (&at)[3]) {
+      const int i[3] = {origin[0] + int(at[0]), origin[1] + int(at[1]), origin[2] + int(at[2])};
+      Pack<ELEMENT, P> pack;
+      if (inside(i, pooling.axis, &Axis::input)) {
+        pack = load_items < P, P == 1 > (x + offsets[group].x + offset_of(i, pooling.x_stride), layout.x_item);
+      } else {
+#pragma unroll
+        for (int k = 0; k < P; k++) pack.item[k] = nothing;
+      }
+      kept[n] = pack;
+    });
+  }
+  // The first of the windows that may cover the input, which may not exist.
+  __device__ __forceinline__ int first_window(const Pooling& pooling, int d, int input) const {
+    return int(pooling.axis[d].by_stride.divide(input + layout.shift[d])) - layout.before[d];
+  }
+
+  static __device__ __forceinline__ bool inside(const int (&i)[3], const Axis (&axis)[3], int Axis::* extent) {
+    return unsigned(i[0]) < unsigned(axis[0].*extent) && unsigned(i[1]) < unsigned(axis[1].*extent) &&
+           unsigned(i[2]) < unsigned(axis[2].*extent);
+  }
+  // Planes span fewer than 2^31 elements.
+  static __device__ __forceinline__ int offset_of(const int (&i)[3], const long long (&stride)[3]) {
+    return i[0] * int(stride[0]) + i[1] * int(stride[1]) + i[2] * int(stride[2]);
+  }
+};
+
+// Calls take(p, k) for the positions p, k-th of a window of columns of one row after another, of a box of `extents`.
+// COLUMNS: their number, 0 where it is not static.
+template <int COLUMNS, class Take>
+__device__ __forceinline__ void visit_window(int position, const int (&window)[3], const FastDivmod (&extents)[3],
+                                             Take take) {
+  const int row = extents[2].divisor, plane = row * extents[1].divisor;
+  for (int k0 = 0; k0 < window[0]; k0++, position += plane) {
+    int p = position;
+    for (int k1 = 0; k1 < window[1]; k1++, p += row) {
+      if constexpr (COLUMNS > 0) {
+#pragma unroll
+        for (int k2 = 0; k2 < COLUMNS; k2++) take(p + k2);
+      } else {
+#pragma unroll 4
+        for (int k2 = 0; k2 < window[2]; k2++) take(p + k2);
+      }
+    }
+  }
+}
+
+// Calls call(columns) with few columns as a constant, 0 for others.
+template <class Call> __device__ __forceinline__ void with_columns(int columns, Call call) {
+  if (columns == 2) return call(Constant<2>());
+  if (columns == 3) return call(Constant<3>());
+  call(Constant<0>());
+}

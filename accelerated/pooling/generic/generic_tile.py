@@ -1,0 +1,203 @@
+"""Tiles of planes that blocks pool from shared memory, with any window: the layout of generic_tile.cuh."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_int, c_longlong, c_uint
+from dataclasses import dataclass
+from math import prod
+
+from dualdnn.api.operations.specs import SCALAR_BYTES
+
+from ...primitives.geometry import THREADS, FastDivmod
+from ..problem import FORWARD, MAX_BACKWARD, PACK_BYTES, Axis, Configuration, PoolingProblem
+from .generic import PLANES, configured
+
+MAX_OUTER = 3
+MAX_BLOCK_GROUPS = 32  # generic_tile.cuh has the same
+OFFSET_BYTES = 16 * MAX_BLOCK_GROUPS
+INDEX_BYTES = 2
+MAX_POSITIONS = 2**16 - 1  # of the inputs of a block, whose indices have 16 bits
+SHARED_BYTES = (40 * 1024, 100 * 1024)  # of a block, several of which share an SM; more where tiles would be small
+SMALL_TILE = 2.0  # times what a tile owns that a block keeps for it, from which more memory is worth it
+TINY_TILE = 8.0  # the same, from which maxima are found too often
+BLOCK_TARGETS = 1024  # of planes that share a block
+BLOCKS_PER_SM = 4
+LONG_ROW = 64  # positions from which rows are divided before the other axes
+MAX_ELEMENTS = 2**31 - 2**10
+
+
+class TileStruct(ctypes.Structure):
+    """The ``TileLayout`` of the kernels."""
+
+    _fields_ = [
+        ("outer_rank", c_int),
+        ("outer", FastDivmod * MAX_OUTER),
+        ("x_outer", c_longlong * MAX_OUTER),
+        ("y_outer", c_longlong * MAX_OUTER),
+        ("x_item", c_longlong),
+        ("y_item", c_longlong),
+        ("planes", c_uint),
+        ("groups", c_uint),
+        ("block_groups", c_uint),
+        ("parts", FastDivmod * 3),
+        ("targets", FastDivmod * 3),
+        ("sources", FastDivmod * 3),
+        ("windows", FastDivmod * 3),
+        ("covering", c_int * 3),
+        ("shift", c_int * 3),
+        ("before", c_int * 3),
+        ("indices", c_uint),
+        ("values", c_uint),
+    ]
+
+
+@dataclass
+class Tile:
+    """The outputs, or backward inputs, of a block along each axis, and what it keeps for them of a group of planes."""
+
+    problem: PoolingProblem
+    planes: int  # of a group
+    targets: list[int]
+    shared_bytes: int  # that it may have
+
+    @property
+    def axes(self) -> list[Axis]:
+        """The three axes."""
+        return self.problem.shape.axes
+
+    @property
+    def windows(self) -> list[int]:
+        """Along each axis, how many windows are over the inputs of the tile, those that do not exist counted."""
+        pairs = zip(self.axes, self.targets, strict=True)
+        return [-(-(size - 1) // axis.stride) + covering(axis) for axis, size in pairs]
+
+    @property
+    def sources(self) -> list[int]:
+        """Along each axis, the extent of what the block keeps first: inputs, or windows for the gradient of averages."""
+        if self.problem.kind not in (FORWARD, MAX_BACKWARD):
+            return self.windows
+        counts = self.targets if self.problem.kind == FORWARD else self.windows
+        return [(count - 1) * axis.stride + axis.window for axis, count in zip(self.axes, counts, strict=True)]
+
+    @property
+    def scalar_bytes(self) -> int:
+        """The bytes of an element of what the block keeps first."""
+        operation = self.problem.operation
+        kept = operation.x.scalar_bytes
+        return kept if self.problem.kind in (FORWARD, MAX_BACKWARD) else SCALAR_BYTES[operation.compute_type]
+
+    def areas(self, groups: int) -> list[int]:
+        """Return where the indices of windows begin in shared memory, where their values do, and how many bytes there are."""
+        areas = [OFFSET_BYTES + groups * prod(self.sources) * self.planes * self.scalar_bytes]
+        windows = groups * prod(self.windows) * self.planes if self.problem.kind == MAX_BACKWARD else 0
+        for nbytes in (INDEX_BYTES, self.scalar_bytes):
+            areas.append(-(-areas[-1] // PACK_BYTES) * PACK_BYTES + windows * nbytes)
+        indices, values = (-(-area // PACK_BYTES) * PACK_BYTES for area in areas[:2])
+        return [indices, values, areas[2]]
+
+    def fits(self, groups: int = 1) -> bool:
+        """Return whether a block can have so many groups of planes."""
+        return self.areas(groups)[2] <= self.shared_bytes and groups * prod(self.sources) <= MAX_POSITIONS
+
+    @property
+    def redundancy(self) -> float:
+        """How many times what the tile would need without others the block reads, or for maxima scans."""
+        if self.problem.kind == FORWARD:
+            return prod(self.sources) / prod(n * axis.stride for n, axis in zip(self.targets, self.axes, strict=True))
+        return prod(self.windows) / prod(-(-n // axis.stride) for n, axis in zip(self.targets, self.axes, strict=True))
+
+    @property
+    def parts(self) -> list[int]:
+        """How many tiles there are along each axis."""
+        return [-(-extent // size) for extent, size in zip(self.extents, self.targets, strict=True)]
+
+    @property
+    def extents(self) -> list[int]:
+        """The extents of the tensor that the tiles divide."""
+        return [axis.output if self.problem.kind == FORWARD else axis.input for axis in self.axes]
+
+
+def covering(axis: Axis) -> int:
+    """Return how many windows cover an input at most."""
+    return -(-axis.window // axis.stride)
+
+
+def tile_of(problem: PoolingProblem, planes: int, groups: int) -> Tile | None:
+    """Return the tile of a block, of as much shared memory as is worth it; None where a tile is too much, or for maxima too small."""
+    tile, *larger = (_largest(problem, planes, groups, shared_bytes) for shared_bytes in SHARED_BYTES)
+    for other in larger:
+        if other is not None and (tile is None or tile.redundancy > max(SMALL_TILE, other.redundancy)):
+            tile = other
+    return None if tile is None or (problem.kind == MAX_BACKWARD and tile.redundancy > TINY_TILE) else tile
+
+
+def _largest(problem: PoolingProblem, planes: int, groups: int, shared_bytes: int) -> Tile | None:
+    """Return the largest tile that a block can have, or a smaller one where blocks would be few; None where one target is too much."""
+    tile = Tile(problem, planes, [], shared_bytes)
+    tile.targets = tile.extents
+    enough = BLOCKS_PER_SM * problem.device.multiprocessors
+    while True:
+        few = groups * prod(tile.parts) < enough and prod(tile.targets) > THREADS
+        if tile.fits() and not few:
+            return tile
+        sizes = [size / axis.window for size, axis in zip(tile.targets, tile.axes, strict=True)]
+        if tile.targets[2] <= LONG_ROW and max(tile.targets[:2]) > 1:
+            sizes[2] = 0
+        d = max((d for d in range(3) if tile.targets[d] > 1), key=lambda d: sizes[d], default=None)
+        if d is None:
+            return tile if tile.fits() else None
+        tile.targets = [*tile.targets[:d], -(-tile.targets[d] // 2), *tile.targets[d + 1 :]]
+
+
+def tiled(problem: PoolingProblem, source: str) -> Configuration | None:
+    """Return the launch of a kernel of tiles; None where channels are neighbours, or one window is too much for a block."""
+    shape = problem.shape
+    if shape.channels_last or (shape.x_steps[-1] == 1 and shape.axes[2].x_stride != 1):
+        return None
+    if any(axis.stride > 2 * axis.window for axis in shape.axes) or _span(problem) >= MAX_ELEMENTS:
+        return None  # most of what a block would read is in no window
+    extents, x_steps, y_steps = list(shape.extents), list(shape.x_steps), list(shape.y_steps)
+    planes = PLANES if extents[-1] % PLANES == 0 else 1
+    x_item, y_item = x_steps[-1], y_steps[-1]
+    extents[-1] //= planes
+    x_steps[-1], y_steps[-1] = x_item * planes, y_item * planes
+    groups = prod(extents)
+    tile = tile_of(problem, planes, groups)
+    if tile is None or len(extents) > MAX_OUTER:
+        return None
+    block_groups = 1
+    if prod(tile.parts) == 1:
+        enough = BLOCKS_PER_SM * problem.device.multiprocessors
+        most = min(BLOCK_TARGETS // prod(tile.targets), groups // enough, MAX_BLOCK_GROUPS)
+        block_groups = next((count for count in range(most, 1, -1) if tile.fits(count)), 1)
+    indices, values, shared_bytes = tile.areas(block_groups)
+    value = TileStruct(
+        outer_rank=len(extents),
+        x_item=x_item,
+        y_item=y_item,
+        planes=planes,
+        groups=groups,
+        block_groups=block_groups,
+        indices=indices,
+        values=values,
+    )
+    for i, d in enumerate(reversed(range(len(extents)))):
+        value.outer[i], value.x_outer[i], value.y_outer[i] = FastDivmod.of(extents[d]), x_steps[d], y_steps[d]
+    lists = zip(tile.axes, tile.parts, tile.targets, tile.sources, tile.windows, strict=True)
+    for d, (axis, part, target, read, window) in enumerate(lists):
+        value.parts[d], value.targets[d] = FastDivmod.of(part), FastDivmod.of(target)
+        value.sources[d], value.windows[d] = FastDivmod.of(read), FastDivmod.of(window)
+        # floor((input + padding - window) / stride) + 1, of numbers that are not negative
+        shift = axis.padding - axis.window + axis.stride
+        before = max(0, -(shift // axis.stride))
+        value.covering[d], value.shift[d], value.before[d] = covering(axis), shift + before * axis.stride, before
+    blocks = prod(tile.parts) * -(-groups // block_groups)
+    return configured(problem, source, "tile", 1, blocks, THREADS, ("tile", value), shared_bytes=shared_bytes)
+
+
+def _span(problem: PoolingProblem) -> int:
+    """Return about how far the elements of a plane lie apart at most."""
+    axes = problem.shape.axes
+    x = sum((axis.input + axis.window) * axis.x_stride for axis in axes)
+    return max(x, sum(axis.output * axis.y_stride for axis in axes), *(axis.input + axis.padding for axis in axes))

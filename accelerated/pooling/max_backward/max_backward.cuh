@@ -1,0 +1,199 @@
+// Gradients of maxima with a static window (max_backward.cu): how blocks share the work, and the first maxima
+// of the windows of a thread.
+#pragma once
+#include "pooling/max_backward/argmax.cuh"
+
+struct Sliding : Layout {
+  unsigned items;                       // threads of a block that have something to do
+  FastDivmod group_packs, tiles, rows;  // of a block: packs of channels, tiles along axis 2, windows along axis 1
+  FastDivmod groups, tile_parts, row_parts, segments;  // blocks along channels, axis 2, axis 1, axis 0
+  unsigned packs;                                      // of channels in all
+  unsigned planes, block_planes;
+  int steps, block_steps;         // along axis 0, in all and of a block
+  int block_rows, block_tiles;    // of a block: those that it writes
+  int rows_before, tiles_before;  // that it only scans: before those
+  int prefetches;                 // whether the first planes are prefetched to L2: x is larger than it
+};
+
+struct MaximumArguments {
+  const ELEMENT* dy;
+  const ELEMENT* x;
+  ELEMENT* dx;
+  Sliding sliding;
+  COMPUTE alpha, beta;
+  int propagate;
+};
+
+constexpr int BEFORE0 = (K0 - 1) / S0;  // windows before a position's own that may cover it
+
+constexpr int index_of(int k0, int k1, int k2) { return (k0 * K1 + k1) * K2 + k2; }  // in a window, in row-major order
+
+// What a thread does: windows w, channels i of its tile, SIZE of them in a group.
+template <class Access> struct ThreadTile {
+  using Axis1 = StaticAxis<K1, S1, P1, 1>;
+  using Axis2 = typename Access::Axis2;
+  static constexpr int TILE2 = Access::TILE2, CHANNELS = Access::CHANNELS, ITEMS = TILE2 * CHANNELS;
+  using Group = typename std::conditional<PAIRS && ITEMS % 2 == 0, Two, One>::type;
+  static constexpr int SIZE = Group::SIZE, GROUPS = ITEMS / SIZE;
+  static constexpr int LINES = Axis1::INPUTS, COLUMNS = Axis2::INPUTS;      // of inputs, of a plane
+  static constexpr int ROWS_BEFORE = -Axis1::FIRST, ROWS = Axis1::WINDOWS;  // of windows over those
+  static constexpr int TILES_BEFORE = (-Axis2::FIRST + TILE2 - 1) / TILE2;
+  static constexpr int TILES = TILES_BEFORE + (Axis2::FIRST + Axis2::WINDOWS + TILE2 - 1) / TILE2;
+
+  struct Cell {
+    typename Group::Indices where;
+    typename Group::Gradient dy_value;
+  };
+  struct alignas(GROUPS * sizeof(Cell) % 16 == 0 ? 16 : sizeof(Cell)) Cells {
+    Cell of[GROUPS];
+  };
+
+  // Column of an input, for a window of a tile and an index in it.
+  static constexpr __host__ __device__ int column(int tile, int item, int k2) {
+    return (tile * TILE2 + item / CHANNELS) * S2 - P2 + k2;
+  }
+  static constexpr __host__ __device__ bool inside(int tile, int item, int k2) {
+    return column(tile, item, k2) >= 0 && column(tile, item, k2) < COLUMNS;
+  }
+  static constexpr __host__ __device__ bool reaches(int tile, int group) {
+    for (int n = 0; n < SIZE; n++)
+      for (int k2 = 0; k2 < K2; k2++)
+        if (inside(tile, group * SIZE + n, k2)) return true;
+    return false;
+  }
+};
+
+// The first maxima of a tile.
+template <class Access> struct Maxima {
+  using Group = typename ThreadTile<Access>::Group;
+  typename Group::Value value[ThreadTile<Access>::GROUPS];
+  typename Group::Indices where[ThreadTile<Access>::GROUPS];
+};
+
+// Where a thread reads, and the indices of what it reads. What lies outside of x is replaced by its neighbour inside,
+// which changes no maximum; the index is that of the neighbour.
+template <class Access> struct View {
+  using Axis2 = typename Access::Axis2;
+  static constexpr int CHANNELS = Access::CHANNELS, PACK = Access::X_PACK, ITEMS = Axis2::COUNT * CHANNELS;
+  int line[K1], item[ITEMS];  // distances in memory; of those in one access only the first
+  int before1, before2;       // how many lines and columns of the first window lie outside
+
+  // `unit`: that of the distances, for an element.
+  __device__ __forceinline__ View(const Sliding& sliding, int unit, int stride1, int stride2, int tile1, int tile2) {
+    int i1 = tile1 * S1 - P1, i2 = tile2 * Axis2::INPUTS + Axis2::BEGIN;
+#pragma unroll
+    for (int k1 = 0; k1 < K1; k1++) line[k1] = min(max(i1 + k1, 0), sliding.input[1] - 1) * (stride1 * unit);
+#pragma unroll
+    for (int n = 0; n < ITEMS; n++)
+      if (packed(n))  // of a tile that exists entirely, or not at all
+        item[n] = min(max(i2 * CHANNELS + n, 0), sliding.input[2] * CHANNELS - PACK) * unit;
+      else item[n] = (min(max(i2 + n / CHANNELS, 0), sliding.input[2] - 1) * stride2 + n % CHANNELS) * unit;
+    before1 = max(-i1, 0), before2 = max(-i2, 0);
+  }
+  // Where the pack of an item begins, and whether it is read in one access.
+  static constexpr __host__ __device__ int first(int n) {
+    return floor_divided(n + Axis2::BEGIN * CHANNELS, PACK) * PACK - Axis2::BEGIN * CHANNELS;
+  }
+  static constexpr __host__ __device__ bool packed(int n) {
+    int begin = first(n) + Axis2::BEGIN * CHANNELS;
+    return PACK > 1 && first(n) >= 0 && first(n) + PACK <= ITEMS && begin >= 0 &&
+           begin + PACK <= Axis2::INPUTS * CHANNELS;
+  }
+  // The index of an input in its line, for window `w` of the tile; that of a line in its plane.
+  __device__ __forceinline__ int index(int w, int k2) const { return w * S2 - P2 + k2 < 0 ? max(k2, before2) : k2; }
+  __device__ __forceinline__ int index(int k1) const { return (k1 < P1 ? max(k1, before1) : k1) * K2; }
+};
+
+// The lines of a plane that the windows of a tile cover.
+template <class Access> struct Lines {
+  using S = ThreadTile<Access>;
+  using Axis2 = typename Access::Axis2;
+  using Group = typename S::Group;
+  using Where = View<Access>;
+  ELEMENT item[K1][Axis2::COUNT][Access::CHANNELS];
+
+  // `plane`: where it begins, for the channels of the thread; in elements or bytes, as the view.
+  template <class From> __device__ __forceinline__ void read(const From* x, int plane, const Where& view) {
+#pragma unroll
+    for (int k1 = 0; k1 < K1; k1++)
+#pragma unroll
+      for (int n = 0; n < Where::ITEMS; n++) {
+        const ELEMENT* from = reinterpret_cast<const ELEMENT*>(x + (plane + view.line[k1] + view.item[n]));
+        ELEMENT* to = &item[k1][n / Access::CHANNELS][n % Access::CHANNELS];
+        constexpr int N = Access::ROWS ? 1 : Access::CHANNELS;
+        if (Where::packed(n) && n == Where::first(n)) copy<Where::PACK>(from, to);
+        if (!Where::packed(n) && n % N == 0) copy<N>(from, to);
+      }
+  }
+  template <bool PROPAGATES> __device__ __forceinline__ void scan(const Where& view, Maxima<Access>& maxima) const {
+#pragma unroll
+    for (int g = 0; g < S::GROUPS; g++)
+#pragma unroll
+      for (int k1 = 0; k1 < K1; k1++) {
+        typename Group::Value value;
+        typename Group::Indices where;
+#pragma unroll
+        for (int k2 = 0; k2 < K2; k2++) {
+          ELEMENT items[S::SIZE];
+          int indices[S::SIZE];
+#pragma unroll
+          for (int n = 0; n < S::SIZE; n++) {
+            int one = g * S::SIZE + n, w = one / Access::CHANNELS;
+            items[n] = item[k1][w * S2 + k2][one % Access::CHANNELS];
+            indices[n] = view.index(w, k2);
+          }
+          typename Group::Value met = Group::values(items);
+          typename Group::Indices index = Group::indices(indices);
+          if (k2 == 0) value = met, where = index;
+          else Group::template take<PROPAGATES>(value, where, met, index);
+        }
+        where += Group::broadcast(view.index(k1));
+        if (k1 == 0) maxima.value[g] = value, maxima.where[g] = where;
+        else Group::template take<PROPAGATES>(maxima.value[g], maxima.where[g], value, where);
+      }
+  }
+  // A plane outside of x.
+  template <bool PROPAGATES> static __device__ __forceinline__ void skip(Maxima<Access>& maxima) {
+    ELEMENT nothing[2] = {element<ELEMENT>(PROPAGATES ? COMPUTE(-INFINITY) : COMPUTE(NAN)),
+                          element<ELEMENT>(PROPAGATES ? COMPUTE(-INFINITY) : COMPUTE(NAN))};
+    ELEMENT items[S::SIZE];
+#pragma unroll
+    for (int n = 0; n < S::SIZE; n++) items[n] = nothing[n];
+#pragma unroll
+    for (int g = 0; g < S::GROUPS; g++)
+      maxima.value[g] = Group::values(items), maxima.where[g] = Group::broadcast(Group::NONE);
+  }
+
+ private:
+  template <int N> static __device__ __forceinline__ void copy(const ELEMENT* from, ELEMENT* to) {
+    constexpr int BYTES = N * sizeof(ELEMENT), WORD = BYTES < 4 ? BYTES : 4;
+    using Small = typename std::conditional<WORD == 1, unsigned char, unsigned short>::type;
+    using Word = typename std::conditional<WORD == 4, unsigned, Small>::type;
+    Pack<Word, BYTES / WORD> words = *reinterpret_cast<const Pack<Word, BYTES / WORD>*>(from);
+    memcpy(to, &words, BYTES);
+  }
+};
+
+// Asks L2 for what a thread reads first: its part of the planes of two steps, what windows scatter in the first one.
+template <class Access>
+__device__ __forceinline__ void prefetch_steps(const MaximumArguments& a, int step, bool exists, bool has_windows,
+                                               int x_offset, int y_offset, int tile1, int tile2) {
+  using S = ThreadTile<Access>;
+  constexpr int APART = Access::ROWS ? S::COLUMNS : 1;  // of a row in packs one address is enough
+  const Sliding& sliding = a.sliding;
+#pragma unroll
+  for (int k = 0; k < CARRIED + 2 * S0; k++) {
+    const int i0 = step * S0 - P0 + k;
+    if (!exists || unsigned(i0) >= unsigned(sliding.input[0])) continue;
+#pragma unroll
+    for (int line = 0; line < S::LINES; line++)
+#pragma unroll
+      for (int c = 0; c < S::COLUMNS; c += APART)
+        if (unsigned(tile1 * S1 + line) < unsigned(sliding.input[1]) &&
+            unsigned(tile2 * S::COLUMNS + c) < unsigned(sliding.input[2]))
+          prefetch_l2(a.x +
+                      (x_offset + i0 * sliding.x_stride[0] + line * sliding.x_stride[1] + c * sliding.x_stride[2]));
+  }
+  if (has_windows && step < sliding.output[0] && unsigned(tile2 * Access::TILE2) < unsigned(sliding.output[2]))
+    prefetch_l2(a.dy + (y_offset + step * sliding.y_stride[0]));
+}

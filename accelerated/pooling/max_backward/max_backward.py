@@ -1,0 +1,259 @@
+"""The gradient of a maximum with a static window, by blocks of threads that exchange maxima (max_backward.cu)."""
+
+from __future__ import annotations
+
+from ctypes import c_int, c_uint
+from dataclasses import dataclass, replace
+from math import gcd, prod
+from typing import ClassVar
+
+from dualdnn.api.operations.specs import HALF, SCALAR_BYTES
+
+from ...primitives.geometry import FastDivmod
+from ..problem import L2_BYTES, MAX_BACKWARD, WARP, Axis, Configuration, PoolingProblem, PoolingSolver, arguments
+from ..static_window import (
+    MAX_PACK,
+    MAX_TILE,
+    ROW_BYTES,
+    Access,
+    LayoutStruct,
+    Settings,
+    StaticShape,
+    access_of,
+    alignment_of,
+    static_shape,
+    window_definitions,
+)
+
+MAX_ROW_CHANNELS = 4  # that are neighbours in memory, of rows that are read in packs
+ROW_CHANNELS_ACCESS = "narrow"
+MAX_SHARED_BYTES = 100 * 1024
+START_STEPS = 2  # about the steps that a block could do while it starts
+
+# By what is pooled and how it lies in memory, and by whether elements take 4 bytes or more: as measured.
+SETTINGS = {
+    ("volumes in rows", False): Settings(threads=128, blocks=4),
+    ("volumes in rows", True): Settings(threads=192, blocks=3),
+    ("volumes in single elements", False): Settings(threads=256, blocks=3),
+    ("volumes in single elements", True): Settings(threads=256, blocks=3),
+    ("volumes of channels", False): Settings(threads=256, blocks=2),
+    ("volumes of channels", True): Settings(threads=192, blocks=3, group_bytes=64),
+    ("volumes of single channels", False): Settings(threads=256, blocks=2),
+    ("volumes of single channels", True): Settings(threads=192, blocks=3, group_bytes=64),
+    ("images in rows", False): Settings(threads=256, blocks=4),
+    ("images in rows", True): Settings(threads=256, blocks=4),
+    ("images in single elements", False): Settings(threads=256, blocks=4),
+    ("images in single elements", True): Settings(threads=256, blocks=4, stages=1),
+    ("images of channels", False): Settings(threads=128, blocks=8, stages=1, group_bytes=128),
+    ("images of channels", True): Settings(threads=256, blocks=4, stages=1, group_bytes=128),
+    ("large images of channels", True): Settings(threads=256, blocks=4, stages=1, group_bytes=256),
+    ("images of single channels", False): Settings(threads=256, blocks=4, group_bytes=128),
+    ("images of single channels", True): Settings(threads=256, blocks=4, stages=1, group_bytes=128),
+    ("rows of channels", False): Settings(threads=128, blocks=4, stages=1),
+    ("rows of channels", True): Settings(threads=128, blocks=6),
+}
+SINGLE = ("loose", "scattered")  # accesses to single elements
+
+
+class MaxBackward(PoolingSolver):
+    """Windows of WINDOWS, in every layout with contiguous rows or channels."""
+
+    name = "pooling.max_backward"
+    kinds = (MAX_BACKWARD,)
+
+    def configuration(self, problem: PoolingProblem) -> Configuration | None:
+        static = static_shape(problem.shape)
+        if static is None:
+            return None
+        image = static.is_image
+        if image:  # the sliding-window loop goes down their height
+            static = replace(static, axes=[static.axes[d] for d in (1, 0, 2)])
+        row_access = _row_access(static) if problem.aligned else None
+        channels, large = static.channels > 1, static.scalar_bytes >= 4
+        kind = "images" if image else "volumes"
+        prefetches = problem.operation.nbytes("x") > L2_BYTES
+        name = "rows of channels" if row_access else f"{kind} {'of channels' if channels else 'in rows'}"
+        settings = SETTINGS[name, large]
+        if prefetches and not row_access:
+            settings = SETTINGS.get((f"large {name}", large), settings)
+        if row_access:
+            settings = replace(settings, row_channels=row_access.channels)
+        access = row_access or access_of(problem, static, settings)
+        if access.kind in SINGLE:
+            settings = SETTINGS[f"{kind} {'of single channels' if channels else 'in single elements'}", large]
+        found = _sliding(problem, static, access, settings, prefetches and access.kind not in SINGLE)
+        if found is None:
+            return None
+        sliding, blocks, shared_bytes = found
+        fields = arguments(
+            problem, ("sliding", sliding), *problem.factors, ("propagate", c_int(problem.operation.pooling.nan))
+        )
+        return Configuration(
+            "pooling/max_backward/max_backward.cu",
+            f"pooling_max_backward_{access.kind}",
+            window_definitions(problem, static, settings),
+            fields,
+            (blocks, 1, 1),
+            (-(-sliding.items // WARP) * WARP, 1, 1),
+            shared_bytes,
+            alignment_of(problem, static, access),
+        )
+
+
+def _row_access(static: StaticShape) -> Access | None:
+    """Return the access to rows of a few neighbouring channels; None where they are many or packs do not fit."""
+    along, channels = static.axes[2], static.channels
+    if not 1 < channels <= MAX_ROW_CHANNELS or (along.x_stride, along.y_stride) != (channels, channels):
+        return None
+    pack = min(ROW_BYTES[ROW_CHANNELS_ACCESS] // static.scalar_bytes, MAX_PACK)
+    tile = pack // gcd(pack, along.stride)
+    strides = (*static.x_steps, *(axis.x_stride for axis in static.axes[:2] if axis.input > 1))
+    fits = along.input % (tile * along.stride) == 0 and all(step % pack == 0 for step in strides)
+    return (
+        Access(ROW_CHANNELS_ACCESS, tile, channels, pack, False, 1) if pack > 1 and tile <= MAX_TILE and fits else None
+    )
+
+
+class SlidingStruct(LayoutStruct):
+    """The ``Sliding`` of the kernel."""
+
+    _fields_: ClassVar = [
+        ("items", c_uint),
+        ("group_packs", FastDivmod),
+        ("tiles", FastDivmod),
+        ("rows", FastDivmod),
+        ("groups", FastDivmod),
+        ("tile_parts", FastDivmod),
+        ("row_parts", FastDivmod),
+        ("segments", FastDivmod),
+        ("packs", c_uint),
+        ("planes", c_uint),
+        ("block_planes", c_uint),
+        ("steps", c_int),
+        ("block_steps", c_int),
+        ("block_rows", c_int),
+        ("block_tiles", c_int),
+        ("rows_before", c_int),
+        ("tiles_before", c_int),
+        ("prefetches", c_int),
+    ]
+
+
+@dataclass
+class Side:
+    """Tiles of an axis, and how blocks share them: those that a block writes, and those around it that it scans too."""
+
+    before: int  # tiles whose windows reach into the next ones
+    after: int
+    parts: int
+    written: int  # of a block
+
+    @classmethod
+    def of(cls, axis: Axis, tile: int, parts: int) -> Side:
+        """Return an axis in at most ``parts`` blocks of tiles of ``tile`` windows."""
+        first = (axis.padding - axis.window) // axis.stride + 1
+        last = (tile * axis.stride - 1 + axis.padding) // axis.stride
+        tiles = max(-(-axis.output // tile), -(-axis.input // (tile * axis.stride)))
+        written = -(-tiles // parts)
+        return cls(-(first // tile), last // tile, -(-tiles // written), written)
+
+    @property
+    def around(self) -> int:
+        """Tiles around a block."""
+        return self.before + self.after
+
+    @property
+    def scanned(self) -> int:
+        """Tiles that a block scans."""
+        return self.written + (self.around if self.parts > 1 else 0)
+
+    @property
+    def first(self) -> int:
+        """Tiles that a block scans before those that it writes."""
+        return self.before if self.parts > 1 else 0
+
+
+def _sides(static: StaticShape, access: Access, room: int) -> tuple[Side, Side] | None:
+    """Return how blocks of at most ``room`` tiles share axes 1 and 2: with the fewest tiles that are scanned twice."""
+    _, a1, a2 = static.axes
+    best = None
+    for parts2 in range(1, a2.input + 1):
+        columns = Side.of(a2, access.tile, parts2)
+        if columns.parts != parts2:
+            continue
+        possible = room // columns.scanned
+        rows = Side.of(a1, 1, 1)
+        if rows.written > possible:
+            if possible <= rows.around:
+                continue
+            rows = Side.of(a1, 1, -(-rows.written // (possible - rows.around)))
+        cost = rows.parts * rows.scanned * columns.parts * columns.scanned
+        if best is None or cost < best[0]:
+            best = cost, rows, columns
+    return best and best[1:]
+
+
+def _block_steps(steps: int, blocks: int, at_once: int) -> int:
+    """Return how many of ``steps`` a block does: few enough that all SMs have as much to do as each other."""
+
+    def cost(segments: int) -> tuple[int, int]:
+        return -(-blocks * segments // at_once) * (-(-steps // segments) + START_STEPS), segments
+
+    return -(-steps // min(range(1, steps + 1), key=cost))
+
+
+def _cell_bytes(problem: PoolingProblem, windows: int) -> int:
+    """Return the bytes of shared memory that publish the maxima of a thread: indices and incoming gradients, of fp16x2 two in one."""
+    pairs = problem.operation.x.scalar_type == HALF and windows % 2 == 0
+    return windows * (4 if pairs else 2 * SCALAR_BYTES[problem.operation.compute_type])
+
+
+def _sliding(
+    problem: PoolingProblem, static: StaticShape, access: Access, settings: Settings, prefetches: bool
+) -> tuple[SlidingStruct, int, int] | None:
+    """Return how blocks share the work, their number, and the bytes of shared memory of each; None if a block cannot hold its part."""
+    a0, planes = static.axes[0], prod(static.extents)
+    groups = -(-access.packs // max(1, settings.group_bytes // (access.channels * static.scalar_bytes)))
+    group_packs = -(-access.packs // groups)  # about the same of all groups
+    groups = -(-access.packs // group_packs)
+    found = _sides(static, access, settings.threads // group_packs)
+    if found is None:
+        return None
+    rows, columns = found
+    threads = rows.scanned * columns.scanned * group_packs
+    at_once = settings.blocks * problem.device.multiprocessors
+    cells = (rows.scanned + rows.around) * (columns.scanned + columns.around) * group_packs
+    plane_bytes = 2 * cells * _cell_bytes(problem, access.tile * access.channels)
+    # Small planes share a block: as many as leave enough blocks, but a warp of threads at least.
+    wanted = max(WARP // threads, -(-planes // at_once))
+    possible = min(settings.threads // threads, MAX_SHARED_BYTES // plane_bytes, planes)
+    if possible == 0:
+        return None
+    block_planes = max(1, min(possible, wanted)) if rows.parts == columns.parts == 1 else 1
+    blocks = groups * columns.parts * rows.parts * -(-planes // block_planes)
+    steps = -(-(a0.input + a0.padding) // a0.stride)
+    block_steps = _block_steps(steps, blocks, at_once)
+    segments = -(-steps // block_steps)
+    sliding = SlidingStruct(
+        static,
+        access,
+        items=threads * block_planes,
+        group_packs=FastDivmod.of(group_packs),
+        tiles=FastDivmod.of(columns.scanned),
+        rows=FastDivmod.of(rows.scanned),
+        groups=FastDivmod.of(groups),
+        tile_parts=FastDivmod.of(columns.parts),
+        row_parts=FastDivmod.of(rows.parts),
+        segments=FastDivmod.of(segments),
+        packs=access.packs,
+        planes=planes,
+        block_planes=block_planes,
+        steps=steps,
+        block_steps=block_steps,
+        block_rows=rows.written,
+        block_tiles=columns.written,
+        rows_before=rows.first,
+        tiles_before=columns.first,
+        prefetches=prefetches,
+    )
+    return sliding, blocks * segments, block_planes * plane_bytes

@@ -1,0 +1,25 @@
+"""Calls of convolutions."""
+
+from . import (
+    algorithms,
+    backward_data,
+    backward_filter,
+    descriptors,
+    folded,
+    forward,
+    gradient_algorithms,
+    gradients,
+    searches,
+)
+
+__all__ = [
+    "algorithms",
+    "backward_data",
+    "backward_filter",
+    "descriptors",
+    "folded",
+    "forward",
+    "gradient_algorithms",
+    "gradients",
+    "searches",
+]

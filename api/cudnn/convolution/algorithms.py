@@ -1,0 +1,129 @@
+"""Which forward algorithm: workspace, heuristic ranking, measured ranking (5.2.15, 5.2.16, 5.2.22 to 5.2.24)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...enumerations import cudnnConvolutionFwdAlgo_t, cudnnDeterminism_t, cudnnMathType_t, cudnnStatus_t
+from ...functions import documented
+from ...operations import ConvolutionForward
+from ...status import INCORRECT_PARAMETER, NOT_SUPPORTED
+from ...support.convolution import TENSOR_OP_ALGORITHMS, Problem
+from .forward import CLAUSES, check_problem, check_support
+from .searches import Search, some
+
+
+class cudnnConvolutionFwdAlgoPerf_t(NamedTuple):
+    """Section 5.1.2.2."""
+
+    algo: cudnnConvolutionFwdAlgo_t
+    status: cudnnStatus_t
+    time: float
+    memory: int
+    determinism: cudnnDeterminism_t
+    mathType: cudnnMathType_t
+    reserved: tuple[int, int, int] = (0, 0, 0)
+
+
+def _operation(problem, convolution, algorithm):
+    return ConvolutionForward(convolution, algorithm, 0, 1.0, 0.0, problem.x, problem.w, problem.y)
+
+
+SEARCH = Search(
+    cudnnConvolutionFwdAlgo_t, TENSOR_OP_ALGORITHMS, _operation, check_support, cudnnConvolutionFwdAlgoPerf_t
+)
+
+
+@documented(invalid={"handle": "c04"})
+def cudnnGetConvolutionForwardAlgorithmMaxCount(handle):
+    """How many results cudnnFindConvolutionForwardAlgorithm and cudnnGetConvolutionForwardAlgorithm_v7 can have: all
+    algorithms, and those with a CUDNN_TENSOR_OP_MATH variant once more. Source: 5.2.22."""
+    return SEARCH.most
+
+
+_W = "cudnnGetConvolutionForwardWorkspaceSize"
+WORKSPACE_CLAUSES = {
+    **CLAUSES, "output_rank": f"{_W}/c07", "filter_rank": f"{_W}/c07", "channels": f"{_W}/c09",
+    "data_types": f"{_W}/c08", "table": f"{_W}/c11",
+}  # fmt: skip
+
+
+@documented(invalid={"handle": "c06", "xDesc": "c06", "wDesc": "c06", "convDesc": "c06", "yDesc": "c06",
+                     "algo": ("c11", NOT_SUPPORTED)})  # fmt: skip
+def cudnnGetConvolutionForwardWorkspaceSize(handle, xDesc, wDesc, convDesc, yDesc, algo):
+    """Bytes of workspace that cudnnConvolutionForward needs for these descriptors and this algorithm.
+
+    Errors: BAD_PARAM for NULL (c06), ranks (c07), data types (c08), channels (c09); NOT_SUPPORTED where the algorithm
+    does not take the problem (c11). Source: 5.2.24.
+    """
+    problem = Problem(convDesc.spec, xDesc.spec, wDesc.spec, yDesc.spec)
+    check_problem(problem, WORKSPACE_CLAUSES)
+    check_support(problem, algo, WORKSPACE_CLAUSES)
+    return SEARCH.workspace_bytes(handle, problem, algo)
+
+
+_V7 = "cudnnGetConvolutionForwardAlgorithm_v7"
+V7_CLAUSES = {
+    **CLAUSES, "output_rank": f"{_V7}/c09", "filter_rank": f"{_V7}/c09", "channels": f"{_V7}/c11",
+    "data_types": f"{_V7}/c10",
+}  # fmt: skip
+
+
+@documented(invalid={"requestedAlgoCount": "c13", "*": "c08"})
+def cudnnGetConvolutionForwardAlgorithm_v7(handle, xDesc, wDesc, convDesc, yDesc, requestedAlgoCount):
+    """(returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, the one expected to be fastest first,
+    those that do not take the problem last, with their status. Nothing is run: time is -1.
+
+    Errors: BAD_PARAM for NULL (c08), ranks (c09), data types (c10), channels (c11), requestedAlgoCount below 1 (c13).
+    Source: 5.2.23.
+    """
+    some(requestedAlgoCount, f"{_V7}/c13")
+    problem = Problem(convDesc.spec, xDesc.spec, wDesc.spec, yDesc.spec)
+    check_problem(problem, V7_CLAUSES)
+    return SEARCH.ranked(handle, problem, requestedAlgoCount)
+
+
+_FIND = "cudnnFindConvolutionForwardAlgorithm"
+
+
+@documented(invalid={"handle": "c12", "convDesc": INCORRECT_PARAMETER, "requestedAlgoCount": "c16", "*": "c13"})
+def cudnnFindConvolutionForwardAlgorithm(handle, xDesc, wDesc, convDesc, yDesc, requestedAlgoCount):
+    """(returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, measured on memory of its own, the
+    fastest first, those that failed last, with their status and the time -1.
+
+    Each algorithm that has a tensor op variant runs with the math type of convDesc and with CUDNN_DEFAULT_MATH, the
+    others with CUDNN_DEFAULT_MATH. Waits for the results.
+    Errors: BAD_PARAM for NULL (c12, c13), descriptors that do not fit each other, requestedAlgoCount below 1 (c16);
+    ALLOC_FAILED without memory for x, w and y (c17). Source: 5.2.15.
+    """
+    some(requestedAlgoCount, f"{_FIND}/c16")
+    problem = Problem(convDesc.spec, xDesc.spec, wDesc.spec, yDesc.spec)
+    check_problem(problem)
+    return SEARCH.measured(handle, problem, requestedAlgoCount, f"{_FIND}/c17")
+
+
+_EX = "cudnnFindConvolutionForwardAlgorithmEx"
+
+
+@documented(
+    invalid={
+        "handle": "c15", "xDesc": "c16", "wDesc": "c16", "yDesc": "c16", "x": "c18", "w": "c18", "y": "c18",
+        "requestedAlgoCount": "c20", "workSpaceSizeInBytes": "c13",
+    }
+)  # fmt: skip
+def cudnnFindConvolutionForwardAlgorithmEx(
+    handle, xDesc, x, wDesc, w, convDesc, yDesc, y, requestedAlgoCount, workSpace, workSpaceSizeInBytes
+):
+    """As cudnnFindConvolutionForwardAlgorithm, on the caller's memory: y is overwritten, and algorithms that need more
+    than the given workspace (NULL is 0 bytes) have the status ALLOC_FAILED.
+
+    Errors: BAD_PARAM for NULL (c15, c16, c18), descriptors that do not fit each other, requestedAlgoCount below 1
+    (c20), memory that is too small. Source: 5.2.16.
+    """
+    some(requestedAlgoCount, f"{_EX}/c20")
+    problem = Problem(convDesc.spec, xDesc.spec, wDesc.spec, yDesc.spec)
+    check_problem(problem)
+    memory = {"x": x, "w": w, "y": y, "workSpace": workSpace}
+    room = workSpaceSizeInBytes if workSpace is not None else 0
+    clauses = {"memory": f"{_EX}/c18", "output": f"{_EX}/c10", "workSpace": f"{_EX}/c13"}
+    return SEARCH.measured_on(handle, problem, requestedAlgoCount, memory, room, clauses)

@@ -1,0 +1,102 @@
+"""The gradient of a convolution with respect to its filter (6.2.2) and its workspace (6.2.14)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...functions import computing, documented
+from ...operations import ConvolutionBackwardFilter
+from ...relations import same_data_type, scaling
+from ...status import BAD_PARAM, NOT_SUPPORTED, expect
+from ...support.convolution import Problem
+from ...support.convolution_gradients import filter_unsupported
+from .descriptors import output_dims
+from .forward import with_workspace
+
+_F = "cudnnConvolutionBackwardFilter"
+_W = "cudnnGetConvolutionBackwardFilterWorkspaceSize"
+INCORRECT = "cudnnStatus_t/c05"  # what the section lists no status for (docs/errata.md, D281)
+
+# What is checked -> the clause of cudnnConvolutionBackwardFilter; other functions replace those they list themselves.
+CLAUSES: Mapping[str, str] = {
+    "dy_rank": f"{_F}/c41",
+    "dw_rank": f"{_F}/c42",
+    "data_types": f"{_F}/c44",
+    "channels": f"{_F}/c45",
+    "groups": f"{_F}/c46",
+    "dy_dims": INCORRECT,
+}
+
+
+def check_filter_problem(problem: Problem, clauses: Mapping[str, str] = CLAUSES) -> None:
+    """Raise BAD_PARAM unless the descriptors fit each other. The problem's w is described as dw, its y as dy."""
+    convolution, x, dw, dy = problem.convolution, problem.x, problem.w, problem.y
+    expect(x.rank == dy.rank, BAD_PARAM, clauses["dy_rank"],
+           f"xDesc has {x.rank} dimensions {x.dims}, dyDesc {dy.rank}: {dy.dims}")  # fmt: skip
+    expect(x.rank == len(dw.dims), BAD_PARAM, clauses["dw_rank"],
+           f"xDesc has {x.rank} dimensions {x.dims}, dwDesc {len(dw.dims)}: {dw.dims}")  # fmt: skip
+    same_data_type(clauses["data_types"], xDesc=x, dyDesc=dy, dwDesc=dw.tensor)
+    of_geometry = dict.fromkeys(("filter_rank", "convolution_rank", "window"), clauses["dy_dims"])
+    dims = output_dims(convolution, x, dw, **of_geometry, channels=clauses["channels"], names=("xDesc", "dwDesc"))
+    groups = convolution.group_count
+    expect(dy.dims[1] % groups == 0 and dw.dims[0] % groups == 0, BAD_PARAM, clauses["groups"],
+           f"the output channels of dyDesc {dy.dims[1]} and dwDesc {dw.dims[0]} must be multiples of the {groups} groups")  # fmt: skip
+    expect(dy.dims == dims, BAD_PARAM, clauses["dy_dims"],
+           f"dyDesc is {dy.dims}, the convolution of xDesc and dwDesc gives {dims}")  # fmt: skip
+
+
+def check_filter_support(problem, algorithm):
+    """Raise NOT_SUPPORTED unless the algorithm takes the problem, whose descriptors fit each other."""
+    rank = problem.x.rank
+    expect(
+        rank in (4, 5),
+        NOT_SUPPORTED,
+        f"{_F}/c48",
+        f"xDesc, dyDesc and dwDesc have {rank} dimensions, supported are 4 and 5",
+    )
+    reason = filter_unsupported(problem, algorithm)
+    expect(reason is None, NOT_SUPPORTED, f"{_F}/c49", str(reason))
+
+
+@computing(
+    invalid={"*": "c40", "algo": ("c49", NOT_SUPPORTED), "workSpace": "c05", "workSpaceSizeInBytes": "c06"},
+    failed="c51",
+    small={"workSpace": ("c06", BAD_PARAM)},
+)
+def cudnnConvolutionBackwardFilter(
+    handle, alpha, xDesc, x, dyDesc, dy, convDesc, algo, workSpace, workSpaceSizeInBytes, beta, dwDesc, dw
+):
+    """dw = alpha * result + beta * dw: the gradient with respect to the filter of cudnnConvolutionForward, given that of its
+    output; beta == 0 does not read dw.
+
+    result[k, c, r, ...] = sum over n, p, ... of dy[n, k, p, ...] * x[n, g * C + c, p * stride + r * dilation - pad, ...], with zeros
+    outside x; CUDNN_CONVOLUTION rotates the result by 180 degrees (docs/errata.md, D280).
+    Which algorithm takes which data types, layouts and shapes: tables 36 to 39 (api/support/convolution_gradients.py). Every
+    algorithm is deterministic here.
+    Errors: BAD_PARAM for NULL (c40), ranks that disagree (c41, c42), data types that differ (c44), channels (c45), output channels
+    that the groups do not divide (c46), other dimensions of dyDesc than the convolution gives, a missing (c05) or too small (c06)
+    workspace; NOT_SUPPORTED for other ranks than 4 and 5 (c48), what the algorithm does not take (c49).
+    Source: 6.2.2; docs/errata.md, D274 to D281.
+    """
+    problem = Problem(convDesc, xDesc, dwDesc, dyDesc)
+    check_filter_problem(problem)
+    check_filter_support(problem, algo)
+    blend = scaling(alpha, dyDesc), scaling(beta, xDesc)
+    operation = ConvolutionBackwardFilter(convDesc, algo, 0, *blend, xDesc, dyDesc, dwDesc)
+    return with_workspace(handle, operation, workSpaceSizeInBytes, f"{_F}/c06")
+
+
+WORKSPACE_CLAUSES = {**CLAUSES, "channels": f"{_W}/c05", "data_types": f"{_W}/c06"}
+
+
+@documented(invalid={"algo": ("c07", NOT_SUPPORTED)})
+def cudnnGetConvolutionBackwardFilterWorkspaceSize(handle, xDesc, dyDesc, convDesc, dwDesc, algo):
+    """Bytes of workspace that cudnnConvolutionBackwardFilter needs for these descriptors and this algorithm.
+
+    Errors: those of cudnnConvolutionBackwardFilter; channels that differ are c05, data types c06 here. Source: 6.2.14.
+    """
+    problem = Problem(convDesc.spec, xDesc.spec, dwDesc.spec, dyDesc.spec)
+    check_filter_problem(problem, WORKSPACE_CLAUSES)
+    check_filter_support(problem, algo)
+    operation = ConvolutionBackwardFilter(problem.convolution, algo, 0, 1.0, 0.0, problem.x, problem.y, problem.w)
+    return handle.backend.workspace_bytes(operation)

@@ -1,0 +1,211 @@
+"""Which algorithm of a gradient of a convolution: heuristic ranking, measured ranking (5.2.13, 5.2.14, 5.2.19, 5.2.20 for the input;
+6.2.9, 6.2.10, 6.2.12, 6.2.13 for the filter)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...enumerations import (
+    cudnnConvolutionBwdDataAlgo_t,
+    cudnnConvolutionBwdFilterAlgo_t,
+    cudnnDeterminism_t,
+    cudnnMathType_t,
+    cudnnStatus_t,
+)
+from ...functions import documented
+from ...operations import ConvolutionBackwardData, ConvolutionBackwardFilter
+from ...status import INCORRECT_PARAMETER
+from ...support.convolution import Problem
+from ...support.convolution_gradients import DATA_TENSOR_OP_ALGORITHMS, FILTER_TENSOR_OP_ALGORITHMS
+from .backward_data import CLAUSES as DATA_CLAUSES
+from .backward_data import check_data_problem, check_data_support
+from .backward_filter import CLAUSES as FILTER_CLAUSES
+from .backward_filter import check_filter_problem, check_filter_support
+from .searches import Search, some
+
+
+class cudnnConvolutionBwdDataAlgoPerf_t(NamedTuple):
+    """Section 5.1.2.1."""
+
+    algo: cudnnConvolutionBwdDataAlgo_t
+    status: cudnnStatus_t
+    time: float
+    memory: int
+    determinism: cudnnDeterminism_t
+    mathType: cudnnMathType_t
+    reserved: tuple[int, int, int] = (0, 0, 0)
+
+
+class cudnnConvolutionBwdFilterAlgoPerf_t(NamedTuple):
+    """Section 6.1.2.1."""
+
+    algo: cudnnConvolutionBwdFilterAlgo_t
+    status: cudnnStatus_t
+    time: float
+    memory: int
+    determinism: cudnnDeterminism_t
+    mathType: cudnnMathType_t
+    reserved: tuple[int, int, int] = (0, 0, 0)
+
+
+def _data(problem, convolution, algorithm):
+    return ConvolutionBackwardData(convolution, algorithm, 0, 1.0, 0.0, problem.w, problem.y, problem.x)
+
+
+def _filter(problem, convolution, algorithm):
+    return ConvolutionBackwardFilter(convolution, algorithm, 0, 1.0, 0.0, problem.x, problem.y, problem.w)
+
+
+DATA_SEARCH = Search(
+    cudnnConvolutionBwdDataAlgo_t,
+    DATA_TENSOR_OP_ALGORITHMS,
+    _data,
+    check_data_support,
+    cudnnConvolutionBwdDataAlgoPerf_t,
+)
+FILTER_SEARCH = Search(
+    cudnnConvolutionBwdFilterAlgo_t, FILTER_TENSOR_OP_ALGORITHMS, _filter, check_filter_support,
+    cudnnConvolutionBwdFilterAlgoPerf_t,
+)  # fmt: skip
+
+
+@documented(invalid={"handle": "c04"})
+def cudnnGetConvolutionBackwardDataAlgorithmMaxCount(handle):
+    """How many results cudnnFindConvolutionBackwardDataAlgorithm and cudnnGetConvolutionBackwardDataAlgorithm_v7 can have: all
+    algorithms, and those with a CUDNN_TENSOR_OP_MATH variant once more. Source: 5.2.19."""
+    return DATA_SEARCH.most
+
+
+_D_V7 = "cudnnGetConvolutionBackwardDataAlgorithm_v7"
+DATA_V7_CLAUSES = {**DATA_CLAUSES, "channels": f"{_D_V7}/c09", "data_types": f"{_D_V7}/c10"}
+
+
+@documented(invalid={"requestedAlgoCount": "c11", "*": "c08"})
+def cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, wDesc, dyDesc, convDesc, dxDesc, requestedAlgoCount):
+    """(returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, the one expected to be fastest first,
+    those that do not take the problem last, with their status. Nothing is run: time is -1.
+
+    Errors: BAD_PARAM for NULL (c08), channels (c09), data types (c10), other descriptors that do not fit each other,
+    requestedAlgoCount below 1 (c11). Source: 5.2.20.
+    """
+    some(requestedAlgoCount, f"{_D_V7}/c11")
+    problem = Problem(convDesc.spec, dxDesc.spec, wDesc.spec, dyDesc.spec)
+    check_data_problem(problem, DATA_V7_CLAUSES)
+    return DATA_SEARCH.ranked(handle, problem, requestedAlgoCount)
+
+
+_D_FIND = "cudnnFindConvolutionBackwardDataAlgorithm"
+
+
+@documented(invalid={"handle": "c12", "convDesc": INCORRECT_PARAMETER, "requestedAlgoCount": "c16", "*": "c13"})
+def cudnnFindConvolutionBackwardDataAlgorithm(handle, wDesc, dyDesc, convDesc, dxDesc, requestedAlgoCount):
+    """(returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, measured on memory of its own, the
+    fastest first, those that failed last, with their status and the time -1.
+
+    Each algorithm that has a tensor op variant runs with the math type of convDesc and with CUDNN_DEFAULT_MATH, the
+    others with CUDNN_DEFAULT_MATH. Waits for the results.
+    Errors: BAD_PARAM for NULL (c12, c13), descriptors that do not fit each other, requestedAlgoCount below 1 (c16);
+    ALLOC_FAILED without memory for w, dy and dx (c17). Source: 5.2.13.
+    """
+    some(requestedAlgoCount, f"{_D_FIND}/c16")
+    problem = Problem(convDesc.spec, dxDesc.spec, wDesc.spec, dyDesc.spec)
+    check_data_problem(problem)
+    return DATA_SEARCH.measured(handle, problem, requestedAlgoCount, f"{_D_FIND}/c17")
+
+
+_D_EX = "cudnnFindConvolutionBackwardDataAlgorithmEx"
+
+
+@documented(
+    invalid={
+        "handle": "c15", "wDesc": "c16", "dyDesc": "c16", "dxDesc": "c16", "w": "c18", "dy": "c18", "dx": "c18",
+        "requestedAlgoCount": "c20", "workSpaceSizeInBytes": "c13",
+    }
+)  # fmt: skip
+def cudnnFindConvolutionBackwardDataAlgorithmEx(
+    handle, wDesc, w, dyDesc, dy, convDesc, dxDesc, dx, requestedAlgoCount, workSpace, workSpaceSizeInBytes
+):
+    """As cudnnFindConvolutionBackwardDataAlgorithm, on the caller's memory: dx is overwritten, and algorithms that need
+    more than the given workspace (NULL is 0 bytes) have the status ALLOC_FAILED.
+
+    Errors: BAD_PARAM for NULL (c15, c16, c18), descriptors that do not fit each other, requestedAlgoCount below 1
+    (c20), memory that is too small. Source: 5.2.14.
+    """
+    some(requestedAlgoCount, f"{_D_EX}/c20")
+    problem = Problem(convDesc.spec, dxDesc.spec, wDesc.spec, dyDesc.spec)
+    check_data_problem(problem)
+    memory = {"w": w, "dy": dy, "dx": dx, "workSpace": workSpace}
+    room = workSpaceSizeInBytes if workSpace is not None else 0
+    clauses = {"memory": f"{_D_EX}/c18", "output": f"{_D_EX}/c10", "workSpace": f"{_D_EX}/c13"}
+    return DATA_SEARCH.measured_on(handle, problem, requestedAlgoCount, memory, room, clauses)
+
+
+@documented(invalid={"handle": "c04"})
+def cudnnGetConvolutionBackwardFilterAlgorithmMaxCount(handle):
+    """How many results cudnnFindConvolutionBackwardFilterAlgorithm and cudnnGetConvolutionBackwardFilterAlgorithm_v7 can have: all
+    algorithms, and those with a CUDNN_TENSOR_OP_MATH variant once more. Source: 6.2.12."""
+    return FILTER_SEARCH.most
+
+
+_F_V7 = "cudnnGetConvolutionBackwardFilterAlgorithm_v7"
+FILTER_V7_CLAUSES = {**FILTER_CLAUSES, "channels": f"{_F_V7}/c08", "data_types": f"{_F_V7}/c09"}
+
+
+@documented(invalid={"requestedAlgoCount": "c10", "*": "c07"})
+def cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, xDesc, dyDesc, convDesc, dwDesc, requestedAlgoCount):
+    """(returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, the one expected to be fastest first,
+    those that do not take the problem last, with their status. Nothing is run: time is -1.
+
+    Errors: BAD_PARAM for NULL (c07), channels (c08), data types (c09), other descriptors that do not fit each other,
+    requestedAlgoCount below 1 (c10). Source: 6.2.13.
+    """
+    some(requestedAlgoCount, f"{_F_V7}/c10")
+    problem = Problem(convDesc.spec, xDesc.spec, dwDesc.spec, dyDesc.spec)
+    check_filter_problem(problem, FILTER_V7_CLAUSES)
+    return FILTER_SEARCH.ranked(handle, problem, requestedAlgoCount)
+
+
+_F_FIND = "cudnnFindConvolutionBackwardFilterAlgorithm"
+
+
+@documented(invalid={"handle": "c13", "convDesc": INCORRECT_PARAMETER, "requestedAlgoCount": "c17", "*": "c14"})
+def cudnnFindConvolutionBackwardFilterAlgorithm(handle, xDesc, dyDesc, convDesc, dwDesc, requestedAlgoCount):
+    """(returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, measured on memory of its own, the
+    fastest first, those that failed last, with their status and the time -1.
+
+    Each algorithm that has a tensor op variant runs with the math type of convDesc and with CUDNN_DEFAULT_MATH, the
+    others with CUDNN_DEFAULT_MATH. Waits for the results.
+    Errors: BAD_PARAM for NULL (c13, c14), descriptors that do not fit each other, requestedAlgoCount below 1 (c17);
+    ALLOC_FAILED without memory for x, dy and dw (c18). Source: 6.2.9.
+    """
+    some(requestedAlgoCount, f"{_F_FIND}/c17")
+    problem = Problem(convDesc.spec, xDesc.spec, dwDesc.spec, dyDesc.spec)
+    check_filter_problem(problem)
+    return FILTER_SEARCH.measured(handle, problem, requestedAlgoCount, f"{_F_FIND}/c18")
+
+
+_F_EX = "cudnnFindConvolutionBackwardFilterAlgorithmEx"
+
+
+@documented(
+    invalid={
+        "handle": "c16", "xDesc": "c17", "dyDesc": "c17", "dwDesc": "c17", "x": "c19", "dy": "c19", "dw": "c19",
+        "requestedAlgoCount": "c21", "workSpaceSizeInBytes": "c14",
+    }
+)  # fmt: skip
+def cudnnFindConvolutionBackwardFilterAlgorithmEx(
+    handle, xDesc, x, dyDesc, dy, convDesc, dwDesc, dw, requestedAlgoCount, workSpace, workSpaceSizeInBytes
+):
+    """As cudnnFindConvolutionBackwardFilterAlgorithm, on the caller's memory: dw is overwritten, and algorithms that need
+    more than the given workspace (NULL is 0 bytes) have the status ALLOC_FAILED.
+
+    Errors: BAD_PARAM for NULL (c16, c17, c19), descriptors that do not fit each other, requestedAlgoCount below 1
+    (c21), memory that is too small. Source: 6.2.10.
+    """
+    some(requestedAlgoCount, f"{_F_EX}/c21")
+    problem = Problem(convDesc.spec, xDesc.spec, dwDesc.spec, dyDesc.spec)
+    check_filter_problem(problem)
+    memory = {"x": x, "dy": dy, "dw": dw, "workSpace": workSpace}
+    room = workSpaceSizeInBytes if workSpace is not None else 0
+    clauses = {"memory": f"{_F_EX}/c19", "output": f"{_F_EX}/c08", "workSpace": f"{_F_EX}/c14"}
+    return FILTER_SEARCH.measured_on(handle, problem, requestedAlgoCount, memory, room, clauses)

@@ -1,0 +1,178 @@
+"""What the searches for algorithms of convolutions and of their gradients have in common: candidates, ranking, measuring."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from ...enumerations import cudnnDeterminism_t, cudnnMathType_t, cudnnStatus_t
+from ...operations import BackendError, ConvolutionSpec
+from ...status import ALLOC_FAILED, BAD_PARAM, EXECUTION_FAILED, CudnnError, expect
+from ...support.convolution import Problem
+
+SUCCESS = cudnnStatus_t.CUDNN_STATUS_SUCCESS
+DEFAULT_MATH = cudnnMathType_t.CUDNN_DEFAULT_MATH
+DETERMINISTIC = cudnnDeterminism_t.CUDNN_DETERMINISTIC  # every algorithm is here (docs/errata.md, D213, D275)
+UNMEASURED = -1.0  # the time of a ranked or failed entry (docs/errata.md, D194, D239)
+
+
+class AlgorithmResults(NamedTuple):
+    returnedAlgoCount: int
+    perfResults: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Search:
+    """One direction of a convolution and how its algorithms are told.
+
+    tensor_op: algorithms that have a CUDNN_TENSOR_OP_MATH variant. operation: what computes a problem by an algorithm.
+    check_support: raises where the algorithm does not take the problem. entry: the documented structure of a result.
+    """
+
+    algorithms: type[IntEnum]
+    tensor_op: tuple[IntEnum, ...]
+    operation: Callable[[Problem, ConvolutionSpec, Any], Any]
+    check_support: Callable[[Problem, Any], None]
+    entry: Callable[..., Any]
+
+    @property
+    def most(self) -> int:
+        """How many results there can be: all algorithms, and those with a tensor op variant once more."""
+        return len(self.algorithms) + len(self.tensor_op)
+
+    def workspace_bytes(self, handle: Any, problem: Problem, algorithm: IntEnum) -> int:
+        """Bytes that the algorithm needs for a problem that it takes."""
+        return int(handle.backend.workspace_bytes(self.operation(problem, problem.convolution, algorithm)))
+
+    def candidates(self, problem: Problem) -> Iterator[Any]:
+        """Every algorithm with the math types that it is tried with."""
+        for algorithm in self.algorithms:
+            math_types = [DEFAULT_MATH]
+            if algorithm in self.tensor_op:
+                math_types = list(dict.fromkeys((problem.convolution.math_type, DEFAULT_MATH)))
+            for math_type in math_types:
+                yield self.operation(problem, replace(problem.convolution, math_type=math_type), algorithm)
+
+    def ranked(self, handle: Any, problem: Problem, count: int) -> AlgorithmResults:
+        """At most ``count`` results, the one expected to be fastest first, those that do not take the problem last."""
+        taken, refused = self._sorted_out(handle, problem)
+        found = [
+            self._result(operation, SUCCESS, UNMEASURED) for operation in handle.backend.preferred_algorithms(taken)
+        ]
+        return _first([*found, *refused], count)
+
+    def measured(self, handle: Any, problem: Problem, count: int, clause: str) -> AlgorithmResults:
+        """At most ``count`` results, measured on zeros in memory of its own; clause: where there is none."""
+        described = self.operation(problem, problem.convolution, next(iter(self.algorithms)))
+        buffers: list[Any] = []
+        try:
+            for name in (*described.inputs, *described.outputs):
+                buffers.append(_zeros(handle, described.nbytes(name), clause))
+            taken, refused = self._sorted_out(handle, problem)
+            found = [self._measured_with_own_workspace(handle, operation, buffers) for operation in taken]
+            return _first(_by_time(found) + refused, count)
+        finally:
+            for buffer in buffers:
+                buffer.free()
+
+    def measured_on(
+        self,
+        handle: Any,
+        problem: Problem,
+        count: int,
+        memory: Mapping[str, Any],
+        room: int,
+        clauses: Mapping[str, str],
+    ) -> AlgorithmResults:
+        """At most ``count`` results, measured on the caller's memory, by the operands' names; room: bytes of its workSpace. clauses: of
+        memory, output and workSpace that cannot be used."""
+        described = self.operation(problem, problem.convolution, next(iter(self.algorithms)))
+        names = (*described.inputs, *described.outputs)
+        operands = [_operand(handle, name, memory[name], described.nbytes(name), clauses["memory"]) for name in names]
+        workspace = (
+            None if room == 0 else _operand(handle, "workSpace", memory["workSpace"], room, clauses["workSpace"])
+        )
+        expect(
+            operands[-1].writable, BAD_PARAM, clauses["output"], f"{names[-1]} is written, but its memory is read-only"
+        )
+        taken, refused = self._sorted_out(handle, problem)
+        found = []
+        for operation in taken:
+            if operation.workspace_bytes > room:
+                found.append(self._result(operation, ALLOC_FAILED, UNMEASURED))
+            else:
+                found.append(
+                    self._measured(handle, operation, [*operands, workspace if operation.workspace_bytes else None])
+                )
+        return _first(_by_time(found) + refused, count)
+
+    def _sorted_out(self, handle: Any, problem: Problem) -> tuple[list[Any], list[Any]]:
+        """(operations of the algorithms that take the problem, with their workspace; results of those that do not)."""
+        taken, refused = [], []
+        for operation in self.candidates(problem):
+            try:
+                self.check_support(problem, operation.algo)
+                taken.append(replace(operation, workspace_bytes=handle.backend.workspace_bytes(operation)))
+            except CudnnError as error:
+                refused.append(self._result(operation, error.status, UNMEASURED))
+        return taken, refused
+
+    def _result(self, operation: Any, status: cudnnStatus_t, time: float) -> Any:
+        math_type = operation.convolution.math_type
+        return self.entry(operation.algo, status, time, operation.workspace_bytes, DETERMINISTIC, math_type)
+
+    def _measured(self, handle: Any, operation: Any, operands: list[Any]) -> Any:
+        """The entry of an operation run on these operands, the workspace last."""
+        try:
+            return self._result(operation, SUCCESS, handle.backend.algorithm_time(operation, operands, handle.stream))
+        except BackendError:
+            return self._result(operation, EXECUTION_FAILED, UNMEASURED)
+
+    def _measured_with_own_workspace(self, handle: Any, operation: Any, operands: list[Any]) -> Any:
+        if operation.workspace_bytes == 0:
+            return self._measured(handle, operation, [*operands, None])
+        try:
+            workspace = handle.allocate(operation.workspace_bytes)
+        except CudnnError as error:
+            return self._result(operation, error.status, UNMEASURED)
+        try:
+            return self._measured(handle, operation, [*operands, workspace])
+        finally:
+            workspace.free()
+
+
+def some(requested: int, clause: str) -> None:
+    """Raise BAD_PARAM unless at least one result is asked for."""
+    expect(requested > 0, BAD_PARAM, clause, f"requestedAlgoCount is {requested}, not positive")
+
+
+def _by_time(results: list[Any]) -> list[Any]:
+    """Successes by time, then failures."""
+    return sorted(results, key=lambda result: (result.status != SUCCESS, result.time))
+
+
+def _first(results: list[Any], count: int) -> AlgorithmResults:
+    kept = tuple(results[:count])
+    return AlgorithmResults(len(kept), kept)
+
+
+def _zeros(handle: Any, nbytes: int, clause: str) -> Any:
+    """Device memory that holds zeros: numbers in every type."""
+    try:
+        return handle.zeros(nbytes)
+    except CudnnError as error:
+        raise CudnnError(error.status, clause, error.message) from error
+
+
+def _operand(handle: Any, name: str, value: Any, nbytes: int, clause: str) -> Any:
+    """Memory that the caller gave, of at least ``nbytes`` where its size is known."""
+    try:
+        operand = handle.backend.operand(value)
+    except (TypeError, ValueError) as error:
+        raise CudnnError(BAD_PARAM, clause, f"{name} {error}") from None
+    known = operand.nbytes is not None
+    expect(not known or operand.nbytes >= nbytes, BAD_PARAM, clause,
+           f"{name} has {operand.nbytes} bytes, {nbytes} are needed")  # fmt: skip
+    return operand

@@ -1,0 +1,145 @@
+"""CuPy 12.3.0's cuDNN module, unmodified and in an environment of its own, on the C library without a GPU.
+
+    python examples/clients/run_cupy.py [--environment DIR]
+
+Installs CuPy with NumPy 1.26 (from the registry, once), builds libcudnn.so.8, a CUDA runtime on memory of the host, and an empty library
+for each other one that CuPy links; runs cupy_calls.py there; checks that every cuDNN function of the module was called, and compares
+what was computed with what PyTorch has (torch_answers.npz). Skips, with exit status 0 and a line that says why, where CuPy cannot be had.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import venv
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+from dualdnn.api import cudnn
+from dualdnn.api.abi.build import NAME, build
+from dualdnn.api.abi.cuda_runtime import build_runtime
+
+HERE = Path(__file__).parent
+CUPY = "cupy-cuda12x==12.3.0"
+NUMPY = "numpy==1.26.4"
+NOT_LOGGED = {
+    "cudnnGetVersion",
+    "cudnnGetErrorString",
+    "cudnnCreate",
+}  # no status, or no handle yet; the client uses what they return
+# Results in half precision, of which the inputs are rounded, too.
+HALF = re.compile("normalization/fused")
+# CuPy's layer of arrays computes what the module does.
+SAME = {
+    "arrays/softmax": "activation/softmax",
+    "arrays/relu": "activation/relu",
+    "arrays/y": "convolution/y",
+    "arrays/pooled": "pooling/y",
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--environment", type=Path, default=Path("build/cupy"), help="where CuPy is installed (kept)")
+    environment = parser.parse_args().environment.absolute()
+    if reason := prepare(environment):
+        print(f"skipped: {reason}")
+        return 0
+    modules = sorted(environment.glob("lib/python*/site-packages/cupy*/**/*.so"))
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder)
+        build(out)
+        build_runtime(out)
+        stub_libraries(modules, out)
+        results, called = run(environment, out)
+    linked = symbols(next(m for m in modules if m.match("cuda/libs/cudnn.*")), "--undefined-only")[NAME]
+    if absent := {name for name in linked if not hasattr(cudnn, name)}:
+        print(f"not implemented: {', '.join(sorted(absent))}")
+        linked -= absent
+    wrong = compared(results)
+    print(f"{len(linked & (called | NOT_LOGGED))} of {len(linked)} functions of CuPy's module were called")
+    print(f"{len(results)} results compared with PyTorch's, {len(wrong)} differ")
+    for line in [*(f"never called: {name}" for name in sorted(linked - called - NOT_LOGGED)), *wrong]:
+        print(line)
+    return 1 if wrong or linked - called - NOT_LOGGED else 0
+
+
+def prepare(environment: Path) -> str:
+    """Install CuPy, where that has not been done; says why it cannot be had."""
+    python, ready = environment / "bin" / "python", environment / f".{CUPY}"
+    if ready.is_file():
+        return ""
+    try:
+        venv.create(environment, with_pip=True, clear=True)
+        command = [str(python), "-m", "pip", "install", "--quiet", "--only-binary=:all:", CUPY, NUMPY]
+        done = subprocess.run(command, capture_output=True, text=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        return f"no environment for CuPy: {error}"
+    if done.returncode:
+        version = "{}.{}".format(*sys.version_info)
+        return f"{CUPY} cannot be installed for Python {version}: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}"
+    ready.touch()
+    return ""
+
+
+def symbols(library: Path, kind: str) -> dict[str, set[str]]:
+    """Dynamic symbols of a library, by the version node that they belong to."""
+    done = subprocess.run(["nm", "-D", kind, str(library)], capture_output=True, text=True, check=True)
+    found: dict[str, set[str]] = defaultdict(set)
+    for line in done.stdout.splitlines():
+        name, _, node = line.split()[-1].partition("@")
+        found[node.lstrip("@")].add(name)
+    return found
+
+
+def stub_libraries(modules: list[Path], out: Path) -> None:
+    """An empty library for each of CUDA's that CuPy links and that is not here: each function answers an error."""
+    needed, names = set(), defaultdict(set)
+    for module in modules:
+        read = subprocess.run(["readelf", "-d", str(module)], capture_output=True, text=True, check=True).stdout
+        needed |= set(re.findall(r"\(NEEDED\).*\[(lib(?:cu|nv)[^\]]*)\]", read))
+        for node, listed in symbols(module, "--undefined-only").items():
+            names[node] |= listed
+    for library in sorted(needed):
+        if (out / library).exists():
+            continue
+        source, script = out / "empty.c", out / "empty.map"
+        source.write_text("".join(f"int {name}(void) {{ return 999; }}\n" for name in sorted(names[library])))
+        script.write_text(f"{library} {{ global: *; }};\n")
+        command = ["gcc", "-w", "-shared", "-fPIC", str(source), "-o", str(out / library), f"-Wl,-soname,{library}"]
+        subprocess.run([*command, f"-Wl,--version-script={script}"], check=True)
+
+
+def run(environment: Path, out: Path) -> tuple[dict[str, np.ndarray], set[str]]:
+    """What the client computed, and the functions that the library's own log says were called."""
+    log, results = out / "calls.log", out / "results.npz"
+    logged = {"CUDNN_LOGINFO_DBG": "1", "CUDNN_LOGDEST_DBG": str(log), "DUALDNN_SHOW_ERRORS": "1"}
+    variables = {**os.environ, **logged, "LD_LIBRARY_PATH": str(out), "CUPY_CACHE_DIR": str(out)}
+    command = [str(environment / "bin" / "python"), str(HERE / "cupy_calls.py"), str(results)]
+    command += [] if hasattr(cudnn, "cudnnCreatePersistentRNNPlan") else ["persistent"]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=600)
+    if done.returncode:
+        print(done.stdout + done.stderr[-4000:])
+        raise SystemExit("the client failed")
+    return dict(np.load(results)), set(re.findall(r"function (cudnn\w+)\(\) called", log.read_text()))
+
+
+def compared(results: dict[str, np.ndarray]) -> list[str]:
+    """Lines about the results that are not PyTorch's."""
+    answers, wrong = dict(np.load(HERE / "torch_answers.npz")), []
+    for name, value in results.items():
+        answer = answers[SAME.get(name, name)].reshape(value.shape)
+        tolerance = 4e-3 if HALF.match(name) else 2e-6
+        error = np.abs(value - answer).max() / max(1.0, np.abs(answer).max())
+        if not error <= tolerance:
+            wrong.append(f"{name} differs by {error:.2e} of its largest element")
+    return wrong
+
+
+if __name__ == "__main__":
+    sys.exit(main())

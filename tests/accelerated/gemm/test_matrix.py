@@ -1,0 +1,167 @@
+"""Products of matrices on the emulated device, against NumPy."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from dualdnn.accelerated.gemm.matrix import Matrix, MatrixProduct
+from dualdnn.accelerated.runtime.devices import open_device
+
+TYPES = {"half": np.float16, "float": np.float32, "double": np.float64}
+UNITS = {"half": 2.0**-11, "float": 2.0**-24, "double": 2.0**-53}
+
+
+class Sizes(NamedTuple):
+    m: int
+    n: int
+    k: int
+    batches: tuple[int, int] = (1, 1)
+
+
+def rounded_to_tf32(values):
+    """The nearest numbers of 11 bits, away from zero in ties."""
+    bits = values.view(np.uint32)
+    return ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+def laid_out(rng, rows, columns, batches, mn_major, gap, kind):
+    """Random batches of matrices, and where they lie: (values, memory, stride of rows, of columns, of batches)."""
+    shape = (*batches, columns, rows) if mn_major else (*batches, rows, columns)
+    padded = (*shape[:-1], shape[-1] + gap)
+    memory = rng.standard_normal(padded).astype(kind)
+    memory[..., shape[-1] :] = np.nan
+    values = memory[..., : shape[-1]]
+    strides = [step // memory.itemsize for step in memory.strides]
+    row, column = (strides[-1], strides[-2]) if mn_major else (strides[-2], strides[-1])
+    return (values.swapaxes(-1, -2) if mn_major else values), memory, (row, column, *strides[:2])
+
+
+def check(
+    sizes, element, result, tensor_cores=True, majors=(0, 0, 0), gap=0, offset=0, beta=0.0, with_bias=False, **chosen
+):
+    """Multiply and compare every element with the sum of exact products; nothing else is written."""
+    m, n, k, batches = sizes
+    rng = np.random.default_rng(m * 7 + n * 5 + k * 3 + gap)
+    device = open_device("emulated")
+    a, a_memory, a_strides = laid_out(rng, m, k, batches, majors[0], gap, TYPES[element])
+    b, b_memory, b_strides = laid_out(rng, n, k, batches, majors[1], gap, TYPES[element])
+    c, c_memory, c_strides = laid_out(rng, m, n, batches, majors[2], gap, TYPES[result])
+    bias = rng.standard_normal(n).astype(TYPES[element])
+    compute = "double" if element == "double" else "float"
+    made = MatrixProduct(
+        device, m, n, k, Matrix("a", offset * a.itemsize, *a_strides), Matrix("b", offset * a.itemsize, *b_strides),
+        Matrix("c", offset * c.itemsize, *c_strides), element, result, compute, tensor_cores,
+        ("bias", 0) if with_bias else ("", 0), batches, 0.75, beta, **chosen,
+    )  # fmt: skip
+    buffers, addresses = [], {"": 0}
+    for name, values, behind in (
+        ("a", a_memory, offset),
+        ("b", b_memory, offset),
+        ("c", c_memory, offset),
+        ("bias", bias, 0),
+    ):
+        content = np.concatenate([np.full(behind, 7, values.dtype), values.reshape(-1)])
+        buffers.append(device.allocate(content.nbytes))
+        device.upload(buffers[-1].address, content.view(np.uint8))
+        addresses[name] = buffers[-1].address
+    buffers.append(device.allocate(16 + made.workspace_bytes))
+    addresses["workspace"] = buffers[-1].address
+    for launch in made.launches(("workspace", 16)):
+        launch.start([addresses[name] for name in launch.operands], None)
+    found = np.frombuffer(device.download(addresses["c"], (offset + c_memory.size) * c.itemsize), TYPES[result])[
+        offset:
+    ]
+    found = found.reshape(c_memory.shape)
+    inner = found[..., : found.shape[-1] - gap] if gap else found
+    assert np.isnan(found[..., inner.shape[-1] :]).all()
+    wide = np.longdouble if element == "double" else np.float64
+    left, right = (
+        rounded_to_tf32(np.ascontiguousarray(x)) if element == "float" and tensor_cores else x for x in (a, b)
+    )
+    left, right = left.astype(wide), right.astype(wide).swapaxes(-1, -2)
+    expected = (
+        wide(0.75) * (left @ right) + (bias.astype(wide) if with_bias else 0) + (beta * c.astype(wide) if beta else 0)
+    )
+    size = 0.75 * (abs(left) @ abs(right)) + (abs(bias) if with_bias else 0) + abs(beta * c if beta else 0)
+    bound = size * (k + 4) * UNITS[compute] + abs(expected) * UNITS[result] + 1e-7 * (result == "half")
+    inner = inner.swapaxes(-1, -2) if majors[2] else inner
+    assert (abs(inner - expected) <= bound).all()
+    return made
+
+
+@pytest.mark.parametrize("element, result", [("half", "float"), ("half", "half"), ("float", "float")])
+@pytest.mark.parametrize("majors", list(product((0, 1), (0, 1))), ids=str)
+@pytest.mark.parametrize("tile", [64, 128])
+def test_tensor_cores(element, result, majors, tile):
+    """Sizes that are multiples of nothing, of packs, of tiles; aligned and not; K shorter than a K-block."""
+    for sizes, gap, offset in (
+        (Sizes(72, 136, 96), 0, 0), (Sizes(33, 65, 70), 0, 0), (Sizes(64, 40, 200), 8, 0), (Sizes(1, 9, 3), 1, 1),
+        (Sizes(17, 24, 1), 0, 0),
+    ):  # fmt: skip
+        check(sizes, element, result, True, (*majors, 0), gap, offset, tile=tile)
+
+
+@pytest.mark.parametrize(
+    "element, tensor_cores", [("half", True), ("float", True), ("float", False), ("double", False)]
+)
+def test_epilogue_batches_and_splits(element, tensor_cores):
+    """Bias, beta, two levels of batches, a column-major result, parts of K that are not equal, one of them empty."""
+    for majors in ((0, 0, 0), (1, 1, 0), (0, 1, 1), (1, 0, 1)):
+        check(Sizes(34, 19, 50, (2, 3)), element, element, tensor_cores, majors, beta=-0.5, with_bias=not majors[2])
+        made = check(Sizes(21, 70, 333, (1, 2)), element, element, tensor_cores, majors, 3, beta=1.0, splits=4)
+        assert made.workspace_bytes >= 4 * 2 * 21 * 70 * 4
+    check(Sizes(8, 8, 150), element, element, tensor_cores, beta=0.5, splits=5)
+
+
+def test_double_buffered_stages_are_filled_again():
+    """More K-blocks than stages, and a last one in part."""
+    for tile in (64, 128):
+        check(Sizes(40, 24, 64 * 7 + 8), "half", "float", tile=tile)
+
+
+def test_bfloat16():
+    """Elements of bfloat16: exact sums of small integers."""
+    device = open_device("emulated")
+    rng = np.random.default_rng(3)
+    a, b = (rng.integers(-8, 9, shape).astype(np.float32) for shape in ((20, 30), (12, 30)))
+    made = MatrixProduct(
+        device, 20, 12, 30, Matrix("a", 0, 30, 1), Matrix("b", 0, 30, 1), Matrix("c", 0, 12, 1), "bfloat16", "float"
+    )
+    buffers = [device.allocate(nbytes) for nbytes in (1200, 720, 960)]
+    for buffer, values in zip(buffers, (a, b), strict=False):
+        device.upload(buffer.address, (values.view(np.uint32) >> 16).astype(np.uint16).view(np.uint8).reshape(-1))
+    (launch,) = made.launches()
+    launch.start([buffers[0].address, buffers[1].address, 0, buffers[2].address, 0], None)
+    np.testing.assert_array_equal(
+        np.frombuffer(device.download(buffers[2].address, 960), np.float32).reshape(20, 12), a @ b.T
+    )
+
+
+def test_splits_follow_from_sizes():
+    """A small result of a long sum is split among the multiprocessors; a large result is not."""
+
+    class H200:
+        multiprocessors = 132
+
+    def splits(m, n, k):
+        return MatrixProduct(
+            H200(), m, n, k, Matrix("a", 0, 1, m), Matrix("b", 0, 1, n), Matrix("c", 0, n, 1), "half", "half"
+        )._splits
+
+    assert splits(3072, 768, 2048) == 1
+    assert splits(512, 512, 2048) == 4
+    assert splits(64, 64, 1 << 15) == 16
+    assert splits(64, 64, 64) == 1
+
+
+def test_what_is_refused():
+    matrix = Matrix("a", 0, 4, 1)
+    with pytest.raises(ValueError, match="neither rows nor columns are contiguous"):
+        MatrixProduct(None, 2, 2, 2, Matrix("a", 0, 4, 2), matrix, matrix, "half", "half")
+    with pytest.raises(ValueError, match="it must be row-major"):
+        MatrixProduct(None, 2, 2, 2, matrix, matrix, matrix.transposed, "half", "half", bias=("b", 0))
+    with pytest.raises(ValueError, match="tensor cores do not multiply double"):
+        MatrixProduct(None, 2, 2, 2, matrix, matrix, matrix, "double", "double", "double")
