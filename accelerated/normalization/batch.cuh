@@ -65,7 +65,7 @@ struct GroupExchange {
     COMPUTE* const own = at + row * lanes + lane;
     const COMPUTE weight = COMPUTE(1) / all;
     __syncthreads();  // what lay there before is read
-    if (row == 0) own[0] = origin(mine.first);
+    if (row == 0) own[0] = origin(mine);
     __syncthreads();
     const COMPUTE from = at[lane];
     __syncthreads();
@@ -80,27 +80,29 @@ struct GroupExchange {
     }
     __syncthreads();
     count = at[lane];
-    total = {at[size + lane], at[2 * size + lane]};
+    total = {at[size + lane], at[2 * size + lane], 0};
     if (same_type<Rule, MergeMoments> && count > COMPUTE(0)) total.first *= all / count;  // the mean of the block
     total = Rule::finish(total, from, count);
     if (CLUSTER_SIZE == 1) return total;
-    // [CLUSTER_SIZE][3][lanes] of every block
+    // [CLUSTER_SIZE][4][lanes] of every block
     COMPUTE* const parts = at + 3 * size;
     cluster_arrive();
     cluster_wait();  // all blocks run, and have read what lay there before
     for (unsigned block = row; block < CLUSTER_SIZE; block += blockDim.y) {
-      COMPUTE* const to = parts + cluster_rank() * 3 * lanes + lane;
+      COMPUTE* const to = parts + cluster_rank() * 4 * lanes + lane;
       store_to_cluster_rank(to, block, count);
       store_to_cluster_rank(to + lanes, block, total.first);
       store_to_cluster_rank(to + 2 * lanes, block, total.second);
+      store_to_cluster_rank(to + 3 * lanes, block, total.low);
     }
     cluster_arrive();
     cluster_wait();
-    const COMPUTE of_cluster = origin(parts[lanes + lane]);
+    const COMPUTE of_cluster = origin(parts[lanes + lane] + parts[3 * lanes + lane]);
     Total result{};
     for (unsigned block = 0; block < CLUSTER_SIZE; block++) {
-      const COMPUTE* const part = parts + block * 3 * lanes + lane;
-      if (part[0] > COMPUTE(0)) Rule::add(result, of_cluster, weight, part[0], {part[lanes], part[2 * lanes]});
+      const COMPUTE* const part = parts + block * 4 * lanes + lane;
+      const Total found{part[lanes], part[2 * lanes], part[3 * lanes]};
+      if (part[0] > COMPUTE(0)) Rule::add(result, of_cluster, weight, part[0], found);
     }
     return Rule::finish(result, of_cluster, all);
   }

@@ -196,7 +196,7 @@ class BatchProblem(Problem):
     def cached(self, division: Division, cluster: int, copies: int) -> tuple[int, int]:
         """(elements of each of ``copies`` tensors that a thread keeps, bytes of shared memory of a block); two blocks
         have room."""
-        exchange = self.compute_bytes * 3 * (division.threads + cluster * division.lanes)
+        exchange = self.compute_bytes * (3 * division.threads + 4 * cluster * division.lanes)
         of_threads = self.x.scalar_bytes * division.threads * copies
         needed = -(-division.positions // (division.rows * cluster))
         kept = max(0, min(needed, (self.device.shared_bytes_per_block // 2 - exchange) // of_threads))

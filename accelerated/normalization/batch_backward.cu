@@ -44,9 +44,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) CLUSTER_DIMS_Y normalizati
           sum.add(x[u]);
         });
     const COMPUTE count = d.elements();
-    if (count > COMPUTE(0)) sum.finish(COMPUTE(1) / count);
-    const Total total = exchange.all_reduce<MergeMoments>({sum.shift, sum.squares}, count, d.count);
-    of.mean = total.first, of.inverse = COMPUTE(1) / sqrt(total.second / d.count + call.epsilon);
+    const Total moments = count > COMPUTE(0) ? sum.moments(COMPUTE(1) / count) : Total{};
+    const Total total = exchange.all_reduce<MergeMoments>(moments, count, d.count);
+    of.mean = total.first + total.low, of.inverse = COMPUTE(1) / sqrt(total.second / d.count + call.epsilon);
   }
   of.factor = scale * of.inverse;
 

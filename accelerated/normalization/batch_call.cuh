@@ -111,8 +111,14 @@ struct BackwardCall {
   }
 };
 
+// Two sums, or moments: the mean, of which `low` is added to `first`, and the sum of squared differences from it.
+struct Total {
+  COMPUTE first, second, low;
+};
+
 // Infinities and NaN are no origin of differences.
 __device__ __forceinline__ COMPUTE origin(COMPUTE value) { return value - value == COMPUTE(0) ? value : COMPUTE(0); }
+__device__ __forceinline__ COMPUTE origin(const Total& moments) { return origin(moments.first + moments.low); }
 
 // The moments (mean, sum of squared differences from it) of the elements of a thread, as sums of differences from its
 // first one: Welford's without a division each.
@@ -127,19 +133,15 @@ struct ShiftedSum {
     sum += difference;
     squares += difference * difference;
   }
-  // Becomes (mean, squares); count: one divided by the number of elements, which are some.
-  __device__ __forceinline__ void finish(COMPUTE reciprocal) {
+  // reciprocal: one divided by the number of elements, which are some.
+  __device__ __forceinline__ Total moments(COMPUTE reciprocal) const {
     const COMPUTE mean = sum * reciprocal, squared = squares - sum * mean;
-    shift += mean;
-    squares = squared < COMPUTE(0) ? COMPUTE(0) : squared;
+    return {shift, squared < COMPUTE(0) ? COMPUTE(0) : squared, mean};
   }
 };
 
-// Pairs of sums, and moments, of many parts in one go: moments as sums of the differences of means from one of them,
-// each with the weight of its elements, so that little cancels.
-struct Total {
-  COMPUTE first, second;
-};
+// How parts of a group become one. Moments: sums of the differences of their means from one of them, each with the
+// weight of its elements, so that little cancels; no mean is rounded to the size of the data before the end.
 struct AddSums {
   static __device__ __forceinline__ void add(Total& total, COMPUTE, COMPUTE, COMPUTE, const Total& part) {
     total.first += part.first;
@@ -151,12 +153,12 @@ struct MergeMoments {
   // weight: 1 / the elements of all parts
   static __device__ __forceinline__ void add(Total& total, COMPUTE from, COMPUTE weight, COMPUTE count,
                                              const Total& part) {
-    const COMPUTE difference = part.first - from;
+    const COMPUTE difference = part.first - from + part.low;
     total.first += count * weight * difference;
     total.second += part.second + count * difference * difference;
   }
   static __device__ __forceinline__ Total finish(const Total& total, COMPUTE from, COMPUTE count) {
     const COMPUTE squares = total.second - count * total.first * total.first;
-    return {from + total.first, squares < COMPUTE(0) ? COMPUTE(0) : squares};
+    return {from, squares < COMPUTE(0) ? COMPUTE(0) : squares, total.first};
   }
 };

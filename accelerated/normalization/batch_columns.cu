@@ -47,6 +47,25 @@ struct Columns {
   }
 };
 
+// A partial result in scratch memory, of sums two numbers, of moments three.
+struct Partial {
+  COMPUTE* pair;
+  COMPUTE* low;  // null of sums
+  __device__ __forceinline__ void store(const Total& total) const {
+    *reinterpret_cast<Pack<COMPUTE, 2>*>(pair) = Pack<COMPUTE, 2>{{total.first, total.second}};
+    if (low) *low = total.low;
+  }
+  __device__ __forceinline__ Total load() const {
+    const auto found = *reinterpret_cast<const Pack<COMPUTE, 2>*>(pair);
+    return {found.item[0], found.item[1], low ? *low : COMPUTE(0)};
+  }
+};
+template <class Rule>
+__device__ __forceinline__ Partial partial(const Columns& c, COMPUTE* partials, unsigned part, unsigned group) {
+  const unsigned across = c.repeats > 1 ? c.groups : c.packs * WIDTH, index = part * across + group;
+  return {partials + 2 * index, same_type<Rule, MergeMoments> ? partials + (2 * c.parts * across + index) : nullptr};
+}
+
 __device__ __forceinline__ unsigned thread_of_block() { return threadIdx.y * blockDim.x + threadIdx.x; }
 __device__ __forceinline__ Elements read_pack(const ELEMENT* from) { return *reinterpret_cast<const Elements*>(from); }
 template <int N> __device__ __forceinline__ void read_values(const COMPUTE* from, COMPUTE (&values)[N]) {
@@ -70,7 +89,7 @@ __device__ __forceinline__ void merge_parts(unsigned columns, unsigned parts, co
     if (some) {
       unsigned of_part;
       count = elements(column);
-      from = count > COMPUTE(0) ? origin(part(column, 0, of_part).first) : COMPUTE(0);
+      from = count > COMPUTE(0) ? origin(part(column, 0, of_part)) : COMPUTE(0);
       const COMPUTE weight = COMPUTE(1) / count;
 #pragma unroll 4
       for (unsigned i = mine; i < parts; i += share) {
@@ -95,14 +114,15 @@ __device__ __forceinline__ void merge_parts(unsigned columns, unsigned parts, co
 // Merges what the threads of a block have of their columns, then what those of a cluster have, and writes one partial
 // result for each group, or for each column where a row has no group twice.
 template <class Rule>
-__device__ __forceinline__ void store_partials(const Columns& c, const COMPUTE (&first)[WIDTH],
-                                               const COMPUTE (&second)[WIDTH], COMPUTE* partials) {
-  __shared__ COMPUTE threads[2][THREADS * WIDTH];
-  __shared__ COMPUTE blocks[CLUSTER_SIZE][2][CLUSTER_SIZE > 1 ? MOST_PARTIALS : 1];
+__device__ __forceinline__ void store_partials(const Columns& c, const Total (&mine)[WIDTH], COMPUTE* partials) {
+  constexpr int NUMBERS = same_type<Rule, MergeMoments> ? 3 : 2;
+  __shared__ COMPUTE threads[NUMBERS][THREADS * WIDTH];
+  __shared__ COMPUTE blocks[CLUSTER_SIZE][NUMBERS][CLUSTER_SIZE > 1 ? MOST_PARTIALS : 1];
 #pragma unroll
   for (int i = 0; i < WIDTH; i++) {
-    threads[0][thread_of_block() * WIDTH + i] = first[i];
-    threads[1][thread_of_block() * WIDTH + i] = second[i];
+    threads[0][thread_of_block() * WIDTH + i] = mine[i].first;
+    threads[1][thread_of_block() * WIDTH + i] = mine[i].second;
+    if (NUMBERS > 2) threads[NUMBERS - 1][thread_of_block() * WIDTH + i] = mine[i].low;
   }
   __syncthreads();
   const unsigned columns = c.repeats > 1 ? c.groups : min(c.columns(), c.packs * WIDTH - c.first_column());
@@ -113,14 +133,13 @@ __device__ __forceinline__ void store_partials(const Columns& c, const COMPUTE (
     return sum;
   };
   auto store_partial = [&](unsigned column, const Total& total) {
-    const unsigned index = blockIdx.y / CLUSTER_SIZE * (c.repeats > 1 ? c.groups : c.packs * WIDTH);
-    *reinterpret_cast<Pack<COMPUTE, 2>*>(partials + 2 * (index + c.first_column() + column)) =
-        Pack<COMPUTE, 2>{{total.first, total.second}};
+    partial<Rule>(c, partials, blockIdx.y / CLUSTER_SIZE, c.first_column() + column).store(total);
   };
   auto store = [&](unsigned column, const Total& total) {
     if (CLUSTER_SIZE == 1) return store_partial(column, total);
     store_to_cluster_rank(&blocks[cluster_rank()][0][column], 0, total.first);
     store_to_cluster_rank(&blocks[cluster_rank()][1][column], 0, total.second);
+    if (NUMBERS > 2) store_to_cluster_rank(&blocks[cluster_rank()][NUMBERS - 1][column], 0, total.low);
   };
   if (CLUSTER_SIZE > 1) cluster_wait();  // all blocks run
   merge_parts<Rule>(
@@ -132,7 +151,7 @@ __device__ __forceinline__ void store_partials(const Columns& c, const COMPUTE (
         const unsigned of_block = c.rows_of(c.first_column() + in_tile, c.first_row(), c.segment);
         count = of_block <= row ? 0 : (of_block - row - 1) / blockDim.y + 1;
         const unsigned at = row * c.columns() + in_tile;
-        return Total{threads[0][at], threads[1][at]};
+        return Total{threads[0][at], threads[1][at], NUMBERS > 2 ? threads[NUMBERS - 1][at] : COMPUTE(0)};
       },
       [&](unsigned column) { return COMPUTE(rows_of(column, c.first_row(), c.segment)); }, store);
   if (CLUSTER_SIZE == 1) return;
@@ -143,7 +162,8 @@ __device__ __forceinline__ void store_partials(const Columns& c, const COMPUTE (
       columns, CLUSTER_SIZE,
       [&](unsigned column, unsigned index, unsigned& count) {
         count = rows_of(column, c.first_row() + index * c.segment, c.segment);
-        return Total{blocks[index][0][column], blocks[index][1][column]};
+        const COMPUTE(&found)[NUMBERS][CLUSTER_SIZE > 1 ? MOST_PARTIALS : 1] = blocks[index];
+        return Total{found[0][column], found[1][column], NUMBERS > 2 ? found[NUMBERS - 1][column] : COMPUTE(0)};
       },
       [&](unsigned column) { return COMPUTE(rows_of(column, c.first_row(), c.part)); }, store_partial);
 }
@@ -154,16 +174,14 @@ __device__ __forceinline__ void begin_partials() {
 // The total of each column of a block's tile from the partial results; all threads know them behind it. result(column,
 // group, total): in one thread.
 template <class Rule, class Result>
-__device__ __forceinline__ void load_partials(const Columns& c, const COMPUTE* partials, const Result& result) {
-  const unsigned across = c.repeats > 1 ? c.groups : c.packs * WIDTH;
+__device__ __forceinline__ void load_partials(const Columns& c, COMPUTE* partials, const Result& result) {
   merge_parts<Rule>(
       min(c.columns(), c.packs * WIDTH - c.first_column()), c.parts,
       [&](unsigned column, unsigned index, unsigned& count) {
         const unsigned group = c.repeats > 1 ? c.group_of(c.first_column() + column) : c.first_column() + column;
         count = 0;
         for (unsigned i = 0; i < c.repeats; i++) count += c.rows_of(group + i * c.groups, index * c.part, c.part);
-        const auto found = *reinterpret_cast<const Pack<COMPUTE, 2>*>(partials + 2 * (index * across + group));
-        return Total{found.item[0], found.item[1]};
+        return partial<Rule>(c, partials, index, group).load();
       },
       [&](unsigned) { return c.count; },
       [&](unsigned column, const Total& total) { result(column, c.group_of(c.first_column() + column), total); });
@@ -175,8 +193,7 @@ __device__ __forceinline__ bool writes_results(const Columns& c, unsigned column
 }
 
 // The moments of a thread's elements, in each of its columns.
-__device__ __forceinline__ void moments_of_thread(const Columns& c, const ELEMENT* x, COMPUTE (&mean)[WIDTH],
-                                                  COMPUTE (&squares)[WIDTH]) {
+__device__ __forceinline__ void moments_of_thread(const Columns& c, const ELEMENT* x, Total (&moments)[WIDTH]) {
   const unsigned rows = c.my_rows();
   ShiftedSum sums[WIDTH];
   for (unsigned i = 0; i < rows; i += ROWS_IN_FLIGHT) {
@@ -197,10 +214,7 @@ __device__ __forceinline__ void moments_of_thread(const Columns& c, const ELEMEN
   }
   const COMPUTE reciprocal = COMPUTE(1) / COMPUTE(rows);
 #pragma unroll
-  for (int k = 0; k < WIDTH; k++) {
-    if (rows > 0) sums[k].finish(reciprocal);
-    mean[k] = sums[k].shift, squares[k] = sums[k].squares;
-  }
+  for (int k = 0; k < WIDTH; k++) moments[k] = rows > 0 ? sums[k].moments(reciprocal) : Total{};
 }
 
 struct ForwardArguments {
@@ -212,9 +226,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) CLUSTER_DIMS_Y
     normalization_batch_columns_moments(const ForwardArguments a) {
   griddepcontrol_wait();
   begin_partials();
-  COMPUTE mean[WIDTH], squares[WIDTH];
-  moments_of_thread(a.columns, a.call.x, mean, squares);
-  store_partials<MergeMoments>(a.columns, mean, squares, a.call.partials);
+  Total moments[WIDTH];
+  moments_of_thread(a.columns, a.call.x, moments);
+  store_partials<MergeMoments>(a.columns, moments, a.call.partials);
 }
 
 // y of a thread's elements, its last rows first.
@@ -239,9 +253,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
   const Columns& c = a.columns;
   __shared__ COMPUTE known[3][MOST_COLUMNS];
   load_partials<MergeMoments>(c, a.call.partials, [&](unsigned column, unsigned group, const Total& total) {
-    known[0][column] = total.first;
+    const COMPUTE mean = total.first + total.low;
+    known[0][column] = mean;
     known[1][column] =
-        a.call.scale[group] * a.call.finish(total.first, total.second, c.count, group, writes_results(c, column));
+        a.call.scale[group] * a.call.finish(mean, total.second, c.count, group, writes_results(c, column));
     known[2][column] = a.call.bias[group];
   });
   Normalizer of[WIDTH];
@@ -278,9 +293,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) CLUSTER_DIMS_Y
     normalization_batch_columns_backward_moments(const BackwardArguments a) {
   griddepcontrol_wait();
   begin_partials();
-  COMPUTE mean[WIDTH], squares[WIDTH];
-  moments_of_thread(a.columns, a.call.x, mean, squares);
-  store_partials<MergeMoments>(a.columns, mean, squares, a.call.partials);
+  Total moments[WIDTH];
+  moments_of_thread(a.columns, a.call.x, moments);
+  store_partials<MergeMoments>(a.columns, moments, a.call.partials);
 }
 
 // What a block knows of its columns: mean, inverse, scale * inverse, bias.
@@ -302,7 +317,7 @@ struct Known {
       __syncthreads();
     } else {
       load_partials<MergeMoments>(c, call.partials, [&](unsigned column, unsigned group, const Total& total) {
-        keep(column, group, total.first, COMPUTE(1) / sqrt(total.second / c.count + call.epsilon));
+        keep(column, group, total.first + total.low, COMPUTE(1) / sqrt(total.second / c.count + call.epsilon));
       });
     }
   }
@@ -353,7 +368,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) CLUSTER_DIMS_Y
   const Columns& c = a.columns;
   __shared__ Known known;
   known.read(a.call, c);
-  COMPUTE mean[WIDTH], inverse[WIDTH], first[WIDTH] = {}, second[WIDTH] = {};
+  COMPUTE mean[WIDTH], inverse[WIDTH];
+  Total sums[WIDTH] = {};
   read_values(known.mean + threadIdx.x * WIDTH, mean);
   read_values(known.inverse + threadIdx.x * WIDTH, inverse);
   const unsigned rows = c.my_rows();
@@ -364,11 +380,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) CLUSTER_DIMS_Y
 #pragma unroll
           for (int k = 0; k < WIDTH; k++) {
             const COMPUTE gradient = load<COMPUTE>(dy.item[k]);
-            first[k] += gradient;
-            second[k] += gradient * ((load<COMPUTE>(x.item[k]) - mean[k]) * inverse[k]);
+            sums[k].first += gradient;
+            sums[k].second += gradient * ((load<COMPUTE>(x.item[k]) - mean[k]) * inverse[k]);
           }
         });
-  store_partials<AddSums>(c, first, second, a.call.partials + a.sums);
+  store_partials<AddSums>(c, sums, a.call.partials + a.sums);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2)

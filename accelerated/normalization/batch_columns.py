@@ -13,7 +13,7 @@ from ..plans import Launch, structure
 from ..primitives.cluster import has_clusters
 from ..primitives.geometry import FastDivmod
 from ..solver import Solver
-from .batch import CLUSTER, BatchProblem, power_of_two
+from .batch import CLUSTER, BatchProblem
 
 SOURCE = "normalization/batch_columns.cu"
 THREADS = 256  # of a block, at most
@@ -21,6 +21,8 @@ LANES, MOST_LANES = 8, 64  # threads along a row: where they divide its packs; o
 ROWS_IN_FLIGHT = 4  # of a thread
 BLOCKS_PER_MULTIPROCESSOR = 4
 MOST_PARTS = 16  # partial results of a group without clusters
+COLUMNS = 32  # of a kernel's arrays: a multiple of this
+EXCHANGE_BYTES = 44 << 10  # of shared memory
 LEAST_ROW = 8  # packs, where rows have groups several times
 
 
@@ -51,6 +53,11 @@ class Division:
         return -(-self.packs // self.lanes)
 
 
+def round_up(columns: int) -> int:
+    """Return the columns that kernels are compiled for."""
+    return -(-columns // COLUMNS) * COLUMNS
+
+
 def division_of(problem: BatchProblem) -> Division | None:
     """Return the division of a call, or None where its rows are not made of packs."""
     if not problem.has_columns:
@@ -70,7 +77,12 @@ def division_of(problem: BatchProblem) -> Division | None:
     tiles = -(-packs // lanes)
     wanted = max(1, BLOCKS_PER_MULTIPROCESSOR * problem.device.multiprocessors // tiles)
     segments = min(wanted, -(-rows // (lines * ROWS_IN_FLIGHT)))
-    cluster = CLUSTER if segments > MOST_PARTS and has_clusters(problem.device) else 1
+    # Clusters exchange moments through static shared memory, of which a block has 48 KB.
+    partials = min(groups, lanes * width)
+    fits = 3 * (THREADS * width + CLUSTER * round_up(partials)) * problem.compute_bytes <= EXCHANGE_BYTES
+    cluster = CLUSTER if segments > MOST_PARTS and fits and has_clusters(problem.device) else 1
+    if cluster == 1:
+        segments = min(segments, 2 * MOST_PARTS)
     segment = -(-rows // segments)
     filled = -(-rows // segment)
     segments = -(-filled // cluster) * cluster
@@ -104,16 +116,15 @@ class BatchColumnsSolver(Solver[BatchProblem]):
             ("group", FastDivmod.of(d.groups)),
             ("count", problem.number(problem.count)),
         )
-        # of partial moments, and of partial sums behind them
-        numbers = 2 * d.parts * (d.groups if d.repeats > 1 else d.packs * problem.width)
+        # of partial moments, of which each has three, and of partial sums behind them, of two
+        numbers = d.parts * (d.groups if d.repeats > 1 else d.packs * problem.width)
         others: list[tuple[str, Any]] = [("columns", columns)]
         if problem.is_gradient:
-            others.append(("sums", ctypes.c_uint(numbers)))
+            others.append(("sums", ctypes.c_uint(3 * numbers)))
             saved = problem.operation.saved is not None
             kernels = [*([] if saved else ["backward_moments"]), "sums", "gradient"]
         else:
             kernels = ["inference"] if problem.is_inference else ["moments", "training"]
-        most_columns = power_of_two(d.lanes) * problem.width
         return [
             problem.launch(
                 SOURCE,
@@ -121,11 +132,11 @@ class BatchColumnsSolver(Solver[BatchProblem]):
                 others,
                 (d.tiles, d.segments, 1),
                 (d.lanes, d.lines, 1),
-                scratch_bytes=0 if problem.is_inference else 2 * numbers * problem.compute_bytes,
+                scratch_bytes=0 if problem.is_inference else 5 * numbers * problem.compute_bytes,
                 THREADS=THREADS,
                 PACK_WIDTH=problem.width,
-                MOST_COLUMNS=most_columns,
-                MOST_PARTIALS=most_columns // (1 if d.repeats == 1 else 2),
+                MOST_COLUMNS=round_up(d.lanes * problem.width),
+                MOST_PARTIALS=round_up(min(d.groups, d.lanes * problem.width)),
                 ROWS_IN_FLIGHT=ROWS_IN_FLIGHT,
                 CLUSTER_BLOCKS=1 if problem.is_inference else d.cluster,
             )

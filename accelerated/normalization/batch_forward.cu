@@ -59,11 +59,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) CLUSTER_DIMS_Y
         sum.add(x[u]);
       });
   const COMPUTE count = d.elements();
-  if (count > COMPUTE(0)) sum.finish(COMPUTE(1) / count);
-  const Total total = exchange.all_reduce<MergeMoments>({sum.shift, sum.squares}, count, d.count);
+  const Total mine = count > COMPUTE(0) ? sum.moments(COMPUTE(1) / count) : Total{};
+  const Total total = exchange.all_reduce<MergeMoments>(mine, count, d.count);
   if (!d.exists()) return;
-  of.mean = total.first;
-  of.factor *= a.call.finish(total.first, total.second, d.count, start[MEAN], d.first() == 0);
+  of.mean = total.first + total.low;
+  of.factor *= a.call.finish(of.mean, total.second, d.count, start[MEAN], d.first() == 0);
   visit(
       d, start,
       [&](unsigned k, const unsigned (&o)[OPERANDS], int u) {

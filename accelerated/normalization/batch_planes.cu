@@ -132,8 +132,8 @@ struct Share {
   Total total;
 };
 struct Exchange {
-  COMPUTE warps[3][WARPS], blocks[CLUSTER_SIZE][3];
-  Total origin;
+  COMPUTE warps[3][WARPS], blocks[CLUSTER_SIZE][4];
+  COMPUTE origin;  // of differences
 };
 
 // Merges the shares of the threads of a cluster, in their order; all threads get the result. fallback: a number near
@@ -142,9 +142,9 @@ template <class Rule>
 __device__ __forceinline__ Total all_reduce(Exchange& exchange, Share mine, COMPUTE fallback, COMPUTE count) {
   COMPUTE from = 0;
   if (same_type<Rule, MergeMoments>) {
-    if (threadIdx.x == 0) exchange.origin.first = origin(mine.count > COMPUTE(0) ? mine.total.first : fallback);
+    if (threadIdx.x == 0) exchange.origin = mine.count > COMPUTE(0) ? origin(mine.total) : origin(fallback);
     __syncthreads();
-    from = exchange.origin.first;
+    from = exchange.origin;
   }
   const COMPUTE weight = COMPUTE(1) / count;
   Share sum{mine.count, {}};
@@ -170,7 +170,7 @@ __device__ __forceinline__ Total all_reduce(Exchange& exchange, Share mine, COMP
   if (same_type<Rule, MergeMoments>) {
     // The differences were weighted for the channel: those of the block.
     const COMPUTE of_block = sum.count > COMPUTE(0) ? sum.total.first * (count / sum.count) : COMPUTE(0);
-    sum.total = Rule::finish({of_block, sum.total.second}, from, sum.count);
+    sum.total = Rule::finish({of_block, sum.total.second, 0}, from, sum.count);
   }
   if (CLUSTER_SIZE == 1) {
     __syncthreads();
@@ -182,14 +182,15 @@ __device__ __forceinline__ Total all_reduce(Exchange& exchange, Share mine, COMP
     store_to_cluster_rank(at, threadIdx.x, sum.count);
     store_to_cluster_rank(at + 1, threadIdx.x, sum.total.first);
     store_to_cluster_rank(at + 2, threadIdx.x, sum.total.second);
+    store_to_cluster_rank(at + 3, threadIdx.x, sum.total.low);
   }
   cluster_arrive();
   cluster_wait();
   Total total{};
-  from = origin(exchange.blocks[0][1]);
+  from = origin(exchange.blocks[0][1] + exchange.blocks[0][3]);
 #pragma unroll
   for (unsigned b = 0; b < CLUSTER_SIZE; b++) {
-    const Total part{exchange.blocks[b][1], exchange.blocks[b][2]};
+    const Total part{exchange.blocks[b][1], exchange.blocks[b][2], exchange.blocks[b][3]};
     if (exchange.blocks[b][0] > COMPUTE(0)) Rule::add(total, from, weight, exchange.blocks[b][0], part);
   }
   cluster_arrive();
@@ -219,8 +220,7 @@ struct ThreadMoments {
   }
   __device__ __forceinline__ Share share() {
     if (elements == 0) return {};
-    sum.finish(COMPUTE(1) / COMPUTE(elements));
-    return {COMPUTE(elements), {sum.shift, sum.squares}};
+    return {COMPUTE(elements), sum.moments(COMPUTE(1) / COMPUTE(elements))};
   }
 };
 
@@ -252,8 +252,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) CLUSTER_DIMS_Y
   visit_edges(
       p, [&](int u, unsigned offset) { edge[u] = call.x[offset]; }, [&](int u, unsigned) { moments.add(edge[u]); });
   const Total total = all_reduce<MergeMoments>(exchange, moments.share(), near, p.count);
-  of.mean = total.first;
-  of.factor *= call.finish(total.first, total.second, p.count, channel, blockIdx.y + threadIdx.x == 0);
+  of.mean = total.first + total.low;
+  of.factor *= call.finish(of.mean, total.second, p.count, channel, blockIdx.y + threadIdx.x == 0);
   end_cluster();
 
   visit_packs(
@@ -308,7 +308,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) CLUSTER_DIMS_Y
     visit_edges(
         p, [&](int u, unsigned offset) { edge[u] = call.x[offset]; }, [&](int u, unsigned) { moments.add(edge[u]); });
     const Total total = all_reduce<MergeMoments>(exchange, moments.share(), near, p.count);
-    of.mean = total.first, of.inverse = COMPUTE(1) / sqrt(total.second / p.count + call.epsilon);
+    of.mean = total.first + total.low, of.inverse = COMPUTE(1) / sqrt(total.second / p.count + call.epsilon);
   }
   of.factor = scale * of.inverse;
 
