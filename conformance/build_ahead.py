@@ -63,10 +63,10 @@ TAKEN = {
     **dict.fromkeys(TRANSFORMERS, TRANSFORMER_TYPES),
 }
 TYPE_DEFINITIONS = {"ELEMENT", "COMPUTE", "SOURCE", "RESULT", "PACK_BYTES", "PARAMETER"}
-# Constants that host and device share: of one value in each source.
+# Constants that host and device share: of one value in each source, or of few.
 CONSTANTS = {
-    "ALIGNED", "BACKWARD_SINGLES", "DENSE_PACKS", "ELEMENTS", "FORWARD_SINGLES", "LONGEST", "PACKS", "PIECE", "PIECES", "ROWS", "SINGLE",
-    "STEP", "THREADS", "TILE", "TILE_BYTES", "TILE_THREADS", "UNIFORM", "WINDOWS",
+    "ALIGNED", "BACKWARD_SINGLES", "CHANNELS", "DENSE_PACKS", "ELEMENTS", "FORWARD_SINGLES", "ITEMS", "LONGEST", "MOST_LANES", "OCTETS", "PACKS", "PIECE", "PIECES", "PIXELS", "ROWS", "SINGLE",
+    "STEP", "THREADS", "TILE", "TILE_BYTES", "TILE_PIXELS", "TILE_THREADS", "UNIFORM", "WINDOWS",
 }  # fmt: skip
 # Compiled first: the sources that take longest, so that the last one does not keep all cores waiting
 LONGEST = (

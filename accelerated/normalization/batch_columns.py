@@ -116,11 +116,11 @@ class BatchColumnsSolver(Solver[BatchProblem]):
             ("group", FastDivmod.of(d.groups)),
             ("count", problem.number(problem.count)),
         )
-        # of partial moments, of which each has three, and of partial sums behind them, of two
+        # of partial moments, of which each has three, and of partial sums behind them, of two, at an even number
         numbers = d.parts * (d.groups if d.repeats > 1 else d.packs * problem.width)
         others: list[tuple[str, Any]] = [("columns", columns)]
         if problem.is_gradient:
-            others.append(("sums", ctypes.c_uint(3 * numbers)))
+            others.append(("sums", ctypes.c_uint(4 * numbers)))
             saved = problem.operation.saved is not None
             kernels = [*([] if saved else ["backward_moments"]), "sums", "gradient"]
         else:
@@ -132,7 +132,7 @@ class BatchColumnsSolver(Solver[BatchProblem]):
                 others,
                 (d.tiles, d.segments, 1),
                 (d.lanes, d.lines, 1),
-                scratch_bytes=0 if problem.is_inference else 5 * numbers * problem.compute_bytes,
+                scratch_bytes=0 if problem.is_inference else 6 * numbers * problem.compute_bytes,
                 THREADS=THREADS,
                 PACK_WIDTH=problem.width,
                 MOST_COLUMNS=round_up(d.lanes * problem.width),

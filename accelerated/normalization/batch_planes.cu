@@ -15,7 +15,7 @@
 constexpr unsigned WIDTH = PACK_WIDTH;  // elements of a pack
 constexpr unsigned EDGES = 2 * (WIDTH - 1);
 constexpr int IN_FLIGHT = 8;  // packs of a thread that cp.async copies at a time
-constexpr int READS = 4;      // reads of a thread at a time
+constexpr int READS = 2;      // reads of a thread at a time
 constexpr unsigned WARPS = THREADS / 32;
 using Elements = Pack<ELEMENT, WIDTH>;
 using Bits = Pack<unsigned char, WIDTH>;
@@ -229,7 +229,7 @@ struct ForwardArguments {
   Planes planes;
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) CLUSTER_DIMS_Y
+extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS) CLUSTER_DIMS_Y
     normalization_batch_planes_training(const ForwardArguments a) {
   griddepcontrol_wait();
   begin_cluster();
@@ -281,7 +281,7 @@ struct BackwardArguments {
   Planes planes;
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) CLUSTER_DIMS_Y
+extern "C" __global__ void __launch_bounds__(THREADS, 768 / THREADS) CLUSTER_DIMS_Y
     normalization_batch_planes_backward(const BackwardArguments a) {
   griddepcontrol_wait();
   begin_cluster();
@@ -388,21 +388,195 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) CLUSTER_DIMS_Y
   });
 }
 
+// --- several channels a block ---
+
+struct Channels {
+  unsigned images, channels;  // of the tensor
+  unsigned group;             // channels of a block: 2 to WARPS, a power of two
+  FastDivmod packs, plane;    // of their planes in an image; elements of a plane
+  COMPUTE count;              // elements of a channel
+
+  __device__ __forceinline__ unsigned first_channel() const { return blockIdx.x * group; }
+  __device__ __forceinline__ unsigned all_packs() const { return images * packs.divisor; }
+  // The offset of element `in_row` of an image's planes.
+  __device__ __forceinline__ unsigned offset(unsigned image, unsigned in_row) const {
+    return (image * channels + first_channel()) * plane.divisor + in_row;
+  }
+  __device__ __forceinline__ unsigned offset_of_pack(unsigned k, unsigned& in_row) const {
+    unsigned pack;
+    const unsigned image = packs.divide(k, pack);
+    in_row = pack * WIDTH;
+    return offset(image, in_row);
+  }
+  // The channel of a warp, among those of the block, which several warps share.
+  __device__ __forceinline__ unsigned my_channel() const { return threadIdx.x / 32 % group; }
+  // use(index, offset): of the elements of a thread's channel, in shared memory and in the tensors.
+  template <class Use> __device__ __forceinline__ void visit(const Use& use) const {
+    const unsigned elements = images * plane.divisor, step = THREADS / group, warps = threadIdx.x / 32 / group;
+    for (unsigned e = warps * 32 + threadIdx.x % 32; e < elements; e += step) {
+      unsigned in_plane;
+      const unsigned image = plane.divide(e, in_plane), in_row = my_channel() * plane.divisor + in_plane;
+      use(image * packs.divisor * WIDTH + in_row, offset(image, in_row));
+    }
+  }
+  template <int TENSORS>
+  __device__ __forceinline__ void copy_all(const ELEMENT* const (&from)[TENSORS], Elements* cache) const {
+    for (unsigned k = threadIdx.x; k < all_packs(); k += THREADS) {
+      unsigned in_row;
+      const unsigned at = offset_of_pack(k, in_row);
+#pragma unroll
+      for (int t = 0; t < TENSORS; t++) cp_async<16>(cache + t * all_packs() + k, from[t] + at, true);
+    }
+    cp_async_commit();
+    cp_async_wait<0>();
+    __syncthreads();
+  }
+};
+
+// Merges what the warps of each channel have; result(k, total) in one thread, that of channel k of the block.
+template <class Rule, class Result>
+__device__ __forceinline__ void merge_channels(const Channels& c, const Share& mine, COMPUTE near,
+                                               const Result& result) {
+  __shared__ Share shares[WARPS];
+  Share sum{mine.count, {}};
+  COMPUTE from = 0;
+  if (same_type<Rule, MergeMoments>)
+    from = __shfl_sync(0xFFFFFFFFu, mine.count > COMPUTE(0) ? origin(mine.total) : origin(near), 0);
+  const COMPUTE weight = COMPUTE(1) / c.count;
+  if (mine.count > COMPUTE(0)) Rule::add(sum.total, from, weight, mine.count, mine.total);
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) {
+    sum.count += __shfl_down_sync(0xFFFFFFFFu, sum.count, distance);
+    sum.total.first += __shfl_down_sync(0xFFFFFFFFu, sum.total.first, distance);
+    sum.total.second += __shfl_down_sync(0xFFFFFFFFu, sum.total.second, distance);
+  }
+  if (threadIdx.x % 32 == 0) {
+    if (same_type<Rule, MergeMoments> && sum.count > COMPUTE(0)) sum.total.first *= c.count / sum.count;
+    sum.total = Rule::finish({sum.total.first, sum.total.second, 0}, from, sum.count);
+    shares[threadIdx.x / 32] = sum;
+  }
+  __syncthreads();
+  if (threadIdx.x < c.group) {
+    from = origin(shares[threadIdx.x].total);
+    Total total{};
+    for (unsigned w = threadIdx.x; w < WARPS; w += c.group)
+      if (shares[w].count > COMPUTE(0)) Rule::add(total, from, weight, shares[w].count, shares[w].total);
+    result(threadIdx.x, Rule::finish(total, from, c.count));
+  }
+  __syncthreads();
+}
+
+struct ForwardChannels {
+  ForwardCall call;
+  Channels channels;
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
+    normalization_batch_planes_training_channels(const ForwardChannels a) {
+  griddepcontrol_wait();
+  const Channels& c = a.channels;
+  const ForwardCall& call = a.call;
+  __shared__ Normalizer known[WARPS];
+  Elements* const cache = reinterpret_cast<Elements*>(shared_memory);
+  const ELEMENT* const values = reinterpret_cast<const ELEMENT*>(shared_memory);
+  const ELEMENT* const from[1] = {call.x};
+  c.copy_all(from, cache);
+  griddepcontrol_launch_dependents();
+  ThreadMoments moments;
+  c.visit([&](unsigned index, unsigned) { moments.add(values[index]); });
+  const COMPUTE near = load<COMPUTE>(values[c.my_channel() * c.plane.divisor]);
+  merge_channels<MergeMoments>(c, moments.share(), near, [&](unsigned k, const Total& total) {
+    const unsigned channel = c.first_channel() + k;
+    const COMPUTE mean = total.first + total.low;
+    const COMPUTE inverse = call.finish(mean, total.second, c.count, channel, true);
+    known[k] = {mean, call.scale[channel] * inverse, call.bias[channel]};
+  });
+  for (unsigned k = threadIdx.x; k < c.all_packs(); k += THREADS) {
+    unsigned in_row, in_plane;
+    const unsigned offset = c.offset_of_pack(k, in_row), first = c.plane.divide(in_row, in_plane);
+    const Normalizer own = known[first], next = known[min(first + 1, c.group - 1)];
+    const unsigned left = c.plane.divisor - in_plane;
+    Elements z;
+    if (call.z) z = read_pack(call.z + offset);
+    call.store_pack(offset, cache[k], z, [&](unsigned i) { return i < left ? own : next; });
+  }
+}
+
+struct BackwardChannels {
+  BackwardCall call;
+  Channels channels;
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS)
+    normalization_batch_planes_backward_channels(const BackwardChannels a) {
+  griddepcontrol_wait();
+  const Channels& c = a.channels;
+  const BackwardCall& call = a.call;
+  __shared__ GradientOf known[WARPS];
+  __shared__ COMPUTE biases[WARPS];
+  Elements* const cache = reinterpret_cast<Elements*>(shared_memory);
+  const ELEMENT* const values = reinterpret_cast<const ELEMENT*>(cache);
+  ELEMENT* const gradients = reinterpret_cast<ELEMENT*>(cache + c.all_packs());
+  const ELEMENT* const from[2] = {call.x, call.dy};
+  auto keep = [&](unsigned k, COMPUTE mean, COMPUTE inverse) {
+    const unsigned channel = c.first_channel() + k;
+    known[k] = {mean, inverse, call.scale[channel] * inverse, 0, 0};
+    biases[k] = call.bias ? call.bias[channel] : COMPUTE(0);
+  };
+  if (call.saved_mean && threadIdx.x < c.group) {
+    const unsigned channel = c.first_channel() + threadIdx.x;
+    keep(threadIdx.x, call.saved_mean[channel], call.saved_inverse[channel]);
+  }
+  c.copy_all(from, cache);
+  griddepcontrol_launch_dependents();
+  if (!call.saved_mean) {
+    ThreadMoments moments;
+    c.visit([&](unsigned index, unsigned) { moments.add(values[index]); });
+    const COMPUTE near = load<COMPUTE>(values[c.my_channel() * c.plane.divisor]);
+    merge_channels<MergeMoments>(c, moments.share(), near, [&](unsigned k, const Total& total) {
+      keep(k, total.first + total.low, COMPUTE(1) / sqrt(total.second / c.count + call.epsilon));
+    });
+  }
+  const GradientOf mine = known[c.my_channel()];
+  const COMPUTE bias = biases[c.my_channel()];
+  Total sum{};
+  c.visit([&](unsigned index, unsigned offset) {
+    const ELEMENT value = values[index];
+    const bool counts =
+        call.mask ? call.mask[offset] != 0 : !call.bias || call.counts(value, mine.mean, mine.factor, bias);
+    if (!counts) gradients[index] = store<ELEMENT>(COMPUTE(0));
+    const COMPUTE gradient = load<COMPUTE>(gradients[index]);
+    sum.first += gradient;
+    sum.second += gradient * ((load<COMPUTE>(value) - mine.mean) * mine.inverse);
+  });
+  merge_channels<AddSums>(c, {COMPUTE(1), sum}, 0, [&](unsigned k, const Total& total) {
+    call.store_parameters(c.first_channel() + k, total.first, total.second);
+    known[k].first = total.first / c.count, known[k].second = total.second / c.count;
+  });
+  for (unsigned k = threadIdx.x; k < c.all_packs(); k += THREADS) {
+    unsigned in_row, in_plane;
+    const unsigned offset = c.offset_of_pack(k, in_row), first = c.plane.divide(in_row, in_plane);
+    const GradientOf own = known[first], next = known[min(first + 1, c.group - 1)];
+    const unsigned left = c.plane.divisor - in_plane;
+    call.store_pack(offset, cache[k], cache[c.all_packs() + k], [&](unsigned i) { return i < left ? own : next; });
+  }
+}
+
 struct InferenceArguments {
   ForwardCall call;
   unsigned elements;
   FastDivmod plane, channels;
 };
 
-// The tensor as one row: a pack may have the end of a plane and the beginning of others.
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+// The tensor as one row: a pack may have the end of a plane and the beginning of the next one.
+extern "C" __global__ void __launch_bounds__(THREADS, 768 / THREADS)
     normalization_batch_planes_inference(const InferenceArguments a) {
   griddepcontrol_wait();
-  const unsigned first = blockIdx.x * (THREADS * READS) + threadIdx.x, packs = a.elements / WIDTH;
-  Elements x[READS], z[READS];
+  const unsigned begin = blockIdx.x * (THREADS * PACKS) + threadIdx.x, packs = a.elements / WIDTH;
+  Elements x[PACKS], z[PACKS];
 #pragma unroll
-  for (int u = 0; u < READS; u++) {
-    const unsigned pack = first + u * THREADS;
+  for (int u = 0; u < PACKS; u++) {
+    const unsigned pack = begin + u * THREADS;
     if (pack < packs) {
       x[u] = read_pack(a.call.x + pack * WIDTH);
       if (a.call.z) z[u] = read_pack(a.call.z + pack * WIDTH);
@@ -410,30 +584,26 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   }
   griddepcontrol_launch_dependents();
 #pragma unroll
-  for (int u = 0; u < READS; u++) {
-    const unsigned pack = first + u * THREADS, offset = pack * WIDTH;
+  for (int u = 0; u < PACKS; u++) {
+    const unsigned pack = begin + u * THREADS, offset = pack * WIDTH;
     if (pack > packs || (pack == packs && a.elements % WIDTH == 0)) break;
     unsigned in_plane, channel;
     a.channels.divide(a.plane.divide(offset, in_plane), channel);
-    Normalizer of = a.call.given(channel, channel);
-    auto normalizer = [&](int) {
-      if (STRADDLES) {
-        if (in_plane == a.plane.divisor) {
-          in_plane = 0;
-          channel = channel + 1 == a.channels.divisor ? 0 : channel + 1;
-          of = a.call.given(channel, channel);
-        }
-        in_plane++;
-      }
-      return of;
-    };
+    const unsigned left = a.plane.divisor - in_plane;
+    const Normalizer own = a.call.given(channel, channel);
+    Normalizer next = own;
+    if (STRADDLES && left < WIDTH) {
+      channel = channel + 1 == a.channels.divisor ? 0 : channel + 1;
+      next = a.call.given(channel, channel);
+    }
+    auto normalizer = [&](unsigned i) { return STRADDLES && i >= left ? next : own; };
     if (pack < packs) {
       a.call.store_pack(offset, x[u], z[u], normalizer);
     } else {
       for (unsigned i = offset; i < a.elements; i++) {
         const ELEMENT added = a.call.z ? a.call.z[i] : ELEMENT{};
         unsigned char passes;
-        a.call.y[i] = a.call.normalized(a.call.x[i], added, normalizer(0), a.call.y + i, passes);
+        a.call.y[i] = a.call.normalized(a.call.x[i], added, normalizer(i - offset), a.call.y + i, passes);
         if (a.call.mask) a.call.mask[i] = passes;
       }
     }

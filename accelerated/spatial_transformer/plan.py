@@ -18,11 +18,11 @@ from dualdnn.api.operations.specs import TensorSpec
 
 from ..plans import SCRATCH, Launch, factors, pointers, structure, type_definitions
 from ..primitives.cluster import has_clusters
-from ..primitives.geometry import BUSY_BLOCKS, THREADS, FastDivmod, blocks
+from ..primitives.geometry import BUSY_BLOCKS, PACK_BYTES, THREADS, FastDivmod, blocks
 from ..solver import Problem, Solver, serve
 
 GRIDS, SAMPLER = "spatial_transformer/grid_generator.cu", "spatial_transformer/sampler.cu"
-PIXELS = 4  # of a thread, where every multiprocessor has blocks enough
+COORDINATES = 2  # of a pixel
 CLUSTER, CLUSTER_PIXELS = 8, 2048  # blocks of an image that has so many pixels
 CHANNELS, FEW_CHANNELS, TILE = 8, 2, 16  # of a thread, and where there are few threads; pixels of a block's side
 SLICES, MANY_PIXELS = 8, 1 << 17  # threads of a pixel, where pixels alone are too few threads
@@ -73,7 +73,8 @@ class GridSolver(Solver[TransformerProblem]):
             ("height", FastDivmod.of(problem.height)),
         ]
         if forward:
-            of_thread = PIXELS if pixels >= PIXELS * THREADS * BUSY_BLOCKS * problem.device.multiprocessors else 1
+            many = max(1, PACK_BYTES // (COORDINATES * problem.operation.grid.scalar_bytes))
+            of_thread = many if pixels >= many * THREADS * BUSY_BLOCKS * problem.device.multiprocessors else 1
             count, operands = blocks(-(-pixels // of_thread))[0], ("theta", "grid")
             return [problem.launch(GRIDS, "grid_forward", operands, fields, count, PIXELS=of_thread, CLUSTER_BLOCKS=1)]
         cluster = CLUSTER if has_clusters(problem.device) and pixels >= CLUSTER_PIXELS else 1
