@@ -188,7 +188,13 @@ class SamplerSolver(Solver[TransformerProblem]):
     def _gradient_of_x(self, problem: TransformerProblem) -> list[Launch]:
         o = problem.operation
         height, width = o.dx.dims[2:]
-        groups, tiles = -(-problem.channels // CHANNELS), [-(-size // TILE) for size in (height, width)]
+        tiles = [-(-size // TILE) for size in (height, width)]
+        channels = CHANNELS if problem.channels > CHANNELS // 2 else CHANNELS // 2
+        groups = -(-problem.channels // channels)
+        # Blocks share the channels of a tile, where there are too few tiles.
+        busy = BUSY_BLOCKS * problem.device.multiprocessors
+        of_block = max(1, min(groups, problem.images * prod(tiles) * groups // busy))
+        of_tile = -(-groups // of_block)
         bins = Bins.of(problem, height, width)
         entries = problem.images * problem.pixels * ENTRY_BYTES
         scratch_bytes = entries + problem.images * bins.starts * COUNT_BYTES if self.sorts else 0
@@ -197,14 +203,15 @@ class SamplerSolver(Solver[TransformerProblem]):
             *self._common(problem, o.dx, o.dy, o.alpha, o.beta),
             ("tiles", FastDivmod.of(prod(tiles))),
             ("tile_row", FastDivmod.of(tiles[1])),
-            ("groups", FastDivmod.of(groups)),
+            ("blocks", FastDivmod.of(of_tile)),
+            ("groups", c_int(of_block)),
             starts,
             ("bins", bins),
         ]
         operands = ("dy", "grid", "dx", SCRATCH if self.sorts else "")
         gradient = problem.launch(
-            SAMPLER, "sampler_gradient_x", operands, fields, problem.images * groups * prod(tiles),
-            scratch_bytes=scratch_bytes, CHANNELS=CHANNELS,
+            SAMPLER, "sampler_gradient_x", operands, fields, problem.images * of_tile * prod(tiles),
+            scratch_bytes=scratch_bytes, CHANNELS=channels,
         )  # fmt: skip
         if not self.sorts:
             return [gradient]
@@ -222,7 +229,7 @@ class SamplerSolver(Solver[TransformerProblem]):
                     *extent,
                     scratch_bytes=scratch_bytes,
                     shared_bytes=0 if step == "scan" else bins.bins * COUNT_BYTES,
-                    CHANNELS=CHANNELS,
+                    CHANNELS=channels,
                 )
                 for step, extent in steps.items()
             ),

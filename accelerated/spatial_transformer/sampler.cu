@@ -322,7 +322,8 @@ struct InputArguments {
   COMPUTE alpha, beta;
   Shape shape;
   Strides in, out;                     // of dx, of dy
-  FastDivmod tiles, tile_row, groups;  // of an image, of a row of tiles; groups of channels
+  FastDivmod tiles, tile_row, blocks;  // of an image, of a row of tiles; blocks of a tile
+  int groups;                          // of CHANNELS, that a block has
   long long starts;
   Bins bins;
 };
@@ -330,42 +331,50 @@ struct InputArguments {
 constexpr int SAMPLES = 2 * THREADS, SLOTS = SAMPLES / 32;          // of a tile at a time
 constexpr int SIDE = TILE + 1, CELLS = SIDE * SIDE, CELL_BITS = 9;  // cells with a corner in a tile
 
-struct Sample {
-  int offset;  // of its gradient in dy
-  COMPUTE below, right;
-};
+// What a block has of its samples: those found, and their numbers in each cell; then their gradients of a group.
 struct TileShared {
-  Sample found[SAMPLES], sorted[SAMPLES];
-  unsigned short cell[SAMPLES];         // of those found
-  unsigned short before[SLOTS][CELLS];  // of each 32 samples: how many, then how many before them
-  unsigned short start[CELLS + 2];      // of the samples of a cell
+  union {
+    struct {
+      int offset[SAMPLES];  // of the gradient in dy
+      COMPUTE below[SAMPLES], right[SAMPLES];
+      unsigned short cell[SAMPLES];
+      unsigned short before[SLOTS][CELLS];  // of each 32 samples: how many, then how many before them
+    } found;
+    ELEMENT gradient[CHANNELS][SAMPLES];
+  };
+  int offset[SAMPLES];  // of those sorted by cell
+  COMPUTE below[SAMPLES], right[SAMPLES];
+  unsigned short start[CELLS + 2];  // of the samples of a cell
+  __device__ __forceinline__ TileShared() {}
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS, 4)
     spatial_transformer_sampler_gradient_x(const InputArguments a) {
   griddepcontrol_wait();
-  __shared__ TileShared shared;
-  unsigned tile, tile_column, group;
-  const unsigned image = a.groups.divide(a.tiles.divide(blockIdx.x, tile), group);
+  __shared__ __align__(16) unsigned char shared_bytes[sizeof(TileShared)];
+  TileShared& shared = *reinterpret_cast<TileShared*>(shared_bytes);
+  unsigned tile, tile_column, block;
+  const unsigned image = a.blocks.divide(a.tiles.divide(blockIdx.x, tile), block);
   const unsigned top = a.tile_row.divide(tile, tile_column) * TILE, left = tile_column * TILE;
   const int my_row = threadIdx.x / TILE, my_column = threadIdx.x % TILE;
-  const int first = group * CHANNELS, channels = min(CHANNELS, a.shape.channels - first);
-  const ELEMENT* dy = a.dy + (image * a.out.image + first * a.out.channel);
   const ELEMENT* grid = a.grid + 2 * static_cast<size_t>(image) * a.bins.pixels;
+  int first = block * a.groups * CHANNELS;  // channel
+  const int end_channel = min(first + a.groups * CHANNELS, a.shape.channels);
   COMPUTE sum[CHANNELS] = {};
   unsigned count = 0;  // of samples found, the same in all threads
 
-  // Adds what was found.
-  auto flush = [&] {
-    for (unsigned i = threadIdx.x; i < SLOTS * CELLS; i += THREADS) (&shared.before[0][0])[i] = 0;
+  // Sorts those found by cell.
+  auto sort = [&] {
+    auto& found = shared.found;
+    for (unsigned i = threadIdx.x; i < SLOTS * CELLS; i += THREADS) (&found.before[0][0])[i] = 0;
     __syncthreads();
     unsigned rank[SAMPLES / THREADS];
 #pragma unroll
     for (int r = 0; r < SAMPLES / THREADS; r++) {
-      const unsigned i = r * THREADS + threadIdx.x, cell = i < count ? shared.cell[i] : 0;
+      const unsigned i = r * THREADS + threadIdx.x, cell = i < count ? found.cell[i] : 0;
       const unsigned peers = peers_of(cell, CELL_BITS, i < count);
       rank[r] = __popc(peers & lanes_before());
-      if (i < count && rank[r] == 0) shared.before[i / 32][cell] = __popc(peers);
+      if (i < count && rank[r] == 0) found.before[i / 32][cell] = __popc(peers);
     }
     __syncthreads();
     unsigned of_cell[2] = {}, all;
@@ -373,10 +382,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
     for (int k = 0; k < 2; k++) {
       const unsigned cell = 2 * threadIdx.x + k;
       if (cell >= CELLS) continue;
+#pragma unroll 4
       for (unsigned slot = 0; slot < SLOTS; slot++) {
-        const unsigned found = shared.before[slot][cell];
-        shared.before[slot][cell] = of_cell[k];
-        of_cell[k] += found;
+        const unsigned of_slot = found.before[slot][cell];
+        found.before[slot][cell] = of_cell[k];
+        of_cell[k] += of_slot;
       }
     }
     const unsigned start = exclusive_scan(of_cell[0] + of_cell[1], all);
@@ -389,8 +399,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
     for (int r = 0; r < SAMPLES / THREADS; r++) {
       const unsigned i = r * THREADS + threadIdx.x;
       if (i >= count) continue;
-      const unsigned cell = shared.cell[i];
-      shared.sorted[shared.start[cell] + shared.before[i / 32][cell] + rank[r]] = shared.found[i];
+      const unsigned cell = found.cell[i], at = shared.start[cell] + found.before[i / 32][cell] + rank[r];
+      shared.offset[at] = found.offset[i];
+      shared.below[at] = found.below[i], shared.right[at] = found.right[i];
+    }
+    __syncthreads();
+  };
+  // Adds them up for the channels from `first` on.
+  auto add = [&] {
+    const int channels = min(CHANNELS, end_channel - first);
+    const ELEMENT* dy = a.dy + (image * a.out.image + first * a.out.channel);
+#pragma unroll
+    for (int r = 0; r < SAMPLES / THREADS; r++) {
+      const unsigned i = r * THREADS + threadIdx.x;
+      if (i >= count) continue;
+#pragma unroll
+      for (int c = 0; c < CHANNELS; c++)
+        if (c < channels) shared.gradient[c][i] = dy[shared.offset[i] + c * a.out.channel];
     }
     __syncthreads();
     // The pixel is the bottom corner of the samples of the first row of cells, the top one of the second, and in each
@@ -399,19 +424,27 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
     for (int i = 0; i < 2; i++) {
       const int cell = (my_row + i) * SIDE + my_column;
       const unsigned second = shared.start[cell + 1], end = shared.start[cell + 2];
-#pragma unroll 2
       for (unsigned s = shared.start[cell]; s < end; s++) {
-        const Sample sample = shared.sorted[s];
-        const COMPUTE weight =
-            (i ? COMPUTE(1) - sample.below : sample.below) * (s < second ? sample.right : COMPUTE(1) - sample.right);
-        const ELEMENT* gradient = dy + sample.offset;
+        const COMPUTE below = shared.below[s], right = shared.right[s];
+        const COMPUTE weight = (i ? COMPUTE(1) - below : below) * (s < second ? right : COMPUTE(1) - right);
 #pragma unroll
         for (int c = 0; c < CHANNELS; c++)
-          if (c < channels) sum[c] += weight * load<COMPUTE>(gradient[c * a.out.channel]);
+          if (c < channels) sum[c] += weight * load<COMPUTE>(shared.gradient[c][s]);
       }
     }
     __syncthreads();
-    count = 0;
+  };
+  // Writes them.
+  auto write = [&] {
+    const unsigned row = top + my_row, column = left + my_column;
+    ELEMENT* dx = a.dx + (image * a.in.image + first * a.in.channel + row * a.in.row + column * a.in.column);
+#pragma unroll
+    for (int c = 0; c < CHANNELS; c++) {
+      ELEMENT* result = dx + c * a.in.channel;
+      if (first + c < end_channel && row < a.shape.height && column < a.shape.width)
+        *result = blend(a.alpha, sum[c], a.beta, result);
+      sum[c] = 0;
+    }
   };
   // Keeps the samples that have a corner in the tile, in the order of the threads.
   auto gather = [&](unsigned pixel, bool exists, unsigned row, unsigned column) {
@@ -423,51 +456,56 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
       const Cell cell(grid + 2 * pixel, a.shape);
       unsigned in_row;
       const unsigned of_image = a.shape.out_width.divide(pixel, in_row);
-      shared.found[at] = {static_cast<int>(of_image * a.out.row + in_row * a.out.column), cell.below, cell.right};
-      shared.cell[at] = row * SIDE + column;
+      shared.found.offset[at] = of_image * a.out.row + in_row * a.out.column;
+      shared.found.below[at] = cell.below, shared.found.right[at] = cell.right;
+      shared.found.cell[at] = row * SIDE + column;
     }
     count += all;
   };
 
-  // The samples of one or two rows of bins, or all of the image.
+  // The samples of one or two rows of bins, or all of the image. Where they are few, they are sorted once for all
+  // channels of the block; else they are gathered again for each group of channels.
   const Entry* entries = reinterpret_cast<const Entry*>(a.scratch) + static_cast<size_t>(image) * a.bins.pixels;
   const unsigned* starts = reinterpret_cast<const unsigned*>(a.scratch + a.starts) + a.bins.start_index(image, 0, 0);
   const unsigned side = a.bins.side, last_row = min(top + TILE, unsigned(a.shape.height)) >> side,
                  last_column = min(left + TILE, unsigned(a.shape.width)) >> side;
-  for (unsigned bin_row = a.scratch ? top >> side : last_row; bin_row <= last_row; bin_row++) {
-    unsigned begin = 0, middle = 0, end = a.bins.pixels;
-    if (a.scratch) {  // the bins of a row follow each other
-      const unsigned from = bin_row * a.bins.across + (left >> side);
-      begin = starts[from], middle = starts[from + 1], end = starts[from + 1 + last_column - (left >> side)];
-    }
-    do {
-      const unsigned i = begin + threadIdx.x;
-      unsigned pixel = i, row = 0, column = 0;
-      bool exists = i < end;
-      if (exists) {
-        if (a.scratch) {
-          const Entry entry = entries[i];
-          pixel = entry.pixel, row = (bin_row << side) + entry.row;
-          column = ((left >> side) + (i >= middle) << side) + entry.column;
-        } else {
-          exists = reaches(Cell(grid + 2 * pixel, a.shape), a.shape, row, column);
+  while (first < end_channel) {
+    bool several = false;
+    for (unsigned bin_row = a.scratch ? top >> side : last_row; bin_row <= last_row; bin_row++) {
+      unsigned begin = 0, middle = 0, end = a.bins.pixels;
+      if (a.scratch) {  // the bins of a row follow each other
+        const unsigned from = bin_row * a.bins.across + (left >> side);
+        begin = starts[from], middle = starts[from + 1], end = starts[from + 1 + last_column - (left >> side)];
+      }
+      do {
+        const unsigned i = begin + threadIdx.x;
+        unsigned pixel = i, row = 0, column = 0;
+        bool exists = i < end;
+        if (exists) {
+          if (a.scratch) {
+            const Entry entry = entries[i];
+            pixel = entry.pixel, row = (bin_row << side) + entry.row;
+            column = (((left >> side) + (i >= middle)) << side) + entry.column;
+          } else {
+            exists = reaches(Cell(grid + 2 * pixel, a.shape), a.shape, row, column);
+          }
         }
-      }
-      gather(pixel, exists, row, column);
-      begin += THREADS;
-      if (count > SAMPLES - THREADS || (bin_row == last_row && begin >= end)) {
+        gather(pixel, exists, row, column);
+        begin += THREADS;
+        const bool last = bin_row == last_row && begin >= end;
+        if (!last && count <= SAMPLES - THREADS) continue;
         __syncthreads();
-        flush();
-      }
-    } while (begin < end);
-  }
-
-  const int row = top + my_row, column = left + my_column;
-  if (row >= a.shape.height || column >= a.shape.width) return;
-  ELEMENT* dx = a.dx + (image * a.in.image + first * a.in.channel + row * a.in.row + column * a.in.column);
-#pragma unroll
-  for (int i = 0; i < CHANNELS; i++) {
-    ELEMENT* result = dx + i * a.in.channel;
-    if (i < channels) *result = blend(a.alpha, sum[i], a.beta, result);
+        sort();
+        several = several || !last;
+        do {
+          add();
+          if (last) {
+            write();
+            first += CHANNELS;
+          }
+        } while (last && !several && first < end_channel);
+        count = 0;
+      } while (begin < end);
+    }
   }
 }
