@@ -65,8 +65,9 @@ TAKEN = {
 TYPE_DEFINITIONS = {"ELEMENT", "COMPUTE", "SOURCE", "RESULT", "PACK_BYTES", "PARAMETER"}
 # Constants that host and device share: of one value in each source, or of few.
 CONSTANTS = {
-    "ALIGNED", "BACKWARD_SINGLES", "CHANNELS", "DENSE_PACKS", "ELEMENTS", "FORWARD_SINGLES", "ITEMS", "LONGEST", "MOST_LANES", "OCTETS", "PACKS", "PIECE", "PIECES", "PIXELS", "ROWS", "SINGLE",
-    "STEP", "THREADS", "TILE", "TILE_BYTES", "TILE_PIXELS", "TILE_THREADS", "UNIFORM", "WINDOWS",
+    "ALIGNED", "BACKWARD_SINGLES", "CHANNELS", "DENSE_PACKS", "ELEMENTS", "FORWARD_SINGLES", "ITEMS", "LONGEST",
+    "MOST_LANES", "OCTETS", "PACKS", "PIECE", "PIECES", "PIXELS", "ROWS", "SINGLE", "STEP", "THREADS", "TILE",
+    "TILE_BYTES", "TILE_PIXELS", "TILE_THREADS", "TILE_WIDTH", "UNIFORM", "WINDOWS",
 }  # fmt: skip
 # Compiled first: the sources that take longest, so that the last one does not keep all cores waiting
 LONGEST = (

@@ -63,6 +63,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_packed(const Packed
     }
     if (count(k) > 0 && a.states == nullptr) bits[k] = a.mask[octet];
   }
+  griddepcontrol_launch_dependents();
 #pragma unroll
   for (int k = 0; k < OCTETS; k++) {
     const unsigned octet = first + k * blockDim.x;
@@ -113,6 +114,7 @@ extern "C" __global__ void __launch_bounds__(256) dropout_strided(const StridedA
 #pragma unroll
   for (int i = 0; i < ITEMS; i++)
     if (first + i * 32 + lane < a.elements) values[i] = a.x[in[i][0]];
+  griddepcontrol_launch_dependents();
   unsigned bits = 0;
   if (lane < ITEMS * 4 && octet * OCTET < a.elements) {
     bits = octet_bits(a.states, a.mask, a.drawn, octet, min(a.elements - octet * OCTET, static_cast<unsigned>(OCTET)));
@@ -137,12 +139,17 @@ struct TileArguments {
   FastDivmod lanes, last_lanes;                  // channels of a tile; of the last one
 };
 
-constexpr int READS = 8, TILE_OCTETS = TILE_PIXELS / OCTET + 1;  // of a channel that may begin within an octet
-constexpr int TILE_ROW = TILE_PIXELS / OCTET + 4;                // bytes: neighbouring channels lie in other banks
+constexpr int TILE_BYTES = TILE_PIXELS / OCTET, TILE_OCTETS = TILE_BYTES + 1;  // of a channel: octets begin anywhere
+constexpr int READS = TILE_WIDTH == 1 ? 8 : 2;                                 // packs of a thread at a time
 
-extern "C" __global__ void __launch_bounds__(256) dropout_tiles(const TileArguments a) {
+// Packs: of TILE_WIDTH elements that are neighbours in memory: of channels, which end with a pack, or of consecutive
+// pixels too, where a tile has all channels.
+extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArguments a) {
   griddepcontrol_wait();
-  __shared__ unsigned char bits[MOST_LANES * TILE_ROW];
+  using Packed = Pack<ELEMENT, TILE_WIDTH>;
+  using Bytes = Pack<unsigned char, TILE_WIDTH>;
+  __shared__ unsigned char octets[MOST_LANES * TILE_OCTETS];
+  __shared__ __align__(16) unsigned char bits[TILE_BYTES * MOST_LANES];  // of 8 pixels of each channel
   const unsigned image = blockIdx.z, channel = blockIdx.y * a.lanes.divisor, pixel = blockIdx.x * TILE_PIXELS;
   FastDivmod lanes = a.lanes;
   if (blockIdx.y + 1 == gridDim.y) lanes = a.last_lanes;
@@ -151,32 +158,75 @@ extern "C" __global__ void __launch_bounds__(256) dropout_tiles(const TileArgume
   const unsigned first = (image * a.channels + channel) * a.pixels + pixel;
   for (unsigned i = threadIdx.x; i < lanes.divisor * TILE_OCTETS; i += blockDim.x) {
     const unsigned k = i / TILE_OCTETS, start = first + k * a.pixels, octet = start / OCTET + i % TILE_OCTETS;
-    if (octet * OCTET >= start + pixels) continue;
-    const unsigned count = min(a.elements - octet * OCTET, static_cast<unsigned>(OCTET));
-    const unsigned found = octet_bits(a.states, a.mask, a.drawn, octet, count);
-    bits[k * TILE_ROW + i % TILE_OCTETS] = static_cast<unsigned char>(found);
-    // Who has its first element stores an octet.
-    if (a.states != nullptr && octet * OCTET >= start) a.mask[octet] = static_cast<unsigned char>(found);
+    unsigned found = 0;
+    if (octet * OCTET < start + pixels) {
+      const unsigned count = min(a.elements - octet * OCTET, static_cast<unsigned>(OCTET));
+      found = octet_bits(a.states, a.mask, a.drawn, octet, count);
+      // Who has its first element stores an octet.
+      if (a.states != nullptr && octet * OCTET >= start) a.mask[octet] = static_cast<unsigned char>(found);
+    }
+    octets[i] = static_cast<unsigned char>(found);
+  }
+  __syncthreads();
+  for (unsigned i = threadIdx.x; i < lanes.divisor * TILE_BYTES; i += blockDim.x) {
+    unsigned k;
+    const unsigned byte = lanes.divide(i, k), at = k * TILE_OCTETS + byte;
+    const unsigned found = octets[at] | octets[at + 1] << 8;
+    bits[byte * MOST_LANES + k] = static_cast<unsigned char>(found >> (first + k * a.pixels) % OCTET);
   }
   __syncthreads();
   const ELEMENT* x = a.x + (image * a.in_image + pixel * a.in_pixel + channel);
   ELEMENT* y = a.y + (image * a.out_image + pixel * a.out_pixel + channel);
   const unsigned count = lanes.divisor * pixels;
-  for (unsigned start = threadIdx.x; start < count; start += READS * blockDim.x) {
-    ELEMENT values[READS];
-    unsigned down[READS], across[READS];
+  for (unsigned start = threadIdx.x * TILE_WIDTH; start < count; start += READS * TILE_WIDTH * blockDim.x) {
+    Packed values[READS];
+    unsigned down[READS], across[READS], have[READS];
 #pragma unroll
     for (int u = 0; u < READS; u++) {
-      const unsigned i = start + u * blockDim.x;
+      const unsigned i = start + u * TILE_WIDTH * blockDim.x;
+      have[u] = i < count ? min(count - i, static_cast<unsigned>(TILE_WIDTH)) : 0;
       down[u] = lanes.divide(i, across[u]);
-      if (i < count) values[u] = x[down[u] * a.in_pixel + across[u]];
+      const ELEMENT* from = x + (down[u] * a.in_pixel + across[u]);
+      if (have[u] == TILE_WIDTH) {
+        values[u] = *reinterpret_cast<const Packed*>(from);
+      } else {
+#pragma unroll
+        for (int k = 0; k < TILE_WIDTH; k++)
+          if (k < have[u]) values[u].item[k] = from[k];
+      }
     }
+    griddepcontrol_launch_dependents();
 #pragma unroll
     for (int u = 0; u < READS; u++) {
-      if (start + u * blockDim.x >= count) continue;
-      const unsigned bit = (first + across[u] * a.pixels) % OCTET + down[u];
-      const bool kept = bits[across[u] * TILE_ROW + bit / OCTET] >> bit % OCTET & 1;
-      y[down[u] * a.out_pixel + across[u]] = dropped(values[u], a.scale, kept);
+      ELEMENT* to = y + (down[u] * a.out_pixel + across[u]);
+      if (have[u] == 0) continue;
+      if (across[u] + TILE_WIDTH <= lanes.divisor) {  // of one pixel
+        const unsigned char* of_pixel = bits + (down[u] / OCTET * MOST_LANES + across[u]);
+        Bytes of_channels;
+        if (across[u] % TILE_WIDTH == 0) {
+          of_channels = *reinterpret_cast<const Bytes*>(of_pixel);
+        } else {
+#pragma unroll
+          for (int k = 0; k < TILE_WIDTH; k++) of_channels.item[k] = of_pixel[k];
+        }
+#pragma unroll
+        for (int k = 0; k < TILE_WIDTH; k++)
+          values[u].item[k] = dropped(values[u].item[k], a.scale, of_channels.item[k] >> down[u] % OCTET & 1);
+      } else {
+#pragma unroll
+        for (int k = 0; k < TILE_WIDTH; k++) {
+          const unsigned char of_channel = bits[down[u] / OCTET * MOST_LANES + across[u]];
+          if (k < have[u]) values[u].item[k] = dropped(values[u].item[k], a.scale, of_channel >> down[u] % OCTET & 1);
+          if (++across[u] == lanes.divisor) across[u] = 0, down[u]++;
+        }
+      }
+      if (have[u] == TILE_WIDTH) {
+        *reinterpret_cast<Packed*>(to) = values[u];
+      } else {
+#pragma unroll
+        for (int k = 0; k < TILE_WIDTH; k++)
+          if (k < have[u]) to[k] = values[u].item[k];
+      }
     }
   }
 }

@@ -63,7 +63,7 @@ class DropoutProblem(Problem):
             *others,
         )
         # Of the kernels of all solvers, which have one source.
-        constants = {"OCTETS": 1, "ITEMS": 1, "TILE_PIXELS": 32, "MOST_LANES": 1, **definitions}
+        constants = {"OCTETS": 1, "ITEMS": 1, "TILE_PIXELS": 32, "MOST_LANES": 1, "TILE_WIDTH": 1, **definitions}
         named = {name: str(value) for name, value in constants.items()}
         defined = type_definitions(self.source.scalar_type, self.operation, **named)
         function = self.device.function(SOURCE, kernel, defined)
@@ -92,7 +92,7 @@ class StatesSolver(Solver[DropoutProblem]):
         return problem.sets_states
 
     def launches(self, problem: DropoutProblem) -> list[Launch]:
-        constants = {"OCTETS": "1", "ITEMS": "1", "TILE_PIXELS": "32", "MOST_LANES": "1"}
+        constants = {"OCTETS": "1", "ITEMS": "1", "TILE_PIXELS": "32", "MOST_LANES": "1", "TILE_WIDTH": "1"}
         return [problem.states(type_definitions(FLOAT, problem.operation, **constants), problem.operation.seed)]
 
 
@@ -150,10 +150,9 @@ class TilesSolver(Solver[DropoutProblem]):
 
     def launches(self, problem: DropoutProblem) -> list[Launch]:
         images, channels, *_ = problem.source.dims
-        (pixels,), _ = _pixels(problem.source)
-        across = -(-channels // (MOST_LANES if channels <= MOST_LANES else MOST_LANES // 2))
-        lanes = min(channels, -(-channels // (across * LANE_GROUP)) * LANE_GROUP)
+        lanes = self._lanes(channels)
         across = -(-channels // lanes)
+        pixels = _pixels(problem.source)[0][0]
         tile = next(
             (
                 n
@@ -177,7 +176,31 @@ class TilesSolver(Solver[DropoutProblem]):
             ("last_lanes", FastDivmod.of(channels - (across - 1) * lanes)),
             TILE_PIXELS=tile,
             MOST_LANES=MOST_LANES,
+            TILE_WIDTH=self._width(problem) if problem.aligned else 1,
         )
+
+    def alignment(self, problem: DropoutProblem) -> Mapping[str, int]:
+        return dict.fromkeys(problem.operands[:2], PACK_BYTES) if self._width(problem) > 1 else {}
+
+    @staticmethod
+    def _lanes(channels: int) -> int:
+        """Return the channels of a block: all of them, or a multiple of LANE_GROUP."""
+        if channels <= MOST_LANES:
+            return channels
+        across = -(-channels // (MOST_LANES // 2))
+        return -(-channels // (across * LANE_GROUP)) * LANE_GROUP
+
+    def _width(self, problem: DropoutProblem) -> int:
+        """Return the elements of a pack: neighbours in memory that tiles do not divide."""
+        width, tensors = PACK_BYTES // problem.source.scalar_bytes, (problem.source, problem.target)
+        channels, lanes = problem.source.dims[1], self._lanes(problem.source.dims[1])
+        strides = [t.strides[0] for t in tensors if t.dims[0] > 1] + [_pixels(t)[1][0] for t in tensors]
+        contiguous = lanes == channels and all(_pixels(t)[1][0] == channels for t in tensors)
+        if contiguous:  # tiles begin at multiples of LANE_GROUP pixels
+            strides = [t.strides[0] for t in tensors if t.dims[0] > 1]
+        elif channels % width or lanes % width:
+            return 1
+        return 1 if any(stride % width for stride in strides) else width
 
 
 def _pixels(spec: TensorSpec) -> tuple[list[int], list[int]]:
