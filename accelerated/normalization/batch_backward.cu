@@ -24,13 +24,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) CLUSTER_DIMS_Y normalizati
   ELEMENT* const cached_dy = cached_x + (d.slot(d.cached) - d.thread());
   const GroupExchange exchange{reinterpret_cast<COMPUTE*>(cached_dy + (d.slot(d.cached) - d.thread()))};
   unsigned start[OPERANDS];
-  GradientOf of{};
-  COMPUTE scale = 0, bias = 0;
+  COMPUTE scale = 0, bias = 0, mean = 0, inverse = 0;
   if (d.exists()) {
     d.group.locate(d.index(), start);
     scale = call.scale[start[SCALE]];
     if (call.bias) bias = call.bias[start[SCALE]];
-    if (call.saved_mean) of.mean = call.saved_mean[start[MEAN]], of.inverse = call.saved_inverse[start[MEAN]];
+    if (call.saved_mean) mean = call.saved_mean[start[MEAN]], inverse = call.saved_inverse[start[MEAN]];
   }
   ELEMENT x[IN_FLIGHT], dy[IN_FLIGHT];
   unsigned char passes[IN_FLIGHT];
@@ -46,16 +45,16 @@ extern "C" __global__ void __launch_bounds__(THREADS) CLUSTER_DIMS_Y normalizati
     const COMPUTE count = d.elements();
     const Total moments = count > COMPUTE(0) ? sum.moments(COMPUTE(1) / count) : Total{};
     const Total total = exchange.all_reduce<MergeMoments>(moments, count, d.count);
-    of.mean = total.first + total.low, of.inverse = COMPUTE(1) / sqrt(total.second / d.count + call.epsilon);
+    mean = total.first + total.low, inverse = COMPUTE(1) / sqrt(total.second / d.count + call.epsilon);
   }
-  of.factor = scale * of.inverse;
+  const COMPUTE factor = scale * inverse;
 
   auto read_mask = [&](const unsigned (&o)[OPERANDS], int u) {
     if (call.mask) passes[u] = call.mask[o[DY]];
   };
   // dy where it counts
   auto undo_activation = [&](int u) {
-    const bool counts = call.mask ? passes[u] != 0 : !call.bias || call.counts(x[u], of.mean, of.factor, bias);
+    const bool counts = call.mask ? passes[u] != 0 : !call.bias || call.counts(x[u], mean, factor, bias);
     if (!counts) dy[u] = store<ELEMENT>(COMPUTE(0));
   };
   Total mine{};
@@ -74,12 +73,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) CLUSTER_DIMS_Y normalizati
         }
         const COMPUTE gradient = load<COMPUTE>(dy[u]);
         mine.first += gradient;
-        mine.second += gradient * ((load<COMPUTE>(x[u]) - of.mean) * of.inverse);
+        mine.second += gradient * ((load<COMPUTE>(x[u]) - mean) * inverse);
       });
   const Total total = exchange.all_reduce<AddSums>(mine, d.elements(), d.count);
   if (!d.exists()) return;
   if (d.first() == 0) call.store_parameters(start[SCALE], total.first, total.second);
-  of.first = total.first / d.count, of.second = total.second / d.count;
+  const GradientOf of = GradientOf::from(mean, inverse, factor, total, d.count);
   visit(
       d, start,
       [&](unsigned k, const unsigned (&o)[OPERANDS], int u) {

@@ -3,6 +3,11 @@
 #include "primitives/cluster.cuh"
 #include "primitives/types.cuh"
 
+// Two sums, or moments: the mean, of which `low` is added to `first`, and the sum of squared differences from it.
+struct Total {
+  COMPUTE first, second, low;
+};
+
 // The statistics of one group as the forward kernels apply them: (x - mean) * factor + bias.
 struct Normalizer {
   COMPUTE mean, factor, bias;
@@ -65,9 +70,14 @@ struct ForwardCall {
   }
 };
 
-// What the backward kernels know of one group. first, second: the sums of dy and of dy * n, divided by the count.
+// The gradient of one group: of_dy * dy + of_x * (x - mean) + constant.
 struct GradientOf {
-  COMPUTE mean, inverse, factor, first, second;  // factor: scale * inverse
+  COMPUTE mean, of_dy, of_x, constant;
+  // factor: scale * inverse; sums: of dy and of dy * n
+  static __device__ __forceinline__ GradientOf from(COMPUTE mean, COMPUTE inverse, COMPUTE factor, const Total& sums,
+                                                    COMPUTE count) {
+    return {mean, factor, -factor * (sums.second / count) * inverse, -factor * (sums.first / count)};
+  }
 };
 
 struct BackwardCall {
@@ -90,9 +100,8 @@ struct BackwardCall {
     return (load<COMPUTE>(x) - mean) * factor + bias > COMPUTE(0);
   }
   __device__ __forceinline__ ELEMENT gradient(ELEMENT x, ELEMENT dy, const GradientOf& of, const ELEMENT* prior) const {
-    const COMPUTE normalized = (load<COMPUTE>(x) - of.mean) * of.inverse;
-    const COMPUTE value = of.factor * (load<COMPUTE>(dy) - of.first - normalized * of.second);
-    return blend(alpha, value, beta, prior);
+    const COMPUTE of_x = (load<COMPUTE>(x) - of.mean) * of.of_x + of.constant;
+    return blend(alpha, load<COMPUTE>(dy) * of.of_dy + of_x, beta, prior);
   }
   template <int N, class Of>
   __device__ __forceinline__ void store_pack(unsigned offset, const Pack<ELEMENT, N>& x, const Pack<ELEMENT, N>& dy,
@@ -109,11 +118,6 @@ struct BackwardCall {
     scale_gradient[at] = blend(parameter_alpha, second, parameter_beta, scale_gradient + at);
     bias_gradient[at] = blend(parameter_alpha, first, parameter_beta, bias_gradient + at);
   }
-};
-
-// Two sums, or moments: the mean, of which `low` is added to `first`, and the sum of squared differences from it.
-struct Total {
-  COMPUTE first, second, low;
 };
 
 // Infinities and NaN are no origin of differences.

@@ -392,17 +392,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
   griddepcontrol_wait();
   const Columns& c = a.columns;
   __shared__ Known known;
-  __shared__ COMPUTE sums[2][MOST_COLUMNS];
+  __shared__ COMPUTE of_x[MOST_COLUMNS], constant[MOST_COLUMNS];
   known.read(a.call, c);
   load_partials<AddSums>(c, a.call.partials + a.sums, [&](unsigned column, unsigned group, const Total& total) {
     if (writes_results(c, column)) a.call.store_parameters(group, total.first, total.second);
-    sums[0][column] = total.first / c.count, sums[1][column] = total.second / c.count;
+    const auto of = GradientOf::from(known.mean[column], known.inverse[column], known.factor[column], total, c.count);
+    of_x[column] = of.of_x, constant[column] = of.constant;
   });
   GradientOf of[WIDTH];
 #pragma unroll
   for (int k = 0; k < WIDTH; k++) {
     const unsigned column = threadIdx.x * WIDTH + k;
-    of[k] = {known.mean[column], known.inverse[column], known.factor[column], sums[0][column], sums[1][column]};
+    of[k] = {known.mean[column], known.factor[column], of_x[column], constant[column]};
   }
   for (unsigned left = c.my_rows(); left > 0; left -= min(left, static_cast<unsigned>(ROWS_IN_FLIGHT)))
     visit_gradients(

@@ -17,9 +17,11 @@ from .batch import CLUSTER, BatchProblem
 
 SOURCE = "normalization/batch_columns.cu"
 THREADS = 256  # of a block, at most
-LANES, MOST_LANES = 8, 64  # threads along a row: where they divide its packs; of rows that have a group twice
+LANES, MORE_LANES, MANY_PACKS = 8, 16, 64  # threads along a row: where they divide its packs; of rows with many
+MOST_LANES = 64  # of rows that have a group twice
+WIDTHS = {False: 8, True: 4}  # elements of a pack at most, backward: more take too many registers
 ROWS_IN_FLIGHT = 4  # of a thread
-BLOCKS_PER_MULTIPROCESSOR = 4
+BLOCKS = {False: 2, True: 4}  # of a multiprocessor, backward
 MOST_PARTS = 16  # partial results of a group without clusters
 COLUMNS = 32  # of a kernel's arrays: a multiple of this
 EXCHANGE_BYTES = 44 << 10  # of shared memory
@@ -58,11 +60,16 @@ def round_up(columns: int) -> int:
     return -(-columns // COLUMNS) * COLUMNS
 
 
+def width_of(problem: BatchProblem) -> int:
+    """Return the elements of a pack."""
+    return min(problem.width, WIDTHS[problem.is_gradient])
+
+
 def division_of(problem: BatchProblem) -> Division | None:
     """Return the division of a call, or None where its rows are not made of packs."""
     if not problem.has_columns:
         return None
-    width, groups, elements = problem.width, problem.statistics_count, problem.x.count
+    width, groups, elements = width_of(problem), problem.statistics_count, problem.x.count
     columns = lcm(groups, width)
     if elements % width or columns > elements:
         return None
@@ -71,17 +78,20 @@ def division_of(problem: BatchProblem) -> Division | None:
     repeats, packs = columns // groups, columns // width
     if repeats > 1 and packs > MOST_LANES:
         return None
-    lanes = packs if repeats > 1 or packs <= LANES else next((n for n in (LANES, 4) if packs % n == 0), 32)
+    wanted_lanes = (MORE_LANES, LANES, 4) if packs >= MANY_PACKS else (LANES, 4)
+    lanes = packs if repeats > 1 or packs <= LANES else next((n for n in wanted_lanes if packs % n == 0), 32)
     lines = THREADS // lanes
     rows = -(-elements // columns)
     tiles = -(-packs // lanes)
-    wanted = max(1, BLOCKS_PER_MULTIPROCESSOR * problem.device.multiprocessors // tiles)
-    segments = min(wanted, -(-rows // (lines * ROWS_IN_FLIGHT)))
+    # Inference merges nothing, so that it takes as many blocks as it has rows for.
+    wanted = max(1, BLOCKS[problem.is_gradient] * problem.device.multiprocessors // tiles)
+    of_thread = 1 if problem.is_inference else ROWS_IN_FLIGHT
+    segments = min(wanted, -(-rows // (lines * of_thread)))
     # Clusters exchange moments through static shared memory, of which a block has 48 KB.
     partials = min(groups, lanes * width)
     fits = 3 * (THREADS * width + CLUSTER * round_up(partials)) * problem.compute_bytes <= EXCHANGE_BYTES
     cluster = CLUSTER if segments > MOST_PARTS and fits and has_clusters(problem.device) else 1
-    if cluster == 1:
+    if cluster == 1 and not problem.is_inference:
         segments = min(segments, 2 * MOST_PARTS)
     segment = -(-rows // segments)
     filled = -(-rows // segment)
@@ -117,7 +127,7 @@ class BatchColumnsSolver(Solver[BatchProblem]):
             ("count", problem.number(problem.count)),
         )
         # of partial moments, of which each has three, and of partial sums behind them, of two, at an even number
-        numbers = d.parts * (d.groups if d.repeats > 1 else d.packs * problem.width)
+        numbers = d.parts * (d.groups if d.repeats > 1 else d.packs * width_of(problem))
         others: list[tuple[str, Any]] = [("columns", columns)]
         if problem.is_gradient:
             others.append(("sums", ctypes.c_uint(4 * numbers)))
@@ -134,9 +144,9 @@ class BatchColumnsSolver(Solver[BatchProblem]):
                 (d.lanes, d.lines, 1),
                 scratch_bytes=0 if problem.is_inference else 6 * numbers * problem.compute_bytes,
                 THREADS=THREADS,
-                PACK_WIDTH=problem.width,
-                MOST_COLUMNS=round_up(d.lanes * problem.width),
-                MOST_PARTIALS=round_up(min(d.groups, d.lanes * problem.width)),
+                PACK_WIDTH=width_of(problem),
+                MOST_COLUMNS=round_up(d.lanes * width_of(problem)),
+                MOST_PARTIALS=round_up(min(d.groups, d.lanes * width_of(problem))),
                 ROWS_IN_FLIGHT=ROWS_IN_FLIGHT,
                 CLUSTER_BLOCKS=1 if problem.is_inference else d.cluster,
             )

@@ -292,8 +292,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 768 / THREADS) CLUSTER_DIM
   const ELEMENT* const from[2] = {call.x, call.dy};
   const Cache<2> cache(p, from);
   const COMPUTE scale = call.scale[channel], bias = call.bias ? call.bias[channel] : COMPUTE(0);
-  GradientOf of{};
-  if (call.saved_mean) of.mean = call.saved_mean[channel], of.inverse = call.saved_inverse[channel];
+  COMPUTE mean = 0, inverse = 0;
+  if (call.saved_mean) mean = call.saved_mean[channel], inverse = call.saved_inverse[channel];
 
   Elements x[READS], dy[READS];
   Bits passes[READS];
@@ -308,20 +308,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, 768 / THREADS) CLUSTER_DIM
     visit_edges(
         p, [&](int u, unsigned offset) { edge[u] = call.x[offset]; }, [&](int u, unsigned) { moments.add(edge[u]); });
     const Total total = all_reduce<MergeMoments>(exchange, moments.share(), near, p.count);
-    of.mean = total.first + total.low, of.inverse = COMPUTE(1) / sqrt(total.second / p.count + call.epsilon);
+    mean = total.first + total.low, inverse = COMPUTE(1) / sqrt(total.second / p.count + call.epsilon);
   }
-  of.factor = scale * of.inverse;
+  const COMPUTE factor = scale * inverse;
 
   // dy where it counts; passes: what the mask has of it
   auto undone = [&](ELEMENT value, ELEMENT gradient, unsigned char passes) {
-    const bool counts = call.mask ? passes != 0 : !call.bias || call.counts(value, of.mean, of.factor, bias);
+    const bool counts = call.mask ? passes != 0 : !call.bias || call.counts(value, mean, factor, bias);
     return counts ? gradient : store<ELEMENT>(COMPUTE(0));
   };
   Total mine{};
   auto add = [&](ELEMENT value, ELEMENT dy) {
     const COMPUTE gradient = load<COMPUTE>(dy);
     mine.first += gradient;
-    mine.second += gradient * ((load<COMPUTE>(value) - of.mean) * of.inverse);
+    mine.second += gradient * ((load<COMPUTE>(value) - mean) * inverse);
   };
   auto add_pack = [&](const Elements& x, Elements& dy, const Bits& passes) {
 #pragma unroll
@@ -365,7 +365,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 768 / THREADS) CLUSTER_DIM
   visit_edges(p, read_edge, [&](int u, unsigned) { add(edge[u], undone(edge[u], edge_dy[u], passes[u].item[0])); });
   const Total total = all_reduce<AddSums>(exchange, {COMPUTE(1), mine}, 0, p.count);
   if (blockIdx.y + threadIdx.x == 0) call.store_parameters(channel, total.first, total.second);
-  of.first = total.first / p.count, of.second = total.second / p.count;
+  const GradientOf of = GradientOf::from(mean, inverse, factor, total, p.count);
   end_cluster();
 
   visit_packs(
@@ -502,6 +502,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
   }
 }
 
+struct KnownChannel {
+  COMPUTE mean, inverse, factor, bias;
+};
+
 struct BackwardChannels {
   BackwardCall call;
   Channels channels;
@@ -512,16 +516,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS)
   griddepcontrol_wait();
   const Channels& c = a.channels;
   const BackwardCall& call = a.call;
-  __shared__ GradientOf known[WARPS];
-  __shared__ COMPUTE biases[WARPS];
+  __shared__ KnownChannel known[WARPS];
+  __shared__ GradientOf gradient[WARPS];
   Elements* const cache = reinterpret_cast<Elements*>(shared_memory);
   const ELEMENT* const values = reinterpret_cast<const ELEMENT*>(cache);
   ELEMENT* const gradients = reinterpret_cast<ELEMENT*>(cache + c.all_packs());
   const ELEMENT* const from[2] = {call.x, call.dy};
   auto keep = [&](unsigned k, COMPUTE mean, COMPUTE inverse) {
     const unsigned channel = c.first_channel() + k;
-    known[k] = {mean, inverse, call.scale[channel] * inverse, 0, 0};
-    biases[k] = call.bias ? call.bias[channel] : COMPUTE(0);
+    known[k] = {mean, inverse, call.scale[channel] * inverse, call.bias ? call.bias[channel] : COMPUTE(0)};
   };
   if (call.saved_mean && threadIdx.x < c.group) {
     const unsigned channel = c.first_channel() + threadIdx.x;
@@ -537,26 +540,25 @@ extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS)
       keep(k, total.first + total.low, COMPUTE(1) / sqrt(total.second / c.count + call.epsilon));
     });
   }
-  const GradientOf mine = known[c.my_channel()];
-  const COMPUTE bias = biases[c.my_channel()];
+  const KnownChannel mine = known[c.my_channel()];
   Total sum{};
   c.visit([&](unsigned index, unsigned offset) {
     const ELEMENT value = values[index];
     const bool counts =
-        call.mask ? call.mask[offset] != 0 : !call.bias || call.counts(value, mine.mean, mine.factor, bias);
+        call.mask ? call.mask[offset] != 0 : !call.bias || call.counts(value, mine.mean, mine.factor, mine.bias);
     if (!counts) gradients[index] = store<ELEMENT>(COMPUTE(0));
-    const COMPUTE gradient = load<COMPUTE>(gradients[index]);
-    sum.first += gradient;
-    sum.second += gradient * ((load<COMPUTE>(value) - mine.mean) * mine.inverse);
+    const COMPUTE dy = load<COMPUTE>(gradients[index]);
+    sum.first += dy;
+    sum.second += dy * ((load<COMPUTE>(value) - mine.mean) * mine.inverse);
   });
   merge_channels<AddSums>(c, {COMPUTE(1), sum}, 0, [&](unsigned k, const Total& total) {
     call.store_parameters(c.first_channel() + k, total.first, total.second);
-    known[k].first = total.first / c.count, known[k].second = total.second / c.count;
+    gradient[k] = GradientOf::from(known[k].mean, known[k].inverse, known[k].factor, total, c.count);
   });
   for (unsigned k = threadIdx.x; k < c.all_packs(); k += THREADS) {
     unsigned in_row, in_plane;
     const unsigned offset = c.offset_of_pack(k, in_row), first = c.plane.divide(in_row, in_plane);
-    const GradientOf own = known[first], next = known[min(first + 1, c.group - 1)];
+    const GradientOf own = gradient[first], next = gradient[min(first + 1, c.group - 1)];
     const unsigned left = c.plane.divisor - in_plane;
     call.store_pack(offset, cache[k], cache[c.all_packs() + k], [&](unsigned i) { return i < left ? own : next; });
   }

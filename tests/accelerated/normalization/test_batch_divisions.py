@@ -54,7 +54,8 @@ def test_columns_have_every_element_once(device, data_type, mode):
         if d is None:
             continue
         found += 1
-        width, packs = problem.width, problem.x.count // problem.width
+        width = batch_columns.width_of(problem)
+        packs = problem.x.count // width
         assert packs * width == problem.x.count == (d.rows - 1) * d.packs * width + d.tail * width and d.tail > 0
         assert d.packs * width == d.groups * d.repeats and d.groups == problem.statistics_count
         assert (d.segments - d.cluster) * d.segment < d.rows <= d.segments * d.segment
