@@ -79,7 +79,7 @@ def test_columns_have_every_element_once(device, data_type, mode):
 @of_types
 @pytest.mark.parametrize("backward", [False, True], ids=["training", "backward"])
 def test_planes_fit_the_memory_of_a_cluster(device, data_type, backward):
-    """Blocks keep what they have room for, and no more; a cluster begins with the channel's first pack."""
+    """Blocks keep what they have room for, and no more; those of several channels keep all of them."""
     found = 0
     solver = batch_planes.BatchPlanesSolver()
     for images, channels, side in product(IMAGES, CHANNELS, SIDES):
@@ -89,13 +89,21 @@ def test_planes_fit_the_memory_of_a_cluster(device, data_type, backward):
             continue
         found += 1
         (launch,) = solver.launches(problem)
-        tensors, threads, cluster = 1 + backward, launch.block[0], launch.grid[1]
-        planes = launch.shared_bytes // (16 * tensors * threads)
-        packs = images * (side * side // problem.width)
-        needed = -(-packs // (cluster * threads))
-        assert launch.grid[0] == channels and cluster in (1, 2, 4, 8)
-        assert launch.shared_bytes == planes * 16 * tensors * threads <= device.shared_bytes_per_block - 1024
-        assert (
-            planes == needed or launch.shared_bytes + 16 * tensors * threads > device.shared_bytes_per_block // 2 - 2048
+        threads, cluster, of_pack = launch.block[0], launch.grid[1], 16 * (1 + backward)
+        assert launch.shared_bytes % of_pack == 0 and launch.shared_bytes <= device.shared_bytes_per_block - 1024
+        if launch.function.name.endswith("channels"):
+            group = channels // launch.grid[0]
+            assert (
+                group * launch.grid[0] == channels
+                and group <= threads // 32
+                and group * side * side % problem.width == 0
+            )
+            assert launch.shared_bytes == images * group * side * side // problem.width * of_pack and cluster == 1
+            continue
+        kept, needed = (
+            launch.shared_bytes // (of_pack * threads),
+            -(-images * (side * side // problem.width) // (cluster * threads)),
         )
+        assert launch.grid[0] == channels and cluster in (1, 2, 4, 8)
+        assert kept == needed or launch.shared_bytes + of_pack * threads > device.shared_bytes_per_block // 2 - 2048
     assert found > 50
