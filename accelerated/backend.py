@@ -16,11 +16,13 @@ from .runtime.device import Stream
 from .runtime.devices import open_device
 from .runtime.errors import DeviceError, DeviceUnavailable
 from .runtime.timing import Clock
+from .scalars import ValueNeeded, without_values
 from .solver import is_forcing, possible_solvers
 
 _ADDRESS_LIMIT = 2**64
 TIMED_RUNS = 3
 PLANS_KEPT = 4096
+_NONE: Any = object()
 
 
 class DeviceBuffer(SharedBuffer):
@@ -99,7 +101,7 @@ class AcceleratedBackend:
     def __init__(self, kind: str) -> None:
         self.device = open_device(kind)
         self.description = f"accelerated ({self.device.name})"
-        self.plans: dict[Operation, Plan] = self.device.__dict__.setdefault("plans", {})
+        self.plans: dict[Operation, Plan | None] = self.device.__dict__.setdefault("plans", {})
 
     def allocate(self, nbytes: int) -> DeviceBuffer:
         return allocated(self.device, nbytes)
@@ -153,13 +155,34 @@ class AcceleratedBackend:
             raise BackendError(str(error)) from error
 
     def prepare(self, operation: Operation) -> _Launcher:
-        return _Launcher(self.plan(operation))
+        return _Launcher(self, operation)
 
     def plan(self, operation: Operation) -> Plan:
-        """Return the plan of an operation, from the cache where no solver is forced by ``solver.forcing``."""
+        """Return the plan of an operation, from the cache where no solver is forced by ``solver.forcing``. Operations that
+        differ in scalars which their kernels take as arguments share one."""
         if is_forcing():
             return self._planned(operation)
-        found = self.plans.pop(operation, None) or self._planned(operation)
+        shared, values = without_values(operation)
+        if values:
+            try:
+                found = self._cached(shared)
+                if found is not None:
+                    return found.with_scalars(values)
+            except ValueNeeded:
+                self.plans[shared] = None
+        return self.plan_of_values(operation)
+
+    def plan_of_values(self, operation: Operation) -> Plan:
+        """Return the plan of an operation that shares it with no other."""
+        found = self._cached(operation)
+        assert found is not None
+        return found
+
+    def _cached(self, operation: Operation) -> Plan | None:
+        """Return what the cache has for an operation: None for scalars on whose values the plans depend."""
+        found = self.plans.pop(operation, _NONE)
+        if found is _NONE:
+            found = self._planned(operation)
         while len(self.plans) >= PLANS_KEPT:
             self.plans.pop(next(iter(tuple(self.plans)[:1]), operation), None)
         self.plans[operation] = found  # the latest used is the last
@@ -231,14 +254,18 @@ class AcceleratedBackend:
 class _Launcher:
     """Runs a plan; a failing launch is a ``BackendError``."""
 
-    __slots__ = ("plan",)
+    __slots__ = ("backend", "operation", "plan")
 
-    def __init__(self, found: Plan) -> None:
-        self.plan = found
+    def __init__(self, backend: AcceleratedBackend, operation: Operation) -> None:
+        self.backend, self.operation = backend, operation
+        self.plan = backend.plan(operation)
 
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
         try:
             self.plan(operands, stream)
+        except ValueNeeded:  # by the fallback of a plan, which is made before anything is launched
+            self.plan = self.backend.plan_of_values(self.operation)
+            self(operands, stream)
         except (DeviceError, DeviceUnavailable) as error:
             raise BackendError(str(error)) from error
 

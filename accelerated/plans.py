@@ -10,12 +10,14 @@ import ctypes
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from copy import copy
+from typing import Any, NamedTuple, Self
 
 from dualdnn.api.operations import Operation
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, UINT8
 
 from .runtime.device import Function
+from .scalars import Scalar, fill, scalars_of, with_values
 
 Extent = tuple[int, int, int]
 
@@ -74,7 +76,7 @@ class Launch:
     ) -> None:
         self.function, self.operands = function, tuple(operands)
         self.grid, self.block, self.shared_bytes, self.cooperative = grid, block, shared_bytes, cooperative
-        self.template = bytes(arguments)
+        self.template, self.scalars = bytes(arguments), scalars_of(arguments)
         if isinstance(function, Function):  # which is compiled; kernels that are being compiled have none yet
             function.require_fields(type(arguments))
         self.pack_addresses = struct.Struct(f"{len(self.operands)}Q").pack_into
@@ -90,6 +92,14 @@ class Launch:
         if launched is not None:
             launched.add(self.function.name)
         self.function.launch(arguments, self.grid, self.block, self.shared_bytes, stream, self.cooperative)
+
+    def with_scalars(self, values: Mapping[str, float]) -> Self:
+        """Return the launch with the scalars of one call among its arguments."""
+        if not self.scalars:
+            return self
+        made = copy(self)
+        made.template, made.scalars = with_values(self.template, self.scalars, values), ()
+        return made
 
     def wait_for_kernel(self) -> None:
         """Wait until the launch's own kernel is compiled, where a fallback serves meanwhile."""
@@ -108,6 +118,10 @@ class Upload:
     def start(self, addresses: Sequence[int], stream: Any) -> None:
         """Copy into the operand at this address. The bytes are not pinned memory: they may go when this returns."""
         self.device.upload(addresses[0] + self.offset, self.data, stream)
+
+    def with_scalars(self, values: Mapping[str, float]) -> Self:
+        """Return itself: it has none."""
+        return self
 
     def wait_for_kernel(self) -> None:
         """There is none."""
@@ -129,6 +143,12 @@ class Plan:
             return self._start(operands, stream)
         with self.steps[-1][0].function.device.scratch.of(stream, self.scratch_bytes) as scratch:
             self._start([*operands, scratch], stream)
+
+    def with_scalars(self, values: Mapping[str, float]) -> Self:
+        """Return the plan of one of the calls that share it. Raises ``ValueNeeded`` where calls cannot share it."""
+        made = copy(self)
+        made.steps = [(launch.with_scalars(values), positions) for launch, positions in self.steps]
+        return made
 
     def _start(self, operands: Sequence[Any], stream: Any) -> None:
         if not self.complete:
@@ -163,10 +183,20 @@ class AlignedPlan(Plan):
         if any(
             mask and operand and operand.address & mask for mask, operand in zip(self.masks, operands, strict=True)
         ) or any(operands[first].address == operands[second].address for first, second in self.apart):
-            if self.other is None:
-                self.other = self.fallback()
-            return self.other(operands, stream)
+            return self._served_otherwise()(operands, stream)
         return self.first(operands, stream)
+
+    def _served_otherwise(self) -> Plan:
+        if self.other is None:
+            self.other = self.fallback()
+        return self.other
+
+    def with_scalars(self, values: Mapping[str, float]) -> Self:
+        made = copy(self)
+        made.first = self.first.with_scalars(values)
+        made.steps, made.other = made.first.steps, None
+        made.fallback = lambda: self._served_otherwise().with_scalars(values)
+        return made
 
 
 class _Aligned:
@@ -258,18 +288,28 @@ def type_definitions(element: Any, operation: Operation, **others: str) -> tuple
 
 def structure(*fields: tuple[str, Any]) -> ctypes.Structure:
     """Return an argument structure with the given (name, ctypes value) in order, laid out as C++ does."""
-    kind = type("Arguments", (ctypes.Structure,), {"_fields_": [(name, type(value)) for name, value in fields]})
-    filled = kind()
-    for name, value in fields:
-        setattr(filled, name, value)
-    return filled
+    types = [(name, value.kind if isinstance(value, Unknown) else type(value)) for name, value in fields]
+    kind = type("Arguments", (ctypes.Structure,), {"_fields_": types})
+    return fill(kind(), **{name: value.scalar if isinstance(value, Unknown) else value for name, value in fields})
 
 
 def factors(operation: Operation, **values: float) -> list[tuple[str, Any]]:
     """Return fields of scalars in the type of the arithmetic, as a conversion costs a thread as much as several
     additions."""
     kind = ctypes.c_double if operation.compute_type == DOUBLE else ctypes.c_float
-    return [(name, kind(value)) for name, value in values.items()]
+    return [scalar_field(name, kind, value) for name, value in values.items()]
+
+
+class Unknown(NamedTuple):
+    """A field of a type for a scalar whose value comes with the call."""
+
+    kind: Any
+    scalar: Scalar
+
+
+def scalar_field(name: str, kind: Any, value: Any) -> tuple[str, Any]:
+    """Return a field of a scalar of the operation."""
+    return (name, Unknown(kind, value) if isinstance(value, Scalar) else kind(value))
 
 
 def pointers(count: int) -> list[tuple[str, Any]]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from .enumerations import cudnnBackendDescriptorType_t, cudnnMathType_t, cudnnReorderType_t
-from .operations.rnn import RNNSpec
+from .operations.rnn import RNNPlanSpec, RNNSpec
 from .operations.specs import LRNSpec
 
 
@@ -20,6 +20,10 @@ class Descriptor:
         self.alive = True
         # Device memory that the descriptor holds for the calls that take it, as the caller passed it: operand -> memory.
         self.memory: dict[str, Any] = {}
+
+    def held(self, operand: str) -> Any:
+        """The memory that the descriptor has for an operand of the calls that take it, None where it has none."""
+        return self.memory.get(operand)
 
     def take(self, spec: Any) -> None:
         """Hold what another descriptor of the type holds."""
@@ -79,9 +83,11 @@ class RNNDataDescriptor(Descriptor):
 
 class RNNDescriptor(Descriptor):
     """A new one has the preset of the bias mode and reads as zeros otherwise; ``dropout`` is the descriptor that a setter got,
-    whose probability is the network's, whenever it changes."""
+    whose probability and states are the network's, whenever they change. Once that is destroyed, the network has its last
+    probability and no states."""
 
     type_name = "cudnnRNNDescriptor_t"
+    _spec: Any = None
 
     def __init__(self) -> None:
         self.dropout: DropoutDescriptor | None = None
@@ -90,18 +96,38 @@ class RNNDescriptor(Descriptor):
 
     @property
     def spec(self) -> Any:
-        probability = self.dropout.said if self.dropout else 0.0
-        if self._spec is not None and self._spec.dropout != probability:
-            self.change(dropout=probability)
+        if self._spec is not None and (self.dropout is None or self.dropout.alive):
+            probability = self.dropout.said if self.dropout else 0.0
+            if self._spec.dropout != probability:
+                self._spec = replace(self._spec, dropout=probability)
         return self._spec
 
     @spec.setter
     def spec(self, value: Any) -> None:
         self._spec = value
 
+    def configure(self, spec: RNNSpec, dropout: DropoutDescriptor | None) -> None:
+        """Replace the specification and the dropout descriptor, whose probability is the network's from now on."""
+        self.spec, self.dropout = spec, dropout
+        self._spec = self.spec
+
+    def held(self, operand: str) -> Any:
+        return self.dropout.held(operand) if self.dropout else None
+
     def change(self, **fields: Any) -> None:
-        """Replace fields of the specification."""
-        self._spec = replace(self._spec, **fields)
+        """Replace fields of the specification; a plan for what it was is none for what it is."""
+        self._spec = replace(self._spec, plan=None, **fields)
+
+    def plan(self, plan: RNNPlanSpec | None) -> None:
+        """Let calls run by a plan."""
+        self._spec = replace(self._spec, plan=plan)
+
+
+class PersistentRNNPlan(Descriptor):
+    """A plan of CUDNN_RNN_ALGO_PERSIST_DYNAMIC for ``network``."""
+
+    type_name = "cudnnPersistentRNNPlan_t"
+    network: RNNSpec | None = None
 
 
 class SeqDataDescriptor(Descriptor):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
@@ -43,11 +43,13 @@ from dualdnn.api.support.convolution import Problem, unsupported
 
 from .bench.attention_rows import attention_kinds
 from .bench.fused_rows import small_fused
+from .bench.rnn_rows import rnn_kinds
 from .bench.row import Convolution
 from .bench.rows import LAYOUTS, OPERATIONS, rows
 from .convolution_kinds import convolutions, filters_and_matrices, gradients, small_convolutions
 from .graph_kinds import graphs
 
+Module = tuple[str, tuple[tuple[str, str], ...]]  # a source and its preprocessor definitions
 TYPES = (FLOAT, HALF, BFLOAT16, DOUBLE, INT8)
 TRANSFORMERS = (
     SpatialTfGridGeneratorBackward,
@@ -63,11 +65,16 @@ TAKEN = {
     **dict.fromkeys(TRANSFORMERS, TRANSFORMER_TYPES),
 }
 TYPE_DEFINITIONS = {"ELEMENT", "COMPUTE", "SOURCE", "RESULT", "PACK_BYTES", "PARAMETER"}
-# Constants that host and device share: of one value in each source, or of few.
+# Constants that host and device share: of one value in each source.
 CONSTANTS = {
-    "ALIGNED", "BACKWARD_SINGLES", "CHANNELS", "DENSE_PACKS", "ELEMENTS", "FORWARD_SINGLES", "ITEMS", "LONGEST",
-    "MOST_LANES", "OCTETS", "PACKS", "PIECE", "PIECES", "PIXELS", "ROWS", "SINGLE", "STEP", "THREADS", "TILE",
-    "TILE_BYTES", "TILE_PIXELS", "TILE_THREADS", "TILE_WIDTH", "UNIFORM", "WINDOWS",
+    "ALIGNED", "BACKWARD_SINGLES", "DENSE_PACKS", "ELEMENTS", "FORWARD_SINGLES", "LONGEST", "OPERANDS", "PACKS", "PIECE", "PIECES", "ROWS",
+    "SINGLE", "STAGES", "STEP", "THREADS", "TILE", "TILE_BYTES", "TILE_THREADS", "UNIFORM", "WIDTH", "WINDOWS",
+}  # fmt: skip
+# Of few values each, whatever the shapes: operands of products, cells of recurrent networks, tiles of their persistent kernels,
+# elements of a thread of dropout and the spatial transformer
+VARIANTS = {
+    "A_MN_MAJOR", "B_MN_MAJOR", "CELL", "CHANNELS", "ITEMS", "LENGTHS", "LOADED_PAIRS", "MOST_LANES", "M_TILES", "N_TILES", "OCTETS",
+    "PIXELS", "REGISTER_PAIRS", "TENSOR_CORES", "TILE_PIXELS", "TILE_WIDTH",
 }  # fmt: skip
 # Compiled first: the sources that take longest, so that the last one does not keep all cores waiting
 LONGEST = (
@@ -85,7 +92,7 @@ class Listing:
 
     def __init__(self, device: Any) -> None:
         self.device = device
-        self.modules: dict[tuple[str, tuple[tuple[str, str], ...]], None] = {}
+        self.modules: dict[Module, None] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.device, name)
@@ -97,7 +104,7 @@ class Listing:
     function_when_ready = function
 
 
-def wanted_modules(device: Any) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
+def wanted_modules(device: Any) -> list[Module]:
     """The modules of what is timed and those that take any shape, of every family and data type."""
     fast, general = Listing(device), Listing(device)
     for operation in timed(device):
@@ -111,14 +118,15 @@ def wanted_modules(device: Any) -> list[tuple[str, tuple[tuple[str, str], ...]]]
     return sorted(wanted, key=lambda module: LONGEST.index(module[0]) if module[0] in LONGEST else len(LONGEST))
 
 
-def takes_any_shape(module: tuple[str, tuple[tuple[str, str], ...]]) -> bool:
-    """Whether a module is compiled for data types and nothing else."""
-    return (TYPE_DEFINITIONS | CONSTANTS).issuperset(name for name, _ in module[1])
+def takes_any_shape(module: Module) -> bool:
+    """Whether a module is compiled for data types and for what a source has few variants of, no shape."""
+    return (TYPE_DEFINITIONS | CONSTANTS | VARIANTS).issuperset(name for name, _ in module[1])
 
 
-def timed(device: Any) -> Iterator[Operation]:
-    """What ``dualdnn bench`` times; convolutions with every algorithm, of which it looks for the best."""
-    for row in rows():
+def timed(device: Any, text: str = "") -> Iterator[Operation]:
+    """What ``dualdnn bench`` times, the rows whose names contain a text; convolutions with every algorithm, of which it looks for
+    the best."""
+    for row in rows(text):
         found = with_every_algorithm(row.operation) if isinstance(row.operation, Convolution) else [row.operation]
         for operation in found:
             yield with_workspace(operation, device) if isinstance(operation, Convolution) else operation
@@ -135,6 +143,7 @@ def kinds(device: Any) -> Iterator[Operation]:
     yield from small_fused()
     yield from filters_and_matrices()
     yield from attention_kinds()
+    yield from rnn_kinds()
     yield from graphs()
     for convolution in (*convolutions(), *small_convolutions(), *gradients()):
         yield with_workspace(convolution, device)
@@ -174,14 +183,27 @@ def run(chosen: argparse.Namespace) -> int:
     modules = [module for module in wanted_modules(device) if chosen.k in module[0]]
     if not modules:
         raise ValueError(f"-k {chosen.k}: no source of a kernel has this in its path")
+    build(modules, device, chosen.jobs)
+    return 0
+
+
+def build(modules: Sequence[Module], device: Any, jobs: int | None = None) -> None:
+    """Compile modules in parallel, with progress on the standard error output."""
     started = time.perf_counter()
 
     def progress(built: Any, done: int, total: int) -> None:
         bar = "#" * (30 * done // total)
         print(f"\r[{bar:30}] {done} of {total}  {built!s:60.60}", end="", file=sys.stderr, flush=True)
 
-    compile_all(modules, device.architecture, chosen.jobs, progress)
+    compile_all(modules, device.architecture, jobs, progress)
     print(
         f"\n{len(modules)} modules for {device.architecture} in {time.perf_counter() - started:.1f} s", file=sys.stderr
     )
-    return 0
+
+
+def build_timed(text: str, device: Any) -> None:
+    """Compile the modules of the benchmark rows whose names contain a text, so that none is compiled between two times."""
+    listing = Listing(device)
+    for operation in timed(device, text):
+        plan(operation, listing)
+    build(list(listing.modules), device)

@@ -88,7 +88,9 @@ def main(arguments: list[str] | None = None) -> int:
     conformance.add_argument(
         "--inputs", default="normal", help="with --operation: kind of input values (default: %(default)s)"
     )
-    conformance.add_argument("--seed", type=int, default=0, help="with --operation: seed of the input values")
+    conformance.add_argument(
+        "--seed", type=int, default=0, help="other values for the inputs, of --operation or of every case"
+    )
     conformance.add_argument(
         "--record", type=Path, metavar="FILE", help="write the calls made on the one subject to FILE, for recorded:FILE"
     )
@@ -178,7 +180,7 @@ def run_conformance(chosen: argparse.Namespace) -> int:
     ]
     options += [text for name in chosen.subject for text in ("--subject", name)]
     options += ["-k", _checked_expression(chosen.k)] if chosen.k else []
-    options += ["--solvers", chosen.solvers, f"--every={chosen.every}"]
+    options += ["--solvers", chosen.solvers, f"--every={chosen.every}", f"--input-seed={chosen.seed}"]
     options += ["--prove"] if chosen.prove else []
     if chosen.covering:
         chosen.case += covering(chosen.covering)

@@ -1,11 +1,12 @@
 """What the judge's rules catch: planted faults against rules, by family and number of terms.
 
-    python -m dualdnn.conformance.faults [--terms 9 64 576] [--family float]
+    python -m dualdnn.conformance.faults [--terms 9 64 576] [--family float] [--write]
     python -m dualdnn.conformance.faults --subject accelerated:gpu     # how far the sums of a subject are from what is expected
 
 Sums of products are computed in float with a fault in every output, each judged as the output of a 1x1 convolution of as many channels as
 the sum has terms. A row says which share of the outputs lies outside the worst case, outside the interval of the 2-norm, and
-the root mean square R and the bias of the whole output (docs/tolerance.md).
+the root mean square R and the bias of the whole output (docs/tolerance.md). Softmax and sigmoid are computed with exponentials that
+are off by some units in the last place.
 """
 
 from __future__ import annotations
@@ -13,17 +14,31 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from dualdnn.api.enumerations import (
+    cudnnActivationMode_t,
     cudnnConvolutionFwdAlgo_t,
     cudnnConvolutionMode_t,
     cudnnDataType_t,
     cudnnMathType_t,
+    cudnnNanPropagation_t,
     cudnnReorderType_t,
+    cudnnSoftmaxAlgorithm_t,
+    cudnnSoftmaxMode_t,
 )
-from dualdnn.api.operations import ConvolutionForward, ConvolutionSpec, FilterSpec, TensorSpec
+from dualdnn.api.operations import (
+    ActivationForward,
+    ActivationSpec,
+    ConvolutionForward,
+    ConvolutionSpec,
+    FilterSpec,
+    Operation,
+    SoftmaxForward,
+    TensorSpec,
+)
 from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF, NCHW
 from dualdnn.reference import Verdict, judge
 from dualdnn.reference.view import rounded
@@ -35,6 +50,17 @@ from .trial import attempt
 Array = np.ndarray[Any, Any]
 TERMS = (9, 64, 576, 2304, 4608)
 SIDE, FILTERS = 16, 16  # 256 positions, 16 filters: 4096 outputs
+WRITTEN = Path(__file__).parent / "report/faults.md"
+HEAD = """\
+Planted faults and the rules of the judge that see them (docs/tolerance.md); written by `python -m dualdnn.conformance.faults --write`.
+
+Functions of float, their exponentials off by up to so many units in the last place. Share of outputs in percent beyond the worst case; root mean square.
+
+"""
+SUMS_HEAD = """\
+Sums of products, 4096 outputs. Shares in percent beyond the worst case / beyond the interval of the 2-norm; root mean square; bias.
+
+"""
 TF32_BITS, VECTOR = 13, 4  # bits of a float that TF32 drops; terms of the last vector
 
 
@@ -164,6 +190,54 @@ def judged(family: Family, fault: str, terms: int, seed: int = 0) -> Verdict:
     return judge(operation, memory, {**memory, "y": y.reshape(-1).view(np.uint8)}, random=True)
 
 
+# --- functions: an exponential that is off by some units in the last place ---
+
+ULPS = (0, 2, 4, 8, 32)
+ROWS = 256
+FUNCTIONS = ("softmax of 10", "softmax of 64", "softmax of 1000", "sigmoid")
+
+
+def of_function(name: str, ulps: int, seed: int = 0) -> Verdict:
+    """Return what the judge says of a function of float whose exponentials are off by up to so many units in the last place."""
+    random = np.random.default_rng(seed)
+    terms = int(name.rpartition(" ")[2]) if name != "sigmoid" else 16
+    spec = TensorSpec.packed(FLOAT, (ROWS, terms, 1, 1))
+    x = random.standard_normal((ROWS, terms)).astype(np.float32)
+    off = 1 + ulps * random.uniform(-1, 1, x.shape) * 2.0**-23
+    wide = x.astype(np.float64)
+    operation: Operation
+    if name == "sigmoid":
+        rules = ActivationSpec(
+            cudnnActivationMode_t.CUDNN_ACTIVATION_SIGMOID, cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN, 0.0
+        )
+        operation = ActivationForward(rules, 1.0, 0.0, spec, spec)
+        y = np.float32(1) / (np.float32(1) + (np.exp(-wide) * off).astype(np.float32))
+    else:
+        accurate, channel = (
+            cudnnSoftmaxAlgorithm_t.CUDNN_SOFTMAX_ACCURATE,
+            cudnnSoftmaxMode_t.CUDNN_SOFTMAX_MODE_CHANNEL,
+        )
+        operation = SoftmaxForward(accurate, channel, 1.0, 0.0, spec, spec)
+        exponentials = (np.exp(wide - wide.max(1, keepdims=True)) * off).astype(np.float32)
+        y = exponentials / added(exponentials)[:, None]
+    memory = {"x": x.reshape(-1).view(np.uint8), "y": np.full(spec.nbytes, 0xFF, np.uint8)}
+    return judge(operation, memory, {**memory, "y": np.ascontiguousarray(y).reshape(-1).view(np.uint8)}, random=True)
+
+
+def functions_table() -> str:
+    """Return the table as Markdown: share in percent beyond the worst case; root mean square, of softmax within rows."""
+    head = " | ".join(f"exp off by {ulps} ulp" for ulps in ULPS)
+    lines = [f"| float | {head} |", "|---" * (len(ULPS) + 1) + "|"]
+    for name in FUNCTIONS:
+        found = [of_function(name, ulps) for ulps in ULPS]
+        cells = [f"{100 * verdict.wrong / verdict.checked:.0f}; {verdict.errors['y'].rms:.2g}" for verdict in found]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+# --- subjects ---
+
+
 def measured(caller: Caller, family: Family, terms: int, kind: str) -> Verdict:
     """Return what the judge says of a subject's sums."""
     return attempt(caller, family.operation(terms, 1.0), kind).verdict
@@ -206,12 +280,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--terms", type=int, nargs="+", default=TERMS, help="terms of each sum")
     parser.add_argument("--family", choices=[family.name for family in FAMILIES], action="append")
     parser.add_argument("--subject", help="judge the sums of this subject instead of planted faults")
+    parser.add_argument("--write", action="store_true", help="write the tables that the report shows")
     chosen = parser.parse_args(arguments)
     families = [f for f in FAMILIES if not chosen.family or f.name in chosen.family]
     if chosen.subject:
         print(measurements(chosen.subject, families, chosen.terms))
         return
-    print(table(families, chosen.terms).rstrip())
+    if chosen.write:
+        WRITTEN.write_text(
+            f"{HEAD}{functions_table()}\n\n{SUMS_HEAD}{table(families, chosen.terms).rstrip()}\n", encoding="utf-8"
+        )
+        print(WRITTEN)
+        return
+    print(table(families, chosen.terms))
+    print(functions_table())
 
 
 if __name__ == "__main__":

@@ -23,13 +23,13 @@ from dualdnn.api.status import CudnnError
 from . import differences as difference_table
 from . import scope
 from .calls import Caller
-from .differences.occurrences import difference_of_case
+from .differences.occurrences import difference_of_case, unseen
 from .expected import REASON as EXPECTED_FAILURE
 from .expected import Expected, read_expected, write_expected
 from .prove import NOTICED, Faulty, Proving
 from .provenance import COMPLETE, INTERRUPTED, PARTIAL, environment
 from .recorded.recorder import Recorder, merge, save
-from .report import CaseResult, Difference, Function, Report, is_complete, write_report
+from .report import SHARPER, CaseResult, Difference, Function, Report, is_complete, write_report
 from .report import Subject as ReportedSubject
 from .solvers import for_every_solver, kernels_noted, with_workspace, without_a_launch, write_kernels
 from .subjects import NotRunnable, Subject, default_subjects, is_recorded, open_subject
@@ -57,6 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="preferred",
         help="all: run every trial once by each solver of the accelerated backend that can serve it",
     )
+    group.addoption("--input-seed", type=int, default=0, help="other values for the inputs of every trial")
     group.addoption("--prove", action="store_true", help="run each case under every fault that it must notice")
     group.addoption(
         "--record", default=None, help="write every call that the cases make on the one subject to this file"
@@ -190,6 +191,8 @@ class Evidence:
         self.item, self.ours = item, ours
         self.error_ratio: float | None = None
         self.mistrusted: list[str] = []
+        self.judged = 0  # elements of outputs
+        self.sharper: dict[str, float] = {}  # the most that the sharper rules measured: norm_ratio, rms, bias
         self.suspect: list[str] = []  # which of the sharper rules outputs broke that lie inside their worst case
         self.contradiction = ""  # why a failure that a declared difference covers is none of its
         self.clauses: set[str] = set()
@@ -200,6 +203,11 @@ class Evidence:
         if self.closed:
             return
         self.error_ratio = max(self.error_ratio or 0.0, trial.verdict.error_ratio)
+        self.judged += trial.verdict.checked
+        for errors in trial.verdict.errors.values():
+            for name, value in zip(SHARPER, (errors.ratio, errors.rms, errors.bias), strict=True):
+                if value:
+                    self.sharper[name] = max(self.sharper.get(name, 0.0), round(value, 4))
         if trial.verdict.mistrusted:
             self.mistrusted.append(str(trial.operation))
         if trial.passed:
@@ -221,6 +229,8 @@ def _judged(
 ) -> Trial:
     """Make the calls; fail unless the outputs agree with the judge and nothing else was touched. Of our backends a suspect output fails
     as well."""
+
+    seed += evidence.item.config.getoption("--input-seed")
 
     def run(solver: str | None = None) -> Trial:
         result = attempt_chain(caller, with_workspace(caller.handle, steps) if solver else steps, seed, before)
@@ -293,7 +303,7 @@ def refuses(subject: Subject, evidence: Evidence) -> Callable[..., None]:
         except CudnnError as error:
             if error.status != status:
                 pytest.fail(f"expected {status.name}, got: {error}", pytrace=False)
-            if subject.ours and error.clause != clause:
+            if subject.cites_clauses and error.clause != clause:
                 pytest.fail(f"right status for the wrong reason: expected clause {clause}, got: {error}", pytrace=False)
         else:
             pytest.fail(
@@ -354,6 +364,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         "error_ratio": evidence.error_ratio if evidence else None,
         "mistrusted": evidence.mistrusted if evidence else [],
         "suspect": evidence.suspect if evidence else [],
+        "sharper": evidence.sharper if evidence else {},
+        "judged": evidence.judged if evidence else 0,
         "kernels": sorted(evidence.kernels) if evidence else [],
         "noticed": item.stash.get(NOTICED, None),
         "outcome": report.outcome,
@@ -491,7 +503,10 @@ class Collector:
             self.unshown = {s.name: scope.without_a_case(s.name, report.cases) for s in ours}
             if self.config.getoption("--solvers") == "all":
                 self.unlaunched = without_a_launch(self.kernels)
-            lacking = any(self.unshown.values()) or bool(self.unlaunched)
+            self.unseen = {
+                s.name: unseen(s.name, s.computes, seen) for s in map(opened, subject_names(self.config)) if not s.ours
+            }
+            lacking = any(self.unshown.values()) or bool(self.unlaunched) or any(self.unseen.values())
             if lacking and session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -520,13 +535,17 @@ class Collector:
                 terminalreporter.write_line(
                     f"{name}: {len(clauses)} clauses in scope have no case: {', '.join(clauses)}"
                 )
+        for name, cases in getattr(self, "unseen", {}).items():
+            if cases:
+                terminalreporter.write_line(
+                    f"{name}: {len(cases)} failures of declared differences are of cases that are no more: {', '.join(cases)}"
+                )
         if missing := self.unlaunched:
             terminalreporter.write_line(f"{len(missing)} kernels are launched by no case: {', '.join(missing)}")
+        if judged := sum(result.get("judged", 0) for result in self.results):
+            terminalreporter.write_line(f"{judged} numbers were judged")
         if self.config.getoption("--prove"):
-            proven = [result for result in self.results if result.get("noticed") and result["outcome"] == "passed"]
-            clauses = {clause for result in proven for clause in result["clauses"]}
-            faults = sum(len(result["noticed"]) for result in proven)
-            terminalreporter.write_line(f"{len(proven)} cases noticed {faults} faults and prove {len(clauses)} clauses")
+            terminalreporter.write_line(proven(self.results))
         for note in self.notes:
             terminalreporter.write_line(note)
 
@@ -545,8 +564,18 @@ class Collector:
         cases = [case_result(result) for result in self.results]
         run = {name: self.config.getoption(f"--{name}") for name in ("invocation", "selection")}
         facts = environment(subjects, self.started, {"state": state, "command": run["invocation"], **run})
+        facts |= {"inputs": f"seed {seed}"} if (seed := self.config.getoption("--input-seed")) else {}
+        facts |= {"proven": proven(self.results)} if self.config.getoption("--prove") else {}
         del facts["invocation"]
         return Report.build(cases, reported, table, scope.clauses(), facts, known)
+
+
+def proven(results: Sequence[Mapping[str, Any]]) -> str:
+    """How many cases noticed how many faults (prove.py), and the clauses that they prove."""
+    found = [result for result in results if result.get("noticed") and result["outcome"] == "passed"]
+    clauses = {clause for result in found for clause in result["clauses"]}
+    faults = sum(len(result["noticed"]) for result in found)
+    return f"{len(found)} cases noticed {faults} faults and prove {len(clauses)} clauses"
 
 
 def last_line(message: str, width: int = 200) -> str:
@@ -588,6 +617,7 @@ def case_result(result: dict[str, Any]) -> CaseResult:
         id=result["id"], subject=result["subject"], clauses=tuple(result["clauses"]), outcome=outcome,
         seconds=result["seconds"], error_ratio=result["error_ratio"], message=message if outcome == "failed" else "",
         reproduction=result["reproduction"], reason=reason, known=result["known"], suspect="; ".join(result["suspect"]),
+        **result.get("sharper", {}),
     )  # fmt: skip
 
 

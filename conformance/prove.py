@@ -154,6 +154,15 @@ def _input_changed(judged: Judged) -> bool:
     return False
 
 
+def _index_off(judged: Judged) -> bool:
+    """One more in the first number of an output that is no tensor: positions of extrema."""
+    for name, exact in evaluate(judged.operation, {**judged.before, **judged.kept}).items():
+        if exact.raw and not exact.opaque and name in judged.now and exact.value.size:
+            judged.inside(name)[: exact.value.itemsize].view(exact.value.dtype)[0] += 1
+            return True
+    return False
+
+
 def _factor_ignored(field: str, neutral: float, judged: Judged) -> bool:
     operation = judged.operation
     if not is_dataclass(operation) or getattr(operation, field, neutral) == neutral or judged.kept:
@@ -189,9 +198,14 @@ MEMORY_FAULTS: dict[str, Callable[[Judged], bool]] = {
     "NaN where none is due": _not_a_number,
     "an element outside written": _written_outside,
     "an input changed": _input_changed,
+    "an index off by one": _index_off,
     "alpha ignored": partial(_factor_ignored, "alpha", 1.0),
     "beta ignored": partial(_factor_ignored, "beta", 0.0),
 }
+LOG_FAULT = "fields of the log exchanged"
+# Clauses whose cases look at what a message says of time, process and thread.
+OF_MESSAGES = {"cudnnSetCallback/c17"}
+FIELDS = ("time_sec", "time_usec", "time_delta", "pid", "tid")
 OURS_ONLY = ("another clause",)
 # Queries of sizes that may be larger than needed: one byte less is their fault.
 SIZES = re.compile(r"Get.*(Work[sS]pace|TempSpace|Reserve)")
@@ -205,13 +219,29 @@ class Faulty:
         self.fault: Callable[[Any, CudnnError | None], Outcome | None] | None = None
         self.functions: frozenset[str] = frozenset()
         self.applied = False
+        self.exchanges = False  # whether fields of the log are exchanged
 
     def __getattr__(self, name: str) -> Any:
         function = getattr(self._cudnn, name)
+        if self.exchanges and name == "cudnnSetCallback":
+            return partial(self._set_callback, function)
         if self.fault is None or name not in self.functions:
             return function
         fault = _size_too_small if self.fault is _result_off and SIZES.search(name) else self.fault
         return partial(self._call, fault, function)
+
+    def _set_callback(self, function: Callable[..., Any], mask: int, udata: Any, callback: Any) -> Any:
+        if callback is None:
+            return function(mask, udata, callback)
+
+        def exchanged(severity: Any, data: Any, metadata: Any, message: str) -> None:
+            self.applied = True
+            values = [getattr(metadata, name) for name in FIELDS]
+            callback(
+                severity, data, replace(metadata, **dict(zip(FIELDS, values[1:] + values[:1], strict=True))), message
+            )
+
+        return function(mask, udata, exchanged)
 
     def _call(self, fault: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         result, error = None, None
@@ -252,7 +282,7 @@ class Proving:
         if _fails(case):
             return True  # not repeatable
         blind = {mark.args[0] for mark in pyfuncitem.iter_markers("blind")}
-        if unknown := blind - {*CALL_FAULTS, *MEMORY_FAULTS}:
+        if unknown := blind - {*CALL_FAULTS, *MEMORY_FAULTS, LOG_FAULT}:
             pytest.fail(f"blind: there is no fault {', '.join(sorted(unknown))}", pytrace=False)
         names = {clause.split("/")[0] for clause in self.clauses_of(pyfuncitem)}
         missed = [
@@ -267,6 +297,12 @@ class Proving:
             for fault, change in MEMORY_FAULTS.items()
             if fault not in blind and not _noticed_of_memory(change, case, fault, noticed)
         ]
+        if (
+            OF_MESSAGES & self.clauses_of(pyfuncitem)
+            and LOG_FAULT not in blind
+            and not _noticed_of_log(faulty, case, noticed)
+        ):
+            missed.append(LOG_FAULT)
         if missed:
             pytest.fail(f"the case passes under these faults: {', '.join(missed)}", pytrace=False)
         return True
@@ -296,6 +332,17 @@ def _noticed_of_calls(
         faulty.fault = None
     if failed and faulty.applied:
         noticed.append(fault)
+    return failed or not faulty.applied
+
+
+def _noticed_of_log(faulty: Faulty, case: Any, noticed: list[str]) -> bool:
+    faulty.exchanges, faulty.applied = True, False
+    try:
+        failed = _fails(case)
+    finally:
+        faulty.exchanges = False
+    if failed and faulty.applied:
+        noticed.append(LOG_FAULT)
     return failed or not faulty.applied
 
 

@@ -11,6 +11,7 @@ from dualdnn.api.operations import ActivationBackward, ActivationForward, Activa
 
 from .engine import Exact, implements, in_compute_type
 from .precision import PRECISION
+from .spread import Relative
 from .view import Array
 
 # Roundings of one evaluation in the compute type: the function's own error (CUDA's expf 2 ulp, tanhf 2 ulp, double
@@ -63,6 +64,7 @@ FORWARD: dict[Mode, tuple[Callable[[Array, ActivationSpec], Array], int]] = {
     Mode.CUDNN_ACTIVATION_CLIPPED_RELU: (_clipped_relu, 1),
     Mode.CUDNN_ACTIVATION_ELU: (_elu, ELU_ROUNDINGS),
 }
+FUNCTIONS = (Mode.CUDNN_ACTIVATION_SIGMOID, Mode.CUDNN_ACTIVATION_TANH, Mode.CUDNN_ACTIVATION_ELU)  # that round
 
 
 @implements(ActivationForward)
@@ -71,7 +73,12 @@ def activation_forward(operation: ActivationForward, x: Array) -> Exact:
     function, roundings = FORWARD[operation.activation.mode]
     activation = _activation(operation)
     value = function(x, activation)
-    return Exact(value, lambda: _terms(x, value, activation), roundings)
+
+    def terms() -> Array:
+        return _terms(x, value, activation)
+
+    spread = (lambda: Relative(terms())) if activation.mode in FUNCTIONS else None
+    return Exact(value, terms, roundings, spread=spread)
 
 
 def _terms(x: Array, value: Array, activation: ActivationSpec) -> Array:

@@ -18,6 +18,12 @@ def states_of(seed: int, call: int) -> Array:
     return np.array([seed, seed >> 32, call, call >> 32], np.uint64).astype(WORD)
 
 
+def advanced(states: Array) -> Array:
+    """The states after one more forward call, as bytes; ``states`` are bytes too."""
+    seed, call = (int(number) for number in states.view("<u8"))
+    return states_of(seed, (call + 1) % 2**64).view(np.uint8)
+
+
 def _scaled(probability: float, values: Array, kept: Array) -> Exact:
     """values / (1 - probability) where kept, 0 elsewhere, also where the value is no number."""
     value = np.where(kept, values / (1 - values.dtype.type(probability)), 0)
@@ -39,8 +45,7 @@ def dropout_forward(operation: DropoutForward, x: Array, states: Array) -> dict[
     mask[: bits.size] = bits
     # Element k of x is element k of y, whatever the dimensions are.
     y = _scaled(operation.probability, x.reshape(operation.y.dims), kept.reshape(operation.y.dims))
-    following = states_of(seed, (call + 1) % 2**64)
-    return {"y": y, "states": Exact.kept(following.view(np.uint8)), "reserveSpace": Exact.kept(mask)}
+    return {"y": y, "states": Exact.kept(advanced(states)), "reserveSpace": Exact.kept(mask)}
 
 
 @implements(DropoutBackward)

@@ -5,13 +5,14 @@ per output: the value before blending and how far a correct implementation in th
 it. The backend stores the value, the judge (see ``judge.py``) uses the bound.
 
 The arithmetic is ``view.wide_type``, wider than the compute type: float64, and the machine's widest float for double data.
-The judge always has it. An implementation in parts, whose sums of products are BLAS's, works in float64 for the backend,
-whatever the data. It reads its inputs itself and yields its only output part by part, so that its memory does not grow
+The judge always has it. For the backend two kinds work in float64, whatever the data: those that say so, whose time vector units
+decide, and those in parts, whose sums of products are BLAS's. An implementation in parts reads its inputs itself and yields its only output part by part, so that its memory does not grow
 with the tensors; what does not depend on the memory it prepares once.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -22,10 +23,14 @@ from dualdnn.api.operations import Operation
 from dualdnn.api.operations.specs import DOUBLE
 
 from .blas_threads import LEAST_TERMS, beside_others
-from .spread import Spread
+from .spread import Relative, Spread
 from .view import WHOLE, Array, Place, read, wide_type, write
 
+# The backend computes in the compute type itself, as any other implementation does: for trials of the judge, which must not mistake its
+# roundings for errors.
+NARROW = os.environ.get("DUALDNN_REFERENCE_ARITHMETIC") == "compute_type"
 Number = float | int
+Expected = Spread | Relative
 Wide = type[np.floating[Any]]
 
 
@@ -40,8 +45,8 @@ class Exact:
     raw: the output is written as it is (indices), not blended.
     copied: the value is one of the inputs as it is, so that the sign of a zero is determined (unless it is scaled or blended).
     opaque: so it is, and a later call reads it (reserve space, dropout states): what another backend has there is its own affair.
-    spread: what the rounding errors of sums follow from in practice, or a function that computes it (spread.py); None where
-        nothing is known that is sharper than the worst case.
+    spread: what the rounding errors of sums, or of functions, follow from in practice, or a function that computes it (spread.py);
+        None where nothing is known that is sharper than the worst case.
     """
 
     value: Array
@@ -50,7 +55,7 @@ class Exact:
     raw: bool = False
     opaque: bool = False
     copied: bool = False
-    spread: Spread | Callable[[], Spread | None] | None = None
+    spread: Expected | Callable[[], Expected | None] | None = None
 
     @classmethod
     def kept(cls, memory: Array) -> Exact:
@@ -65,13 +70,19 @@ Results = Callable[[Mapping[str, Array]], Iterator[Result]]
 ImplementationInParts = Callable[[Any, Wide], Results]
 _IMPLEMENTATIONS: dict[type[Operation], Implementation] = {}
 _IN_PARTS: dict[type[Operation], ImplementationInParts] = {}
+_IN_FLOAT64: set[type[Operation]] = set()  # for the backend
 
 
-def implements(operation_type: type[Operation]) -> Callable[[Implementation], Implementation]:
-    """Register the reference of an operation: a function of (operation, one array per input in its order)."""
+def implements(operation_type: type[Operation], in_float64: bool = False) -> Callable[[Implementation], Implementation]:
+    """Register the reference of an operation: a function of (operation, one array per input in its order).
+
+    in_float64: the backend computes double data in float64, within the bound that everybody has; the judge does not.
+    """
 
     def register(implementation: Implementation) -> Implementation:
         _IMPLEMENTATIONS[operation_type] = implementation
+        if in_float64:
+            _IN_FLOAT64.add(operation_type)
         return implementation
 
     return register
@@ -84,6 +95,7 @@ def implements_in_parts(
 
     def register(implementation: ImplementationInParts) -> ImplementationInParts:
         _IN_PARTS[operation_type] = implementation
+        _IN_FLOAT64.add(operation_type)
         return implementation
 
     return register
@@ -168,7 +180,9 @@ def run(operation: Operation, memory: Mapping[str, Array]) -> None:
 @lru_cache(maxsize=1024)
 def launcher(operation: Operation) -> Callable[[Mapping[str, Array]], None]:
     """What computes the operation on its memory."""
-    wide: Wide = np.float64 if type(operation) in _IN_PARTS else wide_type(operation.compute_type)
+    wide: Wide = np.float64 if type(operation) in _IN_FLOAT64 else wide_type(operation.compute_type)
+    if NARROW:
+        wide = np.float64 if operation.compute_type == DOUBLE else np.float32
     results = results_of(operation, wide)
     specs = {name: operation.tensor(name) for name in operation.tensors_written}
 
@@ -199,5 +213,5 @@ def roundings_of(exact: Exact) -> Any:
     return exact.roundings() if callable(exact.roundings) else exact.roundings
 
 
-def spread_of(exact: Exact) -> Spread | None:
+def spread_of(exact: Exact) -> Expected | None:
     return exact.spread() if callable(exact.spread) else exact.spread

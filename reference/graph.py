@@ -26,7 +26,7 @@ from dualdnn.api.operations.graph import (
     Node,
     PointwiseNode,
 )
-from dualdnn.api.operations.specs import DOUBLE
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, HALF
 
 from .activation import ELU_ROUNDINGS, SIGMOID_ROUNDINGS, TANH_ROUNDINGS
 from .engine import Exact, Result, Results, Wide, implements_in_parts, results_of
@@ -321,7 +321,8 @@ def _convolution(node: ConvolutionNode, arithmetic: Arithmetic, prior: Array | N
     carried = np.zeros(())
     if any(error.any() for error in errors):
         carried = _sum(node, sizes[0] + errors[0], sizes[1] + errors[1]) - _sum(node, *sizes)
-    found = arithmetic.rounded(_sum(node, *values), carried, _sum(node, *sizes), _terms(node))
+    cut = 2 if node.inputs[0].data_type in (HALF, BFLOAT16) else 1  # tensor cores cut sums off rather than round them
+    found = arithmetic.rounded(_sum(node, *values), carried, _sum(node, *sizes), cut * _terms(node))
     dims = node.outputs[0].dims
     value, error = found.value.reshape(dims), found.error.reshape(dims)
     alpha, beta = arithmetic.factor(node.alpha), arithmetic.factor(node.beta)

@@ -162,9 +162,9 @@ def _judge_output(
     error = number - _saturated(value, spec.scalar_type)
     allowed = bound + half_step
     if random and (spread := spread_of(exact)) is not None:
-        errors = verdict.errors.setdefault(name, Errors())
-        types, alpha = (operation.compute_type, spec.scalar_type), operation.blend_of(name)[0]
-        errors.add(spread, types, alpha, (exact.value, value, bound), error, half_step)
+        errors = verdict.errors.setdefault(name, spread.errors())
+        types, outcome = (operation.compute_type, spec.scalar_type), (exact.value, value, bound)
+        errors.add(spread, types, operation.blend_of(name), outcome, error, half_step)
     ratio = np.abs(error) / allowed
     ratio = np.where(np.isfinite(ratio) & ~undetermined, np.where(right, np.minimum(ratio, 1.0), ratio), 0.0)
     verdict.checked += value.size

@@ -145,12 +145,13 @@ def _shaped(exact: Exact, operation: ReduceTensor) -> Exact:
         exact.value.reshape(dims),
         lambda: (magnitude() if callable(magnitude) else magnitude).reshape(dims),
         exact.roundings.reshape(dims) if isinstance(exact.roundings, np.ndarray) else exact.roundings,
-        spread=lambda: _shaped_spread(spread_of(exact), dims),
+        spread=lambda: _shaped_spread(exact, dims),
     )
 
 
-def _shaped_spread(spread: Spread | None, dims: tuple[int, ...]) -> Spread | None:
-    if spread is None:
+def _shaped_spread(exact: Exact, dims: tuple[int, ...]) -> Spread | None:
+    spread = spread_of(exact)
+    if not isinstance(spread, Spread):
         return None
     additions = np.broadcast_to(np.asarray(spread.additions), spread.norm.shape).reshape(dims)
     return replace(spread, norm=spread.norm.reshape(dims), additions=additions)

@@ -11,6 +11,7 @@ from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward
 
 from .engine import Exact, implements
 from .precision import PRECISION
+from .spread import Relative
 from .view import Array
 
 # Roundings of the compute type; one ulp is two of them.
@@ -31,7 +32,7 @@ def _total(values: Array, axes: tuple[int, ...]) -> Array:
     return values.sum(axis=axes, keepdims=True)
 
 
-@implements(SoftmaxForward)
+@implements(SoftmaxForward, in_float64=True)
 def softmax_forward(operation: SoftmaxForward, x: Array) -> Exact:
     """exp(x) / sum(exp(x)); ACCURATE and LOG subtract the maximum first, LOG takes the logarithm."""
     axes = _axes(operation.mode, x.ndim)
@@ -77,10 +78,14 @@ def softmax_forward(operation: SoftmaxForward, x: Array) -> Exact:
         flushed = smallest / unit * (1 + count * value) / total
         return np.where(np.isinf(total), 0, np.where(total < largest, error + flushed, np.inf))
 
-    return Exact(value, magnitude_of_log if is_log else magnitude, 1)
+    if is_log:
+        return Exact(value, magnitude_of_log, 1)
+    return Exact(
+        value, magnitude, 1, spread=lambda: Relative(value, 1 + np.abs(x - x.max(axis=axes, keepdims=True)), axes)
+    )
 
 
-@implements(SoftmaxBackward)
+@implements(SoftmaxBackward, in_float64=True)
 def softmax_backward(operation: SoftmaxBackward, y: Array, dy: Array) -> Exact:
     """y * (dy - sum(y * dy)), for LOG dy - exp(y) * sum(dy)."""
     axes = _axes(operation.mode, y.ndim)

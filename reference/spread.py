@@ -1,13 +1,14 @@
-"""Sharper rules for sums of random data: how far rounding errors go in practice (derivation: docs/tolerance.md).
+"""Sharper rules for random data: how far rounding errors go in practice (derivation: docs/tolerance.md).
 
-The worst case grows with the number of roundings, real errors with its square root. An output inside its worst case but
-outside one of these rules is not wrong, but suspect. They hold for seeded random inputs, where the order of the
-summation has nothing to do with the values.
+The worst case grows with the number of roundings, real errors of sums with its square root; those of functions stay near one unit. An
+output inside its worst case but outside one of these rules is not wrong, but suspect. They hold for seeded random inputs,
+where the order of the summation has nothing to do with the values.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from dualdnn.api.enumerations import cudnnDataType_t
@@ -30,6 +31,9 @@ MOST_RMS, MOST_BIAS, FEW = (
     6.0,
 )  # limits for many elements; what fewer may have more, times 1 / sqrt(elements)
 SMALLEST_EXACT = 2.0**-100  # below, results may be subnormal or flushed
+FEWEST_OF_FUNCTION = 100
+MOST_OF_FUNCTION, MOST_IN_ROWS = 2.0, 1.5  # root mean square of a function's errors in roundings; of those within rows
+Outcome = tuple[Array, Array, Array]  # of a part: before blending, after it, the worst case's bound before rounding
 
 
 @dataclass(frozen=True)
@@ -51,41 +55,120 @@ class Spread:
     cut: Number = 0
     independent: bool = False
 
+    def errors(self) -> Errors:
+        """Where the errors of an output are gathered."""
+        return SumErrors()
+
+
+@dataclass(frozen=True)
+class Relative:
+    """What the errors of functions follow from: each is a few roundings of its own size, however long the sums beside it are.
+
+    size: the sum of the absolute terms of each element, before alpha. weight: what an error of the argument adds to one rounding. axes: the
+    dimensions of a row, whose elements share an error (that of their sum), which is taken out; none where they share nothing.
+    """
+
+    size: Array
+    weight: Array | Number = 1
+    axes: tuple[int, ...] = ()
+
+    def errors(self) -> Errors:
+        """Where the errors of an output are gathered."""
+        return FunctionErrors(MOST_IN_ROWS if self.axes else MOST_OF_FUNCTION, bool(self.axes))
+
 
 class Errors:
-    """The errors of one output beside what their spread explains, gathered part by part."""
+    """The errors of one output beside what is expected of them, gathered part by part."""
+
+    beyond, ratio = 0, 0.0  # elements outside the interval of the 2-norm, the largest error in its units
+
+    @property
+    def rms(self) -> float | None:
+        """The root mean square of errors in units of what is expected of them; None for few elements."""
+        return None
+
+    @property
+    def bias(self) -> float | None:
+        """The mean of those errors, towards one side or away from zero, the larger; None where it tells nothing."""
+        return None
+
+    def add(
+        self, spread: Any, data_types: tuple[cudnnDataType_t, cudnnDataType_t], blend: tuple[float, float],
+        results: Outcome, error: Array, half_step: Array,
+    ) -> None:  # fmt: skip
+        """Add a part of the output. data_types: of the arithmetic and the output. error: the output less the exact value."""
+        raise NotImplementedError
+
+    def suspicions(self, output: str) -> list[str]:
+        """Return which rules the output breaks, a sentence each."""
+        raise NotImplementedError
+
+
+class FunctionErrors(Errors):
+    """The errors of functions."""
+
+    def __init__(self, most: float, in_rows: bool) -> None:
+        self.most, self.in_rows, self.count, self.squares = most, in_rows, 0, 0.0
+
+    def add(
+        self, spread: Relative, data_types: tuple[cudnnDataType_t, cudnnDataType_t], blend: tuple[float, float],
+        results: Outcome, error: Array, half_step: Array,
+    ) -> None:  # fmt: skip
+        compute_type, output_type = data_types
+        _, value, bound = results
+        unit = PRECISION[compute_type][0]
+        if blend[1] != 0 or output_type not in PRECISION or PRECISION[output_type][0] > unit:
+            return  # what is blended, or rounded into a narrower type, says little of the function
+        counted = np.isfinite(error) & np.isfinite(bound) & (np.abs(value) > SMALLEST_EXACT)
+        relative = np.where(counted, error / (unit * abs(blend[0]) * np.where(counted, spread.size, 1)), 0)
+        if spread.axes:
+            share = counted / np.square(spread.weight)
+            total = share.sum(axis=spread.axes, keepdims=True)
+            shared = (relative * share).sum(axis=spread.axes, keepdims=True) / np.where(total > 0, total, 1)
+            relative = np.where(counted, relative - shared, 0)
+        self.count += int(np.count_nonzero(counted))
+        self.squares += float(np.square(relative / spread.weight).sum())
+
+    @property
+    def rms(self) -> float | None:
+        return float(np.sqrt(self.squares / self.count)) if self.count >= FEWEST_OF_FUNCTION else None
+
+    def suspicions(self, output: str) -> list[str]:
+        if self.rms is None or self.rms <= self.most:
+            return []
+        of_row = ", less what a row shares," if self.in_rows else ""
+        return [
+            f"{output}: the root mean square of its errors{of_row} is {self.rms:.3g} roundings, at most {self.most:.3g}"
+        ]
+
+
+class SumErrors(Errors):
+    """The errors of sums."""
 
     def __init__(self) -> None:
-        self.beyond, self.ratio = 0, 0.0  # elements outside the interval, the largest error in its units
         self.count, self.squares, self.total, self.signed, self.independent = 0, 0.0, 0.0, 0.0, True
 
     def add(
-        self,
-        spread: Spread,
-        data_types: tuple[cudnnDataType_t, cudnnDataType_t],
-        alpha: float,
-        results: tuple[Array, Array, Array],
-        error: Array,
-        half_step: Array,
-    ) -> None:
-        """Add a part of the output. data_types: of the arithmetic and the output. results: before blending, after it, and the worst
-        case's bound, before rounding into the output type. error: the output less the exact value."""
+        self, spread: Spread, data_types: tuple[cudnnDataType_t, cudnnDataType_t], blend: tuple[float, float],
+        results: Outcome, error: Array, half_step: Array,
+    ) -> None:  # fmt: skip
         compute_type, output_type = data_types
         exact, value, bound = results
+        alpha = blend[0]
         unit = spread.unit or PRECISION[compute_type][0]
         result, norm = np.abs(alpha * exact), abs(alpha) * np.broadcast_to(spread.norm, value.shape)
         prior = np.abs(value - alpha * exact)
-        blend = BLEND_ROUNDINGS * (result + prior) ** 2 if alpha != 1 or prior.any() else 0.0
+        blended = BLEND_ROUNDINGS * (result + prior) ** 2 if alpha != 1 or prior.any() else 0.0
         lost = CUT * unit * np.asarray(spread.cut)
         squares, rounded_factors = result**2 + norm**2, 2 * (spread.factors * norm) ** 2
-        allowed = DEVIATIONS * np.sqrt(unit**2 * (spread.additions * squares + blend) + rounded_factors)
+        allowed = DEVIATIONS * np.sqrt(unit**2 * (spread.additions * squares + blended) + rounded_factors)
         allowed = allowed + lost * np.sqrt(squares) + PRECISION[compute_type][1] * (1 + abs(alpha))
         determined = np.isfinite(error) & np.isfinite(bound) & np.isfinite(allowed)
         excess = np.where(determined, np.maximum(np.abs(error) - half_step, 0) / allowed, 0)
         self.beyond += int(np.count_nonzero(excess > 1))
         self.ratio = max(self.ratio, float(excess.max(initial=0.0)))
         sums = result**2 / 3 + norm**2 / 6
-        variance = VARIANCE * (unit**2 * (spread.additions * sums + blend) + rounded_factors) + lost**2 * sums
+        variance = VARIANCE * (unit**2 * (spread.additions * sums + blended) + rounded_factors) + lost**2 * sums
         if output_type not in PRECISION or PRECISION[output_type][0] > unit:
             variance = variance + VARIANCE * half_step**2
         counted = determined & (variance > 0) & (bound > 0) & (np.abs(value) > SMALLEST_EXACT)
@@ -98,18 +181,15 @@ class Errors:
 
     @property
     def rms(self) -> float | None:
-        """The root mean square of errors in units of their expected deviation; None for few elements."""
         return float(np.sqrt(self.squares / self.count)) if self.count >= FEWEST else None
 
     @property
     def bias(self) -> float | None:
-        """The mean of those errors, towards one side or away from zero, the larger; None where it tells nothing."""
         if self.count < FEWEST or not self.independent:
             return None
         return float(max(abs(self.total), abs(self.signed)) / self.count)
 
     def suspicions(self, output: str) -> list[str]:
-        """Return which rules the output breaks, a sentence each."""
         found, few = [], FEW / np.sqrt(max(self.count, 1))
         if self.beyond:
             found.append(

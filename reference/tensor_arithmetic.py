@@ -11,6 +11,7 @@ from dualdnn.api.operations import AddTensor, OpTensor, ScaleTensor, SetTensor
 
 from .engine import Exact, implements
 from .precision import PRECISION
+from .spread import Relative
 from .view import Array, wide_type
 
 
@@ -73,7 +74,7 @@ def _square_root(operation: OpTensor, a: Array, _b: Array) -> Exact:
     def roundings() -> Array:
         return np.where(a > 0, 3 + np.minimum(smallest / a, 1 / unit), 0)
 
-    return Exact(root, lambda: _in_range(operation, root, a), roundings)
+    return Exact(root, lambda: _in_range(operation, root, a), roundings, spread=lambda: Relative(root))
 
 
 def _negation(operation: OpTensor, a: Array, _b: Array) -> Exact:

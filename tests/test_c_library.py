@@ -292,6 +292,60 @@ def test_recurrent_networks_from_c(library, tmp_path):
     assert ran.returncode == 0, ran.stderr
 
 
+def test_searches_and_plans_of_recurrent_networks_from_c(library, tmp_path):
+    """Performances are filled where the program made them; plans are objects of their own."""
+    text = """#include "cudnn.h"
+    #include <stdlib.h>
+    #define CHECK(call) do { if (call) return __LINE__; } while (0)
+    int main(void) {
+        cudnnHandle_t handle;
+        cudnnRNNDescriptor_t network;
+        cudnnTensorDescriptor_t x, y, h, xs[2], ys[2];
+        cudnnFilterDescriptor_t w;
+        cudnnAlgorithmPerformance_t found[3], made;
+        cudnnAlgorithmDescriptor_t algorithm;
+        cudnnPersistentRNNPlan_t plan;
+        cudnnStatus_t status;
+        cudnnAlgorithm_t read;
+        int three[] = {2, 4, 1}, steps[] = {4, 1, 1}, states[] = {1, 2, 4}, dense[] = {8, 4, 1}, count, most;
+        float time;
+        size_t size, work, memory;
+        CHECK(cudnnCreate(&handle) || cudnnCreateRNNDescriptor(&network) || cudnnCreateFilterDescriptor(&w));
+        CHECK(cudnnCreateTensorDescriptor(&x) || cudnnCreateTensorDescriptor(&y) || cudnnCreateTensorDescriptor(&h));
+        CHECK(cudnnSetTensorNdDescriptor(x, CUDNN_DATA_FLOAT, 3, three, steps));
+        CHECK(cudnnSetTensorNdDescriptor(y, CUDNN_DATA_FLOAT, 3, three, steps));
+        CHECK(cudnnSetTensorNdDescriptor(h, CUDNN_DATA_FLOAT, 3, states, dense));
+        xs[0] = xs[1] = x, ys[0] = ys[1] = y;
+        CHECK(cudnnSetRNNDescriptor_v6(handle, network, 4, 1, 0, CUDNN_LINEAR_INPUT, CUDNN_UNIDIRECTIONAL, CUDNN_GRU,
+                                       CUDNN_RNN_ALGO_STANDARD, CUDNN_DATA_FLOAT));
+        CHECK(cudnnGetRNNParamsSize(handle, network, x, &size, CUDNN_DATA_FLOAT));
+        int parameters[] = {(int)(size / 4), 1, 1};
+        CHECK(cudnnSetFilterNdDescriptor(w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 3, parameters));
+        CHECK(cudnnGetRNNWorkspaceSize(handle, network, 2, xs, &work));
+        CHECK(cudnnGetRNNForwardInferenceAlgorithmMaxCount(handle, network, &most) || most != 3);
+        CHECK(cudnnCreateAlgorithmPerformance(found, 3));
+        made = found[0];
+        void *space = malloc(work);
+        CHECK(cudnnFindRNNForwardInferenceAlgorithmEx(handle, network, 2, xs, calloc(16, 4), h, 0, h, 0, w, calloc(size, 1), ys,
+              calloc(16, 4), h, 0, h, 0, 1.0f, 3, &count, found, space, work));
+        CHECK(count != 3 || found[0] != made);
+        CHECK(cudnnGetAlgorithmPerformance(found[0], &algorithm, &status, &time, &memory) || status || time < 0 || memory > work);
+        CHECK(cudnnGetAlgorithmDescriptor(algorithm, &read) || read.algo.RNNAlgo > CUDNN_RNN_ALGO_PERSIST_DYNAMIC);
+        CHECK(cudnnSetRNNAlgorithmDescriptor(handle, network, algorithm));
+        CHECK(cudnnDestroyAlgorithmPerformance(found, 3));
+        CHECK(cudnnSetRNNDescriptor_v6(handle, network, 4, 1, 0, CUDNN_LINEAR_INPUT, CUDNN_UNIDIRECTIONAL, CUDNN_GRU,
+                                       CUDNN_RNN_ALGO_PERSIST_DYNAMIC, CUDNN_DATA_FLOAT));
+        CHECK(cudnnCreatePersistentRNNPlan(network, 2, CUDNN_DATA_FLOAT, &plan) || cudnnSetPersistentRNNPlan(network, plan));
+        CHECK(cudnnBuildRNNDynamic(handle, network, 2) != CUDNN_STATUS_NOT_INITIALIZED);
+        CHECK(cudnnDestroyPersistentRNNPlan(plan));
+        CHECK(cudnnSetPersistentRNNPlan(network, plan) != CUDNN_STATUS_BAD_PARAM);
+        return cudnnDestroyRNNDescriptor(network) || cudnnDestroy(handle);
+    }
+    """
+    found = run(compiled(library, tmp_path, text))
+    assert found.returncode == 0, f"line {found.returncode} {found.stdout} {found.stderr}"
+
+
 def test_packs_of_fused_operations_from_c(library, tmp_path):
     """Attributes of every type behind a void pointer; what was got is a copy; NULL leaves param alone."""
     text = """

@@ -10,7 +10,7 @@ import pytest
 from dualdnn.api import cudnn
 from dualdnn.conformance.cases import recorded_calls
 from dualdnn.conformance.differences import DIFFERENCES, Disagreement, difference_for, explanation_of
-from dualdnn.conformance.differences.occurrences import FOLDER, difference_of_case, named_for, what
+from dualdnn.conformance.differences.occurrences import FOLDER, difference_of_case, named_for, unseen, what
 from dualdnn.conformance.recorded import Record, Recording
 from dualdnn.conformance.recorded.judging import AGREES, OUTPUTS, RESULT, STATUS, examine
 from dualdnn.conformance.recorded.recorder import Recorder
@@ -83,6 +83,14 @@ def test_a_case_that_is_named_and_passes_is_noticed():
     difference, _ = difference_of_case(INT32_FILTER, "vendor-8907", False, True, "")
     assert difference is not None  # known and passed: an unexpected pass, which fails the run
     assert difference_of_case("filter_descriptors/test_4d[x]", "vendor-8907", False, True, "") == (None, "")
+
+
+def test_a_case_that_is_named_and_is_no_more_is_noticed():
+    named = named_for("vendor-8907").failures
+    assert (
+        unseen("vendor-8907", False, named) == unseen("vendor-8907", True, []) == unseen("vendor-8800", False, []) == []
+    )
+    assert unseen("vendor-8907", False, set(named) - {INT32_FILTER}) == [INT32_FILTER]
 
 
 def test_without_a_list_the_patterns_decide():

@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
-from dualdnn.conformance.faults import ALPHA_AS_HALF, FAMILIES, FAULTS, judged, main
+from dualdnn.api.operations.specs import FLOAT as F
+from dualdnn.api.operations.specs import HALF as H
+from dualdnn.conformance.faults import (
+    ALPHA_AS_HALF,
+    FAMILIES,
+    FAULTS,
+    FUNCTIONS,
+    WRITTEN,
+    functions_table,
+    judged,
+    main,
+    of_function,
+    table,
+)
+from dualdnn.conformance.report.page import planted_faults
+from dualdnn.reference.spread import Relative
 
 FLOAT, HALF, _, TF32 = FAMILIES
 NONE = "none"
@@ -59,4 +75,40 @@ def test_a_subject_is_measured(capsys):
 def test_the_table_is_printed(capsys):
     main(["--terms", "9", "--family", "half"])
     printed = capsys.readouterr().out
-    assert printed.startswith("| half, terms = | 9 |") and len(printed.splitlines()) == 3 + len(FAULTS)
+    assert printed.startswith("| half, terms = | 9 |") and len(printed.splitlines()) == 4 + len(FAULTS) + 2 + len(
+        FUNCTIONS
+    )
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_functions_that_are_off_are_seen(function):
+    """The worst case alone sees few such elements, or none."""
+    for seed in range(3):
+        right, wrong = of_function(function, 0, seed), of_function(function, 8, seed)
+        assert right.agrees and not right.suspicions and right.errors["y"].rms < 1
+        assert wrong.wrong < 0.03 * wrong.checked and wrong.suspicions
+
+
+def test_narrow_and_blended_outputs_say_nothing_of_a_function():
+    exact = np.linspace(1, 2, 256)
+    error, bound, half_step = exact * 2.0**-20, np.ones(256), np.zeros(256)
+    for types, blend, count in (((F, F), (2.0, 0.0), 256), ((F, F), (2.0, 0.5), 0), ((F, H), (1.0, 0.0), 0)):
+        errors = Relative(exact).errors()
+        errors.add(Relative(exact), types, blend, (exact, 2 * exact, bound), error, half_step)
+        assert (errors.rms is not None) == bool(count)
+        assert count == 0 or errors.rms == pytest.approx(8.0)
+
+
+def test_what_the_report_shows_is_what_is_computed():
+    """Functions, and the shortest sums of half: the whole table takes a minute."""
+    written = WRITTEN.read_text()
+    assert functions_table() in written
+    for line in table([HALF], [9]).splitlines()[2:]:
+        fault, cells = line.strip("| ").split(" | ")
+        assert any(row.startswith(f"| {fault} | {cells} |") for row in written.splitlines()), fault
+
+
+def test_the_page_shows_the_tables():
+    page = planted_faults()
+    assert page.count("<table>") == 1 + len(FAMILIES) and "<th>softmax of 64</th>" not in page
+    assert '<th scope="row">softmax of 64</th>' in page and '<th scope="row">accumulates in half</th>' in page

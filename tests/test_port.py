@@ -186,16 +186,67 @@ int g(cudnnPoolingMode_t m) { switch (m) { case CUDNN_POOLING_MAX: return 1; cas
     assert ("no counterpart", "CUDNN_POOLING_MAX_DETERMINISTIC") in kinds
 
 
+@pytest.mark.parametrize(
+    "source, wanted",
+    [
+        ("cudnnDropoutForward(h, d, x, X, y, Y, r, n)", "miopenDropoutForward(h, d, x, x, X, y, Y, r, n)"),
+        ("cudnnDropoutBackward(h, d, y, DY, x, DX, r, n)", "miopenDropoutBackward(h, d, y, y, DY, x, DX, r, n)"),
+        ("cudnnSetDropoutDescriptor(d, h, p, s, n, seed)",
+         "miopenSetDropoutDescriptor(d, h, p, s, n, seed, false, false, MIOPEN_RNG_PSEUDO_XORWOW)"),
+        ("cudnnReduceTensor(h, r, I, i, W, w, &a, x, X, &b, y, Y)", "miopenReduceTensor(h, r, I, i, W, w, &a, x, X, &b, y, Y)"),
+        ("cudnnSetReduceTensorDescriptor(r, CUDNN_REDUCE_TENSOR_NORM2, t, CUDNN_PROPAGATE_NAN, i, CUDNN_64BIT_INDICES)",
+         "miopenSetReduceTensorDescriptor(r, MIOPEN_REDUCE_TENSOR_NORM2, t, MIOPEN_PROPAGATE_NAN, i, MIOPEN_64BIT_INDICES)"),
+        ("cudnnSetConvolutionNdDescriptor(c, 3, p, s, d, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT)",
+         "miopenInitConvolutionNdDescriptor(c, 3, p, s, d, miopenConvolution)"),
+        ("cudnnSetConvolutionNdDescriptor(c, 3, p, s, d, mode, CUDNN_DATA_FLOAT)",
+         "dualdnnPortSetConvolutionNdDescriptor(c, 3, p, s, d, mode, miopenFloat)"),
+        ("cudnnSetPoolingNdDescriptor(p, CUDNN_POOLING_MAX, CUDNN_PROPAGATE_NAN, 3, w, q, s)",
+         "miopenSetNdPoolingDescriptor(p, miopenPoolingMax, 3, w, q, s)"),
+    ],
+)  # fmt: skip
+def test_calls_that_mi_open_has_got_since_the_guide(source, wanted):
+    assert after(source, level="today") == wanted
+
+
+@pytest.mark.parametrize(
+    "source, reason",
+    [
+        (
+            "cudnnRNNForwardInference(h)",
+            "MIOpen has miopenRNNForwardInference today, but its weights lie in another order",
+        ),
+        ("cudnnCTCLoss(h)", "but its labels"),
+        ("cudnnBackendFinalize(d)", "MIOpen has miopenBackendFinalize today, but it has other attributes"),
+        ("cudnnGetPoolingNdDescriptor(p)", "no rule for NaN"),
+        (
+            "cudnnSetConvolutionNdDescriptor(c, 3, p, s, d, CUDNN_CONVOLUTION, CUDNN_DATA_FLOAT)",
+            "only cross-correlates",
+        ),
+        ("cudnnSpatialTfSamplerForward(h)", "no counterpart: port it by hand"),
+    ],
+)
+def test_calls_that_look_alike_today_are_left_with_the_difference(source, reason):
+    result = ported(inside(source), level="today")
+    assert result.after == result.before and reason in result.verdicts[0].message
+
+
 def test_the_level_of_today_knows_more_calls():
     call = "cudnnSetConvolutionGroupCount(c, groups)"
     assert after(call) == "dualdnnPortSetConvolutionGroupCount(c, groups)"
     assert after(call, level="today") == "miopenSetConvolutionGroupCount(c, groups)"
     assert after(SOFTMAX.format("FAST"), level="today").startswith(
-        "miopenSoftmaxForward_V2(h, &a, x, X, &b, y, Y, DUALDNN_PORT_SOFTMAX_FAST, m)"
+        "miopenSoftmaxForward_V2(h, &a, x, X, &b, y, Y, MIOPEN_SOFTMAX_FAST, m)"
     )
 
 
 # Code that cannot be read
+
+
+@pytest.mark.parametrize("text", [
+    "void f() {\n cudnnCreate(\n#if A\n &h\n#else\n h\n#endif\n);\n}\n", "void f(){ cudnnDestroy(\n#if A\n h,\n#else\n g,\n#endif\n i); }\n",
+])  # fmt: skip
+def test_a_directive_among_the_arguments_is_the_reason(text):
+    assert [v.message[:35] for v in ported(text).verdicts] == ["there is a preprocessor directive i"]
 
 
 @pytest.mark.parametrize(
@@ -360,10 +411,11 @@ def test_a_large_tree_in_parallel(tmp_path, capfd):
 
 @pytest.mark.skipif(sys.platform != "linux" or not shutil.which("g++"), reason="needs Linux and g++")
 @pytest.mark.parametrize("suffix", [".c", ".cpp"])
-def test_every_form_compiles_against_the_guide_s_header(tmp_path, suffix):
+@pytest.mark.parametrize("level", forms.LEVELS)
+def test_every_form_compiles_against_the_header_of_its_level(tmp_path, level, suffix):
     """A call of each form with variables of the documented types, and once more with literals where these decide."""
     lines = ["#include <cudnn.h>"]
-    for name, many in forms.table().forms.items():
+    for name, many in forms.table(level).forms.items():
         for number, form in enumerate(many):
             known = {p.name: p.ctype for p in functions()[name].parameters} if name in functions() else {}
             variables = [f"{known.get(p) or _type(name, p)} {p}".replace("[] ", " *") for p in form.parameters]
@@ -377,8 +429,8 @@ def test_every_form_compiles_against_the_guide_s_header(tmp_path, suffix):
     source = tmp_path / "src" / f"forms{suffix}"
     source.parent.mkdir()
     source.write_text("\n".join(lines))
-    write_headers(tmp_path)
-    assert command(tmp_path / "src", "--out", tmp_path / "out") == 0
+    write_headers(tmp_path, level)
+    assert command(tmp_path / "src", "--out", tmp_path / "out", "--miopen-level", level) == 0
     compiler = ["gcc", "-std=c99"] if suffix == ".c" else ["g++", "-std=c++11"]
     hip = ["-DDUALDNN_PORT_ALLOCATE(p,n)=((void)(n),*(p)=0,1)", "-DDUALDNN_PORT_FREE(p)=((void)(p))"]
     # The document and the guide differ in const; C++ would refuse what matters.

@@ -14,24 +14,15 @@ import pytest
 
 pytest.importorskip("cffi", reason="the strict library needs cffi: pip install 'dualdnn[strict]'")
 pytest.importorskip("tree_sitter", reason="the porting tool needs tree-sitter: pip install 'dualdnn[port]'")
-from dualdnn.api import cudnn
+from dualdnn.api.document import functions
 from dualdnn.conformance import command_line
+from dualdnn.conformance.port.forms import table
 from dualdnn.conformance.port.headers import write_headers
 from dualdnn.conformance.port.strict import build
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux" or not shutil.which("g++"), reason="needs Linux and g++")
 CLIENTS = Path(__file__).parent / "port_clients"
 SEVERAL_FILES = {"two_files": ("layers.c",)}
-NEEDS = {  # clients of families that may not exist yet -> a call of each document that says so
-    "convolution_backward": (
-        "cudnnConvolutionBackwardData",
-        "cudnnConvolutionBackwardFilter",
-        "cudnnConvolutionBackwardBias",
-    ),
-    "training": ("cudnnConvolutionBackwardData", "cudnnConvolutionBackwardFilter", "cudnnConvolutionBackwardBias"),
-    "lrn": ("cudnnLRNCrossChannelForward", "cudnnLRNCrossChannelBackward"),
-    "batch_norm": ("cudnnBatchNormalizationForwardTraining", "cudnnBatchNormalizationBackward"),
-}
 NAMES = sorted(path.stem for path in CLIENTS.iterdir() if path.suffix in (".c", ".cpp") and path.stem != "layers")
 HOST_MEMORY = [
     "-include",
@@ -108,27 +99,17 @@ def equal(first: str, second: str) -> bool:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_ported_client_says_the_same(folder, name):
-    missing = [function for function in NEEDS.get(name, ()) if not hasattr(cudnn, function)]
-    if missing:
-        built = compiled(
-            folder,
-            [source(folder / "ported", name)],
-            "miopen",
-            folder / name,
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            *HOST_MEMORY,
-        )
-        assert built.returncode == 0, built.stderr
-        pytest.skip(f"it compiles; it runs when {', '.join(missing)} exists")
     done = after(folder, name)
     assert done.returncode == 0, done.stdout + done.stderr
     assert equal(before(folder, name), done.stdout), f"before:\n{before(folder, name)}\nafter:\n{done.stdout}"
 
 
 def test_there_are_enough_clients():
-    assert len([name for name in NAMES if all(hasattr(cudnn, f) for f in NEEDS.get(name, ()))]) >= 12
+    """Every function that the guide has is called by one of them, but for those that 8.0.3 no longer has."""
+    text = "".join(path.read_text() for path in CLIENTS.iterdir())
+    called = set(re.findall(r"\bcudnn[A-Z]\w*", text))
+    wanted = {name for name, many in table().forms.items() if many[0].row and name in functions()}
+    assert len(NAMES) >= 12 and wanted - called == {"cudnnGetStream"}
 
 
 FIND_ON_DATA = """{ miopenConvAlgoPerf_t live_; int n_; size_t s_; miopenConvolutionForwardGetWorkSpaceSize(handle, f, x, conv, y, &s_);

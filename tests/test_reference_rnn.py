@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -21,6 +22,7 @@ from dualdnn.api.operations.rnn import RNNClipSpec, RNNDataSpec, RNNSpec, reserv
 from dualdnn.api.operations.rnn.network import GRU, LSTM, RELU
 from dualdnn.api.operations.specs import DOUBLE
 from dualdnn.reference import run
+from dualdnn.reference.philox import philox
 
 SEQ_MAJOR, PACKED, BATCH_MAJOR = cudnnRNNDataLayout_t
 PROPAGATE = cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN
@@ -69,8 +71,23 @@ class Loops:
             return [(1 - i[j]) * new[j] + i[j] * h[j] for j in size], c
         return [max(value, 0.0) if n.cell == RELU else math.tanh(value) for value in total[0]], c
 
-    def sequence(self, vectors, hx, cx):
-        """(outputs of the last layer, final h and c of each pseudo-layer) of one sequence."""
+    def passed_on(self, vectors, layer, sequence, batch, states):
+        """What the next layer gets: each element by its own random word, as docs/dropout.md says."""
+        seed, call = (int(number) for number in states.view("<u8"))
+        words, width = [2**32 - 1, 32], len(vectors[0]) if vectors else 0
+
+        def kept(t, element):
+            k = (t * batch + sequence) * width + element
+            counter = (k // 4, layer + 1, call & words[0], call >> words[1])
+            return philox(counter, (seed & words[0], seed >> words[1]))[k % 4] >= self.n.dropout * 2**32
+
+        return [
+            [value / (1 - self.n.dropout) if kept(t, e) else 0.0 for e, value in enumerate(vector)]
+            for t, vector in enumerate(vectors)
+        ]
+
+    def sequence(self, vectors, hx, cx, sequence=0, batch=1, states=None):
+        """(outputs of the last layer, final h and c of each pseudo-layer) of one sequence of a batch; states: of dropout."""
         finals = []
         for layer in range(self.n.layers):
             ways = []
@@ -83,6 +100,8 @@ class Loops:
                 finals.append((h, c))
                 ways.append(found)
             vectors = [[value for way in ways for value in way[t]] for t in range(len(vectors))]
+            if self.n.drops and layer < self.n.layers - 1:
+                vectors = self.passed_on(vectors, layer, sequence, batch, states)
         return vectors, finals
 
 
@@ -98,6 +117,12 @@ def networks():
             cell=cell, bias=bias, direction=direction, input_mode=input_mode, data_type=DOUBLE, precision=DOUBLE,
             input_size=4 if input_mode else 3, hidden=4, projected=3 if special else 4, layers=2, padded=True, clip=clip,
         )  # fmt: skip
+
+
+def dropping():
+    """Networks with dropout between three layers."""
+    chosen = {(n.cell, n.directions, n.is_projected): n for n in networks() if n.bias and not n.skips_input}
+    return [replace(n, layers=3, dropout=0.375) for n in chosen.values()]
 
 
 def forward_of(n: RNNSpec, layout=SEQ_MAJOR, lengths=(4, 2, 3), fill=2.5) -> RNNForward:
@@ -140,8 +165,8 @@ def numbers(operation, memory, name):
 
 @pytest.mark.parametrize(
     "network",
-    list(networks()),
-    ids=lambda n: f"{n.cell.name}-{n.bias.name}-{n.directions}-{int(n.skips_input)}-{n.projected}",
+    [*networks(), *dropping()],
+    ids=lambda n: f"{n.cell.name}-{n.bias.name}-{n.directions}-{int(n.skips_input)}-{n.projected}-{n.dropout}",
 )
 def test_forward_is_the_equations(network):
     compare(forward_of(network))
@@ -161,10 +186,13 @@ def compare(operation):
         np.frombuffer(memory["weightSpace"]),
     )
     c = numbers(operation, memory, "cx") if operation.cx else np.zeros((*h.shape[:2], operation.network.hidden))
+    states = memory["states"].copy() if operation.draws else None
     run(operation, memory)
     y, hy = numbers(operation, memory, "y"), numbers(operation, memory, "hy")
     for b, length in enumerate(operation.x.lengths):
-        due, finals = Loops(operation.network, weights).sequence(list(x[:length, b]), h[:, b], c[:, b])
+        due, finals = Loops(operation.network, weights).sequence(
+            list(x[:length, b]), h[:, b], c[:, b], b, operation.x.batch, states
+        )
         if length:
             np.testing.assert_allclose(y[:length, b], due, rtol=1e-12, atol=1e-14)
         np.testing.assert_allclose(hy[:, b], [h for h, _ in finals], rtol=1e-12, atol=1e-14)
@@ -188,8 +216,8 @@ def chain_of(forward):
 
 @pytest.mark.parametrize(
     "network",
-    list(networks()),
-    ids=lambda n: f"{n.cell.name}-{n.bias.name}-{n.directions}-{int(n.skips_input)}-{n.projected}",
+    [*networks(), *dropping()],
+    ids=lambda n: f"{n.cell.name}-{n.bias.name}-{n.directions}-{int(n.skips_input)}-{n.projected}-{n.dropout}",
 )
 @pytest.mark.parametrize("layout", [SEQ_MAJOR, PACKED], ids=lambda kind: kind.name)
 def test_backward_is_the_slope_of_forward(network, layout):
@@ -198,6 +226,7 @@ def test_backward_is_the_slope_of_forward(network, layout):
     data, weights = chain_of(forward)
     memory = {**random_memory(data, 1), **random_memory(weights, 2), **random_memory(forward)}
     outputs = {"y": "dy", "hy": "dhy", "cy": "dcy"}
+    states = {"states": memory["states"].copy()} if forward.draws else {}
     run(forward, memory)
     run(data, memory)
     before = np.frombuffer(memory["dweightSpace"].tobytes())
@@ -209,7 +238,7 @@ def test_backward_is_the_slope_of_forward(network, layout):
     found["weightSpace"] = np.frombuffer(memory["dweightSpace"].tobytes()) - before
 
     def loss(name, change):
-        changed = {key: value.copy() for key, value in memory.items()}
+        changed = {key: value.copy() for key, value in (memory | states).items()}
         changed[name] = np.frombuffer((np.frombuffer(memory[name].tobytes()) + change).tobytes(), np.uint8).copy()
         run(forward, changed)
         total = 0.0

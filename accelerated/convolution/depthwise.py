@@ -20,6 +20,7 @@ from .problem import (
     Convolution,
     ConvolutionStruct,
     Rates,
+    blend,
     channels_last,
     epilogue,
     operand_names,
@@ -167,8 +168,8 @@ def _arguments(
 
 
 def _factors(operation: Convolution) -> list[tuple[str, Any]]:
-    values = epilogue(operation)
-    return factors(operation, alpha=values.alpha, beta=values.beta)
+    alpha, beta = blend(operation)
+    return factors(operation, alpha=alpha, beta=beta)
 
 
 def _steps(tensor: TensorSpec, innermost: int) -> tuple[int, ...]:

@@ -9,8 +9,8 @@ from math import prod
 from typing import Any
 
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
-from dualdnn.api.enumerations import cudnnMathType_t
-from dualdnn.api.operations import allows_tf32
+from dualdnn.api.enumerations import cudnnDataType_t, cudnnMathType_t
+from dualdnn.api.operations import ConvolutionSpec, allows_tf32
 from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF
 
 from ..plans import Plan, WorkspacePlan, estimated_seconds, type_definitions
@@ -40,6 +40,15 @@ IMPLICIT = (IMPLICIT_GEMM, IMPLICIT_PRECOMP_GEMM)
 TENSOR_CORE_ARCHITECTURE = 80  # the first with these data types
 
 
+def may_use_tensor_cores(convolution: ConvolutionSpec, data_type: cudnnDataType_t, device: Any) -> bool:
+    """Return whether data type and math type let tensor cores multiply, and the device has them."""
+    if device.kind == "gpu" and int(device.architecture.removeprefix("sm_")) < TENSOR_CORE_ARCHITECTURE:
+        return False
+    if data_type == FLOAT:
+        return allows_tf32(convolution)
+    return convolution.math_type != cudnnMathType_t.CUDNN_FMA_MATH and data_type in (HALF, BFLOAT16)
+
+
 class ConvolutionProblem(Problem):
     """One forward convolution. farthest: elements of x to which a kernel may count from the first of its launch."""
 
@@ -64,12 +73,7 @@ class ConvolutionProblem(Problem):
     @cached_property
     def tensor_cores(self) -> bool:
         """Whether data type and math type let tensor cores multiply, and the device has them."""
-        o, device = self.operation, self.device
-        if device.kind == "gpu" and int(device.architecture.removeprefix("sm_")) < TENSOR_CORE_ARCHITECTURE:
-            return False
-        if o.x.data_type == FLOAT:
-            return allows_tf32(o.convolution)
-        return o.convolution.math_type != cudnnMathType_t.CUDNN_FMA_MATH and o.x.data_type in (HALF, BFLOAT16)
+        return may_use_tensor_cores(self.operation.convolution, self.operation.x.data_type, self.device)
 
     @cached_property
     def described(self) -> tuple[ConvolutionStruct, bool]:

@@ -270,9 +270,12 @@ def _im2col_map(product: Product, m: int) -> Im2colMap | None:
     )
     if not plain:
         return None
-    images = value.m // prod(output.divisor for output in value.output)
+    outputs = [output.divisor for output in value.output]
+    images = value.m // prod(outputs)
     spans = [(taps[d] - 1) * value.dilation[d] for d in range(AXES)]
     axes = (2, 1)  # columns, rows
+    # The box ends with the last output pixel: gradients have outputs that end before or behind the last window.
+    last = [(outputs[d] - 1) * value.step[d] - value.padding[d] for d in range(AXES)]
     strides, extent = (
         [value.x_axis[2], value.x_axis[1], value.x_pixel[0]],
         (channels * groups, value.input[2], value.input[1], images),
@@ -283,7 +286,7 @@ def _im2col_map(product: Product, m: int) -> Im2colMap | None:
     image = Im2colMap(
         _factor(product.element), extent, tuple(stride * element_bytes for stride in strides),
         lower=tuple(-value.padding[d] for d in axes),
-        upper=tuple(value.padding[d] - spans[d] for d in axes),
+        upper=tuple(last[d] + 1 - value.input[d] for d in axes),
         step=tuple(value.step[d] for d in axes),
         taps=tuple(spans[d] for d in axes),
         pixels=m,

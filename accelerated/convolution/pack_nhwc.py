@@ -27,8 +27,8 @@ from .problem import (
     Convolution,
     ConvolutionStruct,
     Rates,
+    blend,
     describe,
-    epilogue,
     mark_packs,
     rounded_up,
     spatial,
@@ -83,7 +83,7 @@ class _Copies:
         """The product writes channels innermost, and a second kernel transposes them into planes."""
         y = self.operation.y
         in_planes = y.dims[1] > 1 and y.strides[1] != 1 and min(y.strides[2:]) == 1
-        return in_planes and prod(y.dims[2:]) * y.scalar_bytes % ROW_BYTES != 0 and epilogue(self.operation).beta == 0
+        return in_planes and prod(y.dims[2:]) * y.scalar_bytes % ROW_BYTES != 0 and blend(self.operation)[1] == 0
 
     @cached_property
     def y(self) -> TensorSpec:

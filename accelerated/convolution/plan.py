@@ -25,6 +25,7 @@ from .forward import ConvolutionProblem
 from .gradients.bias_gradient import BIAS_GRADIENTS, BiasProblem
 from .gradients.data_gradient import DataGradient, DataGradientProblem
 from .gradients.data_gradient_direct import DataGradientDirect
+from .gradients.depthwise_filter_gradient import DepthwiseFilterGradient
 from .gradients.filter_gradient import (
     FilterGradient,
     FilterGradientFft,
@@ -77,6 +78,7 @@ serve(DataGradientProblem, (DataGradient(), DataGradientDirect()), ConvolutionBa
 serve(
     FilterGradientProblem,
     (
+        DepthwiseFilterGradient(),
         FilterGradientDirect(),
         *map(FilterGradientTma, KERNELS),
         FilterGradient(),

@@ -20,6 +20,7 @@ from dualdnn.api.operations.specs import NHWC
 
 from ..primitives.geometry import FastDivmod
 from ..runtime.errors import DeviceError
+from ..scalars import fill
 
 Convolution = ConvolutionForward | ConvolutionBiasActivationForward
 AXES = 3  # depth, height, width; the depth of an image is 1
@@ -224,10 +225,19 @@ def channels_last(tensor: TensorSpec) -> bool:
 
 def epilogue(operation: Convolution) -> EpilogueStruct:
     """What becomes of the sums."""
+    alpha, beta = blend(operation)
     if isinstance(operation, ConvolutionForward):
-        return EpilogueStruct(operation.alpha, operation.beta)
+        return fill(EpilogueStruct(), alpha=alpha, beta=beta)
     rectified = operation.activation.mode == cudnnActivationMode_t.CUDNN_ACTIVATION_RELU
-    return EpilogueStruct(operation.alpha1, operation.alpha2, True, rectified, operation.filter_is_reordered)
+    flags = {"biased": True, "rectified": rectified, "reordered_bias": operation.filter_is_reordered}
+    return fill(EpilogueStruct(), alpha=alpha, beta=beta, **flags)
+
+
+def blend(operation: Convolution) -> tuple[float, float]:
+    """Return the factors of the sums and of what is added to them."""
+    if isinstance(operation, ConvolutionForward):
+        return operation.alpha, operation.beta
+    return operation.alpha1, operation.alpha2
 
 
 def operand_names(operation: Convolution) -> tuple[str, ...]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from dualdnn.api.operations import Operation
 
 from ..plans import Plan
+from ..scalars import ValueNeeded
 
 ALIGNMENT = 16  # of what lies in the workspace
 
@@ -57,6 +58,10 @@ class SequencePlan(Plan):
             (part.plan, [self._found(part.where.get(name, name), indices) for name in part.operation.operands])
             for part in parts
         ]
+
+    def with_scalars(self, values: Mapping[str, float]) -> Self:
+        """Calls do not share it: a part that makes its fallback later would need its own scalars when others have run."""
+        raise ValueNeeded(self.solver)
 
     @staticmethod
     def _found(where: str | int, indices: Mapping[str, int]) -> tuple[int, int]:

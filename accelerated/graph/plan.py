@@ -2,57 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from math import prod
 
 from dualdnn.api.operations import OperationGraph
-from dualdnn.api.operations.graph import (
-    ConvolutionBackwardDataNode,
-    ConvolutionBackwardFilterNode,
-    ConvolutionForwardNode,
-    ConvolutionNode,
-    GenStatsNode,
-    Node,
-    PointwiseNode,
-)
+from dualdnn.api.operations.graph import ConvolutionNode, GraphTensor
 
-from ..plans import Launch, Plan
+from ..plans import Launch, Plan, plan
 from ..solver import BYTES_PER_SECOND, LAUNCH_SECONDS, Solver, serve
 from .convolution import convolution_launch
-from .pointwise import pointwise_launch
-from .problem import GraphPlan, GraphProblem, SinglePlan
-from .statistics import statistics_launch
+from .division import Chain, Direct, Documented, Part, Statistics, documented_seconds, parts
+from .pointwise import operands, pointwise_launch
+from .problem import ALIGNMENT, GraphPlan, GraphProblem, SinglePlan
+from .statistics import partial_sums, statistics_launches
 
 PRODUCTS_PER_SECOND = 2e11  # of the convolutions of graph/convolution.cu
 
-LAUNCHES: dict[type[Node], Callable[..., Launch]] = {
-    PointwiseNode: pointwise_launch,
-    GenStatsNode: statistics_launch,
-    ConvolutionForwardNode: convolution_launch,
-    ConvolutionBackwardDataNode: convolution_launch,
-    ConvolutionBackwardFilterNode: convolution_launch,
-}
 
+class InParts(Solver[GraphProblem]):
+    """A launch for each chain of pointwise nodes, the plans of documented operations, a launch for each other node; what parts pass
+    to each other lies in the workspace."""
 
-class NodeByNode(Solver[GraphProblem]):
-    """A launch for each node, virtual tensors in the workspace."""
-
-    name = "graph.node_by_node"
+    name = "graph.in_parts"
 
     def serves(self, problem: GraphProblem) -> bool:
         return problem.operation.single is None
 
     def workspace_bytes(self, problem: GraphProblem) -> int:
-        return problem.workspace_bytes
+        used = self._regions(problem, parts(problem))[1]
+        return used + ALIGNMENT - 1 if used else 0  # the caller's memory may begin anywhere
 
     def estimated_seconds(self, problem: GraphProblem) -> float:
-        return sum(node_seconds(node) for node in problem.operation.nodes)
+        return sum(part_seconds(problem, part) for part in parts(problem))
 
     def launches(self, problem: GraphProblem) -> list[Launch]:
-        return [LAUNCHES[type(node)](problem, node) for node in problem.operation.nodes]
+        found = parts(problem)
+        return [step for part in found for step, _ in self._steps(problem, part) if isinstance(step, Launch)]
 
     def plan(self, problem: GraphProblem) -> Plan:
-        return GraphPlan(problem, self.launches(problem), self.name)
+        found = parts(problem)
+        steps = [step for part in found for step in self._steps(problem, part)]
+        return GraphPlan(problem, steps, self._regions(problem, found)[0], self.name)
+
+    @staticmethod
+    def _regions(problem: GraphProblem, found: Sequence[Part]) -> tuple[dict[str, int], int]:
+        """Return where in the workspace each virtual tensor and each part's own workspace begins, and the bytes of all."""
+        regions, used = {}, 0
+        for name, nbytes in needed(problem, found):
+            regions[name] = used
+            used += -(-nbytes // ALIGNMENT) * ALIGNMENT
+        return regions, used
+
+    @staticmethod
+    def _steps(problem: GraphProblem, part: Part) -> Iterator[tuple[Launch | Plan, Sequence[str]]]:
+        match part:
+            case Chain(nodes):
+                launches = [pointwise_launch(problem, nodes)]
+            case Statistics(node):
+                launches = statistics_launches(problem, node, own(part))
+            case Direct(node):
+                launches = [convolution_launch(problem, node)]
+            case Documented():
+                names = {**part.single.names, "workSpace": own(part)}
+                yield plan(part.operation, problem.device), [names[name] for name in part.operation.operands]
+                return
+        for launch in launches:
+            yield launch, launch.operands
 
 
 class OneOperation(Solver[GraphProblem]):
@@ -73,14 +88,46 @@ class OneOperation(Solver[GraphProblem]):
         return SinglePlan(problem, self.name)
 
 
-def node_seconds(node: Node) -> float:
-    """Return about how many seconds a node of its own launch takes."""
-    moved = sum(tensor.spec.nbytes for tensor in (*node.inputs, *node.outputs))
-    products = 0
-    if isinstance(node, ConvolutionNode):
+def own(part: Statistics | Documented) -> str:
+    """Return the name of a part's own workspace, that of the first tensor it writes with a word before it."""
+    node = part.node if isinstance(part, Statistics) else part.nodes[-1]
+    return f"workspace_of_{node.outputs[0].operand}"
+
+
+def in_memory(problem: GraphProblem, part: Part) -> list[GraphTensor]:
+    """Return the tensors that a part reads from memory or writes to it."""
+    match part:
+        case Chain(nodes):
+            return list(operands(problem.operation, nodes).values())
+        case Documented():
+            tensors, named = problem.operation.tensors, set(part.single.names.values())
+            return [tensor for name, tensor in tensors.items() if name in named]
+        case Statistics(node) | Direct(node):
+            return [*node.inputs, *node.outputs]
+
+
+def needed(problem: GraphProblem, found: Sequence[Part]) -> Iterator[tuple[str, int]]:
+    """Return the name and the bytes of everything that lies in the workspace."""
+    virtual = {tensor.operand: tensor for part in found for tensor in in_memory(problem, part) if tensor.is_virtual}
+    for name, tensor in virtual.items():
+        yield name, problem.spec(tensor).nbytes
+    for part in found:
+        if isinstance(part, Statistics):
+            yield own(part), partial_sums(problem.operation, part.node, problem.spec(part.node.x), problem.device)
+        elif isinstance(part, Documented):
+            yield own(part), part.operation.workspace_bytes
+
+
+def part_seconds(problem: GraphProblem, part: Part) -> float:
+    """Return about how many seconds a part takes."""
+    if isinstance(part, Documented):
+        return documented_seconds(part, problem.device)
+    moved, products = sum(tensor.spec.nbytes for tensor in in_memory(problem, part)), 0
+    if isinstance(part, Direct):
+        node: ConvolutionNode = part.node
         _, window, response = node.bound
         products = prod(response.dims) * prod(window.dims[-node.convolution.rank - 1 :])
     return LAUNCH_SECONDS + max(moved / BYTES_PER_SECOND, products / PRODUCTS_PER_SECOND)
 
 
-serve(GraphProblem, (NodeByNode(), OneOperation()), OperationGraph)
+serve(GraphProblem, (InParts(), OneOperation()), OperationGraph)

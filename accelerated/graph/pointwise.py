@@ -1,50 +1,130 @@
-"""Pointwise operations of a graph (graph/pointwise.cu)."""
+"""Pointwise operations of a graph that follow each other, as one launch (graph/pointwise.cu)."""
 
 from __future__ import annotations
 
-from ctypes import c_int, c_longlong
+import ctypes
+from collections.abc import Sequence
+from ctypes import c_double, c_float, c_int, c_longlong
+from functools import cache
 from math import prod
+from typing import Any
 
 from dualdnn.api.enumerations import cudnnNanPropagation_t
-from dualdnn.api.operations.graph import GraphTensor, PointwiseNode
+from dualdnn.api.operations import OperationGraph
+from dualdnn.api.operations.graph import GraphTensor, Node, PointwiseNode
+from dualdnn.api.operations.specs import DOUBLE
 
-from ..plans import Launch, factors, pointers, structure
+from ..plans import Launch, structure
 from ..primitives.geometry import FastDivmod, blocks, broadcast_strides, merge_dimensions
 from .problem import DIMS, STORED, GraphProblem, padded
 
 SOURCE = "graph/pointwise.cu"
+STAGES = 8  # operations of a launch
+OPERANDS = 12  # tensors in memory of a launch
+WIDTH = 8  # elements of a thread
+CURRENT, ABSENT = -1, -2  # the result of the operation before; no operand
 
 
-def pointwise_launch(problem: GraphProblem, node: PointwiseNode) -> Launch:
-    """Return the launch of a node."""
-    settings, dims = node.pointwise, node.y.dims
+class OperandStruct(ctypes.Structure):
+    """A tensor in memory: its strides, the innermost dimension first, and its stored type."""
 
-    def strides(tensor: GraphTensor | None) -> list[int]:
-        return [0] * len(dims) if tensor is None else broadcast_strides(tensor.dims, problem.spec(tensor).strides, dims)
+    _fields_ = (("strides", c_longlong * DIMS), ("type", c_int), ("reserved", c_int))
 
-    extents, steps = merge_dimensions(dims, [strides(node.x), strides(node.b), strides(node.y)])
-    axes = [(c_longlong * DIMS)(*padded(step, DIMS, 0)[::-1]) for step in steps]
-    second = node.b or node.x
+
+@cache
+def _stage_type(scalar: Any) -> type[ctypes.Structure]:
+    class Stage(ctypes.Structure):
+        _fields_ = (
+            ("alpha1", scalar), ("alpha2", scalar), ("lower", scalar), ("upper", scalar), ("mode", c_int),
+            ("propagates_nan", c_int), ("x", c_int), ("b", c_int), ("y", c_int), ("type", c_int),
+        )  # fmt: skip
+
+    return Stage
+
+
+def is_extended(operation: OperationGraph, chain: Sequence[PointwiseNode], node: Node) -> bool:
+    """Return whether a node can be computed behind a chain in the same launch: it reads the last result and nothing
+    else that the chain writes, and has its shape."""
+    if not isinstance(node, PointwiseNode) or len(chain) == STAGES:
+        return False
+    last, written = chain[-1].y, {earlier.y.operand for earlier in chain}
+    others = [tensor for tensor in node.inputs if tensor.operand != last.operand]
+    return (
+        len(others) < len(node.inputs)
+        and node.y.dims == last.dims
+        and written.isdisjoint(tensor.operand for tensor in others)
+        and len(operands(operation, [*chain, node])) <= OPERANDS
+    )
+
+
+def kept(operation: OperationGraph, chain: Sequence[PointwiseNode]) -> list[bool]:
+    """Return, for each node of a chain, whether its result is written to memory: it is not virtual, or somebody else
+    than the next node of the chain reads it."""
+    found = []
+    for node, following in zip(chain, [*chain[1:], None], strict=True):
+        readers = [other for other in operation.nodes if node.y in other.inputs]
+        found.append(not node.y.is_virtual or any(reader is not following for reader in readers))
+    return found
+
+
+def operands(operation: OperationGraph, chain: Sequence[PointwiseNode]) -> dict[str, GraphTensor]:
+    """Return the tensors in memory that the launch of a chain reads or writes, by operand name."""
+    found: dict[str, GraphTensor] = {}
+    before: GraphTensor | None = None
+    for node, written in zip(chain, kept(operation, chain), strict=True):
+        found |= {
+            tensor.operand: tensor for tensor in node.inputs if before is None or tensor.operand != before.operand
+        }
+        found |= {node.y.operand: node.y} if written else {}
+        before = node.y
+    return found
+
+
+def pointwise_launch(problem: GraphProblem, chain: Sequence[PointwiseNode]) -> Launch:
+    """Return the launch of a chain of nodes."""
+    operation, dims = problem.operation, chain[-1].y.dims
+    tensors = operands(operation, chain)
+    strides = [broadcast_strides(t.dims, problem.spec(t).strides, dims) for t in tensors.values()]
+    extents, steps = merge_dimensions(dims, strides)  # in the order of what the last node writes
+    listed = [
+        OperandStruct((c_longlong * DIMS)(*padded(step, DIMS, 0)[::-1]), STORED[tensor.data_type], 0)
+        for tensor, step in zip(tensors.values(), steps, strict=True)
+    ]
+    innermost = extents[-1]
+    extents = [*extents[:-1], -(-innermost // WIDTH)]
+    scalar = c_double if operation.compute_type == DOUBLE else c_float
     arguments = structure(
-        *pointers(3),
-        *factors(
-            problem.operation,
-            alpha1=node.alpha1,
-            alpha2=node.alpha2,
-            lower=settings.lower_clip,
-            upper=settings.upper_clip,
-        ),
-        ("x_strides", axes[0]),
-        ("b_strides", axes[1]),
-        ("y_strides", axes[2]),
+        ("memory", (ctypes.c_void_p * OPERANDS)()),
+        ("operands", (OperandStruct * OPERANDS)(*listed)),
+        ("stages", (_stage_type(scalar) * STAGES)(*_stages(operation, chain, list(tensors), scalar))),
         ("extents", (FastDivmod * DIMS)(*map(FastDivmod.of, padded(extents, DIMS, 1)[::-1]))),
         ("rank", c_int(len(extents))),
-        ("count", c_int(prod(dims))),
-        ("mode", c_int(settings.mode)),
-        ("propagates_nan", c_int(settings.nan == cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN)),
-        ("x_type", c_int(STORED[node.x.data_type])),
-        ("b_type", c_int(STORED[second.data_type])),
-        ("y_type", c_int(STORED[node.y.data_type])),
+        ("packs", c_int(prod(extents))),
+        ("stages_used", c_int(len(chain))),
+        ("innermost", c_int(innermost)),
     )
-    function = problem.device.function(SOURCE, "graph_pointwise", problem.definitions)
-    return Launch(function, arguments, (node.x.operand, second.operand, node.y.operand), blocks(prod(dims)))
+    definitions = (*problem.definitions, ("OPERANDS", str(OPERANDS)), ("STAGES", str(STAGES)), ("WIDTH", str(WIDTH)))
+    function = problem.device.function(SOURCE, "graph_pointwise", definitions)
+    return Launch(function, arguments, tuple(tensors), blocks(prod(extents)))
+
+
+def _stages(
+    operation: OperationGraph, chain: Sequence[PointwiseNode], names: list[str], scalar: Any
+) -> list[ctypes.Structure]:
+    """Return what the kernel reads of each node. names: of the tensors in memory."""
+    found = []
+    before = ""
+    for node, written in zip(chain, kept(operation, chain), strict=True):
+        sources = [
+            ABSENT if tensor is None else CURRENT if tensor.operand == before else names.index(tensor.operand)
+            for tensor in (node.x, node.b)
+        ]
+        settings = node.pointwise
+        propagates = settings.nan == cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN
+        result = names.index(node.y.operand) if written else ABSENT
+        scalars = (node.alpha1, node.alpha2, settings.lower_clip, settings.upper_clip)
+        found.append(
+            _stage_type(scalar)(*scalars, settings.mode, propagates, *sources, result, STORED[node.y.data_type])
+        )
+        before = node.y.operand
+    return found

@@ -1,5 +1,4 @@
-"""Operation graphs as their solvers read them: where virtual tensors lie in the workspace, what kernels need of a
-tensor."""
+"""Operation graphs as their solvers read them: what is stored in the workspace, what kernels need of a tensor."""
 
 from __future__ import annotations
 
@@ -18,11 +17,11 @@ from ..solver import ROOMS, Problem, Solver, possible_solvers
 # The numbers of the stored types in graph/stored.cuh.
 STORED = {FLOAT: 0, DOUBLE: 1, HALF: 2, BFLOAT16: 3, INT8: 4, UINT8: 5, INT32: 6}
 DIMS = 8
-ALIGNMENT = 16  # of virtual tensors in the workspace
+ALIGNMENT = 16  # of what lies in the workspace
 
 
 class GraphProblem(Problem):
-    """One graph and the layout of its workspace."""
+    """One graph on a device."""
 
     operation: OperationGraph
 
@@ -30,22 +29,6 @@ class GraphProblem(Problem):
     def definitions(self) -> tuple[tuple[str, str], ...]:
         """The arithmetic of the kernels' modules."""
         return (("COMPUTE", COMPUTES[self.operation.compute_type]),)
-
-    @cached_property
-    def layout(self) -> tuple[dict[str, tuple[int, TensorSpec]], int]:
-        """Return the byte offset in the workspace and the packed description of each virtual tensor, and the bytes of all."""
-        found, used = {}, 0
-        for tensor in self.operation.virtual:
-            spec = TensorSpec.packed(tensor.data_type, tensor.dims)
-            found[tensor.operand] = (used, spec)
-            used += -(-spec.nbytes // ALIGNMENT) * ALIGNMENT
-        return found, used
-
-    @property
-    def workspace_bytes(self) -> int:
-        """Bytes of workspace, with up to 15 more, because the caller's memory may begin anywhere."""
-        used = self.layout[1]
-        return used + ALIGNMENT - 1 if used else 0
 
     @cached_property
     def inner_problem(self) -> Problem:
@@ -68,36 +51,57 @@ class GraphProblem(Problem):
         return ROOMS[type(self.inner_problem.operation)].solver(self.inner_problem, self.inner_choice)
 
     def spec(self, tensor: GraphTensor) -> TensorSpec:
-        """The layout of a tensor: a virtual one is packed."""
-        virtual, _ = self.layout
-        return virtual[tensor.operand][1] if tensor.operand in virtual else tensor.spec
-
-
-class GraphPlan(Plan):
-    """Launches whose operands are the graph's, virtual tensors at their offsets in the workspace."""
-
-    def __init__(self, problem: GraphProblem, launches: Sequence[Launch], solver: str) -> None:
-        operation = problem.operation
-        virtual, _ = problem.layout
-        self.solver, self.scratch_bytes = solver, 0
-        self.offsets = [offset for offset, _ in virtual.values()]
-        self.workspace = operation.operands.index("workspace")
-        indices = {name: i for i, name in enumerate((*operation.operands, *virtual))}
-        self.steps = [(launch, tuple(indices.get(name, -1) for name in launch.operands)) for launch in launches]
-
-    def __call__(self, operands: Sequence[Any], stream: Any) -> None:
-        workspace = operands[self.workspace]
-        start = 0 if workspace is None else workspace.address + -workspace.address % ALIGNMENT
-        addresses = [0 if operand is None else operand.address for operand in operands]
-        addresses += [start + offset for offset in self.offsets]
-        addresses.append(0)  # of an operand that a launch does not have
-        for launch, positions in self.steps:
-            launch.start([addresses[i] for i in positions], stream)
+        """The layout of a tensor: a virtual one lies as it was described where that has no gaps, else packed."""
+        packed = TensorSpec.packed(tensor.data_type, tensor.dims)
+        return packed if tensor.is_virtual and tensor.spec.nbytes != packed.nbytes else tensor.spec
 
 
 def padded(values: Sequence[int], count: int, fill: int) -> list[int]:
     """The values behind as many ``fill`` as are missing."""
     return [fill] * (count - len(values)) + list(values)
+
+
+class Address:
+    """Memory inside the workspace."""
+
+    def __init__(self, address: int) -> None:
+        self.address = address
+
+
+class GraphPlan(Plan):
+    """Launches and plans whose operands are the graph's, or regions of the workspace.
+
+    regions: name -> offset in the workspace. steps: each a launch or the plan of an operation, with the names of its operands.
+    """
+
+    def __init__(
+        self,
+        problem: GraphProblem,
+        steps: Sequence[tuple[Launch | Plan, Sequence[str]]],
+        regions: dict[str, int],
+        solver: str,
+    ) -> None:
+        names = problem.operation.operands
+        self.solver = solver
+        self.scratch_bytes = 0  # plans inside ask for their own
+        self.offsets = list(regions.values())
+        self.workspace = names.index("workspace")
+        indices = {name: i for i, name in enumerate((*names, *regions))}
+        self.parts = [(step, tuple(indices.get(name, -1) for name in used)) for step, used in steps]
+        self.steps = [
+            inner for step, used in self.parts for inner in (step.steps if isinstance(step, Plan) else [(step, used)])
+        ]
+
+    def __call__(self, operands: Sequence[Any], stream: Any) -> None:
+        workspace = operands[self.workspace]
+        start = 0 if workspace is None else workspace.address + -workspace.address % ALIGNMENT
+        available = [*operands, *(Address(start + offset) for offset in self.offsets), None]  # None: no operand
+        for step, positions in self.parts:
+            given = [available[i] for i in positions]
+            if isinstance(step, Plan):
+                step(given, stream)
+            else:
+                step.start([0 if operand is None else operand.address for operand in given], stream)
 
 
 class SinglePlan(Plan):

@@ -30,11 +30,12 @@ __device__ __forceinline__ PhiloxWords philox_of_call(const PhiloxStates& states
 }
 
 // Bit i: whether element 8 * octet + i is kept: its word is not below the threshold.
-__device__ __forceinline__ unsigned kept_octet(const PhiloxStates& states, unsigned octet, unsigned threshold) {
+__device__ __forceinline__ unsigned kept_octet(const PhiloxStates& states, unsigned octet, unsigned threshold,
+                                               unsigned sequence = 0) {
   unsigned bits = 0;
 #pragma unroll
   for (unsigned part = 0; part < 2; part++) {
-    const PhiloxWords words = philox_of_call(states, 2 * octet + part);
+    const PhiloxWords words = philox_of_call(states, 2 * octet + part, sequence);
 #pragma unroll
     for (int i = 0; i < 4; i++) bits |= (words.word[i] >= threshold ? 1u : 0u) << (4 * part + i);
   }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from copy import copy
+from typing import Any, Self
 
 from .. import plans
 from ..plans import Launch
@@ -45,6 +46,16 @@ class TmaLaunch(Launch):
         self.device, self.module, self.kernel = device, module, kernel
         self.maps, self.fallback, self.aligned = maps, fallback, aligned
         self.encoded: dict[tuple[int, ...], bytes] = {}  # arguments with tensor maps, by the addresses
+
+    def with_scalars(self, values: Mapping[str, float]) -> Self:
+        """Return the launch with the scalars of one call among its arguments and those of its fallback."""
+        made = super().with_scalars(values)
+        fallback = None if self.fallback is None else self.fallback.with_scalars(values)
+        if fallback is self.fallback and made is self:
+            return self
+        made = copy(self) if made is self else made
+        made.fallback, made.encoded = fallback, {}
+        return made
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
         """Launch on the operands at these addresses, by the fallback where one is not aligned."""

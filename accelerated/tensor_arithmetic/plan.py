@@ -9,7 +9,7 @@ from typing import Any
 
 from dualdnn.api.operations import AddTensor, OpTensor, ScaleTensor, SetTensor, TensorSpec
 
-from ..plans import Launch, factors, pointers, structure, type_definitions
+from ..plans import Launch, factors, pointers, scalar_field, structure, type_definitions
 from ..primitives.geometry import (
     THREADS,
     Grid,
@@ -51,7 +51,7 @@ class ArithmeticProblem(Problem):
             self.scalars = factors(operation, alpha=operation.alpha, beta=0.0)
         elif isinstance(operation, SetTensor):
             self._describe("set", ("y",), operation.y, operation.y.scalar_bytes, None)
-            self.scalars = [("value", c_double(operation.value))]
+            self.scalars = [scalar_field("value", c_double, operation.value)]
         else:
             widest = max(operation.A.scalar_bytes, operation.C.scalar_bytes)
             self._describe("op", ("A", "B", "C"), operation.A, widest, 1)

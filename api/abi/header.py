@@ -104,6 +104,13 @@ PERFORMANCES = {
     "cudnnConvolutionBwdDataAlgoPerf_t": "cudnnConvolutionBwdDataAlgo_t",
     "cudnnConvolutionBwdFilterAlgoPerf_t": "cudnnConvolutionBwdFilterAlgo_t",
 }
+# Not in the document, but in NVIDIA's header, where programs that size arrays of rows find them.
+COUNTS = {
+    "CUDNN_CONVOLUTION_FWD_ALGO_COUNT": enumerations.cudnnConvolutionFwdAlgo_t,
+    "CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT": enumerations.cudnnConvolutionBwdDataAlgo_t,
+    "CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT": enumerations.cudnnConvolutionBwdFilterAlgo_t,
+    "CUDNN_RNN_ALGO_COUNT": enumerations.cudnnRNNAlgo_t,
+}
 NOT_DECLARED = ("void", "libraryPropertyType", "cudaStream_t", "cudnnAlgorithm_t", "cudnnCallback_t")
 
 
@@ -118,6 +125,8 @@ def _limits() -> Iterator[str]:
     for name, value in vars(enumerations).items():
         if name.startswith("CUDNN_") and isinstance(value, int | float):
             yield f"#define {name} {value!r}"
+    for name, kind in COUNTS.items():
+        yield f"#define {name} {max(kind) + 1}"
 
 
 def _enumerations() -> Iterator[str]:

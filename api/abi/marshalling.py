@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..descriptors import DESCRIPTORS
+from ..descriptors import DESCRIPTORS, AlgorithmPerformance
 from ..document import Function, Length, Parameter
 from ..enumerations import CUDNN_DIM_MAX, ENUMERATIONS
 from ..operations.numpy_layout import NUMPY_TYPES
@@ -101,16 +101,21 @@ class Marshalling:
         return read
 
     def _windows(self, function: Function, index: int) -> Read:
-        """Attention windows: an entry for each time-step of the queries, of which a currIdx reads its own alone."""
+        """Attention windows: an entry for each time-step of the queries, of which a currIdx reads its own alone. More steps than the
+        descriptor of attention allows are refused later, and not read."""
         names = [p.name for p in function.parameters]
         queries = names.index("qDesc" if "qDesc" in names else "dqDesc")
         current = names.index("currIdx") if "currIdx" in names else None
+        attention = names.index("attnDesc")
 
         def read(c: tuple[Any, ...]) -> Any:
             spec = getattr(self.objects.get(c[queries]), "spec", None)
             if not c[index] or spec is None:
                 return () if c[index] else None
+            longest = getattr(getattr(self.objects.get(c[attention]), "spec", None), "qo_longest", 0)
             step, steps = -1 if current is None else c[current], spec.dims[0]
+            if steps > longest:
+                return ()
             if step < 0:
                 return tuple(c[index][0:steps])
             return (0,) * step + (c[index][step],) if step < steps else ()
@@ -180,6 +185,8 @@ class Marshalling:
 
     def _writer(self, parameter: Parameter) -> Callable[[Any, Any], None]:
         base, objects = parameter.base_type, self.objects
+        if parameter.name == "perfResults" and base == AlgorithmPerformance.type_name:
+            return self._fill_performances
         if parameter.length is not None and base in DESCRIPTORS:
             return lambda place, values: _write_entries(place, map(objects.add, values))
         if parameter.length is not None:
@@ -197,6 +204,15 @@ class Marshalling:
         if base in ("cudnnCallback_t", "cudaStream_t", "void"):
             return lambda place, value: place.__setitem__(0, getattr(value, "address", value) or 0)
         return lambda place, value: place.__setitem__(0, value)
+
+    def _fill_performances(self, place: Any, values: Any) -> None:
+        """Results of a search, in the objects that the caller has made for them."""
+        for i, value in enumerate(values):
+            known = self.objects.get(int(self.ffi.cast("uintptr_t", place[i])))
+            if isinstance(known, AlgorithmPerformance) and known.alive:
+                known.algorithm, known.spec = value.algorithm, value.spec
+            else:
+                place[i] = self.objects.add(value)
 
     def _write_fill(self, place: Any, value: Any) -> None:
         if value is not None:

@@ -22,6 +22,7 @@ from ..descriptors import (
     FusedOpsVariantParamPack as FusedOpsVariantParamPack,
     LRNDescriptor as LRNDescriptor,
     OpTensorDescriptor as OpTensorDescriptor,
+    PersistentRNNPlan as PersistentRNNPlan,
     PoolingDescriptor as PoolingDescriptor,
     RNNDataDescriptor as RNNDataDescriptor,
     RNNDescriptor as RNNDescriptor,
@@ -2506,8 +2507,28 @@ def cudnnSetFusedOpsVariantParamPackAttribute(
 def cudnnAdvInferVersionCheck() -> None:
     """Succeeds when all parts of the package have one version. Errors: VERSION_MISMATCH (c03). Source: 7.2.1."""
 
+def cudnnBuildRNNDynamic(handle: Handle, rnnDesc: RNNDescriptor, miniBatch: SupportsIndex) -> None:
+    """Compile what calls with rnnDesc on batches of miniBatch sequences need, and let them run by it until a setter changes rnnDesc.
+
+    Errors: BAD_PARAM for NULL, a miniBatch below 1; NOT_INITIALIZED where cudnnSetRNNDescriptor_v8 did not configure rnnDesc
+    (cudnnGetRNNDescriptor_v8/c11); NOT_SUPPORTED for another algorithm than CUDNN_RNN_ALGO_PERSIST_DYNAMIC (c11);
+    RUNTIME_PREREQUISITE_MISSING where the compiler fails (c10). Source: 7.2.2.
+    """
+
 def cudnnCreateAttnDescriptor() -> AttnDescriptor:
     """A new attention descriptor, to be filled by cudnnSetAttnDescriptor. Source: 7.2.3."""
+
+def cudnnCreatePersistentRNNPlan(
+    rnnDesc: RNNDescriptor,
+    minibatch: SupportsIndex,
+    dataType: cudnnDataType_t,
+) -> PersistentRNNPlan:
+    """A plan for the network as it is now, of cudnnSetRNNDescriptor_v6, for batches of minibatch sequences of dataType.
+
+    Errors: BAD_PARAM for NULL, a minibatch below 1; NOT_INITIALIZED where cudnnSetRNNDescriptor_v6 was not the last to configure
+    the network; NOT_SUPPORTED for another algorithm than CUDNN_RNN_ALGO_PERSIST_DYNAMIC, a bias mode that it does not take and a
+    dataType that the arithmetic does not (c10). Source: 7.2.4.
+    """
 
 def cudnnCreateRNNDataDescriptor() -> RNNDataDescriptor:
     """A new RNN data descriptor, not initialised. Source: 7.2.5."""
@@ -2521,6 +2542,9 @@ def cudnnCreateSeqDataDescriptor() -> SeqDataDescriptor:
 def cudnnDestroyAttnDescriptor(attnDesc: AttnDescriptor | None) -> None:
     """Destroy the descriptor; None does nothing, using it afterwards is BAD_PARAM. Source: 7.2.8."""
 
+def cudnnDestroyPersistentRNNPlan(plan: PersistentRNNPlan) -> None:
+    """Destroy the plan; networks that have it keep it. Errors: BAD_PARAM for NULL and what was destroyed. Source: 7.2.9."""
+
 def cudnnDestroyRNNDataDescriptor(RNNDataDesc: RNNDataDescriptor) -> None:
     """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 7.2.10."""
 
@@ -2529,6 +2553,43 @@ def cudnnDestroyRNNDescriptor(rnnDesc: RNNDescriptor) -> None:
 
 def cudnnDestroySeqDataDescriptor(seqDataDesc: SeqDataDescriptor | None) -> None:
     """Destroy the descriptor; None does nothing, using it afterwards is BAD_PARAM. Source: 7.2.12."""
+
+class _cudnnFindRNNForwardInferenceAlgorithmEx(NamedTuple):
+    returnedAlgoCount: int
+    perfResults: tuple[AlgorithmPerformance, ...]
+
+def cudnnFindRNNForwardInferenceAlgorithmEx(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    seqLength: SupportsIndex,
+    xDesc: Sequence[TensorDescriptor],
+    x: Memory,
+    hxDesc: TensorDescriptor,
+    hx: Memory,
+    cxDesc: TensorDescriptor,
+    cx: Memory,
+    wDesc: FilterDescriptor,
+    w: Memory,
+    yDesc: Sequence[TensorDescriptor],
+    y: Memory,
+    hyDesc: TensorDescriptor,
+    hy: Memory,
+    cyDesc: TensorDescriptor,
+    cy: Memory,
+    findIntensity: SupportsFloat,
+    requestedAlgoCount: SupportsIndex,
+    workspace: Memory,
+    workspaceSizeInBytes: SupportsIndex,
+) -> _cudnnFindRNNForwardInferenceAlgorithmEx:
+    """(returnedAlgoCount, perfResults): the algorithms of cudnnRNNForwardInference, each run once or a few times on the caller's
+    memory, as cudnnGetAlgorithmPerformance reads them: the fastest first, those that do not take the network last, with their
+    status and the time -1. cudnnSetRNNAlgorithmDescriptor takes what it found.
+
+    findIntensity: above 0 the share of all algorithms that is tried, below 0 that of CUDNN_RNN_ALGO_STANDARD and _PERSIST_STATIC;
+    0 a quick search of three runs at most; beyond 1 as 1. y, hy and cy are overwritten.
+    Errors: as cudnnRNNForwardInference, BAD_PARAM for rnnDesc (c37), other descriptors (c38), what does not fit (c39), a small
+    workspace (c40), a requestedAlgoCount below 1, a findIntensity that is NaN; NOT_SUPPORTED for data types (c36). Source: 7.2.13.
+    """
 
 class _cudnnGetAttnDescriptor(NamedTuple):
     attnMode: int
@@ -2587,6 +2648,9 @@ def cudnnGetMultiHeadAttnWeights(
     shorter, or does not begin at an element (c14). Source: 7.2.16; layout: docs/errata.md, D312.
     """
 
+def cudnnGetRNNBackwardDataAlgorithmMaxCount(handle: Handle, rnnDesc: RNNDescriptor) -> int:
+    """How many results cudnnFindRNNBackwardDataAlgorithmEx can have. Errors: BAD_PARAM for NULL. Source: 7.2.17."""
+
 def cudnnGetRNNBiasMode(rnnDesc: RNNDescriptor) -> cudnnRNNBiasMode_t:
     """The bias mode, CUDNN_RNN_DOUBLE_BIAS of a fresh descriptor. Errors: BAD_PARAM for NULL (c04). Source: 7.2.18."""
 
@@ -2643,6 +2707,12 @@ def cudnnGetRNNDescriptor_v8(rnnDesc: RNNDescriptor) -> _cudnnGetRNNDescriptor_v
 
     Errors: BAD_PARAM for NULL (c10), NOT_INITIALIZED where another setter, or none, configured it (c11). Source: 7.2.21.
     """
+
+def cudnnGetRNNForwardInferenceAlgorithmMaxCount(handle: Handle, rnnDesc: RNNDescriptor) -> int:
+    """How many results cudnnFindRNNForwardInferenceAlgorithmEx can have. Errors: BAD_PARAM for NULL. Source: 7.2.22."""
+
+def cudnnGetRNNForwardTrainingAlgorithmMaxCount(handle: Handle, rnnDesc: RNNDescriptor) -> int:
+    """How many results cudnnFindRNNForwardTrainingAlgorithmEx can have. Errors: BAD_PARAM for NULL. Source: 7.2.23."""
 
 def cudnnGetRNNLinLayerBiasParams(
     handle: Handle,
@@ -2845,10 +2915,11 @@ def cudnnRNNForward(
     x: vectors of inputSize, y: of projSize, both directions concatenated; padding of y gets paddingFill, where there is one.
     hx, hy: {numLayers * directions, batchSize, projSize}, cx, cy: the same of hiddenSize, of CUDNN_LSTM only. NULL hx and cx
     are zeros, NULL hy and cy are not written. devSeqLengths is not read: the lengths are those of xDesc and yDesc.
-    reserveSpace is written in training only.
+    reserveSpace is written in training only. Training with several layers and the dropout descriptor of rnnDesc drops elements
+    of what each layer passes to the next one, and its states, which must be set, advance.
     Errors: BAD_PARAM for NULL (c44, c16), descriptors that do not fit each other (c45), buffers that are too small (c46);
     NOT_SUPPORTED for a persistent algorithm with sequences of several lengths (c41), or with DOUBLE data
-    (c43), and for dropout between layers in training.
+    (c43).
     Source: 7.2.36.
     """
 
@@ -2984,6 +3055,13 @@ def cudnnSetAttnDescriptor(
     negative or NaN (c46), queries and keys that differ in length after projection (c43), unknown types (c44);
     NOT_SUPPORTED for types outside table 40 (c47) and for dropouts with a probability above 0 (c39), as in training where it is
     set later. Source: 7.2.43.
+    """
+
+def cudnnSetPersistentRNNPlan(rnnDesc: RNNDescriptor, plan: PersistentRNNPlan) -> None:
+    """Let calls with rnnDesc run by the plan, until a setter changes rnnDesc.
+
+    Errors: BAD_PARAM for NULL, another algorithm than CUDNN_RNN_ALGO_PERSIST_DYNAMIC (c04), a plan of another network
+    (cudnnRNNAlgo_t/c06). Source: 7.2.44.
     """
 
 def cudnnSetRNNAlgorithmDescriptor(handle: Handle, rnnDesc: RNNDescriptor, algoDesc: AlgorithmDescriptor) -> None:
@@ -3165,6 +3243,113 @@ def cudnnCTCLoss_v8(
 
 def cudnnDestroyCTCLossDescriptor(ctcLossDesc: CTCLossDescriptor | None) -> None:
     """Destroy the descriptor; None does nothing, using it afterwards is BAD_PARAM. Source: 8.2.5."""
+
+class _cudnnFindRNNBackwardDataAlgorithmEx(NamedTuple):
+    returnedAlgoCount: int
+    perfResults: tuple[AlgorithmPerformance, ...]
+
+def cudnnFindRNNBackwardDataAlgorithmEx(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    seqLength: SupportsIndex,
+    yDesc: Sequence[TensorDescriptor],
+    y: Memory,
+    dyDesc: Sequence[TensorDescriptor],
+    dy: Memory,
+    dhyDesc: TensorDescriptor,
+    dhy: Memory,
+    dcyDesc: TensorDescriptor,
+    dcy: Memory,
+    wDesc: FilterDescriptor,
+    w: Memory,
+    hxDesc: TensorDescriptor,
+    hx: Memory,
+    cxDesc: TensorDescriptor,
+    cx: Memory,
+    dxDesc: Sequence[TensorDescriptor],
+    dx: Memory,
+    dhxDesc: TensorDescriptor,
+    dhx: Memory,
+    dcxDesc: TensorDescriptor,
+    dcx: Memory,
+    findIntensity: SupportsFloat,
+    requestedAlgoCount: SupportsIndex,
+    workspace: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    reserveSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+) -> _cudnnFindRNNBackwardDataAlgorithmEx:
+    """As cudnnFindRNNForwardInferenceAlgorithmEx, of cudnnRNNBackwardData. What dx, dhx, dcx and reserveSpace hold behind several
+    runs is not determined: the forward call comes again before a gradient.
+
+    Errors: as cudnnRNNBackwardData, BAD_PARAM for rnnDesc (c67), other descriptors (c68), what does not fit (c69), small spaces
+    (c70, c71); NOT_SUPPORTED for data types (c66). Source: 8.2.6.
+    """
+
+class _cudnnFindRNNBackwardWeightsAlgorithmEx(NamedTuple):
+    returnedAlgoCount: int
+    perfResults: tuple[AlgorithmPerformance, ...]
+
+def cudnnFindRNNBackwardWeightsAlgorithmEx(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    seqLength: SupportsIndex,
+    xDesc: Sequence[TensorDescriptor],
+    x: Memory,
+    hxDesc: TensorDescriptor,
+    hx: Memory,
+    yDesc: Sequence[TensorDescriptor],
+    y: Memory,
+    findIntensity: SupportsFloat,
+    requestedAlgoCount: SupportsIndex,
+    workspace: Memory,
+    workspaceSizeInBytes: SupportsIndex,
+    dwDesc: FilterDescriptor,
+    dw: Memory,
+    reserveSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+) -> _cudnnFindRNNBackwardWeightsAlgorithmEx:
+    """As cudnnFindRNNForwardInferenceAlgorithmEx, of cudnnRNNBackwardWeights; each run adds to dw.
+
+    Errors: as cudnnRNNBackwardWeights, BAD_PARAM for rnnDesc (c33), other descriptors (c34), what does not fit (c35), small spaces
+    (c36, c37); NOT_SUPPORTED for data types (c32). Source: 8.2.7.
+    """
+
+class _cudnnFindRNNForwardTrainingAlgorithmEx(NamedTuple):
+    returnedAlgoCount: int
+    perfResults: tuple[AlgorithmPerformance, ...]
+
+def cudnnFindRNNForwardTrainingAlgorithmEx(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    seqLength: SupportsIndex,
+    xDesc: Sequence[TensorDescriptor],
+    x: Memory,
+    hxDesc: TensorDescriptor,
+    hx: Memory,
+    cxDesc: TensorDescriptor,
+    cx: Memory,
+    wDesc: FilterDescriptor,
+    w: Memory,
+    yDesc: Sequence[TensorDescriptor],
+    y: Memory,
+    hyDesc: TensorDescriptor,
+    hy: Memory,
+    cyDesc: TensorDescriptor,
+    cy: Memory,
+    findIntensity: SupportsFloat,
+    requestedAlgoCount: SupportsIndex,
+    workspace: Memory,
+    workspaceSizeInBytes: SupportsIndex,
+    reserveSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+) -> _cudnnFindRNNForwardTrainingAlgorithmEx:
+    """As cudnnFindRNNForwardInferenceAlgorithmEx, of cudnnRNNForwardTraining; reserveSpace holds that of the last run, and states
+    of dropout advance by each.
+
+    Errors: as cudnnRNNForwardTraining, BAD_PARAM for rnnDesc (c52), other descriptors (c53), what does not fit (c54), small
+    spaces (c55, c56). Source: 8.2.8.
+    """
 
 def cudnnGetCTCLossDescriptor(ctcLossDesc: CTCLossDescriptor) -> cudnnDataType_t:
     """The compute type; that of a fresh descriptor is FLOAT. Errors: BAD_PARAM for NULL (c03). Source: 8.2.9."""

@@ -14,7 +14,7 @@ from ..enumerations import (
 from ..operations import ConvolutionBiasActivationForward, allows_tf32
 from ..operations.graph import ConvolutionNode, Node, OperationGraph, Single
 from ..operations.graph_nodes import ConvolutionBackwardDataNode, ConvolutionForwardNode
-from ..operations.graph_patterns import ALGORITHMS, TENSOR_OP, Algorithm, NoPatternError, single
+from ..operations.graph_patterns import ALGORITHMS, ON_CORES_ENGINE, TENSOR_OP, Algorithm, NoPatternError, single
 from ..operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
 from ..support.convolution import Problem, unsupported
 from ..support.convolution_gradients import data_unsupported, filter_unsupported
@@ -23,6 +23,7 @@ NCHW, NHWC, *_ = cudnnBackendLayoutType_t
 Note = cudnnBackendNumericalNote_t
 FLOATING = (FLOAT, DOUBLE, HALF, BFLOAT16)
 ON_CORES = (FLOAT, HALF, BFLOAT16)  # FLOAT as TF32
+ON_TENSOR_CORES = " on tensor cores"  # how the names of engines end that use them
 COMPUTED = (FLOAT, DOUBLE, HALF)  # HALF is computed in float, which is more precise
 
 
@@ -74,7 +75,7 @@ def _by_algorithm(index: int, algorithm: Algorithm) -> Engine:
 
     words = algorithm.algo.name.removeprefix("CUDNN_CONVOLUTION_").lower().replace("_", " ")
     on_cores = algorithm.math_type == TENSOR_OP
-    return Engine(f"{words}{' on tensor cores' if on_cores else ''}", refuses, notes, NHWC if on_cores else NCHW)
+    return Engine(f"{words}{ON_TENSOR_CORES if on_cores else ''}", refuses, notes, NHWC if on_cores else NCHW)
 
 
 def _between(nodes: tuple[Node, ...]) -> str:
@@ -128,8 +129,27 @@ def _notes(found: Single, algorithm: Algorithm) -> tuple[cudnnBackendNumericalNo
     return tuple(note for note, holds in true if holds)
 
 
+def _nothing_for_cores(nodes: tuple[Node, ...]) -> str:
+    """Why the last engine does not execute these nodes."""
+    reason = _types(nodes)
+    if reason:
+        return reason
+    if not any(isinstance(node, ConvolutionNode) and node.inputs[0].data_type in (HALF, BFLOAT16) for node in nodes):
+        return "there is no convolution of HALF or BFLOAT16 for tensor cores"
+    whole = (engine for engine in ENGINES[1:ON_CORES_ENGINE] if not engine.refuses(nodes))
+    name = next((engine.name for engine in whole if engine.name.endswith(ON_TENSOR_CORES)), "")
+    return name and f"the engine {name} executes the graph as one operation"
+
+
+def _node_by_node(index: int) -> Engine:
+    if index != ON_CORES_ENGINE:
+        return Engine("node by node", _types, lambda nodes: ())
+    notes = (Note.CUDNN_NUMERICAL_NOTE_TENSOR_CORE,)
+    return Engine(f"node by node{ON_TENSOR_CORES}", _nothing_for_cores, lambda nodes: notes, NHWC)
+
+
 # The order is that of the global indices, which stay.
 ENGINES: tuple[Engine, ...] = tuple(
-    Engine("node by node", _types, lambda nodes: ()) if algorithm is None else _by_algorithm(index, algorithm)
+    _node_by_node(index) if algorithm is None else _by_algorithm(index, algorithm)
     for index, algorithm in enumerate(ALGORITHMS)
 )

@@ -17,6 +17,11 @@ STATES = TensorSpec.packed(INT32, (1, 1, 1, 4))
 BITS_PER_BYTE, RESERVE_MULTIPLE = 8, 4
 
 
+def threshold(probability: float) -> int:
+    """An element is dropped where its random word, of 32 bits, is less than this."""
+    return ceil(probability * 2**32)
+
+
 def reserve_bytes(x: TensorSpec) -> int:
     """Bytes of the reserve space: one bit for each element, rounded up to words of 4 bytes."""
     return -(-x.count // (BITS_PER_BYTE * RESERVE_MULTIPLE)) * RESERVE_MULTIPLE
@@ -56,8 +61,8 @@ class DropoutForward(Operation):
 
     @property
     def threshold(self) -> int:
-        """An element is dropped where its random word, of 32 bits, is less than this."""
-        return ceil(self.probability * 2**32)
+        """What ``threshold`` returns of the probability."""
+        return threshold(self.probability)
 
 
 @record

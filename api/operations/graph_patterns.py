@@ -58,7 +58,8 @@ class Algorithm:
     math_type: cudnnMathType_t
 
 
-# By the global index of the engine; the first executes any graph, node by node.
+# By the global index of the engine; the first executes any graph, node by node, and so does the last, with the convolutions of 16-bit
+# data on tensor cores.
 ALGORITHMS: tuple[Algorithm | None, ...] = (
     None,
     *(Algorithm(ConvolutionForwardNode, algo, FMA) for algo in FORWARD),
@@ -67,7 +68,9 @@ ALGORITHMS: tuple[Algorithm | None, ...] = (
     *(Algorithm(ConvolutionBackwardDataNode, algo, TENSOR_OP) for algo in DATA_ON_CORES),
     *(Algorithm(ConvolutionBackwardFilterNode, algo, FMA) for algo in FILTER),
     *(Algorithm(ConvolutionBackwardFilterNode, algo, TENSOR_OP) for algo in FILTER_ON_CORES),
+    None,
 )
+ON_CORES_ENGINE = len(ALGORITHMS) - 1
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from ..build_ahead import build_timed
 from ..report import Report, read_json, write_report
 from ..subjects import open_subject
 from . import timed
@@ -58,6 +59,8 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.torch == "yes" and torch is None:
         raise ValueError("--torch yes: PyTorch is not installed, or has no GPU to use")
     bench = Bench(chosen.device, vendor, torch)
+    if not chosen.limit:
+        build_timed(chosen.k, bench.device)
     facts: dict[str, Any] = {
         "device": bench.device.name,
         "vendor": vendor.description if vendor else None,

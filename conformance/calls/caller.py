@@ -21,7 +21,12 @@ def function_of(kind: type[Operation]) -> str:
 
 
 class Caller:
-    """Makes calls of one subject on one handle."""
+    """Makes calls of one subject on one handle.
+
+    dropout: a dropout descriptor for the networks of its calls, which else get one with the operation's states.
+    """
+
+    dropout: Any = None
 
     def __init__(self, cudnn: Any, handle: Any) -> None:
         self.cudnn = cudnn

@@ -97,11 +97,11 @@ def _ctc_loss(s: CTCLossSpec) -> Iterable[Setting]:
         yield "cudnnSetCTCLossDescriptor_v8", *values, s.longest_label
 
 
-def _rnn(s: RNNSpec) -> Iterable[Setting]:
-    """Without dropout."""
+def _rnn(s: RNNSpec, dropout: Any = None) -> Iterable[Setting]:
+    """dropout: a descriptor of dropout; without one there is none, whatever the specification says."""
     yield (
         "cudnnSetRNNDescriptor_v8", s.algo, s.cell, s.bias, s.direction, s.input_mode, s.data_type, s.precision, s.math_type,
-        s.input_size, s.hidden, s.projected, s.layers, None, int(s.padded),
+        s.input_size, s.hidden, s.projected, s.layers, dropout, int(s.padded),
     )  # fmt: skip
     if s.clip != type(s.clip)():
         yield "cudnnRNNSetClip_v8", s.clip.mode, s.clip.nan, s.clip.lower, s.clip.upper
@@ -113,7 +113,7 @@ def _rnn_data(s: RNNDataSpec) -> Iterable[Setting]:
 
 
 # specification -> (name in cudnnCreate...Descriptor and cudnn...Descriptor_t, its settings)
-SETTINGS: dict[type, tuple[str, Callable[[Any], Iterable[Setting]]]] = {
+SETTINGS: dict[type, tuple[str, Callable[..., Iterable[Setting]]]] = {
     TensorSpec: ("Tensor", _tensor),
     FilterSpec: ("Filter", _filter),
     ActivationSpec: ("Activation", _activation),
@@ -134,10 +134,10 @@ SETTINGS: dict[type, tuple[str, Callable[[Any], Iterable[Setting]]]] = {
 SPECIFICATIONS = {f"cudnn{name}Descriptor_t": spec.__name__ for spec, (name, _) in SETTINGS.items()}
 
 
-def made(cudnn: Any, spec: Any) -> Any:
-    """A descriptor of the subject with this specification."""
+def made(cudnn: Any, spec: Any, *others: Any) -> Any:
+    """A descriptor of the subject with this specification. others: descriptors that it refers to."""
     name, settings = SETTINGS[type(spec)]
     descriptor = getattr(cudnn, f"cudnnCreate{name}Descriptor")()
-    for setter, *values in settings(spec):
+    for setter, *values in settings(spec, *others):
         getattr(cudnn, setter)(descriptor, *values)
     return descriptor

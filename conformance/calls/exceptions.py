@@ -34,9 +34,10 @@ from dualdnn.api.operations import (
     SetTensor,
     TensorSpec,
 )
-from dualdnn.api.operations.rnn.network import LSTM
+from dualdnn.api.operations.rnn.network import LSTM, PERSIST_DYNAMIC
 
 from . import fused_ops, graph
+from .descriptors import made
 
 # Operations whose call is not called cudnn<operation>.
 FUNCTIONS: dict[type[Operation], str] = {
@@ -80,14 +81,18 @@ def _variant_pack(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
 
 
 def _dropout(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
-    """A descriptor with the operation's states, or with new ones where the subject's are larger or the call has none."""
+    return with_states(make, o.probability, o, memory)
+
+
+def with_states(make: Any, probability: float, o: Any, memory: Mapping[str, Any]) -> Any:
+    """A descriptor of dropout with the operation's states, or with new ones where the subject's are larger or the call has none."""
     descriptor, needed = make.cudnn.cudnnCreateDropoutDescriptor(), make.cudnn.cudnnDropoutGetStatesSize(make.handle)
     if "states" in memory and needed <= o.nbytes("states"):
-        values = make.handle, o.probability, memory["states"], needed, 0
+        values = make.handle, probability, memory["states"], needed, 0
         make.cudnn.cudnnRestoreDropoutDescriptor(descriptor, *values)
     else:
         states = make.handle.allocate(needed)
-        make.cudnn.cudnnSetDropoutDescriptor(descriptor, make.handle, o.probability, states, needed, 0)
+        make.cudnn.cudnnSetDropoutDescriptor(descriptor, make.handle, probability, states, needed, 0)
         make.keep(descriptor, states)  # which calls with the descriptor read
     return descriptor
 
@@ -166,8 +171,22 @@ def _states(width: str) -> Callable[[Any, Any, Mapping[str, Any]], Any]:
     return described
 
 
+def _network(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
+    """The descriptor of a network, with one of dropout where it has any, and a plan where its algorithm needs one."""
+    dropout = make.dropout
+    if dropout is None and o.network.dropout:
+        dropout = with_states(make, o.network.dropout, o, memory)
+    descriptor = made(make.cudnn, o.network, dropout)
+    if dropout is not None:
+        make.keep(descriptor, dropout)
+    if o.network.algo == PERSIST_DYNAMIC:
+        make.cudnn.cudnnBuildRNNDynamic(make.handle, descriptor, o.y.batch)
+    return descriptor
+
+
 # What the calls of version 8 on recurrent networks have in common.
 RNN: dict[str, Any] = {
+    "rnnDesc": _network,
     "devSeqLengths": _lengths,
     "hDesc": _states("projected"),
     "cDesc": _states("hidden"),

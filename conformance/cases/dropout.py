@@ -335,7 +335,7 @@ def test_descriptors_and_reserve_space(subject, cudnn, handle, refuses, fresh, c
     attempt(states_clause, None)
     cudnn.cudnnSetDropoutDescriptor(fresh, handle, 0.5, None, 0, 1)
     attempt(states_clause, fresh)
-    if subject.ours:  # C does not know how large memory is
+    if subject.knows_sizes:  # C does not know how large memory is
         attempt(reserve_clause, layer.descriptor, needed, reserve.slice(0, needed - 1))
 
 

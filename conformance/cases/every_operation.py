@@ -54,6 +54,7 @@ from dualdnn.conformance.cases.rnn import rnn_backward, rnn_forward
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import POISON, prepare
 from dualdnn.reference import implemented, judge
+from dualdnn.reference.view import NUMPY_TYPES
 
 DIMS = (2, 3, 5, 7)
 PLAIN = TensorSpec.packed(FLOAT, DIMS)
@@ -225,6 +226,7 @@ RAW_STEPS = {
     "labels": 4,
     "states": 4,
 }  # bytes of an element, where memory without a description has elements
+ATTENTION_STEP = 16  # bytes, of work and reserve space (7.2.15)
 STEP = 8  # bytes: a multiple of every element's
 # Padding takes the factors 1 and 0 alone; the error of a sum of so many terms may reach zero.
 UNSCALED = ("TransformTensorEx", "ReduceTensor-workspace")
@@ -270,6 +272,16 @@ def placed(caller: Any, memory: Mapping[str, Any], offsets: Mapping[str, int]) -
     return buffers, {name: buffer.slice(offsets.get(name, 0), memory[name].size) for name, buffer in buffers.items()}
 
 
+def element_bytes(operation: Operation, name: str) -> int:
+    """Bytes of which the document lets an address be any multiple: those of an element; workspaces have none."""
+    if name in RAW_STEPS:
+        return RAW_STEPS[name]
+    if hasattr(operation, "attn") and name in ("workSpace", "reserveSpace"):
+        return ATTENTION_STEP
+    described = getattr(operation, operation.raw[name]) if name in operation.raw else operation.tensor(name)
+    return NUMPY_TYPES[described.scalar_type].itemsize if isinstance(described, TensorSpec) else 1
+
+
 def test_there_is_a_sample_of_every_operation():
     assert {type(operation) for operation in SAMPLES.values()} == set(implemented())
 
@@ -278,7 +290,7 @@ def test_there_is_a_sample_of_every_operation():
 @samples
 def test_what_is_written_is_not_read_only(subject, caller, refuses, sample):
     """Outputs, indices and workspaces are refused; the same memory serves the inputs."""
-    if not subject.ours:
+    if not subject.is_python:
         pytest.skip("C has no memory that is known to be read-only")
     operation = ready(caller, sample)
     memory = prepare(operation, "normal", 0)
@@ -299,13 +311,13 @@ def test_what_is_written_is_not_read_only(subject, caller, refuses, sample):
 @samples
 def test_operands_begin_at_elements(subject, caller, refuses, sample):
     """Any multiple of an element's bytes is enough, anything else is refused; workspaces begin anywhere."""
-    if not subject.ours:
+    if not subject.cites_clauses:
         pytest.skip("the document names no alignment, and a fault on a GPU ends the process's work there")
     operation = ready(caller, sample)
     memory = {name: content for name, content in prepare(operation, "normal", 0).items() if content.size}
     absent = dict.fromkeys(set(operation.operands) - set(memory))
     for shifted in memory:
-        step = max(RAW_STEPS.get(shifted, 1), operation.alignment(shifted))
+        step = element_bytes(operation, shifted)
         buffers, operands = placed(caller, memory, {shifted: step})
         caller(operation, {**operands, **absent})
         after = {
@@ -325,7 +337,7 @@ def test_operands_begin_at_elements(subject, caller, refuses, sample):
 @samples
 def test_outputs_share_no_part_of_another_operand(subject, caller, refuses, sample):
     """Not even where the two may be the same memory; side by side in one buffer they are computed."""
-    if not subject.ours:
+    if not subject.cites_clauses:
         pytest.skip("what a foreign library makes of shared memory is not determined")
     operation = ready(caller, sample)
     memory = {name: content for name, content in prepare(operation, "normal", 0).items() if content.size}
@@ -361,7 +373,7 @@ def test_outputs_share_no_part_of_another_operand(subject, caller, refuses, samp
 @samples
 def test_factors_are_real_numbers(subject, caller, refuses, sample):
     """A complex factor is refused, also right after a call with the real number that it equals."""
-    if not subject.ours:
+    if not subject.is_python:
         pytest.skip("C has no types of numbers at run time")
     operation = ready(caller, sample)
     factors = [name for name in ("alpha", "alpha1", "alpha2", "beta", "value") if hasattr(operation, name)]

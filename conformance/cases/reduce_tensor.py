@@ -456,7 +456,7 @@ def test_workspace_too_small(cudnn, caller, refuses, dims, to, all_of_it):
     "operand, clause", [("indices", "cudnnReduceTensor/c30"), ("workspace", "cudnnReduceTensor/c31")]
 )
 def test_space_smaller_than_it_is_said_to_be(subject, caller, refuses, operand, clause):
-    if not subject.ours:
+    if not subject.knows_sizes:
         pytest.skip("a C pointer does not know its size")
     operation = sized(caller, reduction(MIN, indices=True))
     memory = {name: caller.handle.to_device(bytes_) for name, bytes_ in prepare(operation, "normal", 0).items()}
@@ -465,7 +465,7 @@ def test_space_smaller_than_it_is_said_to_be(subject, caller, refuses, operand, 
 
 
 def test_output_may_not_overlap_the_input(subject, refused):
-    if not subject.ours:
+    if not subject.cites_clauses:
         pytest.skip("the document does not say so; what another library does with it is undefined")
     refused(reduction(), BAD_PARAM, "cudnnStatus_t/c05", aliases={"C": "A"})
 
@@ -499,7 +499,7 @@ def arguments_of(caller: Any, operation: ReduceTensor) -> dict[str, Any]:
     "missing", ["handle", "reduceTensorDesc", "indices", "workspace", "alpha", "aDesc", "A", "beta", "cDesc", "C"]
 )
 def test_null(subject, cudnn, caller, refuses, missing):
-    if not subject.ours and missing in ("indices", "workspace", "A", "C"):
+    if not subject.cites_clauses and missing in ("indices", "workspace", "A", "C"):
         pytest.skip("kernels of a foreign library would write to NULL")
     arguments = arguments_of(caller, reduction(MAX, indices=True))
     arguments[missing] = None
@@ -629,14 +629,14 @@ def test_destroy(subject, cudnn, refuses):
     made = cudnn.cudnnCreateReduceTensorDescriptor()
     assert cudnn.cudnnDestroyReduceTensorDescriptor(made) is None
     assert cudnn.cudnnDestroyReduceTensorDescriptor(None) is None
-    if subject.ours:
+    if subject.survives_stray_pointers:
         refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnDestroyReduceTensorDescriptor, made)
         refuses(BAD_PARAM, "cudnnSetReduceTensorDescriptor/c08", cudnn.cudnnSetReduceTensorDescriptor, made, *SETTINGS)
 
 
 @shows("cudnnReduceTensorDescriptor_t/c02")
 def test_a_fresh_descriptor_must_be_set(subject, cudnn, caller, refuses):
-    if not subject.ours:
+    if not subject.survives_stray_pointers:
         pytest.skip("another library may read whatever a fresh descriptor holds")
     arguments = arguments_of(caller, reduction())
     fresh = cudnn.cudnnCreateReduceTensorDescriptor()

@@ -48,7 +48,7 @@ def refused(subject, cudnn, fresh, refuses):
         before = read(cudnn, fresh)
         clause = clause if "/" in clause else f"{SET}/{clause}"
         refuses(status, clause, cudnn.cudnnSetSeqDataDescriptor, fresh, *(GOOD | changed).values())
-        if subject.ours:
+        if subject.cites_clauses:
             assert read(cudnn, fresh) == before
 
     return check
@@ -73,7 +73,7 @@ def test_destroy_of_null(cudnn):
 
 @shows("cudnnDestroySeqDataDescriptor/c01")
 def test_destroyed_is_refused(subject, cudnn, refuses):
-    if not subject.ours:
+    if not subject.survives_stray_pointers:
         pytest.skip("a destroyed descriptor of a foreign library is freed memory")
     descriptor = cudnn.cudnnCreateSeqDataDescriptor()
     cudnn.cudnnDestroySeqDataDescriptor(descriptor)
@@ -107,7 +107,7 @@ def test_what_was_set(cudnn, fresh, data_type, axes):
 
 @shows("cudnnGetSeqDataDescriptor/c14")
 def test_no_fill(subject, cudnn, fresh):
-    if not subject.ours:
+    if not subject.is_python:
         pytest.skip("C writes a value where this convention returns None")
     fill(cudnn, fresh)
     found = cudnn.cudnnGetSeqDataDescriptor(fresh, 4, 6)
@@ -157,7 +157,7 @@ def test_null(cudnn, refuses):
 
 @pytest.mark.parametrize("name", ["dimA", "axes", "seqLengthArray"])
 def test_null_arrays(subject, refused, name):
-    if not subject.ours:
+    if not subject.cites_clauses:
         pytest.skip("NVIDIA's library reads the array")
     clause = {"axes": "c16", "seqLengthArray": "c27"}.get(name, "cudnnStatus_t/c05")
     refused(BAD_PARAM, clause, **{name: None})
@@ -219,7 +219,7 @@ def test_lengths_beyond_their_range(refused, length, position):
 
 
 def test_too_few_entries(subject, refused):
-    if not subject.ours:
+    if not subject.is_python:
         pytest.skip("a C array has no length to check")
     refused(BAD_PARAM, "c04", dimA=DIMS[:3])
     refused(BAD_PARAM, "c04", axes=GOOD["axes"][:3])
@@ -228,7 +228,7 @@ def test_too_few_entries(subject, refused):
 
 @shows(f"{SET}/c08", f"{SET}/c29")
 def test_fill(subject, refused):
-    if not subject.ours:
+    if not subject.is_python:
         pytest.skip("C takes a pointer to the value")
     refused(NOT_SUPPORTED, "c29", paddingFill=0.0)
     refused(BAD_PARAM, "c27", paddingFill=0.0, seqLengthArray=(-1, *LENGTHS[1:]))

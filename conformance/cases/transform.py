@@ -223,7 +223,7 @@ def test_in_place_is_refused(refused, to):
 @shows("cudnnSetTensor4dDescriptor/c03")
 def test_more_scalars_than_32_bits_count(subject, cudnn, caller, refuses):
     """Vector types allow such tensors, no call of ours takes them (docs/errata.md, D125)."""
-    if not subject.ours:
+    if not subject.cites_clauses:
         pytest.skip("a limit of this project")
     huge = TensorSpec.packed(INT8x32, (2**16, 2**16, 1, 7), NCHW_VECT_C)
     memory = caller.handle.to_device(np.ones(64, np.uint8))
@@ -590,7 +590,7 @@ def test_transform_null(cudnn, caller, refuses, missing, filters):
 @both("c13")
 @BOTH
 def test_uninitialised_descriptors(subject, cudnn, caller, refuses, filters):
-    if not subject.ours:
+    if not subject.survives_stray_pointers:
         pytest.skip("what a foreign library does with unset descriptors is its own affair")
     spec = TensorSpec.packed(FLOAT, DIMS)
     source, destination = (caller.handle.to_device(np.ones(spec.count, np.float32)) for _ in range(2))
@@ -632,7 +632,7 @@ def test_create_and_destroy(subject, cudnn, refuses):
     cudnn.cudnnSetTensorTransformDescriptor(second, 3, NCHW, None, None, (2,), FOLD)
     cudnn.cudnnDestroyTensorTransformDescriptor(first)
     assert cudnn.cudnnGetTensorTransformDescriptor(second, 3) == (NCHW, (0, 0, 0), (0, 0, 0), (2,), FOLD)
-    if subject.ours:  # elsewhere it is freed memory
+    if subject.survives_stray_pointers:  # elsewhere it is freed memory
         refuses(BAD_PARAM, "cudnnGetTensorTransformDescriptor/c09", cudnn.cudnnGetTensorTransformDescriptor, first, 4)
     cudnn.cudnnDestroyTensorTransformDescriptor(second)
 
@@ -701,14 +701,14 @@ def test_refused_settings(subject, cudnn, fresh, refuses):
             NOT_SUPPORTED, "cudnnSetTensorTransformDescriptor/c16", call, fresh, rank, NCHW, zeros, zeros, zeros, FOLD
         )
     refuses(NOT_SUPPORTED, "cudnnSetTensorTransformDescriptor/c17", call, fresh, 4, 3, None, None, None, FOLD)
-    if subject.ours:  # a C array has no length to check
+    if subject.is_python:  # a C array has no length to check
         for clause, arrays in (
             ("c04", ((1, 1), None, None)),
             ("c06", (None, (1, 1, 1), None)),
             ("c08", (None, None, (2,))),
         ):
             refuses(BAD_PARAM, f"cudnnSetTensorTransformDescriptor/{clause}", call, fresh, 4, NCHW, *arrays, FOLD)
-    if subject.ours:  # a foreign library may keep a part of what it refused
+    if subject.cites_clauses:  # a foreign library may keep a part of what it refused
         assert cudnn.cudnnGetTensorTransformDescriptor(fresh, 4) == (NHWC, (1, 2, 3, 4), (0,) * 4, (5, 6), UNFOLD)
 
 
@@ -801,7 +801,7 @@ def tensors(cudnn):
 
 def unchanged(subject, destination):
     """Our refused calls leave a descriptor as it was; a foreign library may keep a part of what it refused."""
-    if subject.ours:
+    if subject.cites_clauses:
         assert subject.cudnn.cudnnGetTensorNdDescriptor(destination, 4).dimA == (1, 1, 1, 1)
 
 

@@ -1,7 +1,7 @@
 """Which failures each declared difference names, by subject: data in SUBJECT.json beside this file, so that a difference covers
 neither more nor fewer failures than were seen.
 
-    python -m dualdnn.conformance.differences.occurrences compliance.json.gz    # writes the vendor's from a report
+    python -m dualdnn.conformance.differences.occurrences compliance.json.gz ...    # writes the vendor's from reports
     python -m dualdnn.conformance.differences.occurrences recorded              # and those of the packaged recorded calls
 """
 
@@ -79,6 +79,12 @@ def difference_of_case(
     return difference, ""
 
 
+def unseen(subject: str, computes: bool, cases: Iterable[str]) -> list[str]:
+    """The cases that a subject's list names and that a whole run did not have."""
+    named = named_for(subject)
+    return [] if named is None or named.computes != computes else sorted(set(named.failures) - set(cases))
+
+
 def write(subject: str, computes: bool, families: Iterable[str], failures: Iterable[tuple[str, str, str]]) -> Path:
     """Write (difference, what was seen, case) as the list of a subject."""
     kinds: dict[str, dict[str, list[str]]] = {}
@@ -90,11 +96,11 @@ def write(subject: str, computes: bool, families: Iterable[str], failures: Itera
     return path
 
 
-def write_from_report(path: Path) -> list[Path]:
-    """Write the lists of NVIDIA's libraries that a report has judged."""
-    from ..report import read_json
+def write_from_reports(paths: Iterable[Path]) -> list[Path]:
+    """Write the lists of NVIDIA's libraries that reports have judged, one of each family or one of all."""
+    from ..report import Report, read_json
 
-    report = read_json(path)
+    report = Report.merge(*map(read_json, paths))
     written = []
     for subject in {case.subject for case in report.cases if re.match(r"(vendor|library)-\d+$", case.subject)}:
         name = subject.replace("library-", "vendor-")
@@ -115,5 +121,4 @@ if __name__ == "__main__":
 
         print(write_occurrences())
     else:
-        for argument in sys.argv[1:]:
-            print(*write_from_report(Path(argument)), sep="\n")
+        print(*write_from_reports(map(Path, sys.argv[1:])), sep="\n")

@@ -24,5 +24,23 @@ declare(
             "BAD_PARAM (D354).",
             cases=("rnn_descriptors/test_unknown_clip_modes*",),
         ),
+        Difference(
+            "V-rnn-small-h",
+            "cudnnSetRNNDescriptor_v8",
+            ("cudnnSetRNNDescriptor_v8/c32",),
+            "cudnnRNNAlgo_t has three values.",
+            "A fourth, CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H of later releases, is accepted.",
+            "BAD_PARAM: no enumerator (rnn-small-h).",
+            cases=("rnn_persistent/test_algorithms_of_later_releases*",),
+        ),
+        Difference(
+            "V-rnn-no-plan",
+            "cudnnRNNForward",
+            ("cudnnRNNAlgo_t/c05",),
+            "CUDNN_RNN_ALGO_PERSIST_DYNAMIC requires that a plan is prepared.",
+            "9.19 computes without a plan.",
+            "BAD_PARAM (D307).",
+            cases=("rnn_persistent/test_calls_without_the_plan_they_need*",),
+        ),
     ]
 )

@@ -119,7 +119,7 @@ def port_file(path: Path, level: str, own_names: frozenset[str]) -> PortedFile:
     if b"cudnn" not in text and b"CUDNN" not in text:
         return PortedFile(str(path), text, text)
     if path.suffix == ".py":
-        return port_python(str(path), text, table(level))
+        return port_python(str(path), text, table())  # for dualdnn.api.miopen, which has the guide's calls
     return port_c(str(path), text, table(level), own_names)
 
 
@@ -162,8 +162,15 @@ def _outputs(chosen: argparse.Namespace, found: Sequence[Source], files: Sequenc
             outputs[source.path] = file.after
         if file.changed and (chosen.out or chosen.in_place):
             helper = HELPERS[source.path.suffix == ".py"]
-            outputs[(chosen.out or source.root) / helper] = resources.files(__package__).joinpath(helper).read_bytes()
+            outputs[(chosen.out or source.root) / helper] = _helpers(helper, chosen.miopen_level)
     return outputs
+
+
+def _helpers(name: str, level: str) -> bytes:
+    """The helpers that go with the output, for one level of MIOpen."""
+    text = resources.files(__package__).joinpath(name).read_bytes()
+    guard = b"#define DUALDNN_PORT_MIOPEN_H\n"
+    return text.replace(guard, guard + b"#define DUALDNN_PORT_TODAY\n", 1) if level == "today" else text
 
 
 def _diff(file: PortedFile) -> Iterator[str]:

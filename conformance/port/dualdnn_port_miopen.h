@@ -39,6 +39,18 @@ typedef enum {
   DUALDNN_PORT_TENSOR_NHWC = 1,
   DUALDNN_PORT_TENSOR_NCHW_VECT_C = 2
 } dualdnnPortTensorFormat_t;
+#ifdef DUALDNN_PORT_TODAY /* MIOpen of today has these itself */
+typedef miopenNanPropagation_t dualdnnPortNanPropagation_t;
+typedef miopenSoftmaxAlgorithm_t dualdnnPortSoftmaxAlgorithm_t;
+typedef miopenSoftmaxMode_t dualdnnPortSoftmaxMode_t;
+#define DUALDNN_PORT_NOT_PROPAGATE_NAN MIOPEN_NOT_PROPAGATE_NAN
+#define DUALDNN_PORT_PROPAGATE_NAN MIOPEN_PROPAGATE_NAN
+#define DUALDNN_PORT_SOFTMAX_FAST MIOPEN_SOFTMAX_FAST
+#define DUALDNN_PORT_SOFTMAX_ACCURATE MIOPEN_SOFTMAX_ACCURATE
+#define DUALDNN_PORT_SOFTMAX_LOG MIOPEN_SOFTMAX_LOG
+#define DUALDNN_PORT_SOFTMAX_MODE_INSTANCE MIOPEN_SOFTMAX_MODE_INSTANCE
+#define DUALDNN_PORT_SOFTMAX_MODE_CHANNEL MIOPEN_SOFTMAX_MODE_CHANNEL
+#else
 typedef enum { DUALDNN_PORT_NOT_PROPAGATE_NAN = 0, DUALDNN_PORT_PROPAGATE_NAN = 1 } dualdnnPortNanPropagation_t;
 typedef enum {
   DUALDNN_PORT_SOFTMAX_FAST = 0,
@@ -46,6 +58,7 @@ typedef enum {
   DUALDNN_PORT_SOFTMAX_LOG = 2
 } dualdnnPortSoftmaxAlgorithm_t;
 typedef enum { DUALDNN_PORT_SOFTMAX_MODE_INSTANCE = 0, DUALDNN_PORT_SOFTMAX_MODE_CHANNEL = 1 } dualdnnPortSoftmaxMode_t;
+#endif
 typedef enum {
   DUALDNN_PORT_NO_WORKSPACE = 0,
   DUALDNN_PORT_PREFER_FASTEST = 1,

@@ -47,7 +47,7 @@ class Form:
     @property
     def rule(self) -> str:
         """What the reports cite."""
-        return f"guide/row{self.row:02}" if self.row else "helper"
+        return f"guide/row{self.row:02}" if self.row else "helper" if self.helper else "today"
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Table:
     types: Mapping[str, str]
     enumerators: Mapping[str, str | None]
     kept: frozenset[str]
-    names_today: Mapping[str, str]
+    today: Mapping[str, str]  # functions that no form covers -> what MIOpen of today has instead, in words
 
     def target_of_name(self, name: str) -> str | None:
         """What a function becomes where it is named without arguments: a pointer to it, the body of a macro."""
@@ -87,26 +87,41 @@ def documented() -> frozenset[str]:
 @cache
 def table(level: str = "guide") -> Table:
     """The table for one level of MIOpen: the calls of the guide, or those of today's library too."""
+    return _table(level)
+
+
+def _table(level: str) -> Table:
     if level not in LEVELS:
         raise ValueError(f"--miopen-level is {level!r}, not one of {', '.join(LEVELS)}")
     data = _data()
     forms = {name: tuple(_form(name, entry) for entry in entries) for name, entries in data["forms"].items()}
+    types, enumerators, newer = data["types"], data["enumerators"], today()
     if level == "today":
-        for name, entry in data["today"].items():
-            first = forms[name][0]
-            forms[name] = (
-                Form(name, first.row, first.parameters, entry["miopen"], tuple(entry["arguments"]), why=first.why),
-                *forms[name][1:],
-            )
-    return Table(forms, data["types"], data["enumerators"], frozenset(data["kept"]), data["names_today"])
+        for name, entry in newer["functions"].items():
+            older = forms.get(name, ())
+            entry = {"row": older[0].row if older else None, "why": older[0].why if older else "", **entry}
+            forms[name] = (_form(name, entry), *older[1:])
+        types, enumerators = types | newer["types"], enumerators | newer["enumerators"]
+    hints = {name: f"MIOpen has {entry['miopen']} today" for name, entry in newer["functions"].items()}
+    hints |= {name: f"MIOpen has {target} today, but {reason}" for name, (target, reason) in newer["left"].items()}
+    return Table(forms, types, enumerators, frozenset(data["kept"]), hints)
+
+
+@cache
+def today() -> dict[str, Any]:
+    """What MIOpen's public header has beyond the guide: functions with their signatures, types, enumerators, and ``left``,
+    the functions that look like those of cuDNN and are not."""
+    data: dict[str, Any] = json.loads(resources.files(__package__).joinpath("today.json").read_text("utf-8"))
+    return data
 
 
 def problems() -> Iterator[str]:
     """What is wrong with the table: lost parameters, unfilled ones, types that do not agree, helpers that are missing."""
     data, helpers = _data(), helper_parameters()
-    for name, entries in data["forms"].items():
-        for entry in entries:
-            yield from _problems(_form(name, entry), data["types"], helpers)
+    for level in LEVELS:
+        known = _table(level)
+        for form in (form for many in known.forms.values() for form in many):
+            yield from _problems(form, known.types, helpers)
     for name in miopen_functions():
         inserted = name.endswith("GetWorkSpaceSize") or name in _HELPERS_CALL
         if not inserted and not any(e.get("miopen") == name for es in data["forms"].values() for e in es):
@@ -146,12 +161,22 @@ def _type_problems(form: Form, types: Mapping[str, str]) -> Iterator[str]:
     if form.cudnn not in cudnn_functions() or not form.miopen:
         return
     ours = {p.name: p.ctype for p in cudnn_functions()[form.cudnn].parameters}
-    wanted = miopen_functions()[form.miopen].parameters
+    wanted = _parameters(form.cudnn, form.miopen)
     if len(wanted) != len(form.arguments):
         yield f"{form.miopen} has {len(wanted)} parameters, the form of {form.cudnn} fills {len(form.arguments)}"
-    for parameter, argument in zip(wanted, form.arguments, strict=False):
-        if argument in ours and _plain(ours[argument], types) != _plain(parameter.ctype, {}):
-            yield f"{form.cudnn}: {argument} is {ours[argument]}, {parameter.name} of {form.miopen} is {parameter.ctype}"
+    for (ctype, name), argument in zip(wanted, form.arguments, strict=False):
+        if argument in ours and _plain(ours[argument], types) != _plain(ctype, types):
+            yield f"{form.cudnn}: {argument} is {ours[argument]}, {name} of {form.miopen} is {ctype}"
+
+
+def _parameters(name: str, target: str) -> list[tuple[str, str]]:
+    """The (type, name) of each parameter of a function of MIOpen, of the guide or of today."""
+    if target in miopen_functions():
+        return [(p.ctype, p.name) for p in miopen_functions()[target].parameters]
+    declared = (
+        parameter.replace("*", "* ").rsplit(None, 1) for parameter in today()["functions"][name]["signature"].split(",")
+    )
+    return [(ctype.strip(), name) for ctype, name in declared]
 
 
 _SAME_TYPES = {"cudaStream_t": "miopenAcceleratorQueue_t"}
@@ -188,9 +213,9 @@ def _form(name: str, entry: Mapping[str, Any]) -> Form:
     arguments = []
     if entry.get("miopen"):
         given, constants = entry.get("from", {}), entry.get("constant", {})
-        for parameter in miopen_functions()[entry["miopen"]].parameters:
-            constant = constants.get(parameter.name)
-            arguments.append("=" + constant if constant is not None else given.get(parameter.name, parameter.name))
+        for _, parameter in _parameters(name, entry["miopen"]):
+            constant = constants.get(parameter)
+            arguments.append("=" + constant if constant is not None else given.get(parameter, parameter))
     return Form(
         name, entry["row"], tuple(parameters), entry.get("miopen"), tuple(arguments), frozenset(entry.get("drop", ())),
         entry.get("when", {}), entry.get("refuse", {}), entry.get("notes", {}),

@@ -1,4 +1,4 @@
-"""C headers made from the function tables: ``miopen/miopen.h`` at the guide's level and ``cudnn.h`` at that of 8.0.3.
+"""C headers made from the function tables: ``miopen/miopen.h`` at the guide's level or today's, and ``cudnn.h`` at that of 8.0.3.
 
 For compiling ported and original sources where neither library is installed; they declare what the tables have.
 """
@@ -14,6 +14,8 @@ from dualdnn.api.document import functions as cudnn_functions
 from dualdnn.api.enumerations import ENUMERATIONS as CUDNN_ENUMERATIONS
 from dualdnn.api.miopen.document import functions as miopen_functions
 from dualdnn.api.miopen.enumerations import ENUMERATIONS as MIOPEN_ENUMERATIONS
+
+from .forms import today
 
 _PLAIN = {
     "int",
@@ -45,10 +47,10 @@ _MIOPEN_RESULTS = (
 _VERSION = "#define CUDNN_MAJOR 8\n#define CUDNN_MINOR 0\n#define CUDNN_PATCHLEVEL 3\n#define CUDNN_VERSION 8003\n#define CUDNN_DIM_MAX 8\n"
 
 
-def write_headers(folder: Path) -> None:
+def write_headers(folder: Path, level: str = "guide") -> None:
     """Write both into the folder."""
     folder.joinpath("miopen").mkdir(parents=True, exist_ok=True)
-    folder.joinpath("miopen", "miopen.h").write_text(miopen_header(), "utf-8")
+    folder.joinpath("miopen", "miopen.h").write_text(miopen_header() + (_newer() if level == "today" else ""), "utf-8")
     folder.joinpath("cudnn.h").write_text(cudnn_header(), "utf-8")
 
 
@@ -56,6 +58,21 @@ def miopen_header() -> str:
     """The 53 functions of the guide with the types that they need."""
     return _header(miopen_functions(), MIOPEN_ENUMERATIONS, "miopenStatus_t", _STREAM + "typedef cudaStream_t miopenAcceleratorQueue_t;\n",
                    _MIOPEN_RESULTS, {"miopenConvAlgoPerf_t", "miopenAcceleratorQueue_t"})  # fmt: skip
+
+
+def _newer() -> str:
+    """The functions that MIOpen has got since the guide, with the types that they need."""
+    added = today()
+    functions = {entry["miopen"]: entry["signature"] for entry in added["functions"].values()}
+    kinds = "".join(_enumeration(name, members) for name, members in added["enumerations"].items())
+    opaque = {name for name in added["types"].values() if name.endswith("Descriptor_t")}
+    types = "".join(f"typedef struct {name[:-2]} *{name};\n" for name in sorted(opaque))
+    prototypes = "".join(
+        f"{_result(name, 'miopenStatus_t')}{name}({signature});\n"
+        for name, signature in functions.items()
+        if name not in miopen_functions()
+    )
+    return '#ifdef __cplusplus\nextern "C" {\n#endif\n' + kinds + types + prototypes + _END
 
 
 def cudnn_header() -> str:
@@ -90,7 +107,7 @@ def _header(
         "#pragma once\n"
         + _START
         + start
-        + "".join(map(_enumeration, enumerations.values()))
+        + "".join(_enumeration(name, {m.name: m.value for m in kind}) for name, kind in enumerations.items())
         + types
         + results
         + "".join(prototypes)
@@ -101,6 +118,7 @@ def _header(
 def _result(name: str, status: str) -> str:
     return {
         "cudnnGetErrorString": "const char *",
+        "miopenGetErrorString": "const char *",
         "cudnnGetVersion": "size_t ",
         "cudnnGetCudartVersion": "size_t ",
     }.get(name, status + " ")
@@ -112,5 +130,5 @@ def _declarations(parameters: Iterable[Any]) -> Iterator[str]:
         yield f"{parameter.ctype.removesuffix('[]').strip()} {parameter.name}{array}"
 
 
-def _enumeration(kind: type[IntEnum]) -> str:
-    return f"typedef enum {{ {', '.join(f'{member.name} = {member.value}' for member in kind)} }} {kind.__name__};\n"
+def _enumeration(name: str, members: Mapping[str, int]) -> str:
+    return f"typedef enum {{ {', '.join(f'{member} = {value}' for member, value in members.items())} }} {name};\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -46,6 +47,9 @@ def asked(query: str, function: str, given: Mapping[str, Any]) -> list[Any]:
         of_host = f"host{parameter.name[0].upper()}{parameter.name[1:]}"
         found.append(given.get(parameter.name, given.get(of_host, types.get(parameter.base_type))))
     return found
+
+
+TOO_SMALL = re.compile(r"\d+ bytes, .*needed")
 
 
 class NotReplayable(Exception):
@@ -112,6 +116,26 @@ class Replayer:
         if "descriptor" in value:
             return self.descriptor(value["descriptor"], value["calls"])
         raise NotReplayable(f"{value.get('unrecorded', value)!r} was not recorded as a value")
+
+
+class LibraryReplayer(Replayer):
+    """Makes recorded calls on a shared library. Which operation a call stands for, our documented functions say, which do not compute it.
+
+    knows_sizes: whether the library refuses memory that is too small, and may be given it.
+    """
+
+    def __init__(self, cudnn: Any, handle: Any, dry: Replayer, knows_sizes: bool) -> None:
+        self.cudnn, self.handle, self.dry, self.knows_sizes = cudnn, handle, dry, knows_sizes
+        self.observer = _Observer(None, compute=True)
+
+    def __call__(self, record: Record) -> Outcome:
+        expected = self.dry(record)
+        if expected.error is not None and TOO_SMALL.search(expected.error.message) and not self.knows_sizes:
+            raise NotReplayable(f"the library does not see that {expected.error.message}")
+        outcome = super().__call__(record)
+        if outcome.error is None:
+            outcome.operation = expected.operation
+        return outcome
 
 
 class _Call:

@@ -11,7 +11,7 @@ from typing import Any
 
 from . import checks
 from .clauses import Clause
-from .entries import CaseResult, Difference, Function, Subject
+from .entries import SHARPER, CaseResult, Difference, Function, Subject
 from .model import Report
 
 SCHEMA = 2
@@ -153,11 +153,9 @@ def _encode_case(case: CaseResult) -> dict[str, Any]:
     # JSON has no NaN and no infinity.
     if ratio is not None and not math.isfinite(ratio):
         entry |= {"error_ratio": None, "nonfinite_error_ratio": "nan" if math.isnan(ratio) else "inf"}
-    return entry | {
-        name: getattr(case, name)
-        for name in ("message", "reproduction", "reason", "known", "suspect")
-        if getattr(case, name)
-    }
+    told = {name: getattr(case, name) for name in ("message", "reproduction", "reason", "known", "suspect")}
+    sharper = {name: getattr(case, name) for name in SHARPER}
+    return entry | {k: v for k, v in told.items() if v} | {k: v for k, v in sharper.items() if v is not None}
 
 
 def _decode_case(entry: Any, what: str) -> CaseResult:

@@ -3,9 +3,21 @@
 import csv
 import io
 
+from .entries import SHARPER
 from .model import Report
 
-COLUMNS = ("subject", "case", "outcome", "known", "clauses", "seconds", "error_ratio", "message", "reproduction")
+COLUMNS = (
+    "subject",
+    "case",
+    "outcome",
+    "known",
+    "clauses",
+    "seconds",
+    "error_ratio",
+    *SHARPER,
+    "message",
+    "reproduction",
+)
 
 
 def to_csv(report: Report) -> str:
@@ -17,7 +29,8 @@ def to_csv(report: Report) -> str:
         said = (case.message or case.reason).strip().partition("\n")[0]
         cells = (
             case.subject, case.id, case.outcome, case.known, " ".join(case.clauses), f"{case.seconds:.6f}",
-            "" if case.error_ratio is None else repr(case.error_ratio), said, case.reproduction,
+            *("" if number is None else repr(number) for number in (case.error_ratio, *(getattr(case, n) for n in SHARPER))),
+            said, case.reproduction,
         )  # fmt: skip
         table.writerow([_inert(cell) for cell in cells])
     return text.getvalue()

@@ -7,6 +7,7 @@ from . import checks
 
 OUTCOMES = ("passed", "failed", "skipped", "mistrusted")
 CAPABILITIES = ("cpu", "gpu", "both")
+SHARPER = ("norm_ratio", "rms", "bias")  # what the sharper rules say of a case
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class CaseResult:
 
     `known` says why a failure was known before: the id of a declared difference, or that it was listed as expected. A
     listed case that passes has it too: it passes unexpectedly. `suspect` says which of the judge's sharper rules its outputs broke
-    though they lie inside their worst case.
+    though they lie inside their worst case; `norm_ratio` is the largest error in units of the interval of the 2-norm, `rms` and `bias` the
+    largest of its outputs (docs/tolerance.md), None where the rules say nothing.
     """
 
     id: str
@@ -46,6 +48,9 @@ class CaseResult:
     reason: str = ""
     known: str = ""
     suspect: str = ""
+    norm_ratio: float | None = None
+    rms: float | None = None
+    bias: float | None = None
 
     def __post_init__(self) -> None:
         checks.text(self.id, "id of a case")
@@ -56,6 +61,9 @@ class CaseResult:
         checks.one_of(self.outcome, OUTCOMES, f"outcome of {what}")
         checks.number(self.seconds, f"seconds of {what}")
         self._check_error_ratio(what)
+        for name in SHARPER:
+            if (value := getattr(self, name)) is not None:
+                checks.number(value, f"{name} of {what}")
         for name in ("message", "reproduction", "reason", "known", "suspect"):
             checks.text(getattr(self, name), f"{name} of {what}", empty=True)
         if self.outcome == "failed":

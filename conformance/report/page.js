@@ -370,6 +370,7 @@ function caseTable(results, limit = FIRST_CASES) {
 function caseRow(result) {
   const details = [
     result.suspect ? element("p", {}, `suspect: ${result.suspect}`) : null,
+    sharperText(result) ? element("p", { class: "sharper" }, sharperText(result)) : null,
     result.reason ? element("p", {}, `${words(result.outcome)}: ${result.reason}`) : null,
     result.message ? element("pre", {}, result.message) : null,
     result.reproduction ? element("div", { class: "copy" }, element("code", {}, result.reproduction), button("Copy", (node) => copy(result.reproduction, node), { "aria-label": "Copy the reproduction line" })) : null,
@@ -414,6 +415,12 @@ async function writeClipboard(text) {
 
 function ratioOf(result) {
   return { nan: NaN, inf: Infinity }[result.nonfinite_error_ratio] ?? result.error_ratio;
+}
+
+// What the sharper rules measured: the error beside the interval of the 2-norm, root mean square and bias.
+function sharperText(result) {
+  const told = [["of the 2-norm's interval", result.norm_ratio], ["root mean square", result.rms], ["bias", result.bias]];
+  return told.filter(([, value]) => value != null).map(([name, value]) => `${name} ${value.toPrecision(2)}`).join(", ");
 }
 
 function ratioText(ratio) {

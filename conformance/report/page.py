@@ -20,9 +20,24 @@ def to_html(report: Report) -> str:
         specification=escape(report.specification),
         policy=policy,
         style=style,
+        faults=planted_faults(),
         data=_inert(json.dumps(to_document(report), allow_nan=False, separators=(",", ":"))),
         script=script,
     )
+
+
+def planted_faults() -> str:
+    """The tables that say which planted fault which rule of the judge sees, with what stands before each."""
+    found: list[str] = []
+    for block in source_of("faults.md").strip().split("\n\n")[1:]:
+        if not block.startswith("|"):
+            found.append(f"<p>{escape(block)}</p>")
+            continue
+        head, _, *rows = ([escape(cell.strip()) for cell in line.strip("|").split("|")] for line in block.splitlines())
+        cells = ["".join(f"<th>{cell}</th>" for cell in head)]
+        cells += [f'<th scope="row">{row[0]}</th>' + "".join(f"<td>{cell}</td>" for cell in row[1:]) for row in rows]
+        found.append("<table>" + "".join(f"<tr>{line}</tr>" for line in cells) + "</table>")
+    return "\n".join(found)
 
 
 def source_of(name: str) -> str:

@@ -28,9 +28,14 @@ SPELLINGS = (
 
 
 class OwnSubject:
-    """One of our backends. ``ours`` subjects are held to the clause they cite, not to the status alone."""
+    """One of our backends.
 
-    ours = True
+    What a case asks of a subject beyond the document depends on ``cites_clauses`` (refusals say which clause is violated, and what the
+    document leaves open is decided as in docs/errata.md), ``survives_stray_pointers`` (destroyed, foreign and empty
+    descriptors are refused), ``knows_sizes`` (of the caller's memory) and ``is_python`` (arguments that C cannot have).
+    """
+
+    ours = is_python = cites_clauses = survives_stray_pointers = knows_sizes = True
     computes = True  # handles can be made, and calls that compute run
 
     def __init__(self, name: str) -> None:
@@ -71,12 +76,13 @@ class OwnSubject:
 
 
 class ForeignSubject:
-    """A shared library: judged by status alone; what it does differently is listed, not forbidden."""
+    """A shared library: judged by status alone, unless its messages cite clauses; what it does differently is listed, not forbidden."""
 
-    ours = False
+    ours = is_python = False
 
     def __init__(self, name: str, path: Any) -> None:
         self.library = LibrarySubject(path)
+        self.library.library.asks_null = not is_vendor_library(self.library.path)  # whose NULL_CRASHES are known
         self.cudnn = self.library.cudnn
         version = self.library.version()
         self.name = f"{name}-{version}" if version else name
@@ -87,6 +93,21 @@ class ForeignSubject:
         except CudnnError:
             self.computes = False
         self.has_gpu = self.computes and self.library.library.cuda is not None
+        self.cites_clauses = self._cites_clauses()
+        # A library that knows the clauses on invalid pointers is asked about them; sizes are the driver's to tell.
+        self.survives_stray_pointers = self.library.library.takes_stray_pointers = self.cites_clauses
+        self.knows_sizes = self.cites_clauses and self.has_gpu
+
+    def _cites_clauses(self) -> bool:
+        """Whether the message behind a refusal (cudnnGetLastErrorString) ends with the violated clause."""
+        try:
+            descriptor = self.cudnn.cudnnCreateTensorDescriptor()
+            self.cudnn.cudnnSetTensor4dDescriptor(descriptor, 0, 0, -1, 1, 1, 1)
+        except CudnnError as error:
+            return error.clause is not None
+        except NotRunnable:
+            pass
+        return False
 
     @property
     def shows(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 from dualdnn.api.enumerations import cudnnStatus_t
 
 from .binding.functions import function_table, generate
+from .binding.host import SpareMemory
 from .binding.memory import CudaUnavailable, open_cuda
 from .binding.objects import Handle, Library
 from .binding.special import SPECIAL_SLOTS
@@ -57,6 +58,8 @@ class LibrarySubject:
         self.library = Library(self.path.resolve())
         if null_crashes is None:
             null_crashes = vendor_null_crashes(self.library.version()) if is_vendor_library(self.path) else {}
+        if is_vendor_library(self.path):
+            self.library.host = SpareMemory()
         functions: dict[str, Callable[..., Any]] = dict(generate(self.library, SPECIAL_SLOTS, null_crashes))
         if "cudnnCreate" in functions:
             functions["cudnnCreate"] = partial(create_handle, self.library, functions["cudnnCreate"])

@@ -23,7 +23,7 @@ def recordings_of(name: str) -> list[Recording]:
 class RecordedSubject:
     """What a library once answered. It answers nothing else: only the cases of recorded calls apply to it."""
 
-    ours = False
+    ours = is_python = cites_clauses = survives_stray_pointers = knows_sizes = False
     has_gpu = computes = False
     shows = ("cpu", "gpu", "both")
 

@@ -1,7 +1,7 @@
 """Recurrent networks, backward (8.2.17 to 8.2.22): the chain rule over the forward computation, which is made again.
 
-What the reserve space keeps of the calls before, as bytes of the data type: x of the forward call, and behind it, from
-RNNBackwardData on, the weights, hx, cx, dy, dhy and dcy; zeros where a call got NULL.
+What the reserve space keeps of the calls before: the states of dropout of the forward call, where it drew, and as bytes of the
+data type its x, and behind it, from RNNBackwardData on, the weights, hx, cx, dy, dhy and dcy; zeros where a call got NULL.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from dualdnn.api.operations import RNNBackwardData, RNNBackwardWeights
+from dualdnn.api.operations.dropout import STATES
 from dualdnn.api.operations.numpy_layout import NUMPY_TYPES
 from dualdnn.api.operations.rnn import RNNDataSpec, RNNSpec
 from dualdnn.api.operations.rnn.network import GRU, LSTM, PROJECTION, TANH
@@ -19,6 +20,7 @@ from dualdnn.api.operations.rnn.network import GRU, LSTM, PROJECTION, TANH
 from ..engine import Exact, implements
 from ..view import Array
 from .bounded import Bounded, affine
+from .dropped import dropped, masks_of
 from .forward import Network, Pass, container, last, stacked, unpacked
 
 Shape = tuple[int, ...]
@@ -35,6 +37,12 @@ def _numbers(spec: RNNSpec, memory: Array, shapes: list[Shape], wide: Any) -> It
         size = int(np.prod(shape)) * dtype.itemsize
         yield np.frombuffer(memory[start : start + size].tobytes(), dtype).astype(wide).reshape(shape)
         start += size
+
+
+def _drawn(spec: RNNSpec, reserve: Array) -> tuple[Array, Array]:
+    """(the states of dropout with which the forward call drew, none where it did not; what is behind them)."""
+    size = STATES.nbytes * spec.drops
+    return reserve[:size].copy(), reserve[size:]
 
 
 def _shapes(spec: RNNSpec, data: RNNDataSpec) -> list[Shape]:
@@ -77,6 +85,10 @@ class Backward:
                 start = (Bounded.exact(states[pseudo_layer], dy[0].arithmetic) for states in (dhy, dcy))
                 self.found[pseudo_layer] = self._pass(network.passes[pseudo_layer], direction, own, *start)
             dy = [self._into_input(layer, at) for at in range(len(dy))]
+            if 0 < layer <= len(network.masks):
+                dy = [
+                    dropped(part, kept, spec.dropout) for part, kept in zip(dy, network.masks[layer - 1], strict=True)
+                ]
         self.dx = dy
 
     def _pass(self, one: Pass, direction: int, dy: list[Bounded], dh: Bounded, dc: Bounded) -> Gradients:
@@ -200,9 +212,10 @@ def summed(gradients: list[Bounded], inputs: list[Bounded] | None) -> Bounded:
 
 
 def _again(
-    spec: RNNSpec, data: RNNDataSpec, x: Array, w: Array, hx: Array, cx: Array, dy: Array, dhy: Array, dcy: Array
-) -> Backward:
-    network = Network.run(spec, data, x, w, hx, cx)
+    spec: RNNSpec, data: RNNDataSpec, states: Array, x: Array, w: Array, hx: Array, cx: Array, dy: Array, dhy: Array,
+    dcy: Array,
+) -> Backward:  # fmt: skip
+    network = Network.run(spec, data, x, w, hx, cx, masks_of(spec, data, states) if spec.drops else ())
     exact = network.outputs[0].arithmetic
     return Backward(network, [Bounded.exact(vectors, exact) for vectors in dy], dhy, dcy)
 
@@ -215,7 +228,8 @@ def rnn_backward_data(
     """dx, dhx and dcx; the reserve space also keeps what RNNBackwardWeights needs."""
     spec, data = operation.network, operation.dx
     shapes = _shapes(spec, data)
-    (x,) = _numbers(spec, reserve, shapes[:1], dy.dtype)
+    states, behind = _drawn(spec, reserve)
+    (x,) = _numbers(spec, behind, shapes[:1], dy.dtype)
     given = [
         unpacked(operation.dy, dy) if i == 4 else value for i, value in enumerate((None, space, hx, cx, dy, dhy, dcy))
     ]
@@ -223,14 +237,14 @@ def rnn_backward_data(
         np.zeros(shape, dy.dtype) if v is None else v.reshape(shape)
         for v, shape in zip(given[1:], shapes[1:], strict=True)
     ]
-    found = _again(spec, data, x, *known)
+    found = _again(spec, data, states, x, *known)
     results = {"dx": container(data, stacked(found.dx))}
     passes = [found.found[i] for i in range(spec.pseudo_layers)]
     if operation.dhx is not None:
         results["dhx"] = last(stacked([one.hidden for one in passes]))
     if operation.dcx is not None:
         results["dcx"] = last(stacked([one.cell for one in passes]))
-    results["reserveSpace"] = Exact.kept(np.concatenate([_bytes(spec, values) for values in (x, *known)]))
+    results["reserveSpace"] = Exact.kept(np.concatenate([states, *(_bytes(spec, values) for values in (x, *known))]))
     return results
 
 
@@ -240,7 +254,8 @@ def rnn_backward_weights(
 ) -> dict[str, Exact]:
     """The gradient that is added to dweightSpace."""
     spec = operation.network
-    known = list(_numbers(spec, reserve, _shapes(spec, operation.x), x.dtype))
-    gradient = _again(spec, operation.x, *known).weights()
+    states, behind = _drawn(spec, reserve)
+    known = _numbers(spec, behind, _shapes(spec, operation.x), x.dtype)
+    gradient = _again(spec, operation.x, states, *known).weights()
     shape = operation.dweightSpace.dims
     return {"dweightSpace": gradient.result(gradient.value.reshape(shape), gradient.error.reshape(shape))}

@@ -11,10 +11,12 @@ from dualdnn.api.operations.rnn import RNNDataSpec, RNNSpec
 from dualdnn.api.operations.rnn.data import PACKED
 from dualdnn.api.operations.rnn.network import LSTM
 
+from ..dropout import advanced
 from ..engine import Exact, implements
 from ..view import Array
 from .bounded import Bounded, concatenated
 from .cells import Layer, Step, arithmetic, step
+from .dropped import Masks, dropped, masks_of
 
 
 def unpacked(spec: RNNDataSpec, values: Array) -> Array:
@@ -67,16 +69,25 @@ class Network:
     lengths: Array
     passes: list[Pass]
     outputs: list[Bounded]
+    masks: Masks
 
     @classmethod
     def run(
-        cls, spec: RNNSpec, x: RNNDataSpec, values: Array, space: Array, hx: Array | None, cx: Array | None
+        cls,
+        spec: RNNSpec,
+        x: RNNDataSpec,
+        values: Array,
+        space: Array,
+        hx: Array | None,
+        cx: Array | None,
+        masks: Masks,
     ) -> Network:
-        """Compute all layers. values: (step, sequence, element). hx, cx: (pseudo-layer, sequence, element), None for zeros."""
+        """Compute all layers. values: (step, sequence, element). hx, cx: (pseudo-layer, sequence, element), None for zeros.
+        masks: of dropout; none where nothing is dropped."""
         exact = arithmetic(spec)
         inputs = [Bounded.exact(vectors, exact) for vectors in values]
         lengths = np.asarray(x.lengths)[:, np.newaxis]
-        made = cls(spec, lengths, [], [])
+        made = cls(spec, lengths, [], [], masks)
         for layer in range(spec.layers):
             found = []
             for direction in range(spec.directions):
@@ -86,6 +97,8 @@ class Network:
                 found.append(made._run(one, direction, *(_state(spec, x, s, pseudo_layer, w, values.dtype, exact)
                                                          for s, w in ((hx, spec.projected), (cx, spec.hidden)))))  # fmt: skip
             inputs = [concatenated([outputs[at] for outputs in found]) for at in range(len(inputs))]
+            if layer < len(masks):
+                inputs = [dropped(v, kept, spec.dropout) for v, kept in zip(inputs, masks[layer], strict=True)]
         made.outputs = inputs
         return made
 
@@ -113,18 +126,24 @@ def remembered(spec: RNNDataSpec, values: Array) -> Array:
 
 
 @implements(RNNForward)
-def rnn_forward(operation: RNNForward, x: Array, hx: Array | None, cx: Array | None, space: Array) -> dict[str, Exact]:
-    """y, hy and cy; in training the reserve space keeps x."""
+def rnn_forward(
+    operation: RNNForward, x: Array, hx: Array | None, cx: Array | None, space: Array, states: Array | None
+) -> dict[str, Exact]:
+    """y, hy and cy; in training the reserve space keeps the states of dropout, where there is one, and x."""
     spec = operation.network
     values = unpacked(operation.x, x)
-    found = Network.run(spec, operation.x, values, space.reshape(-1), hx, cx)
+    masks = () if states is None else masks_of(spec, operation.x, states)
+    found = Network.run(spec, operation.x, values, space.reshape(-1), hx, cx, masks)
     results = {"y": container(operation.y, stacked(found.outputs))}
     if operation.hy is not None:
         results["hy"] = last(stacked([one.hidden for one in found.passes if one.hidden]))
     if operation.cy is not None and spec.cell == LSTM:
         results["cy"] = last(stacked([one.cell for one in found.passes if one.cell]))
     if operation.training:
-        results["reserveSpace"] = Exact.kept(remembered(operation.x, values))
+        drawn = np.empty(0, np.uint8) if states is None else states
+        results["reserveSpace"] = Exact.kept(np.concatenate([drawn, remembered(operation.x, values)]))
+    if states is not None:
+        results["states"] = Exact.kept(advanced(states))
     return results
 
 

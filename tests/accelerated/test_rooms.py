@@ -20,11 +20,12 @@ UNFINISHED: set[str] = set()
 # What stands under the families, and what each of these may import itself.
 SHARED = {
     "runtime": set(),
-    "plans": {"runtime"},
+    "scalars": set(),
+    "plans": {"runtime", "scalars"},
     "primitives": {"runtime", "plans"},
     "solver": {"plans", "runtime"},
     "gemm": {"runtime", "plans", "primitives", "solver"},
-    "backend": {"plans", "runtime", "solver"},
+    "backend": {"plans", "runtime", "scalars", "solver"},
     "__init__": {"backend", "plans", "runtime", "solver", *FAMILIES},
 }
 # A family that uses another one: (family, the other) and why.

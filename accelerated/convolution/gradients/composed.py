@@ -80,7 +80,7 @@ class Inner:
 
     Not all solvers of the implicit GEMM take a negative padding, or an output that ends before or behind the last
     window, or is not of the type of x: there products compute it, by kernels that find every element of x by its
-    coordinates.
+    coordinates, or by TMA within the box that the output needs.
     """
 
     def __init__(self, operation: ConvolutionForward, device: Any) -> None:
@@ -103,4 +103,4 @@ class Inner:
     def launches(self) -> list[Launch]:
         if self.solver:
             return list(self.solver.launches(self.problem))
-        return [kernel_of(product, BY_COORDINATES).launch(product) for product in self.problem.products]
+        return [kernel_of(product).launch(product) for product in self.problem.products]

@@ -2,7 +2,9 @@
 
 The elements of dx that lie ``stride`` apart meet the same taps, and under each of them neighbouring elements of dy:
 each residue class is a forward convolution of dy with stride 1, whose filter is that part of w with input and output
-channels exchanged. A first launch for each class lays its filter into the workspace.
+channels exchanged. A first launch for each class lays its filter into the workspace. Where tensor cores repay it, dy in
+planes is copied with channels innermost, and dx passes through the workspace where its planes cannot be written as
+they are.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 from itertools import product
-from math import gcd
+from math import gcd, prod
 from typing import NamedTuple
 
 from dualdnn.api.enumerations import cudnnConvolutionBwdDataAlgo_t as Algo
@@ -20,13 +22,16 @@ from dualdnn.api.operations import ConvolutionBackwardData, ConvolutionForward, 
 from dualdnn.api.operations.specs import NCHW, NHWC
 
 from ...plans import Launch, Plan, estimated_seconds
+from ...primitives.tma import ROW_BYTES
 from ...solver import LAUNCH_SECONDS, Problem, Solver
-from ..forward import ConvolutionProblem
+from ..forward import ConvolutionProblem, may_use_tensor_cores
 from ..implicit_gemm import SIMT
-from ..problem import FARTHEST, channels_last, rounded_up
-from .composed import At, ComposedLaunch, ComposedPlan, Inner, transposed_filter, with_alignment, within
+from ..problem import FARTHEST, PACK_BYTES, Rates, channels_last, rounded_up
+from .composed import At, ComposedLaunch, ComposedPlan, Inner, copied, transposed_filter, with_alignment, within
 
-FILTER_ALIGNMENT = 256  # bytes, of the filter of each residue class in the workspace
+FILTER_ALIGNMENT = 256  # bytes, of the filter of each residue class and of copies in the workspace
+LEAST_PRODUCTS = 128  # of a value of dy, from which copying it takes less time than it saves (pack_nhwc.py)
+LEAST_BYTES = ROW_BYTES // 2  # of dy's channels of a group, which TMA loads
 FORWARD = {
     Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1: ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
     Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT: ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_FFT,
@@ -90,8 +95,24 @@ class DataGradientProblem(Problem):
         return max(self.operation.dy.span, self.operation.dx.span) <= FARTHEST
 
     @cached_property
+    def laid_out(self) -> ConvolutionBackwardData:
+        """The operation with dy and dx as the forward convolutions read and write them: as they lie, or with channels
+        innermost in the workspace."""
+        o, c = self.operation, self.operation.convolution
+        filters, products = o.w.dims[0] // c.group_count, prod(o.w.dims[1:])
+        repays = products >= LEAST_PRODUCTS and filters * o.dy.scalar_bytes >= LEAST_BYTES
+        fits = filters * o.dy.scalar_bytes % PACK_BYTES == 0 and min(o.dy.dims[1], o.dx.dims[1]) > 1
+        if not (repays and fits) or o.algo != Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 or channels_last(o.dy):
+            return o
+        if not may_use_tensor_cores(c, o.dy.data_type, self.device):
+            return o
+        written = prod(c.stride) == 1 and prod(o.dx.dims[2:]) * o.dx.scalar_bytes % ROW_BYTES == 0
+        dx = o.dx if channels_last(o.dx) or written or o.beta != 0 else _channels_last(o.dx)
+        return replace(o, dy=_channels_last(o.dy), dx=dx)
+
+    @cached_property
     def classes(self) -> tuple[ResidueClass, ...]:
-        o = self.operation
+        o = self.laid_out
         geometry = (o.dx.dims[2:], o.w.dims[2:], o.convolution.padding, o.convolution.stride, o.convolution.dilation)
         flipped = o.convolution.is_flipped
         return tuple(
@@ -99,7 +120,7 @@ class DataGradientProblem(Problem):
         )
 
     def _class(self, chosen: tuple[Residue, ...]) -> ResidueClass:
-        o, groups, data_type = self.operation, self.operation.convolution.group_count, self.operation.w.data_type
+        o, groups, data_type = self.laid_out, self.operation.convolution.group_count, self.operation.w.data_type
         filters, channels = o.w.dims[0] // groups, o.w.dims[1]
         strides, meets = o.w.tensor.strides, all(residue.taps for residue in chosen)
         taps = tuple(residue.taps if meets else 1 for residue in chosen)
@@ -135,37 +156,66 @@ class DataGradient(Solver[DataGradientProblem]):
         return problem.operation.algo in FORWARD and problem.in_one_launch
 
     def workspace_bytes(self, problem: DataGradientProblem) -> int:
-        return with_alignment(self._filters_bytes(problem) + self._inner_bytes(problem))
+        return with_alignment(_regions(problem).used)
 
     def estimated_seconds(self, problem: DataGradientProblem) -> float:
         made = (LAUNCH_SECONDS + estimated_seconds(c.forward, problem.device) for c in problem.classes if c.meets)
-        return sum(made, LAUNCH_SECONDS)
+        copied = (LAUNCH_SECONDS + 2 * spec.nbytes / Rates.BANDWIDTH for spec in _copies(problem).values())
+        return sum((*made, *copied), LAUNCH_SECONDS)
 
     def plan(self, problem: DataGradientProblem) -> Plan:
+        o, copies, regions, device = problem.operation, _copies(problem), _regions(problem), problem.device
+        dy = At("workSpace", regions.dy) if "dy" in copies else At("dy")
+        dx = At("workSpace", regions.dx) if "dx" in copies else At("dx")
         launches: list[ComposedLaunch] = []
-        at, inner_at = 0, self._filters_bytes(problem)
+        if "dy" in copies:
+            launches += within([copied(o.dy, copies["dy"], device)], {"x": At("dy"), "y": dy})
+        at = 0
         for found in problem.classes:
             where = {
-                "x": At("dy"),
+                "x": dy,
                 "w": At("workSpace", at),
-                "y": At("dx", found.dx_at),
-                "workSpace": At("workSpace", inner_at),
+                "y": At(dx.operand, dx.offset + found.dx_at),
+                "workSpace": At("workSpace", regions.inner),
             }
             if not found.meets:
-                launches += within([_blend(ConvolutionProblem(found.forward, problem.device, aligned=False))], where)
+                launches += within([_blend(ConvolutionProblem(found.forward, device, aligned=False))], where)
                 continue
-            made = transposed_filter(found.part, found.forward.w, problem.device)
+            made = transposed_filter(found.part, found.forward.w, device)
             launches += within([made], {"x": At("w", found.part_at), "y": where["w"]})
-            launches += within(Inner(found.forward, problem.device).launches(), where)
+            launches += within(Inner(found.forward, device).launches(), where)
             at += _filter_bytes(found)
-        return ComposedPlan(problem.operation, launches, self.name)
+        if "dx" in copies:
+            launches += within([copied(copies["dx"], o.dx, device)], {"x": dx, "y": At("dx")})
+        return ComposedPlan(o, launches, self.name)
 
-    def _filters_bytes(self, problem: DataGradientProblem) -> int:
-        return sum(map(_filter_bytes, problem.classes))
 
-    def _inner_bytes(self, problem: DataGradientProblem) -> int:
-        """Return the bytes that the forward convolutions use one after the other."""
-        return max(Inner(found.forward, problem.device).used_bytes if found.meets else 0 for found in problem.classes)
+class _Regions(NamedTuple):
+    """Where the workspace holds what, in bytes: filters at its beginning, dy and dx with channels innermost, what the
+    forward convolutions use one after the other."""
+
+    dy: int
+    dx: int
+    inner: int
+    used: int
+
+
+def _regions(problem: DataGradientProblem) -> _Regions:
+    copies, dy = _copies(problem), sum(map(_filter_bytes, problem.classes))
+    sizes = [rounded_up(copies[name].nbytes, FILTER_ALIGNMENT) if name in copies else 0 for name in ("dy", "dx")]
+    inner = dy + sum(sizes)
+    used = max(Inner(found.forward, problem.device).used_bytes if found.meets else 0 for found in problem.classes)
+    return _Regions(dy, dy + sizes[0], inner, inner + used)
+
+
+def _copies(problem: DataGradientProblem) -> dict[str, TensorSpec]:
+    """Return dy and dx where the workspace has them."""
+    o, made = problem.operation, problem.laid_out
+    return {name: made.tensor(name) for name in ("dy", "dx") if made.tensor(name) != o.tensor(name)}
+
+
+def _channels_last(tensor: TensorSpec) -> TensorSpec:
+    return TensorSpec.packed(tensor.data_type, tensor.dims, NHWC)
 
 
 def _filter_bytes(found: ResidueClass) -> int:

@@ -1,7 +1,7 @@
 // The sum of the filter gradients of several parts of the images (6.2.2), blended into dw.
 //
-// Tiling: a thread adds the parts of one element of dw, in their order; neighbouring threads take neighbouring
-// elements.
+// Tiling: eight threads share the parts of one element of dw, whose sums are added in one order; neighbouring threads
+// take neighbouring elements.
 //
 // Roofline bound: bytes; every partial sum is read once, dw written once.
 #include "primitives/types.cuh"
@@ -13,12 +13,22 @@ struct Arguments {
   int elements, parts;
 };
 
-extern "C" __global__ void __launch_bounds__(256) convolution_filter_gradient_sum(const Arguments a) {
+constexpr int THREADS = 256, LANES = 8, ELEMENTS = THREADS / LANES;
+
+extern "C" __global__ void __launch_bounds__(THREADS) convolution_filter_gradient_sum(const Arguments a) {
   griddepcontrol_wait();
-  const unsigned element = blockIdx.x * blockDim.x + threadIdx.x;
-  if (element >= static_cast<unsigned>(a.elements)) return;
+  __shared__ COMPUTE sums[LANES][ELEMENTS];
+  const int lane = threadIdx.x / ELEMENTS, i = threadIdx.x % ELEMENTS, element = blockIdx.x * ELEMENTS + i;
   COMPUTE sum = 0;
+  if (element < a.elements) {
 #pragma unroll 4
-  for (int part = 0; part < a.parts; part++) sum += a.partial[static_cast<long long>(part) * a.elements + element];
+    for (int part = lane; part < a.parts; part += LANES)
+      sum += a.partial[static_cast<long long>(part) * a.elements + element];
+  }
+  sums[lane][i] = sum;
+  __syncthreads();
+  if (lane > 0 || element >= a.elements) return;
+#pragma unroll
+  for (int other = 1; other < LANES; other++) sum += sums[other][i];
   a.dw[element] = blend<COMPUTE>(a.alpha, sum, a.beta, a.dw + element);
 }

@@ -10,6 +10,7 @@ from dualdnn.api.operations import ConvolutionBackwardFilter
 from ...plans import Launch, factors, pointers, structure, type_definitions
 from ...primitives.geometry import THREADS, blocks
 
+LANES = 8  # threads that share an element
 SOURCE = "convolution/gradients/filter_gradient_sum.cu"
 
 
@@ -24,4 +25,4 @@ def sum_launch(operation: ConvolutionBackwardFilter, parts: int, device: Any) ->
         ("parts", c_int(parts)),
     )
     function = device.function(SOURCE, "convolution_filter_gradient_sum", type_definitions(o.x.data_type, o))
-    return Launch(function, arguments, ("partial", "dw"), blocks(elements), (THREADS, 1, 1))
+    return Launch(function, arguments, ("partial", "dw"), blocks(elements, THREADS // LANES), (THREADS, 1, 1))

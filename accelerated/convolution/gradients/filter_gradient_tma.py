@@ -16,7 +16,6 @@ from math import prod
 from typing import Any, NamedTuple
 
 from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as Algo
-from dualdnn.api.enumerations import cudnnMathType_t
 from dualdnn.api.operations import TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, HALF
 
@@ -25,6 +24,7 @@ from ...primitives.geometry import FastDivmod
 from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
 from ...primitives.tma import MAP_BYTES, ROW_BYTES, Im2colMap, TmaLaunch
 from ...solver import Solver
+from ..forward import may_use_tensor_cores
 from ..problem import Rates, rounded_up
 from .composed import At, ComposedLaunch, ComposedPlan, copied, with_alignment, within
 from .filter_gradient import FilterGradientProblem
@@ -150,7 +150,7 @@ def _is_known(problem: FilterGradientProblem) -> bool:
     if device.kind == "gpu" and int(device.architecture.removeprefix("sm_")) < LEAST_ARCHITECTURE:
         return False
     known = o.algo == Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 and o.x.data_type in (HALF, BFLOAT16)
-    if not known or o.convolution.math_type == cudnnMathType_t.CUDNN_FMA_MATH or o.convolution.rank != 2:
+    if not known or o.convolution.rank != 2 or not may_use_tensor_cores(o.convolution, o.x.data_type, device):
         return False
     return problem.aligned and problem.in_one_launch
 

@@ -13,6 +13,7 @@ from dualdnn.api.operations.specs import DOUBLE
 
 from ...plans import type_definitions
 from ...primitives.geometry import FastDivmod, blocks
+from ...scalars import fill
 from ..problem import PACK_BYTES, Configuration, PoolingProblem, Shape, arguments
 
 MAX_WALKED = 6
@@ -68,9 +69,8 @@ def pooling_of(problem: PoolingProblem) -> Any:
         sizes = (axis.input, axis.output, axis.window, axis.stride, axis.padding)
         value.axis[d] = AxisStruct(*sizes, FastDivmod.of(axis.stride))
         value.x_stride[d], value.y_stride[d] = axis.x_stride, axis.y_stride
-    value.alpha, value.beta, value.divisor = operation.alpha, operation.beta, problem.divisor
     value.mode, value.propagate = operation.pooling.mode, operation.pooling.nan
-    return value
+    return fill(value, alpha=operation.alpha, beta=operation.beta, divisor=problem.divisor)
 
 
 def pack_width(problem: PoolingProblem) -> int:

@@ -10,6 +10,8 @@ from . import (
     legacy_descriptor,
     legacy_forward,
     legacy_weights,
+    persistent,
+    searches,
     spaces,
     weights,
 )
@@ -24,6 +26,8 @@ __all__ = [
     "legacy_descriptor",
     "legacy_forward",
     "legacy_weights",
+    "persistent",
+    "searches",
     "spaces",
     "weights",
 ]

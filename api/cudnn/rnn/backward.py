@@ -6,7 +6,7 @@ from ...enumerations import cudnnWgradMode_t
 from ...functions import computing
 from ...operations.rnn import RNNBackwardData, RNNBackwardWeights, reserve, workspace
 from ...operations.rnn.network import LSTM
-from ...status import BAD_PARAM, NOT_SUPPORTED, expect
+from ...status import BAD_PARAM, expect
 from .forward import check_sequences, check_space, check_state, states, weights
 
 DATA, WEIGHTS = "cudnnRNNBackwardData_v8", "cudnnRNNBackwardWeights_v8"
@@ -38,8 +38,6 @@ def cudnnRNNBackwardData_v8(
         check_state(rnnDesc, xDesc.batch, "hDesc", hDesc, rnnDesc.projected, clause)
     if rnnDesc.cell == LSTM and (cDesc is not None or any(value is not None for value in (cx, dcy, dcx))):
         check_state(rnnDesc, xDesc.batch, "cDesc", cDesc, rnnDesc.hidden, clause)
-    expect(not (rnnDesc.dropout and rnnDesc.layers > 1), NOT_SUPPORTED, clause,
-           f"dropout of {rnnDesc.dropout} between {rnnDesc.layers} layers")  # fmt: skip
     work, kept = workspace(rnnDesc, xDesc.max_length, xDesc.batch), reserve(rnnDesc, xDesc.max_length, xDesc.batch)
     check_space("weightSpaceSize", weightSpaceSize, rnnDesc.weight_bytes, f"{DATA}/c54")
     check_space("workSpaceSize", workSpaceSize, work.nbytes, f"{DATA}/c54")
@@ -72,8 +70,6 @@ def cudnnRNNBackwardWeights_v8(
     expect(rnnDesc.data_type is not None, BAD_PARAM, clause, "rnnDesc was not configured by cudnnSetRNNDescriptor_v8")
     check_sequences(rnnDesc, xDesc, yDesc, clause, f"{WEIGHTS}/c21", f"{WEIGHTS}/c21")
     check_state(rnnDesc, xDesc.batch, "hDesc", hDesc, rnnDesc.projected, clause)
-    expect(not (rnnDesc.dropout and rnnDesc.layers > 1), NOT_SUPPORTED, clause,
-           f"dropout of {rnnDesc.dropout} between {rnnDesc.layers} layers")  # fmt: skip
     work, kept = workspace(rnnDesc, xDesc.max_length, xDesc.batch), reserve(rnnDesc, xDesc.max_length, xDesc.batch)
     check_space("weightSpaceSize", weightSpaceSize, rnnDesc.weight_bytes, f"{WEIGHTS}/c24")
     check_space("workSpaceSize", workSpaceSize, work.nbytes, f"{WEIGHTS}/c24")

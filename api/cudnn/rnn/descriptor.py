@@ -17,12 +17,11 @@ from ...enumerations import (
 )
 from ...functions import documented
 from ...operations.rnn import RNNSpec
-from ...operations.rnn.network import DOUBLE_BIAS, LSTM, STANDARD
+from ...operations.rnn.network import DOUBLE_BIAS, LSTM, PERSIST_STATIC, STANDARD
 from ...operations.specs import DOUBLE, FLOAT, HALF
 from ...status import BAD_PARAM, NOT_INITIALIZED, NOT_SUPPORTED, expect
 
 PADDED = cudnnRNNPaddingMode_t.CUDNN_RNN_PADDED_IO_ENABLED
-PERSIST_STATIC = cudnnRNNAlgo_t.CUDNN_RNN_ALGO_PERSIST_STATIC
 # dataType -> mathPrec (7.2.49)
 PRECISIONS = {HALF: (HALF, FLOAT), FLOAT: (FLOAT,), DOUBLE: (DOUBLE,)}
 SET = "cudnnSetRNNDescriptor_v8"
@@ -64,11 +63,11 @@ def cudnnSetRNNDescriptor_v8(
     bias_mode_is_supported(f"{SET}/c34", algo, biasMode)
     expect(not (algo == PERSIST_STATIC and dataType == DOUBLE), NOT_SUPPORTED, f"{SET}/c34",
            f"{algo.name} does not take DOUBLE data")  # fmt: skip
-    rnnDesc.spec = RNNSpec(
+    spec = RNNSpec(
         algo, cellMode, biasMode, dirMode, inputMode, dataType, mathPrec, mathType,
         inputSize, hiddenSize, projSize, numLayers, auxFlags == PADDED,
     )  # fmt: skip
-    rnnDesc.dropout = dropoutDesc
+    rnnDesc.configure(spec, dropoutDesc)
 
 
 def projection_is_supported(

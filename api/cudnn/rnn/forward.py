@@ -7,12 +7,11 @@ from typing import Any
 from ...enumerations import cudnnForwardMode_t
 from ...functions import computing
 from ...operations import TensorSpec
-from ...operations.rnn import RNNDataSpec, RNNForward, RNNSpec, reserve, workspace
+from ...operations.rnn import RNNDataSpec, RNNForward, RNNPlanSpec, RNNSpec, reserve, workspace
 from ...operations.rnn.data import PACKED
-from ...operations.rnn.network import LSTM, STANDARD
+from ...operations.rnn.network import LSTM, PERSIST_DYNAMIC, PERSIST_STATIC, STANDARD
 from ...operations.specs import DOUBLE
 from ...status import BAD_PARAM, NOT_SUPPORTED, expect
-from .descriptor import PERSIST_STATIC
 
 TRAINING = cudnnForwardMode_t.CUDNN_FWD_MODE_TRAINING
 
@@ -42,6 +41,10 @@ def check_sequences(network: RNNSpec, x: RNNDataSpec, y: RNNDataSpec, clause: st
            f"{network.algo.name} with sequences of the lengths {x.lengths}")  # fmt: skip
     expect(not (network.algo == PERSIST_STATIC and x.data_type == DOUBLE), NOT_SUPPORTED, double,
            f"{network.algo.name} does not take DOUBLE data")  # fmt: skip
+    if network.algo == PERSIST_DYNAMIC:
+        needed = RNNPlanSpec(x.batch, x.data_type)
+        expect(network.plan == needed, BAD_PARAM, "cudnnRNNAlgo_t/c05",
+               f"{network.algo.name} needs a plan for {needed}, rnnDesc has {network.plan or 'none'}")  # fmt: skip
 
 
 def check_state(network: RNNSpec, batch: int, name: str, spec: TensorSpec | None, width: int, clause: str) -> None:
@@ -80,10 +83,11 @@ def cudnnRNNForward(
     x: vectors of inputSize, y: of projSize, both directions concatenated; padding of y gets paddingFill, where there is one.
     hx, hy: {numLayers * directions, batchSize, projSize}, cx, cy: the same of hiddenSize, of CUDNN_LSTM only. NULL hx and cx
     are zeros, NULL hy and cy are not written. devSeqLengths is not read: the lengths are those of xDesc and yDesc.
-    reserveSpace is written in training only.
+    reserveSpace is written in training only. Training with several layers and the dropout descriptor of rnnDesc drops elements
+    of what each layer passes to the next one, and its states, which must be set, advance.
     Errors: BAD_PARAM for NULL (c44, c16), descriptors that do not fit each other (c45), buffers that are too small (c46);
     NOT_SUPPORTED for a persistent algorithm with sequences of several lengths (c41), or with DOUBLE data
-    (c43), and for dropout between layers in training.
+    (c43).
     Source: 7.2.36.
     """
     clause = f"{NAME}/c45"
@@ -93,8 +97,6 @@ def cudnnRNNForward(
     if rnnDesc.cell == LSTM and (cDesc is not None or cx is not None or cy is not None):
         check_state(rnnDesc, xDesc.batch, "cDesc", cDesc, rnnDesc.hidden, clause)
     training = fwdMode == TRAINING
-    expect(not (training and rnnDesc.dropout and rnnDesc.layers > 1), NOT_SUPPORTED, clause,
-           f"dropout of {rnnDesc.dropout} between {rnnDesc.layers} layers")  # fmt: skip
     work = workspace(rnnDesc, xDesc.max_length, xDesc.batch)
     kept = reserve(rnnDesc, xDesc.max_length, xDesc.batch, training)
     check_space("weightSpaceSize", weightSpaceSize, rnnDesc.weight_bytes, f"{NAME}/c46")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...functions import computing
 from ...operations.rnn import RNNBackwardData, RNNBackwardWeights, reserve, workspace
 from ...operations.rnn.network import LSTM
-from ...status import BAD_PARAM, NOT_SUPPORTED, expect
+from ...status import BAD_PARAM, expect
 from .forward import weights
 from .legacy import Section, described, network_of, sequences, spaces, without_attention
 
@@ -18,14 +18,12 @@ WEIGHTS_DESCRIBED = ("xDesc", "hxDesc", "yDesc", "dwDesc")
 
 
 def _spaces(section, spec, x, work_bytes, reserve_bytes):
-    expect(not (spec.dropout and spec.layers > 1), NOT_SUPPORTED, section.clause("shape"),
-           f"dropout of {spec.dropout} between {spec.layers} layers")  # fmt: skip
     work, kept = workspace(spec, x.max_length, x.batch), reserve(spec, x.max_length, x.batch)
     spaces(section, (work_bytes, work), (reserve_bytes, kept))
     return {"workspace": work, "reserve": kept}
 
 
-def _data(section, rnn, y, dy, dx, w, states, memory, work_bytes, reserve_bytes):
+def data_operation(section, rnn, y, dy, dx, w, states, memory, work_bytes, reserve_bytes):
     """The operation. states: descriptors of hx, dhy, dhx, cx, dcy and dcx. memory: the same memory."""
     expect(y == dy, BAD_PARAM, section.clause("shape"), f"yDesc is {y}, dyDesc {dy}")
     spec = network_of(section, rnn, dx, y, w)
@@ -38,7 +36,7 @@ def _data(section, rnn, y, dy, dx, w, states, memory, work_bytes, reserve_bytes)
     return RNNBackwardData(spec, y, dy, weightSpace=weights(spec), dx=dx, **found, **given)
 
 
-def _weights(section, rnn, x, y, w, hx_described, hx, work_bytes, reserve_bytes):
+def weights_operation(section, rnn, x, y, w, hx_described, hx, work_bytes, reserve_bytes):
     spec = network_of(section, rnn, x, y, w)
     described(section, spec, x.batch, hx=hx_described)
     found = _spaces(section, spec, x, work_bytes, reserve_bytes)
@@ -62,7 +60,7 @@ def cudnnRNNBackwardData(
     data = (sequences(DATA, name, seqLength, steps) for name, steps in described_steps)
     states = {"hx": hxDesc, "dhy": dhyDesc, "dhx": dhxDesc, "cx": cxDesc, "dcy": dcyDesc, "dcx": dcxDesc}
     memory = {"hx": hx, "dhy": dhy, "dhx": dhx, "cx": cx, "dcy": dcy, "dcx": dcx}
-    return _data(DATA, rnnDesc, *data, wDesc, states, memory, workSpaceSizeInBytes, reserveSpaceSizeInBytes)
+    return data_operation(DATA, rnnDesc, *data, wDesc, states, memory, workSpaceSizeInBytes, reserveSpaceSizeInBytes)
 
 
 @computing(
@@ -82,7 +80,7 @@ def cudnnRNNBackwardDataEx(
     states = {"hx": hxDesc, "dhy": dhyDesc, "dhx": dhxDesc, "cx": cxDesc, "dcy": dcyDesc, "dcx": dcxDesc}
     memory = {"hx": hx, "dhy": dhy, "dhx": dhx, "cx": cx, "dcy": dcy, "dcx": dcx}
     sizes = workSpaceSizeInBytes, reserveSpaceSizeInBytes
-    return _data(DATA_EX, rnnDesc, yDesc, dyDesc, dxDesc, wDesc, states, memory, *sizes)
+    return data_operation(DATA_EX, rnnDesc, yDesc, dyDesc, dxDesc, wDesc, states, memory, *sizes)
 
 
 @computing(
@@ -100,7 +98,7 @@ def cudnnRNNBackwardWeights(
     """
     data = (sequences(WEIGHTS, name, seqLength, steps) for name, steps in (("xDesc", xDesc), ("yDesc", yDesc)))
     sizes = workspaceSizeInBytes, reserveSpaceSizeInBytes
-    return _weights(WEIGHTS, rnnDesc, *data, dwDesc, hxDesc, hx, *sizes)
+    return weights_operation(WEIGHTS, rnnDesc, *data, dwDesc, hxDesc, hx, *sizes)
 
 
 @computing(
@@ -117,4 +115,4 @@ def cudnnRNNBackwardWeightsEx(
     algorithm does not take (c18). Source: 8.2.22.
     """
     sizes = workSpaceSizeInBytes, reserveSpaceSizeInBytes
-    return _weights(WEIGHTS_EX, rnnDesc, xDesc, yDesc, dwDesc, hxDesc, hx, *sizes)
+    return weights_operation(WEIGHTS_EX, rnnDesc, xDesc, yDesc, dwDesc, hxDesc, hx, *sizes)

@@ -41,11 +41,11 @@ def cudnnSetRNNDescriptor_v6(
     for name, size in {"hiddenSize": hiddenSize, "numLayers": numLayers}.items():
         expect(size > 0, BAD_PARAM, f"{V6}/c13", f"{name} is {size}, not positive")
     expect(mathPrec in (HALF, FLOAT, DOUBLE), NOT_SUPPORTED, f"{V6}/c09", f"mathPrec is {mathPrec.name}")
-    rnnDesc.spec = RNNSpec(
+    spec = RNNSpec(
         algo, mode, direction=direction, input_mode=inputMode, precision=mathPrec,
         hidden=hiddenSize, projected=hiddenSize, layers=numLayers,
     )  # fmt: skip
-    rnnDesc.dropout = dropoutDesc
+    rnnDesc.configure(spec, dropoutDesc)
 
 
 class RNNParametersV6(NamedTuple):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from ...functions import computing
 from ...operations.rnn import RNNForward, reserve, workspace
 from ...operations.rnn.network import LSTM
-from ...status import NOT_SUPPORTED, expect
 from .forward import weights
 from .legacy import Section, described, network_of, sequences, spaces, without_attention
 
@@ -18,13 +17,11 @@ TRAINING_EX = Section("cudnnRNNForwardTrainingEx", "c41", "c42", "c42", "c38", "
 DESCRIBED = ("xDesc", "hxDesc", "cxDesc", "wDesc", "yDesc", "hyDesc", "cyDesc")
 
 
-def _forward(section, rnn, x, y, w, states, memory, work_bytes, reserve_bytes=None):
+def forward_operation(section, rnn, x, y, w, states, memory, work_bytes, reserve_bytes=None):
     """The operation. states: the descriptors hx, cx, hy and cy. memory: the same memory; reserve_bytes None is inference."""
     training = reserve_bytes is not None
     spec = network_of(section, rnn, x, y, w)
     described(section, spec, x.batch, **states)
-    expect(not (training and spec.dropout and spec.layers > 1), NOT_SUPPORTED, section.clause("shape"),
-           f"dropout of {spec.dropout} between {spec.layers} layers")  # fmt: skip
     work, kept = workspace(spec, x.max_length, x.batch), reserve(spec, x.max_length, x.batch, training)
     spaces(section, (work_bytes, work), (reserve_bytes, kept) if training else None)
     given = {
@@ -51,7 +48,7 @@ def cudnnRNNForwardInference(
     data = (sequences(INFERENCE, name, seqLength, steps) for name, steps in (("xDesc", xDesc), ("yDesc", yDesc)))
     states = {"hx": hxDesc, "cx": cxDesc, "hy": hyDesc, "cy": cyDesc}
     memory = {"hx": hx, "cx": cx, "hy": hy, "cy": cy}
-    return _forward(INFERENCE, rnnDesc, *data, wDesc, states, memory, workspaceSizeInBytes)
+    return forward_operation(INFERENCE, rnnDesc, *data, wDesc, states, memory, workspaceSizeInBytes)
 
 
 @computing(
@@ -70,7 +67,9 @@ def cudnnRNNForwardTraining(
     data = (sequences(TRAINING, name, seqLength, steps) for name, steps in (("xDesc", xDesc), ("yDesc", yDesc)))
     states = {"hx": hxDesc, "cx": cxDesc, "hy": hyDesc, "cy": cyDesc}
     memory = {"hx": hx, "cx": cx, "hy": hy, "cy": cy}
-    return _forward(TRAINING, rnnDesc, *data, wDesc, states, memory, workSpaceSizeInBytes, reserveSpaceSizeInBytes)
+    return forward_operation(
+        TRAINING, rnnDesc, *data, wDesc, states, memory, workSpaceSizeInBytes, reserveSpaceSizeInBytes
+    )
 
 
 @computing(
@@ -90,7 +89,7 @@ def cudnnRNNForwardInferenceEx(
                       qDesc=qDesc, queries=queries)  # fmt: skip
     states = {"hx": hxDesc, "cx": cxDesc, "hy": hyDesc, "cy": cyDesc}
     memory = {"hx": hx, "cx": cx, "hy": hy, "cy": cy}
-    return _forward(INFERENCE_EX, rnnDesc, xDesc, yDesc, wDesc, states, memory, workspaceSizeInBytes)
+    return forward_operation(INFERENCE_EX, rnnDesc, xDesc, yDesc, wDesc, states, memory, workspaceSizeInBytes)
 
 
 @computing(
@@ -111,6 +110,6 @@ def cudnnRNNForwardTrainingEx(
                       qDesc=qDesc, queries=queries)  # fmt: skip
     states = {"hx": hxDesc, "cx": cxDesc, "hy": hyDesc, "cy": cyDesc}
     memory = {"hx": hx, "cx": cx, "hy": hy, "cy": cy}
-    return _forward(
+    return forward_operation(
         TRAINING_EX, rnnDesc, xDesc, yDesc, wDesc, states, memory, workspaceSizeInBytes, reserveSpaceSizeInBytes
     )

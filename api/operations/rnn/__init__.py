@@ -3,7 +3,7 @@
 from .backward import RNNBackwardData, RNNBackwardWeights
 from .data import RNNDataSpec
 from .forward import RNNForward
-from .network import RNNClipSpec, RNNSpec
+from .network import RNNClipSpec, RNNPlanSpec, RNNSpec
 from .spaces import reserve, workspace
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "RNNClipSpec",
     "RNNDataSpec",
     "RNNForward",
+    "RNNPlanSpec",
     "RNNSpec",
     "reserve",
     "workspace",

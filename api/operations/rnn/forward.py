@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from ..dropout import STATES
 from ..operation import Operation
 from ..records import record
 from ..specs import TensorSpec
@@ -15,7 +18,8 @@ class RNNForward(Operation):
 
     hx, hy: (pseudo-layer, sequence, projected). cx, cy: (pseudo-layer, sequence, hidden), of CUDNN_LSTM only. weightSpace: all
     matrices and biases (``RNNSpec.matrix``). workspace, reserve: as many numbers
-    of the arithmetic; none in reserve where nothing is kept for the backward calls: inference.
+    of the arithmetic; none in reserve where nothing is kept for the backward calls: inference. states: of the random numbers
+    of dropout (docs/dropout.md), an operand where the call draws some.
     """
 
     network: RNNSpec
@@ -30,7 +34,15 @@ class RNNForward(Operation):
     workspace: TensorSpec
     reserve: TensorSpec
 
-    inputs = ("x", "hx", "cx", "weightSpace")
-    outputs = ("y", "hy", "cy", "reserveSpace")
+    generator: ClassVar[TensorSpec] = STATES
+    inputs = ("x", "hx", "cx", "weightSpace", "states")
+    outputs = ("y", "hy", "cy", "states", "reserveSpace")
     optional = ("hx", "cx", "hy", "cy")
-    raw = {"workSpace": "workspace", "reserveSpace": "reserve"}  # noqa: RUF012 (a class constant)
+    raw = {"workSpace": "workspace", "reserveSpace": "reserve", "states": "generator"}  # noqa: RUF012 (a class constant)
+
+    @property
+    def draws(self) -> bool:  # type: ignore[override]  # of this operation, not of all of its kind
+        return self.training and self.network.drops
+
+    def has(self, operand: str) -> bool:
+        return super().has(operand) and (operand != "states" or self.draws)

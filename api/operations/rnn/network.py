@@ -22,7 +22,7 @@ from ..specs import SCALAR_BYTES
 
 RELU, TANH, LSTM, GRU = cudnnRNNMode_t
 NO_BIAS, INPUT_BIAS, DOUBLE_BIAS, RECURRENT_BIAS = cudnnRNNBiasMode_t
-STANDARD = cudnnRNNAlgo_t.CUDNN_RNN_ALGO_STANDARD
+STANDARD, PERSIST_STATIC, PERSIST_DYNAMIC = cudnnRNNAlgo_t
 GATES = {RELU: 1, TANH: 1, LSTM: 4, GRU: 3}
 PROJECTION = 8  # linLayerID of the projection matrix of an LSTM (7.2.31)
 
@@ -55,11 +55,20 @@ class Weights:
 
 
 @record
+class RNNPlanSpec:
+    """What a plan of CUDNN_RNN_ALGO_PERSIST_DYNAMIC was made for: as many sequences, exactly, of this data type."""
+
+    batch: int
+    data_type: cudnnDataType_t
+
+
+@record
 class RNNSpec:
     """Layers of one kind of cell. A new one has what a fresh descriptor reads as.
 
     data_type, input_size: None where cudnnSetRNNDescriptor_v6 configured the network; other arguments of its calls say them.
     dropout: the probability that training drops an element between two layers.
+    plan: of CUDNN_RNN_ALGO_PERSIST_DYNAMIC, None before one is made and once a setter has changed the network.
     hidden, projected: lengths of the state and of the output of a cell, equal where there is no recurrent projection.
     """
 
@@ -78,6 +87,7 @@ class RNNSpec:
     padded: bool = False
     clip: RNNClipSpec = RNNClipSpec()
     dropout: float = 0.0
+    plan: RNNPlanSpec | None = None
 
     @property
     def directions(self) -> int:
@@ -101,6 +111,11 @@ class RNNSpec:
     def skips_input(self) -> bool:
         """The first layer has no input matrices."""
         return self.input_mode == cudnnRNNInputMode_t.CUDNN_SKIP_INPUT
+
+    @property
+    def drops(self) -> bool:
+        """Training drops elements of what a layer passes to the next one."""
+        return self.dropout > 0 and self.layers > 1
 
     @property
     def has_input_bias(self) -> bool:

@@ -6,6 +6,7 @@ space, the reference what the calls were given, from which it computes again.
 
 from __future__ import annotations
 
+from ..dropout import STATES
 from ..specs import DOUBLE, FLOAT, HALF, SCALAR_BYTES, TensorSpec
 from .network import GRU, LSTM, RELU, TANH, RNNSpec
 
@@ -37,16 +38,29 @@ def workspace(network: RNNSpec, steps: int, batch: int) -> TensorSpec:
 
 def reserve(network: RNNSpec, steps: int, batch: int, training: bool = True) -> TensorSpec:
     """Reserve space; none in inference."""
-    return _space(network, max(_kept(network, steps, batch), _given(network, steps, batch)) if training else 0)
+    if not training:
+        return _space(network, 0)
+    between = sum(dropped(network, steps, batch)) * (network.layers - 1)
+    return _space(network, max(kept(network, steps, batch) + between, _given(network, steps, batch)))
 
 
-def _kept(network: RNNSpec, steps: int, batch: int) -> int:
-    """What the accelerated backend keeps: of every cell its gates, its states, its output; the gradient of a projected output."""
+def kept(network: RNNSpec, steps: int, batch: int) -> int:
+    """What the accelerated backend keeps of the layers: of every cell its gates, its states, its output; the gradient of a projected output."""
     width = (KEPT_GATES[network.cell] + (network.cell == LSTM) + network.is_projected) * network.hidden
     each = aligned(steps * batch * width + gate_gradients(network, steps, batch)) + aligned(
         steps * batch * network.projected
     ) * (1 + network.is_projected)
     return network.pseudo_layers * each
+
+
+def dropped(network: RNNSpec, steps: int, batch: int) -> tuple[int, int]:
+    """What the accelerated backend keeps, behind the layers, of the dropout between two of them: the vectors that the next
+    layer gets, and a bit for each of their elements."""
+    if not network.drops:
+        return 0, 0
+    elements = steps * batch * network.output_size
+    each = SCALAR_BYTES[DOUBLE if network.precision == DOUBLE else FLOAT]
+    return aligned(-(-elements * SCALAR_BYTES[network.data_type] // each)), aligned(-(-elements // (8 * each)))
 
 
 def gate_gradients(network: RNNSpec, steps: int, batch: int) -> int:
@@ -56,8 +70,10 @@ def gate_gradients(network: RNNSpec, steps: int, batch: int) -> int:
 
 
 def _given(network: RNNSpec, steps: int, batch: int) -> int:
-    """What the reference backend keeps: inputs, weights, the gradients of the outputs, states and their gradients."""
+    """What the reference backend keeps: the states of dropout, inputs, weights, the gradients of the outputs, states and their
+    gradients."""
     vectors = network.input_width(0) + network.output_size
     states = 2 * network.pseudo_layers * (network.projected + network.hidden)
     nbytes = (steps * batch * vectors + batch * states + network.weight_elements) * SCALAR_BYTES[network.data_type]
+    nbytes += STATES.nbytes * network.drops
     return aligned(-(-nbytes // (8 if network.precision == DOUBLE else 4)))

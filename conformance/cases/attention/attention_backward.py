@@ -16,12 +16,15 @@ from dualdnn.conformance.cases.attention.attention_forward import (
     AXES,
     BIASES,
     MISFITS,
+    OF_TENSOR_CORES,
     ONE_TO_ONE,
     TYPES,
     WINDOWS,
     attention,
     changed,
     forward,
+    of_tensor_cores,
+    vectors_in,
     with_projections,
 )
 from dualdnn.conformance.marks import shows
@@ -136,7 +139,7 @@ def test_padding_is_not_read(chain, on):
 @pytest.mark.parametrize("on", [(0, 0, 0, 0), (1, 1, 1, 1)], ids=["core", "projected"])
 def test_empty_sequences(subject, chain, on):
     """Sequences of queries, and of keys, without any vector."""
-    if not subject.ours:
+    if not subject.cites_clauses:
         pytest.skip("NVIDIA's library refuses lengths of 0")
     attn = with_projections(*on, mode=ONE_TO_ONE)
     training, data, weights = steps(attn=attn, batches=3, lengths=(4, 0, 4, 3, 0, 4), key_lengths=(5, 4, 0, 5, 0, 4))
@@ -159,6 +162,20 @@ def test_many_tiles(chain, data_type):
     low = [max(0, 2 * t - 90) for t in range(70)]
     high = [min(140, 2 * t + 1) for t in range(70)]
     chain(*steps(attn=attn, steps=(70, 140), batches=1, beams=1, lengths=(69,), key_lengths=(137,), low=low, high=high))
+
+
+@shows(f"{DATA}/c01", f"{DATA}/c11")
+@pytest.mark.parametrize("name", OF_TENSOR_CORES)
+def test_tiles_of_tensor_cores(chain, name):
+    """Numbers that are none, outside of the windows of some keys and queries, and in padding, too."""
+    training = of_tensor_cores(name, trains=True)
+    data = backward_data(training)
+    chain(training, data)
+    before = prepare(training, "normal", 1) | prepare(data, "normal", 1)
+    for operand, none in {"queries": (20, 69), "keys": (72, 149), "values": (75, 149), "dout": (30, 69)}.items():
+        vectors = vectors_in(before, data, operand)
+        vectors[none, 3], vectors[getattr(data, operand).lengths[0] :] = np.nan, np.inf
+    chain(training, data, before=before)
 
 
 @shows(f"{WEIGHTS}/c03")
@@ -254,7 +271,7 @@ def test_what_does_not_fit(cudnn, handle, refuses, name):
 def test_spaces_that_are_too_small(subject, cudnn, handle, refuses):
     call = Call(cudnn, handle, steps())
     for name in ("weightSizeInBytes", "workSpaceSizeInBytes", "reserveSpaceSizeInBytes"):
-        if name != "workSpaceSizeInBytes" or subject.ours:  # another library may need none
+        if name != "workSpaceSizeInBytes" or subject.cites_clauses:  # another library may need none
             size = call.of_data[name] - 1
             refuses(BAD_PARAM, f"{DATA}/c23", call.data, **{name: size})
             refuses(BAD_PARAM, f"{WEIGHTS}/c14", call.weights, **{name: size})

@@ -67,7 +67,7 @@ def refused(subject, cudnn, fresh, refuses):
         before = fill(cudnn, fresh)
         clause = clause if "/" in clause else f"{SET}/{clause}"
         refuses(status, clause, cudnn.cudnnSetAttnDescriptor, fresh, *(GOOD | changed).values())
-        if subject.ours:
+        if subject.cites_clauses:
             assert tuple(cudnn.cudnnGetAttnDescriptor(fresh)) == before
 
     return check
@@ -92,7 +92,7 @@ def test_destroy_of_null(cudnn):
 
 @shows("cudnnDestroyAttnDescriptor/c01")
 def test_destroyed_is_refused(subject, cudnn, refuses):
-    if not subject.ours:
+    if not subject.survives_stray_pointers:
         pytest.skip("a destroyed descriptor of a foreign library is freed memory")
     descriptor = cudnn.cudnnCreateAttnDescriptor()
     cudnn.cudnnDestroyAttnDescriptor(descriptor)

@@ -580,7 +580,7 @@ def test_workspaces_begin_anywhere(subject, caller, algo, start):
     """The reported size is enough at any address, and nothing beside it is written: the result is the same, bit by bit."""
     guard, pattern = 256, 0xA5
     # A kernel that cannot take an address ends the context of the process, so a foreign library gets aligned ones.
-    start = start if subject.ours else start * guard
+    start = start if subject.cites_clauses else start * guard
     for configuration, formats, math_type in (("FLOAT", NCHW, FMA), ("PSEUDO_HALF", NCHW, DEFAULT)):
         operation = sized(caller, convolution((1, 24, 5, 5), (20, 24, 3, 3), configuration=configuration, algo=algo,
                                               formats=formats, math_type=math_type))  # fmt: skip

@@ -498,7 +498,7 @@ def test_workspaces_begin_anywhere(subject, caller, algo, start):
     """The reported size is enough at any address, and nothing beside it is written: the result is the same, bit by bit."""
     guard, pattern = 256, 0xA5
     # A kernel that cannot take an address ends the context of the process, so a foreign library gets aligned ones.
-    start = start if subject.ours else start * guard
+    start = start if subject.cites_clauses else start * guard
     for configuration, math_type in (("FLOAT", FMA), ("PSEUDO_HALF", DEFAULT)):
         operation = sized(
             caller, gradient((1, 20, 5, 5), (24, 20, 3, 3), configuration=configuration, algo=algo, math_type=math_type)

@@ -526,7 +526,7 @@ def test_workspaces_begin_anywhere(subject, caller, algo, start):
     """The reported size is enough at any address, and nothing beside it is written: the result is the same, bit by bit."""
     guard, pattern = 256, 0xA5
     # A kernel that cannot take an address ends the context of the process, so a foreign library gets aligned ones.
-    start = start if subject.ours else start * guard
+    start = start if subject.cites_clauses else start * guard
     shape: Any = (
         {"x": (8, 20, 1, 7), "dw": (24, 20, 1, 3), "padding": (0, 1)}
         if algo == FFT_TILING

@@ -265,7 +265,7 @@ def test_the_same_again(caller, call, algo):
 @pytest.mark.parametrize("nan", [ZERO, KEEP], ids=["zero", "keep"])
 def test_lists_of_the_device_are_not_trusted(subject, judged, nan):
     """Labels that are no classes, the blank among them, lengths that are none: sequences without an alignment."""
-    if not subject.ours:
+    if not subject.cites_clauses:
         pytest.skip("what a foreign library reads then is not determined")
     labels = (1, 2, 3, 3, 2, 0, 3, 4, 1, 2**31 - 1, 2, 1, 3)
     label_lengths, input_lengths = (4, 2, -1, 1, 2, 2, 1, 1, 1), (6, 6, 6, 6, 6, 6, 7, -1, 6)
@@ -276,7 +276,7 @@ def test_lists_of_the_device_are_not_trusted(subject, judged, nan):
 @shows(f"{DEVICE}/c08", f"{DEVICE}/c09")
 def test_labels_have_the_memory_that_their_lengths_say(subject, caller):
     """Fewer than maxLabelLength for each sequence, an empty list too."""
-    if not subject.ours:
+    if not subject.knows_sizes:
         pytest.skip("a foreign library is not told how large memory is")
     for lengths in ((2, 0, 1), (0, 0, 0)):
         found = []
@@ -309,7 +309,7 @@ def test_workspaces(subject, cudnn, caller, refuses, call, algo):
     clause = f"{call}/c16" if call == HOST else f"{call}/c18"
     for size in (operation.workspace_bytes - 1, 0):
         refuses(BAD_PARAM, clause, getattr(cudnn, call), *arguments(caller, operation, buffers, workspace_bytes=size))
-    if not subject.ours:
+    if not subject.knows_sizes:
         return  # a foreign library is not told how large memory is
     small = {**buffers, "workspace": buffers["workspace"].slice(0, operation.workspace_bytes - 1)}
     refuses(BAD_PARAM, clause, getattr(cudnn, call), *arguments(caller, operation, small))
@@ -417,7 +417,7 @@ def test_other_ranks(wrong, caller, call):
 @shows(f"{HOST}/c15", f"{HOST_SIZE}/c07")
 @pytest.mark.parametrize("lengths", [(9, 10, 9), (9, -1, 9), (9, 9), (9, 9, 9, 9), (2**31 - 1, 9, 9)], ids=str)
 def test_input_lengths(subject, wrong, lengths):
-    if not subject.ours and len(lengths) != 3:
+    if not subject.is_python and len(lengths) != 3:
         pytest.skip("C has no lengths of arrays")
     wrong(HOST, BAD_PARAM, "lengths", inputLengths=lengths)
 
@@ -441,7 +441,7 @@ def test_too_large_maxima(wrong, caller):
 ], ids=["beyond", "blank", "negative", "too_few", "negative_length", "too_few_lengths"])  # fmt: skip
 def test_labels_that_are_none(subject, wrong, labels, lengths):
     """Of the host, where they can be seen."""
-    if not subject.ours:
+    if not subject.is_python:
         pytest.skip("C has no lengths of arrays, and the document names no status for labels")
     wrong(HOST, BAD_PARAM, "", "cudnnStatus_t/c05", labels=labels, labelLengths=lengths)
 

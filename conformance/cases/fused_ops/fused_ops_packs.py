@@ -284,7 +284,7 @@ def test_descriptors_that_were_not_set(cudnn, const_pack, refuses):
 @shows(INCORRECT_PARAMETER)
 def test_descriptors_of_another_type(subject, cudnn, const_pack, refuses):
     """A filter for a tensor, a placeholder for a mode, a destroyed descriptor, a number for a descriptor."""
-    if not subject.ours:
+    if not subject.is_python:
         pytest.skip("C has no types behind void *")
     pack = const_pack(cudnnFusedOps_t.CUDNN_FUSED_SCALE_BIAS_ACTIVATION_WGRAD)
     gone = made(cudnn, CONTENTS["cudnnTensorDescriptor_t"][0])
@@ -321,7 +321,7 @@ def test_every_variant_attribute_comes_back(subject, cudnn, variant_pack, ops):
         wanted = {}
         for label in labels:
             kind = scalar_type(label)
-            if kind is None and not subject.ours:
+            if kind is None and not subject.is_python:
                 continue  # the binding gives back memory that it knows, which needs a device
             wanted[label] = 4096 * (2 + 3 * turn + int(label)) + 1 if kind is None else SCALARS[kind][turn]
             getattr(cudnn, SET_VARIANT)(pack, label, wanted[label])
@@ -355,7 +355,7 @@ def test_other_variant_labels(cudnn, variant_pack, refuses, ops):
 
 @shows(INCORRECT_PARAMETER)
 def test_scalars_of_another_type(subject, cudnn, variant_pack, refuses):
-    if not subject.ours:
+    if not subject.is_python:
         pytest.skip("C has no types behind void *")
     pack = variant_pack(cudnnFusedOps_t.CUDNN_FUSED_BN_FINALIZE_STATISTICS_TRAINING)
     size, count, factor, _ = (

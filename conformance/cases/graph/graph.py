@@ -120,10 +120,10 @@ def test_mixed_types(trial):
 @shows(*of("OPERATION_GEN_STATS", "c01", "c03", "c04", "c05"), "cudnnGenStatsMode_t/c02")
 @pytest.mark.parametrize("data_type", [FLOAT, HALF, DOUBLE], ids=lambda t: t.name.removeprefix("CUDNN_DATA_"))
 @pytest.mark.parametrize(
-    "dims, order", [((3, 5, 4, 7), (0, 2, 3, 1)), ((2, 3, 30, 30), None), ((1, 1, 1), None), ((2, 7), None)]
+    "dims, order", [((3, 5, 14, 17), (0, 2, 3, 1)), ((2, 2, 97, 96), None), ((1, 1, 1), None), ((2, 7), None)]
 )
 def test_statistics(trial, data_type, dims, order):
-    """More elements than threads, one element, channels innermost."""
+    """More elements than a block sums, one element, channels innermost."""
     wide = DOUBLE if data_type == DOUBLE else FLOAT
     outputs = (1, dims[1], *(1,) * (len(dims) - 2))
     node = GenStatsNode(
@@ -221,6 +221,64 @@ def diamond():
 @shows(*of("OPERATIONGRAPH", "c01", "c05"), *of("TENSOR", "c03"))
 def test_several_outputs(trial):
     trial(executed(*diamond()))
+
+
+def chain(*steps, dims=(3, 5, 7, 2), order=(0, 2, 3, 1)):
+    """Pointwise nodes behind each other, as (mode, data type of the result, dimensions of the second operand or None or "same" for
+    the value itself); the last result has memory, and one whose type is a list of one."""
+    x, nodes = tensor(1, dims, HALF, order=order), []
+    for i, (mode, data_type, other) in enumerate(steps):
+        stored = isinstance(data_type, list) or i == len(steps) - 1
+        kind = data_type[0] if isinstance(data_type, list) else data_type
+        y = tensor(2 + i, dims, kind, order=order, virtual=not stored)
+        b = x if other == "same" else other and tensor(100 + i, other, FLOAT)
+        nodes.append(pointwise(mode, x, y, b, alpha1=0.75 if i % 2 else 1.0, lower=-0.5, upper=1.5))
+        x = y
+    return nodes
+
+
+@shows(*of("OPERATIONGRAPH", "c01", "c05"), *of("TENSOR", "c03"))
+def test_chains(trial):
+    """Twelve operations behind each other with results of three types; some have memory, one is read again later, one is squared."""
+    channels, everything, column = (1, 5, 1, 1), (3, 5, 7, 2), (3, 1, 7, 1)
+    nodes = chain(
+        (Mode.CUDNN_POINTWISE_MUL, FLOAT, channels), (Mode.CUDNN_POINTWISE_ADD, HALF, everything), (Mode.CUDNN_POINTWISE_MUL, BFLOAT16, "same"),
+        (Mode.CUDNN_POINTWISE_TANH_FWD, [HALF], None), (Mode.CUDNN_POINTWISE_MIN, FLOAT, column), (Mode.CUDNN_POINTWISE_RELU_FWD, FLOAT, None),
+        (Mode.CUDNN_POINTWISE_ADD, FLOAT, channels), (Mode.CUDNN_POINTWISE_IDENTITY_FWD, HALF, None), (Mode.CUDNN_POINTWISE_ELU_FWD, FLOAT, None),
+        (Mode.CUDNN_POINTWISE_MAX, [FLOAT], everything), (Mode.CUDNN_POINTWISE_SIGMOID_FWD, FLOAT, None), (Mode.CUDNN_POINTWISE_ADD, FLOAT, column),
+    )  # fmt: skip
+    trial(
+        executed(
+            *nodes, pointwise(Mode.CUDNN_POINTWISE_MUL, nodes[5].y, tensor(200, everything, BFLOAT16), nodes[-1].y)
+        )
+    )
+    trial(
+        executed(
+            *chain(
+                (Mode.CUDNN_POINTWISE_ADD, HALF, (1, 1, 1, 1)),
+                (Mode.CUDNN_POINTWISE_MUL, HALF, (1, 1, 16, 24)),
+                dims=(1, 3, 16, 24),
+                order=None,
+            )
+        )
+    )
+
+
+@shows(*of("OPERATIONGRAPH", "c01"))
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=["float", "half"])
+def test_a_fused_convolution_inside_a_graph(trial, data_type):
+    """relu(conv(x) + bias), its statistics, and a function of it: nodes that are one documented operation among others."""
+    dims, channels, last = (2, 8, 6, 5), (1, 8, 1, 1), (0, 2, 3, 1)
+    a, b = (tensor(10 + i, dims, FLOAT, virtual=True, order=last) for i in range(2))
+    y = tensor(5, dims, data_type, order=last)
+    x, w = tensor(1, (2, 4, 6, 5), data_type, order=last), tensor(2, (8, 4, 3, 3), data_type, order=last)
+    trial(executed(
+        ConvolutionForwardNode(convolution((1, 1), (1, 1)), 1.0, 0.0, x, w, a),
+        pointwise(Mode.CUDNN_POINTWISE_ADD, a, b, tensor(4, channels, data_type)),
+        pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, b, y),
+        GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, y, tensor(6, channels), tensor(7, channels)),
+        pointwise(Mode.CUDNN_POINTWISE_TANH_FWD, y, tensor(8, dims, FLOAT)),
+    ))  # fmt: skip
 
 
 @shows(*of("OPERATIONGRAPH", "c01"))

@@ -287,7 +287,7 @@ def test_values_that_are_no_enumerators(cudnn, builder, refuses, record, ending,
 def test_values_that_are_none(subject, cudnn, builder, refuses):
     """NULL; too few, strings, fractions, other objects, numbers outside of 64 bits."""
     made = builder.create(kind_of(X))
-    bad = [None] if not subject.ours else [None, (), "7", 7, (1.5,), ("7",), (None,), (2**63,), (made,)]
+    bad = [None] if not subject.is_python else [None, (), "7", 7, (1.5,), ("7",), (None,), (2**63,), (made,)]
     for values in bad:
         refuses(
             BAD_PARAM,
@@ -304,7 +304,7 @@ def test_values_that_are_none(subject, cudnn, builder, refuses):
 @shows(f"{SET}/c07")
 def test_descriptors_of_another_type(subject, cudnn, builder, refuses):
     """A convolution is no tensor; neither is what was destroyed, or NULL."""
-    if not subject.ours:
+    if not subject.survives_stray_pointers:
         pytest.skip("NVIDIA's library reads such memory as a tensor, which may end the process")
     node, name = builder.create(kind_of(RECORDS["forward"])), Name.CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X
     dead = cudnn.cudnnBackendCreateDescriptor(kind_of(X))
@@ -398,7 +398,7 @@ def test_null(cudnn, refuses):
 
 @shows("cudnnBackendDestroyDescriptor/c01", "cudnnStatus_t/c05")
 def test_destroyed_is_refused(subject, cudnn, refuses):
-    if not subject.ours:
+    if not subject.survives_stray_pointers:
         pytest.skip("a destroyed descriptor of a foreign library is freed memory")
     made = cudnn.cudnnBackendCreateDescriptor(kind_of(X))
     cudnn.cudnnBackendDestroyDescriptor(made)

@@ -8,20 +8,23 @@ import pytest
 from dualdnn.api.enumerations import cudnnBackendAttributeName_t as Name
 from dualdnn.api.enumerations import cudnnBackendAttributeType_t as Type
 from dualdnn.api.enumerations import cudnnBackendDescriptorType_t as Kind
-from dualdnn.api.enumerations import cudnnBackendKnobType_t
+from dualdnn.api.enumerations import cudnnBackendKnobType_t, cudnnGenStatsMode_t
 from dualdnn.api.enumerations import cudnnBackendNumericalNote_t as Note
 from dualdnn.api.graph.engines import ENGINES
 from dualdnn.api.operations.graph import (
     ConvolutionBackwardDataNode,
     ConvolutionBackwardFilterNode,
     ConvolutionForwardNode,
+    GenStatsNode,
     KnobChoice,
 )
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, UINT8
 from dualdnn.api.status import NOT_SUPPORTED
 from dualdnn.conformance.marks import shows
+from dualdnn.conformance.trial import prepare
+from dualdnn.reference import judge, run
 
-from .graph import Mode, convolution, executed, pointwise, tensor
+from .graph import NAN, Mode, convolution, executed, pointwise, tensor
 from .graph_descriptors import builder, of
 from .graph_execution import (
     CONFIG,
@@ -70,6 +73,14 @@ def grouped():
     """Two groups with a dimension of their own, which follow each other in memory."""
     x, w, y = tensor(1, (2, 2, 2, 6, 5)), tensor(2, (2, 4, 2, 3, 3)), tensor(3, (2, 2, 4, 6, 5))
     return ConvolutionForwardNode(ONCE, 1.0, 0.0, x, w, y)
+
+
+def layer(data_type):
+    """tanh(conv(x, w)) and its statistics: no one operation."""
+    between, y = tensor(10, Y, data_type, order=LAST, virtual=True), tensor(3, Y, data_type, order=LAST)
+    sums, squares = (tensor(20 + i, (1, 8, 1, 1)) for i in range(2))
+    statistics = GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, y, sums, squares)
+    return forward(data_type, LAST, y=between), pointwise(Mode.CUDNN_POINTWISE_TANH_FWD, between, y), statistics
 
 
 GRADIENT_OF = {"data": ConvolutionBackwardDataNode, "filter": ConvolutionBackwardFilterNode}
@@ -127,6 +138,7 @@ GRAPHS = {
     "filter": (gradient("filter", beta=0.5),),
     "filter half": (gradient("filter", HALF),),
     "int8": (integers(1),), "uint8": (integers(1, UINT8),), "int8x4": (integers(4),), "uint8x4 to float": (integers(4, UINT8, FLOAT),),
+    "layer": layer(FLOAT), "layer half": layer(HALF), "layer bfloat16": layer(BFLOAT16),
     "int8x32": (integers(32),), "fused int8x4": fused_integers(),
 }  # fmt: skip
 ABLE = {
@@ -146,11 +158,56 @@ def test_by_every_engine(trial, graph, engine):
     trial(executed(*GRAPHS[graph], engine=engine))
 
 
+@shows(*of("ENGINE", "c01"), "cudnnBackendExecute/c01")
+@pytest.mark.parametrize("graph", [name for name in GRAPHS if 0 in ABLE[name]])
+def test_an_engine_computes_what_the_operations_say(subject, graph):
+    """The judge takes a graph for the operation that its engine knows: here that operation is held to the graph itself."""
+    alone = executed(*GRAPHS[graph])
+    assert alone.single is None
+    before = prepare(alone, "normal", 3)
+    for engine in ABLE[graph][1:]:
+        after = {name: content.copy() for name, content in before.items()}
+        run(executed(*GRAPHS[graph], engine=engine), after)
+        verdict = judge(alone, before, after)
+        assert verdict.agrees, f"{ENGINES[engine].name}: {verdict.explanation()}"
+
+
+def almost_fused(bias_factor=1.0, again=1.0, relu=None, bias_dims=(1, 8, 1, 1), twice=False):
+    """relu(again * conv(x, w) + bias_factor * bias): with other factors, clips, biases than a fused operation has."""
+    first, second, third = (tensor(10 + i, Y, FLOAT, virtual=True) for i in range(3))
+    y, bias = tensor(3, Y), tensor(4, bias_dims)
+    nodes = [
+        forward(y=first), pointwise(Mode.CUDNN_POINTWISE_ADD, first, second, bias, alpha1=again, alpha2=bias_factor),
+        pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, second, third if twice else y, **(relu or {})),
+    ]  # fmt: skip
+    return (*nodes, pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, third, y)) if twice else tuple(nodes)
+
+
+ALMOST = {
+    "scaled bias": almost_fused(bias_factor=0.5), "scaled sum": almost_fused(again=2.0), "negated bias": almost_fused(bias_factor=-1.0),
+    "lower clip": almost_fused(relu={"lower": -1.0}), "upper clip": almost_fused(relu={"upper": 0.5}), "NaN": almost_fused(relu={"nan": NAN}),
+    "bias of rows": almost_fused(bias_dims=(1, 1, 6, 1)), "bias of images": almost_fused(bias_dims=(2, 8, 1, 1)), "two ReLU": almost_fused(twice=True),
+}  # fmt: skip
+
+
+@shows(*of("ENGINE", "c16"), "cudnnBackendExecute/c01")
+@pytest.mark.parametrize("graph", ALMOST)
+def test_graphs_that_no_pattern_covers(trial, cudnn, handle, builder, refuses, graph):
+    """What differs from a fused operation in one setting is refused by every engine but the one that has no patterns."""
+    assert [i for i, engine in enumerate(ENGINES) if not engine.refuses(ALMOST[graph])] == [0]
+    trial(executed(*ALMOST[graph]))
+    made = builder.filled(
+        ENGINE,
+        {"OPERATION_GRAPH": (DESCRIPTOR, (graph_of(builder, handle, *ALMOST[graph]),)), "GLOBAL_INDEX": (INT64, (1,))},
+    )
+    refuses(NOT_SUPPORTED, of("ENGINE", "c16")[0], cudnn.cudnnBackendFinalize, made)
+
+
 # How many of the engines execute a graph: all algorithms of which the tables have it, on tensor cores or not.
 COUNTS = {
     "forward": 11, "forward half": 5, "forward bfloat16": 5, "forward double": 4, "grouped": 11, "fused": 11, "fused half": 5,
     "fused residual": 11, "fused without ReLU": 3, "data": 9, "data half": 9, "filter": 9, "filter half": 9, "int8": 2, "uint8": 2, "int8x4": 2, "uint8x4 to float": 2, "int8x32": 1,
-    "fused int8x4": 2,
+    "fused int8x4": 2, "layer": 1, "layer half": 2, "layer bfloat16": 2,
 }  # fmt: skip
 
 
@@ -197,7 +254,7 @@ def test_graphs_that_an_engine_does_not_execute(cudnn, handle, builder, refuses)
 @shows(*of("ENGINE", "c10"), "cudnnBackendNumericalNote_t/c01")
 def test_numerical_notes(cudnn, handle, builder):
     """Tensor cores and conversions only where the math type allows them; transforms where the algorithm is one."""
-    for name in ("forward", "forward half", "data", "filter half"):
+    for name in ("forward", "forward half", "data", "filter half", "layer half"):
         graph = graph_of(builder, handle, *GRAPHS[name])
         half = name.endswith("half")
         for index in ABLE[name]:

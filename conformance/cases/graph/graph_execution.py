@@ -392,7 +392,7 @@ def test_descriptors_that_cannot_be_executed(subject, cudnn, handle, builder, re
         (builder.create(PLAN), pack, "c03"),
         (plan, builder.create(PACK), "c03"),
     ]
-    if subject.ours:
+    if subject.survives_stray_pointers:
         dead_plan, dead_pack = plan_of(builder, handle, *TWO), pack_of(builder, pointers, workspace)
         for dead in (dead_plan, dead_pack):
             cudnn.cudnnBackendDestroyDescriptor(dead)
@@ -410,7 +410,7 @@ def test_descriptors_that_cannot_be_executed(subject, cudnn, handle, builder, re
     other = subject.new_handle()
     refuses(BAD_PARAM, f"{EXECUTE}/c07", cudnn.cudnnBackendExecute, other, plan, pack, unchanged=(pointers[Y.uid],))
     cudnn.cudnnDestroy(other)
-    if subject.ours:
+    if subject.survives_stray_pointers:
         refuses(NOT_INITIALIZED, "cudnnStatus_t/c03", cudnn.cudnnBackendExecute, other, plan, pack)
 
 
@@ -424,7 +424,7 @@ def test_memory_that_cannot_be_used(subject, cudnn, handle, builder, ready, refu
         ({X.uid: x, Y.uid: y, 77: x}, workspace, f"{EXECUTE}/c07"), ({X.uid: x, Y.uid: y, BETWEEN.uid: x}, workspace, f"{EXECUTE}/c07"),
         ({X.uid: None, Y.uid: y}, workspace, f"{EXECUTE}/c07"), ({X.uid: x, Y.uid: None}, workspace, f"{EXECUTE}/c07"),
     ]  # fmt: skip
-    if subject.ours:  # who knows sizes
+    if subject.knows_sizes:  # who knows sizes
         wide = handle.zeros(200)
         wrong += [
             ({X.uid: x.slice(0, 95), Y.uid: y}, workspace, "cudnnStatus_t/c05"), ({X.uid: x, Y.uid: y.slice(0, 92)}, workspace, "cudnnStatus_t/c05"),

@@ -247,7 +247,7 @@ def test_unknown_mode_and_destroyed_descriptor(cudnn, caller, subject, refuses):
     refuses(BAD_PARAM, f"{FORWARD}/c08", cudnn.cudnnDivisiveNormalizationForward, *call(descriptor, 1))
     backward = (caller.handle, descriptor, 1, 1.0, tensor, x, None, x, temp, temp2, 0.0, tensor, y, None)
     refuses(BAD_PARAM, f"{BACKWARD}/c05", cudnn.cudnnDivisiveNormalizationBackward, *backward)
-    if subject.ours:
+    if subject.survives_stray_pointers:
         cudnn.cudnnDestroyLRNDescriptor(descriptor)
         refuses(BAD_PARAM, f"{FORWARD}/c07", cudnn.cudnnDivisiveNormalizationForward, *call(descriptor, 0))
 
@@ -297,7 +297,7 @@ def test_overlapping_memory_is_refused(refused):
 
 @shows("cudnnDivisiveNormalizationForward/c15", "cudnnDivisiveNormalizationBackward/c09")
 def test_temporaries_have_the_size_of_x(subject, caller, refuses, cudnn):
-    if not subject.ours:
+    if not subject.knows_sizes:
         pytest.skip("a foreign library is not told how large memory is")
     spec = TensorSpec.packed(FLOAT, DIMS)
     x, temp, y = (caller.handle.to_device(np.ones(spec.count, np.float32)) for _ in range(3))

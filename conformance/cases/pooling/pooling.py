@@ -304,7 +304,7 @@ def test_forward_in_place(trial):
 
 
 def test_forward_in_place_is_refused_elsewhere(subject, refused):
-    if not subject.ours:
+    if not subject.cites_clauses:
         pytest.skip("the document does not say what happens")
     strided_window = Geometry((2, 3, 4, 5), (1, 1), (0, 0), (2, 2), (4, 5))  # every other input, then windows beyond x
     larger_output = Geometry((2, 3, 4, 5), (1, 1), (0, 0), (1, 1), (4, 6))
@@ -368,7 +368,7 @@ def test_forward_ranks_must_agree(refused):
 @pytest.mark.parametrize("mode", [MAXIMA[0], *AVERAGES], ids=lambda m: m.name)
 def test_forward_positions_of_32_bits(subject, trial, mode):
     """Windows, paddings and strides whose last position is 2**31 - 1."""
-    if not subject.ours:
+    if not subject.cites_clauses:
         pytest.skip("a limit of this project")
     x, y = (1, 1, 4, 4), (3, 4)
     trial(forward(mode, Geometry(x, (2, 2**31 - 8), (0, 0), (1, 1), y)))
@@ -378,7 +378,7 @@ def test_forward_positions_of_32_bits(subject, trial, mode):
 
 @shows("cudnnPoolingForward/c18")
 def test_forward_positions_beyond_32_bits(subject, refused):
-    if not subject.ours:
+    if not subject.cites_clauses:
         pytest.skip("a limit of this project")
     furthest = 2**31 - 4 - 3  # 4 inputs and 3 further outputs: the last window ends at 2**31 exactly
     for window, padding, stride in (
@@ -410,7 +410,7 @@ def test_forward_null(cudnn, caller, refuses, missing):
 
 @shows("cudnnPoolingDescriptor_t/c02", "cudnnPoolingForward/c14")
 def test_forward_needs_initialised_descriptors(subject, cudnn, caller, refuses):
-    if not subject.ours:
+    if not subject.survives_stray_pointers:
         pytest.skip("other libraries may read uninitialised memory")
     operation = forward(MAXIMA[0])
     x, y = (caller.handle.to_device(np.ones(spec.count, np.float32)) for spec in (operation.x, operation.y))
@@ -564,12 +564,12 @@ def test_deterministic_maximum(trial, layout):
 
 def test_backward_does_not_consult_y(subject, trial):
     """y is known from x; another y is no pooling of x and changes nothing (docs/errata.md, D188)."""
-    for mode in Mode if subject.ours else (MAXIMA[0], *AVERAGES):
+    for mode in Mode if subject.cites_clauses else (MAXIMA[0], *AVERAGES):
         trial(backward(mode, beta=1.0))
 
 
 def test_backward_in_place_is_refused(subject, refused):
-    if not subject.ours:
+    if not subject.cites_clauses:
         pytest.skip("the document does not say what happens")
     operation = backward(MAXIMA[0], GEOMETRIES["1x1"])
     for other in ("dy", "x", "y"):
@@ -601,7 +601,7 @@ def test_backward_tensors_must_agree(refused, different):
 
 
 def test_backward_images_and_channels_must_agree(subject, refused):
-    if not subject.ours:
+    if not subject.cites_clauses:
         pytest.skip("the document demands it of the forward call only")
     for dims in ((1, 3, 5, 6), (2, 4, 5, 6)):
         other = TensorSpec.packed(FLOAT, dims)
@@ -627,7 +627,7 @@ def test_backward_spatial_dimensions(refused, rank):
 
 
 def test_backward_positions_beyond_32_bits(subject, refused):
-    if not subject.ours:
+    if not subject.cites_clauses:
         pytest.skip("a limit of this project")
     geometry = Geometry((1, 1, 4, 4), (2, 2), (0, 0), (1, 2**30), (3, 4))
     refused(backward(MAXIMA[0], geometry), NOT_SUPPORTED, "cudnnPoolingBackward/c14")
@@ -744,7 +744,7 @@ def test_2d_descriptor_refuses(subject, cudnn, refuses, bad):
     wrong = [Mode.CUDNN_POOLING_MAX, Nan.CUDNN_NOT_PROPAGATE_NAN, 9, 9, 9, 9, 9, 9]
     wrong[position] = value
     refuses(BAD_PARAM, f"cudnnSetPooling2dDescriptor/{clause}", cudnn.cudnnSetPooling2dDescriptor, descriptor, *wrong)
-    if subject.ours:  # a refused call changes nothing
+    if subject.cites_clauses:  # a refused call changes nothing
         assert tuple(cudnn.cudnnGetPooling2dDescriptor(descriptor)) == IMAGES
 
 
@@ -772,13 +772,13 @@ def test_nd_descriptor_refuses(subject, cudnn, refuses, bad):
     refuses(
         status, f"cudnnSetPoolingNdDescriptor/{clause}", cudnn.cudnnSetPoolingNdDescriptor, descriptor, *wrong.values()
     )
-    if subject.ours:  # a refused call changes nothing
+    if subject.cites_clauses:  # a refused call changes nothing
         assert tuple(cudnn.cudnnGetPooling2dDescriptor(descriptor)) == IMAGES
 
 
 @pytest.mark.parametrize("array, clause", [("window", "c05"), ("padding", "c06"), ("stride", "c07")])
 def test_nd_descriptor_refuses_short_or_missing_arrays(subject, cudnn, refuses, array, clause):
-    if not subject.ours:
+    if not subject.is_python:
         pytest.skip("a C array has no length, and NULL crashes the library")
     for value in ([1, 1], None):
         arrays = {"window": [2] * 3, "padding": [0] * 3, "stride": [1] * 3} | {array: value}
@@ -788,7 +788,7 @@ def test_nd_descriptor_refuses_short_or_missing_arrays(subject, cudnn, refuses, 
 
 
 def test_2d_query_of_other_ranks(subject, cudnn, refuses):
-    if not subject.ours:
+    if not subject.survives_stray_pointers:
         pytest.skip("other libraries may return what is not there")
     descriptor = cudnn.cudnnCreatePoolingDescriptor()
     refuses(BAD_PARAM, "cudnnGetPooling2dDescriptor/c09", cudnn.cudnnGetPooling2dDescriptor, descriptor)
@@ -813,7 +813,7 @@ def test_destroyed_descriptor(subject, cudnn, refuses):
         cudnn.cudnnSetPooling2dDescriptor(one, *IMAGES)
     cudnn.cudnnDestroyPoolingDescriptor(descriptor)
     assert tuple(cudnn.cudnnGetPooling2dDescriptor(kept)) == IMAGES
-    if subject.ours:  # elsewhere the pointer dangles
+    if subject.survives_stray_pointers:  # elsewhere the pointer dangles
         refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnSetPooling2dDescriptor, descriptor, *IMAGES)
 
 

@@ -45,6 +45,12 @@ CLAUSES = {
     EX[0]: ("c37", "c38", "c38", "c34", "c40", None), EX[1]: ("c41", "c42", "c42", "c38", "c43", "c44"),
     EX[2]: ("c45", "c46", "c46", "c42", "c47", "c48"), EX[3]: ("c19", "c20", "c20", "c18", "c21", "c22"),
 }  # fmt: skip
+# Searches -> the call whose algorithms they measure. They take every algorithm that the network may have, and refuse types.
+FINDS = {f"cudnnFind{name.removeprefix('cudnn')}AlgorithmEx": name for name in NAMES}
+CLAUSES |= dict(zip(FINDS, (
+    ("c37", "c38", "c39", "c36", "c40", None), ("c52", "c53", "c54", "cudnnRNNForward/c41", "c55", "c56"),
+    ("c67", "c68", "c69", "c66", "c70", "c71"), ("c33", "c34", "c35", "c32", "c36", "c37"),
+), strict=True))  # fmt: skip
 OPERANDS = {"w": "weightSpace", "dw": "dweightSpace", "workspace": "workSpace"}
 RESERVED = (
     "kDesc",
@@ -88,9 +94,11 @@ class LegacyCaller(Caller):
         if name == "handle":
             return self.handle
         if name == "rnnDesc":
-            return self.network(n)
+            return self.network(n, o.y.batch)
         if name == "seqLength":
             return o.y.max_length
+        if name in ("findIntensity", "requestedAlgoCount"):
+            return 3
         if name in ("wDesc", "dwDesc"):
             return self.descriptor(FilterSpec(n.data_type, NCHW, (n.weight_elements, 1, 1)))
         if name in ("xDesc", "yDesc", "dyDesc", "dxDesc"):
@@ -104,10 +112,10 @@ class LegacyCaller(Caller):
             return (o.reserve if name.startswith("reserve") else o.workspace).nbytes
         return memory.get(OPERANDS.get(name, name))
 
-    def network(self, n: RNNSpec):
-        """The descriptor of a network, by the setters before version 8."""
+    def network(self, n: RNNSpec, batch: int = 0):
+        """The descriptor of a network, by the setters before version 8; with a plan for so many sequences, where it takes one."""
         made = self.cudnn.cudnnCreateRNNDescriptor()
-        values = n.hidden, n.layers, None, n.input_mode, n.direction, n.cell, n.algo, n.precision
+        values = n.hidden, n.layers, self.dropout, n.input_mode, n.direction, n.cell, n.algo, n.precision
         self.cudnn.cudnnSetRNNDescriptor_v6(self.handle, made, *values)
         self.cudnn.cudnnSetRNNBiasMode(made, n.bias)
         self.cudnn.cudnnSetRNNPaddingMode(made, int(n.padded))
@@ -116,6 +124,9 @@ class LegacyCaller(Caller):
             self.cudnn.cudnnSetRNNProjectionLayers(self.handle, made, n.projected, 0)
         if n.clip.is_on:
             self.cudnn.cudnnRNNSetClip(self.handle, made, n.clip.mode, n.clip.nan, n.clip.lower, n.clip.upper)
+        if n.algo == DYNAMIC and batch:
+            plan = self.cudnn.cudnnCreatePersistentRNNPlan(made, batch, n.data_type)
+            self.cudnn.cudnnSetPersistentRNNPlan(made, plan)
         return made
 
     def sequences(self, spec):
@@ -218,7 +229,7 @@ def test_reserve_space_that_moves(cudnn, handle):
 
 def case_of(name):
     """The operation that a call stands for, with padded sequences never."""
-    spec = plain(projected=3)
+    spec, name = plain(projected=3), FINDS.get(name, name)
     if name.removesuffix("Ex") == INFERENCE:
         return forward(spec, PACKED, LENGTHS, training=False)
     return training(spec, PACKED, LENGTHS)[(TRAINING, DATA, WEIGHTS).index(name.removesuffix("Ex"))]
@@ -229,7 +240,7 @@ def prepared(cudnn, handle):
     """A caller, and the good arguments of a call by the names of its parameters."""
 
     def make(name, operation=None):
-        caller, operation = LegacyCaller(cudnn, handle, name.endswith("Ex")), operation or case_of(name)
+        caller, operation = LegacyCaller(cudnn, handle, name in EX), operation or case_of(name)
         memory = {o: handle.to_device(np.zeros(operation.nbytes(o), np.uint8)) for o in operation.operands}
         return caller, operation, caller.arguments(name, operation, memory)
 
@@ -252,6 +263,11 @@ SHAPES = [f"{name}/c{i:02}" for name, clauses in {
     EX[1]: (9, 10, 11, 12, 14, 17, 18, 19, 20, 21, 23, 28, 30, 32, 33, 34, 35, 38, 41, 42, 43, 44),
     EX[2]: (12, 13, 14, 16, 17, 19, 20, 21, 22, 23, 25, 34, 36, 38, 39, 42, 45, 46, 47, 48),
     EX[3]: (14, 18, 19, 20, 21, 22),
+    **dict(zip(FINDS, (
+        (9, 10, 12, 13, 15, 20, 21, 23, 24, 37, 38, 39, 40), (*range(9, 14), *range(16, 21), 22, *range(27, 32), *range(34, 39), *range(52, 57)),
+        (*range(13, 18), *range(19, 24), 25, *range(26, 31), *range(32, 37), *range(41, 46), *range(47, 52), *range(67, 72)),
+        (*range(8, 13), *range(33, 38)),
+    ), strict=True)),
 }.items() for i in clauses]  # fmt: skip
 
 
@@ -314,17 +330,21 @@ def test_wrong_descriptors(cudnn, refuses, prepared, name):
         outputs = {p: caller.descriptor(replace(operation.y, vector=14)) for p in outputs}
     full = {p: caller.tensor(TensorSpec.packed(FLOAT, (4, 3, 7))) for p in states}
     large = {weights: caller.filter(FilterSpec(FLOAT, NCHW, (9999, 1, 1)))}
-    refusal(cudnn, refuses, name, good, NOT_SUPPORTED, ragged, rnnDesc=persistent, **outputs, **full, **large)
+    if name not in FINDS:
+        refusal(cudnn, refuses, name, good, NOT_SUPPORTED, ragged, rnnDesc=persistent, **outputs, **full, **large)
 
 
 STEPS = [f"{name}/c{i:02}" for name, clauses in {
     INFERENCE: (7, 8, 9, 10, 25, 26, 27, 28), TRAINING: (8, 9, 10, 11, 27, 28, 29, 30), DATA: (7, 8, 9, 10, 11, 12, 13, 14, 42, 43),
     WEIGHTS: (8, 9, 16, 17, 18, 19),
+    **dict(zip(FINDS, (
+        (4, 5, 6, 7, 16, 17, 18, 36), (5, 6, 7, 8, 23, 24, 25, 26), (4, 5, 6, 7, 8, 9, 10, 11, 12, 38, 39, 40, 66), (4, 5, 6, 7, 14, 15, 16, 17, 32),
+    ), strict=True)),
 }.items() for i in clauses]  # fmt: skip
 
 
 @shows(*STEPS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *FINDS])
 def test_wrong_steps(cudnn, refuses, prepared, name):
     """Descriptors of steps: as many as there are steps, batches that do not grow, one vector length, no gaps, the same batches in all."""
     _, invalid, shape, ragged, _, _ = CLAUSES[name]

@@ -16,9 +16,10 @@ from typing import Any
 
 from dualdnn.api.document import Parameter, functions
 from dualdnn.api.enumerations import ENUMERATIONS
+from dualdnn.api.status import BAD_PARAM
 
 from .objects import Library
-from .queries import failure_text
+from .queries import failure_text, status_number
 from .slots import (
     AddressOut,
     AlgorithmIn,
@@ -44,7 +45,7 @@ from .slots import (
     StreamOut,
 )
 from .tables import OUTPUT_LENGTHS
-from .types import PERFORMANCE_ALGORITHMS, Crashes, LibraryError
+from .types import PERFORMANCE_ALGORITHMS, Crashes, LibraryError, NullAccepted
 
 
 @cache
@@ -124,6 +125,8 @@ class Function:
         self.symbol.restype = RESULT_TYPES.get(name, ctypes.c_int)
         self.returns_status = name not in RESULT_TYPES
         self.passed = [slot.name for slot in slots if slot.passed]
+        required = [p.is_returned and not p.nullable and p.memory == "host" for p in function_table()[name]]
+        self.unasked = tuple(index for index, asked in enumerate(required) if asked)  # what NULL is answered by
         self.returned = [slot for slot in slots if slot.returned]
         self.result_type = namedtuple(name.removeprefix("cudnn"), [s.name for s in self.returned])  # type: ignore[misc]
         self.__signature__ = inspect.Signature(
@@ -138,12 +141,25 @@ class Function:
         if not self.returns_status:
             return number.decode() if isinstance(number, bytes) else number
         call.succeeded = number == 0
+        if call.succeeded and self.unasked and self.library.asks_null:
+            self.ask_without_outputs(call, encoded)
         for slot in self.slots:
             slot.finish(call)
         if number != 0:
             raise LibraryError(number, failure_text(self.library, number), self.__name__)
         results = [slot.decode(call) for slot in self.returned]
         return None if not results else results[0] if len(results) == 1 else self.result_type(*results)
+
+    def ask_without_outputs(self, call: Call, encoded: list[Any]) -> None:
+        """Repeat a call that succeeded with NULL for each output on the host that must not be NULL, once in a process: it is refused."""
+        unasked, self.unasked = self.unasked, ()
+        for index in unasked:
+            number = self.symbol(*encoded[:index], ctypes.c_void_p(None), *encoded[index + 1 :])
+            text = failure_text(call.library, number) if number else "CUDNN_STATUS_SUCCESS"
+            if number != status_number(call.library, BAD_PARAM):
+                raise NullAccepted(
+                    f"{self.__name__}: {self.slots[index].name} is NULL, the answer is {text}, not BAD_PARAM"
+                )
 
     def prepare(self, *arguments: Any, **keywords: Any) -> Callable[[], None]:
         """The call with these arguments, to be made many times at the cost of the C call alone (for benchmarks).

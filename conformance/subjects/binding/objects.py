@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .host import GuardedMemory, SpareMemory
 from .memory import Buffer, Cuda, Stream, host_memory, open_cuda
 from .types import Crashes
 
@@ -91,6 +92,14 @@ class Library:
         self.streams: weakref.WeakValueDictionary[int, Stream] = weakref.WeakValueDictionary()
         self.cuda: Cuda | None = None
         self.callback = Callback()
+        self.host: GuardedMemory | SpareMemory = GuardedMemory()
+        self.asks_null = False  # whether calls are repeated with NULL for their outputs
+        self.takes_stray_pointers = False  # whether it is handed what is not alive, or of another kind
+
+    @property
+    def guarded(self) -> bool:
+        """Whether it is expected to keep within the host memory of its callers."""
+        return isinstance(self.host, GuardedMemory)
 
     def symbol(self, name: str) -> Any:
         """The exported C function, or None."""
@@ -126,6 +135,8 @@ class Library:
             return None
         if not isinstance(value, Opaque) or value.library is not self:
             raise Crashes(function, f"{name}: {value!r} is not a {ctype} of {self.path.name}")
+        if self.takes_stray_pointers:
+            return value.address
         if value.ctype != ctype:
             raise Crashes(function, f"{name}: {value!r} stands where a {ctype} is needed")
         if not value.alive:

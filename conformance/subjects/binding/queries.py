@@ -20,7 +20,7 @@ def failure_text(library: Library, number: int) -> str:
         text += f" ({(name(ctypes.c_int(number)) or b'').decode(errors='replace')})"
     last = library.symbol("cudnnGetLastErrorString")  # release 9
     if last is not None:
-        message = ctypes.create_string_buffer(1024)
+        message = ctypes.create_string_buffer(1 << 16)
         last(message, ctypes.c_size_t(len(message)))
         text += f": {message.value.decode(errors='replace')}" if message.value else ""
     return text

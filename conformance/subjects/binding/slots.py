@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from dualdnn.api.document import Parameter
 from dualdnn.api.enumerations import cudnnDataType_t, cudnnStatus_t
-from dualdnn.api.operations.specs import DOUBLE, FLOAT, scalar_type
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, scalar_type, vector_length
 from dualdnn.reference.view import NUMPY_TYPES
 
 from .memory import Buffer
@@ -29,8 +29,6 @@ from .types import (
     scalar,
 )
 
-# Zeroed entries behind every host array, so that a library which reads or writes too far meets memory of ours.
-SPARE = 1024
 # Host output arrays never need more entries: ranks are at most 8 and batches of descriptors are small.
 LARGEST_OUTPUT = 1 << 20
 
@@ -48,6 +46,20 @@ class Call:
     def where(self, name: str) -> str:
         """For messages."""
         return f"{self.function}: {name}"
+
+    def place(self, name: str, kind: Any, *values: Any) -> Any:
+        """Host memory of this C type for a parameter, with these values in it."""
+        self.storage[name] = placed = self.library.host.place(kind)
+        for index, value in enumerate(values):
+            placed[index] = value
+        return placed
+
+    def place_number(self, name: str, value: Any, dtype: Any, components: int = 1) -> Any:
+        """A number of a NumPy type, in every component of a vector; libraries that read on find it there, too."""
+        content = np.full(components if self.library.guarded else 32, value, dtype).tobytes()
+        placed = self.place(name, ctypes.c_char * len(content))
+        placed.raw = content
+        return placed
 
     def count(self, length: Length) -> int:
         """The number of entries that the caller's arguments stand for; 0 where only the library knows, which has the tensor."""
@@ -122,8 +134,7 @@ class OpaqueArray(Slot):
         addresses = [call.library.opaque_address(v, self.base, call.function, self.name) for v in values]
         if None in addresses:
             raise Crashes(call.function, f"{self.name}: the array holds a NULL descriptor")
-        call.storage[self.name] = array = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
-        return array
+        return call.place(self.name, ctypes.c_void_p * len(addresses), *addresses)
 
 
 class ArrayIn(Slot):
@@ -139,11 +150,8 @@ class ArrayIn(Slot):
         if length is not None and len(values) < call.count(length):
             raise NotExpressible(f"{where}: {len(values)} entries, but {length.count} asks for {call.count(length)}")
         kind = element_type(self.base)
-        array = (kind * (len(values) + SPARE))()
-        for index, value in enumerate(values):
-            array[index] = scalar(kind, value, f"{where}[{index}]").value
-        call.storage[self.name] = array
-        return array
+        numbers = [scalar(kind, value, f"{where}[{index}]").value for index, value in enumerate(values)]
+        return call.place(self.name, kind * len(numbers), *numbers)
 
 
 class DevicePointer(Slot):
@@ -192,7 +200,7 @@ class Scaling(Slot):
     """alpha, beta, or the value of cudnnSetTensor, in the type that the destination tensor calls for.
 
     A scaling parameter is a float, or a double where the tensor is DOUBLE; cudnnSetTensor's value has the tensor's
-    own type. The value fills the storage, so that vectorised types find it in every component.
+    own type.
     """
 
     def __init__(self, parameter: Parameter, descriptor: Parameter | None) -> None:
@@ -203,15 +211,14 @@ class Scaling(Slot):
         value = call.values[self.name]
         if value is None:
             return ctypes.c_void_p(None)
-        data_type = self.data_type(call)
+        data_type, components = self.data_type(call), 1
         if self.name == "valuePtr":
-            dtype = element_dtype(data_type)
+            dtype, components = element_dtype(data_type), components_of(data_type)
         else:
             dtype = element_dtype(DOUBLE if data_type == DOUBLE else FLOAT)
         if np.ndim(value) != 0 or isinstance(value, str | bytes):
             raise NotExpressible(f"{call.where(self.name)}: a number is needed, not {value!r}")
-        call.storage[self.name] = array = np.full(32, value, dtype)
-        return ctypes.c_void_p(array.ctypes.data)
+        return call.place_number(self.name, value, dtype, components)
 
     def data_type(self, call: Call) -> int:
         """The data type of the destination tensor."""
@@ -228,8 +235,7 @@ class ScalarOut(Slot):
     passed, returned = False, True
 
     def encode(self, call: Call) -> Any:
-        call.storage[self.name] = storage = element_type(self.base)()
-        return ctypes.byref(storage)
+        return ctypes.byref(call.place(self.name, element_type(self.base)))
 
     def decode(self, call: Call) -> Any:
         return python_value(self.base, call.storage[self.name].value)
@@ -242,8 +248,7 @@ class ArrayOut(Slot):
 
     def encode(self, call: Call) -> Any:
         asked = min(max(0, call.count(self.length(call))), LARGEST_OUTPUT)
-        call.storage[self.name] = array = (element_type(self.base) * (asked + SPARE))()
-        return array
+        return call.place(self.name, element_type(self.base) * asked)
 
     def decode(self, call: Call) -> Any:
         length = self.length(call)
@@ -263,8 +268,7 @@ class OpaqueOut(Slot):
     passed, returned = False, True
 
     def encode(self, call: Call) -> Any:
-        call.storage[self.name] = storage = ctypes.c_void_p()
-        return ctypes.byref(storage)
+        return ctypes.byref(call.place(self.name, ctypes.c_void_p))
 
     def decode(self, call: Call) -> Any:
         if call.function.startswith("cudnnCreate"):
@@ -278,8 +282,7 @@ class AddressOut(Slot):
     passed, returned = False, True
 
     def encode(self, call: Call) -> Any:
-        call.storage[self.name] = storage = ctypes.c_void_p()
-        return ctypes.byref(storage)
+        return ctypes.byref(call.place(self.name, ctypes.c_void_p))
 
     def decode(self, call: Call) -> Any:
         return call.library.memory_at(call.storage[self.name].value)
@@ -292,8 +295,7 @@ class PerformanceOut(Slot):
 
     def encode(self, call: Call) -> Any:
         asked = min(max(0, int(call.values["requestedAlgoCount"])), LARGEST_OUTPUT)
-        call.storage[self.name] = rows = (PerformanceStruct * (asked + SPARE))()
-        return rows
+        return call.place(self.name, PerformanceStruct * asked)
 
     def decode(self, call: Call) -> Any:
         count = min(int(call.values["requestedAlgoCount"]), call.storage["returnedAlgoCount"].value)
@@ -307,9 +309,7 @@ class FillIn(Slot):
     def encode(self, call: Call) -> Any:
         if call.values[self.name] is None:
             return ctypes.c_void_p(None)
-        dtype = element_dtype(call.values["dataType"])
-        call.storage[self.name] = array = np.full(32, call.values[self.name], dtype)
-        return ctypes.c_void_p(array.ctypes.data)
+        return call.place_number(self.name, call.values[self.name], element_dtype(call.values["dataType"]))
 
 
 class FillOut(Slot):
@@ -376,6 +376,11 @@ class NullOnly(Slot):
         if call.values[self.name] is not None:
             raise Crashes(call.function, f"{self.name}: reserved, None is the only value that can be passed")
         return ctypes.c_void_p(None)
+
+
+def components_of(data_type: int) -> int:
+    """How many scalars one element of a data type has; one for numbers that the document does not know."""
+    return vector_length(cudnnDataType_t(data_type)) if data_type in cudnnDataType_t.__members__.values() else 1
 
 
 def element_dtype(data_type: int) -> np.dtype[Any]:

@@ -17,7 +17,7 @@ from dualdnn.api.enumerations import (
 )
 
 from .objects import Callback, Library, Opaque
-from .slots import SPARE, Call, OpaqueOut, Slot
+from .slots import Call, OpaqueOut, Slot
 from .tables import (
     ATTRIBUTE_DESCRIPTORS,
     ATTRIBUTE_ELEMENTS,
@@ -59,9 +59,11 @@ class CallbackIn(Slot):
         if function is None:
             call.storage[self.name] = CALLBACK()
         elif callable(function):
+            token = None if user_data is None else id(user_data)
 
-            def run(severity: int, _: int | None, debug: Any, text: int) -> None:
-                function(named(cudnnSeverity_t, severity), user_data, debug_record(debug[0]), callback_text(text))
+            def run(severity: int, address: int | None, debug: Any, text: int) -> None:
+                handed = user_data if address == token else address  # what the library hands on, if it is another
+                function(named(cudnnSeverity_t, severity), handed, debug_record(debug[0]), callback_text(text))
 
             call.storage[self.name] = CALLBACK(run)
         else:
@@ -98,8 +100,7 @@ class PerformancesOut(Slot):
 
     def encode(self, call: Call) -> Any:
         count = max(0, int(call.values["numberToCreate"]))
-        call.storage[self.name] = array = (ctypes.c_void_p * (count + SPARE))()
-        return array
+        return call.place(self.name, ctypes.c_void_p * count)
 
     def decode(self, call: Call) -> Any:
         array = call.storage[self.name]
@@ -121,8 +122,7 @@ class PerformancesDestroyed(Slot):
         if objects == (None,):
             return ctypes.c_void_p(None)
         addresses = [call.library.opaque_address(o, PERFORMANCE, call.function, self.name) for o in objects]
-        call.storage[self.name] = array = (ctypes.c_void_p * (len(addresses) + SPARE))(*addresses)
-        return array
+        return call.place(self.name, ctypes.c_void_p * len(addresses), *addresses)
 
     def finish(self, call: Call) -> None:
         for value in as_objects(call.values[self.name])[: max(0, int(call.values["numberToDestroy"]))]:
@@ -138,7 +138,7 @@ class SearchResults(Slot):
 
     def encode(self, call: Call) -> Any:
         count = max(0, int(call.values["requestedAlgoCount"]))
-        call.storage[self.name] = array = (ctypes.c_void_p * (count + SPARE))()
+        array = call.place(self.name, ctypes.c_void_p * count)
         if count:
             create(call, "cudnnCreateAlgorithmPerformance", array, ctypes.c_int(count))
         return array
@@ -181,11 +181,11 @@ class ElementsIn(Slot):
         base = ATTRIBUTE_ELEMENTS.get(int(call.values["attributeType"]), "int64_t")
         if base == "cudnnDataType_t" and any(int(value) not in BACKEND_DATA_TYPES for value in values):
             raise Crashes(call.function, f"{self.name}: {tuple(values)} are no data types; finalising would crash")
-        array = (storage_type(base) * (len(values) + SPARE))()
-        for index, value in enumerate(values):
-            array[index] = element(call.library, base, value, call.function, f"{self.name}[{index}]")
-        call.storage[self.name] = array
-        return array
+        elements = [
+            element(call.library, base, value, call.function, f"{self.name}[{index}]")
+            for index, value in enumerate(values)
+        ]
+        return call.place(self.name, storage_type(base) * len(elements), *elements)
 
     def finish(self, call: Call) -> None:
         values = call.values[self.name]
@@ -223,7 +223,7 @@ class ElementsOut(Slot):
     def encode(self, call: Call) -> Any:
         count = max(0, int(call.values["requestedElementCount"]))
         base = ATTRIBUTE_ELEMENTS.get(int(call.values["attributeType"]), "int64_t")
-        call.storage[self.name] = array = (storage_type(base) * (count + SPARE))()
+        array = call.place(self.name, storage_type(base) * count)
         if base == BACKEND_DESCRIPTOR:
             for index, kind in enumerate(self.kinds(call)[:count]):
                 pointer = ctypes.c_void_p()
@@ -289,9 +289,7 @@ class ConstParamIn(Slot):
             return ctypes.c_void_p(None)
         if base not in PARAM_ENUMERATIONS:
             return ctypes.c_void_p(call.library.opaque_address(value, base, call.function, self.name))
-        call.storage[self.name] = storage = (ctypes.c_int * SPARE)()
-        storage[0] = scalar(ctypes.c_int, value, call.where(self.name)).value
-        return storage
+        return call.place(self.name, ctypes.c_int * 1, scalar(ctypes.c_int, value, call.where(self.name)).value)
 
 
 class ConstParamOut(Slot):
@@ -302,8 +300,7 @@ class ConstParamOut(Slot):
     def encode(self, call: Call) -> Any:
         base = const_param_type(call.values["paramLabel"])
         if base in PARAM_ENUMERATIONS:
-            call.storage[self.name] = (ctypes.c_int * SPARE)()
-            return call.storage[self.name]
+            return call.place(self.name, ctypes.c_int * 1)
         call.storage[self.name] = pointer = ctypes.c_void_p()
         create(call, base.replace("cudnn", "cudnnCreate").removesuffix("_t"), ctypes.byref(pointer))
         return pointer
@@ -337,8 +334,7 @@ class VariantParamIn(Slot):
             return ctypes.c_void_p(None)
         if kind is None:
             return ctypes.c_void_p(call.library.device_address(value, call.function, self.name))
-        call.storage[self.name] = storage = scalar(kind, value, call.where(self.name))
-        return ctypes.byref(storage)
+        return call.place(self.name, kind * 1, scalar(kind, value, call.where(self.name)).value)
 
 
 class VariantParamOut(Slot):
@@ -348,8 +344,7 @@ class VariantParamOut(Slot):
 
     def encode(self, call: Call) -> Any:
         kind = variant_param_scalar(call.values["paramLabel"]) or ctypes.c_void_p
-        call.storage[self.name] = storage = kind()
-        return ctypes.byref(storage)
+        return ctypes.byref(call.place(self.name, kind))
 
     def decode(self, call: Call) -> Any:
         value = call.storage[self.name].value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import operator
+import re
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -94,12 +95,20 @@ def documented_status(number: int) -> cudnnStatus_t:
         return cudnnStatus_t.CUDNN_STATUS_INTERNAL_ERROR
 
 
+CITED = re.compile(r"\[(\w+/c\d+)\]$")
+
+
 class LibraryError(CudnnError):
-    """A status that a foreign library returned, with the ``number`` as it returned it."""
+    """A status that a foreign library returned, with the ``number`` as it returned it, and the clause that its own message cites."""
 
     def __init__(self, number: int, message: str, function: str) -> None:
-        super().__init__(documented_status(number), None, message, function)
+        cited = CITED.search(message)
+        super().__init__(documented_status(number), cited and cited[1], message, function)
         self.number = number
+
+
+class NullAccepted(AssertionError):
+    """NULL for an output was not refused."""
 
 
 class NotRunnable(Exception):

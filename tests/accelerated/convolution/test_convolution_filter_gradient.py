@@ -1,5 +1,5 @@
-"""The gradient with respect to the filter that TMA feeds, on the emulated device: every tile with either operand as its
-rows, and K-blocks that several blocks share."""
+"""Gradients with respect to the filter on the emulated device: every tile that TMA feeds, with either operand as its rows
+and K-blocks that several blocks share; depthwise convolutions."""
 
 from __future__ import annotations
 
@@ -76,3 +76,33 @@ def test_which_gradients_are_preferred(seven_multiprocessors):
     assert not check(room, half((2, 3, 4, 5), (64, 3, 3, 3))).solver.startswith(TMA)
     plain = gradient((2, 64, 4, 5), (64, 64, 3, 3), configuration="PSEUDO_HALF", formats=NHWC)
     assert not check(room, plain).solver.startswith(TMA)
+
+
+DEPTHWISE = "convolution.depthwise_filter_gradient"
+
+
+def depthwise(x, taps, multiples=1, **options):
+    return gradient(x, (x[1] * multiples, 1, *taps), groups=x[1], **options)
+
+
+OF_CHANNELS = {
+    "planes": depthwise((3, 5, 17, 16), (3, 3), configuration="PSEUDO_HALF", alpha=-1.5, beta=0.5),
+    "planes, a last tile in part": depthwise((2, 4, 9, 14), (3, 3), configuration="PSEUDO_BFLOAT16"),
+    "planes, float": depthwise((2, 3, 16, 9), (3, 3), mode=Mode.CUDNN_CONVOLUTION),
+    "planes, stride": depthwise((2, 3, 17, 24), (3, 3), configuration="PSEUDO_HALF", stride=(2, 2)),
+    "planes, 5 x 4": depthwise((2, 2, 12, 13), (5, 4), configuration="DOUBLE", padding=(2, 3), stride=(1, 2)),
+    "channels": depthwise((2, 70, 13, 12), (3, 3), configuration="PSEUDO_HALF", formats=NHWC, beta=-2.0),
+    "odd channels": depthwise((2, 9, 6, 7), (3, 2), formats=NHWC, padding=(0, 0)),
+    "channels, stride": depthwise((2, 24, 12, 9), (3, 3), configuration="PSEUDO_BFLOAT16", formats=NHWC, stride=(2, 1)),
+    "channels, 7 x 7": depthwise((1, 6, 9, 9), (7, 7), formats=NHWC, padding=(3, 3), stride=(2, 2)),
+    "one row": depthwise((5, 3, 1, 6), (1, 3), padding=(0, 1)),
+}
+
+
+@pytest.mark.parametrize("multiprocessors", [1, 7])
+@pytest.mark.parametrize("name", OF_CHANNELS)
+def test_depthwise(seven_multiprocessors, monkeypatch, name, multiprocessors):
+    monkeypatch.setattr(seven_multiprocessors.device, "multiprocessors", multiprocessors)
+    check(seven_multiprocessors, OF_CHANNELS[name])
+    assert check(seven_multiprocessors, OF_CHANNELS[name], shift=1).solver == DEPTHWISE
+    check(seven_multiprocessors, replace(OF_CHANNELS[name], beta=0.5), inputs="special")

@@ -1,0 +1,173 @@
+// Gradients with respect to the filter (6.2.2) of convolutions of which every channel has one filter of its own.
+//
+// Tiling: a thread has CHANNELS channels and COLUMNS output columns, and slides down the rows of one chunk of an image
+// after the other: it keeps the rows of dy that a row of x meets, and the sums of all taps. Threads of a block have a
+// few packs of channels and share chunks (`items`); their sums are added in a tree, those of the blocks that share the
+// channels by filter_gradient_sum.cu, in one order.
+//
+// Roofline bound: bytes, x and dy read once; 2 * taps flops for each element of dy. Neighbouring columns of x are read
+// by two threads, the second time from L1.
+#include "primitives/geometry.cuh"
+#include "primitives/types.cuh"
+
+constexpr int DEPTH = (TAP_ROWS + ROW_STEP - 1) / ROW_STEP;  // rows of dy that one of x meets
+constexpr int X_COLUMNS = (COLUMNS - 1) * COLUMN_STEP + TAP_COLUMNS;
+constexpr int TAPS = TAP_ROWS * TAP_COLUMNS;
+
+// Axes: rows, columns. The steps are elements from one image, channel, row, column to the next.
+struct Arguments {
+  const ELEMENT* x;
+  const ELEMENT* dy;
+  COMPUTE* partial;  // [block that shares channels][channel][tap]
+  long long x_step[4], dy_step[4];
+  int input[2], output[2];
+  int padding, chunk_rows;  // of rows; rows of dy of an item
+  int channels, items, flipped;
+  int log_packs;             // of channels, of a block
+  FastDivmod tiles, chunks;  // of columns, of rows
+  FastDivmod channel_blocks;
+};
+
+using Row = COMPUTE[COLUMNS][CHANNELS];
+
+// COUNT columns from `column` on. Columns of dy outside are not multiplied; those of x are the zeros of the padding.
+template <int COUNT, int BEFORE, int WIDTH>
+__device__ __forceinline__ void read_row(COMPUTE (&values)[COUNT][CHANNELS], const ELEMENT* row, int column, int step,
+                                         int extent, bool exists) {
+  if constexpr (CHANNELS_LAST) {
+    using Packed = Pack<ELEMENT, WIDTH>;
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+      const int at = column + i - BEFORE;
+      const bool inside = exists && static_cast<unsigned>(at) < static_cast<unsigned>(extent);
+#pragma unroll
+      for (int c = 0; c < CHANNELS; c += WIDTH) {
+        Packed pack = {};
+        if (inside) pack = *reinterpret_cast<const Packed*>(row + static_cast<long long>(at) * step + c);
+#pragma unroll
+        for (int j = 0; j < WIDTH; j++) values[i][c + j] = load<COMPUTE>(pack.item[j]);
+      }
+    }
+  } else {
+    // Packs from `column` on, which is a multiple of their width, and single elements before and behind.
+    using Packed = Pack<ELEMENT, WIDTH>;
+    constexpr int PACKS = (COUNT - BEFORE) / WIDTH;
+#pragma unroll
+    for (int i = 0; i < PACKS; i++) {
+      Packed pack = {};
+      const int at = column + i * WIDTH;
+      if (exists && at < extent) pack = *reinterpret_cast<const Packed*>(row + at);
+#pragma unroll
+      for (int j = 0; j < WIDTH; j++) values[BEFORE + i * WIDTH + j][0] = load<COMPUTE>(pack.item[j]);
+    }
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+      if (i >= BEFORE && i < BEFORE + PACKS * WIDTH) continue;
+      const int at = column + i - BEFORE;
+      const bool inside = exists && static_cast<unsigned>(at) < static_cast<unsigned>(extent);
+      values[i][0] = inside ? load<COMPUTE>(row[at]) : COMPUTE(0);
+    }
+  }
+}
+
+struct Sums {
+  COMPUTE of[TAPS][CHANNELS];
+
+  // Of the taps of one row; the first `count` columns of dy exist.
+  template <bool ALL>
+  __device__ __forceinline__ void add(const Row& dy, const COMPUTE (&x)[X_COLUMNS][CHANNELS], int tap_row, int count) {
+#pragma unroll
+    for (int q = 0; q < COLUMNS; q++)
+      if (ALL || q < count) {
+#pragma unroll
+        for (int s = 0; s < TAP_COLUMNS; s++)
+#pragma unroll
+          for (int c = 0; c < CHANNELS; c++) of[tap_row * TAP_COLUMNS + s][c] += dy[q][c] * x[q * COLUMN_STEP + s][c];
+      }
+  }
+};
+
+// One chunk of rows.
+struct Item {
+  const ELEMENT *x, *dy;  // the image, at the first of the thread's channels
+  int column, count;      // of dy: the first, how many exist
+  int first, end;         // rows of dy
+
+  // Row `row` of dy and the rows of x that it meets first; window[k] becomes row `row`, window[k - 1] was the one
+  // before. EVERY: all rows of the window are rows of the item.
+  template <bool EVERY, bool ALL>
+  __device__ __forceinline__ void slide(const Arguments& a, Sums& sums, Row (&window)[DEPTH], int k, int row) const {
+    if (EVERY || row < end)
+      read_row<COLUMNS, 0, DY_WIDTH>(window[k], dy + row * a.dy_step[2], column, static_cast<int>(a.dy_step[3]),
+                                     a.output[1], true);
+#pragma unroll
+    for (int j = 0; j < ROW_STEP; j++) {
+      const int y = row * ROW_STEP - a.padding + j;
+      COMPUTE values[X_COLUMNS][CHANNELS];
+      read_row<X_COLUMNS, COLUMN_PADDING, X_WIDTH>(values, x + y * a.x_step[2], column * COLUMN_STEP,
+                                                   static_cast<int>(a.x_step[3]), a.input[1],
+                                                   static_cast<unsigned>(y) < static_cast<unsigned>(a.input[0]));
+#pragma unroll
+      for (int i = 0; i < DEPTH; i++)
+        if (j + ROW_STEP * i < TAP_ROWS && (EVERY || (row - i >= first && row - i < end)))
+          sums.add<ALL>(window[(k - i + DEPTH) % DEPTH], values, j + ROW_STEP * i, count);
+    }
+  }
+
+  template <bool ALL> __device__ __forceinline__ void walk(const Arguments& a, Sums& sums) const {
+    Row window[DEPTH] = {};
+    for (int row = first; row < end + DEPTH - 1; row += DEPTH) {
+      if (row >= first + DEPTH - 1 && row + DEPTH <= end) {
+#pragma unroll
+        for (int k = 0; k < DEPTH; k++) slide<true, ALL>(a, sums, window, k, row + k);
+      } else {
+#pragma unroll
+        for (int k = 0; k < DEPTH; k++)
+          if (row + k < end + DEPTH - 1) slide<false, ALL>(a, sums, window, k, row + k);
+      }
+    }
+  }
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) convolution_depthwise_filter_gradient(const Arguments a) {
+  griddepcontrol_wait();
+  __shared__ COMPUTE shared[THREADS / 32][32][TAPS * CHANNELS + 1];
+  const int packs = 1 << a.log_packs, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  unsigned channel_block;
+  const unsigned part = a.channel_blocks.divide(blockIdx.x, channel_block);
+  const unsigned parts = gridDim.x / a.channel_blocks.divisor;
+  const int first_channel = channel_block * packs * CHANNELS, channel = first_channel + lane % packs * CHANNELS;
+  Sums sums = {};
+  if (channel < a.channels)
+    for (unsigned i = part * (THREADS >> a.log_packs) + (threadIdx.x >> a.log_packs);
+         i < static_cast<unsigned>(a.items); i += parts * (THREADS >> a.log_packs)) {
+      unsigned tile, chunk;
+      const unsigned image = a.chunks.divide(a.tiles.divide(i, tile), chunk);
+      Item item;
+      item.x = a.x + image * a.x_step[0] + channel * a.x_step[1];
+      item.dy = a.dy + image * a.dy_step[0] + channel * a.dy_step[1];
+      item.column = tile * COLUMNS, item.count = a.output[1] - item.column;
+      item.first = chunk * a.chunk_rows, item.end = min(item.first + a.chunk_rows, a.output[0]);
+      if (item.count >= COLUMNS) item.walk<true>(a, sums);
+      else item.walk<false>(a, sums);
+    }
+#pragma unroll
+  for (int t = 0; t < TAPS; t++)
+#pragma unroll
+    for (int c = 0; c < CHANNELS; c++) {
+      COMPUTE sum = sums.of[t][c];
+      for (int distance = 16; distance >= packs; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);
+      if (lane < packs) shared[warp][lane][c * TAPS + t] = sum;
+    }
+  __syncthreads();
+  COMPUTE* to = a.partial + static_cast<long long>(part) * a.channels * TAPS;
+  for (int i = threadIdx.x; i < packs * CHANNELS * TAPS; i += THREADS) {
+    const int pack = i / (CHANNELS * TAPS), element = i % (CHANNELS * TAPS), tap = element % TAPS;
+    const int of = first_channel + pack * CHANNELS + element / TAPS;
+    if (of >= a.channels) continue;
+    COMPUTE sum = shared[0][pack][element];
+#pragma unroll
+    for (int w = 1; w < THREADS / 32; w++) sum += shared[w][pack][element];
+    to[of * TAPS + (a.flipped ? TAPS - 1 - tap : tap)] = sum;
+  }
+}

@@ -1,0 +1,76 @@
+"""Dropout between the layers of recurrent networks in training (dropout.cu): launches that stand between those of two
+layers."""
+
+from __future__ import annotations
+
+from ctypes import c_int, c_longlong, c_uint
+from typing import Any
+
+from dualdnn.api.operations.dropout import threshold
+
+from ..plans import Launch, factors, pointers, structure, type_definitions
+from ..primitives.geometry import blocks
+from .problem import THREADS, RNNProblem
+
+SOURCE = "rnn/dropout.cu"
+OCTET = 8  # elements of a thread, as in the kernel
+WORD = 0xFFFFFFFF
+
+
+def drawn(problem: RNNProblem, layer: int) -> list[Launch]:
+    """Return the launch that drops elements of what a layer puts out, for the next one; none where nothing is dropped."""
+    if not problem.draws:
+        return []
+    limit = threshold(problem.network.dropout)
+    vectors, mask = problem.dropped(layer)
+    fields = (
+        ("source", c_longlong(problem.kept(layer)["kept_output"])),
+        ("target", c_longlong(vectors)),
+        *_shared(problem, mask),
+        ("threshold", c_uint(min(limit, WORD))),
+        ("drops_all", c_int(limit > WORD)),
+        ("sequence", c_uint(layer + 1)),
+    )
+    return [_launch(problem, "draw", ("reserveSpace", "states"), *fields)]
+
+
+def advanced(problem: RNNProblem) -> list[Launch]:
+    """Return the launch that counts the call, behind the draws of all layers; none where nothing is dropped."""
+    if not problem.draws:
+        return []
+    function = problem.device.function(SOURCE, "rnn_dropout_advance", _definitions(problem))
+    return [Launch(function, structure(*pointers(1)), ("states",), (1, 1, 1), (32, 1, 1))]
+
+
+def gradient(problem: RNNProblem, layer: int) -> list[Launch]:
+    """Return the launch that drops elements of the gradient of a layer's input, x apart, where its forward call did."""
+    if not problem.network.drops or not layer:
+        return []
+    _, mask = problem.dropped(layer - 1)
+    fields = ("target", c_longlong(problem.passed(layer)["input"])), *_shared(problem, mask)
+    return [_launch(problem, "gradient", ("workSpace", "reserveSpace"), *fields)]
+
+
+def _shared(problem: RNNProblem, mask: int) -> tuple[tuple[str, Any], ...]:
+    """Return the fields of both kernels; ``mask`` is where that begins in the reserve space."""
+    probability = problem.network.dropout
+    scale = 1 / (1 - probability) if probability < 1 else 0.0
+    return (
+        ("mask", c_longlong(mask)),
+        ("elements", c_longlong(_elements(problem))),
+        *factors(problem.operation, scale=scale),
+    )
+
+
+def _elements(problem: RNNProblem) -> int:
+    return problem.steps * problem.batch * problem.network.output_size
+
+
+def _definitions(problem: RNNProblem) -> tuple[tuple[str, str], ...]:
+    return type_definitions(problem.data.data_type, problem.operation)
+
+
+def _launch(problem: RNNProblem, kernel: str, operands: tuple[str, ...], *fields: tuple[str, Any]) -> Launch:
+    function = problem.device.function(SOURCE, f"rnn_dropout_{kernel}", _definitions(problem))
+    arguments = structure(*pointers(len(operands)), *fields)
+    return Launch(function, arguments, operands, blocks(-(-_elements(problem) // OCTET)), (THREADS, 1, 1))

@@ -1,0 +1,223 @@
+"""Searches for the fastest algorithm of a recurrent network (7.2.13, 7.2.17, 7.2.22, 7.2.23, 8.2.6 to 8.2.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import ceil, isnan
+from typing import Any, NamedTuple
+
+from ...descriptors import AlgorithmDescriptor, AlgorithmPerformance
+from ...enumerations import cudnnRNNAlgo_t, cudnnStatus_t
+from ...functions import documented, usable
+from ...operations import AlgorithmPerformanceSpec, AlgorithmSpec, BackendError, Operation
+from ...operations.rnn import RNNSpec
+from ...operations.rnn.network import PERSIST_DYNAMIC, PERSIST_STATIC, STANDARD
+from ...status import BAD_PARAM, EXECUTION_FAILED, INCORRECT_PARAMETER, CudnnError, expect
+from .descriptor import bias_mode_is_supported, projection_is_supported
+from .legacy import Section, sequences
+from .legacy_backward import DATA_DESCRIBED, WEIGHTS_DESCRIBED, data_operation, weights_operation
+from .legacy_forward import DESCRIBED, forward_operation
+from .persistent import planned
+
+EVERY, REDUCED = (
+    (STANDARD, PERSIST_STATIC, PERSIST_DYNAMIC),
+    (STANDARD, PERSIST_STATIC),
+)  # the whole space of a search, and its usual winners
+QUICK = 3  # runs of a quick search, at most
+SUCCESS, UNMEASURED = cudnnStatus_t.CUDNN_STATUS_SUCCESS, -1.0
+NAMED = {"weightSpace": "w", "dweightSpace": "dw", "workSpace": "workspace"}
+INFERENCE = Section("cudnnFindRNNForwardInferenceAlgorithmEx", "c37", "c38", "c39", "c36", "c36", "c40", "", "c41")
+TRAINING = Section(
+    "cudnnFindRNNForwardTrainingAlgorithmEx", "c52", "c53", "c54", "cudnnRNNForward/c41", "cudnnRNNForward/c43",
+    "c55", "c56", "c57",
+)  # fmt: skip
+DATA = Section("cudnnFindRNNBackwardDataAlgorithmEx", "c67", "c68", "c69", "c66", "c66", "c70", "c71", "c72")
+WEIGHTS = Section("cudnnFindRNNBackwardWeightsAlgorithmEx", "c33", "c34", "c35", "c32", "c32", "c36", "c37", "c38")
+
+
+@documented()
+def cudnnGetRNNForwardInferenceAlgorithmMaxCount(handle, rnnDesc):
+    """How many results cudnnFindRNNForwardInferenceAlgorithmEx can have. Errors: BAD_PARAM for NULL. Source: 7.2.22."""
+    return len(EVERY)
+
+
+@documented()
+def cudnnGetRNNForwardTrainingAlgorithmMaxCount(handle, rnnDesc):
+    """How many results cudnnFindRNNForwardTrainingAlgorithmEx can have. Errors: BAD_PARAM for NULL. Source: 7.2.23."""
+    return len(EVERY)
+
+
+@documented()
+def cudnnGetRNNBackwardDataAlgorithmMaxCount(handle, rnnDesc):
+    """How many results cudnnFindRNNBackwardDataAlgorithmEx can have. Errors: BAD_PARAM for NULL. Source: 7.2.17."""
+    return len(EVERY)
+
+
+class RNNAlgorithmResults(NamedTuple):
+    returnedAlgoCount: int
+    perfResults: tuple[AlgorithmPerformance, ...]
+
+
+def searched(intensity: float) -> tuple[cudnnRNNAlgo_t, ...]:
+    """The algorithms that a findIntensity tries."""
+    expect(not isnan(intensity), BAD_PARAM, INCORRECT_PARAMETER, "findIntensity is NaN")
+    if intensity == 0:
+        return EVERY[:QUICK]
+    space = EVERY if intensity > 0 else REDUCED
+    return space[: ceil(min(abs(intensity), 1) * len(space))]
+
+
+def _found(
+    section: Section, handle: Any, rnn: Any, make: Callable[[RNNSpec], Operation], memory: Mapping[str, Any],
+    intensity: float, count: int,
+) -> RNNAlgorithmResults:  # fmt: skip
+    """At most ``count`` results, the fastest first, those of algorithms that do not take the network last.
+
+    make: the operation of a network; memory: of its operands, by name.
+    """
+    expect(count > 0, BAD_PARAM, INCORRECT_PARAMETER, f"requestedAlgoCount is {count}, not positive")
+    algorithms, spec = searched(intensity), rnn.spec
+    operation = make(replace(spec, algo=STANDARD, plan=None))  # which takes every network: what it refuses is wrong
+    given = {**memory, "states": rnn.held("states")}
+    operands = usable(section.name, handle, operation, given, NAMED, section.small)
+    results = [_tried(handle, _by(make, spec, algorithm), operands) for algorithm in algorithms]
+    found = [_performance(algorithm, *result) for algorithm, result in zip(algorithms, results, strict=True)]
+    found.sort(key=lambda one: (one.spec.status != SUCCESS, one.spec.time))
+    return RNNAlgorithmResults(len(found[:count]), tuple(found[:count]))
+
+
+def _by(make: Callable[[RNNSpec], Operation], spec: RNNSpec, algorithm: cudnnRNNAlgo_t) -> Operation | CudnnError:
+    """The operation by an algorithm, with a plan where that needs one; the error where it does not take the network."""
+    try:
+        bias_mode_is_supported("cudnnSetRNNBiasMode/c07", algorithm, spec.bias)
+        projection_is_supported("cudnnSetRNNProjectionLayers/c14", algorithm, spec.cell, spec.hidden, spec.projected)
+        standard: Any = make(replace(spec, algo=STANDARD, plan=None))
+        return make(planned(replace(spec, algo=algorithm), standard.y.batch, standard.y.data_type))
+    except CudnnError as error:
+        return error
+
+
+def _tried(handle: Any, operation: Operation | CudnnError, operands: list[Any]) -> tuple[cudnnStatus_t, float, int]:
+    """(status, milliseconds, bytes of workspace) of one run."""
+    if isinstance(operation, CudnnError):
+        return operation.status, UNMEASURED, 0
+    nbytes = operation.nbytes("workSpace")
+    try:
+        return SUCCESS, handle.backend.algorithm_time(operation, operands, handle.stream), nbytes
+    except BackendError:
+        return EXECUTION_FAILED, UNMEASURED, nbytes
+
+
+def _performance(algorithm: cudnnRNNAlgo_t, status: cudnnStatus_t, time: float, nbytes: int) -> AlgorithmPerformance:
+    made = AlgorithmPerformance()
+    made.algorithm = AlgorithmDescriptor()
+    made.algorithm.spec = AlgorithmSpec(algorithm)
+    made.spec = AlgorithmPerformanceSpec(status, time, nbytes)
+    return made
+
+
+def _specs(*descriptors: Any) -> tuple[Any, ...]:
+    """What the descriptors, or arrays of them, hold."""
+    return tuple(
+        tuple(part.spec for part in found) if isinstance(found, tuple) else found.spec for found in descriptors
+    )
+
+
+def _forward(section, handle, rnnDesc, seqLength, described, memory, sizes, findIntensity, requestedAlgoCount):
+    """The search of either forward call. described: the descriptors of x, y, w, hx, cx, hy and cy."""
+    x, y, w, *states = _specs(*described)
+    data = [sequences(section, name, seqLength, steps) for name, steps in (("xDesc", x), ("yDesc", y))]
+    named = dict(zip(("hx", "cx", "hy", "cy"), states, strict=True))
+
+    def make(spec):
+        return forward_operation(section, spec, *data, w, named, memory, *sizes)
+
+    return _found(section, handle, rnnDesc, make, memory, findIntensity, requestedAlgoCount)
+
+
+@documented(invalid=INFERENCE.refused_by(*DESCRIBED))
+def cudnnFindRNNForwardInferenceAlgorithmEx(
+    handle, rnnDesc, seqLength, xDesc, x, hxDesc, hx, cxDesc, cx, wDesc, w, yDesc, y, hyDesc, hy, cyDesc, cy,
+    findIntensity, requestedAlgoCount, workspace, workspaceSizeInBytes,
+):  # fmt: skip
+    """(returnedAlgoCount, perfResults): the algorithms of cudnnRNNForwardInference, each run once or a few times on the caller's
+    memory, as cudnnGetAlgorithmPerformance reads them: the fastest first, those that do not take the network last, with their
+    status and the time -1. cudnnSetRNNAlgorithmDescriptor takes what it found.
+
+    findIntensity: above 0 the share of all algorithms that is tried, below 0 that of CUDNN_RNN_ALGO_STANDARD and _PERSIST_STATIC;
+    0 a quick search of three runs at most; beyond 1 as 1. y, hy and cy are overwritten.
+    Errors: as cudnnRNNForwardInference, BAD_PARAM for rnnDesc (c37), other descriptors (c38), what does not fit (c39), a small
+    workspace (c40), a requestedAlgoCount below 1, a findIntensity that is NaN; NOT_SUPPORTED for data types (c36). Source: 7.2.13.
+    """
+    memory = {"x": x, "hx": hx, "cx": cx, "weightSpace": w, "y": y, "hy": hy, "cy": cy, "workSpace": workspace,
+              "reserveSpace": None}  # fmt: skip
+    described = (xDesc, yDesc, wDesc, hxDesc, cxDesc, hyDesc, cyDesc)
+    sizes = (workspaceSizeInBytes,)
+    return _forward(INFERENCE, handle, rnnDesc, seqLength, described, memory, sizes, findIntensity, requestedAlgoCount)
+
+
+@documented(invalid=TRAINING.refused_by(*DESCRIBED))
+def cudnnFindRNNForwardTrainingAlgorithmEx(
+    handle, rnnDesc, seqLength, xDesc, x, hxDesc, hx, cxDesc, cx, wDesc, w, yDesc, y, hyDesc, hy, cyDesc, cy,
+    findIntensity, requestedAlgoCount, workspace, workspaceSizeInBytes, reserveSpace, reserveSpaceSizeInBytes,
+):  # fmt: skip
+    """As cudnnFindRNNForwardInferenceAlgorithmEx, of cudnnRNNForwardTraining; reserveSpace holds that of the last run, and states
+    of dropout advance by each.
+
+    Errors: as cudnnRNNForwardTraining, BAD_PARAM for rnnDesc (c52), other descriptors (c53), what does not fit (c54), small
+    spaces (c55, c56). Source: 8.2.8.
+    """
+    memory = {"x": x, "hx": hx, "cx": cx, "weightSpace": w, "y": y, "hy": hy, "cy": cy, "workSpace": workspace,
+              "reserveSpace": reserveSpace}  # fmt: skip
+    described = (xDesc, yDesc, wDesc, hxDesc, cxDesc, hyDesc, cyDesc)
+    sizes = (workspaceSizeInBytes, reserveSpaceSizeInBytes)
+    return _forward(TRAINING, handle, rnnDesc, seqLength, described, memory, sizes, findIntensity, requestedAlgoCount)
+
+
+@documented(invalid=DATA.refused_by(*DATA_DESCRIBED))
+def cudnnFindRNNBackwardDataAlgorithmEx(
+    handle, rnnDesc, seqLength, yDesc, y, dyDesc, dy, dhyDesc, dhy, dcyDesc, dcy, wDesc, w, hxDesc, hx, cxDesc, cx,
+    dxDesc, dx, dhxDesc, dhx, dcxDesc, dcx, findIntensity, requestedAlgoCount, workspace, workSpaceSizeInBytes,
+    reserveSpace, reserveSpaceSizeInBytes,
+):  # fmt: skip
+    """As cudnnFindRNNForwardInferenceAlgorithmEx, of cudnnRNNBackwardData. What dx, dhx, dcx and reserveSpace hold behind several
+    runs is not determined: the forward call comes again before a gradient.
+
+    Errors: as cudnnRNNBackwardData, BAD_PARAM for rnnDesc (c67), other descriptors (c68), what does not fit (c69), small spaces
+    (c70, c71); NOT_SUPPORTED for data types (c66). Source: 8.2.6.
+    """
+    y_steps, dy_steps, dx_steps, described_w = _specs(yDesc, dyDesc, dxDesc, wDesc)
+    data = [sequences(DATA, name, seqLength, steps) for name, steps in
+            (("yDesc", y_steps), ("dyDesc", dy_steps), ("dxDesc", dx_steps))]  # fmt: skip
+    names = ("hx", "dhy", "dhx", "cx", "dcy", "dcx")
+    states = dict(zip(names, _specs(hxDesc, dhyDesc, dhxDesc, cxDesc, dcyDesc, dcxDesc), strict=True))
+    memory = {"y": y, "dy": dy, "hx": hx, "dhy": dhy, "dhx": dhx, "cx": cx, "dcy": dcy, "dcx": dcx, "weightSpace": w,
+              "dx": dx, "workSpace": workspace, "reserveSpace": reserveSpace}  # fmt: skip
+
+    def make(spec):
+        sizes = workSpaceSizeInBytes, reserveSpaceSizeInBytes
+        return data_operation(DATA, spec, *data, described_w, states, memory, *sizes)
+
+    return _found(DATA, handle, rnnDesc, make, memory, findIntensity, requestedAlgoCount)
+
+
+@documented(invalid=WEIGHTS.refused_by(*WEIGHTS_DESCRIBED))
+def cudnnFindRNNBackwardWeightsAlgorithmEx(
+    handle, rnnDesc, seqLength, xDesc, x, hxDesc, hx, yDesc, y, findIntensity, requestedAlgoCount, workspace,
+    workspaceSizeInBytes, dwDesc, dw, reserveSpace, reserveSpaceSizeInBytes,
+):  # fmt: skip
+    """As cudnnFindRNNForwardInferenceAlgorithmEx, of cudnnRNNBackwardWeights; each run adds to dw.
+
+    Errors: as cudnnRNNBackwardWeights, BAD_PARAM for rnnDesc (c33), other descriptors (c34), what does not fit (c35), small spaces
+    (c36, c37); NOT_SUPPORTED for data types (c32). Source: 8.2.7.
+    """
+    x_steps, y_steps, described_w, state = _specs(xDesc, yDesc, dwDesc, hxDesc)
+    data = [sequences(WEIGHTS, name, seqLength, steps) for name, steps in (("xDesc", x_steps), ("yDesc", y_steps))]
+    memory = {"x": x, "hx": hx, "y": y, "dweightSpace": dw, "workSpace": workspace, "reserveSpace": reserveSpace}
+
+    def make(spec):
+        sizes = workspaceSizeInBytes, reserveSpaceSizeInBytes
+        return weights_operation(WEIGHTS, spec, *data, described_w, state, hx, *sizes)
+
+    return _found(WEIGHTS, handle, rnnDesc, make, memory, findIntensity, requestedAlgoCount)

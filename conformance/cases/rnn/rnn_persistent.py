@@ -1,0 +1,162 @@
+"""Cases of the plans of CUDNN_RNN_ALGO_PERSIST_DYNAMIC, and of what the persistent algorithms do not take."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from dualdnn.api.enumerations import cudnnDataType_t
+from dualdnn.api.operations import RNNForward
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
+from dualdnn.api.status import BAD_PARAM, NOT_INITIALIZED, NOT_SUPPORTED
+from dualdnn.conformance.calls import Caller
+from dualdnn.conformance.calls.derived import arguments
+from dualdnn.conformance.calls.descriptors import made
+from dualdnn.conformance.cases.rnn.rnn_backward import training
+from dualdnn.conformance.cases.rnn.rnn_descriptors import (
+    DEFAULT,
+    DYNAMIC,
+    GRU,
+    LSTM,
+    MINMAX,
+    ONE_WAY,
+    PROPAGATE,
+    STANDARD,
+    STATIC,
+    describe_v6,
+)
+from dualdnn.conformance.cases.rnn.rnn_forward import PACKED, forward, label, network
+from dualdnn.conformance.cases.rnn.rnn_legacy import LegacyCaller, plain
+from dualdnn.conformance.marks import shows
+from dualdnn.conformance.trial import Step, attempt_chain, prepare
+
+CREATE, SET, BUILD = "cudnnCreatePersistentRNNPlan", "cudnnSetPersistentRNNPlan", "cudnnBuildRNNDynamic"
+LENGTHS = (3, 3)
+SMALL_H = 3  # CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H of later releases
+
+
+@pytest.fixture
+def dynamic(cudnn, handle):
+    """A network of version 6 by the dynamic algorithm, without a plan."""
+    descriptor = cudnn.cudnnCreateRNNDescriptor()
+    describe_v6(cudnn, handle, descriptor, algo=DYNAMIC, mathPrec=FLOAT)
+    return descriptor
+
+
+@shows(f"{CREATE}/c02", f"{CREATE}/c04", f"{SET}/c02", f"{SET}/c03", "cudnnDestroyPersistentRNNPlan/c02",
+       "cudnnPersistentRNNPlan_t/c02", "cudnnPersistentRNNPlan_t/c03", "cudnnRNNAlgo_t/c05", "cudnnRNNAlgo_t/c06")  # fmt: skip
+def test_plans_before_version_8(cudnn, handle, evidence):
+    """A training step by the plan, twice with one descriptor, and with sequences that are longer."""
+    caller = LegacyCaller(cudnn, handle, False)
+    spec = plain(cell=GRU, algo=DYNAMIC, layers=1)
+    planned = caller.network(spec, len(LENGTHS))
+    caller.network = lambda n, batch=0: planned  # one descriptor for all calls
+    for lengths in (LENGTHS, LENGTHS, (5, 5)):
+        found = attempt_chain(caller, [Step(operation) for operation in training(spec, PACKED, lengths)])
+        evidence.note(found)
+        assert found.passed, found.explanation()
+
+
+@shows(f"{CREATE}/c10", f"{SET}/c04", "cudnnPersistentRNNPlan_t/c03")
+def test_refused_plans(cudnn, handle, refuses, dynamic):
+    """Other algorithms, types that the arithmetic does not take, numbers of sequences, networks of version 8, NULL."""
+    create, put = cudnn.cudnnCreatePersistentRNNPlan, cudnn.cudnnSetPersistentRNNPlan
+    plan = create(dynamic, 2, FLOAT)
+    for data_type in cudnnDataType_t:
+        if data_type not in (FLOAT, HALF):
+            refuses(NOT_SUPPORTED, f"{CREATE}/c10", create, dynamic, 2, data_type)
+    for batch in (0, -1):
+        refuses(BAD_PARAM, "cudnnStatus_t/c05", create, dynamic, batch, FLOAT)
+    for data_type in (-1, 99):
+        refuses(BAD_PARAM, "cudnnStatus_t/c05", create, dynamic, 2, data_type)
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", create, None, 2, FLOAT)
+    refuses(NOT_INITIALIZED, "cudnnStatus_t/c03", create, cudnn.cudnnCreateRNNDescriptor(), 2, FLOAT)
+    refuses(NOT_INITIALIZED, "cudnnStatus_t/c03", create, made(cudnn, network(GRU, algo=DYNAMIC)), 2, FLOAT)
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", put, dynamic, None)
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", put, None, plan)
+    other = cudnn.cudnnCreateRNNDescriptor()
+    for algo in (STANDARD, STATIC):
+        describe_v6(cudnn, handle, other, algo=algo, mathPrec=FLOAT)
+        refuses(NOT_SUPPORTED, f"{CREATE}/c10", create, other, 2, FLOAT)
+        refuses(BAD_PARAM, f"{SET}/c04", put, other, plan)
+    put(dynamic, plan)
+    cudnn.cudnnDestroyPersistentRNNPlan(plan)
+
+
+@shows("cudnnRNNAlgo_t/c06")
+@pytest.mark.ours
+def test_plans_of_other_networks(cudnn, handle, refuses, dynamic):
+    """A plan is that of the network as it was."""
+    plan = cudnn.cudnnCreatePersistentRNNPlan(dynamic, 2, FLOAT)
+    for change in ({"hiddenSize": 8}, {"numLayers": 3}, {"mode": GRU}, {"direction": ONE_WAY}, {"inputMode": 0}):
+        other = cudnn.cudnnCreateRNNDescriptor()
+        describe_v6(cudnn, handle, other, **{"algo": DYNAMIC, "mathPrec": FLOAT, **change})
+        refuses(BAD_PARAM, "cudnnRNNAlgo_t/c06", cudnn.cudnnSetPersistentRNNPlan, other, plan)
+    cudnn.cudnnRNNSetClip_v8(dynamic, MINMAX, PROPAGATE, -1.0, 1.0)
+    refuses(BAD_PARAM, "cudnnRNNAlgo_t/c06", cudnn.cudnnSetPersistentRNNPlan, dynamic, plan)
+    cudnn.cudnnDestroyPersistentRNNPlan(plan)
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnSetPersistentRNNPlan, dynamic, plan)
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnDestroyPersistentRNNPlan, plan)
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnDestroyPersistentRNNPlan, None)
+
+
+@shows(f"{BUILD}/c11")
+def test_refused_builds(cudnn, handle, refuses):
+    build = cudnn.cudnnBuildRNNDynamic
+    good = made(cudnn, network(LSTM, algo=DYNAMIC))
+    for batch in (0, -1):
+        refuses(BAD_PARAM, "cudnnStatus_t/c05", build, handle, good, batch)
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", build, None, good, 2)
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", build, handle, None, 2)
+    clause = "cudnnGetRNNDescriptor_v8/c11"
+    refuses(NOT_INITIALIZED, clause, build, handle, cudnn.cudnnCreateRNNDescriptor(), 2)
+    for algo in (STANDARD, STATIC):
+        refuses(NOT_SUPPORTED, f"{BUILD}/c11", build, handle, made(cudnn, network(LSTM, algo=algo)), 2)
+
+
+@pytest.fixture
+def call(cudnn, handle):
+    """Calls cudnnRNNForward of an operation with an RNN descriptor."""
+
+    def run(operation: Any, descriptor: Any) -> None:
+        memory = {name: handle.to_device(bytes_) for name, bytes_ in prepare(operation, "normal", 0).items()}
+        caller = Caller(cudnn, handle)
+        values = [value(caller, operation, memory) for value in arguments("cudnnRNNForward", RNNForward)]
+        cudnn.cudnnRNNForward(values[0], descriptor, *values[2:])
+
+    return run
+
+
+@shows("cudnnRNNAlgo_t/c05", f"{BUILD}/c02", f"{BUILD}/c04")
+def test_calls_without_the_plan_they_need(cudnn, handle, refuses, call):
+    """Before a plan is made, with another number of sequences, and once a setter has changed the network; by a new plan they run."""
+    spec = network(GRU, algo=DYNAMIC, layers=1)
+    operation = forward(spec, lengths=LENGTHS)
+    descriptor = made(cudnn, spec)
+    refuses(BAD_PARAM, "cudnnRNNAlgo_t/c05", call, operation, descriptor)
+    cudnn.cudnnBuildRNNDynamic(handle, descriptor, len(LENGTHS))
+    call(operation, descriptor)
+    refuses(BAD_PARAM, "cudnnRNNAlgo_t/c05", call, forward(spec, lengths=(3, 3, 3)), descriptor)
+    refuses(NOT_SUPPORTED, "cudnnRNNForward/c41", call, forward(spec, lengths=(3, 2)), descriptor)
+    cudnn.cudnnSetRNNMatrixMathType(descriptor, DEFAULT)
+    refuses(BAD_PARAM, "cudnnRNNAlgo_t/c05", call, operation, descriptor)
+    cudnn.cudnnBuildRNNDynamic(handle, descriptor, 3)
+    call(forward(spec, lengths=(3, 3, 3)), descriptor)
+
+
+@shows("cudnnSetRNNDescriptor_v8/c32")
+def test_algorithms_of_later_releases(cudnn, refuses):
+    """The document knows three."""
+    spec = network(LSTM)
+    refuses(BAD_PARAM, "cudnnSetRNNDescriptor_v8/c32", made, cudnn, replace(spec, algo=SMALL_H))
+
+
+@shows(f"{CREATE}/c10")
+@pytest.mark.parametrize("data_type, precision", [(HALF, FLOAT), (FLOAT, FLOAT), (DOUBLE, DOUBLE)], ids=label)
+def test_types_of_plans(cudnn, handle, data_type, precision):
+    """Every type that the arithmetic takes."""
+    descriptor = cudnn.cudnnCreateRNNDescriptor()
+    describe_v6(cudnn, handle, descriptor, algo=DYNAMIC, mathPrec=precision)
+    plan = cudnn.cudnnCreatePersistentRNNPlan(descriptor, 2, data_type)
+    cudnn.cudnnSetPersistentRNNPlan(descriptor, plan)

@@ -1,0 +1,147 @@
+"""Cases of the searches for algorithms of recurrent networks, and of what they may return."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnRNNAlgo_t, cudnnStatus_t
+from dualdnn.api.operations.rnn import RNNClipSpec
+from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.conformance.cases.rnn.rnn_backward import training
+from dualdnn.conformance.cases.rnn.rnn_descriptors import DYNAMIC, GRU, MINMAX, NO_BIAS, PROPAGATE, STANDARD, STATIC
+from dualdnn.conformance.cases.rnn.rnn_forward import PACKED, forward
+from dualdnn.conformance.cases.rnn.rnn_legacy import FINDS, LegacyCaller, plain
+from dualdnn.conformance.marks import shows
+from dualdnn.conformance.trial import prepare
+
+INFERENCE, TRAINING, DATA, WEIGHTS = FINDS
+SUCCESS = cudnnStatus_t.CUDNN_STATUS_SUCCESS
+FULL = (3, 3)
+LIMITS = {INFERENCE: ("cudnnGetRNNForwardInferenceAlgorithmMaxCount",), TRAINING: ("cudnnGetRNNForwardTrainingAlgorithmMaxCount",),
+          DATA: ("cudnnGetRNNBackwardDataAlgorithmMaxCount",), WEIGHTS: ()}  # fmt: skip
+
+
+class Search:
+    """A search of one call on memory of its own."""
+
+    def __init__(self, cudnn, handle, name, spec, lengths=FULL, null=()) -> None:
+        self.cudnn, self.handle, self.name = cudnn, handle, name
+        first, data, weights = training(spec, PACKED, lengths, null=null)
+        inference = forward(spec, PACKED, lengths, training=False, null=null)
+        self.operation = {INFERENCE: inference, TRAINING: first, DATA: data, WEIGHTS: weights}[name]
+        steps = {INFERENCE: [], TRAINING: [], DATA: [first], WEIGHTS: [first, data]}[name]
+        self.memory: dict[str, Any] = {}
+        for operation in (*steps, self.operation):
+            for operand, bytes_ in prepare(operation, "normal", 0).items():
+                self.memory.setdefault(operand, handle.to_device(bytes_))
+        self.caller = LegacyCaller(cudnn, handle, False)
+        for operation in steps:
+            self.caller(operation, self.memory)
+        self.given = self.caller.arguments(name, self.operation, self.memory)
+
+    def __call__(self, **changes):
+        """[(algorithm, status, time, bytes)] as the getters of performances tell them."""
+        count, results = getattr(self.cudnn, self.name)(*{**self.given, **changes}.values())
+        assert count == len(results)
+        found = [self.cudnn.cudnnGetAlgorithmPerformance(result) for result in results]
+        return [(self.cudnn.cudnnGetAlgorithmDescriptor(one.algoDesc), *tuple(one)[1:]) for one in found]
+
+
+BOTH = [f"{INFERENCE}/c{i:02}" for i in (2, 3, 8, 11, 14, 19, 22, 25, 26, 27, 28, 29, 30, 32, 33, 34, 35)] + [
+    *(f"{TRAINING}/c{i:02}" for i in (3, 4, 14, 15, 21, 32, 33, 39, 41, 44, 45, 48, 49, 50, 51)),
+    *(f"{DATA}/c{i:02}" for i in (18, 24, 31, 37, 46, 52, 57, 60, 61, 63, 64, 65)),
+    *(f"{WEIGHTS}/c{i:02}" for i in (13, 22, 25, 26, 28, 29, 30, 31)),
+]  # fmt: skip
+
+
+@shows(*BOTH)
+@pytest.mark.parametrize("name", FINDS)
+def test_searches(cudnn, handle, name):
+    """Times ascend, all algorithms there are succeed, none comes twice; fewer results and smaller shares on demand; what was
+    found can be set."""
+    search = Search(cudnn, handle, name, plain(cell=GRU, layers=1))
+    found = search(findIntensity=1.0, requestedAlgoCount=10)
+    most = [getattr(cudnn, limit)(handle, search.given["rnnDesc"]) for limit in LIMITS[name]]
+    assert all(len(found) <= limit for limit in most)
+    assert {algorithm for algorithm, *_ in found} == set(cudnnRNNAlgo_t)
+    assert all(status == SUCCESS and time >= 0 for _, status, time, _ in found)
+    assert [time for _, _, time, _ in found] == sorted(time for _, _, time, _ in found)
+    assert all(nbytes <= search.operation.workspace.nbytes for *_, nbytes in found)
+    assert len(search(findIntensity=7.0, requestedAlgoCount=1)) == 1
+    assert len(search(findIntensity=0.0, requestedAlgoCount=10)) <= 3
+    for part, whole in ((0.25, 1.0), (-0.25, -1.0), (-0.5, -3.0)):
+        fewer, more = (len(search(findIntensity=share, requestedAlgoCount=10)) for share in (part, whole))
+        assert 1 <= fewer <= more <= len(found)
+    search.caller(search.operation, search.memory)
+    descriptor = cudnn.cudnnCreateAlgorithmDescriptor()
+    cudnn.cudnnSetAlgorithmDescriptor(descriptor, found[0][0])
+    cudnn.cudnnSetRNNAlgorithmDescriptor(handle, search.given["rnnDesc"], descriptor)
+
+
+@shows(f"{INFERENCE}/c36", f"{DATA}/c66", f"{WEIGHTS}/c32")
+@pytest.mark.parametrize("name", FINDS)
+@pytest.mark.parametrize("reason", ["lengths", "biases", "projection"])
+def test_algorithms_that_do_not_take_the_network(cudnn, handle, name, reason):
+    """They come last, with their status, and are not run."""
+    spec = {
+        "lengths": plain(layers=1),
+        "biases": plain(bias=NO_BIAS, layers=1),
+        "projection": plain(projected=3, layers=1),
+    }
+    search = Search(cudnn, handle, name, spec[reason], (3, 2) if reason == "lengths" else FULL)
+    found = search(findIntensity=1.0, requestedAlgoCount=10)
+    assert [algorithm for algorithm, *_ in found] == [STANDARD, STATIC, DYNAMIC]
+    assert [status for _, status, *_ in found] == [SUCCESS, NOT_SUPPORTED, NOT_SUPPORTED]
+    assert [time for _, _, time, _ in found][1:] == [-1, -1]
+
+
+@shows(f"{INFERENCE}/c11", f"{TRAINING}/c14", f"{DATA}/c18", f"{WEIGHTS}/c13")
+@pytest.mark.parametrize("name", FINDS)
+def test_states_that_are_null(cudnn, handle, name):
+    null = ("hx", "cx", "hy", "cy", "dhy", "dhx", "dcy", "dcx")
+    clip = RNNClipSpec(MINMAX, PROPAGATE, -0.3, 0.2)
+    assert Search(cudnn, handle, name, plain(layers=1, clip=clip), null=null)(requestedAlgoCount=1)[0][1] == SUCCESS
+
+
+@shows(f"{INFERENCE}/c33", f"{TRAINING}/c48", f"{DATA}/c60", f"{WEIGHTS}/c25")
+@pytest.mark.parametrize("name", FINDS)
+def test_wrong_searches(cudnn, handle, refuses, name):
+    """Nothing asked for, no intensity, NULL; memory stays as it was."""
+    search = Search(cudnn, handle, name, plain(cell=GRU, layers=1))
+    kept = tuple(search.memory.values())
+
+    def refused(**changes):
+        values = {**search.given, **changes}.values()
+        refuses(BAD_PARAM, "cudnnStatus_t/c05", getattr(cudnn, name), *values, unchanged=kept)
+
+    for count in (0, -1):
+        refused(requestedAlgoCount=count)
+    refused(findIntensity=math.nan)
+    for memory in ("x", "y", "w", "dw", "dy", "dx", "workspace", "reserveSpace"):
+        if memory in search.given:
+            refused(**{memory: None})
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", getattr(cudnn, name), None, *tuple(search.given.values())[1:])
+
+
+@shows("cudnnStatus_t/c05")
+@pytest.mark.parametrize("name", [name for names in LIMITS.values() for name in names])
+def test_numbers_of_results(cudnn, handle, refuses, name):
+    descriptor = LegacyCaller(cudnn, handle, False).network(plain())
+    assert getattr(cudnn, name)(handle, descriptor) >= len(cudnnRNNAlgo_t)
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", getattr(cudnn, name), None, descriptor)
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", getattr(cudnn, name), handle, None)
+
+
+@shows(f"{TRAINING}/c50")
+@pytest.mark.ours
+def test_memory_that_is_too_small(cudnn, handle, refuses):
+    """C does not know how large memory is."""
+    search = Search(cudnn, handle, TRAINING, plain(cell=GRU, layers=1))
+    for memory, clause in (("workspace", "c55"), ("reserveSpace", "c56")):
+        less = search.given[memory].slice(0, search.given[f"{memory}SizeInBytes"] - 4)
+        values = {**search.given, memory: less}.values()
+        refuses(BAD_PARAM, f"{TRAINING}/{clause}", getattr(cudnn, TRAINING), *values)
+    assert np.isfinite(search(requestedAlgoCount=1)[0][2])

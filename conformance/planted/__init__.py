@@ -1,0 +1,256 @@
+"""Planted bugs: which of them the suite notices, each in a throw-away copy of the project.
+
+    python -m dualdnn.conformance.planted [--jobs 2] [-k TEXT ...] [--out FILE]
+
+bugs.json says for each: file, old text (which occurs once), new text, what it breaks, and the files of cases (with an expression where
+they are many) that should notice it. Those run until one fails; in the end all cases that did must pass without the bugs. A bug in the reference is judged on
+the emulated device, since the reference judges: whoever is wrong, they disagree. The errors that the judge allows are
+no results: `tests/test_judge.py` and `faults.py` are about them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from importlib import import_module, resources
+from pathlib import Path
+from queue import SimpleQueue
+
+FLOORS = ("api", "reference", "accelerated", "conformance")
+SUBJECTS = {
+    "api": ("reference",),
+    "reference": ("accelerated:emulated",),
+    "accelerated": ("accelerated:emulated", "--solvers", "all"),
+}
+FAILED_CASE = re.compile(r'failed: dualdnn conformance --subject \S+ --case "(.*)"$', re.MULTILINE)
+NOTICED, SURVIVED, GONE, INVALID, ENDED = "noticed", "NOT NOTICED", "gone", "INVALID", "noticed (ended the process)"
+
+
+@dataclass(frozen=True)
+class Bug:
+    """One edit, and who should notice it."""
+
+    file: str
+    old: str
+    new: str
+    breaks: str
+    cases: tuple[str, ...]
+    k: str = ""
+    subject: str = ""  # where the one of its floor cannot show it
+
+    @property
+    def floor(self) -> str:
+        return self.file.partition("/")[0]
+
+    @property
+    def judged_on(self) -> tuple[str, ...]:
+        """The subject, and options of the suite."""
+        return (self.subject,) if self.subject else SUBJECTS[self.floor]
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several families have what it breaks."""
+        return "/primitives/" in self.file
+
+    def applies_to(self, text: str) -> bool:
+        """Whether the old text occurs, once."""
+        return text.count(self.old) == 1
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a bug."""
+
+    bug: Bug
+    state: str
+    by: str = ""
+    seconds: float = 0.0
+
+
+def bugs() -> list[Bug]:
+    """The planted bugs."""
+    table = json.loads(resources.files(__package__).joinpath("bugs.json").read_text(encoding="utf-8"))
+    return [Bug(**{**entry, "cases": tuple(entry["cases"])}) for entry in table]
+
+
+def source_of(file: str) -> Path:
+    """Where a file of the project lies, api/status.py say."""
+    floor, _, rest = file.partition("/")
+    return Path(import_module(f"dualdnn.{floor}").__path__[0]) / rest
+
+
+class Copy:
+    """A copy of the project, for one bug at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.package = folder / "dualdnn"
+        self.folder = folder
+        self.package.mkdir(parents=True)
+        top = Path(import_module("dualdnn").__path__[0])
+        for path in top.glob("*.py"):
+            shutil.copy(path, self.package)
+        for floor in FLOORS:
+            origin = source_of(f"{floor}/")
+            shutil.copytree(origin, self.package / floor, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+
+    def write(self, file: str, text: str) -> None:
+        """Replace a file; what Python has compiled of it goes, which it would know by its time and size alone."""
+        path = self.package / file
+        path.write_text(text, encoding="utf-8")
+        for compiled in path.parent.glob(f"__pycache__/{path.stem}.*"):
+            compiled.unlink()
+
+    def read(self, file: str) -> str:
+        """The text of a file; nothing where there is none."""
+        path = self.package / file
+        return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+    def run(
+        self, subject: Sequence[str], selected: dict[str, str], cases: Sequence[str] = (), seconds: float = 600
+    ) -> tuple[int | None, str]:
+        """Run cases of a subject: (exit status, None where they took too long; what was printed).
+
+        selected: file of cases -> expression as of -k; of each file the cases until its first failure. cases: their ids, all of them.
+        """
+        folder = self.package / "conformance/cases"
+        files = sorted(str(path) for path in folder.rglob("[!_]*.py") if path.stem in selected)
+        options = ["-q", "-p", "dualdnn.conformance.plugin", "-p", "no:cacheprovider", "--no-header", "--rootdir"]
+        options += [str(folder), "-c", os.devnull, "--subject", *subject]
+        options += [part for case in cases for part in ("--case", case)]
+        options += [] if cases else ["-p", "dualdnn.conformance.planted.selection"]
+        environment = {**os.environ, "PYTHONPATH": str(self.folder), "OPENBLAS_NUM_THREADS": "1"}
+        environment["DUALDNN_PLANTED"] = json.dumps(selected)
+        command = [sys.executable, "-m", "pytest", *options, *files]
+        try:
+            done = subprocess.run(
+                command,
+                cwd=self.folder,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=seconds,
+                errors="replace",
+            )
+        except subprocess.TimeoutExpired:
+            return None, ""
+        return done.returncode, done.stdout + done.stderr
+
+    def try_bugs(self, wanted: Sequence[Bug], seconds: float) -> list[Outcome]:
+        """Plant bugs that different files of cases should notice, run those files, and take the bugs out again."""
+        texts = {bug.file: self.read(bug.file) for bug in wanted}
+        planted = [bug for bug in wanted if bug.applies_to(texts[bug.file])]
+        gone = [Outcome(bug, GONE) for bug in wanted if bug not in planted]
+        if not planted:
+            return gone
+        started = time.monotonic()
+        for bug in planted:
+            self.write(bug.file, texts[bug.file].replace(bug.old, bug.new))
+        selected = {stem: bug.k for bug in planted for stem in bug.cases}
+        status, printed = self.run(planted[0].judged_on, selected, seconds=seconds * len(planted))
+        for bug in planted:
+            self.write(bug.file, texts[bug.file])
+        took = (time.monotonic() - started) / len(planted)
+        failed = FAILED_CASE.findall(printed)
+        ended = status is not None and (not 0 <= status <= 1 or (status == 1 and not failed))
+        if ended and len(planted) > 1:
+            return gone + [one for bug in planted for one in self.try_bugs([bug], seconds)]  # whose is it?
+        return gone + [outcome_of(bug, status, printed, failed, took) for bug in planted]
+
+    def innocent(self, outcomes: Sequence[Outcome]) -> Iterable[Outcome]:
+        """The same outcomes, INVALID where the case that noticed a bug fails without it as well."""
+        failing: dict[tuple[str, ...], set[str]] = {}
+        for subject in dict.fromkeys(one.bug.judged_on for one in outcomes):
+            cases = sorted({one.by for one in outcomes if one.bug.judged_on == subject and one.state == NOTICED})
+            if cases:
+                printed = self.run(subject, {case.partition("/")[0]: "" for case in cases}, cases, 3600)[1]
+                failing[subject] = set(FAILED_CASE.findall(printed))
+        for one in outcomes:
+            guilty = one.state == NOTICED and one.by in failing[one.bug.judged_on]
+            yield replace(one, state=INVALID, by=f"{one.by} fails without it") if guilty else one
+
+
+def outcome_of(bug: Bug, status: int | None, printed: str, failed: Sequence[str], took: float) -> Outcome:
+    """What a run says of a bug. failed: the cases that did."""
+    if status is None:
+        return Outcome(bug, INVALID, "no end", took)
+    if status < 0:
+        return Outcome(bug, ENDED, f"signal {-status}", took)
+    if status > 1 or (status == 1 and not failed):
+        return Outcome(bug, INVALID, printed[-400:], took)
+    by = next((case for case in failed if case.partition("/")[0] in bug.cases), "")
+    return Outcome(bug, NOTICED if by else SURVIVED, by, took)
+
+
+def batches(wanted: Sequence[Bug], most: int) -> list[list[Bug]]:
+    """Bugs that can be tried at once: on one subject, in different files, for different files of cases. What several families
+    share is tried alone."""
+    found: list[list[Bug]] = []
+    for bug in wanted:
+        for batch in found:
+            apart = not any({bug.file, *bug.cases} & {other.file, *other.cases} for other in batch)
+            alone = bug.is_shared or batch[0].is_shared
+            if len(batch) < most and apart and not alone and batch[0].judged_on == bug.judged_on:
+                batch.append(bug)
+                break
+        else:
+            found.append([bug])
+    return found
+
+
+def tried(wanted: Sequence[Bug], jobs: int, seconds: float, at_once: int = 1) -> Iterable[Outcome]:
+    """Try every bug; what was noticed is held against the project without bugs in the end (``verified``)."""
+    with tempfile.TemporaryDirectory(prefix="dualdnn-planted-") as folder, ThreadPoolExecutor(jobs) as pool:
+        copies: SimpleQueue[Copy] = SimpleQueue()
+        for number in range(min(jobs, len(wanted))):
+            copies.put(Copy(Path(folder) / str(number)))
+
+        def some(batch: list[Bug]) -> list[Outcome]:
+            copy = copies.get()
+            try:
+                return copy.try_bugs(batch, seconds)
+            finally:
+                copies.put(copy)
+
+        for done in as_completed([pool.submit(some, batch) for batch in batches(wanted, at_once)]):
+            yield from done.result()
+
+
+def verified(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """The outcomes, less those whose case fails without the bug as well."""
+    with tempfile.TemporaryDirectory(prefix="dualdnn-planted-") as folder:
+        return list(Copy(Path(folder)).innocent(outcomes))
+
+
+def family_of(bug: Bug) -> str:
+    """What the report counts a bug under: the family of the first cases that should notice it."""
+    return bug.cases[0].split("_")[0]
+
+
+def summary(outcomes: Sequence[Outcome]) -> str:
+    """Counts as a table in Markdown."""
+    lines = ["| | planted | noticed |", "|---|---|---|"]
+    counted = [one for one in outcomes if one.state not in (GONE, INVALID)]
+    groups = {floor: [o for o in counted if o.bug.floor == floor] for floor in FLOORS[:3]}
+    groups |= {
+        family: [o for o in counted if family_of(o.bug) == family]
+        for family in sorted({family_of(o.bug) for o in counted})
+    }
+    groups["all"] = counted
+    for name, part in groups.items():
+        lines.append(f"| {name} | {len(part)} | {sum(o.state != SURVIVED for o in part)} |")
+    return "\n".join(lines)
+
+
+def row(one: Outcome) -> str:
+    """A line of the table of all bugs."""
+    cells = (one.bug.file, one.bug.breaks, one.state, one.by.replace("\n", " ").replace("|", "\\|"))
+    return "| " + " | ".join(cells) + " |"

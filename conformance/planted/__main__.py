@@ -1,0 +1,44 @@
+"""``python -m dualdnn.conformance.planted``: which planted bugs the suite notices."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from . import GONE, INVALID, NOTICED, SURVIVED, bugs, row, summary, tried, verified
+
+
+def main() -> int:
+    """Print a line for each bug and the counts; 1 where one was not noticed."""
+    parser = argparse.ArgumentParser(prog="python -m dualdnn.conformance.planted", description=__doc__)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument(
+        "-k", action="append", default=[], metavar="TEXT", help="only bugs whose file, or what they break, has this"
+    )
+    parser.add_argument("--part", default="1/1", metavar="I/N", help="the i-th of n parts")
+    parser.add_argument(
+        "--at-once", type=int, default=6, metavar="N", help="bugs of different families that are planted together"
+    )
+    parser.add_argument("--seconds", type=float, default=600, help="the most that one bug takes")
+    parser.add_argument("--out", type=Path, help="write the report to this file as well")
+    chosen = parser.parse_args()
+    wanted = [b for b in bugs() if not chosen.k or any(text in f"{b.file}: {b.breaks}" for text in chosen.k)]
+    part, parts = map(int, chosen.part.split("/"))
+    wanted, outcomes = wanted[part - 1 :: parts], []
+    for one in tried(wanted, chosen.jobs, chosen.seconds, chosen.at_once):
+        outcomes.append(one)
+        print(f"{one.seconds:5.0f} s {row(one)}", flush=True)
+    outcomes = verified(outcomes)
+    for one in outcomes:
+        if one.state != NOTICED:
+            print(row(one))
+    print(summary(outcomes))
+    if chosen.out:
+        head = ["| file | breaks | | by |", "|---|---|---|---|"]
+        chosen.out.write_text("\n".join([summary(outcomes), "", *head, *map(row, outcomes), ""]), encoding="utf-8")
+    return 1 if any(one.state in (SURVIVED, GONE, INVALID) for one in outcomes) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,30 @@
+"""Dropout between the layers of a recurrent network in training: docs/dropout.md."""
+
+from __future__ import annotations
+
+import numpy as np
+from dualdnn.api.operations.dropout import threshold
+from dualdnn.api.operations.rnn import RNNDataSpec, RNNSpec
+
+from ..dropout import ROUNDINGS
+from ..philox import words
+from ..view import Array
+from .bounded import Bounded
+
+Masks = tuple[Array, ...]  # by layer: which elements, as (step, sequence, element), it passes to the next one
+
+
+def masks_of(spec: RNNSpec, data: RNNDataSpec, states: Array) -> Masks:
+    """The elements that a call with these states keeps."""
+    seed, call = (int(number) for number in states.view("<u8"))
+    shape = (data.max_length, data.batch, spec.output_size)
+    limit = threshold(spec.dropout)
+    drawn = (words(seed, call, int(np.prod(shape)), sequence=layer + 1) for layer in range(spec.layers - 1))
+    return tuple((word >= limit).reshape(shape) for word in drawn)
+
+
+def dropped(vectors: Bounded, kept: Array, probability: float) -> Bounded:
+    """vectors / (1 - probability) where kept, 0 elsewhere, as memory holds them; of gradients too."""
+    rest = 1 - vectors.value.dtype.type(probability)
+    value, error = (np.where(kept, part / rest, 0) for part in (vectors.value, vectors.error))
+    return vectors.made(value, error + ROUNDINGS * np.abs(value)).kept()

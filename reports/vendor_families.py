@@ -1,0 +1,109 @@
+"""NVIDIA's library under the whole suite, family by family, each in a process of its own: one that ends, or hangs, takes no other with it.
+
+    python reports/vendor_families.py OUT LIBRARY [--jobs 14] [--seconds 140] [--family NAME ...]
+
+Writes OUT/NAME.json.gz for every file of cases, which `python -m dualdnn.conformance.differences.occurrences` takes, and prints a line
+each; what ended a process is the message of its case. Who has ended processes before runs last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import dualdnn.conformance.cases
+
+FIRST = ("softmax", "reduce_tensor", "tensor_arithmetic", "convolution", "pooling", "attention", "rnn", "dropout")
+LAST = ("fused_ops", "graph")
+STOP_SECONDS = 12  # from the interrupt, on which a run writes the report of what it has, to its end
+MOST_CRASHES = 40
+
+
+def order(name: str) -> tuple[int, str]:
+    """Return when a family is started."""
+    late = 2 if name.startswith(LAST) else 0 if name.startswith(FIRST) else 1
+    return late, name
+
+
+def selected(name: str, names: list[str]) -> str:
+    """Return the expression that selects this file of cases alone."""
+    longer = [other for other in names if other != name and other.endswith(name)]
+    return " and not ".join([f"{name}.py", *(f"{other}.py" for other in longer)])
+
+
+def run(name: str, expression: str, out: Path, library: str, until: float) -> str:
+    """Judge one family; return what to say of it."""
+    folder = Path(tempfile.mkdtemp()) / name
+    left = until - time.monotonic() - STOP_SECONDS
+    if left <= 0:
+        return f"{name}: no time was left"
+    command = [
+        sys.executable,
+        "-m",
+        "dualdnn.conformance",
+        "conformance",
+        "--subject",
+        f"library:{library}",
+        "--jobs",
+        "1",
+    ]
+    command += ["-k", expression, "--out", str(folder)]
+    options = f"--max-worker-restart={MOST_CRASHES} -o faulthandler_timeout=30"
+    environment = {**os.environ, "PYTEST_ADDOPTS": options, "OPENBLAS_NUM_THREADS": "1"}
+    started = time.monotonic()
+    with open(out / f"{name}.log", "wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
+        told = ""
+        try:
+            process.wait(left)
+        except subprocess.TimeoutExpired:
+            told = ", stopped"
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                told = ", hung"
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)  # the group is this process's own
+            process.wait()
+    found = [path for path in folder.parent.glob(f"{name}*/compliance.json")]
+    for path in found:
+        (out / f"{name}.json.gz").write_bytes(gzip.compress(path.read_bytes(), 9, mtime=0))
+    said = [
+        line
+        for line in (out / f"{name}.log").read_text(errors="replace").splitlines()
+        if line.startswith(("vendor", "library"))
+    ]
+    seconds = time.monotonic() - started
+    return f"{name}: exit status {process.returncode}{told}, {seconds:.0f} s, {said[-1] if said else 'no report'}"
+
+
+def main() -> None:
+    """Judge all families."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("library")
+    parser.add_argument("--jobs", type=int, default=14)
+    parser.add_argument("--seconds", type=float, default=140)
+    parser.add_argument("--family", action="append", default=[])
+    chosen = parser.parse_args()
+    names = sorted(path.stem for path in Path(dualdnn.conformance.cases.__path__[0]).rglob("[!_]*.py"))
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    wanted = sorted((set(chosen.family) & set(names)) if chosen.family else names, key=order)
+    until = time.monotonic() + chosen.seconds
+    with ThreadPoolExecutor(chosen.jobs) as pool:
+        runs = [pool.submit(run, n, selected(n, names), chosen.out, chosen.library, until) for n in wanted]
+        for done in runs:
+            print(done.result(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""The gradient with respect to the input on the emulated device: residue classes and planes that TMA serves."""
+
+from __future__ import annotations
+
+import pytest
+from convolution_operations import check, kernels
+from dualdnn.accelerated import AcceleratedBackend
+from dualdnn.api.enumerations import cudnnConvolutionMode_t as Mode
+from dualdnn.api.enumerations import cudnnMathType_t
+from dualdnn.api.operations.specs import NCHW, NHWC
+from dualdnn.conformance.cases.convolution.convolution_backward_data import gradient
+
+DEFAULT = cudnnMathType_t.CUDNN_DEFAULT_MATH
+
+
+def on_tensor_cores(dx, w, configuration="PSEUDO_HALF", formats=NHWC, **options):
+    return gradient(dx, w, configuration=configuration, formats=formats, math_type=DEFAULT, **options)
+
+
+# name: the gradient, products that TMA feeds, copies (of filters, of dy, of dx)
+GRADIENTS = {
+    "stride": (on_tensor_cores((2, 40, 10, 8), (64, 40, 3, 3), stride=(2, 2)), 4, 4),
+    "stride, odd sizes": (on_tensor_cores((2, 40, 9, 11), (64, 40, 3, 2), stride=(2, 2), padding=(2, 1)), 4, 4),
+    "stride and dilation": (
+        on_tensor_cores(
+            (2, 40, 9, 11), (72, 40, 3, 3), "PSEUDO_BFLOAT16", stride=(3, 1), dilation=(2, 2), mode=Mode.CUDNN_CONVOLUTION
+        ), 3, 3,
+    ),
+    "padding beyond the filter": (on_tensor_cores((2, 24, 5, 6), (64, 24, 3, 3), padding=(4, 5), beta=0.5), 1, 1),
+    "stride, TF32": (on_tensor_cores((2, 20, 8, 6), (32, 20, 3, 3), "FLOAT", stride=(2, 1)), 2, 2),
+    "planes": (on_tensor_cores((2, 40, 8, 16), (64, 40, 3, 3), formats=NCHW), 1, 2),
+    "planes, through the workspace": (on_tensor_cores((2, 40, 7, 9), (64, 40, 3, 3), formats=NCHW, alpha=-1.5), 1, 3),
+    "planes, blended": (on_tensor_cores((2, 40, 7, 9), (64, 40, 3, 3), formats=NCHW, beta=-2.0), 1, 2),
+    "planes, stride": (on_tensor_cores((2, 40, 8, 9), (64, 40, 3, 3), formats=NCHW, stride=(2, 2)), 4, 6),
+    "planes, groups": (on_tensor_cores((2, 64, 5, 7), (128, 32, 3, 3), formats=NCHW, groups=2), 1, 3),
+    "planes, TF32": (on_tensor_cores((2, 20, 7, 5), (32, 20, 3, 3), "FLOAT", formats=NCHW), 1, 3),
+}  # fmt: skip
+
+
+@pytest.fixture
+def backend(monkeypatch):
+    made = AcceleratedBackend("emulated")
+    monkeypatch.setattr(made.device, "seed", 5)
+    monkeypatch.setattr(made.device, "multiprocessors", 2)
+    return made
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_by_tma(backend, name):
+    operation, products, copies = GRADIENTS[name]
+    names = kernels(check(backend, operation, "convolution.data_gradient"))
+    assert sum("implicit_gemm_tma" in kernel for kernel in names) == products, names
+    assert sum(kernel.startswith("transform") for kernel in names) == copies, names

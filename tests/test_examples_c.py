@@ -1,0 +1,41 @@
+"""examples/c: a program for each of cuDNN's libraries compiles without a warning and finds what it expects."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from dualdnn.api.abi.build import NAME, build
+from dualdnn.api.abi.cuda_runtime import build_runtime
+
+pytest.importorskip("cffi")
+if shutil.which("gcc") is None:
+    pytest.skip("no C compiler", allow_module_level=True)
+
+PROGRAMS = sorted((Path(__file__).parent.parent / "examples" / "c").glob("*.c"))
+LIBRARIES = ("adv_infer", "adv_train", "cnn_infer", "cnn_train", "ops_infer", "ops_train")
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory):
+    out = tmp_path_factory.mktemp("libraries")
+    build(out)
+    build_runtime(out)
+    return out
+
+
+def test_there_is_a_program_for_each_library():
+    assert [program.stem for program in PROGRAMS] == list(LIBRARIES)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.stem)
+def test_program(libraries, tmp_path, program):
+    command = ["gcc", "-std=c99", "-Wall", "-Wextra", "-Werror", f"-I{libraries / 'include'}", str(program)]
+    command += ["-o", str(tmp_path / program.stem), f"-L{libraries}", f"-l:{NAME}", "-l:libcudart.so.12", "-lm"]
+    subprocess.run(command, check=True)
+    environment = {"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": str(libraries)}
+    ran = subprocess.run([str(tmp_path / program.stem)], capture_output=True, text=True, timeout=120, env=environment)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.splitlines()[-1].startswith(f"{program.stem}: "), ran.stdout
