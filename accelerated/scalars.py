@@ -75,7 +75,7 @@ class Scalar:
 Note = tuple[int, Any, Scalar]  # where the arguments hold a scalar: offset in bytes, ctypes type, which
 
 
-def fill(target: S, **values: Any) -> S:
+def fill(target: S, /, **values: Any) -> S:
     """Set fields of an argument structure, and note where it holds scalars that are not known yet. Return it."""
     notes, kind = [*scalars_of(target)], type(target)
     for name, value in values.items():

@@ -17,6 +17,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from math import copysign
 from types import MappingProxyType
 from typing import Any
 
@@ -43,6 +44,9 @@ INTEGERS = {
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 SCALARS = 2**31  # of one tensor of a computing call (docs/errata.md, D125)
 _PREPARED_CALLS_KEPT = 4096
+# What the memory of an operand must be like: its name, the parameter and the index of the argument that passes it (-1 where a
+# descriptor holds it), bytes, alignment, whether it is written.
+_Memory = tuple[str, str, int, int, int, bool]
 
 
 @dataclass(frozen=True)
@@ -337,8 +341,9 @@ class _Computing:
         self.count = len(parameters)
         self.device = tuple(i for i, p in enumerate(parameters) if p.memory == "device")
         self.described = tuple(i for i, p in enumerate(parameters) if p.base_type in DESCRIPTORS)
-        scalars = (i for i in range(1, self.count) if i not in self.device and i not in self.described)
-        self.scalars_of = _getter(tuple(scalars))
+        scalars = tuple(i for i in range(1, self.count) if i not in self.device and i not in self.described)
+        numbers = tuple(i for i in scalars if parameters[i].base_type in ("double", "float", "void"))
+        self.scalars_of, self.numbers_of, self.ones = _getter(scalars), _getter(numbers), (1.0,) * len(numbers)
         # Which memory is NULL is part of the key, and so is what stands for descriptors that may be NULL or are arrays.
         self.nullable = tuple(i for i in self.device if parameters[i].nullable or parameters[i].name in checks.optional)
         self.simple = not checks.optional and not any(
@@ -352,47 +357,45 @@ class _Computing:
         return next((memory for holder in holders if (memory := holder.held(operand)) is not None), None)
 
     def __call__(self, args: tuple[Any, ...]) -> None:
+        """Compute by the remembered operation of these arguments, or a new one."""
         if api_log.active:
             api_log.log_call(self.checks.function, args)
         try:
-            self._run(args)
+            handle = args[0]
+            key: tuple[Any, ...] | None
+            try:
+                # With their types: "0" is no 0, an enumerator of another type is no enumerator of this one, 1+0j no 1.
+                # Signs tell -0.0 from 0.0.
+                scalars = self.scalars_of(args)
+                if self.simple:
+                    specs = [args[i].spec for i in self.described]
+                else:
+                    specs = [_seen(args[i]) for i in self.described]
+                if self.nullable:
+                    specs += [args[i] is None for i in self.nullable]
+                if 0 in scalars:
+                    specs += map(copysign, self.ones, self.numbers_of(args))
+                key = (self, *specs, *scalars, *map(type, scalars))
+                prepared = handle.prepared.get(key)
+                if prepared is None:  # NaN, which equals nothing, is found by its text
+                    key = tuple([part if part == part else repr(part) for part in key])
+                    prepared = handle.prepared.get(key)
+            except Exception:  # a wrong argument: the checks below name it
+                key = prepared = None
+            if prepared is None or not handle.alive:
+                prepared = self._prepare(args, key)
+            with handle.lock:
+                prepared.launch(self._operands(handle, prepared, args), handle.stream)
         except CudnnError as error:
             error.function = error.function or self.checks.name
             raise
         except BackendError as error:
-            api_log.log_fatal(self.checks.function, str(error))
-            raise CudnnError(EXECUTION_FAILED, self.failed, str(error), self.checks.name) from error
+            raise self.failure(error) from error
 
-    def _run(self, args: tuple[Any, ...]) -> None:
-        """Compute by the remembered operation of these arguments, or a new one."""
-        handle = args[0]
-        key: tuple[Any, ...] | None
-        try:
-            # With their types: "0" is no 0, an enumerator of another type is no enumerator of this one, 1+0j no 1. The
-            # text of 0 tells -0.0 from 0.0.
-            scalars = self.scalars_of(args)
-            if self.simple:
-                specs = [args[i].spec for i in self.described]
-            else:
-                specs = [_seen(args[i]) for i in self.described]
-            if self.nullable:
-                specs += [args[i] is None for i in self.nullable]
-            key = (self, *specs, *[v or repr(v) for v in scalars], *map(type, scalars))
-            prepared = handle.prepared.get(key)
-            if prepared is None:  # NaN, which equals nothing, is found by its text
-                key = tuple([part if part == part else repr(part) for part in key])
-                prepared = handle.prepared.get(key)
-        except Exception:  # a wrong argument: the checks below name it
-            key = prepared = None
-        if prepared is None or not handle.alive:
-            prepared = self._prepare(args, key)
-        self._launch(handle, prepared, args)
-
-    def _launch(self, handle: Handle, prepared: _Prepared, memory: Any) -> None:
-        """Check the memory of the operands and compute."""
-        with handle.lock:
-            operands = self._operands(handle, prepared, memory)
-            prepared.launch(operands, handle.stream)
+    def failure(self, error: BackendError) -> CudnnError:
+        """What the call raises where the backend could not compute."""
+        api_log.log_fatal(self.checks.function, str(error))
+        return CudnnError(EXECUTION_FAILED, self.failed, str(error), self.checks.name)
 
     def _prepare(self, args: tuple[Any, ...], key: Any) -> _Prepared:
         parameters = self.checks.parameters
@@ -404,18 +407,9 @@ class _Computing:
     def _remembered(self, handle: Handle, operation: Operation, key: Any) -> _Prepared:
         """Prepare an operation for the handle, and remember it by its key."""
         self._countable(operation)
-        sizes = tuple(
-            (
-                name,
-                self.named.get(name) or operation.parameter_of(name),
-                operation.least_bytes(name),
-                operation.alignment(name),
-                name in operation.outputs or name in operation.raw,
-            )
-            for name in operation.operands
-        )
+        memory = tuple(self._memory_of(operation, name) for name in operation.operands)
         with handle.lock:
-            prepared = _Prepared(operation, sizes, handle.backend.prepare(operation))
+            prepared = _Prepared(operation, memory, handle.backend.prepare(operation))
             if key is not None:
                 if len(handle.prepared) >= _PREPARED_CALLS_KEPT:
                     handle.prepared.clear()
@@ -432,51 +426,58 @@ class _Computing:
                 )
                 raise CudnnError(NOT_SUPPORTED, "cudnnSetTensor4dDescriptor/c03", text)
 
+    def _memory_of(self, operation: Operation, name: str) -> _Memory:
+        """What an operand's memory must be like."""
+        parameter = self.named.get(name) or operation.parameter_of(name)
+        writes = name in operation.outputs or name in operation.raw
+        position = self.position.get(parameter, -1)
+        return (name, parameter, position, operation.least_bytes(name), operation.alignment(name), writes)
+
     def _operands(self, handle: Handle, prepared: _Prepared, args: Any) -> list[Any]:
-        find, position, operands = handle.backend.operand, self.position, []
-        for name, parameter, nbytes, alignment, writes in prepared.sizes:
-            value = args[position[parameter]] if parameter in position else self.held(args, parameter)
+        """The operands of a call, checked: their memory suffices, and outputs share none unless a rule allows it."""
+        find, operands = handle.backend.operand, []
+        for name, parameter, position, nbytes, alignment, writes in prepared.memory:
+            value = args[position] if position >= 0 else self.held(args, parameter)
             try:
                 operand = find(value)
-                small = operand.nbytes is not None and operand.nbytes < nbytes
-                fits = not (small or operand.address % alignment or (writes and not operand.writable))
+                size = operand.nbytes
+                fits = (size is None or size >= nbytes) and not operand.address % alignment
             except Exception:  # NULL, or what is no memory
                 fits = False
-            if not fits:  # says what is wrong, unless it is a NULL that the operation allows
+            if not fits or (
+                writes and not operand.writable
+            ):  # says what is wrong, unless the operation allows this NULL
                 operation, too_small = prepared.operation, self.small.get(name)
                 operand = checked_operand(
                     self.checks, handle, operation, name, value, nbytes, alignment, too_small, parameter
                 )
             operands.append(operand)
-        if len(operands) > 1:
-            self._overlaps(prepared, operands)
+        for i, j, size, other_size in prepared.pairs:
+            written, other = operands[i], operands[j]
+            if written is None or other is None:
+                continue
+            distance = other.address - written.address
+            if -other_size < distance < size:
+                self._overlap(prepared, i, j, written, other)
         return operands
 
-    def _overlaps(self, prepared: _Prepared, operands: list[Any]) -> None:
+    def _overlap(self, prepared: _Prepared, i: int, j: int, written: Any, other: Any) -> None:
         """Refuse memory shared between an output and another operand, unless a rule allows it."""
         operation = prepared.operation
-        for i in prepared.written:
-            name, _, size, _, _ = prepared.sizes[i]
-            written = operands[i]
-            if written is None:
-                continue
-            for j, (other_name, _, other_size, _, _) in enumerate(prepared.sizes):
-                other = operands[j]
-                if i == j or other is None or size == 0 or other_size == 0:
-                    continue
-                if written.address >= other.address + other_size or other.address >= written.address + size:
-                    continue
-                exact = written.address == other.address
-                if not exact and not _elements_collide(operation, name, written, other_name, other):
-                    continue
-                rule = next((r for r in self.memory if {r.first, r.second} == {name, other_name}), None)
-                where = f"{name} at {written.address:#x} ({size} bytes) and {other_name} at {other.address:#x} ({other_size} bytes)"
-                if rule is None:
-                    raise CudnnError(BAD_PARAM, INCORRECT_PARAMETER, f"{where} overlap")
-                clause = rule.clause if "/" in rule.clause else f"{self.checks.name}/{rule.clause}"
-                if rule.allowed is None or not exact or not rule.allowed(operation):
-                    described = f"{getattr(operation, name)} and {getattr(operation, other_name)}"
-                    raise CudnnError(rule.status, clause, f"{where} share memory with {described}")
+        (name, _, _, size, _, _), (other_name, _, _, other_size, _, _) = prepared.memory[i], prepared.memory[j]
+        exact = written.address == other.address
+        if not exact and not _elements_collide(operation, name, written, other_name, other):
+            return
+        rule = next((r for r in self.memory if {r.first, r.second} == {name, other_name}), None)
+        where = (
+            f"{name} at {written.address:#x} ({size} bytes) and {other_name} at {other.address:#x} ({other_size} bytes)"
+        )
+        if rule is None:
+            raise CudnnError(BAD_PARAM, INCORRECT_PARAMETER, f"{where} overlap")
+        clause = rule.clause if "/" in rule.clause else f"{self.checks.name}/{rule.clause}"
+        if rule.allowed is None or not exact or not rule.allowed(operation):
+            described = f"{getattr(operation, name)} and {getattr(operation, other_name)}"
+            raise CudnnError(rule.status, clause, f"{where} share memory with {described}")
 
 
 class _Executing(_Computing):
@@ -485,14 +486,24 @@ class _Executing(_Computing):
     def held(self, args: Mapping[str, Any], operand: str) -> Any:
         return args.get(operand)
 
-    def _run(self, args: tuple[Any, ...]) -> None:
-        checked = [self.checks.check(p, a) for p, a in zip(self.checks.parameters, args, strict=True)]
-        handle: Handle = checked[0]
-        operation, memory = self.body(handle, *map(_seen, checked[1:]))
-        if operation is None:
-            return
-        key = (self, operation)
-        self._launch(handle, handle.prepared.get(key) or self._remembered(handle, operation, key), memory)
+    def __call__(self, args: tuple[Any, ...]) -> None:
+        if api_log.active:
+            api_log.log_call(self.checks.function, args)
+        try:
+            checked = [self.checks.check(p, a) for p, a in zip(self.checks.parameters, args, strict=True)]
+            handle: Handle = checked[0]
+            operation, memory = self.body(handle, *map(_seen, checked[1:]))
+            if operation is None:
+                return
+            key = (self, operation)
+            prepared = handle.prepared.get(key) or self._remembered(handle, operation, key)
+            with handle.lock:
+                prepared.launch(self._operands(handle, prepared, memory), handle.stream)
+        except CudnnError as error:
+            error.function = error.function or self.checks.name
+            raise
+        except BackendError as error:
+            raise self.failure(error) from error
 
 
 def checked_operand(
@@ -615,12 +626,16 @@ def _getter(positions: tuple[int, ...]) -> Callable[[tuple[Any, ...]], tuple[Any
 
 
 class _Prepared:
-    """An operation that passed all checks, its operands (name, parameter, bytes, alignment, whether it is written), its launcher."""
+    """An operation that passed all checks, the memory of its operands, its launcher, and the pairs of operands that must not
+    overlap: the indices of one that is written and another one, and their bytes."""
 
-    __slots__ = ("launch", "operation", "sizes", "written")
+    __slots__ = ("launch", "memory", "operation", "pairs")
 
-    def __init__(self, operation: Operation, sizes: tuple[tuple[str, str, int, int, bool], ...], launch: Any) -> None:
-        self.operation = operation
-        self.sizes = sizes
-        self.launch = launch
-        self.written = tuple(i for i, (*_, writes) in enumerate(sizes) if writes)
+    def __init__(self, operation: Operation, memory: tuple[_Memory, ...], launch: Any) -> None:
+        self.operation, self.memory, self.launch = operation, memory, launch
+        self.pairs = tuple(
+            (i, j, size, other_size)
+            for i, (_, _, _, size, _, writes) in enumerate(memory)
+            for j, (_, _, _, other_size, _, other_writes) in enumerate(memory)
+            if writes and i != j and size and other_size and not (other_writes and j < i)
+        )

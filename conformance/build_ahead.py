@@ -43,6 +43,7 @@ from dualdnn.api.support.convolution import Problem, unsupported
 
 from .bench.attention_rows import attention_kinds
 from .bench.fused_rows import small_fused
+from .bench.rnn_rows import rnn_kinds
 from .bench.row import Convolution
 from .bench.rows import LAYOUTS, OPERATIONS, rows
 from .convolution_kinds import convolutions, filters_and_matrices, gradients, small_convolutions
@@ -68,6 +69,12 @@ TYPE_DEFINITIONS = {"ELEMENT", "COMPUTE", "SOURCE", "RESULT", "PACK_BYTES", "PAR
 CONSTANTS = {
     "ALIGNED", "BACKWARD_SINGLES", "DENSE_PACKS", "ELEMENTS", "FORWARD_SINGLES", "LONGEST", "OPERANDS", "PACKS", "PIECE", "PIECES", "ROWS",
     "SINGLE", "STAGES", "STEP", "THREADS", "TILE", "TILE_BYTES", "TILE_THREADS", "UNIFORM", "WIDTH", "WINDOWS",
+}  # fmt: skip
+# Of few values each, whatever the shapes: operands of products, cells of recurrent networks, tiles of their persistent kernels,
+# elements of a thread of dropout and the spatial transformer
+VARIANTS = {
+    "A_MN_MAJOR", "B_MN_MAJOR", "CELL", "CHANNELS", "ITEMS", "LENGTHS", "LOADED_PAIRS", "MOST_LANES", "M_TILES", "N_TILES", "OCTETS",
+    "PIXELS", "REGISTER_PAIRS", "TENSOR_CORES", "TILE_PIXELS", "TILE_WIDTH",
 }  # fmt: skip
 # Compiled first: the sources that take longest, so that the last one does not keep all cores waiting
 LONGEST = (
@@ -112,8 +119,8 @@ def wanted_modules(device: Any) -> list[Module]:
 
 
 def takes_any_shape(module: Module) -> bool:
-    """Whether a module is compiled for data types and nothing else."""
-    return (TYPE_DEFINITIONS | CONSTANTS).issuperset(name for name, _ in module[1])
+    """Whether a module is compiled for data types and for what a source has few variants of, no shape."""
+    return (TYPE_DEFINITIONS | CONSTANTS | VARIANTS).issuperset(name for name, _ in module[1])
 
 
 def timed(device: Any, text: str = "") -> Iterator[Operation]:
@@ -136,6 +143,7 @@ def kinds(device: Any) -> Iterator[Operation]:
     yield from small_fused()
     yield from filters_and_matrices()
     yield from attention_kinds()
+    yield from rnn_kinds()
     yield from graphs()
     for convolution in (*convolutions(), *small_convolutions(), *gradients()):
         yield with_workspace(convolution, device)

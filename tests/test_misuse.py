@@ -18,6 +18,8 @@ import pytest
 from dualdnn.accelerated import backend as accelerated_backend
 from dualdnn.api import cudnn
 from dualdnn.api.enumerations import cudnnStatus_t
+from dualdnn.api.operations import ScaleTensor, TensorSpec
+from dualdnn.api.operations.specs import FLOAT
 from dualdnn.api.status import BAD_PARAM, CudnnError
 
 EMULATED = {"backend": "accelerated", "device": "emulated"}
@@ -184,22 +186,29 @@ def test_only_statuses_leave_a_documented_call(wrong):
         refused(lambda: cudnn.cudnnCreate(device=wrong))
 
 
-def test_scalars_that_never_repeat_take_no_more_memory():
+def test_scalars_that_never_repeat_make_no_plans():
     handle = cudnn.cudnnCreate(**EMULATED)
-    plans, t = handle.backend.plans, tensor(1, 1, 1, 1)
-    x = handle.zeros(4)
-    most = accelerated_backend.PLANS_KEPT
-    accelerated_backend.PLANS_KEPT = 16
-    try:
-        for i in range(200):
-            cudnn.cudnnScaleTensor(handle, t, x, 1.0 + i / 1000)
-        assert len(plans) <= 16
-        kept = next(iter(plans))
-        handle.backend.plan(kept)  # used again: the last to go
-        handle.backend.plan(type(kept)(3.0, kept.y))
-        assert kept in plans
-    finally:
-        accelerated_backend.PLANS_KEPT = most
+    t, x = tensor(1, 1, 1, 1), handle.zeros(4)
+    cudnn.cudnnScaleTensor(handle, t, x, 2.0)
+    before = len(handle.backend.plans)
+    for i in range(200):
+        cudnn.cudnnScaleTensor(handle, t, x, 3.0 + i / 1000)
+    assert len(handle.backend.plans) == before
+
+
+def test_the_plan_used_longest_ago_goes_first(monkeypatch):
+    handle = cudnn.cudnnCreate(**EMULATED)
+    plans: dict = {}
+    monkeypatch.setattr(handle.backend, "plans", plans)
+    monkeypatch.setattr(accelerated_backend, "PLANS_KEPT", 16)
+    operations = [ScaleTensor(2.0, TensorSpec.packed(FLOAT, (1, 1, 1, n))) for n in range(1, 40)]
+    for operation in operations:
+        handle.backend.plan(operation)
+    assert len(plans) == 16
+    kept = next(iter(plans))
+    handle.backend.plan(operations[-16])  # used again: the last to go
+    handle.backend.plan(operations[0])
+    assert kept in plans and len(plans) == 16
 
 
 def test_nan_is_found_again():

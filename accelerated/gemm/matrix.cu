@@ -14,10 +14,10 @@
 #include "primitives/mma.cuh"
 
 // A matrix: elements from one row to the next or, where it is MN-major, from one k to the next; of two levels of
-// batches.
+// batches; from one segment of K to the next.
 struct Matrix {
   long long offset;  // bytes from the operand's address
-  long long outer, inner;
+  long long outer, inner, segment;
   int stride;
 };
 
@@ -27,8 +27,9 @@ struct Arguments {
   unsigned char* workspace;
   Matrix left, right, result;
   long long bias_offset, workspace_offset;  // bytes
-  int m, n, k;
-  int k_per_split;  // a multiple of a K-block's
+  int m, n, k;                              // of a segment
+  int total, per_split;                     // of all segments, of a part of split-K: K-blocks, without tensor cores k
+  FastDivmod segment;                       // of one
   FastDivmod splits, inner;
   int m_tiles, batches;
   COMPUTE alpha, beta;
@@ -41,7 +42,7 @@ template <class T> __device__ __forceinline__ T* at_byte(T* pointer, long long b
 // What a block computes: its batch, its part of the sums, where its matrices begin.
 struct Work {
   unsigned batch, split;
-  int first_m, first_n, first_k, last_k;
+  int first_m, first_n, first, last;  // the last two as `total`
   const ELEMENT *a, *b;
   RESULT* c;
 
@@ -50,7 +51,7 @@ struct Work {
     unsigned inner;
     const long long outer = arguments.inner.divide(batch, inner);
     first_n = blockIdx.x / arguments.m_tiles * tile_n, first_m = blockIdx.x % arguments.m_tiles * tile_m;
-    first_k = split * arguments.k_per_split, last_k = min(arguments.k, first_k + arguments.k_per_split);
+    first = split * arguments.per_split, last = min(arguments.total, first + arguments.per_split);
     a = at_byte(arguments.a, arguments.left.offset) + outer * arguments.left.outer + inner * arguments.left.inner;
     b = at_byte(arguments.b, arguments.right.offset) + outer * arguments.right.outer + inner * arguments.right.inner;
     c = at_byte(arguments.c, arguments.result.offset) + outer * arguments.result.outer + inner * arguments.result.inner;
@@ -198,8 +199,8 @@ template <bool MN_MAJOR, int TILE, int THREADS> struct Side {
 };
 
 // Whether packs of 16 bytes along the rows of a matrix are aligned.
-__device__ __forceinline__ bool has_packs(const ELEMENT* matrix, long long stride) {
-  return (reinterpret_cast<uintptr_t>(matrix) | stride * sizeof(ELEMENT)) % 16 == 0;
+__device__ __forceinline__ bool has_packs(const ELEMENT* matrix, const Matrix& layout) {
+  return (reinterpret_cast<uintptr_t>(matrix) | (layout.stride | layout.segment) * sizeof(ELEMENT)) % 16 == 0;
 }
 
 // TILE: of M and of N. WARPS_M, WARPS_N: of the block.
@@ -210,8 +211,8 @@ template <int TILE, int WARPS_M, int WARPS_N, int STAGES> __device__ __forceinli
   using Right = Side<B_MN_MAJOR, TILE, THREADS>;
   const Work work(a, TILE, TILE);
   unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 127);
-  const bool a_packs = has_packs(work.a, a.left.stride), b_packs = has_packs(work.b, a.right.stride);
-  const int k_blocks = (work.last_k - work.first_k + TILE_K - 1) / TILE_K;
+  const bool a_packs = has_packs(work.a, a.left), b_packs = has_packs(work.b, a.right);
+  const int k_blocks = work.last - work.first;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int warp_m = warp % WARPS_M * (MS * 16), warp_n = warp / WARPS_M * (NS * 8);
   float sums[MS][NS][4] = {};
@@ -219,9 +220,11 @@ template <int TILE, int WARPS_M, int WARPS_N, int STAGES> __device__ __forceinli
   const auto copy = [&](int k_block) {
     if (k_block < k_blocks) {
       unsigned char* stage = stages + k_block % STAGES * (2 * TILE_BYTES);
-      const int k = work.first_k + k_block * TILE_K;
-      Left::copy(stage, work.a, a.left.stride, work.first_m, a.m, k, work.last_k, a_packs);
-      Right::copy(stage + TILE_BYTES, work.b, a.right.stride, work.first_n, a.n, k, work.last_k, b_packs);
+      unsigned block;
+      const int segment = a.segment.divide(work.first + k_block, block), k = block * TILE_K;
+      Left::copy(stage, work.a + segment * a.left.segment, a.left.stride, work.first_m, a.m, k, a.k, a_packs);
+      Right::copy(stage + TILE_BYTES, work.b + segment * a.right.segment, a.right.stride, work.first_n, a.n, k, a.k,
+                  b_packs);
     }
     cp_async_commit();
   };
@@ -271,19 +274,22 @@ extern "C" __global__ void __launch_bounds__(128, 3) gemm_matrix_mma_64(const Ar
 
 #else
 
+template <bool MN_MAJOR>
+__device__ __forceinline__ COMPUTE element(const Arguments& a, const ELEMENT* matrix, const Matrix& layout, int at,
+                                           int index) {
+  unsigned k;
+  const long long segment = a.segment.divide(index, k) * layout.segment;
+  const long long row = MN_MAJOR ? k : at, column = MN_MAJOR ? at : k;
+  return load<COMPUTE>(matrix[segment + row * layout.stride + column]);
+}
+
 extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS) gemm_matrix_simt(const Arguments a) {
   griddepcontrol_wait();
   const Work work(a, TILE, TILE);
   product_tile<!A_MN_MAJOR, !B_MN_MAJOR>(
-      work.first_m, work.first_n, a.m, a.n, work.last_k - work.first_k,
-      [&](int m, int k) {
-        const long long at = work.first_k + k;
-        return load<COMPUTE>(work.a[A_MN_MAJOR ? at * a.left.stride + m : m * a.left.stride + at]);
-      },
-      [&](int n, int k) {
-        const long long at = work.first_k + k;
-        return load<COMPUTE>(work.b[B_MN_MAJOR ? at * a.right.stride + n : n * a.right.stride + at]);
-      },
+      work.first_m, work.first_n, a.m, a.n, work.last - work.first,
+      [&](int m, int k) { return element<A_MN_MAJOR>(a, work.a, a.left, m, work.first + k); },
+      [&](int n, int k) { return element<B_MN_MAJOR>(a, work.b, a.right, n, work.first + k); },
       [&](int m, int n, COMPUTE sum) {
         const COMPUTE one[1] = {sum};
         finish<1>(a, work, m, n, one);

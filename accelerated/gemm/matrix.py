@@ -31,7 +31,8 @@ class Matrix(NamedTuple):
     """A batch of matrices in an operand of a call.
 
     operand: its name. offset: bytes from its address to the first element. row, column: elements from a row, and a column,
-    to the next; one of them is 1. outer, inner: elements from a batch to the next on each of two levels.
+    to the next; one of them is 1. outer, inner: elements from a batch to the next on each of two levels. segment: elements
+    from a segment of K to the next.
     """
 
     operand: str
@@ -40,6 +41,7 @@ class Matrix(NamedTuple):
     column: int
     outer: int = 0
     inner: int = 0
+    segment: int = 0
 
     @property
     def transposed(self) -> Matrix:
@@ -54,7 +56,8 @@ class MatrixProduct:
     m, n, k: A has m rows and k columns, B has n rows and k columns, C m rows and n columns. element: the type of A, B and
     the bias, as C++ spells it. result: that of C. compute: float or double. tensor_cores: whether they may multiply, which
     of float elements keep 11 bits. bias: operand and byte of n elements, one for each column of C, which must then be
-    row-major. batches: outer and inner ones. splits, tile: chosen where they are None.
+    row-major. batches: outer and inner ones. segments: K is as many times k, each with a distance from the one before.
+    most_workspace: bytes that split-K may use. splits, tile: chosen where they are None.
     """
 
     device: Any
@@ -72,6 +75,8 @@ class MatrixProduct:
     batches: tuple[int, int] = (1, 1)
     alpha: float = 1.0
     beta: float = 0.0
+    segments: int = 1
+    most_workspace: int = 0
     splits: int | None = None
     tile: int | None = None
 
@@ -107,11 +112,12 @@ class MatrixProduct:
 
     @cached_property
     def _splits(self) -> int:
-        """Parts of a sum, so that there are blocks for all multiprocessors."""
+        """Parts of a sum, so that there are blocks for all multiprocessors, and room for the parts."""
         if self.splits is not None:
             return self.splits
         parts = 2 * self.device.multiprocessors // self._tiles(self._tile)
-        return max(1, min(parts, self._k_blocks // LEAST_K_BLOCKS, MOST_SPLITS))
+        room = self.most_workspace // (prod(self.batches) * self.m * self.n * ELEMENT_BYTES[self.compute])
+        return max(1, min(parts, self._k_blocks // LEAST_K_BLOCKS, MOST_SPLITS, room))
 
     @property
     def _k_of_block(self) -> int:
@@ -119,7 +125,7 @@ class MatrixProduct:
 
     @property
     def _k_blocks(self) -> int:
-        return -(-self.k // self._k_of_block)
+        return self.segments * -(-self.k // self._k_of_block)
 
     @property
     def workspace_bytes(self) -> int:
@@ -136,9 +142,9 @@ class MatrixProduct:
         tile = self._tile
         blocks = self._tiles(tile) * self._splits
         room = self.device.multiprocessors * (2 if tile == 128 else 3)
-        flops = 2.0 * blocks * tile * tile * self.k / self._splits
+        flops = 2.0 * blocks * tile * tile * self.k * self.segments / self._splits
         share = min(1.0, blocks / room)
-        elements = prod(self.batches) * (self.m * self.k + self.n * self.k + self.m * self.n)
+        elements = prod(self.batches) * ((self.m + self.n) * self.k * self.segments + self.m * self.n)
         moved = elements * ELEMENT_BYTES[self.element] + 2 * self.workspace_bytes
         return LAUNCH_SECONDS * (1 + (self._splits > 1)) + max(
             flops / rates[self.element] / share, moved / BYTES_PER_SECOND
@@ -149,7 +155,7 @@ class MatrixProduct:
         product = self._row_major
         tile, splits = self._tile, self._splits
         a_mn_major, b_mn_major = product.a.column != 1, product.b.column != 1
-        per_split = -(-self._k_blocks // splits) * self._k_of_block
+        total = self._k_blocks if self.tensor_cores else self.segments * self.k
         real = c_double if self.compute == "double" else c_float
         m_tiles = -(-product.m // tile)
         batches = prod(self.batches)
@@ -161,7 +167,9 @@ class MatrixProduct:
             ("bias_offset", c_longlong(self.bias[1])),
             ("workspace_offset", c_longlong(workspace[1])),
             *((name, c_int(getattr(product, name))) for name in ("m", "n", "k")),
-            ("k_per_split", c_int(per_split)),
+            ("total", c_int(total)),
+            ("per_split", c_int(-(-total // splits))),
+            ("segment", FastDivmod.of(total // self.segments)),
             ("splits", FastDivmod.of(splits)),
             ("inner", FastDivmod.of(self.batches[1])),
             ("m_tiles", c_int(m_tiles)),
@@ -196,5 +204,6 @@ def _matrix(matrix: Matrix, mn_major: bool) -> Structure:
         ("offset", c_longlong(matrix.offset)),
         ("outer", c_longlong(matrix.outer)),
         ("inner", c_longlong(matrix.inner)),
+        ("segment", c_longlong(matrix.segment)),
         ("stride", c_int(matrix.column if mn_major else matrix.row)),
     )

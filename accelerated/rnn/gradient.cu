@@ -2,12 +2,12 @@
 // against the direction of the forward call.
 //
 // A step has the gradients of all cells, element by element, which the reserve space keeps, and their
-// product with the recurrent matrices, the gradient of the states before. Behind the last step one product with the
-// input matrices, over both directions, is the gradient of the inputs of all steps.
+// product with the recurrent matrices (gemm/matrix.cu), the gradient of the states before. Behind the last step one
+// product with the input matrices, over both directions, is the gradient of the inputs of all steps.
 //
 // Roofline bound: as recurrence.cu, which has products of the same sizes; bytes of a step: gates read and written once,
 // and the recurrent matrices from L2.
-#include "rnn/network.cuh"
+#include "rnn/cells.cuh"
 #include "gemm/product_tile.cuh"
 
 struct Arguments {
@@ -21,21 +21,6 @@ struct Arguments {
   Shape shape;
   int step;
 };
-
-// The lengths of some sequences.
-extern "C" __global__ void rnn_gradient_lengths(const Lengths a) {
-  griddepcontrol_wait();
-  store_lengths(a);
-}
-
-// Where the vectors of each step begin in containers.
-extern "C" __global__ void rnn_gradient_offsets(const Lengths a) {
-  griddepcontrol_wait();
-  store_offsets(a);
-}
-
-// The gate whose gradient reaches the states, in the reserve space: of a GRU that of what the reset gate multiplies.
-__device__ __forceinline__ int recurrent_slot(int gate) { return CELL == GRU && gate == 2 ? 3 : gate; }
 
 // The gradients of the final states of a layer.
 extern "C" __global__ void rnn_gradient_start(const Arguments a) {
@@ -104,7 +89,7 @@ extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS) rnn_gradient_proje
       [&](int sequence, int unit, COMPUTE sum) { before[static_cast<long long>(sequence) * s.hidden + unit] = sum; });
 }
 
-// The gradients of the sums of the gates of a step.
+// The gradients of the sums of the gates of a step; zeros where a sequence has none.
 extern "C" __global__ void rnn_gradient_cell(const Arguments a) {
   griddepcontrol_wait();
   const Shape& s = a.shape;
@@ -113,109 +98,52 @@ extern "C" __global__ void rnn_gradient_cell(const Arguments a) {
   const int sequence = item / s.hidden, unit = item % s.hidden;
   const int* offsets = offsets_of(a.workspace, a.regions);
   const int length = length_of(offsets, s, sequence);
-  if (step >= length) return;
+  const bool exists = step < length;
   const long long vector = static_cast<long long>(step) * s.batch + sequence;
   const long long of_direction = direction * a.regions.kept_step, pseudo_layer = a.layer.pseudo_layer + direction;
   const long long gates = vector * KEPT * s.hidden + unit;
-  const COMPUTE* kept = a.reserve + a.regions.kept + of_direction + gates;
-  ELEMENT* gradients = elements_at(a.reserve, a.regions.gradients + of_direction) + gates;  // in place, of wide data
-  const COMPUTE one = COMPUTE(1);
-  COMPUTE incoming;
-  if (a.layer.projection.start < 0) incoming = of_output(a, offsets, direction, step, sequence, unit);
-  else incoming = a.workspace[a.regions.before + static_cast<long long>(direction) * s.batch * s.hidden + item];
-  if (CELL == LSTM) {
-    COMPUTE* carried = a.workspace + a.regions.cell + static_cast<long long>(direction) * s.batch * s.hidden + item;
-    const COMPUTE* states = a.reserve + a.regions.kept_cell + of_direction;
-    const ELEMENT* initial = a.cx ? a.cx + pseudo_layer * s.batch * s.hidden : nullptr;
-    const COMPUTE before = before_step(states, s.hidden, initial, s, direction, step, sequence, length, s.hidden, unit);
-    const COMPUTE i = kept[0], f = kept[s.hidden], fresh = kept[2 * s.hidden], o = kept[3 * s.hidden];
-    const COMPUTE shown = tanh(states[vector * s.hidden + unit]), raw = f * before + i * fresh;
-    COMPUTE state = *carried + incoming * o * (one - shown * shown);
-    if (a.clip.on && !(raw >= a.clip.lower && raw <= a.clip.upper)) state = COMPUTE(0);
-    gradients[0] = store<ELEMENT>(state * fresh * (i * (one - i)));
-    gradients[s.hidden] = store<ELEMENT>(state * before * (f * (one - f)));
-    gradients[2 * s.hidden] = store<ELEMENT>(state * i * (one - fresh * fresh));
-    gradients[3 * s.hidden] = store<ELEMENT>(incoming * shown * (o * (one - o)));
-    *carried = state * f;
-  } else if (CELL == GRU) {
-    const ELEMENT* outputs = elements_at(a.reserve, a.regions.kept_output) + direction * s.hidden;
-    const ELEMENT* initial = a.hx ? a.hx + pseudo_layer * s.batch * s.hidden : nullptr;
-    const COMPUTE before =
-        before_step(outputs, s.directions * s.hidden, initial, s, direction, step, sequence, length, s.hidden, unit);
-    const COMPUTE reset = kept[0], update = kept[s.hidden], fresh = kept[2 * s.hidden], recurrent = kept[3 * s.hidden];
-    const COMPUTE sum = incoming * (one - update) * (one - fresh * fresh);
-    gradients[0] = store<ELEMENT>(sum * recurrent * (reset * (one - reset)));
-    gradients[s.hidden] = store<ELEMENT>(incoming * (before - fresh) * (update * (one - update)));
-    gradients[2 * s.hidden] = store<ELEMENT>(sum);
-    gradients[3 * s.hidden] = store<ELEMENT>(sum * reset);
-    a.workspace[a.regions.before + static_cast<long long>(direction) * s.batch * s.hidden + item] = incoming * update;
-  } else {
-    const COMPUTE value = kept[0];
-    gradients[0] = store<ELEMENT>(CELL == TANH         ? incoming * (one - value * value)
-                                  : value > COMPUTE(0) ? incoming
-                                                       : COMPUTE(0));
+  CellGradient gradient{};
+  if (exists) {
+    COMPUTE kept[KEPT], state = COMPUTE(0), before = COMPUTE(0), carried = COMPUTE(0), incoming;
+#pragma unroll
+    for (int j = 0; j < KEPT; j++) kept[j] = a.reserve[a.regions.kept + of_direction + gates + j * s.hidden];
+    COMPUTE* through = a.workspace + a.regions.cell + static_cast<long long>(direction) * s.batch * s.hidden + item;
+    if (a.layer.projection.start < 0) incoming = of_output(a, offsets, direction, step, sequence, unit);
+    else incoming = a.workspace[a.regions.before + static_cast<long long>(direction) * s.batch * s.hidden + item];
+    if (CELL == LSTM) {
+      carried = *through;
+      const COMPUTE* states = a.reserve + a.regions.kept_cell + of_direction;
+      const ELEMENT* initial = a.cx ? a.cx + pseudo_layer * s.batch * s.hidden : nullptr;
+      state = states[vector * s.hidden + unit];
+      before = before_step(states, s.hidden, initial, s, direction, step, sequence, length, s.hidden, unit);
+    } else if (CELL == GRU) {
+      const ELEMENT* outputs = elements_at(a.reserve, a.regions.kept_output) + direction * s.hidden;
+      const ELEMENT* initial = a.hx ? a.hx + pseudo_layer * s.batch * s.hidden : nullptr;
+      before =
+          before_step(outputs, s.directions * s.hidden, initial, s, direction, step, sequence, length, s.hidden, unit);
+    }
+    gradient = cell_gradient(kept, incoming, carried, state, before, a.clip);
+    *through = gradient.carried;
   }
+  ELEMENT* gradients = elements_at(a.reserve, a.regions.gradients + of_direction) + gates;  // in place, of wide data
+#pragma unroll
+  for (int j = 0; j < KEPT; j++) gradients[j * s.hidden] = store<ELEMENT>(gradient.sum[j]);
 }
 
-// The gradients of the states before a step.
-extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS) rnn_gradient_step(const Arguments a) {
+// The gradients of the states before a step: beside the product with the recurrent matrices, which lies where the next
+// step reads, what a GRU passes on, and of sequences that have not begun what there was.
+extern "C" __global__ void rnn_gradient_step(const Arguments a) {
   griddepcontrol_wait();
   const Shape& s = a.shape;
-  const int direction = blockIdx.z, step = step_of(a, direction), parity = a.step % 2;
-  const int* offsets = offsets_of(a.workspace, a.regions);
-  const ELEMENT* matrix = a.weights + a.layer.recurrent.start + direction * a.layer.recurrent.step;
-  const ELEMENT* gradients = elements_at(a.reserve, a.regions.gradients + direction * a.regions.kept_step) +
-                             static_cast<long long>(step) * s.batch * KEPT * s.hidden;
-  const COMPUTE* through = a.workspace + a.regions.before + static_cast<long long>(direction) * s.batch * s.hidden;
-  const long long numbers = static_cast<long long>(s.batch) * s.projected;
-  COMPUTE* hidden = a.workspace + a.regions.hidden + direction * numbers;
-  product_tile<true, false>(
-      s.batch, s.projected, GATES * s.hidden,
-      [&](int sequence, int k) {
-        const long long at = (static_cast<long long>(sequence) * KEPT + recurrent_slot(k / s.hidden)) * s.hidden;
-        return step < length_of(offsets, s, sequence) ? load<COMPUTE>(gradients[at + k % s.hidden]) : COMPUTE(0);
-      },
-      [&](int unit, int k) { return load<COMPUTE>(matrix[static_cast<long long>(k) * s.projected + unit]); },
-      [&](int sequence, int unit, COMPUTE sum) {
-        const long long at = static_cast<long long>(sequence) * s.projected + unit;
-        if (step >= length_of(offsets, s, sequence)) sum = hidden[parity * s.directions * numbers + at];
-        else if (CELL == GRU) sum += through[at];
-        hidden[(1 - parity) * s.directions * numbers + at] = sum;
-      });
-}
-
-// The gradients of the inputs of a layer, of all steps.
-extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS) rnn_gradient_input(const Arguments a) {
-  griddepcontrol_wait();
-  const Shape& s = a.shape;
-  const int vectors = s.steps * s.batch, rows = GATES * s.hidden;
-  const int* offsets = offsets_of(a.workspace, a.regions);
-  const bool skips = a.layer.input.start < 0;
-  auto gradient = [&](int vector, int row) {
-    const int direction = row / rows, gate = row % rows / s.hidden;
-    const ELEMENT* gradients = elements_at(a.reserve, a.regions.gradients + direction * a.regions.kept_step);
-    return load<COMPUTE>(gradients[(static_cast<long long>(vector) * KEPT + gate) * s.hidden + row % s.hidden]);
-  };
-  product_tile<true, false>(
-      vectors, a.layer.width, skips ? 0 : s.directions * rows,
-      [&](int vector, int row) {
-        return vector / s.batch < length_of(offsets, s, vector % s.batch) ? gradient(vector, row) : COMPUTE(0);
-      },
-      [&](int k, int row) {
-        const ELEMENT* matrix = a.weights + a.layer.input.start + row / rows * a.layer.input.step;
-        return load<COMPUTE>(matrix[static_cast<long long>(row % rows) * a.layer.width + k]);
-      },
-      [&](int vector, int k, COMPUTE sum) {
-        const int step = vector / s.batch, sequence = vector % s.batch;
-        const bool exists = step < length_of(offsets, s, sequence);
-        if (skips && exists)
-          for (int gate = 0; gate < s.directions * GATES; gate++) sum += gradient(vector, gate * s.hidden + k);
-        if (!a.layer.first)
-          elements_at(a.workspace, a.regions.input)[static_cast<long long>(vector) * a.layer.width + k] =
-              store<ELEMENT>(sum);
-        else if (exists || s.fills)
-          a.dx[vector_at(offsets, s, step, sequence) * a.layer.width + k] = store<ELEMENT>(exists ? sum : a.fill);
-      });
+  const int direction = blockIdx.y, step = step_of(a, direction), item = blockIdx.x * blockDim.x + threadIdx.x;
+  if (item >= s.batch * s.projected) return;
+  const long long numbers = static_cast<long long>(s.batch) * s.projected, at = direction * numbers + item;
+  COMPUTE* hidden = a.workspace + a.regions.hidden + at;
+  const int parity = a.step % 2;
+  COMPUTE& next = hidden[(1 - parity) * s.directions * numbers];
+  const bool exists = step < length_of(offsets_of(a.workspace, a.regions), s, item / s.projected);
+  if (!exists) next = hidden[parity * s.directions * numbers];
+  else if (CELL == GRU) next += a.workspace[a.regions.cell + at];
 }
 
 // The gradients of the initial states of a layer.

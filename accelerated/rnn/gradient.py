@@ -1,13 +1,15 @@
-"""The gradients of inputs and states of recurrent networks: two kernels for each step of each layer (gradient.cu)."""
+"""The gradients of inputs and states of recurrent networks: a product and two kernels for each step of each layer
+(gradient.cu)."""
 
 from __future__ import annotations
 
 from ctypes import c_int
 
-from ..plans import Launch
+from ..gemm.matrix import Matrix
+from ..plans import COMPUTES, Launch
 from ..primitives.geometry import Grid
 from ..solver import Solver
-from . import dropout
+from . import dropout, inputs
 from .problem import THREADS, RNNProblem, tiles
 
 SOURCE = "rnn/gradient.cu"
@@ -26,7 +28,7 @@ class GradientSolver(Solver[RNNProblem]):
 
     def launches(self, problem: RNNProblem) -> list[Launch]:
         n, steps, batch = problem.network, problem.steps, problem.batch
-        found = problem.lengths(SOURCE, "rnn_gradient")
+        found = inputs.lengths(problem)
         states, cells, outputs = (
             (-(-batch * size // THREADS), n.directions, 1) for size in (n.projected + n.hidden, n.hidden, n.projected)
         )
@@ -38,9 +40,9 @@ class GradientSolver(Solver[RNNProblem]):
                     projections = tiles(n.hidden, batch, n.directions)
                     found.append(self._launch(problem, "project", layer, step, projections))
                 found.append(self._launch(problem, "cell", layer, step, cells))
-                found.append(self._launch(problem, "step", layer, step, tiles(n.projected, batch, n.directions)))
-            inputs = tiles(n.input_width(layer), steps * batch, 1)
-            found.append(self._launch(problem, "input", layer, 0, inputs))
+                found += _products(problem, layer, step)
+                found.append(self._launch(problem, "step", layer, step, outputs))
+            found += inputs.gradients(problem, layer)
             found += dropout.gradient(problem, layer)
             if problem.operation.dhx is not None or problem.operation.dcx is not None:
                 found.append(self._launch(problem, "finish", layer, 0, states))
@@ -50,3 +52,27 @@ class GradientSolver(Solver[RNNProblem]):
         dx = problem.operation.dx
         fields = (*problem.fill(dx), ("clip", problem.clip), *problem.described(layer, dx), ("step", c_int(step)))
         return problem.launch(SOURCE, f"rnn_gradient_{kernel}", OPERANDS, grid, *fields)
+
+
+def _products(problem: RNNProblem, layer: int, step: int) -> list[Launch]:
+    """Return the launches that multiply the gradients of the gates of a step by the recurrent matrices."""
+    n, batch, size = problem.network, problem.batch, inputs.element_bytes(problem)
+    number, last = inputs.number_bytes(problem), problem.steps - 1
+    row = problem.kept_gates * n.hidden
+    start, distance = problem.weights(layer, "recurrent")
+    numbers = n.directions * batch * n.projected
+    hidden = (problem.work()["hidden"] + (1 - step % 2) * numbers) * number
+    sums = Matrix("workSpace", hidden, n.projected, 1, batch * n.projected)
+    found, first = [], 0
+    for slot, gates in problem.recurrent_slots:
+        gradients = inputs.gate_gradients(problem, layer, slot)
+        a = gradients._replace(
+            offset=gradients.offset + (last - step) * batch * row * size, segment=0,
+            outer=gradients.outer + (2 * step - last) * batch * row,
+        )  # fmt: skip
+        b = Matrix("weightSpace", (start + first * n.hidden * n.projected) * size, 1, n.projected, distance)
+        dims, compute = (batch, n.projected, gates * n.hidden), COMPUTES[problem.operation.compute_type]
+        more = {"batches": (n.directions, 1), "beta": float(first > 0)}
+        found += inputs.multiply(problem, dims, a, b, sums, compute, **more)
+        first += gates
+    return found

@@ -73,6 +73,9 @@ __device__ __forceinline__ COMPUTE before_step(const T* kept, long long stride, 
   return initial ? load<COMPUTE>(initial[static_cast<long long>(sequence) * width + unit]) : COMPUTE(0);
 }
 
+// Whether a sequence's state is kept in the padding of what a layer puts out: the reverse direction meets it first.
+__device__ __forceinline__ bool passes_state(int direction, int length) { return direction == 1 && length > 0; }
+
 __device__ __forceinline__ COMPUTE sigmoid(COMPUTE x) { return COMPUTE(1) / (COMPUTE(1) + exp(-x)); }
 
 // The state of an LSTM within its range; a NaN that does not propagate becomes the lower bound.

@@ -6,10 +6,12 @@ from dualdnn.api.operations import RNNBackwardData, RNNBackwardWeights, RNNForwa
 
 from ..solver import serve
 from .gradient import GradientSolver
+from .persistent_backward import PersistentBackwardSolver
+from .persistent_forward import PersistentForwardSolver
 from .problem import RNNProblem
 from .recurrence import RecurrenceSolver
 from .weight_gradient import WeightGradientSolver
 
-serve(RNNProblem, (RecurrenceSolver(),), RNNForward)
-serve(RNNProblem, (GradientSolver(),), RNNBackwardData)
+serve(RNNProblem, (PersistentForwardSolver(), RecurrenceSolver()), RNNForward)
+serve(RNNProblem, (PersistentBackwardSolver(), GradientSolver()), RNNBackwardData)
 serve(RNNProblem, (WeightGradientSolver(),), RNNBackwardWeights)

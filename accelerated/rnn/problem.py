@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from ctypes import Structure, c_int, c_longlong
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from dualdnn.api.enumerations import cudnnNanPropagation_t, cudnnRNNDataLayout_t
 from dualdnn.api.operations.rnn import RNNDataSpec, RNNSpec
-from dualdnn.api.operations.rnn.network import LSTM, PROJECTION, Weights
+from dualdnn.api.operations.rnn.network import GRU, LSTM, PROJECTION, Weights
 from dualdnn.api.operations.rnn.spaces import KEPT_GATES, aligned, dropped, gate_gradients, kept
+from dualdnn.api.operations.specs import SCALAR_BYTES
 
 from ..plans import Launch, factors, pointers, structure, type_definitions
 from ..primitives.geometry import Grid
@@ -21,6 +22,13 @@ LENGTHS = 256  # of the sequences that one launch passes
 THREADS = 256
 TILE = 64  # rows and columns of a block of a product, as in product.cuh
 LAYOUTS = {kind: int(kind) for kind in cudnnRNNDataLayout_t}
+
+
+class Located(NamedTuple):
+    """Where something begins: an operand, and bytes from its address."""
+
+    operand: str
+    offset: int
 
 
 def tiles(columns: int, rows: int, directions: int) -> Grid:
@@ -119,6 +127,39 @@ class RNNProblem(Problem):
         start = kept(self.network, self.steps, self.batch) + layer * (vectors + mask)
         return start, start + vectors
 
+    def outputs(self, layer: int) -> Located:
+        """Return where what a layer puts out lies: (step, sequence, direction, unit)."""
+        kept = self.kept(layer)["kept_output"]
+        size = SCALAR_BYTES[self.operation.compute_type]
+        if kept >= 0:
+            return Located("reserveSpace", kept * size)
+        return Located("workSpace", self.passed(layer)["output"] * size)
+
+    @property
+    def kept_gates(self) -> int:
+        """Return how many numbers of a cell the reserve space has, beside its states."""
+        return KEPT_GATES[self.network.cell]
+
+    @property
+    def added_gates(self) -> int:
+        """Return the first gates whose recurrent products are added to those of the input; of a GRU not the last one."""
+        return 2 if self.network.cell == GRU else self.network.gates
+
+    @property
+    def recurrent_slots(self) -> tuple[tuple[int, int], ...]:
+        """Return which of the gates' gradients reach the states: (the first, how many), in the order of the matrices."""
+        return ((0, 2), (3, 1)) if self.network.cell == GRU else ((0, self.network.gates),)
+
+    def weights(self, layer: int, kind: str) -> tuple[int, int]:
+        """Return the element at which the first "input" or "recurrent" matrix of a layer begins, and the distance of that
+        of the second direction."""
+        n = self.network
+        first, *other = (
+            n.matrix(layer * n.directions + direction, 0 if kind == "input" else n.gates).offset  # type: ignore[union-attr]
+            for direction in range(n.directions)
+        )
+        return first, other[0] - first if other else 0
+
     def layer(self, layer: int) -> Structure:
         """Return the weights of a layer and what it reads and writes."""
         n = self.network
@@ -176,29 +217,6 @@ class RNNProblem(Problem):
         arguments = structure(*pointers(len(operands)), *fields)
         function = self.device.function(source, kernel, self.definitions)
         return Launch(function, arguments, operands, grid, (THREADS, 1, 1))
-
-    def lengths(self, source: str, prefix: str) -> list[Launch]:
-        """Return the launches that write the lengths of the sequences and where the vectors of each step begin."""
-        found = []
-        for first in range(0, self.batch, LENGTHS):
-            part = self.data.lengths[first : first + LENGTHS]
-            found.append(self._lengths(source, f"{prefix}_lengths", first, part, (1, 1, 1)))
-        return [*found, self._lengths(source, f"{prefix}_offsets", 0, (), (-(-self.steps // THREADS), 1, 1))]
-
-    def _lengths(self, source: str, kernel: str, first: int, part: tuple[int, ...], grid: Grid) -> Launch:
-        return self.launch(
-            source,
-            kernel,
-            ("workSpace",),
-            grid,
-            ("offsets", c_longlong(0)),
-            ("steps", c_int(self.steps)),
-            ("batch", c_int(self.batch)),
-            ("first", c_int(first)),
-            ("count", c_int(len(part))),
-            ("layout", c_int(LAYOUTS[self.data.layout])),
-            ("length", (c_int * LENGTHS)(*part)),
-        )
 
     def fill(self, filled: RNNDataSpec) -> list[tuple[str, Any]]:
         """Return the field with the number that padding gets."""

@@ -1,7 +1,8 @@
 // Recurrent networks, the gradients of matrices and biases (8.2.20 to 8.2.22), added to what is there.
 //
-// Of each layer one product over all vectors of its steps for the input matrices, the recurrent and the projection
-// matrices, both directions at a time, and a sum for the biases. The gradients of the gates are in the reserve space.
+// Of each layer one product over all vectors of its steps for the input matrices, one or two for the recurrent ones
+// (gemm/matrix.cu), one for the projection, both directions at a time, and a sum for the biases. The gradients of the
+// gates are in the reserve space, zeros in the padding.
 //
 // Roofline bound: flops, 2 * steps * batch * gates * hidden * (width + projected) a direction and layer; bytes: the
 // gradients of the gates twice, inputs and outputs once, the weights read and written once.
@@ -17,72 +18,8 @@ struct Arguments {
   Shape shape;
 };
 
-// The lengths of some sequences.
-extern "C" __global__ void rnn_weight_gradient_lengths(const Lengths a) {
-  griddepcontrol_wait();
-  store_lengths(a);
-}
-
-// Where the vectors of each step begin in containers.
-extern "C" __global__ void rnn_weight_gradient_offsets(const Lengths a) {
-  griddepcontrol_wait();
-  store_offsets(a);
-}
-
-// The gradient of a sum of a gate at a vector; 0 in the padding.
-__device__ __forceinline__ COMPUTE gradient_at(const Arguments& a, const int* offsets, int direction, int vector,
-                                               int row, bool recurrent) {
-  const Shape& s = a.shape;
-  if (vector / s.batch >= length_of(offsets, s, vector % s.batch)) return COMPUTE(0);
-  int gate = row / s.hidden;
-  if (CELL == GRU && recurrent && gate == 2) gate = 3;
-  const ELEMENT* gradients = elements_at(a.reserve, a.regions.gradients + direction * a.regions.kept_step);
-  return load<COMPUTE>(gradients[(static_cast<long long>(vector) * KEPT + gate) * s.hidden + row % s.hidden]);
-}
-
 __device__ __forceinline__ void add(ELEMENT* weight, COMPUTE sum) {
   *weight = store<ELEMENT>(load<COMPUTE>(*weight) + sum);
-}
-
-// Of the matrices that meet the input.
-extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS) rnn_weight_gradient_input(const Arguments a) {
-  griddepcontrol_wait();
-  const Shape& s = a.shape;
-  const int direction = blockIdx.z, width = a.layer.width;
-  const int* offsets = offsets_of(a.workspace, a.regions);
-  ELEMENT* matrix = a.dweights + a.layer.input.start + direction * a.layer.input.step;
-  product_tile<false, false>(
-      GATES * s.hidden, width, s.steps * s.batch,
-      [&](int row, int vector) { return gradient_at(a, offsets, direction, vector, row, false); },
-      [&](int k, int vector) {
-        const int step = vector / s.batch, sequence = vector % s.batch;
-        if (step >= length_of(offsets, s, sequence)) return COMPUTE(0);
-        if (a.layer.first) return load<COMPUTE>(a.x[vector_at(offsets, s, step, sequence) * width + k]);
-        return load<COMPUTE>(elements_at(a.reserve, a.regions.kept_below)[static_cast<long long>(vector) * width + k]);
-      },
-      [&](int row, int k, COMPUTE sum) { add(matrix + static_cast<long long>(row) * width + k, sum); });
-}
-
-// Of the matrices that meet the states.
-extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS) rnn_weight_gradient_recurrent(const Arguments a) {
-  griddepcontrol_wait();
-  const Shape& s = a.shape;
-  const int direction = blockIdx.z;
-  const int* offsets = offsets_of(a.workspace, a.regions);
-  const long long pseudo_layer = a.layer.pseudo_layer + direction;
-  const ELEMENT* outputs = elements_at(a.reserve, a.regions.kept_output) + direction * s.projected;
-  const ELEMENT* initial = a.hx ? a.hx + pseudo_layer * s.batch * s.projected : nullptr;
-  ELEMENT* matrix = a.dweights + a.layer.recurrent.start + direction * a.layer.recurrent.step;
-  product_tile<false, false>(
-      GATES * s.hidden, s.projected, s.steps * s.batch,
-      [&](int row, int vector) { return gradient_at(a, offsets, direction, vector, row, true); },
-      [&](int k, int vector) {
-        const int step = vector / s.batch, sequence = vector % s.batch, length = length_of(offsets, s, sequence);
-        if (step >= length) return COMPUTE(0);
-        return before_step(outputs, s.directions * s.projected, initial, s, direction, step, sequence, length,
-                           s.projected, k);
-      },
-      [&](int row, int k, COMPUTE sum) { add(matrix + static_cast<long long>(row) * s.projected + k, sum); });
 }
 
 // Of the projection matrices.
@@ -106,20 +43,29 @@ extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS) rnn_weight_gradien
       [&](int row, int k, COMPUTE sum) { add(matrix + static_cast<long long>(row) * s.hidden + k, sum); });
 }
 
-// Of the biases: a thread for each.
-extern "C" __global__ void rnn_weight_gradient_bias(const Arguments a) {
+constexpr int COLUMNS = 32, PARTS = 8;
+
+// Of the biases: a block sums COLUMNS of them, PARTS of the vectors at a time.
+extern "C" __global__ void __launch_bounds__(256) rnn_weight_gradient_bias(const Arguments a) {
   griddepcontrol_wait();
+  __shared__ COMPUTE inputs[PARTS][COLUMNS], states[PARTS][COLUMNS];
   const Shape& s = a.shape;
-  const int direction = blockIdx.y, row = blockIdx.x * blockDim.x + threadIdx.x;
-  if (row >= GATES * s.hidden) return;
-  const int* offsets = offsets_of(a.workspace, a.regions);
-  COMPUTE inputs = 0, states = 0;
-  for (int vector = 0; vector < s.steps * s.batch; vector++) {
-    inputs += gradient_at(a, offsets, direction, vector, row, false);
-    if (CELL == GRU) states += gradient_at(a, offsets, direction, vector, row, true);
-  }
-  const Weights &input = a.layer.input_bias, &recurrent = a.layer.recurrent_bias;
-  if (input.start >= 0) add(a.dweights + input.start + direction * input.step + row, inputs);
-  if (recurrent.start >= 0)
-    add(a.dweights + recurrent.start + direction * recurrent.step + row, CELL == GRU ? states : inputs);
+  const int direction = blockIdx.y, part = threadIdx.x / COLUMNS, row = blockIdx.x * COLUMNS + threadIdx.x % COLUMNS;
+  const ELEMENT* gradients = elements_at(a.reserve, a.regions.gradients + direction * a.regions.kept_step);
+  const int rows = GATES * s.hidden, recurrent_row = CELL == GRU && row >= 2 * s.hidden ? row + s.hidden : row;
+  COMPUTE input = 0, state = 0;
+  if (row < rows)
+    for (long long vector = part; vector < s.steps * s.batch; vector += PARTS) {
+      input += load<COMPUTE>(gradients[vector * KEPT * s.hidden + row]);
+      if (CELL == GRU) state += load<COMPUTE>(gradients[vector * KEPT * s.hidden + recurrent_row]);
+    }
+  inputs[part][threadIdx.x % COLUMNS] = input, states[part][threadIdx.x % COLUMNS] = state;
+  __syncthreads();
+  if (part > 0 || row >= rows) return;
+#pragma unroll
+  for (int i = 1; i < PARTS; i++) input += inputs[i][threadIdx.x], state += states[i][threadIdx.x];
+  const Weights &input_bias = a.layer.input_bias, &recurrent_bias = a.layer.recurrent_bias;
+  if (input_bias.start >= 0) add(a.dweights + input_bias.start + direction * input_bias.step + row, input);
+  if (recurrent_bias.start >= 0)
+    add(a.dweights + recurrent_bias.start + direction * recurrent_bias.step + row, CELL == GRU ? state : input);
 }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
 
 from dualdnn.api.enumerations import (
     cudnnDirectionMode_t,
@@ -12,8 +14,8 @@ from dualdnn.api.enumerations import (
 )
 from dualdnn.api.operations import Operation, RNNBackwardData, RNNBackwardWeights, RNNForward, TensorSpec
 from dualdnn.api.operations.rnn import RNNDataSpec, RNNSpec, reserve, workspace
-from dualdnn.api.operations.rnn.network import DOUBLE_BIAS, GRU, LSTM, STANDARD, TANH
-from dualdnn.api.operations.specs import FLOAT, HALF
+from dualdnn.api.operations.rnn.network import DOUBLE_BIAS, GRU, LSTM, RELU, STANDARD, TANH
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 
 from .row import Row
 
@@ -26,6 +28,14 @@ NETWORKS = (
     (LSTM, 50, 32, 256, 2, 2, True),
     (LSTM, 4, 1, 64, 1, 1, False),
 )
+
+# A grid over cells, batches and sizes, in half unless it says float: cell, steps, batch, width and hidden units, float
+GRID = (
+    (LSTM, 1024, 16, 768, False), (LSTM, 64, 1, 1024, False), (LSTM, 64, 8, 2048, False), (LSTM, 32, 256, 512, False),
+    (LSTM, 64, 32, 256, True), (LSTM, 16, 128, 64, False), (LSTM, 256, 64, 512, False), (LSTM, 32, 64, 1024, True),
+    (GRU, 128, 32, 512, False), (GRU, 64, 64, 1024, False), (GRU, 256, 1, 256, True), (TANH, 128, 32, 512, False),
+    (RELU, 64, 16, 2048, False), (TANH, 1024, 4, 128, True),
+)  # fmt: skip
 
 
 def network(cell, size, layers, directions, data_type) -> RNNSpec:
@@ -57,8 +67,18 @@ def passes(first: RNNForward) -> Iterator[tuple[str, Operation]]:
     yield "backward weights", RNNBackwardWeights(n, x, h, y, w, *spaces)
 
 
+def grid_rows() -> Iterator[Row]:
+    """The grid, each of the three calls."""
+    for cell, steps, batch, size, is_float in GRID:
+        spec = network(cell, size, 1, 1, FLOAT if is_float else HALF)
+        name, kind = cell.name.removeprefix("CUDNN_").lower(), "float" if is_float else "half"
+        for call, operation in passes(forward(spec, steps, (steps,) * batch)):
+            yield Row(f"{name} grid {call} {size}, {steps} steps of {batch} {kind}", f"{name} {call}", operation)
+
+
 def rnn_rows() -> Iterator[Row]:
-    """Every network in float and half."""
+    """Every network in float and half, and the grid."""
+    yield from grid_rows()
     for cell, steps, batch, size, layers, directions, ragged in NETWORKS:
         for data_type in (FLOAT, HALF):
             spec = network(cell, size, layers, directions, data_type)
@@ -67,3 +87,13 @@ def rnn_rows() -> Iterator[Row]:
             shape = f"{layers}x{directions} layers {size}, {steps} steps of {batch}{' ragged' if ragged else ''}"
             for call, operation in passes(forward(spec, steps, lengths)):
                 yield Row(f"{name} {call} {shape} {kind}", f"{name} {call}", operation)
+
+
+def rnn_kinds() -> Iterator[Operation]:
+    """Small networks that between them use every source in every data type."""
+    for cell, data_type in product((LSTM, GRU, RELU, TANH), (HALF, FLOAT, DOUBLE)):
+        spec = replace(network(cell, 32, 2, 1, data_type), dropout=0.5)
+        if data_type == DOUBLE:
+            spec = replace(spec, precision=DOUBLE)
+        for _, operation in passes(forward(spec, 2, (2, 1))):
+            yield operation

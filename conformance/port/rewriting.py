@@ -21,6 +21,8 @@ NAMES = frozenset({"identifier", "type_identifier", "field_identifier", "namespa
 TEXTS = frozenset({"string_literal", "raw_string_literal", "char_literal", "concatenated_string", "system_lib_string"})
 ABSENT_FIELDS = {b"determinism", b"mathType"}  # of performance structures
 
+_DIRECTIVE = "there is a preprocessor directive inside its arguments: take the call apart, then port again"
+
 
 @cache
 def parser(language: str) -> Any:
@@ -124,7 +126,7 @@ class _CFile:
         if any(child.type.startswith("preproc") for child in nodes(listed)) or b"\n#" in listed.text.replace(
             b" ", b""
         ).replace(b"\t", b""):
-            return "there is a preprocessor directive inside its arguments: take the call apart, then port again"
+            return _DIRECTIVE
         if node.has_error:
             return "its arguments could not be read: the code is incomplete or no C++ before the preprocessor ran"
         return None
@@ -210,7 +212,9 @@ class _CFile:
                 node, LEFT, text, None, rule, "it is declared or defined here: this program's own copy of cuDNN"
             )
         elif follows.startswith(b"("):
-            self.verdict(node, LEFT, text, None, rule, "the code around it could not be read: port it by hand")
+            has_directive = re.search(rb"\n[ \t]*#", self.text[node.end_byte :].partition(b";")[0])
+            unread = _DIRECTIVE if has_directive else "the code around it could not be read: port it by hand"
+            self.verdict(node, LEFT, text, None, rule, unread)
         else:
             target = self.table.target_of_name(text)
             if target is None:

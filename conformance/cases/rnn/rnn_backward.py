@@ -116,10 +116,39 @@ def test_types(chain, data_type, precision, math_type):
 def test_larger_networks(chain, cell):
     """More than one tile of every product and of its sums."""
     chain(*training(network(cell, width=70, hidden=37, layers=1), lengths=tuple(2 - i % 3 for i in range(35))))
+    if cell == GRU:  # sums over so many vectors that few matrices are split
+        chain(*training(network(cell, direction=ONE_WAY, layers=1), lengths=(2,) * 70))
     if cell == LSTM:
         chain(
             *training(
                 network(cell, DOUBLE_BIAS, ONE_WAY, width=3, hidden=70, projected=67, layers=1), lengths=(2,) * 66
+            )
+        )
+
+
+@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
+@pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=label)
+def test_networks_in_packs_of_16_bytes(chain, cell):
+    """States that are packs, which persistent kernels take: several slices of units, groups of sequences, tails of both; ragged in both
+    directions; without states; clipped."""
+    ragged = (3, 1, 0, 2, 3, 3, 1, 2, 3)
+    spec = network(cell, data_type=HALF, hidden=24, math_type=DEFAULT, clip=RNNClipSpec(MINMAX, PROPAGATE, -0.4, 0.3))
+    chain(*training(spec, lengths=ragged, fill=0.5))
+    chain(
+        *training(network(cell, direction=ONE_WAY, hidden=20, layers=1, math_type=DEFAULT), BATCH_MAJOR, lengths=(2, 2))
+    )
+    if cell == LSTM:
+        chain(
+            *training(
+                network(cell, hidden=136, width=3, layers=1, data_type=HALF),
+                lengths=(2,),
+                null=("hx", "cx", "dhy", "dcy"),
+            )
+        )
+    if cell == GRU:
+        chain(
+            *training(
+                network(cell, hidden=12, math_type=DEFAULT), PACKED, lengths=(4, 4, 2), null=("hx", "dhx", "cx", "dcx")
             )
         )
 

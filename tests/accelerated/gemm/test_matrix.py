@@ -147,14 +147,40 @@ def test_splits_follow_from_sizes():
         multiprocessors = 132
 
     def splits(m, n, k):
-        return MatrixProduct(
-            H200(), m, n, k, Matrix("a", 0, 1, m), Matrix("b", 0, 1, n), Matrix("c", 0, n, 1), "half", "half"
-        )._splits
+        matrices = Matrix("a", 0, 1, m), Matrix("b", 0, 1, n), Matrix("c", 0, n, 1)
+        return MatrixProduct(H200(), m, n, k, *matrices, "half", "half", most_workspace=most)._splits
 
+    most = 1 << 24
     assert splits(3072, 768, 2048) == 1
     assert splits(512, 512, 2048) == 4
     assert splits(64, 64, 1 << 15) == 16
     assert splits(64, 64, 64) == 1
+    most = 3 * 64 * 64 * 4 + 1
+    assert splits(64, 64, 1 << 15) == 3
+
+
+@pytest.mark.parametrize("element, tensor_cores", [("half", True), ("float", True), ("float", False)])
+def test_segments_of_k(element, tensor_cores):
+    """A sum over three parts of K that do not follow each other, shorter than a K-block and longer, split and not."""
+    kind = TYPES[element]
+    rng, device = np.random.default_rng(5), open_device("emulated")
+    for k, splits in ((5, 1), (72, 1), (72, 4)):
+        a = rng.integers(-4, 5, (3, 9, k + 3)).astype(kind)
+        b = rng.integers(-4, 5, (3, k + 1, 20)).astype(kind)
+        left, right = Matrix("a", 0, k + 3, 1, segment=9 * (k + 3)), Matrix("b", 0, 1, 20, segment=(k + 1) * 20)
+        made = MatrixProduct(
+            device, 9, 20, k, left, right, Matrix("c", 0, 20, 1), element, "float", tensor_cores=tensor_cores,
+            segments=3, splits=splits,
+        )  # fmt: skip
+        buffers = {name: device.allocate(size) for name, size in (("a", a.nbytes), ("b", b.nbytes), ("c", 720))}
+        buffers["workspace"] = device.allocate(max(made.workspace_bytes, 1))
+        for name, values in (("a", a), ("b", b)):
+            device.upload(buffers[name].address, values.reshape(-1).view(np.uint8))
+        for launch in made.launches(("workspace", 0)):
+            launch.start([buffers[name].address if name else 0 for name in launch.operands], None)
+        found = np.frombuffer(device.download(buffers["c"].address, 720), np.float32).reshape(9, 20)
+        expected = sum(a[i, :, :k].astype(float) @ b[i, :k].astype(float) for i in range(3))
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_what_is_refused():

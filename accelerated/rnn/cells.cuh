@@ -1,0 +1,101 @@
+// The cells of recurrent networks (3.1.2.20): one step of one unit, and its gradients.
+#pragma once
+#include "rnn/network.cuh"
+
+// What a cell makes of its sums. kept: its gates; of a GRU also what its reset gate multiplies.
+struct CellOutput {
+  COMPUTE kept[KEPT];
+  COMPUTE value, state;
+};
+
+// The biases of a unit's gates. recurrent: of a GRU, that of what its reset gate multiplies; else it is in `gate`.
+struct CellBias {
+  COMPUTE gate[GATES];
+  COMPUTE recurrent;
+};
+
+__device__ __forceinline__ CellBias bias_of(const ELEMENT* weights, const Layer& layer, const Shape& s, int direction,
+                                            int unit) {
+  const auto of = [&](const Weights& bias, int gate) {
+    return bias.start >= 0 ? load<COMPUTE>(weights[bias.start + direction * bias.step + gate * s.hidden + unit])
+                           : COMPUTE(0);
+  };
+  CellBias bias;
+  bias.recurrent = CELL == GRU ? of(layer.recurrent_bias, 2) : COMPUTE(0);
+#pragma unroll
+  for (int gate = 0; gate < GATES; gate++)
+    bias.gate[gate] =
+        of(layer.input_bias, gate) + (CELL == GRU && gate == 2 ? COMPUTE(0) : of(layer.recurrent_bias, gate));
+  return bias;
+}
+
+// products: input matrices times the input. sums: recurrent matrices times what the cells put out before.
+__device__ __forceinline__ CellOutput cell_output(const COMPUTE (&products)[GATES], const COMPUTE (&sums)[GATES],
+                                                  const CellBias& bias, COMPUTE before, COMPUTE state_before,
+                                                  const Clip& clip) {
+  CellOutput out;
+  out.state = COMPUTE(0);
+  if constexpr (CELL == LSTM) {
+#pragma unroll
+    for (int gate = 0; gate < 4; gate++) {
+      const COMPUTE sum = products[gate] + bias.gate[gate] + sums[gate];
+      out.kept[gate] = gate == 2 ? tanh(sum) : sigmoid(sum);
+    }
+    out.state = clipped(out.kept[1] * state_before + out.kept[0] * out.kept[2], clip);
+    out.value = out.kept[3] * tanh(out.state);
+  } else if constexpr (CELL == GRU) {
+    const COMPUTE recurrent = sums[2] + bias.recurrent;
+    const COMPUTE reset = sigmoid(products[0] + bias.gate[0] + sums[0]);
+    const COMPUTE update = sigmoid(products[1] + bias.gate[1] + sums[1]);
+    const COMPUTE fresh = tanh(products[2] + bias.gate[2] + reset * recurrent);
+    out.value = (COMPUTE(1) - update) * fresh + update * before;
+    out.kept[0] = reset, out.kept[1] = update, out.kept[2] = fresh, out.kept[3] = recurrent;
+  } else {
+    const COMPUTE sum = products[0] + bias.gate[0] + sums[0];
+    out.value = CELL == TANH ? tanh(sum) : sum < COMPUTE(0) ? COMPUTE(0) : sum;
+    out.kept[0] = out.value;
+  }
+  return out;
+}
+
+// The gradients of a cell's sums, in the order of what it kept. carried: of an LSTM the gradient of the state, of a GRU
+// what passes from the output to the output before.
+struct CellGradient {
+  COMPUTE sum[KEPT];
+  COMPUTE carried;
+};
+
+// incoming: the gradient of what the cell put out. state, state_before: of an LSTM. before: the output before, of a
+// GRU.
+__device__ __forceinline__ CellGradient cell_gradient(const COMPUTE (&kept)[KEPT], COMPUTE incoming, COMPUTE carried,
+                                                      COMPUTE state, COMPUTE before, const Clip& clip) {
+  CellGradient gradient;
+  const COMPUTE one = COMPUTE(1);
+  if constexpr (CELL == LSTM) {
+    const COMPUTE i = kept[0], f = kept[1], fresh = kept[2], o = kept[3];
+    const COMPUTE shown = tanh(state), raw = f * before + i * fresh;
+    COMPUTE of_state = carried + incoming * o * (one - shown * shown);
+    if (clip.on && !(raw >= clip.lower && raw <= clip.upper)) of_state = COMPUTE(0);
+    gradient.sum[0] = of_state * fresh * (i * (one - i));
+    gradient.sum[1] = of_state * before * (f * (one - f));
+    gradient.sum[2] = of_state * i * (one - fresh * fresh);
+    gradient.sum[3] = incoming * shown * (o * (one - o));
+    gradient.carried = of_state * f;
+  } else if constexpr (CELL == GRU) {
+    const COMPUTE reset = kept[0], update = kept[1], fresh = kept[2], recurrent = kept[3];
+    const COMPUTE sum = incoming * (one - update) * (one - fresh * fresh);
+    gradient.sum[0] = sum * recurrent * (reset * (one - reset));
+    gradient.sum[1] = incoming * (before - fresh) * (update * (one - update));
+    gradient.sum[2] = sum;
+    gradient.sum[3] = sum * reset;
+    gradient.carried = incoming * update;
+  } else {
+    const COMPUTE value = kept[0];
+    gradient.sum[0] = CELL == TANH ? incoming * (one - value * value) : value > COMPUTE(0) ? incoming : COMPUTE(0);
+    gradient.carried = COMPUTE(0);
+  }
+  return gradient;
+}
+
+// The gate whose gradient reaches the states, in the reserve space: of a GRU that of what the reset gate multiplies.
+__device__ __forceinline__ int recurrent_slot(int gate) { return CELL == GRU && gate == 2 ? 3 : gate; }

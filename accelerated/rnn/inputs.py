@@ -1,0 +1,153 @@
+"""What the layers of recurrent networks take: vectors in the order (step, sequence), their products with the input
+matrices, and the gradients of both (inputs.cu, gemm/matrix.cu)."""
+
+from __future__ import annotations
+
+from ctypes import c_int, c_longlong
+from typing import Any
+
+from dualdnn.api.enumerations import cudnnMathType_t, cudnnRNNDataLayout_t
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, SCALAR_BYTES
+
+from ..gemm.matrix import Matrix, MatrixProduct
+from ..plans import COMPUTES, ELEMENTS, Launch, pointers, structure
+from .problem import LAYOUTS, LENGTHS, THREADS, Located, RNNProblem
+
+SOURCE = "rnn/inputs.cu"
+FILL_BLOCKS = 1024
+
+
+def lengths(problem: RNNProblem) -> list[Launch]:
+    """Return the launches that write the lengths of the sequences and where the vectors of each step begin."""
+    found = []
+    for first in range(0, problem.batch, LENGTHS):
+        part = problem.data.lengths[first : first + LENGTHS]
+        found.append(_lengths(problem, "lengths", first, part, 1))
+    return [*found, _lengths(problem, "offsets", 0, (), -(-problem.steps // THREADS))]
+
+
+def _lengths(problem: RNNProblem, kernel: str, first: int, part: tuple[int, ...], blocks: int) -> Launch:
+    return problem.launch(
+        SOURCE,
+        f"rnn_inputs_{kernel}",
+        ("workSpace",),
+        (blocks, 1, 1),
+        ("offsets", c_longlong(0)),
+        ("steps", c_int(problem.steps)),
+        ("batch", c_int(problem.batch)),
+        ("first", c_int(first)),
+        ("count", c_int(len(part))),
+        ("layout", c_int(LAYOUTS[problem.data.layout])),
+        ("length", (c_int * LENGTHS)(*part)),
+    )
+
+
+def is_plain(problem: RNNProblem) -> bool:
+    """Return whether the container of x has a vector of every sequence for every step, in the order (step, sequence)."""
+    batch_major = cudnnRNNDataLayout_t.CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED
+    ordered = problem.data.layout != batch_major or 1 in (problem.steps, problem.batch)
+    return ordered and not problem.data.is_ragged
+
+
+def uses_tensor_cores(problem: RNNProblem) -> bool:
+    """Return whether tensor cores may multiply elements of the data type."""
+    if problem.operation.compute_type == DOUBLE:
+        return False
+    return problem.data.data_type != FLOAT or problem.network.math_type != cudnnMathType_t.CUDNN_FMA_MATH
+
+
+def number_bytes(problem: RNNProblem) -> int:
+    """Return the bytes of a number of the work space and the reserve space."""
+    return SCALAR_BYTES[problem.operation.compute_type]
+
+
+def element_bytes(problem: RNNProblem) -> int:
+    return SCALAR_BYTES[problem.data.data_type]
+
+
+def launch(problem: RNNProblem, kernel: str, layer: int, blocks: int, data: str, states: str = "") -> Launch:
+    """Return the launch of a kernel over vectors; ``data`` is the container, ``states`` those before the first step."""
+    fields = (*problem.fill(problem.data), *problem.described(layer, problem.data))
+    operands = (data, states, "workSpace", "reserveSpace")
+    return problem.launch(SOURCE, f"rnn_inputs_{kernel}", operands, (blocks, 1, 1), *fields)
+
+
+def fill(problem: RNNProblem, operand: str, start: int, elements: int) -> Launch:
+    """Return the launch that fills elements with what no cell puts out. start: in numbers."""
+    words = -(-elements * element_bytes(problem) // 4)
+    blocks = min(FILL_BLOCKS, -(-words // THREADS))
+    function = problem.device.function(SOURCE, "rnn_inputs_fill", problem.definitions)
+    arguments = structure(
+        *pointers(1), ("start", c_longlong(start * number_bytes(problem) // 4)), ("words", c_longlong(words))
+    )
+    return Launch(function, arguments, (operand,), (blocks, 1, 1), (THREADS, 1, 1))
+
+
+def taken(problem: RNNProblem, layer: int) -> tuple[Located, list[Launch]]:
+    """Return where the vectors that a layer takes lie, in the order (step, sequence), and what puts them there."""
+    size = number_bytes(problem)
+    if layer:
+        below = problem.below(layer)
+        where = Located("reserveSpace", below) if below >= 0 else Located("workSpace", problem.passed(layer)["input"])
+        return where._replace(offset=where.offset * size), []
+    if is_plain(problem):
+        return Located("x", 0), []
+    gathered = launch(problem, "gather", layer, problem.steps * problem.batch, "x")
+    return Located("workSpace", problem.passed(layer)["input"] * size), [gathered]
+
+
+def multiply(
+    problem: RNNProblem, dims: tuple[int, int, int], a: Matrix, b: Matrix, c: Matrix, result: str, **more: Any
+) -> list[Launch]:
+    """Return the launches of a product of elements for all directions, or over all; split-K has the region of products."""
+    n, compute = problem.network, COMPUTES[problem.operation.compute_type]
+    space = n.directions * problem.steps * problem.batch * n.gates * n.hidden * number_bytes(problem)
+    product = MatrixProduct(
+        problem.device, *dims, a, b, c, ELEMENTS[problem.data.data_type], result, compute, uses_tensor_cores(problem),
+        most_workspace=0 if "splits" in more else space, **more,
+    )  # fmt: skip
+    return product.launches(("workSpace", problem.work()["products"] * number_bytes(problem)))
+
+
+def products(problem: RNNProblem, layer: int) -> list[Launch]:
+    """Return the launches that multiply all vectors that a layer takes by the input matrices of all directions."""
+    n, vectors, size = problem.network, problem.steps * problem.batch, element_bytes(problem)
+    if n.skips_input and not layer:
+        return [launch(problem, "skip", layer, vectors, "x")]
+    where, found = taken(problem, layer)
+    width, rows = n.input_width(layer), n.gates * n.hidden
+    start, step = problem.weights(layer, "input")
+    a = Matrix(where.operand, where.offset, width, 1)
+    b = Matrix("weightSpace", start * size, width, 1, step)
+    c = Matrix("workSpace", problem.work()["products"] * number_bytes(problem), rows, 1, vectors * rows)
+    compute = COMPUTES[problem.operation.compute_type]
+    return [*found, *multiply(problem, (vectors, rows, width), a, b, c, compute, batches=(n.directions, 1), splits=1)]
+
+
+def gradients(problem: RNNProblem, layer: int) -> list[Launch]:
+    """Return the launches that multiply the gradients of all gates by the input matrices, summed over directions."""
+    n, vectors, size = problem.network, problem.steps * problem.batch, element_bytes(problem)
+    result = Located("workSpace", problem.passed(layer)["input"] * number_bytes(problem))
+    scatters = not layer
+    if n.skips_input and not layer:
+        found = [launch(problem, "skip_gradient", layer, vectors, "dx")]
+    else:
+        if not layer and is_plain(problem):
+            result, scatters = Located("dx", 0), False
+        width, rows = n.input_width(layer), n.gates * n.hidden
+        start, step = problem.weights(layer, "input")
+        b = Matrix("weightSpace", start * size, 1, width, segment=step)
+        c = Matrix(result.operand, result.offset, width, 1)
+        dims = vectors, width, rows
+        element = ELEMENTS[problem.data.data_type]
+        found = multiply(problem, dims, gate_gradients(problem, layer), b, c, element, segments=n.directions)
+    return [*found, launch(problem, "scatter", layer, vectors, "dx")] if scatters else found
+
+
+def gate_gradients(problem: RNNProblem, layer: int, slot: int = 0) -> Matrix:
+    """Return the gradients of the gates of a layer from a slot on: a row for each vector."""
+    n, kept = problem.network, problem.kept(layer)
+    size, elements = number_bytes(problem), number_bytes(problem) // element_bytes(problem)
+    offset = kept["gradients"] * size + slot * n.hidden * element_bytes(problem)
+    row = problem.kept_gates * n.hidden
+    return Matrix("reserveSpace", offset, row, 1, kept["kept_step"] * elements, segment=kept["kept_step"] * elements)

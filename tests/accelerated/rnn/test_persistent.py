@@ -1,0 +1,139 @@
+"""The persistent kernels of recurrent networks in divisions that small networks do not get by themselves, judged by the
+reference."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from dualdnn.accelerated.rnn import persistent
+from dualdnn.accelerated.rnn.persistent import Division
+from dualdnn.accelerated.rnn.persistent_backward import PersistentBackwardSolver
+from dualdnn.accelerated.rnn.persistent_forward import PersistentForwardSolver
+from dualdnn.accelerated.rnn.problem import RNNProblem
+from dualdnn.accelerated.runtime.devices import open_device
+from dualdnn.api.operations.rnn.network import GRU, LSTM, TANH
+from dualdnn.api.operations.specs import FLOAT, HALF
+from dualdnn.conformance.bench.rnn_rows import forward, network, passes
+from dualdnn.conformance.trial import prepare
+
+
+class Divided:
+    """A solver whose division is chosen by the test."""
+
+    made: ClassVar[Division]
+
+    def _division(self, problem):
+        return self.made
+
+
+def run(operation, memory, solver):
+    """Run the plan of a solver on copies of the operands; returns all of them."""
+    device = open_device("emulated")
+    problem = RNNProblem(operation, device)
+    buffers = {}
+    for name, content in memory.items():
+        buffers[name] = device.allocate(max(content.nbytes, 1))
+        device.upload(buffers[name].address, content.view(np.uint8).reshape(-1))
+    solver.plan(problem)([buffers.get(name) for name in operation.operands], None)
+    return {
+        name: np.frombuffer(device.download(buffers[name].address, memory[name].nbytes), np.uint8) for name in memory
+    }
+
+
+def elements(content, data_type):
+    return content.view(np.float16 if data_type == HALF else np.float32).astype(np.float64)
+
+
+def gradients_agree(cell, data_type, hidden, batch, divisions):
+    """Compare a training step in divided kernels with the same in one kernel for each step."""
+    from dualdnn.accelerated.rnn.gradient import GradientSolver
+    from dualdnn.accelerated.rnn.recurrence import RecurrenceSolver
+
+    spec = network(cell, hidden, 1, 2, data_type)
+    first, data, _ = (operation for _, operation in passes(forward(spec, 3, tuple(3 - i % 3 for i in range(batch)))))
+    results = []
+    for forwards, backwards in ((RecurrenceSolver(), GradientSolver()), divisions):
+        memory = prepare(first, "normal", 0)
+        scale = elements(memory["weightSpace"], data_type) / np.sqrt(hidden)
+        memory["weightSpace"] = scale.astype(np.float16 if data_type == HALF else np.float32).view(np.uint8)
+        made = run(first, memory, forwards)
+        behind = {
+            **prepare(data, "normal", 1),
+            "weightSpace": memory["weightSpace"],
+            "reserveSpace": made["reserveSpace"],
+        }
+        behind |= {name: memory[name] for name in ("hx", "cx") if name in memory}
+        results.append((made, run(data, behind, backwards)))
+    unit = 2.0**-11 if data_type == HALF else 2.0**-14  # both round factors to TF32 alike, sums in another order
+    for names, (one, other) in zip((("y", "hy", "cy"), ("dx", "dhx", "dcx")), zip(*results, strict=True), strict=True):
+        for name in names:
+            if name in one:
+                a, b = elements(one[name], data_type), elements(other[name], data_type)
+                assert np.isfinite(b).all()
+                assert abs(a - b).max() <= 8 * unit * (1 + abs(a).max()), name
+
+
+def solvers(forwards, backwards):
+    """Return the two solvers with these divisions."""
+    return (
+        type("Forward", (Divided, PersistentForwardSolver), {"made": forwards})(),
+        type("Backward", (Divided, PersistentBackwardSolver), {"made": backwards})(),
+    )
+
+
+@pytest.mark.parametrize("m_tiles, n_tiles, batch", [(1, 1, 3), (2, 4, 9), (4, 2, 17)])
+def test_left_operands_in_shared_memory(m_tiles, n_tiles, batch):
+    """More pairs of K than registers have, for each number of tiles; a last group of sequences in part."""
+    hidden, size = 152, 4  # bytes of an element: 608 bytes, two pairs for some warps; 2432 of all gates, five
+    groups = -(-batch // (8 * n_tiles))
+    forwards = Division(m_tiles, n_tiles, 4 * m_tiles, -(-hidden // (4 * m_tiles)), groups, hidden * size, 1)
+    back = min(m_tiles, 2)
+    backwards = Division(back, n_tiles, 16 * back, -(-hidden // (16 * back)), groups, 4 * hidden * size, 3)
+    assert forwards.pairs > forwards.register_pairs and backwards.pairs > backwards.register_pairs
+    gradients_agree(LSTM, FLOAT, hidden, batch, solvers(forwards, backwards))
+
+
+@pytest.mark.parametrize("cell, rows, gates", [(GRU, 3, 3), (TANH, 1, 1)])
+def test_other_cells(cell, rows, gates):
+    """Three rows for each unit, and one; loads in several parts."""
+    hidden, batch = 40, 19
+    forwards = Division(rows, 4, 16, -(-hidden // 16), 1, hidden * 2)
+    backwards = Division(1, 4, 16, -(-hidden // 16), 1, gates * hidden * 2)
+    gradients_agree(cell, HALF, hidden, batch, solvers(forwards, backwards))
+
+
+class H200:
+    """What the choice of a division asks of a device."""
+
+    multiprocessors, shared_bytes_per_block = 132, 227 * 1024
+
+
+@pytest.mark.parametrize(
+    "cell, batch, hidden, fits",
+    [(LSTM, 16, 768, True), (LSTM, 8, 2048, True), (GRU, 64, 512, True), (LSTM, 256, 1024, False)],
+)
+def test_divisions_fit_the_device(cell, batch, hidden, fits):
+    """Blocks that all run at a time where there is room for them, in shared memory and on multiprocessors."""
+    spec = network(cell, hidden, 1, 1, HALF)
+    problem = RNNProblem(forward(spec, 4, (4,) * batch), H200())
+    for rows, depth in ((spec.gates, 1), (1, spec.gates)):
+        made = persistent.division(problem, rows, depth)
+        assert made.shared_bytes <= H200.shared_bytes_per_block
+        assert made.units * made.slices >= hidden and made.sequences * made.groups >= batch
+        assert made.register_pairs % made.loaded_pairs == 0
+        assert persistent.runs_together(problem, made) == fits or not fits
+    assert PersistentForwardSolver().applies(problem) == fits
+
+
+def test_a_network_that_is_not_packs_of_16_bytes_is_not_served():
+    for hidden, aligned, served in ((20, True, False), (24, True, True), (24, False, False)):
+        problem = RNNProblem(forward(network(TANH, hidden, 1, 1, HALF), 2, (2,)), H200(), aligned)
+        assert PersistentForwardSolver().serves(problem) == served
+    exact = replace(
+        network(TANH, 24, 1, 1, FLOAT),
+        math_type=next(k for k in type(network(TANH, 24, 1, 1, FLOAT).math_type) if k.name == "CUDNN_FMA_MATH"),
+    )
+    assert not PersistentForwardSolver().serves(RNNProblem(forward(exact, 2, (2,)), H200()))
