@@ -98,10 +98,6 @@ KERNEL(128x64, 4, 64, 8)
 
 extern "C" __global__ void __launch_bounds__(SUM_THREADS) convolution_filter_gradient_tf32_sum(const SumArguments a) {
   griddepcontrol_wait();
-  sum_parts<RowsOfRegisters, 1>(a);
-}
-extern "C" __global__ void __launch_bounds__(SUM_THREADS)
-    convolution_filter_gradient_tf32_sum_many(const SumArguments a) {
-  griddepcontrol_wait();
-  sum_parts<RowsOfRegisters, 8>(a);
+  if (a.lanes > 1) sum_parts<RowsOfRegisters, MOST_LANES>(a);
+  else sum_parts<RowsOfRegisters, 1>(a);
 }

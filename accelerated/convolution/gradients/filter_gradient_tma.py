@@ -99,9 +99,10 @@ class TileKernel:
         """The kernel's entry point."""
         return f"convolution_{self.stem}_{self.box * self.row_boxes}x{self.box * self.column_boxes}"
 
-    def sum_entry(self, many: bool) -> str:
-        """Return the entry point of the kernel that adds parts, few or many of them."""
-        return f"convolution_{self.stem}_sum" + ("_many" if many else "")
+    @property
+    def sum_entry(self) -> str:
+        """The entry point of the kernel that adds parts."""
+        return f"convolution_{self.stem}_sum"
 
     @property
     def splits_k(self) -> bool:
@@ -397,6 +398,7 @@ class Product:
         filter_step, channel_step, *_, tap_step = o.dw.tensor.strides
         quads = kernel.size // 4
         inner_taps = self.taps[1] if self.rows else 1
+        lanes = SUM_LANES if tiling.shares.blocks > FEW_PARTS * tiling.tiles else 1
         arguments = structure(
             *pointers(2),
             *factors(o, alpha=o.alpha, beta=o.beta),
@@ -414,16 +416,15 @@ class Product:
             ("rows_are_filters", c_int(tiling.rows_are_filters)),
             ("flipped", c_int(o.convolution.is_flipped)),
             ("inner", FastDivmod.of(self.rows.channels if self.rows else self.channels)),
+            ("lanes", c_int(lanes)),
             ("inner_taps", c_int(inner_taps)),
             ("kept", c_int(self.channels)),
             ("filter_step", c_int(filter_step)),
             ("channel_step", c_int(channel_step)),
             ("tap_step", c_int(tap_step)),
         )
-        many = tiling.shares.blocks > FEW_PARTS * tiling.tiles
-        lanes = SUM_LANES if many else 1
         definitions = type_definitions(o.x.data_type, o)
-        function = self.problem.device.function(kernel.source, kernel.sum_entry(many), definitions)
+        function = self.problem.device.function(kernel.source, kernel.sum_entry, definitions)
         grid = (tiling.tiles * quads * lanes // SUM_THREADS, 1, 1)
         return Launch(function, arguments, ("partial", "dw"), grid)
 
