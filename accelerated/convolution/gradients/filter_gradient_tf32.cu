@@ -23,7 +23,7 @@ struct Multiplication : TmaPipeline<STAGES, ROW_BOXES * BOX_BYTES + COLUMNS * RO
     for (Walk walk(a.division, blockIdx.x); walk.advance(a.division, segment);) {
       unsigned row, column;
       const unsigned group = find_tile(a.division, segment.tile, row, column);
-      const int filter = group * a.columns.channels + column * COLUMNS;
+      const int first = group * a.columns.channels + column * COLUMNS;
       Box rows[ROW_BOXES];
 #pragma unroll
       for (int i = 0; i < ROW_BOXES; i++) rows[i] = find_box(a.rows, group, row * ROW_BOXES + i);
@@ -33,7 +33,7 @@ struct Multiplication : TmaPipeline<STAGES, ROW_BOXES * BOX_BYTES + COLUMNS * RO
         unsigned char* to = this->open_stage();
         Mbarrier* full = &this->full[this->stage];
         load_boxes(to, a.row_map, full, a.rows, rows, at);
-        tma_load_3d(to + ROW_BOXES * BOX_BYTES, a.column_map, full, k_block * BOX, filter, 0);
+        tma_load_3d(to + ROW_BOXES * BOX_BYTES, a.column_map, full, k_block * BOX, first, 0);
         this->advance(1);
       }
     }

@@ -88,7 +88,6 @@ class TileKernel:
     box: ClassVar[int] = ROW_BYTES // 2  # channels, and pixels of a K-block
     warpgroup_boxes: ClassVar[int] = 1  # of the rows of a warpgroup
     products: ClassVar[int] = 2048  # multiply-adds in a clock of a multiprocessor
-    choices: ClassVar[tuple[bool, ...]] = (True, False)  # whether filters may be the rows, channels under taps
 
     @property
     def stem(self) -> str:
@@ -231,6 +230,11 @@ class Product:
         self.rows = PackedRows.of(o, kernel.box)  # of few channels
         self.copies = {name: made for name in ("x", "dy") if (made := self._copy(name)) is not None}
 
+    @property
+    def choices(self) -> tuple[bool, ...]:
+        """Whether filters may be the rows, and channels under taps."""
+        return (True, False)
+
     def _copy(self, name: str) -> TensorSpec | None:
         """Return the description of the copy of an operand; None where it is read as it lies."""
         tensor = self.operation.tensor(name)
@@ -297,7 +301,7 @@ class Product:
     @cached_property
     def tiling(self) -> Tiling:
         """The tiling that is expected to be done first."""
-        return min(map(self._tiling, self.kernel.choices), key=lambda tiling: tiling.seconds)
+        return min(map(self._tiling, self.choices), key=lambda tiling: tiling.seconds)
 
     def _tiling(self, rows_are_filters: bool) -> Tiling:
         kernel, (rows, columns) = self.kernel, self._sides(rows_are_filters)
