@@ -96,7 +96,7 @@ def test_every_tile_in_tf32(seven_multiprocessors, name, kernel):
 
 
 @pytest.mark.parametrize("few_parts", [0, 1000])
-@pytest.mark.parametrize("multiprocessors", [1, 4, 7, 24])
+@pytest.mark.parametrize("multiprocessors", [1, 2, 7, 8, 24])
 def test_shares_of_the_pixels(seven_multiprocessors, monkeypatch, multiprocessors, few_parts):
     """Less than a block for a tile, equal parts, parts and a rest; sums by one thread or by several."""
     monkeypatch.setattr(seven_multiprocessors.device, "multiprocessors", multiprocessors)
