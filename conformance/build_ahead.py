@@ -72,7 +72,7 @@ CONSTANTS = {
 }  # fmt: skip
 # Of few values each, whatever the shapes: operands of products, cells of recurrent networks, tiles of their persistent kernels
 VARIANTS = {
-    "A_MN_MAJOR", "B_MN_MAJOR", "CELL", "LENGTHS", "LOADED_PAIRS", "M_TILES", "N_TILES", "REGISTER_PAIRS", "TENSOR_CORES",
+    "A_MN_MAJOR", "B_MN_MAJOR", "CELL", "LENGTHS", "LOADED_PAIRS", "M_TILES", "N_TILES", "REGISTER_PAIRS", "TENSOR_CORES", "WARPGROUPS",
 }  # fmt: skip
 # Compiled first: the sources that take longest, so that the last one does not keep all cores waiting
 LONGEST = (

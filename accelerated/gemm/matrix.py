@@ -13,7 +13,7 @@ from ..primitives.geometry import FastDivmod
 
 SOURCE = "gemm/matrix.cu"
 ELEMENT_BYTES = {"double": 8, "float": 4, "half": 2, "bfloat16": 2}
-ROW_BYTES, ALIGNMENT = 128, 128  # of an operand in a K-block; of the stages
+ROW_BYTES, ALIGNMENT = 128, 1024  # of an operand in a K-block; of the stages
 STAGES = {128: 3, 64: 4}  # by the rows and columns of a tile
 THREADS = {128: 256, 64: 128}
 SIMT_TILE, SIMT_THREADS, SIMT_K = 64, 256, 16
@@ -156,6 +156,8 @@ class MatrixProduct:
         tile, splits = self._tile, self._splits
         a_mn_major, b_mn_major = product.a.column != 1, product.b.column != 1
         total = self._k_blocks if self.tensor_cores else self.segments * self.k
+        # The instruction has an MN-major left operand with an MN-major right one only
+        warpgroups = self.tensor_cores and tile == 128 and self.element != "float" and a_mn_major <= b_mn_major
         real = c_double if self.compute == "double" else c_float
         m_tiles = -(-product.m // tile)
         batches = prod(self.batches)
@@ -184,9 +186,10 @@ class MatrixProduct:
             ("ELEMENT", self.element),
             ("RESULT", self.result),
             ("TENSOR_CORES", str(int(self.tensor_cores))),
+            ("WARPGROUPS", str(int(warpgroups))),
         )
         operands = (product.a.operand, product.b.operand, self.bias[0], product.c.operand, workspace[0])
-        name = f"mma_{tile}" if self.tensor_cores else "simt"
+        name = f"{'wgmma' if warpgroups else 'mma'}_{tile}" if self.tensor_cores else "simt"
         threads = THREADS[tile] if self.tensor_cores else SIMT_THREADS
         shared = STAGES[tile] * 2 * tile * ROW_BYTES + ALIGNMENT if self.tensor_cores else 0
         grid = (m_tiles * -(-product.n // tile), batches * splits, 1)

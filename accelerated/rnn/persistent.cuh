@@ -1,8 +1,9 @@
 // What the persistent kernels of recurrent networks share: the exchange of vectors between the blocks of a grid, and
 // the product of such vectors with a matrix of which each block has some rows on chip.
 //
-// A work item is a slice of UNITS hidden units, a group of SEQUENCES sequences, and a direction; a block has one, or
-// several in turns where the device has fewer multiprocessors. Its eight warps divide the K of the product. A warp has
+// A work item is a slice of UNITS hidden units, a direction, and a group of SEQUENCES sequences; a block has one, or
+// one after another several groups of a slice, whose rows of the matrix stay; where the device has fewer
+// multiprocessors than there are slices, several of these too. Its eight warps divide the K of the product. A warp has
 // its part of the block's rows as left operands of mma.sync, in registers and, what does not fit there, in shared
 // memory. The right operands are loaded from global memory (L2) straight into registers: a thread takes 16 bytes of a
 // vector, two products' worth, so that K is permuted alike in both operands.
@@ -148,7 +149,12 @@ struct Product {
         pieces[i][tile] = Piece{};
         if (!exists(i, tile)) continue;
         if constexpr (WAITS) {
-          pieces[i][tile] = read_piece(address(i, tile));
+#if POLL == 2
+          if (i == 0 && tile == 0)
+            while (lacks(pieces[0][0] = read_piece(address(0, 0)))) {}
+          else
+#endif
+            pieces[i][tile] = read_piece(address(i, tile));
         } else {
           PieceElements found;
 #pragma unroll
@@ -157,6 +163,11 @@ struct Product {
         }
       }
     if constexpr (WAITS) {
+#if POLL == 1
+      // Most elements come at about the same time: what waits for one takes no bandwidth from the others.
+      while (lacks(pieces[0][0])) pieces[0][0] = read_piece(address(0, 0));
+      __syncwarp();
+#endif
       bool complete;
       do {
         complete = true;
@@ -244,6 +255,18 @@ struct Product {
 #pragma unroll
     for (int warp = 0; warp < WARPS; warp++) sum += from[warp * (ROWS * PITCH)];
     return sum;
+  }
+};
+
+// The work items of a block, in the order in which all blocks take them. slices: of all directions.
+struct Items {
+  int slices, groups;
+
+  __device__ __forceinline__ bool keeps_rows() const { return slices <= gridDim.x; }
+  template <class Work> __device__ __forceinline__ void each(Work work) const {
+    const int apart = keeps_rows() ? gridDim.x / slices : 1;  // from a group of the block to the next
+    for (int slice = blockIdx.x; slice < slices * apart; slice += keeps_rows() ? slices * apart : gridDim.x)
+      for (int group = slice / slices; group < groups; group += apart) work(slice % slices, group);
   }
 };
 

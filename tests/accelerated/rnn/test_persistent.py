@@ -113,7 +113,13 @@ class H200:
 
 @pytest.mark.parametrize(
     "cell, batch, hidden, fits",
-    [(LSTM, 16, 768, True), (LSTM, 8, 2048, True), (GRU, 64, 512, True), (LSTM, 256, 1024, False)],
+    [
+        (LSTM, 16, 768, True),
+        (LSTM, 8, 2048, True),
+        (GRU, 64, 512, True),
+        (LSTM, 256, 1024, True),
+        (LSTM, 8, 4096, False),
+    ],
 )
 def test_divisions_fit_the_device(cell, batch, hidden, fits):
     """Blocks that all run at a time where there is room for them, in shared memory and on multiprocessors."""
