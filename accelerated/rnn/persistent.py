@@ -74,7 +74,7 @@ class Division:
 
     @property
     def pitch(self) -> int:
-        return self.sequences if self.sequences % 32 in (8, 24) else self.sequences + 8
+        return self.sequences + 2
 
     @property
     def shared_bytes(self) -> int:

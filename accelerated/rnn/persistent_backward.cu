@@ -27,7 +27,7 @@ constexpr int UNITS = ROWS, CELLS = UNITS * SEQUENCES, CELLS_PER_THREAD = (CELLS
 extern "C" __global__ void __launch_bounds__(THREADS, 1) rnn_persistent_backward(const Arguments a) {
   griddepcontrol_wait();
   const Shape& s = a.shape;
-  const Items items{a.slices * s.directions, a.groups};
+  const Items items(a.slices * s.directions, a.groups);
   const int wide = s.directions * s.hidden, depth = GATES * s.hidden;
   const int* offsets = offsets_of(a.workspace, a.regions);
   const long long vectors = static_cast<long long>(s.steps) * s.batch;
@@ -36,7 +36,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) rnn_persistent_backward
   int parity = 0;
   for (int t = 0; t < s.steps + (a.dhx ? 1 : 0); t++) {  // behind the last step: the gradient of the initial states
     items.each([&](int slice, int group) {
-      const int first_unit = slice % a.slices * UNITS, direction = slice / a.slices, first_sequence = group * SEQUENCES;
+      const int direction = slice >= a.slices, first_unit = (slice - direction * a.slices) * UNITS;
+      const int first_sequence = group * SEQUENCES;
       const int step = direction ? t : s.steps - 1 - t, behind = direction ? step - 1 : step + 1;
       const long long pseudo_layer = a.layer.pseudo_layer + direction;
       const auto unit_of = [&](int i) { return first_unit + static_cast<int>(threadIdx.x + i * THREADS) % UNITS; };
@@ -46,7 +47,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) rnn_persistent_backward
       const auto has_cell = [&](int i) {
         return threadIdx.x + i * THREADS < CELLS && unit_of(i) < s.hidden && sequence_of(i) < s.batch;
       };
-      if (t == 0 || !items.keeps_rows()) {
+      if (t == 0 || !items.keeps_rows) {
         const ELEMENT* recurrent = a.weights + a.layer.recurrent.start + direction * a.layer.recurrent.step;
         rows.fill(a.pairs, depth, [&](int row, int k) {
           return first_unit + row < s.hidden ? recurrent[static_cast<long long>(k) * s.hidden + first_unit + row]

@@ -28,7 +28,7 @@ constexpr int UNITS = ROWS / GATES, CELLS = UNITS * SEQUENCES, CELLS_PER_THREAD 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) rnn_persistent_forward(const Arguments a) {
   griddepcontrol_wait();
   const Shape& s = a.shape;
-  const Items items{a.slices * s.directions, a.groups};
+  const Items items(a.slices * s.directions, a.groups);
   const int wide = s.directions * s.hidden;
   const int* offsets = offsets_of(a.workspace, a.regions);
   ELEMENT* outputs = outputs_of(a.workspace, a.reserve, a.regions);
@@ -38,7 +38,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) rnn_persistent_forward(
   int parity = 0;
   for (int t = 0; t < s.steps; t++) {
     items.each([&](int slice, int group) {
-      const int first_unit = slice % a.slices * UNITS, direction = slice / a.slices, first_sequence = group * SEQUENCES;
+      const int direction = slice >= a.slices, first_unit = (slice - direction * a.slices) * UNITS;
+      const int first_sequence = group * SEQUENCES;
       const int step = direction ? s.steps - 1 - t : t, before = direction ? step + 1 : step - 1;
       const long long pseudo_layer = a.layer.pseudo_layer + direction;
       const auto unit_of = [&](int i) { return first_unit + static_cast<int>(threadIdx.x + i * THREADS) % UNITS; };
@@ -48,7 +49,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) rnn_persistent_forward(
       const auto has_cell = [&](int i) {
         return threadIdx.x + i * THREADS < CELLS && unit_of(i) < s.hidden && sequence_of(i) < s.batch;
       };
-      if (t == 0 || !items.keeps_rows()) {
+      if (t == 0 || !items.keeps_rows) {
         const ELEMENT* recurrent = a.weights + a.layer.recurrent.start + direction * a.layer.recurrent.step;
         rows.fill(a.pairs, s.hidden, [&](int row, int k) {
           const int gate = row / UNITS, unit = first_unit + row % UNITS;
@@ -71,11 +72,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) rnn_persistent_forward(
             a.workspace + a.regions.products +
             (direction * vectors + static_cast<long long>(step) * s.batch + sequence) * (GATES * s.hidden) + unit;
 #pragma unroll
-        for (int gate = 0; gate < GATES; gate++) {
-          products[i][gate] = from[gate * s.hidden];
-          if (t + 1 < s.steps)
-            prefetch_line_l2(from + gate * s.hidden + (direction ? -1 : 1) * s.batch * GATES * s.hidden);
-        }
+        for (int gate = 0; gate < GATES; gate++) products[i][gate] = from[gate * s.hidden];
         const long long at = (static_cast<long long>(direction) * s.batch + sequence) * s.hidden + unit;
         const long long given = (pseudo_layer * s.batch + sequence) * s.hidden + unit;
         if (t > 0) hidden[i] = a.workspace[a.regions.hidden + at];
