@@ -51,7 +51,8 @@ def with_workspace(handle: Any, steps: Sequence[Step]) -> list[Step]:
         operation: Any = step.operation
         if "workspace_bytes" in operation.raw.values():
             needed = handle.backend.workspace_bytes(operation)
-            operation = replace(operation, workspace_bytes=max(operation.workspace_bytes, needed))
+            if needed > operation.workspace_bytes:
+                operation = replace(operation, workspace_bytes=needed)
         sized.append(replace(step, operation=operation))
     return sized
 

@@ -33,9 +33,10 @@ extern "C" __global__ void __launch_bounds__(256) attention_gradients_products(c
   if (pair >= a.pairs) return;
   unsigned head;
   const int vector = a.head_count.divide(pair, head);
-  const COMPUTE* made = at_byte<COMPUTE>(a.reserve, a.heads_offset) + static_cast<long long>(pair) * a.gradients.size;
+  const ELEMENT* made = at_byte<ELEMENT>(a.reserve, a.heads_offset) + static_cast<long long>(pair) * a.gradients.size;
   COMPUTE sum = 0;
-  for (int c = lane; c < a.gradients.size; c += 32) sum += made[c] * element(a.dout, a.gradients, vector, head, c);
+  for (int c = lane; c < a.gradients.size; c += 32)
+    sum += load<COMPUTE>(made[c]) * element(a.dout, a.gradients, vector, head, c);
 #pragma unroll
   for (int other = 16; other > 0; other /= 2) sum += __shfl_xor_sync(0xffffffff, sum, other);
   if (lane == 0) at_byte<COMPUTE>(a.work, a.products_offset)[pair] = sum;
@@ -95,7 +96,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_gradients_querie
       a.beam_count.divide(a.head_count.divide(a.chunks.divide(a.tiles.divide(blockIdx.x, tile), chunk), head), beam);
   const int first = tile * TILE, column = chunk * TILE;
   const Sequence s = sequence_of(h, a.reserve, batch, beam);
-  if (first >= s.q_length) return;
   int low, high;
   read_windows(h, a.reserve, s, first, tiles, low, high);
   const Left left = read_left(a, s, first, head);
@@ -104,16 +104,16 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_gradients_querie
     fill_weights<true>(a, s, left, tiles, first, key, head);
     add_weighed<false>(sums, tiles, {a.k, h.k, s.k_base, h.k_strides.time, key, s.k_length}, head, column, key);
   }
-  COMPUTE* const result = at_byte<COMPUTE>(a.result, a.result_offset);
+  ELEMENT* const result = at_byte<ELEMENT>(a.result, a.result_offset);
 #pragma unroll
   for (int i = 0; i < ITEMS; i++) {
     const int query = first + threadIdx.x / LANES + LANES * i;
-    if (query >= s.q_length) continue;
+    if (query >= h.q_steps) continue;
     const long long vector = static_cast<long long>(s.q_base + query * h.q_strides.time) * h.heads + head;
 #pragma unroll
     for (int j = 0; j < ITEMS; j++) {
       const int c = column + threadIdx.x % LANES + LANES * j;
-      if (c < h.q.size) result[vector * h.q.size + c] = sums[i][j];
+      if (c < h.q.size) result[vector * h.q.size + c] = store<ELEMENT>(sums[i][j]);
     }
   }
 }
@@ -140,8 +140,8 @@ __device__ __forceinline__ void gradients_of_keys(const GradientArguments& a, Ti
           column, key);
     }
   }
-  COMPUTE* const result =
-      OF_KEYS ? at_byte<COMPUTE>(a.result, a.result_offset) : at_byte<COMPUTE>(a.values_result, a.values_offset);
+  ELEMENT* const result =
+      OF_KEYS ? at_byte<ELEMENT>(a.result, a.result_offset) : at_byte<ELEMENT>(a.values_result, a.values_offset);
   const int base = batch * h.k_strides.batch + key_beam * h.k_strides.beam;
 #pragma unroll
   for (int i = 0; i < ITEMS; i++) {
@@ -151,7 +151,7 @@ __device__ __forceinline__ void gradients_of_keys(const GradientArguments& a, Ti
 #pragma unroll
     for (int j = 0; j < ITEMS; j++) {
       const int c = column + threadIdx.x % LANES + LANES * j;
-      if (c < kind.size) result[vector * kind.size + c] = sums[i][j];
+      if (c < kind.size) result[vector * kind.size + c] = store<ELEMENT>(sums[i][j]);
     }
   }
 }

@@ -19,8 +19,8 @@ def of_heads(problem: AttentionProblem) -> tuple[str, Vectors]:
     attn, size = problem.attn, problem.attn.value_size
     joined = attn.heads * size
     if attn.o_projected:
-        return "workSpace", Vectors(problem.gradients.offsets["d_heads"], joined, size, size, 1)
-    return "dout", Vectors(0, joined, size, size, 0)
+        return "workSpace", Vectors(problem.gradients.offsets["d_heads"], 0, joined, size, size)
+    return "dout", Vectors(0, 0, joined, size, size)
 
 
 def of_input(problem: AttentionProblem, name: str) -> tuple[str, int]:

@@ -6,18 +6,16 @@
 constexpr int LANES = 16, PANEL = 16, ITEMS = TILE / LANES, THREADS = LANES * LANES;
 // A thread has the elements (ty + LANES * i, tx + LANES * j) of a tile, i and j below ITEMS.
 
-// Vectors by head: projected ones in a space, in the type of the arithmetic, or those of the call, which all heads
-// share.
+// Vectors by head: projected ones in a space, or those of the call, which all heads share.
 struct Vectors {
   long long offset;  // bytes
+  long long lower;   // bytes to the lower parts of vectors that lie in parts (tiles.cuh)
   int vector, head;  // elements from one vector, one head to the next
   int size;
-  int is_projected;
 };
 
 __device__ __forceinline__ COMPUTE element(const void* base, const Vectors& vectors, int address, int head, int c) {
   const long long index = static_cast<long long>(address) * vectors.vector + head * vectors.head + c;
-  if (same_type<ELEMENT, COMPUTE> || vectors.is_projected) return at_byte<COMPUTE>(base, vectors.offset)[index];
   return load<COMPUTE>(at_byte<ELEMENT>(base, vectors.offset)[index]);
 }
 

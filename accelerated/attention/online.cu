@@ -28,7 +28,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_online_forward(c
   const int first = tile * TILE, column = chunk * TILE;
   const int ty = threadIdx.x / LANES, tx = threadIdx.x % LANES;
   const Sequence s = sequence_of(h, a.space, batch, beam);
-  if (first >= s.q_length) return;
   int low, high;
   read_windows(h, a.space, s, first, tiles, low, high);
 
@@ -70,20 +69,20 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_online_forward(c
     add_weighed<false>(sums, tiles, {a.v, h.v, s.k_base, h.k_strides.time, key, s.k_length}, head, column, key);
   }
 
-  COMPUTE* const result = at_byte<COMPUTE>(a.space, a.result_offset);
+  ELEMENT* const result = at_byte<ELEMENT>(a.space, a.result_offset);
 #pragma unroll
   for (int i = 0; i < ITEMS; i++) {
     const int row = ty + LANES * i;
-    if (first + row >= s.q_length) continue;
+    if (first + row >= h.q_steps) continue;
     const bool has_keys = tiles.low[row] < tiles.high[row];
     const long long vector = static_cast<long long>(s.q_base + (first + row) * h.q_strides.time) * h.heads + head;
     const COMPUTE inverse = 1 / total[i];
 #pragma unroll
     for (int j = 0; j < ITEMS; j++) {
       const int c = column + tx + LANES * j;
-      if (c < h.v.size) result[vector * h.v.size + c] = has_keys ? sums[i][j] * inverse : COMPUTE(0);
+      if (c < h.v.size) result[vector * h.v.size + c] = store<ELEMENT>(has_keys ? sums[i][j] * inverse : COMPUTE(0));
     }
-    if (a.statistics_offset >= 0 && chunk == 0 && tx == 0) {
+    if (a.statistics_offset >= 0 && chunk == 0 && tx == 0 && first + row < s.q_length) {
       COMPUTE* const statistics = at_byte<COMPUTE>(a.space, a.statistics_offset) + 2 * vector;
       statistics[0] = maximum[i] == -INFINITY ? COMPUTE(0) : maximum[i];
       statistics[1] = has_keys ? inverse : COMPUTE(0);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from ctypes import Structure, c_int, c_longlong
 from typing import Any
 
@@ -9,7 +10,7 @@ from dualdnn.api.operations import SeqDataSpec
 
 from ..plans import Launch, factors, pointers, structure, type_definitions
 from ..primitives.geometry import FastDivmod
-from .problem import BEAM, INPUTS, TIME, AttentionProblem, vector_strides
+from .problem import BEAM, INPUTS, TIME, AttentionProblem, Vectors, vector_strides
 
 SOURCE = "attention/online.cu"
 
@@ -27,7 +28,12 @@ class Strides(Structure):
 def heads(problem: AttentionProblem) -> tuple[list[str], Any]:
     """Return the operands that have the vectors of queries, keys and values, and the argument that describes them."""
     operands, vectors = zip(*(problem.vectors(name) for name in INPUTS), strict=True)
-    described = structure(
+    return list(operands), describe(problem, vectors)
+
+
+def describe(problem: AttentionProblem, vectors: Sequence[Vectors]) -> Any:
+    """Return the argument that describes the vectors of queries, keys and values."""
+    return structure(
         *zip("qkv", vectors, strict=True),
         ("q_strides", Strides.of(problem.q)),
         ("k_strides", Strides.of(problem.k)),
@@ -40,7 +46,6 @@ def heads(problem: AttentionProblem) -> tuple[list[str], Any]:
         ("k_steps", c_int(problem.k.dims[TIME])),
         *factors(problem.operation, scaler=problem.attn.scaler),
     )
-    return list(operands), described
 
 
 def core(problem: AttentionProblem) -> Launch:

@@ -11,18 +11,11 @@ from dualdnn.api.operations import (
 
 from ..plans import Launch
 from ..solver import Solver, serve
-from . import gradients
+from . import gradients, gradients_mma, online, online_mma
 from .collect import collect
 from .gradients import of_input
-from .online import core
 from .problem import WEIGHTS, AttentionProblem
-from .product import (
-    gradient_of_heads,
-    gradient_of_input,
-    gradients_of_weights,
-    output_projection,
-    projections,
-)
+from .projections import gradient_of_heads, gradient_of_input, gradients_of_weights, output_projection, projections
 from .schedule import schedule
 
 
@@ -34,14 +27,30 @@ class ForwardSolver(Solver[AttentionProblem]):
     def serves(self, problem: AttentionProblem) -> bool:
         return True
 
+    def core(self, problem: AttentionProblem) -> list[Launch]:
+        """Return the launches that compute what the heads make of the values."""
+        return [online.core(problem)]
+
     def launches(self, problem: AttentionProblem) -> list[Launch]:
         attn = problem.attn
-        found = [*schedule(problem), *projections(problem), core(problem)]
+        found = [*schedule(problem), *projections(problem), *self.core(problem)]
         if attn.o_projected:
-            return [*found, output_projection(problem)]
+            return [*found, *output_projection(problem)]
         source = problem.space, problem.regions.offsets["heads"]
         rows = problem.rows["queries"]
-        return [*found, collect(problem, source, "out", 1, attn.output_size, rows, "residuals")]
+        return [*found, collect(problem, source, ("out", 0), 1, attn.output_size, rows, "residuals")]
+
+
+class MmaForwardSolver(ForwardSolver):
+    """The same with the core on tensor cores."""
+
+    name = "attention.online_mma"
+
+    def serves(self, problem: AttentionProblem) -> bool:
+        return online_mma.serves(problem)
+
+    def core(self, problem: AttentionProblem) -> list[Launch]:
+        return online_mma.core(problem)
 
 
 class GradientSolver(Solver[AttentionProblem]):
@@ -52,25 +61,41 @@ class GradientSolver(Solver[AttentionProblem]):
     def serves(self, problem: AttentionProblem) -> bool:
         return True
 
+    def core(self, problem: AttentionProblem) -> list[Launch]:
+        """Return the launches that compute the gradients of the projected queries, keys and values."""
+        return gradients.core(problem)
+
     def launches(self, problem: AttentionProblem) -> list[Launch]:
         found = schedule(problem)
         if problem.attn.o_projected:
-            found.append(gradient_of_heads(problem))
-        found += gradients.core(problem)
+            found += gradient_of_heads(problem)
+        found += self.core(problem)
         for name, kind in WEIGHTS.items():
             if kind in problem.weights:
-                found.append(gradient_of_input(problem, name))
+                found += gradient_of_input(problem, name)
                 continue
             source, size, rows = of_input(problem, name), problem.sizes[name], problem.rows[name]
             keys = name != "queries"
-            found.append(collect(problem, source, f"d{name}", problem.attn.heads, size, rows, is_of_keys=keys))
+            found.append(collect(problem, source, (f"d{name}", 0), problem.attn.heads, size, rows, is_of_keys=keys))
         return found
 
 
-class WeightsSolver(Solver[AttentionProblem]):
-    """Any gradient of the weights: a product for each projection."""
+class MmaGradientSolver(GradientSolver):
+    """The same with the core on tensor cores."""
 
-    name = "attention.product"
+    name = "attention.gradients_mma"
+
+    def serves(self, problem: AttentionProblem) -> bool:
+        return gradients_mma.serves(problem)
+
+    def core(self, problem: AttentionProblem) -> list[Launch]:
+        return gradients_mma.core(problem)
+
+
+class WeightsSolver(Solver[AttentionProblem]):
+    """Any gradient of the weights: a product of matrices for each projection."""
+
+    name = "attention.projections"
 
     def serves(self, problem: AttentionProblem) -> bool:
         return True
@@ -79,6 +104,6 @@ class WeightsSolver(Solver[AttentionProblem]):
         return gradients_of_weights(problem)
 
 
-serve(AttentionProblem, (ForwardSolver(),), MultiHeadAttnForward, MultiHeadAttnStep)
-serve(AttentionProblem, (GradientSolver(),), MultiHeadAttnBackwardData)
+serve(AttentionProblem, (MmaForwardSolver(), ForwardSolver()), MultiHeadAttnForward, MultiHeadAttnStep)
+serve(AttentionProblem, (MmaGradientSolver(), GradientSolver()), MultiHeadAttnBackwardData)
 serve(AttentionProblem, (WeightsSolver(),), MultiHeadAttnBackwardWeights)

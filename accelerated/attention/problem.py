@@ -9,7 +9,7 @@ from typing import Any
 from dualdnn.api.enumerations import cudnnMultiHeadAttnWeightKind_t as Kind
 from dualdnn.api.operations import MultiHeadAttnStep, SeqDataSpec
 from dualdnn.api.operations.attention.memory import Regions, gradient_space, inference_space, reserve_space, weights_of
-from dualdnn.api.operations.specs import DOUBLE
+from dualdnn.api.operations.specs import DOUBLE, SCALAR_BYTES
 
 from ..primitives.geometry import FastDivmod
 from ..solver import Problem
@@ -70,10 +70,10 @@ class Vectors(Structure):
 
     _fields_ = [
         ("offset", c_longlong),
+        ("lower", c_longlong),
         ("vector", c_int),
         ("head", c_int),
         ("size", c_int),
-        ("is_projected", c_int),
     ]
 
 
@@ -105,6 +105,10 @@ class AttentionProblem(Problem):
         return gradient_space(self.attn, self.operation.extents)
 
     @property
+    def element_bytes(self) -> int:
+        return SCALAR_BYTES[self.attn.data_type]
+
+    @property
     def windows(self) -> int:
         """Time-steps of queries that the call computes."""
         return 1 if self.step is not None else self.operation.extents.q_steps
@@ -117,8 +121,8 @@ class AttentionProblem(Problem):
         """Return the operand that has an input's vectors by head, and how they lie there."""
         size = self.sizes[name]
         if WEIGHTS[name] in self.weights:
-            return self.space, Vectors(self.regions.offsets[name], self.attn.heads * size, size, size, 1)
-        return name, Vectors(0, size, 0, size, 0)
+            return self.space, Vectors(self.regions.offsets[name], 0, self.attn.heads * size, size, size)
+        return name, Vectors(0, 0, size, 0, size)
 
     def weight_offset(self, kind: Kind) -> int:
         """Return the byte at which a tensor of the weight buffer begins."""

@@ -178,7 +178,7 @@ __device__ __forceinline__ unsigned long long describe_mn_major_tile(const unsig
 
 #define WGMMA_64(shape, transposition)                                                                                 \
   asm volatile(                                                                                                        \
-      "{.reg .pred add; setp.ne.b32 add, 1, 0; wgmma.mma_async.sync.aligned.m64n64" shape                              \
+      "{.reg .pred add; setp.ne.b32 add, %34, 0; wgmma.mma_async.sync.aligned.m64n64" shape                            \
       " {"                                                                                                             \
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
       "%24, %25, %26, %27, %28, %29, %30, %31"                                                                         \
@@ -187,11 +187,11 @@ __device__ __forceinline__ unsigned long long describe_mn_major_tile(const unsig
         "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),         \
         "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),        \
         "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])                      \
-      : "l"(left), "l"(right))
+      : "l"(left), "l"(right), "r"(static_cast<int>(adds)))
 
 #define WGMMA_128(shape, transposition)                                                                                \
   asm volatile(                                                                                                        \
-      "{.reg .pred add; setp.ne.b32 add, 1, 0; wgmma.mma_async.sync.aligned.m64n128" shape                             \
+      "{.reg .pred add; setp.ne.b32 add, %66, 0; wgmma.mma_async.sync.aligned.m64n128" shape                           \
       " {"                                                                                                             \
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
       "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, " \
@@ -205,11 +205,11 @@ __device__ __forceinline__ unsigned long long describe_mn_major_tile(const unsig
         "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]),        \
         "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]),        \
         "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])                      \
-      : "l"(left), "l"(right))
+      : "l"(left), "l"(right), "r"(static_cast<int>(adds)))
 
 #define WGMMA_256(shape, transposition)                                                                                \
   asm volatile(                                                                                                        \
-      "{.reg .pred add; setp.ne.b32 add, 1, 0; wgmma.mma_async.sync.aligned.m64n256" shape                             \
+      "{.reg .pred add; setp.ne.b32 add, %130, 0; wgmma.mma_async.sync.aligned.m64n256" shape                          \
       " {"                                                                                                             \
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
       "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, " \
@@ -235,7 +235,7 @@ __device__ __forceinline__ unsigned long long describe_mn_major_tile(const unsig
         "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]),              \
         "+f"(d[119]), "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]),              \
         "+f"(d[126]), "+f"(d[127])                                                                                     \
-      : "l"(left), "l"(right))
+      : "l"(left), "l"(right), "r"(static_cast<int>(adds)))
 
 #define WGMMA(N)                                                                                             \
   if constexpr (std::is_same_v<E, half> && LEFT_MN_MAJOR) WGMMA_##N("k16.f32.f16.f16", ", 1, 1");            \
@@ -247,7 +247,7 @@ __device__ __forceinline__ unsigned long long describe_mn_major_tile(const unsig
   else WGMMA_##N("k8.f32.tf32.tf32", "")
 
 template <class E, int N, bool MN_MAJOR, bool LEFT_MN_MAJOR>
-__device__ __forceinline__ void wgmma(float (&d)[N / 2], unsigned long long left, unsigned long long right) {
+__device__ __forceinline__ void wgmma(float (&d)[N / 2], unsigned long long left, unsigned long long right, bool adds) {
   if constexpr (N == 64) {
     WGMMA(64);
   } else if constexpr (N == 128) {
@@ -257,10 +257,10 @@ __device__ __forceinline__ void wgmma(float (&d)[N / 2], unsigned long long left
   }
 }
 
-// Begins sums += left * right over the 128 bytes of a row. wgmma_commit() closes a group of them; wgmma_wait()
-// before the sums are read, or the tiles written. MN_MAJOR: the right tile is, LEFT_MN_MAJOR: both are, of a 16-bit
-// type.
-template <class E, int N, bool MN_MAJOR = false, bool LEFT_MN_MAJOR = false>
+// Begins sums += left * right over the 128 bytes of a row; ADDS false: sums = left * right. wgmma_commit() closes a
+// group of them; wgmma_wait() before the sums are read, or the tiles written. MN_MAJOR: the right tile is,
+// LEFT_MN_MAJOR: both are, of a 16-bit type.
+template <class E, int N, bool MN_MAJOR = false, bool LEFT_MN_MAJOR = false, bool ADDS = true>
 __device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsigned char* left,
                                                 const unsigned char* right) {
   static_assert((!MN_MAJOR || sizeof(E) == 2) && (MN_MAJOR || !LEFT_MN_MAJOR));
@@ -269,7 +269,8 @@ __device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsi
   const unsigned long long b = MN_MAJOR ? describe_mn_major_tile(right) : describe_tile(right);
 #pragma unroll
   for (int k = 0; k < 4; k++)
-    wgmma<E, N, MN_MAJOR, LEFT_MN_MAJOR>(sums, a + (LEFT_MN_MAJOR ? 128 : 2) * k, b + (MN_MAJOR ? 128 : 2) * k);
+    wgmma<E, N, MN_MAJOR, LEFT_MN_MAJOR>(sums, a + (LEFT_MN_MAJOR ? 128 : 2) * k, b + (MN_MAJOR ? 128 : 2) * k,
+                                         ADDS || k > 0);
 }
 // As above, over 32 bytes of a row, number `step` of four, with the left operand in registers, as mma_sync() has it for
 // the 16 rows of each warp. The registers must not change before wgmma_wait().
@@ -313,12 +314,14 @@ __device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsi
         "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])                      \
       : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right))
 
-#define WGMMA_REGISTERS(N)                                                                         \
-  if constexpr (std::is_same_v<E, half>) WGMMA_REGISTERS_##N("k16.f32.f16.f16", ", 0");            \
-  else if constexpr (std::is_same_v<E, bfloat16>) WGMMA_REGISTERS_##N("k16.f32.bf16.bf16", ", 0"); \
+#define WGMMA_REGISTERS(N)                                                                                     \
+  if constexpr (std::is_same_v<E, half> && MN_MAJOR) WGMMA_REGISTERS_##N("k16.f32.f16.f16", ", 1");            \
+  else if constexpr (std::is_same_v<E, bfloat16> && MN_MAJOR) WGMMA_REGISTERS_##N("k16.f32.bf16.bf16", ", 1"); \
+  else if constexpr (std::is_same_v<E, half>) WGMMA_REGISTERS_##N("k16.f32.f16.f16", ", 0");                   \
+  else if constexpr (std::is_same_v<E, bfloat16>) WGMMA_REGISTERS_##N("k16.f32.bf16.bf16", ", 0");             \
   else WGMMA_REGISTERS_##N("k8.f32.tf32.tf32", "")
 
-template <class E, int N>
+template <class E, int N, bool MN_MAJOR>
 __device__ __forceinline__ void wgmma_from_registers(float (&d)[N / 2], const unsigned (&left)[4],
                                                      unsigned long long right) {
   if constexpr (N == 32) {
@@ -329,10 +332,13 @@ __device__ __forceinline__ void wgmma_from_registers(float (&d)[N / 2], const un
     WGMMA_REGISTERS(128);
   }
 }
-template <class E, int N>
+template <class E, int N, bool MN_MAJOR = false>
 __device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsigned (&left)[4],
                                                 const unsigned char* right, int step) {
-  wgmma_from_registers<E, N>(sums, left, describe_tile(right) | 2 * step);  // a tile's address ends in zeros
+  // A tile's address ends in zeros.
+  const unsigned long long tile =
+      MN_MAJOR ? describe_mn_major_tile(right) + 128 * step : describe_tile(right) | 2 * step;
+  wgmma_from_registers<E, N, MN_MAJOR>(sums, left, tile);
 }
 // Before products whose registers were written since the last ones were issued.
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -395,10 +401,14 @@ __device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsi
 }
 __device__ __forceinline__ void wgmma_fence() {}
 
-template <class E, int N, bool MN_MAJOR = false, bool LEFT_MN_MAJOR = false>
+template <class E, int N, bool MN_MAJOR = false, bool LEFT_MN_MAJOR = false, bool ADDS = true>
 __device__ __forceinline__ void multiply_tiles(float (&sums)[N / 2], const unsigned char* left,
                                                const unsigned char* right) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+  if constexpr (!ADDS) {
+#pragma unroll
+    for (int i = 0; i < N / 2; i++) sums[i] = 0;
+  }
   for (int k = 0; k < 4; k++) {
     unsigned a[4];
     if constexpr (LEFT_MN_MAJOR) load_mn_major(a, left, k, 16 * warp);
@@ -407,10 +417,10 @@ __device__ __forceinline__ void multiply_tiles(float (&sums)[N / 2], const unsig
   }
 }
 #ifdef EMULATED_CUDA
-template <class E, int N, bool MN_MAJOR = false, bool LEFT_MN_MAJOR = false>
+template <class E, int N, bool MN_MAJOR = false, bool LEFT_MN_MAJOR = false, bool ADDS = true>
 inline void wgmma_mma_async(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
   const auto multiply = [](float* d, const unsigned char* a, const unsigned char* b) {
-    multiply_tiles<E, N, MN_MAJOR, LEFT_MN_MAJOR>(*reinterpret_cast<float (*)[N / 2]>(d), a, b);
+    multiply_tiles<E, N, MN_MAJOR, LEFT_MN_MAJOR, ADDS>(*reinterpret_cast<float (*)[N / 2]>(d), a, b);
   };
   emulated::products.own().push_back({multiply, sums, left, right});
 }
@@ -429,10 +439,10 @@ template <int PENDING> inline void wgmma_wait() {
   emulated::races::acquire_products();
 }
 #else
-template <class E, int N, bool MN_MAJOR = false, bool LEFT_MN_MAJOR = false>
+template <class E, int N, bool MN_MAJOR = false, bool LEFT_MN_MAJOR = false, bool ADDS = true>
 __device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsigned char* left,
                                                 const unsigned char* right) {
-  multiply_tiles<E, N, MN_MAJOR, LEFT_MN_MAJOR>(sums, left, right);
+  multiply_tiles<E, N, MN_MAJOR, LEFT_MN_MAJOR, ADDS>(sums, left, right);
 }
 __device__ __forceinline__ void wgmma_commit() {}
 template <int PENDING> __device__ __forceinline__ void wgmma_wait() {}

@@ -22,16 +22,16 @@ from ..enumerations import (
 from .operation import Operation
 from .records import record
 from .reduce_tensor import ReduceTensor
-from .specs import FLOAT, ActivationSpec, ConvolutionSpec, FilterSpec, INT8x32, ReduceTensorSpec, TensorSpec
+from .specs import FLOAT, ActivationSpec, AttnSpec, ConvolutionSpec, FilterSpec, INT8x32, ReduceTensorSpec, TensorSpec
 
 
-def allows_tf32(convolution: ConvolutionSpec) -> bool:
+def allows_tf32(spec: ConvolutionSpec | AttnSpec) -> bool:
     """Whether float inputs may be rounded to TF32 (11 significant bits) on devices of compute capability 8.0 or more.
 
     Every math type but FMA_MATH permits it, unless NVIDIA_TF32_OVERRIDE=0 (3.1.2.13).
     """
-    permitted = convolution.math_type != cudnnMathType_t.CUDNN_FMA_MATH
-    return permitted and convolution.compute_type == FLOAT and os.environ.get("NVIDIA_TF32_OVERRIDE") != "0"
+    permitted = spec.math_type != cudnnMathType_t.CUDNN_FMA_MATH
+    return permitted and spec.compute_type == FLOAT and os.environ.get("NVIDIA_TF32_OVERRIDE") != "0"
 
 
 class _Convolution(Operation):

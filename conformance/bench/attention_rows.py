@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from math import sqrt
 
 from dualdnn.api.enumerations import cudnnDataType_t, cudnnMathType_t, cudnnSeqDataAxis_t, cudnnWgradMode_t
@@ -29,6 +30,11 @@ SHAPES = {
     "cross": (128, 512, 16, 16, 64, 1024, False),
     "awkward": (77, 131, 5, 3, 40, 90, True),
 }
+
+
+# The core alone, of one head in half: steps of queries and keys -> batches; each with all keys, and with those up to its own
+CORES = {512: 512, 2048: 128, 4096: 64, 16384: 16}
+CORE_SIZES = (64, 128)
 
 
 def spec(
@@ -87,6 +93,18 @@ def attention_rows() -> Iterator[Row]:
                     yield Row(f"{family} {name} {shape}", family, gradient)
         attn = spec(data_type, 16, 64, 1024, (512, 512), 32, True)
         yield Row(f"attention step 511 32x512 heads 16x64 {kind}", "attention step", step(attn, 511, 512, 32))
+    yield from core_rows()
+
+
+def core_rows() -> Iterator[Row]:
+    for size, (steps, batches), causal in product(CORE_SIZES, CORES.items(), (False, True)):
+        attn = spec(HALF, 1, size, size, (steps, steps), batches, False)
+        shape = f"{batches}x{steps}x{steps} head {size}{' causal' if causal else ''} half"
+        training = forward(attn, (steps, steps), batches, causal, True)
+        inference = forward(attn, (steps, steps), batches, causal, False)
+        yield Row(f"attention head forward {shape}", "attention head forward", inference)
+        data = dict(gradients(training))["data"]
+        yield Row(f"attention head gradient of data {shape}", "attention head gradient of data", data)
 
 
 def attention_kinds() -> Iterator[Operation]:

@@ -1,4 +1,4 @@
-"""cuDNN's graph interface, autotuned, as a rival: PyTorch's convolutions, where PyTorch is installed."""
+"""cuDNN's graph interface as a rival, where PyTorch is installed: its convolutions, autotuned, and attention of one head."""
 
 from __future__ import annotations
 
@@ -9,18 +9,24 @@ from typing import Any
 
 from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.operations import (
+    ConvolutionBackwardData,
+    ConvolutionBackwardFilter,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
     FilterSpec,
+    MultiHeadAttnBackwardData,
+    MultiHeadAttnForward,
     Operation,
+    SeqDataSpec,
     TensorSpec,
     allows_tf32,
 )
 from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF
 
-from .row import Convolution
+from .row import Convolution, Summed
 
 DTYPES: dict[cudnnDataType_t, str] = {FLOAT: "float32", HALF: "float16", BFLOAT16: "bfloat16"}
+SEQUENCES = ("queries", "keys", "values", "dout")
 MATRIX = 8192  # rows and columns of the products that show what the arithmetic units reach
 PACES = {
     "half": ("float16", False),
@@ -51,17 +57,33 @@ class GraphPath:
         self.description = f"PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}"
 
     def calls(self, operation: Operation, memory: Mapping[str, Any]) -> Iterator[tuple[str, Work]]:
-        """The ways to compute a convolution on these buffers, by name; none for other operations."""
-        if not isinstance(operation, Convolution):
+        """The ways to compute a convolution, its gradient, or an attention of one head, on these buffers, by name; none for
+        other operations."""
+        if isinstance(operation, MultiHeadAttnForward | MultiHeadAttnBackwardData) and _is_plain(operation):
+            yield from self._attentions(operation, memory)
+        if not isinstance(operation, Summed):
             return
         o = operation
-        tensors = {name: self._tensor(getattr(o, name), memory[name].address) for name in o.reads}
+        named = o.reads if isinstance(o, Convolution) else (*o.reads, *o.outputs)
+        tensors = {name: self._tensor(getattr(o, name), memory[name].address) for name in named}
         tf32 = allows_tf32(o.convolution)
-        ways = (
-            _plain(self.torch, o, tensors) if isinstance(o, ConvolutionForward) else _rectified(self.torch, o, tensors)
-        )
+        ways: Iterator[tuple[str, Work]]
+        if isinstance(o, ConvolutionForward):
+            ways = _plain(self.torch, o, tensors)
+        elif isinstance(o, ConvolutionBiasActivationForward):
+            ways = _rectified(self.torch, o, tensors)
+        else:
+            ways = _gradient(self.torch, o, tensors)
         for name, work in ways:
             yield name, self._on_stream(work, tf32)
+
+    def _attentions(
+        self, o: MultiHeadAttnForward | MultiHeadAttnBackwardData, memory: Mapping[str, Any]
+    ) -> Iterator[tuple[str, Work]]:
+        given = [name for name in SEQUENCES if hasattr(o, name)]
+        tensors = {name: self._sequences(getattr(o, name), memory[name].address) for name in given}
+        for name, work in _attention(self.torch, tensors, o.attn.scaler, o.hi_win_idx[0] == 1):
+            yield name, self._on_stream(work, allows_tf32(o.attn))
 
     def paces(self, clock: Any) -> dict[str, float]:
         """Operations per second of large matrix products, the best of a few."""
@@ -88,6 +110,12 @@ class GraphPath:
         memory = torch.as_tensor(_Bytes(address, tensor.nbytes), device="cuda")
         return memory.view(getattr(torch, DTYPES[tensor.data_type])).as_strided(tensor.dims, tensor.strides)
 
+    def _sequences(self, spec: SeqDataSpec, address: int) -> Any:
+        """Vectors of an operand as (batch, head, time, element)."""
+        steps, batches, _, size = spec.dims
+        memory = self.torch.as_tensor(_Bytes(address, spec.tensor.nbytes), device="cuda")
+        return memory.view(getattr(self.torch, DTYPES[spec.data_type])).view(batches, 1, steps, size)
+
     def _on_stream(self, work: Work, tf32: bool) -> Work:
         torch = self.torch
 
@@ -97,6 +125,35 @@ class GraphPath:
                 work()
 
         return call
+
+
+def _is_plain(o: MultiHeadAttnForward | MultiHeadAttnBackwardData) -> bool:
+    """Whether it is the attention of one head without projections, batch by batch, each query with all keys or those up to its own."""
+    attn, steps = o.attn, o.queries.dims[0]
+    projected = attn.q_projected + attn.k_projected + attn.v_projected + attn.o_projected
+    every, causal = (o.keys.dims[0],) * steps, tuple(range(1, steps + 1))
+    return (
+        attn.heads == 1 and not projected and o.queries.dims[2] == 1 and int(o.queries.axes[0]) == 1
+        and not any(o.lo_win_idx) and o.hi_win_idx in (every, causal)
+    )  # fmt: skip
+
+
+def _attention(torch: Any, given: Mapping[str, Any], scale: float, causal: bool) -> Iterator[tuple[str, Work]]:
+    """Forward, or, where there are incoming gradients, backward, by each of its kernels."""
+    attention = importlib.import_module("torch.nn.attention")
+    q, k, v = (given[name].requires_grad_("dout" in given) for name in ("queries", "keys", "values"))
+
+    def forward(backend: Any) -> Any:
+        with attention.sdpa_kernel(backend):
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
+
+    for name in ("CUDNN_ATTENTION", "FLASH_ATTENTION"):
+        run = partial(forward, getattr(attention.SDPBackend, name))
+        if "dout" in given:
+            with torch.enable_grad():
+                out = run()
+            run = partial(torch.autograd.grad, out, (q, k, v), given["dout"], retain_graph=True)
+        yield name.lower(), run
 
 
 def _plain(torch: Any, o: ConvolutionForward, given: Mapping[str, Any]) -> Iterator[tuple[str, Work]]:
@@ -118,6 +175,16 @@ def _rectified(torch: Any, o: ConvolutionBiasActivationForward, given: Mapping[s
     else:
         fused = torch.cudnn_convolution_relu
         yield "cudnn_convolution_relu", lambda: fused(given["x"], given["w"], bias, *settings)
+
+
+def _gradient(
+    torch: Any, o: ConvolutionBackwardData | ConvolutionBackwardFilter, given: Mapping[str, Any]
+) -> Iterator[tuple[str, Work]]:
+    c = o.convolution
+    of_input = isinstance(o, ConvolutionBackwardData)
+    x, w = (given["dx"], given["w"]) if of_input else (given["x"], given["dw"])  # what is computed gives its sizes
+    settings = (c.stride, c.padding, c.dilation, False, (0,) * c.rank, c.group_count, (of_input, not of_input, False))
+    yield "convolution_backward", lambda: torch.ops.aten.convolution_backward(given["dy"], x, w, None, *settings)
 
 
 def open_torch() -> Any:

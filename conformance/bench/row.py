@@ -57,7 +57,8 @@ class Row:
         """Which ceiling (ceilings.py) limits the arithmetic."""
         o = self.operation
         if isinstance(o, Attention):
-            return o.attn.data_type.name.removeprefix("CUDNN_DATA_").lower()
+            name: str = o.attn.data_type.name.removeprefix("CUDNN_DATA_").lower()
+            return "tf32" if o.attn.data_type == FLOAT and allows_tf32(o.attn) else name
         if not isinstance(o, Summed):
             return None
         data_type = o.tensor(o.inputs[0]).data_type

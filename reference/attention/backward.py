@@ -15,7 +15,7 @@ from dualdnn.api.operations import MultiHeadAttnBackwardData, MultiHeadAttnBackw
 from ..engine import Exact, implements
 from ..view import Array
 from .kept import Schedule, kept_schedule, schedule_in
-from .sequence import Place, Projections, Sequence, joined_heads, places
+from .sequence import Place, Projections, Sequence, places
 from .tracked import Tracked, masked_product, product
 
 
@@ -31,27 +31,28 @@ class Gradients:
     @cached_property
     def heads(self) -> Tracked:
         """Of what the heads make: (heads, query, size)."""
-        weights = self.sequence.projections[Kind.CUDNN_MH_ATTN_O_WEIGHTS]
+        weights, exact = self.sequence.projections[Kind.CUDNN_MH_ATTN_O_WEIGHTS], self.sequence.projections.exact
         if weights is not None:
-            return product(Tracked.exact(self.dout[None]), Tracked.exact(weights))
+            return product(exact(self.dout[None]), exact(weights)).kept()
         attn = self.sequence.operation.attn
-        return Tracked.exact(self.dout.reshape(len(self.dout), attn.heads, attn.value_size).swapaxes(0, 1))
+        return exact(self.dout.reshape(len(self.dout), attn.heads, attn.value_size).swapaxes(0, 1))
 
     @cached_property
     def scores(self) -> Tracked:
         """Of the products of queries and keys: (heads, query, key), 0 outside of windows."""
         s = self.sequence
         weighed = product(self.heads, s.v.transposed)
-        terms = self.heads * s.heads
+        terms = self.heads * s.heads.kept()
         size = terms.value.shape[-1]
         error = terms.error.sum(-1, keepdims=True) + size * np.abs(terms.value).sum(-1, keepdims=True)
-        means = Tracked(terms.value.sum(-1, keepdims=True), error)
-        found = (s.probabilities * (weighed - means)).scaled(s.scaler)
-        return Tracked(np.where(s.mask, found.value, 0), np.where(s.mask, found.error, 0))
+        means = terms.made(terms.value.sum(-1, keepdims=True), error)
+        found = s.probabilities * (weighed - means)
+        inside = found.made(np.where(s.mask, found.value, 0), np.where(s.mask, found.error, 0))
+        return inside.kept().scaled(s.scaler)
 
     @cached_property
     def q(self) -> Tracked:
-        return masked_product(self.scores, self.sequence.mask, self.sequence.k)
+        return masked_product(self.scores, self.sequence.mask, self.sequence.k).kept()
 
     @cached_property
     def k(self) -> Tracked:
@@ -59,13 +60,14 @@ class Gradients:
 
     @cached_property
     def v(self) -> Tracked:
-        weights = self.sequence.probabilities.transposed
+        weights = self.sequence.probabilities.kept().transposed
         return masked_product(weights, self.sequence.mask.T, self.heads, self.terms)
 
 
 def _sum(parts: list[Tracked]) -> Tracked:
     """Parts of one sum, whose roundings are counted in each."""
-    return Tracked(sum(p.value for p in parts), sum(p.error for p in parts))  # type: ignore[arg-type]  # arrays, of which there is one
+    value, error = sum(p.value for p in parts), sum(p.error for p in parts)
+    return parts[0].made(value, error).kept()  # type: ignore[arg-type]  # arrays, of which there is one
 
 
 @dataclass(frozen=True)
@@ -110,8 +112,7 @@ def _projected_back(projections: Projections, kind: Kind, vectors: Tracked) -> T
     weights = projections[kind]
     if weights is None:
         return vectors.sum_over_heads()
-    joined = Tracked(joined_heads(vectors.value), joined_heads(vectors.error))
-    return product(joined, Tracked.exact(weights.reshape(-1, weights.shape[-1])))
+    return product(vectors.joined, projections.exact(weights.reshape(-1, weights.shape[-1])))
 
 
 @implements(MultiHeadAttnBackwardData)
@@ -168,12 +169,12 @@ def backward_weights(
             projections.view(part, error)[...] += summed.error
 
     def exact(vectors: Array) -> Tracked:
-        return Tracked.exact(vectors[None])
+        return projections.exact(vectors[None])
 
     for group in _groups(operation, found, queries, keys, values, weights, dout):
         for place, gradients in group.members:
             add(Kind.CUDNN_MH_ATTN_Q_WEIGHTS, gradients.q, exact(queries[place.of_queries]))
-            add(Kind.CUDNN_MH_ATTN_O_WEIGHTS, exact(gradients.dout), gradients.sequence.heads)
+            add(Kind.CUDNN_MH_ATTN_O_WEIGHTS, exact(gradients.dout), gradients.sequence.heads.kept())
         where = group.place.of_keys
         add(Kind.CUDNN_MH_ATTN_K_WEIGHTS, group.k, exact(keys[where]))
         add(Kind.CUDNN_MH_ATTN_V_WEIGHTS, group.v, exact(values[where]))

@@ -11,7 +11,6 @@ from ..engine import Exact, implements
 from ..view import Array
 from .kept import kept_schedule
 from .sequence import Projections, Sequence, places
-from .tracked import Tracked
 
 
 def _computed(
@@ -31,7 +30,7 @@ def _computed(
             operation, projections, queries[where], keys[place.of_keys], values[place.of_keys], low[:count], high[:count]
         ).output  # fmt: skip
         if residuals is not None:
-            found = found + Tracked.exact(residuals[where])
+            found = (found if operation.attn.o_projected else found.kept()) + projections.exact(residuals[where])
         value[where], error[where] = found.value, found.error
 
 

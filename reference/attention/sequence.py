@@ -16,7 +16,7 @@ from ..engine import in_compute_type
 from ..precision import PRECISION
 from ..softmax import ARGUMENT, DIVISION, EXP, MOST_RESCALES, RESCALE
 from ..view import Array
-from .tracked import Tracked, masked_product, product
+from .tracked import Arithmetic, Tracked, masked_product, product
 
 
 class Projections:
@@ -25,6 +25,7 @@ class Projections:
     def __init__(self, attn: AttnSpec, weights: Array | None) -> None:
         self.attn, self.parts = attn, weights_of(attn)
         self.weights = weights
+        self.arithmetic = Arithmetic.of(attn)
 
     def __getitem__(self, kind: Kind) -> Array | None:
         part = self.parts.get(kind)
@@ -38,14 +39,18 @@ class Projections:
         strides = [stride * weights.itemsize for stride in part.strides]
         return np.lib.stride_tricks.as_strided(weights[part.offset :], part.dims, strides)
 
+    def exact(self, value: Array) -> Tracked:
+        """Numbers as the call has them."""
+        return Tracked.exact(value, self.arithmetic)
+
     def project(self, vectors: Array, matrix: Kind, bias: Kind) -> Tracked:
         """Vectors (count, size) of an input as (heads, count, projected size)."""
         weights = self[matrix]
         if weights is None:
-            return Tracked.exact(np.broadcast_to(vectors, (self.attn.heads, *vectors.shape)))
-        found = product(Tracked.exact(vectors[None]), Tracked.exact(weights).transposed)
+            return self.exact(np.broadcast_to(vectors, (self.attn.heads, *vectors.shape)))
+        found = product(self.exact(vectors[None]), self.exact(weights).transposed)
         added = self[bias]
-        return found if added is None else found + Tracked.exact(added.swapaxes(1, 2))
+        return (found if added is None else found + self.exact(added.swapaxes(1, 2))).kept()
 
 
 @dataclass
@@ -107,29 +112,23 @@ class Sequence:
         of_total = (value * own).sum(axis=-1, keepdims=True) + count + self.rescales
         relative = np.expm1(np.minimum(unit * (own + of_total + DIVISION), 80)) / unit
         error = np.where(self.mask, value * relative + smallest / unit, 0)
-        return Tracked(value, error)
+        return scores.made(value, error)
 
     @cached_property
     def heads(self) -> Tracked:
         """What each head makes of the values: (heads, query, size)."""
-        return masked_product(self.probabilities, self.mask, self.v, self.rescales)
+        return masked_product(self.probabilities.kept(), self.mask, self.v, self.rescales)
 
     @cached_property
     def output(self) -> Tracked:
         """The sum over heads of the projected vectors, or their concatenation: (query, output size)."""
         weights = self.projections[Kind.CUDNN_MH_ATTN_O_WEIGHTS]
-        joined = Tracked(*(joined_heads(part) for part in (self.heads.value, self.heads.error)))
         if weights is None:
-            return joined
-        found = product(joined, Tracked.exact(joined_weights(weights)))
+            return self.heads.joined
+        exact = self.projections.exact
+        found = product(self.heads.kept().joined, exact(joined_weights(weights)))
         bias = self.projections[Kind.CUDNN_MH_ATTN_O_BIASES]
-        return found if bias is None else found + Tracked.exact(bias[0].T)
-
-
-def joined_heads(vectors: Array) -> Array:
-    """(heads, count, size) as (count, heads * size)."""
-    heads, count, size = vectors.shape
-    return vectors.swapaxes(0, 1).reshape(count, heads * size)
+        return found if bias is None else found + exact(bias[0].T)
 
 
 def joined_weights(weights: Array) -> Array:

@@ -5,8 +5,36 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from dualdnn.api.operations import AttnSpec
+from dualdnn.api.operations.attention import allows_tensor_cores
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 
+from ..precision import PRECISION
 from ..view import Array
+
+TF32_UNIT = 2.0**-11
+HALF_UNIT, HALF_SMALLEST, HALF_LARGEST = 2.0**-11, 2.0**-25, 65504.0  # the second: half of the least subnormal number
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """What may be rounded where (docs/errata.md, D364).
+
+    unit: the roundoff of the compute type. terms: roundings of a term for each addition of a product of matrices; tensor cores
+    cut off their sums. factors: roundings of a product of which both factors are rounded to TF32. is_kept: whether intermediate
+    vectors and factors are rounded to HALF.
+    """
+
+    unit: float
+    terms: int = 1
+    factors: float = 0.0
+    is_kept: bool = False
+
+    @classmethod
+    def of(cls, attn: AttnSpec) -> Arithmetic:
+        unit = PRECISION[DOUBLE if attn.data_type == DOUBLE else FLOAT][0]
+        cores, half = allows_tensor_cores(attn), attn.data_type == HALF
+        return cls(unit, 2 if cores else 1, 2 * TF32_UNIT / unit if cores and not half else 0.0, half)
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,61 +43,80 @@ class Tracked:
 
     value: Array
     error: Array
+    arithmetic: Arithmetic
 
     @classmethod
-    def exact(cls, value: Array) -> Tracked:
-        return cls(value, np.zeros_like(value))
+    def exact(cls, value: Array, arithmetic: Arithmetic) -> Tracked:
+        return cls(value, np.zeros_like(value), arithmetic)
+
+    def made(self, value: Array, error: Array) -> Tracked:
+        """Numbers of the same arithmetic; what has no bound is not determined."""
+        return Tracked(value, np.where(np.isnan(error) & np.isfinite(value), np.inf, error), self.arithmetic)
 
     @property
     def transposed(self) -> Tracked:
         """With the last two dimensions exchanged."""
-        return Tracked(self.value.swapaxes(-1, -2), self.error.swapaxes(-1, -2))
+        return self.made(self.value.swapaxes(-1, -2), self.error.swapaxes(-1, -2))
+
+    @property
+    def joined(self) -> Tracked:
+        """(heads, count, size) as (count, heads * size)."""
+        heads, count, size = self.value.shape
+        return self.made(*(part.swapaxes(0, 1).reshape(count, heads * size) for part in (self.value, self.error)))
 
     def __add__(self, other: Tracked) -> Tracked:
         """The rounded sum."""
         value = self.value + other.value
-        return Tracked(value, self.error + other.error + np.abs(value))
+        return self.made(value, self.error + other.error + np.abs(value))
 
     def __sub__(self, other: Tracked) -> Tracked:
-        return self + Tracked(-other.value, other.error)
+        return self + self.made(-other.value, other.error)
 
     def __mul__(self, other: Tracked) -> Tracked:
         """The rounded product, element by element."""
         value = self.value * other.value
         error = self.error * np.abs(other.value) + np.abs(self.value) * other.error
-        return Tracked(value, error + np.abs(value))
+        return self.made(value, error + np.abs(value))
 
     def scaled(self, factor: float) -> Tracked:
         """The product with a number, rounded once."""
         value = self.value * factor
-        return Tracked(value, self.error * abs(factor) + np.abs(value))
+        return self.made(value, self.error * abs(factor) + np.abs(value))
+
+    def kept(self) -> Tracked:
+        """The numbers once they are stored, or are factors, in the data type: zeros stay, numbers beyond its range are not determined."""
+        if not self.arithmetic.is_kept:
+            return self
+        most = np.abs(self.value) + self.arithmetic.unit * self.error
+        error = self.error + np.where(most > 0, HALF_UNIT * most + HALF_SMALLEST, 0) / self.arithmetic.unit
+        return self.made(self.value, np.where(most >= HALF_LARGEST, np.inf, error))
 
     def sum_over_heads(self) -> Tracked:
         """The sum over the first dimension."""
         count = len(self.value)
         error = self.error.sum(axis=0) + (count - 1) * np.abs(self.value).sum(axis=0)
-        return Tracked(self.value.sum(axis=0), error)
+        return self.made(self.value.sum(axis=0), error)
 
 
 def product(first: Tracked, second: Tracked, roundings: int = 0) -> Tracked:
     """The product of matrices: each term is rounded, and added in any order. roundings: of a term beside these."""
     sizes, others = np.abs(first.value), np.abs(second.value)
-    count = first.value.shape[-1] + roundings
+    count = first.arithmetic.terms * first.value.shape[-1] + first.arithmetic.factors + roundings
     error = first.error @ others + sizes @ (second.error + count * others)
-    return Tracked(first.value @ second.value, error)
+    return first.made(first.value @ second.value, error)
 
 
 def masked_product(weights: Tracked, mask: Array, rows: Tracked, roundings: int = 0) -> Tracked:
     """The same for weights (heads, a, b), which count where mask (a, b) says so, and rows (heads, b, elements): what is masked
     may be no number."""
-    if np.isfinite(rows.value).all():
+    if np.isfinite(rows.value).all() and np.isfinite(rows.error).all():
         return product(weights, rows, roundings)
     found = [
         product(
-            Tracked(weights.value[:, i : i + 1, chosen], weights.error[:, i : i + 1, chosen]),
-            Tracked(rows.value[:, chosen], rows.error[:, chosen]),
+            weights.made(weights.value[:, i : i + 1, chosen], weights.error[:, i : i + 1, chosen]),
+            rows.made(rows.value[:, chosen], rows.error[:, chosen]),
             roundings,
         )
         for i, chosen in enumerate(mask)
     ]
-    return Tracked(*(np.concatenate([getattr(row, part) for row in found], axis=1) for part in ("value", "error")))
+    return weights.made(*(np.concatenate([getattr(row, part) for row in found], axis=1) for part in ("value", "error")))

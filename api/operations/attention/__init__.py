@@ -1,5 +1,6 @@
 """Multi-head attention: its operations, and the memory that they share."""
 
+from .memory import allows_tensor_cores
 from .operations import (
     MultiHeadAttnBackwardData,
     MultiHeadAttnBackwardWeights,
@@ -7,4 +8,10 @@ from .operations import (
     MultiHeadAttnStep,
 )
 
-__all__ = ["MultiHeadAttnBackwardData", "MultiHeadAttnBackwardWeights", "MultiHeadAttnForward", "MultiHeadAttnStep"]
+__all__ = [
+    "allows_tensor_cores",
+    "MultiHeadAttnBackwardData",
+    "MultiHeadAttnBackwardWeights",
+    "MultiHeadAttnForward",
+    "MultiHeadAttnStep",
+]

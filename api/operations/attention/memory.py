@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...enumerations import CUDNN_ATTN_QUERYMAP_ONE_TO_ONE, cudnnMultiHeadAttnWeightKind_t
-from ..specs import DOUBLE, SCALAR_BYTES, AttnSpec, packed_strides
+from ..convolution import allows_tf32
+from ..specs import DOUBLE, FLOAT, HALF, SCALAR_BYTES, AttnSpec, packed_strides
 
 Kind = cudnnMultiHeadAttnWeightKind_t
 REGION_BYTES = 16  # the calls' regions of work and reserve space begin at multiples of it, as the spaces do (7.2.15)
@@ -22,6 +23,11 @@ class Weights(NamedTuple):
     def end(self) -> int:
         """The element behind the last one."""
         return self.offset + self.dims[0] * self.dims[1] * self.dims[2]
+
+
+def allows_tensor_cores(spec: AttnSpec) -> bool:
+    """Whether tensor cores may multiply: HALF always, FLOAT rounded to TF32 where the math type permits that (3.1.2.13)."""
+    return spec.data_type == HALF or (spec.data_type == FLOAT and allows_tf32(spec))
 
 
 def weights_of(spec: AttnSpec) -> dict[Kind, Weights]:
@@ -102,8 +108,8 @@ class Regions:
 
 
 def _projections(spec: AttnSpec, extents: Extents, prefix: str, present: bool) -> list[tuple[str, int]]:
-    """Projected vectors of all heads of those inputs whose projection is on (``present``), or off."""
-    step = arithmetic_bytes(spec) * spec.heads
+    """Vectors of all heads, in the data type, of those inputs whose projection is on (``present``), or off."""
+    step = SCALAR_BYTES[spec.data_type] * spec.heads
     sizes = {
         "queries": (spec.q_projected, extents.q_vectors * spec.query_size),
         "keys": (spec.k_projected, extents.k_vectors * spec.key_size),
@@ -122,7 +128,7 @@ def arithmetic_bytes(spec: AttnSpec) -> int:
 def _forward(spec: AttnSpec, extents: Extents) -> list[tuple[str, int]]:
     """Windows and lengths as the kernels read them, the projected inputs, and what the heads make of them."""
     integers = 2 * extents.q_steps + extents.q_sequences + extents.k_sequences
-    heads = arithmetic_bytes(spec) * spec.heads * extents.q_vectors
+    heads = SCALAR_BYTES[spec.data_type] * spec.heads * extents.q_vectors
     return [("schedule", 4 * integers), *_projections(spec, extents, "", True), ("heads", heads * spec.value_size)]
 
 
@@ -141,9 +147,14 @@ def reserve_space(spec: AttnSpec, extents: Extents) -> Regions:
 
 
 def gradient_space(spec: AttnSpec, extents: Extents) -> Regions:
-    """The work space of BackwardData: gradients of what the heads make, their products with it, gradients of inputs by head."""
-    heads = arithmetic_bytes(spec) * spec.heads * extents.q_vectors
-    return Regions(("d_heads", heads * spec.value_size), ("products", heads), *_projections(spec, extents, "d_", False))
+    """The work space of BackwardData: gradients of what the heads make; by query and head their products with it, and what
+    the softmax is computed from again; gradients of inputs by head."""
+    numbers = spec.heads * extents.q_vectors
+    return Regions(
+        ("d_heads", SCALAR_BYTES[spec.data_type] * numbers * spec.value_size),
+        ("products", 2 * arithmetic_bytes(spec) * numbers),
+        *_projections(spec, extents, "d_", False),
+    )
 
 
 def space_bytes(spec: AttnSpec) -> tuple[int, int, int]:

@@ -16,12 +16,15 @@ from dualdnn.conformance.cases.attention.attention_forward import (
     AXES,
     BIASES,
     MISFITS,
+    OF_TENSOR_CORES,
     ONE_TO_ONE,
     TYPES,
     WINDOWS,
     attention,
     changed,
     forward,
+    of_tensor_cores,
+    vectors_in,
     with_projections,
 )
 from dualdnn.conformance.marks import shows
@@ -159,6 +162,20 @@ def test_many_tiles(chain, data_type):
     low = [max(0, 2 * t - 90) for t in range(70)]
     high = [min(140, 2 * t + 1) for t in range(70)]
     chain(*steps(attn=attn, steps=(70, 140), batches=1, beams=1, lengths=(69,), key_lengths=(137,), low=low, high=high))
+
+
+@shows(f"{DATA}/c01", f"{DATA}/c11")
+@pytest.mark.parametrize("name", OF_TENSOR_CORES)
+def test_tiles_of_tensor_cores(chain, name):
+    """Numbers that are none, outside of the windows of some keys and queries, and in padding, too."""
+    training = of_tensor_cores(name, trains=True)
+    data = backward_data(training)
+    chain(training, data)
+    before = prepare(training, "normal", 1) | prepare(data, "normal", 1)
+    for operand, none in {"queries": (20, 69), "keys": (72, 149), "values": (75, 149), "dout": (30, 69)}.items():
+        vectors = vectors_in(before, data, operand)
+        vectors[none, 3], vectors[getattr(data, operand).lengths[0] :] = np.nan, np.inf
+    chain(training, data, before=before)
 
 
 @shows(f"{WEIGHTS}/c03")

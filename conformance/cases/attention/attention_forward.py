@@ -221,6 +221,42 @@ def test_many_tiles(trial, data_type):
     trial(forward(attn, (70, 140), 1, 1, (69,), (137,), low, high))
 
 
+OF_TENSOR_CORES = ["half 64", "half 128", "float"]
+
+
+def of_tensor_cores(name: str, **others: Any) -> Any:
+    """A call with more queries and keys than the tiles of tensor cores have: full tiles, tiles cut by windows and by lengths."""
+    data_type, heads, sizes, steps, key_steps = {
+        "half 64": (HALF, 2, (40, 40, 24), 133, 150),
+        "half 128": (HALF, 1, (72, 72, 128), 70, 280),
+        "float": (FLOAT, 1, (40, 40, 24), 70, 150),
+    }[name]
+    attn = attention((0, 0, 0, 0), sizes, heads, 0, 0.2, data_type, longest=(steps, key_steps), batches=1, beams=1)
+    low = [0 if t < 100 else t - 90 for t in range(steps)]
+    high = [INT_MAX if t < 64 else 2 * t - 40 for t in range(steps)]
+    low[5], high[5] = 80, 70
+    return forward(attn, (steps, key_steps), 1, 1, (steps - 1,), (key_steps - 3,), low, high, **others)
+
+
+def vectors_in(memory: Any, operation: Any, name: str) -> Any:
+    """The vectors (time, element) of the first sequence of an operand."""
+    spec = getattr(operation, name)
+    return memory[name].view(np.float16 if spec.data_type == HALF else np.float32).reshape(spec.dims)[:, 0, 0]
+
+
+@shows(f"{FORWARD}/c01", f"{FORWARD}/c11", f"{FORWARD}/c16")
+@pytest.mark.parametrize("name", OF_TENSOR_CORES)
+def test_tiles_of_tensor_cores(trial, name):
+    """Numbers that are none, outside of the windows of some queries, in padding and in a full tile, too."""
+    operation = of_tensor_cores(name)
+    trial(operation)
+    before = prepare(operation, "normal", 1)
+    keys, values = (vectors_in(before, operation, n) for n in ("keys", "values"))
+    keys[-2:], values[-2:] = np.nan, np.inf
+    keys[70, 3], values[75, 1], values[90, 2] = np.nan, -np.inf, np.nan
+    trial(operation, before=before)
+
+
 def test_many_windows(trial):
     """More time-steps than the arguments of one kernel hold."""
     attn = attention((1, 1, 1, 0), (1, 1, 1), heads=1, longest=(900, 3))

@@ -1,0 +1,292 @@
+// What the tensor-core kernels of the softmax's core have in common: tiles of vectors in shared memory, as
+// primitives/mma.cuh reads them, and the windows of queries.
+//
+// Factors of products are half or bfloat16. A float is two of them, the nearest bfloat16 and that of the rest, in two
+// tiles, one behind the other; of four products of parts the one of both lower parts, below 2^-16, is left out.
+//
+// A tile has SIZE elements of each vector, zeros behind those that exist, in boxes of 64: box b of ROWS rows of 128
+// bytes begins at b * ROWS * 128. Rows are the K-major operand of a product over elements; 64 of them are the MN-major
+// operand of a product over vectors.
+#pragma once
+#include "attention/heads.cuh"
+#include "primitives/mma.cuh"
+
+using FACTOR = std::conditional_t<same_type<ELEMENT, float>, bfloat16, ELEMENT>;
+constexpr int PARTS = same_type<ELEMENT, float> ? 2 : 1;
+constexpr int BOX = 64, BOXES = SIZE / BOX, ROW_BYTES = 128, PACK = 8, PACKS = ROW_BYTES / 16;
+constexpr float LOG2_E = 1.4426950408889634f;
+
+// 2 to the power x, within 2 ulp; smaller than the least normal number: 0.
+__device__ __forceinline__ float exp2_of(float x) {
+#ifdef EMULATED_CUDA
+  return exp2f(x);
+#else
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+#endif
+}
+
+// Vectors of one head, one after another in time.
+struct Source {
+  const FACTOR* first;
+  long long lower, stride;  // elements to the lower parts, from one vector to the next
+  int size, count;
+  bool has_packs;  // all of 16 bytes, at multiples of 16 bytes
+
+  __device__ __forceinline__ Source(const void* base, const Vectors& vectors, int address, int step, int head, int n)
+      : first(at_byte<FACTOR>(base, vectors.offset) + static_cast<long long>(address) * vectors.vector +
+              head * vectors.head),
+        lower(vectors.lower / static_cast<int>(sizeof(FACTOR))),
+        stride(static_cast<long long>(step) * vectors.vector),
+        size(vectors.size),
+        count(n) {
+    has_packs =
+        (reinterpret_cast<uintptr_t>(first) | vectors.lower | stride * sizeof(FACTOR) | size * sizeof(FACTOR)) % 16 ==
+        0;
+  }
+};
+
+// Visits the packs of a tile that this thread copies: visit(row, box, pack of the box).
+template <int ROWS, int THREADS_OF_BLOCK, class Visit> __device__ __forceinline__ void for_each_pack(Visit visit) {
+  constexpr int ROWS_AT_ONCE = THREADS_OF_BLOCK / PACKS;
+  const int pack = threadIdx.x % PACKS;
+#pragma unroll 1  // addresses of more packs would take registers
+  for (int i = 0; i < (ROWS + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE; i++) {
+    const int row = threadIdx.x / PACKS + i * ROWS_AT_ONCE;
+    if (ROWS % ROWS_AT_ONCE == 0 || row < ROWS)
+#pragma unroll
+      for (int box = 0; box < BOXES; box++) visit(row, box, pack);
+  }
+}
+
+// Begins to copy vectors first to first + ROWS.
+template <int ROWS, int THREADS_OF_BLOCK>
+__device__ __forceinline__ void copy_tile(unsigned char* tile, const Source& source, int first) {
+  for_each_pack<ROWS, THREADS_OF_BLOCK>([&](int row, int box, int pack) {
+    const int column = box * BOX + pack * PACK;
+    const bool exists = first + row < source.count && column < source.size;
+#pragma unroll
+    for (int part = 0; part < PARTS; part++) {
+      unsigned char* to = swizzled(tile + part * (ROWS * SIZE * 2) + box * (ROWS * ROW_BYTES), row, pack);
+      const FACTOR* from =
+          source.first + (exists ? (first + row) * source.stride + column : 0) + (part == 0 ? 0 : source.lower);
+      if (source.has_packs) {
+        cp_async<16>(to, from, exists);
+      } else {
+        Pack<FACTOR, PACK> values{};
+#pragma unroll
+        for (int i = 0; i < PACK; i++)
+          if (exists && column + i < source.size) values.item[i] = from[i];
+        *reinterpret_cast<Pack<FACTOR, PACK>*>(to) = values;
+      }
+    }
+  });
+}
+
+// Whether an element of the packs that this thread has copied is no number or infinite; lower parts then are zeros.
+__device__ __forceinline__ bool is_finite(FACTOR value) {
+  const float x = load<float>(value);
+  return x - x == 0;
+}
+template <int ROWS, int THREADS_OF_BLOCK> __device__ __forceinline__ bool has_infinite(const unsigned char* tile) {
+  bool found = false;
+  for_each_pack<ROWS, THREADS_OF_BLOCK>([&](int row, int box, int pack) {
+    const auto values =
+        *reinterpret_cast<const Pack<FACTOR, PACK>*>(swizzled(tile + box * (ROWS * ROW_BYTES), row, pack));
+#pragma unroll
+    for (int i = 0; i < PACK; i++) found |= !is_finite(values.item[i]);
+  });
+  return found;
+}
+template <int ROWS, int THREADS_OF_BLOCK> __device__ __forceinline__ void zero_infinite(unsigned char* tile) {
+  for_each_pack<ROWS, THREADS_OF_BLOCK>([&](int row, int box, int pack) {
+    auto* values = reinterpret_cast<Pack<FACTOR, PACK>*>(swizzled(tile + box * (ROWS * ROW_BYTES), row, pack));
+#pragma unroll
+    for (int i = 0; i < PACK; i++)
+      if (!is_finite(values->item[i])) values->item[i] = store<FACTOR>(0.0f);
+  });
+}
+template <int ROWS> __device__ __forceinline__ float element_of(const unsigned char* tile, int row, int column) {
+  const unsigned char* pack = swizzled(tile + column / BOX * (ROWS * ROW_BYTES), row, column % BOX / PACK);
+  return load<float>(reinterpret_cast<const FACTOR*>(pack)[column % PACK]);
+}
+
+// What weights of zero must not meet: adds the elements that are infinite or no numbers to the sums of those rows whose
+// window has their vector (POSITIVE: weights are; else no number is added), and leaves zeros instead. All
+// threads of the block take part. is_weighed(i, vector): whether a vector of the tile is in the window of the thread's
+// row lane / 4 + 8 * i of its warp.
+template <int ROWS, int THREADS_OF_BLOCK, bool POSITIVE, class IsWeighed>
+__device__ __forceinline__ void add_infinite(float (&sums)[SIZE / 2], unsigned char* tile, IsWeighed is_weighed) {
+  for (int vector = 0; vector < ROWS; vector++)
+#pragma unroll
+    for (int i = 0; i < SIZE / 2; i++) {
+      const float value = element_of<ROWS>(tile, vector, i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2);
+      if (value - value != 0 && is_weighed(i / 2 % 2, vector)) sums[i] += POSITIVE ? value : value - value;
+    }
+  __syncthreads();
+  zero_infinite<ROWS, THREADS_OF_BLOCK>(tile);
+  fence_proxy_async();
+  __syncthreads();
+}
+
+// Two sums as neighbours of a factor.
+__device__ __forceinline__ Pack<FACTOR, 2> pair_of(float first, float second) {
+  if constexpr (same_type<FACTOR, half>) {
+    const __half2 pair = __floats2half2_rn(first, second);
+    return *reinterpret_cast<const Pack<FACTOR, 2>*>(&pair);
+  } else {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
+    return *reinterpret_cast<const Pack<FACTOR, 2>*>(&pair);
+  }
+}
+// Sums of a warp's 16 rows as left factors, 16 columns each, and their lower parts.
+template <int COLUMNS> struct Factors {
+  unsigned parts[PARTS][COLUMNS / 16][4];
+
+  __device__ __forceinline__ void make(const float (&sums)[COLUMNS / 2]) {
+#pragma unroll
+    for (int k = 0; k < COLUMNS / 16; k++)
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        float first = sums[8 * k + 2 * i], second = sums[8 * k + 2 * i + 1];
+#pragma unroll
+        for (int part = 0; part < PARTS; part++) {
+          const Pack<FACTOR, 2> pair = pair_of(first, second);
+          parts[part][k][i] = *reinterpret_cast<const unsigned*>(&pair);
+          if (part + 1 < PARTS) first -= load<float>(pair.item[0]), second -= load<float>(pair.item[1]);
+        }
+      }
+  }
+};
+
+// Begins sums = rows of the block, 64 for each warpgroup, * vectors of a tile, over their elements.
+template <int ROWS, int OTHERS>
+__device__ __forceinline__ void multiply_vectors(float (&sums)[OTHERS / 2], const unsigned char* own,
+                                                 const unsigned char* other) {
+  const unsigned char* left = own + threadIdx.x / 128 * 64 * ROW_BYTES;
+  wgmma_mma_async<FACTOR, OTHERS, false, false, false>(sums, left, other);
+#pragma unroll
+  for (int parts = 0; parts < 2 * PARTS - 1; parts++)  // both upper ones, a lower and an upper one, the reverse
+#pragma unroll
+    for (int box = 0; box < BOXES; box++)
+      if (parts + box > 0)
+        wgmma_mma_async<FACTOR, OTHERS>(sums, left + (parts % 2 * SIZE * 2 + box * ROW_BYTES) * ROWS,
+                                        other + (parts / 2 * SIZE * 2 + box * ROW_BYTES) * OTHERS);
+  wgmma_commit();
+}
+// Begins sums += factors * vectors of tiles of 64; wgmma_fence() before, wgmma_commit() behind it.
+template <int COLUMNS>
+__device__ __forceinline__ void add_weighed(float (&sums)[SIZE / 2], const Factors<COLUMNS>& factors,
+                                            const unsigned char* other) {
+#pragma unroll
+  for (int parts = 0; parts < 2 * PARTS - 1; parts++)
+#pragma unroll
+    for (int step = 0; step < COLUMNS / 16; step++)
+      wgmma_mma_async<FACTOR, SIZE, true>(sums, factors.parts[parts % 2][step],
+                                          other + (step / 4 * PARTS + parts / 2) * (64 * SIZE * 2), step % 4);
+}
+
+// Stores a warp's sums of 16 rows. row_of(i): where row i of the warp begins, null where it does not exist. Elements of
+// 16 bits go through the warp's rows of a tile that no product reads any more, so that lanes write neighbouring packs.
+template <int ROWS, class RowOf>
+__device__ __forceinline__ void store_rows(unsigned char* tile, const float (&sums)[SIZE / 2], int size, RowOf row_of) {
+  const int lane = threadIdx.x % 32;
+  if constexpr (PARTS > 1) {
+#pragma unroll
+    for (int part = 0; part < 2; part++) {
+      ELEMENT* to = row_of(lane / 4 + 8 * part);
+      if (to == nullptr) continue;
+#pragma unroll
+      for (int n = 0; n < SIZE / 8; n++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+          const int column = 8 * n + lane % 4 * 2 + i;
+          if (column < size) to[column] = store<ELEMENT>(sums[4 * n + 2 * part + i]);
+        }
+    }
+    return;
+  } else {
+#pragma unroll
+    for (int box = 0; box < BOXES; box++) {
+      Pack<FACTOR, 2> pairs[8][2];
+#pragma unroll
+      for (int n = 0; n < 8; n++)
+#pragma unroll
+        for (int part = 0; part < 2; part++) {
+          const float* pair = sums + 4 * (8 * box + n) + 2 * part;
+          pairs[n][part] = pair_of(pair[0], pair[1]);
+        }
+      store_swizzled_rows<FACTOR>(tile + box * (ROWS * ROW_BYTES), pairs);
+    }
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const int row = lane / PACKS + 4 * i, pack = lane % PACKS;
+      ELEMENT* to = row_of(row);
+      if (to == nullptr) continue;
+#pragma unroll
+      for (int box = 0; box < BOXES; box++) {
+        const int column = box * BOX + pack * PACK;
+        const auto values =
+            *reinterpret_cast<const Pack<FACTOR, PACK>*>(swizzled(tile + box * (ROWS * ROW_BYTES), row, pack));
+        if (column + PACK <= size && reinterpret_cast<uintptr_t>(to + column) % 16 == 0) {
+          *reinterpret_cast<Pack<FACTOR, PACK>*>(to + column) = values;
+        } else {
+#pragma unroll
+          for (int j = 0; j < PACK; j++)
+            if (column + j < size) to[column + j] = values.item[j];
+        }
+      }
+    }
+  }
+}
+
+// The window of a query: keys low <= k < high; empty where there is no query.
+struct Window {
+  int low, high;
+  __device__ __forceinline__ bool has(int key) const { return low <= key && key < high; }
+};
+__device__ __forceinline__ Window window_of(const Heads& h, const void* space, const Sequence& s, int query) {
+  if (query >= s.q_length) return {0, 0};
+  return {max(h.schedule.low(space)[query], 0), min(h.schedule.high(space)[query], s.k_length)};
+}
+
+// The windows of a tile of queries: all of them lie in [low, high); each that exists has [full_low, full_high).
+struct Span {
+  int low, high, full_low, full_high;
+
+  __device__ __forceinline__ void add(const Window& window) {
+    const bool is_empty = window.low >= window.high;
+    low = min(low, is_empty ? INT_MAX : window.low), high = max(high, is_empty ? 0 : window.high);
+    full_low = max(full_low, is_empty ? INT_MAX : window.low), full_high = min(full_high, is_empty ? 0 : window.high);
+  }
+  __device__ __forceinline__ void join_lanes() {
+    low = __reduce_min_sync(~0u, low), high = __reduce_max_sync(~0u, high);
+    full_low = __reduce_max_sync(~0u, full_low), full_high = __reduce_min_sync(~0u, full_high);
+  }
+  __device__ __forceinline__ bool is_full(int first, int count) const {
+    return full_low <= first && first + count <= full_high;
+  }
+};
+
+// Where weights of zero, or lower parts, may meet numbers that are none, these are looked for.
+__device__ __forceinline__ bool seeks_infinite(bool is_full) { return PARTS > 1 || !is_full; }
+
+// The span of those queries of a tile that exist, one query a thread; all threads of the block take part.
+template <int QUERIES, int THREADS_OF_BLOCK>
+__device__ __forceinline__ Span span_of(const Heads& h, const void* space, const Sequence& s, int first) {
+  __shared__ Span parts[THREADS_OF_BLOCK / 32];
+  Span span{INT_MAX, 0, 0, INT_MAX};
+  const int query = first + threadIdx.x;
+  if (threadIdx.x < QUERIES && query < s.q_length) span.add(window_of(h, space, s, query));
+  span.join_lanes();
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = span;
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < THREADS_OF_BLOCK / 32; i++) {
+    span.low = min(span.low, parts[i].low), span.high = max(span.high, parts[i].high);
+    span.full_low = max(span.full_low, parts[i].full_low), span.full_high = min(span.full_high, parts[i].full_high);
+  }
+  return span;
+}
