@@ -11,8 +11,9 @@
 // Vectors of a step are where all blocks write them, each in memory of its own, filled with NOTHING before. Whoever
 // needs an element reads until it is something else: there is no barrier, and no flag.
 #pragma once
+#define FAST_CELLS 1
 #include "primitives/mma.cuh"
-#include "rnn/network.cuh"
+#include "rnn/cells.cuh"
 
 constexpr int THREADS = 256, WARPS = THREADS / 32;
 constexpr int PIECE = 16 / sizeof(ELEMENT);  // elements that a thread loads at once
