@@ -50,10 +50,10 @@ struct Source {
 // Visits the packs of a tile that this thread copies: visit(row, box, pack of the box).
 template <int ROWS, int THREADS_OF_BLOCK, class Visit> __device__ __forceinline__ void for_each_pack(Visit visit) {
   constexpr int ROWS_AT_ONCE = THREADS_OF_BLOCK / PACKS;
-  const int pack = threadIdx.x % PACKS;
+  const int thread = threadIdx.x % THREADS_OF_BLOCK, pack = thread % PACKS;
 #pragma unroll 1  // addresses of more packs would take registers
   for (int i = 0; i < (ROWS + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE; i++) {
-    const int row = threadIdx.x / PACKS + i * ROWS_AT_ONCE;
+    const int row = thread / PACKS + i * ROWS_AT_ONCE;
     if (ROWS % ROWS_AT_ONCE == 0 || row < ROWS)
 #pragma unroll
       for (int box = 0; box < BOXES; box++) visit(row, box, pack);
@@ -116,6 +116,20 @@ template <int ROWS> __device__ __forceinline__ float element_of(const unsigned c
 // window has their vector (POSITIVE: weights are; else no number is added), and leaves zeros instead. All
 // threads of the block take part. is_weighed(i, vector): whether a vector of the tile is in the window of the thread's
 // row lane / 4 + 8 * i of its warp.
+// The same from memory, of vectors first to first + ROWS, whose tile has zeros there. is_weighed(i, vector): by the
+// vector's number.
+template <int ROWS, class IsWeighed>
+__device__ __forceinline__ void add_infinite(float (&sums)[SIZE / 2], const Source& source, int first,
+                                             IsWeighed is_weighed) {
+  for (int vector = first; vector < min(first + ROWS, source.count); vector++)
+#pragma unroll
+    for (int i = 0; i < SIZE / 2; i++) {
+      const int column = i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2;
+      if (column >= source.size) continue;
+      const float value = load<float>(source.first[vector * source.stride + column]);
+      if (value - value != 0 && is_weighed(i / 2 % 2, vector)) sums[i] += value;
+    }
+}
 template <int ROWS, int THREADS_OF_BLOCK, bool POSITIVE, class IsWeighed>
 __device__ __forceinline__ void add_infinite(float (&sums)[SIZE / 2], unsigned char* tile, IsWeighed is_weighed) {
   for (int vector = 0; vector < ROWS; vector++)
