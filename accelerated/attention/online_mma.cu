@@ -8,7 +8,6 @@
 // Roofline bound: flops, 2 (size of q + size of v) for each query and key of its window, at 989 T/s (half, H200); one
 // exponential for each, 16 a clock and multiprocessor; bytes, keys and values once from L2 for a tile of queries.
 #include "attention/tiles.cuh"
-#include "primitives/tma.cuh"
 
 constexpr int CONSUMERS = 128 * WARPGROUPS, THREADS_OF_BLOCK = CONSUMERS + PRODUCERS, QUERIES = 64 * WARPGROUPS;
 constexpr int PART_BYTES = PARTS * 64 * SIZE * 2;  // of 64 values
@@ -99,10 +98,7 @@ __device__ __forceinline__ void produce(const Work& w) {
     if (seeks_infinite(w.span.is_full(key, KEYS)))
       for (int part = 0; part < KEYS / 64; part++) {
         unsigned char* const tile = w.values + stage * TILE_BYTES + part * PART_BYTES;
-        if (!has_infinite<64, PRODUCERS>(tile)) continue;
-        zero_infinite<64, PRODUCERS>(tile);
-        fence_proxy_async();
-        atomicMax(&w.pipelines.infinite[stage], index + 1);
+        if (set_infinite_apart<64, PRODUCERS>(tile)) atomicMax(&w.pipelines.infinite[stage], index + 1);
       }
     mbarrier_arrive(&w.pipelines.values_full[stage]);
   };
@@ -128,12 +124,6 @@ __device__ __forceinline__ void produce(const Work& w) {
   for (int group = max(0, 2 * w.tiles - GROUPS_IN_FLIGHT); group < 2 * w.tiles; group++) publish(group);
 }
 
-// After the products that read a stage.
-__device__ __forceinline__ void release(Mbarrier* empty) {
-  __syncwarp();
-  if (threadIdx.x % 32 == 0) mbarrier_arrive(empty);
-}
-
 __device__ __forceinline__ void consume(const Work& w) {
   const OnlineArguments& a = w.a;
   const Heads& h = a.heads;
@@ -155,8 +145,8 @@ __device__ __forceinline__ void consume(const Work& w) {
   const auto wait_for_values = [&](int index) {
     mbarrier_wait_parity(&p.values_full[index % STAGES], index / STAGES & 1);
     if (p.infinite[index % STAGES] == index + 1)
-      add_infinite<KEYS>(sums, w.values_source(), w.begin + index * KEYS,
-                         [&](int part, int key) { return window[part].has(key); });
+      add_infinite<KEYS, true>(sums, w.values_source(), w.begin + index * KEYS,
+                               [&](int part, int key) { return window[part].has(key); });
   };
   const auto add_values = [&](int index) {
     wgmma_fence();

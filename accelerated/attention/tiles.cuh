@@ -9,7 +9,7 @@
 // operand of a product over vectors.
 #pragma once
 #include "attention/heads.cuh"
-#include "primitives/mma.cuh"
+#include "primitives/tma.cuh"
 
 using FACTOR = std::conditional_t<same_type<ELEMENT, float>, bfloat16, ELEMENT>;
 constexpr int PARTS = same_type<ELEMENT, float> ? 2 : 1;
@@ -107,18 +107,25 @@ template <int ROWS, int THREADS_OF_BLOCK> __device__ __forceinline__ void zero_i
       if (!is_finite(values->item[i])) values->item[i] = store<FACTOR>(0.0f);
   });
 }
-template <int ROWS> __device__ __forceinline__ float element_of(const unsigned char* tile, int row, int column) {
-  const unsigned char* pack = swizzled(tile + column / BOX * (ROWS * ROW_BYTES), row, column % BOX / PACK);
-  return load<float>(reinterpret_cast<const FACTOR*>(pack)[column % PACK]);
+// Zeros such elements; whether there were any.
+template <int ROWS, int THREADS_OF_BLOCK> __device__ __forceinline__ bool set_infinite_apart(unsigned char* tile) {
+  if (!has_infinite<ROWS, THREADS_OF_BLOCK>(tile)) return false;
+  zero_infinite<ROWS, THREADS_OF_BLOCK>(tile);
+  fence_proxy_async();
+  return true;
+}
+
+// After the products that read a stage: its mbarrier expects the warps.
+__device__ __forceinline__ void release(Mbarrier* empty) {
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) mbarrier_arrive(empty);
 }
 
 // What weights of zero must not meet: adds the elements that are infinite or no numbers to the sums of those rows whose
-// window has their vector (POSITIVE: weights are; else no number is added), and leaves zeros instead. All
-// threads of the block take part. is_weighed(i, vector): whether a vector of the tile is in the window of the thread's
-// row lane / 4 + 8 * i of its warp.
-// The same from memory, of vectors first to first + ROWS, whose tile has zeros there. is_weighed(i, vector): by the
-// vector's number.
-template <int ROWS, class IsWeighed>
+// window has their vector (POSITIVE: weights are; else no number is added), from memory, as the tile of vectors first
+// to first + ROWS has zeros there. is_weighed(i, vector): whether the vector of that number is in the window of the
+// thread's row lane / 4 + 8 * i of its warp.
+template <int ROWS, bool POSITIVE, class IsWeighed>
 __device__ __forceinline__ void add_infinite(float (&sums)[SIZE / 2], const Source& source, int first,
                                              IsWeighed is_weighed) {
   for (int vector = first; vector < min(first + ROWS, source.count); vector++)
@@ -127,21 +134,8 @@ __device__ __forceinline__ void add_infinite(float (&sums)[SIZE / 2], const Sour
       const int column = i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2;
       if (column >= source.size) continue;
       const float value = load<float>(source.first[vector * source.stride + column]);
-      if (value - value != 0 && is_weighed(i / 2 % 2, vector)) sums[i] += value;
-    }
-}
-template <int ROWS, int THREADS_OF_BLOCK, bool POSITIVE, class IsWeighed>
-__device__ __forceinline__ void add_infinite(float (&sums)[SIZE / 2], unsigned char* tile, IsWeighed is_weighed) {
-  for (int vector = 0; vector < ROWS; vector++)
-#pragma unroll
-    for (int i = 0; i < SIZE / 2; i++) {
-      const float value = element_of<ROWS>(tile, vector, i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2);
       if (value - value != 0 && is_weighed(i / 2 % 2, vector)) sums[i] += POSITIVE ? value : value - value;
     }
-  __syncthreads();
-  zero_infinite<ROWS, THREADS_OF_BLOCK>(tile);
-  fence_proxy_async();
-  __syncthreads();
 }
 
 // Two sums as neighbours of a factor.
