@@ -63,25 +63,41 @@ template <int ROWS, int THREADS_OF_BLOCK, class Visit> __device__ __forceinline_
 // Begins to copy vectors first to first + ROWS.
 template <int ROWS, int THREADS_OF_BLOCK>
 __device__ __forceinline__ void copy_tile(unsigned char* tile, const Source& source, int first) {
-  for_each_pack<ROWS, THREADS_OF_BLOCK>([&](int row, int box, int pack) {
-    const int column = box * BOX + pack * PACK;
-    const bool exists = first + row < source.count && column < source.size;
+  constexpr int ROWS_AT_ONCE = THREADS_OF_BLOCK / PACKS;
+  static_assert(ROWS_AT_ONCE % 8 == 0 && ROWS % ROWS_AT_ONCE == 0);  // a thread's packs are swizzled alike
+  const int thread = threadIdx.x % THREADS_OF_BLOCK, pack = thread % PACKS, row = thread / PACKS;
+  const int left = source.count - first - row;  // rows that exist from this one on
+  const FACTOR* from = source.first + (first + row) * source.stride + pack * PACK;
+  unsigned char* const to = swizzled(tile, row, pack);
+  const auto for_each = [&](int i, auto copy) {  // target, origin, first column, whether it exists
 #pragma unroll
-    for (int part = 0; part < PARTS; part++) {
-      unsigned char* to = swizzled(tile + part * (ROWS * SIZE * 2) + box * (ROWS * ROW_BYTES), row, pack);
-      const FACTOR* from =
-          source.first + (exists ? (first + row) * source.stride + column : 0) + (part == 0 ? 0 : source.lower);
-      if (source.has_packs) {
-        cp_async<16>(to, from, exists);
-      } else {
+    for (int box = 0; box < BOXES; box++)
+#pragma unroll
+      for (int part = 0; part < PARTS; part++) {
+        const int column = box * BOX + pack * PACK;
+        copy(to + (part * SIZE * 2 + box * ROW_BYTES) * ROWS + i * (ROWS_AT_ONCE * ROW_BYTES),
+             from + box * BOX + (part == 0 ? 0 : source.lower), column,
+             i * ROWS_AT_ONCE < left && column < source.size);
+      }
+    from += ROWS_AT_ONCE * source.stride;
+  };
+  if (source.has_packs) {
+#pragma unroll 2
+    for (int i = 0; i < ROWS / ROWS_AT_ONCE; i++)
+      for_each(i, [&](unsigned char* target, const FACTOR* origin, int, bool exists) {
+        cp_async<16>(target, origin, exists);
+      });
+  } else {
+#pragma unroll 1
+    for (int i = 0; i < ROWS / ROWS_AT_ONCE; i++)
+      for_each(i, [&](unsigned char* target, const FACTOR* origin, int column, bool exists) {
         Pack<FACTOR, PACK> values{};
 #pragma unroll
-        for (int i = 0; i < PACK; i++)
-          if (exists && column + i < source.size) values.item[i] = from[i];
-        *reinterpret_cast<Pack<FACTOR, PACK>*>(to) = values;
-      }
-    }
-  });
+        for (int j = 0; j < PACK; j++)
+          if (exists && column + j < source.size) values.item[j] = origin[j];
+        *reinterpret_cast<Pack<FACTOR, PACK>*>(target) = values;
+      });
+  }
 }
 
 // Whether an element of the packs that this thread has copied is no number or infinite; lower parts then are zeros.
