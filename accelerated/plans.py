@@ -173,6 +173,7 @@ class AlignedPlan(Plan):
         apart: Sequence[tuple[str, str]] = (),
     ) -> None:
         self.first, self.steps, self.solver = first, first.steps, first.solver
+        self.scratch_bytes = 0  # the plans inside ask for their own
         self.masks = [alignment.get(name, 1) - 1 for name in operation.operands]
         indices = {name: i for i, name in enumerate(operation.operands)}
         self.apart = [(indices[first], indices[second]) for first, second in apart]

@@ -70,9 +70,11 @@ CONSTANTS = {
     "ALIGNED", "BACKWARD_SINGLES", "DENSE_PACKS", "ELEMENTS", "FORWARD_SINGLES", "LONGEST", "OPERANDS", "PACKS", "PIECE", "PIECES", "ROWS",
     "SINGLE", "STAGES", "STEP", "THREADS", "TILE", "TILE_BYTES", "TILE_THREADS", "UNIFORM", "WIDTH", "WINDOWS",
 }  # fmt: skip
-# Of few values each, whatever the shapes: operands of products, cells of recurrent networks, tiles of their persistent kernels
+# Of few values each, whatever the shapes: operands of products, cells of recurrent networks, tiles of their persistent kernels,
+# elements of a thread of dropout and the spatial transformer
 VARIANTS = {
-    "A_MN_MAJOR", "B_MN_MAJOR", "CELL", "LENGTHS", "LOADED_PAIRS", "M_TILES", "N_TILES", "REGISTER_PAIRS", "TENSOR_CORES",
+    "A_MN_MAJOR", "B_MN_MAJOR", "CELL", "CHANNELS", "ITEMS", "LENGTHS", "LOADED_PAIRS", "MOST_LANES", "M_TILES", "N_TILES", "OCTETS",
+    "PIXELS", "REGISTER_PAIRS", "TENSOR_CORES", "TILE_PIXELS", "TILE_WIDTH",
 }  # fmt: skip
 # Compiled first: the sources that take longest, so that the last one does not keep all cores waiting
 LONGEST = (

@@ -148,8 +148,8 @@ class Findings:
 class Observer(Border):
     """The exports of our library, behind which another one answers."""
 
-    def __init__(self, ffi: Any, path: str) -> None:
-        super().__init__(ffi)
+    def __init__(self, ffi: Any, lib: Any, path: str) -> None:
+        super().__init__(ffi, lib)
         self.path = Path(path).resolve()
         # A library of ours that is observed computes itself; its exports are not ours.
         os.environ["DUALDNN_BACKEND"] = "reference"

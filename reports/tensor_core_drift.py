@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from dualdnn.reference.spread import CUT, VARIANCE
+from dualdnn.reference.spread import CUT_OF_HALF, CUT_OF_TF32, VARIANCE
 
 Array = np.ndarray[Any, Any]
 TERMS = (64, 576, 2304, 4608)
@@ -81,14 +81,15 @@ def by_cublas(name: str, a: Array, b: Array) -> Array | None:
         return None
 
 
-def row(found: Array, numbers: tuple[Array, Array], terms: int) -> str:
+def row(name: str, found: Array, numbers: tuple[Array, Array], terms: int) -> str:
     """Return the cells of a row."""
     exact = numbers[0] @ numbers[1].T
     squares = (numbers[0] ** 2) @ (numbers[1] ** 2).T
     error = (found - exact) * np.sign(exact)
     lost = error / (UNIT * terms * np.sqrt(exact**2 + squares))
     sums = exact**2 / 3 + squares / 6
-    z = error / np.sqrt(VARIANCE * UNIT**2 * terms * sums + (CUT * UNIT * terms) ** 2 * sums)
+    cut = (CUT_OF_TF32 if name == "tf32" else CUT_OF_HALF)[1]
+    z = error / np.sqrt(VARIANCE * UNIT**2 * terms * sums + (cut * UNIT * terms) ** 2 * sums)
     cells = (lost.mean(), math.sqrt((lost**2).mean()), np.abs(lost).max(), math.sqrt((z**2).mean()), z.mean())
     return " | ".join(f"{cell:.3g}" for cell in cells)
 
@@ -113,7 +114,7 @@ def main() -> None:
                 ]
                 for way, sums in ways:
                     if (found := sums()) is not None:
-                        print(f"| {name} | {way} | {kind} | {terms} | {row(found, (a, b), terms)} |", flush=True)
+                        print(f"| {name} | {way} | {kind} | {terms} | {row(name, found, (a, b), terms)} |", flush=True)
 
 
 if __name__ == "__main__":

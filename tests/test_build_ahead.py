@@ -89,7 +89,8 @@ def test_specialised_modules_are_those_of_what_is_timed(device, wanted):
         "pooling/small_forward.cu", "pooling/small_max_backward.cu", "softmax/staged.cu",
         "softmax/persistent_tma.cu",
         "normalization/lrn_rows.cu", "normalization/lrn_columns.cu", "normalization/lrn_channels.cu",
-        "normalization/batch_forward.cu", "normalization/batch_backward.cu",
+        "normalization/batch_forward.cu", "normalization/batch_backward.cu", "normalization/batch_columns.cu",
+        "normalization/batch_planes.cu", "spatial_transformer/grid_generator.cu",
     }  # fmt: skip
 
 

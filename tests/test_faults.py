@@ -19,7 +19,7 @@ from dualdnn.conformance.faults import (
     table,
 )
 from dualdnn.conformance.report.page import planted_faults
-from dualdnn.reference.spread import Relative
+from dualdnn.reference.spread import Relative, Spread
 
 FLOAT, HALF, _, TF32 = FAMILIES
 NONE = "none"
@@ -112,3 +112,17 @@ def test_the_page_shows_the_tables():
     page = planted_faults()
     assert page.count("<table>") == 1 + len(FAMILIES) and "<th>softmax of 64</th>" not in page
     assert '<th scope="row">softmax of 64</th>' in page and '<th scope="row">accumulates in half</th>' in page
+
+
+@pytest.mark.parametrize("factors, lost", [(2.0**-11, 0.125), (0.0, 0.107)], ids=["TF32", "half"])
+@pytest.mark.parametrize("times, suspect", [(1, False), (3, True)])
+def test_what_tensor_cores_cut_off(factors, lost, times, suspect):
+    """4608 positive products lose as much as was measured (reports/tensor_cores.md), all of them; three times as much is suspect."""
+    terms, result = 4608, np.linspace(2800.0, 3000.0, 1024)
+    norm = np.full(1024, np.sqrt(terms))
+    spread = Spread(norm, terms, factors=factors, cut=terms, independent=True)
+    errors = spread.errors()
+    error = -times * lost * terms * 2.0**-24 * np.hypot(result, norm)
+    bound = terms * 2.0**-23 * result
+    errors.add(spread, (F, F), (1.0, 0.0), (result, result, bound), error, np.zeros(1024))
+    assert errors.bias > 0.4 and bool(errors.suspicions("y")) == suspect

@@ -111,7 +111,7 @@ def ring_definitions(o: Convolution, device: Any) -> dict[str, int]:
     steps = (*o.y.strides[:1], *o.y.strides[2:])
     if ELEMENTS[o.x.scalar_type] not in TYPES or any(n % channels for n in (o.x.dims[1], *steps)):
         return {}
-    if not _map(o.x, (ALIGNMENT // o.x.scalar_bytes, 1, 1, 1)).is_possible:
+    if not tiled_map(o.x, (ALIGNMENT // o.x.scalar_bytes, 1, 1, 1)).is_possible:
         return {}
     return {
         "CHANNELS": channels, "COLUMNS": window.columns, "RING_THREADS": window.threads, "RING_BLOCKS": window.blocks
@@ -125,10 +125,10 @@ def ring(o: Convolution, definitions: Mapping[str, int], device: Any) -> Ring:
     arguments = RingStruct(
         FastDivmod.of(shape.packs), shape.stages, shape.boxes, shape.box_bytes, row_bytes, shape.columns
     )
-    return Ring(_map(o.x, shape.box), arguments, shape)
+    return Ring(tiled_map(o.x, shape.box), arguments, shape)
 
 
-def _map(tensor: TensorSpec, box: tuple[int, int, int, int]) -> UnswizzledTiledMap:
+def tiled_map(tensor: TensorSpec, box: tuple[int, int, int, int]) -> UnswizzledTiledMap:
     """Return the TMA map of a tensor, as (channels, columns, rows, images)."""
     order, bytes_ = (1, 3, 2, 0), tensor.scalar_bytes
     extent = tuple(tensor.dims[d] for d in order)

@@ -10,15 +10,13 @@
 // Roofline bound (floor): flops, 2 * M * N * K at 989 T/s in half (495 in TF32), or bytes where K is short (1 x 1).
 // Shared memory comes next: a K-block of 128 x 256 reads 80 KiB and writes 48 KiB in 1024 clocks.
 #include "convolution/problem.cuh"
-#include "primitives/tma.cuh"
+#include "gemm/tma_pipeline.cuh"
 
-constexpr int ROW_BYTES = 128, TILE_K = ROW_BYTES / sizeof(ELEMENT), PACK = 16 / sizeof(ELEMENT);
-constexpr int WARPGROUP = 128;
+constexpr int TILE_K = ROW_BYTES / sizeof(ELEMENT), PACK = 16 / sizeof(ELEMENT);
 constexpr int SWATH = 32,
               PITCH = SWATH + 8;  // filters that a warp transposes in shared memory at once; floats of a row there
 constexpr int BOXES = 2, BOX_BYTES = 16 * ROW_BYTES;  // of a warp: results that TMA writes at a time
 static_assert(BOXES * BOX_BYTES >= 16 * PITCH * sizeof(float));
-constexpr int MOST_STAGES = 12;
 
 struct Arguments {
   const ELEMENT* x;  // read through the maps
@@ -34,8 +32,8 @@ struct Arguments {
   FastDivmod m_tiles, n_tiles;  // tiles run over filters first, then pixels, then groups
   unsigned tiles;
   int group_channels, channel_k_blocks;
-  int boxes;         // results go through their map
-  FastDivmod plane;  // pixels of an image, TRANSPOSED: up to full boxes
+  int boxes;         // results go through their map, 16 pixels in so many boxes
+  FastDivmod plane;  // pixels of an image, TRANSPOSED: up to full boxes; several boxes: of a row
   int blends;        // with what lies in a map as well
   unsigned first_blocks, first_end,
       later;  // blocks that share the tiles before first_end; tiles of each block after them
@@ -63,13 +61,15 @@ enum Finish { SCALED, FINISHED, BLENDED };
 
 // COLUMNS of the product and ROWS of each of CONSUMERS warpgroups.
 template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool PLANES, bool TRANSPOSED>
-struct Multiplication {
+struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROWS) + COLUMNS) * ROW_BYTES> {
+  using Pipeline = TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROWS) + COLUMNS) * ROW_BYTES>;
+  using Pipeline::advance, Pipeline::empty, Pipeline::full, Pipeline::open_stage, Pipeline::parity, Pipeline::stage,
+      Pipeline::STAGE_BYTES, Pipeline::stages;
   static constexpr bool FROM_REGISTERS =
       TRANSPOSED && sizeof(ELEMENT) == 4;  // the image, which the tensor cores do not transpose
   static constexpr bool ACROSS_FILTERS = !PLANES || FROM_REGISTERS;  // columns are filters, rows pixels
   static constexpr int ALL_ROWS = PING_PONG ? ROWS : CONSUMERS * ROWS, BLOCKS = ROWS / 64;
   static constexpr int TILE_M = ACROSS_FILTERS ? ALL_ROWS : COLUMNS, TILE_N = ACROSS_FILTERS ? COLUMNS : ALL_ROWS;
-  static constexpr int STAGE_BYTES = (TILE_M + TILE_N) * ROW_BYTES;
   static constexpr int TILE_WARPS = PING_PONG ? 4 : 4 * CONSUMERS;
   static constexpr int BIASES = ACROSS_FILTERS ? COLUMNS / 32 : 1;  // that a lane remembers
   static constexpr int WARP_ROWS = FROM_REGISTERS ? 32 : 16;        // of a warp that follow each other
@@ -77,15 +77,13 @@ struct Multiplication {
                        ALL_BOXES = BLOCKS * ROW_BOXES;                        // of a warp's results: across, in all
   static constexpr int STAGE_BOXES = STAGE_BYTES / (TILE_WARPS * BOX_BYTES);  // of a warp, to be blended
   static constexpr int BLENDED_STAGES = (ALL_BOXES + STAGE_BOXES - 1) / STAGE_BOXES;
-  static_assert(STAGE_BOXES > 0 && STAGES <= MOST_STAGES);
+  static_assert(STAGE_BOXES > 0);
   static_assert(!PING_PONG || (CONSUMERS == 2 && BLENDED_STAGES < STAGES));
   static_assert(!FROM_REGISTERS || BLOCKS == 2);  // 32 pixels of a warp
 
   const Arguments& a;
-  unsigned char* stages;
-  Mbarrier *full, *empty, *order;  // order: of each warpgroup, in ping-pong
-  int warp;                        // of those that multiply
-  unsigned stage = 0, parity = 0;  // of the next k_block
+  Mbarrier* order;  // of each warpgroup, in ping-pong
+  int warp;         // of those that multiply
   unsigned boxes_written = 0;
 
   __device__ __forceinline__ Tile find_tile(unsigned index) const {
@@ -100,11 +98,6 @@ struct Multiplication {
   }
   // Of a warp of the tile.
   static __device__ __forceinline__ int first_row_of(int warp) { return warp / 4 * ROWS + warp % 4 * WARP_ROWS; }
-  __device__ __forceinline__ void advance(unsigned count) {
-    stage += count;
-    parity ^= stage / STAGES & 1;
-    stage %= STAGES;
-  }
 
   // One thread loads all tiles.
   __device__ __forceinline__ void produce() {
@@ -128,9 +121,7 @@ struct Multiplication {
     for (int down = 0; down < height; down++)
       for (int right = 0; right < width; right++, tap += c.flipped ? -1 : 1)
         for (int k_block = 0; k_block < a.channel_k_blocks; k_block++) {
-          unsigned char* to = stages + stage * STAGE_BYTES;
-          mbarrier_wait_parity(&empty[stage], parity ^ 1);
-          mbarrier_arrive_expect_tx(&full[stage], STAGE_BYTES);
+          unsigned char* to = open_stage();
           tma_load_im2col(to, a.image, &full[stage], channel + k_block * TILE_K, column, row, at[0],
                           right * c.dilation[2], down * c.dilation[1]);
           tma_load_3d(to + TILE_M * ROW_BYTES, a.filter, &full[stage], k_block * TILE_K, tap, filter);
@@ -142,9 +133,7 @@ struct Multiplication {
   __device__ __forceinline__ void produce_planes(const Tile& tile) {
     const int filter = tile.group * a.convolution.n + tile.filter;
     for (int k_block = 0; k_block < a.channel_k_blocks; k_block++) {
-      unsigned char* to = stages + stage * STAGE_BYTES;
-      mbarrier_wait_parity(&empty[stage], parity ^ 1);
-      mbarrier_arrive_expect_tx(&full[stage], STAGE_BYTES);
+      unsigned char* to = open_stage();
       for (int box = 0; box < TILE_M / TILE_K; box++) {
         unsigned at;
         const unsigned image = a.plane.divide(tile.pixel + box * TILE_K, at);
@@ -158,74 +147,15 @@ struct Multiplication {
 
   // A stage has been read: by the tensor cores, or by the lanes themselves, of which each says so.
   __device__ __forceinline__ void release(unsigned used) const {
-    if (FROM_REGISTERS) mbarrier_arrive(&empty[used]);
-    else if (threadIdx.x % 32 == 0) mbarrier_arrive(&empty[used], 32);
+    if (FROM_REGISTERS) Pipeline::release_by_lane(used);
+    else Pipeline::release(used);
   }
 
   // All products of a tile, of which the last may be in flight; the stage that this one reads.
   __device__ __forceinline__ unsigned begin_from_stages(float (&sums)[BLOCKS][COLUMNS / 2], int first_row, int count) {
-    unsigned previous = 0;
-    for (int k_block = 0; k_block < count; k_block++) {
-      const unsigned char *image = stages + stage * STAGE_BYTES, *filters = image + TILE_M * ROW_BYTES;
-      mbarrier_wait_parity(&full[stage], parity);
-#pragma unroll
-      for (int b = 0; b < BLOCKS; b++)
-        wgmma_mma_async<ELEMENT, COLUMNS, TRANSPOSED>(
-            sums[b], (PLANES ? filters : image) + (first_row + b * 64) * ROW_BYTES, PLANES ? image : filters);
-      wgmma_commit();
-      wgmma_wait<1>();
-      if (k_block > 0) release(previous);
-      previous = stage;
-      advance(1);
-    }
-    return previous;
-  }
-
-  __device__ __forceinline__ unsigned begin_from_registers(float (&sums)[BLOCKS][COLUMNS / 2], int warp_row,
-                                                           int count) {
-    constexpr int STEPS = 4;                         // of a stage
-    unsigned previous = 0, fragments[2][BLOCKS][4];  // one is read while the other is multiplied
-    mbarrier_wait_parity(&full[stage], parity);
-    read_image(0, warp_row, fragments[0]);
-    for (int k_block = 0; k_block < count; k_block++) {
-      const unsigned used = stage;
-      const unsigned char* filters = stages + used * STAGE_BYTES + TILE_M * ROW_BYTES;
-#pragma unroll
-      for (int step = 0; step < STEPS; step++) {
-        wgmma_fence();
-#pragma unroll
-        for (int b = 0; b < BLOCKS; b++)
-          wgmma_mma_async<ELEMENT, COLUMNS>(sums[b], fragments[step % 2][b], filters, step);
-        wgmma_commit();
-        wgmma_wait<1>();
-        if (step == 0 && k_block > 0) release(previous);
-        if (step < STEPS - 1) {
-          read_image(step + 1, warp_row, fragments[(step + 1) % 2]);
-        } else {
-          advance(1);
-          if (k_block + 1 < count) {
-            mbarrier_wait_parity(&full[stage], parity);
-            read_image(0, warp_row, fragments[0]);
-          }
-        }
-      }
-      previous = used;
-    }
-    return previous;
-  }
-
-  // Row 8 * part + lane / 4 of a warp in block b is pixel 16 * (lane / 16) + 8 * b + 4 * part + lane / 4 % 4: so no two
-  // lanes meet in a bank, neither here, where lanes next to each other read terms, nor in write_pixels().
-  __device__ __forceinline__ void read_image(int step, int warp_row, unsigned (&fragments)[BLOCKS][4]) const {
-    const unsigned char* image = stages + stage * STAGE_BYTES + warp_row * ROW_BYTES;
-    const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int b = 0; b < BLOCKS; b++)
-#pragma unroll
-      for (int i = 0; i < 4; i++) {
-        const int term = step * 8 + i / 2 * 4 + lane % 4, pack = lane / 16 * 4 + b * 2 + i % 2;
-        fragments[b][i] = *reinterpret_cast<const unsigned*>(swizzled(image, term, pack) + lane / 4 % 4 * 4);
-      }
+    constexpr int IMAGE = 0, FILTERS = TILE_M * ROW_BYTES;
+    return this->template multiply<ELEMENT, COLUMNS, BLOCKS, TRANSPOSED, false, 1>(
+        sums, (PLANES ? FILTERS : IMAGE) + first_row * ROW_BYTES, 64 * ROW_BYTES, PLANES ? IMAGE : FILTERS, count);
   }
 
   __device__ __forceinline__ void consume(unsigned char* scratch) {
@@ -248,7 +178,9 @@ struct Multiplication {
       // Nobody waits for a stage while the other's are due (see await_blended).
       if (PING_PONG) mbarrier_wait_parity(&order[group], order_parity), order_parity ^= 1;
       unsigned previous;
-      if constexpr (FROM_REGISTERS) previous = begin_from_registers(sums, warp_row, count);
+      if constexpr (FROM_REGISTERS)
+        previous = this->template multiply_from_registers<ELEMENT, COLUMNS, 1>(sums, warp_row * ROW_BYTES,
+                                                                               TILE_M * ROW_BYTES, count);
       else previous = begin_from_stages(sums, first_row, count);
       if (PING_PONG) {
         if (a.blends) await_blended();
@@ -391,10 +323,22 @@ struct Multiplication {
       unsigned at[3];
       find_box(tile, warp_row, box, at);
       const bool exists = !PLANES || at[1] < (tile.group + 1) * a.convolution.n;
-      if (exists) tma_store_3d(rows, a.result, at[0], at[1], at[2]);
+      if (!PLANES && a.boxes > 1) store_parts(rows, at[0], at[1]);
+      else if (exists) tma_store_3d(rows, a.result, at[0], at[1], at[2]);
       tma_store_commit();
     }
     boxes_written++;
+  }
+
+  // Of 16 pixels from `pixel` on in boxes that lie within a row of y, whose rows, but not pixels, are at equal
+  // distances.
+  __device__ __forceinline__ void store_parts(const unsigned char* rows, unsigned filter, unsigned pixel) const {
+    const int pixels = 16 / a.boxes;
+    for (int i = 0; i < a.boxes; i++, pixel += pixels, rows += pixels * ROW_BYTES) {
+      unsigned column;
+      const unsigned row = a.plane.divide(pixel, column);
+      tma_store_3d(rows, a.result, filter, column, row);
+    }
   }
 
   // What a box is blended with. The producer loads it into the stages that follow the K-blocks of the tile.
@@ -413,9 +357,7 @@ struct Multiplication {
   __device__ __forceinline__ void produce_blended(const Tile& tile) {
     for (int first = 0; first < ALL_BOXES; first += STAGE_BOXES) {
       const int count = min(STAGE_BOXES, ALL_BOXES - first) * TILE_WARPS;
-      unsigned char* to = stages + stage * STAGE_BYTES;
-      mbarrier_wait_parity(&empty[stage], parity ^ 1);
-      mbarrier_arrive_expect_tx(&full[stage], count * BOX_BYTES);
+      unsigned char* to = open_stage(count * BOX_BYTES);
       for (int i = 0; i < count; i++) {
         unsigned at[3];
         find_box(tile, first_row_of(i % TILE_WARPS), first + i / TILE_WARPS, at);
@@ -518,13 +460,13 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
   unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
   unsigned char* scratch = stages + STAGES * M::STAGE_BYTES;
   if (threadIdx.x == 0) {
-    for (int i = 0; i < STAGES; i++) mbarrier_init(&full[i], 1), mbarrier_init(&empty[i], 32 * M::TILE_WARPS);
+    M::Pipeline::initialise(full, empty, 32 * M::TILE_WARPS);
     for (int i = 0; i < CONSUMERS; i++) mbarrier_init(&order[i], WARPGROUP / 32);
     fence_mbarrier_init();
   }
   __syncthreads();
   const int warp = static_cast<int>(threadIdx.x / 32) - WARPGROUP / 32;  // of those that multiply
-  M m{a, stages, full, empty, order, warp};
+  M m{{stages, full, empty}, a, order, warp};
   if (warp < 0) {
     setmaxnreg_decrease<40>();
     if (threadIdx.x == 0) m.produce();

@@ -134,6 +134,8 @@ class TmaKernel(ProductKernel):
         maps = self._maps(product)
         assert maps is not None
         pixels, plane = value.m, prod(output.divisor for output in value.output)
+        if maps.result is not None and maps.result.box[1] < WARP_ROWS:
+            plane = value.output[2].divisor
         if self.transposed:
             padded = _full_boxes(value, product.element_bytes)
             pixels, plane = pixels // plane * padded, padded
@@ -151,7 +153,7 @@ class TmaKernel(ProductKernel):
             ("tiles", c_uint(count)),
             ("group_channels", c_int(value.inner_channels.divisor)),
             ("channel_k_blocks", c_int(_channel_k_blocks(value, product.element_bytes))),
-            ("boxes", c_int(maps.result is not None)),
+            ("boxes", c_int(0 if maps.result is None else WARP_ROWS // maps.result.box[1])),
             ("plane", FastDivmod.of(plane)),
             ("blends", c_int(maps.result is not None and finish.beta != 0)),
             *shares.fields,
@@ -364,12 +366,12 @@ def _result_map(product: Product, begins_with_image: bool = False) -> tuple[Tile
         )
     )
     step = pitch
-    for d in range(AXES, 0, -1):
-        if extents[d - 1] > 1 and value.y_pixel[d] != step:
-            return None
-        step *= extents[d - 1]
     plane = prod(extents)
     images = value.m // plane
+    for d in range(AXES, 0, -1):
+        if extents[d - 1] > 1 and value.y_pixel[d] != step:
+            return None if planes else _row_map(product, extents, images)
+        step *= extents[d - 1]
     if planes:
         extent = (plane, value.n * groups, images)
         strides = (value.y_channel, value.y_pixel[0] if images > 1 else value.y_channel * extent[1])
@@ -379,7 +381,7 @@ def _result_map(product: Product, begins_with_image: bool = False) -> tuple[Tile
             return None  # a box would hold the end of an image and the beginning of the next
     else:
         if images > 1 and value.y_pixel[0] != step:
-            return None
+            return _row_map(product, extents, images)
         extent = (value.n, value.m, groups)
         strides = (pitch, value.n if groups > 1 else pitch * value.m)
     made = TiledMap(
@@ -387,3 +389,19 @@ def _result_map(product: Product, begins_with_image: bool = False) -> tuple[Tile
         box=(ROW_BYTES // element_bytes, WARP_ROWS, 1),
     )  # fmt: skip
     return (made, planes) if made.is_possible else None
+
+
+def _row_map(product: Product, extents: list[int], images: int) -> tuple[TiledMap, bool] | None:
+    """Return the map of y where pixels of a row lie at equal distances, and rows of all images: boxes are parts of
+    rows."""
+    value, element_bytes = product.value, product.element_bytes
+    depth, height, width = extents
+    pixels = next((count for count in (16, 8, 4, 2) if width % count == 0), 0)
+    rows_follow = images == 1 or value.y_pixel[0] == height * value.y_pixel[2]
+    if not pixels or depth > 1 or product.groups > 1 or product.finish.beta != 0 or not rows_follow:
+        return None
+    made = TiledMap(
+        product.element, (value.n, width, height * images), (value.y_pixel[3] * element_bytes, value.y_pixel[2] * element_bytes),
+        box=(ROW_BYTES // element_bytes, pixels, 1),
+    )  # fmt: skip
+    return (made, False) if made.is_possible else None

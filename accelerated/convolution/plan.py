@@ -25,7 +25,7 @@ from .forward import ConvolutionProblem
 from .gradients.bias_gradient import BIAS_GRADIENTS, BiasProblem
 from .gradients.data_gradient import DataGradient, DataGradientProblem
 from .gradients.data_gradient_direct import DataGradientDirect
-from .gradients.depthwise_filter_gradient import DepthwiseFilterGradient
+from .gradients.depthwise_filter_gradient import DepthwiseFilterGradient, DepthwiseFilterGradientTma
 from .gradients.filter_gradient import (
     FilterGradient,
     FilterGradientFft,
@@ -33,6 +33,7 @@ from .gradients.filter_gradient import (
     FilterGradientProblem,
 )
 from .gradients.filter_gradient_direct import FilterGradientDirect
+from .gradients.filter_gradient_tf32 import TF32_KERNELS, FilterGradientTf32
 from .gradients.filter_gradient_tma import KERNELS, FilterGradientTma
 from .gradients.winograd_filter_gradient import WinogradFilterGradient
 from .im2col import Im2ColBlocks, Im2ColElements, Im2ColProblem
@@ -78,9 +79,11 @@ serve(DataGradientProblem, (DataGradient(), DataGradientDirect()), ConvolutionBa
 serve(
     FilterGradientProblem,
     (
+        DepthwiseFilterGradientTma(),
         DepthwiseFilterGradient(),
         FilterGradientDirect(),
         *map(FilterGradientTma, KERNELS),
+        *map(FilterGradientTf32, TF32_KERNELS),
         FilterGradient(),
         FilterGradientOffsetTable(),
         FilterGradientFft(),

@@ -1,8 +1,10 @@
 // Dropout, forward (3.2.34) and backward (4.1.7), and the states of its random numbers (3.2.80).
 //
-// A thread has an octet: eight elements that are neighbours in row-major order, whose bits are one byte of the reserve
-// space and whose random words are two calls of Philox. Packed tensors move in packs of 16 bytes; others element by
-// element, where neighbouring threads take neighbouring channels if these lie side by side in memory.
+// An octet is eight elements that are neighbours in row-major order, whose bits are one byte of the reserve space and
+// whose random words are two calls of Philox. Packed tensors: a thread has octets, in packs of 16 bytes. Channels
+// innermost: a block has a tile of pixels and channels; its octets' bits lie in shared memory while its elements are
+// read in the order of memory. Any other layout: a warp has ITEMS * 4 octets, a lane the bits of one, and elements that
+// are 32 apart.
 //
 // Roofline bound: bytes, one element read, one written and 1 bit. Philox takes about 15 issue slots an element
 // (multiplications run at half rate): as long as the bytes of 16-bit types, 0.95 ps at 4.2 TB/s on an H200 (calculated,
@@ -19,15 +21,12 @@ struct Drawn {  // how the forward call finds the elements that it keeps
   int drops_all;  // a probability of 1, whose threshold no word has
 };
 
-// The bits of an octet; the forward call draws and stores them.
-__device__ __forceinline__ unsigned octet_bits(const PhiloxStates* states, unsigned char* mask, const Drawn& drawn,
-                                               unsigned octet, unsigned count) {
+// The bits of an octet: drawn by the forward call, where there are states.
+__device__ __forceinline__ unsigned octet_bits(const PhiloxStates* states, const unsigned char* mask,
+                                               const Drawn& drawn, unsigned octet, unsigned count) {
   if (states == nullptr) return mask[octet];
-  unsigned bits = kept_octet(*states, octet, drawn.threshold);
-  if (drawn.drops_all) bits = 0;
-  bits &= (1u << count) - 1;
-  mask[octet] = static_cast<unsigned char>(bits);
-  return bits;
+  const unsigned bits = drawn.drops_all ? 0 : kept_octet(*states, octet, drawn.threshold);
+  return bits & ((1u << count) - 1);
 }
 
 __device__ __forceinline__ ELEMENT dropped(ELEMENT value, COMPUTE scale, bool kept) {
@@ -44,29 +43,45 @@ struct PackedArguments {
   unsigned elements;
 };
 
-extern "C" __global__ void __launch_bounds__(256) dropout_packed(const PackedArguments a) {
+extern "C" __global__ void __launch_bounds__(256, 4) dropout_packed(const PackedArguments a) {
   griddepcontrol_wait_deferred();
-  const unsigned octet = blockIdx.x * blockDim.x + threadIdx.x, first = octet * OCTET;
-  griddepcontrol_wait_before_access(a.x + first, a.y + first);
-  if (first >= a.elements) return;
-  const unsigned count = min(a.elements - first, static_cast<unsigned>(OCTET));
-  const ElementPack* in = reinterpret_cast<const ElementPack*>(a.x + first);
-  ElementPack* out = reinterpret_cast<ElementPack*>(a.y + first);
-  if (count == OCTET) {
-    ElementPack values[PACKS];
+  const unsigned first = blockIdx.x * blockDim.x * OCTETS + threadIdx.x;
+  griddepcontrol_wait_before_access(a.x + first * OCTET, a.y + first * OCTET);
+  ElementPack values[OCTETS][PACKS];
+  unsigned char bits[OCTETS];
+  auto count = [&](int k) {
+    const unsigned start = (first + k * blockDim.x) * OCTET;
+    return start < a.elements ? min(a.elements - start, static_cast<unsigned>(OCTET)) : 0;
+  };
 #pragma unroll
-    for (int p = 0; p < PACKS; p++) values[p] = in[p];
-    const unsigned bits = octet_bits(a.states, a.mask, a.drawn, octet, count);
+  for (int k = 0; k < OCTETS; k++) {
+    const unsigned octet = first + k * blockDim.x;
+    const ElementPack* in = reinterpret_cast<const ElementPack*>(a.x + octet * OCTET);
+    if (count(k) == OCTET) {
 #pragma unroll
-    for (int p = 0; p < PACKS; p++) {
-#pragma unroll
-      for (int i = 0; i < WIDTH; i++)
-        values[p].item[i] = dropped(values[p].item[i], a.scale, bits >> (p * WIDTH + i) & 1);
-      out[p] = values[p];
+      for (int p = 0; p < PACKS; p++) values[k][p] = in[p];
     }
-  } else {
-    const unsigned bits = octet_bits(a.states, a.mask, a.drawn, octet, count);
-    for (unsigned i = 0; i < count; i++) a.y[first + i] = dropped(a.x[first + i], a.scale, bits >> i & 1);
+    if (count(k) > 0 && a.states == nullptr) bits[k] = a.mask[octet];
+  }
+  griddepcontrol_launch_dependents();
+#pragma unroll
+  for (int k = 0; k < OCTETS; k++) {
+    const unsigned octet = first + k * blockDim.x;
+    if (count(k) == 0) continue;
+    if (a.states != nullptr) a.mask[octet] = bits[k] = octet_bits(a.states, a.mask, a.drawn, octet, count(k));
+    if (count(k) == OCTET) {
+      ElementPack* out = reinterpret_cast<ElementPack*>(a.y + octet * OCTET);
+#pragma unroll
+      for (int p = 0; p < PACKS; p++) {
+#pragma unroll
+        for (int i = 0; i < WIDTH; i++)
+          values[k][p].item[i] = dropped(values[k][p].item[i], a.scale, bits[k] >> (p * WIDTH + i) & 1);
+        out[p] = values[k][p];
+      }
+    } else {
+      for (unsigned i = 0; i < count(k); i++)
+        a.y[octet * OCTET + i] = dropped(a.x[octet * OCTET + i], a.scale, bits[k] >> i & 1);
+    }
   }
 }
 
@@ -78,46 +93,142 @@ struct StridedArguments {
   COMPUTE scale;
   Drawn drawn;
   unsigned elements;
-  FastDivmod channels, octets;  // neighbouring threads take so many groups of channels, of so many octets; else 1
-  Geometry<1> in, out;          // in row-major order
+  int alike;            // both tensors have the same strides
+  Geometry<1> in, out;  // in row-major order
 };
-
-// The offsets of the elements from `first` on.
-__device__ __forceinline__ void locate_octet(const Geometry<1>& geometry, unsigned first, unsigned count,
-                                             unsigned (&offset)[OCTET]) {
-  unsigned column, start[1];
-  geometry.packs_per_row.divide(first, column);
-  geometry.locate(first, start);
-  const bool in_one_row = column + OCTET <= geometry.row;
-#pragma unroll
-  for (unsigned i = 0; i < OCTET; i++) {
-    if (in_one_row) start[0] += i == 0 ? 0 : geometry.row_stride[0];
-    else if (i < count) geometry.locate(first + i, start);
-    offset[i] = start[0];
-  }
-}
 
 extern "C" __global__ void __launch_bounds__(256) dropout_strided(const StridedArguments a) {
   griddepcontrol_wait_deferred();
-  unsigned channel, of_plane;
-  const unsigned thread = blockIdx.x * blockDim.x + threadIdx.x;
-  const unsigned image = a.octets.divide(a.channels.divide(thread, channel), of_plane);
-  const unsigned octet = (image * a.channels.divisor + channel) * a.octets.divisor + of_plane, first = octet * OCTET;
-  const bool exists = first < a.elements;
-  const unsigned count = exists ? min(a.elements - first, static_cast<unsigned>(OCTET)) : 0;
-  unsigned in[OCTET], out[OCTET];
-  locate_octet(a.in, exists ? first : 0, count, in);
-  locate_octet(a.out, exists ? first : 0, count, out);
-  griddepcontrol_wait_before_access(a.x + in[0], a.y + out[0]);
-  if (!exists) return;
-  ELEMENT values[OCTET];
+  const unsigned lane = threadIdx.x % 32, warp = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
+  const unsigned first = warp * (ITEMS * 32), octet = warp * (ITEMS * 4) + lane;
+  unsigned in[ITEMS][1], out[ITEMS][1];
 #pragma unroll
-  for (unsigned i = 0; i < OCTET; i++)
-    if (i < count) values[i] = a.x[in[i]];
-  const unsigned bits = octet_bits(a.states, a.mask, a.drawn, octet, count);
+  for (int i = 0; i < ITEMS; i++) {
+    const unsigned element = min(first + i * 32 + lane, a.elements - 1);
+    a.in.locate(element, in[i]);
+    if (a.alike) out[i][0] = in[i][0];
+    else a.out.locate(element, out[i]);
+  }
+  griddepcontrol_wait_before_access(a.x + in[0][0], a.y + out[0][0]);
+  ELEMENT values[ITEMS];
 #pragma unroll
-  for (unsigned i = 0; i < OCTET; i++)
-    if (i < count) a.y[out[i]] = dropped(values[i], a.scale, bits >> i & 1);
+  for (int i = 0; i < ITEMS; i++)
+    if (first + i * 32 + lane < a.elements) values[i] = a.x[in[i][0]];
+  griddepcontrol_launch_dependents();
+  unsigned bits = 0;
+  if (lane < ITEMS * 4 && octet * OCTET < a.elements) {
+    bits = octet_bits(a.states, a.mask, a.drawn, octet, min(a.elements - octet * OCTET, static_cast<unsigned>(OCTET)));
+    if (a.states != nullptr) a.mask[octet] = static_cast<unsigned char>(bits);
+  }
+#pragma unroll
+  for (int i = 0; i < ITEMS; i++) {
+    const unsigned of_octet = __shfl_sync(0xFFFFFFFFu, bits, i * 4 + lane / 8);
+    if (first + i * 32 + lane < a.elements) a.y[out[i][0]] = dropped(values[i], a.scale, of_octet >> lane % 8 & 1);
+  }
+}
+
+struct TileArguments {
+  const ELEMENT* x;
+  ELEMENT* y;
+  unsigned char* mask;
+  const PhiloxStates* states;  // null backward
+  COMPUTE scale;
+  Drawn drawn;
+  unsigned elements, channels, pixels;           // pixels: of an image
+  int in_image, in_pixel, out_image, out_pixel;  // strides
+  FastDivmod lanes, last_lanes;                  // channels of a tile; of the last one
+};
+
+constexpr int TILE_BYTES = TILE_PIXELS / OCTET, TILE_OCTETS = TILE_BYTES + 1;  // of a channel: octets begin anywhere
+constexpr int READS = TILE_WIDTH == 1 ? 8 : 2;                                 // packs of a thread at a time
+
+// Packs: of TILE_WIDTH elements that are neighbours in memory: of channels, which end with a pack, or of consecutive
+// pixels too, where a tile has all channels.
+extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArguments a) {
+  griddepcontrol_wait();
+  using Packed = Pack<ELEMENT, TILE_WIDTH>;
+  using Bytes = Pack<unsigned char, TILE_WIDTH>;
+  __shared__ unsigned char octets[MOST_LANES * TILE_OCTETS];
+  __shared__ __align__(16) unsigned char bits[TILE_BYTES * MOST_LANES];  // of 8 pixels of each channel
+  const unsigned image = blockIdx.z, channel = blockIdx.y * a.lanes.divisor, pixel = blockIdx.x * TILE_PIXELS;
+  FastDivmod lanes = a.lanes;
+  if (blockIdx.y + 1 == gridDim.y) lanes = a.last_lanes;
+  const unsigned pixels = min(a.pixels - pixel, static_cast<unsigned>(TILE_PIXELS));
+  // In row-major order, the first element of the tile; of its channel k: k planes behind it.
+  const unsigned first = (image * a.channels + channel) * a.pixels + pixel;
+  for (unsigned i = threadIdx.x; i < lanes.divisor * TILE_OCTETS; i += blockDim.x) {
+    const unsigned k = i / TILE_OCTETS, start = first + k * a.pixels, octet = start / OCTET + i % TILE_OCTETS;
+    unsigned found = 0;
+    if (octet * OCTET < start + pixels) {
+      const unsigned count = min(a.elements - octet * OCTET, static_cast<unsigned>(OCTET));
+      found = octet_bits(a.states, a.mask, a.drawn, octet, count);
+      // Who has its first element stores an octet.
+      if (a.states != nullptr && octet * OCTET >= start) a.mask[octet] = static_cast<unsigned char>(found);
+    }
+    octets[i] = static_cast<unsigned char>(found);
+  }
+  __syncthreads();
+  for (unsigned i = threadIdx.x; i < lanes.divisor * TILE_BYTES; i += blockDim.x) {
+    unsigned k;
+    const unsigned byte = lanes.divide(i, k), at = k * TILE_OCTETS + byte;
+    const unsigned found = octets[at] | octets[at + 1] << 8;
+    bits[byte * MOST_LANES + k] = static_cast<unsigned char>(found >> (first + k * a.pixels) % OCTET);
+  }
+  __syncthreads();
+  const ELEMENT* x = a.x + (image * a.in_image + pixel * a.in_pixel + channel);
+  ELEMENT* y = a.y + (image * a.out_image + pixel * a.out_pixel + channel);
+  const unsigned count = lanes.divisor * pixels;
+  for (unsigned start = threadIdx.x * TILE_WIDTH; start < count; start += READS * TILE_WIDTH * blockDim.x) {
+    Packed values[READS];
+    unsigned down[READS], across[READS], have[READS];
+#pragma unroll
+    for (int u = 0; u < READS; u++) {
+      const unsigned i = start + u * TILE_WIDTH * blockDim.x;
+      have[u] = i < count ? min(count - i, static_cast<unsigned>(TILE_WIDTH)) : 0;
+      down[u] = lanes.divide(i, across[u]);
+      const ELEMENT* from = x + (down[u] * a.in_pixel + across[u]);
+      if (have[u] == TILE_WIDTH) {
+        values[u] = *reinterpret_cast<const Packed*>(from);
+      } else {
+#pragma unroll
+        for (int k = 0; k < TILE_WIDTH; k++)
+          if (k < have[u]) values[u].item[k] = from[k];
+      }
+    }
+    griddepcontrol_launch_dependents();
+#pragma unroll
+    for (int u = 0; u < READS; u++) {
+      ELEMENT* to = y + (down[u] * a.out_pixel + across[u]);
+      if (have[u] == 0) continue;
+      if (across[u] + TILE_WIDTH <= lanes.divisor) {  // of one pixel
+        const unsigned char* of_pixel = bits + (down[u] / OCTET * MOST_LANES + across[u]);
+        Bytes of_channels;
+        if (across[u] % TILE_WIDTH == 0) {
+          of_channels = *reinterpret_cast<const Bytes*>(of_pixel);
+        } else {
+#pragma unroll
+          for (int k = 0; k < TILE_WIDTH; k++) of_channels.item[k] = of_pixel[k];
+        }
+#pragma unroll
+        for (int k = 0; k < TILE_WIDTH; k++)
+          values[u].item[k] = dropped(values[u].item[k], a.scale, of_channels.item[k] >> down[u] % OCTET & 1);
+      } else {
+#pragma unroll
+        for (int k = 0; k < TILE_WIDTH; k++) {
+          const unsigned char of_channel = bits[down[u] / OCTET * MOST_LANES + across[u]];
+          if (k < have[u]) values[u].item[k] = dropped(values[u].item[k], a.scale, of_channel >> down[u] % OCTET & 1);
+          if (++across[u] == lanes.divisor) across[u] = 0, down[u]++;
+        }
+      }
+      if (have[u] == TILE_WIDTH) {
+        *reinterpret_cast<Packed*>(to) = values[u];
+      } else {
+#pragma unroll
+        for (int k = 0; k < TILE_WIDTH; k++)
+          if (k < have[u]) to[k] = values[u].item[k];
+      }
+    }
+  }
 }
 
 struct StatesArguments {

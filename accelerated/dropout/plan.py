@@ -1,24 +1,36 @@
-"""Dropout (3.2.34, 4.1.7): octets of elements in packs of 16 bytes, or of any layout; the states of its random numbers
-(3.2.80)."""
+"""Dropout (3.2.34, 4.1.7): octets of elements in packs of 16 bytes, tiles of channels and pixels, or any layout; the
+states of its random numbers (3.2.80)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from ctypes import c_int, c_uint
-from math import gcd, prod
 from typing import Any
 
 from dualdnn.api.operations import DropoutBackward, DropoutForward, SetDropoutStates
 from dualdnn.api.operations.specs import FLOAT, TensorSpec
 
 from ..plans import Launch, factors, pointers, structure, type_definitions
-from ..primitives.geometry import PACK_BYTES, THREADS, FastDivmod, blocks, geometry_in_order, merge_in_order
+from ..primitives.geometry import (
+    BUSY_BLOCKS,
+    PACK_BYTES,
+    THREADS,
+    FastDivmod,
+    Grid,
+    blocks,
+    geometry_in_order,
+    merge_in_order,
+)
 from ..solver import Problem, Solver, serve
 
 SOURCE = "dropout/dropout.cu"
 OCTET = 8  # elements of a thread, as in the kernel
 WORD = 0xFFFFFFFF
 WARP = 32
+OCTETS = 2  # of a thread, of packed tensors
+ITEMS, FEW_ITEMS = 8, 2  # elements of a thread, of any layout, and where there are few
+TILE_PIXELS, MOST_LANES, LANE_GROUP = (256, 128, 64, 32), 128, 8  # of a block; channels, at most; a multiple of this
+MOST_IMAGES = 65535  # in the third dimension of a grid
 
 
 class DropoutProblem(Problem):
@@ -40,7 +52,7 @@ class DropoutProblem(Problem):
         threshold = self.operation.threshold if self.forward else 0
         return structure(("threshold", c_uint(min(threshold, WORD))), ("drops_all", c_int(threshold > WORD)))
 
-    def launch(self, kernel: str, *others: tuple[str, Any]) -> list[Launch]:
+    def launch(self, kernel: str, grid: Grid, *others: tuple[str, Any], **definitions: int) -> list[Launch]:
         """Return the launch of a kernel, and behind a forward call that of the states' advance."""
         probability = self.operation.probability
         arguments = structure(
@@ -50,10 +62,18 @@ class DropoutProblem(Problem):
             ("elements", c_uint(self.source.count)),
             *others,
         )
-        definitions = type_definitions(self.source.scalar_type, self.operation)
-        function = self.device.function(SOURCE, kernel, definitions)
-        found = [Launch(function, arguments, self.operands, blocks(self.octets), (THREADS, 1, 1))]
-        return [*found, self.states(definitions, advances=True)] if self.forward else found
+        # Of the kernels of all solvers, which have one source.
+        constants = {"OCTETS": 1, "ITEMS": 1, "TILE_PIXELS": 32, "MOST_LANES": 1, "TILE_WIDTH": 1, **definitions}
+        named = {name: str(value) for name, value in constants.items()}
+        defined = type_definitions(self.source.scalar_type, self.operation, **named)
+        function = self.device.function(SOURCE, kernel, defined)
+        found = [Launch(function, arguments, self.operands, grid, (THREADS, 1, 1))]
+        return [*found, self.states(defined, advances=True)] if self.forward else found
+
+    @property
+    def busy_threads(self) -> int:
+        """Threads that give every multiprocessor blocks enough."""
+        return THREADS * BUSY_BLOCKS * self.device.multiprocessors
 
     def states(self, definitions: Any, seed: int = 0, advances: bool = False) -> Launch:
         """Return the launch that writes the states."""
@@ -72,7 +92,8 @@ class StatesSolver(Solver[DropoutProblem]):
         return problem.sets_states
 
     def launches(self, problem: DropoutProblem) -> list[Launch]:
-        return [problem.states(type_definitions(FLOAT, problem.operation), problem.operation.seed)]
+        constants = {"OCTETS": "1", "ITEMS": "1", "TILE_PIXELS": "32", "MOST_LANES": "1", "TILE_WIDTH": "1"}
+        return [problem.states(type_definitions(FLOAT, problem.operation, **constants), problem.operation.seed)]
 
 
 class PackedSolver(Solver[DropoutProblem]):
@@ -89,7 +110,8 @@ class PackedSolver(Solver[DropoutProblem]):
         return dict.fromkeys(problem.operands[:2], PACK_BYTES)
 
     def launches(self, problem: DropoutProblem) -> list[Launch]:
-        return problem.launch("dropout_packed")
+        octets = OCTETS if problem.octets >= OCTETS * problem.busy_threads else 1
+        return problem.launch("dropout_packed", blocks(problem.octets, THREADS * octets), OCTETS=octets)
 
 
 class StridedSolver(Solver[DropoutProblem]):
@@ -101,26 +123,90 @@ class StridedSolver(Solver[DropoutProblem]):
         return not problem.sets_states
 
     def launches(self, problem: DropoutProblem) -> list[Launch]:
-        channels, octets = _planes(problem.target)
+        elements = problem.source.count
+        items = ITEMS if elements >= ITEMS * problem.busy_threads else FEW_ITEMS
         return problem.launch(
             "dropout_strided",
-            ("channels", FastDivmod.of(channels)),
-            ("octets", FastDivmod.of(octets)),
+            blocks(-(-elements // items)),
+            ("alike", c_int(problem.source.strides == problem.target.strides)),
             *(
                 (name, geometry_in_order(spec.dims, spec.strides))
                 for name, spec in (("in", problem.source), ("out", problem.target))
             ),
+            ITEMS=items,
         )
 
 
-def _planes(spec: TensorSpec) -> tuple[int, int]:
-    """Return (groups of channels, octets of a group) where channels lie side by side; else (1, 1). A group has the
-    channels whose planes are octets without a rest."""
-    channels, pixels = spec.dims[1], prod(spec.dims[2:])
-    grouped = OCTET // gcd(pixels, OCTET)
-    interleaved = spec.strides[1] == 1 and pixels > 1 and channels > 1
-    return (channels // grouped, pixels * grouped // OCTET) if interleaved and channels % grouped == 0 else (1, 1)
+class TilesSolver(Solver[DropoutProblem]):
+    """Tensors with channels side by side and pixels in one row behind each other."""
+
+    name = "dropout.tiles"
+
+    def serves(self, problem: DropoutProblem) -> bool:
+        if problem.sets_states or problem.source.dims[0] > MOST_IMAGES or problem.source.dims[1] == 1:
+            return False
+        tensors = (problem.source, problem.target)
+        return all(t.strides[1] == 1 and len(_pixels(t)[0]) == 1 for t in tensors)
+
+    def launches(self, problem: DropoutProblem) -> list[Launch]:
+        images, channels, *_ = problem.source.dims
+        lanes = self._lanes(channels)
+        across = -(-channels // lanes)
+        pixels = _pixels(problem.source)[0][0]
+        tile = next(
+            (
+                n
+                for n in TILE_PIXELS
+                if images * across * -(-pixels // n) >= BUSY_BLOCKS * problem.device.multiprocessors
+            ),
+            TILE_PIXELS[-1],
+        )
+        strides = [
+            (f"{name}_{of}", c_int(stride))
+            for name, spec in (("in", problem.source), ("out", problem.target))
+            for of, stride in (("image", spec.strides[0]), ("pixel", _pixels(spec)[1][0]))
+        ]
+        return problem.launch(
+            "dropout_tiles",
+            (-(-pixels // tile), across, images),
+            ("channels", c_uint(channels)),
+            ("pixels", c_uint(pixels)),
+            *strides,
+            ("lanes", FastDivmod.of(lanes)),
+            ("last_lanes", FastDivmod.of(channels - (across - 1) * lanes)),
+            TILE_PIXELS=tile,
+            MOST_LANES=MOST_LANES,
+            TILE_WIDTH=self._width(problem) if problem.aligned else 1,
+        )
+
+    def alignment(self, problem: DropoutProblem) -> Mapping[str, int]:
+        return dict.fromkeys(problem.operands[:2], PACK_BYTES) if self._width(problem) > 1 else {}
+
+    @staticmethod
+    def _lanes(channels: int) -> int:
+        """Return the channels of a block: all of them, or a multiple of LANE_GROUP."""
+        if channels <= MOST_LANES:
+            return channels
+        across = -(-channels // (MOST_LANES // 2))
+        return -(-channels // (across * LANE_GROUP)) * LANE_GROUP
+
+    def _width(self, problem: DropoutProblem) -> int:
+        """Return the elements of a pack: neighbours in memory that tiles do not divide."""
+        width, tensors = PACK_BYTES // problem.source.scalar_bytes, (problem.source, problem.target)
+        channels, lanes = problem.source.dims[1], self._lanes(problem.source.dims[1])
+        strides = [t.strides[0] for t in tensors if t.dims[0] > 1] + [_pixels(t)[1][0] for t in tensors]
+        contiguous = lanes == channels and all(_pixels(t)[1][0] == channels for t in tensors)
+        if contiguous:  # tiles begin at multiples of LANE_GROUP pixels
+            strides = [t.strides[0] for t in tensors if t.dims[0] > 1]
+        elif channels % width or lanes % width:
+            return 1
+        return 1 if any(stride % width for stride in strides) else width
 
 
-SOLVERS = (StatesSolver(), PackedSolver(), StridedSolver())
+def _pixels(spec: TensorSpec) -> tuple[list[int], list[int]]:
+    """Return extents and strides of the dimensions behind the channels, merged."""
+    return merge_in_order(spec.dims[2:], spec.strides[2:])
+
+
+SOLVERS = (StatesSolver(), PackedSolver(), TilesSolver(), StridedSolver())
 serve(DropoutProblem, SOLVERS, SetDropoutStates, DropoutForward, DropoutBackward)

@@ -62,4 +62,57 @@ template <int STAGES, int BYTES> struct TmaPipeline {
     }
     return previous;
   }
+
+  // The same with the left operand MN-major in 32 bits, which tensor cores do not transpose: lanes read it, boxes of 32
+  // rows of a warp from `left` on, each with 32 rows of 128 bytes, one for each k. 32 rows are two blocks of the sums.
+  template <class E, int COLUMNS, int STEP>
+  __device__ __forceinline__ unsigned multiply_from_registers(float (&sums)[2][COLUMNS / 2], int left, int right,
+                                                              int count) {
+    constexpr int STEPS = 4;                    // of a stage
+    unsigned previous = 0, fragments[2][2][4];  // one is read while the other is multiplied
+    if (STEP > 1 && count == 0) return previous;
+    mbarrier_wait_parity(&full[stage], parity);
+    read_left(0, left, fragments[0]);
+    for (int k_block = 0; k_block < count; k_block++) {
+      const unsigned used = stage;
+      const unsigned char* columns = stages + used * STAGE_BYTES + right;
+#pragma unroll
+      for (int step = 0; step < STEPS; step++) {
+        wgmma_fence();
+#pragma unroll
+        for (int b = 0; b < 2; b++) wgmma_mma_async<E, COLUMNS>(sums[b], fragments[step % 2][b], columns, step);
+        wgmma_commit();
+        wgmma_wait<1>();
+        if (step == 0 && k_block > 0) release_by_lane(previous);
+        if (step < STEPS - 1) {
+          read_left(step + 1, left, fragments[(step + 1) % 2]);
+        } else {
+          advance(STEP);
+          if (k_block + 1 < count) {
+            mbarrier_wait_parity(&full[stage], parity);
+            read_left(0, left, fragments[0]);
+          }
+        }
+      }
+      previous = used;
+    }
+    return previous;
+  }
+
+  // Each lane of the consumers has read a stage itself.
+  __device__ __forceinline__ void release_by_lane(unsigned used) const { mbarrier_arrive(&empty[used]); }
+
+  // Row 8 * part + lane / 4 of a warp in block b is row 16 * (lane / 16) + 8 * b + 4 * part + lane / 4 % 4 of its box:
+  // so no two lanes meet in a bank, where lanes next to each other read k.
+  __device__ __forceinline__ void read_left(int step, int left, unsigned (&fragments)[2][4]) const {
+    const unsigned char* box = stages + stage * STAGE_BYTES + left;
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int b = 0; b < 2; b++)
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        const int k = step * 8 + i / 2 * 4 + lane % 4, pack = lane / 16 * 4 + b * 2 + i % 2;
+        fragments[b][i] = *reinterpret_cast<const unsigned*>(swizzled(box, k, pack) + lane / 4 % 4 * 4);
+      }
+  }
 };

@@ -18,8 +18,11 @@ from dualdnn.api.operations import (
 )
 
 from ..solver import serve
-from .batch_backward import BackwardProblem, BackwardSolver, PackedBackwardSolver
-from .batch_forward import ForwardProblem, ForwardSolver, PackedForwardSolver
+from .batch import BatchProblem
+from .batch_backward import BackwardSolver
+from .batch_columns import BatchColumnsSolver
+from .batch_forward import ForwardSolver
+from .batch_planes import BatchPlanesSolver
 from .divisive import DivisiveSolver
 from .divisive_tile import TileSolver
 from .lrn_channels import ChannelsSolver
@@ -30,18 +33,14 @@ from .problem import DivisiveProblem, LRNProblem
 serve(LRNProblem, (ChannelsSolver(), RowsSolver(), ColumnsSolver()), LRNCrossChannelForward, LRNCrossChannelBackward)
 serve(DivisiveProblem, (TileSolver(), DivisiveSolver()), DivisiveNormalizationForward, DivisiveNormalizationBackward)
 serve(
-    ForwardProblem,
-    (PackedForwardSolver(), ForwardSolver()),
+    BatchProblem,
+    (BatchColumnsSolver(), BatchPlanesSolver(), ForwardSolver(), BackwardSolver()),
+    BatchNormalizationBackward,
+    BatchNormalizationBackwardEx,
     BatchNormalizationForwardInference,
     BatchNormalizationForwardTraining,
     BatchNormalizationForwardTrainingEx,
+    NormalizationBackward,
     NormalizationForwardInference,
     NormalizationForwardTraining,
-)
-serve(
-    BackwardProblem,
-    (PackedBackwardSolver(), BackwardSolver()),
-    BatchNormalizationBackward,
-    BatchNormalizationBackwardEx,
-    NormalizationBackward,
 )

@@ -186,6 +186,7 @@ inline void finish_write(const Write& write) {
     });
     return;
   }
+  const int above = reinterpret_cast<uintptr_t>(write.from) / 128 % 8;  // the swizzle is that of the address
   for (int row = 0; row < map.box[1] * map.box[2]; row++)
     for (int i = 0; i < map.box[0]; i++) {
       const int at[3] = {write.at[0] + i, write.at[1] + row % map.box[1], write.at[2] + row / map.box[1]},
@@ -195,7 +196,7 @@ inline void finish_write(const Write& write) {
         continue;
       unsigned char* to = const_cast<unsigned char*>(map.base) + at[0] * map.element_bytes + at[1] * map.stride[0] +
                           at[2] * map.stride[1];
-      memcpy(to, swizzled(write.from, row, byte / 16) + byte % 16, map.element_bytes);
+      memcpy(to, swizzled(write.from - above * 128, above + row, byte / 16) + byte % 16, map.element_bytes);
     }
 }
 }  // namespace emulated

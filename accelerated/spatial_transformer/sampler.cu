@@ -1,19 +1,19 @@
 // Bilinear sampling at a grid of coordinates (3.2.98), and its gradients (4.1.21).
 //
 // Forward: a thread has one output pixel and CHANNELS channels of it. Gradient of the grid: one thread has an output
-// pixel, or several its channels in turn; sums are taken in one order. Gradient of x: a block has a tile of 16 x 16
-// input pixels and CHANNELS channels; it looks at all output pixels of its image, 256 at a time, keeps those between
-// whose corners and the tile there is one in common in their order, and each thread adds those that its pixel is a
-// corner of: the same order, the same bits.
+// pixel, or several its channels one after the other; sums are taken in one order. Gradient of x: a block has a tile of
+// 16 x 16 input pixels and CHANNELS channels. It gathers the samples with a corner in the tile, in the order of the
+// output pixels: from all of the image where these are few, else from the bins of a stable counting sort, whose
+// launches count, scan and store the samples in scratch memory. It sorts them by cell, and each thread adds those of
+// the four cells around its pixel: the same order, the same bits.
 //
-// Roofline bound: bytes, forward 1 element read and 1 written (the four corners come from L1) and the grid once for
-// CHANNELS channels: 1.9 ps of float at 4.2 TB/s on an H200 (calculated, not measured). The gradient of x takes as many
-// looks at the grid as there are tiles: h w / 256 rounds of some 100 instructions a block, and about 300 comparisons a
-// pixel.
+// Roofline bound: bytes, forward 1 element read and 1 written (the four corners come from L1 where the grid is smooth)
+// and the grid once for CHANNELS channels: 1.9 ps of float at 4.2 TB/s on an H200 (calculated). The gradient of x reads
+// dy and the grid once, 8 bytes of a bin up to four times; random samples read 32 bytes of L2 for each element.
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
 
-constexpr int CHANNELS = 8, TILE = 16, THREADS = TILE * TILE, WARPS = THREADS / 32;
+constexpr int TILE = 16, THREADS = TILE * TILE, WARPS = THREADS / 32;
 
 struct Strides {
   int image, channel, row, column;
@@ -116,13 +116,16 @@ struct GridArguments {
   Shape shape;
   Strides in, out;
   unsigned pixels;
-  int slices;  // threads of a pixel, a power of two
+  int slices;       // threads of a pixel, a power of two
+  int interleaved;  // they are neighbours, as channels are in memory
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_sampler_gradient_grid(const GridArguments a) {
   griddepcontrol_wait_deferred();
   __shared__ COMPUTE partial[2][THREADS];
-  const int width = THREADS / a.slices, of_block = threadIdx.x % width, slice = threadIdx.x / width;
+  const int width = THREADS / a.slices;
+  const int of_block = a.interleaved ? threadIdx.x / a.slices : threadIdx.x % width;
+  const int slice = a.interleaved ? threadIdx.x % a.slices : threadIdx.x / width;
   const unsigned pixel = blockIdx.x * width + of_block;
   unsigned row, column;
   const unsigned image = a.shape.out_height.divide(a.shape.out_width.divide(pixel, column), row);
@@ -150,7 +153,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_sample
     }
   }
   if (a.slices > 1) {
-    partial[0][threadIdx.x] = along_row, partial[1][threadIdx.x] = along_column;
+    partial[0][slice * width + of_block] = along_row, partial[1][slice * width + of_block] = along_column;
     __syncthreads();
     for (int other = 1; other < a.slices && slice == 0; other++) {
       along_row += partial[0][other * width + of_block];
@@ -163,78 +166,346 @@ extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_sample
   result[1] = blend(a.alpha, sound ? along_column : COMPUTE(NAN), a.beta, result + 1);
 }
 
+// --- the gradient of x ---
+
+// The bins of the counting sort: cells of samples, of which `side` x `side` share a bin. Row and column of a cell count
+// from the first one with a corner inside, one before the first pixel.
+struct Bins {
+  unsigned side, across, bins;     // side: as a power of two; bins of a row; of an image
+  unsigned pixels, chunk, chunks;  // output pixels of an image; of a block; blocks of an image
+
+  __device__ __forceinline__ unsigned row_length() const { return bins + 1; }
+  // Where the samples of a chunk begin in a bin; of the first chunk, behind the last bin: where they end.
+  __device__ __forceinline__ unsigned start_index(unsigned image, unsigned chunk, unsigned bin) const {
+    return (image * chunks + chunk) * row_length() + bin;
+  }
+};
+// An output pixel, and row and column of its cell within the bin.
+struct Entry {
+  unsigned pixel;
+  unsigned short row, column;
+};
+
+// Row and column of the cell of a sample; false where no corner lies inside.
+__device__ __forceinline__ bool reaches(const Cell& cell, const Shape& shape, unsigned& row, unsigned& column) {
+  row = cell.row + 1, column = cell.column + 1;
+  return cell.sound && row <= unsigned(shape.height) && column <= unsigned(shape.width);
+}
+// The lanes of the warp with the same key, of those where `exists`. To be called by all lanes.
+__device__ __forceinline__ unsigned peers_of(unsigned key, int bits, bool exists) {
+  unsigned peers = __ballot_sync(0xFFFFFFFFu, exists);
+  for (int bit = 0; bit < bits; bit++) {
+    const bool set = key >> bit & 1;
+    const unsigned with_it = __ballot_sync(0xFFFFFFFFu, set);
+    peers &= set ? with_it : ~with_it;
+  }
+  return peers;
+}
+__device__ __forceinline__ unsigned lanes_before() { return (1u << threadIdx.x % 32) - 1; }
+
+struct SortArguments {
+  const ELEMENT* grid;
+  unsigned char* scratch;
+  long long starts;  // bytes of the entries, before the starts
+  Shape shape;
+  Bins bins;
+  unsigned images;
+
+  __device__ __forceinline__ Entry* entries() const { return reinterpret_cast<Entry*>(scratch); }
+  __device__ __forceinline__ unsigned* start(unsigned image, unsigned chunk, unsigned bin) const {
+    return reinterpret_cast<unsigned*>(scratch + starts) + bins.start_index(image, chunk, bin);
+  }
+  // Calls use(pixel, exists, bin, row, column) for the pixels of a chunk, as many as threads at a time.
+  template <class Use> __device__ __forceinline__ void visit(unsigned image, unsigned chunk, const Use& use) const {
+    const unsigned end = min(bins.pixels, (chunk + 1) * bins.chunk), mask = (1u << bins.side) - 1;
+    for (unsigned start = chunk * bins.chunk; start < end; start += THREADS) {
+      const unsigned pixel = start + threadIdx.x;
+      unsigned row = 0, column = 0;
+      const bool exists =
+          pixel < end && reaches(Cell(grid + 2 * (image * bins.pixels + pixel), shape), shape, row, column);
+      use(pixel, exists, (row >> bins.side) * bins.across + (column >> bins.side), row & mask, column & mask);
+    }
+  }
+};
+
+// How many samples of each chunk every bin has.
+extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_sampler_count(const SortArguments a) {
+  griddepcontrol_wait();
+  unsigned* const found = reinterpret_cast<unsigned*>(shared_memory);
+  const unsigned image = blockIdx.y, chunk = blockIdx.x;
+  for (unsigned bin = threadIdx.x; bin < a.bins.bins; bin += THREADS) found[bin] = 0;
+  __syncthreads();
+  a.visit(image, chunk, [&](unsigned, bool exists, unsigned bin, unsigned, unsigned) {
+    if (exists) atomicAdd(&found[bin], 1u);
+  });
+  __syncthreads();
+  for (unsigned bin = threadIdx.x; bin < a.bins.bins; bin += THREADS) *a.start(image, chunk, bin) = found[bin];
+}
+
+// The sum of the numbers of the threads before; all: of all threads.
+__device__ __forceinline__ unsigned exclusive_scan(unsigned mine, unsigned& all) {
+  __shared__ unsigned of_warp[WARPS];
+  unsigned sum = mine;
+#pragma unroll
+  for (int distance = 1; distance < 32; distance *= 2) {
+    const unsigned before = __shfl_up_sync(0xFFFFFFFFu, sum, distance);
+    if (threadIdx.x % 32 >= distance) sum += before;
+  }
+  __syncthreads();  // what lay there before is read
+  if (threadIdx.x % 32 == 31) of_warp[threadIdx.x / 32] = sum;
+  __syncthreads();
+  all = 0;
+#pragma unroll
+  for (int w = 0; w < WARPS; w++) {
+    if (w < threadIdx.x / 32) sum += of_warp[w];
+    all += of_warp[w];
+  }
+  return sum - mine;
+}
+
+// The counts become starts. A block has an image.
+extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_sampler_scan(const SortArguments a) {
+  griddepcontrol_wait();
+  const unsigned image = blockIdx.x;
+  unsigned before = 0;
+  for (unsigned first = 0; first < a.bins.bins; first += THREADS) {
+    const unsigned bin = first + threadIdx.x;
+    unsigned mine = 0, all;
+    if (bin < a.bins.bins) {
+#pragma unroll 8
+      for (unsigned chunk = 0; chunk < a.bins.chunks; chunk++) mine += *a.start(image, chunk, bin);
+    }
+    unsigned at = before + exclusive_scan(mine, all);
+    if (bin < a.bins.bins) {
+#pragma unroll 8
+      for (unsigned chunk = 0; chunk < a.bins.chunks; chunk++) {
+        unsigned* const start = a.start(image, chunk, bin);
+        const unsigned count = *start;
+        *start = at;
+        at += count;
+      }
+    }
+    before += all;
+  }
+  if (threadIdx.x == 0) *a.start(image, 0, a.bins.bins) = before;
+}
+
+// Every sample to its index within its bin, in the order of the output pixels.
+extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_sampler_sort(const SortArguments a) {
+  griddepcontrol_wait();
+  unsigned* const next = reinterpret_cast<unsigned*>(shared_memory);
+  const unsigned image = blockIdx.y, chunk = blockIdx.x;
+  for (unsigned bin = threadIdx.x; bin < a.bins.bins; bin += THREADS) next[bin] = *a.start(image, chunk, bin);
+  __syncthreads();
+  Entry* const entries = a.entries() + static_cast<size_t>(image) * a.bins.pixels;
+  const int bits = 32 - __clz(a.bins.bins);
+  a.visit(image, chunk, [&](unsigned pixel, bool exists, unsigned bin, unsigned row, unsigned column) {
+    const unsigned peers = peers_of(bin, bits, exists), rank = __popc(peers & lanes_before());
+    unsigned at = 0;
+    for (int warp = 0; warp < WARPS; warp++) {
+      if (warp == threadIdx.x / 32 && exists && rank == 0) {
+        at = next[bin];
+        next[bin] = at + __popc(peers);
+      }
+      __syncthreads();
+    }
+    at = __shfl_sync(0xFFFFFFFFu, at, exists ? __ffs(peers) - 1 : 0) + rank;
+    if (exists) entries[at] = {pixel, static_cast<unsigned short>(row), static_cast<unsigned short>(column)};
+  });
+}
+
 struct InputArguments {
   const ELEMENT* dy;
   const ELEMENT* grid;
   ELEMENT* dx;
+  const unsigned char* scratch;  // null where the samples are not sorted
   COMPUTE alpha, beta;
   Shape shape;
   Strides in, out;                     // of dx, of dy
-  FastDivmod tiles, tile_row, groups;  // of an image, of a row of tiles; groups of channels
-  unsigned pixels;                     // of an output image
+  FastDivmod tiles, tile_row, blocks;  // of an image, of a row of tiles; blocks of a tile
+  int groups;                          // of CHANNELS, that a block has
+  long long starts;
+  Bins bins;
 };
 
-// An output pixel with a corner in the tile.
-struct Sample {
-  int row, column, offset;  // of its cell in the tile; of its gradient
-  COMPUTE below, right;
+constexpr int SAMPLES = 2 * THREADS, SLOTS = SAMPLES / 32;          // of a tile at a time
+constexpr int SIDE = TILE + 1, CELLS = SIDE * SIDE, CELL_BITS = 9;  // cells with a corner in a tile
+
+// What a block has of its samples: those found, and their numbers in each cell; then their gradients of a group.
+struct TileShared {
+  union {
+    struct {
+      int offset[SAMPLES];  // of the gradient in dy
+      COMPUTE below[SAMPLES], right[SAMPLES];
+      unsigned short cell[SAMPLES];
+      unsigned short before[SLOTS][CELLS];  // of each 32 samples: how many, then how many before them
+    } found;
+    ELEMENT gradient[CHANNELS][SAMPLES];
+  };
+  int offset[SAMPLES];  // of those sorted by cell
+  COMPUTE below[SAMPLES], right[SAMPLES];
+  unsigned short start[CELLS + 2];  // of the samples of a cell
+  __device__ __forceinline__ TileShared() {}
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_sampler_gradient_x(const InputArguments a) {
+extern "C" __global__ void __launch_bounds__(THREADS, 4)
+    spatial_transformer_sampler_gradient_x(const InputArguments a) {
   griddepcontrol_wait();
-  __shared__ Sample samples[THREADS];
-  __shared__ int of_warp[WARPS];
-  unsigned tile, tile_column, group;
-  const unsigned image = a.groups.divide(a.tiles.divide(blockIdx.x, tile), group);
-  const int top = a.tile_row.divide(tile, tile_column) * TILE, left = tile_column * TILE;
-  const int my_row = threadIdx.x / TILE, my_column = threadIdx.x % TILE, lane = threadIdx.x % 32,
-            warp = threadIdx.x / 32;
-  const int first = group * CHANNELS, channels = min(CHANNELS, a.shape.channels - first);
-  const ELEMENT* dy = a.dy + (image * a.out.image + first * a.out.channel);
+  __shared__ __align__(16) unsigned char shared_bytes[sizeof(TileShared)];
+  TileShared& shared = *reinterpret_cast<TileShared*>(shared_bytes);
+  unsigned tile, tile_column, block;
+  const unsigned image = a.blocks.divide(a.tiles.divide(blockIdx.x, tile), block);
+  const unsigned top = a.tile_row.divide(tile, tile_column) * TILE, left = tile_column * TILE;
+  const int my_row = threadIdx.x / TILE, my_column = threadIdx.x % TILE;
+  const ELEMENT* grid = a.grid + 2 * static_cast<size_t>(image) * a.bins.pixels;
+  int first = block * a.groups * CHANNELS;  // channel
+  const int end_channel = min(first + a.groups * CHANNELS, a.shape.channels);
   COMPUTE sum[CHANNELS] = {};
+  unsigned count = 0;  // of samples found, the same in all threads
 
-  for (unsigned start = 0; start < a.pixels; start += THREADS) {
-    const unsigned pixel = start + threadIdx.x;
-    Sample mine = {};
-    bool counts = false;
-    if (pixel < a.pixels) {
-      unsigned row, column;
-      row = a.shape.out_width.divide(pixel, column);
-      const Cell cell(a.grid + 2 * (image * a.pixels + pixel), a.shape);
-      mine = {cell.row - top, cell.column - left, static_cast<int>(row * a.out.row + column * a.out.column), cell.below,
-              cell.right};
-      counts = cell.sound && mine.row >= -1 && mine.row < TILE && mine.column >= -1 && mine.column < TILE;
-    }
-    const unsigned found = __ballot_sync(0xFFFFFFFFu, counts);
-    if (lane == 0) of_warp[warp] = __popc(found);
+  // Sorts those found by cell.
+  auto sort = [&] {
+    auto& found = shared.found;
+    for (unsigned i = threadIdx.x; i < SLOTS * CELLS; i += THREADS) (&found.before[0][0])[i] = 0;
     __syncthreads();
-    int before = __popc(found & ((1u << lane) - 1)), total = 0;
+    unsigned rank[SAMPLES / THREADS];
 #pragma unroll
-    for (int w = 0; w < WARPS; w++) {
-      if (w < warp) before += of_warp[w];
-      total += of_warp[w];
+    for (int r = 0; r < SAMPLES / THREADS; r++) {
+      const unsigned i = r * THREADS + threadIdx.x, cell = i < count ? found.cell[i] : 0;
+      const unsigned peers = peers_of(cell, CELL_BITS, i < count);
+      rank[r] = __popc(peers & lanes_before());
+      if (i < count && rank[r] == 0) found.before[i / 32][cell] = __popc(peers);
     }
-    if (counts) samples[before] = mine;
     __syncthreads();
-    for (int s = 0; s < total; s++) {
-      const int down = my_row - samples[s].row, right = my_column - samples[s].column;
-      if (down < 0 || down > 1 || right < 0 || right > 1) continue;
-      const COMPUTE weight = (down ? samples[s].below : COMPUTE(1) - samples[s].below) *
-                             (right ? samples[s].right : COMPUTE(1) - samples[s].right);
-      const ELEMENT* gradient = dy + samples[s].offset;
+    unsigned of_cell[2] = {}, all;
 #pragma unroll
-      for (int i = 0; i < CHANNELS; i++)
-        if (i < channels) sum[i] += weight * load<COMPUTE>(gradient[i * a.out.channel]);
+    for (int k = 0; k < 2; k++) {
+      const unsigned cell = 2 * threadIdx.x + k;
+      if (cell >= CELLS) continue;
+#pragma unroll 4
+      for (unsigned slot = 0; slot < SLOTS; slot++) {
+        const unsigned of_slot = found.before[slot][cell];
+        found.before[slot][cell] = of_cell[k];
+        of_cell[k] += of_slot;
+      }
+    }
+    const unsigned start = exclusive_scan(of_cell[0] + of_cell[1], all);
+    if (2 * threadIdx.x < CELLS + 1) {
+      shared.start[2 * threadIdx.x] = start;
+      shared.start[2 * threadIdx.x + 1] = start + of_cell[0];
     }
     __syncthreads();
-  }
+#pragma unroll
+    for (int r = 0; r < SAMPLES / THREADS; r++) {
+      const unsigned i = r * THREADS + threadIdx.x;
+      if (i >= count) continue;
+      const unsigned cell = found.cell[i], at = shared.start[cell] + found.before[i / 32][cell] + rank[r];
+      shared.offset[at] = found.offset[i];
+      shared.below[at] = found.below[i], shared.right[at] = found.right[i];
+    }
+    __syncthreads();
+  };
+  // Adds them up for the channels from `first` on.
+  auto add = [&] {
+    const int channels = min(CHANNELS, end_channel - first);
+    const ELEMENT* dy = a.dy + (image * a.out.image + first * a.out.channel);
+#pragma unroll
+    for (int r = 0; r < SAMPLES / THREADS; r++) {
+      const unsigned i = r * THREADS + threadIdx.x;
+      if (i >= count) continue;
+#pragma unroll
+      for (int c = 0; c < CHANNELS; c++)
+        if (c < channels) shared.gradient[c][i] = dy[shared.offset[i] + c * a.out.channel];
+    }
+    __syncthreads();
+    // The pixel is the bottom corner of the samples of the first row of cells, the top one of the second, and in each
+    // row the right corner of the first cell's.
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      const int cell = (my_row + i) * SIDE + my_column;
+      const unsigned second = shared.start[cell + 1], end = shared.start[cell + 2];
+      for (unsigned s = shared.start[cell]; s < end; s++) {
+        const COMPUTE below = shared.below[s], right = shared.right[s];
+        const COMPUTE weight = (i ? COMPUTE(1) - below : below) * (s < second ? right : COMPUTE(1) - right);
+#pragma unroll
+        for (int c = 0; c < CHANNELS; c++)
+          if (c < channels) sum[c] += weight * load<COMPUTE>(shared.gradient[c][s]);
+      }
+    }
+    __syncthreads();
+  };
+  // Writes them.
+  auto write = [&] {
+    const unsigned row = top + my_row, column = left + my_column;
+    ELEMENT* dx = a.dx + (image * a.in.image + first * a.in.channel + row * a.in.row + column * a.in.column);
+#pragma unroll
+    for (int c = 0; c < CHANNELS; c++) {
+      ELEMENT* result = dx + c * a.in.channel;
+      if (first + c < end_channel && row < a.shape.height && column < a.shape.width)
+        *result = blend(a.alpha, sum[c], a.beta, result);
+      sum[c] = 0;
+    }
+  };
+  // Keeps the samples that have a corner in the tile, in the order of the threads.
+  auto gather = [&](unsigned pixel, bool exists, unsigned row, unsigned column) {
+    row -= top, column -= left;
+    exists = exists && row < SIDE && column < SIDE;
+    unsigned all;
+    const unsigned at = count + exclusive_scan(exists, all);
+    if (exists) {
+      const Cell cell(grid + 2 * pixel, a.shape);
+      unsigned in_row;
+      const unsigned of_image = a.shape.out_width.divide(pixel, in_row);
+      shared.found.offset[at] = of_image * a.out.row + in_row * a.out.column;
+      shared.found.below[at] = cell.below, shared.found.right[at] = cell.right;
+      shared.found.cell[at] = row * SIDE + column;
+    }
+    count += all;
+  };
 
-  const int row = top + my_row, column = left + my_column;
-  if (row >= a.shape.height || column >= a.shape.width) return;
-  ELEMENT* dx = a.dx + (image * a.in.image + first * a.in.channel + row * a.in.row + column * a.in.column);
-#pragma unroll
-  for (int i = 0; i < CHANNELS; i++) {
-    ELEMENT* result = dx + i * a.in.channel;
-    if (i < channels) *result = blend(a.alpha, sum[i], a.beta, result);
+  // The samples of one or two rows of bins, or all of the image. Where they are few, they are sorted once for all
+  // channels of the block; else they are gathered again for each group of channels.
+  const Entry* entries = reinterpret_cast<const Entry*>(a.scratch) + static_cast<size_t>(image) * a.bins.pixels;
+  const unsigned* starts = reinterpret_cast<const unsigned*>(a.scratch + a.starts) + a.bins.start_index(image, 0, 0);
+  const unsigned side = a.bins.side, last_row = min(top + TILE, unsigned(a.shape.height)) >> side,
+                 last_column = min(left + TILE, unsigned(a.shape.width)) >> side;
+  while (first < end_channel) {
+    bool several = false;
+    for (unsigned bin_row = a.scratch ? top >> side : last_row; bin_row <= last_row; bin_row++) {
+      unsigned begin = 0, middle = 0, end = a.bins.pixels;
+      if (a.scratch) {  // the bins of a row follow each other
+        const unsigned from = bin_row * a.bins.across + (left >> side);
+        begin = starts[from], middle = starts[from + 1], end = starts[from + 1 + last_column - (left >> side)];
+      }
+      do {
+        const unsigned i = begin + threadIdx.x;
+        unsigned pixel = i, row = 0, column = 0;
+        bool exists = i < end;
+        if (exists) {
+          if (a.scratch) {
+            const Entry entry = entries[i];
+            pixel = entry.pixel, row = (bin_row << side) + entry.row;
+            column = (((left >> side) + (i >= middle)) << side) + entry.column;
+          } else {
+            exists = reaches(Cell(grid + 2 * pixel, a.shape), a.shape, row, column);
+          }
+        }
+        gather(pixel, exists, row, column);
+        begin += THREADS;
+        const bool last = bin_row == last_row && begin >= end;
+        if (!last && count <= SAMPLES - THREADS) continue;
+        __syncthreads();
+        sort();
+        several = several || !last;
+        do {
+          add();
+          if (last) {
+            write();
+            first += CHANNELS;
+          }
+        } while (last && !several && first < end_channel);
+        count = 0;
+      } while (begin < end);
+    }
   }
 }

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import shlex
 import shutil
+import subprocess
 import sys
 import sysconfig
 import tempfile
@@ -15,6 +18,7 @@ from .header import header
 
 NAME = "libcudnn.so.8"  # file, soname and version node: clients import cudnnCreate@libcudnn.so.8
 MODULE = "_dualdnn_c"
+CALLBACK = Path(__file__).with_name("callback.cpp")
 
 
 class BuildError(ValueError):
@@ -24,7 +28,8 @@ class BuildError(ValueError):
 def build(out: Path) -> Path:
     """Write the library and its header below ``out``; returns the library's path. Nothing is compiled where an equal one lies there."""
     text, told = exports.source(_paths(), json.dumps(sys.base_prefix)), exports.definitions()
-    key = hashlib.sha256("\0".join([sys.version, text, told, Path(__file__).read_text()]).encode()).hexdigest()
+    parts = [sys.version, text, told, Path(__file__).read_text(), CALLBACK.read_text(), str(_cxx())]
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     library, stamp = out / NAME, out / f".{NAME}.key"
     (out / "include").mkdir(parents=True, exist_ok=True)
     (out / "include" / "cudnn.h").write_text(header())
@@ -47,10 +52,14 @@ def _compile(text: str, told: str, library: Path) -> None:
         ffi.cdef(told)
         # The getter of the last message of release 9: whoever asks learns which clause a call violated.
         ffi.embedding_api("void cudnnGetLastErrorString(char *, size_t);")
+        caught = _callback(Path(folder))
         ffi.set_source(
             MODULE,
             text,
+            define_macros=[("DUALDNN_CATCHES", "1")] if caught else [],
+            extra_objects=caught,
             extra_link_args=[
+                *(["-lstdc++"] if caught else []),
                 f"-Wl,-soname,{NAME}",
                 f"-Wl,--version-script={script}",
                 f"-Wl,-rpath,{sysconfig.get_config_var('LIBDIR')}",
@@ -67,6 +76,22 @@ def _compile(text: str, told: str, library: Path) -> None:
                 f"the library could not be compiled: {error}; a C compiler and Python's headers are needed (Debian: apt install gcc python3-dev)"
             ) from error
         shutil.move(Path(folder) / NAME, library)
+
+
+def _cxx() -> str | None:
+    """The C++ compiler, where there is one."""
+    return shutil.which(
+        shlex.split(os.environ.get("CXX") or sysconfig.get_config_var("CXX") or "g++")[0]
+    ) or shutil.which("g++")
+
+
+def _callback(folder: Path) -> list[str]:
+    """The object that catches what a callback throws; nothing without a C++ compiler."""
+    compiler, made = _cxx(), folder / "callback.o"
+    if compiler is None:
+        return []
+    done = subprocess.run([compiler, "-O2", "-fPIC", "-c", str(CALLBACK), "-o", str(made)], capture_output=True)
+    return [] if done.returncode else [str(made)]
 
 
 def _paths() -> str:

@@ -24,9 +24,9 @@ from .pointers import pointer_backend
 class Border:
     """What the exports of one library call; the last message of each thread."""
 
-    def __init__(self, ffi: Any) -> None:
+    def __init__(self, ffi: Any, lib: Any) -> None:
         self.ffi, self.objects = ffi, Objects()
-        self.marshalling = Marshalling(ffi, self.objects)
+        self.marshalling = Marshalling(ffi, self.objects, lib)
         self.last = threading.local()
         self.shown = os.environ.get("DUALDNN_SHOW_ERRORS") == "1"
         self.strings: dict[int, Any] = {}  # what C was given has to stay where it is
@@ -127,7 +127,7 @@ def create_handle() -> Handle:
 
 def install(ffi: Any, lib: Any) -> None:
     """Define every export; runs inside the library before its first call returns."""
-    border = _border(ffi)
+    border = _border(ffi, lib)
     for function in functions().values():
         ffi.def_extern(name=f"py_{function.name}", error=int(INTERNAL_ERROR) if function.name not in RESULTS else None)(
             border.entry(function)
@@ -138,10 +138,10 @@ def install(ffi: Any, lib: Any) -> None:
     atexit.register(border.finish)
 
 
-def _border(ffi: Any) -> Border:
+def _border(ffi: Any, lib: Any) -> Border:
     """Our own functions, or with DUALDNN_BACKEND=observe:PATH those of another library, which the suite judges."""
     kind, _, path = os.environ.get("DUALDNN_BACKEND", "").partition(":")
     if kind != "observe":
-        return Border(ffi)
-    observer: Border = import_module("dualdnn.conformance.observed").Observer(ffi, path)
+        return Border(ffi, lib)
+    observer: Border = import_module("dualdnn.conformance.observed").Observer(ffi, lib, path)
     return observer

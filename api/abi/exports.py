@@ -83,6 +83,25 @@ __attribute__((destructor)) static void dualdnn_finished(void)
 """
 
 
+# Where there is no C++ compiler, nothing catches what a callback throws.
+CALL_BACK = """
+typedef void (*dualdnn_callback)(int, uintptr_t, const void *, const char *);
+#ifdef DUALDNN_CATCHES
+int dualdnn_caught(dualdnn_callback, int, uintptr_t, const void *, const char *);
+#else
+static int dualdnn_caught(dualdnn_callback function, int severity, uintptr_t udata, const void *record, const char *text)
+{
+    function(severity, udata, record, text);
+    return 0;
+}
+#endif
+static int dualdnn_call_back(uintptr_t function, int severity, uintptr_t udata, debug_t *record, const char *text)
+{
+    return dualdnn_caught((dualdnn_callback)function, severity, udata, record, text);
+}
+"""
+
+
 def export(function: Function) -> str:
     """The C function that clients link to."""
     result, parameters = result_type(function), function.parameters
@@ -112,6 +131,7 @@ def source(paths: str, home: str) -> str:
             STRUCTURES,
             *declarations,
             "static void py_dualdnn_finish(void);",
+            CALL_BACK,
             *map(export, table),
             FINISH,
         ]
@@ -122,4 +142,5 @@ def definitions() -> str:
     """What cffi is told: the structures, the state, the Python functions."""
     declarations = "\n".join(map(border_declaration, functions().values()))
     declarations += "\nvoid py_dualdnn_finish(void);"
-    return f'{STRUCTURES}static int dualdnn_state;\nextern "Python" {{\n{declarations}\n}}'
+    call_back = "int dualdnn_call_back(uintptr_t, int, uintptr_t, debug_t *, const char *);"
+    return f'{STRUCTURES}static int dualdnn_state;\n{call_back}\nextern "Python" {{\n{declarations}\n}}'

@@ -31,8 +31,8 @@ DEBUG_FIELDS = ("cudnn_version", "cudnnStatus", "time_sec", "time_usec", "time_d
 class Marshalling:
     """The rules of one library; ``ffi`` is its own."""
 
-    def __init__(self, ffi: Any, objects: Objects) -> None:
-        self.ffi, self.objects = ffi, objects
+    def __init__(self, ffi: Any, objects: Objects, lib: Any = None) -> None:
+        self.ffi, self.objects, self.lib = ffi, objects, lib
 
     # --- arguments ---
 
@@ -140,7 +140,10 @@ class Marshalling:
         def read(c: tuple[Any, ...]) -> Any:
             if not c[index]:
                 return None
-            entries = tuple(c[index][0 : max(0, min(count(c), most) - less)])
+            asked = count(c)
+            if asked > MOST_ENTRIES:
+                return ()
+            entries = tuple(c[index][0 : max(0, min(asked, most) - less)])
             return tuple(map(self.objects.get, entries)) if described else entries
 
         return read
@@ -160,14 +163,16 @@ class Marshalling:
         """A C log callback as the function that dualdnn calls; it keeps its address for cudnnGetCallback."""
         if not address:
             return None
-        ffi = self.ffi
-        function = ffi.cast("void (*)(int, uintptr_t, debug_t *, const char *)", address)
+        ffi, call_back = self.ffi, self.lib.dualdnn_call_back
 
         def run(severity: int, udata: int | None, debug: Any, text: str) -> None:
             known = {name: getattr(debug, name) for name in DEBUG_FIELDS}
             handle = self.objects.pointers.get(id(debug.handle), 0)
             record = ffi.new("debug_t *", {**known, "handle": handle, "stream": getattr(debug.stream, "address", 0)})
-            function(severity, udata or 0, record, text.encode())
+            if call_back(address, severity, udata or 0, record, text.encode()):
+                print(
+                    "libcudnn.so.8: the log callback threw an exception, which ends here", file=sys.stderr, flush=True
+                )
 
         run.address = address  # type: ignore[attr-defined]
         return run

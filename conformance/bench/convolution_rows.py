@@ -63,7 +63,10 @@ STRIDED, FIRST = Layer(64, 256, 56, 512, 3, 2), Layer(64, 3, 224, 64, 7, 2)
 DEPTHWISE = Layer(64, 256, 56, 256, 3, 1, 256)
 LAYERS = (WIDE, POINTWISE, DEEP, SMALL, STRIDED, FIRST, DEPTHWISE)
 FUSED_LAYERS = (WIDE, POINTWISE, DEEP)
-GRADIENT_LAYERS = (WIDE, STRIDED, DEPTHWISE)
+# Kinds of gradients and their layers
+GRADIENTS = {
+    "half": LAYERS, "TF32": LAYERS, "bfloat16": (WIDE, DEPTHWISE), "float": (WIDE, STRIDED, DEPTHWISE)
+}  # fmt: skip
 TINY = Layer(1, 8, 6, 8, 3, 1)  # as short as a launch: what is left is what launches and the host cost
 
 # Name -> (data type, math type). Sums are FLOAT everywhere.
@@ -129,8 +132,8 @@ def convolution_rows() -> Iterator[Row]:
         for layer in (*FUSED_LAYERS, TINY):
             for kind in ("half", "TF32"):
                 yield Row(f"{family} {layer} {kind} NHWC", family, rectified(convolution(layer, kind, NHWC), added))
-    for layer in GRADIENT_LAYERS:
-        for kind in ("half", "float"):
+    for kind, layers in GRADIENTS.items():
+        for layer in layers:
             for name, layout in FORMATS.items():
                 plain = convolution(layer, kind, layout)
                 yield Row(f"data gradient {layer} {kind} {name}", "data gradient", data_gradient(plain))

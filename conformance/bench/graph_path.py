@@ -9,6 +9,8 @@ from typing import Any
 
 from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.operations import (
+    ConvolutionBackwardData,
+    ConvolutionBackwardFilter,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
     FilterSpec,
@@ -21,7 +23,7 @@ from dualdnn.api.operations import (
 )
 from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF
 
-from .row import Convolution
+from .row import Convolution, Summed
 
 DTYPES: dict[cudnnDataType_t, str] = {FLOAT: "float32", HALF: "float16", BFLOAT16: "bfloat16"}
 SEQUENCES = ("queries", "keys", "values", "dout")
@@ -55,17 +57,23 @@ class GraphPath:
         self.description = f"PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}"
 
     def calls(self, operation: Operation, memory: Mapping[str, Any]) -> Iterator[tuple[str, Work]]:
-        """The ways to compute a convolution, or an attention of one head, on these buffers, by name; none for other operations."""
+        """The ways to compute a convolution, its gradient, or an attention of one head, on these buffers, by name; none for
+        other operations."""
         if isinstance(operation, MultiHeadAttnForward | MultiHeadAttnBackwardData) and _is_plain(operation):
             yield from self._attentions(operation, memory)
-        if not isinstance(operation, Convolution):
+        if not isinstance(operation, Summed):
             return
         o = operation
-        tensors = {name: self._tensor(getattr(o, name), memory[name].address) for name in o.reads}
+        named = o.reads if isinstance(o, Convolution) else (*o.reads, *o.outputs)
+        tensors = {name: self._tensor(getattr(o, name), memory[name].address) for name in named}
         tf32 = allows_tf32(o.convolution)
-        ways = (
-            _plain(self.torch, o, tensors) if isinstance(o, ConvolutionForward) else _rectified(self.torch, o, tensors)
-        )
+        ways: Iterator[tuple[str, Work]]
+        if isinstance(o, ConvolutionForward):
+            ways = _plain(self.torch, o, tensors)
+        elif isinstance(o, ConvolutionBiasActivationForward):
+            ways = _rectified(self.torch, o, tensors)
+        else:
+            ways = _gradient(self.torch, o, tensors)
         for name, work in ways:
             yield name, self._on_stream(work, tf32)
 
@@ -167,6 +175,16 @@ def _rectified(torch: Any, o: ConvolutionBiasActivationForward, given: Mapping[s
     else:
         fused = torch.cudnn_convolution_relu
         yield "cudnn_convolution_relu", lambda: fused(given["x"], given["w"], bias, *settings)
+
+
+def _gradient(
+    torch: Any, o: ConvolutionBackwardData | ConvolutionBackwardFilter, given: Mapping[str, Any]
+) -> Iterator[tuple[str, Work]]:
+    c = o.convolution
+    of_input = isinstance(o, ConvolutionBackwardData)
+    x, w = (given["dx"], given["w"]) if of_input else (given["x"], given["dw"])  # what is computed gives its sizes
+    settings = (c.stride, c.padding, c.dilation, False, (0,) * c.rank, c.group_count, (of_input, not of_input, False))
+    yield "convolution_backward", lambda: torch.ops.aten.convolution_backward(given["dy"], x, w, None, *settings)
 
 
 def open_torch() -> Any:

@@ -451,6 +451,19 @@ def test_workspace_too_small(cudnn, caller, refuses, dims, to, all_of_it):
     refuses(INVALID_VALUE, "cudnnReduceTensor/c31", cudnn.cudnnReduceTensor, *arguments.values(), unchanged=unchanged)
 
 
+@shows("cudnnReduceTensor/c17", "cudnnReduceTensor/c31")
+@pytest.mark.parametrize("size", [2**31 + 4, 2**32 + 4], ids=str)
+def test_size_that_no_int_holds(subject, cudnn, caller, size):
+    """In C: what is left of it in 31 or 32 bits is too small. Nothing but the size is that large."""
+    if subject.is_python or subject.knows_sizes:
+        pytest.skip("numbers of Python have any size, and memory of that size would be needed")
+    dims, to = LONG[0]
+    arguments = arguments_of(caller, reduction(A=TensorSpec.packed(FLOAT, dims), C=TensorSpec.packed(FLOAT, to)))
+    assert arguments["workspaceSizeInBytes"] > 4
+    arguments["workspaceSizeInBytes"] = size
+    cudnn.cudnnReduceTensor(*arguments.values())
+
+
 @shows("cudnnReduceTensor/c30", "cudnnReduceTensor/c31")
 @pytest.mark.parametrize(
     "operand, clause", [("indices", "cudnnReduceTensor/c30"), ("workspace", "cudnnReduceTensor/c31")]

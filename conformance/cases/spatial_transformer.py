@@ -139,6 +139,12 @@ def test_grids(trial, data_type, dims):
     trial(grid_backward(data_type, dims))
 
 
+@shows("cudnnSpatialTfGridGeneratorForward/c01")
+@by_type
+def test_grids_of_many_pixels(trial, data_type):
+    trial(grid_forward(data_type, (3, 1, 37, 41)))
+
+
 @shows("cudnnSpatialTfGridGeneratorForward/c01", "cudnnSpatialTfGridGeneratorBackward/c01")
 @pytest.mark.parametrize("inputs", ["special", "huge"])
 def test_grids_of_special_values(trial, inputs):
@@ -217,6 +223,18 @@ def test_at_and_beyond_the_borders(trial, data_type):
     pairs = [(a, b) for a in POINTS for b in POINTS]
     for operation in (forward(data_type, dims, x), backward(data_type, dims, x)):
         trial(operation, before=with_grid(operation, pairs))
+
+
+@shows("cudnnSpatialTfSamplerBackward/c01")
+@pytest.mark.parametrize("data_type, layout", [(FLOAT, "nchw"), (HALF, "nhwc")], ids=str)
+def test_many_samples(trial, data_type, layout):
+    """More samples of an image than one tile holds, of several tiles, all over the input and beyond, and close together."""
+    x, dims = laid_out(data_type, (2, 9, 20, 37), layout), (2, 9, 41, 53)
+    operation = backward(data_type, dims, x=x, dy=laid_out(data_type, dims, layout), betas=(0.5, 0.5))
+    rng = np.random.default_rng(5)
+    scattered, near = rng.normal(0, 0.7, (41 * 53, 2)), rng.normal(0.1, 0.02, (41 * 53, 2))
+    trial(operation, before=with_grid(operation, [*scattered, *near]))
+    trial(forward(data_type, dims, x=x, y=operation.dy))
 
 
 @shows("cudnnSpatialTfSamplerForward/c01", "cudnnSpatialTfSamplerBackward/c01")

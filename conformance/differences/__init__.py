@@ -7,6 +7,7 @@ but does not fail the run. The document wins for our backends, always.
 from . import algorithms as _algorithms  # noqa: F401 (declares)
 from . import attention as _attention  # noqa: F401 (declares)
 from . import batch_normalization as _batch_normalization  # noqa: F401 (declares)
+from . import computed as _computed  # noqa: F401 (declares)
 from . import convolution_gradients as _convolution_gradients  # noqa: F401 (declares)
 from . import ctc as _ctc  # noqa: F401 (declares)
 from . import dropout as _dropout  # noqa: F401 (declares)

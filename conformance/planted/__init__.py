@@ -190,13 +190,17 @@ def outcome_of(bug: Bug, status: int | None, printed: str, failed: Sequence[str]
     return Outcome(bug, NOTICED if by else SURVIVED, by, took)
 
 
+def families_of(bug: Bug) -> set[str]:
+    """The families whose cases a bug may disturb: one is named by the first word of its files of cases."""
+    return {stem.removeprefix("folded_").partition("_")[0] for stem in bug.cases}
+
+
 def batches(wanted: Sequence[Bug], most: int) -> list[list[Bug]]:
-    """Bugs that can be tried at once: on one subject, in different files, for different files of cases. What several families
-    share is tried alone."""
+    """Bugs that can be tried at once: on one subject, of different families. What several families share is tried alone."""
     found: list[list[Bug]] = []
     for bug in wanted:
         for batch in found:
-            apart = not any({bug.file, *bug.cases} & {other.file, *other.cases} for other in batch)
+            apart = not any(families_of(bug) & families_of(other) for other in batch)
             alone = bug.is_shared or batch[0].is_shared
             if len(batch) < most and apart and not alone and batch[0].judged_on == bug.judged_on:
                 batch.append(bug)
@@ -231,8 +235,8 @@ def verified(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 
 def family_of(bug: Bug) -> str:
-    """What the report counts a bug under: the family of the first cases that should notice it."""
-    return bug.cases[0].split("_")[0]
+    """What the report counts a bug under."""
+    return min(families_of(bug))
 
 
 def summary(outcomes: Sequence[Outcome]) -> str:

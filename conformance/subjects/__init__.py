@@ -82,7 +82,6 @@ class ForeignSubject:
 
     def __init__(self, name: str, path: Any) -> None:
         self.library = LibrarySubject(path)
-        self.library.library.asks_null = not is_vendor_library(self.library.path)  # whose NULL_CRASHES are known
         self.cudnn = self.library.cudnn
         version = self.library.version()
         self.name = f"{name}-{version}" if version else name
@@ -97,6 +96,7 @@ class ForeignSubject:
         # A library that knows the clauses on invalid pointers is asked about them; sizes are the driver's to tell.
         self.survives_stray_pointers = self.library.library.takes_stray_pointers = self.cites_clauses
         self.knows_sizes = self.cites_clauses and self.has_gpu
+        self.library.library.asks_null = not is_vendor_library(self.library.path)  # whose NULL_CRASHES are known
 
     def _cites_clauses(self) -> bool:
         """Whether the message behind a refusal (cudnnGetLastErrorString) ends with the violated clause."""

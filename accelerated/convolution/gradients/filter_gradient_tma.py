@@ -2,8 +2,7 @@
 (convolution/gradients/filter_gradient_tma.cu).
 
 Operands that lie otherwise than channels innermost are copied into the workspace first. Behind the copies lie the
-sums of all blocks: each block has a slot for every tile that it meets, and neighbouring blocks meet at most one tile
-in common, so that block i has slot i + t for tile t.
+sums of all blocks: each block has a slot for every tile that it meets.
 """
 
 from __future__ import annotations
@@ -11,38 +10,38 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator, Mapping
 from ctypes import c_int, c_longlong, c_ubyte, c_uint
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as Algo
+from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.operations import TensorSpec
-from dualdnn.api.operations.specs import BFLOAT16, HALF
+from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF
 
 from ...plans import ELEMENTS, Launch, Plan, factors, pointers, structure, type_definitions
 from ...primitives.geometry import FastDivmod
 from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
-from ...primitives.tma import MAP_BYTES, ROW_BYTES, Im2colMap, TmaLaunch
+from ...primitives.tma import MAP_BYTES, ROW_BYTES, Im2colMap, TiledMap, TmaLaunch
 from ...solver import Solver
 from ..forward import may_use_tensor_cores
 from ..problem import Rates, rounded_up
 from .composed import At, ComposedLaunch, ComposedPlan, copied, with_alignment, within
 from .filter_gradient import FilterGradientProblem
+from .pack_rows import PackedRows, pack_launch
 
 SOURCE = "convolution/gradients/filter_gradient_tma.cu"
-SUM = "convolution_filter_gradient_tma_sum"
 WARPGROUP, CONSUMERS = 128, 2
-SUM_QUADS = 32  # fours of sums that a block of the second kernel adds
+SUM_THREADS, SUM_LANES = 256, 8  # of a block; threads that share many parts
+FEW_PARTS = 6  # of a tile, which one thread adds
 ALIGNMENT = 256  # bytes, of the regions of the workspace
 ARGUMENT_ALIGNMENT = 64  # of the arguments
 SWIZZLE_BYTES = 1024
 LEAST_ARCHITECTURE = 90
 SUM_BYTES = 4
 LEAST_K_BLOCKS = 4  # of a block
-LEAST_FILL = 0.2  # of the tiles
-EVEN = 0.94  # of the multiprocessors that have equal parts of tiles: then blocks of one part walk the pixels together
-ROWS_ARE_FILTERS = (True, False)  # what is tried
-PRODUCTS = 2048  # multiply-adds in a clock of a multiprocessor
+LEAST_FILL = 0.1  # of the tiles
 STORED = 32.0  # bytes of sums that a multiprocessor stores in a clock
 
 Pair = c_int * 2
@@ -61,8 +60,8 @@ class DivisionStruct(ctypes.Structure):
     """``Division`` in the kernel's source."""
 
     _fields_ = (
-        ("k_blocks", FastDivmod), ("row_tiles", FastDivmod), ("column_tiles", FastDivmod), ("share", c_uint),
-        ("longer", c_uint),
+        ("rest", FastDivmod), ("row_tiles", FastDivmod), ("column_tiles", FastDivmod), ("tiles", FastDivmod),
+        ("parts", c_uint), ("share", c_uint), ("longer_parts", c_uint), ("rest_share", c_uint), ("longer", c_uint),
     )  # fmt: skip
 
 
@@ -70,13 +69,14 @@ class Operand(NamedTuple):
     """dy or x as an operand: its map, boxes of channels under all taps, channels of a group."""
 
     name: str
-    map: Im2colMap
+    map: Im2colMap | TiledMap
     channel_boxes: int
     boxes: int
     struct: OperandStruct
 
 
-class TileKernel(NamedTuple):
+@dataclass(frozen=True)
+class TileKernel:
     """A tile of boxes. throughput: the share of the tensor cores' rate that long sums reach."""
 
     row_boxes: int
@@ -84,32 +84,45 @@ class TileKernel(NamedTuple):
     stages: int
     throughput: float
 
+    source: ClassVar[str] = SOURCE
+    box: ClassVar[int] = ROW_BYTES // 2  # channels, and pixels of a K-block
+    warpgroup_boxes: ClassVar[int] = 1  # of the rows of a warpgroup
+    products: ClassVar[int] = 2048  # multiply-adds in a clock of a multiprocessor
+    choices: ClassVar[tuple[bool, ...]] = (True, False)  # whether filters may be the rows, channels under taps
+
+    @property
+    def stem(self) -> str:
+        return self.source.partition(".")[0].rpartition("/")[2]
+
     @property
     def entry(self) -> str:
         """The kernel's entry point."""
-        return f"convolution_filter_gradient_tma_{BOX * self.row_boxes}x{BOX * self.column_boxes}"
+        return f"convolution_{self.stem}_{self.box * self.row_boxes}x{self.box * self.column_boxes}"
+
+    def sum_entry(self, many: bool) -> str:
+        """Return the entry point of the kernel that adds parts, few or many of them."""
+        return f"convolution_{self.stem}_sum" + ("_many" if many else "")
 
     @property
     def splits_k(self) -> bool:
         """Whether two warpgroups take every other K-block."""
-        return self.row_boxes < CONSUMERS
+        return self.row_boxes < CONSUMERS * self.warpgroup_boxes
 
     @property
     def slot(self) -> int:
         """Sums that a block stores of a tile."""
-        return CONSUMERS * BOX * BOX * self.column_boxes
+        return self.size * (CONSUMERS if self.splits_k else 1)
 
     @property
     def size(self) -> int:
         """Elements of the tile."""
-        return BOX * BOX * self.row_boxes * self.column_boxes
+        return self.box**2 * self.row_boxes * self.column_boxes
 
     @property
     def shared_bytes(self) -> int:
-        return self.stages * (self.row_boxes + self.column_boxes) * BOX * ROW_BYTES + SWIZZLE_BYTES
+        return self.stages * (self.row_boxes + self.column_boxes) * self.box * ROW_BYTES + SWIZZLE_BYTES
 
 
-BOX = ROW_BYTES // 2  # channels, and pixels of a K-block
 KERNELS = (TileKernel(2, 4, 4, 0.74), TileKernel(2, 2, 6, 0.62), TileKernel(1, 4, 5, 0.56), TileKernel(1, 2, 8, 0.42))
 
 
@@ -117,42 +130,71 @@ class FilterGradientTma(Solver[FilterGradientProblem]):
     """ALGO_1 of half and bfloat16 where the math type allows tensor cores: a product of dy and x as they lie, or of
     copies with channels innermost, in tiles of one kernel."""
 
+    data_types: tuple[cudnnDataType_t, ...] = (HALF, BFLOAT16)
+    kernels: tuple[TileKernel, ...] = KERNELS
+
     def __init__(self, kernel: TileKernel) -> None:
         self.kernel, self.name = kernel, kernel.entry.replace("_", ".", 1)
 
+    def product(self, problem: FilterGradientProblem, kernel: TileKernel) -> Product:
+        """Return the gradient as a product in tiles of a kernel."""
+        return Product(problem, kernel)
+
     def serves(self, problem: FilterGradientProblem) -> bool:
-        return _is_known(problem) and _Product(problem, self.kernel).is_possible
+        return self._is_known(problem) and self.product(problem, self.kernel).is_possible
 
     def applies(self, problem: FilterGradientProblem) -> bool:
-        if not _is_known(problem):
+        if not self._is_known(problem):
             return False
-        made = [_Product(problem, kernel) for kernel in KERNELS]
+        made = [self.product(problem, kernel) for kernel in self.kernels]
         best = min(made, key=lambda product: product.tiling.seconds)
         return best.kernel is self.kernel and best.is_possible and best.fill >= LEAST_FILL
 
     def workspace_bytes(self, problem: FilterGradientProblem) -> int:
-        return with_alignment(_Product(problem, self.kernel).regions.used)
+        return with_alignment(self.product(problem, self.kernel).regions.used)
 
     def estimated_seconds(self, problem: FilterGradientProblem) -> float:
-        return _Product(problem, self.kernel).seconds
+        return self.product(problem, self.kernel).seconds
 
     def plan(self, problem: FilterGradientProblem) -> Plan:
-        return ComposedPlan(problem.operation, list(_Product(problem, self.kernel).launches()), self.name)
+        return ComposedPlan(problem.operation, list(self.product(problem, self.kernel).launches()), self.name)
 
     def alignment(self, problem: FilterGradientProblem) -> Mapping[str, int]:
-        made = _Product(problem, self.kernel)
+        made = self.product(problem, self.kernel)
         return {name: COPY_ALIGNMENT for name in ("x", "dy") if name not in made.copies}
 
+    def _is_known(self, problem: FilterGradientProblem) -> bool:
+        """Whether tensor cores and TMA serve the algorithm, the types and the device."""
+        o, device = problem.operation, problem.device
+        if device.kind == "gpu" and int(device.architecture.removeprefix("sm_")) < LEAST_ARCHITECTURE:
+            return False
+        known = o.algo == Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 and o.x.data_type in self.data_types
+        if not known or o.convolution.rank != 2 or not may_use_tensor_cores(o.convolution, o.x.data_type, device):
+            return False
+        return problem.aligned and problem.in_one_launch
 
-def _is_known(problem: FilterGradientProblem) -> bool:
-    """Whether tensor cores and TMA serve the algorithm, the types and the device."""
-    o, device = problem.operation, problem.device
-    if device.kind == "gpu" and int(device.architecture.removeprefix("sm_")) < LEAST_ARCHITECTURE:
-        return False
-    known = o.algo == Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 and o.x.data_type in (HALF, BFLOAT16)
-    if not known or o.convolution.rank != 2 or not may_use_tensor_cores(o.convolution, o.x.data_type, device):
-        return False
-    return problem.aligned and problem.in_one_launch
+
+class Shares(NamedTuple):
+    """How blocks share the K-blocks of each tile: ``parts`` blocks of each have ``share`` of them, the first
+    ``longer_parts`` one more; ``further`` blocks share the ``rest`` of all tiles."""
+
+    parts: int
+    share: int
+    longer_parts: int
+    rest: int
+    further: int
+    blocks: int
+
+    @classmethod
+    def of(cls, tiles: int, k_blocks: int, blocks: int) -> Shares:
+        """Return equal shares of about ``blocks`` blocks."""
+        parts, further = divmod(blocks, tiles)
+        share = min(-(-tiles * k_blocks // blocks), k_blocks // parts) if parts else 0
+        rest = k_blocks - parts * share
+        further = min(further, tiles * rest)
+        if further:
+            return cls(parts, share, 0, rest, further, parts * tiles + further)
+        return cls(parts, k_blocks // parts, k_blocks % parts, 0, 0, parts * tiles)
 
 
 class Tiling(NamedTuple):
@@ -162,7 +204,7 @@ class Tiling(NamedTuple):
     row_tiles: int
     column_tiles: int
     tiles: int
-    blocks: int
+    shares: Shares
     seconds: float
 
 
@@ -175,7 +217,7 @@ class Regions(NamedTuple):
     used: int
 
 
-class _Product:
+class Product:
     """One gradient as a product of dy and x, in tiles of a kernel."""
 
     def __init__(self, problem: FilterGradientProblem, kernel: TileKernel) -> None:
@@ -184,49 +226,77 @@ class _Product:
         o = self.operation
         self.channels, self.filters = o.dw.dims[1], o.dw.dims[0] // self.groups
         self.taps = o.dw.dims[2:]
-        self.k_blocks = -(-o.dy.dims[0] * prod(o.dy.dims[2:]) // BOX)
-        self.copies = {name: _channels_last(spec) for name in ("x", "dy") if not _lies_well(spec := o.tensor(name))}
+        self.k_blocks = -(-o.dy.dims[0] * prod(o.dy.dims[2:]) // kernel.box)
+        self.rows = PackedRows.of(o, kernel.box)  # of few channels
+        self.copies = {name: made for name in ("x", "dy") if (made := self._copy(name)) is not None}
+
+    def _copy(self, name: str) -> TensorSpec | None:
+        """Return the description of the copy of an operand; None where it is read as it lies."""
+        tensor = self.operation.tensor(name)
+        if name == "x" and self.rows:
+            return self.rows.windows
+        return None if _lies_well(tensor) else _channels_last(tensor)
 
     @cached_property
     def is_possible(self) -> bool:
         """Whether TMA reads both operands."""
-        if self.groups > 1 and any(count * 2 % COPY_ALIGNMENT for count in (self.channels, self.filters)):
+        if self.groups > 1 and any(
+            count * self.operation.x.scalar_bytes % COPY_ALIGNMENT for count in (self.channels, self.filters)
+        ):
             return False
-        slots = (self.tiling.blocks + self.tiling.tiles) * self.kernel.slot
+        slots = (self.tiling.shares.blocks + self.tiling.tiles) * self.kernel.slot
         return self.image.map.is_possible and self.incoming.map.is_possible and slots * SUM_BYTES < 2**40
 
     @cached_property
     def image(self) -> Operand:
-        """x, under all taps."""
+        """x, under all taps; of rows of few channels, under all taps of a column."""
         c, o = self.operation.convolution, self.operation
-        x = self.copies.get("x", o.x)
-        spans = [(tap - 1) * dilation for tap, dilation in zip(self.taps, c.dilation, strict=True)]
-        lower = [-padding for padding in c.padding]
+        x, channels, taps = self.copies.get("x", o.x), self.channels, self.taps
+        stride, padding, dilation = c.stride, c.padding, c.dilation
+        if self.rows:
+            channels, taps = x.dims[1], (taps[0], 1)
+            stride, padding, dilation = (stride[0], 1), (padding[0], 0), (dilation[0], 1)
+        spans = [(tap - 1) * apart for tap, apart in zip(taps, dilation, strict=True)]
+        lower = [-before for before in padding]
         upper = [
             first + (count - 1) * step + 1 - extent
-            for first, count, step, extent in zip(lower, o.dy.dims[2:], c.stride, x.dims[2:], strict=True)
+            for first, count, step, extent in zip(lower, o.dy.dims[2:], stride, x.dims[2:], strict=True)
         ]
-        map_ = _map(x, lower, upper, c.stride, spans)
-        return self._operand("x", map_, self.channels, self.taps, c.stride, c.padding, c.dilation)
+        return self._operand("x", self._map(x, lower, upper, stride, spans), channels, taps, stride, padding, dilation)
 
     @cached_property
     def incoming(self) -> Operand:
         """dy, under one."""
         dy = self.copies.get("dy", self.operation.dy)
-        map_ = _map(dy, (0, 0), (0, 0), (1, 1), (0, 0))
+        map_ = self._map(dy, (0, 0), (0, 0), (1, 1), (0, 0))
         return self._operand("dy", map_, self.filters, (1, 1), (1, 1), (0, 0), (0, 0))
 
-    def _operand(self, name: str, map_: Im2colMap, channels: int, taps: Any, *geometry: tuple[int, ...]) -> Operand:
-        boxes = -(-channels // BOX)
+    def _operand(
+        self, name: str, map_: Im2colMap | TiledMap, channels: int, taps: Any, *geometry: tuple[int, ...]
+    ) -> Operand:
+        boxes = -(-channels // self.kernel.box)
         count = boxes * prod(taps)
         pairs = (Pair(*pair) for pair in geometry)
         struct = OperandStruct(FastDivmod.of(boxes), FastDivmod.of(taps[1]), *pairs, channels, count)
         return Operand(name, map_, boxes, count, struct)
 
+    def _map(self, tensor: TensorSpec, lower: Any, upper: Any, step: Any, taps: Any) -> Im2colMap:
+        """Return the map of a tensor; corners, steps and spans of taps along rows and columns."""
+        images, channels, height, width = tensor.dims
+        extent = (channels, width, height, images)
+        strides = [tensor.strides[d] * tensor.scalar_bytes for d in (3, 2, 0)]
+        for d, size in enumerate(extent[1:]):
+            if size == 1:  # never used, but it has to be possible
+                strides[d] = rounded_up(channels * tensor.scalar_bytes, COPY_ALIGNMENT)
+        return Im2colMap(
+            "tf32" if tensor.data_type == FLOAT else ELEMENTS[tensor.data_type], extent, tuple(strides), lower=tuple(lower[::-1]), upper=tuple(upper[::-1]),
+            step=tuple(step[::-1]), taps=tuple(taps[::-1]), pixels=self.kernel.box,
+        )  # fmt: skip
+
     @cached_property
     def tiling(self) -> Tiling:
         """The tiling that is expected to be done first."""
-        return min(map(self._tiling, ROWS_ARE_FILTERS), key=lambda tiling: tiling.seconds)
+        return min(map(self._tiling, self.kernel.choices), key=lambda tiling: tiling.seconds)
 
     def _tiling(self, rows_are_filters: bool) -> Tiling:
         kernel, (rows, columns) = self.kernel, self._sides(rows_are_filters)
@@ -234,14 +304,13 @@ class _Product:
         tiles, multiprocessors = row_tiles * column_tiles * self.groups, self.problem.device.multiprocessors
         units = tiles * self.k_blocks
         blocks = min(multiprocessors, max(1, units // LEAST_K_BLOCKS))
-        parts = blocks // tiles
-        if parts and parts * tiles >= EVEN * blocks:
-            blocks = parts * tiles
-        multiplied = -(-units // blocks) * kernel.size * BOX / PRODUCTS / kernel.throughput
+        shares = Shares.of(tiles, self.k_blocks, blocks)
+        blocks = shares.blocks
+        multiplied = -(-units // blocks) * kernel.size * kernel.box / kernel.products / kernel.throughput
         stored = (1 + tiles / blocks) * kernel.slot * SUM_BYTES / STORED
         added = 2 * (blocks + tiles) * kernel.slot * SUM_BYTES / Rates.BANDWIDTH
         seconds = (multiplied + stored) / Rates.CLOCK + added
-        return Tiling(rows_are_filters, row_tiles, column_tiles, tiles, blocks, seconds)
+        return Tiling(rows_are_filters, row_tiles, column_tiles, tiles, shares, seconds)
 
     def _sides(self, rows_are_filters: bool) -> tuple[Operand, Operand]:
         return (self.incoming, self.image) if rows_are_filters else (self.image, self.incoming)
@@ -253,26 +322,28 @@ class _Product:
 
     @property
     def seconds(self) -> float:
-        copied = sum(2 * made.nbytes for made in self.copies.values()) / Rates.BANDWIDTH
+        copied = sum(2 * self._copy_bytes(name) for name in self.copies) / Rates.BANDWIDTH
         return (2 + len(self.copies)) * Rates.LAUNCH + copied + self.tiling.seconds
 
     @cached_property
     def regions(self) -> Regions:
-        dy = rounded_up(self.copies["x"].nbytes, ALIGNMENT) if "x" in self.copies else 0
-        partial = dy + (rounded_up(self.copies["dy"].nbytes, ALIGNMENT) if "dy" in self.copies else 0)
-        slots = self.tiling.blocks + self.tiling.tiles - 1
+        dy = rounded_up(self._copy_bytes("x"), ALIGNMENT)
+        partial = dy + rounded_up(self._copy_bytes("dy"), ALIGNMENT)
+        shares = self.tiling.shares
+        slots = shares.blocks + (self.tiling.tiles - 1 if shares.further else 0)
         return Regions(0, dy, partial, partial + slots * self.kernel.slot * SUM_BYTES)
 
     @cached_property
     def division(self) -> DivisionStruct:
-        tiling = self.tiling
-        share, longer = divmod(tiling.tiles * self.k_blocks, tiling.blocks)
+        tiling, shares = self.tiling, self.tiling.shares
+        rest = divmod(tiling.tiles * shares.rest, shares.further) if shares.further else (0, 0)
         return DivisionStruct(
-            FastDivmod.of(self.k_blocks), FastDivmod.of(tiling.row_tiles), FastDivmod.of(tiling.column_tiles), share, longer
+            FastDivmod.of(max(shares.rest, 1)), FastDivmod.of(tiling.row_tiles), FastDivmod.of(tiling.column_tiles),
+            FastDivmod.of(tiling.tiles), shares.parts, shares.share, shares.longer_parts, *rest,
         )  # fmt: skip
 
     def launches(self) -> Iterator[ComposedLaunch]:
-        o, device, regions = self.operation, self.problem.device, self.regions
+        regions = self.regions
         where = {
             "x": At("workSpace", regions.x) if "x" in self.copies else At("x"),
             "dy": At("workSpace", regions.dy) if "dy" in self.copies else At("dy"),
@@ -280,8 +351,18 @@ class _Product:
             "dw": At("dw"),
         }
         for name, made in self.copies.items():
-            yield from within([copied(o.tensor(name), made, device)], {"x": At(name), "y": where[name]})
+            yield from within([self._copy_launch(name, made)], {"x": At(name), "y": where[name]})
         yield from within([self._product_launch(), self._sum_launch()], where)
+
+    def _copy_bytes(self, name: str) -> int:
+        if name == "x" and self.rows:
+            return self.rows.nbytes
+        return self.copies[name].nbytes if name in self.copies else 0
+
+    def _copy_launch(self, name: str, made: TensorSpec) -> Launch:
+        if name == "x" and self.rows:
+            return pack_launch(self.operation, self.rows, self.problem.device)
+        return copied(self.operation.tensor(name), made, self.problem.device)
 
     def _product_launch(self) -> Launch:
         tiling, device, (rows, columns) = self.tiling, self.problem.device, self._sides(self.tiling.rows_are_filters)
@@ -301,20 +382,21 @@ class _Product:
         definitions = type_definitions(self.operation.x.data_type, self.operation)
         kernel = self.kernel
         launch = Launch(
-            device.function(SOURCE, kernel.entry, definitions), arguments, (rows.name, columns.name, "partial"),
-            (tiling.blocks, 1, 1), ((CONSUMERS + 1) * WARPGROUP, 1, 1), kernel.shared_bytes,
+            device.function(kernel.source, kernel.entry, definitions), arguments, (rows.name, columns.name, "partial"),
+            (tiling.shares.blocks, 1, 1), ((CONSUMERS + 1) * WARPGROUP, 1, 1), kernel.shared_bytes,
         )  # fmt: skip
         maps = tuple(
             (getattr(type(arguments), name).offset, i, 0, operand.map)
             for i, (name, operand) in enumerate((("row_map", rows), ("column_map", columns)))
         )
-        return TmaLaunch(device, (SOURCE, definitions), kernel.entry, launch, maps, None)
+        return TmaLaunch(device, (kernel.source, definitions), kernel.entry, launch, maps, None)
 
     def _sum_launch(self) -> Launch:
         o, tiling = self.operation, self.tiling
         kernel, (rows, columns) = self.kernel, self._sides(tiling.rows_are_filters)
         filter_step, channel_step, *_, tap_step = o.dw.tensor.strides
         quads = kernel.size // 4
+        inner_taps = self.taps[1] if self.rows else 1
         arguments = structure(
             *pointers(2),
             *factors(o, alpha=o.alpha, beta=o.beta),
@@ -322,20 +404,27 @@ class _Product:
             ("row_boxes", FastDivmod.of(rows.channel_boxes)),
             ("column_boxes", FastDivmod.of(columns.channel_boxes)),
             ("quads", FastDivmod.of(quads)),
-            ("log_columns", c_int((BOX * kernel.column_boxes).bit_length() - 1)),
+            ("log_columns", c_int((kernel.box * kernel.column_boxes).bit_length() - 1)),
+            ("tile_boxes", c_int(kernel.row_boxes)),
             ("split_k", c_int(kernel.splits_k)),
             ("slot", c_int(kernel.slot)),
             ("row_channels", c_int(rows.struct.channels)),
             ("column_channels", c_int(columns.struct.channels)),
-            ("taps", c_int(prod(self.taps))),
+            ("taps", c_int(prod(self.taps) // inner_taps)),
             ("rows_are_filters", c_int(tiling.rows_are_filters)),
             ("flipped", c_int(o.convolution.is_flipped)),
+            ("inner", FastDivmod.of(self.rows.channels if self.rows else self.channels)),
+            ("inner_taps", c_int(inner_taps)),
+            ("kept", c_int(self.channels)),
             ("filter_step", c_int(filter_step)),
             ("channel_step", c_int(channel_step)),
             ("tap_step", c_int(tap_step)),
         )
-        function = self.problem.device.function(SOURCE, SUM, type_definitions(o.x.data_type, o))
-        grid = (tiling.tiles * quads // SUM_QUADS, 1, 1)
+        many = tiling.shares.blocks > FEW_PARTS * tiling.tiles
+        lanes = SUM_LANES if many else 1
+        definitions = type_definitions(o.x.data_type, o)
+        function = self.problem.device.function(kernel.source, kernel.sum_entry(many), definitions)
+        grid = (tiling.tiles * quads * lanes // SUM_THREADS, 1, 1)
         return Launch(function, arguments, ("partial", "dw"), grid)
 
 
@@ -351,17 +440,3 @@ def _channels_last(tensor: TensorSpec) -> TensorSpec:
     _, channels, height, width = tensor.dims
     pitch = rounded_up(channels, COPY_ALIGNMENT // tensor.scalar_bytes)
     return TensorSpec(tensor.data_type, tensor.dims, (height * width * pitch, 1, width * pitch, pitch))
-
-
-def _map(tensor: TensorSpec, lower: Any, upper: Any, step: Any, taps: Any) -> Im2colMap:
-    """Return the map of a tensor; corners, steps and spans of taps along rows and columns."""
-    images, channels, height, width = tensor.dims
-    extent = (channels, width, height, images)
-    strides = [tensor.strides[d] * tensor.scalar_bytes for d in (3, 2, 0)]
-    for d, size in enumerate(extent[1:]):
-        if size == 1:  # never used, but it has to be possible
-            strides[d] = rounded_up(channels * tensor.scalar_bytes, COPY_ALIGNMENT)
-    return Im2colMap(
-        ELEMENTS[tensor.data_type], extent, tuple(strides), lower=tuple(lower[::-1]), upper=tuple(upper[::-1]),
-        step=tuple(step[::-1]), taps=tuple(taps[::-1]), pixels=BOX,
-    )  # fmt: skip

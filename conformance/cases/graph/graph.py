@@ -126,11 +126,12 @@ def test_statistics(trial, data_type, dims, order):
     """More elements than a block sums, one element, channels innermost."""
     wide = DOUBLE if data_type == DOUBLE else FLOAT
     outputs = (1, dims[1], *(1,) * (len(dims) - 2))
+    apart = (3 * dims[1], *(3,) * (len(dims) - 1)) if order else None
     node = GenStatsNode(
         cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM,
         wide,
         tensor(1, dims, data_type, order=order),
-        tensor(2, outputs, wide),
+        tensor(2, outputs, wide, apart),
         tensor(3, outputs, wide),
     )
     trial(executed(node))

@@ -20,6 +20,9 @@ def on_tensor_cores(dx, w, configuration="PSEUDO_HALF", formats=NHWC, **options)
 # name: the gradient, products that TMA feeds, copies (of filters, of dy, of dx)
 GRADIENTS = {
     "stride": (on_tensor_cores((2, 40, 10, 8), (64, 40, 3, 3), stride=(2, 2)), 4, 4),
+    "stride, rows of four": (on_tensor_cores((3, 72, 6, 16), (136, 72, 3, 3), stride=(2, 2), alpha=-1.5), 4, 4),
+    "stride, blended": (on_tensor_cores((2, 72, 6, 16), (64, 72, 3, 3), stride=(2, 2), beta=0.5), 4, 4),
+    "stride, rows of eight": (on_tensor_cores((2, 36, 8, 16), (64, 36, 3, 3), "FLOAT", stride=(2, 2)), 4, 4),
     "stride, odd sizes": (on_tensor_cores((2, 40, 9, 11), (64, 40, 3, 2), stride=(2, 2), padding=(2, 1)), 4, 4),
     "stride and dilation": (
         on_tensor_cores(

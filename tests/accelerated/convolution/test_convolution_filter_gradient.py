@@ -9,7 +9,14 @@ import pytest
 from convolution_operations import UNALIGNED, check, kernels
 from dualdnn.accelerated import AcceleratedBackend
 from dualdnn.accelerated.convolution.gradients import filter_gradient_tma
-from dualdnn.accelerated.convolution.gradients.filter_gradient_tma import KERNELS, SUM, FilterGradientTma
+from dualdnn.accelerated.convolution.gradients.filter_gradient_tf32 import TF32_KERNELS, FilterGradientTf32
+from dualdnn.accelerated.convolution.gradients.filter_gradient_tma import (
+    KERNELS,
+    FilterGradientTma,
+    Shares,
+    TileKernel,
+)
+from dualdnn.accelerated.solver import possible_solvers
 from dualdnn.api.enumerations import cudnnConvolutionMode_t as Mode
 from dualdnn.api.enumerations import cudnnMathType_t
 from dualdnn.api.operations import TensorSpec
@@ -41,6 +48,10 @@ GRADIENTS = {
     "groups": half((2, 48, 7, 9), (144, 24, 3, 2), groups=2, stride=(1, 2)),
     "gaps": with_gaps(half((2, 24, 6, 9), (16, 24, 2, 2))),
     "planes": half((2, 20, 7, 9), (30, 20, 3, 3), formats=NCHW, beta=1.0),
+    "few channels": half((2, 3, 11, 14), (40, 3, 7, 7), padding=(3, 3), stride=(2, 2), beta=0.5),
+    "few channels, stride 1": half(
+        (2, 5, 9, 8), (20, 5, 3, 4), "PSEUDO_BFLOAT16", formats=NCHW, mode=Mode.CUDNN_CONVOLUTION
+    ),
     "planes of dy": half((1, 24, 9, 9), (40, 24, 3, 3), formats=(NHWC, NHWC, NCHW)),
 }
 
@@ -59,9 +70,49 @@ def seven_multiprocessors(monkeypatch):
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.entry.removeprefix("convolution_"))
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_every_tile(seven_multiprocessors, monkeypatch, name, kernel, rows_are_filters):
-    monkeypatch.setattr(filter_gradient_tma, "ROWS_ARE_FILTERS", (rows_are_filters,))
+    monkeypatch.setattr(TileKernel, "choices", (rows_are_filters,))
     plan = check(seven_multiprocessors, GRADIENTS[name], FilterGradientTma(kernel).name)
-    assert kernels(plan)[-2:] == [kernel.entry, SUM]
+    assert kernels(plan)[-2] == kernel.entry and kernels(plan)[-1].startswith("convolution_filter_gradient_tma_sum")
+
+
+OF_FLOATS = {
+    "one tap": half((3, 40, 5, 7), (136, 40, 1, 1), "FLOAT", padding=(0, 0), alpha=-1.5, beta=0.5),
+    "taps": half((2, 36, 9, 8), (48, 36, 3, 3), "FLOAT", mode=Mode.CUDNN_CONVOLUTION),
+    "geometry": half((3, 12, 13, 11), (72, 12, 2, 3), "FLOAT", padding=(3, 2), stride=(3, 2), dilation=(2, 3), beta=-2.0),
+    "groups": half((2, 24, 7, 9), (144, 12, 3, 2), "FLOAT", groups=2, stride=(1, 2)),
+    "few channels": half((2, 3, 11, 14), (40, 3, 7, 7), "FLOAT", padding=(3, 3), stride=(2, 2), mode=Mode.CUDNN_CONVOLUTION),
+    "planes": half((2, 10, 7, 9), (30, 10, 3, 3), "FLOAT", formats=NCHW, beta=1.0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kernel", TF32_KERNELS, ids=lambda kernel: kernel.entry.removeprefix("convolution_"))
+@pytest.mark.parametrize("name", OF_FLOATS)
+def test_every_tile_in_tf32(seven_multiprocessors, name, kernel):
+    plan = check(seven_multiprocessors, OF_FLOATS[name], FilterGradientTf32(kernel).name)
+    assert kernels(plan)[-2] == kernel.entry
+
+
+@pytest.mark.parametrize("few_parts", [0, 1000])
+@pytest.mark.parametrize("multiprocessors", [1, 4, 7, 24])
+def test_shares_of_the_pixels(seven_multiprocessors, monkeypatch, multiprocessors, few_parts):
+    """Less than a block for a tile, equal parts, parts and a rest; sums by one thread or by several."""
+    monkeypatch.setattr(seven_multiprocessors.device, "multiprocessors", multiprocessors)
+    monkeypatch.setattr(filter_gradient_tma, "FEW_PARTS", few_parts)
+    solver = FilterGradientTma(KERNELS[3]).name
+    wide = half((5, 72, 14, 11), (136, 72, 1, 1), padding=(0, 0))  # 13 K-blocks, tiles of 3 x 2 or 2 x 2
+    plan = check(seven_multiprocessors, wide, solver)
+    assert kernels(plan)[-1] == KERNELS[3].sum_entry(few_parts == 0)
+    check(seven_multiprocessors, half((1, 8, 3, 5), (16, 8, 3, 3)), solver)
+
+
+@pytest.mark.parametrize(
+    "tiles, k_blocks, blocks", [(18, 3136, 132), (72, 98, 132), (2, 3136, 132), (144, 98, 132), (9, 1, 2), (9, 3, 13)]
+)
+def test_every_k_block_has_one_block(tiles, k_blocks, blocks):
+    shares = Shares.of(tiles, k_blocks, blocks)
+    parts = tiles * (shares.parts * shares.share + shares.longer_parts)
+    assert parts + tiles * shares.rest == tiles * k_blocks and shares.blocks <= blocks
+    assert shares.further <= tiles * shares.rest and bool(shares.further) == bool(shares.rest)
 
 
 def test_addresses_that_tma_does_not_take(seven_multiprocessors):
@@ -73,7 +124,8 @@ def test_which_gradients_are_preferred(seven_multiprocessors):
     """Those whose channels fill a part of the boxes, where the math type allows tensor cores."""
     room = seven_multiprocessors
     assert check(room, half((2, 64, 4, 5), (64, 64, 3, 3))).solver.startswith(TMA)
-    assert not check(room, half((2, 3, 4, 5), (64, 3, 3, 3))).solver.startswith(TMA)
+    assert check(room, half((2, 3, 4, 5), (64, 3, 3, 3))).solver.startswith(TMA)  # three taps of a row are a box
+    assert not check(room, half((2, 9, 4, 5), (9, 9, 3, 3))).solver.startswith(TMA)
     plain = gradient((2, 64, 4, 5), (64, 64, 3, 3), configuration="PSEUDO_HALF", formats=NHWC)
     assert not check(room, plain).solver.startswith(TMA)
 
@@ -95,6 +147,8 @@ OF_CHANNELS = {
     "odd channels": depthwise((2, 9, 6, 7), (3, 2), formats=NHWC, padding=(0, 0)),
     "channels, stride": depthwise((2, 24, 12, 9), (3, 3), configuration="PSEUDO_BFLOAT16", formats=NHWC, stride=(2, 1)),
     "channels, 7 x 7": depthwise((1, 6, 9, 9), (7, 7), formats=NHWC, padding=(3, 3), stride=(2, 2)),
+    "channels, wide": depthwise((2, 72, 7, 37), (3, 3), configuration="PSEUDO_HALF", formats=NHWC),
+    "channels, 5 x 5": depthwise((2, 8, 9, 10), (5, 5), formats=NHWC, padding=(2, 2), mode=Mode.CUDNN_CONVOLUTION),
     "one row": depthwise((5, 3, 1, 6), (1, 3), padding=(0, 1)),
 }
 
@@ -103,6 +157,11 @@ OF_CHANNELS = {
 @pytest.mark.parametrize("name", OF_CHANNELS)
 def test_depthwise(seven_multiprocessors, monkeypatch, name, multiprocessors):
     monkeypatch.setattr(seven_multiprocessors.device, "multiprocessors", multiprocessors)
-    check(seven_multiprocessors, OF_CHANNELS[name])
-    assert check(seven_multiprocessors, OF_CHANNELS[name], shift=1).solver == DEPTHWISE
-    check(seven_multiprocessors, replace(OF_CHANNELS[name], beta=0.5), inputs="special")
+    backend, operation = seven_multiprocessors, OF_CHANNELS[name]
+    for solver in [each for each in possible_solvers(operation, backend.device) if each.startswith(DEPTHWISE)]:
+        check(backend, operation, solver)
+        check(backend, replace(operation, beta=0.5), solver, inputs="special")
+    assert check(backend, operation, shift=1).solver.startswith(DEPTHWISE)
+    odd = operation.x.dims[1] * operation.x.scalar_bytes % 16 or operation.x.scalar_bytes == 8
+    by_tma = operation.x.strides[1] == 1 and not odd
+    assert (DEPTHWISE + "_tma" in possible_solvers(operation, backend.device)) == by_tma

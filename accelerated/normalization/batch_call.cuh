@@ -1,0 +1,168 @@
+// The calls of batch normalization as all kernels see them, what they compute of an element, and moments.
+#pragma once
+#include "primitives/cluster.cuh"
+#include "primitives/types.cuh"
+
+// Two sums, or moments: the mean, of which `low` is added to `first`, and the sum of squared differences from it.
+struct Total {
+  COMPUTE first, second, low;
+};
+
+// The statistics of one group as the forward kernels apply them: (x - mean) * factor + bias.
+struct Normalizer {
+  COMPUTE mean, factor, bias;
+};
+
+struct ForwardCall {
+  const ELEMENT* x;
+  const ELEMENT* z;  // null where nothing is added
+  ELEMENT* y;
+  const COMPUTE* scale;
+  const COMPUTE* bias;
+  COMPUTE* running_mean;      // null where there are none; inference: the given mean
+  COMPUTE* running_variance;  // and variance
+  COMPUTE* saved_mean;        // null where they are not wanted
+  COMPUTE* saved_inverse;
+  unsigned char* mask;  // null where none is kept; of every element of y, whether the activation passes it
+  COMPUTE* partials;    // scratch memory of launches that divide a group among blocks
+  COMPUTE alpha, beta, epsilon, factor, unbiased;  // factor: of the moving average; unbiased: m / (m - 1)
+  int rectify, propagate;                          // a ReLU follows; it propagates NaN
+
+  // y of an element. prior: what y was.
+  __device__ __forceinline__ ELEMENT normalized(ELEMENT x, ELEMENT z, const Normalizer& of, const ELEMENT* prior,
+                                                unsigned char& passes) const {
+    COMPUTE value = (load<COMPUTE>(x) - of.mean) * of.factor + of.bias;
+    if (this->z) value += load<COMPUTE>(z);
+    passes = value > COMPUTE(0);
+    if (rectify && !(value > COMPUTE(0)) && !(propagate && value != value)) value = 0;
+    return blend(alpha, value, beta, prior);
+  }
+  // y of a pack at this offset; normalizer(i): that of its element i.
+  template <int N, class Of>
+  __device__ __forceinline__ void store_pack(unsigned offset, const Pack<ELEMENT, N>& x, const Pack<ELEMENT, N>& z,
+                                             const Of& normalizer) const {
+    Pack<ELEMENT, N> result, prior;
+    Pack<unsigned char, N> passes;
+    if (beta != COMPUTE(0)) prior = *reinterpret_cast<const Pack<ELEMENT, N>*>(y + offset);
+#pragma unroll
+    for (int i = 0; i < N; i++)
+      result.item[i] = normalized(x.item[i], z.item[i], normalizer(i), &prior.item[i], passes.item[i]);
+    *reinterpret_cast<Pack<ELEMENT, N>*>(y + offset) = result;
+    if (mask) *reinterpret_cast<Pack<unsigned char, N>*>(mask + offset) = passes;
+  }
+  // The statistics that are given, at index `at`.
+  __device__ __forceinline__ Normalizer given(unsigned scale_at, unsigned mean_at) const {
+    return {running_mean[mean_at], scale[scale_at] * (COMPUTE(1) / sqrt(running_variance[mean_at] + epsilon)),
+            bias[scale_at]};
+  }
+  // 1 / sqrt(variance + epsilon) from the sum of squared differences; writes what the call wants to know, where it is
+  // so `written`.
+  __device__ __forceinline__ COMPUTE finish(COMPUTE mean, COMPUTE squares, COMPUTE count, unsigned at,
+                                            bool written) const {
+    const COMPUTE variance = squares / count, inverse = COMPUTE(1) / sqrt(variance + epsilon);
+    if (!written) return inverse;
+    if (saved_mean) saved_mean[at] = mean, saved_inverse[at] = inverse;
+    if (running_mean) {
+      running_mean[at] = (COMPUTE(1) - factor) * running_mean[at] + factor * mean;
+      running_variance[at] = (COMPUTE(1) - factor) * running_variance[at] + factor * (variance * unbiased);
+    }
+    return inverse;
+  }
+};
+
+// The gradient of one group: of_dy * dy + of_x * (x - mean) + constant.
+struct GradientOf {
+  COMPUTE mean, of_dy, of_x, constant;
+  // factor: scale * inverse; sums: of dy and of dy * n
+  static __device__ __forceinline__ GradientOf from(COMPUTE mean, COMPUTE inverse, COMPUTE factor, const Total& sums,
+                                                    COMPUTE count) {
+    return {mean, factor, -factor * (sums.second / count) * inverse, -factor * (sums.first / count)};
+  }
+};
+
+struct BackwardCall {
+  const ELEMENT* x;
+  const ELEMENT* dy;
+  ELEMENT* dz;  // null where it is not wanted
+  ELEMENT* dx;
+  const COMPUTE* scale;
+  const COMPUTE* bias;           // null where no activation is undone, or by its mask
+  const COMPUTE* saved_mean;     // null where the mean and inverse are those of x
+  const COMPUTE* saved_inverse;  // 1 / sqrt(variance + epsilon)
+  COMPUTE* scale_gradient;
+  COMPUTE* bias_gradient;
+  const unsigned char* mask;  // null where there is none; of every element of dy, whether it counts
+  COMPUTE* partials;          // scratch memory of launches that divide a group among blocks
+  COMPUTE alpha, beta, parameter_alpha, parameter_beta, epsilon;
+
+  // Whether dy counts, where the activation is undone by its argument.
+  __device__ __forceinline__ bool counts(ELEMENT x, COMPUTE mean, COMPUTE factor, COMPUTE bias) const {
+    return (load<COMPUTE>(x) - mean) * factor + bias > COMPUTE(0);
+  }
+  __device__ __forceinline__ ELEMENT gradient(ELEMENT x, ELEMENT dy, const GradientOf& of, const ELEMENT* prior) const {
+    const COMPUTE of_x = (load<COMPUTE>(x) - of.mean) * of.of_x + of.constant;
+    return blend(alpha, load<COMPUTE>(dy) * of.of_dy + of_x, beta, prior);
+  }
+  template <int N, class Of>
+  __device__ __forceinline__ void store_pack(unsigned offset, const Pack<ELEMENT, N>& x, const Pack<ELEMENT, N>& dy,
+                                             const Of& group) const {
+    Pack<ELEMENT, N> result, prior;
+    if (beta != COMPUTE(0)) prior = *reinterpret_cast<const Pack<ELEMENT, N>*>(dx + offset);
+#pragma unroll
+    for (int i = 0; i < N; i++) result.item[i] = gradient(x.item[i], dy.item[i], group(i), &prior.item[i]);
+    *reinterpret_cast<Pack<ELEMENT, N>*>(dx + offset) = result;
+    if (dz) *reinterpret_cast<Pack<ELEMENT, N>*>(dz + offset) = dy;
+  }
+  // The gradients of scale and bias from the sums of dy and of dy * n.
+  __device__ __forceinline__ void store_parameters(unsigned at, COMPUTE first, COMPUTE second) const {
+    scale_gradient[at] = blend(parameter_alpha, second, parameter_beta, scale_gradient + at);
+    bias_gradient[at] = blend(parameter_alpha, first, parameter_beta, bias_gradient + at);
+  }
+};
+
+// Infinities and NaN are no origin of differences.
+__device__ __forceinline__ COMPUTE origin(COMPUTE value) { return value - value == COMPUTE(0) ? value : COMPUTE(0); }
+__device__ __forceinline__ COMPUTE origin(const Total& moments) { return origin(moments.first + moments.low); }
+
+// The moments (mean, sum of squared differences from it) of the elements of a thread, as sums of differences from its
+// first one: Welford's without a division each.
+struct ShiftedSum {
+  COMPUTE shift, sum, squares;
+  __device__ __forceinline__ void begin(ELEMENT value) {
+    shift = origin(load<COMPUTE>(value));
+    sum = squares = 0;
+  }
+  __device__ __forceinline__ void add(ELEMENT value) {
+    const COMPUTE difference = load<COMPUTE>(value) - shift;
+    sum += difference;
+    squares += difference * difference;
+  }
+  // reciprocal: one divided by the number of elements, which are some.
+  __device__ __forceinline__ Total moments(COMPUTE reciprocal) const {
+    const COMPUTE mean = sum * reciprocal, squared = squares - sum * mean;
+    return {shift, squared < COMPUTE(0) ? COMPUTE(0) : squared, mean};
+  }
+};
+
+// How parts of a group become one. Moments: sums of the differences of their means from one of them, each with the
+// weight of its elements, so that little cancels; no mean is rounded to the size of the data before the end.
+struct AddSums {
+  static __device__ __forceinline__ void add(Total& total, COMPUTE, COMPUTE, COMPUTE, const Total& part) {
+    total.first += part.first;
+    total.second += part.second;
+  }
+  static __device__ __forceinline__ Total finish(const Total& total, COMPUTE, COMPUTE) { return total; }
+};
+struct MergeMoments {
+  // weight: 1 / the elements of all parts
+  static __device__ __forceinline__ void add(Total& total, COMPUTE from, COMPUTE weight, COMPUTE count,
+                                             const Total& part) {
+    const COMPUTE difference = part.first - from + part.low;
+    total.first += count * weight * difference;
+    total.second += part.second + count * difference * difference;
+  }
+  static __device__ __forceinline__ Total finish(const Total& total, COMPUTE from, COMPUTE count) {
+    const COMPUTE squares = total.second - count * total.first * total.first;
+    return {from, squares < COMPUTE(0) ? COMPUTE(0) : squares, total.first};
+  }
+};

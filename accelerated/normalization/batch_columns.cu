@@ -1,0 +1,414 @@
+// Batch normalization (3.2.3, 4.1.2 to 4.1.5, 3.2.66, 4.1.15, 4.1.16) of packed tensors whose fastest dimension has
+// the channels, or the activations, each of which has statistics of its own.
+//
+// The tensor is a matrix; a row has all groups once, or several times, so that it is made of packs. A block has a tile
+// of packs of columns and a segment of rows; a thread walks down one pack with ROWS_IN_FLIGHT reads in flight. Moments
+// (or sums) of segments go to scratch memory, those of a cluster as one; every block of the second launch merges those
+// of its columns in their order and walks its segment back, from what L2 still has.
+//
+// Roofline bound: bytes, x read twice and y written (backward x and dy twice and dx): 147 us of 205 MB of float at 4.2
+// TB/s where L2 keeps nothing (calculated). Flops: 8 an element forward, 12 backward.
+#include "normalization/batch_call.cuh"
+#include "primitives/geometry.cuh"
+
+constexpr int WIDTH = PACK_WIDTH;  // elements of a pack
+using Elements = Pack<ELEMENT, WIDTH>;
+
+struct Columns {
+  unsigned packs, rows;      // of a row; rows
+  unsigned tail;             // packs of the last row
+  unsigned segment, part;    // rows of a block; of a partial result
+  unsigned parts;            // partial results of each group
+  unsigned groups, repeats;  // columns that a row has of each group
+  FastDivmod group;          // by their number
+  COMPUTE count;             // elements of a group
+
+  __device__ __forceinline__ unsigned pack() const { return blockIdx.x * blockDim.x + threadIdx.x; }
+  __device__ __forceinline__ unsigned columns() const { return blockDim.x * WIDTH; }  // of a tile
+  __device__ __forceinline__ unsigned first_column() const { return blockIdx.x * columns(); }
+  __device__ __forceinline__ unsigned group_of(unsigned column) const {
+    unsigned remainder;
+    group.divide(column, remainder);
+    return remainder;
+  }
+  // The rows from `from` on, up to `count` of them, that a column has.
+  __device__ __forceinline__ unsigned rows_of(unsigned column, unsigned from, unsigned count) const {
+    const unsigned all = rows - (column / WIDTH >= tail);
+    return from >= all ? 0 : min(count, all - from);
+  }
+  __device__ __forceinline__ unsigned first_row() const { return blockIdx.y * segment; }
+  __device__ __forceinline__ unsigned my_rows() const {
+    const unsigned of_block = pack() < packs ? rows_of(pack() * WIDTH, first_row(), segment) : 0;
+    return of_block <= threadIdx.y ? 0 : (of_block - threadIdx.y - 1) / blockDim.y + 1;
+  }
+  // The offset of a thread's i-th row; of all tensors, which are described alike.
+  __device__ __forceinline__ unsigned offset(unsigned i) const {
+    return ((first_row() + threadIdx.y + i * blockDim.y) * packs + pack()) * WIDTH;
+  }
+};
+
+// A partial result in scratch memory, of sums two numbers, of moments three.
+struct Partial {
+  COMPUTE* pair;
+  COMPUTE* low;  // null of sums
+  __device__ __forceinline__ void store(const Total& total) const {
+    *reinterpret_cast<Pack<COMPUTE, 2>*>(pair) = Pack<COMPUTE, 2>{{total.first, total.second}};
+    if (low) *low = total.low;
+  }
+  __device__ __forceinline__ Total load() const {
+    const auto found = *reinterpret_cast<const Pack<COMPUTE, 2>*>(pair);
+    return {found.item[0], found.item[1], low ? *low : COMPUTE(0)};
+  }
+};
+template <class Rule>
+__device__ __forceinline__ Partial partial(const Columns& c, COMPUTE* partials, unsigned part, unsigned group) {
+  const unsigned across = c.repeats > 1 ? c.groups : c.packs * WIDTH, index = part * across + group;
+  return {partials + 2 * index, same_type<Rule, MergeMoments> ? partials + (2 * c.parts * across + index) : nullptr};
+}
+
+__device__ __forceinline__ unsigned thread_of_block() { return threadIdx.y * blockDim.x + threadIdx.x; }
+__device__ __forceinline__ Elements read_pack(const ELEMENT* from) { return *reinterpret_cast<const Elements*>(from); }
+template <int N> __device__ __forceinline__ void read_values(const COMPUTE* from, COMPUTE (&values)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; i++) values[i] = from[i];
+}
+
+// Merges the parts of each of `columns` by all threads of the block: part(column, index, count) reads one and says of
+// how many elements it is; result(column, total) gets the result of all elements(column), in one thread.
+template <class Rule, class Part, class Size, class Result>
+__device__ __forceinline__ void merge_parts(unsigned columns, unsigned parts, const Part& part, const Size& elements,
+                                            const Result& result) {
+  __shared__ COMPUTE exchange[2][THREADS];
+  const unsigned threads = blockDim.x * blockDim.y, across = min(columns, threads), share = threads / across;
+  const unsigned mine = thread_of_block() / across, lane = thread_of_block() - mine * across;
+  for (unsigned start = 0; start < columns; start += across) {
+    const unsigned column = start + lane;
+    const bool some = column < columns && mine < share;
+    Total total{};
+    COMPUTE from = 0, count = 0;
+    if (some) {
+      unsigned of_part;
+      count = elements(column);
+      from = count > COMPUTE(0) ? origin(part(column, 0, of_part)) : COMPUTE(0);
+      const COMPUTE weight = COMPUTE(1) / count;
+#pragma unroll 4
+      for (unsigned i = mine; i < parts; i += share) {
+        const Total found = part(column, i, of_part);
+        if (of_part > 0) Rule::add(total, from, weight, of_part, found);
+      }
+    }
+    if (share > 1) {
+      __syncthreads();
+      exchange[0][thread_of_block()] = total.first, exchange[1][thread_of_block()] = total.second;
+      __syncthreads();
+      if (some && mine == 0)
+        for (unsigned i = 1; i < share; i++) {
+          total.first += exchange[0][i * across + lane];
+          total.second += exchange[1][i * across + lane];
+        }
+    }
+    if (some && mine == 0) result(column, Rule::finish(total, from, count));
+  }
+}
+
+// Merges what the threads of a block have of their columns, then what those of a cluster have, and writes one partial
+// result for each group, or for each column where a row has no group twice.
+template <class Rule>
+__device__ __forceinline__ void store_partials(const Columns& c, const Total (&mine)[WIDTH], COMPUTE* partials) {
+  constexpr int NUMBERS = same_type<Rule, MergeMoments> ? 3 : 2;
+  __shared__ COMPUTE threads[NUMBERS][THREADS * WIDTH];
+  __shared__ COMPUTE blocks[CLUSTER_SIZE][NUMBERS][CLUSTER_SIZE > 1 ? MOST_PARTIALS : 1];
+#pragma unroll
+  for (int i = 0; i < WIDTH; i++) {
+    threads[0][thread_of_block() * WIDTH + i] = mine[i].first;
+    threads[1][thread_of_block() * WIDTH + i] = mine[i].second;
+    if (NUMBERS > 2) threads[NUMBERS - 1][thread_of_block() * WIDTH + i] = mine[i].low;
+  }
+  __syncthreads();
+  const unsigned columns = c.repeats > 1 ? c.groups : min(c.columns(), c.packs * WIDTH - c.first_column());
+  // Of the columns that a group has: the rows from `from` on.
+  auto rows_of = [&](unsigned column, unsigned from, unsigned rows) {
+    unsigned sum = 0;
+    for (unsigned i = 0; i < c.repeats; i++) sum += c.rows_of(c.first_column() + column + i * c.groups, from, rows);
+    return sum;
+  };
+  auto store_partial = [&](unsigned column, const Total& total) {
+    partial<Rule>(c, partials, blockIdx.y / CLUSTER_SIZE, c.first_column() + column).store(total);
+  };
+  auto store = [&](unsigned column, const Total& total) {
+    if (CLUSTER_SIZE == 1) return store_partial(column, total);
+    store_to_cluster_rank(&blocks[cluster_rank()][0][column], 0, total.first);
+    store_to_cluster_rank(&blocks[cluster_rank()][1][column], 0, total.second);
+    if (NUMBERS > 2) store_to_cluster_rank(&blocks[cluster_rank()][NUMBERS - 1][column], 0, total.low);
+  };
+  if (CLUSTER_SIZE > 1) cluster_wait();  // all blocks run
+  merge_parts<Rule>(
+      columns, blockDim.y * c.repeats,
+      [&](unsigned column, unsigned index, unsigned& count) {
+        unsigned repeat = 0, row = index;
+        if (c.repeats > 1) repeat = index / blockDim.y, row = index - repeat * blockDim.y;
+        const unsigned in_tile = column + repeat * c.groups;
+        const unsigned of_block = c.rows_of(c.first_column() + in_tile, c.first_row(), c.segment);
+        count = of_block <= row ? 0 : (of_block - row - 1) / blockDim.y + 1;
+        const unsigned at = row * c.columns() + in_tile;
+        return Total{threads[0][at], threads[1][at], NUMBERS > 2 ? threads[NUMBERS - 1][at] : COMPUTE(0)};
+      },
+      [&](unsigned column) { return COMPUTE(rows_of(column, c.first_row(), c.segment)); }, store);
+  if (CLUSTER_SIZE == 1) return;
+  cluster_arrive();
+  cluster_wait();
+  if (cluster_rank() > 0) return;
+  merge_parts<Rule>(
+      columns, CLUSTER_SIZE,
+      [&](unsigned column, unsigned index, unsigned& count) {
+        count = rows_of(column, c.first_row() + index * c.segment, c.segment);
+        const COMPUTE(&found)[NUMBERS][CLUSTER_SIZE > 1 ? MOST_PARTIALS : 1] = blocks[index];
+        return Total{found[0][column], found[1][column], NUMBERS > 2 ? found[NUMBERS - 1][column] : COMPUTE(0)};
+      },
+      [&](unsigned column) { return COMPUTE(rows_of(column, c.first_row(), c.part)); }, store_partial);
+}
+__device__ __forceinline__ void begin_partials() {
+  if (CLUSTER_SIZE > 1) cluster_arrive_relaxed();
+}
+
+// The total of each column of a block's tile from the partial results; all threads know them behind it. result(column,
+// group, total): in one thread.
+template <class Rule, class Result>
+__device__ __forceinline__ void load_partials(const Columns& c, COMPUTE* partials, const Result& result) {
+  merge_parts<Rule>(
+      min(c.columns(), c.packs * WIDTH - c.first_column()), c.parts,
+      [&](unsigned column, unsigned index, unsigned& count) {
+        const unsigned group = c.repeats > 1 ? c.group_of(c.first_column() + column) : c.first_column() + column;
+        count = 0;
+        for (unsigned i = 0; i < c.repeats; i++) count += c.rows_of(group + i * c.groups, index * c.part, c.part);
+        return partial<Rule>(c, partials, index, group).load();
+      },
+      [&](unsigned) { return c.count; },
+      [&](unsigned column, const Total& total) { result(column, c.group_of(c.first_column() + column), total); });
+  __syncthreads();
+}
+// Whether a thread that has the total of this column writes the results of its group.
+__device__ __forceinline__ bool writes_results(const Columns& c, unsigned column) {
+  return blockIdx.y == 0 && c.first_column() + column < c.groups;
+}
+
+// The moments of a thread's elements, in each of its columns.
+__device__ __forceinline__ void moments_of_thread(const Columns& c, const ELEMENT* x, Total (&moments)[WIDTH]) {
+  const unsigned rows = c.my_rows();
+  ShiftedSum sums[WIDTH];
+  for (unsigned i = 0; i < rows; i += ROWS_IN_FLIGHT) {
+    Elements read[ROWS_IN_FLIGHT];
+#pragma unroll
+    for (int u = 0; u < ROWS_IN_FLIGHT; u++)
+      if (i + u < rows) read[u] = read_pack(x + c.offset(i + u));
+    if (i == 0) {
+#pragma unroll
+      for (int k = 0; k < WIDTH; k++) sums[k].begin(read[0].item[k]);
+    }
+#pragma unroll
+    for (int u = 0; u < ROWS_IN_FLIGHT; u++)
+      if (i + u < rows) {
+#pragma unroll
+        for (int k = 0; k < WIDTH; k++) sums[k].add(read[u].item[k]);
+      }
+  }
+  const COMPUTE reciprocal = COMPUTE(1) / COMPUTE(rows);
+#pragma unroll
+  for (int k = 0; k < WIDTH; k++) moments[k] = rows > 0 ? sums[k].moments(reciprocal) : Total{};
+}
+
+struct ForwardArguments {
+  ForwardCall call;
+  Columns columns;
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS, 2) CLUSTER_DIMS_Y
+    normalization_batch_columns_moments(const ForwardArguments a) {
+  griddepcontrol_wait();
+  begin_partials();
+  Total moments[WIDTH];
+  moments_of_thread(a.columns, a.call.x, moments);
+  store_partials<MergeMoments>(a.columns, moments, a.call.partials);
+}
+
+// y of a thread's elements, its last rows first.
+__device__ __forceinline__ void apply(const ForwardCall& call, const Columns& c, const Normalizer (&of)[WIDTH]) {
+  for (unsigned left = c.my_rows(); left > 0; left -= min(left, static_cast<unsigned>(ROWS_IN_FLIGHT))) {
+    Elements x[ROWS_IN_FLIGHT], z[ROWS_IN_FLIGHT];
+#pragma unroll
+    for (int u = 0; u < ROWS_IN_FLIGHT; u++)
+      if (u < left) {
+        x[u] = read_pack(call.x + c.offset(left - 1 - u));
+        if (call.z) z[u] = read_pack(call.z + c.offset(left - 1 - u));
+      }
+#pragma unroll
+    for (int u = 0; u < ROWS_IN_FLIGHT; u++)
+      if (u < left) call.store_pack(c.offset(left - 1 - u), x[u], z[u], [&](int k) { return of[k]; });
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
+    normalization_batch_columns_training(const ForwardArguments a) {
+  griddepcontrol_wait();
+  const Columns& c = a.columns;
+  __shared__ COMPUTE known[3][MOST_COLUMNS];
+  load_partials<MergeMoments>(c, a.call.partials, [&](unsigned column, unsigned group, const Total& total) {
+    const COMPUTE mean = total.first + total.low;
+    known[0][column] = mean;
+    known[1][column] =
+        a.call.scale[group] * a.call.finish(mean, total.second, c.count, group, writes_results(c, column));
+    known[2][column] = a.call.bias[group];
+  });
+  Normalizer of[WIDTH];
+#pragma unroll
+  for (int k = 0; k < WIDTH; k++) {
+    const unsigned column = threadIdx.x * WIDTH + k;
+    of[k] = {known[0][column], known[1][column], known[2][column]};
+  }
+  apply(a.call, c, of);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
+    normalization_batch_columns_inference(const ForwardArguments a) {
+  griddepcontrol_wait();
+  const Columns& c = a.columns;
+  if (c.pack() >= c.packs) return;
+  Normalizer of[WIDTH];
+#pragma unroll
+  for (int k = 0; k < WIDTH; k++) {
+    const unsigned group = c.group_of(c.pack() * WIDTH + k);
+    of[k] = a.call.given(group, group);
+  }
+  apply(a.call, c, of);
+}
+
+struct BackwardArguments {
+  BackwardCall call;
+  Columns columns;
+  unsigned sums;  // numbers of scratch memory before the partial sums: those of partial moments
+};
+
+// Where mean and inverse are not saved.
+extern "C" __global__ void __launch_bounds__(THREADS, 2) CLUSTER_DIMS_Y
+    normalization_batch_columns_backward_moments(const BackwardArguments a) {
+  griddepcontrol_wait();
+  begin_partials();
+  Total moments[WIDTH];
+  moments_of_thread(a.columns, a.call.x, moments);
+  store_partials<MergeMoments>(a.columns, moments, a.call.partials);
+}
+
+// What a block knows of its columns: mean, inverse, scale * inverse, bias.
+struct Known {
+  COMPUTE mean[MOST_COLUMNS], inverse[MOST_COLUMNS], factor[MOST_COLUMNS], bias[MOST_COLUMNS];
+
+  __device__ __forceinline__ void read(const BackwardCall& call, const Columns& c) {
+    auto keep = [&](unsigned column, unsigned group, COMPUTE of_group, COMPUTE inverse_of_group) {
+      mean[column] = of_group, inverse[column] = inverse_of_group;
+      factor[column] = call.scale[group] * inverse_of_group;
+      bias[column] = call.bias ? call.bias[group] : COMPUTE(0);
+    };
+    if (call.saved_mean) {
+      const unsigned columns = min(c.columns(), c.packs * WIDTH - c.first_column());
+      for (unsigned column = thread_of_block(); column < columns; column += blockDim.x * blockDim.y) {
+        const unsigned group = c.group_of(c.first_column() + column);
+        keep(column, group, call.saved_mean[group], call.saved_inverse[group]);
+      }
+      __syncthreads();
+    } else {
+      load_partials<MergeMoments>(c, call.partials, [&](unsigned column, unsigned group, const Total& total) {
+        keep(column, group, total.first + total.low, COMPUTE(1) / sqrt(total.second / c.count + call.epsilon));
+      });
+    }
+  }
+  // dy of a pack where it counts.
+  __device__ __forceinline__ void undo_activation(const BackwardCall& call, const Elements& x, Elements& dy,
+                                                  const Pack<unsigned char, WIDTH>& passes) const {
+    const unsigned first = threadIdx.x * WIDTH;
+    if (call.mask) {
+#pragma unroll
+      for (int k = 0; k < WIDTH; k++)
+        if (!passes.item[k]) dy.item[k] = store<ELEMENT>(COMPUTE(0));
+    } else if (call.bias) {
+#pragma unroll
+      for (int k = 0; k < WIDTH; k++)
+        if (!call.counts(x.item[k], mean[first + k], factor[first + k], bias[first + k]))
+          dy.item[k] = store<ELEMENT>(COMPUTE(0));
+    }
+  }
+};
+
+// Reads x, dy and the mask of up to ROWS_IN_FLIGHT rows; use(offset, x, dy) gets those that exist with the activation
+// undone. row(u): the u-th of them.
+template <class Row, class Use>
+__device__ __forceinline__ void visit_gradients(const BackwardCall& call, const Columns& c, const Known& known,
+                                                unsigned count, const Row& row, const Use& use) {
+  Elements x[ROWS_IN_FLIGHT], dy[ROWS_IN_FLIGHT];
+  Pack<unsigned char, WIDTH> passes[ROWS_IN_FLIGHT];
+#pragma unroll
+  for (int u = 0; u < ROWS_IN_FLIGHT; u++)
+    if (u < count) {
+      const unsigned offset = c.offset(row(u));
+      x[u] = read_pack(call.x + offset);
+      dy[u] = read_pack(call.dy + offset);
+      if (call.mask) passes[u] = *reinterpret_cast<const Pack<unsigned char, WIDTH>*>(call.mask + offset);
+    }
+#pragma unroll
+  for (int u = 0; u < ROWS_IN_FLIGHT; u++)
+    if (u < count) {
+      known.undo_activation(call, x[u], dy[u], passes[u]);
+      use(c.offset(row(u)), x[u], dy[u]);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 2) CLUSTER_DIMS_Y
+    normalization_batch_columns_sums(const BackwardArguments a) {
+  griddepcontrol_wait();
+  begin_partials();
+  const Columns& c = a.columns;
+  __shared__ Known known;
+  known.read(a.call, c);
+  COMPUTE mean[WIDTH], inverse[WIDTH];
+  Total sums[WIDTH] = {};
+  read_values(known.mean + threadIdx.x * WIDTH, mean);
+  read_values(known.inverse + threadIdx.x * WIDTH, inverse);
+  const unsigned rows = c.my_rows();
+  for (unsigned i = 0; i < rows; i += ROWS_IN_FLIGHT)
+    visit_gradients(
+        a.call, c, known, rows - i, [&](int u) { return i + u; },
+        [&](unsigned, const Elements& x, const Elements& dy) {
+#pragma unroll
+          for (int k = 0; k < WIDTH; k++) {
+            const COMPUTE gradient = load<COMPUTE>(dy.item[k]);
+            sums[k].first += gradient;
+            sums[k].second += gradient * ((load<COMPUTE>(x.item[k]) - mean[k]) * inverse[k]);
+          }
+        });
+  store_partials<AddSums>(c, sums, a.call.partials + a.sums);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
+    normalization_batch_columns_gradient(const BackwardArguments a) {
+  griddepcontrol_wait();
+  const Columns& c = a.columns;
+  __shared__ Known known;
+  __shared__ COMPUTE of_x[MOST_COLUMNS], constant[MOST_COLUMNS];
+  known.read(a.call, c);
+  load_partials<AddSums>(c, a.call.partials + a.sums, [&](unsigned column, unsigned group, const Total& total) {
+    if (writes_results(c, column)) a.call.store_parameters(group, total.first, total.second);
+    const auto of = GradientOf::from(known.mean[column], known.inverse[column], known.factor[column], total, c.count);
+    of_x[column] = of.of_x, constant[column] = of.constant;
+  });
+  GradientOf of[WIDTH];
+#pragma unroll
+  for (int k = 0; k < WIDTH; k++) {
+    const unsigned column = threadIdx.x * WIDTH + k;
+    of[k] = {known.mean[column], known.factor[column], of_x[column], constant[column]};
+  }
+  for (unsigned left = c.my_rows(); left > 0; left -= min(left, static_cast<unsigned>(ROWS_IN_FLIGHT)))
+    visit_gradients(
+        a.call, c, known, left, [&](int u) { return left - 1 - u; },
+        [&](unsigned offset, const Elements& x, const Elements& dy) {
+          a.call.store_pack(offset, x, dy, [&](int k) { return of[k]; });
+        });
+}

@@ -1,0 +1,154 @@
+"""Batch normalization of packed tensors with channels, or activations, innermost (batch_columns.cu)."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from ctypes import c_uint
+from dataclasses import dataclass
+from math import lcm
+from typing import Any
+
+from ..plans import Launch, structure
+from ..primitives.cluster import has_clusters
+from ..primitives.geometry import FastDivmod
+from ..solver import Solver
+from .batch import CLUSTER, BatchProblem
+
+SOURCE = "normalization/batch_columns.cu"
+THREADS = 256  # of a block, at most
+LANES, MORE_LANES, MANY_PACKS = 8, 16, 64  # threads along a row: where they divide its packs; of rows with many
+MOST_LANES = 64  # of rows that have a group twice
+WIDTHS = {False: 8, True: 4}  # elements of a pack at most, backward: more take too many registers
+ROWS_IN_FLIGHT = 4  # of a thread
+BLOCKS = {False: 2, True: 4}  # of a multiprocessor, backward
+MOST_PARTS = 16  # partial results of a group without clusters
+COLUMNS = 32  # of a kernel's arrays: a multiple of this
+EXCHANGE_BYTES = 44 << 10  # of shared memory
+LEAST_ROW = 8  # packs, where rows have groups several times
+
+
+@dataclass(frozen=True)
+class Division:
+    """The tiles of a call. packs: of a row of the matrix; lanes, lines: threads of a block along and across rows;
+    segment: rows of a block; segments; cluster: blocks that share a partial result."""
+
+    packs: int
+    rows: int
+    tail: int
+    groups: int
+    repeats: int
+    lanes: int
+    lines: int
+    segment: int
+    segments: int
+    cluster: int
+
+    @property
+    def parts(self) -> int:
+        """Partial results of each group."""
+        return self.segments // self.cluster
+
+    @property
+    def tiles(self) -> int:
+        """Column tiles."""
+        return -(-self.packs // self.lanes)
+
+
+def round_up(columns: int) -> int:
+    """Return the columns that kernels are compiled for."""
+    return -(-columns // COLUMNS) * COLUMNS
+
+
+def width_of(problem: BatchProblem) -> int:
+    """Return the elements of a pack."""
+    return min(problem.width, WIDTHS[problem.is_gradient])
+
+
+def division_of(problem: BatchProblem) -> Division | None:
+    """Return the division of a call, or None where its rows are not made of packs."""
+    if not problem.has_columns:
+        return None
+    width, groups, elements = width_of(problem), problem.statistics_count, problem.x.count
+    columns = lcm(groups, width)
+    if elements % width or columns > elements:
+        return None
+    while columns < LEAST_ROW * width and 2 * columns <= elements:
+        columns *= 2
+    repeats, packs = columns // groups, columns // width
+    if repeats > 1 and packs > MOST_LANES:
+        return None
+    wanted_lanes = (MORE_LANES, LANES, 4) if packs >= MANY_PACKS else (LANES, 4)
+    lanes = packs if repeats > 1 or packs <= LANES else next((n for n in wanted_lanes if packs % n == 0), 32)
+    lines = THREADS // lanes
+    rows = -(-elements // columns)
+    tiles = -(-packs // lanes)
+    # Inference merges nothing, so that it takes as many blocks as it has rows for.
+    wanted = max(1, BLOCKS[problem.is_gradient] * problem.device.multiprocessors // tiles)
+    of_thread = 1 if problem.is_inference else ROWS_IN_FLIGHT
+    segments = min(wanted, -(-rows // (lines * of_thread)))
+    # Clusters exchange moments through static shared memory, of which a block has 48 KB.
+    partials = min(groups, lanes * width)
+    fits = 3 * (THREADS * width + CLUSTER * round_up(partials)) * problem.compute_bytes <= EXCHANGE_BYTES
+    cluster = CLUSTER if segments > MOST_PARTS and fits and has_clusters(problem.device) else 1
+    if cluster == 1 and not problem.is_inference:
+        segments = min(segments, 2 * MOST_PARTS)
+    segment = -(-rows // segments)
+    filled = -(-rows // segment)
+    segments = -(-filled // cluster) * cluster
+    tail = elements // width - (rows - 1) * packs
+    return Division(packs, rows, tail, groups, repeats, lanes, lines, segment, segments, cluster)
+
+
+class BatchColumnsSolver(Solver[BatchProblem]):
+    """Statistics of neighbours in memory."""
+
+    name = "normalization.batch_columns"
+
+    def serves(self, problem: BatchProblem) -> bool:
+        return problem.aligned and division_of(problem) is not None
+
+    def alignment(self, problem: BatchProblem) -> Mapping[str, int]:
+        return dict.fromkeys(problem.moved_tensors, 16)
+
+    def launches(self, problem: BatchProblem) -> list[Launch]:
+        d = division_of(problem)
+        assert d is not None
+        columns = structure(
+            ("packs", c_uint(d.packs)),
+            ("rows", c_uint(d.rows)),
+            ("tail", c_uint(d.tail)),
+            ("segment", c_uint(d.segment)),
+            ("part", c_uint(d.segment * d.cluster)),
+            ("parts", c_uint(d.parts)),
+            ("groups", c_uint(d.groups)),
+            ("repeats", c_uint(d.repeats)),
+            ("group", FastDivmod.of(d.groups)),
+            ("count", problem.number(problem.count)),
+        )
+        # of partial moments, of which each has three, and of partial sums behind them, of two, at an even number
+        numbers = d.parts * (d.groups if d.repeats > 1 else d.packs * width_of(problem))
+        others: list[tuple[str, Any]] = [("columns", columns)]
+        if problem.is_gradient:
+            others.append(("sums", ctypes.c_uint(4 * numbers)))
+            saved = problem.operation.saved is not None
+            kernels = [*([] if saved else ["backward_moments"]), "sums", "gradient"]
+        else:
+            kernels = ["inference"] if problem.is_inference else ["moments", "training"]
+        return [
+            problem.launch(
+                SOURCE,
+                f"normalization_batch_columns_{kernel}",
+                others,
+                (d.tiles, d.segments, 1),
+                (d.lanes, d.lines, 1),
+                scratch_bytes=0 if problem.is_inference else 6 * numbers * problem.compute_bytes,
+                THREADS=THREADS,
+                PACK_WIDTH=width_of(problem),
+                MOST_COLUMNS=round_up(d.lanes * width_of(problem)),
+                MOST_PARTIALS=round_up(min(d.groups, d.lanes * width_of(problem))),
+                ROWS_IN_FLIGHT=ROWS_IN_FLIGHT,
+                CLUSTER_BLOCKS=1 if problem.is_inference else d.cluster,
+            )
+            for kernel in kernels
+        ]

@@ -1,0 +1,109 @@
+"""How blocks and threads share the elements of batch normalization."""
+
+from __future__ import annotations
+
+from itertools import product
+from types import SimpleNamespace
+
+import pytest
+from dualdnn.accelerated.normalization import batch_columns, batch_planes
+from dualdnn.accelerated.normalization.batch import BatchProblem
+from dualdnn.api.enumerations import cudnnBatchNormMode_t
+from dualdnn.api.operations import BatchNormalizationBackward, BatchNormalizationForwardTraining, TensorSpec
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, NCHW, NHWC
+
+STATIC_SHARED_BYTES = 48 << 10  # of a block
+CHANNELS, IMAGES, SIDES = (1, 3, 4, 6, 12, 35, 63, 64, 100, 252, 256, 2048), (1, 2, 31, 64), (1, 2, 7, 13, 28, 56)
+SPATIAL, ACTIVATION = (
+    cudnnBatchNormMode_t.CUDNN_BATCHNORM_SPATIAL,
+    cudnnBatchNormMode_t.CUDNN_BATCHNORM_PER_ACTIVATION,
+)
+
+
+class Device(SimpleNamespace):
+    """A device whose kernels are names."""
+
+    def function(self, source, kernel, definitions):
+        return SimpleNamespace(name=kernel, definitions=dict(definitions), device=self)
+
+
+H200 = Device(multiprocessors=132, shared_bytes_per_block=227 * 1024, architecture="sm_90", kind="gpu")
+SMALL = Device(multiprocessors=20, shared_bytes_per_block=99 * 1024, architecture="sm_86", kind="gpu")
+on_devices = pytest.mark.parametrize("device", [H200, SMALL], ids=["H200", "small"])
+of_types = pytest.mark.parametrize("data_type", [FLOAT, HALF, DOUBLE], ids=lambda t: t.name)
+
+
+def problem_of(device, data_type, dims, tensor_format, mode=SPATIAL, backward=False):
+    x = TensorSpec.packed(data_type, dims, tensor_format)
+    kept = (1, *dims[1:]) if mode == ACTIVATION else (1, dims[1], 1, 1)
+    s = TensorSpec.packed(DOUBLE if data_type == DOUBLE else FLOAT, kept, tensor_format)
+    if backward:
+        return BatchProblem(BatchNormalizationBackward(mode, 1.0, 0.0, 1.0, 0.0, x, x, x, s, s, 1e-5, None), device)
+    return BatchProblem(BatchNormalizationForwardTraining(mode, 1.0, 0.0, x, x, s, s, 0.1, s, 1e-5, s), device)
+
+
+@on_devices
+@of_types
+@pytest.mark.parametrize("mode", [SPATIAL, ACTIVATION], ids=lambda m: m.name)
+def test_columns_have_every_element_once(device, data_type, mode):
+    """Every pack is in one row and one segment; clusters share partial results of the same rows; arrays have room."""
+    found = 0
+    for images, channels, side in product(IMAGES, CHANNELS, SIDES):
+        problem = problem_of(device, data_type, (images, channels, side, side), NHWC, mode)
+        d = batch_columns.division_of(problem)
+        if d is None:
+            continue
+        found += 1
+        width = batch_columns.width_of(problem)
+        packs = problem.x.count // width
+        assert packs * width == problem.x.count == (d.rows - 1) * d.packs * width + d.tail * width and d.tail > 0
+        assert d.packs * width == d.groups * d.repeats and d.groups == problem.statistics_count
+        assert (d.segments - d.cluster) * d.segment < d.rows <= d.segments * d.segment
+        assert d.parts * d.cluster == d.segments and d.tiles * d.lanes >= d.packs
+        assert d.lanes * d.lines <= batch_columns.THREADS and d.lines > 0
+        assert d.repeats == 1 or d.tiles == 1
+        columns, partials = (batch_columns.round_up(n) for n in (d.lanes * width, min(d.groups, d.lanes * width)))
+        of_cluster = d.cluster * partials if d.cluster > 1 else 0
+        moments = 3 * (batch_columns.THREADS * width + of_cluster) + 2 * batch_columns.THREADS
+        sums = 2 * (batch_columns.THREADS * width + of_cluster) + 4 * batch_columns.THREADS + 4 * columns
+        assert max(moments, sums) * problem.compute_bytes <= STATIC_SHARED_BYTES
+        # what the kernel counts: the rows of all columns of a group
+        of_group = [
+            sum(d.rows - ((g + i * d.groups) // width >= d.tail) for i in range(d.repeats)) for g in (0, d.groups - 1)
+        ]
+        assert of_group == [problem.count] * 2
+    assert found > 50
+
+
+@on_devices
+@of_types
+@pytest.mark.parametrize("backward", [False, True], ids=["training", "backward"])
+def test_planes_fit_the_memory_of_a_cluster(device, data_type, backward):
+    """Blocks keep what they have room for, and no more; those of several channels keep all of them."""
+    found = 0
+    solver = batch_planes.BatchPlanesSolver()
+    for images, channels, side in product(IMAGES, CHANNELS, SIDES):
+        problem = problem_of(device, data_type, (images, channels, side, side), NCHW, backward=backward)
+        if not solver.serves(problem):
+            assert side * side < problem.width or channels == 1
+            continue
+        found += 1
+        (launch,) = solver.launches(problem)
+        threads, cluster, of_pack = launch.block[0], launch.grid[1], 16 * (1 + backward)
+        assert launch.shared_bytes % of_pack == 0 and launch.shared_bytes <= device.shared_bytes_per_block - 1024
+        if launch.function.name.endswith("channels"):
+            group = channels // launch.grid[0]
+            assert (
+                group * launch.grid[0] == channels
+                and group <= threads // 32
+                and group * side * side % problem.width == 0
+            )
+            assert launch.shared_bytes == images * group * side * side // problem.width * of_pack and cluster == 1
+            continue
+        kept, needed = (
+            launch.shared_bytes // (of_pack * threads),
+            -(-images * (side * side // problem.width) // (cluster * threads)),
+        )
+        assert launch.grid[0] == channels and cluster in (1, 2, 4, 8)
+        assert kept == needed or launch.shared_bytes + of_pack * threads > device.shared_bytes_per_block // 2 - 2048
+    assert found > 50

@@ -1,0 +1,158 @@
+"""Mistakes in the C library's border, planted before it is loaded: test_c_library_mistakes.py wants the suite to notice them.
+
+python planted_mistakes.py MISTAKE ARGUMENT ...    # pytest with these arguments, and the mistake
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from dualdnn.api.abi import entry, marshalling
+from dualdnn.api.abi.marshalling import Marshalling
+from dualdnn.api.operations.numpy_layout import NUMPY_TYPES
+
+
+def rows_with(**changed: Callable[[Any], Any]) -> None:
+    """Rows of algorithm searches, with other fields."""
+    right = marshalling._write_rows
+
+    def write(place: Any, rows: Any) -> None:
+        right(place, rows)
+        for i, row in enumerate(rows):
+            for name, value in changed.items():
+                setattr(place[i], name, value(row))
+
+    marshalling._write_rows = write
+
+
+def scalars_read_as(kind: Callable[[str, Any], Any]) -> None:
+    """alpha, beta and the value of cudnnSetTensor as numbers of a type that kind(parameter, tensor) says."""
+
+    def scalar(self: Marshalling, function: Any, index: int) -> Any:
+        parameter = function.parameters[index]
+        place = [p.name for p in function.parameters].index(parameter.typed_by)
+
+        def read(c: Any) -> Any:
+            if not c[index]:
+                return None
+            spec = getattr(self.objects.get(c[place]), "spec", None)
+            dtype = np.dtype(kind(parameter.name, spec))
+            buffer = self.ffi.buffer(self.ffi.cast("char *", c[index]), dtype.itemsize)
+            return np.frombuffer(buffer, dtype)[0].item()
+
+        return read
+
+    Marshalling._scalar = scalar
+
+
+def right_type(name: str, spec: Any) -> Any:
+    if name == "valuePtr":
+        return NUMPY_TYPES[spec.scalar_type]
+    return np.float64 if spec is not None and spec.data_type == marshalling.DOUBLE else np.float32
+
+
+def arrays_read_as(change: Callable[[Any, Any, int, Any], Any]) -> None:
+    """Host arrays, with other entries: change(name, C arguments, index, entries)."""
+    right = Marshalling._array
+
+    def array(self: Marshalling, function: Any, index: int) -> Any:
+        read, name = right(self, function, index), function.parameters[index].name
+        return lambda c: change(name, c, index, read(c))
+
+    Marshalling._array = array
+
+
+def two_more(name: str, c: Any, index: int, entries: Any) -> Any:
+    if name == "foldA" and c[index]:
+        assert list(c[index][0 : len(entries) + 2])
+    return entries
+
+
+def reader_with(applies: Callable[[Any], bool], change: Callable[[Any, Any], Any]) -> None:
+    """Arguments of the parameters that apply, changed: change(C argument, value)."""
+    right = Marshalling.reader
+
+    def reader(self: Marshalling, function: Any, index: int) -> Any:
+        read = right(self, function, index)
+        return (lambda c: change(c[index], read(c))) if applies(function.parameters[index]) else read
+
+    Marshalling.reader = reader
+
+
+def without_user_data() -> None:
+    right = Marshalling.callback
+
+    def callback(self: Marshalling, address: int) -> Any:
+        run = right(self, address)
+        if run is None:
+            return None
+
+        def without(severity: int, udata: Any, debug: Any, text: str) -> None:
+            run(severity, None, debug, text)
+
+        without.address = run.address
+        return without
+
+    Marshalling.callback = callback
+
+
+def with_another_clause() -> None:
+    right = entry.Border.refuse
+    entry.Border.refuse = lambda self, status, text: right(self, status, re.sub(r"\[\S+\]$", "[cudnnCreate/c01]", text))
+
+
+def null_accepted() -> None:
+    """The one status that the border itself refuses with."""
+    entry.BAD_PARAM = 0
+
+
+def size(parameter: Any) -> bool:
+    return parameter.base_type == "size_t" and not parameter.is_pointer
+
+
+def sizes_written_with(change: Callable[[int], int]) -> None:
+    right = Marshalling._writer
+
+    def writer(self: Marshalling, parameter: Any) -> Any:
+        write = right(self, parameter)
+        return (lambda place, value: write(place, change(value))) if parameter.base_type == "size_t" else write
+
+    Marshalling._writer = writer
+
+
+MISTAKES: dict[str, Callable[[], None]] = {
+    "none": lambda: None,
+    "time and memory of a row swapped": lambda: rows_with(
+        time=lambda r: float(r.memory), memory=lambda r: int(max(r.time, 0))
+    ),
+    "determinism and mathType swapped": lambda: rows_with(
+        determinism=lambda r: r.mathType, mathType=lambda r: r.determinism
+    ),
+    "scaling of DOUBLE read as float": lambda: scalars_read_as(
+        lambda n, s: right_type(n, s) if n == "valuePtr" else np.float32
+    ),
+    "scaling of the tensor's own type": lambda: scalars_read_as(
+        lambda n, s: NUMPY_TYPES[s.scalar_type] if s else np.float32
+    ),
+    "the value of cudnnSetTensor read as float": lambda: scalars_read_as(
+        lambda n, s: np.float32 if n == "valuePtr" else right_type(n, s)
+    ),
+    "one entry too few in arrays": lambda: arrays_read_as(lambda n, c, i, entries: entries and entries[:-1]),
+    "entries in reverse": lambda: arrays_read_as(lambda n, c, i, entries: entries and entries[::-1]),
+    "NULL device pointer as address 0": lambda: reader_with(lambda p: p.memory == "device", lambda given, _: given),
+    "sizes of 31 bits": lambda: reader_with(size, lambda _, value: value & 0x7FFFFFFF),
+    "sizes of 31 bits as results": lambda: sizes_written_with(lambda value: value & 0x7FFFFFFF),
+    "two fold factors too many read": lambda: arrays_read_as(two_more),
+    "NULL outputs not refused": null_accepted,
+    "user data of the log callback not handed on": without_user_data,
+    "messages cite another clause": with_another_clause,
+}
+
+if __name__ == "__main__":
+    MISTAKES[sys.argv[1]]()
+    sys.exit(pytest.main(sys.argv[2:]))

@@ -1,0 +1,54 @@
+"""Planted bugs: the list is sound, a bug that cases see is told from one that none sees, and which of several it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dualdnn.conformance import planted
+from dualdnn.conformance.planted import GONE, NOTICED, SURVIVED, Bug, Copy, batches, bugs, families_of, summary
+
+VERSION = Bug(
+    "api/cudnn/library.py", " * 100 + VERSION[2]", " * 100 + VERSION[1]", "the version", ("library",), "version"
+)
+
+
+def test_the_bugs_can_be_planted():
+    listed = bugs()
+    assert len(listed) >= 100 and len({(bug.file, bug.old, bug.new) for bug in listed}) == len(listed)
+    stems = {path.stem for path in Path(planted.source_of("conformance/cases")).rglob("[!_]*.py")}
+    for bug in listed:
+        assert bug.old != bug.new and set(bug.cases) <= stems, bug
+    # Files change: a few bugs may wait for somebody to write them anew.
+    there = [bug for bug in listed if planted.source_of(bug.file).is_file()]
+    assert sum(bug.applies_to(planted.source_of(bug.file).read_text()) for bug in there) >= 0.9 * len(listed)
+
+
+def test_every_floor_and_family_has_some():
+    listed = bugs()
+    assert {bug.floor for bug in listed} == {"api", "reference", "accelerated"}
+    families = {family for bug in listed for family in families_of(bug)}
+    assert families >= {"activation", "attention", "convolution", "ctc", "dropout", "fused", "graph", "miopen", "normalization", "pooling",
+                        "reduce", "rnn", "softmax", "spatial", "tensor", "transform"}  # fmt: skip
+
+
+def test_at_once_are_bugs_of_different_families():
+    for batch in batches(bugs(), 6):
+        assert len(batch) <= 6 and len({bug.judged_on for bug in batch}) == 1
+        families = [family for bug in batch for family in families_of(bug)]
+        assert len(batch) == 1 or len(set(families)) == sum(len(families_of(bug)) for bug in batch)
+    assert sum(map(len, batches(bugs(), 6))) == len(bugs())
+
+
+def test_who_is_noticed(tmp_path):
+    """Three bugs in one copy: one that a case sees, one that its cases do not look at, one whose text is no more."""
+    blind = Bug(
+        "api/cudnn/activation.py", "alpha, beta, yDesc", "alpha, 0.0, yDesc", "beta", ("activation",), "test_null"
+    )
+    gone = Bug("api/cudnn/dropout.py", "no such text", "", "nothing", ("dropout",))
+    copy = Copy(tmp_path)
+    before = copy.read(VERSION.file)
+    found = {one.bug: one for one in copy.try_bugs([VERSION, blind, gone], 120)}
+    assert [found[bug].state for bug in (VERSION, blind, gone)] == [NOTICED, SURVIVED, GONE]
+    assert found[VERSION].by.startswith("library/test_") and copy.read(VERSION.file) == before
+    assert [one.state for one in copy.innocent([found[VERSION]])] == [NOTICED]
+    assert summary(list(found.values())).splitlines()[-1] == "| all | 2 | 1 |"
