@@ -1,9 +1,9 @@
 // The core of the gradients of multi-head attention (8.2.15) on tensor cores, by recomputation: vectors of up to
 // SIZE elements, half, bfloat16 or float in parts, sums in float, each in one order.
 //
-// A warpgroup has 64 queries (or keys) and goes through tiles of 64 keys (queries) whose windows meet; softmax and
-// gradients of scores pass from sums to left factors in registers, so that a tile lies once in shared memory, K-major
-// for scores, MN-major for gradients. Three stages by cp.async; the sums of a tile overlap with the scores of the next.
+// A producer warpgroup copies tiles of 64 keys (queries) whose windows meet those of the block to three stages by
+// cp.async. Each of the others has 64 queries (keys); softmax and gradients of scores pass from sums to left factors in
+// registers, so that a tile lies once in shared memory, K-major for scores, MN-major for gradients.
 //
 // Roofline bound: flops, 7 products (three for queries, four for keys and values) of 2 * size for each query and key of
 // its window, at 989 T/s (half, H200); bytes, each vector once from L2 for a tile.

@@ -1,9 +1,9 @@
 // The core of multi-head attention forward (7.2.43) on tensor cores: softmax(scaler * q . k) weighs the values of each
 // query's window; vectors of up to SIZE elements, half, bfloat16 or float in parts, sums in float.
 //
-// A warpgroup has 64 queries and goes through the tiles of KEYS keys of its block's windows with an online softmax. The
-// scores of the next tile and the sums of this one are multiplied together, so that the softmax of the next scores
-// overlaps with the weighted sums; weights are left factors in registers. Two stages of keys and values by cp.async.
+// A producer warpgroup copies tiles of KEYS keys and values to STAGES stages by cp.async. Each of the others has 64
+// queries and an online softmax: the scores of the next tile and the sums of this one are multiplied together, so that
+// the softmax of the next scores overlaps with the weighted sums; weights are left factors in registers.
 //
 // Roofline bound: flops, 2 (size of q + size of v) for each query and key of its window, at 989 T/s (half, H200); one
 // exponential for each, 16 a clock and multiprocessor; bytes, keys and values once from L2 for a tile of queries.

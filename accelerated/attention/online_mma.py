@@ -31,7 +31,7 @@ class Tile(NamedTuple):
 TILES = {64: Tile(128, 2, 2), 128: Tile(128, 2, 2)}
 FLOAT_TILES = {64: Tile(64, 2, 2), 128: Tile(64, 2, 2)}  # in two parts
 PRODUCERS = 128  # threads
-REGISTERS = {1: (40, 232), 2: (48, 232), 3: (56, 152)}  # warpgroups -> of a producer, of the others
+REGISTERS = {1: (56, 232), 2: (48, 232), 3: (56, 152)}  # warpgroups -> of a producer, of the others
 FEW_QUERIES = 64  # for one warpgroup
 
 
