@@ -229,7 +229,7 @@ struct ForwardArguments {
   Planes planes;
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS) CLUSTER_DIMS_Y
+extern "C" __global__ void __launch_bounds__(THREADS, (sizeof(COMPUTE) > 4 ? 768 : 1024) / THREADS) CLUSTER_DIMS_Y
     normalization_batch_planes_training(const ForwardArguments a) {
   griddepcontrol_wait();
   begin_cluster();
@@ -253,7 +253,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS) CLUSTER_DI
       p, [&](int u, unsigned offset) { edge[u] = call.x[offset]; }, [&](int u, unsigned) { moments.add(edge[u]); });
   const Total total = all_reduce<MergeMoments>(exchange, moments.share(), near, p.count);
   of.mean = total.first + total.low;
-  of.factor *= call.finish(of.mean, total.second, p.count, channel, blockIdx.y + threadIdx.x == 0);
+  of.factor *= call.inverse(total.second, p.count);
   end_cluster();
 
   visit_packs(
@@ -274,6 +274,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS) CLUSTER_DI
         call.y[offset] = call.normalized(edge[u], edge_z[u], of, call.y + offset, passes);
         if (call.mask) call.mask[offset] = passes;
       });
+  if (blockIdx.y + threadIdx.x == 0) call.store_statistics(of.mean, total.second, p.count, channel);
 }
 
 struct BackwardArguments {
@@ -419,8 +420,10 @@ struct Channels {
       use(image * packs.divisor * WIDTH + in_row, offset(image, in_row));
     }
   }
-  template <int TENSORS>
-  __device__ __forceinline__ void copy_all(const ELEMENT* const (&from)[TENSORS], Elements* cache) const {
+  // meanwhile: what else a thread reads.
+  template <int TENSORS, class Meanwhile>
+  __device__ __forceinline__ void copy_all(const ELEMENT* const (&from)[TENSORS], Elements* cache,
+                                           const Meanwhile& meanwhile) const {
     for (unsigned k = threadIdx.x; k < all_packs(); k += THREADS) {
       unsigned in_row;
       const unsigned at = offset_of_pack(k, in_row);
@@ -428,6 +431,7 @@ struct Channels {
       for (int t = 0; t < TENSORS; t++) cp_async<16>(cache + t * all_packs() + k, from[t] + at, true);
     }
     cp_async_commit();
+    meanwhile();
     cp_async_wait<0>();
     __syncthreads();
   }
@@ -480,16 +484,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
   Elements* const cache = reinterpret_cast<Elements*>(shared_memory);
   const ELEMENT* const values = reinterpret_cast<const ELEMENT*>(shared_memory);
   const ELEMENT* const from[1] = {call.x};
-  c.copy_all(from, cache);
+  // A thread for each channel
+  const bool finishes = threadIdx.x < c.group;
+  const unsigned channel = c.first_channel() + threadIdx.x;
+  COMPUTE scale = 0, bias = 0, mean = 0, squares = 0;
+  c.copy_all(from, cache, [&] {
+    if (finishes) scale = call.scale[channel], bias = call.bias[channel];
+  });
   griddepcontrol_launch_dependents();
   ThreadMoments moments;
   c.visit([&](unsigned index, unsigned) { moments.add(values[index]); });
   const COMPUTE near = load<COMPUTE>(values[c.my_channel() * c.plane.divisor]);
   merge_channels<MergeMoments>(c, moments.share(), near, [&](unsigned k, const Total& total) {
-    const unsigned channel = c.first_channel() + k;
-    const COMPUTE mean = total.first + total.low;
-    const COMPUTE inverse = call.finish(mean, total.second, c.count, channel, true);
-    known[k] = {mean, call.scale[channel] * inverse, call.bias[channel]};
+    mean = total.first + total.low, squares = total.second;
+    known[k] = {mean, scale * call.inverse(squares, c.count), bias};
   });
   for (unsigned k = threadIdx.x; k < c.all_packs(); k += THREADS) {
     unsigned in_row, in_plane;
@@ -500,6 +508,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
     if (call.z) z = read_pack(call.z + offset);
     call.store_pack(offset, cache[k], z, [&](unsigned i) { return i < left ? own : next; });
   }
+  if (finishes) call.store_statistics(mean, squares, c.count, channel);
 }
 
 struct KnownChannel {
@@ -526,11 +535,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS)
     const unsigned channel = c.first_channel() + k;
     known[k] = {mean, inverse, call.scale[channel] * inverse, call.bias ? call.bias[channel] : COMPUTE(0)};
   };
-  if (call.saved_mean && threadIdx.x < c.group) {
+  c.copy_all(from, cache, [&] {
     const unsigned channel = c.first_channel() + threadIdx.x;
-    keep(threadIdx.x, call.saved_mean[channel], call.saved_inverse[channel]);
-  }
-  c.copy_all(from, cache);
+    if (call.saved_mean && threadIdx.x < c.group)
+      keep(threadIdx.x, call.saved_mean[channel], call.saved_inverse[channel]);
+  });
   griddepcontrol_launch_dependents();
   if (!call.saved_mean) {
     ThreadMoments moments;
