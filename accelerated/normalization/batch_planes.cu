@@ -17,6 +17,7 @@ constexpr unsigned EDGES = 2 * (WIDTH - 1);
 constexpr int IN_FLIGHT = 8;  // packs of a thread that cp.async copies at a time
 constexpr int READS = 2;      // reads of a thread at a time
 constexpr unsigned WARPS = THREADS / 32;
+constexpr unsigned TRAINING_BLOCKS = (sizeof(COMPUTE) > 4 ? 768 : 1024) / THREADS;  // of a multiprocessor
 using Elements = Pack<ELEMENT, WIDTH>;
 using Bits = Pack<unsigned char, WIDTH>;
 
@@ -229,7 +230,7 @@ struct ForwardArguments {
   Planes planes;
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS, (sizeof(COMPUTE) > 4 ? 768 : 1024) / THREADS) CLUSTER_DIMS_Y
+extern "C" __global__ void __launch_bounds__(THREADS, TRAINING_BLOCKS) CLUSTER_DIMS_Y
     normalization_batch_planes_training(const ForwardArguments a) {
   griddepcontrol_wait();
   begin_cluster();
