@@ -186,6 +186,7 @@ __device__ __forceinline__ void load_partials(const Columns& c, COMPUTE* partial
       },
       [&](unsigned) { return c.count; },
       [&](unsigned column, const Total& total) { result(column, c.group_of(c.first_column() + column), total); });
+  cp_async_wait<0>();  // of copy_parameters()
   __syncthreads();
 }
 // Begins to copy a parameter of each column to shared memory; load_partials() waits for it.
