@@ -6,8 +6,9 @@
 // (or sums) of segments go to scratch memory, those of a cluster as one; every block of the second launch merges those
 // of its columns in their order and walks its segment back, from what L2 still has.
 //
-// Roofline bound: bytes, x read twice and y written (backward x and dy twice and dx): 147 us of 205 MB of float at 4.2
-// TB/s where L2 keeps nothing (calculated). Flops: 8 an element forward, 12 backward.
+// Roofline bound: bytes, x read twice and y written (backward x and dy twice and dx), but for what L2 keeps of the
+// first read. 64 x 256 x 56 x 56 float on an H100: training 221 us, 92 % of what three times the bytes of x take.
+// Flops: 6 an element forward, 12 backward.
 #include "normalization/batch_call.cuh"
 #include "primitives/cp_async.cuh"
 #include "primitives/geometry.cuh"
