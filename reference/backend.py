@@ -83,7 +83,7 @@ class HostOperand:
         else:
             elements = self._from_buffer(memoryview(value))
         if elements.dtype.hasobject:
-            raise TypeError(f"is an array of {elements.dtype}: objects of Python, not numbers")
+            raise ValueError(f"is an array of {elements.dtype}: objects of Python, not numbers")
         if not elements.flags.c_contiguous:
             raise ValueError("is not contiguous; pass the base array, the descriptor holds the strides")
         self.array: Array = elements.reshape(-1).view(np.uint8)

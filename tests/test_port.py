@@ -71,6 +71,23 @@ def test_a_wrong_table_is_noticed(monkeypatch, name, change, complaint):
     assert any(complaint in problem for problem in forms.problems()) if complaint else True
 
 
+@pytest.mark.parametrize(
+    "name, change, complaint",
+    [
+        ("cudnnDropoutForward", {"from": {"xDesc": "xdesc", "yDesc": "ydesc"}}, "invented ['noise_shape']"),
+        ("cudnnSetPoolingNdDescriptor", {"drop": []}, "lost ['maxpoolingNanOpt']"),
+        ("cudnnSoftmaxForward", {"signature": "miopenHandle_t handle, const void* alpha"}, "lost"),
+        ("cudnnReduceTensor", {"from": {"A": "aDesc", "aDesc": "A"}}, "aDesc is"),
+        ("cudnnSetConvolutionNdDescriptor", {"helper": False}, "no helper"),
+    ],
+)
+def test_a_wrong_table_of_today_is_noticed(monkeypatch, name, change, complaint):
+    data = json.loads(json.dumps(forms.today()))
+    data["functions"][name].update(change)
+    monkeypatch.setattr(forms, "today", lambda: data)
+    assert any(complaint in problem for problem in forms.problems()), list(forms.problems())
+
+
 def test_each_function_of_the_guide_is_reached_and_each_row_has_its_clause():
     rows = {form.row for many in forms.table().forms.values() for form in many}
     assert rows >= set(range(1, 56)) - {37, 51}  # those two have no function of cuDNN

@@ -7,7 +7,7 @@ import statistics
 import struct
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 from dualdnn.accelerated.runtime.timing import Clock, Graph
 from dualdnn.api import cudnn
 from dualdnn.api.enumerations import cudnnDataType_t
-from dualdnn.api.operations import Operation, TensorSpec
+from dualdnn.api.operations import Operation, RNNBackwardData, RNNBackwardWeights, RNNForward, TensorSpec
 from dualdnn.api.operations.specs import FLOAT
 
 from ..calls import Caller, sized
@@ -324,6 +324,7 @@ class Bench:
     def _memory(self, operation: Operation) -> Iterator[dict[str, Any]]:
         """Buffers for the operands; for a convolution a workspace that suffices for every algorithm of everybody."""
         memory: dict[str, Any] = {}
+        operation = self._with_spaces(operation)
         try:
             for name in operation.operands:
                 sized_later = type(operation) in WORKSPACES and name == workspace_of(operation)
@@ -342,6 +343,19 @@ class Bench:
                 buffer.free()
             if self.graph_path is not None:
                 self.graph_path.release()
+
+    def _with_spaces(self, operation: Any) -> Any:
+        """The operation on a recurrent network with spaces that suffice for everybody; any other one as it is."""
+        if not isinstance(operation, RNNForward | RNNBackwardData | RNNBackwardWeights) or self.vendor is None:
+            return operation
+        with contextlib.suppress(Exception):  # what the vendor does not take has no rival
+            theirs = with_room(self.vendor.cudnn, self.vendor_handle, operation)
+            larger = {
+                name: max(getattr(operation, name), getattr(theirs, name), key=lambda spec: spec.nbytes)
+                for name in ("workspace", "reserve")
+            }
+            return replace(operation, **larger)
+        return operation
 
     def _scratch_bytes(self, operation: Convolution) -> int:
         makers: list[tuple[Any, Any]] = [(cudnn, self.handle)]

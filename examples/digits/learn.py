@@ -116,7 +116,14 @@ class Descent:
 
 
 class Training:
-    """A run: what is learned, how far it is, what it has achieved."""
+    """A run: what is learned, how far it is, what it has achieved. Another network makes a subclass of its own of it.
+
+    network_of: of a handle, parameters, the images of a batch, the probability of dropout and its states.
+    """
+
+    network_of: Any = Network
+    first_values = staticmethod(first_values)
+    rate = RATE
 
     def __init__(self, handle: Any, epochs: int, dropped: float = DROPPED, checkpoint: Path | None = None) -> None:
         stored: dict[str, Array] = {}
@@ -128,10 +135,10 @@ class Training:
         def part(prefix: str) -> dict[str, Array]:
             return {name.removeprefix(prefix): value for name, value in stored.items() if name.startswith(prefix)}
 
-        self.parameters = Parameters(handle, part("parameter ") or first_values())
+        self.parameters = Parameters(handle, part("parameter ") or self.first_values())
         self.descent = Descent(self.parameters, part("momentum "))
-        self.network = Network(handle, self.parameters, BATCH, dropped, stored.get("dropout states"))
-        self.evaluated = Network(handle, self.parameters, EVALUATED, dropped)
+        self.network = self.network_of(handle, self.parameters, BATCH, dropped, stored.get("dropout states"))
+        self.evaluated = self.network_of(handle, self.parameters, EVALUATED, dropped)
         self.history = [Epoch(*map(float, row)) for row in stored.get("history", ())]
 
     def run(self, training: Digits, held_out: Digits, stop: int | None = None) -> list[Epoch]:
@@ -150,7 +157,7 @@ class Training:
             batch = order[i * BATCH : (i + 1) * BATCH]
             loss, gradients = self.network.step(training.images[batch], training.labels[batch])
             done = (epoch * of_epoch + i) / (self.epochs * of_epoch)
-            self.descent.step(gradients, RATE * 0.5 * (1 + np.cos(np.pi * done)))  # falls to 0
+            self.descent.step(gradients, self.rate * 0.5 * (1 + np.cos(np.pi * done)))  # falls to 0
             losses.append(loss)
             show_progress(epoch + (i + 1) / of_epoch, self.epochs, f"loss {np.mean(losses):.4f}")
         return losses
@@ -203,14 +210,14 @@ def plot(history: list[Epoch], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: list[str] | None = None, kind: type[Training] = Training, epochs: int = EPOCHS) -> None:
     parser = argparse.ArgumentParser(description="Trains a digits classifier through the documented calls.")
     parser.add_argument("--backend", choices=("reference", "accelerated", "crosscheck"),
                         default="accelerated" if gpu_is_usable() else "reference",
                         help="what trains (default here: %(default)s)")  # fmt: skip
     parser.add_argument("--device", choices=("emulated", "gpu"), default="gpu" if gpu_is_usable() else "emulated",
                         help="of the accelerated backend (default here: %(default)s)")  # fmt: skip
-    parser.add_argument("--epochs", type=int, default=EPOCHS, help="passes over the images (default: %(default)s)")
+    parser.add_argument("--epochs", type=int, default=epochs, help="passes over the images (default: %(default)s)")
     parser.add_argument("--stop", type=int, metavar="N", help="stop after N epochs of a longer run")
     parser.add_argument(
         "--checkpoint", type=Path, metavar="FILE", help="written after each epoch; gone on from, if there"
@@ -223,7 +230,7 @@ def main(arguments: list[str] | None = None) -> None:
         return cudnn.cudnnCreate(backend=backend, device=None if backend == "reference" else chosen.device)
 
     handle = opened(chosen.backend)
-    run = Training(handle, chosen.epochs, checkpoint=chosen.checkpoint)
+    run = kind(handle, chosen.epochs, checkpoint=chosen.checkpoint)
     for number, epoch in enumerate(run.run(training, held_out, chosen.stop), 1):
         print(
             f"epoch {number}: loss {epoch.loss:.6f}, {epoch.accuracy:.2%} of {len(held_out.labels)} held-out images are right"
@@ -236,13 +243,13 @@ def main(arguments: list[str] | None = None) -> None:
 
 def agreement(run: Training, other: Any, training: Digits, held_out: Digits) -> None:
     """Print whether another backend reads the held-out images alike, and how far its gradients of one batch are from this one's."""
-    again = Training(other, run.epochs, dropped=0.0)
+    again = type(run)(other, run.epochs, dropped=0.0)
     again.parameters = Parameters(other, run.parameters.values())
     networks = [
-        Network(handle, values, BATCH, 0.0)
+        run.network_of(handle, values, BATCH, 0.0)
         for handle, values in ((run.handle, run.parameters), (other, again.parameters))
     ]
-    again.evaluated = Network(other, again.parameters, EVALUATED, 0.0)
+    again.evaluated = run.network_of(other, again.parameters, EVALUATED, 0.0)
     equal = np.count_nonzero(run.predictions(held_out) == again.predictions(held_out))
     print(f"agreement with {other.backend.description}: {equal} of {len(held_out.labels)} predictions equal")
     (_, first), (_, second) = (network.step(training.images[:BATCH], training.labels[:BATCH]) for network in networks)

@@ -19,9 +19,9 @@ from dualdnn.api.operations.rnn.network import GRU, LSTM, PROJECTION, TANH
 
 from ..engine import Exact, implements
 from ..view import Array
-from .bounded import Bounded, affine
+from .bounded import Bounded, affine, concatenated, joined, with_bounds
 from .dropped import dropped, masks_of
-from .forward import Network, Pass, container, last, stacked, unpacked
+from .forward import Network, Pass, container, stacked, unpacked
 
 Shape = tuple[int, ...]
 
@@ -84,7 +84,7 @@ class Backward:
                 own = [part[:, direction * spec.projected : (direction + 1) * spec.projected] for part in dy]
                 start = (Bounded.exact(states[pseudo_layer], dy[0].arithmetic) for states in (dhy, dcy))
                 self.found[pseudo_layer] = self._pass(network.passes[pseudo_layer], direction, own, *start)
-            dy = [self._into_input(layer, at) for at in range(len(dy))]
+            dy = self._into_input(layer)
             if 0 < layer <= len(network.masks):
                 dy = [
                     dropped(part, kept, spec.dropout) for part, kept in zip(dy, network.masks[layer - 1], strict=True)
@@ -93,7 +93,7 @@ class Backward:
 
     def _pass(self, one: Pass, direction: int, dy: list[Bounded], dh: Bounded, dc: Bounded) -> Gradients:
         found = Gradients({}, {}, {}, dh, dc)
-        zero = dh.made(np.zeros(()), np.zeros(()))
+        zero = Bounded.exact(np.zeros(()), dh.arithmetic)
         for at in range(len(dy)) if direction else reversed(range(len(dy))):
             valid = self.network.lengths > at
             total = (dy[at] + dh).kept()
@@ -123,46 +123,47 @@ class Backward:
                 state * i * (new * new).complement(),
                 out * shown * slope(o),
             ]
-            joined = beside(parts)
+            joined = concatenated(parts)
             return joined, joined, None, state * f
         if spec.cell == GRU:
             r, i, new, recurrent = step.gates
             fresh = dh * i.complement() * (new * new).complement()
             update = dh * (h - new) * slope(i)
             reset = fresh * recurrent * slope(r)
-            return beside([reset, update, fresh]), beside([reset, update, fresh * r]), dh * i, dc
+            return concatenated([reset, update, fresh]), concatenated([reset, update, fresh * r]), dh * i, dc
         if spec.cell == TANH:
             sums = dh * (step.hidden * step.hidden).complement()
         else:
             sums = blocked(dh, step.inside, step.unsure)
         return sums, sums, None, dc
 
-    def _into_input(self, layer: int, at: int) -> Bounded:
-        """The gradient of what a layer got at a step, from both directions."""
+    def _into_input(self, layer: int) -> list[Bounded]:
+        """The gradients of what a layer got at each step, from both directions: one product for all steps."""
         spec = self.network.spec
         parts: list[tuple[Bounded, Array | None]] = []
         for direction in range(spec.directions):
             pseudo_layer = layer * spec.directions + direction
-            gates, matrix = self.found[pseudo_layer].inputs[at], self.network.passes[pseudo_layer].layer.input
+            found, matrix = self.found[pseudo_layer].inputs, self.network.passes[pseudo_layer].layer.input
+            gates = joined([found[at] for at in range(len(found))], np.stack)
             if matrix is not None:
                 parts.append((gates, matrix.T))
             else:
-                parts += [(gates[:, g * spec.hidden : (g + 1) * spec.hidden], None) for g in range(spec.gates)]
-        return affine(parts, []).kept()
+                parts += [(gates[..., g * spec.hidden : (g + 1) * spec.hidden], None) for g in range(spec.gates)]
+        whole = affine(parts, []).kept()
+        return [whole[at] for at in range(len(whole.value))]
 
     def weights(self) -> Bounded:
         """The gradients of all matrices and biases, as they lie in the weight space."""
         spec = self.network.spec
         first = self.dx[0]
-        value, error = (
-            np.zeros(spec.weight_elements, first.value.dtype),
-            np.zeros(spec.weight_elements, first.value.dtype),
-        )
+        value, error = (np.zeros(spec.weight_elements, first.value.dtype) for _ in range(2))
 
         def put(found: Any, gradient: Bounded) -> None:
             if found is not None:
                 place = slice(found.offset, found.offset + gradient.value.size)
-                value[place], error[place] = gradient.value.reshape(-1), gradient.error.reshape(-1)
+                value[place] = gradient.value.reshape(-1)
+                if first.arithmetic.tracked:
+                    error[place] = gradient.error.reshape(-1)
 
         for pseudo_layer, one in enumerate(self.network.passes):
             found = self.found[pseudo_layer]
@@ -177,7 +178,7 @@ class Backward:
                 put(spec.matrix(pseudo_layer, PROJECTION), summed([found.projected[at] for at in steps], hidden))
             for weight_id, gates in ((0, inputs), (spec.gates, recurrent)):
                 put(spec.bias_vector(pseudo_layer, weight_id), summed(gates, None))
-        return first.made(value, error)
+        return first.made(value, lambda: error)
 
 
 def slope(gate: Bounded) -> Bounded:
@@ -185,37 +186,42 @@ def slope(gate: Bounded) -> Bounded:
     return gate * gate.complement()
 
 
-def beside(parts: list[Bounded]) -> Bounded:
-    return parts[0].made(*(np.concatenate([getattr(p, name) for p in parts], -1) for name in ("value", "error")))
-
-
 def blocked(gradient: Bounded, inside: Array | None, unsure: Array | None) -> Bounded:
     """The gradient where the function passes it on; either of the two where rounding decides whether it does."""
     assert inside is not None and unsure is not None
     value = np.where(inside, gradient.value, 0)
-    either = np.abs(gradient.value) / gradient.arithmetic.unit + gradient.error
-    return gradient.made(value, np.where(unsure, either, np.where(inside, gradient.error, 0)))
+
+    def error() -> Array:
+        either = np.abs(gradient.value) / gradient.arithmetic.unit + gradient.error
+        return np.where(unsure, either, np.where(inside, gradient.error, 0))
+
+    return gradient.made(value, error)
 
 
 def summed(gradients: list[Bounded], inputs: list[Bounded] | None) -> Bounded:
     """The sum over steps and sequences of gradient times input, a matrix; without inputs that of the gradients."""
-    unit, factors = gradients[0].arithmetic.unit, 2 * gradients[0].arithmetic.factors
-    g, e = (np.concatenate([getattr(part, name) for part in gradients]) for name in ("value", "error"))
-    count = len(g) + 1
+    g = joined(gradients, np.concatenate)
+    unit, factors = g.arithmetic.unit, 2 * g.arithmetic.factors
+    count = len(g.value) + 1
     if inputs is None:
-        terms = np.abs(g).sum(0)
-        return gradients[0].made(g.sum(0), e.sum(0) + count * (1 + count * unit) * terms)
-    x, d = (np.concatenate([getattr(part, name) for part in inputs]) for name in ("value", "error"))
-    terms = np.abs(g).T @ np.abs(x)
-    error = e.T @ np.abs(x) + np.abs(g).T @ d + unit * e.T @ d
-    return gradients[0].made(g.T @ x, error + (factors + count * (1 + count * unit)) * terms)
+        return g.made(g.value.sum(0), lambda: g.error.sum(0) + count * (1 + count * unit) * np.abs(g.value).sum(0))
+    x = joined(inputs, np.concatenate)
+
+    def error() -> Array:
+        terms = np.abs(g.value).T @ np.abs(x.value)
+        of_factors = g.error.T @ np.abs(x.value) + np.abs(g.value).T @ x.error + unit * g.error.T @ x.error
+        return np.asarray(of_factors + (factors + count * (1 + count * unit)) * terms)
+
+    return g.made(g.value.T @ x.value, error)
 
 
 def _again(
-    spec: RNNSpec, data: RNNDataSpec, states: Array, x: Array, w: Array, hx: Array, cx: Array, dy: Array, dhy: Array,
-    dcy: Array,
+    tracked: bool, spec: RNNSpec, data: RNNDataSpec, states: Array, x: Array, w: Array, hx: Array, cx: Array, dy: Array,
+    dhy: Array, dcy: Array,
 ) -> Backward:  # fmt: skip
-    network = Network.run(spec, data, x, w, hx, cx, masks_of(spec, data, states) if spec.drops else ())
+    """The forward computation, made again, and its gradients."""
+    masks = masks_of(spec, data, states) if spec.drops else ()
+    network = Network.run(spec, data, x, w, hx, cx, masks, tracked)
     exact = network.outputs[0].arithmetic
     return Backward(network, [Bounded.exact(vectors, exact) for vectors in dy], dhy, dcy)
 
@@ -237,13 +243,18 @@ def rnn_backward_data(
         np.zeros(shape, dy.dtype) if v is None else v.reshape(shape)
         for v, shape in zip(given[1:], shapes[1:], strict=True)
     ]
-    found = _again(spec, data, states, x, *known)
-    results = {"dx": container(data, stacked(found.dx))}
-    passes = [found.found[i] for i in range(spec.pseudo_layers)]
-    if operation.dhx is not None:
-        results["dhx"] = last(stacked([one.hidden for one in passes]))
-    if operation.dcx is not None:
-        results["dcx"] = last(stacked([one.cell for one in passes]))
+
+    def compute(tracked: bool) -> dict[str, Exact]:
+        found = _again(tracked, spec, data, states, x, *known)
+        results = {"dx": container(data, stacked(found.dx))}
+        passes = [found.found[i] for i in range(spec.pseudo_layers)]
+        if operation.dhx is not None:
+            results["dhx"] = stacked([one.hidden for one in passes]).result()
+        if operation.dcx is not None:
+            results["dcx"] = stacked([one.cell for one in passes]).result()
+        return results
+
+    results = with_bounds(compute)
     results["reserveSpace"] = Exact.kept(np.concatenate([states, *(_bytes(spec, values) for values in (x, *known))]))
     return results
 
@@ -255,7 +266,10 @@ def rnn_backward_weights(
     """The gradient that is added to dweightSpace."""
     spec = operation.network
     states, behind = _drawn(spec, reserve)
-    known = _numbers(spec, behind, _shapes(spec, operation.x), x.dtype)
-    gradient = _again(spec, operation.x, states, *known).weights()
-    shape = operation.dweightSpace.dims
-    return {"dweightSpace": gradient.result(gradient.value.reshape(shape), gradient.error.reshape(shape))}
+    known = list(_numbers(spec, behind, _shapes(spec, operation.x), x.dtype))
+
+    def compute(tracked: bool) -> dict[str, Exact]:
+        gradient = _again(tracked, spec, operation.x, states, *known).weights()
+        return {"dweightSpace": gradient.moved(lambda array: array.reshape(operation.dweightSpace.dims)).result()}
+
+    return with_bounds(compute)

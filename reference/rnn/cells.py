@@ -13,18 +13,18 @@ from dualdnn.api.operations.specs import FLOAT, HALF
 
 from ..precision import PRECISION
 from ..view import Array
-from .bounded import Arithmetic, Bounded, affine
+from .bounded import Arithmetic, Bounded, affine, concatenated
 
 LOW_UNIT = 2.0**-11  # of HALF and TF32
 PROPAGATES = cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN
 
 
-def arithmetic(network: RNNSpec) -> Arithmetic:
-    """What may be rounded where: docs/errata.md, D582."""
+def arithmetic(network: RNNSpec, tracked: bool) -> Arithmetic:
+    """What may be rounded where: docs/errata.md, D582. tracked: whether errors are."""
     unit = PRECISION[network.precision if network.precision != HALF else FLOAT][0]
     low = LOW_UNIT / unit
     tf32 = network.data_type == FLOAT and network.math_type != cudnnMathType_t.CUDNN_FMA_MATH
-    return Arithmetic(unit, low if tf32 else 0.0, low if network.data_type == HALF else 0.0)
+    return Arithmetic(unit, low if tf32 else 0.0, low if network.data_type == HALF else 0.0, tracked)
 
 
 @dataclass(frozen=True)
@@ -59,19 +59,37 @@ class Layer:
         matrix = stacked(network.matrix(pseudo_layer, 0), gates)
         return cls(matrix, recurrent, bias(0), bias(first), stacked(projection, 1))
 
-    def gate(self, index: int, count: int, x: Bounded, h: Bounded) -> Bounded:
-        """The sum of products and biases of one of ``count`` gates."""
-        return affine([self.from_input(index, count, x), self.from_state(index, count, h)],
-                      [*self.biases(self.input_bias, index, count), *self.biases(self.recurrent_bias, index, count)])  # fmt: skip
+    def gates(self, which: slice, network: RNNSpec, x: Bounded, h: Bounded) -> list[Bounded]:
+        """The sums of products and biases of some gates that follow each other: one product for all of them."""
+        biases = [*self.biases(self.input_bias, which, network), *self.biases(self.recurrent_bias, which, network)]
+        terms = [self.from_state(which, network, h)]
+        if self.input is not None:
+            terms.append(self.from_input(which, network, x))
+        elif which.stop - which.start == 1:
+            terms.append((x, None))
+        else:  # the input itself, for every gate
+            terms.append((concatenated([x] * (which.stop - which.start)), None))
+        return split(affine(terms, biases), which.stop - which.start)
 
-    def from_input(self, index: int, count: int, x: Bounded) -> tuple[Bounded, Array | None]:
-        return x, None if self.input is None else np.split(self.input, count)[index]
+    def from_input(self, which: slice, network: RNNSpec, x: Bounded) -> tuple[Bounded, Array | None]:
+        return x, None if self.input is None else self.input[rows(which, network)]
 
-    def from_state(self, index: int, count: int, h: Bounded) -> tuple[Bounded, Array | None]:
-        return h, np.split(self.recurrent, count)[index]
+    def from_state(self, which: slice, network: RNNSpec, h: Bounded) -> tuple[Bounded, Array | None]:
+        return h, self.recurrent[rows(which, network)]
 
-    def biases(self, bias: Array | None, index: int, count: int) -> Sequence[Array]:
-        return [] if bias is None else [np.split(bias, count)[index]]
+    def biases(self, bias: Array | None, which: slice, network: RNNSpec) -> Sequence[Array]:
+        return [] if bias is None else [bias[rows(which, network)]]
+
+
+def rows(which: slice, network: RNNSpec) -> slice:
+    """The rows of some gates in matrices and biases."""
+    return slice(which.start * network.hidden, which.stop * network.hidden)
+
+
+def split(numbers: Bounded, count: int) -> list[Bounded]:
+    """Equal parts along the last axis."""
+    width = numbers.value.shape[-1] // count
+    return [numbers[..., i * width : (i + 1) * width] for i in range(count)]
 
 
 @dataclass(frozen=True)
@@ -93,10 +111,9 @@ class Step:
 
 def step(network: RNNSpec, layer: Layer, x: Bounded, h: Bounded, c: Bounded | None) -> Step:
     """One step of every sequence."""
-    count = network.gates
     if network.cell == LSTM:
         assert c is not None
-        i, f, new, o = (layer.gate(g, count, x, h) for g in range(count))
+        i, f, new, o = layer.gates(slice(0, 4), network, x, h)
         gates = i.sigmoid(), f.sigmoid(), new.tanh(), o.sigmoid()
         raw = gates[1] * c + gates[0] * gates[2]
         cell, inside, unsure = clipped(raw, network.clip)
@@ -104,13 +121,14 @@ def step(network: RNNSpec, layer: Layer, x: Bounded, h: Bounded, c: Bounded | No
         hidden = gates[3] * cell.tanh()
         return Step(gates, cell, hidden, projected(layer, hidden), inside, unsure)
     if network.cell == GRU:
-        r, i = layer.gate(0, count, x, h).sigmoid(), layer.gate(1, count, x, h).sigmoid()
-        recurrent = affine([layer.from_state(2, count, h)], layer.biases(layer.recurrent_bias, 2, count))
-        own = affine([layer.from_input(2, count, x)], layer.biases(layer.input_bias, 2, count))
+        r, i = (gate.sigmoid() for gate in layer.gates(slice(0, 2), network, x, h))
+        last = slice(2, 3)
+        recurrent = affine([layer.from_state(last, network, h)], layer.biases(layer.recurrent_bias, last, network))
+        own = affine([layer.from_input(last, network, x)], layer.biases(layer.input_bias, last, network))
         new = (own + r * recurrent).tanh()
         hidden = i.complement() * new + i * h
         return Step((r, i, new, recurrent), None, hidden, hidden.kept())
-    total = layer.gate(0, 1, x, h)
+    (total,) = layer.gates(slice(0, 1), network, x, h)
     if network.cell == TANH:
         hidden = total.tanh()
         return Step((), None, hidden, hidden.kept())
@@ -136,6 +154,10 @@ def clipped(state: Bounded, clip: RNNClipSpec) -> tuple[Bounded, Array, Array]:
     if clip.nan != PROPAGATES:
         limited = np.where(np.isnan(value), lower, limited)
     reach = state.arithmetic.unit * state.error
-    outside = (value + reach < lower) | (value - reach > upper) | (np.isnan(value) & (clip.nan != PROPAGATES))
     unsure = (np.minimum(np.abs(value - lower), np.abs(value - upper)) <= reach) & (reach > 0)
-    return state.made(limited, np.where(outside, 0, state.error)), (value >= lower) & (value <= upper), unsure
+
+    def error() -> Array:
+        outside = (value + reach < lower) | (value - reach > upper) | (np.isnan(value) & (clip.nan != PROPAGATES))
+        return np.where(outside, 0, state.error)
+
+    return state.made(limited, error), (value >= lower) & (value <= upper), unsure

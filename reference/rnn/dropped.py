@@ -26,5 +26,9 @@ def masks_of(spec: RNNSpec, data: RNNDataSpec, states: Array) -> Masks:
 def dropped(vectors: Bounded, kept: Array, probability: float) -> Bounded:
     """vectors / (1 - probability) where kept, 0 elsewhere, as memory holds them; of gradients too."""
     rest = 1 - vectors.value.dtype.type(probability)
-    value, error = (np.where(kept, part / rest, 0) for part in (vectors.value, vectors.error))
-    return vectors.made(value, error + ROUNDINGS * np.abs(value)).kept()
+    value = np.where(kept, vectors.value / rest, 0)
+
+    def error() -> Array:
+        return np.where(kept, vectors.error / rest, 0) + ROUNDINGS * np.abs(value)
+
+    return vectors.made(value, error).kept()

@@ -14,7 +14,7 @@ from dualdnn.api.operations.rnn.network import LSTM
 from ..dropout import advanced
 from ..engine import Exact, implements
 from ..view import Array
-from .bounded import Bounded, concatenated
+from .bounded import Bounded, concatenated, joined, with_bounds
 from .cells import Layer, Step, arithmetic, step
 from .dropped import Masks, dropped, masks_of
 
@@ -42,10 +42,11 @@ def packed(spec: RNNDataSpec, values: Array) -> Array:
 
 def container(spec: RNNDataSpec, values: Bounded) -> Exact:
     """The contents of a container: paddingFill, or anything, in the padding."""
-    value, error = values.value.copy(), values.error.copy()
-    padding = np.arange(spec.max_length)[:, np.newaxis] >= np.asarray(spec.lengths)
-    value[padding] = 0 if spec.padding_fill is None else spec.padding_fill
-    error[padding] = np.inf if spec.padding_fill is None else 0
+    padding = (np.arange(spec.max_length)[:, np.newaxis] >= np.asarray(spec.lengths))[..., np.newaxis]
+    value = np.where(padding, 0 if spec.padding_fill is None else spec.padding_fill, values.value)
+    if not values.arithmetic.tracked:
+        return values.result(packed(spec, value))
+    error = np.where(padding, np.inf if spec.padding_fill is None else 0, values.error)
     return values.result(packed(spec, value), packed(spec, error))
 
 
@@ -81,10 +82,11 @@ class Network:
         hx: Array | None,
         cx: Array | None,
         masks: Masks,
+        tracked: bool,
     ) -> Network:
         """Compute all layers. values: (step, sequence, element). hx, cx: (pseudo-layer, sequence, element), None for zeros.
-        masks: of dropout; none where nothing is dropped."""
-        exact = arithmetic(spec)
+        masks: of dropout; none where nothing is dropped. tracked: whether errors are carried along."""
+        exact = arithmetic(spec, tracked)
         inputs = [Bounded.exact(vectors, exact) for vectors in values]
         lengths = np.asarray(x.lengths)[:, np.newaxis]
         made = cls(spec, lengths, [], [], masks)
@@ -133,12 +135,17 @@ def rnn_forward(
     spec = operation.network
     values = unpacked(operation.x, x)
     masks = () if states is None else masks_of(spec, operation.x, states)
-    found = Network.run(spec, operation.x, values, space.reshape(-1), hx, cx, masks)
-    results = {"y": container(operation.y, stacked(found.outputs))}
-    if operation.hy is not None:
-        results["hy"] = last(stacked([one.hidden for one in found.passes if one.hidden]))
-    if operation.cy is not None and spec.cell == LSTM:
-        results["cy"] = last(stacked([one.cell for one in found.passes if one.cell]))
+
+    def compute(tracked: bool) -> dict[str, Exact]:
+        found = Network.run(spec, operation.x, values, space.reshape(-1), hx, cx, masks, tracked)
+        results = {"y": container(operation.y, stacked(found.outputs))}
+        if operation.hy is not None:
+            results["hy"] = stacked([one.hidden for one in found.passes if one.hidden]).result()
+        if operation.cy is not None and spec.cell == LSTM:
+            results["cy"] = stacked([one.cell for one in found.passes if one.cell]).result()
+        return results
+
+    results = with_bounds(compute)
     if operation.training:
         drawn = np.empty(0, np.uint8) if states is None else states
         results["reserveSpace"] = Exact.kept(np.concatenate([drawn, remembered(operation.x, values)]))
@@ -149,8 +156,4 @@ def rnn_forward(
 
 def stacked(parts: list[Bounded]) -> Bounded:
     """Below each other along a new first axis."""
-    return parts[0].made(np.stack([part.value for part in parts]), np.stack([part.error for part in parts]))
-
-
-def last(states: Bounded) -> Exact:
-    return states.result()
+    return joined(parts, np.stack)
