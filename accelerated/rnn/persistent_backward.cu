@@ -6,7 +6,8 @@
 // group of sequences exchange in the work space, and its threads compute the gradients of their cells.
 //
 // Roofline bound: bytes of a step, SEQUENCES * gates * hidden elements from L2 for each block, and latency, as in
-// persistent_forward.cu: 4.3 us for 768 units and 16 sequences (half, H100). Flops: 2 * batch * gates * hidden * hidden.
+// persistent_forward.cu: 4.3 us for 768 units and 16 sequences (half, H100). Flops: 2 * batch * gates * hidden *
+// hidden.
 #include "rnn/persistent.cuh"
 
 struct Arguments {

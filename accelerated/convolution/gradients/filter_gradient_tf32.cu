@@ -23,7 +23,7 @@ struct Multiplication : TmaPipeline<STAGES, ROW_BOXES * BOX_BYTES + COLUMNS * RO
     for (Walk walk(a.division, blockIdx.x); walk.advance(a.division, segment);) {
       unsigned row, column;
       const unsigned group = find_tile(a.division, segment.tile, row, column);
-      const int filter = group * a.columns.channels + column * COLUMNS;
+      const int first = group * a.columns.channels + column * COLUMNS;
       Box rows[ROW_BOXES];
 #pragma unroll
       for (int i = 0; i < ROW_BOXES; i++) rows[i] = find_box(a.rows, group, row * ROW_BOXES + i);
@@ -33,7 +33,7 @@ struct Multiplication : TmaPipeline<STAGES, ROW_BOXES * BOX_BYTES + COLUMNS * RO
         unsigned char* to = this->open_stage();
         Mbarrier* full = &this->full[this->stage];
         load_boxes(to, a.row_map, full, a.rows, rows, at);
-        tma_load_3d(to + ROW_BOXES * BOX_BYTES, a.column_map, full, k_block * BOX, filter, 0);
+        tma_load_3d(to + ROW_BOXES * BOX_BYTES, a.column_map, full, k_block * BOX, first, 0);
         this->advance(1);
       }
     }
@@ -98,10 +98,6 @@ KERNEL(128x64, 4, 64, 8)
 
 extern "C" __global__ void __launch_bounds__(SUM_THREADS) convolution_filter_gradient_tf32_sum(const SumArguments a) {
   griddepcontrol_wait();
-  sum_parts<RowsOfRegisters, 1>(a);
-}
-extern "C" __global__ void __launch_bounds__(SUM_THREADS)
-    convolution_filter_gradient_tf32_sum_many(const SumArguments a) {
-  griddepcontrol_wait();
-  sum_parts<RowsOfRegisters, 8>(a);
+  if (a.lanes > 1) sum_parts<RowsOfRegisters, MOST_LANES>(a);
+  else sum_parts<RowsOfRegisters, 1>(a);
 }

@@ -96,10 +96,6 @@ KERNEL(64x128, 1, 2, 8)
 
 extern "C" __global__ void __launch_bounds__(SUM_THREADS) convolution_filter_gradient_tma_sum(const SumArguments a) {
   griddepcontrol_wait();
-  sum_parts<RowsOfStages, 1>(a);
-}
-extern "C" __global__ void __launch_bounds__(SUM_THREADS)
-    convolution_filter_gradient_tma_sum_many(const SumArguments a) {
-  griddepcontrol_wait();
-  sum_parts<RowsOfStages, 8>(a);
+  if (a.lanes > 1) sum_parts<RowsOfStages, MOST_LANES>(a);
+  else sum_parts<RowsOfStages, 1>(a);
 }
