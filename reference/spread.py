@@ -158,33 +158,46 @@ class SumErrors(Errors):
         compute_type, output_type = data_types
         exact, value, bound = results
         alpha = blend[0]
-        unit = spread.unit or PRECISION[compute_type][0]
-        result, norm = np.abs(alpha * exact), abs(alpha) * np.broadcast_to(spread.norm, value.shape)
-        prior = np.abs(value - alpha * exact)
-        blended = BLEND_ROUNDINGS * (result + prior) ** 2 if alpha != 1 or prior.any() else 0.0
+        unit, smallest, _ = PRECISION[compute_type]
+        unit = spread.unit or unit
         most_cut, cut = CUT_OF_TF32 if spread.factors else CUT_OF_HALF
-        products = unit * np.asarray(spread.cut)
-        squares, rounded_factors = result**2 + norm**2, 2 * (spread.factors * norm) ** 2
-        allowed = DEVIATIONS * np.sqrt(unit**2 * (spread.additions * squares + blended) + rounded_factors)
-        allowed = allowed + most_cut * products * np.sqrt(squares) + PRECISION[compute_type][1] * (1 + abs(alpha))
-        determined = np.isfinite(error) & np.isfinite(bound) & np.isfinite(allowed)
-        excess = np.where(determined, np.maximum(np.abs(error) - half_step, 0) / allowed, 0)
-        self.beyond += int(np.count_nonzero(excess > 1))
-        self.ratio = max(self.ratio, float(excess.max(initial=0.0)))
-        sums = result**2 / 3 + norm**2 / 6
-        variance = VARIANCE * (unit**2 * (spread.additions * sums + blended) + rounded_factors)
-        drift = (cut * products) ** 2 * sums
-        variance = variance + drift
+        scaled = exact if alpha == 1 else alpha * exact
+        squares, norms = np.square(scaled), np.square(spread.norm if alpha == 1 else alpha * spread.norm)
+        rounded: Array | Number = 2 * spread.factors**2 * norms if spread.factors else 0.0
+        if blend != (1, 0):
+            rounded = rounded + unit**2 * BLEND_ROUNDINGS * np.square(np.abs(scaled) + np.abs(value - scaled))
+        both = squares + norms
+        allowed = DEVIATIONS * np.sqrt(unit**2 * spread.additions * both + rounded) + smallest * (1 + abs(alpha))
+        squares /= 3
+        squares += norms / 6  # from here on: the mean square of all partial sums
+        variance = VARIANCE * (unit**2 * spread.additions * squares + rounded)
+        cuts = np.any(spread.cut)
+        if cuts:
+            products = unit * np.asarray(spread.cut)
+            allowed += most_cut * products * np.sqrt(both)
+            drift = np.square(cut * products) * squares
+            variance = variance + drift
         if output_type not in PRECISION or PRECISION[output_type][0] > unit:
-            variance = variance + VARIANCE * half_step**2
-        counted = determined & (variance > 0) & (bound > 0) & (np.abs(value) > SMALLEST_EXACT)
-        variance = np.broadcast_to(variance, value.shape)[counted]
-        relative = error[counted] / np.sqrt(variance)
+            variance = variance + VARIANCE * np.square(half_step)
+        excess = (np.abs(error) - half_step) / allowed
+        determined = np.isfinite(excess) & np.isfinite(bound)
+        if not determined.all():
+            excess = np.where(determined, excess, 0)
+        self.ratio = max(self.ratio, float(excess.max(initial=0.0)))
+        if self.ratio > 1:
+            self.beyond += int(np.count_nonzero(excess > 1))
+        counted = determined & (np.abs(value) > SMALLEST_EXACT) & (bound > 0) & (variance > 0)
+        every = counted.all()
+        if not every:
+            error, value, variance = error[counted], value[counted], np.broadcast_to(variance, counted.shape)[counted]
+        relative = error / np.sqrt(variance)
         self.count += relative.size
-        self.squares += float((relative**2).sum())
+        self.squares += float(np.square(relative).sum())
         self.total += float(relative.sum())
-        self.signed += float((relative * np.sign(value[counted])).sum())
-        self.drift += float(np.sqrt(np.broadcast_to(drift, value.shape)[counted] / variance).sum())
+        self.signed += float((relative * np.sign(value)).sum())
+        if cuts:
+            drift = np.broadcast_to(drift, counted.shape)
+            self.drift += float(np.sqrt((drift if every else drift[counted]) / variance).sum())
         self.independent &= spread.independent
 
     @property

@@ -1,14 +1,14 @@
 // Batches of matrix products C = alpha A B^T + bias + beta C, A of M x K, B of N x K, either of them K-major or
 // MN-major.
 //
-// Tensor cores (half, bfloat16, float as TF32): a block computes a tile of 128 x 128 (8 warps of 64 x 32) or 64 x 64 (4
-// warps of 32 x 32) with mma.sync. K-blocks of 128 bytes pass through a ring of 3 or 4 stages, which cp.async fills in
-// packs of 16 bytes, swizzled so that ldmatrix has no bank conflicts; operands that are not aligned pass through
-// registers. Split-K: parts of a sum go to the workspace in float, and are added in order. Without tensor cores:
-// tiles of 64 x 64, a thread has 4 x 4 sums.
+// Tensor cores (half, bfloat16, float as TF32): a block computes a tile of 128 x 256 or 128 x 128 with wgmma
+// (16-bit elements), of 128 x 128 (8 warps of 64 x 32) or 64 x 64 (4 warps of 32 x 32) with mma.sync. K-blocks of 128
+// bytes pass through a ring of 3 or 4 stages, which cp.async fills in packs of 16 bytes, swizzled; unaligned operands
+// pass through registers. Split-K: parts of a sum go to the workspace in float, and are added in order. Without tensor
+// cores: tiles of 64 x 64, a thread has 4 x 4 sums.
 //
-// Roofline bound: flops, 2 * M * N * K; bytes, (M * K + N * K + M * N) elements. mma.sync reaches about 0.6 of what
-// wgmma does (989 T/s in half on an H200).
+// Roofline bound: flops, 2 * M * N * K at 989 T/s (half, H100); bytes, (M * K + N * K + M * N) elements. 128 x 128
+// with wgmma reaches 0.34 of it at 8192 x 8192 x 1024, mma.sync 0.27.
 #include "gemm/product_tile.cuh"
 #include "primitives/geometry.cuh"
 #include "primitives/mma.cuh"
@@ -263,6 +263,68 @@ template <int TILE, int WARPS_M, int WARPS_N, int STAGES> __device__ __forceinli
       }
 }
 
+// Tiles of 128 x TILE_N by the instructions of warpgroups, each of two has 64 rows: 16-bit elements. OVERLAPPED: the
+// product of a K-block runs into the next.
+template <int TILE_N, int STAGES, bool OVERLAPPED>
+__device__ __forceinline__ void multiply_by_warpgroups(const Arguments& a) {
+  constexpr int TILE_M = 128, THREADS = 256, STAGE_BYTES = (TILE_M + TILE_N) * ROW_BYTES;
+  constexpr int AHEAD = STAGES - (OVERLAPPED ? 2 : 1);
+  using Left = Side<A_MN_MAJOR, TILE_M, THREADS>;
+  using Right = Side<B_MN_MAJOR, TILE_N, THREADS>;
+  const Work work(a, TILE_M, TILE_N);
+  unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
+  const bool a_packs = has_packs(work.a, a.left), b_packs = has_packs(work.b, a.right);
+  const int k_blocks = work.last - work.first, warpgroup = threadIdx.x / 128;
+  float sums[TILE_N / 2] = {};
+  const auto copy = [&](int k_block) {
+    if (k_block < k_blocks) {
+      unsigned char* stage = stages + k_block % STAGES * STAGE_BYTES;
+      unsigned block;
+      const int segment = a.segment.divide(work.first + k_block, block), k = block * TILE_K;
+      Left::copy(stage, work.a + segment * a.left.segment, a.left.stride, work.first_m, a.m, k, a.k, a_packs);
+      Right::copy(stage + TILE_M * ROW_BYTES, work.b + segment * a.right.segment, a.right.stride, work.first_n, a.n, k,
+                  a.k, b_packs);
+    }
+    cp_async_commit();
+  };
+#pragma unroll
+  for (int k_block = 0; k_block < AHEAD; k_block++) copy(k_block);
+  for (int k_block = 0; k_block < k_blocks; k_block++) {
+    if constexpr (!OVERLAPPED) wgmma_wait<0>();
+    cp_async_wait<AHEAD - 1>();
+    fence_proxy_async();
+    __syncthreads();  // the K-block is there, and the oldest product has read its stage
+    const unsigned char* stage = stages + k_block % STAGES * STAGE_BYTES;
+    wgmma_mma_async<ELEMENT, TILE_N, B_MN_MAJOR, A_MN_MAJOR>(sums, stage + warpgroup * 64 * ROW_BYTES,
+                                                             stage + TILE_M * ROW_BYTES);
+    wgmma_commit();
+    copy(k_block + AHEAD);
+    if constexpr (OVERLAPPED) wgmma_wait<1>();
+  }
+  wgmma_wait<0>();
+  wgmma_fence_accumulators(sums);
+  cp_async_wait<0>();
+  griddepcontrol_launch_dependents();
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+#pragma unroll
+  for (int part = 0; part < 2; part++)
+#pragma unroll
+    for (int j = 0; j < TILE_N / 8; j++) {
+      const COMPUTE pair[2] = {sums[4 * j + 2 * part], sums[4 * j + 2 * part + 1]};
+      finish<2>(a, work, work.first_m + 16 * warp + 8 * part + lane / 4, work.first_n + 8 * j + lane % 4 * 2, pair);
+    }
+}
+
+#if WARPGROUPS
+extern "C" __global__ void __launch_bounds__(256, 2) gemm_matrix_wgmma_128(const Arguments a) {
+  griddepcontrol_wait();
+  multiply_by_warpgroups<128, 3, false>(a);
+}
+extern "C" __global__ void __launch_bounds__(256, 1) gemm_matrix_wgmma_256(const Arguments a) {
+  griddepcontrol_wait();
+  multiply_by_warpgroups<256, 4, true>(a);
+}
+#else
 extern "C" __global__ void __launch_bounds__(256, 2) gemm_matrix_mma_128(const Arguments a) {
   griddepcontrol_wait();
   multiply<128, 2, 4, 3>(a);
@@ -271,6 +333,7 @@ extern "C" __global__ void __launch_bounds__(128, 3) gemm_matrix_mma_64(const Ar
   griddepcontrol_wait();
   multiply<64, 2, 2, 4>(a);
 }
+#endif
 
 #else
 

@@ -13,18 +13,40 @@ from ..primitives.geometry import FastDivmod
 
 SOURCE = "gemm/matrix.cu"
 ELEMENT_BYTES = {"double": 8, "float": 4, "half": 2, "bfloat16": 2}
-ROW_BYTES, ALIGNMENT = 128, 128  # of an operand in a K-block; of the stages
-STAGES = {128: 3, 64: 4}  # by the rows and columns of a tile
-THREADS = {128: 256, 64: 128}
-SIMT_TILE, SIMT_THREADS, SIMT_K = 64, 256, 16
+ROW_BYTES, ALIGNMENT = 128, 1024  # of an operand in a K-block; of the stages
+SIMT_K = 16  # of a K-block without tensor cores
 SUM_THREADS = 256
 LEAST_K_BLOCKS = 4  # of a part of a sum
 MOST_SPLITS = 16
 ABSENT = ""  # names no operand: a null pointer
-# Multiply-adds count two. What the products reach on an H200, with tiles for all of its multiprocessors
-MMA_OPERATIONS_PER_SECOND = {"half": 400e12, "bfloat16": 400e12, "float": 200e12}
-SIMT_OPERATIONS_PER_SECOND = {"float": 15e12, "double": 8e12}
-BYTES_PER_SECOND, LAUNCH_SECONDS = 3.5e12, 3e-6
+BYTES_PER_SECOND, LAUNCH_SECONDS = 2.5e12, 3e-6
+
+
+class Tile(NamedTuple):
+    """A kernel: rows and columns of a block's tile, stages, threads, blocks of a multiprocessor; operations (multiply-adds
+    count two) that all of these reach in a second on an H200, of 16-bit elements and of floats."""
+
+    name: str
+    m: int
+    n: int
+    stages: int
+    threads: int
+    blocks: int
+    rates: tuple[float, float]
+
+    @property
+    def shared_bytes(self) -> int:
+        return self.stages * (self.m + self.n) * ROW_BYTES + ALIGNMENT
+
+
+WARPGROUPS = (
+    Tile("wgmma_256", 128, 256, 4, 256, 1, (500e12, 0.0)),
+    Tile("wgmma_128", 128, 128, 3, 256, 2, (340e12, 0.0)),
+)
+WARPS = (Tile("mma_128", 128, 128, 3, 256, 2, (270e12, 105e12)), Tile("mma_64", 64, 64, 4, 128, 3, (190e12, 70e12)))
+SIMT = Tile("simt", 64, 64, 0, 256, 4, (0.0, 12e12))
+DOUBLE_SLOWDOWN = 2.0
+ALONE = 0.6  # of the time that blocks of a multiprocessor take together, one of two takes alone
 
 
 class Matrix(NamedTuple):
@@ -57,7 +79,7 @@ class MatrixProduct:
     the bias, as C++ spells it. result: that of C. compute: float or double. tensor_cores: whether they may multiply, which
     of float elements keep 11 bits. bias: operand and byte of n elements, one for each column of C, which must then be
     row-major. batches: outer and inner ones. segments: K is as many times k, each with a distance from the one before.
-    most_workspace: bytes that split-K may use. splits, tile: chosen where they are None.
+    most_workspace: bytes that split-K may use. splits, tile (its name): chosen where they are None.
     """
 
     device: Any
@@ -78,7 +100,7 @@ class MatrixProduct:
     segments: int = 1
     most_workspace: int = 0
     splits: int | None = None
-    tile: int | None = None
+    tile: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("a", "b", "c"):
@@ -87,7 +109,7 @@ class MatrixProduct:
                 raise ValueError(f"{name}={matrix}: neither rows nor columns are contiguous")
         if self.c.column != 1 and self.bias[0] != ABSENT:
             raise ValueError(f"c={self.c}: with a bias for each column it must be row-major")
-        if self.tensor_cores and (self.compute != "float" or self.element not in MMA_OPERATIONS_PER_SECOND):
+        if self.tensor_cores and (self.compute != "float" or self.element == "double"):
             raise ValueError(f"tensor cores do not multiply {self.element} in {self.compute}")
 
     @cached_property
@@ -99,25 +121,54 @@ class MatrixProduct:
         return MatrixProduct(**{name: fields[name] for name in self.__dataclass_fields__})
 
     @cached_property
-    def _tile(self) -> int:
-        """Rows and columns of a block's tile."""
-        if not self.tensor_cores:
-            return SIMT_TILE
-        return self.tile or (
-            128 if self._tiles(128) >= self.device.multiprocessors and min(self.m, self.n) > 64 else 64
+    def _chosen(self) -> tuple[float, Tile, int]:
+        """The fastest: about how many seconds it takes, its tile, the parts of a sum, for which there is room."""
+        return min(
+            (
+                (self._seconds(tile, splits), tile, splits)
+                for tile in self._tiles()
+                for splits in self._possible_splits()
+            ),
+            key=lambda found: found[0],
         )
 
-    def _tiles(self, tile: int) -> int:
-        return -(-self.m // tile) * -(-self.n // tile) * prod(self.batches)
+    def _tiles(self) -> list[Tile]:
+        """Return the tiles that can serve. The instructions of warpgroups have an MN-major left operand with an MN-major right
+        one only."""
+        if not self.tensor_cores:
+            return [SIMT]
+        product = self._row_major
+        warpgroups = self.element != "float" and (product.a.column != 1) <= (product.b.column != 1)
+        found = [tile for tile in (*(WARPGROUPS if warpgroups else ()), *WARPS) if self.tile in (None, tile.name)]
+        if not found:
+            raise ValueError(f"the tile {self.tile} does not serve {self.element}, {self.a}, {self.b}")
+        return found
 
-    @cached_property
-    def _splits(self) -> int:
-        """Parts of a sum, so that there are blocks for all multiprocessors, and room for the parts."""
+    def _possible_splits(self) -> range | list[int]:
         if self.splits is not None:
-            return self.splits
-        parts = 2 * self.device.multiprocessors // self._tiles(self._tile)
+            return [self.splits]
         room = self.most_workspace // (prod(self.batches) * self.m * self.n * ELEMENT_BYTES[self.compute])
-        return max(1, min(parts, self._k_blocks // LEAST_K_BLOCKS, MOST_SPLITS, room))
+        return range(1, max(1, min(self._k_blocks // LEAST_K_BLOCKS, MOST_SPLITS, room)) + 1)
+
+    def _seconds(self, tile: Tile, splits: int) -> float:
+        """Return about how long it takes: rounds of blocks that run at a time, and the parts of sums to memory and back."""
+        product, multiprocessors = self._row_major, self.device.multiprocessors
+        blocks = -(-product.m // tile.m) * -(-product.n // tile.n) * prod(self.batches) * splits
+        at_a_time = multiprocessors * tile.blocks
+        rounds, rest = divmod(blocks, at_a_time)
+        full = rounds + (0.0 if not rest else ALONE if rest <= multiprocessors and tile.blocks > 1 else 1.0)
+        rate = tile.rates[ELEMENT_BYTES[self.element] > 2] / (DOUBLE_SLOWDOWN if self.element == "double" else 1.0)
+        flops = 2.0 * at_a_time * tile.m * tile.n * self.k * self.segments / splits
+        sums = prod(self.batches) * self.m * self.n * ELEMENT_BYTES[self.compute]
+        moved = (
+            prod(self.batches)
+            * ((self.m + self.n) * self.k * self.segments + self.m * self.n)
+            * ELEMENT_BYTES[self.element]
+        )
+        parts = LAUNCH_SECONDS + (2 * splits + 1) * sums / BYTES_PER_SECOND if splits > 1 else 0.0
+        # On other devices as many multiply at the rate of each
+        scale = 132 / multiprocessors
+        return LAUNCH_SECONDS + max(full * flops * scale / rate, moved / BYTES_PER_SECOND) + parts
 
     @property
     def _k_of_block(self) -> int:
@@ -130,34 +181,25 @@ class MatrixProduct:
     @property
     def workspace_bytes(self) -> int:
         """Bytes of workspace, at a multiple of 16 bytes, for the parts of split-K; none without them."""
-        if self._splits == 1:
+        _, _, splits = self._chosen
+        if splits == 1:
             return 0
-        sums = self._splits * prod(self.batches) * self.m * self.n
+        sums = splits * prod(self.batches) * self.m * self.n
         return -(-sums * ELEMENT_BYTES[self.compute] // WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT
 
     @property
     def estimated_seconds(self) -> float:
         """About how long it takes."""
-        rates = MMA_OPERATIONS_PER_SECOND if self.tensor_cores else SIMT_OPERATIONS_PER_SECOND
-        tile = self._tile
-        blocks = self._tiles(tile) * self._splits
-        room = self.device.multiprocessors * (2 if tile == 128 else 3)
-        flops = 2.0 * blocks * tile * tile * self.k * self.segments / self._splits
-        share = min(1.0, blocks / room)
-        elements = prod(self.batches) * ((self.m + self.n) * self.k * self.segments + self.m * self.n)
-        moved = elements * ELEMENT_BYTES[self.element] + 2 * self.workspace_bytes
-        return LAUNCH_SECONDS * (1 + (self._splits > 1)) + max(
-            flops / rates[self.element] / share, moved / BYTES_PER_SECOND
-        )
+        return self._chosen[0]
 
     def launches(self, workspace: tuple[str, int] = (ABSENT, 0)) -> list[Launch]:
         """Return the launches, one or, with split-K, two. workspace: operand and byte where ``workspace_bytes`` are."""
         product = self._row_major
-        tile, splits = self._tile, self._splits
+        _, tile, splits = self._chosen
         a_mn_major, b_mn_major = product.a.column != 1, product.b.column != 1
         total = self._k_blocks if self.tensor_cores else self.segments * self.k
         real = c_double if self.compute == "double" else c_float
-        m_tiles = -(-product.m // tile)
+        m_tiles = -(-product.m // tile.m)
         batches = prod(self.batches)
         arguments = structure(
             *pointers(5),
@@ -184,14 +226,13 @@ class MatrixProduct:
             ("ELEMENT", self.element),
             ("RESULT", self.result),
             ("TENSOR_CORES", str(int(self.tensor_cores))),
+            ("WARPGROUPS", str(int(tile in WARPGROUPS))),
         )
         operands = (product.a.operand, product.b.operand, self.bias[0], product.c.operand, workspace[0])
-        name = f"mma_{tile}" if self.tensor_cores else "simt"
-        threads = THREADS[tile] if self.tensor_cores else SIMT_THREADS
-        shared = STAGES[tile] * 2 * tile * ROW_BYTES + ALIGNMENT if self.tensor_cores else 0
-        grid = (m_tiles * -(-product.n // tile), batches * splits, 1)
-        function = self.device.function(SOURCE, f"gemm_matrix_{name}", definitions)
-        found = [Launch(function, arguments, operands, grid, (threads, 1, 1), shared)]
+        grid = (m_tiles * -(-product.n // tile.n), batches * splits, 1)
+        function = self.device.function(SOURCE, f"gemm_matrix_{tile.name}", definitions)
+        shared = tile.shared_bytes if self.tensor_cores else 0
+        found = [Launch(function, arguments, operands, grid, (tile.threads, 1, 1), shared)]
         if splits > 1:
             function = self.device.function(SOURCE, "gemm_matrix_sum", definitions)
             blocks = (-(-product.m * product.n // SUM_THREADS), batches, 1)

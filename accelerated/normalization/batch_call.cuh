@@ -55,18 +55,17 @@ struct ForwardCall {
     return {running_mean[mean_at], scale[scale_at] * (COMPUTE(1) / sqrt(running_variance[mean_at] + epsilon)),
             bias[scale_at]};
   }
-  // 1 / sqrt(variance + epsilon) from the sum of squared differences; writes what the call wants to know, where it is
-  // so `written`.
-  __device__ __forceinline__ COMPUTE finish(COMPUTE mean, COMPUTE squares, COMPUTE count, unsigned at,
-                                            bool written) const {
-    const COMPUTE variance = squares / count, inverse = COMPUTE(1) / sqrt(variance + epsilon);
-    if (!written) return inverse;
-    if (saved_mean) saved_mean[at] = mean, saved_inverse[at] = inverse;
+  // 1 / sqrt(variance + epsilon) from the sum of squared differences.
+  __device__ __forceinline__ COMPUTE inverse(COMPUTE squares, COMPUTE count) const {
+    return COMPUTE(1) / sqrt(squares / count + epsilon);
+  }
+  // Writes what the call wants to know of a group. To be called last: nothing waits for what it reads.
+  __device__ __forceinline__ void store_statistics(COMPUTE mean, COMPUTE squares, COMPUTE count, unsigned at) const {
+    if (saved_mean) saved_mean[at] = mean, saved_inverse[at] = inverse(squares, count);
     if (running_mean) {
       running_mean[at] = (COMPUTE(1) - factor) * running_mean[at] + factor * mean;
-      running_variance[at] = (COMPUTE(1) - factor) * running_variance[at] + factor * (variance * unbiased);
+      running_variance[at] = (COMPUTE(1) - factor) * running_variance[at] + factor * (squares / count * unbiased);
     }
-    return inverse;
   }
 };
 

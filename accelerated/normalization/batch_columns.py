@@ -19,9 +19,12 @@ SOURCE = "normalization/batch_columns.cu"
 THREADS = 256  # of a block, at most
 LANES, MORE_LANES, MANY_PACKS = 8, 16, 64  # threads along a row: where they divide its packs; of rows with many
 MOST_LANES = 64  # of rows that have a group twice
-WIDTHS = {False: 8, True: 4}  # elements of a pack at most, backward: more take too many registers
+# Elements of a pack at most, and of a tensor from which on packs may have 8: they take twice the registers.
+WIDTH, WIDE, WIDE_ELEMENTS = 4, 8, 1 << 22
 ROWS_IN_FLIGHT = 4  # of a thread
-BLOCKS = {False: 2, True: 4}  # of a multiprocessor, backward
+# Of a multiprocessor; where each merges what all have of every group; backward, of tensors of so many elements
+BLOCKS, REPEATING_BLOCKS, GRADIENT_BLOCKS, MANY_ELEMENTS = 2, 1, 4, 1 << 25
+INFERENCE_BLOCKS = 4
 MOST_PARTS = 16  # partial results of a group without clusters
 COLUMNS = 32  # of a kernel's arrays: a multiple of this
 EXCHANGE_BYTES = 44 << 10  # of shared memory
@@ -62,7 +65,7 @@ def round_up(columns: int) -> int:
 
 def width_of(problem: BatchProblem) -> int:
     """Return the elements of a pack."""
-    return min(problem.width, WIDTHS[problem.is_gradient])
+    return min(problem.width, WIDE if problem.x.count >= WIDE_ELEMENTS else WIDTH)
 
 
 def division_of(problem: BatchProblem) -> Division | None:
@@ -83,8 +86,14 @@ def division_of(problem: BatchProblem) -> Division | None:
     lines = THREADS // lanes
     rows = -(-elements // columns)
     tiles = -(-packs // lanes)
-    # Inference merges nothing, so that it takes as many blocks as it has rows for.
-    wanted = max(1, BLOCKS[problem.is_gradient] * problem.device.multiprocessors // tiles)
+    per_multiprocessor = BLOCKS
+    if problem.is_inference:  # which merges nothing
+        per_multiprocessor = INFERENCE_BLOCKS
+    elif repeats > 1:
+        per_multiprocessor = REPEATING_BLOCKS
+    elif problem.is_gradient and elements >= MANY_ELEMENTS:
+        per_multiprocessor = GRADIENT_BLOCKS
+    wanted = max(1, per_multiprocessor * problem.device.multiprocessors // tiles)
     of_thread = 1 if problem.is_inference else ROWS_IN_FLIGHT
     segments = min(wanted, -(-rows // (lines * of_thread)))
     # Clusters exchange moments through static shared memory, of which a block has 48 KB.

@@ -63,7 +63,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) CLUSTER_DIMS_Y
   const Total total = exchange.all_reduce<MergeMoments>(mine, count, d.count);
   if (!d.exists()) return;
   of.mean = total.first + total.low;
-  of.factor *= a.call.finish(of.mean, total.second, d.count, start[MEAN], d.first() == 0);
+  of.factor *= a.call.inverse(total.second, d.count);
   visit(
       d, start,
       [&](unsigned k, const unsigned (&o)[OPERANDS], int u) {
@@ -71,4 +71,5 @@ extern "C" __global__ void __launch_bounds__(THREADS) CLUSTER_DIMS_Y
         if (a.call.z) z[u] = a.call.z[o[Z]];
       },
       [&](unsigned, const unsigned (&o)[OPERANDS], int u) { apply(a.call, o, x[u], z[u], of); });
+  if (d.first() == 0) a.call.store_statistics(of.mean, total.second, d.count, start[MEAN]);
 }

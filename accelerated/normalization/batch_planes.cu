@@ -4,10 +4,12 @@
 // Training and backward a cluster of blocks has a channel. Planes begin anywhere: their 16-byte-aligned packs are all
 // copied to shared memory by cp.async, IN_FLIGHT of a thread at a time, and stay there until they are used the last
 // time; the up to 2 (WIDTH - 1) elements at the edges of each plane are read again from L2, as is what shared memory
-// has no room for. Inference takes the tensor as one row of packs.
+// has no room for. Of small planes a block has as many channels as have planes made of packs together, and a warp adds
+// up one. Inference takes the tensor as one row of packs.
 //
 // Roofline bound: bytes, x read and y written once (backward x and dy and dx), while a channel fits the shared memory
-// of a cluster: 98 us of 205 MB of float at 4.2 TB/s (calculated). Flops: 8 an element forward, 12 backward.
+// of a cluster. 64 x 256 x 56 x 56 float on an H100: training 177 us, 77 % of the copy, backward 301 us, 68 %. Flops: 6
+// an element forward, 12 backward.
 #include "normalization/batch_call.cuh"
 #include "primitives/cp_async.cuh"
 #include "primitives/geometry.cuh"
@@ -17,6 +19,7 @@ constexpr unsigned EDGES = 2 * (WIDTH - 1);
 constexpr int IN_FLIGHT = 8;  // packs of a thread that cp.async copies at a time
 constexpr int READS = 2;      // reads of a thread at a time
 constexpr unsigned WARPS = THREADS / 32;
+constexpr unsigned TRAINING_BLOCKS = (sizeof(COMPUTE) > 4 ? 768 : 1024) / THREADS;  // of a multiprocessor
 using Elements = Pack<ELEMENT, WIDTH>;
 using Bits = Pack<unsigned char, WIDTH>;
 
@@ -229,7 +232,7 @@ struct ForwardArguments {
   Planes planes;
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS) CLUSTER_DIMS_Y
+extern "C" __global__ void __launch_bounds__(THREADS, TRAINING_BLOCKS) CLUSTER_DIMS_Y
     normalization_batch_planes_training(const ForwardArguments a) {
   griddepcontrol_wait();
   begin_cluster();
@@ -253,7 +256,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS) CLUSTER_DI
       p, [&](int u, unsigned offset) { edge[u] = call.x[offset]; }, [&](int u, unsigned) { moments.add(edge[u]); });
   const Total total = all_reduce<MergeMoments>(exchange, moments.share(), near, p.count);
   of.mean = total.first + total.low;
-  of.factor *= call.finish(of.mean, total.second, p.count, channel, blockIdx.y + threadIdx.x == 0);
+  of.factor *= call.inverse(total.second, p.count);
   end_cluster();
 
   visit_packs(
@@ -274,6 +277,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS) CLUSTER_DI
         call.y[offset] = call.normalized(edge[u], edge_z[u], of, call.y + offset, passes);
         if (call.mask) call.mask[offset] = passes;
       });
+  if (blockIdx.y + threadIdx.x == 0) call.store_statistics(of.mean, total.second, p.count, channel);
 }
 
 struct BackwardArguments {
@@ -419,8 +423,10 @@ struct Channels {
       use(image * packs.divisor * WIDTH + in_row, offset(image, in_row));
     }
   }
-  template <int TENSORS>
-  __device__ __forceinline__ void copy_all(const ELEMENT* const (&from)[TENSORS], Elements* cache) const {
+  // meanwhile: what else a thread reads.
+  template <int TENSORS, class Meanwhile>
+  __device__ __forceinline__ void copy_all(const ELEMENT* const (&from)[TENSORS], Elements* cache,
+                                           const Meanwhile& meanwhile) const {
     for (unsigned k = threadIdx.x; k < all_packs(); k += THREADS) {
       unsigned in_row;
       const unsigned at = offset_of_pack(k, in_row);
@@ -428,6 +434,7 @@ struct Channels {
       for (int t = 0; t < TENSORS; t++) cp_async<16>(cache + t * all_packs() + k, from[t] + at, true);
     }
     cp_async_commit();
+    meanwhile();
     cp_async_wait<0>();
     __syncthreads();
   }
@@ -480,16 +487,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
   Elements* const cache = reinterpret_cast<Elements*>(shared_memory);
   const ELEMENT* const values = reinterpret_cast<const ELEMENT*>(shared_memory);
   const ELEMENT* const from[1] = {call.x};
-  c.copy_all(from, cache);
+  // A thread for each channel
+  const bool finishes = threadIdx.x < c.group;
+  const unsigned channel = c.first_channel() + threadIdx.x;
+  COMPUTE scale = 0, bias = 0, mean = 0, squares = 0;
+  c.copy_all(from, cache, [&] {
+    if (finishes) scale = call.scale[channel], bias = call.bias[channel];
+  });
   griddepcontrol_launch_dependents();
   ThreadMoments moments;
   c.visit([&](unsigned index, unsigned) { moments.add(values[index]); });
   const COMPUTE near = load<COMPUTE>(values[c.my_channel() * c.plane.divisor]);
   merge_channels<MergeMoments>(c, moments.share(), near, [&](unsigned k, const Total& total) {
-    const unsigned channel = c.first_channel() + k;
-    const COMPUTE mean = total.first + total.low;
-    const COMPUTE inverse = call.finish(mean, total.second, c.count, channel, true);
-    known[k] = {mean, call.scale[channel] * inverse, call.bias[channel]};
+    mean = total.first + total.low, squares = total.second;
+    known[k] = {mean, scale * call.inverse(squares, c.count), bias};
   });
   for (unsigned k = threadIdx.x; k < c.all_packs(); k += THREADS) {
     unsigned in_row, in_plane;
@@ -500,6 +511,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
     if (call.z) z = read_pack(call.z + offset);
     call.store_pack(offset, cache[k], z, [&](unsigned i) { return i < left ? own : next; });
   }
+  if (finishes) call.store_statistics(mean, squares, c.count, channel);
 }
 
 struct KnownChannel {
@@ -526,11 +538,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS)
     const unsigned channel = c.first_channel() + k;
     known[k] = {mean, inverse, call.scale[channel] * inverse, call.bias ? call.bias[channel] : COMPUTE(0)};
   };
-  if (call.saved_mean && threadIdx.x < c.group) {
+  c.copy_all(from, cache, [&] {
     const unsigned channel = c.first_channel() + threadIdx.x;
-    keep(threadIdx.x, call.saved_mean[channel], call.saved_inverse[channel]);
-  }
-  c.copy_all(from, cache);
+    if (call.saved_mean && threadIdx.x < c.group)
+      keep(threadIdx.x, call.saved_mean[channel], call.saved_inverse[channel]);
+  });
   griddepcontrol_launch_dependents();
   if (!call.saved_mean) {
     ThreadMoments moments;

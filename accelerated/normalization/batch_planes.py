@@ -15,10 +15,10 @@ from .batch import BatchProblem
 
 SOURCE = "normalization/batch_planes.cu"
 PACKS = 4  # of a thread, inference, where there are many
-THREADS, MORE_THREADS = 256, 512  # of a block; of one that has a multiprocessor's shared memory
+THREADS, MORE_THREADS = 256, 512  # of a block; of one with many packs, or a multiprocessor's shared memory
 CLUSTERS = (1, 2, 4, 8)  # blocks
 BLOCKS_PER_MULTIPROCESSOR = 1  # that a launch should have
-FEWEST_PACKS = 2  # of a thread
+FEWEST_PACKS, LONG_PACKS = 2, 12  # of a thread; of one, from which on a block has more threads, forward
 RESERVED_BYTES = 2048  # of shared memory, for each block
 
 
@@ -108,7 +108,8 @@ class BatchPlanesSolver(Solver[BatchProblem]):
             if -(-packs // cluster) * of_pack <= half and (busy or few):
                 break
         fits = -(-packs // cluster) * of_pack <= half
-        threads = THREADS if fits else MORE_THREADS
+        longer = not problem.is_gradient and packs >= LONG_PACKS * cluster * THREADS
+        threads = MORE_THREADS if longer or not fits else THREADS
         most = (half if fits else room - RESERVED_BYTES) // (of_pack * threads)
         cached = min(most, -(-packs // (cluster * threads)))
         planes = structure(

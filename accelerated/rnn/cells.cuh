@@ -2,6 +2,30 @@
 #pragma once
 #include "rnn/network.cuh"
 
+#ifndef FAST_CELLS
+#define FAST_CELLS 0
+#endif
+
+// With FAST_CELLS, in float, errors of 2e-7 beside those of products of 11 bits: exponentials and quotients of the
+// special function unit.
+__device__ __forceinline__ COMPUTE cell_sigmoid(COMPUTE x) {
+#if FAST_CELLS
+  return __fdividef(1.0f, 1.0f + __expf(-x));
+#else
+  return sigmoid(x);
+#endif
+}
+__device__ __forceinline__ COMPUTE cell_tanh(COMPUTE x) {
+#if FAST_CELLS
+  const float square = x * x;
+  const float series = x + x * square * (-0.33333334f + square * (0.13333334f + square * -0.05396825f));
+  const float size = fminf(fabsf(x), 15.0f), large = 1.0f - __fdividef(2.0f, __expf(2.0f * size) + 1.0f);
+  return x == x ? (square < 0.03f ? series : copysignf(large, x)) : x;
+#else
+  return tanh(x);
+#endif
+}
+
 // What a cell makes of its sums. kept: its gates; of a GRU also what its reset gate multiplies.
 struct CellOutput {
   COMPUTE kept[KEPT];
@@ -39,20 +63,20 @@ __device__ __forceinline__ CellOutput cell_output(const COMPUTE (&products)[GATE
 #pragma unroll
     for (int gate = 0; gate < 4; gate++) {
       const COMPUTE sum = products[gate] + bias.gate[gate] + sums[gate];
-      out.kept[gate] = gate == 2 ? tanh(sum) : sigmoid(sum);
+      out.kept[gate] = gate == 2 ? cell_tanh(sum) : cell_sigmoid(sum);
     }
     out.state = clipped(out.kept[1] * state_before + out.kept[0] * out.kept[2], clip);
-    out.value = out.kept[3] * tanh(out.state);
+    out.value = out.kept[3] * cell_tanh(out.state);
   } else if constexpr (CELL == GRU) {
     const COMPUTE recurrent = sums[2] + bias.recurrent;
-    const COMPUTE reset = sigmoid(products[0] + bias.gate[0] + sums[0]);
-    const COMPUTE update = sigmoid(products[1] + bias.gate[1] + sums[1]);
-    const COMPUTE fresh = tanh(products[2] + bias.gate[2] + reset * recurrent);
+    const COMPUTE reset = cell_sigmoid(products[0] + bias.gate[0] + sums[0]);
+    const COMPUTE update = cell_sigmoid(products[1] + bias.gate[1] + sums[1]);
+    const COMPUTE fresh = cell_tanh(products[2] + bias.gate[2] + reset * recurrent);
     out.value = (COMPUTE(1) - update) * fresh + update * before;
     out.kept[0] = reset, out.kept[1] = update, out.kept[2] = fresh, out.kept[3] = recurrent;
   } else {
     const COMPUTE sum = products[0] + bias.gate[0] + sums[0];
-    out.value = CELL == TANH ? tanh(sum) : sum < COMPUTE(0) ? COMPUTE(0) : sum;
+    out.value = CELL == TANH ? cell_tanh(sum) : sum < COMPUTE(0) ? COMPUTE(0) : sum;
     out.kept[0] = out.value;
   }
   return out;
@@ -73,7 +97,7 @@ __device__ __forceinline__ CellGradient cell_gradient(const COMPUTE (&kept)[KEPT
   const COMPUTE one = COMPUTE(1);
   if constexpr (CELL == LSTM) {
     const COMPUTE i = kept[0], f = kept[1], fresh = kept[2], o = kept[3];
-    const COMPUTE shown = tanh(state), raw = f * before + i * fresh;
+    const COMPUTE shown = cell_tanh(state), raw = f * before + i * fresh;
     COMPUTE of_state = carried + incoming * o * (one - shown * shown);
     if (clip.on && !(raw >= clip.lower && raw <= clip.upper)) of_state = COMPUTE(0);
     gradient.sum[0] = of_state * fresh * (i * (one - i));

@@ -1,8 +1,9 @@
 // What the persistent kernels of recurrent networks share: the exchange of vectors between the blocks of a grid, and
 // the product of such vectors with a matrix of which each block has some rows on chip.
 //
-// A work item is a slice of UNITS hidden units, a group of SEQUENCES sequences, and a direction; a block has one, or
-// several in turns where the device has fewer multiprocessors. Its eight warps divide the K of the product. A warp has
+// A work item is a slice of UNITS hidden units, a direction, and a group of SEQUENCES sequences; a block has one, or
+// one after another several groups of a slice, whose rows of the matrix stay; where the device has fewer
+// multiprocessors than there are slices, several of these too. Its eight warps divide the K of the product. A warp has
 // its part of the block's rows as left operands of mma.sync, in registers and, what does not fit there, in shared
 // memory. The right operands are loaded from global memory (L2) straight into registers: a thread takes 16 bytes of a
 // vector, two products' worth, so that K is permuted alike in both operands.
@@ -10,15 +11,15 @@
 // Vectors of a step are where all blocks write them, each in memory of its own, filled with NOTHING before. Whoever
 // needs an element reads until it is something else: there is no barrier, and no flag.
 #pragma once
+#define FAST_CELLS 1
 #include "primitives/mma.cuh"
-#include "rnn/network.cuh"
+#include "rnn/cells.cuh"
 
 constexpr int THREADS = 256, WARPS = THREADS / 32;
 constexpr int PIECE = 16 / sizeof(ELEMENT);  // elements that a thread loads at once
 constexpr int PAIR = 4 * PIECE;              // of K: two products of 32 bytes
 constexpr int SEQUENCES = 8 * N_TILES, ROWS = 16 * M_TILES;
-// A row of sums of all warps: eight rows of eight bytes begin in different banks.
-constexpr int PITCH = SEQUENCES % 32 == 8 || SEQUENCES % 32 == 24 ? SEQUENCES : SEQUENCES + 8;
+constexpr int PITCH = SEQUENCES + 2;  // of a row of sums: sixteen units of a sequence lie in different banks
 constexpr int SUM_BYTES = WARPS * ROWS * PITCH * sizeof(float);  // of a step; two steps alternate
 
 using Piece = uint4;
@@ -131,7 +132,13 @@ struct Rows {
 // sums += the block's rows times vectors, over the warp's part of K. pairs: of a warp, at most. vectors + n * stride is
 // vector n of `count`; from other blocks, so that elements are waited for, or not.
 struct Product {
-  float sums[M_TILES][N_TILES][4];
+  // Products that wait for each other make chains; few tiles have more of them.
+  static constexpr int CHAINS = M_TILES * N_TILES == 1 ? 4 : M_TILES * N_TILES < 4 ? 2 : 1;
+  float sums[M_TILES][N_TILES][4], others[CHAINS > 1 ? CHAINS - 1 : 1][M_TILES][N_TILES][4];
+
+  __device__ __forceinline__ float (&chain(int index, int tile, int n))[4] {
+    return index % CHAINS ? others[index % CHAINS - 1][tile][n] : sums[tile][n];
+  }
 
   template <bool WAITS>
   static __device__ __forceinline__ void load(Piece (&pieces)[LOADED_PAIRS][N_TILES], int first, const ELEMENT* vectors,
@@ -172,14 +179,14 @@ struct Product {
     }
     __syncwarp();
   }
-  __device__ __forceinline__ void multiply(const unsigned (&low)[4], const unsigned (&high)[4], int tile,
+  __device__ __forceinline__ void multiply(int index, const unsigned (&low)[4], const unsigned (&high)[4], int tile,
                                            const Piece (&pieces)[N_TILES]) {
 #pragma unroll
     for (int n = 0; n < N_TILES; n++) {
       const unsigned first[2] = {operand_word(pieces[n].x), operand_word(pieces[n].y)};
       const unsigned second[2] = {operand_word(pieces[n].z), operand_word(pieces[n].w)};
-      mma_sync<ELEMENT>(sums[tile][n], low, first);
-      mma_sync<ELEMENT>(sums[tile][n], high, second);
+      mma_sync<ELEMENT>(chain(2 * index, tile, n), low, first);
+      mma_sync<ELEMENT>(chain(2 * index + 1, tile, n), high, second);
     }
   }
 
@@ -196,7 +203,7 @@ struct Product {
       for (int i = 0; i < LOADED_PAIRS; i++)
 #pragma unroll
         for (int tile = 0; tile < M_TILES; tile++)
-          multiply(rows.kept[first + i][tile][0], rows.kept[first + i][tile][1], tile, pieces[i]);
+          multiply(i, rows.kept[first + i][tile][0], rows.kept[first + i][tile][1], tile, pieces[i]);
     }
 #pragma unroll 1
     for (int first = REGISTER_PAIRS; first < pairs; first += LOADED_PAIRS) {
@@ -209,7 +216,7 @@ struct Product {
         for (int tile = 0; tile < M_TILES; tile++) {
           const uint4 a = *Rows::rest(first + i, tile, 0), b = *Rows::rest(first + i, tile, 1);
           const unsigned low[4] = {a.x, a.y, a.z, a.w}, high[4] = {b.x, b.y, b.z, b.w};
-          multiply(low, high, tile, pieces[i]);
+          multiply(i, low, high, tile, pieces[i]);
         }
       }
     }
@@ -221,11 +228,27 @@ struct Product {
 #pragma unroll
       for (int n = 0; n < N_TILES; n++)
 #pragma unroll
-        for (int i = 0; i < 4; i++) sums[tile][n][i] = 0;
+        for (int i = 0; i < 4; i++) {
+          sums[tile][n][i] = 0;
+          if constexpr (CHAINS > 1) {
+#pragma unroll
+            for (int j = 0; j < CHAINS - 1; j++) others[j][tile][n][i] = 0;
+          }
+        }
   }
 
   // Stores the warp's sums for the threads that have the cells; a barrier follows.
-  __device__ __forceinline__ void store_sums(int parity) const {
+  __device__ __forceinline__ void store_sums(int parity) {
+    if constexpr (CHAINS > 1) {
+#pragma unroll
+      for (int j = 0; j < CHAINS - 1; j++)
+#pragma unroll
+        for (int tile = 0; tile < M_TILES; tile++)
+#pragma unroll
+          for (int n = 0; n < N_TILES; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) sums[tile][n][i] += others[j][tile][n][i];
+    }
     const int lane = threadIdx.x % 32;
     float* to = reinterpret_cast<float*>(shared_memory + parity * SUM_BYTES) + threadIdx.x / 32 * (ROWS * PITCH);
 #pragma unroll
@@ -244,6 +267,26 @@ struct Product {
 #pragma unroll
     for (int warp = 0; warp < WARPS; warp++) sum += from[warp * (ROWS * PITCH)];
     return sum;
+  }
+};
+
+// The work items of a block, in the order in which all blocks take them. slices: of all directions.
+struct Items {
+  const int slices, groups;
+  const bool keeps_rows;  // a block has one slice
+  const int first_slice, first_group, apart;
+
+  __device__ __forceinline__ Items(int slices, int groups)
+      : slices(slices),
+        groups(groups),
+        keeps_rows(slices <= gridDim.x),
+        first_slice(keeps_rows ? blockIdx.x % slices : blockIdx.x),
+        first_group(keeps_rows ? blockIdx.x / slices : 0),
+        apart(keeps_rows ? gridDim.x / slices : 1) {}
+
+  template <class Work> __device__ __forceinline__ void each(Work work) const {
+    for (int slice = first_slice; slice < slices; slice += keeps_rows ? slices : gridDim.x)
+      for (int group = first_group; group < groups; group += apart) work(slice, group);
   }
 };
 

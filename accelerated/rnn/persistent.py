@@ -19,9 +19,13 @@ MOST_LOADED = 48  # registers of a thread with right operands in flight
 # By the tiles of 16 rows of a block: how many pairs of K a warp may have in registers
 REGISTER_PAIRS = {1: (1, 3, 6, 12), 2: (1, 3, 6), 3: (1, 2, 4), 4: (1, 3)}
 N_TILES = (1, 2, 4)
-# Measured on an H200, or near: of a step, before any byte and product; bytes a second of L2, for a multiprocessor and for
+MOST_KEPT, FRAGMENT_REGISTERS = (
+    {1: 96, 2: 96, 4: 48},
+    4,
+)  # registers with left operands, by the tiles of 8 sequences; of one
+# Measured on an H200, or near: of a step, and of each group of a block, before any byte and product; bytes a second of L2, for a multiprocessor and for
 # all; of shared memory; clocks of a product of a warp, where four schedulers have two warps each
-STEP_SECONDS, CLOCK = 1.0e-6, 1.7e9
+STEP_SECONDS, GROUP_SECONDS, CLOCK = 0.9e-6, 0.3e-6, 1.7e9
 L2_BYTES_PER_SECOND, ALL_L2_BYTES_PER_SECOND = 90e9, 4.5e12
 SHARED_BYTES_PER_SECOND = 128 * CLOCK
 PRODUCT_CLOCKS = 2 * 16
@@ -53,7 +57,8 @@ class Division:
 
     @property
     def register_pairs(self) -> int:
-        possible = REGISTER_PAIRS[self.m_tiles]
+        most = MOST_KEPT[self.n_tiles] // (FRAGMENT_REGISTERS * 2 * self.m_tiles)
+        possible = [pairs for pairs in REGISTER_PAIRS[self.m_tiles] if pairs <= most]
         wanted = min(self.pairs, self.most_register_pairs or self.pairs)
         return next((pairs for pairs in possible if pairs >= wanted), possible[-1])
 
@@ -69,7 +74,7 @@ class Division:
 
     @property
     def pitch(self) -> int:
-        return self.sequences if self.sequences % 32 in (8, 24) else self.sequences + 8
+        return self.sequences + 2
 
     @property
     def shared_bytes(self) -> int:
@@ -77,20 +82,21 @@ class Division:
         rest = max(0, self.pairs - self.register_pairs)
         return sums + rest * WARPS * self.m_tiles * 2 * LANES * FRAGMENT_BYTES
 
-    @property
-    def items(self) -> int:
-        """Blocks of one direction."""
-        return self.slices * self.groups
+    def blocks(self, directions: int, multiprocessors: int) -> int:
+        """Return the blocks of a launch: a multiple of all slices, or as many as there are multiprocessors."""
+        slices = self.slices * directions
+        return slices * min(self.groups, multiprocessors // slices) if slices <= multiprocessors else multiprocessors
 
-    @property
-    def step_seconds(self) -> float:
-        """About how long a step takes, where every block has a multiprocessor."""
+    def step_seconds(self, directions: int, multiprocessors: int) -> float:
+        """Return about how long a step takes, where every slice has a multiprocessor."""
+        blocks = self.blocks(directions, multiprocessors)
+        rounds = -(-self.groups * self.slices * directions // blocks)
         vectors = self.sequences * self.depth
         weights = max(0, self.pairs - self.register_pairs) * WARPS * self.m_tiles * 2 * LANES * FRAGMENT_BYTES
         sums = 2 * WARPS * self.m_tiles * TILE_M * self.sequences * FLOAT_BYTES
         products = self.pairs * 2 * self.m_tiles * self.n_tiles * PRODUCT_CLOCKS / CLOCK
-        loads = max(vectors / L2_BYTES_PER_SECOND, self.items * vectors / ALL_L2_BYTES_PER_SECOND)
-        return STEP_SECONDS + loads + (weights + sums) / SHARED_BYTES_PER_SECOND + products
+        loads = max(vectors / L2_BYTES_PER_SECOND, blocks * vectors / ALL_L2_BYTES_PER_SECOND)
+        return STEP_SECONDS + rounds * (GROUP_SECONDS + loads + (weights + sums) / SHARED_BYTES_PER_SECOND + products)
 
     def definitions(self, problem: RNNProblem) -> tuple[tuple[str, str], ...]:
         """Return the definitions of a kernel."""
@@ -132,20 +138,24 @@ def division(problem: RNNProblem, gates_of_rows: int, gates_of_depth: int) -> Di
         made = Division(m_tiles, n_tiles, units, -(-n.hidden // units), groups, depth)
         if made.shared_bytes <= device.shared_bytes_per_block:
             found.append(made)
-    together = [made for made in found if made.items * n.directions <= device.multiprocessors]
-    return min(together or found, key=lambda made: made.step_seconds, default=None)
+    together = [made for made in found if made.slices * n.directions <= device.multiprocessors]
+    return min(
+        together or found, key=lambda made: made.step_seconds(n.directions, device.multiprocessors), default=None
+    )
 
 
 def runs_together(problem: RNNProblem, made: Division | None) -> bool:
-    """Return whether every block has a multiprocessor."""
-    return made is not None and made.items * problem.network.directions <= problem.device.multiprocessors
+    """Return whether every slice has a multiprocessor."""
+    return made is not None and made.slices * problem.network.directions <= problem.device.multiprocessors
 
 
 def seconds(problem: RNNProblem, made: Division) -> float:
     """About how long the steps of all layers take."""
     n = problem.network
-    return n.layers * (4 * LAUNCH_SECONDS + problem.steps * made.step_seconds)
+    return n.layers * (
+        4 * LAUNCH_SECONDS + problem.steps * made.step_seconds(n.directions, problem.device.multiprocessors)
+    )
 
 
 def grid(problem: RNNProblem, made: Division) -> tuple[int, int, int]:
-    return min(made.items * problem.network.directions, problem.device.multiprocessors), 1, 1
+    return made.blocks(problem.network.directions, problem.device.multiprocessors), 1, 1

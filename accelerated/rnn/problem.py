@@ -212,11 +212,19 @@ class RNNProblem(Problem):
         written."""
         return [("layer", self.layer(layer)), ("regions", self.regions(layer)), ("shape", self.shape(filled))]
 
-    def launch(self, source: str, kernel: str, operands: Sequence[str], grid: Grid, *fields: tuple[str, Any]) -> Launch:
+    def launch(
+        self,
+        source: str,
+        kernel: str,
+        operands: Sequence[str],
+        grid: Grid,
+        *fields: tuple[str, Any],
+        threads: int = THREADS,
+    ) -> Launch:
         """Return the launch of a kernel whose arguments are the addresses of operands and these fields."""
         arguments = structure(*pointers(len(operands)), *fields)
         function = self.device.function(source, kernel, self.definitions)
-        return Launch(function, arguments, operands, grid, (THREADS, 1, 1))
+        return Launch(function, arguments, operands, grid, (threads, 1, 1))
 
     def fill(self, filled: RNNDataSpec) -> list[tuple[str, Any]]:
         """Return the field with the number that padding gets."""

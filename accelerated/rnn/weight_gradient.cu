@@ -43,10 +43,10 @@ extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS) rnn_weight_gradien
       [&](int row, int k, COMPUTE sum) { add(matrix + static_cast<long long>(row) * s.hidden + k, sum); });
 }
 
-constexpr int COLUMNS = 32, PARTS = 8;
+constexpr int COLUMNS = 32, PARTS = 32;
 
 // Of the biases: a block sums COLUMNS of them, PARTS of the vectors at a time.
-extern "C" __global__ void __launch_bounds__(256) rnn_weight_gradient_bias(const Arguments a) {
+extern "C" __global__ void __launch_bounds__(1024) rnn_weight_gradient_bias(const Arguments a) {
   griddepcontrol_wait();
   __shared__ COMPUTE inputs[PARTS][COLUMNS], states[PARTS][COLUMNS];
   const Shape& s = a.shape;
@@ -55,6 +55,7 @@ extern "C" __global__ void __launch_bounds__(256) rnn_weight_gradient_bias(const
   const int rows = GATES * s.hidden, recurrent_row = CELL == GRU && row >= 2 * s.hidden ? row + s.hidden : row;
   COMPUTE input = 0, state = 0;
   if (row < rows)
+#pragma unroll 8
     for (long long vector = part; vector < s.steps * s.batch; vector += PARTS) {
       input += load<COMPUTE>(gradients[vector * KEPT * s.hidden + row]);
       if (CELL == GRU) state += load<COMPUTE>(gradients[vector * KEPT * s.hidden + recurrent_row]);

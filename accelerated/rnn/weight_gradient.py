@@ -7,11 +7,11 @@ from ..plans import ELEMENTS, Launch
 from ..primitives.geometry import Grid
 from ..solver import Solver
 from . import inputs
-from .problem import RNNProblem, tiles
+from .problem import THREADS, RNNProblem, tiles
 
 SOURCE = "rnn/weight_gradient.cu"
 OPERANDS = ("x", "hx", "dweightSpace", "workSpace", "reserveSpace")
-COLUMNS = 32  # biases of a block, as in the kernel
+COLUMNS, BIAS_THREADS = 32, 1024  # biases of a block, as in the kernel; their threads
 
 
 class WeightGradientSolver(Solver[RNNProblem]):
@@ -38,7 +38,7 @@ class WeightGradientSolver(Solver[RNNProblem]):
                 found.append(self._launch(problem, "project", layer, tiles(n.hidden, n.projected, n.directions)))
             if n.has_input_bias or n.has_recurrent_bias:
                 rows = n.gates * n.hidden
-                found.append(self._launch(problem, "bias", layer, (-(-rows // COLUMNS), n.directions, 1)))
+                found.append(self._launch(problem, "bias", layer, (-(-rows // COLUMNS), n.directions, 1), BIAS_THREADS))
         return found
 
     def _recurrent(self, problem: RNNProblem, layer: int) -> list[Launch]:
@@ -52,9 +52,9 @@ class WeightGradientSolver(Solver[RNNProblem]):
             first += gates
         return found
 
-    def _launch(self, problem: RNNProblem, kernel: str, layer: int, grid: Grid) -> Launch:
+    def _launch(self, problem: RNNProblem, kernel: str, layer: int, grid: Grid, threads: int = THREADS) -> Launch:
         fields = problem.described(layer, problem.data)
-        return problem.launch(SOURCE, f"rnn_weight_gradient_{kernel}", OPERANDS, grid, *fields)
+        return problem.launch(SOURCE, f"rnn_weight_gradient_{kernel}", OPERANDS, grid, *fields, threads=threads)
 
 
 def _product(

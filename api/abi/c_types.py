@@ -33,6 +33,8 @@ def border_type(parameter: Parameter) -> str:
     element = "int" if base in ENUMERATIONS else base if base in NUMBERS else None
     if parameter.memory == "device":
         return "uintptr_t"
+    if parameter.typed_by is not None:  # alpha and beta, which are floats most often
+        return "float *"
     if element is None:  # an opaque type is one pointer itself, void is none
         pointers -= base == "void"
         element = "uintptr_t"

@@ -50,7 +50,10 @@ class Border:
         body = self.instead.get(name) or getattr(cudnn, name)
         rules = self.marshalling
         readers = tuple(rules.reader(function, i) for i, p in enumerate(parameters) if not p.is_returned)
-        writers = tuple((i, rules.writer(function, i)) for i, p in enumerate(parameters) if p.is_returned)
+        returned = [i for i, p in enumerate(parameters) if p.is_returned]
+        # (place of the value, of the argument, rule), the last first: arrays, which may be refused, before their counts.
+        writers = tuple((k, i, rules.writer(function, i)) for k, i in reversed(list(enumerate(returned))))
+        only = writers[0][2] if len(writers) == 1 else None
         required = tuple((i, p.name) for i, p in enumerate(parameters) if p.is_returned and not p.nullable)
         destroys = name.startswith(("cudnnDestroy", "cudnnBackendDestroy"))
 
@@ -62,12 +65,13 @@ class Border:
                             BAD_PARAM, f"{name}: CUDNN_STATUS_BAD_PARAM: {output} is NULL [cudnnStatus_t/c05]"
                         )
                 result = body(*[read(c) for read in readers])
-                if writers:
-                    values = (result,) if len(writers) == 1 else result
-                    # The last first: arrays, which may be refused, before their counts.
-                    for (i, write), value in reversed(list(zip(writers, values, strict=True))):
+                if only is not None:
+                    if c[returned[0]]:
+                        only(c, result)
+                else:
+                    for k, i, write in writers:
                         if c[i]:
-                            write(c, value)
+                            write(c, result[k])
                 if destroys:
                     for pointer in c[0][0 : c[1]] if len(c) > 1 else (c[0],):
                         self.objects.destroyed(pointer)

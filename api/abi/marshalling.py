@@ -57,8 +57,7 @@ class Marshalling:
         if parameter.length is not None:
             return self._array(function, index)
         if base in DESCRIPTORS or base == "cudnnHandle_t":
-            get = self.objects.get
-            return lambda c: get(c[index])
+            return self.objects.reader(index)
         if base == "cudnnAlgorithm_t":
             return lambda c: c[index].algo
         if name == "algoSpace":
@@ -72,15 +71,16 @@ class Marshalling:
         """alpha and beta: doubles where the written tensor is DOUBLE, else floats; cudnnSetTensor's value has the tensor's type."""
         parameter = function.parameters[index]
         place = [p.name for p in function.parameters].index(str(parameter.typed_by))
-        own_type, ffi = parameter.name == "valuePtr", self.ffi
+        own_type, ffi, get = parameter.name == "valuePtr", self.ffi, self.objects.get
 
         def read(c: tuple[Any, ...]) -> Any:
-            if not c[index]:
+            given = c[index]
+            if not given:
                 return None
-            spec = getattr(self.objects.get(c[place]), "spec", None)
-            if spec is None or (spec.data_type != DOUBLE and not own_type):
-                return ffi.cast("float *", c[index])[0]
-            if spec.data_type == DOUBLE:
+            spec = getattr(get(c[place]), "spec", None)
+            if spec is None or (spec.data_type is not DOUBLE and not own_type):
+                return given[0]
+            if spec.data_type is DOUBLE:
                 return ffi.cast("double *", c[index])[0]
             dtype = NUMPY_TYPES[spec.scalar_type]
             return np.frombuffer(ffi.buffer(ffi.cast("char *", c[index]), dtype.itemsize), dtype)[0].item()
@@ -186,14 +186,15 @@ class Marshalling:
         if (function.name, function.parameters[index].name) in pack_attributes.PLACES:
             return pack_attributes.writer(function, index, self.ffi, self.objects)
         write = self._writer(function.parameters[index])
-        return lambda c, value: write(c[index], value)
+        return (lambda c, value: write(c[index], value)) if write else (lambda c, value: c[index].__setitem__(0, value))
 
-    def _writer(self, parameter: Parameter) -> Callable[[Any, Any], None]:
+    def _writer(self, parameter: Parameter) -> Callable[[Any, Any], None] | None:
+        """The rule for a value that is not stored as it is."""
         base, objects = parameter.base_type, self.objects
         if parameter.name == "perfResults" and base == AlgorithmPerformance.type_name:
             return self._fill_performances
         if parameter.length is not None and base in DESCRIPTORS:
-            return lambda place, values: _write_entries(place, map(objects.add, values))
+            return lambda place, values: _write_entries(place, [objects.add(value) for value in values])
         if parameter.length is not None:
             return _write_entries
         if base == "cudnnAlgorithm_t":
@@ -225,8 +226,7 @@ class Marshalling:
 
 
 def _write_entries(place: Any, values: Any) -> None:
-    for i, value in enumerate(values):
-        place[i] = value
+    place[0 : len(values)] = values
 
 
 def _write_rows(place: Any, rows: Any) -> None:

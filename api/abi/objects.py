@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 
@@ -41,6 +42,16 @@ class Objects:
             self.objects[pointer] = value
             self.pointers[id(value)] = pointer
         return pointer
+
+    def reader(self, index: int) -> Callable[[tuple[Any, ...]], Any]:
+        """The rule that makes the object of the argument of this index."""
+        objects = self.objects
+
+        def read(c: tuple[Any, ...]) -> Any:
+            pointer = c[index]
+            return objects.get(pointer, STRAY) if pointer else None
+
+        return read
 
     def get(self, pointer: int) -> Any:
         """The object behind a pointer; None behind NULL."""

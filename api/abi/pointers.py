@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -32,18 +32,20 @@ def bytes_behind(address: int) -> int | None:
     return base.value + size.value - address
 
 
+@lru_cache(maxsize=1024)
 def memory_at(address: int, nbytes: int) -> np.ndarray[Any, Any]:
-    """A view of exactly these bytes: nothing is copied, and NumPy refuses what leaves them."""
+    """A view of exactly these bytes: nothing is copied, and NumPy refuses what leaves them. It owns nothing, and is used again."""
     return np.frombuffer((ctypes.c_char * nbytes).from_address(address), np.uint8)  # type: ignore[call-overload]
 
 
 class Pointer:
     """An operand whose size is known to the operation alone, or to the driver."""
 
+    __slots__ = ("address", "nbytes")
     writable = True
 
-    def __init__(self, address: int) -> None:
-        self.address, self.nbytes = address, bytes_behind(address)
+    def __init__(self, address: int, nbytes: int | None) -> None:
+        self.address, self.nbytes = address, nbytes
 
 
 class Stream:
@@ -60,11 +62,16 @@ def pointer_backend() -> Any:
     """The reference backend, to which an int is the address of as many bytes as the operation needs."""
     from dualdnn.reference import ReferenceBackend, run
 
+    sizes_are_known = _address_range() is not None
+    of_unknown_size = lru_cache(maxsize=1024)(partial(Pointer, nbytes=None))
+
     class PointerBackend(ReferenceBackend):
         description = "reference, on host pointers"
 
         def operand(self, value: Any) -> Any:
-            return Pointer(value) if type(value) is int else super().operand(value)
+            if type(value) is int:
+                return Pointer(value, bytes_behind(value)) if sizes_are_known else of_unknown_size(value)
+            return super().operand(value)
 
         def prepare(self, operation: Operation) -> Callable[[Sequence[Any], Any], None]:
             sized = [(name, operation.nbytes(name)) for name in operation.operands]

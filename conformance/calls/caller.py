@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from dualdnn.api.operations import FilterSpec, Operation, TensorSpec
+from dualdnn.api.operations import FilterSpec, Operation, RNNBackwardData, RNNBackwardWeights, RNNForward, TensorSpec
 
 from .derived import arguments
 from .descriptors import made
@@ -69,7 +69,14 @@ def described(make: Caller, operation: Operation) -> tuple[Any, ...]:
 
 
 def sized(make: Caller, operation: Any) -> Any:
-    """The operation with the workspace that the subject asks for; itself where it has none."""
+    """The operation with the workspace that the subject asks for, of a recurrent network with its spaces; itself where it has none."""
+    if isinstance(operation, RNNForward | RNNBackwardData | RNNBackwardWeights) and not operation.network.dropout:
+        x = operation.dx if isinstance(operation, RNNBackwardData) else operation.x
+        descriptors = make.descriptor(operation.network), int(getattr(operation, "training", True)), make.descriptor(x)
+        sizes = make.cudnn.cudnnGetRNNTempSpaceSizes(make.handle, *descriptors)
+        number, width = operation.workspace.scalar_type, operation.workspace.scalar_bytes
+        workspace, reserve = (TensorSpec.packed(number, (1, -(-size // width), 1)) for size in sizes)
+        return replace(operation, workspace=workspace, reserve=reserve)
     if type(operation) not in WORKSPACES:
         return operation
     return replace(operation, workspace_bytes=make.workspace_bytes(operation))

@@ -34,6 +34,16 @@ declare(
             cases=("rnn_persistent/test_algorithms_of_later_releases*",),
         ),
         Difference(
+            "V-rnn-clip-range",
+            "cudnnRNNForward",
+            ("cudnnRNNSetClip_v8/c06",),
+            "The state of LSTM cells is limited to lclip to rclip, which are doubles.",
+            "9.19 rounds them to float, for DOUBLE data too; in 16 of 64 configurations its states lie where no placement of the limit "
+            "puts them.",
+            "Limited right after the update, by doubles for DOUBLE data (D351).",
+            cases=("rnn_forward/test_clipping*",),
+        ),
+        Difference(
             "V-rnn-no-plan",
             "cudnnRNNForward",
             ("cudnnRNNAlgo_t/c05",),

@@ -35,7 +35,7 @@ LEAST_ROWS = 4  # of a chunk, but for the last one
 LEAST_ARCHITECTURE = 90  # with TMA
 MOST_WARPS, MOST_STAGES = 8, 8
 STAGE_BYTES = 60 << 10  # of a block
-TMA_BLOCKS = {True: 3, False: 2}  # of a multiprocessor: of few taps, of more
+TMA_BLOCKS = 2  # of a multiprocessor
 ARGUMENT_ALIGNMENT = 64
 SUM_BYTES = 4
 
@@ -148,7 +148,7 @@ class _Division:
             "CHANNELS_LAST": int(self.last), "CHANNELS": self.channels, "COLUMNS": self.columns, "X_WIDTH": self.x_width,
             "DY_WIDTH": self.dy_width, "THREADS": THREADS, "BLOCKS": self.blocks, "TAP_ROWS": o.dw.dims[2],
             "TAP_COLUMNS": o.dw.dims[3], "ROW_STEP": c.stride[0], "COLUMN_STEP": c.stride[1],
-            "COLUMN_PADDING": c.padding[1], "TMA_BLOCKS": TMA_BLOCKS[self.few],
+            "COLUMN_PADDING": c.padding[1], "TMA_BLOCKS": TMA_BLOCKS,
         }  # fmt: skip
         return type_definitions(o.x.data_type, o, **{name: str(value) for name, value in constants.items()})
 
@@ -216,7 +216,7 @@ class _TmaDivision(_Division):
         self.x_bytes, dy_bytes = (prod(sizes) * o.x.scalar_bytes for sizes in (self.x_box, self.dy_box))
         self.stage_bytes = self.x_bytes + dy_bytes
         self.stages = min(MOST_STAGES, STAGE_BYTES // self.stage_bytes)
-        self.lanes, self.blocks = 1, TMA_BLOCKS[self.few]
+        self.lanes, self.blocks = 1, TMA_BLOCKS
 
     @property
     def is_possible(self) -> bool:

@@ -6,7 +6,8 @@
 // other K-block.
 //
 // Roofline bound: flops, 2 * pixels * elements of dw at 495 T/s, or the bytes of x and dy where dw is small. Shared
-// memory comes next: a K-block of 256 x 128 reads 64 KiB and writes 48 KiB in 1024 clocks.
+// memory comes next: a K-block of 256 x 128 reads 64 KiB and writes 48 KiB in 1024 clocks. 64x256x56x56, 256 filters of
+// 3x3, an H100: 670 us, 353 T/s, and 151 us for the copy of dy.
 #include "convolution/gradients/filter_gradient_tma.cuh"
 
 template <int ROW_BOXES, int COLUMNS, int STAGES>
@@ -23,7 +24,7 @@ struct Multiplication : TmaPipeline<STAGES, ROW_BOXES * BOX_BYTES + COLUMNS * RO
     for (Walk walk(a.division, blockIdx.x); walk.advance(a.division, segment);) {
       unsigned row, column;
       const unsigned group = find_tile(a.division, segment.tile, row, column);
-      const int filter = group * a.columns.channels + column * COLUMNS;
+      const int first = group * a.columns.channels + column * COLUMNS;
       Box rows[ROW_BOXES];
 #pragma unroll
       for (int i = 0; i < ROW_BOXES; i++) rows[i] = find_box(a.rows, group, row * ROW_BOXES + i);
@@ -33,7 +34,7 @@ struct Multiplication : TmaPipeline<STAGES, ROW_BOXES * BOX_BYTES + COLUMNS * RO
         unsigned char* to = this->open_stage();
         Mbarrier* full = &this->full[this->stage];
         load_boxes(to, a.row_map, full, a.rows, rows, at);
-        tma_load_3d(to + ROW_BOXES * BOX_BYTES, a.column_map, full, k_block * BOX, filter, 0);
+        tma_load_3d(to + ROW_BOXES * BOX_BYTES, a.column_map, full, k_block * BOX, first, 0);
         this->advance(1);
       }
     }
@@ -98,10 +99,6 @@ KERNEL(128x64, 4, 64, 8)
 
 extern "C" __global__ void __launch_bounds__(SUM_THREADS) convolution_filter_gradient_tf32_sum(const SumArguments a) {
   griddepcontrol_wait();
-  sum_parts<RowsOfRegisters, 1>(a);
-}
-extern "C" __global__ void __launch_bounds__(SUM_THREADS)
-    convolution_filter_gradient_tf32_sum_many(const SumArguments a) {
-  griddepcontrol_wait();
-  sum_parts<RowsOfRegisters, 8>(a);
+  if (a.lanes > 1) sum_parts<RowsOfRegisters, MOST_LANES>(a);
+  else sum_parts<RowsOfRegisters, 1>(a);
 }

@@ -129,11 +129,12 @@ struct SumArguments {
   int row_channels, column_channels, taps;  // of a group
   int rows_are_filters, flipped;
   FastDivmod inner;      // channels of x that lie under one tap of several in a box, which has inner_taps
+  int lanes;             // threads that share the parts of a sum: one or MOST_LANES
   int inner_taps, kept;  // kept: of those channels, in dw
   int filter_step, channel_step, tap_step;  // of dw
 };
 
-constexpr int SUM_THREADS = 256;
+constexpr int SUM_THREADS = 256, MOST_LANES = 8;
 
 __device__ __forceinline__ void add(float4& sum, const float4& value) {
   sum.x += value.x, sum.y += value.y, sum.z += value.z, sum.w += value.w;

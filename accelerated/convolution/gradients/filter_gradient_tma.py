@@ -88,7 +88,6 @@ class TileKernel:
     box: ClassVar[int] = ROW_BYTES // 2  # channels, and pixels of a K-block
     warpgroup_boxes: ClassVar[int] = 1  # of the rows of a warpgroup
     products: ClassVar[int] = 2048  # multiply-adds in a clock of a multiprocessor
-    choices: ClassVar[tuple[bool, ...]] = (True, False)  # whether filters may be the rows, channels under taps
 
     @property
     def stem(self) -> str:
@@ -99,9 +98,10 @@ class TileKernel:
         """The kernel's entry point."""
         return f"convolution_{self.stem}_{self.box * self.row_boxes}x{self.box * self.column_boxes}"
 
-    def sum_entry(self, many: bool) -> str:
-        """Return the entry point of the kernel that adds parts, few or many of them."""
-        return f"convolution_{self.stem}_sum" + ("_many" if many else "")
+    @property
+    def sum_entry(self) -> str:
+        """The entry point of the kernel that adds parts."""
+        return f"convolution_{self.stem}_sum"
 
     @property
     def splits_k(self) -> bool:
@@ -230,6 +230,11 @@ class Product:
         self.rows = PackedRows.of(o, kernel.box)  # of few channels
         self.copies = {name: made for name in ("x", "dy") if (made := self._copy(name)) is not None}
 
+    @property
+    def choices(self) -> tuple[bool, ...]:
+        """Whether filters may be the rows, and channels under taps."""
+        return (True, False)
+
     def _copy(self, name: str) -> TensorSpec | None:
         """Return the description of the copy of an operand; None where it is read as it lies."""
         tensor = self.operation.tensor(name)
@@ -296,7 +301,7 @@ class Product:
     @cached_property
     def tiling(self) -> Tiling:
         """The tiling that is expected to be done first."""
-        return min(map(self._tiling, self.kernel.choices), key=lambda tiling: tiling.seconds)
+        return min(map(self._tiling, self.choices), key=lambda tiling: tiling.seconds)
 
     def _tiling(self, rows_are_filters: bool) -> Tiling:
         kernel, (rows, columns) = self.kernel, self._sides(rows_are_filters)
@@ -397,6 +402,7 @@ class Product:
         filter_step, channel_step, *_, tap_step = o.dw.tensor.strides
         quads = kernel.size // 4
         inner_taps = self.taps[1] if self.rows else 1
+        lanes = SUM_LANES if tiling.shares.blocks > FEW_PARTS * tiling.tiles else 1
         arguments = structure(
             *pointers(2),
             *factors(o, alpha=o.alpha, beta=o.beta),
@@ -414,16 +420,15 @@ class Product:
             ("rows_are_filters", c_int(tiling.rows_are_filters)),
             ("flipped", c_int(o.convolution.is_flipped)),
             ("inner", FastDivmod.of(self.rows.channels if self.rows else self.channels)),
+            ("lanes", c_int(lanes)),
             ("inner_taps", c_int(inner_taps)),
             ("kept", c_int(self.channels)),
             ("filter_step", c_int(filter_step)),
             ("channel_step", c_int(channel_step)),
             ("tap_step", c_int(tap_step)),
         )
-        many = tiling.shares.blocks > FEW_PARTS * tiling.tiles
-        lanes = SUM_LANES if many else 1
         definitions = type_definitions(o.x.data_type, o)
-        function = self.problem.device.function(kernel.source, kernel.sum_entry(many), definitions)
+        function = self.problem.device.function(kernel.source, kernel.sum_entry, definitions)
         grid = (tiling.tiles * quads * lanes // SUM_THREADS, 1, 1)
         return Launch(function, arguments, ("partial", "dw"), grid)
 

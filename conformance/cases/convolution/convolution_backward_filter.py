@@ -152,6 +152,7 @@ def test_tensor_cores(run, images, configuration, formats):
             (images, 9, 5, 4), (13, 9, 2, 3), **options, padding=(0, 2), stride=(2, 1), mode=Mode.CUDNN_CONVOLUTION
         )
     )
+    run(gradient((images, 3, 6, 7), (10, 3, 3, 5), **options, padding=(1, 2), stride=(1, 2)))
 
 
 @shows(f"{F}/c13", *(f"{F}/c{n:02}" for n in range(14, 20)))

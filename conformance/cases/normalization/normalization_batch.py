@@ -23,7 +23,7 @@ from dualdnn.conformance.marks import shows
 DIMS = (2, 3, 5, 7)
 DIMS_5D = (2, 3, 2, 4, 5)
 # Packs of 16 bytes of channels, or of positions; channels that are no multiple of one; tiny images; one image.
-AWKWARD = [(3, 35, 2, 3), (2, 16, 4, 8), (5, 8, 1, 1), (1, 24, 3, 1), (9, 1, 1, 1), (1, 1, 1, 1)]
+AWKWARD = [(3, 35, 2, 3), (2, 8, 5, 5), (2, 16, 4, 8), (5, 8, 1, 1), (1, 24, 3, 1), (9, 1, 1, 1), (1, 1, 1, 1)]
 BN, NORM = "cudnnBatchNormalizationForwardInference", "cudnnNormalizationForwardInference"
 ACTIVATION, SPATIAL, PERSISTENT = (
     cudnnBatchNormMode_t.CUDNN_BATCHNORM_PER_ACTIVATION,

@@ -145,6 +145,12 @@ def test_networks_in_packs_of_16_bytes(chain, cell):
                 null=("hx", "cx", "dhy", "dcy"),
             )
         )
+    if cell == TANH:  # products of more than 64 rows and columns
+        for data_type in (HALF, FLOAT):
+            wide = network(
+                cell, direction=ONE_WAY, width=72, hidden=72, layers=1, data_type=data_type, math_type=DEFAULT
+            )
+            chain(*training(wide, lengths=(2,)))
     if cell == GRU:
         chain(
             *training(

@@ -31,7 +31,7 @@ from dualdnn.conformance.cases.rnn.rnn_descriptors import (
 )  # fmt: skip
 from dualdnn.conformance.cases.rnn.rnn_forward import BATCH_MAJOR, PACKED, SEQ_MAJOR, forward, label, network
 from dualdnn.conformance.marks import shows
-from dualdnn.conformance.trial import Step, attempt_chain
+from dualdnn.conformance.trial import Step, attempt_chain, prepare
 
 INFERENCE, TRAINING = "cudnnRNNForwardInference", "cudnnRNNForwardTraining"
 DATA, WEIGHTS = "cudnnRNNBackwardData", "cudnnRNNBackwardWeights"
@@ -428,3 +428,23 @@ def test_double_with_the_static_algorithm(cudnn, refuses, prepared, name):
     static = caller.network(replace(spec, algo=STATIC))
     clause = {EX[0]: "c36", EX[1]: "c40", EX[2]: "c44"}[name]
     refusal(cudnn, refuses, name, good, NOT_SUPPORTED, clause, rnnDesc=static)
+
+
+@shows(f"{TRAINING}/c02", f"{DATA}/c02", f"{WEIGHTS}/c02", f"{EX[1]}/c02", f"{EX[2]}/c02", f"{EX[3]}/c02")
+@pytest.mark.ours
+@pytest.mark.parametrize("cell", [LSTM, GRU], ids=label)
+def test_generations_agree(cudnn, handle, cell):
+    """A training step by the calls of version 8, by those before it and by the extended ones: the same, bit by bit."""
+    results = []
+    operations = training(plain(cell=cell, layers=1), PACKED, LENGTHS)
+    for caller in (Caller(cudnn, handle), LegacyCaller(cudnn, handle, False), LegacyCaller(cudnn, handle, True)):
+        memory: dict[str, Any] = {}
+        for operation in operations:
+            for name, bytes_ in prepare(operation, "normal", 0).items():
+                memory.setdefault(name, handle.to_device(bytes_))
+            caller(operation, memory)
+        written = {name: o for o in operations for name in o.outputs if name not in o.raw and o.has(name)}
+        results.append({name: memory[name].to_host(np.uint8, o.nbytes(name)) for name, o in written.items()})
+    for other in results[1:]:
+        for name, values in other.items():
+            np.testing.assert_array_equal(values, results[0][name], err_msg=name)

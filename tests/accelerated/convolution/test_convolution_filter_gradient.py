@@ -13,8 +13,8 @@ from dualdnn.accelerated.convolution.gradients.filter_gradient_tf32 import TF32_
 from dualdnn.accelerated.convolution.gradients.filter_gradient_tma import (
     KERNELS,
     FilterGradientTma,
+    Product,
     Shares,
-    TileKernel,
 )
 from dualdnn.accelerated.solver import possible_solvers
 from dualdnn.api.enumerations import cudnnConvolutionMode_t as Mode
@@ -70,13 +70,16 @@ def seven_multiprocessors(monkeypatch):
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.entry.removeprefix("convolution_"))
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_every_tile(seven_multiprocessors, monkeypatch, name, kernel, rows_are_filters):
-    monkeypatch.setattr(TileKernel, "choices", (rows_are_filters,))
+    monkeypatch.setattr(Product, "choices", (rows_are_filters,))
     plan = check(seven_multiprocessors, GRADIENTS[name], FilterGradientTma(kernel).name)
-    assert kernels(plan)[-2] == kernel.entry and kernels(plan)[-1].startswith("convolution_filter_gradient_tma_sum")
+    assert kernels(plan)[-2:] == [kernel.entry, kernel.sum_entry]
 
 
 OF_FLOATS = {
     "one tap": half((3, 40, 5, 7), (136, 40, 1, 1), "FLOAT", padding=(0, 0), alpha=-1.5, beta=0.5),
+    "one tap, stride": half((2, 12, 9, 8), (20, 12, 1, 1), "FLOAT", padding=(0, 0), stride=(2, 3)),
+    "one tap, groups": half((2, 24, 6, 5), (72, 12, 1, 1), "FLOAT", padding=(0, 0), groups=2, formats=NCHW),
+    "one tap, many channels": half((2, 72, 6, 5), (20, 72, 1, 1), "FLOAT", padding=(0, 0)),
     "taps": half((2, 36, 9, 8), (48, 36, 3, 3), "FLOAT", mode=Mode.CUDNN_CONVOLUTION),
     "geometry": half((3, 12, 13, 11), (72, 12, 2, 3), "FLOAT", padding=(3, 2), stride=(3, 2), dilation=(2, 3), beta=-2.0),
     "groups": half((2, 24, 7, 9), (144, 12, 3, 2), "FLOAT", groups=2, stride=(1, 2)),
@@ -93,7 +96,7 @@ def test_every_tile_in_tf32(seven_multiprocessors, name, kernel):
 
 
 @pytest.mark.parametrize("few_parts", [0, 1000])
-@pytest.mark.parametrize("multiprocessors", [1, 4, 7, 24])
+@pytest.mark.parametrize("multiprocessors", [1, 2, 7, 8, 24])
 def test_shares_of_the_pixels(seven_multiprocessors, monkeypatch, multiprocessors, few_parts):
     """Less than a block for a tile, equal parts, parts and a rest; sums by one thread or by several."""
     monkeypatch.setattr(seven_multiprocessors.device, "multiprocessors", multiprocessors)
@@ -101,7 +104,7 @@ def test_shares_of_the_pixels(seven_multiprocessors, monkeypatch, multiprocessor
     solver = FilterGradientTma(KERNELS[3]).name
     wide = half((5, 72, 14, 11), (136, 72, 1, 1), padding=(0, 0))  # 13 K-blocks, tiles of 3 x 2 or 2 x 2
     plan = check(seven_multiprocessors, wide, solver)
-    assert kernels(plan)[-1] == KERNELS[3].sum_entry(few_parts == 0)
+    assert kernels(plan)[-1] == KERNELS[3].sum_entry
     check(seven_multiprocessors, half((1, 8, 3, 5), (16, 8, 3, 3)), solver)
 
 

@@ -94,9 +94,13 @@ def check(
 
 @pytest.mark.parametrize("element, result", [("half", "float"), ("half", "half"), ("float", "float")])
 @pytest.mark.parametrize("majors", list(product((0, 1), (0, 1))), ids=str)
-@pytest.mark.parametrize("tile", [64, 128])
+@pytest.mark.parametrize("tile", ["mma_64", "mma_128", "wgmma_128", "wgmma_256"])
 def test_tensor_cores(element, result, majors, tile):
     """Sizes that are multiples of nothing, of packs, of tiles; aligned and not; K shorter than a K-block."""
+    if tile.startswith("wgmma") and (element == "float" or majors == (1, 0)):
+        with pytest.raises(ValueError, match=f"the tile {tile} does not serve {element}"):
+            check(Sizes(8, 8, 8), element, result, True, (*majors, 0), tile=tile)
+        return
     for sizes, gap, offset in (
         (Sizes(72, 136, 96), 0, 0), (Sizes(33, 65, 70), 0, 0), (Sizes(64, 40, 200), 8, 0), (Sizes(1, 9, 3), 1, 1),
         (Sizes(17, 24, 1), 0, 0),
@@ -118,7 +122,7 @@ def test_epilogue_batches_and_splits(element, tensor_cores):
 
 def test_double_buffered_stages_are_filled_again():
     """More K-blocks than stages, and a last one in part."""
-    for tile in (64, 128):
+    for tile in ("mma_64", "mma_128", "wgmma_128", "wgmma_256"):
         check(Sizes(40, 24, 64 * 7 + 8), "half", "float", tile=tile)
 
 
@@ -140,23 +144,24 @@ def test_bfloat16():
     )
 
 
-def test_splits_follow_from_sizes():
-    """A small result of a long sum is split among the multiprocessors; a large result is not."""
+def test_tiles_and_splits_follow_from_sizes():
+    """Large tiles where there are many of them; a small result of a long sum is split among the multiprocessors."""
 
     class H200:
         multiprocessors = 132
 
-    def splits(m, n, k):
+    def chosen(m, n, k, most=1 << 26):
         matrices = Matrix("a", 0, 1, m), Matrix("b", 0, 1, n), Matrix("c", 0, n, 1)
-        return MatrixProduct(H200(), m, n, k, *matrices, "half", "half", most_workspace=most)._splits
+        made = MatrixProduct(H200(), m, n, k, *matrices, "half", "half", most_workspace=most)
+        _, tile, splits = made._chosen
+        assert made.workspace_bytes <= most
+        return tile.name, splits
 
-    most = 1 << 24
-    assert splits(3072, 768, 2048) == 1
-    assert splits(512, 512, 2048) == 4
-    assert splits(64, 64, 1 << 15) == 16
-    assert splits(64, 64, 64) == 1
-    most = 3 * 64 * 64 * 4 + 1
-    assert splits(64, 64, 1 << 15) == 3
+    assert chosen(8192, 8192, 1024) == ("wgmma_256", 1)
+    assert chosen(64, 64, 64) == ("mma_64", 1)
+    assert chosen(64, 64, 1 << 15) == ("mma_64", 16)
+    assert chosen(64, 64, 1 << 15, 3 * 64 * 64 * 4 + 1) == ("mma_64", 3)
+    assert chosen(3072, 768, 16384)[1] > 1
 
 
 @pytest.mark.parametrize("element, tensor_cores", [("half", True), ("float", True), ("float", False)])

@@ -113,7 +113,13 @@ class H200:
 
 @pytest.mark.parametrize(
     "cell, batch, hidden, fits",
-    [(LSTM, 16, 768, True), (LSTM, 8, 2048, True), (GRU, 64, 512, True), (LSTM, 256, 1024, False)],
+    [
+        (LSTM, 16, 768, True),
+        (LSTM, 8, 2048, True),
+        (GRU, 64, 512, True),
+        (LSTM, 256, 1024, True),
+        (LSTM, 8, 4096, False),
+    ],
 )
 def test_divisions_fit_the_device(cell, batch, hidden, fits):
     """Blocks that all run at a time where there is room for them, in shared memory and on multiprocessors."""
@@ -121,10 +127,14 @@ def test_divisions_fit_the_device(cell, batch, hidden, fits):
     problem = RNNProblem(forward(spec, 4, (4,) * batch), H200())
     for rows, depth in ((spec.gates, 1), (1, spec.gates)):
         made = persistent.division(problem, rows, depth)
+        if not fits:
+            assert made is None or not persistent.runs_together(problem, made)
+            continue
+        blocks = made.blocks(1, H200.multiprocessors)
         assert made.shared_bytes <= H200.shared_bytes_per_block
         assert made.units * made.slices >= hidden and made.sequences * made.groups >= batch
         assert made.register_pairs % made.loaded_pairs == 0
-        assert persistent.runs_together(problem, made) == fits or not fits
+        assert blocks <= H200.multiprocessors and blocks % made.slices == 0
     assert PersistentForwardSolver().applies(problem) == fits
 
 
