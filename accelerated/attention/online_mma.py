@@ -31,7 +31,8 @@ class Tile(NamedTuple):
 TILES = {64: Tile(128, 2, 2), 128: Tile(128, 2, 2)}
 FLOAT_TILES = {64: Tile(64, 2, 2), 128: Tile(64, 2, 2)}  # in two parts
 PRODUCERS = 128  # threads
-REGISTERS = {1: (56, 232), 2: (48, 232), 3: (56, 152)}  # warpgroups -> of a producer, of the others
+# A block is launched with 65536 / threads registers a thread, rounded down to 8: more than it has in all is never given.
+REGISTERS = {1: (56, 232), 2: (56, 224), 3: (56, 152)}  # warpgroups -> of a producer, of the others
 FEW_QUERIES = 64  # for one warpgroup
 
 

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from dualdnn.accelerated.runtime.timing import Clock, Graph
 from dualdnn.api import cudnn
+from dualdnn.api.document import functions
 from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.operations import Operation, RNNBackwardData, RNNBackwardWeights, RNNForward, TensorSpec
-from dualdnn.api.operations.specs import FLOAT
+from dualdnn.api.operations.specs import FLOAT, HALF
 
 from ..calls import Caller, sized
 from ..calls.caller import function_of
@@ -27,7 +28,7 @@ from ..subjects import Subject
 from .ceilings import Ceilings, data_sheet
 from .convolution_search import algorithm_name, in_order, plain, search, variants
 from .graph_path import GraphPath
-from .row import Convolution, Row
+from .row import Attention, Convolution, Row
 
 TARGET_SECONDS = 2e-3  # device time of one graph
 HOST_CALLS = 200
@@ -295,9 +296,26 @@ class Bench:
         assert self.vendor is not None
         given = {**dict.fromkeys(operation.operands), **memory}
         function, arguments = captured(self.vendor.cudnn, self.vendor_handle, operation, given)
+        if isinstance(operation, Attention):
+            arguments = self._in_own_spaces(operation, arguments, memory)
         function(*arguments)
         work: Work = function.prepare(*arguments)
         return work
+
+    def _in_own_spaces(
+        self, operation: Attention, arguments: tuple[Any, ...], memory: dict[str, Any]
+    ) -> tuple[Any, ...]:
+        """The arguments with work and reserve space as large as the vendor asks for, which then lie among the buffers, too."""
+        assert self.vendor is not None
+        names = [parameter.name for parameter in functions()[function_of(type(operation))].arguments]
+        call = dict(zip(names, arguments, strict=True))
+        sizes = self.vendor.cudnn.cudnnGetMultiHeadAttnBuffers(self.vendor_handle, call["attnDesc"])
+        for name, size in zip(("workSpace", "reserveSpace"), sizes[1:], strict=True):
+            if call[f"{name}SizeInBytes"]:
+                memory[f"vendor's {name}"] = call[name] = self._owner.allocate(max(size, SCRATCH_BYTES))
+                self.device.fill(call[name].address, max(size, SCRATCH_BYTES), 0)
+                call[f"{name}SizeInBytes"] = size
+        return tuple(call.values())
 
     def _graph(self, operation: Operation, memory: dict[str, Any]) -> dict[str, Contender]:
         """The autotuned graph path; the first call tunes."""
@@ -380,7 +398,7 @@ class Bench:
         """A buffer for an operand, all of it filled with a repeated block of random values of its type."""
         nbytes = operation.nbytes(name)
         buffer = self._owner.allocate(nbytes)
-        block = self._block(FLOAT if name in operation.raw else operation.tensor(name).scalar_type)
+        block = self._block(self._type_in(operation, name))
         filled = min(nbytes, block.size)
         self.device.upload(buffer.address, block[:filled].tobytes())
         while filled < nbytes:
@@ -389,6 +407,14 @@ class Bench:
             filled += part
         self.device.synchronize()
         return buffer
+
+    @staticmethod
+    def _type_in(operation: Operation, name: str) -> cudnnDataType_t:
+        """The type of an operand's random values; of a space that of the data, so that it has no infinities as such."""
+        if name not in operation.raw:
+            return operation.tensor(name).scalar_type
+        types = {operation.tensor(other).scalar_type for other in operation.reads if other not in operation.raw}
+        return HALF if HALF in types else FLOAT
 
     def _block(self, data_type: cudnnDataType_t) -> np.ndarray[Any, Any]:
         if data_type not in self.blocks:

@@ -8,7 +8,7 @@
 // Where channels lie innermost a producer warp loads rows by TMA into a ring of stages; a warp has 64 channels.
 //
 // Roofline bound: bytes, x and dy read once; 2 * taps flops for each element of dy. 64x256x56x56 in half, rows
-// innermost, on an H100: 96 us (the bytes take 68, at 3010 GB/s).
+// innermost, on an H100: 96 us (the bytes take 68, at 3010 GB/s), channels innermost 79.
 #include "primitives/geometry.cuh"
 #include "primitives/tma.cuh"
 #include "primitives/types.cuh"

