@@ -1,17 +1,16 @@
 // The core of the gradients of multi-head attention (8.2.15) on tensor cores, by recomputation: vectors of up to
 // SIZE elements, half, bfloat16 or float in parts, sums in float, each in one order.
 //
-// A producer warpgroup copies tiles of 64 keys (queries) whose windows meet those of the block to three stages by
-// cp.async. Each of the others has 64 queries (keys); softmax and gradients of scores pass from sums to left factors in
-// registers, so that a tile lies once in shared memory, K-major for scores, MN-major for gradients.
+// A warpgroup has 64 queries (or keys) and goes through tiles of 64 keys (queries) whose windows meet; softmax and
+// gradients of scores pass from sums to left factors in registers, so that a tile lies once in shared memory, K-major
+// for scores, MN-major for gradients. Three stages by cp.async; the sums of a tile overlap with the scores of the next.
 //
 // Roofline bound: flops, 7 products (three for queries, four for keys and values) of 2 * size for each query and key of
 // its window, at 989 T/s (half, H200); bytes, each vector once from L2 for a tile.
 #include "attention/tiles.cuh"
 
-constexpr int CONSUMERS = 128 * WARPGROUPS, THREADS_OF_BLOCK = CONSUMERS + PRODUCERS,
-              ROWS = 64 * WARPGROUPS;   // of the block's own vectors
-constexpr int OTHERS = 64, STAGES = 3;  // of a tile of the others
+constexpr int THREADS_OF_BLOCK = 128 * WARPGROUPS, ROWS = 64 * WARPGROUPS;  // of the block's own vectors
+constexpr int OTHERS = 64, STAGES = 3;                                      // of a tile of the others
 constexpr int OWN_BYTES = PARTS * ROWS * SIZE * 2, OTHER_BYTES = PARTS * OTHERS * SIZE * 2,
               STAGE_BYTES = 2 * OTHER_BYTES;
 
@@ -89,73 +88,23 @@ __device__ __forceinline__ Block find_block(const GradientArguments& a) {
   return {static_cast<int>(tile * ROWS), static_cast<int>(head), static_cast<int>(beam), static_cast<int>(batch)};
 }
 
-// The pipeline between the producers and the warpgroups.
-struct Pipeline {
-  Mbarrier full[STAGES], empty[STAGES];
-
-  __device__ __forceinline__ void init() {
-    if (threadIdx.x != 0) return;
-    for (int stage = 0; stage < STAGES; stage++)
-      mbarrier_init(&full[stage], PRODUCERS), mbarrier_init(&empty[stage], CONSUMERS / 32);
-    fence_mbarrier_init();
-  }
-  __device__ __forceinline__ void wait_full(int index) {
-    mbarrier_wait_parity(&full[index % STAGES], index / STAGES & 1);
-  }
-  __device__ __forceinline__ void wait_empty(int index) {
-    if (index >= STAGES) mbarrier_wait_parity(&empty[index % STAGES], (index / STAGES - 1) & 1);
-  }
-};
-
 extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, 1)
     attention_gradients_mma_queries(const GradientArguments a) {
   griddepcontrol_wait();
-  __shared__ Pipeline pipeline;
-  __shared__ int infinite[STAGES];  // the number behind that of the last tile whose keys have such elements
   const Heads& h = a.heads;
   const Block block = find_block(a);
   const int first = (a.tiles.divisor - 1) * ROWS - block.first, head = block.head;  // late queries begin first
   const Sequence s = sequence_of(h, a.reserve, block.batch, block.beam);
   unsigned char* const queries = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
   unsigned char *const gradients = queries + OWN_BYTES, *const stages = gradients + OWN_BYTES;
-  pipeline.init();
-  if (threadIdx.x < STAGES) infinite[threadIdx.x] = 0;
-  const Span span = span_of<ROWS, THREADS_OF_BLOCK>(h, a.reserve, s, first);  // all threads meet
+  const Source q(a.q, h.q, s.q_base, h.q_strides.time, head, s.q_length);
+  const Source dout(a.dout, a.gradients, s.q_base, h.q_strides.time, head, s.q_length);
+  const Source k(a.k, h.k, s.k_base, h.k_strides.time, head, s.k_length);
+  const Source v(a.v, h.v, s.k_base, h.k_strides.time, head, s.k_length);
+  const Span span = span_of<ROWS, THREADS_OF_BLOCK>(h, a.reserve, s, first);
   const int begin = span.low / OTHERS * OTHERS,
             tiles = span.high > begin ? (span.high - begin + OTHERS - 1) / OTHERS : 0;
-  const auto keys_of = [&] { return Source(a.k, h.k, s.k_base, h.k_strides.time, head, s.k_length); };
 
-  if (threadIdx.x >= CONSUMERS) {
-    setmaxnreg_decrease<PRODUCER_REGISTERS>();
-    const Source k = keys_of(), v(a.v, h.v, s.k_base, h.k_strides.time, head, s.k_length);
-    const auto publish = [&](int index) {
-      fence_proxy_async();
-      if (seeks_infinite(span.is_full(begin + index * OTHERS, OTHERS)) &&
-          set_infinite_apart<OTHERS, PRODUCERS>(stages + index % STAGES * STAGE_BYTES))
-        atomicMax(&infinite[index % STAGES], index + 1);
-      mbarrier_arrive(&pipeline.full[index % STAGES]);
-    };
-    for (int index = 0; index < tiles; index++) {
-      unsigned char* const stage = stages + index % STAGES * STAGE_BYTES;
-      if (index == 0) {
-        copy_tile<ROWS, PRODUCERS>(queries, Source(a.q, h.q, s.q_base, h.q_strides.time, head, s.q_length), first);
-        copy_tile<ROWS, PRODUCERS>(gradients, Source(a.dout, a.gradients, s.q_base, h.q_strides.time, head, s.q_length),
-                                   first);
-      }
-      pipeline.wait_empty(index);
-      copy_tile<OTHERS, PRODUCERS>(stage, k, begin + index * OTHERS);
-      copy_tile<OTHERS, PRODUCERS>(stage + OTHER_BYTES, v, begin + index * OTHERS);
-      cp_async_commit();
-      if (index == 0) continue;
-      cp_async_wait<1>();
-      publish(index - 1);
-    }
-    cp_async_wait<0>();
-    if (tiles > 0) publish(tiles - 1);
-    return;
-  }
-
-  setmaxnreg_increase<CONSUMER_REGISTERS>();
   const int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * 16;
   Window window[2];
   Kept kept[2];
@@ -168,11 +117,20 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, 1)
   const float factor = h.scaler * LOG2_E;
   float sums[SIZE / 2] = {};
   Factors<OTHERS> factors;
-  const auto wait_for = [&](int index) {
-    pipeline.wait_full(index);
-    if (infinite[index % STAGES] == index + 1)
-      add_infinite<OTHERS, false>(sums, keys_of(), begin + index * OTHERS,
-                                  [&](int part, int key) { return window[part].has(key); });
+
+  const auto copy = [&](int index) {
+    unsigned char* const stage = stages + index % STAGES * STAGE_BYTES;
+    copy_tile<OTHERS, THREADS_OF_BLOCK>(stage, k, begin + index * OTHERS);
+    copy_tile<OTHERS, THREADS_OF_BLOCK>(stage + OTHER_BYTES, v, begin + index * OTHERS);
+    cp_async_commit();
+  };
+  // Waits for the copies of a tile; whether weights of zero may meet numbers that are none.
+  const auto wait_for = [&](int index) -> bool {
+    fence_proxy_async();
+    if (seeks_infinite(span.is_full(begin + index * OTHERS, OTHERS)))
+      return __syncthreads_or(has_infinite<OTHERS, THREADS_OF_BLOCK>(stages + index % STAGES * STAGE_BYTES));
+    __syncthreads();
+    return false;
   };
   const auto multiply = [&](float (&scores)[OTHERS / 2], float (&weighed)[OTHERS / 2], int index) {
     const unsigned char* const keys = stages + index % STAGES * STAGE_BYTES;
@@ -192,13 +150,20 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, 1)
     for (int i = 0; i < OTHERS / 2; i++)
       if (!window[i / 2 % 2].has(key + i / 4 * 8 + lane % 4 * 2 + i % 2)) scores[i] = 0;
   };
-  const auto add_sums = [&](int index) {
-    wgmma_fence();
-    add_weighed(sums, factors, stages + index % STAGES * STAGE_BYTES);
-    wgmma_commit();
+  const auto set_infinite_apart = [&](int index) {
+    __syncthreads();
+    add_infinite<OTHERS, THREADS_OF_BLOCK, false>(
+        sums, stages + index % STAGES * STAGE_BYTES,
+        [&](int part, int vector) { return window[part].has(begin + index * OTHERS + vector); });
   };
   if (tiles > 0) {
-    wait_for(0);
+    copy_tile<ROWS, THREADS_OF_BLOCK>(queries, q, first);
+    copy_tile<ROWS, THREADS_OF_BLOCK>(gradients, dout, first);
+    copy(0);
+    if (tiles > 1) copy(1);
+    else cp_async_commit();
+    cp_async_wait<1>();
+    const bool is_infinite = wait_for(0);
     float scores[OTHERS / 2], weighed[OTHERS / 2];
     multiply(scores, weighed, 0);
     wgmma_wait<0>();
@@ -207,12 +172,17 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, 1)
     weigh(scores);
     differentiate(scores, weighed, 0);
     factors.make(scores);
+    if (is_infinite) set_infinite_apart(0);
   }
   for (int index = 0; index + 1 < tiles; index++) {
-    wait_for(index + 1);
+    cp_async_wait<0>();
+    const bool is_infinite = wait_for(index + 1);  // the stage of the last tile is free
     float scores[OTHERS / 2], weighed[OTHERS / 2];
     multiply(scores, weighed, index + 1);
-    add_sums(index);
+    wgmma_fence();
+    add_weighed(sums, factors, stages + index % STAGES * STAGE_BYTES);
+    wgmma_commit();
+    if (index + 2 < tiles) copy(index + 2);
     wgmma_wait<2>();
     wgmma_fence_accumulators(scores);
     weigh(scores);
@@ -221,14 +191,17 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, 1)
     differentiate(scores, weighed, index + 1);
     wgmma_wait<0>();
     wgmma_fence_accumulators(sums);
-    release(&pipeline.empty[index % STAGES]);
     factors.make(scores);
+    if (is_infinite) set_infinite_apart(index + 1);
   }
   if (tiles > 0) {
-    add_sums(tiles - 1);
-    wgmma_wait<0>();
-    wgmma_fence_accumulators(sums);
+    wgmma_fence();
+    add_weighed(sums, factors, stages + (tiles - 1) % STAGES * STAGE_BYTES);
+    wgmma_commit();
   }
+  wgmma_wait<0>();
+  wgmma_fence_accumulators(sums);
+  __syncthreads();
 #pragma unroll
   for (int i = 0; i < SIZE / 2; i++) sums[i] *= h.scaler;
   ELEMENT* const result = at_byte<ELEMENT>(a.result, a.result_offset);
@@ -239,168 +212,167 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, 1)
   });
 }
 
-// A tile of queries of a beam whose windows meet the block's keys; behind the last: the beam behind the last.
-struct Cursor {
-  int beam, first;
-  bool is_full;
-};
-// What the warpgroups know of the queries of a tile.
+// What the keys' kernel knows of the queries of a tile.
 struct alignas(16) Queries {
   float shift[OTHERS], product[OTHERS];
   int low[OTHERS], high[OTHERS];
-  Cursor cursor;
   __device__ __forceinline__ bool has(int query, int key) const { return low[query] <= key && key < high[query]; }
+};
+
+// A tile of queries of a beam whose windows meet the block's keys; none left: beam is that behind the last.
+struct Cursor {
+  int beam, first;
+  bool is_full;
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, 1)
     attention_gradients_mma_keys(const GradientArguments a) {
   griddepcontrol_wait();
   __shared__ Queries tables[STAGES];
-  __shared__ Pipeline pipeline;
-  __shared__ int infinite[STAGES][2];  // of queries, of gradients, as above
   const Heads& h = a.heads;
   const Block block = find_block(a);
   const int first = block.first, head = block.head;
   // Beams of queries that share the keys come one after the other.
   const int last_beam = block.beam + (h.key_beams > 1 ? 1 : h.beams);
   const Sequence own = sequence_of(h, a.reserve, block.batch, block.beam);
+  if (first >= h.k_steps) return;
   unsigned char* const keys = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
   unsigned char *const values = keys + OWN_BYTES, *const stages = values + OWN_BYTES;
-  pipeline.init();
-  if (threadIdx.x < 2 * STAGES) infinite[threadIdx.x / 2][threadIdx.x % 2] = 0;
-  __syncthreads();
-  const auto queries_of = [&](int beam) {
-    const Sequence s = sequence_of(h, a.reserve, block.batch, beam);
-    return Source(a.q, h.q, s.q_base, h.q_strides.time, head, s.q_length);
-  };
-  const auto gradients_of = [&](int beam) {
-    const Sequence s = sequence_of(h, a.reserve, block.batch, beam);
-    return Source(a.dout, a.gradients, s.q_base, h.q_strides.time, head, s.q_length);
-  };
-
-  if (threadIdx.x >= CONSUMERS) {
-    setmaxnreg_decrease<PRODUCER_REGISTERS>();
-    const int thread = threadIdx.x - CONSUMERS;
-    // The first such tile from here on.
-    const auto find = [&](int beam, int query) -> Cursor {
-      for (; beam < last_beam; beam++, query = 0) {
-        const Sequence s = sequence_of(h, a.reserve, block.batch, beam);
-        for (; query < s.q_length && first < s.k_length; query += OTHERS) {
-          Span span{INT_MAX, 0, 0, INT_MAX};
-#pragma unroll
-          for (int i = 0; i < OTHERS / 32; i++) span.add(window_of(h, a.reserve, s, query + thread % 32 + 32 * i));
-          span.join_lanes();
-          if (span.low < first + ROWS && first < span.high) return {beam, query, span.is_full(first, ROWS)};
-        }
-      }
-      return {last_beam, 0, false};
-    };
-    const auto publish = [&](int index, bool is_full) {
-      unsigned char* const stage = stages + index % STAGES * STAGE_BYTES;
-      fence_proxy_async();
-      if (seeks_infinite(is_full))
-        for (int i = 0; i < 2; i++)
-          if (set_infinite_apart<OTHERS, PRODUCERS>(stage + i * OTHER_BYTES))
-            atomicMax(&infinite[index % STAGES][i], index + 1);
-      mbarrier_arrive(&pipeline.full[index % STAGES]);
-    };
-    Cursor cursor = find(block.beam, 0);
-    bool was_full = false;
-    for (int index = 0;; index++) {
-      unsigned char* const stage = stages + index % STAGES * STAGE_BYTES;
-      Queries& table = tables[index % STAGES];
-      const bool is_end = cursor.beam == last_beam;
-      pipeline.wait_empty(index);
-      if (thread == 0) table.cursor = cursor;
-      if (!is_end) {
-        if (index == 0) {
-          copy_tile<ROWS, PRODUCERS>(keys, Source(a.k, h.k, own.k_base, h.k_strides.time, head, own.k_length), first);
-          copy_tile<ROWS, PRODUCERS>(values, Source(a.v, h.v, own.k_base, h.k_strides.time, head, own.k_length), first);
-        }
-        copy_tile<OTHERS, PRODUCERS>(stage, queries_of(cursor.beam), cursor.first);
-        copy_tile<OTHERS, PRODUCERS>(stage + OTHER_BYTES, gradients_of(cursor.beam), cursor.first);
-        if (thread < OTHERS) {
-          const Sequence s = sequence_of(h, a.reserve, block.batch, cursor.beam);
-          const int query = cursor.first + thread;
-          const bool exists = query < s.q_length;
-          const Kept* kept = kept_of(a, s, exists ? query : 0, head);
-          cp_async<4>(&table.shift[thread], &kept->shift, exists);
-          cp_async<4>(&table.product[thread], &kept->product, exists);
-          const Window window = window_of(h, a.reserve, s, query);
-          table.low[thread] = window.low, table.high[thread] = window.high;
-        }
-      }
-      cp_async_commit();
-      cp_async_wait<1>();
-      if (index > 0) publish(index - 1, was_full);
-      if (is_end) {
-        mbarrier_arrive(&pipeline.full[index % STAGES]);
-        return;
-      }
-      was_full = cursor.is_full;
-      cursor = find(cursor.beam, cursor.first + OTHERS);
-    }
-  }
-
-  setmaxnreg_increase<CONSUMER_REGISTERS>();
+  const Source k(a.k, h.k, own.k_base, h.k_strides.time, head, own.k_length);
+  const Source v(a.v, h.v, own.k_base, h.k_strides.time, head, own.k_length);
   const int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * 16, thread_key = first + warp_row + lane / 4;
   const float factor = h.scaler * LOG2_E;
   float key_sums[SIZE / 2] = {}, value_sums[SIZE / 2] = {};
   Factors<OTHERS> weights, factors;
-  for (int index = 0;; index++) {
-    pipeline.wait_full(index);
-    const Queries& table = tables[index % STAGES];
-    const Cursor cursor = table.cursor;
-    if (cursor.beam == last_beam) break;
-    const unsigned char* const queries = stages + index % STAGES * STAGE_BYTES;
-    const auto is_weighed = [&](int part, int query) { return table.has(query - cursor.first, thread_key + 8 * part); };
-    if (infinite[index % STAGES][0] == index + 1)
-      add_infinite<OTHERS, false>(key_sums, queries_of(cursor.beam), cursor.first, is_weighed);
-    if (infinite[index % STAGES][1] == index + 1)
-      add_infinite<OTHERS, true>(value_sums, gradients_of(cursor.beam), cursor.first, is_weighed);
-    // Calls visit(element) for the sums of this thread that are outside of windows.
-    const auto for_each_outside = [&](auto visit) {
-      if (cursor.is_full) return;
+
+  // The first such tile from here on.
+  const auto find = [&](int beam, int query) -> Cursor {
+    for (; beam < last_beam; beam++, query = 0) {
+      const Sequence s = sequence_of(h, a.reserve, block.batch, beam);
+      for (; query < s.q_length && first < s.k_length; query += OTHERS) {
+        Span span{INT_MAX, 0, 0, INT_MAX};
 #pragma unroll
-      for (int i = 0; i < OTHERS / 2; i++)
-        if (!table.has(i / 4 * 8 + lane % 4 * 2 + i % 2, thread_key + i / 2 % 2 * 8)) visit(i);
-    };
-    // Numbers of the queries of two neighbouring columns.
-    const auto pair_at = [&](const float* numbers, int n) {
-      return *reinterpret_cast<const Pack<float, 2>*>(numbers + 8 * n + lane % 4 * 2);
-    };
-    float scores[OTHERS / 2], weighed[OTHERS / 2];
+        for (int i = 0; i < OTHERS / 32; i++) span.add(window_of(h, a.reserve, s, query + lane + 32 * i));
+        span.join_lanes();
+        if (span.low < first + ROWS && first < span.high) return {beam, query, span.is_full(first, ROWS)};
+      }
+    }
+    return {last_beam, 0, false};
+  };
+  const auto copy = [&](const Cursor& cursor, int index) {
+    unsigned char* const stage = stages + index % STAGES * STAGE_BYTES;
+    Queries& table = tables[index % STAGES];
+    const Sequence s = sequence_of(h, a.reserve, block.batch, cursor.beam);
+    copy_tile<OTHERS, THREADS_OF_BLOCK>(stage, Source(a.q, h.q, s.q_base, h.q_strides.time, head, s.q_length),
+                                        cursor.first);
+    copy_tile<OTHERS, THREADS_OF_BLOCK>(
+        stage + OTHER_BYTES, Source(a.dout, a.gradients, s.q_base, h.q_strides.time, head, s.q_length), cursor.first);
+    if (threadIdx.x < OTHERS) {
+      const int query = cursor.first + threadIdx.x;
+      const bool exists = query < s.q_length;
+      const Kept* kept = kept_of(a, s, exists ? query : 0, head);
+      cp_async<4>(&table.shift[threadIdx.x], &kept->shift, exists);
+      cp_async<4>(&table.product[threadIdx.x], &kept->product, exists);
+      const Window window = window_of(h, a.reserve, s, query);
+      table.low[threadIdx.x] = window.low, table.high[threadIdx.x] = window.high;
+    }
+    cp_async_commit();
+  };
+
+  const auto wait_for = [&](const Cursor& cursor, int index) -> bool {
+    const unsigned char* const stage = stages + index % STAGES * STAGE_BYTES;
+    fence_proxy_async();
+    if (seeks_infinite(cursor.is_full))
+      return __syncthreads_or(has_infinite<OTHERS, THREADS_OF_BLOCK>(stage) ||
+                              has_infinite<OTHERS, THREADS_OF_BLOCK>(stage + OTHER_BYTES));
+    __syncthreads();
+    return false;
+  };
+  const auto multiply = [&](float (&scores)[OTHERS / 2], float (&weighed)[OTHERS / 2], int index) {
+    const unsigned char* const queries = stages + index % STAGES * STAGE_BYTES;
     multiply_vectors<ROWS, OTHERS>(scores, keys, queries);
     multiply_vectors<ROWS, OTHERS>(weighed, values, queries + OTHER_BYTES);
-    wgmma_wait<1>();
-    wgmma_fence_accumulators(scores);
-#pragma unroll
-    for (int n = 0; n < OTHERS / 8; n++) {
-      const auto shift = pair_at(table.shift, n);
-#pragma unroll
-      for (int i = 0; i < 4; i++) scores[4 * n + i] = exp2_of(scores[4 * n + i] * factor - shift.item[i % 2]);
-    }
-    for_each_outside([&](int i) { scores[i] = 0; });
-    weights.make(scores);
-    wgmma_wait<0>();
-    wgmma_fence_accumulators(weighed);
-#pragma unroll
-    for (int n = 0; n < OTHERS / 8; n++) {
-      const auto product = pair_at(table.product, n);
-#pragma unroll
-      for (int i = 0; i < 4; i++) weighed[4 * n + i] = scores[4 * n + i] * (weighed[4 * n + i] - product.item[i % 2]);
-    }
-    for_each_outside([&](int i) { weighed[i] = 0; });
-    factors.make(weighed);
+  };
+  const auto add_sums = [&](int index) {
+    const unsigned char* const queries = stages + index % STAGES * STAGE_BYTES;
     wgmma_fence();
     add_weighed(value_sums, weights, queries + OTHER_BYTES);
     add_weighed(key_sums, factors, queries);
     wgmma_commit();
+  };
+  // Calls visit(element, query of the tile) for the sums of this thread that are outside of windows.
+  const auto for_each_outside = [&](const Cursor& cursor, int index, auto visit) {
+    if (cursor.is_full) return;
+#pragma unroll
+    for (int i = 0; i < OTHERS / 2; i++)
+      if (!tables[index % STAGES].has(i / 4 * 8 + lane % 4 * 2 + i % 2, thread_key + i / 2 % 2 * 8)) visit(i);
+  };
+  // Numbers of the queries of two neighbouring columns.
+  const auto pair_at = [&](const float* numbers, int n) {
+    return *reinterpret_cast<const Pack<float, 2>*>(numbers + 8 * n + lane % 4 * 2);
+  };
+  const auto weigh = [&](float (&scores)[OTHERS / 2], const Cursor& cursor, int index) {
+#pragma unroll
+    for (int n = 0; n < OTHERS / 8; n++) {
+      const auto shift = pair_at(tables[index % STAGES].shift, n);
+#pragma unroll
+      for (int i = 0; i < 4; i++) scores[4 * n + i] = exp2_of(scores[4 * n + i] * factor - shift.item[i % 2]);
+    }
+    for_each_outside(cursor, index, [&](int i) { scores[i] = 0; });
+  };
+  // weighed: become the gradients of the scores.
+  const auto differentiate = [&](float (&weighed)[OTHERS / 2], const float (&scores)[OTHERS / 2], const Cursor& cursor,
+                                 int index) {
+#pragma unroll
+    for (int n = 0; n < OTHERS / 8; n++) {
+      const auto product = pair_at(tables[index % STAGES].product, n);
+#pragma unroll
+      for (int i = 0; i < 4; i++) weighed[4 * n + i] = scores[4 * n + i] * (weighed[4 * n + i] - product.item[i % 2]);
+    }
+    for_each_outside(cursor, index, [&](int i) { weighed[i] = 0; });
+  };
+  const auto set_infinite_apart = [&](int index) {
+    unsigned char* const queries = stages + index % STAGES * STAGE_BYTES;
+    const auto is_weighed = [&](int part, int query) {
+      return tables[index % STAGES].has(query, thread_key + 8 * part);
+    };
+    __syncthreads();
+    add_infinite<OTHERS, THREADS_OF_BLOCK, false>(key_sums, queries, is_weighed);
+    add_infinite<OTHERS, THREADS_OF_BLOCK, true>(value_sums, queries + OTHER_BYTES, is_weighed);
+  };
+
+  Cursor current = find(block.beam, 0);
+  if (current.beam < last_beam) {
+    copy_tile<ROWS, THREADS_OF_BLOCK>(keys, k, first);
+    copy_tile<ROWS, THREADS_OF_BLOCK>(values, v, first);
+    copy(current, 0);
+  }
+  for (int index = 0; current.beam < last_beam; index++) {
+    cp_async_wait<0>();
+    const bool is_infinite = wait_for(current, index);
+    float scores[OTHERS / 2], weighed[OTHERS / 2];
+    multiply(scores, weighed, index);
+    const Cursor next = find(current.beam, current.first + OTHERS);
+    if (next.beam < last_beam) copy(next, index + 1);
+    wgmma_wait<1>();
+    wgmma_fence_accumulators(scores);
+    weigh(scores, current, index);
+    weights.make(scores);
+    wgmma_wait<0>();
+    wgmma_fence_accumulators(weighed);
+    differentiate(weighed, scores, current, index);
+    factors.make(weighed);
+    if (is_infinite) set_infinite_apart(index);
+    add_sums(index);
     wgmma_wait<0>();
     wgmma_fence_accumulators(key_sums);
     wgmma_fence_accumulators(value_sums);
-    release(&pipeline.empty[index % STAGES]);
+    current = next;
   }
+  wgmma_wait<0>();
+  wgmma_fence_accumulators(key_sums);
+  wgmma_fence_accumulators(value_sums);
+  __syncthreads();
 #pragma unroll
   for (int i = 0; i < SIZE / 2; i++) key_sums[i] *= h.scaler;
   const auto store_of = [&](unsigned char* tile, const float (&sums)[SIZE / 2], void* base, long long offset,

@@ -12,7 +12,7 @@ from ..primitives.geometry import FastDivmod, blocks
 from . import split
 from .gradients import of_heads, of_input
 from .online import describe
-from .online_mma import PRODUCERS, REGISTERS, ROWS, SWIZZLE_BYTES, WARPGROUP, definitions_of, padded_size, parts
+from .online_mma import ROWS, SWIZZLE_BYTES, WARPGROUP, definitions_of, padded_size, parts
 from .problem import BEAM, INPUTS, TIME, AttentionProblem
 
 SOURCE = "attention/gradients_mma.cu"
@@ -28,7 +28,7 @@ class Warpgroups(NamedTuple):
 
 
 # By the elements of a vector
-WARPGROUPS = {64: Warpgroups(3, 2), 128: Warpgroups(2, 2)}
+WARPGROUPS = {64: Warpgroups(3, 3), 128: Warpgroups(2, 2)}
 FLOAT_WARPGROUPS = {64: Warpgroups(2, 2)}  # in two parts
 
 
@@ -65,18 +65,14 @@ def core(problem: AttentionProblem) -> list[Launch]:
             ("pairs", c_int(extents.q_vectors * attn.heads)),
             *zip(("tiles", "head_count", "beam_count"), map(FastDivmod.of, (tiles, attn.heads, beams)), strict=True),
         )
-        producer, consumer = REGISTERS[warpgroups]
-        definitions = definitions_of(
-            problem, SIZE=size, WARPGROUPS=warpgroups, PRODUCERS=PRODUCERS, PRODUCER_REGISTERS=producer,
-            CONSUMER_REGISTERS=consumer,
-        )  # fmt: skip
+        definitions = definitions_of(problem, SIZE=size, WARPGROUPS=warpgroups)
         function = problem.device.function(SOURCE, f"attention_gradients_mma_{kernel}", definitions)
         operands = (*given.operands, problem.space, "workSpace", origins[result][0], origins["values"][0])
         if kernel == "products":
             return Launch(function, arguments, operands, blocks(extents.q_vectors * attn.heads * LANES))
         shared_bytes = 2 * parts(problem) * (rows + STAGES * OTHERS) * size * 2 + SWIZZLE_BYTES
         grid = (tiles * attn.heads * sequences, 1, 1)
-        return Launch(function, arguments, operands, grid, (warpgroups * WARPGROUP + PRODUCERS, 1, 1), shared_bytes)
+        return Launch(function, arguments, operands, grid, (warpgroups * WARPGROUP, 1, 1), shared_bytes)
 
     warpgroups = _warpgroups(problem)[size]
     queries = (extents.q_steps, problem.q.dims[BEAM], extents.q_sequences)

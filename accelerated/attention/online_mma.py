@@ -20,18 +20,16 @@ SWIZZLE_BYTES = 1024  # to whose multiple the tiles are aligned
 
 
 class Tile(NamedTuple):
-    """What a block computes: ``warpgroups`` of 64 queries, ``keys`` at a time, in ``stages``."""
+    """What a block computes: ``warpgroups`` of 64 queries, ``keys`` at a time; blocks that share a multiprocessor."""
 
     keys: int
     warpgroups: int
-    stages: int
+    blocks: int
 
 
 # By the elements of a vector, zeros behind those that exist
-TILES = {64: Tile(128, 2, 2), 128: Tile(128, 2, 2)}
-FLOAT_TILES = {64: Tile(64, 2, 2), 128: Tile(64, 2, 2)}  # in two parts
-PRODUCERS = 128  # threads
-REGISTERS = {1: (56, 232), 2: (48, 232), 3: (56, 152)}  # warpgroups -> of a producer, of the others
+TILES = {64: Tile(64, 2, 2), 128: Tile(64, 3, 1)}
+FLOAT_TILES = {64: Tile(64, 2, 1), 128: Tile(64, 2, 1)}  # in two parts
 FEW_QUERIES = 64  # for one warpgroup
 
 
@@ -59,7 +57,7 @@ def core(problem: AttentionProblem) -> list[Launch]:
     size = padded_size(problem)
     tile = (TILES if parts(problem) == 1 else FLOAT_TILES)[size]
     if problem.windows <= FEW_QUERIES:
-        tile = Tile(64, 1, 2)
+        tile = Tile(64, 1, 1)
     queries = tile.warpgroups * ROWS
     tiles = -(-problem.windows // queries)
     offsets = problem.regions.offsets
@@ -74,17 +72,10 @@ def core(problem: AttentionProblem) -> list[Launch]:
             strict=True,
         ),
     )
-    producer, consumer = REGISTERS[tile.warpgroups]
-    definitions = definitions_of(
-        problem, SIZE=size, KEYS=tile.keys, WARPGROUPS=tile.warpgroups, STAGES=tile.stages, PRODUCERS=PRODUCERS,
-        PRODUCER_REGISTERS=producer, CONSUMER_REGISTERS=consumer,
-    )  # fmt: skip
+    definitions = definitions_of(problem, SIZE=size, KEYS=tile.keys, WARPGROUPS=tile.warpgroups, BLOCKS=tile.blocks)
     function = problem.device.function(SOURCE, "attention_online_mma", definitions)
-    shared_bytes = parts(problem) * (queries + 2 * tile.stages * tile.keys) * size * 2 + SWIZZLE_BYTES
-    grid, block = (
-        (tiles * problem.attn.heads * extents.q_sequences, 1, 1),
-        (tile.warpgroups * WARPGROUP + PRODUCERS, 1, 1),
-    )
+    shared_bytes = parts(problem) * (queries + 4 * tile.keys) * size * 2 + SWIZZLE_BYTES
+    grid, block = (tiles * problem.attn.heads * extents.q_sequences, 1, 1), (tile.warpgroups * WARPGROUP, 1, 1)
     operands = (*given.operands, problem.space)
     return [*given.launches, Launch(function, arguments, operands, grid, block, shared_bytes)]
 

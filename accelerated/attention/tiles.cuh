@@ -9,7 +9,7 @@
 // operand of a product over vectors.
 #pragma once
 #include "attention/heads.cuh"
-#include "primitives/tma.cuh"
+#include "primitives/mma.cuh"
 
 using FACTOR = std::conditional_t<same_type<ELEMENT, float>, bfloat16, ELEMENT>;
 constexpr int PARTS = same_type<ELEMENT, float> ? 2 : 1;
@@ -50,10 +50,10 @@ struct Source {
 // Visits the packs of a tile that this thread copies: visit(row, box, pack of the box).
 template <int ROWS, int THREADS_OF_BLOCK, class Visit> __device__ __forceinline__ void for_each_pack(Visit visit) {
   constexpr int ROWS_AT_ONCE = THREADS_OF_BLOCK / PACKS;
-  const int thread = threadIdx.x % THREADS_OF_BLOCK, pack = thread % PACKS;
+  const int pack = threadIdx.x % PACKS;
 #pragma unroll 1  // addresses of more packs would take registers
   for (int i = 0; i < (ROWS + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE; i++) {
-    const int row = thread / PACKS + i * ROWS_AT_ONCE;
+    const int row = threadIdx.x / PACKS + i * ROWS_AT_ONCE;
     if (ROWS % ROWS_AT_ONCE == 0 || row < ROWS)
 #pragma unroll
       for (int box = 0; box < BOXES; box++) visit(row, box, pack);
@@ -63,41 +63,25 @@ template <int ROWS, int THREADS_OF_BLOCK, class Visit> __device__ __forceinline_
 // Begins to copy vectors first to first + ROWS.
 template <int ROWS, int THREADS_OF_BLOCK>
 __device__ __forceinline__ void copy_tile(unsigned char* tile, const Source& source, int first) {
-  constexpr int ROWS_AT_ONCE = THREADS_OF_BLOCK / PACKS;
-  static_assert(ROWS_AT_ONCE % 8 == 0 && ROWS % ROWS_AT_ONCE == 0);  // a thread's packs are swizzled alike
-  const int thread = threadIdx.x % THREADS_OF_BLOCK, pack = thread % PACKS, row = thread / PACKS;
-  const int left = source.count - first - row;  // rows that exist from this one on
-  const FACTOR* from = source.first + (first + row) * source.stride + pack * PACK;
-  unsigned char* const to = swizzled(tile, row, pack);
-  const auto for_each = [&](int i, auto copy) {  // target, origin, first column, whether it exists
+  for_each_pack<ROWS, THREADS_OF_BLOCK>([&](int row, int box, int pack) {
+    const int column = box * BOX + pack * PACK;
+    const bool exists = first + row < source.count && column < source.size;
 #pragma unroll
-    for (int box = 0; box < BOXES; box++)
-#pragma unroll
-      for (int part = 0; part < PARTS; part++) {
-        const int column = box * BOX + pack * PACK;
-        copy(to + (part * SIZE * 2 + box * ROW_BYTES) * ROWS + i * (ROWS_AT_ONCE * ROW_BYTES),
-             from + box * BOX + (part == 0 ? 0 : source.lower), column,
-             i * ROWS_AT_ONCE < left && column < source.size);
-      }
-    from += ROWS_AT_ONCE * source.stride;
-  };
-  if (source.has_packs) {
-#pragma unroll 2
-    for (int i = 0; i < ROWS / ROWS_AT_ONCE; i++)
-      for_each(i, [&](unsigned char* target, const FACTOR* origin, int, bool exists) {
-        cp_async<16>(target, origin, exists);
-      });
-  } else {
-#pragma unroll 1
-    for (int i = 0; i < ROWS / ROWS_AT_ONCE; i++)
-      for_each(i, [&](unsigned char* target, const FACTOR* origin, int column, bool exists) {
+    for (int part = 0; part < PARTS; part++) {
+      unsigned char* to = swizzled(tile + part * (ROWS * SIZE * 2) + box * (ROWS * ROW_BYTES), row, pack);
+      const FACTOR* from =
+          source.first + (exists ? (first + row) * source.stride + column : 0) + (part == 0 ? 0 : source.lower);
+      if (source.has_packs) {
+        cp_async<16>(to, from, exists);
+      } else {
         Pack<FACTOR, PACK> values{};
 #pragma unroll
-        for (int j = 0; j < PACK; j++)
-          if (exists && column + j < source.size) values.item[j] = origin[j];
-        *reinterpret_cast<Pack<FACTOR, PACK>*>(target) = values;
-      });
-  }
+        for (int i = 0; i < PACK; i++)
+          if (exists && column + i < source.size) values.item[i] = from[i];
+        *reinterpret_cast<Pack<FACTOR, PACK>*>(to) = values;
+      }
+    }
+  });
 }
 
 // Whether an element of the packs that this thread has copied is no number or infinite; lower parts then are zeros.
@@ -123,35 +107,27 @@ template <int ROWS, int THREADS_OF_BLOCK> __device__ __forceinline__ void zero_i
       if (!is_finite(values->item[i])) values->item[i] = store<FACTOR>(0.0f);
   });
 }
-// Zeros such elements; whether there were any.
-template <int ROWS, int THREADS_OF_BLOCK> __device__ __forceinline__ bool set_infinite_apart(unsigned char* tile) {
-  if (!has_infinite<ROWS, THREADS_OF_BLOCK>(tile)) return false;
-  zero_infinite<ROWS, THREADS_OF_BLOCK>(tile);
-  fence_proxy_async();
-  return true;
-}
-
-// After the products that read a stage: its mbarrier expects the warps.
-__device__ __forceinline__ void release(Mbarrier* empty) {
-  __syncwarp();
-  if (threadIdx.x % 32 == 0) mbarrier_arrive(empty);
+template <int ROWS> __device__ __forceinline__ float element_of(const unsigned char* tile, int row, int column) {
+  const unsigned char* pack = swizzled(tile + column / BOX * (ROWS * ROW_BYTES), row, column % BOX / PACK);
+  return load<float>(reinterpret_cast<const FACTOR*>(pack)[column % PACK]);
 }
 
 // What weights of zero must not meet: adds the elements that are infinite or no numbers to the sums of those rows whose
-// window has their vector (POSITIVE: weights are; else no number is added), from memory, as the tile of vectors first
-// to first + ROWS has zeros there. is_weighed(i, vector): whether the vector of that number is in the window of the
-// thread's row lane / 4 + 8 * i of its warp.
-template <int ROWS, bool POSITIVE, class IsWeighed>
-__device__ __forceinline__ void add_infinite(float (&sums)[SIZE / 2], const Source& source, int first,
-                                             IsWeighed is_weighed) {
-  for (int vector = first; vector < min(first + ROWS, source.count); vector++)
+// window has their vector (POSITIVE: weights are; else no number is added), and leaves zeros instead. All
+// threads of the block take part. is_weighed(i, vector): whether a vector of the tile is in the window of the thread's
+// row lane / 4 + 8 * i of its warp.
+template <int ROWS, int THREADS_OF_BLOCK, bool POSITIVE, class IsWeighed>
+__device__ __forceinline__ void add_infinite(float (&sums)[SIZE / 2], unsigned char* tile, IsWeighed is_weighed) {
+  for (int vector = 0; vector < ROWS; vector++)
 #pragma unroll
     for (int i = 0; i < SIZE / 2; i++) {
-      const int column = i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2;
-      if (column >= source.size) continue;
-      const float value = load<float>(source.first[vector * source.stride + column]);
+      const float value = element_of<ROWS>(tile, vector, i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2);
       if (value - value != 0 && is_weighed(i / 2 % 2, vector)) sums[i] += POSITIVE ? value : value - value;
     }
+  __syncthreads();
+  zero_infinite<ROWS, THREADS_OF_BLOCK>(tile);
+  fence_proxy_async();
+  __syncthreads();
 }
 
 // Two sums as neighbours of a factor.

@@ -1,7 +1,7 @@
 // Batches of matrix products C = alpha A B^T + bias + beta C, A of M x K, B of N x K, either of them K-major or
 // MN-major.
 //
-// Tensor cores (half, bfloat16, float as TF32): a block computes a tile of 128 x 256 or 128 x 128 with wgmma
+// Tensor cores (half, bfloat16, float as TF32): a block computes a tile of 128 x 128 with wgmma
 // (16-bit elements), of 128 x 128 (8 warps of 64 x 32) or 64 x 64 (4 warps of 32 x 32) with mma.sync. K-blocks of 128
 // bytes pass through a ring of 3 or 4 stages, which cp.async fills in packs of 16 bytes, swizzled; unaligned operands
 // pass through registers. Split-K: parts of a sum go to the workspace in float, and are added in order. Without tensor
@@ -263,12 +263,10 @@ template <int TILE, int WARPS_M, int WARPS_N, int STAGES> __device__ __forceinli
       }
 }
 
-// Tiles of 128 x TILE_N by the instructions of warpgroups, each of two has 64 rows: 16-bit elements. OVERLAPPED: the
-// product of a K-block runs into the next.
-template <int TILE_N, int STAGES, bool OVERLAPPED>
-__device__ __forceinline__ void multiply_by_warpgroups(const Arguments& a) {
+// Tiles of 128 x TILE_N by the instructions of warpgroups, each of two has 64 rows: 16-bit elements.
+template <int TILE_N, int STAGES> __device__ __forceinline__ void multiply_by_warpgroups(const Arguments& a) {
   constexpr int TILE_M = 128, THREADS = 256, STAGE_BYTES = (TILE_M + TILE_N) * ROW_BYTES;
-  constexpr int AHEAD = STAGES - (OVERLAPPED ? 2 : 1);
+  constexpr int AHEAD = STAGES - 1;
   using Left = Side<A_MN_MAJOR, TILE_M, THREADS>;
   using Right = Side<B_MN_MAJOR, TILE_N, THREADS>;
   const Work work(a, TILE_M, TILE_N);
@@ -290,7 +288,7 @@ __device__ __forceinline__ void multiply_by_warpgroups(const Arguments& a) {
 #pragma unroll
   for (int k_block = 0; k_block < AHEAD; k_block++) copy(k_block);
   for (int k_block = 0; k_block < k_blocks; k_block++) {
-    if constexpr (!OVERLAPPED) wgmma_wait<0>();
+    wgmma_wait<0>();
     cp_async_wait<AHEAD - 1>();
     fence_proxy_async();
     __syncthreads();  // the K-block is there, and the oldest product has read its stage
@@ -299,7 +297,6 @@ __device__ __forceinline__ void multiply_by_warpgroups(const Arguments& a) {
                                                              stage + TILE_M * ROW_BYTES);
     wgmma_commit();
     copy(k_block + AHEAD);
-    if constexpr (OVERLAPPED) wgmma_wait<1>();
   }
   wgmma_wait<0>();
   wgmma_fence_accumulators(sums);
@@ -318,11 +315,7 @@ __device__ __forceinline__ void multiply_by_warpgroups(const Arguments& a) {
 #if WARPGROUPS
 extern "C" __global__ void __launch_bounds__(256, 2) gemm_matrix_wgmma_128(const Arguments a) {
   griddepcontrol_wait();
-  multiply_by_warpgroups<128, 3, false>(a);
-}
-extern "C" __global__ void __launch_bounds__(256, 1) gemm_matrix_wgmma_256(const Arguments a) {
-  griddepcontrol_wait();
-  multiply_by_warpgroups<256, 4, true>(a);
+  multiply_by_warpgroups<128, 3>(a);
 }
 #else
 extern "C" __global__ void __launch_bounds__(256, 2) gemm_matrix_mma_128(const Arguments a) {

@@ -39,10 +39,7 @@ class Tile(NamedTuple):
         return self.stages * (self.m + self.n) * ROW_BYTES + ALIGNMENT
 
 
-WARPGROUPS = (
-    Tile("wgmma_256", 128, 256, 4, 256, 1, (500e12, 0.0)),
-    Tile("wgmma_128", 128, 128, 3, 256, 2, (340e12, 0.0)),
-)
+WARPGROUPS = (Tile("wgmma_128", 128, 128, 3, 256, 2, (340e12, 0.0)),)
 WARPS = (Tile("mma_128", 128, 128, 3, 256, 2, (270e12, 105e12)), Tile("mma_64", 64, 64, 4, 128, 3, (190e12, 70e12)))
 SIMT = Tile("simt", 64, 64, 0, 256, 4, (0.0, 12e12))
 DOUBLE_SLOWDOWN = 2.0

@@ -17,7 +17,7 @@ SOURCE = "normalization/batch_planes.cu"
 PACKS = 4  # of a thread, inference, where there are many
 THREADS, MORE_THREADS = 256, 512  # of a block; of one with many packs, or a multiprocessor's shared memory
 CLUSTERS = (1, 2, 4, 8)  # blocks
-BLOCKS_PER_MULTIPROCESSOR = 1  # that a launch should have
+BUSY_SHARE = 0.9  # of the multiprocessors that have a block: from there on clusters cost more than they gain
 FEWEST_PACKS, LONG_PACKS = 2, 12  # of a thread; of one, from which on a block has more threads, forward
 RESERVED_BYTES = 2048  # of shared memory, for each block
 
@@ -103,12 +103,13 @@ class BatchPlanesSolver(Solver[BatchProblem]):
         half = room // 2 - RESERVED_BYTES
         cluster = 1
         for cluster in CLUSTERS if has_clusters(problem.device) else (1,):
-            busy = channels * cluster >= BLOCKS_PER_MULTIPROCESSOR * problem.device.multiprocessors
+            busy = channels * cluster >= BUSY_SHARE * problem.device.multiprocessors
             few = packs < 2 * cluster * THREADS * FEWEST_PACKS
             if -(-packs // cluster) * of_pack <= half and (busy or few):
                 break
         fits = -(-packs // cluster) * of_pack <= half
-        longer = not problem.is_gradient and packs >= LONG_PACKS * cluster * THREADS
+        alone = channels * cluster <= problem.device.multiprocessors  # of more, a gradient has two that share one
+        longer = packs >= LONG_PACKS * cluster * THREADS and (alone or not problem.is_gradient)
         threads = MORE_THREADS if longer or not fits else THREADS
         most = (half if fits else room - RESERVED_BYTES) // (of_pack * threads)
         cached = min(most, -(-packs // (cluster * threads)))

@@ -26,9 +26,9 @@ MOST_KEPT, FRAGMENT_REGISTERS = (
 # Measured on an H200, or near: of a step, and of each group of a block, before any byte and product; bytes a second of L2, for a multiprocessor and for
 # all; of shared memory; clocks of a product of a warp, where four schedulers have two warps each
 STEP_SECONDS, GROUP_SECONDS, CLOCK = 0.9e-6, 0.3e-6, 1.7e9
-L2_BYTES_PER_SECOND, ALL_L2_BYTES_PER_SECOND = 90e9, 4.5e12
+L2_BYTES_PER_SECOND, ALL_L2_BYTES_PER_SECOND = 90e9, 2.5e12
 SHARED_BYTES_PER_SECOND = 128 * CLOCK
-PRODUCT_CLOCKS = 2 * 16
+PRODUCT_CLOCKS = 2 * 6
 
 
 @dataclass(frozen=True)

@@ -170,11 +170,12 @@ def test_tiles_of_tensor_cores(chain, name):
     """Numbers that are none, outside of the windows of some keys and queries, and in padding, too."""
     training = of_tensor_cores(name, trains=True)
     data = backward_data(training)
-    chain(training, data)
     before = prepare(training, "normal", 1) | prepare(data, "normal", 1)
-    for operand, none in {"queries": (20, 69), "keys": (72, 149), "values": (75, 149), "dout": (30, 69)}.items():
-        vectors = vectors_in(before, data, operand)
-        vectors[none, 3], vectors[getattr(data, operand).lengths[0] :] = np.nan, np.inf
+    for operand in ("queries", "keys", "values", "dout"):
+        vectors, length = vectors_in(before, data, operand), getattr(data, operand).lengths[0]
+        vectors[length:] = np.inf
+        if operand in ("queries", "dout"):
+            vectors[length - 4, 3] = np.nan
     chain(training, data, before=before)
 
 

@@ -94,7 +94,7 @@ def check(
 
 @pytest.mark.parametrize("element, result", [("half", "float"), ("half", "half"), ("float", "float")])
 @pytest.mark.parametrize("majors", list(product((0, 1), (0, 1))), ids=str)
-@pytest.mark.parametrize("tile", ["mma_64", "mma_128", "wgmma_128", "wgmma_256"])
+@pytest.mark.parametrize("tile", ["mma_64", "mma_128", "wgmma_128"])
 def test_tensor_cores(element, result, majors, tile):
     """Sizes that are multiples of nothing, of packs, of tiles; aligned and not; K shorter than a K-block."""
     if tile.startswith("wgmma") and (element == "float" or majors == (1, 0)):
@@ -122,7 +122,7 @@ def test_epilogue_batches_and_splits(element, tensor_cores):
 
 def test_double_buffered_stages_are_filled_again():
     """More K-blocks than stages, and a last one in part."""
-    for tile in ("mma_64", "mma_128", "wgmma_128", "wgmma_256"):
+    for tile in ("mma_64", "mma_128", "wgmma_128"):
         check(Sizes(40, 24, 64 * 7 + 8), "half", "float", tile=tile)
 
 
@@ -157,7 +157,7 @@ def test_tiles_and_splits_follow_from_sizes():
         assert made.workspace_bytes <= most
         return tile.name, splits
 
-    assert chosen(8192, 8192, 1024) == ("wgmma_256", 1)
+    assert chosen(8192, 8192, 1024) == ("wgmma_128", 1)
     assert chosen(64, 64, 64) == ("mma_64", 1)
     assert chosen(64, 64, 1 << 15) == ("mma_64", 16)
     assert chosen(64, 64, 1 << 15, 3 * 64 * 64 * 4 + 1) == ("mma_64", 3)
