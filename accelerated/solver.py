@@ -113,6 +113,8 @@ class Room(Generic[P]):
         alignment, apart = chosen.alignment(problem), chosen.apart(problem)
         if not alignment and not apart:
             return plan
+        if not problem.aligned:
+            raise TypeError(f"{chosen.name} needs alignment of operands that have none: {problem.operation}")
 
         def fallback() -> Plan:
             return self.plan(self.problem(problem.operation, problem.device, aligned=False))

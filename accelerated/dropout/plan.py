@@ -176,7 +176,7 @@ class TilesSolver(Solver[DropoutProblem]):
             ("last_lanes", FastDivmod.of(channels - (across - 1) * lanes)),
             TILE_PIXELS=tile,
             MOST_LANES=MOST_LANES,
-            TILE_WIDTH=self._width(problem) if problem.aligned else 1,
+            TILE_WIDTH=self._width(problem),
         )
 
     def alignment(self, problem: DropoutProblem) -> Mapping[str, int]:
@@ -192,6 +192,8 @@ class TilesSolver(Solver[DropoutProblem]):
 
     def _width(self, problem: DropoutProblem) -> int:
         """Return the elements of a pack: neighbours in memory that tiles do not divide."""
+        if not problem.aligned:
+            return 1
         width, tensors = PACK_BYTES // problem.source.scalar_bytes, (problem.source, problem.target)
         channels, lanes = problem.source.dims[1], self._lanes(problem.source.dims[1])
         strides = [t.strides[0] for t in tensors if t.dims[0] > 1] + [_pixels(t)[1][0] for t in tensors]

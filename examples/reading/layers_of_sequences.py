@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,35 @@ class Columns(Layer):
     def backward(self, dy: Any) -> Any:
         cudnn.cudnnTransformTensor(self.handle, 1.0, self.y_desc, dy, 0.0, self.across, self.dx)
         return self.dx
+
+
+class Positions(Layer):
+    """A vector for every step, learned, is added to that of every sequence: attention alone does not know where a column is."""
+
+    NAME = "positions"
+
+    def __init__(self, handle: Any, x_dims: tuple[int, ...], parameters: Parameters) -> None:
+        super().__init__(handle, x_dims, x_dims)
+        self.parameters, dims = parameters, parameters.dims[self.NAME]
+        self.desc, self.reduction = tensor(dims), cudnn.cudnnCreateReduceTensorDescriptor()
+        cudnn.cudnnSetReduceTensorDescriptor(
+            self.reduction, cudnn.CUDNN_REDUCE_TENSOR_ADD, FLOAT, cudnn.CUDNN_PROPAGATE_NAN, cudnn.CUDNN_REDUCE_TENSOR_NO_INDICES,
+            cudnn.CUDNN_32BIT_INDICES,
+        )  # fmt: skip
+        self.room = cudnn.cudnnGetReductionWorkspaceSize(handle, self.reduction, self.y_desc, self.desc)
+        self.workspace = handle.allocate(self.room) if self.room else None
+        self.gradient = handle.allocate(4 * prod(dims))
+        self.gradients = {self.NAME: (self.gradient, dims)}
+
+    def forward(self, x: Any, training: bool) -> Any:
+        cudnn.cudnnAddTensor(self.handle, 1.0, self.desc, self.parameters[self.NAME], 1.0, self.x_desc, x)
+        return x
+
+    def backward(self, dy: Any) -> Any:
+        cudnn.cudnnReduceTensor(
+            self.handle, self.reduction, None, 0, self.workspace, self.room, 1.0, self.y_desc, dy, 0.0, self.desc, self.gradient
+        )  # fmt: skip
+        return dy
 
 
 class Attention(Layer):

@@ -18,13 +18,14 @@ from dualdnn.api import cudnn
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "digits"))
 
 from layers import Array, BatchNorm, Convolution, MaxPooling, Parameters, Relu
-from layers_of_sequences import Attention, Columns, Reading, described, read
+from layers_of_sequences import Attention, Columns, Positions, Reading, described, read
 from learn import SEED, Network, Training, main
 from recurrent import WAYS, Recurrent, Shape
 from strings import LENGTH, Strings, split_strings
 
 FILTERS = {"first": (16, 1, 3, 3), "second": (32, 16, 3, 3)}
-STEPS, VECTOR, CELLS, CLASSES = 4 * LENGTH, 32 * 4, 48, 11
+COLUMN = (32, 4)  # channels and rows of what is left of an image
+STEPS, VECTOR, CELLS, CLASSES = 4 * LENGTH, COLUMN[0] * COLUMN[1], 48, 11
 EPOCHS = 4
 
 
@@ -78,9 +79,10 @@ class Reader(Network):
 
 
 class AttentiveReader(Reader):
-    """With self-attention in the place of the LSTM."""
+    """With positions and self-attention in the place of the LSTM."""
 
     def _sequence(self, handle: Any, dims: tuple[int, ...], parameters: Parameters) -> Any:
+        self._add(Positions(handle, dims, parameters))
         return Attention(handle, (STEPS, self.batch, VECTOR), (STEPS * self.batch, VECTOR, 1, 1), parameters)
 
 
@@ -99,6 +101,7 @@ def first_values(seed: int = SEED, attentive: bool = False) -> dict[str, Array]:
         handle = cudnn.cudnnCreate(backend="reference")
         count = cudnn.cudnnGetMultiHeadAttnBuffers(handle, described(STEPS, 1, VECTOR)).weightSizeInBytes // 4
         cudnn.cudnnDestroy(handle)
+        values[Positions.NAME] = 0.5 * random.standard_normal((STEPS, 1, *COLUMN))
         values[Attention.NAME] = random.standard_normal((1, 1, 1, count)) / (2 * np.sqrt(VECTOR))
     else:
         values[Recurrent.NAME] = recurrence(1).first_weights(random)
@@ -122,7 +125,7 @@ class Run(Training):
 class AttentiveRun(Run):
     """A run with attention, whose residual sums are larger than an LSTM's outputs: a smaller rate."""
 
-    rate = 0.004
+    rate = 0.008
     network_of = AttentiveReader
     first_values = staticmethod(lambda seed=SEED: first_values(seed, attentive=True))
 

@@ -132,7 +132,9 @@ class DataGradientProblem(Problem):
             stride=(1,) * len(chosen),
             dilation=tuple(residue.dilation for residue in chosen),
         )
-        w = FilterSpec(data_type, NHWC if channels_last(o.dy) else NCHW, (groups * channels, filters, *taps))
+        # Transforms read filters in planes. A dy of one pixel has its channels innermost, whichever way it is meant.
+        planes = o.algo != Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 or not channels_last(o.dy)
+        w = FilterSpec(data_type, NCHW if planes else NHWC, (groups * channels, filters, *taps))
         apart = (s * stride for s, stride in zip(o.dx.strides[2:], o.convolution.stride, strict=True))
         dx = TensorSpec(data_type, (*o.dx.dims[:2], *(r.extent for r in chosen)), (*o.dx.strides[:2], *apart))
         algo = FORWARD.get(o.algo, ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM)

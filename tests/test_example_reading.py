@@ -1,0 +1,80 @@
+"""examples/reading: its gradients are those of differences, what is read of columns, and that a few steps teach it something."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dualdnn.api import cudnn
+
+pytest.importorskip("sklearn", reason="the examples need scikit-learn: pip install 'dualdnn[examples]'")
+EXAMPLES = Path(__file__).parent.parent / "examples"
+MODULES = ("train", "layers_of_sequences", "strings", "recurrent", "learn", "layers", "network", "data")
+
+
+@pytest.fixture(scope="module")
+def example():
+    """The module; its neighbours have names that other modules may have too."""
+    before, path = {name: sys.modules.pop(name) for name in MODULES if name in sys.modules}, list(sys.path)
+    sys.path.insert(0, str(EXAMPLES / "reading"))
+    yield importlib.import_module("train")
+    sys.path[:] = path
+    for name in MODULES:
+        sys.modules.pop(name, None)
+    sys.modules.update(before)
+
+
+@pytest.fixture
+def handle():
+    made = cudnn.cudnnCreate(backend="reference")
+    yield made
+    cudnn.cudnnDestroy(made)
+
+
+@pytest.fixture(scope="module")
+def strings(example):
+    """A few strings, in float32."""
+    digits, _ = sys.modules["data"].split_digits()
+    return sys.modules["strings"].drawn(digits, 128, 3)
+
+
+def test_what_is_read():
+    """The likeliest class of each step, repetitions once, blanks apart."""
+    sys.path.insert(0, str(EXAMPLES / "reading"))
+    try:
+        read = importlib.import_module("layers_of_sequences").read
+    finally:
+        sys.path.remove(str(EXAMPLES / "reading"))
+    steps = np.array([[0, 4, 4, 0, 4, 1, 1], [0, 0, 0, 0, 0, 0, 0], [10, 10, 9, 0, 0, 9, 9]])
+    activations = np.eye(11)[steps.T]
+    assert read(activations) == ["330", "", "988"]
+
+
+@pytest.mark.parametrize("variant, weights", [("Run", "recurrent_weights"), ("AttentiveRun", "attention_weights")])
+def test_gradients_are_differences(example, handle, strings, variant, weights):
+    """Of the loss of a batch along random directions of some parameters."""
+    run, random = getattr(example, variant)(handle, 1), np.random.default_rng(0)
+    batch = sys.modules["learn"].BATCH
+    images, labels = strings.images[:batch], strings.labels[:batch]
+    classifier = 0.2 * random.standard_normal(run.parameters.dims["classifier_filter"])
+    run.parameters["classifier_filter"] = classifier.astype(np.float32)
+    values = run.parameters.values()
+    _, gradients = run.network.step(images, labels)
+    for name in (weights, "first_filter", *(["positions"] if variant == "AttentiveRun" else [])):
+        direction, losses = np.sign(random.standard_normal(values[name].shape)).astype(np.float32), []
+        for step in (3e-4, -3e-4):  # few rectified values and maxima change sides
+            run.parameters[name] = values[name] + np.float32(step) * direction
+            losses.append(run.network.step(images, labels)[0])
+        run.parameters[name] = values[name]
+        slope = (losses[0] - losses[1]) / 6e-4
+        assert np.sum(gradients[name] * direction, dtype=np.float64) == pytest.approx(slope, rel=5e-2, abs=5e-2), name
+
+
+def test_it_learns(example, handle, strings):
+    """Four batches of strings, three times: the loss falls."""
+    run = example.Run(handle, 3)
+    first, _, last = (np.mean(run.steps(strings, epoch, 4)) for epoch in range(3))
+    assert last < 0.8 * first
