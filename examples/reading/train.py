@@ -152,11 +152,12 @@ def draw(path: Path, strings: Strings, texts: Array, count: int = 12) -> None:
 
 
 def finish(run: Any, strings: Strings, plotted: Path | None) -> None:
-    """Draw strings of the held-out ones beside the plot, misread ones first."""
+    """Draw some of the held-out strings beside the plot, a few misread ones first."""
     if plotted is None:
         return
     texts = run.predictions(strings)
-    order = np.argsort(texts == strings.labels, kind="stable")
+    misread, right = (np.flatnonzero((texts == strings.labels) == same) for same in (False, True))
+    order = np.concatenate([misread[:3], right])
     draw(
         plotted.with_name(f"{plotted.stem}_strings.png"),
         Strings(strings.images[order], strings.labels[order]),
