@@ -99,11 +99,11 @@ class Errors:
         results: Outcome, error: Array, half_step: Array,
     ) -> None:  # fmt: skip
         """Add a part of the output. data_types: of the arithmetic and the output. error: the output less the exact value."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} does not define add()")
 
     def suspicions(self, output: str) -> list[str]:
         """Return which rules the output breaks, a sentence each."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} does not define suspicions()")
 
 
 class FunctionErrors(Errors):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 DEEPEST = 4  # structures within structures
@@ -41,6 +42,7 @@ def _body(source: str, opening: int) -> str:
     return "".join(kept)
 
 
+@lru_cache(maxsize=256)  # structures of one source stand in each other
 def members(source: str, name: str) -> list[tuple[str, str, bool]]:
     """Return the data members of a structure, bases first, as (type without template arguments, name, whether an array); a pointer's
     type is empty. Return none of a type that the source does not define as a structure."""
@@ -51,7 +53,7 @@ def members(source: str, name: str) -> list[tuple[str, str, bool]]:
     )
     if head is None:
         return []
-    found = members(source, head[1]) if head[1] else []
+    found = list(members(source, head[1])) if head[1] else []
     for statement in _ATTRIBUTES.sub("", _body(source, head.end() - 1)).split(";"):
         text = " ".join(re.sub(r"^\s*#.*$", "", statement, flags=re.MULTILINE).split())
         if _SKIPPED.search(text) or " " not in text or ":" in text:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .arguments import parameter, paths
 from .errors import CompileError
@@ -88,6 +90,15 @@ def flatten(source: Path) -> str:
 
 def find_kernels(module: Module, flat_source: str, options: Iterable[str]) -> list[Kernel]:
     """Return the kernels that are left after preprocessing. Raises CompileError where there is none."""
+    text, matches = _preprocessed(module, flat_source, options)
+    return [
+        Kernel(name, before or after, bool(waits), tuple(paths(text, parameter(text, name))))
+        for before, after, name, waits in matches
+    ]
+
+
+def _preprocessed(module: Module, flat_source: str, options: Iterable[str]) -> tuple[str, list[Any]]:
+    """Return what the preprocessor leaves of a module, and its kernels as KERNEL finds them."""
     command = [host_compiler(), "-E", "-P", "-x", "c++", *options, "-"]
     preprocessed = subprocess.run(command, input=module.preamble + flat_source, capture_output=True, text=True)
     if preprocessed.returncode:
@@ -96,18 +107,18 @@ def find_kernels(module: Module, flat_source: str, options: Iterable[str]) -> li
     if not matches:
         message = 'no kernel: expected extern "C" __global__ void NAME(const Arguments arguments)'
         raise CompileError(module.source, module.definitions, message)
-    text = preprocessed.stdout
-    return [
-        Kernel(name, before or after, bool(waits), tuple(paths(text, parameter(text, name))))
-        for before, after, name, waits in matches
-    ]
+    return preprocessed.stdout, matches
 
 
 def entry_points(modules: Iterable[tuple[str | Path, Definitions]]) -> dict[str, str]:
     """Return the names of all kernels in some modules, each with the source that it is in, as the host compiler sees them."""
+
+    def named(wanted: Module) -> dict[str, str]:
+        _, matches = _preprocessed(wanted, flatten(wanted.source), ["-DEMULATED_CUDA=1"])
+        return {name: wanted.name for _, _, name, _ in matches}
+
     found: dict[str, str] = {}
-    for source, definitions in modules:
-        wanted = module(source, definitions)
-        for kernel in find_kernels(wanted, flatten(wanted.source), ["-DEMULATED_CUDA=1"]):
-            found[kernel.name] = wanted.name
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # each waits for a preprocessor
+        for names in pool.map(named, [module(source, definitions) for source, definitions in modules]):
+            found |= names
     return found
