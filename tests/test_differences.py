@@ -91,6 +91,8 @@ def test_a_case_that_is_named_and_is_no_more_is_noticed():
         unseen("vendor-8907", False, named) == unseen("vendor-8907", True, []) == unseen("vendor-8800", False, []) == []
     )
     assert unseen("vendor-8907", False, set(named) - {INT32_FILTER}) == [INT32_FILTER]
+    recorded = named_for("recorded-cudnn-9.19")
+    assert recorded and unseen("recorded-cudnn-9.19", recorded.computes, []) == []
 
 
 def test_without_a_list_the_patterns_decide():
