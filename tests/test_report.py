@@ -609,3 +609,14 @@ def test_nothing_is_written_when_a_file_cannot_be_made(tmp_path, monkeypatch):
     with pytest.raises(RuntimeError):
         write_report(build(), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_the_page_names_both_documents():
+    from dualdnn.conformance.report.page import documents
+
+    clauses = load_clauses()
+    first = {name: clause for name, clause in clauses.items() if clause.library != "miopen"}
+    table = {clause.function: Function(clause.library, {"host": True}) for clause in clauses.values()}
+    whole, part = (Report.build([], [CPU], table, given, {}) for given in (clauses, first))
+    assert documents(whole) == "cuDNN API Reference 8.0.3 and MIOpen porting guide"
+    assert documents(part) == "cuDNN API Reference 8.0.3"

@@ -8,7 +8,7 @@ from importlib.resources import files
 from string import Template
 
 from .compliance_json import to_document
-from .model import Report
+from .model import SECOND_DOCUMENT, Report
 
 
 def to_html(report: Report) -> str:
@@ -17,13 +17,19 @@ def to_html(report: Report) -> str:
     policy = policy_of(style, script)
     return Template(source_of("page.html")).substitute(
         title=escape(f"Compliance with {report.specification}"),
-        specification=escape(report.specification),
+        specification=escape(documents(report)),
         policy=policy,
         style=style,
         faults=planted_faults(),
         data=_inert(json.dumps(to_document(report), allow_nan=False, separators=(",", ":"))),
         script=script,
     )
+
+
+def documents(report: Report) -> str:
+    """The document whose clauses the report has, and the second one beside it."""
+    both = any(clause.library == SECOND_DOCUMENT for clause in report.clauses.values())
+    return f"{report.specification} and MIOpen porting guide" if both else report.specification
 
 
 def planted_faults() -> str:
