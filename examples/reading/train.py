@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from dualdnn.api import cudnn
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "sequences"))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "digits"))
 
 from layers import Array, BatchNorm, Convolution, MaxPooling, Parameters, Relu

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from dualdnn.api import cudnn
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "digits"))
+
 from layers import Array, Layer, Parameters
 from network import FLOAT
 
