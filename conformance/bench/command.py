@@ -106,6 +106,8 @@ def remarks(result: dict[str, Any]) -> str:
     parts = [str(result.get("solver") or ""), str(result.get("algorithm") or "")]
     if result.get("v7_us") is not None:
         parts.append(f"v7 {result['v7_algorithm']} {result['v7_us']:.1f}")
+    if result.get("separate_us"):
+        parts.append(f"separate calls {result['separate_us']:.1f}")
     if result.get("vendor_algorithm"):
         parts.append(f"vendor {result['vendor_algorithm']}")
     return "; ".join(part for part in [*parts, result["message"]] if part)

@@ -6,7 +6,7 @@ import contextlib
 import statistics
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,8 @@ def with_room(functions: Any, handle: Any, operation: Operation) -> Operation:
 
 def workspace_of(operation: Operation) -> str | None:
     """The name of the operand that is its workspace."""
-    return next((n for n in operation.raw if n not in operation.inputs and n not in operation.outputs), None)
+    scratch = [n for n in operation.raw if n not in operation.inputs and n not in operation.outputs]
+    return next((n for n in scratch if operation.raw[n] == "workspace_bytes"), next(iter(scratch), None))
 
 
 class Captured:
@@ -92,6 +93,28 @@ class Contender:
 
     work: Work
     name: str = ""
+
+
+Part = tuple[Any, dict[str, Any]]  # a call of a row: its operation, and the buffers of its operands
+
+
+def together(found: Sequence[dict[str, Contender]]) -> dict[str, Contender]:
+    """The rivals that take all calls of a row, which make one after the other."""
+
+    def in_turn(works: Sequence[Work]) -> Work:
+        def work() -> None:
+            for one in works:
+                one()
+
+        return works[0] if len(works) == 1 else work
+
+    names = [name for name in found[0] if all(name in each for each in found)]
+    return {
+        name: Contender(
+            in_turn([each[name].work for each in found]), ", ".join(filter(None, (each[name].name for each in found)))
+        )
+        for name in names
+    }
 
 
 class Bench:
@@ -192,19 +215,27 @@ class Bench:
             "ours_us": None, "vendor_us": None, "graph_us": None, "host_us": None,
         }  # fmt: skip
         messages: list[str] = []
-        with self._told("row", messages), self._memory(row.operation) as memory, self._told("ours", messages):
-            result |= self._rounds(row, memory, benchmark, messages)
+        with (
+            self._told("row", messages), self._memory(row.operation) as memory, self._memory_of_calls(row, memory) as calls,
+            self._told("ours", messages),
+        ):  # fmt: skip
+            result |= self._rounds(row, memory, calls, benchmark, messages)
         return {**result, "wall_s": time.perf_counter() - begun, "message": "; ".join(messages) or None}
 
-    def _rounds(self, row: Row, memory: dict[str, Any], benchmark: Any, messages: list[str]) -> dict[str, Any]:
+    def _rounds(
+        self, row: Row, memory: dict[str, Any], calls: Sequence[Part], benchmark: Any, messages: list[str]
+    ) -> dict[str, Any]:
         """Medians of all; of small rows those of single calls, too. Everybody is timed in every round and, where arithmetic
         heats the device so that its clocks fall, a rest before it, so that nobody begins with the heat of another."""
         operation = row.operation
         rivals: dict[str, Contender] = {}
         with self._told("vendor", messages):
-            rivals |= self._vendor(operation, memory)
+            rivals |= together([self._vendor(*call) for call in calls or [(operation, memory)]])
         with self._told("graph", messages):
-            rivals |= self._graph(operation, memory)
+            rivals |= together([self._graph(*call) for call in calls or [(operation, memory)]])
+        if calls:
+            with self._told("separate", messages):
+                rivals |= together([{"separate": self._ours(*call)[0]} for call in calls])
         ours, found = self._ours(operation, memory)
         times: dict[str, list[float]] = {name: [] for name in rivals}
         with contextlib.ExitStack() as stack:
@@ -214,7 +245,7 @@ class Bench:
                     graphs[name] = stack.enter_context(self._repeated(rival.work, self._repetitions(rival.work)))
             graph = stack.enter_context(self._repeated(ours.work, self._repetitions(ours.work)))
 
-            rest = REST_SECONDS if self.device.kind == "gpu" and isinstance(operation, Convolution) else 0.0
+            rest = REST_SECONDS if self.device.kind == "gpu" and (calls or isinstance(operation, Convolution)) else 0.0
 
             def run_rivals() -> None:
                 for name, theirs in graphs.items():
@@ -362,6 +393,26 @@ class Bench:
             if self.graph_path is not None:
                 self.graph_path.release()
 
+    @contextlib.contextmanager
+    def _memory_of_calls(self, row: Row, memory: dict[str, Any]) -> Iterator[list[Part]]:
+        """The calls of a row, each with its buffers: those of the row, and a workspace of its own."""
+        found, spaces = list[Part](), list[Any]()
+        try:
+            for call in row.calls:
+                given = {name: memory[outer] for name, outer in call.names.items()}
+                space = workspace_of(call.operation)
+                if space is not None:
+                    convolves = isinstance(call.operation, Convolution)
+                    room = self._scratch_bytes(call.operation) if convolves else self._room(call.operation, space)
+                    given[space] = self._owner.allocate(room)
+                    spaces.append(given[space])
+                found.append((call.operation, given))
+            yield found
+        finally:
+            self.device.synchronize()
+            for buffer in spaces:
+                buffer.free()
+
     def _with_spaces(self, operation: Any) -> Any:
         """The operation on a recurrent network with spaces that suffice for everybody; any other one as it is."""
         if not isinstance(operation, RNNForward | RNNBackwardData | RNNBackwardWeights) or self.vendor is None:
@@ -375,7 +426,7 @@ class Bench:
             return replace(operation, **larger)
         return operation
 
-    def _scratch_bytes(self, operation: Convolution) -> int:
+    def _scratch_bytes(self, operation: Any) -> int:
         makers: list[tuple[Any, Any]] = [(cudnn, self.handle)]
         if self.vendor is not None:
             makers.append((self.vendor.cudnn, self.vendor_handle))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnPoolingMode_t
@@ -29,12 +30,24 @@ Attention = MultiHeadAttnForward | MultiHeadAttnStep | MultiHeadAttnBackwardData
 
 
 @dataclass(frozen=True)
+class Call:
+    """A documented call that does a part of a row's work. names: what its operands are called in the row's operation."""
+
+    operation: Operation
+    names: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Row:
-    """One timed operation. ``family``: rows that differ in shape, data type or layout only have it in common."""
+    """One timed operation. ``family``: rows that differ in shape, data type or layout only have it in common.
+
+    calls: of a graph, the documented calls that do the same one after the other: rivals, in our own library and the vendor's.
+    """
 
     name: str
     family: str
     operation: Operation
+    calls: tuple[Call, ...] = ()
 
     @property
     def nbytes(self) -> int:
@@ -47,6 +60,8 @@ class Row:
     @property
     def flops(self) -> int:
         """Additions and multiplications of a convolution's direct sum, of an attention; 0 where memory alone limits."""
+        if self.calls:
+            return sum(Row("", "", call.operation).flops for call in self.calls)
         o = self.operation
         if isinstance(o, Attention):
             return 2 * o.products
@@ -55,6 +70,8 @@ class Row:
     @property
     def pace(self) -> str | None:
         """Which ceiling (ceilings.py) limits the arithmetic."""
+        if self.calls:
+            return Row("", "", self.calls[0].operation).pace
         o = self.operation
         if isinstance(o, Attention):
             name: str = o.attn.data_type.name.removeprefix("CUDNN_DATA_").lower()

@@ -265,6 +265,25 @@ def test_chains(trial):
     )
 
 
+# Chains of more than 2^18 elements, for which kernels are compiled: (dimensions, order of x and the results, steps).
+LARGE = {
+    "channels last": ((4, 16, 33, 128), (0, 2, 3, 1), [
+        (Mode.CUDNN_POINTWISE_MUL, HALF, (1, 16, 1, 1)), (Mode.CUDNN_POINTWISE_ADD, FLOAT, (1, 1, 1, 1)), (Mode.CUDNN_POINTWISE_RELU_FWD, HALF, None)]),
+    "channels first": ((4, 2, 32, 1024), None, [
+        (Mode.CUDNN_POINTWISE_MUL, FLOAT, (1, 2, 1, 1)), (Mode.CUDNN_POINTWISE_ADD, [BFLOAT16], (4, 2, 32, 1024)), (Mode.CUDNN_POINTWISE_MUL, FLOAT, "same"),
+        (Mode.CUDNN_POINTWISE_MIN, FLOAT, (1, 2, 1, 1)), (Mode.CUDNN_POINTWISE_TANH_FWD, HALF, None)]),
+    "one row": ((262152, 1), None, [(Mode.CUDNN_POINTWISE_MAX, FLOAT, (262152, 1)), (Mode.CUDNN_POINTWISE_ELU_FWD, FLOAT, None)]),
+}  # fmt: skip
+
+
+@shows(*of("OPERATIONGRAPH", "c01"), *of("TENSOR", "c03"))
+@pytest.mark.parametrize("which", LARGE)
+def test_large_chains(trial, which):
+    """Broadcast operands, a result in the middle that has memory, types that differ, a last block in part."""
+    dims, order, steps = LARGE[which]
+    trial(executed(*chain(*steps, dims=dims, order=order)))
+
+
 @shows(*of("OPERATIONGRAPH", "c01"))
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=["float", "half"])
 def test_a_fused_convolution_inside_a_graph(trial, data_type):
