@@ -127,6 +127,7 @@ def timed(device: Any, text: str = "") -> Iterator[Operation]:
     """What ``dualdnn bench`` times, the rows whose names contain a text; convolutions with every algorithm, of which it looks for
     the best."""
     for row in rows(text):
+        yield from (with_workspace(call.operation, device) for call in row.separate)
         found = with_every_algorithm(row.operation) if isinstance(row.operation, Convolution) else [row.operation]
         for operation in found:
             yield with_workspace(operation, device) if isinstance(operation, Convolution) else operation
@@ -149,9 +150,11 @@ def kinds(device: Any) -> Iterator[Operation]:
         yield with_workspace(convolution, device)
 
 
-def with_workspace(convolution: Any, device: Any) -> Any:
-    """With as many bytes of workspace as the plan asks for."""
-    return replace(convolution, workspace_bytes=workspace_bytes(convolution, device))
+def with_workspace(operation: Any, device: Any) -> Any:
+    """With as many bytes of workspace as the plan asks for; itself where it has none."""
+    if not hasattr(operation, "workspace_bytes"):
+        return operation
+    return replace(operation, workspace_bytes=workspace_bytes(operation, device))
 
 
 def conversions() -> Iterator[Operation]:

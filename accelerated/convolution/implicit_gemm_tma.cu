@@ -5,12 +5,17 @@
 // 128 bytes by TMA (x in im2col mode) into a pipeline of stages; two or three consumer warpgroups multiply,
 // cooperatively or in PING_PONG, and TMA stores the results, blended with what comes through the same stages. PLANES: y
 // lies in planes, rows of the product are filters. TRANSPOSED: x, too, an MN-major operand; TF32 passes through
-// registers then, which tensor cores do not transpose.
+// registers then, which tensor cores do not transpose. STATISTICS: each block adds up its results and their squares, by
+// filter (statistics.cu adds those of all blocks); all of its tiles are of the same filters.
 //
 // Roofline bound (floor): flops, 2 * M * N * K at 989 T/s in half (495 in TF32), or bytes where K is short (1 x 1).
 // Shared memory comes next: a K-block of 128 x 256 reads 80 KiB and writes 48 KiB in 1024 clocks.
 #include "convolution/problem.cuh"
 #include "gemm/tma_pipeline.cuh"
+
+#ifndef STATISTICS
+#define STATISTICS 0
+#endif
 
 constexpr int TILE_K = ROW_BYTES / sizeof(ELEMENT), PACK = 16 / sizeof(ELEMENT);
 constexpr int SWATH = 32,
@@ -24,8 +29,9 @@ struct Arguments {
   ELEMENT* y;
   const ELEMENT* prior;
   const ELEMENT* bias;
-  const void* workspace;
-  long long reserved[2];
+  unsigned char* workspace;
+  long long statistics;  // bytes to the sums of all blocks, [block of the same filters][sum, of squares][filter]
+  long long reserved;
   TensorMap image, filter, result, blended;
   Convolution convolution;
   Epilogue epilogue;
@@ -59,6 +65,40 @@ struct TileScheduler {
 // What becomes of sums: alpha times them; with bias and ReLU; with what y is blended with, too.
 enum Finish { SCALED, FINISHED, BLENDED };
 
+// Sums of the results that a warp stores, and of their squares: a lane has the word of that index in each row of every
+// box across.
+template <int ROW_BOXES> struct Statistics {
+  static constexpr int WIDTH = 4 / sizeof(ELEMENT);
+  float sums[2][ROW_BOXES][WIDTH];
+
+  // The first `count` of 16 rows of box `i`.
+  __device__ __forceinline__ void add(const unsigned char* rows, int count, int i) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int row = 0; row < 16; row++) {
+      if (row >= count) break;
+      const auto word = *reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(swizzled(rows, row, lane / 4) + lane % 4 * 4);
+#pragma unroll
+      for (int j = 0; j < WIDTH; j++) {
+        const float value = load<float>(word.item[j]);
+        sums[0][i][j] += value;
+        sums[1][i][j] += value * value;
+      }
+    }
+  }
+
+  // [sum, of squares][filter]
+  __device__ __forceinline__ void store(float* to) const {
+#pragma unroll
+    for (int k = 0; k < 2; k++)
+#pragma unroll
+      for (int i = 0; i < ROW_BOXES; i++)
+#pragma unroll
+        for (int j = 0; j < WIDTH; j++)
+          to[(k * ROW_BOXES + i) * TILE_K + threadIdx.x % 32 * WIDTH + j] = sums[k][i][j];
+  }
+};
+
 // COLUMNS of the product and ROWS of each of CONSUMERS warpgroups.
 template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool PLANES, bool TRANSPOSED>
 struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROWS) + COLUMNS) * ROW_BYTES> {
@@ -85,6 +125,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
   Mbarrier* order;  // of each warpgroup, in ping-pong
   int warp;         // of those that multiply
   unsigned boxes_written = 0;
+  Statistics<ROW_BOXES> statistics = {};
 
   __device__ __forceinline__ Tile find_tile(unsigned index) const {
     Tile tile;
@@ -190,7 +231,8 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
       release(previous);
 #pragma unroll
       for (int b = 0; b < BLOCKS; b++) wgmma_fence_accumulators(sums[b]);
-      if (a.blends) write_tile<BLENDED>(scratch, sums, bias, tile, warp_row);
+      if (STATISTICS) write_tile<SCALED>(scratch, sums, bias, tile, warp_row);
+      else if (a.blends) write_tile<BLENDED>(scratch, sums, bias, tile, warp_row);
       else if (a.boxes && a.epilogue.biased) write_tile<FINISHED>(scratch, sums, bias, tile, warp_row);
       else if (a.boxes) write_tile<SCALED>(scratch, sums, bias, tile, warp_row);
       else if constexpr (!PLANES) {
@@ -201,6 +243,26 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
       if (PING_PONG) advance(all);
     }
     if (threadIdx.x % 32 == 0) tma_store_wait<0>();
+    if constexpr (STATISTICS) {
+      __syncwarp();
+      statistics.store(reinterpret_cast<float*>(scratch));
+    }
+  }
+
+  // The sums of all warps, once they have stored them.
+  __device__ __forceinline__ void write_statistics(const unsigned char* scratch) const {
+    constexpr int WARPS = 4 * CONSUMERS;
+    static_assert(!STATISTICS || 2 * COLUMNS * sizeof(float) <= BOXES * BOX_BYTES);
+    const unsigned n_tiles = a.n_tiles.divisor;
+    float* to = reinterpret_cast<float*>(a.workspace + a.statistics) + blockIdx.x / n_tiles * (2 * n_tiles * TILE_N) +
+                blockIdx.x % n_tiles * TILE_N;
+    for (int i = threadIdx.x; i < 2 * TILE_N; i += blockDim.x) {
+      float sum = 0;
+#pragma unroll
+      for (int other = 0; other < WARPS; other++)
+        sum += reinterpret_cast<const float*>(scratch + other * BOXES * BOX_BYTES)[i];
+      to[i / TILE_N * (n_tiles * TILE_N) + i % TILE_N] = sum;
+    }
   }
 
   __device__ __forceinline__ float bias_of(const Tile& tile, int filter) const {
@@ -227,6 +289,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
   __device__ __forceinline__ void write_boxes(unsigned char* scratch, const float (&sums)[COLUMNS / 2],
                                               const float (&biases)[BIASES], const Tile& tile, int warp_row,
                                               int block) {
+    const int exist = static_cast<int>(a.convolution.m) - static_cast<int>(tile.pixel + warp_row + block * 64);
     constexpr int STEPS = TILE_K / 8;  // of eight columns, in a box
     const int lane = threadIdx.x % 32;
     float bias[2][2] = {};  // of a pair of rows, of a pair of columns
@@ -263,6 +326,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
       store_swizzled_rows(rows, pairs);
       if (FINISH == BLENDED) close_blended(box);
       close_box(rows, tile, warp_row, box);
+      if (STATISTICS) statistics.add(rows, exist, i);
     }
   }
 
@@ -474,15 +538,24 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
     setmaxnreg_increase<CONSUMERS == 2 ? 232 : 152>();
     m.consume(scratch + warp * BOXES * BOX_BYTES);
   }
+  if constexpr (STATISTICS) {
+    __syncwarp();
+    __syncthreads();
+    m.write_statistics(scratch);
+  }
 #endif
 }
 
 // NAME: pixels x filters of a tile, and `ping_pong` where each warpgroup has tiles of its own
-#define KERNEL(NAME, COLUMNS, ROWS, CONSUMERS, ...)                               \
-  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1)          \
-      convolution_implicit_gemm_tma_##NAME(const __grid_constant__ Arguments a) { \
-    griddepcontrol_wait();                                                        \
-    multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(a);                           \
+#if STATISTICS
+#define ENTRY(NAME) convolution_implicit_gemm_tma_statistics_##NAME
+#else
+#define ENTRY(NAME) convolution_implicit_gemm_tma_##NAME
+#endif
+#define KERNEL(NAME, COLUMNS, ROWS, CONSUMERS, ...)                                                                  \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) ENTRY(NAME)(const __grid_constant__ Arguments a) { \
+    griddepcontrol_wait();                                                                                           \
+    multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(a);                                                              \
   }
 constexpr bool WIDE = sizeof(ELEMENT) == 4;  // transposed: rows are pixels then
 KERNEL(128x256, 256, 64, 2, 4, false, false, false)
@@ -491,6 +564,8 @@ KERNEL(128x128, 128, 64, 2, 6, false, false, false)
 KERNEL(128x64, 64, 64, 2, 8, false, false, false)
 KERNEL(256x64, 64, 128, 2, 4, false, false, false)
 KERNEL(ping_pong_128x128, 128, 128, 2, 6, true, false, false)
+#if !STATISTICS
 KERNEL(planes_256x128, 256, 64, 2, 4, false, true, false)
 KERNEL(transposed_256x128, WIDE ? 128 : 256, WIDE ? 128 : 64, 2, 4, false, true, true)
 KERNEL(transposed_ping_pong_128x128, 128, 128, 2, 6, true, true, true)
+#endif

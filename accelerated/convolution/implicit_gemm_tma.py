@@ -92,6 +92,13 @@ class TmaKernel(ProductKernel):
     def serves(self, product: Product) -> bool:
         return _has_tma(product) and self._maps(product) is not None
 
+    def sums(self, product: Product) -> bool:
+        """Return whether the kernel can add up its results by filter: blocks have tiles of the same filters."""
+        maps = self._maps(product) if _has_tma(product) and not self.planes else None
+        plain = (product.finish.alpha, product.finish.beta, product.finish.biased) == (1, 0, 0)
+        one = product.groups == 1 and -(-product.value.n // self.n) <= product.device.multiprocessors
+        return plain and one and maps is not None and maps.result is not None
+
     def is_preferred(self, product: Product) -> bool:
         if not _has_tma(product) or not _is_filled(product.value, product.element_bytes):
             return False
@@ -129,22 +136,44 @@ class TmaKernel(ProductKernel):
             computing = count * (multiplied + written)
         return max(computing, moved / product.device.multiprocessors / self.moves), computing
 
+    def _pixels(self, product: Product) -> int:
+        """Return the pixels that tiles cover: of planes as they lie, up to full boxes of an image."""
+        pixels, plane = product.value.m, prod(output.divisor for output in product.value.output)
+        return pixels // plane * _full_boxes(product.value, product.element_bytes) if self.transposed else pixels
+
+    def _tiles(self, product: Product) -> tuple[int, int]:
+        """Return how many tiles lie across the filters of a group, and across the pixels."""
+        return -(-product.value.n // self.n), -(-self._pixels(product) // self.m)
+
+    def shares(self, product: Product) -> Shares:
+        """Return how blocks share the tiles. Where they add up results, all tiles of a block are of the same filters."""
+        (n_tiles, m_tiles), most = self._tiles(product), product.device.multiprocessors
+        count = n_tiles * m_tiles * product.groups
+        if product.statistics is not None and n_tiles > 1:
+            blocks = min(count, most // n_tiles * n_tiles)
+            return Shares(blocks, count, 1, blocks)
+        return share_tiles(self, count, k_blocks(product), most)
+
+    def sums_of_blocks(self, product: Product) -> tuple[int, int]:
+        """Return of how many blocks each filter's results have sums, and how many filters their tiles have."""
+        n_tiles, _ = self._tiles(product)
+        return self.shares(product).blocks // n_tiles, n_tiles * self.n
+
     def launch(self, product: Product) -> Launch:
         device, value, groups, finish = product.device, product.value, product.groups, product.finish
         maps = self._maps(product)
         assert maps is not None
-        pixels, plane = value.m, prod(output.divisor for output in value.output)
+        plane = prod(output.divisor for output in value.output)
         if maps.result is not None and maps.result.box[1] < WARP_ROWS:
             plane = value.output[2].divisor
         if self.transposed:
-            padded = _full_boxes(value, product.element_bytes)
-            pixels, plane = pixels // plane * padded, padded
-        n_tiles, m_tiles = -(-value.n // self.n), -(-pixels // self.m)
-        count = n_tiles * m_tiles * groups
-        shares = share_tiles(self, count, k_blocks(product), device.multiprocessors)
+            plane = _full_boxes(value, product.element_bytes)
+        n_tiles, m_tiles = self._tiles(product)
+        count, shares = n_tiles * m_tiles * groups, self.shares(product)
         fields = [
             *pointers(6),
-            ("reserved", (c_longlong * 2)()),
+            ("statistics", c_longlong(product.statistics or 0)),
+            ("reserved", c_longlong()),
             *((name, (c_ubyte * MAP_BYTES)()) for name in ("image", "filter", "result", "blended")),
             ("convolution", value),
             ("epilogue", finish),
@@ -160,7 +189,10 @@ class TmaKernel(ProductKernel):
         ]
         size = ctypes.sizeof(structure(*fields))
         arguments: Any = structure(*fields, ("padding", (c_ubyte * (-size % ALIGNMENT))()))
-        function = device.function_when_ready(SOURCE, self.entry, product.definitions)
+        definitions, entry = product.definitions, self.entry
+        if sums := product.statistics is not None:
+            definitions, entry = tuple(sorted((*definitions, ("STATISTICS", "1")))), entry.replace("tma_", "tma_statistics_")
+        function = (device.function if sums else device.function_when_ready)(SOURCE, entry, definitions)
         grid, operands = (shares.blocks, 1, 1), (*product.operands, "workSpace")
         launch = Launch(function, arguments, operands, grid, (self.threads, 1, 1), self.shared_bytes)
         x_offset, w_offset, y_offset = product.offsets
@@ -172,8 +204,8 @@ class TmaKernel(ProductKernel):
         located = tuple(
             (getattr(type(arguments), name).offset, operand, offset, wanted) for wanted, name, operand, offset in placed
         )
-        fallback = preferred_mma(product).launch(product)
-        return TmaLaunch(device, (SOURCE, product.definitions), self.entry, launch, located, fallback)
+        fallback = None if sums else preferred_mma(product).launch(product)
+        return TmaLaunch(device, (SOURCE, definitions), entry, launch, located, fallback)
 
 
 TMA = (

@@ -1,10 +1,13 @@
 """Convolutions between other steps: each by the solver of its own operation, what lies between them in the workspace.
 
-Roofline bound: what the prologue and the epilogue move is not saved: x once more read and written, y once more read.
+Where the kernel of the convolution adds up what it stores, y is not read again for its statistics.
+
+Roofline bound: what the prologue moves is not saved, x once more read and written; nor an epilogue, y once more read and written.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -17,10 +20,11 @@ from dualdnn.api.operations import (
     ScaleBiasActivationWgrad,
 )
 
+from ..convolution.statistics import SummedConvolution
 from ..plans import Plan, plan, workspace_bytes
 from ..solver import Problem, Solver
-from .channel_sums import Segments, sums
-from .sequence import Part, SequencePlan, Workspace
+from .channel_sums import ChannelSums
+from .sequence import ALIGNMENT, Part, SequencePlan, Workspace
 
 Fused = ScaleBiasActivationConvBnstats | ScaleBiasActivationWgrad | ConvScaleBiasAddActivation
 
@@ -38,6 +42,19 @@ class FusedConvolution(Problem):
         return replace(inner, workspace_bytes=workspace_bytes(inner, self.device))
 
     @cached_property
+    def summed(self) -> SummedConvolution | None:
+        """The convolution by a kernel that adds up what it stores, where the call has statistics and there is such."""
+        o = self.operation
+        if not isinstance(o, ScaleBiasActivationConvBnstats) or (o.ySum or o.ySqSum) is None:
+            return None
+        return SummedConvolution.of(o.inner, self.device)
+
+    @cached_property
+    def sums(self) -> ChannelSums:
+        """The sums of y and of its squares."""
+        return ChannelSums.of(self.operation, self.device, "y", self.operation.y, self.aligned)
+
+    @cached_property
     def pieces(self) -> tuple[Workspace, dict[str, int]]:
         """The workspace, and where its pieces begin: a tensor between two steps, what the convolution takes, sums."""
         o, workspace, found = self.operation, Workspace(), {}
@@ -48,7 +65,7 @@ class FusedConvolution(Problem):
         if self.inner.workspace_bytes:
             found["workSpace"] = workspace.take(self.inner.workspace_bytes)
         if isinstance(o, ScaleBiasActivationConvBnstats) and o.ySum is not None:
-            found["sums"] = workspace.take(Segments.of(o.y, self.device).nbytes(o.y.dims[1]))
+            found["sums"] = workspace.take(self.sums.segments.nbytes)
         return workspace, found
 
 
@@ -61,7 +78,13 @@ class ConvolutionSequence(Solver[FusedConvolution]):
         return True
 
     def workspace_bytes(self, problem: FusedConvolution) -> int:
-        return problem.pieces[0].nbytes
+        # Where y is not aligned the fallback serves, whose sums are divided otherwise.
+        fallback = FusedConvolution(problem.operation, problem.device, aligned=False)
+        return max(problem.pieces[0].nbytes, fallback.pieces[0].nbytes)
+
+    def alignment(self, problem: FusedConvolution) -> Mapping[str, int]:
+        has_sums = "sums" in problem.pieces[1] and problem.sums.walk.wide
+        return {"y": ALIGNMENT} if has_sums else {}
 
     def plan(self, problem: FusedConvolution) -> Plan:
         o, device, (_, pieces) = problem.operation, problem.device, problem.pieces
@@ -73,6 +96,48 @@ class ConvolutionSequence(Solver[FusedConvolution]):
         if isinstance(o, ConvScaleBiasAddActivation) and o.epilogue is not None:
             parts.append(Part(o.epilogue, plan(o.epilogue, device), {"x": pieces["y"]}))
         if isinstance(o, ScaleBiasActivationConvBnstats) and "sums" in pieces:
-            launches = sums(o, device, ("y", o.y), ("ySum", "ySqSum"))
-            parts.append(Part(o, Plan(o, launches), {"workSpace": pieces["sums"]}))
+            made = Plan(o, problem.sums.launches(("ySum", "ySqSum")))
+            parts.append(Part(o, made, {"workSpace": pieces["sums"]}))
+        return SequencePlan(o, parts, self.name)
+
+
+class ConvolutionStatistics(Solver[FusedConvolution]):
+    """The prologue, and a convolution that adds up y and its squares where it stores y."""
+
+    name = "fused_ops.convolution_statistics"
+
+    def serves(self, problem: FusedConvolution) -> bool:
+        return problem.aligned and problem.summed is not None
+
+    def applies(self, problem: FusedConvolution) -> bool:
+        return self.serves(problem) and problem.summed is not None and problem.summed.is_preferred
+
+    def _pieces(self, problem: FusedConvolution) -> tuple[Workspace, int, int]:
+        """Return the workspace, where the scaled x is in it, and the sums of blocks."""
+        o, workspace = problem.operation, Workspace()
+        assert isinstance(o, ScaleBiasActivationConvBnstats) and problem.summed is not None
+        scaled = workspace.take(o.x.nbytes if o.prologue else 0)
+        return workspace, scaled, workspace.take(problem.summed.nbytes)
+
+    def workspace_bytes(self, problem: FusedConvolution) -> int:
+        # The fallback needs its own.
+        others = FusedConvolution(problem.operation, problem.device, aligned=False)
+        return max(self._pieces(problem)[0].nbytes, others.pieces[0].nbytes)
+
+    def alignment(self, problem: FusedConvolution) -> Mapping[str, int]:
+        o = problem.operation
+        scaled = isinstance(o, ScaleBiasActivationConvBnstats) and o.prologue is not None
+        return dict.fromkeys(("w", "y") if scaled else ("x", "w", "y"), ALIGNMENT)
+
+    def plan(self, problem: FusedConvolution) -> Plan:
+        o, device, (_, scaled, sums_at) = problem.operation, problem.device, self._pieces(problem)
+        assert isinstance(o, ScaleBiasActivationConvBnstats) and problem.summed is not None
+        where: dict[str, Any] = {"workSpace": sums_at}
+        parts = []
+        if o.prologue is not None:
+            parts.append(Part(o.prologue, plan(o.prologue, device), {"y": scaled}))
+            where["x"] = scaled
+        of = o.ySum or o.ySqSum
+        assert of is not None
+        parts.append(Part(o, Plan(o, problem.summed.launches(("ySum", "ySqSum"), of)), where))
         return SequencePlan(o, parts, self.name)

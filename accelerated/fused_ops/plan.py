@@ -14,7 +14,7 @@ from dualdnn.api.operations import (
 
 from ..solver import Problem, serve
 from .bias_activation import BiasActivation
-from .convolution import ConvolutionSequence, FusedConvolution
+from .convolution import ConvolutionSequence, ConvolutionStatistics, FusedConvolution
 from .finalize import FinalizeSolver
 from .gradient import GradientSolver
 from .scale_bias import ScaleBiasSolver
@@ -24,7 +24,7 @@ serve(Problem, (ScaleBiasSolver(),), ScaleBiasAddActivationGenBitmask)
 serve(Problem, (GradientSolver(),), DactivationForkDbatchnorm)
 serve(
     FusedConvolution,
-    (BiasActivation(), ConvolutionSequence()),
+    (BiasActivation(), ConvolutionStatistics(), ConvolutionSequence()),
     ScaleBiasActivationConvBnstats,
     ScaleBiasActivationWgrad,
     ConvScaleBiasAddActivation,

@@ -1,0 +1,65 @@
+"""Products that add up their results and the squares of these by filter, for batch normalisation (statistics.cu)."""
+
+from __future__ import annotations
+
+from ctypes import c_int, c_longlong
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from dualdnn.api.operations import ConvolutionForward, TensorSpec
+
+from ..plans import Launch, pointers, structure
+from .forward import IMPLICIT, ConvolutionProblem
+from .implicit_gemm_tma import TMA, TmaKernel
+from .product import Product
+
+SOURCE = "convolution/statistics.cu"
+THREADS, FILTERS = 256, 8  # of a block
+NUMBER_BYTES = 4
+
+
+class SummedConvolution(NamedTuple):
+    """A convolution by a kernel that adds up what it stores, one launch, and the launch that finishes the sums."""
+
+    product: Product
+    kernel: TmaKernel
+
+    @classmethod
+    def of(cls, operation: ConvolutionForward, device: Any) -> SummedConvolution | None:
+        """Return it; None where no such kernel computes the convolution."""
+        problem = ConvolutionProblem(operation, device)
+        if operation.algo not in IMPLICIT or len(problem.products) > 1:
+            return None
+        product = replace(problem.products[0], statistics=0)
+        possible = [kernel for kernel in TMA if kernel.sums(product)]
+        if not possible:
+            return None
+        return cls(product, min(possible, key=lambda kernel: kernel.clocks(product, True)))
+
+    @property
+    def is_preferred(self) -> bool:
+        """Whether the product would be computed like this without the sums, too."""
+        return any(kernel.is_preferred(self.product) for kernel in TMA)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the sums of all blocks in the workspace."""
+        blocks, filters = self.kernel.sums_of_blocks(self.product)
+        return 2 * blocks * filters * NUMBER_BYTES
+
+    def launches(self, results: tuple[str, str], of: TensorSpec) -> list[Launch]:
+        """Return the launches, whose sums of blocks are at the beginning of ``workSpace``. results: the operands of the sums and of
+        those of the squares; of: what they are described as."""
+        blocks, pitch = self.kernel.sums_of_blocks(self.product)
+        filters = self.product.value.n
+        arguments = structure(
+            *pointers(3),
+            ("partials", c_longlong(0)),
+            ("blocks", c_int(blocks)),
+            ("pitch", c_int(pitch)),
+            ("filters", c_int(filters)),
+            ("stride", c_int(of.strides[1])),
+        )
+        function = self.product.device.function(SOURCE, "convolution_statistics", (("THREADS", str(THREADS)),))
+        finish = Launch(function, arguments, ("workSpace", *results), (-(-filters // FILTERS), 1, 1), (THREADS, 1, 1))
+        return [self.kernel.launch(self.product), finish]
