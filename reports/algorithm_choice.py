@@ -115,7 +115,9 @@ def measured(handle: Any, device: Any, operation: Any) -> dict[str, Any]:
 def line(row: dict[str, Any]) -> str:
     """A row of the table."""
     times, estimates = row["measured_ms"], row["estimated_ms"]
-    every = ", ".join(f"{name} {times[name]:.3f} ({estimates.get(name, 0):.3f})" for name in sorted(times, key=times.get))
+    every = ", ".join(
+        f"{name} {times[name]:.3f} ({estimates.get(name, 0):.3f})" for name in sorted(times, key=times.get)
+    )
     return f"{row['ratio'] or 0:5.2f} {row['name']}: {row['chosen']}; {every}"
 
 
@@ -145,7 +147,9 @@ def main() -> None:
         Path(given.out).write_text(json.dumps({"device": device.name, "rows": rows}, indent=1) + "\n", encoding="utf-8")
     for family in dict.fromkeys(row["family"] for row in rows):
         ratios = [row["ratio"] for row in rows if row["family"] == family]
-        print(f"{family}: within 10 % of Find's best on {sum(r is not None and r <= NEAR for r in ratios)} of {len(ratios)} rows")
+        print(
+            f"{family}: within 10 % of Find's best on {sum(r is not None and r <= NEAR for r in ratios)} of {len(ratios)} rows"
+        )
 
 
 if __name__ == "__main__":

@@ -94,8 +94,7 @@ template <int ROW_BOXES> struct Statistics {
 #pragma unroll
       for (int i = 0; i < ROW_BOXES; i++)
 #pragma unroll
-        for (int j = 0; j < WIDTH; j++)
-          to[(k * ROW_BOXES + i) * TILE_K + threadIdx.x % 32 * WIDTH + j] = sums[k][i][j];
+        for (int j = 0; j < WIDTH; j++) to[(k * ROW_BOXES + i) * TILE_K + threadIdx.x % 32 * WIDTH + j] = sums[k][i][j];
   }
 };
 
@@ -552,10 +551,11 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
 #else
 #define ENTRY(NAME) convolution_implicit_gemm_tma_##NAME
 #endif
-#define KERNEL(NAME, COLUMNS, ROWS, CONSUMERS, ...)                                                                  \
-  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) ENTRY(NAME)(const __grid_constant__ Arguments a) { \
-    griddepcontrol_wait();                                                                                           \
-    multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(a);                                                              \
+#define KERNEL(NAME, COLUMNS, ROWS, CONSUMERS, ...)                      \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) \
+      ENTRY(NAME)(const __grid_constant__ Arguments a) {                 \
+    griddepcontrol_wait();                                               \
+    multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(a);                  \
   }
 constexpr bool WIDE = sizeof(ELEMENT) == 4;  // transposed: rows are pixels then
 KERNEL(128x256, 256, 64, 2, 4, false, false, false)

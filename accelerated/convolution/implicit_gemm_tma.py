@@ -191,7 +191,10 @@ class TmaKernel(ProductKernel):
         arguments: Any = structure(*fields, ("padding", (c_ubyte * (-size % ALIGNMENT))()))
         definitions, entry = product.definitions, self.entry
         if sums := product.statistics is not None:
-            definitions, entry = tuple(sorted((*definitions, ("STATISTICS", "1")))), entry.replace("tma_", "tma_statistics_")
+            definitions, entry = (
+                tuple(sorted((*definitions, ("STATISTICS", "1")))),
+                entry.replace("tma_", "tma_statistics_"),
+            )
         function = (device.function if sums else device.function_when_ready)(SOURCE, entry, definitions)
         grid, operands = (shares.blocks, 1, 1), (*product.operands, "workSpace")
         launch = Launch(function, arguments, operands, grid, (self.threads, 1, 1), self.shared_bytes)

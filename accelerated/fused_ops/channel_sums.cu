@@ -14,7 +14,7 @@ struct Arguments {
   const unsigned* mask;
   const COMPUTE *mean, *inverse, *scale;
   unsigned char* workspace;
-  COMPUTE *sum, *product;  // the results, NULL: not wanted
+  COMPUTE *sum, *product;               // the results, NULL: not wanted
   long long partials, totals, factors;  // bytes to the sums of segments, to those of all, to the factors (0: none)
   Pixels pixels;
   TensorStrides first_strides, x_strides;
@@ -165,10 +165,10 @@ template <class Term> __device__ __forceinline__ void sum_pixels(const Arguments
   write_segment(a, first_channel + lane, all);
 }
 
-#define KERNEL(TERM, NAME, AXIS)                                                                              \
+#define KERNEL(TERM, NAME, AXIS)                                                                               \
   extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_channel_##NAME##_##AXIS(const Arguments a) { \
-    griddepcontrol_wait();                                                                                    \
-    sum_##AXIS<TERM>(a);                                                                                      \
+    griddepcontrol_wait();                                                                                     \
+    sum_##AXIS<TERM>(a);                                                                                       \
   }
 KERNEL(Squares, squares, channels)
 KERNEL(Squares, squares, pixels)

@@ -15,8 +15,8 @@ struct TensorStrides {
 };
 
 struct Pixels {
-  FastDivmod extent[3];     // of all dimensions of pixels but the outermost
-  unsigned count, rows;     // pixels of all images; rows of the bit mask, or pixels where there is none
+  FastDivmod extent[3];  // of all dimensions of pixels but the outermost
+  unsigned count, rows;  // pixels of all images; rows of the bit mask, or pixels where there is none
   int channels;
   FastDivmod words;         // of 32 channels, which a pixel has
   int mask_row, mask_word;  // elements from one row of the bit mask, from one word to the next

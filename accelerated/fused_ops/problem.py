@@ -63,7 +63,7 @@ class Walk(NamedTuple):
         PACK_BYTES, where the strides allow it; writes_mask: all rows and words of the bit mask are walked."""
         known = {name: spec for name, spec in tensors.items() if spec is not None}
         *_, last = known.values()
-        images, channels, *_ = last.dims
+        channels = last.dims[1]
         extents, steps = _merged(last.dims, [spec.strides for spec in known.values()])
         along = "channels" if channels > 1 and last.strides[1] == 1 else "pixels"
         width = PACK_BYTES // last.scalar_bytes

@@ -143,7 +143,9 @@ def summary(results: list[dict[str, Any]]) -> str:
     lines += [f"{name}: {against_vendor([r for r in results if r['family'] == name])}" for name in families]
     if fused := [r["over_separate"] for r in results if r.get("over_separate")]:
         mean = math.exp(sum(map(math.log, fused)) / len(fused))
-        lines.append(f"against our separate calls: geometric mean {mean:.2f} over {len(fused)} rows, the least {min(fused):.2f}")
+        lines.append(
+            f"against our separate calls: geometric mean {mean:.2f} over {len(fused)} rows, the least {min(fused):.2f}"
+        )
     if ranked := [r for r in results if r["family"] == "convolution" and r.get("v7_ratio")]:
         near = sum(r["v7_ratio"] <= NEAR_BEST for r in ranked)
         lines.append(f"GetAlgorithm_v7 is within 10 % of Find's best on {near} of {len(ranked)} convolutions")

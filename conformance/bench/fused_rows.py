@@ -141,7 +141,9 @@ def separate(o: Operation) -> tuple[Call, ...]:
         added = Call(AddTensor(1.0, 1.0, o.y, o.y), {"A": "scaled z", "C": "y"})
         return normalised(o.x), normalised(o.y, x="z", y="scaled z"), added, rectified(o.y, "y")
     if isinstance(o, DactivationForkDbatchnorm):
-        incoming = Call(ActivationBackward(RELU, 1.0, 0.0, o.x, o.x, o.x, o.x), {"y": "y", "dy": "dy", "x": "y", "dx": "dz"})
+        incoming = Call(
+            ActivationBackward(RELU, 1.0, 0.0, o.x, o.x, o.x, o.x), {"y": "y", "dy": "dy", "x": "y", "dx": "dz"}
+        )
         numbers = o.scale
         made = BatchNormalizationBackward(SPATIAL, 1.0, 0.0, 1.0, 0.0, o.x, o.x, o.x, numbers, numbers, 1e-5, numbers)
         return incoming, Call(made, {"dy": "dz", "savedInvVariance": "savedInvStd"})
