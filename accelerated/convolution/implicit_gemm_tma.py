@@ -96,8 +96,7 @@ class TmaKernel(ProductKernel):
         """Return whether the kernel can add up its results by filter: blocks have tiles of the same filters."""
         maps = self._maps(product) if _has_tma(product) and not self.planes else None
         plain = (product.finish.alpha, product.finish.beta, product.finish.biased) == (1, 0, 0)
-        one = product.groups == 1 and -(-product.value.n // self.n) <= product.device.multiprocessors
-        return plain and one and maps is not None and maps.result is not None
+        return plain and product.groups == 1 and maps is not None and maps.result is not None
 
     def is_preferred(self, product: Product) -> bool:
         if not _has_tma(product) or not _is_filled(product.value, product.element_bytes):
@@ -150,7 +149,7 @@ class TmaKernel(ProductKernel):
         (n_tiles, m_tiles), most = self._tiles(product), product.device.multiprocessors
         count = n_tiles * m_tiles * product.groups
         if product.statistics is not None and n_tiles > 1:
-            blocks = min(count, most // n_tiles * n_tiles)
+            blocks = min(count, max(1, most // n_tiles) * n_tiles)
             return Shares(blocks, count, 1, blocks)
         return share_tiles(self, count, k_blocks(product), most)
 

@@ -16,6 +16,7 @@ from .product import Product
 SOURCE = "convolution/statistics.cu"
 THREADS, FILTERS = 256, 8  # of a block
 NUMBER_BYTES = 4
+SUMMING = tuple(kernel for kernel in TMA if not kernel.planes)
 
 
 class SummedConvolution(NamedTuple):
@@ -25,21 +26,20 @@ class SummedConvolution(NamedTuple):
     kernel: TmaKernel
 
     @classmethod
-    def of(cls, operation: ConvolutionForward, device: Any) -> SummedConvolution | None:
-        """Return it; None where no such kernel computes the convolution."""
+    def of(cls, operation: ConvolutionForward, device: Any, kernel: TmaKernel) -> SummedConvolution | None:
+        """Return it; None where the kernel does not compute the convolution like this."""
+        if operation.algo not in IMPLICIT:
+            return None
         problem = ConvolutionProblem(operation, device)
-        if operation.algo not in IMPLICIT or len(problem.products) > 1:
-            return None
         product = replace(problem.products[0], statistics=0)
-        possible = [kernel for kernel in TMA if kernel.sums(product)]
-        if not possible:
-            return None
-        return cls(product, min(possible, key=lambda kernel: kernel.clocks(product, True)))
+        return cls(product, kernel) if len(problem.products) == 1 and kernel.sums(product) else None
 
     @property
     def is_preferred(self) -> bool:
-        """Whether the product would be computed like this without the sums, too."""
-        return any(kernel.is_preferred(self.product) for kernel in TMA)
+        """Whether one of these kernels would compute the product without the sums, too, and this one is the fastest of them."""
+        possible = [kernel for kernel in SUMMING if kernel.sums(self.product)]
+        best = min(possible, key=lambda kernel: kernel.clocks(self.product, True))
+        return best is self.kernel and any(kernel.is_preferred(self.product) for kernel in TMA)
 
     @property
     def nbytes(self) -> int:

@@ -20,6 +20,7 @@ from dualdnn.api.operations import (
     ScaleBiasActivationWgrad,
 )
 
+from ..convolution.implicit_gemm_tma import TmaKernel
 from ..convolution.statistics import SummedConvolution
 from ..plans import Plan, plan, workspace_bytes
 from ..solver import Problem, Solver
@@ -40,14 +41,6 @@ class FusedConvolution(Problem):
         """The convolution."""
         inner = self.operation.inner
         return replace(inner, workspace_bytes=workspace_bytes(inner, self.device))
-
-    @cached_property
-    def summed(self) -> SummedConvolution | None:
-        """The convolution by a kernel that adds up what it stores, where the call has statistics and there is such."""
-        o = self.operation
-        if not isinstance(o, ScaleBiasActivationConvBnstats) or (o.ySum or o.ySqSum) is None:
-            return None
-        return SummedConvolution.of(o.inner, self.device)
 
     @cached_property
     def sums(self) -> ChannelSums:
@@ -104,20 +97,30 @@ class ConvolutionSequence(Solver[FusedConvolution]):
 class ConvolutionStatistics(Solver[FusedConvolution]):
     """The prologue, and a convolution that adds up y and its squares where it stores y."""
 
-    name = "fused_ops.convolution_statistics"
+    def __init__(self, kernel: TmaKernel) -> None:
+        self.kernel = kernel
+        self.name = kernel.name.replace("convolution.implicit_gemm_tma", "fused_ops.convolution_statistics")
+
+    def _summed(self, problem: FusedConvolution) -> SummedConvolution | None:
+        """Return the convolution; None where the call has no statistics or the kernel does not compute it."""
+        o = problem.operation
+        if not isinstance(o, ScaleBiasActivationConvBnstats) or (o.ySum or o.ySqSum) is None or not problem.aligned:
+            return None
+        return SummedConvolution.of(o.inner, problem.device, self.kernel)
 
     def serves(self, problem: FusedConvolution) -> bool:
-        return problem.aligned and problem.summed is not None
+        return self._summed(problem) is not None
 
     def applies(self, problem: FusedConvolution) -> bool:
-        return self.serves(problem) and problem.summed is not None and problem.summed.is_preferred
+        summed = self._summed(problem)
+        return summed is not None and summed.is_preferred
 
     def _pieces(self, problem: FusedConvolution) -> tuple[Workspace, int, int]:
         """Return the workspace, where the scaled x is in it, and the sums of blocks."""
-        o, workspace = problem.operation, Workspace()
-        assert isinstance(o, ScaleBiasActivationConvBnstats) and problem.summed is not None
+        o, summed, workspace = problem.operation, self._summed(problem), Workspace()
+        assert isinstance(o, ScaleBiasActivationConvBnstats) and summed is not None
         scaled = workspace.take(o.x.nbytes if o.prologue else 0)
-        return workspace, scaled, workspace.take(problem.summed.nbytes)
+        return workspace, scaled, workspace.take(summed.nbytes)
 
     def workspace_bytes(self, problem: FusedConvolution) -> int:
         # The fallback needs its own.
@@ -130,8 +133,9 @@ class ConvolutionStatistics(Solver[FusedConvolution]):
         return dict.fromkeys(("w", "y") if scaled else ("x", "w", "y"), ALIGNMENT)
 
     def plan(self, problem: FusedConvolution) -> Plan:
-        o, device, (_, scaled, sums_at) = problem.operation, problem.device, self._pieces(problem)
-        assert isinstance(o, ScaleBiasActivationConvBnstats) and problem.summed is not None
+        o, device, summed = problem.operation, problem.device, self._summed(problem)
+        assert isinstance(o, ScaleBiasActivationConvBnstats) and summed is not None
+        _, scaled, sums_at = self._pieces(problem)
         where: dict[str, Any] = {"workSpace": sums_at}
         parts = []
         if o.prologue is not None:
@@ -139,5 +143,5 @@ class ConvolutionStatistics(Solver[FusedConvolution]):
             where["x"] = scaled
         of = o.ySum or o.ySqSum
         assert of is not None
-        parts.append(Part(o, Plan(o, problem.summed.launches(("ySum", "ySqSum"), of)), where))
+        parts.append(Part(o, Plan(o, summed.launches(("ySum", "ySqSum"), of)), where))
         return SequencePlan(o, parts, self.name)

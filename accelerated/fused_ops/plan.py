@@ -12,6 +12,7 @@ from dualdnn.api.operations import (
     ScaleBiasAddActivationGenBitmask,
 )
 
+from ..convolution.statistics import SUMMING
 from ..solver import Problem, serve
 from .bias_activation import BiasActivation
 from .convolution import ConvolutionSequence, ConvolutionStatistics, FusedConvolution
@@ -24,7 +25,7 @@ serve(Problem, (ScaleBiasSolver(),), ScaleBiasAddActivationGenBitmask)
 serve(Problem, (GradientSolver(),), DactivationForkDbatchnorm)
 serve(
     FusedConvolution,
-    (BiasActivation(), ConvolutionStatistics(), ConvolutionSequence()),
+    (BiasActivation(), *map(ConvolutionStatistics, SUMMING), ConvolutionSequence()),
     ScaleBiasActivationConvBnstats,
     ScaleBiasActivationWgrad,
     ConvScaleBiasAddActivation,
