@@ -128,9 +128,10 @@ def main() -> None:
     parser.add_argument("--out", default="algorithm_choice.json")
     parser.add_argument("--build", action="store_true")
     parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--heaviest", action="store_true", help="the rows with the most operations first")
     given = parser.parse_args()
     chosen = [row for row in convolution_rows() if type(row.operation) in SEARCHES and given.k in row.name]
-    chosen.sort(key=lambda row: row.flops)
+    chosen.sort(key=lambda row: row.flops, reverse=given.heaviest)
     if given.build:
         return build(chosen)
     handle = cudnn.cudnnCreate(backend="accelerated", device="gpu")

@@ -92,11 +92,10 @@ class TmaKernel(ProductKernel):
     def serves(self, product: Product) -> bool:
         return _has_tma(product) and self._maps(product) is not None
 
-    def sums(self, product: Product) -> bool:
-        """Return whether the kernel can add up its results by filter: blocks have tiles of the same filters."""
+    def finishes(self, product: Product) -> bool:
+        """Return whether the kernel can add up its results by filter, or scale them by filter: channels of y lie innermost."""
         maps = self._maps(product) if _has_tma(product) and not self.planes else None
-        plain = (product.finish.alpha, product.finish.beta, product.finish.biased) == (1, 0, 0)
-        return plain and product.groups == 1 and maps is not None and maps.result is not None
+        return product.groups == 1 and maps is not None and maps.result is not None
 
     def is_preferred(self, product: Product) -> bool:
         if not _has_tma(product) or not _is_filled(product.value, product.element_bytes):
@@ -170,9 +169,9 @@ class TmaKernel(ProductKernel):
         n_tiles, m_tiles = self._tiles(product)
         count, shares = n_tiles * m_tiles * groups, self.shares(product)
         fields = [
-            *pointers(6),
+            *pointers(8),
             ("statistics", c_longlong(product.statistics or 0)),
-            ("reserved", c_longlong()),
+            ("reserved", (c_longlong * 7)()),
             *((name, (c_ubyte * MAP_BYTES)()) for name in ("image", "filter", "result", "blended")),
             ("convolution", value),
             ("epilogue", finish),
@@ -189,13 +188,12 @@ class TmaKernel(ProductKernel):
         size = ctypes.sizeof(structure(*fields))
         arguments: Any = structure(*fields, ("padding", (c_ubyte * (-size % ALIGNMENT))()))
         definitions, entry = product.definitions, self.entry
-        if sums := product.statistics is not None:
-            definitions, entry = (
-                tuple(sorted((*definitions, ("STATISTICS", "1")))),
-                entry.replace("tma_", "tma_statistics_"),
-            )
-        function = (device.function if sums else device.function_when_ready)(SOURCE, entry, definitions)
-        grid, operands = (shares.blocks, 1, 1), (*product.operands, "workSpace")
+        kind = "statistics" if product.statistics is not None else "factors" if product.factors else ""
+        if kind:
+            definitions = tuple(sorted((*definitions, (kind.upper(), "1"))))
+            entry = entry.replace("tma_", f"tma_{kind}_")
+        function = (device.function if kind else device.function_when_ready)(SOURCE, entry, definitions)
+        grid, operands = (shares.blocks, 1, 1), (*product.operands, "workSpace", *product.factors)
         launch = Launch(function, arguments, operands, grid, (self.threads, 1, 1), self.shared_bytes)
         x_offset, w_offset, y_offset = product.offsets
         placed = [(maps.image, "image", 0, x_offset), (maps.filter, "filter", 1, w_offset)]
@@ -206,7 +204,7 @@ class TmaKernel(ProductKernel):
         located = tuple(
             (getattr(type(arguments), name).offset, operand, offset, wanted) for wanted, name, operand, offset in placed
         )
-        fallback = None if sums else preferred_mma(product).launch(product)
+        fallback = None if kind else preferred_mma(product).launch(product)
         return TmaLaunch(device, (SOURCE, definitions), entry, launch, located, fallback)
 
 

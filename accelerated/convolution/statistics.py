@@ -1,4 +1,5 @@
-"""Products that add up their results and the squares of these by filter, for batch normalisation (statistics.cu)."""
+"""Products that are finished by filter: that add up their results and the squares of these, for batch normalisation
+(statistics.cu), or scale them by filter."""
 
 from __future__ import annotations
 
@@ -16,7 +17,22 @@ from .product import Product
 SOURCE = "convolution/statistics.cu"
 THREADS, FILTERS = 256, 8  # of a block
 NUMBER_BYTES = 4
-SUMMING = tuple(kernel for kernel in TMA if not kernel.planes)
+FINISHING = tuple(kernel for kernel in TMA if not kernel.planes)
+
+
+def finished_product(operation: ConvolutionForward, device: Any, kernel: TmaKernel) -> Product | None:
+    """Return the product of a convolution that the kernel can finish by filter; None where it cannot."""
+    if operation.algo not in IMPLICIT:
+        return None
+    products = ConvolutionProblem(operation, device).products
+    return products[0] if len(products) == 1 and kernel.finishes(products[0]) else None
+
+
+def is_preferred(product: Product, kernel: TmaKernel) -> bool:
+    """Return whether TMA's kernels would compute the product anyway, and this one is the fastest of those that finish by filter."""
+    possible = [other for other in FINISHING if other.finishes(product)]
+    best = min(possible, key=lambda other: other.clocks(product, True))
+    return best is kernel and any(other.is_preferred(product) for other in TMA)
 
 
 class SummedConvolution(NamedTuple):
@@ -28,18 +44,8 @@ class SummedConvolution(NamedTuple):
     @classmethod
     def of(cls, operation: ConvolutionForward, device: Any, kernel: TmaKernel) -> SummedConvolution | None:
         """Return it; None where the kernel does not compute the convolution like this."""
-        if operation.algo not in IMPLICIT:
-            return None
-        problem = ConvolutionProblem(operation, device)
-        product = replace(problem.products[0], statistics=0)
-        return cls(product, kernel) if len(problem.products) == 1 and kernel.sums(product) else None
-
-    @property
-    def is_preferred(self) -> bool:
-        """Whether one of these kernels would compute the product without the sums, too, and this one is the fastest of them."""
-        possible = [kernel for kernel in SUMMING if kernel.sums(self.product)]
-        best = min(possible, key=lambda kernel: kernel.clocks(self.product, True))
-        return best is self.kernel and any(kernel.is_preferred(self.product) for kernel in TMA)
+        product = finished_product(operation, device, kernel)
+        return cls(replace(product, statistics=0), kernel) if product else None
 
     @property
     def nbytes(self) -> int:

@@ -48,17 +48,17 @@ struct Squares {
   }
 };
 
-// The terms of the gradient, where it passes.
+// The terms of the gradient, where it passes; the inverse deviation multiplies their sum in the end.
 struct Gradient {
   static constexpr bool READS_X = true;
-  COMPUTE mean, inverse;
+  COMPUTE mean;
   __device__ __forceinline__ void load_channel(const Arguments& a, int channel) {
-    mean = a.mean[channel * a.parameter_stride], inverse = a.inverse[channel * a.parameter_stride];
+    mean = a.mean[channel * a.parameter_stride];
   }
   __device__ __forceinline__ void add(Sums& sums, COMPUTE dy, COMPUTE x, bool passes) const {
     if (!passes) return;
     sums.sum += dy;
-    sums.product += dy * ((x - mean) * inverse);
+    sums.product += dy * (x - mean);
   }
 };
 
@@ -194,6 +194,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_channel_sums_fin
   if (lane || channel >= channels) return;
 #pragma unroll
   for (int i = 1; i < LANES; i++) sums.add(shared[i][column]);
+  if (a.inverse) sums.product *= a.inverse[channel * a.parameter_stride];
   COMPUTE* totals = reinterpret_cast<COMPUTE*>(a.workspace + a.totals) + channel;
   totals[0] = sums.sum;
   totals[channels] = sums.product;

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from dualdnn.api.enumerations import cudnnNanPropagation_t
 from dualdnn.api.operations import (
     ConvolutionBackwardFilter,
     ConvolutionForward,
@@ -21,12 +22,16 @@ from dualdnn.api.operations import (
 )
 
 from ..convolution.implicit_gemm_tma import TmaKernel
-from ..convolution.statistics import SummedConvolution
+from ..convolution.problem import EpilogueStruct
+from ..convolution.product import Product
+from ..convolution.statistics import SummedConvolution, finished_product, is_preferred
 from ..plans import Plan, plan, workspace_bytes
+from ..scalars import fill
 from ..solver import Problem, Solver
 from .channel_sums import ChannelSums
 from .sequence import ALIGNMENT, Part, SequencePlan, Workspace
 
+IGNORED = cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN
 Fused = ScaleBiasActivationConvBnstats | ScaleBiasActivationWgrad | ConvScaleBiasAddActivation
 
 
@@ -94,48 +99,68 @@ class ConvolutionSequence(Solver[FusedConvolution]):
         return SequencePlan(o, parts, self.name)
 
 
-class ConvolutionStatistics(Solver[FusedConvolution]):
-    """The prologue, and a convolution that adds up y and its squares where it stores y."""
+class FinishingConvolution(Solver[FusedConvolution]):
+    """A convolution by one of TMA's kernels that finishes y by filter, channels innermost."""
+
+    prefix = ""
 
     def __init__(self, kernel: TmaKernel) -> None:
         self.kernel = kernel
-        self.name = kernel.name.replace("convolution.implicit_gemm_tma", "fused_ops.convolution_statistics")
+        self.name = kernel.name.replace("convolution.implicit_gemm_tma", self.prefix)
 
-    def _summed(self, problem: FusedConvolution) -> SummedConvolution | None:
-        """Return the convolution; None where the call has no statistics or the kernel does not compute it."""
-        o = problem.operation
-        if not isinstance(o, ScaleBiasActivationConvBnstats) or (o.ySum or o.ySqSum) is None or not problem.aligned:
-            return None
-        return SummedConvolution.of(o.inner, problem.device, self.kernel)
+    def product(self, problem: FusedConvolution) -> Product | None:
+        """Return the product; None where the kernel does not compute the call."""
+        raise TypeError(f"{type(self).__name__} does not define product()")
+
+    def used(self, problem: FusedConvolution) -> Workspace:
+        """Return the workspace of the launches."""
+        raise TypeError(f"{type(self).__name__} does not define used()")
 
     def serves(self, problem: FusedConvolution) -> bool:
-        return self._summed(problem) is not None
+        return problem.aligned and self.product(problem) is not None
 
     def applies(self, problem: FusedConvolution) -> bool:
-        summed = self._summed(problem)
-        return summed is not None and summed.is_preferred
-
-    def _pieces(self, problem: FusedConvolution) -> tuple[Workspace, int, int]:
-        """Return the workspace, where the scaled x is in it, and the sums of blocks."""
-        o, summed, workspace = problem.operation, self._summed(problem), Workspace()
-        assert isinstance(o, ScaleBiasActivationConvBnstats) and summed is not None
-        scaled = workspace.take(o.x.nbytes if o.prologue else 0)
-        return workspace, scaled, workspace.take(summed.nbytes)
+        product = self.product(problem) if problem.aligned else None
+        return product is not None and is_preferred(product, self.kernel)
 
     def workspace_bytes(self, problem: FusedConvolution) -> int:
         # The fallback needs its own.
         others = FusedConvolution(problem.operation, problem.device, aligned=False)
-        return max(self._pieces(problem)[0].nbytes, others.pieces[0].nbytes)
+        return max(self.used(problem).nbytes, others.pieces[0].nbytes)
 
     def alignment(self, problem: FusedConvolution) -> Mapping[str, int]:
         o = problem.operation
-        scaled = isinstance(o, ScaleBiasActivationConvBnstats) and o.prologue is not None
-        return dict.fromkeys(("w", "y") if scaled else ("x", "w", "y"), ALIGNMENT)
+        scaled = getattr(o, "prologue", None) is not None
+        names = ("w", "y") if scaled else ("x", "w", "z", "y")
+        return {name: ALIGNMENT for name in names if getattr(o, name, None) is not None}
+
+
+class ConvolutionStatistics(FinishingConvolution):
+    """The prologue, and a convolution that adds up y and its squares where it stores y."""
+
+    prefix = "fused_ops.convolution_statistics"
+
+    def product(self, problem: FusedConvolution) -> Product | None:
+        o = problem.operation
+        if not isinstance(o, ScaleBiasActivationConvBnstats) or (o.ySum or o.ySqSum) is None:
+            return None
+        return finished_product(o.inner, problem.device, self.kernel)
+
+    def _pieces(self, problem: FusedConvolution) -> tuple[Workspace, SummedConvolution, int, int]:
+        """Return the workspace, the convolution, where the scaled x is in the workspace, and the sums of blocks."""
+        o, workspace = problem.operation, Workspace()
+        assert isinstance(o, ScaleBiasActivationConvBnstats)
+        summed = SummedConvolution.of(o.inner, problem.device, self.kernel)
+        assert summed is not None
+        scaled = workspace.take(o.x.nbytes if o.prologue else 0)
+        return workspace, summed, scaled, workspace.take(summed.nbytes)
+
+    def used(self, problem: FusedConvolution) -> Workspace:
+        return self._pieces(problem)[0]
 
     def plan(self, problem: FusedConvolution) -> Plan:
-        o, device, summed = problem.operation, problem.device, self._summed(problem)
-        assert isinstance(o, ScaleBiasActivationConvBnstats) and summed is not None
-        _, scaled, sums_at = self._pieces(problem)
+        o, device, (_, summed, scaled, sums_at) = problem.operation, problem.device, self._pieces(problem)
+        assert isinstance(o, ScaleBiasActivationConvBnstats)
         where: dict[str, Any] = {"workSpace": sums_at}
         parts = []
         if o.prologue is not None:
@@ -145,3 +170,36 @@ class ConvolutionStatistics(Solver[FusedConvolution]):
         assert of is not None
         parts.append(Part(o, Plan(o, summed.launches(("ySum", "ySqSum"), of)), where))
         return SequencePlan(o, parts, self.name)
+
+
+class ConvolutionFactors(FinishingConvolution):
+    """A convolution that scales y and z, adds the bias and rectifies where it stores y: one launch."""
+
+    prefix = "fused_ops.convolution_factors"
+
+    def product(self, problem: FusedConvolution) -> Product | None:
+        o = problem.operation
+        if not isinstance(o, ConvScaleBiasAddActivation) or o.z not in (None, o.y):
+            return None
+        known = [spec for spec in (o.eqScale, o.zEqScale, o.zEqBias) if spec is not None]
+        plain = all(spec.data_type == o.y.data_type and spec.strides[1] == 1 for spec in known)
+        ignores_nan = o.activation is None or o.activation.relu_nan == IGNORED
+        found = finished_product(o.inner, problem.device, self.kernel) if known and plain and ignores_nan else None
+        if found is None:
+            return None
+        adds, biased = o.z is not None, o.zEqBias is not None
+        names = ("x", "w", "y", "z" if adds else "y", "zEqBias" if biased else "y")
+        finish = fill(EpilogueStruct(), alpha=1.0, beta=float(adds), biased=biased, rectified=o.activation is not None)
+        return replace(found, operands=names, finish=finish, factors=("eqScale", "zEqScale"))
+
+    def used(self, problem: FusedConvolution) -> Workspace:
+        return Workspace()
+
+    def plan(self, problem: FusedConvolution) -> Plan:
+        product = self.product(problem)
+        assert product is not None
+        return SequencePlan(
+            problem.operation,
+            [Part(problem.operation, Plan(problem.operation, [self.kernel.launch(product)]))],
+            self.name,
+        )

@@ -1,6 +1,6 @@
 // Tensors of images, channels and up to three spatial dimensions, walked in accesses of PACK_BYTES (problem.py fills
 // these structures): along channels where these lie innermost, else along pixels. 32 channels of a pixel are one word
-// of a bit mask.
+// of a bit mask. RANK: dimensions of pixels that are left when those that follow each other in all tensors are merged.
 #pragma once
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
@@ -31,17 +31,16 @@ struct Pixel {
 __device__ __forceinline__ Pixel locate(const Pixels& a, unsigned index) {
   Pixel found;
 #pragma unroll
-  for (int d = 2; d >= 0; d--) {
-    found.axis[d] = 0;
-    if (a.extent[d].divisor > 1) index = a.extent[d].divide(index, found.axis[d]);
-  }
+  for (int d = 2; d > 3 - RANK; d--) index = a.extent[d].divide(index, found.axis[d]);
   found.image = index;
   return found;
 }
 
 __device__ __forceinline__ int offset(const TensorStrides& s, const Pixel& pixel, int channel) {
-  return pixel.image * s.image + channel * s.channel + pixel.axis[0] * s.axis[0] + pixel.axis[1] * s.axis[1] +
-         pixel.axis[2] * s.axis[2];
+  int found = pixel.image * s.image + channel * s.channel;
+#pragma unroll
+  for (int d = 2; d > 3 - RANK; d--) found += pixel.axis[d] * s.axis[d];
+  return found;
 }
 
 __device__ __forceinline__ Packed load_pack(const ELEMENT* at) { return *reinterpret_cast<const Packed*>(at); }

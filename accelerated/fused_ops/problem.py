@@ -46,6 +46,7 @@ class Walk(NamedTuple):
 
     along: str
     width: int
+    rank: int  # dimensions of pixels
     pixels: Any
     strides: Mapping[str, TensorStrides]
     wide: tuple[str, ...]  # the tensors that have to begin at multiples of PACK_BYTES
@@ -96,7 +97,7 @@ class Walk(NamedTuple):
         value.packs = FastDivmod.of(packs)
         most = BLOCKS_PER_MULTIPROCESSOR * device.multiprocessors * THREADS // packs
         value.step = min(value.rows, max(1, most))
-        return cls(along, width, value, strides, tuple(known) if width > 1 else ())
+        return cls(along, width, len(extents), value, strides, tuple(known) if width > 1 else ())
 
     @property
     def grid(self) -> tuple[int, int, int]:
@@ -107,7 +108,7 @@ class Walk(NamedTuple):
 
     def definitions(self, element_bytes: int) -> dict[str, str]:
         """The definitions of the kernels' module beside the types."""
-        return {"THREADS": str(THREADS), "PACK_BYTES": str(self.width * element_bytes)}
+        return {"THREADS": str(THREADS), "PACK_BYTES": str(self.width * element_bytes), "RANK": str(self.rank)}
 
 
 def _merged(dims: tuple[int, ...], strides: list[tuple[int, ...]]) -> tuple[list[int], list[list[int]]]:
