@@ -115,9 +115,9 @@ def test_a_graph_beside_the_calls_that_do_the_same(which, monkeypatch):
     row = next(row for row in graph_rows.graph_rows() if row.name.startswith(which))
     result = measured(row, StandInVendor())
     assert result["message"] is None and result["vendor_us"] > 0 and result["separate_us"] > 0
-    plain = row.calls[0].operation
+    plain = row.separate[0].operation
     assert row.flops == 2 * plain.y.count * 8 * 9 and result["pace"] == "half"
-    assert row.nbytes == sum(o.nbytes for o in (plain.x, plain.w, plain.y)) + (16 if len(row.calls) == 1 else 64)
+    assert row.nbytes == sum(o.nbytes for o in (plain.x, plain.w, plain.y)) + (16 if len(row.separate) == 1 else 64)
 
 
 def test_the_matrix_of_the_input():

@@ -188,7 +188,7 @@ class GpuFunction(Function):
         self._check(len(template), (grid, block, shared_bytes))
         device, launch, content = self.device, self._kernel.launch, self._content
         pack = struct.Struct(f"{addresses}Q").pack_into
-        ways: dict[int, Configuration] = {}  # by stream
+        configurations: dict[int, Configuration] = {}  # by stream
         free: list[
             tuple[Any, Any, int]
         ] = []  # arguments that no thread launches with: they, a pointer to them, and its address
@@ -197,11 +197,11 @@ class GpuFunction(Function):
             if _thread.device is not device:
                 device.make_current()
             handle = stream.handle if stream is not None else 0
-            how = ways.get(handle)
+            how = configurations.get(handle)
             if how is None:
-                if len(ways) >= REMEMBERED_STREAMS:
-                    ways.clear()
-                how = ways[handle] = self._configure(grid, block, shared_bytes, handle, cooperative)
+                if len(configurations) >= REMEMBERED_STREAMS:
+                    configurations.clear()
+                how = configurations[handle] = self._configure(grid, block, shared_bytes, handle, cooperative)
             try:
                 arguments = free.pop()
             except IndexError:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from dualdnn.api.enumerations import (
+    cudnnConvolutionFwdAlgo_t,
     cudnnDataType_t,
     cudnnGenStatsMode_t,
-    cudnnIndicesType_t,
     cudnnNanPropagation_t,
     cudnnPointwiseMode_t,
-    cudnnReduceTensorIndices_t,
-    cudnnReduceTensorOp_t,
 )
-from dualdnn.api.operations import OperationGraph, ReduceTensor, ReduceTensorSpec
+from dualdnn.api.operations import OperationGraph
 from dualdnn.api.operations.graph import (
     ConvolutionForwardNode,
     GenStatsNode,
@@ -27,17 +26,14 @@ from dualdnn.api.operations.graph_patterns import ON_CORES_ENGINE
 from dualdnn.api.operations.specs import FLOAT, HALF, NCHW, NHWC, SCALAR_BYTES, TensorSpec
 
 from .convolution_rows import DEEP, FUSED_LAYERS, TINY, WIDE, Layer, convolution, rectified
+from .fused_rows import reductions
 from .row import Call, Convolution, Row
 
 Mode = cudnnPointwiseMode_t
+PRECOMPUTED = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
 PRECOMPUTED_ON_CORES = 9  # the engine of IMPLICIT_PRECOMP_GEMM on tensor cores
 SHAPES = ((64, 256, 56, 56), (32, 512, 14, 14))
 STATISTICS_LAYERS = (WIDE, Layer(64, 256, 56, 256, 1, 1), DEEP, Layer(32, 512, 14, 512, 1, 1))
-NO_NAN, NO_INDICES = (
-    cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN,
-    cudnnReduceTensorIndices_t.CUDNN_REDUCE_TENSOR_NO_INDICES,
-)
-WIDTH = cudnnIndicesType_t.CUDNN_32BIT_INDICES
 
 
 def _tensor(uid: int, dims: tuple[int, ...], data_type: cudnnDataType_t, virtual: bool = False) -> GraphTensor:
@@ -76,7 +72,7 @@ def _convolved(plain: Convolution, y: GraphTensor) -> ConvolutionForwardNode:
 
 def _fused_row(layer: Layer, kind: str, added: bool) -> Row:
     """relu(conv(x, w) + bias), or with z added, beside the one documented call."""
-    call = rectified(convolution(layer, kind, NHWC), added)
+    call = replace(rectified(convolution(layer, kind, NHWC), added), algo=PRECOMPUTED)
     between = TensorSpec.packed(FLOAT, call.y.dims, NHWC)
     sums, joined, shifted = (_of(10 + i, between, virtual=True) for i in range(3))
     y, bias, z = _of(3, call.y), _of(4, call.bias), _of(5, call.z)
@@ -100,17 +96,17 @@ def _fused_row(layer: Layer, kind: str, added: bool) -> Row:
 
 
 def _statistics_row(layer: Layer) -> Row:
-    """conv(x, w) and its statistics, beside a convolution and two reductions: the sums, and the roots of the sums of squares."""
-    call = convolution(layer, "half", NHWC)
+    """conv(x, w) and its statistics, beside a convolution and two reductions."""
+    call = replace(convolution(layer, "half", NHWC), algo=PRECOMPUTED)
     channels = TensorSpec.packed(FLOAT, (1, layer.filters, 1, 1))
     y, sums, squares = _of(3, call.y), _of(4, channels), _of(5, channels)
     nodes = (_convolved(call, y), GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, y, sums, squares))
-    reductions = (
-        Call(ReduceTensor(ReduceTensorSpec(op, FLOAT, NO_NAN, NO_INDICES, WIDTH), 0, 0, 1.0, 0.0, call.y, channels), {"A": "tensor_3", "C": name})
-        for op, name in ((cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_ADD, "tensor_4"), (cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_NORM2, "tensor_5"))
-    )  # fmt: skip
     family = "graph convolution statistics"
-    calls = (Call(call, {"x": "tensor_1", "w": "tensor_2", "y": "tensor_3"}), *reductions)
+    names = {"x": "tensor_1", "w": "tensor_2", "y": "tensor_3", "ySum": "tensor_4", "ySqSum": "tensor_5"}
+    reduced = (
+        Call(o, {name: names.get(known, known) for name, known in where.items()}) for o, where in reductions(call.y)
+    )
+    calls = (Call(call, names), *reduced)
     return Row(f"{family} {layer} half NHWC", family, OperationGraph(nodes, ON_CORES_ENGINE, 0, 0), calls)
 
 

@@ -16,7 +16,14 @@ from dualdnn.accelerated.runtime.timing import Clock, Graph
 from dualdnn.api import cudnn
 from dualdnn.api.document import functions
 from dualdnn.api.enumerations import cudnnDataType_t
-from dualdnn.api.operations import Operation, RNNBackwardData, RNNBackwardWeights, RNNForward, TensorSpec
+from dualdnn.api.operations import (
+    Operation,
+    OperationGraph,
+    RNNBackwardData,
+    RNNBackwardWeights,
+    RNNForward,
+    TensorSpec,
+)
 from dualdnn.api.operations.specs import FLOAT, HALF
 
 from ..calls import Caller, sized
@@ -95,26 +102,23 @@ class Contender:
     name: str = ""
 
 
-Part = tuple[Any, dict[str, Any]]  # a call of a row: its operation, and the buffers of its operands
+def in_turn(found: Sequence[dict[str, Contender]]) -> dict[str, Contender]:
+    """Rivals that make several calls one after the other: those that can make each of them."""
 
-
-def together(found: Sequence[dict[str, Contender]]) -> dict[str, Contender]:
-    """The rivals that take all calls of a row, which make one after the other."""
-
-    def in_turn(works: Sequence[Work]) -> Work:
+    def together(works: Sequence[Work]) -> Work:
         def work() -> None:
             for one in works:
                 one()
 
         return works[0] if len(works) == 1 else work
 
-    names = [name for name in found[0] if all(name in each for each in found)]
-    return {
-        name: Contender(
-            in_turn([each[name].work for each in found]), ", ".join(filter(None, (each[name].name for each in found)))
-        )
-        for name in names
-    }
+    made = {}
+    for name in found[0]:
+        if all(name in each for each in found):
+            contenders = [each[name] for each in found]
+            names = ", ".join(contender.name for contender in contenders if contender.name)
+            made[name] = Contender(together([contender.work for contender in contenders]), names)
+    return made
 
 
 class Bench:
@@ -215,27 +219,24 @@ class Bench:
             "ours_us": None, "vendor_us": None, "graph_us": None, "host_us": None,
         }  # fmt: skip
         messages: list[str] = []
-        with (
-            self._told("row", messages), self._memory(row.operation) as memory, self._memory_of_calls(row, memory) as calls,
-            self._told("ours", messages),
-        ):  # fmt: skip
-            result |= self._rounds(row, memory, calls, benchmark, messages)
+        with self._told("row", messages), self._memory(row.operation) as memory, self._told("ours", messages):
+            result |= self._rounds(row, memory, benchmark, messages)
         return {**result, "wall_s": time.perf_counter() - begun, "message": "; ".join(messages) or None}
 
-    def _rounds(
-        self, row: Row, memory: dict[str, Any], calls: Sequence[Part], benchmark: Any, messages: list[str]
-    ) -> dict[str, Any]:
+    def _rounds(self, row: Row, memory: dict[str, Any], benchmark: Any, messages: list[str]) -> dict[str, Any]:
         """Medians of all; of small rows those of single calls, too. Everybody is timed in every round and, where arithmetic
         heats the device so that its clocks fall, a rest before it, so that nobody begins with the heat of another."""
         operation = row.operation
         rivals: dict[str, Contender] = {}
+        calls = self._separate(row, memory)
+        theirs = calls if isinstance(operation, OperationGraph) and calls else [(operation, memory)]
         with self._told("vendor", messages):
-            rivals |= together([self._vendor(*call) for call in calls or [(operation, memory)]])
+            rivals |= in_turn([self._vendor(*call) for call in theirs])
         with self._told("graph", messages):
-            rivals |= together([self._graph(*call) for call in calls or [(operation, memory)]])
+            rivals |= in_turn([self._graph(*call) for call in theirs])
         if calls:
             with self._told("separate", messages):
-                rivals |= together([{"separate": self._ours(*call)[0]} for call in calls])
+                rivals |= in_turn([{"separate": Contender(self._own_call(*call))} for call in calls])
         ours, found = self._ours(operation, memory)
         times: dict[str, list[float]] = {name: [] for name in rivals}
         with contextlib.ExitStack() as stack:
@@ -296,6 +297,32 @@ class Bench:
             "v7_ratio": found.ratio,
             "v7_us": None if first is None or same else self._median(self._own_call(first, memory)) * 1e6,
         }
+
+    def _separate(self, row: Row, memory: dict[str, Any]) -> list[tuple[Any, dict[str, Any]]]:
+        """The separate calls that do together what the row's operation does, each with the buffers of its operands."""
+        calls = [(sized(Caller(cudnn, self.handle), call.operation), call.where) for call in row.separate]
+        further: dict[str, int] = {}
+        for operation, where in calls:
+            for name in operation.operands:
+                known = where.get(name, name)
+                if known not in memory or name == workspace_of(operation):
+                    known = f"separate {where.get(name, name)}"
+                    further[known] = max(further.get(known, SCRATCH_BYTES), self._most_bytes(operation, name))
+        memory |= {name: self._ones(nbytes) for name, nbytes in further.items()}
+        found = []
+        for operation, where in calls:
+            names = {name: where.get(name, name) for name in operation.operands}
+            given = {
+                name: memory.get(f"separate {known}") if f"separate {known}" in further else memory[known]
+                for name, known in names.items()
+            }
+            found.append((operation, given))
+        return found
+
+    def _most_bytes(self, operation: Operation, name: str) -> int:
+        """Bytes of an operand of a separate call, of a convolution's workspace those that suffice for every algorithm of everybody."""
+        convolves = isinstance(operation, Convolution) and name == workspace_of(operation)
+        return self._scratch_bytes(operation) if convolves else operation.nbytes(name)  # type: ignore[arg-type]
 
     def _solver(self, operation: Operation) -> dict[str, Any]:
         """The name of the solver that serves an operation."""
@@ -393,26 +420,6 @@ class Bench:
             if self.graph_path is not None:
                 self.graph_path.release()
 
-    @contextlib.contextmanager
-    def _memory_of_calls(self, row: Row, memory: dict[str, Any]) -> Iterator[list[Part]]:
-        """The calls of a row, each with its buffers: those of the row, and a workspace of its own."""
-        found, spaces = list[Part](), list[Any]()
-        try:
-            for call in row.calls:
-                given = {name: memory[outer] for name, outer in call.names.items()}
-                space = workspace_of(call.operation)
-                if space is not None:
-                    convolves = isinstance(call.operation, Convolution)
-                    room = self._scratch_bytes(call.operation) if convolves else self._room(call.operation, space)
-                    given[space] = self._owner.allocate(room)
-                    spaces.append(given[space])
-                found.append((call.operation, given))
-            yield found
-        finally:
-            self.device.synchronize()
-            for buffer in spaces:
-                buffer.free()
-
     def _with_spaces(self, operation: Any) -> Any:
         """The operation on a recurrent network with spaces that suffice for everybody; any other one as it is."""
         if not isinstance(operation, RNNForward | RNNBackwardData | RNNBackwardWeights) or self.vendor is None:
@@ -426,7 +433,7 @@ class Bench:
             return replace(operation, **larger)
         return operation
 
-    def _scratch_bytes(self, operation: Any) -> int:
+    def _scratch_bytes(self, operation: Convolution) -> int:
         makers: list[tuple[Any, Any]] = [(cudnn, self.handle)]
         if self.vendor is not None:
             makers.append((self.vendor.cudnn, self.vendor_handle))
@@ -457,6 +464,13 @@ class Bench:
             self.device.copy(buffer.address + filled, buffer.address, part)
             filled += part
         self.device.synchronize()
+        return buffer
+
+    def _ones(self, nbytes: int) -> Any:
+        """A buffer that begins with ones in float: vectors of scales, variances and their like; more is written first."""
+        buffer = self._owner.allocate(nbytes)
+        ones = np.ones(min(nbytes, SCRATCH_BYTES) // 4, np.float32)
+        self.device.upload(buffer.address, ones.tobytes())
         return buffer
 
     @staticmethod
@@ -512,6 +526,7 @@ def with_floor(result: dict[str, Any], ceilings: Ceilings) -> dict[str, Any]:
     floor = ceilings.floor(result["bytes"], result["flops"], result["pace"]) * 1e6
     ours = result["ours_us"]
     rivals = [time for time in (result["vendor_us"], result["graph_us"]) if time is not None]
+    separate = result.get("separate_us")
     ways = {
         "graph": (ours if "ours_alone_us" in result else None, ceilings.launch),
         "stream": (result.get("ours_stream_us"), ceilings.launch_stream),
@@ -522,5 +537,6 @@ def with_floor(result: dict[str, Any], ceilings: Ceilings) -> dict[str, Any]:
         "floor_us": floor,
         "fraction": None if ours is None else floor / ours,
         "speedup": None if ours is None or not rivals else min(rivals) / ours,
+        **({} if ours is None or separate is None else {"over_separate": separate / ours}),
         "launches": {way: time / (launch * 1e6) for way, (time, launch) in ways.items() if time and launch},
     }
