@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnPointwiseMode_t
 from dualdnn.api.operations import (
     ConvolutionBiasActivationForward,
     ConvolutionForward,
+    ConvScaleBiasAddActivation,
     OperationGraph,
     ScaleBiasActivationConvBnstats,
 )
@@ -39,6 +41,8 @@ DOCUMENTED: dict[type[Node], tuple[Any, Callable[[Problem, Any], str | None]]] =
     ConvolutionBackwardFilterNode: (FILTER_ALGO_1, filter_unsupported),
 }
 SUMMING = "fused_ops.convolution_statistics"  # how the names of solvers begin whose convolutions add up what they store
+SCALING = "fused_ops.convolution_factors"  # and of those that scale it
+MUL = cudnnPointwiseMode_t.CUDNN_POINTWISE_MUL
 LONGEST_EPILOGUE = 3  # nodes behind a convolution that one operation computes: a residual, a bias, an activation
 
 
@@ -74,13 +78,51 @@ class Documented:
         summed = ScaleBiasActivationConvBnstats(
             o.convolution, None, o.algo, 0, o.x, None, None, o.w, o.y, sums, squares
         )
-        room = ROOMS[type(summed)]
-        if not room.solver(room.problem(summed, problem.device)).name.startswith(SUMMING):
-            return None
         names = {**alone.single.names, "ySum": statistics.sum.operand, "ySqSum": statistics.sqsum.operand}
-        found = replace(alone.single, operation=summed, names=names)
-        summed = replace(summed, workspace_bytes=workspace_bytes(summed, problem.device))
-        return cls((node, statistics), found, summed)
+        return cls._by(problem, (node, statistics), alone.single, summed, names, SUMMING)
+
+    @classmethod
+    def scaled(cls, problem: GraphProblem, nodes: tuple[Node, ...]) -> Documented | None:
+        """Return the convolution that scales its results by channel before a residual, a bias and a ReLU follow, None where its
+        kernel does not."""
+        convolution, product, *others = nodes
+        if not isinstance(convolution, ConvolutionForwardNode) or not isinstance(product, PointwiseNode):
+            return None
+        y = convolution.y
+        scale = product.b if product.x == y else product.x
+        plain = product.pointwise.mode == MUL and (product.alpha1, product.alpha2) == (1, 1) and scale not in (y, None)
+        if not plain or not others or not _is_private(problem.operation, nodes):
+            return None
+        alone = cls._described(problem, (replace(convolution, y=product.y), *others))
+        if alone is None or scale.dims != (1, y.dims[1], *(1,) * (y.rank - 2)):
+            return None
+        o, names = alone.operation, dict(alone.single.names)
+        if not isinstance(o, ConvolutionBiasActivationForward) or o.alpha1 != 1 or o.alpha2 not in (0, 1):
+            return None
+        activation = o.activation if o.activation.mode == cudnnActivationMode_t.CUDNN_ACTIVATION_RELU else None
+        added = o.z if o.alpha2 else None
+        summed = ConvScaleBiasAddActivation(
+            o.convolution, activation, o.algo, 0, o.x, o.w, problem.spec(scale), added, None, o.bias, o.y
+        )
+        names |= {"eqScale": scale.operand, "zEqBias": names.pop("bias")}
+        return cls._by(problem, nodes, alone.single, summed, names, SCALING)
+
+    @classmethod
+    def _by(
+        cls,
+        problem: GraphProblem,
+        nodes: tuple[Node, ...],
+        alone: Single,
+        operation: Any,
+        names: dict[str, str],
+        solver: str,
+    ) -> Documented | None:
+        """Return a fused operation where a solver whose name begins so serves it, None elsewhere."""
+        room = ROOMS[type(operation)]
+        if not room.solver(room.problem(operation, problem.device)).name.startswith(solver):
+            return None
+        sized = replace(operation, workspace_bytes=workspace_bytes(operation, problem.device))
+        return cls(nodes, replace(alone, operation=operation, names=names), sized)
 
     @classmethod
     def _described(cls, problem: GraphProblem, nodes: tuple[Node, ...]) -> Documented | None:
@@ -162,8 +204,11 @@ def _next(problem: GraphProblem, nodes: Sequence[Node]) -> tuple[Part, Sequence[
                     summed = Documented.with_statistics(problem, convolution, reader)
                     if summed is not None:
                         return summed, summed.nodes
-            for length in range(min(len(nodes), 1 + LONGEST_EPILOGUE), 0, -1):
-                documented = Documented.of(problem, tuple(nodes[:length]))
+            for length in range(min(len(nodes), 2 + LONGEST_EPILOGUE), 0, -1):
+                first = tuple(nodes[:length])
+                documented = Documented.of(problem, first) or (
+                    Documented.scaled(problem, first) if length > 2 else None
+                )
                 if documented is not None:
                     return documented, documented.nodes
             return Direct(convolution), [convolution]
@@ -180,4 +225,6 @@ def _is_private(graph: OperationGraph, nodes: tuple[Node, ...]) -> bool:
 def documented_seconds(part: Documented, device: Any) -> float:
     """Return about how many seconds a documented operation takes; sums that its kernel adds up cost next to nothing."""
     o = part.operation
-    return estimated_seconds(o.inner if isinstance(o, ScaleBiasActivationConvBnstats) else o, device)
+    return estimated_seconds(
+        o.inner if isinstance(o, ScaleBiasActivationConvBnstats | ConvScaleBiasAddActivation) else o, device
+    )

@@ -301,6 +301,46 @@ def test_a_fused_convolution_inside_a_graph(trial, data_type):
     ))  # fmt: skip
 
 
+ON_CORES = 29  # the engine that runs node by node with convolutions on tensor cores
+
+
+@shows(*of("OPERATIONGRAPH", "c01"), *of("OPERATION_GEN_STATS", "c01"))
+@pytest.mark.parametrize("virtual", [False, True], ids=["stored", "virtual"])
+@pytest.mark.parametrize("data_type", [HALF, BFLOAT16], ids=["half", "bfloat16"])
+def test_statistics_of_a_convolution(trial, data_type, virtual):
+    """Of its result as it is stored; a function of it comes before them, and they have gaps."""
+    last, dims = (0, 2, 3, 1), (3, 40, 9, 7)
+    y = tensor(3, dims, data_type, order=last, virtual=virtual)
+    trial(executed(
+        ConvolutionForwardNode(convolution((1, 1), (1, 1)), 1.0, 0.0, tensor(1, (3, 32, 9, 7), data_type, order=last), tensor(2, (40, 32, 3, 3), data_type, order=last), y),
+        pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, y, tensor(4, dims, data_type, order=last)),
+        GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, y, tensor(5, (1, 40, 1, 1), strides=(120, 3, 3, 3)), tensor(6, (1, 40, 1, 1))),
+        engine=ON_CORES,
+    ))  # fmt: skip
+
+
+@shows(*of("OPERATIONGRAPH", "c01"))
+@pytest.mark.parametrize("rectified", [True, False], ids=["relu", "identity"])
+@pytest.mark.parametrize("added", [True, False], ids=["residual", "alone"])
+def test_a_scaled_convolution(trial, added, rectified):
+    """y = relu(conv(x) * scale + z + bias), between channels as packs have them and fewer images than rows of a tile."""
+    last, dims, channels = (0, 2, 3, 1), (3, 40, 9, 7), (1, 40, 1, 1)
+    between = [tensor(10 + i, dims, FLOAT, order=last, virtual=True) for i in range(4)]
+    y = tensor(3, dims, HALF, order=last)
+    nodes = [
+        ConvolutionForwardNode(convolution((0, 0), (0, 0)), 1.0, 0.0, tensor(1, (3, 32, 9, 7), HALF, order=last), tensor(2, (40, 32, 1, 1), HALF, order=last), between[0]),
+        pointwise(Mode.CUDNN_POINTWISE_MUL, between[0], between[1], tensor(4, channels, HALF)),
+    ]  # fmt: skip
+    if added:
+        nodes.append(pointwise(Mode.CUDNN_POINTWISE_ADD, nodes[-1].y, between[2], tensor(6, dims, HALF, order=last)))
+    nodes.append(
+        pointwise(Mode.CUDNN_POINTWISE_ADD, nodes[-1].y, between[3] if rectified else y, tensor(5, channels, HALF))
+    )
+    if rectified:
+        nodes.append(pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, nodes[-1].y, y))
+    trial(executed(*nodes, engine=ON_CORES))
+
+
 @shows(*of("OPERATIONGRAPH", "c01"))
 def test_gradients_of_a_layer(trial):
     """Both gradients of one incoming gradient, and the sums of it, in one graph."""
