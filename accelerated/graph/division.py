@@ -75,6 +75,8 @@ class Documented:
         ):
             return None
         sums, squares = map(problem.spec, tensors)
+        if sums != squares:  # which one descriptor says there
+            return None
         summed = ScaleBiasActivationConvBnstats(
             o.convolution, None, o.algo, 0, o.x, None, None, o.w, o.y, sums, squares
         )

@@ -305,16 +305,16 @@ ON_CORES = 29  # the engine that runs node by node with convolutions on tensor c
 
 
 @shows(*of("OPERATIONGRAPH", "c01"), *of("OPERATION_GEN_STATS", "c01"))
-@pytest.mark.parametrize("virtual", [False, True], ids=["stored", "virtual"])
-@pytest.mark.parametrize("data_type", [HALF, BFLOAT16], ids=["half", "bfloat16"])
-def test_statistics_of_a_convolution(trial, data_type, virtual):
-    """Of its result as it is stored; a function of it comes before them, and they have gaps."""
+@pytest.mark.parametrize("gaps", [(1, 1), (3, 3), (3, 1)], ids=["packed", "gaps", "other gaps"])
+@pytest.mark.parametrize("data_type, virtual", [(HALF, False), (BFLOAT16, True)], ids=["half", "bfloat16 virtual"])
+def test_statistics_of_a_convolution(trial, data_type, virtual, gaps):
+    """Of its result as it is stored; a function of it comes before them, and they may have gaps."""
     last, dims = (0, 2, 3, 1), (3, 40, 9, 7)
     y = tensor(3, dims, data_type, order=last, virtual=virtual)
     trial(executed(
         ConvolutionForwardNode(convolution((1, 1), (1, 1)), 1.0, 0.0, tensor(1, (3, 32, 9, 7), data_type, order=last), tensor(2, (40, 32, 3, 3), data_type, order=last), y),
         pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, y, tensor(4, dims, data_type, order=last)),
-        GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, y, tensor(5, (1, 40, 1, 1), strides=(120, 3, 3, 3)), tensor(6, (1, 40, 1, 1))),
+        GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, y, *(tensor(5 + i, (1, 40, 1, 1), strides=(40 * gap, gap, gap, gap)) for i, gap in enumerate(gaps))),
         engine=ON_CORES,
     ))  # fmt: skip
 
