@@ -50,7 +50,7 @@ class FusedConvolution(Problem):
     @cached_property
     def sums(self) -> ChannelSums:
         """The sums of y and of its squares."""
-        return ChannelSums.of(self.operation, self.device, "y", self.operation.y, self.aligned)
+        return ChannelSums.of(self.operation, self.device, "y", self.operation.tensor("y"), self.aligned)
 
     @cached_property
     def pieces(self) -> tuple[Workspace, dict[str, int]]:
