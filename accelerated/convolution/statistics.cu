@@ -1,5 +1,6 @@
-// The sums of the results of a convolution and of their squares, by filter, from those that the blocks of its products
-// stored (implicit_gemm_tma.cu with STATISTICS). Deterministic: 32 threads of a filter take every 32nd block each.
+// The sums of the results of a convolution and of their squares, by filter (6.1.3.1), from those that the blocks of its
+// products stored (implicit_gemm_tma.cu with STATISTICS). Deterministic: 32 threads of a filter take every 32nd block
+// each.
 //
 // Roofline bound: a launch; 8 bytes a filter and block, at most 132 of them.
 #include "primitives/types.cuh"

@@ -50,7 +50,7 @@ class FusedConvolution(Problem):
     @cached_property
     def sums(self) -> ChannelSums:
         """The sums of y and of its squares."""
-        return ChannelSums.of(self.operation, self.device, "y", self.operation.y, self.aligned)
+        return ChannelSums.of(self.operation, self.device, "y", self.operation.tensor("y"), self.aligned)
 
     @cached_property
     def pieces(self) -> tuple[Workspace, dict[str, int]]:
@@ -76,7 +76,7 @@ class ConvolutionSequence(Solver[FusedConvolution]):
         return True
 
     def workspace_bytes(self, problem: FusedConvolution) -> int:
-        # Where y is not aligned the fallback serves, whose sums are divided otherwise.
+        # Where y is not aligned the fallback serves, which divides them into other segments.
         fallback = FusedConvolution(problem.operation, problem.device, aligned=False)
         return max(problem.pieces[0].nbytes, fallback.pieces[0].nbytes)
 

@@ -33,7 +33,7 @@ class GradientSolver(Solver[Problem]):
         """Return the workspace, and where its pieces begin: sums of the gradient; then sums of x, its mean, its inverse
         deviation."""
         o, workspace = problem.operation, Workspace()
-        sizes = (ChannelSums.of_gradient(o, problem.device, problem.aligned).segments.nbytes,)
+        sizes: tuple[int, ...] = (ChannelSums.of_gradient(o, problem.device, problem.aligned).segments.nbytes,)
         if o.savedMean is None:
             of_x = ChannelSums.of(o, problem.device, "x", o.x, problem.aligned).segments
             sizes = (*sizes, of_x.nbytes, *(of_x.channels * of_x.number_bytes,) * 2)

@@ -144,7 +144,7 @@ def separate(o: Operation) -> tuple[Call, ...]:
         incoming = Call(
             ActivationBackward(RELU, 1.0, 0.0, o.x, o.x, o.x, o.x), {"y": "y", "dy": "dy", "x": "y", "dx": "dz"}
         )
-        numbers = o.scale
+        numbers = _vector(o.x.dims[1], DOUBLE if o.x.data_type == DOUBLE else FLOAT)
         made = BatchNormalizationBackward(SPATIAL, 1.0, 0.0, 1.0, 0.0, o.x, o.x, o.x, numbers, numbers, 1e-5, numbers)
         return incoming, Call(made, {"dy": "dz", "savedInvVariance": "savedInvStd"})
     return ()

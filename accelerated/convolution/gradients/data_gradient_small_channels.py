@@ -80,7 +80,7 @@ class DataGradientSmallChannels(Solver[DataGradientProblem]):
         return SWIZZLE_BYTES + max(copied_rows * ROW_BYTES, results)
 
     def _copies(self, problem: DataGradientProblem) -> dict[str, TensorSpec]:
-        """Return dy with channels innermost, where it lies otherwise."""
+        """Return dy with channels innermost, unless it lies like that."""
         dy = problem.operation.dy
         apart = (step for step, extent in zip(dy.strides, dy.dims, strict=True) if extent > 1 and step > 1)
         if channels_last(dy) and all(step * dy.scalar_bytes % PACK_BYTES == 0 for step in apart):
