@@ -92,8 +92,8 @@ class Documented:
             return None
         y = convolution.y
         scale = product.b if product.x == y else product.x
-        plain = product.pointwise.mode == MUL and (product.alpha1, product.alpha2) == (1, 1) and scale not in (y, None)
-        if not plain or not others or not _is_private(problem.operation, nodes):
+        plain = product.pointwise.mode == MUL and (product.alpha1, product.alpha2) == (1, 1)
+        if scale is None or scale == y or not plain or not others or not _is_private(problem.operation, nodes):
             return None
         alone = cls._described(problem, (replace(convolution, y=product.y), *others))
         if alone is None or scale.dims != (1, y.dims[1], *(1,) * (y.rank - 2)):
@@ -207,10 +207,8 @@ def _next(problem: GraphProblem, nodes: Sequence[Node]) -> tuple[Part, Sequence[
                     if summed is not None:
                         return summed, summed.nodes
             for length in range(min(len(nodes), 2 + LONGEST_EPILOGUE), 0, -1):
-                first = tuple(nodes[:length])
-                documented = Documented.of(problem, first) or (
-                    Documented.scaled(problem, first) if length > 2 else None
-                )
+                run = tuple(nodes[:length])
+                documented = Documented.of(problem, run) or (Documented.scaled(problem, run) if length > 2 else None)
                 if documented is not None:
                     return documented, documented.nodes
             return Direct(convolution), [convolution]
