@@ -64,9 +64,12 @@ class Spread:
 
     def part(self, dims: tuple[int, ...], place: Place) -> Spread:
         """The same of a part of an output of these dimensions."""
-        arrays = {"norm": self.norm, "additions": self.additions, "cut": self.cut}
-        of_part = {name: np.broadcast_to(a, dims)[place] for name, a in arrays.items() if isinstance(a, np.ndarray)}
-        return replace(self, **of_part)
+
+        def there(values: Array) -> Array:
+            return np.broadcast_to(values, dims)[place]
+
+        additions = there(self.additions) if isinstance(self.additions, np.ndarray) else self.additions
+        return replace(self, norm=there(self.norm), additions=additions)
 
 
 @dataclass(frozen=True)
@@ -168,14 +171,16 @@ class SumErrors(Errors):
         unit = spread.unit or unit
         most_cut, cut = CUT_OF_TF32 if spread.factors else CUT_OF_HALF
         # All is counted in units, in float32 where that is enough: what these numbers lose to rounding is nothing beside the limits.
-        kind = np.float64 if compute_type == DOUBLE else np.float32
-        error, half_step, exact, value, bound = (
-            numbers.astype(kind, copy=False) for numbers in (error, half_step, *results)
-        )
-        error, half_step = error * kind(1 / unit), half_step * kind(1 / unit)
+        kind: Any = np.float64 if compute_type == DOUBLE else np.float32
+
+        def taken(numbers: Array) -> Array:
+            return numbers.astype(kind, copy=False)
+
+        exact, value, bound = map(taken, results)
+        error, half_step = taken(error) / unit, taken(half_step) / unit
         scaled = exact if alpha == 1 else alpha * exact
         squares = np.square(scaled)
-        norms = np.square((spread.norm if alpha == 1 else alpha * spread.norm).astype(kind))
+        norms = np.square(taken(spread.norm if alpha == 1 else alpha * spread.norm))
         additions = np.asarray(spread.additions, kind)
         both = squares + norms
         squares = squares / 3 + norms / 6  # the mean square of all partial sums
