@@ -205,6 +205,8 @@ class Bench:
             rivals |= self._vendor(operation, memory)
         with self._told("graph", messages):
             rivals |= self._graph(operation, memory)
+        with self._told("separate", messages):
+            rivals |= self._separate(row, memory)
         ours, found = self._ours(operation, memory)
         times: dict[str, list[float]] = {name: [] for name in rivals}
         with contextlib.ExitStack() as stack:
@@ -265,6 +267,34 @@ class Bench:
             "v7_ratio": found.ratio,
             "v7_us": None if first is None or same else self._median(self._own_call(first, memory)) * 1e6,
         }
+
+    def _separate(self, row: Row, memory: dict[str, Any]) -> dict[str, Contender]:
+        """Our own separate calls that do together what the row's operation does."""
+        if not row.separate:
+            return {}
+        calls = [(sized(Caller(cudnn, self.handle), call.operation), call.where) for call in row.separate]
+        further: dict[str, int] = {}
+        for operation, where in calls:
+            for name in operation.operands:
+                known = where.get(name, name)
+                if known not in memory or name == workspace_of(operation):
+                    known = f"separate {where.get(name, name)}"
+                    further[known] = max(further.get(known, SCRATCH_BYTES), operation.nbytes(name))
+        memory |= {name: self._ones(nbytes) for name, nbytes in further.items()}
+        works = []
+        for operation, where in calls:
+            names = {name: where.get(name, name) for name in operation.operands}
+            found = {
+                name: memory.get(f"separate {known}") if f"separate {known}" in further else memory[known]
+                for name, known in names.items()
+            }
+            works.append(self._own_call(operation, found))
+
+        def work() -> None:
+            for call in works:
+                call()
+
+        return {"separate": Contender(work)}
 
     def _solver(self, operation: Operation) -> dict[str, Any]:
         """The name of the solver that serves an operation."""
@@ -408,6 +438,13 @@ class Bench:
         self.device.synchronize()
         return buffer
 
+    def _ones(self, nbytes: int) -> Any:
+        """A buffer that begins with ones in float: vectors of scales, variances and their like; more is written first."""
+        buffer = self._owner.allocate(nbytes)
+        ones = np.ones(min(nbytes, SCRATCH_BYTES) // 4, np.float32)
+        self.device.upload(buffer.address, ones.tobytes())
+        return buffer
+
     @staticmethod
     def _type_in(operation: Operation, name: str) -> cudnnDataType_t:
         """The type of an operand's random values; of a space that of the data, so that it has no infinities as such."""
@@ -461,6 +498,7 @@ def with_floor(result: dict[str, Any], ceilings: Ceilings) -> dict[str, Any]:
     floor = ceilings.floor(result["bytes"], result["flops"], result["pace"]) * 1e6
     ours = result["ours_us"]
     rivals = [time for time in (result["vendor_us"], result["graph_us"]) if time is not None]
+    separate = result.get("separate_us")
     ways = {
         "graph": (ours if "ours_alone_us" in result else None, ceilings.launch),
         "stream": (result.get("ours_stream_us"), ceilings.launch_stream),
@@ -471,5 +509,6 @@ def with_floor(result: dict[str, Any], ceilings: Ceilings) -> dict[str, Any]:
         "floor_us": floor,
         "fraction": None if ours is None else floor / ours,
         "speedup": None if ours is None or not rivals else min(rivals) / ours,
+        **({} if ours is None or separate is None else {"over_separate": separate / ours}),
         "launches": {way: time / (launch * 1e6) for way, (time, launch) in ways.items() if time and launch},
     }

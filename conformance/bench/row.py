@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnPoolingMode_t
 from dualdnn.api.operations import (
@@ -28,13 +30,23 @@ Summed = Convolution | ConvolutionBackwardData | ConvolutionBackwardFilter
 Attention = MultiHeadAttnForward | MultiHeadAttnStep | MultiHeadAttnBackwardData | MultiHeadAttnBackwardWeights
 
 
+class Call(NamedTuple):
+    """One of the separate calls that do together what a fused operation does. where: the row's operands that are its
+    operands of another name; what the row does not have is memory between the calls."""
+
+    operation: Operation
+    where: Mapping[str, str]
+
+
 @dataclass(frozen=True)
 class Row:
-    """One timed operation. ``family``: rows that differ in shape, data type or layout only have it in common."""
+    """One timed operation. ``family``: rows that differ in shape, data type or layout only have it in common.
+    ``separate``: calls that compute the same one after the other, timed beside a fused operation."""
 
     name: str
     family: str
     operation: Operation
+    separate: tuple[Call, ...] = ()
 
     @property
     def nbytes(self) -> int:
