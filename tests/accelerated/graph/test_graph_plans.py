@@ -70,7 +70,7 @@ def test_compiled_chains_have_the_bits_of_interpreted_ones(backend, monkeypatch,
 
 
 def test_which_chains_are_compiled(backend):
-    """Large ones of whole packs; not where a result has gaps between packs or an operand strides of its own."""
+    """Large ones of full packs; not where a result has gaps between packs or an operand strides of its own."""
 
     def width(*nodes):
         return compiled.width_of(Layout.of(GraphProblem(executed(*nodes), backend.device), nodes))
