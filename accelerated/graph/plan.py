@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from math import prod
 
 from dualdnn.api.operations import OperationGraph
-from dualdnn.api.operations.graph import ConvolutionNode, GraphTensor, Node
+from dualdnn.api.operations.graph import ConvolutionNode, GenStatsNode, GraphTensor, Node
 
 from ..plans import Launch, Plan, plan
 from ..solver import BYTES_PER_SECOND, LAUNCH_SECONDS, Solver, serve
@@ -59,7 +59,7 @@ class InParts(Solver[GraphProblem]):
         match part:
             case Chain(nodes, None):
                 launches = [chain_launch(problem, nodes)]
-            case Chain(nodes, summed):
+            case Chain(nodes, GenStatsNode() as summed):
                 launches = summed_launches(problem, nodes, summed, own(part), division_of(problem, part))
             case Statistics(node):
                 launches = statistics_launches(problem, node, own(part), division_of(problem, part))
