@@ -397,10 +397,14 @@ def test_images_that_pass_through_the_workspace_in_slices(run, algo):
 
 @shows(f"{F}/c01", f"{F}/c02")
 @pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF", "DOUBLE"])
-@pytest.mark.parametrize("formats", [NCHW, NHWC, (NCHW, NCHW, NHWC), (NHWC, NHWC, NCHW)], ids=str)
+@pytest.mark.parametrize(
+    "formats",
+    [(NCHW,) * 3, (NHWC,) * 3, (NCHW, NCHW, NHWC), (NHWC, NHWC, NCHW)],
+    ids=lambda f: f"{f[0].name[-4:]}-{f[2].name[-4:]}",
+)
 def test_factors_in_every_format(run, configuration, formats):
     """alpha and beta, with more filters and pixels than a tile of the smallest kernels has, and not a multiple of them."""
-    run(convolution((2, 8, 9, 10), (77, 8, 3, 3), configuration, formats=formats, alpha=-1.75, beta=0.5))
+    run(convolution((2, 8, 9, 10), (77, 8, 3, 3), configuration=configuration, formats=formats, alpha=-1.75, beta=0.5))
 
 
 @shows(f"{F}/c01", f"{F}/c02")
