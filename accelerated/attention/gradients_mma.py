@@ -46,7 +46,7 @@ def core(problem: AttentionProblem) -> list[Launch]:
     extents, attn, size = problem.operation.extents, problem.attn, padded_size(problem)
     vectors = (*(problem.vectors(name) for name in INPUTS), of_heads(problem))
     counts = (extents.q_vectors, extents.k_vectors, extents.k_vectors, extents.q_vectors)
-    given = split.factors(problem, ((*each, count) for each, count in zip(vectors, counts, strict=True)))
+    given = split.factors(problem, [(*each, count) for each, count in zip(vectors, counts, strict=True)])
     origins = {name: of_input(problem, name) for name in INPUTS}
 
     def launch(kernel: str, result: str, warpgroups: int, steps: int, beams: int, sequences: int) -> Launch:

@@ -11,7 +11,7 @@ from dualdnn.api.operations import (
 
 from ..plans import Launch
 from ..solver import Solver, serve
-from . import gradients, gradients_mma, online, online_mma
+from . import gradients, gradients_mma, online, online_mma, online_tma
 from .collect import collect
 from .gradients import of_input
 from .problem import WEIGHTS, AttentionProblem
@@ -36,9 +36,10 @@ class ForwardSolver(Solver[AttentionProblem]):
         found = [*schedule(problem), *projections(problem), *self.core(problem)]
         if attn.o_projected:
             return [*found, *output_projection(problem)]
-        source = problem.space, problem.regions.offsets["heads"]
+        if problem.result[0] == "out":
+            return found
         rows = problem.rows["queries"]
-        return [*found, collect(problem, source, ("out", 0), 1, attn.output_size, rows, "residuals")]
+        return [*found, collect(problem, problem.result, ("out", 0), 1, attn.output_size, rows, "residuals")]
 
 
 class MmaForwardSolver(ForwardSolver):
@@ -51,6 +52,21 @@ class MmaForwardSolver(ForwardSolver):
 
     def core(self, problem: AttentionProblem) -> list[Launch]:
         return online_mma.core(problem)
+
+
+class TmaForwardSolver(ForwardSolver):
+    """The same with the core on Hopper's tensor cores, fed by TMA."""
+
+    name = "attention.online_tma"
+
+    def serves(self, problem: AttentionProblem) -> bool:
+        return online_tma.serves(problem)
+
+    def applies(self, problem: AttentionProblem) -> bool:
+        return online_tma.applies(problem)
+
+    def core(self, problem: AttentionProblem) -> list[Launch]:
+        return online_tma.core(problem)
 
 
 class GradientSolver(Solver[AttentionProblem]):
@@ -104,6 +120,8 @@ class WeightsSolver(Solver[AttentionProblem]):
         return gradients_of_weights(problem)
 
 
-serve(AttentionProblem, (MmaForwardSolver(), ForwardSolver()), MultiHeadAttnForward, MultiHeadAttnStep)
+serve(
+    AttentionProblem, (TmaForwardSolver(), MmaForwardSolver(), ForwardSolver()), MultiHeadAttnForward, MultiHeadAttnStep
+)
 serve(AttentionProblem, (MmaGradientSolver(), GradientSolver()), MultiHeadAttnBackwardData)
 serve(AttentionProblem, (WeightsSolver(),), MultiHeadAttnBackwardWeights)

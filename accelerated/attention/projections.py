@@ -15,6 +15,8 @@ from .collect import collect
 from .gradients import of_input
 from .problem import BIASES, INPUTS, TIME, WEIGHTS, AttentionProblem, vector_strides
 
+MOST_WORKSPACE = 1 << 26  # bytes of a product's parts of sums: over all vectors, those of weights are long
+
 
 class VectorRows(NamedTuple):
     """The vectors of a call as rows of matrices: ``batches`` of ``rows`` of them; vectors from one to the next."""
@@ -54,7 +56,7 @@ def multiply(
     element = ELEMENTS[problem.attn.data_type]
     product = MatrixProduct(
         problem.device, *dims, a, b, c, element, element, COMPUTES[problem.operation.compute_type],
-        allows_tensor_cores(problem.attn), bias, (batches, 1), beta=beta,
+        allows_tensor_cores(problem.attn), bias, (batches, 1), beta=beta, most_workspace=MOST_WORKSPACE,
     )  # fmt: skip
     found = product.launches((SCRATCH, workspace) if product.workspace_bytes else (ABSENT, 0))
     for launch in found:
@@ -154,10 +156,13 @@ def gradients_of_weights(problem: AttentionProblem) -> list[Launch]:
         of_output = name == "dout"
         rows = _rows(problem, "queries" if of_output else name)
         size = weights.projected if of_output else weights.size
-        # The other factor is zeros for padding, which must not meet what a caller left in his.
-        copied, workspace = _without_padding(problem, name, rows, size)
-        found += copied
-        outer = rows.matrix(SCRATCH, 0, size, nbytes)
+        outer, workspace = rows.matrix(name, 0, size, nbytes), 0
+        data = problem.inputs["queries" if of_output else name]
+        if min(data.lengths) < data.dims[TIME]:
+            # The other factor is zeros for padding, which must not meet what a caller left in his.
+            copied, workspace = _without_padding(problem, name, rows, size)
+            found += copied
+            outer = rows.matrix(SCRATCH, 0, size, nbytes)
         inner = rows.matrix(operand, offset, weights.size if of_output else weights.projected, nbytes)
         left, right = (inner, outer) if of_output else (outer, inner)
         dims = (weights.size, weights.projected, rows.rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from ctypes import c_int, c_longlong
 from typing import NamedTuple
 
@@ -26,29 +26,30 @@ class Parts(NamedTuple):
     vectors: list[Vectors]
 
 
-def factors(problem: AttentionProblem, given: Iterable[tuple[str, Vectors, int]]) -> Parts:
+def factors(problem: AttentionProblem, given: Sequence[tuple[str, Vectors, int]]) -> Parts:
     """Return the vectors that tensor cores multiply. given: operand, vectors, and how many there are; float ones are
     split into the scratch memory."""
-    found, offset = Parts([], [], []), 0
-    for operand, vectors, count in given:
-        if problem.attn.data_type != FLOAT:
-            found.operands.append(operand)
-            found.vectors.append(vectors)
-            continue
-        elements = count * vectors.vector
-        lower = -(-elements * PART_BYTES // ALIGNMENT) * ALIGNMENT
-        arguments = structure(
-            *pointers(2),
-            ("source_offset", c_longlong(vectors.offset)),
-            ("result_offset", c_longlong(offset)),
-            ("lower", c_longlong(lower)),
-            ("elements", c_int(elements)),
-        )
-        function = problem.device.function(SOURCE, "attention_split", type_definitions(FLOAT, problem.operation))
-        launch = Launch(function, arguments, (operand, SCRATCH), blocks(-(-elements // WIDTH)))
-        found.launches.append(launch)
-        found.operands.append(SCRATCH)
-        found.vectors.append(Vectors(offset, lower, vectors.vector, vectors.head, vectors.size))
-        offset += 2 * lower
-        launch.scratch_bytes = offset
-    return found
+    if problem.attn.data_type != FLOAT:
+        return Parts([], [operand for operand, _, _ in given], [vectors for _, vectors, _ in given])
+    found: list[Vectors] = []
+    end = 0
+    for _, vectors, count in given:
+        lower = -(-count * vectors.vector * PART_BYTES // ALIGNMENT) * ALIGNMENT
+        found.append(Vectors(end, lower, vectors.vector, vectors.head, vectors.size))
+        end += 2 * lower
+    elements = [count * vectors.vector for _, vectors, count in given]
+    wide, whole = c_longlong * len(given), c_int * len(given)
+    arguments = structure(
+        *pointers(len(given) + 1),
+        ("source_offset", wide(*(vectors.offset for _, vectors, _ in given))),
+        ("result_offset", wide(*(vectors.offset for vectors in found))),
+        ("lower", wide(*(vectors.lower for vectors in found))),
+        ("elements", whole(*elements)),
+    )
+    definitions = type_definitions(FLOAT, problem.operation, OPERANDS=str(len(given)))
+    function = problem.device.function(SOURCE, "attention_split", definitions)
+    columns, *others = blocks(-(-max(elements) // WIDTH))
+    operands = (*(operand for operand, _, _ in given), SCRATCH)
+    launch = Launch(function, arguments, operands, (columns, len(given), others[1]))
+    launch.scratch_bytes = end
+    return Parts([launch], [SCRATCH] * len(given), found)
