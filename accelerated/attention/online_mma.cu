@@ -90,7 +90,8 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, BLOCKS) attention
     if (!__syncthreads_or(found)) return;
     for (int part = 0; part < KEYS / 64; part++)
       add_infinite<64, THREADS_OF_BLOCK, true>(
-          sums, tile + part * PART_BYTES, [&](int i, int vector) { return window[i].has(key + 64 * part + vector); });
+          sums, tile + part * PART_BYTES, [&](int i, int vector) { return window[i].has(key + 64 * part + vector); },
+          [] { __syncthreads(); });
   };
   const auto add_values = [&](int index) {
     wgmma_fence();

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from ctypes import c_int, c_longlong, c_ubyte
 from typing import Any, NamedTuple
 
@@ -44,12 +45,23 @@ def serves(problem: AttentionProblem) -> bool:
         return False
     if not online_mma.serves(problem) or problem.attn.data_type == FLOAT or problem.step is not None:
         return False
-    return all(map_.is_possible and map_.extent[0] * map_.element_bytes % ALIGNMENT == 0 for map_ in _maps(problem))
+    return are_possible(maps(problem))
 
 
 def applies(problem: AttentionProblem) -> bool:
     """Return whether there are enough queries."""
     return serves(problem) and problem.aligned and problem.windows > FEW_QUERIES
+
+
+def are_possible(wanted: Sequence[TiledMap]) -> bool:
+    """Return whether TMA reads vectors and nothing behind them."""
+    return all(map_.is_possible and map_.extent[0] * map_.element_bytes % ALIGNMENT == 0 for map_ in wanted)
+
+
+def divide(tiles: int, heads: int, beams: int, items: int) -> Any:
+    """Return the division of the work into items (tma_items.cuh)."""
+    counts = map(FastDivmod.of, (tiles, heads, beams))
+    return structure(*zip(("tiles", "heads", "beams"), counts, strict=True), ("items", c_int(items)))
 
 
 def vector_map(data: SeqDataSpec, vectors: Vectors, heads: int) -> TiledMap:
@@ -63,7 +75,8 @@ def vector_map(data: SeqDataSpec, vectors: Vectors, heads: int) -> TiledMap:
     return TiledMap(ELEMENTS[data.data_type], extent, used, (BOX, BOX, 1, 1, 1))
 
 
-def _maps(problem: AttentionProblem) -> list[TiledMap]:
+def maps(problem: AttentionProblem) -> list[TiledMap]:
+    """Return the maps of queries, keys and values."""
     data = (problem.q, problem.k, problem.k)
     return [vector_map(of, problem.vectors(name)[1], problem.attn.heads) for of, name in zip(data, INPUTS, strict=True)]
 
@@ -86,12 +99,7 @@ def core(problem: AttentionProblem) -> list[Launch]:
         ("heads", describe(problem, vectors)),
         ("result_offset", c_longlong(result_offset)),
         ("statistics_offset", c_longlong(offsets.get("statistics", -1))),
-        *zip(
-            ("tiles", "head_count", "beam_count"),
-            map(FastDivmod.of, (tiles, problem.attn.heads, problem.q.dims[BEAM])),
-            strict=True,
-        ),
-        ("items", c_int(items)),
+        ("division", divide(tiles, problem.attn.heads, problem.q.dims[BEAM], items)),
     ]
     size_bytes = ctypes.sizeof(structure(*fields))
     arguments: Any = structure(*fields, ("padding", (c_ubyte * (-size_bytes % ARGUMENT_ALIGNMENT))()))
@@ -104,9 +112,9 @@ def core(problem: AttentionProblem) -> list[Launch]:
         device.function(SOURCE, "attention_online_tma", definitions), arguments, (*operands, problem.space, result), grid,
         block, shared_bytes,
     )  # fmt: skip
-    maps = tuple(
+    located = tuple(
         (getattr(type(arguments), name).offset, i, described.offset, map_)
-        for i, (name, described, map_) in enumerate(zip(names, vectors, _maps(problem), strict=True))
+        for i, (name, described, map_) in enumerate(zip(names, vectors, maps(problem), strict=True))
     )
     (fallback,) = online_mma.core(problem)
-    return [TmaLaunch(device, (SOURCE, definitions), "attention_online_tma", launch, maps, fallback)]
+    return [TmaLaunch(device, (SOURCE, definitions), "attention_online_tma", launch, located, fallback)]

@@ -11,7 +11,7 @@ from dualdnn.api.operations import (
 
 from ..plans import Launch
 from ..solver import Solver, serve
-from . import gradients, gradients_mma, online, online_mma, online_tma
+from . import gradients, gradients_mma, gradients_tma, online, online_mma, online_tma
 from .collect import collect
 from .gradients import of_input
 from .problem import WEIGHTS, AttentionProblem
@@ -108,6 +108,21 @@ class MmaGradientSolver(GradientSolver):
         return gradients_mma.core(problem)
 
 
+class TmaGradientSolver(GradientSolver):
+    """The same with the core on Hopper's tensor cores, fed by TMA."""
+
+    name = "attention.gradients_tma"
+
+    def serves(self, problem: AttentionProblem) -> bool:
+        return gradients_tma.serves(problem)
+
+    def applies(self, problem: AttentionProblem) -> bool:
+        return problem.aligned and self.serves(problem)
+
+    def core(self, problem: AttentionProblem) -> list[Launch]:
+        return gradients_tma.core(problem)
+
+
 class WeightsSolver(Solver[AttentionProblem]):
     """Any gradient of the weights: a product of matrices for each projection."""
 
@@ -123,5 +138,5 @@ class WeightsSolver(Solver[AttentionProblem]):
 serve(
     AttentionProblem, (TmaForwardSolver(), MmaForwardSolver(), ForwardSolver()), MultiHeadAttnForward, MultiHeadAttnStep
 )
-serve(AttentionProblem, (MmaGradientSolver(), GradientSolver()), MultiHeadAttnBackwardData)
+serve(AttentionProblem, (TmaGradientSolver(), MmaGradientSolver(), GradientSolver()), MultiHeadAttnBackwardData)
 serve(AttentionProblem, (WeightsSolver(),), MultiHeadAttnBackwardWeights)

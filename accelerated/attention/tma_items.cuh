@@ -1,0 +1,98 @@
+// What the kernels of attention that TMA feeds have in common: blocks that stay and take items of work, the queries or
+// keys of one head that a block has at a time, a producer warpgroup behind the consumers, and turns of these.
+#pragma once
+#include "attention/tiles.cuh"
+#include "primitives/tma.cuh"
+
+constexpr int WARPGROUP = 128, CONSUMERS = WARPGROUP * WARPGROUPS, ROWS = 64 * WARPGROUPS;
+constexpr int BOX_BYTES = 64 * ROW_BYTES, PART_BYTES = BOXES * BOX_BYTES;  // 64 elements, or all, of 64 vectors
+constexpr int OWN_BYTES = WARPGROUPS * PART_BYTES;                         // of an item's vectors
+// Of the block's threads together no more than it is launched with
+constexpr int PRODUCER_REGISTERS = WARPGROUPS == 2 ? 40 : 32, CONSUMER_REGISTERS = WARPGROUPS == 2 ? 232 : 160;
+
+// How the work is divided: items by (tile of queries or keys, head, beam, batch).
+struct Division {
+  FastDivmod tiles, heads, beams;
+  int items;
+};
+
+// A tile of vectors of one head, from time-step `first` on.
+struct Item {
+  int first, head, beam, batch;
+
+  // late_first: those of late time-steps, whose queries may have more keys, come before others.
+  __device__ __forceinline__ Item(const Division& division, int index, bool late_first) {
+    unsigned tile, at_head, at_beam;
+    batch = division.beams.divide(division.heads.divide(division.tiles.divide(index, tile), at_head), at_beam);
+    head = at_head, beam = at_beam;
+    first = (late_first ? division.tiles.divisor - 1 - tile : tile) * ROWS;
+  }
+};
+
+// Blocks take items there and back, as neighbouring ones of windows up to each query become smaller.
+__device__ __forceinline__ int item_of(int round) {
+  return round * gridDim.x + (round % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x);
+}
+
+// The span of the windows of a tile of queries, for all lanes of a warp; and the tiles of `COUNT` keys that meet it.
+struct KeyTiles {
+  Span span;
+  int begin, count;
+};
+template <int COUNT>
+__device__ __forceinline__ KeyTiles find_keys(const Heads& h, const void* space, const Sequence& s, int first) {
+  KeyTiles found{{INT_MAX, 0, 0, INT_MAX}, 0, 0};
+#pragma unroll
+  for (int i = 0; i < ROWS / 32; i++) {
+    const int query = first + threadIdx.x % 32 + 32 * i;
+    if (query < s.q_length) found.span.add(window_of(h, space, s, query));
+  }
+  found.span.join_lanes();
+  found.begin = found.span.low / COUNT * COUNT;
+  if (found.span.high > found.begin) found.count = (found.span.high - found.begin + COUNT - 1) / COUNT;
+  return found;
+}
+
+// Where vectors of one head lie for TMA: by (element, time-step, head, beam, batch).
+struct Place {
+  int head, beam, batch;
+};
+// Loads `count` times 64 vectors: box b of part i of them to b * box_bytes + i * part_bytes.
+__device__ __forceinline__ void load_vectors(unsigned char* to, int count, int part_bytes, int box_bytes,
+                                             const TensorMap& map, Mbarrier* full, int time, const Place& at) {
+  for (int i = 0; i < count; i++)
+#pragma unroll
+    for (int box = 0; box < BOXES; box++)
+      tma_load_5d(to + i * part_bytes + box * box_bytes, map, full, box * BOX, time + 64 * i, at.head, at.beam,
+                  at.batch);
+}
+
+// After what a warp has read of a stage, by itself or by its products.
+__device__ __forceinline__ void release(Mbarrier* empty) {
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) mbarrier_arrive(empty);
+}
+
+// Turns of the consumers' warpgroups to issue products; no data depends on them.
+__device__ __forceinline__ void wait_for_turn(int warpgroup) {
+#ifndef EMULATED_CUDA
+  if (TURNS) asm volatile("bar.sync %0, %1;" ::"r"(warpgroup + 1), "n"(2 * WARPGROUP) : "memory");
+#endif
+}
+__device__ __forceinline__ void pass_turn(int warpgroup) {
+#ifndef EMULATED_CUDA
+  if (TURNS) asm volatile("bar.arrive %0, %1;" ::"r"((warpgroup + 1) % WARPGROUPS + 1), "n"(2 * WARPGROUP) : "memory");
+#endif
+}
+
+// A meeting of all consumers.
+struct Meeting {
+  Mbarrier* barrier;  // of CONSUMERS threads
+  unsigned parity = 0;
+
+  __device__ __forceinline__ void operator()() {
+    mbarrier_arrive(barrier);
+    mbarrier_wait_parity(barrier, parity);
+    parity ^= 1;
+  }
+};
