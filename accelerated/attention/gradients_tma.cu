@@ -16,14 +16,14 @@ struct GradientTmaArguments {
   const void* k;
   const void* v;
   const void* dout;
-  const void* reserve;
+  void* reserve;
   void* work;
   void* result;
   void* values_result;
   TensorMap q_map, k_map, v_map, dout_map;
   Heads heads;
-  Vectors gradients;                                        // of what the heads make
-  long long products_offset, result_offset, values_offset;  // bytes
+  Vectors gradients;  // of what the heads make
+  long long products_offset, result_offset, values_offset, counter_offset;
   Division division;
 };
 
@@ -40,6 +40,7 @@ enum State { ENDED, CUT, FULL };
 // The pipeline between the producers and the consumers. infinite: whether a tile has what weights of zero must not
 // meet.
 struct Pipeline {
+  ItemQueue items;
   Mbarrier own_full, own_empty, meeting;
   Mbarrier full[STAGES], loaded[STAGES], empty[STAGES];
   State state[STAGES];
@@ -66,6 +67,10 @@ struct Context {
     return {vectors.head > 0 ? item.head : 0, beam, item.batch};
   }
   __device__ __forceinline__ int key_beam(int beam) const { return a.heads.key_beams > 1 ? beam : 0; }
+
+  __device__ __forceinline__ int take(int round) const {
+    return take_item(p.items, at_byte<int>(a.reserve, a.counter_offset), round);
+  }
 
   // All producers, once their stage is free and what TMA does not load is written: its tiles. SUMMED: those of them
   // that are weighed in sums.
@@ -109,7 +114,9 @@ struct Context {
 // The pipeline of a block, its shared memory and its roles.
 template <class Produce, class Consume>
 __device__ __forceinline__ void run(const GradientTmaArguments& a, Pipeline& p, Produce produce, Consume consume) {
+#if defined(EMULATED_CUDA) || defined(WGMMA_INSTRUCTIONS)
   if (threadIdx.x == 0) {
+    p.items.initialise();
     mbarrier_init(&p.own_full, 1), mbarrier_init(&p.own_empty, CONSUMERS / 32), mbarrier_init(&p.meeting, CONSUMERS);
     for (int i = 0; i < STAGES; i++) {
       mbarrier_init(&p.full[i], WARPGROUP), mbarrier_init(&p.loaded[i], 1);
@@ -127,6 +134,7 @@ __device__ __forceinline__ void run(const GradientTmaArguments& a, Pipeline& p, 
     setmaxnreg_increase<CONSUMER_REGISTERS>();
     consume(context);
   }
+#endif
 }
 
 __device__ __forceinline__ void produce_keys(const Context& c) {
@@ -134,8 +142,10 @@ __device__ __forceinline__ void produce_keys(const Context& c) {
   const Heads& h = a.heads;
   unsigned searched = 0;  // a bit for each stage: the parity of its next tile that is searched
   Stage stage;
-  for (int round = 0; item_of(round) < a.division.items; round++) {
-    const Item item(a.division, item_of(round), true);
+  for (int round = 0;; round++) {
+    const int index = c.take(round);
+    if (index >= a.division.items) break;
+    const Item item(a.division, index, true);
     const Sequence s = sequence_of(h, a.reserve, item.batch, item.beam);
     const KeyTiles keys = find_keys<OTHERS>(h, a.reserve, s, item.first);
     if (threadIdx.x == CONSUMERS)
@@ -160,8 +170,10 @@ __device__ __forceinline__ void consume_keys(const Context& c) {
   Meeting meet{&p.meeting};
   Stage stage;
   if (warpgroup == WARPGROUPS - 1) pass_turn(warpgroup);
-  for (int round = 0; item_of(round) < a.division.items; round++) {
-    const Item item(a.division, item_of(round), true);
+  for (int round = 0;; round++) {
+    const int index = c.take(round);
+    if (index >= a.division.items) break;
+    const Item item(a.division, index, true);
     const Sequence s = sequence_of(h, a.reserve, item.batch, item.beam);
     Window window[2];
     Kept kept[2];
@@ -174,10 +186,13 @@ __device__ __forceinline__ void consume_keys(const Context& c) {
     float sums[SIZE / 2] = {};
     Factors<OTHERS> factors;
 
+    OwnFactors own_queries, own_gradients;
     const auto multiply = [&](float (&scores)[OTHERS / 2], float (&weighed)[OTHERS / 2]) {
       const unsigned char* const keys = c.stage(stage);
-      multiply_vectors<ROWS, OTHERS>(scores, c.own, keys);
-      multiply_vectors<ROWS, OTHERS>(weighed, c.own + OWN_BYTES, keys + PART_BYTES);
+      if constexpr (OWN_IN_REGISTERS > 0) multiply_vectors<OTHERS>(scores, own_queries, keys);
+      else multiply_vectors<ROWS, OTHERS>(scores, c.own, keys);
+      if constexpr (OWN_IN_REGISTERS > 1) multiply_vectors<OTHERS>(weighed, own_gradients, keys + PART_BYTES);
+      else multiply_vectors<ROWS, OTHERS>(weighed, c.own + OWN_BYTES, keys + PART_BYTES);
     };
     const auto weigh = [&](float (&scores)[OTHERS / 2]) {
 #pragma unroll
@@ -205,6 +220,8 @@ __device__ __forceinline__ void consume_keys(const Context& c) {
     };
 
     mbarrier_wait_parity(&p.own_full, round & 1);
+    if (OWN_IN_REGISTERS > 0) own_queries.load(c.own);
+    if (OWN_IN_REGISTERS > 1) own_gradients.load(c.own + OWN_BYTES);
     mbarrier_wait_parity(&p.full[stage.index], stage.parity);
     bool has_tiles = p.state[stage.index] != ENDED;
     if (has_tiles) {
@@ -270,8 +287,10 @@ __device__ __forceinline__ void produce_queries(const Context& c) {
   const int thread = threadIdx.x - CONSUMERS;
   unsigned searched = 0;
   Stage stage;
-  for (int round = 0; item_of(round) < a.division.items; round++) {
-    const Item item(a.division, item_of(round), false);
+  for (int round = 0;; round++) {
+    const int index = c.take(round);
+    if (index >= a.division.items) break;
+    const Item item(a.division, index, false);
     const Sequence own = sequence_of(h, a.reserve, item.batch, item.beam);
     // Beams of queries that share the keys come one after the other.
     const int last_beam = item.beam + (h.key_beams > 1 ? 1 : h.beams);
@@ -312,8 +331,10 @@ __device__ __forceinline__ void consume_queries(const Context& c) {
   Meeting meet{&p.meeting};
   Stage stage;
   if (warpgroup == WARPGROUPS - 1) pass_turn(warpgroup);
-  for (int round = 0; item_of(round) < a.division.items; round++) {
-    const Item item(a.division, item_of(round), false);
+  for (int round = 0;; round++) {
+    const int index = c.take(round);
+    if (index >= a.division.items) break;
+    const Item item(a.division, index, false);
     const int thread_key = item.first + warp_row + lane / 4;
     float key_sums[SIZE / 2] = {}, value_sums[SIZE / 2] = {};
     Factors<OTHERS> weights, factors;
@@ -408,14 +429,12 @@ __device__ __forceinline__ void consume_queries(const Context& c) {
 }
 
 // NAME: whose gradients; OTHERS: what their consumers go through
-#define KERNEL(NAME, OTHERS)                                                           \
-  extern "C" __global__ void __launch_bounds__(CONSUMERS + WARPGROUP, 1)               \
-      attention_gradients_tma_##NAME(const __grid_constant__ GradientTmaArguments a) { \
-    griddepcontrol_wait();                                                             \
-    __shared__ Pipeline pipeline;                                                      \
-    run(a, pipeline, produce_##OTHERS, consume_##OTHERS);                              \
+#define KERNEL(NAME, OTHERS)                                                                                        \
+  extern "C" __global__ void __launch_bounds__(CONSUMERS + WARPGROUP, 1)                                            \
+      attention_gradients_tma_##NAME(const __grid_constant__ GradientTmaArguments a) {                              \
+    griddepcontrol_wait();                                                                                          \
+    __shared__ Pipeline pipeline;                                                                                   \
+    run(a, pipeline, [](const Context& c) { produce_##OTHERS(c); }, [](const Context& c) { consume_##OTHERS(c); }); \
   }
-#if defined(EMULATED_CUDA) || defined(WGMMA_INSTRUCTIONS)
 KERNEL(queries, keys)
 KERNEL(keys, queries)
-#endif

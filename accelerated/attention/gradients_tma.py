@@ -18,6 +18,7 @@ from .problem import BEAM, INPUTS, TIME, AttentionProblem
 
 SOURCE = "attention/gradients_tma.cu"
 OTHERS = 64  # as in the kernels
+COUNTER_BYTES = 4
 MAPS = ("q_map", "k_map", "v_map", "dout_map")
 
 
@@ -26,7 +27,8 @@ class Tile(NamedTuple):
 
     warpgroups: int
     stages: int
-    turns: int = 1
+    turns: int = 0
+    own: int = 0
 
 
 # By the elements of a vector: of the queries' kernel, of the keys'
@@ -54,7 +56,9 @@ def core(problem: AttentionProblem) -> list[Launch]:
         ("queries", extents.q_steps, problem.q.dims[BEAM], extents.q_sequences),
         ("keys", problem.k.dims[TIME], problem.k.dims[BEAM], extents.k_sequences),
     )
-    for (result, steps, beams, sequences), tile, fallback in zip(sides, TILES[size], fallbacks, strict=True):
+    for counter, ((result, steps, beams, sequences), tile, fallback) in enumerate(
+        zip(sides, TILES[size], fallbacks, strict=True)
+    ):
         rows = tile.warpgroups * ROWS
         tiles = -(-steps // rows)
         items = tiles * attn.heads * sequences
@@ -66,12 +70,18 @@ def core(problem: AttentionProblem) -> list[Launch]:
             ("products_offset", c_longlong(problem.gradients.offsets["products"])),
             ("result_offset", c_longlong(origins[result][1])),
             ("values_offset", c_longlong(origins["values"][1])),
+            ("counter_offset", c_longlong(problem.regions.offsets["counters"] + COUNTER_BYTES * counter)),
             ("division", online_tma.divide(tiles, attn.heads, beams, items)),
         ]
         padding = -ctypes.sizeof(structure(*fields)) % ARGUMENT_ALIGNMENT
         arguments: Any = structure(*fields, ("padding", (c_ubyte * padding)()))
         definitions = definitions_of(
-            problem, SIZE=size, WARPGROUPS=tile.warpgroups, STAGES=tile.stages, TURNS=tile.turns
+            problem,
+            SIZE=size,
+            WARPGROUPS=tile.warpgroups,
+            STAGES=tile.stages,
+            TURNS=tile.turns,
+            OWN_IN_REGISTERS=tile.own,
         )
         kernel = f"attention_gradients_tma_{result}"
         shared_bytes = 2 * (rows + tile.stages * OTHERS) * size * problem.element_bytes + SWIZZLE_BYTES

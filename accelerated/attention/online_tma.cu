@@ -22,6 +22,7 @@ struct OnlineTmaArguments {
   TensorMap q_map, k_map, v_map;
   Heads heads;
   long long result_offset, statistics_offset;  // bytes; statistics of -1 are not kept
+  long long counter_offset;
   Division division;
 };
 
@@ -34,6 +35,7 @@ struct Work {
 // The pipelines between the producers and the consumers. infinite: the number behind that of the last tile of a stage
 // whose values have what weights of zero must not meet.
 struct Pipelines {
+  ItemQueue items;
   Mbarrier queries_full, queries_empty;
   Mbarrier keys_full[STAGES], keys_empty[STAGES], values_loaded[STAGES], values_full[STAGES], values_empty[STAGES];
   int infinite[STAGES];
@@ -48,8 +50,10 @@ __device__ __forceinline__ void produce(const OnlineTmaArguments& a, Pipelines& 
   const Heads& h = a.heads;
   const bool loads = threadIdx.x == CONSUMERS;
   unsigned count = 0, scanned = 0;  // tiles so far; a bit for each stage, the parity of its next tile that is searched
-  for (int round = 0; item_of(round) < a.division.items; round++) {
-    const Item item(a.division, item_of(round), true);
+  for (int round = 0;; round++) {
+    const int index = take_item(p.items, at_byte<int>(a.space, a.counter_offset), round);
+    if (index >= a.division.items) break;
+    const Item item(a.division, index, true);
     const Sequence s = sequence_of(h, a.space, item.batch, item.beam);
     const KeyTiles tiles = find_keys<KEYS>(h, a.space, s, item.first);
     const auto place = [&](const Vectors& vectors, int beam) -> Place {
@@ -100,10 +104,17 @@ __device__ __forceinline__ void consume(const OnlineTmaArguments& a, Pipelines& 
   const float factor = h.scaler * LOG2_E;
   unsigned count = 0;
   if (warpgroup == WARPGROUPS - 1) pass_turn(warpgroup);
-  for (int round = 0; item_of(round) < a.division.items; round++) {
-    const Item item(a.division, item_of(round), true);
+  for (int round = 0;; round++) {
+    const int index = take_item(p.items, at_byte<int>(a.space, a.counter_offset), round);
+    if (index >= a.division.items) break;
+    const Item item(a.division, index, true);
     mbarrier_wait_parity(&p.queries_full, round & 1);
     const Work work = p.work;
+    OwnFactors own;
+    if constexpr (OWN_IN_REGISTERS) {
+      own.load(t.queries);
+      release(&p.queries_empty);
+    }
     const Sequence& s = work.s;
     const int tiles = work.keys.count, begin = work.keys.begin;
     Window window[2];
@@ -114,6 +125,10 @@ __device__ __forceinline__ void consume(const OnlineTmaArguments& a, Pipelines& 
     float sums[SIZE / 2] = {}, rescale[2];
     Factors<KEYS> weights;
 
+    const auto multiply = [&](float (&scores)[KEYS / 2], const unsigned char* keys) {
+      if constexpr (OWN_IN_REGISTERS) multiply_vectors<KEYS>(scores, own, keys);
+      else multiply_vectors<ROWS, KEYS>(scores, t.queries, keys);
+    };
     const auto add_scores = [&](float (&scores)[KEYS / 2], int key) {
       if (work.keys.span.is_full(key, KEYS)) softmax.add<false>(scores, rescale, factor, window, key);
       else softmax.add<true>(scores, rescale, factor, window, key);
@@ -135,14 +150,14 @@ __device__ __forceinline__ void consume(const OnlineTmaArguments& a, Pipelines& 
       const unsigned stage = count % STAGES;
       mbarrier_wait_parity(&p.keys_full[stage], count / STAGES & 1);
       float scores[KEYS / 2];
-      multiply_vectors<ROWS, KEYS>(scores, t.queries, t.keys + stage * TILE_BYTES);
+      multiply(scores, t.keys + stage * TILE_BYTES);
       wgmma_wait<0>();
       wgmma_fence_accumulators(scores);
       release(&p.keys_empty[stage]);
-      if (tiles == 1) release(&p.queries_empty);
+      if (!OWN_IN_REGISTERS && tiles == 1) release(&p.queries_empty);
       add_scores(scores, begin);
       weights.make(scores);
-    } else {
+    } else if (!OWN_IN_REGISTERS) {
       release(&p.queries_empty);
     }
     for (int index = 0; index + 1 < tiles; index++) {
@@ -151,13 +166,13 @@ __device__ __forceinline__ void consume(const OnlineTmaArguments& a, Pipelines& 
       wait_for_values(index);
       wait_for_turn(warpgroup);
       float scores[KEYS / 2];
-      multiply_vectors<ROWS, KEYS>(scores, t.queries, t.keys + stage * TILE_BYTES);
+      multiply(scores, t.keys + stage * TILE_BYTES);
       add_values(index);
       pass_turn(warpgroup);
       wgmma_wait<1>();
       wgmma_fence_accumulators(scores);
       release(&p.keys_empty[stage]);
-      if (index + 2 == tiles) release(&p.queries_empty);
+      if (!OWN_IN_REGISTERS && index + 2 == tiles) release(&p.queries_empty);
       add_scores(scores, begin + (index + 1) * KEYS);
       wgmma_wait<0>();
       wgmma_fence_accumulators(sums);
@@ -195,6 +210,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + WARPGROUP, 1)
 #if defined(EMULATED_CUDA) || defined(WGMMA_INSTRUCTIONS)
   __shared__ Pipelines pipelines;
   if (threadIdx.x == 0) {
+    pipelines.items.initialise();
     mbarrier_init(&pipelines.queries_full, 1), mbarrier_init(&pipelines.queries_empty, CONSUMERS / 32);
     for (int stage = 0; stage < STAGES; stage++) {
       mbarrier_init(&pipelines.keys_full[stage], 1), mbarrier_init(&pipelines.values_loaded[stage], 1);

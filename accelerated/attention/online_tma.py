@@ -31,7 +31,8 @@ class Tile(NamedTuple):
     keys: int
     warpgroups: int
     stages: int
-    turns: int = 1
+    turns: int = 0
+    own: int = 0
 
 
 # By the elements of a vector, zeros behind those that exist
@@ -99,12 +100,19 @@ def core(problem: AttentionProblem) -> list[Launch]:
         ("heads", describe(problem, vectors)),
         ("result_offset", c_longlong(result_offset)),
         ("statistics_offset", c_longlong(offsets.get("statistics", -1))),
+        ("counter_offset", c_longlong(offsets["counters"])),
         ("division", divide(tiles, problem.attn.heads, problem.q.dims[BEAM], items)),
     ]
     size_bytes = ctypes.sizeof(structure(*fields))
     arguments: Any = structure(*fields, ("padding", (c_ubyte * (-size_bytes % ARGUMENT_ALIGNMENT))()))
     definitions = definitions_of(
-        problem, SIZE=size, KEYS=tile.keys, WARPGROUPS=tile.warpgroups, STAGES=tile.stages, TURNS=tile.turns
+        problem,
+        SIZE=size,
+        KEYS=tile.keys,
+        WARPGROUPS=tile.warpgroups,
+        STAGES=tile.stages,
+        TURNS=tile.turns,
+        OWN_IN_REGISTERS=tile.own,
     )
     shared_bytes = 2 * (queries + tile.stages * tile.keys) * size * 2 + SWIZZLE_BYTES
     grid, block = (min(items, device.multiprocessors), 1, 1), ((tile.warpgroups + 1) * WARPGROUP, 1, 1)

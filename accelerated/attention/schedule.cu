@@ -2,7 +2,7 @@
 //
 // Windows come in pieces of time-steps along which both ends rise evenly, up to PIECES of them in a launch, as
 // arguments of kernels are limited; a thread per number. The first launch copies the lengths, limited to the time-steps
-// that there are. Roofline bound: latency; 8 bytes a time-step, no flops.
+// that there are, and clears the counters of work. Roofline bound: latency; 8 bytes a time-step, no flops.
 #include "attention/vectors.cuh"
 
 struct Piece {
@@ -14,13 +14,14 @@ struct ScheduleArguments {
   const int* k_lengths;
   void* space;
   Schedule schedule;
+  long long counters_offset;  // bytes
   int q_steps, k_steps, k_sequences;
   int first, count;  // time-steps of this launch
   int pieces;
   Piece piece[PIECES];
 };
 
-extern "C" __global__ void __launch_bounds__(256) attention_schedule(const ScheduleArguments a) {
+extern "C" __global__ void __launch_bounds__(256) attention_schedule(const __grid_constant__ ScheduleArguments a) {
   griddepcontrol_wait();
   const int n = blockIdx.x * blockDim.x + threadIdx.x;
   int* const table = at_byte<int>(a.space, a.schedule.offset);
@@ -38,6 +39,7 @@ extern "C" __global__ void __launch_bounds__(256) attention_schedule(const Sched
   }
   int* const lengths = table + 2 * a.schedule.windows;
   if (a.first != 0) return;
+  if (n < COUNTERS) at_byte<int>(a.space, a.counters_offset)[n] = 0;
   if (n < a.schedule.q_sequences) lengths[n] = min(max(a.q_lengths[n], 0), a.q_steps);
   if (n < a.k_sequences) lengths[a.schedule.q_sequences + n] = min(max(a.k_lengths[n], 0), a.k_steps);
 }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ctypes import Structure, c_int
+from ctypes import Structure, c_int, c_longlong
+
+from dualdnn.api.operations.attention.memory import COUNTERS
 
 from ..plans import Launch, pointers, structure, type_definitions
 from ..primitives.geometry import blocks
@@ -36,7 +38,7 @@ def pieces(low: Sequence[int], high: Sequence[int]) -> list[Piece]:
 def schedule(problem: AttentionProblem) -> list[Launch]:
     """Return the launches that fill the schedule of the call's space."""
     operation, extents = problem.operation, problem.operation.extents
-    definitions = type_definitions(problem.attn.data_type, operation, PIECES=str(PIECES))
+    definitions = type_definitions(problem.attn.data_type, operation, COUNTERS=str(COUNTERS), PIECES=str(PIECES))
     function = problem.device.function(SOURCE, "attention_schedule", definitions)
     all_pieces, steps = pieces(operation.lo_win_idx, operation.hi_win_idx), len(operation.lo_win_idx)
     found = []
@@ -47,6 +49,7 @@ def schedule(problem: AttentionProblem) -> list[Launch]:
         arguments = structure(
             *pointers(3),
             ("schedule", problem.schedule),
+            ("counters_offset", c_longlong(problem.regions.offsets["counters"])),
             ("q_steps", c_int(problem.q.dims[TIME])),
             ("k_steps", c_int(problem.k.dims[TIME])),
             ("k_sequences", c_int(extents.k_sequences)),

@@ -20,7 +20,7 @@ __device__ __forceinline__ void split(float value, bfloat16& upper, bfloat16& lo
   lower = store<bfloat16>(near - near == 0 ? value - near : 0.0f);
 }
 
-extern "C" __global__ void __launch_bounds__(256) attention_split(const SplitArguments a) {
+extern "C" __global__ void __launch_bounds__(256) attention_split(const __grid_constant__ SplitArguments a) {
   griddepcontrol_wait();
   const int i = blockIdx.y, elements = a.elements[i], first = (blockIdx.x * blockDim.x + threadIdx.x) * WIDTH;
   if (first >= elements) return;

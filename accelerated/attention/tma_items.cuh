@@ -29,9 +29,32 @@ struct Item {
   }
 };
 
-// Blocks take items there and back, as neighbouring ones of windows up to each query become smaller.
-__device__ __forceinline__ int item_of(int round) {
-  return round * gridDim.x + (round % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x);
+// After what a warp has read of a stage, by itself or by its products.
+__device__ __forceinline__ void release(Mbarrier* empty) {
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) mbarrier_arrive(empty);
+}
+
+// The item that a block has, its first one by its own number, others as they come.
+struct ItemQueue {
+  Mbarrier full, empty;
+  int index;
+
+  __device__ __forceinline__ void initialise() {
+    mbarrier_init(&full, 1), mbarrier_init(&empty, (CONSUMERS + WARPGROUP) / 32);
+  }
+};
+// All threads of the block. counter: of the items behind the first ones.
+__device__ __forceinline__ int take_item(ItemQueue& queue, int* counter, int round) {
+  if (threadIdx.x == CONSUMERS) {
+    mbarrier_wait_parity(&queue.empty, (round + 1) & 1);
+    queue.index = round == 0 ? blockIdx.x : gridDim.x + atomicAdd(counter, 1);
+    mbarrier_arrive(&queue.full);
+  }
+  mbarrier_wait_parity(&queue.full, round & 1);
+  const int index = queue.index;
+  release(&queue.empty);
+  return index;
 }
 
 // The span of the windows of a tile of queries, for all lanes of a warp; and the tiles of `COUNT` keys that meet it.
@@ -67,10 +90,29 @@ __device__ __forceinline__ void load_vectors(unsigned char* to, int count, int p
                   at.batch);
 }
 
-// After what a warp has read of a stage, by itself or by its products.
-__device__ __forceinline__ void release(Mbarrier* empty) {
-  __syncwarp();
-  if (threadIdx.x % 32 == 0) mbarrier_arrive(empty);
+// A warp's 16 rows of an item's vectors as left factors in registers, so that products read them from shared memory
+// once.
+struct OwnFactors {
+  unsigned parts[SIZE / 16][4];
+
+  __device__ __forceinline__ void load(const unsigned char* own) {
+    const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane % 16;
+#pragma unroll
+    for (int k = 0; k < SIZE / 16; k++)
+      ldmatrix(parts[k], swizzled(own + k / 4 * (ROWS * ROW_BYTES), row, k % 4 * 2 + lane / 16));
+  }
+};
+// Begins sums = own vectors * vectors of a tile, over their elements.
+template <int OTHERS>
+__device__ __forceinline__ void multiply_vectors(float (&sums)[OTHERS / 2], const OwnFactors& own,
+                                                 const unsigned char* other) {
+#pragma unroll
+  for (int i = 0; i < OTHERS / 2; i++) sums[i] = 0;
+  wgmma_fence();
+#pragma unroll
+  for (int k = 0; k < SIZE / 16; k++)
+    wgmma_mma_async<FACTOR, OTHERS>(sums, own.parts[k], other + k / 4 * (OTHERS * ROW_BYTES), k % 4);
+  wgmma_commit();
 }
 
 // Turns of the consumers' warpgroups to issue products; no data depends on them.
