@@ -268,9 +268,9 @@ def layout_of_tensor_cores(order: tuple[int, ...], mode: int, projected: int, **
         (projected * 8, projected * 8, projected * 24, projected * 16), (16, 16, 8), 2, mode, 0.2, HALF, longest=(70, 80), beams=2
     )  # fmt: skip
     axes = (*(AXES[i] for i in order), AXES[3])
-    keys = (80, 3, 64, 0) if mode else (80, 65)
+    keys = (80, 64, 78, 65) if mode else (80, 65)
     low, high = [max(0, t - 50) for t in range(70)], [min(80, 2 * t + 1) for t in range(70)]
-    return forward(attn, (70, 80), 2, 2, (70, 1, 0, 66), keys, low, high, axes, **others)
+    return forward(attn, (70, 80), 2, 2, (70, 66, 0, 70), keys, low, high, axes, **others)
 
 
 @shows(f"{FORWARD}/c01", f"{FORWARD}/c23", "cudnnSetAttnDescriptor/c32", "cudnnSetAttnDescriptor/c33")
@@ -287,7 +287,8 @@ def test_layouts_of_tensor_cores(trial, order, mode, projected):
 def fill_padding(memory: Any, operation: Any, name: str) -> None:
     """Numbers that are none in the padding of an operand of half data."""
     spec = getattr(operation, name)
-    array, lengths = memory[name].view(np.float16).reshape(spec.tensor.dims), np.reshape(spec.lengths, spec.dims[1:3])
+    stored = memory[name].view(np.float16).reshape([spec.dims[axis] for axis in spec.axes])
+    array, lengths = stored.transpose(np.argsort(spec.axes)), np.reshape(spec.lengths, spec.dims[1:3])
     for index in np.argwhere(np.arange(spec.dims[0])[:, None, None] >= lengths):
         array[tuple(index)] = (np.nan, np.inf)[index[0] % 2]
 
