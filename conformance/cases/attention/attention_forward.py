@@ -285,12 +285,15 @@ def test_layouts_of_tensor_cores(trial, order, mode, projected):
 
 
 def fill_padding(memory: Any, operation: Any, name: str) -> None:
-    """Numbers that are none in the padding of an operand of half data."""
+    """Numbers that are none in the padding of an operand of half data, and in keys and values that no query has."""
     spec = getattr(operation, name)
     stored = memory[name].view(np.float16).reshape([spec.dims[axis] for axis in spec.axes])
     array, lengths = stored.transpose(np.argsort(spec.axes)), np.reshape(spec.lengths, spec.dims[1:3])
     for index in np.argwhere(np.arange(spec.dims[0])[:, None, None] >= lengths):
         array[tuple(index)] = (np.nan, np.inf)[index[0] % 2]
+    queries = np.reshape(operation.queries.lengths, operation.queries.dims[1:3])
+    for batch, beam in np.argwhere(queries == 0) if queries.shape == lengths.shape else ():
+        array[3, batch, beam, 1] = np.nan
 
 
 @shows("cudnnMathType_t/c03", f"{FORWARD}/c01")
