@@ -9,7 +9,7 @@
 #include "attention/gradients_mma.cuh"
 #include "attention/tma_items.cuh"
 
-constexpr int OTHERS = 64, STAGE_BYTES = 2 * PART_BYTES;
+constexpr int OTHERS = 64, STAGE_BYTES = 2 * BLOCK_BYTES;
 
 struct GradientTmaArguments {
   const void* q;  // these four are read through the maps
@@ -20,7 +20,7 @@ struct GradientTmaArguments {
   void* work;
   void* result;
   void* values_result;
-  TensorMap q_map, k_map, v_map, dout_map;
+  TensorMap q_map[PARTS], k_map[PARTS], v_map[PARTS], dout_map[PARTS];
   Heads heads;
   Vectors gradients;  // of what the heads make
   long long products_offset, result_offset, values_offset, counter_offset;
@@ -76,22 +76,22 @@ struct Context {
   // that are weighed in sums.
   template <int SUMMED>
   __device__ __forceinline__ void publish(const Stage& at, unsigned& searched, State state, int first,
-                                          const TensorMap& left, const TensorMap& right, const Place& left_place,
-                                          const Place& right_place) const {
-    const bool loads = threadIdx.x == CONSUMERS, seeks = state == CUT;
+                                          const TensorMap (&left)[PARTS], const TensorMap (&right)[PARTS],
+                                          const Place& left_place, const Place& right_place) const {
+    const bool loads = threadIdx.x == CONSUMERS, seeks = seeks_infinite(state == FULL);
     unsigned char* const to = stage(at);
     if (loads) {
       p.state[at.index] = state, p.first[at.index] = first, p.infinite[at.index] = 0;
       Mbarrier* const full = seeks ? &p.loaded[at.index] : &p.full[at.index];
       mbarrier_arrive_expect_tx(full, STAGE_BYTES);
-      load_vectors(to, 1, 0, BOX_BYTES, left, full, first, left_place);
-      load_vectors(to + PART_BYTES, 1, 0, BOX_BYTES, right, full, first, right_place);
+      load_vectors(to, 1, true, left, full, first, left_place);
+      load_vectors(to + BLOCK_BYTES, 1, true, right, full, first, right_place);
     }
     if (seeks) {
       mbarrier_wait_parity(&p.loaded[at.index], searched >> at.index & 1);
       searched ^= 1u << at.index;
       for (int tile = 0; tile < SUMMED; tile++)
-        if (has_infinite<64, WARPGROUP, CONSUMERS>(to + tile * PART_BYTES)) atomicOr(&p.infinite[at.index], 1);
+        if (has_infinite<64, WARPGROUP, CONSUMERS>(to + tile * BLOCK_BYTES)) atomicOr(&p.infinite[at.index], 1);
     }
     if (!loads || seeks) mbarrier_arrive(&p.full[at.index]);
   }
@@ -102,12 +102,13 @@ struct Context {
     at.advance();
   }
   // One producer, before the tiles of an item.
-  __device__ __forceinline__ void load_own(int round, int time, const TensorMap& left, const TensorMap& right,
-                                           const Place& left_place, const Place& right_place) const {
+  __device__ __forceinline__ void load_own(int round, int time, const TensorMap (&left)[PARTS],
+                                           const TensorMap (&right)[PARTS], const Place& left_place,
+                                           const Place& right_place) const {
     mbarrier_wait_parity(&p.own_empty, (round + 1) & 1);
     mbarrier_arrive_expect_tx(&p.own_full, 2 * OWN_BYTES);
-    load_vectors(own, WARPGROUPS, BOX_BYTES, WARPGROUPS * BOX_BYTES, left, &p.own_full, time, left_place);
-    load_vectors(own + OWN_BYTES, WARPGROUPS, BOX_BYTES, WARPGROUPS * BOX_BYTES, right, &p.own_full, time, right_place);
+    load_vectors(own, WARPGROUPS, true, left, &p.own_full, time, left_place);
+    load_vectors(own + OWN_BYTES, WARPGROUPS, true, right, &p.own_full, time, right_place);
   }
 };
 
@@ -191,8 +192,8 @@ __device__ __forceinline__ void consume_keys(const Context& c) {
       const unsigned char* const keys = c.stage(stage);
       if constexpr (OWN_IN_REGISTERS > 0) multiply_vectors<OTHERS>(scores, own_queries, keys);
       else multiply_vectors<ROWS, OTHERS>(scores, c.own, keys);
-      if constexpr (OWN_IN_REGISTERS > 1) multiply_vectors<OTHERS>(weighed, own_gradients, keys + PART_BYTES);
-      else multiply_vectors<ROWS, OTHERS>(weighed, c.own + OWN_BYTES, keys + PART_BYTES);
+      if constexpr (OWN_IN_REGISTERS > 1) multiply_vectors<OTHERS>(weighed, own_gradients, keys + BLOCK_BYTES);
+      else multiply_vectors<ROWS, OTHERS>(weighed, c.own + OWN_BYTES, keys + BLOCK_BYTES);
     };
     const auto weigh = [&](float (&scores)[OTHERS / 2]) {
 #pragma unroll
@@ -375,7 +376,7 @@ __device__ __forceinline__ void consume_queries(const Context& c) {
         return p.queries[stage.index].has(query, thread_key + 8 * part);
       };
       add_infinite<OTHERS, CONSUMERS, false>(key_sums, c.stage(stage), is_weighed, meet);
-      add_infinite<OTHERS, CONSUMERS, true>(value_sums, c.stage(stage) + PART_BYTES, is_weighed, meet);
+      add_infinite<OTHERS, CONSUMERS, true>(value_sums, c.stage(stage) + BLOCK_BYTES, is_weighed, meet);
     };
 
     mbarrier_wait_parity(&p.own_full, round & 1);
@@ -386,7 +387,7 @@ __device__ __forceinline__ void consume_queries(const Context& c) {
       float scores[OTHERS / 2], weighed[OTHERS / 2];
       wait_for_turn(warpgroup);
       multiply_vectors<ROWS, OTHERS>(scores, c.own, queries);
-      multiply_vectors<ROWS, OTHERS>(weighed, c.own + OWN_BYTES, queries + PART_BYTES);
+      multiply_vectors<ROWS, OTHERS>(weighed, c.own + OWN_BYTES, queries + BLOCK_BYTES);
       pass_turn(warpgroup);
       wgmma_wait<1>();
       wgmma_fence_accumulators(scores);
@@ -398,7 +399,7 @@ __device__ __forceinline__ void consume_queries(const Context& c) {
       factors.make(weighed);
       set_infinite_apart();
       wgmma_fence();
-      add_weighed(value_sums, weights, queries + PART_BYTES);
+      add_weighed(value_sums, weights, queries + BLOCK_BYTES);
       add_weighed(key_sums, factors, queries);
       wgmma_commit();
       wgmma_wait<0>();

@@ -49,11 +49,16 @@ def serves(problem: AttentionProblem) -> bool:
     return allows_tensor_cores(problem.attn) and padded_size(problem) > 0
 
 
-def core(problem: AttentionProblem) -> list[Launch]:
-    """Return the launches that compute what the heads make of the values."""
+def factors(problem: AttentionProblem) -> split.Parts:
+    """Return queries, keys and values as tensor cores multiply them."""
     extents = problem.operation.extents
     counts = (extents.q_vectors, extents.k_vectors, extents.k_vectors)
-    given = split.factors(problem, [(*problem.vectors(name), n) for name, n in zip(INPUTS, counts, strict=True)])
+    return split.factors(problem, [(*problem.vectors(name), n) for name, n in zip(INPUTS, counts, strict=True)])
+
+
+def core(problem: AttentionProblem) -> list[Launch]:
+    """Return the launches that compute what the heads make of the values."""
+    extents, given = problem.operation.extents, factors(problem)
     size = padded_size(problem)
     tile = (TILES if parts(problem) == 1 else FLOAT_TILES)[size]
     if problem.windows <= FEW_QUERIES:

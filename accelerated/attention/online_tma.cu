@@ -10,7 +10,7 @@
 #include "attention/online_softmax.cuh"
 #include "attention/tma_items.cuh"
 
-constexpr int TILE_BYTES = KEYS / 64 * PART_BYTES;
+constexpr int TILE_BYTES = KEYS / 64 * BLOCK_BYTES;
 
 struct OnlineTmaArguments {
   const void* q;  // these three are read through the maps
@@ -19,7 +19,7 @@ struct OnlineTmaArguments {
   void* space;
   void* result;
   long long reserved[3];
-  TensorMap q_map, k_map, v_map;
+  TensorMap q_map[PARTS], k_map[PARTS], v_map[PARTS];
   Heads heads;
   long long result_offset, statistics_offset;  // bytes; statistics of -1 are not kept
   long long counter_offset;
@@ -65,8 +65,8 @@ __device__ __forceinline__ void produce(const OnlineTmaArguments& a, Pipelines& 
       p.work = {s, tiles};
       mbarrier_arrive_expect_tx(&p.queries_full, tiles.count > 0 ? OWN_BYTES : 0);
       if (tiles.count > 0)
-        load_vectors(t.queries, WARPGROUPS, BOX_BYTES, WARPGROUPS * BOX_BYTES, a.q_map, &p.queries_full,
-                     h.q_first + item.first, place(h.q, item.beam));
+        load_vectors(t.queries, WARPGROUPS, true, a.q_map, &p.queries_full, h.q_first + item.first,
+                     place(h.q, item.beam));
     }
     for (int i = 0; i < tiles.count; i++, count++) {
       const int stage = count % STAGES, free = (count / STAGES + 1) & 1, key = tiles.begin + i * KEYS;
@@ -75,19 +75,19 @@ __device__ __forceinline__ void produce(const OnlineTmaArguments& a, Pipelines& 
       if (loads) {
         mbarrier_wait_parity(&p.keys_empty[stage], free);
         mbarrier_arrive_expect_tx(&p.keys_full[stage], TILE_BYTES);
-        load_vectors(t.keys + stage * TILE_BYTES, KEYS / 64, BOX_BYTES, KEYS * ROW_BYTES, a.k_map, &p.keys_full[stage],
-                     key, place(h.k, key_beam));
+        load_vectors(t.keys + stage * TILE_BYTES, KEYS / 64, true, a.k_map, &p.keys_full[stage], key,
+                     place(h.k, key_beam));
         mbarrier_wait_parity(&p.values_empty[stage], free);
         Mbarrier* const loaded = seeks ? &p.values_loaded[stage] : &p.values_full[stage];
         mbarrier_arrive_expect_tx(loaded, TILE_BYTES);
-        load_vectors(values, KEYS / 64, PART_BYTES, BOX_BYTES, a.v_map, loaded, key, place(h.v, key_beam));
+        load_vectors(values, KEYS / 64, false, a.v_map, loaded, key, place(h.v, key_beam));
         if (!seeks) mbarrier_arrive(&p.values_full[stage], WARPGROUP - 1);  // for all producers
       }
       if (!seeks) continue;
       mbarrier_wait_parity(&p.values_loaded[stage], scanned >> stage & 1);
       scanned ^= 1u << stage;
-      for (int part = 0; part < KEYS / 64; part++) {
-        unsigned char* const tile = values + part * PART_BYTES;
+      for (int block = 0; block < KEYS / 64; block++) {
+        unsigned char* const tile = values + block * BLOCK_BYTES;
         if (!has_infinite<64, WARPGROUP, CONSUMERS>(tile)) continue;
         zero_infinite<64, WARPGROUP, CONSUMERS>(tile);
         fence_proxy_async();

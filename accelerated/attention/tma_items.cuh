@@ -5,8 +5,9 @@
 #include "primitives/tma.cuh"
 
 constexpr int WARPGROUP = 128, CONSUMERS = WARPGROUP * WARPGROUPS, ROWS = 64 * WARPGROUPS;
-constexpr int BOX_BYTES = 64 * ROW_BYTES, PART_BYTES = BOXES * BOX_BYTES;  // 64 elements, or all, of 64 vectors
-constexpr int OWN_BYTES = WARPGROUPS * PART_BYTES;                         // of an item's vectors
+constexpr int BOX_BYTES = 64 * ROW_BYTES,
+              BLOCK_BYTES = PARTS * BOXES * BOX_BYTES;  // 64 elements, or all, of 64 vectors
+constexpr int OWN_BYTES = WARPGROUPS * BLOCK_BYTES;     // of an item's vectors
 // Of the block's threads together no more than it is launched with
 constexpr int PRODUCER_REGISTERS = WARPGROUPS == 2 ? 40 : 32, CONSUMER_REGISTERS = WARPGROUPS == 2 ? 232 : 160;
 
@@ -80,14 +81,17 @@ __device__ __forceinline__ KeyTiles find_keys(const Heads& h, const void* space,
 struct Place {
   int head, beam, batch;
 };
-// Loads `count` times 64 vectors: box b of part i of them to b * box_bytes + i * part_bytes.
-__device__ __forceinline__ void load_vectors(unsigned char* to, int count, int part_bytes, int box_bytes,
-                                             const TensorMap& map, Mbarrier* full, int time, const Place& at) {
+// Loads `count` blocks of 64 vectors, as one tile for products over elements, or as many for products over vectors.
+__device__ __forceinline__ void load_vectors(unsigned char* to, int count, bool is_one_tile,
+                                             const TensorMap (&maps)[PARTS], Mbarrier* full, int time,
+                                             const Place& at) {
+  const int block_bytes = is_one_tile ? BOX_BYTES : BLOCK_BYTES,
+            box_bytes = is_one_tile ? count * BOX_BYTES : BOX_BYTES;
   for (int i = 0; i < count; i++)
 #pragma unroll
-    for (int box = 0; box < BOXES; box++)
-      tma_load_5d(to + i * part_bytes + box * box_bytes, map, full, box * BOX, time + 64 * i, at.head, at.beam,
-                  at.batch);
+    for (int box = 0; box < PARTS * BOXES; box++)
+      tma_load_5d(to + i * block_bytes + box * box_bytes, maps[box / BOXES], full, box % BOXES * BOX, time + 64 * i,
+                  at.head, at.beam, at.batch);
 }
 
 // A warp's 16 rows of an item's vectors as left factors in registers, so that products read them from shared memory
