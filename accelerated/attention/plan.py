@@ -12,7 +12,7 @@ from dualdnn.api.operations import (
 from ..plans import Launch
 from ..solver import Solver, serve
 from . import gradients, gradients_mma, gradients_tma, online, online_mma, online_tma
-from .collect import collect
+from .collect import Collection, collect
 from .gradients import of_input
 from .problem import WEIGHTS, AttentionProblem
 from .projections import gradient_of_heads, gradient_of_input, gradients_of_weights, output_projection, projections
@@ -39,7 +39,8 @@ class ForwardSolver(Solver[AttentionProblem]):
         if problem.result[0] == "out":
             return found
         rows = problem.rows["queries"]
-        return [*found, collect(problem, problem.result, ("out", 0), 1, attn.output_size, rows, "residuals")]
+        joined = Collection(problem.result, ("out", 0), 1, attn.output_size, rows, "residuals")
+        return [*found, collect(problem, joined)]
 
 
 class MmaForwardSolver(ForwardSolver):
@@ -86,14 +87,15 @@ class GradientSolver(Solver[AttentionProblem]):
         if problem.attn.o_projected:
             found += gradient_of_heads(problem)
         found += self.core(problem)
+        sums = []
         for name, kind in WEIGHTS.items():
             if kind in problem.weights:
                 found += gradient_of_input(problem, name)
                 continue
             source, size, rows = of_input(problem, name), problem.sizes[name], problem.rows[name]
-            keys = name != "queries"
-            found.append(collect(problem, source, (f"d{name}", 0), problem.attn.heads, size, rows, is_of_keys=keys))
-        return found
+            heads, of_keys = problem.attn.heads, name != "queries"
+            sums.append(Collection(source, (f"d{name}", 0), heads, size, rows, is_of_keys=of_keys))
+        return [*found, collect(problem, *sums)] if sums else found
 
 
 class MmaGradientSolver(GradientSolver):

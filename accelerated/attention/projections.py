@@ -11,7 +11,7 @@ from dualdnn.api.operations.attention import allows_tensor_cores
 
 from ..gemm.matrix import ABSENT, Matrix, MatrixProduct
 from ..plans import COMPUTES, ELEMENTS, SCRATCH, WORKSPACE_ALIGNMENT, Launch
-from .collect import collect
+from .collect import Collection, collect
 from .gradients import of_input
 from .problem import BIASES, INPUTS, TIME, WEIGHTS, AttentionProblem, vector_strides
 
@@ -115,7 +115,8 @@ def output_projection(problem: AttentionProblem) -> list[Launch]:
     found, beta = [], 0.0
     rows, weights, nbytes = _rows(problem, "queries"), Projection.of_output(problem), problem.element_bytes
     if problem.operation.residuals is not None:
-        found.append(collect(problem, ("residuals", 0), ("out", 0), 1, weights.projected, problem.rows["queries"]))
+        added = Collection(("residuals", 0), ("out", 0), 1, weights.projected, problem.rows["queries"])
+        found.append(collect(problem, added))
         beta = 1.0
     heads = rows.matrix(problem.space, problem.regions.offsets["heads"], weights.size, nbytes)
     return found + multiply(
@@ -178,9 +179,7 @@ def _without_padding(problem: AttentionProblem, name: str, rows: VectorRows, siz
     nbytes = rows.rows * size * problem.element_bytes
     nbytes += -nbytes % WORKSPACE_ALIGNMENT
     of_keys = name in ("keys", "values")
-    launch = collect(
-        problem, (name, 0), (SCRATCH, 0), 1, size, problem.rows["queries" if name == "dout" else name],
-        is_of_keys=of_keys,
-    )  # fmt: skip
+    vectors = problem.rows["queries" if name == "dout" else name]
+    launch = collect(problem, Collection((name, 0), (SCRATCH, 0), 1, size, vectors, is_of_keys=of_keys))
     launch.scratch_bytes = nbytes
     return [launch], nbytes
