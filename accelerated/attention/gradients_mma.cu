@@ -326,9 +326,9 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, 1)
     const auto is_weighed = [&](int part, int query) {
       return tables[index % STAGES].has(query, thread_key + 8 * part);
     };
-    const auto meet = [] { __syncthreads(); };
-    add_infinite<OTHERS, THREADS_OF_BLOCK, false>(key_sums, queries, is_weighed, meet);
-    add_infinite<OTHERS, THREADS_OF_BLOCK, true>(value_sums, queries + OTHER_BYTES, is_weighed, meet);
+    const auto synchronise = [] { __syncthreads(); };
+    add_infinite<OTHERS, THREADS_OF_BLOCK, false>(key_sums, queries, is_weighed, synchronise);
+    add_infinite<OTHERS, THREADS_OF_BLOCK, true>(value_sums, queries + OTHER_BYTES, is_weighed, synchronise);
   };
 
   Cursor current = find(block.beam, 0);

@@ -83,7 +83,7 @@ def core(problem: AttentionProblem) -> list[Launch]:
     warpgroups = _warpgroups(problem)[size]
     queries = (extents.q_steps, problem.q.dims[BEAM], extents.q_sequences)
     return [
-        *given.launches,
+        *given.launches(problem),
         launch("products", "queries", warpgroups.queries, *queries),
         launch("queries", "queries", warpgroups.queries, *queries),
         launch("keys", "keys", warpgroups.keys, problem.k.dims[TIME], problem.k.dims[BEAM], extents.k_sequences),

@@ -1,7 +1,7 @@
 // The core of the gradients of multi-head attention (8.2.15) on Hopper's tensor cores, fed by TMA: half and bfloat16,
 // vectors of up to SIZE elements, by recomputation as in gradients_mma.cu, each sum in one order.
 //
-// Blocks stay and take items of work, 64 queries (or keys) of one head for each warpgroup. A producer warpgroup loads
+// Persistent blocks take items of work, 64 queries (or keys) of one head for each warpgroup. A producer warpgroup loads
 // them, and tiles of 64 keys (queries) with all that is known of them into STAGES stages of shared memory.
 //
 // Roofline bound: flops, 7 products (three for queries, four for keys and values) of 2 * size for each query and key of
@@ -41,7 +41,7 @@ enum State { ENDED, CUT, FULL };
 // meet.
 struct Pipeline {
   ItemQueue items;
-  Mbarrier own_full, own_empty, meeting;
+  Mbarrier own_full, own_empty, consumers;
   Mbarrier full[STAGES], loaded[STAGES], empty[STAGES];
   State state[STAGES];
   int infinite[STAGES], first[STAGES];
@@ -63,7 +63,7 @@ struct Context {
   unsigned char* stages;  // of two tiles each
 
   __device__ __forceinline__ unsigned char* stage(const Stage& at) const { return stages + at.index * STAGE_BYTES; }
-  __device__ __forceinline__ Place place(const Vectors& vectors, const Item& item, int beam) const {
+  __device__ __forceinline__ Coordinates coordinates(const Vectors& vectors, const Item& item, int beam) const {
     return {vectors.head > 0 ? item.head : 0, beam, item.batch};
   }
   __device__ __forceinline__ int key_beam(int beam) const { return a.heads.key_beams > 1 ? beam : 0; }
@@ -77,15 +77,15 @@ struct Context {
   template <int SUMMED>
   __device__ __forceinline__ void publish(const Stage& at, unsigned& searched, State state, int first,
                                           const TensorMap (&left)[PARTS], const TensorMap (&right)[PARTS],
-                                          const Place& left_place, const Place& right_place) const {
+                                          const Coordinates& left_at, const Coordinates& right_at) const {
     const bool loads = threadIdx.x == CONSUMERS, seeks = seeks_infinite(state == FULL);
     unsigned char* const to = stage(at);
     if (loads) {
       p.state[at.index] = state, p.first[at.index] = first, p.infinite[at.index] = 0;
       Mbarrier* const full = seeks ? &p.loaded[at.index] : &p.full[at.index];
       mbarrier_arrive_expect_tx(full, STAGE_BYTES);
-      load_vectors(to, 1, true, left, full, first, left_place);
-      load_vectors(to + BLOCK_BYTES, 1, true, right, full, first, right_place);
+      load_vectors(to, 1, true, left, full, first, left_at);
+      load_vectors(to + BLOCK_BYTES, 1, true, right, full, first, right_at);
     }
     if (seeks) {
       mbarrier_wait_parity(&p.loaded[at.index], searched >> at.index & 1);
@@ -103,12 +103,12 @@ struct Context {
   }
   // One producer, before the tiles of an item.
   __device__ __forceinline__ void load_own(int round, int time, const TensorMap (&left)[PARTS],
-                                           const TensorMap (&right)[PARTS], const Place& left_place,
-                                           const Place& right_place) const {
+                                           const TensorMap (&right)[PARTS], const Coordinates& left_at,
+                                           const Coordinates& right_at) const {
     mbarrier_wait_parity(&p.own_empty, (round + 1) & 1);
     mbarrier_arrive_expect_tx(&p.own_full, 2 * OWN_BYTES);
-    load_vectors(own, WARPGROUPS, true, left, &p.own_full, time, left_place);
-    load_vectors(own + OWN_BYTES, WARPGROUPS, true, right, &p.own_full, time, right_place);
+    load_vectors(own, WARPGROUPS, true, left, &p.own_full, time, left_at);
+    load_vectors(own + OWN_BYTES, WARPGROUPS, true, right, &p.own_full, time, right_at);
   }
 };
 
@@ -118,7 +118,7 @@ __device__ __forceinline__ void run(const GradientTmaArguments& a, Pipeline& p, 
 #if defined(EMULATED_CUDA) || defined(WGMMA_INSTRUCTIONS)
   if (threadIdx.x == 0) {
     p.items.initialise();
-    mbarrier_init(&p.own_full, 1), mbarrier_init(&p.own_empty, CONSUMERS / 32), mbarrier_init(&p.meeting, CONSUMERS);
+    mbarrier_init(&p.own_full, 1), mbarrier_init(&p.own_empty, CONSUMERS / 32), mbarrier_init(&p.consumers, CONSUMERS);
     for (int i = 0; i < STAGES; i++) {
       mbarrier_init(&p.full[i], WARPGROUP), mbarrier_init(&p.loaded[i], 1);
       mbarrier_init(&p.empty[i], CONSUMERS / 32);
@@ -150,13 +150,13 @@ __device__ __forceinline__ void produce_keys(const Context& c) {
     const Sequence s = sequence_of(h, a.reserve, item.batch, item.beam);
     const KeyTiles keys = find_keys<OTHERS>(h, a.reserve, s, item.first);
     if (threadIdx.x == CONSUMERS)
-      c.load_own(round, h.q_first + item.first, a.q_map, a.dout_map, c.place(h.q, item, item.beam),
-                 c.place(a.gradients, item, item.beam));
+      c.load_own(round, h.q_first + item.first, a.q_map, a.dout_map, c.coordinates(h.q, item, item.beam),
+                 c.coordinates(a.gradients, item, item.beam));
     for (int i = 0; i < keys.count; i++, stage.advance()) {
       const int key = keys.begin + i * OTHERS, beam = c.key_beam(item.beam);
       mbarrier_wait_parity(&c.p.empty[stage.index], stage.parity ^ 1);
       c.publish<1>(stage, searched, keys.span.is_full(key, OTHERS) ? FULL : CUT, key, a.k_map, a.v_map,
-                   c.place(h.k, item, beam), c.place(h.v, item, beam));
+                   c.coordinates(h.k, item, beam), c.coordinates(h.v, item, beam));
     }
     c.publish_end(stage);
   }
@@ -168,9 +168,9 @@ __device__ __forceinline__ void consume_keys(const Context& c) {
   Pipeline& p = c.p;
   const int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * 16, warpgroup = threadIdx.x / WARPGROUP;
   const float factor = h.scaler * LOG2_E;
-  Meeting meet{&p.meeting};
+  ConsumerBarrier synchronise{&p.consumers};
   Stage stage;
-  if (warpgroup == WARPGROUPS - 1) pass_turn(warpgroup);
+  if (warpgroup == WARPGROUPS - 1) pass_order(warpgroup);
   for (int round = 0;; round++) {
     const int index = c.take(round);
     if (index >= a.division.items) break;
@@ -217,7 +217,7 @@ __device__ __forceinline__ void consume_keys(const Context& c) {
       if (p.infinite[stage.index] == 0) return;
       const int key = p.first[stage.index];
       add_infinite<OTHERS, CONSUMERS, false>(
-          sums, c.stage(stage), [&](int part, int vector) { return window[part].has(key + vector); }, meet);
+          sums, c.stage(stage), [&](int part, int vector) { return window[part].has(key + vector); }, synchronise);
     };
 
     mbarrier_wait_parity(&p.own_full, round & 1);
@@ -249,10 +249,10 @@ __device__ __forceinline__ void consume_keys(const Context& c) {
         break;
       }
       float scores[OTHERS / 2], weighed[OTHERS / 2];
-      wait_for_turn(warpgroup);
+      wait_for_order(warpgroup);
       multiply(scores, weighed);
       add_sums(last);
-      pass_turn(warpgroup);
+      pass_order(warpgroup);
       wgmma_wait<2>();
       wgmma_fence_accumulators(scores);
       weigh(scores);
@@ -296,7 +296,7 @@ __device__ __forceinline__ void produce_queries(const Context& c) {
     // Beams of queries that share the keys come one after the other.
     const int last_beam = item.beam + (h.key_beams > 1 ? 1 : h.beams);
     if (threadIdx.x == CONSUMERS)
-      c.load_own(round, item.first, a.k_map, a.v_map, c.place(h.k, item, item.beam), c.place(h.v, item, item.beam));
+      c.load_own(round, item.first, a.k_map, a.v_map, c.coordinates(h.k, item, item.beam), c.coordinates(h.v, item, item.beam));
     for (int beam = item.beam; beam < last_beam; beam++) {
       const Sequence s = sequence_of(h, a.reserve, item.batch, beam);
       for (int query = 0; query < s.q_length && item.first < s.k_length; query += OTHERS) {
@@ -315,7 +315,7 @@ __device__ __forceinline__ void produce_queries(const Context& c) {
           table.low[thread] = window.low, table.high[thread] = window.high;
         }
         c.publish<2>(stage, searched, span.is_full(item.first, ROWS) ? FULL : CUT, query, a.q_map, a.dout_map,
-                     c.place(h.q, item, beam), c.place(a.gradients, item, beam));
+                     c.coordinates(h.q, item, beam), c.coordinates(a.gradients, item, beam));
         stage.advance();
       }
     }
@@ -329,9 +329,9 @@ __device__ __forceinline__ void consume_queries(const Context& c) {
   Pipeline& p = c.p;
   const int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * 16, warpgroup = threadIdx.x / WARPGROUP;
   const float factor = h.scaler * LOG2_E;
-  Meeting meet{&p.meeting};
+  ConsumerBarrier synchronise{&p.consumers};
   Stage stage;
-  if (warpgroup == WARPGROUPS - 1) pass_turn(warpgroup);
+  if (warpgroup == WARPGROUPS - 1) pass_order(warpgroup);
   for (int round = 0;; round++) {
     const int index = c.take(round);
     if (index >= a.division.items) break;
@@ -375,8 +375,8 @@ __device__ __forceinline__ void consume_queries(const Context& c) {
       const auto is_weighed = [&](int part, int query) {
         return p.queries[stage.index].has(query, thread_key + 8 * part);
       };
-      add_infinite<OTHERS, CONSUMERS, false>(key_sums, c.stage(stage), is_weighed, meet);
-      add_infinite<OTHERS, CONSUMERS, true>(value_sums, c.stage(stage) + BLOCK_BYTES, is_weighed, meet);
+      add_infinite<OTHERS, CONSUMERS, false>(key_sums, c.stage(stage), is_weighed, synchronise);
+      add_infinite<OTHERS, CONSUMERS, true>(value_sums, c.stage(stage) + BLOCK_BYTES, is_weighed, synchronise);
     };
 
     mbarrier_wait_parity(&p.own_full, round & 1);
@@ -385,10 +385,10 @@ __device__ __forceinline__ void consume_queries(const Context& c) {
       if (p.state[stage.index] == ENDED) break;
       const unsigned char* const queries = c.stage(stage);
       float scores[OTHERS / 2], weighed[OTHERS / 2];
-      wait_for_turn(warpgroup);
+      wait_for_order(warpgroup);
       multiply_vectors<ROWS, OTHERS>(scores, c.own, queries);
       multiply_vectors<ROWS, OTHERS>(weighed, c.own + OWN_BYTES, queries + BLOCK_BYTES);
-      pass_turn(warpgroup);
+      pass_order(warpgroup);
       wgmma_wait<1>();
       wgmma_fence_accumulators(scores);
       weigh(scores);

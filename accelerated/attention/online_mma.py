@@ -83,7 +83,7 @@ def core(problem: AttentionProblem) -> list[Launch]:
     shared_bytes = parts(problem) * (queries + 4 * tile.keys) * size * 2 + SWIZZLE_BYTES
     grid, block = (tiles * problem.attn.heads * extents.q_sequences, 1, 1), (tile.warpgroups * WARPGROUP, 1, 1)
     operands = (*given.operands, problem.space, result)
-    return [*given.launches, Launch(function, arguments, operands, grid, block, shared_bytes)]
+    return [*given.launches(problem), Launch(function, arguments, operands, grid, block, shared_bytes)]
 
 
 def definitions_of(problem: AttentionProblem, **sizes: int) -> tuple[tuple[str, str], ...]:

@@ -1,7 +1,7 @@
 // The core of multi-head attention forward (7.2.43) on Hopper's tensor cores, fed by TMA: half and bfloat16, vectors of
 // up to SIZE elements, sums in float, as in online_mma.cu.
 //
-// Blocks stay and take items of work, 64 queries of one head for each warpgroup, in turns. A producer warpgroup loads
+// Persistent blocks take items of work, 64 queries of one head for each warpgroup, in turns. A producer warpgroup loads
 // queries, and tiles of KEYS keys and values into STAGES stages of shared memory; consumers multiply them in turns, so
 // that the softmax of one overlaps with the products of another, and of the next scores with the weighted sums.
 //
@@ -56,7 +56,7 @@ __device__ __forceinline__ void produce(const OnlineTmaArguments& a, Pipelines& 
     const Item item(a.division, index, true);
     const Sequence s = sequence_of(h, a.space, item.batch, item.beam);
     const KeyTiles tiles = find_keys<KEYS>(h, a.space, s, item.first);
-    const auto place = [&](const Vectors& vectors, int beam) -> Place {
+    const auto coordinates = [&](const Vectors& vectors, int beam) -> Coordinates {
       return {vectors.head > 0 ? item.head : 0, beam, item.batch};
     };
     const int key_beam = h.key_beams > 1 ? item.beam : 0;
@@ -66,7 +66,7 @@ __device__ __forceinline__ void produce(const OnlineTmaArguments& a, Pipelines& 
       mbarrier_arrive_expect_tx(&p.queries_full, tiles.count > 0 ? OWN_BYTES : 0);
       if (tiles.count > 0)
         load_vectors(t.queries, WARPGROUPS, true, a.q_map, &p.queries_full, h.q_first + item.first,
-                     place(h.q, item.beam));
+                     coordinates(h.q, item.beam));
     }
     for (int i = 0; i < tiles.count; i++, count++) {
       const int stage = count % STAGES, free = (count / STAGES + 1) & 1, key = tiles.begin + i * KEYS;
@@ -76,11 +76,11 @@ __device__ __forceinline__ void produce(const OnlineTmaArguments& a, Pipelines& 
         mbarrier_wait_parity(&p.keys_empty[stage], free);
         mbarrier_arrive_expect_tx(&p.keys_full[stage], TILE_BYTES);
         load_vectors(t.keys + stage * TILE_BYTES, KEYS / 64, true, a.k_map, &p.keys_full[stage], key,
-                     place(h.k, key_beam));
+                     coordinates(h.k, key_beam));
         mbarrier_wait_parity(&p.values_empty[stage], free);
         Mbarrier* const loaded = seeks ? &p.values_loaded[stage] : &p.values_full[stage];
         mbarrier_arrive_expect_tx(loaded, TILE_BYTES);
-        load_vectors(values, KEYS / 64, false, a.v_map, loaded, key, place(h.v, key_beam));
+        load_vectors(values, KEYS / 64, false, a.v_map, loaded, key, coordinates(h.v, key_beam));
         if (!seeks) mbarrier_arrive(&p.values_full[stage], WARPGROUP - 1);  // for all producers
       }
       if (!seeks) continue;
@@ -103,7 +103,7 @@ __device__ __forceinline__ void consume(const OnlineTmaArguments& a, Pipelines& 
   const int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * 16, warpgroup = threadIdx.x / WARPGROUP;
   const float factor = h.scaler * LOG2_E;
   unsigned count = 0;
-  if (warpgroup == WARPGROUPS - 1) pass_turn(warpgroup);
+  if (warpgroup == WARPGROUPS - 1) pass_order(warpgroup);
   for (int round = 0;; round++) {
     const int index = take_item(p.items, at_byte<int>(a.space, a.counter_offset), round);
     if (index >= a.division.items) break;
@@ -164,11 +164,11 @@ __device__ __forceinline__ void consume(const OnlineTmaArguments& a, Pipelines& 
       const unsigned next = count + index + 1, stage = next % STAGES;
       mbarrier_wait_parity(&p.keys_full[stage], next / STAGES & 1);
       wait_for_values(index);
-      wait_for_turn(warpgroup);
+      wait_for_order(warpgroup);
       float scores[KEYS / 2];
       multiply(scores, t.keys + stage * TILE_BYTES);
       add_values(index);
-      pass_turn(warpgroup);
+      pass_order(warpgroup);
       wgmma_wait<1>();
       wgmma_fence_accumulators(scores);
       release(&p.keys_empty[stage]);

@@ -118,22 +118,22 @@ template <int ROWS> __device__ __forceinline__ float element_of(const unsigned c
 
 // What weights of zero must not meet: adds the elements that are infinite or no numbers to the sums of those rows whose
 // window has their vector (POSITIVE: weights are; else no number is added), and leaves zeros instead. is_weighed(i,
-// vector): whether a vector of the tile is in the window of the thread's row lane / 4 + 8 * i of its warp. meet():
+// vector): whether a vector of the tile is in the window of the thread's row lane / 4 + 8 * i of its warp. synchronise():
 // a barrier of the first THREADS_OF_BLOCK threads, all of which take part.
-template <int ROWS, int THREADS_OF_BLOCK, bool POSITIVE, class IsWeighed, class Meet>
+template <int ROWS, int THREADS_OF_BLOCK, bool POSITIVE, class IsWeighed, class Synchronise>
 __device__ __forceinline__ void add_infinite(float (&sums)[SIZE / 2], unsigned char* tile, IsWeighed is_weighed,
-                                             Meet&& meet) {
-  meet();
+                                             Synchronise&& synchronise) {
+  synchronise();
   for (int vector = 0; vector < ROWS; vector++)
 #pragma unroll
     for (int i = 0; i < SIZE / 2; i++) {
       const float value = element_of<ROWS>(tile, vector, i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2);
       if (value - value != 0 && is_weighed(i / 2 % 2, vector)) sums[i] += POSITIVE ? value : value - value;
     }
-  meet();
+  synchronise();
   zero_infinite<ROWS, THREADS_OF_BLOCK>(tile);
   fence_proxy_async();
-  meet();
+  synchronise();
 }
 
 // The same from memory, of vectors first to first + ROWS, whose tile has zeros there. is_weighed(i, vector): by the

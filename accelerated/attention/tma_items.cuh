@@ -1,5 +1,5 @@
-// What the kernels of attention that TMA feeds have in common: blocks that stay and take items of work, the queries or
-// keys of one head that a block has at a time, a producer warpgroup behind the consumers, and turns of these.
+// What the kernels of attention that TMA feeds have in common: persistent blocks that take items of work, the queries or
+// keys of one head that a block has at a time, a producer warpgroup behind the consumers, and the order of these.
 #pragma once
 #include "attention/tiles.cuh"
 #include "primitives/tma.cuh"
@@ -78,13 +78,13 @@ __device__ __forceinline__ KeyTiles find_keys(const Heads& h, const void* space,
 }
 
 // Where vectors of one head lie for TMA: by (element, time-step, head, beam, batch).
-struct Place {
+struct Coordinates {
   int head, beam, batch;
 };
 // Loads `count` blocks of 64 vectors, as one tile for products over elements, or as many for products over vectors.
 __device__ __forceinline__ void load_vectors(unsigned char* to, int count, bool is_one_tile,
                                              const TensorMap (&maps)[PARTS], Mbarrier* full, int time,
-                                             const Place& at) {
+                                             const Coordinates& at) {
   const int block_bytes = is_one_tile ? BOX_BYTES : BLOCK_BYTES,
             box_bytes = is_one_tile ? count * BOX_BYTES : BOX_BYTES;
   for (int i = 0; i < count; i++)
@@ -119,20 +119,20 @@ __device__ __forceinline__ void multiply_vectors(float (&sums)[OTHERS / 2], cons
   wgmma_commit();
 }
 
-// Turns of the consumers' warpgroups to issue products; no data depends on them.
-__device__ __forceinline__ void wait_for_turn(int warpgroup) {
+// The order of the consumers' warpgroups to issue products; no data depends on them.
+__device__ __forceinline__ void wait_for_order(int warpgroup) {
 #ifndef EMULATED_CUDA
   if (TURNS) asm volatile("bar.sync %0, %1;" ::"r"(warpgroup + 1), "n"(2 * WARPGROUP) : "memory");
 #endif
 }
-__device__ __forceinline__ void pass_turn(int warpgroup) {
+__device__ __forceinline__ void pass_order(int warpgroup) {
 #ifndef EMULATED_CUDA
   if (TURNS) asm volatile("bar.arrive %0, %1;" ::"r"((warpgroup + 1) % WARPGROUPS + 1), "n"(2 * WARPGROUP) : "memory");
 #endif
 }
 
-// A meeting of all consumers.
-struct Meeting {
+// A barrier of all consumers.
+struct ConsumerBarrier {
   Mbarrier* barrier;  // of CONSUMERS threads
   unsigned parity = 0;
 
