@@ -1,5 +1,6 @@
-// The core of the gradients of multi-head attention (8.2.15) on Hopper's tensor cores, fed by TMA: half and bfloat16,
-// vectors of up to SIZE elements, by recomputation as in gradients_mma.cu, each sum in one order.
+// The core of the gradients of multi-head attention (8.2.15) on Hopper's tensor cores, fed by TMA: vectors of
+// up to SIZE elements, half, bfloat16 or float in parts, by recomputation as in gradients_mma.cu, each sum in one
+// order.
 //
 // Persistent blocks take items of work, 64 queries (or keys) of one head for each warpgroup. A producer warpgroup loads
 // them, and tiles of 64 keys (queries) with all that is known of them into STAGES stages of shared memory.
@@ -166,11 +167,10 @@ __device__ __forceinline__ void consume_keys(const Context& c) {
   const GradientTmaArguments& a = c.a;
   const Heads& h = a.heads;
   Pipeline& p = c.p;
-  const int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * 16, warpgroup = threadIdx.x / WARPGROUP;
+  const int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * 16;
   const float factor = h.scaler * LOG2_E;
   ConsumerBarrier synchronise{&p.consumers};
   Stage stage;
-  if (warpgroup == WARPGROUPS - 1) pass_order(warpgroup);
   for (int round = 0;; round++) {
     const int index = c.take(round);
     if (index >= a.division.items) break;
@@ -187,13 +187,10 @@ __device__ __forceinline__ void consume_keys(const Context& c) {
     float sums[SIZE / 2] = {};
     Factors<OTHERS> factors;
 
-    OwnFactors own_queries, own_gradients;
     const auto multiply = [&](float (&scores)[OTHERS / 2], float (&weighed)[OTHERS / 2]) {
       const unsigned char* const keys = c.stage(stage);
-      if constexpr (OWN_IN_REGISTERS > 0) multiply_vectors<OTHERS>(scores, own_queries, keys);
-      else multiply_vectors<ROWS, OTHERS>(scores, c.own, keys);
-      if constexpr (OWN_IN_REGISTERS > 1) multiply_vectors<OTHERS>(weighed, own_gradients, keys + BLOCK_BYTES);
-      else multiply_vectors<ROWS, OTHERS>(weighed, c.own + OWN_BYTES, keys + BLOCK_BYTES);
+      multiply_vectors<ROWS, OTHERS>(scores, c.own, keys);
+      multiply_vectors<ROWS, OTHERS>(weighed, c.own + OWN_BYTES, keys + BLOCK_BYTES);
     };
     const auto weigh = [&](float (&scores)[OTHERS / 2]) {
 #pragma unroll
@@ -221,8 +218,6 @@ __device__ __forceinline__ void consume_keys(const Context& c) {
     };
 
     mbarrier_wait_parity(&p.own_full, round & 1);
-    if (OWN_IN_REGISTERS > 0) own_queries.load(c.own);
-    if (OWN_IN_REGISTERS > 1) own_gradients.load(c.own + OWN_BYTES);
     mbarrier_wait_parity(&p.full[stage.index], stage.parity);
     bool has_tiles = p.state[stage.index] != ENDED;
     if (has_tiles) {
@@ -249,10 +244,8 @@ __device__ __forceinline__ void consume_keys(const Context& c) {
         break;
       }
       float scores[OTHERS / 2], weighed[OTHERS / 2];
-      wait_for_order(warpgroup);
       multiply(scores, weighed);
       add_sums(last);
-      pass_order(warpgroup);
       wgmma_wait<2>();
       wgmma_fence_accumulators(scores);
       weigh(scores);
@@ -296,7 +289,8 @@ __device__ __forceinline__ void produce_queries(const Context& c) {
     // Beams of queries that share the keys come one after the other.
     const int last_beam = item.beam + (h.key_beams > 1 ? 1 : h.beams);
     if (threadIdx.x == CONSUMERS)
-      c.load_own(round, item.first, a.k_map, a.v_map, c.coordinates(h.k, item, item.beam), c.coordinates(h.v, item, item.beam));
+      c.load_own(round, item.first, a.k_map, a.v_map, c.coordinates(h.k, item, item.beam),
+                 c.coordinates(h.v, item, item.beam));
     for (int beam = item.beam; beam < last_beam; beam++) {
       const Sequence s = sequence_of(h, a.reserve, item.batch, beam);
       for (int query = 0; query < s.q_length && item.first < s.k_length; query += OTHERS) {
@@ -327,11 +321,10 @@ __device__ __forceinline__ void consume_queries(const Context& c) {
   const GradientTmaArguments& a = c.a;
   const Heads& h = a.heads;
   Pipeline& p = c.p;
-  const int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * 16, warpgroup = threadIdx.x / WARPGROUP;
+  const int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * 16;
   const float factor = h.scaler * LOG2_E;
   ConsumerBarrier synchronise{&p.consumers};
   Stage stage;
-  if (warpgroup == WARPGROUPS - 1) pass_order(warpgroup);
   for (int round = 0;; round++) {
     const int index = c.take(round);
     if (index >= a.division.items) break;
@@ -385,10 +378,8 @@ __device__ __forceinline__ void consume_queries(const Context& c) {
       if (p.state[stage.index] == ENDED) break;
       const unsigned char* const queries = c.stage(stage);
       float scores[OTHERS / 2], weighed[OTHERS / 2];
-      wait_for_order(warpgroup);
       multiply_vectors<ROWS, OTHERS>(scores, c.own, queries);
       multiply_vectors<ROWS, OTHERS>(weighed, c.own + OWN_BYTES, queries + BLOCK_BYTES);
-      pass_order(warpgroup);
       wgmma_wait<1>();
       wgmma_fence_accumulators(scores);
       weigh(scores);

@@ -26,12 +26,10 @@ class Tile(NamedTuple):
 
     warpgroups: int
     stages: int
-    turns: int = 0
-    own: int = 0
 
 
 # By the elements of a vector: of the queries' kernel, of the keys'
-TILES = {64: (Tile(2, 4), Tile(2, 4)), 128: (Tile(2, 4), Tile(2, 4))}
+TILES = {64: (Tile(3, 4), Tile(3, 4)), 128: (Tile(2, 4), Tile(2, 4))}
 FLOAT_TILES = {64: (Tile(2, 4), Tile(2, 4))}  # in two parts
 
 
@@ -65,9 +63,7 @@ def core(problem: AttentionProblem) -> list[Launch]:
             ("counter_offset", c_longlong(problem.regions.offsets["counters"] + counter * COUNTER_BYTES)),
             ("division", divide(tiles, attn.heads, beams, items)),
         ])  # fmt: skip
-        definitions = definitions_of(
-            problem, SIZE=size, WARPGROUPS=tile.warpgroups, STAGES=tile.stages, TURNS=tile.turns, OWN_IN_REGISTERS=tile.own
-        )  # fmt: skip
+        definitions = definitions_of(problem, SIZE=size, WARPGROUPS=tile.warpgroups, STAGES=tile.stages)
         kernel = f"attention_gradients_tma_{result}"
         shared_bytes = 2 * count * (rows + tile.stages * OTHERS) * size * FACTOR_BYTES + SWIZZLE_BYTES
         operands = (*given.operands, problem.space, "workSpace", origins[result][0], origins["values"][0])

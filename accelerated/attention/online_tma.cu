@@ -1,9 +1,9 @@
-// The core of multi-head attention forward (7.2.43) on Hopper's tensor cores, fed by TMA: half and bfloat16, vectors of
-// up to SIZE elements, sums in float, as in online_mma.cu.
+// The core of multi-head attention forward (7.2.43) on Hopper's tensor cores, fed by TMA: vectors of up to SIZE
+// elements, half, bfloat16 or float in parts, sums in float, as in online_mma.cu.
 //
-// Persistent blocks take items of work, 64 queries of one head for each warpgroup, in turns. A producer warpgroup loads
-// queries, and tiles of KEYS keys and values into STAGES stages of shared memory; consumers multiply them in turns, so
-// that the softmax of one overlaps with the products of another, and of the next scores with the weighted sums.
+// Persistent blocks take items of work, 64 queries of one head for each warpgroup. A producer warpgroup loads queries,
+// and tiles of KEYS keys and values into STAGES stages of shared memory. The scores of the next tile and the sums of
+// this one are multiplied together, so that the softmax overlaps with the sums, and with products of other warpgroups.
 //
 // Roofline bound: flops, 2 (size of q + size of v) for each query and key of its window, at 989 T/s (half, H200); one
 // exponential for each, 16 a clock and multiprocessor; bytes, keys and values once from L2 for a block's queries.
@@ -100,21 +100,15 @@ __device__ __forceinline__ void produce(const OnlineTmaArguments& a, Pipelines& 
 
 __device__ __forceinline__ void consume(const OnlineTmaArguments& a, Pipelines& p, const SharedTiles& t) {
   const Heads& h = a.heads;
-  const int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * 16, warpgroup = threadIdx.x / WARPGROUP;
+  const int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * 16;
   const float factor = h.scaler * LOG2_E;
   unsigned count = 0;
-  if (warpgroup == WARPGROUPS - 1) pass_order(warpgroup);
   for (int round = 0;; round++) {
     const int index = take_item(p.items, at_byte<int>(a.space, a.counter_offset), round);
     if (index >= a.division.items) break;
     const Item item(a.division, index, true);
     mbarrier_wait_parity(&p.queries_full, round & 1);
     const Work work = p.work;
-    OwnFactors own;
-    if constexpr (OWN_IN_REGISTERS) {
-      own.load(t.queries);
-      release(&p.queries_empty);
-    }
     const Sequence& s = work.s;
     const int tiles = work.keys.count, begin = work.keys.begin;
     Window window[2];
@@ -125,10 +119,6 @@ __device__ __forceinline__ void consume(const OnlineTmaArguments& a, Pipelines& 
     float sums[SIZE / 2] = {}, rescale[2];
     Factors<KEYS> weights;
 
-    const auto multiply = [&](float (&scores)[KEYS / 2], const unsigned char* keys) {
-      if constexpr (OWN_IN_REGISTERS) multiply_vectors<KEYS>(scores, own, keys);
-      else multiply_vectors<ROWS, KEYS>(scores, t.queries, keys);
-    };
     const auto add_scores = [&](float (&scores)[KEYS / 2], int key) {
       if (work.keys.span.is_full(key, KEYS)) softmax.add<false>(scores, rescale, factor, window, key);
       else softmax.add<true>(scores, rescale, factor, window, key);
@@ -150,29 +140,27 @@ __device__ __forceinline__ void consume(const OnlineTmaArguments& a, Pipelines& 
       const unsigned stage = count % STAGES;
       mbarrier_wait_parity(&p.keys_full[stage], count / STAGES & 1);
       float scores[KEYS / 2];
-      multiply(scores, t.keys + stage * TILE_BYTES);
+      multiply_vectors<ROWS, KEYS>(scores, t.queries, t.keys + stage * TILE_BYTES);
       wgmma_wait<0>();
       wgmma_fence_accumulators(scores);
       release(&p.keys_empty[stage]);
-      if (!OWN_IN_REGISTERS && tiles == 1) release(&p.queries_empty);
+      if (tiles == 1) release(&p.queries_empty);
       add_scores(scores, begin);
       weights.make(scores);
-    } else if (!OWN_IN_REGISTERS) {
+    } else {
       release(&p.queries_empty);
     }
     for (int index = 0; index + 1 < tiles; index++) {
       const unsigned next = count + index + 1, stage = next % STAGES;
       mbarrier_wait_parity(&p.keys_full[stage], next / STAGES & 1);
       wait_for_values(index);
-      wait_for_order(warpgroup);
       float scores[KEYS / 2];
-      multiply(scores, t.keys + stage * TILE_BYTES);
+      multiply_vectors<ROWS, KEYS>(scores, t.queries, t.keys + stage * TILE_BYTES);
       add_values(index);
-      pass_order(warpgroup);
       wgmma_wait<1>();
       wgmma_fence_accumulators(scores);
       release(&p.keys_empty[stage]);
-      if (!OWN_IN_REGISTERS && index + 2 == tiles) release(&p.queries_empty);
+      if (index + 2 == tiles) release(&p.queries_empty);
       add_scores(scores, begin + (index + 1) * KEYS);
       wgmma_wait<0>();
       wgmma_fence_accumulators(sums);

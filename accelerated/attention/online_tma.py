@@ -32,13 +32,13 @@ class Tile(NamedTuple):
     keys: int
     warpgroups: int
     stages: int
-    turns: int = 0
-    own: int = 0
 
 
 # By the elements of a vector, zeros behind those that exist
-TILES = {64: Tile(128, 3, 2), 128: Tile(128, 2, 2)}
+TILES = {64: Tile(128, 3, 3), 128: Tile(128, 2, 2)}
 FLOAT_TILES = {64: Tile(128, 2, 2), 128: Tile(64, 2, 2)}  # in two parts
+# Of vectors of so many elements and up to so many queries, whose windows cut many tiles of three warpgroups
+SHORT_SIZE, SHORT_WINDOWS, SHORT_TILE = 64, 2048, Tile(128, 2, 3)
 
 
 def serves(problem: AttentionProblem) -> bool:
@@ -112,11 +112,19 @@ def divide(tiles: int, heads: int, beams: int, items: int) -> Any:
     return structure(*zip(("tiles", "heads", "beams"), counts, strict=True), ("items", c_int(items)))
 
 
+def _tile(problem: AttentionProblem) -> Tile:
+    size, o = padded_size(problem), problem.operation
+    if parts(problem) > 1:
+        return FLOAT_TILES[size]
+    are_cut = len({*o.lo_win_idx}) > 1 or len({*o.hi_win_idx}) > 1
+    return SHORT_TILE if size == SHORT_SIZE and are_cut and problem.windows <= SHORT_WINDOWS else TILES[size]
+
+
 def core(problem: AttentionProblem) -> list[Launch]:
     """Return the launches that compute what the heads make of the values."""
     given, count = factors(problem), parts(problem)
     size, offsets, device = padded_size(problem), problem.regions.offsets, problem.device
-    tile = (TILES if count == 1 else FLOAT_TILES)[size]
+    tile = _tile(problem)
     result, result_offset = problem.result
     queries = tile.warpgroups * ROWS
     tiles = -(-problem.windows // queries)
@@ -132,10 +140,7 @@ def core(problem: AttentionProblem) -> list[Launch]:
         ("counter_offset", c_longlong(offsets["counters"])),
         ("division", divide(tiles, problem.attn.heads, problem.q.dims[BEAM], items)),
     ])  # fmt: skip
-    definitions = definitions_of(
-        problem, SIZE=size, KEYS=tile.keys, WARPGROUPS=tile.warpgroups, STAGES=tile.stages, TURNS=tile.turns,
-        OWN_IN_REGISTERS=tile.own,
-    )  # fmt: skip
+    definitions = definitions_of(problem, SIZE=size, KEYS=tile.keys, WARPGROUPS=tile.warpgroups, STAGES=tile.stages)
     rows = queries + 2 * tile.stages * tile.keys + (queries if count == 1 else 0)  # results of parts pass by
     shared_bytes = count * rows * size * FACTOR_BYTES + SWIZZLE_BYTES
     launch = Launch(

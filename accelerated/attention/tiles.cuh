@@ -118,8 +118,8 @@ template <int ROWS> __device__ __forceinline__ float element_of(const unsigned c
 
 // What weights of zero must not meet: adds the elements that are infinite or no numbers to the sums of those rows whose
 // window has their vector (POSITIVE: weights are; else no number is added), and leaves zeros instead. is_weighed(i,
-// vector): whether a vector of the tile is in the window of the thread's row lane / 4 + 8 * i of its warp. synchronise():
-// a barrier of the first THREADS_OF_BLOCK threads, all of which take part.
+// vector): whether a vector of the tile is in the window of the thread's row lane / 4 + 8 * i of its warp.
+// synchronise(): a barrier of the first THREADS_OF_BLOCK threads, all of which take part.
 template <int ROWS, int THREADS_OF_BLOCK, bool POSITIVE, class IsWeighed, class Synchronise>
 __device__ __forceinline__ void add_infinite(float (&sums)[SIZE / 2], unsigned char* tile, IsWeighed is_weighed,
                                              Synchronise&& synchronise) {

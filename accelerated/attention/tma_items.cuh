@@ -1,5 +1,5 @@
-// What the kernels of attention that TMA feeds have in common: persistent blocks that take items of work, the queries or
-// keys of one head that a block has at a time, a producer warpgroup behind the consumers, and the order of these.
+// What the kernels of attention that TMA feeds have in common: persistent blocks that take items of work, the queries
+// or keys of one head that a block has at a time, and a producer warpgroup behind the consumers.
 #pragma once
 #include "attention/tiles.cuh"
 #include "primitives/tma.cuh"
@@ -92,43 +92,6 @@ __device__ __forceinline__ void load_vectors(unsigned char* to, int count, bool 
     for (int box = 0; box < PARTS * BOXES; box++)
       tma_load_5d(to + i * block_bytes + box * box_bytes, maps[box / BOXES], full, box % BOXES * BOX, time + 64 * i,
                   at.head, at.beam, at.batch);
-}
-
-// A warp's 16 rows of an item's vectors as left factors in registers, so that products read them from shared memory
-// once.
-struct OwnFactors {
-  unsigned parts[SIZE / 16][4];
-
-  __device__ __forceinline__ void load(const unsigned char* own) {
-    const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane % 16;
-#pragma unroll
-    for (int k = 0; k < SIZE / 16; k++)
-      ldmatrix(parts[k], swizzled(own + k / 4 * (ROWS * ROW_BYTES), row, k % 4 * 2 + lane / 16));
-  }
-};
-// Begins sums = own vectors * vectors of a tile, over their elements.
-template <int OTHERS>
-__device__ __forceinline__ void multiply_vectors(float (&sums)[OTHERS / 2], const OwnFactors& own,
-                                                 const unsigned char* other) {
-#pragma unroll
-  for (int i = 0; i < OTHERS / 2; i++) sums[i] = 0;
-  wgmma_fence();
-#pragma unroll
-  for (int k = 0; k < SIZE / 16; k++)
-    wgmma_mma_async<FACTOR, OTHERS>(sums, own.parts[k], other + k / 4 * (OTHERS * ROW_BYTES), k % 4);
-  wgmma_commit();
-}
-
-// The order of the consumers' warpgroups to issue products; no data depends on them.
-__device__ __forceinline__ void wait_for_order(int warpgroup) {
-#ifndef EMULATED_CUDA
-  if (TURNS) asm volatile("bar.sync %0, %1;" ::"r"(warpgroup + 1), "n"(2 * WARPGROUP) : "memory");
-#endif
-}
-__device__ __forceinline__ void pass_order(int warpgroup) {
-#ifndef EMULATED_CUDA
-  if (TURNS) asm volatile("bar.arrive %0, %1;" ::"r"((warpgroup + 1) % WARPGROUPS + 1), "n"(2 * WARPGROUP) : "memory");
-#endif
 }
 
 // A barrier of all consumers.
