@@ -130,7 +130,12 @@ def _forward(spec: AttnSpec, extents: Extents) -> list[tuple[str, int]]:
     """Counters of work, windows and lengths as the kernels read them, the projected inputs, and what the heads make of them."""
     integers = 2 * extents.q_steps + extents.q_sequences + extents.k_sequences
     heads = SCALAR_BYTES[spec.data_type] * spec.heads * extents.q_vectors
-    return [("counters", 4 * COUNTERS), ("schedule", 4 * integers), *_projections(spec, extents, "", True), ("heads", heads * spec.value_size)]
+    return [
+        ("counters", 4 * COUNTERS),
+        ("schedule", 4 * integers),
+        *_projections(spec, extents, "", True),
+        ("heads", heads * spec.value_size),
+    ]
 
 
 def inference_space(spec: AttnSpec, extents: Extents) -> Regions:
