@@ -369,6 +369,8 @@ class Bench:
         names = [parameter.name for parameter in functions()[function_of(type(operation))].arguments]
         call = dict(zip(names, arguments, strict=True))
         sizes = self.vendor.cudnn.cudnnGetMultiHeadAttnBuffers(self.vendor_handle, call["attnDesc"])
+        if not call["reserveSpaceSizeInBytes"]:  # the work space of inference has what else lies in reserve space, too
+            sizes = (*sizes[:1], sum(sizes[1:]), 0)
         for name, size in zip(("workSpace", "reserveSpace"), sizes[1:], strict=True):
             if call[f"{name}SizeInBytes"]:
                 memory[f"vendor's {name}"] = call[name] = self._owner.allocate(max(size, SCRATCH_BYTES))
