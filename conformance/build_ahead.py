@@ -73,8 +73,8 @@ CONSTANTS = {
 # Of few values each, whatever the shapes: operands of products, cells of recurrent networks, tiles of their persistent kernels,
 # elements of a thread of dropout and the spatial transformer
 VARIANTS = {
-    "A_MN_MAJOR", "B_MN_MAJOR", "CELL", "CHANNELS", "ITEMS", "LENGTHS", "LOADED_PAIRS", "MOST_LANES", "M_TILES", "N_TILES", "OCTETS",
-    "PIXELS", "REGISTER_PAIRS", "TENSOR_CORES", "TILE_PIXELS", "TILE_WIDTH", "WARPGROUPS",
+    "A_MN_MAJOR", "B_MN_MAJOR", "CELL", "CHANNELS", "FROM_REGISTERS", "ITEMS", "LENGTHS", "LOADED_PAIRS", "MOST_LANES", "M_TILES",
+    "N_TILES", "OCTETS", "PIXELS", "REGISTER_PAIRS", "TENSOR_CORES", "TILE_PIXELS", "TILE_WIDTH", "TRANSPOSED_RESULT",
 }  # fmt: skip
 # Compiled first: the sources that take longest, so that the last one does not keep all cores waiting
 LONGEST = (

@@ -28,8 +28,9 @@ class TmaLaunch(Launch):
     """A launch whose kernel reads operands through tensor maps.
 
     maps: for each tensor map its byte offset in the arguments, the index of its operand, the bytes from the operand's address, and
-    the map. aligned: indices of other operands whose addresses must be multiples of ALIGNMENT, too. fallback: the launch that
-    serves where an address is not, and while the kernel is being compiled; None where the plan sees to both.
+    the map. aligned: indices of other operands whose addresses must be multiples of ALIGNMENT, too. fallback: the launch, or
+    launches, on the same operands that serve where an address is not, and while the kernel is being compiled; None where the plan
+    sees to both. before, after: launches on the same operands that belong to this one.
     """
 
     def __init__(
@@ -39,22 +40,29 @@ class TmaLaunch(Launch):
         kernel: str,
         launch: Launch,
         maps: tuple[tuple[int, int, int, TensorMap], ...],
-        fallback: Launch | None,
+        fallback: Launch | Sequence[Launch] | None,
         aligned: tuple[int, ...] = (),
+        before: Sequence[Launch] = (),
+        after: Sequence[Launch] = (),
     ) -> None:
         vars(self).update(vars(launch))
         self.device, self.module, self.kernel = device, module, kernel
-        self.maps, self.fallback, self.aligned = maps, fallback, aligned
+        self.maps, self.aligned = maps, aligned
+        self.fallback = (fallback,) if isinstance(fallback, Launch) else tuple(fallback or ())
+        self.before, self.after = tuple(before), tuple(after)
         self.encoded: dict[tuple[int, ...], bytes] = {}  # arguments with tensor maps, by the addresses
 
     def with_scalars(self, values: Mapping[str, float]) -> Self:
         """Return the launch with the scalars of one call among its arguments and those of its fallback."""
         made = super().with_scalars(values)
-        fallback = None if self.fallback is None else self.fallback.with_scalars(values)
-        if fallback is self.fallback and made is self:
+        others = {
+            name: tuple(launch.with_scalars(values) for launch in getattr(self, name))
+            for name in ("fallback", "before", "after")
+        }
+        if made is self and all(getattr(self, name) == launches for name, launches in others.items()):
             return self
         made = copy(self) if made is self else made
-        made.fallback, made.encoded = fallback, {}
+        vars(made).update(others, encoded={})
         return made
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
@@ -67,14 +75,19 @@ class TmaLaunch(Launch):
         found = self.encoded.get(needed)
         if found is None:
             if self.fallback and (self.function is None or any(address % ALIGNMENT for address in needed)):
-                self.fallback.start(addresses, stream)
+                for launch in self.fallback:
+                    launch.start(addresses, stream)
                 return
             found = self._with_maps(needed)
+        for launch in self.before:
+            launch.start(addresses, stream)
         if plans.launched is not None:
             plans.launched.add(self.kernel)
         arguments = bytearray(found)
         self.pack_addresses(arguments, 0, *addresses)
         self.function.launch(arguments, self.grid, self.block, self.shared_bytes, stream)
+        for launch in self.after:
+            launch.start(addresses, stream)
 
     def wait_for_kernel(self) -> None:
         """Wait until the kernel is compiled, so that the fallback does not serve in its stead."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from dualdnn.accelerated.gemm.matrix import Matrix, MatrixProduct
+from dualdnn.accelerated.gemm.matrix_tma import TILES
 from dualdnn.accelerated.runtime.devices import open_device
 
 TYPES = {"half": np.float16, "float": np.float32, "double": np.float64}
@@ -94,18 +95,34 @@ def check(
 
 @pytest.mark.parametrize("element, result", [("half", "float"), ("half", "half"), ("float", "float")])
 @pytest.mark.parametrize("majors", list(product((0, 1), (0, 1))), ids=str)
-@pytest.mark.parametrize("tile", ["mma_64", "mma_128", "wgmma_128"])
+@pytest.mark.parametrize("tile", ["mma_64", "mma_128"])
 def test_tensor_cores(element, result, majors, tile):
     """Sizes that are multiples of nothing, of packs, of tiles; aligned and not; K shorter than a K-block."""
-    if tile.startswith("wgmma") and (element == "float" or majors == (1, 0)):
-        with pytest.raises(ValueError, match=f"the tile {tile} does not serve {element}"):
-            check(Sizes(8, 8, 8), element, result, True, (*majors, 0), tile=tile)
-        return
     for sizes, gap, offset in (
         (Sizes(72, 136, 96), 0, 0), (Sizes(33, 65, 70), 0, 0), (Sizes(64, 40, 200), 8, 0), (Sizes(1, 9, 3), 1, 1),
         (Sizes(17, 24, 1), 0, 0),
     ):  # fmt: skip
         check(sizes, element, result, True, (*majors, 0), gap, offset, tile=tile)
+
+
+@pytest.mark.parametrize("element, result", [("half", "float"), ("half", "half"), ("float", "float")])
+@pytest.mark.parametrize("majors", list(product((0, 1), (0, 1))), ids=str)
+@pytest.mark.parametrize("tile", TILES, ids=lambda tile: tile.name)
+def test_tensor_cores_fed_by_tma(element, result, majors, tile):
+    """Sizes of full tiles and not, K shorter than a K-block and more of them than stages, gaps between rows; parts of sums."""
+    from_registers = element == "float" and 1 in majors
+    if from_registers not in tile.from_registers or (element == "half" and majors == (1, 0)):
+        with pytest.raises(ValueError, match=f"the tile {tile.name} does not serve {element}"):
+            check(Sizes(8, 8, 8), element, result, True, (*majors, 0), tile=tile.name)
+        return
+    many = (tile.stages + 2) * 128 // (4 if element == "float" else 2)
+    for sizes, gap, more in (
+        (Sizes(24, 40, many + 8), 0, {}), (Sizes(tile.rows + 8, tile.columns + 16, 72, (1, 2)), 0, {}),
+        (Sizes(72, 136, 200, (2, 1)), 8, {"beta": -0.5, "with_bias": True}), (Sizes(8, 24, 8), 8, {"offset": 8}),
+        (Sizes(40, 72, 200), 8, {"beta": 1.0, "splits": 3}),
+    ):  # fmt: skip
+        made = check(sizes, element, result, True, (*majors, 0), gap, tile=tile.name, most_workspace=1 << 24, **more)
+        assert made.choice[0] == tile.name
 
 
 @pytest.mark.parametrize(
@@ -122,7 +139,7 @@ def test_epilogue_batches_and_splits(element, tensor_cores):
 
 def test_double_buffered_stages_are_filled_again():
     """More K-blocks than stages, and a last one in part."""
-    for tile in ("mma_64", "mma_128", "wgmma_128"):
+    for tile in ("mma_64", "mma_128"):
         check(Sizes(40, 24, 64 * 7 + 8), "half", "float", tile=tile)
 
 
