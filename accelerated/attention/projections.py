@@ -16,6 +16,9 @@ from .gradients import of_input
 from .problem import BIASES, INPUTS, TIME, WEIGHTS, AttentionProblem, vector_strides
 
 
+MOST_SCRATCH = 1 << 26  # bytes, of the parts of a product
+
+
 class VectorRows(NamedTuple):
     """The vectors of a call as rows of matrices: ``batches`` of ``rows`` of them; vectors from one to the next."""
 
@@ -54,7 +57,7 @@ def multiply(
     element = ELEMENTS[problem.attn.data_type]
     product = MatrixProduct(
         problem.device, *dims, a, b, c, element, element, COMPUTES[problem.operation.compute_type],
-        allows_tensor_cores(problem.attn), bias, (batches, 1), beta=beta,
+        allows_tensor_cores(problem.attn), bias, (batches, 1), beta=beta, most_workspace=MOST_SCRATCH,
     )  # fmt: skip
     found = product.launches((SCRATCH, workspace) if product.workspace_bytes else (ABSENT, 0))
     for launch in found:

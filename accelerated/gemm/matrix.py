@@ -15,9 +15,11 @@ from .problem import ABSENT, ELEMENT_BYTES, Matrix
 
 __all__ = ["ABSENT", "Matrix", "MatrixProduct"]
 
-SOURCE = "gemm/matrix.cu"
+SOURCE, FP32_SOURCE = "gemm/matrix.cu", "gemm/matrix_fp32.cu"
 ROW_BYTES, ALIGNMENT = 128, 1024  # of an operand in a K-block; of the stages
 SIMT_K = 16  # of a K-block without tensor cores
+FP32_STAGES, FP32_PADDING = 3, 4  # of floats without tensor cores: K-blocks in flight, columns of a tile more
+LEAST_ARCHITECTURE = 80  # whose copies do not pass through registers
 SUM_THREADS = 256
 LEAST_K_BLOCKS = 4  # of a part of a sum
 MOST_SPLITS = 16
@@ -38,10 +40,15 @@ class Tile(NamedTuple):
 
     @property
     def shared_bytes(self) -> int:
-        return self.stages * (self.m + self.n) * ROW_BYTES + ALIGNMENT
+        if self.name.startswith("fp32"):
+            return FP32_STAGES * SIMT_K * (self.m + self.n + 2 * FP32_PADDING) * ELEMENT_BYTES["float"]
+        return self.stages * (self.m + self.n) * ROW_BYTES + ALIGNMENT if self.stages else 0
 
 
 WARPS = (Tile("mma_128", 128, 128, 3, 256, 2, (270e12, 105e12)), Tile("mma_64", 64, 64, 4, 128, 3, (190e12, 70e12)))
+FP32 = (
+    Tile("fp32_128x128", 128, 128, FP32_STAGES, 256, 2, (0.0, 48e12)), Tile("fp32_64x64", 64, 64, FP32_STAGES, 64, 8, (0.0, 38e12)),
+)  # fmt: skip
 TMA_TILES = {tile.name for tile in TILES}
 SIMT = Tile("simt", 64, 64, 0, 256, 4, (0.0, 12e12))
 DOUBLE_SLOWDOWN = 2.0
@@ -130,9 +137,11 @@ class MatrixProduct:
 
     def _tiles(self) -> list[Tile]:
         """Return the tiles that can serve."""
-        if not self.tensor_cores:
-            return [SIMT]
-        return [tile for tile in WARPS if tile.name == self.tile] or list(WARPS)
+        device = self.device
+        has_copies = device.kind != "gpu" or int(device.architecture.removeprefix("sm_")) >= LEAST_ARCHITECTURE
+        is_fp32 = (self.element, self.result, self.compute) == ("float",) * 3 and has_copies
+        found = WARPS if self.tensor_cores else FP32 if is_fp32 else (SIMT,)
+        return [tile for tile in found if tile.name == self.tile] or list(found)
 
     def _possible_splits(self) -> range | list[int]:
         if self.splits is not None:
@@ -159,6 +168,11 @@ class MatrixProduct:
         # On other devices as many multiply at the rate of each
         scale = 132 / multiprocessors
         return LAUNCH_SECONDS + max(full * flops * scale / rate, moved / BYTES_PER_SECOND) + parts
+
+    @property
+    def _counts_k_blocks(self) -> bool:
+        """Whether parts of sums are K-blocks; k where one of them may belong to two segments."""
+        return SIMT not in self._tiles()
 
     @property
     def _k_of_block(self) -> int:
@@ -189,7 +203,7 @@ class MatrixProduct:
     def _launches(self, workspace: tuple[str, int]) -> list[Launch]:
         product = self._row_major
         _, tile, splits = self._chosen
-        total = self._k_blocks if self.tensor_cores else self.segments * self.k
+        total = self._k_blocks if self._counts_k_blocks else self.segments * self.k
         real = c_double if self.compute == "double" else c_float
         m_tiles = -(-product.m // tile.m)
         batches = prod(self.batches)
@@ -221,9 +235,9 @@ class MatrixProduct:
         )
         operands = (product.a.operand, product.b.operand, self.bias[0], product.c.operand, workspace[0])
         grid = (m_tiles * -(-product.n // tile.n), batches * splits, 1)
-        function = self.device.function(SOURCE, f"gemm_matrix_{tile.name}", definitions)
-        shared = tile.shared_bytes if self.tensor_cores else 0
-        found = [Launch(function, arguments, operands, grid, (tile.threads, 1, 1), shared)]
+        source = FP32_SOURCE if tile in FP32 else SOURCE
+        function = self.device.function(source, f"gemm_matrix_{tile.name}", definitions)
+        found = [Launch(function, arguments, operands, grid, (tile.threads, 1, 1), tile.shared_bytes)]
         if splits > 1:
             function = self.device.function(SOURCE, "gemm_matrix_sum", definitions)
             blocks = (-(-product.m * product.n // SUM_THREADS), batches, 1)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SOURCE = "gemm/matrix_tma.cu"
 LEAST_ARCHITECTURE = 90
-WARPGROUP, CONSUMERS = 128, 2
+WARP, WARPGROUP = 32, 128
 ARGUMENT_ALIGNMENT, SWIZZLE_BYTES = 64, 1024
 SUM_BYTES = 4
 LEAST_K_BLOCKS = 4  # of a block that shares a tile
@@ -34,24 +34,31 @@ STORED = 24.0  # bytes of sums that a multiprocessor stores in a clock
 
 
 class TmaTile(NamedTuple):
-    """Rows and columns of a tile of the product, and stages. ping_pong: each of two warpgroups has tiles of its own,
-    otherwise they cooperate. from_registers: whether the left operand can pass through registers; whether it can be
-    multiplied as it lies. throughput: the share of the tensor cores' rate that long sums reach."""
+    """Rows and columns of a tile of the product, warpgroups that multiply it, stages, blocks of a multiprocessor.
+    from_registers: whether the left operand passes through registers, else it is multiplied as it lies. throughput: the
+    share of the tensor cores' rate that long sums reach."""
 
     rows: int
     columns: int
+    consumers: int
     stages: int
-    ping_pong: bool
-    from_registers: tuple[bool, ...]
+    occupancy: int
+    from_registers: bool
     throughput: float
+    prefix: str = ""
 
     @property
     def name(self) -> str:
-        return f"{'ping_pong_' if self.ping_pong else ''}{self.rows}x{self.columns}"
+        return f"{self.prefix}{self.rows}x{self.columns}"
 
     @property
     def size(self) -> int:
         return self.rows * self.columns
+
+    @property
+    def threads(self) -> int:
+        """The producer has a warpgroup where registers go from it to the consumers, else a warp."""
+        return self.consumers * WARPGROUP + (WARPGROUP if self.occupancy == 1 else WARP)
 
     @property
     def shared_bytes(self) -> int:
@@ -59,11 +66,16 @@ class TmaTile(NamedTuple):
 
 
 TILES = (
-    TmaTile(128, 256, 4, False, (False,), 0.74),
-    TmaTile(256, 128, 4, False, (True,), 0.70),
-    TmaTile(128, 128, 6, True, (False, True), 0.70),
-    TmaTile(128, 64, 8, True, (False, True), 0.55),
-    TmaTile(64, 64, 12, True, (False,), 0.35),
+    TmaTile(128, 256, 2, 4, 1, False, 0.74),
+    TmaTile(128, 128, 2, 6, 1, False, 0.70, "ping_pong_"),
+    TmaTile(128, 128, 1, 3, 2, False, 0.70, "one_"),
+    TmaTile(64, 128, 1, 3, 3, False, 0.55),
+    TmaTile(128, 128, 2, 3, 2, False, 0.70),
+    TmaTile(128, 64, 2, 4, 2, False, 0.55),
+    TmaTile(64, 64, 1, 6, 2, False, 0.35),
+    TmaTile(256, 128, 2, 4, 1, True, 0.70),
+    TmaTile(128, 128, 1, 3, 2, True, 0.60),
+    TmaTile(128, 64, 1, 4, 2, True, 0.50),
 )
 
 
@@ -106,7 +118,7 @@ class TmaProduct:
     @property
     def is_possible(self) -> bool:
         """Whether there is a kernel, TMA takes the strides, and the workspace has room."""
-        if self.from_registers not in self.tile.from_registers or not all(m.is_possible for m in self.maps):
+        if self.from_registers != self.tile.from_registers or not all(m.is_possible for m in self.maps):
             return False
         if self.product.splits is not None:  # whoever wants one part has no workspace
             return self.product.splits > 1 or not self.copies
@@ -223,7 +235,7 @@ class TmaProduct:
         multiprocessors = p.device.multiprocessors
         k_blocks, extra = float(shares.most_k_blocks), 0.0
         rounds = 1 if self.adds else -(-shares.tiles // multiprocessors)
-        if tile.ping_pong and not self.adds:
+        if tile.prefix and not self.adds:
             clocks = rounds * max(k_blocks * multiplied, stored) + min(k_blocks * multiplied, stored)
         else:
             clocks = rounds * (k_blocks * multiplied + stored)
@@ -278,8 +290,8 @@ class TmaProduct:
         arguments: Any = structure(*fields, ("padding", (c_ubyte * (-size % ARGUMENT_ALIGNMENT))()))
         entry, definitions = f"gemm_matrix_tma_{tile.name}", self._definitions
         function = device.function_when_ready(SOURCE, entry, definitions)
-        grid, threads = (min(shares.blocks, multiprocessors), 1, 1), ((CONSUMERS + 1) * WARPGROUP, 1, 1)
-        launch = Launch(function, arguments, operands, grid, threads, tile.shared_bytes)
+        grid = (min(shares.blocks, multiprocessors * tile.occupancy), 1, 1)
+        launch = Launch(function, arguments, operands, grid, (tile.threads, 1, 1), tile.shared_bytes)
         before = [parts.copy(p, operands, workspace, self.pitch, self._part(p.b), self.parts)] if self.copies else []
         after = [parts.add(self, operands, workspace[1] + self.copied_bytes)] if self.adds else []
         located = tuple(
