@@ -23,7 +23,8 @@ LEAST_ARCHITECTURE = 80  # whose copies do not pass through registers
 SUM_THREADS = 256
 LEAST_K_BLOCKS = 4  # of a part of a sum
 MOST_SPLITS = 16
-BYTES_PER_SECOND, LAUNCH_SECONDS = 2.5e12, 3e-6
+BYTES_PER_SECOND, LAUNCH_SECONDS = 1.74e12, 5e-6
+ROUND_SECONDS = 2.5e-6  # in which blocks begin and end
 
 
 class Tile(NamedTuple):
@@ -47,7 +48,7 @@ class Tile(NamedTuple):
 
 WARPS = (Tile("mma_128", 128, 128, 3, 256, 2, (270e12, 105e12)), Tile("mma_64", 64, 64, 4, 128, 3, (190e12, 70e12)))
 FP32 = (
-    Tile("fp32_128x128", 128, 128, FP32_STAGES, 256, 2, (0.0, 48e12)), Tile("fp32_64x64", 64, 64, FP32_STAGES, 64, 8, (0.0, 38e12)),
+    Tile("fp32_128x128", 128, 128, FP32_STAGES, 256, 2, (0.0, 46e12)), Tile("fp32_64x64", 64, 64, FP32_STAGES, 64, 8, (0.0, 42e12)),
 )  # fmt: skip
 TMA_TILES = {tile.name for tile in TILES}
 SIMT = Tile("simt", 64, 64, 0, 256, 4, (0.0, 12e12))
@@ -115,13 +116,14 @@ class MatrixProduct:
 
     @cached_property
     def _by_tma(self) -> TmaProduct | None:
-        """The product as TMA feeds it, where that is expected to be the fastest."""
+        """The product as TMA feeds it, wherever it does; a copy of an operand must pay."""
         found = min(TmaProduct.possible(self._row_major), key=lambda made: made.seconds, default=None)
         if self.tile in TMA_TILES:
             if found is None:
                 raise ValueError(f"the tile {self.tile} does not serve {self.element}, {self.a}, {self.b}")
-            return found
-        return found if found is not None and found.seconds <= self._chosen[0] else None
+        elif found is not None and found.copies and found.seconds > self._chosen[0]:
+            return None
+        return found
 
     @cached_property
     def _chosen(self) -> tuple[float, Tile, int]:
@@ -167,7 +169,7 @@ class MatrixProduct:
         parts = LAUNCH_SECONDS + (2 * splits + 1) * sums / BYTES_PER_SECOND if splits > 1 else 0.0
         # On other devices as many multiply at the rate of each
         scale = 132 / multiprocessors
-        return LAUNCH_SECONDS + max(full * flops * scale / rate, moved / BYTES_PER_SECOND) + parts
+        return LAUNCH_SECONDS + max(full * (flops * scale / rate + ROUND_SECONDS), moved / BYTES_PER_SECOND) + parts
 
     @property
     def _counts_k_blocks(self) -> bool:

@@ -272,6 +272,7 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
     fence_mbarrier_init();
   }
   __syncthreads();
+  griddepcontrol_wait_before_access(a.c);
   M m{{stages, full, empty}, a, order};
   if (threadIdx.x >= CONSUMERS * WARPGROUP) {
     if constexpr (OCCUPANCY == 1) setmaxnreg_decrease<40>();
@@ -288,19 +289,15 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
 #define KERNEL(NAME, COLUMNS, ROWS, CONSUMERS, STAGES, OCCUPANCY, ...)                                         \
   extern "C" __global__ void __launch_bounds__(CONSUMERS * 128 + (OCCUPANCY == 1 ? 128 : 32), OCCUPANCY)       \
       gemm_matrix_tma_##NAME(const __grid_constant__ Arguments a) {                                            \
-    griddepcontrol_wait();                                                                                     \
+    griddepcontrol_wait_deferred();                                                                            \
     multiply<COLUMNS, ROWS, CONSUMERS, STAGES, OCCUPANCY, ##__VA_ARGS__>(a);                                   \
   }
 #if FROM_REGISTERS
 KERNEL(256x128, 128, 128, 2, 4, 1)
-KERNEL(128x128, 128, 128, 1, 3, 2)
 KERNEL(128x64, 64, 128, 1, 4, 2)
 #else
 KERNEL(128x256, 256, 64, 2, 4, 1)
 KERNEL(ping_pong_128x128, 128, 128, 2, 6, 1, true)
-KERNEL(128x128, 128, 64, 2, 3, 2)
-KERNEL(one_128x128, 128, 128, 1, 3, 2)
 KERNEL(128x64, 64, 64, 2, 4, 2)
-KERNEL(64x128, 128, 64, 1, 3, 3)
 KERNEL(64x64, 64, 64, 1, 6, 2)
 #endif

@@ -26,17 +26,18 @@ WARP, WARPGROUP = 32, 128
 ARGUMENT_ALIGNMENT, SWIZZLE_BYTES = 64, 1024
 SUM_BYTES = 4
 LEAST_K_BLOCKS = 4  # of a block that shares a tile
-PRODUCTS = 32  # sums that the tensor cores increase by 128 bytes of K in a clock of a multiprocessor
-CLOCK, BYTES_PER_SECOND = 1.6e9, 2.5e12
-LAUNCH_SECONDS = 3e-6
-START_CLOCKS = 1500  # until the first products
-STORED = 24.0  # bytes of sums that a multiprocessor stores in a clock
+CLOCK, BYTES_PER_SECOND, LAUNCH_SECONDS = 1.65e9, 1.74e12, 3.8e-6
+STORED_ALONE = 0.6  # of the clocks of storing, where nothing else is stored
+UNEVEN = 1.34  # how much longer K-blocks take that blocks walk each at its own
+SUM_SECONDS, SUM_BYTES_PER_SECOND = 0.7e-6, 4.4e12
+COPY_SECONDS, COPY_BYTES_PER_SECOND = 5.6e-6, 3.5e12
 
 
 class TmaTile(NamedTuple):
     """Rows and columns of a tile of the product, warpgroups that multiply it, stages, blocks of a multiprocessor.
-    from_registers: whether the left operand passes through registers, else it is multiplied as it lies. throughput: the
-    share of the tensor cores' rate that long sums reach."""
+    from_registers: whether the left operand passes through registers, else it is multiplied as it lies. Clocks of an H100,
+    fitted to 700 products: ``alone`` of a K-block, ``overlapped`` where a multiprocessor has other tiles meanwhile, ``stored`` of
+    the sums. ping_pong: each of two warpgroups has tiles of its own, otherwise they cooperate."""
 
     rows: int
     columns: int
@@ -44,12 +45,14 @@ class TmaTile(NamedTuple):
     stages: int
     occupancy: int
     from_registers: bool
-    throughput: float
-    prefix: str = ""
+    alone: float
+    overlapped: float
+    stored: float
+    ping_pong: bool = False
 
     @property
     def name(self) -> str:
-        return f"{self.prefix}{self.rows}x{self.columns}"
+        return f"{'ping_pong_' if self.ping_pong else ''}{self.rows}x{self.columns}"
 
     @property
     def size(self) -> int:
@@ -64,18 +67,21 @@ class TmaTile(NamedTuple):
     def shared_bytes(self) -> int:
         return self.stages * (self.rows + self.columns) * ROW_BYTES + SWIZZLE_BYTES
 
+    def clocks(self, tiles: int, k_blocks: int) -> float:
+        """Return how long a multiprocessor takes for some tiles, one after another."""
+        if self.occupancy == 1 and not self.ping_pong:
+            return tiles * (k_blocks * self.alone + self.stored)
+        one = k_blocks * self.alone + self.stored
+        return max(one, tiles * max(k_blocks * self.overlapped, STORED_ALONE * self.stored) + (tiles > 1) * self.stored)
+
 
 TILES = (
-    TmaTile(128, 256, 2, 4, 1, False, 0.74),
-    TmaTile(128, 128, 2, 6, 1, False, 0.70, "ping_pong_"),
-    TmaTile(128, 128, 1, 3, 2, False, 0.70, "one_"),
-    TmaTile(64, 128, 1, 3, 3, False, 0.55),
-    TmaTile(128, 128, 2, 3, 2, False, 0.70),
-    TmaTile(128, 64, 2, 4, 2, False, 0.55),
-    TmaTile(64, 64, 1, 6, 2, False, 0.35),
-    TmaTile(256, 128, 2, 4, 1, True, 0.70),
-    TmaTile(128, 128, 1, 3, 2, True, 0.60),
-    TmaTile(128, 64, 1, 4, 2, True, 0.50),
+    TmaTile(128, 256, 2, 4, 1, False, 984, 984, 7560),
+    TmaTile(128, 128, 2, 6, 1, False, 575, 624, 4950, ping_pong=True),
+    TmaTile(128, 64, 2, 4, 2, False, 474, 418, 2280),
+    TmaTile(64, 64, 1, 6, 2, False, 306, 265, 2370),
+    TmaTile(256, 128, 2, 4, 1, True, 1037, 1037, 7650),
+    TmaTile(128, 64, 1, 4, 2, True, 591, 492, 3690),
 )
 
 
@@ -112,7 +118,8 @@ class TmaProduct:
         if product.splits is not None:
             return [None if product.splits == 1 else product.splits * tiles]
         multiprocessors = product.device.multiprocessors
-        equal = multiprocessors // tiles * tiles  # every tile in equal parts
+        room = product.most_workspace // (tiles * tile.size * SUM_BYTES)
+        equal = min(multiprocessors // tiles, room) * tiles  # every tile in equal parts
         return [None, *{blocks for blocks in (multiprocessors, equal) if blocks > 0}]
 
     @property
@@ -229,24 +236,21 @@ class TmaProduct:
 
     @cached_property
     def seconds(self) -> float:
-        """About how long it takes: the multiprocessor that has most, the parts of sums and the copy to memory and back."""
+        """About how long it takes: the multiprocessor that has most, or memory; the parts of sums and the copy."""
         p, shares, tile = self.product, self.shares, self.tile
-        multiplied, stored = tile.size / PRODUCTS / tile.throughput, tile.size * SUM_BYTES / STORED
-        multiprocessors = p.device.multiprocessors
-        k_blocks, extra = float(shares.most_k_blocks), 0.0
-        rounds = 1 if self.adds else -(-shares.tiles // multiprocessors)
-        if tile.prefix and not self.adds:
-            clocks = rounds * max(k_blocks * multiplied, stored) + min(k_blocks * multiplied, stored)
-        else:
-            clocks = rounds * (k_blocks * multiplied + stored)
+        multiprocessors, extra = p.device.multiprocessors, 0.0
         if self.adds:
-            extra += LAUNCH_SECONDS + 2 * shares.slots * tile.size * SUM_BYTES / BYTES_PER_SECOND
+            uneven, segments = (UNEVEN, 2) if shares.further else (1.0, 1)
+            clocks = shares.most_k_blocks * tile.alone * uneven + tile.stored * segments
+            clocks *= -(-shares.blocks // multiprocessors)
+            extra += SUM_SECONDS + 2 * shares.slots * tile.size * SUM_BYTES / SUM_BYTES_PER_SECOND
+        else:
+            clocks = tile.clocks(-(-shares.tiles // multiprocessors), self.k_blocks)
         if self.copies:
-            extra += LAUNCH_SECONDS + 2 * self.copied_bytes / BYTES_PER_SECOND
-        moved = prod(p.batches) * (
-            (p.m + p.n) * p.k * p.segments * self.element_bytes + p.m * p.n * ELEMENT_BYTES[p.result]
-        )
-        return LAUNCH_SECONDS + max((clocks + START_CLOCKS) / CLOCK, moved / BYTES_PER_SECOND) + extra
+            extra += COPY_SECONDS + 2 * self.copied_bytes / COPY_BYTES_PER_SECOND
+        result = p.m * p.n * ELEMENT_BYTES[p.result] * (2 if p.beta else 1)
+        moved = prod(p.batches) * ((p.m + p.n) * p.k * p.segments * self.element_bytes + result)
+        return LAUNCH_SECONDS + max(clocks / CLOCK, moved / BYTES_PER_SECOND) + extra
 
     # --- launches ---
 

@@ -188,20 +188,20 @@ def test_tiles_and_splits_follow_from_sizes():
     """Large tiles where there are many of them; a small result of a long sum is split among the multiprocessors."""
 
     class H200:
-        multiprocessors = 132
+        kind, architecture, multiprocessors = "gpu", "sm_90", 132
 
     def chosen(m, n, k, most=1 << 26):
         matrices = Matrix("a", 0, 1, m), Matrix("b", 0, 1, n), Matrix("c", 0, n, 1)
         made = MatrixProduct(H200(), m, n, k, *matrices, "half", "half", most_workspace=most)
-        _, tile, splits = made._chosen
         assert made.workspace_bytes <= most
-        return tile.name, splits
+        return made.choice
 
-    assert chosen(8192, 8192, 1024) == ("wgmma_128", 1)
-    assert chosen(64, 64, 64) == ("mma_64", 1)
-    assert chosen(64, 64, 1 << 15) == ("mma_64", 16)
-    assert chosen(64, 64, 1 << 15, 3 * 64 * 64 * 4 + 1) == ("mma_64", 3)
-    assert chosen(3072, 768, 16384)[1] > 1
+    assert chosen(8192, 8192, 1024) == ("ping_pong_128x128", 1)
+    assert chosen(64, 64, 64) == ("64x64", 1)
+    assert chosen(64, 64, 1 << 15) == ("64x64", 128)
+    assert chosen(64, 64, 1 << 15, 3 * 64 * 64 * 4 + 1) == ("64x64", 3)
+    assert chosen(1024, 1024, 16384) == ("128x256", 4)
+    assert chosen(72, 63, 1 << 15) == ("mma_64", 16)  # rows that TMA does not read
 
 
 @pytest.mark.parametrize("element, tensor_cores", [("half", True), ("float", True), ("float", False)])
