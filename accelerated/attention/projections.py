@@ -15,7 +15,6 @@ from .collect import collect
 from .gradients import of_input
 from .problem import BIASES, INPUTS, TIME, WEIGHTS, AttentionProblem, vector_strides
 
-
 MOST_SCRATCH = 1 << 26  # bytes, of the parts of a product
 
 

@@ -106,8 +106,7 @@ template <int TILE_N, int TILE_M, class Tile> struct Block {
 
   // PART filters from `first` on.
   template <int PART> __device__ __forceinline__ void finish_part(int first) const {
-    static_assert(TILE_M * 8 + (TILE_M * PART + 4 * (TILE_M > PART ? TILE_M : PART)) * 4 <=
-                  sizeof(Shared<Tile>));
+    static_assert(TILE_M * 8 + (TILE_M * PART + 4 * (TILE_M > PART ? TILE_M : PART)) * 4 <= sizeof(Shared<Tile>));
     const Convolution& c = a.convolution;
     float* y = reinterpret_cast<float*>(reinterpret_cast<unsigned char*>(a.y) + a.y_offset);
     Epilogue epilogue = a.epilogue;
@@ -206,7 +205,8 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
         const float* from = w + (w_at + i * AT_ONCE * c.w_row);
 #pragma unroll
         for (int k = 0; k < TILE_K; k += TERMS)
-          cp_async<4>(stage.left.value[k + term] + row + i * AT_ONCE, from + k, k + term < left && i * AT_ONCE < w_left);
+          cp_async<4>(stage.left.value[k + term] + row + i * AT_ONCE, from + k,
+                      k + term < left && i * AT_ONCE < w_left);
       }
       w += TILE_K;
     }
@@ -230,7 +230,8 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
 #pragma unroll
       for (int i = 0; i < TILE_K * TILE_M / THREADS; i++) {
         const int k = thread / TILE_M + i * (THREADS / TILE_M);
-        cp_async<4>(stage.right.value[k] + thread % TILE_M, x + (field[0].offset + taps[k].offset), field[0].has(taps[k]));
+        cp_async<4>(stage.right.value[k] + thread % TILE_M, x + (field[0].offset + taps[k].offset),
+                    field[0].has(taps[k]));
       }
     }
   };

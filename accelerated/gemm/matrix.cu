@@ -1,14 +1,14 @@
 // Batches of matrix products C = alpha A B^T + bias + beta C, A of M x K, B of N x K, either of them K-major or
 // MN-major.
 //
-// Tensor cores (half, bfloat16, float as TF32): a block computes a tile of 128 x 128 with wgmma
-// (16-bit elements), of 128 x 128 (8 warps of 64 x 32) or 64 x 64 (4 warps of 32 x 32) with mma.sync. K-blocks of 128
-// bytes pass through a ring of 3 or 4 stages, which cp.async fills in packs of 16 bytes, swizzled; unaligned operands
-// pass through registers. Split-K: parts of a sum go to the workspace in float, and are added in order. Without tensor
-// cores: tiles of 64 x 64, a thread has 4 x 4 sums.
+// Tensor cores (half, bfloat16, float as TF32), where TMA does not serve (matrix_tma.cu): a block computes a tile of
+// 128 x 128 (8 warps of 64 x 32) or 64 x 64 (4 warps of 32 x 32) with mma.sync. K-blocks of 128 bytes pass through a
+// ring of 3 or 4 stages, which cp.async fills in packs of 16 bytes, swizzled; unaligned operands pass through
+// registers. Split-K: parts of a sum go to the workspace in float, and are added in order. Without tensor cores: tiles
+// of 64 x 64, a thread has 4 x 4 sums.
 //
 // Roofline bound: flops, 2 * M * N * K at 989 T/s (half, H100); bytes, (M * K + N * K + M * N) elements. 128 x 128
-// with wgmma reaches 0.34 of it at 8192 x 8192 x 1024, mma.sync 0.27.
+// reaches 0.27 of it at 8192 x 8192 x 1024.
 #include "gemm/product_tile.cuh"
 #include "gemm/split_k.cuh"
 #include "primitives/mma.cuh"

@@ -245,4 +245,3 @@ class MatrixProduct:
             blocks = (-(-product.m * product.n // SUM_THREADS), batches, 1)
             found.append(Launch(function, arguments, operands, blocks, (SUM_THREADS, 1, 1)))
         return found
-

@@ -2,12 +2,13 @@
 // bfloat16, float as TF32.
 //
 // Tiling: persistent blocks of 256 x 128 sums or less. A producer warp loads K-blocks of 128 bytes into a pipeline of
-// stages, two consumer warpgroups multiply them, cooperatively or in PING_PONG. MN-major operands of 16 bits are read
-// as they lie; of floats, which the tensor cores do not transpose, the left one passes through registers, and a copy of
-// the right one is read (parts.cu). TRANSPOSED_RESULT: rows of the product are columns of C. Where the tiles do not
-// occupy the device, blocks share their K-blocks (stream-K), and parts.cu adds the parts, in one order.
+// stages, one or two consumer warpgroups multiply them, cooperatively or in PING_PONG. MN-major operands of 16 bits are
+// read as they lie; of floats, which the tensor cores do not transpose, the left one passes through registers, and a
+// copy of the right one is read (parts.cu). TRANSPOSED_RESULT: rows of the product are columns of C. Where the tiles do
+// not occupy the device, blocks share their K-blocks (stream-K), and parts.cu adds the parts, in one order.
 //
 // Roofline bound: flops, 2 * M * N * K at 989 T/s in half (495 in TF32); bytes, (M * K + N * K + M * N) elements.
+// Shared memory comes next (implicit_gemm_tma.cu). 128 x 256 reaches 0.69 of it at 16384 x 768 x 3072 in half (H100).
 #include "gemm/matrix.cuh"
 #include "gemm/stream_k.cuh"
 #include "gemm/tma_pipeline.cuh"
@@ -28,8 +29,8 @@ struct Arguments {
   FastDivmod k_blocks;          // of a segment of K
   FastDivmod inner;
   Division division;
-  unsigned blocks;            // of the division
-  int adds;                   // parts of sums go to the workspace
+  unsigned blocks;  // of the division
+  int adds;         // parts of sums go to the workspace
   float alpha, beta;
 };
 
@@ -61,8 +62,8 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
 
   // K-major: rows of 128 bytes along K; else boxes of 128 bytes of rows.
   template <bool MN_MAJOR, int COUNT>
-  __device__ __forceinline__ void load_operand(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first, int k,
-                                       int part) const {
+  __device__ __forceinline__ void load_operand(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first,
+                                               int k, int part) const {
     if constexpr (MN_MAJOR) {
 #pragma unroll
       for (int box = 0; box < COUNT / TILE_K; box++)
@@ -81,9 +82,10 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
       for (unsigned i = 0; i < segment.count; i++) {
         unsigned char* to = this->open_stage();
         Mbarrier* full = &this->full[this->stage];
-        load_operand<A_MN_MAJOR, TILE_ROWS>(to, a.left_map, full, row * TILE_ROWS, k_block * TILE_K, a.left_parts ? part : 0);
-        load_operand<B_MN_MAJOR, COLUMNS>(to + TILE_ROWS * ROW_BYTES, a.right_map, full, column * COLUMNS, k_block * TILE_K,
-                                  a.right_parts ? part : 0);
+        load_operand<A_MN_MAJOR, TILE_ROWS>(to, a.left_map, full, row * TILE_ROWS, k_block * TILE_K,
+                                            a.left_parts ? part : 0);
+        load_operand<B_MN_MAJOR, COLUMNS>(to + TILE_ROWS * ROW_BYTES, a.right_map, full, column * COLUMNS,
+                                          k_block * TILE_K, a.right_parts ? part : 0);
         this->advance(1);
         if (++k_block == a.k_blocks.divisor) k_block = 0, part++;
       }
@@ -106,8 +108,8 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
       if (PING_PONG) mbarrier_wait_parity(&order[group], order_parity), order_parity ^= 1;
       unsigned previous;
       if constexpr (FROM_REGISTERS)
-        previous = this->template multiply_from_registers<ELEMENT, COLUMNS, 1>(
-            sums, warp_row() * ROW_BYTES, TILE_ROWS * ROW_BYTES, segment.count);
+        previous = this->template multiply_from_registers<ELEMENT, COLUMNS, 1>(sums, warp_row() * ROW_BYTES,
+                                                                               TILE_ROWS * ROW_BYTES, segment.count);
       else
         previous = this->template multiply<ELEMENT, COLUMNS, BLOCKS, B_MN_MAJOR, A_MN_MAJOR, 1>(
             sums, (PING_PONG ? 0 : group * ROWS) * ROW_BYTES, 64 * ROW_BYTES, TILE_ROWS * ROW_BYTES, segment.count);
@@ -193,9 +195,9 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
               for (int j = 0; j < 2 * OCTETS; j++)
                 values[j % 2][j / 2] = sums[b][4 * (octet + j / 2) + 2 * part + j % 2];
               exchange<0>(values[0]), exchange<0>(values[1]);
-              cells[k].m = first_m + first +
-                           (FROM_REGISTERS ? lane / 16 * 16 + 8 * b + 4 * part + lane / 4 % 4
-                                           : 64 * b + 8 * part + lane / 4);
+              cells[k].m =
+                  first_m + first +
+                  (FROM_REGISTERS ? lane / 16 * 16 + 8 * b + 4 * part + lane / 4 % 4 : 64 * b + 8 * part + lane / 4);
               cells[k].n = first_n + (OCTETS == 4 ? (octet + lane % 4) * 8 : octet * 8 + lane % 4 * 2);
 #pragma unroll
               for (int j = 0; j < 2 * OCTETS; j++) cells[k].value[j] = values[j % 2][j / 2];
@@ -286,11 +288,11 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
 
 // NAME: rows x columns of a tile of the product. The producer has a warpgroup where registers go from it to the
 // consumers, else a warp.
-#define KERNEL(NAME, COLUMNS, ROWS, CONSUMERS, STAGES, OCCUPANCY, ...)                                         \
-  extern "C" __global__ void __launch_bounds__(CONSUMERS * 128 + (OCCUPANCY == 1 ? 128 : 32), OCCUPANCY)       \
-      gemm_matrix_tma_##NAME(const __grid_constant__ Arguments a) {                                            \
-    griddepcontrol_wait_deferred();                                                                            \
-    multiply<COLUMNS, ROWS, CONSUMERS, STAGES, OCCUPANCY, ##__VA_ARGS__>(a);                                   \
+#define KERNEL(NAME, COLUMNS, ROWS, CONSUMERS, STAGES, OCCUPANCY, ...)                                   \
+  extern "C" __global__ void __launch_bounds__(CONSUMERS * 128 + (OCCUPANCY == 1 ? 128 : 32), OCCUPANCY) \
+      gemm_matrix_tma_##NAME(const __grid_constant__ Arguments a) {                                      \
+    griddepcontrol_wait_deferred();                                                                      \
+    multiply<COLUMNS, ROWS, CONSUMERS, STAGES, OCCUPANCY, ##__VA_ARGS__>(a);                             \
   }
 #if FROM_REGISTERS
 KERNEL(256x128, 128, 128, 2, 4, 1)

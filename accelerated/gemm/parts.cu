@@ -4,7 +4,8 @@
 // Tiling: a thread of the sum has four neighbours of a row of C; a block of the copy transposes 64 x 64 elements
 // through shared memory.
 //
-// Roofline bound: bytes, the parts read and C written; the operand read and written.
+// Roofline bound: bytes, the parts read and C written, the operand read and written, mostly in L2: 4.4 TB/s of the sum,
+// 3.5 TB/s of the copy (H100).
 #include "gemm/matrix.cuh"
 #include "gemm/stream_k.cuh"
 
@@ -26,8 +27,8 @@ extern "C" __global__ void __launch_bounds__(256) gemm_parts_copy(const CopyArgu
   const int first_k = blockIdx.x * COPIED, first = blockIdx.y * COPIED;
   const int at = threadIdx.x % COPIED, row = threadIdx.x / COPIED;
   const ELEMENT* from = at_byte(a.b, a.layout.offset) + blockIdx.z * a.part;
-  ELEMENT* to = reinterpret_cast<ELEMENT*>(a.workspace + a.copy_offset) +
-                static_cast<long long>(blockIdx.z) * a.rows * a.pitch;
+  ELEMENT* to =
+      reinterpret_cast<ELEMENT*>(a.workspace + a.copy_offset) + static_cast<long long>(blockIdx.z) * a.rows * a.pitch;
 #pragma unroll
   for (int i = 0; i < COPIED; i += COPY_THREADS / COPIED) {
     const int k = first_k + row + i;
