@@ -6,20 +6,19 @@ from ctypes import c_double, c_float, c_int, c_longlong
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..plans import WORKSPACE_ALIGNMENT, Launch, pointers, structure
 from ..primitives.geometry import FastDivmod
+from . import matrix_fp32
 from .matrix_tma import TILES, TmaProduct
-from .problem import ABSENT, ELEMENT_BYTES, Matrix
+from .problem import ABSENT, ELEMENT_BYTES, Matrix, Tile
 
 __all__ = ["ABSENT", "Matrix", "MatrixProduct"]
 
-SOURCE, FP32_SOURCE = "gemm/matrix.cu", "gemm/matrix_fp32.cu"
+SOURCE = "gemm/matrix.cu"
 ROW_BYTES, ALIGNMENT = 128, 1024  # of an operand in a K-block; of the stages
 SIMT_K = 16  # of a K-block without tensor cores
-FP32_STAGES, FP32_PADDING = 3, 4  # of floats without tensor cores: K-blocks in flight, columns of a tile more
-LEAST_ARCHITECTURE = 80  # whose copies do not pass through registers
 SUM_THREADS = 256
 LEAST_K_BLOCKS = 4  # of a part of a sum
 MOST_SPLITS = 16
@@ -27,31 +26,17 @@ BYTES_PER_SECOND, LAUNCH_SECONDS = 1.74e12, 5e-6
 ROUND_SECONDS = 2.5e-6  # in which blocks begin and end
 
 
-class Tile(NamedTuple):
-    """A kernel: rows and columns of a block's tile, stages, threads, blocks of a multiprocessor; operations (multiply-adds
-    count two) that all of these reach in a second on an H200, of 16-bit elements and of floats."""
-
-    name: str
-    m: int
-    n: int
-    stages: int
-    threads: int
-    blocks: int
-    rates: tuple[float, float]
-
-    @property
-    def shared_bytes(self) -> int:
-        if self.name.startswith("fp32"):
-            return FP32_STAGES * SIMT_K * (self.m + self.n + 2 * FP32_PADDING) * ELEMENT_BYTES["float"]
-        return self.stages * (self.m + self.n) * ROW_BYTES + ALIGNMENT if self.stages else 0
+def _ring(stages: int, m: int, n: int) -> int:
+    """Return the bytes of shared memory of a ring of K-blocks."""
+    return stages * (m + n) * ROW_BYTES + ALIGNMENT
 
 
-WARPS = (Tile("mma_128", 128, 128, 3, 256, 2, (270e12, 105e12)), Tile("mma_64", 64, 64, 4, 128, 3, (190e12, 70e12)))
-FP32 = (
-    Tile("fp32_128x128", 128, 128, FP32_STAGES, 256, 2, (0.0, 46e12)), Tile("fp32_64x64", 64, 64, FP32_STAGES, 64, 8, (0.0, 42e12)),
-)  # fmt: skip
+WARPS = (
+    Tile("mma_128", 128, 128, 256, 2, _ring(3, 128, 128), (270e12, 105e12)),
+    Tile("mma_64", 64, 64, 128, 3, _ring(4, 64, 64), (190e12, 70e12)),
+)
+SIMT = Tile("simt", 64, 64, 256, 4, 0, (0.0, 12e12))
 TMA_TILES = {tile.name for tile in TILES}
-SIMT = Tile("simt", 64, 64, 0, 256, 4, (0.0, 12e12))
 DOUBLE_SLOWDOWN = 2.0
 ALONE = 0.6  # of the time that blocks of a multiprocessor take together, one of two takes alone
 
@@ -139,10 +124,7 @@ class MatrixProduct:
 
     def _tiles(self) -> list[Tile]:
         """Return the tiles that can serve."""
-        device = self.device
-        has_copies = device.kind != "gpu" or int(device.architecture.removeprefix("sm_")) >= LEAST_ARCHITECTURE
-        is_fp32 = (self.element, self.result, self.compute) == ("float",) * 3 and has_copies
-        found = WARPS if self.tensor_cores else FP32 if is_fp32 else (SIMT,)
+        found = WARPS if self.tensor_cores else matrix_fp32.TILES if matrix_fp32.serves(self) else (SIMT,)
         return [tile for tile in found if tile.name == self.tile] or list(found)
 
     def _possible_splits(self) -> range | list[int]:
@@ -237,7 +219,7 @@ class MatrixProduct:
         )
         operands = (product.a.operand, product.b.operand, self.bias[0], product.c.operand, workspace[0])
         grid = (m_tiles * -(-product.n // tile.n), batches * splits, 1)
-        source = FP32_SOURCE if tile in FP32 else SOURCE
+        source = matrix_fp32.SOURCE if tile in matrix_fp32.TILES else SOURCE
         function = self.device.function(source, f"gemm_matrix_{tile.name}", definitions)
         found = [Launch(function, arguments, operands, grid, (tile.threads, 1, 1), tile.shared_bytes)]
         if splits > 1:
