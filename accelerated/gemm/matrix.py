@@ -8,7 +8,7 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from ..plans import WORKSPACE_ALIGNMENT, Launch, pointers, structure
+from ..plans import WORKSPACE_ALIGNMENT, Launch, Launches, pointers, structure
 from ..primitives.geometry import FastDivmod
 from . import matrix_fp32
 from .matrix_tma import TILES, TmaProduct
@@ -182,7 +182,7 @@ class MatrixProduct:
     def launches(self, workspace: tuple[str, int] = (ABSENT, 0)) -> list[Launch]:
         """Return the launches, one or, with split-K, two. workspace: operand and byte where ``workspace_bytes`` are."""
         found = self._launches(workspace)
-        return [self._by_tma.launch(workspace, found)] if self._by_tma else found
+        return [self._by_tma.launch(workspace, Launches(found))] if self._by_tma else found
 
     def _launches(self, workspace: tuple[str, int]) -> list[Launch]:
         product = self._row_major

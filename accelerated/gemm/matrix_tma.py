@@ -265,8 +265,8 @@ class TmaProduct:
     def workspace_bytes(self) -> int:
         return self.copied_bytes + (_aligned(self.shares.slots * self.tile.size * SUM_BYTES) if self.adds else 0)
 
-    def launch(self, workspace: tuple[str, int], fallback: Sequence[Launch]) -> Launch:
-        """Return the launch of all its kernels. fallback: the launches where an address is not aligned."""
+    def launch(self, workspace: tuple[str, int], fallback: Launch | None) -> Launch:
+        """Return the launch of all its kernels. fallback: what serves where an address is not aligned."""
         p, tile, shares, device = self.product, self.tile, self.shares, self.product.device
         multiprocessors = device.multiprocessors
         operands = (p.a.operand, p.b.operand, p.bias[0], p.c.operand, workspace[0])
