@@ -81,6 +81,7 @@ VARIANTS = {
 LONGEST = (
     "convolution/implicit_gemm_fp32.cu",
     "convolution/implicit_gemm_tma.cu",
+    "gemm/matrix_tma.cu",
     "reduce_tensor/any.cu",
     "convolution/implicit_gemm.cu",
     "convolution/implicit_gemm_mma.cu",
