@@ -67,7 +67,7 @@ TAKEN = {
 TYPE_DEFINITIONS = {"ELEMENT", "COMPUTE", "SOURCE", "RESULT", "PACK_BYTES", "PARAMETER"}
 # Constants that host and device share: of one value in each source.
 CONSTANTS = {
-    "ALIGNED", "BACKWARD_SINGLES", "DENSE_PACKS", "ELEMENTS", "FORWARD_SINGLES", "LONGEST", "MOST_CLASSES", "MOST_WINDOW", "OPERANDS", "PACKS", "PIECE", "PIECES", "ROWS",
+    "ALIGNED", "BACKWARD_SINGLES", "DENSE_PACKS", "ELEMENTS", "FORWARD_SINGLES", "GROUP", "LONGEST", "MOST_CLASSES", "MOST_WINDOW", "OPERANDS", "PACKS", "PIECE", "PIECES", "ROWS",
     "SINGLE", "STAGES", "STEP", "THREADS", "TILE", "TILE_BYTES", "TILE_THREADS", "UNIFORM", "WIDTH", "WINDOWS",
 }  # fmt: skip
 # Of few values each, whatever the shapes: operands of products, cells of recurrent networks, tiles of their persistent kernels,
