@@ -60,8 +60,8 @@ struct Channels {
   }
 };
 
-// A warp's packs of pixels, of GROUP channels each.
-template <int GROUP> struct Tile {
+// A warp's packs of pixels, of CHANNELS channels each.
+template <int CHANNELS> struct Tile {
   unsigned pixel;  // the first of a lane's
   int channel;     // the first of the warp's
   bool exists;
@@ -70,7 +70,7 @@ template <int GROUP> struct Tile {
     unsigned group;
     const unsigned warp = (blockIdx.x * THREADS + threadIdx.x) / WARP;
     pixel = (a.groups.divide(warp, group) * WARP + threadIdx.x % WARP) * WIDTH;
-    channel = group * GROUP;
+    channel = group * CHANNELS;
     exists = pixel < a.count;
   }
 };
