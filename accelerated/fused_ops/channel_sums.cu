@@ -94,6 +94,7 @@ template <class Term> __device__ __forceinline__ void sum_channels(const Argumen
       }
     }
   }
+  griddepcontrol_launch_dependents();
   for (int distance = a.lanes; distance < WARP; distance *= 2)
 #pragma unroll
     for (int j = 0; j < WIDTH; j++) sums[j].add(sums[j].from_lane(distance));
@@ -152,6 +153,7 @@ template <class Term> __device__ __forceinline__ void sum_pixels(const Arguments
         terms[i].add(sums[i], load<COMPUTE>(y[i].item[j]), load<COMPUTE>(x[i].item[j]), bits[j] >> i & 1);
     }
   }
+  griddepcontrol_launch_dependents();
   add_lanes<GROUP / 2>(sums);
 #pragma unroll
   for (int distance = GROUP; distance < WARP; distance *= 2) sums[0].add(sums[0].from_lane(distance));

@@ -61,6 +61,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_gradient_channel
       write(a, x[i], dy[i], passes[i], locate(a.pixels, index), mine.channel, factors);
     }
   }
+  griddepcontrol_launch_dependents();
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_gradient_pixels(const Arguments a) {
@@ -81,6 +82,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_gradient_pixels(
   for (int j = 0; j < WIDTH; j++)
     bits[j] = mask_word(a.pixels, a.mask, first_pixel + j, mine.channel / WARP) >> mine.channel % WARP;
   const Factors* known = reinterpret_cast<const Factors*>(a.workspace + a.factors) + mine.channel;
+  griddepcontrol_launch_dependents();
 #pragma unroll
   for (int i = 0; i < GROUP; i++) {
     if (mine.channel + i >= a.pixels.channels) break;

@@ -81,6 +81,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_scale_bias_chann
         a.mask[index * a.pixels.mask_row + mine.channel / WARP * a.pixels.mask_word] = word;
     }
   }
+  griddepcontrol_launch_dependents();
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_scale_bias_pixels(const Arguments a) {
@@ -111,6 +112,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_scale_bias_pixel
       *reinterpret_cast<Packed*>(a.y + offset(a.y_strides, pixel, channel)) = y;
     }
   }
+  griddepcontrol_launch_dependents();
   if (!a.mask) return;
 #pragma unroll
   for (int j = 0; j < WIDTH; j++)
