@@ -73,13 +73,12 @@ __device__ __forceinline__ void read_shares(const AverageTileArguments& a, const
   const Pooling& pooling = a.pooling;
   const bool constant = pooling.divisor != COMPUTE(0);
   const COMPUTE common = constant ? COMPUTE(1) / pooling.divisor : COMPUTE(0);
-  tile.visit(a.tile.sources, [&](unsigned n, unsigned group, const unsigned (&at)[3]) {
+  tile.visit(a.tile.sources, [&](unsigned group, unsigned position, const unsigned (&at)[3]) {
     const int o[3] = {low[0] + int(at[0]), low[1] + int(at[1]), low[2] + int(at[2])};
     Pack<COMPUTE, P> pack;
     if (BlockTile::inside(o, pooling.axis, &Axis::output)) {
-      const Pack<ELEMENT, P> dy = load_items < P,
-                             P == 1 > (a.dy + tile.offsets[group].y + BlockTile::offset_of(o, pooling.y_stride),
-                                       a.tile.y_item);
+      const Pack<ELEMENT, P> dy =
+          tile.pack_at<P>(a.dy + tile.offsets[group].y + BlockTile::offset_of(o, pooling.y_stride), a.tile.y_item);
       const COMPUTE share = constant ? common : COMPUTE(1) / Window(pooling, o).divisor(pooling);
 #pragma unroll
       for (int k = 0; k < P; k++) pack.item[k] = load<COMPUTE>(dy.item[k]) * share;
@@ -87,7 +86,7 @@ __device__ __forceinline__ void read_shares(const AverageTileArguments& a, const
 #pragma unroll
       for (int k = 0; k < P; k++) pack.item[k] = 0;
     }
-    shares[n] = pack;
+    shares[group * a.tile.source_pitch + position] = pack;
   });
 }
 
@@ -98,10 +97,10 @@ __device__ __forceinline__ void gather(const AverageTileArguments& a, const Bloc
   const Pooling& pooling = a.pooling;
   const Axis* axis = pooling.axis;
   const FastDivmod(&sources)[3] = a.tile.sources;
-  tile.visit(a.tile.targets, [&](unsigned, unsigned group, const unsigned (&at)[3]) {
+  tile.visit(a.tile.targets, [&](unsigned group, unsigned, const unsigned (&at)[3]) {
     const int i[3] = {tile.begin[0] + int(at[0]), tile.begin[1] + int(at[1]), tile.begin[2] + int(at[2])};
     if (!BlockTile::inside(i, pooling.axis, &Axis::input)) return;
-    int position = group, count[3];
+    int position = 0, count[3];
 #pragma unroll
     for (int d = 0; d < 3; d++) {
       const int first = tile.first_window(pooling, d, i[d]);
@@ -113,15 +112,15 @@ __device__ __forceinline__ void gather(const AverageTileArguments& a, const Bloc
     COMPUTE sum[P];
 #pragma unroll
     for (int k = 0; k < P; k++) sum[k] = 0;
-    visit_window<COLUMNS>(position, count, sources, [&](int p) {
+    visit_window<COLUMNS>(group * a.tile.source_pitch + position, count, sources, [&](int p) {
       const Pack<COMPUTE, P> pack = shares[p];
 #pragma unroll
       for (int k = 0; k < P; k++) sum[k] += pack.item[k];
     });
 #pragma unroll
     for (int k = 0; k < P; k++) sum[k] *= pooling.alpha;
-    write_pack<P>(a.dx + tile.offsets[group].x + BlockTile::offset_of(i, pooling.x_stride), a.tile.x_item, false, P,
-                  sum, pooling.beta);
+    write_pack<P>(a.dx + tile.offsets[group].x + BlockTile::offset_of(i, pooling.x_stride), a.tile.x_item,
+                  a.tile.packed, P, sum, pooling.beta);
   });
 }
 
@@ -140,5 +139,5 @@ template <int P> __device__ __forceinline__ void backward(const AverageTileArgum
 
 extern "C" __global__ void __launch_bounds__(256) pooling_generic_average_backward_tile(const AverageTileArguments a) {
   griddepcontrol_wait();
-  a.tile.planes == PLANES ? backward<PLANES>(a) : backward<1>(a);
+  a.tile.items == ITEMS ? backward<ITEMS>(a) : backward<1>(a);
 }

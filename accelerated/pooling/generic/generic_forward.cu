@@ -103,16 +103,16 @@ __device__ __forceinline__ void pool(const ForwardTileArguments& a, const BlockT
   const Axis* axis = pooling.axis;
   const FastDivmod(&sources)[3] = a.tile.sources;
   const int window[3] = {axis[0].window, axis[1].window, axis[2].window};
-  tile.visit(a.tile.targets, [&](unsigned, unsigned group, const unsigned (&at)[3]) {
+  tile.visit(a.tile.targets, [&](unsigned group, unsigned, const unsigned (&at)[3]) {
     const int o[3] = {tile.begin[0] + int(at[0]), tile.begin[1] + int(at[1]), tile.begin[2] + int(at[2])};
     if (!BlockTile::inside(o, pooling.axis, &Axis::output)) return;
-    int position = group;
+    int position = 0;
 #pragma unroll
     for (int d = 0; d < 3; d++) position = position * int(sources[d].divisor) + int(at[d]) * axis[d].stride;
     COMPUTE pooled[P];
 #pragma unroll
     for (int i = 0; i < P; i++) pooled[i] = load<COMPUTE>(Pool::nothing());
-    visit_window<COLUMNS>(position, window, sources, [&](int p) {
+    visit_window<COLUMNS>(group * a.tile.source_pitch + position, window, sources, [&](int p) {
       const Pack<ELEMENT, P> pack = inputs[p];
 #pragma unroll
       for (int i = 0; i < P; i++) pooled[i] = Pool::both(pooled[i], load<COMPUTE>(pack.item[i]));
@@ -129,8 +129,8 @@ __device__ __forceinline__ void pool(const ForwardTileArguments& a, const BlockT
       result[i] = pooling.alpha * (Pool::AVERAGE ? pooled[i] / divisor
                                    : empty       ? lowest<ELEMENT>()
                                                  : Pool::result(pooled[i]));
-    write_pack<P>(a.y + tile.offsets[group].y + BlockTile::offset_of(o, pooling.y_stride), a.tile.y_item, false, P,
-                  result, pooling.beta);
+    write_pack<P>(a.y + tile.offsets[group].y + BlockTile::offset_of(o, pooling.y_stride), a.tile.y_item,
+                  a.tile.packed, P, result, pooling.beta);
   });
 }
 
@@ -146,7 +146,7 @@ template <class Pool, int P> __device__ __forceinline__ void forward(const Forwa
                [&](auto columns) { pool<Pool, P, decltype(columns)::value>(a, tile, inputs); });
 }
 template <class Pool> __device__ __forceinline__ void forward(const ForwardTileArguments& a) {
-  a.tile.planes == PLANES ? forward<Pool, PLANES>(a) : forward<Pool, 1>(a);
+  a.tile.items == ITEMS ? forward<Pool, ITEMS>(a) : forward<Pool, 1>(a);
 }
 
 extern "C" __global__ void __launch_bounds__(256) pooling_generic_forward_tile(const ForwardTileArguments a) {

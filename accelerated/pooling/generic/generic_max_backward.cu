@@ -250,18 +250,16 @@ __device__ __forceinline__ void scan(const MaxTileArguments& a, const BlockTile&
   auto position = [&](int p0, int p1, int p2) {
     return (p0 * int(sources[1].divisor) + p1) * int(sources[2].divisor) + p2;
   };
-  const int of_group = sources[0].divisor * sources[1].divisor * sources[2].divisor;
-  tile.visit(layout.windows, [&](unsigned n, unsigned group, const unsigned (&at)[3]) {
+  tile.visit(layout.windows, [&](unsigned group, unsigned at_window, const unsigned (&at)[3]) {
     const int o[3] = {low[0] + int(at[0]), low[1] + int(at[1]), low[2] + int(at[2])};
     Pack<Index, P> index;
     Pack<ELEMENT, P> dy;
 #pragma unroll
     for (int i = 0; i < P; i++) index.item[i] = NONE, dy.item[i] = ELEMENT(0);
     if (BlockTile::inside(o, pooling.axis, &Axis::output)) {
-      dy = load_items < P,
-      P == 1 > (a.dy + tile.offsets[group].y + BlockTile::offset_of(o, pooling.y_stride), layout.y_item);
+      dy = tile.pack_at<P>(a.dy + tile.offsets[group].y + BlockTile::offset_of(o, pooling.y_stride), layout.y_item);
       TileMaximum<Pool, P> found;
-      const int start = group * of_group;
+      const int start = group * layout.source_pitch;
       visit_window<COLUMNS>(start + position(at[0] * axis[0].stride, at[1] * axis[1].stride, at[2] * axis[2].stride),
                             window, sources, [&](int p) { found.take(inputs[p], p); });
       int first = NONE;
@@ -274,6 +272,7 @@ __device__ __forceinline__ void scan(const MaxTileArguments& a, const BlockTile&
 #pragma unroll
       for (int i = 0; i < P; i++) index.item[i] = found.result(i, first);
     }
+    const unsigned n = group * layout.window_pitch + at_window;
     indices[n] = index;
     values[n] = dy;
   });
@@ -288,19 +287,20 @@ __device__ __forceinline__ void gather(const MaxTileArguments& a, const BlockTil
   const TileLayout& layout = a.tile;
   const FastDivmod(&sources)[3] = layout.sources;
   const FastDivmod(&windows)[3] = layout.windows;
-  tile.visit(layout.targets, [&](unsigned, unsigned group, const unsigned (&at)[3]) {
+  tile.visit(layout.targets, [&](unsigned group, unsigned, const unsigned (&at)[3]) {
     const int i[3] = {tile.begin[0] + int(at[0]), tile.begin[1] + int(at[1]), tile.begin[2] + int(at[2])};
     if (!BlockTile::inside(i, pooling.axis, &Axis::input)) return;
-    int own = group, window = group;
+    int own = 0, window = 0;
 #pragma unroll
     for (int d = 0; d < 3; d++) {
       own = own * int(sources[d].divisor) + i[d] - origin[d];
       window = window * int(windows[d].divisor) + tile.first_window(pooling, d, i[d]) - low[d];
     }
+    own += group * layout.source_pitch;
     COMPUTE sum[P];
 #pragma unroll
     for (int k = 0; k < P; k++) sum[k] = 0;
-    visit_window<COLUMNS>(window, layout.covering, windows, [&](int w) {
+    visit_window<COLUMNS>(group * layout.window_pitch + window, layout.covering, windows, [&](int w) {
       const Pack<Index, P> index = indices[w];
       const Pack<ELEMENT, P> dy = values[w];
 #pragma unroll
@@ -309,8 +309,8 @@ __device__ __forceinline__ void gather(const MaxTileArguments& a, const BlockTil
     });
 #pragma unroll
     for (int k = 0; k < P; k++) sum[k] *= pooling.alpha;
-    write_pack<P>(a.dx + tile.offsets[group].x + BlockTile::offset_of(i, pooling.x_stride), layout.x_item, false, P,
-                  sum, pooling.beta);
+    write_pack<P>(a.dx + tile.offsets[group].x + BlockTile::offset_of(i, pooling.x_stride), layout.x_item,
+                  layout.packed, P, sum, pooling.beta);
   });
 }
 
@@ -337,7 +337,7 @@ template <class Pool, int P> __device__ __forceinline__ void backward(const MaxT
 }
 
 template <class Pool> __device__ __forceinline__ void backward(const MaxTileArguments& a) {
-  a.tile.planes == PLANES ? backward<Pool, PLANES>(a) : backward<Pool, 1>(a);
+  a.tile.items == ITEMS ? backward<Pool, ITEMS>(a) : backward<Pool, 1>(a);
 }
 
 extern "C" __global__ void __launch_bounds__(256) pooling_generic_max_backward_tile(const MaxTileArguments a) {

@@ -1,7 +1,7 @@
-// Pooling of planes with any window from shared memory: tiles of outputs forward, of inputs backward.
-// A block has a tile of some groups of P planes. It reads what the windows of the tile cover once, rows first, and
-// keeps it in shared memory as packs of P planes: an access there, and its address, are those of P elements. Positions
-// outside of the tensor hold what pools to nothing, so that windows have no edges.
+// Pooling with any window from shared memory: tiles of outputs forward, of inputs backward.
+// A block has a tile of some groups of P planes, or of P channels that are neighbours. It reads what the windows of the
+// tile cover once and keeps it in shared memory as packs of P: an access there, and its address, are those of P
+// elements. Positions outside of the tensor hold what pools to nothing, so that windows have no edges.
 #pragma once
 #include "pooling/generic/generic.cuh"
 
@@ -10,8 +10,10 @@ struct TileLayout {
   FastDivmod outer[3];
   long long x_outer[3], y_outer[3];
   long long x_item, y_item;  // from one plane of a group to the next
-  unsigned planes;           // of a group
+  unsigned items;            // of a group
+  unsigned packed;           // whether they are channels, one access
   unsigned groups, block_groups;
+  FastDivmod neighbours;  // groups of a position that neighbouring threads have: some of channels, one of planes
   FastDivmod parts[3];    // tiles along each axis
   FastDivmod targets[3];  // extents of a tile: outputs forward, inputs backward
   FastDivmod sources[3];  // of what is kept for it: inputs; for the gradient of averages windows
@@ -19,7 +21,8 @@ struct TileLayout {
   int covering[3];        // backward: the most windows that cover an input
   int shift[3];           // backward: window of an input i: (i + shift) / stride - before
   int before[3];
-  unsigned indices, values;  // bytes from the beginning of shared memory to those of windows
+  unsigned source_pitch, window_pitch;  // packs from one group to the next in shared memory
+  unsigned indices, values;             // bytes from the beginning of shared memory to those of windows
 };
 
 // The offsets of the planes of a group.
@@ -58,30 +61,37 @@ struct BlockTile {
     }
     __syncthreads();
   }
-  // Calls visit(n, group, at) for the positions of boxes of `extents`, of all groups, that a thread has.
+  // Calls visit(group, position, at) for the positions of boxes of `extents`, of all groups, that a thread has.
   template <class Visit> __device__ __forceinline__ void visit(const FastDivmod (&extents)[3], Visit visit) const {
-    const unsigned all = groups * extents[0].divisor * extents[1].divisor * extents[2].divisor;
+    const unsigned box = extents[0].divisor * extents[1].divisor * extents[2].divisor;
+    const unsigned side = layout.neighbours.divisor, all = (groups + side - 1) / side * side * box;
     for (unsigned n = threadIdx.x; n < all; n += blockDim.x) {
-      unsigned rest = n, at[3];
+      unsigned neighbour, at[3], rest = layout.neighbours.divide(n, neighbour);
+      const unsigned position = rest;
 #pragma unroll
       for (int d = 2; d >= 0; d--) rest = extents[d].divide(rest, at[d]);
-      visit(n, rest, at);
+      const unsigned group = rest * side + neighbour;
+      if (group < groups) visit(group, position - rest * box, at);
     }
+  }
+  template <int P>
+  __device__ __forceinline__ Pack<ELEMENT, P> pack_at(const ELEMENT* from, long long item) const {
+    return P == 1 || layout.packed ? load_items<P, true>(from, item) : load_items<P, false>(from, item);
   }
   // Reads the inputs from `origin` on; around the tensor there is `nothing`.
   template <int P>
   __device__ __forceinline__ void read_inputs(Pack<ELEMENT, P>* kept, const ELEMENT* x, const Pooling& pooling,
                                               const int (&origin)[3], ELEMENT nothing) const {
-    visit(layout.sources, [&](unsigned n, unsigned group, const unsigned (&at)[3]) {
+    visit(layout.sources, [&](unsigned group, unsigned position, const unsigned (&at)[3]) {
       const int i[3] = {origin[0] + int(at[0]), origin[1] + int(at[1]), origin[2] + int(at[2])};
       Pack<ELEMENT, P> pack;
       if (inside(i, pooling.axis, &Axis::input)) {
-        pack = load_items < P, P == 1 > (x + offsets[group].x + offset_of(i, pooling.x_stride), layout.x_item);
+        pack = pack_at<P>(x + offsets[group].x + offset_of(i, pooling.x_stride), layout.x_item);
       } else {
 #pragma unroll
         for (int k = 0; k < P; k++) pack.item[k] = nothing;
       }
-      kept[n] = pack;
+      kept[group * layout.source_pitch + position] = pack;
     });
   }
   // The first of the windows that may cover the input, which may not exist.
