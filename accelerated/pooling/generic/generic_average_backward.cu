@@ -73,7 +73,7 @@ __device__ __forceinline__ void read_shares(const AverageTileArguments& a, const
   const Pooling& pooling = a.pooling;
   const bool constant = pooling.divisor != COMPUTE(0);
   const COMPUTE common = constant ? COMPUTE(1) / pooling.divisor : COMPUTE(0);
-  tile.visit(a.tile.sources, [&](unsigned group, unsigned position, const unsigned (&at)[3]) {
+  tile.keep(shares, [&](unsigned group, const unsigned (&at)[3]) {
     const int o[3] = {low[0] + int(at[0]), low[1] + int(at[1]), low[2] + int(at[2])};
     Pack<COMPUTE, P> pack;
     if (BlockTile::inside(o, pooling.axis, &Axis::output)) {
@@ -86,7 +86,7 @@ __device__ __forceinline__ void read_shares(const AverageTileArguments& a, const
 #pragma unroll
       for (int k = 0; k < P; k++) pack.item[k] = 0;
     }
-    shares[group * a.tile.source_pitch + position] = pack;
+    return pack;
   });
 }
 

@@ -205,7 +205,8 @@ struct MaxTileArguments {
   TileLayout tile;
 };
 
-constexpr unsigned short NONE = 0xffff;
+constexpr unsigned short NONE = 0xffff;  // of a window
+constexpr unsigned short APART = 0xfffe;  // of an input before all windows
 using Index = unsigned short;  // of an input among those that a block keeps
 
 // The first maximum of P planes. Values around the tensor are NaN, or -infinity where NaN propagates.
@@ -260,8 +261,10 @@ __device__ __forceinline__ void scan(const MaxTileArguments& a, const BlockTile&
       dy = tile.pack_at<P>(a.dy + tile.offsets[group].y + BlockTile::offset_of(o, pooling.y_stride), layout.y_item);
       TileMaximum<Pool, P> found;
       const int start = group * layout.source_pitch;
-      visit_window<COLUMNS>(start + position(at[0] * axis[0].stride, at[1] * axis[1].stride, at[2] * axis[2].stride),
-                            window, sources, [&](int p) { found.take(inputs[p], p); });
+      const int begin = position(o[0] * axis[0].stride - axis[0].padding - origin[0],
+                                 o[1] * axis[1].stride - axis[1].padding - origin[1],
+                                 o[2] * axis[2].stride - axis[2].padding - origin[2]);
+      visit_window<COLUMNS>(start + begin, window, sources, [&](int p) { found.take(inputs[p], p); });
       int first = NONE;
       if (Pool::PROPAGATES) {
         const Window clamped(pooling, o);
@@ -278,6 +281,13 @@ __device__ __forceinline__ void scan(const MaxTileArguments& a, const BlockTile&
   });
 }
 
+// Whether the index of plane k is `own`, an index twice: one instruction, where the index of a pack has to be unpacked.
+template <int P> __device__ __forceinline__ bool same(const Pack<Index, P>& index, int k, unsigned twice) {
+  if constexpr (P == 1) return index.item[0] == Index(twice);
+  const unsigned difference = reinterpret_cast<const unsigned*>(&index)[k / 2] ^ twice;
+  return (difference & (k % 2 ? 0xffff0000 : 0xffff)) == 0;
+}
+
 // COLUMNS: of windows that may cover an input.
 template <int P, int COLUMNS>
 __device__ __forceinline__ void gather(const MaxTileArguments& a, const BlockTile& tile, const int (&low)[3],
@@ -290,13 +300,15 @@ __device__ __forceinline__ void gather(const MaxTileArguments& a, const BlockTil
   tile.visit(layout.targets, [&](unsigned group, unsigned, const unsigned (&at)[3]) {
     const int i[3] = {tile.begin[0] + int(at[0]), tile.begin[1] + int(at[1]), tile.begin[2] + int(at[2])};
     if (!BlockTile::inside(i, pooling.axis, &Axis::input)) return;
-    int own = 0, window = 0;
+    int own = 0, window = 0, signs = 0;
 #pragma unroll
     for (int d = 0; d < 3; d++) {
       own = own * int(sources[d].divisor) + i[d] - origin[d];
+      signs |= i[d] - origin[d];
       window = window * int(windows[d].divisor) + tile.first_window(pooling, d, i[d]) - low[d];
     }
-    own += group * layout.source_pitch;
+    own = signs < 0 ? APART : own + group * layout.source_pitch;
+    const unsigned twice = own & NONE | own << 16;
     COMPUTE sum[P];
 #pragma unroll
     for (int k = 0; k < P; k++) sum[k] = 0;
@@ -305,7 +317,7 @@ __device__ __forceinline__ void gather(const MaxTileArguments& a, const BlockTil
       const Pack<ELEMENT, P> dy = values[w];
 #pragma unroll
       for (int k = 0; k < P; k++)
-        if (index.item[k] == own) sum[k] += load<COMPUTE>(dy.item[k]);
+        if (same(index, k, twice)) sum[k] += load<COMPUTE>(dy.item[k]);
     });
 #pragma unroll
     for (int k = 0; k < P; k++) sum[k] *= pooling.alpha;
@@ -324,7 +336,7 @@ template <class Pool, int P> __device__ __forceinline__ void backward(const MaxT
 #pragma unroll
   for (int d = 0; d < 3; d++) {
     low[d] = tile.first_window(a.pooling, d, tile.begin[d]);
-    origin[d] = low[d] * a.pooling.axis[d].stride - a.pooling.axis[d].padding;
+    origin[d] = max(low[d], 0) * a.pooling.axis[d].stride - a.pooling.axis[d].padding;
   }
   tile.read_inputs<P>(inputs, a.x, a.pooling, origin, element<ELEMENT>(COMPUTE(Pool::PROPAGATES ? -INFINITY : NAN)));
   __syncthreads();

@@ -61,17 +61,52 @@ struct BlockTile {
     }
     __syncthreads();
   }
-  // Calls visit(group, position, at) for the positions of boxes of `extents`, of all groups, that a thread has.
-  template <class Visit> __device__ __forceinline__ void visit(const FastDivmod (&extents)[3], Visit visit) const {
-    const unsigned box = extents[0].divisor * extents[1].divisor * extents[2].divisor;
-    const unsigned side = layout.neighbours.divisor, all = (groups + side - 1) / side * side * box;
-    for (unsigned n = threadIdx.x; n < all; n += blockDim.x) {
-      unsigned neighbour, at[3], rest = layout.neighbours.divide(n, neighbour);
-      const unsigned position = rest;
+  // Position n of boxes of `extents` of all groups, in the order of threads. Returns its group, which may not exist.
+  __device__ __forceinline__ unsigned locate(unsigned n, const FastDivmod (&extents)[3], unsigned& position,
+                                             unsigned (&at)[3]) const {
+    unsigned neighbour, rest = layout.neighbours.divide(n, neighbour);
+    position = rest;
 #pragma unroll
-      for (int d = 2; d >= 0; d--) rest = extents[d].divide(rest, at[d]);
-      const unsigned group = rest * side + neighbour;
-      if (group < groups) visit(group, position - rest * box, at);
+    for (int d = 2; d >= 0; d--) rest = extents[d].divide(rest, at[d]);
+    position -= rest * volume(extents);
+    return rest * layout.neighbours.divisor + neighbour;
+  }
+  static __device__ __forceinline__ unsigned volume(const FastDivmod (&extents)[3]) {
+    return extents[0].divisor * extents[1].divisor * extents[2].divisor;
+  }
+  // How many positions there are: those of the groups that exist, up to a multiple of `neighbours`.
+  __device__ __forceinline__ unsigned positions(const FastDivmod (&extents)[3]) const {
+    const unsigned side = layout.neighbours.divisor;
+    return layout.neighbours.divide(groups + side - 1) * side * volume(extents);
+  }
+  // Calls visit(group, position, at) for the positions that a thread has.
+  template <class Visit> __device__ __forceinline__ void visit(const FastDivmod (&extents)[3], Visit visit) const {
+    const unsigned all = positions(extents);
+    for (unsigned n = threadIdx.x; n < all; n += blockDim.x) {
+      unsigned position, at[3];
+      const unsigned group = locate(n, extents, position, at);
+      if (group < groups) visit(group, position, at);
+    }
+  }
+  // Stores read(group, at) for every source; several reads of a thread are in flight.
+  template <class T, class Read> __device__ __forceinline__ void keep(T* kept, Read read) const {
+    constexpr int READS = 2;
+    const unsigned all = positions(layout.sources);
+    for (unsigned n = threadIdx.x; n < all; n += READS * blockDim.x) {
+      T packs[READS];
+      unsigned slot[READS];
+      bool exists[READS];
+#pragma unroll
+      for (int k = 0; k < READS; k++) {
+        unsigned position, at[3];
+        const unsigned group = locate(n + k * blockDim.x, layout.sources, position, at);
+        slot[k] = group * layout.source_pitch + position;
+        exists[k] = group < groups;
+        if (exists[k]) packs[k] = read(group, at);
+      }
+#pragma unroll
+      for (int k = 0; k < READS; k++)
+        if (exists[k]) kept[slot[k]] = packs[k];
     }
   }
   template <int P>
@@ -82,7 +117,7 @@ struct BlockTile {
   template <int P>
   __device__ __forceinline__ void read_inputs(Pack<ELEMENT, P>* kept, const ELEMENT* x, const Pooling& pooling,
                                               const int (&origin)[3], ELEMENT nothing) const {
-    visit(layout.sources, [&](unsigned group, unsigned position, const unsigned (&at)[3]) {
+    keep(kept, [&](unsigned group, const unsigned (&at)[3]) {
       const int i[3] = {origin[0] + int(at[0]), origin[1] + int(at[1]), origin[2] + int(at[2])};
       Pack<ELEMENT, P> pack;
       if (inside(i, pooling.axis, &Axis::input)) {
@@ -91,7 +126,7 @@ struct BlockTile {
 #pragma unroll
         for (int k = 0; k < P; k++) pack.item[k] = nothing;
       }
-      kept[group * layout.source_pitch + position] = pack;
+      return pack;
     });
   }
   // The first of the windows that may cover the input, which may not exist.

@@ -17,7 +17,7 @@ MAX_OUTER = 3
 MAX_BLOCK_GROUPS = 32  # generic_tile.cuh has the same
 OFFSET_BYTES = 16 * MAX_BLOCK_GROUPS
 INDEX_BYTES = 2
-MAX_POSITIONS = 2**16 - 1  # of the inputs of a block, whose indices have 16 bits
+MAX_POSITIONS = 2**16 - 2  # of the inputs of a block, whose indices have 16 bits, two of which say that there is none
 SHARED_BYTES = (40 * 1024, 100 * 1024)  # of a block, several of which share an SM; more where tiles would be small
 SMALL_TILE = 2.0  # times what a tile owns that a block keeps for it, from which more memory is worth it
 TINY_TILE = 8.0  # the same, from which maxima are found too often
@@ -84,8 +84,17 @@ class Tile:
         """Along each axis, the extent of what the block keeps first: inputs, or windows for the gradient of averages."""
         if self.problem.kind not in (FORWARD, MAX_BACKWARD):
             return self.windows
-        counts = self.targets if self.problem.kind == FORWARD else self.windows
+        counts = self.targets if self.problem.kind == FORWARD else [self._existing(d) for d in range(3)]
         return [(count - 1) * axis.stride + axis.window for axis, count in zip(self.axes, counts, strict=True)]
+
+    def _existing(self, d: int) -> int:
+        """Return how many windows of an axis that exist are over the inputs of a tile at most."""
+        axis, size, windows = self.axes[d], self.targets[d], self.windows[d]
+        last, most = -(-axis.input // size) - 1, 1
+        for part in {0, min(1, last), last}:
+            low = (part * size + axis.padding - axis.window) // axis.stride + 1
+            most = max(most, min(low + windows, axis.output) - max(low, 0))
+        return most
 
     @property
     def scalar_bytes(self) -> int:
