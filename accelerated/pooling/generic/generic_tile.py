@@ -22,7 +22,7 @@ SHARED_BYTES = (40 * 1024, 100 * 1024)  # of a block, several of which share an 
 SMALL_TILE = 2.0  # times what a tile owns that a block keeps for it, from which more memory is worth it
 TINY_TILE = 8.0  # the same, from which maxima are found too often
 BANK_BYTES = 128  # of shared memory that one access reads without conflicts
-GROUP_BYTES = 64  # of neighbouring channels of a block
+GROUP_BYTES = 32  # of neighbouring channels of a block
 BLOCK_TARGETS = 1024  # of planes that share a block
 BLOCKS_PER_SM = 4
 LONG_ROW = 64  # positions from which rows are divided before the other axes
@@ -89,12 +89,11 @@ class Tile:
 
     def _existing(self, d: int) -> int:
         """Return how many windows of an axis that exist are over the inputs of a tile at most."""
-        axis, size, windows = self.axes[d], self.targets[d], self.windows[d]
-        last, most = -(-axis.input // size) - 1, 1
-        for part in {0, min(1, last), last}:
-            low = (part * size + axis.padding - axis.window) // axis.stride + 1
-            most = max(most, min(low + windows, axis.output) - max(low, 0))
-        return most
+        axis, windows = self.axes[d], self.windows[d]
+        if self.parts[d] > 1:
+            return min(windows, axis.output)
+        low = (axis.padding - axis.window) // axis.stride + 1
+        return max(1, min(low + windows, axis.output) - max(low, 0))
 
     @property
     def scalar_bytes(self) -> int:
