@@ -1,9 +1,10 @@
 // Pooling backward (4.1.18) of averages with any window, in any layout; static and global windows have kernels of their
 // own.
 //
-// Tiling: `tile` has a tile of inputs for a block, of planes, four in a pack: it reads dy once, divides it and keeps it
-// in shared memory (generic_tile.cuh), where every input gathers what the windows over it give, in their order.
-// `gather` has a thread for 16 bytes of channels of dx; what neighbours read too comes from L1.
+// Tiling: `tile` has a tile of inputs for a block, four planes or channels in a pack: it reads dy once, divides it and
+// keeps it in shared memory (generic_tile.cuh), where every input gathers what the windows over it give, in their
+// order. `gather` has a thread for 16 bytes of dx, where windows are apart, or too large; what neighbours read comes
+// from L1.
 //
 // Roofline bound: bytes, dy read and dx written once; two operations for every input of every window: of 3x3 windows
 // by estimate 50 instructions an element, 6 us for 32x128x28x28 of float, as many as memory needs.

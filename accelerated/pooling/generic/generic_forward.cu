@@ -1,8 +1,8 @@
 // Pooling forward (3.2.69) with any window, in any layout; static and global windows have kernels of their own.
 //
-// Tiling: `tile` has a tile of outputs for a block, of planes, four in a pack, and reads x once to shared memory
-// (generic_tile.cuh). `thread` has a thread for 16 bytes of channels of one output: what windows have in common comes
-// from L1. `team` has a block for a pack of outputs with a large window: its threads share the rows and columns.
+// Tiling: `tile` has a tile of outputs for a block, four planes or channels in a pack, and reads x once to shared
+// memory (generic_tile.cuh). `thread` has a thread for 16 bytes of y, where windows are apart. `team` has a block for a
+// pack of outputs with a large window: its threads share the rows and columns.
 //
 // Roofline bound: bytes, x read and y written once; one operation for every input of every window: of 3x3 windows by
 // estimate 50 instructions an element, 6 us for 32x128x28x28 of float, as many as memory needs.
@@ -129,8 +129,8 @@ __device__ __forceinline__ void pool(const ForwardTileArguments& a, const BlockT
       result[i] = pooling.alpha * (Pool::AVERAGE ? pooled[i] / divisor
                                    : empty       ? lowest<ELEMENT>()
                                                  : Pool::result(pooled[i]));
-    write_pack<P>(a.y + tile.offsets[group].y + BlockTile::offset_of(o, pooling.y_stride), a.tile.y_item,
-                  a.tile.packed, P, result, pooling.beta);
+    write_pack<P>(a.y + tile.offsets[group].y + BlockTile::offset_of(o, pooling.y_stride), a.tile.y_item, a.tile.packed,
+                  P, result, pooling.beta);
   });
 }
 

@@ -109,8 +109,7 @@ struct BlockTile {
         if (exists[k]) kept[slot[k]] = packs[k];
     }
   }
-  template <int P>
-  __device__ __forceinline__ Pack<ELEMENT, P> pack_at(const ELEMENT* from, long long item) const {
+  template <int P> __device__ __forceinline__ Pack<ELEMENT, P> pack_at(const ELEMENT* from, long long item) const {
     return P == 1 || layout.packed ? load_items<P, true>(from, item) : load_items<P, false>(from, item);
   }
   // Reads the inputs from `origin` on; around the tensor there is `nothing`.

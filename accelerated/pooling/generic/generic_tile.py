@@ -155,7 +155,7 @@ def covering(axis: Axis) -> int:
 
 def tile_of(problem: PoolingProblem, items: int, neighbours: int, groups: int) -> Tile | None:
     """Return the tile of a block, of as much shared memory as is worth it; None where a tile is too much, or for maxima too small."""
-    tile, *larger = (_largest(Tile(problem, items, neighbours, [], shared_bytes), groups) for shared_bytes in SHARED_BYTES)
+    tile, *larger = (_largest(Tile(problem, items, neighbours, [], nbytes), groups) for nbytes in SHARED_BYTES)
     for other in larger:
         if other is not None and (tile is None or tile.redundancy > max(SMALL_TILE, other.redundancy)):
             tile = other
@@ -187,23 +187,23 @@ def tiled(problem: PoolingProblem, source: str) -> Configuration | None:
     if any(axis.stride > 2 * axis.window for axis in shape.axes) or _span(problem) >= MAX_ELEMENTS:
         return None
     extents, x_steps, y_steps = list(shape.extents), list(shape.x_steps), list(shape.y_steps)
-    item_bytes = problem.operation.x.scalar_bytes
-    packed = problem.fits(min(PACK_BYTES, ITEMS * item_bytes)) and shape.packs(ITEMS)
+    packed = problem.fits(min(PACK_BYTES, ITEMS * problem.operation.x.scalar_bytes)) and shape.packs(ITEMS)
     channels = shape.channels_last or (x_steps[-1] == 1 and shape.axes[2].x_stride != 1)
     items = ITEMS if packed or (not channels and extents[-1] % ITEMS == 0) else 1
     x_item, y_item = x_steps[-1], y_steps[-1]
     extents[-1] //= items
     x_steps[-1], y_steps[-1] = x_item * items, y_item * items
     groups = prod(extents)
-    neighbours = power_of_two(min(extents[-1], GROUP_BYTES // (items * item_bytes), MAX_BLOCK_GROUPS)) if channels else 1
+    most = GROUP_BYTES // (items * problem.operation.x.scalar_bytes) if channels else 1
+    neighbours = power_of_two(max(1, min(extents[-1], most, MAX_BLOCK_GROUPS)))
     tile = tile_of(problem, items, neighbours, groups)
     if tile is None or len(extents) > MAX_OUTER:
         return None
     block_groups = neighbours
     if prod(tile.parts) == 1:
         enough = BLOCKS_PER_SM * problem.device.multiprocessors
-        most = min(BLOCK_TARGETS // prod(tile.targets), groups // enough, MAX_BLOCK_GROUPS)
-        block_groups = next((n for n in range(most // neighbours * neighbours, 0, -neighbours) if tile.fits(n)), neighbours)
+        most = min(BLOCK_TARGETS // prod(tile.targets), groups // enough, MAX_BLOCK_GROUPS) // neighbours * neighbours
+        block_groups = next((n for n in range(most, 0, -neighbours) if tile.fits(n)), neighbours)
     indices, values, shared_bytes = tile.areas(block_groups)
     value = TileStruct(
         outer_rank=len(extents),
