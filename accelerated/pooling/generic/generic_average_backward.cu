@@ -68,18 +68,18 @@ struct AverageTileArguments {
 };
 
 // Keeps what every window gives to an input. Windows that do not exist give nothing.
-template <int P>
-__device__ __forceinline__ void read_shares(const AverageTileArguments& a, const BlockTile& tile, const int (&low)[3],
-                                            Pack<COMPUTE, P>* shares) {
+template <int P, bool CHANNELS>
+__device__ __forceinline__ void read_shares(const AverageTileArguments& a, const BlockTile<P, CHANNELS>& tile,
+                                            const int (&low)[3], Pack<COMPUTE, P>* shares) {
   const Pooling& pooling = a.pooling;
   const bool constant = pooling.divisor != COMPUTE(0);
   const COMPUTE common = constant ? COMPUTE(1) / pooling.divisor : COMPUTE(0);
   tile.keep(shares, [&](unsigned group, const unsigned (&at)[3]) {
     const int o[3] = {low[0] + int(at[0]), low[1] + int(at[1]), low[2] + int(at[2])};
     Pack<COMPUTE, P> pack;
-    if (BlockTile::inside(o, pooling.axis, &Axis::output)) {
+    if (tile.inside(o, pooling.axis, &Axis::output)) {
       const Pack<ELEMENT, P> dy =
-          tile.pack_at<P>(a.dy + tile.offsets[group].y + BlockTile::offset_of(o, pooling.y_stride), a.tile.y_item);
+          load_items<P, tile.PACKED>(a.dy + tile.offsets[group].y + tile.offset_of(o, pooling.y_stride), a.tile.y_item);
       const COMPUTE share = constant ? common : COMPUTE(1) / Window(pooling, o).divisor(pooling);
 #pragma unroll
       for (int k = 0; k < P; k++) pack.item[k] = load<COMPUTE>(dy.item[k]) * share;
@@ -92,15 +92,15 @@ __device__ __forceinline__ void read_shares(const AverageTileArguments& a, const
 }
 
 // COLUMNS: of windows that cover an input, 0 where they differ, or are many.
-template <int P, int COLUMNS>
-__device__ __forceinline__ void gather(const AverageTileArguments& a, const BlockTile& tile, const int (&low)[3],
-                                       const Pack<COMPUTE, P>* shares) {
+template <int COLUMNS, int P, bool CHANNELS>
+__device__ __forceinline__ void gather(const AverageTileArguments& a, const BlockTile<P, CHANNELS>& tile,
+                                       const int (&low)[3], const Pack<COMPUTE, P>* shares) {
   const Pooling& pooling = a.pooling;
   const Axis* axis = pooling.axis;
   const FastDivmod(&sources)[3] = a.tile.sources;
-  tile.visit(a.tile.targets, [&](unsigned group, unsigned, const unsigned (&at)[3]) {
+  tile.visit(a.tile.targets, 0, [&](unsigned group, unsigned, const unsigned (&at)[3]) {
     const int i[3] = {tile.begin[0] + int(at[0]), tile.begin[1] + int(at[1]), tile.begin[2] + int(at[2])};
-    if (!BlockTile::inside(i, pooling.axis, &Axis::input)) return;
+    if (!tile.inside(i, pooling.axis, &Axis::input)) return;
     int position = 0, count[3];
 #pragma unroll
     for (int d = 0; d < 3; d++) {
@@ -120,25 +120,25 @@ __device__ __forceinline__ void gather(const AverageTileArguments& a, const Bloc
     });
 #pragma unroll
     for (int k = 0; k < P; k++) sum[k] *= pooling.alpha;
-    write_pack<P>(a.dx + tile.offsets[group].x + BlockTile::offset_of(i, pooling.x_stride), a.tile.x_item,
-                  a.tile.packed, P, sum, pooling.beta);
+    write_pack<P>(a.dx + tile.offsets[group].x + tile.offset_of(i, pooling.x_stride), a.tile.x_item, tile.PACKED, P,
+                  sum, pooling.beta);
   });
 }
 
-template <int P> __device__ __forceinline__ void backward(const AverageTileArguments& a) {
-  const BlockTile tile(a.tile);
+template <int P, bool CHANNELS>
+__device__ __forceinline__ void backward(const AverageTileArguments& a, const BlockTile<P, CHANNELS>& tile) {
   Pack<COMPUTE, P>* const shares = reinterpret_cast<Pack<COMPUTE, P>*>(shared_memory + OFFSET_BYTES);
   int low[3];
 #pragma unroll
   for (int d = 0; d < 3; d++) low[d] = tile.first_window(a.pooling, d, tile.begin[d]);
-  read_shares<P>(a, tile, low, shares);
+  read_shares(a, tile, low, shares);
   __syncthreads();
   const Axis& along = a.pooling.axis[2];
   with_columns(along.window == a.tile.covering[2] * along.stride ? a.tile.covering[2] : 0,
-               [&](auto columns) { gather<P, decltype(columns)::value>(a, tile, low, shares); });
+               [&](auto columns) { gather<decltype(columns)::value>(a, tile, low, shares); });
 }
 
 extern "C" __global__ void __launch_bounds__(256) pooling_generic_average_backward_tile(const AverageTileArguments a) {
   griddepcontrol_wait();
-  a.tile.items == ITEMS ? backward<ITEMS>(a) : backward<1>(a);
+  with_tile(a.tile, [&](const auto& tile) { backward(a, tile); });
 }

@@ -239,8 +239,8 @@ template <class Pool, int P> struct TileMaximum {
   }
 };
 
-template <class Pool, int P, int COLUMNS>
-__device__ __forceinline__ void scan(const MaxTileArguments& a, const BlockTile& tile, const int (&low)[3],
+template <class Pool, int COLUMNS, int P, bool CHANNELS>
+__device__ __forceinline__ void scan(const MaxTileArguments& a, const BlockTile<P, CHANNELS>& tile, const int (&low)[3],
                                      const int (&origin)[3], const Pack<ELEMENT, P>* inputs, Pack<Index, P>* indices,
                                      Pack<ELEMENT, P>* values) {
   const Pooling& pooling = a.pooling;
@@ -251,14 +251,15 @@ __device__ __forceinline__ void scan(const MaxTileArguments& a, const BlockTile&
   auto position = [&](int p0, int p1, int p2) {
     return (p0 * int(sources[1].divisor) + p1) * int(sources[2].divisor) + p2;
   };
-  tile.visit(layout.windows, [&](unsigned group, unsigned at_window, const unsigned (&at)[3]) {
+  tile.visit(layout.windows, layout.window_pitch, [&](unsigned group, unsigned slot, const unsigned (&at)[3]) {
     const int o[3] = {low[0] + int(at[0]), low[1] + int(at[1]), low[2] + int(at[2])};
     Pack<Index, P> index;
     Pack<ELEMENT, P> dy;
 #pragma unroll
     for (int i = 0; i < P; i++) index.item[i] = NONE, dy.item[i] = ELEMENT(0);
-    if (BlockTile::inside(o, pooling.axis, &Axis::output)) {
-      dy = tile.pack_at<P>(a.dy + tile.offsets[group].y + BlockTile::offset_of(o, pooling.y_stride), layout.y_item);
+    if (tile.inside(o, pooling.axis, &Axis::output)) {
+      dy =
+          load_items<P, tile.PACKED>(a.dy + tile.offsets[group].y + tile.offset_of(o, pooling.y_stride), layout.y_item);
       TileMaximum<Pool, P> found;
       const int start = group * layout.source_pitch;
       const int begin = position(o[0] * axis[0].stride - axis[0].padding - origin[0],
@@ -275,9 +276,8 @@ __device__ __forceinline__ void scan(const MaxTileArguments& a, const BlockTile&
 #pragma unroll
       for (int i = 0; i < P; i++) index.item[i] = found.result(i, first);
     }
-    const unsigned n = group * layout.window_pitch + at_window;
-    indices[n] = index;
-    values[n] = dy;
+    indices[slot] = index;
+    values[slot] = dy;
   });
 }
 
@@ -289,17 +289,17 @@ template <int P> __device__ __forceinline__ bool same(const Pack<Index, P>& inde
 }
 
 // COLUMNS: of windows that may cover an input.
-template <int P, int COLUMNS>
-__device__ __forceinline__ void gather(const MaxTileArguments& a, const BlockTile& tile, const int (&low)[3],
-                                       const int (&origin)[3], const Pack<Index, P>* indices,
+template <int COLUMNS, int P, bool CHANNELS>
+__device__ __forceinline__ void gather(const MaxTileArguments& a, const BlockTile<P, CHANNELS>& tile,
+                                       const int (&low)[3], const int (&origin)[3], const Pack<Index, P>* indices,
                                        const Pack<ELEMENT, P>* values) {
   const Pooling& pooling = a.pooling;
   const TileLayout& layout = a.tile;
   const FastDivmod(&sources)[3] = layout.sources;
   const FastDivmod(&windows)[3] = layout.windows;
-  tile.visit(layout.targets, [&](unsigned group, unsigned, const unsigned (&at)[3]) {
+  tile.visit(layout.targets, 0, [&](unsigned group, unsigned, const unsigned (&at)[3]) {
     const int i[3] = {tile.begin[0] + int(at[0]), tile.begin[1] + int(at[1]), tile.begin[2] + int(at[2])};
-    if (!BlockTile::inside(i, pooling.axis, &Axis::input)) return;
+    if (!tile.inside(i, pooling.axis, &Axis::input)) return;
     int own = 0, window = 0, signs = 0;
 #pragma unroll
     for (int d = 0; d < 3; d++) {
@@ -321,14 +321,14 @@ __device__ __forceinline__ void gather(const MaxTileArguments& a, const BlockTil
     });
 #pragma unroll
     for (int k = 0; k < P; k++) sum[k] *= pooling.alpha;
-    write_pack<P>(a.dx + tile.offsets[group].x + BlockTile::offset_of(i, pooling.x_stride), layout.x_item,
-                  layout.packed, P, sum, pooling.beta);
+    write_pack<P>(a.dx + tile.offsets[group].x + tile.offset_of(i, pooling.x_stride), layout.x_item, tile.PACKED, P,
+                  sum, pooling.beta);
   });
 }
 
-template <class Pool, int P> __device__ __forceinline__ void backward(const MaxTileArguments& a) {
+template <class Pool, int P, bool CHANNELS>
+__device__ __forceinline__ void backward(const MaxTileArguments& a, const BlockTile<P, CHANNELS>& tile) {
   using Values = Pack<ELEMENT, P>;
-  const BlockTile tile(a.tile);
   Values* const inputs = reinterpret_cast<Values*>(shared_memory + OFFSET_BYTES);
   Pack<Index, P>* const indices = reinterpret_cast<Pack<Index, P>*>(shared_memory + a.tile.indices);
   Values* const values = reinterpret_cast<Values*>(shared_memory + a.tile.values);
@@ -338,21 +338,19 @@ template <class Pool, int P> __device__ __forceinline__ void backward(const MaxT
     low[d] = tile.first_window(a.pooling, d, tile.begin[d]);
     origin[d] = max(low[d], 0) * a.pooling.axis[d].stride - a.pooling.axis[d].padding;
   }
-  tile.read_inputs<P>(inputs, a.x, a.pooling, origin, element<ELEMENT>(COMPUTE(Pool::PROPAGATES ? -INFINITY : NAN)));
+  tile.read_inputs(inputs, a.x, a.pooling, origin, element<ELEMENT>(COMPUTE(Pool::PROPAGATES ? -INFINITY : NAN)));
   __syncthreads();
   with_columns(a.pooling.axis[2].window, [&](auto columns) {
-    scan<Pool, P, decltype(columns)::value>(a, tile, low, origin, inputs, indices, values);
+    scan<Pool, decltype(columns)::value>(a, tile, low, origin, inputs, indices, values);
   });
   __syncthreads();
   with_columns(a.tile.covering[2],
-               [&](auto columns) { gather<P, decltype(columns)::value>(a, tile, low, origin, indices, values); });
-}
-
-template <class Pool> __device__ __forceinline__ void backward(const MaxTileArguments& a) {
-  a.tile.items == ITEMS ? backward<Pool, ITEMS>(a) : backward<Pool, 1>(a);
+               [&](auto columns) { gather<decltype(columns)::value>(a, tile, low, origin, indices, values); });
 }
 
 extern "C" __global__ void __launch_bounds__(256) pooling_generic_max_backward_tile(const MaxTileArguments a) {
   griddepcontrol_wait();
-  a.pooling.propagate ? backward<NumbersAndNan>(a) : backward<Numbers>(a);
+  with_tile(a.tile, [&](const auto& tile) {
+    a.pooling.propagate ? backward<NumbersAndNan>(a, tile) : backward<Numbers>(a, tile);
+  });
 }

@@ -11,7 +11,7 @@ struct TileLayout {
   long long x_outer[3], y_outer[3];
   long long x_item, y_item;  // from one plane of a group to the next
   unsigned items;            // of a group
-  unsigned packed;           // whether they are channels, one access
+  unsigned channels;         // whether they are channels, one access
   unsigned groups, block_groups;
   FastDivmod neighbours;  // groups of a position that neighbouring threads have: some of channels, one of planes
   FastDivmod parts[3];    // tiles along each axis
@@ -32,8 +32,11 @@ struct PlaneOffsets {
 constexpr unsigned MAX_BLOCK_GROUPS = 32;  // generic_tile.py has the same
 constexpr unsigned OFFSET_BYTES = MAX_BLOCK_GROUPS * sizeof(PlaneOffsets);
 
-// The tile of a block.
-struct BlockTile {
+// The tile of a block, in packs of P planes, or of P channels.
+template <int P, bool CHANNELS> struct BlockTile {
+  static constexpr bool PACKED = CHANNELS || P == 1;  // one access
+  static constexpr int READS = 2;
+
   const TileLayout& layout;
   PlaneOffsets* const offsets;
   int begin[3];
@@ -61,15 +64,18 @@ struct BlockTile {
     }
     __syncthreads();
   }
-  // Position n of boxes of `extents` of all groups, in the order of threads. Returns its group, which may not exist.
-  __device__ __forceinline__ unsigned locate(unsigned n, const FastDivmod (&extents)[3], unsigned& position,
+  // Position n of boxes of `extents` of all groups, in the order of threads: where it is kept, groups `pitch` apart,
+  // and its group, which may not exist.
+  __device__ __forceinline__ unsigned locate(unsigned n, const FastDivmod (&extents)[3], unsigned pitch, unsigned& slot,
                                              unsigned (&at)[3]) const {
-    unsigned neighbour, rest = layout.neighbours.divide(n, neighbour);
-    position = rest;
+    unsigned neighbour = 0, rest = CHANNELS ? layout.neighbours.divide(n, neighbour) : n;
+    const unsigned position = rest;
 #pragma unroll
     for (int d = 2; d >= 0; d--) rest = extents[d].divide(rest, at[d]);
-    position -= rest * volume(extents);
-    return rest * layout.neighbours.divisor + neighbour;
+    if (!CHANNELS) return slot = n, rest;
+    const unsigned group = rest * layout.neighbours.divisor + neighbour;
+    slot = group * pitch + position - rest * volume(extents);
+    return group;
   }
   static __device__ __forceinline__ unsigned volume(const FastDivmod (&extents)[3]) {
     return extents[0].divisor * extents[1].divisor * extents[2].divisor;
@@ -77,20 +83,20 @@ struct BlockTile {
   // How many positions there are: those of the groups that exist, up to a multiple of `neighbours`.
   __device__ __forceinline__ unsigned positions(const FastDivmod (&extents)[3]) const {
     const unsigned side = layout.neighbours.divisor;
-    return layout.neighbours.divide(groups + side - 1) * side * volume(extents);
+    return (CHANNELS ? layout.neighbours.divide(groups + side - 1) * side : groups) * volume(extents);
   }
-  // Calls visit(group, position, at) for the positions that a thread has.
-  template <class Visit> __device__ __forceinline__ void visit(const FastDivmod (&extents)[3], Visit visit) const {
+  // Calls visit(group, slot, at) for the positions that a thread has.
+  template <class Visit>
+  __device__ __forceinline__ void visit(const FastDivmod (&extents)[3], unsigned pitch, Visit visit) const {
     const unsigned all = positions(extents);
     for (unsigned n = threadIdx.x; n < all; n += blockDim.x) {
-      unsigned position, at[3];
-      const unsigned group = locate(n, extents, position, at);
-      if (group < groups) visit(group, position, at);
+      unsigned slot, at[3];
+      const unsigned group = locate(n, extents, pitch, slot, at);
+      if (!CHANNELS || group < groups) visit(group, slot, at);
     }
   }
-  // Stores read(group, at) for every source; several reads of a thread are in flight.
+  // Stores read(group, at) for every source; READS packs of a thread are in flight.
   template <class T, class Read> __device__ __forceinline__ void keep(T* kept, Read read) const {
-    constexpr int READS = 2;
     const unsigned all = positions(layout.sources);
     for (unsigned n = threadIdx.x; n < all; n += READS * blockDim.x) {
       T packs[READS];
@@ -98,9 +104,8 @@ struct BlockTile {
       bool exists[READS];
 #pragma unroll
       for (int k = 0; k < READS; k++) {
-        unsigned position, at[3];
-        const unsigned group = locate(n + k * blockDim.x, layout.sources, position, at);
-        slot[k] = group * layout.source_pitch + position;
+        unsigned at[3];
+        const unsigned group = locate(n + k * blockDim.x, layout.sources, layout.source_pitch, slot[k], at);
         exists[k] = group < groups;
         if (exists[k]) packs[k] = read(group, at);
       }
@@ -109,18 +114,14 @@ struct BlockTile {
         if (exists[k]) kept[slot[k]] = packs[k];
     }
   }
-  template <int P> __device__ __forceinline__ Pack<ELEMENT, P> pack_at(const ELEMENT* from, long long item) const {
-    return P == 1 || layout.packed ? load_items<P, true>(from, item) : load_items<P, false>(from, item);
-  }
   // Reads the inputs from `origin` on; around the tensor there is `nothing`.
-  template <int P>
   __device__ __forceinline__ void read_inputs(Pack<ELEMENT, P>* kept, const ELEMENT* x, const Pooling& pooling,
                                               const int (&origin)[3], ELEMENT nothing) const {
     keep(kept, [&](unsigned group, const unsigned (&at)[3]) {
       const int i[3] = {origin[0] + int(at[0]), origin[1] + int(at[1]), origin[2] + int(at[2])};
       Pack<ELEMENT, P> pack;
       if (inside(i, pooling.axis, &Axis::input)) {
-        pack = pack_at<P>(x + offsets[group].x + offset_of(i, pooling.x_stride), layout.x_item);
+        pack = load_items<P, PACKED>(x + offsets[group].x + offset_of(i, pooling.x_stride), layout.x_item);
       } else {
 #pragma unroll
         for (int k = 0; k < P; k++) pack.item[k] = nothing;
@@ -142,6 +143,12 @@ struct BlockTile {
     return i[0] * int(stride[0]) + i[1] * int(stride[1]) + i[2] * int(stride[2]);
   }
 };
+
+// Calls call(tile) with the packs of the tile as constants; single planes are taken as single channels are.
+template <class Call> __device__ __forceinline__ void with_tile(const TileLayout& layout, Call call) {
+  if (layout.items == 1) return call(BlockTile<1, true>(layout));
+  layout.channels ? call(BlockTile<ITEMS, true>(layout)) : call(BlockTile<ITEMS, false>(layout));
+}
 
 // Calls take(p, k) for the positions p, k-th of a window of columns of one row after another, of a box of `extents`.
 // COLUMNS: their number, 0 where it is not static.
