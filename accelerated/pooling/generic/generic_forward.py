@@ -32,7 +32,7 @@ class GenericForward(PoolingSolver):
             return configured(
                 problem, SOURCE, "team", width, walk.packs, threads, ("walk", walk), ("column_bits", bits)
             )
-        tile = tiled(problem, SOURCE)
+        tile = None if shape.channels_last else tiled(problem, SOURCE)
         if tile is not None:
             return tile
         fields = (("walk", walk), ("column_bits", c_int(0)))
