@@ -49,7 +49,24 @@ struct SharedTiles {
 __device__ __forceinline__ void produce(const OnlineTmaArguments& a, Pipelines& p, const SharedTiles& t) {
   const Heads& h = a.heads;
   const bool loads = threadIdx.x == CONSUMERS;
-  unsigned count = 0, scanned = 0;  // tiles so far; a bit for each stage, the parity of its next tile that is searched
+  unsigned count = 0, searched = 0;  // tiles so far; a bit for each stage, the parity of its next tile that is searched
+  bool is_pending = false;           // a tile is searched once the next one is being loaded
+  unsigned pending = 0;
+  const auto search = [&] {
+    if (!is_pending) return;
+    const unsigned stage = pending % STAGES;
+    mbarrier_wait_parity(&p.values_loaded[stage], searched >> stage & 1);
+    searched ^= 1u << stage;
+    for (int block = 0; block < KEYS / 64; block++) {
+      unsigned char* const tile = t.values + stage * TILE_BYTES + block * BLOCK_BYTES;
+      if (!has_infinite<64, WARPGROUP, CONSUMERS>(tile)) continue;
+      zero_infinite<64, WARPGROUP, CONSUMERS>(tile);
+      fence_proxy_async();
+      atomicMax(&p.infinite[stage], pending + 1);
+    }
+    mbarrier_arrive(&p.values_full[stage]);
+    is_pending = false;
+  };
   for (int round = 0;; round++) {
     const int index = take_item(p.items, at_byte<int>(a.space, a.counter_offset), round);
     if (index >= a.division.items) break;
@@ -83,19 +100,12 @@ __device__ __forceinline__ void produce(const OnlineTmaArguments& a, Pipelines& 
         load_vectors(values, KEYS / 64, false, a.v_map, loaded, key, coordinates(h.v, key_beam));
         if (!seeks) mbarrier_arrive(&p.values_full[stage], WARPGROUP - 1);  // for all producers
       }
-      if (!seeks) continue;
-      mbarrier_wait_parity(&p.values_loaded[stage], scanned >> stage & 1);
-      scanned ^= 1u << stage;
-      for (int block = 0; block < KEYS / 64; block++) {
-        unsigned char* const tile = values + block * BLOCK_BYTES;
-        if (!has_infinite<64, WARPGROUP, CONSUMERS>(tile)) continue;
-        zero_infinite<64, WARPGROUP, CONSUMERS>(tile);
-        fence_proxy_async();
-        atomicMax(&p.infinite[stage], count + 1);
-      }
-      mbarrier_arrive(&p.values_full[stage]);
+      search();
+      is_pending = seeks, pending = count;
     }
+    if (tiles.count == 0) search();  // a tile waits for no more than one item
   }
+  search();
 }
 
 __device__ __forceinline__ void consume(const OnlineTmaArguments& a, Pipelines& p, const SharedTiles& t) {

@@ -183,10 +183,10 @@ def test_tiles_of_tensor_cores(chain, name):
 
 
 @shows(f"{DATA}/c01", f"{DATA}/c03", f"{WEIGHTS}/c01")
-@pytest.mark.parametrize("order, mode, projected", LAYOUTS_OF_TENSOR_CORES)
-def test_layouts_of_tensor_cores(chain, order, mode, projected):
+@pytest.mark.parametrize("order, mode, projected, data_type", LAYOUTS_OF_TENSOR_CORES)
+def test_layouts_of_tensor_cores(chain, order, mode, projected, data_type):
     """The layouts and maps of queries again, of sequences that are longer than tiles."""
-    training = layout_of_tensor_cores(order, mode, projected, trains=True)
+    training = layout_of_tensor_cores(order, mode, projected, data_type, trains=True)
     assert isinstance(training, MultiHeadAttnForward)
     data, weights = backward_data(training), backward_weights(training)
     before = prepare(training, "normal", 1) | prepare(data, "normal", 1)
