@@ -56,14 +56,6 @@ struct Stage {
   }
 };
 
-// A tile that producers are to search for what weights of zero must not meet, once they have begun to load the next
-// one. parities: a bit for each stage, of its next tile that is searched.
-struct Search {
-  Stage at;
-  bool is_pending = false;
-  unsigned parities = 0;
-};
-
 // What both kernels need of a block's work.
 struct Context {
   const GradientTmaArguments& a;
@@ -83,41 +75,37 @@ struct Context {
   }
 
   // All producers, once their stage is free and what TMA does not load is written: its tiles. SUMMED: those of them
-  // that are weighed in sums.
+  // that are weighed in sums. searched: a bit for each stage, the parity of its next tile that is searched.
   template <int SUMMED>
-  __device__ __forceinline__ void publish(const Stage& at, Search& search, State state, int first,
+  __device__ __forceinline__ void publish(const Stage& at, unsigned& searched, State state, int first,
                                           const TensorMap (&left)[PARTS], const TensorMap (&right)[PARTS],
                                           const Coordinates& left_at, const Coordinates& right_at) const {
-    const bool loads = threadIdx.x == CONSUMERS, seeks = seeks_infinite(state == FULL);
-    if (loads) {
+    const bool seeks = seeks_infinite(state == FULL);
+    if (threadIdx.x == LOADER) {
       p.state[at.index] = state, p.first[at.index] = first, p.infinite[at.index] = 0;
       Mbarrier* const full = seeks ? &p.loaded[at.index] : &p.full[at.index];
       mbarrier_arrive_expect_tx(full, STAGE_BYTES);
       load_vectors(stage(at), 1, true, left, full, first, left_at);
       load_vectors(stage(at) + BLOCK_BYTES, 1, true, right, full, first, right_at);
-    } else if (!seeks) {
+      if (seeks) mbarrier_arrive(&p.full[at.index]);
+    } else if (threadIdx.x >= FIRST_SEARCHER) {
+      if (seeks) {
+        mbarrier_wait_parity(&p.loaded[at.index], searched >> at.index & 1);
+        searched ^= 1u << at.index;
+        for (int tile = 0; tile < SUMMED; tile++)
+          if (has_infinite<64, SEARCHERS, FIRST_SEARCHER>(stage(at) + tile * BLOCK_BYTES))
+            atomicOr(&p.infinite[at.index], 1);
+      }
       mbarrier_arrive(&p.full[at.index]);
     }
-    finish<SUMMED>(search);
-    search.is_pending = seeks, search.at = at;
   }
-  template <int SUMMED> __device__ __forceinline__ void finish(Search& search) const {
-    if (!search.is_pending) return;
-    const unsigned index = search.at.index;
-    mbarrier_wait_parity(&p.loaded[index], search.parities >> index & 1);
-    search.parities ^= 1u << index;
-    for (int tile = 0; tile < SUMMED; tile++)
-      if (has_infinite<64, WARPGROUP, CONSUMERS>(stage(search.at) + tile * BLOCK_BYTES))
-        atomicOr(&p.infinite[index], 1);
-    mbarrier_arrive(&p.full[index]);
-    search.is_pending = false;
-  }
-  template <int SUMMED> __device__ __forceinline__ void publish_end(Stage& at, Search& search) const {
-    mbarrier_wait_parity(&p.empty[at.index], at.parity ^ 1);
-    if (threadIdx.x == CONSUMERS) p.state[at.index] = ENDED;
-    mbarrier_arrive(&p.full[at.index]);
+  __device__ __forceinline__ void publish_end(Stage& at) const {
+    if (threadIdx.x == LOADER || threadIdx.x >= FIRST_SEARCHER) {
+      mbarrier_wait_parity(&p.empty[at.index], at.parity ^ 1);
+      if (threadIdx.x == LOADER) p.state[at.index] = ENDED;
+      mbarrier_arrive(&p.full[at.index]);
+    }
     at.advance();
-    if (STAGES < 3) finish<SUMMED>(search);  // the next stage is that of the tile
   }
   // One producer, before the tiles of an item.
   __device__ __forceinline__ void load_own(int round, int time, const TensorMap (&left)[PARTS],
@@ -149,7 +137,7 @@ __device__ __forceinline__ void run(const GradientTmaArguments& a, Pipeline& p, 
     mbarrier_init(&p.consumers, CONSUMERS);
     for (int i = 0; i < OWNS; i++) mbarrier_init(&p.own_full[i], 1), mbarrier_init(&p.own_empty[i], CONSUMERS / 32);
     for (int i = 0; i < STAGES; i++) {
-      mbarrier_init(&p.full[i], WARPGROUP), mbarrier_init(&p.loaded[i], 1);
+      mbarrier_init(&p.full[i], SEARCHERS + 1), mbarrier_init(&p.loaded[i], 1);
       mbarrier_init(&p.empty[i], CONSUMERS / 32);
     }
     fence_mbarrier_init();
@@ -170,28 +158,25 @@ __device__ __forceinline__ void run(const GradientTmaArguments& a, Pipeline& p, 
 __device__ __forceinline__ void produce_keys(const Context& c) {
   const GradientTmaArguments& a = c.a;
   const Heads& h = a.heads;
-  Search search;
+  unsigned searched = 0;
   Stage stage;
   for (int round = 0;; round++) {
     const int index = c.take(round);
     if (index >= a.division.items) break;
     const Item item(a.division, index, true);
-    if (OWNS == 1) c.finish<1>(search);  // consumers need it before they leave their own tiles
-    if (threadIdx.x == CONSUMERS)
+    if (threadIdx.x == LOADER)
       c.load_own(round, h.q_first + item.first, a.q_map, a.dout_map, c.coordinates(h.q, item, item.beam),
                  c.coordinates(a.gradients, item, item.beam));
     const Sequence s = sequence_of(h, a.reserve, item.batch, item.beam);
     const KeyTiles keys = find_keys<OTHERS>(h, a.reserve, s, item.first);
-    if (keys.count == 0) c.finish<1>(search);  // a tile waits for no more than one item
     for (int i = 0; i < keys.count; i++, stage.advance()) {
       const int key = keys.begin + i * OTHERS, beam = c.key_beam(item.beam);
       mbarrier_wait_parity(&c.p.empty[stage.index], stage.parity ^ 1);
-      c.publish<1>(stage, search, keys.span.is_full(key, OTHERS) ? FULL : CUT, key, a.k_map, a.v_map,
+      c.publish<1>(stage, searched, keys.span.is_full(key, OTHERS) ? FULL : CUT, key, a.k_map, a.v_map,
                    c.coordinates(h.k, item, beam), c.coordinates(h.v, item, beam));
     }
-    c.publish_end<1>(stage, search);
+    c.publish_end(stage);
   }
-  c.finish<1>(search);
 }
 
 __device__ __forceinline__ void consume_keys(const Context& c) {
@@ -308,20 +293,18 @@ __device__ __forceinline__ void consume_keys(const Context& c) {
 __device__ __forceinline__ void produce_queries(const Context& c) {
   const GradientTmaArguments& a = c.a;
   const Heads& h = a.heads;
-  const int thread = threadIdx.x - CONSUMERS;
-  Search search;
+  const int thread = threadIdx.x - FIRST_SEARCHER;
+  unsigned searched = 0;
   Stage stage;
   for (int round = 0;; round++) {
     const int index = c.take(round);
     if (index >= a.division.items) break;
     const Item item(a.division, index, false);
-    if (OWNS == 1) c.finish<2>(search);
     // Beams of queries that share the keys come one after the other.
     const int last_beam = item.beam + (h.key_beams > 1 ? 1 : h.beams);
-    if (threadIdx.x == CONSUMERS)
+    if (threadIdx.x == LOADER)
       c.load_own(round, item.first, a.k_map, a.v_map, c.coordinates(h.k, item, item.beam),
                  c.coordinates(h.v, item, item.beam));
-    bool has_tiles = false;
     for (int beam = item.beam; beam < last_beam; beam++) {
       const Sequence s = sequence_of(h, a.reserve, item.batch, beam);
       for (int query = 0; query < s.q_length && item.first < s.k_length; query += OTHERS) {
@@ -331,7 +314,7 @@ __device__ __forceinline__ void produce_queries(const Context& c) {
         span.join_lanes();
         if (span.low >= item.first + ROWS || item.first >= span.high) continue;
         mbarrier_wait_parity(&c.p.empty[stage.index], stage.parity ^ 1);
-        if (thread < OTHERS) {
+        if (thread >= 0 && thread < OTHERS) {
           Queries& table = c.p.queries[stage.index];
           const bool exists = query + thread < s.q_length;
           const Kept kept = exists ? *kept_of(h, a.work, a.products_offset, s, query + thread, item.head) : Kept{0, 0};
@@ -339,16 +322,13 @@ __device__ __forceinline__ void produce_queries(const Context& c) {
           table.shift[thread] = kept.shift, table.product[thread] = kept.product;
           table.low[thread] = window.low, table.high[thread] = window.high;
         }
-        has_tiles = true;
-        c.publish<2>(stage, search, span.is_full(item.first, ROWS) ? FULL : CUT, query, a.q_map, a.dout_map,
+        c.publish<2>(stage, searched, span.is_full(item.first, ROWS) ? FULL : CUT, query, a.q_map, a.dout_map,
                      c.coordinates(h.q, item, beam), c.coordinates(a.gradients, item, beam));
         stage.advance();
       }
     }
-    if (!has_tiles) c.finish<2>(search);
-    c.publish_end<2>(stage, search);
+    c.publish_end(stage);
   }
-  c.finish<2>(search);
 }
 
 __device__ __forceinline__ void consume_queries(const Context& c) {

@@ -30,7 +30,8 @@ class Tile(NamedTuple):
 
 
 # By the elements of a vector: of the queries' kernel, of the keys'
-TILES = {64: (Tile(3, 4, 2), Tile(3, 4, 2)), 128: (Tile(2, 4, 1), Tile(2, 2, 2))}
+TILES = {64: (Tile(2, 4, 2), Tile(2, 4, 2)), 128: (Tile(2, 4, 1), Tile(2, 2, 2))}
+LONG_STEPS, LONG_TILES = 2048, {64: Tile(3, 4, 2)}  # from so many queries or keys on
 FLOAT_TILES = {64: (Tile(2, 4, 1), Tile(2, 2, 2))}  # in two parts
 
 
@@ -50,6 +51,8 @@ def core(problem: AttentionProblem) -> list[Launch]:
     *found, of_queries, of_keys = gradients_mma.core(problem)
 
     def launch(result: str, tile: Tile, steps: int, beams: int, sequences: int, counter: int, other: Launch) -> Launch:
+        if count == 1 and steps >= LONG_STEPS:
+            tile = LONG_TILES.get(size, tile)
         rows = tile.warpgroups * ROWS
         tiles = -(-steps // rows)
         items = tiles * attn.heads * sequences

@@ -48,24 +48,18 @@ struct SharedTiles {
 
 __device__ __forceinline__ void produce(const OnlineTmaArguments& a, Pipelines& p, const SharedTiles& t) {
   const Heads& h = a.heads;
-  const bool loads = threadIdx.x == CONSUMERS;
   unsigned count = 0, searched = 0;  // tiles so far; a bit for each stage, the parity of its next tile that is searched
-  bool is_pending = false;           // a tile is searched once the next one is being loaded
-  unsigned pending = 0;
-  const auto search = [&] {
-    if (!is_pending) return;
-    const unsigned stage = pending % STAGES;
+  const auto search = [&](unsigned stage) {
     mbarrier_wait_parity(&p.values_loaded[stage], searched >> stage & 1);
     searched ^= 1u << stage;
     for (int block = 0; block < KEYS / 64; block++) {
       unsigned char* const tile = t.values + stage * TILE_BYTES + block * BLOCK_BYTES;
-      if (!has_infinite<64, WARPGROUP, CONSUMERS>(tile)) continue;
-      zero_infinite<64, WARPGROUP, CONSUMERS>(tile);
+      if (!has_infinite<64, SEARCHERS, FIRST_SEARCHER>(tile)) continue;
+      zero_infinite<64, SEARCHERS, FIRST_SEARCHER>(tile);
       fence_proxy_async();
-      atomicMax(&p.infinite[stage], pending + 1);
+      atomicMax(&p.infinite[stage], count + 1);
     }
     mbarrier_arrive(&p.values_full[stage]);
-    is_pending = false;
   };
   for (int round = 0;; round++) {
     const int index = take_item(p.items, at_byte<int>(a.space, a.counter_offset), round);
@@ -77,7 +71,7 @@ __device__ __forceinline__ void produce(const OnlineTmaArguments& a, Pipelines& 
       return {vectors.head > 0 ? item.head : 0, beam, item.batch};
     };
     const int key_beam = h.key_beams > 1 ? item.beam : 0;
-    if (loads) {
+    if (threadIdx.x == LOADER) {
       mbarrier_wait_parity(&p.queries_empty, (round + 1) & 1);
       p.work = {s, tiles};
       mbarrier_arrive_expect_tx(&p.queries_full, tiles.count > 0 ? OWN_BYTES : 0);
@@ -89,7 +83,7 @@ __device__ __forceinline__ void produce(const OnlineTmaArguments& a, Pipelines& 
       const int stage = count % STAGES, free = (count / STAGES + 1) & 1, key = tiles.begin + i * KEYS;
       const bool seeks = seeks_infinite(tiles.span.is_full(key, KEYS));
       unsigned char* const values = t.values + stage * TILE_BYTES;
-      if (loads) {
+      if (threadIdx.x == LOADER) {
         mbarrier_wait_parity(&p.keys_empty[stage], free);
         mbarrier_arrive_expect_tx(&p.keys_full[stage], TILE_BYTES);
         load_vectors(t.keys + stage * TILE_BYTES, KEYS / 64, true, a.k_map, &p.keys_full[stage], key,
@@ -98,14 +92,11 @@ __device__ __forceinline__ void produce(const OnlineTmaArguments& a, Pipelines& 
         Mbarrier* const loaded = seeks ? &p.values_loaded[stage] : &p.values_full[stage];
         mbarrier_arrive_expect_tx(loaded, TILE_BYTES);
         load_vectors(values, KEYS / 64, false, a.v_map, loaded, key, coordinates(h.v, key_beam));
-        if (!seeks) mbarrier_arrive(&p.values_full[stage], WARPGROUP - 1);  // for all producers
+        if (!seeks) mbarrier_arrive(&p.values_full[stage], SEARCHERS - 1);  // for all of them
       }
-      search();
-      is_pending = seeks, pending = count;
+      if (seeks && threadIdx.x >= FIRST_SEARCHER) search(stage);
     }
-    if (tiles.count == 0) search();  // a tile waits for no more than one item
   }
-  search();
 }
 
 __device__ __forceinline__ void consume(const OnlineTmaArguments& a, Pipelines& p, const SharedTiles& t) {
@@ -212,7 +203,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + WARPGROUP, 1)
     mbarrier_init(&pipelines.queries_full, 1), mbarrier_init(&pipelines.queries_empty, CONSUMERS / 32);
     for (int stage = 0; stage < STAGES; stage++) {
       mbarrier_init(&pipelines.keys_full[stage], 1), mbarrier_init(&pipelines.values_loaded[stage], 1);
-      mbarrier_init(&pipelines.values_full[stage], WARPGROUP);
+      mbarrier_init(&pipelines.values_full[stage], SEARCHERS);
       mbarrier_init(&pipelines.keys_empty[stage], CONSUMERS / 32);
       mbarrier_init(&pipelines.values_empty[stage], CONSUMERS / 32);
       pipelines.infinite[stage] = 0;
