@@ -305,6 +305,21 @@ def fill_padding(memory: Any, operation: Any, name: str) -> None:
         array[3, batch, beam, 1] = np.nan
 
 
+LONG_OF_TENSOR_CORES = [(2050, 70), (70, 2050), (190, 130)]
+
+
+def long_of_tensor_cores(steps: tuple[int, int], **others: Any) -> Any:
+    """As many queries, or keys, as three warpgroups share."""
+    attn = attention((0, 0, 0, 0), (16, 16, 8), 1, 0, 0.3, HALF, longest=steps, batches=1, beams=1)
+    return forward(attn, steps, 1, 1, None, None, **others)
+
+
+@shows(f"{FORWARD}/c01")
+@pytest.mark.parametrize("steps", LONG_OF_TENSOR_CORES, ids=str)
+def test_long_sequences_of_tensor_cores(trial, steps):
+    trial(long_of_tensor_cores(steps))
+
+
 @shows("cudnnMathType_t/c03", f"{FORWARD}/c01")
 def test_factors_keep_eleven_bits(trial):
     """The mean of equal values, whose last bits a shorter factor would lose: no errors cancel."""
