@@ -85,6 +85,8 @@ class TileKernel:
     throughput: float
 
     source: ClassVar[str] = SOURCE
+    prefix: ClassVar[str] = ""  # of the tile in the kernel's name
+    definitions: ClassVar[Mapping[str, str]] = {}
     box: ClassVar[int] = ROW_BYTES // 2  # channels, and pixels of a K-block
     warpgroup_boxes: ClassVar[int] = 1  # of the rows of a warpgroup
     products: ClassVar[int] = 2048  # multiply-adds in a clock of a multiprocessor
@@ -96,7 +98,7 @@ class TileKernel:
     @property
     def entry(self) -> str:
         """The kernel's entry point."""
-        return f"convolution_{self.stem}_{self.box * self.row_boxes}x{self.box * self.column_boxes}"
+        return f"convolution_{self.stem}_{self.prefix}{self.box * self.row_boxes}x{self.box * self.column_boxes}"
 
     @property
     def sum_entry(self) -> str:
@@ -235,6 +237,16 @@ class Product:
         """Whether filters may be the rows, and channels under taps."""
         return (True, False)
 
+    @property
+    def extents(self) -> tuple[int, int]:
+        """Rows and columns of dy that K-blocks walk."""
+        height, width = self.operation.dy.dims[2:]
+        return height, width
+
+    def maps(self, rows: Operand, columns: Operand) -> tuple[Im2colMap | TiledMap, Im2colMap | TiledMap]:
+        """Return the maps by which operands are loaded as rows and as columns of tiles."""
+        return rows.map, columns.map
+
     def _copy(self, name: str) -> TensorSpec | None:
         """Return the description of the copy of an operand; None where it is read as it lies."""
         tensor = self.operation.tensor(name)
@@ -371,7 +383,7 @@ class Product:
 
     def _product_launch(self) -> Launch:
         tiling, device, (rows, columns) = self.tiling, self.problem.device, self._sides(self.tiling.rows_are_filters)
-        height, width = self.operation.dy.dims[2:]
+        height, width = self.extents
         fields = [
             *pointers(3),
             ("reserved", (c_longlong * 5)()),
@@ -384,15 +396,15 @@ class Product:
         ]
         size = ctypes.sizeof(structure(*fields))
         arguments: Any = structure(*fields, ("padding", (c_ubyte * (-size % ARGUMENT_ALIGNMENT))()))
-        definitions = type_definitions(self.operation.x.data_type, self.operation)
         kernel = self.kernel
+        definitions = type_definitions(self.operation.x.data_type, self.operation, **kernel.definitions)
         launch = Launch(
             device.function(kernel.source, kernel.entry, definitions), arguments, (rows.name, columns.name, "partial"),
             (tiling.shares.blocks, 1, 1), ((CONSUMERS + 1) * WARPGROUP, 1, 1), kernel.shared_bytes,
         )  # fmt: skip
         maps = tuple(
-            (getattr(type(arguments), name).offset, i, 0, operand.map)
-            for i, (name, operand) in enumerate((("row_map", rows), ("column_map", columns)))
+            (getattr(type(arguments), name).offset, i, 0, found)
+            for i, (name, found) in enumerate(zip(("row_map", "column_map"), self.maps(rows, columns), strict=True))
         )
         return TmaLaunch(device, (kernel.source, definitions), kernel.entry, launch, maps, None)
 
@@ -427,7 +439,7 @@ class Product:
             ("channel_step", c_int(channel_step)),
             ("tap_step", c_int(tap_step)),
         )
-        definitions = type_definitions(o.x.data_type, o)
+        definitions = type_definitions(o.x.data_type, o, **kernel.definitions)
         function = self.problem.device.function(kernel.source, kernel.sum_entry, definitions)
         grid = (tiling.tiles * quads * lanes // SUM_THREADS, 1, 1)
         return Launch(function, arguments, ("partial", "dw"), grid)

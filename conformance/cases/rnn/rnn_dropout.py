@@ -10,7 +10,7 @@ import pytest
 from dualdnn.api.operations import RNNForward
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM
-from dualdnn.conformance.calls import Caller
+from dualdnn.conformance.calls import Caller, roomy
 from dualdnn.conformance.calls.derived import arguments
 from dualdnn.conformance.cases.dropout import SEED, Layer, states
 from dualdnn.conformance.cases.rnn.rnn_backward import training
@@ -40,10 +40,12 @@ class Relay:
         )
         self.handle, self.dropout = handle, Layer(cudnn, handle, probability)
         layout = PACKED if legacy else SEQ_MAJOR
-        self.forward, self.data, self.weights = training(spec, layout, LENGTHS)
-        self.inference = forward(spec, layout, LENGTHS, training=False)
         self.caller = LegacyCaller(cudnn, handle, False) if legacy else Caller(cudnn, handle)
         self.caller.dropout = self.dropout.descriptor
+        calls = (*training(spec, layout, LENGTHS), forward(spec, layout, LENGTHS, training=False))
+        self.forward, self.data, self.weights, self.inference = (
+            calls if legacy else (roomy(self.caller, call) for call in calls)
+        )
         self.x = np.random.default_rng(1).uniform(1, 2, (*self.forward.x.tensor.dims,)).astype(np.float32)
         w = np.zeros(spec.weight_elements, np.float32)
         for layer in range(layers):
