@@ -168,6 +168,26 @@ class BackgroundLaunch(Launch):
         self.function = self.device.function(source, self.kernel, definitions)
 
 
+class Launches(Launch):
+    """Launches of the same operands, one after another, where one is asked for."""
+
+    def __init__(self, launches: Sequence[Launch]) -> None:
+        vars(self).update(vars(launches[0]))
+        self.launches = tuple(launches)
+
+    def start(self, addresses: Sequence[int], stream: Any) -> None:
+        for launch in self.launches:
+            launch.start(addresses, stream)
+
+    def with_scalars(self, values: Mapping[str, float]) -> Self:
+        launches = tuple(launch.with_scalars(values) for launch in self.launches)
+        if launches == self.launches:
+            return self
+        made = copy(self)
+        made.launches = launches
+        return made
+
+
 class Upload:
     """Bytes of the host that are copied into an operand, in the order of the stream, before the launches that read
     them."""
@@ -204,7 +224,9 @@ class Plan:
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
         if not self.scratch_bytes:
             return self._start(operands, stream)
-        with self.steps[-1][0].function.device.scratch.of(stream, self.scratch_bytes) as scratch:
+        last = self.steps[-1][0]
+        device = last.device if isinstance(last, BackgroundLaunch) else last.function.device
+        with device.scratch.of(stream, self.scratch_bytes) as scratch:
             self._start([*operands, scratch], stream)
 
     def with_scalars(self, values: Mapping[str, float]) -> Self:
