@@ -48,6 +48,7 @@ class TmaLaunch(BackgroundLaunch):
         super().__init__(device, module, kernel, launch, fallback)
         self.maps, self.aligned, self.before, self.after = maps, aligned, tuple(before), tuple(after)
         self.starters: dict[tuple[int, ...], Any] = {}  # with tensor maps, by the addresses
+        self.latest: tuple[Sequence[int], Any] = (), None  # of the addresses seen last
 
     def with_scalars(self, values: Mapping[str, float]) -> Self:
         """Return the launch with the scalars of one call, which has tensor maps of its own."""
@@ -56,21 +57,25 @@ class TmaLaunch(BackgroundLaunch):
         if made is self and (*before, *after) == (*self.before, *self.after):
             return self
         made = copy(self) if made is self else made
-        made.before, made.after, made.starters = tuple(before), tuple(after), {}
+        made.before, made.after = tuple(before), tuple(after)
+        made.starters, made.latest = {}, ((), None)
         return made
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
         """Launch on the operands at these addresses, by the fallback where one is not aligned."""
         if self.function is None:
             self.function = self.ready_kernel()
-        needed = tuple(addresses[operand] + offset for _, operand, offset, _ in self.maps)
-        needed += tuple(addresses[operand] for operand in self.aligned)
-        starter = self.starters.get(needed)
-        if starter is None:
-            if self.fallback and (self.function is None or any(address % ALIGNMENT for address in needed)):
-                self.fallback.start(addresses, stream)
-                return
-            starter = self._with_maps(needed)
+        known, starter = self.latest
+        if known != addresses:
+            needed = tuple(addresses[operand] + offset for _, operand, offset, _ in self.maps)
+            needed += tuple(addresses[operand] for operand in self.aligned)
+            starter = self.starters.get(needed)
+            if starter is None:
+                if self.fallback and (self.function is None or any(address % ALIGNMENT for address in needed)):
+                    self.fallback.start(addresses, stream)
+                    return
+                starter = self._with_maps(needed)
+            self.latest = addresses, starter
         for launch in self.before:
             launch.start(addresses, stream)
         if plans.launched is not None:
