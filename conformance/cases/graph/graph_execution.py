@@ -623,13 +623,18 @@ def test_plans_of_two_threads(cudnn, handle, builder):
         (handle.to_device(np.full(24, 0.1 * i, np.float32)), handle.zeros(96), handle.allocate(max(1, size)))
         for i in range(1, 5)
     ]
-    packs = [pack_of(builder, {X.uid: x, Y.uid: y}, workspace) for x, y, workspace in work]
-    threads = [threading.Thread(target=cudnn.cudnnBackendExecute, args=(handle, plan, pack)) for pack in packs]
+    packs, succeeded = [pack_of(builder, {X.uid: x, Y.uid: y}, workspace) for x, y, workspace in work], []
+
+    def execute(pack):
+        cudnn.cudnnBackendExecute(handle, plan, pack)
+        succeeded.append(pack)
+
+    threads = [threading.Thread(target=execute, args=(pack,)) for pack in packs]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert all(correct(x, y) for x, y, _ in work)
+    assert len(succeeded) == len(packs) and all(correct(x, y) for x, y, _ in work)
 
 
 @shows(f"{EXECUTE}/c01", *of("EXECUTION_PLAN", "c01"))
