@@ -25,8 +25,8 @@ class Divided:
 
     made: ClassVar[Division]
 
-    def _division(self, problem):
-        return self.made
+    def _divisions(self, problem):
+        return [self.made]
 
 
 def run(operation, memory, solver):
@@ -108,7 +108,7 @@ def test_other_cells(cell, rows, gates):
 class H200:
     """What the choice of a division asks of a device."""
 
-    multiprocessors, shared_bytes_per_block = 132, 227 * 1024
+    architecture, multiprocessors, shared_bytes_per_block = "sm_90", 132, 227 * 1024
 
 
 @pytest.mark.parametrize(
@@ -126,15 +126,14 @@ def test_divisions_fit_the_device(cell, batch, hidden, fits):
     spec = network(cell, hidden, 1, 1, HALF)
     problem = RNNProblem(forward(spec, 4, (4,) * batch), H200())
     for rows, depth in ((spec.gates, 1), (1, spec.gates)):
-        made = persistent.division(problem, rows, depth)
-        if not fits:
-            assert made is None or not persistent.runs_together(problem, made)
-            continue
-        blocks = made.blocks(1, H200.multiprocessors)
-        assert made.shared_bytes <= H200.shared_bytes_per_block
-        assert made.units * made.slices >= hidden and made.sequences * made.groups >= batch
-        assert made.register_pairs % made.loaded_pairs == 0
-        assert blocks <= H200.multiprocessors and blocks % made.slices == 0
+        for made in persistent.divisions(problem, rows, depth):
+            if not fits:
+                assert not persistent.runs_together(problem, made)
+                continue
+            blocks = made.blocks(1, H200.multiprocessors)
+            assert made.shared_bytes <= H200.shared_bytes_per_block
+            assert made.units * made.parts * made.slices >= hidden and made.sequences * made.groups >= batch
+            assert blocks <= H200.multiprocessors and blocks % (made.slices * made.parts) == 0
     assert PersistentForwardSolver().applies(problem) == fits
 
 
