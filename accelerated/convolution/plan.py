@@ -25,6 +25,7 @@ from .forward import ConvolutionProblem
 from .gradients.bias_gradient import BIAS_GRADIENTS, BiasProblem
 from .gradients.data_gradient import DataGradient, DataGradientProblem
 from .gradients.data_gradient_direct import DataGradientDirect
+from .gradients.data_gradient_small_channels import DataGradientSmallChannels
 from .gradients.depthwise_filter_gradient import DepthwiseFilterGradient, DepthwiseFilterGradientTma
 from .gradients.filter_gradient import (
     FilterGradient,
@@ -75,7 +76,7 @@ serve(
 )
 serve(Im2ColProblem, (Im2ColBlocks(), Im2ColElements()), Im2Col)
 serve(Problem, (Int8x32Reorder(),), ReorderFilter, ReorderFilterAndBias)
-serve(DataGradientProblem, (DataGradient(), DataGradientDirect()), ConvolutionBackwardData)
+serve(DataGradientProblem, (DataGradientSmallChannels(), DataGradient(), DataGradientDirect()), ConvolutionBackwardData)
 serve(
     FilterGradientProblem,
     (

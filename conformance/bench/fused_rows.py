@@ -6,16 +6,26 @@ from collections.abc import Iterator
 
 from dualdnn.api.enumerations import (
     cudnnActivationMode_t,
+    cudnnBatchNormMode_t,
     cudnnConvolutionBwdFilterAlgo_t,
     cudnnConvolutionFwdAlgo_t,
     cudnnConvolutionMode_t,
     cudnnDataType_t,
+    cudnnIndicesType_t,
     cudnnMathType_t,
     cudnnNanPropagation_t,
+    cudnnOpTensorOp_t,
+    cudnnReduceTensorIndices_t,
+    cudnnReduceTensorOp_t,
     cudnnReorderType_t,
 )
 from dualdnn.api.operations import (
+    ActivationBackward,
+    ActivationForward,
     ActivationSpec,
+    AddTensor,
+    BatchNormalizationBackward,
+    BatchNormalizationForwardInference,
     BnFinalizeStatisticsInference,
     BnFinalizeStatisticsTraining,
     ConvolutionSpec,
@@ -23,6 +33,10 @@ from dualdnn.api.operations import (
     DactivationForkDbatchnorm,
     FilterSpec,
     Operation,
+    OpTensor,
+    OpTensorSpec,
+    ReduceTensor,
+    ReduceTensorSpec,
     ScaleBiasActivationConvBnstats,
     ScaleBiasActivationWgrad,
     ScaleBiasAddActivationGenBitmask,
@@ -31,11 +45,13 @@ from dualdnn.api.operations import (
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT32, NHWC
 
 from ..layouts import laid_out
-from .row import Row
+from .row import Call, Row
 
 CHANNELS = (64, 2048)
 SHAPES = ((64, 256, 56, 56), (32, 128, 28, 28), (31, 67, 37, 41))
-RELU = ActivationSpec(cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN, 0.0)
+NOT_NAN = cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN
+RELU = ActivationSpec(cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, NOT_NAN, 0.0)
+SPATIAL = cudnnBatchNormMode_t.CUDNN_BATCHNORM_SPATIAL
 
 
 def _vector(channels: int, kind: cudnnDataType_t = FLOAT) -> TensorSpec:
@@ -84,6 +100,56 @@ def convolutions(taps: int) -> Iterator[tuple[str, Operation]]:
     )
 
 
+def normalised(x: TensorSpec, /, **where: str) -> Call:
+    """scale * x + bias by one call: an inference of batch normalisation, whose mean and variance make nothing of it."""
+    numbers = _vector(x.dims[1], DOUBLE if x.data_type == DOUBLE else FLOAT)
+    made = BatchNormalizationForwardInference(SPATIAL, 1.0, 0.0, x, x, numbers, numbers, 1e-5)
+    return Call(made, {name: where.get(name, name) for name in made.operands})
+
+
+def rectified(y: TensorSpec, name: str) -> Call:
+    """A ReLU in place."""
+    return Call(ActivationForward(RELU, 1.0, 0.0, y, y), {"x": name, "y": name})
+
+
+def reductions(y: TensorSpec) -> Iterator[Call]:
+    """The sums of y and of its squares, by channel."""
+    sums = _vector(y.dims[1])
+    for op, name in (("ADD", "ySum"), ("NORM2", "norms")):
+        spec = ReduceTensorSpec(
+            cudnnReduceTensorOp_t[f"CUDNN_REDUCE_TENSOR_{op}"], FLOAT, NOT_NAN,
+            cudnnReduceTensorIndices_t.CUDNN_REDUCE_TENSOR_NO_INDICES, cudnnIndicesType_t.CUDNN_32BIT_INDICES,
+        )  # fmt: skip
+        yield Call(ReduceTensor(spec, 0, 0, 1.0, 0.0, y, sums), {"A": "y", "C": name})
+    squared = OpTensorSpec(cudnnOpTensorOp_t.CUDNN_OP_TENSOR_MUL, FLOAT, NOT_NAN)
+    yield Call(OpTensor(squared, 1.0, 1.0, 0.0, sums, sums, sums), {"A": "norms", "B": "norms", "C": "ySqSum"})
+
+
+def separate(o: Operation) -> tuple[Call, ...]:
+    """The fewest documented calls that do what a fused operation does, but for the bit mask; of the operation that makes
+    statistics a scale and a bias, those that elementwise calls and batch normalisation can make."""
+    if isinstance(o, ScaleBiasActivationConvBnstats):
+        convolved = Call(o.inner, {"x": "scaled"})
+        return (normalised(o.x, y="scaled"), rectified(o.x, "scaled"), convolved, *reductions(o.y))
+    if isinstance(o, ScaleBiasActivationWgrad):
+        return normalised(o.x, y="scaled"), rectified(o.x, "scaled"), Call(o.inner, {"x": "scaled"})
+    if isinstance(o, ConvScaleBiasAddActivation):
+        added = Call(AddTensor(1.0, 1.0, o.y, o.y), {"A": "scaled z", "C": "y"})
+        scaled = (normalised(o.y, x="y"), normalised(o.y, x="z", y="scaled z"))
+        return Call(o.inner, {}), *scaled, added, rectified(o.y, "y")
+    if isinstance(o, ScaleBiasAddActivationGenBitmask):
+        added = Call(AddTensor(1.0, 1.0, o.y, o.y), {"A": "scaled z", "C": "y"})
+        return normalised(o.x), normalised(o.y, x="z", y="scaled z"), added, rectified(o.y, "y")
+    if isinstance(o, DactivationForkDbatchnorm):
+        incoming = Call(
+            ActivationBackward(RELU, 1.0, 0.0, o.x, o.x, o.x, o.x), {"y": "y", "dy": "dy", "x": "y", "dx": "dz"}
+        )
+        numbers = _vector(o.x.dims[1], DOUBLE if o.x.data_type == DOUBLE else FLOAT)
+        made = BatchNormalizationBackward(SPATIAL, 1.0, 0.0, 1.0, 0.0, o.x, o.x, o.x, numbers, numbers, 1e-5, numbers)
+        return incoming, Call(made, {"dy": "dz", "savedInvVariance": "savedInvStd"})
+    return ()
+
+
 def small_fused() -> Iterator[Operation]:
     """Small operations that between them use every source in every data type."""
     for kind in (FLOAT, DOUBLE, HALF, BFLOAT16):
@@ -102,7 +168,8 @@ def fused_rows() -> Iterator[Row]:
             for name, operation in zip(
                 ("scale bias add ReLU", "ReLU and batch norm gradient"), residual(dims, kind, layout), strict=True
             ):
-                yield Row(f"fused {name} {shape}", f"fused {name}", operation)
+                yield Row(f"fused {name} {shape}", f"fused {name}", operation, separate(operation))
     for taps in (1, 3):
         for name, operation in convolutions(taps):
-            yield Row(f"fused {name} {taps}x{taps} 64x256x56x56 to 64 half NHWC", f"fused {name}", operation)
+            title = f"fused {name} {taps}x{taps} 64x256x56x56 to 64 half NHWC"
+            yield Row(title, f"fused {name}", operation, separate(operation))
