@@ -31,12 +31,15 @@ MOST_KEPT, FRAGMENT_REGISTERS = (
     {1: 128, 2: 96, 4: 32},
     4,
 )  # registers with left operands, by the tiles of 8 sequences; of one
-# Measured on an H200, or near: of a step, and of each group of a block, before any byte and product; bytes a second of L2, for a multiprocessor and for
-# all; of shared memory; clocks of a product of a warp, where four schedulers have two warps each
-STEP_SECONDS, GROUP_SECONDS, CLOCK = 0.9e-6, 0.3e-6, 1.7e9
-L2_BYTES_PER_SECOND, ALL_L2_BYTES_PER_SECOND = 90e9, 2.5e12
+# Near what was measured on an H100: of a step, of each group of a block, and of a cell, before any byte and product; bytes a
+# second of L2, for a multiprocessor and for all, which read the same lines; of shared memory; of sums that blocks of a
+# cluster exchange, and a part of K; clocks of a product of a warp, where four schedulers have two warps each
+STEP_SECONDS, GROUP_SECONDS, CELL_SECONDS, CLOCK = 0.55e-6, 0.25e-6, 2e-9, 1.7e9
+L2_BYTES_PER_SECOND, ALL_L2_BYTES_PER_SECOND = 90e9, 2e12
 SHARED_BYTES_PER_SECOND = 128 * CLOCK
+PART_SECONDS, CLUSTER_BYTES_PER_SECOND = 0.06e-6, 8e9
 PRODUCT_CLOCKS = 2 * 6
+LEAST_GAIN = 1.15  # by which parts of K have to be faster
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Division:
     """One way to divide a layer.
 
     m_tiles: tiles of 16 rows of a block's matrix. n_tiles: tiles of 8 sequences of a block. units: of a block. slices, groups:
-    of units, of sequences. depth: bytes of K of a block. most_register_pairs: where registers shall have fewer than they
+    of units, of sequences. depth: bytes of K of a block. vectors: sequences of a block that exist, at most. most_register_pairs: where registers shall have fewer than they
     could. parts: blocks of a cluster, which have the same rows, and a part of K each.
     """
 
@@ -54,6 +57,7 @@ class Division:
     slices: int
     groups: int
     depth: int
+    vectors: int = TILE_N
     most_register_pairs: int | None = None
     parts: int = 1
 
@@ -76,6 +80,16 @@ class Division:
     def is_possible(self) -> bool:
         """Whether a warp has room for left operands in registers, and for sums of as many tiles."""
         return self.m_tiles * FRAGMENT_REGISTERS * 2 <= MOST_KEPT[self.n_tiles] and self.m_tiles * self.n_tiles <= 16
+
+    @property
+    def is_worth_trying(self) -> bool:
+        """Whether it may be the fastest: larger groups lose more to exchanged sums than they gain from parts of K; more than
+        four tiles of rows serve those parts alone."""
+        return self.n_tiles == 1 if self.parts > 1 else self.m_tiles <= 4
+
+    def has_turns(self, directions: int, multiprocessors: int) -> bool:
+        """Whether a block has several groups, or slices, in turns."""
+        return self.groups * self.slices * directions * self.parts > self.blocks(directions, multiprocessors)
 
     @property
     def loaded_pairs(self) -> int:
@@ -111,12 +125,18 @@ class Division:
         """Return about how long a step takes, where every slice has a multiprocessor."""
         blocks = self.blocks(directions, multiprocessors)
         rounds = -(-self.groups * self.slices * directions // (blocks // self.parts))
-        vectors = self.sequences * self.depth
+        vectors, rows = self.vectors * self.depth, self.m_tiles * TILE_M
         weights = max(0, self.pairs - self.register_pairs) * WARPS * self.m_tiles * 2 * LANES * FRAGMENT_BYTES
-        sums = 2 * WARPS * self.m_tiles * TILE_M * self.sequences * FLOAT_BYTES
+        sums = 2 * WARPS * rows * self.sequences * FLOAT_BYTES
         products = self.pairs * 2 * self.m_tiles * self.n_tiles * PRODUCT_CLOCKS / CLOCK
         loads = max(vectors / L2_BYTES_PER_SECOND, blocks * vectors / ALL_L2_BYTES_PER_SECOND)
-        return STEP_SECONDS + rounds * (GROUP_SECONDS + loads + (weights + sums) / SHARED_BYTES_PER_SECOND + products)
+        group = GROUP_SECONDS + loads + (weights + sums) / SHARED_BYTES_PER_SECOND + products
+        group += self.units * self.sequences * CELL_SECONDS
+        if self.parts == 1:
+            return STEP_SECONDS + rounds * group
+        exchanged = rows * self.sequences * FLOAT_BYTES
+        group += self.parts * PART_SECONDS + exchanged / CLUSTER_BYTES_PER_SECOND
+        return LEAST_GAIN * (STEP_SECONDS + rounds * group)
 
     def definitions(self, problem: RNNProblem) -> tuple[tuple[str, str], ...]:
         """Return the definitions of a kernel."""
@@ -154,13 +174,12 @@ def divisions(problem: RNNProblem, gates_of_rows: int, gates_of_depth: int) -> l
     found = []
     for m_tiles, n_tiles, parts in product(REGISTER_PAIRS, N_TILES, PARTS if has_clusters(device) else (1,)):
         made = divided(problem, gates_of_rows, gates_of_depth, m_tiles, n_tiles, parts)
-        if made is not None and made.is_possible and made.shared_bytes <= device.shared_bytes_per_block:
+        if made and made.is_possible and made.is_worth_trying and made.shared_bytes <= device.shared_bytes_per_block:
             found.append(made)
+    size = problem.network.directions, device.multiprocessors
+    found = [made for made in found if made.parts == 1 or not made.has_turns(*size)]
     together = [made for made in found if runs_together(problem, made)]
-    return sorted(
-        together or [made for made in found if made.parts == 1],
-        key=lambda made: made.step_seconds(problem.network.directions, device.multiprocessors),
-    )
+    return sorted(together or found, key=lambda made: made.step_seconds(*size))
 
 
 def divided(
@@ -173,7 +192,16 @@ def divided(
     if rest or not units or units & (units - 1) or odd or depth % PACK_BYTES:
         return None
     groups = -(-problem.batch // (n_tiles * TILE_N))
-    return Division(m_tiles, n_tiles, units, -(-n.hidden // (units * parts)), groups, depth, parts=parts)
+    return Division(
+        m_tiles,
+        n_tiles,
+        units,
+        -(-n.hidden // (units * parts)),
+        groups,
+        depth,
+        min(problem.batch, n_tiles * TILE_N),
+        parts=parts,
+    )
 
 
 def runs_together(problem: RNNProblem, made: Division) -> bool:
@@ -190,12 +218,16 @@ def seconds(problem: RNNProblem, made: Division) -> float:
 
 
 def launch(
-    problem: RNNProblem, possible: Sequence[Division], kernel: str, operands: Sequence[str], *fields: tuple[str, Any]
+    problem: RNNProblem,
+    possible: Sequence[Division],
+    kernel: tuple[str, str],
+    operands: Sequence[str],
+    *fields: tuple[str, Any],
 ) -> Launch:
-    """Return the launch of a kernel in the first of these divisions whose clusters all run at once."""
+    """Return the launch of a kernel, of a source, in the first of these divisions whose clusters all run at once."""
     for made in possible:
         blocks = made.blocks(problem.network.directions, problem.device.multiprocessors)
-        function = problem.device.function(f"rnn/{kernel}.cu", f"rnn_{kernel}", made.definitions(problem))
+        function = problem.device.function(*kernel, made.definitions(problem))
         shape = (blocks, 1, 1), (THREADS, 1, 1), made.shared_bytes
         if made.parts == 1 or function.holds_clusters(*shape, blocks // made.parts):
             break

@@ -46,13 +46,17 @@ struct Cells {
 };
 
 // What the cells of a thread take in a step that does not depend on other blocks: in flight while they are waited for.
+// Elements are converted where they are used.
 struct Inputs {
-  COMPUTE kept[CELLS_PER_THREAD][KEPT], above[CELLS_PER_THREAD], carried[CELLS_PER_THREAD];
-  COMPUTE state[CELLS_PER_THREAD], before[CELLS_PER_THREAD];
+  using Before = std::conditional_t<CELL == GRU, ELEMENT, COMPUTE>;
+  COMPUTE kept[CELLS_PER_THREAD][KEPT], carried[CELLS_PER_THREAD], state[CELLS_PER_THREAD];
+  ELEMENT above[CELLS_PER_THREAD];
+  Before before[CELLS_PER_THREAD];
   int length[CELLS_PER_THREAD];
 
-  __device__ __forceinline__ void load(const Arguments& a, const int* offsets, const Item& item, int part,
-                                       bool states) {
+  // offset: of the vectors of the step in dy. lengths, states: whether they are loaded too.
+  __device__ __forceinline__ void load(const Arguments& a, const int* offsets, int offset, const Item& item, int part,
+                                       bool lengths, bool states) {
     const Shape& s = a.shape;
     const Cells cells(a, item, part);
     const int direction = cells.direction, step = cells.step, wide = s.directions * s.hidden;
@@ -60,15 +64,17 @@ struct Inputs {
     for (int i = 0; i < CELLS_PER_THREAD; i++) {
       if (!cells.has(s, i)) continue;
       const int unit = cells.unit(i), sequence = cells.sequence(i);
-      length[i] = length_of(offsets, s, sequence);
+      if (lengths) length[i] = length_of(offsets, s, sequence);
+      const long long at = (static_cast<long long>(direction) * s.batch + sequence) * s.hidden + unit;
+      const long long given = static_cast<long long>(a.layer.pseudo_layer) * s.batch * s.hidden + at;
       if (states) {
-        const long long at = (static_cast<long long>(direction) * s.batch + sequence) * s.hidden + unit;
-        const long long given = static_cast<long long>(a.layer.pseudo_layer) * s.batch * s.hidden + at;
         carried[i] = COMPUTE(0);
         if (item.t > 0) carried[i] = a.workspace[a.regions.cell + at];
         else if (CELL == LSTM && a.dcy) carried[i] = ::load<COMPUTE>(a.dcy[given]);
       }
-      above[i] = state[i] = before[i] = COMPUTE(0);
+      state[i] = COMPUTE(0);
+      above[i] = ::store<ELEMENT>(COMPUTE(0));
+      before[i] = ::store<Before>(COMPUTE(0));
       if (item.t == s.steps || step >= length[i]) continue;
       const long long vector = static_cast<long long>(step) * s.batch + sequence;
       const long long of_direction = direction * a.regions.kept_step;
@@ -76,22 +82,29 @@ struct Inputs {
 #pragma unroll
       for (int j = 0; j < KEPT; j++) kept[i][j] = from[j * s.hidden];
       const int column = direction * s.hidden + unit;
-      above[i] = a.layer.last ? ::load<COMPUTE>(a.dy[vector_at(offsets, s, step, sequence) * wide + column])
-                              : ::load<COMPUTE>(elements_at(a.workspace, a.regions.output)[vector * wide + column]);
-      const long long pseudo_layer = a.layer.pseudo_layer + direction;
-      if (CELL == LSTM) {
+      above[i] = a.layer.last ? a.dy[(offset + static_cast<long long>(sequence) * s.sequence_step) * wide + column]
+                              : elements_at(a.workspace, a.regions.output)[vector * wide + column];
+      const int previous = direction ? step + 1 : step - 1;  // of the sequence, before this step
+      const bool begins = previous < 0 || previous >= length[i];
+      const long long vector_before = static_cast<long long>(previous) * s.batch + sequence;
+      if constexpr (CELL == LSTM) {
         const COMPUTE* states_of = a.reserve + a.regions.kept_cell + of_direction;
-        const ELEMENT* initial = a.cx ? a.cx + pseudo_layer * s.batch * s.hidden : nullptr;
         state[i] = states_of[vector * s.hidden + unit];
-        before[i] = before_step(states_of, s.hidden, initial, s, direction, step, sequence, length[i], s.hidden, unit);
-      } else if (CELL == GRU) {
-        const ELEMENT* outputs = elements_at(a.reserve, a.regions.kept_output) + direction * s.hidden;
-        const ELEMENT* initial = a.hx ? a.hx + pseudo_layer * s.batch * s.hidden : nullptr;
-        before[i] = before_step(outputs, wide, initial, s, direction, step, sequence, length[i], s.hidden, unit);
+        if (!begins) before[i] = states_of[vector_before * s.hidden + unit];
+        else if (a.cx) before[i] = ::load<COMPUTE>(a.cx[given]);
+      } else if constexpr (CELL == GRU) {
+        if (!begins) before[i] = elements_at(a.reserve, a.regions.kept_output)[vector_before * wide + column];
+        else if (a.hx) before[i] = a.hx[given];
       }
     }
   }
 };
+
+// Where the vectors of an item's step begin in dy.
+__device__ __forceinline__ int offset_of(const Arguments& a, const int* offsets, const Item& item) {
+  const int step = Cells(a, item, 0).step;
+  return step >= 0 && step < a.shape.steps ? offsets[step] : 0;
+}
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_persistent_backward(const Arguments a) {
   griddepcontrol_wait();
@@ -104,13 +117,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
   ELEMENT* exchange = elements_at(a.workspace, a.regions.products);  // (direction, step, sequence, gate, unit)
   Rows rows;
   Sums sums;
+  Pace pace(items.is_single());
   Item item = items.first();
   Inputs inputs;
-  inputs.load(a, offsets, item, part, true);
+  inputs.load(a, offsets, offset_of(a, offsets, item), item, part, true, true);
+  int ahead = offset_of(a, offsets, items.behind(item));  // of the item that is loaded next
   while (item.t < steps) {
     const Item behind_item = items.behind(item);
     Inputs next;
-    if (behind_item.t < steps) next.load(a, offsets, behind_item, part, !items.is_single());
+    if (items.is_single()) {
+#pragma unroll
+      for (int i = 0; i < CELLS_PER_THREAD; i++) next.length[i] = inputs.length[i];
+    }
+    if (behind_item.t < steps)
+      next.load(a, offsets, ahead, behind_item, part, !items.is_single(), !items.is_single());
+    ahead = offset_of(a, offsets, items.behind(behind_item));
     const Cells cells(a, item, part);
     const int t = item.t, direction = cells.direction, step = cells.step, behind = direction ? step - 1 : step + 1;
     if (t == 0 || !items.keeps_rows) {
@@ -125,9 +146,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
     if (t > 0) {
       const ELEMENT* from =
           exchange + (direction * vectors + static_cast<long long>(behind) * s.batch + cells.first_sequence) * row;
-      product.run<true>(rows, a.pairs, from + part * depth, row, s.batch - cells.first_sequence, depth);
+      pace.wait();
+      pace.early = product.run<true>(rows, a.pairs, from + part * depth, row, s.batch - cells.first_sequence, depth);
     }
     sums.exchange(product, part, CELLS_PER_THREAD > 1 || threadIdx.x / 32 * 32 < CELLS);
+    pace.begin();
 
 #pragma unroll
     for (int i = 0; i < CELLS_PER_THREAD; i++) {
@@ -144,8 +167,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
       const bool exists = step < length;
       CellGradient gradient{};
       if (exists)
-        gradient = cell_gradient(inputs.kept[i], inputs.above[i] + sum + final, inputs.carried[i], inputs.state[i],
-                                 inputs.before[i], a.clip);
+        gradient = cell_gradient(inputs.kept[i], load<COMPUTE>(inputs.above[i]) + sum + final, inputs.carried[i], inputs.state[i],
+                                 load<COMPUTE>(inputs.before[i]), a.clip);
       const long long vector = static_cast<long long>(step) * s.batch + sequence;
       ELEMENT* published = exchange + (direction * vectors + vector) * row + unit;
 #pragma unroll
@@ -163,6 +186,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
       if (CELL == LSTM && a.dcx && t == s.steps - 1) a.dcx[given] = store<ELEMENT>(inputs.carried[i]);
     }
     sums.count++;
+    pace.adapt();
     inputs = next;
     if (behind_item.t > t) end_step();
     item = behind_item;

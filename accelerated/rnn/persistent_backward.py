@@ -11,6 +11,7 @@ from . import dropout, inputs, persistent
 from .persistent import Division
 from .problem import RNNProblem
 
+SOURCE = "rnn/persistent_backward.cu"
 OPERANDS = ("dy", "hx", "dhy", "cx", "dcy", "weightSpace", "dhx", "dcx", "workSpace", "reserveSpace")
 
 
@@ -50,4 +51,6 @@ class PersistentBackwardSolver(Solver[RNNProblem]):
 
     def _steps(self, problem: RNNProblem, layer: int) -> Launch:
         fields = ("clip", problem.clip), *problem.described(layer, problem.operation.dx)
-        return persistent.launch(problem, self._divisions(problem), "persistent_backward", OPERANDS, *fields)
+        return persistent.launch(
+            problem, self._divisions(problem), (SOURCE, "rnn_persistent_backward"), OPERANDS, *fields
+        )

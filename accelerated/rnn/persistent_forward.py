@@ -10,6 +10,7 @@ from . import dropout, inputs, persistent
 from .persistent import Division
 from .problem import RNNProblem
 
+SOURCE = "rnn/persistent_forward.cu"
 OPERANDS = ("hx", "cx", "weightSpace", "y", "hy", "cy", "workSpace", "reserveSpace")
 
 
@@ -56,4 +57,6 @@ class PersistentForwardSolver(Solver[RNNProblem]):
     def _steps(self, problem: RNNProblem, layer: int) -> Launch:
         y = problem.operation.y
         fields = *problem.fill(y), ("clip", problem.clip), *problem.described(layer, y)
-        return persistent.launch(problem, self._divisions(problem), "persistent_forward", OPERANDS, *fields)
+        return persistent.launch(
+            problem, self._divisions(problem), (SOURCE, "rnn_persistent_forward"), OPERANDS, *fields
+        )

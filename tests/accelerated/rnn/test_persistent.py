@@ -89,9 +89,13 @@ def test_left_operands_in_shared_memory(m_tiles, n_tiles, batch):
     """More pairs of K than registers have, for each number of tiles; a last group of sequences in part."""
     hidden, size = 152, 4  # bytes of an element: 608 bytes, two pairs for some warps; 2432 of all gates, five
     groups = -(-batch // (8 * n_tiles))
-    forwards = Division(m_tiles, n_tiles, 4 * m_tiles, -(-hidden // (4 * m_tiles)), groups, hidden * size, 1)
+    forwards = Division(
+        m_tiles, n_tiles, 4 * m_tiles, -(-hidden // (4 * m_tiles)), groups, hidden * size, most_register_pairs=1
+    )
     back = min(m_tiles, 2)
-    backwards = Division(back, n_tiles, 16 * back, -(-hidden // (16 * back)), groups, 4 * hidden * size, 3)
+    backwards = Division(
+        back, n_tiles, 16 * back, -(-hidden // (16 * back)), groups, 4 * hidden * size, most_register_pairs=3
+    )
     assert forwards.pairs > forwards.register_pairs and backwards.pairs > backwards.register_pairs
     gradients_agree(LSTM, FLOAT, hidden, batch, solvers(forwards, backwards))
 
