@@ -34,6 +34,7 @@ from .gradients.filter_gradient import (
     FilterGradientProblem,
 )
 from .gradients.filter_gradient_direct import FilterGradientDirect
+from .gradients.filter_gradient_planes import PLANES_KERNELS, FilterGradientPlanes
 from .gradients.filter_gradient_tf32 import TF32_KERNELS, FilterGradientTf32
 from .gradients.filter_gradient_tma import KERNELS, FilterGradientTma
 from .gradients.winograd_filter_gradient import WinogradFilterGradient
@@ -83,6 +84,7 @@ serve(
         DepthwiseFilterGradientTma(),
         DepthwiseFilterGradient(),
         FilterGradientDirect(),
+        *map(FilterGradientPlanes, PLANES_KERNELS),
         *map(FilterGradientTma, KERNELS),
         *map(FilterGradientTf32, TF32_KERNELS),
         FilterGradient(),

@@ -1,7 +1,7 @@
 // Two sums for each channel: of y and of its squares (6.1.3.1, ..._CONV_BNSTATS), or of the gradient behind an
 // activation and of its products with the normalised x (DACTIVATION_FORK_DBATCHNORM). Deterministic.
 //
-// Blocks take a segment of the pixels: along channels `lanes` packs of every 256 / lanes-th pixel, along pixels 32
+// Blocks take a segment of the pixels: along channels `lanes` packs of every 256 / lanes-th pixel, along pixels 8
 // channels, whose sums a lane keeps in registers. Sums of segments go to the workspace, [segment][sum][channel], and a
 // last kernel adds them, with 32 threads for a channel; the factors of the gradient follow from them.
 //
@@ -94,6 +94,7 @@ template <class Term> __device__ __forceinline__ void sum_channels(const Argumen
       }
     }
   }
+  griddepcontrol_launch_dependents();
   for (int distance = a.lanes; distance < WARP; distance *= 2)
 #pragma unroll
     for (int j = 0; j < WIDTH; j++) sums[j].add(sums[j].from_lane(distance));
@@ -109,8 +110,8 @@ template <class Term> __device__ __forceinline__ void sum_channels(const Argumen
   }
 }
 
-// Sums of 32 channels in every lane become those of one channel, that of the lane's index.
-template <int DISTANCE> __device__ __forceinline__ void add_lanes(Sums (&sums)[WARP]) {
+// Sums of GROUP channels in every lane become those of one channel, that of the lane's index, in the first lanes.
+template <int DISTANCE> __device__ __forceinline__ void add_lanes(Sums (&sums)[GROUP]) {
   const bool upper = threadIdx.x & DISTANCE;
 #pragma unroll
   for (int i = 0; i < DISTANCE; i++) {
@@ -123,42 +124,42 @@ template <int DISTANCE> __device__ __forceinline__ void add_lanes(Sums (&sums)[W
 }
 
 template <class Term> __device__ __forceinline__ void sum_pixels(const Arguments& a) {
-  __shared__ Sums shared[WARPS][WARP];
-  const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, first_channel = blockIdx.x * WARP;
+  __shared__ Sums shared[WARPS][GROUP];
+  const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, first_channel = blockIdx.x * GROUP;
   const unsigned start = blockIdx.y * a.segment * WIDTH, end = min(start + a.segment * WIDTH, a.pixels.count);
-  Sums sums[WARP] = {};
+  Term terms[GROUP];
+  Sums sums[GROUP] = {};
+#pragma unroll
+  for (int i = 0; i < GROUP; i++)
+    if (first_channel + i < a.pixels.channels) terms[i].load_channel(a, first_channel + i);
   for (unsigned index = start + threadIdx.x * WIDTH; index < end; index += THREADS * WIDTH) {
     const Pixel pixel = locate(a.pixels, index);
-    unsigned words[WIDTH];
+    Packed y[GROUP], x[GROUP] = {};
+    unsigned bits[WIDTH];  // of the pixels, one for each channel
 #pragma unroll
-    for (int j = 0; j < WIDTH; j++) words[j] = mask_word(a.pixels, a.mask, index + j, blockIdx.x);
+    for (int i = 0; i < GROUP; i++) {
+      if (first_channel + i >= a.pixels.channels) break;
+      y[i] = load_pack(a.first + offset(a.first_strides, pixel, first_channel + i));
+      if (Term::READS_X) x[i] = load_pack(a.x + offset(a.x_strides, pixel, first_channel + i));
+    }
 #pragma unroll
-    for (int first = 0; first < WARP; first += BATCH) {
-      Packed y[BATCH], x[BATCH] = {};
+    for (int j = 0; j < WIDTH; j++)
+      bits[j] = mask_word(a.pixels, a.mask, index + j, first_channel / WARP) >> first_channel % WARP;
 #pragma unroll
-      for (int i = 0; i < BATCH; i++) {
-        const int channel = first_channel + first + i;
-        if (channel >= a.pixels.channels) break;
-        y[i] = load_pack(a.first + offset(a.first_strides, pixel, channel));
-        if (Term::READS_X) x[i] = load_pack(a.x + offset(a.x_strides, pixel, channel));
-      }
+    for (int i = 0; i < GROUP; i++) {
+      if (first_channel + i >= a.pixels.channels) break;
 #pragma unroll
-      for (int i = 0; i < BATCH; i++) {
-        const int channel = first_channel + first + i;
-        if (channel >= a.pixels.channels) break;
-        Term term;
-        term.load_channel(a, channel);
-#pragma unroll
-        for (int j = 0; j < WIDTH; j++)
-          term.add(sums[first + i], load<COMPUTE>(y[i].item[j]), load<COMPUTE>(x[i].item[j]),
-                   words[j] >> (first + i) & 1);
-      }
+      for (int j = 0; j < WIDTH; j++)
+        terms[i].add(sums[i], load<COMPUTE>(y[i].item[j]), load<COMPUTE>(x[i].item[j]), bits[j] >> i & 1);
     }
   }
-  add_lanes<WARP / 2>(sums);
-  shared[warp][lane] = sums[0];
+  griddepcontrol_launch_dependents();
+  add_lanes<GROUP / 2>(sums);
+#pragma unroll
+  for (int distance = GROUP; distance < WARP; distance *= 2) sums[0].add(sums[0].from_lane(distance));
+  if (lane < GROUP) shared[warp][lane] = sums[0];
   __syncthreads();
-  if (warp || first_channel + lane >= a.pixels.channels) return;
+  if (threadIdx.x >= GROUP || first_channel + lane >= a.pixels.channels) return;
   Sums all = shared[0][lane];
 #pragma unroll
   for (int other = 1; other < WARPS; other++) all.add(shared[other][lane]);

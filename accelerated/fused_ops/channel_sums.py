@@ -11,7 +11,7 @@ from dualdnn.api.operations.specs import DOUBLE
 
 from ..plans import Launch, factors, pointers, structure, type_definitions
 from ..primitives.geometry import blocks
-from .problem import BLOCKS_PER_MULTIPROCESSOR, THREADS, WARP, Walk, per_channel
+from .problem import BLOCKS_PER_MULTIPROCESSOR, GROUP, THREADS, WARP, Walk, per_channel
 
 SOURCE = "fused_ops/channel_sums.cu"
 LEAST_ACCESSES = 8  # of a thread in a segment
@@ -39,7 +39,7 @@ class Segments(NamedTuple):
             lanes = min(WARP, 1 << (-(-channels // walk.width) - 1).bit_length())
             each, items, rows = lanes * walk.width, pixels, THREADS // lanes
         else:
-            lanes, each, items, rows = 1, WARP, pixels // walk.width, THREADS
+            lanes, each, items, rows = 1, GROUP, pixels // walk.width, THREADS
         wanted = -(-BLOCKS_PER_MULTIPROCESSOR * device.multiprocessors // -(-channels // each))
         least = LEAST_ACCESSES if walk.along == "channels" else 1
         length = max(least * rows, -(-items // wanted))

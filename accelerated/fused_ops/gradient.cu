@@ -61,39 +61,38 @@ extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_gradient_channel
       write(a, x[i], dy[i], passes[i], locate(a.pixels, index), mine.channel, factors);
     }
   }
+  griddepcontrol_launch_dependents();
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_gradient_pixels(const Arguments a) {
   griddepcontrol_wait();
-  const Tile mine(a.pixels);
+  const Tile<GROUP> mine(a.pixels);
   if (!mine.exists) return;
   const unsigned first_pixel = a.pixels.count - WIDTH - mine.pixel;
   const Pixel pixel = locate(a.pixels, first_pixel);
-  unsigned words[WIDTH];
+  Packed x[GROUP] = {}, dy[GROUP];
 #pragma unroll
-  for (int j = 0; j < WIDTH; j++) words[j] = mask_word(a.pixels, a.mask, first_pixel + j, mine.word);
-  const Factors* known = reinterpret_cast<const Factors*>(a.workspace + a.factors);
-  for (int first = 0; first < WARP; first += BATCH) {
-    Packed x[BATCH] = {}, dy[BATCH];
+  for (int i = 0; i < GROUP; i++) {
+    if (mine.channel + i >= a.pixels.channels) break;
+    dy[i] = load_pack(a.dy + offset(a.dy_strides, pixel, mine.channel + i));
+    if (a.dx) x[i] = load_pack(a.x + offset(a.x_strides, pixel, mine.channel + i));
+  }
+  unsigned bits[WIDTH];  // of the pixels, one for each channel
 #pragma unroll
-    for (int i = 0; i < BATCH; i++) {
-      const int channel = mine.word * WARP + first + i;
-      if (channel >= a.pixels.channels) break;
-      dy[i] = load_pack(a.dy + offset(a.dy_strides, pixel, channel));
-      if (a.dx) x[i] = load_pack(a.x + offset(a.x_strides, pixel, channel));
+  for (int j = 0; j < WIDTH; j++)
+    bits[j] = mask_word(a.pixels, a.mask, first_pixel + j, mine.channel / WARP) >> mine.channel % WARP;
+  const Factors* known = reinterpret_cast<const Factors*>(a.workspace + a.factors) + mine.channel;
+  griddepcontrol_launch_dependents();
+#pragma unroll
+  for (int i = 0; i < GROUP; i++) {
+    if (mine.channel + i >= a.pixels.channels) break;
+    Factors factors[WIDTH] = {};
+    unsigned passes = 0;
+#pragma unroll
+    for (int j = 0; j < WIDTH; j++) {
+      if (a.dx) factors[j] = known[i];
+      passes |= (bits[j] >> i & 1) << j;
     }
-#pragma unroll
-    for (int i = 0; i < BATCH; i++) {
-      const int channel = mine.word * WARP + first + i;
-      if (channel >= a.pixels.channels) break;
-      Factors factors[WIDTH] = {};
-      unsigned passes = 0;
-#pragma unroll
-      for (int j = 0; j < WIDTH; j++) {
-        if (a.dx) factors[j] = known[channel];
-        passes |= (words[j] >> (first + i) & 1) << j;
-      }
-      write(a, x[i], dy[i], passes, pixel, channel, factors);
-    }
+    write(a, x[i], dy[i], passes, pixel, mine.channel + i, factors);
   }
 }

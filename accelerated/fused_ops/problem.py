@@ -14,6 +14,7 @@ from ..primitives.geometry import FastDivmod, blocks
 
 AXES = 3  # of a pixel beside its image: depth, height, width
 WARP = 32
+GROUP = 8  # channels of a warp along pixels, of which it writes no words
 THREADS = 256
 PACK_BYTES = 16
 BLOCKS_PER_MULTIPROCESSOR = 4
@@ -33,7 +34,7 @@ class Pixels(ctypes.Structure):
         ("count", c_uint),
         ("rows", c_uint),
         ("channels", c_int),
-        ("words", FastDivmod),
+        ("groups", FastDivmod),
         ("mask_row", c_int),
         ("mask_word", c_int),
         ("packs", FastDivmod),
@@ -61,7 +62,8 @@ class Walk(NamedTuple):
         writes_mask: bool = False,
     ) -> Walk:
         """Return the walk over tensors of the same dimensions, by the layout of the last one. aligned: whether accesses may have
-        PACK_BYTES, where the strides allow it; writes_mask: all rows and words of the bit mask are walked."""
+        PACK_BYTES, where the strides allow it; writes_mask: a warp along pixels has all 32 channels
+        of a word, and all rows and words of the bit mask are walked."""
         known = {name: spec for name, spec in tensors.items() if spec is not None}
         *_, last = known.values()
         channels = last.dims[1]
@@ -86,14 +88,13 @@ class Walk(NamedTuple):
             axes = (0,) * (AXES - len(step) + 1) + tuple(step[1:])
             strides[name] = TensorStrides(step[0], spec.strides[1], (c_int * AXES)(*axes))
         value.count = value.rows = prod(extents)
-        value.channels, words = channels, -(-channels // WARP)
-        packs = -(-channels // width)
+        value.channels, groups, packs = channels, -(-channels // GROUP), -(-channels // width)
         if mask is not None:
             value.mask_row, value.mask_word = mask.strides[:2]
-        if mask is not None and writes_mask:
-            value.rows, words = mask.dims[0], mask.dims[1]
-            packs = words * WARP // width
-        value.words = FastDivmod.of(words)
+        if writes_mask:
+            value.rows, groups = (value.rows, -(-channels // WARP)) if mask is None else mask.dims[:2]
+            packs = packs if mask is None else groups * WARP // width
+        value.groups = FastDivmod.of(groups)
         value.packs = FastDivmod.of(packs)
         most = BLOCKS_PER_MULTIPROCESSOR * device.multiprocessors * THREADS // packs
         value.step = min(value.rows, max(1, most))
@@ -104,11 +105,12 @@ class Walk(NamedTuple):
         """Blocks of the walks of scale_bias.cu and gradient.cu."""
         if self.along == "channels":
             return blocks(self.pixels.step * self.pixels.packs.divisor, THREADS)
-        return blocks(-(-self.pixels.rows // (WARP * self.width)) * self.pixels.words.divisor, THREADS // WARP)
+        return blocks(-(-self.pixels.rows // (WARP * self.width)) * self.pixels.groups.divisor, THREADS // WARP)
 
     def definitions(self, element_bytes: int) -> dict[str, str]:
         """The definitions of the kernels' module beside the types."""
-        return {"THREADS": str(THREADS), "PACK_BYTES": str(self.width * element_bytes), "RANK": str(self.rank)}
+        constants = {"THREADS": THREADS, "GROUP": GROUP, "RANK": self.rank, "PACK_BYTES": self.width * element_bytes}
+        return {name: str(value) for name, value in constants.items()}
 
 
 def _merged(dims: tuple[int, ...], strides: list[tuple[int, ...]]) -> tuple[list[int], list[list[int]]]:

@@ -81,11 +81,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_scale_bias_chann
         a.mask[index * a.pixels.mask_row + mine.channel / WARP * a.pixels.mask_word] = word;
     }
   }
+  griddepcontrol_launch_dependents();
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_scale_bias_pixels(const Arguments a) {
   griddepcontrol_wait();
-  const Tile mine(a.pixels);
+  const Tile<WARP> mine(a.pixels);
   if (mine.pixel >= a.pixels.rows) return;
   const Pixel pixel = locate(a.pixels, mine.pixel);
   unsigned words[WIDTH] = {};
@@ -93,14 +94,14 @@ extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_scale_bias_pixel
     Packed x[BATCH], z[BATCH] = {};
 #pragma unroll
     for (int i = 0; i < BATCH; i++) {
-      const int channel = mine.word * WARP + first + i;
+      const int channel = mine.channel + first + i;
       if (!mine.exists || channel >= a.pixels.channels) continue;
       x[i] = load_pack(a.x + offset(a.x_strides, pixel, channel));
       if (a.z) z[i] = load_pack(a.z + offset(a.z_strides, pixel, channel));
     }
 #pragma unroll
     for (int i = 0; i < BATCH; i++) {
-      const int channel = mine.word * WARP + first + i;
+      const int channel = mine.channel + first + i;
       if (!mine.exists || channel >= a.pixels.channels) continue;
       Factors factors;
       factors.load_channel(a, channel);
@@ -111,9 +112,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_scale_bias_pixel
       *reinterpret_cast<Packed*>(a.y + offset(a.y_strides, pixel, channel)) = y;
     }
   }
+  griddepcontrol_launch_dependents();
   if (!a.mask) return;
 #pragma unroll
   for (int j = 0; j < WIDTH; j++)
     if (mine.pixel + j < a.pixels.rows)
-      a.mask[(mine.pixel + j) * a.pixels.mask_row + mine.word * a.pixels.mask_word] = words[j];
+      a.mask[(mine.pixel + j) * a.pixels.mask_row + mine.channel / WARP * a.pixels.mask_word] = words[j];
 }

@@ -125,9 +125,31 @@ def reductions(y: TensorSpec) -> Iterator[Call]:
     yield Call(OpTensor(squared, 1.0, 1.0, 0.0, sums, sums, sums), {"A": "norms", "B": "norms", "C": "ySqSum"})
 
 
+def finalizing(o: BnFinalizeStatisticsTraining | BnFinalizeStatisticsInference) -> Iterator[Call]:
+    """The statistics made a scale and a bias: inferences of batch normalisation of ones and of zeros."""
+    numbers = _vector(o.scale.dims[1])  # type: ignore[union-attr]  # the rows have everything
+    eq = _vector(numbers.dims[1], HALF)
+    if isinstance(o, BnFinalizeStatisticsTraining):
+        mul, add = (OpTensorSpec(cudnnOpTensorOp_t[f"CUDNN_OP_TENSOR_{op}"], FLOAT, NOT_NAN) for op in ("MUL", "ADD"))
+        unbiased = o.factor * o.count / (o.count - 1)
+        yield Call(AddTensor(1 / o.count, 0.0, numbers, numbers), {"A": "ySum", "C": "savedMean"})
+        squared = OpTensor(mul, 1.0, 1.0, 0.0, numbers, numbers, numbers)
+        yield Call(squared, {"A": "savedMean", "B": "savedMean", "C": "square"})
+        variance = OpTensor(add, 1 / o.count, -1.0, 0.0, numbers, numbers, numbers)
+        yield Call(variance, {"A": "ySqSum", "B": "square", "C": "variance"})
+        yield Call(AddTensor(o.factor, 1 - o.factor, numbers, numbers), {"A": "savedMean", "C": "runningMean"})
+        yield Call(AddTensor(unbiased, 1 - o.factor, numbers, numbers), {"A": "variance", "C": "runningVar"})
+        yield normalised(numbers, x="ones", y="savedInvStd", scale="ones", bias="zeros", mean="zeros")
+    known = "savedMean" if isinstance(o, BnFinalizeStatisticsTraining) else "runningMean"
+    variance_name = "variance" if isinstance(o, BnFinalizeStatisticsTraining) else "runningVar"
+    yield normalised(eq, x="half ones", y="eqScale", bias="zeros", mean="zeros", variance=variance_name)
+    yield normalised(eq, x="half zeros", y="eqBias", mean=known, variance=variance_name)
+
+
 def separate(o: Operation) -> tuple[Call, ...]:
-    """The fewest documented calls that do what a fused operation does, but for the bit mask; of the operation that makes
-    statistics a scale and a bias, those that elementwise calls and batch normalisation can make."""
+    """The fewest documented calls that do what a fused operation does, but for the bit mask."""
+    if isinstance(o, BnFinalizeStatisticsTraining | BnFinalizeStatisticsInference):
+        return tuple(finalizing(o))
     if isinstance(o, ScaleBiasActivationConvBnstats):
         convolved = Call(o.inner, {"x": "scaled"})
         return (normalised(o.x, y="scaled"), rectified(o.x, "scaled"), convolved, *reductions(o.y))
@@ -161,7 +183,8 @@ def fused_rows() -> Iterator[Row]:
     """The rows of all sequences."""
     for channels in CHANNELS:
         for name, operation in zip(("training", "inference"), finalized(channels, HALF), strict=True):
-            yield Row(f"fused finalize {name} {channels} half", f"fused finalize {name}", operation)
+            title = f"fused finalize {name} {channels} half"
+            yield Row(title, f"fused finalize {name}", operation, separate(operation))
     for dims in SHAPES:
         for kind, layout in ((HALF, "nhwc"), (FLOAT, "nhwc"), (FLOAT, "nchw")):
             shape = f"{'x'.join(map(str, dims))} {kind.name.removeprefix('CUDNN_DATA_').lower()} {layout.upper()}"
