@@ -496,13 +496,13 @@ struct Items {
 // When a warp reads what others put out: elements that are not there yet cost a second reading, and the traffic of all
 // who read too early delays those who write. A warp waits from its block's last barrier on, a little less after each
 // reading that found everything.
-struct Pace {
+struct Backoff {
   static constexpr int FIRST = 800, LATER = 96, SOONER = 8;  // clocks
   int delay;
   unsigned begun = 0;
   bool early = false;
 
-  __device__ __forceinline__ explicit Pace(bool waits) : delay(waits ? FIRST : 0) {}
+  __device__ __forceinline__ explicit Backoff(bool waits) : delay(waits ? FIRST : 0) {}
   __device__ __forceinline__ void begin() {
 #ifndef EMULATED_CUDA
     begun = static_cast<unsigned>(clock());

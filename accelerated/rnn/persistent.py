@@ -87,7 +87,7 @@ class Division:
         four tiles of rows serve those parts alone."""
         return self.n_tiles == 1 if self.parts > 1 else self.m_tiles <= 4
 
-    def has_turns(self, directions: int, multiprocessors: int) -> bool:
+    def takes_several(self, directions: int, multiprocessors: int) -> bool:
         """Whether a block has several groups, or slices, in turns."""
         return self.groups * self.slices * directions * self.parts > self.blocks(directions, multiprocessors)
 
@@ -177,7 +177,7 @@ def divisions(problem: RNNProblem, gates_of_rows: int, gates_of_depth: int) -> l
         if made and made.is_possible and made.is_worth_trying and made.shared_bytes <= device.shared_bytes_per_block:
             found.append(made)
     size = problem.network.directions, device.multiprocessors
-    found = [made for made in found if made.parts == 1 or not made.has_turns(*size)]
+    found = [made for made in found if made.parts == 1 or not made.takes_several(*size)]
     together = [made for made in found if runs_together(problem, made)]
     return sorted(together or found, key=lambda made: made.step_seconds(*size))
 

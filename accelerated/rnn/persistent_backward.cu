@@ -117,7 +117,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
   ELEMENT* exchange = elements_at(a.workspace, a.regions.products);  // (direction, step, sequence, gate, unit)
   Rows rows;
   Sums sums;
-  Pace pace(items.is_single());
+  Backoff backoff(items.is_single());
   Item item = items.first();
   Inputs inputs;
   inputs.load(a, offsets, offset_of(a, offsets, item), item, part, true, true);
@@ -129,8 +129,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
 #pragma unroll
       for (int i = 0; i < CELLS_PER_THREAD; i++) next.length[i] = inputs.length[i];
     }
-    if (behind_item.t < steps)
-      next.load(a, offsets, ahead, behind_item, part, !items.is_single(), !items.is_single());
+    if (behind_item.t < steps) next.load(a, offsets, ahead, behind_item, part, !items.is_single(), !items.is_single());
     ahead = offset_of(a, offsets, items.behind(behind_item));
     const Cells cells(a, item, part);
     const int t = item.t, direction = cells.direction, step = cells.step, behind = direction ? step - 1 : step + 1;
@@ -146,11 +145,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
     if (t > 0) {
       const ELEMENT* from =
           exchange + (direction * vectors + static_cast<long long>(behind) * s.batch + cells.first_sequence) * row;
-      pace.wait();
-      pace.early = product.run<true>(rows, a.pairs, from + part * depth, row, s.batch - cells.first_sequence, depth);
+      backoff.wait();
+      backoff.early = product.run<true>(rows, a.pairs, from + part * depth, row, s.batch - cells.first_sequence, depth);
     }
     sums.exchange(product, part, CELLS_PER_THREAD > 1 || threadIdx.x / 32 * 32 < CELLS);
-    pace.begin();
+    backoff.begin();
 
 #pragma unroll
     for (int i = 0; i < CELLS_PER_THREAD; i++) {
@@ -167,8 +166,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
       const bool exists = step < length;
       CellGradient gradient{};
       if (exists)
-        gradient = cell_gradient(inputs.kept[i], load<COMPUTE>(inputs.above[i]) + sum + final, inputs.carried[i], inputs.state[i],
-                                 load<COMPUTE>(inputs.before[i]), a.clip);
+        gradient = cell_gradient(inputs.kept[i], load<COMPUTE>(inputs.above[i]) + sum + final, inputs.carried[i],
+                                 inputs.state[i], load<COMPUTE>(inputs.before[i]), a.clip);
       const long long vector = static_cast<long long>(step) * s.batch + sequence;
       ELEMENT* published = exchange + (direction * vectors + vector) * row + unit;
 #pragma unroll
@@ -186,7 +185,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
       if (CELL == LSTM && a.dcx && t == s.steps - 1) a.dcx[given] = store<ELEMENT>(inputs.carried[i]);
     }
     sums.count++;
-    pace.adapt();
+    backoff.adapt();
     inputs = next;
     if (behind_item.t > t) end_step();
     item = behind_item;
