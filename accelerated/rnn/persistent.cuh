@@ -213,9 +213,8 @@ struct Product {
     return index % CHAINS ? others[index % CHAINS - 1][tile][n] : sums[tile][n];
   }
 
-  // Whether elements were not there at first.
   template <bool WAITS>
-  static __device__ __forceinline__ bool load(Piece (&pieces)[LOADED_PAIRS][N_TILES], int first, const ELEMENT* vectors,
+  static __device__ __forceinline__ void load(Piece (&pieces)[LOADED_PAIRS][N_TILES], int first, const ELEMENT* vectors,
                                               long long stride, int count, int depth) {
     const int at = threadIdx.x % 4 * PIECE, n = threadIdx.x % 32 / 4;
     const auto exists = [&](int i, int tile) { return first_element(first + i) + at < depth && n + 8 * tile < count; };
@@ -237,7 +236,6 @@ struct Product {
           pieces[i][tile] = found.piece;
         }
       }
-    bool early = false;
     if constexpr (WAITS) {
       bool complete;
       do {
@@ -250,11 +248,9 @@ struct Product {
               complete = false;
               pieces[i][tile] = read_piece(address(i, tile));
             }
-        early = early || !complete;
       } while (!complete);
     }
     __syncwarp();
-    return early;
   }
   __device__ __forceinline__ void multiply(int index, const unsigned (&low)[4], const unsigned (&high)[4], int tile,
                                            const Piece (&pieces)[N_TILES]) {
@@ -268,14 +264,13 @@ struct Product {
   }
 
   template <bool WAITS>
-  __device__ __forceinline__ bool run(const Rows& rows, int pairs, const ELEMENT* vectors, long long stride, int count,
+  __device__ __forceinline__ void run(const Rows& rows, int pairs, const ELEMENT* vectors, long long stride, int count,
                                       int depth) {
-    bool early = false;
 #pragma unroll
     for (int first = 0; first < REGISTER_PAIRS; first += LOADED_PAIRS) {
       if (first >= pairs) break;
       Piece pieces[LOADED_PAIRS][N_TILES];
-      early |= load<WAITS>(pieces, first, vectors, stride, count, depth);
+      load<WAITS>(pieces, first, vectors, stride, count, depth);
 #pragma unroll
       for (int i = 0; i < LOADED_PAIRS; i++) {
         if (first + i >= REGISTER_PAIRS) {
@@ -291,12 +286,11 @@ struct Product {
 #pragma unroll 1
     for (int first = UNROLLED; first < pairs; first += LOADED_PAIRS) {
       Piece pieces[LOADED_PAIRS][N_TILES];
-      early |= load<WAITS>(pieces, first, vectors, stride, count, depth);
+      load<WAITS>(pieces, first, vectors, stride, count, depth);
 #pragma unroll
       for (int i = 0; i < LOADED_PAIRS; i++)
         if (first + i < pairs) multiply_rest(first + i, i, pieces[i]);
     }
-    return early;
   }
   // With left operands in shared memory. chain: any number that the compiler knows.
   __device__ __forceinline__ void multiply_rest(int pair, int chain, const Piece (&pieces)[N_TILES]) {
@@ -493,31 +487,21 @@ struct Items {
   }
 };
 
-// When a warp reads what others put out: elements that are not there yet cost a second reading, and the traffic of all
-// who read too early delays those who write. A warp waits from its block's last barrier on, a little less after each
-// reading that found everything.
-struct Backoff {
-  static constexpr int FIRST = 800, LATER = 96, SOONER = 8;  // clocks
-  int delay;
+// Behind the barrier of the block, what other blocks put out is not there for a while: who reads at once reads twice,
+// and delays with that traffic those who write.
+struct ReadDelay {
   unsigned begun = 0;
-  bool early = false;
 
-  __device__ __forceinline__ explicit Backoff(bool waits) : delay(waits ? FIRST : 0) {}
   __device__ __forceinline__ void begin() {
 #ifndef EMULATED_CUDA
-    begun = static_cast<unsigned>(clock());
+    if constexpr (READ_DELAY > 0) begun = static_cast<unsigned>(clock());
 #endif
   }
   __device__ __forceinline__ void wait() const {
 #ifndef EMULATED_CUDA
-    while (static_cast<int>(static_cast<unsigned>(clock()) - begun) < delay) continue;
+    if constexpr (READ_DELAY > 0)
+      while (static_cast<unsigned>(clock()) - begun < READ_DELAY) continue;
 #endif
-  }
-  // By all threads of a warp.
-  __device__ __forceinline__ void adapt() {
-    const bool any = __any_sync(0xffffffffu, early);
-    delay = any ? delay + LATER : max(delay - SOONER, 0);
-    early = false;
   }
 };
 

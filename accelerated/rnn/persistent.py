@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from dualdnn.api.operations.rnn.network import GRU, LSTM
+
 from ..plans import Launch, pointers, structure
 from ..primitives.cluster import has_clusters
 from ..solver import LAUNCH_SECONDS
@@ -34,12 +36,16 @@ MOST_KEPT, FRAGMENT_REGISTERS = (
 # Near what was measured on an H100: of a step, of each group of a block, and of a cell, before any byte and product; bytes a
 # second of L2, for a multiprocessor and for all, which read the same lines; of shared memory; of sums that blocks of a
 # cluster exchange, and a part of K; clocks of a product of a warp, where four schedulers have two warps each
-STEP_SECONDS, GROUP_SECONDS, CELL_SECONDS, CLOCK = 0.55e-6, 0.25e-6, 2e-9, 1.7e9
-L2_BYTES_PER_SECOND, ALL_L2_BYTES_PER_SECOND = 90e9, 2e12
+STEP_SECONDS, GROUP_SECONDS, CELL_SECONDS, CLOCK = 0.55e-6, 0.4e-6, 3e-9, 1.7e9
+L2_BYTES_PER_SECOND, ALL_L2_BYTES_PER_SECOND = 90e9, 3e12
 SHARED_BYTES_PER_SECOND = 128 * CLOCK
 PART_SECONDS, CLUSTER_BYTES_PER_SECOND = 0.06e-6, 8e9
 PRODUCT_CLOCKS = 2 * 6
 LEAST_GAIN = 1.15  # by which parts of K have to be faster
+# Clocks from the barrier of a block until what other blocks put out is there, of networks whose blocks read so many bytes in
+# a step: by whether K has the gates of a unit, then by cell
+READ_DELAYS = {False: {LSTM: 1200, GRU: 800}, True: {LSTM: 1400, GRU: 800}}
+DELAYED_BYTES = 400e3
 
 
 @dataclass(frozen=True)
@@ -138,6 +144,14 @@ class Division:
         group += self.parts * PART_SECONDS + exchanged / CLUSTER_BYTES_PER_SECOND
         return LEAST_GAIN * (STEP_SECONDS + rounds * group)
 
+    def read_delay(self, problem: RNNProblem) -> int:
+        """Return the clocks that a warp waits before it reads what other blocks put out."""
+        size, n = (problem.network.directions, problem.device.multiprocessors), problem.network
+        if self.takes_several(*size) or self.blocks(*size) * self.vectors * self.depth < DELAYED_BYTES:
+            return 0
+        has_gates = self.depth * self.parts > n.hidden * inputs.element_bytes(problem)
+        return READ_DELAYS[has_gates].get(n.cell, 0)
+
     def definitions(self, problem: RNNProblem) -> tuple[tuple[str, str], ...]:
         """Return the definitions of a kernel."""
         sizes = {
@@ -146,6 +160,7 @@ class Division:
             "REGISTER_PAIRS": self.register_pairs,
             "LOADED_PAIRS": self.loaded_pairs,
             "PARTS": self.parts,
+            "READ_DELAY": self.read_delay(problem),
         }
         return (*problem.definitions, *((name, str(value)) for name, value in sizes.items()))
 

@@ -117,7 +117,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
   ELEMENT* exchange = elements_at(a.workspace, a.regions.products);  // (direction, step, sequence, gate, unit)
   Rows rows;
   Sums sums;
-  Backoff backoff(items.is_single());
+  ReadDelay delay;
   Item item = items.first();
   Inputs inputs;
   inputs.load(a, offsets, offset_of(a, offsets, item), item, part, true, true);
@@ -145,11 +145,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
     if (t > 0) {
       const ELEMENT* from =
           exchange + (direction * vectors + static_cast<long long>(behind) * s.batch + cells.first_sequence) * row;
-      backoff.wait();
-      backoff.early = product.run<true>(rows, a.pairs, from + part * depth, row, s.batch - cells.first_sequence, depth);
+      delay.wait();
+      product.run<true>(rows, a.pairs, from + part * depth, row, s.batch - cells.first_sequence, depth);
     }
     sums.exchange(product, part, CELLS_PER_THREAD > 1 || threadIdx.x / 32 * 32 < CELLS);
-    backoff.begin();
+    delay.begin();
 
 #pragma unroll
     for (int i = 0; i < CELLS_PER_THREAD; i++) {
@@ -185,7 +185,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
       if (CELL == LSTM && a.dcx && t == s.steps - 1) a.dcx[given] = store<ELEMENT>(inputs.carried[i]);
     }
     sums.count++;
-    backoff.adapt();
     inputs = next;
     if (behind_item.t > t) end_step();
     item = behind_item;

@@ -88,7 +88,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
   Rows rows;
   CellBias bias[CELLS_PER_THREAD];
   Sums sums;
-  Backoff backoff(items.is_single());
+  ReadDelay delay;
   Item item = items.first();
   Inputs inputs;
   inputs.load(a, offsets, item, part, true);
@@ -116,16 +116,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
     if (item.t > 0) {
       const ELEMENT* from =
           outputs + (static_cast<long long>(before) * s.batch + cells.first_sequence) * wide + direction * s.hidden;
-      backoff.wait();
-      backoff.early =
-          product.run<true>(rows, a.pairs, from + part * depth, wide, s.batch - cells.first_sequence, depth);
+      delay.wait();
+      product.run<true>(rows, a.pairs, from + part * depth, wide, s.batch - cells.first_sequence, depth);
     } else if (a.hx) {
       const ELEMENT* from =
           a.hx + (static_cast<long long>(a.layer.pseudo_layer + direction) * s.batch + cells.first_sequence) * s.hidden;
       product.run<false>(rows, a.pairs, from + part * depth, s.hidden, s.batch - cells.first_sequence, depth);
     }
     sums.exchange(product, part, CELLS_PER_THREAD > 1 || threadIdx.x / 32 * 32 < CELLS);
-    backoff.begin();
+    delay.begin();
 
 #pragma unroll
     for (int i = 0; i < CELLS_PER_THREAD; i++) {
@@ -166,7 +165,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
       if (items.is_single()) next.hidden[i] = inputs.hidden[i], next.state[i] = inputs.state[i];
     }
     sums.count++;
-    backoff.adapt();
     inputs = next;
     if (behind.t > item.t) end_step();
     item = behind;

@@ -73,8 +73,8 @@ def passes(first: RNNForward) -> Iterator[tuple[str, Operation]]:
 
 def inference(training: RNNForward) -> RNNForward:
     """The forward call that keeps nothing."""
-    spaces = {"reserve": reserve(training.network, training.x.max_length, training.x.batch, False)}
-    return replace(training, training=False, **spaces)
+    kept = reserve(training.network, training.x.max_length, training.x.batch, False)
+    return replace(training, training=False, reserve=kept)
 
 
 def grid_rows() -> Iterator[Row]:
