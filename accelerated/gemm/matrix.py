@@ -23,7 +23,7 @@ SUM_THREADS = 256
 LEAST_K_BLOCKS = 4  # of a part of a sum
 MOST_SPLITS = 16
 BYTES_PER_SECOND, LAUNCH_SECONDS = 1.74e12, 5e-6
-ROUND_SECONDS = 2.5e-6  # in which blocks begin and end
+ROUND_SECONDS = 3.5e-6  # in which blocks begin and end
 
 
 def _ring(stages: int, m: int, n: int) -> int:
@@ -38,7 +38,10 @@ WARPS = (
 SIMT = Tile("simt", 64, 64, 256, 4, 0, (0.0, 12e12))
 TMA_TILES = {tile.name for tile in TILES}
 DOUBLE_SLOWDOWN = 2.0
-ALONE = 0.6  # of the time that blocks of a multiprocessor take together, one of two takes alone
+ALONE, ALONE_OF_MANY = (
+    0.6,
+    2.0,
+)  # of the time that blocks of a multiprocessor take together, one takes alone: of few, of each of many
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,8 @@ class MatrixProduct:
         blocks = -(-product.m // tile.m) * -(-product.n // tile.n) * prod(self.batches) * splits
         at_a_time = multiprocessors * tile.blocks
         rounds, rest = divmod(blocks, at_a_time)
-        full = rounds + (0.0 if not rest else ALONE if rest <= multiprocessors and tile.blocks > 1 else 1.0)
+        alone = rest <= multiprocessors and tile.blocks > 1
+        full = rounds + (0.0 if not rest else min(ALONE, ALONE_OF_MANY / tile.blocks) if alone else 1.0)
         rate = tile.rates[ELEMENT_BYTES[self.element] > 2] / (DOUBLE_SLOWDOWN if self.element == "double" else 1.0)
         flops = 2.0 * at_a_time * tile.m * tile.n * self.k * self.segments / splits
         sums = prod(self.batches) * self.m * self.n * ELEMENT_BYTES[self.compute]

@@ -4,7 +4,7 @@
 // which cp.async fills: of MN-major operands in packs of 16 bytes where they are aligned, of K-major ones element by
 // element, so that they lie k by k. Split-K as in matrix.cu.
 //
-// Roofline bound: flops, 2 * M * N * K at 60 T/s (H100); bytes, (M * K + N * K + M * N) elements. 128 x 128 reaches
+// Roofline bound: flops, 2 * M * N * K at 60 T/s (H200); bytes, (M * K + N * K + M * N) elements. 128 x 128 reaches
 // 0.75 of it at 8192 x 8192 x 1024.
 #include "gemm/fp32_tile.cuh"
 #include "gemm/split_k.cuh"

@@ -29,13 +29,13 @@ LEAST_K_BLOCKS = 4  # of a block that shares a tile
 CLOCK, BYTES_PER_SECOND, LAUNCH_SECONDS = 1.65e9, 1.74e12, 3.8e-6
 STORED_ALONE = 0.6  # of the clocks of storing, where nothing else is stored
 UNEVEN = 1.34  # how much longer K-blocks take that blocks walk each at its own
-SUM_SECONDS, SUM_BYTES_PER_SECOND = 0.7e-6, 4.4e12
+SUM_SECONDS, PART_SECONDS, SUM_BYTES_PER_SECOND = 0.2e-6, 0.12e-6, 4.4e12  # PART: of each that a tile has
 COPY_SECONDS, COPY_BYTES_PER_SECOND = 5.6e-6, 3.5e12
 
 
 class TmaTile(NamedTuple):
     """Rows and columns of a tile of the product, warpgroups that multiply it, stages, blocks of a multiprocessor.
-    from_registers: whether the left operand passes through registers, else it is multiplied as it lies. Clocks of an H100,
+    from_registers: whether the left operand passes through registers, else it is multiplied as it lies. Clocks of an H200,
     fitted to 700 products: ``alone`` of a K-block, ``overlapped`` where a multiprocessor has other tiles meanwhile, ``stored`` of
     the sums. ping_pong: each of two warpgroups has tiles of its own, otherwise they cooperate."""
 
@@ -243,7 +243,8 @@ class TmaProduct:
             uneven, segments = (UNEVEN, 2) if shares.further else (1.0, 1)
             clocks = shares.most_k_blocks * tile.alone * uneven + tile.stored * segments
             clocks *= -(-shares.blocks // multiprocessors)
-            extra += SUM_SECONDS + 2 * shares.slots * tile.size * SUM_BYTES / SUM_BYTES_PER_SECOND
+            extra += SUM_SECONDS + PART_SECONDS * shares.slots / shares.tiles
+            extra += 2 * shares.slots * tile.size * SUM_BYTES / SUM_BYTES_PER_SECOND
         else:
             clocks = tile.clocks(-(-shares.tiles // multiprocessors), self.k_blocks)
         if self.copies:
