@@ -74,7 +74,7 @@ CONSTANTS = {
 # elements of a thread of dropout and the spatial transformer
 VARIANTS = {
     "ACTIVATION", "A_MN_MAJOR", "B_MN_MAJOR", "CELL", "CHANNELS", "FACTORS", "ITEMS", "LENGTHS", "LOADED_PAIRS", "MOST_LANES", "M_TILES", "N_TILES", "OCTETS",
-    "PIXELS", "RANK", "REGISTER_PAIRS", "STATISTICS", "TENSOR_CORES", "TF32", "TILE_PIXELS", "TILE_WIDTH", "WARPGROUPS",
+    "PIXELS", "PROLOGUE", "RANK", "REGISTER_PAIRS", "STATISTICS", "TENSOR_CORES", "TF32", "TILE_PIXELS", "TILE_WIDTH", "WARPGROUPS",
 }  # fmt: skip
 # Compiled first: the sources that take longest, so that the last one does not keep all cores waiting
 LONGEST = (

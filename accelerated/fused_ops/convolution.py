@@ -24,7 +24,7 @@ from dualdnn.api.operations import (
 from ..convolution.implicit_gemm_tma import TmaKernel
 from ..convolution.problem import EpilogueStruct
 from ..convolution.product import Product
-from ..convolution.statistics import SummedConvolution, finished_product, is_preferred
+from ..convolution.statistics import FINISHING, SCALING, SummedConvolution, finished_product, is_preferred
 from ..plans import Plan, plan, workspace_bytes
 from ..scalars import fill
 from ..solver import Problem, Solver
@@ -103,6 +103,7 @@ class FinishingConvolution(Solver[FusedConvolution]):
     """A convolution by one of TMA's kernels that finishes y by filter, channels innermost."""
 
     prefix = ""
+    kernels = FINISHING
 
     def __init__(self, kernel: TmaKernel) -> None:
         self.kernel = kernel
@@ -121,7 +122,7 @@ class FinishingConvolution(Solver[FusedConvolution]):
 
     def applies(self, problem: FusedConvolution) -> bool:
         product = self.product(problem) if problem.aligned else None
-        return product is not None and is_preferred(product, self.kernel)
+        return product is not None and is_preferred(product, self.kernel, self.kernels)
 
     def workspace_bytes(self, problem: FusedConvolution) -> int:
         # The fallback needs its own.
@@ -129,10 +130,8 @@ class FinishingConvolution(Solver[FusedConvolution]):
         return max(self.used(problem).nbytes, others.pieces[0].nbytes)
 
     def alignment(self, problem: FusedConvolution) -> Mapping[str, int]:
-        o = problem.operation
-        scaled = getattr(o, "prologue", None) is not None
-        names = ("w", "y") if scaled else ("x", "w", "z", "y")
-        return {name: ALIGNMENT for name in names if getattr(o, name, None) is not None}
+        names = ("x", "eqScale", "eqBias", "w", "z", "y")
+        return {name: ALIGNMENT for name in names if getattr(problem.operation, name, None) is not None}
 
 
 class ConvolutionStatistics(FinishingConvolution):
@@ -144,15 +143,15 @@ class ConvolutionStatistics(FinishingConvolution):
         o = problem.operation
         if not isinstance(o, ScaleBiasActivationConvBnstats) or (o.ySum or o.ySqSum) is None:
             return None
-        return finished_product(o.inner, problem.device, self.kernel)
+        found = finished_product(o.inner, problem.device, self.kernel)
+        return replace(found, statistics=0) if found else None
 
     def _pieces(self, problem: FusedConvolution) -> tuple[Workspace, SummedConvolution, int, int]:
         """Return the workspace, the convolution, where the scaled x is in the workspace, and the sums of blocks."""
-        o, workspace = problem.operation, Workspace()
-        assert isinstance(o, ScaleBiasActivationConvBnstats)
-        summed = SummedConvolution.of(o.inner, problem.device, self.kernel)
-        assert summed is not None
-        scaled = workspace.take(o.x.nbytes if o.prologue else 0)
+        o, workspace, product = problem.operation, Workspace(), self.product(problem)
+        assert isinstance(o, ScaleBiasActivationConvBnstats) and product is not None
+        summed = SummedConvolution(product, self.kernel)
+        scaled = workspace.take(o.x.nbytes if o.prologue and not product.prologue else 0)
         return workspace, summed, scaled, workspace.take(summed.nbytes)
 
     def used(self, problem: FusedConvolution) -> Workspace:
@@ -163,13 +162,35 @@ class ConvolutionStatistics(FinishingConvolution):
         assert isinstance(o, ScaleBiasActivationConvBnstats)
         where: dict[str, Any] = {"workSpace": sums_at}
         parts = []
-        if o.prologue is not None:
+        if o.prologue is not None and not summed.product.prologue:
             parts.append(Part(o.prologue, plan(o.prologue, device), {"y": scaled}))
             where["x"] = scaled
         of = o.ySum or o.ySqSum
         assert of is not None
         parts.append(Part(o, Plan(o, summed.launches(("ySum", "ySqSum"), of)), where))
         return SequencePlan(o, parts, self.name)
+
+
+class ConvolutionPrologue(ConvolutionStatistics):
+    """The same with the prologue between the loads of x and its products: x of 16 bits, which is neither written nor read again."""
+
+    prefix = "fused_ops.convolution_prologue"
+    kernels = SCALING
+
+    def product(self, problem: FusedConvolution) -> Product | None:
+        o, found = problem.operation, super().product(problem)
+        if (
+            found is None
+            or not isinstance(o, ScaleBiasActivationConvBnstats)
+            or o.prologue is None
+            or o.x.scalar_bytes != 2
+        ):
+            return None
+        known = [spec for spec in (o.eqScale, o.eqBias) if spec is not None]
+        plain = all(spec.data_type == o.x.data_type and spec.strides[1] == 1 for spec in known)
+        if not plain or (o.activation is not None and o.activation.relu_nan != IGNORED):
+            return None
+        return replace(found, prologue=("eqScale", "eqBias"), rectified=o.activation is not None)
 
 
 class ConvolutionFactors(FinishingConvolution):

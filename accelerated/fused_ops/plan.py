@@ -12,10 +12,16 @@ from dualdnn.api.operations import (
     ScaleBiasAddActivationGenBitmask,
 )
 
-from ..convolution.statistics import FINISHING
+from ..convolution.statistics import FINISHING, SCALING
 from ..solver import Problem, serve
 from .bias_activation import BiasActivation
-from .convolution import ConvolutionFactors, ConvolutionSequence, ConvolutionStatistics, FusedConvolution
+from .convolution import (
+    ConvolutionFactors,
+    ConvolutionPrologue,
+    ConvolutionSequence,
+    ConvolutionStatistics,
+    FusedConvolution,
+)
 from .finalize import FinalizeSolver
 from .gradient import GradientSolver
 from .scale_bias import ScaleBiasSolver
@@ -27,6 +33,7 @@ serve(
     FusedConvolution,
     (
         BiasActivation(),
+        *map(ConvolutionPrologue, SCALING),
         *map(ConvolutionStatistics, FINISHING),
         *map(ConvolutionFactors, FINISHING),
         ConvolutionSequence(),
