@@ -12,6 +12,7 @@
 // Roofline bound (floor): flops, 2 * M * N * K at 989 T/s in half (495 in TF32), or bytes where K is short (1 x 1).
 // Shared memory comes next: a K-block of 128 x 256 reads 80 KiB and writes 48 KiB in 1024 clocks.
 #include "convolution/problem.cuh"
+#include "convolution/scaled_pair.cuh"
 #include "gemm/tma_pipeline.cuh"
 
 #ifndef STATISTICS
@@ -117,38 +118,6 @@ template <int ROW_BOXES> struct Statistics {
       for (int i = 0; i < ROW_BOXES; i++)
 #pragma unroll
         for (int j = 0; j < WIDTH; j++) to[(k * ROW_BOXES + i) * TILE_K + threadIdx.x % 32 * WIDTH + j] = sums[k][i][j];
-  }
-};
-
-// Two neighbouring channels of x, scaled, biased and rectified; the product is rounded once.
-struct ChannelPair {
-  Pack<ELEMENT, 2> scale, bias;
-
-  __device__ __forceinline__ void load(const Arguments& a, int channel) {
-    const bool exists = channel < a.group_channels;
-#pragma unroll
-    for (int j = 0; j < 2; j++) scale.item[j] = ::store<ELEMENT>(1.0f), bias.item[j] = ::store<ELEMENT>(0.0f);
-    if (a.x_scale && exists) scale = *reinterpret_cast<const Pack<ELEMENT, 2>*>(a.x_scale + channel);
-    if (a.x_bias && exists) bias = *reinterpret_cast<const Pack<ELEMENT, 2>*>(a.x_bias + channel);
-  }
-
-  __device__ __forceinline__ unsigned apply(unsigned bits, bool rectified) const {
-    Pack<ELEMENT, 2> pair = *reinterpret_cast<const Pack<ELEMENT, 2>*>(&bits);
-#if defined(EMULATED_CUDA)
-    for (int j = 0; j < 2; j++) {
-      const float value = ::load<float>(scale.item[j]) * ::load<float>(pair.item[j]) + ::load<float>(bias.item[j]);
-      pair.item[j] = ::store<ELEMENT>(rectified ? fmaxf(value, 0.0f) : value);
-    }
-#else
-    if constexpr (sizeof(ELEMENT) == 2) {
-      using Two = std::conditional_t<std::is_same_v<ELEMENT, half>, __half2, __nv_bfloat162>;
-      Two value = __hfma2(*reinterpret_cast<const Two*>(&pair), *reinterpret_cast<const Two*>(&scale),
-                          *reinterpret_cast<const Two*>(&bias));
-      if (rectified) value = __hmax2(value, Two{::store<ELEMENT>(0.0f), ::store<ELEMENT>(0.0f)});
-      pair = *reinterpret_cast<const Pack<ELEMENT, 2>*>(&value);
-    }
-#endif
-    return *reinterpret_cast<const unsigned*>(&pair);
   }
 };
 
@@ -270,11 +239,14 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
     unsigned previous = 0, fragments[2][BLOCKS][4];  // one is read while the other is multiplied
     int down = 0, right = 0, block = 0;              // of the K-block: its tap, its channels
     for (int k_block = 0; k_block < count; k_block++) {
-      ChannelPair pairs[STEPS][2];
+      ScaledPair pairs[STEPS][2];
 #pragma unroll
       for (int step = 0; step < STEPS; step++)
 #pragma unroll
-        for (int i = 0; i < 2; i++) pairs[step][i].load(a, block * TILE_K + step * 16 + i * 8 + lane % 4 * 2);
+        for (int i = 0; i < 2; i++) {
+          const int channel = block * TILE_K + step * 16 + i * 8 + lane % 4 * 2;
+          if (channel < a.group_channels) pairs[step][i].load_channels(a.x_scale, a.x_bias, channel);
+        }
       bool inside[BLOCKS][2];
 #pragma unroll
       for (int b = 0; b < BLOCKS; b++)

@@ -21,6 +21,10 @@ from dualdnn.api.operations import (
     ScaleBiasActivationWgrad,
 )
 
+from ..convolution.gradients.composed import ComposedPlan, with_alignment
+from ..convolution.gradients.filter_gradient import FilterGradientProblem
+from ..convolution.gradients.filter_gradient_prologue import PROLOGUE_KERNELS, PrologueProduct
+from ..convolution.gradients.filter_gradient_tma import LEAST_FILL, TileKernel, is_known
 from ..convolution.implicit_gemm_tma import TmaKernel
 from ..convolution.problem import EpilogueStruct
 from ..convolution.product import Product
@@ -224,3 +228,49 @@ class ConvolutionFactors(FinishingConvolution):
             [Part(problem.operation, Plan(problem.operation, [self.kernel.launch(product)]))],
             self.name,
         )
+
+
+class FilterGradientPrologue(Solver[FusedConvolution]):
+    """The gradient of the filter of x, which is scaled between its loads and its products: 16 bits, channels innermost, no padding."""
+
+    def __init__(self, kernel: TileKernel) -> None:
+        self.kernel = kernel
+        self.name = kernel.entry.replace("convolution_filter_gradient_tma", "fused_ops.filter_gradient")
+
+    def _product(self, problem: FusedConvolution, kernel: TileKernel) -> PrologueProduct | None:
+        """Return the product in tiles of a kernel; None where it does not compute the call."""
+        o, device = problem.operation, problem.device
+        if not isinstance(o, ScaleBiasActivationWgrad) or o.prologue is None or not problem.aligned:
+            return None
+        known = [spec for spec in (o.eqScale, o.eqBias) if spec is not None]
+        plain = all(spec.data_type == o.x.data_type and spec.strides[1] == 1 for spec in known)
+        inner = FilterGradientProblem(o.inner, device)
+        if not plain or (o.activation is not None and o.activation.relu_nan != IGNORED) or not is_known(inner):
+            return None
+        made = PrologueProduct(inner, kernel, (o.eqScale is not None, o.eqBias is not None, o.activation is not None))
+        return made if made.serves else None
+
+    def serves(self, problem: FusedConvolution) -> bool:
+        return self._product(problem, self.kernel) is not None
+
+    def applies(self, problem: FusedConvolution) -> bool:
+        made = [found for kernel in PROLOGUE_KERNELS if (found := self._product(problem, kernel))]
+        best = min(made, key=lambda product: product.tiling.seconds, default=None)
+        return best is not None and best.kernel is self.kernel and best.fill >= LEAST_FILL
+
+    def workspace_bytes(self, problem: FusedConvolution) -> int:
+        product = self._product(problem, self.kernel)
+        assert product is not None
+        # The fallback needs its own.
+        others = FusedConvolution(problem.operation, problem.device, aligned=False)
+        return max(with_alignment(product.regions.used), others.pieces[0].nbytes)
+
+    def alignment(self, problem: FusedConvolution) -> Mapping[str, int]:
+        return dict.fromkeys(("x", "dy"), ALIGNMENT)
+
+    def plan(self, problem: FusedConvolution) -> Plan:
+        o, product = problem.operation, self._product(problem, self.kernel)
+        assert isinstance(o, ScaleBiasActivationWgrad) and product is not None
+        # What the call lacks is not read.
+        names = ("eqScale" if o.eqScale else "x", "eqBias" if o.eqBias else "x")
+        return ComposedPlan(o, product.launches_of(*names), self.name)

@@ -12,6 +12,7 @@ from dualdnn.api.operations import (
     ScaleBiasAddActivationGenBitmask,
 )
 
+from ..convolution.gradients.filter_gradient_prologue import PROLOGUE_KERNELS
 from ..convolution.statistics import FINISHING, SCALING
 from ..solver import Problem, serve
 from .bias_activation import BiasActivation
@@ -20,6 +21,7 @@ from .convolution import (
     ConvolutionPrologue,
     ConvolutionSequence,
     ConvolutionStatistics,
+    FilterGradientPrologue,
     FusedConvolution,
 )
 from .finalize import FinalizeSolver
@@ -36,6 +38,7 @@ serve(
         *map(ConvolutionPrologue, SCALING),
         *map(ConvolutionStatistics, FINISHING),
         *map(ConvolutionFactors, FINISHING),
+        *map(FilterGradientPrologue, PROLOGUE_KERNELS),
         ConvolutionSequence(),
     ),
     ScaleBiasActivationConvBnstats,
