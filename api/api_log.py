@@ -44,7 +44,7 @@ class cudnnDebug_t:
     cudnnStatus: int
     time_sec: int
     time_usec: int
-    time_delta: int  # microseconds since the library was loaded
+    time_delta: int  # whole seconds since the library was loaded, as in the public header
     handle: Any
     stream: Any
     pid: int
@@ -177,7 +177,7 @@ def _emit(severity: cudnnSeverity_t, lines: list[str], handle: Any, status: int)
     device = backend.description if backend is not None else "NULL"
     lines.append(f"Process={pid}; Thread={tid}; GPU={device}; Handle={_named(handle)}; StreamId={_named(stream)}.")
     metadata = cudnnDebug_t(
-        VERSION_NUMBER, status, int(now), int(now % 1 * 1e6), int((now - _STARTED) * 1e6), handle, stream, pid, tid, 0
+        VERSION_NUMBER, status, int(now), int(now % 1 * 1e6), int(now - _STARTED), handle, stream, pid, tid, 0
     )
     # Every line ends with a NUL, the message with two.
     message = "".join(f"{line}\0" for line in lines) + "\0"

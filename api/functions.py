@@ -303,19 +303,19 @@ def executing(
     failed: str = "cudnnStatus_t/c08",
     small: Mapping[str, tuple[str, cudnnStatus_t]] | None = None,
     fresh: Sequence[str] = (),
-) -> Callable[[Callable[..., tuple[Operation | None, Mapping[str, Any]]]], Callable[..., None]]:
+) -> Callable[[Callable[..., tuple[Operation | None, Sequence[Any]]]], Callable[..., None]]:
     """Make a documented call that runs a plan of a body that returns the operation and the memory of its operands, which a pack
-    holds; no operation where there is nothing to do. ``memory``, ``failed`` and ``small`` are those of ``computing``, ``fresh`` that of
-    ``documented``; the clause that ``invalid`` has for "*" is that of memory which is wrong in itself."""
+    holds, in their order; no operation where there is nothing to do. ``memory``, ``failed`` and ``small`` are those of ``computing``,
+    ``fresh`` that of ``documented``; the clause that ``invalid`` has for "*" is that of memory which is wrong in itself."""
 
-    def decorate(body: Callable[..., tuple[Operation | None, Mapping[str, Any]]]) -> Callable[..., None]:
+    def decorate(body: Callable[..., tuple[Operation | None, Sequence[Any]]]) -> Callable[..., None]:
         checks = _Documented(body, invalid or {}, fresh)
         named = failed if "/" in failed else f"{checks.name}/{failed}"
         run = _Executing(checks, body, tuple(memory), named, small or {})
 
         @functools.wraps(body)
         def call(*args: Any, **kwargs: Any) -> None:
-            run(checks.bind(args, kwargs))
+            run(checks.bind(args, kwargs) if kwargs or len(args) != run.count else args)
 
         FUNCTIONS[checks.name] = call
         return call
@@ -426,11 +426,15 @@ class _Computing:
                 )
                 raise CudnnError(NOT_SUPPORTED, "cudnnSetTensor4dDescriptor/c03", text)
 
+    def _position(self, operation: Operation, name: str, parameter: str) -> int:
+        """Which of the arguments an operand is, -1 where a descriptor holds it."""
+        return self.position.get(parameter, -1)
+
     def _memory_of(self, operation: Operation, name: str) -> _Memory:
         """What an operand's memory must be like."""
         parameter = self.named.get(name) or operation.parameter_of(name)
         writes = name in operation.outputs or name in operation.raw
-        position = self.position.get(parameter, -1)
+        position = self._position(operation, name, parameter)
         return (name, parameter, position, operation.least_bytes(name), operation.alignment(name), writes)
 
     def _operands(self, handle: Handle, prepared: _Prepared, args: Any) -> list[Any]:
@@ -438,12 +442,15 @@ class _Computing:
         find, operands = handle.backend.operand, []
         for name, parameter, position, nbytes, alignment, writes in prepared.memory:
             value = args[position] if position >= 0 else self.held(args, parameter)
-            try:
-                operand = find(value)
-                size = operand.nbytes
-                fits = (size is None or size >= nbytes) and not operand.address % alignment
-            except Exception:  # NULL, or what is no memory
-                fits = False
+            operand: Any = None
+            fits = False
+            if value is not None:
+                try:
+                    operand = find(value)
+                    size = operand.nbytes
+                    fits = (size is None or size >= nbytes) and not operand.address % alignment
+                except Exception:  # what is no memory
+                    fits = False
             if not fits or (
                 writes and not operand.writable
             ):  # says what is wrong, unless the operation allows this NULL
@@ -481,18 +488,26 @@ class _Computing:
 
 
 class _Executing(_Computing):
-    """Runs a plan on the memory that a pack holds: the body returns the operation and its memory by operand."""
+    """Runs a plan on the memory that a pack holds: the body returns the operation and its memory in the order of its operands."""
 
-    def held(self, args: Mapping[str, Any], operand: str) -> Any:
-        return args.get(operand)
+    def __init__(self, checks: _Documented, *rest: Any) -> None:
+        super().__init__(checks, *rest)
+        self.kinds = tuple(DESCRIPTORS[checks.parameters[i].base_type] for i in self.described)
+
+    def _position(self, operation: Operation, name: str, parameter: str) -> int:
+        return operation.operands.index(name)
 
     def __call__(self, args: tuple[Any, ...]) -> None:
         if api_log.active:
             api_log.log_call(self.checks.function, args)
         try:
-            checked = [self.checks.check(p, a) for p, a in zip(self.checks.parameters, args, strict=True)]
-            handle: Handle = checked[0]
-            operation, memory = self.body(handle, *map(_seen, checked[1:]))
+            handle, plan, pack = args
+            described = (type(plan), type(pack)) == self.kinds
+            plan_spec, pack_spec = (plan.spec, pack.spec) if described else (None, None)
+            if plan_spec is None or pack_spec is None or type(handle) is not Handle or not handle.alive:
+                checked = [self.checks.check(p, a) for p, a in zip(self.checks.parameters, args, strict=True)]
+                plan_spec, pack_spec = map(_seen, checked[1:])
+            operation, memory = self.body(handle, plan_spec, pack_spec)
             if operation is None:
                 return
             key = (self, operation)

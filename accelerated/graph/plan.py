@@ -10,9 +10,10 @@ from dualdnn.api.operations.graph import ConvolutionNode, GraphTensor
 
 from ..plans import Launch, Plan, plan
 from ..solver import BYTES_PER_SECOND, LAUNCH_SECONDS, Solver, serve
+from .chain import chain_launch
 from .convolution import convolution_launch
 from .division import Chain, Direct, Documented, Part, Statistics, documented_seconds, parts
-from .pointwise import operands, pointwise_launch
+from .pointwise import operands
 from .problem import ALIGNMENT, GraphPlan, GraphProblem, SinglePlan
 from .statistics import partial_sums, statistics_launches
 
@@ -57,7 +58,7 @@ class InParts(Solver[GraphProblem]):
     def _steps(problem: GraphProblem, part: Part) -> Iterator[tuple[Launch | Plan, Sequence[str]]]:
         match part:
             case Chain(nodes):
-                launches = [pointwise_launch(problem, nodes)]
+                launches = [chain_launch(problem, nodes)]
             case Statistics(node):
                 launches = statistics_launches(problem, node, own(part))
             case Direct(node):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import copy
 from typing import Any, Self
 
 from .. import plans
-from ..plans import Launch
+from ..plans import BackgroundLaunch, Launch
 from ..runtime.tensor_map import ALIGNMENT, MAP_BYTES, ROW_BYTES, Im2colMap, TensorMap, TiledMap, UnswizzledTiledMap
 
 __all__ = [
@@ -21,10 +20,10 @@ __all__ = [
     "UnswizzledTiledMap",
 ]
 
-REMEMBERED_ADDRESSES = 16  # of a launch: the arguments with tensor maps for the addresses seen last
+REMEMBERED_ADDRESSES = 16  # of a launch, for which it has tensor maps
 
 
-class TmaLaunch(Launch):
+class TmaLaunch(BackgroundLaunch):
     """A launch whose kernel reads operands through tensor maps.
 
     maps: for each tensor map its byte offset in the arguments, the index of its operand, the bytes from the operand's address, and
@@ -42,50 +41,39 @@ class TmaLaunch(Launch):
         fallback: Launch | None,
         aligned: tuple[int, ...] = (),
     ) -> None:
-        vars(self).update(vars(launch))
-        self.device, self.module, self.kernel = device, module, kernel
-        self.maps, self.fallback, self.aligned = maps, fallback, aligned
-        self.encoded: dict[tuple[int, ...], bytes] = {}  # arguments with tensor maps, by the addresses
+        super().__init__(device, module, kernel, launch, fallback)
+        self.maps, self.aligned = maps, aligned
+        self.starters: dict[tuple[int, ...], Any] = {}  # with tensor maps, by the addresses
 
     def with_scalars(self, values: Mapping[str, float]) -> Self:
-        """Return the launch with the scalars of one call among its arguments and those of its fallback."""
+        """Return the launch with the scalars of one call, which has tensor maps of its own."""
         made = super().with_scalars(values)
-        fallback = None if self.fallback is None else self.fallback.with_scalars(values)
-        if fallback is self.fallback and made is self:
-            return self
-        made = copy(self) if made is self else made
-        made.fallback, made.encoded = fallback, {}
+        if made is not self:
+            made.starters = {}
         return made
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
         """Launch on the operands at these addresses, by the fallback where one is not aligned."""
         if self.function is None:
-            source, definitions = self.module
-            self.function = self.device.function_when_ready(source, self.kernel, definitions)
+            self.function = self.ready_kernel()
         needed = tuple(addresses[operand] + offset for _, operand, offset, _ in self.maps)
         needed += tuple(addresses[operand] for operand in self.aligned)
-        found = self.encoded.get(needed)
-        if found is None:
+        starter = self.starters.get(needed)
+        if starter is None:
             if self.fallback and (self.function is None or any(address % ALIGNMENT for address in needed)):
                 self.fallback.start(addresses, stream)
                 return
-            found = self._with_maps(needed)
+            starter = self._with_maps(needed)
         if plans.launched is not None:
             plans.launched.add(self.kernel)
-        arguments = bytearray(found)
-        self.pack_addresses(arguments, 0, *addresses)
-        self.function.launch(arguments, self.grid, self.block, self.shared_bytes, stream)
+        starter(addresses, stream)
 
-    def wait_for_kernel(self) -> None:
-        """Wait until the kernel is compiled, so that the fallback does not serve in its stead."""
-        source, definitions = self.module
-        self.function = self.device.function(source, self.kernel, definitions)
-
-    def _with_maps(self, needed: tuple[int, ...]) -> bytes:
+    def _with_maps(self, needed: tuple[int, ...]) -> Any:
+        """Return what launches with the tensor maps of these addresses."""
         arguments = bytearray(self.template)
         for (argument_offset, _, _, wanted), address in zip(self.maps, needed, strict=False):
             arguments[argument_offset : argument_offset + MAP_BYTES] = self.device.tensor_map(wanted, address)
-        if len(self.encoded) >= REMEMBERED_ADDRESSES:
-            self.encoded.clear()
-        self.encoded[needed] = bytes(arguments)
-        return self.encoded[needed]
+        if len(self.starters) >= REMEMBERED_ADDRESSES:
+            self.starters.clear()
+        self.starters[needed] = self.starter_of(bytes(arguments))
+        return self.starters[needed]
