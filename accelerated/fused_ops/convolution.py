@@ -1,8 +1,7 @@
-"""Convolutions between other steps: each by the solver of its own operation, what lies between them in the workspace.
+"""Convolutions between other steps: by kernels that take the steps along, where their products begin and where they are stored; else
+each by the solver of its own operation, what lies between them in the workspace.
 
-Where the kernel of the convolution adds up what it stores, y is not read again for its statistics.
-
-Roofline bound: what the prologue moves is not saved, x once more read and written; nor an epilogue, y once more read and written.
+Roofline bound: the convolution's; one by one, x is once more written and read by the prologue, y by the epilogue.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
+from math import prod
 from typing import Any
 
 from dualdnn.api.enumerations import cudnnNanPropagation_t
@@ -180,6 +180,10 @@ class ConvolutionPrologue(ConvolutionStatistics):
 
     prefix = "fused_ops.convolution_prologue"
     kernels = SCALING
+
+    def applies(self, problem: FusedConvolution) -> bool:
+        # Under several taps x is scaled as often as it is read.
+        return prod(problem.inner.w.dims[2:]) == 1 and super().applies(problem)
 
     def product(self, problem: FusedConvolution) -> Product | None:
         o, found = problem.operation, super().product(problem)
