@@ -168,6 +168,26 @@ class BackgroundLaunch(Launch):
         self.function = self.device.function(source, self.kernel, definitions)
 
 
+class Launches(Launch):
+    """Launches of the same operands, one after another, where one is asked for."""
+
+    def __init__(self, launches: Sequence[Launch]) -> None:
+        vars(self).update(vars(launches[0]))
+        self.launches = tuple(launches)
+
+    def start(self, addresses: Sequence[int], stream: Any) -> None:
+        for launch in self.launches:
+            launch.start(addresses, stream)
+
+    def with_scalars(self, values: Mapping[str, float]) -> Self:
+        launches = tuple(launch.with_scalars(values) for launch in self.launches)
+        if launches == self.launches:
+            return self
+        made = copy(self)
+        made.launches = launches
+        return made
+
+
 class Upload:
     """Bytes of the host that are copied into an operand, in the order of the stream, before the launches that read
     them."""
@@ -204,7 +224,9 @@ class Plan:
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
         if not self.scratch_bytes:
             return self._start(operands, stream)
-        with self.steps[-1][0].function.device.scratch.of(stream, self.scratch_bytes) as scratch:
+        last = self.steps[-1][0]
+        device = last.device if isinstance(last, BackgroundLaunch) else last.function.device
+        with device.scratch.of(stream, self.scratch_bytes) as scratch:
             self._start([*operands, scratch], stream)
 
     def with_scalars(self, values: Mapping[str, float]) -> Self:
@@ -216,8 +238,9 @@ class Plan:
     def _start(self, operands: Sequence[Any], stream: Any) -> None:
         if not self.complete:
             operands = [*operands, None]
+        addresses = [0 if operand is None else operand.address for operand in operands]
         for launch, positions in self.steps:
-            launch.start([0 if operands[i] is None else operands[i].address for i in positions], stream)
+            launch.start([addresses[i] for i in positions], stream)
 
 
 class AlignedPlan(Plan):
@@ -238,16 +261,20 @@ class AlignedPlan(Plan):
         self.first, self.steps, self.solver = first, first.steps, first.solver
         self.scratch_bytes = 0  # the plans inside ask for their own
         self.masks = [alignment.get(name, 1) - 1 for name in operation.operands]
+        self.aligned = [(i, mask) for i, mask in enumerate(self.masks) if mask]
         indices = {name: i for i, name in enumerate(operation.operands)}
         self.apart = [(indices[first], indices[second]) for first, second in apart]
         self.fallback = fallback
         self.other: Plan | None = None
 
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
-        if any(
-            mask and operand and operand.address & mask for mask, operand in zip(self.masks, operands, strict=True)
-        ) or any(operands[first].address == operands[second].address for first, second in self.apart):
-            return self._served_otherwise()(operands, stream)
+        for i, mask in self.aligned:
+            operand = operands[i]
+            if operand is not None and operand.address & mask:
+                return self._served_otherwise()(operands, stream)
+        for first, second in self.apart:
+            if operands[first].address == operands[second].address:
+                return self._served_otherwise()(operands, stream)
         return self.first(operands, stream)
 
     def _served_otherwise(self) -> Plan:

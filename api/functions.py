@@ -44,6 +44,7 @@ INTEGERS = {
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 SCALARS = 2**31  # of one tensor of a computing call (docs/errata.md, D125)
 _PREPARED_CALLS_KEPT = 4096
+FEW_PAIRS = 4  # of operands, which are compared on every call
 # What the memory of an operand must be like: its name, the parameter and the index of the argument that passes it (-1 where a
 # descriptor holds it), bytes, alignment, whether it is written.
 _Memory = tuple[str, str, int, int, int, bool]
@@ -459,6 +460,10 @@ class _Computing:
                     self.checks, handle, operation, name, value, nbytes, alignment, too_small, parameter
                 )
             operands.append(operand)
+        if len(prepared.pairs) > FEW_PAIRS:  # the same addresses are as far apart as they were
+            addresses = [None if operand is None else operand.address for operand in operands]
+            if addresses == prepared.apart:
+                return operands
         for i, j, size, other_size in prepared.pairs:
             written, other = operands[i], operands[j]
             if written is None or other is None:
@@ -466,6 +471,8 @@ class _Computing:
             distance = other.address - written.address
             if -other_size < distance < size:
                 self._overlap(prepared, i, j, written, other)
+        if len(prepared.pairs) > FEW_PAIRS:
+            prepared.apart = addresses
         return operands
 
     def _overlap(self, prepared: _Prepared, i: int, j: int, written: Any, other: Any) -> None:
@@ -642,12 +649,13 @@ def _getter(positions: tuple[int, ...]) -> Callable[[tuple[Any, ...]], tuple[Any
 
 class _Prepared:
     """An operation that passed all checks, the memory of its operands, its launcher, and the pairs of operands that must not
-    overlap: the indices of one that is written and another one, and their bytes."""
+    overlap: the indices of one that is written and another one, and their bytes. apart: addresses at which none do."""
 
-    __slots__ = ("launch", "memory", "operation", "pairs")
+    __slots__ = ("apart", "launch", "memory", "operation", "pairs")
 
     def __init__(self, operation: Operation, memory: tuple[_Memory, ...], launch: Any) -> None:
         self.operation, self.memory, self.launch = operation, memory, launch
+        self.apart: list[int | None] = []
         self.pairs = tuple(
             (i, j, size, other_size)
             for i, (_, _, _, size, _, writes) in enumerate(memory)

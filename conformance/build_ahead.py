@@ -74,14 +74,15 @@ CONSTANTS = {
 # Of few values each, whatever the shapes: operands of products, cells of recurrent networks, tiles of their persistent kernels,
 # elements of a thread of dropout and the spatial transformer
 VARIANTS = {
-    "ACTIVATION", "A_MN_MAJOR", "B_MN_MAJOR", "CELL", "CHANNELS", "COLLECTIONS", "FACTORS", "ITEMS", "LENGTHS", "LOADED_PAIRS", "MOST_LANES",
-    "M_TILES", "N_TILES", "OCTETS", "PIXELS", "PROLOGUE", "RANK", "REGISTER_PAIRS", "STATISTICS", "TENSOR_CORES", "TF32", "TILE_PIXELS", "TILE_WIDTH",
-    "WARPGROUPS",
+    "ACTIVATION", "A_MN_MAJOR", "B_MN_MAJOR", "CELL", "CHANNELS", "COLLECTIONS", "FACTORS", "FROM_REGISTERS", "ITEMS", "LENGTHS", "LOADED_PAIRS",
+    "MOST_LANES", "M_TILES", "N_TILES", "OCTETS", "PIXELS", "PROLOGUE", "RANK", "REGISTER_PAIRS", "STATISTICS", "TENSOR_CORES", "TF32", "TILE_PIXELS",
+    "TILE_WIDTH", "TRANSPOSED_RESULT",
 }  # fmt: skip
 # Compiled first: the sources that take longest, so that the last one does not keep all cores waiting
 LONGEST = (
     "convolution/implicit_gemm_fp32.cu",
     "convolution/implicit_gemm_tma.cu",
+    "gemm/matrix_tma.cu",
     "reduce_tensor/any.cu",
     "convolution/implicit_gemm.cu",
     "convolution/implicit_gemm_mma.cu",

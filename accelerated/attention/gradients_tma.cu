@@ -42,7 +42,7 @@ enum State { ENDED, CUT, FULL };
 // meet.
 struct Pipeline {
   ItemQueue items;
-  Mbarrier own_full, own_empty, consumers;
+  Mbarrier own_full[OWNS], own_empty[OWNS], consumers;
   Mbarrier full[STAGES], loaded[STAGES], empty[STAGES];
   State state[STAGES];
   int infinite[STAGES], first[STAGES];
@@ -60,9 +60,10 @@ struct Stage {
 struct Context {
   const GradientTmaArguments& a;
   Pipeline& p;
-  unsigned char* own;     // two tiles of an item
+  unsigned char* owns;    // two tiles of an item each
   unsigned char* stages;  // of two tiles each
 
+  __device__ __forceinline__ unsigned char* own(int round) const { return owns + round % OWNS * (2 * OWN_BYTES); }
   __device__ __forceinline__ unsigned char* stage(const Stage& at) const { return stages + at.index * STAGE_BYTES; }
   __device__ __forceinline__ Coordinates coordinates(const Vectors& vectors, const Item& item, int beam) const {
     return {vectors.head > 0 ? item.head : 0, beam, item.batch};
@@ -74,42 +75,56 @@ struct Context {
   }
 
   // All producers, once their stage is free and what TMA does not load is written: its tiles. SUMMED: those of them
-  // that are weighed in sums.
+  // that are weighed in sums. searched: a bit for each stage, the parity of its next tile that is searched.
   template <int SUMMED>
   __device__ __forceinline__ void publish(const Stage& at, unsigned& searched, State state, int first,
                                           const TensorMap (&left)[PARTS], const TensorMap (&right)[PARTS],
                                           const Coordinates& left_at, const Coordinates& right_at) const {
-    const bool loads = threadIdx.x == CONSUMERS, seeks = seeks_infinite(state == FULL);
-    unsigned char* const to = stage(at);
-    if (loads) {
+    const bool seeks = seeks_infinite(state == FULL);
+    if (threadIdx.x == LOADER) {
       p.state[at.index] = state, p.first[at.index] = first, p.infinite[at.index] = 0;
       Mbarrier* const full = seeks ? &p.loaded[at.index] : &p.full[at.index];
       mbarrier_arrive_expect_tx(full, STAGE_BYTES);
-      load_vectors(to, 1, true, left, full, first, left_at);
-      load_vectors(to + BLOCK_BYTES, 1, true, right, full, first, right_at);
+      load_vectors(stage(at), 1, true, left, full, first, left_at);
+      load_vectors(stage(at) + BLOCK_BYTES, 1, true, right, full, first, right_at);
+      if (seeks) mbarrier_arrive(&p.full[at.index]);
+    } else if (threadIdx.x >= FIRST_SEARCHER) {
+      if (seeks) {
+        mbarrier_wait_parity(&p.loaded[at.index], searched >> at.index & 1);
+        searched ^= 1u << at.index;
+        for (int tile = 0; tile < SUMMED; tile++)
+          if (has_infinite<64, SEARCHERS, FIRST_SEARCHER>(stage(at) + tile * BLOCK_BYTES))
+            atomicOr(&p.infinite[at.index], 1);
+      }
+      mbarrier_arrive(&p.full[at.index]);
     }
-    if (seeks) {
-      mbarrier_wait_parity(&p.loaded[at.index], searched >> at.index & 1);
-      searched ^= 1u << at.index;
-      for (int tile = 0; tile < SUMMED; tile++)
-        if (has_infinite<64, WARPGROUP, CONSUMERS>(to + tile * BLOCK_BYTES)) atomicOr(&p.infinite[at.index], 1);
-    }
-    if (!loads || seeks) mbarrier_arrive(&p.full[at.index]);
   }
   __device__ __forceinline__ void publish_end(Stage& at) const {
-    mbarrier_wait_parity(&p.empty[at.index], at.parity ^ 1);
-    if (threadIdx.x == CONSUMERS) p.state[at.index] = ENDED;
-    mbarrier_arrive(&p.full[at.index]);
+    if (threadIdx.x == LOADER || threadIdx.x >= FIRST_SEARCHER) {
+      mbarrier_wait_parity(&p.empty[at.index], at.parity ^ 1);
+      if (threadIdx.x == LOADER) p.state[at.index] = ENDED;
+      mbarrier_arrive(&p.full[at.index]);
+    }
     at.advance();
   }
   // One producer, before the tiles of an item.
   __device__ __forceinline__ void load_own(int round, int time, const TensorMap (&left)[PARTS],
                                            const TensorMap (&right)[PARTS], const Coordinates& left_at,
                                            const Coordinates& right_at) const {
-    mbarrier_wait_parity(&p.own_empty, (round + 1) & 1);
-    mbarrier_arrive_expect_tx(&p.own_full, 2 * OWN_BYTES);
-    load_vectors(own, WARPGROUPS, true, left, &p.own_full, time, left_at);
-    load_vectors(own + OWN_BYTES, WARPGROUPS, true, right, &p.own_full, time, right_at);
+    Mbarrier* const full = &p.own_full[round % OWNS];
+    mbarrier_wait_parity(&p.own_empty[round % OWNS], (round / OWNS + 1) & 1);
+    mbarrier_arrive_expect_tx(full, 2 * OWN_BYTES);
+    load_vectors(own(round), WARPGROUPS, true, left, full, time, left_at);
+    load_vectors(own(round) + OWN_BYTES, WARPGROUPS, true, right, full, time, right_at);
+  }
+  // The consumers: an item's own tiles.
+  __device__ __forceinline__ unsigned char* wait_for_own(int round) const {
+    mbarrier_wait_parity(&p.own_full[round % OWNS], round / OWNS & 1);
+    return own(round);
+  }
+  __device__ __forceinline__ void release_own(int round) const {
+    fence_proxy_async();  // results went through them
+    release(&p.own_empty[round % OWNS]);
   }
 };
 
@@ -119,16 +134,17 @@ __device__ __forceinline__ void run(const GradientTmaArguments& a, Pipeline& p, 
 #if defined(EMULATED_CUDA) || defined(WGMMA_INSTRUCTIONS)
   if (threadIdx.x == 0) {
     p.items.initialise();
-    mbarrier_init(&p.own_full, 1), mbarrier_init(&p.own_empty, CONSUMERS / 32), mbarrier_init(&p.consumers, CONSUMERS);
+    mbarrier_init(&p.consumers, CONSUMERS);
+    for (int i = 0; i < OWNS; i++) mbarrier_init(&p.own_full[i], 1), mbarrier_init(&p.own_empty[i], CONSUMERS / 32);
     for (int i = 0; i < STAGES; i++) {
-      mbarrier_init(&p.full[i], WARPGROUP), mbarrier_init(&p.loaded[i], 1);
+      mbarrier_init(&p.full[i], SEARCHERS + 1), mbarrier_init(&p.loaded[i], 1);
       mbarrier_init(&p.empty[i], CONSUMERS / 32);
     }
     fence_mbarrier_init();
   }
   __syncthreads();
-  unsigned char* const own = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
-  const Context context{a, p, own, own + 2 * OWN_BYTES};
+  unsigned char* const owns = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
+  const Context context{a, p, owns, owns + OWNS * 2 * OWN_BYTES};
   if (threadIdx.x >= CONSUMERS) {
     setmaxnreg_decrease<PRODUCER_REGISTERS>();
     produce(context);
@@ -142,17 +158,17 @@ __device__ __forceinline__ void run(const GradientTmaArguments& a, Pipeline& p, 
 __device__ __forceinline__ void produce_keys(const Context& c) {
   const GradientTmaArguments& a = c.a;
   const Heads& h = a.heads;
-  unsigned searched = 0;  // a bit for each stage: the parity of its next tile that is searched
+  unsigned searched = 0;
   Stage stage;
   for (int round = 0;; round++) {
     const int index = c.take(round);
     if (index >= a.division.items) break;
     const Item item(a.division, index, true);
-    const Sequence s = sequence_of(h, a.reserve, item.batch, item.beam);
-    const KeyTiles keys = find_keys<OTHERS>(h, a.reserve, s, item.first);
-    if (threadIdx.x == CONSUMERS)
+    if (threadIdx.x == LOADER)
       c.load_own(round, h.q_first + item.first, a.q_map, a.dout_map, c.coordinates(h.q, item, item.beam),
                  c.coordinates(a.gradients, item, item.beam));
+    const Sequence s = sequence_of(h, a.reserve, item.batch, item.beam);
+    const KeyTiles keys = find_keys<OTHERS>(h, a.reserve, s, item.first);
     for (int i = 0; i < keys.count; i++, stage.advance()) {
       const int key = keys.begin + i * OTHERS, beam = c.key_beam(item.beam);
       mbarrier_wait_parity(&c.p.empty[stage.index], stage.parity ^ 1);
@@ -186,11 +202,12 @@ __device__ __forceinline__ void consume_keys(const Context& c) {
     }
     float sums[SIZE / 2] = {};
     Factors<OTHERS> factors;
+    unsigned char* const own = c.wait_for_own(round);
 
     const auto multiply = [&](float (&scores)[OTHERS / 2], float (&weighed)[OTHERS / 2]) {
       const unsigned char* const keys = c.stage(stage);
-      multiply_vectors<ROWS, OTHERS>(scores, c.own, keys);
-      multiply_vectors<ROWS, OTHERS>(weighed, c.own + OWN_BYTES, keys + BLOCK_BYTES);
+      multiply_vectors<ROWS, OTHERS>(scores, own, keys);
+      multiply_vectors<ROWS, OTHERS>(weighed, own + OWN_BYTES, keys + BLOCK_BYTES);
     };
     const auto weigh = [&](float (&scores)[OTHERS / 2]) {
 #pragma unroll
@@ -217,7 +234,6 @@ __device__ __forceinline__ void consume_keys(const Context& c) {
           sums, c.stage(stage), [&](int part, int vector) { return window[part].has(key + vector); }, synchronise);
     };
 
-    mbarrier_wait_parity(&p.own_full, round & 1);
     mbarrier_wait_parity(&p.full[stage.index], stage.parity);
     bool has_tiles = p.state[stage.index] != ENDED;
     if (has_tiles) {
@@ -265,30 +281,28 @@ __device__ __forceinline__ void consume_keys(const Context& c) {
     for (int i = 0; i < SIZE / 2; i++)
       sums[i] = window[i / 2 % 2].low < window[i / 2 % 2].high ? sums[i] * h.scaler : 0.0f;
     ELEMENT* const result = at_byte<ELEMENT>(a.result, a.result_offset);
-    store_rows<ROWS>(c.own + warp_row * ROW_BYTES, sums, h.q.size, [&](int row) -> ELEMENT* {
+    store_rows<ROWS>(own + warp_row * ROW_BYTES, sums, h.q.size, [&](int row) -> ELEMENT* {
       const int query = item.first + warp_row + row;
       const long long vector = static_cast<long long>(s.q_base + query * h.q_strides.time) * h.heads + item.head;
       return query < h.q_steps ? result + vector * h.q.size : nullptr;
     });
-    fence_proxy_async();
-    release(&p.own_empty);
+    c.release_own(round);
   }
 }
 
 __device__ __forceinline__ void produce_queries(const Context& c) {
   const GradientTmaArguments& a = c.a;
   const Heads& h = a.heads;
-  const int thread = threadIdx.x - CONSUMERS;
+  const int thread = threadIdx.x - FIRST_SEARCHER;
   unsigned searched = 0;
   Stage stage;
   for (int round = 0;; round++) {
     const int index = c.take(round);
     if (index >= a.division.items) break;
     const Item item(a.division, index, false);
-    const Sequence own = sequence_of(h, a.reserve, item.batch, item.beam);
     // Beams of queries that share the keys come one after the other.
     const int last_beam = item.beam + (h.key_beams > 1 ? 1 : h.beams);
-    if (threadIdx.x == CONSUMERS)
+    if (threadIdx.x == LOADER)
       c.load_own(round, item.first, a.k_map, a.v_map, c.coordinates(h.k, item, item.beam),
                  c.coordinates(h.v, item, item.beam));
     for (int beam = item.beam; beam < last_beam; beam++) {
@@ -300,7 +314,7 @@ __device__ __forceinline__ void produce_queries(const Context& c) {
         span.join_lanes();
         if (span.low >= item.first + ROWS || item.first >= span.high) continue;
         mbarrier_wait_parity(&c.p.empty[stage.index], stage.parity ^ 1);
-        if (thread < OTHERS) {
+        if (thread >= 0 && thread < OTHERS) {
           Queries& table = c.p.queries[stage.index];
           const bool exists = query + thread < s.q_length;
           const Kept kept = exists ? *kept_of(h, a.work, a.products_offset, s, query + thread, item.head) : Kept{0, 0};
@@ -372,14 +386,14 @@ __device__ __forceinline__ void consume_queries(const Context& c) {
       add_infinite<OTHERS, CONSUMERS, true>(value_sums, c.stage(stage) + BLOCK_BYTES, is_weighed, synchronise);
     };
 
-    mbarrier_wait_parity(&p.own_full, round & 1);
+    unsigned char* const own = c.wait_for_own(round);
     for (;; stage.advance()) {
       mbarrier_wait_parity(&p.full[stage.index], stage.parity);
       if (p.state[stage.index] == ENDED) break;
       const unsigned char* const queries = c.stage(stage);
       float scores[OTHERS / 2], weighed[OTHERS / 2];
-      multiply_vectors<ROWS, OTHERS>(scores, c.own, queries);
-      multiply_vectors<ROWS, OTHERS>(weighed, c.own + OWN_BYTES, queries + BLOCK_BYTES);
+      multiply_vectors<ROWS, OTHERS>(scores, own, queries);
+      multiply_vectors<ROWS, OTHERS>(weighed, own + OWN_BYTES, queries + BLOCK_BYTES);
       wgmma_wait<1>();
       wgmma_fence_accumulators(scores);
       weigh(scores);
@@ -413,10 +427,9 @@ __device__ __forceinline__ void consume_queries(const Context& c) {
         return key < h.k_steps ? result + vector * size : nullptr;
       });
     };
-    store_of(c.own, key_sums, a.result, a.result_offset, h.k.size);
-    store_of(c.own + OWN_BYTES, value_sums, a.values_result, a.values_offset, h.v.size);
-    fence_proxy_async();
-    release(&p.own_empty);
+    store_of(own, key_sums, a.result, a.result_offset, h.k.size);
+    store_of(own + OWN_BYTES, value_sums, a.values_result, a.values_offset, h.v.size);
+    c.release_own(round);
   }
 }
 

@@ -22,15 +22,17 @@ MAPS = (*online_tma.MAPS, "dout_map")
 
 
 class Tile(NamedTuple):
-    """Warpgroups of 64 queries or keys of a block, stages of tiles of the others."""
+    """Warpgroups of 64 queries or keys of a block, stages of tiles of the others, items whose own vectors have room."""
 
     warpgroups: int
     stages: int
+    owns: int
 
 
 # By the elements of a vector: of the queries' kernel, of the keys'
-TILES = {64: (Tile(3, 4), Tile(3, 4)), 128: (Tile(2, 4), Tile(2, 4))}
-FLOAT_TILES = {64: (Tile(2, 4), Tile(2, 4))}  # in two parts
+TILES = {64: (Tile(2, 4, 2), Tile(2, 4, 2)), 128: (Tile(2, 4, 1), Tile(2, 2, 2))}
+LONG_STEPS, LONG_TILES = 2048, {64: Tile(3, 4, 2)}  # from so many queries or keys on
+FLOAT_TILES = {64: (Tile(2, 4, 1), Tile(2, 2, 2))}  # in two parts
 
 
 def serves(problem: AttentionProblem) -> bool:
@@ -49,6 +51,8 @@ def core(problem: AttentionProblem) -> list[Launch]:
     *found, of_queries, of_keys = gradients_mma.core(problem)
 
     def launch(result: str, tile: Tile, steps: int, beams: int, sequences: int, counter: int, other: Launch) -> Launch:
+        if count == 1 and steps >= LONG_STEPS:
+            tile = LONG_TILES.get(size, tile)
         rows = tile.warpgroups * ROWS
         tiles = -(-steps // rows)
         items = tiles * attn.heads * sequences
@@ -63,9 +67,9 @@ def core(problem: AttentionProblem) -> list[Launch]:
             ("counter_offset", c_longlong(problem.regions.offsets["counters"] + counter * COUNTER_BYTES)),
             ("division", divide(tiles, attn.heads, beams, items)),
         ])  # fmt: skip
-        definitions = definitions_of(problem, SIZE=size, WARPGROUPS=tile.warpgroups, STAGES=tile.stages)
+        definitions = definitions_of(problem, SIZE=size, WARPGROUPS=tile.warpgroups, STAGES=tile.stages, OWNS=tile.owns)
         kernel = f"attention_gradients_tma_{result}"
-        shared_bytes = 2 * count * (rows + tile.stages * OTHERS) * size * FACTOR_BYTES + SWIZZLE_BYTES
+        shared_bytes = 2 * count * (tile.owns * rows + tile.stages * OTHERS) * size * FACTOR_BYTES + SWIZZLE_BYTES
         operands = (*given.operands, problem.space, "workSpace", origins[result][0], origins["values"][0])
         grid, block = (min(items, device.multiprocessors), 1, 1), ((tile.warpgroups + 1) * WARPGROUP, 1, 1)
         made = Launch(device.function(SOURCE, kernel, definitions), arguments, operands, grid, block, shared_bytes)

@@ -48,8 +48,19 @@ struct SharedTiles {
 
 __device__ __forceinline__ void produce(const OnlineTmaArguments& a, Pipelines& p, const SharedTiles& t) {
   const Heads& h = a.heads;
-  const bool loads = threadIdx.x == CONSUMERS;
-  unsigned count = 0, scanned = 0;  // tiles so far; a bit for each stage, the parity of its next tile that is searched
+  unsigned count = 0, searched = 0;  // tiles so far; a bit for each stage, the parity of its next tile that is searched
+  const auto search = [&](unsigned stage) {
+    mbarrier_wait_parity(&p.values_loaded[stage], searched >> stage & 1);
+    searched ^= 1u << stage;
+    for (int block = 0; block < KEYS / 64; block++) {
+      unsigned char* const tile = t.values + stage * TILE_BYTES + block * BLOCK_BYTES;
+      if (!has_infinite<64, SEARCHERS, FIRST_SEARCHER>(tile)) continue;
+      zero_infinite<64, SEARCHERS, FIRST_SEARCHER>(tile);
+      fence_proxy_async();
+      atomicMax(&p.infinite[stage], count + 1);
+    }
+    mbarrier_arrive(&p.values_full[stage]);
+  };
   for (int round = 0;; round++) {
     const int index = take_item(p.items, at_byte<int>(a.space, a.counter_offset), round);
     if (index >= a.division.items) break;
@@ -60,7 +71,7 @@ __device__ __forceinline__ void produce(const OnlineTmaArguments& a, Pipelines& 
       return {vectors.head > 0 ? item.head : 0, beam, item.batch};
     };
     const int key_beam = h.key_beams > 1 ? item.beam : 0;
-    if (loads) {
+    if (threadIdx.x == LOADER) {
       mbarrier_wait_parity(&p.queries_empty, (round + 1) & 1);
       p.work = {s, tiles};
       mbarrier_arrive_expect_tx(&p.queries_full, tiles.count > 0 ? OWN_BYTES : 0);
@@ -72,7 +83,7 @@ __device__ __forceinline__ void produce(const OnlineTmaArguments& a, Pipelines& 
       const int stage = count % STAGES, free = (count / STAGES + 1) & 1, key = tiles.begin + i * KEYS;
       const bool seeks = seeks_infinite(tiles.span.is_full(key, KEYS));
       unsigned char* const values = t.values + stage * TILE_BYTES;
-      if (loads) {
+      if (threadIdx.x == LOADER) {
         mbarrier_wait_parity(&p.keys_empty[stage], free);
         mbarrier_arrive_expect_tx(&p.keys_full[stage], TILE_BYTES);
         load_vectors(t.keys + stage * TILE_BYTES, KEYS / 64, true, a.k_map, &p.keys_full[stage], key,
@@ -81,19 +92,9 @@ __device__ __forceinline__ void produce(const OnlineTmaArguments& a, Pipelines& 
         Mbarrier* const loaded = seeks ? &p.values_loaded[stage] : &p.values_full[stage];
         mbarrier_arrive_expect_tx(loaded, TILE_BYTES);
         load_vectors(values, KEYS / 64, false, a.v_map, loaded, key, coordinates(h.v, key_beam));
-        if (!seeks) mbarrier_arrive(&p.values_full[stage], WARPGROUP - 1);  // for all producers
+        if (!seeks) mbarrier_arrive(&p.values_full[stage], SEARCHERS - 1);  // for all of them
       }
-      if (!seeks) continue;
-      mbarrier_wait_parity(&p.values_loaded[stage], scanned >> stage & 1);
-      scanned ^= 1u << stage;
-      for (int block = 0; block < KEYS / 64; block++) {
-        unsigned char* const tile = values + block * BLOCK_BYTES;
-        if (!has_infinite<64, WARPGROUP, CONSUMERS>(tile)) continue;
-        zero_infinite<64, WARPGROUP, CONSUMERS>(tile);
-        fence_proxy_async();
-        atomicMax(&p.infinite[stage], count + 1);
-      }
-      mbarrier_arrive(&p.values_full[stage]);
+      if (seeks && threadIdx.x >= FIRST_SEARCHER) search(stage);
     }
   }
 }
@@ -202,7 +203,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + WARPGROUP, 1)
     mbarrier_init(&pipelines.queries_full, 1), mbarrier_init(&pipelines.queries_empty, CONSUMERS / 32);
     for (int stage = 0; stage < STAGES; stage++) {
       mbarrier_init(&pipelines.keys_full[stage], 1), mbarrier_init(&pipelines.values_loaded[stage], 1);
-      mbarrier_init(&pipelines.values_full[stage], WARPGROUP);
+      mbarrier_init(&pipelines.values_full[stage], SEARCHERS);
       mbarrier_init(&pipelines.keys_empty[stage], CONSUMERS / 32);
       mbarrier_init(&pipelines.values_empty[stage], CONSUMERS / 32);
       pipelines.infinite[stage] = 0;

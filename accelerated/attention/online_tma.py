@@ -37,8 +37,8 @@ class Tile(NamedTuple):
 # By the elements of a vector, zeros behind those that exist
 TILES = {64: Tile(128, 3, 3), 128: Tile(128, 2, 2)}
 FLOAT_TILES = {64: Tile(128, 2, 2), 128: Tile(64, 2, 2)}  # in two parts
-# Of vectors of so many elements and up to so many queries, whose windows cut many tiles of three warpgroups
-SHORT_SIZE, SHORT_WINDOWS, SHORT_TILE = 64, 2048, Tile(128, 2, 3)
+# Of vectors of up to 64 elements: where three warpgroups have many rows too many, or up to so many queries whose windows cut tiles
+TWO_WARPGROUPS, MOST_ROWS, SHORT_WINDOWS = Tile(128, 2, 3), 1.2, 2048
 
 
 def serves(problem: AttentionProblem) -> bool:
@@ -116,8 +116,13 @@ def _tile(problem: AttentionProblem) -> Tile:
     size, o = padded_size(problem), problem.operation
     if parts(problem) > 1:
         return FLOAT_TILES[size]
+    tile = TILES[size]
+    if tile.warpgroups < 3:
+        return tile
+    rows = tile.warpgroups * ROWS
     are_cut = len({*o.lo_win_idx}) > 1 or len({*o.hi_win_idx}) > 1
-    return SHORT_TILE if size == SHORT_SIZE and are_cut and problem.windows <= SHORT_WINDOWS else TILES[size]
+    is_short = are_cut and problem.windows <= SHORT_WINDOWS
+    return TWO_WARPGROUPS if is_short or -(-problem.windows // rows) * rows > MOST_ROWS * problem.windows else tile
 
 
 def core(problem: AttentionProblem) -> list[Launch]:

@@ -8,6 +8,8 @@ constexpr int WARPGROUP = 128, CONSUMERS = WARPGROUP * WARPGROUPS, ROWS = 64 * W
 constexpr int BOX_BYTES = 64 * ROW_BYTES,
               BLOCK_BYTES = PARTS * BOXES * BOX_BYTES;  // 64 elements, or all, of 64 vectors
 constexpr int OWN_BYTES = WARPGROUPS * BLOCK_BYTES;     // of an item's vectors
+// Of the producers one thread loads, the warps behind its own search tiles for what weights of zero must not meet.
+constexpr int LOADER = CONSUMERS, FIRST_SEARCHER = CONSUMERS + 32, SEARCHERS = WARPGROUP - 32;
 // Of the block's threads together no more than it is launched with
 constexpr int PRODUCER_REGISTERS = WARPGROUPS == 2 ? 40 : 32, CONSUMER_REGISTERS = WARPGROUPS == 2 ? 232 : 160;
 
@@ -47,7 +49,7 @@ struct ItemQueue {
 };
 // All threads of the block. counter: of the items behind the first ones.
 __device__ __forceinline__ int take_item(ItemQueue& queue, int* counter, int round) {
-  if (threadIdx.x == CONSUMERS) {
+  if (threadIdx.x == LOADER) {
     mbarrier_wait_parity(&queue.empty, (round + 1) & 1);
     queue.index = round == 0 ? blockIdx.x : gridDim.x + atomicAdd(counter, 1);
     mbarrier_arrive(&queue.full);

@@ -183,7 +183,8 @@ class ConvolutionPrologue(ConvolutionStatistics):
 
     def applies(self, problem: FusedConvolution) -> bool:
         # Under several taps x is scaled as often as it is read.
-        return prod(problem.inner.w.dims[2:]) == 1 and super().applies(problem)
+        o = problem.operation
+        return isinstance(o, ScaleBiasActivationConvBnstats) and prod(o.w.dims[2:]) == 1 and super().applies(problem)
 
     def product(self, problem: FusedConvolution) -> Product | None:
         o, found = problem.operation, super().product(problem)

@@ -7,6 +7,9 @@
 //
 // Roofline bound: bytes, one element of each operand in memory; a few flops for each operation and element.
 #include "graph/pointwise.cuh"
+#ifdef SUMMED
+#include "graph/statistics.cuh"
+#endif
 
 struct Fixed {
   int mode, propagates_nan, x, b, y, type;
@@ -95,7 +98,8 @@ template <int OPERAND> __device__ __forceinline__ Of<OPERAND>* address(const Arg
   return reinterpret_cast<Of<OPERAND>*>(static_cast<T*>(a.memory[OPERAND]) + offsets.of[OPERAND]);
 }
 
-__device__ __forceinline__ void compute(const Arguments& a, const Offsets& offsets, const Read<0>& read) {
+// Returns the result of the last operation.
+__device__ __forceinline__ Values compute(const Arguments& a, const Offsets& offsets, const Read<0>& read) {
   Values current = {};
   repeat<0, STAGES>([&](auto index) {
     constexpr int S = decltype(index)::value;
@@ -120,8 +124,17 @@ __device__ __forceinline__ void compute(const Arguments& a, const Offsets& offse
     }
     current = x;
   });
+  return current;
 }
 
+__device__ __forceinline__ void read_all(const Arguments& a, const Offsets& offsets, Read<0>& read) {
+  repeat<0, OPERANDS>([&](auto operand) {
+    constexpr int O = decltype(operand)::value;
+    if constexpr (!WRITTEN[O]) static_cast<Read<O>&>(read).pack = *address<O>(a, offsets);
+  });
+}
+
+#ifndef SUMMED
 extern "C" __global__ void __launch_bounds__(THREADS) graph_chain(const Arguments a) {
   griddepcontrol_wait_deferred();
   const unsigned index = blockIdx.x * THREADS + threadIdx.x;
@@ -129,10 +142,40 @@ extern "C" __global__ void __launch_bounds__(THREADS) graph_chain(const Argument
   griddepcontrol_wait_before_access(address<0>(a, offsets));
   if (index >= static_cast<unsigned>(a.packs)) return;
   Read<0> read;
-  repeat<0, OPERANDS>([&](auto operand) {
-    constexpr int O = decltype(operand)::value;
-    if constexpr (!WRITTEN[O]) static_cast<Read<O>&>(read).pack = *address<O>(a, offsets);
-  });
+  read_all(a, offsets, read);
   griddepcontrol_launch_dependents();
   compute(a, offsets, read);
 }
+#else
+// With the statistics of the last result: a block computes some channels of a segment of the pixels, as
+// graph/statistics.cu sums them, whose second kernel adds the segments.
+extern "C" __global__ void __launch_bounds__(THREADS) graph_chain_statistics(const Arguments a) {
+  griddepcontrol_wait();
+  const int column = blockIdx.x * a.lanes + threadIdx.x % a.lanes, step = THREADS / a.lanes;
+  const int start = blockIdx.y * a.segment, end = column < a.columns ? min(a.items - start, a.segment) + start : 0;
+  Values sum = {}, square = {};
+  for (int first = start + threadIdx.x / a.lanes; first < end; first += PACKS * step) {
+    Offsets offsets[PACKS];
+    Read<0> read[PACKS];
+#pragma unroll
+    for (int u = 0; u < PACKS; u++) {
+      if (first + u * step >= end) break;
+      unsigned at;
+      const unsigned image = a.inner.divide(first + u * step, at);
+      offsets[u] = locate(a, (image * a.columns + column) * a.inner.divisor + at);
+      read_all(a, offsets[u], read[u]);
+    }
+#pragma unroll
+    for (int u = 0; u < PACKS; u++) {
+      if (first + u * step >= end) break;
+      const Values values = compute(a, offsets[u], read[u]);
+#pragma unroll
+      for (int i = 0; i < WIDTH; i++) {
+        sum.item[PACKS_CHANNELS ? i : 0] += values.item[i];
+        square.item[PACKS_CHANNELS ? i : 0] += values.item[i] * values.item[i];
+      }
+    }
+  }
+  write_segment(a, sum, square);
+}
+#endif

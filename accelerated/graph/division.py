@@ -31,6 +31,7 @@ from dualdnn.api.support.convolution_gradients import DATA_ALGO_1, FILTER_ALGO_1
 
 from ..plans import estimated_seconds, workspace_bytes
 from ..solver import ROOMS
+from .chain import sums_division
 from .pointwise import is_extended
 from .problem import GraphProblem
 
@@ -156,9 +157,10 @@ class Documented:
 
 @dataclass(frozen=True)
 class Chain:
-    """Pointwise nodes of one launch."""
+    """Pointwise nodes of one launch, and the statistics of the last result where it adds up what it computes."""
 
     nodes: tuple[PointwiseNode, ...]
+    statistics: GenStatsNode | None = None
 
 
 @dataclass(frozen=True)
@@ -197,15 +199,17 @@ def _next(problem: GraphProblem, nodes: Sequence[Node]) -> tuple[Part, Sequence[
                 following = nodes[len(chain)]
                 assert isinstance(following, PointwiseNode)
                 chain.append(following)
-            return Chain(tuple(chain)), chain
+            summed = next((n for n in nodes if isinstance(n, GenStatsNode) and n.x == chain[-1].y), None)
+            if summed is None or sums_division(problem, chain) is None:
+                return Chain(tuple(chain)), chain
+            return Chain(tuple(chain), summed), [*chain, summed]
         case GenStatsNode() as statistics:
             return Statistics(statistics), [statistics]
         case ConvolutionNode() as convolution:
-            for reader in nodes:
-                if isinstance(reader, GenStatsNode) and reader.x == convolution.outputs[0]:
-                    summed = Documented.with_statistics(problem, convolution, reader)
-                    if summed is not None:
-                        return summed, summed.nodes
+            reader = next((n for n in nodes if isinstance(n, GenStatsNode) and n.x == convolution.outputs[0]), None)
+            with_sums = reader and Documented.with_statistics(problem, convolution, reader)
+            if with_sums:
+                return with_sums, with_sums.nodes
             for length in range(min(len(nodes), 2 + LONGEST_EPILOGUE), 0, -1):
                 run = tuple(nodes[:length])
                 documented = Documented.of(problem, run) or (Documented.scaled(problem, run) if length > 2 else None)

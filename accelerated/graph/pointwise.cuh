@@ -20,6 +20,17 @@ struct Stage {
 
 struct Arguments {
   void* memory[OPERANDS];
+#ifdef SUMMED
+  void* sum;
+  void* sqsum;
+  COMPUTE* partials;
+  long long sum_stride, sqsum_stride;
+  FastDivmod inner;     // packs of an image's pixels of one channel; 1 where channels are innermost
+  int columns;          // blocks or packs of channels
+  int items, channels;  // packs of a column
+  int lanes, segments, segment;
+  int packs_channels, sum_type, sqsum_type;
+#endif
   Operand operands[OPERANDS];
   Stage stages[STAGES];
   FastDivmod extents[DIMS];  // the innermost one counts packs of WIDTH

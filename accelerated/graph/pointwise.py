@@ -112,8 +112,10 @@ def chain_arguments(
     width: int,
     most_operands: int,
     most_stages: int,
+    further: Sequence[tuple[str, Any]] = (),
 ) -> tuple[ctypes.Structure, int]:
-    """Return what the kernels of chains are given, and the number of packs of ``width`` elements."""
+    """Return what the kernels of chains are given, and the number of packs of ``width`` elements. further: fields behind the
+    addresses of the tensors."""
     operation, extents = problem.operation, [*layout.extents[:-1], -(-layout.extents[-1] // width)]
     listed = [
         OperandStruct((c_longlong * DIMS)(*padded(step, DIMS, 0)[::-1]), STORED[tensor.data_type], 0)
@@ -122,6 +124,7 @@ def chain_arguments(
     scalar = c_double if operation.compute_type == DOUBLE else c_float
     arguments = structure(
         ("memory", (ctypes.c_void_p * most_operands)()),
+        *further,
         ("operands", (OperandStruct * most_operands)(*listed)),
         ("stages", (_stage_type(scalar) * most_stages)(*stages(operation, chain, list(layout.tensors), scalar))),
         ("extents", (FastDivmod * DIMS)(*map(FastDivmod.of, padded(extents, DIMS, 1)[::-1]))),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any, Self
 
 from .. import plans
@@ -28,7 +29,8 @@ class TmaLaunch(BackgroundLaunch):
 
     maps: for each tensor map its byte offset in the arguments, the index of its operand, the bytes from the operand's address, and
     the map. aligned: indices of other operands whose addresses must be multiples of ALIGNMENT, too. fallback: the launch that
-    serves where an address is not, and while the kernel is being compiled; None where the plan sees to both.
+    serves where an address is not, and while the kernel is being compiled; None where the plan sees to both. before, after:
+    launches on the same operands that belong to this one.
     """
 
     def __init__(
@@ -40,33 +42,47 @@ class TmaLaunch(BackgroundLaunch):
         maps: tuple[tuple[int, int, int, TensorMap], ...],
         fallback: Launch | None,
         aligned: tuple[int, ...] = (),
+        before: Sequence[Launch] = (),
+        after: Sequence[Launch] = (),
     ) -> None:
         super().__init__(device, module, kernel, launch, fallback)
-        self.maps, self.aligned = maps, aligned
+        self.maps, self.aligned, self.before, self.after = maps, aligned, tuple(before), tuple(after)
         self.starters: dict[tuple[int, ...], Any] = {}  # with tensor maps, by the addresses
+        self.latest: tuple[Sequence[int], Any] = (), None  # of the addresses seen last
 
     def with_scalars(self, values: Mapping[str, float]) -> Self:
         """Return the launch with the scalars of one call, which has tensor maps of its own."""
         made = super().with_scalars(values)
-        if made is not self:
-            made.starters = {}
+        before, after = ([launch.with_scalars(values) for launch in part] for part in (self.before, self.after))
+        if made is self and (*before, *after) == (*self.before, *self.after):
+            return self
+        made = copy(self) if made is self else made
+        made.before, made.after = tuple(before), tuple(after)
+        made.starters, made.latest = {}, ((), None)
         return made
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
         """Launch on the operands at these addresses, by the fallback where one is not aligned."""
         if self.function is None:
             self.function = self.ready_kernel()
-        needed = tuple(addresses[operand] + offset for _, operand, offset, _ in self.maps)
-        needed += tuple(addresses[operand] for operand in self.aligned)
-        starter = self.starters.get(needed)
-        if starter is None:
-            if self.fallback and (self.function is None or any(address % ALIGNMENT for address in needed)):
-                self.fallback.start(addresses, stream)
-                return
-            starter = self._with_maps(needed)
+        known, starter = self.latest
+        if known != addresses:
+            needed = tuple(addresses[operand] + offset for _, operand, offset, _ in self.maps)
+            needed += tuple(addresses[operand] for operand in self.aligned)
+            starter = self.starters.get(needed)
+            if starter is None:
+                if self.fallback and (self.function is None or any(address % ALIGNMENT for address in needed)):
+                    self.fallback.start(addresses, stream)
+                    return
+                starter = self._with_maps(needed)
+            self.latest = addresses, starter
+        for launch in self.before:
+            launch.start(addresses, stream)
         if plans.launched is not None:
             plans.launched.add(self.kernel)
         starter(addresses, stream)
+        for launch in self.after:
+            launch.start(addresses, stream)
 
     def _with_maps(self, needed: tuple[int, ...]) -> Any:
         """Return what launches with the tensor maps of these addresses."""

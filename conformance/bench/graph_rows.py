@@ -31,7 +31,7 @@ from .row import Call, Convolution, Row
 
 Mode = cudnnPointwiseMode_t
 PRECOMPUTED = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
-PRECOMPUTED_ON_CORES = 9  # the engine of IMPLICIT_PRECOMP_GEMM on tensor cores
+ON_CORES, PRECOMPUTED_ON_CORES = 8, 9  # the engines of IMPLICIT_GEMM and IMPLICIT_PRECOMP_GEMM on tensor cores
 SHAPES = ((64, 256, 56, 56), (32, 512, 14, 14))
 STATISTICS_LAYERS = (WIDE, Layer(64, 256, 56, 256, 1, 1), DEEP, Layer(32, 512, 14, 512, 1, 1))
 
@@ -91,7 +91,7 @@ def _fused_row(layer: Layer, kind: str, added: bool) -> Row:
         "z": "tensor_5" if added else "tensor_3",
     }
     family = f"graph convolution {'add ' if added else ''}bias ReLU"
-    operation = OperationGraph(nodes, PRECOMPUTED_ON_CORES, 0, 0)
+    operation = OperationGraph(nodes, ON_CORES if layer == TINY else PRECOMPUTED_ON_CORES, 0, 0)
     return Row(f"{family} {layer} {kind} NHWC", family, operation, (Call(call, names),))
 
 

@@ -320,9 +320,10 @@ class Bench:
         return found
 
     def _most_bytes(self, operation: Operation, name: str) -> int:
-        """Bytes of an operand of a separate call, of a convolution's workspace those that suffice for every algorithm of everybody."""
-        convolves = isinstance(operation, Convolution) and name == workspace_of(operation)
-        return self._scratch_bytes(operation) if convolves else operation.nbytes(name)  # type: ignore[arg-type]
+        """Bytes of an operand of a separate call, of a workspace those that suffice for everybody and every algorithm."""
+        if name != workspace_of(operation):
+            return operation.nbytes(name)
+        return self._scratch_bytes(operation) if isinstance(operation, Convolution) else self._room(operation, name)
 
     def _solver(self, operation: Operation) -> dict[str, Any]:
         """The name of the solver that serves an operation."""

@@ -301,6 +301,19 @@ def test_a_fused_convolution_inside_a_graph(trial, data_type):
     ))  # fmt: skip
 
 
+@shows(*of("OPERATIONGRAPH", "c01"), *of("OPERATION_GEN_STATS", "c01"))
+@pytest.mark.parametrize("which", ["channels last", "channels first"])
+def test_statistics_of_large_chains(trial, which):
+    """Of the last result, in several segments, which have gaps; of the one in the middle, too."""
+    dims, order, steps = LARGE[which]
+    nodes = chain(*steps, dims=dims, order=order)
+    channels = (1, dims[1], 1, 1)
+    for i, y in enumerate((nodes[-1].y, nodes[1].y)):
+        outputs = [tensor(300 + 2 * i + j, channels, strides=(9 * dims[1], 3, 3, 3)) for j in range(2)]
+        nodes.append(GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, y, *outputs))
+    trial(executed(*nodes))
+
+
 ON_CORES = 29  # the engine that runs node by node with convolutions on tensor cores
 
 

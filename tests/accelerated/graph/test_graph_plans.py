@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from dualdnn.accelerated import AcceleratedBackend
 from dualdnn.accelerated.graph import chain as compiled
 from dualdnn.accelerated.graph.pointwise import Layout
 from dualdnn.accelerated.graph.problem import GraphProblem
-from dualdnn.accelerated.plans import BackgroundLaunch, estimated_seconds
+from dualdnn.accelerated.plans import BackgroundLaunch, estimated_seconds, noting_launches
+from dualdnn.api.enumerations import cudnnGenStatsMode_t
 from dualdnn.api.graph.engines import ENGINES
 from dualdnn.api.operations import OperationGraph
+from dualdnn.api.operations.graph import GenStatsNode
 from dualdnn.api.operations.specs import FLOAT, HALF
 from dualdnn.conformance.cases.graph.graph import Mode, executed, pointwise, tensor
 from dualdnn.conformance.cases.graph.graph_engines import ABLE, GRAPHS
 
 LAST = (0, 2, 3, 1)
+SUM_SQSUM = cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM
 
 
 @pytest.fixture(scope="module")
@@ -62,15 +67,48 @@ def test_compiled_chains_have_the_bits_of_interpreted_ones(backend, monkeypatch,
     assert isinstance(launch, BackgroundLaunch) and not isinstance(other, BackgroundLaunch)
     assert (launch.function.name, other.function.name) == ("graph_chain", "graph_pointwise")
     wanted = run(backend, interpreted, operation, contents)
-    assert run(backend, plan, operation, contents) == wanted and any(wanted["tensor_4"])
+    for offset, kernel in ((0, "graph_chain"), (4, "graph_pointwise")):
+        with noting_launches() as names:
+            assert run(backend, plan, operation, contents, offset) == wanted and any(wanted["tensor_4"])
+        assert names == {kernel}
     monkeypatch.setattr(launch, "function", None)
     monkeypatch.setattr(launch, "refused", True)
     monkeypatch.setattr(launch, "starter", None)
     assert run(backend, plan, operation, contents, 4) == wanted
 
 
+@pytest.mark.parametrize(
+    "dims, order", [((4, 16, 24, 24), LAST), ((4, 3, 96, 96), None)], ids=["channels last", "channels first"]
+)
+def test_chains_add_up_their_last_result(backend, monkeypatch, dims, order):
+    """In segments whose sums another launch adds; until the kernel is compiled two launches serve, whose result has the same bits."""
+    nodes, outputs = layer(dims, order), (1, dims[1], 1, 1)
+    sums = GenStatsNode(
+        SUM_SQSUM, FLOAT, nodes[-1].y, tensor(7, outputs), tensor(8, outputs, strides=(3 * dims[1], 3, 3, 3))
+    )
+    operation = executed(*nodes, sums)
+    random = np.random.default_rng(4)
+    contents = {name: random.standard_normal(operation.tensor(name).count).astype(np.float16 if name == "tensor_1" else np.float32) for name in operation.inputs}  # fmt: skip
+    monkeypatch.setattr(compiled, "LEAST_ELEMENTS", 1)
+    operation = replace(operation, workspace_bytes=backend.workspace_bytes(operation))
+    plan = backend._planned(operation)
+    names = [step.function.name for step, _ in plan.steps]
+    assert names == ["graph_chain_statistics", "graph_statistics_finish"] and plan.steps[0][0].grid[1] > 1
+    found = run(backend, plan, operation, contents)
+    launch = plan.steps[0][0]
+    for name, value in {"function": None, "refused": True, "starter": None}.items():
+        monkeypatch.setattr(launch, name, value)
+    other = run(backend, plan, operation, contents)
+    assert other["tensor_4"] == found["tensor_4"] and other["tensor_2"] == found["tensor_2"]
+    y = np.frombuffer(found["tensor_4"], np.float16).astype(np.float64)
+    y = y.reshape(-1, dims[1]).T if order else y.reshape(dims[0], dims[1], -1).swapaxes(0, 1).reshape(dims[1], -1)
+    for result in (found, other):
+        assert np.allclose(np.frombuffer(result["tensor_7"], np.float32), y.sum(1), rtol=1e-5)
+        assert np.allclose(np.frombuffer(result["tensor_8"], np.float32)[::3], (y * y).sum(1), rtol=1e-5)
+
+
 def test_which_chains_are_compiled(backend):
-    """Large ones of whole packs; not where a result has gaps between packs or an operand strides of its own."""
+    """Large ones of full packs; not where a result has gaps between packs or an operand strides of its own."""
 
     def width(*nodes):
         return compiled.width_of(Layout.of(GraphProblem(executed(*nodes), backend.device), nodes))
