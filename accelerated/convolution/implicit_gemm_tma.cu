@@ -259,7 +259,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
       mbarrier_wait_parity(&full[stage], parity);
 #pragma unroll
       for (int step = 0; step < STEPS; step++) {
-        unsigned(&left)[BLOCKS][4] = fragments[step % 2];
+        unsigned (&left)[BLOCKS][4] = fragments[step % 2];
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++) {
           ldmatrix(left[b], swizzled(pixels, warp_row + b * 64 + lane % 16, step * 2 + lane / 16));
@@ -642,11 +642,11 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
 
 // NAME: pixels x filters of a tile, and `ping_pong` where each warpgroup has tiles of its own
 #if PROLOGUE
-#define KERNEL(NAME, COLUMNS, ROWS, CONSUMERS, ...)                                                    \
-  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1)                               \
-      convolution_implicit_gemm_tma_prologue_statistics_##NAME(const __grid_constant__ Arguments a) {  \
-    griddepcontrol_wait();                                                                             \
-    multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(a);                                                \
+#define KERNEL(NAME, COLUMNS, ROWS, CONSUMERS, ...)                                                   \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1)                              \
+      convolution_implicit_gemm_tma_prologue_statistics_##NAME(const __grid_constant__ Arguments a) { \
+    griddepcontrol_wait();                                                                            \
+    multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(a);                                               \
   }
 #elif STATISTICS
 #define KERNEL(NAME, COLUMNS, ROWS, CONSUMERS, ...)                                          \

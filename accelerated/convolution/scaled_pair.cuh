@@ -1,4 +1,5 @@
-// Two elements of 16 bits in a register, scaled, biased and rectified between their load and their product; rounded once.
+// Two elements of 16 bits in a register, scaled, biased and rectified between their load and their product; rounded
+// once.
 #pragma once
 #include <type_traits>
 

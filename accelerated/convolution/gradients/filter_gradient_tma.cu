@@ -57,8 +57,8 @@ struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMNS) * ROW_BYTES> {
     }
   }
 
-  // The products of `count` K-blocks with rows through registers, of which the last may be in flight; the stage that they
-  // read. first_row: of the warpgroup, in boxes of channels; left: bytes to its box of a stage.
+  // The products of `count` K-blocks with rows through registers, of which the last may be in flight; the stage that
+  // they read. first_row: of the warpgroup, in boxes of channels; left: bytes to its box of a stage.
   __device__ __forceinline__ unsigned begin_scaled(float (&sums)[COLUMNS / 2], unsigned first_row, int left,
                                                    int count) {
     constexpr int STEPS = 4;  // of a stage
@@ -80,7 +80,7 @@ struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMNS) * ROW_BYTES> {
       mbarrier_wait_parity(&this->full[used], this->parity);
 #pragma unroll
       for (int step = 0; step < STEPS; step++) {
-        unsigned(&of_rows)[4] = fragments[step % 2];
+        unsigned (&of_rows)[4] = fragments[step % 2];
         ldmatrix<4, true>(of_rows, swizzled(rows, step * 16 + lane / 16 * 8 + lane % 8, warp * 2 + lane / 8 % 2));
 #pragma unroll
         for (int i = 0; i < 4; i++) of_rows[i] = pairs[i % 2].apply(of_rows[i], a.x_rectified);
@@ -114,8 +114,8 @@ struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMNS) * ROW_BYTES> {
         find_tile(a.division, segment.tile, row, column);
         previous = begin_scaled(sums[0], row * ROWS + (SPLIT_K ? 0 : group * 64), left, count);
       } else {
-        previous = this->template multiply<ELEMENT, COLUMNS, 1, !PLANES, !PLANES, STEP>(sums, left, 0,
-                                                                                        ROWS * ROW_BYTES, count);
+        previous = this->template multiply<ELEMENT, COLUMNS, 1, !PLANES, !PLANES, STEP>(sums, left, 0, ROWS * ROW_BYTES,
+                                                                                        count);
       }
       wgmma_wait<0>();
       if (count > 0 && PROLOGUE) this->release_by_lane(previous);
