@@ -1,7 +1,7 @@
 // Pooling backward (4.1.18) of averages with any window, in any layout; static and global windows have kernels of their
 // own.
 //
-// Tiling: `tile` has a tile of inputs for a block, four planes or channels in a pack: it reads dy once, divides it and
+// Tiling: `tile` has a tile of inputs for a block, in packs of planes or channels: it reads dy once, divides it and
 // keeps it in shared memory (generic_tile.cuh), where every input gathers what the windows over it give, in their
 // order. `gather` has a thread for 16 bytes of dx, where windows are apart, or too large; what neighbours read comes
 // from L1.

@@ -1,8 +1,8 @@
 // Pooling forward (3.2.69) with any window, in any layout; static and global windows have kernels of their own.
 //
-// Tiling: `tile` has a tile of outputs for a block, four planes or channels in a pack, and reads x once to shared
-// memory (generic_tile.cuh). `thread` has a thread for 16 bytes of y, where windows are apart. `team` has a block for a
-// pack of outputs with a large window: its threads share the rows and columns.
+// Tiling: `tile` has a tile of outputs for a block, in packs of planes or channels, and reads x once to shared
+// memory (generic_tile.cuh). `thread` has a thread for 16 bytes of y, where windows of channels overlap little. `team`
+// has a block for a pack of outputs with a large window: its threads share the rows and columns.
 //
 // Roofline bound: bytes, x read and y written once; one operation for every input of every window: of 3x3 windows by
 // estimate 50 instructions an element, 6 us for 32x128x28x28 of float, as many as memory needs.

@@ -1,9 +1,9 @@
 // Pooling backward (4.1.18) of maxima with any window, in any layout; static windows have kernels of their own.
 //
 // Tiling: a block has a tile of inputs. It finds the first maximum of every window over them and keeps its index and dy
-// in shared memory; then every input gathers what the windows over it give it, in their order. `tile` has four planes
-// or channels in a pack and reads x once to shared memory (generic_tile.cuh). `gather` has windows that are too large
-// for that: teams of threads scan them; those that do not fit are taken in chunks: sums stay in registers.
+// in shared memory; then every input gathers what the windows over it give it, in their order. `tile` has packs of four
+// planes or channels, eight of 16 bits, and reads x once to shared memory (generic_tile.cuh). `gather` has windows too
+// large for that: teams of threads scan them; those that do not fit are taken in chunks: sums stay in registers.
 // Roofline bound: bytes, x and dy read, dx written; three operations for every input of every window, twice: of 3x3
 // windows by estimate 100 instructions an element, 11 us for 32x128x28x28, of which memory needs 9.
 #include "pooling/generic/generic_tile.cuh"

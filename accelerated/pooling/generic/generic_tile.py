@@ -26,10 +26,8 @@ BANK_BYTES = 128  # of shared memory that one access reads without conflicts
 GROUP_BYTES = 32  # of neighbouring channels of a block
 BLOCK_TARGETS = 1024  # of planes that share a block
 BLOCKS_PER_SM = 4
-THREADS, MANY_WINDOWS_THREADS = (
-    160,
-    256,
-)  # of a block, eight or five of which share an SM; where maxima of many windows are looked for
+THREADS = 160  # of a block, eight of which share an SM
+MANY_WINDOWS_THREADS = 256  # of a block that has maxima of so many windows to find
 LONG_ROW = 64  # positions from which rows are divided before the other axes
 MAX_ELEMENTS = 2**31 - 2**10
 
