@@ -24,7 +24,7 @@ struct Drawn {  // how the forward call finds the elements that it keeps
 // The bits of an octet: drawn by the forward call, where there are states.
 __device__ __forceinline__ unsigned octet_bits(const PhiloxStates* states, const unsigned char* mask,
                                                const Drawn& drawn, unsigned octet, unsigned count) {
-  if (states == nullptr) return mask[octet];
+  if (!DRAWS) return mask[octet];
   const unsigned bits = drawn.drops_all ? 0 : kept_octet(*states, octet, drawn.threshold);
   return bits & ((1u << count) - 1);
 }
@@ -43,7 +43,10 @@ struct PackedArguments {
   unsigned elements;
 };
 
-extern "C" __global__ void __launch_bounds__(256, 4) dropout_packed(const PackedArguments a) {
+// Of a multiprocessor: backward a thread needs few registers.
+constexpr int PACKED_BLOCKS = DRAWS ? 4 : OCTETS == 1 ? 8 : 6;
+
+extern "C" __global__ void __launch_bounds__(256, PACKED_BLOCKS) dropout_packed(const PackedArguments a) {
   griddepcontrol_wait_deferred();
   const unsigned first = blockIdx.x * blockDim.x * OCTETS + threadIdx.x;
   griddepcontrol_wait_before_access(a.x + first * OCTET, a.y + first * OCTET);
@@ -61,14 +64,14 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_packed(const Packed
 #pragma unroll
       for (int p = 0; p < PACKS; p++) values[k][p] = in[p];
     }
-    if (count(k) > 0 && a.states == nullptr) bits[k] = a.mask[octet];
+    if (count(k) > 0 && !DRAWS) bits[k] = a.mask[octet];
   }
   griddepcontrol_launch_dependents();
 #pragma unroll
   for (int k = 0; k < OCTETS; k++) {
     const unsigned octet = first + k * blockDim.x;
     if (count(k) == 0) continue;
-    if (a.states != nullptr) a.mask[octet] = bits[k] = octet_bits(a.states, a.mask, a.drawn, octet, count(k));
+    if (DRAWS) a.mask[octet] = bits[k] = octet_bits(a.states, a.mask, a.drawn, octet, count(k));
     if (count(k) == OCTET) {
       ElementPack* out = reinterpret_cast<ElementPack*>(a.y + octet * OCTET);
 #pragma unroll
@@ -118,7 +121,7 @@ extern "C" __global__ void __launch_bounds__(256) dropout_strided(const StridedA
   unsigned bits = 0;
   if (lane < ITEMS * 4 && octet * OCTET < a.elements) {
     bits = octet_bits(a.states, a.mask, a.drawn, octet, min(a.elements - octet * OCTET, static_cast<unsigned>(OCTET)));
-    if (a.states != nullptr) a.mask[octet] = static_cast<unsigned char>(bits);
+    if (DRAWS) a.mask[octet] = static_cast<unsigned char>(bits);
   }
 #pragma unroll
   for (int i = 0; i < ITEMS; i++) {
@@ -140,11 +143,11 @@ struct TileArguments {
 };
 
 constexpr int TILE_BYTES = TILE_PIXELS / OCTET, TILE_OCTETS = TILE_BYTES + 1;  // of a channel: octets begin anywhere
-constexpr int READS = TILE_WIDTH == 1 ? 8 : 2;                                 // packs of a thread at a time
+constexpr int READS = TILE_WIDTH == 1 ? 8 : TILE_READS;  // packs of a thread at a time
 
 // Packs: of TILE_WIDTH elements that are neighbours in memory: of channels, which end with a pack, or of consecutive
 // pixels too, where a tile has all channels.
-extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArguments a) {
+extern "C" __global__ void __launch_bounds__(256, TILE_BLOCKS) dropout_tiles(const TileArguments a) {
   griddepcontrol_wait();
   using Packed = Pack<ELEMENT, TILE_WIDTH>;
   using Bytes = Pack<unsigned char, TILE_WIDTH>;
@@ -163,7 +166,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
       const unsigned count = min(a.elements - octet * OCTET, static_cast<unsigned>(OCTET));
       found = octet_bits(a.states, a.mask, a.drawn, octet, count);
       // Who has its first element stores an octet.
-      if (a.states != nullptr && octet * OCTET >= start) a.mask[octet] = static_cast<unsigned char>(found);
+      if (DRAWS && octet * OCTET >= start) a.mask[octet] = static_cast<unsigned char>(found);
     }
     octets[i] = static_cast<unsigned char>(found);
   }

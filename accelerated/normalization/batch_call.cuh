@@ -1,7 +1,41 @@
 // The calls of batch normalization as all kernels see them, what they compute of an element, and moments.
 #pragma once
 #include "primitives/cluster.cuh"
+#include "primitives/cp_async.cuh"
 #include "primitives/types.cuh"
+
+#ifndef STREAMS
+#define STREAMS 0  // whether more is moved than L2 keeps: what is written, and what is read the last time, leaves it first
+#endif
+
+// Reads and writes of packs that no one reads again.
+#if defined(__CUDA_ARCH__) && STREAMS
+template <int N> __device__ __forceinline__ void write_once(Pack<ELEMENT, N>* to, const Pack<ELEMENT, N>& pack) {
+  if constexpr (sizeof(pack) == 16) __stcs(reinterpret_cast<int4*>(to), reinterpret_cast<const int4&>(pack));
+  else *to = pack;
+}
+template <int N> __device__ __forceinline__ Pack<ELEMENT, N> read_once(const Pack<ELEMENT, N>* from) {
+  if constexpr (sizeof(*from) != 16) return *from;
+  const int4 bits = __ldcs(reinterpret_cast<const int4*>(from));
+  return reinterpret_cast<const Pack<ELEMENT, N>&>(bits);
+}
+template <int N> __device__ __forceinline__ void copy_once(Pack<ELEMENT, N>* to, const Pack<ELEMENT, N>* from) {
+  unsigned long long policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(
+                   static_cast<unsigned>(__cvta_generic_to_shared(to))),
+               "l"(from), "l"(policy)
+               : "memory");
+}
+#else
+template <int N> __device__ __forceinline__ void write_once(Pack<ELEMENT, N>* to, const Pack<ELEMENT, N>& pack) {
+  *to = pack;
+}
+template <int N> __device__ __forceinline__ Pack<ELEMENT, N> read_once(const Pack<ELEMENT, N>* from) { return *from; }
+template <int N> __device__ __forceinline__ void copy_once(Pack<ELEMENT, N>* to, const Pack<ELEMENT, N>* from) {
+  cp_async<sizeof(*to)>(to, from, true);
+}
+#endif
 
 // Two sums, or moments: the mean, of which `low` is added to `first`, and the sum of squared differences from it.
 struct Total {
@@ -47,7 +81,7 @@ struct ForwardCall {
 #pragma unroll
     for (int i = 0; i < N; i++)
       result.item[i] = normalized(x.item[i], z.item[i], normalizer(i), &prior.item[i], passes.item[i]);
-    *reinterpret_cast<Pack<ELEMENT, N>*>(y + offset) = result;
+    write_once(reinterpret_cast<Pack<ELEMENT, N>*>(y + offset), result);
     if (mask) *reinterpret_cast<Pack<unsigned char, N>*>(mask + offset) = passes;
   }
   // The statistics that are given, at index `at`.
@@ -109,8 +143,8 @@ struct BackwardCall {
     if (beta != COMPUTE(0)) prior = *reinterpret_cast<const Pack<ELEMENT, N>*>(dx + offset);
 #pragma unroll
     for (int i = 0; i < N; i++) result.item[i] = gradient(x.item[i], dy.item[i], group(i), &prior.item[i]);
-    *reinterpret_cast<Pack<ELEMENT, N>*>(dx + offset) = result;
-    if (dz) *reinterpret_cast<Pack<ELEMENT, N>*>(dz + offset) = dy;
+    write_once(reinterpret_cast<Pack<ELEMENT, N>*>(dx + offset), result);
+    if (dz) write_once(reinterpret_cast<Pack<ELEMENT, N>*>(dz + offset), dy);
   }
   // The gradients of scale and bias from the sums of dy and of dy * n.
   __device__ __forceinline__ void store_parameters(unsigned at, COMPUTE first, COMPUTE second) const {

@@ -13,7 +13,8 @@
 #include "primitives/cp_async.cuh"
 #include "primitives/geometry.cuh"
 
-constexpr int WIDTH = PACK_WIDTH;  // elements of a pack
+constexpr int WIDTH = PACK_WIDTH;              // elements of a pack
+constexpr unsigned COPIES_IN_FLIGHT = 8;       // of rows that a thread copies to shared memory
 using Elements = Pack<ELEMENT, WIDTH>;
 
 struct Columns {
@@ -422,4 +423,280 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
         [&](unsigned offset, const Elements& x, const Elements& dy) {
           a.call.store_pack(offset, x, dy, [&](int k) { return of[k]; });
         });
+}
+
+// --- all blocks at once ---
+
+// The blocks of a tile wait for each other: the launch is cooperative, and has a multiprocessor for each. The top bit
+// of a tile's word changes when all have come, whatever their number.
+__device__ unsigned tile_barriers[MOST_TILES];
+__device__ __forceinline__ void wait_for_tile() {
+  __syncthreads();
+  if (gridDim.y > 1 && thread_of_block() == 0) {
+    volatile unsigned* const barrier = tile_barriers + blockIdx.x;
+    __threadfence();
+    const unsigned before = atomicAdd(tile_barriers + blockIdx.x, blockIdx.y == 0 ? 0x80000001u - gridDim.y : 1u);
+    while (((before ^ *barrier) >> 31) == 0) {}
+    __threadfence();
+  }
+  __syncthreads();
+}
+
+// What a block merges of its threads: the columns of a tile, by warp.
+struct BlockExchange {
+  COMPUTE origin[MOST_COLUMNS], warps[2][THREADS / 32][MOST_COLUMNS];
+};
+
+// Merges what the threads of a block have of their columns, of which each has all rows of the block, and writes one
+// partial result for each column. Rows of the tile are threads: a power of two of them in a warp.
+template <class Rule>
+__device__ __forceinline__ void store_block_partials(BlockExchange& exchange, const Columns& c,
+                                                     const Total (&mine)[WIDTH], COMPUTE* partials) {
+  const unsigned warp = thread_of_block() / 32, first = threadIdx.x * WIDTH;
+  const COMPUTE count = COMPUTE(c.rows_of(c.first_column(), c.first_row(), c.segment)), weight = COMPUTE(1) / count;
+  const COMPUTE of_thread = COMPUTE(c.my_rows());
+  if (same_type<Rule, MergeMoments>) {
+    if (threadIdx.y == 0) {
+#pragma unroll
+      for (int k = 0; k < WIDTH; k++) exchange.origin[first + k] = origin(mine[k]);
+    }
+    __syncthreads();
+  }
+#pragma unroll
+  for (int k = 0; k < WIDTH; k++) {
+    Total sum{};
+    if (of_thread > COMPUTE(0)) Rule::add(sum, exchange.origin[first + k], weight, of_thread, mine[k]);
+    for (unsigned distance = 16; distance >= blockDim.x; distance /= 2) {
+      sum.first += __shfl_xor_sync(0xFFFFFFFFu, sum.first, distance);
+      sum.second += __shfl_xor_sync(0xFFFFFFFFu, sum.second, distance);
+    }
+    if (thread_of_block() % 32 < blockDim.x)
+      exchange.warps[0][warp][first + k] = sum.first, exchange.warps[1][warp][first + k] = sum.second;
+  }
+  __syncthreads();
+  const unsigned column = thread_of_block();
+  if (column >= c.columns() || c.first_column() + column >= c.groups) return;
+  Total sum{};
+#pragma unroll
+  for (unsigned w = 0; w < THREADS / 32; w++)
+    sum.first += exchange.warps[0][w][column], sum.second += exchange.warps[1][w][column];
+  partial<Rule>(c, partials, blockIdx.y, c.first_column() + column)
+      .store(Rule::finish(sum, exchange.origin[column], count));
+}
+
+// What a thread keeps of TENSORS tensors from the first pass to the second: its first rows in shared memory, the next
+// HELD in registers. It reads the others again, from the last one on, which L2 still has.
+template <int TENSORS> struct Kept {
+  const Columns& c;
+  const ELEMENT* const (&from)[TENSORS];
+  const unsigned rows, cached;  // of this thread
+  const unsigned room;          // rows of a thread that shared memory has room for
+  Elements held[TENSORS][HELD > 0 ? HELD : 1];
+
+  __device__ __forceinline__ Kept(const Columns& c, const ELEMENT* const (&from)[TENSORS], unsigned room)
+      : c(c), from(from), rows(c.my_rows()), cached(min(rows, room)), room(room) {}
+  __device__ __forceinline__ Elements* slot(unsigned i, int tensor) const {
+    return reinterpret_cast<Elements*>(shared_memory) + (tensor * room + i) * THREADS + thread_of_block();
+  }
+  __device__ __forceinline__ const Elements* pack_at(int tensor, unsigned i) const {
+    return reinterpret_cast<const Elements*>(from[tensor] + c.offset(i));
+  }
+  __device__ __forceinline__ void copy(unsigned i) const {
+    if (i < cached) {
+#pragma unroll
+      for (int t = 0; t < TENSORS; t++) copy_once(slot(i, t), pack_at(t, i));
+    }
+    cp_async_commit();
+  }
+  // The first pass: use(i, packs) of every row; it may change the packs, as they are kept.
+  template <class Use> __device__ __forceinline__ void visit_first(const Use& use) {
+#pragma unroll
+    for (unsigned i = 0; i < COPIES_IN_FLIGHT; i++) copy(i);
+#pragma unroll
+    for (int u = 0; u < HELD; u++) {
+#pragma unroll
+      for (int t = 0; t < TENSORS; t++)
+        if (cached + u < rows) held[t][u] = read_once(pack_at(t, cached + u));
+    }
+    for (unsigned i = 0; i < cached; i++) {
+      cp_async_wait<COPIES_IN_FLIGHT - 1>();
+      Elements packs[TENSORS];
+#pragma unroll
+      for (int t = 0; t < TENSORS; t++) packs[t] = *slot(i, t);
+      if (use(i, packs)) *slot(i, TENSORS - 1) = packs[TENSORS - 1];
+      copy(i + COPIES_IN_FLIGHT);
+    }
+    cp_async_wait<0>();
+#pragma unroll
+    for (int u = 0; u < HELD; u++) {
+      if (cached + u >= rows) continue;
+      Elements packs[TENSORS];
+#pragma unroll
+      for (int t = 0; t < TENSORS; t++) packs[t] = held[t][u];
+      use(cached + u, packs);
+      held[TENSORS - 1][u] = packs[TENSORS - 1];
+    }
+    for (unsigned i = cached + HELD; i < rows; i += ROWS_IN_FLIGHT) {
+      Elements packs[ROWS_IN_FLIGHT][TENSORS];
+#pragma unroll
+      for (int u = 0; u < ROWS_IN_FLIGHT; u++) {
+#pragma unroll
+        for (int t = 0; t < TENSORS; t++)
+          if (i + u < rows) packs[u][t] = *pack_at(t, i + u);
+      }
+#pragma unroll
+      for (int u = 0; u < ROWS_IN_FLIGHT; u++)
+        if (i + u < rows) use(i + u, packs[u]);
+    }
+  }
+  // The second pass: of rows that are read again `read(i, u)` begins to read what else there is, use(i, u, packs, again).
+  template <class Read, class Use> __device__ __forceinline__ void visit_again(const Read& read, const Use& use) const {
+    const unsigned kept = min(rows, cached + HELD);
+    for (unsigned left = rows; left > kept; left -= min(left - kept, static_cast<unsigned>(ROWS_IN_FLIGHT))) {
+      Elements packs[ROWS_IN_FLIGHT][TENSORS];
+#pragma unroll
+      for (int u = 0; u < ROWS_IN_FLIGHT; u++)
+        if (kept + u < left) {
+#pragma unroll
+          for (int t = 0; t < TENSORS; t++) packs[u][t] = read_once(pack_at(t, left - 1 - u));
+          read(left - 1 - u, u);
+        }
+#pragma unroll
+      for (int u = 0; u < ROWS_IN_FLIGHT; u++)
+        if (kept + u < left) use(left - 1 - u, u, packs[u], true);
+    }
+#pragma unroll
+    for (int u = 0; u < HELD; u++) {
+      if (cached + u >= rows) continue;
+      Elements packs[TENSORS];
+#pragma unroll
+      for (int t = 0; t < TENSORS; t++) packs[t] = held[t][u];
+      read(cached + u, 0);
+      use(cached + u, 0, packs, false);
+    }
+    for (unsigned i = 0; i < cached; i += 2) {
+      Elements packs[2][TENSORS];
+#pragma unroll
+      for (int u = 0; u < 2; u++)
+        if (i + u < cached) {
+#pragma unroll
+          for (int t = 0; t < TENSORS; t++) packs[u][t] = *slot(i + u, t);
+          read(i + u, u);
+        }
+#pragma unroll
+      for (int u = 0; u < 2; u++)
+        if (i + u < cached) use(i + u, u, packs[u], false);
+    }
+  }
+};
+
+struct ForwardTogetherArguments {
+  ForwardCall call;
+  Columns columns;
+  unsigned room;  // rows of a thread in shared memory
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    normalization_batch_columns_training_together(const ForwardTogetherArguments a) {
+  griddepcontrol_wait();
+  const Columns& c = a.columns;
+  const ForwardCall& call = a.call;
+  __shared__ BlockExchange exchange;
+  __shared__ COMPUTE mean[MOST_COLUMNS], squares[MOST_COLUMNS], scale[MOST_COLUMNS], bias[MOST_COLUMNS];
+  const ELEMENT* const from[1] = {call.x};
+  Kept<1> kept(c, from, a.room);
+  ShiftedSum sums[WIDTH];
+  kept.visit_first([&](unsigned i, const Elements (&x)[1]) {
+#pragma unroll
+    for (int k = 0; k < WIDTH; k++) {
+      if (i == 0) sums[k].begin(x[0].item[k]);
+      sums[k].add(x[0].item[k]);
+    }
+    return false;
+  });
+  const COMPUTE reciprocal = COMPUTE(1) / COMPUTE(kept.rows);
+  Total moments[WIDTH];
+#pragma unroll
+  for (int k = 0; k < WIDTH; k++) moments[k] = kept.rows > 0 ? sums[k].moments(reciprocal) : Total{};
+  store_block_partials<MergeMoments>(exchange, c, moments, call.partials);
+  copy_parameters(c, call.scale, scale);
+  copy_parameters(c, call.bias, bias);
+  wait_for_tile();
+  load_partials<MergeMoments>(c, call.partials, [&](unsigned column, unsigned, const Total& total) {
+    mean[column] = total.first + total.low, squares[column] = total.second;
+  });
+  Normalizer of[WIDTH];
+#pragma unroll
+  for (int k = 0; k < WIDTH; k++) {
+    const unsigned column = threadIdx.x * WIDTH + k;
+    of[k] = {mean[column], scale[column] * call.inverse(squares[column], c.count), bias[column]};
+  }
+  Elements z[ROWS_IN_FLIGHT];
+  kept.visit_again(
+      [&](unsigned i, int u) {
+        if (call.z) z[u] = read_pack(call.z + c.offset(i));
+      },
+      [&](unsigned i, int u, const Elements (&x)[1], bool) {
+        call.store_pack(c.offset(i), x[0], z[u], [&](int k) { return of[k]; });
+      });
+  for (unsigned column = thread_of_block(); column < c.columns(); column += THREADS)
+    if (writes_results(c, column))
+      call.store_statistics(mean[column], squares[column], c.count, c.first_column() + column);
+}
+
+struct BackwardTogetherArguments {
+  BackwardCall call;
+  Columns columns;
+  unsigned room;
+};
+
+// Where mean and inverse are saved.
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    normalization_batch_columns_backward_together(const BackwardTogetherArguments a) {
+  griddepcontrol_wait();
+  const Columns& c = a.columns;
+  const BackwardCall& call = a.call;
+  __shared__ BlockExchange exchange;
+  __shared__ Known known;
+  __shared__ COMPUTE of_x[MOST_COLUMNS], constant[MOST_COLUMNS];
+  using Bits = Pack<unsigned char, WIDTH>;
+  auto bits = [&](unsigned i) {
+    return call.mask ? *reinterpret_cast<const Bits*>(call.mask + c.offset(i)) : Bits{};
+  };
+  known.read(call, c);
+  const ELEMENT* const from[2] = {call.x, call.dy};
+  Kept<2> kept(c, from, a.room);
+  COMPUTE mean[WIDTH];
+  read_values(known.mean + threadIdx.x * WIDTH, mean);
+  Total sums[WIDTH] = {};
+  kept.visit_first([&](unsigned i, Elements (&packs)[2]) {
+    known.undo_activation(call, packs[0], packs[1], bits(i));
+#pragma unroll
+    for (int k = 0; k < WIDTH; k++) {
+      const COMPUTE gradient = load<COMPUTE>(packs[1].item[k]);
+      sums[k].first += gradient;
+      sums[k].second += gradient * (load<COMPUTE>(packs[0].item[k]) - mean[k]);
+    }
+    return call.mask || call.bias;
+  });
+#pragma unroll
+  for (int k = 0; k < WIDTH; k++) sums[k].second *= known.inverse[threadIdx.x * WIDTH + k];
+  store_block_partials<AddSums>(exchange, c, sums, call.partials);
+  wait_for_tile();
+  load_partials<AddSums>(c, call.partials, [&](unsigned column, unsigned group, const Total& total) {
+    if (writes_results(c, column)) call.store_parameters(group, total.first, total.second);
+    const auto of = GradientOf::from(known.mean[column], known.inverse[column], known.factor[column], total, c.count);
+    of_x[column] = of.of_x, constant[column] = of.constant;
+  });
+  GradientOf of[WIDTH];
+#pragma unroll
+  for (int k = 0; k < WIDTH; k++) {
+    const unsigned column = threadIdx.x * WIDTH + k;
+    of[k] = {known.mean[column], known.factor[column], of_x[column], constant[column]};
+  }
+  kept.visit_again([](unsigned, int) {},
+                   [&](unsigned i, int, Elements (&packs)[2], bool again) {
+                     if (again) known.undo_activation(call, packs[0], packs[1], bits(i));
+                     call.store_pack(c.offset(i), packs[0], packs[1], [&](int k) { return of[k]; });
+                   });
 }

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..plans import Launch, structure
 from ..primitives.cluster import has_clusters
-from ..primitives.geometry import FastDivmod
+from ..primitives.geometry import PACK_BYTES, FastDivmod
 from ..solver import Solver
 from .batch import CLUSTER, BatchProblem
 
@@ -29,6 +29,13 @@ MOST_PARTS = 16  # partial results of a group without clusters
 COLUMNS = 32  # of a kernel's arrays: a multiple of this
 EXCHANGE_BYTES = 44 << 10  # of shared memory
 LEAST_ROW = 8  # packs, where rows have groups several times
+# Blocks that all run at once: their threads, threads along a row, the segments of a tile whose parts a block merges at
+# most, elements from which on they serve, bytes of shared memory that rows do not have, and rows of a thread that
+# registers hold, by the elements of a pack.
+TOGETHER_THREADS, TOGETHER_LANES, TOGETHER_SEGMENTS, TOGETHER_ELEMENTS = 512, (16, 8, 4), 33, 1 << 19
+TOGETHER_BYTES = 20 << 10
+HELD_FORWARD, HELD_BACKWARD = {4: 8, 8: 4}, {4: 6, 8: 2}
+TOGETHER_IN_FLIGHT, MOST_TILES, STREAM_BYTES = 4, 256, 64 << 20
 
 
 @dataclass(frozen=True)
@@ -109,6 +116,45 @@ def division_of(problem: BatchProblem) -> Division | None:
     return Division(packs, rows, tail, groups, repeats, lanes, lines, segment, segments, cluster)
 
 
+def together_of(problem: BatchProblem) -> Division | None:
+    """Return the division of a call among blocks that run at the same time, a multiprocessor for each, or None."""
+    if not problem.has_columns or problem.compute_bytes > 4:
+        return None
+    if problem.is_inference or (problem.is_gradient and problem.operation.saved is None):
+        return None
+    width, groups = problem.width, problem.statistics_count
+    if groups % width or groups < TOGETHER_LANES[-1] * width:
+        return None
+    packs, rows = groups // width, problem.x.count // groups
+    multiprocessors = problem.device.multiprocessors if problem.device.kind == "gpu" else 1
+    for lanes in TOGETHER_LANES:
+        tiles = -(-packs // lanes)
+        segments = min(multiprocessors // tiles, rows) if problem.device.kind == "gpu" else 1
+        if segments == 0 or tiles > MOST_TILES:
+            return None
+        if segments <= TOGETHER_SEGMENTS or lanes == TOGETHER_LANES[-1]:
+            break
+    segment = -(-rows // segments)
+    lines = TOGETHER_THREADS // lanes
+    return Division(packs, rows, packs, groups, 1, lanes, lines, segment, -(-rows // segment), 1)
+
+
+def columns_of(problem: BatchProblem, d: Division) -> ctypes.Structure:
+    """Return the ``Columns`` of the kernels."""
+    return structure(
+        ("packs", c_uint(d.packs)),
+        ("rows", c_uint(d.rows)),
+        ("tail", c_uint(d.tail)),
+        ("segment", c_uint(d.segment)),
+        ("part", c_uint(d.segment * d.cluster)),
+        ("parts", c_uint(d.parts)),
+        ("groups", c_uint(d.groups)),
+        ("repeats", c_uint(d.repeats)),
+        ("group", FastDivmod.of(d.groups)),
+        ("count", problem.number(problem.count)),
+    )
+
+
 class BatchColumnsSolver(Solver[BatchProblem]):
     """Statistics of neighbours in memory."""
 
@@ -123,18 +169,7 @@ class BatchColumnsSolver(Solver[BatchProblem]):
     def launches(self, problem: BatchProblem) -> list[Launch]:
         d = division_of(problem)
         assert d is not None
-        columns = structure(
-            ("packs", c_uint(d.packs)),
-            ("rows", c_uint(d.rows)),
-            ("tail", c_uint(d.tail)),
-            ("segment", c_uint(d.segment)),
-            ("part", c_uint(d.segment * d.cluster)),
-            ("parts", c_uint(d.parts)),
-            ("groups", c_uint(d.groups)),
-            ("repeats", c_uint(d.repeats)),
-            ("group", FastDivmod.of(d.groups)),
-            ("count", problem.number(problem.count)),
-        )
+        columns = columns_of(problem, d)
         # of partial moments, of which each has three, and of partial sums behind them, of two, at an even number
         numbers = d.parts * (d.groups if d.repeats > 1 else d.packs * width_of(problem))
         others: list[tuple[str, Any]] = [("columns", columns)]
@@ -158,6 +193,52 @@ class BatchColumnsSolver(Solver[BatchProblem]):
                 MOST_PARTIALS=round_up(min(d.groups, d.lanes * width_of(problem))),
                 ROWS_IN_FLIGHT=ROWS_IN_FLIGHT,
                 CLUSTER_BLOCKS=1 if problem.is_inference else d.cluster,
+                HELD=0,
+                MOST_TILES=1,
             )
             for kernel in kernels
         ]
+
+
+class BatchColumnsTogetherSolver(Solver[BatchProblem]):
+    """Statistics of neighbours in memory, by blocks that keep what they have while they wait for each other."""
+
+    name = "normalization.batch_columns_together"
+
+    def serves(self, problem: BatchProblem) -> bool:
+        return problem.aligned and together_of(problem) is not None
+
+    def applies(self, problem: BatchProblem) -> bool:
+        return problem.x.count >= TOGETHER_ELEMENTS and self.serves(problem)
+
+    def alignment(self, problem: BatchProblem) -> Mapping[str, int]:
+        return dict.fromkeys(problem.moved_tensors, 16)
+
+    def launches(self, problem: BatchProblem) -> list[Launch]:
+        d = together_of(problem)
+        assert d is not None
+        width, tensors = problem.width, 2 if problem.is_gradient else 1
+        held = (HELD_BACKWARD if problem.is_gradient else HELD_FORWARD)[width]
+        of_row = tensors * PACK_BYTES * TOGETHER_THREADS
+        of_thread = -(-d.segment // d.lines)
+        room = min(of_thread, (problem.device.shared_bytes_per_block - TOGETHER_BYTES) // of_row)
+        launch = problem.launch(
+            SOURCE,
+            f"normalization_batch_columns_{'backward' if problem.is_gradient else 'training'}_together",
+            [("columns", columns_of(problem, d)), ("room", c_uint(room))],
+            (d.tiles, d.segments, 1),
+            (d.lanes, d.lines, 1),
+            shared_bytes=room * of_row,
+            scratch_bytes=3 * d.parts * d.packs * width * problem.compute_bytes,
+            THREADS=TOGETHER_THREADS,
+            PACK_WIDTH=width,
+            MOST_COLUMNS=d.lanes * width,
+            MOST_PARTIALS=1,
+            ROWS_IN_FLIGHT=TOGETHER_IN_FLIGHT,
+            CLUSTER_BLOCKS=1,
+            HELD=held,
+            MOST_TILES=MOST_TILES,
+            STREAMS=int(tensors * problem.x.count * problem.x.scalar_bytes >= STREAM_BYTES),
+        )
+        launch.cooperative = d.segments > 1
+        return [launch]

@@ -36,20 +36,28 @@ struct Planes {
   }
   __device__ __forceinline__ unsigned my_packs() const { return of_thread(images * packs.divisor); }
   __device__ __forceinline__ unsigned my_edges() const { return plane % WIDTH ? of_thread(images * EDGES) : 0; }
+};
+
+// Those of a channel.
+struct ChannelPlanes {
+  const Planes& all;
+  unsigned channel;
+
+  __device__ __forceinline__ bool exists() const { return channel < all.channels; }
   __device__ __forceinline__ unsigned plane_start(unsigned image) const {
-    return (image * channels + blockIdx.x) * plane;
+    return (image * all.channels + channel) * all.plane;
   }
   // The offset of a thread's i-th pack; false where the plane, as it lies, has fewer.
   __device__ __forceinline__ bool pack(unsigned i, unsigned& offset) const {
     unsigned in_plane;
-    const unsigned start = plane_start(packs.divide(first() + i * stride(), in_plane));
+    const unsigned start = plane_start(all.packs.divide(all.first() + i * all.stride(), in_plane));
     offset = (start + WIDTH - 1) / WIDTH * WIDTH + in_plane * WIDTH;
-    return offset + WIDTH <= start + plane;
+    return offset + WIDTH <= start + all.plane;
   }
   // The offset of a thread's i-th element at the edges of planes; false where there is none.
   __device__ __forceinline__ bool edge(unsigned i, unsigned& offset) const {
-    const unsigned item = first() + i * stride(), image = item / EDGES, k = item - image * EDGES;
-    const unsigned start = plane_start(image), end = start + plane;
+    const unsigned item = all.first() + i * all.stride(), image = item / EDGES, k = item - image * EDGES;
+    const unsigned start = plane_start(image), end = start + all.plane;
     const unsigned body = (start + WIDTH - 1) / WIDTH * WIDTH, behind = max(end / WIDTH * WIDTH, body);
     offset = k < WIDTH - 1 ? start + k : behind + (k - (WIDTH - 1));
     return offset < (k < WIDTH - 1 ? body : end);
@@ -60,43 +68,60 @@ __device__ __forceinline__ Elements read_pack(const ELEMENT* from) { return *rei
 
 // The packs of a thread that shared memory holds, of TENSORS tensors.
 template <int TENSORS> struct Cache {
-  const Planes& planes;
+  const ChannelPlanes& planes;
   const ELEMENT* const (&from)[TENSORS];
   const unsigned kept;  // of this thread
 
-  __device__ __forceinline__ Cache(const Planes& planes, const ELEMENT* const (&from)[TENSORS])
-      : planes(planes), from(from), kept(min(planes.my_packs(), planes.cached)) {}
+  __device__ __forceinline__ Cache(const ChannelPlanes& planes, const ELEMENT* const (&from)[TENSORS])
+      : planes(planes), from(from), kept(min(planes.all.my_packs(), planes.all.cached)) {}
   __device__ __forceinline__ Elements* slot(unsigned i, int tensor) const {
-    return reinterpret_cast<Elements*>(shared_memory) + (tensor * planes.cached + i) * THREADS + threadIdx.x;
+    return reinterpret_cast<Elements*>(shared_memory) + (tensor * planes.all.cached + i) * THREADS + threadIdx.x;
   }
-  // Begins to copy pack i, if there is one; one group of copies.
-  __device__ __forceinline__ void copy(unsigned i) const {
+  // Begins to copy pack i of a channel, if there is one.
+  __device__ __forceinline__ void copy_of(const ChannelPlanes& channel, unsigned i) const {
     unsigned offset;
-    if (i < kept && planes.pack(i, offset)) {
+    if (i < kept && channel.pack(i, offset)) {
 #pragma unroll
       for (int t = 0; t < TENSORS; t++) cp_async<16>(slot(i, t), from[t] + offset, true);
     }
+  }
+  __device__ __forceinline__ void copy(unsigned i) const {
+    copy_of(planes, i);
     cp_async_commit();
+  }
+  // The same of the next channel of the block, whose first use waits for all of them.
+  __device__ __forceinline__ void copy_next(unsigned i) const {
+    const ChannelPlanes next{planes.all, planes.channel + gridDim.x};
+    if (next.exists()) copy_of(next, i);
   }
   // use(i, offset) for every pack that is kept, as soon as it is there.
   template <class Use> __device__ __forceinline__ void visit_copies(const Use& use) const {
+    if (planes.channel == blockIdx.x) {
 #pragma unroll
-    for (unsigned i = 0; i < IN_FLIGHT; i++) copy(i);
-    for (unsigned i = 0; i < kept; i++) {
-      cp_async_wait<IN_FLIGHT - 1>();
-      unsigned offset;
-      if (planes.pack(i, offset)) use(i, offset);
-      copy(i + IN_FLIGHT);
+      for (unsigned i = 0; i < IN_FLIGHT; i++) copy(i);
+      for (unsigned i = 0; i < kept; i++) {
+        cp_async_wait<IN_FLIGHT - 1>();
+        unsigned offset;
+        if (planes.pack(i, offset)) use(i, offset);
+        copy(i + IN_FLIGHT);
+      }
+      cp_async_wait<0>();
+    } else {
+      cp_async_commit();
+      cp_async_wait<0>();
+      for (unsigned i = 0; i < kept; i++) {
+        unsigned offset;
+        if (planes.pack(i, offset)) use(i, offset);
+      }
     }
-    cp_async_wait<0>();
   }
 };
 
 // Visits packs from `begin` to `end` of a thread, READS at a time: read(u, i, offset) begins to read, use(u, i, offset)
-// uses what was read.
-template <class Read, class Use>
-__device__ __forceinline__ void visit_packs(const Planes& planes, unsigned begin, unsigned end, const Read& read,
-                                            const Use& use) {
+// uses what was read; then(i): of packs that the plane does not have, too.
+template <class Read, class Use, class Then>
+__device__ __forceinline__ void visit_packs(const ChannelPlanes& planes, unsigned begin, unsigned end, const Read& read,
+                                            const Use& use, const Then& then) {
   for (unsigned i = begin; i < end; i += READS) {
     unsigned offset[READS];
     bool exists[READS];
@@ -106,13 +131,20 @@ __device__ __forceinline__ void visit_packs(const Planes& planes, unsigned begin
       if (exists[u]) read(u, i + u, offset[u]);
     }
 #pragma unroll
-    for (int u = 0; u < READS; u++)
+    for (int u = 0; u < READS; u++) {
       if (exists[u]) use(u, i + u, offset[u]);
+      then(i + u);
+    }
   }
 }
 template <class Read, class Use>
-__device__ __forceinline__ void visit_edges(const Planes& planes, const Read& read, const Use& use) {
-  const unsigned end = planes.my_edges();
+__device__ __forceinline__ void visit_packs(const ChannelPlanes& planes, unsigned begin, unsigned end, const Read& read,
+                                            const Use& use) {
+  visit_packs(planes, begin, end, read, use, [](unsigned) {});
+}
+template <class Read, class Use>
+__device__ __forceinline__ void visit_edges(const ChannelPlanes& planes, const Read& read, const Use& use) {
+  const unsigned end = planes.all.my_edges();
   for (unsigned i = 0; i < end; i += READS) {
     unsigned offset[READS];
     bool exists[READS];
@@ -164,11 +196,13 @@ __device__ __forceinline__ Total all_reduce(Exchange& exchange, Share mine, COMP
     exchange.warps[1][warp] = sum.total.first, exchange.warps[2][warp] = sum.total.second;
   }
   __syncthreads();
-  sum = {};
+  const unsigned other = threadIdx.x % WARPS;
+  sum = {exchange.warps[0][other], {exchange.warps[1][other], exchange.warps[2][other], 0}};
 #pragma unroll
-  for (unsigned w = 0; w < WARPS; w++) {
-    sum.count += exchange.warps[0][w];
-    sum.total.first += exchange.warps[1][w], sum.total.second += exchange.warps[2][w];
+  for (unsigned distance = WARPS / 2; distance > 0; distance /= 2) {
+    sum.count += __shfl_xor_sync(0xFFFFFFFFu, sum.count, distance);
+    sum.total.first += __shfl_xor_sync(0xFFFFFFFFu, sum.total.first, distance);
+    sum.total.second += __shfl_xor_sync(0xFFFFFFFFu, sum.total.second, distance);
   }
   if (same_type<Rule, MergeMoments>) {
     // The differences were weighted for the channel: those of the block.
@@ -236,48 +270,50 @@ extern "C" __global__ void __launch_bounds__(THREADS, TRAINING_BLOCKS) CLUSTER_D
     normalization_batch_planes_training(const ForwardArguments a) {
   griddepcontrol_wait();
   begin_cluster();
-  const Planes& p = a.planes;
   const ForwardCall& call = a.call;
   __shared__ Exchange exchange;
-  const unsigned channel = blockIdx.x, packs = p.my_packs();
+  const unsigned packs = a.planes.my_packs();
   const ELEMENT* const from[1] = {call.x};
+  ChannelPlanes p{a.planes, blockIdx.x};
   const Cache<1> cache(p, from);
-  Normalizer of{0, call.scale[channel], call.bias[channel]};
-  const COMPUTE near = load<COMPUTE>(call.x[p.plane_start(0)]);
+  for (; p.exists(); p.channel += gridDim.x) {
+    Normalizer of{0, call.scale[p.channel], call.bias[p.channel]};
+    const COMPUTE near = load<COMPUTE>(call.x[p.plane_start(0)]);
+    ThreadMoments moments;
+    Elements x[READS], z[READS];
+    ELEMENT edge[READS], edge_z[READS];
+    cache.visit_copies([&](unsigned i, unsigned) { moments.add(*cache.slot(i, 0)); });
+    visit_packs(
+        p, cache.kept, packs, [&](int u, unsigned, unsigned offset) { x[u] = read_pack(call.x + offset); },
+        [&](int u, unsigned, unsigned) { moments.add(x[u]); });
+    visit_edges(
+        p, [&](int u, unsigned offset) { edge[u] = call.x[offset]; }, [&](int u, unsigned) { moments.add(edge[u]); });
+    const Total total = all_reduce<MergeMoments>(exchange, moments.share(), near, a.planes.count);
+    of.mean = total.first + total.low;
+    of.factor *= call.inverse(total.second, a.planes.count);
 
-  ThreadMoments moments;
-  Elements x[READS], z[READS];
-  ELEMENT edge[READS], edge_z[READS];
-  cache.visit_copies([&](unsigned i, unsigned) { moments.add(*cache.slot(i, 0)); });
-  visit_packs(
-      p, cache.kept, packs, [&](int u, unsigned, unsigned offset) { x[u] = read_pack(call.x + offset); },
-      [&](int u, unsigned, unsigned) { moments.add(x[u]); });
-  visit_edges(
-      p, [&](int u, unsigned offset) { edge[u] = call.x[offset]; }, [&](int u, unsigned) { moments.add(edge[u]); });
-  const Total total = all_reduce<MergeMoments>(exchange, moments.share(), near, p.count);
-  of.mean = total.first + total.low;
-  of.factor *= call.inverse(total.second, p.count);
+    visit_packs(
+        p, 0, packs,
+        [&](int u, unsigned i, unsigned offset) {
+          x[u] = i < cache.kept ? *cache.slot(i, 0) : read_pack(call.x + offset);
+          if (call.z) z[u] = read_pack(call.z + offset);
+        },
+        [&](int u, unsigned, unsigned offset) { call.store_pack(offset, x[u], z[u], [&](int) { return of; }); },
+        [&](unsigned i) { cache.copy_next(i); });
+    visit_edges(
+        p,
+        [&](int u, unsigned offset) {
+          edge[u] = call.x[offset];
+          if (call.z) edge_z[u] = call.z[offset];
+        },
+        [&](int u, unsigned offset) {
+          unsigned char passes;
+          call.y[offset] = call.normalized(edge[u], edge_z[u], of, call.y + offset, passes);
+          if (call.mask) call.mask[offset] = passes;
+        });
+    if (blockIdx.y + threadIdx.x == 0) call.store_statistics(of.mean, total.second, a.planes.count, p.channel);
+  }
   end_cluster();
-
-  visit_packs(
-      p, 0, packs,
-      [&](int u, unsigned i, unsigned offset) {
-        x[u] = i < cache.kept ? *cache.slot(i, 0) : read_pack(call.x + offset);
-        if (call.z) z[u] = read_pack(call.z + offset);
-      },
-      [&](int u, unsigned, unsigned offset) { call.store_pack(offset, x[u], z[u], [&](int) { return of; }); });
-  visit_edges(
-      p,
-      [&](int u, unsigned offset) {
-        edge[u] = call.x[offset];
-        if (call.z) edge_z[u] = call.z[offset];
-      },
-      [&](int u, unsigned offset) {
-        unsigned char passes;
-        call.y[offset] = call.normalized(edge[u], edge_z[u], of, call.y + offset, passes);
-        if (call.mask) call.mask[offset] = passes;
-      });
-  if (blockIdx.y + threadIdx.x == 0) call.store_statistics(of.mean, total.second, p.count, channel);
 }
 
 struct BackwardArguments {
@@ -285,111 +321,213 @@ struct BackwardArguments {
   Planes planes;
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS, 768 / THREADS) CLUSTER_DIMS_Y
+// What a block knows of a channel.
+struct KnownChannel {
+  COMPUTE mean, inverse, factor, bias;  // factor: scale * inverse
+
+  // Where mean and inverse are not saved, the factor is the scale.
+  static __device__ __forceinline__ KnownChannel read(const BackwardCall& call, unsigned channel) {
+    const COMPUTE scale = call.scale[channel], bias = call.bias ? call.bias[channel] : COMPUTE(0);
+    if (!call.saved_mean) return {0, 0, scale, bias};
+    const COMPUTE inverse = call.saved_inverse[channel];
+    return {call.saved_mean[channel], inverse, scale * inverse, bias};
+  }
+  __device__ __forceinline__ void use(const BackwardCall& call, const Total& moments, COMPUTE count) {
+    mean = moments.first + moments.low, inverse = COMPUTE(1) / sqrt(moments.second / count + call.epsilon);
+    factor *= inverse;
+  }
+  __device__ __forceinline__ GradientOf gradient(const Total& sums, COMPUTE count) const {
+    return GradientOf::from(mean, inverse, factor, sums, count);
+  }
+};
+
+// The sums of a thread, of dy where it counts.
+struct GradientSums {
+  const BackwardCall& call;
+  KnownChannel known;
+  Total total = {};
+
+  // passes: what the mask has of it
+  __device__ __forceinline__ ELEMENT undone(ELEMENT value, ELEMENT gradient, unsigned char passes) const {
+    const bool counts = call.mask ? passes != 0 : !call.bias || call.counts(value, known.mean, known.factor, known.bias);
+    return counts ? gradient : store<ELEMENT>(COMPUTE(0));
+  }
+  __device__ __forceinline__ void undo(const Elements& x, Elements& dy, const Bits& passes) const {
+#pragma unroll
+    for (unsigned k = 0; k < WIDTH; k++) dy.item[k] = undone(x.item[k], dy.item[k], passes.item[k]);
+  }
+  __device__ __forceinline__ void add(ELEMENT value, ELEMENT dy) {
+    const COMPUTE gradient = load<COMPUTE>(dy);
+    total.first += gradient;
+    total.second += gradient * ((load<COMPUTE>(value) - known.mean) * known.inverse);
+  }
+  __device__ __forceinline__ void add(const Elements& x, const Elements& dy) {
+#pragma unroll
+    for (unsigned k = 0; k < WIDTH; k++) add(x.item[k], dy.item[k]);
+  }
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS) CLUSTER_DIMS_Y
     normalization_batch_planes_backward(const BackwardArguments a) {
   griddepcontrol_wait();
   begin_cluster();
-  const Planes& p = a.planes;
   const BackwardCall& call = a.call;
   __shared__ Exchange exchange;
-  const unsigned channel = blockIdx.x, packs = p.my_packs();
+  const unsigned packs = a.planes.my_packs();
   const ELEMENT* const from[2] = {call.x, call.dy};
+  ChannelPlanes p{a.planes, blockIdx.x};
   const Cache<2> cache(p, from);
-  const COMPUTE scale = call.scale[channel], bias = call.bias ? call.bias[channel] : COMPUTE(0);
-  COMPUTE mean = 0, inverse = 0;
-  if (call.saved_mean) mean = call.saved_mean[channel], inverse = call.saved_inverse[channel];
+  KnownChannel next = KnownChannel::read(call, p.channel);
+  for (; p.exists(); p.channel += gridDim.x) {
+    GradientSums sums{call, next};
+    Elements x[READS], dy[READS];
+    Bits passes[READS];
+    ELEMENT edge[READS], edge_dy[READS];
+    if (!call.saved_mean) {
+      const COMPUTE near = load<COMPUTE>(call.x[p.plane_start(0)]);
+      ThreadMoments moments;
+      cache.visit_copies([&](unsigned i, unsigned) { moments.add(*cache.slot(i, 0)); });
+      visit_packs(
+          p, cache.kept, packs, [&](int u, unsigned, unsigned offset) { x[u] = read_pack(call.x + offset); },
+          [&](int u, unsigned, unsigned) { moments.add(x[u]); });
+      visit_edges(
+          p, [&](int u, unsigned offset) { edge[u] = call.x[offset]; }, [&](int u, unsigned) { moments.add(edge[u]); });
+      sums.known.use(call, all_reduce<MergeMoments>(exchange, moments.share(), near, a.planes.count), a.planes.count);
+    }
+    unsigned summed = 0;
+    if (call.saved_mean && !call.mask) {
+      cache.visit_copies([&](unsigned i, unsigned) {
+        Elements gradient = *cache.slot(i, 1);
+        sums.undo(*cache.slot(i, 0), gradient, Bits{});
+        sums.add(*cache.slot(i, 0), gradient);
+        if (call.bias) *cache.slot(i, 1) = gradient;
+      });
+      summed = cache.kept;
+    } else if (call.saved_mean) {
+      cache.visit_copies([](unsigned, unsigned) {});
+    }
+    auto read = [&](int u, unsigned i, unsigned offset) {
+      x[u] = i < cache.kept ? *cache.slot(i, 0) : read_pack(call.x + offset);
+      dy[u] = i < cache.kept ? *cache.slot(i, 1) : read_pack(call.dy + offset);
+    };
+    auto read_bits = [&](int u, unsigned offset) {
+      if (call.mask) passes[u] = *reinterpret_cast<const Bits*>(call.mask + offset);
+    };
+    auto read_edge = [&](int u, unsigned offset) {
+      edge[u] = call.x[offset], edge_dy[u] = call.dy[offset];
+      if (call.mask) passes[u].item[0] = call.mask[offset];
+    };
+    visit_packs(
+        p, summed, packs,
+        [&](int u, unsigned i, unsigned offset) {
+          read(u, i, offset);
+          read_bits(u, offset);
+        },
+        [&](int u, unsigned i, unsigned) {
+          sums.undo(x[u], dy[u], passes[u]);
+          sums.add(x[u], dy[u]);
+          if (i < cache.kept) *cache.slot(i, 1) = dy[u];
+        });
+    visit_edges(
+        p, read_edge,
+        [&](int u, unsigned) { sums.add(edge[u], sums.undone(edge[u], edge_dy[u], passes[u].item[0])); });
+    const Total total = all_reduce<AddSums>(exchange, {COMPUTE(1), sums.total}, 0, a.planes.count);
+    if (blockIdx.y + threadIdx.x == 0) call.store_parameters(p.channel, total.first, total.second);
+    const GradientOf of = sums.known.gradient(total, a.planes.count);
+    if (p.channel + gridDim.x < a.planes.channels) next = KnownChannel::read(call, p.channel + gridDim.x);
 
-  Elements x[READS], dy[READS];
-  Bits passes[READS];
-  ELEMENT edge[READS], edge_dy[READS];
+    visit_packs(
+        p, 0, packs,
+        [&](int u, unsigned i, unsigned offset) {
+          read(u, i, offset);
+          if (i >= cache.kept) read_bits(u, offset);
+        },
+        [&](int u, unsigned i, unsigned offset) {
+          if (i >= cache.kept) sums.undo(x[u], dy[u], passes[u]);
+          call.store_pack(offset, x[u], dy[u], [&](int) { return of; });
+        },
+        [&](unsigned i) { cache.copy_next(i); });
+    visit_edges(p, read_edge, [&](int u, unsigned offset) {
+      const ELEMENT gradient = sums.undone(edge[u], edge_dy[u], passes[u].item[0]);
+      call.dx[offset] = call.gradient(edge[u], gradient, of, call.dx + offset);
+      if (call.dz) call.dz[offset] = gradient;
+    });
+  }
+  end_cluster();
+}
+
+// --- a channel in the registers of a block ---
+
+constexpr unsigned NO_PACK = ~0u;
+
+// Of a thread's packs, of planes that are made of packs.
+struct HeldPacks {
+  unsigned offset[HELD];  // or NO_PACK
+
+  __device__ __forceinline__ explicit HeldPacks(const ChannelPlanes& p) {
+    const unsigned packs = p.all.my_packs();
+#pragma unroll
+    for (unsigned i = 0; i < HELD; i++)
+      if (i >= packs || !p.pack(i, offset[i])) offset[i] = NO_PACK;
+  }
+  // use(i, offset) for each.
+  template <class Use> __device__ __forceinline__ void visit(const Use& use) const {
+#pragma unroll
+    for (unsigned i = 0; i < HELD; i++)
+      if (offset[i] != NO_PACK) use(i, offset[i]);
+  }
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
+    normalization_batch_planes_training_held(const ForwardArguments a) {
+  griddepcontrol_wait_deferred();
+  const ChannelPlanes p{a.planes, blockIdx.x};
+  const ForwardCall& call = a.call;
+  __shared__ Exchange exchange;
+  const HeldPacks packs(p);
+  griddepcontrol_wait_before_access(call.x + packs.offset[0]);
+  Elements x[HELD], z;
+  packs.visit([&](unsigned i, unsigned offset) { x[i] = read_pack(call.x + offset); });
+  const COMPUTE scale = call.scale[p.channel], bias = call.bias[p.channel], near = load<COMPUTE>(call.x[p.plane_start(0)]);
+  ThreadMoments moments;
+  packs.visit([&](unsigned i, unsigned) { moments.add(x[i]); });
+  const Total total = all_reduce<MergeMoments>(exchange, moments.share(), near, a.planes.count);
+  const Normalizer of{total.first + total.low, scale * call.inverse(total.second, a.planes.count), bias};
+  packs.visit([&](unsigned i, unsigned offset) {
+    if (call.z) z = read_pack(call.z + offset);
+    call.store_pack(offset, x[i], z, [&](int) { return of; });
+  });
+  if (threadIdx.x == 0) call.store_statistics(of.mean, total.second, a.planes.count, p.channel);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
+    normalization_batch_planes_backward_held(const BackwardArguments a) {
+  griddepcontrol_wait_deferred();
+  const ChannelPlanes p{a.planes, blockIdx.x};
+  const BackwardCall& call = a.call;
+  __shared__ Exchange exchange;
+  const HeldPacks packs(p);
+  griddepcontrol_wait_before_access(call.x + packs.offset[0], call.dy + packs.offset[0]);
+  Elements x[HELD], dy[HELD];
+  packs.visit([&](unsigned i, unsigned offset) {
+    x[i] = read_pack(call.x + offset);
+    dy[i] = read_pack(call.dy + offset);
+  });
+  GradientSums sums{call, KnownChannel::read(call, p.channel)};
   if (!call.saved_mean) {
     const COMPUTE near = load<COMPUTE>(call.x[p.plane_start(0)]);
     ThreadMoments moments;
-    cache.visit_copies([&](unsigned i, unsigned) { moments.add(*cache.slot(i, 0)); });
-    visit_packs(
-        p, cache.kept, packs, [&](int u, unsigned, unsigned offset) { x[u] = read_pack(call.x + offset); },
-        [&](int u, unsigned, unsigned) { moments.add(x[u]); });
-    visit_edges(
-        p, [&](int u, unsigned offset) { edge[u] = call.x[offset]; }, [&](int u, unsigned) { moments.add(edge[u]); });
-    const Total total = all_reduce<MergeMoments>(exchange, moments.share(), near, p.count);
-    mean = total.first + total.low, inverse = COMPUTE(1) / sqrt(total.second / p.count + call.epsilon);
+    packs.visit([&](unsigned i, unsigned) { moments.add(x[i]); });
+    sums.known.use(call, all_reduce<MergeMoments>(exchange, moments.share(), near, a.planes.count), a.planes.count);
   }
-  const COMPUTE factor = scale * inverse;
-
-  // dy where it counts; passes: what the mask has of it
-  auto undone = [&](ELEMENT value, ELEMENT gradient, unsigned char passes) {
-    const bool counts = call.mask ? passes != 0 : !call.bias || call.counts(value, mean, factor, bias);
-    return counts ? gradient : store<ELEMENT>(COMPUTE(0));
-  };
-  Total mine{};
-  auto add = [&](ELEMENT value, ELEMENT dy) {
-    const COMPUTE gradient = load<COMPUTE>(dy);
-    mine.first += gradient;
-    mine.second += gradient * ((load<COMPUTE>(value) - mean) * inverse);
-  };
-  auto add_pack = [&](const Elements& x, Elements& dy, const Bits& passes) {
-#pragma unroll
-    for (unsigned k = 0; k < WIDTH; k++) {
-      dy.item[k] = undone(x.item[k], dy.item[k], passes.item[k]);
-      add(x.item[k], dy.item[k]);
-    }
-  };
-  unsigned summed = 0;
-  if (call.saved_mean && !call.mask) {
-    cache.visit_copies([&](unsigned i, unsigned) {
-      Elements gradient = *cache.slot(i, 1);
-      add_pack(*cache.slot(i, 0), gradient, Bits{});
-      if (call.bias) *cache.slot(i, 1) = gradient;
-    });
-    summed = cache.kept;
-  } else if (call.saved_mean) {
-    cache.visit_copies([](unsigned, unsigned) {});
-  }
-  auto read = [&](int u, unsigned i, unsigned offset) {
-    x[u] = i < cache.kept ? *cache.slot(i, 0) : read_pack(call.x + offset);
-    dy[u] = i < cache.kept ? *cache.slot(i, 1) : read_pack(call.dy + offset);
-  };
-  auto read_bits = [&](int u, unsigned offset) {
-    if (call.mask) passes[u] = *reinterpret_cast<const Bits*>(call.mask + offset);
-  };
-  auto read_edge = [&](int u, unsigned offset) {
-    edge[u] = call.x[offset], edge_dy[u] = call.dy[offset];
-    if (call.mask) passes[u].item[0] = call.mask[offset];
-  };
-  visit_packs(
-      p, summed, packs,
-      [&](int u, unsigned i, unsigned offset) {
-        read(u, i, offset);
-        read_bits(u, offset);
-      },
-      [&](int u, unsigned i, unsigned) {
-        add_pack(x[u], dy[u], passes[u]);
-        if (i < cache.kept) *cache.slot(i, 1) = dy[u];
-      });
-  visit_edges(p, read_edge, [&](int u, unsigned) { add(edge[u], undone(edge[u], edge_dy[u], passes[u].item[0])); });
-  const Total total = all_reduce<AddSums>(exchange, {COMPUTE(1), mine}, 0, p.count);
-  if (blockIdx.y + threadIdx.x == 0) call.store_parameters(channel, total.first, total.second);
-  const GradientOf of = GradientOf::from(mean, inverse, factor, total, p.count);
-  end_cluster();
-
-  visit_packs(
-      p, 0, packs,
-      [&](int u, unsigned i, unsigned offset) {
-        read(u, i, offset);
-        if (i >= cache.kept) read_bits(u, offset);
-      },
-      [&](int u, unsigned i, unsigned offset) {
-        if (i >= cache.kept) {
-#pragma unroll
-          for (unsigned k = 0; k < WIDTH; k++) dy[u].item[k] = undone(x[u].item[k], dy[u].item[k], passes[u].item[k]);
-        }
-        call.store_pack(offset, x[u], dy[u], [&](int) { return of; });
-      });
-  visit_edges(p, read_edge, [&](int u, unsigned offset) {
-    const ELEMENT gradient = undone(edge[u], edge_dy[u], passes[u].item[0]);
-    call.dx[offset] = call.gradient(edge[u], gradient, of, call.dx + offset);
-    if (call.dz) call.dz[offset] = gradient;
+  packs.visit([&](unsigned i, unsigned offset) {
+    sums.undo(x[i], dy[i], call.mask ? *reinterpret_cast<const Bits*>(call.mask + offset) : Bits{});
+    sums.add(x[i], dy[i]);
   });
+  const Total total = all_reduce<AddSums>(exchange, {COMPUTE(1), sums.total}, 0, a.planes.count);
+  if (threadIdx.x == 0) call.store_parameters(p.channel, total.first, total.second);
+  const GradientOf of = sums.known.gradient(total, a.planes.count);
+  packs.visit([&](unsigned i, unsigned offset) { call.store_pack(offset, x[i], dy[i], [&](int) { return of; }); });
 }
 
 // --- several channels a block ---
@@ -514,10 +652,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
   if (finishes) call.store_statistics(mean, squares, c.count, channel);
 }
 
-struct KnownChannel {
-  COMPUTE mean, inverse, factor, bias;
-};
-
 struct BackwardChannels {
   BackwardCall call;
   Channels channels;
@@ -576,6 +710,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS)
   }
 }
 
+// Of a multiprocessor: where a thread has one pack, as many as it holds.
+constexpr unsigned INFERENCE_THREADS = PACKS == 1 && sizeof(COMPUTE) == 4 ? 2048 : PACKS == 2 ? 1280 : 768;
+
 struct InferenceArguments {
   ForwardCall call;
   unsigned elements;
@@ -583,7 +720,7 @@ struct InferenceArguments {
 };
 
 // The tensor as one row: a pack may have the end of a plane and the beginning of the next one.
-extern "C" __global__ void __launch_bounds__(THREADS, 768 / THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, INFERENCE_THREADS / THREADS)
     normalization_batch_planes_inference(const InferenceArguments a) {
   griddepcontrol_wait();
   const unsigned begin = blockIdx.x * (THREADS * PACKS) + threadIdx.x, packs = a.elements / WIDTH;
