@@ -14,7 +14,8 @@
 #include "primitives/geometry.cuh"
 
 constexpr int WIDTH = PACK_WIDTH;              // elements of a pack
-constexpr unsigned COPIES_IN_FLIGHT = 8;       // of rows that a thread copies to shared memory
+constexpr unsigned COPIES = COPIED_ROWS;  // of a thread, that are copied to shared memory at a time
+constexpr unsigned STEP = ROWS_IN_FLIGHT < COPIED_ROWS ? ROWS_IN_FLIGHT : COPIED_ROWS;  // that it uses at a time
 using Elements = Pack<ELEMENT, WIDTH>;
 
 struct Columns {
@@ -242,9 +243,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) CLUSTER_DIMS_Y
   store_partials<MergeMoments>(a.columns, moments, a.call.partials);
 }
 
-// y of a thread's elements, its last rows first.
-__device__ __forceinline__ void apply(const ForwardCall& call, const Columns& c, const Normalizer (&of)[WIDTH]) {
-  for (unsigned left = c.my_rows(); left > 0; left -= min(left, static_cast<unsigned>(ROWS_IN_FLIGHT))) {
+// y of a thread's elements, its last rows first. find(): the statistics of its columns, while the first reads are in
+// flight.
+template <class Find>
+__device__ __forceinline__ void apply(const ForwardCall& call, const Columns& c, const Find& find) {
+  Normalizer of[WIDTH];
+  const unsigned rows = c.my_rows();
+  for (unsigned left = rows; left > 0; left -= min(left, static_cast<unsigned>(ROWS_IN_FLIGHT))) {
     Elements x[ROWS_IN_FLIGHT], z[ROWS_IN_FLIGHT];
 #pragma unroll
     for (int u = 0; u < ROWS_IN_FLIGHT; u++)
@@ -252,6 +257,10 @@ __device__ __forceinline__ void apply(const ForwardCall& call, const Columns& c,
         x[u] = read_pack(call.x + c.offset(left - 1 - u));
         if (call.z) z[u] = read_pack(call.z + c.offset(left - 1 - u));
       }
+    if (left == rows) {
+#pragma unroll
+      for (int k = 0; k < WIDTH; k++) of[k] = find(k);
+    }
 #pragma unroll
     for (int u = 0; u < ROWS_IN_FLIGHT; u++)
       if (u < left) call.store_pack(c.offset(left - 1 - u), x[u], z[u], [&](int k) { return of[k]; });
@@ -268,13 +277,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
   load_partials<MergeMoments>(c, a.call.partials, [&](unsigned column, unsigned, const Total& total) {
     mean[column] = total.first + total.low, squares[column] = total.second;
   });
-  Normalizer of[WIDTH];
-#pragma unroll
-  for (int k = 0; k < WIDTH; k++) {
+  apply(a.call, c, [&](int k) {
     const unsigned column = threadIdx.x * WIDTH + k;
-    of[k] = {mean[column], scale[column] * a.call.inverse(squares[column], c.count), bias[column]};
-  }
-  apply(a.call, c, of);
+    return Normalizer{mean[column], scale[column] * a.call.inverse(squares[column], c.count), bias[column]};
+  });
   for (unsigned column = thread_of_block(); column < c.columns(); column += blockDim.x * blockDim.y)
     if (writes_results(c, column))
       a.call.store_statistics(mean[column], squares[column], c.count, c.first_column() + column);
@@ -285,13 +291,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
   griddepcontrol_wait();
   const Columns& c = a.columns;
   if (c.pack() >= c.packs) return;
-  Normalizer of[WIDTH];
-#pragma unroll
-  for (int k = 0; k < WIDTH; k++) {
+  apply(a.call, c, [&](int k) {
     const unsigned group = c.group_of(c.pack() * WIDTH + k);
-    of[k] = a.call.given(group, group);
-  }
-  apply(a.call, c, of);
+    return a.call.given(group, group);
+  });
 }
 
 struct BackwardArguments {
@@ -485,85 +488,104 @@ __device__ __forceinline__ void store_block_partials(BlockExchange& exchange, co
 }
 
 // What a thread keeps of TENSORS tensors from the first pass to the second: its first rows in shared memory, the next
-// HELD in registers. It reads the others again, from the last one on, which L2 still has.
+// HELD in registers. It reads the others again, from the last one on, which L2 still has. All reads are copies to
+// shared memory, COPIES rows ahead: little is left of L1, through which others would pass.
 template <int TENSORS> struct Kept {
   const Columns& c;
   const ELEMENT* const (&from)[TENSORS];
   const unsigned rows, cached;  // of this thread
-  const unsigned room;          // rows of a thread that shared memory has room for
+  const unsigned room;          // rows of a thread that shared memory has room for, besides COPIES
   Elements held[TENSORS][HELD > 0 ? HELD : 1];
 
   __device__ __forceinline__ Kept(const Columns& c, const ELEMENT* const (&from)[TENSORS], unsigned room)
       : c(c), from(from), rows(c.my_rows()), cached(min(rows, room)), room(room) {}
-  __device__ __forceinline__ Elements* slot(unsigned i, int tensor) const {
-    return reinterpret_cast<Elements*>(shared_memory) + (tensor * room + i) * THREADS + thread_of_block();
+  __device__ __forceinline__ Elements* slot(unsigned index, int tensor) const {
+    return reinterpret_cast<Elements*>(shared_memory) + (tensor * (room + COPIES) + index) * THREADS +
+           thread_of_block();
   }
   __device__ __forceinline__ const Elements* pack_at(int tensor, unsigned i) const {
     return reinterpret_cast<const Elements*>(from[tensor] + c.offset(i));
   }
-  __device__ __forceinline__ void copy(unsigned i) const {
-    if (i < cached) {
+  // The slot of row i, and of the i-th row of the second pass that is read again.
+  __device__ __forceinline__ unsigned slot_of(unsigned i) const {
+    return i < cached ? i : cached + (i - cached) % COPIES;
+  }
+  __device__ __forceinline__ unsigned slot_again(unsigned i) const { return cached + i % COPIES; }
+  __device__ __forceinline__ void get(unsigned slot_index, Elements (&packs)[TENSORS]) const {
 #pragma unroll
-      for (int t = 0; t < TENSORS; t++) copy_once(slot(i, t), pack_at(t, i));
+    for (int t = 0; t < TENSORS; t++) packs[t] = *slot(slot_index, t);
+  }
+  __device__ __forceinline__ void copy(unsigned i) const {
+    if (i < rows) {
+#pragma unroll
+      for (int t = 0; t < TENSORS; t++) {
+        if (i < cached + HELD) copy_once(slot(slot_of(i), t), pack_at(t, i));
+        else cp_async<sizeof(Elements)>(slot(slot_of(i), t), pack_at(t, i), true);
+      }
     }
     cp_async_commit();
   }
-  // The first pass: use(i, packs) of every row; it may change the packs, as they are kept.
+  // The first pass: use(i, packs) of every row, which may change the last pack; it says whether it has.
   template <class Use> __device__ __forceinline__ void visit_first(const Use& use) {
 #pragma unroll
-    for (unsigned i = 0; i < COPIES_IN_FLIGHT; i++) copy(i);
-#pragma unroll
-    for (int u = 0; u < HELD; u++) {
-#pragma unroll
-      for (int t = 0; t < TENSORS; t++)
-        if (cached + u < rows) held[t][u] = read_once(pack_at(t, cached + u));
-    }
-    for (unsigned i = 0; i < cached; i++) {
-      cp_async_wait<COPIES_IN_FLIGHT - 1>();
-      Elements packs[TENSORS];
-#pragma unroll
-      for (int t = 0; t < TENSORS; t++) packs[t] = *slot(i, t);
-      if (use(i, packs)) *slot(i, TENSORS - 1) = packs[TENSORS - 1];
-      copy(i + COPIES_IN_FLIGHT);
-    }
-    cp_async_wait<0>();
+    for (unsigned i = 0; i < COPIES; i++) copy(i);
+    visit_rows(0, cached, use);
 #pragma unroll
     for (int u = 0; u < HELD; u++) {
       if (cached + u >= rows) continue;
+      cp_async_wait<COPIES - 1>();
       Elements packs[TENSORS];
-#pragma unroll
-      for (int t = 0; t < TENSORS; t++) packs[t] = held[t][u];
+      get(cached + u % COPIES, packs);
       use(cached + u, packs);
-      held[TENSORS - 1][u] = packs[TENSORS - 1];
+#pragma unroll
+      for (int t = 0; t < TENSORS; t++) held[t][u] = packs[t];
+      copy(cached + u + COPIES);
     }
-    for (unsigned i = cached + HELD; i < rows; i += ROWS_IN_FLIGHT) {
-      Elements packs[ROWS_IN_FLIGHT][TENSORS];
+    visit_rows(cached + HELD, rows, use);
+    cp_async_wait<0>();
+  }
+  template <class Use> __device__ __forceinline__ void visit_rows(unsigned begin, unsigned end, const Use& use) const {
+    for (unsigned i = begin; i < end; i += STEP) {
+      cp_async_wait<COPIES - STEP>();
+      Elements packs[STEP][TENSORS];
 #pragma unroll
-      for (int u = 0; u < ROWS_IN_FLIGHT; u++) {
+      for (unsigned u = 0; u < STEP; u++)
+        if (i + u < end) get(slot_of(i + u), packs[u]);
 #pragma unroll
-        for (int t = 0; t < TENSORS; t++)
-          if (i + u < rows) packs[u][t] = *pack_at(t, i + u);
+      for (unsigned u = 0; u < STEP; u++) {
+        if (i + u >= end) continue;
+        if (use(i + u, packs[u]) && i + u < cached) *slot(i + u, TENSORS - 1) = packs[u][TENSORS - 1];
+        copy(i + u + COPIES);
       }
-#pragma unroll
-      for (int u = 0; u < ROWS_IN_FLIGHT; u++)
-        if (i + u < rows) use(i + u, packs[u]);
     }
   }
-  // The second pass: of rows that are read again `read(i, u)` begins to read what else there is, use(i, u, packs, again).
-  template <class Read, class Use> __device__ __forceinline__ void visit_again(const Read& read, const Use& use) const {
-    const unsigned kept = min(rows, cached + HELD);
-    for (unsigned left = rows; left > kept; left -= min(left - kept, static_cast<unsigned>(ROWS_IN_FLIGHT))) {
-      Elements packs[ROWS_IN_FLIGHT][TENSORS];
+  // The second pass: use(i, packs, again), again: of rows that are read again.
+  __device__ __forceinline__ void copy_again(unsigned i, unsigned count) const {
+    if (i < count) {
 #pragma unroll
-      for (int u = 0; u < ROWS_IN_FLIGHT; u++)
-        if (kept + u < left) {
+      for (int t = 0; t < TENSORS; t++) copy_once(slot(slot_again(i), t), pack_at(t, rows - 1 - i));
+    }
+    cp_async_commit();
+  }
+  __device__ __forceinline__ unsigned read_again() const { return rows > cached + HELD ? rows - cached - HELD : 0; }
+  __device__ __forceinline__ void begin_again() const {
 #pragma unroll
-          for (int t = 0; t < TENSORS; t++) packs[u][t] = read_once(pack_at(t, left - 1 - u));
-          read(left - 1 - u, u);
-        }
+    for (unsigned i = 0; i < COPIES; i++) copy_again(i, read_again());
+  }
+  template <class Use> __device__ __forceinline__ void visit_again(const Use& use) const {
+    const unsigned count = read_again();
+    for (unsigned i = 0; i < count; i += STEP) {
+      cp_async_wait<COPIES - STEP>();
+      Elements packs[STEP][TENSORS];
 #pragma unroll
-      for (int u = 0; u < ROWS_IN_FLIGHT; u++)
-        if (kept + u < left) use(left - 1 - u, u, packs[u], true);
+      for (unsigned u = 0; u < STEP; u++)
+        if (i + u < count) get(slot_again(i + u), packs[u]);
+#pragma unroll
+      for (unsigned u = 0; u < STEP; u++) {
+        if (i + u >= count) continue;
+        use(rows - 1 - (i + u), packs[u], true);
+        copy_again(i + u + COPIES, count);
+      }
     }
 #pragma unroll
     for (int u = 0; u < HELD; u++) {
@@ -571,21 +593,16 @@ template <int TENSORS> struct Kept {
       Elements packs[TENSORS];
 #pragma unroll
       for (int t = 0; t < TENSORS; t++) packs[t] = held[t][u];
-      read(cached + u, 0);
-      use(cached + u, 0, packs, false);
+      use(cached + u, packs, false);
     }
-    for (unsigned i = 0; i < cached; i += 2) {
-      Elements packs[2][TENSORS];
+    for (unsigned i = 0; i < cached; i += STEP) {
+      Elements packs[STEP][TENSORS];
 #pragma unroll
-      for (int u = 0; u < 2; u++)
-        if (i + u < cached) {
+      for (unsigned u = 0; u < STEP; u++)
+        if (i + u < cached) get(i + u, packs[u]);
 #pragma unroll
-          for (int t = 0; t < TENSORS; t++) packs[u][t] = *slot(i + u, t);
-          read(i + u, u);
-        }
-#pragma unroll
-      for (int u = 0; u < 2; u++)
-        if (i + u < cached) use(i + u, u, packs[u], false);
+      for (unsigned u = 0; u < STEP; u++)
+        if (i + u < cached) use(i + u, packs[u], false);
     }
   }
 };
@@ -621,6 +638,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   store_block_partials<MergeMoments>(exchange, c, moments, call.partials);
   copy_parameters(c, call.scale, scale);
   copy_parameters(c, call.bias, bias);
+  kept.begin_again();
   wait_for_tile();
   load_partials<MergeMoments>(c, call.partials, [&](unsigned column, unsigned, const Total& total) {
     mean[column] = total.first + total.low, squares[column] = total.second;
@@ -631,14 +649,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const unsigned column = threadIdx.x * WIDTH + k;
     of[k] = {mean[column], scale[column] * call.inverse(squares[column], c.count), bias[column]};
   }
-  Elements z[ROWS_IN_FLIGHT];
-  kept.visit_again(
-      [&](unsigned i, int u) {
-        if (call.z) z[u] = read_pack(call.z + c.offset(i));
-      },
-      [&](unsigned i, int u, const Elements (&x)[1], bool) {
-        call.store_pack(c.offset(i), x[0], z[u], [&](int k) { return of[k]; });
-      });
+  kept.visit_again([&](unsigned i, const Elements (&x)[1], bool) {
+    Elements z;
+    if (call.z) z = read_pack(call.z + c.offset(i));
+    call.store_pack(c.offset(i), x[0], z, [&](int k) { return of[k]; });
+  });
   for (unsigned column = thread_of_block(); column < c.columns(); column += THREADS)
     if (writes_results(c, column))
       call.store_statistics(mean[column], squares[column], c.count, c.first_column() + column);
@@ -682,6 +697,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll
   for (int k = 0; k < WIDTH; k++) sums[k].second *= known.inverse[threadIdx.x * WIDTH + k];
   store_block_partials<AddSums>(exchange, c, sums, call.partials);
+  kept.begin_again();
   wait_for_tile();
   load_partials<AddSums>(c, call.partials, [&](unsigned column, unsigned group, const Total& total) {
     if (writes_results(c, column)) call.store_parameters(group, total.first, total.second);
@@ -694,9 +710,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const unsigned column = threadIdx.x * WIDTH + k;
     of[k] = {known.mean[column], known.factor[column], of_x[column], constant[column]};
   }
-  kept.visit_again([](unsigned, int) {},
-                   [&](unsigned i, int, Elements (&packs)[2], bool again) {
-                     if (again) known.undo_activation(call, packs[0], packs[1], bits(i));
-                     call.store_pack(c.offset(i), packs[0], packs[1], [&](int k) { return of[k]; });
-                   });
+  kept.visit_again([&](unsigned i, Elements (&packs)[2], bool again) {
+    if (again) known.undo_activation(call, packs[0], packs[1], bits(i));
+    call.store_pack(c.offset(i), packs[0], packs[1], [&](int k) { return of[k]; });
+  });
 }

@@ -13,7 +13,7 @@ from ..plans import Launch, structure
 from ..primitives.cluster import has_clusters
 from ..primitives.geometry import PACK_BYTES, FastDivmod
 from ..solver import Solver
-from .batch import CLUSTER, BatchProblem
+from .batch import CLUSTER, WARP, BatchProblem
 
 SOURCE = "normalization/batch_columns.cu"
 THREADS = 256  # of a block, at most
@@ -30,12 +30,12 @@ COLUMNS = 32  # of a kernel's arrays: a multiple of this
 EXCHANGE_BYTES = 44 << 10  # of shared memory
 LEAST_ROW = 8  # packs, where rows have groups several times
 # Blocks that all run at once: their threads, threads along a row, the segments of a tile whose parts a block merges at
-# most, elements from which on they serve, bytes of shared memory that rows do not have, and rows of a thread that
+# most, elements from which on they serve, bytes of shared memory that the device has for itself, and rows of a thread that
 # registers hold, by the elements of a pack.
 TOGETHER_THREADS, TOGETHER_LANES, TOGETHER_SEGMENTS, TOGETHER_ELEMENTS = 512, (16, 8, 4), 33, 1 << 19
-TOGETHER_BYTES = 20 << 10
+TOGETHER_STEP, RESERVED_BYTES, TOGETHER_LEAST_BYTES = 2, 1 << 10, 96 << 10
 HELD_FORWARD, HELD_BACKWARD = {4: 8, 8: 4}, {4: 6, 8: 2}
-TOGETHER_IN_FLIGHT, MOST_TILES, STREAM_BYTES = 4, 256, 64 << 20
+TOGETHER_COPIES, MOST_TILES, STREAM_BYTES = 8, 256, 64 << 20
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,8 @@ def division_of(problem: BatchProblem) -> Division | None:
 
 def together_of(problem: BatchProblem) -> Division | None:
     """Return the division of a call among blocks that run at the same time, a multiprocessor for each, or None."""
-    if not problem.has_columns or problem.compute_bytes > 4:
+    enough = problem.device.shared_bytes_per_block >= TOGETHER_LEAST_BYTES
+    if not problem.has_columns or problem.compute_bytes > 4 or not enough:
         return None
     if problem.is_inference or (problem.is_gradient and problem.operation.saved is None):
         return None
@@ -126,17 +127,21 @@ def together_of(problem: BatchProblem) -> Division | None:
     if groups % width or groups < TOGETHER_LANES[-1] * width:
         return None
     packs, rows = groups // width, problem.x.count // groups
-    multiprocessors = problem.device.multiprocessors if problem.device.kind == "gpu" else 1
+    alone = problem.device.kind != "gpu"  # the emulated device runs one block at a time
+    blocks = problem.device.multiprocessors
     for lanes in TOGETHER_LANES:
         tiles = -(-packs // lanes)
-        segments = min(multiprocessors // tiles, rows) if problem.device.kind == "gpu" else 1
+        segments = 1 if alone else min(blocks // tiles, rows)
         if segments == 0 or tiles > MOST_TILES:
             return None
         if segments <= TOGETHER_SEGMENTS or lanes == TOGETHER_LANES[-1]:
             break
     segment = -(-rows // segments)
-    lines = TOGETHER_THREADS // lanes
-    return Division(packs, rows, packs, groups, 1, lanes, lines, segment, -(-rows // segment), 1)
+    segments = -(-rows // segment)
+    # Blocks that wait for each other have the words of the barriers to themselves: two launches have no room together.
+    if segments > 1 and 2 * tiles * segments <= blocks:
+        return None
+    return Division(packs, rows, packs, groups, 1, lanes, TOGETHER_THREADS // lanes, segment, segments, 1)
 
 
 def columns_of(problem: BatchProblem, d: Division) -> ctypes.Structure:
@@ -194,10 +199,17 @@ class BatchColumnsSolver(Solver[BatchProblem]):
                 ROWS_IN_FLIGHT=ROWS_IN_FLIGHT,
                 CLUSTER_BLOCKS=1 if problem.is_inference else d.cluster,
                 HELD=0,
+                COPIED_ROWS=1,
                 MOST_TILES=1,
             )
             for kernel in kernels
         ]
+
+
+def static_bytes(d: Division, width: int) -> int:
+    """Return the bytes of shared memory that rows do not have: those of the kernels' arrays, at most."""
+    columns, threads = d.lanes * width, d.lanes * d.lines
+    return 4 * (columns * (1 + 2 * threads // WARP + 6) + 2 * threads) + RESERVED_BYTES
 
 
 class BatchColumnsTogetherSolver(Solver[BatchProblem]):
@@ -218,23 +230,25 @@ class BatchColumnsTogetherSolver(Solver[BatchProblem]):
         d = together_of(problem)
         assert d is not None
         width, tensors = problem.width, 2 if problem.is_gradient else 1
-        held = (HELD_BACKWARD if problem.is_gradient else HELD_FORWARD)[width]
-        of_row = tensors * PACK_BYTES * TOGETHER_THREADS
+        of_row, copies = tensors * PACK_BYTES * TOGETHER_THREADS, TOGETHER_COPIES // tensors
         of_thread = -(-d.segment // d.lines)
-        room = min(of_thread, (problem.device.shared_bytes_per_block - TOGETHER_BYTES) // of_row)
+        room = (problem.device.shared_bytes_per_block - static_bytes(d, width)) // of_row - copies
+        held = (HELD_BACKWARD if problem.is_gradient else HELD_FORWARD)[width] if of_thread > room else 0
+        room = min(room, of_thread)
         launch = problem.launch(
             SOURCE,
             f"normalization_batch_columns_{'backward' if problem.is_gradient else 'training'}_together",
             [("columns", columns_of(problem, d)), ("room", c_uint(room))],
             (d.tiles, d.segments, 1),
             (d.lanes, d.lines, 1),
-            shared_bytes=room * of_row,
+            shared_bytes=(room + copies) * of_row,
             scratch_bytes=3 * d.parts * d.packs * width * problem.compute_bytes,
             THREADS=TOGETHER_THREADS,
             PACK_WIDTH=width,
             MOST_COLUMNS=d.lanes * width,
             MOST_PARTIALS=1,
-            ROWS_IN_FLIGHT=TOGETHER_IN_FLIGHT,
+            ROWS_IN_FLIGHT=TOGETHER_STEP,
+            COPIED_ROWS=copies,
             CLUSTER_BLOCKS=1,
             HELD=held,
             MOST_TILES=MOST_TILES,

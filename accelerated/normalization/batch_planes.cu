@@ -719,11 +719,13 @@ struct InferenceArguments {
   FastDivmod plane, channels;
 };
 
-// The tensor as one row: a pack may have the end of a plane and the beginning of the next one.
+// The tensor as one row: a pack may have the end of a plane and the beginning of the next one. A block finds the
+// statistics of its planes once.
 extern "C" __global__ void __launch_bounds__(THREADS, INFERENCE_THREADS / THREADS)
     normalization_batch_planes_inference(const InferenceArguments a) {
   griddepcontrol_wait();
-  const unsigned begin = blockIdx.x * (THREADS * PACKS) + threadIdx.x, packs = a.elements / WIDTH;
+  __shared__ Normalizer known[THREADS * PACKS + 1];  // planes have a pack at least
+  const unsigned first = blockIdx.x * (THREADS * PACKS), begin = first + threadIdx.x, packs = a.elements / WIDTH;
   Elements x[PACKS], z[PACKS];
 #pragma unroll
   for (int u = 0; u < PACKS; u++) {
@@ -734,19 +736,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, INFERENCE_THREADS / THREAD
     }
   }
   griddepcontrol_launch_dependents();
+  unsigned in_plane;
+  const unsigned first_plane = a.plane.divide(first * WIDTH, in_plane);
+  const unsigned last_plane = a.plane.divide(min(a.elements, (first + THREADS * PACKS) * WIDTH) - 1, in_plane);
+  for (unsigned plane = first_plane + threadIdx.x; plane <= last_plane; plane += THREADS) {
+    unsigned channel;
+    a.channels.divide(plane, channel);
+    known[plane - first_plane] = a.call.given(channel, channel);
+  }
+  __syncthreads();
 #pragma unroll
   for (int u = 0; u < PACKS; u++) {
     const unsigned pack = begin + u * THREADS, offset = pack * WIDTH;
     if (pack > packs || (pack == packs && a.elements % WIDTH == 0)) break;
-    unsigned in_plane, channel;
-    a.channels.divide(a.plane.divide(offset, in_plane), channel);
-    const unsigned left = a.plane.divisor - in_plane;
-    const Normalizer own = a.call.given(channel, channel);
-    Normalizer next = own;
-    if (STRADDLES && left < WIDTH) {
-      channel = channel + 1 == a.channels.divisor ? 0 : channel + 1;
-      next = a.call.given(channel, channel);
-    }
+    const unsigned plane = a.plane.divide(offset, in_plane) - first_plane, left = a.plane.divisor - in_plane;
+    const Normalizer own = known[plane], next = STRADDLES && left < WIDTH ? known[plane + 1] : own;
     auto normalizer = [&](unsigned i) { return STRADDLES && i >= left ? next : own; };
     if (pack < packs) {
       a.call.store_pack(offset, x[u], z[u], normalizer);

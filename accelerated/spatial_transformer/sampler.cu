@@ -92,18 +92,25 @@ extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_sample
   if (thread >= a.threads) return;
   const Cell cell(coordinates, a.shape);
   const Corners corners(cell, a.shape, a.in, image);
+  COMPUTE sum[CHANNELS];
+  // All reads before the first write, which the compiler would not move them across.
+#pragma unroll
+  for (int i = 0; i < CHANNELS; i++) {
+    const int channel = first + i * step;
+    sum[i] = 0;
+    if (channel >= a.shape.channels) continue;
+    const ELEMENT* x = a.x + channel * a.in.channel;
+#pragma unroll
+    for (int corner = 0; corner < 4; corner++)
+      sum[i] += cell.weight(corner / 2, corner % 2) * corners.value(x, corner / 2, corner % 2);
+  }
   ELEMENT* y = a.y + (image * a.out.image + row * a.out.row + column * a.out.column);
 #pragma unroll
   for (int i = 0; i < CHANNELS; i++) {
     const int channel = first + i * step;
-    if (channel >= a.shape.channels) break;
-    const ELEMENT* x = a.x + channel * a.in.channel;
-    COMPUTE sum = 0;
-#pragma unroll
-    for (int corner = 0; corner < 4; corner++)
-      sum += cell.weight(corner / 2, corner % 2) * corners.value(x, corner / 2, corner % 2);
+    if (channel >= a.shape.channels) continue;
     ELEMENT* result = y + channel * a.out.channel;
-    *result = blend(a.alpha, cell.sound ? sum : COMPUTE(NAN), a.beta, result);
+    *result = blend(a.alpha, cell.sound ? sum[i] : COMPUTE(NAN), a.beta, result);
   }
 }
 
