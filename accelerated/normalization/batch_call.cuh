@@ -5,7 +5,12 @@
 #include "primitives/types.cuh"
 
 #ifndef STREAMS
-#define STREAMS 0  // whether more is moved than L2 keeps: what is written, and what is read the last time, leaves it first
+#define STREAMS \
+  0  // whether more is moved than L2 keeps: what is written, and what is read the last time, leaves it first
+#endif
+
+#ifndef PLAIN
+#define PLAIN 0  // whether alpha is 1 and beta 0, nothing is added, and there is no activation
 #endif
 
 // Reads and writes of packs that no one reads again.
@@ -62,12 +67,15 @@ struct ForwardCall {
   COMPUTE alpha, beta, epsilon, factor, unbiased;  // factor: of the moving average; unbiased: m / (m - 1)
   int rectify, propagate;                          // a ReLU follows; it propagates NaN
 
+  __device__ __forceinline__ bool adds() const { return !PLAIN && z; }
+  __device__ __forceinline__ bool keeps_mask() const { return !PLAIN && mask; }
   // y of an element. prior: what y was.
   __device__ __forceinline__ ELEMENT normalized(ELEMENT x, ELEMENT z, const Normalizer& of, const ELEMENT* prior,
                                                 unsigned char& passes) const {
     COMPUTE value = (load<COMPUTE>(x) - of.mean) * of.factor + of.bias;
-    if (this->z) value += load<COMPUTE>(z);
+    if (adds()) value += load<COMPUTE>(z);
     passes = value > COMPUTE(0);
+    if (PLAIN) return store<ELEMENT>(value);
     if (rectify && !(value > COMPUTE(0)) && !(propagate && value != value)) value = 0;
     return blend(alpha, value, beta, prior);
   }
@@ -77,12 +85,12 @@ struct ForwardCall {
                                              const Of& normalizer) const {
     Pack<ELEMENT, N> result, prior;
     Pack<unsigned char, N> passes;
-    if (beta != COMPUTE(0)) prior = *reinterpret_cast<const Pack<ELEMENT, N>*>(y + offset);
+    if (!PLAIN && beta != COMPUTE(0)) prior = *reinterpret_cast<const Pack<ELEMENT, N>*>(y + offset);
 #pragma unroll
     for (int i = 0; i < N; i++)
       result.item[i] = normalized(x.item[i], z.item[i], normalizer(i), &prior.item[i], passes.item[i]);
     write_once(reinterpret_cast<Pack<ELEMENT, N>*>(y + offset), result);
-    if (mask) *reinterpret_cast<Pack<unsigned char, N>*>(mask + offset) = passes;
+    if (keeps_mask()) *reinterpret_cast<Pack<unsigned char, N>*>(mask + offset) = passes;
   }
   // The statistics that are given, at index `at`.
   __device__ __forceinline__ Normalizer given(unsigned scale_at, unsigned mean_at) const {
@@ -128,23 +136,27 @@ struct BackwardCall {
   COMPUTE* partials;          // scratch memory of launches that divide a group among blocks
   COMPUTE alpha, beta, parameter_alpha, parameter_beta, epsilon;
 
+  __device__ __forceinline__ bool has_mask() const { return !PLAIN && mask; }
+  __device__ __forceinline__ bool has_bias() const { return !PLAIN && bias; }
+  __device__ __forceinline__ bool wants_dz() const { return !PLAIN && dz; }
   // Whether dy counts, where the activation is undone by its argument.
   __device__ __forceinline__ bool counts(ELEMENT x, COMPUTE mean, COMPUTE factor, COMPUTE bias) const {
     return (load<COMPUTE>(x) - mean) * factor + bias > COMPUTE(0);
   }
   __device__ __forceinline__ ELEMENT gradient(ELEMENT x, ELEMENT dy, const GradientOf& of, const ELEMENT* prior) const {
     const COMPUTE of_x = (load<COMPUTE>(x) - of.mean) * of.of_x + of.constant;
-    return blend(alpha, load<COMPUTE>(dy) * of.of_dy + of_x, beta, prior);
+    const COMPUTE value = load<COMPUTE>(dy) * of.of_dy + of_x;
+    return PLAIN ? store<ELEMENT>(value) : blend(alpha, value, beta, prior);
   }
   template <int N, class Of>
   __device__ __forceinline__ void store_pack(unsigned offset, const Pack<ELEMENT, N>& x, const Pack<ELEMENT, N>& dy,
                                              const Of& group) const {
     Pack<ELEMENT, N> result, prior;
-    if (beta != COMPUTE(0)) prior = *reinterpret_cast<const Pack<ELEMENT, N>*>(dx + offset);
+    if (!PLAIN && beta != COMPUTE(0)) prior = *reinterpret_cast<const Pack<ELEMENT, N>*>(dx + offset);
 #pragma unroll
     for (int i = 0; i < N; i++) result.item[i] = gradient(x.item[i], dy.item[i], group(i), &prior.item[i]);
     write_once(reinterpret_cast<Pack<ELEMENT, N>*>(dx + offset), result);
-    if (dz) write_once(reinterpret_cast<Pack<ELEMENT, N>*>(dz + offset), dy);
+    if (wants_dz()) write_once(reinterpret_cast<Pack<ELEMENT, N>*>(dz + offset), dy);
   }
   // The gradients of scale and bias from the sums of dy and of dy * n.
   __device__ __forceinline__ void store_parameters(unsigned at, COMPUTE first, COMPUTE second) const {

@@ -13,9 +13,8 @@
 #include "primitives/cp_async.cuh"
 #include "primitives/geometry.cuh"
 
-constexpr int WIDTH = PACK_WIDTH;              // elements of a pack
+constexpr int WIDTH = PACK_WIDTH;         // elements of a pack
 constexpr unsigned COPIES = COPIED_ROWS;  // of a thread, that are copied to shared memory at a time
-constexpr unsigned STEP = ROWS_IN_FLIGHT < COPIED_ROWS ? ROWS_IN_FLIGHT : COPIED_ROWS;  // that it uses at a time
 using Elements = Pack<ELEMENT, WIDTH>;
 
 struct Columns {
@@ -255,7 +254,7 @@ __device__ __forceinline__ void apply(const ForwardCall& call, const Columns& c,
     for (int u = 0; u < ROWS_IN_FLIGHT; u++)
       if (u < left) {
         x[u] = read_pack(call.x + c.offset(left - 1 - u));
-        if (call.z) z[u] = read_pack(call.z + c.offset(left - 1 - u));
+        if (call.adds()) z[u] = read_pack(call.z + c.offset(left - 1 - u));
       }
     if (left == rows) {
 #pragma unroll
@@ -321,7 +320,7 @@ struct Known {
     auto keep = [&](unsigned column, unsigned group, COMPUTE of_group, COMPUTE inverse_of_group) {
       mean[column] = of_group, inverse[column] = inverse_of_group;
       factor[column] = call.scale[group] * inverse_of_group;
-      bias[column] = call.bias ? call.bias[group] : COMPUTE(0);
+      bias[column] = call.has_bias() ? call.bias[group] : COMPUTE(0);
     };
     if (call.saved_mean) {
       const unsigned columns = min(c.columns(), c.packs * WIDTH - c.first_column());
@@ -340,11 +339,11 @@ struct Known {
   __device__ __forceinline__ void undo_activation(const BackwardCall& call, const Elements& x, Elements& dy,
                                                   const Pack<unsigned char, WIDTH>& passes) const {
     const unsigned first = threadIdx.x * WIDTH;
-    if (call.mask) {
+    if (call.has_mask()) {
 #pragma unroll
       for (int k = 0; k < WIDTH; k++)
         if (!passes.item[k]) dy.item[k] = store<ELEMENT>(COMPUTE(0));
-    } else if (call.bias) {
+    } else if (call.has_bias()) {
 #pragma unroll
       for (int k = 0; k < WIDTH; k++)
         if (!call.counts(x.item[k], mean[first + k], factor[first + k], bias[first + k]))
@@ -366,7 +365,7 @@ __device__ __forceinline__ void visit_gradients(const BackwardCall& call, const 
       const unsigned offset = c.offset(row(u));
       x[u] = read_pack(call.x + offset);
       dy[u] = read_pack(call.dy + offset);
-      if (call.mask) passes[u] = *reinterpret_cast<const Pack<unsigned char, WIDTH>*>(call.mask + offset);
+      if (call.has_mask()) passes[u] = *reinterpret_cast<const Pack<unsigned char, WIDTH>*>(call.mask + offset);
     }
 #pragma unroll
   for (int u = 0; u < ROWS_IN_FLIGHT; u++)
@@ -489,120 +488,112 @@ __device__ __forceinline__ void store_block_partials(BlockExchange& exchange, co
 
 // What a thread keeps of TENSORS tensors from the first pass to the second: its first rows in shared memory, the next
 // HELD in registers. It reads the others again, from the last one on, which L2 still has. All reads are copies to
-// shared memory, COPIES rows ahead: little is left of L1, through which others would pass.
+// shared memory, COPIES rows ahead, through COPIES slots behind those of the rows that stay: little is left of L1,
+// through which other reads would pass.
 template <int TENSORS> struct Kept {
-  const Columns& c;
   const ELEMENT* const (&from)[TENSORS];
   const unsigned rows, cached;  // of this thread
-  const unsigned room;          // rows of a thread that shared memory has room for, besides COPIES
+  const unsigned first, step;   // the offset of its first row; from one to the next
+  const unsigned of_tensor;     // slots
+  Elements* const slots;
   Elements held[TENSORS][HELD > 0 ? HELD : 1];
 
+  // room: rows of a thread that shared memory has room for, besides COPIES.
   __device__ __forceinline__ Kept(const Columns& c, const ELEMENT* const (&from)[TENSORS], unsigned room)
-      : c(c), from(from), rows(c.my_rows()), cached(min(rows, room)), room(room) {}
+      : from(from),
+        rows(c.my_rows()),
+        cached(min(rows, room)),
+        first(c.offset(0)),
+        step(c.offset(1) - c.offset(0)),
+        of_tensor((room + COPIES) * THREADS),
+        slots(reinterpret_cast<Elements*>(shared_memory) + thread_of_block()) {}
   __device__ __forceinline__ Elements* slot(unsigned index, int tensor) const {
-    return reinterpret_cast<Elements*>(shared_memory) + (tensor * (room + COPIES) + index) * THREADS +
-           thread_of_block();
+    return slots + (tensor * of_tensor + index * THREADS);
   }
-  __device__ __forceinline__ const Elements* pack_at(int tensor, unsigned i) const {
-    return reinterpret_cast<const Elements*>(from[tensor] + c.offset(i));
-  }
-  // The slot of row i, and of the i-th row of the second pass that is read again.
-  __device__ __forceinline__ unsigned slot_of(unsigned i) const {
-    return i < cached ? i : cached + (i - cached) % COPIES;
-  }
-  __device__ __forceinline__ unsigned slot_again(unsigned i) const { return cached + i % COPIES; }
-  __device__ __forceinline__ void get(unsigned slot_index, Elements (&packs)[TENSORS]) const {
+  __device__ __forceinline__ void get(unsigned index, Elements (&packs)[TENSORS]) const {
 #pragma unroll
-    for (int t = 0; t < TENSORS; t++) packs[t] = *slot(slot_index, t);
+    for (int t = 0; t < TENSORS; t++) packs[t] = *slot(index, t);
   }
-  __device__ __forceinline__ void copy(unsigned i) const {
-    if (i < rows) {
+  // Begins to copy the row at an offset, where it exists. again: it is read again.
+  __device__ __forceinline__ void copy(unsigned index, unsigned offset, bool exists, bool again = false) const {
+    if (exists) {
 #pragma unroll
       for (int t = 0; t < TENSORS; t++) {
-        if (i < cached + HELD) copy_once(slot(slot_of(i), t), pack_at(t, i));
-        else cp_async<sizeof(Elements)>(slot(slot_of(i), t), pack_at(t, i), true);
+        const Elements* const row = reinterpret_cast<const Elements*>(from[t] + offset);
+        if (again) cp_async<sizeof(Elements)>(slot(index, t), row, true);
+        else copy_once(slot(index, t), row);
       }
     }
     cp_async_commit();
   }
-  // The first pass: use(i, packs) of every row, which may change the last pack; it says whether it has.
+  // The first pass: use(offset, packs) of every row, which may change the last pack; it says whether it has.
   template <class Use> __device__ __forceinline__ void visit_first(const Use& use) {
+    Elements packs[TENSORS];
+    unsigned i = 0, offset = first;
 #pragma unroll
-    for (unsigned i = 0; i < COPIES; i++) copy(i);
-    visit_rows(0, cached, use);
-#pragma unroll
-    for (int u = 0; u < HELD; u++) {
-      if (cached + u >= rows) continue;
+    for (unsigned k = 0; k < COPIES; k++) copy(k, offset + k * step, k < rows);
+    for (; i < cached; i++, offset += step) {
       cp_async_wait<COPIES - 1>();
-      Elements packs[TENSORS];
+      get(i, packs);
+      if (use(offset, packs)) *slot(i, TENSORS - 1) = packs[TENSORS - 1];
+      copy(i + COPIES, offset + COPIES * step, i + COPIES < rows);
+    }
+#pragma unroll
+    for (int u = 0; u < HELD; u++, i++, offset += step) {
+      if (i >= rows) break;
+      cp_async_wait<COPIES - 1>();
       get(cached + u % COPIES, packs);
-      use(cached + u, packs);
+      use(offset, packs);
 #pragma unroll
       for (int t = 0; t < TENSORS; t++) held[t][u] = packs[t];
-      copy(cached + u + COPIES);
+      copy(cached + u % COPIES, offset + COPIES * step, i + COPIES < rows, true);
     }
-    visit_rows(cached + HELD, rows, use);
+    while (i < rows) {
+#pragma unroll
+      for (unsigned u = 0; u < COPIES; u++, i++, offset += step) {
+        if (i >= rows) break;
+        cp_async_wait<COPIES - 1>();
+        get(cached + (HELD + u) % COPIES, packs);
+        use(offset, packs);
+        copy(cached + (HELD + u) % COPIES, offset + COPIES * step, i + COPIES < rows, true);
+      }
+    }
     cp_async_wait<0>();
   }
-  template <class Use> __device__ __forceinline__ void visit_rows(unsigned begin, unsigned end, const Use& use) const {
-    for (unsigned i = begin; i < end; i += STEP) {
-      cp_async_wait<COPIES - STEP>();
-      Elements packs[STEP][TENSORS];
-#pragma unroll
-      for (unsigned u = 0; u < STEP; u++)
-        if (i + u < end) get(slot_of(i + u), packs[u]);
-#pragma unroll
-      for (unsigned u = 0; u < STEP; u++) {
-        if (i + u >= end) continue;
-        if (use(i + u, packs[u]) && i + u < cached) *slot(i + u, TENSORS - 1) = packs[u][TENSORS - 1];
-        copy(i + u + COPIES);
-      }
-    }
-  }
-  // The second pass: use(i, packs, again), again: of rows that are read again.
-  __device__ __forceinline__ void copy_again(unsigned i, unsigned count) const {
-    if (i < count) {
-#pragma unroll
-      for (int t = 0; t < TENSORS; t++) copy_once(slot(slot_again(i), t), pack_at(t, rows - 1 - i));
-    }
-    cp_async_commit();
-  }
+  // The second pass: begins to copy what is read again.
   __device__ __forceinline__ unsigned read_again() const { return rows > cached + HELD ? rows - cached - HELD : 0; }
+  __device__ __forceinline__ unsigned last() const { return first + (rows - 1) * step; }
   __device__ __forceinline__ void begin_again() const {
 #pragma unroll
-    for (unsigned i = 0; i < COPIES; i++) copy_again(i, read_again());
+    for (unsigned k = 0; k < COPIES; k++) copy(cached + k, last() - k * step, k < read_again());
   }
+  // use(offset, packs, again), again: of rows that were copied again.
   template <class Use> __device__ __forceinline__ void visit_again(const Use& use) const {
-    const unsigned count = read_again();
-    for (unsigned i = 0; i < count; i += STEP) {
-      cp_async_wait<COPIES - STEP>();
-      Elements packs[STEP][TENSORS];
+    Elements packs[TENSORS];
+    unsigned left = read_again(), offset = last();
+    while (left > 0) {
 #pragma unroll
-      for (unsigned u = 0; u < STEP; u++)
-        if (i + u < count) get(slot_again(i + u), packs[u]);
-#pragma unroll
-      for (unsigned u = 0; u < STEP; u++) {
-        if (i + u >= count) continue;
-        use(rows - 1 - (i + u), packs[u], true);
-        copy_again(i + u + COPIES, count);
+      for (unsigned u = 0; u < COPIES; u++, left--, offset -= step) {
+        if (left == 0) break;
+        cp_async_wait<COPIES - 1>();
+        get(cached + u, packs);
+        use(offset, packs, true);
+        copy(cached + u, offset - COPIES * step, left > COPIES);
       }
     }
+    offset = first + cached * step;
 #pragma unroll
-    for (int u = 0; u < HELD; u++) {
-      if (cached + u >= rows) continue;
-      Elements packs[TENSORS];
+    for (int u = 0; u < HELD; u++, offset += step) {
+      if (cached + u >= rows) break;
 #pragma unroll
       for (int t = 0; t < TENSORS; t++) packs[t] = held[t][u];
-      use(cached + u, packs, false);
+      use(offset, packs, false);
     }
-    for (unsigned i = 0; i < cached; i += STEP) {
-      Elements packs[STEP][TENSORS];
-#pragma unroll
-      for (unsigned u = 0; u < STEP; u++)
-        if (i + u < cached) get(i + u, packs[u]);
-#pragma unroll
-      for (unsigned u = 0; u < STEP; u++)
-        if (i + u < cached) use(i + u, packs[u], false);
+    offset = first;
+#pragma unroll 2
+    for (unsigned i = 0; i < cached; i++, offset += step) {
+      get(i, packs);
+      use(offset, packs, false);
     }
   }
 };
@@ -623,7 +614,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const ELEMENT* const from[1] = {call.x};
   Kept<1> kept(c, from, a.room);
   ShiftedSum sums[WIDTH];
-  kept.visit_first([&](unsigned i, const Elements (&x)[1]) {
+  kept.visit_first([&](unsigned i, const Elements(&x)[1]) {
 #pragma unroll
     for (int k = 0; k < WIDTH; k++) {
       if (i == 0) sums[k].begin(x[0].item[k]);
@@ -649,10 +640,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const unsigned column = threadIdx.x * WIDTH + k;
     of[k] = {mean[column], scale[column] * call.inverse(squares[column], c.count), bias[column]};
   }
-  kept.visit_again([&](unsigned i, const Elements (&x)[1], bool) {
+  kept.visit_again([&](unsigned offset, const Elements(&x)[1], bool) {
     Elements z;
-    if (call.z) z = read_pack(call.z + c.offset(i));
-    call.store_pack(c.offset(i), x[0], z, [&](int k) { return of[k]; });
+    if (call.adds()) z = read_pack(call.z + offset);
+    call.store_pack(offset, x[0], z, [&](int k) { return of[k]; });
   });
   for (unsigned column = thread_of_block(); column < c.columns(); column += THREADS)
     if (writes_results(c, column))
@@ -675,8 +666,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   __shared__ Known known;
   __shared__ COMPUTE of_x[MOST_COLUMNS], constant[MOST_COLUMNS];
   using Bits = Pack<unsigned char, WIDTH>;
-  auto bits = [&](unsigned i) {
-    return call.mask ? *reinterpret_cast<const Bits*>(call.mask + c.offset(i)) : Bits{};
+  auto bits = [&](unsigned offset) {
+    return call.has_mask() ? *reinterpret_cast<const Bits*>(call.mask + offset) : Bits{};
   };
   known.read(call, c);
   const ELEMENT* const from[2] = {call.x, call.dy};
@@ -684,15 +675,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   COMPUTE mean[WIDTH];
   read_values(known.mean + threadIdx.x * WIDTH, mean);
   Total sums[WIDTH] = {};
-  kept.visit_first([&](unsigned i, Elements (&packs)[2]) {
-    known.undo_activation(call, packs[0], packs[1], bits(i));
+  kept.visit_first([&](unsigned offset, Elements(&packs)[2]) {
+    known.undo_activation(call, packs[0], packs[1], bits(offset));
 #pragma unroll
     for (int k = 0; k < WIDTH; k++) {
       const COMPUTE gradient = load<COMPUTE>(packs[1].item[k]);
       sums[k].first += gradient;
       sums[k].second += gradient * (load<COMPUTE>(packs[0].item[k]) - mean[k]);
     }
-    return call.mask || call.bias;
+    return call.has_mask() || call.has_bias();
   });
 #pragma unroll
   for (int k = 0; k < WIDTH; k++) sums[k].second *= known.inverse[threadIdx.x * WIDTH + k];
@@ -710,8 +701,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const unsigned column = threadIdx.x * WIDTH + k;
     of[k] = {known.mean[column], known.factor[column], of_x[column], constant[column]};
   }
-  kept.visit_again([&](unsigned i, Elements (&packs)[2], bool again) {
-    if (again) known.undo_activation(call, packs[0], packs[1], bits(i));
-    call.store_pack(c.offset(i), packs[0], packs[1], [&](int k) { return of[k]; });
+  kept.visit_again([&](unsigned offset, Elements(&packs)[2], bool again) {
+    if (again) known.undo_activation(call, packs[0], packs[1], bits(offset));
+    call.store_pack(offset, packs[0], packs[1], [&](int k) { return of[k]; });
   });
 }

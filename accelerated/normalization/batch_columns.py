@@ -33,7 +33,7 @@ LEAST_ROW = 8  # packs, where rows have groups several times
 # most, elements from which on they serve, bytes of shared memory that the device has for itself, and rows of a thread that
 # registers hold, by the elements of a pack.
 TOGETHER_THREADS, TOGETHER_LANES, TOGETHER_SEGMENTS, TOGETHER_ELEMENTS = 512, (16, 8, 4), 33, 1 << 19
-TOGETHER_STEP, RESERVED_BYTES, TOGETHER_LEAST_BYTES = 2, 1 << 10, 96 << 10
+RESERVED_BYTES, TOGETHER_LEAST_BYTES = 1 << 10, 96 << 10
 HELD_FORWARD, HELD_BACKWARD = {4: 8, 8: 4}, {4: 6, 8: 2}
 TOGETHER_COPIES, MOST_TILES, STREAM_BYTES = 8, 256, 64 << 20
 
@@ -247,7 +247,7 @@ class BatchColumnsTogetherSolver(Solver[BatchProblem]):
             PACK_WIDTH=width,
             MOST_COLUMNS=d.lanes * width,
             MOST_PARTIALS=1,
-            ROWS_IN_FLIGHT=TOGETHER_STEP,
+            ROWS_IN_FLIGHT=1,
             COPIED_ROWS=copies,
             CLUSTER_BLOCKS=1,
             HELD=held,

@@ -296,7 +296,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TRAINING_BLOCKS) CLUSTER_D
         p, 0, packs,
         [&](int u, unsigned i, unsigned offset) {
           x[u] = i < cache.kept ? *cache.slot(i, 0) : read_pack(call.x + offset);
-          if (call.z) z[u] = read_pack(call.z + offset);
+          if (call.adds()) z[u] = read_pack(call.z + offset);
         },
         [&](int u, unsigned, unsigned offset) { call.store_pack(offset, x[u], z[u], [&](int) { return of; }); },
         [&](unsigned i) { cache.copy_next(i); });
@@ -304,12 +304,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, TRAINING_BLOCKS) CLUSTER_D
         p,
         [&](int u, unsigned offset) {
           edge[u] = call.x[offset];
-          if (call.z) edge_z[u] = call.z[offset];
+          if (call.adds()) edge_z[u] = call.z[offset];
         },
         [&](int u, unsigned offset) {
           unsigned char passes;
           call.y[offset] = call.normalized(edge[u], edge_z[u], of, call.y + offset, passes);
-          if (call.mask) call.mask[offset] = passes;
+          if (call.keeps_mask()) call.mask[offset] = passes;
         });
     if (blockIdx.y + threadIdx.x == 0) call.store_statistics(of.mean, total.second, a.planes.count, p.channel);
   }
@@ -327,7 +327,7 @@ struct KnownChannel {
 
   // Where mean and inverse are not saved, the factor is the scale.
   static __device__ __forceinline__ KnownChannel read(const BackwardCall& call, unsigned channel) {
-    const COMPUTE scale = call.scale[channel], bias = call.bias ? call.bias[channel] : COMPUTE(0);
+    const COMPUTE scale = call.scale[channel], bias = call.has_bias() ? call.bias[channel] : COMPUTE(0);
     if (!call.saved_mean) return {0, 0, scale, bias};
     const COMPUTE inverse = call.saved_inverse[channel];
     return {call.saved_mean[channel], inverse, scale * inverse, bias};
@@ -349,7 +349,8 @@ struct GradientSums {
 
   // passes: what the mask has of it
   __device__ __forceinline__ ELEMENT undone(ELEMENT value, ELEMENT gradient, unsigned char passes) const {
-    const bool counts = call.mask ? passes != 0 : !call.bias || call.counts(value, known.mean, known.factor, known.bias);
+    const bool counts =
+        call.has_mask() ? passes != 0 : !call.has_bias() || call.counts(value, known.mean, known.factor, known.bias);
     return counts ? gradient : store<ELEMENT>(COMPUTE(0));
   }
   __device__ __forceinline__ void undo(const Elements& x, Elements& dy, const Bits& passes) const {
@@ -395,12 +396,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS) CLUSTER_DIM
       sums.known.use(call, all_reduce<MergeMoments>(exchange, moments.share(), near, a.planes.count), a.planes.count);
     }
     unsigned summed = 0;
-    if (call.saved_mean && !call.mask) {
+    if (call.saved_mean && !call.has_mask()) {
       cache.visit_copies([&](unsigned i, unsigned) {
         Elements gradient = *cache.slot(i, 1);
         sums.undo(*cache.slot(i, 0), gradient, Bits{});
         sums.add(*cache.slot(i, 0), gradient);
-        if (call.bias) *cache.slot(i, 1) = gradient;
+        if (call.has_bias()) *cache.slot(i, 1) = gradient;
       });
       summed = cache.kept;
     } else if (call.saved_mean) {
@@ -411,11 +412,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS) CLUSTER_DIM
       dy[u] = i < cache.kept ? *cache.slot(i, 1) : read_pack(call.dy + offset);
     };
     auto read_bits = [&](int u, unsigned offset) {
-      if (call.mask) passes[u] = *reinterpret_cast<const Bits*>(call.mask + offset);
+      if (call.has_mask()) passes[u] = *reinterpret_cast<const Bits*>(call.mask + offset);
     };
     auto read_edge = [&](int u, unsigned offset) {
       edge[u] = call.x[offset], edge_dy[u] = call.dy[offset];
-      if (call.mask) passes[u].item[0] = call.mask[offset];
+      if (call.has_mask()) passes[u].item[0] = call.mask[offset];
     };
     visit_packs(
         p, summed, packs,
@@ -428,9 +429,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS) CLUSTER_DIM
           sums.add(x[u], dy[u]);
           if (i < cache.kept) *cache.slot(i, 1) = dy[u];
         });
-    visit_edges(
-        p, read_edge,
-        [&](int u, unsigned) { sums.add(edge[u], sums.undone(edge[u], edge_dy[u], passes[u].item[0])); });
+    visit_edges(p, read_edge,
+                [&](int u, unsigned) { sums.add(edge[u], sums.undone(edge[u], edge_dy[u], passes[u].item[0])); });
     const Total total = all_reduce<AddSums>(exchange, {COMPUTE(1), sums.total}, 0, a.planes.count);
     if (blockIdx.y + threadIdx.x == 0) call.store_parameters(p.channel, total.first, total.second);
     const GradientOf of = sums.known.gradient(total, a.planes.count);
@@ -450,7 +450,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS) CLUSTER_DIM
     visit_edges(p, read_edge, [&](int u, unsigned offset) {
       const ELEMENT gradient = sums.undone(edge[u], edge_dy[u], passes[u].item[0]);
       call.dx[offset] = call.gradient(edge[u], gradient, of, call.dx + offset);
-      if (call.dz) call.dz[offset] = gradient;
+      if (call.wants_dz()) call.dz[offset] = gradient;
     });
   }
   end_cluster();
@@ -488,13 +488,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
   griddepcontrol_wait_before_access(call.x + packs.offset[0]);
   Elements x[HELD], z;
   packs.visit([&](unsigned i, unsigned offset) { x[i] = read_pack(call.x + offset); });
-  const COMPUTE scale = call.scale[p.channel], bias = call.bias[p.channel], near = load<COMPUTE>(call.x[p.plane_start(0)]);
+  const COMPUTE scale = call.scale[p.channel], bias = call.bias[p.channel],
+                near = load<COMPUTE>(call.x[p.plane_start(0)]);
   ThreadMoments moments;
   packs.visit([&](unsigned i, unsigned) { moments.add(x[i]); });
   const Total total = all_reduce<MergeMoments>(exchange, moments.share(), near, a.planes.count);
   const Normalizer of{total.first + total.low, scale * call.inverse(total.second, a.planes.count), bias};
   packs.visit([&](unsigned i, unsigned offset) {
-    if (call.z) z = read_pack(call.z + offset);
+    if (call.adds()) z = read_pack(call.z + offset);
     call.store_pack(offset, x[i], z, [&](int) { return of; });
   });
   if (threadIdx.x == 0) call.store_statistics(of.mean, total.second, a.planes.count, p.channel);
@@ -521,7 +522,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
     sums.known.use(call, all_reduce<MergeMoments>(exchange, moments.share(), near, a.planes.count), a.planes.count);
   }
   packs.visit([&](unsigned i, unsigned offset) {
-    sums.undo(x[i], dy[i], call.mask ? *reinterpret_cast<const Bits*>(call.mask + offset) : Bits{});
+    sums.undo(x[i], dy[i], call.has_mask() ? *reinterpret_cast<const Bits*>(call.mask + offset) : Bits{});
     sums.add(x[i], dy[i]);
   });
   const Total total = all_reduce<AddSums>(exchange, {COMPUTE(1), sums.total}, 0, a.planes.count);
@@ -646,7 +647,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
     const Normalizer own = known[first], next = known[min(first + 1, c.group - 1)];
     const unsigned left = c.plane.divisor - in_plane;
     Elements z;
-    if (call.z) z = read_pack(call.z + offset);
+    if (call.adds()) z = read_pack(call.z + offset);
     call.store_pack(offset, cache[k], z, [&](unsigned i) { return i < left ? own : next; });
   }
   if (finishes) call.store_statistics(mean, squares, c.count, channel);
@@ -670,7 +671,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS)
   const ELEMENT* const from[2] = {call.x, call.dy};
   auto keep = [&](unsigned k, COMPUTE mean, COMPUTE inverse) {
     const unsigned channel = c.first_channel() + k;
-    known[k] = {mean, inverse, call.scale[channel] * inverse, call.bias ? call.bias[channel] : COMPUTE(0)};
+    known[k] = {mean, inverse, call.scale[channel] * inverse, call.has_bias() ? call.bias[channel] : COMPUTE(0)};
   };
   c.copy_all(from, cache, [&] {
     const unsigned channel = c.first_channel() + threadIdx.x;
@@ -690,8 +691,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS)
   Total sum{};
   c.visit([&](unsigned index, unsigned offset) {
     const ELEMENT value = values[index];
-    const bool counts =
-        call.mask ? call.mask[offset] != 0 : !call.bias || call.counts(value, mine.mean, mine.factor, mine.bias);
+    const bool counts = call.has_mask() ? call.mask[offset] != 0
+                                        : !call.has_bias() || call.counts(value, mine.mean, mine.factor, mine.bias);
     if (!counts) gradients[index] = store<ELEMENT>(COMPUTE(0));
     const COMPUTE dy = load<COMPUTE>(gradients[index]);
     sum.first += dy;
@@ -732,7 +733,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, INFERENCE_THREADS / THREAD
     const unsigned pack = begin + u * THREADS;
     if (pack < packs) {
       x[u] = read_pack(a.call.x + pack * WIDTH);
-      if (a.call.z) z[u] = read_pack(a.call.z + pack * WIDTH);
+      if (a.call.adds()) z[u] = read_pack(a.call.z + pack * WIDTH);
     }
   }
   griddepcontrol_launch_dependents();
@@ -756,10 +757,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, INFERENCE_THREADS / THREAD
       a.call.store_pack(offset, x[u], z[u], normalizer);
     } else {
       for (unsigned i = offset; i < a.elements; i++) {
-        const ELEMENT added = a.call.z ? a.call.z[i] : ELEMENT{};
+        const ELEMENT added = a.call.adds() ? a.call.z[i] : ELEMENT{};
         unsigned char passes;
         a.call.y[i] = a.call.normalized(a.call.x[i], added, normalizer(i - offset), a.call.y + i, passes);
-        if (a.call.mask) a.call.mask[i] = passes;
+        if (a.call.keeps_mask()) a.call.mask[i] = passes;
       }
     }
   }

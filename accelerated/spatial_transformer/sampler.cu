@@ -374,7 +374,7 @@ struct InputArguments {
 };
 
 constexpr int CANDIDATES = 6, IN_FLIGHT = 4;  // of a thread: samples that may reach its tile; packs of samples
-constexpr int LANES = LANE_WIDTH > 0 ? LANE_WIDTH : 1;  // channels of a pack, where they lie side by side
+constexpr int LANES = LANE_WIDTH > 0 ? LANE_WIDTH : 1;              // channels of a pack, where they lie side by side
 constexpr int SAMPLES = 2 * THREADS, SLOTS = SAMPLES / 32;          // of a tile at a time
 constexpr int SIDE = TILE + 1, CELLS = SIDE * SIDE, CELL_BITS = 9;  // cells with a corner in a tile
 
@@ -481,8 +481,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
     }
     __syncthreads();
   };
-  // Adds them up and writes them, where channels lie side by side: neighbouring threads have packs of them, a thread one
-  // of a pixel, which it reads from the samples one after the other.
+  // Adds them up and writes them, where channels lie side by side: neighbouring threads have packs of them, a thread
+  // one of a pixel, which it reads from the samples one after the other.
   auto add_rows = [&] {
     using Packed = Pack<ELEMENT, LANES>;
     const unsigned lanes = (end_channel - first) / LANES;
@@ -505,8 +505,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
           for (unsigned u = 0; u < IN_FLIGHT; u++) {
             if (s + u >= end) continue;
             const COMPUTE below = shared.below[s + u], right = shared.right[s + u];
-            const COMPUTE weight =
-                (side ? COMPUTE(1) - below : below) * (s + u < second ? right : COMPUTE(1) - right);
+            const COMPUTE weight = (side ? COMPUTE(1) - below : below) * (s + u < second ? right : COMPUTE(1) - right);
 #pragma unroll
             for (int k = 0; k < LANES; k++) total[k] += weight * load<COMPUTE>(read[u].item[k]);
           }
