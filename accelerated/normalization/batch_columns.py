@@ -221,7 +221,9 @@ class BatchColumnsTogetherSolver(Solver[BatchProblem]):
         return problem.aligned and together_of(problem) is not None
 
     def applies(self, problem: BatchProblem) -> bool:
-        return problem.x.count >= TOGETHER_ELEMENTS and self.serves(problem)
+        # What is added passes L1, of which shared memory leaves little.
+        adds = not problem.is_gradient and problem.operation.z is not None
+        return problem.x.count >= TOGETHER_ELEMENTS and not adds and self.serves(problem)
 
     def alignment(self, problem: BatchProblem) -> Mapping[str, int]:
         return dict.fromkeys(problem.moved_tensors, 16)

@@ -43,7 +43,6 @@ struct ChannelPlanes {
   const Planes& all;
   unsigned channel;
 
-  __device__ __forceinline__ bool exists() const { return channel < all.channels; }
   __device__ __forceinline__ unsigned plane_start(unsigned image) const {
     return (image * all.channels + channel) * all.plane;
   }
@@ -77,51 +76,34 @@ template <int TENSORS> struct Cache {
   __device__ __forceinline__ Elements* slot(unsigned i, int tensor) const {
     return reinterpret_cast<Elements*>(shared_memory) + (tensor * planes.all.cached + i) * THREADS + threadIdx.x;
   }
-  // Begins to copy pack i of a channel, if there is one.
-  __device__ __forceinline__ void copy_of(const ChannelPlanes& channel, unsigned i) const {
+  // Begins to copy pack i, if there is one; one group of copies.
+  __device__ __forceinline__ void copy(unsigned i) const {
     unsigned offset;
-    if (i < kept && channel.pack(i, offset)) {
+    if (i < kept && planes.pack(i, offset)) {
 #pragma unroll
       for (int t = 0; t < TENSORS; t++) cp_async<16>(slot(i, t), from[t] + offset, true);
     }
-  }
-  __device__ __forceinline__ void copy(unsigned i) const {
-    copy_of(planes, i);
     cp_async_commit();
-  }
-  // The same of the next channel of the block, whose first use waits for all of them.
-  __device__ __forceinline__ void copy_next(unsigned i) const {
-    const ChannelPlanes next{planes.all, planes.channel + gridDim.x};
-    if (next.exists()) copy_of(next, i);
   }
   // use(i, offset) for every pack that is kept, as soon as it is there.
   template <class Use> __device__ __forceinline__ void visit_copies(const Use& use) const {
-    if (planes.channel == blockIdx.x) {
 #pragma unroll
-      for (unsigned i = 0; i < IN_FLIGHT; i++) copy(i);
-      for (unsigned i = 0; i < kept; i++) {
-        cp_async_wait<IN_FLIGHT - 1>();
-        unsigned offset;
-        if (planes.pack(i, offset)) use(i, offset);
-        copy(i + IN_FLIGHT);
-      }
-      cp_async_wait<0>();
-    } else {
-      cp_async_commit();
-      cp_async_wait<0>();
-      for (unsigned i = 0; i < kept; i++) {
-        unsigned offset;
-        if (planes.pack(i, offset)) use(i, offset);
-      }
+    for (unsigned i = 0; i < IN_FLIGHT; i++) copy(i);
+    for (unsigned i = 0; i < kept; i++) {
+      cp_async_wait<IN_FLIGHT - 1>();
+      unsigned offset;
+      if (planes.pack(i, offset)) use(i, offset);
+      copy(i + IN_FLIGHT);
     }
+    cp_async_wait<0>();
   }
 };
 
 // Visits packs from `begin` to `end` of a thread, READS at a time: read(u, i, offset) begins to read, use(u, i, offset)
-// uses what was read; then(i): of packs that the plane does not have, too.
-template <class Read, class Use, class Then>
+// uses what was read.
+template <class Read, class Use>
 __device__ __forceinline__ void visit_packs(const ChannelPlanes& planes, unsigned begin, unsigned end, const Read& read,
-                                            const Use& use, const Then& then) {
+                                            const Use& use) {
   for (unsigned i = begin; i < end; i += READS) {
     unsigned offset[READS];
     bool exists[READS];
@@ -131,16 +113,9 @@ __device__ __forceinline__ void visit_packs(const ChannelPlanes& planes, unsigne
       if (exists[u]) read(u, i + u, offset[u]);
     }
 #pragma unroll
-    for (int u = 0; u < READS; u++) {
+    for (int u = 0; u < READS; u++)
       if (exists[u]) use(u, i + u, offset[u]);
-      then(i + u);
-    }
   }
-}
-template <class Read, class Use>
-__device__ __forceinline__ void visit_packs(const ChannelPlanes& planes, unsigned begin, unsigned end, const Read& read,
-                                            const Use& use) {
-  visit_packs(planes, begin, end, read, use, [](unsigned) {});
 }
 template <class Read, class Use>
 __device__ __forceinline__ void visit_edges(const ChannelPlanes& planes, const Read& read, const Use& use) {
@@ -274,46 +249,43 @@ extern "C" __global__ void __launch_bounds__(THREADS, TRAINING_BLOCKS) CLUSTER_D
   __shared__ Exchange exchange;
   const unsigned packs = a.planes.my_packs();
   const ELEMENT* const from[1] = {call.x};
-  ChannelPlanes p{a.planes, blockIdx.x};
+  const ChannelPlanes p{a.planes, blockIdx.x};
   const Cache<1> cache(p, from);
-  for (; p.exists(); p.channel += gridDim.x) {
-    Normalizer of{0, call.scale[p.channel], call.bias[p.channel]};
-    const COMPUTE near = load<COMPUTE>(call.x[p.plane_start(0)]);
-    ThreadMoments moments;
-    Elements x[READS], z[READS];
-    ELEMENT edge[READS], edge_z[READS];
-    cache.visit_copies([&](unsigned i, unsigned) { moments.add(*cache.slot(i, 0)); });
-    visit_packs(
-        p, cache.kept, packs, [&](int u, unsigned, unsigned offset) { x[u] = read_pack(call.x + offset); },
-        [&](int u, unsigned, unsigned) { moments.add(x[u]); });
-    visit_edges(
-        p, [&](int u, unsigned offset) { edge[u] = call.x[offset]; }, [&](int u, unsigned) { moments.add(edge[u]); });
-    const Total total = all_reduce<MergeMoments>(exchange, moments.share(), near, a.planes.count);
-    of.mean = total.first + total.low;
-    of.factor *= call.inverse(total.second, a.planes.count);
-
-    visit_packs(
-        p, 0, packs,
-        [&](int u, unsigned i, unsigned offset) {
-          x[u] = i < cache.kept ? *cache.slot(i, 0) : read_pack(call.x + offset);
-          if (call.adds()) z[u] = read_pack(call.z + offset);
-        },
-        [&](int u, unsigned, unsigned offset) { call.store_pack(offset, x[u], z[u], [&](int) { return of; }); },
-        [&](unsigned i) { cache.copy_next(i); });
-    visit_edges(
-        p,
-        [&](int u, unsigned offset) {
-          edge[u] = call.x[offset];
-          if (call.adds()) edge_z[u] = call.z[offset];
-        },
-        [&](int u, unsigned offset) {
-          unsigned char passes;
-          call.y[offset] = call.normalized(edge[u], edge_z[u], of, call.y + offset, passes);
-          if (call.keeps_mask()) call.mask[offset] = passes;
-        });
-    if (blockIdx.y + threadIdx.x == 0) call.store_statistics(of.mean, total.second, a.planes.count, p.channel);
-  }
+  Normalizer of{0, call.scale[p.channel], call.bias[p.channel]};
+  const COMPUTE near = load<COMPUTE>(call.x[p.plane_start(0)]);
+  ThreadMoments moments;
+  Elements x[READS], z[READS];
+  ELEMENT edge[READS], edge_z[READS];
+  cache.visit_copies([&](unsigned i, unsigned) { moments.add(*cache.slot(i, 0)); });
+  visit_packs(
+      p, cache.kept, packs, [&](int u, unsigned, unsigned offset) { x[u] = read_pack(call.x + offset); },
+      [&](int u, unsigned, unsigned) { moments.add(x[u]); });
+  visit_edges(
+      p, [&](int u, unsigned offset) { edge[u] = call.x[offset]; }, [&](int u, unsigned) { moments.add(edge[u]); });
+  const Total total = all_reduce<MergeMoments>(exchange, moments.share(), near, a.planes.count);
+  of.mean = total.first + total.low;
+  of.factor *= call.inverse(total.second, a.planes.count);
   end_cluster();
+
+  visit_packs(
+      p, 0, packs,
+      [&](int u, unsigned i, unsigned offset) {
+        x[u] = i < cache.kept ? *cache.slot(i, 0) : read_pack(call.x + offset);
+        if (call.adds()) z[u] = read_pack(call.z + offset);
+      },
+      [&](int u, unsigned, unsigned offset) { call.store_pack(offset, x[u], z[u], [&](int) { return of; }); });
+  visit_edges(
+      p,
+      [&](int u, unsigned offset) {
+        edge[u] = call.x[offset];
+        if (call.adds()) edge_z[u] = call.z[offset];
+      },
+      [&](int u, unsigned offset) {
+        unsigned char passes;
+        call.y[offset] = call.normalized(edge[u], edge_z[u], of, call.y + offset, passes);
+        if (call.keeps_mask()) call.mask[offset] = passes;
+      });
+  if (blockIdx.y + threadIdx.x == 0) call.store_statistics(of.mean, total.second, a.planes.count, p.channel);
 }
 
 struct BackwardArguments {
@@ -376,84 +348,79 @@ extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS) CLUSTER_DIM
   __shared__ Exchange exchange;
   const unsigned packs = a.planes.my_packs();
   const ELEMENT* const from[2] = {call.x, call.dy};
-  ChannelPlanes p{a.planes, blockIdx.x};
+  const ChannelPlanes p{a.planes, blockIdx.x};
   const Cache<2> cache(p, from);
-  KnownChannel next = KnownChannel::read(call, p.channel);
-  for (; p.exists(); p.channel += gridDim.x) {
-    GradientSums sums{call, next};
-    Elements x[READS], dy[READS];
-    Bits passes[READS];
-    ELEMENT edge[READS], edge_dy[READS];
-    if (!call.saved_mean) {
-      const COMPUTE near = load<COMPUTE>(call.x[p.plane_start(0)]);
-      ThreadMoments moments;
-      cache.visit_copies([&](unsigned i, unsigned) { moments.add(*cache.slot(i, 0)); });
-      visit_packs(
-          p, cache.kept, packs, [&](int u, unsigned, unsigned offset) { x[u] = read_pack(call.x + offset); },
-          [&](int u, unsigned, unsigned) { moments.add(x[u]); });
-      visit_edges(
-          p, [&](int u, unsigned offset) { edge[u] = call.x[offset]; }, [&](int u, unsigned) { moments.add(edge[u]); });
-      sums.known.use(call, all_reduce<MergeMoments>(exchange, moments.share(), near, a.planes.count), a.planes.count);
-    }
-    unsigned summed = 0;
-    if (call.saved_mean && !call.has_mask()) {
-      cache.visit_copies([&](unsigned i, unsigned) {
-        Elements gradient = *cache.slot(i, 1);
-        sums.undo(*cache.slot(i, 0), gradient, Bits{});
-        sums.add(*cache.slot(i, 0), gradient);
-        if (call.has_bias()) *cache.slot(i, 1) = gradient;
-      });
-      summed = cache.kept;
-    } else if (call.saved_mean) {
-      cache.visit_copies([](unsigned, unsigned) {});
-    }
-    auto read = [&](int u, unsigned i, unsigned offset) {
-      x[u] = i < cache.kept ? *cache.slot(i, 0) : read_pack(call.x + offset);
-      dy[u] = i < cache.kept ? *cache.slot(i, 1) : read_pack(call.dy + offset);
-    };
-    auto read_bits = [&](int u, unsigned offset) {
-      if (call.has_mask()) passes[u] = *reinterpret_cast<const Bits*>(call.mask + offset);
-    };
-    auto read_edge = [&](int u, unsigned offset) {
-      edge[u] = call.x[offset], edge_dy[u] = call.dy[offset];
-      if (call.has_mask()) passes[u].item[0] = call.mask[offset];
-    };
+  GradientSums sums{call, KnownChannel::read(call, p.channel)};
+  Elements x[READS], dy[READS];
+  Bits passes[READS];
+  ELEMENT edge[READS], edge_dy[READS];
+  if (!call.saved_mean) {
+    const COMPUTE near = load<COMPUTE>(call.x[p.plane_start(0)]);
+    ThreadMoments moments;
+    cache.visit_copies([&](unsigned i, unsigned) { moments.add(*cache.slot(i, 0)); });
     visit_packs(
-        p, summed, packs,
-        [&](int u, unsigned i, unsigned offset) {
-          read(u, i, offset);
-          read_bits(u, offset);
-        },
-        [&](int u, unsigned i, unsigned) {
-          sums.undo(x[u], dy[u], passes[u]);
-          sums.add(x[u], dy[u]);
-          if (i < cache.kept) *cache.slot(i, 1) = dy[u];
-        });
-    visit_edges(p, read_edge,
-                [&](int u, unsigned) { sums.add(edge[u], sums.undone(edge[u], edge_dy[u], passes[u].item[0])); });
-    const Total total = all_reduce<AddSums>(exchange, {COMPUTE(1), sums.total}, 0, a.planes.count);
-    if (blockIdx.y + threadIdx.x == 0) call.store_parameters(p.channel, total.first, total.second);
-    const GradientOf of = sums.known.gradient(total, a.planes.count);
-    if (p.channel + gridDim.x < a.planes.channels) next = KnownChannel::read(call, p.channel + gridDim.x);
-
-    visit_packs(
-        p, 0, packs,
-        [&](int u, unsigned i, unsigned offset) {
-          read(u, i, offset);
-          if (i >= cache.kept) read_bits(u, offset);
-        },
-        [&](int u, unsigned i, unsigned offset) {
-          if (i >= cache.kept) sums.undo(x[u], dy[u], passes[u]);
-          call.store_pack(offset, x[u], dy[u], [&](int) { return of; });
-        },
-        [&](unsigned i) { cache.copy_next(i); });
-    visit_edges(p, read_edge, [&](int u, unsigned offset) {
-      const ELEMENT gradient = sums.undone(edge[u], edge_dy[u], passes[u].item[0]);
-      call.dx[offset] = call.gradient(edge[u], gradient, of, call.dx + offset);
-      if (call.wants_dz()) call.dz[offset] = gradient;
-    });
+        p, cache.kept, packs, [&](int u, unsigned, unsigned offset) { x[u] = read_pack(call.x + offset); },
+        [&](int u, unsigned, unsigned) { moments.add(x[u]); });
+    visit_edges(
+        p, [&](int u, unsigned offset) { edge[u] = call.x[offset]; }, [&](int u, unsigned) { moments.add(edge[u]); });
+    sums.known.use(call, all_reduce<MergeMoments>(exchange, moments.share(), near, a.planes.count), a.planes.count);
   }
+  unsigned summed = 0;
+  if (call.saved_mean && !call.has_mask()) {
+    cache.visit_copies([&](unsigned i, unsigned) {
+      Elements gradient = *cache.slot(i, 1);
+      sums.undo(*cache.slot(i, 0), gradient, Bits{});
+      sums.add(*cache.slot(i, 0), gradient);
+      if (call.has_bias()) *cache.slot(i, 1) = gradient;
+    });
+    summed = cache.kept;
+  } else if (call.saved_mean) {
+    cache.visit_copies([](unsigned, unsigned) {});
+  }
+  auto read = [&](int u, unsigned i, unsigned offset) {
+    x[u] = i < cache.kept ? *cache.slot(i, 0) : read_pack(call.x + offset);
+    dy[u] = i < cache.kept ? *cache.slot(i, 1) : read_pack(call.dy + offset);
+  };
+  auto read_bits = [&](int u, unsigned offset) {
+    if (call.has_mask()) passes[u] = *reinterpret_cast<const Bits*>(call.mask + offset);
+  };
+  auto read_edge = [&](int u, unsigned offset) {
+    edge[u] = call.x[offset], edge_dy[u] = call.dy[offset];
+    if (call.has_mask()) passes[u].item[0] = call.mask[offset];
+  };
+  visit_packs(
+      p, summed, packs,
+      [&](int u, unsigned i, unsigned offset) {
+        read(u, i, offset);
+        read_bits(u, offset);
+      },
+      [&](int u, unsigned i, unsigned) {
+        sums.undo(x[u], dy[u], passes[u]);
+        sums.add(x[u], dy[u]);
+        if (i < cache.kept) *cache.slot(i, 1) = dy[u];
+      });
+  visit_edges(p, read_edge,
+              [&](int u, unsigned) { sums.add(edge[u], sums.undone(edge[u], edge_dy[u], passes[u].item[0])); });
+  const Total total = all_reduce<AddSums>(exchange, {COMPUTE(1), sums.total}, 0, a.planes.count);
+  if (blockIdx.y + threadIdx.x == 0) call.store_parameters(p.channel, total.first, total.second);
+  const GradientOf of = sums.known.gradient(total, a.planes.count);
   end_cluster();
+
+  visit_packs(
+      p, 0, packs,
+      [&](int u, unsigned i, unsigned offset) {
+        read(u, i, offset);
+        if (i >= cache.kept) read_bits(u, offset);
+      },
+      [&](int u, unsigned i, unsigned offset) {
+        if (i >= cache.kept) sums.undo(x[u], dy[u], passes[u]);
+        call.store_pack(offset, x[u], dy[u], [&](int) { return of; });
+      });
+  visit_edges(p, read_edge, [&](int u, unsigned offset) {
+    const ELEMENT gradient = sums.undone(edge[u], edge_dy[u], passes[u].item[0]);
+    call.dx[offset] = call.gradient(edge[u], gradient, of, call.dx + offset);
+    if (call.wants_dz()) call.dz[offset] = gradient;
+  });
 }
 
 // --- a channel in the registers of a block ---

@@ -21,9 +21,10 @@ CLUSTERS = (1, 2, 4, 8)  # blocks
 BUSY_SHARE = 0.9  # of the multiprocessors that have a block: from there on clusters cost more than they gain
 FEWEST_PACKS, LONG_PACKS = 2, 12  # of a thread; of one, from which on a block has more threads, forward
 RESERVED_BYTES = 2048  # of shared memory, for each block
-PERSISTENT = True
 HELD_THREADS = (256, 512, 1024)  # of a block that has its channel in registers
-HELD_AIM, MOST_HELD, HELD_BYTES = 2, 16, 128  # packs of a thread, where more threads have them; at most; bytes of all
+HELD_AIM, SINGLE_AIM = 2, 16  # packs of a thread, where more threads have them; of single elements
+MOST_HELD, HELD_BYTES = 16, 128  # of a thread: packs, bytes
+LEAST_PACK_BYTES = 4
 HELD_FEW_PACKS = 1024  # of a channel, where channels are few
 
 
@@ -130,14 +131,11 @@ class BatchPlanesSolver(Solver[BatchProblem]):
         alone = channels * cluster <= problem.device.multiprocessors  # of more, a gradient has two that share one
         longer = packs >= LONG_PACKS * cluster * THREADS and (alone or not problem.is_gradient)
         threads = MORE_THREADS if longer or not fits else THREADS
-        # Clusters that run at once, with two blocks a multiprocessor or one, take channels one after the other.
-        together = max(1, (2 if fits else 1) * problem.device.multiprocessors // cluster)
-        clusters = -(-channels // -(-channels // together)) if PERSISTENT else channels
         most = (half if fits else room - RESERVED_BYTES) // (of_pack * threads)
         cached = min(most, -(-packs // (cluster * threads)))
         planes = planes_of(problem, width, cached)
         return launch_of(
-            problem, "backward" if problem.is_gradient else "training", [("planes", planes)], (clusters, cluster, 1),
+            problem, "backward" if problem.is_gradient else "training", [("planes", planes)], (channels, cluster, 1),
             threads, cached * of_pack * threads, CLUSTER_BLOCKS=cluster, **definitions,
         )  # fmt: skip
 
@@ -155,7 +153,8 @@ class BatchPlanesHeldSolver(Solver[BatchProblem]):
             return False
         # A multiprocessor has a channel, or channels are small.
         busy = problem.x.dims[1] >= BUSY_SHARE * problem.device.multiprocessors
-        return busy or self._packs(problem) <= HELD_FEW_PACKS
+        singles = self._width(problem) == 1  # of which a gradient alone is faster so
+        return (busy or self._packs(problem) <= HELD_FEW_PACKS) and (problem.is_gradient or not singles)
 
     def alignment(self, problem: BatchProblem) -> Mapping[str, int]:
         return dict.fromkeys(problem.moved_tensors, 16)
@@ -171,11 +170,14 @@ class BatchPlanesHeldSolver(Solver[BatchProblem]):
 
     def _threads(self, problem: BatchProblem) -> int | None:
         """Return the threads of a block, or None where their registers do not hold a channel."""
-        if problem.is_inference:
+        bytes_of_pack = self._width(problem) * problem.x.scalar_bytes
+        if problem.is_inference or bytes_of_pack < LEAST_PACK_BYTES:
             return None
-        packs, bytes_of_pack = self._packs(problem), self._width(problem) * problem.x.scalar_bytes
+        packs, aim = self._packs(problem), HELD_AIM if self._width(problem) > 1 else SINGLE_AIM
         most = min(MOST_HELD, HELD_BYTES // (bytes_of_pack * (2 if problem.is_gradient else 1)))
-        return next((n for n in HELD_THREADS if -(-packs // n) <= (HELD_AIM if n < HELD_THREADS[-1] else most)), None)
+        return next(
+            (n for n in HELD_THREADS if -(-packs // n) <= (min(aim, most) if n < HELD_THREADS[-1] else most)), None
+        )
 
     def launches(self, problem: BatchProblem) -> list[Launch]:
         threads, width = self._threads(problem), self._width(problem)

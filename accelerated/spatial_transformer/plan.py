@@ -31,6 +31,7 @@ SIDE_BITS, MOST_SIDE_BITS, MOST_BINS = 4, 16, 4096  # a bin has 16 x 16 cells, o
 CHUNK, MOST_CHUNKS = 2048, 64  # output pixels of a block that sorts, at least; of an image
 SORTED_PIXELS = 2048  # output pixels of an image, from which on samples are sorted
 ENTRY_BYTES, COUNT_BYTES = 8, 4
+GRID_IMAGES = (8, 4, 2, 1)  # of a thread whose coordinates serve all of them
 FEWEST_LANES, ROW_BLOCKS = (
     32,
     2,
@@ -70,17 +71,25 @@ class GridSolver(Solver[TransformerProblem]):
 
     def launches(self, problem: TransformerProblem) -> list[Launch]:
         forward = isinstance(problem.operation, SpatialTfGridGeneratorForward)
-        pixels = problem.pixels * problem.images if forward else problem.pixels
+        pixels = problem.pixels
+        many = max(1, PACK_BYTES // (COORDINATES * problem.operation.grid.scalar_bytes))
+        busy = THREADS * BUSY_BLOCKS * problem.device.multiprocessors
+        packs = pixels % many == 0 and problem.width >= many and pixels * problem.images >= many * busy
+        of_thread = many if forward and packs else 1
+        threads = pixels // of_thread
+        of_image = blocks(threads)[0]
         fields = [
             ("pixels", c_uint(pixels)),
+            ("images", c_uint(problem.images)),
             ("width", FastDivmod.of(problem.width)),
             ("height", FastDivmod.of(problem.height)),
+            ("blocks", FastDivmod.of(of_image)),
         ]
         if forward:
-            many = max(1, PACK_BYTES // (COORDINATES * problem.operation.grid.scalar_bytes))
-            of_thread = many if pixels >= many * THREADS * BUSY_BLOCKS * problem.device.multiprocessors else 1
-            count, operands = blocks(-(-pixels // of_thread))[0], ("theta", "grid")
-            return [problem.launch(GRIDS, "grid_forward", operands, fields, count, PIXELS=of_thread, CLUSTER_BLOCKS=1)]
+            of_images = next(n for n in GRID_IMAGES if n == 1 or -(-problem.images // n) * threads >= busy)
+            count, operands = -(-problem.images // of_images) * of_image, ("theta", "grid")
+            definitions = {"PIXELS": of_thread, "IMAGES": of_images, "CLUSTER_BLOCKS": 1}
+            return [problem.launch(GRIDS, "grid_forward", operands, fields, count, **definitions)]
         cluster = CLUSTER if has_clusters(problem.device) and pixels >= CLUSTER_PIXELS else 1
         return [
             problem.launch(
@@ -90,6 +99,7 @@ class GridSolver(Solver[TransformerProblem]):
                 fields,
                 problem.images * cluster,
                 PIXELS=1,
+                IMAGES=1,
                 CLUSTER_BLOCKS=cluster,
             )
         ]

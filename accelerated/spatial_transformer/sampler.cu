@@ -92,25 +92,18 @@ extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_sample
   if (thread >= a.threads) return;
   const Cell cell(coordinates, a.shape);
   const Corners corners(cell, a.shape, a.in, image);
-  COMPUTE sum[CHANNELS];
-  // All reads before the first write, which the compiler would not move them across.
-#pragma unroll
-  for (int i = 0; i < CHANNELS; i++) {
-    const int channel = first + i * step;
-    sum[i] = 0;
-    if (channel >= a.shape.channels) continue;
-    const ELEMENT* x = a.x + channel * a.in.channel;
-#pragma unroll
-    for (int corner = 0; corner < 4; corner++)
-      sum[i] += cell.weight(corner / 2, corner % 2) * corners.value(x, corner / 2, corner % 2);
-  }
   ELEMENT* y = a.y + (image * a.out.image + row * a.out.row + column * a.out.column);
 #pragma unroll
   for (int i = 0; i < CHANNELS; i++) {
     const int channel = first + i * step;
-    if (channel >= a.shape.channels) continue;
+    if (channel >= a.shape.channels) break;
+    const ELEMENT* x = a.x + channel * a.in.channel;
+    COMPUTE sum = 0;
+#pragma unroll
+    for (int corner = 0; corner < 4; corner++)
+      sum += cell.weight(corner / 2, corner % 2) * corners.value(x, corner / 2, corner % 2);
     ELEMENT* result = y + channel * a.out.channel;
-    *result = blend(a.alpha, cell.sound ? sum[i] : COMPUTE(NAN), a.beta, result);
+    *result = blend(a.alpha, cell.sound ? sum : COMPUTE(NAN), a.beta, result);
   }
 }
 
@@ -374,9 +367,10 @@ struct InputArguments {
 };
 
 constexpr int CANDIDATES = 6, IN_FLIGHT = 4;  // of a thread: samples that may reach its tile; packs of samples
-constexpr int LANES = LANE_WIDTH > 0 ? LANE_WIDTH : 1;              // channels of a pack, where they lie side by side
-constexpr int SAMPLES = 2 * THREADS, SLOTS = SAMPLES / 32;          // of a tile at a time
-constexpr int SIDE = TILE + 1, CELLS = SIDE * SIDE, CELL_BITS = 9;  // cells with a corner in a tile
+constexpr int LANES = LANE_WIDTH > 0 ? LANE_WIDTH : 1;      // channels of a pack, where they lie side by side
+constexpr int SAMPLES = 2 * THREADS, SLOTS = SAMPLES / 32;  // of a tile at a time
+constexpr int SIDE = TILE + 1, CELLS = SIDE * SIDE, CELL_PAIRS = (CELLS + 1) / 2,
+              CELL_BITS = 9;  // cells with a corner in a tile
 
 // What a block has of its samples: those found, and their numbers in each cell; then their gradients of a group.
 struct TileShared {
@@ -385,7 +379,10 @@ struct TileShared {
       int offset[SAMPLES];  // of the gradient in dy
       COMPUTE below[SAMPLES], right[SAMPLES];
       unsigned short cell[SAMPLES];
-      unsigned short before[SLOTS][CELLS];  // of each 32 samples: how many, then how many before them
+      unsigned before[SLOTS][CELL_PAIRS];  // of each 32 samples: how many, then how many before them, of two cells
+      __device__ __forceinline__ unsigned short& before_cell(unsigned slot, unsigned cell) {
+        return reinterpret_cast<unsigned short*>(before[slot])[cell];
+      }
     } found;
     ELEMENT gradient[CHANNELS][SAMPLES];
   };
@@ -413,29 +410,31 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
   // Sorts those found by cell.
   auto sort = [&] {
     auto& found = shared.found;
-    for (unsigned i = threadIdx.x; i < SLOTS * CELLS; i += THREADS) (&found.before[0][0])[i] = 0;
+    const unsigned slots = (count + 31) / 32;
+    for (unsigned i = threadIdx.x; i < slots * CELL_PAIRS; i += THREADS) (&found.before[0][0])[i] = 0;
     __syncthreads();
     unsigned rank[SAMPLES / THREADS];
 #pragma unroll
     for (int r = 0; r < SAMPLES / THREADS; r++) {
+      rank[r] = 0;
+      if (r * THREADS >= count) continue;
       const unsigned i = r * THREADS + threadIdx.x, cell = i < count ? found.cell[i] : 0;
       const unsigned peers = peers_of(cell, CELL_BITS, i < count);
       rank[r] = __popc(peers & lanes_before());
-      if (i < count && rank[r] == 0) found.before[i / 32][cell] = __popc(peers);
+      if (i < count && rank[r] == 0) found.before_cell(i / 32, cell) = static_cast<unsigned short>(__popc(peers));
     }
     __syncthreads();
-    unsigned of_cell[2] = {}, all;
-#pragma unroll
-    for (int k = 0; k < 2; k++) {
-      const unsigned cell = 2 * threadIdx.x + k;
-      if (cell >= CELLS) continue;
+    // A thread has the counts of two neighbouring cells, in one word.
+    unsigned of_pair = 0, all;
+    if (threadIdx.x < CELL_PAIRS) {
 #pragma unroll 4
-      for (unsigned slot = 0; slot < SLOTS; slot++) {
-        const unsigned of_slot = found.before[slot][cell];
-        found.before[slot][cell] = of_cell[k];
-        of_cell[k] += of_slot;
+      for (unsigned slot = 0; slot < slots; slot++) {
+        const unsigned of_slot = found.before[slot][threadIdx.x];
+        found.before[slot][threadIdx.x] = of_pair;
+        of_pair += of_slot;
       }
     }
+    const unsigned of_cell[2] = {of_pair & 0xFFFF, of_pair >> 16};
     const unsigned start = exclusive_scan(of_cell[0] + of_cell[1], all);
     if (2 * threadIdx.x < CELLS + 1) {
       shared.start[2 * threadIdx.x] = start;
@@ -446,7 +445,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
     for (int r = 0; r < SAMPLES / THREADS; r++) {
       const unsigned i = r * THREADS + threadIdx.x;
       if (i >= count) continue;
-      const unsigned cell = found.cell[i], at = shared.start[cell] + found.before[i / 32][cell] + rank[r];
+      const unsigned cell = found.cell[i], at = shared.start[cell] + found.before_cell(i / 32, cell) + rank[r];
       shared.offset[at] = found.offset[i];
       shared.below[at] = found.below[i], shared.right[at] = found.right[i];
     }
@@ -487,8 +486,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
     using Packed = Pack<ELEMENT, LANES>;
     const unsigned lanes = (end_channel - first) / LANES;
     const ELEMENT* dy = a.dy + (image * a.out.image + first);
-    for (unsigned i = threadIdx.x; i < TILE * TILE * lanes; i += THREADS) {
-      const unsigned pixel = i / lanes, channel = (i - pixel * lanes) * LANES;
+    const unsigned pixels = THREADS / lanes,
+                   further = THREADS - pixels * lanes;  // from one pack of a thread to the next
+    unsigned pixel = threadIdx.x / lanes, lane = threadIdx.x - pixel * lanes;
+    for (; pixel < TILE * TILE; pixel += pixels, lane += further) {
+      if (lane >= lanes) lane -= lanes, pixel++;
+      if (pixel >= TILE * TILE) break;
+      const unsigned channel = lane * LANES;
       const unsigned in_row = pixel / TILE, in_column = pixel % TILE, row = top + in_row, column = left + in_column;
       if (row >= a.shape.height || column >= a.shape.width) continue;
       COMPUTE total[LANES] = {};
@@ -583,11 +587,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
       for (int r = 0; r < CANDIDATES; r++) {
         const unsigned i = r * THREADS + threadIdx.x, at = i < of_first ? begin[0] + i : begin[1] + (i - of_first);
         kept[r] = i < candidates;
+        if (r * THREADS >= candidates) continue;
         entry[r] = {at, 0, 0};
         if (kept[r] && a.scratch) entry[r] = entries[at];
       }
 #pragma unroll
       for (int r = 0; r < CANDIDATES; r++) {
+        if (r * THREADS >= candidates) continue;
         const unsigned i = r * THREADS + threadIdx.x, second = i >= of_first;
         unsigned row = ((top >> side) + second) << side, column = left >> side << side;
         if (!a.scratch) {
