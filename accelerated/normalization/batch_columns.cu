@@ -614,12 +614,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const ELEMENT* const from[1] = {call.x};
   Kept<1> kept(c, from, a.room);
   ShiftedSum sums[WIDTH];
-  kept.visit_first([&](unsigned i, const Elements(&x)[1]) {
+  kept.visit_first([&](unsigned offset, const Elements(&x)[1]) {
+    if (offset == kept.first) {
 #pragma unroll
-    for (int k = 0; k < WIDTH; k++) {
-      if (i == 0) sums[k].begin(x[0].item[k]);
-      sums[k].add(x[0].item[k]);
+      for (int k = 0; k < WIDTH; k++) sums[k].begin(x[0].item[k]);
     }
+#pragma unroll
+    for (int k = 0; k < WIDTH; k++) sums[k].add(x[0].item[k]);
     return false;
   });
   const COMPUTE reciprocal = COMPUTE(1) / COMPUTE(kept.rows);

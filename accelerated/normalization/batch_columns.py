@@ -34,7 +34,7 @@ LEAST_ROW = 8  # packs, where rows have groups several times
 # registers hold, by the elements of a pack.
 TOGETHER_THREADS, TOGETHER_LANES, TOGETHER_SEGMENTS, TOGETHER_ELEMENTS = 512, (16, 8, 4), 33, 1 << 19
 RESERVED_BYTES, TOGETHER_LEAST_BYTES = 1 << 10, 96 << 10
-HELD_FORWARD, HELD_BACKWARD = {4: 8, 8: 4}, {4: 6, 8: 2}
+HELD_FORWARD, HELD_BACKWARD = {4: 12, 8: 12}, {4: 6, 8: 6}
 TOGETHER_COPIES, MOST_TILES, STREAM_BYTES = 8, 256, 64 << 20
 
 
@@ -209,7 +209,7 @@ class BatchColumnsSolver(Solver[BatchProblem]):
 def static_bytes(d: Division, width: int) -> int:
     """Return the bytes of shared memory that rows do not have: those of the kernels' arrays, at most."""
     columns, threads = d.lanes * width, d.lanes * d.lines
-    return 4 * (columns * (1 + 2 * threads // WARP + 6) + 2 * threads) + RESERVED_BYTES
+    return 4 * (columns * (7 + 2 * threads // WARP) + 4 * threads) + RESERVED_BYTES
 
 
 class BatchColumnsTogetherSolver(Solver[BatchProblem]):

@@ -72,10 +72,10 @@ class GridSolver(Solver[TransformerProblem]):
     def launches(self, problem: TransformerProblem) -> list[Launch]:
         forward = isinstance(problem.operation, SpatialTfGridGeneratorForward)
         pixels = problem.pixels
-        many = max(1, PACK_BYTES // (COORDINATES * problem.operation.grid.scalar_bytes))
+        many = max(1, PACK_BYTES // (COORDINATES * problem.operation.grid.scalar_bytes)) if forward else 1
         busy = THREADS * BUSY_BLOCKS * problem.device.multiprocessors
         packs = pixels % many == 0 and problem.width >= many and pixels * problem.images >= many * busy
-        of_thread = many if forward and packs else 1
+        of_thread = many if packs else 1
         threads = pixels // of_thread
         of_image = blocks(threads)[0]
         fields = [
