@@ -126,18 +126,19 @@ class AcceleratedBackend:
             return value
         if type(value) is DeviceOperand:
             return value
-        interface = getattr(value, "__cuda_array_interface__", None)
-        if interface is not None:
-            return self._bounded(*_from_interface(interface))
-        if not _is_address(value):
-            raise TypeError(
-                f"is a {type(value).__name__}, not device memory (a buffer of the handle, an object with"
-                " __cuda_array_interface__, a PyCUDA allocation or an address)"
-            )
-        address = int(value)
-        if not 0 < address < _ADDRESS_LIMIT:
-            raise ValueError(f"is {address}, not the address of device memory")
-        return self._bounded(address, None, True)
+        if type(value) is not int:
+            interface = getattr(value, "__cuda_array_interface__", None)
+            if interface is not None:
+                return self._bounded(*_from_interface(interface))
+            if not _is_address(value):
+                raise TypeError(
+                    f"is a {type(value).__name__}, not device memory (a buffer of the handle, an object with"
+                    " __cuda_array_interface__, a PyCUDA allocation or an address)"
+                )
+            value = int(value)
+        if not 0 < value < _ADDRESS_LIMIT:
+            raise ValueError(f"is {value}, not the address of device memory")
+        return DeviceOperand(value, self.device.extent(value))
 
     def _bounded(self, address: int, nbytes: int | None, writable: bool) -> DeviceOperand:
         """Memory that somebody names by its address, held to what the device knows of it."""
@@ -272,7 +273,7 @@ class _Launcher:
 
 def _is_address(value: Any) -> bool:
     """Whether a value is meant as an address: an integer that is nothing else, or an allocation of PyCUDA."""
-    if type(value) is int or isinstance(value, np.integer):
+    if isinstance(value, np.integer):
         return True
     return any(kind.__module__.partition(".")[0] == "pycuda" for kind in type(value).__mro__)
 

@@ -7,16 +7,17 @@ may take its time. Running a plan only writes addresses into a copy of the packe
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
+from operator import and_
 from typing import Any, NamedTuple, Self
 
 from dualdnn.api.operations import Operation
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, UINT8
 
 from .runtime.device import Function
+from .runtime.errors import CompileError, DeviceUnavailable
 from .scalars import Scalar, fill, scalars_of, with_values
 
 Extent = tuple[int, int, int]
@@ -79,13 +80,20 @@ class Launch:
         self.template, self.scalars = bytes(arguments), scalars_of(arguments)
         if isinstance(function, Function):  # which is compiled; kernels that are being compiled have none yet
             function.require_fields(type(arguments))
-        self.pack_addresses = struct.Struct(f"{len(self.operands)}Q").pack_into
+        self.starter: Any = None  # made by the first start
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
         """Launch on the operands at these addresses, asynchronously on the stream."""
-        arguments = bytearray(self.template)
-        self.pack_addresses(arguments, 0, *addresses)
-        self.launch(arguments, stream)
+        if launched is not None:
+            launched.add(self.function.name)
+        if self.starter is None:
+            self.starter = self.starter_of(self.template)
+        self.starter(addresses, stream)
+
+    def starter_of(self, template: bytes) -> Any:
+        """Return the function of addresses and a stream that launches with these arguments."""
+        configuration = (self.grid, self.block, self.shared_bytes, self.cooperative)
+        return self.function.starter(template, len(self.operands), *configuration)
 
     def launch(self, arguments: bytearray, stream: Any) -> None:
         """Launch with arguments that have the addresses."""
@@ -98,11 +106,86 @@ class Launch:
         if not self.scalars:
             return self
         made = copy(self)
-        made.template, made.scalars = with_values(self.template, self.scalars, values), ()
+        made.template, made.scalars, made.starter = with_values(self.template, self.scalars, values), (), None
         return made
 
     def wait_for_kernel(self) -> None:
         """Wait until the launch's own kernel is compiled, where a fallback serves meanwhile."""
+
+
+class BackgroundLaunch(Launch):
+    """A launch whose kernel is compiled while another launch serves, which serves, too, where an operand is not aligned.
+
+    module: the source of the kernel and its definitions. launch: the launch as it is once there is the kernel. fallback: the other
+    one, of the same operands. alignment: of each operand, bytes of which its address must be a multiple.
+    """
+
+    def __init__(
+        self,
+        device: Any,
+        module: tuple[str, tuple[tuple[str, str], ...]],
+        kernel: str,
+        launch: Launch,
+        fallback: Launch | None,
+        alignment: Sequence[int] = (),
+    ) -> None:
+        vars(self).update(vars(launch))
+        self.device, self.module, self.kernel, self.fallback = device, module, kernel, fallback
+        self.masks = [multiple - 1 for multiple in alignment]
+        self.refused = False  # whether the kernel cannot be compiled
+
+    def start(self, addresses: Sequence[int], stream: Any) -> None:
+        """Launch on the operands at these addresses."""
+        assert self.fallback is not None
+        if self.function is None and not self.refused:
+            try:
+                self.function = self.ready_kernel()
+            except (CompileError, DeviceUnavailable):
+                self.refused = True
+        if self.function is None or any(map(and_, addresses, self.masks)):
+            self.fallback.start(addresses, stream)
+        else:
+            super().start(addresses, stream)
+
+    def ready_kernel(self) -> Any:
+        """Return the kernel, None while it is being compiled."""
+        source, definitions = self.module
+        return self.device.function_when_ready(source, self.kernel, definitions)
+
+    def with_scalars(self, values: Mapping[str, float]) -> Self:
+        """Return the launch with the scalars of one call among its arguments and those of its fallback."""
+        made = super().with_scalars(values)
+        fallback = None if self.fallback is None else self.fallback.with_scalars(values)
+        if fallback is self.fallback and made is self:
+            return self
+        made = copy(self) if made is self else made
+        made.fallback = fallback
+        return made
+
+    def wait_for_kernel(self) -> None:
+        """Wait until the kernel is compiled, so that the fallback does not serve in its stead."""
+        source, definitions = self.module
+        self.function = self.device.function(source, self.kernel, definitions)
+
+
+class Launches(Launch):
+    """Launches of the same operands, one after another, where one is asked for."""
+
+    def __init__(self, launches: Sequence[Launch]) -> None:
+        vars(self).update(vars(launches[0]))
+        self.launches = tuple(launches)
+
+    def start(self, addresses: Sequence[int], stream: Any) -> None:
+        for launch in self.launches:
+            launch.start(addresses, stream)
+
+    def with_scalars(self, values: Mapping[str, float]) -> Self:
+        launches = tuple(launch.with_scalars(values) for launch in self.launches)
+        if launches == self.launches:
+            return self
+        made = copy(self)
+        made.launches = launches
+        return made
 
 
 class Upload:
@@ -141,7 +224,9 @@ class Plan:
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
         if not self.scratch_bytes:
             return self._start(operands, stream)
-        with self.steps[-1][0].function.device.scratch.of(stream, self.scratch_bytes) as scratch:
+        last = self.steps[-1][0]
+        device = last.device if isinstance(last, BackgroundLaunch) else last.function.device
+        with device.scratch.of(stream, self.scratch_bytes) as scratch:
             self._start([*operands, scratch], stream)
 
     def with_scalars(self, values: Mapping[str, float]) -> Self:
@@ -153,8 +238,9 @@ class Plan:
     def _start(self, operands: Sequence[Any], stream: Any) -> None:
         if not self.complete:
             operands = [*operands, None]
+        addresses = [0 if operand is None else operand.address for operand in operands]
         for launch, positions in self.steps:
-            launch.start([0 if operands[i] is None else operands[i].address for i in positions], stream)
+            launch.start([addresses[i] for i in positions], stream)
 
 
 class AlignedPlan(Plan):
@@ -175,16 +261,20 @@ class AlignedPlan(Plan):
         self.first, self.steps, self.solver = first, first.steps, first.solver
         self.scratch_bytes = 0  # the plans inside ask for their own
         self.masks = [alignment.get(name, 1) - 1 for name in operation.operands]
+        self.aligned = [(i, mask) for i, mask in enumerate(self.masks) if mask]
         indices = {name: i for i, name in enumerate(operation.operands)}
         self.apart = [(indices[first], indices[second]) for first, second in apart]
         self.fallback = fallback
         self.other: Plan | None = None
 
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
-        if any(
-            mask and operand and operand.address & mask for mask, operand in zip(self.masks, operands, strict=True)
-        ) or any(operands[first].address == operands[second].address for first, second in self.apart):
-            return self._served_otherwise()(operands, stream)
+        for i, mask in self.aligned:
+            operand = operands[i]
+            if operand is not None and operand.address & mask:
+                return self._served_otherwise()(operands, stream)
+        for first, second in self.apart:
+            if operands[first].address == operands[second].address:
+                return self._served_otherwise()(operands, stream)
         return self.first(operands, stream)
 
     def _served_otherwise(self) -> Plan:

@@ -7,6 +7,7 @@ document says; a kernel that fails on the device is reported as fatal, which no 
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import logging
 import operator
@@ -14,11 +15,13 @@ import os
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from types import SimpleNamespace
 from typing import Any
+
+import numpy as np
 
 from .descriptors import Descriptor
 from .document import VERSION, Function, Parameter
@@ -26,8 +29,8 @@ from .enumerations import CUDNN_SEV_ERROR_EN, CUDNN_SEV_INFO_EN, CUDNN_SEV_WARNI
 
 CHANNELS = CUDNN_SEV_ERROR_EN | CUDNN_SEV_WARNING_EN | CUDNN_SEV_INFO_EN
 VERSION_NUMBER = VERSION[0] * 1000 + VERSION[1] * 100 + VERSION[2]
-MARKS = {cudnnSeverity_t.CUDNN_SEV_FATAL: "F", cudnnSeverity_t.CUDNN_SEV_INFO: "I"}
-LEVELS = {cudnnSeverity_t.CUDNN_SEV_FATAL: logging.CRITICAL, cudnnSeverity_t.CUDNN_SEV_INFO: logging.INFO}
+MARKS = {cudnnSeverity_t(value): mark for value, mark in enumerate("FEWI")}
+LEVELS = dict(zip(MARKS, (logging.CRITICAL, logging.ERROR, logging.WARNING, logging.INFO), strict=True))
 
 _STARTED = time.time()
 _emitting = threading.local()
@@ -41,7 +44,7 @@ class cudnnDebug_t:
     cudnnStatus: int
     time_sec: int
     time_usec: int
-    time_delta: int  # microseconds since the library was loaded
+    time_delta: int  # whole seconds since the library was loaded, as in the public header
     handle: Any
     stream: Any
     pid: int
@@ -71,7 +74,8 @@ def configure(mask: int, udata: Any, callback: Callback | None) -> None:
 
 
 def send_to_logging(logger: logging.Logger | str = "dualdnn", mask: int = CHANNELS) -> None:
-    """Hand the documented log to Python's ``logging``: calls as INFO, failures of the device as CRITICAL.
+    """Hand the documented log to Python's ``logging``: calls as INFO, what is not supported and why as WARNING,
+    failures of the device as CRITICAL.
 
     Replaces the callback, as cudnnSetCallback does, which also ends it: ``cudnnSetCallback(0, None, None)``. Each record
     has the attribute ``cudnn``, the cudnnDebug_t of the message.
@@ -111,7 +115,7 @@ def log_unsupported(function: str, reasons: list[str]) -> None:
 
 
 def _undisturbed(report: Callable[..., None], *arguments: Any) -> None:
-    """Run a part of the log; whatever it raises is shown as Python shows what cannot be raised, and the call goes on."""
+    """Run a part of the log; whatever it raises is written to stderr, as ``logging`` does, and the call goes on."""
     _emitting.now = True
     try:
         report(*arguments)
@@ -119,17 +123,17 @@ def _undisturbed(report: Callable[..., None], *arguments: Any) -> None:
         reported = type(error), str(error), state.callback
         if getattr(_emitting, "reported", None) != reported:  # the same once, not for every call
             _emitting.reported = reported
-            sys.unraisablehook(
-                SimpleNamespace(
-                    exc_type=type(error),
-                    exc_value=error,
-                    exc_traceback=error.__traceback__,
-                    err_msg="dualdnn's log: this message is lost, and so are those that fail alike",
-                    object=state.callback or os.environ.get("CUDNN_LOGDEST_DBG"),
-                )
-            )
+            _show_lost(error)
     finally:
         _emitting.now = False
+
+
+def _show_lost(error: Exception) -> None:
+    """Say where the log failed; stderr may be closed, or absent."""
+    source = state.callback or f"CUDNN_LOGDEST_DBG={os.environ.get('CUDNN_LOGDEST_DBG')}"
+    with contextlib.suppress(Exception):
+        sys.stderr.write(f"dualdnn's log: this message is lost, and so are those that fail alike ({source})\n")
+        traceback.print_exception(error, file=sys.stderr)
 
 
 def _described(parameter: Parameter, value: Any) -> str:
@@ -140,7 +144,14 @@ def _described(parameter: Parameter, value: Any) -> str:
     if parameter.base_type in ENUMERATIONS:
         return f"type={parameter.base_type}; val={_enumerator_text(ENUMERATIONS[parameter.base_type], value)}"
     shown = value.spec if isinstance(value, Descriptor) else value
-    return f"type={parameter.base_type}; val={shown!r}"
+    return f"type={parameter.base_type}; val={_plain(shown)!r}"
+
+
+def _plain(value: Any) -> Any:
+    """Numbers as the document shows them, whatever holds them."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist() if value.size <= 64 else value
+    return [*map(_plain, value)] if isinstance(value, list | tuple) and len(value) <= 64 else value
 
 
 def _enumerator_text(enumeration: type[IntEnum], value: Any) -> str:
@@ -166,7 +177,7 @@ def _emit(severity: cudnnSeverity_t, lines: list[str], handle: Any, status: int)
     device = backend.description if backend is not None else "NULL"
     lines.append(f"Process={pid}; Thread={tid}; GPU={device}; Handle={_named(handle)}; StreamId={_named(stream)}.")
     metadata = cudnnDebug_t(
-        VERSION_NUMBER, status, int(now), int(now % 1 * 1e6), int((now - _STARTED) * 1e6), handle, stream, pid, tid, 0
+        VERSION_NUMBER, status, int(now), int(now % 1 * 1e6), int(now - _STARTED), handle, stream, pid, tid, 0
     )
     # Every line ends with a NUL, the message with two.
     message = "".join(f"{line}\0" for line in lines) + "\0"

@@ -44,6 +44,7 @@ INTEGERS = {
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 SCALARS = 2**31  # of one tensor of a computing call (docs/errata.md, D125)
 _PREPARED_CALLS_KEPT = 4096
+FEW_PAIRS = 4  # of operands, which are compared on every call
 # What the memory of an operand must be like: its name, the parameter and the index of the argument that passes it (-1 where a
 # descriptor holds it), bytes, alignment, whether it is written.
 _Memory = tuple[str, str, int, int, int, bool]
@@ -303,19 +304,19 @@ def executing(
     failed: str = "cudnnStatus_t/c08",
     small: Mapping[str, tuple[str, cudnnStatus_t]] | None = None,
     fresh: Sequence[str] = (),
-) -> Callable[[Callable[..., tuple[Operation | None, Mapping[str, Any]]]], Callable[..., None]]:
+) -> Callable[[Callable[..., tuple[Operation | None, Sequence[Any]]]], Callable[..., None]]:
     """Make a documented call that runs a plan of a body that returns the operation and the memory of its operands, which a pack
-    holds; no operation where there is nothing to do. ``memory``, ``failed`` and ``small`` are those of ``computing``, ``fresh`` that of
-    ``documented``; the clause that ``invalid`` has for "*" is that of memory which is wrong in itself."""
+    holds, in their order; no operation where there is nothing to do. ``memory``, ``failed`` and ``small`` are those of ``computing``,
+    ``fresh`` that of ``documented``; the clause that ``invalid`` has for "*" is that of memory which is wrong in itself."""
 
-    def decorate(body: Callable[..., tuple[Operation | None, Mapping[str, Any]]]) -> Callable[..., None]:
+    def decorate(body: Callable[..., tuple[Operation | None, Sequence[Any]]]) -> Callable[..., None]:
         checks = _Documented(body, invalid or {}, fresh)
         named = failed if "/" in failed else f"{checks.name}/{failed}"
         run = _Executing(checks, body, tuple(memory), named, small or {})
 
         @functools.wraps(body)
         def call(*args: Any, **kwargs: Any) -> None:
-            run(checks.bind(args, kwargs))
+            run(checks.bind(args, kwargs) if kwargs or len(args) != run.count else args)
 
         FUNCTIONS[checks.name] = call
         return call
@@ -426,11 +427,15 @@ class _Computing:
                 )
                 raise CudnnError(NOT_SUPPORTED, "cudnnSetTensor4dDescriptor/c03", text)
 
+    def _position(self, operation: Operation, name: str, parameter: str) -> int:
+        """Which of the arguments an operand is, -1 where a descriptor holds it."""
+        return self.position.get(parameter, -1)
+
     def _memory_of(self, operation: Operation, name: str) -> _Memory:
         """What an operand's memory must be like."""
         parameter = self.named.get(name) or operation.parameter_of(name)
         writes = name in operation.outputs or name in operation.raw
-        position = self.position.get(parameter, -1)
+        position = self._position(operation, name, parameter)
         return (name, parameter, position, operation.least_bytes(name), operation.alignment(name), writes)
 
     def _operands(self, handle: Handle, prepared: _Prepared, args: Any) -> list[Any]:
@@ -438,12 +443,15 @@ class _Computing:
         find, operands = handle.backend.operand, []
         for name, parameter, position, nbytes, alignment, writes in prepared.memory:
             value = args[position] if position >= 0 else self.held(args, parameter)
-            try:
-                operand = find(value)
-                size = operand.nbytes
-                fits = (size is None or size >= nbytes) and not operand.address % alignment
-            except Exception:  # NULL, or what is no memory
-                fits = False
+            operand: Any = None
+            fits = False
+            if value is not None:
+                try:
+                    operand = find(value)
+                    size = operand.nbytes
+                    fits = (size is None or size >= nbytes) and not operand.address % alignment
+                except Exception:  # what is no memory
+                    fits = False
             if not fits or (
                 writes and not operand.writable
             ):  # says what is wrong, unless the operation allows this NULL
@@ -452,6 +460,10 @@ class _Computing:
                     self.checks, handle, operation, name, value, nbytes, alignment, too_small, parameter
                 )
             operands.append(operand)
+        if len(prepared.pairs) > FEW_PAIRS:  # the same addresses are as far apart as they were
+            addresses = [None if operand is None else operand.address for operand in operands]
+            if addresses == prepared.apart:
+                return operands
         for i, j, size, other_size in prepared.pairs:
             written, other = operands[i], operands[j]
             if written is None or other is None:
@@ -459,6 +471,8 @@ class _Computing:
             distance = other.address - written.address
             if -other_size < distance < size:
                 self._overlap(prepared, i, j, written, other)
+        if len(prepared.pairs) > FEW_PAIRS:
+            prepared.apart = addresses
         return operands
 
     def _overlap(self, prepared: _Prepared, i: int, j: int, written: Any, other: Any) -> None:
@@ -481,18 +495,26 @@ class _Computing:
 
 
 class _Executing(_Computing):
-    """Runs a plan on the memory that a pack holds: the body returns the operation and its memory by operand."""
+    """Runs a plan on the memory that a pack holds: the body returns the operation and its memory in the order of its operands."""
 
-    def held(self, args: Mapping[str, Any], operand: str) -> Any:
-        return args.get(operand)
+    def __init__(self, checks: _Documented, *rest: Any) -> None:
+        super().__init__(checks, *rest)
+        self.kinds = tuple(DESCRIPTORS[checks.parameters[i].base_type] for i in self.described)
+
+    def _position(self, operation: Operation, name: str, parameter: str) -> int:
+        return operation.operands.index(name)
 
     def __call__(self, args: tuple[Any, ...]) -> None:
         if api_log.active:
             api_log.log_call(self.checks.function, args)
         try:
-            checked = [self.checks.check(p, a) for p, a in zip(self.checks.parameters, args, strict=True)]
-            handle: Handle = checked[0]
-            operation, memory = self.body(handle, *map(_seen, checked[1:]))
+            handle, plan, pack = args
+            described = (type(plan), type(pack)) == self.kinds
+            plan_spec, pack_spec = (plan.spec, pack.spec) if described else (None, None)
+            if plan_spec is None or pack_spec is None or type(handle) is not Handle or not handle.alive:
+                checked = [self.checks.check(p, a) for p, a in zip(self.checks.parameters, args, strict=True)]
+                plan_spec, pack_spec = map(_seen, checked[1:])
+            operation, memory = self.body(handle, plan_spec, pack_spec)
             if operation is None:
                 return
             key = (self, operation)
@@ -627,12 +649,13 @@ def _getter(positions: tuple[int, ...]) -> Callable[[tuple[Any, ...]], tuple[Any
 
 class _Prepared:
     """An operation that passed all checks, the memory of its operands, its launcher, and the pairs of operands that must not
-    overlap: the indices of one that is written and another one, and their bytes."""
+    overlap: the indices of one that is written and another one, and their bytes. apart: addresses at which none do."""
 
-    __slots__ = ("launch", "memory", "operation", "pairs")
+    __slots__ = ("apart", "launch", "memory", "operation", "pairs")
 
     def __init__(self, operation: Operation, memory: tuple[_Memory, ...], launch: Any) -> None:
         self.operation, self.memory, self.launch = operation, memory, launch
+        self.apart: list[int | None] = []
         self.pairs = tuple(
             (i, j, size, other_size)
             for i, (_, _, _, size, _, writes) in enumerate(memory)

@@ -67,19 +67,22 @@ TAKEN = {
 TYPE_DEFINITIONS = {"ELEMENT", "COMPUTE", "SOURCE", "RESULT", "PACK_BYTES", "PARAMETER"}
 # Constants that host and device share: of one value in each source.
 CONSTANTS = {
-    "ALIGNED", "BACKWARD_SINGLES", "DENSE_PACKS", "ELEMENTS", "FORWARD_SINGLES", "LONGEST", "OPERANDS", "PACKS", "PIECE", "PIECES", "ROWS",
-    "SINGLE", "STAGES", "STEP", "THREADS", "TILE", "TILE_BYTES", "TILE_THREADS", "UNIFORM", "WIDTH", "WINDOWS",
+    "ALIGNED", "BACKWARD_SINGLES", "COUNTERS", "DENSE_PACKS", "ELEMENTS", "FORWARD_SINGLES", "GROUP", "LONGEST", "MOST_CLASSES", "MOST_WINDOW",
+    "OPERANDS", "PACKS", "PIECE", "PIECES", "ROWS", "SINGLE", "STAGES", "STEP", "THREADS", "TILE", "TILE_BYTES", "TILE_THREADS", "UNIFORM", "WIDTH",
+    "WINDOWS",
 }  # fmt: skip
 # Of few values each, whatever the shapes: operands of products, cells of recurrent networks, tiles of their persistent kernels,
 # elements of a thread of dropout and the spatial transformer
 VARIANTS = {
-    "A_MN_MAJOR", "B_MN_MAJOR", "CELL", "CHANNELS", "ITEMS", "LENGTHS", "LOADED_PAIRS", "MOST_LANES", "M_TILES", "N_TILES", "OCTETS",
-    "PIXELS", "REGISTER_PAIRS", "TENSOR_CORES", "TILE_PIXELS", "TILE_WIDTH", "WARPGROUPS",
+    "ACTIVATION", "A_MN_MAJOR", "B_MN_MAJOR", "CELL", "CHANNELS", "COLLECTIONS", "FACTORS", "FROM_REGISTERS", "ITEMS", "LENGTHS",
+    "LOADED_PAIRS", "MOST_LANES", "M_TILES", "N_TILES", "OCTETS", "PIXELS", "RANK", "REGISTER_PAIRS", "STATISTICS", "TENSOR_CORES",
+    "TF32", "TILE_PIXELS", "TILE_WIDTH", "TRANSPOSED_RESULT",
 }  # fmt: skip
 # Compiled first: the sources that take longest, so that the last one does not keep all cores waiting
 LONGEST = (
     "convolution/implicit_gemm_fp32.cu",
     "convolution/implicit_gemm_tma.cu",
+    "gemm/matrix_tma.cu",
     "reduce_tensor/any.cu",
     "convolution/implicit_gemm.cu",
     "convolution/implicit_gemm_mma.cu",
@@ -127,6 +130,7 @@ def timed(device: Any, text: str = "") -> Iterator[Operation]:
     """What ``dualdnn bench`` times, the rows whose names contain a text; convolutions with every algorithm, of which it looks for
     the best."""
     for row in rows(text):
+        yield from (with_workspace(call.operation, device) for call in row.separate)
         found = with_every_algorithm(row.operation) if isinstance(row.operation, Convolution) else [row.operation]
         for operation in found:
             yield with_workspace(operation, device) if isinstance(operation, Convolution) else operation
@@ -149,9 +153,11 @@ def kinds(device: Any) -> Iterator[Operation]:
         yield with_workspace(convolution, device)
 
 
-def with_workspace(convolution: Any, device: Any) -> Any:
-    """With as many bytes of workspace as the plan asks for."""
-    return replace(convolution, workspace_bytes=workspace_bytes(convolution, device))
+def with_workspace(operation: Any, device: Any) -> Any:
+    """With as many bytes of workspace as the plan asks for; itself where it has none."""
+    if not hasattr(operation, "workspace_bytes"):
+        return operation
+    return replace(operation, workspace_bytes=workspace_bytes(operation, device))
 
 
 def conversions() -> Iterator[Operation]:

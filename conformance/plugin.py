@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from dualdnn.api.status import CudnnError
 
 from . import differences as difference_table
 from . import scope
-from .calls import Caller
+from .calls import Caller, roomy
 from .differences.occurrences import difference_of_case, unseen
 from .expected import REASON as EXPECTED_FAILURE
 from .expected import Expected, read_expected, write_expected
@@ -231,6 +232,8 @@ def _judged(
     as well."""
 
     seed += evidence.item.config.getoption("--input-seed")
+    if not evidence.ours:  # another library keeps other things in its spaces
+        steps = [replace(step, operation=roomy(caller, step.operation)) for step in steps]
 
     def run(solver: str | None = None) -> Trial:
         result = attempt_chain(caller, with_workspace(caller.handle, steps) if solver else steps, seed, before)

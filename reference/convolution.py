@@ -101,7 +101,10 @@ def _spread(
     operation: Convolution, part: Part, alpha: float = 1, others: tuple[Array | int, ...] = (), further: int = 0
 ) -> Spread | None:
     """What the errors of a part follow from. others: terms beside alpha times the sum; further: roundings behind it."""
-    return spread(operation, alpha**2 * part.squares() + sum(np.square(other) for other in others), further)
+    squares = part.squares() if alpha == 1 else alpha**2 * part.squares()
+    for other in others:
+        squares = squares + np.square(other)
+    return spread(operation, squares, further)
 
 
 @implements_in_parts(Im2Col)

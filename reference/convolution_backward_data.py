@@ -15,10 +15,12 @@ import numpy as np
 from dualdnn.api.enumerations import cudnnConvolutionBwdDataAlgo_t as Algo
 from dualdnn.api.operations import ConvolutionBackwardData
 
+from .convolution_blocks import estimate_type
 from .convolution_bounds import (
     FFT_ROUNDINGS,
     TRANSFORM_ROUNDINGS,
     WINOGRAD_OUTPUTS,
+    at_least,
     in_float,
     in_range,
     of_sums,
@@ -40,10 +42,11 @@ FFT = (Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT, Algo.CUDNN_CONVOLUTION_BWD_DATA
 def convolution_backward_data(operation: ConvolutionBackwardData, w: Array, dy: Array) -> Exact:
     """result[n, g C + c, h] = sum over k and taps r of dy[n, g K + k, (h + pad - r * dilation) / stride] * w[g K + k, c, r]"""
     o = operation
+    estimates = estimate_type(o.convolution.compute_type, o.terms)
     direct = o.algo not in WINOGRAD and o.algo not in FFT
 
     def squares() -> Array:
-        return _gradient(o, *(np.square(values).astype(np.float64) for values in (w, dy)))
+        return _gradient(o, *(np.square(values.astype(estimates)) for values in (w, dy)))
 
     spread = partial(of_sums, o.convolution, o.dy.data_type, o.terms, squares) if direct else None
     return Exact(_gradient(o, w, dy), partial(_magnitude, o, w, dy), _roundings(o), spread=spread)
@@ -121,7 +124,8 @@ def _magnitude(o: ConvolutionBackwardData, w: Array, dy: Array) -> Array:
         largest = w.max(axis=(2, 3), keepdims=True)
         terms = growth * _over_filters(o, _largest_nearby(o, dy), largest)
     else:
-        terms = _gradient(o, w, dy)
+        estimates = estimate_type(o.convolution.compute_type, o.terms)
+        terms = at_least(_gradient(o, w.astype(estimates), dy.astype(estimates)), o.terms)
     return in_range(terms, o.convolution.compute_type)
 
 

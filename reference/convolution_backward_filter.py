@@ -14,10 +14,11 @@ import numpy as np
 from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as Algo
 from dualdnn.api.operations import ConvolutionBackwardFilter
 
-from .convolution_blocks import meeting
+from .convolution_blocks import estimate_type, meeting
 from .convolution_bounds import (
     FFT_ROUNDINGS,
     TRANSFORM_ROUNDINGS,
+    at_least,
     in_float,
     in_range,
     of_sums,
@@ -37,10 +38,11 @@ WINOGRAD_TILE = 6
 def convolution_backward_filter(operation: ConvolutionBackwardFilter, x: Array, dy: Array) -> Exact:
     """result[g K + k, c, r] = sum over n and p of dy[n, g K + k, p] * x[n, g C + c, p * stride + r * dilation - pad]"""
     o = operation
+    estimates = estimate_type(o.convolution.compute_type, o.terms)
     direct = o.algo != WINOGRAD and o.algo not in FFT
 
     def squares() -> Array:
-        return _gradient(o, *(np.square(values).astype(np.float64) for values in (x, dy)))
+        return _gradient(o, *(np.square(values.astype(estimates)) for values in (x, dy)))
 
     spread = partial(of_sums, o.convolution, o.dy.data_type, o.terms, squares) if direct else None
     return Exact(_gradient(o, x, dy), partial(_magnitude, o, x, dy), _roundings(o), spread=spread)
@@ -96,7 +98,8 @@ def _magnitude(o: ConvolutionBackwardFilter, x: Array, dy: Array) -> Array:
         growth = winograd_growth(taps, WINOGRAD_TILE + 1 - taps) ** o.convolution.rank
         terms = growth * _over_images(o, x.max(axis=axes), dy.sum(axis=axes))
     else:
-        terms = _gradient(o, x, dy)
+        estimates = estimate_type(o.convolution.compute_type, o.terms)
+        terms = at_least(_gradient(o, x.astype(estimates), dy.astype(estimates)), o.terms)
     return in_range(terms, o.convolution.compute_type)
 
 

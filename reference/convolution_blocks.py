@@ -14,18 +14,21 @@ from math import gcd
 from typing import Any, NamedTuple
 
 import numpy as np
-from dualdnn.api.operations.specs import packed_strides
+from dualdnn.api.enumerations import cudnnDataType_t
+from dualdnn.api.operations.specs import FLOAT, packed_strides
 
 from .view import Array, Place
 
 # A place of the filter (K, C / groups, spatial ...) and the type to convert it into.
 ReadFilter = Callable[[Place, Any], Array]
 FLOAT64_BYTES = 8
+MOST_IN_FLOAT32 = 2**23  # terms: half a unit of float32 each is at most half of their sum
+Wide = type[np.floating[Any]]
 
 
 class Part(NamedTuple):
     """place: of the output. sums: the sums of products there, sizes: those of their absolute values, squares: those of their squares,
-    in float64."""
+    in ``estimate_type``."""
 
     place: Place
     sums: Array
@@ -35,6 +38,12 @@ class Part(NamedTuple):
 
 # An input where it is stored, and the filter -> the parts of their convolution.
 Convolve = Callable[[Array, ReadFilter], Iterator[Part]]
+
+
+def estimate_type(compute_type: cudnnDataType_t, terms: int) -> Wide:
+    """The arithmetic of sizes and squares of sums of so many terms. float32 where that is the compute type: half the work, and what leaves
+    its range leaves that of the judged arithmetic as well. What it loses: ``convolution_bounds.at_least``."""
+    return np.float32 if compute_type == FLOAT and terms <= MOST_IN_FLOAT32 else np.float64
 
 
 class Axis(NamedTuple):
@@ -78,7 +87,7 @@ class Gather(NamedTuple):
     """How the input that a block meets, (C, N, spatial ...), is laid out and seen.
 
     target_dims: the local array's with its channels split into vectors. moves: which of the stored inputs go where.
-    covered: nothing is left zero. window_dims, window_strides: of the view (C, filter ..., N, positions ...), in bytes.
+    covered: nothing is left zero. window_dims, window_strides: of the view (C, filter ..., N, positions ...), in bytes of float64.
     """
 
     target_dims: tuple[int, ...]
@@ -142,9 +151,9 @@ def in_runs(how: Gather, most_between: int) -> tuple[Gather, int, tuple[int, ...
     )
 
 
-def local_input(x: Array, how: Gather) -> Array:
-    """What a block meets of x (C or C / v and v, N, spatial ...), in float64, with zeros where x ends."""
-    local = np.empty(how.target_dims) if how.covered else np.zeros(how.target_dims)
+def local_input(x: Array, how: Gather, wide: Wide = np.float64) -> Array:
+    """What a block meets of x (C or C / v and v, N, spatial ...), with zeros where x ends."""
+    local = np.empty(how.target_dims, wide) if how.covered else np.zeros(how.target_dims, wide)
     for there, here in how.moves:
         local[there] = x[here]
     return local
@@ -154,7 +163,10 @@ def windows(local: Array, how: Gather) -> Array:
     """The local input under each filter position at each output position: a view (C, filter ..., N, positions ...).
 
     Or in longer runs (``in_runs``)."""
-    return np.ndarray(how.window_dims, np.float64, local, 0, how.window_strides)
+    strides = how.window_strides
+    if local.itemsize != FLOAT64_BYTES:
+        strides = tuple(stride // FLOAT64_BYTES * local.itemsize for stride in strides)
+    return np.ndarray(how.window_dims, local.dtype, local, 0, strides)
 
 
 def blocks(extents: tuple[int, ...], bytes_each: int, block_bytes: int) -> Iterator[tuple[slice, ...]]:

@@ -41,6 +41,7 @@ FLOAT_UNIT, HALF_UNIT, TF32_UNIT = 2.0**-24, 2.0**-11, 2.0**-11
 # times the unit of the type.
 SMALLEST_TERM = {FLOAT: 2.0**-102, HALF: 2.0**-14, DOUBLE: 2.0**-969}
 LARGEST_HALF = 65504.0
+SMALLEST_FLOAT = 2.0**-149
 INT32_LIMIT = 2.0**31
 TRANSFORM_ROUNDINGS = 24  # two dimensions of three transforms, each a sum of at most 4 products that is rounded
 FFT_ROUNDINGS = 18  # three transforms, 6 per radix-2 step: a complex product (4), a sum (1), the twiddle factor (1)
@@ -134,11 +135,22 @@ class Magnitudes:
             return _winograd_terms(self.operation, self.x, self.read_filter)
         if self.operation.algo in FFT:
             return _fft_terms(self.operation, self.x, self.read_filter)
-        return _direct_terms
+        return self._direct_terms
+
+    def _direct_terms(self, part: Part) -> Array:
+        return at_least(part.sizes(), self.operation.terms)
 
 
-def _direct_terms(part: Part) -> Array:
-    return part.sizes()
+def at_least(sizes: Array, terms: int) -> Array:
+    """No less than the sums of so many absolute values, in float64, where ``sizes`` are these sums in ``estimate_type``.
+
+    float32: each value goes through at most ``terms`` roundings, so that a sum is at most what was computed / (1 - terms * unit), and up to
+    MOST_IN_FLOAT32 terms that is at most what was computed * (1 + 2 * terms * unit). Each product may lose a subnormal number besides."""
+    if sizes.dtype != np.float32:
+        return sizes
+    found: Array = sizes * np.float64(1 + 2 * terms * FLOAT_UNIT)
+    found += terms * SMALLEST_FLOAT
+    return found
 
 
 def _winograd_terms(operation: Convolution, x: Array, read_filter: ReadFilter) -> Callable[[Part], Array]:

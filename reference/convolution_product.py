@@ -23,8 +23,10 @@ from .convolution_blocks import (
     Gather,
     Part,
     ReadFilter,
+    Wide,
     axis,
     cuts,
+    estimate_type,
     gather,
     in_runs,
     local_input,
@@ -110,7 +112,7 @@ class _Terms(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """A block of the output. sums, sizes: where it lies in what its products add up to, and those of absolute values."""
+    """A block of the output. sums, sizes: where it lies in what its products add up to, and those of absolute values or of squares."""
 
     place: Place
     sums: Layout
@@ -160,6 +162,7 @@ class _Plan:
         self.count = prod(len(options) for options in self.options)
         blocks_of_terms = len(self.channels) * prod(len(part) for part in taps)
         self.sums = np.dtype(np.longdouble if extended else np.float64)
+        self.sizes = np.dtype(estimate_type(convolution.compute_type, terms))
         # np.dot begins sooner, but copies weights with gaps between their rows.
         product_of_two = np.dot if self.of_one_group and blocks_of_terms == 1 else np.matmul
         self.multiply = precise_product if extended else product_of_two
@@ -198,7 +201,7 @@ class _Plan:
         dims, strides = tuple(part.stop - part.start for part in place), (apart[0], columns, *apart[1:])
         sums, sizes = (
             Layout(dims, dtype, tuple(stride * dtype.itemsize for stride in strides))
-            for dtype in (self.sums, np.dtype(np.float64))
+            for dtype in (self.sums, self.sizes)
         )
         return _Block(place, sums, sizes, terms)
 
@@ -207,9 +210,9 @@ def _by_matrix(plan: _Plan, x: Array, read_filter: ReadFilter) -> Iterator[Part]
     if plan.keeps:
         read_filter = _Kept(read_filter)
     for block in plan:
-        summed = partial(_summed, x, read_filter, block.terms, block.sizes)
-        sizes, squares = partial(summed, _product_of_sizes), partial(summed, _product_of_squares)
-        yield Part(block.place, _summed(x, read_filter, block.terms, block.sums, plan.multiply), sizes, squares)
+        estimate = partial(_summed, x, read_filter, block.terms, block.sizes, np.matmul, plan.sizes.type)
+        sums = _summed(x, read_filter, block.terms, block.sums, plan.multiply)
+        yield Part(block.place, sums, partial(estimate, np.abs), partial(estimate, np.square))
 
 
 class _Kept:
@@ -218,35 +221,34 @@ class _Kept:
     def __init__(self, read_filter: ReadFilter) -> None:
         self.read_filter = read_filter
         self.filters: slice | None = None
-        self.kept: dict[str, Array] = {}
+        self.kept: dict[tuple[str, Wide], Array] = {}
 
     def __call__(self, place: Place, wide: Any) -> Array:
         if self.filters != place[0]:
             self.kept.clear()  # before others take its place
             self.filters = place[0]
-        name = str(place)  # slices are no keys
+        name = (str(place), wide)  # slices are no keys
         if name not in self.kept:
             self.kept[name] = self.read_filter(place, wide)
         return self.kept[name]
 
 
 def _summed(
-    x: Array, read_filter: ReadFilter, terms: list[_Terms], layout: Layout, multiply: Callable[[Array, Array], Array]
+    x: Array,
+    read_filter: ReadFilter,
+    terms: list[_Terms],
+    layout: Layout,
+    multiply: Callable[[Array, Array], Array],
+    wide: Wide = np.float64,
+    change: Callable[..., Array] | None = None,
 ) -> Array:
-    """The products of all blocks of terms, added: (images, filters, positions ...)."""
+    """The products of all blocks of terms, added: (images, filters, positions ...). change: of every input and weight."""
     sums: Any = None
     for places, how, weights_dims, matrix_dims in terms:
-        matrix = windows(local_input(x, how), how).reshape(matrix_dims)
-        found = [multiply(read_filter(place, np.float64).reshape(weights_dims), matrix) for place in places]
+        local = local_input(x, how, wide)
+        matrix = windows(change(local, out=local) if change else local, how).reshape(matrix_dims)
+        weights = (read_filter(place, wide).reshape(weights_dims) for place in places)
+        found = [multiply(change(factors) if change else factors, matrix) for factors in weights]
         products = found[0] if len(found) == 1 else np.concatenate(found, axis=-2)
         sums = products if sums is None else np.add(sums, products, out=sums)
     return layout.of(sums)
-
-
-def _product_of_sizes(a: Array, b: Array) -> Array:
-    return np.matmul(np.abs(a), np.abs(b))
-
-
-def _product_of_squares(a: Array, b: Array) -> Array:
-    """In float32, which is half the work: an estimate of errors needs no more."""
-    return np.matmul(np.square(a, dtype=np.float32), np.square(b, dtype=np.float32)).astype(np.float64)

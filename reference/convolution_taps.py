@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from dualdnn.api.operations import ConvolutionSpec
 
-from .convolution_blocks import Part, ReadFilter, blocks, meeting
+from .convolution_blocks import Part, ReadFilter, blocks, estimate_type, meeting
 from .view import Array, Place
 
 BLOCK_BYTES = 2**20  # what the taps pass over again and again stays in the second-level cache
@@ -57,10 +57,11 @@ def convolve_by_taps(
     images, _, *outputs = convolution.output_dims(of_images.shape, filter_dims)
     whole = prod(size + beyond for size, beyond in zip(outputs, reach, strict=True))
     arrays = len(phases) * channels + 2  # the phases, the sums, the products of a tap
+    of_estimates = estimate_type(convolution.compute_type, prod(filter_dims[1:]))
     per_position = np.dtype(wide).itemsize * arrays * whole // prod(outputs)
     for place in blocks((images, groups, *outputs), per_position, BLOCK_BYTES):
         block = partial(_summed, inputs, read_filter, convolution, taps, phases, reach, place)
-        of_sizes, of_squares = partial(block, np.float64, np.abs), partial(block, np.float64, np.square)
+        of_sizes, of_squares = partial(block, of_estimates, np.abs), partial(block, of_estimates, np.square)
         yield Part(place, block(wide, np.asarray), of_sizes, of_squares)
 
 

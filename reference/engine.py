@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from dualdnn.api.operations import Operation
-from dualdnn.api.operations.specs import DOUBLE
+from dualdnn.api.operations.specs import DOUBLE, INT32
 
 from .blas_threads import LEAST_TERMS, beside_others
 from .spread import Relative, Spread
@@ -182,7 +182,9 @@ def launcher(operation: Operation) -> Callable[[Mapping[str, Array]], None]:
     """What computes the operation on its memory."""
     wide: Wide = np.float64 if type(operation) in _IN_FLOAT64 else wide_type(operation.compute_type)
     if NARROW:
-        wide = np.float64 if operation.compute_type == DOUBLE else np.float32
+        tensors = [operation.tensor(name) for name in operation.operands if name not in operation.raw]
+        in_float64 = operation.compute_type == DOUBLE or any(spec.data_type == INT32 for spec in tensors)
+        wide = np.float64 if in_float64 else np.float32  # which holds no bit masks
     results = results_of(operation, wide)
     specs = {name: operation.tensor(name) for name in operation.tensors_written}
 

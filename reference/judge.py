@@ -6,19 +6,22 @@ type. The bound is the accumulation error of the compute type over all terms, pl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.operations import Operation, TensorSpec
 
-from .engine import Exact, blended, magnitude_of, results_of, roundings_of, spread_of
+from .convolution_blocks import blocks
+from .engine import Exact, Expected, blended, magnitude_of, results_of, roundings_of, spread_of
 from .precision import PRECISION
-from .spread import Errors
+from .spread import Errors, Relative
 from .view import NUMPY_TYPES, WHOLE, Array, Place, read, rounded, stored, strided, wide_type
 
 COMPARED_BYTES = 2**24
+BLOCK = 2**14  # elements
 INFORMATIVE_SHARE = 4  # of the elements checked, one in so many at least must be able to show an error
 BLEND_ROUNDINGS = 3  # alpha * result, beta * prior, their sum
 
@@ -95,8 +98,28 @@ def judge(
             elif exact.raw:
                 _judge_raw(name, exact, after[name], verdict)
             else:
-                _judge_output(operation, name, place, exact, before, after[name], verdict, random)
+                spread = spread_of(exact) if random else None
+                for part in _in_blocks(operation.tensor(name), place, exact, spread):
+                    _judge_output(operation, name, *part, before, after[name], verdict)
     return verdict
+
+
+def _in_blocks(
+    spec: TensorSpec, place: Place, exact: Exact, spread: Expected | None
+) -> Iterator[tuple[Place, Exact, Expected | None]]:
+    """A result cut into blocks that stay in the cache while one array operation after the other passes over them."""
+    dims = exact.value.shape if place else spec.dims
+    if prod(dims) <= BLOCK or spec.vector_length > 1 or isinstance(spread, Relative):
+        yield place, exact, spread
+        return
+    value, magnitude = (np.broadcast_to(array, dims) for array in (exact.value, magnitude_of(exact)))
+    roundings = roundings_of(exact)
+    starts = [part.start for part in place] if place else [0] * len(dims)
+    for block in blocks(dims, 1, BLOCK):
+        there = tuple(slice(b.start + first, b.stop + first) for b, first in zip(block, starts, strict=True))
+        of_part = np.broadcast_to(roundings, dims)[block] if np.ndim(roundings) else roundings
+        part = Exact(value[block], magnitude[block], of_part, copied=exact.copied)
+        yield there, part, spread.part(dims, block) if spread else None
 
 
 def bounds(
@@ -112,25 +135,30 @@ def bounds(
         value = np.broadcast_to(blended(operation, name, exact, before, wide, place), dims)
         terms = np.broadcast_to(np.asarray(magnitude_of(exact), dtype=wide), dims)
         # A NaN among the terms of a finite value did not enter it (a ReLU made it 0): nothing is rounded there.
-        terms = np.where(np.isnan(terms) & np.isfinite(exact.value), 0, terms)
+        if np.isnan(terms).any():
+            terms = np.where(np.isnan(terms) & np.isfinite(exact.value), 0, terms)
         roundings = np.asarray(roundings_of(exact), dtype=wide)
-        scaled = abs(alpha) * terms
+        scaled = terms if abs(alpha) == 1 else abs(alpha) * terms
         bound = unit * roundings * scaled * (1 + roundings * unit) + smallest * (1 + abs(alpha))
         if (alpha, beta) != (1, 0):
             prior = np.abs(read(spec, before[name], wide, place)) if beta != 0 else np.zeros((), wide)
             total = np.abs(alpha * exact.value) + abs(beta) * prior
             bound = bound + unit * BLEND_ROUNDINGS * np.where(np.isfinite(total), total, 0)
         # Where an intermediate leaves the range of the compute type, the result is not determined.
-        overflow = (terms if np.isinf(alpha) else np.maximum(terms, scaled)) >= largest
+        overflow = (terms if np.isinf(alpha) or abs(alpha) < 1 else scaled) >= largest
         if np.isinf(alpha):
             # Zero times infinity is no number: where the error reaches zero, no product with infinity is determined.
             error = unit * roundings * terms * (1 + roundings * unit) + smallest * (terms > 0)
             overflow |= (terms > 0) & (np.abs(exact.value) <= error)
-        overflow &= np.isfinite(exact.value)
         # Zero terms that are rounded without limit (exp(-infinity)) are zeros; with an infinite alpha nothing is known.
-        bound = np.where(np.isnan(bound), np.inf if np.isinf(alpha) else smallest, bound)
-        bound = np.where(overflow, np.inf, np.where(np.isfinite(value), bound, 0))
-        return value, bound
+        if np.isnan(bound).any():
+            bound = np.where(np.isnan(bound), np.inf if np.isinf(alpha) else smallest, bound)
+        finite = np.isfinite(value)
+        if not finite.all():
+            bound = np.where(finite, bound, 0)
+        if overflow.any():
+            bound = np.where(overflow & np.isfinite(exact.value), np.inf, bound)
+        return value, np.broadcast_to(bound, dims)
 
 
 def interval(value: Array, bound: Array, data_type: cudnnDataType_t) -> tuple[Array, Array, Array]:
@@ -144,10 +172,10 @@ def _judge_output(
     name: str,
     place: Place,
     exact: Exact,
+    spread: Expected | None,
     before: Mapping[str, Array],
     memory: Array,
     verdict: Verdict,
-    random: bool,
 ) -> None:
     spec = operation.tensor(name)
     value, bound = bounds(operation, name, exact, before, place)
@@ -161,17 +189,22 @@ def _judge_output(
         right &= (value != 0) | (number != 0) | (np.signbit(value) == np.signbit(number))
     error = number - _saturated(value, spec.scalar_type)
     allowed = bound + half_step
-    if random and (spread := spread_of(exact)) is not None:
+    if spread is not None:
         errors = verdict.errors.setdefault(name, spread.errors())
         types, outcome = (operation.compute_type, spec.scalar_type), (exact.value, value, bound)
         errors.add(spread, types, operation.blend_of(name), outcome, error, half_step)
     ratio = np.abs(error) / allowed
-    ratio = np.where(np.isfinite(ratio) & ~undetermined, np.where(right, np.minimum(ratio, 1.0), ratio), 0.0)
+    counted = np.isfinite(ratio)
+    counted &= ~undetermined
+    if not counted.all():
+        ratio = np.where(counted, ratio, 0.0)
     verdict.checked += value.size
     verdict.informative += int(np.count_nonzero((value != 0) & ~undetermined))
-    verdict.error_ratio = max(verdict.error_ratio, float(ratio.max(initial=0.0)))
     if right.all():
+        verdict.error_ratio = max(verdict.error_ratio, min(float(ratio.max(initial=0.0)), 1.0))
         return
+    ratio = np.where(right, np.minimum(ratio, 1.0), ratio)
+    verdict.error_ratio = max(verdict.error_ratio, float(ratio.max(initial=0.0)))
     verdict.wrong += int(np.count_nonzero(~right))
     worst = np.where(right, -1.0, np.where(np.isfinite(number - value), ratio, np.inf))
     at = np.unravel_index(int(np.argmax(worst)), worst.shape)

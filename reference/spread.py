@@ -7,14 +7,15 @@ where the order of the summation has nothing to do with the values.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from dualdnn.api.enumerations import cudnnDataType_t
+from dualdnn.api.operations.specs import DOUBLE
 
 from .precision import PRECISION
-from .view import Array
+from .view import Array, Place
 
 Number = float | int
 
@@ -60,6 +61,15 @@ class Spread:
     def errors(self) -> Errors:
         """Where the errors of an output are gathered."""
         return SumErrors()
+
+    def part(self, dims: tuple[int, ...], place: Place) -> Spread:
+        """The same of a part of an output of these dimensions."""
+
+        def there(values: Array) -> Array:
+            return np.broadcast_to(values, dims)[place]
+
+        additions = there(self.additions) if isinstance(self.additions, np.ndarray) else self.additions
+        return replace(self, norm=there(self.norm), additions=additions)
 
 
 @dataclass(frozen=True)
@@ -156,31 +166,43 @@ class SumErrors(Errors):
         results: Outcome, error: Array, half_step: Array,
     ) -> None:  # fmt: skip
         compute_type, output_type = data_types
-        exact, value, bound = results
         alpha = blend[0]
         unit, smallest, _ = PRECISION[compute_type]
         unit = spread.unit or unit
         most_cut, cut = CUT_OF_TF32 if spread.factors else CUT_OF_HALF
+        # All is counted in units, in float32 where that is enough: what these numbers lose to rounding is nothing beside the limits.
+        kind: Any = np.float64 if compute_type == DOUBLE else np.float32
+
+        def taken(numbers: Array) -> Array:
+            return numbers.astype(kind, copy=False)
+
+        exact, value, bound = map(taken, results)
+        error, half_step = taken(error) / unit, taken(half_step) / unit
         scaled = exact if alpha == 1 else alpha * exact
-        squares, norms = np.square(scaled), np.square(spread.norm if alpha == 1 else alpha * spread.norm)
-        rounded: Array | Number = 2 * spread.factors**2 * norms if spread.factors else 0.0
-        if blend != (1, 0):
-            rounded = rounded + unit**2 * BLEND_ROUNDINGS * np.square(np.abs(scaled) + np.abs(value - scaled))
+        squares = np.square(scaled)
+        norms = np.square(taken(spread.norm if alpha == 1 else alpha * spread.norm))
+        additions = np.asarray(spread.additions, kind)
         both = squares + norms
-        allowed = DEVIATIONS * np.sqrt(unit**2 * spread.additions * both + rounded) + smallest * (1 + abs(alpha))
-        squares /= 3
-        squares += norms / 6  # from here on: the mean square of all partial sums
-        variance = VARIANCE * (unit**2 * spread.additions * squares + rounded)
+        squares = squares / 3 + norms / 6  # the mean square of all partial sums
+        most, variance = DEVIATIONS**2 * additions * both, VARIANCE * additions * squares
+        rounded: Array | None = 2 * (spread.factors / unit) ** 2 * norms if spread.factors else None
+        if blend != (1, 0):
+            of_blend = BLEND_ROUNDINGS * np.square(np.abs(scaled) + np.abs(value - scaled))
+            rounded = of_blend if rounded is None else rounded + of_blend
+        if rounded is not None:
+            most, variance = most + DEVIATIONS**2 * rounded, variance + VARIANCE * rounded
+        allowed = np.sqrt(most) + smallest / unit * (1 + abs(alpha))
         cuts = np.any(spread.cut)
         if cuts:
-            products = unit * np.asarray(spread.cut)
-            allowed += most_cut * products * np.sqrt(both)
+            products = np.asarray(spread.cut, kind)
+            allowed = allowed + most_cut * products * np.sqrt(both)
             drift = np.square(cut * products) * squares
             variance = variance + drift
         if output_type not in PRECISION or PRECISION[output_type][0] > unit:
             variance = variance + VARIANCE * np.square(half_step)
         excess = (np.abs(error) - half_step) / allowed
-        determined = np.isfinite(excess) & np.isfinite(bound)
+        determined = np.isfinite(excess)
+        determined &= np.isfinite(bound)
         if not determined.all():
             excess = np.where(determined, excess, 0)
         self.ratio = max(self.ratio, float(excess.max(initial=0.0)))
@@ -192,9 +214,10 @@ class SumErrors(Errors):
             error, value, variance = error[counted], value[counted], np.broadcast_to(variance, counted.shape)[counted]
         relative = error / np.sqrt(variance)
         self.count += relative.size
-        self.squares += float(np.square(relative).sum())
+        relative, value = relative.ravel(), value.ravel()
+        self.squares += float(np.dot(relative, relative))
         self.total += float(relative.sum())
-        self.signed += float((relative * np.sign(value)).sum())
+        self.signed += float(np.dot(relative, np.sign(value)))
         if cuts:
             drift = np.broadcast_to(drift, counted.shape)
             self.drift += float(np.sqrt((drift if every else drift[counted]) / variance).sum())

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import logging
 
 import numpy as np
 import pytest
 from dualdnn.api import api_log, cudnn
-from dualdnn.api.enumerations import CUDNN_SEV_INFO_EN
+from dualdnn.api.enumerations import CUDNN_SEV_INFO_EN, cudnnSeverity_t
 
 
 @pytest.fixture(autouse=True)
-def unlogged(monkeypatch):
-    lost = []
-    monkeypatch.setattr(api_log.sys, "unraisablehook", lambda what: lost.append(what.exc_value))
+def fresh(monkeypatch):
     monkeypatch.setattr(api_log, "_emitting", api_log.threading.local())
-    yield lost
+    yield
     cudnn.cudnnSetCallback(0, None, None)
+
+
+def lost(capsys):
+    """What the log said of its own failures: once for all that fail alike."""
+    text = capsys.readouterr().err
+    assert text.count("this message is lost") == 1
+    return text
 
 
 def scale():
@@ -45,13 +51,13 @@ def cudnn_error():
     return CudnnError
 
 
-def test_a_callback_that_raises_disturbs_no_call_and_can_be_removed(unlogged):
+def test_a_callback_that_raises_disturbs_no_call_and_can_be_removed(capsys):
     def fails(*_message):
         raise RuntimeError("the callback is broken")
 
     cudnn.cudnnSetCallback(CUDNN_SEV_INFO_EN, None, fails)
     assert scale() == [3, 3]
-    assert len(unlogged) == 1 and "broken" in str(unlogged[0])  # said once, not for every call
+    assert "RuntimeError: the callback is broken" in lost(capsys)
     cudnn.cudnnSetCallback(0, None, None)
     assert cudnn.cudnnGetCallback() == (0, None, None)
 
@@ -68,10 +74,42 @@ def test_a_callback_may_call():
 
 
 @pytest.mark.parametrize("destination", ["/nowhere/at/all.txt", "/", "/dev/full"])
-def test_a_destination_that_cannot_be_written_disturbs_no_call(unlogged, monkeypatch, destination):
+def test_a_destination_that_cannot_be_written_disturbs_no_call(capsys, monkeypatch, destination):
     monkeypatch.setenv("CUDNN_LOGDEST_DBG", destination)
     cudnn.cudnnSetCallback(CUDNN_SEV_INFO_EN, None, None)
-    assert scale() == [3, 3] and len(unlogged) == 1 and isinstance(unlogged[0], OSError)
+    assert scale() == [3, 3]
+    assert f"CUDNN_LOGDEST_DBG={destination}" in lost(capsys)
+
+
+@pytest.mark.parametrize("stderr", [None, io.StringIO()])
+def test_a_log_that_fails_without_stderr_disturbs_no_call(monkeypatch, stderr):
+    if stderr is not None:
+        stderr.close()
+    monkeypatch.setattr("sys.stderr", stderr)
+    cudnn.cudnnSetCallback(CUDNN_SEV_INFO_EN, None, lambda *_message: 1 / 0)
+    assert scale() == [3, 3]
+
+
+@pytest.mark.parametrize("severity", cudnnSeverity_t)
+def test_every_severity_reaches_the_built_in_destination_and_logging(tmp_path, monkeypatch, caplog, severity):
+    monkeypatch.setenv("CUDNN_LOGDEST_DBG", str(tmp_path / "log.txt"))
+    api_log._emit(severity, ["first", "second"], None, 0)
+    mark = "FEWI"[severity]
+    lines = (tmp_path / "log.txt").read_text().splitlines()
+    assert lines[:2] == [f"{mark}! first", f"{mark.lower()}! second"]
+    api_log.send_to_logging()
+    with caplog.at_level(logging.INFO, "dualdnn"):
+        api_log._emit(severity, ["first"], None, 0)
+    assert [record.levelname for record in caplog.records] == [("CRITICAL", "ERROR", "WARNING", "INFO")[severity]]
+
+
+def test_numbers_of_numpy_print_as_numbers(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDNN_LOGDEST_DBG", str(tmp_path / "log.txt"))
+    cudnn.cudnnSetCallback(CUDNN_SEV_INFO_EN, None, None)
+    tensor = cudnn.cudnnCreateTensorDescriptor()
+    cudnn.cudnnSetTensorNdDescriptor(tensor, 0, np.int64(4), np.array([1, 2, 3, 4], np.int32), [24, 12, 4, np.int32(1)])
+    text = (tmp_path / "log.txt").read_text()
+    assert "nbDims: type=int; val=4;" in text and "val=[1, 2, 3, 4];" in text and "val=[24, 12, 4, 1];" in text
 
 
 class Unprintable:
@@ -79,7 +117,7 @@ class Unprintable:
         raise RuntimeError("has no text")
 
 
-def test_an_argument_without_a_text_is_refused_as_ever(unlogged):
+def test_an_argument_without_a_text_is_refused_as_ever():
     cudnn.cudnnSetCallback(CUDNN_SEV_INFO_EN, None, lambda *message: None)
     with pytest.raises(cudnn_error(), match="not an integer"):
         cudnn.cudnnSetTensor4dDescriptor(cudnn.cudnnCreateTensorDescriptor(), 0, 0, 1, 1, 1, Unprintable())

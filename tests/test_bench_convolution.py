@@ -15,7 +15,7 @@ from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
 from dualdnn.api.enumerations import cudnnMathType_t as Math
 from dualdnn.api.operations import ConvolutionForward
 from dualdnn.api.operations.specs import NCHW, NHWC
-from dualdnn.conformance.bench import convolution_search
+from dualdnn.conformance.bench import convolution_search, graph_rows
 from dualdnn.conformance.bench.ceilings import Ceilings, data_sheet
 from dualdnn.conformance.bench.command import cell, remarks, summary, table
 from dualdnn.conformance.bench.convolution_rows import TINY, convolution, convolution_rows, input_matrix, rectified
@@ -107,6 +107,17 @@ def test_a_fused_convolution_beside_a_vendor(added):
     o = row.operation
     moved = ("x", "w", "bias", "y") + (("z",) if added else ())
     assert row.nbytes == sum(o.tensor(name).nbytes for name in moved)
+
+
+@pytest.mark.parametrize("which", ["graph convolution bias ReLU 1x8", "graph convolution statistics"])
+def test_a_graph_beside_the_calls_that_do_the_same(which, monkeypatch):
+    monkeypatch.setattr(graph_rows, "STATISTICS_LAYERS", (TINY,))
+    row = next(row for row in graph_rows.graph_rows() if row.name.startswith(which))
+    result = measured(row, StandInVendor())
+    assert result["message"] is None and result["vendor_us"] > 0 and result["separate_us"] > 0
+    plain = row.separate[0].operation
+    assert row.flops == 2 * plain.y.count * 8 * 9 and result["pace"] == "half"
+    assert row.nbytes == sum(o.nbytes for o in (plain.x, plain.w, plain.y)) + (16 if len(row.separate) == 1 else 64)
 
 
 def test_the_matrix_of_the_input():

@@ -93,6 +93,16 @@ def test_each_function_of_the_guide_is_reached_and_each_row_has_its_clause():
     assert rows >= set(range(1, 56)) - {37, 51}  # those two have no function of cuDNN
 
 
+def test_other_factors_never_reach_a_call_that_refuses_them():
+    """dlib's gradient of softmax accumulates: its factor is known when it runs, and MIOpen's own call takes 1 and 0 only."""
+    clauses = map(json.loads, (ROOT / "conformance/clauses/miopen.jsonl").read_text().splitlines())
+    refusing = {clause["subject"] for clause in clauses if clause["text"].startswith("alpha other than 1 or beta")}
+    direct = [form for many in forms.table().forms.values() for form in many if form.miopen in refusing]
+    assert {form.miopen for form in direct} >= {"miopenSoftmaxBackward", "miopenActivationForward"}
+    for form in direct:
+        assert form.when.get("alpha") == forms.ONE and form.when.get("beta") == forms.ZERO, form.cudnn
+
+
 def test_the_python_helpers_take_what_the_calls_take(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "conformance/port")
     import dualdnn_port_miopen as helpers

@@ -152,7 +152,7 @@ def test_formula(monkeypatch, problem, taps, limits):
     assert np.array_equal(convolution_product.convolve(x, flipped.astype(np.longdouble), c), expected)
     parts = convolution_product.in_parts(x.shape, w.shape, c, 1, np.float64)
     for part in list(
-        parts(x.swapaxes(0, 1), lambda place, _: flipped[place])
+        parts(x.swapaxes(0, 1), lambda place, wide: flipped[place].astype(wide))
     ):  # a part may be asked when others have been computed
         assert np.array_equal(part.sizes(), sizes[part.place])
 
@@ -684,3 +684,19 @@ def test_integer_sums_are_exact_until_they_leave_int32():
     x, w = np.full((1, 2**10, 13, 12), -128.0), np.full((1, 2**10, 12, 11), -128.0)
     operation = replace(forward(x, w, c, data_type=INT8), y=TensorSpec.packed(FLOAT, (1, 1, 2, 2)))
     assert np.isinf(allowed(operation, x, w, np.int8)[1]).all()
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-21, 1e-38, 1e18])
+@pytest.mark.parametrize("terms", [1, 9, 576, 4608, 40000])
+def test_absolute_terms_in_float_are_no_less_than_they_are(terms, scale):
+    """A sum of float32 that errs downwards, subnormal products, and sums beyond the range of float."""
+    random = np.random.default_rng(terms)
+    for values in (random.uniform(0.5, 1, (2, terms)), np.full((2, terms), 1 + 2.0**-23), np.ones((2, terms))):
+        a, b = (values * scale).astype(np.float32)
+        b[1:] *= np.float32(2.0**-25)  # what follows the first is lost where sums are taken one after the other
+        exact = float(np.dot(a.astype(np.longdouble), b.astype(np.longdouble)))
+        with np.errstate(over="ignore"):
+            one_by_one = np.cumsum(a * b, dtype=np.float32)[-1:]
+            found = convolution_bounds.at_least(np.array([np.dot(a, b), *one_by_one], np.float32), terms)
+        assert np.all(found >= exact)
+        assert np.all((found <= exact * (1 + 4 * terms * 2.0**-24) + terms * 2.0**-148) | np.isinf(found))

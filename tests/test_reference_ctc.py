@@ -7,10 +7,13 @@ import math
 
 import numpy as np
 import pytest
+from dualdnn.api import cudnn
 from dualdnn.api.enumerations import cudnnCTCLossAlgo_t, cudnnLossNormalizationMode_t, cudnnNanPropagation_t
 from dualdnn.api.operations import CTCLoss, CTCLoss_v8, CTCLossSpec, TensorSpec
 from dualdnn.api.operations.specs import FLOAT, INT32
+from dualdnn.conformance.calls import Caller
 from dualdnn.conformance.recorded import load_recording, packaged_recordings
+from dualdnn.conformance.trial import Step, attempt_chain
 from dualdnn.reference import evaluate, judge
 
 DETERMINISTIC, _ = cudnnCTCLossAlgo_t
@@ -162,32 +165,47 @@ def test_labels_of_the_device_are_not_trusted():
     assert found["costs"].value[1] > 0 < found["costs"].value[4]
 
 
+def recorded():
+    """Calls of NVIDIA's library with what they read and wrote; gradients where the document says what all of them are."""
+    for path in packaged_recordings():
+        for record in load_recording(path).records:
+            p, arrays = (record.probe or {}).get("params", {}), record.arrays
+            if not record.function.startswith("cudnnCTCLoss") or not arrays:
+                continue
+            if min(p["labelLengths"]) == 0 or min(p["inputLengths"]) == 0 or p["probs"]["strides"]:
+                continue
+            mode, nan = (SOFTMAX if p["normMode"] else NONE), (KEEP if p["gradMode"] else ZERO)
+            dims = tuple(p["probs"]["dims"])
+            gradients = mode == SOFTMAX and "gradients" in arrays and min(p["inputLengths"]) == dims[0]
+            prior = {
+                "costs": np.zeros(dims[1], np.float32),
+                "gradients": np.full(dims, p["poison"]["gradients"], np.float32),
+            }
+            names = ("costs", "gradients") if gradients else ("costs",)
+            before = {"probs": arrays["probs"]} | {name: prior[name] for name in names}
+            before, after = (
+                {name: np.ascontiguousarray(a).reshape(-1).view(np.uint8) for name, a in given.items()}
+                for given in (before, {name: arrays[name] for name in names})
+            )
+            given = map(int, arrays["labels"]), p["labelLengths"], p["inputLengths"]
+            yield record, loss(dims, *given, mode, nan, gradients), before, before | after
+
+
 def test_recorded_calls():
     """Costs of NVIDIA's library, and its gradients with softmax, lie within the bounds (docs/errata.md, D630 to D633: where it differs)."""
-    records = [
-        r
-        for path in packaged_recordings()
-        for r in load_recording(path).records
-        if r.function.startswith("cudnnCTCLoss")
-    ]
     judged = 0
-    for record in records:
-        p, arrays = (record.probe or {}).get("params", {}), record.arrays
-        if not arrays or min(p["labelLengths"]) == 0 or min(p["inputLengths"]) == 0 or p["probs"]["strides"]:
-            continue
-        mode, nan = (SOFTMAX if p["normMode"] else NONE), (KEEP if p["gradMode"] else ZERO)
-        dims = tuple(p["probs"]["dims"])
-        gradients = mode == SOFTMAX and "gradients" in arrays and min(p["inputLengths"]) == dims[0]
-        operation = loss(dims, map(int, arrays["labels"]), p["labelLengths"], p["inputLengths"], mode, nan, gradients)
-        prior = {
-            "costs": np.zeros(dims[1], np.float32),
-            "gradients": np.full(dims, p["poison"]["gradients"], np.float32),
-        }
-        names = ("costs", "gradients") if gradients else ("costs",)
-        before = {"probs": arrays["probs"]} | {name: prior[name] for name in names}
-        before = {name: np.ascontiguousarray(a).reshape(-1).view(np.uint8) for name, a in before.items()}
-        after = before | {name: np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8) for name in names}
+    for record, operation, before, after in recorded():
         verdict = judge(operation, before, after)
         assert verdict.agrees != (record.probe["tag"] == "large"), (record.id, verdict.explanation())
         judged += 1
     assert judged > 60
+
+
+@pytest.mark.parametrize("backend", ["reference", "accelerated"])
+def test_recorded_calls_again(backend):
+    """Both backends with the recorded inputs."""
+    handle = cudnn.cudnnCreate(backend=backend, device="emulated" if backend == "accelerated" else None)
+    for record, operation, before, _ in recorded():
+        found = attempt_chain(Caller(cudnn, handle), [Step(operation)], 0, {"probs": before["probs"]})
+        assert found.passed, f"{record.id} {record.probe['tag']}: {found.explanation()}"
+    cudnn.cudnnDestroy(handle)

@@ -1,22 +1,26 @@
 // Vectors of an attention without a projection (7.2.43): sums over parts, and an addend, of vectors in a space.
 //
 // The outputs without output projection have one part, the concatenation of all heads; gradients of an input without
-// projection have one for each head. A thread per pack of 16 bytes, neighbours along a vector; padding is zeros.
+// projection have one for each head. A thread per pack of 16 bytes, neighbours along a vector; padding is zeros. Blocks
+// (x, i) have collection i of a launch.
 // Roofline bound: bytes, parts elements and an addend read, an element written.
 #include "attention/vectors.cuh"
 
-struct CollectArguments {
-  const ELEMENT* addend;
-  const void* space;
-  const void* source;
-  void* result;
+struct Collection {
   long long source_offset, result_offset;  // bytes
   int parts, size;                         // numbers of a part
   int packs;                               // of all vectors
   int is_of_keys;
   FastDivmod packs_of_vector;
-  Schedule schedule;
   Rows rows;
+};
+struct CollectArguments {
+  const ELEMENT* addend[COLLECTIONS];
+  const void* space;
+  const void* source[COLLECTIONS];
+  void* result[COLLECTIONS];
+  Schedule schedule;
+  Collection collection[COLLECTIONS];
 };
 
 constexpr int PACK = 16 / sizeof(ELEMENT);
@@ -34,21 +38,23 @@ __device__ __forceinline__ void add_pack(COMPUTE (&sums)[PACK], const ELEMENT* f
   for (int i = 0; i < PACK; i++) sums[i] += load<COMPUTE>(values.item[i]);
 }
 
-extern "C" __global__ void __launch_bounds__(256) attention_collect(const CollectArguments a) {
+extern "C" __global__ void __launch_bounds__(256) attention_collect(const __grid_constant__ CollectArguments a) {
   griddepcontrol_wait();
+  const Collection& own = a.collection[blockIdx.y];
   const unsigned thread = blockIdx.x * blockDim.x + threadIdx.x;
-  if (thread >= a.packs) return;
+  if (thread >= own.packs) return;
   unsigned pack;
-  const Row row = locate(a.rows, a.packs_of_vector.divide(thread, pack));
-  const int* lengths = a.is_of_keys ? a.schedule.k_lengths(a.space) : a.schedule.q_lengths(a.space);
-  const int c = pack * PACK, count = min(PACK, a.size - c);
-  const long long index = static_cast<long long>(row.address) * a.size + c;
-  ELEMENT* const result = at_byte<ELEMENT>(a.result, a.result_offset) + index;
+  const Row row = locate(own.rows, own.packs_of_vector.divide(thread, pack));
+  const int* lengths = own.is_of_keys ? a.schedule.k_lengths(a.space) : a.schedule.q_lengths(a.space);
+  const int c = pack * PACK, count = min(PACK, own.size - c);
+  const long long index = static_cast<long long>(row.address) * own.size + c;
+  ELEMENT* const result = at_byte<ELEMENT>(a.result[blockIdx.y], own.result_offset) + index;
   COMPUTE sums[PACK] = {};
   if (row.time < lengths[row.sequence]) {
-    const ELEMENT* source = at_byte<ELEMENT>(a.source, a.source_offset) + (index - c) * a.parts + c;
-    for (int part = 0; part < a.parts; part++) add_pack(sums, source + static_cast<long long>(part) * a.size, count);
-    if (a.addend) add_pack(sums, a.addend + index, count);
+    const ELEMENT* source = at_byte<ELEMENT>(a.source[blockIdx.y], own.source_offset) + (index - c) * own.parts + c;
+    for (int part = 0; part < own.parts; part++)
+      add_pack(sums, source + static_cast<long long>(part) * own.size, count);
+    if (const ELEMENT* addend = a.addend[blockIdx.y]) add_pack(sums, addend + index, count);
   }
   Pack<ELEMENT, PACK> values;
 #pragma unroll

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ctypes import c_int, c_longlong
+from ctypes import Structure, c_int, c_longlong
+from typing import NamedTuple
 
 from ..plans import Launch, pointers, structure, type_definitions
 from ..primitives.geometry import FastDivmod, blocks
@@ -12,26 +13,53 @@ SOURCE = "attention/collect.cu"
 PACK_BYTES = 16  # of a thread
 
 
-def collect(
-    problem: AttentionProblem, source: tuple[str, int], result: tuple[str, int], parts: int, size: int, rows: Rows,
-    addend: str = "",
-    is_of_keys: bool = False,
-) -> Launch:  # fmt: skip
-    """Return the launch that sums the parts of each vector. source, result: operand, the byte it
-    begins at."""
-    packs = -(-size * problem.element_bytes // PACK_BYTES)  # of a vector
+class CollectionStruct(Structure):
+    """``Collection`` in the kernel's source."""
+
+    _fields_ = [
+        ("source_offset", c_longlong),
+        ("result_offset", c_longlong),
+        ("parts", c_int),
+        ("size", c_int),
+        ("packs", c_int),
+        ("is_of_keys", c_int),
+        ("packs_of_vector", FastDivmod),
+        ("rows", Rows),
+    ]
+
+
+class Collection(NamedTuple):
+    """Vectors, each a sum of parts and of an addend. source, result: operand, the byte it begins at."""
+
+    source: tuple[str, int]
+    result: tuple[str, int]
+    parts: int
+    size: int
+    rows: Rows
+    addend: str = ""
+    is_of_keys: bool = False
+
+    def struct(self, element_bytes: int) -> CollectionStruct:
+        """Return what the kernel reads of it."""
+        packs = -(-self.size * element_bytes // PACK_BYTES)  # of a vector
+        return CollectionStruct(
+            self.source[1], self.result[1], self.parts, self.size, self.rows.count * packs, self.is_of_keys,
+            FastDivmod.of(packs), self.rows,
+        )  # fmt: skip
+
+
+def collect(problem: AttentionProblem, *collections: Collection) -> Launch:
+    """Return the launch that makes them."""
+    made, count = [each.struct(problem.element_bytes) for each in collections], len(collections)
     arguments = structure(
-        *pointers(4),
-        ("source_offset", c_longlong(source[1])),
-        ("result_offset", c_longlong(result[1])),
-        ("parts", c_int(parts)),
-        ("size", c_int(size)),
-        ("packs", c_int(rows.count * packs)),
-        ("is_of_keys", c_int(is_of_keys)),
-        ("packs_of_vector", FastDivmod.of(packs)),
+        *pointers(3 * count + 1),
         ("schedule", problem.schedule),
-        ("rows", rows),
+        ("collection", (CollectionStruct * count)(*made)),
     )
-    definitions = type_definitions(problem.attn.data_type, problem.operation)
+    definitions = type_definitions(problem.attn.data_type, problem.operation, COLLECTIONS=str(count))
     function = problem.device.function(SOURCE, "attention_collect", definitions)
-    return Launch(function, arguments, (addend, problem.space, source[0], result[0]), blocks(rows.count * packs))
+    addends, sources, results = zip(
+        *((each.addend, each.source[0], each.result[0]) for each in collections), strict=True
+    )
+    operands = (*addends, problem.space, *sources, *results)
+    return Launch(function, arguments, operands, (blocks(max(each.packs for each in made))[0], count, 1))

@@ -7,7 +7,7 @@
 //
 // Roofline bound: flops, 7 products (three for queries, four for keys and values) of 2 * size for each query and key of
 // its window, at 989 T/s (half, H200); bytes, each vector once from L2 for a tile.
-#include "attention/tiles.cuh"
+#include "attention/gradients_mma.cuh"
 
 constexpr int THREADS_OF_BLOCK = 128 * WARPGROUPS, ROWS = 64 * WARPGROUPS;  // of the block's own vectors
 constexpr int OTHERS = 64, STAGES = 3;                                      // of a tile of the others
@@ -30,16 +30,6 @@ struct GradientArguments {
   int pairs;  // vectors of queries times heads
   FastDivmod tiles, head_count, beam_count;
 };
-
-// What the softmax of a query is computed from again: 2 to the power (score * scaler * log2(e) - shift); the product of
-// the gradient of what the head makes with it.
-struct Kept {
-  float shift, product;
-};
-__device__ __forceinline__ const Kept* kept_of(const GradientArguments& a, const Sequence& s, int query, int head) {
-  const long long pair = static_cast<long long>(s.q_base + query * a.heads.q_strides.time) * a.heads.heads + head;
-  return at_byte<Kept>(a.work, a.products_offset) + pair;
-}
 
 // A group of 8 lanes for each query and head.
 extern "C" __global__ void __launch_bounds__(256) attention_gradients_mma_products(const GradientArguments a) {
@@ -112,7 +102,7 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, 1)
   for (int part = 0; part < 2; part++) {
     const int query = first + warp_row + lane / 4 + 8 * part;
     window[part] = window_of(h, a.reserve, s, query);
-    kept[part] = query < s.q_length ? *kept_of(a, s, query, head) : Kept{0, 0};
+    kept[part] = query < s.q_length ? *kept_of(h, a.work, a.products_offset, s, query, head) : Kept{0, 0};
   }
   const float factor = h.scaler * LOG2_E;
   float sums[SIZE / 2] = {};
@@ -151,10 +141,10 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, 1)
       if (!window[i / 2 % 2].has(key + i / 4 * 8 + lane % 4 * 2 + i % 2)) scores[i] = 0;
   };
   const auto set_infinite_apart = [&](int index) {
-    __syncthreads();
     add_infinite<OTHERS, THREADS_OF_BLOCK, false>(
         sums, stages + index % STAGES * STAGE_BYTES,
-        [&](int part, int vector) { return window[part].has(begin + index * OTHERS + vector); });
+        [&](int part, int vector) { return window[part].has(begin + index * OTHERS + vector); },
+        [] { __syncthreads(); });
   };
   if (tiles > 0) {
     copy_tile<ROWS, THREADS_OF_BLOCK>(queries, q, first);
@@ -270,7 +260,7 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, 1)
     if (threadIdx.x < OTHERS) {
       const int query = cursor.first + threadIdx.x;
       const bool exists = query < s.q_length;
-      const Kept* kept = kept_of(a, s, exists ? query : 0, head);
+      const Kept* kept = kept_of(h, a.work, a.products_offset, s, exists ? query : 0, head);
       cp_async<4>(&table.shift[threadIdx.x], &kept->shift, exists);
       cp_async<4>(&table.product[threadIdx.x], &kept->product, exists);
       const Window window = window_of(h, a.reserve, s, query);
@@ -336,9 +326,9 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, 1)
     const auto is_weighed = [&](int part, int query) {
       return tables[index % STAGES].has(query, thread_key + 8 * part);
     };
-    __syncthreads();
-    add_infinite<OTHERS, THREADS_OF_BLOCK, false>(key_sums, queries, is_weighed);
-    add_infinite<OTHERS, THREADS_OF_BLOCK, true>(value_sums, queries + OTHER_BYTES, is_weighed);
+    const auto synchronise = [] { __syncthreads(); };
+    add_infinite<OTHERS, THREADS_OF_BLOCK, false>(key_sums, queries, is_weighed, synchronise);
+    add_infinite<OTHERS, THREADS_OF_BLOCK, true>(value_sums, queries + OTHER_BYTES, is_weighed, synchronise);
   };
 
   Cursor current = find(block.beam, 0);

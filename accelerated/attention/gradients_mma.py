@@ -41,12 +41,18 @@ def _warpgroups(problem: AttentionProblem) -> dict[int, Warpgroups]:
     return WARPGROUPS if parts(problem) == 1 else FLOAT_WARPGROUPS
 
 
+def factors(problem: AttentionProblem) -> split.Parts:
+    """Return queries, keys, values and incoming gradients as tensor cores multiply them."""
+    extents = problem.operation.extents
+    vectors = (*(problem.vectors(name) for name in INPUTS), of_heads(problem))
+    counts = (extents.q_vectors, extents.k_vectors, extents.k_vectors, extents.q_vectors)
+    return split.factors(problem, [(*each, count) for each, count in zip(vectors, counts, strict=True)])
+
+
 def core(problem: AttentionProblem) -> list[Launch]:
     """Return the launches that compute the gradients of the projected queries, keys and values."""
     extents, attn, size = problem.operation.extents, problem.attn, padded_size(problem)
-    vectors = (*(problem.vectors(name) for name in INPUTS), of_heads(problem))
-    counts = (extents.q_vectors, extents.k_vectors, extents.k_vectors, extents.q_vectors)
-    given = split.factors(problem, ((*each, count) for each, count in zip(vectors, counts, strict=True)))
+    given = factors(problem)
     origins = {name: of_input(problem, name) for name in INPUTS}
 
     def launch(kernel: str, result: str, warpgroups: int, steps: int, beams: int, sequences: int) -> Launch:
@@ -77,7 +83,7 @@ def core(problem: AttentionProblem) -> list[Launch]:
     warpgroups = _warpgroups(problem)[size]
     queries = (extents.q_steps, problem.q.dims[BEAM], extents.q_sequences)
     return [
-        *given.launches,
+        *given.launches(problem),
         launch("products", "queries", warpgroups.queries, *queries),
         launch("queries", "queries", warpgroups.queries, *queries),
         launch("keys", "keys", warpgroups.keys, problem.k.dims[TIME], problem.k.dims[BEAM], extents.k_sequences),

@@ -13,6 +13,7 @@ struct OnlineArguments {
   const void* k;
   const void* v;
   void* space;
+  void* result;
   Heads heads;
   long long result_offset, statistics_offset;  // bytes; statistics of -1 are not kept
   FastDivmod tiles, chunks, head_count, beam_count;
@@ -69,7 +70,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_online_forward(c
     add_weighed<false>(sums, tiles, {a.v, h.v, s.k_base, h.k_strides.time, key, s.k_length}, head, column, key);
   }
 
-  ELEMENT* const result = at_byte<ELEMENT>(a.space, a.result_offset);
+  ELEMENT* const result = at_byte<ELEMENT>(a.result, a.result_offset);
 #pragma unroll
   for (int i = 0; i < ITEMS; i++) {
     const int row = ty + LANES * i;

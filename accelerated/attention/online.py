@@ -55,14 +55,15 @@ def core(problem: AttentionProblem) -> Launch:
     chunks = -(-problem.attn.value_size // problem.tile)
     counts = (tiles, chunks, problem.attn.heads, problem.q.dims[BEAM])
     offsets = problem.regions.offsets
+    result, result_offset = problem.result
     arguments = structure(
-        *pointers(4),
+        *pointers(5),
         ("heads", described),
-        ("result_offset", c_longlong(offsets["heads"])),
+        ("result_offset", c_longlong(result_offset)),
         ("statistics_offset", c_longlong(offsets.get("statistics", -1))),
         *zip(("tiles", "chunks", "head_count", "beam_count"), map(FastDivmod.of, counts), strict=True),
     )
     definitions = type_definitions(problem.attn.data_type, problem.operation, TILE=str(problem.tile))
     function = problem.device.function(SOURCE, "attention_online_forward", definitions)
     grid = tiles * chunks * problem.attn.heads * problem.operation.extents.q_sequences
-    return Launch(function, arguments, (*operands, problem.space), (grid, 1, 1))
+    return Launch(function, arguments, (*operands, problem.space, result), (grid, 1, 1))

@@ -7,7 +7,7 @@
 //
 // Roofline bound: flops, 2 (size of q + size of v) for each query and key of its window, at 989 T/s (half, H200); one
 // exponential for each, 16 a clock and multiprocessor; bytes, keys and values once from L2 for a tile of queries.
-#include "attention/tiles.cuh"
+#include "attention/online_softmax.cuh"
 
 constexpr int THREADS_OF_BLOCK = 128 * WARPGROUPS, QUERIES = 64 * WARPGROUPS;
 constexpr int PART_BYTES = PARTS * 64 * SIZE * 2;  // of 64 values
@@ -18,49 +18,10 @@ struct OnlineArguments {
   const void* k;
   const void* v;
   void* space;
+  void* result;
   Heads heads;
   long long result_offset, statistics_offset;  // bytes; statistics of -1 are not kept
   FastDivmod tiles, head_count, beam_count;
-};
-
-// The online-softmax state of two rows: rows lane / 4 and lane / 4 + 8 of a warp.
-struct Softmax {
-  float maximum[2], total[2];
-
-  // Scores become weights; rescale: what the sums so far are multiplied by. total: of this thread's columns.
-  template <bool MASKED>
-  __device__ __forceinline__ void add(float (&scores)[KEYS / 2], float (&rescale)[2], float factor,
-                                      const Window (&window)[2], int key) {
-#pragma unroll
-    for (int part = 0; part < 2; part++) {
-      float highest = maximum[part];
-#pragma unroll
-      for (int n = 0; n < KEYS / 8; n++)
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-          float& score = scores[4 * n + 2 * part + i];
-          if (MASKED && !window[part].has(key + 8 * n + threadIdx.x % 4 * 2 + i)) score = -INFINITY;
-          highest = max(highest, score);
-        }
-      highest = max(highest, __shfl_xor_sync(~0u, highest, 1));
-      highest = max(highest, __shfl_xor_sync(~0u, highest, 2));
-      const float shift = highest == -INFINITY ? 0.0f : highest * factor;
-      rescale[part] = maximum[part] == -INFINITY ? 0.0f : exp2_of(maximum[part] * factor - shift);
-      maximum[part] = highest;
-      float sum = 0;
-#pragma unroll
-      for (int n = 0; n < KEYS / 8; n++)
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-          float& score = scores[4 * n + 2 * part + i];
-          const float weight = exp2_of(score * factor - shift);
-          // A factor of zero makes no number of a score of minus infinity.
-          score = MASKED && !window[part].has(key + 8 * n + threadIdx.x % 4 * 2 + i) ? 0.0f : weight;
-          sum += score;
-        }
-      total[part] = total[part] * rescale[part] + sum;
-    }
-  }
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, BLOCKS) attention_online_mma(const OnlineArguments a) {
@@ -129,7 +90,8 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, BLOCKS) attention
     if (!__syncthreads_or(found)) return;
     for (int part = 0; part < KEYS / 64; part++)
       add_infinite<64, THREADS_OF_BLOCK, true>(
-          sums, tile + part * PART_BYTES, [&](int i, int vector) { return window[i].has(key + 64 * part + vector); });
+          sums, tile + part * PART_BYTES, [&](int i, int vector) { return window[i].has(key + 64 * part + vector); },
+          [] { __syncthreads(); });
   };
   const auto add_values = [&](int index) {
     wgmma_fence();
@@ -165,25 +127,9 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, BLOCKS) attention
   const auto vector_of = [&](int row) {
     return static_cast<long long>(s.q_base + (first + row) * h.q_strides.time) * h.heads + head;
   };
-#pragma unroll
-  for (int part = 0; part < 2; part++) {
-    float total = softmax.total[part];
-    total += __shfl_xor_sync(~0u, total, 1);
-    total += __shfl_xor_sync(~0u, total, 2);
-    const bool has_keys = window[part].low < window[part].high;
-    const float inverse = has_keys ? 1 / total : 0.0f;
-#pragma unroll
-    for (int n = 0; n < SIZE / 8; n++)
-#pragma unroll
-      for (int i = 0; i < 2; i++) sums[4 * n + 2 * part + i] *= inverse;
-    const int row = warp_row + lane / 4 + 8 * part;
-    if (a.statistics_offset >= 0 && lane % 4 == 0 && first + row < s.q_length) {
-      float* const statistics = at_byte<float>(a.space, a.statistics_offset) + 2 * vector_of(row);
-      statistics[0] = softmax.maximum[part] == -INFINITY ? 0.0f : softmax.maximum[part] * h.scaler;
-      statistics[1] = inverse;
-    }
-  }
-  ELEMENT* const result = at_byte<ELEMENT>(a.space, a.result_offset);
+  float* const statistics = a.statistics_offset < 0 ? nullptr : at_byte<float>(a.space, a.statistics_offset);
+  finish_sums(sums, softmax, window, h.scaler, statistics, warp_row, s.q_length - first, vector_of);
+  ELEMENT* const result = at_byte<ELEMENT>(a.result, a.result_offset);
   store_rows<QUERIES>(queries + warp_row * ROW_BYTES, sums, h.v.size, [&](int row) -> ELEMENT* {
     return first + warp_row + row < h.q_steps ? result + vector_of(warp_row + row) * h.v.size : nullptr;
   });

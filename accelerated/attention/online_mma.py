@@ -49,11 +49,16 @@ def serves(problem: AttentionProblem) -> bool:
     return allows_tensor_cores(problem.attn) and padded_size(problem) > 0
 
 
-def core(problem: AttentionProblem) -> list[Launch]:
-    """Return the launches that compute what the heads make of the values."""
+def factors(problem: AttentionProblem) -> split.Parts:
+    """Return queries, keys and values as tensor cores multiply them."""
     extents = problem.operation.extents
     counts = (extents.q_vectors, extents.k_vectors, extents.k_vectors)
-    given = split.factors(problem, ((*problem.vectors(name), n) for name, n in zip(INPUTS, counts, strict=True)))
+    return split.factors(problem, [(*problem.vectors(name), n) for name, n in zip(INPUTS, counts, strict=True)])
+
+
+def core(problem: AttentionProblem) -> list[Launch]:
+    """Return the launches that compute what the heads make of the values."""
+    extents, given = problem.operation.extents, factors(problem)
     size = padded_size(problem)
     tile = (TILES if parts(problem) == 1 else FLOAT_TILES)[size]
     if problem.windows <= FEW_QUERIES:
@@ -61,10 +66,11 @@ def core(problem: AttentionProblem) -> list[Launch]:
     queries = tile.warpgroups * ROWS
     tiles = -(-problem.windows // queries)
     offsets = problem.regions.offsets
+    result, result_offset = problem.result
     arguments = structure(
-        *pointers(4),
+        *pointers(5),
         ("heads", describe(problem, given.vectors)),
-        ("result_offset", c_longlong(offsets["heads"])),
+        ("result_offset", c_longlong(result_offset)),
         ("statistics_offset", c_longlong(offsets.get("statistics", -1))),
         *zip(
             ("tiles", "head_count", "beam_count"),
@@ -76,8 +82,8 @@ def core(problem: AttentionProblem) -> list[Launch]:
     function = problem.device.function(SOURCE, "attention_online_mma", definitions)
     shared_bytes = parts(problem) * (queries + 4 * tile.keys) * size * 2 + SWIZZLE_BYTES
     grid, block = (tiles * problem.attn.heads * extents.q_sequences, 1, 1), (tile.warpgroups * WARPGROUP, 1, 1)
-    operands = (*given.operands, problem.space)
-    return [*given.launches, Launch(function, arguments, operands, grid, block, shared_bytes)]
+    operands = (*given.operands, problem.space, result)
+    return [*given.launches(problem), Launch(function, arguments, operands, grid, block, shared_bytes)]
 
 
 def definitions_of(problem: AttentionProblem, **sizes: int) -> tuple[tuple[str, str], ...]:

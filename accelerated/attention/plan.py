@@ -11,8 +11,8 @@ from dualdnn.api.operations import (
 
 from ..plans import Launch
 from ..solver import Solver, serve
-from . import gradients, gradients_mma, online, online_mma
-from .collect import collect
+from . import gradients, gradients_mma, gradients_tma, online, online_mma, online_tma
+from .collect import Collection, collect
 from .gradients import of_input
 from .problem import WEIGHTS, AttentionProblem
 from .projections import gradient_of_heads, gradient_of_input, gradients_of_weights, output_projection, projections
@@ -36,9 +36,11 @@ class ForwardSolver(Solver[AttentionProblem]):
         found = [*schedule(problem), *projections(problem), *self.core(problem)]
         if attn.o_projected:
             return [*found, *output_projection(problem)]
-        source = problem.space, problem.regions.offsets["heads"]
+        if problem.result[0] == "out":
+            return found
         rows = problem.rows["queries"]
-        return [*found, collect(problem, source, ("out", 0), 1, attn.output_size, rows, "residuals")]
+        joined = Collection(problem.result, ("out", 0), 1, attn.output_size, rows, "residuals")
+        return [*found, collect(problem, joined)]
 
 
 class MmaForwardSolver(ForwardSolver):
@@ -51,6 +53,21 @@ class MmaForwardSolver(ForwardSolver):
 
     def core(self, problem: AttentionProblem) -> list[Launch]:
         return online_mma.core(problem)
+
+
+class TmaForwardSolver(ForwardSolver):
+    """The same with the core on Hopper's tensor cores, fed by TMA."""
+
+    name = "attention.online_tma"
+
+    def serves(self, problem: AttentionProblem) -> bool:
+        return online_tma.serves(problem)
+
+    def applies(self, problem: AttentionProblem) -> bool:
+        return online_tma.applies(problem)
+
+    def core(self, problem: AttentionProblem) -> list[Launch]:
+        return online_tma.core(problem)
 
 
 class GradientSolver(Solver[AttentionProblem]):
@@ -70,14 +87,15 @@ class GradientSolver(Solver[AttentionProblem]):
         if problem.attn.o_projected:
             found += gradient_of_heads(problem)
         found += self.core(problem)
+        sums = []
         for name, kind in WEIGHTS.items():
             if kind in problem.weights:
                 found += gradient_of_input(problem, name)
                 continue
             source, size, rows = of_input(problem, name), problem.sizes[name], problem.rows[name]
-            keys = name != "queries"
-            found.append(collect(problem, source, (f"d{name}", 0), problem.attn.heads, size, rows, is_of_keys=keys))
-        return found
+            heads, of_keys = problem.attn.heads, name != "queries"
+            sums.append(Collection(source, (f"d{name}", 0), heads, size, rows, is_of_keys=of_keys))
+        return [*found, collect(problem, *sums)] if sums else found
 
 
 class MmaGradientSolver(GradientSolver):
@@ -92,6 +110,21 @@ class MmaGradientSolver(GradientSolver):
         return gradients_mma.core(problem)
 
 
+class TmaGradientSolver(GradientSolver):
+    """The same with the core on Hopper's tensor cores, fed by TMA."""
+
+    name = "attention.gradients_tma"
+
+    def serves(self, problem: AttentionProblem) -> bool:
+        return gradients_tma.serves(problem)
+
+    def applies(self, problem: AttentionProblem) -> bool:
+        return problem.aligned and self.serves(problem)
+
+    def core(self, problem: AttentionProblem) -> list[Launch]:
+        return gradients_tma.core(problem)
+
+
 class WeightsSolver(Solver[AttentionProblem]):
     """Any gradient of the weights: a product of matrices for each projection."""
 
@@ -104,6 +137,8 @@ class WeightsSolver(Solver[AttentionProblem]):
         return gradients_of_weights(problem)
 
 
-serve(AttentionProblem, (MmaForwardSolver(), ForwardSolver()), MultiHeadAttnForward, MultiHeadAttnStep)
-serve(AttentionProblem, (MmaGradientSolver(), GradientSolver()), MultiHeadAttnBackwardData)
+serve(
+    AttentionProblem, (TmaForwardSolver(), MmaForwardSolver(), ForwardSolver()), MultiHeadAttnForward, MultiHeadAttnStep
+)
+serve(AttentionProblem, (TmaGradientSolver(), MmaGradientSolver(), GradientSolver()), MultiHeadAttnBackwardData)
 serve(AttentionProblem, (WeightsSolver(),), MultiHeadAttnBackwardWeights)

@@ -117,6 +117,13 @@ class AttentionProblem(Problem):
     def schedule(self) -> Schedule:
         return Schedule(self.regions.offsets["schedule"], self.windows, self.operation.extents.q_sequences)
 
+    @property
+    def result(self) -> tuple[str, int]:
+        """The operand and byte where what the heads make begins: the output itself where nothing else is done to it."""
+        if self.trains or self.attn.o_projected or self.operation.residuals is not None:
+            return self.space, self.regions.offsets["heads"]
+        return "out", 0
+
     def vectors(self, name: str) -> tuple[str, Vectors]:
         """Return the operand that has an input's vectors by head, and how they lie there."""
         size = self.sizes[name]

@@ -11,9 +11,11 @@ from dualdnn.api.operations.attention import allows_tensor_cores
 
 from ..gemm.matrix import ABSENT, Matrix, MatrixProduct
 from ..plans import COMPUTES, ELEMENTS, SCRATCH, WORKSPACE_ALIGNMENT, Launch
-from .collect import collect
+from .collect import Collection, collect
 from .gradients import of_input
 from .problem import BIASES, INPUTS, TIME, WEIGHTS, AttentionProblem, vector_strides
+
+MOST_WORKSPACE = 1 << 26  # bytes of a product's parts of sums: over all vectors, those of weights are long
 
 
 class VectorRows(NamedTuple):
@@ -54,7 +56,7 @@ def multiply(
     element = ELEMENTS[problem.attn.data_type]
     product = MatrixProduct(
         problem.device, *dims, a, b, c, element, element, COMPUTES[problem.operation.compute_type],
-        allows_tensor_cores(problem.attn), bias, (batches, 1), beta=beta,
+        allows_tensor_cores(problem.attn), bias, (batches, 1), beta=beta, most_workspace=MOST_WORKSPACE,
     )  # fmt: skip
     found = product.launches((SCRATCH, workspace) if product.workspace_bytes else (ABSENT, 0))
     for launch in found:
@@ -113,7 +115,8 @@ def output_projection(problem: AttentionProblem) -> list[Launch]:
     found, beta = [], 0.0
     rows, weights, nbytes = _rows(problem, "queries"), Projection.of_output(problem), problem.element_bytes
     if problem.operation.residuals is not None:
-        found.append(collect(problem, ("residuals", 0), ("out", 0), 1, weights.projected, problem.rows["queries"]))
+        added = Collection(("residuals", 0), ("out", 0), 1, weights.projected, problem.rows["queries"])
+        found.append(collect(problem, added))
         beta = 1.0
     heads = rows.matrix(problem.space, problem.regions.offsets["heads"], weights.size, nbytes)
     return found + multiply(
@@ -154,10 +157,13 @@ def gradients_of_weights(problem: AttentionProblem) -> list[Launch]:
         of_output = name == "dout"
         rows = _rows(problem, "queries" if of_output else name)
         size = weights.projected if of_output else weights.size
-        # The other factor is zeros for padding, which must not meet what a caller left in his.
-        copied, workspace = _without_padding(problem, name, rows, size)
-        found += copied
-        outer = rows.matrix(SCRATCH, 0, size, nbytes)
+        outer, workspace = rows.matrix(name, 0, size, nbytes), 0
+        data = problem.inputs["queries" if of_output else name]
+        if min(data.lengths) < data.dims[TIME]:
+            # The other factor is zeros for padding, which must not meet what a caller left in his.
+            copied, workspace = _without_padding(problem, name, rows, size)
+            found += copied
+            outer = rows.matrix(SCRATCH, 0, size, nbytes)
         inner = rows.matrix(operand, offset, weights.size if of_output else weights.projected, nbytes)
         left, right = (inner, outer) if of_output else (outer, inner)
         dims = (weights.size, weights.projected, rows.rows)
@@ -173,9 +179,7 @@ def _without_padding(problem: AttentionProblem, name: str, rows: VectorRows, siz
     nbytes = rows.rows * size * problem.element_bytes
     nbytes += -nbytes % WORKSPACE_ALIGNMENT
     of_keys = name in ("keys", "values")
-    launch = collect(
-        problem, (name, 0), (SCRATCH, 0), 1, size, problem.rows["queries" if name == "dout" else name],
-        is_of_keys=of_keys,
-    )  # fmt: skip
+    vectors = problem.rows["queries" if name == "dout" else name]
+    launch = collect(problem, Collection((name, 0), (SCRATCH, 0), 1, size, vectors, is_of_keys=of_keys))
     launch.scratch_bytes = nbytes
     return [launch], nbytes

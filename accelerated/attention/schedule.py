@@ -2,36 +2,63 @@
 
 from __future__ import annotations
 
-from ctypes import c_int
+from collections.abc import Sequence
+from ctypes import Structure, c_int, c_longlong
+
+from dualdnn.api.operations.attention.memory import COUNTERS
 
 from ..plans import Launch, pointers, structure, type_definitions
 from ..primitives.geometry import blocks
 from .problem import TIME, AttentionProblem
 
 SOURCE = "attention/schedule.cu"
-WINDOWS = 448  # time-steps of a launch: arguments of kernels have at most 4096 bytes
+PIECES = 192  # of a launch: arguments of kernels have at most 4096 bytes
+
+
+class Piece(Structure):
+    """Windows of time-steps along which both ends rise evenly (schedule.cu)."""
+
+    _fields_ = [(name, c_int) for name in ("first", "low", "low_step", "high", "high_step")]
+
+
+def pieces(low: Sequence[int], high: Sequence[int]) -> list[Piece]:
+    """Return the windows as few pieces: each goes on as long as the ends rise as from its first time-step to the second."""
+    found: list[Piece] = []
+    first, count = 0, len(low)
+    while first < count:
+        end = min(first + 1, count - 1)
+        steps = low[end] - low[first], high[end] - high[first]
+        while end + 1 < count and (low[end + 1] - low[end], high[end + 1] - high[end]) == steps:
+            end += 1
+        found.append(Piece(first, low[first], steps[0], high[first], steps[1]))
+        first = end + 1
+    return found
 
 
 def schedule(problem: AttentionProblem) -> list[Launch]:
     """Return the launches that fill the schedule of the call's space."""
     operation, extents = problem.operation, problem.operation.extents
-    definitions = type_definitions(problem.attn.data_type, operation, WINDOWS=str(WINDOWS))
+    definitions = type_definitions(problem.attn.data_type, operation, COUNTERS=str(COUNTERS), PIECES=str(PIECES))
     function = problem.device.function(SOURCE, "attention_schedule", definitions)
+    all_pieces, steps = pieces(operation.lo_win_idx, operation.hi_win_idx), len(operation.lo_win_idx)
     found = []
-    for first in range(0, len(operation.lo_win_idx), WINDOWS):
-        low, high = (indices[first : first + WINDOWS] for indices in (operation.lo_win_idx, operation.hi_win_idx))
+    for start in range(0, len(all_pieces), PIECES):
+        own, behind = all_pieces[start : start + PIECES], all_pieces[start + PIECES : start + PIECES + 1]
+        first = own[0].first
+        count = (behind[0].first if behind else steps) - first
         arguments = structure(
             *pointers(3),
             ("schedule", problem.schedule),
+            ("counters_offset", c_longlong(problem.regions.offsets["counters"])),
             ("q_steps", c_int(problem.q.dims[TIME])),
             ("k_steps", c_int(problem.k.dims[TIME])),
             ("k_sequences", c_int(extents.k_sequences)),
             ("first", c_int(first)),
-            ("count", c_int(len(low))),
-            ("low", (c_int * WINDOWS)(*low)),
-            ("high", (c_int * WINDOWS)(*high)),
+            ("count", c_int(count)),
+            ("pieces", c_int(len(own))),
+            ("piece", (Piece * PIECES)(*own)),
         )
-        threads = max(len(low), extents.q_sequences, extents.k_sequences) if first == 0 else len(low)
+        threads = max(count, extents.q_sequences, extents.k_sequences) if first == 0 else count
         operands = (*operation.lengths_of, problem.space)
         found.append(Launch(function, arguments, operands, blocks(threads)))
     return found

@@ -47,13 +47,15 @@ struct Source {
   }
 };
 
-// Visits the packs of a tile that this thread copies: visit(row, box, pack of the box).
-template <int ROWS, int THREADS_OF_BLOCK, class Visit> __device__ __forceinline__ void for_each_pack(Visit visit) {
+// Visits the packs of a tile that this thread copies: visit(row, box, pack of the box). THREADS_OF_BLOCK: that share
+// the tile, from FIRST_THREAD on.
+template <int ROWS, int THREADS_OF_BLOCK, int FIRST_THREAD = 0, class Visit>
+__device__ __forceinline__ void for_each_pack(Visit visit) {
   constexpr int ROWS_AT_ONCE = THREADS_OF_BLOCK / PACKS;
-  const int pack = threadIdx.x % PACKS;
+  const int thread = FIRST_THREAD > 0 ? threadIdx.x - FIRST_THREAD : threadIdx.x, pack = thread % PACKS;
 #pragma unroll 1  // addresses of more packs would take registers
   for (int i = 0; i < (ROWS + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE; i++) {
-    const int row = threadIdx.x / PACKS + i * ROWS_AT_ONCE;
+    const int row = thread / PACKS + i * ROWS_AT_ONCE;
     if (ROWS % ROWS_AT_ONCE == 0 || row < ROWS)
 #pragma unroll
       for (int box = 0; box < BOXES; box++) visit(row, box, pack);
@@ -89,9 +91,10 @@ __device__ __forceinline__ bool is_finite(FACTOR value) {
   const float x = load<float>(value);
   return x - x == 0;
 }
-template <int ROWS, int THREADS_OF_BLOCK> __device__ __forceinline__ bool has_infinite(const unsigned char* tile) {
+template <int ROWS, int THREADS_OF_BLOCK, int FIRST_THREAD = 0>
+__device__ __forceinline__ bool has_infinite(const unsigned char* tile) {
   bool found = false;
-  for_each_pack<ROWS, THREADS_OF_BLOCK>([&](int row, int box, int pack) {
+  for_each_pack<ROWS, THREADS_OF_BLOCK, FIRST_THREAD>([&](int row, int box, int pack) {
     const auto values =
         *reinterpret_cast<const Pack<FACTOR, PACK>*>(swizzled(tile + box * (ROWS * ROW_BYTES), row, pack));
 #pragma unroll
@@ -99,8 +102,9 @@ template <int ROWS, int THREADS_OF_BLOCK> __device__ __forceinline__ bool has_in
   });
   return found;
 }
-template <int ROWS, int THREADS_OF_BLOCK> __device__ __forceinline__ void zero_infinite(unsigned char* tile) {
-  for_each_pack<ROWS, THREADS_OF_BLOCK>([&](int row, int box, int pack) {
+template <int ROWS, int THREADS_OF_BLOCK, int FIRST_THREAD = 0>
+__device__ __forceinline__ void zero_infinite(unsigned char* tile) {
+  for_each_pack<ROWS, THREADS_OF_BLOCK, FIRST_THREAD>([&](int row, int box, int pack) {
     auto* values = reinterpret_cast<Pack<FACTOR, PACK>*>(swizzled(tile + box * (ROWS * ROW_BYTES), row, pack));
 #pragma unroll
     for (int i = 0; i < PACK; i++)
@@ -113,21 +117,38 @@ template <int ROWS> __device__ __forceinline__ float element_of(const unsigned c
 }
 
 // What weights of zero must not meet: adds the elements that are infinite or no numbers to the sums of those rows whose
-// window has their vector (POSITIVE: weights are; else no number is added), and leaves zeros instead. All
-// threads of the block take part. is_weighed(i, vector): whether a vector of the tile is in the window of the thread's
-// row lane / 4 + 8 * i of its warp.
-template <int ROWS, int THREADS_OF_BLOCK, bool POSITIVE, class IsWeighed>
-__device__ __forceinline__ void add_infinite(float (&sums)[SIZE / 2], unsigned char* tile, IsWeighed is_weighed) {
+// window has their vector (POSITIVE: weights are; else no number is added), and leaves zeros instead. is_weighed(i,
+// vector): whether a vector of the tile is in the window of the thread's row lane / 4 + 8 * i of its warp.
+// synchronise(): a barrier of the first THREADS_OF_BLOCK threads, all of which take part.
+template <int ROWS, int THREADS_OF_BLOCK, bool POSITIVE, class IsWeighed, class Synchronise>
+__device__ __forceinline__ void add_infinite(float (&sums)[SIZE / 2], unsigned char* tile, IsWeighed is_weighed,
+                                             Synchronise&& synchronise) {
+  synchronise();
   for (int vector = 0; vector < ROWS; vector++)
 #pragma unroll
     for (int i = 0; i < SIZE / 2; i++) {
       const float value = element_of<ROWS>(tile, vector, i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2);
       if (value - value != 0 && is_weighed(i / 2 % 2, vector)) sums[i] += POSITIVE ? value : value - value;
     }
-  __syncthreads();
+  synchronise();
   zero_infinite<ROWS, THREADS_OF_BLOCK>(tile);
   fence_proxy_async();
-  __syncthreads();
+  synchronise();
+}
+
+// The same from memory, of vectors first to first + ROWS, whose tile has zeros there. is_weighed(i, vector): by the
+// number of the vector.
+template <int ROWS, bool POSITIVE, class IsWeighed>
+__device__ __forceinline__ void add_infinite(float (&sums)[SIZE / 2], const Source& source, int first,
+                                             IsWeighed is_weighed) {
+  for (int vector = first; vector < min(first + ROWS, source.count); vector++)
+#pragma unroll
+    for (int i = 0; i < SIZE / 2; i++) {
+      const int column = i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2;
+      if (column >= source.size) continue;
+      const float value = load<float>(source.first[vector * source.stride + column]);
+      if (value - value != 0 && is_weighed(i / 2 % 2, vector)) sums[i] += POSITIVE ? value : value - value;
+    }
 }
 
 // Two sums as neighbours of a factor.

@@ -88,7 +88,7 @@ class ConvolutionProblem(Problem):
 
     def product(
         self, value: ConvolutionStruct, x: str = "x", w: str = "w", y: str = "y", offsets: tuple[int, int, int] = (0, 0, 0),
-        **options: bool,
+        **options: Any,
     ) -> Product:  # fmt: skip
         """Return a product whose results are those of the convolution. x, w, y: the operands that hold them,
         ``offsets`` bytes into each. options: fields of Product."""

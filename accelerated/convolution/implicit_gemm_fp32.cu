@@ -9,8 +9,8 @@
 // multiply-add of a warp fills an issue slot, so all else costs: reads of shared memory 6 %, copies 4 %. Registers lie
 // in two banks: a thread walks its sums to and fro, and both operands lie K by K, so that multiply-adds do not collide.
 // Measured: see docs/performance/convolution.md.
-#include "primitives/cp_async.cuh"
 #include "convolution/problem.cuh"
+#include "gemm/fp32_tile.cuh"
 #include "primitives/dependent_launch.cuh"
 
 struct Arguments {
@@ -26,8 +26,6 @@ struct Arguments {
   int m_packs;                  // packs of 16 bytes in x are neighbouring pixels of one term
 };
 
-using Four = Pack<float, 4>;
-constexpr int TILE_K = 16, STAGES = 3;
 constexpr int TABLE_TILES = 8;  // whose terms are found at once
 constexpr unsigned NOWHERE = 1u << 31;
 
@@ -79,23 +77,17 @@ __device__ __forceinline__ Field find_field(const Convolution& c, unsigned index
   return field;
 }
 
-// A tile lies term by term: row k has the k-th factors of all filters or pixels. Four more columns let a warp write
-// eight terms of four rows to different banks.
-template <int COUNT> struct Factors {
-  __align__(16) float value[TILE_K][COUNT + 4];
-};
-
-template <int TILE_N, int TILE_M> struct Shared {
-  struct Stage {
-    Factors<TILE_N> w;
-    Factors<TILE_M> x;
-  } stage[STAGES];
+// Filters are the rows of the tile, pixels its columns.
+template <class Tile> struct Shared {
+  typename Tile::Stage stage[STAGES];
   Tap taps[2][TABLE_TILES * TILE_K];
 };
 
 // The results of a block. Sums go through shared memory, some filters at a time: one short loop writes them, in packs
 // of 16 bytes where their memory allows. Code for each sum where it is would be too long for the instruction caches.
-template <int TILE_N, int TILE_M, int THREADS> struct Block {
+template <int TILE_N, int TILE_M, class Tile> struct Block {
+  static constexpr int THREADS = Tile::THREADS;
+
   const Arguments& a;
   unsigned group;
   int first_n, first_m;
@@ -114,8 +106,7 @@ template <int TILE_N, int TILE_M, int THREADS> struct Block {
 
   // PART filters from `first` on.
   template <int PART> __device__ __forceinline__ void finish_part(int first) const {
-    static_assert(TILE_M * 8 + (TILE_M * PART + 4 * (TILE_M > PART ? TILE_M : PART)) * 4 <=
-                  sizeof(Shared<TILE_N, TILE_M>));
+    static_assert(TILE_M * 8 + (TILE_M * PART + 4 * (TILE_M > PART ? TILE_M : PART)) * 4 <= sizeof(Shared<Tile>));
     const Convolution& c = a.convolution;
     float* y = reinterpret_cast<float*>(reinterpret_cast<unsigned char*>(a.y) + a.y_offset);
     Epilogue epilogue = a.epilogue;
@@ -161,13 +152,12 @@ template <int TILE_N, int TILE_M, int THREADS> struct Block {
 // [group][term][filter], in packs of 16 bytes, else [group][filter][term].
 template <int TILE_N, int TILE_M, int ROWS, int COLUMNS, bool IN_PLANES, bool FILTER_PACKS>
 __device__ __forceinline__ void multiply(const Arguments& a) {
-  constexpr int THREADS = TILE_N / ROWS * (TILE_M / COLUMNS);
-  constexpr int ROW_GROUPS = ROWS / 4, COLUMN_GROUPS = COLUMNS / 4;
+  using Tile = Fp32Tile<TILE_N, TILE_M, ROWS, COLUMNS>;
+  constexpr int THREADS = Tile::THREADS, ROW_GROUPS = Tile::ROW_GROUPS, COLUMN_GROUPS = Tile::COLUMN_GROUPS;
   constexpr int TERMS = 8, AT_ONCE = THREADS / TERMS;  // terms, rows that are loaded at once where terms are neighbours
   constexpr int X_ROWS = IN_PLANES ? 1 : TILE_M / AT_ONCE, W_ROWS = TILE_N / AT_ONCE;
-  using Tile = Shared<TILE_N, TILE_M>;
   constexpr int TABLE = TABLE_TILES * TILE_K;  // entries found at once
-  Tile& shared = *reinterpret_cast<Tile*>(shared_memory);
+  Shared<Tile>& shared = *reinterpret_cast<Shared<Tile>*>(shared_memory);
 
   const Convolution& c = a.convolution;
   const int thread = threadIdx.x;
@@ -206,7 +196,7 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
 #pragma unroll
       for (int i = 0; i < TILE_K * ACROSS / THREADS; i++) {
         const int k = thread / ACROSS + i * (THREADS / ACROSS);
-        cp_async<16>(stage.w.value[k] + column, w + (k * c.n + column), k < left && column < c.n - first_n);
+        cp_async<16>(stage.left.value[k] + column, w + (k * c.n + column), k < left && column < c.n - first_n);
       }
       w += TILE_K * c.n;
     } else {
@@ -215,7 +205,8 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
         const float* from = w + (w_at + i * AT_ONCE * c.w_row);
 #pragma unroll
         for (int k = 0; k < TILE_K; k += TERMS)
-          cp_async<4>(stage.w.value[k + term] + row + i * AT_ONCE, from + k, k + term < left && i * AT_ONCE < w_left);
+          cp_async<4>(stage.left.value[k + term] + row + i * AT_ONCE, from + k,
+                      k + term < left && i * AT_ONCE < w_left);
       }
       w += TILE_K;
     }
@@ -225,29 +216,27 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
         const Tap tap = taps[k + term];
 #pragma unroll
         for (int i = 0; i < X_ROWS; i++)
-          cp_async<4>(stage.x.value[k + term] + row + i * AT_ONCE, x + (field[i].offset + tap.offset),
+          cp_async<4>(stage.right.value[k + term] + row + i * AT_ONCE, x + (field[i].offset + tap.offset),
                       field[i].has(tap));
       }
     } else if (x_packs) {
 #pragma unroll
       for (int i = 0; i < TILE_K * ACROSS / THREADS; i++) {
         const int k = thread / ACROSS + i * (THREADS / ACROSS);
-        cp_async<16>(stage.x.value[k] + thread % ACROSS * 4, x + (field[0].offset + taps[k].offset),
+        cp_async<16>(stage.right.value[k] + thread % ACROSS * 4, x + (field[0].offset + taps[k].offset),
                      field[0].has(taps[k]));
       }
     } else {
 #pragma unroll
       for (int i = 0; i < TILE_K * TILE_M / THREADS; i++) {
         const int k = thread / TILE_M + i * (THREADS / TILE_M);
-        cp_async<4>(stage.x.value[k] + thread % TILE_M, x + (field[0].offset + taps[k].offset), field[0].has(taps[k]));
+        cp_async<4>(stage.right.value[k] + thread % TILE_M, x + (field[0].offset + taps[k].offset),
+                    field[0].has(taps[k]));
       }
     }
   };
 
-  // A warp has 4 x 8 threads; bits 0 and 4 of the lane are its row.
-  constexpr int WARPS_ACROSS = TILE_M / COLUMNS / 8;
-  const int lane = thread % 32, warp = thread / 32;
-  const int down = warp / WARPS_ACROSS * 4 + lane / 16 * 2 + lane % 2, across = warp % WARPS_ACROSS * 8 + lane / 2 % 8;
+  const int down = Tile::down(), across = Tile::across();
   float sums[ROWS][COLUMNS] = {};
   const int tiles = (c.k + TILE_K - 1) / TILE_K;
   find_taps(0);
@@ -268,27 +257,11 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
     cp_async_commit();
     if (coming % TABLE_TILES == 0) find_taps(coming / TABLE_TILES + 1);
     const typename Tile::Stage& stage = shared.stage[at];
-#pragma unroll
-    for (int k = 0; k < TILE_K; k++) {
-      Four left[ROW_GROUPS], right[COLUMN_GROUPS];
-#pragma unroll
-      for (int g = 0; g < ROW_GROUPS; g++)
-        left[g] = *reinterpret_cast<const Four*>(stage.w.value[k] + g * (TILE_N / ROW_GROUPS) + 4 * down);
-#pragma unroll
-      for (int h = 0; h < COLUMN_GROUPS; h++)
-        right[h] = *reinterpret_cast<const Four*>(stage.x.value[k] + h * (TILE_M / COLUMN_GROUPS) + 4 * across);
-#pragma unroll
-      for (int i = 0; i < ROWS; i++)
-#pragma unroll
-        for (int n = 0; n < COLUMNS; n++) {
-          const int j = i % 2 ? COLUMNS - 1 - n : n;
-          sums[i][j] += left[i / 4].item[i % 4] * right[j / 4].item[j % 4];
-        }
-    }
+    Tile::multiply(sums, stage, down, across);
     at = at + 1 < STAGES ? at + 1 : 0;
     next = next + 1 < STAGES ? next + 1 : 0;
   }
-  const Block<TILE_N, TILE_M, THREADS> block{a, group, first_n, first_m};
+  const Block<TILE_N, TILE_M, Tile> block{a, group, first_n, first_m};
   __syncthreads();  // the stages are free
   block.find_y_offsets();
   const float alpha =

@@ -5,12 +5,21 @@
 // 128 bytes by TMA (x in im2col mode) into a pipeline of stages; two or three consumer warpgroups multiply,
 // cooperatively or in PING_PONG, and TMA stores the results, blended with what comes through the same stages. PLANES: y
 // lies in planes, rows of the product are filters. TRANSPOSED: x, too, an MN-major operand; TF32 passes through
-// registers then, which tensor cores do not transpose.
+// registers then, which tensor cores do not transpose. STATISTICS: each block adds up its results and their squares, by
+// filter (statistics.cu adds those of all blocks); all of its tiles are of the same filters. FACTORS: each filter has
+// its own alpha and beta.
 //
 // Roofline bound (floor): flops, 2 * M * N * K at 989 T/s in half (495 in TF32), or bytes where K is short (1 x 1).
 // Shared memory comes next: a K-block of 128 x 256 reads 80 KiB and writes 48 KiB in 1024 clocks.
 #include "convolution/problem.cuh"
 #include "gemm/tma_pipeline.cuh"
+
+#ifndef STATISTICS
+#define STATISTICS 0
+#endif
+#ifndef FACTORS
+#define FACTORS 0
+#endif
 
 constexpr int TILE_K = ROW_BYTES / sizeof(ELEMENT), PACK = 16 / sizeof(ELEMENT);
 constexpr int SWATH = 32,
@@ -24,8 +33,10 @@ struct Arguments {
   ELEMENT* y;
   const ELEMENT* prior;
   const ELEMENT* bias;
-  const void* workspace;
-  long long reserved[2];
+  unsigned char* workspace;
+  const ELEMENT *scale, *prior_scale;  // of each filter, with FACTORS; NULL: 1
+  long long statistics;  // bytes to the sums of all blocks, [block of the same filters][sum, of squares][filter]
+  long long reserved[7];
   TensorMap image, filter, result, blended;
   Convolution convolution;
   Epilogue epilogue;
@@ -59,6 +70,51 @@ struct TileScheduler {
 // What becomes of sums: alpha times them; with bias and ReLU; with what y is blended with, too.
 enum Finish { SCALED, FINISHED, BLENDED };
 
+// What a filter's sums are finished with. A lane has those of every 32nd filter.
+struct FilterFactors {
+  float scale, prior_scale, bias;
+
+  __device__ __forceinline__ FilterFactors from_lane(int lane) const {
+    FilterFactors found = *this;
+    found.bias = __shfl_sync(~0u, bias, lane);
+    if (FACTORS) found.scale = __shfl_sync(~0u, scale, lane), found.prior_scale = __shfl_sync(~0u, prior_scale, lane);
+    return found;
+  }
+};
+
+// Sums of the results that a warp stores, and of their squares: a lane has the word of that index in each row of every
+// box across.
+template <int ROW_BOXES> struct Statistics {
+  static constexpr int WIDTH = 4 / sizeof(ELEMENT);
+  float sums[2][ROW_BOXES][WIDTH];
+
+  // The first `count` of 16 rows of box `i`.
+  __device__ __forceinline__ void add(const unsigned char* rows, int count, int i) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int row = 0; row < 16; row++) {
+      if (row >= count) break;
+      const auto word = *reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(swizzled(rows, row, lane / 4) + lane % 4 * 4);
+#pragma unroll
+      for (int j = 0; j < WIDTH; j++) {
+        const float value = load<float>(word.item[j]);
+        sums[0][i][j] += value;
+        sums[1][i][j] += value * value;
+      }
+    }
+  }
+
+  // [sum, of squares][filter]
+  __device__ __forceinline__ void store(float* to) const {
+#pragma unroll
+    for (int k = 0; k < 2; k++)
+#pragma unroll
+      for (int i = 0; i < ROW_BOXES; i++)
+#pragma unroll
+        for (int j = 0; j < WIDTH; j++) to[(k * ROW_BOXES + i) * TILE_K + threadIdx.x % 32 * WIDTH + j] = sums[k][i][j];
+  }
+};
+
 // COLUMNS of the product and ROWS of each of CONSUMERS warpgroups.
 template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool PLANES, bool TRANSPOSED>
 struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROWS) + COLUMNS) * ROW_BYTES> {
@@ -85,6 +141,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
   Mbarrier* order;  // of each warpgroup, in ping-pong
   int warp;         // of those that multiply
   unsigned boxes_written = 0;
+  Statistics<ROW_BOXES> statistics = {};
 
   __device__ __forceinline__ Tile find_tile(unsigned index) const {
     Tile tile;
@@ -167,14 +224,15 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
     unsigned order_parity = group == 0;  // the first warpgroup begins
     for (; scheduler.index < scheduler.end; scheduler.index += scheduler.step) {
       const Tile tile = find_tile(scheduler.index);
-      float sums[BLOCKS][COLUMNS / 2], bias[BIASES];
+      float sums[BLOCKS][COLUMNS / 2];
+      FilterFactors factors[BIASES];
 #pragma unroll
       for (int b = 0; b < BLOCKS; b++)
 #pragma unroll
         for (int i = 0; i < COLUMNS / 2; i++) sums[b][i] = 0;
 #pragma unroll
       for (int i = 0; i < BIASES; i++)
-        bias[i] = ACROSS_FILTERS ? bias_of(tile, tile.filter + i * 32 + threadIdx.x % 32) : 0.0f;
+        factors[i] = factors_of(tile, ACROSS_FILTERS ? tile.filter + i * 32 + threadIdx.x % 32 : a.convolution.n);
       // Nobody waits for a stage while the other's are due (see await_blended).
       if (PING_PONG) mbarrier_wait_parity(&order[group], order_parity), order_parity ^= 1;
       unsigned previous;
@@ -190,9 +248,10 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
       release(previous);
 #pragma unroll
       for (int b = 0; b < BLOCKS; b++) wgmma_fence_accumulators(sums[b]);
-      if (a.blends) write_tile<BLENDED>(scratch, sums, bias, tile, warp_row);
-      else if (a.boxes && a.epilogue.biased) write_tile<FINISHED>(scratch, sums, bias, tile, warp_row);
-      else if (a.boxes) write_tile<SCALED>(scratch, sums, bias, tile, warp_row);
+      if (STATISTICS) write_tile<SCALED>(scratch, sums, factors, tile, warp_row);
+      else if (a.blends) write_tile<BLENDED>(scratch, sums, factors, tile, warp_row);
+      else if (FACTORS || (a.boxes && a.epilogue.biased)) write_tile<FINISHED>(scratch, sums, factors, tile, warp_row);
+      else if (a.boxes) write_tile<SCALED>(scratch, sums, factors, tile, warp_row);
       else if constexpr (!PLANES) {
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++)
@@ -201,39 +260,65 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
       if (PING_PONG) advance(all);
     }
     if (threadIdx.x % 32 == 0) tma_store_wait<0>();
+    if constexpr (STATISTICS) {
+      __syncwarp();
+      statistics.store(reinterpret_cast<float*>(scratch));
+    }
   }
 
-  __device__ __forceinline__ float bias_of(const Tile& tile, int filter) const {
-    const bool exists = a.epilogue.biased && filter < a.convolution.n;
-    return exists ? load<float>(a.bias[tile.group * a.convolution.y_n + filter]) : 0.0f;
+  // The sums of all warps, once they have stored them.
+  __device__ __forceinline__ void write_statistics(const unsigned char* scratch) const {
+    constexpr int WARPS = 4 * CONSUMERS;
+    static_assert(!STATISTICS || 2 * COLUMNS * sizeof(float) <= BOXES * BOX_BYTES);
+    const unsigned n_tiles = a.n_tiles.divisor;
+    float* to = reinterpret_cast<float*>(a.workspace + a.statistics) + blockIdx.x / n_tiles * (2 * n_tiles * TILE_N) +
+                blockIdx.x % n_tiles * TILE_N;
+    for (int i = threadIdx.x; i < 2 * TILE_N; i += blockDim.x) {
+      float sum = 0;
+#pragma unroll
+      for (int other = 0; other < WARPS; other++)
+        sum += reinterpret_cast<const float*>(scratch + other * BOXES * BOX_BYTES)[i];
+      to[i / TILE_N * (n_tiles * TILE_N) + i % TILE_N] = sum;
+    }
+  }
+
+  __device__ __forceinline__ FilterFactors factors_of(const Tile& tile, int filter) const {
+    const bool exists = filter < a.convolution.n;
+    const unsigned index = tile.group * a.convolution.y_n + filter;
+    FilterFactors found = {static_cast<float>(a.epilogue.alpha), static_cast<float>(a.epilogue.beta), 0.0f};
+    if (a.epilogue.biased && exists) found.bias = load<float>(a.bias[index]);
+    if (FACTORS && a.scale && exists) found.scale = load<float>(a.scale[index]);
+    if (FACTORS && a.prior_scale && exists) found.prior_scale = load<float>(a.prior_scale[index]);
+    return found;
   }
 
   // --- results, in boxes: of a warp along its first rows, then along those 64 further down ---
 
   template <Finish FINISH>
   __device__ __forceinline__ void write_tile(unsigned char* scratch, const float (&sums)[BLOCKS][COLUMNS / 2],
-                                             const float (&biases)[BIASES], const Tile& tile, int warp_row) {
+                                             const FilterFactors (&known)[BIASES], const Tile& tile, int warp_row) {
     if constexpr (FROM_REGISTERS) {
-      write_pixels<FINISH>(scratch, sums, biases, tile, warp_row);
+      write_pixels<FINISH>(scratch, sums, known, tile, warp_row);
     } else {
 #pragma unroll
-      for (int b = 0; b < BLOCKS; b++) write_boxes<FINISH>(scratch, sums[b], biases, tile, warp_row, b);
+      for (int b = 0; b < BLOCKS; b++) write_boxes<FINISH>(scratch, sums[b], known, tile, warp_row, b);
     }
   }
 
-  // 16 rows of a warp become rows of 128 bytes. biases: of every 32nd filter, from a lane's on; block: which 64 rows of
+  // 16 rows of a warp become rows of 128 bytes. known: of every 32nd filter, from a lane's on; block: which 64 rows of
   // the warpgroup these are among.
   template <Finish FINISH>
   __device__ __forceinline__ void write_boxes(unsigned char* scratch, const float (&sums)[COLUMNS / 2],
-                                              const float (&biases)[BIASES], const Tile& tile, int warp_row,
+                                              const FilterFactors (&known)[BIASES], const Tile& tile, int warp_row,
                                               int block) {
+    const int exist = static_cast<int>(a.convolution.m) - static_cast<int>(tile.pixel + warp_row + block * 64);
     constexpr int STEPS = TILE_K / 8;  // of eight columns, in a box
     const int lane = threadIdx.x % 32;
-    float bias[2][2] = {};  // of a pair of rows, of a pair of columns
-    if constexpr (PLANES && FINISH != SCALED) {
+    FilterFactors factors[2][2];  // of a pair of rows, of a pair of columns
 #pragma unroll
-      for (int part = 0; part < 2; part++)
-        bias[part][0] = bias[part][1] = bias_of(tile, tile.filter + warp_row + block * 64 + lane / 4 + part * 8);
+    for (int part = 0; part < 2; part++) {
+      const int filter = tile.filter + warp_row + block * 64 + lane / 4 + part * 8;
+      factors[part][0] = factors[part][1] = factors_of(tile, PLANES && FINISH != SCALED ? filter : a.convolution.n);
     }
 #pragma unroll
     for (int i = 0; i < ROW_BOXES; i++) {
@@ -247,8 +332,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
         if constexpr (FINISH != SCALED && !PLANES) {
 #pragma unroll
           for (int j = 0; j < 2; j++)
-            bias[0][j] = bias[1][j] =
-                __shfl_sync(~0u, biases[(i * TILE_K + n * 8) / 32], (i * TILE_K + column + j) % 32);
+            factors[0][j] = factors[1][j] = known[(i * TILE_K + n * 8) / 32].from_lane((i * TILE_K + column + j) % 32);
         }
 #pragma unroll
         for (int part = 0; part < 2; part++) {
@@ -257,19 +341,20 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
 #pragma unroll
           for (int j = 0; j < 2; j++)
             pair.item[j] = ::store<ELEMENT>(
-                finished<FINISH>(sums[(i * STEPS + n) * 4 + part * 2 + j], pair.item[j], bias[part][j]));
+                finished<FINISH>(sums[(i * STEPS + n) * 4 + part * 2 + j], pair.item[j], factors[part][j]));
         }
       }
       store_swizzled_rows(rows, pairs);
       if (FINISH == BLENDED) close_blended(box);
       close_box(rows, tile, warp_row, box);
+      if (STATISTICS) statistics.add(rows, exist, i);
     }
   }
 
   // The same of 32 pixels, whose rows are filters.
   template <Finish FINISH>
   __device__ __forceinline__ void write_pixels(unsigned char* scratch, const float (&sums)[BLOCKS][COLUMNS / 2],
-                                               const float (&biases)[BIASES], const Tile& tile, int warp_row) {
+                                               const FilterFactors (&known)[BIASES], const Tile& tile, int warp_row) {
     const int lane = threadIdx.x % 32, upper = lane / 16;
 #pragma unroll
     for (int box = 0; box < ALL_BOXES; box++) {
@@ -278,7 +363,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
 #pragma unroll
       for (int k = 0; k < 8; k++) {  // half of the box, half of the rows of the product, column of a pair
         const int n = k / 4, part = k / 2 % 2, j = k % 2, filter = n * 8 + lane % 4 * 2 + (j ^ upper);
-        const float bias = FINISH == SCALED ? 0.0f : __shfl_sync(~0u, biases[box / 2], box % 2 * 16 + filter);
+        const FilterFactors factors = FINISH == SCALED ? known[0] : known[box / 2].from_lane(box % 2 * 16 + filter);
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++) {
           const float* pair = sums[b] + (box * 2 + n) * 4 + part * 2;
@@ -287,7 +372,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
           if constexpr (FINISH == BLENDED)
             prior = reinterpret_cast<const ELEMENT*>(swizzled(blended, filter, pack))[element];
           reinterpret_cast<ELEMENT*>(swizzled(rows, filter, pack))[element] =
-              ::store<ELEMENT>(finished<FINISH>(upper ? pair[1 - j] : pair[j], prior, bias));
+              ::store<ELEMENT>(finished<FINISH>(upper ? pair[1 - j] : pair[j], prior, factors));
         }
       }
       if (FINISH == BLENDED) close_blended(box);
@@ -295,11 +380,13 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
     }
   }
 
-  template <Finish FINISH> __device__ __forceinline__ float finished(float sum, ELEMENT prior, float bias) const {
-    float value = static_cast<float>(a.epilogue.alpha) * sum;
+  template <Finish FINISH>
+  __device__ __forceinline__ float finished(float sum, ELEMENT prior, const FilterFactors& factors) const {
+    float value = (FACTORS ? factors.scale : static_cast<float>(a.epilogue.alpha)) * sum;
     if (FINISH == SCALED) return value;
-    if (FINISH == BLENDED) value += static_cast<float>(a.epilogue.beta) * load<float>(prior);
-    value += bias;
+    if (FINISH == BLENDED)
+      value += (FACTORS ? factors.prior_scale : static_cast<float>(a.epilogue.beta)) * load<float>(prior);
+    value += factors.bias;
     if (a.epilogue.rectified) value = fmaxf(value, 0.0f);
     return value;
   }
@@ -474,16 +561,37 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
     setmaxnreg_increase<CONSUMERS == 2 ? 232 : 152>();
     m.consume(scratch + warp * BOXES * BOX_BYTES);
   }
+  if constexpr (STATISTICS) {
+    __syncwarp();
+    __syncthreads();
+    m.write_statistics(scratch);
+  }
 #endif
 }
 
 // NAME: pixels x filters of a tile, and `ping_pong` where each warpgroup has tiles of its own
+#if STATISTICS
+#define KERNEL(NAME, COLUMNS, ROWS, CONSUMERS, ...)                                          \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1)                     \
+      convolution_implicit_gemm_tma_statistics_##NAME(const __grid_constant__ Arguments a) { \
+    griddepcontrol_wait();                                                                   \
+    multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(a);                                      \
+  }
+#elif FACTORS
+#define KERNEL(NAME, COLUMNS, ROWS, CONSUMERS, ...)                                       \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1)                  \
+      convolution_implicit_gemm_tma_factors_##NAME(const __grid_constant__ Arguments a) { \
+    griddepcontrol_wait();                                                                \
+    multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(a);                                   \
+  }
+#else
 #define KERNEL(NAME, COLUMNS, ROWS, CONSUMERS, ...)                               \
   extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1)          \
       convolution_implicit_gemm_tma_##NAME(const __grid_constant__ Arguments a) { \
     griddepcontrol_wait();                                                        \
     multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(a);                           \
   }
+#endif
 constexpr bool WIDE = sizeof(ELEMENT) == 4;  // transposed: rows are pixels then
 KERNEL(128x256, 256, 64, 2, 4, false, false, false)
 KERNEL(192x128, 128, 64, 3, 4, false, false, false)
@@ -491,6 +599,8 @@ KERNEL(128x128, 128, 64, 2, 6, false, false, false)
 KERNEL(128x64, 64, 64, 2, 8, false, false, false)
 KERNEL(256x64, 64, 128, 2, 4, false, false, false)
 KERNEL(ping_pong_128x128, 128, 128, 2, 6, true, false, false)
+#if !STATISTICS && !FACTORS
 KERNEL(planes_256x128, 256, 64, 2, 4, false, true, false)
 KERNEL(transposed_256x128, WIDE ? 128 : 256, WIDE ? 128 : 64, 2, 4, false, true, true)
 KERNEL(transposed_ping_pong_128x128, 128, 128, 2, 6, true, true, true)
+#endif

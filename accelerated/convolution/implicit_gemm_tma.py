@@ -92,6 +92,11 @@ class TmaKernel(ProductKernel):
     def serves(self, product: Product) -> bool:
         return _has_tma(product) and self._maps(product) is not None
 
+    def finishes(self, product: Product) -> bool:
+        """Return whether the kernel can add up its results by filter, or scale them by filter: channels of y lie innermost."""
+        maps = self._maps(product) if _has_tma(product) and not self.planes else None
+        return product.groups == 1 and maps is not None and maps.result is not None
+
     def is_preferred(self, product: Product) -> bool:
         if not _has_tma(product) or not _is_filled(product.value, product.element_bytes):
             return False
@@ -129,22 +134,44 @@ class TmaKernel(ProductKernel):
             computing = count * (multiplied + written)
         return max(computing, moved / product.device.multiprocessors / self.moves), computing
 
+    def _pixels(self, product: Product) -> int:
+        """Return the pixels that tiles cover: of planes as they lie, up to full boxes of an image."""
+        pixels, plane = product.value.m, prod(output.divisor for output in product.value.output)
+        return pixels // plane * _full_boxes(product.value, product.element_bytes) if self.transposed else pixels
+
+    def _tiles(self, product: Product) -> tuple[int, int]:
+        """Return how many tiles lie across the filters of a group, and across the pixels."""
+        return -(-product.value.n // self.n), -(-self._pixels(product) // self.m)
+
+    def shares(self, product: Product) -> Shares:
+        """Return how blocks share the tiles. Where they add up results, all tiles of a block are of the same filters."""
+        (n_tiles, m_tiles), most = self._tiles(product), product.device.multiprocessors
+        count = n_tiles * m_tiles * product.groups
+        if product.statistics is not None and n_tiles > 1:
+            blocks = min(count, max(1, most // n_tiles) * n_tiles)
+            return Shares(blocks, count, 1, blocks)
+        return share_tiles(self, count, k_blocks(product), most)
+
+    def sums_of_blocks(self, product: Product) -> tuple[int, int]:
+        """Return of how many blocks each filter's results have sums, and how many filters their tiles have."""
+        n_tiles, _ = self._tiles(product)
+        return self.shares(product).blocks // n_tiles, n_tiles * self.n
+
     def launch(self, product: Product) -> Launch:
         device, value, groups, finish = product.device, product.value, product.groups, product.finish
         maps = self._maps(product)
         assert maps is not None
-        pixels, plane = value.m, prod(output.divisor for output in value.output)
+        plane = prod(output.divisor for output in value.output)
         if maps.result is not None and maps.result.box[1] < WARP_ROWS:
             plane = value.output[2].divisor
         if self.transposed:
-            padded = _full_boxes(value, product.element_bytes)
-            pixels, plane = pixels // plane * padded, padded
-        n_tiles, m_tiles = -(-value.n // self.n), -(-pixels // self.m)
-        count = n_tiles * m_tiles * groups
-        shares = share_tiles(self, count, k_blocks(product), device.multiprocessors)
+            plane = _full_boxes(value, product.element_bytes)
+        n_tiles, m_tiles = self._tiles(product)
+        count, shares = n_tiles * m_tiles * groups, self.shares(product)
         fields = [
-            *pointers(6),
-            ("reserved", (c_longlong * 2)()),
+            *pointers(8),
+            ("statistics", c_longlong(product.statistics or 0)),
+            ("reserved", (c_longlong * 7)()),
             *((name, (c_ubyte * MAP_BYTES)()) for name in ("image", "filter", "result", "blended")),
             ("convolution", value),
             ("epilogue", finish),
@@ -160,8 +187,13 @@ class TmaKernel(ProductKernel):
         ]
         size = ctypes.sizeof(structure(*fields))
         arguments: Any = structure(*fields, ("padding", (c_ubyte * (-size % ALIGNMENT))()))
-        function = device.function_when_ready(SOURCE, self.entry, product.definitions)
-        grid, operands = (shares.blocks, 1, 1), (*product.operands, "workSpace")
+        definitions, entry = product.definitions, self.entry
+        kind = "statistics" if product.statistics is not None else "factors" if product.factors else ""
+        if kind:
+            definitions = tuple(sorted((*definitions, (kind.upper(), "1"))))
+            entry = entry.replace("tma_", f"tma_{kind}_")
+        function = (device.function if kind else device.function_when_ready)(SOURCE, entry, definitions)
+        grid, operands = (shares.blocks, 1, 1), (*product.operands, "workSpace", *product.factors)
         launch = Launch(function, arguments, operands, grid, (self.threads, 1, 1), self.shared_bytes)
         x_offset, w_offset, y_offset = product.offsets
         placed = [(maps.image, "image", 0, x_offset), (maps.filter, "filter", 1, w_offset)]
@@ -172,8 +204,8 @@ class TmaKernel(ProductKernel):
         located = tuple(
             (getattr(type(arguments), name).offset, operand, offset, wanted) for wanted, name, operand, offset in placed
         )
-        fallback = preferred_mma(product).launch(product)
-        return TmaLaunch(device, (SOURCE, product.definitions), self.entry, launch, located, fallback)
+        fallback = None if kind else preferred_mma(product).launch(product)
+        return TmaLaunch(device, (SOURCE, definitions), entry, launch, located, fallback)
 
 
 TMA = (

@@ -25,6 +25,7 @@ from .forward import ConvolutionProblem
 from .gradients.bias_gradient import BIAS_GRADIENTS, BiasProblem
 from .gradients.data_gradient import DataGradient, DataGradientProblem
 from .gradients.data_gradient_direct import DataGradientDirect
+from .gradients.data_gradient_small_channels import DataGradientSmallChannels
 from .gradients.depthwise_filter_gradient import DepthwiseFilterGradient, DepthwiseFilterGradientTma
 from .gradients.filter_gradient import (
     FilterGradient,
@@ -33,6 +34,7 @@ from .gradients.filter_gradient import (
     FilterGradientProblem,
 )
 from .gradients.filter_gradient_direct import FilterGradientDirect
+from .gradients.filter_gradient_planes import PLANES_KERNELS, FilterGradientPlanes
 from .gradients.filter_gradient_tf32 import TF32_KERNELS, FilterGradientTf32
 from .gradients.filter_gradient_tma import KERNELS, FilterGradientTma
 from .gradients.winograd_filter_gradient import WinogradFilterGradient
@@ -75,13 +77,14 @@ serve(
 )
 serve(Im2ColProblem, (Im2ColBlocks(), Im2ColElements()), Im2Col)
 serve(Problem, (Int8x32Reorder(),), ReorderFilter, ReorderFilterAndBias)
-serve(DataGradientProblem, (DataGradient(), DataGradientDirect()), ConvolutionBackwardData)
+serve(DataGradientProblem, (DataGradientSmallChannels(), DataGradient(), DataGradientDirect()), ConvolutionBackwardData)
 serve(
     FilterGradientProblem,
     (
         DepthwiseFilterGradientTma(),
         DepthwiseFilterGradient(),
         FilterGradientDirect(),
+        *map(FilterGradientPlanes, PLANES_KERNELS),
         *map(FilterGradientTma, KERNELS),
         *map(FilterGradientTf32, TF32_KERNELS),
         FilterGradient(),

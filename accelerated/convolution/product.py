@@ -25,7 +25,9 @@ class Product:
     data type and math type let tensor cores multiply. words: elements are words of four 8-bit channels. float_result: of
     8-bit data. reordered_filters: all filters / 32 where the filter is reordered, else 0. table: whether the offsets of all
     K are at the beginning of the workspace. rounded: x and w hold nothing that TF32 has not. filters_last: w is
-    [group][K][N], in packs of filters of 16 bytes, instead of [group][N][K].
+    [group][K][N], in packs of filters of 16 bytes, instead of [group][N][K]. statistics: bytes of the workspace before the sums
+    of the results and of their squares, by filter, where these are wanted (statistics.py). factors: operands that have an alpha
+    and a beta for each filter, empty where it is 1; () where these are numbers.
     """
 
     device: Any
@@ -42,6 +44,8 @@ class Product:
     table: bool = False
     rounded: bool = False
     filters_last: bool = False
+    statistics: int | None = None
+    factors: tuple[str, ...] = ()
 
     @property
     def element(self) -> str:

@@ -5,15 +5,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnNanPropagation_t
+from dualdnn.api.enumerations import cudnnActivationMode_t
 from dualdnn.api.operations import ActivationSpec, ConvolutionBiasActivationForward, ConvScaleBiasAddActivation
 
 from ..plans import Plan, plan, workspace_bytes
 from ..solver import Solver
-from .convolution import FusedConvolution
+from .convolution import IGNORED, FusedConvolution
 from .sequence import Part, SequencePlan, Workspace
 
-IGNORED = cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN
 IDENTITY = ActivationSpec(cudnnActivationMode_t.CUDNN_ACTIVATION_IDENTITY, IGNORED, 0.0)
 
 

@@ -1,87 +1,209 @@
 // Two sums for each channel: of y and of its squares (6.1.3.1, ..._CONV_BNSTATS), or of the gradient behind an
 // activation and of its products with the normalised x (DACTIVATION_FORK_DBATCHNORM). Deterministic.
 //
-// A block takes 32 channels, one a lane, of a segment of the pixels, whose 8 warps take every eighth pixel each; its
-// sums go to the workspace, [segment][sum][channel], and a second kernel adds the segments in their order.
+// Blocks take a segment of the pixels: along channels `lanes` packs of every 256 / lanes-th pixel, along pixels 8
+// channels, whose sums a lane keeps in registers. Sums of segments go to the workspace, [segment][sum][channel], and a
+// last kernel adds them, with 32 threads for a channel; the factors of the gradient follow from them.
 //
 // Roofline bound: bytes, y (or x, dy and 0.03 bits of mask) read once, 2 to 6 flops an element: 0.03 ms for
 // 64 x 256 x 56 x 56 HALF of y at 3.5 TB/s.
-#include "fused_ops/problem.cuh"
-
-constexpr int WARPS = THREADS / WARP;
+#include "fused_ops/gradient.cuh"
 
 struct Arguments {
   const ELEMENT *first, *x;  // y or dy
   const unsigned* mask;
-  const COMPUTE *mean, *inverse;
+  const COMPUTE *mean, *inverse, *scale;
   unsigned char* workspace;
-  COMPUTE *sum, *product;  // the results, NULL: not wanted
-  long long partials;      // bytes to the sums of the segments; those of all come behind them
+  COMPUTE *sum, *product;               // the results, NULL: not wanted
+  long long partials, totals, factors;  // bytes to the sums of segments, to those of all, to the factors (0: none)
   Pixels pixels;
   TensorStrides first_strides, x_strides;
-  int parameter_stride, result_stride;
-  unsigned segments, segment;  // their number, pixels of each
+  int parameter_stride, scale_stride, result_stride;
+  unsigned segments, segment;  // their number; pixels, or packs of pixels, of each
+  unsigned lanes;
+  COMPUTE share;  // 1 / m
 };
 
-__device__ __forceinline__ COMPUTE* partial(const Arguments& a, unsigned segment, int sum, int channel) {
-  return reinterpret_cast<COMPUTE*>(a.workspace + a.partials) + (2 * segment + sum) * a.pixels.channels + channel;
-}
-
-template <class Term> __device__ __forceinline__ void add_segment(const Arguments& a, Term term) {
-  __shared__ COMPUTE sums[2][WARPS][WARP];
-  const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, channel = blockIdx.x * WARP + lane;
-  const unsigned start = blockIdx.y * a.segment, end = min(start + a.segment, a.pixels.count);
-  COMPUTE sum = 0, product = 0;
-  if (channel < a.pixels.channels)
-    for (unsigned index = start + warp; index < end; index += WARPS) term(index, channel, sum, product);
-  sums[0][warp][lane] = sum;
-  sums[1][warp][lane] = product;
-  __syncthreads();
-  if (warp || channel >= a.pixels.channels) return;
-  for (int other = 1; other < WARPS; other++) {
-    sum += sums[0][other][lane];
-    product += sums[1][other][lane];
+struct Sums {
+  COMPUTE sum, product;
+  __device__ __forceinline__ void add(const Sums& other) { sum += other.sum, product += other.product; }
+  __device__ __forceinline__ Sums from_lane(int distance) const {
+    return {__shfl_xor_sync(~0u, sum, distance), __shfl_xor_sync(~0u, product, distance)};
   }
-  *partial(a, blockIdx.y, 0, channel) = sum;
-  *partial(a, blockIdx.y, 1, channel) = product;
+};
+
+__device__ __forceinline__ void write_segment(const Arguments& a, int channel, const Sums& sums) {
+  COMPUTE* to = reinterpret_cast<COMPUTE*>(a.workspace + a.partials) + 2 * blockIdx.y * a.pixels.channels + channel;
+  to[0] = sums.sum;
+  to[a.pixels.channels] = sums.product;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_channel_sums_squares(const Arguments a) {
-  griddepcontrol_wait();
-  add_segment(a, [&](unsigned index, int channel, COMPUTE& sum, COMPUTE& product) {
-    const COMPUTE value = load<COMPUTE>(a.first[offset(a.first_strides, locate(a.pixels, index), channel)]);
-    sum += value;
-    product += value * value;
-  });
-}
+// The terms of y and of its squares.
+struct Squares {
+  static constexpr bool READS_X = false;
+  __device__ __forceinline__ void load_channel(const Arguments&, int) {}
+  __device__ __forceinline__ void add(Sums& sums, COMPUTE y, COMPUTE, bool) const {
+    sums.sum += y;
+    sums.product += y * y;
+  }
+};
 
-extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_channel_sums_gradient(const Arguments a) {
-  griddepcontrol_wait();
-  add_segment(a, [&](unsigned index, int channel, COMPUTE& sum, COMPUTE& product) {
-    const Pixel pixel = locate(a.pixels, index);
-    if (a.mask) {
-      const unsigned word = a.mask[index * a.pixels.mask_row + channel / WARP * a.pixels.mask_word];
-      if (!(word >> channel % WARP & 1)) return;
+// The terms of the gradient, where it passes; the inverse deviation multiplies their sum in the end.
+struct Gradient {
+  static constexpr bool READS_X = true;
+  COMPUTE mean;
+  __device__ __forceinline__ void load_channel(const Arguments& a, int channel) {
+    mean = a.mean[channel * a.parameter_stride];
+  }
+  __device__ __forceinline__ void add(Sums& sums, COMPUTE dy, COMPUTE x, bool passes) const {
+    if (!passes) return;
+    sums.sum += dy;
+    sums.product += dy * (x - mean);
+  }
+};
+
+template <class Term> __device__ __forceinline__ void sum_channels(const Arguments& a) {
+  __shared__ Sums shared[WARPS][WARP][WIDTH];
+  const unsigned lane = threadIdx.x % a.lanes, row = threadIdx.x / a.lanes, rows = THREADS / a.lanes;
+  const int channel = (blockIdx.x * a.lanes + lane) * WIDTH;
+  const unsigned start = blockIdx.y * a.segment, end = min(start + a.segment, a.pixels.count);
+  Term terms[WIDTH];
+  Sums sums[WIDTH] = {};
+  if (channel < a.pixels.channels) {
+#pragma unroll
+    for (int j = 0; j < WIDTH; j++) terms[j].load_channel(a, channel + j);
+    for (unsigned first = start + row; first < end; first += BATCH * rows) {
+      Packed y[BATCH], x[BATCH] = {};
+      unsigned passes[BATCH];
+#pragma unroll
+      for (int i = 0; i < BATCH; i++) {
+        const unsigned index = first + i * rows;
+        passes[i] = 0;
+        if (index >= end) continue;
+        const Pixel pixel = locate(a.pixels, index);
+        y[i] = load_pack(a.first + offset(a.first_strides, pixel, channel));
+        if (Term::READS_X) x[i] = load_pack(a.x + offset(a.x_strides, pixel, channel));
+        passes[i] = mask_word(a.pixels, a.mask, index, channel / WARP) >> channel % WARP;
+      }
+#pragma unroll
+      for (int i = 0; i < BATCH; i++) {
+        if (first + i * rows >= end) continue;
+#pragma unroll
+        for (int j = 0; j < WIDTH; j++)
+          terms[j].add(sums[j], load<COMPUTE>(y[i].item[j]), load<COMPUTE>(x[i].item[j]), passes[i] >> j & 1);
+      }
     }
-    const COMPUTE gradient = load<COMPUTE>(a.first[offset(a.first_strides, pixel, channel)]);
-    const COMPUTE x = load<COMPUTE>(a.x[offset(a.x_strides, pixel, channel)]);
-    const int parameter = channel * a.parameter_stride;
-    sum += gradient;
-    product += gradient * ((x - a.mean[parameter]) * a.inverse[parameter]);
-  });
+  }
+  griddepcontrol_launch_dependents();
+  for (int distance = a.lanes; distance < WARP; distance *= 2)
+#pragma unroll
+    for (int j = 0; j < WIDTH; j++) sums[j].add(sums[j].from_lane(distance));
+#pragma unroll
+  for (int j = 0; j < WIDTH; j++) shared[threadIdx.x / WARP][threadIdx.x % WARP][j] = sums[j];
+  __syncthreads();
+  for (unsigned i = threadIdx.x; i < a.lanes * WIDTH; i += THREADS) {
+    Sums all = shared[0][i / WIDTH][i % WIDTH];
+#pragma unroll
+    for (int warp = 1; warp < WARPS; warp++) all.add(shared[warp][i / WIDTH][i % WIDTH]);
+    const int of = blockIdx.x * a.lanes * WIDTH + i;
+    if (of < a.pixels.channels) write_segment(a, of, all);
+  }
 }
+
+// Sums of GROUP channels in every lane become those of one channel, that of the lane's index, in the first lanes.
+template <int DISTANCE> __device__ __forceinline__ void add_lanes(Sums (&sums)[GROUP]) {
+  const bool upper = threadIdx.x & DISTANCE;
+#pragma unroll
+  for (int i = 0; i < DISTANCE; i++) {
+    const Sums low = sums[i], high = sums[i + DISTANCE];
+    const Sums other{upper ? low.sum : high.sum, upper ? low.product : high.product};
+    sums[i] = {upper ? high.sum : low.sum, upper ? high.product : low.product};
+    sums[i].add(other.from_lane(DISTANCE));
+  }
+  if constexpr (DISTANCE > 1) add_lanes<DISTANCE / 2>(sums);
+}
+
+template <class Term> __device__ __forceinline__ void sum_pixels(const Arguments& a) {
+  __shared__ Sums shared[WARPS][GROUP];
+  const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, first_channel = blockIdx.x * GROUP;
+  const unsigned start = blockIdx.y * a.segment * WIDTH, end = min(start + a.segment * WIDTH, a.pixels.count);
+  Term terms[GROUP];
+  Sums sums[GROUP] = {};
+#pragma unroll
+  for (int i = 0; i < GROUP; i++)
+    if (first_channel + i < a.pixels.channels) terms[i].load_channel(a, first_channel + i);
+  for (unsigned index = start + threadIdx.x * WIDTH; index < end; index += THREADS * WIDTH) {
+    const Pixel pixel = locate(a.pixels, index);
+    Packed y[GROUP], x[GROUP] = {};
+    unsigned bits[WIDTH];  // of the pixels, one for each channel
+#pragma unroll
+    for (int i = 0; i < GROUP; i++) {
+      if (first_channel + i >= a.pixels.channels) break;
+      y[i] = load_pack(a.first + offset(a.first_strides, pixel, first_channel + i));
+      if (Term::READS_X) x[i] = load_pack(a.x + offset(a.x_strides, pixel, first_channel + i));
+    }
+#pragma unroll
+    for (int j = 0; j < WIDTH; j++)
+      bits[j] = mask_word(a.pixels, a.mask, index + j, first_channel / WARP) >> first_channel % WARP;
+#pragma unroll
+    for (int i = 0; i < GROUP; i++) {
+      if (first_channel + i >= a.pixels.channels) break;
+#pragma unroll
+      for (int j = 0; j < WIDTH; j++)
+        terms[i].add(sums[i], load<COMPUTE>(y[i].item[j]), load<COMPUTE>(x[i].item[j]), bits[j] >> i & 1);
+    }
+  }
+  griddepcontrol_launch_dependents();
+  add_lanes<GROUP / 2>(sums);
+#pragma unroll
+  for (int distance = GROUP; distance < WARP; distance *= 2) sums[0].add(sums[0].from_lane(distance));
+  if (lane < GROUP) shared[warp][lane] = sums[0];
+  __syncthreads();
+  if (threadIdx.x >= GROUP || first_channel + lane >= a.pixels.channels) return;
+  Sums all = shared[0][lane];
+#pragma unroll
+  for (int other = 1; other < WARPS; other++) all.add(shared[other][lane]);
+  write_segment(a, first_channel + lane, all);
+}
+
+#define KERNEL(TERM, NAME, AXIS)                                                                               \
+  extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_channel_##NAME##_##AXIS(const Arguments a) { \
+    griddepcontrol_wait();                                                                                     \
+    sum_##AXIS<TERM>(a);                                                                                       \
+  }
+KERNEL(Squares, squares, channels)
+KERNEL(Squares, squares, pixels)
+KERNEL(Gradient, gradient, channels)
+KERNEL(Gradient, gradient, pixels)
+
+constexpr int COLUMNS = 8, LANES = THREADS / COLUMNS;  // channels of a block; threads of a channel
 
 extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_channel_sums_finish(const Arguments a) {
   griddepcontrol_wait();
-  const int channel = blockIdx.x * THREADS + threadIdx.x;
-  if (channel >= a.pixels.channels) return;
-  COMPUTE sum = 0, product = 0;
-  for (unsigned segment = 0; segment < a.segments; segment++) {
-    sum += *partial(a, segment, 0, channel);
-    product += *partial(a, segment, 1, channel);
+  __shared__ Sums shared[LANES][COLUMNS];
+  const int lane = threadIdx.x / COLUMNS, column = threadIdx.x % COLUMNS, channel = blockIdx.x * COLUMNS + column;
+  const int channels = a.pixels.channels;
+  Sums sums = {};
+  if (channel < channels) {
+    const COMPUTE* from = reinterpret_cast<const COMPUTE*>(a.workspace + a.partials) + channel;
+#pragma unroll 4
+    for (unsigned segment = lane; segment < a.segments; segment += LANES)
+      sums.add({from[2 * segment * channels], from[(2 * segment + 1) * channels]});
   }
-  *partial(a, a.segments, 0, channel) = sum;
-  *partial(a, a.segments, 1, channel) = product;
-  if (a.sum) a.sum[channel * a.result_stride] = sum;
-  if (a.product) a.product[channel * a.result_stride] = product;
+  shared[lane][column] = sums;
+  __syncthreads();
+  if (lane || channel >= channels) return;
+#pragma unroll
+  for (int i = 1; i < LANES; i++) sums.add(shared[i][column]);
+  if (a.inverse) sums.product *= a.inverse[channel * a.parameter_stride];
+  COMPUTE* totals = reinterpret_cast<COMPUTE*>(a.workspace + a.totals) + channel;
+  totals[0] = sums.sum;
+  totals[channels] = sums.product;
+  if (a.sum) a.sum[channel * a.result_stride] = sums.sum;
+  if (a.product) a.product[channel * a.result_stride] = sums.product;
+  if (!a.factors) return;
+  const COMPUTE inverse = a.inverse[channel * a.parameter_stride], of_dy = a.scale[channel * a.scale_stride] * inverse;
+  Factors* to = reinterpret_cast<Factors*>(a.workspace + a.factors) + channel;
+  *to = {of_dy, -of_dy * (sums.product * a.share) * inverse, a.mean[channel * a.parameter_stride],
+         -of_dy * (sums.sum * a.share)};
 }

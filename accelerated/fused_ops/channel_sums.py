@@ -9,74 +9,119 @@ from typing import Any, NamedTuple
 from dualdnn.api.operations import TensorSpec
 from dualdnn.api.operations.specs import DOUBLE
 
-from ..plans import Launch, pointers, structure, type_definitions
+from ..plans import Launch, factors, pointers, structure, type_definitions
 from ..primitives.geometry import blocks
-from .problem import THREADS, WARP, Pixels, TensorStrides, per_channel
+from .problem import BLOCKS_PER_MULTIPROCESSOR, GROUP, THREADS, WARP, Walk, per_channel
 
 SOURCE = "fused_ops/channel_sums.cu"
-LEAST_PIXELS = 64  # of a segment
-BLOCKS_PER_MULTIPROCESSOR = 4
+LEAST_ACCESSES = 8  # of a thread in a segment
+FINISH_CHANNELS = 8  # of a block that adds segments
+FACTORS = 4  # of a channel of the gradient
+ALIGNMENT = 16  # bytes, of these
 
 
 class Segments(NamedTuple):
-    """How the pixels of a tensor are divided: so many segments, pixels of each, bytes of a sum."""
+    """How the pixels of a tensor are divided: channels of a block, the packs of them that lie side by side, segments, pixels or
+    packs of pixels of each; bytes of a number, channels."""
 
+    block_channels: int
+    lanes: int
     segments: int
-    pixels: int
+    length: int
     number_bytes: int
+    channels: int
 
     @classmethod
-    def of(cls, spec: TensorSpec, device: Any) -> Segments:
+    def of(cls, walk: Walk, spec: TensorSpec, device: Any) -> Segments:
         """Return the division that keeps every multiprocessor busy."""
-        pixels, channels = spec.count // spec.dims[1], spec.dims[1]
-        wanted = -(-BLOCKS_PER_MULTIPROCESSOR * device.multiprocessors // -(-channels // WARP))
-        length = max(LEAST_PIXELS, -(-pixels // wanted))
-        return cls(-(-pixels // length), length, 8 if spec.data_type == DOUBLE else 4)
+        channels, pixels = spec.dims[1], walk.pixels.count
+        if walk.along == "channels":
+            lanes = min(WARP, 1 << (-(-channels // walk.width) - 1).bit_length())
+            each, items, rows = lanes * walk.width, pixels, THREADS // lanes
+        else:
+            lanes, each, items, rows = 1, GROUP, pixels // walk.width, THREADS
+        wanted = -(-BLOCKS_PER_MULTIPROCESSOR * device.multiprocessors // -(-channels // each))
+        least = LEAST_ACCESSES if walk.along == "channels" else 1
+        length = max(least * rows, -(-items // wanted))
+        number_bytes = 8 if spec.data_type == DOUBLE else 4
+        return cls(each, lanes, -(-items // length), length, number_bytes, channels)
 
-    def nbytes(self, channels: int) -> int:
-        """Return the bytes of workspace: the sums of each segment, and those of all behind them."""
-        return self.totals(channels) + 2 * channels * self.number_bytes
+    @property
+    def totals(self) -> int:
+        """Bytes from the first sum to those of all segments."""
+        return 2 * self.segments * self.channels * self.number_bytes
 
-    def totals(self, channels: int) -> int:
-        """Return the bytes from the first sum to those of all segments."""
-        return 2 * self.segments * channels * self.number_bytes
+    @property
+    def factors(self) -> int:
+        """Bytes from the first sum to the factors of the gradient."""
+        end = self.totals + 2 * self.channels * self.number_bytes
+        return -(-end // ALIGNMENT) * ALIGNMENT
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of workspace: the sums of each segment, those of all, the factors."""
+        return self.factors + FACTORS * self.channels * self.number_bytes
 
 
-def sums(
-    operation: Any,
-    device: Any,
-    of: tuple[str, TensorSpec],
-    results: tuple[str, str],
-    start: int = 0,
-    gradient: bool = False,
-) -> list[Launch]:
-    """Return the launches. of: the operand y or dy, and its description; results: the operands of the two sums, which
-    the call may lack, empty where only the workspace keeps them; start: bytes of workspace before the sums; gradient:
-    of dy behind the operand bitMask and with the normalised operand x."""
-    name, spec = of
-    mask = operation.bitMask if gradient else None
-    segments, pixels = Segments.of(spec, device), Pixels.of(spec, mask)
-    written = next((spec for spec in (getattr(operation, result, None) for result in results if result) if spec), None)
-    used = ("x", "bitMask", "savedMean", "savedInvStd") if gradient else ("",) * 4
-    operands = (name, *used, "workSpace", *results)
-    arguments: ctypes.Structure = structure(
-        *pointers(len(operands)),
-        ("partials", c_longlong(start)),
-        ("pixels", pixels),
-        ("first_strides", TensorStrides.of(spec)),
-        ("x_strides", TensorStrides.of(operation.x if gradient else None)),
-        ("parameter_stride", per_channel(operation.savedMean if gradient else None)),
-        ("result_stride", per_channel(written)),
-        ("segments", c_uint(segments.segments)),
-        ("segment", c_uint(segments.pixels)),
-    )
-    definitions = type_definitions(spec.scalar_type, operation, THREADS=str(THREADS))
-    channels = spec.dims[1]
-    grids = {
-        f"fused_ops_channel_sums_{'gradient' if gradient else 'squares'}": (-(-channels // WARP), segments.segments, 1),
-        "fused_ops_channel_sums_finish": blocks(channels, THREADS),
-    }
-    return [
-        Launch(device.function(SOURCE, kernel, definitions), arguments, operands, grid, (THREADS, 1, 1))
-        for kernel, grid in grids.items()
-    ]
+class ChannelSums(NamedTuple):
+    """The sums of a tensor y and of its squares, or of the gradient dy with x."""
+
+    operation: Any
+    device: Any
+    name: str  # of the operand that is summed
+    spec: TensorSpec
+    walk: Walk
+    segments: Segments
+    is_gradient: bool
+
+    @classmethod
+    def of(cls, operation: Any, device: Any, name: str, spec: TensorSpec, aligned: bool) -> ChannelSums:
+        """Return the sums of y or, for its mean, x."""
+        walk = Walk.of({name: spec}, device, aligned)
+        return cls(operation, device, name, spec, walk, Segments.of(walk, spec, device), False)
+
+    @classmethod
+    def of_gradient(cls, operation: Any, device: Any, aligned: bool) -> ChannelSums:
+        """Return the sums of dy behind the operand bitMask, and of its products with the normalised x."""
+        walk = Walk.of({"x": operation.x, "dy": operation.dy}, device, aligned, operation.bitMask)
+        segments = Segments.of(walk, operation.dy, device)
+        return cls(operation, device, "dy", operation.dy, walk, segments, True)
+
+    def launches(self, results: tuple[str, str], start: int = 0) -> list[Launch]:
+        """Return the launches. results: the operands of the two sums, which the call may lack, empty where only the workspace
+        keeps them; start: bytes of workspace before the sums."""
+        o, walk, segments = self.operation, self.walk, self.segments
+        written = next((spec for spec in (getattr(o, result, None) for result in results if result) if spec), None)
+        used = ("x", "bitMask", "savedMean", "savedInvStd", "scale") if self.is_gradient else ("",) * 5
+        operands = (self.name, *used, "workSpace", *results)
+        wants_factors = self.is_gradient and o.dx is not None
+        arguments: ctypes.Structure = structure(
+            *pointers(len(operands)),
+            ("partials", c_longlong(start)),
+            ("totals", c_longlong(start + segments.totals)),
+            ("factors", c_longlong(start + segments.factors if wants_factors else 0)),
+            ("pixels", walk.pixels),
+            ("first_strides", walk.strides[self.name]),
+            ("x_strides", walk.strides["x" if self.is_gradient else self.name]),
+            ("parameter_stride", per_channel(o.savedMean if self.is_gradient else None)),
+            ("scale_stride", per_channel(o.scale if self.is_gradient else None)),
+            ("result_stride", per_channel(written)),
+            ("segments", c_uint(segments.segments)),
+            ("segment", c_uint(segments.length)),
+            ("lanes", c_uint(segments.lanes)),
+            *factors(o, share=1 / walk.pixels.count),
+        )
+        definitions = type_definitions(self.spec.scalar_type, o, **walk.definitions(self.spec.scalar_bytes))
+        kind = "gradient" if self.is_gradient else "squares"
+        grids = {
+            f"fused_ops_channel_{kind}_{walk.along}": (
+                -(-segments.channels // segments.block_channels),
+                segments.segments,
+                1,
+            ),
+            "fused_ops_channel_sums_finish": blocks(segments.channels, FINISH_CHANNELS),
+        }
+        return [
+            Launch(self.device.function(SOURCE, kernel, definitions), arguments, operands, grid, (THREADS, 1, 1))
+            for kernel, grid in grids.items()
+        ]

@@ -1,14 +1,18 @@
 """Convolutions between other steps: each by the solver of its own operation, what lies between them in the workspace.
 
-Roofline bound: what the prologue and the epilogue move is not saved: x once more read and written, y once more read.
+Where the kernel of the convolution adds up what it stores, y is not read again for its statistics.
+
+Roofline bound: what the prologue moves is not saved, x once more read and written; nor an epilogue, y once more read and written.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from dualdnn.api.enumerations import cudnnNanPropagation_t
 from dualdnn.api.operations import (
     ConvolutionBackwardFilter,
     ConvolutionForward,
@@ -17,11 +21,17 @@ from dualdnn.api.operations import (
     ScaleBiasActivationWgrad,
 )
 
+from ..convolution.implicit_gemm_tma import TmaKernel
+from ..convolution.problem import EpilogueStruct
+from ..convolution.product import Product
+from ..convolution.statistics import SummedConvolution, finished_product, is_preferred
 from ..plans import Plan, plan, workspace_bytes
+from ..scalars import fill
 from ..solver import Problem, Solver
-from .channel_sums import Segments, sums
-from .sequence import Part, SequencePlan, Workspace
+from .channel_sums import ChannelSums
+from .sequence import ALIGNMENT, Part, SequencePlan, Workspace
 
+IGNORED = cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN
 Fused = ScaleBiasActivationConvBnstats | ScaleBiasActivationWgrad | ConvScaleBiasAddActivation
 
 
@@ -38,6 +48,11 @@ class FusedConvolution(Problem):
         return replace(inner, workspace_bytes=workspace_bytes(inner, self.device))
 
     @cached_property
+    def sums(self) -> ChannelSums:
+        """The sums of y and of its squares."""
+        return ChannelSums.of(self.operation, self.device, "y", self.operation.tensor("y"), self.aligned)
+
+    @cached_property
     def pieces(self) -> tuple[Workspace, dict[str, int]]:
         """The workspace, and where its pieces begin: a tensor between two steps, what the convolution takes, sums."""
         o, workspace, found = self.operation, Workspace(), {}
@@ -48,7 +63,7 @@ class FusedConvolution(Problem):
         if self.inner.workspace_bytes:
             found["workSpace"] = workspace.take(self.inner.workspace_bytes)
         if isinstance(o, ScaleBiasActivationConvBnstats) and o.ySum is not None:
-            found["sums"] = workspace.take(Segments.of(o.y, self.device).nbytes(o.y.dims[1]))
+            found["sums"] = workspace.take(self.sums.segments.nbytes)
         return workspace, found
 
 
@@ -61,7 +76,13 @@ class ConvolutionSequence(Solver[FusedConvolution]):
         return True
 
     def workspace_bytes(self, problem: FusedConvolution) -> int:
-        return problem.pieces[0].nbytes
+        # Where y is not aligned the fallback serves, which divides them into other segments.
+        fallback = FusedConvolution(problem.operation, problem.device, aligned=False)
+        return max(problem.pieces[0].nbytes, fallback.pieces[0].nbytes)
+
+    def alignment(self, problem: FusedConvolution) -> Mapping[str, int]:
+        has_sums = "sums" in problem.pieces[1] and problem.sums.walk.wide
+        return {"y": ALIGNMENT} if has_sums else {}
 
     def plan(self, problem: FusedConvolution) -> Plan:
         o, device, (_, pieces) = problem.operation, problem.device, problem.pieces
@@ -73,6 +94,112 @@ class ConvolutionSequence(Solver[FusedConvolution]):
         if isinstance(o, ConvScaleBiasAddActivation) and o.epilogue is not None:
             parts.append(Part(o.epilogue, plan(o.epilogue, device), {"x": pieces["y"]}))
         if isinstance(o, ScaleBiasActivationConvBnstats) and "sums" in pieces:
-            launches = sums(o, device, ("y", o.y), ("ySum", "ySqSum"))
-            parts.append(Part(o, Plan(o, launches), {"workSpace": pieces["sums"]}))
+            made = Plan(o, problem.sums.launches(("ySum", "ySqSum")))
+            parts.append(Part(o, made, {"workSpace": pieces["sums"]}))
         return SequencePlan(o, parts, self.name)
+
+
+class FinishingConvolution(Solver[FusedConvolution]):
+    """A convolution by one of TMA's kernels that finishes y by filter, channels innermost."""
+
+    prefix = ""
+
+    def __init__(self, kernel: TmaKernel) -> None:
+        self.kernel = kernel
+        self.name = kernel.name.replace("convolution.implicit_gemm_tma", self.prefix)
+
+    def product(self, problem: FusedConvolution) -> Product | None:
+        """Return the product; None where the kernel does not compute the call."""
+        raise TypeError(f"{type(self).__name__} does not define product()")
+
+    def used(self, problem: FusedConvolution) -> Workspace:
+        """Return the workspace of the launches."""
+        raise TypeError(f"{type(self).__name__} does not define used()")
+
+    def serves(self, problem: FusedConvolution) -> bool:
+        return problem.aligned and self.product(problem) is not None
+
+    def applies(self, problem: FusedConvolution) -> bool:
+        product = self.product(problem) if problem.aligned else None
+        return product is not None and is_preferred(product, self.kernel)
+
+    def workspace_bytes(self, problem: FusedConvolution) -> int:
+        # The fallback needs its own.
+        others = FusedConvolution(problem.operation, problem.device, aligned=False)
+        return max(self.used(problem).nbytes, others.pieces[0].nbytes)
+
+    def alignment(self, problem: FusedConvolution) -> Mapping[str, int]:
+        o = problem.operation
+        scaled = getattr(o, "prologue", None) is not None
+        names = ("w", "y") if scaled else ("x", "w", "z", "y")
+        return {name: ALIGNMENT for name in names if getattr(o, name, None) is not None}
+
+
+class ConvolutionStatistics(FinishingConvolution):
+    """The prologue, and a convolution that adds up y and its squares where it stores y."""
+
+    prefix = "fused_ops.convolution_statistics"
+
+    def product(self, problem: FusedConvolution) -> Product | None:
+        o = problem.operation
+        if not isinstance(o, ScaleBiasActivationConvBnstats) or (o.ySum or o.ySqSum) is None:
+            return None
+        return finished_product(o.inner, problem.device, self.kernel)
+
+    def _pieces(self, problem: FusedConvolution) -> tuple[Workspace, SummedConvolution, int, int]:
+        """Return the workspace, the convolution, where the scaled x is in the workspace, and the sums of blocks."""
+        o, workspace = problem.operation, Workspace()
+        assert isinstance(o, ScaleBiasActivationConvBnstats)
+        summed = SummedConvolution.of(o.inner, problem.device, self.kernel)
+        assert summed is not None
+        scaled = workspace.take(o.x.nbytes if o.prologue else 0)
+        return workspace, summed, scaled, workspace.take(summed.nbytes)
+
+    def used(self, problem: FusedConvolution) -> Workspace:
+        return self._pieces(problem)[0]
+
+    def plan(self, problem: FusedConvolution) -> Plan:
+        o, device, (_, summed, scaled, sums_at) = problem.operation, problem.device, self._pieces(problem)
+        assert isinstance(o, ScaleBiasActivationConvBnstats)
+        where: dict[str, Any] = {"workSpace": sums_at}
+        parts = []
+        if o.prologue is not None:
+            parts.append(Part(o.prologue, plan(o.prologue, device), {"y": scaled}))
+            where["x"] = scaled
+        of = o.ySum or o.ySqSum
+        assert of is not None
+        parts.append(Part(o, Plan(o, summed.launches(("ySum", "ySqSum"), of)), where))
+        return SequencePlan(o, parts, self.name)
+
+
+class ConvolutionFactors(FinishingConvolution):
+    """A convolution that scales y and z, adds the bias and rectifies where it stores y: one launch."""
+
+    prefix = "fused_ops.convolution_factors"
+
+    def product(self, problem: FusedConvolution) -> Product | None:
+        o = problem.operation
+        if not isinstance(o, ConvScaleBiasAddActivation) or o.z not in (None, o.y):
+            return None
+        known = [spec for spec in (o.eqScale, o.zEqScale, o.zEqBias) if spec is not None]
+        plain = all(spec.data_type == o.y.data_type and spec.strides[1] == 1 for spec in known)
+        ignores_nan = o.activation is None or o.activation.relu_nan == IGNORED
+        found = finished_product(o.inner, problem.device, self.kernel) if known and plain and ignores_nan else None
+        if found is None:
+            return None
+        adds, biased = o.z is not None, o.zEqBias is not None
+        names = ("x", "w", "y", "z" if adds else "y", "zEqBias" if biased else "y")
+        finish = fill(EpilogueStruct(), alpha=1.0, beta=float(adds), biased=biased, rectified=o.activation is not None)
+        return replace(found, operands=names, finish=finish, factors=("eqScale", "zEqScale"))
+
+    def used(self, problem: FusedConvolution) -> Workspace:
+        return Workspace()
+
+    def plan(self, problem: FusedConvolution) -> Plan:
+        product = self.product(problem)
+        assert product is not None
+        return SequencePlan(
+            problem.operation,
+            [Part(problem.operation, Plan(problem.operation, [self.kernel.launch(product)]))],
+            self.name,
+        )

@@ -1,44 +1,98 @@
 // The gradient behind an activation, and that of the batch normalisation before it (6.1.3.1,
 // DACTIVATION_FORK_DBATCHNORM), once channel_sums.cu has summed: dz = dy where the bit mask is 1, else 0;
-// dx = scale * inverse * (dz - (sum + x' * product) / m), x' = (x - mean) * inverse.
+// dx = scale * inverse * (dz - (sum + x' * product) / m), x' = (x - mean) * inverse: as the sum of three terms with
+// factors of the channel.
 //
-// A warp takes 32 pixels by 32 channels, its lanes neighbours in memory.
+// The walks of scale_bias.cu, from the last pixels on, of which L2 has some from the sums.
 //
 // Roofline bound: bytes, x and dy read, dx and dz written once, 8 flops an element: 0.12 ms for 64 x 256 x 56 x 56
 // HALF at 3.5 TB/s.
-#include "fused_ops/problem.cuh"
+#include "fused_ops/gradient.cuh"
 
 struct Arguments {
   const ELEMENT *x, *dy;
   const unsigned* mask;
-  const COMPUTE *scale, *mean, *inverse;
   const unsigned char* workspace;
-  ELEMENT *dx, *dz;  // NULL: not wanted
-  long long sums;    // bytes to the two sums of each channel
+  ELEMENT *dx, *dz;   // NULL: not wanted
+  long long factors;  // bytes to those of each channel
   Pixels pixels;
   TensorStrides x_strides, dy_strides, dx_strides, dz_strides;
-  int parameter_stride, scale_stride;
-  COMPUTE share;  // 1 / m
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_gradient(const Arguments a) {
+// The elements of a pack; bit j of `passes` belongs to element j.
+__device__ __forceinline__ void write(const Arguments& a, const Packed& x, const Packed& dy, unsigned passes,
+                                      const Pixel& pixel, int channel, const Factors (&factors)[WIDTH]) {
+  Packed dx, dz;
+#pragma unroll
+  for (int j = 0; j < WIDTH; j++) {
+    dz.item[j] = passes >> j & 1 ? dy.item[j] : store<ELEMENT>(COMPUTE(0));
+    dx.item[j] = store<ELEMENT>(factors[j].gradient(load<COMPUTE>(dz.item[j]), load<COMPUTE>(x.item[j])));
+  }
+  if (a.dz) *reinterpret_cast<Packed*>(a.dz + offset(a.dz_strides, pixel, channel)) = dz;
+  if (a.dx) *reinterpret_cast<Packed*>(a.dx + offset(a.dx_strides, pixel, channel)) = dx;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_gradient_channels(const Arguments a) {
   griddepcontrol_wait();
-  unsigned word;
-  const unsigned first = WARP * a.pixels.words.divide((blockIdx.x * THREADS + threadIdx.x) / WARP, word);
-  if (first >= a.pixels.count) return;
-  const COMPUTE* sums = reinterpret_cast<const COMPUTE*>(a.workspace + a.sums);
-  for_tile(a.pixels, first, WARP * word, [&](int, unsigned index, const Pixel& pixel, int channel, bool inside) {
-    if (!inside) return;
-    const bool passes = !a.mask || a.mask[index * a.pixels.mask_row + word * a.pixels.mask_word] >> channel % WARP & 1;
-    const ELEMENT incoming = a.dy[offset(a.dy_strides, pixel, channel)];
-    const ELEMENT gradient = passes ? incoming : store<ELEMENT>(COMPUTE(0));
-    if (a.dz) a.dz[offset(a.dz_strides, pixel, channel)] = gradient;
-    if (!a.dx) return;
-    const int parameter = channel * a.parameter_stride;
-    const COMPUTE inverse = a.inverse[parameter];
-    const COMPUTE normal = (load<COMPUTE>(a.x[offset(a.x_strides, pixel, channel)]) - a.mean[parameter]) * inverse;
-    const COMPUTE mean = (sums[channel] + normal * sums[a.pixels.channels + channel]) * a.share;
-    a.dx[offset(a.dx_strides, pixel, channel)] =
-        store<ELEMENT>(a.scale[channel * a.scale_stride] * inverse * (load<COMPUTE>(gradient) - mean));
-  });
+  const Channels mine(a.pixels);
+  if (!mine.exists) return;
+  const Factors* known = reinterpret_cast<const Factors*>(a.workspace + a.factors) + mine.channel;
+  Factors factors[WIDTH] = {};
+  if (a.dx)
+#pragma unroll
+    for (int j = 0; j < WIDTH; j++) factors[j] = known[j];
+  const unsigned last = a.pixels.count - 1;
+  for (unsigned start = mine.first; start <= last; start += BATCH * a.pixels.step) {
+    Packed x[BATCH] = {}, dy[BATCH];
+    unsigned passes[BATCH];
+#pragma unroll
+    for (int i = 0; i < BATCH; i++) {
+      const unsigned index = last - (start + i * a.pixels.step);
+      if (index > last) continue;
+      const Pixel pixel = locate(a.pixels, index);
+      dy[i] = load_pack(a.dy + offset(a.dy_strides, pixel, mine.channel));
+      if (a.dx) x[i] = load_pack(a.x + offset(a.x_strides, pixel, mine.channel));
+      passes[i] = mask_word(a.pixels, a.mask, index, mine.channel / WARP) >> mine.channel % WARP;
+    }
+#pragma unroll
+    for (int i = 0; i < BATCH; i++) {
+      const unsigned index = last - (start + i * a.pixels.step);
+      if (index > last) continue;
+      write(a, x[i], dy[i], passes[i], locate(a.pixels, index), mine.channel, factors);
+    }
+  }
+  griddepcontrol_launch_dependents();
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_gradient_pixels(const Arguments a) {
+  griddepcontrol_wait();
+  const Tile<GROUP> mine(a.pixels);
+  if (!mine.exists) return;
+  const unsigned first_pixel = a.pixels.count - WIDTH - mine.pixel;
+  const Pixel pixel = locate(a.pixels, first_pixel);
+  Packed x[GROUP] = {}, dy[GROUP];
+#pragma unroll
+  for (int i = 0; i < GROUP; i++) {
+    if (mine.channel + i >= a.pixels.channels) break;
+    dy[i] = load_pack(a.dy + offset(a.dy_strides, pixel, mine.channel + i));
+    if (a.dx) x[i] = load_pack(a.x + offset(a.x_strides, pixel, mine.channel + i));
+  }
+  unsigned bits[WIDTH];  // of the pixels, one for each channel
+#pragma unroll
+  for (int j = 0; j < WIDTH; j++)
+    bits[j] = mask_word(a.pixels, a.mask, first_pixel + j, mine.channel / WARP) >> mine.channel % WARP;
+  const Factors* known = reinterpret_cast<const Factors*>(a.workspace + a.factors) + mine.channel;
+  griddepcontrol_launch_dependents();
+#pragma unroll
+  for (int i = 0; i < GROUP; i++) {
+    if (mine.channel + i >= a.pixels.channels) break;
+    Factors factors[WIDTH] = {};
+    unsigned passes = 0;
+#pragma unroll
+    for (int j = 0; j < WIDTH; j++) {
+      if (a.dx) factors[j] = known[i];
+      passes |= (bits[j] >> i & 1) << j;
+    }
+    write(a, x[i], dy[i], passes, pixel, mine.channel + i, factors);
+  }
 }

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from ctypes import c_longlong
 from dataclasses import replace
 from typing import Any
 
 from dualdnn.api.operations import BnFinalizeStatisticsTraining, DactivationForkDbatchnorm, TensorSpec
 
-from ..plans import Launch, Plan, factors, plan, pointers, structure, type_definitions
-from ..primitives.geometry import blocks
+from ..plans import Launch, Plan, plan, pointers, structure, type_definitions
 from ..solver import Problem, Solver
-from .channel_sums import Segments, sums
-from .problem import THREADS, WARP, Pixels, TensorStrides, per_channel
+from .channel_sums import ChannelSums
+from .problem import PACK_BYTES, THREADS, Walk
 from .sequence import Part, SequencePlan, Workspace
 
 SOURCE = "fused_ops/gradient.cu"
-OPERANDS = ("x", "dy", "bitMask", "scale", "savedMean", "savedInvStd", "workSpace", "dx", "dz")
+OPERANDS = ("x", "dy", "bitMask", "workSpace", "dx", "dz")
+TENSORS = ("x", "dy", "dx", "dz")
 
 
 class GradientSolver(Solver[Problem]):
-    """Any strides: the sums of each channel, then dx and dz, in tiles of 32 pixels by 32 channels. Statistics that were
-    not saved are computed first."""
+    """Any strides: the sums of each channel, then dx and dz, along channels or pixels. Statistics that were not saved are
+    computed first."""
 
     name = "fused_ops.gradient"
 
@@ -32,53 +33,62 @@ class GradientSolver(Solver[Problem]):
         """Return the workspace, and where its pieces begin: sums of the gradient; then sums of x, its mean, its inverse
         deviation."""
         o, workspace = problem.operation, Workspace()
-        channels, segments = o.x.dims[1], Segments.of(o.x, problem.device)
-        nbytes = segments.nbytes(channels)
-        sizes = (nbytes,) if o.savedMean else (nbytes, nbytes, *(channels * segments.number_bytes,) * 2)
+        sizes: tuple[int, ...] = (ChannelSums.of_gradient(o, problem.device, problem.aligned).segments.nbytes,)
+        if o.savedMean is None:
+            of_x = ChannelSums.of(o, problem.device, "x", o.x, problem.aligned).segments
+            sizes = (*sizes, of_x.nbytes, *(of_x.channels * of_x.number_bytes,) * 2)
         return workspace, tuple(map(workspace.take, sizes))
 
     def workspace_bytes(self, problem: Problem) -> int:
-        return self._pieces(problem)[0].nbytes
+        # Where operands are not aligned the fallback serves, whose segments are other ones.
+        fallback = Problem(problem.operation, problem.device, aligned=False)
+        return max(self._pieces(any_of)[0].nbytes for any_of in (problem, fallback))
+
+    def _walk(self, problem: Problem) -> Walk:
+        o = problem.operation
+        return Walk.of({name: getattr(o, name) for name in TENSORS}, problem.device, problem.aligned, o.bitMask)
+
+    def alignment(self, problem: Problem) -> Mapping[str, int]:
+        sums = ChannelSums.of_gradient(problem.operation, problem.device, problem.aligned).walk
+        return dict.fromkeys((*self._walk(problem).wide, *sums.wide), PACK_BYTES)
 
     def plan(self, problem: Problem) -> Plan:
         o: DactivationForkDbatchnorm = problem.operation
         device, (_, pieces) = problem.device, self._pieces(problem)
         if o.savedMean is not None:
-            return SequencePlan(o, [Part(o, Plan(o, _gradient(o, device)), {"workSpace": pieces[0]})], self.name)
-        channels, segments = o.x.dims[1], Segments.of(o.x, device)
+            made = Plan(o, self._gradient(problem))
+            return SequencePlan(o, [Part(o, made, {"workSpace": pieces[0]})], self.name)
+        channels, of_x = o.x.dims[1], ChannelSums.of(o, device, "x", o.x, problem.aligned)
         numbers = TensorSpec.packed(o.compute_type, (1, channels, *(1,) * (o.x.rank - 2)))
-        _, of_x, mean, inverse = pieces
-        first = of_x + segments.totals(channels)
+        _, at, mean, inverse = pieces
+        first = at + of_x.segments.totals
         statistics = BnFinalizeStatisticsTraining(
             o.x.count // channels, 0.0, o.epsilon, numbers, numbers, *(None,) * 4, numbers, numbers, None, None
         )
         saved = replace(o, savedMean=numbers, savedInvStd=numbers)
         where: dict[str, str | int] = {"savedMean": mean, "savedInvStd": inverse}
-        sums_of_x = {"ySum": first, "ySqSum": first + channels * segments.number_bytes}
+        sums_of_x = {"ySum": first, "ySqSum": first + channels * of_x.segments.number_bytes}
+        made = Plan(saved, self._gradient(Problem(saved, device, problem.aligned)))
         parts = [
-            Part(o, Plan(o, sums(o, device, ("x", o.x), ("", ""))), {"workSpace": of_x}),
+            Part(o, Plan(o, of_x.launches(("", ""))), {"workSpace": at}),
             Part(statistics, plan(statistics, device), {**sums_of_x, **where}),
-            Part(saved, Plan(saved, _gradient(saved, device)), {"workSpace": pieces[0], **where}),
+            Part(saved, made, {"workSpace": pieces[0], **where}),
         ]
         return SequencePlan(o, parts, self.name)
 
-
-def _gradient(o: DactivationForkDbatchnorm, device: Any) -> list[Launch]:
-    """Return the launches of an operation whose statistics were saved."""
-    pixels = Pixels.of(o.x, o.bitMask)
-    pixels.rows = pixels.count
-    found = sums(o, device, ("dy", o.dy), ("dBias", "dScale"), gradient=True)
-    if o.dx is None and o.dz is None:
-        return found
-    arguments = structure(
-        *pointers(len(OPERANDS)),
-        ("sums", c_longlong(Segments.of(o.x, device).totals(o.x.dims[1]))),
-        ("pixels", pixels),
-        *((f"{name}_strides", TensorStrides.of(getattr(o, name))) for name in ("x", "dy", "dx", "dz")),
-        ("parameter_stride", per_channel(o.savedMean)),
-        ("scale_stride", per_channel(o.scale)),
-        *factors(o, share=1 / pixels.count),
-    )
-    definitions = type_definitions(o.x.scalar_type, o, THREADS=str(THREADS))
-    function = device.function(SOURCE, "fused_ops_gradient", definitions)
-    return [*found, Launch(function, arguments, OPERANDS, blocks(pixels.tiles, THREADS // WARP), (THREADS, 1, 1))]
+    def _gradient(self, problem: Problem) -> list[Launch]:
+        """Return the launches of an operation whose statistics were saved."""
+        o, device = problem.operation, problem.device
+        sums, walk = ChannelSums.of_gradient(o, device, problem.aligned), self._walk(problem)
+        found = sums.launches(("dBias", "dScale"))
+        if o.dx is None and o.dz is None:
+            return found
+        arguments = structure(
+            *pointers(len(OPERANDS)),
+            ("factors", c_longlong(sums.segments.factors)),
+            ("pixels", walk.pixels),
+            *((f"{name}_strides", walk.strides[name]) for name in TENSORS),
+        )
+        definitions: Any = type_definitions(o.x.scalar_type, o, **walk.definitions(o.x.scalar_bytes))
+        function = device.function(SOURCE, f"fused_ops_gradient_{walk.along}", definitions)
+        return [*found, Launch(function, arguments, OPERANDS, walk.grid, (THREADS, 1, 1))]

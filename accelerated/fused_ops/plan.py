@@ -12,9 +12,10 @@ from dualdnn.api.operations import (
     ScaleBiasAddActivationGenBitmask,
 )
 
+from ..convolution.statistics import FINISHING
 from ..solver import Problem, serve
 from .bias_activation import BiasActivation
-from .convolution import ConvolutionSequence, FusedConvolution
+from .convolution import ConvolutionFactors, ConvolutionSequence, ConvolutionStatistics, FusedConvolution
 from .finalize import FinalizeSolver
 from .gradient import GradientSolver
 from .scale_bias import ScaleBiasSolver
@@ -24,7 +25,12 @@ serve(Problem, (ScaleBiasSolver(),), ScaleBiasAddActivationGenBitmask)
 serve(Problem, (GradientSolver(),), DactivationForkDbatchnorm)
 serve(
     FusedConvolution,
-    (BiasActivation(), ConvolutionSequence()),
+    (
+        BiasActivation(),
+        *map(ConvolutionStatistics, FINISHING),
+        *map(ConvolutionFactors, FINISHING),
+        ConvolutionSequence(),
+    ),
     ScaleBiasActivationConvBnstats,
     ScaleBiasActivationWgrad,
     ConvScaleBiasAddActivation,

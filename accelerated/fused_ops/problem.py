@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from ctypes import c_int, c_uint
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from dualdnn.api.operations import TensorSpec
 
-from ..primitives.geometry import FastDivmod
+from ..primitives.geometry import FastDivmod, blocks
 
-AXES = 3  # depth, height, width; the depth of an image is 1
+AXES = 3  # of a pixel beside its image: depth, height, width
 WARP = 32
+GROUP = 8  # channels of a warp along pixels, of which it writes no words
 THREADS = 256
+PACK_BYTES = 16
+BLOCKS_PER_MULTIPROCESSOR = 4
 
 
 class TensorStrides(ctypes.Structure):
     """``TensorStrides`` in problem.cuh."""
 
     _fields_ = [("image", c_int), ("channel", c_int), ("axis", c_int * AXES)]
-
-    @classmethod
-    def of(cls, spec: TensorSpec | None) -> TensorStrides:
-        """Return the strides of a tensor; zeros where there is none."""
-        if spec is None:
-            return cls()
-        image, channel, *axes = spec.strides
-        return cls(image, channel, (c_int * AXES)(*(0,) * (AXES - len(axes)), *axes))
 
 
 class Pixels(ctypes.Structure):
@@ -36,34 +32,103 @@ class Pixels(ctypes.Structure):
     _fields_ = [
         ("extent", FastDivmod * AXES),
         ("count", c_uint),
-        ("channels", c_int),
-        ("channels_last", c_int),
-        ("words", FastDivmod),
         ("rows", c_uint),
+        ("channels", c_int),
+        ("groups", FastDivmod),
         ("mask_row", c_int),
         ("mask_word", c_int),
+        ("packs", FastDivmod),
+        ("step", c_uint),
     ]
 
+
+class Walk(NamedTuple):
+    """How the pixels and channels of tensors are walked, ``along`` channels or pixels; width: elements of an access."""
+
+    along: str
+    width: int
+    rank: int  # dimensions of pixels
+    pixels: Any
+    strides: Mapping[str, TensorStrides]
+    wide: tuple[str, ...]  # the tensors that have to begin at multiples of PACK_BYTES
+
     @classmethod
-    def of(cls, spec: TensorSpec, mask: TensorSpec | None = None) -> Pixels:
-        """Return the pixels of a tensor, with a bit mask's rows and words."""
-        value: Any = cls()
-        images, channels, *axes = spec.dims
-        for d, extent in enumerate((*(1,) * (AXES - len(axes)), *axes)):
-            value.extent[d] = FastDivmod.of(extent)
-        value.count = value.rows = images * prod(axes)
-        value.channels, value.channels_last = channels, spec.strides[1] == 1 and channels > 1
-        value.words = FastDivmod.of(-(-channels // WARP))
+    def of(
+        cls,
+        tensors: Mapping[str, TensorSpec | None],
+        device: Any,
+        aligned: bool,
+        mask: TensorSpec | None = None,
+        writes_mask: bool = False,
+    ) -> Walk:
+        """Return the walk over tensors of the same dimensions, by the layout of the last one. aligned: whether accesses may have
+        PACK_BYTES, where the strides allow it; writes_mask: a warp along pixels has all 32 channels
+        of a word, and all rows and words of the bit mask are walked."""
+        known = {name: spec for name, spec in tensors.items() if spec is not None}
+        *_, last = known.values()
+        channels = last.dims[1]
+        extents, steps = _merged(last.dims, [spec.strides for spec in known.values()])
+        along = "channels" if channels > 1 and last.strides[1] == 1 else "pixels"
+        width = PACK_BYTES // last.scalar_bytes
+        inner = channels if along == "channels" else extents[-1]
+        for spec, step in zip(known.values(), steps, strict=True):
+            apart = [*step, spec.strides[1]]
+            unit = len(step) - (along == "pixels")
+            fits = apart[unit] == 1 or (along == "pixels" and inner == 1)
+            others = [s for d, s in enumerate(apart) if d != unit and (d == len(step) or extents[d] > 1)]
+            if not aligned or not fits or inner % width or any(s % width for s in others):
+                width = 1
+        value: Any = Pixels()
+        for d in range(AXES):
+            value.extent[d] = FastDivmod.of(1)
+        for d, extent in enumerate(extents[:0:-1], 1):
+            value.extent[AXES - d] = FastDivmod.of(extent)
+        strides = {name: TensorStrides() for name in tensors}
+        for (name, spec), step in zip(known.items(), steps, strict=True):
+            axes = (0,) * (AXES - len(step) + 1) + tuple(step[1:])
+            strides[name] = TensorStrides(step[0], spec.strides[1], (c_int * AXES)(*axes))
+        value.count = value.rows = prod(extents)
+        value.channels, groups, packs = channels, -(-channels // GROUP), -(-channels // width)
         if mask is not None:
-            value.words, value.rows = FastDivmod.of(mask.dims[1]), mask.dims[0]
             value.mask_row, value.mask_word = mask.strides[:2]
-        return value
+        if writes_mask:
+            value.rows, groups = (value.rows, -(-channels // WARP)) if mask is None else mask.dims[:2]
+            packs = packs if mask is None else groups * WARP // width
+        value.groups = FastDivmod.of(groups)
+        value.packs = FastDivmod.of(packs)
+        most = BLOCKS_PER_MULTIPROCESSOR * device.multiprocessors * THREADS // packs
+        value.step = min(value.rows, max(1, most))
+        return cls(along, width, len(extents), value, strides, tuple(known) if width > 1 else ())
 
     @property
-    def tiles(self) -> int:
-        """Tiles of 32 pixels by 32 channels that cover the bit mask, or the tensor."""
-        value: Any = self
-        return int(-(-value.rows // WARP) * value.words.divisor)
+    def grid(self) -> tuple[int, int, int]:
+        """Blocks of the walks of scale_bias.cu and gradient.cu."""
+        if self.along == "channels":
+            return blocks(self.pixels.step * self.pixels.packs.divisor, THREADS)
+        return blocks(-(-self.pixels.rows // (WARP * self.width)) * self.pixels.groups.divisor, THREADS // WARP)
+
+    def definitions(self, element_bytes: int) -> dict[str, str]:
+        """The definitions of the kernels' module beside the types."""
+        constants = {"THREADS": THREADS, "GROUP": GROUP, "RANK": self.rank, "PACK_BYTES": self.width * element_bytes}
+        return {name: str(value) for name, value in constants.items()}
+
+
+def _merged(dims: tuple[int, ...], strides: list[tuple[int, ...]]) -> tuple[list[int], list[list[int]]]:
+    """Return the fewest dimensions of pixels, in their order, and the strides of each tensor in them."""
+    extents: list[int] = []
+    steps: list[list[int]] = [[] for _ in strides]
+    for d in (0, *range(2, len(dims))):
+        if dims[d] == 1:
+            continue
+        if extents and all(step[-1] == of[d] * dims[d] for step, of in zip(steps, strides, strict=True)):
+            extents[-1] *= dims[d]
+            for step, of in zip(steps, strides, strict=True):
+                step[-1] = of[d]
+        else:
+            extents.append(dims[d])
+            for step, of in zip(steps, strides, strict=True):
+                step.append(of[d])
+    return (extents, steps) if extents else ([1], [[0] for _ in strides])
 
 
 def per_channel(spec: TensorSpec | None) -> c_int:

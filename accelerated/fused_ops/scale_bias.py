@@ -2,43 +2,49 @@
 
 from __future__ import annotations
 
-from ctypes import c_int
+from collections.abc import Mapping
 from typing import Any
 
 from dualdnn.api.operations import ScaleBiasAddActivationGenBitmask
 
 from ..plans import COMPUTES, ELEMENTS, Launch, pointers, structure, type_definitions
-from ..primitives.geometry import blocks
 from ..solver import Problem, Solver
-from .problem import THREADS, WARP, Pixels, TensorStrides, per_channel
+from .problem import PACK_BYTES, THREADS, Walk, per_channel
 
 SOURCE = "fused_ops/scale_bias.cu"
 OPERANDS = ("x", "z", "eqScale", "eqBias", "zEqScale", "zEqBias", "y", "bitMask")
 
 
 class ScaleBiasSolver(Solver[Problem]):
-    """Any strides: tiles of 32 pixels by 32 channels."""
+    """Any strides: along channels or pixels, in packs where the strides allow it."""
 
     name = "fused_ops.scale_bias"
 
     def serves(self, problem: Problem) -> bool:
         return True
 
+    def _walk(self, problem: Problem) -> Walk:
+        o: ScaleBiasAddActivationGenBitmask = problem.operation
+        tensors = {"x": o.x, "z": o.z, "y": o.y}
+        return Walk.of(tensors, problem.device, problem.aligned, o.bitMask, writes_mask=True)
+
+    def alignment(self, problem: Problem) -> Mapping[str, int]:
+        return dict.fromkeys(self._walk(problem).wide, PACK_BYTES)
+
     def launches(self, problem: Problem) -> list[Launch]:
         o: ScaleBiasAddActivationGenBitmask = problem.operation
-        pixels, activation = Pixels.of(o.y, o.bitMask), o.activation
+        walk, activation = self._walk(problem), o.activation
         parameters, z_parameters = o.eqScale or o.eqBias, o.zEqScale or o.zEqBias
         arguments = structure(
             *pointers(len(OPERANDS)),
-            ("pixels", pixels),
-            *((f"{name}_strides", TensorStrides.of(getattr(o, name))) for name in ("x", "z", "y")),
+            ("pixels", walk.pixels),
+            *((f"{name}_strides", walk.strides[name]) for name in ("x", "z", "y")),
             ("parameter_stride", per_channel(parameters)),
             ("z_parameter_stride", per_channel(z_parameters)),
-            ("rectifies", c_int(activation is not None)),
-            ("propagates", c_int(activation.relu_nan if activation is not None else 0)),
         )
         known: Any = parameters or z_parameters
         kind = ELEMENTS[known.scalar_type] if known else COMPUTES[o.compute_type]
-        definitions = type_definitions(o.y.scalar_type, o, PARAMETER=kind, THREADS=str(THREADS))
-        function = problem.device.function(SOURCE, "fused_ops_scale_bias", definitions)
-        return [Launch(function, arguments, OPERANDS, blocks(pixels.tiles, THREADS // WARP), (THREADS, 1, 1))]
+        kinds = {"PARAMETER": kind, "ACTIVATION": str(0 if activation is None else 1 + activation.relu_nan)}
+        definitions = type_definitions(o.y.scalar_type, o, **kinds, **walk.definitions(o.y.scalar_bytes))
+        function = problem.device.function(SOURCE, f"fused_ops_scale_bias_{walk.along}", definitions)
+        return [Launch(function, arguments, OPERANDS, walk.grid, (THREADS, 1, 1))]

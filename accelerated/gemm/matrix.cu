@@ -1,98 +1,17 @@
 // Batches of matrix products C = alpha A B^T + bias + beta C, A of M x K, B of N x K, either of them K-major or
 // MN-major.
 //
-// Tensor cores (half, bfloat16, float as TF32): a block computes a tile of 128 x 128 with wgmma
-// (16-bit elements), of 128 x 128 (8 warps of 64 x 32) or 64 x 64 (4 warps of 32 x 32) with mma.sync. K-blocks of 128
-// bytes pass through a ring of 3 or 4 stages, which cp.async fills in packs of 16 bytes, swizzled; unaligned operands
-// pass through registers. Split-K: parts of a sum go to the workspace in float, and are added in order. Without tensor
-// cores: tiles of 64 x 64, a thread has 4 x 4 sums.
+// Tensor cores (half, bfloat16, float as TF32), where TMA does not serve (matrix_tma.cu): a block computes a tile of
+// 128 x 128 (8 warps of 64 x 32) or 64 x 64 (4 warps of 32 x 32) with mma.sync. K-blocks of 128 bytes pass through a
+// ring of 3 or 4 stages, which cp.async fills in packs of 16 bytes, swizzled; unaligned operands pass through
+// registers. Split-K: parts of a sum go to the workspace in float, and are added in order. Without tensor cores: tiles
+// of 64 x 64, a thread has 4 x 4 sums.
 //
 // Roofline bound: flops, 2 * M * N * K at 989 T/s (half, H100); bytes, (M * K + N * K + M * N) elements. 128 x 128
-// with wgmma reaches 0.34 of it at 8192 x 8192 x 1024, mma.sync 0.27.
+// reaches 0.27 of it at 8192 x 8192 x 1024.
 #include "gemm/product_tile.cuh"
-#include "primitives/geometry.cuh"
+#include "gemm/split_k.cuh"
 #include "primitives/mma.cuh"
-
-// A matrix: elements from one row to the next or, where it is MN-major, from one k to the next; of two levels of
-// batches; from one segment of K to the next.
-struct Matrix {
-  long long offset;  // bytes from the operand's address
-  long long outer, inner, segment;
-  int stride;
-};
-
-struct Arguments {
-  const ELEMENT *a, *b, *bias;
-  RESULT* c;
-  unsigned char* workspace;
-  Matrix left, right, result;
-  long long bias_offset, workspace_offset;  // bytes
-  int m, n, k;                              // of a segment
-  int total, per_split;                     // of all segments, of a part of split-K: K-blocks, without tensor cores k
-  FastDivmod segment;                       // of one
-  FastDivmod splits, inner;
-  int m_tiles, batches;
-  COMPUTE alpha, beta;
-};
-
-template <class T> __device__ __forceinline__ T* at_byte(T* pointer, long long bytes) {
-  return reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(pointer) + bytes);
-}
-
-// What a block computes: its batch, its part of the sums, where its matrices begin.
-struct Work {
-  unsigned batch, split;
-  int first_m, first_n, first, last;  // the last two as `total`
-  const ELEMENT *a, *b;
-  RESULT* c;
-
-  __device__ __forceinline__ Work(const Arguments& arguments, int tile_m, int tile_n) {
-    batch = arguments.splits.divide(blockIdx.y, split);
-    unsigned inner;
-    const long long outer = arguments.inner.divide(batch, inner);
-    first_n = blockIdx.x / arguments.m_tiles * tile_n, first_m = blockIdx.x % arguments.m_tiles * tile_m;
-    first = split * arguments.per_split, last = min(arguments.total, first + arguments.per_split);
-    a = at_byte(arguments.a, arguments.left.offset) + outer * arguments.left.outer + inner * arguments.left.inner;
-    b = at_byte(arguments.b, arguments.right.offset) + outer * arguments.right.outer + inner * arguments.right.inner;
-    c = at_byte(arguments.c, arguments.result.offset) + outer * arguments.result.outer + inner * arguments.result.inner;
-  }
-};
-
-__device__ __forceinline__ COMPUTE bias_at(const Arguments& a, int n) {
-  return a.bias ? load<COMPUTE>(at_byte(a.bias, a.bias_offset)[n]) : COMPUTE(0);
-}
-__device__ __forceinline__ COMPUTE* partial_sums(const Arguments& a, unsigned batch, unsigned split) {
-  return reinterpret_cast<COMPUTE*>(a.workspace + a.workspace_offset) +
-         (static_cast<long long>(split) * a.batches + batch) * a.m * a.n;
-}
-
-// Stores COUNT sums of neighbouring columns.
-template <int COUNT>
-__device__ __forceinline__ void finish(const Arguments& a, const Work& work, int m, int n,
-                                       const COMPUTE (&sum)[COUNT]) {
-  if (m >= a.m) return;
-  if (a.splits.divisor > 1) {
-    COMPUTE* partial = partial_sums(a, work.batch, work.split) + static_cast<long long>(m) * a.n + n;
-#pragma unroll
-    for (int i = 0; i < COUNT; i++)
-      if (n + i < a.n) partial[i] = sum[i];
-    return;
-  }
-  RESULT* c = work.c + static_cast<long long>(m) * a.result.stride + n;
-  using Stored = Pack<RESULT, COUNT>;
-  if (n + COUNT <= a.n && reinterpret_cast<uintptr_t>(c) % sizeof(Stored) == 0) {
-    Stored stored{};
-    if (a.beta != COMPUTE(0)) stored = *reinterpret_cast<const Stored*>(c);
-#pragma unroll
-    for (int i = 0; i < COUNT; i++)
-      stored.item[i] = blend(COMPUTE(1), a.alpha * sum[i] + bias_at(a, n + i), a.beta, &stored.item[i]);
-    *reinterpret_cast<Stored*>(c) = stored;
-  } else {
-#pragma unroll
-    for (int i = 0; i < COUNT; i++)
-      if (n + i < a.n) c[i] = blend(COMPUTE(1), a.alpha * sum[i] + bias_at(a, n + i), a.beta, c + i);
-  }
-}
 
 #if TENSOR_CORES
 
@@ -263,61 +182,6 @@ template <int TILE, int WARPS_M, int WARPS_N, int STAGES> __device__ __forceinli
       }
 }
 
-// Tiles of 128 x TILE_N by the instructions of warpgroups, each of two has 64 rows: 16-bit elements.
-template <int TILE_N, int STAGES> __device__ __forceinline__ void multiply_by_warpgroups(const Arguments& a) {
-  constexpr int TILE_M = 128, THREADS = 256, STAGE_BYTES = (TILE_M + TILE_N) * ROW_BYTES;
-  constexpr int AHEAD = STAGES - 1;
-  using Left = Side<A_MN_MAJOR, TILE_M, THREADS>;
-  using Right = Side<B_MN_MAJOR, TILE_N, THREADS>;
-  const Work work(a, TILE_M, TILE_N);
-  unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
-  const bool a_packs = has_packs(work.a, a.left), b_packs = has_packs(work.b, a.right);
-  const int k_blocks = work.last - work.first, warpgroup = threadIdx.x / 128;
-  float sums[TILE_N / 2] = {};
-  const auto copy = [&](int k_block) {
-    if (k_block < k_blocks) {
-      unsigned char* stage = stages + k_block % STAGES * STAGE_BYTES;
-      unsigned block;
-      const int segment = a.segment.divide(work.first + k_block, block), k = block * TILE_K;
-      Left::copy(stage, work.a + segment * a.left.segment, a.left.stride, work.first_m, a.m, k, a.k, a_packs);
-      Right::copy(stage + TILE_M * ROW_BYTES, work.b + segment * a.right.segment, a.right.stride, work.first_n, a.n, k,
-                  a.k, b_packs);
-    }
-    cp_async_commit();
-  };
-#pragma unroll
-  for (int k_block = 0; k_block < AHEAD; k_block++) copy(k_block);
-  for (int k_block = 0; k_block < k_blocks; k_block++) {
-    wgmma_wait<0>();
-    cp_async_wait<AHEAD - 1>();
-    fence_proxy_async();
-    __syncthreads();  // the K-block is there, and the oldest product has read its stage
-    const unsigned char* stage = stages + k_block % STAGES * STAGE_BYTES;
-    wgmma_mma_async<ELEMENT, TILE_N, B_MN_MAJOR, A_MN_MAJOR>(sums, stage + warpgroup * 64 * ROW_BYTES,
-                                                             stage + TILE_M * ROW_BYTES);
-    wgmma_commit();
-    copy(k_block + AHEAD);
-  }
-  wgmma_wait<0>();
-  wgmma_fence_accumulators(sums);
-  cp_async_wait<0>();
-  griddepcontrol_launch_dependents();
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-#pragma unroll
-  for (int part = 0; part < 2; part++)
-#pragma unroll
-    for (int j = 0; j < TILE_N / 8; j++) {
-      const COMPUTE pair[2] = {sums[4 * j + 2 * part], sums[4 * j + 2 * part + 1]};
-      finish<2>(a, work, work.first_m + 16 * warp + 8 * part + lane / 4, work.first_n + 8 * j + lane % 4 * 2, pair);
-    }
-}
-
-#if WARPGROUPS
-extern "C" __global__ void __launch_bounds__(256, 2) gemm_matrix_wgmma_128(const Arguments a) {
-  griddepcontrol_wait();
-  multiply_by_warpgroups<128, 3>(a);
-}
-#else
 extern "C" __global__ void __launch_bounds__(256, 2) gemm_matrix_mma_128(const Arguments a) {
   griddepcontrol_wait();
   multiply<128, 2, 4, 3>(a);
@@ -326,7 +190,6 @@ extern "C" __global__ void __launch_bounds__(128, 3) gemm_matrix_mma_64(const Ar
   griddepcontrol_wait();
   multiply<64, 2, 2, 4>(a);
 }
-#endif
 
 #else
 
@@ -357,13 +220,11 @@ extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS) gemm_matrix_simt(c
 // The sums of the parts of split-K, in order.
 extern "C" __global__ void __launch_bounds__(256) gemm_matrix_sum(const Arguments a) {
   griddepcontrol_wait();
-  unsigned inner;
-  const long long outer = a.inner.divide(blockIdx.y, inner), index = blockIdx.x * 256ll + threadIdx.x;
+  const long long index = blockIdx.x * 256ll + threadIdx.x;
   if (index >= static_cast<long long>(a.m) * a.n) return;
   const int m = index / a.n, n = index % a.n;
   COMPUTE sum = 0;
   for (unsigned split = 0; split < a.splits.divisor; split++) sum += partial_sums(a, blockIdx.y, split)[index];
-  RESULT* c = at_byte(a.c, a.result.offset) + outer * a.result.outer + inner * a.result.inner +
-              static_cast<long long>(m) * a.result.stride + n;
-  *c = blend(COMPUTE(1), a.alpha * sum + bias_at(a, n), a.beta, c);
+  const COMPUTE one[1] = {sum};
+  blend_into(a, result_of(a, blockIdx.y), m, n, one);
 }

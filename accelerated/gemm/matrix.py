@@ -2,69 +2,46 @@
 
 from __future__ import annotations
 
-from ctypes import Structure, c_double, c_float, c_int, c_longlong
+from ctypes import c_double, c_float, c_int, c_longlong
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
-from ..plans import WORKSPACE_ALIGNMENT, Launch, pointers, structure
+from ..plans import WORKSPACE_ALIGNMENT, Launch, Launches, pointers, structure
 from ..primitives.geometry import FastDivmod
+from . import matrix_fp32
+from .matrix_tma import TILES, TmaProduct
+from .problem import ABSENT, ELEMENT_BYTES, Matrix, Tile
+
+__all__ = ["ABSENT", "Matrix", "MatrixProduct"]
 
 SOURCE = "gemm/matrix.cu"
-ELEMENT_BYTES = {"double": 8, "float": 4, "half": 2, "bfloat16": 2}
 ROW_BYTES, ALIGNMENT = 128, 1024  # of an operand in a K-block; of the stages
 SIMT_K = 16  # of a K-block without tensor cores
 SUM_THREADS = 256
 LEAST_K_BLOCKS = 4  # of a part of a sum
 MOST_SPLITS = 16
-ABSENT = ""  # names no operand: a null pointer
-BYTES_PER_SECOND, LAUNCH_SECONDS = 2.5e12, 3e-6
+BYTES_PER_SECOND, LAUNCH_SECONDS = 1.74e12, 5e-6
+ROUND_SECONDS = 3.5e-6  # in which blocks begin and end
 
 
-class Tile(NamedTuple):
-    """A kernel: rows and columns of a block's tile, stages, threads, blocks of a multiprocessor; operations (multiply-adds
-    count two) that all of these reach in a second on an H200, of 16-bit elements and of floats."""
-
-    name: str
-    m: int
-    n: int
-    stages: int
-    threads: int
-    blocks: int
-    rates: tuple[float, float]
-
-    @property
-    def shared_bytes(self) -> int:
-        return self.stages * (self.m + self.n) * ROW_BYTES + ALIGNMENT
+def _ring(stages: int, m: int, n: int) -> int:
+    """Return the bytes of shared memory of a ring of K-blocks."""
+    return stages * (m + n) * ROW_BYTES + ALIGNMENT
 
 
-WARPGROUPS = (Tile("wgmma_128", 128, 128, 3, 256, 2, (340e12, 0.0)),)
-WARPS = (Tile("mma_128", 128, 128, 3, 256, 2, (270e12, 105e12)), Tile("mma_64", 64, 64, 4, 128, 3, (190e12, 70e12)))
-SIMT = Tile("simt", 64, 64, 0, 256, 4, (0.0, 12e12))
+WARPS = (
+    Tile("mma_128", 128, 128, 256, 2, _ring(3, 128, 128), (270e12, 105e12)),
+    Tile("mma_64", 64, 64, 128, 3, _ring(4, 64, 64), (190e12, 70e12)),
+)
+SIMT = Tile("simt", 64, 64, 256, 4, 0, (0.0, 12e12))
+TMA_TILES = {tile.name for tile in TILES}
 DOUBLE_SLOWDOWN = 2.0
-ALONE = 0.6  # of the time that blocks of a multiprocessor take together, one of two takes alone
-
-
-class Matrix(NamedTuple):
-    """A batch of matrices in an operand of a call.
-
-    operand: its name. offset: bytes from its address to the first element. row, column: elements from a row, and a column,
-    to the next; one of them is 1. outer, inner: elements from a batch to the next on each of two levels. segment: elements
-    from a segment of K to the next.
-    """
-
-    operand: str
-    offset: int
-    row: int
-    column: int
-    outer: int = 0
-    inner: int = 0
-    segment: int = 0
-
-    @property
-    def transposed(self) -> Matrix:
-        return self._replace(row=self.column, column=self.row)
+ALONE, ALONE_OF_MANY = (
+    0.6,
+    2.0,
+)  # of the time that blocks of a multiprocessor take together, one takes alone: of few, of each of many
 
 
 @dataclass(frozen=True)
@@ -117,9 +94,28 @@ class MatrixProduct:
         fields = {**self.__dict__, "m": self.n, "n": self.m, "a": self.b, "b": self.a, "c": self.c.transposed}
         return MatrixProduct(**{name: fields[name] for name in self.__dataclass_fields__})
 
+    @property
+    def choice(self) -> tuple[str, int]:
+        """The tile, and how many blocks share one at most."""
+        if self._by_tma:
+            return self._by_tma.tile.name, self._by_tma.shares.parts + (self._by_tma.shares.further > 0)
+        _, tile, splits = self._chosen
+        return tile.name, splits
+
+    @cached_property
+    def _by_tma(self) -> TmaProduct | None:
+        """The product as TMA feeds it, wherever it does; a copy of an operand must pay."""
+        found = min(TmaProduct.possible(self._row_major), key=lambda made: made.seconds, default=None)
+        if self.tile in TMA_TILES:
+            if found is None:
+                raise ValueError(f"the tile {self.tile} does not serve {self.element}, {self.a}, {self.b}")
+        elif found is not None and found.copies and found.seconds > self._chosen[0]:
+            return None
+        return found
+
     @cached_property
     def _chosen(self) -> tuple[float, Tile, int]:
-        """The fastest: about how many seconds it takes, its tile, the parts of a sum, for which there is room."""
+        """The fastest without TMA: about how many seconds it takes, its tile, the parts of a sum, for which there is room."""
         return min(
             (
                 (self._seconds(tile, splits), tile, splits)
@@ -130,16 +126,9 @@ class MatrixProduct:
         )
 
     def _tiles(self) -> list[Tile]:
-        """Return the tiles that can serve. The instructions of warpgroups have an MN-major left operand with an MN-major right
-        one only."""
-        if not self.tensor_cores:
-            return [SIMT]
-        product = self._row_major
-        warpgroups = self.element != "float" and (product.a.column != 1) <= (product.b.column != 1)
-        found = [tile for tile in (*(WARPGROUPS if warpgroups else ()), *WARPS) if self.tile in (None, tile.name)]
-        if not found:
-            raise ValueError(f"the tile {self.tile} does not serve {self.element}, {self.a}, {self.b}")
-        return found
+        """Return the tiles that can serve."""
+        found = WARPS if self.tensor_cores else matrix_fp32.TILES if matrix_fp32.serves(self) else (SIMT,)
+        return [tile for tile in found if tile.name == self.tile] or list(found)
 
     def _possible_splits(self) -> range | list[int]:
         if self.splits is not None:
@@ -153,7 +142,8 @@ class MatrixProduct:
         blocks = -(-product.m // tile.m) * -(-product.n // tile.n) * prod(self.batches) * splits
         at_a_time = multiprocessors * tile.blocks
         rounds, rest = divmod(blocks, at_a_time)
-        full = rounds + (0.0 if not rest else ALONE if rest <= multiprocessors and tile.blocks > 1 else 1.0)
+        alone = rest <= multiprocessors and tile.blocks > 1
+        full = rounds + (0.0 if not rest else min(ALONE, ALONE_OF_MANY / tile.blocks) if alone else 1.0)
         rate = tile.rates[ELEMENT_BYTES[self.element] > 2] / (DOUBLE_SLOWDOWN if self.element == "double" else 1.0)
         flops = 2.0 * at_a_time * tile.m * tile.n * self.k * self.segments / splits
         sums = prod(self.batches) * self.m * self.n * ELEMENT_BYTES[self.compute]
@@ -165,7 +155,12 @@ class MatrixProduct:
         parts = LAUNCH_SECONDS + (2 * splits + 1) * sums / BYTES_PER_SECOND if splits > 1 else 0.0
         # On other devices as many multiply at the rate of each
         scale = 132 / multiprocessors
-        return LAUNCH_SECONDS + max(full * flops * scale / rate, moved / BYTES_PER_SECOND) + parts
+        return LAUNCH_SECONDS + max(full * (flops * scale / rate + ROUND_SECONDS), moved / BYTES_PER_SECOND) + parts
+
+    @property
+    def _counts_k_blocks(self) -> bool:
+        """Whether parts of sums are K-blocks; k where one of them may belong to two segments."""
+        return SIMT not in self._tiles()
 
     @property
     def _k_of_block(self) -> int:
@@ -177,32 +172,34 @@ class MatrixProduct:
 
     @property
     def workspace_bytes(self) -> int:
-        """Bytes of workspace, at a multiple of 16 bytes, for the parts of split-K; none without them."""
+        """Bytes of workspace, at a multiple of 16 bytes, for the parts of sums and copies; none without them."""
         _, _, splits = self._chosen
-        if splits == 1:
-            return 0
-        sums = splits * prod(self.batches) * self.m * self.n
-        return -(-sums * ELEMENT_BYTES[self.compute] // WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT
+        sums = splits * prod(self.batches) * self.m * self.n if splits > 1 else 0
+        nbytes = -(-sums * ELEMENT_BYTES[self.compute] // WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT
+        return max(nbytes, self._by_tma.workspace_bytes if self._by_tma else 0)
 
     @property
     def estimated_seconds(self) -> float:
         """About how long it takes."""
-        return self._chosen[0]
+        return self._by_tma.seconds if self._by_tma else self._chosen[0]
 
     def launches(self, workspace: tuple[str, int] = (ABSENT, 0)) -> list[Launch]:
         """Return the launches, one or, with split-K, two. workspace: operand and byte where ``workspace_bytes`` are."""
+        found = self._launches(workspace)
+        return [self._by_tma.launch(workspace, Launches(found))] if self._by_tma else found
+
+    def _launches(self, workspace: tuple[str, int]) -> list[Launch]:
         product = self._row_major
         _, tile, splits = self._chosen
-        a_mn_major, b_mn_major = product.a.column != 1, product.b.column != 1
-        total = self._k_blocks if self.tensor_cores else self.segments * self.k
+        total = self._k_blocks if self._counts_k_blocks else self.segments * self.k
         real = c_double if self.compute == "double" else c_float
         m_tiles = -(-product.m // tile.m)
         batches = prod(self.batches)
         arguments = structure(
             *pointers(5),
-            ("left", _matrix(product.a, a_mn_major)),
-            ("right", _matrix(product.b, b_mn_major)),
-            ("result", _matrix(product.c, False)),
+            ("left", product.a.struct),
+            ("right", product.b.struct),
+            ("result", product.c.struct),
             ("bias_offset", c_longlong(self.bias[1])),
             ("workspace_offset", c_longlong(workspace[1])),
             *((name, c_int(getattr(product, name))) for name in ("m", "n", "k")),
@@ -217,31 +214,20 @@ class MatrixProduct:
             ("beta", real(self.beta)),
         )
         definitions = (
-            ("A_MN_MAJOR", str(int(a_mn_major))),
-            ("B_MN_MAJOR", str(int(b_mn_major))),
+            ("A_MN_MAJOR", str(int(product.a.is_mn_major))),
+            ("B_MN_MAJOR", str(int(product.b.is_mn_major))),
             ("COMPUTE", self.compute),
             ("ELEMENT", self.element),
             ("RESULT", self.result),
             ("TENSOR_CORES", str(int(self.tensor_cores))),
-            ("WARPGROUPS", str(int(tile in WARPGROUPS))),
         )
         operands = (product.a.operand, product.b.operand, self.bias[0], product.c.operand, workspace[0])
         grid = (m_tiles * -(-product.n // tile.n), batches * splits, 1)
-        function = self.device.function(SOURCE, f"gemm_matrix_{tile.name}", definitions)
-        shared = tile.shared_bytes if self.tensor_cores else 0
-        found = [Launch(function, arguments, operands, grid, (tile.threads, 1, 1), shared)]
+        source = matrix_fp32.SOURCE if tile in matrix_fp32.TILES else SOURCE
+        function = self.device.function(source, f"gemm_matrix_{tile.name}", definitions)
+        found = [Launch(function, arguments, operands, grid, (tile.threads, 1, 1), tile.shared_bytes)]
         if splits > 1:
             function = self.device.function(SOURCE, "gemm_matrix_sum", definitions)
             blocks = (-(-product.m * product.n // SUM_THREADS), batches, 1)
             found.append(Launch(function, arguments, operands, blocks, (SUM_THREADS, 1, 1)))
         return found
-
-
-def _matrix(matrix: Matrix, mn_major: bool) -> Structure:
-    return structure(
-        ("offset", c_longlong(matrix.offset)),
-        ("outer", c_longlong(matrix.outer)),
-        ("inner", c_longlong(matrix.inner)),
-        ("segment", c_longlong(matrix.segment)),
-        ("stride", c_int(matrix.column if mn_major else matrix.row)),
-    )

@@ -6,7 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dualdnn.api.operations import ConvolutionBiasActivationForward, OperationGraph
+from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnPointwiseMode_t
+from dualdnn.api.operations import (
+    ConvolutionBiasActivationForward,
+    ConvolutionForward,
+    ConvScaleBiasAddActivation,
+    OperationGraph,
+    ScaleBiasActivationConvBnstats,
+)
 from dualdnn.api.operations.graph import (
     ConvolutionBackwardDataNode,
     ConvolutionBackwardFilterNode,
@@ -18,11 +25,13 @@ from dualdnn.api.operations.graph import (
     Single,
 )
 from dualdnn.api.operations.graph_patterns import ALGORITHMS, FMA, ON_CORES_ENGINE, TENSOR_OP, NoPatternError, single
-from dualdnn.api.operations.specs import BFLOAT16, HALF
+from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF
 from dualdnn.api.support.convolution import IMPLICIT_PRECOMP_GEMM, Problem, unsupported
 from dualdnn.api.support.convolution_gradients import DATA_ALGO_1, FILTER_ALGO_1, data_unsupported, filter_unsupported
 
 from ..plans import estimated_seconds, workspace_bytes
+from ..solver import ROOMS
+from .chain import sums_division
 from .pointwise import is_extended
 from .problem import GraphProblem
 
@@ -32,6 +41,9 @@ DOCUMENTED: dict[type[Node], tuple[Any, Callable[[Problem, Any], str | None]]] =
     ConvolutionBackwardDataNode: (DATA_ALGO_1, data_unsupported),
     ConvolutionBackwardFilterNode: (FILTER_ALGO_1, filter_unsupported),
 }
+SUMMING = "fused_ops.convolution_statistics"  # how the names of solvers begin whose convolutions add up what they store
+SCALING = "fused_ops.convolution_factors"  # and of those that scale it
+MUL = cudnnPointwiseMode_t.CUDNN_POINTWISE_MUL
 LONGEST_EPILOGUE = 3  # nodes behind a convolution that one operation computes: a residual, a bias, an activation
 
 
@@ -46,10 +58,82 @@ class Documented:
     @classmethod
     def of(cls, problem: GraphProblem, nodes: tuple[Node, ...]) -> Documented | None:
         """Return the operation of these nodes, None where the tables have none or a solver of this room must serve."""
+        if not _is_private(problem.operation, nodes):
+            return None
+        return cls._described(problem, nodes)
+
+    @classmethod
+    def with_statistics(
+        cls, problem: GraphProblem, node: ConvolutionNode, statistics: GenStatsNode
+    ) -> Documented | None:
+        """Return the convolution that adds up its own results, None where its kernel does not, so that they are read again."""
+        alone = cls._described(problem, (node,))
+        if alone is None or not isinstance(alone.operation, ConvolutionForward):
+            return None
+        o, tensors = alone.operation, (statistics.sum, statistics.sqsum)
+        if (o.alpha, o.beta, problem.operation.compute_type) != (1, 0, FLOAT) or any(
+            t.data_type != FLOAT for t in tensors
+        ):
+            return None
+        sums, squares = map(problem.spec, tensors)
+        if sums != squares:  # which one descriptor says there
+            return None
+        summed = ScaleBiasActivationConvBnstats(
+            o.convolution, None, o.algo, 0, o.x, None, None, o.w, o.y, sums, squares
+        )
+        names = {**alone.single.names, "ySum": statistics.sum.operand, "ySqSum": statistics.sqsum.operand}
+        return cls._by(problem, (node, statistics), alone.single, summed, names, SUMMING)
+
+    @classmethod
+    def scaled(cls, problem: GraphProblem, nodes: tuple[Node, ...]) -> Documented | None:
+        """Return the convolution that scales its results by channel before a residual, a bias and a ReLU follow, None where its
+        kernel does not."""
+        convolution, product, *others = nodes
+        if not isinstance(convolution, ConvolutionForwardNode) or not isinstance(product, PointwiseNode):
+            return None
+        y = convolution.y
+        scale = product.b if product.x == y else product.x
+        plain = product.pointwise.mode == MUL and (product.alpha1, product.alpha2) == (1, 1)
+        if scale is None or scale == y or not plain or not others or not _is_private(problem.operation, nodes):
+            return None
+        alone = cls._described(problem, (replace(convolution, y=product.y), *others))
+        if alone is None or scale.dims != (1, y.dims[1], *(1,) * (y.rank - 2)):
+            return None
+        o, names = alone.operation, dict(alone.single.names)
+        if not isinstance(o, ConvolutionBiasActivationForward) or o.alpha1 != 1 or o.alpha2 not in (0, 1):
+            return None
+        activation = o.activation if o.activation.mode == cudnnActivationMode_t.CUDNN_ACTIVATION_RELU else None
+        added = o.z if o.alpha2 else None
+        summed = ConvScaleBiasAddActivation(
+            o.convolution, activation, o.algo, 0, o.x, o.w, problem.spec(scale), added, None, o.bias, o.y
+        )
+        names |= {"eqScale": scale.operand, "zEqBias": names.pop("bias")}
+        return cls._by(problem, nodes, alone.single, summed, names, SCALING)
+
+    @classmethod
+    def _by(
+        cls,
+        problem: GraphProblem,
+        nodes: tuple[Node, ...],
+        alone: Single,
+        operation: Any,
+        names: dict[str, str],
+        solver: str,
+    ) -> Documented | None:
+        """Return a fused operation where a solver whose name begins so serves it, None elsewhere."""
+        room = ROOMS[type(operation)]
+        if not room.solver(room.problem(operation, problem.device)).name.startswith(solver):
+            return None
+        sized = replace(operation, workspace_bytes=workspace_bytes(operation, problem.device))
+        return cls(nodes, replace(alone, operation=operation, names=names), sized)
+
+    @classmethod
+    def _described(cls, problem: GraphProblem, nodes: tuple[Node, ...]) -> Documented | None:
+        """Return the operation that the tables have for these nodes."""
         graph, first = problem.operation, nodes[0]
         assert isinstance(first, ConvolutionNode)
         tensors = {tensor for node in nodes for tensor in (*node.inputs, *node.outputs)}
-        if any(problem.spec(tensor) != tensor.spec for tensor in tensors) or not _is_private(graph, nodes):
+        if any(problem.spec(tensor) != tensor.spec for tensor in tensors):
             return None
         algo, lacks = DOCUMENTED[type(first)]
         on_cores = graph.engine == ON_CORES_ENGINE and first.inputs[0].data_type in (HALF, BFLOAT16)
@@ -73,9 +157,10 @@ class Documented:
 
 @dataclass(frozen=True)
 class Chain:
-    """Pointwise nodes of one launch."""
+    """Pointwise nodes of one launch, and the statistics of the last result where it adds up what it computes."""
 
     nodes: tuple[PointwiseNode, ...]
+    statistics: GenStatsNode | None = None
 
 
 @dataclass(frozen=True)
@@ -97,16 +182,16 @@ Part = Documented | Chain | Statistics | Direct
 
 def parts(problem: GraphProblem) -> list[Part]:
     """Return what computes the nodes of a graph, in an order in which they can run."""
-    nodes, found, start = problem.operation.nodes, list[Part](), 0
-    while start < len(nodes):
-        part, length = _next(problem, nodes[start:])
+    left, found = list(problem.operation.nodes), list[Part]()
+    while left:
+        part, computed = _next(problem, left)
         found.append(part)
-        start += length
+        left = [node for node in left if node not in computed]
     return found
 
 
-def _next(problem: GraphProblem, nodes: Sequence[Node]) -> tuple[Part, int]:
-    """Return what computes the first of these nodes, and how many it computes."""
+def _next(problem: GraphProblem, nodes: Sequence[Node]) -> tuple[Part, Sequence[Node]]:
+    """Return what computes the first of these nodes, and which of them it computes."""
     match nodes[0]:
         case PointwiseNode() as first:
             chain = [first]
@@ -114,15 +199,23 @@ def _next(problem: GraphProblem, nodes: Sequence[Node]) -> tuple[Part, int]:
                 following = nodes[len(chain)]
                 assert isinstance(following, PointwiseNode)
                 chain.append(following)
-            return Chain(tuple(chain)), len(chain)
+            summed = next((n for n in nodes if isinstance(n, GenStatsNode) and n.x == chain[-1].y), None)
+            if summed is None or sums_division(problem, chain) is None:
+                return Chain(tuple(chain)), chain
+            return Chain(tuple(chain), summed), [*chain, summed]
         case GenStatsNode() as statistics:
-            return Statistics(statistics), 1
+            return Statistics(statistics), [statistics]
         case ConvolutionNode() as convolution:
-            for length in range(min(len(nodes), 1 + LONGEST_EPILOGUE), 0, -1):
-                documented = Documented.of(problem, tuple(nodes[:length]))
+            reader = next((n for n in nodes if isinstance(n, GenStatsNode) and n.x == convolution.outputs[0]), None)
+            with_sums = reader and Documented.with_statistics(problem, convolution, reader)
+            if with_sums:
+                return with_sums, with_sums.nodes
+            for length in range(min(len(nodes), 2 + LONGEST_EPILOGUE), 0, -1):
+                run = tuple(nodes[:length])
+                documented = Documented.of(problem, run) or (Documented.scaled(problem, run) if length > 2 else None)
                 if documented is not None:
-                    return documented, length
-            return Direct(convolution), 1
+                    return documented, documented.nodes
+            return Direct(convolution), [convolution]
     raise TypeError(f"{type(nodes[0]).__name__} is no node of a graph")
 
 
@@ -134,5 +227,8 @@ def _is_private(graph: OperationGraph, nodes: tuple[Node, ...]) -> bool:
 
 
 def documented_seconds(part: Documented, device: Any) -> float:
-    """Return about how many seconds a documented operation takes."""
-    return estimated_seconds(part.operation, device)
+    """Return about how many seconds a documented operation takes; sums that its kernel adds up cost next to nothing."""
+    o = part.operation
+    return estimated_seconds(
+        o.inner if isinstance(o, ScaleBiasActivationConvBnstats | ConvScaleBiasAddActivation) else o, device
+    )

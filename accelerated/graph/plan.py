@@ -6,15 +6,16 @@ from collections.abc import Iterator, Sequence
 from math import prod
 
 from dualdnn.api.operations import OperationGraph
-from dualdnn.api.operations.graph import ConvolutionNode, GraphTensor
+from dualdnn.api.operations.graph import ConvolutionNode, GenStatsNode, GraphTensor, Node
 
 from ..plans import Launch, Plan, plan
 from ..solver import BYTES_PER_SECOND, LAUNCH_SECONDS, Solver, serve
+from .chain import chain_launch, summed_launches, sums_division
 from .convolution import convolution_launch
 from .division import Chain, Direct, Documented, Part, Statistics, documented_seconds, parts
-from .pointwise import operands, pointwise_launch
+from .pointwise import operands
 from .problem import ALIGNMENT, GraphPlan, GraphProblem, SinglePlan
-from .statistics import partial_sums, statistics_launches
+from .statistics import Division, partial_sums, statistics_launches
 
 PRODUCTS_PER_SECOND = 2e11  # of the convolutions of graph/convolution.cu
 
@@ -56,10 +57,12 @@ class InParts(Solver[GraphProblem]):
     @staticmethod
     def _steps(problem: GraphProblem, part: Part) -> Iterator[tuple[Launch | Plan, Sequence[str]]]:
         match part:
-            case Chain(nodes):
-                launches = [pointwise_launch(problem, nodes)]
+            case Chain(nodes, None):
+                launches = [chain_launch(problem, nodes)]
+            case Chain(nodes, GenStatsNode() as summed):
+                launches = summed_launches(problem, nodes, summed, own(part), division_of(problem, part))
             case Statistics(node):
-                launches = statistics_launches(problem, node, own(part))
+                launches = statistics_launches(problem, node, own(part), division_of(problem, part))
             case Direct(node):
                 launches = [convolution_launch(problem, node)]
             case Documented():
@@ -88,17 +91,31 @@ class OneOperation(Solver[GraphProblem]):
         return SinglePlan(problem, self.name)
 
 
-def own(part: Statistics | Documented) -> str:
-    """Return the name of a part's own workspace, that of the first tensor it writes with a word before it."""
-    node = part.node if isinstance(part, Statistics) else part.nodes[-1]
-    return f"workspace_of_{node.outputs[0].operand}"
+def own(part: Chain | Statistics | Documented) -> str:
+    """Return the name of a part's own workspace, that of the first tensor that its last node writes with a word before it."""
+    match part:
+        case Chain(_, node) | Statistics(node):
+            last: Node | None = node
+        case Documented():
+            last = part.nodes[-1]
+    assert last is not None
+    return f"workspace_of_{last.outputs[0].operand}"
+
+
+def division_of(problem: GraphProblem, part: Chain | Statistics) -> Division:
+    """Return how the sums of a part are divided."""
+    if isinstance(part, Statistics):
+        return Division.of(problem.spec(part.node.x), problem.device)
+    found = sums_division(problem, part.nodes)
+    assert found is not None
+    return found
 
 
 def in_memory(problem: GraphProblem, part: Part) -> list[GraphTensor]:
     """Return the tensors that a part reads from memory or writes to it."""
     match part:
-        case Chain(nodes):
-            return list(operands(problem.operation, nodes).values())
+        case Chain(nodes, summed):
+            return [*operands(problem.operation, nodes).values(), *(summed.outputs if summed else ())]
         case Documented():
             tensors, named = problem.operation.tensors, set(part.single.names.values())
             return [tensor for name, tensor in tensors.items() if name in named]
@@ -112,8 +129,9 @@ def needed(problem: GraphProblem, found: Sequence[Part]) -> Iterator[tuple[str, 
     for name, tensor in virtual.items():
         yield name, problem.spec(tensor).nbytes
     for part in found:
-        if isinstance(part, Statistics):
-            yield own(part), partial_sums(problem.operation, part.node, problem.spec(part.node.x), problem.device)
+        node = part.node if isinstance(part, Statistics) else part.statistics if isinstance(part, Chain) else None
+        if isinstance(part, Chain | Statistics) and node is not None:
+            yield own(part), partial_sums(problem.operation, node, division_of(problem, part))
         elif isinstance(part, Documented):
             yield own(part), part.operation.workspace_bytes
 

@@ -5,31 +5,7 @@
 // aligned; of broadcast dimensions the strides are 0. Dimensions that are contiguous in every operand are merged.
 //
 // Roofline bound: bytes, one element of each operand in memory; a few flops for each operation and element.
-#include "graph/stored.cuh"
-#include "primitives/geometry.cuh"
-
-enum Mode { ADD, MUL, MIN, MAX, SQRT, IDENTITY = 21, RELU = 100, TANH, SIGMOID, ELU };
-enum Source { CURRENT = -1, ABSENT = -2 };  // the result of the operation before; no operand in memory
-
-struct Operand {
-  long long strides[DIMS];  // of the innermost dimension first
-  int type, reserved;
-};
-
-struct Stage {
-  COMPUTE alpha1, alpha2, lower, upper;
-  int mode, propagates_nan;
-  int x, b, y;  // operands, CURRENT or ABSENT
-  int type;     // of y, into which a result is rounded whether it has memory or not
-};
-
-struct Arguments {
-  void* memory[OPERANDS];
-  Operand operands[OPERANDS];
-  Stage stages[STAGES];
-  FastDivmod extents[DIMS];  // the innermost one counts packs of WIDTH
-  int rank, packs, stages_used, innermost;
-};
+#include "graph/pointwise.cuh"
 
 template <class T>
 __device__ __forceinline__ void store_elements(T* memory, long long stride, int count, const Values& pack) {
@@ -80,49 +56,6 @@ __device__ __forceinline__ void write(const Arguments& a, int which, const Posit
   });
 }
 
-template <class Function> __device__ __forceinline__ void each(Values& pack, Function function) {
-#pragma unroll
-  for (int i = 0; i < WIDTH; i++) pack.item[i] = function(pack.item[i]);
-}
-
-template <class Function> __device__ __forceinline__ void each(Values& pack, const Values& other, Function function) {
-#pragma unroll
-  for (int i = 0; i < WIDTH; i++) pack.item[i] = function(pack.item[i], other.item[i]);
-}
-
-__device__ __forceinline__ COMPUTE extremum(const Stage& stage, COMPUTE x, COMPUTE b) {
-  if (x != x || b != b) return stage.propagates_nan ? x + b : (x != x ? b : x);
-  return (stage.mode == MIN) == (x < b) ? x : b;
-}
-
-__device__ __forceinline__ COMPUTE relu(const Stage& stage, COMPUTE x) {
-  if (x != x) return stage.propagates_nan ? x : stage.lower;
-  return x < stage.lower ? stage.lower : x > stage.upper ? stage.upper : x;
-}
-
-__device__ __forceinline__ void apply(const Stage& stage, Values& x, const Values& b) {
-  switch (stage.mode) {
-    case ADD:
-      return each(x, b, [](COMPUTE v, COMPUTE w) { return v + w; });
-    case MUL:
-      return each(x, b, [](COMPUTE v, COMPUTE w) { return v * w; });
-    case MIN:
-    case MAX:
-      return each(x, b, [&](COMPUTE v, COMPUTE w) { return extremum(stage, v, w); });
-    case SQRT:
-      return each(x, [](COMPUTE v) { return sqrt(v); });
-    case RELU:
-      return each(x, [&](COMPUTE v) { return relu(stage, v); });
-    case TANH:
-      return each(x, [](COMPUTE v) { return tanh(v); });
-    case SIGMOID:
-      return each(x, [](COMPUTE v) { return COMPUTE(1) / (COMPUTE(1) + exp(-v)); });
-    case ELU:
-      return each(x, [](COMPUTE v) { return v >= COMPUTE(0) ? v : expm1(v); });
-    default:;
-  }
-}
-
 extern "C" __global__ void __launch_bounds__(256) graph_pointwise(const Arguments a) {
   griddepcontrol_wait();
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
@@ -140,13 +73,10 @@ extern "C" __global__ void __launch_bounds__(256) graph_pointwise(const Argument
     else read(a, stage.x, position, x);
     if (stage.b == CURRENT) b = current;
     else if (stage.b != ABSENT) read(a, stage.b, position, b);
-    if (stage.alpha1 != COMPUTE(1)) each(x, [&](COMPUTE v) { return v * stage.alpha1; });
-    if (stage.alpha2 != COMPUTE(1)) each(b, [&](COMPUTE v) { return v * stage.alpha2; });
+    if (stage.alpha1 != COMPUTE(1)) each(x, [&](COMPUTE v) { return product(v, stage.alpha1); });
+    if (stage.alpha2 != COMPUTE(1)) each(b, [&](COMPUTE v) { return product(v, stage.alpha2); });
     apply(stage, x, b);
-    with_stored(stage.type, [&](auto stored) {
-      using T = decltype(stored);
-      each(x, [](COMPUTE v) { return load<COMPUTE>(store<T>(v)); });
-    });
+    with_stored(stage.type, [&](auto stored) { round_values<decltype(stored)>(x); });
     if (stage.y != ABSENT) write(a, stage.y, position, x);
     current = x;
   }

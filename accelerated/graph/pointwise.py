@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ctypes import c_double, c_float, c_int, c_longlong
 from functools import cache
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from dualdnn.api.enumerations import cudnnNanPropagation_t
 from dualdnn.api.operations import OperationGraph
@@ -79,37 +79,64 @@ def operands(operation: OperationGraph, chain: Sequence[PointwiseNode]) -> dict[
     return found
 
 
-def pointwise_launch(problem: GraphProblem, chain: Sequence[PointwiseNode]) -> Launch:
-    """Return the launch of a chain of nodes."""
-    operation, dims = problem.operation, chain[-1].y.dims
-    tensors = operands(operation, chain)
-    strides = [broadcast_strides(t.dims, problem.spec(t).strides, dims) for t in tensors.values()]
-    extents, steps = merge_dimensions(dims, strides)  # in the order of what the last node writes
+class Layout(NamedTuple):
+    """The tensors in memory of a chain by operand name, which of them it writes, and the dimensions in which it computes them, the
+    innermost last: their extents, and for each tensor its strides."""
+
+    tensors: dict[str, GraphTensor]
+    written: tuple[bool, ...]
+    extents: list[int]
+    strides: list[list[int]]
+
+    @classmethod
+    def of(cls, problem: GraphProblem, chain: Sequence[PointwiseNode]) -> Layout:
+        """Return the layout with the fewest dimensions, in the order of what the last node writes."""
+        dims, tensors = chain[-1].y.dims, operands(problem.operation, chain)
+        strides = [broadcast_strides(t.dims, problem.spec(t).strides, dims) for t in tensors.values()]
+        results = {node.y.operand for node in chain}
+        return cls(tensors, tuple(name in results for name in tensors), *merge_dimensions(dims, strides))
+
+
+def pointwise_launch(problem: GraphProblem, chain: Sequence[PointwiseNode], layout: Layout) -> Launch:
+    """Return the launch of a chain of nodes by the kernel that reads the operations from its arguments."""
+    arguments, packs = chain_arguments(problem, chain, layout, WIDTH, OPERANDS, STAGES)
+    definitions = (*problem.definitions, ("OPERANDS", str(OPERANDS)), ("STAGES", str(STAGES)))
+    function = problem.device.function(SOURCE, "graph_pointwise", definitions)
+    return Launch(function, arguments, tuple(layout.tensors), blocks(packs))
+
+
+def chain_arguments(
+    problem: GraphProblem,
+    chain: Sequence[PointwiseNode],
+    layout: Layout,
+    width: int,
+    most_operands: int,
+    most_stages: int,
+    further: Sequence[tuple[str, Any]] = (),
+) -> tuple[ctypes.Structure, int]:
+    """Return what the kernels of chains are given, and the number of packs of ``width`` elements. further: fields behind the
+    addresses of the tensors."""
+    operation, extents = problem.operation, [*layout.extents[:-1], -(-layout.extents[-1] // width)]
     listed = [
         OperandStruct((c_longlong * DIMS)(*padded(step, DIMS, 0)[::-1]), STORED[tensor.data_type], 0)
-        for tensor, step in zip(tensors.values(), steps, strict=True)
+        for tensor, step in zip(layout.tensors.values(), layout.strides, strict=True)
     ]
-    innermost = extents[-1]
-    extents = [*extents[:-1], -(-innermost // WIDTH)]
     scalar = c_double if operation.compute_type == DOUBLE else c_float
     arguments = structure(
-        ("memory", (ctypes.c_void_p * OPERANDS)()),
-        ("operands", (OperandStruct * OPERANDS)(*listed)),
-        ("stages", (_stage_type(scalar) * STAGES)(*_stages(operation, chain, list(tensors), scalar))),
+        ("memory", (ctypes.c_void_p * most_operands)()),
+        *further,
+        ("operands", (OperandStruct * most_operands)(*listed)),
+        ("stages", (_stage_type(scalar) * most_stages)(*stages(operation, chain, list(layout.tensors), scalar))),
         ("extents", (FastDivmod * DIMS)(*map(FastDivmod.of, padded(extents, DIMS, 1)[::-1]))),
         ("rank", c_int(len(extents))),
         ("packs", c_int(prod(extents))),
         ("stages_used", c_int(len(chain))),
-        ("innermost", c_int(innermost)),
+        ("innermost", c_int(layout.extents[-1])),
     )
-    definitions = (*problem.definitions, ("OPERANDS", str(OPERANDS)), ("STAGES", str(STAGES)))
-    function = problem.device.function(SOURCE, "graph_pointwise", definitions)
-    return Launch(function, arguments, tuple(tensors), blocks(prod(extents)))
+    return arguments, prod(extents)
 
 
-def _stages(
-    operation: OperationGraph, chain: Sequence[PointwiseNode], names: list[str], scalar: Any
-) -> list[ctypes.Structure]:
+def stages(operation: OperationGraph, chain: Sequence[PointwiseNode], names: list[str], scalar: Any) -> list[Any]:
     """Return what the kernel reads of each node. names: of the tensors in memory."""
     found = []
     before = ""

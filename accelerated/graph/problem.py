@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 from dualdnn.api.operations import OperationGraph
@@ -16,7 +17,8 @@ from ..solver import ROOMS, Problem, Solver, possible_solvers
 
 # The numbers of the stored types in graph/stored.cuh.
 STORED = {FLOAT: 0, DOUBLE: 1, HALF: 2, BFLOAT16: 3, INT8: 4, UINT8: 5, INT32: 6}
-DIMS, WIDTH = 8, 8  # dimensions; elements of a thread; stored.cuh has the same
+DIMS = 8  # dimensions; stored.cuh has the same
+WIDTH = 8  # elements that a thread takes at a time
 ALIGNMENT = 16  # of what lies in the workspace
 
 
@@ -28,7 +30,7 @@ class GraphProblem(Problem):
     @property
     def definitions(self) -> tuple[tuple[str, str], ...]:
         """The arithmetic of the kernels' modules."""
-        return (("COMPUTE", COMPUTES[self.operation.compute_type]),)
+        return (("COMPUTE", COMPUTES[self.operation.compute_type]), ("WIDTH", str(WIDTH)))
 
     @cached_property
     def inner_problem(self) -> Problem:
@@ -87,21 +89,32 @@ class GraphPlan(Plan):
         self.offsets = list(regions.values())
         self.workspace = names.index("workspace")
         indices = {name: i for i, name in enumerate((*names, *regions))}
-        self.parts = [(step, tuple(indices.get(name, -1) for name in used)) for step, used in steps]
+        placed = [(step, tuple(indices.get(name, -1) for name in used)) for step, used in steps]
+        self.parts = [(step, _getter(positions)) for step, positions in placed]
         self.steps = [
-            inner for step, used in self.parts for inner in (step.steps if isinstance(step, Plan) else [(step, used)])
+            inner for step, used in placed for inner in (step.steps if isinstance(step, Plan) else [(step, used)])
         ]
+        self.plans = any(isinstance(step, Plan) for step, _ in steps)
 
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
-        workspace = operands[self.workspace]
-        start = 0 if workspace is None else workspace.address + -workspace.address % ALIGNMENT
-        available = [*operands, *(Address(start + offset) for offset in self.offsets), None]  # None: no operand
-        for step, positions in self.parts:
-            given = [available[i] for i in positions]
+        # What steps may be given: the operands, the regions, and behind them all what a step does not have.
+        addresses = [0 if operand is None else operand.address for operand in operands]
+        start = addresses[self.workspace] + -addresses[self.workspace] % ALIGNMENT
+        addresses += [start + offset for offset in self.offsets]
+        available = [*operands, *map(Address, addresses[len(operands) :]), None] if self.plans else []
+        addresses.append(0)
+        for step, chosen in self.parts:
             if isinstance(step, Plan):
-                step(given, stream)
+                step(chosen(available), stream)
             else:
-                step.start([0 if operand is None else operand.address for operand in given], stream)
+                step.start(chosen(addresses), stream)
+
+
+def _getter(positions: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """Return a function of a sequence that returns its items at these positions."""
+    if len(positions) > 1:
+        return itemgetter(*positions)
+    return lambda items: [items[position] for position in positions]
 
 
 class SinglePlan(Plan):

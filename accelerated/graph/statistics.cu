@@ -5,7 +5,7 @@
 // channel. The sums of several segments go to the workspace, [segment][sum][channel], and a second kernel adds them.
 //
 // Roofline bound: bytes, one read of x; 3 flops an element, and a division for each dimension that cannot be merged.
-#include "graph/stored.cuh"
+#include "graph/statistics.cuh"
 #include "primitives/geometry.cuh"
 
 constexpr int FINISH_LANES = 8;  // channels of a block that adds segments
@@ -24,18 +24,6 @@ struct Arguments {
   int packs_channels;
   int x_type, sum_type, sqsum_type;
 };
-
-__device__ __forceinline__ void write(const Arguments& a, int channel, COMPUTE sum, COMPUTE square) {
-  store_stored(a.sum, channel * a.sum_stride, a.sum_type, sum);
-  store_stored(a.sqsum, channel * a.sqsum_stride, a.sqsum_type, square);
-}
-
-__device__ __forceinline__ void write_segment(const Arguments& a, int channel, COMPUTE sum, COMPUTE square) {
-  if (a.segments == 1) return write(a, channel, sum, square);
-  COMPUTE* partial = a.partials + 2ll * blockIdx.y * a.channels + channel;
-  partial[0] = sum;
-  partial[a.channels] = square;
-}
 
 // The offset of an item, and its index in the innermost dimension.
 __device__ __forceinline__ long long offset(const Arguments& a, int item, int scale, int& at_innermost) {
@@ -87,37 +75,15 @@ template <class T> __device__ __forceinline__ void sum_pixels(const Arguments& a
   }
 }
 
-// Add the sums of the threads of a column, `lanes` apart; the first thread of each column has the result.
-__device__ __forceinline__ void add_columns(COMPUTE (&sums)[THREADS], COMPUTE (&squares)[THREADS], int lanes) {
-  for (int distance = THREADS / 2; distance >= lanes; distance /= 2) {
-    __syncthreads();
-    if (threadIdx.x < distance) {
-      sums[threadIdx.x] += sums[threadIdx.x + distance];
-      squares[threadIdx.x] += squares[threadIdx.x + distance];
-    }
-  }
-}
-
 extern "C" __global__ void __launch_bounds__(THREADS) graph_statistics(const Arguments a) {
   griddepcontrol_wait();
-  __shared__ COMPUTE sums[THREADS], squares[THREADS];
-  const int thread = threadIdx.x;
   Values sum = {}, square = {};
   with_stored(a.x_type, [&](auto stored) {
     using T = decltype(stored);
     if (a.packs_channels) sum_channels<T>(a, sum, square);
     else sum_pixels<T>(a, sum, square);
   });
-#pragma unroll
-  for (int i = 0; i < WIDTH; i++) {
-    if (i && !a.packs_channels) return;
-    __syncthreads();
-    sums[thread] = sum.item[i];
-    squares[thread] = square.item[i];
-    add_columns(sums, squares, a.lanes);
-    const int channel = a.packs_channels ? (blockIdx.x * a.lanes + thread) * WIDTH + i : blockIdx.x;
-    if (thread < a.lanes && channel < a.channels) write_segment(a, channel, sums[thread], squares[thread]);
-  }
+  write_segment(a, sum, square);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) graph_statistics_finish(const Arguments a) {

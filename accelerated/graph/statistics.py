@@ -52,18 +52,18 @@ def pixels_of(spec: TensorSpec) -> tuple[list[int], list[int]]:
     return extents, steps
 
 
-def partial_sums(operation: OperationGraph, node: GenStatsNode, spec: TensorSpec, device: Any) -> int:
+def partial_sums(operation: OperationGraph, node: GenStatsNode, division: Division) -> int:
     """Return the bytes of the sums of all segments; 0 where there is one."""
-    segments = Division.of(spec, device).segments
+    segments = division.segments
     number = 8 if operation.compute_type == DOUBLE else 4
     return 2 * segments * node.x.dims[1] * number if segments > 1 else 0
 
 
-def statistics_launches(problem: GraphProblem, node: GenStatsNode, partials: str) -> list[Launch]:
+def statistics_launches(problem: GraphProblem, node: GenStatsNode, partials: str, division: Division) -> list[Launch]:
     """Return the launches of a node. partials: the operand where the sums of segments lie."""
     spec = problem.spec(node.x)
     extents, steps = pixels_of(spec)
-    division, innermost = Division.of(spec, problem.device), extents[-1]
+    innermost = extents[-1]
     if not division.packs_channels:
         extents = [*extents[:-1], -(-innermost // WIDTH)]
     arguments = structure(

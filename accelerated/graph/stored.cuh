@@ -2,7 +2,7 @@
 #pragma once
 #include "primitives/types.cuh"
 
-constexpr int DIMS = 8, WIDTH = 8;
+constexpr int DIMS = 8;  // WIDTH: elements that a thread takes at a time
 enum Stored { IS_FLOAT, IS_DOUBLE, IS_HALF, IS_BFLOAT16, IS_INT8, IS_UINT8, IS_INT32 };
 
 // Call a function with a number of the stored type, whose value means nothing.

@@ -1,6 +1,6 @@
 // TMA: asynchronous copies of tiles between tensors and shared memory, and the mbarriers that they complete (the host
-// side is runtime/tensor_map.py and primitives/tma.py). Tiles of three dimensions and im2col tiles are rows of 128
-// bytes with the 128-byte swizzle, as primitives/mma.cuh reads them; tiles of four dimensions are dense.
+// side is runtime/tensor_map.py and primitives/tma.py). Tiles of three and five dimensions and im2col tiles are rows of
+// 128 bytes with the 128-byte swizzle, as primitives/mma.cuh reads them; tiles of four dimensions are dense.
 //
 // A phase of an mbarrier completes when `arrivals` threads have arrived and all expected bytes have been copied;
 // mbarrier_wait_parity() takes the parity of the phase: 0, 1, 0 and so on.
@@ -31,7 +31,7 @@ struct Map {  // EmulatedMap in runtime/tensor_map.py has the same fields
   const unsigned char* base;
   long long stride[4];  // bytes, of all dimensions but the innermost
   int extent[5];
-  int lower[2], upper[2], step[2], pixels, box[4];
+  int lower[2], upper[2], step[2], pixels, box[5];
   int rank, element_bytes, columns, rounded, dense;
 };
 struct Load {
@@ -157,7 +157,7 @@ inline void complete_load(const Load& load) {
     }
   } else {
     for (int row = 0; row < map.box[1] * map.box[2]; row++) {
-      const int box[5] = {at[0], at[1] + row % map.box[1], at[2] + row / map.box[1]};
+      const int box[5] = {at[0], at[1] + row % map.box[1], at[2] + row / map.box[1], at[3], at[4]};
       load_row(load, row, box);
     }
   }
@@ -246,6 +246,13 @@ EMULATED_CALL void tma_load_4d(unsigned char* to, const TensorMap& map, Mbarrier
   emulated::require_aligned_box(map, first);
   emulated::begin_load({barrier, to, reinterpret_cast<const emulated::Map&>(map), {first, second, third, fourth}, {}},
                        EMULATED_HERE);
+}
+EMULATED_CALL void tma_load_5d(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first, int second,
+                               int third, int fourth, int fifth) {
+  emulated::require_aligned_box(map, first);
+  emulated::begin_load(
+      {barrier, to, reinterpret_cast<const emulated::Map&>(map), {first, second, third, fourth, fifth}, {}},
+      EMULATED_HERE);
 }
 inline L2CachePolicy l2_cache_policy(bool, unsigned = 0) { return {}; }
 EMULATED_CALL void tma_load_bulk(void* to, const void* from, unsigned bytes, Mbarrier* barrier, L2CachePolicy) {
@@ -342,6 +349,15 @@ __device__ __forceinline__ void tma_load_4d(unsigned char* to, const TensorMap& 
       "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
       "[%2];" ::"r"(shared_address(to)),
       "l"(&map), "r"(shared_address(barrier)), "r"(first), "r"(second), "r"(third), "r"(fourth)
+      : "memory");
+}
+// Rows of 128 bytes of a tensor of five dimensions, along the second.
+__device__ __forceinline__ void tma_load_5d(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first,
+                                            int second, int third, int fourth, int fifth) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, "
+      "%7}], [%2];" ::"r"(shared_address(to)),
+      "l"(&map), "r"(shared_address(barrier)), "r"(first), "r"(second), "r"(third), "r"(fourth), "r"(fifth)
       : "memory");
 }
 // evict_normal: the usual policy; else L2::evict_first, but for so many sixteenths of the lines.

@@ -7,7 +7,7 @@ from copy import copy
 from typing import Any, Self
 
 from .. import plans
-from ..plans import Launch
+from ..plans import BackgroundLaunch, Launch
 from ..runtime.tensor_map import ALIGNMENT, MAP_BYTES, ROW_BYTES, Im2colMap, TensorMap, TiledMap, UnswizzledTiledMap
 
 __all__ = [
@@ -21,15 +21,16 @@ __all__ = [
     "UnswizzledTiledMap",
 ]
 
-REMEMBERED_ADDRESSES = 16  # of a launch: the arguments with tensor maps for the addresses seen last
+REMEMBERED_ADDRESSES = 16  # of a launch, for which it has tensor maps
 
 
-class TmaLaunch(Launch):
+class TmaLaunch(BackgroundLaunch):
     """A launch whose kernel reads operands through tensor maps.
 
     maps: for each tensor map its byte offset in the arguments, the index of its operand, the bytes from the operand's address, and
     the map. aligned: indices of other operands whose addresses must be multiples of ALIGNMENT, too. fallback: the launch that
-    serves where an address is not, and while the kernel is being compiled; None where the plan sees to both.
+    serves where an address is not, and while the kernel is being compiled; None where the plan sees to both. before, after:
+    launches on the same operands that belong to this one.
     """
 
     def __init__(
@@ -41,51 +42,54 @@ class TmaLaunch(Launch):
         maps: tuple[tuple[int, int, int, TensorMap], ...],
         fallback: Launch | None,
         aligned: tuple[int, ...] = (),
+        before: Sequence[Launch] = (),
+        after: Sequence[Launch] = (),
     ) -> None:
-        vars(self).update(vars(launch))
-        self.device, self.module, self.kernel = device, module, kernel
-        self.maps, self.fallback, self.aligned = maps, fallback, aligned
-        self.encoded: dict[tuple[int, ...], bytes] = {}  # arguments with tensor maps, by the addresses
+        super().__init__(device, module, kernel, launch, fallback)
+        self.maps, self.aligned, self.before, self.after = maps, aligned, tuple(before), tuple(after)
+        self.starters: dict[tuple[int, ...], Any] = {}  # with tensor maps, by the addresses
+        self.latest: tuple[Sequence[int], Any] = (), None  # of the addresses seen last
 
     def with_scalars(self, values: Mapping[str, float]) -> Self:
-        """Return the launch with the scalars of one call among its arguments and those of its fallback."""
+        """Return the launch with the scalars of one call, which has tensor maps of its own."""
         made = super().with_scalars(values)
-        fallback = None if self.fallback is None else self.fallback.with_scalars(values)
-        if fallback is self.fallback and made is self:
+        before, after = ([launch.with_scalars(values) for launch in part] for part in (self.before, self.after))
+        if made is self and (*before, *after) == (*self.before, *self.after):
             return self
         made = copy(self) if made is self else made
-        made.fallback, made.encoded = fallback, {}
+        made.before, made.after = tuple(before), tuple(after)
+        made.starters, made.latest = {}, ((), None)
         return made
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
         """Launch on the operands at these addresses, by the fallback where one is not aligned."""
         if self.function is None:
-            source, definitions = self.module
-            self.function = self.device.function_when_ready(source, self.kernel, definitions)
-        needed = tuple(addresses[operand] + offset for _, operand, offset, _ in self.maps)
-        needed += tuple(addresses[operand] for operand in self.aligned)
-        found = self.encoded.get(needed)
-        if found is None:
-            if self.fallback and (self.function is None or any(address % ALIGNMENT for address in needed)):
-                self.fallback.start(addresses, stream)
-                return
-            found = self._with_maps(needed)
+            self.function = self.ready_kernel()
+        known, starter = self.latest
+        if known != addresses:
+            needed = tuple(addresses[operand] + offset for _, operand, offset, _ in self.maps)
+            needed += tuple(addresses[operand] for operand in self.aligned)
+            starter = self.starters.get(needed)
+            if starter is None:
+                if self.fallback and (self.function is None or any(address % ALIGNMENT for address in needed)):
+                    self.fallback.start(addresses, stream)
+                    return
+                starter = self._with_maps(needed)
+            self.latest = addresses, starter
+        for launch in self.before:
+            launch.start(addresses, stream)
         if plans.launched is not None:
             plans.launched.add(self.kernel)
-        arguments = bytearray(found)
-        self.pack_addresses(arguments, 0, *addresses)
-        self.function.launch(arguments, self.grid, self.block, self.shared_bytes, stream)
+        starter(addresses, stream)
+        for launch in self.after:
+            launch.start(addresses, stream)
 
-    def wait_for_kernel(self) -> None:
-        """Wait until the kernel is compiled, so that the fallback does not serve in its stead."""
-        source, definitions = self.module
-        self.function = self.device.function(source, self.kernel, definitions)
-
-    def _with_maps(self, needed: tuple[int, ...]) -> bytes:
+    def _with_maps(self, needed: tuple[int, ...]) -> Any:
+        """Return what launches with the tensor maps of these addresses."""
         arguments = bytearray(self.template)
         for (argument_offset, _, _, wanted), address in zip(self.maps, needed, strict=False):
             arguments[argument_offset : argument_offset + MAP_BYTES] = self.device.tensor_map(wanted, address)
-        if len(self.encoded) >= REMEMBERED_ADDRESSES:
-            self.encoded.clear()
-        self.encoded[needed] = bytes(arguments)
-        return self.encoded[needed]
+        if len(self.starters) >= REMEMBERED_ADDRESSES:
+            self.starters.clear()
+        self.starters[needed] = self.starter_of(bytes(arguments))
+        return self.starters[needed]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import math
+import struct
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,9 @@ class Stream(ABC):
         """Whether all work of the stream has finished."""
 
 
+Starter = Callable[[Sequence[int], Stream | None], None]
+
+
 class Function(ABC):
     """A compiled kernel. It takes one structure, passed as its bytes."""
 
@@ -86,14 +90,35 @@ class Function(ABC):
         cooperative: bool = False,
     ) -> None:
         """cooperative: all blocks run at the same time, or the launch fails."""
-        if len(arguments) != self.argument_bytes:
+        self._check(len(arguments), (grid, block, shared_bytes))
+        self._launch(arguments, grid, block, shared_bytes, stream, cooperative)
+
+    def starter(
+        self,
+        template: bytes,
+        addresses: int,
+        grid: Dimensions,
+        block: Dimensions,
+        shared_bytes: int = 0,
+        cooperative: bool = False,
+    ) -> Starter:
+        """Return a function of addresses and a stream that launches with these arguments, whose first words the addresses are."""
+        pack = struct.Struct(f"{addresses}Q").pack_into
+
+        def start(found: Sequence[int], stream: Stream | None) -> None:
+            arguments = bytearray(template)
+            pack(arguments, 0, *found)
+            self.launch(arguments, grid, block, shared_bytes, stream, cooperative)
+
+        return start
+
+    def _check(self, argument_bytes: int, configuration: tuple[Dimensions, Dimensions, int]) -> None:
+        if argument_bytes != self.argument_bytes:
             raise TypeError(
-                f"arguments: {self.name} takes a structure of {self.argument_bytes} bytes, not {len(arguments)}"
+                f"arguments: {self.name} takes a structure of {self.argument_bytes} bytes, not {argument_bytes}"
             )
-        configuration = (grid, block, shared_bytes)
         if configuration not in self._accepted:
             self._accept(configuration)
-        self._launch(arguments, grid, block, shared_bytes, stream, cooperative)
 
     @staticmethod
     def _fields(names: str, numbers: Sequence[int]) -> dict[str, Field]:

@@ -164,8 +164,7 @@ class LoadedKernel:
         self.driver.call("cuOccupancyMaxActiveClusters", ctypes.byref(count), self._handle, how.address)
         return count.value
 
-    def launch(self, how: Configuration, arguments: int) -> None:
-        """arguments: the address of the kernel's one argument."""
-        parameters = ctypes.c_void_p(arguments)
-        if code := self._launch(how.address, self._handle, ctypes.addressof(parameters), None):
+    def launch(self, how: Configuration, parameters: int) -> None:
+        """parameters: the address of a pointer to the kernel's one argument."""
+        if code := self._launch(how.address, self._handle, parameters, None):
             raise self.driver.error("cuLaunchKernelEx", code)

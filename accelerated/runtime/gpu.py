@@ -11,14 +11,24 @@ import contextlib
 import ctypes
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy
 
 from . import tensor_map as tensor_maps
-from .device import REMEMBERED_CONFIGURATIONS, Device, Dimensions, Function, Memory, Stream, bytes_of, check_range
+from .device import (
+    REMEMBERED_CONFIGURATIONS,
+    Device,
+    Dimensions,
+    Function,
+    Memory,
+    Starter,
+    Stream,
+    bytes_of,
+    check_range,
+)
 from .driver import (
     COOPERATIVE,
     MAX_DYNAMIC_SHARED_SIZE_BYTES,
@@ -34,6 +44,8 @@ from .driver import (
 )
 from .errors import DeviceError, DeviceUnavailable
 from .tensor_map import TensorMap
+
+REMEMBERED_STREAMS = 64  # of a launch
 
 
 class _CurrentContext:
@@ -151,11 +163,59 @@ class GpuFunction(Function):
             how = self._configure(*key)
         if isinstance(arguments, bytes):  # which the driver cannot be given the address of
             arguments = bytearray(arguments)
+        pointer = ctypes.c_void_p(ctypes.addressof(self._content.from_buffer(arguments)))
         try:
-            self._kernel.launch(how, ctypes.addressof(self._content.from_buffer(arguments)))
+            self._kernel.launch(how, ctypes.addressof(pointer))
         except DriverError as error:
-            configuration = f"grid={grid} block={block} shared_bytes={shared_bytes} cooperative={cooperative}"
-            raise DeviceError(f"launching {self.name} with {configuration}: {error}") from error
+            raise self._not_launched(error, *key) from error
+
+    def _not_launched(
+        self, error: DriverError, grid: Any, block: Any, shared_bytes: int, _: int, cooperative: bool
+    ) -> DeviceError:
+        configuration = f"grid={grid} block={block} shared_bytes={shared_bytes} cooperative={cooperative}"
+        return DeviceError(f"launching {self.name} with {configuration}: {error}")
+
+    def starter(
+        self,
+        template: bytes,
+        addresses: int,
+        grid: Dimensions,
+        block: Dimensions,
+        shared_bytes: int = 0,
+        cooperative: bool = False,
+    ) -> Starter:
+        """With arguments that are laid out for the driver once: a launch writes the addresses into them."""
+        self._check(len(template), (grid, block, shared_bytes))
+        device, launch, content = self.device, self._kernel.launch, self._content
+        pack = struct.Struct(f"{addresses}Q").pack_into
+        configurations: dict[int, Configuration] = {}  # by stream
+        free: list[
+            tuple[Any, Any, int]
+        ] = []  # arguments that no thread launches with: they, a pointer to them, and its address
+
+        def start(found: Sequence[int], stream: Stream | None) -> None:
+            if _thread.device is not device:
+                device.make_current()
+            handle = stream.handle if stream is not None else 0
+            how = configurations.get(handle)
+            if how is None:
+                if len(configurations) >= REMEMBERED_STREAMS:
+                    configurations.clear()
+                how = configurations[handle] = self._configure(grid, block, shared_bytes, handle, cooperative)
+            try:
+                arguments = free.pop()
+            except IndexError:
+                made = content.from_buffer_copy(template)
+                pointer = ctypes.c_void_p(ctypes.addressof(made))
+                arguments = made, pointer, ctypes.addressof(pointer)
+            pack(arguments[0], 0, *found)
+            try:
+                launch(how, arguments[2])
+            except DriverError as error:
+                raise self._not_launched(error, grid, block, shared_bytes, handle, cooperative) from error
+            free.append(arguments)  # of which the driver has a copy
+
+        return start
 
     def _configure(
         self, grid: Dimensions, block: Dimensions, shared_bytes: int, stream: int, cooperative: bool

@@ -61,9 +61,10 @@ class Im2colMap(TensorMap):
 
 @dataclass(frozen=True)
 class TiledMap(TensorMap):
-    """The tiled mode with the 128-byte swizzle: boxes of a tensor of three dimensions; ``box`` counts elements of each."""
+    """The tiled mode with the 128-byte swizzle: boxes of a tensor of three or five dimensions; ``box`` counts elements of each, of
+    the fourth and fifth one."""
 
-    box: tuple[int, int, int]
+    box: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class EmulatedMap(ctypes.Structure):
         ("upper", ctypes.c_int * 2),
         ("step", ctypes.c_int * 2),
         ("pixels", ctypes.c_int),
-        ("box", ctypes.c_int * 4),
+        ("box", ctypes.c_int * 5),
         ("rank", ctypes.c_int),
         ("element_bytes", ctypes.c_int),
         ("columns", ctypes.c_int),

@@ -6,9 +6,10 @@ from ..enumerations import cudnnBackendDescriptorType_t as Kind
 from ..functions import executing
 from ..graph import execution as _execution  # noqa: F401 (registers)
 from ..graph import operation_graph as _operation_graph  # noqa: F401 (registers)
-from ..status import BAD_PARAM, expect
+from ..status import BAD_PARAM, CudnnError
 
 NAME = "cudnnBackendExecute"
+PLAN, PACK = Kind.CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, Kind.CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR
 
 
 @executing(
@@ -23,24 +24,26 @@ def cudnnBackendExecute(handle, executionPlan, variantPack):
     pointers that are missing (c04), superfluous, too small or misaligned (c07), a workspace that is too small (c05);
     EXECUTION_FAILED where the device fails (c09). Source: 5.2.3.
     """
-    for name, descriptor, kind in (
-        ("executionPlan", executionPlan, Kind.CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR),
-        ("variantPack", variantPack, Kind.CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR),
-    ):
-        expect(descriptor is not None, BAD_PARAM, f"{NAME}/c03", f"{name} has not been finalised")
-        expect(descriptor.kind == kind, BAD_PARAM, f"{NAME}/c07", f"{name} is a {descriptor.kind.name}")
-    plan, pack = executionPlan.record, variantPack.record
-    expect(plan.handle is handle, BAD_PARAM, f"{NAME}/c07", "the execution plan was made for another handle")
-    operation, given = plan.operation, dict(pack.pointers)
-    needed = {tensor.uid: name for name, tensor in operation.tensors.items() if not tensor.is_virtual}
-    missing, more = sorted(set(needed) - set(given)), sorted(set(given) - set(needed))
-    expect(not missing, BAD_PARAM, f"{NAME}/c04", f"the variant pack has no pointers for the tensors {missing}")
-    expect(
-        not more,
-        BAD_PARAM,
-        f"{NAME}/c07",
-        f"the graph has no tensors {more} with memory, for which the pack has pointers",
-    )
-    enough = pack.workspace is not None or operation.workspace_bytes == 0
-    expect(enough, BAD_PARAM, f"{NAME}/c05", f"the workspace is NULL, {operation.workspace_bytes} bytes are needed")
-    return operation, {"workspace": pack.workspace, **{name: given[uid] for uid, name in needed.items()}}
+    for name, descriptor, kind in (("executionPlan", executionPlan, PLAN), ("variantPack", variantPack, PACK)):
+        if descriptor is None:
+            raise CudnnError(BAD_PARAM, f"{NAME}/c03", f"{name} has not been finalised")
+        if descriptor.kind is not kind:
+            raise CudnnError(BAD_PARAM, f"{NAME}/c07", f"{name} is a {descriptor.kind.name}")
+    plan, pointers, workspace = executionPlan.record, variantPack.record.pointers, variantPack.record.workspace
+    if plan.handle is not handle:
+        raise CudnnError(BAD_PARAM, f"{NAME}/c07", "the execution plan was made for another handle")
+    if pointers.keys() != plan.needed:
+        raise _other_tensors(plan.needed, pointers.keys())
+    if workspace is None and plan.operation.workspace_bytes:
+        text = f"the workspace is NULL, {plan.operation.workspace_bytes} bytes are needed"
+        raise CudnnError(BAD_PARAM, f"{NAME}/c05", text)
+    return plan.operation, [*map(pointers.__getitem__, plan.uids), workspace]
+
+
+def _other_tensors(needed, given):
+    """The error for a pack with other unique ids than those of the graph's tensors with memory."""
+    missing, more = sorted(needed - given), sorted(given - needed)
+    if missing:
+        return CudnnError(BAD_PARAM, f"{NAME}/c04", f"the variant pack has no pointers for the tensors {missing}")
+    text = f"the graph has no tensors {more} with memory, for which the pack has pointers"
+    return CudnnError(BAD_PARAM, f"{NAME}/c07", text)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from typing import Any
 
@@ -45,12 +45,12 @@ class Parameter:
     length: Length | None = None
     typed_by: str | None = None
 
-    @property
+    @cached_property
     def base_type(self) -> str:
         """The type without const, pointer and array marks."""
         return self.ctype.replace("const ", "").replace("*", "").replace("[]", "").strip()
 
-    @property
+    @cached_property
     def is_pointer(self) -> bool:
         return "*" in self.ctype or "[]" in self.ctype
 

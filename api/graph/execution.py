@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from .. import api_log
@@ -151,6 +152,16 @@ class ExecutionPlan:
 
     handle: Handle
     operation: OperationGraph
+
+    @cached_property
+    def uids(self) -> tuple[int, ...]:
+        """The unique ids of the tensors with memory, in the order of the operands, of which the workspace is the last."""
+        return tuple(self.operation.tensors[name].uid for name in self.operation.operands[:-1])
+
+    @cached_property
+    def needed(self) -> frozenset[int]:
+        """What the unique ids of a variant pack must be."""
+        return frozenset(self.uids)
 
 
 @finalizes_with_results(Kind.CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from ..enumerations import CUDNN_DIM_MAX
@@ -106,7 +108,7 @@ def knob_choice(given: Given) -> KnobChoice:
 class VariantPack:
     """The memory of an execution: a pointer for each unique id, and the workspace (None where none is needed)."""
 
-    pointers: tuple[tuple[int, Any], ...]
+    pointers: Mapping[int, Any]
     workspace: Any
 
 
@@ -115,4 +117,4 @@ def variant_pack(given: Given) -> VariantPack:
     uids, pointers = given.all("UNIQUE_IDS"), given.all("DATA_POINTERS")
     expect(len(uids) == len(pointers), BAD_PARAM, INVALID, f"{len(uids)} unique ids, {len(pointers)} data pointers")
     expect(len(set(uids)) == len(uids), BAD_PARAM, INVALID, f"the unique ids {uids} repeat")
-    return VariantPack(tuple(zip(uids, pointers, strict=True)), given.one("WORKSPACE"))
+    return VariantPack(MappingProxyType(dict(zip(uids, pointers, strict=True))), given.one("WORKSPACE"))

@@ -106,6 +106,8 @@ def remarks(result: dict[str, Any]) -> str:
     parts = [str(result.get("solver") or ""), str(result.get("algorithm") or "")]
     if result.get("v7_us") is not None:
         parts.append(f"v7 {result['v7_algorithm']} {result['v7_us']:.1f}")
+    if result.get("over_separate"):
+        parts.append(f"separate calls {result['separate_us']:.1f}, {result['over_separate']:.2f}x")
     if result.get("vendor_algorithm"):
         parts.append(f"vendor {result['vendor_algorithm']}")
     return "; ".join(part for part in [*parts, result["message"]] if part)
@@ -139,6 +141,11 @@ def summary(results: list[dict[str, Any]]) -> str:
         )
     families = dict.fromkeys(r["family"] for r in results if r["flops"])
     lines += [f"{name}: {against_vendor([r for r in results if r['family'] == name])}" for name in families]
+    if fused := [r["over_separate"] for r in results if r.get("over_separate")]:
+        mean = math.exp(sum(map(math.log, fused)) / len(fused))
+        lines.append(
+            f"against our separate calls: geometric mean {mean:.2f} over {len(fused)} rows, the least {min(fused):.2f}"
+        )
     if ranked := [r for r in results if r["family"] == "convolution" and r.get("v7_ratio")]:
         near = sum(r["v7_ratio"] <= NEAR_BEST for r in ranked)
         lines.append(f"GetAlgorithm_v7 is within 10 % of Find's best on {near} of {len(ranked)} convolutions")

@@ -6,16 +6,26 @@ from collections.abc import Iterator
 
 from dualdnn.api.enumerations import (
     cudnnActivationMode_t,
+    cudnnBatchNormMode_t,
     cudnnConvolutionBwdFilterAlgo_t,
     cudnnConvolutionFwdAlgo_t,
     cudnnConvolutionMode_t,
     cudnnDataType_t,
+    cudnnIndicesType_t,
     cudnnMathType_t,
     cudnnNanPropagation_t,
+    cudnnOpTensorOp_t,
+    cudnnReduceTensorIndices_t,
+    cudnnReduceTensorOp_t,
     cudnnReorderType_t,
 )
 from dualdnn.api.operations import (
+    ActivationBackward,
+    ActivationForward,
     ActivationSpec,
+    AddTensor,
+    BatchNormalizationBackward,
+    BatchNormalizationForwardInference,
     BnFinalizeStatisticsInference,
     BnFinalizeStatisticsTraining,
     ConvolutionSpec,
@@ -23,6 +33,10 @@ from dualdnn.api.operations import (
     DactivationForkDbatchnorm,
     FilterSpec,
     Operation,
+    OpTensor,
+    OpTensorSpec,
+    ReduceTensor,
+    ReduceTensorSpec,
     ScaleBiasActivationConvBnstats,
     ScaleBiasActivationWgrad,
     ScaleBiasAddActivationGenBitmask,
@@ -31,11 +45,13 @@ from dualdnn.api.operations import (
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT32, NHWC
 
 from ..layouts import laid_out
-from .row import Row
+from .row import Call, Row
 
 CHANNELS = (64, 2048)
 SHAPES = ((64, 256, 56, 56), (32, 128, 28, 28), (31, 67, 37, 41))
-RELU = ActivationSpec(cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN, 0.0)
+NOT_NAN = cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN
+RELU = ActivationSpec(cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, NOT_NAN, 0.0)
+SPATIAL = cudnnBatchNormMode_t.CUDNN_BATCHNORM_SPATIAL
 
 
 def _vector(channels: int, kind: cudnnDataType_t = FLOAT) -> TensorSpec:
@@ -84,6 +100,78 @@ def convolutions(taps: int) -> Iterator[tuple[str, Operation]]:
     )
 
 
+def normalised(x: TensorSpec, /, **where: str) -> Call:
+    """scale * x + bias by one call: an inference of batch normalisation, whose mean and variance make nothing of it."""
+    numbers = _vector(x.dims[1], DOUBLE if x.data_type == DOUBLE else FLOAT)
+    made = BatchNormalizationForwardInference(SPATIAL, 1.0, 0.0, x, x, numbers, numbers, 1e-5)
+    return Call(made, {name: where.get(name, name) for name in made.operands})
+
+
+def rectified(y: TensorSpec, name: str) -> Call:
+    """A ReLU in place."""
+    return Call(ActivationForward(RELU, 1.0, 0.0, y, y), {"x": name, "y": name})
+
+
+def reductions(y: TensorSpec) -> Iterator[Call]:
+    """The sums of y and of its squares, by channel."""
+    sums = _vector(y.dims[1])
+    for op, name in (("ADD", "ySum"), ("NORM2", "norms")):
+        spec = ReduceTensorSpec(
+            cudnnReduceTensorOp_t[f"CUDNN_REDUCE_TENSOR_{op}"], FLOAT, NOT_NAN,
+            cudnnReduceTensorIndices_t.CUDNN_REDUCE_TENSOR_NO_INDICES, cudnnIndicesType_t.CUDNN_32BIT_INDICES,
+        )  # fmt: skip
+        yield Call(ReduceTensor(spec, 0, 0, 1.0, 0.0, y, sums), {"A": "y", "C": name})
+    squared = OpTensorSpec(cudnnOpTensorOp_t.CUDNN_OP_TENSOR_MUL, FLOAT, NOT_NAN)
+    yield Call(OpTensor(squared, 1.0, 1.0, 0.0, sums, sums, sums), {"A": "norms", "B": "norms", "C": "ySqSum"})
+
+
+def finalizing(o: BnFinalizeStatisticsTraining | BnFinalizeStatisticsInference) -> Iterator[Call]:
+    """The statistics made a scale and a bias: inferences of batch normalisation of ones and of zeros."""
+    numbers = _vector(o.scale.dims[1])  # type: ignore[union-attr]  # the rows have everything
+    eq = _vector(numbers.dims[1], HALF)
+    if isinstance(o, BnFinalizeStatisticsTraining):
+        mul, add = (OpTensorSpec(cudnnOpTensorOp_t[f"CUDNN_OP_TENSOR_{op}"], FLOAT, NOT_NAN) for op in ("MUL", "ADD"))
+        unbiased = o.factor * o.count / (o.count - 1)
+        yield Call(AddTensor(1 / o.count, 0.0, numbers, numbers), {"A": "ySum", "C": "savedMean"})
+        squared = OpTensor(mul, 1.0, 1.0, 0.0, numbers, numbers, numbers)
+        yield Call(squared, {"A": "savedMean", "B": "savedMean", "C": "square"})
+        variance = OpTensor(add, 1 / o.count, -1.0, 0.0, numbers, numbers, numbers)
+        yield Call(variance, {"A": "ySqSum", "B": "square", "C": "variance"})
+        yield Call(AddTensor(o.factor, 1 - o.factor, numbers, numbers), {"A": "savedMean", "C": "runningMean"})
+        yield Call(AddTensor(unbiased, 1 - o.factor, numbers, numbers), {"A": "variance", "C": "runningVar"})
+        yield normalised(numbers, x="ones", y="savedInvStd", scale="ones", bias="zeros", mean="zeros")
+    known = "savedMean" if isinstance(o, BnFinalizeStatisticsTraining) else "runningMean"
+    variance_name = "variance" if isinstance(o, BnFinalizeStatisticsTraining) else "runningVar"
+    yield normalised(eq, x="half ones", y="eqScale", bias="zeros", mean="zeros", variance=variance_name)
+    yield normalised(eq, x="half zeros", y="eqBias", mean=known, variance=variance_name)
+
+
+def separate(o: Operation) -> tuple[Call, ...]:
+    """The fewest documented calls that do what a fused operation does, but for the bit mask."""
+    if isinstance(o, BnFinalizeStatisticsTraining | BnFinalizeStatisticsInference):
+        return tuple(finalizing(o))
+    if isinstance(o, ScaleBiasActivationConvBnstats):
+        convolved = Call(o.inner, {"x": "scaled"})
+        return (normalised(o.x, y="scaled"), rectified(o.x, "scaled"), convolved, *reductions(o.y))
+    if isinstance(o, ScaleBiasActivationWgrad):
+        return normalised(o.x, y="scaled"), rectified(o.x, "scaled"), Call(o.inner, {"x": "scaled"})
+    if isinstance(o, ConvScaleBiasAddActivation):
+        added = Call(AddTensor(1.0, 1.0, o.y, o.y), {"A": "scaled z", "C": "y"})
+        scaled = (normalised(o.y, x="y"), normalised(o.y, x="z", y="scaled z"))
+        return Call(o.inner, {}), *scaled, added, rectified(o.y, "y")
+    if isinstance(o, ScaleBiasAddActivationGenBitmask):
+        added = Call(AddTensor(1.0, 1.0, o.y, o.y), {"A": "scaled z", "C": "y"})
+        return normalised(o.x), normalised(o.y, x="z", y="scaled z"), added, rectified(o.y, "y")
+    if isinstance(o, DactivationForkDbatchnorm):
+        incoming = Call(
+            ActivationBackward(RELU, 1.0, 0.0, o.x, o.x, o.x, o.x), {"y": "y", "dy": "dy", "x": "y", "dx": "dz"}
+        )
+        numbers = _vector(o.x.dims[1], DOUBLE if o.x.data_type == DOUBLE else FLOAT)
+        made = BatchNormalizationBackward(SPATIAL, 1.0, 0.0, 1.0, 0.0, o.x, o.x, o.x, numbers, numbers, 1e-5, numbers)
+        return incoming, Call(made, {"dy": "dz", "savedInvVariance": "savedInvStd"})
+    return ()
+
+
 def small_fused() -> Iterator[Operation]:
     """Small operations that between them use every source in every data type."""
     for kind in (FLOAT, DOUBLE, HALF, BFLOAT16):
@@ -95,14 +183,16 @@ def fused_rows() -> Iterator[Row]:
     """The rows of all sequences."""
     for channels in CHANNELS:
         for name, operation in zip(("training", "inference"), finalized(channels, HALF), strict=True):
-            yield Row(f"fused finalize {name} {channels} half", f"fused finalize {name}", operation)
+            title = f"fused finalize {name} {channels} half"
+            yield Row(title, f"fused finalize {name}", operation, separate(operation))
     for dims in SHAPES:
         for kind, layout in ((HALF, "nhwc"), (FLOAT, "nhwc"), (FLOAT, "nchw")):
             shape = f"{'x'.join(map(str, dims))} {kind.name.removeprefix('CUDNN_DATA_').lower()} {layout.upper()}"
             for name, operation in zip(
                 ("scale bias add ReLU", "ReLU and batch norm gradient"), residual(dims, kind, layout), strict=True
             ):
-                yield Row(f"fused {name} {shape}", f"fused {name}", operation)
+                yield Row(f"fused {name} {shape}", f"fused {name}", operation, separate(operation))
     for taps in (1, 3):
         for name, operation in convolutions(taps):
-            yield Row(f"fused {name} {taps}x{taps} 64x256x56x56 to 64 half NHWC", f"fused {name}", operation)
+            title = f"fused {name} {taps}x{taps} 64x256x56x56 to 64 half NHWC"
+            yield Row(title, f"fused {name}", operation, separate(operation))

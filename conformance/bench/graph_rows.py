@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from dualdnn.api.enumerations import (
-    cudnnConvolutionMode_t,
+    cudnnConvolutionFwdAlgo_t,
     cudnnDataType_t,
     cudnnGenStatsMode_t,
     cudnnNanPropagation_t,
@@ -21,13 +22,18 @@ from dualdnn.api.operations.graph import (
     PointwiseNode,
     PointwiseSettings,
 )
+from dualdnn.api.operations.graph_patterns import ON_CORES_ENGINE
 from dualdnn.api.operations.specs import FLOAT, HALF, NCHW, NHWC, SCALAR_BYTES, TensorSpec
 
-from .row import Row
+from .convolution_rows import DEEP, FUSED_LAYERS, TINY, WIDE, Layer, convolution, rectified
+from .fused_rows import reductions
+from .row import Call, Convolution, Row
 
 Mode = cudnnPointwiseMode_t
-PRECOMPUTED_ON_CORES = 9  # the engine of IMPLICIT_PRECOMP_GEMM on tensor cores
+PRECOMPUTED = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
+ON_CORES, PRECOMPUTED_ON_CORES = 8, 9  # the engines of IMPLICIT_GEMM and IMPLICIT_PRECOMP_GEMM on tensor cores
 SHAPES = ((64, 256, 56, 56), (32, 512, 14, 14))
+STATISTICS_LAYERS = (WIDE, Layer(64, 256, 56, 256, 1, 1), DEEP, Layer(32, 512, 14, 512, 1, 1))
 
 
 def _tensor(uid: int, dims: tuple[int, ...], data_type: cudnnDataType_t, virtual: bool = False) -> GraphTensor:
@@ -53,20 +59,55 @@ def _layer(dims: tuple[int, ...], data_type: cudnnDataType_t) -> tuple[Node, ...
     )
 
 
-def _block(dims: tuple[int, ...], data_type: cudnnDataType_t) -> tuple[Node, ...]:
-    """relu(conv(x, w) + bias)."""
-    channels, settings = dims[1], GraphConvolution(cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION, FLOAT, (1, 1), (1, 1), (1, 1), (1, 1))  # fmt: skip
-    x, w, y = (
-        _tensor(1, dims, data_type),
-        _tensor(2, (channels, channels, 3, 3), data_type),
-        _tensor(3, dims, data_type),
-    )
-    sums, shifted = (_tensor(4 + i, dims, FLOAT, virtual=True) for i in range(2))
-    return (
-        ConvolutionForwardNode(settings, 1.0, 0.0, x, w, sums),
-        _pointwise(Mode.CUDNN_POINTWISE_ADD, sums, shifted, _tensor(6, (1, channels, 1, 1), data_type)),
+def _of(uid: int, spec: TensorSpec, virtual: bool = False) -> GraphTensor:
+    return GraphTensor(uid, spec.data_type, spec.dims, spec.strides, SCALAR_BYTES[spec.data_type], 1, -1, virtual)
+
+
+def _convolved(plain: Convolution, y: GraphTensor) -> ConvolutionForwardNode:
+    """y = conv(x, w)."""
+    c, x, w = plain.convolution, _of(1, plain.x), _of(2, plain.w.tensor)
+    settings = GraphConvolution(c.mode, FLOAT, c.padding, c.padding, c.stride, c.dilation)
+    return ConvolutionForwardNode(settings, 1.0, 0.0, x, w, y)
+
+
+def _fused_row(layer: Layer, kind: str, added: bool) -> Row:
+    """relu(conv(x, w) + bias), or with z added, beside the one documented call."""
+    call = replace(rectified(convolution(layer, kind, NHWC), added), algo=PRECOMPUTED)
+    between = TensorSpec.packed(FLOAT, call.y.dims, NHWC)
+    sums, joined, shifted = (_of(10 + i, between, virtual=True) for i in range(3))
+    y, bias, z = _of(3, call.y), _of(4, call.bias), _of(5, call.z)
+    last = joined if added else sums
+    nodes = (
+        _convolved(call, sums),
+        *((_pointwise(Mode.CUDNN_POINTWISE_ADD, z, joined, sums),) if added else ()),
+        _pointwise(Mode.CUDNN_POINTWISE_ADD, last, shifted, bias),
         _pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, shifted, y),
     )
+    names = {
+        "x": "tensor_1",
+        "w": "tensor_2",
+        "y": "tensor_3",
+        "bias": "tensor_4",
+        "z": "tensor_5" if added else "tensor_3",
+    }
+    family = f"graph convolution {'add ' if added else ''}bias ReLU"
+    operation = OperationGraph(nodes, ON_CORES if layer == TINY else PRECOMPUTED_ON_CORES, 0, 0)
+    return Row(f"{family} {layer} {kind} NHWC", family, operation, (Call(call, names),))
+
+
+def _statistics_row(layer: Layer) -> Row:
+    """conv(x, w) and its statistics, beside a convolution and two reductions."""
+    call = replace(convolution(layer, "half", NHWC), algo=PRECOMPUTED)
+    channels = TensorSpec.packed(FLOAT, (1, layer.filters, 1, 1))
+    y, sums, squares = _of(3, call.y), _of(4, channels), _of(5, channels)
+    nodes = (_convolved(call, y), GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, y, sums, squares))
+    family = "graph convolution statistics"
+    names = {"x": "tensor_1", "w": "tensor_2", "y": "tensor_3", "ySum": "tensor_4", "ySqSum": "tensor_5"}
+    reduced = (
+        Call(o, {name: names.get(known, known) for name, known in where.items()}) for o, where in reductions(call.y)
+    )
+    calls = (Call(call, names), *reduced)
+    return Row(f"{family} {layer} half NHWC", family, OperationGraph(nodes, ON_CORES_ENGINE, 0, 0), calls)
 
 
 def graph_rows() -> Iterator[Row]:
@@ -75,8 +116,14 @@ def graph_rows() -> Iterator[Row]:
         shape = "x".join(map(str, dims))
         for data_type, layout in ((FLOAT, "NCHW"), (HALF, "NHWC")):
             kind = data_type.name.removeprefix("CUDNN_DATA_").lower()
-            family = "graph scale bias ReLU statistics"
-            yield Row(f"{family} {shape} {kind} {layout}", family, OperationGraph(_layer(dims, data_type), 0, 0, 0))
-        family = "graph convolution bias ReLU"
-        block = OperationGraph(_block(dims, HALF), PRECOMPUTED_ON_CORES, 0, 0)
-        yield Row(f"{family} {shape} half NHWC", family, block)
+            for family, nodes in (
+                ("graph scale bias ReLU", _layer(dims, data_type)[:-1]),
+                ("graph scale bias ReLU statistics", _layer(dims, data_type)),
+            ):
+                yield Row(f"{family} {shape} {kind} {layout}", family, OperationGraph(nodes, 0, 0, 0))
+    for added in (False, True):
+        for layer in (*FUSED_LAYERS, TINY):
+            for kind in ("half", "TF32"):
+                yield _fused_row(layer, kind, added)
+    for layer in STATISTICS_LAYERS:
+        yield _statistics_row(layer)

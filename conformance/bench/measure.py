@@ -6,7 +6,7 @@ import contextlib
 import statistics
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,14 @@ from dualdnn.accelerated.runtime.timing import Clock, Graph
 from dualdnn.api import cudnn
 from dualdnn.api.document import functions
 from dualdnn.api.enumerations import cudnnDataType_t
-from dualdnn.api.operations import Operation, RNNBackwardData, RNNBackwardWeights, RNNForward, TensorSpec
+from dualdnn.api.operations import (
+    Operation,
+    OperationGraph,
+    RNNBackwardData,
+    RNNBackwardWeights,
+    RNNForward,
+    TensorSpec,
+)
 from dualdnn.api.operations.specs import FLOAT, HALF
 
 from ..calls import Caller, sized
@@ -57,7 +64,8 @@ def with_room(functions: Any, handle: Any, operation: Operation) -> Operation:
 
 def workspace_of(operation: Operation) -> str | None:
     """The name of the operand that is its workspace."""
-    return next((n for n in operation.raw if n not in operation.inputs and n not in operation.outputs), None)
+    scratch = [n for n in operation.raw if n not in operation.inputs and n not in operation.outputs]
+    return next((n for n in scratch if operation.raw[n] == "workspace_bytes"), next(iter(scratch), None))
 
 
 class Captured:
@@ -92,6 +100,25 @@ class Contender:
 
     work: Work
     name: str = ""
+
+
+def in_turn(found: Sequence[dict[str, Contender]]) -> dict[str, Contender]:
+    """Rivals that make several calls one after the other: those that can make each of them."""
+
+    def together(works: Sequence[Work]) -> Work:
+        def work() -> None:
+            for one in works:
+                one()
+
+        return works[0] if len(works) == 1 else work
+
+    made = {}
+    for name in found[0]:
+        if all(name in each for each in found):
+            contenders = [each[name] for each in found]
+            names = ", ".join(contender.name for contender in contenders if contender.name)
+            made[name] = Contender(together([contender.work for contender in contenders]), names)
+    return made
 
 
 class Bench:
@@ -201,10 +228,15 @@ class Bench:
         heats the device so that its clocks fall, a rest before it, so that nobody begins with the heat of another."""
         operation = row.operation
         rivals: dict[str, Contender] = {}
+        calls = self._separate(row, memory)
+        theirs = calls if isinstance(operation, OperationGraph) and calls else [(operation, memory)]
         with self._told("vendor", messages):
-            rivals |= self._vendor(operation, memory)
+            rivals |= in_turn([self._vendor(*call) for call in theirs])
         with self._told("graph", messages):
-            rivals |= self._graph(operation, memory)
+            rivals |= in_turn([self._graph(*call) for call in theirs])
+        if calls:
+            with self._told("separate", messages):
+                rivals |= in_turn([{"separate": Contender(self._own_call(*call))} for call in calls])
         ours, found = self._ours(operation, memory)
         times: dict[str, list[float]] = {name: [] for name in rivals}
         with contextlib.ExitStack() as stack:
@@ -214,7 +246,7 @@ class Bench:
                     graphs[name] = stack.enter_context(self._repeated(rival.work, self._repetitions(rival.work)))
             graph = stack.enter_context(self._repeated(ours.work, self._repetitions(ours.work)))
 
-            rest = REST_SECONDS if self.device.kind == "gpu" and isinstance(operation, Convolution) else 0.0
+            rest = REST_SECONDS if self.device.kind == "gpu" and (calls or isinstance(operation, Convolution)) else 0.0
 
             def run_rivals() -> None:
                 for name, theirs in graphs.items():
@@ -266,6 +298,33 @@ class Bench:
             "v7_us": None if first is None or same else self._median(self._own_call(first, memory)) * 1e6,
         }
 
+    def _separate(self, row: Row, memory: dict[str, Any]) -> list[tuple[Any, dict[str, Any]]]:
+        """The separate calls that do together what the row's operation does, each with the buffers of its operands."""
+        calls = [(sized(Caller(cudnn, self.handle), call.operation), call.where) for call in row.separate]
+        further: dict[str, int] = {}
+        for operation, where in calls:
+            for name in operation.operands:
+                known = where.get(name, name)
+                if known not in memory or name == workspace_of(operation):
+                    known = f"separate {where.get(name, name)}"
+                    further[known] = max(further.get(known, SCRATCH_BYTES), self._most_bytes(operation, name))
+        memory |= {name: self._ones(nbytes) for name, nbytes in further.items()}
+        found = []
+        for operation, where in calls:
+            names = {name: where.get(name, name) for name in operation.operands}
+            given = {
+                name: memory.get(f"separate {known}") if f"separate {known}" in further else memory[known]
+                for name, known in names.items()
+            }
+            found.append((operation, given))
+        return found
+
+    def _most_bytes(self, operation: Operation, name: str) -> int:
+        """Bytes of an operand of a separate call, of a workspace those that suffice for everybody and every algorithm."""
+        if name != workspace_of(operation):
+            return operation.nbytes(name)
+        return self._scratch_bytes(operation) if isinstance(operation, Convolution) else self._room(operation, name)
+
     def _solver(self, operation: Operation) -> dict[str, Any]:
         """The name of the solver that serves an operation."""
         return {"solver": self.handle.backend.plan(with_room(cudnn, self.handle, operation)).solver}
@@ -310,6 +369,8 @@ class Bench:
         names = [parameter.name for parameter in functions()[function_of(type(operation))].arguments]
         call = dict(zip(names, arguments, strict=True))
         sizes = self.vendor.cudnn.cudnnGetMultiHeadAttnBuffers(self.vendor_handle, call["attnDesc"])
+        if not call["reserveSpaceSizeInBytes"]:  # the work space of inference has what else lies in reserve space, too
+            sizes = (*sizes[:1], sum(sizes[1:]), 0)
         for name, size in zip(("workSpace", "reserveSpace"), sizes[1:], strict=True):
             if call[f"{name}SizeInBytes"]:
                 memory[f"vendor's {name}"] = call[name] = self._owner.allocate(max(size, SCRATCH_BYTES))
@@ -408,6 +469,13 @@ class Bench:
         self.device.synchronize()
         return buffer
 
+    def _ones(self, nbytes: int) -> Any:
+        """A buffer that begins with ones in float: vectors of scales, variances and their like; more is written first."""
+        buffer = self._owner.allocate(nbytes)
+        ones = np.ones(min(nbytes, SCRATCH_BYTES) // 4, np.float32)
+        self.device.upload(buffer.address, ones.tobytes())
+        return buffer
+
     @staticmethod
     def _type_in(operation: Operation, name: str) -> cudnnDataType_t:
         """The type of an operand's random values; of a space that of the data, so that it has no infinities as such."""
@@ -461,6 +529,7 @@ def with_floor(result: dict[str, Any], ceilings: Ceilings) -> dict[str, Any]:
     floor = ceilings.floor(result["bytes"], result["flops"], result["pace"]) * 1e6
     ours = result["ours_us"]
     rivals = [time for time in (result["vendor_us"], result["graph_us"]) if time is not None]
+    separate = result.get("separate_us")
     ways = {
         "graph": (ours if "ours_alone_us" in result else None, ceilings.launch),
         "stream": (result.get("ours_stream_us"), ceilings.launch_stream),
@@ -471,5 +540,6 @@ def with_floor(result: dict[str, Any], ceilings: Ceilings) -> dict[str, Any]:
         "floor_us": floor,
         "fraction": None if ours is None else floor / ours,
         "speedup": None if ours is None or not rivals else min(rivals) / ours,
+        **({} if ours is None or separate is None else {"over_separate": separate / ours}),
         "launches": {way: time / (launch * 1e6) for way, (time, launch) in ways.items() if time and launch},
     }

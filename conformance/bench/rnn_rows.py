@@ -97,3 +97,7 @@ def rnn_kinds() -> Iterator[Operation]:
             spec = replace(spec, precision=DOUBLE)
         for _, operation in passes(forward(spec, 2, (2, 1))):
             yield operation
+    # Floats whose products are not rounded
+    spec = replace(network(LSTM, 32, 1, 1, FLOAT), math_type=cudnnMathType_t.CUDNN_FMA_MATH)
+    for _, operation in passes(forward(spec, 2, (2, 1))):
+        yield operation

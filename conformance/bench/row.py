@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnPoolingMode_t
 from dualdnn.api.operations import (
@@ -17,6 +19,7 @@ from dualdnn.api.operations import (
     MultiHeadAttnForward,
     MultiHeadAttnStep,
     Operation,
+    OperationGraph,
     PoolingBackward,
     allows_tf32,
 )
@@ -28,13 +31,24 @@ Summed = Convolution | ConvolutionBackwardData | ConvolutionBackwardFilter
 Attention = MultiHeadAttnForward | MultiHeadAttnStep | MultiHeadAttnBackwardData | MultiHeadAttnBackwardWeights
 
 
+class Call(NamedTuple):
+    """One of the separate calls that do together what a fused operation does. where: the row's operands that are its
+    operands of another name; what the row does not have is memory between the calls."""
+
+    operation: Operation
+    where: Mapping[str, str]
+
+
 @dataclass(frozen=True)
 class Row:
-    """One timed operation. ``family``: rows that differ in shape, data type or layout only have it in common."""
+    """One timed operation. ``family``: rows that differ in shape, data type or layout only have it in common.
+    ``separate``: calls that compute the same one after the other, timed beside a fused operation and, in the vendor's library, too,
+    beside a graph."""
 
     name: str
     family: str
     operation: Operation
+    separate: tuple[Call, ...] = ()
 
     @property
     def nbytes(self) -> int:
@@ -48,6 +62,8 @@ class Row:
     def flops(self) -> int:
         """Additions and multiplications of a convolution's direct sum, of an attention; 0 where memory alone limits."""
         o = self.operation
+        if isinstance(o, OperationGraph):
+            return sum(Row("", "", call.operation).flops for call in self.separate)
         if isinstance(o, Attention):
             return 2 * o.products
         return 2 * o.tensor(o.outputs[0]).count * o.terms if isinstance(o, Summed) else 0
@@ -56,6 +72,8 @@ class Row:
     def pace(self) -> str | None:
         """Which ceiling (ceilings.py) limits the arithmetic."""
         o = self.operation
+        if isinstance(o, OperationGraph) and self.separate:
+            return Row("", "", self.separate[0].operation).pace
         if isinstance(o, Attention):
             name: str = o.attn.data_type.name.removeprefix("CUDNN_DATA_").lower()
             return "tf32" if o.attn.data_type == FLOAT and allows_tf32(o.attn) else name

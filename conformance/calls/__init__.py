@@ -1,5 +1,5 @@
 """From operations to the documented calls of a subject, derived from the function table."""
 
-from .caller import Caller, described, sized
+from .caller import Caller, described, roomy, sized
 
-__all__ = ["Caller", "described", "sized"]
+__all__ = ["Caller", "described", "roomy", "sized"]

@@ -7,12 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from dualdnn.api.operations import FilterSpec, Operation, RNNBackwardData, RNNBackwardWeights, RNNForward, TensorSpec
+from dualdnn.api.status import CudnnError
 
 from .derived import arguments
 from .descriptors import made
-from .exceptions import FUNCTIONS, WORKSPACES
+from .exceptions import FUNCTIONS, RNN, WORKSPACES
 
 Memory = Mapping[str, Any]
+RECURRENT = (RNNForward, RNNBackwardData, RNNBackwardWeights)
 
 
 def function_of(kind: type[Operation]) -> str:
@@ -70,13 +72,29 @@ def described(make: Caller, operation: Operation) -> tuple[Any, ...]:
 
 def sized(make: Caller, operation: Any) -> Any:
     """The operation with the workspace that the subject asks for, of a recurrent network with its spaces; itself where it has none."""
-    if isinstance(operation, RNNForward | RNNBackwardData | RNNBackwardWeights) and not operation.network.dropout:
+    if isinstance(operation, RECURRENT):
         x = operation.dx if isinstance(operation, RNNBackwardData) else operation.x
-        descriptors = make.descriptor(operation.network), int(getattr(operation, "training", True)), make.descriptor(x)
-        sizes = make.cudnn.cudnnGetRNNTempSpaceSizes(make.handle, *descriptors)
+        network = RNN["rnnDesc"](make, operation, {})
+        mode = int(getattr(operation, "training", True))
+        sizes = make.cudnn.cudnnGetRNNTempSpaceSizes(make.handle, network, mode, make.descriptor(x))
         number, width = operation.workspace.scalar_type, operation.workspace.scalar_bytes
         workspace, reserve = (TensorSpec.packed(number, (1, -(-size // width), 1)) for size in sizes)
         return replace(operation, workspace=workspace, reserve=reserve)
     if type(operation) not in WORKSPACES:
         return operation
     return replace(operation, workspace_bytes=make.workspace_bytes(operation))
+
+
+def roomy(make: Caller, operation: Any) -> Any:
+    """A call of a recurrent network with spaces that are as large as the subject asks for, where that is more than it has: what another
+    library keeps there is its own affair. Itself where it is none, or where the subject says no size."""
+    if not isinstance(operation, RECURRENT):
+        return operation
+    try:
+        asked = sized(make, operation)
+    except CudnnError:
+        return operation
+    larger = {
+        n: spec for n in ("workspace", "reserve") if (spec := getattr(asked, n)).count > getattr(operation, n).count
+    }
+    return replace(operation, **larger)

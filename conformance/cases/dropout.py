@@ -17,7 +17,8 @@ from dualdnn.conformance.cases.attention.attention_forward import Call
 from dualdnn.conformance.cases.attention.attention_forward import forward as attention
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
-from dualdnn.conformance.trial import Step
+from dualdnn.conformance.trial import Step, attempt_chain
+from dualdnn.reference.philox import words
 from dualdnn.reference.view import NUMPY_TYPES
 
 TYPES = (FLOAT, DOUBLE, HALF)
@@ -445,3 +446,18 @@ def test_in_place(chain, layout):
 def test_extreme_probabilities(chain, data_type, probability):
     spec = TensorSpec.packed(data_type, DIMS)
     chain(forward(probability, spec), backward(probability, spec), before=states())
+
+
+@shows("cudnnDropoutForward/c01", "cudnnDropoutForward/c02")
+@pytest.mark.ours
+@pytest.mark.parametrize("layout", ["nchw", "nhwc", "gaps"])
+@pytest.mark.parametrize("probability, calls, element", [(0.3, 14994883, 96), (1.0, 24339402, 34)])
+def test_words_at_the_threshold(caller, probability, calls, element, layout):
+    """A word that is the threshold keeps its element; a probability of 1 drops that of the largest word, too."""
+    spec = laid_out(FLOAT, DIMS, layout)
+    operation = forward(probability, spec)
+    assert words(SEED, calls, spec.count)[element] == min(operation.threshold, 2**32 - 1)
+    infinite = np.full(spec.span, np.inf, np.float32).view(np.uint8)  # of which only what is dropped becomes 0
+    before = states(SEED, calls) | {"x": infinite, "dy": infinite}
+    after = attempt_chain(caller, [Step(operation), Step(backward(probability, spec))], before=before)
+    assert after.passed, after.explanation()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
+import time
 from importlib import resources
 
 import numpy as np
@@ -337,6 +339,7 @@ def test_work_that_fails_is_reported_as_fatal(subject, cudnn, caller, refuses, l
     arguments = (caller.handle, relu, 1.0, tensor, memory, 0.0, tensor, memory)
     refuses(EXECUTION_FAILED, "cudnnActivationForward/c17", cudnn.cudnnActivationForward, *arguments)
     assert [message[0] for message in messages] == [cudnnSeverity_t.CUDNN_SEV_FATAL]
+    assert messages[0][2].cudnnStatus == EXECUTION_FAILED
     assert np.array_equal(memory.to_host(np.uint8, inputs.shape), inputs)
 
 
@@ -357,6 +360,7 @@ def test_a_kernel_that_fails_is_reported_as_fatal(subject, cudnn, caller, refuse
     arguments = (caller.handle, relu, 1.0, tensor, x, 0.0, tensor, y)
     refuses(EXECUTION_FAILED, "cudnnActivationForward/c17", cudnn.cudnnActivationForward, *arguments)
     assert [message[0] for message in messages] == [cudnnSeverity_t.CUDNN_SEV_FATAL]
+    assert messages[0][2].cudnnStatus == EXECUTION_FAILED
 
 
 @shows("cudnnCreate/c09")
@@ -448,6 +452,40 @@ def test_messages_name_process_and_thread(subject, cudnn, logged):
         if subject.is_python:
             assert metadata.tid == native[0]
             assert f"Process={os.getpid()}; Thread={native[0]};" in text
+
+
+@shows("cudnnSetCallback/c16", "cudnnSetCallback/c17")
+def test_times_of_messages(cudnn, logged):
+    """The absolute time is the clock's, in seconds and microseconds; that since the start is in seconds."""
+    messages, before = logged(CUDNN_SEV_INFO_EN), time.time()
+    for _ in range(2):
+        cudnn.cudnnDestroyTensorDescriptor(cudnn.cudnnCreateTensorDescriptor())
+        time.sleep(0.02)
+    cudnn.cudnnSetCallback(0, None, None)
+    times = [m[2].time_sec + m[2].time_usec / 1e6 for m in messages]
+    assert before - 1e-5 <= times[0] and times[-1] <= time.time() and times[-1] - times[0] > 0.02
+    assert all(0 <= m[2].time_usec < 10**6 for m in messages)
+    assert 0 <= messages[-1][2].time_delta - messages[0][2].time_delta <= 1 + (times[-1] - times[0])
+
+
+@shows("cudnnSetCallback/c16", "cudnnSetCallback/c17")
+@pytest.mark.ours
+def test_messages_name_handle_and_stream(cudnn, handle, logged):
+    """Of a call with a handle; there is none in others, and no stream before one is set."""
+    messages, stream = logged(CUDNN_SEV_INFO_EN), handle.new_stream()
+    for wanted in (None, stream):
+        cudnn.cudnnSetStream(handle, wanted)
+        cudnn.cudnnGetStream(handle)
+        cudnn.cudnnDestroyTensorDescriptor(cudnn.cudnnCreateTensorDescriptor())
+        *_, of_handle, of_others = (
+            [m for m in messages if name in m[3]][-1] for name in ("GetStream", "DestroyTensor")
+        )
+        assert of_handle[2].handle is handle and of_handle[2].stream is wanted
+        assert of_others[2].handle is None and of_others[2].stream is None
+        named = [re.search(r"Handle=(\S+); StreamId=(\S+)\.", text).groups() for *_, text in (of_handle, of_others)]
+        assert named[1] == ("NULL", "NULL") and named[0][0] != "NULL"
+        assert named[0][1] not in ("NULL", named[0][0]) if wanted else named[0][1] == "NULL"
+    cudnn.cudnnSetStream(handle, None)
 
 
 @shows("cudnnSetCallback/c06", "cudnnSetCallback/c07", "cudnnSetCallback/c08")

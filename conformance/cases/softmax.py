@@ -178,9 +178,11 @@ def test_rows_that_all_multiprocessors_share(trial, dims):
 @pytest.mark.parametrize("tensor_format, dims", [
     (NCHW, (8, 1, 6, 8)), *((NCHW, (7, length, 9, 9)) for length in (8, 10, 12, 16)),
     (NHWC, (3, 64, 9, 12)), (NHWC, (8, 64, 10, 10)), (NHWC, (6, 128, 9, 15)), (NHWC, (8, 128, 10, 20)),
+    (NCHW, (5, 40, 12, 12)), (NCHW, (3, 100, 16, 12)),
 ], ids=by_shape)  # fmt: skip
 def test_rows_that_threads_hold(trial, tensor_format, dims, data_type):
-    """One element, as many as a thread holds where rows are many, and packs of which a thread holds four or one where rows are more."""
+    """One element, as many as a thread holds where rows are many, and packs of which a thread holds four or one where rows are more;
+    strided rows whose sums pass from warp to warp."""
     spec = TensorSpec.packed(data_type, dims, tensor_format)
     trial(forward(ACCURATE, CHANNEL, spec, alpha=8.0, beta=0.5))
     trial(backward(LOG, CHANNEL, spec, alpha=0.25, beta=1.0), aliases={"dx": "dy"})

@@ -341,10 +341,10 @@ def test_nd_round_trip(cudnn, tensor, rank):
     dims = tuple(range(2, 2 + rank))
     strides = tuple(prod(dims[i + 1 :]) for i in range(rank))
     cudnn.cudnnSetTensorNdDescriptor(tensor, FLOAT, rank, dims, strides)
-    for requested in (1, rank - 1, rank, 8, 20):
+    for requested in (1, rank - 1, rank, 8, 20, 0, -1):
         read = cudnn.cudnnGetTensorNdDescriptor(tensor, requested)
         assert read.dataType == FLOAT and read.nbDims == rank
-        assert read.dimA == dims[:requested] and read.strideA == strides[:requested]
+        assert read.dimA == dims[: max(requested, 0)] and read.strideA == strides[: max(requested, 0)]
 
 
 @pytest.mark.parametrize("rank", [-1, 0, 1, 2, 9, 12])

@@ -109,7 +109,7 @@ def product(first: Tracked, second: Tracked, roundings: int = 0) -> Tracked:
 def masked_product(weights: Tracked, mask: Array, rows: Tracked, roundings: int = 0) -> Tracked:
     """The same for weights (heads, a, b), which count where mask (a, b) says so, and rows (heads, b, elements): what is masked
     may be no number."""
-    if np.isfinite(rows.value).all() and np.isfinite(rows.error).all():
+    if not len(mask) or (np.isfinite(rows.value).all() and np.isfinite(rows.error).all()):
         return product(weights, rows, roundings)
     found = [
         product(

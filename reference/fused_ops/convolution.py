@@ -38,10 +38,12 @@ def _convolved(
     """(the result of the convolution behind the prologue, its error in units of the arithmetic)."""
     inner = operation.inner
     total, terms = scaled(x, scale, bias)
+    passed = activated(operation.activation, total)
+    terms = np.where(np.isnan(total) & ~np.isnan(passed), 0, terms)  # what a ReLU stops is 0, without an error
     memory = {name: _bytes_of(inner.tensor(name), values) for name, values in others.items()}
     output = inner.outputs[0]
     memory[output] = np.zeros(inner.nbytes(output), np.uint8)
-    found = evaluate(inner, {**memory, "x": _bytes_of(operation.x, activated(operation.activation, total))})[output]
+    found = evaluate(inner, {**memory, "x": _bytes_of(operation.x, passed)})[output]
     roundings, magnitude = np.asarray(roundings_of(found)), magnitude_of(found)
     if operation.prologue is not None:
         # What is rounded is at most the sum of the terms; two neighbours may come of one sum.

@@ -6,8 +6,8 @@
 // blocks (stream-K). A block stores its float sums of every tile that it meets, in the order of its registers; a second
 // kernel adds those of a tile in one order and blends them into dw.
 #pragma once
+#include "gemm/stream_k.cuh"
 #include "gemm/tma_pipeline.cuh"
-#include "primitives/geometry.cuh"
 
 constexpr int BOX = ROW_BYTES / sizeof(ELEMENT);  // channels, and pixels of a K-block
 constexpr int BOX_BYTES = BOX * ROW_BYTES;
@@ -20,16 +20,6 @@ struct Operand {
   int channels, all_boxes;  // of a group
 };
 
-// Each tile has `parts` blocks, with `share` K-blocks of it each, the first with one more; further blocks share the
-// rest of each tile.
-struct Division {
-  FastDivmod rest;                     // K-blocks of a tile that the further blocks share
-  FastDivmod row_tiles, column_tiles;  // of a group; columns first, then rows, then groups
-  FastDivmod tiles;
-  unsigned parts, share, longer_parts;
-  unsigned rest_share, longer;  // K-blocks of a further block; so many of them have one more
-};
-
 struct Arguments {
   const ELEMENT* row_operand;  // read through the maps
   const ELEMENT* column_operand;
@@ -40,46 +30,6 @@ struct Arguments {
   FastDivmod height, width;  // of dy
   Division division;
 };
-
-// The K-blocks of one tile that a block multiplies, and where it stores its sums.
-struct Segment {
-  unsigned tile, first, count, slot;
-};
-
-// Tiles lie next to each other in the order of blocks, so that those of one part walk the pixels together. Neighbouring
-// further blocks have at most one tile in common: block i of them has slot i + t for tile t.
-struct Walk {
-  unsigned next, end, index;
-  bool shares;
-  __device__ __forceinline__ Walk(const Division& d, unsigned block) {
-    const unsigned first = d.parts * d.tiles.divisor;
-    shares = block >= first;
-    index = shares ? block - first : block;
-    next = index * d.rest_share + min(index, d.longer);
-    end = next + d.rest_share + (index < d.longer);
-    if (!shares) next = 0, end = 1;
-  }
-  __device__ __forceinline__ bool advance(const Division& d, Segment& segment) {
-    if (next >= end) return false;
-    if (shares) {
-      segment.tile = d.rest.divide(next, segment.first);
-      segment.count = min(d.rest.divisor - segment.first, end - next);
-      next += segment.count;
-      segment.first += d.parts * d.share;
-      segment.slot = d.parts * d.tiles.divisor + index + segment.tile;
-    } else {
-      const unsigned part = d.tiles.divide(index, segment.tile);
-      segment.first = part * d.share + min(part, d.longer_parts);
-      segment.count = d.share + (part < d.longer_parts), segment.slot = index;
-      next = end;
-    }
-    return true;
-  }
-};
-
-__device__ __forceinline__ unsigned find_tile(const Division& d, unsigned tile, unsigned& row, unsigned& column) {
-  return d.row_tiles.divide(d.column_tiles.divide(tile, column), row);
-}
 
 // A box of an operand: its first channel, and where its tap is.
 struct Box {
@@ -165,24 +115,12 @@ template <class Rows, int LANES> __device__ __forceinline__ void sum_parts(const
   const unsigned n = (swath << 3 & ((1u << a.log_columns) / 8 - 1)) + index / 4 % 8;
   const unsigned block = swath >> (a.log_columns - 6);
   const unsigned quad = ((block << (a.log_columns - 3)) + n) * WARPGROUP + thread;
-  // The further blocks that met the tile: those of its first K-block to that of its last one.
-  const Division& d = a.division;
-  const auto block_of = [&](unsigned unit) {
-    const unsigned many = d.longer * (d.rest_share + 1);
-    return unit < many ? unit / (d.rest_share + 1) : d.longer + (unit - many) / d.rest_share;
-  };
-  unsigned first = 0, count = d.parts;
-  if (d.rest_share) {
-    first = block_of(tile * d.rest.divisor);
-    count += block_of((tile + 1) * d.rest.divisor - 1) - first + 1;
-  }
+  const Slots parts(a.division, tile);
   const float4* slots = reinterpret_cast<const float4*>(a.partial) + quad;
   float4 sum = make_float4(0, 0, 0, 0);
 #pragma unroll 4
-  for (unsigned i = part; i < count; i += LANES) {
-    const unsigned slot =
-        i < d.parts ? i * d.tiles.divisor + tile : d.parts * d.tiles.divisor + first + (i - d.parts) + tile;
-    const float4* from = slots + static_cast<long long>(slot) * (a.slot / 4);
+  for (unsigned i = part; i < parts.count; i += LANES) {
+    const float4* from = slots + static_cast<long long>(parts[i]) * (a.slot / 4);
     add(sum, from[0]);
     if (a.split_k) add(sum, from[a.quads.divisor]);
   }
@@ -195,7 +133,7 @@ template <class Rows, int LANES> __device__ __forceinline__ void sum_parts(const
   }
 
   unsigned row_tile, column_tile;
-  const unsigned group = find_tile(d, tile, row_tile, column_tile);
+  const unsigned group = find_tile(a.division, tile, row_tile, column_tile);
   const unsigned row = Rows::row(block, thread, 0), column = n * 8 + thread % 4 * 2;
   const unsigned row_box = row_tile * a.tile_boxes + row / BOX;
   const unsigned column_box = (column_tile << a.log_columns) / BOX + column / BOX;

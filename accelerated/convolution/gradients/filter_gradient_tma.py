@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Mapping
-from ctypes import c_int, c_longlong, c_ubyte, c_uint
+from ctypes import c_int, c_longlong, c_ubyte
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -20,6 +20,7 @@ from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.operations import TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF
 
+from ...gemm.stream_k import DivisionStruct, Shares
 from ...plans import ELEMENTS, Launch, Plan, factors, pointers, structure, type_definitions
 from ...primitives.geometry import FastDivmod
 from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
@@ -56,15 +57,6 @@ class OperandStruct(ctypes.Structure):
     )  # fmt: skip
 
 
-class DivisionStruct(ctypes.Structure):
-    """``Division`` in the kernel's source."""
-
-    _fields_ = (
-        ("rest", FastDivmod), ("row_tiles", FastDivmod), ("column_tiles", FastDivmod), ("tiles", FastDivmod),
-        ("parts", c_uint), ("share", c_uint), ("longer_parts", c_uint), ("rest_share", c_uint), ("longer", c_uint),
-    )  # fmt: skip
-
-
 class Operand(NamedTuple):
     """dy or x as an operand: its map, boxes of channels under all taps, channels of a group."""
 
@@ -85,6 +77,8 @@ class TileKernel:
     throughput: float
 
     source: ClassVar[str] = SOURCE
+    prefix: ClassVar[str] = ""  # of the tile in the kernel's name
+    definitions: ClassVar[Mapping[str, str]] = {}
     box: ClassVar[int] = ROW_BYTES // 2  # channels, and pixels of a K-block
     warpgroup_boxes: ClassVar[int] = 1  # of the rows of a warpgroup
     products: ClassVar[int] = 2048  # multiply-adds in a clock of a multiprocessor
@@ -96,7 +90,7 @@ class TileKernel:
     @property
     def entry(self) -> str:
         """The kernel's entry point."""
-        return f"convolution_{self.stem}_{self.box * self.row_boxes}x{self.box * self.column_boxes}"
+        return f"convolution_{self.stem}_{self.prefix}{self.box * self.row_boxes}x{self.box * self.column_boxes}"
 
     @property
     def sum_entry(self) -> str:
@@ -174,36 +168,12 @@ class FilterGradientTma(Solver[FilterGradientProblem]):
         return problem.aligned and problem.in_one_launch
 
 
-class Shares(NamedTuple):
-    """How blocks share the K-blocks of each tile: ``parts`` blocks of each have ``share`` of them, the first
-    ``longer_parts`` one more; ``further`` blocks share the ``rest`` of all tiles."""
-
-    parts: int
-    share: int
-    longer_parts: int
-    rest: int
-    further: int
-    blocks: int
-
-    @classmethod
-    def of(cls, tiles: int, k_blocks: int, blocks: int) -> Shares:
-        """Return equal shares of about ``blocks`` blocks."""
-        parts, further = divmod(blocks, tiles)
-        share = min(-(-tiles * k_blocks // blocks), k_blocks // parts) if parts else 0
-        rest = k_blocks - parts * share
-        further = min(further, tiles * rest)
-        if further:
-            return cls(parts, share, 0, rest, further, parts * tiles + further)
-        return cls(parts, k_blocks // parts, k_blocks % parts, 0, 0, parts * tiles)
-
-
 class Tiling(NamedTuple):
     """The tiles of a product, and which operand their rows are."""
 
     rows_are_filters: bool
     row_tiles: int
     column_tiles: int
-    tiles: int
     shares: Shares
     seconds: float
 
@@ -235,6 +205,16 @@ class Product:
         """Whether filters may be the rows, and channels under taps."""
         return (True, False)
 
+    @property
+    def extents(self) -> tuple[int, int]:
+        """Rows and columns of dy that K-blocks walk."""
+        height, width = self.operation.dy.dims[2:]
+        return height, width
+
+    def maps(self, rows: Operand, columns: Operand) -> tuple[Im2colMap | TiledMap, Im2colMap | TiledMap]:
+        """Return the maps by which operands are loaded as rows and as columns of tiles."""
+        return rows.map, columns.map
+
     def _copy(self, name: str) -> TensorSpec | None:
         """Return the description of the copy of an operand; None where it is read as it lies."""
         tensor = self.operation.tensor(name)
@@ -249,7 +229,7 @@ class Product:
             count * self.operation.x.scalar_bytes % COPY_ALIGNMENT for count in (self.channels, self.filters)
         ):
             return False
-        slots = (self.tiling.shares.blocks + self.tiling.tiles) * self.kernel.slot
+        slots = (self.tiling.shares.blocks + self.tiling.shares.tiles) * self.kernel.slot
         return self.image.map.is_possible and self.incoming.map.is_possible and slots * SUM_BYTES < 2**40
 
     @cached_property
@@ -315,7 +295,7 @@ class Product:
         stored = (1 + tiles / blocks) * kernel.slot * SUM_BYTES / STORED
         added = 2 * (blocks + tiles) * kernel.slot * SUM_BYTES / Rates.BANDWIDTH
         seconds = (multiplied + stored) / Rates.CLOCK + added
-        return Tiling(rows_are_filters, row_tiles, column_tiles, tiles, shares, seconds)
+        return Tiling(rows_are_filters, row_tiles, column_tiles, shares, seconds)
 
     def _sides(self, rows_are_filters: bool) -> tuple[Operand, Operand]:
         return (self.incoming, self.image) if rows_are_filters else (self.image, self.incoming)
@@ -323,7 +303,7 @@ class Product:
     @property
     def fill(self) -> float:
         """The share of the tiles that are elements of dw."""
-        return prod(self.operation.dw.dims) / (self.tiling.tiles * self.kernel.size)
+        return prod(self.operation.dw.dims) / (self.tiling.shares.tiles * self.kernel.size)
 
     @property
     def seconds(self) -> float:
@@ -334,18 +314,11 @@ class Product:
     def regions(self) -> Regions:
         dy = rounded_up(self._copy_bytes("x"), ALIGNMENT)
         partial = dy + rounded_up(self._copy_bytes("dy"), ALIGNMENT)
-        shares = self.tiling.shares
-        slots = shares.blocks + (self.tiling.tiles - 1 if shares.further else 0)
-        return Regions(0, dy, partial, partial + slots * self.kernel.slot * SUM_BYTES)
+        return Regions(0, dy, partial, partial + self.tiling.shares.slots * self.kernel.slot * SUM_BYTES)
 
-    @cached_property
+    @property
     def division(self) -> DivisionStruct:
-        tiling, shares = self.tiling, self.tiling.shares
-        rest = divmod(tiling.tiles * shares.rest, shares.further) if shares.further else (0, 0)
-        return DivisionStruct(
-            FastDivmod.of(max(shares.rest, 1)), FastDivmod.of(tiling.row_tiles), FastDivmod.of(tiling.column_tiles),
-            FastDivmod.of(tiling.tiles), shares.parts, shares.share, shares.longer_parts, *rest,
-        )  # fmt: skip
+        return self.tiling.shares.division(self.tiling.row_tiles, self.tiling.column_tiles)
 
     def launches(self) -> Iterator[ComposedLaunch]:
         regions = self.regions
@@ -371,7 +344,7 @@ class Product:
 
     def _product_launch(self) -> Launch:
         tiling, device, (rows, columns) = self.tiling, self.problem.device, self._sides(self.tiling.rows_are_filters)
-        height, width = self.operation.dy.dims[2:]
+        height, width = self.extents
         fields = [
             *pointers(3),
             ("reserved", (c_longlong * 5)()),
@@ -384,15 +357,15 @@ class Product:
         ]
         size = ctypes.sizeof(structure(*fields))
         arguments: Any = structure(*fields, ("padding", (c_ubyte * (-size % ARGUMENT_ALIGNMENT))()))
-        definitions = type_definitions(self.operation.x.data_type, self.operation)
         kernel = self.kernel
+        definitions = type_definitions(self.operation.x.data_type, self.operation, **kernel.definitions)
         launch = Launch(
             device.function(kernel.source, kernel.entry, definitions), arguments, (rows.name, columns.name, "partial"),
             (tiling.shares.blocks, 1, 1), ((CONSUMERS + 1) * WARPGROUP, 1, 1), kernel.shared_bytes,
         )  # fmt: skip
         maps = tuple(
-            (getattr(type(arguments), name).offset, i, 0, operand.map)
-            for i, (name, operand) in enumerate((("row_map", rows), ("column_map", columns)))
+            (getattr(type(arguments), name).offset, i, 0, found)
+            for i, (name, found) in enumerate(zip(("row_map", "column_map"), self.maps(rows, columns), strict=True))
         )
         return TmaLaunch(device, (kernel.source, definitions), kernel.entry, launch, maps, None)
 
@@ -402,7 +375,7 @@ class Product:
         filter_step, channel_step, *_, tap_step = o.dw.tensor.strides
         quads = kernel.size // 4
         inner_taps = self.taps[1] if self.rows else 1
-        lanes = SUM_LANES if tiling.shares.blocks > FEW_PARTS * tiling.tiles else 1
+        lanes = SUM_LANES if tiling.shares.blocks > FEW_PARTS * tiling.shares.tiles else 1
         arguments = structure(
             *pointers(2),
             *factors(o, alpha=o.alpha, beta=o.beta),
@@ -427,9 +400,9 @@ class Product:
             ("channel_step", c_int(channel_step)),
             ("tap_step", c_int(tap_step)),
         )
-        definitions = type_definitions(o.x.data_type, o)
+        definitions = type_definitions(o.x.data_type, o, **kernel.definitions)
         function = self.problem.device.function(kernel.source, kernel.sum_entry, definitions)
-        grid = (tiling.tiles * quads * lanes // SUM_THREADS, 1, 1)
+        grid = (tiling.shares.tiles * quads * lanes // SUM_THREADS, 1, 1)
         return Launch(function, arguments, ("partial", "dw"), grid)
 
 

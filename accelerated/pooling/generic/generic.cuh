@@ -117,7 +117,7 @@ __device__ __forceinline__ Pack<ELEMENT, P> load_items(const ELEMENT* from, long
   return pack;
 }
 
-constexpr int PLANES = 4;
+constexpr int ITEMS = 4;  // of a pack of a tile; generic.py has the same
 template <int N> using Constant = std::integral_constant<int, N>;
 
 // Calls call(width) with the channels of a thread as a constant: packs of 16 bytes, the four of INT8x4, or one.

@@ -1,9 +1,10 @@
 // Pooling backward (4.1.18) of averages with any window, in any layout; static and global windows have kernels of their
 // own.
 //
-// Tiling: `tile` has a tile of inputs for a block, of planes, four in a pack: it reads dy once, divides it and keeps it
-// in shared memory (generic_tile.cuh), where every input gathers what the windows over it give, in their order.
-// `gather` has a thread for 16 bytes of channels of dx; what neighbours read too comes from L1.
+// Tiling: `tile` has a tile of inputs for a block, four planes or channels in a pack: it reads dy once, divides it and
+// keeps it in shared memory (generic_tile.cuh), where every input gathers what the windows over it give, in their
+// order. `gather` has a thread for 16 bytes of dx, where windows are apart, or too large; what neighbours read comes
+// from L1.
 //
 // Roofline bound: bytes, dy read and dx written once; two operations for every input of every window: of 3x3 windows
 // by estimate 50 instructions an element, 6 us for 32x128x28x28 of float, as many as memory needs.
@@ -67,19 +68,18 @@ struct AverageTileArguments {
 };
 
 // Keeps what every window gives to an input. Windows that do not exist give nothing.
-template <int P>
-__device__ __forceinline__ void read_shares(const AverageTileArguments& a, const BlockTile& tile, const int (&low)[3],
-                                            Pack<COMPUTE, P>* shares) {
+template <int P, bool CHANNELS>
+__device__ __forceinline__ void read_shares(const AverageTileArguments& a, const BlockTile<P, CHANNELS>& tile,
+                                            const int (&low)[3], Pack<COMPUTE, P>* shares) {
   const Pooling& pooling = a.pooling;
   const bool constant = pooling.divisor != COMPUTE(0);
   const COMPUTE common = constant ? COMPUTE(1) / pooling.divisor : COMPUTE(0);
-  tile.visit(a.tile.sources, [&](unsigned n, unsigned group, const unsigned (&at)[3]) {
+  tile.keep(shares, [&](unsigned group, const unsigned (&at)[3]) {
     const int o[3] = {low[0] + int(at[0]), low[1] + int(at[1]), low[2] + int(at[2])};
     Pack<COMPUTE, P> pack;
-    if (BlockTile::inside(o, pooling.axis, &Axis::output)) {
-      const Pack<ELEMENT, P> dy = load_items < P,
-                             P == 1 > (a.dy + tile.offsets[group].y + BlockTile::offset_of(o, pooling.y_stride),
-                                       a.tile.y_item);
+    if (tile.inside(o, pooling.axis, &Axis::output)) {
+      const Pack<ELEMENT, P> dy =
+          load_items<P, tile.PACKED>(a.dy + tile.offsets[group].y + tile.offset_of(o, pooling.y_stride), a.tile.y_item);
       const COMPUTE share = constant ? common : COMPUTE(1) / Window(pooling, o).divisor(pooling);
 #pragma unroll
       for (int k = 0; k < P; k++) pack.item[k] = load<COMPUTE>(dy.item[k]) * share;
@@ -87,21 +87,21 @@ __device__ __forceinline__ void read_shares(const AverageTileArguments& a, const
 #pragma unroll
       for (int k = 0; k < P; k++) pack.item[k] = 0;
     }
-    shares[n] = pack;
+    return pack;
   });
 }
 
 // COLUMNS: of windows that cover an input, 0 where they differ, or are many.
-template <int P, int COLUMNS>
-__device__ __forceinline__ void gather(const AverageTileArguments& a, const BlockTile& tile, const int (&low)[3],
-                                       const Pack<COMPUTE, P>* shares) {
+template <int COLUMNS, int P, bool CHANNELS>
+__device__ __forceinline__ void gather(const AverageTileArguments& a, const BlockTile<P, CHANNELS>& tile,
+                                       const int (&low)[3], const Pack<COMPUTE, P>* shares) {
   const Pooling& pooling = a.pooling;
   const Axis* axis = pooling.axis;
   const FastDivmod(&sources)[3] = a.tile.sources;
-  tile.visit(a.tile.targets, [&](unsigned, unsigned group, const unsigned (&at)[3]) {
+  tile.visit(a.tile.targets, 0, [&](unsigned group, unsigned, const unsigned (&at)[3]) {
     const int i[3] = {tile.begin[0] + int(at[0]), tile.begin[1] + int(at[1]), tile.begin[2] + int(at[2])};
-    if (!BlockTile::inside(i, pooling.axis, &Axis::input)) return;
-    int position = group, count[3];
+    if (!tile.inside(i, pooling.axis, &Axis::input)) return;
+    int position = 0, count[3];
 #pragma unroll
     for (int d = 0; d < 3; d++) {
       const int first = tile.first_window(pooling, d, i[d]);
@@ -113,32 +113,32 @@ __device__ __forceinline__ void gather(const AverageTileArguments& a, const Bloc
     COMPUTE sum[P];
 #pragma unroll
     for (int k = 0; k < P; k++) sum[k] = 0;
-    visit_window<COLUMNS>(position, count, sources, [&](int p) {
+    visit_window<COLUMNS>(group * a.tile.source_pitch + position, count, sources, [&](int p) {
       const Pack<COMPUTE, P> pack = shares[p];
 #pragma unroll
       for (int k = 0; k < P; k++) sum[k] += pack.item[k];
     });
 #pragma unroll
     for (int k = 0; k < P; k++) sum[k] *= pooling.alpha;
-    write_pack<P>(a.dx + tile.offsets[group].x + BlockTile::offset_of(i, pooling.x_stride), a.tile.x_item, false, P,
+    write_pack<P>(a.dx + tile.offsets[group].x + tile.offset_of(i, pooling.x_stride), a.tile.x_item, tile.PACKED, P,
                   sum, pooling.beta);
   });
 }
 
-template <int P> __device__ __forceinline__ void backward(const AverageTileArguments& a) {
-  const BlockTile tile(a.tile);
+template <int P, bool CHANNELS>
+__device__ __forceinline__ void backward(const AverageTileArguments& a, const BlockTile<P, CHANNELS>& tile) {
   Pack<COMPUTE, P>* const shares = reinterpret_cast<Pack<COMPUTE, P>*>(shared_memory + OFFSET_BYTES);
   int low[3];
 #pragma unroll
   for (int d = 0; d < 3; d++) low[d] = tile.first_window(a.pooling, d, tile.begin[d]);
-  read_shares<P>(a, tile, low, shares);
+  read_shares(a, tile, low, shares);
   __syncthreads();
   const Axis& along = a.pooling.axis[2];
   with_columns(along.window == a.tile.covering[2] * along.stride ? a.tile.covering[2] : 0,
-               [&](auto columns) { gather<P, decltype(columns)::value>(a, tile, low, shares); });
+               [&](auto columns) { gather<decltype(columns)::value>(a, tile, low, shares); });
 }
 
 extern "C" __global__ void __launch_bounds__(256) pooling_generic_average_backward_tile(const AverageTileArguments a) {
   griddepcontrol_wait();
-  a.tile.planes == PLANES ? backward<PLANES>(a) : backward<1>(a);
+  with_tile(a.tile, [&](const auto& tile) { backward(a, tile); });
 }

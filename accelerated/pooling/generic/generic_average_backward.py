@@ -11,7 +11,7 @@ SOURCE = "pooling/generic/generic_average_backward.cu"
 
 
 class GenericAverageBackward(PoolingSolver):
-    """Any gradient of an average: blocks keep what the windows of a tile of planes give, or a thread for a pack of channels gathers it."""
+    """Any gradient of an average: blocks keep what the windows over a tile give, or a thread for a pack of inputs gathers it."""
 
     name = "pooling.generic_average_backward"
     kinds = (AVERAGE_BACKWARD,)

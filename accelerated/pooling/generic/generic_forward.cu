@@ -1,8 +1,8 @@
 // Pooling forward (3.2.69) with any window, in any layout; static and global windows have kernels of their own.
 //
-// Tiling: `tile` has a tile of outputs for a block, of planes, four in a pack, and reads x once to shared memory
-// (generic_tile.cuh). `thread` has a thread for 16 bytes of channels of one output: what windows have in common comes
-// from L1. `team` has a block for a pack of outputs with a large window: its threads share the rows and columns.
+// Tiling: `tile` has a tile of outputs for a block, four planes or channels in a pack, and reads x once to shared
+// memory (generic_tile.cuh). `thread` has a thread for 16 bytes of y, where windows are apart. `team` has a block for a
+// pack of outputs with a large window: its threads share the rows and columns.
 //
 // Roofline bound: bytes, x read and y written once; one operation for every input of every window: of 3x3 windows by
 // estimate 50 instructions an element, 6 us for 32x128x28x28 of float, as many as memory needs.
@@ -96,23 +96,23 @@ struct ForwardTileArguments {
   TileLayout tile;
 };
 
-template <class Pool, int P, int COLUMNS>
-__device__ __forceinline__ void pool(const ForwardTileArguments& a, const BlockTile& tile,
+template <class Pool, int COLUMNS, int P, bool CHANNELS>
+__device__ __forceinline__ void pool(const ForwardTileArguments& a, const BlockTile<P, CHANNELS>& tile,
                                      const Pack<ELEMENT, P>* inputs) {
   const Pooling& pooling = a.pooling;
   const Axis* axis = pooling.axis;
   const FastDivmod(&sources)[3] = a.tile.sources;
   const int window[3] = {axis[0].window, axis[1].window, axis[2].window};
-  tile.visit(a.tile.targets, [&](unsigned, unsigned group, const unsigned (&at)[3]) {
+  tile.visit(a.tile.targets, 0, [&](unsigned group, unsigned, const unsigned (&at)[3]) {
     const int o[3] = {tile.begin[0] + int(at[0]), tile.begin[1] + int(at[1]), tile.begin[2] + int(at[2])};
-    if (!BlockTile::inside(o, pooling.axis, &Axis::output)) return;
-    int position = group;
+    if (!tile.inside(o, pooling.axis, &Axis::output)) return;
+    int position = 0;
 #pragma unroll
     for (int d = 0; d < 3; d++) position = position * int(sources[d].divisor) + int(at[d]) * axis[d].stride;
     COMPUTE pooled[P];
 #pragma unroll
     for (int i = 0; i < P; i++) pooled[i] = load<COMPUTE>(Pool::nothing());
-    visit_window<COLUMNS>(position, window, sources, [&](int p) {
+    visit_window<COLUMNS>(group * a.tile.source_pitch + position, window, sources, [&](int p) {
       const Pack<ELEMENT, P> pack = inputs[p];
 #pragma unroll
       for (int i = 0; i < P; i++) pooled[i] = Pool::both(pooled[i], load<COMPUTE>(pack.item[i]));
@@ -129,28 +129,26 @@ __device__ __forceinline__ void pool(const ForwardTileArguments& a, const BlockT
       result[i] = pooling.alpha * (Pool::AVERAGE ? pooled[i] / divisor
                                    : empty       ? lowest<ELEMENT>()
                                                  : Pool::result(pooled[i]));
-    write_pack<P>(a.y + tile.offsets[group].y + BlockTile::offset_of(o, pooling.y_stride), a.tile.y_item, false, P,
+    write_pack<P>(a.y + tile.offsets[group].y + tile.offset_of(o, pooling.y_stride), a.tile.y_item, tile.PACKED, P,
                   result, pooling.beta);
   });
 }
 
-template <class Pool, int P> __device__ __forceinline__ void forward(const ForwardTileArguments& a) {
-  const BlockTile tile(a.tile);
+template <class Pool, int P, bool CHANNELS>
+__device__ __forceinline__ void forward(const ForwardTileArguments& a, const BlockTile<P, CHANNELS>& tile) {
   Pack<ELEMENT, P>* const inputs = reinterpret_cast<Pack<ELEMENT, P>*>(shared_memory + OFFSET_BYTES);
   int origin[3];
 #pragma unroll
   for (int d = 0; d < 3; d++) origin[d] = tile.begin[d] * a.pooling.axis[d].stride - a.pooling.axis[d].padding;
-  tile.read_inputs<P>(inputs, a.x, a.pooling, origin, Pool::nothing());
+  tile.read_inputs(inputs, a.x, a.pooling, origin, Pool::nothing());
   __syncthreads();
-  with_columns(a.pooling.axis[2].window,
-               [&](auto columns) { pool<Pool, P, decltype(columns)::value>(a, tile, inputs); });
-}
-template <class Pool> __device__ __forceinline__ void forward(const ForwardTileArguments& a) {
-  a.tile.planes == PLANES ? forward<Pool, PLANES>(a) : forward<Pool, 1>(a);
+  with_columns(a.pooling.axis[2].window, [&](auto columns) { pool<Pool, decltype(columns)::value>(a, tile, inputs); });
 }
 
 extern "C" __global__ void __launch_bounds__(256) pooling_generic_forward_tile(const ForwardTileArguments a) {
   griddepcontrol_wait();
-  if (a.pooling.mode == AVERAGE_INCLUDE || a.pooling.mode == AVERAGE_EXCLUDE) return forward<Sum>(a);
-  a.pooling.propagate ? forward<NumbersAndNan>(a) : forward<Numbers>(a);
+  with_tile(a.tile, [&](const auto& tile) {
+    if (a.pooling.mode == AVERAGE_INCLUDE || a.pooling.mode == AVERAGE_EXCLUDE) return forward<Sum>(a, tile);
+    a.pooling.propagate ? forward<NumbersAndNan>(a, tile) : forward<Numbers>(a, tile);
+  });
 }

@@ -16,8 +16,7 @@ LOADS = 8  # of a thread of a team
 
 
 class GenericForward(PoolingSolver):
-    """Any forward call: blocks have tiles of planes; of channels a thread has a pack of outputs, or a block where windows are large and
-    threads would be few."""
+    """Any forward call: blocks have tiles of outputs, or one of a large window; a thread has a pack of outputs of windows that are apart."""
 
     name = "pooling.generic_forward"
     kinds = (FORWARD,)
@@ -33,7 +32,7 @@ class GenericForward(PoolingSolver):
             return configured(
                 problem, SOURCE, "team", width, walk.packs, threads, ("walk", walk), ("column_bits", bits)
             )
-        tile = tiled(problem, SOURCE)
+        tile = None if shape.channels_last else tiled(problem, SOURCE)
         if tile is not None:
             return tile
         fields = (("walk", walk), ("column_bits", c_int(0)))

@@ -1,9 +1,9 @@
 // Pooling backward (4.1.18) of maxima with any window, in any layout; static windows have kernels of their own.
 //
 // Tiling: a block has a tile of inputs. It finds the first maximum of every window over them and keeps its index and dy
-// in shared memory; then every input gathers what the windows over it give it, in their order. `tile` has planes, four
-// in a pack, and reads x once to shared memory (generic_tile.cuh). `gather` has packs of channels, or planes whose
-// windows are large: teams of threads scan them; those that do not fit are taken in chunks: sums stay in registers.
+// in shared memory; then every input gathers what the windows over it give it, in their order. `tile` has four planes
+// or channels in a pack and reads x once to shared memory (generic_tile.cuh). `gather` has windows that are too large
+// for that: teams of threads scan them; those that do not fit are taken in chunks: sums stay in registers.
 // Roofline bound: bytes, x and dy read, dx written; three operations for every input of every window, twice: of 3x3
 // windows by estimate 100 instructions an element, 11 us for 32x128x28x28, of which memory needs 9.
 #include "pooling/generic/generic_tile.cuh"
@@ -205,8 +205,9 @@ struct MaxTileArguments {
   TileLayout tile;
 };
 
-constexpr unsigned short NONE = 0xffff;
-using Index = unsigned short;  // of an input among those that a block keeps
+constexpr unsigned short NONE = 0xffff;   // of a window
+constexpr unsigned short APART = 0xfffe;  // of an input before all windows
+using Index = unsigned short;             // of an input among those that a block keeps
 
 // The first maximum of P planes. Values around the tensor are NaN, or -infinity where NaN propagates.
 template <class Pool, int P> struct TileMaximum {
@@ -238,8 +239,8 @@ template <class Pool, int P> struct TileMaximum {
   }
 };
 
-template <class Pool, int P, int COLUMNS>
-__device__ __forceinline__ void scan(const MaxTileArguments& a, const BlockTile& tile, const int (&low)[3],
+template <class Pool, int COLUMNS, int P, bool CHANNELS>
+__device__ __forceinline__ void scan(const MaxTileArguments& a, const BlockTile<P, CHANNELS>& tile, const int (&low)[3],
                                      const int (&origin)[3], const Pack<ELEMENT, P>* inputs, Pack<Index, P>* indices,
                                      Pack<ELEMENT, P>* values) {
   const Pooling& pooling = a.pooling;
@@ -250,20 +251,21 @@ __device__ __forceinline__ void scan(const MaxTileArguments& a, const BlockTile&
   auto position = [&](int p0, int p1, int p2) {
     return (p0 * int(sources[1].divisor) + p1) * int(sources[2].divisor) + p2;
   };
-  const int of_group = sources[0].divisor * sources[1].divisor * sources[2].divisor;
-  tile.visit(layout.windows, [&](unsigned n, unsigned group, const unsigned (&at)[3]) {
+  tile.visit(layout.windows, layout.window_pitch, [&](unsigned group, unsigned slot, const unsigned (&at)[3]) {
     const int o[3] = {low[0] + int(at[0]), low[1] + int(at[1]), low[2] + int(at[2])};
     Pack<Index, P> index;
     Pack<ELEMENT, P> dy;
 #pragma unroll
     for (int i = 0; i < P; i++) index.item[i] = NONE, dy.item[i] = ELEMENT(0);
-    if (BlockTile::inside(o, pooling.axis, &Axis::output)) {
-      dy = load_items < P,
-      P == 1 > (a.dy + tile.offsets[group].y + BlockTile::offset_of(o, pooling.y_stride), layout.y_item);
+    if (tile.inside(o, pooling.axis, &Axis::output)) {
+      dy =
+          load_items<P, tile.PACKED>(a.dy + tile.offsets[group].y + tile.offset_of(o, pooling.y_stride), layout.y_item);
       TileMaximum<Pool, P> found;
-      const int start = group * of_group;
-      visit_window<COLUMNS>(start + position(at[0] * axis[0].stride, at[1] * axis[1].stride, at[2] * axis[2].stride),
-                            window, sources, [&](int p) { found.take(inputs[p], p); });
+      const int start = group * layout.source_pitch;
+      const int begin = position(o[0] * axis[0].stride - axis[0].padding - origin[0],
+                                 o[1] * axis[1].stride - axis[1].padding - origin[1],
+                                 o[2] * axis[2].stride - axis[2].padding - origin[2]);
+      visit_window<COLUMNS>(start + begin, window, sources, [&](int p) { found.take(inputs[p], p); });
       int first = NONE;
       if (Pool::PROPAGATES) {
         const Window clamped(pooling, o);
@@ -274,49 +276,59 @@ __device__ __forceinline__ void scan(const MaxTileArguments& a, const BlockTile&
 #pragma unroll
       for (int i = 0; i < P; i++) index.item[i] = found.result(i, first);
     }
-    indices[n] = index;
-    values[n] = dy;
+    indices[slot] = index;
+    values[slot] = dy;
   });
 }
 
+// Whether the index of plane k is `own`, an index twice: one instruction, where the index of a pack has to be unpacked.
+template <int P> __device__ __forceinline__ bool same(const Pack<Index, P>& index, int k, unsigned twice) {
+  if constexpr (P == 1) return index.item[0] == Index(twice);
+  const unsigned difference = reinterpret_cast<const unsigned*>(&index)[k / 2] ^ twice;
+  return (difference & (k % 2 ? 0xffff0000 : 0xffff)) == 0;
+}
+
 // COLUMNS: of windows that may cover an input.
-template <int P, int COLUMNS>
-__device__ __forceinline__ void gather(const MaxTileArguments& a, const BlockTile& tile, const int (&low)[3],
-                                       const int (&origin)[3], const Pack<Index, P>* indices,
+template <int COLUMNS, int P, bool CHANNELS>
+__device__ __forceinline__ void gather(const MaxTileArguments& a, const BlockTile<P, CHANNELS>& tile,
+                                       const int (&low)[3], const int (&origin)[3], const Pack<Index, P>* indices,
                                        const Pack<ELEMENT, P>* values) {
   const Pooling& pooling = a.pooling;
   const TileLayout& layout = a.tile;
   const FastDivmod(&sources)[3] = layout.sources;
   const FastDivmod(&windows)[3] = layout.windows;
-  tile.visit(layout.targets, [&](unsigned, unsigned group, const unsigned (&at)[3]) {
+  tile.visit(layout.targets, 0, [&](unsigned group, unsigned, const unsigned (&at)[3]) {
     const int i[3] = {tile.begin[0] + int(at[0]), tile.begin[1] + int(at[1]), tile.begin[2] + int(at[2])};
-    if (!BlockTile::inside(i, pooling.axis, &Axis::input)) return;
-    int own = group, window = group;
+    if (!tile.inside(i, pooling.axis, &Axis::input)) return;
+    int own = 0, window = 0, signs = 0;
 #pragma unroll
     for (int d = 0; d < 3; d++) {
       own = own * int(sources[d].divisor) + i[d] - origin[d];
+      signs |= i[d] - origin[d];
       window = window * int(windows[d].divisor) + tile.first_window(pooling, d, i[d]) - low[d];
     }
+    own = signs < 0 ? APART : own + group * layout.source_pitch;
+    const unsigned twice = own & NONE | own << 16;
     COMPUTE sum[P];
 #pragma unroll
     for (int k = 0; k < P; k++) sum[k] = 0;
-    visit_window<COLUMNS>(window, layout.covering, windows, [&](int w) {
+    visit_window<COLUMNS>(group * layout.window_pitch + window, layout.covering, windows, [&](int w) {
       const Pack<Index, P> index = indices[w];
       const Pack<ELEMENT, P> dy = values[w];
 #pragma unroll
       for (int k = 0; k < P; k++)
-        if (index.item[k] == own) sum[k] += load<COMPUTE>(dy.item[k]);
+        if (same(index, k, twice)) sum[k] += load<COMPUTE>(dy.item[k]);
     });
 #pragma unroll
     for (int k = 0; k < P; k++) sum[k] *= pooling.alpha;
-    write_pack<P>(a.dx + tile.offsets[group].x + BlockTile::offset_of(i, pooling.x_stride), layout.x_item, false, P,
+    write_pack<P>(a.dx + tile.offsets[group].x + tile.offset_of(i, pooling.x_stride), layout.x_item, tile.PACKED, P,
                   sum, pooling.beta);
   });
 }
 
-template <class Pool, int P> __device__ __forceinline__ void backward(const MaxTileArguments& a) {
+template <class Pool, int P, bool CHANNELS>
+__device__ __forceinline__ void backward(const MaxTileArguments& a, const BlockTile<P, CHANNELS>& tile) {
   using Values = Pack<ELEMENT, P>;
-  const BlockTile tile(a.tile);
   Values* const inputs = reinterpret_cast<Values*>(shared_memory + OFFSET_BYTES);
   Pack<Index, P>* const indices = reinterpret_cast<Pack<Index, P>*>(shared_memory + a.tile.indices);
   Values* const values = reinterpret_cast<Values*>(shared_memory + a.tile.values);
@@ -324,23 +336,21 @@ template <class Pool, int P> __device__ __forceinline__ void backward(const MaxT
 #pragma unroll
   for (int d = 0; d < 3; d++) {
     low[d] = tile.first_window(a.pooling, d, tile.begin[d]);
-    origin[d] = low[d] * a.pooling.axis[d].stride - a.pooling.axis[d].padding;
+    origin[d] = max(low[d], 0) * a.pooling.axis[d].stride - a.pooling.axis[d].padding;
   }
-  tile.read_inputs<P>(inputs, a.x, a.pooling, origin, element<ELEMENT>(COMPUTE(Pool::PROPAGATES ? -INFINITY : NAN)));
+  tile.read_inputs(inputs, a.x, a.pooling, origin, element<ELEMENT>(COMPUTE(Pool::PROPAGATES ? -INFINITY : NAN)));
   __syncthreads();
   with_columns(a.pooling.axis[2].window, [&](auto columns) {
-    scan<Pool, P, decltype(columns)::value>(a, tile, low, origin, inputs, indices, values);
+    scan<Pool, decltype(columns)::value>(a, tile, low, origin, inputs, indices, values);
   });
   __syncthreads();
   with_columns(a.tile.covering[2],
-               [&](auto columns) { gather<P, decltype(columns)::value>(a, tile, low, origin, indices, values); });
-}
-
-template <class Pool> __device__ __forceinline__ void backward(const MaxTileArguments& a) {
-  a.tile.planes == PLANES ? backward<Pool, PLANES>(a) : backward<Pool, 1>(a);
+               [&](auto columns) { gather<decltype(columns)::value>(a, tile, low, origin, indices, values); });
 }
 
 extern "C" __global__ void __launch_bounds__(256) pooling_generic_max_backward_tile(const MaxTileArguments a) {
   griddepcontrol_wait();
-  a.pooling.propagate ? backward<NumbersAndNan>(a) : backward<Numbers>(a);
+  with_tile(a.tile, [&](const auto& tile) {
+    a.pooling.propagate ? backward<NumbersAndNan>(a, tile) : backward<Numbers>(a, tile);
+  });
 }

@@ -1,7 +1,7 @@
-// Pooling of planes with any window from shared memory: tiles of outputs forward, of inputs backward.
-// A block has a tile of some groups of P planes. It reads what the windows of the tile cover once, rows first, and
-// keeps it in shared memory as packs of P planes: an access there, and its address, are those of P elements. Positions
-// outside of the tensor hold what pools to nothing, so that windows have no edges.
+// Pooling with any window from shared memory: tiles of outputs forward, of inputs backward.
+// A block has a tile of some groups of P planes, or of P channels that are neighbours. It reads what the windows of the
+// tile cover once and keeps it in shared memory as packs of P: an access there, and its address, are those of P
+// elements. Positions outside of the tensor hold what pools to nothing, so that windows have no edges.
 #pragma once
 #include "pooling/generic/generic.cuh"
 
@@ -10,8 +10,10 @@ struct TileLayout {
   FastDivmod outer[3];
   long long x_outer[3], y_outer[3];
   long long x_item, y_item;  // from one plane of a group to the next
-  unsigned planes;           // of a group
+  unsigned items;            // of a group
+  unsigned channels;         // whether they are channels, one access
   unsigned groups, block_groups;
+  FastDivmod neighbours;  // groups of a position that neighbouring threads have: some of channels, one of planes
   FastDivmod parts[3];    // tiles along each axis
   FastDivmod targets[3];  // extents of a tile: outputs forward, inputs backward
   FastDivmod sources[3];  // of what is kept for it: inputs; for the gradient of averages windows
@@ -19,7 +21,8 @@ struct TileLayout {
   int covering[3];        // backward: the most windows that cover an input
   int shift[3];           // backward: window of an input i: (i + shift) / stride - before
   int before[3];
-  unsigned indices, values;  // bytes from the beginning of shared memory to those of windows
+  unsigned source_pitch, window_pitch;  // packs from one group to the next in shared memory
+  unsigned indices, values;             // bytes from the beginning of shared memory to those of windows
 };
 
 // The offsets of the planes of a group.
@@ -29,8 +32,11 @@ struct PlaneOffsets {
 constexpr unsigned MAX_BLOCK_GROUPS = 32;  // generic_tile.py has the same
 constexpr unsigned OFFSET_BYTES = MAX_BLOCK_GROUPS * sizeof(PlaneOffsets);
 
-// The tile of a block.
-struct BlockTile {
+// The tile of a block, in packs of P planes, or of P channels.
+template <int P, bool CHANNELS> struct BlockTile {
+  static constexpr bool PACKED = CHANNELS || P == 1;  // one access
+  static constexpr int READS = 2;
+
   const TileLayout& layout;
   PlaneOffsets* const offsets;
   int begin[3];
@@ -58,30 +64,69 @@ struct BlockTile {
     }
     __syncthreads();
   }
-  // Calls visit(n, group, at) for the positions of boxes of `extents`, of all groups, that a thread has.
-  template <class Visit> __device__ __forceinline__ void visit(const FastDivmod (&extents)[3], Visit visit) const {
-    const unsigned all = groups * extents[0].divisor * extents[1].divisor * extents[2].divisor;
-    for (unsigned n = threadIdx.x; n < all; n += blockDim.x) {
-      unsigned rest = n, at[3];
+  // Position n of boxes of `extents` of all groups, in the order of threads: where it is kept, groups `pitch` apart,
+  // and its group, which may not exist.
+  __device__ __forceinline__ unsigned locate(unsigned n, const FastDivmod (&extents)[3], unsigned pitch, unsigned& slot,
+                                             unsigned (&at)[3]) const {
+    unsigned neighbour = 0, rest = CHANNELS ? layout.neighbours.divide(n, neighbour) : n;
+    const unsigned position = rest;
 #pragma unroll
-      for (int d = 2; d >= 0; d--) rest = extents[d].divide(rest, at[d]);
-      visit(n, rest, at);
+    for (int d = 2; d >= 0; d--) rest = extents[d].divide(rest, at[d]);
+    if (!CHANNELS) return slot = n, rest;
+    const unsigned group = rest * layout.neighbours.divisor + neighbour;
+    slot = group * pitch + position - rest * volume(extents);
+    return group;
+  }
+  static __device__ __forceinline__ unsigned volume(const FastDivmod (&extents)[3]) {
+    return extents[0].divisor * extents[1].divisor * extents[2].divisor;
+  }
+  // How many positions there are: those of the groups that exist, up to a multiple of `neighbours`.
+  __device__ __forceinline__ unsigned positions(const FastDivmod (&extents)[3]) const {
+    const unsigned side = layout.neighbours.divisor;
+    return (CHANNELS ? layout.neighbours.divide(groups + side - 1) * side : groups) * volume(extents);
+  }
+  // Calls visit(group, slot, at) for the positions that a thread has.
+  template <class Visit>
+  __device__ __forceinline__ void visit(const FastDivmod (&extents)[3], unsigned pitch, Visit visit) const {
+    const unsigned all = positions(extents);
+    for (unsigned n = threadIdx.x; n < all; n += blockDim.x) {
+      unsigned slot, at[3];
+      const unsigned group = locate(n, extents, pitch, slot, at);
+      if (!CHANNELS || group < groups) visit(group, slot, at);
+    }
+  }
+  // Stores read(group, at) for every source; READS packs of a thread are in flight.
+  template <class T, class Read> __device__ __forceinline__ void keep(T* kept, Read read) const {
+    const unsigned all = positions(layout.sources);
+    for (unsigned n = threadIdx.x; n < all; n += READS * blockDim.x) {
+      T packs[READS];
+      unsigned slot[READS];
+      bool exists[READS];
+#pragma unroll
+      for (int k = 0; k < READS; k++) {
+        unsigned at[3];
+        const unsigned group = locate(n + k * blockDim.x, layout.sources, layout.source_pitch, slot[k], at);
+        exists[k] = group < groups;
+        if (exists[k]) packs[k] = read(group, at);
+      }
+#pragma unroll
+      for (int k = 0; k < READS; k++)
+        if (exists[k]) kept[slot[k]] = packs[k];
     }
   }
   // Reads the inputs from `origin` on; around the tensor there is `nothing`.
-  template <int P>
   __device__ __forceinline__ void read_inputs(Pack<ELEMENT, P>* kept, const ELEMENT* x, const Pooling& pooling,
                                               const int (&origin)[3], ELEMENT nothing) const {
-    visit(layout.sources, [&](unsigned n, unsigned group, const unsigned (&at)[3]) {
+    keep(kept, [&](unsigned group, const unsigned (&at)[3]) {
       const int i[3] = {origin[0] + int(at[0]), origin[1] + int(at[1]), origin[2] + int(at[2])};
       Pack<ELEMENT, P> pack;
       if (inside(i, pooling.axis, &Axis::input)) {
-        pack = load_items < P, P == 1 > (x + offsets[group].x + offset_of(i, pooling.x_stride), layout.x_item);
+        pack = load_items<P, PACKED>(x + offsets[group].x + offset_of(i, pooling.x_stride), layout.x_item);
       } else {
 #pragma unroll
         for (int k = 0; k < P; k++) pack.item[k] = nothing;
       }
-      kept[n] = pack;
+      return pack;
     });
   }
   // The first of the windows that may cover the input, which may not exist.
@@ -98,6 +143,12 @@ struct BlockTile {
     return i[0] * int(stride[0]) + i[1] * int(stride[1]) + i[2] * int(stride[2]);
   }
 };
+
+// Calls call(tile) with the packs of the tile as constants; single planes are taken as single channels are.
+template <class Call> __device__ __forceinline__ void with_tile(const TileLayout& layout, Call call) {
+  if (layout.items == 1) return call(BlockTile<1, true>(layout));
+  layout.channels ? call(BlockTile<ITEMS, true>(layout)) : call(BlockTile<ITEMS, false>(layout));
+}
 
 // Calls take(p, k) for the positions p, k-th of a window of columns of one row after another, of a box of `extents`.
 // COLUMNS: their number, 0 where it is not static.

@@ -1,4 +1,4 @@
-"""Tiles of planes that blocks pool from shared memory, with any window: the layout of generic_tile.cuh."""
+"""Tiles of planes or channels that blocks pool from shared memory, with any window: the layout of generic_tile.cuh."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from math import prod
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
 from ...primitives.geometry import THREADS, FastDivmod
-from ..problem import FORWARD, MAX_BACKWARD, PACK_BYTES, Axis, Configuration, PoolingProblem
-from .generic import PLANES, configured
+from ..problem import FORWARD, MAX_BACKWARD, PACK_BYTES, Axis, Configuration, PoolingProblem, power_of_two
+from .generic import ITEMS, configured
 
 MAX_OUTER = 3
 MAX_BLOCK_GROUPS = 32  # generic_tile.cuh has the same
 OFFSET_BYTES = 16 * MAX_BLOCK_GROUPS
 INDEX_BYTES = 2
-MAX_POSITIONS = 2**16 - 1  # of the inputs of a block, whose indices have 16 bits
+MAX_POSITIONS = 2**16 - 2  # of the inputs of a block, whose indices have 16 bits, two of which say that there is none
 SHARED_BYTES = (40 * 1024, 100 * 1024)  # of a block, several of which share an SM; more where tiles would be small
 SMALL_TILE = 2.0  # times what a tile owns that a block keeps for it, from which more memory is worth it
 TINY_TILE = 8.0  # the same, from which maxima are found too often
+BANK_BYTES = 128  # of shared memory that one access reads without conflicts
+GROUP_BYTES = 32  # of neighbouring channels of a block
 BLOCK_TARGETS = 1024  # of planes that share a block
 BLOCKS_PER_SM = 4
 LONG_ROW = 64  # positions from which rows are divided before the other axes
@@ -37,9 +39,11 @@ class TileStruct(ctypes.Structure):
         ("y_outer", c_longlong * MAX_OUTER),
         ("x_item", c_longlong),
         ("y_item", c_longlong),
-        ("planes", c_uint),
+        ("items", c_uint),
+        ("channels", c_uint),
         ("groups", c_uint),
         ("block_groups", c_uint),
+        ("neighbours", FastDivmod),
         ("parts", FastDivmod * 3),
         ("targets", FastDivmod * 3),
         ("sources", FastDivmod * 3),
@@ -47,6 +51,8 @@ class TileStruct(ctypes.Structure):
         ("covering", c_int * 3),
         ("shift", c_int * 3),
         ("before", c_int * 3),
+        ("source_pitch", c_uint),
+        ("window_pitch", c_uint),
         ("indices", c_uint),
         ("values", c_uint),
     ]
@@ -54,10 +60,11 @@ class TileStruct(ctypes.Structure):
 
 @dataclass
 class Tile:
-    """The outputs, or backward inputs, of a block along each axis, and what it keeps for them of a group of planes."""
+    """The outputs, or backward inputs, of a block along each axis, and what it keeps for them of groups of planes or channels."""
 
     problem: PoolingProblem
-    planes: int  # of a group
+    items: int  # of a group
+    neighbours: int  # groups of channels that neighbouring threads have, the fewest of a block
     targets: list[int]
     shared_bytes: int  # that it may have
 
@@ -77,8 +84,16 @@ class Tile:
         """Along each axis, the extent of what the block keeps first: inputs, or windows for the gradient of averages."""
         if self.problem.kind not in (FORWARD, MAX_BACKWARD):
             return self.windows
-        counts = self.targets if self.problem.kind == FORWARD else self.windows
+        counts = self.targets if self.problem.kind == FORWARD else [self._existing(d) for d in range(3)]
         return [(count - 1) * axis.stride + axis.window for axis, count in zip(self.axes, counts, strict=True)]
+
+    def _existing(self, d: int) -> int:
+        """Return how many windows of an axis that exist are over the inputs of a tile at most."""
+        axis, windows = self.axes[d], self.windows[d]
+        if self.parts[d] > 1:
+            return min(windows, axis.output)
+        low = (axis.padding - axis.window) // axis.stride + 1
+        return max(1, min(low + windows, axis.output) - max(low, 0))
 
     @property
     def scalar_bytes(self) -> int:
@@ -87,18 +102,33 @@ class Tile:
         kept = operation.x.scalar_bytes
         return kept if self.problem.kind in (FORWARD, MAX_BACKWARD) else SCALAR_BYTES[operation.compute_type]
 
+    def pitch(self, positions: int) -> int:
+        """Return how many packs lie between groups in shared memory, for neighbouring threads to access different banks."""
+        lanes = BANK_BYTES // min(PACK_BYTES, self.items * self.scalar_bytes)
+        return positions if self.neighbours == 1 else positions + (max(1, lanes // self.neighbours) - positions) % lanes
+
+    @property
+    def source_pitch(self) -> int:
+        """Packs of what the block keeps first from one group to the next."""
+        return self.pitch(prod(self.sources))
+
+    @property
+    def window_pitch(self) -> int:
+        """Windows from one group to the next."""
+        return self.pitch(prod(self.windows))
+
     def areas(self, groups: int) -> list[int]:
         """Return where the indices of windows begin in shared memory, where their values do, and how many bytes there are."""
-        areas = [OFFSET_BYTES + groups * prod(self.sources) * self.planes * self.scalar_bytes]
-        windows = groups * prod(self.windows) * self.planes if self.problem.kind == MAX_BACKWARD else 0
+        areas = [OFFSET_BYTES + groups * self.source_pitch * self.items * self.scalar_bytes]
+        windows = groups * self.window_pitch * self.items if self.problem.kind == MAX_BACKWARD else 0
         for nbytes in (INDEX_BYTES, self.scalar_bytes):
             areas.append(-(-areas[-1] // PACK_BYTES) * PACK_BYTES + windows * nbytes)
         indices, values = (-(-area // PACK_BYTES) * PACK_BYTES for area in areas[:2])
         return [indices, values, areas[2]]
 
-    def fits(self, groups: int = 1) -> bool:
-        """Return whether a block can have so many groups of planes."""
-        return self.areas(groups)[2] <= self.shared_bytes and groups * prod(self.sources) <= MAX_POSITIONS
+    def fits(self, groups: int) -> bool:
+        """Return whether a block can have so many groups."""
+        return self.areas(groups)[2] <= self.shared_bytes and groups * self.source_pitch <= MAX_POSITIONS
 
     @property
     def redundancy(self) -> float:
@@ -123,62 +153,69 @@ def covering(axis: Axis) -> int:
     return -(-axis.window // axis.stride)
 
 
-def tile_of(problem: PoolingProblem, planes: int, groups: int) -> Tile | None:
+def tile_of(problem: PoolingProblem, items: int, neighbours: int, groups: int) -> Tile | None:
     """Return the tile of a block, of as much shared memory as is worth it; None where a tile is too much, or for maxima too small."""
-    tile, *larger = (_largest(problem, planes, groups, shared_bytes) for shared_bytes in SHARED_BYTES)
+    tile, *larger = (_largest(Tile(problem, items, neighbours, [], nbytes), groups) for nbytes in SHARED_BYTES)
     for other in larger:
         if other is not None and (tile is None or tile.redundancy > max(SMALL_TILE, other.redundancy)):
             tile = other
     return None if tile is None or (problem.kind == MAX_BACKWARD and tile.redundancy > TINY_TILE) else tile
 
 
-def _largest(problem: PoolingProblem, planes: int, groups: int, shared_bytes: int) -> Tile | None:
+def _largest(tile: Tile, groups: int) -> Tile | None:
     """Return the largest tile that a block can have, or a smaller one where blocks would be few; None where one target is too much."""
-    tile = Tile(problem, planes, [], shared_bytes)
     tile.targets = tile.extents
-    enough = BLOCKS_PER_SM * problem.device.multiprocessors
+    enough = BLOCKS_PER_SM * tile.problem.device.multiprocessors
     while True:
-        few = groups * prod(tile.parts) < enough and prod(tile.targets) > THREADS
-        if tile.fits() and not few:
+        few = groups // tile.neighbours * prod(tile.parts) < enough and tile.neighbours * prod(tile.targets) > THREADS
+        fits = tile.fits(tile.neighbours)
+        if fits and not few:
             return tile
         sizes = [size / axis.window for size, axis in zip(tile.targets, tile.axes, strict=True)]
         if tile.targets[2] <= LONG_ROW and max(tile.targets[:2]) > 1:
             sizes[2] = 0
         d = max((d for d in range(3) if tile.targets[d] > 1), key=lambda d: sizes[d], default=None)
         if d is None:
-            return tile if tile.fits() else None
+            return tile if fits else None
         tile.targets = [*tile.targets[:d], -(-tile.targets[d] // 2), *tile.targets[d + 1 :]]
 
 
 def tiled(problem: PoolingProblem, source: str) -> Configuration | None:
-    """Return the launch of a kernel of tiles; None where channels are neighbours, or one window is too much for a block."""
+    """Return the launch of a kernel of tiles; None where most of what a block would read is in no window, or one window is too much
+    for it."""
     shape = problem.shape
-    if shape.channels_last or (shape.x_steps[-1] == 1 and shape.axes[2].x_stride != 1):
-        return None
     if any(axis.stride > 2 * axis.window for axis in shape.axes) or _span(problem) >= MAX_ELEMENTS:
-        return None  # most of what a block would read is in no window
+        return None
     extents, x_steps, y_steps = list(shape.extents), list(shape.x_steps), list(shape.y_steps)
-    planes = PLANES if extents[-1] % PLANES == 0 else 1
+    packed = problem.fits(min(PACK_BYTES, ITEMS * problem.operation.x.scalar_bytes)) and shape.packs(ITEMS)
+    channels = shape.channels_last or (x_steps[-1] == 1 and shape.axes[2].x_stride != 1)
+    items = ITEMS if packed or (not channels and extents[-1] % ITEMS == 0) else 1
     x_item, y_item = x_steps[-1], y_steps[-1]
-    extents[-1] //= planes
-    x_steps[-1], y_steps[-1] = x_item * planes, y_item * planes
+    extents[-1] //= items
+    x_steps[-1], y_steps[-1] = x_item * items, y_item * items
     groups = prod(extents)
-    tile = tile_of(problem, planes, groups)
+    most = GROUP_BYTES // (items * problem.operation.x.scalar_bytes) if channels else 1
+    neighbours = power_of_two(max(1, min(extents[-1], most, MAX_BLOCK_GROUPS)))
+    tile = tile_of(problem, items, neighbours, groups)
     if tile is None or len(extents) > MAX_OUTER:
         return None
-    block_groups = 1
+    block_groups = neighbours
     if prod(tile.parts) == 1:
         enough = BLOCKS_PER_SM * problem.device.multiprocessors
-        most = min(BLOCK_TARGETS // prod(tile.targets), groups // enough, MAX_BLOCK_GROUPS)
-        block_groups = next((count for count in range(most, 1, -1) if tile.fits(count)), 1)
+        most = min(BLOCK_TARGETS // prod(tile.targets), groups // enough, MAX_BLOCK_GROUPS) // neighbours * neighbours
+        block_groups = next((n for n in range(most, 0, -neighbours) if tile.fits(n)), neighbours)
     indices, values, shared_bytes = tile.areas(block_groups)
     value = TileStruct(
         outer_rank=len(extents),
         x_item=x_item,
         y_item=y_item,
-        planes=planes,
+        items=items,
+        channels=packed,
         groups=groups,
         block_groups=block_groups,
+        neighbours=FastDivmod.of(neighbours),
+        source_pitch=tile.source_pitch,
+        window_pitch=tile.window_pitch,
         indices=indices,
         values=values,
     )
@@ -193,7 +230,8 @@ def tiled(problem: PoolingProblem, source: str) -> Configuration | None:
         before = max(0, -(shift // axis.stride))
         value.covering[d], value.shift[d], value.before[d] = covering(axis), shift + before * axis.stride, before
     blocks = prod(tile.parts) * -(-groups // block_groups)
-    return configured(problem, source, "tile", 1, blocks, THREADS, ("tile", value), shared_bytes=shared_bytes)
+    width = min(items, shape.width) if packed else 1
+    return configured(problem, source, "tile", width, blocks, THREADS, ("tile", value), shared_bytes=shared_bytes)
 
 
 def _span(problem: PoolingProblem) -> int:

@@ -133,7 +133,7 @@ def cudnnFusedOpsExecute(handle, plan, varPack):
     values = varPack.values
     memory = _memory(handle, plan.pointers, values)
     if plan.operation is None:
-        return None, {}
+        return None, ()
     memory["workSpace"] = varPack.get(WORKSPACE)
     key = (handle.backend, memory["workSpace"] is None, *[values[index] for index in plan.scalars])
     operation = plan.executed.get(key)
@@ -141,7 +141,7 @@ def cudnnFusedOpsExecute(handle, plan, varPack):
         if len(plan.executed) >= OPERATIONS_KEPT:
             plan.executed.clear()
         operation = plan.executed[key] = _prepared(handle, plan.operation, varPack)
-    return operation, memory
+    return operation, [memory.get(operation.parameter_of(name)) for name in operation.operands]
 
 
 def _prepared(handle, operation, pack):

@@ -9,6 +9,7 @@ from ..convolution import allows_tf32
 from ..specs import DOUBLE, FLOAT, HALF, SCALAR_BYTES, AttnSpec, packed_strides
 
 Kind = cudnnMultiHeadAttnWeightKind_t
+COUNTERS = 2  # of work that kernels have begun
 REGION_BYTES = 16  # the calls' regions of work and reserve space begin at multiples of it, as the spaces do (7.2.15)
 
 
@@ -126,10 +127,15 @@ def arithmetic_bytes(spec: AttnSpec) -> int:
 
 
 def _forward(spec: AttnSpec, extents: Extents) -> list[tuple[str, int]]:
-    """Windows and lengths as the kernels read them, the projected inputs, and what the heads make of them."""
+    """Counters of work, windows and lengths as the kernels read them, the projected inputs, and what the heads make of them."""
     integers = 2 * extents.q_steps + extents.q_sequences + extents.k_sequences
     heads = SCALAR_BYTES[spec.data_type] * spec.heads * extents.q_vectors
-    return [("schedule", 4 * integers), *_projections(spec, extents, "", True), ("heads", heads * spec.value_size)]
+    return [
+        ("counters", 4 * COUNTERS),
+        ("schedule", 4 * integers),
+        *_projections(spec, extents, "", True),
+        ("heads", heads * spec.value_size),
+    ]
 
 
 def inference_space(spec: AttnSpec, extents: Extents) -> Regions:

@@ -15,6 +15,8 @@ from dualdnn.conformance.calls.descriptors import made
 from dualdnn.conformance.cases.attention.attention_forward import (
     AXES,
     BIASES,
+    LAYOUTS_OF_TENSOR_CORES,
+    LONG_OF_TENSOR_CORES,
     MISFITS,
     OF_TENSOR_CORES,
     ONE_TO_ONE,
@@ -22,7 +24,10 @@ from dualdnn.conformance.cases.attention.attention_forward import (
     WINDOWS,
     attention,
     changed,
+    fill_padding,
     forward,
+    layout_of_tensor_cores,
+    long_of_tensor_cores,
     of_tensor_cores,
     vectors_in,
     with_projections,
@@ -177,6 +182,27 @@ def test_tiles_of_tensor_cores(chain, name):
         if operand in ("queries", "dout"):
             vectors[length - 4, 3] = np.nan
     chain(training, data, before=before)
+
+
+@shows(f"{DATA}/c01", f"{DATA}/c03", f"{WEIGHTS}/c01")
+@pytest.mark.parametrize("order, mode, projected, data_type", LAYOUTS_OF_TENSOR_CORES)
+def test_layouts_of_tensor_cores(chain, order, mode, projected, data_type):
+    """The layouts and maps of queries again, of sequences that are longer than tiles."""
+    training = layout_of_tensor_cores(order, mode, projected, data_type, trains=True)
+    assert isinstance(training, MultiHeadAttnForward)
+    data, weights = backward_data(training), backward_weights(training)
+    before = prepare(training, "normal", 1) | prepare(data, "normal", 1)
+    for operand in ("queries", "keys", "values", "dout"):
+        fill_padding(before, data, operand)
+    chain(training, data, *([weights] if projected else []), before=before)
+
+
+@shows(f"{DATA}/c01")
+@pytest.mark.parametrize("steps", LONG_OF_TENSOR_CORES[:2], ids=str)
+def test_long_sequences_of_tensor_cores(chain, steps):
+    training = long_of_tensor_cores(steps, trains=True)
+    assert isinstance(training, MultiHeadAttnForward)
+    chain(training, backward_data(training))
 
 
 @shows(f"{WEIGHTS}/c03")

@@ -259,6 +259,67 @@ def test_tiles_of_tensor_cores(trial, name):
     trial(operation, before=before)
 
 
+LAYOUTS_OF_TENSOR_CORES = [
+    *product([(0, 1, 2), (2, 0, 1)], [0, ONE_TO_ONE], [0, 1], [HALF]),
+    *product([(2, 0, 1)], [0, ONE_TO_ONE], [0], [FLOAT]),
+]
+
+
+def layout_of_tensor_cores(
+    order: tuple[int, ...], mode: int, projected: int, data_type: cudnnDataType_t, **others: Any
+) -> Any:
+    """Vectors of whole packs of 16 bytes, in beams and heads, with more queries than few; sequences of all lengths, of none too."""
+    attn = attention(
+        (projected * 8, projected * 8, projected * 24, projected * 16), (16, 16, 8), 2, mode, 0.2, data_type, longest=(70, 80), beams=2
+    )  # fmt: skip
+    axes = (*(AXES[i] for i in order), AXES[3])
+    keys = (80, 64, 78, 65) if mode else (80, 65)
+    low, high = [max(0, t - 50) for t in range(70)], [min(80, 2 * t + 1) for t in range(70)]
+    return forward(attn, (70, 80), 2, 2, (70, 66, 0, 70), keys, low, high, axes, **others)
+
+
+@shows(f"{FORWARD}/c01", f"{FORWARD}/c23", "cudnnSetAttnDescriptor/c32", "cudnnSetAttnDescriptor/c33")
+@pytest.mark.parametrize("order, mode, projected, data_type", LAYOUTS_OF_TENSOR_CORES)
+def test_layouts_of_tensor_cores(trial, order, mode, projected, data_type):
+    """The layouts and maps of queries again, of sequences that are longer than tiles."""
+    operation = layout_of_tensor_cores(order, mode, projected, data_type)
+    before = prepare(operation, "normal", 0)
+    for name in ("queries", "keys", "values"):
+        fill_padding(before, operation, name)
+    trial(operation, before=before)
+
+
+def fill_padding(memory: Any, operation: Any, name: str) -> None:
+    """Numbers that are none in the padding of an operand, and in keys and values that no query has."""
+    spec = getattr(operation, name)
+    stored = (
+        memory[name]
+        .view(np.float16 if spec.data_type == HALF else np.float32)
+        .reshape([spec.dims[axis] for axis in spec.axes])
+    )
+    array, lengths = stored.transpose(np.argsort(spec.axes)), np.reshape(spec.lengths, spec.dims[1:3])
+    for index in np.argwhere(np.arange(spec.dims[0])[:, None, None] >= lengths):
+        array[tuple(index)] = (np.nan, np.inf)[index[0] % 2]
+    queries = np.reshape(operation.queries.lengths, operation.queries.dims[1:3])
+    for batch, beam in np.argwhere(queries == 0) if queries.shape == lengths.shape else ():
+        array[3, batch, beam, 1] = np.nan
+
+
+LONG_OF_TENSOR_CORES = [(2050, 70), (70, 2050), (190, 130)]
+
+
+def long_of_tensor_cores(steps: tuple[int, int], **others: Any) -> Any:
+    """As many queries, or keys, as three warpgroups share."""
+    attn = attention((0, 0, 0, 0), (16, 16, 8), 1, 0, 0.3, HALF, longest=steps, batches=1, beams=1)
+    return forward(attn, steps, 1, 1, None, None, **others)
+
+
+@shows(f"{FORWARD}/c01")
+@pytest.mark.parametrize("steps", LONG_OF_TENSOR_CORES, ids=str)
+def test_long_sequences_of_tensor_cores(trial, steps):
+    trial(long_of_tensor_cores(steps))
+
+
 @shows("cudnnMathType_t/c03", f"{FORWARD}/c01")
 def test_factors_keep_eleven_bits(trial):
     """The mean of equal values, whose last bits a shorter factor would lose: no errors cancel."""

@@ -395,6 +395,25 @@ def test_images_that_pass_through_the_workspace_in_slices(run, algo):
     run(convolution(x, (4, x[1], 3, 3), algo=algo, alpha=0.5, beta=-1.0))
 
 
+@shows(f"{F}/c01", f"{F}/c02")
+@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF", "DOUBLE"])
+@pytest.mark.parametrize(
+    "formats",
+    [(NCHW,) * 3, (NHWC,) * 3, (NCHW, NCHW, NHWC), (NHWC, NHWC, NCHW)],
+    ids=lambda f: f"{f[0].name[-4:]}-{f[2].name[-4:]}",
+)
+def test_factors_in_every_format(run, configuration, formats):
+    """alpha and beta, with more filters and pixels than a tile of the smallest kernels has, and not a multiple of them."""
+    run(convolution((2, 8, 9, 10), (77, 8, 3, 3), configuration=configuration, formats=formats, alpha=-1.75, beta=0.5))
+
+
+@shows(f"{F}/c01", f"{F}/c02")
+@pytest.mark.parametrize("taps", [(2, 4), (4, 3), (5, 2), (1, 6)], ids=lambda taps: "x".join(map(str, taps)))
+def test_tiles_of_transforms(run, taps):
+    """Several tiles down and across, whose results are even and odd in number, the last of them cut off."""
+    run(convolution((2, 3, 67, 71), (2, 3, *taps), algo=FFT_TILING, padding=(0, 1), alpha=0.5, beta=-1.0))
+
+
 @shows(f"{F}/c01", f"{F}/c02", "cudnnMathType_t/c01")
 @pytest.mark.parametrize("configuration", ["PSEUDO_HALF", "FLOAT"])
 @pytest.mark.parametrize("formats, taps", [(NCHW, 1), ((NHWC, NHWC, NCHW), 3)], ids=["as they lie", "of the result"])

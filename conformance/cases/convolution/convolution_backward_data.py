@@ -134,6 +134,23 @@ def test_tensor_cores(run, stride, configuration, formats):
     run(gradient((1, 9, 5, 4), (13, 9, 2, 3), **options, padding=(0, 2)))
 
 
+@shows(f"{D}/c10", "cudnnMathType_t/c01")
+@pytest.mark.parametrize("formats", [NCHW, NHWC], ids=by_name)
+@pytest.mark.parametrize("configuration", ["PSEUDO_HALF", "PSEUDO_BFLOAT16", "FLOAT"])
+@pytest.mark.parametrize(
+    "dx, dw, stride", [((2, 3, 37, 34), (40, 3, 7, 7), (2, 2)), ((1, 8, 18, 35), (72, 8, 3, 5), (1, 3))], ids=str
+)
+def test_few_channels_on_tensor_cores(run, dx, dw, stride, configuration, formats):
+    """More than one tile, the last one not full; several K-blocks."""
+    options: dict[str, Any] = {
+        "stride": stride,
+        "configuration": configuration,
+        "formats": formats,
+        "math_type": DEFAULT,
+    }
+    run(gradient(dx, dw, **options, padding=(dw[2] // 2, dw[3] // 2), beta=-3.0))
+
+
 @shows(f"{D}/c10", *(f"{D}/c{n:02}" for n in range(11, 17)))
 @pytest.mark.parametrize(
     "algo, formats", [*((algo, NCHW) for algo in Algo), *((algo, NHWC) for algo in DIRECT_SUMS)], ids=by_name

@@ -155,6 +155,16 @@ def test_tensor_cores(run, images, configuration, formats):
     run(gradient((images, 3, 6, 7), (10, 3, 3, 5), **options, padding=(1, 2), stride=(1, 2)))
 
 
+@shows(f"{F}/c13", "cudnnMathType_t/c01")
+@pytest.mark.parametrize("configuration", ["PSEUDO_HALF", "PSEUDO_BFLOAT16", "FLOAT"])
+@pytest.mark.parametrize("x, filters", [((3, 24, 7, 8), 40), ((2, 72, 12, 10), 136)], ids=str)
+def test_one_tap_on_tensor_cores(run, configuration, x, filters):
+    """Planes whose last pixels do not fill a box of 128 bytes, more channels and filters than a tile has."""
+    options: dict[str, Any] = {"configuration": configuration, "math_type": DEFAULT, "padding": (0, 0)}
+    for blended in ({}, {"alpha": 0.5, "beta": -3.0}):
+        run(gradient(x, (filters, x[1], 1, 1), **options, **blended))
+
+
 @shows(f"{F}/c13", *(f"{F}/c{n:02}" for n in range(14, 20)))
 @pytest.mark.parametrize(
     "algo, formats", [*((algo, NCHW) for algo in SERVED), (ALGO_0, NHWC), (ALGO_1, NHWC)], ids=by_name

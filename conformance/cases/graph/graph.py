@@ -265,6 +265,25 @@ def test_chains(trial):
     )
 
 
+# Chains of more than 2^18 elements, for which kernels are compiled: (dimensions, order of x and the results, steps).
+LARGE = {
+    "channels last": ((4, 16, 33, 128), (0, 2, 3, 1), [
+        (Mode.CUDNN_POINTWISE_MUL, HALF, (1, 16, 1, 1)), (Mode.CUDNN_POINTWISE_ADD, FLOAT, (1, 1, 1, 1)), (Mode.CUDNN_POINTWISE_RELU_FWD, HALF, None)]),
+    "channels first": ((4, 2, 32, 1024), None, [
+        (Mode.CUDNN_POINTWISE_MUL, FLOAT, (1, 2, 1, 1)), (Mode.CUDNN_POINTWISE_ADD, [BFLOAT16], (4, 2, 32, 1024)), (Mode.CUDNN_POINTWISE_MUL, FLOAT, "same"),
+        (Mode.CUDNN_POINTWISE_MIN, FLOAT, (1, 2, 1, 1)), (Mode.CUDNN_POINTWISE_TANH_FWD, HALF, None)]),
+    "one row": ((262152, 1), None, [(Mode.CUDNN_POINTWISE_MAX, FLOAT, (262152, 1)), (Mode.CUDNN_POINTWISE_ELU_FWD, FLOAT, None)]),
+}  # fmt: skip
+
+
+@shows(*of("OPERATIONGRAPH", "c01"), *of("TENSOR", "c03"))
+@pytest.mark.parametrize("which", LARGE)
+def test_large_chains(trial, which):
+    """Broadcast operands, a result in the middle that has memory, types that differ, a last block in part."""
+    dims, order, steps = LARGE[which]
+    trial(executed(*chain(*steps, dims=dims, order=order)))
+
+
 @shows(*of("OPERATIONGRAPH", "c01"))
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=["float", "half"])
 def test_a_fused_convolution_inside_a_graph(trial, data_type):
@@ -280,6 +299,59 @@ def test_a_fused_convolution_inside_a_graph(trial, data_type):
         GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, y, tensor(6, channels), tensor(7, channels)),
         pointwise(Mode.CUDNN_POINTWISE_TANH_FWD, y, tensor(8, dims, FLOAT)),
     ))  # fmt: skip
+
+
+@shows(*of("OPERATIONGRAPH", "c01"), *of("OPERATION_GEN_STATS", "c01"))
+@pytest.mark.parametrize("which", ["channels last", "channels first"])
+def test_statistics_of_large_chains(trial, which):
+    """Of the last result, in several segments, which have gaps; of the one in the middle, too."""
+    dims, order, steps = LARGE[which]
+    nodes = chain(*steps, dims=dims, order=order)
+    channels = (1, dims[1], 1, 1)
+    for i, y in enumerate((nodes[-1].y, nodes[1].y)):
+        outputs = [tensor(300 + 2 * i + j, channels, strides=(9 * dims[1], 3, 3, 3)) for j in range(2)]
+        nodes.append(GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, y, *outputs))
+    trial(executed(*nodes))
+
+
+ON_CORES = 29  # the engine that runs node by node with convolutions on tensor cores
+
+
+@shows(*of("OPERATIONGRAPH", "c01"), *of("OPERATION_GEN_STATS", "c01"))
+@pytest.mark.parametrize("gaps", [(1, 1), (3, 3), (3, 1)], ids=["packed", "gaps", "other gaps"])
+@pytest.mark.parametrize("data_type, virtual", [(HALF, False), (BFLOAT16, True)], ids=["half", "bfloat16 virtual"])
+def test_statistics_of_a_convolution(trial, data_type, virtual, gaps):
+    """Of its result as it is stored; a function of it comes before them, and they may have gaps."""
+    last, dims = (0, 2, 3, 1), (3, 40, 9, 7)
+    y = tensor(3, dims, data_type, order=last, virtual=virtual)
+    trial(executed(
+        ConvolutionForwardNode(convolution((1, 1), (1, 1)), 1.0, 0.0, tensor(1, (3, 32, 9, 7), data_type, order=last), tensor(2, (40, 32, 3, 3), data_type, order=last), y),
+        pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, y, tensor(4, dims, data_type, order=last)),
+        GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, y, *(tensor(5 + i, (1, 40, 1, 1), strides=(40 * gap, gap, gap, gap)) for i, gap in enumerate(gaps))),
+        engine=ON_CORES,
+    ))  # fmt: skip
+
+
+@shows(*of("OPERATIONGRAPH", "c01"))
+@pytest.mark.parametrize("rectified", [True, False], ids=["relu", "identity"])
+@pytest.mark.parametrize("added", [True, False], ids=["residual", "alone"])
+def test_a_scaled_convolution(trial, added, rectified):
+    """y = relu(conv(x) * scale + z + bias), between channels as packs have them and fewer images than rows of a tile."""
+    last, dims, channels = (0, 2, 3, 1), (3, 40, 9, 7), (1, 40, 1, 1)
+    between = [tensor(10 + i, dims, FLOAT, order=last, virtual=True) for i in range(4)]
+    y = tensor(3, dims, HALF, order=last)
+    nodes = [
+        ConvolutionForwardNode(convolution((0, 0), (0, 0)), 1.0, 0.0, tensor(1, (3, 32, 9, 7), HALF, order=last), tensor(2, (40, 32, 1, 1), HALF, order=last), between[0]),
+        pointwise(Mode.CUDNN_POINTWISE_MUL, between[0], between[1], tensor(4, channels, HALF)),
+    ]  # fmt: skip
+    if added:
+        nodes.append(pointwise(Mode.CUDNN_POINTWISE_ADD, nodes[-1].y, between[2], tensor(6, dims, HALF, order=last)))
+    nodes.append(
+        pointwise(Mode.CUDNN_POINTWISE_ADD, nodes[-1].y, between[3] if rectified else y, tensor(5, channels, HALF))
+    )
+    if rectified:
+        nodes.append(pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, nodes[-1].y, y))
+    trial(executed(*nodes, engine=ON_CORES))
 
 
 @shows(*of("OPERATIONGRAPH", "c01"))

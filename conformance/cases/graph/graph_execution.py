@@ -19,7 +19,7 @@ from dualdnn.api.enumerations import (
 from dualdnn.api.operations.graph import ConvolutionForwardNode, KnobChoice
 from dualdnn.api.operations.specs import FLOAT, INT8
 from dualdnn.api.status import BAD_PARAM, NOT_INITIALIZED, NOT_SUPPORTED
-from dualdnn.conformance.calls.graph import attributes, kind_of
+from dualdnn.conformance.calls.graph import Builder, attributes, kind_of
 from dualdnn.conformance.marks import shows
 
 from .graph import Mode, convolution, diamond, pointwise, tensor
@@ -439,6 +439,24 @@ def test_memory_that_cannot_be_used(subject, cudnn, handle, builder, ready, refu
         )
 
 
+@shows(f"{EXECUTE}/c07")
+def test_memory_that_was_freed(subject, cudnn, handle, builder, ready, refuses):
+    """A pack that was executed is no promise: each execution looks at its memory, of which a part may be gone by then."""
+    if not subject.is_python:
+        pytest.skip("C has no buffers that know that they were freed")
+    plan, pointers, _, size = ready
+    y = pointers[Y.uid]
+    for which in (X.uid, Y.uid, "workspace")[: 3 if size else 2]:
+        copies = {uid: handle.to_device(buffer.to_host(np.float32, 24)) for uid, buffer in pointers.items()}
+        given = {**copies, "workspace": handle.allocate(max(1, size))}
+        pack = pack_of(builder, copies, given["workspace"])
+        cudnn.cudnnBackendExecute(handle, plan, pack)
+        assert correct(copies[X.uid], copies[Y.uid])
+        given[which].free()
+        left = [buffer for name, buffer in given.items() if name not in (which, "workspace")]
+        refuses(BAD_PARAM, f"{EXECUTE}/c07", cudnn.cudnnBackendExecute, handle, plan, pack, unchanged=(*left, y))
+
+
 @shows(*of("TENSOR", "c09"), f"{EXECUTE}/c07")
 def test_alignment_that_a_tensor_asks_for(cudnn, handle, builder, refuses):
     """64 bytes, which are more than those of an element."""
@@ -579,3 +597,27 @@ def test_plans_of_two_threads(cudnn, handle, builder):
     for thread in threads:
         thread.join()
     assert all(correct(x, y) for x, y, _ in work)
+
+
+@shows(f"{EXECUTE}/c01", *of("EXECUTION_PLAN", "c01"))
+def test_plans_that_several_threads_make(cudnn, handle):
+    """Each thread describes a graph of its own, with its factor, makes a plan of it and executes that several times."""
+    wanted, found = {}, {}
+
+    def work(factor):
+        builder = Builder(cudnn)
+        x, y = handle.to_device(np.linspace(-1, 1, 24, dtype=np.float32)), handle.zeros(96)
+        nodes = (pointwise(Mode.CUDNN_POINTWISE_IDENTITY_FWD, X, BETWEEN, alpha1=factor), pointwise(RELU, BETWEEN, Y))
+        plan = plan_of(builder, handle, *nodes)
+        pack = pack_of(builder, {X.uid: x, Y.uid: y}, handle.allocate(4096))
+        for _ in range(3):
+            cudnn.cudnnBackendExecute(handle, plan, pack)
+        wanted[factor], found[factor] = np.maximum(factor * x.to_host(np.float32, 24), 0), y.to_host(np.float32, 24)
+        builder.destroy()
+
+    threads = [threading.Thread(target=work, args=(0.5 * i,)) for i in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4 and all(np.array_equal(found[factor], wanted[factor]) for factor in wanted)

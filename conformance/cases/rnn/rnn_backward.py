@@ -29,7 +29,16 @@ from dualdnn.conformance.cases.rnn.rnn_descriptors import (
     TANH,
     TWO_WAYS,
 )  # fmt: skip
-from dualdnn.conformance.cases.rnn.rnn_forward import BATCH_MAJOR, PACKED, RAGGED, SEQ_MAJOR, forward, label, network
+from dualdnn.conformance.cases.rnn.rnn_forward import (
+    BATCH_MAJOR,
+    EXACT,
+    PACKED,
+    RAGGED,
+    SEQ_MAJOR,
+    forward,
+    label,
+    network,
+)
 from dualdnn.conformance.marks import shows
 
 DATA, WEIGHTS = "cudnnRNNBackwardData_v8", "cudnnRNNBackwardWeights_v8"
@@ -157,6 +166,13 @@ def test_networks_in_packs_of_16_bytes(chain, cell):
                 network(cell, hidden=12, math_type=DEFAULT), PACKED, lengths=(4, 4, 2), null=("hx", "dhx", "cx", "dcx")
             )
         )
+
+
+@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
+@pytest.mark.parametrize("math_type", [DEFAULT, EXACT], ids=label)
+def test_products_of_large_tiles(chain, math_type):
+    """As many vectors, units and inputs as the largest tiles of products have rows and columns; sums of few K-blocks and of many."""
+    chain(*training(network(TANH, direction=ONE_WAY, width=512, hidden=256, math_type=math_type), lengths=(2,) * 64))
 
 
 @shows(f"{DATA}/c48", f"{WEIGHTS}/c20", f"{DATA}/c49", f"{WEIGHTS}/c21")

@@ -10,7 +10,7 @@ import pytest
 from dualdnn.api.operations import RNNForward
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM
-from dualdnn.conformance.calls import Caller
+from dualdnn.conformance.calls import Caller, roomy
 from dualdnn.conformance.calls.derived import arguments
 from dualdnn.conformance.cases.dropout import SEED, Layer, states
 from dualdnn.conformance.cases.rnn.rnn_backward import training
@@ -40,10 +40,12 @@ class Relay:
         )
         self.handle, self.dropout = handle, Layer(cudnn, handle, probability)
         layout = PACKED if legacy else SEQ_MAJOR
-        self.forward, self.data, self.weights = training(spec, layout, LENGTHS)
-        self.inference = forward(spec, layout, LENGTHS, training=False)
         self.caller = LegacyCaller(cudnn, handle, False) if legacy else Caller(cudnn, handle)
         self.caller.dropout = self.dropout.descriptor
+        calls = (*training(spec, layout, LENGTHS), forward(spec, layout, LENGTHS, training=False))
+        self.forward, self.data, self.weights, self.inference = (
+            calls if legacy else (roomy(self.caller, call) for call in calls)
+        )
         self.x = np.random.default_rng(1).uniform(1, 2, (*self.forward.x.tensor.dims,)).astype(np.float32)
         w = np.zeros(spec.weight_elements, np.float32)
         for layer in range(layers):
@@ -164,11 +166,11 @@ def test_every_layout(chain, cell, layout):
 @pytest.mark.ours
 @pytest.mark.parametrize("data_type", [HALF, FLOAT, DOUBLE], ids=label)
 def test_every_type(chain, data_type):
-    """More than one block of the mask; two calls one after the other, and the gradients of the first."""
+    """More than one block of the mask; two calls one after the other, whose count carries into its upper word, and the gradients of the first."""
     spec = dropping(0.25, GRU, data_type=data_type, width=3, hidden=19, layers=2)
     first, data, weights = training(spec, lengths=(3, 3, 1, 2) * 6)
     again = Step(first, {"y": "y2", "hy": "hy2", "reserveSpace": "r2"})
-    chain(first, again, data, weights, before=states(SEED, 5))
+    chain(first, again, data, weights, before=states(SEED, 2**32 - 1))
 
 
 @shows(f"{V6}/c05")

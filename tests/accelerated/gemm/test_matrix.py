@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from dualdnn.accelerated.gemm import matrix_tma
 from dualdnn.accelerated.gemm.matrix import Matrix, MatrixProduct
+from dualdnn.accelerated.gemm.matrix_tma import TILES, TmaProduct
 from dualdnn.accelerated.runtime.devices import open_device
 
 TYPES = {"half": np.float16, "float": np.float32, "double": np.float64}
@@ -94,18 +96,56 @@ def check(
 
 @pytest.mark.parametrize("element, result", [("half", "float"), ("half", "half"), ("float", "float")])
 @pytest.mark.parametrize("majors", list(product((0, 1), (0, 1))), ids=str)
-@pytest.mark.parametrize("tile", ["mma_64", "mma_128", "wgmma_128"])
+@pytest.mark.parametrize("tile", ["mma_64", "mma_128"])
 def test_tensor_cores(element, result, majors, tile):
     """Sizes that are multiples of nothing, of packs, of tiles; aligned and not; K shorter than a K-block."""
-    if tile.startswith("wgmma") and (element == "float" or majors == (1, 0)):
-        with pytest.raises(ValueError, match=f"the tile {tile} does not serve {element}"):
-            check(Sizes(8, 8, 8), element, result, True, (*majors, 0), tile=tile)
-        return
     for sizes, gap, offset in (
         (Sizes(72, 136, 96), 0, 0), (Sizes(33, 65, 70), 0, 0), (Sizes(64, 40, 200), 8, 0), (Sizes(1, 9, 3), 1, 1),
         (Sizes(17, 24, 1), 0, 0),
     ):  # fmt: skip
         check(sizes, element, result, True, (*majors, 0), gap, offset, tile=tile)
+
+
+@pytest.mark.parametrize("majors", list(product((0, 1), (0, 1))), ids=str)
+@pytest.mark.parametrize("tile", ["fp32_128x128", "fp32_64x64"])
+def test_floats_without_tensor_cores(majors, tile):
+    """Packs of 16 bytes and not, aligned and not, tiles in part, K shorter than a K-block and more of them than stages, in parts."""
+    for sizes, gap, more in (
+        (Sizes(136, 72, 96), 0, {}), (Sizes(33, 65, 70), 0, {}), (Sizes(64, 40, 70, (1, 2)), 4, {"beta": 1.0, "splits": 2}),
+        (Sizes(1, 9, 3), 1, {"offset": 1}), (Sizes(66, 6, 17), 2, {"with_bias": True}),
+    ):  # fmt: skip
+        assert check(sizes, "float", "float", False, (*majors, 0), gap, tile=tile, **more).choice[0] == tile
+
+
+@pytest.mark.parametrize("element, result", [("half", "float"), ("half", "half"), ("float", "float")])
+@pytest.mark.parametrize("majors", list(product((0, 1), (0, 1))), ids=str)
+@pytest.mark.parametrize("tile", TILES, ids=lambda tile: f"{tile.name}-{tile.from_registers}")
+def test_tensor_cores_fed_by_tma(element, result, majors, tile):
+    """Sizes of full tiles and not, K shorter than a K-block and more of them than stages, gaps between rows; parts of sums."""
+    from_registers = element == "float" and 1 in majors
+    if from_registers != tile.from_registers or (element == "half" and majors == (1, 0)):
+        pytest.skip("not served")
+    many = (tile.stages + 2) * 128 // (4 if element == "float" else 2)
+    for sizes, gap, more in (
+        (Sizes(24, 40, many + 8), 0, {}), (Sizes(tile.rows + 8, tile.columns + 16, 72, (1, 2)), 0, {}),
+        (Sizes(72, 136, 200, (2, 1)), 8, {"beta": -0.5, "with_bias": True}), (Sizes(8, 24, 8), 8, {"offset": 8}),
+        (Sizes(40, 72, 200), 8, {"beta": 1.0, "splits": 3}),
+    ):  # fmt: skip
+        made = check(sizes, element, result, True, (*majors, 0), gap, tile=tile.name, most_workspace=1 << 24, **more)
+        assert made.choice[0] == tile.name
+
+
+@pytest.mark.parametrize("blocks", [3, 7, 13])
+def test_blocks_share_tiles(monkeypatch, blocks):
+    """Fewer blocks than tiles, each a part of every tile and others the rest, which begin in the middle of a tile; batches."""
+    monkeypatch.setattr(TmaProduct, "_blocks", staticmethod(lambda *_: [blocks]))
+    monkeypatch.setattr(matrix_tma, "LEAST_K_BLOCKS", 1)
+    more = {"most_workspace": 1 << 24, "beta": 1.0}
+    made = check(Sizes(104, 72, 6 * 64 + 8), "half", "half", True, (1, 1, 0), 8, tile="64x64", **more)
+    assert made._by_tma.shares.further and made._by_tma.shares.blocks == blocks
+    check(Sizes(72, 40, 3 * 64, (3, 1)), "half", "float", tile="64x64", with_bias=True, **more)
+    for majors in ((0, 1, 0), (1, 1, 0)):  # B is the left operand; A from registers, a copy of B
+        check(Sizes(144, 136, 5 * 32), "float", "float", True, majors, tile="128x64", **more)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +162,7 @@ def test_epilogue_batches_and_splits(element, tensor_cores):
 
 def test_double_buffered_stages_are_filled_again():
     """More K-blocks than stages, and a last one in part."""
-    for tile in ("mma_64", "mma_128", "wgmma_128"):
+    for tile in ("mma_64", "mma_128"):
         check(Sizes(40, 24, 64 * 7 + 8), "half", "float", tile=tile)
 
 
@@ -148,20 +188,20 @@ def test_tiles_and_splits_follow_from_sizes():
     """Large tiles where there are many of them; a small result of a long sum is split among the multiprocessors."""
 
     class H200:
-        multiprocessors = 132
+        kind, architecture, multiprocessors = "gpu", "sm_90", 132
 
     def chosen(m, n, k, most=1 << 26):
         matrices = Matrix("a", 0, 1, m), Matrix("b", 0, 1, n), Matrix("c", 0, n, 1)
         made = MatrixProduct(H200(), m, n, k, *matrices, "half", "half", most_workspace=most)
-        _, tile, splits = made._chosen
         assert made.workspace_bytes <= most
-        return tile.name, splits
+        return made.choice
 
-    assert chosen(8192, 8192, 1024) == ("wgmma_128", 1)
-    assert chosen(64, 64, 64) == ("mma_64", 1)
-    assert chosen(64, 64, 1 << 15) == ("mma_64", 16)
-    assert chosen(64, 64, 1 << 15, 3 * 64 * 64 * 4 + 1) == ("mma_64", 3)
-    assert chosen(3072, 768, 16384)[1] > 1
+    assert chosen(8192, 8192, 1024) == ("ping_pong_128x128", 1)
+    assert chosen(64, 64, 64) == ("64x64", 1)
+    assert chosen(64, 64, 1 << 15) == ("64x64", 128)
+    assert chosen(64, 64, 1 << 15, 3 * 64 * 64 * 4 + 1) == ("64x64", 3)
+    assert chosen(1024, 1024, 16384) == ("128x256", 4)
+    assert chosen(72, 63, 1 << 15) == ("mma_64", 16)  # rows that TMA does not read
 
 
 @pytest.mark.parametrize("element, tensor_cores", [("half", True), ("float", True), ("float", False)])

@@ -7,6 +7,7 @@ from math import prod
 import numpy as np
 import pytest
 from dualdnn.accelerated.pooling.generic.generic_max_backward import box_of
+from dualdnn.accelerated.pooling.generic.generic_tile import tile_of
 from dualdnn.accelerated.pooling.global_window import column_bits, merged_dimensions
 from dualdnn.accelerated.pooling.max_backward import max_backward, max_backward_3d_nhwc
 from dualdnn.accelerated.pooling.problem import Axis
@@ -15,6 +16,7 @@ from dualdnn.accelerated.pooling.static_window import WINDOWS, access_of, static
 from dualdnn.api.enumerations import cudnnPoolingMode_t as Mode
 from dualdnn.api.operations.specs import FLOAT, HALF
 from dualdnn.conformance.bench.rows import pooling
+from dualdnn.conformance.cases.pooling import pooling as cases
 from pooling_support import problem_of
 
 INCLUDE = Mode.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING
@@ -71,6 +73,30 @@ def static_axes(size: int):
         output = 1 + (size + 2 * padding - window) // stride
         if output >= 1:
             yield Axis(size, output, window, stride, padding, 1, 1)
+
+
+def test_tiles_keep_the_windows_over_their_inputs():
+    """Windows that exist over the inputs of any tile are inside what a block keeps, whether the tile lies at an edge or not."""
+    random, split = np.random.default_rng(2), 0
+    for _ in range(300):
+        sizes, window, stride = (random.integers(1, high, 2).tolist() for high in (60, 7, 6))
+        padding = random.integers(-2, 4, 2).tolist()
+        outputs = [1 + (i + 2 * p - w) // s for i, w, s, p in zip(sizes, window, stride, padding, strict=True)]
+        if min(outputs) < 1:
+            continue
+        geometry = cases.Geometry((1, 8, *sizes), tuple(window), tuple(padding), tuple(stride))
+        layout = str(random.choice(["nchw", "nhwc"]))
+        operation = cases.backward(Mode.CUDNN_POOLING_MAX, geometry, FLOAT, layout, layout)
+        tile = tile_of(problem_of(operation), 4, 2, 2)
+        for axis, size, kept in zip(tile.axes, tile.targets, tile.sources, strict=True) if tile else ():
+            split += size < axis.input
+            for begin in range(0, axis.input, size):
+                inputs = range(begin, min(begin + size, axis.input))
+                over = [o for o in range(axis.output) if any(i in covered(axis, o) for i in inputs)]
+                low = (begin + axis.padding - axis.window) // axis.stride + 1
+                origin = max(low, 0) * axis.stride - axis.padding
+                assert all(origin <= covered(axis, o)[0] and covered(axis, o)[-1] < origin + kept for o in over)
+    assert split > 50
 
 
 def test_blocks_scan_all_windows_over_what_they_write():

@@ -39,7 +39,7 @@ def case_operations():
         yield from operations_of(window, data_type, *static_cases.SHAPES[shape])
     for data_type, (dims, layout) in product((FLOAT, HALF), static_cases.LARGE_IMAGES.values()):
         yield from static_cases.forward_operations(static_cases.LARGE, data_type, dims, layout)
-    for geometry, layout in product(cases.SIZES.values(), ("nchw", "nhwc", "gaps")):
+    for geometry, layout in product([*cases.SIZES.values(), cases.GEOMETRIES["gaps"]], ("nchw", "nhwc", "gaps")):
         for mode in (Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING):
             yield cases.forward(mode, geometry, FLOAT, layout, layout)
             yield cases.backward(mode, geometry, FLOAT, layout, layout)

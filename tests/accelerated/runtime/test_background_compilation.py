@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from dualdnn.accelerated.plans import Launch, pointers, structure
+from dualdnn.accelerated.plans import BackgroundLaunch, Launch, pointers, structure
 from dualdnn.accelerated.primitives.tma import TiledMap, TmaLaunch
 from dualdnn.accelerated.runtime import device as device_module
 from dualdnn.accelerated.runtime.errors import CompileError
@@ -122,3 +122,31 @@ def test_what_the_copy_engine_takes():
     for strides in ((120, 384), (128, 2**40), (0, 384)):
         assert not TiledMap("half", (64, 3, 5), strides, (64, 1, 5)).is_possible
     assert not TiledMap("half", (64, 0, 5), (128, 384), (64, 1, 5)).is_possible
+
+
+def test_a_kernel_that_cannot_be_compiled_leaves_the_other_launch(device, tmp_path):
+    """And where operands are not aligned, the other one serves, too."""
+    served = []
+
+    class Other(Launch):
+        def start(self, addresses, stream):
+            served.append(tuple(addresses))
+
+    arguments = structure(*pointers(1))
+    other = Other(None, arguments, ("y",), (1, 1, 1))
+    (tmp_path / "wrong").mkdir()
+    wrong, right = kernel(tmp_path / "wrong", SOURCE.replace("= 3", "= nothing")), kernel(tmp_path)
+    plain = Launch(device.function_when_ready(wrong, "store_three"), arguments, ("y",), (1, 1, 1), (1, 1, 1))
+    finish(device)
+    memory = device.allocate(64)
+    launch = BackgroundLaunch(device, (wrong, ()), "store_three", plain, other)
+    for _ in range(2):
+        launch.start([memory.address], None)
+    assert served == [(memory.address,)] * 2
+    plain = Launch(None, arguments, ("y",), (1, 1, 1), (1, 1, 1))
+    launch = BackgroundLaunch(device, (right, ()), "store_three", plain, other, (32,))
+    launch.wait_for_kernel()
+    aligned = memory.address + -memory.address % 32
+    for address in (aligned, aligned + 4):
+        launch.start([address], None)
+    assert served[2:] == [(aligned + 4,)] and device.download(aligned, 4) == b"\x00\x00\x40\x40"

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import re
+import struct
 import subprocess
+import threading
 from types import SimpleNamespace
 
 import pytest
 from dualdnn.accelerated.runtime import driver
+from dualdnn.accelerated.runtime.device import Function
 from dualdnn.accelerated.runtime.emulated.toolchain import cuda_headers
+from dualdnn.accelerated.runtime.errors import DeviceError
 from dualdnn.accelerated.runtime.gpu import GpuFunction
 from dualdnn.accelerated.runtime.programs import host_compiler
 
@@ -90,3 +94,71 @@ def test_a_multiprocessor_has_one_block_of_a_cooperative_launch(kilobytes):
     most = kilobytes[1] * 1024
     assert (bytes_of_block(100, False), bytes_of_block(most, False), bytes_of_block(most, True)) == (100, most, most)
     assert 2 * (bytes_of_block(100, True) + 1024) > kilobytes[0] * 1024
+
+
+@pytest.fixture
+def stand_in(tmp_path):
+    """A function of a GPU whose driver notes what it is asked to launch."""
+    seen = []
+
+    @ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)
+    def launch(how, kernel, parameters, _extra):
+        argument = ctypes.c_void_p.from_address(parameters).value
+        configuration = driver._Configuration.from_address(how)
+        words = (ctypes.c_uint64 * 3).from_address(argument)
+        seen.append((tuple(words), configuration.stream, kernel))
+        return refused[0]
+
+    refused = [0]
+    stand_in = SimpleNamespace(
+        functions={"cuLaunchKernelEx": launch}, error=lambda name, code: driver.DriverError(f"{name} {code}")
+    )
+    function = object.__new__(GpuFunction)
+    Function.__init__(function)
+    function.name, function.argument_bytes, function.maximum_threads, function.static_shared_bytes = "kernel", 24, 64, 0
+    function.device = SimpleNamespace(shared_bytes_per_block=1024, make_current=lambda: None)
+    function._overlaps, function._configurations, function._content = True, {}, ctypes.c_ubyte * 24
+    function._kernel = driver.LoadedKernel(stand_in, ctypes.c_void_p(77))
+    return function, seen, refused
+
+
+def test_a_starter_writes_addresses_into_arguments_that_are_laid_out(stand_in):
+    """On any stream; the template is never changed; what launch() refuses is refused when the starter is made."""
+    function, seen, _ = stand_in
+    template = struct.pack("3Q", 0, 0, 5)
+    start = function.starter(template, 2, (3,), (64,))
+    start((1, 2), None)
+    start([8, 9], SimpleNamespace(handle=0x40))
+    function.launch(struct.pack("3Q", 1, 2, 3), (3,), (64,))
+    assert seen == [((1, 2, 5), None, 77), ((8, 9, 5), 0x40, 77), ((1, 2, 3), None, 77)]
+    for arguments in (
+        (template[:16], 2, (3,), (64,)),
+        (template, 2, (3,), (65,)),
+        (template, 2, (0,), (64,)),
+        (template, 2, (3,), (64,), 1025),
+    ):
+        with pytest.raises((TypeError, ValueError)):
+            function.starter(*arguments)
+
+
+def test_launches_of_several_threads_have_arguments_of_their_own(stand_in):
+    function, seen, _ = stand_in
+    start = function.starter(bytes(24), 2, (3,), (64,))
+    threads = [threading.Thread(target=lambda n=n: [start((n, n), None) for _ in range(50)]) for n in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(seen) == 200 and all(words == (words[0], words[0], 0) for words, _, _ in seen)
+
+
+def test_a_launch_that_the_driver_refuses(stand_in):
+    """The next one is made all the same."""
+    function, seen, refused = stand_in
+    start = function.starter(bytes(24), 1, (3,), (64,))
+    refused[0] = 700
+    with pytest.raises(DeviceError, match=r"launching kernel with grid=\(3,\).*cuLaunchKernelEx 700"):
+        start((1,), None)
+    refused[0] = 0
+    start((2,), None)
+    assert [words[0] for words, _, _ in seen] == [1, 2]

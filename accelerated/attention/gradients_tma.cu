@@ -1,0 +1,445 @@
+// The core of the gradients of multi-head attention (8.2.15) on Hopper's tensor cores, fed by TMA: vectors of
+// up to SIZE elements, half, bfloat16 or float in parts, by recomputation as in gradients_mma.cu, each sum in one
+// order.
+//
+// Persistent blocks take items of work, 64 queries (or keys) of one head for each warpgroup. A producer warpgroup loads
+// them, and tiles of 64 keys (queries) with all that is known of them into STAGES stages of shared memory.
+//
+// Roofline bound: flops, 7 products (three for queries, four for keys and values) of 2 * size for each query and key of
+// its window, at 989 T/s (half, H200); bytes, each vector once from L2 for an item.
+#include "attention/gradients_mma.cuh"
+#include "attention/tma_items.cuh"
+
+constexpr int OTHERS = 64, STAGE_BYTES = 2 * BLOCK_BYTES;
+
+struct GradientTmaArguments {
+  const void* q;  // these four are read through the maps
+  const void* k;
+  const void* v;
+  const void* dout;
+  void* reserve;
+  void* work;
+  void* result;
+  void* values_result;
+  TensorMap q_map[PARTS], k_map[PARTS], v_map[PARTS], dout_map[PARTS];
+  Heads heads;
+  Vectors gradients;  // of what the heads make
+  long long products_offset, result_offset, values_offset, counter_offset;
+  Division division;
+};
+
+// What the keys' kernel knows of the queries of a tile.
+struct alignas(16) Queries {
+  float shift[OTHERS], product[OTHERS];
+  int low[OTHERS], high[OTHERS];
+  __device__ __forceinline__ bool has(int query, int key) const { return low[query] <= key && key < high[query]; }
+};
+
+// What a stage has: no tile where the item has ended; one that windows cut, or not.
+enum State { ENDED, CUT, FULL };
+
+// The pipeline between the producers and the consumers. infinite: whether a tile has what weights of zero must not
+// meet.
+struct Pipeline {
+  ItemQueue items;
+  Mbarrier own_full[OWNS], own_empty[OWNS], consumers;
+  Mbarrier full[STAGES], loaded[STAGES], empty[STAGES];
+  State state[STAGES];
+  int infinite[STAGES], first[STAGES];
+  Queries queries[STAGES];  // of the keys' kernel
+};
+
+struct Stage {
+  unsigned index = 0, parity = 0;
+  __device__ __forceinline__ void advance() {
+    if (++index == STAGES) index = 0, parity ^= 1;
+  }
+};
+
+// What both kernels need of a block's work.
+struct Context {
+  const GradientTmaArguments& a;
+  Pipeline& p;
+  unsigned char* owns;    // two tiles of an item each
+  unsigned char* stages;  // of two tiles each
+
+  __device__ __forceinline__ unsigned char* own(int round) const { return owns + round % OWNS * (2 * OWN_BYTES); }
+  __device__ __forceinline__ unsigned char* stage(const Stage& at) const { return stages + at.index * STAGE_BYTES; }
+  __device__ __forceinline__ Coordinates coordinates(const Vectors& vectors, const Item& item, int beam) const {
+    return {vectors.head > 0 ? item.head : 0, beam, item.batch};
+  }
+  __device__ __forceinline__ int key_beam(int beam) const { return a.heads.key_beams > 1 ? beam : 0; }
+
+  __device__ __forceinline__ int take(int round) const {
+    return take_item(p.items, at_byte<int>(a.reserve, a.counter_offset), round);
+  }
+
+  // All producers, once their stage is free and what TMA does not load is written: its tiles. SUMMED: those of them
+  // that are weighed in sums. searched: a bit for each stage, the parity of its next tile that is searched.
+  template <int SUMMED>
+  __device__ __forceinline__ void publish(const Stage& at, unsigned& searched, State state, int first,
+                                          const TensorMap (&left)[PARTS], const TensorMap (&right)[PARTS],
+                                          const Coordinates& left_at, const Coordinates& right_at) const {
+    const bool seeks = seeks_infinite(state == FULL);
+    if (threadIdx.x == LOADER) {
+      p.state[at.index] = state, p.first[at.index] = first, p.infinite[at.index] = 0;
+      Mbarrier* const full = seeks ? &p.loaded[at.index] : &p.full[at.index];
+      mbarrier_arrive_expect_tx(full, STAGE_BYTES);
+      load_vectors(stage(at), 1, true, left, full, first, left_at);
+      load_vectors(stage(at) + BLOCK_BYTES, 1, true, right, full, first, right_at);
+      if (seeks) mbarrier_arrive(&p.full[at.index]);
+    } else if (threadIdx.x >= FIRST_SEARCHER) {
+      if (seeks) {
+        mbarrier_wait_parity(&p.loaded[at.index], searched >> at.index & 1);
+        searched ^= 1u << at.index;
+        for (int tile = 0; tile < SUMMED; tile++)
+          if (has_infinite<64, SEARCHERS, FIRST_SEARCHER>(stage(at) + tile * BLOCK_BYTES))
+            atomicOr(&p.infinite[at.index], 1);
+      }
+      mbarrier_arrive(&p.full[at.index]);
+    }
+  }
+  __device__ __forceinline__ void publish_end(Stage& at) const {
+    if (threadIdx.x == LOADER || threadIdx.x >= FIRST_SEARCHER) {
+      mbarrier_wait_parity(&p.empty[at.index], at.parity ^ 1);
+      if (threadIdx.x == LOADER) p.state[at.index] = ENDED;
+      mbarrier_arrive(&p.full[at.index]);
+    }
+    at.advance();
+  }
+  // One producer, before the tiles of an item.
+  __device__ __forceinline__ void load_own(int round, int time, const TensorMap (&left)[PARTS],
+                                           const TensorMap (&right)[PARTS], const Coordinates& left_at,
+                                           const Coordinates& right_at) const {
+    Mbarrier* const full = &p.own_full[round % OWNS];
+    mbarrier_wait_parity(&p.own_empty[round % OWNS], (round / OWNS + 1) & 1);
+    mbarrier_arrive_expect_tx(full, 2 * OWN_BYTES);
+    load_vectors(own(round), WARPGROUPS, true, left, full, time, left_at);
+    load_vectors(own(round) + OWN_BYTES, WARPGROUPS, true, right, full, time, right_at);
+  }
+  // The consumers: an item's own tiles.
+  __device__ __forceinline__ unsigned char* wait_for_own(int round) const {
+    mbarrier_wait_parity(&p.own_full[round % OWNS], round / OWNS & 1);
+    return own(round);
+  }
+  __device__ __forceinline__ void release_own(int round) const {
+    fence_proxy_async();  // results went through them
+    release(&p.own_empty[round % OWNS]);
+  }
+};
+
+// The pipeline of a block, its shared memory and its roles.
+template <class Produce, class Consume>
+__device__ __forceinline__ void run(const GradientTmaArguments& a, Pipeline& p, Produce produce, Consume consume) {
+#if defined(EMULATED_CUDA) || defined(WGMMA_INSTRUCTIONS)
+  if (threadIdx.x == 0) {
+    p.items.initialise();
+    mbarrier_init(&p.consumers, CONSUMERS);
+    for (int i = 0; i < OWNS; i++) mbarrier_init(&p.own_full[i], 1), mbarrier_init(&p.own_empty[i], CONSUMERS / 32);
+    for (int i = 0; i < STAGES; i++) {
+      mbarrier_init(&p.full[i], SEARCHERS + 1), mbarrier_init(&p.loaded[i], 1);
+      mbarrier_init(&p.empty[i], CONSUMERS / 32);
+    }
+    fence_mbarrier_init();
+  }
+  __syncthreads();
+  unsigned char* const owns = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
+  const Context context{a, p, owns, owns + OWNS * 2 * OWN_BYTES};
+  if (threadIdx.x >= CONSUMERS) {
+    setmaxnreg_decrease<PRODUCER_REGISTERS>();
+    produce(context);
+  } else {
+    setmaxnreg_increase<CONSUMER_REGISTERS>();
+    consume(context);
+  }
+#endif
+}
+
+__device__ __forceinline__ void produce_keys(const Context& c) {
+  const GradientTmaArguments& a = c.a;
+  const Heads& h = a.heads;
+  unsigned searched = 0;
+  Stage stage;
+  for (int round = 0;; round++) {
+    const int index = c.take(round);
+    if (index >= a.division.items) break;
+    const Item item(a.division, index, true);
+    if (threadIdx.x == LOADER)
+      c.load_own(round, h.q_first + item.first, a.q_map, a.dout_map, c.coordinates(h.q, item, item.beam),
+                 c.coordinates(a.gradients, item, item.beam));
+    const Sequence s = sequence_of(h, a.reserve, item.batch, item.beam);
+    const KeyTiles keys = find_keys<OTHERS>(h, a.reserve, s, item.first);
+    for (int i = 0; i < keys.count; i++, stage.advance()) {
+      const int key = keys.begin + i * OTHERS, beam = c.key_beam(item.beam);
+      mbarrier_wait_parity(&c.p.empty[stage.index], stage.parity ^ 1);
+      c.publish<1>(stage, searched, keys.span.is_full(key, OTHERS) ? FULL : CUT, key, a.k_map, a.v_map,
+                   c.coordinates(h.k, item, beam), c.coordinates(h.v, item, beam));
+    }
+    c.publish_end(stage);
+  }
+}
+
+__device__ __forceinline__ void consume_keys(const Context& c) {
+  const GradientTmaArguments& a = c.a;
+  const Heads& h = a.heads;
+  Pipeline& p = c.p;
+  const int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * 16;
+  const float factor = h.scaler * LOG2_E;
+  ConsumerBarrier synchronise{&p.consumers};
+  Stage stage;
+  for (int round = 0;; round++) {
+    const int index = c.take(round);
+    if (index >= a.division.items) break;
+    const Item item(a.division, index, true);
+    const Sequence s = sequence_of(h, a.reserve, item.batch, item.beam);
+    Window window[2];
+    Kept kept[2];
+#pragma unroll
+    for (int part = 0; part < 2; part++) {
+      const int query = item.first + warp_row + lane / 4 + 8 * part;
+      window[part] = window_of(h, a.reserve, s, query);
+      kept[part] = query < s.q_length ? *kept_of(h, a.work, a.products_offset, s, query, item.head) : Kept{0, 0};
+    }
+    float sums[SIZE / 2] = {};
+    Factors<OTHERS> factors;
+    unsigned char* const own = c.wait_for_own(round);
+
+    const auto multiply = [&](float (&scores)[OTHERS / 2], float (&weighed)[OTHERS / 2]) {
+      const unsigned char* const keys = c.stage(stage);
+      multiply_vectors<ROWS, OTHERS>(scores, own, keys);
+      multiply_vectors<ROWS, OTHERS>(weighed, own + OWN_BYTES, keys + BLOCK_BYTES);
+    };
+    const auto weigh = [&](float (&scores)[OTHERS / 2]) {
+#pragma unroll
+      for (int i = 0; i < OTHERS / 2; i++) scores[i] = exp2_of(scores[i] * factor - kept[i / 2 % 2].shift);
+    };
+    const auto differentiate = [&](float (&scores)[OTHERS / 2], const float (&weighed)[OTHERS / 2]) {
+#pragma unroll
+      for (int i = 0; i < OTHERS / 2; i++) scores[i] *= weighed[i] - kept[i / 2 % 2].product;
+      if (p.state[stage.index] == FULL) return;
+      const int key = p.first[stage.index];
+#pragma unroll
+      for (int i = 0; i < OTHERS / 2; i++)
+        if (!window[i / 2 % 2].has(key + i / 4 * 8 + lane % 4 * 2 + i % 2)) scores[i] = 0;
+    };
+    const auto add_sums = [&](const Stage& at) {
+      wgmma_fence();
+      add_weighed(sums, factors, c.stage(at));
+      wgmma_commit();
+    };
+    const auto set_infinite_apart = [&] {
+      if (p.infinite[stage.index] == 0) return;
+      const int key = p.first[stage.index];
+      add_infinite<OTHERS, CONSUMERS, false>(
+          sums, c.stage(stage), [&](int part, int vector) { return window[part].has(key + vector); }, synchronise);
+    };
+
+    mbarrier_wait_parity(&p.full[stage.index], stage.parity);
+    bool has_tiles = p.state[stage.index] != ENDED;
+    if (has_tiles) {
+      float scores[OTHERS / 2], weighed[OTHERS / 2];
+      multiply(scores, weighed);
+      wgmma_wait<0>();
+      wgmma_fence_accumulators(scores);
+      wgmma_fence_accumulators(weighed);
+      weigh(scores);
+      differentiate(scores, weighed);
+      factors.make(scores);
+      set_infinite_apart();
+    }
+    while (has_tiles) {
+      const Stage last = stage;
+      stage.advance();
+      mbarrier_wait_parity(&p.full[stage.index], stage.parity);
+      has_tiles = p.state[stage.index] != ENDED;
+      if (!has_tiles) {
+        add_sums(last);
+        wgmma_wait<0>();
+        wgmma_fence_accumulators(sums);
+        release(&p.empty[last.index]);
+        break;
+      }
+      float scores[OTHERS / 2], weighed[OTHERS / 2];
+      multiply(scores, weighed);
+      add_sums(last);
+      wgmma_wait<2>();
+      wgmma_fence_accumulators(scores);
+      weigh(scores);
+      wgmma_wait<1>();
+      wgmma_fence_accumulators(weighed);
+      differentiate(scores, weighed);
+      wgmma_wait<0>();
+      wgmma_fence_accumulators(sums);
+      release(&p.empty[last.index]);
+      factors.make(scores);
+      set_infinite_apart();
+    }
+    release(&p.empty[stage.index]);  // of the end
+    stage.advance();
+
+#pragma unroll
+    for (int i = 0; i < SIZE / 2; i++)
+      sums[i] = window[i / 2 % 2].low < window[i / 2 % 2].high ? sums[i] * h.scaler : 0.0f;
+    ELEMENT* const result = at_byte<ELEMENT>(a.result, a.result_offset);
+    store_rows<ROWS>(own + warp_row * ROW_BYTES, sums, h.q.size, [&](int row) -> ELEMENT* {
+      const int query = item.first + warp_row + row;
+      const long long vector = static_cast<long long>(s.q_base + query * h.q_strides.time) * h.heads + item.head;
+      return query < h.q_steps ? result + vector * h.q.size : nullptr;
+    });
+    c.release_own(round);
+  }
+}
+
+__device__ __forceinline__ void produce_queries(const Context& c) {
+  const GradientTmaArguments& a = c.a;
+  const Heads& h = a.heads;
+  const int thread = threadIdx.x - FIRST_SEARCHER;
+  unsigned searched = 0;
+  Stage stage;
+  for (int round = 0;; round++) {
+    const int index = c.take(round);
+    if (index >= a.division.items) break;
+    const Item item(a.division, index, false);
+    // Beams of queries that share the keys come one after the other.
+    const int last_beam = item.beam + (h.key_beams > 1 ? 1 : h.beams);
+    if (threadIdx.x == LOADER)
+      c.load_own(round, item.first, a.k_map, a.v_map, c.coordinates(h.k, item, item.beam),
+                 c.coordinates(h.v, item, item.beam));
+    for (int beam = item.beam; beam < last_beam; beam++) {
+      const Sequence s = sequence_of(h, a.reserve, item.batch, beam);
+      for (int query = 0; query < s.q_length && item.first < s.k_length; query += OTHERS) {
+        Span span{INT_MAX, 0, 0, INT_MAX};
+#pragma unroll
+        for (int i = 0; i < OTHERS / 32; i++) span.add(window_of(h, a.reserve, s, query + threadIdx.x % 32 + 32 * i));
+        span.join_lanes();
+        if (span.low >= item.first + ROWS || item.first >= span.high) continue;
+        mbarrier_wait_parity(&c.p.empty[stage.index], stage.parity ^ 1);
+        if (thread >= 0 && thread < OTHERS) {
+          Queries& table = c.p.queries[stage.index];
+          const bool exists = query + thread < s.q_length;
+          const Kept kept = exists ? *kept_of(h, a.work, a.products_offset, s, query + thread, item.head) : Kept{0, 0};
+          const Window window = window_of(h, a.reserve, s, query + thread);
+          table.shift[thread] = kept.shift, table.product[thread] = kept.product;
+          table.low[thread] = window.low, table.high[thread] = window.high;
+        }
+        c.publish<2>(stage, searched, span.is_full(item.first, ROWS) ? FULL : CUT, query, a.q_map, a.dout_map,
+                     c.coordinates(h.q, item, beam), c.coordinates(a.gradients, item, beam));
+        stage.advance();
+      }
+    }
+    c.publish_end(stage);
+  }
+}
+
+__device__ __forceinline__ void consume_queries(const Context& c) {
+  const GradientTmaArguments& a = c.a;
+  const Heads& h = a.heads;
+  Pipeline& p = c.p;
+  const int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * 16;
+  const float factor = h.scaler * LOG2_E;
+  ConsumerBarrier synchronise{&p.consumers};
+  Stage stage;
+  for (int round = 0;; round++) {
+    const int index = c.take(round);
+    if (index >= a.division.items) break;
+    const Item item(a.division, index, false);
+    const int thread_key = item.first + warp_row + lane / 4;
+    float key_sums[SIZE / 2] = {}, value_sums[SIZE / 2] = {};
+    Factors<OTHERS> weights, factors;
+
+    // Calls visit(element) for the sums of this thread that are outside of windows.
+    const auto for_each_outside = [&](auto visit) {
+      if (p.state[stage.index] == FULL) return;
+#pragma unroll
+      for (int i = 0; i < OTHERS / 2; i++)
+        if (!p.queries[stage.index].has(i / 4 * 8 + lane % 4 * 2 + i % 2, thread_key + i / 2 % 2 * 8)) visit(i);
+    };
+    // Numbers of the queries of two neighbouring columns.
+    const auto pair_at = [&](const float* numbers, int n) {
+      return *reinterpret_cast<const Pack<float, 2>*>(numbers + 8 * n + lane % 4 * 2);
+    };
+    const auto weigh = [&](float (&scores)[OTHERS / 2]) {
+#pragma unroll
+      for (int n = 0; n < OTHERS / 8; n++) {
+        const auto shift = pair_at(p.queries[stage.index].shift, n);
+#pragma unroll
+        for (int i = 0; i < 4; i++) scores[4 * n + i] = exp2_of(scores[4 * n + i] * factor - shift.item[i % 2]);
+      }
+      for_each_outside([&](int i) { scores[i] = 0; });
+    };
+    // weighed: become the gradients of the scores.
+    const auto differentiate = [&](float (&weighed)[OTHERS / 2], const float (&scores)[OTHERS / 2]) {
+#pragma unroll
+      for (int n = 0; n < OTHERS / 8; n++) {
+        const auto product = pair_at(p.queries[stage.index].product, n);
+#pragma unroll
+        for (int i = 0; i < 4; i++) weighed[4 * n + i] = scores[4 * n + i] * (weighed[4 * n + i] - product.item[i % 2]);
+      }
+      for_each_outside([&](int i) { weighed[i] = 0; });
+    };
+    const auto set_infinite_apart = [&] {
+      if (p.infinite[stage.index] == 0) return;
+      const auto is_weighed = [&](int part, int query) {
+        return p.queries[stage.index].has(query, thread_key + 8 * part);
+      };
+      add_infinite<OTHERS, CONSUMERS, false>(key_sums, c.stage(stage), is_weighed, synchronise);
+      add_infinite<OTHERS, CONSUMERS, true>(value_sums, c.stage(stage) + BLOCK_BYTES, is_weighed, synchronise);
+    };
+
+    unsigned char* const own = c.wait_for_own(round);
+    for (;; stage.advance()) {
+      mbarrier_wait_parity(&p.full[stage.index], stage.parity);
+      if (p.state[stage.index] == ENDED) break;
+      const unsigned char* const queries = c.stage(stage);
+      float scores[OTHERS / 2], weighed[OTHERS / 2];
+      multiply_vectors<ROWS, OTHERS>(scores, own, queries);
+      multiply_vectors<ROWS, OTHERS>(weighed, own + OWN_BYTES, queries + BLOCK_BYTES);
+      wgmma_wait<1>();
+      wgmma_fence_accumulators(scores);
+      weigh(scores);
+      weights.make(scores);
+      wgmma_wait<0>();
+      wgmma_fence_accumulators(weighed);
+      differentiate(weighed, scores);
+      factors.make(weighed);
+      set_infinite_apart();
+      wgmma_fence();
+      add_weighed(value_sums, weights, queries + BLOCK_BYTES);
+      add_weighed(key_sums, factors, queries);
+      wgmma_commit();
+      wgmma_wait<0>();
+      wgmma_fence_accumulators(key_sums);
+      wgmma_fence_accumulators(value_sums);
+      release(&p.empty[stage.index]);
+    }
+    release(&p.empty[stage.index]);  // of the end
+    stage.advance();
+
+#pragma unroll
+    for (int i = 0; i < SIZE / 2; i++) key_sums[i] *= h.scaler;
+    const int key_base = item.batch * h.k_strides.batch + c.key_beam(item.beam) * h.k_strides.beam;
+    const auto store_of = [&](unsigned char* tile, const float (&sums)[SIZE / 2], void* base, long long offset,
+                              int size) {
+      ELEMENT* const result = at_byte<ELEMENT>(base, offset);
+      store_rows<ROWS>(tile + warp_row * ROW_BYTES, sums, size, [&](int row) -> ELEMENT* {
+        const int key = item.first + warp_row + row;
+        const long long vector = static_cast<long long>(key_base + key * h.k_strides.time) * h.heads + item.head;
+        return key < h.k_steps ? result + vector * size : nullptr;
+      });
+    };
+    store_of(own, key_sums, a.result, a.result_offset, h.k.size);
+    store_of(own + OWN_BYTES, value_sums, a.values_result, a.values_offset, h.v.size);
+    c.release_own(round);
+  }
+}
+
+// NAME: whose gradients; OTHERS: what their consumers go through
+#define KERNEL(NAME, OTHERS)                                                                                        \
+  extern "C" __global__ void __launch_bounds__(CONSUMERS + WARPGROUP, 1)                                            \
+      attention_gradients_tma_##NAME(const __grid_constant__ GradientTmaArguments a) {                              \
+    griddepcontrol_wait();                                                                                          \
+    __shared__ Pipeline pipeline;                                                                                   \
+    run(a, pipeline, [](const Context& c) { produce_##OTHERS(c); }, [](const Context& c) { consume_##OTHERS(c); }); \
+  }
+KERNEL(queries, keys)
+KERNEL(keys, queries)

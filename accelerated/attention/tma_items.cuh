@@ -1,0 +1,109 @@
+// What the kernels of attention that TMA feeds have in common: persistent blocks that take items of work, the queries
+// or keys of one head that a block has at a time, and a producer warpgroup behind the consumers.
+#pragma once
+#include "attention/tiles.cuh"
+#include "primitives/tma.cuh"
+
+constexpr int WARPGROUP = 128, CONSUMERS = WARPGROUP * WARPGROUPS, ROWS = 64 * WARPGROUPS;
+constexpr int BOX_BYTES = 64 * ROW_BYTES,
+              BLOCK_BYTES = PARTS * BOXES * BOX_BYTES;  // 64 elements, or all, of 64 vectors
+constexpr int OWN_BYTES = WARPGROUPS * BLOCK_BYTES;     // of an item's vectors
+// Of the producers one thread loads, the warps behind its own search tiles for what weights of zero must not meet.
+constexpr int LOADER = CONSUMERS, FIRST_SEARCHER = CONSUMERS + 32, SEARCHERS = WARPGROUP - 32;
+// Of the block's threads together no more than it is launched with
+constexpr int PRODUCER_REGISTERS = WARPGROUPS == 2 ? 40 : 32, CONSUMER_REGISTERS = WARPGROUPS == 2 ? 232 : 160;
+
+// How the work is divided: items by (tile of queries or keys, head, beam, batch).
+struct Division {
+  FastDivmod tiles, heads, beams;
+  int items;
+};
+
+// A tile of vectors of one head, from time-step `first` on.
+struct Item {
+  int first, head, beam, batch;
+
+  // late_first: those of late time-steps, whose queries may have more keys, come before others.
+  __device__ __forceinline__ Item(const Division& division, int index, bool late_first) {
+    unsigned tile, at_head, at_beam;
+    batch = division.beams.divide(division.heads.divide(division.tiles.divide(index, tile), at_head), at_beam);
+    head = at_head, beam = at_beam;
+    first = (late_first ? division.tiles.divisor - 1 - tile : tile) * ROWS;
+  }
+};
+
+// After what a warp has read of a stage, by itself or by its products.
+__device__ __forceinline__ void release(Mbarrier* empty) {
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) mbarrier_arrive(empty);
+}
+
+// The item that a block has, its first one by its own number, others as they come.
+struct ItemQueue {
+  Mbarrier full, empty;
+  int index;
+
+  __device__ __forceinline__ void initialise() {
+    mbarrier_init(&full, 1), mbarrier_init(&empty, (CONSUMERS + WARPGROUP) / 32);
+  }
+};
+// All threads of the block. counter: of the items behind the first ones.
+__device__ __forceinline__ int take_item(ItemQueue& queue, int* counter, int round) {
+  if (threadIdx.x == LOADER) {
+    mbarrier_wait_parity(&queue.empty, (round + 1) & 1);
+    queue.index = round == 0 ? blockIdx.x : gridDim.x + atomicAdd(counter, 1);
+    mbarrier_arrive(&queue.full);
+  }
+  mbarrier_wait_parity(&queue.full, round & 1);
+  const int index = queue.index;
+  release(&queue.empty);
+  return index;
+}
+
+// The span of the windows of a tile of queries, for all lanes of a warp; and the tiles of `COUNT` keys that meet it.
+struct KeyTiles {
+  Span span;
+  int begin, count;
+};
+template <int COUNT>
+__device__ __forceinline__ KeyTiles find_keys(const Heads& h, const void* space, const Sequence& s, int first) {
+  KeyTiles found{{INT_MAX, 0, 0, INT_MAX}, 0, 0};
+#pragma unroll
+  for (int i = 0; i < ROWS / 32; i++) {
+    const int query = first + threadIdx.x % 32 + 32 * i;
+    if (query < s.q_length) found.span.add(window_of(h, space, s, query));
+  }
+  found.span.join_lanes();
+  found.begin = found.span.low / COUNT * COUNT;
+  if (found.span.high > found.begin) found.count = (found.span.high - found.begin + COUNT - 1) / COUNT;
+  return found;
+}
+
+// Where vectors of one head lie for TMA: by (element, time-step, head, beam, batch).
+struct Coordinates {
+  int head, beam, batch;
+};
+// Loads `count` blocks of 64 vectors, as one tile for products over elements, or as many for products over vectors.
+__device__ __forceinline__ void load_vectors(unsigned char* to, int count, bool is_one_tile,
+                                             const TensorMap (&maps)[PARTS], Mbarrier* full, int time,
+                                             const Coordinates& at) {
+  const int block_bytes = is_one_tile ? BOX_BYTES : BLOCK_BYTES,
+            box_bytes = is_one_tile ? count * BOX_BYTES : BOX_BYTES;
+  for (int i = 0; i < count; i++)
+#pragma unroll
+    for (int box = 0; box < PARTS * BOXES; box++)
+      tma_load_5d(to + i * block_bytes + box * box_bytes, maps[box / BOXES], full, box % BOXES * BOX, time + 64 * i,
+                  at.head, at.beam, at.batch);
+}
+
+// A barrier of all consumers.
+struct ConsumerBarrier {
+  Mbarrier* barrier;  // of CONSUMERS threads
+  unsigned parity = 0;
+
+  __device__ __forceinline__ void operator()() {
+    mbarrier_arrive(barrier);
+    mbarrier_wait_parity(barrier, parity);
+    parity ^= 1;
+  }
+};

@@ -1,0 +1,32 @@
+"""Batches of products of matrices of floats on CUDA cores (matrix_fp32.cu)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .problem import ELEMENT_BYTES, Tile
+
+if TYPE_CHECKING:
+    from .matrix import MatrixProduct
+
+SOURCE = "gemm/matrix_fp32.cu"
+LEAST_ARCHITECTURE = 80  # whose copies do not pass through registers
+STAGES, TILE_K, PADDING = 3, 16, 4  # K-blocks in flight, K of one; columns of a tile more
+
+
+def _shared_bytes(m: int, n: int) -> int:
+    return STAGES * TILE_K * (m + n + 2 * PADDING) * ELEMENT_BYTES["float"]
+
+
+TILES = (
+    Tile("fp32_128x128", 128, 128, 256, 2, _shared_bytes(128, 128), (0.0, 46e12)),
+    Tile("fp32_64x64", 64, 64, 64, 8, _shared_bytes(64, 64), (0.0, 42e12)),
+)
+
+
+def serves(product: MatrixProduct) -> bool:
+    """Whether these tiles serve a product without tensor cores."""
+    device = product.device
+    if device.kind == "gpu" and int(device.architecture.removeprefix("sm_")) < LEAST_ARCHITECTURE:
+        return False
+    return (product.element, product.result, product.compute) == ("float", "float", "float")

@@ -1,0 +1,305 @@
+// Batches of matrix products C = alpha A B^T + bias + beta C on Hopper's tensor cores (wgmma), fed by TMA: half,
+// bfloat16, float as TF32.
+//
+// Tiling: persistent blocks of 256 x 128 sums or less. A producer warp loads K-blocks of 128 bytes into a pipeline of
+// stages, one or two consumer warpgroups multiply them, cooperatively or in PING_PONG. MN-major operands of 16 bits are
+// read as they lie; of floats, which the tensor cores do not transpose, the left one passes through registers, and a
+// copy of the right one is read (parts.cu). TRANSPOSED_RESULT: rows of the product are columns of C. Where the tiles do
+// not occupy the device, blocks share their K-blocks (stream-K), and parts.cu adds the parts, in one order.
+//
+// Roofline bound: flops, 2 * M * N * K at 989 T/s in half (495 in TF32); bytes, (M * K + N * K + M * N) elements.
+// Shared memory comes next (implicit_gemm_tma.cu). 128 x 256 reaches 0.70 of it at 16384 x 768 x 3072 in half (H200).
+#include "gemm/matrix.cuh"
+#include "gemm/stream_k.cuh"
+#include "gemm/tma_pipeline.cuh"
+
+constexpr int TILE_K = ROW_BYTES / sizeof(ELEMENT);
+
+struct Arguments {
+  const ELEMENT *a, *b;  // read through the maps
+  const ELEMENT* bias;
+  RESULT* c;
+  unsigned char* workspace;
+  long long reserved[3];
+  TensorMap left_map, right_map;
+  Matrix result;
+  long long bias_offset, partial_offset;  // bytes
+  int m, n;
+  int left_parts, right_parts;  // whether each batch, or segment of K, has a part of the operand
+  FastDivmod k_blocks;          // of a segment of K
+  FastDivmod inner;
+  Division division;
+  unsigned blocks;  // of the division
+  int adds;         // parts of sums go to the workspace
+  float alpha, beta;
+};
+
+// What becomes of sums: parts of a tile's go to the workspace; else alpha times them, blended with C and bias, or with
+// regard to the edges of C.
+enum Finish { PARTIAL, SCALED, BLENDED, GUARDED };
+
+// COLUMNS of the product and ROWS of each of CONSUMERS warpgroups; OCCUPANCY: blocks of a multiprocessor.
+template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, int OCCUPANCY, bool PING_PONG = false>
+struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROWS) + COLUMNS) * ROW_BYTES> {
+  static constexpr int TILE_ROWS = PING_PONG ? ROWS : CONSUMERS * ROWS, BLOCKS = ROWS / 64;
+  static constexpr int TILE_N = TRANSPOSED_RESULT ? TILE_ROWS : COLUMNS;  // of C
+  static constexpr int TILE_WARPS = PING_PONG ? 4 : 4 * CONSUMERS;
+  using Pipeline = TmaPipeline<STAGES, (TILE_ROWS + COLUMNS) * ROW_BYTES>;
+  static constexpr int VALUES = OCCUPANCY * CONSUMERS > 2 ? 8 : 16;  // that are written at a time
+  using Sums = float[BLOCKS][COLUMNS / 2];
+  static_assert(!FROM_REGISTERS || BLOCKS == 2);  // 32 rows of a warp
+  static_assert(!TRANSPOSED_RESULT || FROM_REGISTERS);
+
+  const Arguments& a;
+  Mbarrier* order;  // of each warpgroup, in ping-pong
+
+  template <class Visit> __device__ __forceinline__ void for_each_segment(Visit visit) const {
+    for (unsigned block = blockIdx.x; block < a.blocks; block += gridDim.x) {
+      Segment segment;
+      for (Walk walk(a.division, block); walk.advance(a.division, segment);) visit(segment);
+    }
+  }
+
+  // K-major: rows of 128 bytes along K; else boxes of 128 bytes of rows.
+  template <bool MN_MAJOR, int COUNT>
+  __device__ __forceinline__ void load_operand(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first,
+                                               int k, int part) const {
+    if constexpr (MN_MAJOR) {
+#pragma unroll
+      for (int box = 0; box < COUNT / TILE_K; box++)
+        tma_load_3d(to + box * TILE_K * ROW_BYTES, map, barrier, first + box * TILE_K, k, part);
+    } else {
+      tma_load_3d(to, map, barrier, k, first, part);
+    }
+  }
+
+  // One thread.
+  __device__ __forceinline__ void produce() {
+    for_each_segment([&](const Segment& segment) {
+      unsigned row, column, k_block;
+      unsigned part = find_tile(a.division, segment.tile, row, column);
+      part += a.k_blocks.divide(segment.first, k_block);
+      for (unsigned i = 0; i < segment.count; i++) {
+        unsigned char* to = this->open_stage();
+        Mbarrier* full = &this->full[this->stage];
+        load_operand<A_MN_MAJOR, TILE_ROWS>(to, a.left_map, full, row * TILE_ROWS, k_block * TILE_K,
+                                            a.left_parts ? part : 0);
+        load_operand<B_MN_MAJOR, COLUMNS>(to + TILE_ROWS * ROW_BYTES, a.right_map, full, column * COLUMNS,
+                                          k_block * TILE_K, a.right_parts ? part : 0);
+        this->advance(1);
+        if (++k_block == a.k_blocks.divisor) k_block = 0, part++;
+      }
+    });
+  }
+
+  __device__ __forceinline__ void consume() {
+    const unsigned group = threadIdx.x / WARPGROUP;
+    unsigned index = 0, order_parity = group == 0;  // the first warpgroup begins
+    for_each_segment([&](const Segment& segment) {
+      if (PING_PONG && (index++ & 1) != group) {
+        this->advance(segment.count);
+        return;
+      }
+      Sums sums;
+#pragma unroll
+      for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+        for (int i = 0; i < COLUMNS / 2; i++) sums[b][i] = 0;
+      if (PING_PONG) mbarrier_wait_parity(&order[group], order_parity), order_parity ^= 1;
+      unsigned previous;
+      if constexpr (FROM_REGISTERS)
+        previous = this->template multiply_from_registers<ELEMENT, COLUMNS, 1>(sums, warp_row() * ROW_BYTES,
+                                                                               TILE_ROWS * ROW_BYTES, segment.count);
+      else
+        previous = this->template multiply<ELEMENT, COLUMNS, BLOCKS, B_MN_MAJOR, A_MN_MAJOR, 1>(
+            sums, (PING_PONG ? 0 : group * ROWS) * ROW_BYTES, 64 * ROW_BYTES, TILE_ROWS * ROW_BYTES, segment.count);
+      if (PING_PONG && threadIdx.x % 32 == 0) mbarrier_arrive(&order[1 - group]);
+      wgmma_wait<0>();
+      if (FROM_REGISTERS) this->release_by_lane(previous);
+      else this->release(previous);
+#pragma unroll
+      for (int b = 0; b < BLOCKS; b++) wgmma_fence_accumulators(sums[b]);
+      finish(segment, sums);
+    });
+  }
+
+  // The first row of a warp: of 16 in each block, or of 32 next to each other (TmaPipeline::read_left).
+  static __device__ __forceinline__ int warp_row() {
+    const int group = threadIdx.x / WARPGROUP, warp = threadIdx.x / 32 % 4;
+    return (PING_PONG ? 0 : group * ROWS) + warp * (FROM_REGISTERS ? 32 : 16);
+  }
+
+  __device__ __forceinline__ void finish(const Segment& segment, const Sums& sums) const {
+    unsigned row, column;
+    const unsigned batch = find_tile(a.division, segment.tile, row, column);
+    const int first_m = TRANSPOSED_RESULT ? column * COLUMNS : row * TILE_ROWS;
+    const int first_n = TRANSPOSED_RESULT ? row * TILE_ROWS : column * COLUMNS;
+    RESULT* c = result_of(a, batch);
+    const bool has_packs = (reinterpret_cast<uintptr_t>(c) | a.result.stride * sizeof(RESULT)) % 16 == 0;
+    if (a.adds) {
+      float* slot = reinterpret_cast<float*>(a.workspace + a.partial_offset) +
+                    static_cast<long long>(segment.slot) * (TILE_ROWS * COLUMNS);
+      write<PARTIAL>(slot, TILE_N, 0, 0, sums);
+    } else if (!has_packs || first_n + TILE_N > a.n) {
+      write<GUARDED>(c, a.result.stride, first_m, first_n, sums);
+    } else if (a.beta != 0.0f || a.bias) {
+      write<BLENDED>(c, a.result.stride, first_m, first_n, sums);
+    } else {
+      write<SCALED>(c, a.result.stride, first_m, first_n, sums);
+    }
+  }
+
+  // Neighbours in a row of C, and where they are.
+  template <int COUNT> struct Cell {
+    int m, n;
+    float value[COUNT];
+  };
+
+  // first_m, first_n: of the tile in the matrix.
+  template <Finish FINISH, class T>
+  __device__ __forceinline__ void write(T* matrix, int stride, int first_m, int first_n, const Sums& sums) const {
+    const int lane = threadIdx.x % 32, first = warp_row();
+    if constexpr (TRANSPOSED_RESULT) {
+      constexpr int BATCH = VALUES / 4;
+#pragma unroll
+      for (int i = 0; i < COLUMNS / 4; i += BATCH) {
+        Cell<4> cells[BATCH];
+#pragma unroll
+        for (int k = 0; k < BATCH; k++) {  // pairs of columns of the product, one of a pair
+          const int pair = (i + k) / 2, of = k % 2;
+          float four[4];
+#pragma unroll
+          for (int j = 0; j < 4; j++) four[j] = sums[j / 2][pair * 4 + j % 2 * 2 + of];
+          exchange<2>(four);
+          cells[k].m = first_m + pair * 8 + lane % 4 * 2 + of, cells[k].n = first_n + first + lane / 4 * 4;
+#pragma unroll
+          for (int j = 0; j < 4; j++) cells[k].value[j] = four[j];
+        }
+        write_cells<FINISH>(matrix, stride, cells);
+      }
+    } else {
+      constexpr int OCTETS = sizeof(T) == 2 ? 4 : 1;  // of columns that four lanes exchange
+      constexpr int CELLS = COLUMNS / 8 / OCTETS, BATCH = VALUES / (2 * OCTETS);
+#pragma unroll
+      for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+        for (int part = 0; part < 2; part++)
+#pragma unroll
+          for (int i = 0; i < CELLS; i += BATCH) {
+            Cell<2 * OCTETS> cells[BATCH];
+#pragma unroll
+            for (int k = 0; k < BATCH; k++) {
+              const int octet = (i + k) * OCTETS;
+              float values[2][OCTETS];
+#pragma unroll
+              for (int j = 0; j < 2 * OCTETS; j++)
+                values[j % 2][j / 2] = sums[b][4 * (octet + j / 2) + 2 * part + j % 2];
+              exchange<0>(values[0]), exchange<0>(values[1]);
+              cells[k].m =
+                  first_m + first +
+                  (FROM_REGISTERS ? lane / 16 * 16 + 8 * b + 4 * part + lane / 4 % 4 : 64 * b + 8 * part + lane / 4);
+              cells[k].n = first_n + (OCTETS == 4 ? (octet + lane % 4) * 8 : octet * 8 + lane % 4 * 2);
+#pragma unroll
+              for (int j = 0; j < 2 * OCTETS; j++) cells[k].value[j] = values[j % 2][j / 2];
+            }
+            write_cells<FINISH>(matrix, stride, cells);
+          }
+    }
+  }
+
+  // What is blended is read before anything is written, so that the reads are in flight together.
+  template <Finish FINISH, class T, int COUNT, int BATCH>
+  __device__ __forceinline__ void write_cells(T* matrix, int stride, const Cell<COUNT> (&cells)[BATCH]) const {
+    using Stored = Pack<T, COUNT>;
+    Stored stored[BATCH];
+    const auto find = [&](int k) {
+      return reinterpret_cast<Stored*>(matrix + static_cast<long long>(cells[k].m) * stride + cells[k].n);
+    };
+    if constexpr (FINISH == BLENDED) {
+      if (a.beta != 0.0f) {
+#pragma unroll
+        for (int k = 0; k < BATCH; k++) stored[k] = cells[k].m < a.m ? *find(k) : Stored{};
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < BATCH; k++) {
+      if constexpr (FINISH == PARTIAL) {
+#pragma unroll
+        for (int j = 0; j < COUNT; j++) stored[k].item[j] = cells[k].value[j];
+        *find(k) = stored[k];
+      } else if constexpr (FINISH == GUARDED) {
+        if (cells[k].m < a.m) blend_into(a, matrix, cells[k].m, cells[k].n, cells[k].value);
+      } else {
+#pragma unroll
+        for (int j = 0; j < COUNT; j++) {
+          float value = a.alpha * cells[k].value[j];
+          if constexpr (FINISH == BLENDED) {
+            value += bias_at(a, cells[k].n + j);
+            if (a.beta != 0.0f) value += a.beta * load<float>(stored[k].item[j]);
+          }
+          stored[k].item[j] = ::store<T>(value);
+        }
+        if (cells[k].m < a.m) *find(k) = stored[k];
+      }
+    }
+  }
+
+  // Transposes 4 x 4 values of four lanes that differ in the bits FIRST_BIT and the next of their number; one value of
+  // each stays.
+  template <int FIRST_BIT> static __device__ __forceinline__ void exchange(float (&)[1]) {}
+  template <int FIRST_BIT> static __device__ __forceinline__ void exchange(float (&value)[4]) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int bit = 0; bit < 2; bit++) {
+      const bool upper = lane >> (FIRST_BIT + bit) & 1;
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
+        const int low = bit ? i : 2 * i, high = low + (bit ? 2 : 1);
+        const float taken = __shfl_xor_sync(~0u, upper ? value[low] : value[high], 1 << (FIRST_BIT + bit));
+        value[low] = upper ? taken : value[low], value[high] = upper ? value[high] : taken;
+      }
+    }
+  }
+};
+
+template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, int OCCUPANCY, bool PING_PONG = false>
+__device__ __forceinline__ void multiply(const Arguments& a) {
+#if defined(EMULATED_CUDA) || defined(WGMMA_INSTRUCTIONS)
+  using M = Multiplication<COLUMNS, ROWS, CONSUMERS, STAGES, OCCUPANCY, PING_PONG>;
+  __shared__ Mbarrier full[STAGES], empty[STAGES], order[2];
+  unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
+  if (threadIdx.x == 0) {
+    M::Pipeline::initialise(full, empty, 32 * M::TILE_WARPS);
+    for (int i = 0; i < 2; i++) mbarrier_init(&order[i], WARPGROUP / 32);
+    fence_mbarrier_init();
+  }
+  __syncthreads();
+  griddepcontrol_wait_before_access(a.c);
+  M m{{stages, full, empty}, a, order};
+  if (threadIdx.x >= CONSUMERS * WARPGROUP) {
+    if constexpr (OCCUPANCY == 1) setmaxnreg_decrease<40>();
+    if (threadIdx.x == CONSUMERS * WARPGROUP) m.produce();
+  } else {
+    if constexpr (OCCUPANCY == 1) setmaxnreg_increase<232>();
+    m.consume();
+  }
+#endif
+}
+
+// NAME: rows x columns of a tile of the product. The producer has a warpgroup where registers go from it to the
+// consumers, else a warp.
+#define KERNEL(NAME, COLUMNS, ROWS, CONSUMERS, STAGES, OCCUPANCY, ...)                                   \
+  extern "C" __global__ void __launch_bounds__(CONSUMERS * 128 + (OCCUPANCY == 1 ? 128 : 32), OCCUPANCY) \
+      gemm_matrix_tma_##NAME(const __grid_constant__ Arguments a) {                                      \
+    griddepcontrol_wait_deferred();                                                                      \
+    multiply<COLUMNS, ROWS, CONSUMERS, STAGES, OCCUPANCY, ##__VA_ARGS__>(a);                             \
+  }
+#if FROM_REGISTERS
+KERNEL(256x128, 128, 128, 2, 4, 1)
+KERNEL(128x64, 64, 128, 1, 4, 2)
+#else
+KERNEL(128x256, 256, 64, 2, 4, 1)
+KERNEL(ping_pong_128x128, 128, 128, 2, 6, 1, true)
+KERNEL(128x64, 64, 64, 2, 4, 2)
+KERNEL(64x64, 64, 64, 1, 6, 2)
+#endif

@@ -1,0 +1,334 @@
+"""Batches of matrix products on the tensor cores of compute capability 9.0, fed by its TMA (matrix_tma.cu)."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from ctypes import c_float, c_int, c_longlong, c_ubyte, c_uint
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..plans import WORKSPACE_ALIGNMENT, Launch, pointers, structure
+from ..primitives.geometry import FastDivmod
+from ..primitives.tma import ALIGNMENT, MAP_BYTES, ROW_BYTES, TiledMap, TmaLaunch
+from . import parts
+from .problem import ELEMENT_BYTES, Matrix
+from .stream_k import Shares
+
+if TYPE_CHECKING:
+    from .matrix import MatrixProduct
+
+SOURCE = "gemm/matrix_tma.cu"
+LEAST_ARCHITECTURE = 90
+WARP, WARPGROUP = 32, 128
+ARGUMENT_ALIGNMENT, SWIZZLE_BYTES = 64, 1024
+SUM_BYTES = 4
+LEAST_K_BLOCKS = 4  # of a block that shares a tile
+CLOCK, BYTES_PER_SECOND, LAUNCH_SECONDS = 1.65e9, 1.74e12, 3.8e-6
+STORED_ALONE = 0.6  # of the clocks of storing, where nothing else is stored
+UNEVEN = 1.34  # how much longer K-blocks take that blocks walk each at its own
+SUM_SECONDS, PART_SECONDS, SUM_BYTES_PER_SECOND = 0.2e-6, 0.12e-6, 4.4e12  # PART: of each that a tile has
+COPY_SECONDS, COPY_BYTES_PER_SECOND = 5.6e-6, 3.5e12
+
+
+class TmaTile(NamedTuple):
+    """Rows and columns of a tile of the product, warpgroups that multiply it, stages, blocks of a multiprocessor.
+    from_registers: whether the left operand passes through registers, else it is multiplied as it lies. Clocks of an H200,
+    fitted to 700 products: ``alone`` of a K-block, ``overlapped`` where a multiprocessor has other tiles meanwhile, ``stored`` of
+    the sums. ping_pong: each of two warpgroups has tiles of its own, otherwise they cooperate."""
+
+    rows: int
+    columns: int
+    consumers: int
+    stages: int
+    occupancy: int
+    from_registers: bool
+    alone: float
+    overlapped: float
+    stored: float
+    ping_pong: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{'ping_pong_' if self.ping_pong else ''}{self.rows}x{self.columns}"
+
+    @property
+    def size(self) -> int:
+        return self.rows * self.columns
+
+    @property
+    def threads(self) -> int:
+        """The producer has a warpgroup where registers go from it to the consumers, else a warp."""
+        return self.consumers * WARPGROUP + (WARPGROUP if self.occupancy == 1 else WARP)
+
+    @property
+    def shared_bytes(self) -> int:
+        return self.stages * (self.rows + self.columns) * ROW_BYTES + SWIZZLE_BYTES
+
+    def clocks(self, tiles: int, k_blocks: int) -> float:
+        """Return how long a multiprocessor takes for some tiles, one after another."""
+        if self.occupancy == 1 and not self.ping_pong:
+            return tiles * (k_blocks * self.alone + self.stored)
+        one = k_blocks * self.alone + self.stored
+        return max(one, tiles * max(k_blocks * self.overlapped, STORED_ALONE * self.stored) + (tiles > 1) * self.stored)
+
+
+TILES = (
+    TmaTile(128, 256, 2, 4, 1, False, 984, 984, 7560),
+    TmaTile(128, 128, 2, 6, 1, False, 575, 624, 4950, ping_pong=True),
+    TmaTile(128, 64, 2, 4, 2, False, 474, 418, 2280),
+    TmaTile(64, 64, 1, 6, 2, False, 306, 265, 2370),
+    TmaTile(256, 128, 2, 4, 1, True, 1037, 1037, 7650),
+    TmaTile(128, 64, 1, 4, 2, True, 591, 492, 3690),
+)
+
+
+@dataclass(frozen=True)
+class TmaProduct:
+    """A product whose result has contiguous rows, in tiles. wanted_blocks: those that share the tiles; None: each tile has
+    one."""
+
+    product: MatrixProduct
+    tile: TmaTile
+    wanted_blocks: int | None
+
+    @classmethod
+    def possible(cls, product: MatrixProduct) -> Iterator[TmaProduct]:
+        """Yield what TMA serves, with every tile, each tile by one block or shared."""
+        if not product.tensor_cores or not _has_tma(product.device):
+            return
+        if product.element != "float" and product.a.is_mn_major and not product.b.is_mn_major:
+            return  # nobody has such a product
+        if sum(count > 1 for count in (*product.batches, product.segments)) > 1:
+            return
+        for tile in TILES:
+            if product.tile not in (None, tile.name):
+                continue
+            tiles = cls(product, tile, None).shares.tiles
+            for blocks in cls._blocks(product, tile, tiles):
+                found = cls(product, tile, blocks)
+                if found.is_possible:
+                    yield found
+
+    @staticmethod
+    def _blocks(product: MatrixProduct, tile: TmaTile, tiles: int) -> Sequence[int | None]:
+        """Return how many blocks may share the tiles."""
+        if product.splits is not None:
+            return [None if product.splits == 1 else product.splits * tiles]
+        multiprocessors = product.device.multiprocessors
+        room = product.most_workspace // (tiles * tile.size * SUM_BYTES)
+        equal = min(multiprocessors // tiles, room) * tiles  # every tile in equal parts
+        return [None, *{blocks for blocks in (multiprocessors, equal) if blocks > 0}]
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether there is a kernel, TMA takes the strides, and the workspace has room."""
+        if self.from_registers != self.tile.from_registers or not all(m.is_possible for m in self.maps):
+            return False
+        if self.product.splits is not None:  # whoever wants one part has no workspace
+            return self.product.splits > 1 or not self.copies
+        return self.workspace_bytes <= self.product.most_workspace
+
+    # --- the product of the kernel: rows are columns of C where ``transposed`` ---
+
+    @property
+    def element_bytes(self) -> int:
+        return ELEMENT_BYTES[self.product.element]
+
+    @property
+    def k_of_block(self) -> int:
+        return ROW_BYTES // self.element_bytes
+
+    @property
+    def _is_float(self) -> bool:
+        return self.product.element == "float"
+
+    @property
+    def copies(self) -> bool:
+        """Whether B is copied, so that it is K-major: tensor cores do not transpose floats."""
+        return self._is_float and self.product.a.is_mn_major and self.product.b.is_mn_major
+
+    @property
+    def transposed(self) -> bool:
+        """Whether B is the left operand, which may be MN-major."""
+        return self._is_float and self.product.b.is_mn_major and not self.product.a.is_mn_major
+
+    @property
+    def from_registers(self) -> bool:
+        return self._is_float and self.left[0].is_mn_major
+
+    @property
+    def left(self) -> tuple[Matrix, int]:
+        """The operand whose rows are the rows of the product, and how many it has."""
+        p = self.product
+        return (p.b, p.n) if self.transposed else (p.a, p.m)
+
+    @property
+    def right(self) -> tuple[Matrix, int]:
+        p = self.product
+        if self.transposed:
+            return p.a, p.m
+        if self.copies:
+            part = p.n * self.pitch if self._part(p.b) else 0
+            return Matrix("", 0, self.pitch, 1, part, part, part), p.n
+        return p.b, p.n
+
+    @property
+    def pitch(self) -> int:
+        """Elements from a row of the copy to the next."""
+        pack = ALIGNMENT // self.element_bytes
+        return -(-self.product.k // pack) * pack
+
+    @property
+    def parts(self) -> int:
+        """Batches, or segments of K."""
+        return prod(self.product.batches) * self.product.segments
+
+    def _part(self, matrix: Matrix) -> int:
+        """Return the elements from a batch, or a segment of K, of a matrix to the next."""
+        outer, inner = self.product.batches
+        return matrix.outer if outer > 1 else matrix.inner if inner > 1 else matrix.segment if self.parts > 1 else 0
+
+    @cached_property
+    def maps(self) -> tuple[TiledMap, TiledMap]:
+        return self._map(*self.left, self.tile.rows), self._map(*self.right, self.tile.columns)
+
+    def _map(self, matrix: Matrix, count: int, box: int) -> TiledMap:
+        p, nbytes = self.product, self.element_bytes
+        part = self._part(matrix)
+        extent = (count, p.k) if matrix.is_mn_major else (p.k, count)
+        stride = matrix.stride * nbytes
+        box = self.k_of_block if matrix.is_mn_major else box
+        return TiledMap(
+            "tf32" if self._is_float else p.element, (*extent, self.parts if part else 1),
+            (stride, part * nbytes if part else stride * extent[1]), (self.k_of_block, box, 1),
+        )  # fmt: skip
+
+    # --- tiles, and who multiplies what of them ---
+
+    @property
+    def row_tiles(self) -> int:
+        return -(-self.left[1] // self.tile.rows)
+
+    @property
+    def column_tiles(self) -> int:
+        return -(-self.right[1] // self.tile.columns)
+
+    @property
+    def k_blocks(self) -> int:
+        """Of a tile."""
+        return self.product.segments * -(-self.product.k // self.k_of_block)
+
+    @cached_property
+    def shares(self) -> Shares:
+        tiles, k_blocks = self.row_tiles * self.column_tiles * prod(self.product.batches), self.k_blocks
+        if self.wanted_blocks is None:
+            return Shares.of(tiles, k_blocks, tiles)
+        least = 1 if self.product.splits else LEAST_K_BLOCKS
+        return Shares.of(tiles, k_blocks, max(1, min(self.wanted_blocks, tiles * k_blocks // least)))
+
+    @property
+    def adds(self) -> bool:
+        """Whether tiles have several parts, which a second kernel adds."""
+        return self.shares.further > 0 or self.shares.parts > 1
+
+    @cached_property
+    def seconds(self) -> float:
+        """About how long it takes: the multiprocessor that has most, or memory; the parts of sums and the copy."""
+        p, shares, tile = self.product, self.shares, self.tile
+        multiprocessors, extra = p.device.multiprocessors, 0.0
+        if self.adds:
+            uneven, segments = (UNEVEN, 2) if shares.further else (1.0, 1)
+            clocks = shares.most_k_blocks * tile.alone * uneven + tile.stored * segments
+            clocks *= -(-shares.blocks // multiprocessors)
+            extra += SUM_SECONDS + PART_SECONDS * shares.slots / shares.tiles
+            extra += 2 * shares.slots * tile.size * SUM_BYTES / SUM_BYTES_PER_SECOND
+        else:
+            clocks = tile.clocks(-(-shares.tiles // multiprocessors), self.k_blocks)
+        if self.copies:
+            extra += COPY_SECONDS + 2 * self.copied_bytes / COPY_BYTES_PER_SECOND
+        result = p.m * p.n * ELEMENT_BYTES[p.result] * (2 if p.beta else 1)
+        moved = prod(p.batches) * ((p.m + p.n) * p.k * p.segments * self.element_bytes + result)
+        return LAUNCH_SECONDS + max(clocks / CLOCK, moved / BYTES_PER_SECOND) + extra
+
+    # --- launches ---
+
+    @property
+    def copied_bytes(self) -> int:
+        if not self.copies:
+            return 0
+        count = self.parts if self._part(self.product.b) else 1
+        return _aligned(count * self.product.n * self.pitch * self.element_bytes)
+
+    @property
+    def workspace_bytes(self) -> int:
+        return self.copied_bytes + (_aligned(self.shares.slots * self.tile.size * SUM_BYTES) if self.adds else 0)
+
+    def launch(self, workspace: tuple[str, int], fallback: Launch | None) -> Launch:
+        """Return the launch of all its kernels. fallback: what serves where an address is not aligned."""
+        p, tile, shares, device = self.product, self.tile, self.shares, self.product.device
+        multiprocessors = device.multiprocessors
+        operands = (p.a.operand, p.b.operand, p.bias[0], p.c.operand, workspace[0])
+        (left, _), (right, _) = self.left, self.right
+        fields = [
+            *pointers(5),
+            ("reserved", (c_longlong * 3)()),
+            *((name, (c_ubyte * MAP_BYTES)()) for name in ("left_map", "right_map")),
+            ("result", p.c.struct),
+            ("bias_offset", c_longlong(p.bias[1])),
+            ("partial_offset", c_longlong(workspace[1] + self.copied_bytes)),
+            ("m", c_int(p.m)),
+            ("n", c_int(p.n)),
+            ("left_parts", c_int(self._part(left) > 0)),
+            ("right_parts", c_int(self._part(right) > 0)),
+            ("k_blocks", FastDivmod.of(self.k_blocks // p.segments)),
+            ("inner", FastDivmod.of(p.batches[1])),
+            ("division", shares.division(self.row_tiles, self.column_tiles)),
+            ("blocks", c_uint(shares.blocks)),
+            ("adds", c_int(self.adds)),
+            ("alpha", c_float(p.alpha)),
+            ("beta", c_float(p.beta)),
+        ]
+        size = ctypes.sizeof(structure(*fields))
+        arguments: Any = structure(*fields, ("padding", (c_ubyte * (-size % ARGUMENT_ALIGNMENT))()))
+        entry, definitions = f"gemm_matrix_tma_{tile.name}", self._definitions
+        function = device.function_when_ready(SOURCE, entry, definitions)
+        grid = (min(shares.blocks, multiprocessors * tile.occupancy), 1, 1)
+        launch = Launch(function, arguments, operands, grid, (tile.threads, 1, 1), tile.shared_bytes)
+        before = [parts.copy(p, operands, workspace, self.pitch, self._part(p.b), self.parts)] if self.copies else []
+        after = [parts.add(self, operands, workspace[1] + self.copied_bytes)] if self.adds else []
+        located = tuple(
+            (getattr(type(arguments), name).offset, operand, offset, wanted)
+            for name, wanted, (operand, offset) in zip(
+                ("left_map", "right_map"), self.maps, self._addresses(workspace), strict=True
+            )
+        )
+        return TmaLaunch(device, (SOURCE, definitions), entry, launch, located, fallback, before=before, after=after)
+
+    def _addresses(self, workspace: tuple[str, int]) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Return the index of the operand and the byte where the left and the right operand begin."""
+        a, b = (0, self.product.a.offset), (1, self.product.b.offset)
+        return (b, a) if self.transposed else (a, (4, workspace[1]) if self.copies else b)
+
+    @property
+    def _definitions(self) -> tuple[tuple[str, str], ...]:
+        p = self.product
+        return (
+            ("A_MN_MAJOR", str(int(self.left[0].is_mn_major))),
+            ("B_MN_MAJOR", str(int(self.right[0].is_mn_major))),
+            ("COMPUTE", "float"),
+            ("ELEMENT", p.element),
+            ("FROM_REGISTERS", str(int(self.from_registers))),
+            ("RESULT", p.result),
+            ("TRANSPOSED_RESULT", str(int(self.transposed))),
+        )
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT
+
+
+def _has_tma(device: Any) -> bool:
+    return device.kind != "gpu" or int(device.architecture.removeprefix("sm_")) >= LEAST_ARCHITECTURE

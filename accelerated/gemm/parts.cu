@@ -1,0 +1,82 @@
+// What goes before and behind a matrix product (matrix_tma.cu): the copy of an MN-major operand of floats, and the sum
+// of the parts of its tiles (stream_k.cuh), in one order.
+//
+// Tiling: a thread of the sum has four neighbours of a row of C; a block of the copy transposes 64 x 64 elements
+// through shared memory.
+//
+// Roofline bound: bytes, the parts read and C written, the operand read and written, mostly in L2: 4.4 TB/s of the sum,
+// 3.5 TB/s of the copy (H200).
+#include "gemm/matrix.cuh"
+#include "gemm/stream_k.cuh"
+
+struct CopyArguments {
+  const ELEMENT *a, *b, *bias;
+  const RESULT* c;
+  unsigned char* workspace;
+  Matrix layout;          // of B
+  long long part;         // elements from a batch, or a segment of K, to the next
+  long long copy_offset;  // bytes
+  int rows, k, pitch;     // pitch: elements from a row of the copy to the next
+};
+
+constexpr int COPIED = 64, COPY_THREADS = 256;  // columns, and k, of a block; its threads
+
+extern "C" __global__ void __launch_bounds__(256) gemm_parts_copy(const CopyArguments a) {
+  griddepcontrol_wait();
+  __shared__ ELEMENT tile[COPIED][COPIED + 1];
+  const int first_k = blockIdx.x * COPIED, first = blockIdx.y * COPIED;
+  const int at = threadIdx.x % COPIED, row = threadIdx.x / COPIED;
+  const ELEMENT* from = at_byte(a.b, a.layout.offset) + blockIdx.z * a.part;
+  ELEMENT* to =
+      reinterpret_cast<ELEMENT*>(a.workspace + a.copy_offset) + static_cast<long long>(blockIdx.z) * a.rows * a.pitch;
+#pragma unroll
+  for (int i = 0; i < COPIED; i += COPY_THREADS / COPIED) {
+    const int k = first_k + row + i;
+    const bool exists = k < a.k && first + at < a.rows;
+    tile[row + i][at] = exists ? from[static_cast<long long>(k) * a.layout.stride + first + at] : ELEMENT{};
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < COPIED; i += COPY_THREADS / COPIED) {
+    const int k = first_k + at, to_row = first + row + i;
+    if (k < a.k && to_row < a.rows) to[static_cast<long long>(to_row) * a.pitch + k] = tile[at][row + i];
+  }
+}
+
+struct SumArguments {
+  const ELEMENT *a, *b, *bias;
+  RESULT* c;
+  const unsigned char* workspace;
+  Matrix result;
+  long long bias_offset, partial_offset;  // bytes
+  int m, n;
+  FastDivmod inner, across;  // across: groups of neighbours in a row of C
+  Division division;
+  int log_tile_m, log_tile_n;  // of a tile of C
+  int transposed;              // rows of the product are columns of C
+  float alpha, beta;
+};
+
+constexpr int SUMMED = 4;  // neighbours of a thread
+
+extern "C" __global__ void __launch_bounds__(256) gemm_parts_sum(const SumArguments a) {
+  griddepcontrol_wait();
+  unsigned group;
+  const int m = a.across.divide(blockIdx.x * 256 + threadIdx.x, group), n = group * SUMMED;
+  if (m >= a.m) return;
+  const unsigned m_tile = m >> a.log_tile_m, n_tile = n >> a.log_tile_n;
+  const unsigned row_tile = a.transposed ? n_tile : m_tile, column_tile = a.transposed ? m_tile : n_tile;
+  const Division& d = a.division;
+  const Slots slots(d, (blockIdx.y * d.row_tiles.divisor + row_tile) * d.column_tiles.divisor + column_tile);
+  const int in_tile = ((m - (m_tile << a.log_tile_m)) << a.log_tile_n) + n - (n_tile << a.log_tile_n);
+  const float* partial = reinterpret_cast<const float*>(a.workspace + a.partial_offset) + in_tile;
+  float sum[SUMMED] = {};
+#pragma unroll 4
+  for (unsigned i = 0; i < slots.count; i++) {
+    const long long slot = static_cast<long long>(slots[i]) << (a.log_tile_m + a.log_tile_n);
+    const Pack<float, SUMMED> part = *reinterpret_cast<const Pack<float, SUMMED>*>(partial + slot);
+#pragma unroll
+    for (int j = 0; j < SUMMED; j++) sum[j] += part.item[j];
+  }
+  blend_into(a, result_of(a, blockIdx.y), m, n, sum);
+}

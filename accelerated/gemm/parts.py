@@ -1,0 +1,70 @@
+"""What goes before and behind a product that TMA feeds: the copy of an operand, and the sum of parts (parts.cu)."""
+
+from __future__ import annotations
+
+from ctypes import c_float, c_int, c_longlong
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from ..plans import Launch, pointers, structure
+from ..primitives.geometry import FastDivmod
+
+if TYPE_CHECKING:
+    from .matrix import MatrixProduct
+    from .matrix_tma import TmaProduct
+
+SOURCE = "gemm/parts.cu"
+THREADS, SUMMED = 256, 4  # of a block; neighbours that a thread of the sum has
+COPIED = 64  # columns, and k, of a block of the copy
+
+Operands = tuple[str, ...]
+
+
+def copy(
+    product: MatrixProduct, operands: Operands, workspace: tuple[str, int], pitch: int, part: int, parts: int
+) -> Launch:
+    """Return the launch that copies B into the workspace, K-major, with rows of ``pitch`` elements. part: elements from one of
+    ``parts`` of B, batches or segments of K, to the next."""
+    arguments = structure(
+        *pointers(5),
+        ("layout", product.b.struct),
+        ("part", c_longlong(part)),
+        ("copy_offset", c_longlong(workspace[1])),
+        ("rows", c_int(product.n)),
+        ("k", c_int(product.k)),
+        ("pitch", c_int(pitch)),
+    )
+    grid = (-(-product.k // COPIED), -(-product.n // COPIED), parts if part else 1)
+    return _launch(product, "copy", arguments, operands, grid)
+
+
+def add(made: TmaProduct, operands: Operands, partial: int) -> Launch:
+    """Return the launch that adds the parts of the tiles. partial: the byte of the workspace where they begin."""
+    product, tile = made.product, made.tile
+    tile_m, tile_n = (tile.columns, tile.rows) if made.transposed else (tile.rows, tile.columns)
+    across = -(-product.n // SUMMED)
+    arguments = structure(
+        *pointers(5),
+        ("result", product.c.struct),
+        ("bias_offset", c_longlong(product.bias[1])),
+        ("partial_offset", c_longlong(partial)),
+        ("m", c_int(product.m)),
+        ("n", c_int(product.n)),
+        ("inner", FastDivmod.of(product.batches[1])),
+        ("across", FastDivmod.of(across)),
+        ("division", made.shares.division(made.row_tiles, made.column_tiles)),
+        ("log_tile_m", c_int(tile_m.bit_length() - 1)),
+        ("log_tile_n", c_int(tile_n.bit_length() - 1)),
+        ("transposed", c_int(made.transposed)),
+        ("alpha", c_float(product.alpha)),
+        ("beta", c_float(product.beta)),
+    )
+    return _launch(product, "sum", arguments, operands, (-(-product.m * across // THREADS), prod(product.batches), 1))
+
+
+def _launch(
+    product: MatrixProduct, name: str, arguments: Any, operands: Operands, grid: tuple[int, int, int]
+) -> Launch:
+    definitions = (("COMPUTE", "float"), ("ELEMENT", product.element), ("RESULT", product.result))
+    function = product.device.function(SOURCE, f"gemm_parts_{name}", definitions)
+    return Launch(function, arguments, operands, grid, (THREADS, 1, 1))

@@ -1,0 +1,56 @@
+// Matrix products in blocks of a tile each, or of a part of a tile's sums (split-K), which matrix.cu adds in order.
+#pragma once
+#include "gemm/matrix.cuh"
+
+struct Arguments {
+  const ELEMENT *a, *b, *bias;
+  RESULT* c;
+  unsigned char* workspace;
+  Matrix left, right, result;
+  long long bias_offset, workspace_offset;  // bytes
+  int m, n, k;                              // of a segment
+  int total, per_split;                     // of all segments, of a part of split-K: K-blocks, without tensor cores k
+  FastDivmod segment;                       // of one
+  FastDivmod splits, inner;
+  int m_tiles, batches;
+  COMPUTE alpha, beta;
+};
+
+// What a block computes: its batch, its part of the sums, where its matrices begin.
+struct Work {
+  unsigned batch, split;
+  int first_m, first_n, first, last;  // the last two as `total`
+  const ELEMENT *a, *b;
+  RESULT* c;
+
+  __device__ __forceinline__ Work(const Arguments& arguments, int tile_m, int tile_n) {
+    batch = arguments.splits.divide(blockIdx.y, split);
+    unsigned inner;
+    const long long outer = arguments.inner.divide(batch, inner);
+    first_n = blockIdx.x / arguments.m_tiles * tile_n, first_m = blockIdx.x % arguments.m_tiles * tile_m;
+    first = split * arguments.per_split, last = min(arguments.total, first + arguments.per_split);
+    a = at_byte(arguments.a, arguments.left.offset) + outer * arguments.left.outer + inner * arguments.left.inner;
+    b = at_byte(arguments.b, arguments.right.offset) + outer * arguments.right.outer + inner * arguments.right.inner;
+    c = result_of(arguments, batch);
+  }
+};
+
+__device__ __forceinline__ COMPUTE* partial_sums(const Arguments& a, unsigned batch, unsigned split) {
+  return reinterpret_cast<COMPUTE*>(a.workspace + a.workspace_offset) +
+         (static_cast<long long>(split) * a.batches + batch) * a.m * a.n;
+}
+
+// Stores COUNT sums of neighbouring columns.
+template <int COUNT>
+__device__ __forceinline__ void finish(const Arguments& a, const Work& work, int m, int n,
+                                       const COMPUTE (&sum)[COUNT]) {
+  if (m >= a.m) return;
+  if (a.splits.divisor > 1) {
+    COMPUTE* partial = partial_sums(a, work.batch, work.split) + static_cast<long long>(m) * a.n + n;
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+      if (n + i < a.n) partial[i] = sum[i];
+    return;
+  }
+  blend_into(a, work.c, m, n, sum);
+}

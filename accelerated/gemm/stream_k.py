@@ -1,0 +1,63 @@
+"""How blocks share the K-blocks of the tiles of a product (stream_k.cuh)."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_uint
+from typing import NamedTuple
+
+from ..primitives.geometry import FastDivmod
+
+
+class DivisionStruct(ctypes.Structure):
+    """``Division`` in stream_k.cuh."""
+
+    _fields_ = (
+        ("rest", FastDivmod), ("row_tiles", FastDivmod), ("column_tiles", FastDivmod), ("tiles", FastDivmod),
+        ("parts", c_uint), ("share", c_uint), ("longer_parts", c_uint), ("rest_share", c_uint), ("longer", c_uint),
+    )  # fmt: skip
+
+
+class Shares(NamedTuple):
+    """How blocks share the K-blocks of each of some tiles: ``parts`` blocks of each have ``share`` of them, the first
+    ``longer_parts`` one more; ``further`` blocks share the ``rest`` of all tiles."""
+
+    tiles: int
+    parts: int
+    share: int
+    longer_parts: int
+    rest: int
+    further: int
+
+    @classmethod
+    def of(cls, tiles: int, k_blocks: int, blocks: int) -> Shares:
+        """Return equal shares of about ``blocks`` blocks."""
+        parts, further = divmod(blocks, tiles)
+        share = min(-(-tiles * k_blocks // blocks), k_blocks // parts) if parts else 0
+        rest = k_blocks - parts * share
+        further = min(further, tiles * rest)
+        if further:
+            return cls(tiles, parts, share, 0, rest, further)
+        return cls(tiles, parts, k_blocks // parts, k_blocks % parts, 0, 0)
+
+    @property
+    def blocks(self) -> int:
+        return self.parts * self.tiles + self.further
+
+    @property
+    def slots(self) -> int:
+        """Sums of tiles that the blocks store."""
+        return self.blocks + (self.tiles - 1 if self.further else 0)
+
+    @property
+    def most_k_blocks(self) -> int:
+        """K-blocks of the block that has most."""
+        further = -(-self.tiles * self.rest // self.further) if self.further else 0
+        return max(self.share + (self.longer_parts > 0) if self.parts else 0, further)
+
+    def division(self, row_tiles: int, column_tiles: int) -> DivisionStruct:
+        rest = divmod(self.tiles * self.rest, self.further) if self.further else (0, 0)
+        return DivisionStruct(
+            FastDivmod.of(max(self.rest, 1)), FastDivmod.of(row_tiles), FastDivmod.of(column_tiles), FastDivmod.of(self.tiles),
+            self.parts, self.share, self.longer_parts, *rest,
+        )  # fmt: skip

@@ -1,0 +1,181 @@
+// A chain of pointwise operations of a graph (9.2.14), compiled for its operations and the types of its tensors: what
+// graph/pointwise.cu interprets is constant here. Tensors are packed or broadcast along the innermost dimension, whose
+// extent is a multiple of WIDTH, and aligned.
+//
+// A thread computes WIDTH elements, of 16 bytes in the narrowest type; everything that it reads is in flight before the
+// first operation.
+//
+// Roofline bound: bytes, one element of each operand in memory; a few flops for each operation and element.
+#include "graph/pointwise.cuh"
+#ifdef SUMMED
+#include "graph/statistics.cuh"
+#endif
+
+struct Fixed {
+  int mode, propagates_nan, x, b, y, type;
+  int scales_x, scales_b;  // whether a factor is not 1
+};
+constexpr Fixed CHAIN[STAGES] = {OPERATIONS};
+constexpr int TYPE[OPERANDS] = {TYPES};
+constexpr int STEP[OPERANDS] = {STEPS};  // from one element to the next: 0 where an operand is broadcast
+constexpr int WRITTEN[OPERANDS] = {WRITES};
+
+template <int I> struct Index {
+  static constexpr int value = I;
+};
+template <int BEGIN, int END, class Function> __device__ __forceinline__ void repeat(Function function) {
+  if constexpr (BEGIN < END) {
+    function(Index<BEGIN>());
+    repeat<BEGIN + 1, END>(function);
+  }
+}
+
+template <int TYPE> struct Element;
+template <> struct Element<IS_FLOAT> {
+  using type = float;
+};
+template <> struct Element<IS_DOUBLE> {
+  using type = double;
+};
+template <> struct Element<IS_HALF> {
+  using type = half;
+};
+template <> struct Element<IS_BFLOAT16> {
+  using type = bfloat16;
+};
+template <> struct Element<IS_INT8> {
+  using type = int8;
+};
+template <> struct Element<IS_UINT8> {
+  using type = uint8;
+};
+template <> struct Element<IS_INT32> {
+  using type = int32;
+};
+template <int OPERAND> using Of = Pack<typename Element<TYPE[OPERAND]>::type, STEP[OPERAND] ? WIDTH : 1>;
+
+// What a thread read of the operands from one on, in their stored types.
+template <int OPERAND> struct Read : Read<OPERAND + 1> {
+  Of<OPERAND> pack;
+};
+template <> struct Read<OPERANDS> {};
+
+template <int SOURCE> __device__ __forceinline__ Values source(const Values& current, const Read<0>& read) {
+  Values values = {};
+  if constexpr (SOURCE == CURRENT) values = current;
+  else if constexpr (SOURCE != ABSENT) {
+    constexpr bool BROADCAST = STEP[SOURCE] == 0;
+    const Of<SOURCE>& pack = static_cast<const Read<SOURCE>&>(read).pack;
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) values.item[i] = load<COMPUTE>(pack.item[BROADCAST ? 0 : i]);
+  }
+  return values;
+}
+
+struct Offsets {
+  unsigned of[OPERANDS];
+};
+
+__device__ __forceinline__ Offsets locate(const Arguments& a, unsigned index) {
+  Offsets found;
+  unsigned at = index;
+#pragma unroll
+  for (int d = 0; d < RANK; d++) {
+    const unsigned rest = d + 1 < RANK ? a.extents[d].divide(index, at) : 0;
+    if (d + 1 == RANK) at = index;
+    repeat<0, OPERANDS>([&](auto operand) {
+      constexpr int O = decltype(operand)::value, DISTANCE = STEP[O] * WIDTH;
+      if (d == 0) found.of[O] = at * DISTANCE;
+      else found.of[O] += at * static_cast<unsigned>(a.operands[O].strides[d]);
+    });
+    index = rest;
+  }
+  return found;
+}
+
+template <int OPERAND> __device__ __forceinline__ Of<OPERAND>* address(const Arguments& a, const Offsets& offsets) {
+  using T = typename Element<TYPE[OPERAND]>::type;
+  return reinterpret_cast<Of<OPERAND>*>(static_cast<T*>(a.memory[OPERAND]) + offsets.of[OPERAND]);
+}
+
+// Returns the result of the last operation.
+__device__ __forceinline__ Values compute(const Arguments& a, const Offsets& offsets, const Read<0>& read) {
+  Values current = {};
+  repeat<0, STAGES>([&](auto index) {
+    constexpr int S = decltype(index)::value;
+    constexpr Fixed F = CHAIN[S];
+    const Stage& given = a.stages[S];
+    const Stage stage = {given.alpha1, given.alpha2, given.lower, given.upper, F.mode, F.propagates_nan};
+    Values x = source<F.x>(current, read), b = source<F.b>(current, read);
+    if (F.scales_x) each(x, [&](COMPUTE v) { return product(v, stage.alpha1); });
+    if (F.scales_b) each(b, [&](COMPUTE v) { return product(v, stage.alpha2); });
+    apply(stage, x, b);
+    using T = typename Element<F.type>::type;
+    if constexpr (F.y == ABSENT) {
+      round_values<T>(x);
+    } else {
+      Of < F.y<0 ? 0 : F.y> stored;
+#pragma unroll
+      for (int i = 0; i < WIDTH; i++) {
+        stored.item[i] = store<T>(x.item[i]);
+        x.item[i] = load<COMPUTE>(stored.item[i]);
+      }
+      *address < F.y<0 ? 0 : F.y>(a, offsets) = stored;
+    }
+    current = x;
+  });
+  return current;
+}
+
+__device__ __forceinline__ void read_all(const Arguments& a, const Offsets& offsets, Read<0>& read) {
+  repeat<0, OPERANDS>([&](auto operand) {
+    constexpr int O = decltype(operand)::value;
+    if constexpr (!WRITTEN[O]) static_cast<Read<O>&>(read).pack = *address<O>(a, offsets);
+  });
+}
+
+#ifndef SUMMED
+extern "C" __global__ void __launch_bounds__(THREADS) graph_chain(const Arguments a) {
+  griddepcontrol_wait_deferred();
+  const unsigned index = blockIdx.x * THREADS + threadIdx.x;
+  const Offsets offsets = locate(a, index);
+  griddepcontrol_wait_before_access(address<0>(a, offsets));
+  if (index >= static_cast<unsigned>(a.packs)) return;
+  Read<0> read;
+  read_all(a, offsets, read);
+  griddepcontrol_launch_dependents();
+  compute(a, offsets, read);
+}
+#else
+// With the statistics of the last result: a block computes some channels of a segment of the pixels, as
+// graph/statistics.cu sums them, whose second kernel adds the segments.
+extern "C" __global__ void __launch_bounds__(THREADS) graph_chain_statistics(const Arguments a) {
+  griddepcontrol_wait();
+  const int column = blockIdx.x * a.lanes + threadIdx.x % a.lanes, step = THREADS / a.lanes;
+  const int start = blockIdx.y * a.segment, end = column < a.columns ? min(a.items - start, a.segment) + start : 0;
+  Values sum = {}, square = {};
+  for (int first = start + threadIdx.x / a.lanes; first < end; first += PACKS * step) {
+    Offsets offsets[PACKS];
+    Read<0> read[PACKS];
+#pragma unroll
+    for (int u = 0; u < PACKS; u++) {
+      if (first + u * step >= end) break;
+      unsigned at;
+      const unsigned image = a.inner.divide(first + u * step, at);
+      offsets[u] = locate(a, (image * a.columns + column) * a.inner.divisor + at);
+      read_all(a, offsets[u], read[u]);
+    }
+#pragma unroll
+    for (int u = 0; u < PACKS; u++) {
+      if (first + u * step >= end) break;
+      const Values values = compute(a, offsets[u], read[u]);
+#pragma unroll
+      for (int i = 0; i < WIDTH; i++) {
+        sum.item[PACKS_CHANNELS ? i : 0] += values.item[i];
+        square.item[PACKS_CHANNELS ? i : 0] += values.item[i] * values.item[i];
+      }
+    }
+  }
+  write_segment(a, sum, square);
+}
+#endif

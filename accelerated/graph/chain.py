@@ -1,0 +1,168 @@
+"""Pointwise operations of a graph that follow each other, by a kernel that is compiled for them (graph/chain.cu)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from ctypes import c_double, c_int, c_longlong
+from math import prod
+from typing import Any, Self
+
+from dualdnn.api.operations.graph import GenStatsNode, PointwiseNode
+from dualdnn.api.operations.specs import SCALAR_BYTES, packed_strides
+
+from ..plans import BackgroundLaunch, Extent, Launch, pointers
+from ..primitives.geometry import FastDivmod, blocks
+from ..runtime.errors import CompileError, DeviceUnavailable
+from .pointwise import Layout, chain_arguments, pointwise_launch, stages
+from .problem import STORED, WIDTH, GraphProblem
+from .statistics import Division, statistics_launches
+
+SOURCE, KERNEL, SUMMING_KERNEL, THREADS = "graph/chain.cu", "graph_chain", "graph_chain_statistics", 256
+PACKS = 2  # that a thread has in flight where it adds up its results
+PACK_BYTES = 16  # of an access
+LEAST_ELEMENTS = 1 << 16  # of results: smaller chains take little more than a launch, whatever computes them
+
+
+def chain_launch(problem: GraphProblem, chain: Sequence[PointwiseNode]) -> Launch:
+    """Return the launch of a chain of nodes: by the kernel that is compiled for it where it is large, for which another one serves
+    until it is compiled and where operands are not aligned."""
+    layout = Layout.of(problem, chain)
+    any_chain = pointwise_launch(problem, chain, layout)
+    width = width_of(layout)
+    if not width:
+        return any_chain
+    arguments, packs = chain_arguments(problem, chain, layout, width, len(layout.tensors), len(chain))
+    definitions = _definitions(problem, chain, layout, width)
+    grid = blocks(packs, THREADS)
+    return _compiled(problem, KERNEL, definitions, arguments, grid, any_chain, _alignment(layout, width))
+
+
+def sums_division(problem: GraphProblem, chain: Sequence[PointwiseNode]) -> Division | None:
+    """Return the division of the last result of a chain for the kernel that adds up what it computes; None where it does not serve:
+    the result is dense, and channels, or the pixels of one, are packs."""
+    layout, y = Layout.of(problem, chain), problem.spec(chain[-1].y)
+    width, rank = width_of(layout, WIDTH), y.rank
+    dense = y.nbytes == prod(y.dims) * SCALAR_BYTES[y.data_type]
+    if not width or not dense or rank < 3:
+        return None
+    division = Division.of(y, problem.device)
+    if division.packs_channels:
+        return division if y.dims[1] % width == 0 else None
+    first = y.strides == packed_strides(y.dims, tuple(range(rank)))
+    return division if first and prod(y.dims[2:]) % width == 0 else None
+
+
+def summed_launches(
+    problem: GraphProblem, chain: Sequence[PointwiseNode], node: GenStatsNode, partials: str, division: Division
+) -> list[Launch]:
+    """Return the launches of a chain that adds up its last result. partials: the operand where the sums of segments lie."""
+    layout, y = Layout.of(problem, chain), problem.spec(node.x)
+    width, pixels = WIDTH, prod(y.dims[2:])
+    further = (
+        *pointers(3),
+        ("sum_stride", c_longlong(problem.spec(node.sum).strides[1])),
+        ("sqsum_stride", c_longlong(problem.spec(node.sqsum).strides[1])),
+        ("inner", FastDivmod.of(1 if division.packs_channels else pixels // width)),
+        ("columns", c_int(y.dims[1] // width if division.packs_channels else y.dims[1])),
+        ("items", c_int(division.items)),
+        ("channels", c_int(y.dims[1])),
+        ("lanes", c_int(division.lanes)),
+        ("segments", c_int(division.segments)),
+        ("segment", c_int(division.length)),
+        ("packs_channels", c_int(division.packs_channels)),
+        ("sum_type", c_int(STORED[node.sum.data_type])),
+        ("sqsum_type", c_int(STORED[node.sqsum.data_type])),
+    )
+    arguments, _ = chain_arguments(problem, chain, layout, width, len(layout.tensors), len(chain), further)
+    definitions = (
+        *_definitions(problem, chain, layout, width),
+        ("SUMMED", "1"),
+        ("PACKS", str(PACKS)),
+        ("PACKS_CHANNELS", str(int(division.packs_channels))),
+    )
+    names = (*layout.tensors, node.sum.operand, node.sqsum.operand, partials)
+    alone = statistics_launches(problem, node, partials, division)
+    fallback = Successive((pointwise_launch(problem, chain, layout), alone[0]), names)
+    grid, alignment = (division.blocks, division.segments, 1), [*_alignment(layout, width), 1, 1, 1]
+    return [_compiled(problem, SUMMING_KERNEL, definitions, arguments, grid, fallback, alignment), *alone[1:]]
+
+
+def _compiled(
+    problem: GraphProblem,
+    kernel: str,
+    definitions: Any,
+    arguments: Any,
+    grid: Extent,
+    fallback: Any,
+    alignment: Sequence[int],
+) -> Any:
+    """Return the launch of a kernel, for which the fallback serves until it is compiled; the fallback alone without a compiler."""
+    try:
+        function = problem.device.function_when_ready(SOURCE, kernel, definitions)
+    except (CompileError, DeviceUnavailable):
+        return fallback
+    launch = Launch(function, arguments, fallback.operands, grid, (THREADS, 1, 1))
+    return BackgroundLaunch(problem.device, (SOURCE, definitions), kernel, launch, fallback, alignment)
+
+
+class Successive:
+    """Launches that serve one after the other in the stead of one. operands: the names of its operands."""
+
+    scratch_bytes = 0
+
+    def __init__(self, launches: Sequence[Launch], operands: Sequence[str]) -> None:
+        self.operands, self.function = tuple(operands), launches[-1].function
+        self.parts = [(launch, [self.operands.index(name) for name in launch.operands]) for launch in launches]
+
+    def start(self, addresses: Sequence[int], stream: Any) -> None:
+        """Launch on the operands at these addresses."""
+        for launch, positions in self.parts:
+            launch.start([addresses[i] for i in positions], stream)
+
+    def with_scalars(self, _values: Mapping[str, float]) -> Self:
+        """Return itself: graphs have no scalars that calls differ in."""
+        return self
+
+    def wait_for_kernel(self) -> None:
+        """Its kernels are compiled."""
+
+
+def width_of(layout: Layout, least: int = WIDTH // 2) -> int:
+    """Return how many elements a pack has; 0 where the kernel does not serve, or serves no better."""
+    width = WIDTH if min(SCALAR_BYTES[tensor.data_type] for tensor in layout.tensors.values()) < 4 else least
+    if layout.extents[-1] % width or prod(layout.extents) < LEAST_ELEMENTS:
+        return 0
+    for strides, written in zip(layout.strides, layout.written, strict=True):
+        packed = strides[-1] == 1 and all(stride % width == 0 for stride in strides[:-1])
+        if not packed and (written or strides[-1] != 0):
+            return 0
+    return width
+
+
+def _alignment(layout: Layout, width: int) -> list[int]:
+    """Return the bytes of which the address of each tensor must be a multiple: those of an access."""
+    sizes = [SCALAR_BYTES[tensor.data_type] for tensor in layout.tensors.values()]
+    return [min(PACK_BYTES, width * size) if step[-1] else 1 for size, step in zip(sizes, layout.strides, strict=True)]
+
+
+def _definitions(
+    problem: GraphProblem, chain: Sequence[PointwiseNode], layout: Layout, width: int
+) -> tuple[tuple[str, str], ...]:
+    """Return what of the chain is constant in its kernel."""
+    tensors = layout.tensors.values()
+    operations = (
+        (s.mode, s.propagates_nan, s.x, s.b, s.y, s.type, int(s.alpha1 != 1), int(s.alpha2 != 1))
+        for s in stages(problem.operation, chain, list(layout.tensors), c_double)
+    )
+    return (
+        *(item for item in problem.definitions if item[0] != "WIDTH"),
+        ("WIDTH", str(width)),
+        ("THREADS", str(THREADS)),
+        ("OPERANDS", str(len(tensors))),
+        ("STAGES", str(len(chain))),
+        ("RANK", str(len(layout.extents))),
+        ("OPERATIONS", ", ".join("{" + ", ".join(map(str, numbers)) + "}" for numbers in operations)),
+        ("TYPES", ", ".join(str(STORED[tensor.data_type]) for tensor in tensors)),
+        ("STEPS", ", ".join(str(strides[-1]) for strides in layout.strides)),
+        ("WRITES", ", ".join(str(int(written)) for written in layout.written)),
+    )

@@ -1,0 +1,92 @@
+// Pointwise operations of a graph (9.2.14), as the kernels that compute several of them behind each other share them.
+#pragma once
+#include "graph/stored.cuh"
+#include "primitives/geometry.cuh"
+
+enum Mode { ADD, MUL, MIN, MAX, SQRT, IDENTITY = 21, RELU = 100, TANH, SIGMOID, ELU };
+enum Source { CURRENT = -1, ABSENT = -2 };  // the result of the operation before; no operand in memory
+
+struct Operand {
+  long long strides[DIMS];  // of the innermost dimension first
+  int type, reserved;
+};
+
+struct Stage {
+  COMPUTE alpha1, alpha2, lower, upper;
+  int mode, propagates_nan;
+  int x, b, y;  // operands, CURRENT or ABSENT
+  int type;     // of y, into which a result is rounded whether it has memory or not
+};
+
+struct Arguments {
+  void* memory[OPERANDS];
+#ifdef SUMMED
+  void* sum;
+  void* sqsum;
+  COMPUTE* partials;
+  long long sum_stride, sqsum_stride;
+  FastDivmod inner;     // packs of an image's pixels of one channel; 1 where channels are innermost
+  int columns;          // blocks or packs of channels
+  int items, channels;  // packs of a column
+  int lanes, segments, segment;
+  int packs_channels, sum_type, sqsum_type;
+#endif
+  Operand operands[OPERANDS];
+  Stage stages[STAGES];
+  FastDivmod extents[DIMS];  // the innermost one counts packs of WIDTH
+  int rank, packs, stages_used, innermost;
+};
+
+template <class Function> __device__ __forceinline__ void each(Values& pack, Function function) {
+#pragma unroll
+  for (int i = 0; i < WIDTH; i++) pack.item[i] = function(pack.item[i]);
+}
+
+template <class Function> __device__ __forceinline__ void each(Values& pack, const Values& other, Function function) {
+#pragma unroll
+  for (int i = 0; i < WIDTH; i++) pack.item[i] = function(pack.item[i], other.item[i]);
+}
+
+// Rounded by itself, so that a chain has one result whichever kernel computes it: one that is compiled for the chain
+// would fuse the product with the sum behind it.
+__device__ __forceinline__ float product(float x, float y) { return __fmul_rn(x, y); }
+__device__ __forceinline__ double product(double x, double y) { return __dmul_rn(x, y); }
+
+__device__ __forceinline__ COMPUTE extremum(const Stage& stage, COMPUTE x, COMPUTE b) {
+  if (x != x || b != b) return stage.propagates_nan ? x + b : (x != x ? b : x);
+  return (stage.mode == MIN) == (x < b) ? x : b;
+}
+
+__device__ __forceinline__ COMPUTE relu(const Stage& stage, COMPUTE x) {
+  const bool below = stage.propagates_nan ? x < stage.lower : !(x >= stage.lower);
+  const COMPUTE clipped = below ? stage.lower : x;
+  return clipped > stage.upper ? stage.upper : clipped;
+}
+
+__device__ __forceinline__ void apply(const Stage& stage, Values& x, const Values& b) {
+  switch (stage.mode) {
+    case ADD:
+      return each(x, b, [](COMPUTE v, COMPUTE w) { return v + w; });
+    case MUL:
+      return each(x, b, [](COMPUTE v, COMPUTE w) { return product(v, w); });
+    case MIN:
+    case MAX:
+      return each(x, b, [&](COMPUTE v, COMPUTE w) { return extremum(stage, v, w); });
+    case SQRT:
+      return each(x, [](COMPUTE v) { return sqrt(v); });
+    case RELU:
+      return each(x, [&](COMPUTE v) { return relu(stage, v); });
+    case TANH:
+      return each(x, [](COMPUTE v) { return tanh(v); });
+    case SIGMOID:
+      return each(x, [](COMPUTE v) { return COMPUTE(1) / (COMPUTE(1) + exp(-v)); });
+    case ELU:
+      return each(x, [](COMPUTE v) { return v >= COMPUTE(0) ? v : expm1(v); });
+    default:;
+  }
+}
+
+// A result that is stored, or would be, in a type.
+template <class T> __device__ __forceinline__ void round_values(Values& x) {
+  each(x, [](COMPUTE v) { return load<COMPUTE>(store<T>(v)); });
+}

@@ -1,0 +1,157 @@
+"""What cudnnGetConvolution*Algorithm_v7 names beside what FindEx measures, for the convolutions and gradients of ``dualdnn bench``.
+
+    python reports/algorithm_choice.py --out algorithm_choice.json [-k TEXT] [--build] [--seconds N]
+
+--build compiles the kernels of all algorithms and measures nothing. --seconds: no row begins later.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from dualdnn.accelerated.plans import AlignedPlan, estimated_seconds, plan
+from dualdnn.accelerated.runtime.devices import open_device
+from dualdnn.api import cudnn
+from dualdnn.api.cudnn.convolution.algorithms import SEARCH
+from dualdnn.api.cudnn.convolution.gradient_algorithms import DATA_SEARCH, FILTER_SEARCH
+from dualdnn.api.enumerations import cudnnStatus_t
+from dualdnn.api.operations import ConvolutionBackwardData, ConvolutionBackwardFilter, ConvolutionForward
+from dualdnn.api.operations.specs import TensorSpec
+from dualdnn.api.status import CudnnError
+from dualdnn.api.support.convolution import Problem
+from dualdnn.conformance.bench.convolution_rows import convolution_rows
+from dualdnn.conformance.bench.row import Row
+from dualdnn.conformance.build_ahead import Listing
+from dualdnn.conformance.build_ahead import build as build_modules
+from dualdnn.conformance.inputs import values
+
+SEARCHES = {
+    ConvolutionForward: (SEARCH, ("x", "w", "y")),
+    ConvolutionBackwardData: (DATA_SEARCH, ("dx", "w", "dy")),
+    ConvolutionBackwardFilter: (FILTER_SEARCH, ("x", "dw", "dy")),
+}
+NEAR = 1.1  # what the first choice may take more than the best
+MOST_WORKSPACE = 8 << 30
+BLOCK = 1 << 20  # elements of random values, repeated
+
+
+def problem_of(operation: Any) -> tuple[Any, Problem]:
+    """The search of an operation's direction, and its problem."""
+    search, names = SEARCHES[type(operation)]
+    x, w, y = (getattr(operation, name) for name in names)
+    return search, Problem(operation.convolution, x, w, y)
+
+
+def candidates(operation: Any) -> Iterator[Any]:
+    """The operation by every algorithm that takes it, with each math type."""
+    search, problem = problem_of(operation)
+    for candidate in search.candidates(problem):
+        try:
+            search.check_support(problem, candidate.algo)
+        except CudnnError:
+            continue
+        yield candidate
+
+
+def name_of(result: Any) -> str:
+    """An algorithm and its math type."""
+    math = result.mathType.name.removeprefix("CUDNN_").removesuffix("_MATH")
+    return f"{result.algo.name.rpartition('ALGO_')[2]} {math}"
+
+
+def build(chosen: list[Row]) -> None:
+    """Compile what the algorithms of all rows launch."""
+    device = open_device("gpu")
+    listing = Listing(device)
+    for row in chosen:
+        for candidate in candidates(row.operation):
+            made = plan(candidate, listing)
+            if isinstance(made, AlignedPlan):
+                made.fallback()
+    build_modules(list(listing.modules), device)
+
+
+def filled(handle: Any, device: Any, spec: TensorSpec) -> Any:
+    """Memory with random values of the type of a tensor."""
+    nbytes, kind = spec.nbytes, spec.scalar_type
+    buffer = handle.allocate(nbytes)
+    block = values(TensorSpec.packed(kind, (1, 1, BLOCK)), "normal", np.random.default_rng(1)).tobytes()
+    for at in range(0, nbytes, len(block)):
+        device.upload(buffer.address + at, block[: min(len(block), nbytes - at)])
+    return buffer
+
+
+def measured(handle: Any, device: Any, operation: Any) -> dict[str, Any]:
+    """Milliseconds of all algorithms as FindEx measures them, their estimates, the first choice of Get_v7."""
+    search, problem = problem_of(operation)
+    memory = {name: filled(handle, device, operation.tensor(name)) for name in (*operation.inputs, *operation.outputs)}
+    try:
+        found = list(candidates(operation))
+        needed = [handle.backend.workspace_bytes(candidate) for candidate in found]
+        room = max((size for size in needed if size <= MOST_WORKSPACE), default=0)
+        if room:
+            memory["workSpace"] = handle.allocate(room)
+        clauses = dict.fromkeys(("memory", "output", "workSpace"), "")
+        results = search.measured_on(handle, problem, search.most, {"workSpace": None, **memory}, room, clauses)
+        first = search.ranked(handle, problem, 1).perfResults[0]
+        times = {name_of(r): r.time for r in results.perfResults if r.status == cudnnStatus_t.CUDNN_STATUS_SUCCESS}
+        names = {name_of(search._result(o, 0, 0.0)): 1e3 * estimated_seconds(o, device) for o in found}
+        best = min(times, key=lambda name: times[name])
+        chosen = name_of(first)
+        ratio = times[chosen] / times[best] if chosen in times else None
+        return {"chosen": chosen, "best": best, "ratio": ratio, "measured_ms": times, "estimated_ms": names}
+    finally:
+        device.synchronize()
+        for buffer in memory.values():
+            buffer.free()
+
+
+def line(row: dict[str, Any]) -> str:
+    """A row of the table."""
+    times, estimates = row["measured_ms"], row["estimated_ms"]
+    every = ", ".join(
+        f"{name} {times[name]:.3f} ({estimates.get(name, 0):.3f})" for name in sorted(times, key=times.get)
+    )
+    return f"{row['ratio'] or 0:5.2f} {row['name']}: {row['chosen']}; {every}"
+
+
+def main() -> None:
+    """Measure, print, keep."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("-k", default="", help="only rows whose name contains this")
+    parser.add_argument("--out", default="algorithm_choice.json")
+    parser.add_argument("--build", action="store_true")
+    parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--heaviest", action="store_true", help="the rows with the most operations first")
+    given = parser.parse_args()
+    chosen = [row for row in convolution_rows() if type(row.operation) in SEARCHES and given.k in row.name]
+    chosen.sort(key=lambda row: row.flops, reverse=given.heaviest)
+    if given.build:
+        return build(chosen)
+    handle = cudnn.cudnnCreate(backend="accelerated", device="gpu")
+    device, rows, begun = handle.backend.device, [], time.perf_counter()
+    for row in chosen:
+        if time.perf_counter() - begun > given.seconds:
+            print(f"{len(rows)} of {len(chosen)} rows in the time")
+            break
+        try:
+            rows.append({"name": row.name, "family": row.family, **measured(handle, device, row.operation)})
+            print(line(rows[-1]), flush=True)
+        except Exception as error:
+            print(f"{row.name}: {type(error).__name__}: {error}", flush=True)
+        Path(given.out).write_text(json.dumps({"device": device.name, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+    for family in dict.fromkeys(row["family"] for row in rows):
+        ratios = [row["ratio"] for row in rows if row["family"] == family]
+        print(
+            f"{family}: within 10 % of Find's best on {sum(r is not None and r <= NEAR for r in ratios)} of {len(ratios)} rows"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""Plans of operation graphs: compiled chains, engines, knobs, the order of the heuristics."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from dualdnn.accelerated import AcceleratedBackend
+from dualdnn.accelerated.graph import chain as compiled
+from dualdnn.accelerated.graph.pointwise import Layout
+from dualdnn.accelerated.graph.problem import GraphProblem
+from dualdnn.accelerated.plans import BackgroundLaunch, estimated_seconds
+from dualdnn.api.enumerations import cudnnGenStatsMode_t
+from dualdnn.api.graph.engines import ENGINES
+from dualdnn.api.operations import OperationGraph
+from dualdnn.api.operations.graph import GenStatsNode
+from dualdnn.api.operations.specs import FLOAT, HALF
+from dualdnn.conformance.cases.graph.graph import Mode, executed, pointwise, tensor
+from dualdnn.conformance.cases.graph.graph_engines import ABLE, GRAPHS
+
+LAST = (0, 2, 3, 1)
+SUM_SQSUM = cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM
+
+
+@pytest.fixture(scope="module")
+def backend():
+    return AcceleratedBackend("emulated")
+
+
+def layer(dims=(2, 16, 8, 8), order=LAST, bias_dims=None):
+    """relu(1.5 * x * scale + bias), with the product kept."""
+    x, kept = tensor(1, dims, HALF, order=order), tensor(2, dims, FLOAT, order=order)
+    shifted, y = tensor(3, dims, HALF, order=order, virtual=True), tensor(4, dims, HALF, order=order)
+    scale, bias = (tensor(uid, bias_dims or (1, dims[1], 1, 1), FLOAT) for uid in (5, 6))
+    return (
+        pointwise(Mode.CUDNN_POINTWISE_MUL, x, kept, scale, alpha1=1.5),
+        pointwise(Mode.CUDNN_POINTWISE_ADD, kept, shifted, bias),
+        pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, shifted, y, upper=2.0),
+    )
+
+
+def run(backend, plan, operation, contents, offset=0):
+    """What the plan leaves in its outputs. offset: bytes between the beginnings of buffers and of operands."""
+    buffers = {
+        name: backend.allocate(operation.nbytes(name) + 64) for name in operation.operands if operation.nbytes(name)
+    }
+    operands = {name: buffer.slice(offset, operation.nbytes(name)) for name, buffer in buffers.items()}
+    for name, values in contents.items():
+        backend.device.upload(operands[name].address, values)
+    plan([operands.get(name) for name in operation.operands], None)
+    return {name: bytes(operands[name].contents(operation.nbytes(name))) for name in operation.outputs}
+
+
+@pytest.mark.parametrize("dims, order, bias", [
+    ((2, 16, 8, 8), LAST, None), ((2, 16, 8, 8), None, None), ((2, 3, 4, 8), None, (1, 1, 1, 8)), ((2, 3, 4, 8), None, (1, 1, 1, 1)),
+], ids=["channels last", "channels first", "a row", "a number"])  # fmt: skip
+def test_compiled_chains_have_the_bits_of_interpreted_ones(backend, monkeypatch, dims, order, bias):
+    """Wherever operands are broadcast; where one is not aligned the interpreted one serves."""
+    operation = executed(*layer(dims, order, bias))
+    random = np.random.default_rng(4)
+    contents = {name: random.standard_normal(operation.tensor(name).count).astype(np.float16 if name == "tensor_1" else np.float32) for name in operation.inputs}  # fmt: skip
+    interpreted = backend.plan(operation)
+    monkeypatch.setattr(compiled, "LEAST_ELEMENTS", 1)
+    plan = backend._planned(operation)
+    (launch, _), (other, _) = plan.steps[0], interpreted.steps[0]
+    assert isinstance(launch, BackgroundLaunch) and not isinstance(other, BackgroundLaunch)
+    assert (launch.function.name, other.function.name) == ("graph_chain", "graph_pointwise")
+    wanted = run(backend, interpreted, operation, contents)
+    assert run(backend, plan, operation, contents) == wanted and any(wanted["tensor_4"])
+    monkeypatch.setattr(launch, "function", None)
+    monkeypatch.setattr(launch, "refused", True)
+    monkeypatch.setattr(launch, "starter", None)
+    assert run(backend, plan, operation, contents, 4) == wanted
+
+
+@pytest.mark.parametrize(
+    "dims, order", [((4, 16, 24, 24), LAST), ((4, 3, 96, 96), None)], ids=["channels last", "channels first"]
+)
+def test_chains_add_up_their_last_result(backend, monkeypatch, dims, order):
+    """In segments whose sums another launch adds; until the kernel is compiled two launches serve, whose result has the same bits."""
+    nodes, outputs = layer(dims, order), (1, dims[1], 1, 1)
+    sums = GenStatsNode(
+        SUM_SQSUM, FLOAT, nodes[-1].y, tensor(7, outputs), tensor(8, outputs, strides=(3 * dims[1], 3, 3, 3))
+    )
+    operation = executed(*nodes, sums)
+    random = np.random.default_rng(4)
+    contents = {name: random.standard_normal(operation.tensor(name).count).astype(np.float16 if name == "tensor_1" else np.float32) for name in operation.inputs}  # fmt: skip
+    monkeypatch.setattr(compiled, "LEAST_ELEMENTS", 1)
+    operation = replace(operation, workspace_bytes=backend.workspace_bytes(operation))
+    plan = backend._planned(operation)
+    names = [step.function.name for step, _ in plan.steps]
+    assert names == ["graph_chain_statistics", "graph_statistics_finish"] and plan.steps[0][0].grid[1] > 1
+    found = run(backend, plan, operation, contents)
+    launch = plan.steps[0][0]
+    for name, value in {"function": None, "refused": True, "starter": None}.items():
+        monkeypatch.setattr(launch, name, value)
+    other = run(backend, plan, operation, contents)
+    assert other["tensor_4"] == found["tensor_4"] and other["tensor_2"] == found["tensor_2"]
+    y = np.frombuffer(found["tensor_4"], np.float16).astype(np.float64)
+    y = y.reshape(-1, dims[1]).T if order else y.reshape(dims[0], dims[1], -1).swapaxes(0, 1).reshape(dims[1], -1)
+    for result in (found, other):
+        assert np.allclose(np.frombuffer(result["tensor_7"], np.float32), y.sum(1), rtol=1e-5)
+        assert np.allclose(np.frombuffer(result["tensor_8"], np.float32)[::3], (y * y).sum(1), rtol=1e-5)
+
+
+def test_which_chains_are_compiled(backend):
+    """Large ones of full packs; not where a result has gaps between packs or an operand strides of its own."""
+
+    def width(*nodes):
+        return compiled.width_of(Layout.of(GraphProblem(executed(*nodes), backend.device), nodes))
+
+    def relu(x, y):
+        return pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, x, y)
+
+    large = (4, 16, 32, 32)
+    assert width(relu(tensor(1, large, HALF), tensor(2, large, HALF))) == 8
+    assert width(relu(tensor(1, large, FLOAT), tensor(2, large, FLOAT))) == 4
+    assert width(relu(tensor(1, large, FLOAT), tensor(2, large, HALF))) == 8
+    assert not width(relu(tensor(1, (4, 16, 32, 31), HALF), tensor(2, (4, 16, 32, 31), HALF)))  # few
+    assert not width(relu(tensor(1, (5, 16, 32, 33), HALF, order=LAST), tensor(2, (5, 16, 32, 33), HALF)))
+    assert not width(relu(tensor(1, (4, 9, 51, 51), HALF), tensor(2, (4, 9, 51, 51), HALF, (9 * 2602, 2602, 51, 1))))
+    gaps = (16 * 1024 + 8, 1024, 32, 1)
+    assert width(relu(tensor(1, large, HALF, gaps), tensor(2, large, HALF, gaps))) == 8
+    gaps = (16 * 1024 + 4, 1024, 32, 1)
+    assert not width(relu(tensor(1, large, HALF, gaps), tensor(2, large, HALF)))
+
+
+def test_global_indices_stay():
+    """What a client has stored names the same engine in every version: new ones come behind these."""
+    names = [engine.name for engine in ENGINES]
+    assert names[:12] == [
+        "node by node", "fwd algo implicit gemm", "fwd algo implicit precomp gemm", "fwd algo gemm", "fwd algo fft",
+        "fwd algo fft tiling", "fwd algo winograd", "fwd algo winograd nonfused", "fwd algo implicit gemm on tensor cores",
+        "fwd algo implicit precomp gemm on tensor cores", "fwd algo gemm on tensor cores", "bwd data algo 0",
+    ]  # fmt: skip
+    assert len(names) == 30 and names[29] == "node by node on tensor cores"
+
+
+@pytest.mark.parametrize("graph", ["forward", "fused half", "data", "filter half", "layer half"])
+def test_heuristics_have_the_order_of_the_estimates(backend, graph):
+    operations = [OperationGraph(tuple(GRAPHS[graph]), index, 0, 0) for index in ABLE[graph]]
+    ranked = backend.preferred_algorithms(operations)
+    seconds = [estimated_seconds(operation, backend.device) for operation in ranked]
+    assert seconds == sorted(seconds) and min(seconds) > 0 and set(ranked) == set(operations)
+
+
+@pytest.mark.parametrize("graph, engine", [("forward", 1), ("fused half", 9), ("filter", 20)])
+def test_the_knob_chooses_what_runs(backend, graph, engine):
+    """Its values are the solvers of the room, by their order; 0 is the room's own choice."""
+    solvers = backend.graph_solvers(executed(*GRAPHS[graph], engine=engine))
+    own = backend.plan(executed(*GRAPHS[graph], engine=engine)).inner
+    chosen = [backend.plan(executed(*GRAPHS[graph], engine=engine, choice=1 + i)).inner for i in range(len(solvers))]
+    assert [plan.solver for plan in chosen] == list(solvers) and own.solver in solvers and len(solvers) > 1
+    kernels = {tuple((step.function.name, step.grid) for step, _ in plan.steps) for plan in chosen}
+    assert len(kernels) > 1
