@@ -146,11 +146,11 @@ struct TileArguments {
 };
 
 constexpr int TILE_BYTES = TILE_PIXELS / OCTET, TILE_OCTETS = TILE_BYTES + 1;  // of a channel: octets begin anywhere
-constexpr int READS = TILE_WIDTH == 1 ? 8 : TILE_READS;                        // packs of a thread at a time
+constexpr int READS = TILE_WIDTH == 1 ? 8 : 2;                                 // packs of a thread at a time
 
 // Packs: of TILE_WIDTH elements that are neighbours in memory: of channels, which end with a pack, or of consecutive
 // pixels too, where a tile has all channels.
-extern "C" __global__ void __launch_bounds__(256, TILE_BLOCKS) dropout_tiles(const TileArguments a) {
+extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArguments a) {
   griddepcontrol_wait();
   using Packed = Pack<ELEMENT, TILE_WIDTH>;
   using Bytes = Pack<unsigned char, TILE_WIDTH>;

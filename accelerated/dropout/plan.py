@@ -30,7 +30,6 @@ WARP = 32
 OCTETS = 2  # of a thread, of packed tensors
 ITEMS, FEW_ITEMS = 8, 2  # elements of a thread, of any layout, and where there are few
 TILE_PIXELS, MOST_LANES, LANE_GROUP = (256, 128, 64, 32), 128, 8  # of a block; channels, at most; a multiple of this
-TILE_READS, TILE_BLOCKS = 2, 4
 MOST_IMAGES = 65535  # in the third dimension of a grid
 
 
@@ -71,8 +70,6 @@ class DropoutProblem(Problem):
             "MOST_LANES": 1,
             "TILE_WIDTH": 1,
             "DRAWS": int(self.forward),
-            "TILE_READS": TILE_READS,
-            "TILE_BLOCKS": TILE_BLOCKS,
             **definitions,
         }
         named = {name: str(value) for name, value in constants.items()}
@@ -110,8 +107,6 @@ class StatesSolver(Solver[DropoutProblem]):
             "MOST_LANES": "1",
             "TILE_WIDTH": "1",
             "DRAWS": "1",
-            "TILE_READS": str(TILE_READS),
-            "TILE_BLOCKS": str(TILE_BLOCKS),
         }
         return [problem.states(type_definitions(FLOAT, problem.operation, **constants), problem.operation.seed)]
 
