@@ -27,7 +27,7 @@ SOURCE = "dropout/dropout.cu"
 OCTET = 8  # elements of a thread, as in the kernel
 WORD = 0xFFFFFFFF
 WARP = 32
-OCTETS = 2  # of a thread, of packed tensors
+OCTETS = 2  # of a thread, of packed tensors of two bytes an element
 ITEMS, FEW_ITEMS = 8, 2  # elements of a thread, of any layout, and where there are few
 TILE_PIXELS, MOST_LANES, LANE_GROUP = (256, 128, 64, 32), 128, 8  # of a block; channels, at most; a multiple of this
 MOST_IMAGES = 65535  # in the third dimension of a grid
@@ -125,7 +125,8 @@ class PackedSolver(Solver[DropoutProblem]):
         return dict.fromkeys(problem.operands[:2], PACK_BYTES)
 
     def launches(self, problem: DropoutProblem) -> list[Launch]:
-        octets = OCTETS if problem.octets >= OCTETS * problem.busy_threads else 1
+        short = problem.source.scalar_bytes < 4
+        octets = OCTETS if short and problem.octets >= OCTETS * problem.busy_threads else 1
         return problem.launch("dropout_packed", blocks(problem.octets, THREADS * octets), OCTETS=octets)
 
 

@@ -527,7 +527,7 @@ template <int TENSORS> struct Kept {
     }
     cp_async_commit();
   }
-  // The first pass: use(offset, packs) of every row, which may change the last pack; it says whether it has.
+  // The first pass: use(offset, packs) of every row.
   template <class Use> __device__ __forceinline__ void visit_first(const Use& use) {
     Elements packs[TENSORS];
     unsigned i = 0, offset = first;
@@ -536,7 +536,7 @@ template <int TENSORS> struct Kept {
     for (; i < cached; i++, offset += step) {
       cp_async_wait<COPIES - 1>();
       get(i, packs);
-      if (use(offset, packs)) *slot(i, TENSORS - 1) = packs[TENSORS - 1];
+      use(offset, packs);
       copy(i + COPIES, offset + COPIES * step, i + COPIES < rows);
     }
 #pragma unroll
@@ -568,7 +568,7 @@ template <int TENSORS> struct Kept {
 #pragma unroll
     for (unsigned k = 0; k < COPIES; k++) copy(cached + k, last() - k * step, k < read_again());
   }
-  // use(offset, packs, again), again: of rows that were copied again.
+  // The same, the rows that are copied again first.
   template <class Use> __device__ __forceinline__ void visit_again(const Use& use) const {
     Elements packs[TENSORS];
     unsigned left = read_again(), offset = last();
@@ -578,7 +578,7 @@ template <int TENSORS> struct Kept {
         if (left == 0) break;
         cp_async_wait<COPIES - 1>();
         get(cached + u, packs);
-        use(offset, packs, true);
+        use(offset, packs);
         copy(cached + u, offset - COPIES * step, left > COPIES);
       }
     }
@@ -588,13 +588,13 @@ template <int TENSORS> struct Kept {
       if (cached + u >= rows) break;
 #pragma unroll
       for (int t = 0; t < TENSORS; t++) packs[t] = held[t][u];
-      use(offset, packs, false);
+      use(offset, packs);
     }
     offset = first;
 #pragma unroll 2
     for (unsigned i = 0; i < cached; i++, offset += step) {
       get(i, packs);
-      use(offset, packs, false);
+      use(offset, packs);
     }
   }
 };
@@ -622,7 +622,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     }
 #pragma unroll
     for (int k = 0; k < WIDTH; k++) sums[k].add(x[0].item[k]);
-    return false;
   });
   const COMPUTE reciprocal = COMPUTE(1) / COMPUTE(kept.rows);
   Total moments[WIDTH];
@@ -642,10 +641,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const unsigned column = threadIdx.x * WIDTH + k;
     of[k] = {mean[column], scale[column] * call.inverse(squares[column], c.count), bias[column]};
   }
-  kept.visit_again([&](unsigned offset, const Elements(&x)[1], bool) {
-    Elements z;
-    if (call.adds()) z = read_pack(call.z + offset);
-    call.store_pack(offset, x[0], z, [&](int k) { return of[k]; });
+  kept.visit_again([&](unsigned offset, const Elements(&x)[1]) {
+    call.store_pack(offset, x[0], x[0], [&](int k) { return of[k]; });  // a plain call adds nothing
   });
   for (unsigned column = thread_of_block(); column < c.columns(); column += THREADS)
     if (writes_results(c, column))
@@ -667,25 +664,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   __shared__ BlockExchange exchange;
   __shared__ Known known;
   __shared__ COMPUTE of_x[MOST_COLUMNS], constant[MOST_COLUMNS];
-  using Bits = Pack<unsigned char, WIDTH>;
-  auto bits = [&](unsigned offset) {
-    return call.has_mask() ? *reinterpret_cast<const Bits*>(call.mask + offset) : Bits{};
-  };
   known.read(call, c);
   const ELEMENT* const from[2] = {call.x, call.dy};
   Kept<2> kept(c, from, a.room);
   COMPUTE mean[WIDTH];
   read_values(known.mean + threadIdx.x * WIDTH, mean);
   Total sums[WIDTH] = {};
-  kept.visit_first([&](unsigned offset, Elements(&packs)[2]) {
-    known.undo_activation(call, packs[0], packs[1], bits(offset));
+  kept.visit_first([&](unsigned, const Elements(&packs)[2]) {
 #pragma unroll
     for (int k = 0; k < WIDTH; k++) {
       const COMPUTE gradient = load<COMPUTE>(packs[1].item[k]);
       sums[k].first += gradient;
       sums[k].second += gradient * (load<COMPUTE>(packs[0].item[k]) - mean[k]);
     }
-    return call.has_mask() || call.has_bias();
   });
 #pragma unroll
   for (int k = 0; k < WIDTH; k++) sums[k].second *= known.inverse[threadIdx.x * WIDTH + k];
@@ -703,8 +694,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const unsigned column = threadIdx.x * WIDTH + k;
     of[k] = {known.mean[column], known.factor[column], of_x[column], constant[column]};
   }
-  kept.visit_again([&](unsigned offset, Elements(&packs)[2], bool again) {
-    if (again) known.undo_activation(call, packs[0], packs[1], bits(offset));
+  kept.visit_again([&](unsigned offset, const Elements(&packs)[2]) {
     call.store_pack(offset, packs[0], packs[1], [&](int k) { return of[k]; });
   });
 }

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from math import lcm
 from typing import Any
 
+from dualdnn.api.operations.specs import FLOAT, HALF
+
 from ..plans import Launch, structure
 from ..primitives.cluster import has_clusters
 from ..primitives.geometry import PACK_BYTES, FastDivmod
@@ -119,7 +121,8 @@ def division_of(problem: BatchProblem) -> Division | None:
 def together_of(problem: BatchProblem) -> Division | None:
     """Return the division of a call among blocks that run at the same time, a multiprocessor for each, or None."""
     enough = problem.device.shared_bytes_per_block >= TOGETHER_LEAST_BYTES
-    if not problem.has_columns or problem.compute_bytes > 4 or not enough:
+    # Of calls with an activation the kernels were not right on an H200: plain ones alone.
+    if not problem.has_columns or not problem.is_plain or problem.x.data_type not in (FLOAT, HALF) or not enough:
         return None
     if problem.is_inference or (problem.is_gradient and problem.operation.saved is None):
         return None
@@ -213,7 +216,8 @@ def static_bytes(d: Division, width: int) -> int:
 
 
 class BatchColumnsTogetherSolver(Solver[BatchProblem]):
-    """Statistics of neighbours in memory, by blocks that keep what they have while they wait for each other."""
+    """Statistics of neighbours in memory, of plain calls, by blocks that keep what they have while they wait for each
+    other."""
 
     name = "normalization.batch_columns_together"
 
@@ -221,9 +225,7 @@ class BatchColumnsTogetherSolver(Solver[BatchProblem]):
         return problem.aligned and together_of(problem) is not None
 
     def applies(self, problem: BatchProblem) -> bool:
-        # What is added passes L1, of which shared memory leaves little.
-        adds = not problem.is_gradient and problem.operation.z is not None
-        return problem.x.count >= TOGETHER_ELEMENTS and not adds and self.serves(problem)
+        return problem.x.count >= TOGETHER_ELEMENTS and self.serves(problem)
 
     def alignment(self, problem: BatchProblem) -> Mapping[str, int]:
         return dict.fromkeys(problem.moved_tensors, 16)

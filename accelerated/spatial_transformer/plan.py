@@ -32,7 +32,8 @@ CHUNK, MOST_CHUNKS = 2048, 64  # output pixels of a block that sorts, at least; 
 SORTED_PIXELS = 2048  # output pixels of an image, from which on samples are sorted
 ENTRY_BYTES, COUNT_BYTES = 8, 4
 GRID_IMAGES = (8, 4, 2, 1)  # of a thread whose coordinates serve all of them
-FEWEST_LANES, ROW_BLOCKS = (
+FEWEST_LANES = 32  # channels side by side, from which on neighbouring threads take them
+ROW_BLOCKS, SINGLE_BLOCKS = 2, 4  # of a multiprocessor, then: of packs, of single channels
     32,
     2,
 )  # channels side by side, from which on neighbouring threads take them; blocks of a multiprocessor
@@ -207,7 +208,8 @@ class SamplerSolver(Solver[TransformerProblem]):
         groups = -(-problem.channels // channels)
         lane_width = self._lane_width(problem)
         # Blocks share the channels of a tile, where there are too few tiles.
-        busy = (ROW_BLOCKS if lane_width else BUSY_BLOCKS) * problem.device.multiprocessors
+        of_multiprocessor = {0: BUSY_BLOCKS, 1: SINGLE_BLOCKS}.get(lane_width, ROW_BLOCKS)
+        busy = of_multiprocessor * problem.device.multiprocessors
         of_block = max(1, min(groups, problem.images * prod(tiles) * groups // busy))
         of_tile = -(-groups // of_block)
         bins = Bins.of(problem, height, width)

@@ -62,27 +62,8 @@ struct Corners {
       }
     }
   }
-  // The values of the corners, 0 outside. Those of a row are read at once where they are neighbours in memory
-  // (`adjacent`) and lie so: random samples are bound by the number of accesses.
-  __device__ __forceinline__ void read(const ELEMENT* x, bool adjacent, COMPUTE (&value)[2][2]) const {
-    using Both = Pack<ELEMENT, 2>;
-    Both both[2];
-    ELEMENT single[2][2];
-    bool at_once[2];
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-      const ELEMENT* const row = x + offset[i][0];
-      at_once[i] = adjacent && inside[i][0] && inside[i][1] && reinterpret_cast<uintptr_t>(row) % sizeof(Both) == 0;
-      if (at_once[i]) both[i] = *reinterpret_cast<const Both*>(row);
-#pragma unroll
-      for (int j = 0; j < 2; j++)
-        if (inside[i][j] && !at_once[i]) single[i][j] = x[offset[i][j]];
-    }
-#pragma unroll
-    for (int corner = 0; corner < 4; corner++) {
-      const int i = corner / 2, j = corner % 2;
-      value[i][j] = inside[i][j] ? load<COMPUTE>(at_once[i] ? both[i].item[j] : single[i][j]) : COMPUTE(0);
-    }
+  __device__ __forceinline__ COMPUTE value(const ELEMENT* x, int i, int j) const {
+    return inside[i][j] ? load<COMPUTE>(x[offset[i][j]]) : COMPUTE(0);
   }
 };
 
@@ -117,11 +98,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_sample
     const int channel = first + i * step;
     if (channel >= a.shape.channels) break;
     const ELEMENT* x = a.x + channel * a.in.channel;
-    COMPUTE sum = 0, value[2][2];
-    corners.read(x, a.in.column == 1, value);
+    COMPUTE sum = 0;
 #pragma unroll
     for (int corner = 0; corner < 4; corner++)
-      sum += cell.weight(corner / 2, corner % 2) * value[corner / 2][corner % 2];
+      sum += cell.weight(corner / 2, corner % 2) * corners.value(x, corner / 2, corner % 2);
     ELEMENT* result = y + channel * a.out.channel;
     *result = blend(a.alpha, cell.sound ? sum : COMPUTE(NAN), a.beta, result);
   }
@@ -162,7 +142,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_sample
     for (int channel = slice; channel < a.shape.channels; channel += a.slices) {
       const ELEMENT* x = a.x + channel * a.in.channel;
       COMPUTE value[2][2];
-      corners.read(x, a.in.column == 1, value);
+#pragma unroll
+      for (int corner = 0; corner < 4; corner++)
+        value[corner / 2][corner % 2] = corners.value(x, corner / 2, corner % 2);
       const COMPUTE gradient = load<COMPUTE>(dy[channel * a.out.channel]);
       along_row += gradient *
                    ((COMPUTE(1) - cell.below) * (value[0][1] - value[0][0]) + cell.below * (value[1][1] - value[1][0]));
