@@ -208,7 +208,7 @@ OF_MESSAGES = {"cudnnSetCallback/c17"}
 FIELDS = ("time_sec", "time_usec", "time_delta", "pid", "tid")
 OURS_ONLY = ("another clause",)
 # Queries of sizes that may be larger than needed: one byte less is their fault.
-SIZES = re.compile(r"Get.*(Work[sS]pace|TempSpace|Reserve)|MakeFusedOpsPlan")
+SIZES = re.compile(r"Get.*(Work[sS]pace|TempSpace|Reserve|AlgorithmSpace)|MakeFusedOpsPlan")
 
 
 class Faulty:

@@ -84,7 +84,7 @@ def test_specialised_modules_are_those_of_what_is_timed(device, wanted):
     timed = set().union(*(modules_of(operation, device) for operation in build_ahead.timed(device)))
     assert specialised == {module for module in timed if not build_ahead.takes_any_shape(module)}
     assert {source for source, _ in specialised} == {
-        "attention/online_mma.cu", "attention/gradients_mma.cu",
+        "attention/online_mma.cu", "attention/gradients_mma.cu", "attention/online_tma.cu", "attention/gradients_tma.cu",
         "convolution/depthwise.cu", "convolution/gradients/depthwise_filter_gradient.cu", "pooling/static_forward.cu", "pooling/static_average_backward.cu", "pooling/static_forward_separable.cu",
         "pooling/max_backward/max_backward.cu", "pooling/max_backward/max_backward_3d_nhwc.cu", "pooling/max_backward/max_backward_fp16_planes.cu",
         "pooling/small_forward.cu", "pooling/small_max_backward.cu", "softmax/staged.cu",

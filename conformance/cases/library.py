@@ -482,6 +482,7 @@ def test_messages_name_handle_and_stream(cudnn, handle, logged):
         )
         assert of_handle[2].handle is handle and of_handle[2].stream is wanted
         assert of_others[2].handle is None and of_others[2].stream is None
+        assert {(m[2].pid, m[2].tid) for m in (of_handle, of_others)} == {(os.getpid(), threading.get_native_id())}
         named = [re.search(r"Handle=(\S+); StreamId=(\S+)\.", text).groups() for *_, text in (of_handle, of_others)]
         assert named[1] == ("NULL", "NULL") and named[0][0] != "NULL"
         assert named[0][1] not in ("NULL", named[0][0]) if wanted else named[0][1] == "NULL"

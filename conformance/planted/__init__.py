@@ -46,15 +46,18 @@ class Bug:
     cases: tuple[str, ...]
     k: str = ""
     subject: str = ""  # where the one of its floor cannot show it
+    environment: tuple[
+        str, ...
+    ] = ()  # NAME=value, of the emulated device where one multiprocessor, or one order of threads, cannot
 
     @property
     def floor(self) -> str:
         return self.file.partition("/")[0]
 
     @property
-    def judged_on(self) -> tuple[str, ...]:
-        """The subject, and options of the suite."""
-        return (self.subject,) if self.subject else SUBJECTS[self.floor]
+    def judged_on(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The subject with options of the suite, and the environment."""
+        return (self.subject,) if self.subject else SUBJECTS[self.floor], self.environment
 
     @property
     def is_shared(self) -> bool:
@@ -79,7 +82,8 @@ class Outcome:
 def bugs() -> list[Bug]:
     """The planted bugs."""
     table = json.loads(resources.files(__package__).joinpath("bugs.json").read_text(encoding="utf-8"))
-    return [Bug(**{**entry, "cases": tuple(entry["cases"])}) for entry in table]
+    lists = ("cases", "environment")
+    return [Bug(**entry | {name: tuple(entry[name]) for name in lists if name in entry}) for entry in table]
 
 
 def source_of(file: str) -> Path:
@@ -115,20 +119,24 @@ class Copy:
         return path.read_text(encoding="utf-8") if path.is_file() else ""
 
     def run(
-        self, subject: Sequence[str], selected: dict[str, str], cases: Sequence[str] = (), seconds: float = 600
+        self,
+        judged_on: tuple[tuple[str, ...], tuple[str, ...]],
+        selected: dict[str, str],
+        cases: Sequence[str] = (),
+        seconds: float = 600,
     ) -> tuple[int | None, str]:
         """Run cases of a subject: (exit status, None where they took too long; what was printed).
 
-        selected: file of cases -> expression as of -k; of each file the cases until its first failure. cases: their ids, all of them.
+        judged_on: of a bug. selected: file of cases -> expression as of -k; of each file the cases until its first failure. cases: their ids, all of them.
         """
-        folder = self.package / "conformance/cases"
+        (subject, settings), folder = judged_on, self.package / "conformance/cases"
         files = sorted(str(path) for path in folder.rglob("[!_]*.py") if path.stem in selected)
         options = ["-q", "-p", "dualdnn.conformance.plugin", "-p", "no:cacheprovider", "--no-header", "--rootdir"]
         options += [str(folder), "-c", os.devnull, "--subject", *subject]
         options += [part for case in cases for part in ("--case", case)]
         options += [] if cases else ["-p", "dualdnn.conformance.planted.selection"]
         environment = {**os.environ, "PYTHONPATH": str(self.folder), "OPENBLAS_NUM_THREADS": "1"}
-        environment["DUALDNN_PLANTED"] = json.dumps(selected)
+        environment |= {"DUALDNN_PLANTED": json.dumps(selected), **dict(setting.split("=", 1) for setting in settings)}
         command = [sys.executable, "-m", "pytest", *options, *files]
         try:
             done = subprocess.run(
@@ -167,12 +175,12 @@ class Copy:
 
     def innocent(self, outcomes: Sequence[Outcome]) -> Iterable[Outcome]:
         """The same outcomes, INVALID where the case that noticed a bug fails without it as well."""
-        failing: dict[tuple[str, ...], set[str]] = {}
-        for subject in dict.fromkeys(one.bug.judged_on for one in outcomes):
-            cases = sorted({one.by for one in outcomes if one.bug.judged_on == subject and one.state == NOTICED})
+        failing: dict[tuple[tuple[str, ...], tuple[str, ...]], set[str]] = {}
+        for judged_on in dict.fromkeys(one.bug.judged_on for one in outcomes):
+            cases = sorted({one.by for one in outcomes if one.bug.judged_on == judged_on and one.state == NOTICED})
             if cases:
-                printed = self.run(subject, {case.partition("/")[0]: "" for case in cases}, cases, 3600)[1]
-                failing[subject] = set(FAILED_CASE.findall(printed))
+                printed = self.run(judged_on, {case.partition("/")[0]: "" for case in cases}, cases, 3600)[1]
+                failing[judged_on] = set(FAILED_CASE.findall(printed))
         for one in outcomes:
             guilty = one.state == NOTICED and one.by in failing[one.bug.judged_on]
             yield replace(one, state=INVALID, by=f"{one.by} fails without it") if guilty else one

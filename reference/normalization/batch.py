@@ -123,13 +123,18 @@ def affine_error(x: Array, s: Statistics, factor: Array, bias: Array) -> Array:
     return argument + np.where(product == 0, 0, product * s.inverse_error) + AFFINE_ROUNDINGS * np.abs(bias)
 
 
+def certainly_positive(operation: BatchStatistics, argument: Array, error: Array) -> Array:
+    """1 where the argument is above 0, 0 where it is not, UNCERTAIN where its error, in roundoffs, decides that."""
+    unit, _ = limits(operation)
+    return np.where((np.abs(argument) <= unit * error) & (error > 0), UNCERTAIN, argument > 0)
+
+
 def kept_mask(operation: FusedTraining, argument: Array, error: Callable[[], Array]) -> Array:
     """What the reserve space keeps in the order of y, NHWC: 1 where the activation passes its argument, 0 where it does not, 2 where
     rounding decides."""
     if operation.z is None:
         return np.zeros(0, np.uint8)
-    unit, _ = limits(operation)
-    passes = np.where(np.abs(argument) <= unit * error(), UNCERTAIN, argument > 0).astype(np.uint8)
+    passes = certainly_positive(operation, argument, error()).astype(np.uint8)
     return np.moveaxis(np.broadcast_to(passes, operation.y.dims), 1, -1).ravel()
 
 
@@ -184,10 +189,8 @@ def passed(
         assert reserve is not None
         count, channels, *spatial = operation.x.dims
         return np.moveaxis(reserve.reshape(count, *spatial, channels), -1, 1)
-    unit, _ = limits(operation)
     factor = scale * s.inverse
-    argument = factor * (x - s.mean) + bias
-    return np.where(np.abs(argument) <= unit * affine_error(x, s, factor, bias), UNCERTAIN, argument > 0)
+    return certainly_positive(operation, factor * (x - s.mean) + bias, affine_error(x, s, factor, bias))
 
 
 def gradient(

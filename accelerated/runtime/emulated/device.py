@@ -115,7 +115,8 @@ class EmulatedDevice(Device):
     """A device whose mistakes are reported.
 
     `seed` orders the threads of a launch: 0 forward, 1 backward, else shuffled. Results that differ show a missing
-    barrier. `guard` says which side of new memory touches an inaccessible page: its "end" or its "start". With
+    barrier. `multiprocessors`: among so many planners divide the work; with those of a GPU they choose what they choose
+    there. `guard` says which side of new memory touches an inaccessible page: its "end" or its "start". With
     DUALDNN_EMULATION_RACES=1 accesses of memory that nothing orders are reported, whatever the order and the results
     (races.h).
     """
@@ -132,6 +133,7 @@ class EmulatedDevice(Device):
         _ = EmulatedToolchain().identity  # says what is missing; a filled cache serves without a compiler
         self.name = "emulated device"
         self.seed = _seed(os.environ.get("DUALDNN_EMULATION_SEED", "0"))
+        self.multiprocessors = int(os.environ.get("DUALDNN_EMULATION_MULTIPROCESSORS", "1"))
         self.guard = os.environ.get("DUALDNN_EMULATION_GUARD", "end")
         self.architecture = RACES if _flag("DUALDNN_EMULATION_RACES") else "emulated"
         self.pool = GuardedPool()

@@ -267,6 +267,7 @@ def test_the_workspace_decides_what_is_tried(caller, search, direction, room):
 
 
 @shows(f"{DATA.finds_on_memory}/c10", f"{FILTER.finds_on_memory}/c08")
+@pytest.mark.blind("a result off by one", "only memory is looked at")
 @directions
 def test_a_search_overwrites_the_output_alone(caller, search, direction):
     operation = direction.make(*LAYER)

@@ -16,6 +16,7 @@ from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
+from dualdnn.conformance.trial import prepare
 
 DETERMINISTIC, OTHER = cudnnCTCLossAlgo_t
 NONE, SOFTMAX = cudnnLossNormalizationMode_t
@@ -494,6 +495,20 @@ def test_gradients_without_a_descriptor(cudnn, caller, refuses, call):
     refuses(
         BAD_PARAM, "cudnnStatus_t/c05", getattr(cudnn, call), *arguments(caller, operation, buffers, gradientsDesc=None)
     )
+
+
+@shows(f"{HOST}/c09", f"{DEVICE}/c11")
+@calls
+def test_a_descriptor_without_gradients(cudnn, caller, call):
+    """Gradients that are NULL are not wanted, though they are described: the costs are the same."""
+    operation = sized(caller, CALLS[call]())
+    buffers = {name: caller.handle.to_device(bytes_) for name, bytes_ in prepare(operation, "positive", 0).items()}
+    costs = []
+    for gradients in (buffers["gradients"], None):
+        buffers["costs"] = zeros(caller, operation.nbytes("costs"))
+        getattr(cudnn, call)(*arguments(caller, operation, {**buffers, "gradients": gradients}))
+        costs.append(buffers["costs"].to_host(np.float32, operation.costs.count))
+    assert np.array_equal(*costs) and np.isfinite(costs[0]).all() and costs[0].any()
 
 
 @calls

@@ -439,6 +439,39 @@ def test_memory_that_cannot_be_used(subject, cudnn, handle, builder, ready, refu
         )
 
 
+@shows(f"{EXECUTE}/c01")
+def test_memory_that_is_shared_later(subject, cudnn, handle, builder, refuses):
+    """A plan of many tensors that was executed well refuses a pack whose memory overlaps, and takes the first one again."""
+    if not subject.knows_sizes:
+        pytest.skip("it is not known how far memory reaches")
+    plan = plan_of(builder, handle, *diamond())
+    size = builder.get(plan, PLAN, "WORKSPACE_SIZE", INT64)[0]
+    pointers = {uid: handle.zeros(nbytes) for uid, nbytes in ((3, 480), (5, 240), (6, 12))}
+    pointers[1] = handle.to_device(np.linspace(-2, 2, 120, dtype=np.float32))
+    workspace = handle.allocate(max(1, size))
+    good = pack_of(builder, pointers, workspace)
+    cudnn.cudnnBackendExecute(handle, plan, good)
+    kept = pointers[5].to_host(np.uint8, 240)
+    for shared in (
+        {5: pointers[1].slice(240, 240)},
+        {6: pointers[3].slice(0, 12)},
+        {5: workspace} if size >= 240 else {3: pointers[1]},
+    ):
+        bad = pack_of(builder, {**pointers, **shared}, workspace)
+        for _ in range(2):
+            refuses(
+                BAD_PARAM,
+                "cudnnStatus_t/c05",
+                cudnn.cudnnBackendExecute,
+                handle,
+                plan,
+                bad,
+                unchanged=tuple(pointers.values()),
+            )
+    cudnn.cudnnBackendExecute(handle, plan, good)
+    assert kept.any() and (pointers[5].to_host(np.uint8, 240) == kept).all()
+
+
 @shows(f"{EXECUTE}/c07")
 def test_memory_that_was_freed(subject, cudnn, handle, builder, ready, refuses):
     """A pack that was executed is no promise: each execution looks at its memory, of which a part may be gone by then."""
@@ -590,13 +623,18 @@ def test_plans_of_two_threads(cudnn, handle, builder):
         (handle.to_device(np.full(24, 0.1 * i, np.float32)), handle.zeros(96), handle.allocate(max(1, size)))
         for i in range(1, 5)
     ]
-    packs = [pack_of(builder, {X.uid: x, Y.uid: y}, workspace) for x, y, workspace in work]
-    threads = [threading.Thread(target=cudnn.cudnnBackendExecute, args=(handle, plan, pack)) for pack in packs]
+    packs, succeeded = [pack_of(builder, {X.uid: x, Y.uid: y}, workspace) for x, y, workspace in work], []
+
+    def execute(pack):
+        cudnn.cudnnBackendExecute(handle, plan, pack)
+        succeeded.append(pack)
+
+    threads = [threading.Thread(target=execute, args=(pack,)) for pack in packs]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert all(correct(x, y) for x, y, _ in work)
+    assert len(succeeded) == len(packs) and all(correct(x, y) for x, y, _ in work)
 
 
 @shows(f"{EXECUTE}/c01", *of("EXECUTION_PLAN", "c01"))

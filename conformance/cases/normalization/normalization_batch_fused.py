@@ -27,7 +27,8 @@ from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.calls.derived import arguments
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
-from dualdnn.conformance.trial import Step
+from dualdnn.conformance.trial import Step, prepare
+from dualdnn.reference.view import strided
 
 from .normalization_batch import (
     ACTIVATION,
@@ -209,6 +210,22 @@ def test_fused_forward_and_backward(chain, generation, mode, ops, saved):
             first = forward(x, ops, mode, generation=generation, saved=saved)
             second = backward(x, ops, mode, generation=generation, saved=saved, data=(0.5, -1.5), parameters=(2.0, 0.5))
             chain(first, second)
+
+
+@shows(f"{BACKWARD_EX}/c14", f"{BACKWARD_NORM}/c07")
+@pytest.mark.ours
+@fused
+@both_generations
+def test_arguments_of_zero(chain, generation, ops):
+    """Of every fourth channel scale, bias and z are 0, so that the argument of the ReLU is: its gradient is 0 there."""
+    first = forward(ops=ops, generation=generation)
+    memory = prepare(first, "normal", 0)
+    before = {}
+    for name in {"scale", "bias", "z"} & set(first.operands):
+        elements = strided(first.tensor(name), memory[name])
+        elements[:, ::4] = 0
+        before[name] = memory[name]
+    chain(first, backward(ops=ops, generation=generation), before=before)
 
 
 @shows(f"{EX}/c27", f"{EX}/c28", f"{NORM}/c24")

@@ -10,7 +10,7 @@ from dualdnn.accelerated import AcceleratedBackend
 from dualdnn.accelerated.graph import chain as compiled
 from dualdnn.accelerated.graph.pointwise import Layout
 from dualdnn.accelerated.graph.problem import GraphProblem
-from dualdnn.accelerated.plans import BackgroundLaunch, estimated_seconds
+from dualdnn.accelerated.plans import BackgroundLaunch, estimated_seconds, noting_launches
 from dualdnn.api.enumerations import cudnnGenStatsMode_t
 from dualdnn.api.graph.engines import ENGINES
 from dualdnn.api.operations import OperationGraph
@@ -67,7 +67,10 @@ def test_compiled_chains_have_the_bits_of_interpreted_ones(backend, monkeypatch,
     assert isinstance(launch, BackgroundLaunch) and not isinstance(other, BackgroundLaunch)
     assert (launch.function.name, other.function.name) == ("graph_chain", "graph_pointwise")
     wanted = run(backend, interpreted, operation, contents)
-    assert run(backend, plan, operation, contents) == wanted and any(wanted["tensor_4"])
+    for offset, kernel in ((0, "graph_chain"), (4, "graph_pointwise")):
+        with noting_launches() as names:
+            assert run(backend, plan, operation, contents, offset) == wanted and any(wanted["tensor_4"])
+        assert names == {kernel}
     monkeypatch.setattr(launch, "function", None)
     monkeypatch.setattr(launch, "refused", True)
     monkeypatch.setattr(launch, "starter", None)
