@@ -34,9 +34,6 @@ ENTRY_BYTES, COUNT_BYTES = 8, 4
 GRID_IMAGES = (8, 4, 2, 1)  # of a thread whose coordinates serve all of them
 FEWEST_LANES = 32  # channels side by side, from which on neighbouring threads take them
 ROW_BLOCKS, SINGLE_BLOCKS = 2, 4  # of a multiprocessor, then: of packs, of single channels
-    32,
-    2,
-)  # channels side by side, from which on neighbouring threads take them; blocks of a multiprocessor
 MOST_IMAGES = 65536  # in the second dimension of a grid
 
 
