@@ -104,13 +104,8 @@ def _attention_space(place: int, name: str) -> dict[str, Callable[[Any, Any, Map
     def size(make: Any, o: Any, memory: Mapping[str, Any]) -> int:
         if memory.get(name) is None or not o.nbytes(name):
             return 0
-        sizes = make.cudnn.cudnnGetMultiHeadAttnBuffers(make.handle, make.descriptor(o.attn))
-        asked, trains = int(sizes[place]), "reserveSpace" in o.raw and o.nbytes("reserveSpace") > 0
-        if name == "workSpace" and asked > o.nbytes(name) and not trains:
-            asked += int(
-                sizes[2]
-            )  # the sizes are those of training; inference may keep in its work space what training reserves
-        return max(asked, o.nbytes(name))
+        asked = make.cudnn.cudnnGetMultiHeadAttnBuffers(make.handle, make.descriptor(o.attn))[place]
+        return max(int(asked), o.nbytes(name))
 
     def space(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
         needed, given = size(make, o, memory), memory.get(name)

@@ -123,16 +123,16 @@ def test_mixed_types(trial):
     "dims, order", [((3, 5, 14, 17), (0, 2, 3, 1)), ((2, 2, 97, 96), None), ((1, 1, 1), None), ((2, 7), None)]
 )
 def test_statistics(trial, data_type, dims, order):
-    """More elements than a block sums, one element, channels innermost."""
+    """More elements than a block sums, one element, channels innermost and both results with gaps."""
     wide = DOUBLE if data_type == DOUBLE else FLOAT
     outputs = (1, dims[1], *(1,) * (len(dims) - 2))
-    apart = (3 * dims[1], *(3,) * (len(dims) - 1)) if order else None
+    apart, further = ((gap * dims[1], *(gap,) * (len(dims) - 1)) if order else None for gap in (3, 2))
     node = GenStatsNode(
         cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM,
         wide,
         tensor(1, dims, data_type, order=order),
         tensor(2, outputs, wide, apart),
-        tensor(3, outputs, wide),
+        tensor(3, outputs, wide, further),
     )
     trial(executed(node))
 

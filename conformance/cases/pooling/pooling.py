@@ -152,7 +152,7 @@ def test_forward_types_and_blending(trial, mode, data_type, alpha, beta):
 @pytest.mark.parametrize("x", LAYOUTS)
 def test_forward_takes_every_layout(trial, x, y, geometry):
     for mode in (MAXIMA[0], AVERAGES[1]):
-        trial(forward(mode, GEOMETRIES[geometry], HALF, x, y, beta=0.5))
+        trial(forward(mode, GEOMETRIES[geometry], HALF, x, y, alpha=-0.75, beta=0.5))
 
 
 @shows("cudnnPoolingForward/c02")
@@ -449,7 +449,7 @@ def test_backward_types_and_blending(trial, mode, data_type, alpha, beta):
 @pytest.mark.parametrize("x", BACKWARD_LAYOUTS)
 def test_backward_takes_every_format(trial, x, y, geometry):
     for mode in (MAXIMA[1], AVERAGES[1]):
-        operation = backward(mode, GEOMETRIES[geometry], HALF, x, y, beta=0.5)
+        operation = backward(mode, GEOMETRIES[geometry], HALF, x, y, alpha=-0.75, beta=0.5)
         trial(operation, before=pooled(operation))
 
 
@@ -458,7 +458,7 @@ def test_backward_takes_every_format(trial, x, y, geometry):
 @pytest.mark.parametrize("size", SIZES)
 def test_backward_sizes(trial, size, layout):
     for mode, data_type in ((MAXIMA[0], FLOAT), (AVERAGES[0], HALF)):
-        operation = backward(mode, SIZES[size], data_type, layout, layout, beta=0.5)
+        operation = backward(mode, SIZES[size], data_type, layout, layout, alpha=-0.75, beta=0.5)
         trial(operation, before=pooled(operation, "ties"))
 
 
@@ -467,7 +467,7 @@ def test_backward_sizes(trial, size, layout):
 @pytest.mark.parametrize("mode", [MAXIMA[0], *AVERAGES], ids=lambda m: m.name)
 def test_backward_output_of_any_size(trial, mode, output):
     for layout in ("nchw", "nhwc"):
-        operation = backward(mode, STANDARD._replace(output=output), FLOAT, layout, layout, beta=0.5)
+        operation = backward(mode, STANDARD._replace(output=output), FLOAT, layout, layout, alpha=-0.75, beta=0.5)
         trial(operation, before=pooled(operation))
 
 
