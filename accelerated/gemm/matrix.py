@@ -23,6 +23,7 @@ SUM_THREADS = 256
 LEAST_K_BLOCKS = 4  # of a part of a sum
 MOST_SPLITS = 16
 BYTES_PER_SECOND, LAUNCH_SECONDS = 1.74e12, 5e-6
+SUM_SECONDS, SUM_BYTES_PER_SECOND = 2e-6, 3e12
 ROUND_SECONDS = 3.5e-6  # in which blocks begin and end
 
 
@@ -142,8 +143,10 @@ class MatrixProduct:
         blocks = -(-product.m // tile.m) * -(-product.n // tile.n) * prod(self.batches) * splits
         at_a_time = multiprocessors * tile.blocks
         rounds, rest = divmod(blocks, at_a_time)
-        alone = rest <= multiprocessors and tile.blocks > 1
-        full = rounds + (0.0 if not rest else min(ALONE, ALONE_OF_MANY / tile.blocks) if alone else 1.0)
+        together = -(-rest // multiprocessors) / tile.blocks  # of the last round
+        full = rounds + (
+            max(together, min(ALONE, ALONE_OF_MANY / tile.blocks)) if rest and tile.blocks > 1 else rest > 0
+        )
         rate = tile.rates[ELEMENT_BYTES[self.element] > 2] / (DOUBLE_SLOWDOWN if self.element == "double" else 1.0)
         flops = 2.0 * at_a_time * tile.m * tile.n * self.k * self.segments / splits
         sums = prod(self.batches) * self.m * self.n * ELEMENT_BYTES[self.compute]
@@ -152,7 +155,7 @@ class MatrixProduct:
             * ((self.m + self.n) * self.k * self.segments + self.m * self.n)
             * ELEMENT_BYTES[self.element]
         )
-        parts = LAUNCH_SECONDS + (2 * splits + 1) * sums / BYTES_PER_SECOND if splits > 1 else 0.0
+        parts = SUM_SECONDS + (2 * splits + 1) * sums / SUM_BYTES_PER_SECOND if splits > 1 else 0.0
         # On other devices as many multiply at the rate of each
         scale = 132 / multiprocessors
         return LAUNCH_SECONDS + max(full * (flops * scale / rate + ROUND_SECONDS), moved / BYTES_PER_SECOND) + parts

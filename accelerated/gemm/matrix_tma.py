@@ -240,7 +240,7 @@ class TmaProduct:
         p, shares, tile = self.product, self.shares, self.tile
         multiprocessors, extra = p.device.multiprocessors, 0.0
         if self.adds:
-            uneven, segments = (UNEVEN, 2) if shares.further else (1.0, 1)
+            uneven, segments = (UNEVEN, 1 + -(-shares.tiles // shares.blocks)) if shares.further else (1.0, 1)
             clocks = shares.most_k_blocks * tile.alone * uneven + tile.stored * segments
             clocks *= -(-shares.blocks // multiprocessors)
             extra += SUM_SECONDS + PART_SECONDS * shares.slots / shares.tiles

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnWgradMode_t
 from dualdnn.api.operations import MultiHeadAttnBackwardData, MultiHeadAttnBackwardWeights, MultiHeadAttnForward
-from dualdnn.api.operations.specs import DOUBLE, FLOAT
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.calls.descriptors import made
 from dualdnn.conformance.cases.attention.attention_forward import (
@@ -195,6 +195,17 @@ def test_layouts_of_tensor_cores(chain, order, mode, projected, data_type):
     for operand in ("queries", "keys", "values", "dout"):
         fill_padding(before, data, operand)
     chain(training, data, *([weights] if projected else []), before=before)
+
+
+@shows(f"{WEIGHTS}/c01", f"{DATA}/c10")
+def test_padding_beside_full_tiles(chain):
+    """Queries that are padding, in a tile whose others have all keys of another: what is made of them goes into no sum."""
+    attn = attention((8, 8, 8, 16), (16, 16, 16), 1, 0, 0.2, HALF, longest=(70, 130), batches=1, beams=1)
+    training, data, weights = steps(attn=attn, steps=(70, 130), batches=1, beams=1, lengths=(66,))
+    before = prepare(training, "normal", 1) | prepare(data, "normal", 1)
+    for operand in ("queries", "dout"):
+        fill_padding(before, data, operand)
+    chain(training, data, weights, before=before)
 
 
 @shows(f"{DATA}/c01")
