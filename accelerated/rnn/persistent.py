@@ -44,7 +44,7 @@ PRODUCT_CLOCKS = 2 * 6
 LEAST_GAIN = 1.15  # by which parts of K have to be faster
 # Clocks from the barrier of a block until what other blocks put out is there, of networks whose blocks read so many bytes in
 # a step: by whether K has the gates of a unit, then by cell
-READ_DELAYS = {False: {LSTM: 1200, GRU: 800}, True: {LSTM: 1400, GRU: 800}}
+READ_DELAYS = {False: {LSTM: 1200, GRU: 1000}, True: {LSTM: 1400, GRU: 1000}}
 DELAYED_BYTES = 400e3
 
 
