@@ -150,7 +150,10 @@ class Division:
         if self.takes_several(*size) or self.blocks(*size) * self.vectors * self.depth < DELAYED_BYTES:
             return 0
         has_gates = self.depth * self.parts > n.hidden * inputs.element_bytes(problem)
-        return READ_DELAYS[has_gates].get(n.cell, 0)
+        reads_late = (
+            has_gates and n.cell == LSTM and self.parts == 1
+        )  # all gates of all units take longer than the others
+        return 0 if reads_late else READ_DELAYS[has_gates].get(n.cell, 0)
 
     def definitions(self, problem: RNNProblem) -> tuple[tuple[str, str], ...]:
         """Return the definitions of a kernel."""
