@@ -12,6 +12,7 @@
 // Roofline bound (floor): flops, 2 * M * N * K at 989 T/s in half (495 in TF32), or bytes where K is short (1 x 1).
 // Shared memory comes next: a K-block of 128 x 256 reads 80 KiB and writes 48 KiB in 1024 clocks.
 #include "convolution/problem.cuh"
+#include "convolution/scaled_pair.cuh"
 #include "gemm/tma_pipeline.cuh"
 
 #ifndef STATISTICS
@@ -19,6 +20,9 @@
 #endif
 #ifndef FACTORS
 #define FACTORS 0
+#endif
+#ifndef PROLOGUE
+#define PROLOGUE 0
 #endif
 
 constexpr int TILE_K = ROW_BYTES / sizeof(ELEMENT), PACK = 16 / sizeof(ELEMENT);
@@ -35,8 +39,10 @@ struct Arguments {
   const ELEMENT* bias;
   unsigned char* workspace;
   const ELEMENT *scale, *prior_scale;  // of each filter, with FACTORS; NULL: 1
+  const ELEMENT *x_scale, *x_bias;     // of each channel, with PROLOGUE; NULL: 1 and 0
   long long statistics;  // bytes to the sums of all blocks, [block of the same filters][sum, of squares][filter]
-  long long reserved[7];
+  int x_rectified, alignment;
+  long long reserved[4];
   TensorMap image, filter, result, blended;
   Convolution convolution;
   Epilogue epilogue;
@@ -204,7 +210,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
 
   // A stage has been read: by the tensor cores, or by the lanes themselves, of which each says so.
   __device__ __forceinline__ void release(unsigned used) const {
-    if (FROM_REGISTERS) Pipeline::release_by_lane(used);
+    if (FROM_REGISTERS || PROLOGUE) Pipeline::release_by_lane(used);
     else Pipeline::release(used);
   }
 
@@ -213,6 +219,70 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
     constexpr int IMAGE = 0, FILTERS = TILE_M * ROW_BYTES;
     return this->template multiply<ELEMENT, COLUMNS, BLOCKS, TRANSPOSED, false, 1>(
         sums, (PLANES ? FILTERS : IMAGE) + first_row * ROW_BYTES, 64 * ROW_BYTES, PLANES ? IMAGE : FILTERS, count);
+  }
+
+  // The same with x through registers. The padding is zero, which the prologue does not change.
+  __device__ __forceinline__ unsigned begin_scaled(float (&sums)[BLOCKS][COLUMNS / 2], const Tile& tile, int warp_row,
+                                                   int count) {
+    constexpr int STEPS = 4;  // of a stage
+    const Convolution& c = a.convolution;
+    const int lane = threadIdx.x % 32, width = c.filter[2].divisor;
+    int row[BLOCKS][2], column[BLOCKS][2];  // of a lane's pixels in x, without the tap
+#pragma unroll
+    for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+      for (int part = 0; part < 2; part++) {
+        unsigned at[4];
+        split_pixel(c, tile.pixel + warp_row + b * 64 + part * 8 + lane / 4, at);
+        row[b][part] = at[2] * c.step[1] - c.padding[1], column[b][part] = at[3] * c.step[2] - c.padding[2];
+      }
+    unsigned previous = 0, fragments[2][BLOCKS][4];  // one is read while the other is multiplied
+    int down = 0, right = 0, block = 0;              // of the K-block: its tap, its channels
+    for (int k_block = 0; k_block < count; k_block++) {
+      ScaledPair pairs[STEPS][2];
+#pragma unroll
+      for (int step = 0; step < STEPS; step++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+          const int channel = block * TILE_K + step * 16 + i * 8 + lane % 4 * 2;
+          if (channel < a.group_channels) pairs[step][i].load_channels(a.x_scale, a.x_bias, channel);
+        }
+      bool inside[BLOCKS][2];
+#pragma unroll
+      for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+        for (int part = 0; part < 2; part++)
+          inside[b][part] = static_cast<unsigned>(row[b][part] + down * c.dilation[1]) < c.input[1] &&
+                            static_cast<unsigned>(column[b][part] + right * c.dilation[2]) < c.input[2];
+      const unsigned used = stage;
+      const unsigned char* pixels = stages + used * STAGE_BYTES;
+      mbarrier_wait_parity(&full[stage], parity);
+#pragma unroll
+      for (int step = 0; step < STEPS; step++) {
+        unsigned (&left)[BLOCKS][4] = fragments[step % 2];
+#pragma unroll
+        for (int b = 0; b < BLOCKS; b++) {
+          ldmatrix(left[b], swizzled(pixels, warp_row + b * 64 + lane % 16, step * 2 + lane / 16));
+#pragma unroll
+          for (int i = 0; i < 4; i++)
+            left[b][i] = inside[b][i % 2] ? pairs[step][i / 2].apply(left[b][i], a.x_rectified) : 0;
+        }
+        wgmma_fence();
+#pragma unroll
+        for (int b = 0; b < BLOCKS; b++)
+          wgmma_mma_async<ELEMENT, COLUMNS>(sums[b], left[b], pixels + TILE_M * ROW_BYTES, step);
+        wgmma_commit();
+        wgmma_wait<1>();
+        if (step == 0 && k_block > 0) release(previous);
+      }
+      previous = used;
+      advance(1);
+      if (++block == a.channel_k_blocks) {
+        block = 0;
+        if (++right == width) right = 0, down++;
+      }
+    }
+    return previous;
   }
 
   __device__ __forceinline__ void consume(unsigned char* scratch) {
@@ -239,6 +309,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
       if constexpr (FROM_REGISTERS)
         previous = this->template multiply_from_registers<ELEMENT, COLUMNS, 1>(sums, warp_row * ROW_BYTES,
                                                                                TILE_M * ROW_BYTES, count);
+      else if constexpr (PROLOGUE) previous = begin_scaled(sums, tile, warp_row, count);
       else previous = begin_from_stages(sums, first_row, count);
       if (PING_PONG) {
         if (a.blends) await_blended();
@@ -570,7 +641,14 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
 }
 
 // NAME: pixels x filters of a tile, and `ping_pong` where each warpgroup has tiles of its own
-#if STATISTICS
+#if PROLOGUE
+#define KERNEL(NAME, COLUMNS, ROWS, CONSUMERS, ...)                                                   \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1)                              \
+      convolution_implicit_gemm_tma_prologue_statistics_##NAME(const __grid_constant__ Arguments a) { \
+    griddepcontrol_wait();                                                                            \
+    multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(a);                                               \
+  }
+#elif STATISTICS
 #define KERNEL(NAME, COLUMNS, ROWS, CONSUMERS, ...)                                          \
   extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1)                     \
       convolution_implicit_gemm_tma_statistics_##NAME(const __grid_constant__ Arguments a) { \
@@ -593,7 +671,9 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
   }
 #endif
 constexpr bool WIDE = sizeof(ELEMENT) == 4;  // transposed: rows are pixels then
+#if !PROLOGUE
 KERNEL(128x256, 256, 64, 2, 4, false, false, false)
+#endif
 KERNEL(192x128, 128, 64, 3, 4, false, false, false)
 KERNEL(128x128, 128, 64, 2, 6, false, false, false)
 KERNEL(128x64, 64, 64, 2, 8, false, false, false)

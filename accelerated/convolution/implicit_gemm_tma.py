@@ -169,9 +169,11 @@ class TmaKernel(ProductKernel):
         n_tiles, m_tiles = self._tiles(product)
         count, shares = n_tiles * m_tiles * groups, self.shares(product)
         fields = [
-            *pointers(8),
+            *pointers(10),
             ("statistics", c_longlong(product.statistics or 0)),
-            ("reserved", (c_longlong * 7)()),
+            ("x_rectified", c_int(product.rectified)),
+            ("alignment", c_int()),
+            ("reserved", (c_longlong * 4)()),
             *((name, (c_ubyte * MAP_BYTES)()) for name in ("image", "filter", "result", "blended")),
             ("convolution", value),
             ("epilogue", finish),
@@ -190,10 +192,12 @@ class TmaKernel(ProductKernel):
         definitions, entry = product.definitions, self.entry
         kind = "statistics" if product.statistics is not None else "factors" if product.factors else ""
         if kind:
-            definitions = tuple(sorted((*definitions, (kind.upper(), "1"))))
-            entry = entry.replace("tma_", f"tma_{kind}_")
+            kinds = [kind.upper(), *(["PROLOGUE"] if product.prologue else [])]
+            definitions = tuple(sorted((*definitions, *((name, "1") for name in kinds))))
+            entry = entry.replace("tma_", f"tma_{'prologue_' if product.prologue else ''}{kind}_")
         function = (device.function if kind else device.function_when_ready)(SOURCE, entry, definitions)
-        grid, operands = (shares.blocks, 1, 1), (*product.operands, "workSpace", *product.factors)
+        factor_names = (*(product.factors or ("", "")), *product.prologue) if kind else ()
+        grid, operands = (shares.blocks, 1, 1), (*product.operands, "workSpace", *factor_names)
         launch = Launch(function, arguments, operands, grid, (self.threads, 1, 1), self.shared_bytes)
         x_offset, w_offset, y_offset = product.offsets
         placed = [(maps.image, "image", 0, x_offset), (maps.filter, "filter", 1, w_offset)]

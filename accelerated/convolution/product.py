@@ -27,7 +27,8 @@ class Product:
     K are at the beginning of the workspace. rounded: x and w hold nothing that TF32 has not. filters_last: w is
     [group][K][N], in packs of filters of 16 bytes, instead of [group][N][K]. statistics: bytes of the workspace before the sums
     of the results and of their squares, by filter, where these are wanted (statistics.py). factors: operands that have an alpha
-    and a beta for each filter, empty where it is 1; () where these are numbers.
+    and a beta for each filter, empty where it is 1; () where these are numbers. prologue: operands that scale and bias each channel
+    of x; rectified: whether negative values of x become 0 then.
     """
 
     device: Any
@@ -46,6 +47,8 @@ class Product:
     filters_last: bool = False
     statistics: int | None = None
     factors: tuple[str, ...] = ()
+    prologue: tuple[str, ...] = ()
+    rectified: bool = False
 
     @property
     def element(self) -> str:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from ctypes import c_int, c_longlong
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from dualdnn.api.operations import ConvolutionForward, TensorSpec
@@ -18,6 +17,8 @@ SOURCE = "convolution/statistics.cu"
 THREADS, FILTERS = 256, 8  # of a block
 NUMBER_BYTES = 4
 FINISHING = tuple(kernel for kernel in TMA if not kernel.planes)
+WIDEST_FROM_REGISTERS = 128  # filters of a tile whose x passes through registers
+SCALING = tuple(kernel for kernel in FINISHING if kernel.n <= WIDEST_FROM_REGISTERS)
 
 
 def finished_product(operation: ConvolutionForward, device: Any, kernel: TmaKernel) -> Product | None:
@@ -28,9 +29,9 @@ def finished_product(operation: ConvolutionForward, device: Any, kernel: TmaKern
     return products[0] if len(products) == 1 and kernel.finishes(products[0]) else None
 
 
-def is_preferred(product: Product, kernel: TmaKernel) -> bool:
-    """Return whether TMA's kernels would compute the product anyway, and this one is the fastest of those that finish by filter."""
-    possible = [other for other in FINISHING if other.finishes(product)]
+def is_preferred(product: Product, kernel: TmaKernel, kernels: tuple[TmaKernel, ...] = FINISHING) -> bool:
+    """Return whether TMA's kernels would compute the product anyway, and this one is the fastest of some that finish by filter."""
+    possible = [other for other in kernels if other.finishes(product)]
     best = min(possible, key=lambda other: other.clocks(product, True))
     return best is kernel and any(other.is_preferred(product) for other in TMA)
 
@@ -40,12 +41,6 @@ class SummedConvolution(NamedTuple):
 
     product: Product
     kernel: TmaKernel
-
-    @classmethod
-    def of(cls, operation: ConvolutionForward, device: Any, kernel: TmaKernel) -> SummedConvolution | None:
-        """Return it; None where the kernel does not compute the convolution like this."""
-        product = finished_product(operation, device, kernel)
-        return cls(replace(product, statistics=0), kernel) if product else None
 
     @property
     def nbytes(self) -> int:

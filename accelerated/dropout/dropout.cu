@@ -24,7 +24,7 @@ struct Drawn {  // how the forward call finds the elements that it keeps
 // The bits of an octet: drawn by the forward call, where there are states.
 __device__ __forceinline__ unsigned octet_bits(const PhiloxStates* states, const unsigned char* mask,
                                                const Drawn& drawn, unsigned octet, unsigned count) {
-  if (states == nullptr) return mask[octet];
+  if (!DRAWS) return mask[octet];
   const unsigned bits = drawn.drops_all ? 0 : kept_octet(*states, octet, drawn.threshold);
   return bits & ((1u << count) - 1);
 }
@@ -43,44 +43,50 @@ struct PackedArguments {
   unsigned elements;
 };
 
-extern "C" __global__ void __launch_bounds__(256, 4) dropout_packed(const PackedArguments a) {
+// Of a multiprocessor: backward a thread needs few registers.
+constexpr int PACKED_BLOCKS = DRAWS ? 4 : OCTETS == 1 ? 8 : 6;
+
+extern "C" __global__ void __launch_bounds__(256, PACKED_BLOCKS) dropout_packed(const PackedArguments a) {
   griddepcontrol_wait_deferred();
   const unsigned first = blockIdx.x * blockDim.x * OCTETS + threadIdx.x;
   griddepcontrol_wait_before_access(a.x + first * OCTET, a.y + first * OCTET);
   ElementPack values[OCTETS][PACKS];
-  unsigned char bits[OCTETS];
+  unsigned bits[OCTETS];
   auto count = [&](int k) {
     const unsigned start = (first + k * blockDim.x) * OCTET;
     return start < a.elements ? min(a.elements - start, static_cast<unsigned>(OCTET)) : 0;
   };
+  // A lane moves every 32nd pack of its warp's octets, so that the accesses of a warp are contiguous.
+  const unsigned lane = threadIdx.x % 32;
+  auto pack = [&](int k, int p) { return (first - lane + k * blockDim.x) * PACKS + p * 32 + lane; };
+  const unsigned packs = a.elements / WIDTH;
 #pragma unroll
   for (int k = 0; k < OCTETS; k++) {
-    const unsigned octet = first + k * blockDim.x;
-    const ElementPack* in = reinterpret_cast<const ElementPack*>(a.x + octet * OCTET);
-    if (count(k) == OCTET) {
 #pragma unroll
-      for (int p = 0; p < PACKS; p++) values[k][p] = in[p];
-    }
-    if (count(k) > 0 && a.states == nullptr) bits[k] = a.mask[octet];
+    for (int p = 0; p < PACKS; p++)
+      if (pack(k, p) < packs) values[k][p] = reinterpret_cast<const ElementPack*>(a.x)[pack(k, p)];
+    bits[k] = !DRAWS && count(k) > 0 ? a.mask[first + k * blockDim.x] : 0;
   }
   griddepcontrol_launch_dependents();
 #pragma unroll
   for (int k = 0; k < OCTETS; k++) {
     const unsigned octet = first + k * blockDim.x;
-    if (count(k) == 0) continue;
-    if (a.states != nullptr) a.mask[octet] = bits[k] = octet_bits(a.states, a.mask, a.drawn, octet, count(k));
-    if (count(k) == OCTET) {
-      ElementPack* out = reinterpret_cast<ElementPack*>(a.y + octet * OCTET);
+    if (DRAWS && count(k) > 0) {
+      bits[k] = octet_bits(a.states, a.mask, a.drawn, octet, count(k));
+      a.mask[octet] = static_cast<unsigned char>(bits[k]);
+    }
 #pragma unroll
-      for (int p = 0; p < PACKS; p++) {
+    for (int p = 0; p < PACKS; p++) {
+      const unsigned of_octet = PACKS == 1 ? bits[k] : __shfl_sync(0xFFFFFFFFu, bits[k], (p * 32 + lane) / PACKS);
+      const unsigned of_pack = of_octet >> lane % PACKS * WIDTH;
+      if (pack(k, p) >= packs) continue;
 #pragma unroll
-        for (int i = 0; i < WIDTH; i++)
-          values[k][p].item[i] = dropped(values[k][p].item[i], a.scale, bits[k] >> (p * WIDTH + i) & 1);
-        out[p] = values[k][p];
-      }
-    } else {
-      for (unsigned i = 0; i < count(k); i++)
-        a.y[octet * OCTET + i] = dropped(a.x[octet * OCTET + i], a.scale, bits[k] >> i & 1);
+      for (int i = 0; i < WIDTH; i++) values[k][p].item[i] = dropped(values[k][p].item[i], a.scale, of_pack >> i & 1);
+      reinterpret_cast<ElementPack*>(a.y)[pack(k, p)] = values[k][p];
+    }
+    // The elements behind the last pack are of the last octet.
+    if (count(k) > 0 && octet * OCTET + OCTET > packs * WIDTH) {
+      for (unsigned i = packs * WIDTH; i < a.elements; i++) a.y[i] = dropped(a.x[i], a.scale, bits[k] >> i % OCTET & 1);
     }
   }
 }
@@ -118,7 +124,7 @@ extern "C" __global__ void __launch_bounds__(256) dropout_strided(const StridedA
   unsigned bits = 0;
   if (lane < ITEMS * 4 && octet * OCTET < a.elements) {
     bits = octet_bits(a.states, a.mask, a.drawn, octet, min(a.elements - octet * OCTET, static_cast<unsigned>(OCTET)));
-    if (a.states != nullptr) a.mask[octet] = static_cast<unsigned char>(bits);
+    if (DRAWS) a.mask[octet] = static_cast<unsigned char>(bits);
   }
 #pragma unroll
   for (int i = 0; i < ITEMS; i++) {
@@ -156,16 +162,24 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
   const unsigned pixels = min(a.pixels - pixel, static_cast<unsigned>(TILE_PIXELS));
   // In row-major order, the first element of the tile; of its channel k: k planes behind it.
   const unsigned first = (image * a.channels + channel) * a.pixels + pixel;
-  for (unsigned i = threadIdx.x; i < lanes.divisor * TILE_OCTETS; i += blockDim.x) {
-    const unsigned k = i / TILE_OCTETS, start = first + k * a.pixels, octet = start / OCTET + i % TILE_OCTETS;
-    unsigned found = 0;
-    if (octet * OCTET < start + pixels) {
+  constexpr int AT_ONCE = DRAWS ? 1 : 8;  // bytes of a thread in flight
+  for (unsigned begin = threadIdx.x; begin < lanes.divisor * TILE_OCTETS; begin += AT_ONCE * blockDim.x) {
+    unsigned found[AT_ONCE];
+#pragma unroll
+    for (int u = 0; u < AT_ONCE; u++) {
+      const unsigned i = begin + u * blockDim.x, k = i / TILE_OCTETS, start = first + k * a.pixels;
+      const unsigned octet = start / OCTET + i % TILE_OCTETS;
+      found[u] = 0;
+      if (i >= lanes.divisor * TILE_OCTETS || octet * OCTET >= start + pixels) continue;
       const unsigned count = min(a.elements - octet * OCTET, static_cast<unsigned>(OCTET));
-      found = octet_bits(a.states, a.mask, a.drawn, octet, count);
+      found[u] = octet_bits(a.states, a.mask, a.drawn, octet, count);
       // Who has its first element stores an octet.
-      if (a.states != nullptr && octet * OCTET >= start) a.mask[octet] = static_cast<unsigned char>(found);
+      if (DRAWS && octet * OCTET >= start) a.mask[octet] = static_cast<unsigned char>(found[u]);
     }
-    octets[i] = static_cast<unsigned char>(found);
+#pragma unroll
+    for (int u = 0; u < AT_ONCE; u++)
+      if (begin + u * blockDim.x < lanes.divisor * TILE_OCTETS)
+        octets[begin + u * blockDim.x] = static_cast<unsigned char>(found[u]);
   }
   __syncthreads();
   for (unsigned i = threadIdx.x; i < lanes.divisor * TILE_BYTES; i += blockDim.x) {

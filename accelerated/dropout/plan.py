@@ -27,7 +27,7 @@ SOURCE = "dropout/dropout.cu"
 OCTET = 8  # elements of a thread, as in the kernel
 WORD = 0xFFFFFFFF
 WARP = 32
-OCTETS = 2  # of a thread, of packed tensors
+OCTETS = 2  # of a thread, of packed tensors of two bytes an element
 ITEMS, FEW_ITEMS = 8, 2  # elements of a thread, of any layout, and where there are few
 TILE_PIXELS, MOST_LANES, LANE_GROUP = (256, 128, 64, 32), 128, 8  # of a block; channels, at most; a multiple of this
 MOST_IMAGES = 65535  # in the third dimension of a grid
@@ -63,7 +63,15 @@ class DropoutProblem(Problem):
             *others,
         )
         # Of the kernels of all solvers, which have one source.
-        constants = {"OCTETS": 1, "ITEMS": 1, "TILE_PIXELS": 32, "MOST_LANES": 1, "TILE_WIDTH": 1, **definitions}
+        constants = {
+            "OCTETS": 1,
+            "ITEMS": 1,
+            "TILE_PIXELS": 32,
+            "MOST_LANES": 1,
+            "TILE_WIDTH": 1,
+            "DRAWS": int(self.forward),
+            **definitions,
+        }
         named = {name: str(value) for name, value in constants.items()}
         defined = type_definitions(self.source.scalar_type, self.operation, **named)
         function = self.device.function(SOURCE, kernel, defined)
@@ -92,7 +100,14 @@ class StatesSolver(Solver[DropoutProblem]):
         return problem.sets_states
 
     def launches(self, problem: DropoutProblem) -> list[Launch]:
-        constants = {"OCTETS": "1", "ITEMS": "1", "TILE_PIXELS": "32", "MOST_LANES": "1", "TILE_WIDTH": "1"}
+        constants = {
+            "OCTETS": "1",
+            "ITEMS": "1",
+            "TILE_PIXELS": "32",
+            "MOST_LANES": "1",
+            "TILE_WIDTH": "1",
+            "DRAWS": "1",
+        }
         return [problem.states(type_definitions(FLOAT, problem.operation, **constants), problem.operation.seed)]
 
 
@@ -110,7 +125,8 @@ class PackedSolver(Solver[DropoutProblem]):
         return dict.fromkeys(problem.operands[:2], PACK_BYTES)
 
     def launches(self, problem: DropoutProblem) -> list[Launch]:
-        octets = OCTETS if problem.octets >= OCTETS * problem.busy_threads else 1
+        short = problem.source.scalar_bytes < 4
+        octets = OCTETS if short and problem.octets >= OCTETS * problem.busy_threads else 1
         return problem.launch("dropout_packed", blocks(problem.octets, THREADS * octets), OCTETS=octets)
 
 

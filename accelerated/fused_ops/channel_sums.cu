@@ -72,11 +72,11 @@ template <class Term> __device__ __forceinline__ void sum_channels(const Argumen
   if (channel < a.pixels.channels) {
 #pragma unroll
     for (int j = 0; j < WIDTH; j++) terms[j].load_channel(a, channel + j);
-    for (unsigned first = start + row; first < end; first += BATCH * rows) {
-      Packed y[BATCH], x[BATCH] = {};
-      unsigned passes[BATCH];
+    for (unsigned first = start + row; first < end; first += GRADIENT_BATCH * rows) {
+      Packed y[GRADIENT_BATCH], x[GRADIENT_BATCH] = {};
+      unsigned passes[GRADIENT_BATCH];
 #pragma unroll
-      for (int i = 0; i < BATCH; i++) {
+      for (int i = 0; i < GRADIENT_BATCH; i++) {
         const unsigned index = first + i * rows;
         passes[i] = 0;
         if (index >= end) continue;
@@ -86,7 +86,7 @@ template <class Term> __device__ __forceinline__ void sum_channels(const Argumen
         passes[i] = mask_word(a.pixels, a.mask, index, channel / WARP) >> channel % WARP;
       }
 #pragma unroll
-      for (int i = 0; i < BATCH; i++) {
+      for (int i = 0; i < GRADIENT_BATCH; i++) {
         if (first + i * rows >= end) continue;
 #pragma unroll
         for (int j = 0; j < WIDTH; j++)
@@ -166,15 +166,15 @@ template <class Term> __device__ __forceinline__ void sum_pixels(const Arguments
   write_segment(a, first_channel + lane, all);
 }
 
-#define KERNEL(TERM, NAME, AXIS)                                                                               \
-  extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_channel_##NAME##_##AXIS(const Arguments a) { \
-    griddepcontrol_wait();                                                                                     \
-    sum_##AXIS<TERM>(a);                                                                                       \
+#define KERNEL(TERM, NAME, AXIS, BLOCKS)                                                                               \
+  extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) fused_ops_channel_##NAME##_##AXIS(const Arguments a) { \
+    griddepcontrol_wait();                                                                                             \
+    sum_##AXIS<TERM>(a);                                                                                               \
   }
-KERNEL(Squares, squares, channels)
-KERNEL(Squares, squares, pixels)
-KERNEL(Gradient, gradient, channels)
-KERNEL(Gradient, gradient, pixels)
+KERNEL(Squares, squares, channels, RESIDENT_BLOCKS)
+KERNEL(Squares, squares, pixels, 1)
+KERNEL(Gradient, gradient, channels, RESIDENT_BLOCKS)
+KERNEL(Gradient, gradient, pixels, 1)
 
 constexpr int COLUMNS = 8, LANES = THREADS / COLUMNS;  // channels of a block; threads of a channel
 

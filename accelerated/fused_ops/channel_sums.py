@@ -40,7 +40,8 @@ class Segments(NamedTuple):
             each, items, rows = lanes * walk.width, pixels, THREADS // lanes
         else:
             lanes, each, items, rows = 1, GROUP, pixels // walk.width, THREADS
-        wanted = -(-BLOCKS_PER_MULTIPROCESSOR * device.multiprocessors // -(-channels // each))
+        most = BLOCKS_PER_MULTIPROCESSOR[walk.along] * device.multiprocessors
+        wanted = -(-most // -(-channels // each))
         least = LEAST_ACCESSES if walk.along == "channels" else 1
         length = max(least * rows, -(-items // wanted))
         number_bytes = 8 if spec.data_type == DOUBLE else 4

@@ -1,8 +1,7 @@
-"""Convolutions between other steps: each by the solver of its own operation, what lies between them in the workspace.
+"""Convolutions between other steps: by kernels that take the steps along, where their products begin and where they are stored; else
+each by the solver of its own operation, what lies between them in the workspace.
 
-Where the kernel of the convolution adds up what it stores, y is not read again for its statistics.
-
-Roofline bound: what the prologue moves is not saved, x once more read and written; nor an epilogue, y once more read and written.
+Roofline bound: the convolution's; one by one, x is once more written and read by the prologue, y by the epilogue.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
+from math import prod
 from typing import Any
 
 from dualdnn.api.enumerations import cudnnNanPropagation_t
@@ -21,10 +21,14 @@ from dualdnn.api.operations import (
     ScaleBiasActivationWgrad,
 )
 
+from ..convolution.gradients.composed import ComposedPlan, with_alignment
+from ..convolution.gradients.filter_gradient import FilterGradientProblem
+from ..convolution.gradients.filter_gradient_prologue import PROLOGUE_KERNELS, PrologueProduct
+from ..convolution.gradients.filter_gradient_tma import LEAST_FILL, TileKernel, is_known
 from ..convolution.implicit_gemm_tma import TmaKernel
 from ..convolution.problem import EpilogueStruct
 from ..convolution.product import Product
-from ..convolution.statistics import SummedConvolution, finished_product, is_preferred
+from ..convolution.statistics import FINISHING, SCALING, SummedConvolution, finished_product, is_preferred
 from ..plans import Plan, plan, workspace_bytes
 from ..scalars import fill
 from ..solver import Problem, Solver
@@ -103,6 +107,7 @@ class FinishingConvolution(Solver[FusedConvolution]):
     """A convolution by one of TMA's kernels that finishes y by filter, channels innermost."""
 
     prefix = ""
+    kernels = FINISHING
 
     def __init__(self, kernel: TmaKernel) -> None:
         self.kernel = kernel
@@ -121,7 +126,7 @@ class FinishingConvolution(Solver[FusedConvolution]):
 
     def applies(self, problem: FusedConvolution) -> bool:
         product = self.product(problem) if problem.aligned else None
-        return product is not None and is_preferred(product, self.kernel)
+        return product is not None and is_preferred(product, self.kernel, self.kernels)
 
     def workspace_bytes(self, problem: FusedConvolution) -> int:
         # The fallback needs its own.
@@ -129,10 +134,8 @@ class FinishingConvolution(Solver[FusedConvolution]):
         return max(self.used(problem).nbytes, others.pieces[0].nbytes)
 
     def alignment(self, problem: FusedConvolution) -> Mapping[str, int]:
-        o = problem.operation
-        scaled = getattr(o, "prologue", None) is not None
-        names = ("w", "y") if scaled else ("x", "w", "z", "y")
-        return {name: ALIGNMENT for name in names if getattr(o, name, None) is not None}
+        names = ("x", "eqScale", "eqBias", "w", "z", "y")
+        return {name: ALIGNMENT for name in names if getattr(problem.operation, name, None) is not None}
 
 
 class ConvolutionStatistics(FinishingConvolution):
@@ -144,15 +147,15 @@ class ConvolutionStatistics(FinishingConvolution):
         o = problem.operation
         if not isinstance(o, ScaleBiasActivationConvBnstats) or (o.ySum or o.ySqSum) is None:
             return None
-        return finished_product(o.inner, problem.device, self.kernel)
+        found = finished_product(o.inner, problem.device, self.kernel)
+        return replace(found, statistics=0) if found else None
 
     def _pieces(self, problem: FusedConvolution) -> tuple[Workspace, SummedConvolution, int, int]:
         """Return the workspace, the convolution, where the scaled x is in the workspace, and the sums of blocks."""
-        o, workspace = problem.operation, Workspace()
-        assert isinstance(o, ScaleBiasActivationConvBnstats)
-        summed = SummedConvolution.of(o.inner, problem.device, self.kernel)
-        assert summed is not None
-        scaled = workspace.take(o.x.nbytes if o.prologue else 0)
+        o, workspace, product = problem.operation, Workspace(), self.product(problem)
+        assert isinstance(o, ScaleBiasActivationConvBnstats) and product is not None
+        summed = SummedConvolution(product, self.kernel)
+        scaled = workspace.take(o.x.nbytes if o.prologue and not product.prologue else 0)
         return workspace, summed, scaled, workspace.take(summed.nbytes)
 
     def used(self, problem: FusedConvolution) -> Workspace:
@@ -163,13 +166,40 @@ class ConvolutionStatistics(FinishingConvolution):
         assert isinstance(o, ScaleBiasActivationConvBnstats)
         where: dict[str, Any] = {"workSpace": sums_at}
         parts = []
-        if o.prologue is not None:
+        if o.prologue is not None and not summed.product.prologue:
             parts.append(Part(o.prologue, plan(o.prologue, device), {"y": scaled}))
             where["x"] = scaled
         of = o.ySum or o.ySqSum
         assert of is not None
         parts.append(Part(o, Plan(o, summed.launches(("ySum", "ySqSum"), of)), where))
         return SequencePlan(o, parts, self.name)
+
+
+class ConvolutionPrologue(ConvolutionStatistics):
+    """The same with the prologue between the loads of x and its products: x of 16 bits, which is neither written nor read again."""
+
+    prefix = "fused_ops.convolution_prologue"
+    kernels = SCALING
+
+    def applies(self, problem: FusedConvolution) -> bool:
+        # Under several taps x is scaled as often as it is read.
+        o = problem.operation
+        return isinstance(o, ScaleBiasActivationConvBnstats) and prod(o.w.dims[2:]) == 1 and super().applies(problem)
+
+    def product(self, problem: FusedConvolution) -> Product | None:
+        o, found = problem.operation, super().product(problem)
+        if (
+            found is None
+            or not isinstance(o, ScaleBiasActivationConvBnstats)
+            or o.prologue is None
+            or o.x.scalar_bytes != 2
+        ):
+            return None
+        known = [spec for spec in (o.eqScale, o.eqBias) if spec is not None]
+        plain = all(spec.data_type == o.x.data_type and spec.strides[1] == 1 for spec in known)
+        if not plain or (o.activation is not None and o.activation.relu_nan != IGNORED):
+            return None
+        return replace(found, prologue=("eqScale", "eqBias"), rectified=o.activation is not None)
 
 
 class ConvolutionFactors(FinishingConvolution):
@@ -203,3 +233,49 @@ class ConvolutionFactors(FinishingConvolution):
             [Part(problem.operation, Plan(problem.operation, [self.kernel.launch(product)]))],
             self.name,
         )
+
+
+class FilterGradientPrologue(Solver[FusedConvolution]):
+    """The gradient of the filter of x, which is scaled between its loads and its products: 16 bits, channels innermost, no padding."""
+
+    def __init__(self, kernel: TileKernel) -> None:
+        self.kernel = kernel
+        self.name = kernel.entry.replace("convolution_filter_gradient_tma", "fused_ops.filter_gradient")
+
+    def _product(self, problem: FusedConvolution, kernel: TileKernel) -> PrologueProduct | None:
+        """Return the product in tiles of a kernel; None where it does not compute the call."""
+        o, device = problem.operation, problem.device
+        if not isinstance(o, ScaleBiasActivationWgrad) or o.prologue is None or not problem.aligned:
+            return None
+        known = [spec for spec in (o.eqScale, o.eqBias) if spec is not None]
+        plain = all(spec.data_type == o.x.data_type and spec.strides[1] == 1 for spec in known)
+        inner = FilterGradientProblem(o.inner, device)
+        if not plain or (o.activation is not None and o.activation.relu_nan != IGNORED) or not is_known(inner):
+            return None
+        made = PrologueProduct(inner, kernel, (o.eqScale is not None, o.eqBias is not None, o.activation is not None))
+        return made if made.serves else None
+
+    def serves(self, problem: FusedConvolution) -> bool:
+        return self._product(problem, self.kernel) is not None
+
+    def applies(self, problem: FusedConvolution) -> bool:
+        made = [found for kernel in PROLOGUE_KERNELS if (found := self._product(problem, kernel))]
+        best = min(made, key=lambda product: product.tiling.seconds, default=None)
+        return best is not None and best.kernel is self.kernel and best.fill >= LEAST_FILL
+
+    def workspace_bytes(self, problem: FusedConvolution) -> int:
+        product = self._product(problem, self.kernel)
+        assert product is not None
+        # The fallback needs its own.
+        others = FusedConvolution(problem.operation, problem.device, aligned=False)
+        return max(with_alignment(product.regions.used), others.pieces[0].nbytes)
+
+    def alignment(self, problem: FusedConvolution) -> Mapping[str, int]:
+        return dict.fromkeys(("x", "dy"), ALIGNMENT)
+
+    def plan(self, problem: FusedConvolution) -> Plan:
+        o, product = problem.operation, self._product(problem, self.kernel)
+        assert isinstance(o, ScaleBiasActivationWgrad) and product is not None
+        # What the call lacks is not read.
+        names = ("eqScale" if o.eqScale else "x", "eqBias" if o.eqBias else "x")
+        return ComposedPlan(o, product.launches_of(*names), self.name)

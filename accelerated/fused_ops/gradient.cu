@@ -32,7 +32,7 @@ __device__ __forceinline__ void write(const Arguments& a, const Packed& x, const
   if (a.dx) *reinterpret_cast<Packed*>(a.dx + offset(a.dx_strides, pixel, channel)) = dx;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_gradient_channels(const Arguments a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) fused_ops_gradient_channels(const Arguments a) {
   griddepcontrol_wait();
   const Channels mine(a.pixels);
   if (!mine.exists) return;
@@ -42,11 +42,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_gradient_channel
 #pragma unroll
     for (int j = 0; j < WIDTH; j++) factors[j] = known[j];
   const unsigned last = a.pixels.count - 1;
-  for (unsigned start = mine.first; start <= last; start += BATCH * a.pixels.step) {
-    Packed x[BATCH] = {}, dy[BATCH];
-    unsigned passes[BATCH];
+  for (unsigned start = mine.first; start <= last; start += GRADIENT_BATCH * a.pixels.step) {
+    Packed x[GRADIENT_BATCH] = {}, dy[GRADIENT_BATCH];
+    unsigned passes[GRADIENT_BATCH];
 #pragma unroll
-    for (int i = 0; i < BATCH; i++) {
+    for (int i = 0; i < GRADIENT_BATCH; i++) {
       const unsigned index = last - (start + i * a.pixels.step);
       if (index > last) continue;
       const Pixel pixel = locate(a.pixels, index);
@@ -55,7 +55,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_gradient_channel
       passes[i] = mask_word(a.pixels, a.mask, index, mine.channel / WARP) >> mine.channel % WARP;
     }
 #pragma unroll
-    for (int i = 0; i < BATCH; i++) {
+    for (int i = 0; i < GRADIENT_BATCH; i++) {
       const unsigned index = last - (start + i * a.pixels.step);
       if (index > last) continue;
       write(a, x[i], dy[i], passes[i], locate(a.pixels, index), mine.channel, factors);

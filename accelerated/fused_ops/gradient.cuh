@@ -2,6 +2,9 @@
 #pragma once
 #include "fused_ops/problem.cuh"
 
+// Along channels, where registers leave three blocks to a multiprocessor: accesses that a thread has in flight.
+constexpr int RESIDENT_BLOCKS = 3, GRADIENT_BATCH = WIDTH == 1 ? 8 : 2;
+
 // dx = of_dy * dz + (of_x * (x - mean) + constant)
 struct alignas(16) Factors {
   COMPUTE of_dy, of_x, mean, constant;

@@ -12,10 +12,18 @@ from dualdnn.api.operations import (
     ScaleBiasAddActivationGenBitmask,
 )
 
-from ..convolution.statistics import FINISHING
+from ..convolution.gradients.filter_gradient_prologue import PROLOGUE_KERNELS
+from ..convolution.statistics import FINISHING, SCALING
 from ..solver import Problem, serve
 from .bias_activation import BiasActivation
-from .convolution import ConvolutionFactors, ConvolutionSequence, ConvolutionStatistics, FusedConvolution
+from .convolution import (
+    ConvolutionFactors,
+    ConvolutionPrologue,
+    ConvolutionSequence,
+    ConvolutionStatistics,
+    FilterGradientPrologue,
+    FusedConvolution,
+)
 from .finalize import FinalizeSolver
 from .gradient import GradientSolver
 from .scale_bias import ScaleBiasSolver
@@ -27,8 +35,10 @@ serve(
     FusedConvolution,
     (
         BiasActivation(),
+        *map(ConvolutionPrologue, SCALING),
         *map(ConvolutionStatistics, FINISHING),
         *map(ConvolutionFactors, FINISHING),
+        *map(FilterGradientPrologue, PROLOGUE_KERNELS),
         ConvolutionSequence(),
     ),
     ScaleBiasActivationConvBnstats,

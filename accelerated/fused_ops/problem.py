@@ -17,7 +17,8 @@ WARP = 32
 GROUP = 8  # channels of a warp along pixels, of which it writes no words
 THREADS = 256
 PACK_BYTES = 16
-BLOCKS_PER_MULTIPROCESSOR = 4
+# Along channels as many as the kernels of the gradient leave registers for, along pixels some more than those
+BLOCKS_PER_MULTIPROCESSOR = {"channels": 3, "pixels": 4}
 
 
 class TensorStrides(ctypes.Structure):
@@ -96,7 +97,7 @@ class Walk(NamedTuple):
             packs = packs if mask is None else groups * WARP // width
         value.groups = FastDivmod.of(groups)
         value.packs = FastDivmod.of(packs)
-        most = BLOCKS_PER_MULTIPROCESSOR * device.multiprocessors * THREADS // packs
+        most = BLOCKS_PER_MULTIPROCESSOR[along] * device.multiprocessors * THREADS // packs
         value.step = min(value.rows, max(1, most))
         return cls(along, width, len(extents), value, strides, tuple(known) if width > 1 else ())
 

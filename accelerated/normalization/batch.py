@@ -101,6 +101,14 @@ class BatchProblem(Problem):
         known = ("mean", "variance") if self.is_inference else ("runningMean", "runningVariance")
         return (*self.tensors, "scale", "bias", *known, "savedMean", "savedInvVariance", mask)
 
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether the call has alpha 1, beta 0 and nothing but the normalization."""
+        o = self.operation
+        if self.is_gradient:
+            return o.alphaDataDiff == 1 and o.betaDataDiff == 0 and o.dz is None and "bias" not in o.operands
+        return o.alpha == 1 and o.beta == 0 and o.z is None and getattr(o, "activation", None) is None
+
     @property
     def moved_tensors(self) -> tuple[str, ...]:
         """The operands that packs of 16 bytes move."""
@@ -220,7 +228,7 @@ class BatchProblem(Problem):
         shared_bytes: int = 0, scratch_bytes: int = 0, **definitions: int,
     ) -> Launch:  # fmt: skip
         """Return the launch of a kernel; ``others`` are its arguments behind the call."""
-        named = {name: str(number) for name, number in definitions.items()}
+        named = {name: str(number) for name, number in {"PLAIN": int(self.is_plain), **definitions}.items()}
         defined = type_definitions(self.x.data_type, self.operation, **named)
         arguments = structure(("call", self.call), *others)
         function = self.device.function(source, kernel, defined)

@@ -28,7 +28,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) CLUSTER_DIMS_Y normalizati
   if (d.exists()) {
     d.group.locate(d.index(), start);
     scale = call.scale[start[SCALE]];
-    if (call.bias) bias = call.bias[start[SCALE]];
+    if (call.has_bias()) bias = call.bias[start[SCALE]];
     if (call.saved_mean) mean = call.saved_mean[start[MEAN]], inverse = call.saved_inverse[start[MEAN]];
   }
   ELEMENT x[IN_FLIGHT], dy[IN_FLIGHT];
@@ -50,11 +50,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) CLUSTER_DIMS_Y normalizati
   const COMPUTE factor = scale * inverse;
 
   auto read_mask = [&](const unsigned (&o)[OPERANDS], int u) {
-    if (call.mask) passes[u] = call.mask[o[DY]];
+    if (call.has_mask()) passes[u] = call.mask[o[DY]];
   };
   // dy where it counts
   auto undo_activation = [&](int u) {
-    const bool counts = call.mask ? passes[u] != 0 : !call.bias || call.counts(x[u], mean, factor, bias);
+    const bool counts = call.has_mask() ? passes[u] != 0 : !call.has_bias() || call.counts(x[u], mean, factor, bias);
     if (!counts) dy[u] = store<ELEMENT>(COMPUTE(0));
   };
   Total mine{};
@@ -90,6 +90,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) CLUSTER_DIMS_Y normalizati
       [&](unsigned k, const unsigned (&o)[OPERANDS], int u) {
         if (k >= d.cached) undo_activation(u);
         call.dx[o[DX]] = call.gradient(x[u], dy[u], of, call.dx + o[DX]);
-        if (call.dz) call.dz[o[DZ]] = dy[u];
+        if (call.wants_dz()) call.dz[o[DZ]] = dy[u];
       });
 }

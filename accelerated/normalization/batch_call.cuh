@@ -1,7 +1,46 @@
 // The calls of batch normalization as all kernels see them, what they compute of an element, and moments.
 #pragma once
 #include "primitives/cluster.cuh"
+#include "primitives/cp_async.cuh"
 #include "primitives/types.cuh"
+
+#ifndef STREAMS
+#define STREAMS \
+  0  // whether more is moved than L2 keeps: what is written, and what is read the last time, leaves it first
+#endif
+
+#ifndef PLAIN
+#define PLAIN 0  // whether alpha is 1 and beta 0, nothing is added, and there is no activation
+#endif
+
+// Reads and writes of packs that no one reads again.
+#if defined(__CUDA_ARCH__) && STREAMS
+template <int N> __device__ __forceinline__ void write_once(Pack<ELEMENT, N>* to, const Pack<ELEMENT, N>& pack) {
+  if constexpr (sizeof(pack) == 16) __stcs(reinterpret_cast<int4*>(to), reinterpret_cast<const int4&>(pack));
+  else *to = pack;
+}
+template <int N> __device__ __forceinline__ Pack<ELEMENT, N> read_once(const Pack<ELEMENT, N>* from) {
+  if constexpr (sizeof(*from) != 16) return *from;
+  const int4 bits = __ldcs(reinterpret_cast<const int4*>(from));
+  return reinterpret_cast<const Pack<ELEMENT, N>&>(bits);
+}
+template <int N> __device__ __forceinline__ void copy_once(Pack<ELEMENT, N>* to, const Pack<ELEMENT, N>* from) {
+  unsigned long long policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(
+                   static_cast<unsigned>(__cvta_generic_to_shared(to))),
+               "l"(from), "l"(policy)
+               : "memory");
+}
+#else
+template <int N> __device__ __forceinline__ void write_once(Pack<ELEMENT, N>* to, const Pack<ELEMENT, N>& pack) {
+  *to = pack;
+}
+template <int N> __device__ __forceinline__ Pack<ELEMENT, N> read_once(const Pack<ELEMENT, N>* from) { return *from; }
+template <int N> __device__ __forceinline__ void copy_once(Pack<ELEMENT, N>* to, const Pack<ELEMENT, N>* from) {
+  cp_async<sizeof(*to)>(to, from, true);
+}
+#endif
 
 // Two sums, or moments: the mean, of which `low` is added to `first`, and the sum of squared differences from it.
 struct Total {
@@ -28,12 +67,15 @@ struct ForwardCall {
   COMPUTE alpha, beta, epsilon, factor, unbiased;  // factor: of the moving average; unbiased: m / (m - 1)
   int rectify, propagate;                          // a ReLU follows; it propagates NaN
 
+  __device__ __forceinline__ bool adds() const { return !PLAIN && z; }
+  __device__ __forceinline__ bool keeps_mask() const { return !PLAIN && mask; }
   // y of an element. prior: what y was.
   __device__ __forceinline__ ELEMENT normalized(ELEMENT x, ELEMENT z, const Normalizer& of, const ELEMENT* prior,
                                                 unsigned char& passes) const {
     COMPUTE value = (load<COMPUTE>(x) - of.mean) * of.factor + of.bias;
-    if (this->z) value += load<COMPUTE>(z);
+    if (adds()) value += load<COMPUTE>(z);
     passes = value > COMPUTE(0);
+    if (PLAIN) return store<ELEMENT>(value);
     if (rectify && !(value > COMPUTE(0)) && !(propagate && value != value)) value = 0;
     return blend(alpha, value, beta, prior);
   }
@@ -43,12 +85,12 @@ struct ForwardCall {
                                              const Of& normalizer) const {
     Pack<ELEMENT, N> result, prior;
     Pack<unsigned char, N> passes;
-    if (beta != COMPUTE(0)) prior = *reinterpret_cast<const Pack<ELEMENT, N>*>(y + offset);
+    if (!PLAIN && beta != COMPUTE(0)) prior = *reinterpret_cast<const Pack<ELEMENT, N>*>(y + offset);
 #pragma unroll
     for (int i = 0; i < N; i++)
       result.item[i] = normalized(x.item[i], z.item[i], normalizer(i), &prior.item[i], passes.item[i]);
-    *reinterpret_cast<Pack<ELEMENT, N>*>(y + offset) = result;
-    if (mask) *reinterpret_cast<Pack<unsigned char, N>*>(mask + offset) = passes;
+    write_once(reinterpret_cast<Pack<ELEMENT, N>*>(y + offset), result);
+    if (keeps_mask()) *reinterpret_cast<Pack<unsigned char, N>*>(mask + offset) = passes;
   }
   // The statistics that are given, at index `at`.
   __device__ __forceinline__ Normalizer given(unsigned scale_at, unsigned mean_at) const {
@@ -94,23 +136,27 @@ struct BackwardCall {
   COMPUTE* partials;          // scratch memory of launches that divide a group among blocks
   COMPUTE alpha, beta, parameter_alpha, parameter_beta, epsilon;
 
+  __device__ __forceinline__ bool has_mask() const { return !PLAIN && mask; }
+  __device__ __forceinline__ bool has_bias() const { return !PLAIN && bias; }
+  __device__ __forceinline__ bool wants_dz() const { return !PLAIN && dz; }
   // Whether dy counts, where the activation is undone by its argument.
   __device__ __forceinline__ bool counts(ELEMENT x, COMPUTE mean, COMPUTE factor, COMPUTE bias) const {
     return (load<COMPUTE>(x) - mean) * factor + bias > COMPUTE(0);
   }
   __device__ __forceinline__ ELEMENT gradient(ELEMENT x, ELEMENT dy, const GradientOf& of, const ELEMENT* prior) const {
     const COMPUTE of_x = (load<COMPUTE>(x) - of.mean) * of.of_x + of.constant;
-    return blend(alpha, load<COMPUTE>(dy) * of.of_dy + of_x, beta, prior);
+    const COMPUTE value = load<COMPUTE>(dy) * of.of_dy + of_x;
+    return PLAIN ? store<ELEMENT>(value) : blend(alpha, value, beta, prior);
   }
   template <int N, class Of>
   __device__ __forceinline__ void store_pack(unsigned offset, const Pack<ELEMENT, N>& x, const Pack<ELEMENT, N>& dy,
                                              const Of& group) const {
     Pack<ELEMENT, N> result, prior;
-    if (beta != COMPUTE(0)) prior = *reinterpret_cast<const Pack<ELEMENT, N>*>(dx + offset);
+    if (!PLAIN && beta != COMPUTE(0)) prior = *reinterpret_cast<const Pack<ELEMENT, N>*>(dx + offset);
 #pragma unroll
     for (int i = 0; i < N; i++) result.item[i] = gradient(x.item[i], dy.item[i], group(i), &prior.item[i]);
-    *reinterpret_cast<Pack<ELEMENT, N>*>(dx + offset) = result;
-    if (dz) *reinterpret_cast<Pack<ELEMENT, N>*>(dz + offset) = dy;
+    write_once(reinterpret_cast<Pack<ELEMENT, N>*>(dx + offset), result);
+    if (wants_dz()) write_once(reinterpret_cast<Pack<ELEMENT, N>*>(dz + offset), dy);
   }
   // The gradients of scale and bias from the sums of dy and of dy * n.
   __device__ __forceinline__ void store_parameters(unsigned at, COMPUTE first, COMPUTE second) const {

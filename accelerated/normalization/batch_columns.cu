@@ -2,18 +2,20 @@
 // the channels, or the activations, each of which has statistics of its own.
 //
 // The tensor is a matrix; a row has all groups once, or several times, so that it is made of packs. A block has a tile
-// of packs of columns and a segment of rows; a thread walks down one pack with ROWS_IN_FLIGHT reads in flight. Moments
-// (or sums) of segments go to scratch memory, those of a cluster as one; every block of the second launch merges those
-// of its columns in their order and walks its segment back, from what L2 still has.
+// of packs of columns and a segment of rows; a thread walks down one pack. Moments (or sums) of segments go to scratch
+// memory, those of a cluster as one; every block of the second launch merges those of its columns in their order and
+// walks its segment back, from what L2 still has. Together, in one cooperative launch, blocks keep their first rows in
+// shared memory and registers while they wait for each other.
 //
-// Roofline bound: bytes, x read twice and y written (backward x and dy twice and dx), but for what L2 keeps of the
-// first read. 64 x 256 x 56 x 56 float on an H100: training 221 us, 92 % of what three times the bytes of x take.
-// Flops: 6 an element forward, 12 backward.
+// Roofline bound: bytes, x read twice and y written (backward x and dy twice and dx), but for what blocks keep, 35 MB,
+// and L2. 64 x 256 x 56 x 56 float on an H200: training 149 us, of which 135 are the bytes moved, at the copy's
+// throughput. Flops: 6 an element forward, 12 backward.
 #include "normalization/batch_call.cuh"
 #include "primitives/cp_async.cuh"
 #include "primitives/geometry.cuh"
 
-constexpr int WIDTH = PACK_WIDTH;  // elements of a pack
+constexpr int WIDTH = PACK_WIDTH;         // elements of a pack
+constexpr unsigned COPIES = COPIED_ROWS;  // of a thread, that are copied to shared memory at a time
 using Elements = Pack<ELEMENT, WIDTH>;
 
 struct Columns {
@@ -241,16 +243,24 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) CLUSTER_DIMS_Y
   store_partials<MergeMoments>(a.columns, moments, a.call.partials);
 }
 
-// y of a thread's elements, its last rows first.
-__device__ __forceinline__ void apply(const ForwardCall& call, const Columns& c, const Normalizer (&of)[WIDTH]) {
-  for (unsigned left = c.my_rows(); left > 0; left -= min(left, static_cast<unsigned>(ROWS_IN_FLIGHT))) {
+// y of a thread's elements, its last rows first. find(): the statistics of its columns, while the first reads are in
+// flight.
+template <class Find>
+__device__ __forceinline__ void apply(const ForwardCall& call, const Columns& c, const Find& find) {
+  Normalizer of[WIDTH];
+  const unsigned rows = c.my_rows();
+  for (unsigned left = rows; left > 0; left -= min(left, static_cast<unsigned>(ROWS_IN_FLIGHT))) {
     Elements x[ROWS_IN_FLIGHT], z[ROWS_IN_FLIGHT];
 #pragma unroll
     for (int u = 0; u < ROWS_IN_FLIGHT; u++)
       if (u < left) {
         x[u] = read_pack(call.x + c.offset(left - 1 - u));
-        if (call.z) z[u] = read_pack(call.z + c.offset(left - 1 - u));
+        if (call.adds()) z[u] = read_pack(call.z + c.offset(left - 1 - u));
       }
+    if (left == rows) {
+#pragma unroll
+      for (int k = 0; k < WIDTH; k++) of[k] = find(k);
+    }
 #pragma unroll
     for (int u = 0; u < ROWS_IN_FLIGHT; u++)
       if (u < left) call.store_pack(c.offset(left - 1 - u), x[u], z[u], [&](int k) { return of[k]; });
@@ -267,13 +277,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
   load_partials<MergeMoments>(c, a.call.partials, [&](unsigned column, unsigned, const Total& total) {
     mean[column] = total.first + total.low, squares[column] = total.second;
   });
-  Normalizer of[WIDTH];
-#pragma unroll
-  for (int k = 0; k < WIDTH; k++) {
+  apply(a.call, c, [&](int k) {
     const unsigned column = threadIdx.x * WIDTH + k;
-    of[k] = {mean[column], scale[column] * a.call.inverse(squares[column], c.count), bias[column]};
-  }
-  apply(a.call, c, of);
+    return Normalizer{mean[column], scale[column] * a.call.inverse(squares[column], c.count), bias[column]};
+  });
   for (unsigned column = thread_of_block(); column < c.columns(); column += blockDim.x * blockDim.y)
     if (writes_results(c, column))
       a.call.store_statistics(mean[column], squares[column], c.count, c.first_column() + column);
@@ -284,13 +291,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
   griddepcontrol_wait();
   const Columns& c = a.columns;
   if (c.pack() >= c.packs) return;
-  Normalizer of[WIDTH];
-#pragma unroll
-  for (int k = 0; k < WIDTH; k++) {
+  apply(a.call, c, [&](int k) {
     const unsigned group = c.group_of(c.pack() * WIDTH + k);
-    of[k] = a.call.given(group, group);
-  }
-  apply(a.call, c, of);
+    return a.call.given(group, group);
+  });
 }
 
 struct BackwardArguments {
@@ -317,7 +321,7 @@ struct Known {
     auto keep = [&](unsigned column, unsigned group, COMPUTE of_group, COMPUTE inverse_of_group) {
       mean[column] = of_group, inverse[column] = inverse_of_group;
       factor[column] = call.scale[group] * inverse_of_group;
-      bias[column] = call.bias ? call.bias[group] : COMPUTE(0);
+      bias[column] = call.has_bias() ? call.bias[group] : COMPUTE(0);
     };
     if (call.saved_mean) {
       const unsigned columns = min(c.columns(), c.packs * WIDTH - c.first_column());
@@ -336,11 +340,11 @@ struct Known {
   __device__ __forceinline__ void undo_activation(const BackwardCall& call, const Elements& x, Elements& dy,
                                                   const Pack<unsigned char, WIDTH>& passes) const {
     const unsigned first = threadIdx.x * WIDTH;
-    if (call.mask) {
+    if (call.has_mask()) {
 #pragma unroll
       for (int k = 0; k < WIDTH; k++)
         if (!passes.item[k]) dy.item[k] = store<ELEMENT>(COMPUTE(0));
-    } else if (call.bias) {
+    } else if (call.has_bias()) {
 #pragma unroll
       for (int k = 0; k < WIDTH; k++)
         if (!call.counts(x.item[k], mean[first + k], factor[first + k], bias[first + k]))
@@ -362,7 +366,7 @@ __device__ __forceinline__ void visit_gradients(const BackwardCall& call, const 
       const unsigned offset = c.offset(row(u));
       x[u] = read_pack(call.x + offset);
       dy[u] = read_pack(call.dy + offset);
-      if (call.mask) passes[u] = *reinterpret_cast<const Pack<unsigned char, WIDTH>*>(call.mask + offset);
+      if (call.has_mask()) passes[u] = *reinterpret_cast<const Pack<unsigned char, WIDTH>*>(call.mask + offset);
     }
 #pragma unroll
   for (int u = 0; u < ROWS_IN_FLIGHT; u++)
@@ -422,4 +426,275 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
         [&](unsigned offset, const Elements& x, const Elements& dy) {
           a.call.store_pack(offset, x, dy, [&](int k) { return of[k]; });
         });
+}
+
+// --- all blocks at once ---
+
+// The blocks of a tile wait for each other: the launch is cooperative, and has a multiprocessor for each. The top bit
+// of a tile's word changes when all have come, whatever their number.
+__device__ unsigned tile_barriers[MOST_TILES];
+__device__ __forceinline__ void wait_for_tile() {
+  __syncthreads();
+  if (gridDim.y > 1 && thread_of_block() == 0) {
+    volatile unsigned* const barrier = tile_barriers + blockIdx.x;
+    __threadfence();
+    const unsigned before = atomicAdd(tile_barriers + blockIdx.x, blockIdx.y == 0 ? 0x80000001u - gridDim.y : 1u);
+    while (((before ^ *barrier) >> 31) == 0) {}
+    __threadfence();
+  }
+  __syncthreads();
+}
+
+// What a block merges of its threads: the columns of a tile, by warp.
+struct BlockExchange {
+  COMPUTE origin[MOST_COLUMNS], warps[2][THREADS / 32][MOST_COLUMNS];
+};
+
+// Merges what the threads of a block have of their columns, of which each has all rows of the block, and writes one
+// partial result for each column. Rows of the tile are threads: a power of two of them in a warp.
+template <class Rule>
+__device__ __forceinline__ void store_block_partials(BlockExchange& exchange, const Columns& c,
+                                                     const Total (&mine)[WIDTH], COMPUTE* partials) {
+  const unsigned warp = thread_of_block() / 32, first = threadIdx.x * WIDTH;
+  const COMPUTE count = COMPUTE(c.rows_of(c.first_column(), c.first_row(), c.segment)), weight = COMPUTE(1) / count;
+  const COMPUTE of_thread = COMPUTE(c.my_rows());
+  if (same_type<Rule, MergeMoments>) {
+    if (threadIdx.y == 0) {
+#pragma unroll
+      for (int k = 0; k < WIDTH; k++) exchange.origin[first + k] = origin(mine[k]);
+    }
+    __syncthreads();
+  }
+#pragma unroll
+  for (int k = 0; k < WIDTH; k++) {
+    Total sum{};
+    if (of_thread > COMPUTE(0)) Rule::add(sum, exchange.origin[first + k], weight, of_thread, mine[k]);
+    for (unsigned distance = 16; distance >= blockDim.x; distance /= 2) {
+      sum.first += __shfl_xor_sync(0xFFFFFFFFu, sum.first, distance);
+      sum.second += __shfl_xor_sync(0xFFFFFFFFu, sum.second, distance);
+    }
+    if (thread_of_block() % 32 < blockDim.x)
+      exchange.warps[0][warp][first + k] = sum.first, exchange.warps[1][warp][first + k] = sum.second;
+  }
+  __syncthreads();
+  const unsigned column = thread_of_block();
+  if (column >= c.columns() || c.first_column() + column >= c.groups) return;
+  Total sum{};
+#pragma unroll
+  for (unsigned w = 0; w < THREADS / 32; w++)
+    sum.first += exchange.warps[0][w][column], sum.second += exchange.warps[1][w][column];
+  partial<Rule>(c, partials, blockIdx.y, c.first_column() + column)
+      .store(Rule::finish(sum, exchange.origin[column], count));
+}
+
+// What a thread keeps of TENSORS tensors from the first pass to the second: its first rows in shared memory, the next
+// HELD in registers. It reads the others again, from the last one on, which L2 still has. All reads are copies to
+// shared memory, COPIES rows ahead, through COPIES slots behind those of the rows that stay: little is left of L1,
+// through which other reads would pass.
+template <int TENSORS> struct Kept {
+  const ELEMENT* const (&from)[TENSORS];
+  const unsigned rows, cached;  // of this thread
+  const unsigned first, step;   // the offset of its first row; from one to the next
+  const unsigned of_tensor;     // slots
+  Elements* const slots;
+  Elements held[TENSORS][HELD > 0 ? HELD : 1];
+
+  // room: rows of a thread that shared memory has room for, besides COPIES.
+  __device__ __forceinline__ Kept(const Columns& c, const ELEMENT* const (&from)[TENSORS], unsigned room)
+      : from(from),
+        rows(c.my_rows()),
+        cached(min(rows, room)),
+        first(c.offset(0)),
+        step(c.offset(1) - c.offset(0)),
+        of_tensor((room + COPIES) * THREADS),
+        slots(reinterpret_cast<Elements*>(shared_memory) + thread_of_block()) {}
+  __device__ __forceinline__ Elements* slot(unsigned index, int tensor) const {
+    return slots + (tensor * of_tensor + index * THREADS);
+  }
+  __device__ __forceinline__ void get(unsigned index, Elements (&packs)[TENSORS]) const {
+#pragma unroll
+    for (int t = 0; t < TENSORS; t++) packs[t] = *slot(index, t);
+  }
+  // Begins to copy the row at an offset, where it exists. again: it is read again.
+  __device__ __forceinline__ void copy(unsigned index, unsigned offset, bool exists, bool again = false) const {
+    if (exists) {
+#pragma unroll
+      for (int t = 0; t < TENSORS; t++) {
+        const Elements* const row = reinterpret_cast<const Elements*>(from[t] + offset);
+        if (again) cp_async<sizeof(Elements)>(slot(index, t), row, true);
+        else copy_once(slot(index, t), row);
+      }
+    }
+    cp_async_commit();
+  }
+  // The first pass: use(offset, packs) of every row.
+  template <class Use> __device__ __forceinline__ void visit_first(const Use& use) {
+    Elements packs[TENSORS];
+    unsigned i = 0, offset = first;
+#pragma unroll
+    for (unsigned k = 0; k < COPIES; k++) copy(k, offset + k * step, k < rows);
+    for (; i < cached; i++, offset += step) {
+      cp_async_wait<COPIES - 1>();
+      get(i, packs);
+      use(offset, packs);
+      copy(i + COPIES, offset + COPIES * step, i + COPIES < rows);
+    }
+#pragma unroll
+    for (int u = 0; u < HELD; u++, i++, offset += step) {
+      if (i >= rows) break;
+      cp_async_wait<COPIES - 1>();
+      get(cached + u % COPIES, packs);
+      use(offset, packs);
+#pragma unroll
+      for (int t = 0; t < TENSORS; t++) held[t][u] = packs[t];
+      copy(cached + u % COPIES, offset + COPIES * step, i + COPIES < rows, true);
+    }
+    while (i < rows) {
+#pragma unroll
+      for (unsigned u = 0; u < COPIES; u++, i++, offset += step) {
+        if (i >= rows) break;
+        cp_async_wait<COPIES - 1>();
+        get(cached + (HELD + u) % COPIES, packs);
+        use(offset, packs);
+        copy(cached + (HELD + u) % COPIES, offset + COPIES * step, i + COPIES < rows, true);
+      }
+    }
+    cp_async_wait<0>();
+  }
+  // The second pass: begins to copy what is read again.
+  __device__ __forceinline__ unsigned read_again() const { return rows > cached + HELD ? rows - cached - HELD : 0; }
+  __device__ __forceinline__ unsigned last() const { return first + (rows - 1) * step; }
+  __device__ __forceinline__ void begin_again() const {
+#pragma unroll
+    for (unsigned k = 0; k < COPIES; k++) copy(cached + k, last() - k * step, k < read_again());
+  }
+  // The same, the rows that are copied again first.
+  template <class Use> __device__ __forceinline__ void visit_again(const Use& use) const {
+    Elements packs[TENSORS];
+    unsigned left = read_again(), offset = last();
+    while (left > 0) {
+#pragma unroll
+      for (unsigned u = 0; u < COPIES; u++, left--, offset -= step) {
+        if (left == 0) break;
+        cp_async_wait<COPIES - 1>();
+        get(cached + u, packs);
+        use(offset, packs);
+        copy(cached + u, offset - COPIES * step, left > COPIES);
+      }
+    }
+    offset = first + cached * step;
+#pragma unroll
+    for (int u = 0; u < HELD; u++, offset += step) {
+      if (cached + u >= rows) break;
+#pragma unroll
+      for (int t = 0; t < TENSORS; t++) packs[t] = held[t][u];
+      use(offset, packs);
+    }
+    offset = first;
+#pragma unroll 2
+    for (unsigned i = 0; i < cached; i++, offset += step) {
+      get(i, packs);
+      use(offset, packs);
+    }
+  }
+};
+
+struct ForwardTogetherArguments {
+  ForwardCall call;
+  Columns columns;
+  unsigned room;  // rows of a thread in shared memory
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    normalization_batch_columns_training_together(const ForwardTogetherArguments a) {
+  griddepcontrol_wait();
+  const Columns& c = a.columns;
+  const ForwardCall& call = a.call;
+  __shared__ BlockExchange exchange;
+  __shared__ COMPUTE mean[MOST_COLUMNS], squares[MOST_COLUMNS], scale[MOST_COLUMNS], bias[MOST_COLUMNS];
+  const ELEMENT* const from[1] = {call.x};
+  Kept<1> kept(c, from, a.room);
+  ShiftedSum sums[WIDTH];
+  kept.visit_first([&](unsigned offset, const Elements(&x)[1]) {
+    if (offset == kept.first) {
+#pragma unroll
+      for (int k = 0; k < WIDTH; k++) sums[k].begin(x[0].item[k]);
+    }
+#pragma unroll
+    for (int k = 0; k < WIDTH; k++) sums[k].add(x[0].item[k]);
+  });
+  const COMPUTE reciprocal = COMPUTE(1) / COMPUTE(kept.rows);
+  Total moments[WIDTH];
+#pragma unroll
+  for (int k = 0; k < WIDTH; k++) moments[k] = kept.rows > 0 ? sums[k].moments(reciprocal) : Total{};
+  store_block_partials<MergeMoments>(exchange, c, moments, call.partials);
+  copy_parameters(c, call.scale, scale);
+  copy_parameters(c, call.bias, bias);
+  kept.begin_again();
+  wait_for_tile();
+  load_partials<MergeMoments>(c, call.partials, [&](unsigned column, unsigned, const Total& total) {
+    mean[column] = total.first + total.low, squares[column] = total.second;
+  });
+  Normalizer of[WIDTH];
+#pragma unroll
+  for (int k = 0; k < WIDTH; k++) {
+    const unsigned column = threadIdx.x * WIDTH + k;
+    of[k] = {mean[column], scale[column] * call.inverse(squares[column], c.count), bias[column]};
+  }
+  kept.visit_again([&](unsigned offset, const Elements(&x)[1]) {
+    call.store_pack(offset, x[0], x[0], [&](int k) { return of[k]; });  // a plain call adds nothing
+  });
+  for (unsigned column = thread_of_block(); column < c.columns(); column += THREADS)
+    if (writes_results(c, column))
+      call.store_statistics(mean[column], squares[column], c.count, c.first_column() + column);
+}
+
+struct BackwardTogetherArguments {
+  BackwardCall call;
+  Columns columns;
+  unsigned room;
+};
+
+// Where mean and inverse are saved.
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    normalization_batch_columns_backward_together(const BackwardTogetherArguments a) {
+  griddepcontrol_wait();
+  const Columns& c = a.columns;
+  const BackwardCall& call = a.call;
+  __shared__ BlockExchange exchange;
+  __shared__ Known known;
+  __shared__ COMPUTE of_x[MOST_COLUMNS], constant[MOST_COLUMNS];
+  known.read(call, c);
+  const ELEMENT* const from[2] = {call.x, call.dy};
+  Kept<2> kept(c, from, a.room);
+  COMPUTE mean[WIDTH];
+  read_values(known.mean + threadIdx.x * WIDTH, mean);
+  Total sums[WIDTH] = {};
+  kept.visit_first([&](unsigned, const Elements(&packs)[2]) {
+#pragma unroll
+    for (int k = 0; k < WIDTH; k++) {
+      const COMPUTE gradient = load<COMPUTE>(packs[1].item[k]);
+      sums[k].first += gradient;
+      sums[k].second += gradient * (load<COMPUTE>(packs[0].item[k]) - mean[k]);
+    }
+  });
+#pragma unroll
+  for (int k = 0; k < WIDTH; k++) sums[k].second *= known.inverse[threadIdx.x * WIDTH + k];
+  store_block_partials<AddSums>(exchange, c, sums, call.partials);
+  kept.begin_again();
+  wait_for_tile();
+  load_partials<AddSums>(c, call.partials, [&](unsigned column, unsigned group, const Total& total) {
+    if (writes_results(c, column)) call.store_parameters(group, total.first, total.second);
+    const auto of = GradientOf::from(known.mean[column], known.inverse[column], known.factor[column], total, c.count);
+    of_x[column] = of.of_x, constant[column] = of.constant;
+  });
+  GradientOf of[WIDTH];
+#pragma unroll
+  for (int k = 0; k < WIDTH; k++) {
+    const unsigned column = threadIdx.x * WIDTH + k;
+    of[k] = {known.mean[column], known.factor[column], of_x[column], constant[column]};
+  }
+  kept.visit_again([&](unsigned offset, const Elements(&packs)[2]) {
+    call.store_pack(offset, packs[0], packs[1], [&](int k) { return of[k]; });
+  });
 }

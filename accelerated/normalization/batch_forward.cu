@@ -20,7 +20,7 @@ __device__ __forceinline__ void apply(const ForwardCall& call, const unsigned (&
                                       const Normalizer& of) {
   unsigned char passes;
   call.y[offset[Y]] = call.normalized(x, z, of, call.y + offset[Y], passes);
-  if (call.mask) call.mask[offset[Y]] = passes;
+  if (call.keeps_mask()) call.mask[offset[Y]] = passes;
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) normalization_batch_forward_inference(const Arguments a) {
@@ -68,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) CLUSTER_DIMS_Y
       d, start,
       [&](unsigned k, const unsigned (&o)[OPERANDS], int u) {
         x[u] = k < d.cached ? cache[d.slot(k)] : a.call.x[o[X]];
-        if (a.call.z) z[u] = a.call.z[o[Z]];
+        if (a.call.adds()) z[u] = a.call.z[o[Z]];
       },
       [&](unsigned, const unsigned (&o)[OPERANDS], int u) { apply(a.call, o, x[u], z[u], of); });
   if (d.first() == 0) a.call.store_statistics(of.mean, total.second, d.count, start[MEAN]);

@@ -4,11 +4,11 @@
 // Training and backward a cluster of blocks has a channel. Planes begin anywhere: their 16-byte-aligned packs are all
 // copied to shared memory by cp.async, IN_FLIGHT of a thread at a time, and stay there until they are used the last
 // time; the up to 2 (WIDTH - 1) elements at the edges of each plane are read again from L2, as is what shared memory
-// has no room for. Of small planes a block has as many channels as have planes made of packs together, and a warp adds
-// up one. Inference takes the tensor as one row of packs.
+// has no room for. A small channel is in the registers of a block; of small planes a block has as many channels as have
+// planes made of packs together, and a warp adds up one. Inference takes the tensor as one row of packs.
 //
 // Roofline bound: bytes, x read and y written once (backward x and dy and dx), while a channel fits the shared memory
-// of a cluster. 64 x 256 x 56 x 56 float on an H100: training 177 us, 77 % of the copy, backward 301 us, 68 %. Flops: 6
+// of a cluster. 64 x 256 x 56 x 56 float on an H200: training 145 us, 67 % of the copy, backward 254 us, 57 %. Flops: 6
 // an element forward, 12 backward.
 #include "normalization/batch_call.cuh"
 #include "primitives/cp_async.cuh"
@@ -36,20 +36,27 @@ struct Planes {
   }
   __device__ __forceinline__ unsigned my_packs() const { return of_thread(images * packs.divisor); }
   __device__ __forceinline__ unsigned my_edges() const { return plane % WIDTH ? of_thread(images * EDGES) : 0; }
+};
+
+// Those of a channel.
+struct ChannelPlanes {
+  const Planes& all;
+  unsigned channel;
+
   __device__ __forceinline__ unsigned plane_start(unsigned image) const {
-    return (image * channels + blockIdx.x) * plane;
+    return (image * all.channels + channel) * all.plane;
   }
   // The offset of a thread's i-th pack; false where the plane, as it lies, has fewer.
   __device__ __forceinline__ bool pack(unsigned i, unsigned& offset) const {
     unsigned in_plane;
-    const unsigned start = plane_start(packs.divide(first() + i * stride(), in_plane));
+    const unsigned start = plane_start(all.packs.divide(all.first() + i * all.stride(), in_plane));
     offset = (start + WIDTH - 1) / WIDTH * WIDTH + in_plane * WIDTH;
-    return offset + WIDTH <= start + plane;
+    return offset + WIDTH <= start + all.plane;
   }
   // The offset of a thread's i-th element at the edges of planes; false where there is none.
   __device__ __forceinline__ bool edge(unsigned i, unsigned& offset) const {
-    const unsigned item = first() + i * stride(), image = item / EDGES, k = item - image * EDGES;
-    const unsigned start = plane_start(image), end = start + plane;
+    const unsigned item = all.first() + i * all.stride(), image = item / EDGES, k = item - image * EDGES;
+    const unsigned start = plane_start(image), end = start + all.plane;
     const unsigned body = (start + WIDTH - 1) / WIDTH * WIDTH, behind = max(end / WIDTH * WIDTH, body);
     offset = k < WIDTH - 1 ? start + k : behind + (k - (WIDTH - 1));
     return offset < (k < WIDTH - 1 ? body : end);
@@ -60,14 +67,14 @@ __device__ __forceinline__ Elements read_pack(const ELEMENT* from) { return *rei
 
 // The packs of a thread that shared memory holds, of TENSORS tensors.
 template <int TENSORS> struct Cache {
-  const Planes& planes;
+  const ChannelPlanes& planes;
   const ELEMENT* const (&from)[TENSORS];
   const unsigned kept;  // of this thread
 
-  __device__ __forceinline__ Cache(const Planes& planes, const ELEMENT* const (&from)[TENSORS])
-      : planes(planes), from(from), kept(min(planes.my_packs(), planes.cached)) {}
+  __device__ __forceinline__ Cache(const ChannelPlanes& planes, const ELEMENT* const (&from)[TENSORS])
+      : planes(planes), from(from), kept(min(planes.all.my_packs(), planes.all.cached)) {}
   __device__ __forceinline__ Elements* slot(unsigned i, int tensor) const {
-    return reinterpret_cast<Elements*>(shared_memory) + (tensor * planes.cached + i) * THREADS + threadIdx.x;
+    return reinterpret_cast<Elements*>(shared_memory) + (tensor * planes.all.cached + i) * THREADS + threadIdx.x;
   }
   // Begins to copy pack i, if there is one; one group of copies.
   __device__ __forceinline__ void copy(unsigned i) const {
@@ -95,7 +102,7 @@ template <int TENSORS> struct Cache {
 // Visits packs from `begin` to `end` of a thread, READS at a time: read(u, i, offset) begins to read, use(u, i, offset)
 // uses what was read.
 template <class Read, class Use>
-__device__ __forceinline__ void visit_packs(const Planes& planes, unsigned begin, unsigned end, const Read& read,
+__device__ __forceinline__ void visit_packs(const ChannelPlanes& planes, unsigned begin, unsigned end, const Read& read,
                                             const Use& use) {
   for (unsigned i = begin; i < end; i += READS) {
     unsigned offset[READS];
@@ -111,8 +118,8 @@ __device__ __forceinline__ void visit_packs(const Planes& planes, unsigned begin
   }
 }
 template <class Read, class Use>
-__device__ __forceinline__ void visit_edges(const Planes& planes, const Read& read, const Use& use) {
-  const unsigned end = planes.my_edges();
+__device__ __forceinline__ void visit_edges(const ChannelPlanes& planes, const Read& read, const Use& use) {
+  const unsigned end = planes.all.my_edges();
   for (unsigned i = 0; i < end; i += READS) {
     unsigned offset[READS];
     bool exists[READS];
@@ -164,11 +171,13 @@ __device__ __forceinline__ Total all_reduce(Exchange& exchange, Share mine, COMP
     exchange.warps[1][warp] = sum.total.first, exchange.warps[2][warp] = sum.total.second;
   }
   __syncthreads();
-  sum = {};
+  const unsigned other = threadIdx.x % WARPS;
+  sum = {exchange.warps[0][other], {exchange.warps[1][other], exchange.warps[2][other], 0}};
 #pragma unroll
-  for (unsigned w = 0; w < WARPS; w++) {
-    sum.count += exchange.warps[0][w];
-    sum.total.first += exchange.warps[1][w], sum.total.second += exchange.warps[2][w];
+  for (unsigned distance = WARPS / 2; distance > 0; distance /= 2) {
+    sum.count += __shfl_xor_sync(0xFFFFFFFFu, sum.count, distance);
+    sum.total.first += __shfl_xor_sync(0xFFFFFFFFu, sum.total.first, distance);
+    sum.total.second += __shfl_xor_sync(0xFFFFFFFFu, sum.total.second, distance);
   }
   if (same_type<Rule, MergeMoments>) {
     // The differences were weighted for the channel: those of the block.
@@ -236,15 +245,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, TRAINING_BLOCKS) CLUSTER_D
     normalization_batch_planes_training(const ForwardArguments a) {
   griddepcontrol_wait();
   begin_cluster();
-  const Planes& p = a.planes;
   const ForwardCall& call = a.call;
   __shared__ Exchange exchange;
-  const unsigned channel = blockIdx.x, packs = p.my_packs();
+  const unsigned packs = a.planes.my_packs();
   const ELEMENT* const from[1] = {call.x};
+  const ChannelPlanes p{a.planes, blockIdx.x};
   const Cache<1> cache(p, from);
-  Normalizer of{0, call.scale[channel], call.bias[channel]};
+  Normalizer of{0, call.scale[p.channel], call.bias[p.channel]};
   const COMPUTE near = load<COMPUTE>(call.x[p.plane_start(0)]);
-
   ThreadMoments moments;
   Elements x[READS], z[READS];
   ELEMENT edge[READS], edge_z[READS];
@@ -254,30 +262,30 @@ extern "C" __global__ void __launch_bounds__(THREADS, TRAINING_BLOCKS) CLUSTER_D
       [&](int u, unsigned, unsigned) { moments.add(x[u]); });
   visit_edges(
       p, [&](int u, unsigned offset) { edge[u] = call.x[offset]; }, [&](int u, unsigned) { moments.add(edge[u]); });
-  const Total total = all_reduce<MergeMoments>(exchange, moments.share(), near, p.count);
+  const Total total = all_reduce<MergeMoments>(exchange, moments.share(), near, a.planes.count);
   of.mean = total.first + total.low;
-  of.factor *= call.inverse(total.second, p.count);
+  of.factor *= call.inverse(total.second, a.planes.count);
   end_cluster();
 
   visit_packs(
       p, 0, packs,
       [&](int u, unsigned i, unsigned offset) {
         x[u] = i < cache.kept ? *cache.slot(i, 0) : read_pack(call.x + offset);
-        if (call.z) z[u] = read_pack(call.z + offset);
+        if (call.adds()) z[u] = read_pack(call.z + offset);
       },
       [&](int u, unsigned, unsigned offset) { call.store_pack(offset, x[u], z[u], [&](int) { return of; }); });
   visit_edges(
       p,
       [&](int u, unsigned offset) {
         edge[u] = call.x[offset];
-        if (call.z) edge_z[u] = call.z[offset];
+        if (call.adds()) edge_z[u] = call.z[offset];
       },
       [&](int u, unsigned offset) {
         unsigned char passes;
         call.y[offset] = call.normalized(edge[u], edge_z[u], of, call.y + offset, passes);
-        if (call.mask) call.mask[offset] = passes;
+        if (call.keeps_mask()) call.mask[offset] = passes;
       });
-  if (blockIdx.y + threadIdx.x == 0) call.store_statistics(of.mean, total.second, p.count, channel);
+  if (blockIdx.y + threadIdx.x == 0) call.store_statistics(of.mean, total.second, a.planes.count, p.channel);
 }
 
 struct BackwardArguments {
@@ -285,20 +293,64 @@ struct BackwardArguments {
   Planes planes;
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS, 768 / THREADS) CLUSTER_DIMS_Y
+// What a block knows of a channel.
+struct KnownChannel {
+  COMPUTE mean, inverse, factor, bias;  // factor: scale * inverse
+
+  // Where mean and inverse are not saved, the factor is the scale.
+  static __device__ __forceinline__ KnownChannel read(const BackwardCall& call, unsigned channel) {
+    const COMPUTE scale = call.scale[channel], bias = call.has_bias() ? call.bias[channel] : COMPUTE(0);
+    if (!call.saved_mean) return {0, 0, scale, bias};
+    const COMPUTE inverse = call.saved_inverse[channel];
+    return {call.saved_mean[channel], inverse, scale * inverse, bias};
+  }
+  __device__ __forceinline__ void use(const BackwardCall& call, const Total& moments, COMPUTE count) {
+    mean = moments.first + moments.low, inverse = COMPUTE(1) / sqrt(moments.second / count + call.epsilon);
+    factor *= inverse;
+  }
+  __device__ __forceinline__ GradientOf gradient(const Total& sums, COMPUTE count) const {
+    return GradientOf::from(mean, inverse, factor, sums, count);
+  }
+};
+
+// The sums of a thread, of dy where it counts.
+struct GradientSums {
+  const BackwardCall& call;
+  KnownChannel known;
+  Total total = {};
+
+  // passes: what the mask has of it
+  __device__ __forceinline__ ELEMENT undone(ELEMENT value, ELEMENT gradient, unsigned char passes) const {
+    const bool counts =
+        call.has_mask() ? passes != 0 : !call.has_bias() || call.counts(value, known.mean, known.factor, known.bias);
+    return counts ? gradient : store<ELEMENT>(COMPUTE(0));
+  }
+  __device__ __forceinline__ void undo(const Elements& x, Elements& dy, const Bits& passes) const {
+#pragma unroll
+    for (unsigned k = 0; k < WIDTH; k++) dy.item[k] = undone(x.item[k], dy.item[k], passes.item[k]);
+  }
+  __device__ __forceinline__ void add(ELEMENT value, ELEMENT dy) {
+    const COMPUTE gradient = load<COMPUTE>(dy);
+    total.first += gradient;
+    total.second += gradient * ((load<COMPUTE>(value) - known.mean) * known.inverse);
+  }
+  __device__ __forceinline__ void add(const Elements& x, const Elements& dy) {
+#pragma unroll
+    for (unsigned k = 0; k < WIDTH; k++) add(x.item[k], dy.item[k]);
+  }
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS) CLUSTER_DIMS_Y
     normalization_batch_planes_backward(const BackwardArguments a) {
   griddepcontrol_wait();
   begin_cluster();
-  const Planes& p = a.planes;
   const BackwardCall& call = a.call;
   __shared__ Exchange exchange;
-  const unsigned channel = blockIdx.x, packs = p.my_packs();
+  const unsigned packs = a.planes.my_packs();
   const ELEMENT* const from[2] = {call.x, call.dy};
+  const ChannelPlanes p{a.planes, blockIdx.x};
   const Cache<2> cache(p, from);
-  const COMPUTE scale = call.scale[channel], bias = call.bias ? call.bias[channel] : COMPUTE(0);
-  COMPUTE mean = 0, inverse = 0;
-  if (call.saved_mean) mean = call.saved_mean[channel], inverse = call.saved_inverse[channel];
-
+  GradientSums sums{call, KnownChannel::read(call, p.channel)};
   Elements x[READS], dy[READS];
   Bits passes[READS];
   ELEMENT edge[READS], edge_dy[READS];
@@ -311,35 +363,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 768 / THREADS) CLUSTER_DIM
         [&](int u, unsigned, unsigned) { moments.add(x[u]); });
     visit_edges(
         p, [&](int u, unsigned offset) { edge[u] = call.x[offset]; }, [&](int u, unsigned) { moments.add(edge[u]); });
-    const Total total = all_reduce<MergeMoments>(exchange, moments.share(), near, p.count);
-    mean = total.first + total.low, inverse = COMPUTE(1) / sqrt(total.second / p.count + call.epsilon);
+    sums.known.use(call, all_reduce<MergeMoments>(exchange, moments.share(), near, a.planes.count), a.planes.count);
   }
-  const COMPUTE factor = scale * inverse;
-
-  // dy where it counts; passes: what the mask has of it
-  auto undone = [&](ELEMENT value, ELEMENT gradient, unsigned char passes) {
-    const bool counts = call.mask ? passes != 0 : !call.bias || call.counts(value, mean, factor, bias);
-    return counts ? gradient : store<ELEMENT>(COMPUTE(0));
-  };
-  Total mine{};
-  auto add = [&](ELEMENT value, ELEMENT dy) {
-    const COMPUTE gradient = load<COMPUTE>(dy);
-    mine.first += gradient;
-    mine.second += gradient * ((load<COMPUTE>(value) - mean) * inverse);
-  };
-  auto add_pack = [&](const Elements& x, Elements& dy, const Bits& passes) {
-#pragma unroll
-    for (unsigned k = 0; k < WIDTH; k++) {
-      dy.item[k] = undone(x.item[k], dy.item[k], passes.item[k]);
-      add(x.item[k], dy.item[k]);
-    }
-  };
   unsigned summed = 0;
-  if (call.saved_mean && !call.mask) {
+  if (call.saved_mean && !call.has_mask()) {
     cache.visit_copies([&](unsigned i, unsigned) {
       Elements gradient = *cache.slot(i, 1);
-      add_pack(*cache.slot(i, 0), gradient, Bits{});
-      if (call.bias) *cache.slot(i, 1) = gradient;
+      sums.undo(*cache.slot(i, 0), gradient, Bits{});
+      sums.add(*cache.slot(i, 0), gradient);
+      if (call.has_bias()) *cache.slot(i, 1) = gradient;
     });
     summed = cache.kept;
   } else if (call.saved_mean) {
@@ -350,11 +382,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 768 / THREADS) CLUSTER_DIM
     dy[u] = i < cache.kept ? *cache.slot(i, 1) : read_pack(call.dy + offset);
   };
   auto read_bits = [&](int u, unsigned offset) {
-    if (call.mask) passes[u] = *reinterpret_cast<const Bits*>(call.mask + offset);
+    if (call.has_mask()) passes[u] = *reinterpret_cast<const Bits*>(call.mask + offset);
   };
   auto read_edge = [&](int u, unsigned offset) {
     edge[u] = call.x[offset], edge_dy[u] = call.dy[offset];
-    if (call.mask) passes[u].item[0] = call.mask[offset];
+    if (call.has_mask()) passes[u].item[0] = call.mask[offset];
   };
   visit_packs(
       p, summed, packs,
@@ -363,13 +395,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 768 / THREADS) CLUSTER_DIM
         read_bits(u, offset);
       },
       [&](int u, unsigned i, unsigned) {
-        add_pack(x[u], dy[u], passes[u]);
+        sums.undo(x[u], dy[u], passes[u]);
+        sums.add(x[u], dy[u]);
         if (i < cache.kept) *cache.slot(i, 1) = dy[u];
       });
-  visit_edges(p, read_edge, [&](int u, unsigned) { add(edge[u], undone(edge[u], edge_dy[u], passes[u].item[0])); });
-  const Total total = all_reduce<AddSums>(exchange, {COMPUTE(1), mine}, 0, p.count);
-  if (blockIdx.y + threadIdx.x == 0) call.store_parameters(channel, total.first, total.second);
-  const GradientOf of = GradientOf::from(mean, inverse, factor, total, p.count);
+  visit_edges(p, read_edge,
+              [&](int u, unsigned) { sums.add(edge[u], sums.undone(edge[u], edge_dy[u], passes[u].item[0])); });
+  const Total total = all_reduce<AddSums>(exchange, {COMPUTE(1), sums.total}, 0, a.planes.count);
+  if (blockIdx.y + threadIdx.x == 0) call.store_parameters(p.channel, total.first, total.second);
+  const GradientOf of = sums.known.gradient(total, a.planes.count);
   end_cluster();
 
   visit_packs(
@@ -379,17 +413,89 @@ extern "C" __global__ void __launch_bounds__(THREADS, 768 / THREADS) CLUSTER_DIM
         if (i >= cache.kept) read_bits(u, offset);
       },
       [&](int u, unsigned i, unsigned offset) {
-        if (i >= cache.kept) {
-#pragma unroll
-          for (unsigned k = 0; k < WIDTH; k++) dy[u].item[k] = undone(x[u].item[k], dy[u].item[k], passes[u].item[k]);
-        }
+        if (i >= cache.kept) sums.undo(x[u], dy[u], passes[u]);
         call.store_pack(offset, x[u], dy[u], [&](int) { return of; });
       });
   visit_edges(p, read_edge, [&](int u, unsigned offset) {
-    const ELEMENT gradient = undone(edge[u], edge_dy[u], passes[u].item[0]);
+    const ELEMENT gradient = sums.undone(edge[u], edge_dy[u], passes[u].item[0]);
     call.dx[offset] = call.gradient(edge[u], gradient, of, call.dx + offset);
-    if (call.dz) call.dz[offset] = gradient;
+    if (call.wants_dz()) call.dz[offset] = gradient;
   });
+}
+
+// --- a channel in the registers of a block ---
+
+constexpr unsigned NO_PACK = ~0u;
+
+// Of a thread's packs, of planes that are made of packs.
+struct HeldPacks {
+  unsigned offset[HELD];  // or NO_PACK
+
+  __device__ __forceinline__ explicit HeldPacks(const ChannelPlanes& p) {
+    const unsigned packs = p.all.my_packs();
+#pragma unroll
+    for (unsigned i = 0; i < HELD; i++)
+      if (i >= packs || !p.pack(i, offset[i])) offset[i] = NO_PACK;
+  }
+  // use(i, offset) for each.
+  template <class Use> __device__ __forceinline__ void visit(const Use& use) const {
+#pragma unroll
+    for (unsigned i = 0; i < HELD; i++)
+      if (offset[i] != NO_PACK) use(i, offset[i]);
+  }
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
+    normalization_batch_planes_training_held(const ForwardArguments a) {
+  griddepcontrol_wait_deferred();
+  const ChannelPlanes p{a.planes, blockIdx.x};
+  const ForwardCall& call = a.call;
+  __shared__ Exchange exchange;
+  const HeldPacks packs(p);
+  griddepcontrol_wait_before_access(call.x + packs.offset[0]);
+  Elements x[HELD], z;
+  packs.visit([&](unsigned i, unsigned offset) { x[i] = read_pack(call.x + offset); });
+  const COMPUTE scale = call.scale[p.channel], bias = call.bias[p.channel],
+                near = load<COMPUTE>(call.x[p.plane_start(0)]);
+  ThreadMoments moments;
+  packs.visit([&](unsigned i, unsigned) { moments.add(x[i]); });
+  const Total total = all_reduce<MergeMoments>(exchange, moments.share(), near, a.planes.count);
+  const Normalizer of{total.first + total.low, scale * call.inverse(total.second, a.planes.count), bias};
+  packs.visit([&](unsigned i, unsigned offset) {
+    if (call.adds()) z = read_pack(call.z + offset);
+    call.store_pack(offset, x[i], z, [&](int) { return of; });
+  });
+  if (threadIdx.x == 0) call.store_statistics(of.mean, total.second, a.planes.count, p.channel);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
+    normalization_batch_planes_backward_held(const BackwardArguments a) {
+  griddepcontrol_wait_deferred();
+  const ChannelPlanes p{a.planes, blockIdx.x};
+  const BackwardCall& call = a.call;
+  __shared__ Exchange exchange;
+  const HeldPacks packs(p);
+  griddepcontrol_wait_before_access(call.x + packs.offset[0], call.dy + packs.offset[0]);
+  Elements x[HELD], dy[HELD];
+  packs.visit([&](unsigned i, unsigned offset) {
+    x[i] = read_pack(call.x + offset);
+    dy[i] = read_pack(call.dy + offset);
+  });
+  GradientSums sums{call, KnownChannel::read(call, p.channel)};
+  if (!call.saved_mean) {
+    const COMPUTE near = load<COMPUTE>(call.x[p.plane_start(0)]);
+    ThreadMoments moments;
+    packs.visit([&](unsigned i, unsigned) { moments.add(x[i]); });
+    sums.known.use(call, all_reduce<MergeMoments>(exchange, moments.share(), near, a.planes.count), a.planes.count);
+  }
+  packs.visit([&](unsigned i, unsigned offset) {
+    sums.undo(x[i], dy[i], call.has_mask() ? *reinterpret_cast<const Bits*>(call.mask + offset) : Bits{});
+    sums.add(x[i], dy[i]);
+  });
+  const Total total = all_reduce<AddSums>(exchange, {COMPUTE(1), sums.total}, 0, a.planes.count);
+  if (threadIdx.x == 0) call.store_parameters(p.channel, total.first, total.second);
+  const GradientOf of = sums.known.gradient(total, a.planes.count);
+  packs.visit([&](unsigned i, unsigned offset) { call.store_pack(offset, x[i], dy[i], [&](int) { return of; }); });
 }
 
 // --- several channels a block ---
@@ -508,15 +614,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
     const Normalizer own = known[first], next = known[min(first + 1, c.group - 1)];
     const unsigned left = c.plane.divisor - in_plane;
     Elements z;
-    if (call.z) z = read_pack(call.z + offset);
+    if (call.adds()) z = read_pack(call.z + offset);
     call.store_pack(offset, cache[k], z, [&](unsigned i) { return i < left ? own : next; });
   }
   if (finishes) call.store_statistics(mean, squares, c.count, channel);
 }
-
-struct KnownChannel {
-  COMPUTE mean, inverse, factor, bias;
-};
 
 struct BackwardChannels {
   BackwardCall call;
@@ -536,7 +638,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS)
   const ELEMENT* const from[2] = {call.x, call.dy};
   auto keep = [&](unsigned k, COMPUTE mean, COMPUTE inverse) {
     const unsigned channel = c.first_channel() + k;
-    known[k] = {mean, inverse, call.scale[channel] * inverse, call.bias ? call.bias[channel] : COMPUTE(0)};
+    known[k] = {mean, inverse, call.scale[channel] * inverse, call.has_bias() ? call.bias[channel] : COMPUTE(0)};
   };
   c.copy_all(from, cache, [&] {
     const unsigned channel = c.first_channel() + threadIdx.x;
@@ -556,8 +658,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS)
   Total sum{};
   c.visit([&](unsigned index, unsigned offset) {
     const ELEMENT value = values[index];
-    const bool counts =
-        call.mask ? call.mask[offset] != 0 : !call.bias || call.counts(value, mine.mean, mine.factor, mine.bias);
+    const bool counts = call.has_mask() ? call.mask[offset] != 0
+                                        : !call.has_bias() || call.counts(value, mine.mean, mine.factor, mine.bias);
     if (!counts) gradients[index] = store<ELEMENT>(COMPUTE(0));
     const COMPUTE dy = load<COMPUTE>(gradients[index]);
     sum.first += dy;
@@ -576,49 +678,56 @@ extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS)
   }
 }
 
+// Of a multiprocessor: where a thread has one pack, as many as it holds.
+constexpr unsigned INFERENCE_THREADS = PACKS == 1 && sizeof(COMPUTE) == 4 ? 2048 : PACKS == 2 ? 1280 : 768;
+
 struct InferenceArguments {
   ForwardCall call;
   unsigned elements;
   FastDivmod plane, channels;
 };
 
-// The tensor as one row: a pack may have the end of a plane and the beginning of the next one.
-extern "C" __global__ void __launch_bounds__(THREADS, 768 / THREADS)
+// The tensor as one row: a pack may have the end of a plane and the beginning of the next one. A block finds the
+// statistics of its planes once.
+extern "C" __global__ void __launch_bounds__(THREADS, INFERENCE_THREADS / THREADS)
     normalization_batch_planes_inference(const InferenceArguments a) {
   griddepcontrol_wait();
-  const unsigned begin = blockIdx.x * (THREADS * PACKS) + threadIdx.x, packs = a.elements / WIDTH;
+  __shared__ Normalizer known[THREADS * PACKS + 1];  // planes have a pack at least
+  const unsigned first = blockIdx.x * (THREADS * PACKS), begin = first + threadIdx.x, packs = a.elements / WIDTH;
   Elements x[PACKS], z[PACKS];
 #pragma unroll
   for (int u = 0; u < PACKS; u++) {
     const unsigned pack = begin + u * THREADS;
     if (pack < packs) {
       x[u] = read_pack(a.call.x + pack * WIDTH);
-      if (a.call.z) z[u] = read_pack(a.call.z + pack * WIDTH);
+      if (a.call.adds()) z[u] = read_pack(a.call.z + pack * WIDTH);
     }
   }
   griddepcontrol_launch_dependents();
+  unsigned in_plane;
+  const unsigned first_plane = a.plane.divide(first * WIDTH, in_plane);
+  const unsigned last_plane = a.plane.divide(min(a.elements, (first + THREADS * PACKS) * WIDTH) - 1, in_plane);
+  for (unsigned plane = first_plane + threadIdx.x; plane <= last_plane; plane += THREADS) {
+    unsigned channel;
+    a.channels.divide(plane, channel);
+    known[plane - first_plane] = a.call.given(channel, channel);
+  }
+  __syncthreads();
 #pragma unroll
   for (int u = 0; u < PACKS; u++) {
     const unsigned pack = begin + u * THREADS, offset = pack * WIDTH;
     if (pack > packs || (pack == packs && a.elements % WIDTH == 0)) break;
-    unsigned in_plane, channel;
-    a.channels.divide(a.plane.divide(offset, in_plane), channel);
-    const unsigned left = a.plane.divisor - in_plane;
-    const Normalizer own = a.call.given(channel, channel);
-    Normalizer next = own;
-    if (STRADDLES && left < WIDTH) {
-      channel = channel + 1 == a.channels.divisor ? 0 : channel + 1;
-      next = a.call.given(channel, channel);
-    }
+    const unsigned plane = a.plane.divide(offset, in_plane) - first_plane, left = a.plane.divisor - in_plane;
+    const Normalizer own = known[plane], next = STRADDLES && left < WIDTH ? known[plane + 1] : own;
     auto normalizer = [&](unsigned i) { return STRADDLES && i >= left ? next : own; };
     if (pack < packs) {
       a.call.store_pack(offset, x[u], z[u], normalizer);
     } else {
       for (unsigned i = offset; i < a.elements; i++) {
-        const ELEMENT added = a.call.z ? a.call.z[i] : ELEMENT{};
+        const ELEMENT added = a.call.adds() ? a.call.z[i] : ELEMENT{};
         unsigned char passes;
         a.call.y[i] = a.call.normalized(a.call.x[i], added, normalizer(i - offset), a.call.y + i, passes);
-        if (a.call.mask) a.call.mask[i] = passes;
+        if (a.call.keeps_mask()) a.call.mask[i] = passes;
       }
     }
   }

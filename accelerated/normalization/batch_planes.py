@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping, Sequence
 from ctypes import c_uint
 from math import gcd
@@ -20,6 +21,34 @@ CLUSTERS = (1, 2, 4, 8)  # blocks
 BUSY_SHARE = 0.9  # of the multiprocessors that have a block: from there on clusters cost more than they gain
 FEWEST_PACKS, LONG_PACKS = 2, 12  # of a thread; of one, from which on a block has more threads, forward
 RESERVED_BYTES = 2048  # of shared memory, for each block
+HELD_THREADS = (256, 512, 1024)  # of a block that has its channel in registers
+HELD_AIM, SINGLE_AIM = 2, 16  # packs of a thread, where more threads have them; of single elements
+MOST_HELD, HELD_BYTES = 16, 128  # of a thread: packs, bytes
+LEAST_PACK_BYTES = 4
+HELD_FEW_PACKS = 1024  # of a channel, where channels are few
+
+
+def launch_of(
+    problem: BatchProblem, kernel: str, fields: Sequence[tuple[str, Any]], grid: Grid, threads: int = THREADS,
+    shared_bytes: int = 0, **definitions: int,
+) -> Launch:  # fmt: skip
+    defined = {"PACKS": 1, "HELD": 1, "CLUSTER_BLOCKS": 1, **definitions}
+    name = f"normalization_batch_planes_{kernel}"
+    return problem.launch(SOURCE, name, fields, grid, (threads, 1, 1), shared_bytes, THREADS=threads, **defined)
+
+
+def planes_of(problem: BatchProblem, width: int, cached: int) -> ctypes.Structure:
+    """Return the ``Planes`` of the kernels."""
+    images, channels = problem.x.dims[:2]
+    plane = problem.plane or 1
+    return structure(
+        ("images", c_uint(images)),
+        ("channels", c_uint(channels)),
+        ("plane", c_uint(plane)),
+        ("cached", c_uint(cached)),
+        ("packs", FastDivmod.of(plane // width)),
+        ("count", problem.number(problem.count)),
+    )
 
 
 class BatchPlanesSolver(Solver[BatchProblem]):
@@ -51,18 +80,9 @@ class BatchPlanesSolver(Solver[BatchProblem]):
             ("plane", FastDivmod.of(problem.plane or 1)),
             ("channels", FastDivmod.of(problem.x.dims[1])),
         ]
-        return self._launch(
+        return launch_of(
             problem, "inference", fields, (blocks(packs, THREADS * of_thread)), PACKS=of_thread, **definitions
         )
-
-    @staticmethod
-    def _launch(
-        problem: BatchProblem, kernel: str, fields: Sequence[tuple[str, Any]], grid: Grid, threads: int = THREADS,
-        shared_bytes: int = 0, **definitions: int,
-    ) -> Launch:  # fmt: skip
-        defined = {"PACKS": 1, "CLUSTER_BLOCKS": 1, **definitions}
-        name = f"normalization_batch_planes_{kernel}"
-        return problem.launch(SOURCE, name, fields, grid, (threads, 1, 1), shared_bytes, THREADS=threads, **defined)
 
     def _bytes_of_packs(self, problem: BatchProblem) -> int:
         """Return the bytes of a pack of each tensor that a block keeps."""
@@ -90,7 +110,7 @@ class BatchPlanesSolver(Solver[BatchProblem]):
             ("count", problem.number(problem.count)),
         )
         kernel = f"{'backward' if problem.is_gradient else 'training'}_channels"
-        return self._launch(
+        return launch_of(
             problem, kernel, [("channels", fields)], (channels // group, 1, 1),
             shared_bytes=images * packs * self._bytes_of_packs(problem), **definitions,
         )  # fmt: skip
@@ -113,15 +133,64 @@ class BatchPlanesSolver(Solver[BatchProblem]):
         threads = MORE_THREADS if longer or not fits else THREADS
         most = (half if fits else room - RESERVED_BYTES) // (of_pack * threads)
         cached = min(most, -(-packs // (cluster * threads)))
-        planes = structure(
-            ("images", c_uint(images)),
-            ("channels", c_uint(channels)),
-            ("plane", c_uint(plane)),
-            ("cached", c_uint(cached)),
-            ("packs", FastDivmod.of(plane // width)),
-            ("count", problem.number(problem.count)),
-        )
-        return self._launch(
+        planes = planes_of(problem, width, cached)
+        return launch_of(
             problem, "backward" if problem.is_gradient else "training", [("planes", planes)], (channels, cluster, 1),
             threads, cached * of_pack * threads, CLUSTER_BLOCKS=cluster, **definitions,
         )  # fmt: skip
+
+
+class BatchPlanesHeldSolver(Solver[BatchProblem]):
+    """Small channels, which a block has in registers."""
+
+    name = "normalization.batch_planes_held"
+
+    def serves(self, problem: BatchProblem) -> bool:
+        return problem.aligned and problem.plane is not None and self._threads(problem) is not None
+
+    def applies(self, problem: BatchProblem) -> bool:
+        if not self.serves(problem):
+            return False
+        # A multiprocessor has a channel, or channels are small.
+        busy = problem.x.dims[1] >= BUSY_SHARE * problem.device.multiprocessors
+        singles = self._width(problem) == 1  # of which a gradient alone is faster so
+        return (busy or self._packs(problem) <= HELD_FEW_PACKS) and (problem.is_gradient or not singles)
+
+    def alignment(self, problem: BatchProblem) -> Mapping[str, int]:
+        return dict.fromkeys(problem.moved_tensors, 16)
+
+    @staticmethod
+    def _width(problem: BatchProblem) -> int:
+        """Return the elements of the packs that planes are made of."""
+        return gcd(problem.plane or 1, problem.width)
+
+    def _packs(self, problem: BatchProblem) -> int:
+        """Return the packs of a channel."""
+        return problem.count // self._width(problem)
+
+    def _threads(self, problem: BatchProblem) -> int | None:
+        """Return the threads of a block, or None where their registers do not hold a channel."""
+        bytes_of_pack = self._width(problem) * problem.x.scalar_bytes
+        if problem.is_inference or bytes_of_pack < LEAST_PACK_BYTES:
+            return None
+        packs, aim = self._packs(problem), HELD_AIM if self._width(problem) > 1 else SINGLE_AIM
+        most = min(MOST_HELD, HELD_BYTES // (bytes_of_pack * (2 if problem.is_gradient else 1)))
+        return next(
+            (n for n in HELD_THREADS if -(-packs // n) <= (min(aim, most) if n < HELD_THREADS[-1] else most)), None
+        )
+
+    def launches(self, problem: BatchProblem) -> list[Launch]:
+        threads, width = self._threads(problem), self._width(problem)
+        assert threads is not None
+        return [
+            launch_of(
+                problem,
+                "backward_held" if problem.is_gradient else "training_held",
+                [("planes", planes_of(problem, width, 0))],
+                (problem.x.dims[1], 1, 1),
+                threads,
+                HELD=-(-self._packs(problem) // threads),
+                PACK_WIDTH=width,
+                STRADDLES=0,
+            )
+        ]

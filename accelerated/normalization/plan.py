@@ -20,9 +20,9 @@ from dualdnn.api.operations import (
 from ..solver import serve
 from .batch import BatchProblem
 from .batch_backward import BackwardSolver
-from .batch_columns import BatchColumnsSolver
+from .batch_columns import BatchColumnsSolver, BatchColumnsTogetherSolver
 from .batch_forward import ForwardSolver
-from .batch_planes import BatchPlanesSolver
+from .batch_planes import BatchPlanesHeldSolver, BatchPlanesSolver
 from .divisive import DivisiveSolver
 from .divisive_tile import TileSolver
 from .lrn_channels import ChannelsSolver
@@ -34,7 +34,14 @@ serve(LRNProblem, (ChannelsSolver(), RowsSolver(), ColumnsSolver()), LRNCrossCha
 serve(DivisiveProblem, (TileSolver(), DivisiveSolver()), DivisiveNormalizationForward, DivisiveNormalizationBackward)
 serve(
     BatchProblem,
-    (BatchColumnsSolver(), BatchPlanesSolver(), ForwardSolver(), BackwardSolver()),
+    (
+        BatchColumnsTogetherSolver(),
+        BatchColumnsSolver(),
+        BatchPlanesHeldSolver(),
+        BatchPlanesSolver(),
+        ForwardSolver(),
+        BackwardSolver(),
+    ),
     BatchNormalizationBackward,
     BatchNormalizationBackwardEx,
     BatchNormalizationForwardInference,

@@ -19,8 +19,11 @@ __device__ __forceinline__ COMPUTE cell_tanh(COMPUTE x) {
 #if FAST_CELLS
   const float square = x * x;
   const float series = x + x * square * (-0.33333334f + square * (0.13333334f + square * -0.05396825f));
-  const float size = fminf(fabsf(x), 15.0f), large = 1.0f - __fdividef(2.0f, __expf(2.0f * size) + 1.0f);
-  return x == x ? (square < 0.03f ? series : copysignf(large, x)) : x;
+  float large = copysignf(1.0f - __fdividef(2.0f, __expf(2.0f * fabsf(x)) + 1.0f), x);
+#ifndef EMULATED_CUDA
+  asm volatile("" : "+f"(large));  // no branch around it
+#endif
+  return square < 0.03f ? series : large;
 #else
   return tanh(x);
 #endif

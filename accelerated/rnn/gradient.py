@@ -28,7 +28,7 @@ class GradientSolver(Solver[RNNProblem]):
 
     def launches(self, problem: RNNProblem) -> list[Launch]:
         n, steps, batch = problem.network, problem.steps, problem.batch
-        found = inputs.lengths(problem)
+        found = inputs.prepared(problem)
         states, cells, outputs = (
             (-(-batch * size // THREADS), n.directions, 1) for size in (n.projected + n.hidden, n.hidden, n.projected)
         )

@@ -1,7 +1,8 @@
 // What a layer of a recurrent network takes and gives: lengths of sequences, vectors between containers and the order
 // (step, sequence), previous outputs, the vectors that a layer without input matrices takes.
 //
-// A block has one vector; products of vectors with matrices are those of gemm/matrix.cu.
+// A warp copies a vector, in packs of 16 bytes where both ends are aligned; products of vectors with matrices are those
+// of gemm/matrix.cu.
 //
 // Roofline bound: bytes, one element read, one written (0.9 of 3.5 TB/s for vectors of 512 elements or more).
 #include "rnn/network.cuh"
@@ -16,40 +17,80 @@ struct Arguments {
   Shape shape;
 };
 
-extern "C" __global__ void rnn_inputs_lengths(const Lengths a) {
+struct Preparation {
+  COMPUTE* workspace;
+  unsigned* filled;
+  long long offsets, start, words;  // of 32 bits, that are filled
+  int steps, batch, first, count;
+  int layout;  // 0: steps outermost, 1: packed, 2: sequences outermost
+  int length[LENGTHS];
+};
+
+// Stores the lengths of some sequences and, with those of the last ones, where the vectors of each step begin in
+// containers. What is filled gets bits that no cell puts out (persistent.cuh).
+extern "C" __global__ void rnn_inputs_prepare(const Preparation a) {
   griddepcontrol_wait();
-  store_lengths(a);
+  const int thread = blockIdx.x * blockDim.x + threadIdx.x, threads = gridDim.x * blockDim.x;
+  int *offsets = reinterpret_cast<int*>(a.workspace + a.offsets), *lengths = offsets + a.steps;
+  for (int i = thread; i < a.count; i += threads) lengths[a.first + i] = a.length[i];
+  if (a.count && a.first + a.count == a.batch)
+    for (int step = thread; step < a.steps; step += threads) {
+      int begin = a.layout == 0 ? step * a.batch : step;
+      if (a.layout == 1) {
+        begin = 0;
+        for (int i = 0; i < a.first; i++) begin += min(lengths[i], step);
+        for (int i = 0; i < a.count; i++) begin += min(a.length[i], step);
+      }
+      offsets[step] = begin;
+    }
+  constexpr unsigned NOTHING = 0xffffffffu;
+  unsigned* to = a.filled + a.start;
+  const long long packed = reinterpret_cast<uintptr_t>(to) % 16 == 0 ? a.words / 4 : 0;
+  for (long long i = thread; i < packed; i += threads)
+    reinterpret_cast<uint4*>(to)[i] = make_uint4(NOTHING, NOTHING, NOTHING, NOTHING);
+  for (long long i = 4 * packed + thread; i < a.words; i += threads) to[i] = NOTHING;
 }
 
-// Where the vectors of each step begin in containers.
-extern "C" __global__ void rnn_inputs_offsets(const Lengths a) {
-  griddepcontrol_wait();
-  store_offsets(a);
+constexpr int PACK = 16 / sizeof(ELEMENT), VECTORS = 8;  // vectors of a block
+
+__device__ __forceinline__ int vector_of_warp() { return blockIdx.x * VECTORS + threadIdx.x / 32; }
+
+// By a warp. from: nullptr where all elements get `otherwise`.
+__device__ __forceinline__ void copy_vector(ELEMENT* to, const ELEMENT* from, int width, ELEMENT otherwise) {
+  const int lane = threadIdx.x % 32;
+  const bool aligned = (reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from)) % 16 == 0;
+  const int packed = aligned && from ? width / PACK * PACK : 0;
+#pragma unroll 4
+  for (int i = lane * PACK; i < packed; i += 32 * PACK)
+    *reinterpret_cast<Pack<ELEMENT, PACK>*>(to + i) = *reinterpret_cast<const Pack<ELEMENT, PACK>*>(from + i);
+  for (int i = packed + lane; i < width; i += 32) to[i] = from ? from[i] : otherwise;
 }
 
 // The vectors of x by (step, sequence), zeros where a sequence has none.
 extern "C" __global__ void rnn_inputs_gather(const Arguments a) {
   griddepcontrol_wait();
   const Shape& s = a.shape;
-  const int step = blockIdx.x / s.batch, sequence = blockIdx.x % s.batch, width = a.layer.width;
+  const int vector = vector_of_warp(), step = vector / s.batch, sequence = vector % s.batch, width = a.layer.width;
+  if (step >= s.steps) return;
   const int* offsets = offsets_of(a.workspace, a.regions);
-  const bool exists = step < length_of(offsets, s, sequence);
-  const ELEMENT* from = a.data + (exists ? vector_at(offsets, s, step, sequence) * width : 0);
-  ELEMENT* to = elements_at(a.workspace, a.regions.input) + static_cast<long long>(blockIdx.x) * width;
-  for (int i = threadIdx.x; i < width; i += blockDim.x) to[i] = exists ? from[i] : store<ELEMENT>(COMPUTE(0));
+  const ELEMENT* from =
+      step < length_of(offsets, s, sequence) ? a.data + vector_at(offsets, s, step, sequence) * width : nullptr;
+  copy_vector(elements_at(a.workspace, a.regions.input) + static_cast<long long>(vector) * width, from, width,
+              store<ELEMENT>(COMPUTE(0)));
 }
 
 // The reverse, for dx: what lies in the padding is left alone or gets the fill.
 extern "C" __global__ void rnn_inputs_scatter(const Arguments a) {
   griddepcontrol_wait();
   const Shape& s = a.shape;
-  const int step = blockIdx.x / s.batch, sequence = blockIdx.x % s.batch, width = a.layer.width;
+  const int vector = vector_of_warp(), step = vector / s.batch, sequence = vector % s.batch, width = a.layer.width;
+  if (step >= s.steps) return;
   const int* offsets = offsets_of(a.workspace, a.regions);
   const bool exists = step < length_of(offsets, s, sequence);
   if (!exists && !s.fills) return;
-  const ELEMENT* from = elements_at(a.workspace, a.regions.input) + static_cast<long long>(blockIdx.x) * width;
-  ELEMENT* to = a.data + vector_at(offsets, s, step, sequence) * width;
-  for (int i = threadIdx.x; i < width; i += blockDim.x) to[i] = exists ? from[i] : store<ELEMENT>(a.fill);
+  const ELEMENT* from = elements_at(a.workspace, a.regions.input) + static_cast<long long>(vector) * width;
+  copy_vector(a.data + vector_at(offsets, s, step, sequence) * width, exists ? from : nullptr, width,
+              store<ELEMENT>(a.fill));
 }
 
 // What the cells of a layer put out in the step before, in their direction, by (direction, step, sequence): states of
@@ -57,17 +98,18 @@ extern "C" __global__ void rnn_inputs_scatter(const Arguments a) {
 extern "C" __global__ void rnn_inputs_previous(const Arguments a) {
   griddepcontrol_wait();
   const Shape& s = a.shape;
-  const int vectors = s.steps * s.batch, direction = blockIdx.x / vectors, vector = blockIdx.x % vectors;
-  const int step = vector / s.batch, sequence = vector % s.batch;
+  const int vectors = s.steps * s.batch, item = vector_of_warp(), direction = item / vectors, vector = item % vectors;
+  if (direction >= s.directions) return;
+  const int step = vector / s.batch, sequence = vector % s.batch, previous = direction ? step + 1 : step - 1;
   const int length = length_of(offsets_of(a.workspace, a.regions), s, sequence);
-  const long long initial = static_cast<long long>(a.layer.pseudo_layer + direction) * s.batch * s.projected;
-  const ELEMENT* outputs = elements_at(a.reserve, a.regions.kept_output) + direction * s.projected;
-  ELEMENT* to = elements_at(a.workspace, a.regions.output) + static_cast<long long>(blockIdx.x) * s.projected;
-  for (int i = threadIdx.x; i < s.projected; i += blockDim.x)
-    to[i] =
-        store<ELEMENT>(step < length ? before_step(outputs, s.directions * s.projected, a.hx ? a.hx + initial : nullptr,
-                                                   s, direction, step, sequence, length, s.projected, i)
-                                     : COMPUTE(0));
+  const ELEMENT* from = nullptr;
+  if (step < length && previous >= 0 && previous < length)
+    from = elements_at(a.reserve, a.regions.kept_output) +
+           ((static_cast<long long>(previous) * s.batch + sequence) * s.directions + direction) * s.projected;
+  else if (step < length && a.hx)
+    from = a.hx + (static_cast<long long>(a.layer.pseudo_layer + direction) * s.batch + sequence) * s.projected;
+  copy_vector(elements_at(a.workspace, a.regions.output) + static_cast<long long>(item) * s.projected, from,
+              s.projected, store<ELEMENT>(COMPUTE(0)));
 }
 
 // Without input matrices: the input itself is the product, of every gate.
@@ -99,16 +141,4 @@ extern "C" __global__ void rnn_inputs_skip_gradient(const Arguments a) {
     }
     to[i] = store<ELEMENT>(sum);
   }
-}
-
-struct FillArguments {
-  unsigned* to;
-  long long start, words;  // of 32 bits
-};
-
-// Bits that no cell puts out (persistent.cuh).
-extern "C" __global__ void rnn_inputs_fill(const FillArguments a) {
-  griddepcontrol_wait();
-  const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
-  for (long long i = blockIdx.x * blockDim.x + threadIdx.x; i < a.words; i += stride) a.to[a.start + i] = 0xffffffffu;
 }

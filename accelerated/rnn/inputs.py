@@ -4,41 +4,58 @@ matrices, and the gradients of both (inputs.cu, gemm/matrix.cu)."""
 from __future__ import annotations
 
 from ctypes import c_int, c_longlong
-from typing import Any
+from typing import Any, NamedTuple
 
 from dualdnn.api.enumerations import cudnnMathType_t, cudnnRNNDataLayout_t
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, SCALAR_BYTES
 
 from ..gemm.matrix import Matrix, MatrixProduct
-from ..plans import COMPUTES, ELEMENTS, Launch, pointers, structure
+from ..plans import COMPUTES, ELEMENTS, Launch
 from .problem import LAYOUTS, LENGTHS, THREADS, Located, RNNProblem
 
 SOURCE = "rnn/inputs.cu"
 FILL_BLOCKS = 1024
+VECTORS = 8  # that a block copies, as in the kernels
+WORD_BYTES = 4
 
 
-def lengths(problem: RNNProblem) -> list[Launch]:
-    """Return the launches that write the lengths of the sequences and where the vectors of each step begin."""
-    found = []
-    for first in range(0, problem.batch, LENGTHS):
-        part = problem.data.lengths[first : first + LENGTHS]
-        found.append(_lengths(problem, "lengths", first, part, 1))
-    return [*found, _lengths(problem, "offsets", 0, (), -(-problem.steps // THREADS))]
+class Filled(NamedTuple):
+    """Elements that get what no cell puts out: of which operand, from which number on, and how many."""
+
+    operand: str
+    start: int
+    elements: int
 
 
-def _lengths(problem: RNNProblem, kernel: str, first: int, part: tuple[int, ...], blocks: int) -> Launch:
+def prepared(problem: RNNProblem, filled: Filled | None = None) -> list[Launch]:
+    """Return the launches that write the lengths of the sequences and where the vectors of each step begin, and fill."""
+    parts = [(first, problem.data.lengths[first : first + LENGTHS]) for first in range(0, problem.batch, LENGTHS)]
+    return [_prepared(problem, first, part, filled if part is parts[-1][1] else None) for first, part in parts]
+
+
+def fill(problem: RNNProblem, filled: Filled) -> Launch:
+    """Return the launch that fills elements with what no cell puts out."""
+    return _prepared(problem, 0, (), filled)
+
+
+def _prepared(problem: RNNProblem, first: int, lengths: tuple[int, ...], filled: Filled | None) -> Launch:
+    number, element = number_bytes(problem), element_bytes(problem)
+    words = -(-filled.elements * element // WORD_BYTES) if filled else 0
+    blocks = max(-(-problem.steps // THREADS), min(FILL_BLOCKS, -(-words // (4 * THREADS))))
     return problem.launch(
         SOURCE,
-        f"rnn_inputs_{kernel}",
-        ("workSpace",),
+        "rnn_inputs_prepare",
+        ("workSpace", filled.operand if filled else ""),
         (blocks, 1, 1),
         ("offsets", c_longlong(0)),
+        ("start", c_longlong(filled.start * number // WORD_BYTES if filled else 0)),
+        ("words", c_longlong(words)),
         ("steps", c_int(problem.steps)),
         ("batch", c_int(problem.batch)),
         ("first", c_int(first)),
-        ("count", c_int(len(part))),
+        ("count", c_int(len(lengths))),
         ("layout", c_int(LAYOUTS[problem.data.layout])),
-        ("length", (c_int * LENGTHS)(*part)),
+        ("length", (c_int * LENGTHS)(*lengths)),
     )
 
 
@@ -72,17 +89,6 @@ def launch(problem: RNNProblem, kernel: str, layer: int, blocks: int, data: str,
     return problem.launch(SOURCE, f"rnn_inputs_{kernel}", operands, (blocks, 1, 1), *fields)
 
 
-def fill(problem: RNNProblem, operand: str, start: int, elements: int) -> Launch:
-    """Return the launch that fills elements with what no cell puts out. start: in numbers."""
-    words = -(-elements * element_bytes(problem) // 4)
-    blocks = min(FILL_BLOCKS, -(-words // THREADS))
-    function = problem.device.function(SOURCE, "rnn_inputs_fill", problem.definitions)
-    arguments = structure(
-        *pointers(1), ("start", c_longlong(start * number_bytes(problem) // 4)), ("words", c_longlong(words))
-    )
-    return Launch(function, arguments, (operand,), (blocks, 1, 1), (THREADS, 1, 1))
-
-
 def taken(problem: RNNProblem, layer: int) -> tuple[Located, list[Launch]]:
     """Return where the vectors that a layer takes lie, in the order (step, sequence), and what puts them there."""
     size = number_bytes(problem)
@@ -92,7 +98,7 @@ def taken(problem: RNNProblem, layer: int) -> tuple[Located, list[Launch]]:
         return where._replace(offset=where.offset * size), []
     if is_plain(problem):
         return Located("x", 0), []
-    gathered = launch(problem, "gather", layer, problem.steps * problem.batch, "x")
+    gathered = launch(problem, "gather", layer, -(-problem.steps * problem.batch // VECTORS), "x")
     return Located("workSpace", problem.passed(layer)["input"] * size), [gathered]
 
 
@@ -141,7 +147,7 @@ def gradients(problem: RNNProblem, layer: int) -> list[Launch]:
         dims = vectors, width, rows
         element = ELEMENTS[problem.data.data_type]
         found = multiply(problem, dims, gate_gradients(problem, layer), b, c, element, segments=n.directions)
-    return [*found, launch(problem, "scatter", layer, vectors, "dx")] if scatters else found
+    return [*found, launch(problem, "scatter", layer, -(-vectors // VECTORS), "dx")] if scatters else found
 
 
 def gate_gradients(problem: RNNProblem, layer: int, slot: int = 0) -> Matrix:

@@ -84,30 +84,3 @@ __device__ __forceinline__ COMPUTE clipped(COMPUTE state, const Clip& clip) {
   if (!(state == state)) return clip.propagates ? state : clip.lower;
   return state < clip.lower ? clip.lower : state > clip.upper ? clip.upper : state;
 }
-
-struct Lengths {
-  COMPUTE* workspace;
-  long long offsets;
-  int steps, batch, first, count;
-  int layout;  // 0: steps outermost, 1: packed, 2: sequences outermost
-  int length[LENGTHS];
-};
-
-// Stores the lengths of some sequences.
-__device__ __forceinline__ void store_lengths(const Lengths& a) {
-  int* lengths = reinterpret_cast<int*>(a.workspace + a.offsets) + a.steps + a.first;
-  for (int i = threadIdx.x; i < a.count; i += blockDim.x) lengths[i] = a.length[i];
-}
-
-// Stores where the vectors of each step begin in containers.
-__device__ __forceinline__ void store_offsets(const Lengths& a) {
-  int* offsets = reinterpret_cast<int*>(a.workspace + a.offsets);
-  const int step = blockIdx.x * blockDim.x + threadIdx.x;
-  if (step >= a.steps) return;
-  int begin = a.layout == 0 ? step * a.batch : step;
-  if (a.layout == 1) {
-    begin = 0;
-    for (int i = 0; i < a.batch; i++) begin += min(offsets[a.steps + i], step);
-  }
-  offsets[step] = begin;
-}

@@ -12,25 +12,40 @@
 // needs an element reads until it is something else: there is no barrier, and no flag.
 #pragma once
 #define FAST_CELLS 1
+#define CLUSTER_BLOCKS PARTS  // of a cluster
+#include "primitives/cluster.cuh"
+#if PARTS == 1
+#undef CLUSTER_DIMS_X
+#define CLUSTER_DIMS_X
+#endif
 #include "primitives/mma.cuh"
+#include "primitives/tma.cuh"
 #include "rnn/cells.cuh"
 
 constexpr int THREADS = 256, WARPS = THREADS / 32;
 constexpr int PIECE = 16 / sizeof(ELEMENT);  // elements that a thread loads at once
 constexpr int PAIR = 4 * PIECE;              // of K: two products of 32 bytes
 constexpr int SEQUENCES = 8 * N_TILES, ROWS = 16 * M_TILES;
-constexpr int PITCH = SEQUENCES + 2;  // of a row of sums: sixteen units of a sequence lie in different banks
-constexpr int SUM_BYTES = WARPS * ROWS * PITCH * sizeof(float);  // of a step; two steps alternate
+constexpr int OWN_ROWS = ROWS / PARTS;  // whose sums over all of K a block needs
+// Of a row of sums: sixteen units of a sequence lie in different banks; where neighbouring sequences are read together,
+// four rows of as many blocks do.
+constexpr int OWN_PITCH = SEQUENCES + 2;
+constexpr int PITCH = PARTS == 1 ? OWN_PITCH : SEQUENCES % 16 ? SEQUENCES : SEQUENCES + 8;
+constexpr int WARP_SUMS = ROWS * PITCH;
+constexpr int SUM_BYTES = WARPS * WARP_SUMS * sizeof(float);  // of a step; two steps alternate
+constexpr int GATHER_BYTES = PARTS == 1 ? 0 : PARTS * OWN_ROWS * OWN_PITCH * sizeof(float);  // the same
+constexpr int BARRIER_BYTES = PARTS == 1 ? 0 : 16;
 
 using Piece = uint4;
 constexpr unsigned NOTHING = 0xffffffffu;  // elements that no cell puts out: NaN of another payload
 
-__device__ __forceinline__ bool lacks(unsigned word) {
-  if constexpr (sizeof(ELEMENT) == 2) return (word & 0xffffu) == 0xffffu || word >> 16 == 0xffffu;
-  return word == NOTHING;
+__device__ __forceinline__ unsigned greater(unsigned a, unsigned b) {
+  return sizeof(ELEMENT) == 2 ? __vmaxu2(a, b) : max(a, b);
 }
 __device__ __forceinline__ bool lacks(const Piece& piece) {
-  return lacks(piece.x) || lacks(piece.y) || lacks(piece.z) || lacks(piece.w);
+  const unsigned greatest = greater(greater(piece.x, piece.y), greater(piece.z, piece.w));
+  if constexpr (sizeof(ELEMENT) == 2) return (greatest & 0xffffu) == 0xffffu || greatest >> 16 == 0xffffu;
+  return greatest == NOTHING;
 }
 
 __device__ __forceinline__ Piece read_piece(const ELEMENT* from) {
@@ -82,50 +97,108 @@ union PieceElements {
 // Pairs of K, of those of all warps, that are this warp's: every WARPS-th.
 __device__ __forceinline__ int first_element(int index) { return (index * WARPS + threadIdx.x / 32) * PAIR; }
 
-// The left operands of a warp. element(row, k) is that of the block's matrix, for 0 <= row < ROWS and 0 <= k < depth.
+// The left operands of a warp.
 struct Rows {
   unsigned kept[REGISTER_PAIRS][M_TILES][2][4];
 
   static __device__ __forceinline__ uint4* rest(int index, int tile, int half) {
-    return reinterpret_cast<uint4*>(shared_memory + 2 * SUM_BYTES) +
+    return reinterpret_cast<uint4*>(shared_memory + 2 * (SUM_BYTES + GATHER_BYTES) + BARRIER_BYTES) +
            (((index - REGISTER_PAIRS) * WARPS + threadIdx.x / 32) * M_TILES * 2 + tile * 2 + half) * 32 +
            threadIdx.x % 32;
   }
 
-  template <class Element> static __device__ __forceinline__ Piece piece(int row, int k, int depth, Element element) {
-    PieceElements found;
-    if (k < depth) {
-#pragma unroll
-      for (int i = 0; i < PIECE; i++) found.element[i] = element(row, k + i);
-    }
-    return found.piece;
-  }
-  template <class Element>
-  static __device__ __forceinline__ void load_tile(unsigned (&low)[4], unsigned (&high)[4], int tile, int k, int depth,
-                                                   Element element) {
-    const int row = 16 * tile + threadIdx.x % 32 / 4;
-    const Piece upper = piece(row, k, depth, element), lower = piece(row + 8, k, depth, element);
+  static __device__ __forceinline__ void keep(unsigned (&low)[4], unsigned (&high)[4], const Piece& upper,
+                                              const Piece& lower) {
     low[0] = operand_word(upper.x), low[1] = operand_word(lower.x);
     low[2] = operand_word(upper.y), low[3] = operand_word(lower.y);
     high[0] = operand_word(upper.z), high[1] = operand_word(lower.z);
     high[2] = operand_word(upper.w), high[3] = operand_word(lower.w);
   }
-  template <class Element> __device__ __forceinline__ void fill(int pairs, int depth, Element element) {
-    const int at = threadIdx.x % 4 * PIECE;
+  // piece(index, row): PIECE elements of K of a row, from the thread's first one in that pair on.
+  template <class Pieces> __device__ __forceinline__ void fill(int pairs, Pieces pieces) {
+    const int row = threadIdx.x % 32 / 4;
 #pragma unroll
-    for (int i = 0; i < REGISTER_PAIRS; i++)
+    for (int i = 0; i < REGISTER_PAIRS; i++) {
+      pieces.begin(i);
 #pragma unroll
       for (int tile = 0; tile < M_TILES; tile++)
-        load_tile(kept[i][tile][0], kept[i][tile][1], tile, first_element(i) + at, depth, element);
+        keep(kept[i][tile][0], kept[i][tile][1], pieces(16 * tile + row), pieces(16 * tile + row + 8));
+    }
 #pragma unroll 1
-    for (int i = REGISTER_PAIRS; i < pairs; i++)
+    for (int i = REGISTER_PAIRS; i < pairs; i++) {
+      pieces.begin(i);
 #pragma unroll 1
       for (int tile = 0; tile < M_TILES; tile++) {
         unsigned low[4], high[4];
-        load_tile(low, high, tile, first_element(i) + at, depth, element);
+        keep(low, high, pieces(16 * tile + row), pieces(16 * tile + row + 8));
         *rest(i, tile, 0) = make_uint4(low[0], low[1], low[2], low[3]);
         *rest(i, tile, 1) = make_uint4(high[0], high[1], high[2], high[3]);
       }
+    }
+    __syncwarp();
+  }
+};
+
+// Pieces of a matrix in memory whose rows are those of the block. start(row) is where a row begins; nullptr: zeros.
+// aligned: whether rows begin at multiples of 16 bytes.
+template <class Start> struct RowPieces {
+  const Start start;
+  const int depth;
+  const bool aligned;
+  int k = 0;
+
+  __device__ __forceinline__ void begin(int index) { k = first_element(index) + threadIdx.x % 4 * PIECE; }
+  __device__ __forceinline__ Piece operator()(int row) const {
+    const ELEMENT* from = start(row);
+    PieceElements found;
+    if (k >= depth || !from) return found.piece;
+    if (aligned) return *reinterpret_cast<const Piece*>(from + k);
+#pragma unroll
+    for (int i = 0; i < PIECE; i++) found.element[i] = from[k + i];
+    return found.piece;
+  }
+};
+
+// Pieces of a matrix in memory whose columns, `stride` long rows, are the rows of the block; the first `count` exist. A
+// warp transposes a pair of K at a time in shared memory, where later the sums are.
+struct ColumnPieces {
+  static constexpr int PACKS = ROWS / PIECE;
+  const ELEMENT* from;
+  const int stride, count, depth;
+
+  // A row of K: half of the rows of a pair are where the warp's sums of a step will be, half where those of the next.
+  static __device__ __forceinline__ ELEMENT* staged(int k) {
+    constexpr int HALF = PAIR / 2;
+    static_assert(HALF * ROWS * sizeof(ELEMENT) <= WARP_SUMS * sizeof(float) && WARP_SUMS % 4 == 0);
+    const int offset = k / HALF * SUM_BYTES + threadIdx.x / 32 * (WARP_SUMS * static_cast<int>(sizeof(float)));
+    return reinterpret_cast<ELEMENT*>(shared_memory + offset) + k % HALF * ROWS;
+  }
+  __device__ __forceinline__ void begin(int index) const {
+    const bool aligned = (reinterpret_cast<uintptr_t>(from) | stride * sizeof(ELEMENT)) % 16 == 0;
+    __syncwarp();
+#pragma unroll 4
+    for (int i = threadIdx.x % 32; i < PAIR * PACKS; i += 32) {
+      const int k = first_element(index) + i / PACKS, column = i % PACKS * PIECE;
+      PieceElements found;
+      if (k < depth) {
+        const ELEMENT* pack = from + static_cast<long long>(k) * stride + column;
+        if (aligned && column + PIECE <= count) {
+          found.piece = *reinterpret_cast<const Piece*>(pack);
+        } else {
+#pragma unroll
+          for (int j = 0; j < PIECE; j++)
+            if (column + j < count) found.element[j] = pack[j];
+        }
+      }
+      *reinterpret_cast<Piece*>(staged(i / PACKS) + column) = found.piece;
+    }
+    __syncwarp();
+  }
+  __device__ __forceinline__ Piece operator()(int row) const {
+    PieceElements found;
+#pragma unroll
+    for (int i = 0; i < PIECE; i++) found.element[i] = staged(threadIdx.x % 4 * PIECE + i)[row];
+    return found.piece;
   }
 };
 
@@ -193,32 +266,39 @@ struct Product {
   template <bool WAITS>
   __device__ __forceinline__ void run(const Rows& rows, int pairs, const ELEMENT* vectors, long long stride, int count,
                                       int depth) {
-    static_assert(REGISTER_PAIRS % LOADED_PAIRS == 0);
 #pragma unroll
     for (int first = 0; first < REGISTER_PAIRS; first += LOADED_PAIRS) {
       if (first >= pairs) break;
       Piece pieces[LOADED_PAIRS][N_TILES];
       load<WAITS>(pieces, first, vectors, stride, count, depth);
 #pragma unroll
-      for (int i = 0; i < LOADED_PAIRS; i++)
+      for (int i = 0; i < LOADED_PAIRS; i++) {
+        if (first + i >= REGISTER_PAIRS) {
+          if (first + i < pairs) multiply_rest(first + i, i, pieces[i]);
+          continue;
+        }
 #pragma unroll
         for (int tile = 0; tile < M_TILES; tile++)
           multiply(i, rows.kept[first + i][tile][0], rows.kept[first + i][tile][1], tile, pieces[i]);
+      }
     }
+    constexpr int UNROLLED = (REGISTER_PAIRS + LOADED_PAIRS - 1) / LOADED_PAIRS * LOADED_PAIRS;
 #pragma unroll 1
-    for (int first = REGISTER_PAIRS; first < pairs; first += LOADED_PAIRS) {
+    for (int first = UNROLLED; first < pairs; first += LOADED_PAIRS) {
       Piece pieces[LOADED_PAIRS][N_TILES];
       load<WAITS>(pieces, first, vectors, stride, count, depth);
 #pragma unroll
-      for (int i = 0; i < LOADED_PAIRS; i++) {
-        if (first + i >= pairs) break;
+      for (int i = 0; i < LOADED_PAIRS; i++)
+        if (first + i < pairs) multiply_rest(first + i, i, pieces[i]);
+    }
+  }
+  // With left operands in shared memory. chain: any number that the compiler knows.
+  __device__ __forceinline__ void multiply_rest(int pair, int chain, const Piece (&pieces)[N_TILES]) {
 #pragma unroll
-        for (int tile = 0; tile < M_TILES; tile++) {
-          const uint4 a = *Rows::rest(first + i, tile, 0), b = *Rows::rest(first + i, tile, 1);
-          const unsigned low[4] = {a.x, a.y, a.z, a.w}, high[4] = {b.x, b.y, b.z, b.w};
-          multiply(i, low, high, tile, pieces[i]);
-        }
-      }
+    for (int tile = 0; tile < M_TILES; tile++) {
+      const uint4 a = *Rows::rest(pair, tile, 0), b = *Rows::rest(pair, tile, 1);
+      const unsigned low[4] = {a.x, a.y, a.z, a.w}, high[4] = {b.x, b.y, b.z, b.w};
+      multiply(chain, low, high, tile, pieces);
     }
   }
 
@@ -250,43 +330,178 @@ struct Product {
             for (int i = 0; i < 4; i++) sums[tile][n][i] += others[j][tile][n][i];
     }
     const int lane = threadIdx.x % 32;
-    float* to = reinterpret_cast<float*>(shared_memory + parity * SUM_BYTES) + threadIdx.x / 32 * (ROWS * PITCH);
+    float* to = sums_of(parity) + threadIdx.x / 32 * WARP_SUMS;
 #pragma unroll
     for (int tile = 0; tile < M_TILES; tile++)
 #pragma unroll
-      for (int part = 0; part < 2; part++)
+      for (int half = 0; half < 2; half++)
 #pragma unroll
         for (int n = 0; n < N_TILES; n++)
-          *reinterpret_cast<float2*>(to + (16 * tile + lane / 4 + 8 * part) * PITCH + 8 * n + lane % 4 * 2) =
-              make_float2(sums[tile][n][2 * part], sums[tile][n][2 * part + 1]);
+          *reinterpret_cast<float2*>(to + (16 * tile + lane / 4 + 8 * half) * PITCH + 8 * n + lane % 4 * 2) =
+              make_float2(sums[tile][n][2 * half], sums[tile][n][2 * half + 1]);
+  }
+  static __device__ __forceinline__ float* sums_of(int parity) {
+    return reinterpret_cast<float*>(shared_memory + parity * SUM_BYTES);
   }
   // The sum of all warps.
   static __device__ __forceinline__ float total(int parity, int row, int sequence) {
-    const float* from = reinterpret_cast<const float*>(shared_memory + parity * SUM_BYTES) + row * PITCH + sequence;
+    const float* from = sums_of(parity) + row * PITCH + sequence;
     float sum = 0;
 #pragma unroll
-    for (int warp = 0; warp < WARPS; warp++) sum += from[warp * (ROWS * PITCH)];
+    for (int warp = 0; warp < WARPS; warp++) sum += from[warp * WARP_SUMS];
     return sum;
   }
 };
 
+#if PARTS > 1
+// The blocks of a cluster have the same rows, and a part of K each: every block sends each of them the sums of that
+// block's rows. Two buffers suffice: who sends the sums of a step has those of the step before, which others sent
+// behind a barrier of their block, where all of its threads had read what came a step earlier.
+struct Partials {
+  static __device__ __forceinline__ Mbarrier* barrier(int parity) {
+    return reinterpret_cast<Mbarrier*>(shared_memory + 2 * (SUM_BYTES + GATHER_BYTES)) + parity;
+  }
+  static __device__ __forceinline__ float* of(int parity, int part) {
+    return reinterpret_cast<float*>(shared_memory + 2 * SUM_BYTES + parity * GATHER_BYTES) +
+           part * (OWN_ROWS * OWN_PITCH);
+  }
+  static __device__ __forceinline__ unsigned remote(const void* variable, unsigned block) {
+    unsigned there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(variable)), "r"(block));
+    return there;
+  }
+  static __device__ __forceinline__ void init() {
+    if (threadIdx.x == 0) {
+      mbarrier_init(barrier(0), 1);
+      mbarrier_init(barrier(1), 1);
+      fence_mbarrier_init();
+    }
+    cluster_arrive();
+    cluster_wait();
+  }
+  static __device__ __forceinline__ void send(int parity, int part) {
+    constexpr int PAIRS = SEQUENCES / 2;
+#pragma unroll
+    for (int i = 0; i < (ROWS * PAIRS + THREADS - 1) / THREADS; i++) {
+      const int item = threadIdx.x + i * THREADS, sequence = item % PAIRS * 2, row = item / PAIRS;
+      if (ROWS * PAIRS % THREADS && item >= ROWS * PAIRS) break;
+      const float* from = Product::sums_of(parity) + row * PITCH + sequence;
+      float2 sum = make_float2(0, 0);
+#pragma unroll
+      for (int warp = 0; warp < WARPS; warp++) {
+        const float2 one = *reinterpret_cast<const float2*>(from + warp * WARP_SUMS);
+        sum.x += one.x, sum.y += one.y;
+      }
+      const float* to = of(parity, part) + row % OWN_ROWS * OWN_PITCH + sequence;
+      const unsigned owner = row / OWN_ROWS;
+      asm volatile(
+          "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(remote(to, owner)),
+          "f"(sum.x), "f"(sum.y), "r"(remote(barrier(parity), owner))
+          : "memory");
+    }
+  }
+  static __device__ __forceinline__ void wait(int parity, int phase) {
+    unsigned done = 0;
+    while (!done)
+      asm volatile(
+          "{ .reg .pred there; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 there, [%1], %2; selp.u32 %0, "
+          "1, 0, there; }"
+          : "=r"(done)
+          : "r"(shared_address(barrier(parity))), "r"(phase)
+          : "memory");
+  }
+};
+#endif
+
+// The sums of a block's own rows, once all of its threads have stored theirs.
+struct Sums {
+  int count = 0;  // steps of all items so far
+
+  __device__ __forceinline__ Sums() {
+#if PARTS > 1
+    Partials::init();
+#endif
+  }
+  __device__ __forceinline__ int parity() const { return count & 1; }
+  __device__ __forceinline__ void exchange(Product& product, int part, bool has_cells) {
+    product.store_sums(parity());
+    __syncthreads();
+#if PARTS > 1
+    if (threadIdx.x == 0)
+      mbarrier_arrive_expect_tx(Partials::barrier(parity()), ROWS * SEQUENCES * static_cast<int>(sizeof(float)));
+    Partials::send(parity(), part);
+    if (has_cells) Partials::wait(parity(), count >> 1 & 1);
+#endif
+  }
+  __device__ __forceinline__ float total(int row, int sequence) const {
+#if PARTS > 1
+    float sum = 0;
+#pragma unroll
+    for (int part = 0; part < PARTS; part++) sum += Partials::of(parity(), part)[row * OWN_PITCH + sequence];
+    return sum;
+#else
+    return Product::total(parity(), row, sequence);
+#endif
+  }
+  // Behind all steps: nobody writes to a block that has ended.
+  __device__ __forceinline__ void finish() const {
+#if PARTS > 1
+    cluster_arrive();
+    cluster_wait();
+#endif
+  }
+};
+
+// A step of a slice of units, of a direction, and a group of sequences.
+struct Item {
+  int t, slice, group;
+};
+
 // The work items of a block, in the order in which all blocks take them. slices: of all directions.
 struct Items {
-  const int slices, groups;
+  const int slices, groups, blocks;
   const bool keeps_rows;  // a block has one slice
   const int first_slice, first_group, apart;
 
   __device__ __forceinline__ Items(int slices, int groups)
       : slices(slices),
         groups(groups),
-        keeps_rows(slices <= gridDim.x),
-        first_slice(keeps_rows ? blockIdx.x % slices : blockIdx.x),
-        first_group(keeps_rows ? blockIdx.x / slices : 0),
-        apart(keeps_rows ? gridDim.x / slices : 1) {}
+        blocks(gridDim.x / PARTS),
+        keeps_rows(slices <= blocks),
+        first_slice(keeps_rows ? blockIdx.x / PARTS % slices : blockIdx.x / PARTS),
+        first_group(keeps_rows ? blockIdx.x / PARTS / slices : 0),
+        apart(keeps_rows ? blocks / slices : 1) {}
 
-  template <class Work> __device__ __forceinline__ void each(Work work) const {
-    for (int slice = first_slice; slice < slices; slice += keeps_rows ? slices : gridDim.x)
-      for (int group = first_group; group < groups; group += apart) work(slice, group);
+  __device__ __forceinline__ bool is_single() const { return keeps_rows && first_group + apart >= groups; }
+  __device__ __forceinline__ bool is_first(const Item& item) const {
+    return item.slice == first_slice && item.group == first_group;
+  }
+  __device__ __forceinline__ Item first() const { return {0, first_slice, first_group}; }
+  __device__ __forceinline__ Item behind(Item item) const {
+    item.group += apart;
+    if (item.group >= groups) {
+      item.group = first_group, item.slice += keeps_rows ? slices : blocks;
+      if (item.slice >= slices) item.slice = first_slice, item.t++;
+    }
+    return item;
+  }
+};
+
+// Behind the barrier of the block, what other blocks put out is not there for a while: who reads at once reads twice,
+// and delays with that traffic those who write.
+struct ReadDelay {
+  unsigned begun = 0;
+
+  __device__ __forceinline__ void begin() {
+#ifndef EMULATED_CUDA
+    if constexpr (READ_DELAY > 0) begun = static_cast<unsigned>(clock());
+#endif
+  }
+  __device__ __forceinline__ void wait() const {
+#ifndef EMULATED_CUDA
+    if constexpr (READ_DELAY > 0)
+      while (static_cast<unsigned>(clock()) - begun < READ_DELAY) continue;
+#endif
   }
 };
 

@@ -2,33 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from ctypes import c_int
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
+from dualdnn.api.operations.rnn.network import GRU, LSTM
+
+from ..plans import Launch, pointers, structure
+from ..primitives.cluster import has_clusters
 from ..solver import LAUNCH_SECONDS
 from . import inputs
 from .problem import RNNProblem
 
 WARPS, LANES = 8, 32
-PAIR_BYTES = 64  # of K
+THREADS = LANES * WARPS
+BARRIER_BYTES = 16
+PAIR_BYTES, PACK_BYTES = 64, 16  # of K
 TILE_M, TILE_N = 16, 8  # of mma.sync
 FRAGMENT_BYTES = 16  # of a left operand, of a lane
 FLOAT_BYTES = 4
-MOST_LOADED = 48  # registers of a thread with right operands in flight
+# Registers of a thread; of them for neither operands nor sums, by the tiles of 8 sequences
+REGISTERS, OTHER_REGISTERS = 255, {1: 72, 2: 88, 4: 96}
+PIECE_REGISTERS = 6  # with its address
 # By the tiles of 16 rows of a block: how many pairs of K a warp may have in registers
-REGISTER_PAIRS = {1: (1, 3, 6, 12), 2: (1, 3, 6), 3: (1, 2, 4), 4: (1, 3)}
-N_TILES = (1, 2, 4)
+REGISTER_PAIRS = {1: (1, 2, 3, 6, 12), 2: (1, 2, 3, 6), 3: (1, 2, 4), 4: (1, 2, 3), 6: (1, 2), 8: (1, 2)}
+N_TILES, PARTS = (1, 2, 4), (1, 2, 4, 8)
 MOST_KEPT, FRAGMENT_REGISTERS = (
-    {1: 96, 2: 96, 4: 48},
+    {1: 128, 2: 96, 4: 32},
     4,
 )  # registers with left operands, by the tiles of 8 sequences; of one
-# Measured on an H200, or near: of a step, and of each group of a block, before any byte and product; bytes a second of L2, for a multiprocessor and for
-# all; of shared memory; clocks of a product of a warp, where four schedulers have two warps each
-STEP_SECONDS, GROUP_SECONDS, CLOCK = 0.9e-6, 0.3e-6, 1.7e9
-L2_BYTES_PER_SECOND, ALL_L2_BYTES_PER_SECOND = 90e9, 2.5e12
+# Near what was measured on an H100: of a step, of each group of a block, and of a cell, before any byte and product; bytes a
+# second of L2, for a multiprocessor and for all, which read the same lines; of shared memory; of sums that blocks of a
+# cluster exchange, and a part of K; clocks of a product of a warp, where four schedulers have two warps each
+STEP_SECONDS, GROUP_SECONDS, CELL_SECONDS, CLOCK = 0.55e-6, 0.4e-6, 3e-9, 1.7e9
+L2_BYTES_PER_SECOND, ALL_L2_BYTES_PER_SECOND = 90e9, 3e12
 SHARED_BYTES_PER_SECOND = 128 * CLOCK
+PART_SECONDS, CLUSTER_BYTES_PER_SECOND = 0.06e-6, 8e9
 PRODUCT_CLOCKS = 2 * 6
+LEAST_GAIN = 1.15  # by which parts of K have to be faster
+# Clocks from the barrier of a block until what other blocks put out is there, of networks whose blocks read so many bytes in
+# a step: by whether K has the gates of a unit, then by cell
+READ_DELAYS = {False: {LSTM: 1200, GRU: 1000}, True: {LSTM: 1400, GRU: 1000}}
+DELAYED_BYTES = 400e3
 
 
 @dataclass(frozen=True)
@@ -36,7 +53,8 @@ class Division:
     """One way to divide a layer.
 
     m_tiles: tiles of 16 rows of a block's matrix. n_tiles: tiles of 8 sequences of a block. units: of a block. slices, groups:
-    of units, of sequences. depth: bytes of K. most_register_pairs: where registers shall have fewer than they could.
+    of units, of sequences. depth: bytes of K of a block. vectors: sequences of a block that exist, at most. most_register_pairs: where registers shall have fewer than they
+    could. parts: blocks of a cluster, which have the same rows, and a part of K each.
     """
 
     m_tiles: int
@@ -45,7 +63,9 @@ class Division:
     slices: int
     groups: int
     depth: int
+    vectors: int = TILE_N
     most_register_pairs: int | None = None
+    parts: int = 1
 
     @property
     def sequences(self) -> int:
@@ -63,40 +83,77 @@ class Division:
         return next((pairs for pairs in possible if pairs >= wanted), possible[-1])
 
     @property
+    def is_possible(self) -> bool:
+        """Whether a warp has room for left operands in registers, and for sums of as many tiles."""
+        return self.m_tiles * FRAGMENT_REGISTERS * 2 <= MOST_KEPT[self.n_tiles] and self.m_tiles * self.n_tiles <= 16
+
+    @property
+    def is_worth_trying(self) -> bool:
+        """Whether it may be the fastest: larger groups lose more to exchanged sums than they gain from parts of K; more than
+        four tiles of rows serve those parts alone."""
+        return self.n_tiles == 1 if self.parts > 1 else self.m_tiles <= 4
+
+    def takes_several(self, directions: int, multiprocessors: int) -> bool:
+        """Whether a block has several groups, or slices, in turns."""
+        return self.groups * self.slices * directions * self.parts > self.blocks(directions, multiprocessors)
+
+    @property
     def loaded_pairs(self) -> int:
-        """Pairs whose right operands are in flight together; a divisor of those in registers."""
-        held = self.register_pairs
-        return next(
-            p
-            for p in range(held, 0, -1)
-            if held % p == 0 and p * self.n_tiles * 4 <= max(MOST_LOADED, self.n_tiles * 4)
-        )
+        """Pairs whose right operands are in flight together, as many as registers have room for."""
+        tiles = self.m_tiles * self.n_tiles
+        sums = FRAGMENT_REGISTERS * tiles * (4 if tiles == 1 else 2 if tiles < 4 else 1)
+        kept = FRAGMENT_REGISTERS * 2 * self.m_tiles * self.register_pairs
+        room = REGISTERS - OTHER_REGISTERS[self.n_tiles] - sums - kept
+        most = max(1, room // (PIECE_REGISTERS * self.n_tiles))
+        return -(-self.pairs // -(-self.pairs // most))
 
     @property
     def pitch(self) -> int:
-        return self.sequences + 2
+        if self.parts == 1:
+            return self.sequences + 2
+        return self.sequences if self.sequences % 16 else self.sequences + 8
 
     @property
     def shared_bytes(self) -> int:
-        sums = 2 * WARPS * self.m_tiles * TILE_M * self.pitch * FLOAT_BYTES
+        rows = self.m_tiles * TILE_M
+        sums = 2 * WARPS * rows * self.pitch * FLOAT_BYTES
+        if self.parts > 1:
+            sums += 2 * rows * (self.sequences + 2) * FLOAT_BYTES + BARRIER_BYTES
         rest = max(0, self.pairs - self.register_pairs)
         return sums + rest * WARPS * self.m_tiles * 2 * LANES * FRAGMENT_BYTES
 
     def blocks(self, directions: int, multiprocessors: int) -> int:
         """Return the blocks of a launch: a multiple of all slices, or as many as there are multiprocessors."""
-        slices = self.slices * directions
-        return slices * min(self.groups, multiprocessors // slices) if slices <= multiprocessors else multiprocessors
+        slices, clusters = self.slices * directions, multiprocessors // self.parts
+        return self.parts * (slices * min(self.groups, clusters // slices) if slices <= clusters else clusters)
 
     def step_seconds(self, directions: int, multiprocessors: int) -> float:
         """Return about how long a step takes, where every slice has a multiprocessor."""
         blocks = self.blocks(directions, multiprocessors)
-        rounds = -(-self.groups * self.slices * directions // blocks)
-        vectors = self.sequences * self.depth
+        rounds = -(-self.groups * self.slices * directions // (blocks // self.parts))
+        vectors, rows = self.vectors * self.depth, self.m_tiles * TILE_M
         weights = max(0, self.pairs - self.register_pairs) * WARPS * self.m_tiles * 2 * LANES * FRAGMENT_BYTES
-        sums = 2 * WARPS * self.m_tiles * TILE_M * self.sequences * FLOAT_BYTES
+        sums = 2 * WARPS * rows * self.sequences * FLOAT_BYTES
         products = self.pairs * 2 * self.m_tiles * self.n_tiles * PRODUCT_CLOCKS / CLOCK
         loads = max(vectors / L2_BYTES_PER_SECOND, blocks * vectors / ALL_L2_BYTES_PER_SECOND)
-        return STEP_SECONDS + rounds * (GROUP_SECONDS + loads + (weights + sums) / SHARED_BYTES_PER_SECOND + products)
+        group = GROUP_SECONDS + loads + (weights + sums) / SHARED_BYTES_PER_SECOND + products
+        group += self.units * self.sequences * CELL_SECONDS
+        if self.parts == 1:
+            return STEP_SECONDS + rounds * group
+        exchanged = rows * self.sequences * FLOAT_BYTES
+        group += self.parts * PART_SECONDS + exchanged / CLUSTER_BYTES_PER_SECOND
+        return LEAST_GAIN * (STEP_SECONDS + rounds * group)
+
+    def read_delay(self, problem: RNNProblem) -> int:
+        """Return the clocks that a warp waits before it reads what other blocks put out."""
+        size, n = (problem.network.directions, problem.device.multiprocessors), problem.network
+        if self.takes_several(*size) or self.blocks(*size) * self.vectors * self.depth < DELAYED_BYTES:
+            return 0
+        has_gates = self.depth * self.parts > n.hidden * inputs.element_bytes(problem)
+        reads_late = (
+            has_gates and n.cell == LSTM and self.parts == 1
+        )  # all gates of all units take longer than the others
+        return 0 if reads_late else READ_DELAYS[has_gates].get(n.cell, 0)
 
     def definitions(self, problem: RNNProblem) -> tuple[tuple[str, str], ...]:
         """Return the definitions of a kernel."""
@@ -105,6 +162,8 @@ class Division:
             "N_TILES": self.n_tiles,
             "REGISTER_PAIRS": self.register_pairs,
             "LOADED_PAIRS": self.loaded_pairs,
+            "PARTS": self.parts,
+            "READ_DELAY": self.read_delay(problem),
         }
         return (*problem.definitions, *((name, str(value)) for name, value in sizes.items()))
 
@@ -117,36 +176,55 @@ class Division:
 def can_serve(problem: RNNProblem) -> bool:
     """Return whether the kernels compute what the problem asks: elements that tensor cores multiply, in vectors of packs of
     16 bytes, without a projection."""
-    n = problem.network
+    n, device = problem.network, problem.device
     packs = n.hidden * inputs.element_bytes(problem) % 16 == 0
-    return problem.aligned and packs and not n.is_projected and inputs.uses_tensor_cores(problem)
+    has_barriers = has_clusters(device) or device.kind == "emulated"
+    return has_barriers and problem.aligned and packs and not n.is_projected and inputs.uses_tensor_cores(problem)
 
 
-def division(problem: RNNProblem, gates_of_rows: int, gates_of_depth: int) -> Division | None:
-    """Return the fastest division whose blocks fit the device, all of them at once where that is possible.
+def divisions(problem: RNNProblem, gates_of_rows: int, gates_of_depth: int) -> list[Division]:
+    """Return the divisions whose blocks fit the device, the fastest first; those whose blocks run all at once, where there
+    are such.
 
     gates_of_rows: rows of the block's matrix for each unit. gates_of_depth: terms of a sum for each unit.
     """
-    n, device = problem.network, problem.device
-    depth = gates_of_depth * n.hidden * inputs.element_bytes(problem)
+    device = problem.device
     found = []
-    for m_tiles, n_tiles in ((m, tiles) for m in REGISTER_PAIRS for tiles in N_TILES):
-        units, rest = divmod(m_tiles * TILE_M, gates_of_rows)
-        if rest or units & (units - 1):
-            continue
-        groups = -(-problem.batch // (n_tiles * TILE_N))
-        made = Division(m_tiles, n_tiles, units, -(-n.hidden // units), groups, depth)
-        if made.shared_bytes <= device.shared_bytes_per_block:
+    for m_tiles, n_tiles, parts in product(REGISTER_PAIRS, N_TILES, PARTS if has_clusters(device) else (1,)):
+        made = divided(problem, gates_of_rows, gates_of_depth, m_tiles, n_tiles, parts)
+        if made and made.is_possible and made.is_worth_trying and made.shared_bytes <= device.shared_bytes_per_block:
             found.append(made)
-    together = [made for made in found if made.slices * n.directions <= device.multiprocessors]
-    return min(
-        together or found, key=lambda made: made.step_seconds(n.directions, device.multiprocessors), default=None
+    size = problem.network.directions, device.multiprocessors
+    found = [made for made in found if made.parts == 1 or not made.takes_several(*size)]
+    together = [made for made in found if runs_together(problem, made)]
+    return sorted(together or found, key=lambda made: made.step_seconds(*size))
+
+
+def divided(
+    problem: RNNProblem, gates_of_rows: int, gates_of_depth: int, m_tiles: int, n_tiles: int, parts: int
+) -> Division | None:
+    """Return the division with these tiles and parts of K, if there is one."""
+    n, size = problem.network, inputs.element_bytes(problem)
+    units, rest = divmod(m_tiles * TILE_M, gates_of_rows * parts)
+    depth, odd = divmod(gates_of_depth * n.hidden * size, parts)
+    if rest or not units or units & (units - 1) or odd or depth % PACK_BYTES:
+        return None
+    groups = -(-problem.batch // (n_tiles * TILE_N))
+    return Division(
+        m_tiles,
+        n_tiles,
+        units,
+        -(-n.hidden // (units * parts)),
+        groups,
+        depth,
+        min(problem.batch, n_tiles * TILE_N),
+        parts=parts,
     )
 
 
-def runs_together(problem: RNNProblem, made: Division | None) -> bool:
-    """Return whether every slice has a multiprocessor."""
-    return made is not None and made.slices * problem.network.directions <= problem.device.multiprocessors
+def runs_together(problem: RNNProblem, made: Division) -> bool:
+    """Return whether every slice has a multiprocessor, or as many as K has parts."""
+    return made.slices * problem.network.directions <= problem.device.multiprocessors // made.parts
 
 
 def seconds(problem: RNNProblem, made: Division) -> float:
@@ -157,5 +235,19 @@ def seconds(problem: RNNProblem, made: Division) -> float:
     )
 
 
-def grid(problem: RNNProblem, made: Division) -> tuple[int, int, int]:
-    return made.blocks(problem.network.directions, problem.device.multiprocessors), 1, 1
+def launch(
+    problem: RNNProblem,
+    possible: Sequence[Division],
+    kernel: tuple[str, str],
+    operands: Sequence[str],
+    *fields: tuple[str, Any],
+) -> Launch:
+    """Return the launch of a kernel, of a source, in the first of these divisions whose clusters all run at once."""
+    for made in possible:
+        blocks = made.blocks(problem.network.directions, problem.device.multiprocessors)
+        function = problem.device.function(*kernel, made.definitions(problem))
+        shape = (blocks, 1, 1), (THREADS, 1, 1), made.shared_bytes
+        if made.parts == 1 or function.holds_clusters(*shape, blocks // made.parts):
+            break
+    arguments = structure(*pointers(len(operands)), *fields, *made.fields)
+    return Launch(function, arguments, operands, *shape, cooperative=True)

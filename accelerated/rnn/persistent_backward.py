@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..plans import Launch, pointers, structure
+from ..plans import Launch
 from ..solver import Solver
 from . import dropout, inputs, persistent
 from .persistent import Division
-from .problem import THREADS, RNNProblem
+from .problem import RNNProblem
 
 SOURCE = "rnn/persistent_backward.cu"
 OPERANDS = ("dy", "hx", "dhy", "cx", "dcy", "weightSpace", "dhx", "dcx", "workSpace", "reserveSpace")
@@ -21,39 +21,36 @@ class PersistentBackwardSolver(Solver[RNNProblem]):
     name = "rnn.persistent_backward"
 
     def serves(self, problem: RNNProblem) -> bool:
-        return persistent.can_serve(problem) and self._division(problem) is not None
+        return persistent.can_serve(problem) and bool(self._divisions(problem))
 
     def applies(self, problem: RNNProblem) -> bool:
-        return self.serves(problem) and persistent.runs_together(problem, self._division(problem))
+        return self.serves(problem) and persistent.runs_together(problem, self._divisions(problem)[0])
 
     def alignment(self, problem: RNNProblem) -> Mapping[str, int]:
         return {"workSpace": 16, "reserveSpace": 16}
 
     def estimated_seconds(self, problem: RNNProblem) -> float:
-        made = self._division(problem)
-        return persistent.seconds(problem, made) if made else super().estimated_seconds(problem)
+        possible = self._divisions(problem)
+        return persistent.seconds(problem, possible[0]) if possible else super().estimated_seconds(problem)
 
     def launches(self, problem: RNNProblem) -> list[Launch]:
         n = problem.network
-        found = inputs.lengths(problem)
-        exchanged = n.directions * problem.steps * problem.batch * n.gates * n.hidden
+        elements = n.directions * problem.steps * problem.batch * n.gates * n.hidden
+        exchanged = inputs.Filled("workSpace", problem.work()["products"], elements)
+        found = inputs.prepared(problem, exchanged)
         for layer in reversed(range(n.layers)):
-            found.append(inputs.fill(problem, "workSpace", problem.work()["products"], exchanged))
+            if layer < n.layers - 1:
+                found.append(inputs.fill(problem, exchanged))
             found.append(self._steps(problem, layer))
             found += inputs.gradients(problem, layer)
             found += dropout.gradient(problem, layer)
         return found
 
-    def _division(self, problem: RNNProblem) -> Division | None:
-        return persistent.division(problem, 1, problem.network.gates)
+    def _divisions(self, problem: RNNProblem) -> list[Division]:
+        return persistent.divisions(problem, 1, problem.network.gates)
 
     def _steps(self, problem: RNNProblem, layer: int) -> Launch:
-        made = self._division(problem)
-        assert made is not None
-        dx = problem.operation.dx
-        arguments = structure(
-            *pointers(len(OPERANDS)), ("clip", problem.clip), *problem.described(layer, dx), *made.fields
+        fields = ("clip", problem.clip), *problem.described(layer, problem.operation.dx)
+        return persistent.launch(
+            problem, self._divisions(problem), (SOURCE, "rnn_persistent_backward"), OPERANDS, *fields
         )
-        function = problem.device.function(SOURCE, "rnn_persistent_backward", made.definitions(problem))
-        shape = persistent.grid(problem, made), (THREADS, 1, 1), made.shared_bytes
-        return Launch(function, arguments, OPERANDS, *shape, cooperative=True)

@@ -25,7 +25,7 @@ class RecurrenceSolver(Solver[RNNProblem]):
 
     def launches(self, problem: RNNProblem) -> list[Launch]:
         n, steps, batch = problem.network, problem.steps, problem.batch
-        found = inputs.lengths(problem)
+        found = inputs.prepared(problem)
         cells = (-(-batch * n.hidden // THREADS), n.directions, 1)
         states = (-(-batch * (n.projected + n.hidden) // THREADS), n.directions, 1)
         for layer in range(n.layers):

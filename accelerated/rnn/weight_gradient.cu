@@ -43,30 +43,54 @@ extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS) rnn_weight_gradien
       [&](int row, int k, COMPUTE sum) { add(matrix + static_cast<long long>(row) * s.hidden + k, sum); });
 }
 
-constexpr int COLUMNS = 32, PARTS = 32;
+// Of the biases: a block sums COLUMNS columns of the gradients of the gates over all vectors. A thread takes a pack of
+// them, 16 bytes where the rows are aligned.
+constexpr int COLUMNS = 32, PACK = 16 / sizeof(ELEMENT), PACKS = COLUMNS / PACK, BIAS_THREADS = 1024;
+constexpr int ROWS = BIAS_THREADS / PACKS, WARPS = BIAS_THREADS / 32;
 
-// Of the biases: a block sums COLUMNS of them, PARTS of the vectors at a time.
-extern "C" __global__ void __launch_bounds__(1024) rnn_weight_gradient_bias(const Arguments a) {
+extern "C" __global__ void __launch_bounds__(BIAS_THREADS) rnn_weight_gradient_bias(const Arguments a) {
   griddepcontrol_wait();
-  __shared__ COMPUTE inputs[PARTS][COLUMNS], states[PARTS][COLUMNS];
+  __shared__ COMPUTE sums[WARPS][COLUMNS];
   const Shape& s = a.shape;
-  const int direction = blockIdx.y, part = threadIdx.x / COLUMNS, row = blockIdx.x * COLUMNS + threadIdx.x % COLUMNS;
-  const ELEMENT* gradients = elements_at(a.reserve, a.regions.gradients + direction * a.regions.kept_step);
-  const int rows = GATES * s.hidden, recurrent_row = CELL == GRU && row >= 2 * s.hidden ? row + s.hidden : row;
-  COMPUTE input = 0, state = 0;
-  if (row < rows)
-#pragma unroll 8
-    for (long long vector = part; vector < s.steps * s.batch; vector += PARTS) {
-      input += load<COMPUTE>(gradients[vector * KEPT * s.hidden + row]);
-      if (CELL == GRU) state += load<COMPUTE>(gradients[vector * KEPT * s.hidden + recurrent_row]);
-    }
-  inputs[part][threadIdx.x % COLUMNS] = input, states[part][threadIdx.x % COLUMNS] = state;
-  __syncthreads();
-  if (part > 0 || row >= rows) return;
+  const int direction = blockIdx.y, first = blockIdx.x * COLUMNS + threadIdx.x % PACKS * PACK, width = KEPT * s.hidden;
+  const ELEMENT* gradients = elements_at(a.reserve, a.regions.gradients + direction * a.regions.kept_step) + first;
+  const long long vectors = static_cast<long long>(s.steps) * s.batch;
+  const bool aligned = (reinterpret_cast<uintptr_t>(gradients) | width * sizeof(ELEMENT)) % 16 == 0;
+  COMPUTE sum[PACK] = {};
+  if (first < width) {
+#pragma unroll 4
+    for (long long vector = threadIdx.x / PACKS; vector < vectors; vector += ROWS) {
+      Pack<ELEMENT, PACK> pack{};
+      const ELEMENT* from = gradients + vector * width;
+      if (aligned) {
+        pack = *reinterpret_cast<const Pack<ELEMENT, PACK>*>(from);
+      } else {
 #pragma unroll
-  for (int i = 1; i < PARTS; i++) input += inputs[i][threadIdx.x], state += states[i][threadIdx.x];
+        for (int i = 0; i < PACK; i++)
+          if (first + i < width) pack.item[i] = from[i];
+      }
+#pragma unroll
+      for (int i = 0; i < PACK; i++) sum[i] += load<COMPUTE>(pack.item[i]);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < PACK; i++) {
+#pragma unroll
+    for (int lanes = PACKS; lanes < 32; lanes *= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], lanes);
+    if (threadIdx.x % 32 < PACKS) sums[threadIdx.x / 32][threadIdx.x % 32 * PACK + i] = sum[i];
+  }
+  __syncthreads();
+  const int column = blockIdx.x * COLUMNS + threadIdx.x;
+  if (threadIdx.x >= COLUMNS || column >= width) return;
+  COMPUTE total = 0;
+#pragma unroll
+  for (int i = 0; i < WARPS; i++) total += sums[i][threadIdx.x];
+
+  // Of a GRU's last gate the input bias is in one slot, what its reset gate multiplies in the next.
+  const bool input = CELL != GRU || column < 3 * s.hidden, recurrent = CELL != GRU || column / s.hidden != 2;
+  const int recurrent_row = CELL == GRU && column >= 3 * s.hidden ? column - s.hidden : column;
   const Weights &input_bias = a.layer.input_bias, &recurrent_bias = a.layer.recurrent_bias;
-  if (input_bias.start >= 0) add(a.dweights + input_bias.start + direction * input_bias.step + row, input);
-  if (recurrent_bias.start >= 0)
-    add(a.dweights + recurrent_bias.start + direction * recurrent_bias.step + row, CELL == GRU ? state : input);
+  if (input && input_bias.start >= 0) add(a.dweights + input_bias.start + direction * input_bias.step + column, total);
+  if (recurrent && recurrent_bias.start >= 0)
+    add(a.dweights + recurrent_bias.start + direction * recurrent_bias.step + recurrent_row, total);
 }

@@ -24,7 +24,7 @@ class WeightGradientSolver(Solver[RNNProblem]):
 
     def launches(self, problem: RNNProblem) -> list[Launch]:
         n = problem.network
-        found = inputs.lengths(problem)
+        found = inputs.prepared(problem)
         for layer in range(n.layers):
             if layer or not n.skips_input:
                 where, gathered = inputs.taken(problem, layer)
@@ -37,14 +37,15 @@ class WeightGradientSolver(Solver[RNNProblem]):
             if n.is_projected:
                 found.append(self._launch(problem, "project", layer, tiles(n.hidden, n.projected, n.directions)))
             if n.has_input_bias or n.has_recurrent_bias:
-                rows = n.gates * n.hidden
+                rows = problem.kept_gates * n.hidden
                 found.append(self._launch(problem, "bias", layer, (-(-rows // COLUMNS), n.directions, 1), BIAS_THREADS))
         return found
 
     def _recurrent(self, problem: RNNProblem, layer: int) -> list[Launch]:
         """Return the launches of the gradients of the recurrent matrices of a layer."""
         n, vectors = problem.network, problem.steps * problem.batch
-        found = [inputs.launch(problem, "previous", layer, n.directions * vectors, "x", "hx")]
+        blocks = -(-n.directions * vectors // inputs.VECTORS)
+        found = [inputs.launch(problem, "previous", layer, blocks, "x", "hx")]
         offset = problem.passed(layer)["output"] * inputs.number_bytes(problem)
         before, first = Matrix("workSpace", offset, 1, n.projected, vectors * n.projected), 0
         for slot, gates in problem.recurrent_slots:

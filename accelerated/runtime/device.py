@@ -131,8 +131,8 @@ class Function(ABC):
         if self.fields and (found := difference(self.fields, host_fields(structure))):
             raise TypeError(f"arguments: {self.name}: {found}")
 
-    def holds_clusters(self, grid: Dimensions, block: Dimensions, shared_bytes: int) -> bool:
-        """Whether the device has room for the clusters of this kernel, which may be larger than every GPU allows.
+    def holds_clusters(self, grid: Dimensions, block: Dimensions, shared_bytes: int, clusters: int = 1) -> bool:
+        """Whether the device has room for so many clusters of this kernel at a time, which may be larger than every GPU allows.
 
         They can be launched from then on.
         """

@@ -230,11 +230,11 @@ class GpuFunction(Function):
         self._configurations[grid, block, shared_bytes, stream, cooperative] = made
         return made
 
-    def holds_clusters(self, grid: Dimensions, block: Dimensions, shared_bytes: int) -> bool:
+    def holds_clusters(self, grid: Dimensions, block: Dimensions, shared_bytes: int, clusters: int = 1) -> bool:
         try:
             self.device.make_current()
             self._kernel.set_attribute(NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)
-            return self._kernel.active_clusters(configuration(grid, block, shared_bytes)) > 0
+            return self._kernel.active_clusters(configuration(grid, block, shared_bytes)) >= clusters
         except DriverError:
             return False
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from ctypes import c_int, c_uint
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 from dualdnn.api.operations import (
@@ -31,6 +31,9 @@ SIDE_BITS, MOST_SIDE_BITS, MOST_BINS = 4, 16, 4096  # a bin has 16 x 16 cells, o
 CHUNK, MOST_CHUNKS = 2048, 64  # output pixels of a block that sorts, at least; of an image
 SORTED_PIXELS = 2048  # output pixels of an image, from which on samples are sorted
 ENTRY_BYTES, COUNT_BYTES = 8, 4
+GRID_IMAGES = (8, 4, 2, 1)  # of a thread whose coordinates serve all of them
+FEWEST_LANES = 32  # channels side by side, from which on neighbouring threads take them
+ROW_BLOCKS, SINGLE_BLOCKS = 2, 4  # of a multiprocessor, then: of packs, of single channels
 MOST_IMAGES = 65536  # in the second dimension of a grid
 
 
@@ -47,7 +50,7 @@ class TransformerProblem(Problem):
         shared_bytes: int = 0, scratch_bytes: int = 0, **definitions: int,
     ) -> Launch:  # fmt: skip
         """Return the launch of a kernel with ``count`` blocks for each of so many images."""
-        named = {name: str(value) for name, value in definitions.items()}
+        named = {name: str(value) for name, value in {"LANE_WIDTH": 0, **definitions}.items()}
         defined = type_definitions(self.operation.transformer.data_type, self.operation, **named)
         function = self.device.function(source, f"spatial_transformer_{kernel}", defined)
         arguments, extent = structure(*pointers(len(operands)), *fields), (count, images, 1)
@@ -66,17 +69,25 @@ class GridSolver(Solver[TransformerProblem]):
 
     def launches(self, problem: TransformerProblem) -> list[Launch]:
         forward = isinstance(problem.operation, SpatialTfGridGeneratorForward)
-        pixels = problem.pixels * problem.images if forward else problem.pixels
+        pixels = problem.pixels
+        many = max(1, PACK_BYTES // (COORDINATES * problem.operation.grid.scalar_bytes)) if forward else 1
+        busy = THREADS * BUSY_BLOCKS * problem.device.multiprocessors
+        packs = pixels % many == 0 and problem.width >= many and pixels * problem.images >= many * busy
+        of_thread = many if packs else 1
+        threads = pixels // of_thread
+        of_image = blocks(threads)[0]
         fields = [
             ("pixels", c_uint(pixels)),
+            ("images", c_uint(problem.images)),
             ("width", FastDivmod.of(problem.width)),
             ("height", FastDivmod.of(problem.height)),
+            ("blocks", FastDivmod.of(of_image)),
         ]
         if forward:
-            many = max(1, PACK_BYTES // (COORDINATES * problem.operation.grid.scalar_bytes))
-            of_thread = many if pixels >= many * THREADS * BUSY_BLOCKS * problem.device.multiprocessors else 1
-            count, operands = blocks(-(-pixels // of_thread))[0], ("theta", "grid")
-            return [problem.launch(GRIDS, "grid_forward", operands, fields, count, PIXELS=of_thread, CLUSTER_BLOCKS=1)]
+            of_images = next(n for n in GRID_IMAGES if n == 1 or -(-problem.images // n) * threads >= busy)
+            count, operands = -(-problem.images // of_images) * of_image, ("theta", "grid")
+            definitions = {"PIXELS": of_thread, "IMAGES": of_images, "CLUSTER_BLOCKS": 1}
+            return [problem.launch(GRIDS, "grid_forward", operands, fields, count, **definitions)]
         cluster = CLUSTER if has_clusters(problem.device) and pixels >= CLUSTER_PIXELS else 1
         return [
             problem.launch(
@@ -86,6 +97,7 @@ class GridSolver(Solver[TransformerProblem]):
                 fields,
                 problem.images * cluster,
                 PIXELS=1,
+                IMAGES=1,
                 CLUSTER_BLOCKS=cluster,
             )
         ]
@@ -191,8 +203,10 @@ class SamplerSolver(Solver[TransformerProblem]):
         tiles = [-(-size // TILE) for size in (height, width)]
         channels = CHANNELS if problem.channels > CHANNELS // 2 else CHANNELS // 2
         groups = -(-problem.channels // channels)
+        lane_width = self._lane_width(problem)
         # Blocks share the channels of a tile, where there are too few tiles.
-        busy = BUSY_BLOCKS * problem.device.multiprocessors
+        of_multiprocessor = {0: BUSY_BLOCKS, 1: SINGLE_BLOCKS}.get(lane_width, ROW_BLOCKS)
+        busy = of_multiprocessor * problem.device.multiprocessors
         of_block = max(1, min(groups, problem.images * prod(tiles) * groups // busy))
         of_tile = -(-groups // of_block)
         bins = Bins.of(problem, height, width)
@@ -211,13 +225,16 @@ class SamplerSolver(Solver[TransformerProblem]):
         operands = ("dy", "grid", "dx", SCRATCH if self.sorts else "")
         gradient = problem.launch(
             SAMPLER, "sampler_gradient_x", operands, fields, problem.images * of_tile * prod(tiles),
-            scratch_bytes=scratch_bytes, CHANNELS=channels,
+            scratch_bytes=scratch_bytes, CHANNELS=channels, LANE_WIDTH=lane_width,
         )  # fmt: skip
         if not self.sorts:
             return [gradient]
         shape = next(value for name, value in fields if name == "shape")
         fields = [starts, ("shape", shape), ("bins", bins), ("images", c_uint(problem.images))]
         grid = (bins.chunks, problem.images)
+        # Where the samples of a block begin, and of the warps of one and of all the counts.
+        of_warps = (THREADS // 32 + 1) * bins.bins * COUNT_BYTES // 2
+        shared_bytes = {"count": bins.bins * COUNT_BYTES, "scan": 0, "sort": bins.bins * COUNT_BYTES + of_warps}
         steps = {"count": grid, "scan": (problem.images, 1), "sort": grid}
         return [
             *(
@@ -228,13 +245,29 @@ class SamplerSolver(Solver[TransformerProblem]):
                     fields,
                     *extent,
                     scratch_bytes=scratch_bytes,
-                    shared_bytes=0 if step == "scan" else bins.bins * COUNT_BYTES,
+                    shared_bytes=shared_bytes[step],
                     CHANNELS=channels,
                 )
                 for step, extent in steps.items()
             ),
             gradient,
         ]
+
+    @staticmethod
+    def _lane_width(problem: TransformerProblem) -> int:
+        """Return the channels of a pack of the gradient of x, 0 where they do not lie side by side."""
+        o = problem.operation
+        tensors = (o.dx, o.dy)
+        if problem.channels < FEWEST_LANES or any(t.strides[1] != 1 for t in tensors):
+            return 0
+        width = PACK_BYTES // o.dx.scalar_bytes if problem.aligned else 1
+        strides = [t.strides[d] for t in tensors for d in (0, 2, 3) if t.dims[d] > 1]
+        return gcd(width, problem.channels, *strides)
+
+    def alignment(self, problem: TransformerProblem) -> Mapping[str, int]:
+        if not isinstance(problem.operation, SpatialTfSamplerBackward) or self._lane_width(problem) <= 1:
+            return {}
+        return dict.fromkeys(("dx", "dy"), PACK_BYTES)
 
 
 class SortedSamplerSolver(SamplerSolver):

@@ -215,16 +215,16 @@ struct SortArguments {
   __device__ __forceinline__ unsigned* start(unsigned image, unsigned chunk, unsigned bin) const {
     return reinterpret_cast<unsigned*>(scratch + starts) + bins.start_index(image, chunk, bin);
   }
-  // Calls use(pixel, exists, bin, row, column) for the pixels of a chunk, as many as threads at a time.
-  template <class Use> __device__ __forceinline__ void visit(unsigned image, unsigned chunk, const Use& use) const {
-    const unsigned end = min(bins.pixels, (chunk + 1) * bins.chunk), mask = (1u << bins.side) - 1;
-    for (unsigned start = chunk * bins.chunk; start < end; start += THREADS) {
-      const unsigned pixel = start + threadIdx.x;
-      unsigned row = 0, column = 0;
-      const bool exists =
-          pixel < end && reaches(Cell(grid + 2 * (image * bins.pixels + pixel), shape), shape, row, column);
-      use(pixel, exists, (row >> bins.side) * bins.across + (column >> bins.side), row & mask, column & mask);
-    }
+  // What bin, row and column of it a pixel has; false where no corner of its sample lies inside.
+  __device__ __forceinline__ bool find(unsigned image, unsigned pixel, unsigned end, unsigned& bin, unsigned& row,
+                                       unsigned& column) const {
+    bin = row = column = 0;
+    const bool exists =
+        pixel < end && reaches(Cell(grid + 2 * (image * bins.pixels + pixel), shape), shape, row, column);
+    const unsigned mask = (1u << bins.side) - 1;
+    bin = exists ? (row >> bins.side) * bins.across + (column >> bins.side) : 0;
+    row &= mask, column &= mask;
+    return exists;
   }
 };
 
@@ -235,9 +235,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_sample
   const unsigned image = blockIdx.y, chunk = blockIdx.x;
   for (unsigned bin = threadIdx.x; bin < a.bins.bins; bin += THREADS) found[bin] = 0;
   __syncthreads();
-  a.visit(image, chunk, [&](unsigned, bool exists, unsigned bin, unsigned, unsigned) {
-    if (exists) atomicAdd(&found[bin], 1u);
-  });
+  const unsigned end = min(a.bins.pixels, (chunk + 1) * a.bins.chunk);
+#pragma unroll 4
+  for (unsigned pixel = chunk * a.bins.chunk + threadIdx.x; pixel < end; pixel += THREADS) {
+    unsigned bin, row, column;
+    if (a.find(image, pixel, end, bin, row, column)) atomicAdd(&found[bin], 1u);
+  }
   __syncthreads();
   for (unsigned bin = threadIdx.x; bin < a.bins.bins; bin += THREADS) *a.start(image, chunk, bin) = found[bin];
 }
@@ -290,28 +293,63 @@ extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_sample
   if (threadIdx.x == 0) *a.start(image, 0, a.bins.bins) = before;
 }
 
-// Every sample to its index within its bin, in the order of the output pixels.
+// Every sample to its index within its bin, in the order of the output pixels: a warp ranks a run of them by itself,
+// then those of the block come together.
 extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_sampler_sort(const SortArguments a) {
   griddepcontrol_wait();
+  constexpr unsigned OF_LANE = 8, OF_WARP = 32 * OF_LANE;  // pixels at a time
   unsigned* const next = reinterpret_cast<unsigned*>(shared_memory);
-  const unsigned image = blockIdx.y, chunk = blockIdx.x;
+  unsigned short* const before = reinterpret_cast<unsigned short*>(next + a.bins.bins);  // [WARPS][bins]
+  const unsigned image = blockIdx.y, chunk = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  unsigned short* const mine = before + warp * a.bins.bins;
   for (unsigned bin = threadIdx.x; bin < a.bins.bins; bin += THREADS) next[bin] = *a.start(image, chunk, bin);
-  __syncthreads();
   Entry* const entries = a.entries() + static_cast<size_t>(image) * a.bins.pixels;
   const int bits = 32 - __clz(a.bins.bins);
-  a.visit(image, chunk, [&](unsigned pixel, bool exists, unsigned bin, unsigned row, unsigned column) {
-    const unsigned peers = peers_of(bin, bits, exists), rank = __popc(peers & lanes_before());
-    unsigned at = 0;
-    for (int warp = 0; warp < WARPS; warp++) {
-      if (warp == threadIdx.x / 32 && exists && rank == 0) {
-        at = next[bin];
-        next[bin] = at + __popc(peers);
-      }
-      __syncthreads();
+  const unsigned end = min(a.bins.pixels, (chunk + 1) * a.bins.chunk);
+  for (unsigned start = chunk * a.bins.chunk; start < end; start += WARPS * OF_WARP) {
+    unsigned bin[OF_LANE], rank[OF_LANE];
+    Entry entry[OF_LANE];
+    for (unsigned i = threadIdx.x; i < WARPS * a.bins.bins; i += THREADS) before[i] = 0;
+#pragma unroll
+    for (unsigned i = 0; i < OF_LANE; i++) {
+      unsigned row, column;
+      entry[i].pixel = start + warp * OF_WARP + i * 32 + lane;
+      rank[i] = a.find(image, entry[i].pixel, end, bin[i], row, column) ? 0 : OF_WARP;
+      entry[i].row = static_cast<unsigned short>(row), entry[i].column = static_cast<unsigned short>(column);
     }
-    at = __shfl_sync(0xFFFFFFFFu, at, exists ? __ffs(peers) - 1 : 0) + rank;
-    if (exists) entries[at] = {pixel, static_cast<unsigned short>(row), static_cast<unsigned short>(column)};
-  });
+    __syncthreads();
+#pragma unroll
+    for (unsigned i = 0; i < OF_LANE; i++) {
+      const bool exists = rank[i] < OF_WARP;
+      const unsigned peers = peers_of(bin[i], bits, exists), of_peers = __popc(peers & lanes_before());
+      if (exists) rank[i] = mine[bin[i]] + of_peers;
+      __syncwarp();
+      if (exists && of_peers == 0) mine[bin[i]] = static_cast<unsigned short>(rank[i] + __popc(peers));
+      __syncwarp();
+    }
+    __syncthreads();
+    // The next chunk of this block, where there is one, begins where this one ends.
+    const bool last = start + WARPS * OF_WARP >= end;
+    for (unsigned b = threadIdx.x; b < a.bins.bins; b += THREADS) {
+      unsigned all = 0;
+#pragma unroll
+      for (int w = 0; w < WARPS; w++) {
+        unsigned short& of_warp = before[w * a.bins.bins + b];
+        const unsigned count = of_warp;
+        of_warp = static_cast<unsigned short>(all);
+        all += count;
+      }
+      if (!last) before[WARPS * a.bins.bins + b] = static_cast<unsigned short>(all);
+    }
+    __syncthreads();
+#pragma unroll
+    for (unsigned i = 0; i < OF_LANE; i++)
+      if (rank[i] < OF_WARP) entries[next[bin[i]] + mine[bin[i]] + rank[i]] = entry[i];
+    if (last) break;
+    __syncthreads();
+    for (unsigned b = threadIdx.x; b < a.bins.bins; b += THREADS) next[b] += before[WARPS * a.bins.bins + b];
+    __syncthreads();
+  }
 }
 
 struct InputArguments {
@@ -328,8 +366,11 @@ struct InputArguments {
   Bins bins;
 };
 
-constexpr int SAMPLES = 2 * THREADS, SLOTS = SAMPLES / 32;          // of a tile at a time
-constexpr int SIDE = TILE + 1, CELLS = SIDE * SIDE, CELL_BITS = 9;  // cells with a corner in a tile
+constexpr int CANDIDATES = 6, IN_FLIGHT = 4;  // of a thread: samples that may reach its tile; packs of samples
+constexpr int LANES = LANE_WIDTH > 0 ? LANE_WIDTH : 1;      // channels of a pack, where they lie side by side
+constexpr int SAMPLES = 2 * THREADS, SLOTS = SAMPLES / 32;  // of a tile at a time
+constexpr int SIDE = TILE + 1, CELLS = SIDE * SIDE, CELL_PAIRS = (CELLS + 1) / 2,
+              CELL_BITS = 9;  // cells with a corner in a tile
 
 // What a block has of its samples: those found, and their numbers in each cell; then their gradients of a group.
 struct TileShared {
@@ -338,7 +379,10 @@ struct TileShared {
       int offset[SAMPLES];  // of the gradient in dy
       COMPUTE below[SAMPLES], right[SAMPLES];
       unsigned short cell[SAMPLES];
-      unsigned short before[SLOTS][CELLS];  // of each 32 samples: how many, then how many before them
+      unsigned before[SLOTS][CELL_PAIRS];  // of each 32 samples: how many, then how many before them, of two cells
+      __device__ __forceinline__ unsigned short& before_cell(unsigned slot, unsigned cell) {
+        return reinterpret_cast<unsigned short*>(before[slot])[cell];
+      }
     } found;
     ELEMENT gradient[CHANNELS][SAMPLES];
   };
@@ -366,29 +410,31 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
   // Sorts those found by cell.
   auto sort = [&] {
     auto& found = shared.found;
-    for (unsigned i = threadIdx.x; i < SLOTS * CELLS; i += THREADS) (&found.before[0][0])[i] = 0;
+    const unsigned slots = (count + 31) / 32;
+    for (unsigned i = threadIdx.x; i < slots * CELL_PAIRS; i += THREADS) (&found.before[0][0])[i] = 0;
     __syncthreads();
     unsigned rank[SAMPLES / THREADS];
 #pragma unroll
     for (int r = 0; r < SAMPLES / THREADS; r++) {
+      rank[r] = 0;
+      if (r * THREADS >= count) continue;
       const unsigned i = r * THREADS + threadIdx.x, cell = i < count ? found.cell[i] : 0;
       const unsigned peers = peers_of(cell, CELL_BITS, i < count);
       rank[r] = __popc(peers & lanes_before());
-      if (i < count && rank[r] == 0) found.before[i / 32][cell] = __popc(peers);
+      if (i < count && rank[r] == 0) found.before_cell(i / 32, cell) = static_cast<unsigned short>(__popc(peers));
     }
     __syncthreads();
-    unsigned of_cell[2] = {}, all;
-#pragma unroll
-    for (int k = 0; k < 2; k++) {
-      const unsigned cell = 2 * threadIdx.x + k;
-      if (cell >= CELLS) continue;
+    // A thread has the counts of two neighbouring cells, in one word.
+    unsigned of_pair = 0, all;
+    if (threadIdx.x < CELL_PAIRS) {
 #pragma unroll 4
-      for (unsigned slot = 0; slot < SLOTS; slot++) {
-        const unsigned of_slot = found.before[slot][cell];
-        found.before[slot][cell] = of_cell[k];
-        of_cell[k] += of_slot;
+      for (unsigned slot = 0; slot < slots; slot++) {
+        const unsigned of_slot = found.before[slot][threadIdx.x];
+        found.before[slot][threadIdx.x] = of_pair;
+        of_pair += of_slot;
       }
     }
+    const unsigned of_cell[2] = {of_pair & 0xFFFF, of_pair >> 16};
     const unsigned start = exclusive_scan(of_cell[0] + of_cell[1], all);
     if (2 * threadIdx.x < CELLS + 1) {
       shared.start[2 * threadIdx.x] = start;
@@ -399,7 +445,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
     for (int r = 0; r < SAMPLES / THREADS; r++) {
       const unsigned i = r * THREADS + threadIdx.x;
       if (i >= count) continue;
-      const unsigned cell = found.cell[i], at = shared.start[cell] + found.before[i / 32][cell] + rank[r];
+      const unsigned cell = found.cell[i], at = shared.start[cell] + found.before_cell(i / 32, cell) + rank[r];
       shared.offset[at] = found.offset[i];
       shared.below[at] = found.below[i], shared.right[at] = found.right[i];
     }
@@ -434,6 +480,49 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
     }
     __syncthreads();
   };
+  // Adds them up and writes them, where channels lie side by side: neighbouring threads have packs of them, a thread
+  // one of a pixel, which it reads from the samples one after the other.
+  auto add_rows = [&] {
+    using Packed = Pack<ELEMENT, LANES>;
+    const unsigned lanes = (end_channel - first) / LANES;
+    const ELEMENT* dy = a.dy + (image * a.out.image + first);
+    const unsigned pixels = THREADS / lanes,
+                   further = THREADS - pixels * lanes;  // from one pack of a thread to the next
+    unsigned pixel = threadIdx.x / lanes, lane = threadIdx.x - pixel * lanes;
+    for (; pixel < TILE * TILE; pixel += pixels, lane += further) {
+      if (lane >= lanes) lane -= lanes, pixel++;
+      if (pixel >= TILE * TILE) break;
+      const unsigned channel = lane * LANES;
+      const unsigned in_row = pixel / TILE, in_column = pixel % TILE, row = top + in_row, column = left + in_column;
+      if (row >= a.shape.height || column >= a.shape.width) continue;
+      COMPUTE total[LANES] = {};
+#pragma unroll
+      for (int side = 0; side < 2; side++) {
+        const unsigned cell = (in_row + side) * SIDE + in_column;
+        const unsigned second = shared.start[cell + 1], end = shared.start[cell + 2];
+        for (unsigned s = shared.start[cell]; s < end; s += IN_FLIGHT) {
+          Packed read[IN_FLIGHT];
+#pragma unroll
+          for (unsigned u = 0; u < IN_FLIGHT; u++)
+            if (s + u < end) read[u] = *reinterpret_cast<const Packed*>(dy + (shared.offset[s + u] + channel));
+#pragma unroll
+          for (unsigned u = 0; u < IN_FLIGHT; u++) {
+            if (s + u >= end) continue;
+            const COMPUTE below = shared.below[s + u], right = shared.right[s + u];
+            const COMPUTE weight = (side ? COMPUTE(1) - below : below) * (s + u < second ? right : COMPUTE(1) - right);
+#pragma unroll
+            for (int k = 0; k < LANES; k++) total[k] += weight * load<COMPUTE>(read[u].item[k]);
+          }
+        }
+      }
+      ELEMENT* const dx = a.dx + (image * a.in.image + row * a.in.row + column * a.in.column + first + channel);
+      Packed result, prior;
+      if (a.beta != COMPUTE(0)) prior = *reinterpret_cast<const Packed*>(dx);
+#pragma unroll
+      for (int k = 0; k < LANES; k++) result.item[k] = blend(a.alpha, total[k], a.beta, &prior.item[k]);
+      *reinterpret_cast<Packed*>(dx) = result;
+    }
+  };
   // Writes them.
   auto write = [&] {
     const unsigned row = top + my_row, column = left + my_column;
@@ -446,20 +535,25 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
       sum[c] = 0;
     }
   };
+  // Whether a sample has a corner in the tile; row and column become those of its cell there.
+  auto in_tile = [&](bool exists, unsigned& row, unsigned& column) {
+    row -= top, column -= left;
+    return exists && row < SIDE && column < SIDE;
+  };
+  auto keep = [&](unsigned at, unsigned pixel, unsigned row, unsigned column) {
+    const Cell cell(grid + 2 * pixel, a.shape);
+    unsigned in_row;
+    const unsigned of_image = a.shape.out_width.divide(pixel, in_row);
+    shared.found.offset[at] = of_image * a.out.row + in_row * a.out.column;
+    shared.found.below[at] = cell.below, shared.found.right[at] = cell.right;
+    shared.found.cell[at] = row * SIDE + column;
+  };
   // Keeps the samples that have a corner in the tile, in the order of the threads.
   auto gather = [&](unsigned pixel, bool exists, unsigned row, unsigned column) {
-    row -= top, column -= left;
-    exists = exists && row < SIDE && column < SIDE;
+    exists = in_tile(exists, row, column);
     unsigned all;
     const unsigned at = count + exclusive_scan(exists, all);
-    if (exists) {
-      const Cell cell(grid + 2 * pixel, a.shape);
-      unsigned in_row;
-      const unsigned of_image = a.shape.out_width.divide(pixel, in_row);
-      shared.found.offset[at] = of_image * a.out.row + in_row * a.out.column;
-      shared.found.below[at] = cell.below, shared.found.right[at] = cell.right;
-      shared.found.cell[at] = row * SIDE + column;
-    }
+    if (exists) keep(at, pixel, row, column);
     count += all;
   };
 
@@ -469,6 +563,66 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
   const unsigned* starts = reinterpret_cast<const unsigned*>(a.scratch + a.starts) + a.bins.start_index(image, 0, 0);
   const unsigned side = a.bins.side, last_row = min(top + TILE, unsigned(a.shape.height)) >> side,
                  last_column = min(left + TILE, unsigned(a.shape.width)) >> side;
+  // Most tiles have so few samples that all of them are read at once.
+  {
+    unsigned begin[2] = {}, middle[2] = {}, end[2] = {a.bins.pixels, 0};
+    if (a.scratch) {
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
+        const unsigned bin_row = (top >> side) + i, from = bin_row * a.bins.across + (left >> side);
+        if (i > 0 && bin_row > last_row) {
+          end[i] = 0;
+          continue;
+        }
+        begin[i] = starts[from], middle[i] = starts[from + 1];
+        end[i] = starts[from + 1 + last_column - (left >> side)];
+      }
+    }
+    const unsigned of_first = end[0] - begin[0], candidates = of_first + (end[1] - begin[1]);
+    if (candidates <= CANDIDATES * THREADS && last_row <= (top >> side) + 1) {
+      Entry entry[CANDIDATES];  // row and column in the tile of those that reach it
+      bool kept[CANDIDATES];
+      unsigned mine = 0;
+#pragma unroll
+      for (int r = 0; r < CANDIDATES; r++) {
+        const unsigned i = r * THREADS + threadIdx.x, at = i < of_first ? begin[0] + i : begin[1] + (i - of_first);
+        kept[r] = i < candidates;
+        if (r * THREADS >= candidates) continue;
+        entry[r] = {at, 0, 0};
+        if (kept[r] && a.scratch) entry[r] = entries[at];
+      }
+#pragma unroll
+      for (int r = 0; r < CANDIDATES; r++) {
+        if (r * THREADS >= candidates) continue;
+        const unsigned i = r * THREADS + threadIdx.x, second = i >= of_first;
+        unsigned row = ((top >> side) + second) << side, column = left >> side << side;
+        if (!a.scratch) {
+          kept[r] = kept[r] && reaches(Cell(grid + 2 * entry[r].pixel, a.shape), a.shape, row, column);
+        } else {
+          const unsigned at = second ? begin[1] + (i - of_first) : begin[0] + i;
+          row += entry[r].row, column += entry[r].column + ((at >= middle[second]) << side);
+        }
+        kept[r] = in_tile(kept[r], row, column);
+        entry[r].row = static_cast<unsigned short>(row), entry[r].column = static_cast<unsigned short>(column);
+        mine += kept[r];
+      }
+      unsigned at = exclusive_scan(mine, count);
+      if (count <= SAMPLES) {
+#pragma unroll
+        for (int r = 0; r < CANDIDATES; r++)
+          if (kept[r]) keep(at++, entry[r].pixel, entry[r].row, entry[r].column);
+        __syncthreads();
+        sort();
+        if (LANE_WIDTH > 0) return add_rows();
+        for (; first < end_channel; first += CHANNELS) {
+          add();
+          write();
+        }
+        return;
+      }
+      count = 0;
+    }
+  }
   while (first < end_channel) {
     bool several = false;
     for (unsigned bin_row = a.scratch ? top >> side : last_row; bin_row <= last_row; bin_row++) {

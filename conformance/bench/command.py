@@ -20,6 +20,7 @@ from ..subjects import open_subject
 from . import timed
 from .graph_path import open_torch
 from .measure import SMALL_ROW_BYTES, Bench
+from .rnn_rows import by_step
 from .row import Row
 from .rows import rows
 from .timed import BenchPlugin
@@ -138,6 +139,13 @@ def summary(results: list[dict[str, Any]]) -> str:
         lines.append(
             f"{len(small)} small rows: {statistics.median(times):.2f} us in the median, {min(times):.2f} the least; "
             f"within {NEAR_LAUNCH} of an empty launch, packed: {counts or '-'}"
+        )
+    if steps := by_step(results):
+        ratios = [theirs / ours for ours, theirs in steps]
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        lines.append(
+            f"recurrent networks of the grid, inference and training steps: geometric mean against the vendor {mean:.2f} "
+            f"over {len(ratios)}, the least {min(ratios):.2f}"
         )
     families = dict.fromkeys(r["family"] for r in results if r["flops"])
     lines += [f"{name}: {against_vendor([r for r in results if r['family'] == name])}" for name in families]

@@ -26,7 +26,8 @@ from dualdnn.api.operations.graph_patterns import ON_CORES_ENGINE
 from dualdnn.api.operations.specs import FLOAT, HALF, NCHW, NHWC, SCALAR_BYTES, TensorSpec
 
 from .convolution_rows import DEEP, FUSED_LAYERS, TINY, WIDE, Layer, convolution, rectified
-from .fused_rows import reductions
+from .fused_rows import normalised, reductions
+from .fused_rows import rectified as in_place
 from .row import Call, Convolution, Row
 
 Mode = cudnnPointwiseMode_t
@@ -110,6 +111,26 @@ def _statistics_row(layer: Layer) -> Row:
     return Row(f"{family} {layer} half NHWC", family, OperationGraph(nodes, ON_CORES_ENGINE, 0, 0), calls)
 
 
+def _scaled_row(layer: Layer) -> Row:
+    """relu(conv(x, w) * scale + bias), beside a convolution, an inference of batch normalisation and a ReLU."""
+    call = replace(convolution(layer, "half", NHWC), algo=PRECOMPUTED)
+    channels = TensorSpec.packed(HALF, (1, layer.filters, 1, 1))
+    between = TensorSpec.packed(FLOAT, call.y.dims, NHWC)
+    sums, scaled, shifted = (_of(10 + i, between, virtual=True) for i in range(3))
+    nodes = (
+        _convolved(call, sums),
+        _pointwise(Mode.CUDNN_POINTWISE_MUL, sums, scaled, _of(4, channels)),
+        _pointwise(Mode.CUDNN_POINTWISE_ADD, scaled, shifted, _of(5, channels)),
+        _pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, shifted, _of(3, call.y)),
+    )
+    names = {"x": "tensor_1", "w": "tensor_2", "y": "tensor_3"}
+    further = (normalised(call.y, x="y"), in_place(call.y, "y"))
+    mapped = (Call(o, {name: names.get(known, known) for name, known in where.items()}) for o, where in further)
+    family = "graph convolution scale bias ReLU"
+    operation = OperationGraph(nodes, ON_CORES_ENGINE, 0, 0)
+    return Row(f"{family} {layer} half NHWC", family, operation, (Call(call, names), *mapped))
+
+
 def graph_rows() -> Iterator[Row]:
     """Graphs by the engine that is for them."""
     for dims in SHAPES:
@@ -127,3 +148,4 @@ def graph_rows() -> Iterator[Row]:
                 yield _fused_row(layer, kind, added)
     for layer in STATISTICS_LAYERS:
         yield _statistics_row(layer)
+        yield _scaled_row(layer)

@@ -8,6 +8,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from dualdnn.accelerated.runtime.timing import Clock, Graph
 from dualdnn.api import cudnn
 from dualdnn.api.document import functions
-from dualdnn.api.enumerations import cudnnDataType_t
+from dualdnn.api.enumerations import cudnnDataType_t, cudnnMathType_t
 from dualdnn.api.operations import (
     Operation,
     OperationGraph,
@@ -24,6 +25,7 @@ from dualdnn.api.operations import (
     RNNForward,
     TensorSpec,
 )
+from dualdnn.api.operations.rnn.network import PERSIST_STATIC, STANDARD
 from dualdnn.api.operations.specs import FLOAT, HALF
 
 from ..calls import Caller, sized
@@ -55,6 +57,7 @@ PACK_BYTES, COPY_THREADS = 16, 256  # of a thread, of a block of the small copy
 SCRATCH_BYTES = 1 << 20  # at least: a library is never handed NULL for a workspace
 
 Work = Callable[[], Any]
+Recurrent = RNNForward | RNNBackwardData | RNNBackwardWeights
 
 
 def with_room(functions: Any, handle: Any, operation: Operation) -> Operation:
@@ -66,6 +69,20 @@ def workspace_of(operation: Operation) -> str | None:
     """The name of the operand that is its workspace."""
     scratch = [n for n in operation.raw if n not in operation.inputs and n not in operation.outputs]
     return next((n for n in scratch if operation.raw[n] == "workspace_bytes"), next(iter(scratch), None))
+
+
+def algorithms_of(operation: Any) -> list[tuple[str, Any]]:
+    """A call on a recurrent network by each algorithm with which a vendor may serve any of them, and with both math types."""
+    kinds = product(
+        (STANDARD, PERSIST_STATIC), (cudnnMathType_t.CUDNN_DEFAULT_MATH, cudnnMathType_t.CUDNN_TENSOR_OP_MATH)
+    )
+    return [
+        (
+            f"{algo.name.removeprefix('CUDNN_RNN_ALGO_')} {math.name.removeprefix('CUDNN_')}",
+            replace(operation, network=replace(operation.network, algo=algo, math_type=math)),
+        )
+        for algo, math in kinds
+    ]
 
 
 class Captured:
@@ -335,16 +352,24 @@ class Bench:
         return lambda: function(*arguments)
 
     def _vendor(self, operation: Operation, memory: dict[str, Any]) -> dict[str, Contender]:
-        """The vendor's legacy call, of a convolution with the fastest of its algorithms."""
+        """The vendor's legacy call, of a convolution or a recurrent network with the fastest of its algorithms."""
         if self.vendor is None:
             return {}
-        if not isinstance(operation, Convolution):
+        if not isinstance(operation, Convolution | Recurrent):
             return {"vendor": Contender(self._vendor_call(operation, memory))}
         timed: list[tuple[float, Contender]] = []
         refused: list[str] = []
-        for variant in variants(self.vendor.cudnn, self.vendor_handle, operation):
-            with self._told(algorithm_name(variant.algo), refused):
-                contender = Contender(self._vendor_call(variant, memory), algorithm_name(variant.algo))
+        candidates = (
+            [
+                (algorithm_name(variant.algo), variant)
+                for variant in variants(self.vendor.cudnn, self.vendor_handle, operation)
+            ]
+            if isinstance(operation, Convolution)
+            else algorithms_of(operation)
+        )
+        for name, variant in candidates:
+            with self._told(name, refused):
+                contender = Contender(self._vendor_call(variant, memory), name)
                 timed.append((min(self.clock.seconds(contender.work) for _ in range(QUICK_RUNS)), contender))
         if not timed:
             raise ValueError(f"no algorithm takes it {'; '.join(refused)}")
@@ -425,15 +450,16 @@ class Bench:
 
     def _with_spaces(self, operation: Any) -> Any:
         """The operation on a recurrent network with spaces that suffice for everybody; any other one as it is."""
-        if not isinstance(operation, RNNForward | RNNBackwardData | RNNBackwardWeights) or self.vendor is None:
+        if not isinstance(operation, Recurrent) or self.vendor is None:
             return operation
-        with contextlib.suppress(Exception):  # what the vendor does not take has no rival
-            theirs = with_room(self.vendor.cudnn, self.vendor_handle, operation)
-            larger = {
-                name: max(getattr(operation, name), getattr(theirs, name), key=lambda spec: spec.nbytes)
-                for name in ("workspace", "reserve")
-            }
-            return replace(operation, **larger)
+        for _, variant in algorithms_of(operation):
+            with contextlib.suppress(Exception):  # what the vendor does not take has no rival
+                theirs = with_room(self.vendor.cudnn, self.vendor_handle, variant)
+                larger = {
+                    name: max(getattr(operation, name), getattr(theirs, name), key=lambda spec: spec.nbytes)
+                    for name in ("workspace", "reserve")
+                }
+                operation = replace(operation, **larger)
         return operation
 
     def _scratch_bytes(self, operation: Convolution) -> int:

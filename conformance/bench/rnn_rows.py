@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 from dualdnn.api.enumerations import (
     cudnnDirectionMode_t,
@@ -29,12 +30,15 @@ NETWORKS = (
     (LSTM, 4, 1, 64, 1, 1, False),
 )
 
+CALLS = "inference", "forward", "backward data", "backward weights"
 # A grid over cells, batches and sizes, in half unless it says float: cell, steps, batch, width and hidden units, float
 GRID = (
     (LSTM, 1024, 16, 768, False), (LSTM, 64, 1, 1024, False), (LSTM, 64, 8, 2048, False), (LSTM, 32, 256, 512, False),
     (LSTM, 64, 32, 256, True), (LSTM, 16, 128, 64, False), (LSTM, 256, 64, 512, False), (LSTM, 32, 64, 1024, True),
     (GRU, 128, 32, 512, False), (GRU, 64, 64, 1024, False), (GRU, 256, 1, 256, True), (TANH, 128, 32, 512, False),
-    (RELU, 64, 16, 2048, False), (TANH, 1024, 4, 128, True),
+    (RELU, 64, 16, 2048, False), (TANH, 1024, 4, 128, True), (GRU, 1024, 16, 512, False), (GRU, 16, 256, 128, False),
+    (GRU, 64, 8, 2048, False), (RELU, 256, 64, 256, False), (RELU, 32, 1, 1024, True), (TANH, 16, 256, 1024, False),
+    (RELU, 1024, 1, 64, True),
 )  # fmt: skip
 
 
@@ -67,13 +71,37 @@ def passes(first: RNNForward) -> Iterator[tuple[str, Operation]]:
     yield "backward weights", RNNBackwardWeights(n, x, h, y, w, *spaces)
 
 
+def inference(training: RNNForward) -> RNNForward:
+    """The forward call that keeps nothing."""
+    kept = reserve(training.network, training.x.max_length, training.x.batch, False)
+    return replace(training, training=False, reserve=kept)
+
+
 def grid_rows() -> Iterator[Row]:
-    """The grid, each of the three calls."""
+    """The grid: inference, and each of the three calls of a training step."""
     for cell, steps, batch, size, is_float in GRID:
         spec = network(cell, size, 1, 1, FLOAT if is_float else HALF)
         name, kind = cell.name.removeprefix("CUDNN_").lower(), "float" if is_float else "half"
-        for call, operation in passes(forward(spec, steps, (steps,) * batch)):
+        first = forward(spec, steps, (steps,) * batch)
+        for call, operation in (("inference", inference(first)), *passes(first)):
             yield Row(f"{name} grid {call} {size}, {steps} steps of {batch} {kind}", f"{name} {call}", operation)
+
+
+def by_step(results: Iterable[Mapping[str, Any]]) -> list[tuple[float, float]]:
+    """Times (ours, the vendor's) of inference and of whole training steps, of the grid's networks of which all calls were timed."""
+    found: dict[str, dict[str, tuple[float, float]]] = {}
+    for r in results:
+        cell, _, rest = r["name"].partition(" grid ")
+        call = next((name for name in CALLS if rest.startswith(name)), None)
+        if call and r["ours_us"] and r["vendor_us"]:
+            found.setdefault(cell + rest.removeprefix(call), {})[call] = r["ours_us"], r["vendor_us"]
+    steps = []
+    for calls in found.values():
+        inferring, *training = (calls.get(name) for name in CALLS)
+        steps += [inferring] if inferring else []
+        whole = [times for times in training if times]
+        steps += [(sum(ours for ours, _ in whole), sum(theirs for _, theirs in whole))] if len(whole) == 3 else []
+    return steps
 
 
 def rnn_rows() -> Iterator[Row]:

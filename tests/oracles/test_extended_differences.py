@@ -1,4 +1,5 @@
-"""Gradients of attention and of the CTC loss against central differences of their formulas in extended precision."""
+"""Gradients of attention, of the CTC loss and of recurrent networks against central differences of their formulas in extended
+precision."""
 
 from __future__ import annotations
 
@@ -8,11 +9,15 @@ import pytest
 from attention_configurations import PROJECTIONS, configuration
 from ctc_configurations import SHORT, sequences
 from dualdnn.api.operations.specs import DOUBLE
+from rnn_configurations import GATES
+from rnn_configurations import configuration as network
 from test_attention_oracle import computed as attention_of_reference
 from test_ctc_oracle import computed as ctc_of_reference
+from test_rnn_oracle import computed as network_of_reference
 
 DIGITS, STEP = 50, mpmath.mpf(10) ** -15
 exp, log = np.frompyfunc(mpmath.exp, 1, 1), np.frompyfunc(mpmath.log, 1, 1)
+tanh = np.frompyfunc(mpmath.tanh, 1, 1)
 
 
 def wide(array):
@@ -122,3 +127,66 @@ def rescaled_cost(x, direction, step, labels):
         reach[2:][skips] += alpha[:-2][skips]
         alpha = reach * row[states]
     return cost - np.log(alpha[-2:].sum())
+
+
+def cell(n, weights, x, h, c):
+    """(output, cell state) behind a step of one sequence."""
+    w_ih, w_hh, b_ih, b_hh, w_hr = weights
+    own, state = (np.split(part, GATES[n.cell]) for part in (w_ih @ x + b_ih, w_hh @ h + b_hh))
+
+    def sigmoid(gate):
+        return 1 / (1 + exp(-own[gate] - state[gate]))
+
+    if n.cell == "lstm":
+        c = sigmoid(1) * c + sigmoid(0) * tanh(own[2] + state[2])
+        if n.clip:
+            c = np.array([min(max(value, mpmath.mpf(-n.clip)), mpmath.mpf(n.clip)) for value in c], object)
+        h = sigmoid(3) * tanh(c)
+        return (w_hr @ h if n.projected else h), c
+    if n.cell == "gru":
+        update = sigmoid(1)
+        return (1 - update) * tanh(own[2] + sigmoid(0) * state[2]) + update * h, c
+    total = own[0] + state[0]
+    return (tanh(total) if n.cell == "tanh" else np.array([max(value, mpmath.mpf(0)) for value in total], object)), c
+
+
+def weighted_states(n, arrays, weights):
+    """The sum of dy * y, dhy * hy and, of an LSTM, dcy * cy."""
+    total = mpmath.mpf(0)
+    for b, length in enumerate(n.lengths):
+        vectors = [arrays["x"][t, b] for t in range(length)]
+        for layer in range(n.layers):
+            outputs = [[] for _ in range(length)]
+            for p in range(layer * n.directions, (layer + 1) * n.directions):
+                h, c = arrays["hx"][p, b], arrays["cx"][p, b]
+                for t in reversed(range(length)) if p % n.directions else range(length):
+                    h, c = cell(n, weights[p], vectors[t], h, c)
+                    outputs[t].append(h)
+                total += (h * n.arrays["dhy"][p, b]).sum()
+                total += (c * n.arrays["dcy"][p, b]).sum() if n.cell == "lstm" else 0
+            vectors = [np.concatenate(parts) for parts in outputs]
+        total += sum((vectors[t] * n.arrays["dy"][t, b]).sum() for t in range(length))
+    return total
+
+
+@pytest.mark.parametrize("number", [12, 17, 30, 47, 52, 71, 101, 113])
+def test_gradients_of_recurrent_networks(number):
+    """Of inputs and states by element, of each matrix and bias along a random direction."""
+    n = network(number)
+    found = network_of_reference(n)
+    with mpmath.workdps(DIGITS):
+        arrays = {name: wide(n.arrays[name]) for name in ("x", "hx", "cx")}
+        weights = [[wide(part) for part in parts] for parts in n.weights]
+        for name in {"dx", "dhx", "dcx"} & set(found):
+            due = slopes(lambda: weighted_states(n, arrays, weights), arrays[name[1:]])
+            np.testing.assert_allclose(found[name], due, rtol=1e-12, atol=1e-12, err_msg=name)
+        random = np.random.RandomState(number)
+        for p, parts in enumerate(weights):
+            for i, kind in enumerate(("w_ih", "w_hh", "b_ih", "b_hh", "w_hr")[: 5 if n.projected else 4]):
+                middle, direction, sides = parts[i], random.standard_normal(parts[i].shape), []
+                for offset in (STEP, -STEP):
+                    parts[i] = middle + offset * wide(direction)
+                    sides.append(weighted_states(n, arrays, weights))
+                parts[i] = middle
+                slope = float((sides[0] - sides[1]) / (2 * STEP))
+                assert (found[f"{kind}{p}"] * direction).sum() == pytest.approx(slope, rel=1e-11, abs=1e-11), (kind, p)

@@ -24,7 +24,9 @@ struct Arguments {
   const ELEMENT* row_operand;  // read through the maps
   const ELEMENT* column_operand;
   float* partial;
-  long long reserved[5];
+  const ELEMENT *x_scale, *x_bias;  // of each channel, with PROLOGUE
+  int scales, biases, x_rectified, alignment;
+  long long reserved;
   TensorMap row_map, column_map;
   Operand rows, columns;
   FastDivmod height, width;  // of dy

@@ -79,6 +79,7 @@ class TileKernel:
     source: ClassVar[str] = SOURCE
     prefix: ClassVar[str] = ""  # of the tile in the kernel's name
     definitions: ClassVar[Mapping[str, str]] = {}
+    operands: ClassVar[tuple[str, ...]] = ()  # of the prologue
     box: ClassVar[int] = ROW_BYTES // 2  # channels, and pixels of a K-block
     warpgroup_boxes: ClassVar[int] = 1  # of the rows of a warpgroup
     products: ClassVar[int] = 2048  # multiply-adds in a clock of a multiprocessor
@@ -159,13 +160,17 @@ class FilterGradientTma(Solver[FilterGradientProblem]):
 
     def _is_known(self, problem: FilterGradientProblem) -> bool:
         """Whether tensor cores and TMA serve the algorithm, the types and the device."""
-        o, device = problem.operation, problem.device
-        if device.kind == "gpu" and int(device.architecture.removeprefix("sm_")) < LEAST_ARCHITECTURE:
-            return False
-        known = o.algo == Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 and o.x.data_type in self.data_types
-        if not known or o.convolution.rank != 2 or not may_use_tensor_cores(o.convolution, o.x.data_type, device):
-            return False
-        return problem.aligned and problem.in_one_launch
+        return problem.aligned and problem.operation.x.data_type in self.data_types and is_known(problem)
+
+
+def is_known(problem: FilterGradientProblem) -> bool:
+    """Return whether tensor cores and TMA serve the algorithm, the math type and the device."""
+    o, device = problem.operation, problem.device
+    if device.kind == "gpu" and int(device.architecture.removeprefix("sm_")) < LEAST_ARCHITECTURE:
+        return False
+    if o.algo != Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 or o.convolution.rank != 2 or not problem.in_one_launch:
+        return False
+    return may_use_tensor_cores(o.convolution, o.x.data_type, device)
 
 
 class Tiling(NamedTuple):
@@ -188,7 +193,9 @@ class Regions(NamedTuple):
 
 
 class Product:
-    """One gradient as a product of dy and x, in tiles of a kernel."""
+    """One gradient as a product of dy and x, in tiles of a kernel. prologue: whether x is scaled, biased, rectified first."""
+
+    prologue = (False, False, False)
 
     def __init__(self, problem: FilterGradientProblem, kernel: TileKernel) -> None:
         self.kernel = kernel
@@ -346,8 +353,13 @@ class Product:
         tiling, device, (rows, columns) = self.tiling, self.problem.device, self._sides(self.tiling.rows_are_filters)
         height, width = self.extents
         fields = [
-            *pointers(3),
-            ("reserved", (c_longlong * 5)()),
+            *pointers(5),
+            *(
+                (name, c_int(flag))
+                for name, flag in zip(("scales", "biases", "x_rectified"), self.prologue, strict=True)
+            ),
+            ("alignment", c_int()),
+            ("reserved", c_longlong()),
             *((name, (c_ubyte * MAP_BYTES)()) for name in ("row_map", "column_map")),
             ("rows", rows.struct),
             ("columns", columns.struct),
@@ -360,7 +372,7 @@ class Product:
         kernel = self.kernel
         definitions = type_definitions(self.operation.x.data_type, self.operation, **kernel.definitions)
         launch = Launch(
-            device.function(kernel.source, kernel.entry, definitions), arguments, (rows.name, columns.name, "partial"),
+            device.function(kernel.source, kernel.entry, definitions), arguments, (rows.name, columns.name, "partial", *kernel.operands),
             (tiling.shares.blocks, 1, 1), ((CONSUMERS + 1) * WARPGROUP, 1, 1), kernel.shared_bytes,
         )  # fmt: skip
         maps = tuple(

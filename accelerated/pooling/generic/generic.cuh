@@ -117,7 +117,7 @@ __device__ __forceinline__ Pack<ELEMENT, P> load_items(const ELEMENT* from, long
   return pack;
 }
 
-constexpr int ITEMS = 4;  // of a pack of a tile; generic.py has the same
+constexpr int ITEMS = sizeof(ELEMENT) == 2 ? 8 : 4;  // of a pack of a tile; generic_tile.py has the same
 template <int N> using Constant = std::integral_constant<int, N>;
 
 // Calls call(width) with the channels of a thread as a constant: packs of 16 bytes, the four of INT8x4, or one.

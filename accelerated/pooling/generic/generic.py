@@ -18,7 +18,6 @@ from ..problem import PACK_BYTES, Configuration, PoolingProblem, Shape, argument
 
 MAX_WALKED = 6
 VECTOR = 4  # elements of INT8x4
-ITEMS = 4  # of a pack of a tile: planes, or channels
 
 
 class AxisStruct(ctypes.Structure):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ctypes import c_int
+from math import prod
 
 from ...primitives.geometry import THREADS
 from ..problem import FORWARD, WARP, Configuration, PoolingProblem, PoolingSolver, power_of_two
@@ -13,6 +14,7 @@ SOURCE = "pooling/generic/generic_forward.cu"
 SHARED_WINDOW, LARGE_WINDOW = 32, 256  # positions from which a block may share, and shares, a window
 MANY_THREADS = 2**16  # about what keeps a GPU busy
 LOADS = 8  # of a thread of a team
+OVERLAP = 4  # windows over an input, from which blocks keep channels for all of them
 
 
 class GenericForward(PoolingSolver):
@@ -32,7 +34,8 @@ class GenericForward(PoolingSolver):
             return configured(
                 problem, SOURCE, "team", width, walk.packs, threads, ("walk", walk), ("column_bits", bits)
             )
-        tile = None if shape.channels_last else tiled(problem, SOURCE)
+        apart = shape.channels_last and shape.covered < OVERLAP * prod(axis.stride for axis in shape.axes)
+        tile = None if apart else tiled(problem, SOURCE)
         if tile is not None:
             return tile
         fields = (("walk", walk), ("column_bits", c_int(0)))

@@ -155,18 +155,19 @@ template <class Call> __device__ __forceinline__ void with_tile(const TileLayout
 template <int COLUMNS, class Take>
 __device__ __forceinline__ void visit_window(int position, const int (&window)[3], const FastDivmod (&extents)[3],
                                              Take take) {
-  const int row = extents[2].divisor, plane = row * extents[1].divisor;
-  for (int k0 = 0; k0 < window[0]; k0++, position += plane) {
-    int p = position;
-    for (int k1 = 0; k1 < window[1]; k1++, p += row) {
-      if constexpr (COLUMNS > 0) {
+  const int row = extents[2].divisor, jump = row * (int(extents[1].divisor) - window[1]);
+  int k1 = 0;
+#pragma unroll 1
+  for (int rows = window[0] * window[1]; rows > 0; rows--) {
+    if constexpr (COLUMNS > 0) {
 #pragma unroll
-        for (int k2 = 0; k2 < COLUMNS; k2++) take(p + k2);
-      } else {
+      for (int k2 = 0; k2 < COLUMNS; k2++) take(position + k2);
+    } else {
 #pragma unroll 4
-        for (int k2 = 0; k2 < window[2]; k2++) take(p + k2);
-      }
+      for (int k2 = 0; k2 < window[2]; k2++) take(position + k2);
     }
+    position += row;
+    if (++k1 == window[1]) k1 = 0, position += jump;
   }
 }
 
@@ -174,5 +175,6 @@ __device__ __forceinline__ void visit_window(int position, const int (&window)[3
 template <class Call> __device__ __forceinline__ void with_columns(int columns, Call call) {
   if (columns == 2) return call(Constant<2>());
   if (columns == 3) return call(Constant<3>());
+  if (columns == 5) return call(Constant<5>());
   call(Constant<0>());
 }

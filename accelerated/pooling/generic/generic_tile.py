@@ -9,11 +9,12 @@ from math import prod
 
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
-from ...primitives.geometry import THREADS, FastDivmod
+from ...primitives.geometry import FastDivmod
 from ..problem import FORWARD, MAX_BACKWARD, PACK_BYTES, Axis, Configuration, PoolingProblem, power_of_two
-from .generic import ITEMS, configured
+from .generic import configured
 
 MAX_OUTER = 3
+ITEMS, HALF_ITEMS = 4, 8  # planes or channels of a pack; of elements of 16 bits
 MAX_BLOCK_GROUPS = 32  # generic_tile.cuh has the same
 OFFSET_BYTES = 16 * MAX_BLOCK_GROUPS
 INDEX_BYTES = 2
@@ -25,6 +26,10 @@ BANK_BYTES = 128  # of shared memory that one access reads without conflicts
 GROUP_BYTES = 32  # of neighbouring channels of a block
 BLOCK_TARGETS = 1024  # of planes that share a block
 BLOCKS_PER_SM = 4
+THREADS, MANY_WINDOWS_THREADS = (
+    160,
+    256,
+)  # of a block, eight or five of which share an SM; where maxima of many windows are looked for
 LONG_ROW = 64  # positions from which rows are divided before the other axes
 MAX_ELEMENTS = 2**31 - 2**10
 
@@ -131,6 +136,12 @@ class Tile:
         return self.areas(groups)[2] <= self.shared_bytes and groups * self.source_pitch <= MAX_POSITIONS
 
     @property
+    def threads(self) -> int:
+        """The threads of a block."""
+        many = self.problem.kind == MAX_BACKWARD and self.neighbours * prod(self.windows) >= MANY_WINDOWS_THREADS
+        return MANY_WINDOWS_THREADS if many else THREADS
+
+    @property
     def redundancy(self) -> float:
         """How many times what the tile would need without others the block reads, or for maxima scans."""
         if self.problem.kind == FORWARD:
@@ -167,7 +178,10 @@ def _largest(tile: Tile, groups: int) -> Tile | None:
     tile.targets = tile.extents
     enough = BLOCKS_PER_SM * tile.problem.device.multiprocessors
     while True:
-        few = groups // tile.neighbours * prod(tile.parts) < enough and tile.neighbours * prod(tile.targets) > THREADS
+        few = (
+            groups // tile.neighbours * prod(tile.parts) < enough
+            and tile.neighbours * prod(tile.targets) > tile.threads
+        )
         fits = tile.fits(tile.neighbours)
         if fits and not few:
             return tile
@@ -187,14 +201,16 @@ def tiled(problem: PoolingProblem, source: str) -> Configuration | None:
     if any(axis.stride > 2 * axis.window for axis in shape.axes) or _span(problem) >= MAX_ELEMENTS:
         return None
     extents, x_steps, y_steps = list(shape.extents), list(shape.x_steps), list(shape.y_steps)
-    packed = problem.fits(min(PACK_BYTES, ITEMS * problem.operation.x.scalar_bytes)) and shape.packs(ITEMS)
+    scalar_bytes = problem.operation.x.scalar_bytes
+    items = HALF_ITEMS if scalar_bytes == 2 else ITEMS
+    packed = problem.fits(min(PACK_BYTES, items * scalar_bytes)) and shape.packs(items)
     channels = shape.channels_last or (x_steps[-1] == 1 and shape.axes[2].x_stride != 1)
-    items = ITEMS if packed or (not channels and extents[-1] % ITEMS == 0) else 1
+    items = items if packed or (not channels and extents[-1] % items == 0) else 1
     x_item, y_item = x_steps[-1], y_steps[-1]
     extents[-1] //= items
     x_steps[-1], y_steps[-1] = x_item * items, y_item * items
     groups = prod(extents)
-    most = GROUP_BYTES // (items * problem.operation.x.scalar_bytes) if channels else 1
+    most = GROUP_BYTES // (items * scalar_bytes) if channels else 1
     neighbours = power_of_two(max(1, min(extents[-1], most, MAX_BLOCK_GROUPS)))
     tile = tile_of(problem, items, neighbours, groups)
     if tile is None or len(extents) > MAX_OUTER:
@@ -231,7 +247,7 @@ def tiled(problem: PoolingProblem, source: str) -> Configuration | None:
         value.covering[d], value.shift[d], value.before[d] = covering(axis), shift + before * axis.stride, before
     blocks = prod(tile.parts) * -(-groups // block_groups)
     width = min(items, shape.width) if packed else 1
-    return configured(problem, source, "tile", width, blocks, THREADS, ("tile", value), shared_bytes=shared_bytes)
+    return configured(problem, source, "tile", width, blocks, tile.threads, ("tile", value), shared_bytes=shared_bytes)
 
 
 def _span(problem: PoolingProblem) -> int:

@@ -111,6 +111,9 @@ EMULATED_INLINE long long __mul64hi(long long a, long long b) { return (__int128
 EMULATED_INLINE unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
   return (unsigned __int128)a * b >> 64;
 }
+EMULATED_INLINE unsigned __vmaxu2(unsigned a, unsigned b) {
+  return std::max(a >> 16, b >> 16) << 16 | std::max(a & 0xffff, b & 0xffff);
+}
 EMULATED_INLINE int __dp4a(int a, int b, int sum) {
   for (int i = 0; i < 4; i++) sum += int8_t(a >> 8 * i) * int8_t(b >> 8 * i);
   return sum;

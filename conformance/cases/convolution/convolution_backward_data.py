@@ -148,7 +148,8 @@ def test_few_channels_on_tensor_cores(run, dx, dw, stride, configuration, format
         "formats": formats,
         "math_type": DEFAULT,
     }
-    run(gradient(dx, dw, **options, padding=(dw[2] // 2, dw[3] // 2), beta=-3.0))
+    for mode in (Mode.CUDNN_CROSS_CORRELATION, Mode.CUDNN_CONVOLUTION):
+        run(gradient(dx, dw, **options, padding=(dw[2] // 2, dw[3] // 2), beta=-3.0, mode=mode))
 
 
 @shows(f"{D}/c10", *(f"{D}/c{n:02}" for n in range(11, 17)))

@@ -117,6 +117,9 @@ PROBLEMS = {
         kind=BFLOAT16, tensor_format=NHWC, math=TENSOR_OP, channels=72, sizes=(13, 11), stride=(2, 2)
     ),
     "TF32 nhwc 1x1": dict(tensor_format=NHWC, math=TF32, channels=32, sizes=(13, 11), taps=(1, 1), padding=(0, 0)),
+    "half nhwc 1x1, several boxes of channels": dict(
+        kind=HALF, tensor_format=NHWC, math=TENSOR_OP, channels=72, sizes=(13, 11), taps=(1, 1), padding=(0, 0)
+    ),
     "half, stride 2, odd channels": dict(kind=HALF, channels=5, stride=(2, 2), taps=(2, 3)),
     "bfloat16": dict(kind=BFLOAT16),
     "double": dict(kind=DOUBLE),

@@ -71,6 +71,16 @@ def test_scales_in_float(trial, kind):
     trial(added(kind, "nhwc", parameters=FLOAT))
 
 
+@types
+@layouts
+@pytest.mark.parametrize("dims", [(2, 40, 4, 8), (3, 72, 12, 10)], ids=str)
+def test_tensors_of_one_layout(trial, caller, dims, kind, layout):
+    """Pixels and channels in multiples of 16 bytes, in all tensors alike."""
+    x = laid_out(kind, dims, layout)
+    trial(replace(added(kind, layout, dims), z=x))
+    trial(sized(caller, replace(gradient(kind, layout, dims), dy=x, dz=x)))
+
+
 @pytest.mark.parametrize("dims", [(1, 2, 1, 9), (3, 32, 1, 11), (1, 33, 32, 1), (2, 65, 3, 2, 5), (5, 7, 9)], ids=str)
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 def test_shapes_of_the_sum(trial, dims, layout):

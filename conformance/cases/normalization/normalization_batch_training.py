@@ -271,7 +271,9 @@ def test_backward_special_values(trial, mode, saved):
 
 @shows(f"{FORWARD}/c01", f"{BACKWARD}/c01")
 @pytest.mark.parametrize(
-    "dims, layout", [((2, 1, 130, 130), "nchw"), ((1, 4, 90, 90), "nhwc"), ((1, 1, 181, 181), "nchw")], ids=str
+    "dims, layout",
+    [((2, 1, 130, 130), "nchw"), ((1, 4, 90, 90), "nhwc"), ((1, 16, 67, 61), "nhwc"), ((1, 1, 181, 181), "nchw")],
+    ids=str,
 )
 def test_channels_that_shared_memory_does_not_hold(trial, dims, layout):
     """What a block cannot keep between the statistics and the results it reads again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
 
@@ -107,3 +108,54 @@ def test_planes_fit_the_memory_of_a_cluster(device, data_type, backward):
         assert launch.grid[0] == channels and cluster in (1, 2, 4, 8)
         assert kept == needed or launch.shared_bytes + of_pack * threads > device.shared_bytes_per_block // 2 - 2048
     assert found > 50
+
+
+@of_types
+@pytest.mark.parametrize("backward", [False, True], ids=["training", "backward"])
+def test_registers_hold_a_channel(data_type, backward):
+    """Every pack of a channel has a register of a thread, within the bytes that threads have for them."""
+    found = 0
+    solver = batch_planes.BatchPlanesHeldSolver()
+    for images, channels, side in product(IMAGES, CHANNELS, SIDES):
+        problem = problem_of(H200, data_type, (images, channels, side, side), NCHW, backward=backward)
+        if not solver.serves(problem):
+            continue
+        found += 1
+        (launch,) = solver.launches(problem)
+        definitions = launch.function.definitions
+        width, held, threads = (int(definitions[name]) for name in ("PACK_WIDTH", "HELD", "THREADS"))
+        assert side * side % width == 0 and launch.grid == (channels, 1, 1) and launch.block == (threads, 1, 1)
+        assert (held - 1) * threads < images * side * side // width <= held * threads
+        assert held * width * problem.x.scalar_bytes * (1 + backward) <= batch_planes.HELD_BYTES
+    assert found > 50
+
+
+@of_types
+@pytest.mark.parametrize("backward", [False, True], ids=["training", "backward"])
+def test_blocks_that_wait_for_each_other_run_together(data_type, backward):
+    """Each multiprocessor has one block at most, all rows are in one segment, and shared memory has room."""
+    found = 0
+    solver = batch_columns.BatchColumnsTogetherSolver()
+    for images, channels, side in product(IMAGES, CHANNELS, SIDES):
+        problem = problem_of(H200, data_type, (images, channels, side, side), NHWC, backward=backward)
+        if backward:
+            o = problem.operation
+            problem = BatchProblem(replace(o, saved=o.scaleBias), H200)
+        if not solver.serves(problem):
+            few = channels < 4 * problem.width or images * side * side < 32
+            assert data_type == DOUBLE or channels % problem.width or few
+            continue
+        found += 1
+        (launch,) = solver.launches(problem)
+        d = batch_columns.together_of(problem)
+        width, threads = problem.width, d.lanes * d.lines
+        assert launch.grid == (d.tiles, d.segments, 1) and d.tiles * d.segments <= H200.multiprocessors
+        assert d.tiles <= batch_columns.MOST_TILES and launch.cooperative == (d.segments > 1)
+        assert not launch.cooperative or 2 * d.tiles * d.segments > H200.multiprocessors
+        assert threads == batch_columns.TOGETHER_THREADS and d.lanes * width <= threads and 32 % d.lanes == 0
+        assert (d.segments - 1) * d.segment < d.rows <= d.segments * d.segment
+        assert d.rows * channels == problem.x.count and d.packs * width == channels
+        columns = d.lanes * width
+        static = 4 * (columns * (7 + 2 * threads // 32) + 4 * threads)
+        assert launch.shared_bytes + static <= H200.shared_bytes_per_block - 1024 and launch.shared_bytes > 0
+    assert found > 50 or data_type == DOUBLE

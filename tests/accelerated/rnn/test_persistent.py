@@ -25,8 +25,8 @@ class Divided:
 
     made: ClassVar[Division]
 
-    def _division(self, problem):
-        return self.made
+    def _divisions(self, problem):
+        return [self.made]
 
 
 def run(operation, memory, solver):
@@ -89,9 +89,13 @@ def test_left_operands_in_shared_memory(m_tiles, n_tiles, batch):
     """More pairs of K than registers have, for each number of tiles; a last group of sequences in part."""
     hidden, size = 152, 4  # bytes of an element: 608 bytes, two pairs for some warps; 2432 of all gates, five
     groups = -(-batch // (8 * n_tiles))
-    forwards = Division(m_tiles, n_tiles, 4 * m_tiles, -(-hidden // (4 * m_tiles)), groups, hidden * size, 1)
+    forwards = Division(
+        m_tiles, n_tiles, 4 * m_tiles, -(-hidden // (4 * m_tiles)), groups, hidden * size, most_register_pairs=1
+    )
     back = min(m_tiles, 2)
-    backwards = Division(back, n_tiles, 16 * back, -(-hidden // (16 * back)), groups, 4 * hidden * size, 3)
+    backwards = Division(
+        back, n_tiles, 16 * back, -(-hidden // (16 * back)), groups, 4 * hidden * size, most_register_pairs=3
+    )
     assert forwards.pairs > forwards.register_pairs and backwards.pairs > backwards.register_pairs
     gradients_agree(LSTM, FLOAT, hidden, batch, solvers(forwards, backwards))
 
@@ -108,7 +112,7 @@ def test_other_cells(cell, rows, gates):
 class H200:
     """What the choice of a division asks of a device."""
 
-    multiprocessors, shared_bytes_per_block = 132, 227 * 1024
+    architecture, multiprocessors, shared_bytes_per_block = "sm_90", 132, 227 * 1024
 
 
 @pytest.mark.parametrize(
@@ -126,15 +130,14 @@ def test_divisions_fit_the_device(cell, batch, hidden, fits):
     spec = network(cell, hidden, 1, 1, HALF)
     problem = RNNProblem(forward(spec, 4, (4,) * batch), H200())
     for rows, depth in ((spec.gates, 1), (1, spec.gates)):
-        made = persistent.division(problem, rows, depth)
-        if not fits:
-            assert made is None or not persistent.runs_together(problem, made)
-            continue
-        blocks = made.blocks(1, H200.multiprocessors)
-        assert made.shared_bytes <= H200.shared_bytes_per_block
-        assert made.units * made.slices >= hidden and made.sequences * made.groups >= batch
-        assert made.register_pairs % made.loaded_pairs == 0
-        assert blocks <= H200.multiprocessors and blocks % made.slices == 0
+        for made in persistent.divisions(problem, rows, depth):
+            if not fits:
+                assert not persistent.runs_together(problem, made)
+                continue
+            blocks = made.blocks(1, H200.multiprocessors)
+            assert made.shared_bytes <= H200.shared_bytes_per_block
+            assert made.units * made.parts * made.slices >= hidden and made.sequences * made.groups >= batch
+            assert blocks <= H200.multiprocessors and blocks % (made.slices * made.parts) == 0
     assert PersistentForwardSolver().applies(problem) == fits
 
 
