@@ -39,10 +39,7 @@ WARPS = (
 SIMT = Tile("simt", 64, 64, 256, 4, 0, (0.0, 12e12))
 TMA_TILES = {tile.name for tile in TILES}
 DOUBLE_SLOWDOWN = 2.0
-ALONE, ALONE_OF_MANY = (
-    0.6,
-    2.0,
-)  # of the time that blocks of a multiprocessor take together, one takes alone: of few, of each of many
+FEW_BLOCKS = 0.7  # a share x of the blocks that a multiprocessor takes together needs x ** FEW_BLOCKS of their time
 
 
 @dataclass(frozen=True)
@@ -144,9 +141,7 @@ class MatrixProduct:
         at_a_time = multiprocessors * tile.blocks
         rounds, rest = divmod(blocks, at_a_time)
         together = -(-rest // multiprocessors) / tile.blocks  # of the last round
-        full = rounds + (
-            max(together, min(ALONE, ALONE_OF_MANY / tile.blocks)) if rest and tile.blocks > 1 else rest > 0
-        )
+        full = rounds + together**FEW_BLOCKS
         rate = tile.rates[ELEMENT_BYTES[self.element] > 2] / (DOUBLE_SLOWDOWN if self.element == "double" else 1.0)
         flops = 2.0 * at_a_time * tile.m * tile.n * self.k * self.segments / splits
         sums = prod(self.batches) * self.m * self.n * ELEMENT_BYTES[self.compute]
