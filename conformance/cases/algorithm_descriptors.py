@@ -202,6 +202,7 @@ def test_null_and_too_small(subject, cudnn, handle, refuses):
     for few in (0, 1, size - 1):
         refuses(BAD_PARAM, "cudnnSaveAlgorithm/c08", save, handle, descriptor, space, few)
     assert space == b"\xa5" * size
+    save(handle, descriptor, bytearray(size), size)  # as many as are asked for suffice
     for place, clause in ((0, "c08"), (1, "c08"), (2, "c08")):
         values = [handle, space, descriptor]
         values[place] = None
