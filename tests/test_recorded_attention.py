@@ -107,12 +107,12 @@ def test_the_library_is_right():
     assert wrong.keys() == WRONG, wrong
 
 
-@pytest.mark.parametrize("backend, every", [("reference", 1), ("accelerated", 5)])
-def test_the_backends_do_the_same(backend, every):
-    """On the emulated device every fifth. What table 40 does not list is refused."""
+@pytest.mark.parametrize("backend", ["reference", "accelerated"])
+def test_the_backends_do_the_same(backend):
+    """What table 40 does not list is refused."""
     refused = 0
     handle = cudnn.cudnnCreate(backend=backend, device="emulated" if backend == "accelerated" else None)
-    for record in records()[::every]:
+    for record in records():
         steps = [Step(operation) for operation in operations(record)]
         before = {
             name: contents(record, step.operation, name, BEFORE)
@@ -127,5 +127,5 @@ def test_the_backends_do_the_same(backend, every):
             refused += 1
         else:
             assert found.passed, f"{record.id} {record.probe['tag']}: {found.explanation()}"
-    assert refused < len(records()[::every]) / 5
+    assert refused < len(records()) / 5
     cudnn.cudnnDestroy(handle)
