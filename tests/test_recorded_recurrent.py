@@ -130,11 +130,11 @@ def test_the_library_is_right():
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("backend, every", [("reference", 1), ("accelerated", 9)])
-def test_the_backends_do_the_same(backend, every):
-    """On the emulated device every ninth chain."""
+@pytest.mark.parametrize("backend", ["reference", "accelerated"])
+def test_the_backends_do_the_same(backend):
+    """All chains, on the emulated device too."""
     handle = cudnn.cudnnCreate(backend=backend, device="emulated" if backend == "accelerated" else None)
-    for record in records()[::every]:
+    for record in records():
         steps = [Step(operation) for operation in operations(record)]
         before = {
             name: contents(record, step.operation, name, NAMES)
