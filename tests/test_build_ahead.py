@@ -88,7 +88,7 @@ def test_specialised_modules_are_those_of_what_is_timed(device, wanted):
         "convolution/depthwise.cu", "convolution/gradients/depthwise_filter_gradient.cu", "pooling/static_forward.cu", "pooling/static_average_backward.cu", "pooling/static_forward_separable.cu",
         "pooling/max_backward/max_backward.cu", "pooling/max_backward/max_backward_3d_nhwc.cu", "pooling/max_backward/max_backward_fp16_planes.cu",
         "pooling/small_forward.cu", "pooling/small_max_backward.cu", "softmax/staged.cu",
-        "softmax/persistent_tma.cu", "graph/chain.cu",
+        "softmax/persistent_tma.cu", "graph/chain.cu", "rnn/persistent_forward.cu", "rnn/persistent_backward.cu",
         "normalization/lrn_rows.cu", "normalization/lrn_columns.cu", "normalization/lrn_channels.cu",
         "normalization/batch_forward.cu", "normalization/batch_backward.cu", "normalization/batch_columns.cu",
         "normalization/batch_planes.cu", "spatial_transformer/grid_generator.cu",
