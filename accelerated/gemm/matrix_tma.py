@@ -218,7 +218,7 @@ class TmaProduct:
 
     @property
     def k_blocks(self) -> int:
-        """Of a tile."""
+        """Return how many K-blocks are added up in a tile."""
         return self.product.segments * -(-self.product.k // self.k_of_block)
 
     @cached_property
