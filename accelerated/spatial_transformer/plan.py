@@ -34,6 +34,11 @@ ENTRY_BYTES, COUNT_BYTES = 8, 4
 GRID_IMAGES = (8, 4, 2, 1)  # of a thread whose coordinates serve all of them
 FEWEST_LANES = 32  # channels side by side, from which on neighbouring threads take them
 ROW_BLOCKS, SINGLE_BLOCKS = 2, 4  # of a multiprocessor, then: of packs, of single channels
+# Planes of x that blocks have in shared memory: their threads, bytes that a multiprocessor's shared memory has beside
+# those of blocks, bytes from which on L1 does not hold what samples read, and what it takes to copy a plane beside all
+# of its output pixels.
+PLANE_THREADS, BLOCK_BYTES, LARGE_PLANE, COPY_SHARE = (512, 1024), 1 << 10, 1 << 15, 0.15
+MOST_PARTS = 16  # blocks of a plane
 MOST_IMAGES = 65536  # in the second dimension of a grid
 
 
@@ -47,14 +52,15 @@ class TransformerProblem(Problem):
 
     def launch(
         self, source: str, kernel: str, operands: Sequence[str], fields: Sequence[tuple[str, Any]], count: int, images: int = 1,
-        shared_bytes: int = 0, scratch_bytes: int = 0, **definitions: int,
+        shared_bytes: int = 0, scratch_bytes: int = 0, threads: int = THREADS, **definitions: int,
     ) -> Launch:  # fmt: skip
         """Return the launch of a kernel with ``count`` blocks for each of so many images."""
-        named = {name: str(value) for name, value in {"LANE_WIDTH": 0, **definitions}.items()}
+        others = {"LANE_WIDTH": 0, "PLANE_THREADS": PLANE_THREADS[-1], **definitions}
+        named = {name: str(value) for name, value in others.items()}
         defined = type_definitions(self.operation.transformer.data_type, self.operation, **named)
         function = self.device.function(source, f"spatial_transformer_{kernel}", defined)
         arguments, extent = structure(*pointers(len(operands)), *fields), (count, images, 1)
-        launch = Launch(function, arguments, operands, extent, (THREADS, 1, 1), shared_bytes)
+        launch = Launch(function, arguments, operands, extent, (threads, 1, 1), shared_bytes)
         launch.scratch_bytes = scratch_bytes
         return launch
 
@@ -147,19 +153,11 @@ class SamplerSolver(Solver[TransformerProblem]):
     def serves(self, problem: TransformerProblem) -> bool:
         return isinstance(problem.operation, (SpatialTfSamplerForward, SpatialTfSamplerBackward))
 
-    def _common(
-        self, problem: TransformerProblem, source: TensorSpec, target: TensorSpec, alpha: float, beta: float
-    ) -> list[tuple[str, Any]]:
-        """Return the fields that all three kernels have: factors, the shape, the strides of input and transformed
-        tensor."""
-        height, width = source.dims[2:]
+    @staticmethod
+    def _shape(problem: TransformerProblem, source: TensorSpec) -> tuple[str, Shape]:
+        """Return the field of the ``Shape`` of the kernels; source: the input, or its gradient."""
         divisors = FastDivmod.of(problem.width), FastDivmod.of(problem.height)
-        return [
-            *factors(problem.operation, alpha=alpha, beta=beta),
-            ("shape", Shape(problem.channels, height, width, *divisors)),
-            ("in", Strides(*source.strides)),
-            ("out", Strides(*target.strides)),
-        ]
+        return "shape", Shape(problem.channels, *source.dims[2:], *divisors)
 
     def launches(self, problem: TransformerProblem) -> list[Launch]:
         o = problem.operation
@@ -171,7 +169,10 @@ class SamplerSolver(Solver[TransformerProblem]):
             groups = -(-problem.channels // channels)
             interleaved = o.y.strides[1] == 1 and problem.channels > 1
             fields = [
-                *self._common(problem, o.x, o.y, o.alpha, o.beta),
+                *factors(o, alpha=o.alpha, beta=o.beta),
+                self._shape(problem, o.x),
+                ("in", Strides(*o.x.strides)),
+                ("out", Strides(*o.y.strides)),
                 ("threads", c_uint(pixels * groups)),
                 ("pixels", FastDivmod.of(pixels)),
                 ("groups", FastDivmod.of(groups)),
@@ -179,25 +180,18 @@ class SamplerSolver(Solver[TransformerProblem]):
             ]
             count = blocks(pixels * groups)[0]
             return [problem.launch(SAMPLER, "sampler_forward", ("x", "grid", "y"), fields, count, CHANNELS=channels)]
-        return [*self._gradient_of_x(problem), self._gradient_of_grid(problem)]
+        return self._gradients(problem)
 
-    def _gradient_of_grid(self, problem: TransformerProblem) -> Launch:
-        o, pixels = problem.operation, problem.images * problem.pixels
-        interleaved = o.x.strides[1] == 1 and o.dy.strides[1] == 1 and problem.channels >= SLICES
-        if interleaved:
-            slices = min(CHANNEL_LANES, 1 << problem.channels.bit_length() - 1)
-        else:
-            slices = SLICES if problem.channels >= SLICES and pixels < MANY_PIXELS else 1
-        fields = [
-            *self._common(problem, o.x, o.dy, o.alphaDgrid, o.betaDgrid),
-            ("pixels", c_uint(pixels)),
-            ("slices", c_int(slices)),
-            ("interleaved", c_int(interleaved)),
-        ]
-        operands, count = ("x", "dy", "grid", "dgrid"), blocks(pixels * slices)[0]
-        return problem.launch(SAMPLER, "sampler_gradient_grid", operands, fields, count, CHANNELS=CHANNELS)
+    @staticmethod
+    def _threads_of_pixel(problem: TransformerProblem) -> tuple[int, bool]:
+        """Return how many threads share the channels of a pixel of the gradient of the grid, and whether they are
+        neighbours."""
+        o, channels = problem.operation, problem.channels
+        if channels >= SLICES and o.x.strides[1] == o.dy.strides[1] == 1:
+            return min(CHANNEL_LANES, 1 << channels.bit_length() - 1), True
+        return SLICES if channels >= SLICES and problem.images * problem.pixels < MANY_PIXELS else 1, False
 
-    def _gradient_of_x(self, problem: TransformerProblem) -> list[Launch]:
+    def _gradients(self, problem: TransformerProblem) -> list[Launch]:
         o = problem.operation
         height, width = o.dx.dims[2:]
         tiles = [-(-size // TILE) for size in (height, width)]
@@ -213,24 +207,36 @@ class SamplerSolver(Solver[TransformerProblem]):
         entries = problem.images * problem.pixels * ENTRY_BYTES
         scratch_bytes = entries + problem.images * bins.starts * COUNT_BYTES if self.sorts else 0
         starts = ("starts", ctypes.c_longlong(entries))
+        pixels = problem.images * problem.pixels
+        slices, interleaved = self._threads_of_pixel(problem)
+        of_x, of_grid = problem.images * of_tile * prod(tiles), blocks(pixels * slices)[0]
+        fewer, count = min(of_x, of_grid), of_x + of_grid
+        shape = self._shape(problem, o.dx)
         fields = [
-            *self._common(problem, o.dx, o.dy, o.alpha, o.beta),
+            *factors(o, alpha=o.alpha, beta=o.beta, grid_alpha=o.alphaDgrid, grid_beta=o.betaDgrid),
+            shape,
+            *((name, Strides(*spec.strides)) for name, spec in (("in", o.dx), ("out", o.dy), ("of_x", o.x))),
             ("tiles", FastDivmod.of(prod(tiles))),
             ("tile_row", FastDivmod.of(tiles[1])),
             ("blocks", FastDivmod.of(of_tile)),
             ("groups", c_int(of_block)),
             starts,
             ("bins", bins),
+            ("pixels", c_uint(pixels)),
+            ("slices", c_int(slices)),
+            ("interleaved", c_int(interleaved)),
+            ("period", FastDivmod.of(count // fewer)),
+            ("fewer", c_uint(fewer)),
+            ("grid_has_fewer", c_int(of_grid == fewer)),
         ]
-        operands = ("dy", "grid", "dx", SCRATCH if self.sorts else "")
-        gradient = problem.launch(
-            SAMPLER, "sampler_gradient_x", operands, fields, problem.images * of_tile * prod(tiles),
+        operands = ("dy", "grid", "dx", SCRATCH if self.sorts else "", "x", "dgrid")
+        gradients = problem.launch(
+            SAMPLER, "sampler_gradients", operands, fields, count,
             scratch_bytes=scratch_bytes, CHANNELS=channels, LANE_WIDTH=lane_width,
         )  # fmt: skip
         if not self.sorts:
-            return [gradient]
-        shape = next(value for name, value in fields if name == "shape")
-        fields = [starts, ("shape", shape), ("bins", bins), ("images", c_uint(problem.images))]
+            return [gradients]
+        fields = [starts, shape, ("bins", bins), ("images", c_uint(problem.images))]
         grid = (bins.chunks, problem.images)
         # Where the samples of a block begin, and of the warps of one and of all the counts.
         of_warps = (THREADS // 32 + 1) * bins.bins * COUNT_BYTES // 2
@@ -250,7 +256,7 @@ class SamplerSolver(Solver[TransformerProblem]):
                 )
                 for step, extent in steps.items()
             ),
-            gradient,
+            gradients,
         ]
 
     @staticmethod
@@ -270,6 +276,67 @@ class SamplerSolver(Solver[TransformerProblem]):
         return dict.fromkeys(("dx", "dy"), PACK_BYTES)
 
 
+class PlanesSamplerSolver(Solver[TransformerProblem]):
+    """Sampling of contiguous planes that shared memory holds."""
+
+    name = "spatial_transformer.sampler_planes"
+
+    @staticmethod
+    def _plane_bytes(problem: TransformerProblem) -> int:
+        x = problem.operation.x
+        return int(prod(x.dims[2:]) * x.scalar_bytes)
+
+    def serves(self, problem: TransformerProblem) -> bool:
+        o = problem.operation
+        if not isinstance(o, SpatialTfSamplerForward) or not problem.aligned:
+            return False
+        (_, _, height, width), strides = o.x.dims, o.x.strides
+        contiguous = (width == 1 or strides[3] == 1) and (height == 1 or strides[2] == width)
+        begin = [strides[d] * o.x.scalar_bytes for d in (0, 1) if o.x.dims[d] > 1]
+        plane = self._plane_bytes(problem)
+        fits = plane <= problem.device.shared_bytes_per_block
+        return contiguous and fits and all(n % PACK_BYTES == 0 for n in (plane, *begin))
+
+    def applies(self, problem: TransformerProblem) -> bool:
+        plane = self._plane_bytes(problem) if self.serves(problem) else 0
+        return plane >= LARGE_PLANE and problem.pixels * problem.operation.x.scalar_bytes >= plane
+
+    def alignment(self, problem: TransformerProblem) -> Mapping[str, int]:
+        return {"x": PACK_BYTES, "grid": COORDINATES * problem.operation.x.scalar_bytes}
+
+    def launches(self, problem: TransformerProblem) -> list[Launch]:
+        o, plane = problem.operation, self._plane_bytes(problem)
+        planes, room = problem.images * problem.channels, problem.device.shared_bytes_per_block + BLOCK_BYTES
+        of_multiprocessor = min(room // (plane + BLOCK_BYTES), 2)
+        slots = of_multiprocessor * problem.device.multiprocessors
+
+        def duration(parts: int) -> float:
+            """In planes, of which all blocks take their share."""
+            return -(-planes * parts // slots) * (1 / parts + COPY_SHARE)
+
+        wanted = min(range(1, MOST_PARTS + 1), key=duration)
+        part = -(-problem.pixels // wanted)
+        parts = -(-problem.pixels // part)
+        height, width = o.x.dims[2:]
+        divisors = FastDivmod.of(problem.width), FastDivmod.of(problem.height)
+        fields = [
+            *factors(o, alpha=o.alpha, beta=o.beta),
+            ("shape", Shape(problem.channels, height, width, *divisors)),
+            ("in", Strides(*o.x.strides)),
+            ("out", Strides(*o.y.strides)),
+            ("parts", FastDivmod.of(parts)),
+            ("channels", FastDivmod.of(problem.channels)),
+            ("pixels", c_uint(problem.pixels)),
+            ("part", c_uint(part)),
+        ]
+        threads = PLANE_THREADS[of_multiprocessor < 2]
+        launch = problem.launch(
+            SAMPLER, "sampler_forward_planes", ("x", "grid", "y"), fields, planes * parts, shared_bytes=plane,
+            threads=threads, CHANNELS=1, PLANE_THREADS=threads,
+        )  # fmt: skip
+        return [launch]
+
+
 class SortedSamplerSolver(SamplerSolver):
     """Gradients of images with many samples: these are sorted first by the tiles that they reach."""
 
@@ -285,7 +352,7 @@ class SortedSamplerSolver(SamplerSolver):
         return self.serves(problem) and problem.pixels >= SORTED_PIXELS
 
 
-SOLVERS = (GridSolver(), SortedSamplerSolver(), SamplerSolver())
+SOLVERS = (GridSolver(), PlanesSamplerSolver(), SortedSamplerSolver(), SamplerSolver())
 OPERATIONS = (
     SpatialTfGridGeneratorForward,
     SpatialTfGridGeneratorBackward,

@@ -1,7 +1,7 @@
 // Bilinear sampling at a grid of coordinates (3.2.98), and its gradients (4.1.21).
 //
-// Forward: a thread has one output pixel and CHANNELS channels of it. Gradient of the grid: one thread has an output
-// pixel, or several its channels one after the other; sums are taken in one order. Gradient of x: a block has a tile of
+// Forward: a thread has one output pixel and CHANNELS channels of it, or a block a plane of x in shared memory.
+// Gradient of the grid: one thread has an output pixel, or several its channels one after the other; sums are taken in one order. Gradient of x: a block has a tile of
 // 16 x 16 input pixels and CHANNELS channels. It gathers the samples with a corner in the tile, in the order of the
 // output pixels: from all of the image where these are few, else from the bins of a stable counting sort, whose
 // launches count, scan and store the samples in scratch memory. It sorts them by cell, and each thread adds those of
@@ -10,6 +10,7 @@
 // Roofline bound: bytes, forward 1 element read and 1 written (the four corners come from L1 where the grid is smooth)
 // and the grid once for CHANNELS channels: 1.9 ps of float at 4.2 TB/s on an H200 (calculated). The gradient of x reads
 // dy and the grid once, 8 bytes of a bin up to four times; random samples read 32 bytes of L2 for each element.
+#include "primitives/cp_async.cuh"
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
 
@@ -30,8 +31,10 @@ struct Cell {
   COMPUTE below, right;  // how far it is behind them
   bool sound;            // the coordinates are finite numbers
 
-  __device__ __forceinline__ Cell(const ELEMENT* coordinates, const Shape& shape) {
-    const COMPUTE x = load<COMPUTE>(coordinates[0]), y = load<COMPUTE>(coordinates[1]);
+  __device__ __forceinline__ Cell(const ELEMENT* coordinates, const Shape& shape)
+      : Cell(coordinates[0], coordinates[1], shape) {}
+  __device__ __forceinline__ Cell(ELEMENT of_column, ELEMENT of_row, const Shape& shape) {
+    const COMPUTE x = load<COMPUTE>(of_column), y = load<COMPUTE>(of_row);
     sound = x - x == COMPUTE(0) && y - y == COMPUTE(0);
     column = first(x, shape.width, right), row = first(y, shape.height, below);
   }
@@ -107,63 +110,60 @@ extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_sample
   }
 }
 
-struct GridArguments {
+struct PlanesArguments {
   const ELEMENT* x;
-  const ELEMENT* dy;
   const ELEMENT* grid;
-  ELEMENT* dgrid;
+  ELEMENT* y;
   COMPUTE alpha, beta;
   Shape shape;
   Strides in, out;
-  unsigned pixels;
-  int slices;       // threads of a pixel, a power of two
-  int interleaved;  // they are neighbours, as channels are in memory
+  FastDivmod parts, channels;  // blocks of a plane; planes of an image
+  unsigned pixels, part;       // output pixels of an image; of a block
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_sampler_gradient_grid(const GridArguments a) {
-  griddepcontrol_wait_deferred();
-  __shared__ COMPUTE partial[2][THREADS];
-  const int width = THREADS / a.slices;
-  const int of_block = a.interleaved ? threadIdx.x / a.slices : threadIdx.x % width;
-  const int slice = a.interleaved ? threadIdx.x % a.slices : threadIdx.x / width;
-  const unsigned pixel = blockIdx.x * width + of_block;
-  unsigned row, column;
-  const unsigned image = a.shape.out_height.divide(a.shape.out_width.divide(pixel, column), row);
-  const ELEMENT* coordinates = a.grid + 2 * pixel;
-  ELEMENT* result = a.dgrid + 2 * pixel;
-  griddepcontrol_wait_before_access(coordinates, result);
-  COMPUTE along_row = 0, along_column = 0;
-  bool sound = true;
-  if (pixel < a.pixels) {
-    const Cell cell(coordinates, a.shape);
-    const Corners corners(cell, a.shape, a.in, image);
-    const ELEMENT* dy = a.dy + (image * a.out.image + row * a.out.row + column * a.out.column);
-    sound = cell.sound;
-    for (int channel = slice; channel < a.shape.channels; channel += a.slices) {
-      const ELEMENT* x = a.x + channel * a.in.channel;
-      COMPUTE value[2][2];
+// A block has a plane of x in shared memory, whose banks serve samples of a random grid ten times as fast as L2 does,
+// and a part of the output pixels.
+extern "C" __global__ void __launch_bounds__(PLANE_THREADS, 1024 / PLANE_THREADS)
+    spatial_transformer_sampler_forward_planes(const PlanesArguments a) {
+  griddepcontrol_wait();
+  constexpr unsigned WIDTH = 16 / sizeof(ELEMENT), PIXELS = 4;  // elements of a pack; pixels of a thread at a time
+  ELEMENT* const plane = reinterpret_cast<ELEMENT*>(shared_memory);
+  unsigned part, channel;
+  const unsigned image = a.channels.divide(a.parts.divide(blockIdx.x, part), channel);
+  const ELEMENT* const x = a.x + (image * a.in.image + channel * a.in.channel);
+  for (unsigned i = threadIdx.x * WIDTH; i < a.shape.height * a.shape.width; i += PLANE_THREADS * WIDTH)
+    cp_async<16>(plane + i, x + i, true);
+  cp_async_commit();
+  const auto* const grid = reinterpret_cast<const Pack<ELEMENT, 2>*>(a.grid) + image * a.pixels;
+  ELEMENT* const y = a.y + (image * a.out.image + channel * a.out.channel);
+  const unsigned begin = part * a.part, end = min(begin + a.part, a.pixels);
+  for (unsigned start = begin; start < end; start += PIXELS * PLANE_THREADS) {
+    Pack<ELEMENT, 2> coordinates[PIXELS];
+#pragma unroll
+    for (unsigned u = 0; u < PIXELS; u++) {
+      const unsigned pixel = start + u * PLANE_THREADS + threadIdx.x;
+      if (pixel < end) coordinates[u] = grid[pixel];
+    }
+    if (start == begin) {
+      cp_async_wait<0>();
+      __syncthreads();
+    }
+#pragma unroll
+    for (unsigned u = 0; u < PIXELS; u++) {
+      const unsigned pixel = start + u * PLANE_THREADS + threadIdx.x;
+      if (pixel >= end) break;
+      const Cell cell(coordinates[u].item[0], coordinates[u].item[1], a.shape);
+      const Corners corners(cell, a.shape, {0, 0, a.shape.width, 1}, 0);
+      COMPUTE sum = 0;
 #pragma unroll
       for (int corner = 0; corner < 4; corner++)
-        value[corner / 2][corner % 2] = corners.value(x, corner / 2, corner % 2);
-      const COMPUTE gradient = load<COMPUTE>(dy[channel * a.out.channel]);
-      along_row += gradient *
-                   ((COMPUTE(1) - cell.below) * (value[0][1] - value[0][0]) + cell.below * (value[1][1] - value[1][0]));
-      along_column += gradient * ((COMPUTE(1) - cell.right) * (value[1][0] - value[0][0]) +
-                                  cell.right * (value[1][1] - value[0][1]));
+        sum += cell.weight(corner / 2, corner % 2) * corners.value(plane, corner / 2, corner % 2);
+      unsigned column;
+      const unsigned row = a.shape.out_width.divide(pixel, column);
+      ELEMENT* const result = y + (row * a.out.row + column * a.out.column);
+      *result = blend(a.alpha, cell.sound ? sum : COMPUTE(NAN), a.beta, result);
     }
   }
-  if (a.slices > 1) {
-    partial[0][slice * width + of_block] = along_row, partial[1][slice * width + of_block] = along_column;
-    __syncthreads();
-    for (int other = 1; other < a.slices && slice == 0; other++) {
-      along_row += partial[0][other * width + of_block];
-      along_column += partial[1][other * width + of_block];
-    }
-  }
-  if (slice > 0 || pixel >= a.pixels) return;
-  along_row *= COMPUTE(a.shape.width - 1) / COMPUTE(2), along_column *= COMPUTE(a.shape.height - 1) / COMPUTE(2);
-  result[0] = blend(a.alpha, sound ? along_row : COMPUTE(NAN), a.beta, result);
-  result[1] = blend(a.alpha, sound ? along_column : COMPUTE(NAN), a.beta, result + 1);
 }
 
 // --- the gradient of x ---
@@ -352,18 +352,26 @@ extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_sample
   }
 }
 
-struct InputArguments {
+struct GradientArguments {
   const ELEMENT* dy;
   const ELEMENT* grid;
   ELEMENT* dx;
   const unsigned char* scratch;  // null where the samples are not sorted
-  COMPUTE alpha, beta;
+  const ELEMENT* x;
+  ELEMENT* dgrid;
+  COMPUTE alpha, beta, grid_alpha, grid_beta;
   Shape shape;
-  Strides in, out;                     // of dx, of dy
+  Strides in, out, of_x;               // of dx, of dy, of x
   FastDivmod tiles, tile_row, blocks;  // of an image, of a row of tiles; blocks of a tile
   int groups;                          // of CHANNELS, that a block has
   long long starts;
   Bins bins;
+  unsigned pixels;    // output pixels of all images
+  int slices;         // threads of an output pixel, a power of two
+  int interleaved;    // they are neighbours, as channels are in memory
+  FastDivmod period;  // of so many blocks the first is one of the gradient that has fewer blocks
+  unsigned fewer;     // its blocks
+  int grid_has_fewer;
 };
 
 constexpr int CANDIDATES = 6, IN_FLIGHT = 4;  // of a thread: samples that may reach its tile; packs of samples
@@ -392,13 +400,9 @@ struct TileShared {
   __device__ __forceinline__ TileShared() {}
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS, 4)
-    spatial_transformer_sampler_gradient_x(const InputArguments a) {
-  griddepcontrol_wait();
-  __shared__ __align__(16) unsigned char shared_bytes[sizeof(TileShared)];
-  TileShared& shared = *reinterpret_cast<TileShared*>(shared_bytes);
+__device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsigned index, TileShared& shared) {
   unsigned tile, tile_column, block;
-  const unsigned image = a.blocks.divide(a.tiles.divide(blockIdx.x, tile), block);
+  const unsigned image = a.blocks.divide(a.tiles.divide(index, tile), block);
   const unsigned top = a.tile_row.divide(tile, tile_column) * TILE, left = tile_column * TILE;
   const int my_row = threadIdx.x / TILE, my_column = threadIdx.x % TILE;
   const ELEMENT* grid = a.grid + 2 * static_cast<size_t>(image) * a.bins.pixels;
@@ -662,4 +666,63 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
       } while (begin < end);
     }
   }
+}
+
+// --- the gradient of the grid ---
+
+__device__ __forceinline__ void gradient_of_grid(const GradientArguments& a, unsigned index,
+                                                 COMPUTE (&partial)[2][THREADS]) {
+  const int width = THREADS / a.slices;
+  const int of_block = a.interleaved ? threadIdx.x / a.slices : threadIdx.x % width;
+  const int slice = a.interleaved ? threadIdx.x % a.slices : threadIdx.x / width;
+  const unsigned pixel = index * width + of_block;
+  unsigned row, column;
+  const unsigned image = a.shape.out_height.divide(a.shape.out_width.divide(pixel, column), row);
+  const ELEMENT* coordinates = a.grid + 2 * pixel;
+  ELEMENT* result = a.dgrid + 2 * pixel;
+  COMPUTE along_row = 0, along_column = 0;
+  bool sound = true;
+  if (pixel < a.pixels) {
+    const Cell cell(coordinates, a.shape);
+    const Corners corners(cell, a.shape, a.of_x, image);
+    const ELEMENT* dy = a.dy + (image * a.out.image + row * a.out.row + column * a.out.column);
+    sound = cell.sound;
+    for (int channel = slice; channel < a.shape.channels; channel += a.slices) {
+      const ELEMENT* x = a.x + channel * a.of_x.channel;
+      COMPUTE value[2][2];
+#pragma unroll
+      for (int corner = 0; corner < 4; corner++)
+        value[corner / 2][corner % 2] = corners.value(x, corner / 2, corner % 2);
+      const COMPUTE gradient = load<COMPUTE>(dy[channel * a.out.channel]);
+      along_row += gradient *
+                   ((COMPUTE(1) - cell.below) * (value[0][1] - value[0][0]) + cell.below * (value[1][1] - value[1][0]));
+      along_column += gradient * ((COMPUTE(1) - cell.right) * (value[1][0] - value[0][0]) +
+                                  cell.right * (value[1][1] - value[0][1]));
+    }
+  }
+  if (a.slices > 1) {
+    partial[0][slice * width + of_block] = along_row, partial[1][slice * width + of_block] = along_column;
+    __syncthreads();
+    for (int other = 1; other < a.slices && slice == 0; other++) {
+      along_row += partial[0][other * width + of_block];
+      along_column += partial[1][other * width + of_block];
+    }
+  }
+  if (slice > 0 || pixel >= a.pixels) return;
+  along_row *= COMPUTE(a.shape.width - 1) / COMPUTE(2), along_column *= COMPUTE(a.shape.height - 1) / COMPUTE(2);
+  result[0] = blend(a.grid_alpha, sound ? along_row : COMPUTE(NAN), a.grid_beta, result);
+  result[1] = blend(a.grid_alpha, sound ? along_column : COMPUTE(NAN), a.grid_beta, result + 1);
+}
+
+// Both gradients: blocks of one, which add and sort, run beside blocks of the other, which wait for L2.
+extern "C" __global__ void __launch_bounds__(THREADS, 4)
+    spatial_transformer_sampler_gradients(const GradientArguments a) {
+  griddepcontrol_wait();
+  __shared__ __align__(16) unsigned char shared_bytes[sizeof(TileShared)];
+  unsigned in_period;
+  const unsigned period = a.period.divide(blockIdx.x, in_period);
+  const bool is_fewer = in_period == 0 && period < a.fewer;
+  const unsigned index = is_fewer ? period : blockIdx.x - min(period + 1, a.fewer);
+  if (is_fewer == (a.grid_has_fewer != 0)) gradient_of_grid(a, index, reinterpret_cast<COMPUTE(&)[2][THREADS]>(shared_bytes));
+  else gradient_of_x(a, index, reinterpret_cast<TileShared&>(shared_bytes));
 }
