@@ -65,9 +65,11 @@ struct GroupExchange {
     COMPUTE* const own = at + row * lanes + lane;
     const COMPUTE weight = COMPUTE(1) / all;
     __syncthreads();  // what lay there before is read
-    if (row == 0) own[0] = origin(mine);
+    own[0] = origin(mine), own[size] = count;
     __syncthreads();
-    const COMPUTE from = at[lane];
+    COMPUTE from = at[lane];
+    if (blockDim.y > 2 && at[size + 2 * lanes + lane] > COMPUTE(0))
+      from = median(from, at[lanes + lane], at[2 * lanes + lane]);
     __syncthreads();
     Total total{};
     if (count > COMPUTE(0)) Rule::add(total, from, weight, count, mine);

@@ -39,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) CLUSTER_DIMS_Y normalizati
         d, start, [&](unsigned, const unsigned (&o)[OPERANDS], int u) { x[u] = call.x[o[X]]; },
         [&](unsigned k, const unsigned (&)[OPERANDS], int u) {
           if (k < d.cached) cached_x[d.slot(k)] = x[u];
-          if (k == 0) sum.begin(x[u]);
+          if (k == 0) sum.begin(x[0], x[1], x[2], d.elements());
           sum.add(x[u]);
         });
     const COMPUTE count = d.elements();

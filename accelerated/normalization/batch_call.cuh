@@ -168,14 +168,28 @@ struct BackwardCall {
 // Infinities and NaN are no origin of differences.
 __device__ __forceinline__ COMPUTE origin(COMPUTE value) { return value - value == COMPUTE(0) ? value : COMPUTE(0); }
 __device__ __forceinline__ COMPUTE origin(const Total& moments) { return origin(moments.first + moments.low); }
+// The median of three: squares of the differences of n numbers from the one that is far from all others are n times as
+// large as those from their mean, which is what is left of them.
+__device__ __forceinline__ COMPUTE median(COMPUTE a, COMPUTE b, COMPUTE c) {
+  return fmax(fmin(a, b), fmin(fmax(a, b), c));
+}
 
-// The moments (mean, sum of squared differences from it) of the elements of a thread, as sums of differences from its
-// first one: Welford's without a division each.
+// The moments (mean, sum of squared differences from it) of the elements of a thread, as sums of differences from one
+// of the first: Welford's without a division each.
 struct ShiftedSum {
   COMPUTE shift, sum, squares;
   __device__ __forceinline__ void begin(ELEMENT value) {
     shift = origin(load<COMPUTE>(value));
     sum = squares = 0;
+  }
+  __device__ __forceinline__ void begin(ELEMENT first, ELEMENT second, ELEMENT third) {
+    begin(first);
+    shift = median(shift, origin(load<COMPUTE>(second)), origin(load<COMPUTE>(third)));
+  }
+  // count: how many there are of the first three.
+  __device__ __forceinline__ void begin(ELEMENT first, ELEMENT second, ELEMENT third, unsigned count) {
+    if (count > 2) begin(first, second, third);
+    else begin(first);
   }
   __device__ __forceinline__ void add(ELEMENT value) {
     const COMPUTE difference = load<COMPUTE>(value) - shift;

@@ -77,6 +77,16 @@ template <int N> __device__ __forceinline__ void read_values(const COMPUTE* from
   for (int i = 0; i < N; i++) values[i] = from[i];
 }
 
+// The origin of the differences of a column's parts, of which the first is not empty.
+template <class Part>
+__device__ __forceinline__ COMPUTE origin_of_parts(unsigned column, unsigned parts, const Part& part) {
+  unsigned second, third;
+  const COMPUTE first = origin(part(column, 0, second));
+  if (parts < 3) return first;
+  const Total of_second = part(column, 1, second), of_third = part(column, 2, third);
+  return second > 0 && third > 0 ? median(first, origin(of_second), origin(of_third)) : first;
+}
+
 // Merges the parts of each of `columns` by all threads of the block: part(column, index, count) reads one and says of
 // how many elements it is; result(column, total) gets the result of all elements(column), in one thread.
 template <class Rule, class Part, class Size, class Result>
@@ -93,7 +103,7 @@ __device__ __forceinline__ void merge_parts(unsigned columns, unsigned parts, co
     if (some) {
       unsigned of_part;
       count = elements(column);
-      from = count > COMPUTE(0) ? origin(part(column, 0, of_part)) : COMPUTE(0);
+      if (same_type<Rule, MergeMoments> && count > COMPUTE(0)) from = origin_of_parts(column, parts, part);
       const COMPUTE weight = COMPUTE(1) / count;
 #pragma unroll 4
       for (unsigned i = mine; i < parts; i += share) {
@@ -204,6 +214,9 @@ __device__ __forceinline__ bool writes_results(const Columns& c, unsigned column
   return blockIdx.y == 0 && c.first_column() + column < c.groups;
 }
 
+// Whether the origin of a thread's differences is a median.
+constexpr bool MEDIANS = ROWS_IN_FLIGHT > 2;
+
 // The moments of a thread's elements, in each of its columns.
 __device__ __forceinline__ void moments_of_thread(const Columns& c, const ELEMENT* x, Total (&moments)[WIDTH]) {
   const unsigned rows = c.my_rows();
@@ -215,7 +228,8 @@ __device__ __forceinline__ void moments_of_thread(const Columns& c, const ELEMEN
       if (i + u < rows) read[u] = read_pack(x + c.offset(i + u));
     if (i == 0) {
 #pragma unroll
-      for (int k = 0; k < WIDTH; k++) sums[k].begin(read[0].item[k]);
+      for (int k = 0; k < WIDTH; k++)
+        sums[k].begin(read[0].item[k], read[MEDIANS ? 1 : 0].item[k], read[MEDIANS ? 2 : 0].item[k], rows);
     }
 #pragma unroll
     for (int u = 0; u < ROWS_IN_FLIGHT; u++)

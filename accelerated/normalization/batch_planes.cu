@@ -46,6 +46,12 @@ struct ChannelPlanes {
   __device__ __forceinline__ unsigned plane_start(unsigned image) const {
     return (image * all.channels + channel) * all.plane;
   }
+  // A number near the mean: the median of three of the first plane.
+  __device__ __forceinline__ COMPUTE near(const ELEMENT* x) const {
+    const ELEMENT* const first = x + plane_start(0);
+    return median(origin(load<COMPUTE>(first[0])), origin(load<COMPUTE>(first[all.plane / 2])),
+                  origin(load<COMPUTE>(first[all.plane - 1])));
+  }
   // The offset of a thread's i-th pack; false where the plane, as it lies, has fewer.
   __device__ __forceinline__ bool pack(unsigned i, unsigned& offset) const {
     unsigned in_plane;
@@ -143,7 +149,7 @@ struct Share {
 };
 struct Exchange {
   COMPUTE warps[3][WARPS], blocks[CLUSTER_SIZE][4];
-  COMPUTE origin;  // of differences
+  COMPUTE origins[3];  // of differences: the median
 };
 
 // Merges the shares of the threads of a cluster, in their order; all threads get the result. fallback: a number near
@@ -152,9 +158,10 @@ template <class Rule>
 __device__ __forceinline__ Total all_reduce(Exchange& exchange, Share mine, COMPUTE fallback, COMPUTE count) {
   COMPUTE from = 0;
   if (same_type<Rule, MergeMoments>) {
-    if (threadIdx.x == 0) exchange.origin = mine.count > COMPUTE(0) ? origin(mine.total) : origin(fallback);
+    if (threadIdx.x < 3)
+      exchange.origins[threadIdx.x] = mine.count > COMPUTE(0) ? origin(mine.total) : origin(fallback);
     __syncthreads();
-    from = exchange.origin;
+    from = median(exchange.origins[0], exchange.origins[1], exchange.origins[2]);
   }
   const COMPUTE weight = COMPUTE(1) / count;
   Share sum{mine.count, {}};
@@ -225,7 +232,7 @@ struct ThreadMoments {
     sum.add(value);
   }
   __device__ __forceinline__ void add(const Elements& pack) {
-    if (elements == 0) sum.begin(pack.item[0]);
+    if (elements == 0) sum.begin(pack.item[0], pack.item[WIDTH / 2], pack.item[WIDTH - 1]);
     elements += WIDTH;
 #pragma unroll
     for (unsigned k = 0; k < WIDTH; k++) sum.add(pack.item[k]);
@@ -252,7 +259,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TRAINING_BLOCKS) CLUSTER_D
   const ChannelPlanes p{a.planes, blockIdx.x};
   const Cache<1> cache(p, from);
   Normalizer of{0, call.scale[p.channel], call.bias[p.channel]};
-  const COMPUTE near = load<COMPUTE>(call.x[p.plane_start(0)]);
+  const COMPUTE near = p.near(call.x);
   ThreadMoments moments;
   Elements x[READS], z[READS];
   ELEMENT edge[READS], edge_z[READS];
@@ -355,7 +362,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS) CLUSTER_DIM
   Bits passes[READS];
   ELEMENT edge[READS], edge_dy[READS];
   if (!call.saved_mean) {
-    const COMPUTE near = load<COMPUTE>(call.x[p.plane_start(0)]);
+    const COMPUTE near = p.near(call.x);
     ThreadMoments moments;
     cache.visit_copies([&](unsigned i, unsigned) { moments.add(*cache.slot(i, 0)); });
     visit_packs(
@@ -455,8 +462,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
   griddepcontrol_wait_before_access(call.x + packs.offset[0]);
   Elements x[HELD], z;
   packs.visit([&](unsigned i, unsigned offset) { x[i] = read_pack(call.x + offset); });
-  const COMPUTE scale = call.scale[p.channel], bias = call.bias[p.channel],
-                near = load<COMPUTE>(call.x[p.plane_start(0)]);
+  const COMPUTE scale = call.scale[p.channel], bias = call.bias[p.channel], near = p.near(call.x);
   ThreadMoments moments;
   packs.visit([&](unsigned i, unsigned) { moments.add(x[i]); });
   const Total total = all_reduce<MergeMoments>(exchange, moments.share(), near, a.planes.count);
@@ -483,7 +489,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
   });
   GradientSums sums{call, KnownChannel::read(call, p.channel)};
   if (!call.saved_mean) {
-    const COMPUTE near = load<COMPUTE>(call.x[p.plane_start(0)]);
+    const COMPUTE near = p.near(call.x);
     ThreadMoments moments;
     packs.visit([&](unsigned i, unsigned) { moments.add(x[i]); });
     sums.known.use(call, all_reduce<MergeMoments>(exchange, moments.share(), near, a.planes.count), a.planes.count);

@@ -1,11 +1,11 @@
 // Bilinear sampling at a grid of coordinates (3.2.98), and its gradients (4.1.21).
 //
 // Forward: a thread has one output pixel and CHANNELS channels of it, or a block a plane of x in shared memory.
-// Gradient of the grid: one thread has an output pixel, or several its channels one after the other; sums are taken in one order. Gradient of x: a block has a tile of
-// 16 x 16 input pixels and CHANNELS channels. It gathers the samples with a corner in the tile, in the order of the
-// output pixels: from all of the image where these are few, else from the bins of a stable counting sort, whose
-// launches count, scan and store the samples in scratch memory. It sorts them by cell, and each thread adds those of
-// the four cells around its pixel: the same order, the same bits.
+// Gradient of the grid: one thread has an output pixel, or several its channels one after the other; sums are taken in
+// one order. Gradient of x: a block has a tile of 16 x 16 input pixels and CHANNELS channels. It gathers the samples
+// with a corner in the tile, in the order of the output pixels: from all of the image where these are few, else from
+// the bins of a stable counting sort, whose launches count, scan and store the samples in scratch memory. It sorts them
+// by cell, and each thread adds those of the four cells around its pixel: the same order, the same bits.
 //
 // Roofline bound: bytes, forward 1 element read and 1 written (the four corners come from L1 where the grid is smooth)
 // and the grid once for CHANNELS channels: 1.9 ps of float at 4.2 TB/s on an H200 (calculated). The gradient of x reads
@@ -723,6 +723,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
   const unsigned period = a.period.divide(blockIdx.x, in_period);
   const bool is_fewer = in_period == 0 && period < a.fewer;
   const unsigned index = is_fewer ? period : blockIdx.x - min(period + 1, a.fewer);
-  if (is_fewer == (a.grid_has_fewer != 0)) gradient_of_grid(a, index, reinterpret_cast<COMPUTE(&)[2][THREADS]>(shared_bytes));
+  if (is_fewer == (a.grid_has_fewer != 0))
+    gradient_of_grid(a, index, reinterpret_cast<COMPUTE(&)[2][THREADS]>(shared_bytes));
   else gradient_of_x(a, index, reinterpret_cast<TileShared&>(shared_bytes));
 }
