@@ -17,6 +17,7 @@
 constexpr int WIDTH = PACK_WIDTH;         // elements of a pack
 constexpr unsigned COPIES = COPIED_ROWS;  // of a thread, that are copied to shared memory at a time
 using Elements = Pack<ELEMENT, WIDTH>;
+using Bits = Pack<unsigned char, WIDTH>;
 
 struct Columns {
   unsigned packs, rows;      // of a row; rows
@@ -352,7 +353,7 @@ struct Known {
   }
   // dy of a pack where it counts.
   __device__ __forceinline__ void undo_activation(const BackwardCall& call, const Elements& x, Elements& dy,
-                                                  const Pack<unsigned char, WIDTH>& passes) const {
+                                                  const Bits& passes) const {
     const unsigned first = threadIdx.x * WIDTH;
     if (call.has_mask()) {
 #pragma unroll
@@ -373,14 +374,14 @@ template <class Row, class Use>
 __device__ __forceinline__ void visit_gradients(const BackwardCall& call, const Columns& c, const Known& known,
                                                 unsigned count, const Row& row, const Use& use) {
   Elements x[ROWS_IN_FLIGHT], dy[ROWS_IN_FLIGHT];
-  Pack<unsigned char, WIDTH> passes[ROWS_IN_FLIGHT];
+  Bits passes[ROWS_IN_FLIGHT];
 #pragma unroll
   for (int u = 0; u < ROWS_IN_FLIGHT; u++)
     if (u < count) {
       const unsigned offset = c.offset(row(u));
       x[u] = read_pack(call.x + offset);
       dy[u] = read_pack(call.dy + offset);
-      if (call.has_mask()) passes[u] = *reinterpret_cast<const Pack<unsigned char, WIDTH>*>(call.mask + offset);
+      if (call.has_mask()) passes[u] = *reinterpret_cast<const Bits*>(call.mask + offset);
     }
 #pragma unroll
   for (int u = 0; u < ROWS_IN_FLIGHT; u++)
@@ -509,21 +510,22 @@ template <int TENSORS> struct Kept {
   const ELEMENT* const (&from)[TENSORS];
   const unsigned rows, cached;  // of this thread
   const unsigned first, step;   // the offset of its first row; from one to the next
-  const unsigned of_tensor;     // slots
-  Elements* const slots;
+  Elements* slots[TENSORS];
   Elements held[TENSORS][HELD > 0 ? HELD : 1];
 
   // room: rows of a thread that shared memory has room for, besides COPIES.
   __device__ __forceinline__ Kept(const Columns& c, const ELEMENT* const (&from)[TENSORS], unsigned room)
-      : from(from),
-        rows(c.my_rows()),
-        cached(min(rows, room)),
-        first(c.offset(0)),
-        step(c.offset(1) - c.offset(0)),
-        of_tensor((room + COPIES) * THREADS),
-        slots(reinterpret_cast<Elements*>(shared_memory) + thread_of_block()) {}
+      : from(from), rows(c.my_rows()), cached(min(rows, room)), first(c.offset(0)), step(c.offset(1) - c.offset(0)) {
+#pragma unroll
+    for (int t = 0; t < TENSORS; t++) {
+      slots[t] = reinterpret_cast<Elements*>(shared_memory) + (t * (room + COPIES) * THREADS + thread_of_block());
+      // In registers: ptxas of CUDA 13.0 encoded a copy to an address with a uniform part as an instruction that there
+      // is not.
+      keep_shared_pointer(slots[t]);
+    }
+  }
   __device__ __forceinline__ Elements* slot(unsigned index, int tensor) const {
-    return slots + (tensor * of_tensor + index * THREADS);
+    return slots[tensor] + index * THREADS;
   }
   __device__ __forceinline__ void get(unsigned index, Elements (&packs)[TENSORS]) const {
 #pragma unroll
@@ -541,7 +543,7 @@ template <int TENSORS> struct Kept {
     }
     cp_async_commit();
   }
-  // The first pass: use(offset, packs) of every row.
+  // The first pass: use(offset, packs) of every row, which may change the last pack where calls are not plain.
   template <class Use> __device__ __forceinline__ void visit_first(const Use& use) {
     Elements packs[TENSORS];
     unsigned i = 0, offset = first;
@@ -551,6 +553,7 @@ template <int TENSORS> struct Kept {
       cp_async_wait<COPIES - 1>();
       get(i, packs);
       use(offset, packs);
+      if (!PLAIN && TENSORS > 1) *slot(i, TENSORS - 1) = packs[TENSORS - 1];
       copy(i + COPIES, offset + COPIES * step, i + COPIES < rows);
     }
 #pragma unroll
@@ -582,7 +585,7 @@ template <int TENSORS> struct Kept {
 #pragma unroll
     for (unsigned k = 0; k < COPIES; k++) copy(cached + k, last() - k * step, k < read_again());
   }
-  // The same, the rows that are copied again first.
+  // use(offset, packs, again), the rows that are copied again first.
   template <class Use> __device__ __forceinline__ void visit_again(const Use& use) const {
     Elements packs[TENSORS];
     unsigned left = read_again(), offset = last();
@@ -592,7 +595,7 @@ template <int TENSORS> struct Kept {
         if (left == 0) break;
         cp_async_wait<COPIES - 1>();
         get(cached + u, packs);
-        use(offset, packs);
+        use(offset, packs, true);
         copy(cached + u, offset - COPIES * step, left > COPIES);
       }
     }
@@ -602,13 +605,13 @@ template <int TENSORS> struct Kept {
       if (cached + u >= rows) break;
 #pragma unroll
       for (int t = 0; t < TENSORS; t++) packs[t] = held[t][u];
-      use(offset, packs);
+      use(offset, packs, false);
     }
     offset = first;
 #pragma unroll 2
     for (unsigned i = 0; i < cached; i++, offset += step) {
       get(i, packs);
-      use(offset, packs);
+      use(offset, packs, false);
     }
   }
 };
@@ -655,8 +658,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const unsigned column = threadIdx.x * WIDTH + k;
     of[k] = {mean[column], scale[column] * call.inverse(squares[column], c.count), bias[column]};
   }
-  kept.visit_again([&](unsigned offset, const Elements(&x)[1]) {
-    call.store_pack(offset, x[0], x[0], [&](int k) { return of[k]; });  // a plain call adds nothing
+  kept.visit_again([&](unsigned offset, const Elements(&x)[1], bool) {
+    call.store_pack(offset, x[0], x[0], [&](int k) { return of[k]; });  // nothing is added
   });
   for (unsigned column = thread_of_block(); column < c.columns(); column += THREADS)
     if (writes_results(c, column))
@@ -684,7 +687,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   COMPUTE mean[WIDTH];
   read_values(known.mean + threadIdx.x * WIDTH, mean);
   Total sums[WIDTH] = {};
-  kept.visit_first([&](unsigned, const Elements(&packs)[2]) {
+  auto undo_activation = [&](unsigned offset, Elements(&packs)[2]) {
+    Bits passes{};
+    if (call.has_mask()) passes = *reinterpret_cast<const Bits*>(call.mask + offset);
+    known.undo_activation(call, packs[0], packs[1], passes);
+  };
+  kept.visit_first([&](unsigned offset, Elements(&packs)[2]) {
+    undo_activation(offset, packs);
 #pragma unroll
     for (int k = 0; k < WIDTH; k++) {
       const COMPUTE gradient = load<COMPUTE>(packs[1].item[k]);
@@ -708,7 +717,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const unsigned column = threadIdx.x * WIDTH + k;
     of[k] = {known.mean[column], known.factor[column], of_x[column], constant[column]};
   }
-  kept.visit_again([&](unsigned offset, const Elements(&packs)[2]) {
+  kept.visit_again([&](unsigned offset, Elements(&packs)[2], bool again) {
+    if (again) undo_activation(offset, packs);
     call.store_pack(offset, packs[0], packs[1], [&](int k) { return of[k]; });
   });
 }

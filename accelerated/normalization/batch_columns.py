@@ -121,8 +121,9 @@ def division_of(problem: BatchProblem) -> Division | None:
 def together_of(problem: BatchProblem) -> Division | None:
     """Return the division of a call among blocks that run at the same time, a multiprocessor for each, or None."""
     enough = problem.device.shared_bytes_per_block >= TOGETHER_LEAST_BYTES
-    # Of calls with an activation the kernels were not right on an H200: plain ones alone.
-    if not problem.has_columns or not problem.is_plain or problem.x.data_type not in (FLOAT, HALF) or not enough:
+    # What is added would pass L1, of which shared memory leaves little.
+    adds = not problem.is_gradient and problem.operation.z is not None
+    if not problem.has_columns or adds or problem.x.data_type not in (FLOAT, HALF) or not enough:
         return None
     if problem.is_inference or (problem.is_gradient and problem.operation.saved is None):
         return None
@@ -216,8 +217,8 @@ def static_bytes(d: Division, width: int) -> int:
 
 
 class BatchColumnsTogetherSolver(Solver[BatchProblem]):
-    """Statistics of neighbours in memory, of plain calls, by blocks that keep what they have while they wait for each
-    other."""
+    """Statistics of neighbours in memory, of calls that add nothing, by blocks that keep what they have while they wait
+    for each other."""
 
     name = "normalization.batch_columns_together"
 

@@ -509,80 +509,169 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
 struct Channels {
   unsigned images, channels;  // of the tensor
   unsigned group;             // channels of a block: 2 to WARPS, a power of two
-  FastDivmod packs, plane;    // of their planes in an image; elements of a plane
+  unsigned packs, plane;      // of their planes in an image, which are its row; elements of a plane
   COMPUTE count;              // elements of a channel
 
   __device__ __forceinline__ unsigned first_channel() const { return blockIdx.x * group; }
-  __device__ __forceinline__ unsigned all_packs() const { return images * packs.divisor; }
-  // The offset of element `in_row` of an image's planes.
-  __device__ __forceinline__ unsigned offset(unsigned image, unsigned in_row) const {
-    return (image * channels + first_channel()) * plane.divisor + in_row;
-  }
-  __device__ __forceinline__ unsigned offset_of_pack(unsigned k, unsigned& in_row) const {
-    unsigned pack;
-    const unsigned image = packs.divide(k, pack);
-    in_row = pack * WIDTH;
-    return offset(image, in_row);
-  }
-  // The channel of a warp, among those of the block, which several warps share.
-  __device__ __forceinline__ unsigned my_channel() const { return threadIdx.x / 32 % group; }
-  // use(index, offset): of the elements of a thread's channel, in shared memory and in the tensors.
-  template <class Use> __device__ __forceinline__ void visit(const Use& use) const {
-    const unsigned elements = images * plane.divisor, step = THREADS / group, warps = threadIdx.x / 32 / group;
-    for (unsigned e = warps * 32 + threadIdx.x % 32; e < elements; e += step) {
-      unsigned in_plane;
-      const unsigned image = plane.divide(e, in_plane), in_row = my_channel() * plane.divisor + in_plane;
-      use(image * packs.divisor * WIDTH + in_row, offset(image, in_row));
-    }
-  }
-  // meanwhile: what else a thread reads.
-  template <int TENSORS, class Meanwhile>
-  __device__ __forceinline__ void copy_all(const ELEMENT* const (&from)[TENSORS], Elements* cache,
-                                           const Meanwhile& meanwhile) const {
-    for (unsigned k = threadIdx.x; k < all_packs(); k += THREADS) {
-      unsigned in_row;
-      const unsigned at = offset_of_pack(k, in_row);
-#pragma unroll
-      for (int t = 0; t < TENSORS; t++) cp_async<16>(cache + t * all_packs() + k, from[t] + at, true);
-    }
-    cp_async_commit();
-    meanwhile();
-    cp_async_wait<0>();
-    __syncthreads();
+  __device__ __forceinline__ unsigned all_packs() const { return images * packs; }
+  // The images that threads have at a time, a pack each; those of a thread which begins with image `line`.
+  __device__ __forceinline__ unsigned lines() const { return THREADS / packs; }
+  __device__ __forceinline__ unsigned images_of(unsigned line) const {
+    return line < min(lines(), images) ? (images - line - 1) / lines() + 1 : 0;
   }
 };
 
-// Merges what the warps of each channel have; result(k, total) in one thread, that of channel k of the block.
-template <class Rule, class Result>
-__device__ __forceinline__ void merge_channels(const Channels& c, const Share& mine, COMPUTE near,
-                                               const Result& result) {
-  __shared__ Share shares[WARPS];
-  Share sum{mine.count, {}};
-  COMPUTE from = 0;
-  if (same_type<Rule, MergeMoments>)
-    from = __shfl_sync(0xFFFFFFFFu, mine.count > COMPUTE(0) ? origin(mine.total) : origin(near), 0);
-  const COMPUTE weight = COMPUTE(1) / c.count;
-  if (mine.count > COMPUTE(0)) Rule::add(sum.total, from, weight, mine.count, mine.total);
+// A thread has the same pack of the rows of its images, so that each of its elements has one channel: the thread's
+// own, or the next one behind the first `left`.
+struct RowPack {
+  unsigned images, line, channel, left;
+  unsigned slot, slot_step;      // of its pack of the first image in shared memory; from one to the next
+  unsigned offset, offset_step;  // and in the tensors
+
+  __device__ __forceinline__ explicit RowPack(const Channels& c) {
+    line = threadIdx.x / c.packs;
+    const unsigned in_row = (threadIdx.x - line * c.packs) * WIDTH;
+    images = c.images_of(line);
+    channel = in_row / c.plane, left = min(WIDTH, (channel + 1) * c.plane - in_row);
+    slot = threadIdx.x, slot_step = c.lines() * c.packs;
+    offset = (line * c.channels + c.first_channel()) * c.plane + in_row;
+    offset_step = c.lines() * c.channels * c.plane;
+  }
+  // Begins to copy the packs of all images, in two groups, of which the first has those before `half`.
+  template <int TENSORS>
+  __device__ __forceinline__ void copy(const Channels& c, const ELEMENT* const (&from)[TENSORS],
+                                       Elements* cache) const {
+    for (unsigned i = 0; i < images; i++) {
+      if (i == images / 2) cp_async_commit();
 #pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2) {
-    sum.count += __shfl_down_sync(0xFFFFFFFFu, sum.count, distance);
-    sum.total.first += __shfl_down_sync(0xFFFFFFFFu, sum.total.first, distance);
-    sum.total.second += __shfl_down_sync(0xFFFFFFFFu, sum.total.second, distance);
+      for (int t = 0; t < TENSORS; t++)
+        cp_async<16>(cache + (t * c.all_packs() + slot + i * slot_step), from[t] + (offset + i * offset_step), true);
+    }
+    cp_async_commit();
   }
-  if (threadIdx.x % 32 == 0) {
-    if (same_type<Rule, MergeMoments> && sum.count > COMPUTE(0)) sum.total.first *= c.count / sum.count;
-    sum.total = Rule::finish({sum.total.first, sum.total.second, 0}, from, sum.count);
-    shares[threadIdx.x / 32] = sum;
+  // use(slot, offset) of each image.
+  template <class Use> __device__ __forceinline__ void visit(unsigned begin, unsigned end, const Use& use) const {
+#pragma unroll 2
+    for (unsigned i = begin; i < end; i++) use(slot + i * slot_step, offset + i * offset_step);
   }
-  __syncthreads();
-  if (threadIdx.x < c.group) {
-    from = origin(shares[threadIdx.x].total);
-    Total total{};
-    for (unsigned w = threadIdx.x; w < WARPS; w += c.group)
-      if (shares[w].count > COMPUTE(0)) Rule::add(total, from, weight, shares[w].count, shares[w].total);
-    result(threadIdx.x, Rule::finish(total, from, c.count));
+  template <class Use> __device__ __forceinline__ void visit(const Use& use) const { visit(0, images, use); }
+  // The same while they arrive.
+  template <class Use> __device__ __forceinline__ void visit_copies(const Use& use) const {
+    cp_async_wait<1>();
+    visit(0, images / 2, use);
+    cp_async_wait<0>();
+    visit(images / 2, images, use);
   }
-  __syncthreads();
+  template <class T> __device__ __forceinline__ T choose(unsigned k, T own, T next) const {
+    if (k < left) return own;
+    return next;
+  }
+};
+
+// The moments of a thread's elements from `begin` to `end` of a pack, of all of its images. from: a number near them.
+__device__ __forceinline__ Total merge_elements(const Total (&of)[WIDTH], unsigned begin, unsigned end, COMPUTE images,
+                                                COMPUTE from) {
+  const COMPUTE reciprocal = COMPUTE(1) / COMPUTE(end - begin);
+  COMPUTE mean = 0, squares = 0;
+#pragma unroll
+  for (unsigned k = 0; k < WIDTH; k++)
+    if (k >= begin && k < end) mean += of[k].first - from + of[k].low;
+  mean *= reciprocal;
+#pragma unroll
+  for (unsigned k = 0; k < WIDTH; k++)
+    if (k >= begin && k < end) {
+      const COMPUTE difference = of[k].first - from + of[k].low - mean;
+      squares += of[k].second + images * difference * difference;
+    }
+  return {from, squares, mean};
+}
+__device__ __forceinline__ Total add_elements(const Total (&of)[WIDTH], unsigned begin, unsigned end) {
+  Total sum{};
+#pragma unroll
+  for (unsigned k = 0; k < WIDTH; k++)
+    if (k >= begin && k < end) sum.first += of[k].first, sum.second += of[k].second;
+  return sum;
+}
+
+// What threads have of their own channels, then, by line and channel, what they have of the next ones.
+struct RowExchange {
+  Total* at;
+  __device__ __forceinline__ explicit RowExchange(Elements* behind) : at(reinterpret_cast<Total*>(behind)) {}
+  __device__ __forceinline__ Total& of_next(const Channels& c, unsigned line, unsigned channel) const {
+    return at[THREADS + line * c.group + channel];
+  }
+
+  // Merges what the threads have of each channel, a warp for each; result(k, total) in one thread, that of channel k of
+  // the block.
+  template <class Rule, class Result>
+  __device__ __forceinline__ void merge(const Channels& c, const RowPack& mine, const Total& own, const Total& next,
+                                        const Result& result) const {
+    if (mine.images > 0) {
+      at[threadIdx.x] = own;
+      if (mine.left < WIDTH) of_next(c, mine.line, mine.channel) = next;
+    }
+    __syncthreads();
+    const unsigned channel = threadIdx.x / 32, begin = channel * c.plane, end = begin + c.plane;
+    if (channel < c.group) {
+      const unsigned first = begin / WIDTH, packs = (end - 1) / WIDTH - first + 1;
+      const unsigned shares = packs * min(c.lines(), c.images);
+      auto share = [&](unsigned i, COMPUTE& count) {
+        const unsigned line = i / packs, pack = first + i - line * packs, from = max(begin, pack * WIDTH);
+        count = COMPUTE((min(end, (pack + 1) * WIDTH) - from) * c.images_of(line));
+        return pack * WIDTH < begin ? of_next(c, line, channel - 1) : at[line * c.packs + pack];
+      };
+      const COMPUTE weight = COMPUTE(1) / c.count;
+      COMPUTE from = 0, count;
+      if (same_type<Rule, MergeMoments>) {
+        from = origin(share(0, count));
+        if (shares > 2) from = median(from, origin(share(1, count)), origin(share(2, count)));
+      }
+      Total sum{};
+      for (unsigned i = threadIdx.x % 32; i < shares; i += 32) {
+        const Total part = share(i, count);
+        Rule::add(sum, from, weight, count, part);
+      }
+#pragma unroll
+      for (int distance = 16; distance > 0; distance /= 2) {
+        sum.first += __shfl_down_sync(0xFFFFFFFFu, sum.first, distance);
+        sum.second += __shfl_down_sync(0xFFFFFFFFu, sum.second, distance);
+      }
+      if (threadIdx.x % 32 == 0) result(channel, Rule::finish(sum, from, c.count));
+    }
+    __syncthreads();
+  }
+  // The moments of each channel, of a thread's sums of its elements.
+  template <class Result>
+  __device__ __forceinline__ void merge_moments(const Channels& c, const RowPack& mine, const ShiftedSum (&sums)[WIDTH],
+                                                const Result& result) const {
+    const COMPUTE images = COMPUTE(mine.images), reciprocal = COMPUTE(1) / images;
+    Total own{}, next{};
+    if (mine.images > 0) {
+      Total of[WIDTH];
+#pragma unroll
+      for (unsigned k = 0; k < WIDTH; k++) of[k] = sums[k].moments(reciprocal);
+      own = merge_elements(of, 0, mine.left, images, origin(of[0]));
+      if (mine.left < WIDTH) next = merge_elements(of, mine.left, WIDTH, images, origin(of[WIDTH - 1]));
+    }
+    merge<MergeMoments>(c, mine, own, next, result);
+  }
+};
+
+// The sums of a thread's elements from the packs of x as they arrive.
+__device__ __forceinline__ void sum_rows(const RowPack& mine, const Elements* cache, ShiftedSum (&sums)[WIDTH]) {
+  cp_async_wait<0>();
+  if (mine.images == 0) return;
+  const Elements first = cache[mine.slot];
+  const bool three = mine.images > 2;
+  const Elements second = cache[mine.slot + three * mine.slot_step],
+                 third = cache[mine.slot + 2 * three * mine.slot_step];
+#pragma unroll
+  for (unsigned k = 0; k < WIDTH; k++) sums[k].begin(first.item[k], second.item[k], third.item[k]);
+  mine.visit([&](unsigned slot, unsigned) {
+    const Elements x = cache[slot];
+#pragma unroll
+    for (unsigned k = 0; k < WIDTH; k++) sums[k].add(x.item[k]);
+  });
 }
 
 struct ForwardChannels {
@@ -590,38 +679,36 @@ struct ForwardChannels {
   Channels channels;
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, (PLAIN ? 1024 : 512) / THREADS)
     normalization_batch_planes_training_channels(const ForwardChannels a) {
   griddepcontrol_wait();
   const Channels& c = a.channels;
   const ForwardCall& call = a.call;
   __shared__ Normalizer known[WARPS];
   Elements* const cache = reinterpret_cast<Elements*>(shared_memory);
-  const ELEMENT* const values = reinterpret_cast<const ELEMENT*>(shared_memory);
+  const RowExchange exchange(cache + c.all_packs());
   const ELEMENT* const from[1] = {call.x};
-  // A thread for each channel
-  const bool finishes = threadIdx.x < c.group;
-  const unsigned channel = c.first_channel() + threadIdx.x;
+  const RowPack mine(c);
+  mine.copy(c, from, cache);
+  // A warp has the statistics of a channel.
+  const bool finishes = threadIdx.x % 32 == 0 && threadIdx.x / 32 < c.group;
+  const unsigned channel = c.first_channel() + threadIdx.x / 32;
   COMPUTE scale = 0, bias = 0, mean = 0, squares = 0;
-  c.copy_all(from, cache, [&] {
-    if (finishes) scale = call.scale[channel], bias = call.bias[channel];
-  });
+  if (finishes) scale = call.scale[channel], bias = call.bias[channel];
   griddepcontrol_launch_dependents();
-  ThreadMoments moments;
-  c.visit([&](unsigned index, unsigned) { moments.add(values[index]); });
-  const COMPUTE near = load<COMPUTE>(values[c.my_channel() * c.plane.divisor]);
-  merge_channels<MergeMoments>(c, moments.share(), near, [&](unsigned k, const Total& total) {
+  ShiftedSum sums[WIDTH];
+  sum_rows(mine, cache, sums);
+  exchange.merge_moments(c, mine, sums, [&](unsigned k, const Total& total) {
     mean = total.first + total.low, squares = total.second;
     known[k] = {mean, scale * call.inverse(squares, c.count), bias};
   });
-  for (unsigned k = threadIdx.x; k < c.all_packs(); k += THREADS) {
-    unsigned in_row, in_plane;
-    const unsigned offset = c.offset_of_pack(k, in_row), first = c.plane.divide(in_row, in_plane);
-    const Normalizer own = known[first], next = known[min(first + 1, c.group - 1)];
-    const unsigned left = c.plane.divisor - in_plane;
-    Elements z;
-    if (call.adds()) z = read_pack(call.z + offset);
-    call.store_pack(offset, cache[k], z, [&](unsigned i) { return i < left ? own : next; });
+  if (mine.images > 0) {
+    const Normalizer own = known[mine.channel], next = known[min(mine.channel + 1, c.group - 1)];
+    mine.visit([&](unsigned slot, unsigned offset) {
+      Elements z;
+      if (call.adds()) z = read_pack(call.z + offset);
+      call.store_pack(offset, cache[slot], z, [&](unsigned k) { return mine.choose(k, own, next); });
+    });
   }
   if (finishes) call.store_statistics(mean, squares, c.count, channel);
 }
@@ -631,7 +718,7 @@ struct BackwardChannels {
   Channels channels;
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, (PLAIN ? 1024 : 512) / THREADS)
     normalization_batch_planes_backward_channels(const BackwardChannels a) {
   griddepcontrol_wait();
   const Channels& c = a.channels;
@@ -639,49 +726,60 @@ extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS)
   __shared__ KnownChannel known[WARPS];
   __shared__ GradientOf gradient[WARPS];
   Elements* const cache = reinterpret_cast<Elements*>(shared_memory);
-  const ELEMENT* const values = reinterpret_cast<const ELEMENT*>(cache);
-  ELEMENT* const gradients = reinterpret_cast<ELEMENT*>(cache + c.all_packs());
+  Elements* const gradients = cache + c.all_packs();
+  const RowExchange exchange(gradients + c.all_packs());
   const ELEMENT* const from[2] = {call.x, call.dy};
+  const RowPack mine(c);
+  mine.copy(c, from, cache);
   auto keep = [&](unsigned k, COMPUTE mean, COMPUTE inverse) {
     const unsigned channel = c.first_channel() + k;
     known[k] = {mean, inverse, call.scale[channel] * inverse, call.has_bias() ? call.bias[channel] : COMPUTE(0)};
   };
-  c.copy_all(from, cache, [&] {
+  if (call.saved_mean) {
     const unsigned channel = c.first_channel() + threadIdx.x;
-    if (call.saved_mean && threadIdx.x < c.group)
-      keep(threadIdx.x, call.saved_mean[channel], call.saved_inverse[channel]);
-  });
-  griddepcontrol_launch_dependents();
-  if (!call.saved_mean) {
-    ThreadMoments moments;
-    c.visit([&](unsigned index, unsigned) { moments.add(values[index]); });
-    const COMPUTE near = load<COMPUTE>(values[c.my_channel() * c.plane.divisor]);
-    merge_channels<MergeMoments>(c, moments.share(), near, [&](unsigned k, const Total& total) {
+    if (threadIdx.x < c.group) keep(threadIdx.x, call.saved_mean[channel], call.saved_inverse[channel]);
+    __syncthreads();
+  } else {
+    ShiftedSum sums[WIDTH];
+    sum_rows(mine, cache, sums);
+    exchange.merge_moments(c, mine, sums, [&](unsigned k, const Total& total) {
       keep(k, total.first + total.low, COMPUTE(1) / sqrt(total.second / c.count + call.epsilon));
     });
   }
-  const KnownChannel mine = known[c.my_channel()];
-  Total sum{};
-  c.visit([&](unsigned index, unsigned offset) {
-    const ELEMENT value = values[index];
-    const bool counts = call.has_mask() ? call.mask[offset] != 0
-                                        : !call.has_bias() || call.counts(value, mine.mean, mine.factor, mine.bias);
-    if (!counts) gradients[index] = store<ELEMENT>(COMPUTE(0));
-    const COMPUTE dy = load<COMPUTE>(gradients[index]);
-    sum.first += dy;
-    sum.second += dy * ((load<COMPUTE>(value) - mine.mean) * mine.inverse);
-  });
-  merge_channels<AddSums>(c, {COMPUTE(1), sum}, 0, [&](unsigned k, const Total& total) {
+  griddepcontrol_launch_dependents();
+  const unsigned following = min(mine.channel + 1, c.group - 1);
+  Total own{}, next{};
+  if (mine.images > 0) {
+    const KnownChannel of_own = known[mine.channel], of_next = known[following];
+    Total sums[WIDTH] = {};
+    mine.visit_copies([&](unsigned slot, unsigned offset) {
+      const Elements x = cache[slot];
+      Elements dy = gradients[slot];
+      Bits passes{};
+      if (call.has_mask()) passes = *reinterpret_cast<const Bits*>(call.mask + offset);
+#pragma unroll
+      for (unsigned k = 0; k < WIDTH; k++) {
+        const KnownChannel of = mine.choose(k, of_own, of_next);
+        const bool counts = call.has_mask() ? passes.item[k] != 0
+                                            : !call.has_bias() || call.counts(x.item[k], of.mean, of.factor, of.bias);
+        if (!counts) dy.item[k] = store<ELEMENT>(COMPUTE(0));
+        const COMPUTE value = load<COMPUTE>(dy.item[k]);
+        sums[k].first += value;
+        sums[k].second += value * ((load<COMPUTE>(x.item[k]) - of.mean) * of.inverse);
+      }
+      if (call.has_mask() || call.has_bias()) gradients[slot] = dy;
+    });
+    own = add_elements(sums, 0, mine.left), next = add_elements(sums, mine.left, WIDTH);
+  }
+  exchange.merge<AddSums>(c, mine, own, next, [&](unsigned k, const Total& total) {
     call.store_parameters(c.first_channel() + k, total.first, total.second);
     gradient[k] = GradientOf::from(known[k].mean, known[k].inverse, known[k].factor, total, c.count);
   });
-  for (unsigned k = threadIdx.x; k < c.all_packs(); k += THREADS) {
-    unsigned in_row, in_plane;
-    const unsigned offset = c.offset_of_pack(k, in_row), first = c.plane.divide(in_row, in_plane);
-    const GradientOf own = gradient[first], next = gradient[min(first + 1, c.group - 1)];
-    const unsigned left = c.plane.divisor - in_plane;
-    call.store_pack(offset, cache[k], cache[c.all_packs() + k], [&](unsigned i) { return i < left ? own : next; });
-  }
+  if (mine.images == 0) return;
+  const GradientOf of_own = gradient[mine.channel], of_next = gradient[following];
+  mine.visit([&](unsigned slot, unsigned offset) {
+    call.store_pack(offset, cache[slot], gradients[slot], [&](unsigned k) { return mine.choose(k, of_own, of_next); });
+  });
 }
 
 // Of a multiprocessor: where a thread has one pack, as many as it holds.

@@ -21,6 +21,7 @@ CLUSTERS = (1, 2, 4, 8)  # blocks
 BUSY_SHARE = 0.9  # of the multiprocessors that have a block: from there on clusters cost more than they gain
 FEWEST_PACKS, LONG_PACKS = 2, 12  # of a thread; of one, from which on a block has more threads, forward
 RESERVED_BYTES = 2048  # of shared memory, for each block
+MOMENTS = 3  # numbers
 HELD_THREADS = (256, 512, 1024)  # of a block that has its channel in registers
 HELD_AIM, SINGLE_AIM = 2, 16  # packs of a thread, where more threads have them; of single elements
 MOST_HELD, HELD_BYTES = 16, 128  # of a thread: packs, bytes
@@ -90,29 +91,46 @@ class BatchPlanesSolver(Solver[BatchProblem]):
 
     def _channels_of_block(self, problem: BatchProblem) -> int:
         """Return the channels whose planes are made of packs together, where shared memory holds them, else 1."""
-        assert problem.plane is not None
         images, channels = problem.x.dims[:2]
-        group = problem.width // gcd(problem.plane, problem.width)
-        packs = images * group * problem.plane // problem.width
-        fits = packs * self._bytes_of_packs(problem) <= problem.device.shared_bytes_per_block // 2 - RESERVED_BYTES
-        return group if fits and channels % group == 0 else 1
+        group = self._group(problem)
+        fits = self._group_bytes(problem, MORE_THREADS) <= problem.device.shared_bytes_per_block // 2 - RESERVED_BYTES
+        return group if fits and channels % group == 0 and self._packs_of_row(problem) <= MORE_THREADS else 1
+
+    @staticmethod
+    def _group(problem: BatchProblem) -> int:
+        """Return the channels whose planes are made of packs together."""
+        return problem.width // gcd(problem.plane or 1, problem.width)
+
+    def _packs_of_row(self, problem: BatchProblem) -> int:
+        """Return the packs of their planes in an image."""
+        return self._group(problem) * (problem.plane or 1) // problem.width
+
+    def _group_bytes(self, problem: BatchProblem, threads: int) -> int:
+        """Return the bytes of shared memory of a block that has them: all of their packs, and what threads exchange, the
+        moments of their own channels and of the next ones."""
+        packs = self._packs_of_row(problem)
+        exchanged = threads + threads // packs * self._group(problem)
+        return problem.x.dims[0] * packs * self._bytes_of_packs(problem) + MOMENTS * problem.compute_bytes * exchanged
 
     def _several_channels(self, problem: BatchProblem, definitions: dict[str, int]) -> Launch:
-        group, plane = self._channels_of_block(problem), problem.plane or 1
+        group, packs = self._group(problem), self._packs_of_row(problem)
         images, channels = problem.x.dims[:2]
-        packs = group * plane // problem.width
         fields = structure(
             ("images", c_uint(images)),
             ("channels", c_uint(channels)),
             ("group", c_uint(group)),
-            ("packs", FastDivmod.of(packs)),
-            ("plane", FastDivmod.of(plane)),
+            ("packs", c_uint(packs)),
+            ("plane", c_uint(problem.plane or 1)),
             ("count", problem.number(problem.count)),
         )
+        # Of many blocks a multiprocessor has four, else two.
+        many = channels // group > 2 * problem.device.multiprocessors and packs <= THREADS
+        four = 4 * (self._group_bytes(problem, THREADS) + RESERVED_BYTES) <= problem.device.shared_bytes_per_block
+        threads = THREADS if many and four else MORE_THREADS
         kernel = f"{'backward' if problem.is_gradient else 'training'}_channels"
         return launch_of(
-            problem, kernel, [("channels", fields)], (channels // group, 1, 1),
-            shared_bytes=images * packs * self._bytes_of_packs(problem), **definitions,
+            problem, kernel, [("channels", fields)], (channels // group, 1, 1), threads,
+            self._group_bytes(problem, threads), **definitions,
         )  # fmt: skip
 
     def _one_channel(self, problem: BatchProblem, definitions: dict[str, int]) -> Launch:
