@@ -13,6 +13,7 @@ from dualdnn.accelerated.runtime import timing
 from dualdnn.accelerated.runtime.timing import Clock
 from dualdnn.conformance.bench.ceilings import Ceilings
 from dualdnn.conformance.bench.command import small_rows_first, summary
+from dualdnn.conformance.bench.designed import OnChip, designed_bytes
 from dualdnn.conformance.bench.measure import STREAM_CALLS, Bench, with_floor
 from dualdnn.conformance.bench.rows import rows
 from dualdnn.conformance.command_line import main
@@ -27,6 +28,28 @@ def test_rows_are_distinct_and_count_their_bytes():
     assert relu.nbytes == 3 * 4 * 64 * 256 * 56 * 56  # x and dy are read, dx is written, y is not needed
     fill = next(row for row in every if row.name == "set tensor 8x64x14x14 half NHWC")
     assert fill.nbytes == 2 * 8 * 64 * 14 * 14
+
+
+def test_bytes_that_the_design_moves():
+    """What no memory keeps is read twice: of a channel by a cluster, of channels side by side by all multiprocessors."""
+    chip = OnChip(of_cluster=4 * 64 * 56 * 56, of_all=1 << 20)
+    by_name = {row.name: row for row in rows("64x256x56x56")}
+    half, full = (by_name[f"batch normalization training 64x256x56x56 {kind} NCHW"] for kind in ("half", "float"))
+    assert designed_bytes(half, chip) == half.nbytes and designed_bytes(full, chip) == full.nbytes
+    tensor = 4 * 64 * 256 * 56 * 56
+    backward = by_name["batch normalization backward 64x256x56x56 float NCHW"]
+    assert designed_bytes(backward, chip) == backward.nbytes + tensor  # x and dy of which a cluster keeps half
+    columns = by_name["batch normalization training 64x256x56x56 float NHWC"]
+    assert designed_bytes(columns, chip) == columns.nbytes + tensor - (1 << 20)
+    inference = by_name["batch normalization inference 64x256x56x56 float NHWC"]
+    assert designed_bytes(inference, chip) == inference.nbytes
+    result = {**dict.fromkeys(("vendor_us", "graph_us", "pace")), "bytes": 75e6, "design_bytes": 100e6, "flops": 0}
+    shown = with_floor({**result, "ours_us": 50.0, "copy_us": 40.0}, Ceilings(4e12, 1e-7))
+    assert shown["of_copy"] == pytest.approx(0.8)
+    told = summary([{**shown, "name": "a row", "family": "pooling", "wall_s": 0.0}])
+    assert (
+        "1 of 1 large packed rows reach 75% of a copy of the bytes that the design moves, 0 of one of the least" in told
+    )
 
 
 def test_small_rows_come_first():

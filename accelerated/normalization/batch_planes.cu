@@ -13,6 +13,7 @@
 #include "normalization/batch_call.cuh"
 #include "primitives/cp_async.cuh"
 #include "primitives/geometry.cuh"
+#include "primitives/tma.cuh"
 
 constexpr unsigned WIDTH = PACK_WIDTH;  // elements of a pack
 constexpr unsigned EDGES = 2 * (WIDTH - 1);
@@ -502,6 +503,139 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
   if (threadIdx.x == 0) call.store_parameters(p.channel, total.first, total.second);
   const GradientOf of = sums.known.gradient(total, a.planes.count);
   packs.visit([&](unsigned i, unsigned offset) { call.store_pack(offset, x[i], dy[i], [&](int) { return of; }); });
+}
+
+// --- channels one after the other ---
+
+// A cluster has every gridDim.x-th channel; its blocks have the planes of some images each. While a channel is summed
+// and written, TMA loads the next one.
+struct StreamedPlanes {
+  unsigned images, channels, plane;  // elements of a plane, a multiple of a pack
+  unsigned of_block;                 // images of a block, at most
+  FastDivmod packs;                  // of a plane
+  COMPUTE count;                     // elements of a channel
+
+  __device__ __forceinline__ unsigned first_image() const { return blockIdx.y * of_block; }
+  __device__ __forceinline__ unsigned my_images() const {
+    return first_image() < images ? min(of_block, images - first_image()) : 0;
+  }
+};
+
+// Two buffers for what a block has of TENSORS tensors of a channel.
+template <int TENSORS> struct PlaneBuffers {
+  const StreamedPlanes& planes;
+  const ELEMENT* const (&from)[TENSORS];
+  Mbarrier* const arrived;  // [2]
+  const unsigned images, packs;
+
+  __device__ __forceinline__ PlaneBuffers(const StreamedPlanes& planes, const ELEMENT* const (&from)[TENSORS],
+                                          Mbarrier* arrived)
+      : planes(planes), from(from), arrived(arrived), images(planes.my_images()), packs(images * planes.packs.divisor) {
+    if (threadIdx.x == 0) {
+      mbarrier_init(arrived, 1), mbarrier_init(arrived + 1, 1);
+      fence_mbarrier_init();
+    }
+    __syncthreads();
+    load(0, blockIdx.x);
+    load(1, blockIdx.x + gridDim.x);
+  }
+  __device__ __forceinline__ Elements* at(unsigned buffer, int tensor) const {
+    return reinterpret_cast<Elements*>(shared_memory) +
+           (buffer * TENSORS + tensor) * planes.of_block * planes.packs.divisor;
+  }
+  __device__ __forceinline__ unsigned plane_start(unsigned channel, unsigned image) const {
+    return ((planes.first_image() + image) * planes.channels + channel) * planes.plane;
+  }
+  // The offset of a pack of a channel.
+  __device__ __forceinline__ unsigned offset(unsigned channel, unsigned pack) const {
+    unsigned in_plane;
+    const unsigned image = planes.packs.divide(pack, in_plane);
+    return plane_start(channel, image) + in_plane * WIDTH;
+  }
+  // Begins to load a channel, if there is one, after a barrier behind the last access to the buffer.
+  __device__ __forceinline__ void load(unsigned buffer, unsigned channel) const {
+    if (threadIdx.x >= 32 || channel >= planes.channels) return;
+    const unsigned bytes = planes.plane * sizeof(ELEMENT);
+    if (threadIdx.x == 0) mbarrier_arrive_expect_tx(arrived + buffer, TENSORS * images * bytes);
+    __syncwarp();
+    const L2CachePolicy policy = l2_cache_policy(false);
+    for (unsigned image = threadIdx.x; image < images; image += 32) {
+#pragma unroll
+      for (int t = 0; t < TENSORS; t++)
+        tma_load_bulk(at(buffer, t) + image * planes.packs.divisor, from[t] + plane_start(channel, image), bytes,
+                      arrived + buffer, policy);
+    }
+  }
+  // use(buffer, channel) of each channel when it has arrived.
+  template <class Use> __device__ __forceinline__ void visit(const Use& use) const {
+    unsigned buffer = 0, parity = 0;
+    for (unsigned channel = blockIdx.x; channel < planes.channels; channel += gridDim.x) {
+      mbarrier_wait_parity(arrived + buffer, parity);
+      use(buffer, channel);
+      __syncthreads();
+      load(buffer, channel + 2 * gridDim.x);
+      parity ^= buffer, buffer ^= 1;
+    }
+  }
+};
+
+struct ForwardStreamed {
+  ForwardCall call;
+  StreamedPlanes planes;
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_Y
+    normalization_batch_planes_training_streamed(const ForwardStreamed a) {
+  griddepcontrol_wait();
+  begin_cluster();
+  const ForwardCall& call = a.call;
+  __shared__ Exchange exchange;
+  __shared__ Mbarrier arrived[2];
+  const ELEMENT* const from[1] = {call.x};
+  const PlaneBuffers<1> buffers(a.planes, from, arrived);
+  buffers.visit([&](unsigned buffer, unsigned channel) {
+    const Elements* const x = buffers.at(buffer, 0);
+    Normalizer of{0, call.scale[channel], call.bias[channel]};
+    ThreadMoments moments;
+    for (unsigned p = threadIdx.x; p < buffers.packs; p += THREADS) moments.add(x[p]);
+    const Total total = all_reduce<MergeMoments>(exchange, moments.share(), 0, a.planes.count);
+    of.mean = total.first + total.low;
+    of.factor *= call.inverse(total.second, a.planes.count);
+#pragma unroll 2
+    for (unsigned p = threadIdx.x; p < buffers.packs; p += THREADS)
+      call.store_pack(buffers.offset(channel, p), x[p], x[p], [&](int) { return of; });  // a plain call adds nothing
+    if (blockIdx.y + threadIdx.x == 0) call.store_statistics(of.mean, total.second, a.planes.count, channel);
+  });
+  end_cluster();
+}
+
+struct BackwardStreamed {
+  BackwardCall call;
+  StreamedPlanes planes;
+};
+
+// Where mean and inverse are saved.
+extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_Y
+    normalization_batch_planes_backward_streamed(const BackwardStreamed a) {
+  griddepcontrol_wait();
+  begin_cluster();
+  const BackwardCall& call = a.call;
+  __shared__ Exchange exchange;
+  __shared__ Mbarrier arrived[2];
+  const ELEMENT* const from[2] = {call.x, call.dy};
+  const PlaneBuffers<2> buffers(a.planes, from, arrived);
+  buffers.visit([&](unsigned buffer, unsigned channel) {
+    const Elements *const x = buffers.at(buffer, 0), *const dy = buffers.at(buffer, 1);
+    GradientSums sums{call, KnownChannel::read(call, channel)};
+    for (unsigned p = threadIdx.x; p < buffers.packs; p += THREADS) sums.add(x[p], dy[p]);
+    const Total total = all_reduce<AddSums>(exchange, {COMPUTE(1), sums.total}, 0, a.planes.count);
+    if (blockIdx.y + threadIdx.x == 0) call.store_parameters(channel, total.first, total.second);
+    const GradientOf of = sums.known.gradient(total, a.planes.count);
+#pragma unroll 2
+    for (unsigned p = threadIdx.x; p < buffers.packs; p += THREADS)
+      call.store_pack(buffers.offset(channel, p), x[p], dy[p], [&](int) { return of; });
+  });
+  end_cluster();
 }
 
 // --- several channels a block ---

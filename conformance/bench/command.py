@@ -26,6 +26,7 @@ from .rows import rows
 from .timed import BenchPlugin
 
 NEAR_LAUNCH = 1.2  # launches of an empty kernel that a small row should take
+ENOUGH = 0.75  # of a copy, that large rows should reach
 NEAR_BEST = 1.1  # what the heuristic may take more than the best
 
 
@@ -111,6 +112,8 @@ def remarks(result: dict[str, Any]) -> str:
         parts.append(f"separate calls {result['separate_us']:.1f}, {result['over_separate']:.2f}x")
     if result.get("vendor_algorithm"):
         parts.append(f"vendor {result['vendor_algorithm']}")
+    if result.get("of_copy") and result["design_bytes"] > result["bytes"]:
+        parts.append(f"{result['of_copy']:.0%} of a copy of {result['design_bytes'] / 1e6:.0f} MB")
     return "; ".join(part for part in [*parts, result["message"]] if part)
 
 
@@ -130,6 +133,15 @@ def summary(results: list[dict[str, Any]]) -> str:
     if large:
         reached = sum((r["fraction"] or 0) >= 0.85 for r in large)
         lines.append(f"{reached} of {len(large)} large packed rows reach 85 % of the copy bandwidth")
+        designed = [r for r in large if r.get("of_copy")]
+        reaching = [
+            sum(share >= ENOUGH for share in shares) for shares in zip(*map(shares_of_copy, designed), strict=True)
+        ]
+        if reaching:
+            lines.append(
+                f"{reaching[0]} of {len(designed)} large packed rows reach {ENOUGH:.0%} of a copy of the bytes that the design moves, "
+                f"{reaching[1]} of one of the least bytes"
+            )
     small = [r for r in results if r["bytes"] < SMALL_ROW_BYTES and not r["flops"] and r["ours_us"]]
     if small:
         times = [r["ours_us"] for r in small]
@@ -159,6 +171,11 @@ def summary(results: list[dict[str, Any]]) -> str:
         lines.append(f"GetAlgorithm_v7 is within 10 % of Find's best on {near} of {len(ranked)} convolutions")
     failed = sum(r["ours_us"] is None for r in results)
     return "\n".join([*lines, f"{failed} rows without a time, {sum(r['wall_s'] for r in results):.0f} s"])
+
+
+def shares_of_copy(result: dict[str, Any]) -> tuple[float, float]:
+    """What a row reaches of a copy of the bytes that its design moves, and of the least bytes at the same throughput."""
+    return result["of_copy"], result["of_copy"] * result["bytes"] / result["design_bytes"]
 
 
 def against_vendor(results: list[dict[str, Any]]) -> str:

@@ -34,8 +34,9 @@ from ..calls.exceptions import WORKSPACES
 from ..contents import contents
 from ..inputs import values
 from ..subjects import Subject
-from .ceilings import Ceilings, data_sheet
+from .ceilings import Ceilings, data_sheet, microseconds
 from .convolution_search import algorithm_name, in_order, plain, search, variants
+from .designed import OnChip, designed_bytes
 from .graph_path import GraphPath
 from .row import Attention, Convolution, Row
 
@@ -154,6 +155,7 @@ class Bench:
         self.graph_path = GraphPath(torch, self.clock.stream.handle) if torch is not None else None
         self.kept_stream = stream
         self.blocks: dict[cudnnDataType_t, np.ndarray[Any, Any]] = {}
+        self.chip, self.copied = OnChip.of(self.device), dict[int, float]()  # seconds of copies, by their bytes
 
     def ceilings(self) -> Ceilings:
         """Of the memory and of a launch, measured; of the arithmetic, measured where PyTorch is, else the data sheet's."""
@@ -214,15 +216,32 @@ class Bench:
 
     def small_copy_seconds(self) -> float:
         """Device time of the least kernel that reads and writes a small tensor, in a graph of many, which overlap as ours do."""
-        function, stream = self.device.function(LAUNCHES, "copy"), self.clock.stream
-        source, target = self.handle.allocate(SMALL_BYTES), self.handle.allocate(SMALL_BYTES)
-        self.device.fill(source.address, SMALL_BYTES, 7)
-        packs = SMALL_BYTES // PACK_BYTES
-        arguments = struct.pack("<QQQ", source.address, target.address, packs)
-        grid = (-(-packs // COPY_THREADS), 1, 1)
-        return self.clock.median(
-            lambda: function.launch(arguments, grid, (COPY_THREADS, 1, 1), 0, stream), SHORT_LAUNCHES
-        )
+        with self._copies(SMALL_BYTES) as (_, kernel):
+            return self.clock.median(kernel, SHORT_LAUNCHES)
+
+    def copy_seconds(self, nbytes: int) -> float | None:
+        """Device time of the faster of two copies, the driver's and a kernel's, that read and write so many bytes together, in a
+        graph of many; None on the emulated device, where it says nothing."""
+        if self.device.kind != "gpu":
+            return None
+        if nbytes not in self.copied:
+            with self._copies(max(PACK_BYTES, nbytes // 2 // PACK_BYTES * PACK_BYTES)) as works:
+                self.copied[nbytes] = min(self._median(work) for work in works)
+        return self.copied[nbytes]
+
+    @contextlib.contextmanager
+    def _copies(self, nbytes: int) -> Iterator[tuple[Work, Work]]:
+        """Copies of so many bytes, by the driver and by a kernel."""
+        function, stream, packs = self.device.function(LAUNCHES, "copy"), self.clock.stream, nbytes // PACK_BYTES
+        with self.handle.allocate(nbytes) as source, self.handle.allocate(nbytes) as target:
+            self.device.fill(source.address, nbytes, 7)
+            arguments = struct.pack("<QQQ", source.address, target.address, packs)
+            grid = (-(-packs // COPY_THREADS), 1, 1)
+            yield (
+                lambda: self.device.copy(target.address, source.address, nbytes, stream),
+                lambda: function.launch(arguments, grid, (COPY_THREADS, 1, 1), 0, stream),
+            )
+            self.device.synchronize()
 
     def measure(self, row: Row, benchmark: Any) -> dict[str, Any]:
         """Times of one row in microseconds; None, and a message, where something could not be timed.
@@ -232,12 +251,15 @@ class Bench:
         begun = time.perf_counter()
         result: dict[str, Any] = {
             "name": row.name, "family": row.family, "operation": str(row.operation),
-            "bytes": row.nbytes, "flops": row.flops, "pace": row.pace,
+            "bytes": row.nbytes, "design_bytes": designed_bytes(row, self.chip), "flops": row.flops, "pace": row.pace,
             "ours_us": None, "vendor_us": None, "graph_us": None, "host_us": None,
         }  # fmt: skip
         messages: list[str] = []
         with self._told("row", messages), self._memory(row.operation) as memory, self._told("ours", messages):
             result |= self._rounds(row, memory, benchmark, messages)
+        if not row.flops:
+            with self._told("copy", messages):
+                result["copy_us"] = microseconds(self.copy_seconds(result["design_bytes"]))
         return {**result, "wall_s": time.perf_counter() - begun, "message": "; ".join(messages) or None}
 
     def _rounds(self, row: Row, memory: dict[str, Any], benchmark: Any, messages: list[str]) -> dict[str, Any]:
@@ -550,12 +572,12 @@ class Bench:
 
 
 def with_floor(result: dict[str, Any], ceilings: Ceilings) -> dict[str, Any]:
-    """The row with its floor, what it reaches, the ratio to the better of the vendor's two; of small rows, how many launches of an
+    """The row with its floor, what it reaches of it and of a copy of what the design moves, the ratio to the better of the vendor's two; of small rows, how many launches of an
     empty kernel a call takes in a graph, in a stream, and alone."""
     floor = ceilings.floor(result["bytes"], result["flops"], result["pace"]) * 1e6
     ours = result["ours_us"]
     rivals = [time for time in (result["vendor_us"], result["graph_us"]) if time is not None]
-    separate = result.get("separate_us")
+    separate, copy = result.get("separate_us"), result.get("copy_us")
     ways = {
         "graph": (ours if "ours_alone_us" in result else None, ceilings.launch),
         "stream": (result.get("ours_stream_us"), ceilings.launch_stream),
@@ -565,6 +587,7 @@ def with_floor(result: dict[str, Any], ceilings: Ceilings) -> dict[str, Any]:
         **result,
         "floor_us": floor,
         "fraction": None if ours is None else floor / ours,
+        **({} if ours is None or copy is None else {"of_copy": copy / ours}),
         "speedup": None if ours is None or not rivals else min(rivals) / ours,
         **({} if ours is None or separate is None else {"over_separate": separate / ours}),
         "launches": {way: time / (launch * 1e6) for way, (time, launch) in ways.items() if time and launch},

@@ -1,0 +1,41 @@
+"""What a row has to move by the design that the documentation states, where the least bytes are beyond any.
+
+Batch normalization in training, and its gradient, needs what it read once more, behind a sum over all of it. What multiprocessors keep
+meanwhile is not read again: a channel whose planes are contiguous in the shared memory of a cluster, anything else in the shared memory
+and half of the registers of all multiprocessors, whose other half computes."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from dualdnn.api.operations.normalization.batch import NormalizationGradient, NormalizationTraining
+
+from .row import Row
+
+REGISTER_BYTES = 256 << 10  # of a multiprocessor
+CLUSTER = 16  # blocks, at most, each on a multiprocessor of its own
+
+
+class OnChip(NamedTuple):
+    """Bytes that a device keeps: of a cluster, and of all multiprocessors."""
+
+    of_cluster: int
+    of_all: int
+
+    @classmethod
+    def of(cls, device: Any) -> OnChip:
+        shared = device.shared_bytes_per_block
+        return cls(CLUSTER * shared, device.multiprocessors * (shared + REGISTER_BYTES // 2))
+
+
+def designed_bytes(row: Row, chip: OnChip) -> int:
+    """Bytes that have to move: the least, and what is read twice because nothing keeps it."""
+    o = row.operation
+    if not isinstance(o, NormalizationTraining | NormalizationGradient):
+        return row.nbytes
+    kept = [o.x, o.dy] if isinstance(o, NormalizationGradient) else [o.x]
+    nbytes = sum(spec.count * spec.scalar_bytes for spec in kept)
+    spatial = [o.x.strides[d] for d in o.reduced_dims if d > 0 and o.x.dims[d] > 1]
+    if spatial and o.x.strides[1] > max(spatial):
+        return row.nbytes + max(0, nbytes - o.x.dims[1] * chip.of_cluster)
+    return row.nbytes + max(0, nbytes - chip.of_all)
