@@ -1,4 +1,4 @@
-// Thread tiles of a depthwise convolution, channels innermost, that TMA feeds: part of convolution/depthwise/depthwise.cu.
+// Thread tiles of a depthwise convolution, channels innermost, that TMA feeds: part of depthwise.cu.
 //
 // A block has some channels, columns and rows of an image. One producer warp loads groups of STEP rows of x by TMA into
 // a ring in shared memory, with what windows have on both sides and zeros for the padding, far enough ahead to keep the
