@@ -23,11 +23,8 @@ FEWEST_PACKS, LONG_PACKS = 2, 12  # of a thread; of one, from which on a block h
 RESERVED_BYTES = 2048  # of shared memory, for each block
 MOMENTS = 3  # numbers
 HELD_THREADS = (256, 512, 1024)  # of a block that has its channel in registers
-HELD_AIM, SINGLE_AIM = 2, 16  # packs of a thread, where more threads have them; of single elements
+HELD_AIM = 2  # packs of a thread, where more threads have them
 MOST_HELD, HELD_BYTES = 16, 128  # of a thread: packs, bytes
-LEAST_PACK_BYTES = 4
-# Blocks that have channels one after the other: of a cluster; their threads; elements of a tensor from which on they serve.
-STREAMED_CLUSTERS, STREAMED_THREADS, STREAMED_ELEMENTS = (1, 2, 4, 8, 16), 512, 1 << 24
 HELD_FEW_PACKS = 1024  # of a channel, where channels are few
 
 
@@ -159,61 +156,6 @@ class BatchPlanesSolver(Solver[BatchProblem]):
         )  # fmt: skip
 
 
-class BatchPlanesStreamedSolver(Solver[BatchProblem]):
-    """Large channels one after the other, of which clusters have two in shared memory: the next one arrives meanwhile."""
-
-    name = "normalization.batch_planes_streamed"
-
-    def serves(self, problem: BatchProblem) -> bool:
-        plain = problem.is_plain and not problem.is_inference
-        known = not problem.is_gradient or problem.operation.saved is not None
-        return plain and known and problem.aligned and self._cluster(problem) is not None
-
-    def applies(self, problem: BatchProblem) -> bool:
-        return problem.x.count >= STREAMED_ELEMENTS and has_clusters(problem.device) and self.serves(problem)
-
-    def alignment(self, problem: BatchProblem) -> Mapping[str, int]:
-        return dict.fromkeys(problem.moved_tensors, 16)
-
-    def _cluster(self, problem: BatchProblem) -> int | None:
-        """Return the blocks of a cluster, or None where planes are not made of packs or have no room."""
-        if problem.plane is None or problem.plane % problem.width:
-            return None
-        most = problem.device.shared_bytes_per_block - RESERVED_BYTES
-        sizes = STREAMED_CLUSTERS if has_clusters(problem.device) else (1,)
-        return next((n for n in sizes if self._shared_bytes(problem, n) <= most), None)
-
-    @staticmethod
-    def _shared_bytes(problem: BatchProblem, cluster: int) -> int:
-        """Return the bytes of two buffers of a block."""
-        tensors, images = 2 if problem.is_gradient else 1, -(-problem.x.dims[0] // cluster)
-        return 2 * tensors * images * (problem.plane or 1) * problem.x.scalar_bytes
-
-    def launches(self, problem: BatchProblem) -> list[Launch]:
-        cluster, plane = self._cluster(problem), problem.plane
-        assert cluster is not None and plane is not None
-        images, channels = problem.x.dims[:2]
-        planes = structure(
-            ("images", c_uint(images)),
-            ("channels", c_uint(channels)),
-            ("plane", c_uint(plane)),
-            ("of_block", c_uint(-(-images // cluster))),
-            ("packs", FastDivmod.of(plane // problem.width)),
-            ("count", problem.number(problem.count)),
-        )
-        launch = launch_of(
-            problem, "backward_streamed" if problem.is_gradient else "training_streamed", [("planes", planes)],
-            (1, cluster, 1), STREAMED_THREADS, self._shared_bytes(problem, cluster), CLUSTER_BLOCKS=cluster,
-            PACK_WIDTH=problem.width, STRADDLES=0,
-        )  # fmt: skip
-        # As many clusters as run at the same time.
-        most = min(channels, max(1, problem.device.multiprocessors // cluster))
-        shape = (1, cluster, 1), launch.block, launch.shared_bytes
-        held = (n for n in range(most, 1, -1) if cluster == 1 or launch.function.holds_clusters(*shape, n))
-        launch.grid = (next(held, 1), cluster, 1)
-        return [launch]
-
-
 class BatchPlanesHeldSolver(Solver[BatchProblem]):
     """Small channels, which a block has in registers."""
 
@@ -227,8 +169,7 @@ class BatchPlanesHeldSolver(Solver[BatchProblem]):
             return False
         # A multiprocessor has a channel, or channels are small.
         busy = problem.x.dims[1] >= BUSY_SHARE * problem.device.multiprocessors
-        singles = self._width(problem) == 1  # of which a gradient alone is faster so
-        return (busy or self._packs(problem) <= HELD_FEW_PACKS) and (problem.is_gradient or not singles)
+        return busy or self._packs(problem) <= HELD_FEW_PACKS
 
     def alignment(self, problem: BatchProblem) -> Mapping[str, int]:
         return dict.fromkeys(problem.moved_tensors, 16)
@@ -245,12 +186,12 @@ class BatchPlanesHeldSolver(Solver[BatchProblem]):
     def _threads(self, problem: BatchProblem) -> int | None:
         """Return the threads of a block, or None where their registers do not hold a channel."""
         bytes_of_pack = self._width(problem) * problem.x.scalar_bytes
-        if problem.is_inference or bytes_of_pack < LEAST_PACK_BYTES:
+        if problem.is_inference or self._width(problem) == 1:
             return None
-        packs, aim = self._packs(problem), HELD_AIM if self._width(problem) > 1 else SINGLE_AIM
+        packs = self._packs(problem)
         most = min(MOST_HELD, HELD_BYTES // (bytes_of_pack * (2 if problem.is_gradient else 1)))
         return next(
-            (n for n in HELD_THREADS if -(-packs // n) <= (min(aim, most) if n < HELD_THREADS[-1] else most)), None
+            (n for n in HELD_THREADS if -(-packs // n) <= (min(HELD_AIM, most) if n < HELD_THREADS[-1] else most)), None
         )
 
     def launches(self, problem: BatchProblem) -> list[Launch]:

@@ -22,7 +22,7 @@ from .batch import BatchProblem
 from .batch_backward import BackwardSolver
 from .batch_columns import BatchColumnsSolver, BatchColumnsTogetherSolver
 from .batch_forward import ForwardSolver
-from .batch_planes import BatchPlanesHeldSolver, BatchPlanesSolver, BatchPlanesStreamedSolver
+from .batch_planes import BatchPlanesHeldSolver, BatchPlanesSolver
 from .divisive import DivisiveSolver
 from .divisive_tile import TileSolver
 from .lrn_channels import ChannelsSolver
@@ -38,7 +38,6 @@ serve(
         BatchColumnsTogetherSolver(),
         BatchColumnsSolver(),
         BatchPlanesHeldSolver(),
-        BatchPlanesStreamedSolver(),
         BatchPlanesSolver(),
         ForwardSolver(),
         BackwardSolver(),

@@ -37,7 +37,7 @@ ROW_BLOCKS, SINGLE_BLOCKS = 2, 4  # of a multiprocessor, then: of packs, of sing
 # Planes of x that blocks have in shared memory: their threads, bytes that a multiprocessor's shared memory has beside
 # those of blocks, bytes from which on L1 does not hold what samples read, and what it takes to copy a plane beside all
 # of its output pixels.
-PLANE_THREADS, BLOCK_BYTES, LARGE_PLANE, COPY_SHARE = (512, 1024), 1 << 10, 1 << 15, 0.15
+PLANE_THREADS, BLOCK_BYTES, LARGE_PLANE, COPY_SHARE = 1024, 1 << 10, 1 << 15, 0.05
 MOST_PARTS = 16  # blocks of a plane
 MOST_IMAGES = 65536  # in the second dimension of a grid
 
@@ -55,7 +55,7 @@ class TransformerProblem(Problem):
         shared_bytes: int = 0, scratch_bytes: int = 0, threads: int = THREADS, **definitions: int,
     ) -> Launch:  # fmt: skip
         """Return the launch of a kernel with ``count`` blocks for each of so many images."""
-        others = {"LANE_WIDTH": 0, "PLANE_THREADS": PLANE_THREADS[-1], **definitions}
+        others = {"LANE_WIDTH": 0, "PLANE_THREADS": PLANE_THREADS, **definitions}
         named = {name: str(value) for name, value in others.items()}
         defined = type_definitions(self.operation.transformer.data_type, self.operation, **named)
         function = self.device.function(source, f"spatial_transformer_{kernel}", defined)
@@ -329,10 +329,9 @@ class PlanesSamplerSolver(Solver[TransformerProblem]):
             ("pixels", c_uint(problem.pixels)),
             ("part", c_uint(part)),
         ]
-        threads = PLANE_THREADS[of_multiprocessor < 2]
         launch = problem.launch(
             SAMPLER, "sampler_forward_planes", ("x", "grid", "y"), fields, planes * parts, shared_bytes=plane,
-            threads=threads, CHANNELS=1, PLANE_THREADS=threads,
+            threads=PLANE_THREADS, CHANNELS=1,
         )  # fmt: skip
         return [launch]
 
