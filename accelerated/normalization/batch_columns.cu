@@ -518,10 +518,11 @@ template <int TENSORS> struct Kept {
       : from(from), rows(c.my_rows()), cached(min(rows, room)), first(c.offset(0)), step(c.offset(1) - c.offset(0)) {
 #pragma unroll
     for (int t = 0; t < TENSORS; t++) {
-      slots[t] = reinterpret_cast<Elements*>(shared_memory) + (t * (room + COPIES) * THREADS + thread_of_block());
-      // In registers: ptxas of CUDA 13.0 encoded a copy to an address with a uniform part as an instruction that there
+      unsigned char* bytes = shared_memory + (t * (room + COPIES) * THREADS + thread_of_block()) * sizeof(Elements);
+      // In a register: ptxas of CUDA 13.0 encoded a copy to an address with a uniform part as an instruction that there
       // is not.
-      keep_shared_pointer(slots[t]);
+      keep_shared_pointer(bytes);
+      slots[t] = reinterpret_cast<Elements*>(bytes);
     }
   }
   __device__ __forceinline__ Elements* slot(unsigned index, int tensor) const {

@@ -55,7 +55,7 @@ class TransformerProblem(Problem):
         shared_bytes: int = 0, scratch_bytes: int = 0, threads: int = THREADS, **definitions: int,
     ) -> Launch:  # fmt: skip
         """Return the launch of a kernel with ``count`` blocks for each of so many images."""
-        others = {"LANE_WIDTH": 0, "PLANE_THREADS": PLANE_THREADS, **definitions}
+        others = {"LANE_WIDTH": 0, "PLANE_THREADS": PLANE_THREADS, "PLANE_BLOCKS": 1, **definitions}
         named = {name: str(value) for name, value in others.items()}
         defined = type_definitions(self.operation.transformer.data_type, self.operation, **named)
         function = self.device.function(source, f"spatial_transformer_{kernel}", defined)
@@ -225,7 +225,8 @@ class SamplerSolver(Solver[TransformerProblem]):
             ("pixels", c_uint(pixels)),
             ("slices", c_int(slices)),
             ("interleaved", c_int(interleaved)),
-            ("period", FastDivmod.of(count // fewer)),
+            # Blocks of the gradient of x take longer: where they are fewer, they begin.
+            ("period", FastDivmod.of(count // fewer if of_grid == fewer else 1)),
             ("fewer", c_uint(fewer)),
             ("grid_has_fewer", c_int(of_grid == fewer)),
         ]
@@ -331,7 +332,7 @@ class PlanesSamplerSolver(Solver[TransformerProblem]):
         ]
         launch = problem.launch(
             SAMPLER, "sampler_forward_planes", ("x", "grid", "y"), fields, planes * parts, shared_bytes=plane,
-            threads=PLANE_THREADS, CHANNELS=1,
+            threads=PLANE_THREADS, CHANNELS=1, PLANE_BLOCKS=of_multiprocessor,
         )  # fmt: skip
         return [launch]
 

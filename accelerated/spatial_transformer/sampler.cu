@@ -123,7 +123,7 @@ struct PlanesArguments {
 
 // A block has a plane of x in shared memory, whose banks serve samples of a random grid ten times as fast as L2 does,
 // and a part of the output pixels.
-extern "C" __global__ void __launch_bounds__(PLANE_THREADS, 1024 / PLANE_THREADS)
+extern "C" __global__ void __launch_bounds__(PLANE_THREADS, PLANE_BLOCKS)
     spatial_transformer_sampler_forward_planes(const PlanesArguments a) {
   griddepcontrol_wait();
   constexpr unsigned WIDTH = 16 / sizeof(ELEMENT), PIXELS = 4;  // elements of a pack; pixels of a thread at a time

@@ -55,6 +55,7 @@ ALONE_ROUNDS = 31
 SMALL_ROW_BYTES = 2e6  # rows that move less take little more than a launch
 SMALL_BYTES = 8 * 64 * 14 * 14 * 4  # of the small shape in float
 PACK_BYTES, COPY_THREADS = 16, 256  # of a thread, of a block of the small copy
+COPY_MULTIPLE = 4096  # bytes: of any others the driver copies 35 % fewer in a second (H200)
 SCRATCH_BYTES = 1 << 20  # at least: a library is never handed NULL for a workspace
 
 Work = Callable[[], Any]
@@ -220,12 +221,12 @@ class Bench:
             return self.clock.median(kernel, SHORT_LAUNCHES)
 
     def copy_seconds(self, nbytes: int) -> float | None:
-        """Device time of the faster of two copies, the driver's and a kernel's, that read and write so many bytes together, in a
-        graph of many; None on the emulated device, where it says nothing."""
+        """Device time of the faster of two copies, the driver's and a kernel's, that read and write about so many bytes together, in
+        a graph of many; None on the emulated device, where it says nothing."""
         if self.device.kind != "gpu":
             return None
         if nbytes not in self.copied:
-            with self._copies(max(PACK_BYTES, nbytes // 2 // PACK_BYTES * PACK_BYTES)) as works:
+            with self._copies(-(-nbytes // 2 // COPY_MULTIPLE) * COPY_MULTIPLE) as works:
                 self.copied[nbytes] = min(self._median(work) for work in works)
         return self.copied[nbytes]
 

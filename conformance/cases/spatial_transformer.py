@@ -237,6 +237,12 @@ def test_many_samples(trial, data_type, layout):
     trial(forward(data_type, dims, x=x, y=operation.dy))
 
 
+@shows("cudnnSpatialTfSamplerBackward/c01")
+def test_more_samples_than_blocks_sort_at_once(trial):
+    """A block sorts its samples in several runs, each behind the one before."""
+    trial(backward(FLOAT, (1, 1, 257, 512), (1, 1, 12, 12)), {"grid": "normal"})
+
+
 @shows("cudnnSpatialTfSamplerForward/c01", "cudnnSpatialTfSamplerBackward/c01")
 @by_type
 def test_coordinates_that_are_no_numbers(trial, data_type):

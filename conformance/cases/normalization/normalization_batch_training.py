@@ -283,6 +283,18 @@ def test_channels_that_shared_memory_does_not_hold(trial, dims, layout):
     trial(backward(x), aliases={"dx": "dy"})
 
 
+@shows(f"{FORWARD}/c01", f"{BACKWARD}/c01")
+@pytest.mark.parametrize(
+    "data_type, dims", [(HALF, (70, 8, 5, 5)), (FLOAT, (33, 4, 7, 7)), (DOUBLE, (9, 2, 9, 9))], ids=str
+)
+def test_small_planes_of_many_images(trial, data_type, dims):
+    """Planes that are made of packs together alone, of more images than a block has at a time."""
+    x = TensorSpec.packed(data_type, dims)
+    trial(forward(x))
+    trial(backward(x))
+    trial(backward(x, saved=False, data=(1.5, 0.5)))
+
+
 # --- what is refused ---
 
 
