@@ -78,9 +78,17 @@ NULL_CRASHES_BEFORE_9: dict[str, tuple[str, ...]] = {
     "cudnnGetPoolingNdForwardOutputDim": ("inputDesc",),
     "cudnnSetRNNDataDescriptor": ("seqLengthArray",),
 }
+# With a device, pointers that 9.19 hands on to its kernels: such a call is answered SUCCESS, and ends the work of the process there.
 NULL_CRASHES_SINCE_9: dict[str, tuple[str, ...]] = {
-    f"cudnnGetConvolution{which}Algorithm_v7": ("handle",) for which in ("Forward", "BackwardData", "BackwardFilter")
-}
+    **{f"cudnnGetConvolution{which}Algorithm_v7": ("handle",) for which in ("Forward", "BackwardData", "BackwardFilter")},
+    "cudnnCTCLoss": (*NULL_CRASHES["cudnnCTCLoss"], "probs", "costs", "workspace"),
+    "cudnnCTCLoss_v8": (
+        *NULL_CRASHES["cudnnCTCLoss_v8"], "probs", "labels", "labelLengths", "inputLengths", "costs", "workspace",
+    ),
+    "cudnnRNNForward": ("x", "y"),
+    "cudnnRNNBackwardData_v8": ("y", "dy", "dx"),
+    "cudnnRNNBackwardWeights_v8": ("x", "y"),
+}  # fmt: skip
 
 
 def vendor_null_crashes(version: int | None) -> dict[str, tuple[str, ...]]:
