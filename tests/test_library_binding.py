@@ -35,6 +35,7 @@ from dualdnn.conformance.subjects.binding.tables import (
     NULL_CRASHES,
     NULL_CRASHES_BEFORE_9,
     NULL_CRASHES_SINCE_9,
+    NULL_FAULTS,
     OUTPUT_LENGTHS,
     vendor_null_crashes,
 )
@@ -490,6 +491,13 @@ class TestTables:
         for function, names in (NULL_CRASHES | NULL_CRASHES_BEFORE_9 | NULL_CRASHES_SINCE_9).items():
             passed = {p.name for p in function_table()[function] if not p.is_returned}
             assert set(names) <= passed, function
+
+    def test_null_faults(self):
+        """Pointers to memory of the device, which the calls of release 9 are not given beside the others that they do not survive."""
+        for function, names in NULL_FAULTS.items():
+            assert set(names) <= {p.name for p in function_table()[function] if p.memory == "device"}, function
+            older, newer = (vendor_null_crashes(version).get(function, ()) for version in (8907, 91900))
+            assert newer == (*older, *names)
 
     def test_every_parameter_has_a_slot(self):
         """No documented function is beyond the binding."""

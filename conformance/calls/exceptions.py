@@ -96,7 +96,9 @@ def _variant_pack(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
     """The operands, with the operation's workspace, or a larger one where the subject needs more than the operation has."""
     needed = graph.plan_bytes(make, make.plan)
     workspace = memory["workspace"] if needed <= o.workspace_bytes else make.handle.allocate(needed)
-    return graph.pack(make, o, memory, workspace)
+    made = graph.pack(make, o, memory, workspace)
+    make.keep(made, workspace)
+    return made
 
 
 def _dropout(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:

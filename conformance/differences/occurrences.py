@@ -19,8 +19,11 @@ from .table import DIFFERENCES, Difference, difference_for
 
 FOLDER = Path(__file__).parent
 TOLD = re.compile(
-    r"CUDNN_STATUS_\w+|succeeded|elements are wrong|bytes\b.*? changed|AssertionError|\bassert\b|process down"
+    r"(?P<call>\w+): CUDNN_STATUS_(?P<answer>\w+)|CUDNN_STATUS_(?P<due>\w+) \[(?P<clause>\S+/c\d+)|expected CUDNN_STATUS_(?P<instead>\w+), got"
+    r"|CUDNN_STATUS_(?P<status>\w+)|wrong elements: (?P<wrong>.*)|(?P<operand>\w+): \d+ (?P<bytes>bytes\b.*? changed)"
+    r"|(?P<word>succeeded|process down)|(?P<assertion>AssertionError|\bassert\b)"
 )
+COUNTS = re.compile(r"\d+ (?=[a-zA-Z])")
 
 
 @dataclass(frozen=True)
@@ -53,11 +56,25 @@ def named_for(subject: str) -> Named | None:
 
 
 def what(message: str) -> str:
-    """What a failure says apart from numbers, places and texts: statuses, and which check failed."""
+    """What a failure says apart from numbers, places and texts: which call answered what, which status a clause demands, which operands
+    are wrong and how, which check failed."""
     lines = [line for line in message.splitlines() if not line.startswith("difference V-")]
-    told = " ".join([line for line in lines if line.startswith("E ")] or lines)
-    words = [re.sub(r"bytes\b.*", "bytes changed", word).removeprefix("CUDNN_STATUS_") for word in TOLD.findall(told)]
-    return " ".join(dict.fromkeys("assertion" if word.lower().startswith("assert") else word for word in words))
+    found: dict[str, None] = {}
+    for match in TOLD.finditer("\n".join([line for line in lines if line.startswith("E ")] or lines)):
+        kind, text = str(match.lastgroup), match[str(match.lastgroup)]
+        if kind == "answer":
+            found[f"{match['call']} {text}"] = None
+        elif kind == "clause":
+            found[f"not {match['due']} by {text}"] = None
+        elif kind == "instead":
+            found[f"not {text}"] = None
+        elif kind == "bytes":
+            found[f"{match['operand']}: {COUNTS.sub('', text)}"] = None
+        elif kind == "wrong":
+            found[f"wrong {COUNTS.sub('', text)}"] = None
+        elif kind != "status" or not any(said.endswith(f" {text}") for said in found):
+            found["assertion" if kind == "assertion" else text] = None
+    return ", ".join(found)
 
 
 def difference_of_case(

@@ -548,10 +548,10 @@ def test_workspaces_begin_anywhere(subject, caller, algo, start):
         needed, results = operation.workspace_bytes, []
         inputs = prepare(operation, "normal", 0)
         for at in (guard, guard + start):
-            memory = caller.handle.to_device(np.full(needed + 2 * guard, pattern, np.uint8))
+            memory = caller.handle.to_device(np.full(at + needed + guard, pattern, np.uint8))
             given = {name: caller.handle.to_device(np.array(inputs[name])) for name in ("x", "dy", "dw")}
             caller(operation, {**given, "workSpace": memory.slice(at, needed) if needed else None})
             results.append(given["dw"].to_host(np.uint8, operation.dw.nbytes))
-            around = memory.to_host(np.uint8, needed + 2 * guard)
+            around = memory.to_host(np.uint8, at + needed + guard)
             assert (around[:at] == pattern).all() and (around[at + needed :] == pattern).all()
         assert np.array_equal(*results)

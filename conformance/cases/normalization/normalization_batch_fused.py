@@ -59,7 +59,10 @@ NAN, NO_NAN = cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN, cudnnNanPropagation_t.C
 RELU = ActivationSpec(cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, NAN, 0.0)
 ALONE, ACTIVATED, ADDED = range(3)
 fused = pytest.mark.parametrize("ops", [ACTIVATED, ADDED], ids=["activation", "add_activation"])
-FUSED_TYPES = {"batch": {ACTIVATED: (HALF, FLOAT, DOUBLE), ADDED: (HALF,)}, "norm": dict.fromkeys((ACTIVATED, ADDED), (HALF, FLOAT, DOUBLE, BFLOAT16))}  # fmt: skip
+FUSED_TYPES: dict[str, dict[int, tuple[Any, ...]]] = {"batch": {ACTIVATED: (HALF, FLOAT, DOUBLE), ADDED: (HALF,)}, "norm": dict.fromkeys((ACTIVATED, ADDED), (HALF, FLOAT, DOUBLE, BFLOAT16))}  # fmt: skip
+fused_types = pytest.mark.parametrize("generation, ops, data_type", [
+    pytest.param(generation, ops, kind, id=f"{generation}-{('activation', 'add_activation')[ops - 1]}-{kind.name.removeprefix('CUDNN_DATA_')}")
+    for generation, of in FUSED_TYPES.items() for ops, kinds in of.items() for kind in kinds])  # fmt: skip
 
 
 def nhwc(data_type: Any = HALF, dims: tuple[int, ...] = DIMS) -> TensorSpec:
@@ -176,14 +179,12 @@ def test_persistent_algorithm(trial, cudnn, caller):
 @shows(f"{EX}/c11", f"{EX}/c14", f"{EX}/c16", f"{EX}/c20", f"{EX}/c37", f"{EX}/c40", f"{EX}/c41", f"{EX}/c42", f"{NORM}/c03",
        f"{NORM}/c14", f"{NORM}/c17", f"{NORM}/c20", f"{NORM}/c33")  # fmt: skip
 @pytest.mark.parametrize("alpha, beta", BLENDS)
-@fused
+@pytest.mark.parametrize("dims", [DIMS, (2, 16, 2, 4)], ids=str)
+@fused_types
 @in_modes
-@both_generations
-def test_fused_forward(trial, generation, mode, ops, alpha, beta):
+def test_fused_forward(trial, mode, generation, ops, data_type, dims, alpha, beta):
     """y = alpha * relu(n + z) + beta * y; what workspaces hold does not matter."""
-    for data_type in FUSED_TYPES[generation][ops]:
-        for dims in (DIMS, (2, 16, 2, 4)):
-            trial(forward(nhwc(data_type, dims), ops, mode, generation=generation, alpha=alpha, beta=beta))
+    trial(forward(nhwc(data_type, dims), ops, mode, generation=generation, alpha=alpha, beta=beta))
 
 
 @shows(f"{EX}/c09", f"{EX}/c12", f"{EX}/c16", f"{EX}/c34", f"{EX}/c01", f"{EX}/c02", f"{EX}/c03", f"{EX}/c04", f"{EX}/c05", f"{EX}/c06",
