@@ -488,8 +488,10 @@ def test_null(wrong, call, missing):
 
 
 @calls
-def test_gradients_without_a_descriptor(cudnn, caller, refuses, call):
+def test_gradients_without_a_descriptor(subject, cudnn, caller, refuses, call):
     """Costs alone are wanted where the gradients are NULL, not where their descriptor is."""
+    if not subject.survives_stray_pointers:
+        pytest.skip("NVIDIA's library reads the descriptor")
     operation: Any = CALLS[call]()
     buffers = {name: zeros(caller, max(64, operation.nbytes(name))) for name in operation.operands}
     refuses(
