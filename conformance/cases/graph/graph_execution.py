@@ -20,7 +20,7 @@ from dualdnn.api.enumerations import (
 from dualdnn.api.operations.graph import ConvolutionForwardNode, KnobChoice
 from dualdnn.api.operations.specs import FLOAT, INT8
 from dualdnn.api.status import BAD_PARAM, NOT_INITIALIZED, NOT_SUPPORTED, CudnnError
-from dualdnn.conformance.calls.graph import Builder, attributes, kind_of
+from dualdnn.conformance.calls.graph import Builder, attributes, configured, kind_of, planned
 from dualdnn.conformance.marks import shows
 
 from .graph import Mode, convolution, diamond, pointwise, tensor
@@ -54,7 +54,9 @@ def engine_of(builder, graph, index=None):
     (count,) = builder.get(graph, GRAPH, "ENGINE_GLOBAL_COUNT", INT64)
     for number in range(count):
         with suppress(CudnnError):
-            return builder.finalized(ENGINE, {**given, "GLOBAL_INDEX": (INT64, (number,))})
+            made = builder.finalized(ENGINE, {**given, "GLOBAL_INDEX": (INT64, (number,))})
+            config_of(builder, made)  # NVIDIA's library may refuse the graph as late as here
+            return made
     pytest.fail(f"none of the {count} engines executes the graph")
 
 
@@ -64,8 +66,13 @@ def config_of(builder, engine, *knobs):
 
 
 def plan_of(builder, handle, *nodes):
-    config = config_of(builder, engine_of(builder, graph_of(builder, handle, *nodes)))
-    return builder.finalized(PLAN, {"HANDLE": (HANDLE, (handle,)), "ENGINE_CONFIG": (DESCRIPTOR, (config,))})
+    """A plan by the first engine that executes the graph, as `engine_of` finds it."""
+    graph = graph_of(builder, handle, *nodes)
+    (count,) = builder.get(graph, GRAPH, "ENGINE_GLOBAL_COUNT", INT64)
+    for number in range(count):
+        with suppress(CudnnError):
+            return planned(builder, handle, configured(builder, graph, number))
+    pytest.fail(f"none of the {count} engines executes the graph")
 
 
 def pack_of(builder, pointers, workspace=None):
