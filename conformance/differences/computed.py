@@ -119,6 +119,16 @@ declare([
             "coordinates_that_are_no_numbers", "dimensions_and_types_must_agree", "other_ranks")),
     ),
     Difference(
+        "V-infinite-factors", "cudnnPoolingBackward",
+        ("cudnnPoolingBackward/c01", "cudnnConvolutionForward/c02", "cudnnConvolutionBackwardData/c02", "cudnnBatchNormalizationForwardTraining/c01"),
+        "dstValue = alpha * result + beta * priorDstValue, also with an infinite factor.",
+        "9.19 leaves out results that are zero in scattered gradients, takes the largest finite number for an infinity after the transform of Winograd, and"
+        " gives NaN where infinities meet inside of its kernels.", "IEEE 754 (D031).", subjects=_S,
+        cases=(*(f"every_operation/test_infinite_factors?*-{name}?" for name in (
+            "PoolingBackward", "DivisiveNormalizationForward", "BatchNormalizationForwardTraining", "ConvolutionForward-WINOGRAD_NONFUSED",
+            "ConvolutionBackwardData-0", "SpatialTfSamplerBackward")), "every_operation/test_infinite_factors?ties-LRNCrossChannelBackward?"),
+    ),
+    Difference(
         "V-activation-ranks", "cudnnActivationForward", ("cudnnActivationForward/c09",), "Packed tensors of more than five dimensions are activated.",
         "9.19 answers NOT_SUPPORTED.", "Computed.", subjects=_S, cases=("activation/test_forward_beyond_five_dimensions*",),
     ),
