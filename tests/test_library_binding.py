@@ -554,6 +554,19 @@ def cudnn(vendor):
     return vendor.cudnn
 
 
+@needs_vendor
+def test_an_output_that_is_not_asked_for(cudnn):
+    """NULL for an output that may be NULL: the result lacks it; any other must be asked for."""
+    query = cudnn.cudnnGetMultiHeadAttnBuffers
+    inference = query.without("reserveSpaceSizeInBytes")
+    assert inference.passed == query.passed
+    assert inference.result_type._fields == ("weightSizeInBytes", "workSpaceSizeInBytes")
+    with pytest.raises(CudnnError, match="BAD_PARAM"):
+        inference(None, None)
+    with pytest.raises(ValueError, match="weightSizeInBytes is none of the outputs that may be NULL"):
+        query.without("weightSizeInBytes")
+
+
 def prototypes(folder: Path) -> dict[str, list[str]]:
     """The parameter types of the public header, by function."""
     text = "\n".join(path.read_text() for path in sorted(folder.glob("cudnn_*.h")))
