@@ -9,7 +9,7 @@ from typing import Any
 from dualdnn.api.enumerations import cudnnBackendAttributeName_t as Name
 from dualdnn.api.enumerations import cudnnBackendAttributeType_t as Type
 from dualdnn.api.enumerations import cudnnBackendDescriptorType_t as Kind
-from dualdnn.api.enumerations import cudnnBackendHeurMode_t, cudnnBackendKnobType_t
+from dualdnn.api.enumerations import cudnnBackendHeurMode_t, cudnnBackendKnobType_t, cudnnBackendNumericalNote_t
 from dualdnn.api.operations import OperationGraph
 from dualdnn.api.operations.graph import (
     ConvolutionBackwardDataNode,
@@ -28,6 +28,13 @@ from dualdnn.api.status import CudnnError
 INT64, DATA_TYPE, DESCRIPTOR = Type.CUDNN_TYPE_INT64, Type.CUDNN_TYPE_DATA_TYPE, Type.CUDNN_TYPE_BACKEND_DESCRIPTOR
 KNOB = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_TILE_SIZE  # the only one that engines have
 MOST_PROPOSALS = 16  # of the heuristics: more than a client tries
+# What a client does not want who has asked for the arithmetic of the compute type.
+INEXACT = {
+    cudnnBackendNumericalNote_t.CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS,
+    cudnnBackendNumericalNote_t.CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION,
+    cudnnBackendNumericalNote_t.CUDNN_NUMERICAL_NOTE_FFT,
+    cudnnBackendNumericalNote_t.CUDNN_NUMERICAL_NOTE_WINOGRAD,
+}
 # Ending of an attribute's name -> its type and its elements.
 Attributes = dict[str, tuple[Type, Sequence[Any]]]
 
@@ -117,6 +124,13 @@ def proposed(build: Builder, graph: Any) -> Iterator[Any]:
         yield from build.get(heuristics, kind, "RESULTS", DESCRIPTOR, MOST_PROPOSALS)
 
 
+def inexact(build: Builder, config: Any) -> bool:
+    """Whether the engine of a configuration says that it computes otherwise than in sums of the compute type."""
+    (engine,) = build.get(config, Kind.CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, "ENGINE", DESCRIPTOR)
+    kind, notes = Kind.CUDNN_BACKEND_ENGINE_DESCRIPTOR, Type.CUDNN_TYPE_NUMERICAL_NOTE
+    return not INEXACT.isdisjoint(build.get(engine, kind, "NUMERICAL_NOTE", notes, len(cudnnBackendNumericalNote_t)))
+
+
 def plan(make: Any, operation: OperationGraph) -> Any:
     """The finalised execution plan of a graph: its nodes, engine and knob through the documented calls (9.3)."""
     build = Builder(make.cudnn)
@@ -141,15 +155,17 @@ def planned(build: Builder, handle: Any, config: Any) -> Any:
 
 
 def plan_by_any_engine(build: Builder, handle: Any, graph: Any) -> Any:
-    """The plan of the first configuration that makes one: those of the heuristics, then each engine by its number, as clients try
-    them. Where none does, the refusal of the last one."""
+    """The plan of the first configuration that makes one: those of the heuristics whose numerical notes are wanted, then each engine
+    by its number, as clients try them. Where none does, the refusal of the last one."""
     for config in proposed(build, graph):
         with suppress(CudnnError):
-            return planned(build, handle, config)
+            if not inexact(build, config):
+                return planned(build, handle, config)
     (count,) = build.get(graph, Kind.CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "ENGINE_GLOBAL_COUNT", INT64)
     for index in range(count - 1):
         with suppress(CudnnError):
-            return planned(build, handle, configured(build, graph, index))
+            if not inexact(build, config := configured(build, graph, index)):
+                return planned(build, handle, config)
     return planned(build, handle, configured(build, graph, count - 1))
 
 

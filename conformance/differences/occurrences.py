@@ -81,6 +81,8 @@ def difference_of_case(
     case: str, subject: str, computes: bool, passed: bool, message: str
 ) -> tuple[Difference | None, str]:
     """(the difference that a case of a foreign subject shows, why it is none although one is declared)."""
+    if not passed and (shown := shown_sometimes(case, subject, what(message))):
+        return shown, ""
     covering = None if passed else difference_for(case, subject)
     named = named_for(subject)
     if named is None or named.computes != computes or case.partition("/")[0] not in named.families:
@@ -94,6 +96,11 @@ def difference_of_case(
     if not passed and what(message) != seen:
         return None, f"difference {name} expects {seen!r} here, this is {what(message)!r}"
     return difference, ""
+
+
+def shown_sometimes(case: str, subject: str, said: str) -> Difference | None:
+    """The difference that this failure of a case shows in some runs and not in others."""
+    return next((entry for entry in DIFFERENCES if entry.may_show(case, subject, said)), None)
 
 
 def unseen(subject: str, computes: bool, cases: Iterable[str]) -> list[str]:
@@ -128,7 +135,9 @@ def write_from_reports(paths: Iterable[Path]) -> list[Path]:
         failures = [
             (declared.id, what(case.message), case.id)
             for case in run
-            if case.outcome == "failed" and (declared := difference_for(case.id, name))
+            if case.outcome == "failed"
+            and not shown_sometimes(case.id, name, what(case.message))
+            and (declared := difference_for(case.id, name))
         ]
         computes = any(case.outcome != "skipped" and case.error_ratio is not None for case in run)
         written.append(write(name, computes, {case.id.partition("/")[0] for case in run}, failures))

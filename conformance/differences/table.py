@@ -53,7 +53,8 @@ class Disagreement:
 @dataclass(frozen=True)
 class Difference:
     """One disagreement. cases: patterns of case ids (fnmatch) that show it; subjects: patterns of subject names;
-    recorded: the findings about recorded calls that it explains."""
+    recorded: the findings about recorded calls that it explains. sometimes: (pattern of cases, pattern of what they then say) that show
+    it in some runs only, because the library orders its work anew each time; no list names these."""
 
     id: str
     function: str
@@ -64,6 +65,12 @@ class Difference:
     cases: tuple[str, ...] = ()
     subjects: tuple[str, ...] = ("vendor-*", "recorded-*")
     recorded: tuple[Disagreement, ...] = ()
+    sometimes: tuple[tuple[str, str], ...] = ()
+
+    def may_show(self, case: str, subject: str, said: str) -> bool:
+        """Whether this failure of a case is one that the difference shows in some runs."""
+        found = any(fnmatch.fnmatchcase(case, c) and fnmatch.fnmatchcase(said, w) for c, w in self.sometimes)
+        return found and _any(self.subjects, subject)
 
     def covers(self, case: str, subject: str) -> bool:
         return (_any(self.cases, case) or case == f"recorded_calls/test_difference[{self.id}]") and _any(

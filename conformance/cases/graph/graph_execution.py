@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 
 import numpy as np
@@ -53,11 +53,10 @@ def engine_of(builder, graph, index=None):
         return builder.finalized(ENGINE, {**given, "GLOBAL_INDEX": (INT64, (index,))})
     (count,) = builder.get(graph, GRAPH, "ENGINE_GLOBAL_COUNT", INT64)
     for number in range(count):
-        with suppress(CudnnError):
+        with suppress(CudnnError) if number < count - 1 else nullcontext():
             made = builder.finalized(ENGINE, {**given, "GLOBAL_INDEX": (INT64, (number,))})
             config_of(builder, made)  # NVIDIA's library may refuse the graph as late as here
             return made
-    pytest.fail(f"none of the {count} engines executes the graph")
 
 
 def config_of(builder, engine, *knobs):
@@ -70,9 +69,8 @@ def plan_of(builder, handle, *nodes):
     graph = graph_of(builder, handle, *nodes)
     (count,) = builder.get(graph, GRAPH, "ENGINE_GLOBAL_COUNT", INT64)
     for number in range(count):
-        with suppress(CudnnError):
+        with suppress(CudnnError) if number < count - 1 else nullcontext():
             return planned(builder, handle, configured(builder, graph, number))
-    pytest.fail(f"none of the {count} engines executes the graph")
 
 
 def pack_of(builder, pointers, workspace=None):
@@ -407,14 +405,13 @@ def test_descriptors_that_cannot_be_executed(subject, cudnn, handle, builder, re
     plan, pointers, workspace, _ = ready
     pack = pack_of(builder, pointers, workspace)
     wrong = [
-        (None, pack, "c07"),
-        (plan, None, "c07"),
         (pack, plan, "c07"),
         (plan, plan, "c07"),
         (builder.create(PLAN), pack, "c03"),
         (plan, builder.create(PACK), "c03"),
     ]
     if subject.survives_stray_pointers:
+        wrong += [(None, pack, "c07"), (plan, None, "c07")]
         dead_plan, dead_pack = plan_of(builder, handle, *TWO), pack_of(builder, pointers, workspace)
         for dead in (dead_plan, dead_pack):
             cudnn.cudnnBackendDestroyDescriptor(dead)
