@@ -95,6 +95,18 @@ def test_a_case_that_is_named_and_is_no_more_is_noticed():
     assert recorded and unseen("recorded-cudnn-9.19", recorded.computes, []) == []
 
 
+def test_what_shows_in_some_runs_is_known_where_it_shows_and_as_it_does():
+    case, wrong = (
+        "attention_backward/test_projections[0-0-0-1]",
+        "12 of 194 elements are wrong, the worst: x\nwrong elements: dqueries: ",
+    )
+    arguments = case, "vendor-91900", True
+    assert difference_of_case(*arguments, False, f"{wrong}12 other numbers")[0].id == "V-attn-unstable"
+    assert difference_of_case(*arguments, False, f"{wrong}11 other numbers, 1 NaN")[0] is None
+    assert difference_of_case(*arguments, True, "") == (None, "")
+    assert difference_of_case(case, "library-1", True, False, f"{wrong}12 other numbers")[0] is None
+
+
 def test_without_a_list_the_patterns_decide():
     for subject, computes in (("vendor-8907", True), ("vendor-8800", False)):
         assert difference_of_case(INT32_FILTER, subject, computes, False, "")[0].id == "V-filter-int32"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 from .table import Difference, declare
 
 declare(
@@ -89,6 +91,11 @@ declare(
 
 _FORWARD, _BACKWARD = "attention_forward/test_", "attention_backward/test_"
 _DATA = "cudnnMultiHeadAttnBackwardData"
+_UNSTABLE = [
+    "; ".join(f"{name}: other numbers" for name in names)
+    for count in (1, 2, 3)
+    for names in combinations(("dqueries", "dkeys", "dvalues", "dweights"), count)
+]
 
 declare([
     Difference(
@@ -107,5 +114,13 @@ declare([
         "V-attn-data-type", "cudnnMultiHeadAttnForward", ("cudnnMultiHeadAttnForward/c36", f"{_DATA}/c23"), "Descriptors that are incompatible are BAD_PARAM.",
         "9.19 does not compare the data type of queries.", "BAD_PARAM: the status list.", subjects=("vendor-9*",),
         cases=(f"{_FORWARD}what_does_not_fit?data type?", f"{_BACKWARD}what_does_not_fit?data type?"),
+    ),
+    Difference(
+        "V-attn-unstable", _DATA, (f"{_DATA}/c01", "cudnnMultiHeadAttnBackwardWeights/c01"), "The gradients of one training step.",
+        "In some runs 9.19 gives other gradients of queries and keys in some elements, for the same data: of about 40 training steps 6 to 9, each time others (D614).",
+        "The gradients.", subjects=("vendor-9*",),
+        sometimes=tuple(
+            (_BACKWARD + case, f"wrong {said}") for said in _UNSTABLE for case in (
+                "projections[[]*", "types[[]*", "layouts[[]*", "windows[[]*", "scalers[[]*", "many_tiles[[]*", "residuals_add_nothing", "weights_add_up")),
     ),
 ])  # fmt: skip

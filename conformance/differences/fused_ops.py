@@ -113,4 +113,33 @@ declare([
             "wrong_shapes?added-*", "attributes_that_do_not_fit?statistics?", "attributes_that_do_not_fit?added?", "workspaces?statistics?", "workspaces?added?")),
             *(f"every_operation/test_infinite_factors?*-{name}?" for name in ("ScaleBiasActivationConvBnstats", "ConvScaleBiasAddActivation"))),
     ),
+    Difference(
+        "V-fused-filter-gradient", _PLAN, (f"{_PLAN}/c01", f"{_LABEL}/c066", "cudnnFusedOpsVariantParamLabel_t/c038"),
+        "WGRAD takes what cudnnConvolutionBackwardFilter does; packs that do not fit and work spaces that are too small are BAD_PARAM, HALF scales of FLOAT data NOT_SUPPORTED.",
+        "9.19 takes neither BFLOAT16 nor volumes, other shapes, missing tensors and less work space than it asked for, and rounds otherwise without a scale than with NULL for it.",
+        "As it says (D256, D261).", subjects=("vendor-9*",),
+        cases=tuple(_CONVOLUTION + name for name in (
+            "sequences?bfloat16*-filter_gradient?", "sequences?volume-filter_gradient?", "attributes_that_do_not_fit?filter_gradient?", "workspaces?filter_gradient?",
+            "wrong_shapes?filter_gradient-*", "support?filter_gradient?", "descriptors_and_placeholders_that_are_null?filter_gradient-*")),
+    ),
+    Difference(
+        "V-fused-scalars", _EXECUTE, ("cudnnFusedOpsVariantParamLabel_t/c063", "cudnnFusedOpsVariantParamLabel_t/c070"), "A count below 1 and a negative epsilon are BAD_PARAM.",
+        "9.19 takes a count below 1.", "BAD_PARAM (D261).", subjects=("vendor-9*",), cases=(f"{_FINALIZE}scalars_that_are_wrong*",),
+    ),
+    Difference(
+        "V-fused-bit-mask", _PLAN, (f"{_PLAN}/c01", _UNSUPPORTED, "cudnnStatus_t/c05"), "GEN_BITMASK has no table; its bit mask is a tensor of INT32.",
+        "9.19 takes x, z and y in NHWC alone, not BFLOAT16, scales and z in all of them, and bit masks of exactly 32 rows times whole numbers and 2 words for 64 channels, in an order of its own.",
+        "As D562 says.", subjects=("vendor-9*",),
+        cases=tuple(_RESIDUAL + name for name in (
+            "sum_of_scaled_tensors*", "scales_in_float*", "tensors_of_one_layout*", "shapes_of_the_sum*", "steps_that_are_left_out*", "activations*", "gradient_of_the_sum*",
+            "support?added?", "attributes_that_do_not_fit?added?", "outputs_that_store_elements_in_one_place*")),
+    ),
+    Difference(
+        "V-fused-residual-gradient", _EXECUTE, (f"{_EXECUTE}/c01", f"{_PLAN}/c01", _UNSUPPORTED, "cudnnStatus_t/c05"), "DACTIVATION_FORK_DBATCHNORM has no table; what is not wanted is left out.",
+        "9.19 takes it in the conditions of its fast kernel alone, else it answers NOT_SUPPORTED when it is executed, BAD_PARAM where a gradient is left out, and leaves dz without an activation.",
+        "As D563 says.", subjects=("vendor-9*",),
+        cases=tuple(_RESIDUAL + name for name in (
+            "gradient?*", "gradient_without_an_activation*", "gradients_that_are_not_wanted*", "shapes_of_the_gradient*", "statistics_that_were_not_saved*", "support?gradient?",
+            "attributes_that_do_not_fit?gradient?")),
+    ),
 ])  # fmt: skip
