@@ -109,7 +109,9 @@ def test_what_shows_in_some_runs_is_known_where_it_shows_and_as_it_does():
 
 def test_without_a_list_the_patterns_decide():
     for subject, computes in (("vendor-8907", True), ("vendor-8800", False)):
-        assert difference_of_case(INT32_FILTER, subject, computes, False, "")[0].id == "V-filter-int32"
+        assert difference_of_case(INT32_FILTER, subject, computes, False, REFUSED)[0].id == "V-filter-int32"
+        wrong = "3 of 8 elements are wrong, the worst: x\nwrong elements: x: 3 NaN"
+        assert difference_of_case(INT32_FILTER, subject, computes, False, wrong) == (None, "")
 
 
 def test_what_a_failure_says_holds_no_numbers():

@@ -101,18 +101,18 @@ declare([
     Difference(
         "V-attn-nonfinite", "cudnnMultiHeadAttnForward", ("cudnnMultiHeadAttnForward/c11", "cudnnSetSeqDataDescriptor/c09"),
         "Keys and values outside of a query's window, and padding, do not enter its output.",
-        "9.19 multiplies them by zero: what is no number there makes outputs NaN.", "They are not read.", subjects=("vendor-9*",),
+        "9.19 multiplies them by zero: what is no number there makes outputs NaN.", "They are not read.", says=("wrong out: as before the call",), subjects=("vendor-9*",),
         cases=(f"{_FORWARD}padding_is_not_read*", f"{_FORWARD}numbers_outside_of_windows*", f"{_FORWARD}tiles_of_tensor_cores*",
                f"{_BACKWARD}padding_is_not_read*", f"{_BACKWARD}tiles_of_tensor_cores*"),
     ),
     Difference(
         "V-attn-half", "cudnnMultiHeadAttnForward", ("cudnnSetAttnDescriptor/c36", "cudnnSetAttnDescriptor/c37"), "computePrec is the precision of the arithmetic.",
-        "9.19 sums in HALF where the precision is HALF: rows of many keys lie outside of the bound for sums in FLOAT.", "Sums in FLOAT (D364).", subjects=("vendor-9*",),
+        "9.19 sums in HALF where the precision is HALF: rows of many keys lie outside of the bound for sums in FLOAT.", "Sums in FLOAT (D364).", says=("wrong out: other numbers", "wrong dkeys: other numbers"), subjects=("vendor-9*",),
         cases=(f"{_FORWARD}long_sequences_of_tensor_cores*", f"{_BACKWARD}long_sequences_of_tensor_cores*", f"{_BACKWARD}padding_beside_full_tiles*"),
     ),
     Difference(
         "V-attn-data-type", "cudnnMultiHeadAttnForward", ("cudnnMultiHeadAttnForward/c36", f"{_DATA}/c23"), "Descriptors that are incompatible are BAD_PARAM.",
-        "9.19 does not compare the data type of queries.", "BAD_PARAM: the status list.", subjects=("vendor-9*",),
+        "9.19 does not compare the data type of queries.", "BAD_PARAM: the status list.", says=("succeeded, not BAD_PARAM by *",), subjects=("vendor-9*",),
         cases=(f"{_FORWARD}what_does_not_fit?data type?", f"{_BACKWARD}what_does_not_fit?data type?"),
     ),
     Difference(

@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parent
 TOLD = re.compile(
     r"(?P<call>\w+): CUDNN_STATUS_(?P<answer>\w+)|CUDNN_STATUS_(?P<due>\w+) \[(?P<clause>\S+/c\d+)|expected CUDNN_STATUS_(?P<instead>\w+), got"
     r"|CUDNN_STATUS_(?P<status>\w+)|wrong elements: (?P<wrong>.*)|(?P<operand>\w+): \d+ (?P<bytes>bytes\b.*? changed)"
-    r"|(?P<word>succeeded|process down)|(?P<assertion>AssertionError|\bassert\b)"
+    r"|(?P<word>succeeded|process down|the refused call changed memory)|(?P<assertion>AssertionError|\bassert\b)"
 )
 COUNTS = re.compile(r"\d+ (?=[a-zA-Z])")
 
@@ -83,7 +83,7 @@ def difference_of_case(
     """(the difference that a case of a foreign subject shows, why it is none although one is declared)."""
     if not passed and (shown := shown_sometimes(case, subject, what(message))):
         return shown, ""
-    covering = None if passed else difference_for(case, subject)
+    covering = None if passed else difference_for(case, subject, what(message))
     named = named_for(subject)
     if named is None or named.computes != computes or case.partition("/")[0] not in named.families:
         return covering, ""
@@ -137,7 +137,7 @@ def write_from_reports(paths: Iterable[Path]) -> list[Path]:
             for case in run
             if case.outcome == "failed"
             and not shown_sometimes(case.id, name, what(case.message))
-            and (declared := difference_for(case.id, name))
+            and (declared := difference_for(case.id, name, what(case.message)))
         ]
         computes = any(case.outcome != "skipped" and case.error_ratio is not None for case in run)
         written.append(write(name, computes, {case.id.partition("/")[0] for case in run}, failures))

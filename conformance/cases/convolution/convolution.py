@@ -608,7 +608,7 @@ def test_workspaces_begin_anywhere(subject, caller, algo, start):
         inputs = {name: random.integers(0, 3, operation.nbytes(name) // 2).astype(np.float16 if configuration != "FLOAT" else np.int16)
                   for name in ("x", "w")}  # fmt: skip
         for at in (guard, guard + start):
-            memory = caller.handle.to_device(np.full(needed + 2 * guard, pattern, np.uint8))
+            memory = caller.handle.to_device(np.full(at + needed + guard, pattern, np.uint8))
             given = {name: caller.handle.to_device(values) for name, values in inputs.items()}
             given |= {
                 "y": caller.handle.to_device(np.zeros(operation.y.nbytes, np.uint8)),
@@ -616,7 +616,7 @@ def test_workspaces_begin_anywhere(subject, caller, algo, start):
             }
             caller(operation, given)
             results.append(given["y"].to_host(np.uint8, operation.y.nbytes))
-            around = memory.to_host(np.uint8, needed + 2 * guard)
+            around = memory.to_host(np.uint8, at + needed + guard)
             assert (around[:at] == pattern).all() and (around[at + needed :] == pattern).all()
         assert np.array_equal(*results)
 
