@@ -58,6 +58,13 @@ def test_what_is_named_is_declared():
         assert all(kinds and all(kinds.values()) for kinds in named.values()), path
 
 
+@pytest.mark.parametrize("subject", ["vendor-8907", "vendor-91900"])
+def test_what_is_named_is_what_the_declaration_covers(subject):
+    for case, (name, said) in named_for(subject).failures.items():
+        found = difference_for(case, subject, said)
+        assert found is not None and found.id == name, f"{case}: {said}"
+
+
 # --- cases of a foreign library
 
 
