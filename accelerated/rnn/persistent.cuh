@@ -210,8 +210,8 @@ struct ColumnPieces {
   }
 };
 
-// Vectors of elements, each `stride` behind the one before, from an element of K on. Those that blocks of this launch put
-// out are waited for: nothing else reads them.
+// Vectors of elements, each `stride` behind the one before, from an element of K on. Those that blocks of this launch
+// put out are waited for: nothing else reads them.
 struct Given {
   static constexpr bool WAITS = false;
   const ELEMENT* vectors;
@@ -344,6 +344,14 @@ struct Product {
             for (int j = 0; j < CHAINS - 1; j++) others[j][tile][n][i] = 0;
           }
         }
+  }
+
+  __device__ __forceinline__ void multiply_sum(int tile, int n, int i, float factor) {
+    sums[tile][n][i] *= factor;
+    if constexpr (CHAINS > 1) {
+#pragma unroll
+      for (int j = 0; j < CHAINS - 1; j++) others[j][tile][n][i] *= factor;
+    }
   }
 
   // Stores the warp's sums for the threads that have the cells; a barrier follows.

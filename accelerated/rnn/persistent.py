@@ -15,7 +15,7 @@ from dualdnn.api.operations.rnn.network import GRU, LSTM
 from ..plans import Launch, pointers, structure
 from ..primitives.cluster import has_clusters
 from ..solver import LAUNCH_SECONDS
-from . import inputs
+from . import dropout, inputs
 from .problem import RNNProblem
 
 WARPS, LANES = 8, 32
@@ -252,7 +252,13 @@ def seconds(problem: RNNProblem, launches: Sequence[Division]) -> float:
     """About how long the steps of all layers take, by a launch for each of these divisions, and the products of what the first
     layer of each takes or, backward, gets."""
     n, vectors = problem.network, problem.steps * problem.batch
-    products = n.directions * n.gates * n.hidden * vectors * (2 * n.hidden / PRODUCTS_PER_SECOND + FLOAT_BYTES / BYTES_PER_SECOND)
+    products = (
+        n.directions
+        * n.gates
+        * n.hidden
+        * vectors
+        * (2 * n.hidden / PRODUCTS_PER_SECOND + FLOAT_BYTES / BYTES_PER_SECOND)
+    )
     return sum(
         5 * LAUNCH_SECONDS
         + products
@@ -282,6 +288,7 @@ def launch(
     described = (
         ("layer", _array([problem.layer(layer) for layer in layers], count)),
         ("regions", _array([problem.regions(layer) for layer in layers], count)),
+        ("dropout", _array([dropout.described(problem, layer) for layer in layers], count)),
         ("shape", problem.shape(filled)),
     )
     arguments = structure(*pointers(len(operands)), *fields, *described, *made.fields)

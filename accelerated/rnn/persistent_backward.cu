@@ -7,9 +7,9 @@
 // the gradients of what it put out from memory; blocks of the others have the columns of the input matrices of the
 // layer before them on chip, too, and multiply its gradients as soon as they are there.
 //
-// Roofline bound: bytes of a step, SEQUENCES * gates * hidden elements from L2 for each block, twice where it multiplies
-// gradients of another layer, and latency, as in persistent_forward.cu: 4.3 us for 768 units and 16 sequences (half,
-// H100). Flops: 2 * batch * gates * hidden * hidden, the same.
+// Roofline bound: bytes of a step, SEQUENCES * gates * hidden elements from L2 for each block, twice where it
+// multiplies gradients of another layer, and latency, as in persistent_forward.cu: 4.3 us for 768 units and 16
+// sequences (half, H100). Flops: 2 * batch * gates * hidden * hidden, the same.
 #include "rnn/persistent_items.cuh"
 
 // Layers are in the order in which they are computed, the last one first.
@@ -17,9 +17,11 @@ struct Arguments {
   const ELEMENT *dy, *hx, *dhy, *cx, *dcy, *weights;
   ELEMENT *dhx, *dcx;
   COMPUTE *workspace, *reserve;
+  COMPUTE scale;  // of what dropout keeps
   Clip clip;
   Layer layer[MOST_LAYERS];
   Regions regions[MOST_LAYERS];
+  Dropout dropout[MOST_LAYERS];
   Shape shape;
   int layers, slices, groups, pairs;  // slices of units, groups of sequences; pairs of K, for a warp at most
   int skew;                           // waves from a layer to the next
@@ -42,6 +44,41 @@ __device__ __forceinline__ ELEMENT* exchange_of(const Arguments& a, int layer, i
   const long long vectors = static_cast<long long>(a.shape.steps) * a.shape.batch;
   return elements_at(a.workspace, regions.products) + direction * vectors * (GATES * a.shape.hidden);
 }
+
+// Which gradients of the vectors that a layer put out dropout lets pass, of those whose sums a thread has.
+struct KeptBits {
+  static_assert(!STACKED || sizeof(ELEMENT) == 2, "units are packs of eight");
+  unsigned char octet[M_TILES][2][N_TILES][2];
+
+  // first: the element where the first vector of the block begins. unit: of the block's first row.
+  __device__ __forceinline__ void load(const unsigned char* mask, long long first, int unit, int hidden, int count) {
+#pragma unroll
+    for (int tile = 0; tile < M_TILES; tile++)
+#pragma unroll
+      for (int half = 0; half < 2; half++)
+#pragma unroll
+        for (int n = 0; n < N_TILES; n++)
+#pragma unroll
+          for (int i = 0; i < 2; i++) {
+            const int sequence = 8 * n + threadIdx.x % 4 * 2 + i, row = unit + 16 * tile + 8 * half;
+            const bool exists = sequence < count && row < hidden;
+            octet[tile][half][n][i] = exists ? mask[(first + sequence * hidden + row) / OCTET] : 0;
+          }
+  }
+  __device__ __forceinline__ void scale(Product& product, COMPUTE scale) const {
+#pragma unroll
+    for (int tile = 0; tile < M_TILES; tile++)
+#pragma unroll
+      for (int half = 0; half < 2; half++)
+#pragma unroll
+        for (int n = 0; n < N_TILES; n++)
+#pragma unroll
+          for (int i = 0; i < 2; i++) {
+            const bool passes = octet[tile][half][n][i] >> threadIdx.x % 32 / 4 & 1;
+            product.multiply_sum(tile, n, 2 * half + i, passes ? scale : COMPUTE(0));
+          }
+  }
+};
 
 // What the cells of a thread take in a step that does not depend on other blocks: in flight while they are waited for.
 // Elements are converted where they are used.
@@ -152,9 +189,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
     product.clear();
     const int count = s.batch - cells.first_sequence;
     if (STACKED && cells.layer > 0 && t < s.steps) {
-      const ELEMENT* from =
-          exchange_of(a, cells.layer - 1, direction) + (static_cast<long long>(step) * s.batch + cells.first_sequence) * row;
+      const ELEMENT* from = exchange_of(a, cells.layer - 1, direction) +
+                            (static_cast<long long>(step) * s.batch + cells.first_sequence) * row;
+      const Dropout& dropout = a.dropout[cells.layer];
+      KeptBits kept;
+      if (dropout.mask >= 0)
+        kept.load(mask_of(a.reserve, dropout),
+                  (static_cast<long long>(step) * s.batch + cells.first_sequence) * s.hidden, cells.slice_unit,
+                  s.hidden, count);
       product.run(input_rows, a.pairs, Published<>{from, row, part * depth}, count, depth);
+      if (dropout.mask >= 0) kept.scale(product, a.scale);
     }
     if (t > 0) {
       const ELEMENT* from = exchange + (static_cast<long long>(behind) * s.batch + cells.first_sequence) * row;
@@ -190,8 +234,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
 
       if (a.dhx && length == 0) a.dhx[given] = store<ELEMENT>(final);
       if constexpr (!IN_RESERVE) {
-        ELEMENT* gradients = elements_at(a.reserve, regions.gradients + direction * regions.kept_step) +
-                             vector * KEPT * s.hidden + unit;
+        ELEMENT* gradients =
+            elements_at(a.reserve, regions.gradients + direction * regions.kept_step) + vector * KEPT * s.hidden + unit;
 #pragma unroll
         for (int j = 0; j < KEPT; j++) gradients[j * s.hidden] = store<ELEMENT>(gradient.sum[j]);
       }

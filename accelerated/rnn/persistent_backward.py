@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..plans import Launch
+from ..plans import Launch, factors
 from ..solver import Solver
 from . import dropout, inputs, persistent
 from .persistent import Division
@@ -71,6 +71,6 @@ def exchanged(problem: RNNProblem, layers: Sequence[int]) -> inputs.Filled:
 
 def steps(problem: RNNProblem, possible: list[Division], layers: Sequence[int]) -> Launch:
     """Return the launch of all steps of layers, the last one first, in the first of these divisions that the device holds."""
-    fields = (("clip", problem.clip),)
+    fields = *factors(problem.operation, scale=dropout.scale(problem)), ("clip", problem.clip)
     kernel = SOURCE, "rnn_persistent_backward"
     return persistent.launch(problem, possible, kernel, OPERANDS, layers, problem.operation.dx, *fields)

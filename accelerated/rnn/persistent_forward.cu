@@ -15,10 +15,11 @@ struct Arguments {
   const ELEMENT *hx, *cx, *weights;
   ELEMENT *y, *hy, *cy;
   COMPUTE *workspace, *reserve;
-  COMPUTE fill;
+  COMPUTE fill, scale;  // of the padding; of what dropout keeps
   Clip clip;
   Layer layer[MOST_LAYERS];
   Regions regions[MOST_LAYERS];
+  Dropout dropout[MOST_LAYERS];
   Shape shape;
   int layers, slices, groups, pairs;  // slices of units, groups of sequences; pairs of K, for a warp at most
   int skew;                           // waves from a layer to the next
@@ -35,6 +36,7 @@ constexpr int CELLS_PER_THREAD = Cells::PER_THREAD;
 struct Inputs {
   COMPUTE products[CELLS_PER_THREAD][GATES], hidden[CELLS_PER_THREAD], state[CELLS_PER_THREAD];
   int length[CELLS_PER_THREAD], offset[CELLS_PER_THREAD];
+  unsigned char mask[CELLS_PER_THREAD];  // of eight units
 
   __device__ __forceinline__ void load(const Arguments& a, const int* offsets, const Items& items, const Item& item,
                                        int part, bool states) {
@@ -55,6 +57,9 @@ struct Inputs {
         for (int gate = 0; gate < GATES; gate++) products[i][gate] = COMPUTE(0);
       }
       length[i] = length_of(offsets, s, sequence), offset[i] = offsets[cells.step];
+      const Dropout& dropout = a.dropout[cells.layer];
+      if (STACKED && dropout.mask >= 0)
+        mask[i] = mask_of(a.reserve, dropout)[((first + sequence) * s.hidden + unit) / OCTET];
       if (!states) continue;
       const long long at = (static_cast<long long>(cells.direction) * s.batch + sequence) * s.hidden + unit;
       const long long given = static_cast<long long>(a.layer[cells.layer].pseudo_layer) * s.batch * s.hidden + at;
@@ -125,7 +130,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
     product.clear();
     const int first = cells.first_sequence, count = s.batch - first;
     if (STACKED && cells.layer > 0) {
-      const ELEMENT* below = outputs_of(a.workspace, a.reserve, a.regions[cells.layer - 1]);
+      const ELEMENT* below = below_of(a.workspace, a.reserve, regions);
       const ELEMENT* from = below + (static_cast<long long>(step) * s.batch + first) * wide;
       product.run(input_rows, a.pairs, Published<>{from, wide, part * depth}, count, depth);
     }
@@ -157,7 +162,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
       if (exists) inputs.hidden[i] = out.value, inputs.state[i] = out.state;
       const ELEMENT value = store<ELEMENT>(inputs.hidden[i]);
       const long long vector = static_cast<long long>(step) * s.batch + sequence;
-      publish(outputs + vector * wide + direction * s.hidden + unit, passes ? value : store<ELEMENT>(0.0f));
+      const ELEMENT shown = passes ? value : store<ELEMENT>(0.0f);
+      publish(outputs + vector * wide + direction * s.hidden + unit, shown);
+      const Dropout& dropout = a.dropout[cells.layer];
+      if (STACKED && dropout.mask >= 0)
+        publish(elements_at(a.reserve, dropout.vectors) + vector * wide + unit,
+                dropped(shown, a.scale, inputs.mask[i] >> (vector * wide + unit) % OCTET & 1));
 
       const long long at = (static_cast<long long>(direction) * s.batch + sequence) * s.hidden + unit;
       const long long given = static_cast<long long>(layer.pseudo_layer) * s.batch * s.hidden + at;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..plans import Launch
+from ..plans import Launch, factors
 from ..solver import Solver
 from . import dropout, inputs, persistent
 from .persistent import Division
@@ -62,5 +62,5 @@ def exchanged(problem: RNNProblem, layers: Sequence[int]) -> inputs.Filled:
 def steps(problem: RNNProblem, possible: list[Division], layers: Sequence[int]) -> Launch:
     """Return the launch of all steps of layers, in the first of these divisions that the device holds."""
     y = problem.operation.y
-    fields = *problem.fill(y), ("clip", problem.clip)
+    fields = *problem.fill(y), *factors(problem.operation, scale=dropout.scale(problem)), ("clip", problem.clip)
     return persistent.launch(problem, possible, (SOURCE, "rnn_persistent_forward"), OPERANDS, layers, y, *fields)

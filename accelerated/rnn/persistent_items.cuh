@@ -5,10 +5,11 @@
 // sequences. A block has one slice and group; or one after another several groups of a slice, whose rows of the matrix
 // stay; where the device has fewer multiprocessors than there are slices, several of these too.
 //
-// Layers of one launch are a wavefront: a layer is `skew` waves behind the one before it, whose vectors of a step it needs.
-// Nothing but vectors of an earlier wave is waited for, and all blocks run at once, so that no order of blocks stops.
-// Where blocks have one layer each, waves are but numbers; the emulated device takes them one after another.
+// Layers of one launch are a wavefront: a layer is `skew` waves behind the one before it, whose vectors of a step it
+// needs. Nothing but vectors of an earlier wave is waited for, and all blocks run at once, so that no order of blocks
+// stops. Where blocks have one layer each, waves are but numbers; the emulated device takes them one after another.
 #pragma once
+#include "rnn/dropout.cuh"
 #include "rnn/persistent.cuh"
 
 constexpr bool STACKED = MOST_LAYERS > 1;

@@ -40,7 +40,7 @@ def tiles(columns: int, rows: int, directions: int) -> Grid:
 class RNNProblem(Problem):
     """A pass through a network. ``data`` describes the sequences; those of x and y differ in the length of their
     vectors alone. is_apart: whether every layer has memory of its own in the work space for its states and what it puts out,
-    else they take turns."""
+    else one after another has it."""
 
     is_apart = False
 

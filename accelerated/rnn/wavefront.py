@@ -9,7 +9,7 @@ from dualdnn.api.operations.rnn.network import GRU
 
 from ..plans import Launch
 from ..solver import Solver
-from . import inputs, persistent, persistent_backward, persistent_forward
+from . import dropout, inputs, persistent, persistent_backward, persistent_forward
 from .persistent import Division
 from .persistent_backward import PersistentBackwardSolver
 from .persistent_forward import PersistentForwardSolver
@@ -42,8 +42,7 @@ class _WavefrontSolver(Solver[RNNProblem]):
 
     def serves(self, problem: RNNProblem) -> bool:
         n = problem.network
-        can_overlap = n.layers > 1 and n.directions == 1 and not n.drops
-        return can_overlap and persistent.can_serve(problem) and bool(self.groups(problem))
+        return n.layers > 1 and n.directions == 1 and persistent.can_serve(problem) and bool(self.groups(problem))
 
     def applies(self, problem: RNNProblem) -> bool:
         if not self.serves(problem):
@@ -70,15 +69,17 @@ class WavefrontForwardSolver(_WavefrontSolver):
         return persistent.divisions(problem, n.gates + (n.cell == GRU), 1, layers)  # a row more, as the kernel says
 
     def launches(self, problem: RNNProblem) -> list[Launch]:
-        problem, first = problem.apart(), 0
-        found = inputs.prepared(problem)
+        problem, first, between = problem.apart(), 0, range(problem.network.layers - 1)
+        found = inputs.prepared(problem, dropped(problem))
+        for layer in between:
+            found += dropout.drawn(problem, layer, mask_alone=True)
         for count in self.groups(problem):
             layers = range(first, first + count)
             found += inputs.products(problem, first)
             found.append(inputs.fill(problem, persistent_forward.exchanged(problem, layers)))
             found.append(persistent_forward.steps(problem, self.divisions(problem, count), layers))
             first += count
-        return found
+        return [*found, *dropout.advanced(problem)]
 
 
 class WavefrontBackwardSolver(_WavefrontSolver):
@@ -100,4 +101,14 @@ class WavefrontBackwardSolver(_WavefrontSolver):
             found.append(persistent_backward.steps(problem, self.divisions(problem, count), layers))
             behind -= count
             found += inputs.gradients(problem, behind)
+            found += dropout.gradient(problem, behind)
         return found
+
+
+def dropped(problem: RNNProblem) -> inputs.Filled | None:
+    """Return what dropout lets pass between layers, which blocks exchange; none where nothing is dropped."""
+    if not problem.draws:
+        return None
+    n = problem.network
+    first, stride = problem.dropped(0)[0], problem.dropped(1)[0] - problem.dropped(0)[0]
+    return inputs.Filled("reserveSpace", first, problem.steps * problem.batch * n.output_size, n.layers - 1, stride)
