@@ -31,10 +31,9 @@ constexpr int UNITS = OWN_ROWS;
 using Cells = CellsOf<UNITS, true>;
 constexpr int CELLS_PER_THREAD = Cells::PER_THREAD;
 
-// What blocks exchange: of data in 16 bits the gradients in the reserve space, (step, sequence, gate, unit); wider data
-// replace there what was kept, so that the exchange is in the work space, of the gates that reach the states.
-constexpr bool IN_RESERVE = sizeof(ELEMENT) == 2;
-static_assert(IN_RESERVE || !STACKED);
+// What blocks exchange: the gradients in the reserve space, (step, sequence, gate, unit), unless they replace there
+// what was kept, as those of floats do where no layers overlap: then those that reach the states, in the work space.
+constexpr bool IN_RESERVE = sizeof(ELEMENT) == 2 || STACKED;
 constexpr bool HAS_GAP = IN_RESERVE && CELL == GRU;
 constexpr int EXCHANGED = IN_RESERVE ? KEPT : GATES;
 
@@ -47,36 +46,29 @@ __device__ __forceinline__ ELEMENT* exchange_of(const Arguments& a, int layer, i
 
 // Which gradients of the vectors that a layer put out dropout lets pass, of those whose sums a thread has.
 struct KeptBits {
-  static_assert(!STACKED || sizeof(ELEMENT) == 2, "units are packs of eight");
-  unsigned char octet[M_TILES][2][N_TILES][2];
+  bool passes[M_TILES][N_TILES][4];
 
   // first: the element where the first vector of the block begins. unit: of the block's first row.
   __device__ __forceinline__ void load(const unsigned char* mask, long long first, int unit, int hidden, int count) {
+    const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int tile = 0; tile < M_TILES; tile++)
 #pragma unroll
-      for (int half = 0; half < 2; half++)
+      for (int n = 0; n < N_TILES; n++)
 #pragma unroll
-        for (int n = 0; n < N_TILES; n++)
-#pragma unroll
-          for (int i = 0; i < 2; i++) {
-            const int sequence = 8 * n + threadIdx.x % 4 * 2 + i, row = unit + 16 * tile + 8 * half;
-            const bool exists = sequence < count && row < hidden;
-            octet[tile][half][n][i] = exists ? mask[(first + sequence * hidden + row) / OCTET] : 0;
-          }
+        for (int i = 0; i < 4; i++) {
+          const int sequence = 8 * n + lane % 4 * 2 + i % 2, row = unit + 16 * tile + lane / 4 + i / 2 * 8;
+          const long long element = first + sequence * hidden + row;
+          passes[tile][n][i] = sequence < count && row < hidden && mask[element / OCTET] >> element % OCTET & 1;
+        }
   }
   __device__ __forceinline__ void scale(Product& product, COMPUTE scale) const {
 #pragma unroll
     for (int tile = 0; tile < M_TILES; tile++)
 #pragma unroll
-      for (int half = 0; half < 2; half++)
+      for (int n = 0; n < N_TILES; n++)
 #pragma unroll
-        for (int n = 0; n < N_TILES; n++)
-#pragma unroll
-          for (int i = 0; i < 2; i++) {
-            const bool passes = octet[tile][half][n][i] >> threadIdx.x % 32 / 4 & 1;
-            product.multiply_sum(tile, n, 2 * half + i, passes ? scale : COMPUTE(0));
-          }
+        for (int i = 0; i < 4; i++) product.multiply_sum(tile, n, i, passes[tile][n][i] ? scale : COMPUTE(0));
   }
 };
 

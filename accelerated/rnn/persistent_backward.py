@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from dualdnn.api.operations.specs import HALF
+
 from ..plans import Launch, factors
 from ..solver import Solver
 from . import dropout, inputs, persistent
@@ -50,16 +52,10 @@ class PersistentBackwardSolver(Solver[RNNProblem]):
         return persistent.divisions(problem, 1, problem.network.gates)
 
 
-def in_reserve(problem: RNNProblem) -> bool:
-    """Return whether blocks exchange the gradients of the gates in the reserve space, where these replace nothing."""
-    return inputs.element_bytes(problem) < inputs.number_bytes(problem)
-
-
 def exchanged(problem: RNNProblem, layers: Sequence[int]) -> inputs.Filled:
     """Return the gradients of the gates of layers, which their blocks exchange."""
     n, vectors = problem.network, problem.steps * problem.batch
-    if not in_reserve(problem):
-        (_,) = layers
+    if len(layers) == 1 and problem.data.data_type != HALF:
         return inputs.Filled("workSpace", problem.work()["products"], n.directions * vectors * n.gates * n.hidden)
     first, step = (problem.kept(min(layers))[name] for name in ("gradients", "kept_step"))
     if len(layers) > 1:

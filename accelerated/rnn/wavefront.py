@@ -88,8 +88,6 @@ class WavefrontBackwardSolver(_WavefrontSolver):
     def divisions(self, problem: RNNProblem, layers: int) -> list[Division]:
         if layers == 1:
             return PersistentBackwardSolver().divisions(problem)
-        if not persistent_backward.in_reserve(problem):
-            return []
         return persistent.divisions(problem, 1, problem.network.gates, layers)
 
     def launches(self, problem: RNNProblem) -> list[Launch]:

@@ -74,9 +74,12 @@ def dropped(network: RNNSpec, steps: int, batch: int) -> tuple[int, int]:
 
 
 def gate_gradients(network: RNNSpec, steps: int, batch: int) -> int:
-    """What the gradients of a pseudo-layer's gates take, in the data type; of wider data they replace the gates."""
+    """What the gradients of a pseudo-layer's gates take, in the data type. Of wider data they replace the gates, unless layers of
+    floats can overlap, where each waits for those of another."""
     gates = steps * batch * KEPT_GATES[network.cell] * network.hidden
-    return -(-gates // 2) if network.data_type == HALF else 0
+    if network.data_type == HALF:
+        return -(-gates // 2)
+    return gates if network.data_type == FLOAT and network.layers > 1 and network.directions == 1 else 0
 
 
 def _given(network: RNNSpec, steps: int, batch: int) -> int:
