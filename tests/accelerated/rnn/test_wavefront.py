@@ -22,13 +22,13 @@ from dualdnn.conformance.trial import prepare
 from test_persistent import H200, elements, run
 
 
-def skewed(kind, skew, most=MOST_LAYERS):
-    """Return a solver whose layers are so many waves behind each other; ``most`` of them in a launch."""
+def skewed(kind, skew, most=MOST_LAYERS, **changes):
+    """Return a solver whose layers are so many waves behind each other; ``most`` of them in a launch. changes: of its divisions."""
 
     class Skewed(kind):
         def divisions(self, problem, layers):
             found = super().divisions(problem, layers) if layers <= most else []
-            return [replace(made, skew=skew) for made in found[:1]]
+            return [replace(made, skew=skew, **changes) for made in found[:1]]
 
     return Skewed()
 
@@ -73,6 +73,14 @@ def test_layers_that_overlap_are_those_step_by_step(cell, data_type, layers, hid
         assert_close(steps, training_step(spec, lengths, solvers), data_type, layers)
 
 
+def test_left_operands_of_both_products_in_shared_memory():
+    """More pairs of K than registers have, for the recurrent matrices too."""
+    spec, lengths = network(LSTM, 136, 2, 1, FLOAT), (2, 2)
+    solvers = [skewed(kind, 1, most_register_pairs=1) for kind in (WavefrontForwardSolver, WavefrontBackwardSolver)]
+    assert_close(training_step(spec, lengths, (RecurrenceSolver(), GradientSolver())),
+                 training_step(spec, lengths, solvers), FLOAT, 2)  # fmt: skip
+
+
 @pytest.mark.parametrize("cell", [LSTM, GRU])
 def test_any_order_of_the_waves_gives_the_same(cell):
     """Every layer alone after the one before it, or some steps behind: bit for bit. Nothing but what a layer waits for decides."""
@@ -84,6 +92,30 @@ def test_any_order_of_the_waves_gives_the_same(cell):
     for other in others:
         for name, content in one.items():
             np.testing.assert_array_equal(content, other[name], name)
+
+
+@pytest.mark.parametrize("most", [2, 3])
+@pytest.mark.parametrize("call", ["training", "inference", "backward"])
+def test_what_blocks_wait_for_is_filled_before(call, most):
+    """Every vector of every layer is what no cell puts out, when the launches of all steps have been left out."""
+    training, data, _ = (operation for _, operation in passes(forward(network(LSTM, 24, 3, 1, HALF), 3, (3, 2))))
+    operation = {"training": training, "inference": inference(training), "backward": data}[call]
+    solver = skewed(WavefrontBackwardSolver if call == "backward" else WavefrontForwardSolver, 1, most)
+    device = open_device("emulated")
+    problem = RNNProblem(operation, device).apart()
+    memory = {name: device.allocate(max(operation.nbytes(name), 1)) for name in operation.operands}
+    for name, buffer in memory.items():
+        device.fill(buffer.address, max(operation.nbytes(name), 1), 0)
+    plan = solver.plan(problem)
+    plan.steps = [(launch, positions) for launch, positions in plan.steps if not launch.cooperative]
+    plan([memory[name] for name in operation.operands], None)
+    for layer in range(3):
+        if call == "backward":
+            operand, start, numbers = "reserveSpace", 4 * problem.kept(layer)["gradients"], 4
+        else:
+            (operand, start), numbers = problem.outputs(layer), 1
+        found = device.download(memory[operand].address + start, numbers * 3 * 2 * 24 * 2)
+        assert set(found) == {0xFF}, layer
 
 
 @pytest.mark.parametrize("kind, call", [(WavefrontForwardSolver, 0), (WavefrontBackwardSolver, 1)])
