@@ -15,7 +15,7 @@ from .persistent_backward import PersistentBackwardSolver
 from .persistent_forward import PersistentForwardSolver
 from .problem import RNNProblem
 
-LEAST_GAIN = 1.1  # by which layers that overlap have to be faster than one after another
+LEAST_GAIN = 1.05  # by which layers that overlap have to be faster than one after another
 
 
 class _WavefrontSolver(Solver[RNNProblem]):
