@@ -178,6 +178,36 @@ def test_geometries(run, geometry, formats):
             run(replace(operation, algo=GEMM))
 
 
+def in_whole_packs(x: tuple[int, ...], w: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """An input and a filter of the same window whose channels fill packs of 16 bytes in half: 8 instead of up to 4, or else 16."""
+    c, k = (8 if count <= 4 else 16 for count in (w[1], w[0]))
+    return (x[0], c, *x[2:]), (k, c, *w[2:])
+
+
+@shows(f"{F}/c01", f"{F}/c24", "cudnnMathType_t/c01")
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_geometries_on_tensor_cores(run, geometry):
+    plain = convolution(**GEOMETRIES[geometry])
+    x, w = in_whole_packs(plain.x.dims, plain.w.dims)
+    for formats, mode in zip((NCHW, NHWC), Mode, strict=True):
+        options: Any = {
+            **GEOMETRIES[geometry],
+            "x": x,
+            "w": w,
+            "formats": formats,
+            "mode": mode,
+            "math_type": DEFAULT,
+            "beta": 0.5,
+        }
+        run(
+            convolution(
+                **options,
+                configuration="PSEUDO_HALF",
+                algo=PRECOMP if max(plain.convolution.dilation) == 1 else IMPLICIT,
+            )
+        )
+
+
 @shows("cudnnSetConvolutionGroupCount/c01", f"{F}/c23", f"{F}/c35")
 @pytest.mark.parametrize(
     "formats, algo",

@@ -18,7 +18,7 @@ from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
 
-from .convolution import FLOATING, by_name
+from .convolution import FLOATING, by_name, in_whole_packs
 
 D, SIZE = "cudnnConvolutionBackwardData", "cudnnGetConvolutionBackwardDataWorkspaceSize"
 ALGO_0, ALGO_1, FFT, FFT_TILING, WINOGRAD, NONFUSED = Algo
@@ -117,6 +117,24 @@ def test_geometries(run, geometry, formats):
     for mode in Mode:
         for algo in DIRECT_SUMS:
             run(gradient(**GEOMETRIES[geometry], formats=formats, mode=mode, algo=algo, alpha=0.5, beta=-2.0))
+
+
+@shows(f"{D}/c10", f"{D}/c12", "cudnnMathType_t/c01")
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_geometries_on_tensor_cores(run, geometry):
+    plain = gradient(**GEOMETRIES[geometry])
+    dx, w = in_whole_packs(plain.dx.dims, plain.w.dims)
+    for formats, mode in zip((NCHW, NHWC), Mode, strict=True):
+        options: Any = {
+            **GEOMETRIES[geometry],
+            "dx": dx,
+            "w": w,
+            "formats": formats,
+            "mode": mode,
+            "math_type": DEFAULT,
+            "beta": 0.5,
+        }
+        run(gradient(**options, configuration="PSEUDO_HALF", algo=ALGO_1))
 
 
 @shows(f"{D}/c10", f"{D}/c12", "cudnnMathType_t/c01")

@@ -18,7 +18,7 @@ from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
 
-from .convolution import FLOATING, by_name
+from .convolution import FLOATING, by_name, in_whole_packs
 from .convolution_backward_data import beside_direct_sums
 
 F, SIZE, KINDS = (
@@ -138,6 +138,24 @@ def test_geometries(run, geometry, formats):
             operation = gradient(**GEOMETRIES[geometry], formats=formats, mode=mode, algo=algo, alpha=0.5, beta=-2.0)
             if algo != ALGO_3 or (formats == NCHW and max(operation.convolution.dilation) == 1):
                 run(operation)
+
+
+@shows(f"{F}/c13", f"{F}/c15", "cudnnMathType_t/c01")
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_geometries_on_tensor_cores(run, geometry):
+    plain = gradient(**GEOMETRIES[geometry])
+    x, dw = in_whole_packs(plain.x.dims, plain.dw.dims)
+    for formats, mode in zip((NCHW, NHWC), Mode, strict=True):
+        options: Any = {
+            **GEOMETRIES[geometry],
+            "x": x,
+            "dw": dw,
+            "formats": formats,
+            "mode": mode,
+            "math_type": DEFAULT,
+            "beta": 0.5,
+        }
+        run(gradient(**options, configuration="PSEUDO_HALF", algo=ALGO_1))
 
 
 @shows(f"{F}/c13", f"{F}/c15", "cudnnMathType_t/c01")
