@@ -221,6 +221,35 @@ def test_groups(run, groups, per_group, filters, formats, algo, configuration):
     run(convolution(x, w, configuration=configuration, groups=groups, formats=formats, algo=algo))
 
 
+# Windows of depthwise convolutions: 11 x 9 inputs, a filter for each channel or several of them
+DEPTHWISE: dict[str, dict[str, Any]] = {
+    "5x5": {"taps": (5, 5), "padding": (2, 2)},
+    "5x3, stride 2": {"taps": (5, 3), "padding": (2, 0), "stride": (2, 2)},
+    "even": {"taps": (2, 4), "padding": (1, 2), "stride": (2, 1)},
+    "dilated": {"taps": (3, 3), "padding": (2, 3), "dilation": (2, 3)},
+    "everything": {"taps": (3, 2), "padding": (3, 1), "stride": (2, 3), "dilation": (2, 1)},
+    "1x1": {"taps": (1, 1), "padding": (0, 0), "stride": (2, 1)},
+    "7x7": {"taps": (7, 7), "padding": (3, 3)},
+}
+
+
+def depthwise(window: str, channels: int, multiple: int) -> tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]:
+    """The dimensions of the input and of the filter of a depthwise convolution, and its other options."""
+    options = dict(DEPTHWISE[window])
+    return (2, channels, 11, 9), (channels * multiple, 1, *options.pop("taps")), {**options, "groups": channels}
+
+
+@shows("cudnnSetConvolutionGroupCount/c01", f"{F}/c23")
+@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
+@pytest.mark.parametrize("window", DEPTHWISE)
+def test_depthwise_windows(run, window, configuration):
+    for formats, mode, channels, multiple in zip(
+        (NHWC, NCHW, NHWC), (*Mode, Mode.CUDNN_CONVOLUTION), (8, 5, 3), (1, 1, 2), strict=True
+    ):
+        x, w, options = depthwise(window, channels, multiple)
+        run(convolution(x, w, **options, configuration=configuration, formats=formats, mode=mode, beta=0.5))
+
+
 @shows(f"{F}/c24", f"{F}/c25", f"{F}/c26", f"{F}/c29", f"{F}/c30")
 @pytest.mark.parametrize("x_layout", LAYOUTS)
 @pytest.mark.parametrize("y_layout", LAYOUTS)

@@ -18,7 +18,7 @@ from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
 
-from .convolution import FLOATING, by_name, in_whole_packs
+from .convolution import DEPTHWISE, FLOATING, by_name, depthwise, in_whole_packs
 
 D, SIZE = "cudnnConvolutionBackwardData", "cudnnGetConvolutionBackwardDataWorkspaceSize"
 ALGO_0, ALGO_1, FFT, FFT_TILING, WINOGRAD, NONFUSED = Algo
@@ -135,6 +135,17 @@ def test_geometries_on_tensor_cores(run, geometry):
             "beta": 0.5,
         }
         run(gradient(**options, configuration="PSEUDO_HALF", algo=ALGO_1))
+
+
+@shows("cudnnSetConvolutionGroupCount/c01", f"{D}/c10")
+@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
+@pytest.mark.parametrize("window", DEPTHWISE)
+def test_depthwise_windows(run, window, configuration):
+    for formats, mode, channels, multiple in zip(
+        (NHWC, NCHW, NHWC), (*Mode, Mode.CUDNN_CONVOLUTION), (8, 5, 3), (1, 1, 2), strict=True
+    ):
+        x, w, options = depthwise(window, channels, multiple)
+        run(gradient(x, w, **options, configuration=configuration, formats=formats, mode=mode, beta=0.5))
 
 
 @shows(f"{D}/c10", f"{D}/c12", "cudnnMathType_t/c01")

@@ -18,7 +18,7 @@ from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
 
-from .convolution import FLOATING, by_name, in_whole_packs
+from .convolution import DEPTHWISE, FLOATING, by_name, depthwise, in_whole_packs
 from .convolution_backward_data import beside_direct_sums
 
 F, SIZE, KINDS = (
@@ -156,6 +156,17 @@ def test_geometries_on_tensor_cores(run, geometry):
             "beta": 0.5,
         }
         run(gradient(**options, configuration="PSEUDO_HALF", algo=ALGO_1))
+
+
+@shows("cudnnSetConvolutionGroupCount/c01", f"{F}/c13")
+@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
+@pytest.mark.parametrize("window", DEPTHWISE)
+def test_depthwise_windows(run, window, configuration):
+    for formats, mode, channels, multiple in zip(
+        (NHWC, NCHW, NHWC), (*Mode, Mode.CUDNN_CONVOLUTION), (8, 5, 3), (1, 1, 2), strict=True
+    ):
+        x, w, options = depthwise(window, channels, multiple)
+        run(gradient(x, w, **options, configuration=configuration, formats=formats, mode=mode, beta=0.5))
 
 
 @shows(f"{F}/c13", f"{F}/c15", "cudnnMathType_t/c01")
