@@ -238,6 +238,14 @@ def test_many_samples(trial, data_type, layout):
 
 
 @shows("cudnnSpatialTfSamplerBackward/c01")
+def test_samples_behind_the_last_tile(trial):
+    """Of an input that tiles divide, between its last pixels and those that there are not."""
+    operation = backward(HALF, (1, 3, 41, 53), (1, 3, 16, 32), betas=(0.5, 0.5))
+    near = np.random.default_rng(6).normal(1.0, 0.04, (41 * 53, 2))
+    trial(operation, before=with_grid(operation, near))
+
+
+@shows("cudnnSpatialTfSamplerBackward/c01")
 def test_more_samples_than_blocks_sort_at_once(trial):
     """A block sorts its samples in several runs, each behind the one before."""
     trial(backward(FLOAT, (1, 1, 257, 512), (1, 1, 12, 12)), {"grid": "normal"})
