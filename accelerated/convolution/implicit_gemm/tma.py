@@ -215,13 +215,11 @@ class TmaKernel(ProductKernel):
 TMA = (
     TmaKernel(128, 256, 2, 4, 0.74),
     TmaKernel(192, 128, 3, 4, 0.69),
-    TmaKernel(128, 128, 2, 6, 0.67),
     TmaKernel(128, 64, 2, 8, 0.53),
     TmaKernel(256, 64, 2, 4, 0.58),
     TmaKernel(128, 128, 2, 6, 0.70, ping_pong=True, moves=14.3),
     TmaKernel(256, 128, 2, 4, 0.74, planes=True),
     TmaKernel(256, 128, 2, 4, 0.74, planes=True, transposed=True, moves=13.9),
-    TmaKernel(128, 128, 2, 6, 0.70, ping_pong=True, planes=True, transposed=True, moves=14.3),
 )
 
 
