@@ -14,17 +14,19 @@ M = 128  # pixels of a block
 ROW_BYTES = 128  # of an operand in one K-block
 STAGES = {("packs", 64): 4, ("packs", 128): 3, ("values", 64): 4, ("values", 128): 4}
 SWIZZLE_BYTES = 1024  # to whose multiple the stages are aligned
-# Tensor cores drop the lower 13 bits of a float. Rounding them to nearest makes the error half as large and costs a detour through
-# registers instead of asynchronous copies.
+# Tensor cores drop the lower 13 bits of a float. Rounding them to nearest makes the error half as large and costs a
+# detour through registers instead of asynchronous copies.
 ROUND_TF32 = True
 # Hopper's instruction for a full warpgroup; without it the warp's, which every tensor core has and is slower there.
 WGMMA_INSTRUCTIONS = True
-# Values of x a second that blocks gather one by one, where the K of a pixel do not lie side by side, and filters that share them.
+# Values of x a second that blocks gather one by one, where the K of a pixel do not lie side by side, and filters that
+# share them.
 GATHERED, SHARING = 100e9, 128
 
 
 class MmaKernel(ProductKernel):
-    """Tiles of n filters by 128 pixels, of rows of 128 bytes that are packs of 16 bytes in x, or values gathered one by one."""
+    """Tiles of n filters by 128 pixels, of rows of 128 bytes that are packs of 16 bytes in x, or values gathered one by
+    one."""
 
     reads_table = True
 

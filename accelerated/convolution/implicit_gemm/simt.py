@@ -1,5 +1,5 @@
-"""Matrix products of any data type on the ordinary arithmetic units (convolution/implicit_gemm/simt.cu); the table of the offsets of
-all K, and the im2col buffer."""
+"""Matrix products of any data type on the ordinary arithmetic units (convolution/implicit_gemm/simt.cu); the table of
+the offsets of all K, and the im2col buffer."""
 
 from __future__ import annotations
 
