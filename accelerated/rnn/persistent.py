@@ -121,7 +121,7 @@ class Division:
         sums = FRAGMENT_REGISTERS * tiles * (4 if tiles == 1 else 2 if tiles < 4 else 1)
         kept = FRAGMENT_REGISTERS * 2 * self.m_tiles * self.register_pairs
         room = REGISTERS - OTHER_REGISTERS[self.n_tiles] - sums - kept
-        most = max(1, room // (PIECE_REGISTERS * self.n_tiles * (1 if self.layers == 1 else 2)))
+        most = max(1, room // (PIECE_REGISTERS * self.n_tiles))
         return -(-self.pairs // -(-self.pairs // most))
 
     @property
