@@ -124,6 +124,7 @@ def test_without_a_list_the_patterns_decide():
 def test_what_a_failure_says_holds_no_numbers():
     wrong = "difference V-x: 3 of CUDNN_STATUS_X\n2 of 7 elements are wrong, the worst: y[3]\nwrong elements: y: 1 NaN, 3 zero; z: 12 NaN\nSoftmax(x)"
     assert what(wrong) == "wrong y: NaN, zero; z: NaN"
+    assert what("> assert a == b\nE   assert 1 == 2") == "assertion a == b"
     assert what("  x = CUDNN_STATUS_ALLOC_FAILED\nE   assert 1 == 2\nE    +  where") == "assertion"
     assert (
         what("x: 3 bytes after its end changed\nwrong elements: y: 2 infinite")

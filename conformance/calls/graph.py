@@ -22,14 +22,14 @@ from dualdnn.api.operations.graph import (
     PointwiseNode,
     PointwiseSettings,
 )
-from dualdnn.api.operations.specs import DOUBLE
-from dualdnn.api.status import CudnnError
+from dualdnn.api.operations.specs import DOUBLE, FLOAT
+from dualdnn.api.status import NOT_SUPPORTED, CudnnError
 
 INT64, DATA_TYPE, DESCRIPTOR = Type.CUDNN_TYPE_INT64, Type.CUDNN_TYPE_DATA_TYPE, Type.CUDNN_TYPE_BACKEND_DESCRIPTOR
 KNOB = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_TILE_SIZE  # the only one that engines have
 MOST_PROPOSALS = 16  # of the heuristics: more than a client tries
-# What a client does not want who has asked for the arithmetic of the compute type.
-INEXACT = {
+# What a client does not want who has asked for the arithmetic of the compute type; nor tensor cores, which round FLOAT factors.
+INEXACT: set[int] = {
     cudnnBackendNumericalNote_t.CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS,
     cudnnBackendNumericalNote_t.CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION,
     cudnnBackendNumericalNote_t.CUDNN_NUMERICAL_NOTE_FFT,
@@ -124,11 +124,18 @@ def proposed(build: Builder, graph: Any) -> Iterator[Any]:
         yield from build.get(heuristics, kind, "RESULTS", DESCRIPTOR, MOST_PROPOSALS)
 
 
-def inexact(build: Builder, config: Any) -> bool:
-    """Whether the engine of a configuration says that it computes otherwise than in sums of the compute type."""
+def unwanted(operation: OperationGraph) -> set[int]:
+    """The numerical notes of engines that round otherwise than in sums of the compute type."""
+    convolutions = [node for node in operation.nodes if hasattr(node, "convolution")]
+    floats = any(getattr(node, name).data_type == FLOAT for node in convolutions for name in node.reads)
+    return INEXACT | ({cudnnBackendNumericalNote_t.CUDNN_NUMERICAL_NOTE_TENSOR_CORE} if floats else set())
+
+
+def notes_of(build: Builder, config: Any) -> tuple[int, ...]:
+    """The numerical notes of the engine of a configuration."""
     (engine,) = build.get(config, Kind.CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, "ENGINE", DESCRIPTOR)
     kind, notes = Kind.CUDNN_BACKEND_ENGINE_DESCRIPTOR, Type.CUDNN_TYPE_NUMERICAL_NOTE
-    return not INEXACT.isdisjoint(build.get(engine, kind, "NUMERICAL_NOTE", notes, len(cudnnBackendNumericalNote_t)))
+    return build.get(engine, kind, "NUMERICAL_NOTE", notes, len(cudnnBackendNumericalNote_t))
 
 
 def plan(make: Any, operation: OperationGraph) -> Any:
@@ -140,7 +147,7 @@ def plan(make: Any, operation: OperationGraph) -> Any:
         {"HANDLE": (Type.CUDNN_TYPE_HANDLE, (make.handle,)), "OPS": (DESCRIPTOR, nodes)},
     )
     if make.any_engine:
-        made = plan_by_any_engine(build, make.handle, graph)
+        made = plan_by_any_engine(build, make.handle, graph, unwanted(operation))
     else:
         made = planned(build, make.handle, configured(build, graph, operation.engine, operation.choice))
     build.made.remove(made)
@@ -154,19 +161,25 @@ def planned(build: Builder, handle: Any, config: Any) -> Any:
     return build.finalized(Kind.CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, given)
 
 
-def plan_by_any_engine(build: Builder, handle: Any, graph: Any) -> Any:
-    """The plan of the first configuration that makes one: those of the heuristics whose numerical notes are wanted, then each engine
-    by its number, as clients try them. Where none does, the refusal of the last one."""
+def plan_by_any_engine(build: Builder, handle: Any, graph: Any, notes: set[int]) -> Any:
+    """The plan of the first configuration that makes one, of an engine without these numerical notes: those of the heuristics, then
+    each engine by its number, as clients try them. Where none does, the refusal of the last one."""
     for config in proposed(build, graph):
         with suppress(CudnnError):
-            if not inexact(build, config):
+            if notes.isdisjoint(notes_of(build, config)):
                 return planned(build, handle, config)
     (count,) = build.get(graph, Kind.CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "ENGINE_GLOBAL_COUNT", INT64)
-    for index in range(count - 1):
-        with suppress(CudnnError):
-            if not inexact(build, config := configured(build, graph, index)):
+    refusal = CudnnError(
+        NOT_SUPPORTED, None, f"none of {count} engines computes it in the compute type", "cudnnBackendFinalize"
+    )
+    for index in range(count):
+        try:
+            config = configured(build, graph, index)
+            if notes.isdisjoint(notes_of(build, config)):
                 return planned(build, handle, config)
-    return planned(build, handle, configured(build, graph, count - 1))
+        except CudnnError as error:
+            refusal = error
+    raise refusal
 
 
 def plan_bytes(make: Any, plan: Any) -> int:

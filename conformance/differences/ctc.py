@@ -63,7 +63,7 @@ declare([
     ),
     Difference(
         "V-ctc-empty", _LOSS, (f"{_LOSS}/c07", f"{_LOSS}/c09", f"{_LOSS_8}/c09"), "A sequence without labels has the one alignment of blanks, with no time-steps at the cost 0.",
-        "9.19: the cost of a sequence without labels is -0, with no time-steps infinite, or that of something else.", "The formula (D631).", says=("wrong costs: *", "assertion"), subjects=("vendor-9*",),
+        "9.19: the cost of a sequence without labels is -0, with no time-steps infinite, or that of something else.", "The formula (D631).", says=("wrong costs: *", "assertion *"), subjects=("vendor-9*",),
         cases=tuple(_CASE + name for name in (
             "few_alignments?none-*", "few_alignments?no_times-*", "one_list_after_the_other*", "all_labels_together_are_certain*",
             "costs_alone?cudnnCTCLoss_v8-softmax?")),

@@ -129,7 +129,7 @@ declare([
     Difference(
         "V-fused-bit-mask", _PLAN, (f"{_PLAN}/c01", _UNSUPPORTED, "cudnnStatus_t/c05"), "GEN_BITMASK has no table; its bit mask is a tensor of INT32.",
         "9.19 takes x, z and y in NHWC alone, not BFLOAT16, scales and z in all of them, and bit masks of exactly 32 rows times whole numbers and 2 words for 64 channels, in an order of its own.",
-        "As D562 says.", subjects=("vendor-9*",),
+        "As D562 says.", subjects=("vendor-9*",), says=("cudnnMakeFusedOpsPlan NOT_SUPPORTED*", "wrong bitMask: *", "succeeded, not NOT_SUPPORTED by cudnnSetTensor4dDescriptorEx/c04"),
         cases=tuple(_RESIDUAL + name for name in (
             "sum_of_scaled_tensors*", "scales_in_float*", "tensors_of_one_layout*", "shapes_of_the_sum*", "steps_that_are_left_out*", "activations*", "gradient_of_the_sum*",
             "support?added?", "attributes_that_do_not_fit?added?", "outputs_that_store_elements_in_one_place*")),
@@ -138,6 +138,7 @@ declare([
         "V-fused-residual-gradient", _EXECUTE, (f"{_EXECUTE}/c01", f"{_PLAN}/c01", _UNSUPPORTED, "cudnnStatus_t/c05"), "DACTIVATION_FORK_DBATCHNORM has no table; what is not wanted is left out.",
         "9.19 takes it in the conditions of its fast kernel alone, else it answers NOT_SUPPORTED when it is executed, BAD_PARAM where a gradient is left out, and leaves dz without an activation.",
         "As D563 says.", subjects=("vendor-9*",),
+        says=("cudnnFusedOpsExecute *", "cudnnMakeFusedOpsPlan BAD_PARAM", "cudnnMakeFusedOpsPlan NOT_SUPPORTED", "succeeded, not BAD_PARAM by cudnnStatus_t/c05", "wrong dz: as before the call"),
         cases=tuple(_RESIDUAL + name for name in (
             "gradient?*", "gradient_without_an_activation*", "gradients_that_are_not_wanted*", "shapes_of_the_gradient*", "statistics_that_were_not_saved*", "support?gradient?",
             "attributes_that_do_not_fit?gradient?")),

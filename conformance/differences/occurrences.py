@@ -57,7 +57,7 @@ def named_for(subject: str) -> Named | None:
 
 def what(message: str) -> str:
     """What a failure says apart from numbers, places and texts: which call answered what, which status a clause demands, which operands
-    are wrong and how, which check failed."""
+    are wrong and how, which assertion failed."""
     lines = [line for line in message.splitlines() if not line.startswith("difference V-")]
     found: dict[str, None] = {}
     for match in TOLD.finditer("\n".join([line for line in lines if line.startswith("E ")] or lines)):
@@ -72,8 +72,11 @@ def what(message: str) -> str:
             found[f"{match['operand']}: {COUNTS.sub('', text)}"] = None
         elif kind == "wrong":
             found[f"wrong {COUNTS.sub('', text)}"] = None
+        elif kind == "assertion":
+            checked = [line[1:].strip().removeprefix("assert ") for line in lines if line.startswith("> ")]
+            found[" ".join(["assertion", *checked[-1:]])] = None
         elif kind != "status" or not any(said.endswith(f" {text}") for said in found):
-            found["assertion" if kind == "assertion" else text] = None
+            found[text] = None
     return ", ".join(found)
 
 
