@@ -163,6 +163,9 @@ def test_support(caller, refuses, make):
     made(caller, make(), ACTIVATION_DESC=identity)
     name = "BN_EQSCALEBIAS_DESC" if make is added else "BN_SCALEBIAS_MEANVAR_DESC"
     refuses(NOT_SUPPORTED, UNSUPPORTED, made, caller, make(), **{name: vector(HALF)})
+    for left_out in ("zEqScale", "zEqBias") if make is added else ():  # one of the two alone
+        operation = make(without=(left_out,))
+        refuses(NOT_SUPPORTED, UNSUPPORTED, made, caller, operation, BN_Z_EQSCALEBIAS_DESC=vector(HALF))
 
 
 @shows(INCORRECT_PARAMETER)
