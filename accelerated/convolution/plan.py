@@ -36,6 +36,7 @@ from .gradients.filter_gradient import (
 from .gradients.filter_gradient_direct import FilterGradientDirect
 from .gradients.filter_gradient_planes import PLANES_KERNELS, FilterGradientPlanes
 from .gradients.filter_gradient_tf32 import TF32_KERNELS, FilterGradientTf32
+from .gradients.filter_gradient_tf32_mma import MMA_KERNELS, FilterGradientTf32Mma
 from .gradients.filter_gradient_tma import KERNELS, FilterGradientTma
 from .gradients.winograd_filter_gradient import WinogradFilterGradient
 from .im2col import Im2ColBlocks, Im2ColElements, Im2ColProblem
@@ -86,6 +87,7 @@ serve(
         FilterGradientDirect(),
         *map(FilterGradientPlanes, PLANES_KERNELS),
         *map(FilterGradientTma, KERNELS),
+        *map(FilterGradientTf32Mma, MMA_KERNELS),
         *map(FilterGradientTf32, TF32_KERNELS),
         FilterGradient(),
         FilterGradientOffsetTable(),

@@ -93,15 +93,21 @@ __device__ __forceinline__ void add(float4& sum, const float4& value) {
 }
 
 // Where sums lie in a slot: block b of 64 rows of a warpgroup, eight columns, a thread, four of them: two rows of two
-// columns. Row `i` of a thread of block `b` in the tile:
+// columns. Row `i` of a thread of block `b` in the tile, and its first column of eight, number `n` of the tile:
 struct RowsOfStages {  // both operands from shared memory, a block for each warpgroup
   static __device__ __forceinline__ unsigned row(unsigned b, unsigned thread, int i) {
     return b * 64 + thread / 32 * 16 + thread % 32 / 4 + i * 8;
   }
+  static __device__ __forceinline__ unsigned column(unsigned n, unsigned thread) { return n * 8 + thread % 4 * 2; }
 };
-struct RowsOfRegisters {  // boxes of 32 rows of a warp, two blocks for each warpgroup (TmaPipeline::read_left)
+struct RowsOfRegisters : RowsOfStages {  // boxes of 32 rows of a warp, two blocks for each warpgroup (read_left)
   static __device__ __forceinline__ unsigned row(unsigned b, unsigned thread, int i) {
     return b / 2 * 128 + thread / 32 * 32 + thread % 32 / 16 * 16 + b % 2 * 8 + i * 4 + thread % 16 / 4;
+  }
+};
+struct BothOfRegisters : RowsOfRegisters {  // boxes of 32 columns, too (filter_gradient_tf32_mma.cu)
+  static __device__ __forceinline__ unsigned column(unsigned n, unsigned thread) {
+    return n / 4 * 32 + thread % 4 / 2 * 16 + n % 4 * 4 + thread % 2 * 2;
   }
 };
 
@@ -136,7 +142,7 @@ template <class Rows, int LANES> __device__ __forceinline__ void sum_parts(const
 
   unsigned row_tile, column_tile;
   const unsigned group = find_tile(a.division, tile, row_tile, column_tile);
-  const unsigned row = Rows::row(block, thread, 0), column = n * 8 + thread % 4 * 2;
+  const unsigned row = Rows::row(block, thread, 0), column = Rows::column(n, thread);
   const unsigned row_box = row_tile * a.tile_boxes + row / BOX;
   const unsigned column_box = (column_tile << a.log_columns) / BOX + column / BOX;
   unsigned row_channel, column_channel;

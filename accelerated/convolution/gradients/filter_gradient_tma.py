@@ -315,7 +315,8 @@ class Product:
     @property
     def seconds(self) -> float:
         copied = sum(2 * self._copy_bytes(name) for name in self.copies) / Rates.BANDWIDTH
-        return (2 + len(self.copies)) * Rates.LAUNCH + copied + self.tiling.seconds
+        read = (self.operation.x.nbytes + self.operation.dy.nbytes) / Rates.BANDWIDTH
+        return (2 + len(self.copies)) * Rates.LAUNCH + copied + max(read, self.tiling.seconds)
 
     @cached_property
     def regions(self) -> Regions:

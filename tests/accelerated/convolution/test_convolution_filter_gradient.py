@@ -10,6 +10,7 @@ from convolution_operations import UNALIGNED, check, kernels
 from dualdnn.accelerated import AcceleratedBackend
 from dualdnn.accelerated.convolution.gradients import filter_gradient_tma
 from dualdnn.accelerated.convolution.gradients.filter_gradient_tf32 import TF32_KERNELS, FilterGradientTf32
+from dualdnn.accelerated.convolution.gradients.filter_gradient_tf32_mma import MMA_KERNELS, FilterGradientTf32Mma
 from dualdnn.accelerated.convolution.gradients.filter_gradient_tma import (
     KERNELS,
     FilterGradientTma,
@@ -88,11 +89,21 @@ OF_FLOATS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kernel", TF32_KERNELS, ids=lambda kernel: kernel.entry.removeprefix("convolution_"))
+TF32_SOLVERS = (*map(FilterGradientTf32, TF32_KERNELS), *map(FilterGradientTf32Mma, MMA_KERNELS))
+
+
+@pytest.mark.parametrize("solver", TF32_SOLVERS, ids=lambda solver: solver.name.removeprefix("convolution."))
 @pytest.mark.parametrize("name", OF_FLOATS)
-def test_every_tile_in_tf32(seven_multiprocessors, name, kernel):
-    plan = check(seven_multiprocessors, OF_FLOATS[name], FilterGradientTf32(kernel).name)
-    assert kernels(plan)[-2] == kernel.entry
+def test_every_tile_in_tf32(seven_multiprocessors, name, solver):
+    plan = check(seven_multiprocessors, OF_FLOATS[name], solver.name)
+    assert kernels(plan)[-2] == solver.kernel.entry
+
+
+@pytest.mark.parametrize("rows_are_filters", [True, False], ids=["dy_by_x", "x_by_dy"])
+@pytest.mark.parametrize("name", OF_FLOATS)
+def test_products_of_warps(seven_multiprocessors, monkeypatch, name, rows_are_filters):
+    monkeypatch.setattr(Product, "choices", (rows_are_filters,))
+    check(seven_multiprocessors, OF_FLOATS[name], FilterGradientTf32Mma(MMA_KERNELS[0]).name)
 
 
 @pytest.mark.parametrize("few_parts", [0, 1000])
