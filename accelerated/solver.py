@@ -42,7 +42,7 @@ P = TypeVar("P", bound=Problem)
 
 
 class Solver(Generic[P]):
-    """One way to serve a call. ``name`` is ``<room>.<stem of its files>``, unique in the house."""
+    """One way to serve a call. ``name`` is ``<room>.<its files, and their folder where they name it>``, unique in the house."""
 
     name = ""
 

@@ -80,12 +80,12 @@ VARIANTS = {
 }  # fmt: skip
 # Compiled first: the sources that take longest, so that the last one does not keep all cores waiting
 LONGEST = (
-    "convolution/implicit_gemm_fp32.cu",
-    "convolution/implicit_gemm_tma.cu",
+    "convolution/implicit_gemm/fp32.cu",
+    "convolution/implicit_gemm/tma.cu",
     "gemm/matrix_tma.cu",
     "reduce_tensor/any.cu",
-    "convolution/implicit_gemm.cu",
-    "convolution/implicit_gemm_mma.cu",
+    "convolution/implicit_gemm/simt.cu",
+    "convolution/implicit_gemm/mma.cu",
 )
 SMALL_SHAPES = ((2, 8, 6, 6), (2, 8, 4, 6, 6))
 

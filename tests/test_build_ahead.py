@@ -39,15 +39,15 @@ def test_every_kernel_source_is_built(wanted, device):
 
 def test_convolutions_are_built_in_every_data_type(wanted):
     types = {
-        "convolution/implicit_gemm.cu": ("float", "double", "half", "bfloat16", "int8", "uint8"),
-        "convolution/implicit_gemm_fp32.cu": ("float",),
-        "convolution/implicit_gemm_mma.cu": ("float", "half", "bfloat16"),
-        "convolution/pack_nhwc.cu": ("float", "half", "bfloat16"),
-        "convolution/depthwise.cu": ("float", "double", "half", "bfloat16"),
-        "convolution/small_channels.cu": ("float", "half", "bfloat16"),
+        "convolution/implicit_gemm/simt.cu": ("float", "double", "half", "bfloat16", "int8", "uint8"),
+        "convolution/implicit_gemm/fp32.cu": ("float",),
+        "convolution/implicit_gemm/mma.cu": ("float", "half", "bfloat16"),
+        "convolution/implicit_gemm/pack_nhwc.cu": ("float", "half", "bfloat16"),
+        "convolution/depthwise/depthwise.cu": ("float", "double", "half", "bfloat16"),
+        "convolution/implicit_gemm/small_channels.cu": ("float", "half", "bfloat16"),
         "convolution/tiny.cu": ("float", "double", "half", "bfloat16"),
-        "convolution/winograd.cu": ("float", "half", "bfloat16"),
-        "convolution/fft.cu": ("float", "double", "half"),
+        "convolution/transforms/winograd.cu": ("float", "half", "bfloat16"),
+        "convolution/transforms/fft.cu": ("float", "double", "half"),
     }
     built = {(source, dict(definitions).get("ELEMENT")) for source, definitions in wanted}
     assert {(source, element) for source, elements in types.items() for element in elements} <= built
@@ -85,7 +85,7 @@ def test_specialised_modules_are_those_of_what_is_timed(device, wanted):
     assert specialised == {module for module in timed if not build_ahead.takes_any_shape(module)}
     assert {source for source, _ in specialised} == {
         "attention/online_mma.cu", "attention/gradients_mma.cu", "attention/online_tma.cu", "attention/gradients_tma.cu",
-        "convolution/depthwise.cu", "convolution/gradients/depthwise_filter_gradient.cu", "pooling/static_forward.cu", "pooling/static_average_backward.cu", "pooling/static_forward_separable.cu",
+        "convolution/depthwise/depthwise.cu", "convolution/filter_gradient/depthwise.cu", "pooling/static_forward.cu", "pooling/static_average_backward.cu", "pooling/static_forward_separable.cu",
         "pooling/max_backward/max_backward.cu", "pooling/max_backward/max_backward_3d_nhwc.cu", "pooling/max_backward/max_backward_fp16_planes.cu",
         "pooling/small_forward.cu", "pooling/small_max_backward.cu", "softmax/staged.cu",
         "softmax/persistent_tma.cu", "graph/chain.cu", "rnn/persistent_forward.cu", "rnn/persistent_backward.cu",

@@ -1,1 +1,1 @@
-"""Convolutions with every documented algorithm, Im2Col and reordered filters; gradients/ has their gradients."""
+"""Convolutions with every documented algorithm, their gradients, Im2Col and reordered filters: a folder for each kind of solver."""

@@ -15,6 +15,8 @@ from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF
 
 from ..plans import Plan, WorkspacePlan, estimated_seconds, type_definitions
 from ..solver import Problem, Solver
+from .implicit_gemm.product import Product, ProductKernel
+from .implicit_gemm.products import preferred_kernel
 from .problem import (
     FARTHEST,
     PACK_BYTES,
@@ -31,8 +33,6 @@ from .problem import (
     operation_product,
     rounded_up,
 )
-from .product import Product, ProductKernel
-from .products import preferred_kernel
 
 IMPLICIT_GEMM = Algo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM
 IMPLICIT_PRECOMP_GEMM = Algo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM

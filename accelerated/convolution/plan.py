@@ -19,39 +19,39 @@ from dualdnn.api.operations import (
 )
 
 from ..solver import Problem, serve
-from .depthwise import Depthwise, DepthwiseAny, DepthwiseTma
-from .fft import FFT
-from .forward import ConvolutionProblem
-from .gradients.bias_gradient import BIAS_GRADIENTS, BiasProblem
-from .gradients.data_gradient import DataGradient, DataGradientProblem
-from .gradients.data_gradient_direct import DataGradientDirect
-from .gradients.data_gradient_small_channels import DataGradientSmallChannels
-from .gradients.depthwise_filter_gradient import DepthwiseFilterGradient, DepthwiseFilterGradientTma
-from .gradients.filter_gradient import (
+from .bias_gradient import BIAS_GRADIENTS, BiasProblem
+from .data_gradient.direct import DataGradientDirect
+from .data_gradient.residue_classes import DataGradient, DataGradientProblem
+from .data_gradient.small_channels import DataGradientSmallChannels
+from .depthwise.depthwise import Depthwise, DepthwiseAny, DepthwiseTma
+from .filter_gradient.depthwise import DepthwiseFilterGradient, DepthwiseFilterGradientTma
+from .filter_gradient.direct import FilterGradientDirect
+from .filter_gradient.forward_convolution import (
     FilterGradient,
     FilterGradientFft,
     FilterGradientOffsetTable,
     FilterGradientProblem,
 )
-from .gradients.filter_gradient_direct import FilterGradientDirect
-from .gradients.filter_gradient_planes import PLANES_KERNELS, FilterGradientPlanes
-from .gradients.filter_gradient_tf32 import TF32_KERNELS, FilterGradientTf32
-from .gradients.filter_gradient_tf32_mma import MMA_KERNELS, FilterGradientTf32Mma
-from .gradients.filter_gradient_tma import KERNELS, FilterGradientTma
-from .gradients.winograd_filter_gradient import WinogradFilterGradient
-from .im2col import Im2ColBlocks, Im2ColElements, Im2ColProblem
-from .im2col_gemm import Im2ColGemm
-from .implicit import ImplicitGemm, OffsetTable
-from .implicit_gemm import SIMT
-from .implicit_gemm_fp32 import FP32
-from .implicit_gemm_mma import MMA
-from .implicit_gemm_tma import TMA
+from .filter_gradient.planes import PLANES_KERNELS, FilterGradientPlanes
+from .filter_gradient.tf32 import TF32_KERNELS, FilterGradientTf32
+from .filter_gradient.tf32_mma import MMA_KERNELS, FilterGradientTf32Mma
+from .filter_gradient.tma import KERNELS, FilterGradientTma
+from .filter_gradient.winograd import WinogradFilterGradient
+from .forward import ConvolutionProblem
+from .im2col.gemm import Im2ColGemm
+from .im2col.im2col import Im2ColBlocks, Im2ColElements, Im2ColProblem
+from .implicit_gemm.fp32 import FP32
+from .implicit_gemm.mma import MMA
+from .implicit_gemm.pack_nhwc import PackNhwc
+from .implicit_gemm.simt import SIMT
+from .implicit_gemm.small_channels import SMALL_CHANNELS
+from .implicit_gemm.solvers import ImplicitGemm, OffsetTable
+from .implicit_gemm.tma import TMA
+from .implicit_gemm.transposed_filters import TransposedFilters
 from .int8x32_reorder import Int8x32Reorder
-from .pack_nhwc import PackNhwc
-from .small_channels import SMALL_CHANNELS
 from .tiny import Tiny
-from .transposed_filters import TransposedFilters
-from .winograd import Winograd, WinogradNonfused
+from .transforms.fft import FFT
+from .transforms.winograd import Winograd, WinogradNonfused
 
 serve(
     ConvolutionProblem,

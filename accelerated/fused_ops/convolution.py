@@ -21,14 +21,14 @@ from dualdnn.api.operations import (
     ScaleBiasActivationWgrad,
 )
 
-from ..convolution.gradients.composed import ComposedPlan, with_alignment
-from ..convolution.gradients.filter_gradient import FilterGradientProblem
-from ..convolution.gradients.filter_gradient_prologue import PROLOGUE_KERNELS, PrologueProduct
-from ..convolution.gradients.filter_gradient_tma import LEAST_FILL, TileKernel, is_known
-from ..convolution.implicit_gemm_tma import TmaKernel
+from ..convolution.composed import ComposedPlan, with_alignment
+from ..convolution.filter_gradient.forward_convolution import FilterGradientProblem
+from ..convolution.filter_gradient.prologue import PROLOGUE_KERNELS, PrologueProduct
+from ..convolution.filter_gradient.tma import LEAST_FILL, TileKernel, is_known
+from ..convolution.implicit_gemm.product import Product
+from ..convolution.implicit_gemm.statistics import FINISHING, SCALING, SummedConvolution, finished_product, is_preferred
+from ..convolution.implicit_gemm.tma import TmaKernel
 from ..convolution.problem import EpilogueStruct
-from ..convolution.product import Product
-from ..convolution.statistics import FINISHING, SCALING, SummedConvolution, finished_product, is_preferred
 from ..plans import Plan, plan, workspace_bytes
 from ..scalars import fill
 from ..solver import Problem, Solver

@@ -12,8 +12,8 @@ from dualdnn.api.operations import (
     ScaleBiasAddActivationGenBitmask,
 )
 
-from ..convolution.gradients.filter_gradient_prologue import PROLOGUE_KERNELS
-from ..convolution.statistics import FINISHING, SCALING
+from ..convolution.filter_gradient.prologue import PROLOGUE_KERNELS
+from ..convolution.implicit_gemm.statistics import FINISHING, SCALING
 from ..solver import Problem, serve
 from .bias_activation import BiasActivation
 from .convolution import (

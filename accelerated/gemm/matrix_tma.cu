@@ -8,7 +8,8 @@
 // not occupy the device, blocks share their K-blocks (stream-K), and parts.cu adds the parts, in one order.
 //
 // Roofline bound: flops, 2 * M * N * K at 989 T/s in half (495 in TF32); bytes, (M * K + N * K + M * N) elements.
-// Shared memory comes next (implicit_gemm_tma.cu). 128 x 256 reaches 0.70 of it at 16384 x 768 x 3072 in half (H200).
+// Shared memory comes next (convolution/implicit_gemm/tma.cu). 128 x 256 reaches 0.70 of it at
+// 16384 x 768 x 3072 in half (H200).
 #include "gemm/matrix.cuh"
 #include "gemm/stream_k.cuh"
 #include "gemm/tma_pipeline.cuh"

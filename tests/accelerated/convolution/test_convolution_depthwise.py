@@ -9,8 +9,8 @@ import pytest
 from convolution_operations import check as run
 from convolution_operations import kernels, room_of
 from dualdnn.accelerated import AcceleratedBackend
-from dualdnn.accelerated.convolution import depthwise as convolution_depthwise
-from dualdnn.accelerated.convolution import depthwise_tma as ring
+from dualdnn.accelerated.convolution.depthwise import depthwise as convolution_depthwise
+from dualdnn.accelerated.convolution.depthwise import tma as ring
 from dualdnn.accelerated.solver import possible_solvers
 from dualdnn.api.enumerations import (
     cudnnActivationMode_t,

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from convolution_operations import UNALIGNED, check, kernels
 from dualdnn.accelerated import AcceleratedBackend
-from dualdnn.accelerated.convolution.gradients import filter_gradient_tma
-from dualdnn.accelerated.convolution.gradients.filter_gradient_tf32 import TF32_KERNELS, FilterGradientTf32
-from dualdnn.accelerated.convolution.gradients.filter_gradient_tf32_mma import MMA_KERNELS, FilterGradientTf32Mma
-from dualdnn.accelerated.convolution.gradients.filter_gradient_tma import (
+from dualdnn.accelerated.convolution.filter_gradient import tma
+from dualdnn.accelerated.convolution.filter_gradient.tf32 import TF32_KERNELS, FilterGradientTf32
+from dualdnn.accelerated.convolution.filter_gradient.tf32_mma import MMA_KERNELS, FilterGradientTf32Mma
+from dualdnn.accelerated.convolution.filter_gradient.tma import (
     KERNELS,
     FilterGradientTma,
     Product,
@@ -63,7 +63,7 @@ def seven_multiprocessors(monkeypatch):
     made = AcceleratedBackend("emulated")
     monkeypatch.setattr(made.device, "seed", 5)
     monkeypatch.setattr(made.device, "multiprocessors", 7)
-    monkeypatch.setattr(filter_gradient_tma, "LEAST_K_BLOCKS", 1)
+    monkeypatch.setattr(tma, "LEAST_K_BLOCKS", 1)
     return made
 
 
@@ -111,7 +111,7 @@ def test_products_of_warps(seven_multiprocessors, monkeypatch, name, rows_are_fi
 def test_shares_of_the_pixels(seven_multiprocessors, monkeypatch, multiprocessors, few_parts):
     """Less than a block for a tile, equal parts, parts and a rest; sums by one thread or by several."""
     monkeypatch.setattr(seven_multiprocessors.device, "multiprocessors", multiprocessors)
-    monkeypatch.setattr(filter_gradient_tma, "FEW_PARTS", few_parts)
+    monkeypatch.setattr(tma, "FEW_PARTS", few_parts)
     solver = FilterGradientTma(KERNELS[3]).name
     wide = half((5, 72, 14, 11), (136, 72, 1, 1), padding=(0, 0))  # 13 K-blocks, tiles of 3 x 2 or 2 x 2
     plan = check(seven_multiprocessors, wide, solver)

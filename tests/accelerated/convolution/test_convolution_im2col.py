@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from convolution_operations import check
 from dualdnn.accelerated.backend import AcceleratedBackend
-from dualdnn.accelerated.convolution.im2col import MOST_SHARED, Im2ColProblem
+from dualdnn.accelerated.convolution.im2col.im2col import MOST_SHARED, Im2ColProblem
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.conformance.cases.convolution.convolution_filters import DIVISIONS, im2col
 

@@ -18,13 +18,13 @@ from convolution_operations import (
     with_pitch,
 )
 from dualdnn.accelerated import AcceleratedBackend
-from dualdnn.accelerated.convolution import small_channels
 from dualdnn.accelerated.convolution.forward import ConvolutionProblem
-from dualdnn.accelerated.convolution.implicit_gemm_fp32 import FP32
-from dualdnn.accelerated.convolution.implicit_gemm_tma import TMA, Sharing, TmaKernel, share_tiles
+from dualdnn.accelerated.convolution.implicit_gemm import small_channels
+from dualdnn.accelerated.convolution.implicit_gemm.fp32 import FP32
+from dualdnn.accelerated.convolution.implicit_gemm.product import Product
+from dualdnn.accelerated.convolution.implicit_gemm.products import preferred_kernel
+from dualdnn.accelerated.convolution.implicit_gemm.tma import TMA, Sharing, TmaKernel, share_tiles
 from dualdnn.accelerated.convolution.problem import Matrices, matrix_product
-from dualdnn.accelerated.convolution.product import Product
-from dualdnn.accelerated.convolution.products import preferred_kernel
 from dualdnn.accelerated.plans import Plan
 from dualdnn.accelerated.solver import forcing
 from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnNanPropagation_t

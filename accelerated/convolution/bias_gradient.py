@@ -1,0 +1,56 @@
+"""Gradients of the bias (6.2.1): the sums of dy, by the kernels of reductions; partial sums lie in scratch memory, as
+the call has no workspace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dualdnn.api.operations import ConvolutionBackwardBias
+
+from .. import solver
+from ..plans import SCRATCH, Launch
+from ..reduce_tensor.any import AnyTensor
+from ..reduce_tensor.problem import ReduceProblem, ReduceSolver
+from ..reduce_tensor.short_rows import ShortRows
+from ..reduce_tensor.small import Small
+from ..reduce_tensor.two_pass import TwoPass
+
+NAMES = {"A": "dy", "C": "db", "workspace": SCRATCH}  # operands of a reduction -> those of the call
+
+
+class BiasProblem(solver.Problem):
+    """A gradient of the bias and the reduction that it is."""
+
+    def __init__(self, operation: ConvolutionBackwardBias, device: Any, aligned: bool = True) -> None:
+        super().__init__(operation, device, aligned)
+        self.sums = ReduceProblem(operation.as_reduction, device, aligned)
+
+
+class BiasGradient(solver.Solver[BiasProblem]):
+    """The sums by one solver of reductions."""
+
+    def __init__(self, sums: ReduceSolver) -> None:
+        self.sums = sums
+        self.name = f"convolution.bias_gradient_{sums.name.split('.')[1]}"
+
+    def serves(self, problem: BiasProblem) -> bool:
+        return (isinstance(self.sums, AnyTensor) or problem.sums.operation.length > 1) and self.sums.serves(
+            problem.sums
+        )
+
+    def applies(self, problem: BiasProblem) -> bool:
+        return self.serves(problem) and self.sums.applies(problem.sums)
+
+    def launches(self, problem: BiasProblem) -> list[Launch]:
+        launches = list(self.sums.launches(problem.sums))
+        for launch in launches:
+            launch.operands = tuple(NAMES.get(name, name) for name in launch.operands)
+            launch.scratch_bytes = problem.sums.workspace_bytes
+        return launches
+
+    def alignment(self, problem: BiasProblem) -> Mapping[str, int]:
+        return {NAMES[name]: nbytes for name, nbytes in self.sums.alignment(problem.sums).items()}
+
+
+BIAS_GRADIENTS = tuple(map(BiasGradient, (Small(), ShortRows(), TwoPass(), AnyTensor())))

@@ -1,0 +1,106 @@
+"""Plans of launches whose operands begin somewhere in the operands of a call, and what gradients make of forward
+convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
+from dualdnn.api.operations import ConvolutionForward, FilterSpec, Operation, TensorSpec, TransformTensor
+
+from ..plans import Launch, Plan
+from ..solver import ROOMS
+from ..transform.plan import copy, launch
+from .forward import ConvolutionProblem, ConvolutionSolver
+from .implicit_gemm.products import KERNELS, kernel_of
+from .problem import PACK_BYTES
+
+# Kernels that find every element of x by its coordinates.
+BY_COORDINATES = tuple(kernel for kernel in KERNELS if "tma" not in kernel.name)
+
+
+class At(NamedTuple):
+    """An operand of the call, and how many bytes behind its address."""
+
+    operand: str
+    offset: int = 0
+
+
+class ComposedLaunch(NamedTuple):
+    """A launch and where each of its operands is."""
+
+    launch: Launch
+    operands: tuple[At, ...]
+
+
+def within(launches: Sequence[Launch], where: Mapping[str, At]) -> list[ComposedLaunch]:
+    """Return the launches of an operation whose operands are, by name, parts of the operands of another call."""
+    return [ComposedLaunch(launch, tuple(where[name] for name in launch.operands)) for launch in launches]
+
+
+class ComposedPlan(Plan):
+    """Launches on parts of the operands. A workspace counts from its first multiple of 16 bytes on."""
+
+    def __init__(self, operation: Operation, launches: Sequence[ComposedLaunch], solver: str) -> None:
+        super().__init__(operation, [], solver)
+        indices = {name: i for i, name in enumerate(operation.operands)}
+        self.workspace = indices["workSpace"]
+        self.steps = [(step, tuple(indices[at.operand] for at in operands)) for step, operands in launches]
+        self.offsets = [tuple(at.offset for at in operands) for _, operands in launches]
+
+    def __call__(self, operands: Sequence[Any], stream: Any) -> None:
+        addresses = [0 if operand is None else operand.address for operand in operands]
+        addresses[self.workspace] += -addresses[self.workspace] % PACK_BYTES
+        for (step, positions), offsets in zip(self.steps, self.offsets, strict=True):
+            step.start([addresses[i] + offset for i, offset in zip(positions, offsets, strict=True)], stream)
+
+
+def with_alignment(used: int) -> int:
+    """Return the bytes of a workspace that may begin anywhere, of which ``used`` are used from a multiple of 16 bytes
+    on."""
+    return used + PACK_BYTES - 1 if used else 0
+
+
+def copied(source: TensorSpec, target: TensorSpec, device: Any) -> Launch:
+    """Return the launch that copies ``x``, described as the source, to ``y``, described as the target."""
+    return launch(copy(source, target), TransformTensor(1.0, 0.0, source, target), ("x", "y"), device)
+
+
+def transposed_filter(part: TensorSpec, w: FilterSpec, device: Any) -> Launch:
+    """Return the launch that copies ``part``, (groups, output channels of w in each, its input channels, taps ...),
+    into w."""
+    strides, (groups, channels, *_) = w.tensor.strides, part.dims
+    assert groups * channels == w.dims[0]
+    return copied(part, TensorSpec(w.data_type, part.dims, (channels * strides[0], *strides)), device)
+
+
+class Inner:
+    """A forward convolution that a gradient is made of: any padding, and an output that may end anywhere.
+
+    Not all solvers of the implicit GEMM take a negative padding, or an output that ends before or behind the last
+    window, or is not of the type of x: there products compute it, by kernels that find every element of x by its
+    coordinates, or by TMA within the box that the output needs.
+    """
+
+    def __init__(self, operation: ConvolutionForward, device: Any) -> None:
+        self.problem = ConvolutionProblem(operation, device, aligned=False)
+        c = operation.convolution
+        fits = min(c.padding) >= 0 and c.output_dims(operation.x.dims, operation.w.dims) == operation.y.dims
+        fits = fits and operation.x.data_type == operation.y.data_type and min(operation.y.strides) >= 0
+        self.solver: ConvolutionSolver | None = None
+        if fits or operation.algo != Algo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM:
+            solvers = ROOMS[ConvolutionForward].solvers
+            found = next(s for s in solvers if s.applies(self.problem) and not s.alignment(self.problem))
+            assert isinstance(found, ConvolutionSolver)
+            self.solver = found
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of workspace from its first multiple of 16 bytes on."""
+        return self.solver.used_bytes(self.problem) if self.solver else 0
+
+    def launches(self) -> list[Launch]:
+        if self.solver:
+            return list(self.solver.launches(self.problem))
+        return [kernel_of(product).launch(product) for product in self.problem.products]

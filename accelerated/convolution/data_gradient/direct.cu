@@ -1,0 +1,77 @@
+// Gradients of a convolution with respect to its input (5.2.8), without a workspace.
+//
+// Tiling: up to 32 lanes of a warp share the output channels of one element of dx; each visits the taps that meet it.
+//
+// Roofline bound: bytes, dx written once and dy and w read once; 2 flops a product. Every element of dy is read once
+// for each tap and input channel, from L1 and L2, which bounds this kernel: convolutions of more than a few products
+// take the forward kernels (residue_classes.py).
+#include "primitives/geometry.cuh"
+#include "primitives/types.cuh"
+
+// Axes: depth, rows, columns. The steps are elements from one image or filter, channel, plane, row, column to the next.
+struct Arguments {
+  const ELEMENT* w;
+  const ELEMENT* dy;
+  ELEMENT* dx;
+  COMPUTE alpha, beta;
+  long long w_step[5], dy_step[5], dx_step[5];
+  int positions[3], padding[3], stride[3], dilation[3], taps[3];
+  int filters;                       // of a group
+  int channels_last;                 // of dx: neighbouring threads take neighbouring channels
+  int flipped, log_lanes, elements;  // elements of dx
+  FastDivmod extent[3], channels;    // of dx
+  FastDivmod channels_of_group;
+};
+
+extern "C" __global__ void __launch_bounds__(256) convolution_data_gradient_direct(const Arguments a) {
+  griddepcontrol_wait();
+  const unsigned index = blockIdx.x * blockDim.x + threadIdx.x, lanes = 1u << a.log_lanes, lane = index & (lanes - 1);
+  const unsigned element = index >> a.log_lanes;
+  unsigned rest = element, channel, at[3], c;
+  if (a.channels_last) rest = a.channels.divide(rest, channel);
+#pragma unroll
+  for (int d = 2; d >= 0; d--) rest = a.extent[d].divide(rest, at[d]);
+  if (!a.channels_last) rest = a.channels.divide(rest, channel);
+  const unsigned image = rest, group = a.channels_of_group.divide(channel, c);
+  const long long first = static_cast<long long>(group) * a.filters;
+  const ELEMENT* w = a.w + first * a.w_step[0] + c * a.w_step[1];
+  const ELEMENT* dy = a.dy + image * a.dy_step[0] + first * a.dy_step[1];
+  COMPUTE sum = 0;
+  // The position of dy that meets this element under a tap; whether the tap meets it at all.
+  auto meets = [&](int d, int tap, int& position) {
+    const int distance = static_cast<int>(at[d]) + a.padding[d] - tap * a.dilation[d];
+    position = distance / a.stride[d];
+    return position * a.stride[d] == distance;
+  };
+  auto inside = [&](int d, int position) {
+    return static_cast<unsigned>(position) < static_cast<unsigned>(a.positions[d]);
+  };
+  if (element < static_cast<unsigned>(a.elements)) {
+    for (int r = 0; r < a.taps[0]; r++) {
+      int p[3];
+      if (!meets(0, r, p[0])) continue;
+      for (int s = 0; s < a.taps[1]; s++) {
+        if (!meets(1, s, p[1])) continue;
+        for (int t = 0; t < a.taps[2]; t++) {
+          if (!meets(2, t, p[2])) continue;
+          const bool exists = inside(0, p[0]) && inside(1, p[1]) && inside(2, p[2]);
+          const int tap[3] = {a.flipped ? a.taps[0] - 1 - r : r, a.flipped ? a.taps[1] - 1 - s : s,
+                              a.flipped ? a.taps[2] - 1 - t : t};
+          const ELEMENT* factor = w + (tap[0] * a.w_step[2] + tap[1] * a.w_step[3] + tap[2] * a.w_step[4]);
+          const ELEMENT* value = dy + (p[0] * a.dy_step[2] + p[1] * a.dy_step[3] + p[2] * a.dy_step[4]);
+#pragma unroll 4
+          for (int k = lane; k < a.filters; k += lanes) {
+            // Zeros outside dy are multiplied, too: zero times an infinity of the filter is NaN.
+            const COMPUTE gradient = exists ? load<COMPUTE>(value[k * a.dy_step[1]]) : COMPUTE(0);
+            sum += gradient * load<COMPUTE>(factor[k * a.w_step[0]]);
+          }
+        }
+      }
+    }
+  }
+  for (unsigned distance = lanes / 2; distance; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);
+  if (element >= static_cast<unsigned>(a.elements) || lane) return;
+  ELEMENT* dx = a.dx + (image * a.dx_step[0] + channel * a.dx_step[1] + at[0] * a.dx_step[2] + at[1] * a.dx_step[3] +
+                        at[2] * a.dx_step[4]);
+  *dx = blend<COMPUTE>(a.alpha, sum, a.beta, dx);
+}

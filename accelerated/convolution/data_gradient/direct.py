@@ -1,0 +1,64 @@
+"""Gradients with respect to the input without a workspace (convolution/data_gradient/direct.cu)."""
+
+from __future__ import annotations
+
+from ctypes import c_int, c_longlong
+from math import prod
+
+from dualdnn.api.enumerations import cudnnConvolutionBwdDataAlgo_t as Algo
+
+from ...plans import Launch, factors, pointers, structure, type_definitions
+from ...primitives.geometry import THREADS, FastDivmod, blocks
+from ...solver import LAUNCH_SECONDS, Solver
+from ..problem import AXES, FARTHEST, channels_last, scalar_strides, spatial
+from .residue_classes import DataGradientProblem
+
+SOURCE = "convolution/data_gradient/direct.cu"
+LANE_FILTERS, MOST_LANES = 4, 32  # output channels of a lane that lanes are added for
+PRODUCTS_PER_SECOND = 4e11  # multiply-adds, each with an access to L1 and an index
+
+Integers, Steps, FastDivmods = c_int * AXES, c_longlong * (2 + AXES), FastDivmod * AXES
+
+
+class DataGradientDirect(Solver[DataGradientProblem]):
+    """Lanes of a warp share the output channels of an element of dx. It serves every algorithm where tensors are larger
+    than the forward kernels count to."""
+
+    name = "convolution.data_gradient_direct"
+
+    def serves(self, problem: DataGradientProblem) -> bool:
+        return problem.operation.algo == Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_0 or not problem.in_one_launch
+
+    def estimated_seconds(self, problem: DataGradientProblem) -> float:
+        o = problem.operation
+        return LAUNCH_SECONDS + prod(o.dx.dims) * o.terms / PRODUCTS_PER_SECOND
+
+    def launches(self, problem: DataGradientProblem) -> list[Launch]:
+        o, c, elements = problem.operation, problem.operation.convolution, prod(problem.operation.dx.dims)
+        filters, lanes = o.w.dims[0] // c.group_count, 1
+        while lanes < MOST_LANES and lanes * LANE_FILTERS < filters and 2 * lanes * elements <= FARTHEST:
+            lanes *= 2
+        arguments = structure(
+            *pointers(3),
+            *factors(o, alpha=o.alpha, beta=o.beta),
+            ("w_step", Steps(*scalar_strides(o.w.tensor))),
+            ("dy_step", Steps(*scalar_strides(o.dy))),
+            ("dx_step", Steps(*scalar_strides(o.dx))),
+            ("positions", Integers(*spatial(o.dy.dims[2:], 1))),
+            ("padding", Integers(*spatial(c.padding, 0))),
+            ("stride", Integers(*spatial(c.stride, 1))),
+            ("dilation", Integers(*spatial(c.dilation, 1))),
+            ("taps", Integers(*spatial(o.w.dims[2:], 1))),
+            ("filters", c_int(filters)),
+            ("channels_last", c_int(channels_last(o.dx))),
+            ("flipped", c_int(c.is_flipped)),
+            ("log_lanes", c_int(lanes.bit_length() - 1)),
+            ("elements", c_int(elements)),
+            ("extent", FastDivmods(*map(FastDivmod.of, spatial(o.dx.dims[2:], 1)))),
+            ("channels", FastDivmod.of(o.dx.dims[1])),
+            ("channels_of_group", FastDivmod.of(o.w.dims[1])),
+        )
+        function = problem.device.function(
+            SOURCE, "convolution_data_gradient_direct", type_definitions(o.dx.data_type, o)
+        )
+        return [Launch(function, arguments, ("w", "dy", "dx"), blocks(elements * lanes), (THREADS, 1, 1))]

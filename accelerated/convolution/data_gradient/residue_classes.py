@@ -1,0 +1,231 @@
+"""Gradients with respect to the input (5.2.8) as forward convolutions of dy.
+
+The elements of dx that lie ``stride`` apart meet the same taps, and under each of them neighbouring elements of dy:
+each residue class is a forward convolution of dy with stride 1, whose filter is that part of w with input and output
+channels exchanged. A first launch for each class lays its filter into the workspace. Where tensor cores repay it, dy in
+planes is copied with channels innermost, and dx passes through the workspace where its planes cannot be written as
+they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from itertools import product
+from math import gcd, prod
+from typing import NamedTuple
+
+from dualdnn.api.enumerations import cudnnConvolutionBwdDataAlgo_t as Algo
+from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as ForwardAlgo
+from dualdnn.api.enumerations import cudnnConvolutionMode_t as Mode
+from dualdnn.api.operations import ConvolutionBackwardData, ConvolutionForward, FilterSpec, TensorSpec
+from dualdnn.api.operations.specs import NCHW, NHWC
+
+from ...plans import Launch, Plan, estimated_seconds
+from ...primitives.tma import ROW_BYTES
+from ...solver import LAUNCH_SECONDS, Problem, Solver
+from ..composed import At, ComposedLaunch, ComposedPlan, Inner, copied, transposed_filter, with_alignment, within
+from ..forward import ConvolutionProblem, may_use_tensor_cores
+from ..implicit_gemm.simt import SIMT
+from ..problem import FARTHEST, PACK_BYTES, Rates, channels_last, rounded_up
+
+FILTER_ALIGNMENT = 256  # bytes, of the filter of each residue class and of copies in the workspace
+LEAST_PRODUCTS = 128  # of a value of dy, from which copying it takes less time than it saves (pack_nhwc.py)
+LEAST_BYTES = ROW_BYTES // 2  # of dy's channels of a group, which TMA loads
+FORWARD = {
+    Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1: ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
+    Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT: ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_FFT,
+    Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING: ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING,
+    Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD: ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD,
+    Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED: ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED,
+}
+
+
+class Residue(NamedTuple):
+    """The elements of one dimension of dx from ``first`` on, a stride apart: ``extent`` of them, and the ``taps`` that
+    meet them, from ``first_tap`` on, ``step`` apart in the filter's memory. padding, dilation: of the forward
+    convolution, which may begin within dy, at a negative padding."""
+
+    first: int
+    extent: int
+    taps: int
+    first_tap: int
+    step: int
+    padding: int
+    dilation: int
+
+
+def residues(extent: int, taps: int, padding: int, stride: int, dilation: int, flipped: bool) -> list[Residue]:
+    """Return the residue classes of one dimension of dx."""
+    common = gcd(stride, dilation)
+    step = stride // common
+    found = []
+    for first in range(min(stride, extent)):
+        base = first + padding
+        nearest = next((tap for tap in range(min(step, taps)) if (base - tap * dilation) % stride == 0), None)
+        count = 0 if nearest is None else -(-(taps - nearest) // step)
+        before = 0 if nearest is None else (count - 1) * (dilation // common) - (base - nearest * dilation) // stride
+        first_tap = nearest or 0
+        if flipped and count:
+            first_tap = taps - 1 - (first_tap + (count - 1) * step)
+        found.append(Residue(first, -(-(extent - first) // stride), count, first_tap, step, before, dilation // common))
+    return found
+
+
+class ResidueClass(NamedTuple):
+    """One residue in each dimension: its forward convolution, whose x is dy and whose y is a part of dx; the part of w
+    that its filter is, as (groups, input channels, output channels, taps ...); bytes to the beginning of both. meets:
+    whether any tap does."""
+
+    forward: ConvolutionForward
+    part: TensorSpec
+    part_at: int
+    dx_at: int
+    meets: bool
+
+
+class DataGradientProblem(Problem):
+    """A gradient with respect to the input, by residue classes."""
+
+    operation: ConvolutionBackwardData
+
+    @property
+    def in_one_launch(self) -> bool:
+        """Whether 32 bits count to every element of dy and of dx."""
+        return max(self.operation.dy.span, self.operation.dx.span) <= FARTHEST
+
+    @cached_property
+    def laid_out(self) -> ConvolutionBackwardData:
+        """The operation with dy and dx as the forward convolutions read and write them: as they lie, or with channels
+        innermost in the workspace."""
+        o, c = self.operation, self.operation.convolution
+        filters, products = o.w.dims[0] // c.group_count, prod(o.w.dims[1:])
+        repays = products >= LEAST_PRODUCTS and filters * o.dy.scalar_bytes >= LEAST_BYTES
+        fits = filters * o.dy.scalar_bytes % PACK_BYTES == 0 and min(o.dy.dims[1], o.dx.dims[1]) > 1
+        if not (repays and fits) or o.algo != Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 or channels_last(o.dy):
+            return o
+        if not may_use_tensor_cores(c, o.dy.data_type, self.device):
+            return o
+        written = prod(c.stride) == 1 and prod(o.dx.dims[2:]) * o.dx.scalar_bytes % ROW_BYTES == 0
+        dx = o.dx if channels_last(o.dx) or written or o.beta != 0 else _channels_last(o.dx)
+        return replace(o, dy=_channels_last(o.dy), dx=dx)
+
+    @cached_property
+    def classes(self) -> tuple[ResidueClass, ...]:
+        o = self.laid_out
+        geometry = (o.dx.dims[2:], o.w.dims[2:], o.convolution.padding, o.convolution.stride, o.convolution.dilation)
+        flipped = o.convolution.is_flipped
+        return tuple(
+            self._class(chosen) for chosen in product(*(residues(*of, flipped) for of in zip(*geometry, strict=True)))
+        )
+
+    def _class(self, chosen: tuple[Residue, ...]) -> ResidueClass:
+        o, groups, data_type = self.laid_out, self.operation.convolution.group_count, self.operation.w.data_type
+        filters, channels = o.w.dims[0] // groups, o.w.dims[1]
+        strides, meets = o.w.tensor.strides, all(residue.taps for residue in chosen)
+        taps = tuple(residue.taps if meets else 1 for residue in chosen)
+        spec = replace(
+            o.convolution,
+            # Where the forward convolution correlates, its gradient convolves.
+            mode=Mode.CUDNN_CROSS_CORRELATION if o.convolution.is_flipped else Mode.CUDNN_CONVOLUTION,
+            padding=tuple(residue.padding for residue in chosen),
+            stride=(1,) * len(chosen),
+            dilation=tuple(residue.dilation for residue in chosen),
+        )
+        # Transforms read filters in planes. A dy of one pixel has its channels innermost, whichever way it is meant.
+        planes = o.algo != Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 or not channels_last(o.dy)
+        w = FilterSpec(data_type, NCHW if planes else NHWC, (groups * channels, filters, *taps))
+        apart = (s * stride for s, stride in zip(o.dx.strides[2:], o.convolution.stride, strict=True))
+        dx = TensorSpec(data_type, (*o.dx.dims[:2], *(r.extent for r in chosen)), (*o.dx.strides[:2], *apart))
+        algo = FORWARD.get(o.algo, ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM)
+        of_taps = (stride * residue.step for stride, residue in zip(strides[2:], chosen, strict=True))
+        return ResidueClass(
+            ConvolutionForward(spec, algo, 0, o.alpha, o.beta, o.dy, w, dx),
+            TensorSpec(data_type, (groups, channels, filters, *taps), (filters * strides[0], strides[1], strides[0], *of_taps)),
+            sum(stride * residue.first_tap for stride, residue in zip(strides[2:], chosen, strict=True)) * o.w.tensor.scalar_bytes,
+            sum(stride * residue.first for stride, residue in zip(o.dx.strides[2:], chosen, strict=True)) * o.dx.scalar_bytes,
+            meets,
+        )  # fmt: skip
+
+
+class DataGradient(Solver[DataGradientProblem]):
+    """The forward convolutions of all residue classes, with the forward algorithm of the same name (IMPLICIT_GEMM for
+    ALGO_1)."""
+
+    name = "convolution.data_gradient"
+
+    def serves(self, problem: DataGradientProblem) -> bool:
+        return problem.operation.algo in FORWARD and problem.in_one_launch
+
+    def workspace_bytes(self, problem: DataGradientProblem) -> int:
+        return with_alignment(_regions(problem).used)
+
+    def estimated_seconds(self, problem: DataGradientProblem) -> float:
+        made = (LAUNCH_SECONDS + estimated_seconds(c.forward, problem.device) for c in problem.classes if c.meets)
+        copied = (LAUNCH_SECONDS + 2 * spec.nbytes / Rates.BANDWIDTH for spec in _copies(problem).values())
+        return sum((*made, *copied), LAUNCH_SECONDS)
+
+    def plan(self, problem: DataGradientProblem) -> Plan:
+        o, copies, regions, device = problem.operation, _copies(problem), _regions(problem), problem.device
+        dy = At("workSpace", regions.dy) if "dy" in copies else At("dy")
+        dx = At("workSpace", regions.dx) if "dx" in copies else At("dx")
+        launches: list[ComposedLaunch] = []
+        if "dy" in copies:
+            launches += within([copied(o.dy, copies["dy"], device)], {"x": At("dy"), "y": dy})
+        at = 0
+        for found in problem.classes:
+            where = {
+                "x": dy,
+                "w": At("workSpace", at),
+                "y": At(dx.operand, dx.offset + found.dx_at),
+                "workSpace": At("workSpace", regions.inner),
+            }
+            if not found.meets:
+                launches += within([_blend(ConvolutionProblem(found.forward, device, aligned=False))], where)
+                continue
+            made = transposed_filter(found.part, found.forward.w, device)
+            launches += within([made], {"x": At("w", found.part_at), "y": where["w"]})
+            launches += within(Inner(found.forward, device).launches(), where)
+            at += _filter_bytes(found)
+        if "dx" in copies:
+            launches += within([copied(copies["dx"], o.dx, device)], {"x": dx, "y": At("dx")})
+        return ComposedPlan(o, launches, self.name)
+
+
+class _Regions(NamedTuple):
+    """Where the workspace holds what, in bytes: filters at its beginning, dy and dx with channels innermost, what the
+    forward convolutions use one after the other."""
+
+    dy: int
+    dx: int
+    inner: int
+    used: int
+
+
+def _regions(problem: DataGradientProblem) -> _Regions:
+    copies, dy = _copies(problem), sum(map(_filter_bytes, problem.classes))
+    sizes = [rounded_up(copies[name].nbytes, FILTER_ALIGNMENT) if name in copies else 0 for name in ("dy", "dx")]
+    inner = dy + sum(sizes)
+    used = max(Inner(found.forward, problem.device).used_bytes if found.meets else 0 for found in problem.classes)
+    return _Regions(dy, dy + sizes[0], inner, inner + used)
+
+
+def _copies(problem: DataGradientProblem) -> dict[str, TensorSpec]:
+    """Return dy and dx where the workspace has them."""
+    o, made = problem.operation, problem.laid_out
+    return {name: made.tensor(name) for name in ("dy", "dx") if made.tensor(name) != o.tensor(name)}
+
+
+def _channels_last(tensor: TensorSpec) -> TensorSpec:
+    return TensorSpec.packed(tensor.data_type, tensor.dims, NHWC)
+
+
+def _filter_bytes(found: ResidueClass) -> int:
+    return rounded_up(found.forward.w.nbytes, FILTER_ALIGNMENT) if found.meets else 0
+
+
+def _blend(forward: ConvolutionProblem) -> Launch:
+    """Return the launch for elements of dx that no tap meets: a product of no terms, which alpha and beta blend."""
+    made = forward.product(forward.value)
+    made.value.k = 0
+    return SIMT[-1].launch(made)

@@ -1,0 +1,1 @@
+"""Convolutions of each channel with filters of its own."""

@@ -1,0 +1,414 @@
+// Depthwise convolutions (5.2.9, 5.2.10): groups of one channel and one filter, summed directly.
+//
+// Tiling: kernels compiled for common windows slide down a column of rows; a thread has CHANNELS channels (one, where
+// rows lie innermost) and COLUMNS columns, reads each row of x once, AHEAD of its use, and adds it to the OPEN rows of
+// y that it is part of; taps and sums stay in registers. Where channels lie innermost TMA loads the rows
+// (tma.cuh). Other windows and layouts: a thread for each pixel.
+//
+// Roofline bound (floor): bytes, x and y once. At 4.2 TB/s an H200 issues 28 instructions for an output of 16 bits of 3
+// x 3; the loops take 16 to 22 (docs/performance/convolution.md).
+#include "convolution/problem.cuh"
+#include "primitives/tma.cuh"
+
+// Of tma.cuh.
+struct Ring {
+  FastDivmod packs;  // of CHANNELS, of a block
+  int stages;        // of the ring
+  int boxes;         // of a stage
+  int box_bytes, row_bytes;
+  int columns;  // of y, of a block
+};
+
+struct Arguments {
+  const ELEMENT* x;
+  const ELEMENT* w;
+  ELEMENT* y;
+  const ELEMENT* prior;
+  const ELEMENT* bias;
+  long long reserved[3];
+  TensorMap image;  // of x, for the ring
+  Ring ring;
+  Convolution convolution;
+  Epilogue epilogue;
+  FastDivmod packs, columns, row_tiles,
+      blocks;           // of channels of neighbouring threads; thread tiles: columns, rows; the other channels
+  COMPUTE alpha, beta;  // of the epilogue
+  int plain;            // whether the sums are the results
+  int channels, images;
+  int rows;    // of a thread tile
+  int packed;  // packs of channels of x lie at multiples of their size
+};
+
+// What a thread computes: channels from `channel` on, output rows and columns from `row` and `column` on.
+struct Work {
+  unsigned image, channel, plane, row, column;
+};
+
+template <int WIDTH>
+__device__ __forceinline__ void read_channels(const ELEMENT* x, long long step, int count, bool packed,
+                                              COMPUTE (&values)[WIDTH]) {
+  if (packed) {
+    const Pack<ELEMENT, WIDTH> pack = *reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(x);
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) values[i] = load<COMPUTE>(pack.item[i]);
+  } else {
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) values[i] = i < count ? load<COMPUTE>(x[i * step]) : COMPUTE(0);
+  }
+}
+
+// One sum for each of WIDTH channels, of any filter.
+template <int WIDTH> __device__ void any_filter(const Arguments& a, const Work& work) {
+  const Convolution& c = a.convolution;
+  const int count = a.channels - work.channel < WIDTH ? a.channels - work.channel : WIDTH;
+  const ELEMENT* x = a.x + work.image * c.x_pixel[0] + work.channel * c.x_group;
+  const int depth = c.filter[0].divisor, rows = c.filter[1].divisor, columns = c.filter[2].divisor,
+            taps = depth * rows * columns;
+  const bool packed =
+      WIDTH > 1 && a.packed && count == WIDTH && reinterpret_cast<uintptr_t>(x) % sizeof(Pack<ELEMENT, WIDTH>) == 0;
+  COMPUTE sums[WIDTH] = {};
+  for (int t = 0, tap = 0; t < depth; t++)
+    for (int r = 0; r < rows; r++)
+      for (int s = 0; s < columns; s++, tap++) {
+        const int d = static_cast<int>(work.plane) * c.step[0] - c.padding[0] + t * c.dilation[0],
+                  h = static_cast<int>(work.row) * c.step[1] - c.padding[1] + r * c.dilation[1],
+                  v = static_cast<int>(work.column) * c.step[2] - c.padding[2] + s * c.dilation[2];
+        const bool inside = static_cast<unsigned>(d) < static_cast<unsigned>(c.input[0]) &&
+                            static_cast<unsigned>(h) < static_cast<unsigned>(c.input[1]) &&
+                            static_cast<unsigned>(v) < static_cast<unsigned>(c.input[2]);
+        COMPUTE values[WIDTH] = {};  // zeros times a filter that is not finite are no zeros
+        if (inside)
+          read_channels(x + (static_cast<long long>(d) * c.x_axis[0] + static_cast<long long>(h) * c.x_axis[1] +
+                             static_cast<long long>(v) * c.x_axis[2]),
+                        c.x_group, count, packed, values);
+#pragma unroll
+        for (int i = 0; i < WIDTH; i++)
+          if (i < count)
+            sums[i] += values[i] * load<COMPUTE>(a.w[(work.channel + i) * taps + (c.flipped ? taps - 1 - tap : tap)]);
+      }
+  const long long offset = work.image * c.y_pixel[0] + work.plane * c.y_pixel[1] + work.row * c.y_pixel[2] +
+                           work.column * c.y_pixel[3] + work.channel * c.y_channel;
+  finish<WIDTH, COMPUTE>(a.epilogue, a.bias, a.prior, a.y, offset, c.y_channel, count, work.channel, 1, sums);
+}
+
+#ifndef WINDOW_ROWS
+
+// Any filter: a thread for WIDTH channels of one pixel.
+template <int WIDTH> __device__ __forceinline__ void one_position(const Arguments& a) {
+  unsigned index = blockIdx.x * blockDim.x + threadIdx.x, pack, block;
+  Work work;
+  index = a.packs.divide(index, pack);
+  index = a.columns.divide(index, work.column);
+  index = a.row_tiles.divide(index, work.row);
+  index = a.convolution.output[0].divide(index, work.plane);
+  work.image = a.blocks.divide(index, block);
+  work.channel = (block * a.packs.divisor + pack) * WIDTH;
+  if (work.image < a.images) any_filter<WIDTH>(a, work);
+}
+
+extern "C" __global__ void convolution_depthwise_any_channels(const Arguments a) {
+  griddepcontrol_wait();
+  one_position<4>(a);
+}
+extern "C" __global__ void convolution_depthwise_any_columns(const Arguments a) {
+  griddepcontrol_wait();
+  one_position<1>(a);
+}
+
+#else
+
+// Defined by the host (depthwise.py): WINDOW_ROWS, WINDOW_COLUMNS, STEP; CHANNELS, COLUMNS, AHEAD (in
+// groups of STEP rows), THREADS, BLOCKS; either CHANNELS_LAST or, of rows, PADDING on the left and the elements of x
+// and y that are moved at once, X_PACK and Y_PACK; for TMA RING_THREADS, RING_BLOCKS.
+constexpr int OPEN = (WINDOW_ROWS + STEP - 1) / STEP;         // output rows that a group of rows of x is part of
+constexpr int BUFFERS = OPEN;                                 // groups of rows in registers
+constexpr int FIELD = (COLUMNS - 1) * STEP + WINDOW_COLUMNS;  // columns of x under a thread tile
+constexpr int TAPS = WINDOW_ROWS * WINDOW_COLUMNS;
+using Taps = COMPUTE[TAPS][CHANNELS];
+using Sums = COMPUTE[OPEN][COLUMNS][CHANNELS];  // of the rows of y that are not finished
+static_assert(STEP < WINDOW_ROWS, "every row of x is part of a row of y");
+static_assert(AHEAD > 0 && AHEAD < BUFFERS, "a group of rows is read into a buffer that is not in use");
+
+// WIDTH neighbouring elements of a row of x; those of 16 bits in words, so that registers of 32 bits are moved.
+template <int WIDTH> struct Neighbours {
+  static constexpr bool PAIRS = sizeof(ELEMENT) == 2;
+  using Word = std::conditional_t<PAIRS, unsigned, ELEMENT>;
+  static constexpr int WORDS = PAIRS ? (WIDTH + 1) / 2 : WIDTH;
+  Pack<Word, WORDS> words;
+
+  // Zeros outside of the first `limit` columns.
+  __device__ __forceinline__ void read(const ELEMENT* from, int column, int limit) {
+    words = {};
+    if (static_cast<unsigned>(column) < static_cast<unsigned>(limit))
+      take(reinterpret_cast<const unsigned char*>(from));
+  }
+  __device__ __forceinline__ void take(const unsigned char* from) {
+    if constexpr (PAIRS && WIDTH == 1) words.item[0] = *reinterpret_cast<const uint16_t*>(from);
+    else words = *reinterpret_cast<const Pack<Word, WORDS>*>(from);
+  }
+  __device__ __forceinline__ COMPUTE at(int i) const {
+    if constexpr (PAIRS) {
+      using Pair = std::conditional_t<std::is_same_v<ELEMENT, half>, half2, __nv_bfloat162>;
+      const Pair pair = *reinterpret_cast<const Pair*>(&words.item[i / 2]);
+      return i % 2 ? __high2float(pair) : __low2float(pair);
+    } else {
+      return words.item[i];
+    }
+  }
+};
+
+#ifdef CHANNELS_LAST
+constexpr int X_ALIGNED = CHANNELS;
+
+// A row of x under a thread tile: a pack of channels for each column.
+struct Row {
+  Neighbours<CHANNELS> packs[FIELD];
+
+  // `from`: where column `column` is, the first of the window; `step`: elements to the next one.
+  __device__ __forceinline__ void read(const ELEMENT* from, int column, int limit, int step) {
+#pragma unroll
+    for (int j = 0; j < FIELD; j++, from += step) packs[j].read(from, column + j, limit);
+  }
+  __device__ __forceinline__ void take(const unsigned char* from, int step) {
+#pragma unroll
+    for (int j = 0; j < FIELD; j++) packs[j].take(from + j * step);
+  }
+  __device__ __forceinline__ COMPUTE at(int column, int channel) const { return packs[column].at(channel); }
+};
+
+constexpr int Y_PACKS = COLUMNS, Y_PACK = CHANNELS;  // of a row of y
+__device__ __forceinline__ int pack_column(int pack) { return pack; }
+__device__ __forceinline__ int pack_step(const Convolution& c) { return static_cast<int>(c.y_pixel[3]); }
+#else
+static_assert(CHANNELS == 1 && COLUMNS % Y_PACK == 0 && COLUMNS * STEP % X_PACK == 0,
+              "packs begin at multiples of their size");
+static_assert(PADDING < WINDOW_COLUMNS, "a thread tile has some of the columns under it");
+constexpr int X_ALIGNED = X_PACK;
+constexpr int OWN = COLUMNS * STEP;  // columns of x that no other thread tile begins with
+constexpr int RIGHT = WINDOW_COLUMNS - STEP > PADDING ? WINDOW_COLUMNS - STEP - PADDING : 0;
+
+// Elements of the packs beside the own columns: as few as hold `count`.
+constexpr int halo_pack(int count) {
+  int width = 1;
+  while (width < count && width < X_PACK) width *= 2;
+  return width;
+}
+
+// A row of x under a thread tile: its own columns, what the window has on the left and on the right of them.
+struct Row {
+  static constexpr int LEFT_PACK = halo_pack(PADDING), LEFT_PACKS = (PADDING + LEFT_PACK - 1) / LEFT_PACK;
+  static constexpr int RIGHT_PACK = halo_pack(RIGHT), RIGHT_PACKS = (RIGHT + RIGHT_PACK - 1) / RIGHT_PACK;
+  Neighbours<LEFT_PACK> left[LEFT_PACKS + 1];
+  Neighbours<X_PACK> own[OWN / X_PACK];
+  Neighbours<RIGHT_PACK> right[RIGHT_PACKS + 1];
+
+  template <int COUNT, int WIDTH>
+  static __device__ __forceinline__ void read(Neighbours<WIDTH> (&packs)[COUNT], int count, const ELEMENT* from,
+                                              int column, int first, int limit) {
+#pragma unroll
+    for (int i = 0; i < count; i++) packs[i].read(from + first + i * WIDTH, column + first + i * WIDTH, limit);
+  }
+  __device__ __forceinline__ void read(const ELEMENT* from, int column, int limit, int) {
+    read(own, OWN / X_PACK, from, column, PADDING, limit);
+    read(left, LEFT_PACKS, from, column, PADDING - LEFT_PACKS * LEFT_PACK, limit);
+    read(right, RIGHT_PACKS, from, column, PADDING + OWN, limit);
+  }
+  __device__ __forceinline__ COMPUTE at(int column, int) const {
+    const int q = column - PADDING, l = q + LEFT_PACKS * LEFT_PACK, r = q - OWN;
+    if (q < 0) return left[l / LEFT_PACK].at(l % LEFT_PACK);
+    return q < OWN ? own[q / X_PACK].at(q % X_PACK) : right[r / RIGHT_PACK].at(r % RIGHT_PACK);
+  }
+};
+
+constexpr int Y_PACKS = COLUMNS / Y_PACK;  // of a row of y
+__device__ __forceinline__ int pack_column(int pack) { return pack * Y_PACK; }
+__device__ __forceinline__ int pack_step(const Convolution&) { return Y_PACK; }
+#endif
+
+// What becomes of the sums of a row of y, `offset` elements from its first: what finish() does, but the questions are
+// asked once for a row.
+__device__ __forceinline__ void finish_row(const Arguments& a, long long offset, const Work& work,
+                                           COMPUTE (&sums)[COLUMNS][CHANNELS]) {
+  using Packed = Pack<ELEMENT, Y_PACK>;
+  const int step = pack_step(a.convolution), width = a.convolution.output[2].divisor - work.column;
+  if (!a.plain) {
+    const ELEMENT* prior = a.prior + offset;
+#pragma unroll
+    for (int q = 0; q < COLUMNS; q++)
+#pragma unroll
+      for (int i = 0; i < CHANNELS; i++) sums[q][i] *= a.alpha;
+    if (a.beta != COMPUTE(0)) {
+#pragma unroll
+      for (int p = 0; p < Y_PACKS; p++, prior += step)
+        if (pack_column(p) < width) {
+          const Packed pack = *reinterpret_cast<const Packed*>(prior);
+#pragma unroll
+          for (int i = 0; i < Y_PACK; i++)
+            sums[(p * Y_PACK + i) / CHANNELS][i % CHANNELS] += a.beta * load<COMPUTE>(pack.item[i]);
+        }
+    }
+    if (a.epilogue.biased) {
+#pragma unroll
+      for (int i = 0; i < CHANNELS; i++) {
+        const COMPUTE bias = load<COMPUTE>(a.bias[work.channel + i]);
+#pragma unroll
+        for (int q = 0; q < COLUMNS; q++) sums[q][i] += bias;
+      }
+    }
+    if (a.epilogue.rectified) {
+#pragma unroll
+      for (int q = 0; q < COLUMNS; q++)
+#pragma unroll
+        for (int i = 0; i < CHANNELS; i++) sums[q][i] = sums[q][i] > COMPUTE(0) ? sums[q][i] : COMPUTE(0);
+    }
+  }
+}
+
+__device__ __forceinline__ Pack<ELEMENT, Y_PACK> pack_of(const COMPUTE (&sums)[COLUMNS][CHANNELS], int p) {
+  Pack<ELEMENT, Y_PACK> pack;
+#pragma unroll
+  for (int i = 0; i < Y_PACK; i++) pack.item[i] = store<ELEMENT>(sums[(p * Y_PACK + i) / CHANNELS][i % CHANNELS]);
+  return pack;
+}
+
+__device__ __forceinline__ void write_row(const Arguments& a, ELEMENT* y, const Work& work,
+                                          COMPUTE (&sums)[COLUMNS][CHANNELS]) {
+  const int step = pack_step(a.convolution), width = a.convolution.output[2].divisor - work.column;
+  finish_row(a, y - a.y, work, sums);
+#pragma unroll
+  for (int p = 0; p < Y_PACKS; p++, y += step)
+    if (pack_column(p) < width) *reinterpret_cast<Pack<ELEMENT, Y_PACK>*>(y) = pack_of(sums, p);
+}
+
+template <int WIDTH, class T> __device__ __forceinline__ bool lies_well(const T* address) {
+  return reinterpret_cast<uintptr_t>(address) % sizeof(Pack<T, WIDTH>) == 0;
+}
+
+// The taps of CHANNELS filters lie side by side; they are read in packs.
+__device__ __forceinline__ void read_taps(const ELEMENT* w, bool flipped, Taps& taps) {
+#pragma unroll
+  for (int i = 0; i < TAPS; i++) {
+    const Pack<ELEMENT, CHANNELS> pack = reinterpret_cast<const Pack<ELEMENT, CHANNELS>*>(w)[i];
+#pragma unroll
+    for (int j = 0; j < CHANNELS; j++)
+      taps[(i * CHANNELS + j) % TAPS][(i * CHANNELS + j) / TAPS] = load<COMPUTE>(pack.item[j]);
+  }
+  if (flipped) {
+#pragma unroll
+    for (int i = 0; i < TAPS / 2; i++)
+#pragma unroll
+      for (int j = 0; j < CHANNELS; j++) {
+        const COMPUTE kept = taps[i][j];
+        taps[i][j] = taps[TAPS - 1 - i][j];
+        taps[TAPS - 1 - i][j] = kept;
+      }
+  }
+}
+
+// Row t of a group is added to the rows of y that it is part of, those that `is_open` says; a row's first product
+// begins its sum.
+template <class IsOpen>
+__device__ __forceinline__ void add_row(const Row& row, const Taps& taps, int phase, int t, Sums& sums,
+                                        IsOpen is_open) {
+  COMPUTE field[FIELD][CHANNELS];
+#pragma unroll
+  for (int j = 0; j < FIELD; j++)
+#pragma unroll
+    for (int i = 0; i < CHANNELS; i++) field[j][i] = row.at(j, i);
+#pragma unroll
+  for (int open = 0; open < OPEN; open++) {
+    const int r = open * STEP + t;  // of the window of output row group - open
+    if (r >= WINDOW_ROWS || !is_open(open)) continue;
+    COMPUTE(&sum)[COLUMNS][CHANNELS] = sums[(phase + OPEN - open) % OPEN];
+#pragma unroll
+    for (int s = 0; s < WINDOW_COLUMNS; s++)
+#pragma unroll
+      for (int q = 0; q < COLUMNS; q++)
+#pragma unroll
+        for (int i = 0; i < CHANNELS; i++) {
+          const COMPUTE product = field[q * STEP + s][i] * taps[r * WINDOW_COLUMNS + s][i];
+          sum[q][i] = r == 0 && s == 0 ? product : sum[q][i] + product;
+        }
+  }
+}
+
+#ifdef RING_THREADS
+#include "convolution/depthwise/tma.cuh"
+extern "C" __global__ void __launch_bounds__(RING_THREADS, RING_BLOCKS)
+    convolution_depthwise_tma(const __grid_constant__ Arguments a) {
+  griddepcontrol_wait();
+  pipelined_tiles(a);
+}
+#endif
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) convolution_depthwise_static(const Arguments a) {
+  griddepcontrol_wait();
+  const Convolution& c = a.convolution;
+  unsigned index = blockIdx.x * blockDim.x + threadIdx.x, pack, block, row_tile;
+  Work work{};
+  index = a.packs.divide(index, pack);
+  index = a.columns.divide(index, work.column);
+  index = a.row_tiles.divide(index, row_tile);
+  work.image = a.blocks.divide(index, block);
+  work.channel = (block * a.packs.divisor + pack) * CHANNELS;
+  work.column *= COLUMNS;
+  work.row = row_tile * a.rows;
+  if (work.image >= a.images || work.channel >= a.channels) return;
+  const int below = c.output[1].divisor - work.row, rows = below < a.rows ? below : a.rows;
+
+  if (!lies_well<X_ALIGNED>(a.x) || !lies_well<CHANNELS>(a.w) || !lies_well<Y_PACK>(a.y) ||
+      !lies_well<Y_PACK>(a.prior)) {
+    const unsigned row = work.row, column = work.column;
+    for (work.row = row; work.row < row + rows; work.row++)
+      for (work.column = column; work.column < column + COLUMNS && work.column < c.output[2].divisor; work.column++)
+        any_filter<CHANNELS>(a, work);
+    return;
+  }
+
+  const int column = static_cast<int>(work.column) * STEP - c.padding[2],
+            top = static_cast<int>(work.row) * STEP - c.padding[1];
+  const int end = top + (rows - 1) * STEP + WINDOW_ROWS;
+  const unsigned bottom = end < 0            ? 0
+                          : end < c.input[1] ? end
+                                             : c.input[1];  // rows of x from here on add nothing but zeros
+  const ELEMENT* x = a.x + (work.image * c.x_pixel[0] + work.channel * c.x_group +
+                            static_cast<long long>(top) * c.x_axis[1] + static_cast<long long>(column) * c.x_axis[2]);
+  ELEMENT* y = a.y + (work.image * c.y_pixel[0] + work.row * c.y_pixel[2] + work.column * c.y_pixel[3] +
+                      work.channel * c.y_channel);
+
+  Row buffers[BUFFERS][STEP];
+  const auto read_group = [&](int group, Row(&buffer)[STEP]) {
+#pragma unroll
+    for (int t = 0; t < STEP; t++) {
+      const int h = top + group * STEP + t;
+      buffer[t].read(x + static_cast<long long>(t) * c.x_axis[1], column,
+                     static_cast<unsigned>(h) < bottom ? c.input[2] : 0, c.x_axis[2]);
+    }
+    x += static_cast<long long>(STEP) * c.x_axis[1];
+  };
+#pragma unroll
+  for (int i = 0; i < AHEAD; i++) read_group(i, buffers[i]);
+
+  Taps taps;
+  Sums sums;
+  read_taps(a.w + work.channel * TAPS, c.flipped, taps);
+
+  const int groups = rows + OPEN - 1;
+  for (int first = 0; first < groups; first += BUFFERS)
+#pragma unroll
+    for (int phase = 0; phase < BUFFERS; phase++) {
+      const int group = first + phase;
+      if (group >= groups) return;
+      read_group(group + AHEAD, buffers[(phase + AHEAD) % BUFFERS]);
+#pragma unroll
+      for (int t = 0; t < STEP; t++) {
+        add_row(buffers[phase][t], taps, phase, t, sums,
+                [&](int open) { return static_cast<unsigned>(group - open) < static_cast<unsigned>(rows); });
+      }
+      if (group >= OPEN - 1) {
+        write_row(a, y, work, sums[(phase + 1) % OPEN]);
+        y += c.y_pixel[2];
+      }
+    }
+}
+#endif

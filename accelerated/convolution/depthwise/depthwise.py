@@ -1,0 +1,231 @@
+"""Depthwise convolutions on the device (convolution/depthwise/depthwise.cu)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ctypes import c_int, c_longlong, c_ubyte, sizeof
+from math import lcm
+from typing import Any
+
+from dualdnn.api.operations import TensorSpec
+
+from ...plans import Launch, factors, pointers, structure, type_definitions
+from ...primitives.geometry import FastDivmod, blocks
+from ...primitives.tma import MAP_BYTES, TmaLaunch
+from ..forward import IMPLICIT, ConvolutionProblem, ConvolutionSolver
+from ..problem import (
+    PACK_BYTES,
+    PLAIN,
+    Convolution,
+    ConvolutionStruct,
+    Rates,
+    blend,
+    channels_last,
+    epilogue,
+    operand_names,
+    operation_product,
+)
+from .tma import RingStruct, ring, ring_definitions
+
+SOURCE, RING_KERNEL = "convolution/depthwise/depthwise.cu", "convolution_depthwise_tma"
+ALIGNMENT = 64  # of the arguments
+CHANNELS = 4  # of a thread of the kernel for any filter, where they lie side by side
+NEIGHBOURS = 32  # threads with packs of channels of the same pixel, at most
+
+# Windows that have a kernel of their own, and what a thread of it takes: channels of 16 bits, of more; columns of them
+WINDOWS: dict[tuple[int, ...], tuple[int, int, int]] = {(3, 3): (4, 2, 4), (5, 5): (2, 2, 4), (7, 7): (2, 1, 2)}
+STEPS = ((1, 1), (2, 2))
+THREADS = 128
+BLOCKS = 1  # of a multiprocessor, at least
+AHEAD = 2  # rows of x that are read before they are needed
+ROWS = range(7, 15)  # of a thread tile: as many as leave enough threads
+ENOUGH = 300_000  # threads, a few times what a GPU holds
+TILE_COST = 20  # what a thread tile costs beside its products, in products
+
+
+class DepthwiseSolver(ConvolutionSolver):
+    """One kernel for convolutions of which every channel has one filter of its own."""
+
+    algorithms = IMPLICIT
+
+    def can_launch(self, problem: ConvolutionProblem) -> bool:
+        o, groups = problem.operation, problem.groups
+        depthwise = groups > 1 and o.w.dims[:2] == (groups, 1) and o.x.scalar_bytes > 1
+        return depthwise and self.takes(o, problem.device)
+
+    def takes(self, o: Convolution, device: Any) -> bool:
+        """Return whether the kernel has the window, strides and layouts of a depthwise convolution."""
+        return True
+
+    def estimated_seconds(self, problem: ConvolutionProblem) -> float:
+        return Rates.LAUNCH + problem.memory_seconds
+
+
+class DepthwiseTma(DepthwiseSolver):
+    """Thread tiles of common windows, channels innermost, whose rows TMA loads."""
+
+    name = "convolution.depthwise_tma"
+
+    def takes(self, o: Convolution, device: Any) -> bool:
+        return bool(ring_definitions(o, device)) if _is_static(o) and _has_channels_last(o) else False
+
+    def launches(self, problem: ConvolutionProblem) -> list[Launch]:
+        o, device = problem.operation, problem.device
+        definitions = _definitions_of_channels(o) | ring_definitions(o, device)
+        fallback, module = _static_launch(problem, definitions), _module(o, definitions)
+        found = ring(o, definitions, device)
+        channel_blocks, tiles, rows = found.shape.blocks(o)
+        value = operation_product(o)
+        arguments = _arguments(o, value, found.arguments, (1, tiles, rows, channel_blocks), found.shape.rows)
+        grid, block = (o.x.dims[0] * channel_blocks * tiles * rows, 1, 1), (found.shape.threads, 1, 1)
+        function = device.function(SOURCE, RING_KERNEL, module)
+        launch = Launch(function, arguments, fallback.operands, grid, block, found.shape.shared_bytes)
+        maps = ((type(arguments).image.offset, 0, 0, found.image),)
+        return [TmaLaunch(device, (SOURCE, module), RING_KERNEL, launch, maps, fallback, aligned=(1, 2, 3))]
+
+
+class Depthwise(DepthwiseSolver):
+    """Thread tiles of common windows: rows and columns for each thread."""
+
+    name = "convolution.depthwise"
+
+    def takes(self, o: Convolution, device: Any) -> bool:
+        in_rows = (
+            o.x.strides[3] == o.y.strides[3] == 1 and o.convolution.padding[1] < o.w.dims[3] if _is_static(o) else False
+        )
+        return _is_static(o) and (_has_channels_last(o) or in_rows)
+
+    def launches(self, problem: ConvolutionProblem) -> list[Launch]:
+        o = problem.operation
+        definitions = _definitions_of_channels(o) if _has_channels_last(o) else _definitions_of_rows(o)
+        return [_static_launch(problem, definitions)]
+
+
+class DepthwiseAny(DepthwiseSolver):
+    """Any window and layout: a thread for each pixel, of some channels where they lie side by side."""
+
+    name = "convolution.depthwise_any"
+
+    def launches(self, problem: ConvolutionProblem) -> list[Launch]:
+        o = problem.operation
+        last = channels_last(o.x) and channels_last(o.y)
+        columns = operation_product(o).output[2].divisor
+        name = f"convolution_depthwise_any_{'channels' if last else 'columns'}"
+        return [_launch(problem, name, {}, CHANNELS if last else 1, columns, None)]
+
+
+def _static_launch(problem: ConvolutionProblem, definitions: dict[str, int]) -> Launch:
+    width = operation_product(problem.operation).output[2].divisor
+    columns = -(-width // definitions["COLUMNS"])
+    return _launch(problem, "convolution_depthwise_static", definitions, definitions["CHANNELS"], columns, _tile_rows)
+
+
+def _launch(
+    problem: ConvolutionProblem, name: str, definitions: dict[str, int], per_thread: int, columns: int,
+    rows_of: Callable[[int, int], int] | None,
+) -> Launch:  # fmt: skip
+    """Return a launch of threads that each have ``per_thread`` channels of one of ``columns`` thread
+    tiles. rows_of: rows of a thread tile, by the height of y and the threads of one row; one where it is None."""
+    o, value = problem.operation, operation_product(problem.operation)
+    last, height = channels_last(o.x) and channels_last(o.y), value.output[1].divisor
+    packs = -(-o.x.dims[1] // per_thread)
+    neighbours = -(-packs // -(-packs // NEIGHBOURS)) if last else 1
+    channel_blocks = -(-packs // neighbours)
+    threads = o.x.dims[0] * value.output[0].divisor * neighbours * channel_blocks * columns
+    rows = rows_of(height, threads) if rows_of else 1
+    row_tiles = -(-height // rows)
+    arguments = _arguments(o, value, RingStruct(), (neighbours, columns, row_tiles, channel_blocks), rows)
+    function = problem.device.function(SOURCE, name, _module(o, definitions))
+    grid, block = blocks(threads * row_tiles, THREADS), (THREADS, 1, 1)
+    return Launch(function, arguments, ("x", "w", *operand_names(o)), grid, block)
+
+
+def _module(o: Convolution, definitions: dict[str, int]) -> tuple[tuple[str, str], ...]:
+    return type_definitions(o.x.scalar_type, o, **{key: str(number) for key, number in definitions.items()})
+
+
+def _arguments(
+    o: Convolution, value: ConvolutionStruct, ring: RingStruct, divisors: tuple[int, int, int, int], rows: int
+) -> Any:
+    """``Arguments`` in depthwise.cu."""
+    names, last = ("packs", "columns", "row_tiles", "blocks"), channels_last(o.x) and channels_last(o.y)
+    fields = [
+        *pointers(5),
+        ("reserved", (c_longlong * 3)()),
+        ("image", (c_ubyte * MAP_BYTES)()),
+        ("ring", ring),
+        ("convolution", value),
+        ("epilogue", epilogue(o)),
+        *((name, FastDivmod.of(divisor)) for name, divisor in zip(names, divisors, strict=True)),
+        *_factors(o),
+        ("plain", c_int(bytes(epilogue(o)) == bytes(PLAIN))),
+        ("channels", c_int(o.x.dims[1])),
+        ("images", c_int(o.x.dims[0])),
+        ("rows", c_int(rows)),
+        ("packed", c_int(last and _pack(CHANNELS, o.x.dims[1], _steps(o.x, 1)) == CHANNELS)),
+    ]
+    return structure(*fields, ("padding", (c_ubyte * (-sizeof(structure(*fields)) % ALIGNMENT))()))
+
+
+def _factors(operation: Convolution) -> list[tuple[str, Any]]:
+    alpha, beta = blend(operation)
+    return factors(operation, alpha=alpha, beta=beta)
+
+
+def _steps(tensor: TensorSpec, innermost: int) -> tuple[int, ...]:
+    """Distances between neighbours along every dimension but the innermost."""
+    return (*tensor.strides[:innermost], *tensor.strides[innermost + 1 :])
+
+
+def _pack(most: int, extent: int, steps: tuple[int, ...]) -> int:
+    """The largest pack, a power of two up to ``most``, that divides an extent and every distance."""
+    return next(size for size in (16, 8, 4, 2, 1) if size <= most and not any(n % size for n in (extent, *steps)))
+
+
+def _is_static(o: Convolution) -> bool:
+    """Return whether a kernel is compiled for the window and stride."""
+    return o.w.dims[2:] in WINDOWS and o.convolution.stride in STEPS and max(o.convolution.dilation) == 1
+
+
+def _has_channels_last(o: Convolution) -> bool:
+    return o.x.strides[1] == o.y.strides[1] == 1
+
+
+def _definitions_of_window(o: Convolution) -> dict[str, int]:
+    window, step = o.w.dims[2:], o.convolution.stride
+    return {
+        "WINDOW_ROWS": window[0], "WINDOW_COLUMNS": window[1], "STEP": step[0],
+        "THREADS": THREADS, "BLOCKS": BLOCKS, "AHEAD": max(1, AHEAD // step[0]),
+    }  # fmt: skip
+
+
+def _definitions_of_channels(o: Convolution) -> dict[str, int]:
+    """Return the definitions where channels lie innermost."""
+    narrow, wide, columns = WINDOWS[o.w.dims[2:]]
+    most = narrow if o.x.scalar_bytes == 2 else wide if o.x.scalar_bytes == 4 else 1
+    channels = _pack(most, o.x.dims[1], (*_steps(o.x, 1), *_steps(o.y, 1)))
+    return _definitions_of_window(o) | {"CHANNELS_LAST": 1, "CHANNELS": channels, "COLUMNS": columns}
+
+
+def _definitions_of_rows(o: Convolution) -> dict[str, int]:
+    """Return the definitions where rows lie innermost."""
+    step, width, most = o.convolution.stride[1], o.y.dims[3], PACK_BYTES // o.x.scalar_bytes
+    x_pack = _pack(most, o.x.dims[3], _steps(o.x, 3))
+    y_pack = _pack(most // step, width, _steps(o.y, 3))
+    taps, unit = o.w.dims[2] * o.w.dims[3], lcm(y_pack, max(1, x_pack // step))
+    columns = min(
+        range(unit, max(unit, most // step) + 1, unit),
+        key=lambda count: -(-width // count) * (count * taps + TILE_COST),
+    )
+    packs = {"PADDING": o.convolution.padding[1], "X_PACK": x_pack, "Y_PACK": y_pack}
+    return _definitions_of_window(o) | {"CHANNELS": 1, "COLUMNS": columns} | packs
+
+
+def _tile_rows(height: int, threads: int) -> int:
+    """Return the rows of a thread tile, all about alike: neighbours share rows, so tiles are long while there are enough."""
+    rows = height
+    for row_tiles in range(1, height + 1):
+        rows = -(-height // row_tiles)
+        if rows < ROWS.stop and (threads * row_tiles >= ENOUGH or rows <= ROWS.start):
+            break
+    return rows

@@ -1,0 +1,171 @@
+"""Thread tiles of depthwise convolutions that TMA (compute capability 9.0) feeds, channels innermost
+(convolution/depthwise/tma.cuh)."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Mapping
+from ctypes import c_int
+from math import prod
+from typing import Any, NamedTuple
+
+from dualdnn.api.operations import TensorSpec
+
+from ...plans import ELEMENTS
+from ...primitives.geometry import FastDivmod
+from ...primitives.tma import ALIGNMENT, UnswizzledTiledMap
+from ..problem import Convolution, rounded_up
+
+LEAST_ARCHITECTURE = 90
+TYPES = ("half", "bfloat16", "float")
+WARP = 32
+BOX_CHANNEL_BYTES = 128  # of a column in a box
+BOX_ALIGNMENT = 128
+MOST_BOX = 256  # columns of a box
+STAGES = 4
+# Rows that a block's beginning and end cost; the part of a last block's rows in which others are done; shares of its time that
+# columns cost which two blocks read, and boxes alone in their stage.
+START, LAST, HALO, NARROW = 6, 0.25, 0.25, 0.06
+
+
+class Window(NamedTuple):
+    """What a thread computes and how many share a multiprocessor, as fast as was measured on an H200. Widths of common
+    networks are multiples of seven, and seven columns of two channels give a block of 3 x 3 eight warps, as many for
+    each scheduler."""
+
+    narrow: int  # channels of 16 bits
+    wide: int  # channels of 32 bits
+    columns: int
+    threads: int  # of a block, at most; one warp of them loads rows by TMA
+    blocks: int  # of a multiprocessor
+
+    @property
+    def block_bytes(self) -> int:
+        """Return the bytes of shared memory of a block."""
+        return 224 * 1024 // self.blocks
+
+
+WINDOWS: dict[tuple[int, ...], Window] = {
+    (3, 3): Window(2, 2, 7, 288, 2), (5, 5): Window(2, 2, 4, 256, 2), (7, 7): Window(2, 1, 2, 256, 1)
+}  # fmt: skip
+
+
+class RingStruct(ctypes.Structure):
+    """``Ring`` in depthwise.cu."""
+
+    _fields_ = [
+        ("packs", FastDivmod),
+        ("stages", c_int),
+        ("boxes", c_int),
+        ("box_bytes", c_int),
+        ("row_bytes", c_int),
+        ("columns", c_int),
+    ]
+
+
+class Shape(NamedTuple):
+    """What a block computes. packs: of channels, side by side; boxes: of a stage, each of ``box`` elements (channels,
+    columns, rows, images); column_tiles: of threads; columns, rows: of y."""
+
+    packs: int
+    boxes: int
+    box: tuple[int, int, int, int]
+    box_bytes: int
+    column_tiles: int
+    columns: int
+    rows: int
+    window: Window
+
+    @property
+    def threads(self) -> int:
+        return rounded_up(self.packs * self.column_tiles, WARP) + WARP
+
+    @property
+    def stages(self) -> int:
+        return min(STAGES, (self.window.block_bytes - BOX_ALIGNMENT) // (self.boxes * self.box_bytes))
+
+    @property
+    def shared_bytes(self) -> int:
+        return self.stages * self.boxes * self.box_bytes + BOX_ALIGNMENT
+
+    def blocks(self, o: Convolution) -> tuple[int, int, int]:
+        """Return how many blocks there are along channels, columns and rows."""
+        channels, height, width = o.y.dims[1:]
+        return -(-channels // (self.boxes * self.box[0])), -(-width // self.columns), -(-height // self.rows)
+
+
+class Ring(NamedTuple):
+    """A launch: the map of x, the argument structure, what a block computes."""
+
+    image: UnswizzledTiledMap
+    arguments: RingStruct
+    shape: Shape
+
+
+def ring_definitions(o: Convolution, device: Any) -> dict[str, int]:
+    """Definitions of a kernel that TMA feeds; none where it cannot read x, or packs of y would be torn."""
+    if device.kind == "gpu" and int(device.architecture.removeprefix("sm_")) < LEAST_ARCHITECTURE:
+        return {}
+    window = WINDOWS[o.w.dims[2:]]
+    channels = window.narrow if o.x.scalar_bytes == 2 else window.wide
+    steps = (*o.y.strides[:1], *o.y.strides[2:])
+    if ELEMENTS[o.x.scalar_type] not in TYPES or any(n % channels for n in (o.x.dims[1], *steps)):
+        return {}
+    if not tiled_map(o.x, (ALIGNMENT // o.x.scalar_bytes, 1, 1, 1)).is_possible:
+        return {}
+    return {
+        "CHANNELS": channels, "COLUMNS": window.columns, "RING_THREADS": window.threads, "RING_BLOCKS": window.blocks
+    }  # fmt: skip
+
+
+def ring(o: Convolution, definitions: Mapping[str, int], device: Any) -> Ring:
+    """What serves the operation."""
+    shape = min(_shapes(o, definitions), key=lambda shape: _clocks(o, shape, device.multiprocessors))
+    row_bytes = prod(shape.box[:2]) * o.x.scalar_bytes
+    arguments = RingStruct(
+        FastDivmod.of(shape.packs), shape.stages, shape.boxes, shape.box_bytes, row_bytes, shape.columns
+    )
+    return Ring(tiled_map(o.x, shape.box), arguments, shape)
+
+
+def tiled_map(tensor: TensorSpec, box: tuple[int, int, int, int]) -> UnswizzledTiledMap:
+    """Return the TMA map of a tensor, as (channels, columns, rows, images)."""
+    order, bytes_ = (1, 3, 2, 0), tensor.scalar_bytes
+    extent = tuple(tensor.dims[d] for d in order)
+    strides = [tensor.strides[d] * bytes_ for d in order[1:]]
+    for d, size in enumerate(extent[1:]):
+        if size == 1:  # never used, but it has to be possible
+            step = extent[d] * (strides[d - 1] if d else bytes_)
+            strides[d] = rounded_up(step, ALIGNMENT)
+    return UnswizzledTiledMap(ELEMENTS[tensor.scalar_type], extent, tuple(strides), box)
+
+
+def _shapes(o: Convolution, definitions: Mapping[str, int]) -> Iterator[Shape]:
+    """For every number of boxes the widest, with all heights of which blocks are about alike."""
+    window, (taps, step) = WINDOWS[o.w.dims[2:]], (o.w.dims[3], o.convolution.stride[1])
+    channels, columns = definitions["CHANNELS"], window.columns
+    box_channels = BOX_CHANNEL_BYTES // o.x.scalar_bytes
+    packs, total, height = box_channels // channels, -(-o.y.dims[3] // columns), o.y.dims[2]
+    for boxes in range(1, -(-o.x.dims[1] // box_channels) + 1):
+        most = min((window.threads - WARP) // (boxes * packs), ((MOST_BOX - taps) // step + 1) // columns)
+        if not most:
+            break
+        column_tiles = -(-total // -(-total // most))
+        box = (box_channels, (column_tiles * columns - 1) * step + taps, step, 1)
+        for rows in dict.fromkeys(-(-height // count) for count in range(1, height + 1)):
+            yield Shape(
+                boxes * packs, boxes, box, prod(box) * o.x.scalar_bytes, column_tiles, column_tiles * columns, rows, window
+            )  # fmt: skip
+
+
+def _clocks(o: Convolution, shape: Shape, multiprocessors: int) -> float:
+    """Rows times threads of a multiprocessor; one with room for more blocks than it gets waits for memory instead."""
+    window = shape.window
+    resident = min(
+        window.blocks * window.threads // shape.threads, window.blocks * window.block_bytes // shape.shared_bytes
+    )
+    count = -(-o.x.dims[0] * prod(shape.blocks(o)) // multiprocessors)
+    own = shape.columns * o.convolution.stride[1]
+    rows = max(count, resident) * (shape.rows + START) + resident * LAST * shape.rows
+    longer = HALO * max(0, shape.box[1] - own) / own + NARROW * (shape.boxes == 1)
+    return rows * (shape.threads - WARP) * (1 + longer)

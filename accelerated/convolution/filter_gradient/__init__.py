@@ -1,0 +1,1 @@
+"""Gradients of convolutions with respect to the filter (6.2.2)."""

@@ -1,0 +1,319 @@
+// Gradients with respect to the filter (6.2.2) of convolutions of which every channel has one filter of its own.
+//
+// Tiling: a thread has CHANNELS channels and COLUMNS output columns, and slides down the rows of one chunk of an image
+// after the other: it keeps the rows of dy that a row of x meets, and the sums of all taps. Threads of a block have a
+// few packs of channels and share chunks (`items`); their sums are added in a tree, those of the blocks that share the
+// channels by sum.cu, in one order.
+//
+// Where channels lie innermost a producer warp loads rows by TMA into a ring of stages; a warp has 64 channels.
+//
+// Roofline bound: bytes, x and dy read once; 2 * taps flops for each element of dy. 64x256x56x56 in half, rows
+// innermost, on an H100: 96 us (the bytes take 68, at 3010 GB/s), channels innermost 79.
+#include "primitives/geometry.cuh"
+#include "primitives/tma.cuh"
+#include "primitives/types.cuh"
+
+constexpr int DEPTH = (TAP_ROWS + ROW_STEP - 1) / ROW_STEP;  // rows of dy that one of x meets
+constexpr int X_COLUMNS = (COLUMNS - 1) * COLUMN_STEP + TAP_COLUMNS;
+constexpr int TAPS = TAP_ROWS * TAP_COLUMNS;
+
+// Axes: rows, columns. The steps are elements from one image, channel, row, column to the next.
+struct Arguments {
+  const ELEMENT* x;
+  const ELEMENT* dy;
+  COMPUTE* partial;  // [block that shares channels][channel][tap]
+  long long x_step[4], dy_step[4];
+  int input[2], output[2];
+  int padding, chunk_rows;  // of rows; rows of dy of an item
+  int channels, items, flipped;
+  int log_packs;             // of channels, of a block
+  FastDivmod tiles, chunks;  // of columns, of rows
+  FastDivmod channel_blocks;
+};
+
+using Row = COMPUTE[COLUMNS][CHANNELS];
+
+// COUNT columns from `column` on. Columns of dy outside are not multiplied; those of x are the zeros of the padding.
+template <int COUNT, int BEFORE, int WIDTH>
+__device__ __forceinline__ void read_row(COMPUTE (&values)[COUNT][CHANNELS], const ELEMENT* row, int column, int step,
+                                         int extent, bool exists) {
+  if constexpr (CHANNELS_LAST) {
+    using Packed = Pack<ELEMENT, WIDTH>;
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+      const int at = column + i - BEFORE;
+      const bool inside = exists && static_cast<unsigned>(at) < static_cast<unsigned>(extent);
+#pragma unroll
+      for (int c = 0; c < CHANNELS; c += WIDTH) {
+        Packed pack = {};
+        if (inside) pack = *reinterpret_cast<const Packed*>(row + static_cast<long long>(at) * step + c);
+#pragma unroll
+        for (int j = 0; j < WIDTH; j++) values[i][c + j] = load<COMPUTE>(pack.item[j]);
+      }
+    }
+  } else {
+    // Packs from `column` on, which is a multiple of their width, and single elements before and behind.
+    using Packed = Pack<ELEMENT, WIDTH>;
+    constexpr int PACKS = (COUNT - BEFORE) / WIDTH;
+#pragma unroll
+    for (int i = 0; i < PACKS; i++) {
+      Packed pack = {};
+      const int at = column + i * WIDTH;
+      if (exists && at < extent) pack = *reinterpret_cast<const Packed*>(row + at);
+#pragma unroll
+      for (int j = 0; j < WIDTH; j++) values[BEFORE + i * WIDTH + j][0] = load<COMPUTE>(pack.item[j]);
+    }
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+      if (i >= BEFORE && i < BEFORE + PACKS * WIDTH) continue;
+      const int at = column + i - BEFORE;
+      const bool inside = exists && static_cast<unsigned>(at) < static_cast<unsigned>(extent);
+      values[i][0] = inside ? load<COMPUTE>(row[at]) : COMPUTE(0);
+    }
+  }
+}
+
+struct Sums {
+  COMPUTE of[TAPS][CHANNELS];
+
+  // Of the taps of one row; the first `count` columns of dy exist.
+  template <bool ALL>
+  __device__ __forceinline__ void add(const Row& dy, const COMPUTE (&x)[X_COLUMNS][CHANNELS], int tap_row, int count) {
+#pragma unroll
+    for (int q = 0; q < COLUMNS; q++)
+      if (ALL || q < count) {
+#pragma unroll
+        for (int s = 0; s < TAP_COLUMNS; s++)
+#pragma unroll
+          for (int c = 0; c < CHANNELS; c++) of[tap_row * TAP_COLUMNS + s][c] += dy[q][c] * x[q * COLUMN_STEP + s][c];
+      }
+  }
+};
+
+// One chunk of rows.
+struct Item {
+  const ELEMENT *x, *dy;  // the image, at the first of the thread's channels
+  int column, count;      // of dy: the first, how many exist
+  int first, end;         // rows of dy
+
+  // Row `row` of dy and the rows of x that it meets first; window[k] becomes row `row`, window[k - 1] was the one
+  // before. EVERY: all rows of the window are rows of the item.
+  template <bool EVERY, bool ALL>
+  __device__ __forceinline__ void slide(const Arguments& a, Sums& sums, Row (&window)[DEPTH], int k, int row) const {
+    if (EVERY || row < end)
+      read_row<COLUMNS, 0, DY_WIDTH>(window[k], dy + row * a.dy_step[2], column, static_cast<int>(a.dy_step[3]),
+                                     a.output[1], true);
+#pragma unroll
+    for (int j = 0; j < ROW_STEP; j++) {
+      const int y = row * ROW_STEP - a.padding + j;
+      COMPUTE values[X_COLUMNS][CHANNELS];
+      read_row<X_COLUMNS, COLUMN_PADDING, X_WIDTH>(values, x + y * a.x_step[2], column * COLUMN_STEP,
+                                                   static_cast<int>(a.x_step[3]), a.input[1],
+                                                   static_cast<unsigned>(y) < static_cast<unsigned>(a.input[0]));
+#pragma unroll
+      for (int i = 0; i < DEPTH; i++)
+        if (j + ROW_STEP * i < TAP_ROWS && (EVERY || (row - i >= first && row - i < end)))
+          sums.add<ALL>(window[(k - i + DEPTH) % DEPTH], values, j + ROW_STEP * i, count);
+    }
+  }
+
+  template <bool ALL> __device__ __forceinline__ void walk(const Arguments& a, Sums& sums) const {
+    Row window[DEPTH] = {};
+    for (int row = first; row < end + DEPTH - 1; row += DEPTH) {
+      if (row >= first + DEPTH - 1 && row + DEPTH <= end) {
+#pragma unroll
+        for (int k = 0; k < DEPTH; k++) slide<true, ALL>(a, sums, window, k, row + k);
+      } else {
+#pragma unroll
+        for (int k = 0; k < DEPTH; k++)
+          if (row + k < end + DEPTH - 1) slide<false, ALL>(a, sums, window, k, row + k);
+      }
+    }
+  }
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) convolution_depthwise_filter_gradient(const Arguments a) {
+  griddepcontrol_wait();
+  __shared__ COMPUTE shared[THREADS / 32][32][TAPS * CHANNELS + 1];
+  const int packs = 1 << a.log_packs, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  unsigned channel_block;
+  const unsigned part = a.channel_blocks.divide(blockIdx.x, channel_block);
+  const unsigned parts = gridDim.x / a.channel_blocks.divisor;
+  const int first_channel = channel_block * packs * CHANNELS, channel = first_channel + lane % packs * CHANNELS;
+  Sums sums = {};
+  if (channel < a.channels)
+    for (unsigned i = part * (THREADS >> a.log_packs) + (threadIdx.x >> a.log_packs);
+         i < static_cast<unsigned>(a.items); i += parts * (THREADS >> a.log_packs)) {
+      unsigned tile, chunk;
+      const unsigned image = a.chunks.divide(a.tiles.divide(i, tile), chunk);
+      Item item;
+      item.x = a.x + image * a.x_step[0] + channel * a.x_step[1];
+      item.dy = a.dy + image * a.dy_step[0] + channel * a.dy_step[1];
+      item.column = tile * COLUMNS, item.count = a.output[1] - item.column;
+      item.first = chunk * a.chunk_rows, item.end = min(item.first + a.chunk_rows, a.output[0]);
+      if (item.count >= COLUMNS) item.walk<true>(a, sums);
+      else item.walk<false>(a, sums);
+    }
+#pragma unroll
+  for (int t = 0; t < TAPS; t++)
+#pragma unroll
+    for (int c = 0; c < CHANNELS; c++) {
+      COMPUTE sum = sums.of[t][c];
+      for (int distance = 16; distance >= packs; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);
+      if (lane < packs) shared[warp][lane][c * TAPS + t] = sum;
+    }
+  __syncthreads();
+  COMPUTE* to = a.partial + static_cast<long long>(part) * a.channels * TAPS;
+  for (int i = threadIdx.x; i < packs * CHANNELS * TAPS; i += THREADS) {
+    const int pack = i / (CHANNELS * TAPS), element = i % (CHANNELS * TAPS), tap = element % TAPS;
+    const int of = first_channel + pack * CHANNELS + element / TAPS;
+    if (of >= a.channels) continue;
+    COMPUTE sum = shared[0][pack][element];
+#pragma unroll
+    for (int w = 1; w < THREADS / 32; w++) sum += shared[w][pack][element];
+    to[of * TAPS + (a.flipped ? TAPS - 1 - tap : tap)] = sum;
+  }
+}
+
+// --- channels innermost, by TMA ---
+
+#if CHANNELS_LAST && CHANNELS == 2
+constexpr int MOST_STAGES = 8, MOST_WARPS = 8;  // those that add; with one more that loads
+constexpr int COLUMN_BYTES = 32 * CHANNELS * static_cast<int>(sizeof(ELEMENT));  // of a box
+
+struct TmaArguments {
+  const ELEMENT* x;  // read through the maps
+  const ELEMENT* dy;
+  COMPUTE* partial;  // as above
+  long long reserved[5];
+  TensorMap image, incoming;
+  int output[2];
+  int padding, chunk_rows;
+  int channels, items, flipped;
+  int stages, x_bytes, stage_bytes;  // rows of x, then a row of dy
+  FastDivmod tiles, chunks;
+  FastDivmod channel_blocks;
+};
+
+// A chunk of rows, as the block has it.
+struct Chunk {
+  unsigned image;
+  int column, first, end;  // of dy
+  __device__ __forceinline__ Chunk(const TmaArguments& a, unsigned item, int columns) {
+    unsigned tile, chunk;
+    image = a.chunks.divide(a.tiles.divide(item, tile), chunk);
+    column = tile * columns, first = chunk * a.chunk_rows, end = min(first + a.chunk_rows, a.output[0]);
+  }
+};
+
+struct Ring {
+  unsigned char* stages;
+  Mbarrier *full, *empty;
+  int stage = 0, parity = 0;
+  __device__ __forceinline__ void advance(int count) {
+    if (++stage == count) stage = 0, parity ^= 1;
+  }
+};
+
+template <bool ALL>
+__device__ __forceinline__ void slide_chunk(const TmaArguments& a, const Chunk& chunk, Ring& ring, int warp, int count,
+                                            Sums& sums) {
+  using Packed = Pack<ELEMENT, CHANNELS>;
+  const int lane = threadIdx.x % 32;
+  Row window[DEPTH] = {};
+  for (int row = chunk.first; row < chunk.end + DEPTH - 1; row += DEPTH)
+#pragma unroll
+    for (int k = 0; k < DEPTH; k++) {
+      if (row + k >= chunk.end + DEPTH - 1) break;
+      mbarrier_wait_parity(&ring.full[ring.stage], ring.parity);
+      const unsigned char* from = ring.stages + ring.stage * a.stage_bytes + lane * static_cast<int>(sizeof(Packed));
+      const unsigned char* dy = from + a.x_bytes + warp * COLUMNS * COLUMN_BYTES;
+#pragma unroll
+      for (int q = 0; q < COLUMNS; q++) {
+        const Packed pack = *reinterpret_cast<const Packed*>(dy + q * COLUMN_BYTES);
+#pragma unroll
+        for (int c = 0; c < CHANNELS; c++) window[k][q][c] = load<COMPUTE>(pack.item[c]);
+      }
+      const int x_row_bytes = a.x_bytes / ROW_STEP;
+#pragma unroll
+      for (int j = 0; j < ROW_STEP; j++) {
+        const unsigned char* x = from + j * x_row_bytes + warp * COLUMNS * COLUMN_STEP * COLUMN_BYTES;
+        COMPUTE values[X_COLUMNS][CHANNELS];
+#pragma unroll
+        for (int i = 0; i < X_COLUMNS; i++) {
+          const Packed pack = *reinterpret_cast<const Packed*>(x + i * COLUMN_BYTES);
+#pragma unroll
+          for (int c = 0; c < CHANNELS; c++) values[i][c] = load<COMPUTE>(pack.item[c]);
+        }
+        if (j == ROW_STEP - 1) {
+          __syncwarp();
+          if (lane == 0) mbarrier_arrive(&ring.empty[ring.stage]);
+        }
+#pragma unroll
+        for (int i = 0; i < DEPTH; i++)
+          if (j + ROW_STEP * i < TAP_ROWS && row + k - i >= chunk.first && row + k - i < chunk.end)
+            sums.add<ALL>(window[(k - i + DEPTH) % DEPTH], values, j + ROW_STEP * i, count);
+      }
+      ring.advance(a.stages);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__((MOST_WARPS + 1) * 32, TMA_BLOCKS)
+    convolution_depthwise_filter_gradient_tma(const __grid_constant__ TmaArguments a) {
+  griddepcontrol_wait();
+  constexpr int PITCH = TAPS * CHANNELS + 1;  // of the sums of a lane in shared memory, where the stages were
+  const int warps = blockDim.x / 32 - 1, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  unsigned channel_block;
+  const unsigned part = a.channel_blocks.divide(blockIdx.x, channel_block);
+  const unsigned parts = gridDim.x / a.channel_blocks.divisor;
+  const int first_channel = channel_block * 32 * CHANNELS, columns = warps * COLUMNS;
+#if defined(EMULATED_CUDA) || __CUDA_ARCH__ >= 900
+  __shared__ Mbarrier full[MOST_STAGES], empty[MOST_STAGES];
+  Ring ring{shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 127), full, empty};
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < a.stages; i++) mbarrier_init(&full[i], 1), mbarrier_init(&empty[i], warps);
+    fence_mbarrier_init();
+  }
+  __syncthreads();
+  if (warp == warps) {
+    if (lane == 0)
+      for (unsigned item = part; item < static_cast<unsigned>(a.items); item += parts) {
+        const Chunk chunk(a, item, columns);
+        for (int row = chunk.first; row < chunk.end + DEPTH - 1; row++, ring.advance(a.stages)) {
+          unsigned char* to = ring.stages + ring.stage * a.stage_bytes;
+          mbarrier_wait_parity(&empty[ring.stage], ring.parity ^ 1);
+          mbarrier_arrive_expect_tx(&full[ring.stage], a.stage_bytes);
+          tma_load_4d(to, a.image, &full[ring.stage], first_channel, chunk.column * COLUMN_STEP - COLUMN_PADDING,
+                      row * ROW_STEP - a.padding, chunk.image);
+          tma_load_4d(to + a.x_bytes, a.incoming, &full[ring.stage], first_channel, chunk.column, row, chunk.image);
+        }
+      }
+  }
+  Sums sums = {};
+  if (warp < warps)
+    for (unsigned item = part; item < static_cast<unsigned>(a.items); item += parts) {
+      const Chunk chunk(a, item, columns);
+      const int count = a.output[1] - chunk.column - warp * COLUMNS;
+      if (count >= COLUMNS) slide_chunk<true>(a, chunk, ring, warp, count, sums);
+      else slide_chunk<false>(a, chunk, ring, warp, count, sums);
+    }
+  __syncthreads();
+  COMPUTE* const shared = reinterpret_cast<COMPUTE*>(ring.stages);
+  if (warp < warps)
+#pragma unroll
+    for (int t = 0; t < TAPS; t++)
+#pragma unroll
+      for (int c = 0; c < CHANNELS; c++) shared[(warp * 32 + lane) * PITCH + c * TAPS + t] = sums.of[t][c];
+  __syncthreads();
+  COMPUTE* to = a.partial + static_cast<long long>(part) * a.channels * TAPS;
+  for (int i = threadIdx.x; i < 32 * CHANNELS * TAPS; i += blockDim.x) {
+    const int pack = i / (CHANNELS * TAPS), element = i % (CHANNELS * TAPS), tap = element % TAPS;
+    const int of = first_channel + pack * CHANNELS + element / TAPS;
+    if (of >= a.channels) continue;
+    COMPUTE sum = shared[pack * PITCH + element];
+    for (int w = 1; w < warps; w++) sum += shared[(w * 32 + pack) * PITCH + element];
+    to[of * TAPS + (a.flipped ? TAPS - 1 - tap : tap)] = sum;
+  }
+#endif
+}
+#endif

@@ -1,0 +1,262 @@
+"""Gradients with respect to the filter of depthwise convolutions
+(convolution/filter_gradient/depthwise.cu)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ctypes import c_int, c_longlong, c_ubyte, sizeof
+from functools import cached_property
+from math import prod
+from typing import Any, NamedTuple
+
+from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as Algo
+from dualdnn.api.operations import TensorSpec
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
+
+from ...plans import Launch, Plan, pointers, structure, type_definitions
+from ...primitives.geometry import FastDivmod
+from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
+from ...primitives.tma import MAP_BYTES, ROW_BYTES, TmaLaunch
+from ...solver import BYTES_PER_SECOND, LAUNCH_SECONDS, Solver
+from ..composed import At, ComposedPlan, with_alignment, within
+from ..depthwise.tma import tiled_map
+from ..problem import PACK_BYTES, channels_last
+from .forward_convolution import FilterGradientProblem
+from .sum import sum_launch
+
+SOURCE = "convolution/filter_gradient/depthwise.cu"
+THREADS, WARP = 128, 32
+MOST_TAPS, MOST_STEP = 7, 2  # along an axis
+FEW_TAPS = 9
+CHANNELS = 2  # of a thread, where they lie side by side
+COLUMNS = {True: (4, 2), False: (8, 4)}  # of a thread, of few taps or more: where channels lie side by side or columns
+BLOCKS = {True: 6, False: 3}  # of a multiprocessor: of few taps, of more
+LEAST_ROWS = 4  # of a chunk, but for the last one
+LEAST_ARCHITECTURE = 90  # with TMA
+MOST_WARPS, MOST_STAGES = 8, 8
+STAGE_BYTES = 60 << 10  # of a block
+TMA_BLOCKS = 2  # of a multiprocessor
+ARGUMENT_ALIGNMENT = 64
+SUM_BYTES = 4
+
+
+class DepthwiseFilterGradient(Solver[FilterGradientProblem]):
+    """ALGO_1 where every channel has one filter of its own, of up to 7 x 7 taps."""
+
+    name = "convolution.depthwise_filter_gradient"
+
+    def serves(self, problem: FilterGradientProblem) -> bool:
+        o, c = problem.operation, problem.operation.convolution
+        if o.algo != Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 or c.rank != 2 or not problem.in_one_launch:
+            return False
+        depthwise = problem.groups > 1 and o.dw.dims[:2] == (problem.groups, 1)
+        taps = max(o.dw.dims[2:]) <= MOST_TAPS and max(c.stride) <= MOST_STEP and max(c.dilation) == 1
+        along = all(_is_along(spec) for spec in (o.x, o.dy)) or all(channels_last(spec) for spec in (o.x, o.dy))
+        return depthwise and taps and c.padding[1] < o.dw.dims[3] and along
+
+    def division(self, problem: FilterGradientProblem) -> _Division:
+        """Return how channels, columns and rows are divided."""
+        return _Division(problem)
+
+    def workspace_bytes(self, problem: FilterGradientProblem) -> int:
+        sums = self.division(problem).parts * prod(problem.operation.dw.dims)
+        return with_alignment(sums * (8 if problem.operation.compute_type == DOUBLE else 4))
+
+    def estimated_seconds(self, problem: FilterGradientProblem) -> float:
+        o = problem.operation
+        return 2 * LAUNCH_SECONDS + (o.x.nbytes + o.dy.nbytes) / BYTES_PER_SECOND
+
+    def alignment(self, problem: FilterGradientProblem) -> Mapping[str, int]:
+        division, nbytes = self.division(problem), problem.operation.x.scalar_bytes
+        widths = {"x": division.x_width, "dy": division.dy_width}
+        return {name: width * nbytes for name, width in widths.items() if width > 1}
+
+    def plan(self, problem: FilterGradientProblem) -> Plan:
+        division = self.division(problem)
+        where = {"x": At("x"), "dy": At("dy"), "dw": At("dw"), "partial": At("workSpace")}
+        launches = [division.launch(), sum_launch(problem.operation, division.parts, problem.device)]
+        return ComposedPlan(problem.operation, within(launches, where), self.name)
+
+
+class Chunks(NamedTuple):
+    """How images are divided: rows of a chunk, how many chunks, blocks that share channels, rows that a thread walks."""
+
+    rows: int
+    chunks: int
+    parts: int
+    walked: int
+
+
+class _Division:
+    """Channels and columns of a thread, chunks of images."""
+
+    def __init__(self, problem: FilterGradientProblem) -> None:
+        self.problem, self.operation = problem, problem.operation
+        o, c = self.operation, self.operation.convolution
+        self.last = channels_last(o.x) and channels_last(o.dy)
+        few = self.few = prod(o.dw.dims[2:]) <= FEW_TAPS
+        self.blocks = BLOCKS[few and o.x.scalar_bytes < 8]
+        # The division is one for all addresses, as the workspace is.
+        self.channels = self._width(CHANNELS, o.x, o.dy) if self.last else 1
+        wide, narrow = COLUMNS[self.last]
+        width = o.dy.dims[3]
+        wasteful = -(-width // wide) * wide > -(-width // narrow) * narrow
+        self.columns = narrow if not few or wasteful or o.x.scalar_bytes > 2 else wide
+        most = min(self.columns, PACK_BYTES // o.x.scalar_bytes) if problem.aligned else 1
+        self.x_width, self.dy_width = self._width(most, o.x), self._width(most, o.dy)
+        if self.last:
+            self.x_width = self.dy_width = self.channels if problem.aligned else 1
+        self.packs = min(WARP, 1 << (-(-o.x.dims[1] // self.channels) - 1).bit_length()) if self.last else 1
+        self.channel_blocks = -(-o.x.dims[1] // (self.packs * self.channels))
+        self.lanes = THREADS // self.packs  # threads that share items
+        self.tiles = -(-width // self.columns)
+        self.depth = -(-o.dw.dims[2] // c.stride[0])
+
+    def _width(self, most: int, *tensors: TensorSpec) -> int:
+        """Return how many elements of a row, or channels, come in one access."""
+        width = most
+        for tensor in tensors:
+            row = tensor.dims[1] if self.last else tensor.dims[3]
+            steps = (s for s, extent in zip(tensor.strides, tensor.dims, strict=True) if extent > 1 and s != 1)
+            while any(step % width for step in (row, *steps)):
+                width //= 2
+        return width
+
+    @cached_property
+    def chunks(self) -> Chunks:
+        """The division with which the threads that there are at a time are done first."""
+        height, lanes = self.operation.dy.dims[2], self.lanes
+        most = max(1, self.blocks * self.problem.device.multiprocessors // self.channel_blocks)
+
+        def divided(count: int) -> Chunks:
+            rows = -(-height // count)
+            count = -(-height // rows)
+            items = self.problem.images * self.tiles * count
+            rounds = -(-items // (lanes * most))
+            return Chunks(rows, count, -(-items // (lanes * rounds)), rounds * (rows + self.depth))
+
+        return min(map(divided, range(1, max(1, height // LEAST_ROWS) + 1)), key=lambda chunks: chunks.walked)
+
+    @property
+    def parts(self) -> int:
+        return self.chunks.parts
+
+    @cached_property
+    def definitions(self) -> tuple[tuple[str, str], ...]:
+        o, c = self.operation, self.operation.convolution
+        constants = {
+            "CHANNELS_LAST": int(self.last), "CHANNELS": self.channels, "COLUMNS": self.columns, "X_WIDTH": self.x_width,
+            "DY_WIDTH": self.dy_width, "THREADS": THREADS, "BLOCKS": self.blocks, "TAP_ROWS": o.dw.dims[2],
+            "TAP_COLUMNS": o.dw.dims[3], "ROW_STEP": c.stride[0], "COLUMN_STEP": c.stride[1],
+            "COLUMN_PADDING": c.padding[1], "TMA_BLOCKS": TMA_BLOCKS,
+        }  # fmt: skip
+        return type_definitions(o.x.data_type, o, **{name: str(value) for name, value in constants.items()})
+
+    def launch(self) -> Launch:
+        o, chunks, pair = self.operation, self.chunks, c_int * 2
+        arguments = structure(
+            *pointers(3),
+            ("x_step", (c_longlong * 4)(*o.x.strides)),
+            ("dy_step", (c_longlong * 4)(*o.dy.strides)),
+            ("input", pair(*o.x.dims[2:])),
+            ("output", pair(*o.dy.dims[2:])),
+            ("padding", c_int(o.convolution.padding[0])),
+            ("chunk_rows", c_int(chunks.rows)),
+            ("channels", c_int(o.x.dims[1])),
+            ("items", c_int(self.problem.images * self.tiles * chunks.chunks)),
+            ("flipped", c_int(o.convolution.is_flipped)),
+            ("log_packs", c_int(self.packs.bit_length() - 1)),
+            ("tiles", FastDivmod.of(self.tiles)),
+            ("chunks", FastDivmod.of(chunks.chunks)),
+            ("channel_blocks", FastDivmod.of(self.channel_blocks)),
+        )
+        function = self.problem.device.function(SOURCE, "convolution_depthwise_filter_gradient", self.definitions)
+        grid = (self.channel_blocks * chunks.parts, 1, 1)
+        return Launch(function, arguments, ("x", "dy", "partial"), grid, (THREADS, 1, 1))
+
+
+class DepthwiseFilterGradientTma(DepthwiseFilterGradient):
+    """The same with channels innermost, whose rows TMA loads."""
+
+    name = "convolution.depthwise_filter_gradient_tma"
+
+    def serves(self, problem: FilterGradientProblem) -> bool:
+        device, o = problem.device, problem.operation
+        if device.kind == "gpu" and int(device.architecture.removeprefix("sm_")) < LEAST_ARCHITECTURE:
+            return False
+        if not problem.aligned or o.x.data_type not in (HALF, BFLOAT16, FLOAT) or not super().serves(problem):
+            return False
+        division = _TmaDivision(problem)
+        return division.last and division.channels == CHANNELS and division.is_possible
+
+    def division(self, problem: FilterGradientProblem) -> _Division:
+        return _TmaDivision(problem)
+
+    def workspace_bytes(self, problem: FilterGradientProblem) -> int:
+        """Return what either kernel needs: the other one serves addresses that TMA does not take."""
+        return max(super().workspace_bytes(problem), DepthwiseFilterGradient().workspace_bytes(problem))
+
+    def alignment(self, problem: FilterGradientProblem) -> Mapping[str, int]:
+        return dict.fromkeys(("x", "dy"), COPY_ALIGNMENT)
+
+
+class _TmaDivision(_Division):
+    """Warps of a block have neighbouring columns of all of its channels."""
+
+    def __init__(self, problem: FilterGradientProblem) -> None:
+        super().__init__(problem)
+        o, (row_step, column_step) = self.operation, self.operation.convolution.stride
+        self.packs, self.channel_blocks = WARP, -(-o.x.dims[1] // (WARP * CHANNELS))
+        groups = -(-o.dy.dims[3] // self.columns)
+        self.tiles = -(-groups // MOST_WARPS)
+        self.warps = -(-groups // self.tiles)
+        box, columns = WARP * CHANNELS, self.warps * self.columns
+        self.x_box = (box, (columns - 1) * column_step + o.dw.dims[3], row_step, 1)
+        self.dy_box = (box, columns, 1, 1)
+        self.x_bytes, dy_bytes = (prod(sizes) * o.x.scalar_bytes for sizes in (self.x_box, self.dy_box))
+        self.stage_bytes = self.x_bytes + dy_bytes
+        self.stages = min(MOST_STAGES, STAGE_BYTES // self.stage_bytes)
+        self.lanes, self.blocks = 1, TMA_BLOCKS
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether TMA reads both tensors, in stages that a block has memory for."""
+        maps = (tiled_map(self.operation.x, self.x_box), tiled_map(self.operation.dy, self.dy_box))
+        return self.stages > 1 and all(made.is_possible for made in maps)
+
+    def launch(self) -> Launch:
+        o, chunks, device = self.operation, self.chunks, self.problem.device
+        fields = [
+            *pointers(3),
+            ("reserved", (c_longlong * 5)()),
+            *((name, (c_ubyte * MAP_BYTES)()) for name in ("image", "incoming")),
+            ("output", (c_int * 2)(*o.dy.dims[2:])),
+            ("padding", c_int(o.convolution.padding[0])),
+            ("chunk_rows", c_int(chunks.rows)),
+            ("channels", c_int(o.x.dims[1])),
+            ("items", c_int(self.problem.images * self.tiles * chunks.chunks)),
+            ("flipped", c_int(o.convolution.is_flipped)),
+            ("stages", c_int(self.stages)),
+            ("x_bytes", c_int(self.x_bytes)),
+            ("stage_bytes", c_int(self.stage_bytes)),
+            ("tiles", FastDivmod.of(self.tiles)),
+            ("chunks", FastDivmod.of(chunks.chunks)),
+            ("channel_blocks", FastDivmod.of(self.channel_blocks)),
+        ]
+        size = sizeof(structure(*fields))
+        arguments: Any = structure(*fields, ("end", (c_ubyte * (-size % ARGUMENT_ALIGNMENT))()))
+        entry = "convolution_depthwise_filter_gradient_tma"
+        sums_bytes = SUM_BYTES * self.warps * WARP * (prod(o.dw.dims[2:]) * CHANNELS + 1)
+        launch = Launch(
+            device.function(SOURCE, entry, self.definitions), arguments, ("x", "dy", "partial"),
+            (self.channel_blocks * chunks.parts, 1, 1), ((self.warps + 1) * WARP, 1, 1),
+            max(self.stages * self.stage_bytes, sums_bytes) + ROW_BYTES,
+        )  # fmt: skip
+        placed = (("image", 0, tiled_map(o.x, self.x_box)), ("incoming", 1, tiled_map(o.dy, self.dy_box)))
+        maps = tuple((getattr(type(arguments), name).offset, operand, 0, made) for name, operand, made in placed)
+        return TmaLaunch(device, (SOURCE, self.definitions), entry, launch, maps, None)
+
+
+def _is_along(tensor: TensorSpec) -> bool:
+    """Whether the elements of a row lie side by side."""
+    return tensor.strides[3] == 1 or tensor.dims[3] == 1

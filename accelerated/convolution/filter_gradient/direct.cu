@@ -1,0 +1,69 @@
+// Gradients of a convolution with respect to its filter (6.2.2), without a workspace.
+//
+// Tiling: up to 32 lanes of a warp share the images and output positions of one element of dw; their sums are added in
+// one order.
+//
+// Roofline bound: bytes, x and dy read once and dw written once; 2 flops a product. Every element of dy is read once
+// for each element of a filter, from L1 and L2, which bounds this kernel: convolutions of more than a few products take
+// matrix products (forward_convolution.py).
+#include "primitives/geometry.cuh"
+#include "primitives/types.cuh"
+
+// Axes: depth, rows, columns. The steps are elements from one image, channel, plane, row, column to the next.
+struct Arguments {
+  const ELEMENT* x;
+  const ELEMENT* dy;
+  ELEMENT* dw;
+  COMPUTE alpha, beta;
+  long long x_step[5], dy_step[5];
+  int input[3], padding[3], stride[3], dilation[3];
+  int terms, elements;                    // images and output positions; elements of dw
+  int channels_last;                      // of dw
+  int flipped, log_lanes;                 // lanes of an element
+  FastDivmod positions[3];                // of an image
+  FastDivmod taps[3], channels, filters;  // channels and filters of a group
+};
+
+extern "C" __global__ void __launch_bounds__(256) convolution_filter_gradient_direct(const Arguments a) {
+  griddepcontrol_wait();
+  const unsigned index = blockIdx.x * blockDim.x + threadIdx.x, lanes = 1u << a.log_lanes, lane = index & (lanes - 1);
+  const unsigned element = index >> a.log_lanes;
+  unsigned rest = element, channel, tap[3], filter;
+  if (a.channels_last) rest = a.channels.divide(rest, channel);
+#pragma unroll
+  for (int d = 2; d >= 0; d--) rest = a.taps[d].divide(rest, tap[d]);
+  if (!a.channels_last) rest = a.channels.divide(rest, channel);
+  const unsigned group = a.filters.divide(rest, filter);
+  const ELEMENT* x = a.x + (static_cast<long long>(group) * a.channels.divisor + channel) * a.x_step[1];
+  const ELEMENT* dy = a.dy + rest * a.dy_step[1];
+  int first[3];  // the element of x under the tap at output position 0
+#pragma unroll
+  for (int d = 0; d < 3; d++) {
+    const int applied = a.flipped ? a.taps[d].divisor - 1 - tap[d] : tap[d];
+    first[d] = applied * a.dilation[d] - a.padding[d];
+  }
+  COMPUTE sum = 0;
+  if (element < static_cast<unsigned>(a.elements)) {
+#pragma unroll 4
+    for (unsigned term = lane; term < static_cast<unsigned>(a.terms); term += lanes) {
+      unsigned image = term, p[3];
+#pragma unroll
+      for (int d = 2; d >= 0; d--) image = a.positions[d].divide(image, p[d]);
+      long long from = image * a.x_step[0], to = image * a.dy_step[0];
+      bool inside = true;
+#pragma unroll
+      for (int d = 0; d < 3; d++) {
+        const int at = first[d] + static_cast<int>(p[d]) * a.stride[d];
+        inside &= static_cast<unsigned>(at) < static_cast<unsigned>(a.input[d]);
+        from += at * a.x_step[2 + d];
+        to += p[d] * a.dy_step[2 + d];
+      }
+      // The zeros of the padding are multiplied, too: zero times an infinity of dy is NaN.
+      const COMPUTE value = inside ? load<COMPUTE>(x[from]) : COMPUTE(0);
+      sum += value * load<COMPUTE>(dy[to]);
+    }
+  }
+  for (unsigned distance = lanes / 2; distance; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);
+  if (element >= static_cast<unsigned>(a.elements) || lane) return;
+  a.dw[element] = blend<COMPUTE>(a.alpha, sum, a.beta, a.dw + element);
+}

@@ -1,0 +1,75 @@
+"""Gradients with respect to the filter without a workspace (convolution/filter_gradient/direct.cu)."""
+
+from __future__ import annotations
+
+from ctypes import c_int, c_longlong
+from math import prod
+
+from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as Algo
+from dualdnn.api.operations.specs import NHWC
+
+from ...plans import Launch, factors, pointers, structure, type_definitions
+from ...primitives.geometry import THREADS, FastDivmod, blocks
+from ...solver import LAUNCH_SECONDS, Solver
+from ..problem import AXES, FARTHEST, scalar_strides, spatial
+from .forward_convolution import FilterGradientProblem
+
+SOURCE = "convolution/filter_gradient/direct.cu"
+LANE_TERMS, MOST_LANES = 4, 32  # terms of a lane that lanes are added for
+PRODUCTS_PER_SECOND = 4e11  # multiply-adds, each with an access to L1 and an index
+FEW_RESULTS = 256  # of a group, which a tile of a matrix product would leave empty for the most part
+
+Integers, Steps, FastDivmods = c_int * AXES, c_longlong * (2 + AXES), FastDivmod * AXES
+
+
+class FilterGradientDirect(Solver[FilterGradientProblem]):
+    """Lanes of a warp share the images and output positions of an element of dw: ALGO_0, few elements in each of
+    several groups, tensors that are larger than the products count to, and addresses that TMA does not take, as no
+    other solver makes do with its workspace."""
+
+    name = "convolution.filter_gradient_direct"
+
+    def serves(self, problem: FilterGradientProblem) -> bool:
+        direct = problem.operation.algo in (
+            Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0,
+            Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1,
+        )
+        return direct or not problem.in_one_launch
+
+    def applies(self, problem: FilterGradientProblem) -> bool:
+        if problem.operation.algo != Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1:
+            return self.serves(problem)
+        few = problem.groups > 1 and prod(problem.operation.dw.dims) // problem.groups <= FEW_RESULTS
+        return few or not problem.in_one_launch or not problem.aligned
+
+    def estimated_seconds(self, problem: FilterGradientProblem) -> float:
+        return LAUNCH_SECONDS + prod(problem.operation.dw.dims) * problem.operation.terms / PRODUCTS_PER_SECOND
+
+    def launches(self, problem: FilterGradientProblem) -> list[Launch]:
+        o, c, elements = problem.operation, problem.operation.convolution, prod(problem.operation.dw.dims)
+        lanes = 1
+        while lanes < MOST_LANES and lanes * LANE_TERMS < o.terms and 2 * lanes * elements <= FARTHEST:
+            lanes *= 2
+        arguments = structure(
+            *pointers(3),
+            *factors(o, alpha=o.alpha, beta=o.beta),
+            ("x_step", Steps(*scalar_strides(o.x))),
+            ("dy_step", Steps(*scalar_strides(o.dy))),
+            ("input", Integers(*spatial(o.x.dims[2:], 1))),
+            ("padding", Integers(*spatial(c.padding, 0))),
+            ("stride", Integers(*spatial(c.stride, 1))),
+            ("dilation", Integers(*spatial(c.dilation, 1))),
+            ("terms", c_int(o.terms)),
+            ("elements", c_int(elements)),
+            ("channels_last", c_int(o.dw.format == NHWC)),
+            ("flipped", c_int(c.is_flipped)),
+            ("log_lanes", c_int(lanes.bit_length() - 1)),
+            ("positions", FastDivmods(*map(FastDivmod.of, spatial(o.dy.dims[2:], 1)))),
+            ("taps", FastDivmods(*map(FastDivmod.of, spatial(o.dw.dims[2:], 1)))),
+            ("channels", FastDivmod.of(o.dw.dims[1])),
+            ("filters", FastDivmod.of(o.dw.dims[0] // c.group_count)),
+        )
+        function = problem.device.function(
+            SOURCE, "convolution_filter_gradient_direct", type_definitions(o.x.data_type, o)
+        )
+        return [Launch(function, arguments, ("x", "dy", "dw"), blocks(elements * lanes), (THREADS, 1, 1))]

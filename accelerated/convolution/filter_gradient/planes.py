@@ -1,0 +1,120 @@
+"""Gradients with respect to filters of one tap of x and dy in planes (convolution/filter_gradient/tma.cu): both operands of
+the product have pixels innermost as they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import ClassVar
+
+from dualdnn.api.enumerations import cudnnDataType_t
+from dualdnn.api.operations import TensorSpec
+from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF
+
+from ...plans import ELEMENTS
+from ...primitives.tma import ROW_BYTES, TiledMap
+from .forward_convolution import FilterGradientProblem
+from .tma import FilterGradientTma, Operand, Product, TileKernel
+
+LEAST_FILL = 0.75  # of the boxes of an image's pixels
+
+
+@dataclass(frozen=True)
+class PlanesKernel(TileKernel):
+    """A tile of 16-bit types."""
+
+    prefix: ClassVar[str] = "planes_"
+    kind: ClassVar[str] = ""
+    data_types: ClassVar[tuple[cudnnDataType_t, ...]] = (HALF, BFLOAT16)
+
+    @property
+    def name(self) -> str:
+        """The solver's name."""
+        return f"convolution.filter_gradient_planes_{self.kind}{self.entry.rpartition('_')[2]}"
+
+
+@dataclass(frozen=True)
+class Tf32PlanesKernel(PlanesKernel):
+    """The same tile of TF32, in twice as many boxes."""
+
+    kind: ClassVar[str] = "tf32_"
+    data_types: ClassVar[tuple[cudnnDataType_t, ...]] = (FLOAT,)
+    definitions: ClassVar[Mapping[str, str]] = {"TF32": "1"}
+    box: ClassVar[int] = ROW_BYTES // 4
+    warpgroup_boxes: ClassVar[int] = 2
+    products: ClassVar[int] = 1024
+
+
+PLANES_KERNELS: tuple[PlanesKernel, ...] = (
+    PlanesKernel(2, 4, 4, 0.74), PlanesKernel(2, 2, 6, 0.62), PlanesKernel(1, 4, 5, 0.56), PlanesKernel(1, 2, 8, 0.42),
+    Tf32PlanesKernel(4, 8, 4, 0.74), Tf32PlanesKernel(4, 4, 6, 0.62), Tf32PlanesKernel(2, 8, 5, 0.56), Tf32PlanesKernel(2, 4, 8, 0.42),
+)  # fmt: skip
+
+
+class FilterGradientPlanes(FilterGradientTma):
+    """ALGO_1 of filters of one tap, without padding and strides, where the math type allows tensor cores: a product of dy and x as
+    they lie, in tiles of one kernel."""
+
+    def __init__(self, kernel: PlanesKernel) -> None:
+        self.kernel, self.name, self.data_types = kernel, kernel.name, kernel.data_types
+        self.kernels = tuple(other for other in PLANES_KERNELS if other.data_types == kernel.data_types)
+
+    def product(self, problem: FilterGradientProblem, kernel: TileKernel) -> Product:
+        return _PlanesProduct(problem, kernel)
+
+    def _is_known(self, problem: FilterGradientProblem) -> bool:
+        o, c = problem.operation, problem.operation.convolution
+        plain = prod(o.dw.dims[2:]) == prod(c.stride) == 1 and not any(c.padding) and problem.groups == 1
+        return plain and super()._is_known(problem) and all(map(_in_planes, (o.x, o.dy)))
+
+
+def _in_planes(tensor: TensorSpec) -> bool:
+    """Whether the pixels of a channel follow each other, and fill most of their boxes."""
+    (_, channels, height, width), (_, channel, row, column) = tensor.dims, tensor.strides
+    box, pixels = ROW_BYTES // tensor.scalar_bytes, height * width
+    lies = (
+        channels > 1 and channel > 1 and (width == 1 or column == 1) and (height == 1 or row == width * max(column, 1))
+    )
+    return lies and pixels >= LEAST_FILL * -(-pixels // box) * box
+
+
+class _PlanesProduct(Product):
+    """One gradient as a product of dy and x as they lie."""
+
+    def __init__(self, problem: FilterGradientProblem, kernel: TileKernel) -> None:
+        super().__init__(problem, kernel)
+        self.rows = None
+        self.k_blocks = self.operation.dy.dims[0] * self.extents[1]
+
+    @property
+    def extents(self) -> tuple[int, int]:
+        return 1, -(-prod(self.operation.dy.dims[2:]) // self.kernel.box)
+
+    def _copy(self, name: str) -> TensorSpec | None:
+        return None
+
+    @cached_property
+    def image(self) -> Operand:
+        return self._planes("x", self.channels)
+
+    @cached_property
+    def incoming(self) -> Operand:
+        return self._planes("dy", self.filters)
+
+    def _planes(self, name: str, channels: int) -> Operand:
+        return self._operand(name, self._map_of(name, self.kernel.row_boxes), channels, (1, 1), (1, 1), (0, 0), (0, 0))
+
+    def _map_of(self, name: str, boxes: int) -> TiledMap:
+        """Return the map of an operand in boxes of pixels by so many boxes of channels."""
+        tensor, box = self.operation.tensor(name), self.kernel.box
+        images, channels, *extents = tensor.dims
+        strides = [stride * tensor.scalar_bytes for stride in (tensor.strides[1], tensor.strides[0])]
+        if images == 1:  # never used, but it has to be possible
+            strides[1] = channels * strides[0]
+        factor = "tf32" if tensor.data_type == FLOAT else ELEMENTS[tensor.data_type]
+        return TiledMap(factor, (prod(extents), channels, images), (strides[0], strides[1]), box=(box, box * boxes, 1))
+
+    def maps(self, rows: Operand, columns: Operand) -> tuple[TiledMap, TiledMap]:
+        return self._map_of(rows.name, self.kernel.row_boxes), self._map_of(columns.name, self.kernel.column_boxes)

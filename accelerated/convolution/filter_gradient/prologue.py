@@ -1,0 +1,57 @@
+"""Gradients with respect to the filter of an x that is scaled, biased and rectified between its loads and its products
+(convolution/filter_gradient/tma.cu with PROLOGUE)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dualdnn.api.operations.specs import BFLOAT16, HALF
+
+from ..composed import At, ComposedLaunch
+from .forward_convolution import FilterGradientProblem
+from .tma import Product, TileKernel
+
+DEFINITIONS = {"PROLOGUE": "1"}
+
+
+@dataclass(frozen=True)
+class PrologueKernel(TileKernel):
+    """A tile whose rows, of x, pass through registers."""
+
+    prefix: ClassVar[str] = "prologue_"
+    definitions: ClassVar[Mapping[str, str]] = DEFINITIONS
+    operands: ClassVar[tuple[str, ...]] = ("eqScale", "eqBias")
+
+
+PROLOGUE_KERNELS = (PrologueKernel(2, 2, 6, 0.55), PrologueKernel(1, 2, 8, 0.4))
+
+
+class PrologueProduct(Product):
+    """The gradient as a product of x, as rows, and dy; both lie with channels innermost, without groups and padding, whose zeros
+    the prologue would change."""
+
+    def __init__(self, problem: FilterGradientProblem, kernel: TileKernel, prologue: tuple[bool, bool, bool]) -> None:
+        super().__init__(problem, kernel)
+        self.prologue = prologue
+
+    @property
+    def choices(self) -> tuple[bool, ...]:
+        return (False,)
+
+    @property
+    def serves(self) -> bool:
+        """Whether the launches compute the gradient."""
+        o = self.operation
+        plain = self.groups == 1 and not any(o.convolution.padding) and o.x.data_type in (HALF, BFLOAT16)
+        return plain and not self.copies and not self.rows and self.is_possible
+
+    def launches_of(self, scale: str, bias: str) -> list[ComposedLaunch]:
+        """Return the launches, on operands that scale and bias x."""
+        where = {"eqScale": At(scale), "eqBias": At(bias), "x": At("x"), "dy": At("dy"), "dw": At("dw")}
+        where["partial"] = At("workSpace", self.regions.partial)
+        return [
+            ComposedLaunch(launch, tuple(where[name] for name in launch.operands))
+            for launch in (self._product_launch(), self._sum_launch())
+        ]

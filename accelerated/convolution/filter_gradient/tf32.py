@@ -1,0 +1,103 @@
+"""Gradients with respect to the filter in TF32 (convolution/filter_gradient/tf32.cu): tensor cores do not
+transpose 32 bits, so that one operand is copied with pixels side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import ClassVar
+
+from dualdnn.api.operations import TensorSpec
+from dualdnn.api.operations.specs import FLOAT
+
+from ...plans import Launch
+from ...primitives.tma import ALIGNMENT, ROW_BYTES, TiledMap
+from ..composed import copied
+from ..problem import rounded_up
+from .forward_convolution import FilterGradientProblem
+from .tma import FilterGradientTma, Operand, Product, TileKernel
+
+SOURCE = "convolution/filter_gradient/tf32.cu"
+FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Tf32Kernel(TileKernel):
+    """A tile whose rows come through registers."""
+
+    source: ClassVar[str] = SOURCE
+    box: ClassVar[int] = ROW_BYTES // FLOAT_BYTES
+    warpgroup_boxes: ClassVar[int] = 4
+    products: ClassVar[int] = 1024
+
+
+TF32_KERNELS = (Tf32Kernel(8, 4, 4, 0.74), Tf32Kernel(4, 4, 6, 0.6), Tf32Kernel(4, 2, 8, 0.5))
+
+
+class FilterGradientTf32(FilterGradientTma):
+    """ALGO_1 of float where the math type allows TF32: a product of one operand with channels innermost, as it lies or
+    copied, and the other with pixels innermost, in tiles of one kernel."""
+
+    data_types = (FLOAT,)
+    kernels = TF32_KERNELS
+
+    def product(self, problem: FilterGradientProblem, kernel: TileKernel) -> Product:
+        return _Tf32Product(problem, kernel)
+
+
+class _Tf32Product(Product):
+    """One gradient as a product of one operand as it lies and a copy of the other with pixels innermost: dy, or x where
+    that is smaller and the filter has one tap, which meets every pixel of dy."""
+
+    @cached_property
+    def by_pixels(self) -> str:
+        """The operand that is copied with pixels innermost."""
+        smaller = not self.rows and self.channels < self.filters
+        return "x" if smaller and prod(self.taps) == 1 and not any(self.operation.convolution.padding) else "dy"
+
+    @property
+    def choices(self) -> tuple[bool, ...]:
+        return (self.by_pixels == "x",)
+
+    def _copy(self, name: str) -> TensorSpec | None:
+        if name != self.by_pixels:
+            return super()._copy(name)
+        source = self._as_pixels()
+        pixels = prod(source.dims[1:])
+        pitch = rounded_up(pixels, ALIGNMENT // FLOAT_BYTES)
+        height, width = source.dims[2:]
+        return TensorSpec(source.data_type, source.dims, (pitch, height * width, width, 1))
+
+    def _copy_launch(self, name: str, made: TensorSpec) -> Launch:
+        if name != self.by_pixels:
+            return super()._copy_launch(name, made)
+        return copied(self._as_pixels(), made, self.problem.device)
+
+    def _as_pixels(self) -> TensorSpec:
+        """Return the operand as it lies, by channels; of x the pixels that dy meets."""
+        o = self.operation
+        tensor = o.tensor(self.by_pixels)
+        steps = o.convolution.stride if self.by_pixels == "x" else (1, 1)
+        (image, channel, *strides), (images, channels, *_) = tensor.strides, tensor.dims
+        apart = (stride * step for stride, step in zip(strides, steps, strict=True))
+        return TensorSpec(tensor.data_type, (channels, images, *o.dy.dims[2:]), (channel, image, *apart))
+
+    @cached_property
+    def image(self) -> Operand:
+        return self._pixel_operand(self.channels) if self.by_pixels == "x" else super().image
+
+    @cached_property
+    def incoming(self) -> Operand:
+        return self._pixel_operand(self.filters) if self.by_pixels == "dy" else super().incoming
+
+    def _pixel_operand(self, channels: int) -> Operand:
+        made, box = self.copies[self.by_pixels], self.kernel.box
+        pitch, count = made.strides[0] * FLOAT_BYTES, made.dims[0]
+        map_ = TiledMap(
+            "tf32",
+            (prod(made.dims[1:]), count, 1),
+            (pitch, pitch * count),
+            box=(box, box * self.kernel.column_boxes, 1),
+        )
+        return self._operand(self.by_pixels, map_, channels, (1, 1), (1, 1), (0, 0), (0, 0))

@@ -1,0 +1,186 @@
+// Gradients of a convolution with respect to its filter (6.2.2) on Hopper's tensor cores (wgmma), fed by TMA: half and
+// bfloat16, channels innermost; PLANES: filters of one tap, x and dy in planes, TF32, too.
+//
+// Tiling: products of 128 or 64 rows by 256 or 128 columns and 128 bytes of pixels (tma.cuh). dy and x
+// are both MN-major as they lie, in planes K-major, with pixels of one image in a K-block; either may be the rows. With
+// 64 rows two warpgroups take every other K-block. PROLOGUE: rows are x, which passes through registers, where its
+// channels are scaled, biased and rectified.
+//
+// Roofline bound: flops, 2 * pixels * elements of dw at 989 T/s, or the bytes of x and dy where dw is small. L2 comes
+// next: a K-block of 128 x 256 loads 48 KiB in 1024 clocks. 64x256x56x56, 256 filters of 3x3, an H100: 295 us, 803 T/s.
+#include "convolution/filter_gradient/tma.cuh"
+#include "convolution/implicit_gemm/scaled_pair.cuh"
+
+#ifndef PROLOGUE
+#define PROLOGUE 0
+#endif
+#ifndef TF32
+#define TF32 0
+#endif
+
+template <int ROWS, int COLUMNS, int STAGES, bool PLANES>
+struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMNS) * ROW_BYTES> {
+  using Pipeline = TmaPipeline<STAGES, (ROWS + COLUMNS) * ROW_BYTES>;
+  static constexpr bool SPLIT_K = ROWS < CONSUMERS * 64;
+  static constexpr int ROW_BOXES = ROWS / BOX, COLUMN_BOXES = COLUMNS / BOX;
+  static constexpr int SLOT = CONSUMERS * 64 * COLUMNS;  // sums that a block stores of a tile
+  static constexpr int STEP = SPLIT_K ? CONSUMERS : 1;   // from one K-block of a warpgroup to its next
+  static_assert(PLANES || BOX == 64);
+
+  const Arguments& a;
+
+  __device__ __forceinline__ void produce() {
+    Segment segment;
+    for (Walk walk(a.division, blockIdx.x); walk.advance(a.division, segment);) {
+      unsigned row, column;
+      const unsigned group = find_tile(a.division, segment.tile, row, column);
+      Box rows[ROW_BOXES], columns[COLUMN_BOXES];
+#pragma unroll
+      for (int i = 0; i < ROW_BOXES; i++) rows[i] = find_box(a.rows, group, row * ROW_BOXES + i);
+#pragma unroll
+      for (int i = 0; i < COLUMN_BOXES; i++) columns[i] = find_box(a.columns, group, column * COLUMN_BOXES + i);
+      for (unsigned k_block = segment.first; k_block < segment.first + segment.count; k_block++) {
+        unsigned at[3];
+        unsigned char* to = this->open_stage();
+        Mbarrier* full = &this->full[this->stage];
+        if constexpr (PLANES) {  // boxes of pixels of an image: one box of all channels for each operand
+          const unsigned image = a.width.divide(k_block, at[0]);
+          tma_load_3d(to, a.row_map, full, at[0] * BOX, row * ROWS, image);
+          tma_load_3d(to + ROWS * ROW_BYTES, a.column_map, full, at[0] * BOX, column * COLUMNS, image);
+        } else {
+          at[0] = a.height.divide(a.width.divide(k_block * BOX, at[2]), at[1]);
+          load_boxes(to, a.row_map, full, a.rows, rows, at);
+          load_boxes(to + ROWS * ROW_BYTES, a.column_map, full, a.columns, columns, at);
+        }
+        this->advance(1);
+      }
+    }
+  }
+
+  // The products of `count` K-blocks with rows through registers, of which the last may be in flight; the stage that
+  // they read. first_row: of the warpgroup, in boxes of channels; left: bytes to its box of a stage.
+  __device__ __forceinline__ unsigned begin_scaled(float (&sums)[COLUMNS / 2], unsigned first_row, int left,
+                                                   int count) {
+    constexpr int STEPS = 4;  // of a stage
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+    ScaledPair pairs[2];  // of rows 8 apart
+    unsigned box;
+    a.rows.boxes.divide(first_row / BOX, box);
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      const int channel = box * BOX + warp * 16 + i * 8 + lane / 4;
+      if (channel < a.rows.channels)
+        pairs[i].load_channel(a.scales ? a.x_scale : nullptr, a.biases ? a.x_bias : nullptr, channel);
+    }
+    unsigned previous = 0, fragments[2][4];  // one is read while the other is multiplied
+    for (int k_block = 0; k_block < count; k_block++) {
+      const unsigned used = this->stage;
+      const unsigned char* rows = this->stages + used * this->STAGE_BYTES + left;
+      const unsigned char* columns = this->stages + used * this->STAGE_BYTES + ROWS * ROW_BYTES;
+      mbarrier_wait_parity(&this->full[used], this->parity);
+#pragma unroll
+      for (int step = 0; step < STEPS; step++) {
+        unsigned (&of_rows)[4] = fragments[step % 2];
+        ldmatrix<4, true>(of_rows, swizzled(rows, step * 16 + lane / 16 * 8 + lane % 8, warp * 2 + lane / 8 % 2));
+#pragma unroll
+        for (int i = 0; i < 4; i++) of_rows[i] = pairs[i % 2].apply(of_rows[i], a.x_rectified);
+        wgmma_fence();
+        wgmma_mma_async<ELEMENT, COLUMNS, true>(sums, of_rows, columns, step);
+        wgmma_commit();
+        wgmma_wait<1>();
+        if (step == 0 && k_block > 0) this->release_by_lane(previous);
+      }
+      previous = used;
+      this->advance(STEP);
+    }
+    return previous;
+  }
+
+  __device__ __forceinline__ void consume() {
+    const int group = threadIdx.x / WARPGROUP - 1;
+    unsigned done = 0;  // K-blocks of the block
+    if (SPLIT_K) this->advance(group);
+    Segment segment;
+    for (Walk walk(a.division, blockIdx.x); walk.advance(a.division, segment);) {
+      float sums[1][COLUMNS / 2];
+#pragma unroll
+      for (int i = 0; i < COLUMNS / 2; i++) sums[0][i] = 0;
+      int count = segment.count;
+      if (SPLIT_K) count = (segment.count + 1 - ((group ^ done) & 1)) / 2, done += segment.count;
+      const int left = SPLIT_K ? 0 : group * 64 * ROW_BYTES;
+      unsigned previous;
+      if constexpr (PROLOGUE) {
+        unsigned row, column;
+        find_tile(a.division, segment.tile, row, column);
+        previous = begin_scaled(sums[0], row * ROWS + (SPLIT_K ? 0 : group * 64), left, count);
+      } else {
+        previous = this->template multiply<ELEMENT, COLUMNS, 1, !PLANES, !PLANES, STEP>(sums, left, 0, ROWS * ROW_BYTES,
+                                                                                        count);
+      }
+      wgmma_wait<0>();
+      if (count > 0 && PROLOGUE) this->release_by_lane(previous);
+      else if (count > 0) this->release(previous);
+      wgmma_fence_accumulators(sums[0]);
+      store_sums(a.partial + static_cast<long long>(segment.slot) * SLOT + group * (SLOT / CONSUMERS), sums);
+    }
+  }
+};
+
+template <int ROWS, int COLUMNS, int STAGES, bool PLANES = false>
+__device__ __forceinline__ void multiply(const Arguments& a) {
+#if defined(EMULATED_CUDA) || defined(WGMMA_INSTRUCTIONS)
+  using M = Multiplication<ROWS, COLUMNS, STAGES, PLANES>;
+  __shared__ Mbarrier full[STAGES], empty[STAGES];
+  unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
+  if (threadIdx.x == 0) {
+    M::Pipeline::initialise(full, empty, WARPGROUP * (M::SPLIT_K ? 1 : CONSUMERS));
+    fence_mbarrier_init();
+  }
+  __syncthreads();
+  M m{{stages, full, empty}, a};
+  if (threadIdx.x < WARPGROUP) {
+    setmaxnreg_decrease<40>();
+    if (threadIdx.x == 0) m.produce();
+  } else {
+    setmaxnreg_increase<232>();
+    m.consume();
+  }
+#endif
+}
+
+// NAME: rows x columns of a tile
+#if PROLOGUE
+#define KERNEL(NAME, ...)                                                                    \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)               \
+      convolution_filter_gradient_tma_prologue_##NAME(const __grid_constant__ Arguments a) { \
+    griddepcontrol_wait();                                                                   \
+    multiply<__VA_ARGS__>(a);                                                                \
+  }
+#else
+#define KERNEL(NAME, ...)                                                           \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)      \
+      convolution_filter_gradient_tma_##NAME(const __grid_constant__ Arguments a) { \
+    griddepcontrol_wait();                                                          \
+    multiply<__VA_ARGS__>(a);                                                       \
+  }
+#endif
+#if !TF32
+KERNEL(128x128, 128, 128, 6)
+KERNEL(64x128, 64, 128, 8)
+#endif
+#if !TF32 && !PROLOGUE
+KERNEL(128x256, 128, 256, 4)
+KERNEL(64x256, 64, 256, 5)
+#endif
+#if !PROLOGUE
+KERNEL(planes_128x256, 128, 256, 4, true)
+KERNEL(planes_128x128, 128, 128, 6, true)
+KERNEL(planes_64x256, 64, 256, 5, true)
+KERNEL(planes_64x128, 64, 128, 8, true)
+#endif
+
+extern "C" __global__ void __launch_bounds__(SUM_THREADS) convolution_filter_gradient_tma_sum(const SumArguments a) {
+  griddepcontrol_wait();
+  if (a.lanes > 1) sum_parts<RowsOfStages, MOST_LANES>(a);
+  else sum_parts<RowsOfStages, 1>(a);
+}

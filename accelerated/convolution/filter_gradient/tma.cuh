@@ -1,0 +1,182 @@
+// Gradients of a convolution with respect to its filter (6.2.2) as products that TMA feeds: what tma.cu
+// and tf32.cu share. dw is a product over all pixels of dy; x, and dy where it lies like x, comes in
+// boxes: 128 bytes of channels under one tap, of as many pixels (im2col mode).
+//
+// All tiles have equal parts of the pixels, which their blocks walk together, and what is left is shared by the other
+// blocks (stream-K). A block stores its float sums of every tile that it meets, in the order of its registers; a second
+// kernel adds those of a tile in one order and blends them into dw.
+#pragma once
+#include "gemm/stream_k.cuh"
+#include "gemm/tma_pipeline.cuh"
+
+constexpr int BOX = ROW_BYTES / sizeof(ELEMENT);  // channels, and pixels of a K-block
+constexpr int BOX_BYTES = BOX * ROW_BYTES;
+constexpr int CONSUMERS = 2;
+
+// dy or x: boxes of the channels of a group under all taps, of which dy has one.
+struct Operand {
+  FastDivmod boxes, taps;  // of a tap; across
+  int step[2], padding[2], dilation[2];
+  int channels, all_boxes;  // of a group
+};
+
+struct Arguments {
+  const ELEMENT* row_operand;  // read through the maps
+  const ELEMENT* column_operand;
+  float* partial;
+  const ELEMENT *x_scale, *x_bias;  // of each channel, with PROLOGUE
+  int scales, biases, x_rectified, alignment;
+  long long reserved;
+  TensorMap row_map, column_map;
+  Operand rows, columns;
+  FastDivmod height, width;  // of dy
+  Division division;
+};
+
+// A box of an operand: its first channel, and where its tap is.
+struct Box {
+  int channel, right, down;
+};
+__device__ __forceinline__ Box find_box(const Operand& o, unsigned group, unsigned index) {
+  unsigned box, right;
+  index = min(index, static_cast<unsigned>(o.all_boxes) - 1);  // sums of boxes behind the last are not read
+  const unsigned down = o.taps.divide(o.boxes.divide(index, box), right);
+  return {static_cast<int>(group * o.channels + box * BOX), static_cast<int>(right) * o.dilation[1],
+          static_cast<int>(down) * o.dilation[0]};
+}
+
+// The boxes of an operand under pixel `at` of dy: image, row, column.
+template <int BOXES>
+__device__ __forceinline__ void load_boxes(unsigned char* to, const TensorMap& map, Mbarrier* full, const Operand& o,
+                                           const Box (&boxes)[BOXES], const unsigned (&at)[3]) {
+  const int row = at[1] * o.step[0] - o.padding[0], column = at[2] * o.step[1] - o.padding[1];
+#pragma unroll
+  for (int i = 0; i < BOXES; i++)
+    tma_load_im2col(to + i * BOX_BYTES, map, full, boxes[i].channel, column, row, at[0], boxes[i].right, boxes[i].down);
+}
+
+// The sums of a warpgroup, in the order of its registers.
+template <int BLOCKS, int COUNT>
+__device__ __forceinline__ void store_sums(float* slot, const float (&sums)[BLOCKS][COUNT]) {
+  float4* to = reinterpret_cast<float4*>(slot) + threadIdx.x % WARPGROUP;
+#pragma unroll
+  for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+    for (int i = 0; i < COUNT / 4; i++)
+      to[(b * (COUNT / 4) + i) * WARPGROUP] =
+          make_float4(sums[b][4 * i], sums[b][4 * i + 1], sums[b][4 * i + 2], sums[b][4 * i + 3]);
+}
+
+// --- the sums of all blocks ---
+
+struct SumArguments {
+  const float* partial;
+  ELEMENT* dw;
+  COMPUTE alpha, beta;
+  Division division;
+  FastDivmod row_boxes, column_boxes;       // of a tap
+  FastDivmod quads;                         // fours of sums of a slot, without those of the second half of K
+  int log_columns, tile_boxes;              // of a tile; of its rows
+  int split_k, slot;                        // sums of a slot
+  int row_channels, column_channels, taps;  // of a group
+  int rows_are_filters, flipped;
+  FastDivmod inner;      // channels of x that lie under one tap of several in a box, which has inner_taps
+  int lanes;             // threads that share the parts of a sum: one or MOST_LANES
+  int inner_taps, kept;  // kept: of those channels, in dw
+  int filter_step, channel_step, tap_step;  // of dw
+};
+
+constexpr int SUM_THREADS = 256, MOST_LANES = 8;
+
+__device__ __forceinline__ void add(float4& sum, const float4& value) {
+  sum.x += value.x, sum.y += value.y, sum.z += value.z, sum.w += value.w;
+}
+
+// Where sums lie in a slot: block b of 64 rows of a warpgroup, eight columns, a thread, four of them: two rows of two
+// columns. Row `i` of a thread of block `b` in the tile, and its first column of eight, number `n` of the tile:
+struct RowsOfStages {  // both operands from shared memory, a block for each warpgroup
+  static __device__ __forceinline__ unsigned row(unsigned b, unsigned thread, int i) {
+    return b * 64 + thread / 32 * 16 + thread % 32 / 4 + i * 8;
+  }
+  static __device__ __forceinline__ unsigned column(unsigned n, unsigned thread) { return n * 8 + thread % 4 * 2; }
+};
+struct RowsOfRegisters : RowsOfStages {  // boxes of 32 rows of a warp, two blocks for each warpgroup (read_left)
+  static __device__ __forceinline__ unsigned row(unsigned b, unsigned thread, int i) {
+    return b / 2 * 128 + thread / 32 * 32 + thread % 32 / 16 * 16 + b % 2 * 8 + i * 4 + thread % 16 / 4;
+  }
+};
+struct BothOfRegisters : RowsOfRegisters {  // boxes of 32 columns, too (tf32_mma.cu)
+  static __device__ __forceinline__ unsigned column(unsigned n, unsigned thread) {
+    return n / 4 * 32 + thread % 4 / 2 * 16 + n % 4 * 4 + thread % 2 * 2;
+  }
+};
+
+// LANES threads of a block share the parts of fours of sums, which the first of them add and blend. Neighbouring
+// threads have neighbouring columns, 64 of them.
+template <class Rows, int LANES> __device__ __forceinline__ void sum_parts(const SumArguments& a) {
+  constexpr int QUADS = SUM_THREADS / LANES;
+  __shared__ float4 shared[LANES][QUADS];
+  const int part = threadIdx.x / QUADS, lane = threadIdx.x % QUADS;
+  unsigned index;
+  const unsigned tile = a.quads.divide(blockIdx.x * QUADS + lane, index);
+  const unsigned thread = index % 4 + index / 32 % 32 * 4, swath = index / 1024;
+  const unsigned n = (swath << 3 & ((1u << a.log_columns) / 8 - 1)) + index / 4 % 8;
+  const unsigned block = swath >> (a.log_columns - 6);
+  const unsigned quad = ((block << (a.log_columns - 3)) + n) * WARPGROUP + thread;
+  const Slots parts(a.division, tile);
+  const float4* slots = reinterpret_cast<const float4*>(a.partial) + quad;
+  float4 sum = make_float4(0, 0, 0, 0);
+#pragma unroll 4
+  for (unsigned i = part; i < parts.count; i += LANES) {
+    const float4* from = slots + static_cast<long long>(parts[i]) * (a.slot / 4);
+    add(sum, from[0]);
+    if (a.split_k) add(sum, from[a.quads.divisor]);
+  }
+  if constexpr (LANES > 1) {
+    shared[part][lane] = sum;
+    __syncthreads();
+    if (part > 0) return;
+#pragma unroll
+    for (int i = 1; i < LANES; i++) add(sum, shared[i][lane]);
+  }
+
+  unsigned row_tile, column_tile;
+  const unsigned group = find_tile(a.division, tile, row_tile, column_tile);
+  const unsigned row = Rows::row(block, thread, 0), column = Rows::column(n, thread);
+  const unsigned row_box = row_tile * a.tile_boxes + row / BOX;
+  const unsigned column_box = (column_tile << a.log_columns) / BOX + column / BOX;
+  unsigned row_channel, column_channel;
+  const unsigned row_tap = a.row_boxes.divide(row_box, row_channel);
+  const unsigned column_tap = a.column_boxes.divide(column_box, column_channel);
+  row_channel = row_channel * BOX + row % BOX, column_channel = column_channel * BOX + column % BOX;
+  const unsigned tap = row_tap + column_tap;  // dy has one
+  if (tap >= static_cast<unsigned>(a.taps) || (a.rows_are_filters ? row_tap : column_tap) > 0) return;
+  const int filters = a.rows_are_filters ? a.row_channels : a.column_channels;
+  ELEMENT* dw = a.dw + static_cast<long long>(group) * filters * a.filter_step;
+  // Where the sum of a row and a column goes, or -1.
+  const auto locate = [&](int r, int c) -> long long {
+    if (r >= a.row_channels || c >= a.column_channels) return -1;
+    unsigned channel;
+    const int at = tap * a.inner_taps + a.inner.divide(a.rows_are_filters ? c : r, channel);
+    if (channel >= static_cast<unsigned>(a.kept)) return -1;
+    const int of = a.flipped ? a.taps * a.inner_taps - 1 - at : at;
+    return static_cast<long long>(a.rows_are_filters ? r : c) * a.filter_step +
+           (static_cast<long long>(channel) * a.channel_step + of * a.tap_step);
+  };
+  const float values[2][2] = {{sum.x, sum.y}, {sum.z, sum.w}};
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const int r = row_channel + Rows::row(block, thread, i) - row;
+    const long long at[2] = {locate(r, column_channel), locate(r, column_channel + 1)};
+    if (at[0] >= 0 && at[1] == at[0] + 1 && reinterpret_cast<uintptr_t>(dw + at[0]) % sizeof(Pack<ELEMENT, 2>) == 0) {
+      Pack<ELEMENT, 2> pair;
+#pragma unroll
+      for (int j = 0; j < 2; j++) pair.item[j] = blend<COMPUTE>(a.alpha, values[i][j], a.beta, dw + at[j]);
+      *reinterpret_cast<Pack<ELEMENT, 2>*>(dw + at[0]) = pair;
+    } else {
+#pragma unroll
+      for (int j = 0; j < 2; j++)
+        if (at[j] >= 0) dw[at[j]] = blend<COMPUTE>(a.alpha, values[i][j], a.beta, dw + at[j]);
+    }
+  }
+}

@@ -1,0 +1,434 @@
+"""Gradients with respect to the filter on the tensor cores of compute capability 9.0, fed by its TMA
+(convolution/filter_gradient/tma.cu).
+
+Operands that lie otherwise than channels innermost are copied into the workspace first. Behind the copies lie the
+sums of all blocks: each block has a slot for every tile that it meets.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Mapping
+from ctypes import c_int, c_longlong, c_ubyte
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any, ClassVar, NamedTuple
+
+from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as Algo
+from dualdnn.api.enumerations import cudnnDataType_t
+from dualdnn.api.operations import TensorSpec
+from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF
+
+from ...gemm.stream_k import DivisionStruct, Shares
+from ...plans import ELEMENTS, Launch, Plan, factors, pointers, structure, type_definitions
+from ...primitives.geometry import FastDivmod
+from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
+from ...primitives.tma import MAP_BYTES, ROW_BYTES, Im2colMap, TiledMap, TmaLaunch
+from ...solver import Solver
+from ..composed import At, ComposedLaunch, ComposedPlan, copied, with_alignment, within
+from ..forward import may_use_tensor_cores
+from ..problem import Rates, rounded_up
+from .forward_convolution import FilterGradientProblem
+from .pack_rows import PackedRows, pack_launch
+
+SOURCE = "convolution/filter_gradient/tma.cu"
+WARPGROUP, CONSUMERS = 128, 2
+SUM_THREADS, SUM_LANES = 256, 8  # of a block; threads that share many parts
+FEW_PARTS = 6  # of a tile, which one thread adds
+ALIGNMENT = 256  # bytes, of the regions of the workspace
+ARGUMENT_ALIGNMENT = 64  # of the arguments
+SWIZZLE_BYTES = 1024
+LEAST_ARCHITECTURE = 90
+SUM_BYTES = 4
+LEAST_K_BLOCKS = 4  # of a block
+LEAST_FILL = 0.1  # of the tiles
+STORED = 32.0  # bytes of sums that a multiprocessor stores in a clock
+
+Pair = c_int * 2
+
+
+class OperandStruct(ctypes.Structure):
+    """``Operand`` in the kernel's source."""
+
+    _fields_ = (
+        ("boxes", FastDivmod), ("taps", FastDivmod), ("step", Pair), ("padding", Pair), ("dilation", Pair),
+        ("channels", c_int), ("all_boxes", c_int),
+    )  # fmt: skip
+
+
+class Operand(NamedTuple):
+    """dy or x as an operand: its map, boxes of channels under all taps, channels of a group."""
+
+    name: str
+    map: Im2colMap | TiledMap
+    channel_boxes: int
+    boxes: int
+    struct: OperandStruct
+
+
+@dataclass(frozen=True)
+class TileKernel:
+    """A tile of boxes. throughput: the share of the tensor cores' rate that long sums reach."""
+
+    row_boxes: int
+    column_boxes: int
+    stages: int
+    throughput: float
+
+    source: ClassVar[str] = SOURCE
+    prefix: ClassVar[str] = ""  # of the tile in the kernel's name
+    definitions: ClassVar[Mapping[str, str]] = {}
+    operands: ClassVar[tuple[str, ...]] = ()  # of the prologue
+    box: ClassVar[int] = ROW_BYTES // 2  # channels, and pixels of a K-block
+    warpgroup_boxes: ClassVar[int] = 1  # of the rows of a warpgroup
+    products: ClassVar[int] = 2048  # multiply-adds in a clock of a multiprocessor
+
+    @property
+    def stem(self) -> str:
+        """The path of the source in one word, as the names of its kernels begin."""
+        return self.source.partition(".")[0].replace("/", "_")
+
+    @property
+    def entry(self) -> str:
+        """The kernel's entry point."""
+        return f"{self.stem}_{self.prefix}{self.box * self.row_boxes}x{self.box * self.column_boxes}"
+
+    @property
+    def sum_entry(self) -> str:
+        """The entry point of the kernel that adds parts."""
+        return f"{self.stem}_sum"
+
+    @property
+    def splits_k(self) -> bool:
+        """Whether two warpgroups take every other K-block."""
+        return self.row_boxes < CONSUMERS * self.warpgroup_boxes
+
+    @property
+    def slot(self) -> int:
+        """Sums that a block stores of a tile."""
+        return self.size * (CONSUMERS if self.splits_k else 1)
+
+    @property
+    def size(self) -> int:
+        """Elements of the tile."""
+        return self.box**2 * self.row_boxes * self.column_boxes
+
+    @property
+    def shared_bytes(self) -> int:
+        return self.stages * (self.row_boxes + self.column_boxes) * self.box * ROW_BYTES + SWIZZLE_BYTES
+
+
+KERNELS = (TileKernel(2, 4, 4, 0.74), TileKernel(2, 2, 6, 0.62), TileKernel(1, 4, 5, 0.56), TileKernel(1, 2, 8, 0.42))
+
+
+class FilterGradientTma(Solver[FilterGradientProblem]):
+    """ALGO_1 of half and bfloat16 where the math type allows tensor cores: a product of dy and x as they lie, or of
+    copies with channels innermost, in tiles of one kernel."""
+
+    data_types: tuple[cudnnDataType_t, ...] = (HALF, BFLOAT16)
+    kernels: tuple[TileKernel, ...] = KERNELS
+
+    def __init__(self, kernel: TileKernel) -> None:
+        self.kernel, self.name = kernel, kernel.entry.replace("_", ".", 1)
+
+    def product(self, problem: FilterGradientProblem, kernel: TileKernel) -> Product:
+        """Return the gradient as a product in tiles of a kernel."""
+        return Product(problem, kernel)
+
+    def serves(self, problem: FilterGradientProblem) -> bool:
+        return self._is_known(problem) and self.product(problem, self.kernel).is_possible
+
+    def applies(self, problem: FilterGradientProblem) -> bool:
+        if not self._is_known(problem):
+            return False
+        made = [self.product(problem, kernel) for kernel in self.kernels]
+        best = min(made, key=lambda product: product.tiling.seconds)
+        return best.kernel is self.kernel and best.is_possible and best.fill >= LEAST_FILL
+
+    def workspace_bytes(self, problem: FilterGradientProblem) -> int:
+        return with_alignment(self.product(problem, self.kernel).regions.used)
+
+    def estimated_seconds(self, problem: FilterGradientProblem) -> float:
+        return self.product(problem, self.kernel).seconds
+
+    def plan(self, problem: FilterGradientProblem) -> Plan:
+        return ComposedPlan(problem.operation, list(self.product(problem, self.kernel).launches()), self.name)
+
+    def alignment(self, problem: FilterGradientProblem) -> Mapping[str, int]:
+        made = self.product(problem, self.kernel)
+        return {name: COPY_ALIGNMENT for name in ("x", "dy") if name not in made.copies}
+
+    def _is_known(self, problem: FilterGradientProblem) -> bool:
+        """Whether tensor cores and TMA serve the algorithm, the types and the device."""
+        return problem.aligned and problem.operation.x.data_type in self.data_types and is_known(problem)
+
+
+def is_known(problem: FilterGradientProblem) -> bool:
+    """Return whether tensor cores and TMA serve the algorithm, the math type and the device."""
+    o, device = problem.operation, problem.device
+    if device.kind == "gpu" and int(device.architecture.removeprefix("sm_")) < LEAST_ARCHITECTURE:
+        return False
+    if o.algo != Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 or o.convolution.rank != 2 or not problem.in_one_launch:
+        return False
+    return may_use_tensor_cores(o.convolution, o.x.data_type, device)
+
+
+class Tiling(NamedTuple):
+    """The tiles of a product, and which operand their rows are."""
+
+    rows_are_filters: bool
+    row_tiles: int
+    column_tiles: int
+    shares: Shares
+    seconds: float
+
+
+class Regions(NamedTuple):
+    """Where the workspace holds what, in bytes: copies of x and dy, and the sums of blocks."""
+
+    x: int
+    dy: int
+    partial: int
+    used: int
+
+
+class Product:
+    """One gradient as a product of dy and x, in tiles of a kernel. prologue: whether x is scaled, biased, rectified first."""
+
+    prologue = (False, False, False)
+
+    def __init__(self, problem: FilterGradientProblem, kernel: TileKernel) -> None:
+        self.kernel = kernel
+        self.problem, self.operation, self.groups = problem, problem.operation, problem.groups
+        o = self.operation
+        self.channels, self.filters = o.dw.dims[1], o.dw.dims[0] // self.groups
+        self.taps = o.dw.dims[2:]
+        self.k_blocks = -(-o.dy.dims[0] * prod(o.dy.dims[2:]) // kernel.box)
+        self.rows = PackedRows.of(o, kernel.box)  # of few channels
+        self.copies = {name: made for name in ("x", "dy") if (made := self._copy(name)) is not None}
+
+    @property
+    def choices(self) -> tuple[bool, ...]:
+        """Whether filters may be the rows, and channels under taps."""
+        return (True, False)
+
+    @property
+    def extents(self) -> tuple[int, int]:
+        """Rows and columns of dy that K-blocks walk."""
+        height, width = self.operation.dy.dims[2:]
+        return height, width
+
+    def maps(self, rows: Operand, columns: Operand) -> tuple[Im2colMap | TiledMap, Im2colMap | TiledMap]:
+        """Return the maps by which operands are loaded as rows and as columns of tiles."""
+        return rows.map, columns.map
+
+    def _copy(self, name: str) -> TensorSpec | None:
+        """Return the description of the copy of an operand; None where it is read as it lies."""
+        tensor = self.operation.tensor(name)
+        if name == "x" and self.rows:
+            return self.rows.windows
+        return None if _lies_well(tensor) else _channels_last(tensor)
+
+    @cached_property
+    def is_possible(self) -> bool:
+        """Whether TMA reads both operands."""
+        if self.groups > 1 and any(
+            count * self.operation.x.scalar_bytes % COPY_ALIGNMENT for count in (self.channels, self.filters)
+        ):
+            return False
+        slots = (self.tiling.shares.blocks + self.tiling.shares.tiles) * self.kernel.slot
+        return self.image.map.is_possible and self.incoming.map.is_possible and slots * SUM_BYTES < 2**40
+
+    @cached_property
+    def image(self) -> Operand:
+        """x, under all taps; of rows of few channels, under all taps of a column."""
+        c, o = self.operation.convolution, self.operation
+        x, channels, taps = self.copies.get("x", o.x), self.channels, self.taps
+        stride, padding, dilation = c.stride, c.padding, c.dilation
+        if self.rows:
+            channels, taps = x.dims[1], (taps[0], 1)
+            stride, padding, dilation = (stride[0], 1), (padding[0], 0), (dilation[0], 1)
+        spans = [(tap - 1) * apart for tap, apart in zip(taps, dilation, strict=True)]
+        lower = [-before for before in padding]
+        upper = [
+            first + (count - 1) * step + 1 - extent
+            for first, count, step, extent in zip(lower, o.dy.dims[2:], stride, x.dims[2:], strict=True)
+        ]
+        return self._operand("x", self._map(x, lower, upper, stride, spans), channels, taps, stride, padding, dilation)
+
+    @cached_property
+    def incoming(self) -> Operand:
+        """dy, under one."""
+        dy = self.copies.get("dy", self.operation.dy)
+        map_ = self._map(dy, (0, 0), (0, 0), (1, 1), (0, 0))
+        return self._operand("dy", map_, self.filters, (1, 1), (1, 1), (0, 0), (0, 0))
+
+    def _operand(
+        self, name: str, map_: Im2colMap | TiledMap, channels: int, taps: Any, *geometry: tuple[int, ...]
+    ) -> Operand:
+        boxes = -(-channels // self.kernel.box)
+        count = boxes * prod(taps)
+        pairs = (Pair(*pair) for pair in geometry)
+        struct = OperandStruct(FastDivmod.of(boxes), FastDivmod.of(taps[1]), *pairs, channels, count)
+        return Operand(name, map_, boxes, count, struct)
+
+    def _map(self, tensor: TensorSpec, lower: Any, upper: Any, step: Any, taps: Any) -> Im2colMap:
+        """Return the map of a tensor; corners, steps and spans of taps along rows and columns."""
+        images, channels, height, width = tensor.dims
+        extent = (channels, width, height, images)
+        strides = [tensor.strides[d] * tensor.scalar_bytes for d in (3, 2, 0)]
+        for d, size in enumerate(extent[1:]):
+            if size == 1:  # never used, but it has to be possible
+                strides[d] = rounded_up(channels * tensor.scalar_bytes, COPY_ALIGNMENT)
+        return Im2colMap(
+            "tf32" if tensor.data_type == FLOAT else ELEMENTS[tensor.data_type], extent, tuple(strides), lower=tuple(lower[::-1]), upper=tuple(upper[::-1]),
+            step=tuple(step[::-1]), taps=tuple(taps[::-1]), pixels=self.kernel.box,
+        )  # fmt: skip
+
+    @cached_property
+    def tiling(self) -> Tiling:
+        """The tiling that is expected to be done first."""
+        return min(map(self._tiling, self.choices), key=lambda tiling: tiling.seconds)
+
+    def _tiling(self, rows_are_filters: bool) -> Tiling:
+        kernel, (rows, columns) = self.kernel, self._sides(rows_are_filters)
+        row_tiles, column_tiles = -(-rows.boxes // kernel.row_boxes), -(-columns.boxes // kernel.column_boxes)
+        tiles, multiprocessors = row_tiles * column_tiles * self.groups, self.problem.device.multiprocessors
+        units = tiles * self.k_blocks
+        blocks = min(multiprocessors, max(1, units // LEAST_K_BLOCKS))
+        shares = Shares.of(tiles, self.k_blocks, blocks)
+        blocks = shares.blocks
+        multiplied = -(-units // blocks) * kernel.size * kernel.box / kernel.products / kernel.throughput
+        stored = (1 + tiles / blocks) * kernel.slot * SUM_BYTES / STORED
+        added = 2 * (blocks + tiles) * kernel.slot * SUM_BYTES / Rates.BANDWIDTH
+        seconds = (multiplied + stored) / Rates.CLOCK + added
+        return Tiling(rows_are_filters, row_tiles, column_tiles, shares, seconds)
+
+    def _sides(self, rows_are_filters: bool) -> tuple[Operand, Operand]:
+        return (self.incoming, self.image) if rows_are_filters else (self.image, self.incoming)
+
+    @property
+    def fill(self) -> float:
+        """The share of the tiles that are elements of dw."""
+        return prod(self.operation.dw.dims) / (self.tiling.shares.tiles * self.kernel.size)
+
+    @property
+    def seconds(self) -> float:
+        copied = sum(2 * self._copy_bytes(name) for name in self.copies) / Rates.BANDWIDTH
+        read = (self.operation.x.nbytes + self.operation.dy.nbytes) / Rates.BANDWIDTH
+        return (2 + len(self.copies)) * Rates.LAUNCH + copied + max(read, self.tiling.seconds)
+
+    @cached_property
+    def regions(self) -> Regions:
+        dy = rounded_up(self._copy_bytes("x"), ALIGNMENT)
+        partial = dy + rounded_up(self._copy_bytes("dy"), ALIGNMENT)
+        return Regions(0, dy, partial, partial + self.tiling.shares.slots * self.kernel.slot * SUM_BYTES)
+
+    @property
+    def division(self) -> DivisionStruct:
+        return self.tiling.shares.division(self.tiling.row_tiles, self.tiling.column_tiles)
+
+    def launches(self) -> Iterator[ComposedLaunch]:
+        regions = self.regions
+        where = {
+            "x": At("workSpace", regions.x) if "x" in self.copies else At("x"),
+            "dy": At("workSpace", regions.dy) if "dy" in self.copies else At("dy"),
+            "partial": At("workSpace", regions.partial),
+            "dw": At("dw"),
+        }
+        for name, made in self.copies.items():
+            yield from within([self._copy_launch(name, made)], {"x": At(name), "y": where[name]})
+        yield from within([self._product_launch(), self._sum_launch()], where)
+
+    def _copy_bytes(self, name: str) -> int:
+        if name == "x" and self.rows:
+            return self.rows.nbytes
+        return self.copies[name].nbytes if name in self.copies else 0
+
+    def _copy_launch(self, name: str, made: TensorSpec) -> Launch:
+        if name == "x" and self.rows:
+            return pack_launch(self.operation, self.rows, self.problem.device)
+        return copied(self.operation.tensor(name), made, self.problem.device)
+
+    def _product_launch(self) -> Launch:
+        tiling, device, (rows, columns) = self.tiling, self.problem.device, self._sides(self.tiling.rows_are_filters)
+        height, width = self.extents
+        fields = [
+            *pointers(5),
+            *(
+                (name, c_int(flag))
+                for name, flag in zip(("scales", "biases", "x_rectified"), self.prologue, strict=True)
+            ),
+            ("alignment", c_int()),
+            ("reserved", c_longlong()),
+            *((name, (c_ubyte * MAP_BYTES)()) for name in ("row_map", "column_map")),
+            ("rows", rows.struct),
+            ("columns", columns.struct),
+            ("height", FastDivmod.of(height)),
+            ("width", FastDivmod.of(width)),
+            ("division", self.division),
+        ]
+        size = ctypes.sizeof(structure(*fields))
+        arguments: Any = structure(*fields, ("padding", (c_ubyte * (-size % ARGUMENT_ALIGNMENT))()))
+        kernel = self.kernel
+        definitions = type_definitions(self.operation.x.data_type, self.operation, **kernel.definitions)
+        launch = Launch(
+            device.function(kernel.source, kernel.entry, definitions), arguments, (rows.name, columns.name, "partial", *kernel.operands),
+            (tiling.shares.blocks, 1, 1), ((CONSUMERS + 1) * WARPGROUP, 1, 1), kernel.shared_bytes,
+        )  # fmt: skip
+        maps = tuple(
+            (getattr(type(arguments), name).offset, i, 0, found)
+            for i, (name, found) in enumerate(zip(("row_map", "column_map"), self.maps(rows, columns), strict=True))
+        )
+        return TmaLaunch(device, (kernel.source, definitions), kernel.entry, launch, maps, None)
+
+    def _sum_launch(self) -> Launch:
+        o, tiling = self.operation, self.tiling
+        kernel, (rows, columns) = self.kernel, self._sides(tiling.rows_are_filters)
+        filter_step, channel_step, *_, tap_step = o.dw.tensor.strides
+        quads = kernel.size // 4
+        inner_taps = self.taps[1] if self.rows else 1
+        lanes = SUM_LANES if tiling.shares.blocks > FEW_PARTS * tiling.shares.tiles else 1
+        arguments = structure(
+            *pointers(2),
+            *factors(o, alpha=o.alpha, beta=o.beta),
+            ("division", self.division),
+            ("row_boxes", FastDivmod.of(rows.channel_boxes)),
+            ("column_boxes", FastDivmod.of(columns.channel_boxes)),
+            ("quads", FastDivmod.of(quads)),
+            ("log_columns", c_int((kernel.box * kernel.column_boxes).bit_length() - 1)),
+            ("tile_boxes", c_int(kernel.row_boxes)),
+            ("split_k", c_int(kernel.splits_k)),
+            ("slot", c_int(kernel.slot)),
+            ("row_channels", c_int(rows.struct.channels)),
+            ("column_channels", c_int(columns.struct.channels)),
+            ("taps", c_int(prod(self.taps) // inner_taps)),
+            ("rows_are_filters", c_int(tiling.rows_are_filters)),
+            ("flipped", c_int(o.convolution.is_flipped)),
+            ("inner", FastDivmod.of(self.rows.channels if self.rows else self.channels)),
+            ("lanes", c_int(lanes)),
+            ("inner_taps", c_int(inner_taps)),
+            ("kept", c_int(self.channels)),
+            ("filter_step", c_int(filter_step)),
+            ("channel_step", c_int(channel_step)),
+            ("tap_step", c_int(tap_step)),
+        )
+        definitions = type_definitions(o.x.data_type, o, **kernel.definitions)
+        function = self.problem.device.function(kernel.source, kernel.sum_entry, definitions)
+        grid = (tiling.shares.tiles * quads * lanes // SUM_THREADS, 1, 1)
+        return Launch(function, arguments, ("partial", "dw"), grid)
+
+
+def _lies_well(tensor: TensorSpec) -> bool:
+    """Whether channels lie side by side, and TMA takes the distances of pixels."""
+    image, channel, *steps = tensor.strides
+    last = channel == 1 or tensor.dims[1] == 1
+    return last and all(step * tensor.scalar_bytes % COPY_ALIGNMENT == 0 for step in (image, *steps))
+
+
+def _channels_last(tensor: TensorSpec) -> TensorSpec:
+    """Return the description of a copy that lies well."""
+    _, channels, height, width = tensor.dims
+    pitch = rounded_up(channels, COPY_ALIGNMENT // tensor.scalar_bytes)
+    return TensorSpec(tensor.data_type, tensor.dims, (height * width * pitch, 1, width * pitch, pitch))

@@ -1,0 +1,88 @@
+"""GEMM: the im2col buffer slice by slice in the workspace, and the product of each slice with the filter."""
+
+from __future__ import annotations
+
+from math import prod
+
+from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
+
+from ...plans import Launch
+from ..forward import IMPLICIT_GEMM, ConvolutionProblem, ConvolutionSolver
+from ..implicit_gemm.products import product_launch
+from ..implicit_gemm.simt import im2col_launch
+from ..problem import (
+    AXES,
+    PACK_BYTES,
+    Convolution,
+    ConvolutionStruct,
+    Matrices,
+    Rates,
+    describe,
+    mark_packs,
+    matrix_product,
+    rounded_up,
+    slice_bytes,
+    with_result,
+)
+
+BUFFER_BYTES = 2**26  # of one slice of the im2col buffer
+LARGEST_TILE = 128  # pixels, of which a slice is a multiple
+
+
+class Im2ColGemm(ConvolutionSolver):
+    """The im2col buffer, or a slice of it where that is large, and its product with the filter."""
+
+    name = "convolution.im2col_gemm"
+    algorithms = (Algo.CUDNN_CONVOLUTION_FWD_ALGO_GEMM,)
+
+    def used_bytes(self, problem: ConvolutionProblem) -> int:
+        return _slice_pixels(problem) * problem.groups * _row(problem.operation) * problem.operation.x.scalar_bytes
+
+    def estimated_seconds(self, problem: ConvolutionProblem) -> float:
+        o = problem.operation
+        rows = prod(o.y.dims) // o.y.dims[1] * problem.groups
+        buffer_bytes = rows * o.terms * o.x.scalar_bytes
+        return Rates.LAUNCH + 2 * buffer_bytes / Rates.BANDWIDTH + problem.seconds_of(IMPLICIT_GEMM)
+
+    def launches(self, problem: ConvolutionProblem) -> list[Launch]:
+        o, groups = problem.operation, problem.groups
+        row, pixels, width = _row(o), _slice_pixels(problem), PACK_BYTES // o.x.scalar_bytes
+        launches = []
+        total = problem.value.m
+        for first in range(0, total, pixels):
+            source = describe(o.convolution, o.x, o.w, o.y.dims)
+            source.first_m, source.m = first, min(pixels, total - first)
+            buffer = im2col_launch(problem.device, problem.definitions, source, groups, row, width, ("x", "workSpace"))
+            product = problem.product(_slice_product(o, source, row), "workSpace")
+            launches += [buffer, product_launch(product)]
+        return launches
+
+
+def _row(operation: Convolution) -> int:
+    """Return the elements of one row of the im2col buffer: its K, up to a multiple of 16 bytes."""
+    return rounded_up(operation.terms, PACK_BYTES // operation.x.scalar_bytes)
+
+
+def _slice_pixels(problem: ConvolutionProblem) -> int:
+    """Return the rows of the im2col buffer that the workspace holds at a time."""
+    row_bytes = problem.groups * _row(problem.operation) * problem.operation.x.scalar_bytes
+    fitting = slice_bytes(BUFFER_BYTES, problem.device) // row_bytes // LARGEST_TILE * LARGEST_TILE
+    return min(problem.value.m, max(LARGEST_TILE, fitting))
+
+
+def _slice_product(o: Convolution, source: ConvolutionStruct, row: int) -> ConvolutionStruct:
+    """Return the product of a slice with the filter, which writes the output pixels of ``source``."""
+    groups = o.convolution.group_count
+    value = matrix_product(source.m, source.n, source.k, Matrices(groups * row, 1, row), Matrices(0, 0, 0))
+    with_result(value, o.y)
+    value.first_m, value.y_n = source.first_m, source.n
+    value.x_origin = -source.first_m * groups * row
+    step = groups * row
+    for d in reversed(range(AXES)):
+        value.output[d] = source.output[d]
+        value.x_pixel[d + 1] = step
+        step *= source.output[d].divisor
+    value.x_pixel[0] = step
+    mark_packs(value, groups, o.x.scalar_bytes)
+    value.x_packs = True  # the rows of the buffer end in zeros up to a multiple of a pack
+    return value

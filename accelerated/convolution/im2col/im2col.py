@@ -1,0 +1,145 @@
+"""The matrix of cudnnIm2Col (convolution/im2col/im2col.cu)."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_int
+from dataclasses import replace
+from functools import cached_property
+from math import gcd, prod
+from typing import Any, NamedTuple
+
+from dualdnn.api.operations import Im2Col
+
+from ...plans import Launch, pointers, structure, type_definitions
+from ...primitives.geometry import THREADS, FastDivmod
+from ...solver import Problem, Solver
+from ..implicit_gemm.simt import im2col_launch
+from ..problem import AXES, PACK_BYTES, describe, scalar_strides, spatial
+
+SOURCE = "convolution/im2col/im2col.cu"
+LEAST_RUN = 512  # bytes of a row of the matrix that a block writes side by side, where there are as many
+MOST_SHARED = 40 * 1024  # bytes of a block, so that several blocks share a multiprocessor
+ENOUGH_BLOCKS = 8  # of a multiprocessor
+LINE_BYTES, TERM_BYTES = 8, 4
+
+Integers = c_int * AXES
+FastDivmods = FastDivmod * AXES
+
+
+class Tile(NamedTuple):
+    """What a block writes: channels, output rows and columns."""
+
+    channels: int
+    rows: int
+    columns: int
+
+
+class Im2ColProblem(Problem):
+    """One matrix. most_shared: bytes of shared memory that a block may take; enough_blocks: of a multiprocessor."""
+
+    operation: Im2Col
+
+    def __init__(
+        self, operation: Im2Col, device: Any, aligned: bool = True, most_shared: int = MOST_SHARED,
+        enough_blocks: int = ENOUGH_BLOCKS,
+    ) -> None:  # fmt: skip
+        super().__init__(operation, device, aligned)
+        self.most_shared, self.enough_blocks = most_shared, enough_blocks
+        spec, source, window = operation.convolution, operation.srcData, operation.filter.dims
+        self.element_bytes = source.scalar_bytes
+        self.output = spatial(spec.output_dims(source.dims, window)[2:], 1)
+        self.taps, self.step = spatial(window[2:], 1), spatial(spec.stride, 1)
+        self.dilation, self.padding = spatial(spec.dilation, 1), spatial(spec.padding, 0)
+        self.channels, self.per_channel = source.dims[1], prod(self.taps)
+        self.pack = PACK_BYTES // self.element_bytes
+        self.unit = self.pack // gcd(self.pack, self.per_channel)  # channels whose K are full packs
+
+    def patch(self, tile: Tile) -> list[int]:
+        """Return the extents of the input under a tile: depth, rows, columns."""
+        sizes = zip((1, tile.rows, tile.columns), self.step, self.taps, self.dilation, strict=True)
+        return [(n - 1) * step + (taps - 1) * dilation + 1 for n, step, taps, dilation in sizes]
+
+    def pitch(self, tile: Tile) -> int:
+        """Return the elements from one channel of a patch to the next: an odd number of words, so that channels lie in all banks."""
+        word = max(1, ctypes.sizeof(ctypes.c_uint) // self.element_bytes)
+        return (-(-prod(self.patch(tile)) // word) | 1) * word
+
+    def shared_bytes(self, tile: Tile) -> int:
+        tables = tile.channels * (prod(self.patch(tile)[:2]) * LINE_BYTES + self.per_channel * TERM_BYTES)
+        return tables + PACK_BYTES + tile.channels * self.pitch(tile) * self.element_bytes
+
+    def counts(self, tile: Tile) -> list[int]:
+        """Return the blocks along channels, columns, rows, and planes of all images."""
+        extents = ((self.channels, tile.channels), (self.output[2], tile.columns), (self.output[1], tile.rows))
+        return [*(-(-extent // size) for extent, size in extents), self.output[0] * self.operation.srcData.dims[0]]
+
+    @cached_property
+    def tile(self) -> Tile | None:
+        """The largest tile that shared memory holds, of fewer rows where blocks are too few; None where it holds none."""
+        unit, run = self.unit, -(-LEAST_RUN // (self.per_channel * self.element_bytes))
+        tile = Tile(min(self.channels, -(-max(unit, run) // unit) * unit), *self.output[1:])
+        while self.shared_bytes(tile) > self.most_shared:
+            if tile.rows > 1:
+                tile = tile._replace(rows=-(-tile.rows // 2))
+            elif tile.channels > unit:
+                tile = tile._replace(channels=max(unit, tile.channels // 2 // unit * unit))
+            elif tile.columns > 1:
+                tile = tile._replace(columns=-(-tile.columns // 2))
+            elif tile.channels > 1:
+                tile = tile._replace(channels=-(-tile.channels // 2))
+            else:
+                return None
+        enough = self.enough_blocks * self.device.multiprocessors
+        while tile.rows > 1 and prod(self.counts(tile)) < enough:
+            tile = tile._replace(rows=-(-tile.rows // 2))
+        return tile
+
+
+class Im2ColBlocks(Solver[Im2ColProblem]):
+    """Blocks of some channels and output pixels, whose patch of the input passes through shared memory."""
+
+    name = "convolution.im2col"
+
+    def serves(self, problem: Im2ColProblem) -> bool:
+        return problem.tile is not None
+
+    def launches(self, problem: Im2ColProblem) -> list[Launch]:
+        p, o, tile = problem, problem.operation, problem.tile
+        assert tile is not None
+        image, channel, *axes = scalar_strides(o.srcData)
+        counts, extents, row = p.counts(tile), p.patch(tile), p.channels * p.per_channel
+        packed = row % p.pack == 0 and (tile.channels % p.unit == 0 or tile.channels == p.channels)
+        arguments = structure(
+            *pointers(2),
+            ("image", c_int(image)), ("channel", c_int(channel)), ("axis", Integers(*axes)),
+            ("input", Integers(*spatial(o.srcData.dims[2:], 1))), ("step", Integers(*p.step)),
+            ("padding", Integers(*p.padding)), ("dilation", Integers(*p.dilation)), ("output", Integers(*p.output)),
+            ("channels", c_int(p.channels)), ("row", c_int(row)), ("flipped", c_int(o.convolution.is_flipped)),
+            ("packed", c_int(packed)), ("chunk", c_int(tile.channels)), ("tile", (c_int * 2)(tile.rows, tile.columns)),
+            ("blocks", FastDivmods(*map(FastDivmod.of, counts[:AXES]))),
+            ("patch", FastDivmods(*map(FastDivmod.of, extents))), ("taps", FastDivmods(*map(FastDivmod.of, p.taps))),
+            ("pitch", c_int(p.pitch(tile))),
+        )  # fmt: skip
+        function = p.device.function(SOURCE, "convolution_im2col", type_definitions(o.srcData.data_type, o))
+        grid = (prod(counts), 1, 1)
+        return [Launch(function, arguments, ("srcData", "colBuffer"), grid, (THREADS, 1, 1), p.shared_bytes(tile))]
+
+
+class Im2ColElements(Solver[Im2ColProblem]):
+    """Any filter, also one whose patch no block could hold: a thread finds each element of a pack."""
+
+    name = "convolution.im2col_elements"
+
+    def serves(self, problem: Im2ColProblem) -> bool:
+        return True
+
+    def launches(self, problem: Im2ColProblem) -> list[Launch]:
+        o = problem.operation
+        dims = o.convolution.output_dims(o.srcData.dims, o.filter.dims)
+        w = replace(o.filter, dims=(o.filter.dims[0], problem.channels, *o.filter.dims[2:]))
+        value = describe(o.convolution, o.srcData, w, dims)
+        value.inner_channels = FastDivmod.of(1)  # columns are (channel, row, column of the filter)
+        value.x_channel_block = value.x_channel
+        definitions, operands = type_definitions(o.srcData.data_type, o), ("srcData", "colBuffer")
+        return [im2col_launch(problem.device, definitions, value, 1, value.k, problem.pack, operands)]

@@ -1,0 +1,96 @@
+"""Matrix products of convolutions on tensor cores (convolution/implicit_gemm/mma.cu)."""
+
+from __future__ import annotations
+
+from ctypes import c_int
+
+from ...plans import Launch, pointers, structure
+from ...primitives.geometry import THREADS
+from ..problem import Rates, product_fields, rounded_up
+from .product import Product, ProductKernel, tiles
+
+SOURCE = "convolution/implicit_gemm/mma.cu"
+M = 128  # pixels of a block
+ROW_BYTES = 128  # of an operand in one K-block
+STAGES = {("packs", 64): 4, ("packs", 128): 3, ("packs", 256): 4, ("values", 64): 4, ("values", 128): 4}
+SWIZZLE_BYTES = 1024  # to whose multiple the stages are aligned
+# Tensor cores drop the lower 13 bits of a float. Rounding them to nearest makes the error half as large and costs a detour through
+# registers instead of asynchronous copies.
+ROUND_TF32 = True
+# Hopper's instruction for a full warpgroup; without it the warp's, which every tensor core has and is slower there.
+WGMMA_INSTRUCTIONS = True
+MANY_K_BLOCKS = 8  # from which the larger tile's throughput outweighs its longer beginning and end
+# Values of x a second that blocks gather one by one, where the K of a pixel do not lie side by side, and filters that share them.
+GATHERED, SHARING = 100e9, 128
+
+
+class MmaKernel(ProductKernel):
+    """Tiles of n filters by 128 pixels, of rows of 128 bytes that are packs of 16 bytes in x, or values gathered one by one."""
+
+    reads_table = True
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.name = f"convolution.implicit_gemm_mma_{n}"
+
+    def serves(self, product: Product) -> bool:
+        return product.tensor_cores and not product.filters_last and (_kind(product), self.n) in STAGES
+
+    def is_preferred(self, product: Product) -> bool:
+        return product.tensor_cores and self.n == _preferred_n(product)
+
+    def launch(self, product: Product) -> Launch:
+        value = product.value
+        n_tiles, m_tiles = -(-value.n // self.n), -(-value.m // M)
+        arguments = structure(
+            *pointers(6),
+            *product_fields(value, product.finish, product.offsets, m_tiles, n_tiles),
+            ("table_is_given", c_int(product.table)),
+            ("rounded", c_int(product.element_bytes == 4 and ROUND_TF32 and not product.rounded)),
+        )
+        kind, variant = _kind(product), () if WGMMA_INSTRUCTIONS else (("MMA_SYNC_ONLY", "1"),)
+        definitions = (*product.definitions, *variant)
+        function = product.device.function(SOURCE, f"convolution_implicit_gemm_mma_{kind}_{self.n}", definitions)
+        shared_bytes = STAGES[kind, self.n] * (M + self.n) * ROW_BYTES + SWIZZLE_BYTES
+        grid, operands = (n_tiles * m_tiles * product.groups, 1, 1), (*product.operands, "workSpace")
+        return Launch(function, arguments, operands, grid, (THREADS, 1, 1), shared_bytes)
+
+    def operations_per_second(self, product: Product) -> float:
+        return Rates.TENSOR_CORES_TF32 if product.element == "float" else Rates.TENSOR_CORES
+
+    def gathering_seconds(self, product: Product) -> float:
+        value = product.value
+        if value.x_packs:
+            return 0.0
+        values = value.m * rounded_up(value.k, ROW_BYTES // product.element_bytes) * product.groups
+        return values * -(-value.n // SHARING) / GATHERED
+
+
+MMA = (MmaKernel(64), MmaKernel(128), MmaKernel(256))
+
+
+def preferred_mma(product: Product) -> MmaKernel:
+    """Return the kernel with which the device is done first."""
+    return next(kernel for kernel in MMA if kernel.is_preferred(product))
+
+
+def _kind(product: Product) -> str:
+    return "packs" if product.value.x_packs else "values"
+
+
+def _preferred_n(product: Product) -> int:
+    """Return the filters of the tile that occupies the device for the shortest time."""
+    value, multiprocessors = product.value, product.device.multiprocessors
+    k_blocks = -(-value.k * product.element_bytes // ROW_BYTES)
+
+    def count(n: int) -> int:
+        return tiles(value, product.groups, M, n)
+
+    if value.n <= 64 or count(128) < multiprocessors:
+        return 64
+    few = k_blocks < MANY_K_BLOCKS or value.n <= 128 or count(128) <= multiprocessors
+    if _kind(product) == "values" or few:
+        return 128
+    # Two blocks of 128 filters share a multiprocessor: one round of them is as much work as one block of 256.
+    pairs = -(-count(128) // (2 * multiprocessors))
+    return 256 if -(-count(256) // multiprocessors) <= pairs else 128

@@ -1,0 +1,216 @@
+"""Copies of filter and image with channels innermost (convolution/implicit_gemm/pack_nhwc.cu), and a product on tensor cores.
+
+Where image or filter lie otherwise and the product is long enough to repay, the workspace has copies of them. Padding is zero in
+both copies, so that no value outside a window meets the sum, not even NaN times zero. Results in planes that TMA cannot write
+pass through the workspace, too, channels innermost.
+"""
+
+from __future__ import annotations
+
+from ctypes import c_int, c_longlong
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+from dualdnn.api.operations import FilterSpec, TensorSpec, TransformTensor
+from dualdnn.api.operations.specs import NHWC
+
+from ...plans import Launch, pointers, structure, type_definitions
+from ...primitives.geometry import THREADS, FastDivmod, blocks
+from ...primitives.tma import ROW_BYTES
+from ...transform.plan import copy, launch
+from ..forward import IMPLICIT_PRECOMP_GEMM, ConvolutionProblem, ConvolutionSolver
+from ..problem import (
+    FARTHEST,
+    PACK_BYTES,
+    Convolution,
+    ConvolutionStruct,
+    Rates,
+    blend,
+    describe,
+    mark_packs,
+    rounded_up,
+    spatial,
+    with_result,
+)
+from .products import kernel_of, product_launch
+
+SOURCE = "convolution/implicit_gemm/pack_nhwc.cu"
+ALIGNMENT = 256
+TILE = 64
+LEAST_CHANNELS = 8  # of a group: fewer would be mostly padding
+# Products per value of x from which copying it takes less time than it saves: a copy moves two values (about 1 ps at the
+# bandwidth of an H200), a product takes 4 fs at the throughput of its tensor cores.
+LEAST_PRODUCTS = 128
+
+
+@dataclass(frozen=True)
+class _Copies:
+    """Image and filter with the channels of a group innermost. Sizes and offsets in bytes; an image that already lies so is
+    not copied."""
+
+    operation: Convolution
+
+    @cached_property
+    def channels(self) -> int:
+        """Return the channels of a group, without padding."""
+        return self.operation.w.dims[1]
+
+    @cached_property
+    def padded_channels(self) -> int:
+        """Return the channels of a group, with padding."""
+        return rounded_up(self.channels, PACK_BYTES // self.operation.x.scalar_bytes)
+
+    @cached_property
+    def taps(self) -> int:
+        """Return the spatial elements of a filter."""
+        return prod(self.operation.w.dims[2:])
+
+    @cached_property
+    def x(self) -> TensorSpec:
+        o = self.operation
+        dims = (o.x.dims[0], o.convolution.group_count * self.padded_channels, *o.x.dims[2:])
+        return TensorSpec.packed(o.x.data_type, dims, NHWC)
+
+    @cached_property
+    def w(self) -> FilterSpec:
+        dims = self.operation.w.dims
+        return FilterSpec(self.operation.w.data_type, NHWC, (dims[0], self.padded_channels, *dims[2:]))
+
+    @cached_property
+    def transposes_result(self) -> bool:
+        """The product writes channels innermost, and a second kernel transposes them into planes."""
+        y = self.operation.y
+        in_planes = y.dims[1] > 1 and y.strides[1] != 1 and min(y.strides[2:]) == 1
+        return in_planes and prod(y.dims[2:]) * y.scalar_bytes % ROW_BYTES != 0 and blend(self.operation)[1] == 0
+
+    @cached_property
+    def y(self) -> TensorSpec:
+        """What the product writes."""
+        y = self.operation.y
+        return TensorSpec.packed(y.data_type, y.dims, NHWC) if self.transposes_result else y
+
+    def _with(self, x: TensorSpec) -> ConvolutionStruct:
+        o = self.operation
+        value = with_result(describe(o.convolution, x, self.w, o.y.dims), self.y)
+        return mark_packs(value, o.convolution.group_count, o.x.scalar_bytes)
+
+    @cached_property
+    def image_lies_well(self) -> bool:
+        return self.padded_channels == self.channels and bool(self._with(self.operation.x).x_packs)
+
+    @cached_property
+    def product(self) -> ConvolutionStruct:
+        return self._with(self.operation.x if self.image_lies_well else self.x)
+
+    @cached_property
+    def repay(self) -> bool:
+        """Whether the copies take less time than they save."""
+        o = self.operation
+        products = o.w.dims[0] // o.convolution.group_count * self.taps // prod(o.convolution.stride)
+        return self.channels >= LEAST_CHANNELS and (self.image_lies_well or products >= LEAST_PRODUCTS)
+
+    @cached_property
+    def image_at(self) -> int:
+        return rounded_up(self.w.nbytes, ALIGNMENT)
+
+    @cached_property
+    def result_at(self) -> int:
+        return rounded_up(self.image_at + (0 if self.image_lies_well else self.x.nbytes), ALIGNMENT)
+
+    @cached_property
+    def nbytes(self) -> int:
+        if self.transposes_result:
+            return self.result_at + self.y.nbytes
+        return self.image_at + (0 if self.image_lies_well else self.x.nbytes)
+
+
+class PackNhwc(ConvolutionSolver):
+    """Copies with channels innermost where image and filter lie otherwise, a product on tensor cores, and results in planes."""
+
+    name = "convolution.pack_nhwc"
+    algorithms = (IMPLICIT_PRECOMP_GEMM,)
+
+    def can_launch(self, problem: ConvolutionProblem) -> bool:
+        return problem.tensor_cores and prod(_Copies(problem.operation).x.dims) <= FARTHEST
+
+    def applies(self, problem: ConvolutionProblem) -> bool:
+        if not self.serves(problem) or problem.value.x_packs:
+            return False
+        return _Copies(problem.operation).repay
+
+    def used_bytes(self, problem: ConvolutionProblem) -> int:
+        return _Copies(problem.operation).nbytes
+
+    def estimated_seconds(self, problem: ConvolutionProblem) -> float:
+        copies = _Copies(problem.operation)
+        product = problem.product(copies.product)
+        computing = problem.operations / kernel_of(product).operations_per_second(product)
+        copying = 2 * copies.nbytes / Rates.BANDWIDTH
+        return 3 * Rates.LAUNCH + copying + max(problem.memory_seconds, computing)
+
+    def launches(self, problem: ConvolutionProblem) -> list[Launch]:
+        copies, device = _Copies(problem.operation), problem.device
+        image = [] if copies.image_lies_well else [_repack_image(copies, device)]
+        x = "x" if copies.image_lies_well else "workSpace"
+        y = "workSpace" if copies.transposes_result else "y"
+        offsets = (
+            0 if copies.image_lies_well else copies.image_at,
+            0,
+            copies.result_at if copies.transposes_result else 0,
+        )
+        product = problem.product(copies.product, x, "workSpace", y, offsets, rounded=not copies.image_lies_well)
+        transposed = [_transpose_result(copies, device)] if copies.transposes_result else []
+        return [*image, _repack_filter(copies, device), product_launch(product), *transposed]
+
+
+def _repack_image(copies: _Copies, device: Any) -> Launch:
+    x, groups = copies.operation.x, copies.operation.convolution.group_count
+    extents = spatial(x.dims[2:], 1)
+    pixels, channels = prod(extents), groups * copies.padded_channels
+    m_tiles, channel_tiles = -(-pixels // TILE), -(-channels // TILE)
+    arguments = structure(
+        *pointers(2),
+        ("target_at", c_longlong(copies.image_at)),
+        ("image", c_longlong(x.strides[0])),
+        ("channel", c_longlong(x.strides[1])),
+        ("axis", (c_longlong * 3)(*spatial(x.strides[2:], 0))),
+        ("extent", (FastDivmod * 3)(*(FastDivmod.of(extent) for extent in extents))),
+        ("channels", FastDivmod.of(copies.padded_channels)),
+        ("m_tiles", FastDivmod.of(m_tiles)),
+        ("channel_tiles", FastDivmod.of(channel_tiles)),
+        ("pixels", c_int(pixels)),
+        ("kept", c_int(copies.channels)),
+        ("all_channels", c_int(channels)),
+    )
+    function = device.function(SOURCE, "convolution_pack_nhwc_image", type_definitions(x.data_type, copies.operation))
+    grid = (m_tiles * channel_tiles * x.dims[0], 1, 1)
+    return Launch(function, arguments, ("x", "workSpace"), grid, (THREADS, 1, 1))
+
+
+def _repack_filter(copies: _Copies, device: Any) -> Launch:
+    o = copies.operation
+    filters, channels = o.w.dims[:2]
+    last = o.w.format == NHWC
+    arguments = structure(
+        *pointers(2),
+        ("target_at", c_longlong(0)),
+        ("padded_channels", FastDivmod.of(copies.padded_channels)),
+        ("taps", FastDivmod.of(copies.taps)),
+        ("kept", c_int(channels)),
+        ("filters", c_int(filters)),
+        ("tap_step", c_int(channels if last else 1)),
+        ("channel_step", c_int(1 if last else copies.taps)),
+    )
+    function = device.function(SOURCE, "convolution_pack_nhwc_filter", type_definitions(o.x.data_type, o))
+    return Launch(function, arguments, ("w", "workSpace"), blocks(filters * copies.taps * copies.padded_channels))
+
+
+def _transpose_result(copies: _Copies, device: Any) -> Launch:
+    plain = TransformTensor(1.0, 0.0, copies.y, copies.operation.y)
+    walk = copy(plain.x, plain.y)
+    walk.source_base = copies.result_at // plain.x.scalar_bytes
+    transposition = launch(walk, plain, ("x", "y"), device)
+    transposition.operands = ("workSpace", "y")
+    return transposition

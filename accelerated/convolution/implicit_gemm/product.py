@@ -1,0 +1,90 @@
+"""Matrix products with an epilogue: what convolutions ask of the kernels that multiply.
+
+A product is the implicit GEMM of a convolution, the product of an im2col buffer with the filter, or a batch of products of
+transformed values; ``ConvolutionStruct`` describes all of them. A ``ProductKernel`` is one kernel, of one tile, that computes
+products; ``products.py`` has all of them in order of preference.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...plans import Launch
+from ..problem import PLAIN, ConvolutionStruct, EpilogueStruct, Rates
+
+ELEMENT_BYTES = {"double": 8, "float": 4, "half": 2, "bfloat16": 2, "int8": 1, "uint8": 1}
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """One matrix product for each group.
+
+    definitions: of the module, with ELEMENT and COMPUTE. operands: x, w, y, prior, bias, by their names in the operation.
+    offsets: bytes from those addresses to the beginning of x, w and y. finish: what becomes of the sums. tensor_cores: whether
+    data type and math type let tensor cores multiply. words: elements are words of four 8-bit channels. float_result: of
+    8-bit data. reordered_filters: all filters / 32 where the filter is reordered, else 0. table: whether the offsets of all
+    K are at the beginning of the workspace. rounded: x and w hold nothing that TF32 has not. filters_last: w is
+    [group][K][N], in packs of filters of 16 bytes, instead of [group][N][K]. statistics: bytes of the workspace before the sums
+    of the results and of their squares, by filter, where these are wanted (statistics.py). factors: operands that have an alpha
+    and a beta for each filter, empty where it is 1; () where these are numbers. prologue: operands that scale and bias each channel
+    of x; rectified: whether negative values of x become 0 then.
+    """
+
+    device: Any
+    definitions: tuple[tuple[str, str], ...]
+    value: ConvolutionStruct
+    groups: int
+    operands: tuple[str, ...]
+    offsets: tuple[int, int, int] = (0, 0, 0)
+    finish: EpilogueStruct = PLAIN
+    tensor_cores: bool = False
+    words: bool = False
+    float_result: bool = False
+    reordered_filters: int = 0
+    table: bool = False
+    rounded: bool = False
+    filters_last: bool = False
+    statistics: int | None = None
+    factors: tuple[str, ...] = ()
+    prologue: tuple[str, ...] = ()
+    rectified: bool = False
+
+    @property
+    def element(self) -> str:
+        return dict(self.definitions)["ELEMENT"]
+
+    @property
+    def element_bytes(self) -> int:
+        return ELEMENT_BYTES[self.element]
+
+
+class ProductKernel:
+    """A kernel that computes products, with tiles of one size. ``name`` is that of the solver that serves with it alone."""
+
+    name = ""
+    reads_table = False  # of the offsets of all K in the workspace; otherwise they are found quickly enough
+
+    def serves(self, product: Product) -> bool:
+        """Return whether the kernel would compute the product, however slowly."""
+        raise TypeError(f"{type(self).__name__} does not define serves()")
+
+    def is_preferred(self, product: Product) -> bool:
+        """Return whether the kernel serves the product and is expected to be faster than those after it."""
+        raise TypeError(f"{type(self).__name__} does not define is_preferred()")
+
+    def launch(self, product: Product) -> Launch:
+        raise TypeError(f"{type(self).__name__} does not define launch()")
+
+    def operations_per_second(self, product: Product) -> float:
+        """Return the rate, two operations for each multiply-add."""
+        return Rates.DOUBLES if product.element == "double" else Rates.WORDS if product.words else Rates.FLOATS
+
+    def gathering_seconds(self, product: Product) -> float:
+        """Return the seconds that the kernel waits for single values of x."""
+        return 0.0
+
+
+def tiles(value: ConvolutionStruct, groups: int, m: int, n: int) -> int:
+    """Return how many tiles of m pixels by n filters cover the products of all groups."""
+    return -(-value.n // n) * -(-value.m // m) * groups

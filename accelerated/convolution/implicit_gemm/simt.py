@@ -1,0 +1,94 @@
+"""Matrix products of any data type on the ordinary arithmetic units (convolution/implicit_gemm/simt.cu); the table of the offsets of
+all K, and the im2col buffer."""
+
+from __future__ import annotations
+
+from ctypes import c_int
+
+from ...plans import Launch, pointers, structure
+from ...primitives.geometry import THREADS, FastDivmod, blocks
+from ..problem import ConvolutionStruct, m_in_packs, product_fields
+from .product import Product, ProductKernel, tiles
+
+SOURCE = "convolution/implicit_gemm/simt.cu"
+M_PACKS = {"float": 4, "double": 2, "half": 8, "bfloat16": 8}  # elements of 16 bytes
+FEW_FILTERS = 16
+ALONE = 0.25  # how much longer a block takes that shares its multiprocessor with none
+OFFSET_BYTES = 16  # of the table, for each of K
+
+
+class SimtKernel(ProductKernel):
+    """Tiles of n filters by m pixels. throughput: products per clock against the fastest tile's; occupancy: blocks of a
+    multiprocessor."""
+
+    reads_table = True
+
+    def __init__(self, n: int, m: int, throughput: float, occupancy: int) -> None:
+        self.n, self.m, self.throughput, self.occupancy = n, m, throughput, occupancy
+        self.name = f"convolution.implicit_gemm_{n}x{m}"
+
+    def serves(self, product: Product) -> bool:
+        """Single bytes and double take the smaller tiles, whose sums fit the registers."""
+        single_bytes = product.element_bytes == 1 and not product.words
+        small_only = single_bytes or dict(product.definitions)["COMPUTE"] == "double"
+        return not product.filters_last and not (small_only and self in LARGE)
+
+    def is_preferred(self, product: Product) -> bool:
+        if product.value.n <= FEW_FILTERS:
+            return self is FOR_FEW_FILTERS and self.serves(product)
+        possible = [kernel for kernel in (*LARGE, SMALL) if kernel.serves(product)]
+        return self is min(possible, key=lambda kernel: kernel._duration(product))
+
+    def _duration(self, product: Product) -> float:
+        """Return for how long the tiles occupy the device, in products of the fastest tile."""
+        count = tiles(product.value, product.groups, self.m, self.n)
+        rounds = -(-count // product.device.multiprocessors)
+        alone = ALONE if rounds % self.occupancy == 1 else 0.0
+        return (rounds + alone) * self.n * self.m / self.throughput
+
+    def launch(self, product: Product) -> Launch:
+        value, groups = product.value, product.groups
+        n_tiles, m_tiles = -(-value.n // self.n), -(-value.m // self.m)
+        packs = m_in_packs(value, groups, M_PACKS.get(product.element, 0))
+        arguments = structure(
+            *pointers(6),
+            *product_fields(value, product.finish, product.offsets, m_tiles, n_tiles),
+            ("words", c_int(product.words)),
+            ("float_result", c_int(product.float_result)),
+            ("reordered_filters", c_int(product.reordered_filters)),
+            ("table_is_given", c_int(product.table)),
+            ("m_packs", c_int(packs)),
+        )
+        function = product.device.function(SOURCE, f"convolution_implicit_gemm_{self.n}x{self.m}", product.definitions)
+        grid = (n_tiles * m_tiles * groups, 1, 1)
+        return Launch(function, arguments, (*product.operands, "workSpace"), grid, (THREADS, 1, 1))
+
+
+FOR_FEW_FILTERS, SMALL = SimtKernel(16, 256, 0.6, 4), SimtKernel(64, 64, 0.6, 4)
+LARGE = (SimtKernel(128, 128, 1.0, 2), SimtKernel(128, 64, 0.85, 3), SimtKernel(64, 128, 0.85, 3))
+SIMT = (FOR_FEW_FILTERS, *LARGE, SMALL)
+
+
+def offset_table_launch(product: Product) -> Launch:
+    """Return the launch that writes where each of K is in x to the beginning of the workspace, OFFSET_BYTES each."""
+    arguments = structure(*pointers(1), ("convolution", product.value))
+    function = product.device.function(SOURCE, "convolution_implicit_gemm_offset_table", product.definitions)
+    return Launch(function, arguments, ("workSpace",), blocks(product.value.k))
+
+
+def im2col_launch(
+    device: object, definitions: tuple[tuple[str, str], ...], value: ConvolutionStruct, groups: int, row: int, width: int,
+    operands: tuple[str, str],
+) -> Launch:  # fmt: skip
+    """Return the launch that writes an im2col buffer with rows of ``row`` elements, ``width`` of them at once."""
+    packs = -(-row // width)
+    arguments = structure(
+        *pointers(2),
+        ("convolution", value),
+        ("packs", FastDivmod.of(packs)),
+        ("groups", FastDivmod.of(groups)),
+        ("row", c_int(row)),
+        ("packed", c_int(row % width == 0)),
+    )
+    function = device.function(SOURCE, "convolution_implicit_gemm_im2col_buffer", definitions)  # type: ignore[attr-defined]
+    return Launch(function, arguments, operands, blocks(value.m * groups * packs))

@@ -1,0 +1,424 @@
+"""Convolutions of few channels on tensor cores (convolution/implicit_gemm/small_channels.cu)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ctypes import c_int
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import accumulate, product
+from math import gcd, inf, prod
+from operator import mul
+from typing import Any, NamedTuple
+
+from dualdnn.api.operations.specs import FLOAT
+
+from ...plans import Launch, pointers, structure, type_definitions
+from ...primitives.geometry import FastDivmod
+from ..forward import IMPLICIT, ConvolutionProblem, ConvolutionSolver
+from ..problem import (
+    AXES,
+    PACK_BYTES,
+    Convolution,
+    Rates,
+    channels_last,
+    epilogue,
+    inner_channels_of,
+    operand_names,
+    rounded_up,
+    scalar_strides,
+    spatial,
+)
+
+SOURCE = "convolution/implicit_gemm/small_channels.cu"
+MOST_CHANNELS = 7  # of a group: more are packs of their own
+TEAMS, TEAM_WARPS, PIXELS = 4, 4, 32  # of a block; of a team; of a warp at a time
+WARPS = TEAMS * TEAM_WARPS
+THREADS = 32 * WARPS
+SHARED_BYTES = 227 * 1024  # of a block
+ALIGNMENT = 1024  # of the filters
+BARRIER_BYTES = 8
+STEP_WORDS, WORD_BYTES, ENTRY_BYTES = 8, 4, 8
+ROW_BYTES = 128  # of the filters' tiles
+STAGED_FILTERS = 32  # whose results are transposed at a time; 64 of 16 bits where they lie side by side
+FILTERS = (32, 64)  # of a block
+MOST_ROWS, WIDTHS = 64, tuple(8 << n for n in range(8))  # of a tile: rows; columns, where not all
+# Clocks of a multiprocessor: of a step of 32 pixels for each 16 filters, for the image's words, for its words of two reads; to
+# write their results for each 16 filters; of a row of the image; of a tile
+FILTER_CLOCKS, WORD_CLOCKS, TWO_READ_CLOCKS, RESULT_CLOCKS, SLOT_CLOCKS, TILE_CLOCKS = 4, 9, 17, 40, 16, 100
+LOADED_BYTES = 32  # of the image that arrive in a clock
+
+
+class Tile(NamedTuple):
+    """Output pixels that a block works at, one row after another."""
+
+    rows: int
+    columns: int
+
+
+class Terms(NamedTuple):
+    """How the terms of a sum are words. run: terms that lie side by side in shared memory; lead: terms that the first word of
+    a run lacks; words: of a run; one_read: a word is one read."""
+
+    run: int
+    lead: int
+    words: int
+    one_read: bool
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """The geometry of one convolution. Rows of x in shared memory are [column][channel] where x has its channels innermost,
+    else [column], a row for each channel."""
+
+    operation: Convolution
+    multiprocessors: int
+    filters: int  # of a block
+    only: Tile | None = None  # the tile that must be taken
+
+    @cached_property
+    def channels(self) -> int:
+        """Return the channels of a group."""
+        return self.operation.w.dims[1]
+
+    @cached_property
+    def x_strides(self) -> tuple[int, ...]:
+        return scalar_strides(self.operation.x)
+
+    @cached_property
+    def interleaved(self) -> bool:
+        """Channels lie within rows."""
+        return self.channels == 1 or self.x_strides[1] < self.x_strides[-1]
+
+    @cached_property
+    def lanes(self) -> int:
+        """Channels within a row."""
+        return self.channels if self.interleaved else 1
+
+    @cached_property
+    def taps(self) -> tuple[int, ...]:
+        return spatial(self.operation.w.dims[2:], 1)
+
+    @cached_property
+    def outputs(self) -> tuple[int, ...]:
+        return spatial(self.operation.y.dims[2:], 1)
+
+    @cached_property
+    def step(self) -> tuple[int, ...]:
+        return spatial(self.operation.convolution.stride, 1)
+
+    @cached_property
+    def dilation(self) -> tuple[int, ...]:
+        return spatial(self.operation.convolution.dilation, 1)
+
+    @cached_property
+    def padding(self) -> tuple[int, ...]:
+        return spatial(self.operation.convolution.padding, 0)
+
+    @cached_property
+    def pack(self) -> int:
+        """Elements of 16 bytes."""
+        return PACK_BYTES // self.operation.x.scalar_bytes
+
+    @cached_property
+    def skew(self) -> int:
+        """Elements of a row before the first that a tile wants: rows begin with 16-byte-aligned packs of x."""
+        return -self.padding[2] * self.lanes % self.pack
+
+    @cached_property
+    def contiguous(self) -> bool:
+        """A row of x has no gaps."""
+        return self.x_strides[-1] == self.lanes and (self.lanes == 1 or self.x_strides[1] == 1)
+
+    @cached_property
+    def row_bytes(self) -> int:
+        """What one copy from x to shared memory may take."""
+        o = self.operation
+        extents = (o.x.dims[0], self.channels * o.convolution.group_count, *spatial(o.x.dims[2:], 1))
+        steps = [stride for stride, extent in zip(self.x_strides, extents, strict=True) if extent > 1]
+        if self.contiguous:
+            steps = [s for s, extent in zip(self.x_strides[2:-1], extents[2:-1], strict=True) if extent > 1]
+            steps += [self.x_strides[0]] * (extents[0] > 1)
+            steps += [o.x.dims[-1] * self.lanes]
+            if not self.interleaved:
+                steps += [self.x_strides[1]]
+        elif self.lanes > 1 and self.x_strides[1] == 1:
+            steps = [s for s in steps if s > 1] + [self.lanes]
+        else:
+            return o.x.scalar_bytes
+        return gcd(self.pack, *steps) * o.x.scalar_bytes
+
+    @cached_property
+    def terms(self) -> Terms:
+        """Pairs of neighbours where every pair lies in a word, unless those lack too many."""
+        o = self.operation
+        if o.x.data_type == FLOAT:
+            return Terms(o.terms, 0, o.terms, True)
+        singles = Terms(o.terms, 0, -(-o.terms // 2), False)
+        if self.step[2] * self.lanes % 2 or (self.dilation[2] > 1 and self.taps[2] > 1):
+            return singles
+        run, lead = self.taps[2] * self.lanes, self.skew % 2
+        pairs = Terms(run, lead, (run + lead + 1) // 2, True)
+        return min(pairs, singles, key=self.step_clocks)
+
+    def steps(self, terms: Terms) -> int:
+        return -(-self.operation.terms // terms.run * terms.words // STEP_WORDS)
+
+    def step_clocks(self, terms: Terms) -> int:
+        """Return the clocks of all steps of a warp's pixels."""
+        one = (WORD_CLOCKS if terms.one_read else TWO_READ_CLOCKS) + FILTER_CLOCKS * self.filters // 16
+        return self.steps(terms) * one
+
+    @cached_property
+    def group_filters(self) -> int:
+        return self.operation.w.dims[0] // self.operation.convolution.group_count
+
+    @cached_property
+    def across_filters(self) -> bool:
+        """Channels of y lie side by side."""
+        return channels_last(self.operation.y)
+
+    @cached_property
+    def writes_y(self) -> bool:
+        """Channels of y, or the pixels of its planes, lie side by side."""
+        y = self.operation.y
+        strides = scalar_strides(y)
+        return self.across_filters or (
+            strides[-1] == 1 and (self.outputs[1] == 1 or strides[-2] == self.outputs[2]) and y.vector_length == 1
+        )
+
+    def y_packs(self, tile: Tile) -> bool:
+        """Results of a tile that lie side by side, filters or pixels, fill packs of 16 bytes, aligned."""
+        y = self.operation.y
+        image, channel, *axes = scalar_strides(y)
+        steps = [*axes, self.group_filters] if self.across_filters else [channel, axes[0], self.outputs[2]]
+        wide = tile.columns >= WIDTHS[0] or not self.across_filters
+        return wide and all(step % self.pack == 0 for step in (*steps, image if y.dims[0] > 1 else 0))
+
+    # Sizes of a block's shared memory in bytes
+
+    @cached_property
+    def filter_bytes(self) -> int:
+        return rounded_up(self.steps(self.terms) * STEP_WORDS * WORD_BYTES, ROW_BYTES) * self.filters
+
+    @cached_property
+    def constant_bytes(self) -> int:
+        """Filters, table (and one step more, which is read and not used), barriers."""
+        table_bytes = (self.steps(self.terms) + 1) * STEP_WORDS * ENTRY_BYTES
+        return self.filter_bytes + table_bytes + rounded_up(TEAMS * BARRIER_BYTES, PACK_BYTES)
+
+    @cached_property
+    def staging_bytes(self) -> int:
+        """For results that are transposed, and at first for the filters' terms."""
+        most = STAGED_FILTERS * (2 if self.across_filters and self.pack == 8 else 1)
+        rows, columns = PIXELS, min(self.filters, most)
+        if not self.across_filters:
+            rows, columns = columns, rows
+        results = WARPS * rows * (columns + self.pack) * self.operation.x.scalar_bytes
+        return max(results, self.steps(self.terms) * STEP_WORDS * ENTRY_BYTES)
+
+    def slot_rows(self, tile: Tile) -> int:
+        """Rows of one depth and channel."""
+        return (tile.rows - 1) * self.step[1] + (self.taps[1] - 1) * self.dilation[1] + 1
+
+    def slots(self, tile: Tile) -> int:
+        return self.channels // self.lanes * self.taps[0] * self.slot_rows(tile)
+
+    def pitch(self, tile: Tile) -> int:
+        """Elements of a row."""
+        columns = (tile.columns - 1) * self.step[2] + (self.taps[2] - 1) * self.dilation[2] + 1
+        return rounded_up(self.skew + columns * self.lanes, self.pack)
+
+    def buffer_bytes(self, tile: Tile) -> int:
+        return self.slots(tile) * self.pitch(tile) * self.operation.x.scalar_bytes
+
+    def shared_bytes(self, tile: Tile) -> int:
+        return ALIGNMENT + self.constant_bytes + self.staging_bytes + 2 * TEAMS * self.buffer_bytes(tile)
+
+    # The choice of a tile
+
+    def tiles(self, tile: Tile) -> int:
+        """Return the tiles of all images."""
+        down, across = -(-self.outputs[1] // tile.rows), -(-self.outputs[2] // tile.columns)
+        return self.operation.x.dims[0] * self.outputs[0] * down * across
+
+    @cached_property
+    def parts(self) -> int:
+        """Groups and tiles of filters, which blocks of their own compute."""
+        return self.operation.convolution.group_count * -(-self.group_filters // self.filters)
+
+    def blocks(self, tile: Tile) -> int:
+        """That share the tiles of one part."""
+        return min(-(-self.tiles(tile) // TEAMS), max(1, self.multiprocessors // self.parts))
+
+    def clocks(self, tile: Tile) -> float:
+        """About how long the device is busy with such tiles."""
+        blocks = self.blocks(tile)
+        rounds = -(-self.tiles(tile) // (TEAMS * blocks)) * -(-self.parts * blocks // self.multiprocessors)
+        passes = -(-tile.rows * tile.columns // (TEAM_WARPS * PIXELS))
+        products = self.step_clocks(self.terms) + RESULT_CLOCKS * self.filters // 16
+        loading = self.slots(tile) * SLOT_CLOCKS + self.buffer_bytes(tile) / LOADED_BYTES
+        return rounds * TEAMS * (passes * TEAM_WARPS * products + loading + TILE_CLOCKS)
+
+    def possible_tiles(self) -> Iterator[Tile]:
+        if self.only:
+            yield self.only
+            return
+        rows, columns = self.outputs[1:]
+        widths = [columns, *(width for width in WIDTHS if width < columns)]
+        for tile in (Tile(*sizes) for sizes in product(range(1, min(rows, MOST_ROWS) + 1), widths)):
+            if self.shared_bytes(tile) <= SHARED_BYTES:
+                yield tile
+
+    @cached_property
+    def tile(self) -> Tile | None:
+        """The one with which the device is done first."""
+        return min(self.possible_tiles(), key=self.clocks, default=None)
+
+    @cached_property
+    def busy_clocks(self) -> float:
+        """About how long the device is busy."""
+        return self.clocks(self.tile) if self.tile else inf
+
+    # What the kernel needs
+
+    def image_terms(self, tile: Tile) -> tuple[tuple[int, int], ...]:
+        """(extent, elements in shared memory from one to the next) of depth, rows, columns and channels of the filter, in the
+        order of the terms."""
+        pitch, rows = self.pitch(tile), self.slot_rows(tile)
+        depth, row = (self.taps[0], rows * pitch), (self.taps[1], self.dilation[1] * pitch)
+        column = (self.taps[2], self.dilation[2] * self.lanes)
+        if self.interleaved:
+            return (depth, row, column, (self.channels, 1))
+        return (depth, row, (self.channels, self.taps[0] * rows * pitch), column)
+
+    @cached_property
+    def filter_terms(self) -> tuple[tuple[int, ...], int]:
+        """(elements in the filter from one depth, row, column and channel to the next in the order of the terms, elements to
+        the first term)."""
+        w = self.operation.w
+        last = inner_channels_of(w) == self.channels
+        column, channel = (self.channels, 1) if last else (1, prod(self.taps))
+        steps = [*list(accumulate((self.taps[2], self.taps[1]), mul, initial=1))[::-1]]
+        steps = [step * column for step in steps]
+        first = 0
+        if self.operation.convolution.is_flipped:
+            first = sum((taps - 1) * step for taps, step in zip(self.taps, steps, strict=True))
+            steps = [-step for step in steps]
+        depth, row, beside = steps
+        return ((depth, row, beside, channel) if self.interleaved else (depth, row, channel, beside)), first
+
+
+@lru_cache(256)
+def geometry_of(operation: Convolution, multiprocessors: int, filters: int) -> Geometry | None:
+    """Return the geometry of blocks of so many filters, or None where shared memory has no room for a tile, or results do not lie
+    side by side in y."""
+    found = Geometry(operation, multiprocessors, filters)
+    return found if found.writes_y and found.tile else None
+
+
+def small_channels_launch(found: Geometry, device: Any) -> Launch:
+    """Return the launch that computes the convolution."""
+    o, tile, terms = found.operation, found.tile, found.terms
+    assert tile is not None
+    image_terms, (filter_steps, filter_first) = found.image_terms(tile), found.filter_terms
+    y_strides, input_ = scalar_strides(o.y), spatial(o.x.dims[2:], 1)
+    n_tiles, blocks = -(-found.group_filters // found.filters), found.blocks(tile)
+    groups, buffer_at, buffer_bytes = o.convolution.group_count, found.constant_bytes, found.buffer_bytes(tile)
+    x_image, x_channel, *x_axis = found.x_strides
+    arguments = structure(
+        *pointers(5),
+        ("epilogue", epilogue(o)),
+        ("x_image", c_int(x_image)),
+        ("x_axis", (c_int * AXES)(*x_axis)),
+        ("x_channel", c_int(x_channel)),
+        ("x_group", c_int(found.channels * x_channel)),
+        ("y_image", c_int(y_strides[0])),
+        ("y_axis", (c_int * AXES)(*y_strides[2:])),
+        ("y_channel", c_int(1 if found.across_filters else y_strides[1])),
+        ("n_tiles", FastDivmod.of(n_tiles)),
+        ("groups", FastDivmod.of(groups)),
+        ("column_tiles", FastDivmod.of(-(-found.outputs[2] // tile.columns))),
+        ("row_tiles", FastDivmod.of(-(-found.outputs[1] // tile.rows))),
+        ("depths", FastDivmod.of(found.outputs[0])),
+        ("columns", FastDivmod.of(tile.columns)),
+        ("slot_rows", FastDivmod.of(found.slot_rows(tile))),
+        ("taps", FastDivmod.of(found.taps[0])),
+        ("lanes", FastDivmod.of(found.lanes)),
+        ("term", (FastDivmod * 3)(*(FastDivmod.of(extent) for extent, _ in image_terms[1:]))),
+        ("run_words", FastDivmod.of(terms.words)),
+        ("words", FastDivmod.of(found.steps(terms) * STEP_WORDS)),
+        ("x_term", (c_int * 4)(*(step for _, step in image_terms))),
+        ("w_term", (c_int * 4)(*filter_steps)),
+        ("x_first", c_int(found.skew)),
+        ("w_first", c_int(filter_first)),
+        ("terms", c_int(o.terms)),
+        ("run", c_int(terms.run)),
+        ("lead", c_int(terms.lead)),
+        ("steps", c_int(found.steps(terms))),
+        ("input", (c_int * AXES)(*input_)),
+        ("output", (c_int * AXES)(*found.outputs)),
+        ("step", (c_int * AXES)(*found.step)),
+        ("padding", (c_int * 2)(*found.padding[:2])),
+        ("depth_step", c_int(found.dilation[0])),
+        ("tiles", c_int(found.tiles(tile))),
+        ("blocks", c_int(blocks)),
+        ("tile_rows", c_int(tile.rows)),
+        ("slots", c_int(found.slots(tile))),
+        ("pitch", c_int(found.pitch(tile))),
+        ("first_element", c_int(-found.padding[2] * found.lanes - found.skew)),
+        ("row_elements", c_int(input_[2] * found.lanes)),
+        ("row_bytes", c_int(found.row_bytes)),
+        ("contiguous", c_int(found.contiguous)),
+        ("filters", c_int(found.group_filters)),
+        ("row", c_int(o.terms)),
+        ("y_packs", c_int(found.y_packs(tile))),
+        ("table_at", c_int(found.filter_bytes)),
+        ("buffer_at", c_int(buffer_at)),
+        ("buffer_bytes", c_int(buffer_bytes)),
+        ("staging_at", c_int(buffer_at + 2 * TEAMS * buffer_bytes)),
+    )
+    layout = "nhwc" if found.across_filters else "nchw"
+    name = f"convolution_small_channels_{'words' if terms.one_read else 'elements'}_{layout}_{found.filters}"
+    function = device.function(SOURCE, name, type_definitions(o.x.scalar_type, o))
+    grid = (n_tiles * groups * blocks, 1, 1)
+    return Launch(function, arguments, ("x", "w", *operand_names(o)), grid, (THREADS, 1, 1), found.shared_bytes(tile))
+
+
+class SmallChannels(ConvolutionSolver):
+    """Blocks of so many filters; preferred to those of another number by about how long the device is busy."""
+
+    algorithms = IMPLICIT
+
+    def __init__(self, filters: int) -> None:
+        self.filters, self.name = filters, f"convolution.small_channels_{filters}"
+
+    def can_launch(self, problem: ConvolutionProblem) -> bool:
+        o = problem.operation
+        if not 0 < o.w.dims[1] <= MOST_CHANNELS or o.x.vector_length > 1:
+            return False
+        return problem.tensor_cores and problem.in_one_launch and self._geometry(problem) is not None
+
+    def applies(self, problem: ConvolutionProblem) -> bool:
+        if not self.serves(problem):
+            return False
+        filters = problem.operation.w.dims[0] // problem.groups
+        most = next((count for count in FILTERS if count >= filters), FILTERS[-1])
+        possible = [Geometry(problem.operation, problem.device.multiprocessors, n) for n in FILTERS if n <= most]
+        return min(possible, key=lambda found: found.busy_clocks).filters == self.filters
+
+    def estimated_seconds(self, problem: ConvolutionProblem) -> float:
+        found = self._geometry(problem)
+        assert found is not None
+        return Rates.LAUNCH + max(problem.memory_seconds, found.busy_clocks / Rates.CLOCK)
+
+    def launches(self, problem: ConvolutionProblem) -> list[Launch]:
+        found = self._geometry(problem)
+        assert found is not None
+        return [small_channels_launch(found, problem.device)]
+
+    def _geometry(self, problem: ConvolutionProblem) -> Geometry | None:
+        return geometry_of(problem.operation, problem.device.multiprocessors, self.filters)
+
+
+SMALL_CHANNELS = tuple(SmallChannels(filters) for filters in FILTERS)

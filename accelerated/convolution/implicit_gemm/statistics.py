@@ -1,0 +1,66 @@
+"""Products that are finished by filter: that add up their results and the squares of these, for batch normalisation
+(statistics.cu), or scale them by filter."""
+
+from __future__ import annotations
+
+from ctypes import c_int, c_longlong
+from typing import Any, NamedTuple
+
+from dualdnn.api.operations import ConvolutionForward, TensorSpec
+
+from ...plans import Launch, pointers, structure
+from ..forward import IMPLICIT, ConvolutionProblem
+from .product import Product
+from .tma import TMA, TmaKernel
+
+SOURCE = "convolution/implicit_gemm/statistics.cu"
+THREADS, FILTERS = 256, 8  # of a block
+NUMBER_BYTES = 4
+FINISHING = tuple(kernel for kernel in TMA if not kernel.planes)
+WIDEST_FROM_REGISTERS = 128  # filters of a tile whose x passes through registers
+SCALING = tuple(kernel for kernel in FINISHING if kernel.n <= WIDEST_FROM_REGISTERS)
+
+
+def finished_product(operation: ConvolutionForward, device: Any, kernel: TmaKernel) -> Product | None:
+    """Return the product of a convolution that the kernel can finish by filter; None where it cannot."""
+    if operation.algo not in IMPLICIT:
+        return None
+    products = ConvolutionProblem(operation, device).products
+    return products[0] if len(products) == 1 and kernel.finishes(products[0]) else None
+
+
+def is_preferred(product: Product, kernel: TmaKernel, kernels: tuple[TmaKernel, ...] = FINISHING) -> bool:
+    """Return whether TMA's kernels would compute the product anyway, and this one is the fastest of some that finish by filter."""
+    possible = [other for other in kernels if other.finishes(product)]
+    best = min(possible, key=lambda other: other.clocks(product, True))
+    return best is kernel and any(other.is_preferred(product) for other in TMA)
+
+
+class SummedConvolution(NamedTuple):
+    """A convolution by a kernel that adds up what it stores, one launch, and the launch that finishes the sums."""
+
+    product: Product
+    kernel: TmaKernel
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the sums of all blocks in the workspace."""
+        blocks, filters = self.kernel.sums_of_blocks(self.product)
+        return 2 * blocks * filters * NUMBER_BYTES
+
+    def launches(self, results: tuple[str, str], of: TensorSpec) -> list[Launch]:
+        """Return the launches, whose sums of blocks are at the beginning of ``workSpace``. results: the operands of the sums and of
+        those of the squares; of: what they are described as."""
+        blocks, pitch = self.kernel.sums_of_blocks(self.product)
+        filters = self.product.value.n
+        arguments = structure(
+            *pointers(3),
+            ("partials", c_longlong(0)),
+            ("blocks", c_int(blocks)),
+            ("pitch", c_int(pitch)),
+            ("filters", c_int(filters)),
+            ("stride", c_int(of.strides[1])),
+        )
+        function = self.product.device.function(SOURCE, "convolution_statistics", (("THREADS", str(THREADS)),))
+        finish = Launch(function, arguments, ("workSpace", *results), (-(-filters // FILTERS), 1, 1), (THREADS, 1, 1))
+        return [self.kernel.launch(self.product), finish]

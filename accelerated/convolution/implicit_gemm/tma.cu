@@ -1,0 +1,686 @@
+// The implicit GEMM of a convolution (5.2.9, 5.2.10) on Hopper's tensor cores (wgmma), fed by TMA: half, bfloat16,
+// TF32.
+//
+// Tiling: persistent, warp-specialised blocks of TILE_M pixels x TILE_N filters. One producer warp loads K-blocks of
+// 128 bytes by TMA (x in im2col mode) into a pipeline of stages; two or three consumer warpgroups multiply,
+// cooperatively or in PING_PONG, and TMA stores the results, blended with what comes through the same stages. PLANES: y
+// lies in planes, rows of the product are filters. TRANSPOSED: x, too, an MN-major operand; TF32 passes through
+// registers then, which tensor cores do not transpose. STATISTICS: each block adds up its results and their squares, by
+// filter (statistics.cu adds those of all blocks); all of its tiles are of the same filters. FACTORS: each filter has
+// its own alpha and beta.
+//
+// Roofline bound (floor): flops, 2 * M * N * K at 989 T/s in half (495 in TF32), or bytes where K is short (1 x 1).
+// Shared memory comes next: a K-block of 128 x 256 reads 80 KiB and writes 48 KiB in 1024 clocks.
+#include "convolution/problem.cuh"
+#include "convolution/implicit_gemm/scaled_pair.cuh"
+#include "gemm/tma_pipeline.cuh"
+
+#ifndef STATISTICS
+#define STATISTICS 0
+#endif
+#ifndef FACTORS
+#define FACTORS 0
+#endif
+#ifndef PROLOGUE
+#define PROLOGUE 0
+#endif
+
+constexpr int TILE_K = ROW_BYTES / sizeof(ELEMENT), PACK = 16 / sizeof(ELEMENT);
+constexpr int SWATH = 32,
+              PITCH = SWATH + 8;  // filters that a warp transposes in shared memory at once; floats of a row there
+constexpr int BOXES = 2, BOX_BYTES = 16 * ROW_BYTES;  // of a warp: results that TMA writes at a time
+static_assert(BOXES * BOX_BYTES >= 16 * PITCH * sizeof(float));
+
+struct Arguments {
+  const ELEMENT* x;  // read through the maps
+  const ELEMENT* w;
+  ELEMENT* y;
+  const ELEMENT* prior;
+  const ELEMENT* bias;
+  unsigned char* workspace;
+  const ELEMENT *scale, *prior_scale;  // of each filter, with FACTORS; NULL: 1
+  const ELEMENT *x_scale, *x_bias;     // of each channel, with PROLOGUE; NULL: 1 and 0
+  long long statistics;  // bytes to the sums of all blocks, [block of the same filters][sum, of squares][filter]
+  int x_rectified, alignment;
+  long long reserved[4];
+  TensorMap image, filter, result, blended;
+  Convolution convolution;
+  Epilogue epilogue;
+  FastDivmod m_tiles, n_tiles;  // tiles run over filters first, then pixels, then groups
+  unsigned tiles;
+  int group_channels, channel_k_blocks;
+  int boxes;         // results go through their map, 16 pixels in so many boxes
+  FastDivmod plane;  // pixels of an image, TRANSPOSED: up to full boxes; several boxes: of a row
+  int blends;        // with what lies in a map as well
+  unsigned first_blocks, first_end,
+      later;  // blocks that share the tiles before first_end; tiles of each block after them
+};
+
+struct Tile {
+  unsigned group, pixel, filter;  // the first of the tile
+};
+
+// Tiles of a block. The first blocks share most of them; where those are done at different times, later ones, of few
+// tiles each, go to multiprocessors as these become free.
+struct TileScheduler {
+  unsigned index, step, end;
+
+  __device__ __forceinline__ explicit TileScheduler(const Arguments& a) {
+    const bool first = blockIdx.x < a.first_blocks;
+    index = first ? blockIdx.x : a.first_end + (blockIdx.x - a.first_blocks) * a.later;
+    step = first ? a.first_blocks : 1;
+    end = first ? a.first_end : min(a.tiles, index + a.later);
+  }
+};
+
+// What becomes of sums: alpha times them; with bias and ReLU; with what y is blended with, too.
+enum Finish { SCALED, FINISHED, BLENDED };
+
+// What a filter's sums are finished with. A lane has those of every 32nd filter.
+struct FilterFactors {
+  float scale, prior_scale, bias;
+
+  __device__ __forceinline__ FilterFactors from_lane(int lane) const {
+    FilterFactors found = *this;
+    found.bias = __shfl_sync(~0u, bias, lane);
+    if (FACTORS) found.scale = __shfl_sync(~0u, scale, lane), found.prior_scale = __shfl_sync(~0u, prior_scale, lane);
+    return found;
+  }
+};
+
+// Sums of the results that a warp stores, and of their squares: a lane has the word of that index in each row of every
+// box across.
+template <int ROW_BOXES> struct Statistics {
+  static constexpr int WIDTH = 4 / sizeof(ELEMENT);
+  float sums[2][ROW_BOXES][WIDTH];
+
+  // The first `count` of 16 rows of box `i`.
+  __device__ __forceinline__ void add(const unsigned char* rows, int count, int i) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int row = 0; row < 16; row++) {
+      if (row >= count) break;
+      const auto word = *reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(swizzled(rows, row, lane / 4) + lane % 4 * 4);
+#pragma unroll
+      for (int j = 0; j < WIDTH; j++) {
+        const float value = load<float>(word.item[j]);
+        sums[0][i][j] += value;
+        sums[1][i][j] += value * value;
+      }
+    }
+  }
+
+  // [sum, of squares][filter]
+  __device__ __forceinline__ void store(float* to) const {
+#pragma unroll
+    for (int k = 0; k < 2; k++)
+#pragma unroll
+      for (int i = 0; i < ROW_BOXES; i++)
+#pragma unroll
+        for (int j = 0; j < WIDTH; j++) to[(k * ROW_BOXES + i) * TILE_K + threadIdx.x % 32 * WIDTH + j] = sums[k][i][j];
+  }
+};
+
+// COLUMNS of the product and ROWS of each of CONSUMERS warpgroups.
+template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool PLANES, bool TRANSPOSED>
+struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROWS) + COLUMNS) * ROW_BYTES> {
+  using Pipeline = TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROWS) + COLUMNS) * ROW_BYTES>;
+  using Pipeline::advance, Pipeline::empty, Pipeline::full, Pipeline::open_stage, Pipeline::parity, Pipeline::stage,
+      Pipeline::STAGE_BYTES, Pipeline::stages;
+  static constexpr bool FROM_REGISTERS =
+      TRANSPOSED && sizeof(ELEMENT) == 4;  // the image, which the tensor cores do not transpose
+  static constexpr bool ACROSS_FILTERS = !PLANES || FROM_REGISTERS;  // columns are filters, rows pixels
+  static constexpr int ALL_ROWS = PING_PONG ? ROWS : CONSUMERS * ROWS, BLOCKS = ROWS / 64;
+  static constexpr int TILE_M = ACROSS_FILTERS ? ALL_ROWS : COLUMNS, TILE_N = ACROSS_FILTERS ? COLUMNS : ALL_ROWS;
+  static constexpr int TILE_WARPS = PING_PONG ? 4 : 4 * CONSUMERS;
+  static constexpr int BIASES = ACROSS_FILTERS ? COLUMNS / 32 : 1;  // that a lane remembers
+  static constexpr int WARP_ROWS = FROM_REGISTERS ? 32 : 16;        // of a warp that follow each other
+  static constexpr int ROW_BOXES = COLUMNS / TILE_K,
+                       ALL_BOXES = BLOCKS * ROW_BOXES;                        // of a warp's results: across, in all
+  static constexpr int STAGE_BOXES = STAGE_BYTES / (TILE_WARPS * BOX_BYTES);  // of a warp, to be blended
+  static constexpr int BLENDED_STAGES = (ALL_BOXES + STAGE_BOXES - 1) / STAGE_BOXES;
+  static_assert(STAGE_BOXES > 0);
+  static_assert(!PING_PONG || (CONSUMERS == 2 && BLENDED_STAGES < STAGES));
+  static_assert(!FROM_REGISTERS || BLOCKS == 2);  // 32 pixels of a warp
+
+  const Arguments& a;
+  Mbarrier* order;  // of each warpgroup, in ping-pong
+  int warp;         // of those that multiply
+  unsigned boxes_written = 0;
+  Statistics<ROW_BOXES> statistics = {};
+
+  __device__ __forceinline__ Tile find_tile(unsigned index) const {
+    Tile tile;
+    const unsigned rest = a.n_tiles.divide(index, tile.filter);
+    tile.group = a.m_tiles.divide(rest, tile.pixel);
+    tile.filter *= TILE_N, tile.pixel *= TILE_M;
+    return tile;
+  }
+  __device__ __forceinline__ int k_blocks() const {
+    return a.convolution.filter[1].divisor * a.convolution.filter[2].divisor * a.channel_k_blocks;
+  }
+  // Of a warp of the tile.
+  static __device__ __forceinline__ int first_row_of(int warp) { return warp / 4 * ROWS + warp % 4 * WARP_ROWS; }
+
+  // One thread loads all tiles.
+  __device__ __forceinline__ void produce() {
+    for (TileScheduler scheduler(a); scheduler.index < scheduler.end; scheduler.index += scheduler.step) {
+      const Tile tile = find_tile(scheduler.index);
+      if constexpr (TRANSPOSED) produce_planes(tile);
+      else produce_columns(tile);
+      if (a.blends) produce_blended(tile);
+    }
+  }
+
+  // Rows of the image's tile are pixels, pixels under one tap at a time.
+  __device__ __forceinline__ void produce_columns(const Tile& tile) {
+    const Convolution& c = a.convolution;
+    const int height = c.filter[1].divisor, width = c.filter[2].divisor;
+    unsigned at[4];
+    split_pixel(c, tile.pixel, at);
+    const int row = at[2] * c.step[1] - c.padding[1], column = at[3] * c.step[2] - c.padding[2];
+    const int channel = tile.group * a.group_channels, filter = tile.group * c.n + tile.filter;
+    int tap = c.flipped ? height * width - 1 : 0;
+    for (int down = 0; down < height; down++)
+      for (int right = 0; right < width; right++, tap += c.flipped ? -1 : 1)
+        for (int k_block = 0; k_block < a.channel_k_blocks; k_block++) {
+          unsigned char* to = open_stage();
+          tma_load_im2col(to, a.image, &full[stage], channel + k_block * TILE_K, column, row, at[0],
+                          right * c.dilation[2], down * c.dilation[1]);
+          tma_load_3d(to + TILE_M * ROW_BYTES, a.filter, &full[stage], k_block * TILE_K, tap, filter);
+          advance(1);
+        }
+  }
+
+  // Rows of the image's tile are channels, 128 bytes of pixels of one image each.
+  __device__ __forceinline__ void produce_planes(const Tile& tile) {
+    const int filter = tile.group * a.convolution.n + tile.filter;
+    for (int k_block = 0; k_block < a.channel_k_blocks; k_block++) {
+      unsigned char* to = open_stage();
+      for (int box = 0; box < TILE_M / TILE_K; box++) {
+        unsigned at;
+        const unsigned image = a.plane.divide(tile.pixel + box * TILE_K, at);
+        tma_load_3d(to + box * TILE_K * ROW_BYTES, a.image, &full[stage], at,
+                    tile.group * a.group_channels + k_block * TILE_K, image);
+      }
+      tma_load_3d(to + TILE_M * ROW_BYTES, a.filter, &full[stage], k_block * TILE_K, 0, filter);
+      advance(1);
+    }
+  }
+
+  // A stage has been read: by the tensor cores, or by the lanes themselves, of which each says so.
+  __device__ __forceinline__ void release(unsigned used) const {
+    if (FROM_REGISTERS || PROLOGUE) Pipeline::release_by_lane(used);
+    else Pipeline::release(used);
+  }
+
+  // All products of a tile, of which the last may be in flight; the stage that this one reads.
+  __device__ __forceinline__ unsigned begin_from_stages(float (&sums)[BLOCKS][COLUMNS / 2], int first_row, int count) {
+    constexpr int IMAGE = 0, FILTERS = TILE_M * ROW_BYTES;
+    return this->template multiply<ELEMENT, COLUMNS, BLOCKS, TRANSPOSED, false, 1>(
+        sums, (PLANES ? FILTERS : IMAGE) + first_row * ROW_BYTES, 64 * ROW_BYTES, PLANES ? IMAGE : FILTERS, count);
+  }
+
+  // The same with x through registers. The padding is zero, which the prologue does not change.
+  __device__ __forceinline__ unsigned begin_scaled(float (&sums)[BLOCKS][COLUMNS / 2], const Tile& tile, int warp_row,
+                                                   int count) {
+    constexpr int STEPS = 4;  // of a stage
+    const Convolution& c = a.convolution;
+    const int lane = threadIdx.x % 32, width = c.filter[2].divisor;
+    int row[BLOCKS][2], column[BLOCKS][2];  // of a lane's pixels in x, without the tap
+#pragma unroll
+    for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+      for (int part = 0; part < 2; part++) {
+        unsigned at[4];
+        split_pixel(c, tile.pixel + warp_row + b * 64 + part * 8 + lane / 4, at);
+        row[b][part] = at[2] * c.step[1] - c.padding[1], column[b][part] = at[3] * c.step[2] - c.padding[2];
+      }
+    unsigned previous = 0, fragments[2][BLOCKS][4];  // one is read while the other is multiplied
+    int down = 0, right = 0, block = 0;              // of the K-block: its tap, its channels
+    for (int k_block = 0; k_block < count; k_block++) {
+      ScaledPair pairs[STEPS][2];
+#pragma unroll
+      for (int step = 0; step < STEPS; step++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+          const int channel = block * TILE_K + step * 16 + i * 8 + lane % 4 * 2;
+          if (channel < a.group_channels) pairs[step][i].load_channels(a.x_scale, a.x_bias, channel);
+        }
+      bool inside[BLOCKS][2];
+#pragma unroll
+      for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+        for (int part = 0; part < 2; part++)
+          inside[b][part] = static_cast<unsigned>(row[b][part] + down * c.dilation[1]) < c.input[1] &&
+                            static_cast<unsigned>(column[b][part] + right * c.dilation[2]) < c.input[2];
+      const unsigned used = stage;
+      const unsigned char* pixels = stages + used * STAGE_BYTES;
+      mbarrier_wait_parity(&full[stage], parity);
+#pragma unroll
+      for (int step = 0; step < STEPS; step++) {
+        unsigned (&left)[BLOCKS][4] = fragments[step % 2];
+#pragma unroll
+        for (int b = 0; b < BLOCKS; b++) {
+          ldmatrix(left[b], swizzled(pixels, warp_row + b * 64 + lane % 16, step * 2 + lane / 16));
+#pragma unroll
+          for (int i = 0; i < 4; i++)
+            left[b][i] = inside[b][i % 2] ? pairs[step][i / 2].apply(left[b][i], a.x_rectified) : 0;
+        }
+        wgmma_fence();
+#pragma unroll
+        for (int b = 0; b < BLOCKS; b++)
+          wgmma_mma_async<ELEMENT, COLUMNS>(sums[b], left[b], pixels + TILE_M * ROW_BYTES, step);
+        wgmma_commit();
+        wgmma_wait<1>();
+        if (step == 0 && k_block > 0) release(previous);
+      }
+      previous = used;
+      advance(1);
+      if (++block == a.channel_k_blocks) {
+        block = 0;
+        if (++right == width) right = 0, down++;
+      }
+    }
+    return previous;
+  }
+
+  __device__ __forceinline__ void consume(unsigned char* scratch) {
+    const int group = threadIdx.x / WARPGROUP - 1, count = k_blocks(), all = count + (a.blends ? BLENDED_STAGES : 0);
+    const int first_row = PING_PONG ? 0 : group * ROWS, warp_row = first_row_of(warp % TILE_WARPS);
+    TileScheduler scheduler(a);
+    if (PING_PONG && group == 1) scheduler.index += scheduler.step, advance(all);
+    if (PING_PONG) scheduler.step *= CONSUMERS;
+    unsigned order_parity = group == 0;  // the first warpgroup begins
+    for (; scheduler.index < scheduler.end; scheduler.index += scheduler.step) {
+      const Tile tile = find_tile(scheduler.index);
+      float sums[BLOCKS][COLUMNS / 2];
+      FilterFactors factors[BIASES];
+#pragma unroll
+      for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+        for (int i = 0; i < COLUMNS / 2; i++) sums[b][i] = 0;
+#pragma unroll
+      for (int i = 0; i < BIASES; i++)
+        factors[i] = factors_of(tile, ACROSS_FILTERS ? tile.filter + i * 32 + threadIdx.x % 32 : a.convolution.n);
+      // Nobody waits for a stage while the other's are due (see await_blended).
+      if (PING_PONG) mbarrier_wait_parity(&order[group], order_parity), order_parity ^= 1;
+      unsigned previous;
+      if constexpr (FROM_REGISTERS)
+        previous = this->template multiply_from_registers<ELEMENT, COLUMNS, 1>(sums, warp_row * ROW_BYTES,
+                                                                               TILE_M * ROW_BYTES, count);
+      else if constexpr (PROLOGUE) previous = begin_scaled(sums, tile, warp_row, count);
+      else previous = begin_from_stages(sums, first_row, count);
+      if (PING_PONG) {
+        if (a.blends) await_blended();
+        if (threadIdx.x % 32 == 0) mbarrier_arrive(&order[1 - group]);
+      }
+      wgmma_wait<0>();
+      release(previous);
+#pragma unroll
+      for (int b = 0; b < BLOCKS; b++) wgmma_fence_accumulators(sums[b]);
+      if (STATISTICS) write_tile<SCALED>(scratch, sums, factors, tile, warp_row);
+      else if (a.blends) write_tile<BLENDED>(scratch, sums, factors, tile, warp_row);
+      else if (FACTORS || (a.boxes && a.epilogue.biased)) write_tile<FINISHED>(scratch, sums, factors, tile, warp_row);
+      else if (a.boxes) write_tile<SCALED>(scratch, sums, factors, tile, warp_row);
+      else if constexpr (!PLANES) {
+#pragma unroll
+        for (int b = 0; b < BLOCKS; b++)
+          write(reinterpret_cast<float*>(scratch), sums[b], tile, tile.pixel + warp_row + b * 64);
+      }
+      if (PING_PONG) advance(all);
+    }
+    if (threadIdx.x % 32 == 0) tma_store_wait<0>();
+    if constexpr (STATISTICS) {
+      __syncwarp();
+      statistics.store(reinterpret_cast<float*>(scratch));
+    }
+  }
+
+  // The sums of all warps, once they have stored them.
+  __device__ __forceinline__ void write_statistics(const unsigned char* scratch) const {
+    constexpr int WARPS = 4 * CONSUMERS;
+    static_assert(!STATISTICS || 2 * COLUMNS * sizeof(float) <= BOXES * BOX_BYTES);
+    const unsigned n_tiles = a.n_tiles.divisor;
+    float* to = reinterpret_cast<float*>(a.workspace + a.statistics) + blockIdx.x / n_tiles * (2 * n_tiles * TILE_N) +
+                blockIdx.x % n_tiles * TILE_N;
+    for (int i = threadIdx.x; i < 2 * TILE_N; i += blockDim.x) {
+      float sum = 0;
+#pragma unroll
+      for (int other = 0; other < WARPS; other++)
+        sum += reinterpret_cast<const float*>(scratch + other * BOXES * BOX_BYTES)[i];
+      to[i / TILE_N * (n_tiles * TILE_N) + i % TILE_N] = sum;
+    }
+  }
+
+  __device__ __forceinline__ FilterFactors factors_of(const Tile& tile, int filter) const {
+    const bool exists = filter < a.convolution.n;
+    const unsigned index = tile.group * a.convolution.y_n + filter;
+    FilterFactors found = {static_cast<float>(a.epilogue.alpha), static_cast<float>(a.epilogue.beta), 0.0f};
+    if (a.epilogue.biased && exists) found.bias = load<float>(a.bias[index]);
+    if (FACTORS && a.scale && exists) found.scale = load<float>(a.scale[index]);
+    if (FACTORS && a.prior_scale && exists) found.prior_scale = load<float>(a.prior_scale[index]);
+    return found;
+  }
+
+  // --- results, in boxes: of a warp along its first rows, then along those 64 further down ---
+
+  template <Finish FINISH>
+  __device__ __forceinline__ void write_tile(unsigned char* scratch, const float (&sums)[BLOCKS][COLUMNS / 2],
+                                             const FilterFactors (&known)[BIASES], const Tile& tile, int warp_row) {
+    if constexpr (FROM_REGISTERS) {
+      write_pixels<FINISH>(scratch, sums, known, tile, warp_row);
+    } else {
+#pragma unroll
+      for (int b = 0; b < BLOCKS; b++) write_boxes<FINISH>(scratch, sums[b], known, tile, warp_row, b);
+    }
+  }
+
+  // 16 rows of a warp become rows of 128 bytes. known: of every 32nd filter, from a lane's on; block: which 64 rows of
+  // the warpgroup these are among.
+  template <Finish FINISH>
+  __device__ __forceinline__ void write_boxes(unsigned char* scratch, const float (&sums)[COLUMNS / 2],
+                                              const FilterFactors (&known)[BIASES], const Tile& tile, int warp_row,
+                                              int block) {
+    const int exist = static_cast<int>(a.convolution.m) - static_cast<int>(tile.pixel + warp_row + block * 64);
+    constexpr int STEPS = TILE_K / 8;  // of eight columns, in a box
+    const int lane = threadIdx.x % 32;
+    FilterFactors factors[2][2];  // of a pair of rows, of a pair of columns
+#pragma unroll
+    for (int part = 0; part < 2; part++) {
+      const int filter = tile.filter + warp_row + block * 64 + lane / 4 + part * 8;
+      factors[part][0] = factors[part][1] = factors_of(tile, PLANES && FINISH != SCALED ? filter : a.convolution.n);
+    }
+#pragma unroll
+    for (int i = 0; i < ROW_BOXES; i++) {
+      const int box = block * ROW_BOXES + i;
+      unsigned char* rows = open_box(scratch);
+      const unsigned char* blended = FINISH == BLENDED ? open_blended(box) : nullptr;
+      Pack<ELEMENT, 2> pairs[STEPS][2] = {};
+#pragma unroll
+      for (int n = 0; n < STEPS; n++) {
+        const int column = n * 8 + lane % 4 * 2;
+        if constexpr (FINISH != SCALED && !PLANES) {
+#pragma unroll
+          for (int j = 0; j < 2; j++)
+            factors[0][j] = factors[1][j] = known[(i * TILE_K + n * 8) / 32].from_lane((i * TILE_K + column + j) % 32);
+        }
+#pragma unroll
+        for (int part = 0; part < 2; part++) {
+          Pack<ELEMENT, 2>& pair = pairs[n][part];
+          if constexpr (FINISH == BLENDED) pair = *pair_of_row(blended, lane / 4 + part * 8, column);
+#pragma unroll
+          for (int j = 0; j < 2; j++)
+            pair.item[j] = ::store<ELEMENT>(
+                finished<FINISH>(sums[(i * STEPS + n) * 4 + part * 2 + j], pair.item[j], factors[part][j]));
+        }
+      }
+      store_swizzled_rows(rows, pairs);
+      if (FINISH == BLENDED) close_blended(box);
+      close_box(rows, tile, warp_row, box);
+      if (STATISTICS) statistics.add(rows, exist, i);
+    }
+  }
+
+  // The same of 32 pixels, whose rows are filters.
+  template <Finish FINISH>
+  __device__ __forceinline__ void write_pixels(unsigned char* scratch, const float (&sums)[BLOCKS][COLUMNS / 2],
+                                               const FilterFactors (&known)[BIASES], const Tile& tile, int warp_row) {
+    const int lane = threadIdx.x % 32, upper = lane / 16;
+#pragma unroll
+    for (int box = 0; box < ALL_BOXES; box++) {
+      unsigned char* rows = open_box(scratch);
+      const unsigned char* blended = FINISH == BLENDED ? open_blended(box) : nullptr;
+#pragma unroll
+      for (int k = 0; k < 8; k++) {  // half of the box, half of the rows of the product, column of a pair
+        const int n = k / 4, part = k / 2 % 2, j = k % 2, filter = n * 8 + lane % 4 * 2 + (j ^ upper);
+        const FilterFactors factors = FINISH == SCALED ? known[0] : known[box / 2].from_lane(box % 2 * 16 + filter);
+#pragma unroll
+        for (int b = 0; b < BLOCKS; b++) {
+          const float* pair = sums[b] + (box * 2 + n) * 4 + part * 2;
+          const int pack = upper * 4 + b * 2 + part, element = lane / 4 % 4;
+          ELEMENT prior = ::store<ELEMENT>(0.0f);
+          if constexpr (FINISH == BLENDED)
+            prior = reinterpret_cast<const ELEMENT*>(swizzled(blended, filter, pack))[element];
+          reinterpret_cast<ELEMENT*>(swizzled(rows, filter, pack))[element] =
+              ::store<ELEMENT>(finished<FINISH>(upper ? pair[1 - j] : pair[j], prior, factors));
+        }
+      }
+      if (FINISH == BLENDED) close_blended(box);
+      close_box(rows, tile, warp_row, box);
+    }
+  }
+
+  template <Finish FINISH>
+  __device__ __forceinline__ float finished(float sum, ELEMENT prior, const FilterFactors& factors) const {
+    float value = (FACTORS ? factors.scale : static_cast<float>(a.epilogue.alpha)) * sum;
+    if (FINISH == SCALED) return value;
+    if (FINISH == BLENDED)
+      value += (FACTORS ? factors.prior_scale : static_cast<float>(a.epilogue.beta)) * load<float>(prior);
+    value += factors.bias;
+    if (a.epilogue.rectified) value = fmaxf(value, 0.0f);
+    return value;
+  }
+
+  __device__ __forceinline__ static const Pack<ELEMENT, 2>* pair_of_row(const unsigned char* rows, int row,
+                                                                        int column) {
+    return reinterpret_cast<const Pack<ELEMENT, 2>*>(swizzled(rows, row, column / PACK) +
+                                                     column % PACK * sizeof(ELEMENT));
+  }
+
+  // Memory for a box, and its store to y.
+  __device__ __forceinline__ unsigned char* open_box(unsigned char* scratch) const {
+    if (threadIdx.x % 32 == 0) tma_store_wait<BOXES - 1>();
+    __syncwarp();
+    return scratch + boxes_written % BOXES * BOX_BYTES;
+  }
+  __device__ __forceinline__ void close_box(const unsigned char* rows, const Tile& tile, int warp_row, int box) {
+    fence_proxy_async();
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) {
+      unsigned at[3];
+      find_box(tile, warp_row, box, at);
+      const bool exists = !PLANES || at[1] < (tile.group + 1) * a.convolution.n;
+      if (!PLANES && a.boxes > 1) store_parts(rows, at[0], at[1]);
+      else if (exists) tma_store_3d(rows, a.result, at[0], at[1], at[2]);
+      tma_store_commit();
+    }
+    boxes_written++;
+  }
+
+  // Of 16 pixels from `pixel` on in boxes that lie within a row of y, whose rows, but not pixels, are at equal
+  // distances.
+  __device__ __forceinline__ void store_parts(const unsigned char* rows, unsigned filter, unsigned pixel) const {
+    const int pixels = 16 / a.boxes;
+    for (int i = 0; i < a.boxes; i++, pixel += pixels, rows += pixels * ROW_BYTES) {
+      unsigned column;
+      const unsigned row = a.plane.divide(pixel, column);
+      tma_store_3d(rows, a.result, filter, column, row);
+    }
+  }
+
+  // What a box is blended with. The producer loads it into the stages that follow the K-blocks of the tile.
+  __device__ __forceinline__ const unsigned char* open_blended(int box) const {
+    if (box % STAGE_BOXES == 0) mbarrier_wait_parity(&full[stage], parity);
+    return stages + stage * STAGE_BYTES + (box % STAGE_BOXES * TILE_WARPS + warp % TILE_WARPS) * BOX_BYTES;
+  }
+  __device__ __forceinline__ void close_blended(int box) {
+    if (box % STAGE_BOXES == STAGE_BOXES - 1 || box == ALL_BOXES - 1) mbarrier_arrive(&empty[stage]), advance(1);
+  }
+  // A parity distinguishes only neighbouring phases: the other warpgroup may not come back to these stages before.
+  __device__ __forceinline__ void await_blended() const {
+    Multiplication ahead = *this;
+    for (int i = 0; i < BLENDED_STAGES; i++) mbarrier_wait_parity(&full[ahead.stage], ahead.parity), ahead.advance(1);
+  }
+  __device__ __forceinline__ void produce_blended(const Tile& tile) {
+    for (int first = 0; first < ALL_BOXES; first += STAGE_BOXES) {
+      const int count = min(STAGE_BOXES, ALL_BOXES - first) * TILE_WARPS;
+      unsigned char* to = open_stage(count * BOX_BYTES);
+      for (int i = 0; i < count; i++) {
+        unsigned at[3];
+        find_box(tile, first_row_of(i % TILE_WARPS), first + i / TILE_WARPS, at);
+        tma_load_3d(to + i * BOX_BYTES, a.blended, &full[stage], at[0], at[1], at[2]);
+      }
+      advance(1);
+    }
+  }
+
+  // Where the map of y has a box.
+  __device__ __forceinline__ void find_box(const Tile& tile, int warp_row, int box, unsigned (&at)[3]) const {
+    const int row = warp_row + box / ROW_BOXES * 64, column = box % ROW_BOXES * TILE_K;
+    if constexpr (FROM_REGISTERS) {
+      at[1] = tile.group * a.convolution.n + tile.filter + box * 16;
+      at[2] = a.plane.divide(tile.pixel + warp_row, at[0]);
+    } else if constexpr (PLANES) {
+      at[1] = tile.group * a.convolution.n + tile.filter + row;
+      at[2] = a.plane.divide(tile.pixel + column, at[0]);  // boxes do not reach from one image into the next
+    } else {
+      at[0] = tile.filter + column, at[1] = tile.pixel + row, at[2] = tile.group;
+    }
+  }
+
+  // 16 pixels x TILE_N sums of a warp pass through its scratch memory, so that a lane writes neighbours of y.
+  __device__ __forceinline__ void write(float* scratch, const float (&sums)[COLUMNS / 2], const Tile& tile,
+                                        int first) const {
+    const Convolution& c = a.convolution;
+    const int lane = threadIdx.x % 32;
+    if (first >= c.m) return;
+    const bool across_filters = c.y_channel == 1;
+    constexpr int PER_ROW = SWATH / PACK, ITEMS = 16 * PER_ROW / 32;  // packs of a pixel in a swath; packs of a lane
+    long long offset[ITEMS];
+#pragma unroll
+    for (int i = 0; i < ITEMS; i++) {
+      const int item = lane + 32 * i, pixel = first + (across_filters ? item / PER_ROW : item % (16 / PACK) * PACK);
+      offset[i] = pixel < c.m ? tile.group * c.y_group + y_offset(c, pixel) : -1;
+    }
+    const int left = c.m - first;
+    // Positions that lie side by side in y.
+    const bool run =
+        !across_filters && c.y_pixel[3] == 1 && left >= 16 && y_offset(c, first + 15) == y_offset(c, first) + 15;
+#pragma unroll
+    for (int swath = 0; swath < TILE_N / SWATH; swath++) {
+      const int first_n = tile.filter + swath * SWATH;
+      if (first_n >= c.n) break;
+#pragma unroll
+      for (int n = 0; n < SWATH / 8; n++)
+#pragma unroll
+        for (int part = 0; part < 2; part++) {
+          const float* pair = sums + (swath * (SWATH / 8) + n) * 4 + part * 2;
+          *reinterpret_cast<float2*>(scratch + (lane / 4 + part * 8) * PITCH + n * 8 + lane % 4 * 2) =
+              make_float2(pair[0], pair[1]);
+        }
+      __syncwarp();
+#pragma unroll
+      for (int i = 0; i < ITEMS; i++) {
+        const int item = lane + 32 * i;
+        float values[PACK];
+        if (across_filters) {
+          const float* row = scratch + item / PER_ROW * PITCH + item % PER_ROW * PACK;
+          const int filter = first_n + item % PER_ROW * PACK, count = min(c.n - filter, PACK);
+#pragma unroll
+          for (int j = 0; j < PACK; j += 4)
+            *reinterpret_cast<float4*>(values + j) = *reinterpret_cast<const float4*>(row + j);
+          const unsigned channel = tile.group * c.y_n + filter;
+          if (offset[i] >= 0 && count > 0)
+            finish<PACK, float>(a.epilogue, a.bias, a.prior, a.y, offset[i] + channel, 1, count, channel, 1, values);
+        } else {
+          const int pixel = item % (16 / PACK) * PACK, column = item / (16 / PACK), filter = first_n + column;
+#pragma unroll
+          for (int j = 0; j < PACK; j++) values[j] = scratch[(pixel + j) * PITCH + column];
+          if (filter < c.n) {
+            const unsigned channel = tile.group * c.y_n + filter;
+            const long long start = y_channel_offset(c, channel);
+            if (run) {
+              finish<PACK, float>(a.epilogue, a.bias, a.prior, a.y, start + offset[i], 1, PACK, channel, 0, values);
+            } else {
+#pragma unroll
+              for (int j = 0; j < PACK; j++) {
+                const float one[1] = {values[j]};
+                if (pixel + j < left)
+                  finish<1, float>(a.epilogue, a.bias, a.prior, a.y,
+                                   tile.group * c.y_group + start + y_offset(c, first + pixel + j), 1, 1, channel, 0,
+                                   one);
+              }
+            }
+          }
+        }
+      }
+      __syncwarp();
+    }
+  }
+};
+
+template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool PLANES, bool TRANSPOSED>
+__device__ __forceinline__ void multiply(const Arguments& a) {
+#if defined(EMULATED_CUDA) || defined(WGMMA_INSTRUCTIONS)
+  using M = Multiplication<COLUMNS, ROWS, CONSUMERS, STAGES, PING_PONG, PLANES, TRANSPOSED>;
+  __shared__ Mbarrier full[STAGES], empty[STAGES], order[CONSUMERS];
+  unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
+  unsigned char* scratch = stages + STAGES * M::STAGE_BYTES;
+  if (threadIdx.x == 0) {
+    M::Pipeline::initialise(full, empty, 32 * M::TILE_WARPS);
+    for (int i = 0; i < CONSUMERS; i++) mbarrier_init(&order[i], WARPGROUP / 32);
+    fence_mbarrier_init();
+  }
+  __syncthreads();
+  const int warp = static_cast<int>(threadIdx.x / 32) - WARPGROUP / 32;  // of those that multiply
+  M m{{stages, full, empty}, a, order, warp};
+  if (warp < 0) {
+    setmaxnreg_decrease<40>();
+    if (threadIdx.x == 0) m.produce();
+  } else {
+    setmaxnreg_increase<CONSUMERS == 2 ? 232 : 152>();
+    m.consume(scratch + warp * BOXES * BOX_BYTES);
+  }
+  if constexpr (STATISTICS) {
+    __syncwarp();
+    __syncthreads();
+    m.write_statistics(scratch);
+  }
+#endif
+}
+
+// NAME: pixels x filters of a tile, and `ping_pong` where each warpgroup has tiles of its own
+#if PROLOGUE
+#define KERNEL(NAME, COLUMNS, ROWS, CONSUMERS, ...)                                                   \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1)                              \
+      convolution_implicit_gemm_tma_prologue_statistics_##NAME(const __grid_constant__ Arguments a) { \
+    griddepcontrol_wait();                                                                            \
+    multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(a);                                               \
+  }
+#elif STATISTICS
+#define KERNEL(NAME, COLUMNS, ROWS, CONSUMERS, ...)                                          \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1)                     \
+      convolution_implicit_gemm_tma_statistics_##NAME(const __grid_constant__ Arguments a) { \
+    griddepcontrol_wait();                                                                   \
+    multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(a);                                      \
+  }
+#elif FACTORS
+#define KERNEL(NAME, COLUMNS, ROWS, CONSUMERS, ...)                                       \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1)                  \
+      convolution_implicit_gemm_tma_factors_##NAME(const __grid_constant__ Arguments a) { \
+    griddepcontrol_wait();                                                                \
+    multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(a);                                   \
+  }
+#else
+#define KERNEL(NAME, COLUMNS, ROWS, CONSUMERS, ...)                               \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1)          \
+      convolution_implicit_gemm_tma_##NAME(const __grid_constant__ Arguments a) { \
+    griddepcontrol_wait();                                                        \
+    multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(a);                           \
+  }
+#endif
+constexpr bool WIDE = sizeof(ELEMENT) == 4;  // transposed: rows are pixels then
+#if !PROLOGUE
+KERNEL(128x256, 256, 64, 2, 4, false, false, false)
+#endif
+KERNEL(192x128, 128, 64, 3, 4, false, false, false)
+KERNEL(128x128, 128, 64, 2, 6, false, false, false)
+KERNEL(128x64, 64, 64, 2, 8, false, false, false)
+KERNEL(256x64, 64, 128, 2, 4, false, false, false)
+KERNEL(ping_pong_128x128, 128, 128, 2, 6, true, false, false)
+#if !STATISTICS && !FACTORS
+KERNEL(planes_256x128, 256, 64, 2, 4, false, true, false)
+KERNEL(transposed_256x128, WIDE ? 128 : 256, WIDE ? 128 : 64, 2, 4, false, true, true)
+KERNEL(transposed_ping_pong_128x128, 128, 128, 2, 6, true, true, true)
+#endif

@@ -1,0 +1,443 @@
+"""Matrix products of convolutions on the tensor cores of compute capability 9.0, fed by its TMA
+(convolution/implicit_gemm/tma.cu)."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_int, c_longlong, c_ubyte, c_uint
+from math import prod
+from typing import Any, NamedTuple
+
+from ...plans import Launch, pointers, structure
+from ...primitives.geometry import FastDivmod
+from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
+from ...primitives.tma import MAP_BYTES, ROW_BYTES, Im2colMap, TiledMap, TmaLaunch
+from ..problem import AXES, ConvolutionStruct, Rates
+from .mma import preferred_mma
+from .product import Product, ProductKernel, tiles
+
+SOURCE = "convolution/implicit_gemm/tma.cu"
+WARPGROUP = 128
+ALIGNMENT = 64  # of the arguments
+SWIZZLE_BYTES = 1024
+LEAST_ARCHITECTURE = 90
+WARP_ROWS = 16  # pixels whose sums a warp has
+BOXES = 2  # of results that a warp has in flight
+LEAST_FILL = 0.5  # of the 128 bytes that a tap's channels come in
+LEAST_FILL_OF_BOXES = 0.75  # with pixels of an image that lies in planes
+# Results (M x N) that take a clock, from TMA and from the warps; clocks in which ping-pong warpgroups begin and end.
+RESULTS, RESULTS_OF_WARPS, PING_PONG_CLOCKS = 64, 3, 2000
+PRODUCTS = 32  # M x N that the tensor cores multiply with 128 bytes of K in a clock
+
+
+class Sharing(NamedTuple):
+    """How persistent blocks share tiles. Where a tile takes no more K-blocks than ``few_k_blocks``, persistent blocks
+    have ``first_share`` of the tiles, if that is ``least_tiles`` for each; the others go to later blocks of so many
+    results: larger ones even out less, smaller ones begin too often."""
+
+    few_k_blocks: int = 2
+    first_share: float = 0.75
+    least_tiles: int = 4
+    later_results: int = 2**16
+
+
+SHARING = Sharing()
+
+
+class Maps(NamedTuple):
+    """What TMA reads and writes through: x, w, and y with what is blended in, or None where the warps write y."""
+
+    image: Im2colMap | TiledMap
+    filter: TiledMap
+    result: TiledMap | None
+
+
+class TmaKernel(ProductKernel):
+    """Tiles of m pixels by n filters. consumers: warpgroups that multiply. ping_pong: they have tiles of their own,
+    otherwise they cooperate. planes: y lies in planes; transposed: x, too, as it was given. throughput: the share of
+    the tensor cores' rate that long sums reach, moves: bytes of x and y in a clock of a multiprocessor that short ones
+    do, both measured on an H200 (moves of 128 x 256, ping-pong and transposed tiles; the others are taken to do no
+    worse)."""
+
+    def __init__(
+        self, m: int, n: int, consumers: int, stages: int, throughput: float, *, ping_pong: bool = False, planes: bool = False,
+        transposed: bool = False, moves: float = 15.0, sharing: Sharing = SHARING,
+    ) -> None:  # fmt: skip
+        self.m, self.n, self.consumers, self.stages, self.throughput = m, n, consumers, stages, throughput
+        self.ping_pong, self.planes, self.transposed, self.moves, self.sharing = (
+            ping_pong,
+            planes,
+            transposed,
+            moves,
+            sharing,
+        )
+        kind = "transposed_" if transposed else "planes_" if planes else ""
+        kind += "ping_pong_" if ping_pong else ""
+        self.name = f"convolution.implicit_gemm_tma_{kind}{m}x{n}"
+
+    @property
+    def entry(self) -> str:
+        """The kernel's entry point."""
+        return self.name.replace(".", "_")
+
+    @property
+    def threads(self) -> int:
+        return (self.consumers + 1) * WARPGROUP
+
+    @property
+    def shared_bytes(self) -> int:
+        scratch = self.consumers * WARPGROUP // 32 * BOXES * WARP_ROWS * ROW_BYTES
+        return self.stages * (self.m + self.n) * ROW_BYTES + SWIZZLE_BYTES + scratch
+
+    def serves(self, product: Product) -> bool:
+        return _has_tma(product) and self._maps(product) is not None
+
+    def finishes(self, product: Product) -> bool:
+        """Return whether the kernel can add up its results by filter, or scale them by filter: channels of y lie innermost."""
+        maps = self._maps(product) if _has_tma(product) and not self.planes else None
+        return product.groups == 1 and maps is not None and maps.result is not None
+
+    def is_preferred(self, product: Product) -> bool:
+        if not _has_tma(product) or not _is_filled(product.value, product.element_bytes):
+            return False
+        return self is _fastest(product) and self._maps(product) is not None
+
+    def operations_per_second(self, product: Product) -> float:
+        return Rates.TENSOR_CORES_TF32 if product.element == "float" else Rates.TENSOR_CORES
+
+    def _maps(self, product: Product) -> Maps | None:
+        """Return the maps, or None where TMA cannot read x or w."""
+        transposed = transposed_maps(product)
+        if self.transposed != (transposed is not None):
+            return None
+        filters = _filter_map(product, self.n)
+        if transposed:
+            return Maps(transposed[0], filters, transposed[1])
+        result, planes = _result_map(product) or (None, False)
+        image = _im2col_map(product, self.m)
+        if (self.planes and not planes) or image is None or not filters.is_possible:
+            return None
+        result = result if self.planes == planes else None
+        return None if product.offsets[2] and result is None else Maps(image, filters, result)
+
+    def clocks(self, product: Product, mapped: bool) -> tuple[float, float]:
+        """Return about how many clocks a multiprocessor is busy, and how many of them it computes. mapped: TMA writes
+        y."""
+        value, size = product.value, self.m * self.n
+        count = -(-tiles(value, product.groups, self.m, self.n) // product.device.multiprocessors)
+        moved = value.m * (value.n + value.inner_channels.divisor) * product.groups * product.element_bytes
+        multiplied = k_blocks(product) * size / PRODUCTS / self.throughput
+        written = size / (RESULTS if mapped else RESULTS_OF_WARPS)
+        if self.ping_pong:
+            computing = count * max(multiplied, written) + PING_PONG_CLOCKS
+        else:
+            computing = count * (multiplied + written)
+        return max(computing, moved / product.device.multiprocessors / self.moves), computing
+
+    def _pixels(self, product: Product) -> int:
+        """Return the pixels that tiles cover: of planes as they lie, up to full boxes of an image."""
+        pixels, plane = product.value.m, prod(output.divisor for output in product.value.output)
+        return pixels // plane * _full_boxes(product.value, product.element_bytes) if self.transposed else pixels
+
+    def _tiles(self, product: Product) -> tuple[int, int]:
+        """Return how many tiles lie across the filters of a group, and across the pixels."""
+        return -(-product.value.n // self.n), -(-self._pixels(product) // self.m)
+
+    def shares(self, product: Product) -> Shares:
+        """Return how blocks share the tiles. Where they add up results, all tiles of a block are of the same filters."""
+        (n_tiles, m_tiles), most = self._tiles(product), product.device.multiprocessors
+        count = n_tiles * m_tiles * product.groups
+        if product.statistics is not None and n_tiles > 1:
+            blocks = min(count, max(1, most // n_tiles) * n_tiles)
+            return Shares(blocks, count, 1, blocks)
+        return share_tiles(self, count, k_blocks(product), most)
+
+    def sums_of_blocks(self, product: Product) -> tuple[int, int]:
+        """Return of how many blocks each filter's results have sums, and how many filters their tiles have."""
+        n_tiles, _ = self._tiles(product)
+        return self.shares(product).blocks // n_tiles, n_tiles * self.n
+
+    def launch(self, product: Product) -> Launch:
+        device, value, groups, finish = product.device, product.value, product.groups, product.finish
+        maps = self._maps(product)
+        assert maps is not None
+        plane = prod(output.divisor for output in value.output)
+        if maps.result is not None and maps.result.box[1] < WARP_ROWS:
+            plane = value.output[2].divisor
+        if self.transposed:
+            plane = _full_boxes(value, product.element_bytes)
+        n_tiles, m_tiles = self._tiles(product)
+        count, shares = n_tiles * m_tiles * groups, self.shares(product)
+        fields = [
+            *pointers(10),
+            ("statistics", c_longlong(product.statistics or 0)),
+            ("x_rectified", c_int(product.rectified)),
+            ("alignment", c_int()),
+            ("reserved", (c_longlong * 4)()),
+            *((name, (c_ubyte * MAP_BYTES)()) for name in ("image", "filter", "result", "blended")),
+            ("convolution", value),
+            ("epilogue", finish),
+            ("m_tiles", FastDivmod.of(m_tiles)),
+            ("n_tiles", FastDivmod.of(n_tiles)),
+            ("tiles", c_uint(count)),
+            ("group_channels", c_int(value.inner_channels.divisor)),
+            ("channel_k_blocks", c_int(_channel_k_blocks(value, product.element_bytes))),
+            ("boxes", c_int(0 if maps.result is None else WARP_ROWS // maps.result.box[1])),
+            ("plane", FastDivmod.of(plane)),
+            ("blends", c_int(maps.result is not None and finish.beta != 0)),
+            *shares.fields,
+        ]
+        size = ctypes.sizeof(structure(*fields))
+        arguments: Any = structure(*fields, ("padding", (c_ubyte * (-size % ALIGNMENT))()))
+        definitions, entry = product.definitions, self.entry
+        kind = "statistics" if product.statistics is not None else "factors" if product.factors else ""
+        if kind:
+            kinds = [kind.upper(), *(["PROLOGUE"] if product.prologue else [])]
+            definitions = tuple(sorted((*definitions, *((name, "1") for name in kinds))))
+            entry = entry.replace("tma_", f"tma_{'prologue_' if product.prologue else ''}{kind}_")
+        function = (device.function if kind else device.function_when_ready)(SOURCE, entry, definitions)
+        factor_names = (*(product.factors or ("", "")), *product.prologue) if kind else ()
+        grid, operands = (shares.blocks, 1, 1), (*product.operands, "workSpace", *factor_names)
+        launch = Launch(function, arguments, operands, grid, (self.threads, 1, 1), self.shared_bytes)
+        x_offset, w_offset, y_offset = product.offsets
+        placed = [(maps.image, "image", 0, x_offset), (maps.filter, "filter", 1, w_offset)]
+        if maps.result is not None:
+            placed.append((maps.result, "result", 2, y_offset))
+            if finish.beta != 0:
+                placed.append((maps.result, "blended", 3, 0))
+        located = tuple(
+            (getattr(type(arguments), name).offset, operand, offset, wanted) for wanted, name, operand, offset in placed
+        )
+        fallback = None if kind else preferred_mma(product).launch(product)
+        return TmaLaunch(device, (SOURCE, definitions), entry, launch, located, fallback)
+
+
+TMA = (
+    TmaKernel(128, 256, 2, 4, 0.74),
+    TmaKernel(192, 128, 3, 4, 0.69),
+    TmaKernel(128, 128, 2, 6, 0.67),
+    TmaKernel(128, 64, 2, 8, 0.53),
+    TmaKernel(256, 64, 2, 4, 0.58),
+    TmaKernel(128, 128, 2, 6, 0.70, ping_pong=True, moves=14.3),
+    TmaKernel(256, 128, 2, 4, 0.74, planes=True),
+    TmaKernel(256, 128, 2, 4, 0.74, planes=True, transposed=True, moves=13.9),
+    TmaKernel(128, 128, 2, 6, 0.70, ping_pong=True, planes=True, transposed=True, moves=14.3),
+)
+
+
+class Shares(NamedTuple):
+    """Return the order of blocks: the first take ``first_end`` tiles, one after another, then each has ``later``
+    more."""
+
+    first_blocks: int
+    first_end: int
+    later: int
+    blocks: int
+
+    @property
+    def fields(self) -> list[tuple[str, Any]]:
+        return [(name, c_uint(getattr(self, name))) for name in ("first_blocks", "first_end", "later")]
+
+
+def share_tiles(kernel: TmaKernel, count: int, k_blocks: int, multiprocessors: int) -> Shares:
+    """Multiprocessors write at different rates: where tiles are mostly written, the last ones go to who is free."""
+    sharing = kernel.sharing
+    first, later = min(count, multiprocessors), max(1, sharing.later_results // (kernel.m * kernel.n))
+    kept = int(count // first * sharing.first_share) if k_blocks <= sharing.few_k_blocks else 0
+    if kept < sharing.least_tiles:
+        return Shares(first, count, later, first)
+    return Shares(first, kept * first, later, first + -(-(count - kept * first) // later))
+
+
+def _fastest(product: Product) -> TmaKernel:
+    """Return the kernel with which the device is done first, of those that the memory keeps waiting the one that
+    computes least; the map of y fits the order of either the kernels for planes or the others."""
+    if transposed := transposed_maps(product):
+        result, planes = transposed[1], True
+    else:
+        result, planes = _result_map(product) or (None, False)  # type: ignore[assignment]
+    possible = [kernel for kernel in TMA if kernel.transposed == bool(transposed) and (planes or not kernel.planes)]
+    return min(possible, key=lambda kernel: kernel.clocks(product, result is not None and kernel.planes == planes))
+
+
+def _has_tma(product: Product) -> bool:
+    device = product.device
+    if device.kind == "gpu" and int(device.architecture.removeprefix("sm_")) < LEAST_ARCHITECTURE:
+        return False
+    return product.tensor_cores and not product.filters_last and "RESULT" not in dict(product.definitions)
+
+
+def _channel_k_blocks(value: ConvolutionStruct, element_bytes: int) -> int:
+    """Return in how many boxes of 128 bytes the channels of a tap come."""
+    return -(-value.inner_channels.divisor * element_bytes // ROW_BYTES)
+
+
+def _is_filled(value: ConvolutionStruct, element_bytes: int) -> bool:
+    """Return whether enough of those bytes are channels."""
+    return (
+        value.inner_channels.divisor * element_bytes >= LEAST_FILL * _channel_k_blocks(value, element_bytes) * ROW_BYTES
+    )
+
+
+def k_blocks(product: Product) -> int:
+    """Return how many K-blocks of 128 bytes a tile has."""
+    taps = prod(filter.divisor for filter in product.value.filter)
+    return _channel_k_blocks(product.value, product.element_bytes) * taps
+
+
+def _factor(element: str) -> str:
+    """Return the type as the tensor cores multiply it."""
+    return "tf32" if element == "float" else element
+
+
+def _im2col_map(product: Product, m: int) -> Im2colMap | None:
+    """Return the map of x, or None where TMA cannot read it."""
+    value, groups, element_bytes = product.value, product.groups, product.element_bytes
+    channels, taps = value.inner_channels.divisor, [filter.divisor for filter in value.filter]
+    plain = (
+        value.x_channel == 1
+        and value.k == channels * prod(taps)
+        and (taps[0], value.input[0], value.output[0].divisor) == (1, 1, 1)
+        and value.first_m == 0
+        and all(
+            value.x_pixel[d + 1] == value.step[d] * value.x_axis[d] for d in range(AXES) if value.output[d].divisor > 1
+        )
+        and value.x_origin == -sum(value.padding[d] * value.x_axis[d] for d in range(AXES))
+        and (groups == 1 or (value.x_group == channels and channels * element_bytes % ROW_BYTES == 0))
+        and min(value.step) > 0
+    )
+    if not plain:
+        return None
+    outputs = [output.divisor for output in value.output]
+    images = value.m // prod(outputs)
+    spans = [(taps[d] - 1) * value.dilation[d] for d in range(AXES)]
+    axes = (2, 1)  # columns, rows
+    # The box ends with the last output pixel: gradients have outputs that end before or behind the last window.
+    last = [(outputs[d] - 1) * value.step[d] - value.padding[d] for d in range(AXES)]
+    strides, extent = (
+        [value.x_axis[2], value.x_axis[1], value.x_pixel[0]],
+        (channels * groups, value.input[2], value.input[1], images),
+    )
+    for d, size in enumerate(extent[1:]):
+        if size == 1:  # never used, but it has to be possible
+            strides[d] = extent[d] * (strides[d - 1] if d else 1)
+    image = Im2colMap(
+        _factor(product.element), extent, tuple(stride * element_bytes for stride in strides),
+        lower=tuple(-value.padding[d] for d in axes),
+        upper=tuple(last[d] + 1 - value.input[d] for d in axes),
+        step=tuple(value.step[d] for d in axes),
+        taps=tuple(spans[d] for d in axes),
+        pixels=m,
+    )  # fmt: skip
+    return image if image.is_possible else None
+
+
+def _filter_map(product: Product, n: int) -> TiledMap:
+    value, element_bytes = product.value, product.element_bytes
+    channels, taps = value.inner_channels.divisor, prod(filter.divisor for filter in value.filter)
+    return TiledMap(
+        _factor(product.element), (channels, taps, value.n * product.groups),
+        (channels * element_bytes, value.w_row * element_bytes), box=(ROW_BYTES // element_bytes, 1, n),
+    )  # fmt: skip
+
+
+def _full_boxes(value: ConvolutionStruct, element_bytes: int) -> int:
+    """Return the pixels of an image up to full boxes of planes."""
+    box = ROW_BYTES // element_bytes
+    return -(-prod(output.divisor for output in value.output) // box) * box
+
+
+def _transposed_map(product: Product) -> TiledMap | None:
+    """Return the map of x in planes (pixels, channels, images), where filters of one tap can be multiplied with it as
+    it lies."""
+    value, groups, element_bytes = product.value, product.groups, product.element_bytes
+    if value.x_channel == 1 or value.inner_channels.divisor != value.k:
+        return None
+    channels, box, extents = value.k, ROW_BYTES // element_bytes, [output.divisor for output in value.output]
+    plane = prod(extents)
+    images, step = value.m // plane, 1
+    for extent, stride in zip(extents[::-1], value.x_pixel[:0:-1], strict=True):
+        if extent > 1 and stride != step:
+            return None
+        step *= extent
+    if extents != list(value.input) or value.first_m or value.x_origin:
+        return None
+    if plane < LEAST_FILL_OF_BOXES * _full_boxes(value, element_bytes):
+        return None
+    if groups > 1 and (value.x_group != channels * value.x_channel or channels % box):
+        return None
+    strides = (value.x_channel, value.x_pixel[0] if images > 1 else value.x_channel * channels * groups)
+    made = TiledMap(
+        _factor(product.element), (plane, channels * groups, images), tuple(stride * element_bytes for stride in strides),
+        box=(box, box, 1),
+    )  # fmt: skip
+    return made if made.is_possible else None
+
+
+def transposed_maps(product: Product) -> tuple[TiledMap, TiledMap] | None:
+    """Return the maps of x and of y, if both lie in planes and filters are as TMA reads them."""
+    image = _transposed_map(product)
+    if image is None or product.value.w_row * product.element_bytes % COPY_ALIGNMENT:
+        return None
+    result, planes = _result_map(product, begins_with_image=True) or (None, False)
+    return (image, result) if result is not None and planes else None
+
+
+def _result_map(product: Product, begins_with_image: bool = False) -> tuple[TiledMap, bool] | None:
+    """Return the map of y and of what is blended in, and whether they lie in planes, where pixels lie at equal
+    distances. begins_with_image: boxes begin with an image."""
+    value, groups, element_bytes = product.value, product.groups, product.element_bytes
+    if value.y_vector or product.finish.reordered_bias:
+        return None
+    if groups > 1 and (value.y_group, value.y_n) != (0, value.n):
+        return None
+    extents = [output.divisor for output in value.output]
+    planes = value.y_channel != 1
+    pitch = (
+        1
+        if planes
+        else next(
+            (step for step, extent in zip(value.y_pixel[:0:-1], extents[::-1], strict=True) if extent > 1),
+            value.n * groups,
+        )
+    )
+    step = pitch
+    plane = prod(extents)
+    images = value.m // plane
+    for d in range(AXES, 0, -1):
+        if extents[d - 1] > 1 and value.y_pixel[d] != step:
+            return None if planes else _row_map(product, extents, images)
+        step *= extents[d - 1]
+    if planes:
+        extent = (plane, value.n * groups, images)
+        strides = (value.y_channel, value.y_pixel[0] if images > 1 else value.y_channel * extent[1])
+        if groups > 1 and value.n % WARP_ROWS:
+            return None  # the last rows of a group would reach into the next one's
+        if images > 1 and not begins_with_image and plane * element_bytes % ROW_BYTES:
+            return None  # a box would hold the end of an image and the beginning of the next
+    else:
+        if images > 1 and value.y_pixel[0] != step:
+            return _row_map(product, extents, images)
+        extent = (value.n, value.m, groups)
+        strides = (pitch, value.n if groups > 1 else pitch * value.m)
+    made = TiledMap(
+        product.element, extent, tuple(stride * element_bytes for stride in strides),
+        box=(ROW_BYTES // element_bytes, WARP_ROWS, 1),
+    )  # fmt: skip
+    return (made, planes) if made.is_possible else None
+
+
+def _row_map(product: Product, extents: list[int], images: int) -> tuple[TiledMap, bool] | None:
+    """Return the map of y where pixels of a row lie at equal distances, and rows of all images: boxes are parts of
+    rows."""
+    value, element_bytes = product.value, product.element_bytes
+    depth, height, width = extents
+    pixels = next((count for count in (16, 8, 4, 2) if width % count == 0), 0)
+    rows_follow = images == 1 or value.y_pixel[0] == height * value.y_pixel[2]
+    if not pixels or depth > 1 or product.groups > 1 or product.finish.beta != 0 or not rows_follow:
+        return None
+    made = TiledMap(
+        product.element, (value.n, width, height * images), (value.y_pixel[3] * element_bytes, value.y_pixel[2] * element_bytes),
+        box=(ROW_BYTES // element_bytes, pixels, 1),
+    )  # fmt: skip
+    return (made, False) if made.is_possible else None

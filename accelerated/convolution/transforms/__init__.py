@@ -1,0 +1,1 @@
+"""Convolutions as products of transformed tiles: Fourier and Winograd."""

@@ -1,0 +1,306 @@
+// Winograd convolutions, y = A'((G g G') * (B' d B))A (Lavin and Gray 2015), * by elements, summed over channels.
+//
+// WINOGRAD is fused: F(2 x 2, 3 x 3), a block keeps its products in registers. WINOGRAD_NONFUSED writes the transformed
+// images and products to the workspace and multiplies them with implicit_gemm/simt.cu: tiles of 6 x 6 values, so
+// F(4 x 4, 3 x 3) and F(2 x 2, 5 x 5), which share the transform of the image.
+//
+// Roofline bound (floor): flops, those of the direct sum divided by 2.25 (fused), 4 or 2.78 (nonfused), at 67 T/s in
+// float. The nonfused transforms move 36/16 (36/4 for 5 x 5) values per output, read and written: bytes decide below
+// about 64 channels.
+#include "convolution/transforms/winograd.cuh"
+
+constexpr int FUSED_TILE = 4;
+
+struct Arguments {
+  const ELEMENT* x;
+  const ELEMENT* w;
+  ELEMENT* y;
+  const ELEMENT* prior;
+  const ELEMENT* bias;
+  unsigned char* workspace;
+  long long filters_at, images_at, products_at;  // bytes from the beginning of the workspace
+  Convolution convolution;
+  Epilogue epilogue;
+  FastDivmod tile_rows, tile_columns;   // of one image
+  FastDivmod tiles, channels, filters;  // of this launch; of one group
+  int first_image, groups;
+  int x_channels_last, y_channels_last;  // how transformed images, products lie in the workspace
+  int filters_last;                      // and transformed filters, where they are not fused
+};
+
+// --- transforms of one row or column ---
+
+template <class C> __device__ __forceinline__ void transform_image(const C (&d)[4], C (&t)[4]) {
+  t[0] = d[0] - d[2];
+  t[1] = d[1] + d[2];
+  t[2] = d[2] - d[1];
+  t[3] = d[1] - d[3];
+}
+template <class C> __device__ __forceinline__ void transform_filter(const C (&g)[3], C (&t)[4]) {
+  const C ends = C(0.5) * (g[0] + g[2]), middle = C(0.5) * g[1];
+  t[0] = g[0];
+  t[1] = ends + middle;
+  t[2] = ends - middle;
+  t[3] = g[2];
+}
+template <class C> __device__ __forceinline__ void transform_filter(const C (&g)[3], C (&t)[6]) {
+  const C near = (g[0] + g[2]) * C(-1.0 / 6), far = g[0] * C(1.0 / 24) + g[2] * C(1.0 / 6);
+  t[0] = C(0.25) * g[0];
+  t[1] = near - g[1] * C(1.0 / 6);
+  t[2] = near + g[1] * C(1.0 / 6);
+  t[3] = far + g[1] * C(1.0 / 12);
+  t[4] = far - g[1] * C(1.0 / 12);
+  t[5] = g[2];
+}
+template <class C> __device__ __forceinline__ void transform_filter(const C (&g)[5], C (&t)[6]) {
+  const C near_even = g[0] + g[2] + g[4], near_odd = g[1] + g[3];
+  const C far_even = g[0] + C(4) * g[2] + C(16) * g[4], far_odd = C(2) * g[1] + C(8) * g[3];
+  t[0] = C(0.25) * g[0];
+  t[1] = (near_even + near_odd) * C(-1.0 / 6);
+  t[2] = (near_even - near_odd) * C(-1.0 / 6);
+  t[3] = (far_even + far_odd) * C(1.0 / 24);
+  t[4] = (far_even - far_odd) * C(1.0 / 24);
+  t[5] = g[4];
+}
+
+template <class C> __device__ __forceinline__ void transform_product(const C (&m)[4], C (&t)[2]) {
+  t[0] = m[0] + m[1] + m[2];
+  t[1] = m[1] - m[2] - m[3];
+}
+template <class C> __device__ __forceinline__ void transform_product(const C (&m)[6], C (&t)[4]) {
+  const C near_sum = m[1] + m[2], near_difference = m[1] - m[2], far_sum = m[3] + m[4], far_difference = m[3] - m[4];
+  t[0] = m[0] + near_sum + far_sum;
+  t[1] = near_difference + C(2) * far_difference;
+  t[2] = near_sum + C(4) * far_sum;
+  t[3] = near_difference + C(8) * far_difference + m[5];
+}
+template <class C> __device__ __forceinline__ void transform_product(const C (&m)[6], C (&t)[2]) {
+  t[0] = m[0] + (m[1] + m[2]) + (m[3] + m[4]);
+  t[1] = (m[1] - m[2]) + C(2) * (m[3] - m[4]) + m[5];
+}
+
+// --- what the kernels share ---
+
+// The taps of a filter as a cross-correlation applies them.
+template <int TAPS>
+__device__ __forceinline__ void read_filter(const Convolution& c, const ELEMENT* w, long long filter, unsigned channel,
+                                            COMPUTE (&g)[TAPS][TAPS]) {
+  const ELEMENT* taps = w + filter * c.w_row + channel * (TAPS * TAPS);
+#pragma unroll
+  for (int r = 0; r < TAPS; r++)
+#pragma unroll
+    for (int s = 0; s < TAPS; s++)
+      g[r][s] = load<COMPUTE>(taps[c.flipped ? TAPS * TAPS - 1 - (r * TAPS + s) : r * TAPS + s]);
+}
+
+// OUT x OUT results from row and column on, those of them that y has.
+template <int OUT>
+__device__ __forceinline__ void write_tile(const Arguments& a, unsigned image, int row, int column, unsigned channel,
+                                           const COMPUTE (&results)[OUT][OUT]) {
+  const Convolution& c = a.convolution;
+  const int rows = c.output[1].divisor, columns = c.output[2].divisor;
+#pragma unroll
+  for (int i = 0; i < OUT; i++) {
+    if (row + i >= rows) continue;
+    const int count = columns - column < OUT ? columns - column : OUT;
+    const long long offset =
+        image * c.y_pixel[0] + (row + i) * c.y_pixel[2] + column * c.y_pixel[3] + channel * c.y_channel;
+    finish<OUT, COMPUTE>(a.epilogue, a.bias, a.prior, a.y, offset, c.y_pixel[3], count, channel, 0, results[i]);
+  }
+}
+
+__device__ __forceinline__ unsigned split_tile(const Arguments& a, unsigned tile, unsigned& tile_row,
+                                               unsigned& tile_column) {
+  return a.first_image + a.tile_rows.divide(a.tile_columns.divide(tile, tile_column), tile_row);
+}
+
+// --- nonfused: [pixel in the tile][group][tile][channel], or channels before tiles ---
+
+template <int TAPS> __device__ __forceinline__ void filters_to_workspace(const Arguments& a, unsigned index) {
+  unsigned channel, filter;
+  const unsigned filters = a.filters.divisor * a.groups;
+  if (a.filters_last) {
+    const unsigned group = a.channels.divide(a.filters.divide(index, filter), channel);
+    filter += group * a.filters.divisor;
+  } else {
+    filter = a.channels.divide(index, channel);
+  }
+  if (filter >= filters) return;
+  COMPUTE g[TAPS][TAPS], t[TILE][TILE];
+  read_filter(a.convolution, a.w, filter, channel, g);
+  transform_both<TAPS, TILE>(g, t, [](const COMPUTE(&in)[TAPS], COMPUTE(&out)[TILE]) { transform_filter(in, out); });
+  COMPUTE* target = reinterpret_cast<COMPUTE*>(a.workspace + a.filters_at) + index;
+  const long long step = static_cast<long long>(filters) * a.channels.divisor;
+#pragma unroll
+  for (int i = 0; i < TILE * TILE; i++, target += step) *target = t[i / TILE][i % TILE];
+}
+
+extern "C" __global__ void convolution_winograd_filters(const Arguments a) {
+  griddepcontrol_wait();
+  const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
+  if (a.convolution.filter[1].divisor == 3) filters_to_workspace<3>(a, index);
+  else filters_to_workspace<5>(a, index);
+}
+
+extern "C" __global__ void convolution_winograd_images(const Arguments a) {
+  griddepcontrol_wait();
+  const Convolution& c = a.convolution;
+  unsigned tile, channel, tile_row, tile_column;
+  const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
+  const unsigned group = a.x_channels_last ? a.tiles.divide(a.channels.divide(index, channel), tile)
+                                           : a.channels.divide(a.tiles.divide(index, tile), channel);
+  if (group >= a.groups) return;
+  const unsigned image = split_tile(a, tile, tile_row, tile_column);
+  const int outputs = TILE + 1 - c.filter[1].divisor;
+  const ELEMENT* x = a.x + image * c.x_pixel[0] + group * c.x_group + static_cast<long long>(channel) * c.x_channel;
+  COMPUTE d[TILE][TILE], t[TILE][TILE];
+  read_tile(c, x, tile_row * outputs, tile_column * outputs, d);
+  transform_both<TILE, TILE>(d, t, [](const COMPUTE(&in)[TILE], COMPUTE(&out)[TILE]) { transform_image(in, out); });
+  COMPUTE* target = reinterpret_cast<COMPUTE*>(a.workspace + a.images_at) + index;
+  const long long step = static_cast<long long>(a.tiles.divisor) * a.channels.divisor * a.groups;
+#pragma unroll
+  for (int i = 0; i < TILE * TILE; i++, target += step) *target = t[i / TILE][i % TILE];
+}
+
+template <int OUT> __device__ __forceinline__ void products_from_workspace(const Arguments& a, unsigned index) {
+  unsigned tile, filter, tile_row, tile_column;
+  const unsigned group = a.y_channels_last ? a.tiles.divide(a.filters.divide(index, filter), tile)
+                                           : a.filters.divide(a.tiles.divide(index, tile), filter);
+  if (group >= a.groups) return;
+  const unsigned image = split_tile(a, tile, tile_row, tile_column);
+  const COMPUTE* source = reinterpret_cast<const COMPUTE*>(a.workspace + a.products_at) + index;
+  const long long step = static_cast<long long>(a.tiles.divisor) * a.filters.divisor * a.groups;
+  COMPUTE m[TILE][TILE], results[OUT][OUT];
+#pragma unroll
+  for (int i = 0; i < TILE * TILE; i++, source += step) m[i / TILE][i % TILE] = *source;
+  transform_both<TILE, OUT>(m, results,
+                            [](const COMPUTE(&in)[TILE], COMPUTE(&out)[OUT]) { transform_product(in, out); });
+  write_tile<OUT>(a, image, tile_row * OUT, tile_column * OUT, group * a.filters.divisor + filter, results);
+}
+
+extern "C" __global__ void convolution_winograd_results(const Arguments a) {
+  griddepcontrol_wait();
+  const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
+  if (a.convolution.filter[1].divisor == 3) products_from_workspace<4>(a, index);
+  else products_from_workspace<2>(a, index);
+}
+
+// --- fused ---
+
+constexpr int FREQUENCIES = FUSED_TILE * FUSED_TILE, BLOCK_FILTERS = 32, BLOCK_TILES = 32, BLOCK_CHANNELS = 8,
+              THREADS = 256;
+
+// Filters as the fused kernel reads them: [group][channel][pixel in the tile][filter].
+extern "C" __global__ void convolution_winograd_fused_filters(const Arguments a) {
+  griddepcontrol_wait();
+  const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
+  unsigned filter, channel;
+  const unsigned group = a.channels.divide(a.filters.divide(index, filter), channel);
+  if (group >= a.groups) return;
+  COMPUTE g[3][3], t[FUSED_TILE][FUSED_TILE];
+  read_filter(a.convolution, a.w, group * a.filters.divisor + filter, channel, g);
+  transform_both<3, FUSED_TILE>(g, t,
+                                [](const COMPUTE(&in)[3], COMPUTE(&out)[FUSED_TILE]) { transform_filter(in, out); });
+  COMPUTE* target = reinterpret_cast<COMPUTE*>(a.workspace + a.filters_at) +
+                    static_cast<long long>(index / a.filters.divisor) * FREQUENCIES * a.filters.divisor + filter;
+#pragma unroll
+  for (int i = 0; i < FREQUENCIES; i++) target[i * a.filters.divisor] = t[i / FUSED_TILE][i % FUSED_TILE];
+}
+
+// A block computes 32 filters x 32 tiles of 2 x 2 outputs. 16 threads serve one pixel in the tile, 8 x 8 sums each.
+extern "C" __global__ void __launch_bounds__(256) convolution_winograd_fused(const Arguments a) {
+  griddepcontrol_wait();
+  union Shared {
+    struct {
+      __align__(16) COMPUTE images[BLOCK_CHANNELS][FREQUENCIES][BLOCK_TILES];
+      __align__(16) COMPUTE filters[BLOCK_CHANNELS][FREQUENCIES][BLOCK_FILTERS];
+    } operands;
+    COMPUTE products[FREQUENCIES][8][BLOCK_TILES];
+  };
+  __shared__ Shared shared;
+  const Convolution& c = a.convolution;
+  const int thread = threadIdx.x;
+  const int filters = a.filters.divisor, channels = a.channels.divisor;
+  const unsigned filter_blocks = (filters + BLOCK_FILTERS - 1) / BLOCK_FILTERS,
+                 tile_blocks = (a.tiles.divisor + BLOCK_TILES - 1) / BLOCK_TILES;
+  const int first_n = blockIdx.x % filter_blocks * BLOCK_FILTERS,
+            first_tile = blockIdx.x / filter_blocks % tile_blocks * BLOCK_TILES;
+  const unsigned group = blockIdx.x / filter_blocks / tile_blocks;
+
+  // A thread transforms one tile of one channel.
+  const int my_tile = thread % BLOCK_TILES, my_channel = thread / BLOCK_TILES;
+  const bool has_tile = first_tile + my_tile < a.tiles.divisor;
+  unsigned tile_row, tile_column;
+  const unsigned image = split_tile(a, first_tile + my_tile, tile_row, tile_column);
+  const ELEMENT* x = a.x + image * c.x_pixel[0] + group * c.x_group;
+  const COMPUTE* transformed = reinterpret_cast<const COMPUTE*>(a.workspace + a.filters_at) +
+                               static_cast<long long>(group) * channels * FREQUENCIES * filters + first_n;
+
+  const int frequency = thread / 16, row = thread / 4 % 4 * 4, column = thread % 4 * 4;  // and 16 more of each
+  COMPUTE sums[8][8] = {};
+  COMPUTE image_held[FUSED_TILE][FUSED_TILE], filter_held[FREQUENCIES];
+  auto fetch = [&](int first_channel) {
+    const int channel = first_channel + my_channel;
+    COMPUTE d[FUSED_TILE][FUSED_TILE] = {};
+    if (has_tile && channel < channels)
+      read_tile(c, x + static_cast<long long>(channel) * c.x_channel, tile_row * 2, tile_column * 2, d);
+    transform_both<FUSED_TILE, FUSED_TILE>(
+        d, image_held, [](const COMPUTE(&in)[FUSED_TILE], COMPUTE(&out)[FUSED_TILE]) { transform_image(in, out); });
+#pragma unroll
+    for (int i = 0; i < FREQUENCIES; i++) {  // lanes are filters, warps are channels
+      const int filter = thread % BLOCK_FILTERS;
+      const bool exists = first_n + filter < filters && channel < channels;
+      filter_held[i] =
+          exists ? transformed[(static_cast<long long>(channel) * FREQUENCIES + i) * filters + filter] : COMPUTE(0);
+    }
+  };
+  fetch(0);
+  for (int first_channel = 0; first_channel < channels; first_channel += BLOCK_CHANNELS) {
+#pragma unroll
+    for (int i = 0; i < FREQUENCIES; i++) {
+      shared.operands.images[my_channel][i][my_tile] = image_held[i / FUSED_TILE][i % FUSED_TILE];
+      shared.operands.filters[my_channel][i][my_tile] = filter_held[i];
+    }
+    __syncthreads();
+    if (first_channel + BLOCK_CHANNELS < channels) fetch(first_channel + BLOCK_CHANNELS);
+#pragma unroll
+    for (int k = 0; k < BLOCK_CHANNELS; k++) {
+      COMPUTE left[8], right[8];
+#pragma unroll
+      for (int h = 0; h < 2; h++) {
+        *reinterpret_cast<Pack<COMPUTE, 4>*>(left + 4 * h) =
+            *reinterpret_cast<const Pack<COMPUTE, 4>*>(&shared.operands.filters[k][frequency][16 * h + row]);
+        *reinterpret_cast<Pack<COMPUTE, 4>*>(right + 4 * h) =
+            *reinterpret_cast<const Pack<COMPUTE, 4>*>(&shared.operands.images[k][frequency][16 * h + column]);
+      }
+#pragma unroll
+      for (int i = 0; i < 8; i++)
+#pragma unroll
+        for (int j = 0; j < 8; j++) sums[i][j] += left[i] * right[j];
+    }
+    __syncthreads();
+  }
+
+  // Eight filters at a time, the threads exchange the products of a tile and transform them.
+#pragma unroll
+  for (int part = 0; part < 4; part++) {
+    const int first_row = part % 2 * 8;  // of the 16 rows that a half holds
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      if (row >= first_row && row < first_row + 8)
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+          shared.products[frequency][row - first_row + i][j / 4 * 16 + column + j % 4] = sums[part / 2 * 4 + i][j];
+    __syncthreads();
+    const int filter = first_n + part / 2 * 16 + first_row + my_channel;
+    if (has_tile && filter < filters) {
+      COMPUTE m[FUSED_TILE][FUSED_TILE], results[2][2];
+#pragma unroll
+      for (int i = 0; i < FREQUENCIES; i++) m[i / FUSED_TILE][i % FUSED_TILE] = shared.products[i][my_channel][my_tile];
+      transform_both<FUSED_TILE, 2>(
+          m, results, [](const COMPUTE(&in)[FUSED_TILE], COMPUTE(&out)[2]) { transform_product(in, out); });
+      write_tile<2>(a, image, tile_row * 2, tile_column * 2, group * filters + filter, results);
+    }
+    __syncthreads();
+  }
+}

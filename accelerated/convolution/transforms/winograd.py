@@ -1,0 +1,213 @@
+"""Winograd convolutions on the device (convolution/transforms/winograd.cu)."""
+
+from __future__ import annotations
+
+from ctypes import c_int, c_longlong
+from math import prod
+from typing import Any, NamedTuple
+
+from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
+
+from ...plans import Launch, pointers, structure, type_definitions
+from ...primitives.geometry import THREADS, FastDivmod, blocks
+from ..forward import ConvolutionProblem, ConvolutionSolver
+from ..implicit_gemm.fp32 import PACK, suits
+from ..implicit_gemm.product import Product
+from ..implicit_gemm.products import product_launch
+from ..problem import (
+    Convolution,
+    ConvolutionStruct,
+    Matrices,
+    Rates,
+    channels_last,
+    epilogue,
+    mark_packs,
+    matrix_product,
+    operand_names,
+    operation_product,
+    slice_bytes,
+)
+
+SOURCE = "convolution/transforms/winograd.cu"
+COMPUTE_BYTES = 4  # transformed values are float
+COMPUTE_DEFINITIONS = (("COMPUTE", "float"), ("ELEMENT", "float"))
+ALIGNMENT = 256
+SLICE_BYTES = 2**30  # of the transformed images and products that the workspace holds at a time
+FUSED_OUTPUTS, FUSED_TILE, BLOCK_FILTERS, BLOCK_TILES = 2, 4, 32, 32
+TILE = 6
+FUSED_RATE = 0.5  # of a plain product's
+FUSED_REDUCTION = 2.25  # products that F(2 x 2, 3 x 3) saves
+
+
+class Tiling(NamedTuple):
+    """Tiles of ``outputs`` x ``outputs`` results."""
+
+    outputs: int
+    rows: int
+    columns: int
+
+    @property
+    def of_image(self) -> int:
+        return self.rows * self.columns
+
+
+class Workspace(NamedTuple):
+    """Where the transformed operands begin, and the images that are transformed at a time."""
+
+    images: int
+    images_at: int
+    products_at: int
+    nbytes: int
+
+
+def _tiling(operation: Convolution, outputs: int) -> Tiling:
+    rows, columns = operation.y.dims[2:]
+    return Tiling(outputs, -(-rows // outputs), -(-columns // outputs))
+
+
+def _nonfused_tiling(operation: Convolution) -> Tiling:
+    return _tiling(operation, TILE + 1 - operation.w.dims[2])
+
+
+def aligned(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+def _nonfused_workspace(operation: Convolution, device: Any) -> Workspace:
+    """Filters, then images, then products; images slice by slice where they are large."""
+    tiling = _nonfused_tiling(operation)
+    value_bytes = TILE * TILE * COMPUTE_BYTES
+    image, product = (tiling.of_image * value_bytes * tensor.dims[1] for tensor in (operation.x, operation.y))
+    images = min(operation.x.dims[0], max(1, slice_bytes(SLICE_BYTES, device) // (image + product)))
+    filters_bytes = aligned(operation.w.dims[0] * operation.w.dims[1] * value_bytes)
+    products_at = filters_bytes + aligned(images * image)
+    return Workspace(images, filters_bytes, products_at, products_at + aligned(images * product))
+
+
+def _fused_bytes(operation: Convolution) -> int:
+    """Return the bytes of transformed filters."""
+    return operation.w.dims[0] * operation.w.dims[1] * FUSED_TILE**2 * COMPUTE_BYTES
+
+
+class _Kernels:
+    """Launches of winograd.cu for one operation."""
+
+    def __init__(self, operation: Convolution, device: Any, tiling: Tiling, workspace: Workspace) -> None:
+        self.operation, self.device, self.tiling, self.workspace = operation, device, tiling, workspace
+        self.definitions = type_definitions(operation.x.scalar_type, operation)
+        self.names = ("x", "w", *operand_names(operation), "workSpace")
+        self.groups = operation.convolution.group_count
+        self.filters_last = False  # transformed filters: filters innermost, not channels
+        self.channels, self.filters = operation.w.dims[1], operation.w.dims[0] // self.groups
+
+    def launch(self, name: str, grid: tuple[int, int, int], first: int = 0, images: int = 1) -> Launch:
+        """A kernel for ``images`` images from the first on."""
+        arguments = structure(
+            *pointers(6),
+            ("filters_at", c_longlong(0)),
+            ("images_at", c_longlong(self.workspace.images_at)),
+            ("products_at", c_longlong(self.workspace.products_at)),
+            ("convolution", operation_product(self.operation)),
+            ("epilogue", epilogue(self.operation)),
+            ("tile_rows", FastDivmod.of(self.tiling.rows)),
+            ("tile_columns", FastDivmod.of(self.tiling.columns)),
+            ("tiles", FastDivmod.of(images * self.tiling.of_image)),
+            ("channels", FastDivmod.of(self.channels)),
+            ("filters", FastDivmod.of(self.filters)),
+            ("first_image", c_int(first)),
+            ("groups", c_int(self.groups)),
+            ("x_channels_last", c_int(channels_last(self.operation.x))),
+            ("y_channels_last", c_int(channels_last(self.operation.y))),
+            ("filters_last", c_int(self.filters_last)),
+        )
+        function = self.device.function(SOURCE, name, self.definitions)
+        return Launch(function, arguments, self.names, grid, (THREADS, 1, 1))
+
+
+class WinogradNonfused(ConvolutionSolver):
+    """Transforms of filters and images, a product for each of the 36 values of a tile, the inverse transform."""
+
+    name = "convolution.winograd_nonfused"
+    algorithms = (Algo.CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED,)
+
+    def used_bytes(self, problem: ConvolutionProblem) -> int:
+        return _nonfused_workspace(problem.operation, problem.device).nbytes
+
+    def estimated_seconds(self, problem: ConvolutionProblem) -> float:
+        o = problem.operation
+        taps = o.w.dims[2]
+        outputs = TILE + 1 - taps
+        tiles = o.x.dims[0] * prod(-(-size // outputs) for size in o.y.dims[2:])
+        transformed_bytes = COMPUTE_BYTES * TILE**2 * tiles * (o.x.dims[1] + o.y.dims[1])
+        products = problem.operations * TILE**2 / (taps * outputs) ** 2 / Rates.FLOATS
+        return 4 * Rates.LAUNCH + 2 * transformed_bytes / Rates.BANDWIDTH + problem.memory_seconds + products
+
+    def launches(self, problem: ConvolutionProblem) -> list[Launch]:
+        operation, device = problem.operation, problem.device
+        tiling, workspace = _nonfused_tiling(operation), _nonfused_workspace(operation, device)
+        kernels = _Kernels(operation, device, tiling, workspace)
+        kernels.filters_last = _filters_last(operation, device)
+        channels, filters = operation.x.dims[1], operation.w.dims[0]
+        launches = [kernels.launch("convolution_winograd_filters", blocks(filters * kernels.channels))]
+        for first in range(0, operation.x.dims[0], workspace.images):
+            images = min(workspace.images, operation.x.dims[0] - first)
+            tiles = images * tiling.of_image
+            launches.append(kernels.launch("convolution_winograd_images", blocks(tiles * channels), first, images))
+            launches.append(product_launch(_product(operation, device, tiles, workspace)))
+            launches.append(kernels.launch("convolution_winograd_results", blocks(tiles * filters), first, images))
+        return launches
+
+
+class Winograd(ConvolutionSolver):
+    """The transform of the filters, and everything else in one kernel."""
+
+    name = "convolution.winograd"
+    algorithms = (Algo.CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD,)
+
+    def used_bytes(self, problem: ConvolutionProblem) -> int:
+        return _fused_bytes(problem.operation)
+
+    def estimated_seconds(self, problem: ConvolutionProblem) -> float:
+        return 2 * Rates.LAUNCH + problem.operations / FUSED_REDUCTION / (Rates.FLOATS * FUSED_RATE)
+
+    def launches(self, problem: ConvolutionProblem) -> list[Launch]:
+        operation = problem.operation
+        tiling, images = _tiling(operation, FUSED_OUTPUTS), operation.x.dims[0]
+        kernels = _Kernels(operation, problem.device, tiling, Workspace(images, 0, 0, _fused_bytes(operation)))
+        tiles = images * tiling.of_image
+        grid = -(-kernels.filters // BLOCK_FILTERS) * -(-tiles // BLOCK_TILES) * kernels.groups
+        return [
+            kernels.launch("convolution_winograd_fused_filters", blocks(operation.w.dims[0] * kernels.channels)),
+            kernels.launch("convolution_winograd_fused", (grid, 1, 1), 0, images),
+        ]
+
+
+def _product(
+    operation: Convolution, device: Any, tiles: int, workspace: Workspace, filters_last: bool | None = None
+) -> Product:
+    """Return the products of transformed images and filters, a matrix product for each value of a tile and each group."""
+    groups = operation.convolution.group_count
+    batch = TILE * TILE * groups
+    value = transformed_product(operation, tiles, operation.w.dims[0] // groups, operation.w.dims[1])
+    if filters_last is None:
+        filters_last = _filters_last(operation, device)
+    return Product(
+        device, COMPUTE_DEFINITIONS, mark_packs(value, batch, COMPUTE_BYTES), batch, ("workSpace",) * 5,
+        (workspace.images_at, 0, workspace.products_at), filters_last=filters_last,
+    )  # fmt: skip
+
+
+def _filters_last(operation: Convolution, device: Any) -> bool:
+    """Return whether the product takes transformed filters with filters innermost."""
+    filters = operation.w.dims[0] // operation.convolution.group_count
+    if filters % PACK or channels_last(operation.x):
+        return False
+    return suits(_product(operation, device, 1, Workspace(1, 0, 0, 0), filters_last=True))
+
+
+def transformed_product(operation: Convolution, tiles: int, filters: int, channels: int) -> ConvolutionStruct:
+    """Return products of matrices in the workspace: channels innermost where they are in x and y, else tiles."""
+    x, y = operation.x, operation.y
+    x_matrices = Matrices(channels, 1, channels * tiles) if channels_last(x) else Matrices(1, tiles, channels * tiles)
+    y_matrices = Matrices(filters, 1, filters * tiles) if channels_last(y) else Matrices(1, tiles, filters * tiles)
+    return matrix_product(tiles, filters, channels, x_matrices, y_matrices)
