@@ -21,11 +21,11 @@ struct Arguments {
   ELEMENT *dx, *dz;   // NULL: not wanted
   COMPUTE *sum, *product;
   TensorStrides x_strides, dy_strides, dx_strides, dz_strides;
-  FastDivmod plane;                // packs
-  unsigned packs, share;           // of all images; of a block
-  unsigned group, groups;          // channels that are loaded together; groups of them
-  unsigned slots, lag;             // lag: groups that are summed before the first is written
-  int mask_row, mask_word;         // elements from one pixel of the bit mask, from one word to the next
+  FastDivmod plane;         // packs
+  unsigned packs, share;    // of all images; of a block
+  unsigned group, groups;   // channels that are loaded together; groups of them
+  unsigned slots, lag;      // lag: groups that are summed before the first is written
+  int mask_row, mask_word;  // elements from one pixel of the bit mask, from one word to the next
   int parameter_stride, scale_stride, result_stride;
   COMPUTE count_share;  // 1 / m
 };
@@ -48,7 +48,7 @@ __device__ unsigned slot_barriers[MOST_SLOTS];
 struct Block {
   const Arguments& a;
   Mbarrier* full;
-  const unsigned *begun;        // of each slot: the top bit before the launch
+  const unsigned* begun;        // of each slot: the top bit before the launch
   Sums (*parts)[PARTS];         // of channels, in warps
   const unsigned first, count;  // packs
 

@@ -12,8 +12,7 @@ from ..plans import Launch, factors, pointers, structure, type_definitions
 from ..primitives.geometry import FastDivmod
 from ..solver import Problem
 from .gradient import TENSORS, GradientSolver
-from .problem import GROUP, PACK_BYTES, WARP, TensorStrides, merged, per_channel
-from .sequence import Workspace
+from .problem import GROUP, PACK_BYTES, TensorStrides, merged, per_channel
 
 SOURCE, KERNEL = "fused_ops/gradient_planes.cu", "fused_ops_gradient_planes"
 OPERANDS = ("x", "dy", "bitMask", "savedMean", "savedInvStd", "scale", "workSpace", "dx", "dz", "dBias", "dScale")
@@ -126,6 +125,4 @@ class GradientPlanesSolver(GradientSolver):
         shared = (words + 2 * division.slots * division.group * division.share) * PACK_BYTES
         function = problem.device.function(SOURCE, KERNEL, definitions)
         cooperative = division.blocks > 1
-        return [
-            Launch(function, arguments, OPERANDS, (division.blocks, 1, 1), (THREADS, 1, 1), shared, cooperative)
-        ]
+        return [Launch(function, arguments, OPERANDS, (division.blocks, 1, 1), (THREADS, 1, 1), shared, cooperative)]

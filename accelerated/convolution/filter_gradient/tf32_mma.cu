@@ -4,8 +4,8 @@
 // Tiling: products of 256 rows by 64 columns and 32 pixels (tma.cuh). Both operands are MN-major as
 // they lie: lanes read them from shared memory, a warp 32 rows and all columns.
 //
-// Roofline bound: bytes, x and dy read once: 61 us for 64x64x56x56, 256 filters of 1x1, at 4.2 TB/s. Shared memory comes
-// next: a K-block reads 96 KiB and writes 40 KiB in 1088 clocks, of which the memory leaves 2200.
+// Roofline bound: bytes, x and dy read once: 61 us for 64x64x56x56, 256 filters of 1x1, at 4.2 TB/s. Shared memory
+// comes next: a K-block reads 96 KiB and writes 40 KiB in 1088 clocks, of which the memory leaves 2200.
 #include "convolution/filter_gradient/tma.cuh"
 
 template <int ROW_BOXES, int COLUMN_BOXES, int STAGES>
@@ -104,7 +104,8 @@ template <int ROW_BOXES, int COLUMN_BOXES, int STAGES> __device__ __forceinline_
   }
 KERNEL(256x64, 8, 2, 5)
 
-extern "C" __global__ void __launch_bounds__(SUM_THREADS) convolution_filter_gradient_tf32_mma_sum(const SumArguments a) {
+extern "C" __global__ void __launch_bounds__(SUM_THREADS)
+    convolution_filter_gradient_tf32_mma_sum(const SumArguments a) {
   griddepcontrol_wait();
   if (a.lanes > 1) sum_parts<BothOfRegisters, MOST_LANES>(a);
   else sum_parts<BothOfRegisters, 1>(a);

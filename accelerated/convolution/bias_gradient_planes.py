@@ -1,0 +1,83 @@
+"""Gradients of the bias of dy in planes that begin anywhere and may have gaps (convolution/bias_gradient_planes.cu)."""
+
+from __future__ import annotations
+
+from ctypes import c_int, c_uint
+from typing import NamedTuple
+
+from dualdnn.api.operations import TensorSpec
+
+from .. import solver
+from ..plans import Launch, factors, pointers, structure, type_definitions
+from ..primitives.cluster import CLUSTER_SIZES, has_clusters
+from ..primitives.geometry import FastDivmod, merge_dimensions
+from .bias_gradient import BiasProblem
+
+PACK_BYTES = 16
+MOST_PITCHES = 2
+LEAST_BYTES = 1 << 20  # of dy: less takes a launch, whoever serves
+MOST_PACKED_BYTES = 16 << 20  # of a dy whose packs are aligned, which others read with fewer instructions
+
+
+class Planes(NamedTuple):
+    """Elements that a plane spans, and (elements from one to the next, those that are no gap) of its parts, the largest first."""
+
+    length: int
+    parts: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, dy: TensorSpec) -> Planes | None:
+        """Return the planes of a tensor; None where pixels do not follow each other in memory, or gaps are too many."""
+        extents, (strides,) = merge_dimensions(list(dy.dims[2:]), [list(dy.strides[2:])])
+        if strides[-1] != 1 or len(extents) - 1 > MOST_PITCHES:
+            return None
+        spans = [1]  # of the innermost dimensions
+        for extent, stride in zip(reversed(extents), reversed(strides), strict=True):
+            spans.append(spans[-1] + (extent - 1) * stride)
+        parts = tuple(zip(strides[:-1], spans[-2:0:-1], strict=True))
+        if any(pitch < max(kept, PACK_BYTES // dy.scalar_bytes) for pitch, kept in parts):
+            return None
+        return cls(spans[-1], parts)
+
+
+class BiasGradientPlanes(solver.Solver[BiasProblem]):
+    """The sums of planes, by clusters of blocks."""
+
+    name = "convolution.bias_gradient_planes"
+
+    def serves(self, problem: BiasProblem) -> bool:
+        return Planes.of(problem.operation.dy) is not None
+
+    def applies(self, problem: BiasProblem) -> bool:
+        dy, device = problem.operation.dy, problem.device
+        planes, few = Planes.of(dy), dy.dims[1] * CLUSTER_SIZES[0] < device.multiprocessors
+        if planes is None or few or not has_clusters(device) or dy.nbytes < LEAST_BYTES:
+            return False
+        aligned = not planes.parts and all(stride * dy.scalar_bytes % PACK_BYTES == 0 for stride in dy.strides[:2])
+        return not aligned or dy.nbytes <= MOST_PACKED_BYTES
+
+    def launches(self, problem: BiasProblem) -> list[Launch]:
+        o, planes = problem.operation, Planes.of(problem.operation.dy)
+        assert planes is not None
+        width, (images, channels) = PACK_BYTES // o.dy.scalar_bytes, o.dy.dims[:2]
+        packs = -(-(planes.length + width - 1) // width)
+        parts = (*planes.parts, (1, 1), (1, 1))[:MOST_PITCHES]
+        arguments = structure(
+            *pointers(2),
+            *factors(o, alpha=o.alpha, beta=o.beta),
+            ("packs", FastDivmod.of(packs)),
+            ("pitch", (FastDivmod * MOST_PITCHES)(*(FastDivmod.of(pitch) for pitch, _ in parts))),
+            ("kept", (c_int * MOST_PITCHES)(*(kept for _, kept in parts))),
+            ("image", c_int(o.dy.strides[0])),
+            ("channel", c_int(o.dy.strides[1])),
+            ("all_packs", c_uint(images * packs)),
+            ("length", c_uint(planes.length)),
+            ("span", c_uint(o.dy.span)),
+            ("db_stride", c_int(o.db.strides[1])),
+        )
+        definitions = type_definitions(o.dy.scalar_type, o, PITCHES=str(len(planes.parts)))
+        function = problem.device.function(
+            "convolution/bias_gradient_planes.cu", "convolution_bias_gradient_planes", definitions
+        )
+        blocks = CLUSTER_SIZES[0] if has_clusters(problem.device) else 1
+        return [Launch(function, arguments, ("dy", "db"), (channels, blocks, 1))]
