@@ -80,9 +80,12 @@ struct SumArguments {
   int split_k, slot;                        // sums of a slot
   int row_channels, column_channels, taps;  // of a group
   int rows_are_filters, flipped;
-  FastDivmod inner;      // channels of x that lie under one tap of several in a box, which has inner_taps
-  int lanes;             // threads that share the parts of a sum: one or MOST_LANES
-  int inner_taps, kept;  // kept: of those channels, in dw
+  FastDivmod inner;   // channels of x that lie under one tap of several in a box, which has inner_taps
+  FastDivmod of_row;  // of those: of one of the rows that lie together
+  int lanes;          // threads that share the parts of a sum: one or MOST_LANES
+  int inner_taps;
+  int together, early, tap_rows;  // rows of a tap, of which the first begins `early` rows before dw; rows of dw
+  int kept;                       // of the channels of a row, in dw
   int filter_step, channel_step, tap_step;  // of dw
 };
 
@@ -157,9 +160,10 @@ template <class Rows, int LANES> __device__ __forceinline__ void sum_parts(const
   const auto locate = [&](int r, int c) -> long long {
     if (r >= a.row_channels || c >= a.column_channels) return -1;
     unsigned channel;
-    const int at = tap * a.inner_taps + a.inner.divide(a.rows_are_filters ? c : r, channel);
-    if (channel >= static_cast<unsigned>(a.kept)) return -1;
-    const int of = a.flipped ? a.taps * a.inner_taps - 1 - at : at;
+    const unsigned right = a.inner.divide(a.rows_are_filters ? c : r, channel);
+    const unsigned down = tap * a.together + a.of_row.divide(channel, channel) - a.early;
+    if (channel >= static_cast<unsigned>(a.kept) || down >= static_cast<unsigned>(a.tap_rows)) return -1;
+    const int at = down * a.inner_taps + right, of = a.flipped ? a.tap_rows * a.inner_taps - 1 - at : at;
     return static_cast<long long>(a.rows_are_filters ? r : c) * a.filter_step +
            (static_cast<long long>(channel) * a.channel_step + of * a.tap_step);
   };

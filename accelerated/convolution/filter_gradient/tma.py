@@ -247,8 +247,8 @@ class Product:
         x, channels, taps = self.copies.get("x", o.x), self.channels, self.taps
         stride, padding, dilation = c.stride, c.padding, c.dilation
         if self.rows:
-            channels, taps = x.dims[1], (taps[0], 1)
-            stride, padding, dilation = (stride[0], 1), (padding[0], 0), (dilation[0], 1)
+            channels, taps = x.dims[1], (self.rows.taps, 1)
+            stride, padding, dilation = (self.rows.stride, 1), (self.rows.padding, 0), (dilation[0], 1)
         spans = [(tap - 1) * apart for tap, apart in zip(taps, dilation, strict=True)]
         lower = [-before for before in padding]
         upper = [
@@ -388,7 +388,10 @@ class Product:
         kernel, (rows, columns) = self.kernel, self._sides(tiling.rows_are_filters)
         filter_step, channel_step, *_, tap_step = o.dw.tensor.strides
         quads = kernel.size // 4
-        inner_taps = self.taps[1] if self.rows else 1
+        inner_taps, taps, channels, together, early = 1, prod(self.taps), self.channels, 1, 0
+        if packed := self.rows:
+            inner_taps, taps = self.taps[1], packed.taps
+            channels, together, early = packed.channels, packed.together, packed.early
         lanes = SUM_LANES if tiling.shares.blocks > FEW_PARTS * tiling.shares.tiles else 1
         arguments = structure(
             *pointers(2),
@@ -403,12 +406,16 @@ class Product:
             ("slot", c_int(kernel.slot)),
             ("row_channels", c_int(rows.struct.channels)),
             ("column_channels", c_int(columns.struct.channels)),
-            ("taps", c_int(prod(self.taps) // inner_taps)),
+            ("taps", c_int(taps)),
             ("rows_are_filters", c_int(tiling.rows_are_filters)),
             ("flipped", c_int(o.convolution.is_flipped)),
-            ("inner", FastDivmod.of(self.rows.channels if self.rows else self.channels)),
+            ("inner", FastDivmod.of(channels * together)),
+            ("of_row", FastDivmod.of(channels)),
             ("lanes", c_int(lanes)),
             ("inner_taps", c_int(inner_taps)),
+            ("together", c_int(together)),
+            ("early", c_int(early)),
+            ("tap_rows", c_int(prod(self.taps) // inner_taps)),
             ("kept", c_int(self.channels)),
             ("filter_step", c_int(filter_step)),
             ("channel_step", c_int(channel_step)),

@@ -50,6 +50,9 @@ GRADIENTS = {
     "gaps": with_gaps(half((2, 24, 6, 9), (16, 24, 2, 2))),
     "planes": half((2, 20, 7, 9), (30, 20, 3, 3), formats=NCHW, beta=1.0),
     "few channels": half((2, 3, 11, 14), (40, 3, 7, 7), padding=(3, 3), stride=(2, 2), beta=0.5),
+    "few channels, rows that lie together": half(
+        (2, 3, 10, 11), (24, 3, 6, 3), padding=(1, 0), stride=(3, 2), mode=Mode.CUDNN_CONVOLUTION, beta=0.5
+    ),
     "few channels, stride 1": half(
         (2, 5, 9, 8), (20, 5, 3, 4), "PSEUDO_BFLOAT16", formats=NCHW, mode=Mode.CUDNN_CONVOLUTION
     ),
@@ -85,6 +88,7 @@ OF_FLOATS = {
     "geometry": half((3, 12, 13, 11), (72, 12, 2, 3), "FLOAT", padding=(3, 2), stride=(3, 2), dilation=(2, 3), beta=-2.0),
     "groups": half((2, 24, 7, 9), (144, 12, 3, 2), "FLOAT", groups=2, stride=(1, 2)),
     "few channels": half((2, 3, 11, 14), (40, 3, 7, 7), "FLOAT", padding=(3, 3), stride=(2, 2), mode=Mode.CUDNN_CONVOLUTION),
+    "few channels, rows that lie together": half((2, 3, 11, 9), (20, 3, 4, 3), "FLOAT", padding=(1, 1), stride=(2, 1)),
     "planes": half((2, 10, 7, 9), (30, 10, 3, 3), "FLOAT", formats=NCHW, beta=1.0),
 }  # fmt: skip
 
