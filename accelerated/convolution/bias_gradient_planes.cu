@@ -1,31 +1,28 @@
 // Gradients of a bias (6.2.1) of dy in planes: the sums of each channel, where rows and planes begin anywhere and may
 // have gaps.
 //
-// The blocks of a cluster share a channel. What a plane spans is read in 16-byte-aligned packs, gaps and what lies
-// around the plane included, as far as dy reaches: elements that are none of the plane's count as 0. PITCHES: of gaps,
-// behind the planes of a volume and behind rows.
+// The blocks of a cluster share a channel, several clusters where channels are few. What a plane spans is read in
+// 16-byte-aligned packs, gaps and what lies around the plane included, as far as dy reaches: elements that are none of
+// the plane's count as 0. PITCHES: of gaps, behind the planes of a volume and behind rows.
 //
 // Roofline bound: bytes, dy read once; 2 flops an element. Instructions come next: with gaps about 40 for a pack of 4
 // floats and 60 for one of 8 halves, where the memory leaves 110.
-#include "primitives/cluster.cuh"
-#include "primitives/dependent_launch.cuh"
-#include "primitives/geometry.cuh"
-#include "primitives/types.cuh"
+#include "convolution/bias_gradient.cuh"
 
-constexpr unsigned THREADS = 256, WARP = 32, WARPS = THREADS / WARP;
-constexpr int WIDTH = 16 / sizeof(ELEMENT), BATCH = 4;  // packs of a thread in flight
-using Elements = Pack<ELEMENT, WIDTH>;
+constexpr int BATCH = 4;  // packs of a thread in flight
 
 struct Arguments {
   const ELEMENT* dy;
   ELEMENT* db;
+  COMPUTE* partials;  // [channel][part], where these are several
+  unsigned long long count;
   COMPUTE alpha, beta;
   FastDivmod packs;            // of a plane, at most
   FastDivmod pitch[2];         // elements from the beginning of a part of a plane to the next
   int kept[2];                 // elements of a part; the rest is a gap
   int image, channel;          // elements from one to the next
   unsigned all_packs, length;  // of a channel; elements that a plane spans
-  unsigned span;               // elements of dy, gaps counted
+  unsigned span, parts;        // elements of dy, gaps counted; clusters of a channel
   int db_stride;
 };
 
@@ -83,7 +80,8 @@ extern "C" __global__ void CLUSTER_DIMS_Y __launch_bounds__(THREADS)
   __shared__ COMPUTE warps[WARPS], blocks[CLUSTER_SIZE];
   __shared__ ClusterGather gather;
   gather.init_and_expect(CLUSTER_SIZE * sizeof(COMPUTE));
-  const unsigned step = CLUSTER_SIZE * THREADS, start = cluster_rank() * THREADS + threadIdx.x;
+  const unsigned step = a.parts * CLUSTER_SIZE * THREADS;
+  const unsigned start = (blockIdx.z * CLUSTER_SIZE + cluster_rank()) * THREADS + threadIdx.x;
   griddepcontrol_wait_before_access(a.dy + blockIdx.x * a.channel);
   COMPUTE sums[2] = {};
   for (unsigned index = start; index < a.all_packs; index += BATCH * step) {
@@ -115,11 +113,25 @@ extern "C" __global__ void CLUSTER_DIMS_Y __launch_bounds__(THREADS)
 #pragma unroll
     for (int warp = 1; warp < static_cast<int>(WARPS); warp++) sum += warps[warp];
     gather.send(blocks + cluster_rank(), sum);
-    if (cluster_rank() > 0) return;
+  }
+  if (cluster_rank() > 0) return;
+  COMPUTE* partials = a.partials + blockIdx.x * a.parts;
+  if (threadIdx.x == 0) {
     gather.wait_one_thread();
     sum = blocks[0];
 #pragma unroll
     for (int block = 1; block < static_cast<int>(CLUSTER_SIZE); block++) sum += blocks[block];
+    if (a.parts > 1) partials[blockIdx.z] = sum;
+  }
+  if (a.parts > 1 && !is_last(a.count, blockIdx.x, a.parts)) return;
+  if (threadIdx.x >= WARP) return;
+  if (a.parts > 1) {
+    sum = 0;
+    for (unsigned part = threadIdx.x; part < a.parts; part += WARP) sum += __ldcg(partials + part);
+#pragma unroll
+    for (int distance = WARP / 2; distance > 0; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);
+  }
+  if (threadIdx.x == 0) {
     ELEMENT* db = a.db + blockIdx.x * a.db_stride;
     *db = blend<COMPUTE>(a.alpha, sum, a.beta, db);
   }

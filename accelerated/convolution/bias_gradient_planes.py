@@ -8,13 +8,13 @@ from typing import NamedTuple
 from dualdnn.api.operations import TensorSpec
 
 from .. import solver
-from ..plans import Launch, factors, pointers, structure, type_definitions
-from ..primitives.cluster import CLUSTER_SIZES, has_clusters
+from ..plans import Launch
 from ..primitives.geometry import FastDivmod, merge_dimensions
 from .bias_gradient import BiasProblem
+from .bias_gradient_parts import GROUPS, PACK_BYTES, THREADS, cluster_blocks, launch_in_parts
 
-PACK_BYTES = 16
 MOST_PITCHES = 2
+BLOCKS, LEAST_PACKS = 4, 4  # of a multiprocessor; of a thread
 LEAST_BYTES = 1 << 20  # of dy: less takes a launch, whoever serves
 MOST_PACKED_BYTES = 16 << 20  # of a dy whose packs are aligned, which others read with fewer instructions
 
@@ -49,35 +49,36 @@ class BiasGradientPlanes(solver.Solver[BiasProblem]):
         return Planes.of(problem.operation.dy) is not None
 
     def applies(self, problem: BiasProblem) -> bool:
-        dy, device = problem.operation.dy, problem.device
-        planes, few = Planes.of(dy), dy.dims[1] * CLUSTER_SIZES[0] < device.multiprocessors
-        if planes is None or few or not has_clusters(device) or dy.nbytes < LEAST_BYTES:
+        dy = problem.operation.dy
+        planes = Planes.of(dy)
+        if planes is None or dy.nbytes < LEAST_BYTES:
             return False
         aligned = not planes.parts and all(stride * dy.scalar_bytes % PACK_BYTES == 0 for stride in dy.strides[:2])
         return not aligned or dy.nbytes <= MOST_PACKED_BYTES
 
     def launches(self, problem: BiasProblem) -> list[Launch]:
-        o, planes = problem.operation, Planes.of(problem.operation.dy)
+        o, planes, cluster = problem.operation, Planes.of(problem.operation.dy), cluster_blocks(problem.device)
         assert planes is not None
         width, (images, channels) = PACK_BYTES // o.dy.scalar_bytes, o.dy.dims[:2]
         packs = -(-(planes.length + width - 1) // width)
-        parts = (*planes.parts, (1, 1), (1, 1))[:MOST_PITCHES]
-        arguments = structure(
-            *pointers(2),
-            *factors(o, alpha=o.alpha, beta=o.beta),
-            ("packs", FastDivmod.of(packs)),
-            ("pitch", (FastDivmod * MOST_PITCHES)(*(FastDivmod.of(pitch) for pitch, _ in parts))),
-            ("kept", (c_int * MOST_PITCHES)(*(kept for _, kept in parts))),
-            ("image", c_int(o.dy.strides[0])),
-            ("channel", c_int(o.dy.strides[1])),
-            ("all_packs", c_uint(images * packs)),
-            ("length", c_uint(planes.length)),
-            ("span", c_uint(o.dy.span)),
-            ("db_stride", c_int(o.db.strides[1])),
-        )
-        definitions = type_definitions(o.dy.scalar_type, o, PITCHES=str(len(planes.parts)))
-        function = problem.device.function(
-            "convolution/bias_gradient_planes.cu", "convolution_bias_gradient_planes", definitions
-        )
-        blocks = CLUSTER_SIZES[0] if has_clusters(problem.device) else 1
-        return [Launch(function, arguments, ("dy", "db"), (channels, blocks, 1))]
+        kept = (*planes.parts, (1, 1), (1, 1))[:MOST_PITCHES]
+        wanted = BLOCKS * problem.device.multiprocessors // (channels * cluster)
+        parts = max(1, min(wanted, images * packs // (LEAST_PACKS * THREADS * cluster))) if channels <= GROUPS else 1
+        return [
+            launch_in_parts(
+                problem, "bias_gradient_planes", parts, lambda parts: (channels, cluster, parts),
+                lambda parts: [
+                    ("packs", FastDivmod.of(packs)),
+                    ("pitch", (FastDivmod * MOST_PITCHES)(*(FastDivmod.of(pitch) for pitch, _ in kept))),
+                    ("kept", (c_int * MOST_PITCHES)(*(elements for _, elements in kept))),
+                    ("image", c_int(o.dy.strides[0])),
+                    ("channel", c_int(o.dy.strides[1])),
+                    ("all_packs", c_uint(images * packs)),
+                    ("length", c_uint(planes.length)),
+                    ("span", c_uint(o.dy.span)),
+                    ("parts", c_uint(parts)),
+                    ("db_stride", c_int(o.db.strides[1])),
+                ],
+                {"PITCHES": str(len(planes.parts))},
+            )
+        ]  # fmt: skip

@@ -20,6 +20,7 @@ from dualdnn.api.operations import (
 
 from ..solver import Problem, serve
 from .bias_gradient import BIAS_GRADIENTS, BiasProblem
+from .bias_gradient_channels import BiasGradientChannels
 from .bias_gradient_planes import BiasGradientPlanes
 from .data_gradient.direct import DataGradientDirect
 from .data_gradient.residue_classes import DataGradient, DataGradientProblem
@@ -97,4 +98,4 @@ serve(
     ),
     ConvolutionBackwardFilter,
 )
-serve(BiasProblem, (BiasGradientPlanes(), *BIAS_GRADIENTS), ConvolutionBackwardBias)
+serve(BiasProblem, (BiasGradientPlanes(), BiasGradientChannels(), *BIAS_GRADIENTS), ConvolutionBackwardBias)

@@ -1,0 +1,67 @@
+"""Gradients of the bias of packed dy with channels innermost (convolution/bias_gradient_channels.cu)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ctypes import c_int, c_uint
+from math import gcd
+
+from .. import solver
+from ..plans import Launch
+from ..primitives.geometry import FastDivmod
+from .bias_gradient import BiasProblem
+from .bias_gradient_parts import PACK_BYTES, THREADS, cluster_blocks, launch_in_parts
+
+MOST_CHANNELS = 512  # as in the kernel
+LEAST_PACKS = 4  # of a thread
+BLOCKS = 2  # of a multiprocessor
+LEAST_BYTES, MOST_BYTES = 2 << 20, 64 << 20  # of dy
+
+
+class BiasGradientChannels(solver.Solver[BiasProblem]):
+    """The sums of channels, whatever their number, by threads that meet the same ones again."""
+
+    name = "convolution.bias_gradient_channels"
+
+    def serves(self, problem: BiasProblem) -> bool:
+        dy = problem.operation.dy
+        channels = dy.dims[1]
+        follow = sorted((stride, extent) for stride, extent in zip(dy.strides, dy.dims, strict=True) if extent > 1)
+        packed = dy.span == dy.count and (channels == 1 or (follow[0] == (1, channels) and dy.strides[1] == 1))
+        return problem.aligned and packed and channels <= MOST_CHANNELS and self._period(problem) <= THREADS
+
+    def applies(self, problem: BiasProblem) -> bool:
+        return (
+            problem.operation.dy.dims[1] > 1
+            and self.serves(problem)
+            and (LEAST_BYTES <= problem.operation.dy.nbytes <= MOST_BYTES or not problem.sums.even)
+        )
+
+    def alignment(self, problem: BiasProblem) -> Mapping[str, int]:
+        return {"dy": PACK_BYTES}
+
+    @staticmethod
+    def _period(problem: BiasProblem) -> int:
+        """Return the packs from one to the next that begins with the same channel."""
+        dy = problem.operation.dy
+        return dy.dims[1] // gcd(dy.dims[1], PACK_BYTES // dy.scalar_bytes)
+
+    def launches(self, problem: BiasProblem) -> list[Launch]:
+        o, period, cluster = problem.operation, self._period(problem), cluster_blocks(problem.device)
+        active = THREADS // period * period
+        packs = -(-o.dy.count * o.dy.scalar_bytes // PACK_BYTES)
+        most = -(-BLOCKS * problem.device.multiprocessors // cluster)
+        parts = max(1, min(most, packs // (LEAST_PACKS * active * cluster)))
+        return [
+            launch_in_parts(
+                problem, "bias_gradient_channels", parts, lambda parts: (parts * cluster, 1, 1),
+                lambda parts: [
+                    ("channels", FastDivmod.of(o.dy.dims[1])),
+                    ("elements", c_uint(o.dy.count)),
+                    ("active", c_uint(active)),
+                    ("parts", c_uint(parts)),
+                    ("db_stride", c_int(o.db.strides[1])),
+                ],
+                {},
+            )
+        ]  # fmt: skip
