@@ -74,7 +74,7 @@ struct Place {
   }
 };
 
-extern "C" __global__ void CLUSTER_DIMS_Y __launch_bounds__(THREADS)
+extern "C" __global__ void CLUSTER_DIMS_Y __launch_bounds__(THREADS, sizeof(COMPUTE) == 4 ? 4 : 2)
     convolution_bias_gradient_planes(const Arguments a) {
   griddepcontrol_wait_deferred();
   __shared__ COMPUTE warps[WARPS], blocks[CLUSTER_SIZE];
@@ -86,21 +86,22 @@ extern "C" __global__ void CLUSTER_DIMS_Y __launch_bounds__(THREADS)
   COMPUTE sums[2] = {};
   for (unsigned index = start; index < a.all_packs; index += BATCH * step) {
     Elements packs[BATCH];
+    int first[BATCH];
+    const ELEMENT* outside[BATCH];  // NULL: the pack was read
 #pragma unroll
     for (int u = 0; u < BATCH; u++) {
       const Window window(a, index + u * step);
       const DroppedReads others(true);
+      first[u] = window.exists ? window.first : static_cast<int>(a.length);
+      outside[u] = window.inside ? nullptr : window.pointer;
       if (window.exists && window.inside) packs[u] = *reinterpret_cast<const Elements*>(window.pointer);
     }
 #pragma unroll
     for (int u = 0; u < BATCH; u++) {
-      const Window window(a, index + u * step);
-      if (!window.exists) break;
-      const Place place(a, window.first);
+      const Place place(a, first[u]);
 #pragma unroll
-      for (int i = 0; i < WIDTH; i++)
-        if (place.counts(a, window.first, i))
-          sums[i % 2] += load<COMPUTE>(window.inside ? packs[u].item[i] : window.pointer[i]);
+      for (int i = 0; i < static_cast<int>(WIDTH); i++)
+        if (place.counts(a, first[u], i)) sums[i % 2] += load<COMPUTE>(outside[u] ? outside[u][i] : packs[u].item[i]);
     }
   }
   COMPUTE sum = sums[0] + sums[1];

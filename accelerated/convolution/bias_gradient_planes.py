@@ -57,12 +57,15 @@ class BiasGradientPlanes(solver.Solver[BiasProblem]):
         return not aligned or dy.nbytes <= MOST_PACKED_BYTES
 
     def launches(self, problem: BiasProblem) -> list[Launch]:
-        o, planes, cluster = problem.operation, Planes.of(problem.operation.dy), cluster_blocks(problem.device)
+        o, planes, blocks = problem.operation, Planes.of(problem.operation.dy), problem.device.multiprocessors * BLOCKS
         assert planes is not None
         width, (images, channels) = PACK_BYTES // o.dy.scalar_bytes, o.dy.dims[:2]
         packs = -(-(planes.length + width - 1) // width)
         kept = (*planes.parts, (1, 1), (1, 1))[:MOST_PITCHES]
-        wanted = BLOCKS * problem.device.multiprocessors // (channels * cluster)
+        cluster = cluster_blocks(problem.device)
+        while cluster > 1 and channels * cluster > blocks:  # which all run at the same time
+            cluster //= 2
+        wanted = blocks // (channels * cluster)
         parts = max(1, min(wanted, images * packs // (LEAST_PACKS * THREADS * cluster))) if channels <= GROUPS else 1
         return [
             launch_in_parts(
@@ -79,6 +82,6 @@ class BiasGradientPlanes(solver.Solver[BiasProblem]):
                     ("parts", c_uint(parts)),
                     ("db_stride", c_int(o.db.strides[1])),
                 ],
-                {"PITCHES": str(len(planes.parts))},
+                {"PITCHES": str(len(planes.parts)), "CLUSTER_BLOCKS": str(cluster)},
             )
         ]  # fmt: skip

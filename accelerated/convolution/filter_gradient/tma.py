@@ -142,8 +142,9 @@ class FilterGradientTma(Solver[FilterGradientProblem]):
     def applies(self, problem: FilterGradientProblem) -> bool:
         if not self._is_known(problem):
             return False
-        made = [self.product(problem, kernel) for kernel in self.kernels]
-        best = min(made, key=lambda product: product.tiling.seconds)
+        # Where memory is slower than the products of any tile, small tiles have more K-blocks in flight.
+        made = [self.product(problem, kernel) for kernel in reversed(self.kernels)]
+        best = min(made, key=lambda product: max(product.read_seconds, product.tiling.seconds))
         return best.kernel is self.kernel and best.is_possible and best.fill >= LEAST_FILL
 
     def workspace_bytes(self, problem: FilterGradientProblem) -> int:
@@ -316,8 +317,12 @@ class Product:
     @property
     def seconds(self) -> float:
         copied = sum(2 * self._copy_bytes(name) for name in self.copies) / Rates.BANDWIDTH
-        read = (self.operation.x.nbytes + self.operation.dy.nbytes) / Rates.BANDWIDTH
-        return (2 + len(self.copies)) * Rates.LAUNCH + copied + max(read, self.tiling.seconds)
+        return (2 + len(self.copies)) * Rates.LAUNCH + copied + max(self.read_seconds, self.tiling.seconds)
+
+    @property
+    def read_seconds(self) -> float:
+        """Of both operands."""
+        return (self.operation.x.nbytes + self.operation.dy.nbytes) / Rates.BANDWIDTH
 
     @cached_property
     def regions(self) -> Regions:
