@@ -16,10 +16,10 @@ from .problem import GROUP, PACK_BYTES, TensorStrides, merged, per_channel
 
 SOURCE, KERNEL = "fused_ops/gradient_planes.cu", "fused_ops_gradient_planes"
 OPERANDS = ("x", "dy", "bitMask", "savedMean", "savedInvStd", "scale", "workSpace", "dx", "dz", "dBias", "dScale")
-THREADS = 512
-CHANNELS = (32, 16, 8, 4, 2, 1)  # of a group, all of one word of the bit mask
-SLOTS, MOST_SLOTS = 4, 32  # groups in shared memory, at least where there are more
-RESERVED_BYTES = 2048  # of shared memory
+THREADS = 704
+CHANNELS = (16, 8, 4, 2, 1)  # of a group, all of one word of the bit mask
+SLOTS, MOST_SLOTS = 8, 32  # groups in shared memory, at least where there are more
+RESERVED_BYTES = 4096  # of shared memory
 WORD_BYTES = 4
 LEAST_ELEMENTS = 1 << 20  # of a tensor: less is latency
 
@@ -67,8 +67,8 @@ class Division(NamedTuple):
 
 
 def _word_packs(share: int, width: int) -> int:
-    """Return the packs of 16 bytes that the words of the bit mask of a share take."""
-    return -(-share * width * WORD_BYTES // PACK_BYTES)
+    """Return the packs of 16 bytes that the words of the bit mask of a share take, and those of the next channels."""
+    return -(-2 * share * width * WORD_BYTES // PACK_BYTES)
 
 
 class GradientPlanesSolver(GradientSolver):
@@ -109,7 +109,6 @@ class GradientPlanesSolver(GradientSolver):
             ("group", c_uint(division.group)),
             ("groups", c_uint(division.groups)),
             ("slots", c_uint(division.slots)),
-            ("lag", c_uint(max(1, (division.slots - 1) // 2))),
             ("mask_row", c_int(row)),
             ("mask_word", c_int(word)),
             ("parameter_stride", per_channel(o.savedMean)),
