@@ -129,7 +129,7 @@ template <class Rows, int LANES> __device__ __forceinline__ void sum_parts(const
   const Slots parts(a.division, tile);
   const float4* slots = reinterpret_cast<const float4*>(a.partial) + quad;
   float4 sum = make_float4(0, 0, 0, 0);
-#pragma unroll 4
+#pragma unroll 8
   for (unsigned i = part; i < parts.count; i += LANES) {
     const float4* from = slots + static_cast<long long>(parts[i]) * (a.slot / 4);
     add(sum, from[0]);
