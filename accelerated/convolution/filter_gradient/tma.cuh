@@ -89,7 +89,7 @@ struct SumArguments {
   int filter_step, channel_step, tap_step;  // of dw
 };
 
-constexpr int SUM_THREADS = 256, MOST_LANES = 8;
+constexpr int SUM_THREADS = 256, MOST_LANES = 8, AT_ONCE = 6;  // reads of a thread in flight
 
 __device__ __forceinline__ void add(float4& sum, const float4& value) {
   sum.x += value.x, sum.y += value.y, sum.z += value.z, sum.w += value.w;
@@ -129,11 +129,21 @@ template <class Rows, int LANES> __device__ __forceinline__ void sum_parts(const
   const Slots parts(a.division, tile);
   const float4* slots = reinterpret_cast<const float4*>(a.partial) + quad;
   float4 sum = make_float4(0, 0, 0, 0);
-#pragma unroll 8
-  for (unsigned i = part; i < parts.count; i += LANES) {
-    const float4* from = slots + static_cast<long long>(parts[i]) * (a.slot / 4);
-    add(sum, from[0]);
-    if (a.split_k) add(sum, from[a.quads.divisor]);
+  for (unsigned i = part; i < parts.count; i += AT_ONCE * LANES) {
+    float4 loaded[AT_ONCE], second[AT_ONCE];
+#pragma unroll
+    for (int u = 0; u < AT_ONCE; u++) {
+      if (i + u * LANES >= parts.count) break;
+      const float4* from = slots + static_cast<long long>(parts[i + u * LANES]) * (a.slot / 4);
+      loaded[u] = from[0];
+      if (a.split_k) second[u] = from[a.quads.divisor];
+    }
+#pragma unroll
+    for (int u = 0; u < AT_ONCE; u++) {
+      if (i + u * LANES >= parts.count) break;
+      add(sum, loaded[u]);
+      if (a.split_k) add(sum, second[u]);
+    }
   }
   if constexpr (LANES > 1) {
     shared[part][lane] = sum;

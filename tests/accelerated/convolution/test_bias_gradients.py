@@ -8,7 +8,7 @@ from dualdnn.accelerated import AcceleratedBackend
 from dualdnn.accelerated.convolution import bias_gradient_channels, bias_gradient_parts, bias_gradient_planes
 from dualdnn.accelerated.convolution.bias_gradient_parts import PartsLaunch
 from dualdnn.accelerated.reduce_tensor.problem import NOT_COUNTED
-from dualdnn.accelerated.solver import possible_solvers
+from dualdnn.accelerated.solver import plan_by, possible_solvers
 from dualdnn.api.operations import ConvolutionBackwardBias, TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
 from dualdnn.conformance.layouts import laid_out
@@ -70,3 +70,18 @@ def test_what_they_do_not_serve(backend):
     assert PLANES not in of(FLOAT, (2, 3, 4, 5), "nhwc") and CHANNELS not in of(FLOAT, (2, 3, 4, 5), "nchw")
     assert PLANES not in of(FLOAT, (2, 3, 3, 3, 3, 3), "gaps") and CHANNELS not in of(FLOAT, (2, 1028, 2, 2), "nhwc")
     assert PLANES not in of(HALF, (2, 3, 4, 5), "gaps")  # rows shorter than a pack
+
+
+def test_nothing_is_read_around_dy(backend):
+    """Memory that ends with the last element: the emulated device stops at what lies behind it."""
+
+    class Operand:
+        def __init__(self, spec):
+            self.memory = backend.device.allocate(spec.nbytes)
+            backend.device.fill(self.memory.address, spec.nbytes, 0)
+            self.address = self.memory.address
+
+    for name, layout in ((PLANES, "nchw"), (CHANNELS, "nhwc")):
+        operation = gradient(HALF, (1, 3, 4, 8), layout)
+        plan = plan_by(operation, backend.device, name)
+        plan([Operand(operation.dy), Operand(operation.db)], None)
