@@ -6,8 +6,8 @@
 // Roofline bound: bytes, dy read once; 2 flops an element.
 #include "convolution/bias_gradient.cuh"
 
-constexpr int BATCH = 8;  // packs of a thread in flight
-constexpr unsigned MOST_CHANNELS = 512;
+constexpr int BATCH = 8;                          // packs of a thread in flight
+constexpr unsigned MOST_CHANNELS = 512, FEW = 8;  // FEW: threads of a channel, of which the first adds all
 
 struct Arguments {
   const ELEMENT* dy;
@@ -37,7 +37,7 @@ __device__ __forceinline__ void sum_by_channel(unsigned channels, unsigned count
     const unsigned channel = first + threadIdx.x % min(channels, THREADS), lane = threadIdx.x / min(channels, THREADS);
     COMPUTE sum = 0;
     if (lane < share && channel < channels) {
-#pragma unroll 4
+#pragma unroll 8
       for (unsigned i = lane; i < count; i += share) sum += get(i, channel);
     }
     if (share == 1) {
@@ -47,6 +47,14 @@ __device__ __forceinline__ void sum_by_channel(unsigned channels, unsigned count
     __syncthreads();
     lanes[threadIdx.x] = sum;
     __syncthreads();
+    if (share <= FEW) {
+      if (lane > 0 || channel >= channels) continue;
+#pragma unroll
+      for (unsigned i = 1; i < FEW; i++)
+        if (i < share) sum += lanes[i * channels + channel];
+      finish(channel, sum);
+      continue;
+    }
     for (unsigned of = threadIdx.x / WARP; of < channels; of += WARPS) {
       sum = 0;
       for (unsigned i = threadIdx.x % WARP; i < share; i += WARP) sum += lanes[i * channels + of];
@@ -57,32 +65,39 @@ __device__ __forceinline__ void sum_by_channel(unsigned channels, unsigned count
   }
 }
 
-extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(THREADS)
+// Adds COUNT packs at a time, `step` apart, while there are as many.
+template <int COUNT>
+__device__ __forceinline__ void add_packs(const ELEMENT* dy, unsigned& index, unsigned step, unsigned packs,
+                                          COMPUTE (&sums)[WIDTH]) {
+  for (; index + (COUNT - 1) * step < packs; index += COUNT * step) {
+    Elements loaded[COUNT];
+#pragma unroll
+    for (int u = 0; u < COUNT; u++) loaded[u] = *reinterpret_cast<const Elements*>(dy + (index + u * step) * WIDTH);
+#pragma unroll
+    for (int u = 0; u < COUNT; u++)
+#pragma unroll
+      for (unsigned i = 0; i < WIDTH; i++) sums[i] += load<COMPUTE>(loaded[u].item[i]);
+  }
+}
+
+extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(THREADS, 4)
     convolution_bias_gradient_channels(const Arguments a) {
   griddepcontrol_wait_deferred();
   __shared__ Shared shared;
-  const unsigned channels = a.channels.divisor, step = gridDim.x * a.active, packs = (a.elements + WIDTH - 1) / WIDTH;
+  const unsigned channels = a.channels.divisor, step = gridDim.x * a.active, packs = a.elements / WIDTH;
   shared.gather.init_and_expect(CLUSTER_SIZE * channels * sizeof(COMPUTE));
   const unsigned start = blockIdx.x * a.active + threadIdx.x;
   griddepcontrol_wait_before_access(a.dy + start * WIDTH);
   if (threadIdx.x < a.active) {
     COMPUTE sums[WIDTH] = {};
-    for (unsigned index = start; index < packs; index += BATCH * step) {
-      Elements packs_of[BATCH];
+    unsigned index = start;
+    add_packs<BATCH>(a.dy, index, step, packs, sums);
+    add_packs<BATCH / 2>(a.dy, index, step, packs, sums);
+    add_packs<1>(a.dy, index, step, packs, sums);
+    if (packs % step % a.active == threadIdx.x && packs % step / a.active == blockIdx.x) {  // what is left is no pack
 #pragma unroll
-      for (int u = 0; u < BATCH; u++) {
-        const unsigned at = (index + u * step) * WIDTH;
-        if (at + WIDTH <= a.elements) packs_of[u] = *reinterpret_cast<const Elements*>(a.dy + at);
-      }
-#pragma unroll
-      for (int u = 0; u < BATCH; u++) {
-        const unsigned at = (index + u * step) * WIDTH;
-#pragma unroll
-        for (unsigned i = 0; i < WIDTH; i++) {
-          if (at + WIDTH <= a.elements) sums[i] += load<COMPUTE>(packs_of[u].item[i]);
-          else if (at + i < a.elements) sums[i] += load<COMPUTE>(a.dy[at + i]);
-        }
-      }
+      for (unsigned i = 0; i < WIDTH; i++)
+        if (packs * WIDTH + i < a.elements) sums[i] += load<COMPUTE>(a.dy[packs * WIDTH + i]);
     }
 #pragma unroll
     for (unsigned i = 0; i < WIDTH; i++) shared.elements[threadIdx.x * WIDTH + i] = sums[i];

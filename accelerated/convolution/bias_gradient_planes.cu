@@ -84,24 +84,38 @@ extern "C" __global__ void CLUSTER_DIMS_Y __launch_bounds__(THREADS, sizeof(COMP
   const unsigned start = (blockIdx.z * CLUSTER_SIZE + cluster_rank()) * THREADS + threadIdx.x;
   griddepcontrol_wait_before_access(a.dy + blockIdx.x * a.channel);
   COMPUTE sums[2] = {};
+  const ELEMENT* const any = a.dy + (-reinterpret_cast<uintptr_t>(a.dy) / sizeof(ELEMENT)) % WIDTH;
+  const auto add = [&](const Elements& pack, int first) {
+    const Place place(a, first);
+#pragma unroll
+    for (int i = 0; i < static_cast<int>(WIDTH); i++)
+      if (place.counts(a, first, i)) sums[i % 2] += load<COMPUTE>(pack.item[i]);
+  };
   for (unsigned index = start; index < a.all_packs; index += BATCH * step) {
     Elements packs[BATCH];
-    int first[BATCH];
-    const ELEMENT* outside[BATCH];  // NULL: the pack was read
+    int first[BATCH];  // behind the plane: the pack is not added here
 #pragma unroll
     for (int u = 0; u < BATCH; u++) {
       const Window window(a, index + u * step);
       const DroppedReads others(true);
-      first[u] = window.exists ? window.first : static_cast<int>(a.length);
-      outside[u] = window.inside ? nullptr : window.pointer;
-      if (window.exists && window.inside) packs[u] = *reinterpret_cast<const Elements*>(window.pointer);
+      const bool reads = window.exists && window.inside;
+      first[u] = reads ? window.first : static_cast<int>(a.length);
+      // A thread without a pack reads one that it does not add.
+      packs[u] = *reinterpret_cast<const Elements*>(reads ? window.pointer : any);
     }
 #pragma unroll
-    for (int u = 0; u < BATCH; u++) {
-      const Place place(a, first[u]);
+    for (int u = 0; u < BATCH; u++) add(packs[u], first[u]);
+  }
+  // The packs that reach over the ends of dy: the first of a channel, and its last two.
+  if (start == 0) {
+    for (unsigned index = 0; index < a.all_packs; index = max(index + 1, a.all_packs - 2)) {
+      const Window window(a, index);
+      if (window.inside) continue;
+      Elements pack = {};
 #pragma unroll
       for (int i = 0; i < static_cast<int>(WIDTH); i++)
-        if (place.counts(a, first[u], i)) sums[i % 2] += load<COMPUTE>(outside[u] ? outside[u][i] : packs[u].item[i]);
+        if (Place(a, window.first).counts(a, window.first, i)) pack.item[i] = window.pointer[i];
+      add(pack, window.first);
     }
   }
   COMPUTE sum = sums[0] + sums[1];

@@ -46,12 +46,13 @@ class BiasGradientPlanes(solver.Solver[BiasProblem]):
     name = "convolution.bias_gradient_planes"
 
     def serves(self, problem: BiasProblem) -> bool:
-        return Planes.of(problem.operation.dy) is not None
+        dy = problem.operation.dy
+        return dy.span * dy.scalar_bytes >= 2 * PACK_BYTES and Planes.of(dy) is not None
 
     def applies(self, problem: BiasProblem) -> bool:
         dy = problem.operation.dy
         planes = Planes.of(dy)
-        if planes is None or dy.nbytes < LEAST_BYTES:
+        if planes is None or dy.nbytes < LEAST_BYTES or not self.serves(problem):
             return False
         aligned = not planes.parts and all(stride * dy.scalar_bytes % PACK_BYTES == 0 for stride in dy.strides[:2])
         return not aligned or dy.nbytes <= MOST_PACKED_BYTES

@@ -33,15 +33,11 @@ class GradientSolver(Solver[Problem]):
         """Return the workspace, and where its pieces begin: sums of the gradient; then sums of x, its mean, its inverse
         deviation."""
         o, workspace = problem.operation, Workspace()
-        sizes: tuple[int, ...] = (self._of_gradient(problem),)
+        sizes: tuple[int, ...] = (ChannelSums.of_gradient(o, problem.device, problem.aligned).segments.nbytes,)
         if o.savedMean is None:
             of_x = ChannelSums.of(o, problem.device, "x", o.x, problem.aligned).segments
             sizes = (*sizes, of_x.nbytes, *(of_x.channels * of_x.number_bytes,) * 2)
         return workspace, tuple(map(workspace.take, sizes))
-
-    def _of_gradient(self, problem: Problem) -> int:
-        """Return the bytes of workspace of the gradient's launches."""
-        return ChannelSums.of_gradient(problem.operation, problem.device, problem.aligned).segments.nbytes
 
     def workspace_bytes(self, problem: Problem) -> int:
         # Where operands are not aligned the fallback serves, whose segments are other ones.

@@ -68,7 +68,7 @@ class Walk(NamedTuple):
         known = {name: spec for name, spec in tensors.items() if spec is not None}
         *_, last = known.values()
         channels = last.dims[1]
-        extents, steps = merged(last.dims, [spec.strides for spec in known.values()])
+        extents, steps = _merged(last.dims, [spec.strides for spec in known.values()])
         along = "channels" if channels > 1 and last.strides[1] == 1 else "pixels"
         width = PACK_BYTES // last.scalar_bytes
         inner = channels if along == "channels" else extents[-1]
@@ -114,7 +114,7 @@ class Walk(NamedTuple):
         return {name: str(value) for name, value in constants.items()}
 
 
-def merged(dims: tuple[int, ...], strides: list[tuple[int, ...]]) -> tuple[list[int], list[list[int]]]:
+def _merged(dims: tuple[int, ...], strides: list[tuple[int, ...]]) -> tuple[list[int], list[list[int]]]:
     """Return the fewest dimensions of pixels, in their order, and the strides of each tensor in them."""
     extents: list[int] = []
     steps: list[list[int]] = [[] for _ in strides]
