@@ -1,6 +1,6 @@
 // Gradients of a bias (6.2.1) of packed dy with channels innermost, as many as there are.
 //
-// A thread reads packs of 16 bytes that are as many apart as bring it to the same channels again, and keeps a sum for
+// A thread reads packs of 16 bytes that are as many apart as lead to the same channels again, and keeps a sum for
 // each of its elements. Blocks add theirs by channel, then clusters, then the last cluster to arrive.
 //
 // Roofline bound: bytes, dy read once; 2 flops an element.

@@ -12,6 +12,7 @@ from ..primitives.geometry import FastDivmod
 from .bias_gradient import BiasProblem
 from .bias_gradient_parts import PACK_BYTES, THREADS, cluster_blocks, launch_in_parts
 
+SOURCE = "convolution/bias_gradient_channels.cu"
 MOST_CHANNELS = 512  # as in the kernel
 LEAST_PACKS = 4  # of a thread
 BLOCKS = 2  # of a multiprocessor
@@ -54,7 +55,7 @@ class BiasGradientChannels(solver.Solver[BiasProblem]):
         parts = max(1, min(most, packs // (LEAST_PACKS * active * cluster)))
         return [
             launch_in_parts(
-                problem, "bias_gradient_channels", parts, lambda parts: (parts * cluster, 1, 1),
+                problem, SOURCE, parts, lambda parts: (parts * cluster, 1, 1),
                 lambda parts: [
                     ("channels", FastDivmod.of(o.dy.dims[1])),
                     ("elements", c_uint(o.dy.count)),

@@ -51,12 +51,12 @@ def cluster_blocks(device: Any) -> int:
 
 
 def launch_in_parts(
-    problem: BiasProblem, kernel: str, parts: int, grid: Any, fields: Any, definitions: Mapping[str, str]
+    problem: BiasProblem, source: str, parts: int, grid: Any, fields: Any, definitions: Mapping[str, str]
 ) -> Launch:
-    """Return the launch of a kernel. grid, fields: of the parts, as functions of their number."""
+    """Return the launch of the kernel of a source. grid, fields: of the parts, as functions of their number."""
     o, device = problem.operation, problem.device
     names = type_definitions(o.dy.scalar_type, o, COUNTS=str(COUNTS), GROUPS=str(GROUPS), **definitions)
-    function = device.function(f"convolution/{kernel}.cu", f"convolution_{kernel}", names)
+    function = device.function(source, source.removesuffix(".cu").replace("/", "_"), names)
 
     def made(kind: type[Launch], parts: int) -> Any:
         arguments: ctypes.Structure = structure(

@@ -6,7 +6,7 @@
 // the plane's count as 0. PITCHES: of gaps, behind the planes of a volume and behind rows.
 //
 // Roofline bound: bytes, dy read once; 2 flops an element. Instructions come next: with gaps about 40 for a pack of 4
-// floats and 60 for one of 8 halves, where the memory leaves 110.
+// floats and 60 for one of 8 of half, where the memory leaves 110.
 #include "convolution/bias_gradient.cuh"
 
 constexpr int BATCH = 4;  // packs of a thread in flight
@@ -45,10 +45,10 @@ struct Window {
 };
 
 // Element `i` of a pack in the parts of its plane: of the first part that it reaches, or of the next one.
-struct Place {
+struct Parts {
   int at[2];
 
-  __device__ __forceinline__ Place(const Arguments& a, int first) : at{first, first} {
+  __device__ __forceinline__ Parts(const Arguments& a, int first) : at{first, first} {
 #pragma unroll
     for (int p = 0; p < PITCHES; p++) {
       unsigned in_part = 0;
@@ -86,10 +86,10 @@ extern "C" __global__ void CLUSTER_DIMS_Y __launch_bounds__(THREADS, sizeof(COMP
   COMPUTE sums[2] = {};
   const ELEMENT* const any = a.dy + (-reinterpret_cast<uintptr_t>(a.dy) / sizeof(ELEMENT)) % WIDTH;
   const auto add = [&](const Elements& pack, int first) {
-    const Place place(a, first);
+    const Parts parts(a, first);
 #pragma unroll
     for (int i = 0; i < static_cast<int>(WIDTH); i++)
-      if (place.counts(a, first, i)) sums[i % 2] += load<COMPUTE>(pack.item[i]);
+      if (parts.counts(a, first, i)) sums[i % 2] += load<COMPUTE>(pack.item[i]);
   };
   for (unsigned index = start; index < a.all_packs; index += BATCH * step) {
     Elements packs[BATCH];
@@ -114,7 +114,7 @@ extern "C" __global__ void CLUSTER_DIMS_Y __launch_bounds__(THREADS, sizeof(COMP
       Elements pack = {};
 #pragma unroll
       for (int i = 0; i < static_cast<int>(WIDTH); i++)
-        if (Place(a, window.first).counts(a, window.first, i)) pack.item[i] = window.pointer[i];
+        if (Parts(a, window.first).counts(a, window.first, i)) pack.item[i] = window.pointer[i];
       add(pack, window.first);
     }
   }

@@ -13,6 +13,7 @@ from ..primitives.geometry import FastDivmod, merge_dimensions
 from .bias_gradient import BiasProblem
 from .bias_gradient_parts import GROUPS, PACK_BYTES, THREADS, cluster_blocks, launch_in_parts
 
+SOURCE = "convolution/bias_gradient_planes.cu"
 MOST_PITCHES = 2
 BLOCKS, LEAST_PACKS = 4, 4  # of a multiprocessor; of a thread
 LEAST_BYTES = 1 << 20  # of dy: less takes a launch, whoever serves
@@ -70,7 +71,7 @@ class BiasGradientPlanes(solver.Solver[BiasProblem]):
         parts = max(1, min(wanted, images * packs // (LEAST_PACKS * THREADS * cluster))) if channels <= GROUPS else 1
         return [
             launch_in_parts(
-                problem, "bias_gradient_planes", parts, lambda parts: (channels, cluster, parts),
+                problem, SOURCE, parts, lambda parts: (channels, cluster, parts),
                 lambda parts: [
                     ("packs", FastDivmod.of(packs)),
                     ("pitch", (FastDivmod * MOST_PITCHES)(*(FastDivmod.of(pitch) for pitch, _ in kept))),
