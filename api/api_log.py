@@ -107,6 +107,13 @@ def log_fatal(function: Function, problem: str) -> None:
     _undisturbed(_emit, cudnnSeverity_t.CUDNN_SEV_FATAL, lines, None, 8)
 
 
+def log_graph(function: str, drawing: list[str]) -> None:
+    """Report on the info channel which graph was made, as the text of a drawing."""
+    if not getattr(_emitting, "now", False):
+        lines = [f"CuDNN (v{VERSION_NUMBER}) function {function}() made this graph:"]
+        _undisturbed(_emit, cudnnSeverity_t.CUDNN_SEV_INFO, [*lines, *(f"    {line}" for line in drawing)], None, 0)
+
+
 def log_unsupported(function: str, reasons: list[str]) -> None:
     """Report on the warning channel why something that is described well is not supported."""
     if state.mask & CUDNN_SEV_WARNING_EN and not getattr(_emitting, "now", False):

@@ -5,17 +5,14 @@
 // backward it works in place on the gradient of the next layer's input.
 //
 // Roofline bound: bytes, one element read, one written, 1 bit.
-#include "primitives/dependent_launch.cuh"
+#include "rnn/dropout.cuh"
 #include "primitives/philox.cuh"
-#include "primitives/types.cuh"
-
-constexpr int OCTET = 8;
 
 // Offsets are in numbers of the arithmetic.
 struct DrawArguments {
   COMPUTE* reserve;
   const PhiloxStates* states;
-  long long source, target, mask, elements;
+  long long source, target, mask, elements;  // a target of -1: the mask alone
   COMPUTE scale;
   unsigned threshold;
   int drops_all;      // a probability of 1, whose threshold no word has
@@ -29,10 +26,6 @@ struct GradientArguments {
   COMPUTE scale;
 };
 
-__device__ __forceinline__ ELEMENT dropped(ELEMENT value, COMPUTE scale, bool kept) {
-  return store<ELEMENT>(kept ? load<COMPUTE>(value) * scale : COMPUTE(0));
-}
-
 extern "C" __global__ void __launch_bounds__(256) rnn_dropout_draw(const DrawArguments a) {
   griddepcontrol_wait();
   const unsigned octet = blockIdx.x * blockDim.x + threadIdx.x;
@@ -42,6 +35,7 @@ extern "C" __global__ void __launch_bounds__(256) rnn_dropout_draw(const DrawArg
   ELEMENT* target = reinterpret_cast<ELEMENT*>(a.reserve + a.target);
   const unsigned bits = a.drops_all ? 0 : kept_octet(*a.states, octet, a.threshold, a.sequence);
   reinterpret_cast<unsigned char*>(a.reserve + a.mask)[octet] = static_cast<unsigned char>(bits);
+  if (a.target < 0) return;
 #pragma unroll
   for (int i = 0; i < OCTET; i++)
     if (first + i < a.elements) target[first + i] = dropped(source[first + i], a.scale, bits >> i & 1);

@@ -3,7 +3,7 @@ layers."""
 
 from __future__ import annotations
 
-from ctypes import c_int, c_longlong, c_uint
+from ctypes import Structure, c_int, c_longlong, c_uint
 from typing import Any
 
 from dualdnn.api.operations.dropout import threshold
@@ -17,15 +17,16 @@ OCTET = 8  # elements of a thread, as in the kernel
 WORD = 0xFFFFFFFF
 
 
-def drawn(problem: RNNProblem, layer: int) -> list[Launch]:
-    """Return the launch that drops elements of what a layer puts out, for the next one; none where nothing is dropped."""
+def drawn(problem: RNNProblem, layer: int, mask_alone: bool = False) -> list[Launch]:
+    """Return the launch that drops elements of what a layer puts out, for the next one; none where nothing is dropped.
+    mask_alone: who computes the elements drops them."""
     if not problem.draws:
         return []
     limit = threshold(problem.network.dropout)
     vectors, mask = problem.dropped(layer)
     fields = (
         ("source", c_longlong(problem.kept(layer)["kept_output"])),
-        ("target", c_longlong(vectors)),
+        ("target", c_longlong(-1 if mask_alone else vectors)),
         *_shared(problem, mask),
         ("threshold", c_uint(min(limit, WORD))),
         ("drops_all", c_int(limit > WORD)),
@@ -51,14 +52,25 @@ def gradient(problem: RNNProblem, layer: int) -> list[Launch]:
     return [_launch(problem, "gradient", ("workSpace", "reserveSpace"), *fields)]
 
 
+def described(problem: RNNProblem, layer: int) -> Structure:
+    """Return ``Dropout`` of dropout.cuh: what is dropped behind a layer."""
+    drops = problem.network.drops and layer < problem.network.layers - 1 and problem.operation.reserve.nbytes
+    vectors, mask = problem.dropped(layer) if drops else (-1, -1)
+    return structure(("vectors", c_longlong(vectors)), ("mask", c_longlong(mask)))
+
+
+def scale(problem: RNNProblem) -> float:
+    """Return the factor of the elements that are kept."""
+    probability = problem.network.dropout
+    return 1 / (1 - probability) if probability < 1 else 0.0
+
+
 def _shared(problem: RNNProblem, mask: int) -> tuple[tuple[str, Any], ...]:
     """Return the fields of both kernels; ``mask`` is where that begins in the reserve space."""
-    probability = problem.network.dropout
-    scale = 1 / (1 - probability) if probability < 1 else 0.0
     return (
         ("mask", c_longlong(mask)),
         ("elements", c_longlong(_elements(problem))),
-        *factors(problem.operation, scale=scale),
+        *factors(problem.operation, scale=scale(problem)),
     )
 
 

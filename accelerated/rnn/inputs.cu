@@ -20,8 +20,8 @@ struct Arguments {
 struct Preparation {
   COMPUTE* workspace;
   unsigned* filled;
-  long long offsets, start, words;  // of 32 bits, that are filled
-  int steps, batch, first, count;
+  long long offsets, start, words, stride;  // of 32 bits, that are filled: of a region, from a region to the next
+  int regions, steps, batch, first, count;
   int layout;  // 0: steps outermost, 1: packed, 2: sequences outermost
   int length[LENGTHS];
 };
@@ -44,11 +44,13 @@ extern "C" __global__ void rnn_inputs_prepare(const Preparation a) {
       offsets[step] = begin;
     }
   constexpr unsigned NOTHING = 0xffffffffu;
-  unsigned* to = a.filled + a.start;
-  const long long packed = reinterpret_cast<uintptr_t>(to) % 16 == 0 ? a.words / 4 : 0;
-  for (long long i = thread; i < packed; i += threads)
-    reinterpret_cast<uint4*>(to)[i] = make_uint4(NOTHING, NOTHING, NOTHING, NOTHING);
-  for (long long i = 4 * packed + thread; i < a.words; i += threads) to[i] = NOTHING;
+  for (int region = 0; region < a.regions; region++) {
+    unsigned* to = a.filled + a.start + region * a.stride;
+    const long long packed = reinterpret_cast<uintptr_t>(to) % 16 == 0 ? a.words / 4 : 0;
+    for (long long i = thread; i < packed; i += threads)
+      reinterpret_cast<uint4*>(to)[i] = make_uint4(NOTHING, NOTHING, NOTHING, NOTHING);
+    for (long long i = 4 * packed + thread; i < a.words; i += threads) to[i] = NOTHING;
+  }
 }
 
 constexpr int PACK = 16 / sizeof(ELEMENT), VECTORS = 8;  // vectors of a block

@@ -20,11 +20,14 @@ WORD_BYTES = 4
 
 
 class Filled(NamedTuple):
-    """Elements that get what no cell puts out: of which operand, from which number on, and how many."""
+    """Regions of elements that get what no cell puts out: of which operand, from which number on, how many elements each;
+    numbers from a region to the next."""
 
     operand: str
     start: int
     elements: int
+    regions: int = 1
+    stride: int = 0
 
 
 def prepared(problem: RNNProblem, filled: Filled | None = None) -> list[Launch]:
@@ -41,7 +44,8 @@ def fill(problem: RNNProblem, filled: Filled) -> Launch:
 def _prepared(problem: RNNProblem, first: int, lengths: tuple[int, ...], filled: Filled | None) -> Launch:
     number, element = number_bytes(problem), element_bytes(problem)
     words = -(-filled.elements * element // WORD_BYTES) if filled else 0
-    blocks = max(-(-problem.steps // THREADS), min(FILL_BLOCKS, -(-words // (4 * THREADS))))
+    regions = filled.regions if filled else 0
+    blocks = max(-(-problem.steps // THREADS), min(FILL_BLOCKS, -(-words * regions // (4 * THREADS))))
     return problem.launch(
         SOURCE,
         "rnn_inputs_prepare",
@@ -50,6 +54,8 @@ def _prepared(problem: RNNProblem, first: int, lengths: tuple[int, ...], filled:
         ("offsets", c_longlong(0)),
         ("start", c_longlong(filled.start * number // WORD_BYTES if filled else 0)),
         ("words", c_longlong(words)),
+        ("stride", c_longlong(filled.stride * number // WORD_BYTES if filled else 0)),
+        ("regions", c_int(regions)),
         ("steps", c_int(problem.steps)),
         ("batch", c_int(problem.batch)),
         ("first", c_int(first)),

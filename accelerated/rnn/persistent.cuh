@@ -1,12 +1,10 @@
 // What the persistent kernels of recurrent networks share: the exchange of vectors between the blocks of a grid, and
 // the product of such vectors with a matrix of which each block has some rows on chip.
 //
-// A work item is a slice of UNITS hidden units, a direction, and a group of SEQUENCES sequences; a block has one, or
-// one after another several groups of a slice, whose rows of the matrix stay; where the device has fewer
-// multiprocessors than there are slices, several of these too. Its eight warps divide the K of the product. A warp has
-// its part of the block's rows as left operands of mma.sync, in registers and, what does not fit there, in shared
-// memory. The right operands are loaded from global memory (L2) straight into registers: a thread takes 16 bytes of a
-// vector, two products' worth, so that K is permuted alike in both operands.
+// What a block has to do says persistent_items.cuh. Its eight warps divide the K of the product. A warp has its part of
+// the block's rows as left operands of mma.sync, in registers and, what does not fit there, in shared memory. The right
+// operands are loaded from global memory (L2) straight into registers: a thread takes 16 bytes of a vector, two
+// products' worth, so that K is permuted alike in both operands.
 //
 // Vectors of a step are where all blocks write them, each in memory of its own, filled with NOTHING before. Whoever
 // needs an element reads until it is something else: there is no barrier, and no flag.
@@ -61,6 +59,13 @@ __device__ __forceinline__ Piece read_piece(const ELEMENT* from) {
   return piece;
 }
 
+// The emulated device computes items one after another: what one of them lacks nobody puts out.
+__device__ __forceinline__ void require_in_order(bool complete) {
+#ifdef EMULATED_CUDA
+  if (!complete) __trap();
+#endif
+}
+
 // Elements that other blocks wait for.
 __device__ __forceinline__ void publish(ELEMENT* to, ELEMENT value) {
 #ifdef EMULATED_CUDA
@@ -97,13 +102,16 @@ union PieceElements {
 // Pairs of K, of those of all warps, that are this warp's: every WARPS-th.
 __device__ __forceinline__ int first_element(int index) { return (index * WARPS + threadIdx.x / 32) * PAIR; }
 
-// The left operands of a warp.
-struct Rows {
-  unsigned kept[REGISTER_PAIRS][M_TILES][2][4];
+// The left operands of a warp: of the first KEPT pairs in registers, of the others in shared memory.
+template <int KEPT> struct Rows {
+  static constexpr int IN_REGISTERS = KEPT;
+  const int before;  // pairs of other rows in shared memory
+  unsigned kept[KEPT > 0 ? KEPT : 1][M_TILES][2][4];
 
-  static __device__ __forceinline__ uint4* rest(int index, int tile, int half) {
+  __device__ __forceinline__ explicit Rows(int before = 0) : before(before) {}
+  __device__ __forceinline__ uint4* rest(int index, int tile, int half) const {
     return reinterpret_cast<uint4*>(shared_memory + 2 * (SUM_BYTES + GATHER_BYTES) + BARRIER_BYTES) +
-           (((index - REGISTER_PAIRS) * WARPS + threadIdx.x / 32) * M_TILES * 2 + tile * 2 + half) * 32 +
+           (((before + index - KEPT) * WARPS + threadIdx.x / 32) * M_TILES * 2 + tile * 2 + half) * 32 +
            threadIdx.x % 32;
   }
 
@@ -118,14 +126,14 @@ struct Rows {
   template <class Pieces> __device__ __forceinline__ void fill(int pairs, Pieces pieces) {
     const int row = threadIdx.x % 32 / 4;
 #pragma unroll
-    for (int i = 0; i < REGISTER_PAIRS; i++) {
+    for (int i = 0; i < KEPT; i++) {
       pieces.begin(i);
 #pragma unroll
       for (int tile = 0; tile < M_TILES; tile++)
         keep(kept[i][tile][0], kept[i][tile][1], pieces(16 * tile + row), pieces(16 * tile + row + 8));
     }
 #pragma unroll 1
-    for (int i = REGISTER_PAIRS; i < pairs; i++) {
+    for (int i = KEPT; i < pairs; i++) {
       pieces.begin(i);
 #pragma unroll 1
       for (int tile = 0; tile < M_TILES; tile++) {
@@ -202,8 +210,28 @@ struct ColumnPieces {
   }
 };
 
-// sums += the block's rows times vectors, over the warp's part of K. pairs: of a warp, at most. vectors + n * stride is
-// vector n of `count`; from other blocks, so that elements are waited for, or not.
+// Vectors of elements, each `stride` behind the one before, from an element of K on. Those that blocks of this launch
+// put out are waited for: nothing else reads them.
+struct Given {
+  static constexpr bool WAITS = false;
+  const ELEMENT* vectors;
+  long long stride;
+  __device__ __forceinline__ const ELEMENT* at(int n, int k) const { return vectors + n * stride + k; }
+};
+// gap: elements that stand between those before gap_at, counted from the vectors' beginning, and the others.
+template <bool GAP = false> struct Published {
+  static constexpr bool WAITS = true;
+  const ELEMENT* vectors;
+  long long stride;
+  int first, gap_at, gap;
+  __device__ __forceinline__ const ELEMENT* at(int n, int k) const {
+    const ELEMENT* from = vectors + n * stride + first + k;
+    return GAP && first + k >= gap_at ? from + gap : from;
+  }
+};
+
+// sums += the block's rows times vectors, of which there are `count`, over the warp's part of K. pairs: of a warp, at
+// most.
 struct Product {
   // Products that wait for each other make chains; few tiles have more of them.
   static constexpr int CHAINS = M_TILES * N_TILES == 1 ? 4 : M_TILES * N_TILES < 4 ? 2 : 1;
@@ -213,21 +241,19 @@ struct Product {
     return index % CHAINS ? others[index % CHAINS - 1][tile][n] : sums[tile][n];
   }
 
-  template <bool WAITS>
-  static __device__ __forceinline__ void load(Piece (&pieces)[LOADED_PAIRS][N_TILES], int first, const ELEMENT* vectors,
-                                              long long stride, int count, int depth) {
+  template <class Vectors>
+  static __device__ __forceinline__ void load(Piece (&pieces)[LOADED_PAIRS][N_TILES], int first, const Vectors& vectors,
+                                              int count, int depth) {
     const int at = threadIdx.x % 4 * PIECE, n = threadIdx.x % 32 / 4;
     const auto exists = [&](int i, int tile) { return first_element(first + i) + at < depth && n + 8 * tile < count; };
-    const auto address = [&](int i, int tile) {
-      return vectors + (n + 8 * tile) * stride + first_element(first + i) + at;
-    };
+    const auto address = [&](int i, int tile) { return vectors.at(n + 8 * tile, first_element(first + i) + at); };
 #pragma unroll
     for (int i = 0; i < LOADED_PAIRS; i++)
 #pragma unroll
       for (int tile = 0; tile < N_TILES; tile++) {
         pieces[i][tile] = Piece{};
         if (!exists(i, tile)) continue;
-        if constexpr (WAITS) {
+        if constexpr (Vectors::WAITS) {
           pieces[i][tile] = read_piece(address(i, tile));
         } else {
           PieceElements found;
@@ -236,7 +262,7 @@ struct Product {
           pieces[i][tile] = found.piece;
         }
       }
-    if constexpr (WAITS) {
+    if constexpr (Vectors::WAITS) {
       bool complete;
       do {
         complete = true;
@@ -248,6 +274,7 @@ struct Product {
               complete = false;
               pieces[i][tile] = read_piece(address(i, tile));
             }
+        require_in_order(complete);
       } while (!complete);
     }
     __syncwarp();
@@ -263,18 +290,18 @@ struct Product {
     }
   }
 
-  template <bool WAITS>
-  __device__ __forceinline__ void run(const Rows& rows, int pairs, const ELEMENT* vectors, long long stride, int count,
-                                      int depth) {
+  template <class LeftRows, class Vectors>
+  __device__ __forceinline__ void run(const LeftRows& rows, int pairs, const Vectors& vectors, int count, int depth) {
+    constexpr int KEPT = LeftRows::IN_REGISTERS;
 #pragma unroll
-    for (int first = 0; first < REGISTER_PAIRS; first += LOADED_PAIRS) {
+    for (int first = 0; first < KEPT; first += LOADED_PAIRS) {
       if (first >= pairs) break;
       Piece pieces[LOADED_PAIRS][N_TILES];
-      load<WAITS>(pieces, first, vectors, stride, count, depth);
+      load(pieces, first, vectors, count, depth);
 #pragma unroll
       for (int i = 0; i < LOADED_PAIRS; i++) {
-        if (first + i >= REGISTER_PAIRS) {
-          if (first + i < pairs) multiply_rest(first + i, i, pieces[i]);
+        if (first + i >= KEPT) {
+          if (first + i < pairs) multiply_rest(rows, first + i, i, pieces[i]);
           continue;
         }
 #pragma unroll
@@ -282,21 +309,23 @@ struct Product {
           multiply(i, rows.kept[first + i][tile][0], rows.kept[first + i][tile][1], tile, pieces[i]);
       }
     }
-    constexpr int UNROLLED = (REGISTER_PAIRS + LOADED_PAIRS - 1) / LOADED_PAIRS * LOADED_PAIRS;
+    constexpr int UNROLLED = (KEPT + LOADED_PAIRS - 1) / LOADED_PAIRS * LOADED_PAIRS;
 #pragma unroll 1
     for (int first = UNROLLED; first < pairs; first += LOADED_PAIRS) {
       Piece pieces[LOADED_PAIRS][N_TILES];
-      load<WAITS>(pieces, first, vectors, stride, count, depth);
+      load(pieces, first, vectors, count, depth);
 #pragma unroll
       for (int i = 0; i < LOADED_PAIRS; i++)
-        if (first + i < pairs) multiply_rest(first + i, i, pieces[i]);
+        if (first + i < pairs) multiply_rest(rows, first + i, i, pieces[i]);
     }
   }
   // With left operands in shared memory. chain: any number that the compiler knows.
-  __device__ __forceinline__ void multiply_rest(int pair, int chain, const Piece (&pieces)[N_TILES]) {
+  template <class LeftRows>
+  __device__ __forceinline__ void multiply_rest(const LeftRows& rows, int pair, int chain,
+                                                const Piece (&pieces)[N_TILES]) {
 #pragma unroll
     for (int tile = 0; tile < M_TILES; tile++) {
-      const uint4 a = *Rows::rest(pair, tile, 0), b = *Rows::rest(pair, tile, 1);
+      const uint4 a = *rows.rest(pair, tile, 0), b = *rows.rest(pair, tile, 1);
       const unsigned low[4] = {a.x, a.y, a.z, a.w}, high[4] = {b.x, b.y, b.z, b.w};
       multiply(chain, low, high, tile, pieces);
     }
@@ -315,6 +344,14 @@ struct Product {
             for (int j = 0; j < CHAINS - 1; j++) others[j][tile][n][i] = 0;
           }
         }
+  }
+
+  __device__ __forceinline__ void multiply_sum(int tile, int n, int i, float factor) {
+    sums[tile][n][i] *= factor;
+    if constexpr (CHAINS > 1) {
+#pragma unroll
+      for (int j = 0; j < CHAINS - 1; j++) others[j][tile][n][i] *= factor;
+    }
   }
 
   // Stores the warp's sums for the threads that have the cells; a barrier follows.
@@ -451,63 +488,3 @@ struct Sums {
 #endif
   }
 };
-
-// A step of a slice of units, of a direction, and a group of sequences.
-struct Item {
-  int t, slice, group;
-};
-
-// The work items of a block, in the order in which all blocks take them. slices: of all directions.
-struct Items {
-  const int slices, groups, blocks;
-  const bool keeps_rows;  // a block has one slice
-  const int first_slice, first_group, apart;
-
-  __device__ __forceinline__ Items(int slices, int groups)
-      : slices(slices),
-        groups(groups),
-        blocks(gridDim.x / PARTS),
-        keeps_rows(slices <= blocks),
-        first_slice(keeps_rows ? blockIdx.x / PARTS % slices : blockIdx.x / PARTS),
-        first_group(keeps_rows ? blockIdx.x / PARTS / slices : 0),
-        apart(keeps_rows ? blocks / slices : 1) {}
-
-  __device__ __forceinline__ bool is_single() const { return keeps_rows && first_group + apart >= groups; }
-  __device__ __forceinline__ bool is_first(const Item& item) const {
-    return item.slice == first_slice && item.group == first_group;
-  }
-  __device__ __forceinline__ Item first() const { return {0, first_slice, first_group}; }
-  __device__ __forceinline__ Item behind(Item item) const {
-    item.group += apart;
-    if (item.group >= groups) {
-      item.group = first_group, item.slice += keeps_rows ? slices : blocks;
-      if (item.slice >= slices) item.slice = first_slice, item.t++;
-    }
-    return item;
-  }
-};
-
-// Behind the barrier of the block, what other blocks put out is not there for a while: who reads at once reads twice,
-// and delays with that traffic those who write.
-struct ReadDelay {
-  unsigned begun = 0;
-
-  __device__ __forceinline__ void begin() {
-#ifndef EMULATED_CUDA
-    if constexpr (READ_DELAY > 0) begun = static_cast<unsigned>(clock());
-#endif
-  }
-  __device__ __forceinline__ void wait() const {
-#ifndef EMULATED_CUDA
-    if constexpr (READ_DELAY > 0)
-      while (static_cast<unsigned>(clock()) - begun < READ_DELAY) continue;
-#endif
-  }
-};
-
-// Fibers of the emulated device do not run while another one polls: there a barrier stands for the waits.
-__device__ __forceinline__ void end_step() {
-#ifdef EMULATED_CUDA
-  __syncthreads();
-#endif
-}

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from ctypes import c_int
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
+from dualdnn.api.operations.rnn import RNNDataSpec
 from dualdnn.api.operations.rnn.network import GRU, LSTM
 
 from ..plans import Launch, pointers, structure
 from ..primitives.cluster import has_clusters
 from ..solver import LAUNCH_SECONDS
-from . import inputs
+from . import dropout, inputs
 from .problem import RNNProblem
 
 WARPS, LANES = 8, 32
 THREADS = LANES * WARPS
 BARRIER_BYTES = 16
+MOST_LAYERS = 8  # of a launch
 PAIR_BYTES, PACK_BYTES = 64, 16  # of K
 TILE_M, TILE_N = 16, 8  # of mma.sync
 FRAGMENT_BYTES = 16  # of a left operand, of a lane
@@ -41,6 +44,7 @@ L2_BYTES_PER_SECOND, ALL_L2_BYTES_PER_SECOND = 90e9, 3e12
 SHARED_BYTES_PER_SECOND = 128 * CLOCK
 PART_SECONDS, CLUSTER_BYTES_PER_SECOND = 0.06e-6, 8e9
 PRODUCT_CLOCKS = 2 * 6
+PRODUCTS_PER_SECOND, BYTES_PER_SECOND = 400e12, 2e12  # of the inputs of all steps
 LEAST_GAIN = 1.15  # by which parts of K have to be faster
 # Clocks from the barrier of a block until what other blocks put out is there, of networks whose blocks read so many bytes in
 # a step: by whether K has the gates of a unit, then by cell
@@ -54,7 +58,8 @@ class Division:
 
     m_tiles: tiles of 16 rows of a block's matrix. n_tiles: tiles of 8 sequences of a block. units: of a block. slices, groups:
     of units, of sequences. depth: bytes of K of a block. vectors: sequences of a block that exist, at most. most_register_pairs: where registers shall have fewer than they
-    could. parts: blocks of a cluster, which have the same rows, and a part of K each.
+    could. parts: blocks of a cluster, which have the same rows, and a part of K each. layers: of a launch. directions: of a layer.
+    skew: waves from a layer to the next, which count only where a block has several.
     """
 
     m_tiles: int
@@ -66,6 +71,14 @@ class Division:
     vectors: int = TILE_N
     most_register_pairs: int | None = None
     parts: int = 1
+    layers: int = 1
+    directions: int = 1
+    skew: int = 1
+
+    @property
+    def all_slices(self) -> int:
+        """Return the slices that run beside each other."""
+        return self.slices * self.layers * self.directions
 
     @property
     def sequences(self) -> int:
@@ -93,9 +106,13 @@ class Division:
         four tiles of rows serve those parts alone."""
         return self.n_tiles == 1 if self.parts > 1 else self.m_tiles <= 4
 
-    def takes_several(self, directions: int, multiprocessors: int) -> bool:
+    def takes_several(self, multiprocessors: int) -> bool:
         """Whether a block has several groups, or slices, in turns."""
-        return self.groups * self.slices * directions * self.parts > self.blocks(directions, multiprocessors)
+        return self.groups * self.all_slices * self.parts > self.blocks(multiprocessors)
+
+    def runs_together(self, multiprocessors: int) -> bool:
+        """Whether every slice has a multiprocessor, or as many as K has parts."""
+        return self.all_slices <= multiprocessors // self.parts
 
     @property
     def loaded_pairs(self) -> int:
@@ -119,24 +136,30 @@ class Division:
         sums = 2 * WARPS * rows * self.pitch * FLOAT_BYTES
         if self.parts > 1:
             sums += 2 * rows * (self.sequences + 2) * FLOAT_BYTES + BARRIER_BYTES
-        rest = max(0, self.pairs - self.register_pairs)
-        return sums + rest * WARPS * self.m_tiles * 2 * LANES * FRAGMENT_BYTES
+        return sums + self._rest_bytes
 
-    def blocks(self, directions: int, multiprocessors: int) -> int:
+    @property
+    def _rest_bytes(self) -> int:
+        """Return the bytes of left operands in shared memory: what registers have no room for, and all that multiply what
+        another layer puts out."""
+        rest = max(0, self.pairs - self.register_pairs) + (self.pairs if self.layers > 1 else 0)
+        return rest * WARPS * self.m_tiles * 2 * LANES * FRAGMENT_BYTES
+
+    def blocks(self, multiprocessors: int) -> int:
         """Return the blocks of a launch: a multiple of all slices, or as many as there are multiprocessors."""
-        slices, clusters = self.slices * directions, multiprocessors // self.parts
+        slices, clusters = self.all_slices, multiprocessors // self.parts
         return self.parts * (slices * min(self.groups, clusters // slices) if slices <= clusters else clusters)
 
-    def step_seconds(self, directions: int, multiprocessors: int) -> float:
+    def step_seconds(self, multiprocessors: int) -> float:
         """Return about how long a step takes, where every slice has a multiprocessor."""
-        blocks = self.blocks(directions, multiprocessors)
-        rounds = -(-self.groups * self.slices * directions // (blocks // self.parts))
-        vectors, rows = self.vectors * self.depth, self.m_tiles * TILE_M
-        weights = max(0, self.pairs - self.register_pairs) * WARPS * self.m_tiles * 2 * LANES * FRAGMENT_BYTES
+        blocks = self.blocks(multiprocessors)
+        rounds = -(-self.groups * self.all_slices // (blocks // self.parts))
+        products = 1 if self.layers == 1 else 2  # of a block
+        vectors, rows = products * self.vectors * self.depth, self.m_tiles * TILE_M
         sums = 2 * WARPS * rows * self.sequences * FLOAT_BYTES
-        products = self.pairs * 2 * self.m_tiles * self.n_tiles * PRODUCT_CLOCKS / CLOCK
+        multiplied = products * self.pairs * 2 * self.m_tiles * self.n_tiles * PRODUCT_CLOCKS / CLOCK
         loads = max(vectors / L2_BYTES_PER_SECOND, blocks * vectors / ALL_L2_BYTES_PER_SECOND)
-        group = GROUP_SECONDS + loads + (weights + sums) / SHARED_BYTES_PER_SECOND + products
+        group = GROUP_SECONDS + loads + (self._rest_bytes + sums) / SHARED_BYTES_PER_SECOND + multiplied
         group += self.units * self.sequences * CELL_SECONDS
         if self.parts == 1:
             return STEP_SECONDS + rounds * group
@@ -146,8 +169,9 @@ class Division:
 
     def read_delay(self, problem: RNNProblem) -> int:
         """Return the clocks that a warp waits before it reads what other blocks put out."""
-        size, n = (problem.network.directions, problem.device.multiprocessors), problem.network
-        if self.takes_several(*size) or self.blocks(*size) * self.vectors * self.depth < DELAYED_BYTES:
+        n, multiprocessors = problem.network, problem.device.multiprocessors
+        read = self.blocks(multiprocessors) * self.vectors * self.depth
+        if self.takes_several(multiprocessors) or read < DELAYED_BYTES:
             return 0
         has_gates = self.depth * self.parts > n.hidden * inputs.element_bytes(problem)
         reads_late = (
@@ -163,6 +187,7 @@ class Division:
             "REGISTER_PAIRS": self.register_pairs,
             "LOADED_PAIRS": self.loaded_pairs,
             "PARTS": self.parts,
+            "MOST_LAYERS": MOST_LAYERS if self.layers > 1 else 1,
             "READ_DELAY": self.read_delay(problem),
         }
         return (*problem.definitions, *((name, str(value)) for name, value in sizes.items()))
@@ -170,7 +195,7 @@ class Division:
     @property
     def fields(self) -> list[tuple[str, Any]]:
         """Return the fields of a kernel's arguments."""
-        return [("slices", c_int(self.slices)), ("groups", c_int(self.groups)), ("pairs", c_int(self.pairs))]
+        return [(name, c_int(getattr(self, name))) for name in ("layers", "slices", "groups", "pairs", "skew")]
 
 
 def can_serve(problem: RNNProblem) -> bool:
@@ -182,22 +207,22 @@ def can_serve(problem: RNNProblem) -> bool:
     return has_barriers and problem.aligned and packs and not n.is_projected and inputs.uses_tensor_cores(problem)
 
 
-def divisions(problem: RNNProblem, gates_of_rows: int, gates_of_depth: int) -> list[Division]:
+def divisions(problem: RNNProblem, gates_of_rows: int, gates_of_depth: int, layers: int = 1) -> list[Division]:
     """Return the divisions whose blocks fit the device, the fastest first; those whose blocks run all at once, where there
     are such.
 
-    gates_of_rows: rows of the block's matrix for each unit. gates_of_depth: terms of a sum for each unit.
+    gates_of_rows: rows of the block's matrix for each unit. gates_of_depth: terms of a sum for each unit. layers: of a launch.
     """
     device = problem.device
     found = []
     for m_tiles, n_tiles, parts in product(REGISTER_PAIRS, N_TILES, PARTS if has_clusters(device) else (1,)):
         made = divided(problem, gates_of_rows, gates_of_depth, m_tiles, n_tiles, parts)
+        made = made and replace(made, layers=layers)
         if made and made.is_possible and made.is_worth_trying and made.shared_bytes <= device.shared_bytes_per_block:
             found.append(made)
-    size = problem.network.directions, device.multiprocessors
-    found = [made for made in found if made.parts == 1 or not made.takes_several(*size)]
-    together = [made for made in found if runs_together(problem, made)]
-    return sorted(together or found, key=lambda made: made.step_seconds(*size))
+    found = [made for made in found if made.parts == 1 or not made.takes_several(device.multiprocessors)]
+    together = [made for made in found if made.runs_together(device.multiprocessors)]
+    return sorted(together or found, key=lambda made: made.step_seconds(device.multiprocessors))
 
 
 def divided(
@@ -219,20 +244,27 @@ def divided(
         depth,
         min(problem.batch, n_tiles * TILE_N),
         parts=parts,
+        directions=n.directions,
     )
 
 
-def runs_together(problem: RNNProblem, made: Division) -> bool:
-    """Return whether every slice has a multiprocessor, or as many as K has parts."""
-    return made.slices * problem.network.directions <= problem.device.multiprocessors // made.parts
-
-
-def seconds(problem: RNNProblem, made: Division) -> float:
-    """About how long the steps of all layers take."""
-    n = problem.network
-    return n.layers * (
-        4 * LAUNCH_SECONDS + problem.steps * made.step_seconds(n.directions, problem.device.multiprocessors)
+def seconds(problem: RNNProblem, launches: Sequence[Division]) -> float:
+    """About how long the steps of all layers take, by a launch for each of these divisions, and the products of what the first
+    layer of each takes or, backward, gets."""
+    n, vectors = problem.network, problem.steps * problem.batch
+    products = (
+        n.directions
+        * n.gates
+        * n.hidden
+        * vectors
+        * (2 * n.hidden / PRODUCTS_PER_SECOND + FLOAT_BYTES / BYTES_PER_SECOND)
     )
+    return sum(
+        5 * LAUNCH_SECONDS
+        + products
+        + (problem.steps + made.layers - 1) * made.step_seconds(problem.device.multiprocessors)
+        for made in launches
+    )  # fmt: skip
 
 
 def launch(
@@ -240,14 +272,30 @@ def launch(
     possible: Sequence[Division],
     kernel: tuple[str, str],
     operands: Sequence[str],
+    layers: Sequence[int],
+    filled: RNNDataSpec,
     *fields: tuple[str, Any],
 ) -> Launch:
-    """Return the launch of a kernel, of a source, in the first of these divisions whose clusters all run at once."""
+    """Return the launch of a kernel, of a source, in the first of these divisions whose clusters all run at once. layers: in the
+    order in which they are computed. filled: the container whose padding is written."""
     for made in possible:
-        blocks = made.blocks(problem.network.directions, problem.device.multiprocessors)
+        blocks = made.blocks(problem.device.multiprocessors)
         function = problem.device.function(*kernel, made.definitions(problem))
         shape = (blocks, 1, 1), (THREADS, 1, 1), made.shared_bytes
         if made.parts == 1 or function.holds_clusters(*shape, blocks // made.parts):
             break
-    arguments = structure(*pointers(len(operands)), *fields, *made.fields)
+    count = MOST_LAYERS if len(layers) > 1 else 1
+    described = (
+        ("layer", _array([problem.layer(layer) for layer in layers], count)),
+        ("regions", _array([problem.regions(layer) for layer in layers], count)),
+        ("dropout", _array([dropout.described(problem, layer) for layer in layers], count)),
+        ("shape", problem.shape(filled)),
+    )
+    arguments = structure(*pointers(len(operands)), *fields, *described, *made.fields)
     return Launch(function, arguments, operands, *shape, cooperative=True)
+
+
+def _array(structures: Sequence[ctypes.Structure], count: int) -> ctypes.Array[Any]:
+    """Return an array of structures with the same fields, zeros behind those given."""
+    kind = type(structures[0])
+    return (kind * count)(*(kind.from_buffer_copy(each) for each in structures))

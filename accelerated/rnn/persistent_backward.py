@@ -1,11 +1,13 @@
-"""The gradients of inputs and states of recurrent networks, all steps of a layer in one cooperative launch
+"""The gradients of inputs and states of recurrent networks, all steps of a layer, or of several, in one cooperative launch
 (persistent_backward.cu)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from ..plans import Launch
+from dualdnn.api.operations.specs import HALF
+
+from ..plans import Launch, factors
 from ..solver import Solver
 from . import dropout, inputs, persistent
 from .persistent import Division
@@ -16,41 +18,55 @@ OPERANDS = ("dy", "hx", "dhy", "cx", "dcy", "weightSpace", "dhx", "dcx", "workSp
 
 
 class PersistentBackwardSolver(Solver[RNNProblem]):
-    """Recurrent matrices on chip, where the multiprocessors have room for those of a layer."""
+    """Recurrent matrices on chip, where the multiprocessors have room for those of a layer; a launch for each layer."""
 
     name = "rnn.persistent_backward"
 
     def serves(self, problem: RNNProblem) -> bool:
-        return persistent.can_serve(problem) and bool(self._divisions(problem))
+        return persistent.can_serve(problem) and bool(self.divisions(problem))
 
     def applies(self, problem: RNNProblem) -> bool:
-        return self.serves(problem) and persistent.runs_together(problem, self._divisions(problem)[0])
+        return self.serves(problem) and self.divisions(problem)[0].runs_together(problem.device.multiprocessors)
 
     def alignment(self, problem: RNNProblem) -> Mapping[str, int]:
         return {"workSpace": 16, "reserveSpace": 16}
 
     def estimated_seconds(self, problem: RNNProblem) -> float:
-        possible = self._divisions(problem)
-        return persistent.seconds(problem, possible[0]) if possible else super().estimated_seconds(problem)
+        possible = self.divisions(problem)
+        if not possible:
+            return super().estimated_seconds(problem)
+        return persistent.seconds(problem, possible[:1] * problem.network.layers)
 
     def launches(self, problem: RNNProblem) -> list[Launch]:
-        n = problem.network
-        elements = n.directions * problem.steps * problem.batch * n.gates * n.hidden
-        exchanged = inputs.Filled("workSpace", problem.work()["products"], elements)
-        found = inputs.prepared(problem, exchanged)
-        for layer in reversed(range(n.layers)):
-            if layer < n.layers - 1:
-                found.append(inputs.fill(problem, exchanged))
-            found.append(self._steps(problem, layer))
+        last = problem.network.layers - 1
+        found = inputs.prepared(problem, exchanged(problem, (last,)))
+        for layer in range(last, -1, -1):
+            if layer < last:
+                found.append(inputs.fill(problem, exchanged(problem, (layer,))))
+            found.append(steps(problem, self.divisions(problem), (layer,)))
             found += inputs.gradients(problem, layer)
             found += dropout.gradient(problem, layer)
         return found
 
-    def _divisions(self, problem: RNNProblem) -> list[Division]:
+    def divisions(self, problem: RNNProblem) -> list[Division]:
         return persistent.divisions(problem, 1, problem.network.gates)
 
-    def _steps(self, problem: RNNProblem, layer: int) -> Launch:
-        fields = ("clip", problem.clip), *problem.described(layer, problem.operation.dx)
-        return persistent.launch(
-            problem, self._divisions(problem), (SOURCE, "rnn_persistent_backward"), OPERANDS, *fields
-        )
+
+def exchanged(problem: RNNProblem, layers: Sequence[int]) -> inputs.Filled:
+    """Return the gradients of the gates of layers, which their blocks exchange."""
+    n, vectors = problem.network, problem.steps * problem.batch
+    if len(layers) == 1 and problem.data.data_type != HALF:
+        return inputs.Filled("workSpace", problem.work()["products"], n.directions * vectors * n.gates * n.hidden)
+    first, step = (problem.kept(min(layers))[name] for name in ("gradients", "kept_step"))
+    if len(layers) > 1:
+        step = problem.kept(min(layers) + 1)["gradients"] - first
+    return inputs.Filled(
+        "reserveSpace", first, vectors * problem.kept_gates * n.hidden, n.directions * len(layers), step
+    )
+
+
+def steps(problem: RNNProblem, possible: list[Division], layers: Sequence[int]) -> Launch:
+    """Return the launch of all steps of layers, the last one first, in the first of these divisions that the device holds."""
+    fields = *factors(problem.operation, scale=dropout.scale(problem)), ("clip", problem.clip)
+    kernel = SOURCE, "rnn_persistent_backward"
+    return persistent.launch(problem, possible, kernel, OPERANDS, layers, problem.operation.dx, *fields)

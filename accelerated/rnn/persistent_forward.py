@@ -1,10 +1,10 @@
-"""Recurrent networks forward, all steps of a layer in one cooperative launch (persistent_forward.cu)."""
+"""Recurrent networks forward, all steps of a layer, or of several, in one cooperative launch (persistent_forward.cu)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from ..plans import Launch
+from ..plans import Launch, factors
 from ..solver import Solver
 from . import dropout, inputs, persistent
 from .persistent import Division
@@ -15,48 +15,52 @@ OPERANDS = ("hx", "cx", "weightSpace", "y", "hy", "cy", "workSpace", "reserveSpa
 
 
 class PersistentForwardSolver(Solver[RNNProblem]):
-    """Recurrent matrices on chip, where the multiprocessors have room for those of a layer."""
+    """Recurrent matrices on chip, where the multiprocessors have room for those of a layer; a launch for each layer."""
 
     name = "rnn.persistent_forward"
 
     def serves(self, problem: RNNProblem) -> bool:
-        return persistent.can_serve(problem) and bool(self._divisions(problem))
+        return persistent.can_serve(problem) and bool(self.divisions(problem))
 
     def applies(self, problem: RNNProblem) -> bool:
-        return self.serves(problem) and persistent.runs_together(problem, self._divisions(problem)[0])
+        return self.serves(problem) and self.divisions(problem)[0].runs_together(problem.device.multiprocessors)
 
     def alignment(self, problem: RNNProblem) -> Mapping[str, int]:
         return {"workSpace": 16, "reserveSpace": 16}
 
     def estimated_seconds(self, problem: RNNProblem) -> float:
-        possible = self._divisions(problem)
-        return persistent.seconds(problem, possible[0]) if possible else super().estimated_seconds(problem)
+        possible = self.divisions(problem)
+        if not possible:
+            return super().estimated_seconds(problem)
+        return persistent.seconds(problem, possible[:1] * problem.network.layers)
 
     def launches(self, problem: RNNProblem) -> list[Launch]:
         n = problem.network
-        found = inputs.prepared(problem, self._exchanged(problem, 0))
+        found = inputs.prepared(problem, exchanged(problem, (0,)))
         for layer in range(n.layers):
             if layer:
                 found += dropout.drawn(problem, layer - 1)
             found += inputs.products(problem, layer)
             if layer:
-                found.append(inputs.fill(problem, self._exchanged(problem, layer)))
-            found.append(self._steps(problem, layer))
+                found.append(inputs.fill(problem, exchanged(problem, (layer,))))
+            found.append(steps(problem, self.divisions(problem), (layer,)))
         return [*found, *dropout.advanced(problem)]
 
-    @staticmethod
-    def _exchanged(problem: RNNProblem, layer: int) -> inputs.Filled:
-        """Return what the layer puts out, which its blocks exchange."""
-        where = problem.outputs(layer)
-        elements = problem.steps * problem.batch * problem.network.output_size
-        return inputs.Filled(where.operand, where.offset // inputs.number_bytes(problem), elements)
-
-    def _divisions(self, problem: RNNProblem) -> list[Division]:
+    def divisions(self, problem: RNNProblem) -> list[Division]:
         return persistent.divisions(problem, problem.network.gates, 1)
 
-    def _steps(self, problem: RNNProblem, layer: int) -> Launch:
-        y = problem.operation.y
-        fields = *problem.fill(y), ("clip", problem.clip), *problem.described(layer, y)
-        return persistent.launch(
-            problem, self._divisions(problem), (SOURCE, "rnn_persistent_forward"), OPERANDS, *fields
-        )
+
+def exchanged(problem: RNNProblem, layers: Sequence[int]) -> inputs.Filled:
+    """Return what layers put out, which their blocks exchange."""
+    size = inputs.number_bytes(problem)
+    first, *others = (problem.outputs(layer) for layer in layers)
+    stride = (others[0].offset - first.offset) // size if others else 0
+    elements = problem.steps * problem.batch * problem.network.output_size
+    return inputs.Filled(first.operand, first.offset // size, elements, len(layers), stride)
+
+
+def steps(problem: RNNProblem, possible: list[Division], layers: Sequence[int]) -> Launch:
+    """Return the launch of all steps of layers, in the first of these divisions that the device holds."""
+    y = problem.operation.y
+    fields = *problem.fill(y), *factors(problem.operation, scale=dropout.scale(problem)), ("clip", problem.clip)
+    return persistent.launch(problem, possible, (SOURCE, "rnn_persistent_forward"), OPERANDS, layers, y, *fields)

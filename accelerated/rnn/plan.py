@@ -10,8 +10,9 @@ from .persistent_backward import PersistentBackwardSolver
 from .persistent_forward import PersistentForwardSolver
 from .problem import RNNProblem
 from .recurrence import RecurrenceSolver
+from .wavefront import WavefrontBackwardSolver, WavefrontForwardSolver
 from .weight_gradient import WeightGradientSolver
 
-serve(RNNProblem, (PersistentForwardSolver(), RecurrenceSolver()), RNNForward)
-serve(RNNProblem, (PersistentBackwardSolver(), GradientSolver()), RNNBackwardData)
+serve(RNNProblem, (WavefrontForwardSolver(), PersistentForwardSolver(), RecurrenceSolver()), RNNForward)
+serve(RNNProblem, (WavefrontBackwardSolver(), PersistentBackwardSolver(), GradientSolver()), RNNBackwardData)
 serve(RNNProblem, (WeightGradientSolver(),), RNNBackwardWeights)

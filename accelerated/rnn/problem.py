@@ -4,14 +4,15 @@ reserve space."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from ctypes import Structure, c_int, c_longlong
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from dualdnn.api.enumerations import cudnnNanPropagation_t, cudnnRNNDataLayout_t
 from dualdnn.api.operations.rnn import RNNDataSpec, RNNSpec
 from dualdnn.api.operations.rnn.network import GRU, LSTM, PROJECTION, Weights
-from dualdnn.api.operations.rnn.spaces import KEPT_GATES, aligned, dropped, gate_gradients, kept
+from dualdnn.api.operations.rnn.spaces import KEPT_GATES, aligned, dropped, gate_gradients, kept, layer_output
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
 from ..plans import Launch, factors, pointers, structure, type_definitions
@@ -38,7 +39,10 @@ def tiles(columns: int, rows: int, directions: int) -> Grid:
 
 class RNNProblem(Problem):
     """A pass through a network. ``data`` describes the sequences; those of x and y differ in the length of their
-    vectors alone."""
+    vectors alone. is_apart: whether every layer has memory of its own in the work space for its states and what it puts out,
+    else one after another has it."""
+
+    is_apart = False
 
     def __init__(self, operation: Any, device: Any, aligned: bool = True) -> None:
         super().__init__(operation, device, aligned)
@@ -57,6 +61,12 @@ class RNNProblem(Problem):
         """Return whether the call drops elements of what a layer passes to the next one."""
         return bool(self.operation.draws)
 
+    def apart(self) -> Self:
+        """Return the problem with memory of its own for every layer."""
+        made = copy(self)
+        made.is_apart = True
+        return made
+
     def work(self) -> dict[str, int]:
         """Return where the parts of the work space begin, in numbers."""
         n, vectors = self.network, self.steps * self.batch
@@ -64,28 +74,33 @@ class RNNProblem(Problem):
         sizes = {
             "offsets": aligned(self.batch) + aligned(self.steps),
             "products": aligned(n.directions * vectors * n.gates * n.hidden),
-            "outputs": 2 * aligned(vectors * width),
+            "outputs": max(2 * aligned(vectors * width), n.layers * layer_output(n, self.steps, self.batch)),
             "hidden": 2 * aligned(n.directions * self.batch * n.projected),
             "cell": aligned(n.directions * self.batch * n.hidden),
             "before": aligned(n.directions * self.batch * n.hidden),
         }
-        return dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
+        return dict(zip([*sizes, "next"], np.cumsum([0, *sizes.values()]).tolist(), strict=True))
 
     def passed(self, layer: int) -> dict[str, int]:
-        """Return where a layer's input, and its output, lie in the work space: two regions that layers take in turn."""
-        n = self.network
+        """Return where a layer's input, and its output, lie in the work space: two regions that layers take in turn, or one for
+        each layer, where before it is written lie the vectors of x."""
+        n, start = self.network, self.work()["outputs"]
+        if self.is_apart:
+            size = layer_output(n, self.steps, self.batch)
+            last = aligned(self.steps * self.batch * max(n.output_size, n.input_width(0)))
+            return {"input": start + (layer - 1) * size if layer else start + last, "output": start + layer * size}
         size = aligned(self.steps * self.batch * max(n.output_size, n.input_width(0)))
-        start = self.work()["outputs"]
         return {"input": start + (1 - layer % 2) * size, "output": start + layer % 2 * size}
 
     def regions(self, layer: int) -> Structure:
         """Return where the parts of the work space and of the layer's part of the reserve space begin, in numbers."""
         starts, passed = self.work(), self.passed(layer)
         kept_parts = self.kept(layer)
+        states = layer * (starts["next"] - starts["hidden"]) if self.is_apart else 0
         return structure(
             *((name, c_longlong(starts[name])) for name in ("offsets", "products")),
             *((name, c_longlong(begin)) for name, begin in passed.items()),
-            *((name, c_longlong(starts[name])) for name in ("hidden", "cell", "before")),
+            *((name, c_longlong(starts[name] + states)) for name in ("hidden", "cell", "before")),
             *((name, c_longlong(begin)) for name, begin in kept_parts.items()),
             ("kept_below", c_longlong(self.below(layer))),
         )

@@ -14,6 +14,7 @@ from ..handle import Handle
 from ..operations.graph import GraphTensor, Node
 from ..operations.specs import SCALAR_BYTES
 from ..status import BAD_PARAM, NOT_SUPPORTED, CudnnError, expect
+from .drawing import mermaid
 from .engines import ENGINES
 from .life_cycle import Given, finalizes_with_results
 
@@ -42,6 +43,8 @@ def operation_graph(given: Given) -> tuple[Graph, Mapping[Name, tuple[Any, ...]]
         reasons = [f"engine {i}, {engine.name}: {reason}" for i, (engine, reason) in named]
         api_log.log_unsupported("cudnnBackendFinalize", reasons)
         raise CudnnError(NOT_SUPPORTED, f"{SECTION}/c15", f"no engine executes these operations: {'; '.join(reasons)}")
+    if api_log.active:
+        api_log.log_graph("cudnnBackendFinalize", mermaid(nodes))
     return Graph(handle, nodes), {Name.CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT: (len(ENGINES),)}
 
 

@@ -40,6 +40,14 @@ GRID = (
     (GRU, 64, 8, 2048, False), (RELU, 256, 64, 256, False), (RELU, 32, 1, 1024, True), (TANH, 16, 256, 1024, False),
     (RELU, 1024, 1, 64, True),
 )  # fmt: skip
+# The grid of networks of several layers: also layers, directions
+DEEP_GRID = (
+    (LSTM, 128, 16, 512, False, 2, 1), (LSTM, 64, 32, 256, False, 4, 1), (LSTM, 32, 1, 1024, False, 2, 1),
+    (LSTM, 128, 64, 512, False, 3, 1), (LSTM, 256, 8, 256, False, 2, 2), (LSTM, 512, 64, 128, False, 2, 1),
+    (LSTM, 64, 16, 256, True, 3, 1), (GRU, 128, 16, 512, False, 3, 1), (GRU, 512, 4, 128, False, 4, 1),
+    (GRU, 64, 32, 512, False, 2, 2), (TANH, 128, 32, 256, False, 3, 1), (TANH, 512, 1, 128, True, 4, 1),
+    (RELU, 64, 16, 1024, False, 2, 1), (RELU, 32, 64, 512, False, 4, 1),
+)  # fmt: skip
 
 
 def network(cell, size, layers, directions, data_type) -> RNNSpec:
@@ -79,12 +87,13 @@ def inference(training: RNNForward) -> RNNForward:
 
 def grid_rows() -> Iterator[Row]:
     """The grid: inference, and each of the three calls of a training step."""
-    for cell, steps, batch, size, is_float in GRID:
-        spec = network(cell, size, 1, 1, FLOAT if is_float else HALF)
+    for cell, steps, batch, size, is_float, layers, directions in (*((*row, 1, 1) for row in GRID), *DEEP_GRID):
+        spec = network(cell, size, layers, directions, FLOAT if is_float else HALF)
         name, kind = cell.name.removeprefix("CUDNN_").lower(), "float" if is_float else "half"
+        shape = size if spec.pseudo_layers == 1 else f"{layers}x{directions} layers {size}"
         first = forward(spec, steps, (steps,) * batch)
         for call, operation in (("inference", inference(first)), *passes(first)):
-            yield Row(f"{name} grid {call} {size}, {steps} steps of {batch} {kind}", f"{name} {call}", operation)
+            yield Row(f"{name} grid {call} {shape}, {steps} steps of {batch} {kind}", f"{name} {call}", operation)
 
 
 def by_step(results: Iterable[Mapping[str, Any]]) -> list[tuple[float, float]]:

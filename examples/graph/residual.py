@@ -1,14 +1,14 @@
 """y = relu(conv(x, w) + z + bias) as an operation graph: drawn, executed by every engine that can, compared with NumPy.
 
-python examples/graph/residual.py [--backend reference|accelerated|crosscheck] [--device gpu|emulated] [--draw mermaid|graphviz]
+python examples/graph/residual.py [--backend reference|accelerated|crosscheck] [--device gpu|emulated]
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import Any
 
-import drawing
 import numpy as np
 from descriptors import DESCRIPTOR, INT64, convolution, finalized, get, pointwise, tensor
 from dualdnn.api import cudnn
@@ -30,6 +30,18 @@ def residual_block(handle: Any) -> Any:
     return finalized(
         "OPERATIONGRAPH", "OPERATIONGRAPH", HANDLE=(cudnn.CUDNN_TYPE_HANDLE, [handle]), OPS=(DESCRIPTOR, nodes)
     )
+
+
+def drawn(make: Callable[[], Any]) -> tuple[Any, str]:
+    """What ``make`` makes, and the drawing that the log has of the graph among it."""
+    messages: list[str] = []
+    cudnn.cudnnSetCallback(cudnn.CUDNN_SEV_INFO_EN, None, lambda *message: messages.append(message[3]))
+    try:
+        made = make()
+    finally:
+        cudnn.cudnnSetCallback(0, None, None)
+    (text,) = (message for message in messages if "flowchart" in message)
+    return made, "\n".join(line.removeprefix("    ") for line in text.split("\0") if line.startswith("    "))
 
 
 def configurations(graph: Any) -> tuple[Any, ...]:
@@ -70,13 +82,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", default=None)
     parser.add_argument("--device", default=None)
-    parser.add_argument("--draw", choices=["mermaid", "graphviz"])
     chosen = parser.parse_args()
     with cudnn.cudnnCreate(backend=chosen.backend, device=chosen.device) as handle:
-        graph = residual_block(handle)
-        if chosen.draw:
-            print(getattr(drawing, chosen.draw)(graph))
-            return
+        graph, drawing = drawn(lambda: residual_block(handle))
+        print(drawing)
         random = np.random.default_rng(1)
         values = {
             uid: random.standard_normal(dims).astype(np.float32)

@@ -25,15 +25,25 @@ def _space(network: RNNSpec, numbers: int) -> TensorSpec:
 
 
 def workspace(network: RNNSpec, steps: int, batch: int) -> TensorSpec:
-    """Work space: where the vectors of a step begin, input products, the outputs of two layers, states."""
+    """Work space: where the vectors of a step begin, input products, the outputs of two layers or, in the data type, of all, the
+    states of all layers."""
     vectors = steps * batch
     places = aligned(batch) + aligned(steps)
     products = aligned(network.directions * vectors * network.gates * network.hidden)
-    outputs = 2 * aligned(vectors * max(network.output_size, network.input_width(0)))
+    outputs = max(
+        2 * aligned(vectors * max(network.output_size, network.input_width(0))),
+        network.layers * layer_output(network, steps, batch),
+    )
     states = 2 * aligned(network.directions * batch * network.projected) + 2 * aligned(
         network.directions * batch * network.hidden
     )
-    return _space(network, places + products + outputs + states)
+    return _space(network, places + products + outputs + network.layers * states)
+
+
+def layer_output(network: RNNSpec, steps: int, batch: int) -> int:
+    """What the vectors that a layer puts out take, in the data type."""
+    each = SCALAR_BYTES[DOUBLE if network.precision == DOUBLE else FLOAT]
+    return aligned(-(-steps * batch * network.output_size * SCALAR_BYTES[network.data_type] // each))
 
 
 def reserve(network: RNNSpec, steps: int, batch: int, training: bool = True) -> TensorSpec:
@@ -64,9 +74,12 @@ def dropped(network: RNNSpec, steps: int, batch: int) -> tuple[int, int]:
 
 
 def gate_gradients(network: RNNSpec, steps: int, batch: int) -> int:
-    """What the gradients of a pseudo-layer's gates take, in the data type; of wider data they replace the gates."""
+    """What the gradients of a pseudo-layer's gates take, in the data type. Of wider data they replace the gates, unless layers of
+    floats can overlap, where each waits for those of another."""
     gates = steps * batch * KEPT_GATES[network.cell] * network.hidden
-    return -(-gates // 2) if network.data_type == HALF else 0
+    if network.data_type == HALF:
+        return -(-gates // 2)
+    return gates if network.data_type == FLOAT and network.layers > 1 and network.directions == 1 else 0
 
 
 def _given(network: RNNSpec, steps: int, batch: int) -> int:

@@ -32,6 +32,8 @@ from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.reference import judge
 
+from .checks import refuses_a_small_workspace, takes_a_workspace_anywhere
+
 F = "cudnnConvolutionForward"
 GEMM_ALGORITHMS = [Algo(n) for n in range(3)]
 IMPLICIT, PRECOMP, GEMM, DIRECT, FFT, FFT_TILING, WINOGRAD, NONFUSED = Algo
@@ -53,48 +55,53 @@ def by_name(value: object) -> str:
     return getattr(value, "name", None) or str(value)
 
 
-def convolution(
-    x: tuple[int, ...] = (2, 4, 7, 6),
-    w: tuple[int, ...] = (6, 4, 3, 3),
+def convolution_spec(
+    rank: int,
+    compute_type: cudnnDataType_t,
     *,
-    configuration: str = "FLOAT",
-    algo: Algo = IMPLICIT,
     padding: tuple[int, ...] | None = None,
     stride: tuple[int, ...] | None = None,
     dilation: tuple[int, ...] | None = None,
     groups: int = 1,
     mode: Mode = Mode.CUDNN_CROSS_CORRELATION,
     math_type: cudnnMathType_t = FMA,
+    reorder_type: cudnnReorderType_t = PLAIN,
+) -> ConvolutionSpec:
+    """A convolution of ``rank`` dimensions, of ones where nothing else is said."""
+    ones = (1,) * rank
+    return ConvolutionSpec(
+        mode, compute_type, padding or ones, stride or ones, dilation or ones, groups, math_type, reorder_type
+    )
+
+
+def formats_of(formats: Any) -> tuple[Any, Any, Any]:
+    """One format thrice, or three formats."""
+    return formats if isinstance(formats, tuple) else (formats,) * 3
+
+
+def convolution(
+    x: tuple[int, ...] = (2, 4, 7, 6),
+    w: tuple[int, ...] = (6, 4, 3, 3),
+    *,
+    configuration: str = "FLOAT",
+    algo: Algo = IMPLICIT,
     alpha: float = 1.0,
     beta: float = 0.0,
     formats: Any = NCHW,
     x_layout: str | None = None,
     y_layout: str | None = None,
     y: tuple[int, ...] | None = None,
-    reorder_type: cudnnReorderType_t = PLAIN,
+    **options: Any,
 ) -> ConvolutionForward:
-    """A convolution whose output has the right size; ``formats`` is one format, or those of x, w and y."""
+    """A convolution whose output has the right size; ``formats`` is one format, or those of x, w and y. options: of
+    ``convolution_spec``."""
     x_type, w_type, compute_type, y_type = CONFIGURATIONS[configuration]
-    rank = len(x) - 2
-    spec = ConvolutionSpec(
-        mode, compute_type, padding or (1,) * rank, stride or (1,) * rank, dilation or (1,) * rank, groups, math_type,
-        reorder_type,
-    )  # fmt: skip
-    x_format, w_format, y_format = formats if isinstance(formats, tuple) else (formats,) * 3
+    spec = convolution_spec(len(x) - 2, compute_type, **options)
+    x_format, w_format, y_format = formats_of(formats)
     y_dims = y or spec.output_dims(x, w)
     x_spec = laid_out(x_type, x, x_layout) if x_layout else TensorSpec.packed(x_type, x, x_format)
     y_spec = laid_out(y_type, y_dims, y_layout) if y_layout else TensorSpec.packed(y_type, y_dims, y_format)
     return ConvolutionForward(spec, algo, 0, alpha, beta, x_spec, FilterSpec(w_type, w_format, w), y_spec)
-
-
-@pytest.fixture
-def run(trial, caller):
-    """Run and judge an operation with the workspace that the subject asks for."""
-
-    def go(operation, **options):
-        return trial(sized(caller, operation), **options)
-
-    return go
 
 
 @shows(f"{F}/c01", f"{F}/c02", f"{F}/c03", f"{F}/c24", f"{F}/c25", f"{F}/c26", f"{F}/c45",
@@ -578,18 +585,7 @@ def test_workspace(caller, run, refuses, algo):
     """The reported size is enough; less, or NULL, is refused before anything is written."""
     operation = sized(caller, convolution((2, 8, 16, 16), (8, 8, 3, 3), algo=algo))
     run(operation)
-    handle, needed = caller.handle, operation.workspace_bytes
-    x, w, y = (handle.to_device(np.ones(operation.tensor(name).count, np.float32)) for name in ("x", "w", "y"))
-    if needed == 0:
-        caller(operation, {"x": x, "w": w, "y": y, "workSpace": None})
-        return
-    workspace = handle.allocate(needed)
-    given = {"x": x, "w": w, "y": y, "workSpace": workspace}
-    for less in (0, needed - 1):
-        refuses(BAD_PARAM, f"{F}/c06", caller, replace(operation, workspace_bytes=less), given, unchanged=(y,))
-    refuses(BAD_PARAM, f"{F}/c05", caller, operation, {**given, "workSpace": None}, unchanged=(y,))
-    small = {**given, "workSpace": workspace.slice(0, needed - 1)}
-    refuses(BAD_PARAM, f"{F}/c06", caller, operation, small, unchanged=(y,))
+    refuses_a_small_workspace(caller, refuses, operation, missing=f"{F}/c05", small=f"{F}/c06")
 
 
 @shows(f"{F}/c05", "cudnnGetConvolutionForwardWorkspaceSize/c01")
@@ -597,28 +593,10 @@ def test_workspace(caller, run, refuses, algo):
 @pytest.mark.parametrize("algo", [PRECOMP, GEMM, FFT, FFT_TILING, WINOGRAD, NONFUSED], ids=by_name)
 def test_workspaces_begin_anywhere(subject, caller, algo, start):
     """The reported size is enough at any address, and nothing beside it is written: the result is the same, bit by bit."""
-    guard, pattern = 256, 0xA5
-    # A kernel that cannot take an address ends the context of the process, so a foreign library gets aligned ones.
-    start = start if subject.cites_clauses else start * guard
     for configuration, formats, math_type in (("FLOAT", NCHW, FMA), ("PSEUDO_HALF", NCHW, DEFAULT)):
         operation = sized(caller, convolution((1, 24, 5, 5), (20, 24, 3, 3), configuration=configuration, algo=algo,
                                               formats=formats, math_type=math_type))  # fmt: skip
-        needed, results = operation.workspace_bytes, []
-        random = np.random.default_rng(11)
-        inputs = {name: random.integers(0, 3, operation.nbytes(name) // 2).astype(np.float16 if configuration != "FLOAT" else np.int16)
-                  for name in ("x", "w")}  # fmt: skip
-        for at in (guard, guard + start):
-            memory = caller.handle.to_device(np.full(needed + 2 * guard, pattern, np.uint8))
-            given = {name: caller.handle.to_device(values) for name, values in inputs.items()}
-            given |= {
-                "y": caller.handle.to_device(np.zeros(operation.y.nbytes, np.uint8)),
-                "workSpace": memory.slice(at, needed) if needed else None,
-            }
-            caller(operation, given)
-            results.append(given["y"].to_host(np.uint8, operation.y.nbytes))
-            around = memory.to_host(np.uint8, needed + 2 * guard)
-            assert (around[:at] == pattern).all() and (around[at + needed :] == pattern).all()
-        assert np.array_equal(*results)
+        takes_a_workspace_anywhere(subject, caller, operation, start)
 
 
 @shows(f"{F}/c44")

@@ -199,6 +199,25 @@ def test_the_log_says_why(cudnn, handle, builder):
     assert "engine 0, node by node: tensor 1 belongs to a convolution and is CUDNN_DATA_INT8" in messages[-1][3]
 
 
+@pytest.mark.ours
+@shows(*of("OPERATIONGRAPH", "c01"))
+def test_the_log_draws_the_graph(cudnn, handle, builder):
+    """What was finalised, as a flowchart on the info channel: each tensor once, operations behind those that they wait for."""
+    messages = []
+    ops = [builder(node) for node in TWO[::-1]]
+    made = builder.filled(GRAPH, {"HANDLE": (HANDLE, (handle,)), "OPS": (DESCRIPTOR, ops)})
+    cudnn.cudnnSetCallback(8, None, lambda *message: messages.append(message[3]))
+    try:
+        cudnn.cudnnBackendFinalize(made)
+    finally:
+        cudnn.cudnnSetCallback(0, None, None)
+    (drawn,) = (message for message in messages if "flowchart" in message)
+    arrows = [line.strip() for line in drawn.split("\0") if "-->" in line]
+    assert arrows == ["t1 --> op0", "op0 --> t9", "t9 --> op1", "op1 --> t2"]
+    for text in ('op0["tanh_fwd"]', 'op1["sqrt"]', 't1(["1: 2 x 3 x 4"])', 't9{{"9: 2 x 3 x 4"}}'):
+        assert drawn.count(text) == 1
+
+
 @shows(*of("ENGINE", "c01", "c02", "c03", "c04", "c06", "c08", "c09", "c10", "c11", "c12", "c13", "c14"),
        *of("LAYOUT_INFO", "c01", "c02", "c04", "c06"), "cudnnBackendLayoutType_t/c01", "cudnnBackendNumericalNote_t/c01",
        "cudnnBackendKnobType_t/c02")  # fmt: skip

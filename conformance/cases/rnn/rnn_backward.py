@@ -169,6 +169,17 @@ def test_networks_in_packs_of_16_bytes(chain, cell):
 
 
 @shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
+@pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=label)
+def test_layers_that_overlap(chain, cell):
+    """Several layers in one direction, whose steps need not wait for all of the layer before; ragged, and alike."""
+    for data_type, layers, lengths in ((HALF, 3, (3, 1, 0, 2, 3, 3, 1, 2, 3)), (FLOAT, 4, (2, 2))):
+        spec = network(
+            cell, direction=ONE_WAY, data_type=data_type, width=8, hidden=24, layers=layers, math_type=DEFAULT
+        )
+        chain(*training(spec, lengths=lengths, fill=0.5))
+
+
+@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
 @pytest.mark.parametrize("math_type", [DEFAULT, EXACT], ids=label)
 def test_products_of_large_tiles(chain, math_type):
     """As many vectors, units and inputs as the largest tiles of products have rows and columns; sums of few K-blocks and of many."""

@@ -14,7 +14,7 @@ from dualdnn.conformance.calls import Caller, roomy
 from dualdnn.conformance.calls.derived import arguments
 from dualdnn.conformance.cases.dropout import SEED, Layer, states
 from dualdnn.conformance.cases.rnn.rnn_backward import training
-from dualdnn.conformance.cases.rnn.rnn_descriptors import GRU, LSTM, NO_BIAS, ONE_WAY, RELU, TANH, TWO_WAYS
+from dualdnn.conformance.cases.rnn.rnn_descriptors import DEFAULT, GRU, LSTM, NO_BIAS, ONE_WAY, RELU, TANH, TWO_WAYS
 from dualdnn.conformance.cases.rnn.rnn_forward import BATCH_MAJOR, PACKED, SEQ_MAJOR, forward, label, network
 from dualdnn.conformance.cases.rnn.rnn_legacy import LegacyCaller
 from dualdnn.conformance.marks import shows
@@ -171,6 +171,16 @@ def test_every_type(chain, data_type):
     first, data, weights = training(spec, lengths=(3, 3, 1, 2) * 6)
     again = Step(first, {"y": "y2", "hy": "hy2", "reserveSpace": "r2"})
     chain(first, again, data, weights, before=states(SEED, 2**32 - 1))
+
+
+@shows(f"{V8}/c27", f"{V8}/c28")
+@pytest.mark.ours
+@pytest.mark.parametrize("cell", [TANH, LSTM, GRU], ids=label)
+@pytest.mark.parametrize("data_type", [HALF, FLOAT], ids=label)
+def test_layers_that_overlap(chain, cell, data_type):
+    """Three layers in one direction, whose steps need not wait for all of the layer before, drop the same elements."""
+    spec = dropping(0.4, cell, direction=ONE_WAY, layers=3, width=16, hidden=24, data_type=data_type, math_type=DEFAULT)
+    chain(*training(spec, lengths=(3, 1, 2) * 3), before=states(SEED, 7))
 
 
 @shows(f"{V6}/c05")

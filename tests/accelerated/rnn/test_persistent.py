@@ -25,8 +25,8 @@ class Divided:
 
     made: ClassVar[Division]
 
-    def _divisions(self, problem):
-        return [self.made]
+    def divisions(self, problem):
+        return [replace(self.made, directions=problem.network.directions)]
 
 
 def run(operation, memory, solver):
@@ -132,9 +132,9 @@ def test_divisions_fit_the_device(cell, batch, hidden, fits):
     for rows, depth in ((spec.gates, 1), (1, spec.gates)):
         for made in persistent.divisions(problem, rows, depth):
             if not fits:
-                assert not persistent.runs_together(problem, made)
+                assert not made.runs_together(H200.multiprocessors)
                 continue
-            blocks = made.blocks(1, H200.multiprocessors)
+            blocks = made.blocks(H200.multiprocessors)
             assert made.shared_bytes <= H200.shared_bytes_per_block
             assert made.units * made.parts * made.slices >= hidden and made.sequences * made.groups >= batch
             assert blocks <= H200.multiprocessors and blocks % (made.slices * made.parts) == 0

@@ -1,0 +1,115 @@
+// What a block of the persistent kernels of recurrent networks has to do, in which order, and where the cells are that
+// it computes then.
+//
+// A work item is a step of a slice of UNITS hidden units, of a direction or of a layer, and of a group of SEQUENCES
+// sequences. A block has one slice and group; or one after another several groups of a slice, whose rows of the matrix
+// stay; where the device has fewer multiprocessors than there are slices, several of these too.
+//
+// Layers of one launch are a wavefront: a layer is `skew` waves behind the one before it, whose vectors of a step it
+// needs. Nothing but vectors of an earlier wave is waited for, and all blocks run at once, so that no order of blocks
+// stops. Where blocks have one layer each, waves are but numbers; the emulated device takes them one after another.
+#pragma once
+#include "rnn/dropout.cuh"
+#include "rnn/persistent.cuh"
+
+constexpr bool STACKED = MOST_LAYERS > 1;
+
+// part: the direction or the layer. t: its step.
+struct Item {
+  int wave, slice, group, part, t;
+};
+
+// The items of a block, in the order in which all blocks take them. slices: of a part. parts: directions or layers.
+struct Items {
+  const int of_part, slices, groups, steps, skew, waves, blocks;
+  const bool keeps_rows;  // a block has one slice
+  const int first_slice, first_group, apart;
+
+  __device__ __forceinline__ Items(int of_part, int parts, int groups, int steps, int skew)
+      : of_part(of_part),
+        slices(of_part * parts),
+        groups(groups),
+        steps(steps),
+        skew(skew),
+        waves(STACKED ? steps + (parts - 1) * skew : steps),
+        blocks(gridDim.x / PARTS),
+        keeps_rows(slices <= blocks),
+        first_slice(keeps_rows ? blockIdx.x / PARTS % slices : blockIdx.x / PARTS),
+        first_group(keeps_rows ? blockIdx.x / PARTS / slices : 0),
+        apart(keeps_rows ? blocks / slices : 1) {}
+
+  __device__ __forceinline__ bool is_single() const { return keeps_rows && first_group + apart >= groups; }
+  // Whether an item goes on where the one before it has been, so that the states are in registers.
+  __device__ __forceinline__ bool goes_on(const Item& before, const Item& item) const {
+    return is_single() || (STACKED && before.slice == item.slice && before.group == item.group);
+  }
+  __device__ __forceinline__ bool needs_rows(const Item& item) const {
+    return !keeps_rows || (item.t == 0 && item.group == first_group);
+  }
+  __device__ __forceinline__ bool has(const Item& item) const { return item.wave < waves; }
+  __device__ __forceinline__ Item first() const {
+    const int part = STACKED ? first_slice / of_part : first_slice >= of_part;
+    const Item item{0, first_slice, first_group, part, STACKED ? -part * skew : 0};
+    return item.t < 0 ? behind(item) : item;
+  }
+  __device__ __forceinline__ Item behind(Item item) const {
+    do {
+      item.group += apart;
+      if (item.group >= groups) {
+        item.group = first_group;
+        if (!keeps_rows) item.slice += blocks;
+        if (keeps_rows || item.slice >= slices) item.slice = first_slice, item.wave++;
+      }
+      if (!keeps_rows) item.part = STACKED ? item.slice / of_part : item.slice >= of_part;
+      item.t = STACKED ? item.wave - item.part * skew : item.wave;
+    } while (STACKED && has(item) && (item.t < 0 || item.t >= steps));
+    return item;
+  }
+};
+
+// Where the cells of a block lie in a step. AGAINST: against the direction of the forward call. part: of K.
+template <int UNITS, bool AGAINST> struct CellsOf {
+  static constexpr int COUNT = UNITS * SEQUENCES, PER_THREAD = (COUNT + THREADS - 1) / THREADS;
+  int step, direction, layer, slice_unit, first_unit, first_sequence;
+
+  __device__ __forceinline__ CellsOf(const Shape& s, const Items& items, const Item& item, int part) {
+    direction = STACKED ? 0 : item.part, layer = STACKED ? item.part : 0;
+    step = direction == AGAINST ? item.t : s.steps - 1 - item.t;
+    slice_unit = (item.slice - item.part * items.of_part) * (PARTS * UNITS), first_unit = slice_unit + part * UNITS;
+    first_sequence = item.group * SEQUENCES;
+  }
+  static __device__ __forceinline__ int own_unit(int i) { return static_cast<int>(threadIdx.x + i * THREADS) % UNITS; }
+  static __device__ __forceinline__ int own_sequence(int i) {
+    return static_cast<int>(threadIdx.x + i * THREADS) / UNITS;
+  }
+  __device__ __forceinline__ int unit(int i) const { return first_unit + own_unit(i); }
+  __device__ __forceinline__ int sequence(int i) const { return first_sequence + own_sequence(i); }
+  __device__ __forceinline__ bool has(const Shape& s, int i) const {
+    return threadIdx.x + i * THREADS < COUNT && unit(i) < s.hidden && sequence(i) < s.batch;
+  }
+};
+
+// Behind the barrier of the block, what other blocks put out is not there for a while: who reads at once reads twice,
+// and delays with that traffic those who write.
+struct ReadDelay {
+  unsigned begun = 0;
+
+  __device__ __forceinline__ void begin() {
+#ifndef EMULATED_CUDA
+    if constexpr (READ_DELAY > 0) begun = static_cast<unsigned>(clock());
+#endif
+  }
+  __device__ __forceinline__ void wait() const {
+#ifndef EMULATED_CUDA
+    if constexpr (READ_DELAY > 0)
+      while (static_cast<unsigned>(clock()) - begun < READ_DELAY) continue;
+#endif
+  }
+};
+
+// Fibers of the emulated device do not run while another one polls: there a barrier stands for the waits.
+__device__ __forceinline__ void end_step() {
+#ifdef EMULATED_CUDA
+  __syncthreads();
+#endif
+}

@@ -1,0 +1,112 @@
+"""Recurrent networks of several layers, whose steps overlap: all steps of several layers in one cooperative launch, in which a
+layer is a step behind the one before it (persistent_forward.cu, persistent_backward.cu)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dualdnn.api.operations.rnn.network import GRU
+
+from ..plans import Launch
+from ..solver import Solver
+from . import dropout, inputs, persistent, persistent_backward, persistent_forward
+from .persistent import Division
+from .persistent_backward import PersistentBackwardSolver
+from .persistent_forward import PersistentForwardSolver
+from .problem import RNNProblem
+
+LEAST_GAIN = 1.05  # by which layers that overlap have to be faster than one after another
+
+
+class _WavefrontSolver(Solver[RNNProblem]):
+    """Recurrent and input matrices of several layers on chip."""
+
+    name = "rnn.wavefront"
+
+    def divisions(self, problem: RNNProblem, layers: int) -> list[Division]:
+        """Return the divisions of so many layers, the fastest first."""
+        raise TypeError(f"{type(self).__name__} does not define divisions()")
+
+    def groups(self, problem: RNNProblem) -> list[int]:
+        """Return how many layers the launches have, one after another, where they take the least time; none where no launch can
+        have two."""
+        count, found = problem.network.layers, []
+        for most in range(2, min(count, persistent.MOST_LAYERS) + 1):
+            made = [most] * (count // most) + [count % most] * (count % most > 0)
+            if all(self.divisions(problem, layers) for layers in {*made}):
+                found.append(made)
+        return min(found, key=lambda made: self._seconds(problem, made), default=[])
+
+    def _seconds(self, problem: RNNProblem, groups: Sequence[int]) -> float:
+        return persistent.seconds(problem, [self.divisions(problem, layers)[0] for layers in groups])
+
+    def serves(self, problem: RNNProblem) -> bool:
+        n = problem.network
+        return n.layers > 1 and n.directions == 1 and persistent.can_serve(problem) and bool(self.groups(problem))
+
+    def applies(self, problem: RNNProblem) -> bool:
+        if not self.serves(problem):
+            return False
+        groups, multiprocessors = self.groups(problem), problem.device.multiprocessors
+        together = all(self.divisions(problem, layers)[0].runs_together(multiprocessors) for layers in groups)
+        layer_by_layer = self._seconds(problem, [1] * problem.network.layers)
+        return together and LEAST_GAIN * self._seconds(problem, groups) < layer_by_layer
+
+    def alignment(self, problem: RNNProblem) -> Mapping[str, int]:
+        return {"workSpace": 16, "reserveSpace": 16}
+
+    def estimated_seconds(self, problem: RNNProblem) -> float:
+        return self._seconds(problem, self.groups(problem))
+
+
+class WavefrontForwardSolver(_WavefrontSolver):
+    """From the first layer on."""
+
+    def divisions(self, problem: RNNProblem, layers: int) -> list[Division]:
+        n = problem.network
+        if layers == 1:
+            return PersistentForwardSolver().divisions(problem)
+        return persistent.divisions(problem, n.gates + (n.cell == GRU), 1, layers)  # a row more, as the kernel says
+
+    def launches(self, problem: RNNProblem) -> list[Launch]:
+        problem, first, between = problem.apart(), 0, range(problem.network.layers - 1)
+        found = inputs.prepared(problem, dropped(problem))
+        for layer in between:
+            found += dropout.drawn(problem, layer, mask_alone=True)
+        for count in self.groups(problem):
+            layers = range(first, first + count)
+            found += inputs.products(problem, first)
+            found.append(inputs.fill(problem, persistent_forward.exchanged(problem, layers)))
+            found.append(persistent_forward.steps(problem, self.divisions(problem, count), layers))
+            first += count
+        return [*found, *dropout.advanced(problem)]
+
+
+class WavefrontBackwardSolver(_WavefrontSolver):
+    """From the last layer on."""
+
+    def divisions(self, problem: RNNProblem, layers: int) -> list[Division]:
+        if layers == 1:
+            return PersistentBackwardSolver().divisions(problem)
+        return persistent.divisions(problem, 1, problem.network.gates, layers)
+
+    def launches(self, problem: RNNProblem) -> list[Launch]:
+        problem, behind = problem.apart(), problem.network.layers
+        found = inputs.prepared(problem)
+        for count in self.groups(problem):
+            layers = range(behind - 1, behind - 1 - count, -1)
+            found.append(inputs.fill(problem, persistent_backward.exchanged(problem, layers)))
+            found.append(persistent_backward.steps(problem, self.divisions(problem, count), layers))
+            behind -= count
+            found += inputs.gradients(problem, behind)
+            found += dropout.gradient(problem, behind)
+        return found
+
+
+def dropped(problem: RNNProblem) -> inputs.Filled | None:
+    """Return what dropout lets pass between layers, which blocks exchange; none where nothing is dropped."""
+    if not problem.draws:
+        return None
+    n = problem.network
+    first, stride = problem.dropped(0)[0], problem.dropped(1)[0] - problem.dropped(0)[0]
+    return inputs.Filled("reserveSpace", first, problem.steps * problem.batch * n.output_size, n.layers - 1, stride)
