@@ -16,7 +16,8 @@ SOURCE = "convolution/bias_gradient_channels.cu"
 MOST_CHANNELS = 512  # as in the kernel
 LEAST_PACKS = 4  # of a thread
 BLOCKS = 2  # of a multiprocessor
-LEAST_BYTES, MOST_BYTES = 2 << 20, 64 << 20  # of dy
+LEAST_BYTES = 2 << 20  # of dy
+FLOATS = 4  # of a pack
 
 
 class BiasGradientChannels(solver.Solver[BiasProblem]):
@@ -32,10 +33,14 @@ class BiasGradientChannels(solver.Solver[BiasProblem]):
         return problem.aligned and packed and channels <= MOST_CHANNELS and self._period(problem) <= THREADS
 
     def applies(self, problem: BiasProblem) -> bool:
+        dy = problem.operation.dy
+        width, channels = PACK_BYTES // dy.scalar_bytes, dy.dims[1]
+        # Of pixels that are packs, and of single elements that are few, others are faster.
         return (
-            problem.operation.dy.dims[1] > 1
+            dy.nbytes >= LEAST_BYTES
+            and channels % width > 0
+            and (channels > width or width > FLOATS)
             and self.serves(problem)
-            and (LEAST_BYTES <= problem.operation.dy.nbytes <= MOST_BYTES or not problem.sums.even)
         )
 
     def alignment(self, problem: BiasProblem) -> Mapping[str, int]:

@@ -14,6 +14,7 @@ from ..primitives.cluster import CLUSTER_SIZES, has_clusters
 from ..primitives.geometry import Grid
 from ..reduce_tensor.any import COUNTS, Counts
 from ..reduce_tensor.problem import NOT_COUNTED
+from ..runtime.device import LaunchShape
 from .bias_gradient import BiasProblem
 
 PACK_BYTES = 16
@@ -28,8 +29,8 @@ class PartsLaunch(Launch):
     single: Launch
 
     def starter_of(self, template: bytes) -> Any:
-        configuration = (self.grid, self.block, self.shared_bytes)
-        return self.function.starter(template, len(self.operands) + 1, *configuration)
+        shape = LaunchShape(self.grid, self.block, self.shared_bytes, self.cooperative)
+        return self.function.starter(template, len(self.operands) + 1, shape)
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
         number = self.counts.number(addresses[-1], self.parts)

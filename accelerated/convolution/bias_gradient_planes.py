@@ -17,7 +17,6 @@ SOURCE = "convolution/bias_gradient_planes.cu"
 MOST_PITCHES = 2
 BLOCKS, LEAST_PACKS = 4, 4  # of a multiprocessor; of a thread
 LEAST_BYTES = 1 << 20  # of dy: less takes a launch, whoever serves
-MOST_PACKED_BYTES = 16 << 20  # of a dy whose packs are aligned, which others read with fewer instructions
 
 
 class Planes(NamedTuple):
@@ -55,8 +54,8 @@ class BiasGradientPlanes(solver.Solver[BiasProblem]):
         planes = Planes.of(dy)
         if planes is None or dy.nbytes < LEAST_BYTES or not self.serves(problem):
             return False
-        aligned = not planes.parts and all(stride * dy.scalar_bytes % PACK_BYTES == 0 for stride in dy.strides[:2])
-        return not aligned or dy.nbytes <= MOST_PACKED_BYTES
+        # Packs that are all aligned are read with fewer instructions by others.
+        return bool(planes.parts) or any(stride * dy.scalar_bytes % PACK_BYTES for stride in dy.strides[:2])
 
     def launches(self, problem: BiasProblem) -> list[Launch]:
         o, planes, blocks = problem.operation, Planes.of(problem.operation.dy), problem.device.multiprocessors * BLOCKS
