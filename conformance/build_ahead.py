@@ -67,9 +67,8 @@ TAKEN = {
 TYPE_DEFINITIONS = {"ELEMENT", "COMPUTE", "SOURCE", "RESULT", "PACK_BYTES", "PARAMETER"}
 # Constants that host and device share: of one value in each source.
 CONSTANTS = {
-    "ALIGNED", "BACKWARD_SINGLES", "COUNTERS", "COUNTS", "DENSE_PACKS", "ELEMENTS", "FORWARD_SINGLES", "GROUP", "GROUPS", "LONGEST", "MOST_CLASSES", "MOST_WINDOW",
-    "OPERANDS", "PACKS", "PIECE", "PIECES", "ROWS", "SINGLE", "STAGES", "STEP", "THREADS", "TILE", "TILE_BYTES", "TILE_THREADS", "UNIFORM", "WIDTH",
-    "WINDOWS",
+    "BACKWARD_SINGLES", "COUNTERS", "COUNTS", "ELEMENTS", "FORWARD_SINGLES", "GROUP", "GROUPS", "LONGEST", "MOST_CLASSES", "MOST_WINDOW",
+    "OPERANDS", "PACKS", "PIECES", "ROWS", "STAGES", "STEP", "THREADS", "TILE", "TILE_BYTES", "TILE_THREADS", "WIDTH", "WINDOWS",
 }  # fmt: skip
 # Of few values each, whatever the shapes: operands of products, cells of recurrent networks, tiles of their persistent kernels,
 # elements of a thread of dropout and the spatial transformer

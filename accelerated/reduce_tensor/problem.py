@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from ctypes import Structure, c_int, c_uint, c_ulonglong
+from ctypes import Structure, c_int, c_uint
 from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple, TypeVar
@@ -18,7 +18,6 @@ from ..primitives.geometry import L2_RESIDENT_BYTES, FastDivmod, geometry, merge
 from .division import Division, along_rows, divided, pack_width
 
 OPERANDS = ("A", "C", "indices", "workspace")
-NOT_COUNTED = 2**32 - 1
 HALF_BYTES = 2
 PACK_BYTES = 16  # that A begins at a multiple of where kernels rely on it
 WORKSPACE_ALIGNMENT = 8  # of the partial results; the workspace has room to begin there
@@ -206,7 +205,6 @@ class ReduceProblem(solver.Problem):
         reduction, segments = operation.reduction, self.division.segments
         return structure(
             *pointers(len(OPERANDS)),
-            ("count", c_ulonglong(NOT_COUNTED)),
             ("reduced", reduced),
             ("kept", kept),
             *factors(operation, alpha=operation.alpha, beta=operation.beta),

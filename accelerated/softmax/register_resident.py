@@ -24,7 +24,8 @@ from .problem import (
 REGISTER_PACKS = 4  # of a thread
 MOST_ROW_PACKS = (4, 2)  # of a lane, by inputs, of rows for which a warp suffices
 STRIDED_PACKS = 8  # of a thread, where strided rows are many
-ELEMENTS = (16, 12, 10, 8)  # of a thread, where packs are single elements
+LEAST_PACKS = 2  # of a thread that has all of a strided row
+ELEMENTS = (16, 12, 10, 8)  # of a thread, where packs are single elements of longer rows
 LONGEST_OF_ELEMENTS = {False: 128, True: 256}  # elements of a strided row; whether an element has fewer than four bytes
 BLOCK_THREADS, MOST_BLOCK_THREADS = 128, 256
 RESIDENT_THREADS = 1024  # per multiprocessor
@@ -59,7 +60,7 @@ def packs_in_registers(
     if layout.strided:
         if layout.along.row <= SHORT_ROW:
             threads = BLOCK_THREADS if scalar_bytes >= 4 else MOST_BLOCK_THREADS
-            return Division(True, threads, layout.along.row, threads, ceiling(rows, threads), 0)
+            return Division(True, threads, max(layout.along.row, LEAST_PACKS), threads, ceiling(rows, threads), 0)
         few = filled <= FEW_STRIDED
         if inputs == 2 and not few:
             if preferred:
@@ -89,9 +90,11 @@ def packs_in_registers(
 def elements_in_registers(layout: RowLayout, scalar_bytes: int, device: Any) -> Division | None:
     """Return how threads hold single elements of strided rows, or None where they do not."""
     length, rows = layout.along.row, layout.rows.packs
-    if not layout.strided or layout.vector or layout.along.outer_rank or scalar_bytes > LARGEST_ELEMENT:
+    if not layout.strided or layout.vector or layout.along.outer_rank:
         return None
-    if not SHORT_ROW < length <= LONGEST_OF_ELEMENTS[scalar_bytes < LARGEST_ELEMENT]:
+    if length <= SHORT_ROW:
+        return Division(True, BLOCK_THREADS, max(length, LEAST_PACKS), BLOCK_THREADS, ceiling(rows, BLOCK_THREADS), 0)
+    if scalar_bytes > LARGEST_ELEMENT or length > LONGEST_OF_ELEMENTS[scalar_bytes < LARGEST_ELEMENT]:
         return None
 
     def shares(packs: int) -> int:

@@ -10,13 +10,11 @@ from ..plans import Launch
 from ..solver import serve
 from .problem import TransformProblem, Walk, WalkSolver, copy
 from .rows import RowsSolver
-from .small_transpose import SmallTransposeSolver
-from .tiles import TilesSolver
 from .transpose import TransposeSolver
 
 __all__ = ["copy", "launch"]
 
-WalkSolver.order = (SmallTransposeSolver(), TransposeSolver(), TilesSolver(), RowsSolver())
+WalkSolver.order = (TransposeSolver(), RowsSolver())
 serve(TransformProblem, WalkSolver.order, TransformTensor, TransformTensorEx, TransformFilter)
 
 

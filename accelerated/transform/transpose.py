@@ -75,11 +75,10 @@ class TransposeArgument(ctypes.Structure):
 
 
 class Transpose(NamedTuple):
-    """A kernel, whether its threads transpose squares of packs in registers, its argument, the tiles (one per block), the threads and
+    """A kernel, its argument, the tiles (one per block), the threads and
     the bytes of shared memory of a block."""
 
     kernel: str
-    in_registers: bool
     argument: TransposeArgument
     tiles: int
     threads: int
@@ -103,7 +102,7 @@ class TransposeSolver(WalkSolver):
 
 
 def transpose_of(problem: TransformProblem, walk: Walk) -> Transpose | None:
-    """Return the transpose that carries out a walk of the problem without checks; None where tiles.cu has to."""
+    """Return the transpose that carries out a walk of the problem without checks; None where neither side is contiguous."""
     if id(walk) not in problem.transposes:
         problem.transposes[id(walk)] = _transpose(problem, walk)
     return problem.transposes[id(walk)]
@@ -117,9 +116,9 @@ def _transpose(problem: TransformProblem, walk: Walk) -> Transpose | None:
     if across.source != 1 or along.destination != 1 or len(others) > DIMENSIONS:
         return None
     widths = PACK_BYTES // source_bytes, PACK_BYTES // destination_bytes
-    in_registers = walk.aligned("source", across, widths[0]) and walk.aligned("destination", along, widths[1])
-    if in_registers and not (same_type and source_bytes in (2, 4)):
-        return None
+    in_registers = same_type and source_bytes in (2, 4)
+    in_registers = in_registers and walk.aligned("source", across, widths[0])
+    in_registers = in_registers and walk.aligned("destination", along, widths[1])
     outer = prod(step.extent for step in others)
     extents = across.extent, along.extent
     resident = prod(extents) * outer * 2 * source_bytes <= L2_RESIDENT_BYTES
@@ -179,9 +178,7 @@ def _transpose(problem: TransformProblem, walk: Walk) -> Transpose | None:
     else:
         contiguous_tiles = argument.contiguous_in or argument.contiguous_out
         kernel = "shared_packs" if packed else "contiguous" if contiguous_tiles else "elements"
-    return Transpose(
-        f"transform_transpose_{kernel}", in_registers, argument, prod(tiles) * outer, threads, shared_bytes
-    )
+    return Transpose(f"transform_transpose_{kernel}", argument, prod(tiles) * outer, threads, shared_bytes)
 
 
 def _packs(walk: Any, side: str, row: Any, rows: Any, tile: Sequence[int], width: int) -> bool:

@@ -185,6 +185,36 @@ def test_geometries(run, geometry, formats):
             run(replace(operation, algo=GEMM))
 
 
+def in_whole_packs(x: tuple[int, ...], w: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """An input and a filter of the same window whose channels fill packs of 16 bytes in half: 8 instead of up to 4, or else 16."""
+    c, k = (8 if count <= 4 else 16 for count in (w[1], w[0]))
+    return (x[0], c, *x[2:]), (k, c, *w[2:])
+
+
+@shows(f"{F}/c01", f"{F}/c24", "cudnnMathType_t/c01")
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_geometries_on_tensor_cores(run, geometry):
+    plain = convolution(**GEOMETRIES[geometry])
+    x, w = in_whole_packs(plain.x.dims, plain.w.dims)
+    for formats, mode in zip((NCHW, NHWC), Mode, strict=True):
+        options: Any = {
+            **GEOMETRIES[geometry],
+            "x": x,
+            "w": w,
+            "formats": formats,
+            "mode": mode,
+            "math_type": DEFAULT,
+            "beta": 0.5,
+        }
+        run(
+            convolution(
+                **options,
+                configuration="PSEUDO_HALF",
+                algo=PRECOMP if max(plain.convolution.dilation) == 1 else IMPLICIT,
+            )
+        )
+
+
 @shows("cudnnSetConvolutionGroupCount/c01", f"{F}/c23", f"{F}/c35")
 @pytest.mark.parametrize(
     "formats, algo",
@@ -196,6 +226,35 @@ def test_geometries(run, geometry, formats):
 def test_groups(run, groups, per_group, filters, formats, algo, configuration):
     x, w = (2, groups * per_group, 5, 4), (filters, per_group, 3, 3)
     run(convolution(x, w, configuration=configuration, groups=groups, formats=formats, algo=algo))
+
+
+# Windows of depthwise convolutions: 11 x 9 inputs, a filter for each channel or several of them
+DEPTHWISE: dict[str, dict[str, Any]] = {
+    "5x5": {"taps": (5, 5), "padding": (2, 2)},
+    "5x3, stride 2": {"taps": (5, 3), "padding": (2, 0), "stride": (2, 2)},
+    "even": {"taps": (2, 4), "padding": (1, 2), "stride": (2, 1)},
+    "dilated": {"taps": (3, 3), "padding": (2, 3), "dilation": (2, 3)},
+    "everything": {"taps": (3, 2), "padding": (3, 1), "stride": (2, 3), "dilation": (2, 1)},
+    "1x1": {"taps": (1, 1), "padding": (0, 0), "stride": (2, 1)},
+    "7x7": {"taps": (7, 7), "padding": (3, 3)},
+}
+
+
+def depthwise(window: str, channels: int, multiple: int) -> tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]:
+    """The dimensions of the input and of the filter of a depthwise convolution, and its other options."""
+    options = dict(DEPTHWISE[window])
+    return (2, channels, 11, 9), (channels * multiple, 1, *options.pop("taps")), {**options, "groups": channels}
+
+
+@shows("cudnnSetConvolutionGroupCount/c01", f"{F}/c23")
+@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
+@pytest.mark.parametrize("window", DEPTHWISE)
+def test_depthwise_windows(run, window, configuration):
+    for formats, mode, channels, multiple in zip(
+        (NHWC, NCHW, NHWC), (*Mode, Mode.CUDNN_CONVOLUTION), (8, 5, 3), (1, 1, 2), strict=True
+    ):
+        x, w, options = depthwise(window, channels, multiple)
+        run(convolution(x, w, **options, configuration=configuration, formats=formats, mode=mode, beta=0.5))
 
 
 @shows(f"{F}/c24", f"{F}/c25", f"{F}/c26", f"{F}/c29", f"{F}/c30")
