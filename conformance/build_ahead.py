@@ -67,7 +67,7 @@ TAKEN = {
 TYPE_DEFINITIONS = {"ELEMENT", "COMPUTE", "SOURCE", "RESULT", "PACK_BYTES", "PARAMETER"}
 # Constants that host and device share: of one value in each source.
 CONSTANTS = {
-    "BACKWARD_SINGLES", "COUNTERS", "COUNTS", "ELEMENTS", "FORWARD_SINGLES", "GROUP", "GROUPS", "LONGEST", "MOST_CLASSES", "MOST_WINDOW",
+    "BACKWARD_SINGLES", "COUNTERS", "ELEMENTS", "FORWARD_SINGLES", "GROUP", "LONGEST", "MOST_CLASSES", "MOST_WINDOW",
     "OPERANDS", "PACKS", "PIECES", "ROWS", "STAGES", "STEP", "THREADS", "TILE", "TILE_BYTES", "TILE_THREADS", "WIDTH", "WINDOWS",
 }  # fmt: skip
 # Of few values each, whatever the shapes: operands of products, cells of recurrent networks, tiles of their persistent kernels,

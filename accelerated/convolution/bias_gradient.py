@@ -42,8 +42,6 @@ class BiasGradient(solver.Solver[BiasProblem]):
     def applies(self, problem: BiasProblem) -> bool:
         if not self.serves(problem):
             return False
-        if isinstance(self.sums, TwoPass):  # which takes up to a third less than sums that are counted, nowhere more
-            return True
         small = isinstance(self.sums, Small) and problem.sums.rows and problem.operation.dy.nbytes <= MOST_SMALL_BYTES
         return small or self.sums.applies(problem.sums)
 

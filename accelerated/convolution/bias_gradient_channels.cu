@@ -1,7 +1,7 @@
 // Gradients of a bias (6.2.1) of packed dy with channels innermost, as many as there are.
 //
 // A thread reads packs of 16 bytes that are as many apart as lead to the same channels again, and keeps a sum for
-// each of its elements. Blocks add theirs by channel, then clusters, then the last cluster to arrive.
+// each of its elements. Blocks add theirs by channel, then clusters; another launch adds what clusters have.
 //
 // Roofline bound: bytes, dy read once; 2 flops an element.
 #include "convolution/bias_gradient.cuh"
@@ -13,12 +13,10 @@ struct Arguments {
   const ELEMENT* dy;
   ELEMENT* db;
   COMPUTE* partials;  // [part][channel], where parts are several
-  unsigned long long count;
   COMPUTE alpha, beta;
   FastDivmod channels;
   unsigned elements;       // of dy
   unsigned active, parts;  // threads of a block that read; clusters
-  int db_stride;
 };
 
 struct Shared {
@@ -110,19 +108,11 @@ extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(THREADS, 4)
       [&](unsigned channel, COMPUTE sum) { shared.gather.send(&shared.blocks[cluster_rank()][channel], sum); });
   if (cluster_rank() > 0) return;
   shared.gather.wait();
-  const auto write = [&](unsigned channel, COMPUTE sum) {
-    ELEMENT* db = a.db + channel * a.db_stride;
-    *db = blend<COMPUTE>(a.alpha, sum, a.beta, db);
-  };
   for (unsigned channel = threadIdx.x; channel < channels; channel += THREADS) {
     COMPUTE sum = shared.blocks[0][channel];
 #pragma unroll
     for (int block = 1; block < static_cast<int>(CLUSTER_SIZE); block++) sum += shared.blocks[block][channel];
-    if (a.parts == 1) write(channel, sum);
-    else a.partials[blockIdx.x / CLUSTER_SIZE * channels + channel] = sum;
+    if (a.parts > 1) a.partials[blockIdx.x / CLUSTER_SIZE * channels + channel] = sum;
+    else a.db[channel] = blend<COMPUTE>(a.alpha, sum, a.beta, a.db + channel);
   }
-  if (a.parts == 1 || !is_last(a.count, 0, a.parts)) return;
-  sum_by_channel(
-      channels, a.parts, shared.lanes,
-      [&](unsigned i, unsigned channel) { return __ldcg(a.partials + i * channels + channel); }, write);
 }

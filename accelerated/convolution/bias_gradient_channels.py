@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from ctypes import c_int, c_uint
+from ctypes import c_uint
 from math import gcd
 
 from .. import solver
 from ..plans import Launch
 from ..primitives.geometry import FastDivmod
 from .bias_gradient import BiasProblem
-from .bias_gradient_parts import PACK_BYTES, THREADS, cluster_blocks, launch_in_parts
+from .bias_gradient_parts import PACK_BYTES, THREADS, cluster_blocks, has_packed_result, launches_in_parts
 
 SOURCE = "convolution/bias_gradient_channels.cu"
 MOST_CHANNELS = 512  # as in the kernel
@@ -30,6 +30,7 @@ class BiasGradientChannels(solver.Solver[BiasProblem]):
         channels = dy.dims[1]
         follow = sorted((stride, extent) for stride, extent in zip(dy.strides, dy.dims, strict=True) if extent > 1)
         packed = dy.span == dy.count and (channels == 1 or (follow[0] == (1, channels) and dy.strides[1] == 1))
+        packed = packed and has_packed_result(problem)
         return problem.aligned and packed and channels <= MOST_CHANNELS and self._period(problem) <= THREADS
 
     def applies(self, problem: BiasProblem) -> bool:
@@ -58,16 +59,10 @@ class BiasGradientChannels(solver.Solver[BiasProblem]):
         packs = -(-o.dy.count * o.dy.scalar_bytes // PACK_BYTES)
         most = -(-BLOCKS * problem.device.multiprocessors // cluster)
         parts = max(1, min(most, packs // (LEAST_PACKS * active * cluster)))
-        return [
-            launch_in_parts(
-                problem, SOURCE, parts, lambda parts: (parts * cluster, 1, 1),
-                lambda parts: [
-                    ("channels", FastDivmod.of(o.dy.dims[1])),
-                    ("elements", c_uint(o.dy.count)),
-                    ("active", c_uint(active)),
-                    ("parts", c_uint(parts)),
-                    ("db_stride", c_int(o.db.strides[1])),
-                ],
-                {},
-            )
-        ]  # fmt: skip
+        fields = [
+            ("channels", FastDivmod.of(o.dy.dims[1])),
+            ("elements", c_uint(o.dy.count)),
+            ("active", c_uint(active)),
+            ("parts", c_uint(parts)),
+        ]
+        return launches_in_parts(problem, SOURCE, parts, (parts * cluster, 1, 1), fields, {})

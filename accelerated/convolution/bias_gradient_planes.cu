@@ -14,8 +14,7 @@ constexpr int BATCH = 4;  // packs of a thread in flight
 struct Arguments {
   const ELEMENT* dy;
   ELEMENT* db;
-  COMPUTE* partials;  // [channel][part], where these are several
-  unsigned long long count;
+  COMPUTE* partials;  // [part][channel], where parts are several
   COMPUTE alpha, beta;
   FastDivmod packs;            // of a plane, at most
   FastDivmod pitch[2];         // elements from the beginning of a part of a plane to the next
@@ -23,7 +22,6 @@ struct Arguments {
   int image, channel;          // elements from one to the next
   unsigned all_packs, length;  // of a channel; elements that a plane spans
   unsigned span, parts;        // elements of dy, gaps counted; clusters of a channel
-  int db_stride;
 };
 
 // The pack `index` of a channel: where it begins, its first element in the plane, which may be in front of it.
@@ -128,26 +126,12 @@ extern "C" __global__ void CLUSTER_DIMS_Y __launch_bounds__(THREADS, sizeof(COMP
 #pragma unroll
     for (int warp = 1; warp < static_cast<int>(WARPS); warp++) sum += warps[warp];
     gather.send(blocks + cluster_rank(), sum);
-  }
-  if (cluster_rank() > 0) return;
-  COMPUTE* partials = a.partials + blockIdx.x * a.parts;
-  if (threadIdx.x == 0) {
+    if (cluster_rank() > 0) return;
     gather.wait_one_thread();
     sum = blocks[0];
 #pragma unroll
     for (int block = 1; block < static_cast<int>(CLUSTER_SIZE); block++) sum += blocks[block];
-    if (a.parts > 1) partials[blockIdx.z] = sum;
-  }
-  if (a.parts > 1 && !is_last(a.count, blockIdx.x, a.parts)) return;
-  if (threadIdx.x >= WARP) return;
-  if (a.parts > 1) {
-    sum = 0;
-    for (unsigned part = threadIdx.x; part < a.parts; part += WARP) sum += __ldcg(partials + part);
-#pragma unroll
-    for (int distance = WARP / 2; distance > 0; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);
-  }
-  if (threadIdx.x == 0) {
-    ELEMENT* db = a.db + blockIdx.x * a.db_stride;
-    *db = blend<COMPUTE>(a.alpha, sum, a.beta, db);
+    if (a.parts > 1) a.partials[blockIdx.z * gridDim.x + blockIdx.x] = sum;
+    else a.db[blockIdx.x] = blend<COMPUTE>(a.alpha, sum, a.beta, a.db + blockIdx.x);
   }
 }

@@ -11,7 +11,7 @@ from .. import solver
 from ..plans import Launch
 from ..primitives.geometry import FastDivmod, merge_dimensions
 from .bias_gradient import BiasProblem
-from .bias_gradient_parts import GROUPS, PACK_BYTES, THREADS, cluster_blocks, launch_in_parts
+from .bias_gradient_parts import PACK_BYTES, THREADS, cluster_blocks, has_packed_result, launches_in_parts
 
 SOURCE = "convolution/bias_gradient_planes.cu"
 MOST_PITCHES = 2
@@ -47,7 +47,8 @@ class BiasGradientPlanes(solver.Solver[BiasProblem]):
 
     def serves(self, problem: BiasProblem) -> bool:
         dy = problem.operation.dy
-        return dy.span * dy.scalar_bytes >= 2 * PACK_BYTES and Planes.of(dy) is not None
+        long = dy.span * dy.scalar_bytes >= 2 * PACK_BYTES
+        return long and has_packed_result(problem) and Planes.of(dy) is not None
 
     def applies(self, problem: BiasProblem) -> bool:
         dy = problem.operation.dy
@@ -67,22 +68,17 @@ class BiasGradientPlanes(solver.Solver[BiasProblem]):
         while cluster > 1 and channels * cluster > blocks:  # which all run at the same time
             cluster //= 2
         wanted = blocks // (channels * cluster)
-        parts = max(1, min(wanted, images * packs // (LEAST_PACKS * THREADS * cluster))) if channels <= GROUPS else 1
-        return [
-            launch_in_parts(
-                problem, SOURCE, parts, lambda parts: (channels, cluster, parts),
-                lambda parts: [
-                    ("packs", FastDivmod.of(packs)),
-                    ("pitch", (FastDivmod * MOST_PITCHES)(*(FastDivmod.of(pitch) for pitch, _ in kept))),
-                    ("kept", (c_int * MOST_PITCHES)(*(elements for _, elements in kept))),
-                    ("image", c_int(o.dy.strides[0])),
-                    ("channel", c_int(o.dy.strides[1])),
-                    ("all_packs", c_uint(images * packs)),
-                    ("length", c_uint(planes.length)),
-                    ("span", c_uint(o.dy.span)),
-                    ("parts", c_uint(parts)),
-                    ("db_stride", c_int(o.db.strides[1])),
-                ],
-                {"PITCHES": str(len(planes.parts)), "CLUSTER_BLOCKS": str(cluster)},
-            )
-        ]  # fmt: skip
+        parts = max(1, min(wanted, images * packs // (LEAST_PACKS * THREADS * cluster)))
+        fields = [
+            ("packs", FastDivmod.of(packs)),
+            ("pitch", (FastDivmod * MOST_PITCHES)(*(FastDivmod.of(pitch) for pitch, _ in kept))),
+            ("kept", (c_int * MOST_PITCHES)(*(elements for _, elements in kept))),
+            ("image", c_int(o.dy.strides[0])),
+            ("channel", c_int(o.dy.strides[1])),
+            ("all_packs", c_uint(images * packs)),
+            ("length", c_uint(planes.length)),
+            ("span", c_uint(o.dy.span)),
+            ("parts", c_uint(parts)),
+        ]
+        definitions = {"PITCHES": str(len(planes.parts)), "CLUSTER_BLOCKS": str(cluster)}
+        return launches_in_parts(problem, SOURCE, parts, (channels, cluster, parts), fields, definitions)

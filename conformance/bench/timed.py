@@ -10,7 +10,6 @@ import pytest
 from .measure import Bench, with_floor
 from .row import Row
 
-
 KEPT_ROWS = 10  # are written together
 
 

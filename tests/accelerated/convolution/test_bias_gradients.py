@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 from convolution_operations import check
 from dualdnn.accelerated import AcceleratedBackend
-from dualdnn.accelerated.convolution import bias_gradient_channels, bias_gradient_parts, bias_gradient_planes
-from dualdnn.accelerated.convolution.bias_gradient_parts import PartsLaunch
-from dualdnn.accelerated.reduce_tensor.problem import NOT_COUNTED
+from dualdnn.accelerated.convolution import bias_gradient_channels, bias_gradient_planes
 from dualdnn.accelerated.solver import plan_by, possible_solvers
 from dualdnn.api.operations import ConvolutionBackwardBias, TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
@@ -54,14 +52,6 @@ def test_planes_at_any_address(backend):
 )
 def test_channels(backend, kind, dims):
     check(backend, gradient(kind, dims, "nhwc"), CHANNELS)
-
-
-def test_one_part_where_all_counts_are_taken(backend, monkeypatch):
-    monkeypatch.setattr(bias_gradient_parts.Counts, "number", lambda *_: NOT_COUNTED)
-    for name, layout in ((PLANES, "gaps"), (CHANNELS, "nhwc")):
-        plan = check(backend, gradient(FLOAT, (4, 3, 25, 21), layout), name)
-        if backend.device.multiprocessors > 1:
-            assert any(isinstance(launch, PartsLaunch) for launch, _ in plan.steps)
 
 
 def test_what_they_do_not_serve(backend):
