@@ -43,7 +43,15 @@ def test_a_sum_is_timed_beside_a_copy_of_its_bytes():
         copied, dy = row.copy, row.operation.dy
         assert copied.x == copied.y and copied.x.strides == dy.strides and 2 * copied.x.count == dy.count
     assert not any(row.copy for row in rows("reduce") if row.family.startswith("reduce"))
-    sums = {"bytes": 8000, "flops": 0, "pace": None, "ours_us": 4.0, "vendor_us": None, "graph_us": None, "copy_us": 3.0}
+    sums = {
+        "bytes": 8000,
+        "flops": 0,
+        "pace": None,
+        "ours_us": 4.0,
+        "vendor_us": None,
+        "graph_us": None,
+        "copy_us": 3.0,
+    }
     assert with_floor(sums, Ceilings(1e12, 1e-6))["of_copy"] == 0.75
 
 

@@ -9,9 +9,9 @@
 constexpr int ROW_BYTES = 128, WARPGROUP = 128;
 constexpr int MOST_STAGES = 12;
 
-// Whether warpgroups that take every STEP-th K-block have stages of their own. Else one that comes to a stage of
+// Whether warpgroups that take every `step`-th K-block have stages of their own. Else one that comes to a stage of
 // another's, which is still being loaded, takes the phase before for the one it waits for: their parity is the same.
-template <int STAGES, int STEP> constexpr bool has_own_stages = STAGES % STEP == 0;
+constexpr bool has_own_stages(int stages, int step) { return stages % step == 0; }
 
 template <int STAGES, int BYTES> struct TmaPipeline {
   static_assert(STAGES <= MOST_STAGES);

@@ -26,7 +26,7 @@ struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMNS) * ROW_BYTES> {
   static constexpr int SLOT = CONSUMERS * 64 * COLUMNS;  // sums that a block stores of a tile
   static constexpr int STEP = SPLIT_K ? CONSUMERS : 1;   // from one K-block of a warpgroup to its next
   static_assert(PLANES || BOX == 64);
-  static_assert(has_own_stages<STAGES, STEP>);
+  static_assert(has_own_stages(STAGES, STEP));
 
   const Arguments& a;
 
