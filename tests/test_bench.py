@@ -137,6 +137,16 @@ def test_a_stream_is_held_until_what_is_measured_was_queued(monkeypatch):
     assert clock.now() - before == 3.0
 
 
+def test_no_fallback_is_timed(monkeypatch):
+    """Kernels that are compiled while a fallback serves are waited for."""
+    made, waited = Bench("emulated", None), []
+    steps = [(SimpleNamespace(wait_for_kernel=lambda number=number: waited.append(number)), ()) for number in range(2)]
+    plan = SimpleNamespace(steps=steps, solver="some.solver")
+    monkeypatch.setattr(made.handle.backend, "plan", lambda operation: plan)
+    assert made._solver(next(iter(rows("scale"))).operation) == {"solver": "some.solver"}
+    assert waited == [0, 1]
+
+
 def bench(*arguments):
     """The command in a process of its own: pytest-benchmark measures nothing inside a parallel run."""
     command = [sys.executable, "-m", "dualdnn.conformance", "bench", "--device", "emulated", *arguments]
