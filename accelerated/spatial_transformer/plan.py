@@ -209,9 +209,7 @@ class SamplerSolver(Solver[TransformerProblem]):
         starts = ("starts", ctypes.c_longlong(entries))
         pixels = problem.images * problem.pixels
         slices, interleaved = self._threads_of_pixel(problem)
-        # A block of a tile that has all of its channels and samples has their part of the gradient of the grid, too.
-        of_tiles = self.sorts and of_tile == 1 and not lane_width
-        of_x, of_grid = problem.images * of_tile * prod(tiles), 0 if of_tiles else blocks(pixels * slices)[0]
+        of_x, of_grid = problem.images * of_tile * prod(tiles), blocks(pixels * slices)[0]
         fewer, count = min(of_x, of_grid), of_x + of_grid
         shape = self._shape(problem, o.dx)
         fields = [
@@ -228,10 +226,9 @@ class SamplerSolver(Solver[TransformerProblem]):
             ("slices", c_int(slices)),
             ("interleaved", c_int(interleaved)),
             # Blocks of the gradient of x take longer: where they are fewer, they begin.
-            ("period", FastDivmod.of(count // fewer if 0 < of_grid == fewer else 1)),
+            ("period", FastDivmod.of(count // fewer if of_grid == fewer else 1)),
             ("fewer", c_uint(fewer)),
             ("grid_has_fewer", c_int(of_grid == fewer)),
-            ("grid_of_tiles", c_int(of_tiles)),
         ]
         operands = ("dy", "grid", "dx", SCRATCH if self.sorts else "", "x", "dgrid")
         gradients = problem.launch(
@@ -240,10 +237,7 @@ class SamplerSolver(Solver[TransformerProblem]):
         )  # fmt: skip
         if not self.sorts:
             return [gradients]
-        fields = [
-            *factors(o, grid_alpha=o.alphaDgrid, grid_beta=o.betaDgrid),
-            starts, shape, ("bins", bins), ("images", c_uint(problem.images)),
-        ]  # fmt: skip
+        fields = [starts, shape, ("bins", bins), ("images", c_uint(problem.images))]
         grid = (bins.chunks, problem.images)
         # Where the samples of a block begin, and of the warps of one and of all the counts.
         of_warps = (THREADS // 32 + 1) * bins.bins * COUNT_BYTES // 2
@@ -254,7 +248,7 @@ class SamplerSolver(Solver[TransformerProblem]):
                 problem.launch(
                     SAMPLER,
                     f"sampler_{step}",
-                    ("grid", SCRATCH, "dgrid" if of_tiles else ""),
+                    ("grid", SCRATCH),
                     fields,
                     *extent,
                     scratch_bytes=scratch_bytes,

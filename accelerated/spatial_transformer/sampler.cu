@@ -54,15 +54,12 @@ struct Cell {
 struct Corners {
   int offset[2][2];
   bool inside[2][2];
-  __device__ __forceinline__ Corners(const Cell& cell, const Shape& shape, const Strides& strides, int image)
-      : Corners(cell.row, cell.column, shape, strides, image) {}
-  __device__ __forceinline__ Corners(int first_row, int first_column, const Shape& shape, const Strides& strides,
-                                     int image) {
+  __device__ __forceinline__ Corners(const Cell& cell, const Shape& shape, const Strides& strides, int image) {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
 #pragma unroll
       for (int j = 0; j < 2; j++) {
-        const int row = first_row + i, column = first_column + j;
+        const int row = cell.row + i, column = cell.column + j;
         inside[i][j] = row >= 0 && row < shape.height && column >= 0 && column < shape.width;
         offset[i][j] = image * strides.image + row * strides.row + column * strides.column;
       }
@@ -209,8 +206,6 @@ __device__ __forceinline__ unsigned lanes_before() { return (1u << threadIdx.x %
 struct SortArguments {
   const ELEMENT* grid;
   unsigned char* scratch;
-  ELEMENT* dgrid;  // null where blocks of its own compute all of it
-  COMPUTE grid_alpha, grid_beta;
   long long starts;  // bytes of the entries, before the starts
   Shape shape;
   Bins bins;
@@ -220,19 +215,12 @@ struct SortArguments {
   __device__ __forceinline__ unsigned* start(unsigned image, unsigned chunk, unsigned bin) const {
     return reinterpret_cast<unsigned*>(scratch + starts) + bins.start_index(image, chunk, bin);
   }
-  // What bin, row and column of it a pixel has; false where no corner of its sample lies inside. left_out(at, sound):
-  // what is done with the others.
-  template <class LeftOut>
+  // What bin, row and column of it a pixel has; false where no corner of its sample lies inside.
   __device__ __forceinline__ bool find(unsigned image, unsigned pixel, unsigned end, unsigned& bin, unsigned& row,
-                                       unsigned& column, const LeftOut& left_out) const {
+                                       unsigned& column) const {
     bin = row = column = 0;
-    bool exists = pixel < end;
-    if (exists) {
-      const unsigned at = 2 * (image * bins.pixels + pixel);
-      const Cell cell(grid + at, shape);
-      exists = reaches(cell, shape, row, column);
-      if (!exists) left_out(at, cell.sound);
-    }
+    const bool exists =
+        pixel < end && reaches(Cell(grid + 2 * (image * bins.pixels + pixel), shape), shape, row, column);
     const unsigned mask = (1u << bins.side) - 1;
     bin = exists ? (row >> bins.side) * bins.across + (column >> bins.side) : 0;
     row &= mask, column &= mask;
@@ -251,7 +239,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_sample
 #pragma unroll 4
   for (unsigned pixel = chunk * a.bins.chunk + threadIdx.x; pixel < end; pixel += THREADS) {
     unsigned bin, row, column;
-    if (a.find(image, pixel, end, bin, row, column, [](unsigned, bool) {})) atomicAdd(&found[bin], 1u);
+    if (a.find(image, pixel, end, bin, row, column)) atomicAdd(&found[bin], 1u);
   }
   __syncthreads();
   for (unsigned bin = threadIdx.x; bin < a.bins.bins; bin += THREADS) *a.start(image, chunk, bin) = found[bin];
@@ -326,14 +314,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_sample
     for (unsigned i = 0; i < OF_LANE; i++) {
       unsigned row, column;
       entry[i].pixel = start + warp * OF_WARP + i * 32 + lane;
-      const bool exists = a.find(image, entry[i].pixel, end, bin[i], row, column, [&](unsigned at, bool sound) {
-        if (!a.dgrid) return;
-        for (int k = 0; k < 2; k++) {
-          ELEMENT* const result = a.dgrid + at + k;
-          *result = blend(a.grid_alpha, sound ? COMPUTE(0) : COMPUTE(NAN), a.grid_beta, result);
-        }
-      });
-      rank[i] = exists ? 0 : OF_WARP;
+      rank[i] = a.find(image, entry[i].pixel, end, bin[i], row, column) ? 0 : OF_WARP;
       entry[i].row = static_cast<unsigned short>(row), entry[i].column = static_cast<unsigned short>(column);
     }
     __syncthreads();
@@ -391,67 +372,7 @@ struct GradientArguments {
   FastDivmod period;  // of so many blocks the first is one of the gradient that has fewer blocks
   unsigned fewer;     // its blocks
   int grid_has_fewer;
-  int grid_of_tiles;  // the gradient of the grid is that of the blocks of tiles
 };
-
-// --- the gradient of the grid ---
-
-// The slopes of a sample along rows and columns, times the incoming gradient, of all of its channels.
-struct Slopes {
-  COMPUTE along_row = 0, along_column = 0;
-
-  // The channels from `first` on, each `step`-th; dy: that of the first channel.
-  __device__ __forceinline__ void add(const GradientArguments& a, const Corners& corners, COMPUTE below, COMPUTE right,
-                                      const ELEMENT* dy, int first, int step) {
-    for (int channel = first; channel < a.shape.channels; channel += step) {
-      const ELEMENT* x = a.x + channel * a.of_x.channel;
-      COMPUTE value[2][2];
-#pragma unroll
-      for (int corner = 0; corner < 4; corner++)
-        value[corner / 2][corner % 2] = corners.value(x, corner / 2, corner % 2);
-      const COMPUTE gradient = load<COMPUTE>(dy[channel * a.out.channel]);
-      along_row +=
-          gradient * ((COMPUTE(1) - below) * (value[0][1] - value[0][0]) + below * (value[1][1] - value[1][0]));
-      along_column +=
-          gradient * ((COMPUTE(1) - right) * (value[1][0] - value[0][0]) + right * (value[1][1] - value[0][1]));
-    }
-  }
-  __device__ __forceinline__ void write(const GradientArguments& a, unsigned at, bool sound) {
-    along_row *= COMPUTE(a.shape.width - 1) / COMPUTE(2), along_column *= COMPUTE(a.shape.height - 1) / COMPUTE(2);
-    ELEMENT* const result = a.dgrid + at;
-    result[0] = blend(a.grid_alpha, sound ? along_row : COMPUTE(NAN), a.grid_beta, result);
-    result[1] = blend(a.grid_alpha, sound ? along_column : COMPUTE(NAN), a.grid_beta, result + 1);
-  }
-};
-
-__device__ __forceinline__ void gradient_of_grid(const GradientArguments& a, unsigned index,
-                                                 COMPUTE (&partial)[2][THREADS]) {
-  const int width = THREADS / a.slices;
-  const int of_block = a.interleaved ? threadIdx.x / a.slices : threadIdx.x % width;
-  const int slice = a.interleaved ? threadIdx.x % a.slices : threadIdx.x / width;
-  const unsigned pixel = index * width + of_block;
-  unsigned row, column;
-  const unsigned image = a.shape.out_height.divide(a.shape.out_width.divide(pixel, column), row);
-  Slopes slopes;
-  bool sound = true;
-  if (pixel < a.pixels) {
-    const Cell cell(a.grid + 2 * pixel, a.shape);
-    sound = cell.sound;
-    const ELEMENT* dy = a.dy + (image * a.out.image + row * a.out.row + column * a.out.column);
-    slopes.add(a, Corners(cell, a.shape, a.of_x, image), cell.below, cell.right, dy, slice, a.slices);
-  }
-  if (a.slices > 1) {
-    partial[0][slice * width + of_block] = slopes.along_row, partial[1][slice * width + of_block] = slopes.along_column;
-    __syncthreads();
-    for (int other = 1; other < a.slices && slice == 0; other++) {
-      slopes.along_row += partial[0][other * width + of_block];
-      slopes.along_column += partial[1][other * width + of_block];
-    }
-  }
-  if (slice == 0 && pixel < a.pixels) slopes.write(a, 2 * pixel, sound);
-}
-
-// --- the gradient of x, of a tile ---
 
 constexpr int CANDIDATES = 6, IN_FLIGHT = 4;  // of a thread: samples that may reach its tile; packs of samples
 constexpr int LANES = LANE_WIDTH > 0 ? LANE_WIDTH : 1;      // channels of a pack, where they lie side by side
@@ -464,7 +385,6 @@ struct TileShared {
   union {
     struct {
       int offset[SAMPLES];  // of the gradient in dy
-      unsigned pixel[SAMPLES];
       COMPUTE below[SAMPLES], right[SAMPLES];
       unsigned short cell[SAMPLES];
       unsigned before[SLOTS][CELL_PAIRS];  // of each 32 samples: how many, then how many before them, of two cells
@@ -534,20 +454,6 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
       shared.below[at] = found.below[i], shared.right[at] = found.right[i];
     }
     __syncthreads();
-  };
-  // The gradient of the grid at those whose cell is the tile's own: of the last tiles that behind them, too.
-  const unsigned own_rows = top + TILE < a.shape.height ? TILE : SIDE,
-                 own_columns = left + TILE < a.shape.width ? TILE : SIDE;
-  auto write_grid = [&] {
-    for (unsigned i = threadIdx.x; i < count; i += THREADS) {
-      const unsigned cell = shared.found.cell[i], in_row = cell / SIDE, in_column = cell % SIDE;
-      if (in_row >= own_rows || in_column >= own_columns) continue;
-      const COMPUTE below = shared.found.below[i], right = shared.found.right[i];
-      const Corners corners(int(top + in_row) - 1, int(left + in_column) - 1, a.shape, a.of_x, image);
-      Slopes slopes;
-      slopes.add(a, corners, below, right, a.dy + (image * a.out.image + shared.found.offset[i]), 0, 1);
-      slopes.write(a, 2 * (image * a.bins.pixels + shared.found.pixel[i]), true);
-    }
   };
   // Adds them up for the channels from `first` on.
   auto add = [&] {
@@ -643,7 +549,6 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
     unsigned in_row;
     const unsigned of_image = a.shape.out_width.divide(pixel, in_row);
     shared.found.offset[at] = of_image * a.out.row + in_row * a.out.column;
-    shared.found.pixel[at] = pixel;
     shared.found.below[at] = cell.below, shared.found.right[at] = cell.right;
     shared.found.cell[at] = row * SIDE + column;
   };
@@ -711,7 +616,6 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
         for (int r = 0; r < CANDIDATES; r++)
           if (kept[r]) keep(at++, entry[r].pixel, entry[r].row, entry[r].column);
         __syncthreads();
-        if (a.grid_of_tiles) write_grid();
         sort();
         if (LANE_WIDTH > 0) return add_rows();
         for (; first < end_channel; first += CHANNELS) {
@@ -749,7 +653,6 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
         const bool last = bin_row == last_row && begin >= end;
         if (!last && count <= SAMPLES - THREADS) continue;
         __syncthreads();
-        if (a.grid_of_tiles && first == 0) write_grid();
         sort();
         several = several || !last;
         do {
@@ -763,6 +666,52 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
       } while (begin < end);
     }
   }
+}
+
+// --- the gradient of the grid ---
+
+__device__ __forceinline__ void gradient_of_grid(const GradientArguments& a, unsigned index,
+                                                 COMPUTE (&partial)[2][THREADS]) {
+  const int width = THREADS / a.slices;
+  const int of_block = a.interleaved ? threadIdx.x / a.slices : threadIdx.x % width;
+  const int slice = a.interleaved ? threadIdx.x % a.slices : threadIdx.x / width;
+  const unsigned pixel = index * width + of_block;
+  unsigned row, column;
+  const unsigned image = a.shape.out_height.divide(a.shape.out_width.divide(pixel, column), row);
+  const ELEMENT* coordinates = a.grid + 2 * pixel;
+  ELEMENT* result = a.dgrid + 2 * pixel;
+  COMPUTE along_row = 0, along_column = 0;
+  bool sound = true;
+  if (pixel < a.pixels) {
+    const Cell cell(coordinates, a.shape);
+    const Corners corners(cell, a.shape, a.of_x, image);
+    const ELEMENT* dy = a.dy + (image * a.out.image + row * a.out.row + column * a.out.column);
+    sound = cell.sound;
+    for (int channel = slice; channel < a.shape.channels; channel += a.slices) {
+      const ELEMENT* x = a.x + channel * a.of_x.channel;
+      COMPUTE value[2][2];
+#pragma unroll
+      for (int corner = 0; corner < 4; corner++)
+        value[corner / 2][corner % 2] = corners.value(x, corner / 2, corner % 2);
+      const COMPUTE gradient = load<COMPUTE>(dy[channel * a.out.channel]);
+      along_row += gradient *
+                   ((COMPUTE(1) - cell.below) * (value[0][1] - value[0][0]) + cell.below * (value[1][1] - value[1][0]));
+      along_column += gradient * ((COMPUTE(1) - cell.right) * (value[1][0] - value[0][0]) +
+                                  cell.right * (value[1][1] - value[0][1]));
+    }
+  }
+  if (a.slices > 1) {
+    partial[0][slice * width + of_block] = along_row, partial[1][slice * width + of_block] = along_column;
+    __syncthreads();
+    for (int other = 1; other < a.slices && slice == 0; other++) {
+      along_row += partial[0][other * width + of_block];
+      along_column += partial[1][other * width + of_block];
+    }
+  }
+  if (slice > 0 || pixel >= a.pixels) return;
+  along_row *= COMPUTE(a.shape.width - 1) / COMPUTE(2), along_column *= COMPUTE(a.shape.height - 1) / COMPUTE(2);
+  result[0] = blend(a.grid_alpha, sound ? along_row : COMPUTE(NAN), a.grid_beta, result);
+  result[1] = blend(a.grid_alpha, sound ? along_column : COMPUTE(NAN), a.grid_beta, result + 1);
 }
 
 // Both gradients: blocks of one, which add and sort, run beside blocks of the other, which wait for L2.
