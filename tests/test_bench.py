@@ -44,8 +44,8 @@ def test_bytes_that_the_design_moves():
     inference = by_name["batch normalization inference 64x256x56x56 float NHWC"]
     assert designed_bytes(inference, chip) == inference.nbytes
     result = {**dict.fromkeys(("vendor_us", "graph_us", "pace")), "bytes": 75e6, "design_bytes": 100e6, "flops": 0}
-    shown = with_floor({**result, "ours_us": 50.0, "copy_us": 40.0}, Ceilings(4e12, 1e-7))
-    assert shown["of_copy"] == pytest.approx(0.8)
+    shown = with_floor({**result, "ours_us": 50.0, "design_copy_us": 40.0}, Ceilings(4e12, 1e-7))
+    assert shown["of_design"] == pytest.approx(0.8)
     told = summary([{**shown, "name": "a row", "family": "pooling", "wall_s": 0.0}])
     assert (
         "1 of 1 large packed rows reach 75% of a copy of the bytes that the design moves, 0 of one of the least" in told

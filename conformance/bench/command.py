@@ -115,8 +115,8 @@ def remarks(result: dict[str, Any]) -> str:
         parts.append(f"a copy of these bytes {result['copy_us']:.1f}, {100 * result['of_copy']:.0f} %")
     if result.get("vendor_algorithm"):
         parts.append(f"vendor {result['vendor_algorithm']}")
-    if result.get("of_copy") and result["design_bytes"] > result["bytes"]:
-        parts.append(f"{result['of_copy']:.0%} of a copy of {result['design_bytes'] / 1e6:.0f} MB")
+    if result.get("of_design") and result["design_bytes"] > result["bytes"]:
+        parts.append(f"{result['of_design']:.0%} of a copy of {result['design_bytes'] / 1e6:.0f} MB")
     return "; ".join(part for part in [*parts, result["message"]] if part)
 
 
@@ -136,7 +136,7 @@ def summary(results: list[dict[str, Any]]) -> str:
     if large:
         reached = sum((r["fraction"] or 0) >= 0.85 for r in large)
         lines.append(f"{reached} of {len(large)} large packed rows reach 85 % of the copy bandwidth")
-        designed = [r for r in large if r.get("of_copy")]
+        designed = [r for r in large if r.get("of_design")]
         reaching = [
             sum(share >= ENOUGH for share in shares) for shares in zip(*map(shares_of_copy, designed), strict=True)
         ]
@@ -184,7 +184,7 @@ def summary(results: list[dict[str, Any]]) -> str:
 
 def shares_of_copy(result: dict[str, Any]) -> tuple[float, float]:
     """What a row reaches of a copy of the bytes that its design moves, and of the least bytes at the same throughput."""
-    return result["of_copy"], result["of_copy"] * result["bytes"] / result["design_bytes"]
+    return result["of_design"], result["of_design"] * result["bytes"] / result["design_bytes"]
 
 
 def against_vendor(results: list[dict[str, Any]]) -> str:

@@ -259,8 +259,8 @@ class Bench:
         with self._told("row", messages), self._memory(row.operation) as memory, self._told("ours", messages):
             result |= self._rounds(row, memory, benchmark, messages)
         if not row.flops:
-            with self._told("copy", messages):
-                result["copy_us"] = microseconds(self.copy_seconds(result["design_bytes"]))
+            with self._told("copy of the design", messages):
+                result["design_copy_us"] = microseconds(self.copy_seconds(result["design_bytes"]))
         return {**result, "wall_s": time.perf_counter() - begun, "message": "; ".join(messages) or None}
 
     def _rounds(self, row: Row, memory: dict[str, Any], benchmark: Any, messages: list[str]) -> dict[str, Any]:
@@ -583,21 +583,12 @@ class Bench:
 
 
 def with_floor(result: dict[str, Any], ceilings: Ceilings) -> dict[str, Any]:
-<<<<<<< HEAD
-    """The row with its floor, what it reaches of it and of a copy of what the design moves, the ratio to the better of the vendor's two; of small rows, how many launches of an
-    empty kernel a call takes in a graph, in a stream, and alone."""
-    floor = ceilings.floor(result["bytes"], result["flops"], result["pace"]) * 1e6
-    ours = result["ours_us"]
-    rivals = [time for time in (result["vendor_us"], result["graph_us"]) if time is not None]
-    separate, copy = result.get("separate_us"), result.get("copy_us")
-=======
-    """The row with its floor, what it reaches, of the device's copy and of one of its own bytes and strides, the ratio to the better of
+    """The row with its floor, what it reaches, of the device's copy, of one of its own bytes and strides and of one of what its design moves, the ratio to the better of
     the vendor's two; of small rows, how many launches of an empty kernel a call takes in a graph, in a stream, and alone."""
     floor = ceilings.floor(result["bytes"], result["flops"], result["pace"]) * 1e6
     ours = result["ours_us"]
     rivals = [time for time in (result["vendor_us"], result["graph_us"]) if time is not None]
-    separate, copied = result.get("separate_us"), result.get("copy_us")
->>>>>>> main
+    separate, copied, designed = (result.get(f"{name}_us") for name in ("separate", "copy", "design_copy"))
     ways = {
         "graph": (ours if "ours_alone_us" in result else None, ceilings.launch),
         "stream": (result.get("ours_stream_us"), ceilings.launch_stream),
@@ -607,7 +598,7 @@ def with_floor(result: dict[str, Any], ceilings: Ceilings) -> dict[str, Any]:
         **result,
         "floor_us": floor,
         "fraction": None if ours is None else floor / ours,
-        **({} if ours is None or copy is None else {"of_copy": copy / ours}),
+        **({} if ours is None or designed is None else {"of_design": designed / ours}),
         "speedup": None if ours is None or not rivals else min(rivals) / ours,
         **({} if ours is None or separate is None else {"over_separate": separate / ours}),
         **({} if ours is None or copied is None else {"of_copy": copied / ours}),
