@@ -74,7 +74,7 @@ CONSTANTS = {
 # elements of a thread of dropout and the spatial transformer
 VARIANTS = {
     "ACTIVATION", "A_MN_MAJOR", "B_MN_MAJOR", "CELL", "CHANNELS", "COLLECTIONS", "DRAWS", "FACTORS", "FROM_REGISTERS", "IMAGES", "ITEMS",
-    "LANE_WIDTH", "LENGTHS", "LOADED_PAIRS", "MOST_LANES", "M_TILES", "N_TILES", "OCTETS", "PIXELS", "PROLOGUE", "RANK", "REGISTER_PAIRS",
+    "LANE_WIDTH", "LENGTHS", "LOADED_PAIRS", "MOST_LANES", "M_TILES", "N_TILES", "OCTETS", "CLUSTER_BLOCKS", "PITCHES", "PIXELS", "PROLOGUE", "RANK", "REGISTER_PAIRS",
     "STATISTICS", "TENSOR_CORES", "TF32", "TILE_PIXELS", "TILE_WIDTH", "TRANSPOSED_RESULT",
 }  # fmt: skip
 # Compiled first: the sources that take longest, so that the last one does not keep all cores waiting

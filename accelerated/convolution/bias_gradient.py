@@ -15,6 +15,7 @@ from ..reduce_tensor.problem import ReduceProblem, ReduceSolver
 from ..reduce_tensor.short_rows import ShortRows
 from ..reduce_tensor.small import Small
 
+MOST_SMALL_BYTES = 16 << 20  # of a dy in planes, whose sums take half as long all at once as in parts
 NAMES = {"A": "dy", "C": "db", "workspace": SCRATCH}  # operands of a reduction -> those of the call
 
 
@@ -39,7 +40,10 @@ class BiasGradient(solver.Solver[BiasProblem]):
         )
 
     def applies(self, problem: BiasProblem) -> bool:
-        return self.serves(problem) and self.sums.applies(problem.sums)
+        if not self.serves(problem):
+            return False
+        small = isinstance(self.sums, Small) and problem.sums.rows and problem.operation.dy.nbytes <= MOST_SMALL_BYTES
+        return small or self.sums.applies(problem.sums)
 
     def launches(self, problem: BiasProblem) -> list[Launch]:
         launches = list(self.sums.launches(problem.sums))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from ctypes import Structure
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from dualdnn.api.enumerations import cudnnPoolingMode_t as Mode
 from dualdnn.api.operations import PoolingForward, TensorSpec
 
-from ..plans import Launch, factors, pointers, structure
+from ..plans import SCRATCH, Launch, factors, pointers, structure
 from ..primitives.geometry import Grid, merge_dimensions
 from ..solver import Problem, Solver
 
@@ -23,6 +23,7 @@ WARP = 32
 L2_BYTES = 2**25  # of x, up to which most of it is in L2 already
 FORWARD, AVERAGE_BACKWARD, MAX_BACKWARD = "forward", "average backward", "max backward"
 OPERANDS = {FORWARD: ("x", "y"), AVERAGE_BACKWARD: ("dy", "dx"), MAX_BACKWARD: ("dy", "x", "dx")}
+INDICES = SCRATCH  # of first maxima, which one launch finds and the next one uses
 
 
 @dataclass
@@ -132,6 +133,7 @@ class Configuration:
 
     alignment: bytes at multiples of which operands must begin, where that is more than one element.
     preferred: whether the launch is expected to take less time than those of the solvers behind it.
+    operands: whose addresses the arguments begin with. scratch_bytes: of INDICES among them. before: the launch before this one.
     """
 
     source: str
@@ -143,6 +145,17 @@ class Configuration:
     shared_bytes: int = 0
     alignment: Mapping[str, int] = field(default_factory=dict)
     preferred: bool = True
+    operands: tuple[str, ...] = ()
+    scratch_bytes: int = 0
+    before: Configuration | None = None
+
+    def launch(self, problem: PoolingProblem) -> Launch:
+        """Return the launch, with its kernel compiled."""
+        function = problem.device.function(self.source, self.entry, self.definitions)
+        operands = self.operands or problem.operands
+        made = Launch(function, self.arguments, operands, self.grid, self.block, self.shared_bytes)
+        made.scratch_bytes = self.scratch_bytes
+        return made
 
 
 class PoolingProblem(Problem):
@@ -184,7 +197,7 @@ class PoolingProblem(Problem):
 
 
 class PoolingSolver(Solver[PoolingProblem]):
-    """A solver of one launch. Subclasses say which kinds of call they are for and how they would configure the launch."""
+    """A solver of one launch or two. Subclasses say which kinds of call they are for and how they would configure the launch."""
 
     kinds: ClassVar[tuple[str, ...]] = ()
 
@@ -215,8 +228,7 @@ class PoolingSolver(Solver[PoolingProblem]):
     def launches(self, problem: PoolingProblem) -> list[Launch]:
         found = self._configured(problem)
         assert found is not None
-        function = problem.device.function(found.source, found.entry, found.definitions)
-        return [Launch(function, found.arguments, problem.operands, found.grid, found.block, found.shared_bytes)]
+        return [each.launch(problem) for each in (found.before, found) if each is not None]
 
     def alignment(self, problem: PoolingProblem) -> Mapping[str, int]:
         found = self._configured(problem)
@@ -224,9 +236,9 @@ class PoolingSolver(Solver[PoolingProblem]):
         return self._demands(problem, found)
 
 
-def arguments(problem: PoolingProblem, *fields: tuple[str, Any]) -> Structure:
-    """Return an argument structure: the pointers to the operands, then ``fields``."""
-    return structure(*pointers(len(problem.operands)), *fields)
+def arguments(problem: PoolingProblem, *fields: tuple[str, Any], operands: Sequence[str] = ()) -> Structure:
+    """Return an argument structure: the pointers to the operands, those of the call if no others are given, then ``fields``."""
+    return structure(*pointers(len(operands or problem.operands)), *fields)
 
 
 def power_of_two(number: int) -> int:
