@@ -44,8 +44,8 @@ class WeightGradientSolver(Solver[RNNProblem]):
         return found
 
     def _recurrent(self, problem: RNNProblem) -> list[Launch]:
-        """Return the launches of the gradients of the recurrent matrices; what cells put out before lies where x has been, in
-        the work space."""
+        """Return the launches of the gradients of the recurrent matrices; what cells put out before lies, in the work
+        space, where x has been."""
         n, vectors, number = problem.network, problem.steps * problem.batch, inputs.number_bytes(problem)
         blocks, layers = -(-n.directions * vectors // inputs.VECTORS), range(n.layers)
         found = [inputs.launch(problem, "previous", layer, blocks, "x", "hx") for layer in layers]
@@ -94,8 +94,8 @@ def _products(
 
 
 def _alike(operands: Mapping[int, Sequence[Matrix]], directions: int) -> Iterator[tuple[list[int], tuple[int, ...]]]:
-    """Yield layers that follow each other and whose matrices are equally far apart, of one direction, with these distances
-    in bytes."""
+    """Yield layers that follow each other and whose matrices are equally far apart, of one direction, with these
+    distances in bytes."""
 
     def distances(layer: int, other: int) -> tuple[int, ...] | None:
         pairs = [*zip(operands[layer], operands[other], strict=True)]
