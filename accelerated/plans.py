@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 from dualdnn.api.operations import Operation
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, UINT8
 
-from .runtime.device import Function
+from .runtime.device import Function, LaunchShape
 from .runtime.errors import CompileError, DeviceUnavailable
 from .scalars import Scalar, fill, scalars_of, with_values
 
@@ -92,8 +92,8 @@ class Launch:
 
     def starter_of(self, template: bytes) -> Any:
         """Return the function of addresses and a stream that launches with these arguments."""
-        configuration = (self.grid, self.block, self.shared_bytes, self.cooperative)
-        return self.function.starter(template, len(self.operands), *configuration)
+        shape = LaunchShape(self.grid, self.block, self.shared_bytes, self.cooperative)
+        return self.function.starter(template, len(self.operands), shape)
 
     def launch(self, arguments: bytearray, stream: Any) -> None:
         """Launch with arguments that have the addresses."""
@@ -114,10 +114,12 @@ class Launch:
 
 
 class BackgroundLaunch(Launch):
-    """A launch whose kernel is compiled while another launch serves, which serves, too, where an operand is not aligned.
+    """A launch whose kernel is compiled while another launch serves, which serves, too, where an operand is not
+    aligned.
 
-    module: the source of the kernel and its definitions. launch: the launch as it is once there is the kernel. fallback: the other
-    one, of the same operands. alignment: of each operand, bytes of which its address must be a multiple.
+    module: the source of the kernel and its definitions. launch: the launch as it is once there is the kernel.
+    fallback: the other one, of the same operands. alignment: of each operand, bytes of which its address must be a
+    multiple.
     """
 
     def __init__(

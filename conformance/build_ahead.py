@@ -67,15 +67,14 @@ TAKEN = {
 TYPE_DEFINITIONS = {"ELEMENT", "COMPUTE", "SOURCE", "RESULT", "PACK_BYTES", "PARAMETER"}
 # Constants that host and device share: of one value in each source.
 CONSTANTS = {
-    "ALIGNED", "BACKWARD_SINGLES", "COUNTERS", "DENSE_PACKS", "ELEMENTS", "FORWARD_SINGLES", "GROUP", "LONGEST", "MOST_CLASSES", "MOST_WINDOW",
-    "OPERANDS", "PACKS", "PIECE", "PIECES", "ROWS", "SINGLE", "STAGES", "STEP", "THREADS", "TILE", "TILE_BYTES", "TILE_THREADS", "UNIFORM", "WIDTH",
-    "WINDOWS",
+    "BACKWARD_SINGLES", "COUNTERS", "ELEMENTS", "FORWARD_SINGLES", "GROUP", "LONGEST", "MOST_CLASSES", "MOST_WINDOW",
+    "OPERANDS", "PACKS", "PIECES", "ROWS", "STAGES", "STEP", "THREADS", "TILE", "TILE_BYTES", "TILE_THREADS", "WIDTH", "WINDOWS",
 }  # fmt: skip
 # Of few values each, whatever the shapes: operands of products, cells of recurrent networks, tiles of their persistent kernels,
 # elements of a thread of dropout and the spatial transformer
 VARIANTS = {
     "ACTIVATION", "A_MN_MAJOR", "B_MN_MAJOR", "CELL", "CHANNELS", "COLLECTIONS", "DRAWS", "FACTORS", "FROM_REGISTERS", "IMAGES", "ITEMS",
-    "LANE_WIDTH", "LENGTHS", "LOADED_PAIRS", "MOST_LANES", "M_TILES", "N_TILES", "OCTETS", "PIXELS", "PROLOGUE", "RANK", "REGISTER_PAIRS",
+    "LANE_WIDTH", "LENGTHS", "LOADED_PAIRS", "MOST_LANES", "M_TILES", "N_TILES", "OCTETS", "CLUSTER_BLOCKS", "PITCHES", "PIXELS", "PROLOGUE", "RANK", "REGISTER_PAIRS",
     "STATISTICS", "TENSOR_CORES", "TF32", "TILE_PIXELS", "TILE_WIDTH", "TRANSPOSED_RESULT",
 }  # fmt: skip
 # Compiled first: the sources that take longest, so that the last one does not keep all cores waiting

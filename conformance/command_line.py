@@ -257,7 +257,7 @@ def _one_operation(chosen: argparse.Namespace) -> int:
     failures = 0
     for name in chosen.subject or ["reference", "accelerated"]:
         subject = open_subject(name)
-        caller = Caller(subject.cudnn, subject.new_handle())
+        caller = Caller(subject.cudnn, subject.new_handle(), any_engine=not subject.cites_clauses)
         result = attempt(caller, parse(chosen.operation), chosen.inputs, chosen.seed)
         failures += not result.passed
         outcome = "passed" if result.passed else f"failed\n{result.explanation()}"
@@ -277,7 +277,8 @@ def run_replay(chosen: argparse.Namespace) -> int:
     failures = 0
     for name in chosen.subject or ["reference", "accelerated"]:
         subject = open_subject(name)
-        result = attempt(Caller(subject.cudnn, subject.new_handle()), operation, before=memory, aliases=aliases)
+        caller = Caller(subject.cudnn, subject.new_handle(), any_engine=not subject.cites_clauses)
+        result = attempt(caller, operation, before=memory, aliases=aliases)
         failures += not result.passed
         outcome = "passed" if result.passed else f"failed\n{result.explanation()}"
         print(f"{subject.name}: {outcome} (error/bound {result.verdict.error_ratio:.3g})")

@@ -23,7 +23,7 @@ from dualdnn.api.status import CudnnError
 
 from . import differences as difference_table
 from . import scope
-from .calls import Caller, roomy
+from .calls import Caller, roomy, sized
 from .differences.occurrences import difference_of_case, unseen
 from .expected import REASON as EXPECTED_FAILURE
 from .expected import Expected, read_expected, write_expected
@@ -182,7 +182,7 @@ def handle(subject: Subject) -> Iterator[Any]:
 
 @pytest.fixture
 def caller(subject: Subject, handle: Any) -> Caller:
-    return Caller(subject.cudnn, handle)
+    return Caller(subject.cudnn, handle, any_engine=not subject.cites_clauses)
 
 
 class Evidence:
@@ -267,6 +267,12 @@ def trial(caller: Caller, evidence: Evidence, every_solver: bool) -> Callable[..
         return _judged(caller, evidence, every_solver, [Step(operation, aliases or {}, inputs)], seed, before)
 
     return run
+
+
+@pytest.fixture
+def run(trial: Callable[..., Trial], caller: Caller) -> Callable[..., Trial]:
+    """As ``trial``, with the workspace that the subject asks for."""
+    return lambda operation, **options: trial(sized(caller, operation), **options)
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from .view import NUMPY_TYPES, WHOLE, Array, Place, read, rounded, stored, strid
 COMPARED_BYTES = 2**24
 BLOCK = 2**14  # elements
 INFORMATIVE_SHARE = 4  # of the elements checked, one in so many at least must be able to show an error
+KINDS = ("as before the call", "NaN", "infinite", "zero", "other numbers")  # what a wrong element is
 BLEND_ROUNDINGS = 3  # alpha * result, beta * prior, their sum
 
 
@@ -53,6 +54,9 @@ class Verdict:
     stray: list[str] = field(default_factory=list)
     kept: dict[str, Array] = field(default_factory=dict)  # what the reference keeps for a later call, by raw output
     errors: dict[str, Errors] = field(default_factory=dict)  # by output, of those that the sharper rules were held to
+    kinds: dict[str, dict[str, int]] = field(
+        default_factory=dict
+    )  # by output: what its wrong elements are, and how many
 
     @property
     def agrees(self) -> bool:
@@ -63,7 +67,16 @@ class Verdict:
         lines = list(self.stray)
         if self.wrong:
             lines.append(f"{self.wrong} of {self.checked} elements are wrong, the worst: {self.worst}")
+            lines.append(f"wrong elements: {'; '.join(self._listed_kinds())}")
         return "\n".join(lines)
+
+    def _listed_kinds(self) -> list[str]:
+        """Each output with what its wrong elements are, in the order of KINDS."""
+        found = (
+            (name, [f"{counts[kind]} {kind}" for kind in KINDS if kind in counts])
+            for name, counts in self.kinds.items()
+        )
+        return [f"{name}: {', '.join(counts)}" for name, counts in found]
 
     @property
     def suspicions(self) -> list[str]:
@@ -206,6 +219,7 @@ def _judge_output(
     ratio = np.where(right, np.minimum(ratio, 1.0), ratio)
     verdict.error_ratio = max(verdict.error_ratio, float(ratio.max(initial=0.0)))
     verdict.wrong += int(np.count_nonzero(~right))
+    _note_kinds(verdict, name, number[~right], stored(spec, before[name], place).astype(value.dtype)[~right])
     worst = np.where(right, -1.0, np.where(np.isfinite(number - value), ratio, np.inf))
     at = np.unravel_index(int(np.argmax(worst)), worst.shape)
     starts = (part.start for part in place) if place else (0,) * worst.ndim
@@ -221,6 +235,18 @@ def _note(verdict: Verdict, found: Disagreement) -> None:
         verdict.worst = found
 
 
+def _note_kinds(verdict: Verdict, name: str, wrong: Array, prior: Array) -> None:
+    """Count what the wrong elements of an output are, given what they were before the call."""
+    same = (wrong == prior) | (np.isnan(wrong) & np.isnan(prior))
+    kinds = (same, np.isnan(wrong), np.isinf(wrong), wrong == 0, np.full(wrong.shape, True))
+    counts = verdict.kinds.setdefault(name, {})
+    left = np.full(wrong.shape, True)
+    for kind, found in zip(KINDS, kinds, strict=True):
+        if number := int(np.count_nonzero(left & found)):
+            counts[kind] = counts.get(kind, 0) + number
+        left &= ~found
+
+
 def _judge_raw(name: str, exact: Exact, memory: Array, verdict: Verdict) -> None:
     got = np.frombuffer(memory, dtype=exact.value.dtype, count=exact.value.size).reshape(exact.value.shape)
     right = got == exact.value
@@ -229,6 +255,7 @@ def _judge_raw(name: str, exact: Exact, memory: Array, verdict: Verdict) -> None
     if right.all():
         return
     verdict.wrong += int(np.count_nonzero(~right))
+    _note_kinds(verdict, name, got[~right], np.full(1, np.nan))
     index = tuple(int(i) for i in np.argwhere(~right)[0])
     _note(verdict, Disagreement(name, index, float(got[index]), float(exact.value[index]), 0.0, np.inf))
 

@@ -37,6 +37,24 @@ def test_small_rows_come_first():
     assert [row.name for row in ordered if row.flops] == [row.name for row in every if row.flops]
 
 
+def test_a_sum_is_timed_beside_a_copy_of_its_bytes():
+    """Of its strides, gaps too: half of the images are read and written."""
+    for row in rows("bias gradient 8x64x16x56x56"):
+        copied, dy = row.copy, row.operation.dy
+        assert copied.x == copied.y and copied.x.strides == dy.strides and 2 * copied.x.count == dy.count
+    assert not any(row.copy for row in rows("reduce") if row.family.startswith("reduce"))
+    sums = {
+        "bytes": 8000,
+        "flops": 0,
+        "pace": None,
+        "ours_us": 4.0,
+        "vendor_us": None,
+        "graph_us": None,
+        "copy_us": 3.0,
+    }
+    assert with_floor(sums, Ceilings(1e12, 1e-6))["of_copy"] == 0.75
+
+
 def test_the_floor_is_bytes_or_a_launch():
     result = {"bytes": 4_000_000, "flops": 0, "pace": None, "ours_us": 2.0, "vendor_us": 3.0, "graph_us": None}
     assert with_floor(result, Ceilings(4e12, 1e-7))["fraction"] == pytest.approx(0.5)
@@ -117,6 +135,16 @@ def test_a_stream_is_held_until_what_is_measured_was_queued(monkeypatch):
     clock._recorded = lambda: 3.0
     clock.spend(lambda: None)
     assert clock.now() - before == 3.0
+
+
+def test_no_fallback_is_timed(monkeypatch):
+    """Kernels that are compiled while a fallback serves are waited for."""
+    made, waited = Bench("emulated", None), []
+    steps = [(SimpleNamespace(wait_for_kernel=lambda number=number: waited.append(number)), ()) for number in range(2)]
+    plan = SimpleNamespace(steps=steps, solver="some.solver")
+    monkeypatch.setattr(made.handle.backend, "plan", lambda operation: plan)
+    assert made._solver(next(iter(rows("scale"))).operation) == {"solver": "some.solver"}
+    assert waited == [0, 1]
 
 
 def bench(*arguments):

@@ -40,18 +40,7 @@ def test_agreement(prepared):
 def test_disagreement_names_everything_and_replays(prepared, monkeypatch, capsys):
     handle, descriptor, tensor, x = prepared
     y = handle.allocate(480)
-    right = handle.backend.accelerated.prepare
-
-    def sabotaged(operation):
-        run = right(operation)
-
-        def launch(operands, stream):
-            run(operands, stream)
-            handle.backend.accelerated.device.upload(operands[1].address + 4 * 17, np.float32(9.0).tobytes())
-
-        return launch
-
-    monkeypatch.setattr(handle.backend.accelerated, "prepare", sabotaged)
+    broken_accelerated(handle, monkeypatch)
     with pytest.raises(BackendsDisagree) as raised:
         cudnn.cudnnActivationForward(handle, descriptor, 2.0, tensor, x, 0.5, tensor, y)
     error = raised.value

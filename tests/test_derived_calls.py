@@ -5,16 +5,22 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import pytest
+from dualdnn.api import cudnn
 from dualdnn.api.document import functions
 from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnConvolutionFwdAlgo_t, cudnnNanPropagation_t
+from dualdnn.api.enumerations import cudnnBackendDescriptorType_t as Kind
 from dualdnn.api.operations import ActivationForward, ActivationSpec, Operation, TensorSpec
 from dualdnn.api.operations.records import record
 from dualdnn.api.operations.specs import FLOAT, HALF
+from dualdnn.api.status import NOT_SUPPORTED, CudnnError
 from dualdnn.api.support.fused_ops import OPERANDS
 from dualdnn.conformance.calls import Caller, described, sized
 from dualdnn.conformance.calls.caller import function_of
 from dualdnn.conformance.calls.derived import arguments
+from dualdnn.conformance.calls.graph import DESCRIPTOR, INT64, Builder
 from dualdnn.conformance.cases.every_operation import SAMPLES
+from dualdnn.conformance.cases.graph import graph_engines as graph_cases
+from dualdnn.conformance.trial import attempt
 
 
 class Given(dict):
@@ -151,3 +157,43 @@ def test_absent_operands_and_arrays_of_descriptors():
     assert hx_desc(caller, Recurrent((x, x), None), {}) is None and hx(caller, Recurrent((x, x), None), {}) is None
     assert hx_desc(caller, Recurrent((x,), x), {})["dimA"] == (1, 2, 3)
     assert [d["dimA"] for d in derived._described(caller, (x, x))] == [(1, 2, 3)] * 2
+
+
+def test_a_graph_by_whichever_engine_takes_it():
+    """The first configuration of the heuristics that makes a plan, then engines by their numbers; the last one's refusal where none does."""
+    operation = graph_cases.executed(*graph_cases.GRAPHS["fused"], engine=graph_cases.ABLE["fused"][-1])
+    handle = cudnn.cudnnCreate(backend="reference")
+    caller = Caller(cudnn, handle, any_engine=True)
+    assert attempt(caller, operation).passed
+    config = Builder(cudnn).get(caller.plan, Kind.CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, "ENGINE_CONFIG", DESCRIPTOR)[
+        0
+    ]
+    engine = Builder(cudnn).get(config, Kind.CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, "ENGINE", DESCRIPTOR)[0]
+    chosen = Builder(cudnn).get(engine, Kind.CUDNN_BACKEND_ENGINE_DESCRIPTOR, "GLOBAL_INDEX", INT64)
+    assert chosen != (operation.engine,)
+    refusing = Caller(
+        Refusing(cudnn, "cudnnBackendFinalize", Kind.CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), handle, any_engine=True
+    )
+    assert attempt(refusing, operation).passed  # without heuristics, by its number
+    none = Caller(
+        Refusing(cudnn, "cudnnBackendFinalize", Kind.CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR), handle, any_engine=True
+    )
+    with pytest.raises(CudnnError, match="engine 29, node by node on tensor cores"):
+        attempt(none, operation)
+
+
+class Refusing:
+    """The functions, of which one refuses descriptors of a kind."""
+
+    def __init__(self, functions_: Any, name: str, kind: Kind) -> None:
+        self.functions, self.name, self.kind = functions_, name, kind
+
+    def __getattr__(self, name: str) -> Any:
+        function = getattr(self.functions, name)
+
+        def call(descriptor: Any, *others: Any) -> Any:
+            if name == self.name and descriptor.kind == self.kind:
+                raise CudnnError(NOT_SUPPORTED, None, "no plan here", name)
+            return function(descriptor, *others)
+
+        return call

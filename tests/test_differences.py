@@ -58,6 +58,13 @@ def test_what_is_named_is_declared():
         assert all(kinds and all(kinds.values()) for kinds in named.values()), path
 
 
+@pytest.mark.parametrize("subject", ["vendor-8907", "vendor-91900"])
+def test_what_is_named_is_what_the_declaration_covers(subject):
+    for case, (name, said) in named_for(subject).failures.items():
+        found = difference_for(case, subject, said)
+        assert found is not None and found.id == name, f"{case}: {said}"
+
+
 # --- cases of a foreign library
 
 
@@ -67,9 +74,9 @@ def test_a_case_that_is_named_and_fails_so_is_known():
 
 
 def test_a_case_that_fails_otherwise_is_a_failure():
-    message = "filter_descriptors: 3 of 8 elements are wrong"
+    message = "3 of 8 elements are wrong, the worst: x\nwrong elements: x: 3 NaN"
     difference, contradiction = difference_of_case(INT32_FILTER, "vendor-8907", False, False, message)
-    assert difference is None and "expects 'BAD_PARAM'" in contradiction
+    assert difference is None and "expects 'cudnnSetFilter4dDescriptor BAD_PARAM'" in contradiction
 
 
 def test_a_case_that_is_covered_and_not_named_is_a_failure():
@@ -95,16 +102,50 @@ def test_a_case_that_is_named_and_is_no_more_is_noticed():
     assert recorded and unseen("recorded-cudnn-9.19", recorded.computes, []) == []
 
 
+def test_what_shows_in_some_runs_is_known_where_it_shows_and_as_it_does():
+    case, wrong = (
+        "attention_backward/test_projections[0-0-0-1]",
+        "12 of 194 elements are wrong, the worst: x\nwrong elements: dqueries: ",
+    )
+    arguments = case, "vendor-91900", True
+    assert difference_of_case(*arguments, False, f"{wrong}12 other numbers")[0].id == "V-attn-unstable"
+    assert difference_of_case(*arguments, False, f"{wrong}11 other numbers, 1 NaN")[0] is None
+    assert difference_of_case(*arguments, True, "") == (None, "")
+    assert difference_of_case(case, "library-1", True, False, f"{wrong}12 other numbers")[0] is None
+
+
 def test_without_a_list_the_patterns_decide():
     for subject, computes in (("vendor-8907", True), ("vendor-8800", False)):
-        assert difference_of_case(INT32_FILTER, subject, computes, False, "")[0].id == "V-filter-int32"
+        assert difference_of_case(INT32_FILTER, subject, computes, False, REFUSED)[0].id == "V-filter-int32"
+        wrong = "3 of 8 elements are wrong, the worst: x\nwrong elements: x: 3 NaN"
+        assert difference_of_case(INT32_FILTER, subject, computes, False, wrong) == (None, "")
 
 
 def test_what_a_failure_says_holds_no_numbers():
-    assert (
-        what("difference V-x: 3 of CUDNN_STATUS_X\n2 of 7 elements are wrong, the worst: y[3]") == "elements are wrong"
-    )
+    wrong = "difference V-x: 3 of CUDNN_STATUS_X\n2 of 7 elements are wrong, the worst: y[3]\nwrong elements: y: 1 NaN, 3 zero; z: 12 NaN\nSoftmax(x)"
+    assert what(wrong) == "wrong y: NaN, zero; z: NaN"
+    assert what("> assert a == b\nE   assert 1 == 2") == "assertion a == b"
     assert what("  x = CUDNN_STATUS_ALLOC_FAILED\nE   assert 1 == 2\nE    +  where") == "assertion"
+    assert (
+        what("x: 3 bytes after its end changed\nwrong elements: y: 2 infinite")
+        == "x: bytes after its end changed, wrong y: infinite"
+    )
+
+
+def test_what_a_failure_says_of_calls():
+    refused = (
+        "E  LibraryError: cudnnX: CUDNN_STATUS_BAD_PARAM: libcudnn.so.9 returned 2001 (CUDNN_STATUS_BAD_PARAM_NULL)"
+    )
+    assert what(refused) == "cudnnX BAD_PARAM, BAD_PARAM_NULL"
+    assert what(refused.replace("_NULL", "")) == "cudnnX BAD_PARAM"
+    assert (
+        what("cudnnX succeeded, expected CUDNN_STATUS_BAD_PARAM [cudnnX/c05]")
+        == "succeeded, not BAD_PARAM by cudnnX/c05"
+    )
+    assert (
+        what("expected CUDNN_STATUS_BAD_PARAM, got: cudnnX: CUDNN_STATUS_NOT_SUPPORTED: y")
+        == "not BAD_PARAM, cudnnX NOT_SUPPORTED"
+    )
 
 
 # --- recorded calls

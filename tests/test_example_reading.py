@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from dualdnn.api import cudnn
+from imported_example import imported
 
 pytest.importorskip("sklearn", reason="the examples need scikit-learn: pip install 'dualdnn[examples]'")
-EXAMPLES = Path(__file__).parent.parent / "examples"
-MODULES = ("train", "layers_of_sequences", "strings", "recurrent", "learn", "layers", "network", "data")
 
 
 @pytest.fixture(scope="module")
 def example():
-    """The module; its neighbours have names that other modules may have too."""
-    before, path = {name: sys.modules.pop(name) for name in MODULES if name in sys.modules}, list(sys.path)
-    sys.path.insert(0, str(EXAMPLES / "reading"))
-    yield importlib.import_module("train")
-    sys.path[:] = path
-    for name in MODULES:
-        sys.modules.pop(name, None)
-    sys.modules.update(before)
+    with imported("reading", "train") as module:
+        yield module
 
 
 @pytest.fixture
@@ -43,11 +34,8 @@ def strings(example):
 
 def test_what_is_read():
     """The likeliest class of each step, repetitions once, blanks apart."""
-    sys.path.insert(0, str(EXAMPLES / "reading"))
-    try:
-        read = importlib.import_module("layers_of_sequences").read
-    finally:
-        sys.path.remove(str(EXAMPLES / "reading"))
+    with imported("reading", "layers_of_sequences") as module:
+        read = module.read
     steps = np.array([[0, 4, 4, 0, 4, 1, 1], [0, 0, 0, 0, 0, 0, 0], [10, 10, 9, 0, 0, 9, 9]])
     activations = np.eye(11)[steps.T]
     assert read(activations) == ["330", "", "988"]

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from dualdnn.api import cudnn
+from imported_example import imported
 
 pytest.importorskip("sklearn", reason="the examples need scikit-learn: pip install 'dualdnn[examples]'")
-EXAMPLES = Path(__file__).parent.parent / "examples"
-MODULES = ("bidirectional", "recurrent", "learn", "layers", "network", "data")
 
 
 @pytest.fixture(scope="module")
 def example():
-    """The module; its neighbours have names that other modules may have too."""
-    before, path = {name: sys.modules.pop(name) for name in MODULES if name in sys.modules}, list(sys.path)
-    sys.path.insert(0, str(EXAMPLES / "sequences"))
-    yield importlib.import_module("bidirectional")
-    sys.path[:] = path
-    for name in MODULES:
-        sys.modules.pop(name, None)
-    sys.modules.update(before)
+    with imported("sequences", "bidirectional") as module:
+        yield module
 
 
 @pytest.fixture

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from dualdnn.api import cudnn
+from imported_example import EXAMPLES, imported
 
 pytest.importorskip("sklearn", reason="the examples need scikit-learn: pip install 'dualdnn[examples]'")
-DIGITS = Path(__file__).parent.parent / "examples/digits"
-MODULES = ("learn", "layers", "network", "data")
+DIGITS = EXAMPLES / "digits"
 
 
 @pytest.fixture(scope="module")
 def learn():
-    """The module; its neighbours have names that other modules may have too."""
-    before = {name: sys.modules.pop(name) for name in MODULES if name in sys.modules}
-    sys.path.insert(0, str(DIGITS))
-    yield importlib.import_module("learn")
-    sys.path.remove(str(DIGITS))
-    for name in MODULES:
-        sys.modules.pop(name, None)
-    sys.modules.update(before)
+    with imported("digits", "learn") as module:
+        yield module
 
 
 @pytest.fixture

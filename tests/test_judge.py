@@ -61,6 +61,21 @@ def test_a_wrong_special_value_is_caught(value):
     assert judge(o, before, after).wrong == 1
 
 
+def test_what_wrong_elements_are():
+    """Left as they were, no numbers, infinite, zero, other numbers: each counted, the first that fits."""
+    o = operation(strides=(60, 20, 5, 1))
+    before, after = computed(o)
+    prior, found = before["y"].view(np.float32), after["y"].view(np.float32)
+    prior[:3] = np.nan, 7, 7
+    found[:7] = np.nan, 7, np.nan, np.inf, -np.inf, 0, 9
+    verdict = judge(o, before, after)
+    assert verdict.kinds == {"y": {"as before the call": 2, "NaN": 1, "infinite": 2, "zero": 1, "other numbers": 1}}
+    assert (
+        "wrong elements: y: 2 as before the call, 1 NaN, 2 infinite, 1 zero, 1 other numbers" in verdict.explanation()
+    )
+    assert not judge(o, *computed(o)).kinds
+
+
 def test_nan_must_be_where_it_belongs():
     o = operation()
     before, after = computed(o, "special")

@@ -35,6 +35,7 @@ from dualdnn.conformance.subjects.binding.tables import (
     NULL_CRASHES,
     NULL_CRASHES_BEFORE_9,
     NULL_CRASHES_SINCE_9,
+    NULL_FAULTS,
     OUTPUT_LENGTHS,
     vendor_null_crashes,
 )
@@ -491,6 +492,13 @@ class TestTables:
             passed = {p.name for p in function_table()[function] if not p.is_returned}
             assert set(names) <= passed, function
 
+    def test_null_faults(self):
+        """Pointers to memory of the device, which the calls of release 9 are not given beside the others that they do not survive."""
+        for function, names in NULL_FAULTS.items():
+            assert set(names) <= {p.name for p in function_table()[function] if p.memory == "device"}, function
+            older, newer = (vendor_null_crashes(version).get(function, ()) for version in (8907, 91900))
+            assert newer == (*older, *names)
+
     def test_every_parameter_has_a_slot(self):
         """No documented function is beyond the binding."""
         for function, parameters in function_table().items():
@@ -544,6 +552,19 @@ def vendor() -> LibrarySubject:
 @pytest.fixture
 def cudnn(vendor):
     return vendor.cudnn
+
+
+@needs_vendor
+def test_an_output_that_is_not_asked_for(cudnn):
+    """NULL for an output that may be NULL: the result lacks it; any other must be asked for."""
+    query = cudnn.cudnnGetMultiHeadAttnBuffers
+    inference = query.without("reserveSpaceSizeInBytes")
+    assert inference.passed == query.passed
+    assert inference.result_type._fields == ("weightSizeInBytes", "workSpaceSizeInBytes")
+    with pytest.raises(CudnnError, match="BAD_PARAM"):
+        inference(None, None)
+    with pytest.raises(ValueError, match="weightSizeInBytes is none of the outputs that may be NULL"):
+        query.without("weightSizeInBytes")
 
 
 def prototypes(folder: Path) -> dict[str, list[str]]:

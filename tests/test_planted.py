@@ -6,6 +6,7 @@ from pathlib import Path
 
 from dualdnn.conformance import planted
 from dualdnn.conformance.planted import GONE, NOTICED, SURVIVED, Bug, Copy, batches, bugs, families_of, summary
+from dualdnn.conformance.planted.mutants import Edit, PythonEdits, cuda_edits, drawn, only_on_a_gpu
 
 VERSION = Bug(
     "api/cudnn/library.py", " * 100 + VERSION[2]", " * 100 + VERSION[1]", "the version", ("library",), "version"
@@ -52,3 +53,62 @@ def test_who_is_noticed(tmp_path):
     assert found[VERSION].by.startswith("library/test_") and copy.read(VERSION.file) == before
     assert [one.state for one in copy.innocent([found[VERSION]])] == [NOTICED]
     assert summary(list(found.values())).splitlines()[-1] == "| all | 2 | 1 |"
+
+
+PYTHON = """
+def first(a, b, spec):
+    if call(a, b) < b and not spec.x_rank:
+        expect(min(a, 4) > spec.y_rank, BAD_PARAM, "c07", f"a is {a + 1}")
+    return NOT_SUPPORTED
+"""
+CUDA = """
+struct Arguments {
+  int images, channels;
+};
+__device__ int kernel(const Arguments a, float* x) {
+  for (int i = 0; i < a.images; i++) x[i] = min(x[i] + 1.5f, 2.0f);  // i < 3
+  __syncthreads();
+#ifdef EMULATED_CUDA
+  if (a.images == 4 && x) return 1;
+#else
+  if (a.images == 5) return;
+#endif
+}
+"""
+
+
+def applied(text: str, found: list[Edit]) -> set[tuple[str, str, str]]:
+    return {(edit.kind, text[edit.start : edit.end], edit.new) for edit in found}
+
+
+def test_edits_of_python():
+    found = applied(PYTHON, PythonEdits(PYTHON).found)
+    assert found >= {
+        ("comparison", "<", "<="), ("comparison", ">", ">="), ("and, or", "and", "or"), ("dropped not", "not spec.x_rank", "spec.x_rank"),
+        ("minimum, maximum", "min", "max"), ("constant", "4", "5"), ("constant", "4", "3"), ("clause", '"c07"', '"c08"'),
+        ("wrong field", "spec.x_rank", "spec.y_rank"), ("wrong enumerator", "BAD_PARAM", "NOT_SUPPORTED"),
+    }  # fmt: skip
+    assert not any(old == "+" or new == "2" for _, old, new in found), "a message is no result"
+
+
+def test_edits_of_kernels():
+    found = applied(CUDA, cuda_edits(CUDA))
+    assert found >= {
+        ("comparison", "<", "<="), ("index", "i", "i + 1"), ("minimum, maximum", "min", "max"), ("dropped statement", "__syncthreads();", ";"),
+        ("wrong field", "images", "channels"), ("dropped term", " + 1.5f", ""), ("comparison", "==", "!="), ("constant", "0", "1"),
+    }  # fmt: skip
+    assert [CUDA[start:end].strip() for start, end in only_on_a_gpu(CUDA)] == ["if (a.images == 5) return;"]
+    assert not any("3" in old or old == "5" for _, old, _ in found), (
+        "comments and what only a GPU compiles are left alone"
+    )
+
+
+def test_mutants_can_be_planted():
+    mutants = drawn(30, 5)
+    assert mutants == drawn(30, 5) and len(set(mutants)) == 30
+    assert {mutant.floor for mutant in mutants} == {"api", "reference", "accelerated"}
+    for mutant in mutants:
+        text = planted.source_of(mutant.file).read_text()
+        assert mutant.applies_to(text) and mutant.cases
+        if mutant.file.endswith(".py"):
+            compile(text.replace(mutant.old, mutant.new), mutant.file, "exec")

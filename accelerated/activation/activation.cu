@@ -1,7 +1,6 @@
 // Activations, forward (3.2.1) and backward (4.1.1).
 //
-// A thread takes one or more packs of 16 bytes, or single elements of rows with gaps (primitives/elementwise.cuh);
-// functions of many instructions on 16-bit types take more packs per thread.
+// A thread takes one or more packs of 16 bytes, or single elements of rows with gaps (primitives/elementwise.cuh).
 //
 // Roofline bound: bytes. Forward moves 2 elements and does 1 to about 20 operations an element (sigmoid, tanh);
 // backward moves 3, as no mode needs both x and y. At 4.2 TB/s a float element takes 1.9 ps forward, a half 1.0 ps, in
@@ -16,7 +15,7 @@ constexpr int WIDTH = 16 / sizeof(ELEMENT);
 constexpr int BLOCKS = sizeof(COMPUTE) == 8 || sizeof(ELEMENT) == 1
                            ? 3
                            : 5;  // of 256 threads on a multiprocessor: as many as registers allow
-constexpr int SHORT_BLOCKS = BLOCKS == 5 ? 6 : BLOCKS, LONG_BLOCKS = BLOCKS == 5 ? 4 : BLOCKS;
+constexpr int SHORT_BLOCKS = BLOCKS == 5 ? 6 : BLOCKS;
 constexpr int BACKWARD_BLOCKS = same_type<ELEMENT, bfloat16> ? BLOCKS : SHORT_BLOCKS;  // which takes more registers
 
 template <int N> struct Of {
@@ -140,13 +139,6 @@ extern "C" __global__ void __launch_bounds__(256, SHORT_BLOCKS) activation_forwa
   griddepcontrol_wait_deferred();
   run<true>(a);
 }
-// Functions of many instructions, of 16-bit types: more packs of a thread and the registers for them (tanh of 51
-// MB: 28.1 us instead of 28.6).
-extern "C" __global__ void __launch_bounds__(256, LONG_BLOCKS) activation_forward_long(const ForwardArguments a) {
-  griddepcontrol_wait_deferred();
-  run(a);
-}
-
 struct ForwardSmallGrid {
   const ELEMENT* x;
   ELEMENT* y;

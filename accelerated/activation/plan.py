@@ -11,7 +11,6 @@ from dualdnn.api.operations import ActivationBackward, ActivationForward
 from ..plans import Launch, factors, pointers, structure, type_definitions
 from ..primitives.geometry import (
     LONG_PACKS_PER_THREAD,
-    LONGEST_PACKS_PER_THREAD,
     PACK_BYTES,
     PACKS_PER_THREAD,
     THREADS,
@@ -23,9 +22,6 @@ from ..primitives.small_grid import SmallGridLaunch, small_grid
 from ..solver import Problem, Solver, serve
 
 SOURCE = "activation/activation.cu"
-# Bytes read and written from which on the slow functions of 16-bit types take more packs a thread; fewer bytes, and rows with
-# gaps, take longer with them.
-LONGEST_BYTES = 64 << 20
 RECTIFIED = (cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.CUDNN_ACTIVATION_CLIPPED_RELU)
 
 
@@ -83,44 +79,19 @@ class ElementwiseSolver(Solver[ActivationProblem]):
     """Tensors of any layout: a thread takes packs of 16 bytes where every operand has them, else single elements."""
 
     name = "activation.elementwise"
-    kernel_suffix = ""
-
-    def packs(self, problem: ActivationProblem) -> int:
-        """Return how many packs a thread takes at most."""
-        return LONG_PACKS_PER_THREAD if problem.forward and not problem.rectifies else PACKS_PER_THREAD
-
-    def layout(self, problem: ActivationProblem) -> tuple[Any, Grid]:
-        """Return the geometry of the kernel and its grid."""
-        output = problem.output
-        width = PACK_BYTES // output.scalar_bytes
-        return elementwise(output.dims, problem.strides, width, problem.device, self.packs(problem))
 
     def serves(self, problem: ActivationProblem) -> bool:
         return True
 
     def launches(self, problem: ActivationProblem) -> list[Launch]:
-        layout, grid = self.layout(problem)
+        output = problem.output
+        most = LONG_PACKS_PER_THREAD if problem.forward and not problem.rectifies else PACKS_PER_THREAD
+        width = PACK_BYTES // output.scalar_bytes
+        layout, grid = elementwise(output.dims, problem.strides, width, problem.device, most)
         moved_bytes = sum(spec.nbytes for spec in problem.specs) if problem.forward else 3 * problem.output.nbytes
         prefetching = ("prefetching_blocks", c_uint(prefetching_blocks(moved_bytes)))
-        return [problem.launch(problem.kernel + self.kernel_suffix, layout, grid, (THREADS, 1, 1), prefetching)]
+        return [problem.launch(problem.kernel, layout, grid, (THREADS, 1, 1), prefetching)]
 
 
-class LongBatchSolver(ElementwiseSolver):
-    """Large dense tensors of 16-bit types under functions of many instructions: a thread takes twice as many packs."""
-
-    name = "activation.long_batch"
-    kernel_suffix = "_long"
-
-    def packs(self, problem: ActivationProblem) -> int:
-        return LONGEST_PACKS_PER_THREAD
-
-    def serves(self, problem: ActivationProblem) -> bool:
-        slow = problem.forward and not problem.rectifies and problem.output.scalar_bytes == 2
-        return slow and bool(self.layout(problem)[0].flat)
-
-    def applies(self, problem: ActivationProblem) -> bool:
-        return self.serves(problem) and 2 * problem.output.nbytes >= LONGEST_BYTES
-
-
-SOLVERS = (SmallGridSolver(), LongBatchSolver(), ElementwiseSolver())
+SOLVERS = (SmallGridSolver(), ElementwiseSolver())
 serve(ActivationProblem, SOLVERS, ActivationForward, ActivationBackward)

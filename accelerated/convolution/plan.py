@@ -20,6 +20,8 @@ from dualdnn.api.operations import (
 
 from ..solver import Problem, serve
 from .bias_gradient import BIAS_GRADIENTS, BiasProblem
+from .bias_gradient_channels import BiasGradientChannels
+from .bias_gradient_planes import BiasGradientPlanes
 from .data_gradient.direct import DataGradientDirect
 from .data_gradient.residue_classes import DataGradient, DataGradientProblem
 from .data_gradient.small_channels import DataGradientSmallChannels
@@ -34,6 +36,7 @@ from .filter_gradient.forward_convolution import (
 )
 from .filter_gradient.planes import PLANES_KERNELS, FilterGradientPlanes
 from .filter_gradient.tf32 import TF32_KERNELS, FilterGradientTf32
+from .filter_gradient.tf32_mma import MMA_KERNELS, FilterGradientTf32Mma
 from .filter_gradient.tma import KERNELS, FilterGradientTma
 from .filter_gradient.winograd import WinogradFilterGradient
 from .forward import ConvolutionProblem
@@ -46,7 +49,6 @@ from .implicit_gemm.simt import SIMT
 from .implicit_gemm.small_channels import SMALL_CHANNELS
 from .implicit_gemm.solvers import ImplicitGemm, OffsetTable
 from .implicit_gemm.tma import TMA
-from .implicit_gemm.transposed_filters import TransposedFilters
 from .int8x32_reorder import Int8x32Reorder
 from .tiny import Tiny
 from .transforms.fft import FFT
@@ -62,7 +64,6 @@ serve(
         *SMALL_CHANNELS,
         *map(ImplicitGemm, TMA),
         PackNhwc(),
-        *map(TransposedFilters, FP32),
         *map(ImplicitGemm, FP32),
         OffsetTable(),
         *map(ImplicitGemm, MMA),
@@ -86,6 +87,7 @@ serve(
         FilterGradientDirect(),
         *map(FilterGradientPlanes, PLANES_KERNELS),
         *map(FilterGradientTma, KERNELS),
+        *map(FilterGradientTf32Mma, MMA_KERNELS),
         *map(FilterGradientTf32, TF32_KERNELS),
         FilterGradient(),
         FilterGradientOffsetTable(),
@@ -94,4 +96,4 @@ serve(
     ),
     ConvolutionBackwardFilter,
 )
-serve(BiasProblem, BIAS_GRADIENTS, ConvolutionBackwardBias)
+serve(BiasProblem, (BiasGradientPlanes(), BiasGradientChannels(), *BIAS_GRADIENTS), ConvolutionBackwardBias)

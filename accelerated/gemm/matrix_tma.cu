@@ -46,7 +46,8 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
   static constexpr int TILE_N = TRANSPOSED_RESULT ? TILE_ROWS : COLUMNS;  // of C
   static constexpr int TILE_WARPS = PING_PONG ? 4 : 4 * CONSUMERS;
   using Pipeline = TmaPipeline<STAGES, (TILE_ROWS + COLUMNS) * ROW_BYTES>;
-  static constexpr int VALUES = OCCUPANCY * CONSUMERS > 2 ? 8 : 16;  // that are written at a time
+  // Twice the packs of C that a thread has in flight: what it blends waits for memory, not for bandwidth.
+  static constexpr int VALUES = OCCUPANCY * CONSUMERS > 2 ? 8 : 16;
   using Sums = float[BLOCKS][COLUMNS / 2];
   static_assert(!FROM_REGISTERS || BLOCKS == 2);  // 32 rows of a warp
   static_assert(!TRANSPOSED_RESULT || FROM_REGISTERS);
@@ -150,10 +151,9 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
     }
   }
 
-  // Neighbours in a row of C, and where they are.
-  template <int COUNT> struct Cell {
+  // Where COUNT neighbours of a row of C are.
+  struct Cell {
     int m, n;
-    float value[COUNT];
   };
 
   // first_m, first_n: of the tile in the matrix.
@@ -164,83 +164,82 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
       constexpr int BATCH = VALUES / 4;
 #pragma unroll
       for (int i = 0; i < COLUMNS / 4; i += BATCH) {
-        Cell<4> cells[BATCH];
+        const auto cell = [&](int k) {  // pairs of columns of the product, one of a pair
+          return Cell{first_m + (i + k) / 2 * 8 + lane % 4 * 2 + k % 2, first_n + first + lane / 4 * 4};
+        };
+        write_cells<FINISH, 4, BATCH>(matrix, stride, cell, [&](int k, float (&value)[4]) {
 #pragma unroll
-        for (int k = 0; k < BATCH; k++) {  // pairs of columns of the product, one of a pair
-          const int pair = (i + k) / 2, of = k % 2;
-          float four[4];
-#pragma unroll
-          for (int j = 0; j < 4; j++) four[j] = sums[j / 2][pair * 4 + j % 2 * 2 + of];
-          exchange<2>(four);
-          cells[k].m = first_m + pair * 8 + lane % 4 * 2 + of, cells[k].n = first_n + first + lane / 4 * 4;
-#pragma unroll
-          for (int j = 0; j < 4; j++) cells[k].value[j] = four[j];
-        }
-        write_cells<FINISH>(matrix, stride, cells);
+          for (int j = 0; j < 4; j++) value[j] = sums[j / 2][(i + k) / 2 * 4 + j % 2 * 2 + k % 2];
+          exchange<2>(value);
+        });
       }
     } else {
       constexpr int OCTETS = sizeof(T) == 2 ? 4 : 1;  // of columns that four lanes exchange
-      constexpr int CELLS = COLUMNS / 8 / OCTETS, BATCH = VALUES / (2 * OCTETS);
+      constexpr int CELLS = COLUMNS / 8 / OCTETS, ALL = BLOCKS * 2 * CELLS, BATCH = VALUES / 2 < ALL ? VALUES / 2 : ALL;
 #pragma unroll
-      for (int b = 0; b < BLOCKS; b++)
+      for (int i = 0; i < ALL; i += BATCH) {
+        const auto cell = [&](int k) {
+          const int b = (i + k) / (2 * CELLS), part = (i + k) / CELLS % 2, octet = (i + k) % CELLS * OCTETS;
+          return Cell{
+              first_m + first +
+                  (FROM_REGISTERS ? lane / 16 * 16 + 8 * b + 4 * part + lane / 4 % 4 : 64 * b + 8 * part + lane / 4),
+              first_n + (OCTETS == 4 ? (octet + lane % 4) * 8 : octet * 8 + lane % 4 * 2)};
+        };
+        write_cells<FINISH, 2 * OCTETS, BATCH>(matrix, stride, cell, [&](int k, float (&value)[2 * OCTETS]) {
+          const int b = (i + k) / (2 * CELLS), part = (i + k) / CELLS % 2, octet = (i + k) % CELLS * OCTETS;
+          float values[2][OCTETS];
 #pragma unroll
-        for (int part = 0; part < 2; part++)
+          for (int j = 0; j < 2 * OCTETS; j++) values[j % 2][j / 2] = sums[b][4 * (octet + j / 2) + 2 * part + j % 2];
+          exchange<0>(values[0]), exchange<0>(values[1]);
 #pragma unroll
-          for (int i = 0; i < CELLS; i += BATCH) {
-            Cell<2 * OCTETS> cells[BATCH];
-#pragma unroll
-            for (int k = 0; k < BATCH; k++) {
-              const int octet = (i + k) * OCTETS;
-              float values[2][OCTETS];
-#pragma unroll
-              for (int j = 0; j < 2 * OCTETS; j++)
-                values[j % 2][j / 2] = sums[b][4 * (octet + j / 2) + 2 * part + j % 2];
-              exchange<0>(values[0]), exchange<0>(values[1]);
-              cells[k].m =
-                  first_m + first +
-                  (FROM_REGISTERS ? lane / 16 * 16 + 8 * b + 4 * part + lane / 4 % 4 : 64 * b + 8 * part + lane / 4);
-              cells[k].n = first_n + (OCTETS == 4 ? (octet + lane % 4) * 8 : octet * 8 + lane % 4 * 2);
-#pragma unroll
-              for (int j = 0; j < 2 * OCTETS; j++) cells[k].value[j] = values[j % 2][j / 2];
-            }
-            write_cells<FINISH>(matrix, stride, cells);
-          }
+          for (int j = 0; j < 2 * OCTETS; j++) value[j] = values[j % 2][j / 2];
+        });
+      }
     }
   }
 
-  // What is blended is read before anything is written, so that the reads are in flight together.
-  template <Finish FINISH, class T, int COUNT, int BATCH>
-  __device__ __forceinline__ void write_cells(T* matrix, int stride, const Cell<COUNT> (&cells)[BATCH]) const {
+  // BATCH cells of COUNT neighbours. What is blended is read before anything is written, so that the reads are in
+  // flight together.
+  template <Finish FINISH, int COUNT, int BATCH, class T, class CellOf, class ValuesOf>
+  __device__ __forceinline__ void write_cells(T* matrix, int stride, CellOf cell_of, ValuesOf values_of) const {
     using Stored = Pack<T, COUNT>;
-    Stored stored[BATCH];
-    const auto find = [&](int k) {
-      return reinterpret_cast<Stored*>(matrix + static_cast<long long>(cells[k].m) * stride + cells[k].n);
+    Stored read[BATCH];
+    const auto find = [&](const Cell& cell) {
+      return reinterpret_cast<Stored*>(matrix + static_cast<long long>(cell.m) * stride + cell.n);
     };
     if constexpr (FINISH == BLENDED) {
       if (a.beta != 0.0f) {
 #pragma unroll
-        for (int k = 0; k < BATCH; k++) stored[k] = cells[k].m < a.m ? *find(k) : Stored{};
+        for (int k = 0; k < BATCH; k++) {
+          const Cell cell = cell_of(k);
+          read[k] = cell.m < a.m ? *find(cell) : Stored{};
+        }
       }
     }
 #pragma unroll
     for (int k = 0; k < BATCH; k++) {
+      const Cell cell = cell_of(k);
+      float values[COUNT];
+      values_of(k, values);
       if constexpr (FINISH == PARTIAL) {
+        Stored stored;
 #pragma unroll
-        for (int j = 0; j < COUNT; j++) stored[k].item[j] = cells[k].value[j];
-        *find(k) = stored[k];
+        for (int j = 0; j < COUNT; j++) stored.item[j] = values[j];
+        *find(cell) = stored;
       } else if constexpr (FINISH == GUARDED) {
-        if (cells[k].m < a.m) blend_into(a, matrix, cells[k].m, cells[k].n, cells[k].value);
+        if (cell.m < a.m) blend_into(a, matrix, cell.m, cell.n, values);
       } else {
+        Stored stored;
 #pragma unroll
         for (int j = 0; j < COUNT; j++) {
-          float value = a.alpha * cells[k].value[j];
+          float value = a.alpha * values[j];
           if constexpr (FINISH == BLENDED) {
-            value += bias_at(a, cells[k].n + j);
-            if (a.beta != 0.0f) value += a.beta * load<float>(stored[k].item[j]);
+            value += bias_at(a, cell.n + j);
+            if (a.beta != 0.0f) value += a.beta * load<float>(read[k].item[j]);
           }
-          stored[k].item[j] = ::store<T>(value);
+          stored.item[j] = ::store<T>(value);
         }
-        if (cells[k].m < a.m) *find(k) = stored[k];
+        if (cell.m < a.m) *find(cell) = stored;
       }
     }
   }

@@ -9,6 +9,10 @@
 constexpr int ROW_BYTES = 128, WARPGROUP = 128;
 constexpr int MOST_STAGES = 12;
 
+// Whether warpgroups that take every `step`-th K-block have stages of their own. Else one that comes to a stage of
+// another's, which is still being loaded, takes the phase before for the one it waits for: their parity is the same.
+constexpr bool has_own_stages(int stages, int step) { return stages % step == 0; }
+
 template <int STAGES, int BYTES> struct TmaPipeline {
   static_assert(STAGES <= MOST_STAGES);
   static constexpr int STAGE_BYTES = BYTES;

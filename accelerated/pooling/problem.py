@@ -1,8 +1,9 @@
-"""A pooling call as its solvers read it: three axes, what is not pooled, and the one kernel launch that a solver makes of it."""
+"""A pooling call as its solvers read it: three axes, what is not pooled, and the one kernel launch that a solver makes
+of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from ctypes import Structure
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,7 +14,7 @@ from typing import Any, ClassVar
 from dualdnn.api.enumerations import cudnnPoolingMode_t as Mode
 from dualdnn.api.operations import PoolingForward, TensorSpec
 
-from ..plans import Launch, factors, pointers, structure
+from ..plans import SCRATCH, Launch, factors, pointers, structure
 from ..primitives.geometry import Grid, merge_dimensions
 from ..solver import Problem, Solver
 
@@ -23,6 +24,7 @@ WARP = 32
 L2_BYTES = 2**25  # of x, up to which most of it is in L2 already
 FORWARD, AVERAGE_BACKWARD, MAX_BACKWARD = "forward", "average backward", "max backward"
 OPERANDS = {FORWARD: ("x", "y"), AVERAGE_BACKWARD: ("dy", "dx"), MAX_BACKWARD: ("dy", "x", "dx")}
+INDICES = SCRATCH  # of first maxima, which one launch finds and the next one uses
 
 
 @dataclass
@@ -88,7 +90,8 @@ class Shape:
         return all(axis.is_global for axis in self.axes)
 
     def packs(self, width: int) -> bool:
-        """Return whether packs of ``width`` channels begin at multiples of themselves and leave nothing over, in x and in y."""
+        """Return whether packs of ``width`` channels begin at multiples of themselves and leave nothing over, in x and
+        in y."""
         steps = [*self.x_steps[:-1], *self.y_steps[:-1]]
         for axis in self.axes:
             steps += [axis.x_stride] * (axis.input > 1) + [axis.y_stride] * (axis.output > 1)
@@ -96,7 +99,8 @@ class Shape:
 
 
 def shape_of(operation: Any, x: TensorSpec, y: TensorSpec, y_order: bool) -> Shape:
-    """Return the shape of a call. y_order: whether the dimensions that are not pooled are ordered as in y, else as in x."""
+    """Return the shape of a call. y_order: whether the dimensions that are not pooled are ordered as in y, else as in
+    x."""
     pooling = operation.pooling
     (x_dims, x_strides), (y_dims, y_strides) = x.scalar_layout(), y.scalar_layout()
     lead = len(x_dims) - len(pooling.window)
@@ -109,7 +113,8 @@ def shape_of(operation: Any, x: TensorSpec, y: TensorSpec, y_order: bool) -> Sha
 
 
 def _joined(axes: list[Axis]) -> list[Axis]:
-    """Return the axes; those that one window covers are one where x is contiguous over them: global pooling of a row."""
+    """Return the axes; those that one window covers are one where x is contiguous over them: global pooling of a
+    row."""
     for position, (outer, inner) in enumerate(pairwise(axes)):
         if outer.is_global and inner.is_global and outer.x_stride == inner.input * inner.x_stride:
             extent = outer.input * inner.input
@@ -132,6 +137,8 @@ class Configuration:
 
     alignment: bytes at multiples of which operands must begin, where that is more than one element.
     preferred: whether the launch is expected to take less time than those of the solvers behind it.
+    operands: whose addresses the arguments begin with. scratch_bytes: of INDICES among them. before: the launch before
+    this one.
     """
 
     source: str
@@ -143,6 +150,17 @@ class Configuration:
     shared_bytes: int = 0
     alignment: Mapping[str, int] = field(default_factory=dict)
     preferred: bool = True
+    operands: tuple[str, ...] = ()
+    scratch_bytes: int = 0
+    before: Configuration | None = None
+
+    def launch(self, problem: PoolingProblem) -> Launch:
+        """Return the launch, with its kernel compiled."""
+        function = problem.device.function(self.source, self.entry, self.definitions)
+        operands = self.operands or problem.operands
+        made = Launch(function, self.arguments, operands, self.grid, self.block, self.shared_bytes)
+        made.scratch_bytes = self.scratch_bytes
+        return made
 
 
 class PoolingProblem(Problem):
@@ -184,7 +202,8 @@ class PoolingProblem(Problem):
 
 
 class PoolingSolver(Solver[PoolingProblem]):
-    """A solver of one launch. Subclasses say which kinds of call they are for and how they would configure the launch."""
+    """A solver of one launch or two. Subclasses say which kinds of call they are for and how they would configure the
+    launch."""
 
     kinds: ClassVar[tuple[str, ...]] = ()
 
@@ -215,8 +234,7 @@ class PoolingSolver(Solver[PoolingProblem]):
     def launches(self, problem: PoolingProblem) -> list[Launch]:
         found = self._configured(problem)
         assert found is not None
-        function = problem.device.function(found.source, found.entry, found.definitions)
-        return [Launch(function, found.arguments, problem.operands, found.grid, found.block, found.shared_bytes)]
+        return [each.launch(problem) for each in (found.before, found) if each is not None]
 
     def alignment(self, problem: PoolingProblem) -> Mapping[str, int]:
         found = self._configured(problem)
@@ -224,9 +242,10 @@ class PoolingSolver(Solver[PoolingProblem]):
         return self._demands(problem, found)
 
 
-def arguments(problem: PoolingProblem, *fields: tuple[str, Any]) -> Structure:
-    """Return an argument structure: the pointers to the operands, then ``fields``."""
-    return structure(*pointers(len(problem.operands)), *fields)
+def arguments(problem: PoolingProblem, *fields: tuple[str, Any], operands: Sequence[str] = ()) -> Structure:
+    """Return an argument structure: the pointers to the operands, those of the call if no others are given, then
+    ``fields``."""
+    return structure(*pointers(len(operands or problem.operands)), *fields)
 
 
 def power_of_two(number: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ctypes import c_int, c_uint
-from dataclasses import replace
 from math import prod
 
 from .problem import AVERAGE_BACKWARD, Configuration, PoolingProblem, PoolingSolver, arguments
@@ -21,9 +20,8 @@ from .static_window import (
 SECTOR_BYTES = 32  # of memory, that a store should not leave half written
 MIN_GATHERED_BYTES = 2**20  # of results, from which on that counts more than a barrier
 IMAGES = Settings(threads=128, blocks=6, channel_bytes=16)
-VOLUMES = Settings(threads=128, blocks=6, rows=2, channel_bytes=16)
+VOLUMES = Settings(threads=128, blocks=5, channel_bytes=16)
 GATHERED_IMAGES = Settings(threads=128, blocks=16, channel_bytes=16)
-GATHERED_VOLUMES = Settings(threads=128, blocks=10, rows=2, channel_bytes=16)
 
 
 class StaticAverageBackward(PoolingSolver):
@@ -38,15 +36,11 @@ class StaticAverageBackward(PoolingSolver):
             return None
         settings, gathered = IMAGES if static.is_image else VOLUMES, 0
         if problem.operation.beta == 0:
-            together = GATHERED_IMAGES if static.is_image else GATHERED_VOLUMES
-            gathered = gathered_tiles(static, access_of(problem, static, together), together)
-            settings = together if gathered else settings
-        if static.axes[1].window <= static.axes[1].stride:  # rows of windows have no input in common
-            settings = replace(settings, rows=1)
+            gathered = gathered_tiles(static, access_of(problem, static, GATHERED_IMAGES))
+            settings = GATHERED_IMAGES if gathered else settings
         access = access_of(problem, static, settings)
-        a0, a1, a2 = static.axes
-        tiles1, tiles2 = -(-a1.input // a1.stride), -(-a2.input // a2.stride)
-        box = box_of(static, access, [a0.input, -(-tiles1 // settings.rows), -(-tiles2 // access.tile)])
+        tiles0, tiles1, tiles2 = (-(-axis.input // axis.stride) for axis in static.axes)
+        box = box_of(static, access, [tiles0, tiles1, -(-tiles2 // access.tile)])
         if box is None:
             return None
         tiles = gathered or settings.threads
@@ -69,15 +63,17 @@ class StaticAverageBackward(PoolingSolver):
         )
 
 
-def gathered_tiles(static: StaticShape, access: Access, settings: Settings) -> int:
-    """Return of how many tiles a block writes the results together: full rows of them that are one contiguous piece of dx. 0: where
-    they are not, or rows are full sectors already.
+def gathered_tiles(static: StaticShape, access: Access) -> int:
+    """Return of how many tiles a block writes the results together: full rows of images that are one contiguous piece
+    of dx. 0: where they are not, or rows are full sectors already.
     """
-    _, a1, a2 = static.axes
-    columns, rows = access.tile * a2.stride, settings.rows * a1.stride
+    a0, a1, a2 = static.axes
+    columns, threads = access.tile * a2.stride, GATHERED_IMAGES.threads
     length, sector = a2.input, SECTOR_BYTES // static.scalar_bytes
     tiles = length // columns
-    if access.x_pack == 1 or length % sector == 0 or length % columns or a1.input % rows or tiles > settings.threads:
+    if a0.stride > 1 or access.x_pack == 1 or length % sector == 0 or length % columns or a1.input % a1.stride:
+        return 0
+    if tiles > threads:
         return 0
     if prod(static.extents) * prod(axis.input for axis in static.axes) * static.scalar_bytes < MIN_GATHERED_BYTES:
         return 0
@@ -88,4 +84,4 @@ def gathered_tiles(static: StaticShape, access: Access, settings: Settings) -> i
         if step != piece:
             return 0
         piece *= extent
-    return settings.threads // tiles * tiles
+    return threads // tiles * tiles

@@ -66,43 +66,6 @@ template <class T, int WIDTH> __device__ __forceinline__ bool aligned(const T* p
   return reinterpret_cast<uintptr_t>(pointer) % alignof(Pack<T, WIDTH>) == 0;
 }
 
-// --- packs in their stored type, so that few registers hold them ---
-
-// Reads `count` elements that lie `stride` apart.
-template <int N, class T>
-__device__ __forceinline__ void read_elements(const T* pointer, int stride, bool vectorised, unsigned count,
-                                              Pack<T, N>& values) {
-  const Pack<T, N>* pack;
-  if (N == 1) {
-    values.item[0] = *pointer;
-  } else if (vectorised && count == N && packed<T, N>(pack, pointer)) {
-    values = *pack;
-  } else if (stride == 0) {  // a broadcast: one access
-    const T value = *pointer;
-#pragma unroll
-    for (int i = 0; i < N; i++) values.item[i] = value;
-  } else {
-#pragma unroll
-    for (int i = 0; i < N; i++)
-      if (i < count) values.item[i] = pointer[i * stride];
-  }
-}
-
-template <int N, class T>
-__device__ __forceinline__ void write_elements(T* pointer, int stride, bool vectorised, unsigned count,
-                                               const Pack<T, N>& values) {
-  const Pack<T, N>* pack;
-  if (N == 1) {
-    *pointer = values.item[0];
-  } else if (vectorised && count == N && packed<T, N>(pack, pointer)) {
-    *reinterpret_cast<Pack<T, N>*>(pointer) = values;
-  } else {
-#pragma unroll
-    for (int i = 0; i < N; i++)
-      if (i < count) pointer[i * stride] = values.item[i];
-  }
-}
-
 // --- the loop ---
 
 constexpr int SMALL_GRID_ITEMS = 4;  // elements of a thread, at most; small_grid.py has the same

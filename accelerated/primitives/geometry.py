@@ -16,7 +16,7 @@ THREADS = 256  # of a block of the element-by-element kernels
 
 # Packs that a thread takes, where there are enough that each multiprocessor gets BUSY_BLOCKS blocks. A function of many
 # instructions takes more of them, so that a block runs longer than it takes to start one.
-PACKS_PER_THREAD, LONG_PACKS_PER_THREAD, LONGEST_PACKS_PER_THREAD = 2, 4, 8
+PACKS_PER_THREAD, LONG_PACKS_PER_THREAD = 2, 4
 BUSY_BLOCKS = 4
 
 # Single elements that a thread takes, and their bytes, at most

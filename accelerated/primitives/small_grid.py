@@ -1,4 +1,5 @@
-"""Small tensors that no 16-byte pack moves, indexed by the dimensions of a launch (the host side of primitives/small_grid.cuh)."""
+"""Small tensors that no 16-byte pack moves, indexed by the dimensions of a launch (the host side of
+primitives/small_grid.cuh)."""
 
 from __future__ import annotations
 
@@ -38,23 +39,17 @@ class SmallGridLaunch(NamedTuple):
 
 
 def small_grid(dims: Sequence[int], strides: Sequence[Sequence[int]]) -> SmallGridLaunch | None:
-    """Return the launch that indexes tensors of ``dims`` with the given strides in elements, the output's last: threads along the two
-    fastest dimensions, blocks along those and two more, the elements of a thread along the third. Return None where there are more
-    dimensions than RANK, rows longer than a block, or more elements than MAX_BLOCKS take."""
-    return small_grid_of_extents(*merge_dimensions(dims, strides))
-
-
-def small_grid_of_extents(
-    extents: Sequence[int], steps: Sequence[Sequence[int]], max_items: int = MAX_ITEMS
-) -> SmallGridLaunch | None:
-    """Return the launch for dimensions that are merged, the slowest first, with the strides of every operand in elements."""
+    """Return the launch that indexes tensors of ``dims`` with the given strides in elements, the output's last: threads
+    along the two fastest dimensions, blocks along those and two more, the elements of a thread along the third. Return
+    None where there are more dimensions than RANK, rows longer than a block, or more elements than MAX_BLOCKS take."""
+    extents, steps = merge_dimensions(dims, strides)
     missing = RANK - len(extents)
     if missing < 0 or extents[-1] > THREADS:
         return None
     outer, across, rows, row = [1] * missing + [*extents]
     parts = -(-rows // (THREADS // row))
     block_rows = -(-rows // parts)
-    items = next((i for i in range(1, max_items + 1) if parts * -(-across // i) * outer <= MAX_BLOCKS), None)
+    items = next((i for i in range(1, MAX_ITEMS + 1) if parts * -(-across // i) * outer <= MAX_BLOCKS), None)
     if items is None:
         return None
     item_distance = -(-across // items)

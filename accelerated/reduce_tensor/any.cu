@@ -2,8 +2,8 @@
 //
 // Rows: the innermost dimension of A is reduced; `lanes` neighbouring threads share one element of C. Columns: it is
 // kept; a thread takes a pack of neighbouring elements of C, `lanes` threads share it. Long reductions are split into
-// segments (blockIdx.y). The last block of an element of C to arrive merges their partial results, or another launch
-// where these are many, always in the same order: the same sums on every run.
+// segments (blockIdx.y), whose partial results another launch merges, always in the same order: the same sums on every
+// run.
 //
 // Roofline: bytes. Every element of A is read once, in 16-byte accesses (8 bytes of int8), four or eight of them in
 // flight per thread; C and the partial results are a few percent of that. An element costs 2 instructions (extrema
@@ -203,6 +203,30 @@ __device__ __forceinline__ void reduce_columns(const Arguments& a, const Reducti
 }
 
 // --- partial results ---
+
+__device__ __forceinline__ void kept_partial(const Arguments& a, long long index, Value& state) {
+  state = {a.workspace[index]};
+}
+__device__ __forceinline__ void kept_partial(const Arguments& a, long long index, Ranked& state) {
+  state = {a.workspace[index], partial_indices(a)[index]};
+}
+
+// Merges every `step`-th partial result of one element of C into the state.
+template <class Reduction, class State>
+__device__ __forceinline__ void merge_partials(const Arguments& a, const Reduction& reduction, State& state,
+                                               long long number, unsigned first, unsigned step) {
+  constexpr int AT_ONCE = 8;
+  for (unsigned segment = first; segment < a.segments; segment += AT_ONCE * step) {
+    State partial[AT_ONCE];
+#pragma unroll
+    for (int u = 0; u < AT_ONCE; u++)
+      if (segment + u * step < a.segments)
+        kept_partial(a, static_cast<long long>(segment + u * step) * a.outputs + number, partial[u]);
+#pragma unroll
+    for (int u = 0; u < AT_ONCE; u++)
+      if (segment + u * step < a.segments) reduction.merge(state, partial[u]);
+  }
+}
 
 template <class Reduction>
 __device__ __forceinline__ void merge_partial_results(const Arguments& a, const Reduction& reduction) {

@@ -1,5 +1,5 @@
 // What the kernels of reductions of any tensor share (reduce_tensor/any.cu, reduce_tensor/short_rows.cu): arguments,
-// results, how the threads of a block and the blocks of a reduction merge theirs.
+// results, how the threads of a block merge theirs.
 #pragma once
 #include "reduce_tensor/accumulators.cuh"
 
@@ -9,16 +9,13 @@ constexpr int RESIDENT = sizeof(ELEMENT) == 1 || std::is_same_v<ELEMENT, bfloat1
 constexpr int RESIDENT_INDEXED = sizeof(ELEMENT) >= 4 ? 4 : 2;
 constexpr bool FEW_ELEMENTS = WIDTH <= 4;  // of a pack: registers are left for what takes some
 constexpr unsigned ACROSS = 8;             // packs of a row side by side in a tile, as in reduce_tensor/problem.py
-constexpr unsigned COUNTS = 512, GROUPS = 1056;  // of arrivals at once; blocks side by side that count their own
-constexpr unsigned NOT_COUNTED = 0xffffffffu;
 
 struct Arguments {
   const ELEMENT* a;
   void* c;
   void* indices;
-  COMPUTE* workspace;        // partial results [segment][number], then their indices
-  unsigned long long count;  // that arrivals enter; NOT_COUNTED: another launch merges
-  Geometry<2> reduced;       // one reduction: (position in row-major order, or 0 without indices, offset in A)
+  COMPUTE* workspace;   // partial results [segment][number], then their indices
+  Geometry<2> reduced;  // one reduction: (position in row-major order, or 0 without indices, offset in A)
   Geometry<3> kept;  // C: (offset in C, number of the element, in row-major order where there are indices, offset in A)
   COMPUTE alpha, beta;
   unsigned length;             // elements of A that one element of C reduces
@@ -138,63 +135,12 @@ __device__ __forceinline__ void keep(const Arguments& a, Ranked state, long long
   a.workspace[index] = state.value;
   partial_indices(a)[index] = state.index;
 }
-// Other blocks wrote it: past the cache of this processor.
-__device__ __forceinline__ void kept_partial(const Arguments& a, long long index, Value& state) {
-  state = {__ldcg(a.workspace + index)};
-}
-__device__ __forceinline__ void kept_partial(const Arguments& a, long long index, Ranked& state) {
-  state = {__ldcg(a.workspace + index), __ldcg(partial_indices(a) + index)};
-}
-
-// Merges every `step`-th partial result of one element of C into the state.
-template <class Reduction, class State>
-__device__ __forceinline__ void merge_partials(const Arguments& a, const Reduction& reduction, State& state,
-                                               long long number, unsigned first, unsigned step) {
-  constexpr int AT_ONCE = 8;
-  for (unsigned segment = first; segment < a.segments; segment += AT_ONCE * step) {
-    State partial[AT_ONCE];
-#pragma unroll
-    for (int u = 0; u < AT_ONCE; u++)
-      if (segment + u * step < a.segments)
-        kept_partial(a, static_cast<long long>(segment + u * step) * a.outputs + number, partial[u]);
-#pragma unroll
-    for (int u = 0; u < AT_ONCE; u++)
-      if (segment + u * step < a.segments) reduction.merge(state, partial[u]);
-  }
-}
 
 // The result of this block's segment of one element of C.
 template <class State>
 __device__ __forceinline__ void deliver(const Arguments& a, State state, long long offset, long long number) {
   if (a.segments == 1) conclude(a, state, offset, number);
   else keep(a, state, static_cast<long long>(blockIdx.y) * a.outputs + number);
-}
-
-// How many blocks have kept their partial results of the same elements of C; a count returns to 0 with the last. The
-// host gives calls that may be in flight together different counts.
-__device__ unsigned arrivals[COUNTS * GROUPS];
-
-// Counts one arrival, which follows what this block wrote and comes before what it reads then; a count goes from `most`
-// to 0. Returns how many came before. Two fences in sequentially consistent order around the count would take 0.2 us
-// longer (H200).
-__device__ __forceinline__ unsigned arrive(unsigned* count, unsigned most) {
-#ifdef EMULATED_CUDA
-  __threadfence();
-  return atomicInc(count, most);
-#else
-  unsigned before;
-  asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(before) : "l"(count), "r"(most) : "memory");
-  return before;
-#endif
-}
-
-// Whether all partial results of this block's elements of C are there and this block is to merge them.
-__device__ __forceinline__ bool merges(const Arguments& a) {
-  if (a.segments == 1 || a.count == NOT_COUNTED) return false;
-  __syncthreads();
-  int last = 0;
-  if (threadIdx.x == 0) last = arrive(arrivals + a.count * GROUPS + blockIdx.x, a.segments - 1) == a.segments - 1;
-  return __syncthreads_or(last);
 }
 
 // --- threads of a block ---
@@ -297,12 +243,6 @@ __device__ __forceinline__ void finish_rows(const Arguments& a, const Reduction&
   for (int i = 1; i < WIDTH; i++) reduction.merge(state[0], state[i]);
   merge_neighbours(reduction, state[0], a.lanes_log2);
   if (lane == 0 && output < a.outputs) deliver(a, state[0], located[0], located[1]);
-  if (merges(a)) {  // the block shares one element of C
-    State merged = reduction.start();
-    merge_partials(a, reduction, merged, located[1], lane, 1u << a.lanes_log2);
-    merge_neighbours(reduction, merged, a.lanes_log2);
-    if (lane == 0) conclude(a, merged, located[0], located[1]);
-  }
 }
 
 // --- columns ---
@@ -382,15 +322,4 @@ __device__ __forceinline__ void finish_columns(const Arguments& a, const Reducti
   for (unsigned slot = threadIdx.x; slot < items; slot += BLOCK)
     if (locate_column(a, slot, columns, offset, number))
       deliver(a, tile[slot % WIDTH * columns + slot / WIDTH], offset, number);
-  if (!merges(a)) return;
-  lanes = items < BLOCK ? BLOCK / items : 1;
-  for (unsigned slot = threadIdx.x; slot < lanes * items; slot += BLOCK) {
-    State merged = reduction.start();
-    if (locate_column(a, slot % items, columns, offset, number))
-      merge_partials(a, reduction, merged, number, slot / items, lanes);
-    tile[slot] = merged;
-  }
-  merge_lanes(reduction, tile, items, lanes);
-  for (unsigned slot = threadIdx.x; slot < items; slot += BLOCK)
-    if (locate_column(a, slot, columns, offset, number)) conclude(a, tile[slot], offset, number);
 }

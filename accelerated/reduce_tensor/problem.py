@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from ctypes import Structure, c_int, c_uint, c_ulonglong
+from ctypes import Structure, c_int, c_uint
 from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple, TypeVar
@@ -18,7 +18,6 @@ from ..primitives.geometry import L2_RESIDENT_BYTES, FastDivmod, geometry, merge
 from .division import Division, along_rows, divided, pack_width
 
 OPERANDS = ("A", "C", "indices", "workspace")
-NOT_COUNTED = 2**32 - 1
 HALF_BYTES = 2
 PACK_BYTES = 16  # that A begins at a multiple of where kernels rely on it
 WORKSPACE_ALIGNMENT = 8  # of the partial results; the workspace has room to begin there
@@ -60,8 +59,8 @@ class Walk:
         return self.reduced(1), self.kept(width), False
 
     def rows(self, width: int) -> tuple[Any, Any, bool]:
-        """Return the geometries of what is reduced and what is kept. Where rows do not all begin at packs, each has room for one pack
-        more: see windows in the kernel."""
+        """Return the geometries of what is reduced and what is kept. Where rows do not all begin at packs, each has
+        room for one pack more: see windows in the kernel."""
         reduced, kept = self.reduced(width), self.kept(1)
         starts = [reduced.outer[d].stride[1] for d in range(reduced.outer_rank)]
         starts += [kept.row_stride[2], *(kept.outer[d].stride[2] for d in range(kept.outer_rank))]
@@ -73,7 +72,8 @@ class Walk:
         return reduced, kept, windows
 
     def axes(self) -> tuple[Axes, Axes]:
-        """Return the merged axes, outermost first, that one element of C reduces (steps in A) and of C itself (steps in A, C)."""
+        """Return the merged axes, outermost first, that one element of C reduces (steps in A) and of C itself (steps in
+        A, C)."""
 
         def along(dimensions: list[int], strides: list[list[int]]) -> Axes:
             extents, steps = merge_dimensions(
@@ -123,8 +123,8 @@ class Tiles(NamedTuple):
 
     @classmethod
     def of(cls, kept: Any, columns: int) -> Tiles | None:
-        """None where rows of A are rows of C, or C has no neighbours in the next dimension either, or the packs of a row
-        would leave more than a quarter of the threads idle."""
+        """None where rows of A are rows of C, or C has no neighbours in the next dimension either, or the packs of a
+        row would leave more than a quarter of the threads idle."""
         if kept.outer_rank == 0 or kept.row_stride[0] == 1 or kept.outer[0].stride[0] != 1 or columns <= ACROSS:
             return None
         per_row = kept.packs_per_row.divisor
@@ -206,7 +206,6 @@ class ReduceProblem(solver.Problem):
         reduction, segments = operation.reduction, self.division.segments
         return structure(
             *pointers(len(OPERANDS)),
-            ("count", c_ulonglong(NOT_COUNTED)),
             ("reduced", reduced),
             ("kept", kept),
             *factors(operation, alpha=operation.alpha, beta=operation.beta),

@@ -241,27 +241,40 @@ struct Product {
     return index % CHAINS ? others[index % CHAINS - 1][tile][n] : sums[tile][n];
   }
 
+  using Pieces = Piece[LOADED_PAIRS][N_TILES];
+
+  // Of the pairs from `first` on: the reads, which are in flight afterwards, and may be too early. On the emulated
+  // device they would race with those that publish, and are left to complete().
   template <class Vectors>
-  static __device__ __forceinline__ void load(Piece (&pieces)[LOADED_PAIRS][N_TILES], int first, const Vectors& vectors,
-                                              int count, int depth) {
+  static __device__ __forceinline__ void begin(Pieces& pieces, int first, const Vectors& vectors, int count,
+                                               int depth) {
     const int at = threadIdx.x % 4 * PIECE, n = threadIdx.x % 32 / 4;
-    const auto exists = [&](int i, int tile) { return first_element(first + i) + at < depth && n + 8 * tile < count; };
-    const auto address = [&](int i, int tile) { return vectors.at(n + 8 * tile, first_element(first + i) + at); };
 #pragma unroll
     for (int i = 0; i < LOADED_PAIRS; i++)
 #pragma unroll
       for (int tile = 0; tile < N_TILES; tile++) {
+        const int k = first_element(first + i) + at;
         pieces[i][tile] = Piece{};
-        if (!exists(i, tile)) continue;
+        if (k >= depth || n + 8 * tile >= count) continue;
+        const ELEMENT* from = vectors.at(n + 8 * tile, k);
         if constexpr (Vectors::WAITS) {
-          pieces[i][tile] = read_piece(address(i, tile));
+#ifdef EMULATED_CUDA
+          pieces[i][tile] = Piece{NOTHING, NOTHING, NOTHING, NOTHING};
+#else
+          pieces[i][tile] = read_piece(from);
+#endif
         } else {
           PieceElements found;
 #pragma unroll
-          for (int j = 0; j < PIECE; j++) found.element[j] = address(i, tile)[j];
+          for (int j = 0; j < PIECE; j++) found.element[j] = from[j];
           pieces[i][tile] = found.piece;
         }
       }
+  }
+  // Reads again what was not there.
+  template <class Vectors>
+  static __device__ __forceinline__ void complete(Pieces& pieces, int first, const Vectors& vectors) {
+    const int at = threadIdx.x % 4 * PIECE, n = threadIdx.x % 32 / 4;
     if constexpr (Vectors::WAITS) {
       bool complete;
       do {
@@ -271,10 +284,10 @@ struct Product {
 #pragma unroll
           for (int tile = 0; tile < N_TILES; tile++)
             if (lacks(pieces[i][tile])) {
+              pieces[i][tile] = read_piece(vectors.at(n + 8 * tile, first_element(first + i) + at));
               complete = false;
-              pieces[i][tile] = read_piece(address(i, tile));
+              require_in_order(!lacks(pieces[i][tile]));
             }
-        require_in_order(complete);
       } while (!complete);
     }
     __syncwarp();
@@ -296,8 +309,9 @@ struct Product {
 #pragma unroll
     for (int first = 0; first < KEPT; first += LOADED_PAIRS) {
       if (first >= pairs) break;
-      Piece pieces[LOADED_PAIRS][N_TILES];
-      load(pieces, first, vectors, count, depth);
+      Pieces pieces;
+      begin(pieces, first, vectors, count, depth);
+      complete(pieces, first, vectors);
 #pragma unroll
       for (int i = 0; i < LOADED_PAIRS; i++) {
         if (first + i >= KEPT) {
@@ -310,10 +324,26 @@ struct Product {
       }
     }
     constexpr int UNROLLED = (KEPT + LOADED_PAIRS - 1) / LOADED_PAIRS * LOADED_PAIRS;
+    run_rest<UNROLLED>(rows, pairs, vectors, count, depth);
+  }
+  // With left operands that all are in shared memory, and pieces whose reads have begun.
+  template <class Vectors>
+  __device__ __forceinline__ void run_begun(const Rows<0>& rows, Pieces& pieces, int pairs, const Vectors& vectors,
+                                            int count, int depth) {
+    complete(pieces, 0, vectors);
+#pragma unroll
+    for (int i = 0; i < LOADED_PAIRS; i++)
+      if (i < pairs) multiply_rest(rows, i, i, pieces[i]);
+    run_rest<LOADED_PAIRS>(rows, pairs, vectors, count, depth);
+  }
+  template <int FIRST, class LeftRows, class Vectors>
+  __device__ __forceinline__ void run_rest(const LeftRows& rows, int pairs, const Vectors& vectors, int count,
+                                           int depth) {
 #pragma unroll 1
-    for (int first = UNROLLED; first < pairs; first += LOADED_PAIRS) {
-      Piece pieces[LOADED_PAIRS][N_TILES];
-      load(pieces, first, vectors, count, depth);
+    for (int first = FIRST; first < pairs; first += LOADED_PAIRS) {
+      Pieces pieces;
+      begin(pieces, first, vectors, count, depth);
+      complete(pieces, first, vectors);
 #pragma unroll
       for (int i = 0; i < LOADED_PAIRS; i++)
         if (first + i < pairs) multiply_rest(rows, first + i, i, pieces[i]);

@@ -10,7 +10,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dualdnn.api.operations.forks import free_in_children
 
@@ -25,6 +25,16 @@ MAXIMUM_BLOCK = (1024, 1024, 64)
 REMEMBERED_CONFIGURATIONS = 4096
 
 Dimensions = tuple[int, ...]
+
+
+class LaunchShape(NamedTuple):
+    """Blocks and threads of a launch, bytes of dynamic shared memory of a block. cooperative: all blocks run at the
+    same time, or the launch fails."""
+
+    grid: Dimensions
+    block: Dimensions
+    shared_bytes: int = 0
+    cooperative: bool = False
 
 
 class Memory(ABC):
@@ -78,7 +88,7 @@ class Function(ABC):
     fields: dict[str, Field]  # of the structure
 
     def __init__(self) -> None:
-        self._accepted: set[tuple[Dimensions, Dimensions, int]] = set()
+        self._accepted: set[LaunchShape] = set()
 
     def launch(
         self,
@@ -89,36 +99,30 @@ class Function(ABC):
         stream: Stream | None = None,
         cooperative: bool = False,
     ) -> None:
-        """cooperative: all blocks run at the same time, or the launch fails."""
-        self._check(len(arguments), (grid, block, shared_bytes))
-        self._launch(arguments, grid, block, shared_bytes, stream, cooperative)
+        """Launch with a structure of arguments, in a shape as LaunchShape has it."""
+        shape = LaunchShape(grid, block, shared_bytes, cooperative)
+        self._check(len(arguments), shape)
+        self._launch(arguments, shape, stream)
 
-    def starter(
-        self,
-        template: bytes,
-        addresses: int,
-        grid: Dimensions,
-        block: Dimensions,
-        shared_bytes: int = 0,
-        cooperative: bool = False,
-    ) -> Starter:
-        """Return a function of addresses and a stream that launches with these arguments, whose first words the addresses are."""
+    def starter(self, template: bytes, addresses: int, shape: LaunchShape) -> Starter:
+        """Return a function of addresses and a stream that launches with these arguments, whose first words the
+        addresses are."""
         pack = struct.Struct(f"{addresses}Q").pack_into
 
         def start(found: Sequence[int], stream: Stream | None) -> None:
             arguments = bytearray(template)
             pack(arguments, 0, *found)
-            self.launch(arguments, grid, block, shared_bytes, stream, cooperative)
+            self.launch(arguments, *shape[:3], stream, shape.cooperative)
 
         return start
 
-    def _check(self, argument_bytes: int, configuration: tuple[Dimensions, Dimensions, int]) -> None:
+    def _check(self, argument_bytes: int, shape: LaunchShape) -> None:
         if argument_bytes != self.argument_bytes:
             raise TypeError(
                 f"arguments: {self.name} takes a structure of {self.argument_bytes} bytes, not {argument_bytes}"
             )
-        if configuration not in self._accepted:
-            self._accept(configuration)
+        if shape not in self._accepted:
+            self._accept(shape)
 
     @staticmethod
     def _fields(names: str, numbers: Sequence[int]) -> dict[str, Field]:
@@ -132,26 +136,19 @@ class Function(ABC):
             raise TypeError(f"arguments: {self.name}: {found}")
 
     def holds_clusters(self, grid: Dimensions, block: Dimensions, shared_bytes: int, clusters: int = 1) -> bool:
-        """Whether the device has room for so many clusters of this kernel at a time, which may be larger than every GPU allows.
+        """Whether the device has room for so many clusters of this kernel at a time, which may be larger than every GPU
+        allows.
 
         They can be launched from then on.
         """
         return False
 
     @abstractmethod
-    def _launch(
-        self,
-        arguments: bytes | bytearray,
-        grid: Dimensions,
-        block: Dimensions,
-        shared_bytes: int,
-        stream: Stream | None,
-        cooperative: bool,
-    ) -> None: ...
+    def _launch(self, arguments: bytes | bytearray, shape: LaunchShape, stream: Stream | None) -> None: ...
 
-    def _accept(self, configuration: tuple[Dimensions, Dimensions, int]) -> None:
-        """Checks a launch configuration; it is remembered, so each is checked once."""
-        grid, block, shared_bytes = configuration
+    def _accept(self, shape: LaunchShape) -> None:
+        """Check the shape of a launch; it is remembered, so each is checked once."""
+        grid, block, shared_bytes, _ = shape
         for name, sizes, limits in (("grid", grid, MAXIMUM_GRID), ("block", block, MAXIMUM_BLOCK)):
             if not 1 <= len(sizes) <= 3:
                 raise ValueError(f"{name}={sizes} of {self.name}: expected 1 to 3 sizes")
@@ -168,7 +165,7 @@ class Function(ABC):
             raise ValueError(f"shared_bytes={shared_bytes} of {self.name}: 0 to {available} are possible")
         if len(self._accepted) >= REMEMBERED_CONFIGURATIONS:
             self._accepted.clear()
-        self._accepted.add(configuration)
+        self._accepted.add(shape)
 
 
 class Device(ABC):

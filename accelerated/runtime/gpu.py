@@ -1,7 +1,7 @@
 """A GPU as a device: PyCUDA has the context and makes streams, the driver (driver.py) does the rest.
 
-Only this file touches PyCUDA. Work on a stream is asynchronous; its errors surface as DeviceError in a later synchronize
-or download.
+Only this file touches PyCUDA. Work on a stream is asynchronous; its errors surface as DeviceError in a later
+synchronize or download.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from .device import (
     Device,
     Dimensions,
     Function,
+    LaunchShape,
     Memory,
     Starter,
     Stream,
@@ -143,21 +144,13 @@ class GpuFunction(Function):
         self._kernel.set_attribute(
             MAX_DYNAMIC_SHARED_SIZE_BYTES, device.shared_bytes_per_block - self.static_shared_bytes
         )
-        self._configurations: dict[tuple[Any, ...], Configuration] = {}
+        self._configurations: dict[tuple[LaunchShape, int], Configuration] = {}
 
-    def _launch(
-        self,
-        arguments: bytes | bytearray,
-        grid: Dimensions,
-        block: Dimensions,
-        shared_bytes: int,
-        stream: Stream | None,
-        cooperative: bool,
-    ) -> None:
+    def _launch(self, arguments: bytes | bytearray, shape: LaunchShape, stream: Stream | None) -> None:
         device = self.device
         if _thread.device is not device:
             device.make_current()
-        key = (grid, block, shared_bytes, stream.handle if stream else 0, cooperative)
+        key = (shape, stream.handle if stream else 0)
         how = self._configurations.get(key)
         if how is None:
             how = self._configure(*key)
@@ -167,25 +160,15 @@ class GpuFunction(Function):
         try:
             self._kernel.launch(how, ctypes.addressof(pointer))
         except DriverError as error:
-            raise self._not_launched(error, *key) from error
+            raise self._not_launched(error, shape) from error
 
-    def _not_launched(
-        self, error: DriverError, grid: Any, block: Any, shared_bytes: int, _: int, cooperative: bool
-    ) -> DeviceError:
-        configuration = f"grid={grid} block={block} shared_bytes={shared_bytes} cooperative={cooperative}"
-        return DeviceError(f"launching {self.name} with {configuration}: {error}")
+    def _not_launched(self, error: DriverError, shape: LaunchShape) -> DeviceError:
+        described = " ".join(f"{name}={value}" for name, value in shape._asdict().items())
+        return DeviceError(f"launching {self.name} with {described}: {error}")
 
-    def starter(
-        self,
-        template: bytes,
-        addresses: int,
-        grid: Dimensions,
-        block: Dimensions,
-        shared_bytes: int = 0,
-        cooperative: bool = False,
-    ) -> Starter:
+    def starter(self, template: bytes, addresses: int, shape: LaunchShape) -> Starter:
         """With arguments that are laid out for the driver once: a launch writes the addresses into them."""
-        self._check(len(template), (grid, block, shared_bytes))
+        self._check(len(template), shape)
         device, launch, content = self.device, self._kernel.launch, self._content
         pack = struct.Struct(f"{addresses}Q").pack_into
         configurations: dict[int, Configuration] = {}  # by stream
@@ -201,7 +184,7 @@ class GpuFunction(Function):
             if how is None:
                 if len(configurations) >= REMEMBERED_STREAMS:
                     configurations.clear()
-                how = configurations[handle] = self._configure(grid, block, shared_bytes, handle, cooperative)
+                how = configurations[handle] = self._configure(shape, handle)
             try:
                 arguments = free.pop()
             except IndexError:
@@ -212,14 +195,13 @@ class GpuFunction(Function):
             try:
                 launch(how, arguments[2])
             except DriverError as error:
-                raise self._not_launched(error, grid, block, shared_bytes, handle, cooperative) from error
+                raise self._not_launched(error, shape) from error
             free.append(arguments)  # of which the driver has a copy
 
         return start
 
-    def _configure(
-        self, grid: Dimensions, block: Dimensions, shared_bytes: int, stream: int, cooperative: bool
-    ) -> Configuration:
+    def _configure(self, shape: LaunchShape, stream: int) -> Configuration:
+        grid, block, shared_bytes, cooperative = shape
         attributes = (COOPERATIVE,) * cooperative + (PROGRAMMATIC_STREAM_SERIALIZATION,) * self._overlaps
         if len(self._configurations) >= REMEMBERED_CONFIGURATIONS:
             self._configurations.clear()
@@ -227,7 +209,7 @@ class GpuFunction(Function):
         # multiprocessor, which has room for a block of the most bytes, has none for another.
         bytes_of_block = max(shared_bytes, -(-self.device.shared_bytes_per_block // 2)) if cooperative else shared_bytes
         made = configuration(grid, block, bytes_of_block, stream, attributes)
-        self._configurations[grid, block, shared_bytes, stream, cooperative] = made
+        self._configurations[shape, stream] = made
         return made
 
     def holds_clusters(self, grid: Dimensions, block: Dimensions, shared_bytes: int, clusters: int = 1) -> bool:

@@ -10,7 +10,6 @@ from .persistent_tma_strided import PersistentTmaStrided
 from .problem import SoftmaxProblem
 from .register_resident import RegisterResident
 from .row_tiles import RowTiles
-from .short_strided import ShortStrided
 from .small_rows import SmallRows
 from .small_strided import SmallStrided
 from .staged import Staged
@@ -18,7 +17,6 @@ from .staged import Staged
 SOLVERS = (
     SmallStrided(),
     RegisterResident(),
-    ShortStrided(),
     RowTiles(),
     SmallRows(),
     PersistentTma(),

@@ -316,6 +316,7 @@ constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
 enum class Kind { rows, strided };
 constexpr int most_blocks(Kind kind, int packs) {
   if (DOUBLE || packs * WIDTH > 32) return 2;
+  if (WIDTH == 1 && packs <= 4) return 8;
   return packs > 4 && sizeof(ELEMENT) >= 4 && WIDTH > 1 ? 3 : kind == Kind::strided || packs > 2 ? 4 : 6;
 }
 
@@ -336,9 +337,6 @@ constexpr int most_blocks(Kind kind, int packs) {
 SOFTMAX_REGISTER_RESIDENT(backward, Backward, rows, 1)
 SOFTMAX_ROWS(2)
 SOFTMAX_ROWS(4)
-SOFTMAX_STRIDED(2)
-SOFTMAX_STRIDED(3)
-SOFTMAX_STRIDED(4)
 SOFTMAX_REGISTER_RESIDENT(forward, Forward, strided, 8)
 #else  // single elements
 SOFTMAX_STRIDED(8)
@@ -346,3 +344,6 @@ SOFTMAX_STRIDED(10)
 SOFTMAX_STRIDED(12)
 SOFTMAX_STRIDED(16)
 #endif
+SOFTMAX_STRIDED(2)
+SOFTMAX_STRIDED(3)
+SOFTMAX_STRIDED(4)

@@ -24,20 +24,23 @@ from .problem import (
 REGISTER_PACKS = 4  # of a thread
 MOST_ROW_PACKS = (4, 2)  # of a lane, by inputs, of rows for which a warp suffices
 STRIDED_PACKS = 8  # of a thread, where strided rows are many
-ELEMENTS = (16, 12, 10, 8)  # of a thread, where packs are single elements
+LEAST_PACKS = 2  # of a thread that has all of a strided row
+ELEMENTS = (16, 12, 10, 8)  # of a thread, where packs are single elements of longer rows
 LONGEST_OF_ELEMENTS = {False: 128, True: 256}  # elements of a strided row; whether an element has fewer than four bytes
 BLOCK_THREADS, MOST_BLOCK_THREADS = 128, 256
 RESIDENT_THREADS = 1024  # per multiprocessor
 # Threads that a tensor has, with four packs each, of those that fit the device
 FEW_STRIDED, FEW_ROWS, MANY_ROWS = 0.25, 1, 3
-# Blocks of BLOCK_THREADS per multiprocessor, from which on half as many, twice as large, took less time where all run at once
+# Blocks of BLOCK_THREADS per multiprocessor, from which on half as many, twice as large, took less time where all run
+# at once
 LARGE_BLOCKS = 8
 LARGEST_ELEMENT = 4  # bytes of single elements
 
 
 @dataclass(frozen=True)
 class Division:
-    """strided: whether rows are. team: threads that share a row, or packs of strided rows side by side in a block. packs: of a thread."""
+    """strided: whether rows are. team: threads that share a row, or packs of strided rows side by side in a block.
+    packs: of a thread."""
 
     strided: bool
     team: int
@@ -50,8 +53,8 @@ class Division:
 def packs_in_registers(
     layout: RowLayout, scalar_bytes: int, inputs: int, device: Any, preferred: bool = True
 ) -> Division | None:
-    """Return how threads hold packs: of rows for which a warp suffices; of strided rows that are short or so few that no other solver
-    fills the device. None where they do not; preferred: or where another solver takes less time."""
+    """Return how threads hold packs: of rows for which a warp suffices; of strided rows that are short or so few that
+    no other solver fills the device. None where they do not; preferred: or where another solver takes less time."""
     if not (layout.vector and layout.aligned and layout.along.outer_rank == 0):
         return None
     rows, length = layout.rows.packs, layout.along.packs
@@ -59,7 +62,7 @@ def packs_in_registers(
     if layout.strided:
         if layout.along.row <= SHORT_ROW:
             threads = BLOCK_THREADS if scalar_bytes >= 4 else MOST_BLOCK_THREADS
-            return Division(True, threads, layout.along.row, threads, ceiling(rows, threads), 0)
+            return Division(True, threads, max(layout.along.row, LEAST_PACKS), threads, ceiling(rows, threads), 0)
         few = filled <= FEW_STRIDED
         if inputs == 2 and not few:
             if preferred:
@@ -89,9 +92,11 @@ def packs_in_registers(
 def elements_in_registers(layout: RowLayout, scalar_bytes: int, device: Any) -> Division | None:
     """Return how threads hold single elements of strided rows, or None where they do not."""
     length, rows = layout.along.row, layout.rows.packs
-    if not layout.strided or layout.vector or layout.along.outer_rank or scalar_bytes > LARGEST_ELEMENT:
+    if not layout.strided or layout.vector or layout.along.outer_rank:
         return None
-    if not SHORT_ROW < length <= LONGEST_OF_ELEMENTS[scalar_bytes < LARGEST_ELEMENT]:
+    if length <= SHORT_ROW:
+        return Division(True, BLOCK_THREADS, max(length, LEAST_PACKS), BLOCK_THREADS, ceiling(rows, BLOCK_THREADS), 0)
+    if scalar_bytes > LARGEST_ELEMENT or length > LONGEST_OF_ELEMENTS[scalar_bytes < LARGEST_ELEMENT]:
         return None
 
     def shares(packs: int) -> int:
@@ -144,7 +149,8 @@ class RegisterResident(SoftmaxSolver):
         layout = problem.layout
         tried = [(layout, packs(layout))]
         if layout.strided and problem.scalar_bytes == 2:
-            # Packs of four 16-bit elements, where none of eight exist, or where threads have many, so that they stay in registers.
+            # Packs of four 16-bit elements, where none of eight exist, or where threads have many, so that they stay in
+            # registers.
             four = packs(problem.half_pack_layout)
             tried.insert(0 if four and four.packs == STRIDED_PACKS else 1, (problem.half_pack_layout, four))
         tried.append((layout, elements_in_registers(layout, problem.scalar_bytes, problem.device)))

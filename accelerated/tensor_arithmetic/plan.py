@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from ctypes import c_byte, c_double, c_int, c_uint
+from ctypes import c_byte, c_double
 from functools import cached_property
 from typing import Any
 
@@ -13,48 +12,37 @@ from ..plans import Launch, factors, pointers, scalar_field, structure, type_def
 from ..primitives.geometry import (
     THREADS,
     Grid,
-    blocks,
     broadcast_strides,
     elementwise,
-    geometry,
-    merge_dimensions,
-    packs_per_thread,
 )
 from ..primitives.small_grid import SmallGridLaunch, small_grid
 from ..solver import Problem, Solver, serve
 
 SOURCE = "tensor_arithmetic/tensor_arithmetic.cu"
 PACK_BYTES = 16
-PIECE = 4  # elements that one access takes of an operand whose rows are no multiple of a pack
-DENSE_PACKS = 2  # per thread of the dense kernels, whose reads are in flight together
-UNIFORM, ALIGNED, PIECES, SINGLE = range(4)  # how a pack of a dense output reads the operand that is broadcast
-CONSTANTS = {
-    "PIECE": PIECE, "DENSE_PACKS": DENSE_PACKS,
-    "UNIFORM": UNIFORM, "ALIGNED": ALIGNED, "PIECES": PIECES, "SINGLE": SINGLE,
-}  # fmt: skip
 
 
 class ArithmeticProblem(Problem):
     """An operation on every element of its output, with operands that may be broadcast onto it.
 
-    kernel: the prefix of the kernels' names. scalars: the argument fields behind the pointers. strides: elements, of every operand
-    over ``dims``, the output's last. broadcast: the index of the operand that the dense kernels read by rows, if there is one.
+    kernel: the prefix of the kernels' names. scalars: the argument fields behind the pointers. strides: elements, of
+    every operand over ``dims``, the output's last.
     """
 
     def __init__(self, operation: Any, device: Any, aligned: bool = True) -> None:
         super().__init__(operation, device, aligned)
         if isinstance(operation, AddTensor):
-            self._describe("add", ("A", "C"), operation.C, operation.C.scalar_bytes, 0)
+            self._describe("add", ("A", "C"), operation.C, operation.C.scalar_bytes)
             self.scalars = factors(operation, alpha=operation.alpha, beta=operation.beta)
         elif isinstance(operation, ScaleTensor):  # alpha * y + 0 * y, in place
-            self._describe("add", ("y", "y"), operation.y, operation.y.scalar_bytes, None)
+            self._describe("add", ("y", "y"), operation.y, operation.y.scalar_bytes)
             self.scalars = factors(operation, alpha=operation.alpha, beta=0.0)
         elif isinstance(operation, SetTensor):
-            self._describe("set", ("y",), operation.y, operation.y.scalar_bytes, None)
+            self._describe("set", ("y",), operation.y, operation.y.scalar_bytes)
             self.scalars = [scalar_field("value", c_double, operation.value)]
         else:
             widest = max(operation.A.scalar_bytes, operation.C.scalar_bytes)
-            self._describe("op", ("A", "B", "C"), operation.A, widest, 1)
+            self._describe("op", ("A", "B", "C"), operation.A, widest)
             formula = structure(
                 *factors(operation, alpha1=operation.alpha1, alpha2=operation.alpha2, beta=operation.beta),
                 ("operation", c_byte(operation.op_tensor.op)),
@@ -63,10 +51,8 @@ class ArithmeticProblem(Problem):
             )
             self.scalars = [("formula", formula)]
 
-    def _describe(
-        self, kernel: str, operands: tuple[str, ...], element: TensorSpec, widest_bytes: int, broadcast: int | None
-    ) -> None:
-        self.kernel, self.operands, self.broadcast = f"tensor_arithmetic_{kernel}", operands, broadcast
+    def _describe(self, kernel: str, operands: tuple[str, ...], element: TensorSpec, widest_bytes: int) -> None:
+        self.kernel, self.operands = f"tensor_arithmetic_{kernel}", operands
         self.element_type, self.width = element.scalar_type, PACK_BYTES // widest_bytes
         *inputs, output = (self.operation.tensor(name) for name in operands)
         self.output = output
@@ -92,45 +78,12 @@ class ArithmeticProblem(Problem):
         """The launch whose dimensions index the operands; None where the tensor is too large for it."""
         return small_grid(self.dims, self.strides)
 
-    def launch(
-        self, variant: str, grid: Grid, block: Grid, fields: list[tuple[str, Any]], **definitions: int
-    ) -> Launch:
+    def launch(self, variant: str, grid: Grid, block: Grid, *fields: tuple[str, Any]) -> Launch:
         """Return the launch of a variant of the kernel. fields: its arguments behind the scalars."""
-        numbers = {name: str(value) for name, value in {**CONSTANTS, **definitions}.items()}
-        types = type_definitions(self.element_type, self.operation, **numbers)
+        types = type_definitions(self.element_type, self.operation)
         arguments = structure(*pointers(len(self.operands)), *self.scalars, *fields)
         function = self.device.function(SOURCE, self.kernel + variant, types)
         return Launch(function, arguments, self.operands, grid, block)
-
-
-class DenseBroadcastSolver(Solver[ArithmeticProblem]):
-    """A dense output, in packs of 16 bytes whatever its extents, onto which one operand is broadcast."""
-
-    name = "tensor_arithmetic.dense_broadcast"
-
-    def serves(self, problem: ArithmeticProblem) -> bool:
-        if problem.broadcast is None:
-            return False
-        dense = [strides for i, strides in enumerate(problem.strides) if i != problem.broadcast]
-        extents, steps = merge_dimensions(problem.dims, dense)
-        return len(extents) == 1 and all(step == [1] for step in steps)
-
-    def applies(self, problem: ArithmeticProblem) -> bool:
-        return not problem.has_packs and self.serves(problem)
-
-    def launches(self, problem: ArithmeticProblem) -> list[Launch]:
-        assert problem.broadcast is not None
-        width, count = problem.width, problem.output.count
-        spread, access = _spread(problem.dims, problem.strides[problem.broadcast], problem.strides[-1], width)
-        packs = -(-count // width)
-        fields: list[tuple[str, Any]] = [("count", c_uint(count)), ("access", c_int(access))]
-        if problem.broadcast == 1:  # cudnnOpTensor: one pack per thread
-            grid = blocks(packs)
-            return [problem.launch("_dense", grid, (THREADS, 1, 1), [*fields, ("spread", spread)])]
-        each = min(DENSE_PACKS, packs_per_thread(packs, problem.device))
-        fields += [("packs_per_thread", c_uint(each)), ("spread", spread)]
-        variant = "_uniform" if access == UNIFORM else "_dense"
-        return [problem.launch(variant, blocks(packs, THREADS * each), (THREADS, 1, 1), fields)]
 
 
 class SmallGridSolver(Solver[ArithmeticProblem]):
@@ -147,11 +100,12 @@ class SmallGridSolver(Solver[ArithmeticProblem]):
     def launches(self, problem: ArithmeticProblem) -> list[Launch]:
         found = problem.small_grid
         assert found is not None
-        return [problem.launch("_small_grid", found.grid, found.block, [("small_grid", found.layout)])]
+        return [problem.launch("_small_grid", found.grid, found.block, ("small_grid", found.layout))]
 
 
 class ElementwiseSolver(Solver[ArithmeticProblem]):
-    """Tensors of any layout: a thread takes packs of 16 bytes of the widest operand where every operand has them, else elements."""
+    """Tensors of any layout: a thread takes packs of 16 bytes of the widest operand where every operand has them, else
+    elements."""
 
     name = "tensor_arithmetic.elementwise"
 
@@ -160,23 +114,8 @@ class ElementwiseSolver(Solver[ArithmeticProblem]):
 
     def launches(self, problem: ArithmeticProblem) -> list[Launch]:
         layout, grid = problem.elementwise
-        return [problem.launch("", grid, (THREADS, 1, 1), [("geometry", layout)])]
+        return [problem.launch("", grid, (THREADS, 1, 1), ("geometry", layout))]
 
 
-def _spread(dims: Sequence[int], strides: Sequence[int], dense: Sequence[int], width: int) -> tuple[Any, int]:
-    """Return how packs of ``width`` elements of a dense output read an operand: the operand's rows, and the access."""
-    rows = geometry(dims, [strides, dense], 1)
-    while rows.outer_rank and rows.outer[rows.outer_rank - 1].stride[0] == 0:
-        rows.outer_rank -= 1  # the operand is the same along the outermost dimensions
-    step, row, count = rows.row_stride[0], rows.row, rows.packs
-    if step == 0 and row >= width:
-        return rows, UNIFORM
-    if step == 1 and (row % width == 0 or row == count):
-        return rows, ALIGNED
-    if step == 1 and row % PIECE == 0:  # and width > PIECE, as rows are no multiple of a pack
-        return rows, PIECES
-    return rows, SINGLE
-
-
-SOLVERS = (DenseBroadcastSolver(), SmallGridSolver(), ElementwiseSolver())
+SOLVERS = (SmallGridSolver(), ElementwiseSolver())
 serve(ArithmeticProblem, SOLVERS, AddTensor, OpTensor, ScaleTensor, SetTensor)

@@ -328,12 +328,9 @@ class TransformProblem(Problem):
         grid: Grid,
         block: Grid = (THREADS, 1, 1),
         shared_bytes: int = 0,
-        **definitions: int,
     ) -> Launch:
-        """Return the launch of a kernel (source, name). fields: its arguments behind the pointers. definitions:
-        constants of its source."""
-        numbers = {name: str(value) for name, value in definitions.items()}
-        types = type_definitions(self.types[1], self.operation, SOURCE=ELEMENTS[self.types[0]], **numbers)
+        """Return the launch of a kernel (source, name). fields: its arguments behind the pointers."""
+        types = type_definitions(self.types[1], self.operation, SOURCE=ELEMENTS[self.types[0]])
         function = self.device.function(*kernel, types)
         return Launch(function, structure(*pointers(2), *fields), self.names, grid, block, shared_bytes)
 

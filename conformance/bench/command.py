@@ -27,6 +27,7 @@ from .timed import BenchPlugin
 
 NEAR_LAUNCH = 1.2  # launches of an empty kernel that a small row should take
 NEAR_BEST = 1.1  # what the heuristic may take more than the best
+OF_COPY = 0.7  # of a copy of the same bytes and strides, that a sum should reach
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -109,6 +110,8 @@ def remarks(result: dict[str, Any]) -> str:
         parts.append(f"v7 {result['v7_algorithm']} {result['v7_us']:.1f}")
     if result.get("over_separate"):
         parts.append(f"separate calls {result['separate_us']:.1f}, {result['over_separate']:.2f}x")
+    if result.get("of_copy"):
+        parts.append(f"a copy of these bytes {result['copy_us']:.1f}, {100 * result['of_copy']:.0f} %")
     if result.get("vendor_algorithm"):
         parts.append(f"vendor {result['vendor_algorithm']}")
     return "; ".join(part for part in [*parts, result["message"]] if part)
@@ -153,6 +156,12 @@ def summary(results: list[dict[str, Any]]) -> str:
         mean = math.exp(sum(map(math.log, fused)) / len(fused))
         lines.append(
             f"against our separate calls: geometric mean {mean:.2f} over {len(fused)} rows, the least {min(fused):.2f}"
+        )
+    if copied := [r["of_copy"] for r in results if r.get("of_copy")]:
+        near = sum(reached >= OF_COPY for reached in copied)
+        lines.append(
+            f"{near} of {len(copied)} sums reach {100 * OF_COPY:.0f} % of a copy of their bytes and strides, the least "
+            f"{100 * min(copied):.0f} %"
         )
     if ranked := [r for r in results if r["family"] == "convolution" and r.get("v7_ratio")]:
         near = sum(r["v7_ratio"] <= NEAR_BEST for r in ranked)

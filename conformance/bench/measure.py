@@ -254,6 +254,12 @@ class Bench:
         if calls:
             with self._told("separate", messages):
                 rivals |= in_turn([{"separate": Contender(self._own_call(*call))} for call in calls])
+        if row.copy is not None:
+            with self._told("copy", messages):
+                memory["copied"] = self._ones(row.copy.nbytes("y"))
+                rivals["copy"] = Contender(
+                    self._own_call(row.copy, {"x": memory[row.operation.inputs[0]], "y": memory["copied"]})
+                )
         ours, found = self._ours(operation, memory)
         times: dict[str, list[float]] = {name: [] for name in rivals}
         with contextlib.ExitStack() as stack:
@@ -343,8 +349,12 @@ class Bench:
         return self._scratch_bytes(operation) if isinstance(operation, Convolution) else self._room(operation, name)
 
     def _solver(self, operation: Operation) -> dict[str, Any]:
-        """The name of the solver that serves an operation."""
-        return {"solver": self.handle.backend.plan(with_room(cudnn, self.handle, operation)).solver}
+        """The name of the solver that serves an operation, whose kernels are compiled from then on: no fallback is timed in their
+        stead."""
+        plan = self.handle.backend.plan(with_room(cudnn, self.handle, operation))
+        for launch, _ in plan.steps:
+            launch.wait_for_kernel()
+        return {"solver": plan.solver}
 
     def _own_call(self, operation: Operation, memory: dict[str, Any]) -> Work:
         addresses = {name: memory[name].address if name in memory else None for name in operation.operands}
@@ -550,12 +560,12 @@ class Bench:
 
 
 def with_floor(result: dict[str, Any], ceilings: Ceilings) -> dict[str, Any]:
-    """The row with its floor, what it reaches, the ratio to the better of the vendor's two; of small rows, how many launches of an
-    empty kernel a call takes in a graph, in a stream, and alone."""
+    """The row with its floor, what it reaches, of the device's copy and of one of its own bytes and strides, the ratio to the better of
+    the vendor's two; of small rows, how many launches of an empty kernel a call takes in a graph, in a stream, and alone."""
     floor = ceilings.floor(result["bytes"], result["flops"], result["pace"]) * 1e6
     ours = result["ours_us"]
     rivals = [time for time in (result["vendor_us"], result["graph_us"]) if time is not None]
-    separate = result.get("separate_us")
+    separate, copied = result.get("separate_us"), result.get("copy_us")
     ways = {
         "graph": (ours if "ours_alone_us" in result else None, ceilings.launch),
         "stream": (result.get("ours_stream_us"), ceilings.launch_stream),
@@ -567,5 +577,6 @@ def with_floor(result: dict[str, Any], ceilings: Ceilings) -> dict[str, Any]:
         "fraction": None if ours is None else floor / ours,
         "speedup": None if ours is None or not rivals else min(rivals) / ours,
         **({} if ours is None or separate is None else {"over_separate": separate / ours}),
+        **({} if ours is None or copied is None else {"of_copy": copied / ours}),
         "launches": {way: time / (launch * 1e6) for way, (time, launch) in ways.items() if time and launch},
     }

@@ -10,6 +10,8 @@ import pytest
 from .measure import Bench, with_floor
 from .row import Row
 
+KEPT_ROWS = 10  # are written together
+
 
 class BenchPlugin:
     """Runs the chosen rows on one bench and keeps the results."""
@@ -32,7 +34,7 @@ class BenchPlugin:
         result = with_floor(self.bench.measure(row, benchmark), self.ceilings)
         benchmark.extra_info.update(result)
         self.results.append(result)
-        if len(self.results) % 50 == 0:
+        if len(self.results) % KEPT_ROWS == 0:
             self.keep(self.results)
         return result
 

@@ -1,5 +1,6 @@
 """From operations to the documented calls of a subject, derived from the function table."""
 
 from .caller import Caller, described, roomy, sized
+from .exceptions import attention_buffers
 
-__all__ = ["Caller", "described", "roomy", "sized"]
+__all__ = ["Caller", "attention_buffers", "described", "roomy", "sized"]

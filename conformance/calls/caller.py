@@ -11,7 +11,7 @@ from dualdnn.api.status import CudnnError
 
 from .derived import arguments
 from .descriptors import made
-from .exceptions import FUNCTIONS, RNN, WORKSPACES
+from .exceptions import FUNCTIONS, RNN, SPACES, WORKSPACES
 
 Memory = Mapping[str, Any]
 RECURRENT = (RNNForward, RNNBackwardData, RNNBackwardWeights)
@@ -26,13 +26,17 @@ class Caller:
     """Makes calls of one subject on one handle.
 
     dropout: a dropout descriptor for the networks of its calls, which else get one with the operation's states.
+    plan: the execution plan of the graph that it calls.
+    any_engine: graphs are executed by whichever engine takes them, for which there are is the library's own affair.
     """
 
     dropout: Any = None
+    plan: Any = None
 
-    def __init__(self, cudnn: Any, handle: Any) -> None:
+    def __init__(self, cudnn: Any, handle: Any, any_engine: bool = False) -> None:
         self.cudnn = cudnn
         self.handle = handle
+        self.any_engine = any_engine
 
     def __call__(self, operation: Operation, memory: Memory) -> None:
         """Make the call that ``operation`` stands for on the given operands."""
@@ -86,15 +90,16 @@ def sized(make: Caller, operation: Any) -> Any:
 
 
 def roomy(make: Caller, operation: Any) -> Any:
-    """A call of a recurrent network with spaces that are as large as the subject asks for, where that is more than it has: what another
-    library keeps there is its own affair. Itself where it is none, or where the subject says no size."""
-    if not isinstance(operation, RECURRENT):
-        return operation
+    """A call of a recurrent network or of a fused normalisation with spaces that are as large as the subject asks for, where that is
+    more than it has: what another library keeps there is its own affair. Itself where it is none, or where the subject says no size."""
     try:
-        asked = sized(make, operation)
+        if isinstance(operation, RECURRENT):
+            asked = sized(make, operation)
+            spaces = ("workspace", "reserve")
+            larger = {n: getattr(asked, n) for n in spaces if getattr(asked, n).count > getattr(operation, n).count}
+        else:
+            queries = SPACES.get(type(operation), {})
+            larger = {n: max(make._call(query, operation, {}), getattr(operation, n)) for n, query in queries.items()}
     except CudnnError:
         return operation
-    larger = {
-        n: spec for n in ("workspace", "reserve") if (spec := getattr(asked, n)).count > getattr(operation, n).count
-    }
     return replace(operation, **larger)

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 from dualdnn.api.operations import (
+    BatchNormalizationBackwardEx,
+    BatchNormalizationForwardTrainingEx,
     ConvolutionBackwardData,
     ConvolutionBackwardFilter,
     ConvolutionBiasActivationForward,
@@ -63,6 +65,18 @@ WORKSPACES: dict[type[Operation], str] = {
 }
 
 
+# The queries that say how large the workspace and the reserve space of a fused normalisation must be.
+SPACES: dict[type[Operation], dict[str, str]] = {
+    kind: {"workspace_bytes": f"cudnnGet{of_workspace}WorkspaceSize", "reserve_bytes": f"cudnnGet{of_reserve}ReserveSpaceSize"}
+    for kind, of_workspace, of_reserve in (
+        (BatchNormalizationForwardTrainingEx, "BatchNormalizationForwardTrainingEx", "BatchNormalizationTrainingEx"),
+        (BatchNormalizationBackwardEx, "BatchNormalizationBackwardEx", "BatchNormalizationTrainingEx"),
+        (NormalizationForwardTraining, "NormalizationForwardTraining", "NormalizationTraining"),
+        (NormalizationBackward, "NormalizationBackward", "NormalizationTraining"),
+    )
+}  # fmt: skip
+
+
 def _workspace(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
     """The operation's workspace, or a larger one where the subject needs more than the operation has."""
     needed = make.workspace_bytes(o)
@@ -73,11 +87,18 @@ def _workspace_bytes(make: Any, o: Any, _memory: Mapping[str, Any]) -> int:
     return max(o.workspace_bytes, make.workspace_bytes(o))
 
 
+def _plan(make: Any, o: Any, _memory: Mapping[str, Any]) -> Any:
+    make.plan = graph.plan(make, o)  # whose workspace the variant pack of the same call has
+    return make.plan
+
+
 def _variant_pack(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
     """The operands, with the operation's workspace, or a larger one where the subject needs more than the operation has."""
-    needed = graph.plan_bytes(make, graph.plan(make, o))
+    needed = graph.plan_bytes(make, make.plan)
     workspace = memory["workspace"] if needed <= o.workspace_bytes else make.handle.allocate(needed)
-    return graph.pack(make, o, memory, workspace)
+    made = graph.pack(make, o, memory, workspace)
+    make.keep(made, workspace)
+    return made
 
 
 def _dropout(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
@@ -97,6 +118,19 @@ def with_states(make: Any, probability: float, o: Any, memory: Mapping[str, Any]
     return descriptor
 
 
+def attention_buffers(cudnn: Any, handle: Any, attention: Any, trains: bool) -> Any:
+    """(weights, work space, reserve space) in bytes, without the last where no gradients follow: in C, NULL for it says so (7.2.15)."""
+    query = cudnn.cudnnGetMultiHeadAttnBuffers
+    if not trains and hasattr(query, "without"):
+        query = query.without("reserveSpaceSizeInBytes")
+    return query(handle, attention)
+
+
+def _trains(o: Any) -> bool:
+    """Whether the call is one of a training step, as the gradients are."""
+    return bool(getattr(o, "trains", not isinstance(o, MultiHeadAttnStep)))
+
+
 def _attention_space(place: int, name: str) -> dict[str, Callable[[Any, Any, Mapping[str, Any]], Any]]:
     """A work or reserve space and its size: the operation's memory, or more where the subject asks for it."""
     larger: dict[int, Any] = {}  # by the address of the memory that they stand for, in all calls of a chain
@@ -104,7 +138,7 @@ def _attention_space(place: int, name: str) -> dict[str, Callable[[Any, Any, Map
     def size(make: Any, o: Any, memory: Mapping[str, Any]) -> int:
         if memory.get(name) is None or not o.nbytes(name):
             return 0
-        asked = make.cudnn.cudnnGetMultiHeadAttnBuffers(make.handle, make.descriptor(o.attn))[place]
+        asked = attention_buffers(make.cudnn, make.handle, make.descriptor(o.attn), _trains(o))[place]
         return max(int(asked), o.nbytes(name))
 
     def space(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
@@ -213,7 +247,7 @@ VALUES: dict[type[Operation], dict[str, Callable[[Any, Any, Mapping[str, Any]], 
     ReorderFilterAndBias: {"reorderBias": 1},
     RNNBackwardData: {**RNN, "xDesc": lambda make, o, memory: make.descriptor(o.dx)},
     RNNBackwardWeights: {**RNN, "addGrad": 0},
-    OperationGraph: {"executionPlan": lambda make, o, memory: graph.plan(make, o), "variantPack": _variant_pack},
+    OperationGraph: {"executionPlan": _plan, "variantPack": _variant_pack},
     RNNForward: {**RNN, "fwdMode": lambda make, o, memory: int(o.training)},
     **{kind: dict(fused_ops.ARGUMENTS) for kind in fused_ops.KINDS},
     SetDropoutStates: {

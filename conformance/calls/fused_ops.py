@@ -104,6 +104,7 @@ def variant_pack(make: Any, operation: Any, memory: Mapping[str, Any]) -> Any:
     needed = make.workspace_bytes(operation) if "workSpace" in operation.raw else 0
     if needed and needed > operation.workspace_bytes:  # the subject needs more than the operation has
         memory = {**memory, "workSpace": make.handle.allocate(needed)}
+        make.keep(pack, memory["workSpace"])
     for label in VARIANT[ops]:
         if label in OPERANDS:
             value = memory.get(OPERANDS[label])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from dualdnn.api.enumerations import cudnnBackendAttributeName_t as Name
 from dualdnn.api.enumerations import cudnnBackendAttributeType_t as Type
 from dualdnn.api.enumerations import cudnnBackendDescriptorType_t as Kind
-from dualdnn.api.enumerations import cudnnBackendKnobType_t
+from dualdnn.api.enumerations import cudnnBackendHeurMode_t, cudnnBackendKnobType_t, cudnnBackendNumericalNote_t
 from dualdnn.api.operations import OperationGraph
 from dualdnn.api.operations.graph import (
     ConvolutionBackwardDataNode,
@@ -21,10 +22,19 @@ from dualdnn.api.operations.graph import (
     PointwiseNode,
     PointwiseSettings,
 )
-from dualdnn.api.operations.specs import DOUBLE
+from dualdnn.api.operations.specs import DOUBLE, FLOAT
+from dualdnn.api.status import NOT_SUPPORTED, CudnnError
 
 INT64, DATA_TYPE, DESCRIPTOR = Type.CUDNN_TYPE_INT64, Type.CUDNN_TYPE_DATA_TYPE, Type.CUDNN_TYPE_BACKEND_DESCRIPTOR
 KNOB = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_TILE_SIZE  # the only one that engines have
+MOST_PROPOSALS = 16  # of the heuristics: more than a client tries
+# What a client does not want who has asked for the arithmetic of the compute type; nor tensor cores, which round FLOAT factors.
+INEXACT: set[int] = {
+    cudnnBackendNumericalNote_t.CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS,
+    cudnnBackendNumericalNote_t.CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION,
+    cudnnBackendNumericalNote_t.CUDNN_NUMERICAL_NOTE_FFT,
+    cudnnBackendNumericalNote_t.CUDNN_NUMERICAL_NOTE_WINOGRAD,
+}
 # Ending of an attribute's name -> its type and its elements.
 Attributes = dict[str, tuple[Type, Sequence[Any]]]
 
@@ -92,28 +102,84 @@ class Builder:
                 self.cudnn.cudnnBackendDestroyDescriptor(descriptor)
 
 
+def configured(build: Builder, graph: Any, index: int, choice: int = 0) -> Any:
+    """The configuration of one engine, by its global index, with a choice of its knob where that is not 0."""
+    engine = build.finalized(
+        Kind.CUDNN_BACKEND_ENGINE_DESCRIPTOR,
+        {"OPERATION_GRAPH": (DESCRIPTOR, (graph,)), "GLOBAL_INDEX": (INT64, (index,))},
+    )
+    knobs = [build(KnobChoice(KNOB, choice))] if choice else []
+    return build.finalized(
+        Kind.CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
+        {"ENGINE": (DESCRIPTOR, (engine,)), "KNOB_CHOICES": (DESCRIPTOR, knobs)},
+    )
+
+
+def proposed(build: Builder, graph: Any) -> Iterator[Any]:
+    """What heuristics say of the engine to be chosen: configurations, the best first; none where they have no answer."""
+    kind = Kind.CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR
+    mode = (Type.CUDNN_TYPE_HEUR_MODE, (cudnnBackendHeurMode_t.CUDNN_HEUR_MODE_INSTANT,))
+    with suppress(CudnnError):
+        heuristics = build.finalized(kind, {"OPERATION_GRAPH": (DESCRIPTOR, (graph,)), "MODE": mode})
+        yield from build.get(heuristics, kind, "RESULTS", DESCRIPTOR, MOST_PROPOSALS)
+
+
+def unwanted(operation: OperationGraph) -> set[int]:
+    """The numerical notes of engines that round otherwise than in sums of the compute type."""
+    convolutions = [node for node in operation.nodes if hasattr(node, "convolution")]
+    floats = any(getattr(node, name).data_type == FLOAT for node in convolutions for name in node.reads)
+    return INEXACT | ({cudnnBackendNumericalNote_t.CUDNN_NUMERICAL_NOTE_TENSOR_CORE} if floats else set())
+
+
+def notes_of(build: Builder, config: Any) -> tuple[int, ...]:
+    """The numerical notes of the engine of a configuration."""
+    (engine,) = build.get(config, Kind.CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, "ENGINE", DESCRIPTOR)
+    kind, notes = Kind.CUDNN_BACKEND_ENGINE_DESCRIPTOR, Type.CUDNN_TYPE_NUMERICAL_NOTE
+    return build.get(engine, kind, "NUMERICAL_NOTE", notes, len(cudnnBackendNumericalNote_t))
+
+
 def plan(make: Any, operation: OperationGraph) -> Any:
     """The finalised execution plan of a graph: its nodes, engine and knob through the documented calls (9.3)."""
     build = Builder(make.cudnn)
     nodes = [build(node) for node in operation.nodes]
-    handle = (Type.CUDNN_TYPE_HANDLE, (make.handle,))
     graph = build.finalized(
-        Kind.CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, {"HANDLE": handle, "OPS": (DESCRIPTOR, nodes)}
+        Kind.CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR,
+        {"HANDLE": (Type.CUDNN_TYPE_HANDLE, (make.handle,)), "OPS": (DESCRIPTOR, nodes)},
     )
-    engine = build.finalized(
-        Kind.CUDNN_BACKEND_ENGINE_DESCRIPTOR,
-        {"OPERATION_GRAPH": (DESCRIPTOR, (graph,)), "GLOBAL_INDEX": (INT64, (operation.engine,))},
-    )
-    knobs = [build(KnobChoice(KNOB, operation.choice))] if operation.choice else []
-    config = build.finalized(
-        Kind.CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
-        {"ENGINE": (DESCRIPTOR, (engine,)), "KNOB_CHOICES": (DESCRIPTOR, knobs)},
-    )
-    kind = Kind.CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR
-    made = build.finalized(kind, {"HANDLE": handle, "ENGINE_CONFIG": (DESCRIPTOR, (config,))})
+    if make.any_engine:
+        made = plan_by_any_engine(build, make.handle, graph, unwanted(operation))
+    else:
+        made = planned(build, make.handle, configured(build, graph, operation.engine, operation.choice))
     build.made.remove(made)
     build.destroy()
     return made
+
+
+def planned(build: Builder, handle: Any, config: Any) -> Any:
+    """The finalised execution plan of a configuration."""
+    given = {"HANDLE": (Type.CUDNN_TYPE_HANDLE, (handle,)), "ENGINE_CONFIG": (DESCRIPTOR, (config,))}
+    return build.finalized(Kind.CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, given)
+
+
+def plan_by_any_engine(build: Builder, handle: Any, graph: Any, notes: set[int]) -> Any:
+    """The plan of the first configuration that makes one, of an engine without these numerical notes: those of the heuristics, then
+    each engine by its number, as clients try them. Where none does, the refusal of the last one."""
+    for config in proposed(build, graph):
+        with suppress(CudnnError):
+            if notes.isdisjoint(notes_of(build, config)):
+                return planned(build, handle, config)
+    (count,) = build.get(graph, Kind.CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "ENGINE_GLOBAL_COUNT", INT64)
+    refusal = CudnnError(
+        NOT_SUPPORTED, None, f"none of {count} engines computes it in the compute type", "cudnnBackendFinalize"
+    )
+    for index in range(count):
+        try:
+            config = configured(build, graph, index)
+            if notes.isdisjoint(notes_of(build, config)):
+                return planned(build, handle, config)
+        except CudnnError as error:
+            refusal = error
+    raise refusal
 
 
 def plan_bytes(make: Any, plan: Any) -> int:

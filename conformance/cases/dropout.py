@@ -370,6 +370,14 @@ def test_attention_takes_no_dropout(cudnn, handle, refuses):
     training()
     cudnn.cudnnSetDropoutDescriptor(none.descriptor, handle, 0.5, none.states, none.size, SEED)
     refuses(NOT_SUPPORTED, "cudnnSetAttnDescriptor/c39", training, unchanged=(training.buffers["out"],))
+    still_none = Layer(cudnn, handle, 0)
+    for pair in ((none, still_none), (still_none, none)):  # one of two descriptors
+        cudnn.cudnnSetDropoutDescriptor(none.descriptor, handle, 0.0, none.states, none.size, SEED)
+        values[6:8] = (one.descriptor for one in pair)
+        call(training.arguments["attnDesc"], *values)
+        training()
+        cudnn.cudnnSetDropoutDescriptor(none.descriptor, handle, 0.5, none.states, none.size, SEED)
+        refuses(NOT_SUPPORTED, "cudnnSetAttnDescriptor/c39", training, unchanged=(training.buffers["out"],))
 
 
 # --- the random numbers of ours: element by element what docs/dropout.md says ---

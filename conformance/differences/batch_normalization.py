@@ -61,3 +61,29 @@ declare([
         ),
     ),
 ])  # fmt: skip
+
+_EX, _NORM, _FUSED = (
+    "cudnnBatchNormalizationForwardTrainingEx",
+    "cudnnNormalizationForwardTraining",
+    "normalization_batch_fused/test_",
+)
+
+declare([
+    Difference(
+        "V-batch-fused", _EX, (f"{_EX}/c14", f"{_EX}/c44", f"{_NORM}/c17"), "Conditions trigger a fast kernel; without them the call is served all the same.",
+        "9.19 fuses an activation where they hold alone, and answers NOT_SUPPORTED else.", "Computed (D153).", subjects=("vendor-9*",),
+        cases=(f"{_FUSED}fused_forward*", f"{_FUSED}statistics_may_be_missing*", f"{_FUSED}cumulative_average_of_fused_calls*",
+               f"{_FUSED}running_statistics_of_fused_calls*", f"{_FUSED}one_of_two_statistics*",
+               f"{_FUSED}fused_configurations_that_are_refused*", "every_operation/test_infinite_factors?*-BatchNormalizationForwardTrainingEx?",
+               "every_operation/test_infinite_factors?*-NormalizationForwardTraining?"), says=("cudnn* NOT_SUPPORTED", "cudnn* NOT_SUPPORTED, not BAD_PARAM"),
+    ),
+    Difference(
+        "V-batch-descriptors", _NORM, (f"{_NORM}/c22", f"{_NORM}/c25"), "normScaleBiasDesc and normMeanVarDesc are separate.", "9.19 answers BAD_PARAM where their strides differ.",
+        "Computed (D081).", says=("cudnnNormalizationForwardTraining BAD_PARAM",), subjects=("vendor-9*",), cases=(f"{_FUSED}descriptors_of_their_own*",),
+    ),
+    Difference(
+        "V-batch-fused-arguments", _EX, (f"{_EX}/c48", f"{_EX}/c51", f"{_NORM}/c41", f"{_NORM}/c44"), "Statistics of another shape and an epsilon that is no number are BAD_PARAM.",
+        "9.19 accepts them, the first in PER_ACTIVATION.", "BAD_PARAM: the status lists.", says=("succeeded, not BAD_PARAM by *",), subjects=("vendor-9*",),
+        cases=(f"{_FUSED}fused_tensors_that_are_refused*", f"{_FUSED}fused_statistics_that_are_refused*PER_ACTIVATION?"),
+    ),
+])  # fmt: skip

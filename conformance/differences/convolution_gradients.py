@@ -13,7 +13,8 @@ declare([
         "V-data-gradient-half", _D, (f"{_D}/c01", f"{_D}/c11"), "Names no precision of the sums; convDesc computes in FLOAT.",
         "ALGO_0 adds what the taps contribute in the 16-bit type.", "Summed in FLOAT and rounded once.",
         cases=("convolution_backward_data/test_*_ALGO_0*HALF*", "convolution_backward_data/test_*_ALGO_0*BFLOAT16*",
-               "convolution_backward_data/test_cancellation*HALF*", "convolution_backward_data/test_groups_with_dilation_in_half*"),
+               "convolution_backward_data/test_cancellation*HALF*", "convolution_backward_data/test_groups_with_dilation_in_half*",
+               "convolution_backward_data/test_groups?PSEUDO_HALF-*ALGO_0*", "convolution_backward_data/test_3d?CUDNN_TENSOR_NCHW-PSEUDO_*"),
         subjects=("vendor-9*", "recorded-*"),
         recorded=(
             Disagreement(
@@ -22,17 +23,19 @@ declare([
         ),
     ),
     Difference(
-        "V-data-gradient-statuses", _D, (f"{_D}/c26", f"{_D}/c31", f"{_D}/c32"),
-        "Data types that differ are BAD_PARAM; output channels that the groups do not divide are NOT_SUPPORTED.",
-        "NOT_SUPPORTED; BAD_PARAM.", "The status lists.",
-        cases=("convolution_backward_data/test_data_types_must_agree*", "convolution_backward_data/test_groups_must_divide*"),
+        "V-data-gradient-statuses", _D, (f"{_D}/c26", f"{_D}/c27", f"{_D}/c30", f"{_D}/c31", f"{_D}/c32"),
+        "Data types that differ and channels that do not fit are BAD_PARAM; output channels that the groups do not divide and 6 dimensions are NOT_SUPPORTED.",
+        "NOT_SUPPORTED, with two groups SUCCESS; BAD_PARAM, NOT_INITIALIZED.", "The status lists.",
+        cases=tuple(f"convolution_backward_data/test_{name}*" for name in (
+            "data_types_must_agree", "groups_must_divide", "other_ranks_are_not_supported?4", "channels_must_agree?4-2")),
         subjects=("vendor-9*",),
     ),
     Difference(
         "V-filter-gradient-half", _F, (f"{_F}/c01", f"{_F}/c14"), "Names no precision of the sums; convDesc computes in FLOAT.",
         "ALGO_0 adds partial sums in the 16-bit type.", "Summed in FLOAT and rounded once.",
         cases=("convolution_backward_filter/test_*_ALGO_0*HALF*", "convolution_backward_filter/test_*_ALGO_0*BFLOAT16*",
-               "convolution_backward_filter/test_cancellation*HALF*", "convolution_backward_filter/test_groups_with_dilation_in_half*"),
+               "convolution_backward_filter/test_cancellation*HALF*", "convolution_backward_filter/test_groups_with_dilation_in_half*",
+               "convolution_backward_filter/test_3d?CUDNN_TENSOR_NCHW-PSEUDO_*"),
         subjects=("vendor-9*", "recorded-*"),
         recorded=(
             Disagreement(
@@ -41,14 +44,51 @@ declare([
         ),
     ),
     Difference(
-        "V-filter-gradient-tables", _F, (f"{_F}/c49",), "Tables 36 to 39 are exhaustive: ALGO_1 takes no TRUE_HALF_CONFIG in NCHW.",
-        "ALGO_1 computes it.", "NOT_SUPPORTED: the tables.",
-        cases=("convolution_backward_filter/test_formula*_ALGO_1-TRUE_HALF*",), subjects=("vendor-9*", "recorded-*"),
+        "V-filter-gradient-tables", _F, (f"{_F}/c13", f"{_F}/c49"),
+        "Tables 36 to 39 are exhaustive: ALGO_1 takes no TRUE_HALF_CONFIG in NCHW; x and dw in NHWC go with any dy.",
+        "ALGO_1 computes that, ALGO_3 BFLOAT16, volumes of FLOAT and DOUBLE and FFT_TILING more sizes than the tables have; dy in NCHW beside NHWC is NOT_SUPPORTED.",
+        "The tables.", subjects=("vendor-9*", "recorded-*"),
+        cases=tuple(f"convolution_backward_filter/test_{name}" for name in (
+            "formula*_ALGO_1-TRUE_HALF*", "formula*_ALGO_3-PSEUDO_BFLOAT16*", "3d?CUDNN_TENSOR_NCHW-FLOAT?", "3d?CUDNN_TENSOR_NCHW-DOUBLE?",
+            "limits_of_the_tables?tiling columns?", "layouts_of_x_and_dw*")),
         recorded=(Disagreement(functions=(_F,), ours="NOT_SUPPORTED", theirs="SUCCESS", clauses=(f"{_F}/c49",)),),
     ),
     Difference(
-        "V-filter-gradient-statuses", _F, (f"{_F}/c44",), "Data types that differ are BAD_PARAM.", "NOT_SUPPORTED.", "The status list.",
-        cases=("convolution_backward_filter/test_data_types_must_agree*",), subjects=("vendor-9*",),
+        "V-filter-gradient-statuses", _F, (f"{_F}/c44", f"{_F}/c45", f"{_F}/c48"),
+        "Data types that differ and channels that do not fit are BAD_PARAM, 6 dimensions NOT_SUPPORTED.", "NOT_SUPPORTED, with two groups SUCCESS; NOT_INITIALIZED.",
+        "The status list.", subjects=("vendor-9*",),
+        cases=tuple(f"convolution_backward_filter/test_{name}*" for name in (
+            "data_types_must_agree", "other_ranks_are_not_supported?4", "channels_must_agree?4-2")),
+    ),
+    Difference(
+        "V-data-gradient-winograd", _D, (f"{_D}/c15",), "CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD is an algorithm.", "9.19 answers NOT_SUPPORTED on compute capability 9.0.", "Computed.",
+        cases=("convolution_backward_data/test_*BWD_DATA_ALGO_WINOGRAD[]-]*", "convolution_backward_data/test_limits_of_the_tables?winograd *"), says=("cudnnGetConvolutionBackwardDataWorkspaceSize NOT_SUPPORTED",), subjects=("vendor-9*",),
+    ),
+    Difference(
+        "V-data-gradient-tables", _D, (f"{_D}/c17", f"{_D}/c18", f"{_D}/c31"), "Tables 12 to 15 are exhaustive.", "9.19 takes volumes of TRUE_HALF, FLOAT and DOUBLE beyond them.",
+        "NOT_SUPPORTED: the tables.", subjects=("vendor-9*",),
+        cases=tuple(f"convolution_backward_data/test_3d?CUDNN_TENSOR_NCHW-{name}?" for name in ("TRUE_HALF", "FLOAT", "DOUBLE")),
+    ),
+    Difference(
+        "V-data-gradient-half-nhwc", _D, (f"{_D}/c01", f"{_D}/c10"), "Names no precision of the sums; convDesc computes in FLOAT.",
+        "9.19 on tensor cores in NHWC rounds what single taps contribute to HALF: up to 1.3 times the bound.", "Summed in FLOAT and rounded once.", says=("wrong dx: other numbers",), subjects=("vendor-9*",),
+        cases=tuple(f"convolution_backward_data/test_{name}*-PSEUDO_HALF-CUDNN_TENSOR_NHWC?" for name in ("tensor_cores", "few_channels_on_tensor_cores")),
+    ),
+    Difference(
+        "V-data-gradient-nonfinite", _D, (f"{_D}/c01",), "Zeros outside of dy are multiplied by the filter: zero times an infinity is NaN.", "9.19 leaves them out: the sum is an infinity or a number.",
+        "NaN: the formula.", says=("wrong dx: infinite", "wrong dx: infinite, other numbers"), subjects=("vendor-9*",),
+        cases=tuple(f"convolution_backward_data/test_cancellation_and_special_values?{name}?" for name in ("FLOAT", "DOUBLE")),
+    ),
+    Difference(
+        "V-gradient-workspace", _D, (f"{_D}/c03", f"{_F}/c06"), "A workspace smaller than the size that was queried is BAD_PARAM.", "9.19 computes with less than it asked for.",
+        "BAD_PARAM: the status list.", says=("succeeded, not BAD_PARAM by *",), subjects=("vendor-9*",),
+        cases=tuple(f"convolution_backward_{of}/test_workspace?CUDNN_CONVOLUTION_BWD_{of.upper()}_ALGO_{algo}?"
+                    for of in ("data", "filter") for algo in ("FFT", "FFT_TILING", "WINOGRAD_NONFUSED")),
+    ),
+    Difference(
+        "V-gradient-winograd-5x5", _D, (f"{_D}/c16", f"{_F}/c18"), "The transform of Winograd is one way to compute the gradient.",
+        "9.19 loses up to 0.1 of sums of whole numbers with filters of 5x5.", "As close to direct sums as float transforms of that size are.", says=("assertion *",), subjects=("vendor-9*",),
+        cases=tuple(f"convolution_backward_{of}/test_transforms_beside_direct_sums?*WINOGRAD_NONFUSED*(6, 4, 5, 5)*" for of in ("data", "filter")),
     ),
     Difference(
         "V-folded-channels", _G, (f"{_G}/c04", f"{_G}/c05"), "Names no padding of channels.",

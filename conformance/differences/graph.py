@@ -36,6 +36,7 @@ declare(
                 "graph_descriptors/test_wrong_counts*",
                 "graph_nodes/test_factors*",
                 "graph_nodes/test_vectors_count*",
+                "graph_execution/test_attributes_of_graphs*",
             ),
         ),
         Difference(
@@ -45,7 +46,7 @@ declare(
             "Required attributes are set before a descriptor is finalised.",
             "8.9.7 takes zeros for most of those that are missing.",
             "BAD_PARAM (D442).",
-            cases=("graph_descriptors/test_required_attributes*",),
+            cases=("graph_descriptors/test_required_attributes*", "graph_execution/test_graphs_need_a_handle*"),
         ),
         Difference(
             "V-graph-finalised",
@@ -85,7 +86,11 @@ declare(
             "8.9.7 answers ALLOC_FAILED to unknown types and to intermediate infos, has types of later releases, and answers"
             " NOT_SUPPORTED to setting read-only attributes.",
             "NOT_SUPPORTED and BAD_PARAM (D443, D456).",
-            cases=("graph_descriptors/test_unknown_types*", "graph_descriptors/test_descriptors_that_are_only_read*"),
+            cases=(
+                "graph_descriptors/test_unknown_types*",
+                "graph_descriptors/test_descriptors_that_are_only_read*",
+                "graph_execution/test_plans",
+            ),
         ),
         Difference(
             "V-graph-tensors",
@@ -133,3 +138,67 @@ declare(
         ),
     ]
 )
+
+_GRAPH, _OF_GRAPH = "CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR", "graph_execution/test_"
+_FINALIZE, _EXECUTE = "cudnnBackendFinalize", "cudnnBackendExecute"
+
+declare([
+    Difference(
+        "V-graph-factors", _FINALIZE, ("CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR/c01", "CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR/c04"),
+        "Pointwise operations have the factors alpha1 and alpha2.", "No engine of 9.19 executes a pointwise graph with an alpha1 other than 1.", "Computed.", says=("cudnnBackendFinalize NOT_SUPPORTED", "assertion *"), subjects=("vendor-9*",),
+        cases=("graph/test_pointwise?scaled-*", "graph/test_chains*", "graph/test_large_chains?channels last?", f"{_OF_GRAPH}plans_that_several_threads_make*"),
+    ),
+    Difference(
+        "V-graph-layouts", _FINALIZE, (f"{_GRAPH}/c01", "CUDNN_BACKEND_TENSOR_DESCRIPTOR/c03"), "Tensors have any strides.",
+        "9.19 has engines for pointwise graphs of packed tensors with the channels first of all or last, and for fused convolutions with the channels last in rows of 16 bytes.",
+        "Any strides.", says=("cudnnBackendFinalize NOT_SUPPORTED",), subjects=("vendor-9*",),
+        cases=("graph/test_pointwise?plain-*", "graph/test_large_chains?channels first?", "graph/test_large_chains?one row?", "graph/test_convolution_bias_activation*",
+               "graph/test_a_fused_convolution_inside_a_graph*", "graph/test_statistics_of_a_convolution*gaps?"),
+    ),
+    Difference(
+        "V-graph-patterns", _FINALIZE, (f"{_GRAPH}/c01", f"{_GRAPH}/c15"), "An operation graph is any graph of the operations.",
+        "No engine of 9.19 executes statistics without a convolution, two convolutions, or two results of one tensor in a graph.", "Node by node (D655).", says=("cudnnBackendFinalize NOT_SUPPORTED", "assertion *"), subjects=("vendor-9*",),
+        cases=("graph/test_statistics?dims*", "graph/test_statistics_of_large_chains*", "graph/test_several_outputs*", "graph/test_gradients_of_a_layer*",
+               f"{_OF_GRAPH}operations_in_any_order*", f"{_OF_GRAPH}heuristics*"),
+    ),
+    Difference(
+        "V-graph-types-mixed", _FINALIZE, ("CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR/c18", "CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR/c26"),
+        "The data types of the tensors of an operation are not related.", "No engine of 9.19 executes a convolution of two types, or a pointwise operation of integers and floats.",
+        "Computed.", says=("cudnnBackendFinalize NOT_SUPPORTED",), subjects=("vendor-9*",), cases=("graph/test_mixed_types*", "graph/test_types_of_convolutions?*-HALF-HALF-FLOAT?", "graph/test_types_of_convolutions?*-HALF-FLOAT-HALF?"),
+    ),
+    Difference(
+        "V-graph-groups", _EXECUTE, ("CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR/c20",), "Groups have a dimension of their own, with a stride of its own.",
+        "9.19 computes as if the groups followed each other in memory.", "By the stride.", says=("*wrong *",), subjects=("vendor-9*",),
+        cases=("graph/test_types_of_convolutions?*-BFLOAT16-BFLOAT16-BFLOAT16?", "graph/test_types_of_convolutions?*-DOUBLE-DOUBLE-DOUBLE?"),
+    ),
+    Difference(
+        "V-graph-ranks", _FINALIZE, ("CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR/c02", f"{_FINALIZE}/c06"), "Convolutions have one to CUDNN_DIM_MAX - 2 spatial dimensions.",
+        "9.19 answers NOT_INITIALIZED to four.", "Computed (D445).", says=("cudnnBackendFinalize NOT_INITIALIZED",), subjects=("vendor-9*",), cases=("graph/test_convolutions?*-four?",),
+    ),
+    Difference(
+        "V-graph-values", _EXECUTE, ("CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR/c01", "cudnnPointwiseMode_t/c01"), "The operation, and its NaN propagation.",
+        "9.19: the extrema of a NaN that propagates are the other operand, a ReLU passes NaN that does not propagate, the hyperbolic tangent is approximate by up to 17 units of FLOAT.",
+        "The formulas.", says=("wrong *",), subjects=("vendor-9*",),
+        cases=(*(f"graph/test_special_values?{name}-nan?" for name in ("MIN", "MAX", "TANH_FWD")), "graph/test_special_values?RELU_FWD-numbers?",
+               "graph/test_special_values?TANH_FWD-numbers?"),
+    ),
+    Difference(
+        "V-graph-unchecked", _FINALIZE, (f"{_GRAPH}/c13", f"{_GRAPH}/c14", f"{_GRAPH}/c15", f"{_GRAPH}/c16"),
+        "Finalising a graph refuses operations that make none with BAD_PARAM, what no engine executes with NOT_SUPPORTED.",
+        "9.19 finalises them: graphs in place, with virtual tensors that nobody writes or reads, of a handle that was destroyed, and what its engines refuse later.",
+        "The status lists.", says=("succeeded, not *",), subjects=("vendor-9*",),
+        cases=(*(f"{_OF_GRAPH}operations_that_make_no_graph?{name}?" for name in ("in place", "never written", "never read", "a virtual prior")),
+               f"{_OF_GRAPH}graphs_of_a_destroyed_handle*", f"{_OF_GRAPH}what_no_engine_executes*"),
+    ),
+    Difference(
+        "V-graph-set-early", "cudnnBackendSetAttribute", (f"{_GRAPH}/c12", "CUDNN_BACKEND_ENGINE_DESCRIPTOR/c17", f"{_FINALIZE}/c06"),
+        "Descriptors in attributes must be finalised when the whole is: BAD_PARAM.", "9.19 answers BAD_PARAM as soon as they are set, and NOT_SUPPORTED to an engine without a number.",
+        "BAD_PARAM when the whole is finalised.", subjects=("vendor-9*",), cases=(f"{_OF_GRAPH}operations_that_are_not_finalised*", f"{_OF_GRAPH}parts_that_are_missing*"),
+    ),
+    Difference(
+        "V-graph-infos", "cudnnBackendGetAttribute", ("CUDNN_BACKEND_ENGINE_DESCRIPTOR/c09", "CUDNN_BACKEND_ENGINECFG_DESCRIPTOR/c08", "CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR/c04"),
+        "Engines say their preferred layouts, configurations their intermediates; intermediates of plans are NOT_SUPPORTED.",
+        "9.19 has no layouts, no descriptors of intermediates, and ignores the intermediates of plans.", "As it says (D452, D655).", subjects=("vendor-9*",),
+        cases=(f"{_OF_GRAPH}what_engines_say*", f"{_OF_GRAPH}configurations*", f"{_OF_GRAPH}intermediates_of_plans*"),
+    ),
+])  # fmt: skip

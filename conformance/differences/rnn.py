@@ -41,7 +41,11 @@ declare(
             "9.19 rounds them to float, for DOUBLE data too; in 16 of 64 configurations its states lie where no placement of the limit "
             "puts them.",
             "Limited right after the update, by doubles for DOUBLE data (D351).",
-            cases=("rnn_forward/test_clipping*",),
+            cases=(
+                "rnn_forward/test_clipping*",
+                "rnn_backward/test_clipping*",
+                "rnn_backward/test_networks_in_packs_of_16_bytes?CUDNN_LSTM?",
+            ),
         ),
         Difference(
             "V-rnn-no-plan",
@@ -54,3 +58,39 @@ declare(
         ),
     ]
 )
+
+_FORWARD, _BACKWARD = "rnn_forward/test_", "rnn_backward/test_"
+
+declare([
+    Difference(
+        "V-rnn-empty", "cudnnRNNForward", ("cudnnRNNForward/c12", "cudnnSetRNNDataDescriptor/c04"), "A sequence has 0 to maxSeqLength vectors; the final states of none are the initial ones.",
+        "9.19 gives the padding value of y as final states of sequences of length 0, 0 where there is none.", "The initial states.", says=("wrong hy: zero", "wrong hy: zero; cy: zero", "wrong hy: other numbers", "wrong hy: other numbers; cy: other numbers"), subjects=("vendor-9*",),
+        cases=(f"{_FORWARD}layouts?*UNPACKED?", f"{_FORWARD}larger_networks*", f"{_BACKWARD}layouts?*UNPACKED?", f"{_BACKWARD}larger_networks*",
+               f"{_BACKWARD}layers_that_overlap*", *(f"{_BACKWARD}networks_in_packs_of_16_bytes?CUDNN_{cell}?" for cell in ("RNN_RELU", "RNN_TANH", "GRU"))),
+    ),
+    Difference(
+        "V-rnn-half", "cudnnRNNForward", ("cudnnSetRNNDescriptor_v8/c17",), "mathPrec is the precision of the arithmetic; rounding is named nowhere else.",
+        "9.19 rounds more than states and gates to HALF: single elements lie outside of the bound for that, by up to a tenth of it in gradients and ten times it in a final state.",
+        "Sums in FLOAT (D582).", says=("wrong hy: other numbers", "wrong dhx: other numbers"), subjects=("vendor-9*",),
+        cases=(f"{_FORWARD}types?CUDNN_DATA_HALF-*", f"{_BACKWARD}types?CUDNN_DATA_HALF-*"),
+    ),
+    Difference(
+        "V-rnn-conversion", "cudnnRNNForward", ("cudnnSetRNNDescriptor_v8/c17", "cudnnSetRNNMatrixMathType/c04"), "CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION converts the factors of products of FLOAT data.",
+        "9.19 rounds results to HALF, too: a hyperbolic tangent of -0.99984 is -1.", "Factors alone (D582).", says=("wrong y: other numbers",), subjects=("vendor-9*",),
+        cases=(f"{_FORWARD}types?CUDNN_DATA_FLOAT-*ALLOW_CONVERSION?",),
+    ),
+    Difference(
+        "V-rnn-persistent", "cudnnRNNForward", ("cudnnRNNForward/c01",), "The algorithm decides no result.",
+        "9.19: the persistent algorithms have functions that are less exact than the formulas in FLOAT, by up to 2.5 times the bound.", "Within the derived bound.",
+        says=("wrong hy: other numbers", "wrong y: other numbers; hy: other numbers"), subjects=("vendor-9*",), cases=(f"{_FORWARD}persistent_algorithms*", f"{_BACKWARD}persistent_algorithms*"),
+    ),
+    Difference(
+        "V-rnn-statuses", "cudnnRNNBackwardWeights_v8", ("cudnnRNNBackwardWeights_v8/c25", "cudnnGetRNNDescriptor_v8/c11"),
+        "addGrad other than ADD is BAD_PARAM, a network that was not set NOT_INITIALIZED.", "9.19 answers NOT_SUPPORTED to SET; cudnnBuildRNNDynamic takes a network that was not set.",
+        "The status lists.", subjects=("vendor-9*",), cases=(f"{_BACKWARD}wrong_arguments_of_weights*", "rnn_persistent/test_refused_builds*"),
+    ),
+    Difference(
+        "V-rnn-relu-at-zero", "cudnnRNNBackwardWeights_v8", ("cudnnRNNBackwardWeights_v8/c01", "cudnnRNNMode_t/c02"), "The gradient of max(x, 0).",
+        "9.19 passes the gradient of weights and biases where the sum is 0.", "None at 0 (D351).", says=("assertion *",), subjects=("vendor-9*",), cases=("rnn_dropout/test_mask_between_layers?v8?",),
+    ),
+])  # fmt: skip

@@ -40,6 +40,7 @@ declare(
                 )
             ),
             recorded=(Disagreement("outputs", ("cudnnSpatialTfSamplerBackward",), when=of_type("HALF")),),
+            sometimes=(("spatial_transformer/test_many_samples[[]2-*", "wrong dx: other numbers"),),
         ),
         Difference(
             "V-transformer-types",

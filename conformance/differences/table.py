@@ -52,8 +52,10 @@ class Disagreement:
 
 @dataclass(frozen=True)
 class Difference:
-    """One disagreement. cases: patterns of case ids (fnmatch) that show it; subjects: patterns of subject names;
-    recorded: the findings about recorded calls that it explains."""
+    """One disagreement. cases: patterns of case ids (fnmatch) that show it; says: patterns of what they then say (occurrences.what), so
+    that a case which fails otherwise shows something else; subjects: patterns of subject names;
+    recorded: the findings about recorded calls that it explains. sometimes: (pattern of cases, pattern of what they then say) that show
+    it in some runs only, because the library orders its work anew each time; no list names these."""
 
     id: str
     function: str
@@ -62,13 +64,20 @@ class Difference:
     vendor: str
     decision: str
     cases: tuple[str, ...] = ()
+    says: tuple[str, ...] = ("*",)
     subjects: tuple[str, ...] = ("vendor-*", "recorded-*")
     recorded: tuple[Disagreement, ...] = ()
+    sometimes: tuple[tuple[str, str], ...] = ()
 
-    def covers(self, case: str, subject: str) -> bool:
-        return (_any(self.cases, case) or case == f"recorded_calls/test_difference[{self.id}]") and _any(
-            self.subjects, subject
-        )
+    def may_show(self, case: str, subject: str, said: str) -> bool:
+        """Whether this failure of a case is one that the difference shows in some runs."""
+        found = any(fnmatch.fnmatchcase(case, c) and fnmatch.fnmatchcase(said, w) for c, w in self.sometimes)
+        return found and _any(self.subjects, subject)
+
+    def covers(self, case: str, subject: str, said: str | None = None) -> bool:
+        """Whether the failure of a case, which says this where that is known, is one of these."""
+        named = _any(self.cases, case) or case == f"recorded_calls/test_difference[{self.id}]"
+        return named and (said is None or _any(self.says, said)) and _any(self.subjects, subject)
 
 
 def _any(patterns: Iterable[str], text: str) -> bool:
@@ -83,9 +92,9 @@ def declare(differences: Iterable[Difference]) -> None:
         DIFFERENCES.append(difference)
 
 
-def difference_for(case: str, subject: str) -> Difference | None:
-    """The declared difference that explains why this case fails on this subject."""
-    return next((entry for entry in DIFFERENCES if entry.covers(case, subject)), None)
+def difference_for(case: str, subject: str, said: str | None = None) -> Difference | None:
+    """The declared difference that explains why this case fails on this subject, and what it says where that is known."""
+    return next((entry for entry in DIFFERENCES if entry.covers(case, subject, said)), None)
 
 
 def explanation_of(finding: Any) -> Difference | None:

@@ -25,6 +25,7 @@ from importlib import import_module, resources
 from pathlib import Path
 from queue import SimpleQueue
 
+NOT_COMPILED = "errors.CompileError"
 FLOORS = ("api", "reference", "accelerated", "conformance")
 SUBJECTS = {
     "api": ("reference",),
@@ -194,6 +195,8 @@ def outcome_of(bug: Bug, status: int | None, printed: str, failed: Sequence[str]
         return Outcome(bug, ENDED, f"signal {-status}", took)
     if status > 1 or (status == 1 and not failed):
         return Outcome(bug, INVALID, printed[-400:], took)
+    if NOT_COMPILED in printed:
+        return Outcome(bug, INVALID, "does not compile", took)
     by = next((case for case in failed if case.partition("/")[0] in bug.cases), "")
     return Outcome(bug, NOTICED if by else SURVIVED, by, took)
 

@@ -1,4 +1,4 @@
-"""``python -m dualdnn.conformance.planted``: which planted bugs the suite notices."""
+"""``python -m dualdnn.conformance.planted``: which planted bugs, or mutants, the suite notices."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from . import GONE, INVALID, NOTICED, SURVIVED, bugs, row, summary, tried, verified
+from .mutants import drawn
 
 
 def main() -> int:
@@ -16,6 +17,10 @@ def main() -> int:
     parser.add_argument(
         "-k", action="append", default=[], metavar="TEXT", help="only bugs whose file, or what they break, has this"
     )
+    parser.add_argument(
+        "--mutants", type=int, default=0, metavar="N", help="so many mutants instead of the bugs (mutants.py)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the mutants that are drawn")
     parser.add_argument("--part", default="1/1", metavar="I/N", help="the i-th of n parts")
     parser.add_argument(
         "--at-once", type=int, default=6, metavar="N", help="bugs of different families that are planted together"
@@ -23,7 +28,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=600, help="the most that one bug takes")
     parser.add_argument("--out", type=Path, help="write the report to this file as well")
     chosen = parser.parse_args()
-    wanted = [b for b in bugs() if not chosen.k or any(text in f"{b.file}: {b.breaks}" for text in chosen.k)]
+    known = drawn(chosen.mutants, chosen.seed) if chosen.mutants else bugs()
+    wanted = [b for b in known if not chosen.k or any(text in f"{b.file}: {b.breaks}" for text in chosen.k)]
     part, parts = map(int, chosen.part.split("/"))
     wanted, outcomes = wanted[part - 1 :: parts], []
     for one in tried(wanted, chosen.jobs, chosen.seconds, chosen.at_once):

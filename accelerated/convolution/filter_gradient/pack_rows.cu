@@ -1,20 +1,21 @@
 // Images of few channels as rows in which every window lies side by side: channels innermost, padded to CHANNELS, with
-// the padding on the left and zeros up to the last window on the right. Filter gradients (6.2.2) read the columns of a
-// window as channels then.
+// the padding on the left and zeros up to the last window on the right; `together` rows lie side by side, column by
+// column. Filter gradients (6.2.2) read the columns of a window as channels then.
 //
-// Tiling: a thread has the channels of one column. Roofline bound: bytes, x read once and CHANNELS for each column
-// written; no flops.
+// Tiling: a thread has the channels of one column of a row. Roofline bound: bytes, x read once and CHANNELS for each
+// column written; no flops.
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
 
 struct Arguments {
   const ELEMENT* x;
-  ELEMENT* rows;
-  long long x_step[4];  // elements from one image, channel, row, column to the next
-  int width, padding;   // of x
-  int kept;             // channels of x
-  unsigned count;       // columns of all rows
-  FastDivmod columns, height;
+  ELEMENT* packed;
+  long long x_step[4];         // elements from one image, channel, row, column to the next
+  int width, height, padding;  // of x
+  int together;                // rows
+  int kept;                    // channels of x
+  unsigned count;              // columns of all rows
+  FastDivmod columns, rows;    // of rows that lie together; such rows of an image
 };
 
 extern "C" __global__ void __launch_bounds__(256) convolution_pack_rows(const Arguments a) {
@@ -22,12 +23,14 @@ extern "C" __global__ void __launch_bounds__(256) convolution_pack_rows(const Ar
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
   if (index >= a.count) return;
   unsigned column, row;
-  const unsigned image = a.height.divide(a.columns.divide(index, column), row);
-  const int at = static_cast<int>(column) - a.padding;
-  const bool inside = static_cast<unsigned>(at) < static_cast<unsigned>(a.width);
+  const unsigned image = a.rows.divide(a.columns.divide(index, column), row);
+  row = row * a.together + column % a.together;
+  const int at = static_cast<int>(column / a.together) - a.padding;
+  const bool inside =
+      static_cast<unsigned>(at) < static_cast<unsigned>(a.width) && row < static_cast<unsigned>(a.height);
   const ELEMENT* from = a.x + image * a.x_step[0] + row * a.x_step[2] + at * a.x_step[3];
   Pack<ELEMENT, CHANNELS> pack;
 #pragma unroll
   for (int c = 0; c < CHANNELS; c++) pack.item[c] = inside && c < a.kept ? from[c * a.x_step[1]] : store<ELEMENT>(0.0f);
-  reinterpret_cast<Pack<ELEMENT, CHANNELS>*>(a.rows)[index] = pack;
+  reinterpret_cast<Pack<ELEMENT, CHANNELS>*>(a.packed)[index] = pack;
 }

@@ -16,11 +16,17 @@ WIDTHS = (4, 8)  # channels of a column in the rows
 
 
 class PackedRows(NamedTuple):
-    """Rows of ``columns`` columns of ``channels`` channels each; windows: the taps of a row side by side, as channels of the
-    columns of dy."""
+    """Rows of ``columns`` columns of ``channels`` channels each, of which ``together`` lie side by side, column by
+    column, where the stride is as many; windows: their taps side by side, as channels of the columns of dy. A window
+    begins ``early`` rows before the first tap; taps, stride, padding: along such rows."""
 
     channels: int
     columns: int
+    together: int
+    early: int
+    taps: int
+    stride: int
+    padding: int
     nbytes: int
     windows: TensorSpec
 
@@ -33,34 +39,44 @@ class PackedRows(NamedTuple):
         if c.group_count > 1 or c.dilation[1] > 1:
             return None
         fitting = (
-            width for width in WIDTHS
-            if o.x.dims[1] <= width and step * width * nbytes % ALIGNMENT == 0 and width * taps <= most
-        )  # fmt: skip
-        channels = next(fitting, None)
-        if channels is None:
+            (together, width)
+            for together in ((c.stride[0], 1) if c.dilation[0] == 1 else (1,))
+            for width in WIDTHS
+            if o.x.dims[1] <= width
+            and step * width * together * nbytes % ALIGNMENT == 0
+            and width * taps * together <= most
+        )
+        together, channels = next(fitting, (0, 0))
+        if not together:
             return None
         images, _, height, width = (*o.x.dims[:3], o.dy.dims[3])
         columns = (width - 1) * step + taps
         columns += -columns % (ALIGNMENT // nbytes // WIDTHS[0])
-        row = columns * channels
-        windows = TensorSpec(
-            o.x.data_type, (images, channels * taps, height, width), (height * row, 1, row, step * channels)
+        pixel, rows, padding = channels * together, -(-height // together), -(-c.padding[0] // together)
+        early = padding * together - c.padding[0]
+        row = columns * pixel
+        windows = TensorSpec(o.x.data_type, (images, pixel * taps, rows, width), (rows * row, 1, row, step * pixel))
+        taps_of_rows = -(-(early + o.dw.dims[2]) // together)
+        stride = c.stride[0] // together
+        return cls(
+            channels, columns, together, early, taps_of_rows, stride, padding, images * rows * row * nbytes, windows
         )
-        return cls(channels, columns, images * height * row * nbytes, windows)
 
 
 def pack_launch(operation: ConvolutionBackwardFilter, rows: PackedRows, device: Any) -> Launch:
     """Return the launch that writes the rows of ``x`` to ``y``."""
-    o, count = operation, operation.x.dims[0] * operation.x.dims[2] * rows.columns
+    o, count = operation, rows.windows.dims[0] * rows.windows.dims[2] * rows.columns * rows.together
     arguments = structure(
         *pointers(2),
         ("x_step", (c_longlong * 4)(*o.x.strides)),
         ("width", c_int(o.x.dims[3])),
+        ("height", c_int(o.x.dims[2])),
         ("padding", c_int(o.convolution.padding[1])),
+        ("together", c_int(rows.together)),
         ("kept", c_int(o.x.dims[1])),
         ("count", c_uint(count)),
-        ("columns", FastDivmod.of(rows.columns)),
-        ("height", FastDivmod.of(o.x.dims[2])),
+        ("columns", FastDivmod.of(rows.columns * rows.together)),
+        ("rows", FastDivmod.of(rows.windows.dims[2])),
     )
     definitions = type_definitions(o.x.data_type, o, CHANNELS=str(rows.channels))
     function = device.function(SOURCE, "convolution_pack_rows", definitions)

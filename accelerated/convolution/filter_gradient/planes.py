@@ -1,5 +1,5 @@
-"""Gradients with respect to filters of one tap of x and dy in planes (convolution/filter_gradient/tma.cu): both operands of
-the product have pixels innermost as they lie."""
+"""Gradients with respect to filters of one tap of x and dy in planes (convolution/filter_gradient/tma.cu): both
+operands of the product have pixels innermost as they lie."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ class Tf32PlanesKernel(PlanesKernel):
 
 
 PLANES_KERNELS: tuple[PlanesKernel, ...] = (
-    PlanesKernel(2, 4, 4, 0.74), PlanesKernel(2, 2, 6, 0.62), PlanesKernel(1, 4, 5, 0.56), PlanesKernel(1, 2, 8, 0.42),
-    Tf32PlanesKernel(4, 8, 4, 0.74), Tf32PlanesKernel(4, 4, 6, 0.62), Tf32PlanesKernel(2, 8, 5, 0.56), Tf32PlanesKernel(2, 4, 8, 0.42),
+    PlanesKernel(2, 4, 4, 0.74), PlanesKernel(2, 2, 6, 0.62), PlanesKernel(1, 4, 4, 0.56), PlanesKernel(1, 2, 8, 0.42),
+    Tf32PlanesKernel(4, 8, 4, 0.74), Tf32PlanesKernel(4, 4, 6, 0.62), Tf32PlanesKernel(2, 8, 4, 0.56), Tf32PlanesKernel(2, 4, 8, 0.42),
 )  # fmt: skip
 
 
 class FilterGradientPlanes(FilterGradientTma):
-    """ALGO_1 of filters of one tap, without padding and strides, where the math type allows tensor cores: a product of dy and x as
-    they lie, in tiles of one kernel."""
+    """ALGO_1 of filters of one tap, without padding and strides, where the math type allows tensor cores: a product of
+    dy and x as they lie, in tiles of one kernel."""
 
     def __init__(self, kernel: PlanesKernel) -> None:
         self.kernel, self.name, self.data_types = kernel, kernel.name, kernel.data_types

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ctypes import c_int
 from typing import Any
 
+from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.operations import ConvolutionBackwardFilter
 
 from ...plans import Launch, factors, pointers, structure, type_definitions
@@ -17,12 +18,16 @@ SOURCE = "convolution/filter_gradient/sum.cu"
 def sum_launch(operation: ConvolutionBackwardFilter, parts: int, device: Any) -> Launch:
     """Return the launch that adds ``parts`` partial gradients, one behind the other in ``partial``, and blends them
     into ``dw``."""
-    o, elements = operation, operation.dw.tensor.count
+    return parts_launch(operation, operation.x.data_type, operation.dw.tensor.count, parts, device)
+
+
+def parts_launch(operation: Any, data_type: cudnnDataType_t, elements: int, parts: int, device: Any) -> Launch:
+    """Return the same of any operation with alpha and beta, whose result ``dw`` has so many elements of a type."""
     arguments = structure(
         *pointers(2),
-        *factors(o, alpha=o.alpha, beta=o.beta),
+        *factors(operation, alpha=operation.alpha, beta=operation.beta),
         ("elements", c_int(elements)),
         ("parts", c_int(parts)),
     )
-    function = device.function(SOURCE, "convolution_filter_gradient_sum", type_definitions(o.x.data_type, o))
+    function = device.function(SOURCE, "convolution_filter_gradient_sum", type_definitions(data_type, operation))
     return Launch(function, arguments, ("partial", "dw"), blocks(elements, THREADS // LANES), (THREADS, 1, 1))

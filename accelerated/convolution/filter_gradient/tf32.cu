@@ -16,6 +16,7 @@ struct Multiplication : TmaPipeline<STAGES, ROW_BOXES * BOX_BYTES + COLUMNS * RO
   static constexpr int WARPS = WARPGROUP / 32;  // each with a box of rows
   static constexpr bool SPLIT_K = ROW_BOXES < CONSUMERS * WARPS;
   static constexpr int SLOT = CONSUMERS * WARPS * BOX * COLUMNS;  // sums that a block stores of a tile
+  static_assert(has_own_stages(STAGES, SPLIT_K ? CONSUMERS : 1));
 
   const Arguments& a;
 

@@ -26,6 +26,7 @@ struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMNS) * ROW_BYTES> {
   static constexpr int SLOT = CONSUMERS * 64 * COLUMNS;  // sums that a block stores of a tile
   static constexpr int STEP = SPLIT_K ? CONSUMERS : 1;   // from one K-block of a warpgroup to its next
   static_assert(PLANES || BOX == 64);
+  static_assert(has_own_stages(STAGES, STEP));
 
   const Arguments& a;
 
@@ -170,12 +171,12 @@ KERNEL(64x128, 64, 128, 8)
 #endif
 #if !TF32 && !PROLOGUE
 KERNEL(128x256, 128, 256, 4)
-KERNEL(64x256, 64, 256, 5)
+KERNEL(64x256, 64, 256, 4)
 #endif
 #if !PROLOGUE
 KERNEL(planes_128x256, 128, 256, 4, true)
 KERNEL(planes_128x128, 128, 128, 6, true)
-KERNEL(planes_64x256, 64, 256, 5, true)
+KERNEL(planes_64x256, 64, 256, 4, true)
 KERNEL(planes_64x128, 64, 128, 8, true)
 #endif
 

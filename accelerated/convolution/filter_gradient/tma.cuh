@@ -80,28 +80,37 @@ struct SumArguments {
   int split_k, slot;                        // sums of a slot
   int row_channels, column_channels, taps;  // of a group
   int rows_are_filters, flipped;
-  FastDivmod inner;      // channels of x that lie under one tap of several in a box, which has inner_taps
-  int lanes;             // threads that share the parts of a sum: one or MOST_LANES
-  int inner_taps, kept;  // kept: of those channels, in dw
+  FastDivmod inner;   // channels of x that lie under one tap of several in a box, which has inner_taps
+  FastDivmod of_row;  // of those: of one of the rows that lie together
+  int lanes;          // threads that share the parts of a sum: one or MOST_LANES
+  int inner_taps;
+  int together, early, tap_rows;  // rows of a tap, of which the first begins `early` rows before dw; rows of dw
+  int kept;                       // of the channels of a row, in dw
   int filter_step, channel_step, tap_step;  // of dw
 };
 
-constexpr int SUM_THREADS = 256, MOST_LANES = 8;
+constexpr int SUM_THREADS = 256, MOST_LANES = 8, AT_ONCE = 6;  // reads of a thread in flight
 
 __device__ __forceinline__ void add(float4& sum, const float4& value) {
   sum.x += value.x, sum.y += value.y, sum.z += value.z, sum.w += value.w;
 }
 
 // Where sums lie in a slot: block b of 64 rows of a warpgroup, eight columns, a thread, four of them: two rows of two
-// columns. Row `i` of a thread of block `b` in the tile:
+// columns. Row `i` of a thread of block `b` in the tile, and its first column of eight, number `n` of the tile:
 struct RowsOfStages {  // both operands from shared memory, a block for each warpgroup
   static __device__ __forceinline__ unsigned row(unsigned b, unsigned thread, int i) {
     return b * 64 + thread / 32 * 16 + thread % 32 / 4 + i * 8;
   }
+  static __device__ __forceinline__ unsigned column(unsigned n, unsigned thread) { return n * 8 + thread % 4 * 2; }
 };
-struct RowsOfRegisters {  // boxes of 32 rows of a warp, two blocks for each warpgroup (TmaPipeline::read_left)
+struct RowsOfRegisters : RowsOfStages {  // boxes of 32 rows of a warp, two blocks for each warpgroup (read_left)
   static __device__ __forceinline__ unsigned row(unsigned b, unsigned thread, int i) {
     return b / 2 * 128 + thread / 32 * 32 + thread % 32 / 16 * 16 + b % 2 * 8 + i * 4 + thread % 16 / 4;
+  }
+};
+struct BothOfRegisters : RowsOfRegisters {  // boxes of 32 columns, too (tf32_mma.cu)
+  static __device__ __forceinline__ unsigned column(unsigned n, unsigned thread) {
+    return n / 4 * 32 + thread % 4 / 2 * 16 + n % 4 * 4 + thread % 2 * 2;
   }
 };
 
@@ -120,11 +129,21 @@ template <class Rows, int LANES> __device__ __forceinline__ void sum_parts(const
   const Slots parts(a.division, tile);
   const float4* slots = reinterpret_cast<const float4*>(a.partial) + quad;
   float4 sum = make_float4(0, 0, 0, 0);
-#pragma unroll 4
-  for (unsigned i = part; i < parts.count; i += LANES) {
-    const float4* from = slots + static_cast<long long>(parts[i]) * (a.slot / 4);
-    add(sum, from[0]);
-    if (a.split_k) add(sum, from[a.quads.divisor]);
+  for (unsigned i = part; i < parts.count; i += AT_ONCE * LANES) {
+    float4 loaded[AT_ONCE], second[AT_ONCE];
+#pragma unroll
+    for (int u = 0; u < AT_ONCE; u++) {
+      if (i + u * LANES >= parts.count) break;
+      const float4* from = slots + static_cast<long long>(parts[i + u * LANES]) * (a.slot / 4);
+      loaded[u] = from[0];
+      if (a.split_k) second[u] = from[a.quads.divisor];
+    }
+#pragma unroll
+    for (int u = 0; u < AT_ONCE; u++) {
+      if (i + u * LANES >= parts.count) break;
+      add(sum, loaded[u]);
+      if (a.split_k) add(sum, second[u]);
+    }
   }
   if constexpr (LANES > 1) {
     shared[part][lane] = sum;
@@ -136,7 +155,7 @@ template <class Rows, int LANES> __device__ __forceinline__ void sum_parts(const
 
   unsigned row_tile, column_tile;
   const unsigned group = find_tile(a.division, tile, row_tile, column_tile);
-  const unsigned row = Rows::row(block, thread, 0), column = n * 8 + thread % 4 * 2;
+  const unsigned row = Rows::row(block, thread, 0), column = Rows::column(n, thread);
   const unsigned row_box = row_tile * a.tile_boxes + row / BOX;
   const unsigned column_box = (column_tile << a.log_columns) / BOX + column / BOX;
   unsigned row_channel, column_channel;
@@ -151,9 +170,10 @@ template <class Rows, int LANES> __device__ __forceinline__ void sum_parts(const
   const auto locate = [&](int r, int c) -> long long {
     if (r >= a.row_channels || c >= a.column_channels) return -1;
     unsigned channel;
-    const int at = tap * a.inner_taps + a.inner.divide(a.rows_are_filters ? c : r, channel);
-    if (channel >= static_cast<unsigned>(a.kept)) return -1;
-    const int of = a.flipped ? a.taps * a.inner_taps - 1 - at : at;
+    const unsigned right = a.inner.divide(a.rows_are_filters ? c : r, channel);
+    const unsigned down = tap * a.together + a.of_row.divide(channel, channel) - a.early;
+    if (channel >= static_cast<unsigned>(a.kept) || down >= static_cast<unsigned>(a.tap_rows)) return -1;
+    const int at = down * a.inner_taps + right, of = a.flipped ? a.tap_rows * a.inner_taps - 1 - at : at;
     return static_cast<long long>(a.rows_are_filters ? r : c) * a.filter_step +
            (static_cast<long long>(channel) * a.channel_step + of * a.tap_step);
   };

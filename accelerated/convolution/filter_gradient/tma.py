@@ -119,7 +119,7 @@ class TileKernel:
         return self.stages * (self.row_boxes + self.column_boxes) * self.box * ROW_BYTES + SWIZZLE_BYTES
 
 
-KERNELS = (TileKernel(2, 4, 4, 0.74), TileKernel(2, 2, 6, 0.62), TileKernel(1, 4, 5, 0.56), TileKernel(1, 2, 8, 0.42))
+KERNELS = (TileKernel(2, 4, 4, 0.74), TileKernel(2, 2, 6, 0.62), TileKernel(1, 4, 4, 0.56), TileKernel(1, 2, 8, 0.42))
 
 
 class FilterGradientTma(Solver[FilterGradientProblem]):
@@ -142,8 +142,9 @@ class FilterGradientTma(Solver[FilterGradientProblem]):
     def applies(self, problem: FilterGradientProblem) -> bool:
         if not self._is_known(problem):
             return False
-        made = [self.product(problem, kernel) for kernel in self.kernels]
-        best = min(made, key=lambda product: product.tiling.seconds)
+        # Where memory is slower than the products of any tile, small tiles have more K-blocks in flight.
+        made = [self.product(problem, kernel) for kernel in reversed(self.kernels)]
+        best = min(made, key=lambda product: max(product.read_seconds, product.tiling.seconds))
         return best.kernel is self.kernel and best.is_possible and best.fill >= LEAST_FILL
 
     def workspace_bytes(self, problem: FilterGradientProblem) -> int:
@@ -194,7 +195,8 @@ class Regions(NamedTuple):
 
 
 class Product:
-    """One gradient as a product of dy and x, in tiles of a kernel. prologue: whether x is scaled, biased, rectified first."""
+    """One gradient as a product of dy and x, in tiles of a kernel. prologue: whether x is scaled, biased, rectified
+    first."""
 
     prologue = (False, False, False)
 
@@ -247,8 +249,8 @@ class Product:
         x, channels, taps = self.copies.get("x", o.x), self.channels, self.taps
         stride, padding, dilation = c.stride, c.padding, c.dilation
         if self.rows:
-            channels, taps = x.dims[1], (taps[0], 1)
-            stride, padding, dilation = (stride[0], 1), (padding[0], 0), (dilation[0], 1)
+            channels, taps = x.dims[1], (self.rows.taps, 1)
+            stride, padding, dilation = (self.rows.stride, 1), (self.rows.padding, 0), (dilation[0], 1)
         spans = [(tap - 1) * apart for tap, apart in zip(taps, dilation, strict=True)]
         lower = [-before for before in padding]
         upper = [
@@ -316,7 +318,12 @@ class Product:
     @property
     def seconds(self) -> float:
         copied = sum(2 * self._copy_bytes(name) for name in self.copies) / Rates.BANDWIDTH
-        return (2 + len(self.copies)) * Rates.LAUNCH + copied + self.tiling.seconds
+        return (2 + len(self.copies)) * Rates.LAUNCH + copied + max(self.read_seconds, self.tiling.seconds)
+
+    @property
+    def read_seconds(self) -> float:
+        """Of both operands."""
+        return (self.operation.x.nbytes + self.operation.dy.nbytes) / Rates.BANDWIDTH
 
     @cached_property
     def regions(self) -> Regions:
@@ -387,7 +394,10 @@ class Product:
         kernel, (rows, columns) = self.kernel, self._sides(tiling.rows_are_filters)
         filter_step, channel_step, *_, tap_step = o.dw.tensor.strides
         quads = kernel.size // 4
-        inner_taps = self.taps[1] if self.rows else 1
+        inner_taps, taps, channels, together, early = 1, prod(self.taps), self.channels, 1, 0
+        if packed := self.rows:
+            inner_taps, taps = self.taps[1], packed.taps
+            channels, together, early = packed.channels, packed.together, packed.early
         lanes = SUM_LANES if tiling.shares.blocks > FEW_PARTS * tiling.shares.tiles else 1
         arguments = structure(
             *pointers(2),
@@ -402,12 +412,16 @@ class Product:
             ("slot", c_int(kernel.slot)),
             ("row_channels", c_int(rows.struct.channels)),
             ("column_channels", c_int(columns.struct.channels)),
-            ("taps", c_int(prod(self.taps) // inner_taps)),
+            ("taps", c_int(taps)),
             ("rows_are_filters", c_int(tiling.rows_are_filters)),
             ("flipped", c_int(o.convolution.is_flipped)),
-            ("inner", FastDivmod.of(self.rows.channels if self.rows else self.channels)),
+            ("inner", FastDivmod.of(channels * together)),
+            ("of_row", FastDivmod.of(channels)),
             ("lanes", c_int(lanes)),
             ("inner_taps", c_int(inner_taps)),
+            ("together", c_int(together)),
+            ("early", c_int(early)),
+            ("tap_rows", c_int(prod(self.taps) // inner_taps)),
             ("kept", c_int(self.channels)),
             ("filter_step", c_int(filter_step)),
             ("channel_step", c_int(channel_step)),

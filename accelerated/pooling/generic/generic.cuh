@@ -32,6 +32,11 @@ struct Pooling {
   COMPUTE alpha, beta;
   COMPUTE divisor;  // of every average, 0 where they differ
   int mode, propagate;
+
+  // The number of an input in its plane, in row-major order.
+  __device__ __forceinline__ int position(int p0, int p1, int p2) const {
+    return (p0 * axis[1].input + p1) * axis[2].input + p2;
+  }
 };
 
 // The part [first, last) of an axis that lies in the input and in the window of an output.

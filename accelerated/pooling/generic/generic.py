@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import c_int, c_longlong, c_uint
+from dataclasses import replace
 from functools import cache
 from math import prod
 from pathlib import PurePosixPath
@@ -14,9 +15,10 @@ from dualdnn.api.operations.specs import DOUBLE
 from ...plans import type_definitions
 from ...primitives.geometry import FastDivmod, blocks
 from ...scalars import fill
-from ..problem import PACK_BYTES, Configuration, PoolingProblem, Shape, arguments
+from ..problem import INDICES, PACK_BYTES, Configuration, PoolingProblem, Shape, arguments
 
 MAX_WALKED = 6
+INDEX_BYTES = 4  # of an input in its plane
 VECTOR = 4  # elements of INT8x4
 
 
@@ -60,11 +62,22 @@ class WalkStruct(ctypes.Structure):
     ]
 
 
-def pooling_of(problem: PoolingProblem) -> Any:
-    """Return the ``Pooling`` of a call."""
+def index_shape(shape: Shape) -> Shape:
+    """Return the shape with the indices of the windows' first maxima in place of y: packed, channels last where x has
+    them so."""
+    sizes = [*shape.extents, *(axis.output for axis in shape.axes)]
+    order = [d for d in range(len(sizes)) if not (shape.channels_last and d == len(shape.extents) - 1)]
+    order += [d for d in range(len(sizes)) if d not in order]
+    steps = {d: prod(sizes[other] for other in order[i + 1 :]) for i, d in enumerate(order)}
+    axes = [replace(axis, y_stride=steps[len(shape.extents) + d]) for d, axis in enumerate(shape.axes)]
+    return replace(shape, axes=axes, y_steps=[steps[d] for d in range(len(shape.extents))])
+
+
+def pooling_of(problem: PoolingProblem, shape: Shape) -> Any:
+    """Return the ``Pooling`` of a call. shape: that of the problem, or with indices in place of y."""
     operation = problem.operation
     value: Any = _pooling_type(ctypes.c_double if operation.compute_type == DOUBLE else ctypes.c_float)()
-    for d, axis in enumerate(problem.shape.axes):
+    for d, axis in enumerate(shape.axes):
         sizes = (axis.input, axis.output, axis.window, axis.stride, axis.padding)
         value.axis[d] = AxisStruct(*sizes, FastDivmod.of(axis.stride))
         value.x_stride[d], value.y_stride[d] = axis.x_stride, axis.y_stride
@@ -73,7 +86,8 @@ def pooling_of(problem: PoolingProblem) -> Any:
 
 
 def pack_width(problem: PoolingProblem) -> int:
-    """Return how many channels a pack has: as many as take 16 bytes, or those of a vector, or 1 where packs do not fit."""
+    """Return how many channels a pack has: as many as take 16 bytes, or those of a vector, or 1 where packs do not
+    fit."""
     shape = problem.shape
     widths = (shape.width, *([VECTOR] if shape.width == PACK_BYTES else []))
     scalar_bytes = PACK_BYTES // shape.width
@@ -111,18 +125,27 @@ def configured(
     block: int,
     *fields: tuple[str, Any],
     shared_bytes: int = 0,
+    shape: Shape | None = None,
+    operands: tuple[str, ...] = (),
+    before: Configuration | None = None,
 ) -> Configuration:
-    """Return the launch of a variant of a kernel, whose packs have ``width`` elements."""
-    operation = problem.operation
+    """Return the launch of a variant of a kernel, whose packs have ``width`` elements.
+
+    shape: with indices in place of y, for the launch that finds those. operands, before: see ``Configuration``.
+    """
+    operation, windows = problem.operation, prod(axis.output for axis in problem.shape.axes)
     return Configuration(
         source,
         f"pooling_{PurePosixPath(source).stem}_{variant}",
         type_definitions(operation.x.scalar_type, operation),
-        arguments(problem, ("pooling", pooling_of(problem)), *fields),
+        arguments(problem, ("pooling", pooling_of(problem, shape or problem.shape)), *fields, operands=operands),
         (grid, 1, 1),
         (block, 1, 1),
         shared_bytes,
         dict.fromkeys(problem.operands, width * operation.x.scalar_bytes),
+        operands=operands,
+        scratch_bytes=prod(problem.shape.extents) * windows * INDEX_BYTES if INDICES in operands else 0,
+        before=before,
     )
 
 

@@ -2,35 +2,21 @@
 //
 // Tiling: a block has a tile of inputs. It finds the first maximum of every window over them and keeps its index and dy
 // in shared memory; then every input gathers what the windows over it give it, in their order. `tile` has packs of four
-// planes or channels, eight of 16 bits, and reads x once to shared memory (generic_tile.cuh). `gather` has windows too
-// large for that: teams of threads scan them; those that do not fit are taken in chunks: sums stay in registers.
+// planes or channels, eight of 16 bits, and reads x once to shared memory (generic_tile.cuh). Of windows too large for
+// that `index` finds the first maxima, a team of threads each, in scratch memory, and `gather` has a thread for a pack
+// of inputs.
 // Roofline bound: bytes, x and dy read, dx written; three operations for every input of every window, twice: of 3x3
 // windows by estimate 100 instructions an element, 11 us for 32x128x28x28, of which memory needs 9.
 #include "pooling/generic/generic_tile.cuh"
 
-struct Box {
-  int outer_rank;  // planes: the fastest dimension first
-  FastDivmod outer[3];
-  long long x_outer[3], y_outer[3];
-  unsigned planes, block_planes;     // in all, of a block
-  unsigned packs;                    // of channels, in all
-  FastDivmod groups, parts[3];       // blocks along channels and axes
-  FastDivmod group_packs;            // packs of channels of a block
-  FastDivmod inputs[3], windows[3];  // of a block: inputs, and windows that may meet them
-  FastDivmod team;                   // threads of a window
-  int column_bits;                   // log2 of those along axis 2
-  unsigned capacity;                 // windows that a block keeps at a time
-  unsigned values;                   // where their dy begin in shared memory: bytes
-  long long y_channel;               // stride of the channels in dy
-};
+// --- windows too large for tiles ---
 
-struct MaxArguments {
-  const ELEMENT* dy;
+struct IndexArguments {
   const ELEMENT* x;
-  ELEMENT* dx;
-  Pooling pooling;
-  unsigned width;  // elements of a pack
-  Box box;
+  int* indices;
+  Pooling pooling;             // with the strides of the indices as those of y
+  Walk walk;                   // the indices; x is the other tensor
+  int team_bits, column_bits;  // log2 of the threads of a pack of windows, and of those along axis 2
 };
 
 // The first maximum of P channels and its index in the plane, -1 where there is none.
@@ -68,134 +54,79 @@ template <int P> struct Maximum {
   }
 };
 
-template <int P> __device__ __forceinline__ void backward(const MaxArguments& a) {
+template <int P> __device__ __forceinline__ void find(const IndexArguments& a) {
   const Pooling& pooling = a.pooling;
-  const Box& box = a.box;
-  const Axis* axis = pooling.axis;
-  using Indices = Pack<int, P>;
-  using Values = Pack<ELEMENT, P>;
-  Indices* const indices = reinterpret_cast<Indices*>(shared_memory);
-  Values* const values = reinterpret_cast<Values*>(shared_memory + box.values);
-
-  // The block: its first plane, pack of channels, inputs and windows.
-  unsigned group, part[3], rest = box.groups.divide(blockIdx.x, group);
-  int begin[3], low[3];
+  const unsigned number = (blockIdx.x * blockDim.x + threadIdx.x) >> a.team_bits;
+  const int team = 1 << a.team_bits, member = threadIdx.x & (team - 1), columns = 1 << a.column_bits;
+  int o[3];
+  long long x_offset, index_offset;
+  a.walk.locate(min(number, a.walk.packs - 1), o, index_offset, x_offset);
+  Maximum<P> maximum;
+  Window(pooling, o)
+      .visit_part(
+          member >> a.column_bits, team >> a.column_bits, member & (columns - 1), columns, [&](int p0, int p1, int p2) {
+            const long long offset = p0 * pooling.x_stride[0] + p1 * pooling.x_stride[1] + p2 * pooling.x_stride[2];
+            maximum.take(load_items<P, true>(a.x + x_offset + offset, 0), pooling.position(p0, p1, p2),
+                         pooling.propagate);
+          });
+  for (int distance = team / 2; distance > 0; distance /= 2) maximum.exchange(distance);
+  if (member > 0 || number >= a.walk.packs) return;
 #pragma unroll
-  for (int d = 2; d >= 0; d--) {
-    rest = box.parts[d].divide(rest, part[d]);
-    begin[d] = part[d] * box.inputs[d].divisor;
-    low[d] = axis[d].first_window(begin[d]);
-  }
-  const unsigned first_plane = rest * box.block_planes, group_packs = box.group_packs.divisor;
-  const unsigned first_pack = group * group_packs;
-  auto plane_offsets = [&](unsigned plane, long long& x, long long& y) {
-    x = y = 0;
-    for (int d = 0; d < box.outer_rank; d++) {
-      unsigned here;
-      plane = box.outer[d].divide(plane, here);
-      x += here * box.x_outer[d];
-      y += here * box.y_outer[d];
-    }
-  };
-  // Position n of block_planes boxes of `extents`, as its plane and three coordinates.
-  auto locate = [&](const FastDivmod(&extents)[3], unsigned n, unsigned (&at)[3]) {
-#pragma unroll
-    for (int d = 2; d >= 0; d--) n = extents[d].divide(n, at[d]);
-    return n;
-  };
-  const unsigned all_windows =
-      box.block_planes * box.windows[0].divisor * box.windows[1].divisor * box.windows[2].divisor;
-  const unsigned all_inputs = box.block_planes * box.inputs[0].divisor * box.inputs[1].divisor * box.inputs[2].divisor;
-
-  // The thread while windows are scanned: its pack, its window, its part of the window.
-  const int team = box.team.divisor, columns = 1 << box.column_bits;
-  unsigned scan_pack, member;
-  const unsigned slot = box.team.divide(box.group_packs.divide(threadIdx.x, scan_pack), member);
-  const unsigned slots = blockDim.x / (group_packs * team);
-
-  COMPUTE sum[P];
-  for (unsigned first = 0; first < all_windows; first += box.capacity) {
-    const unsigned count = min(box.capacity, all_windows - first);
-    if (first > 0) __syncthreads();
-    for (unsigned n = slot; n - slot < count; n += slots) {  // all threads of a warp take part in every round
-      unsigned at[3];
-      const unsigned plane = locate(box.windows, first + min(n, count - 1), at);
-      const int o[3] = {low[0] + int(at[0]), low[1] + int(at[1]), low[2] + int(at[2])};
-      const bool inside = o[0] < axis[0].output && o[1] < axis[1].output && o[2] < axis[2].output;
-      const bool exists =
-          n < count && slot < slots && inside && first_plane + plane < box.planes && first_pack + scan_pack < box.packs;
-      long long x_offset, y_offset;
-      plane_offsets(first_plane + plane, x_offset, y_offset);
-      const unsigned channel = (first_pack + scan_pack) * P;
-      Maximum<P> found;
-      if (exists) {
-        const ELEMENT* x = a.x + (x_offset + channel);
-        Window(pooling, o)
-            .visit_part(member >> box.column_bits, team >> box.column_bits, member & (columns - 1), columns,
-                        [&](int p0, int p1, int p2) {
-                          const long long offset =
-                              p0 * pooling.x_stride[0] + p1 * pooling.x_stride[1] + p2 * pooling.x_stride[2];
-                          const int index = (p0 * axis[1].input + p1) * axis[2].input + p2;
-                          found.take(load_items<P, true>(x + offset, 0), index, pooling.propagate);
-                        });
-      }
-      for (int distance = team / 2; distance > 0; distance /= 2) found.exchange(distance * group_packs);
-      if (!exists || member > 0) continue;
-      const ELEMENT* dy =
-          a.dy + (y_offset + o[0] * pooling.y_stride[0] + o[1] * pooling.y_stride[1] + o[2] * pooling.y_stride[2]);
-      Indices index;
-#pragma unroll
-      for (int i = 0; i < P; i++) index.item[i] = found.index[i];
-      indices[n * group_packs + scan_pack] = index;
-      values[n * group_packs + scan_pack] = load_items<P, true>(dy + channel * box.y_channel, 0);
-    }
-    __syncthreads();
-    // Of several chunks a thread has one input.
-    for (unsigned n = threadIdx.x; n < all_inputs * group_packs; n += blockDim.x) {
-      unsigned pack, at[3];
-      const unsigned plane = locate(box.inputs, box.group_packs.divide(n, pack), at);
-      const int i[3] = {begin[0] + int(at[0]), begin[1] + int(at[1]), begin[2] + int(at[2])};
-      const bool inside = i[0] < axis[0].input && i[1] < axis[1].input && i[2] < axis[2].input;
-      if (!inside || first_plane + plane >= box.planes || first_pack + pack >= box.packs) continue;
-      if (first == 0)
-#pragma unroll
-        for (int k = 0; k < P; k++) sum[k] = 0;
-      const int own = (i[0] * axis[1].input + i[1]) * axis[2].input + i[2];
-      const int first1 = axis[1].first_window(i[1]), first2 = axis[2].first_window(i[2]);
-      const int last0 = axis[0].last_window(i[0]), last1 = axis[1].last_window(i[1]), last2 = axis[2].last_window(i[2]);
-      for (int o0 = axis[0].first_window(i[0]); o0 < last0; o0++)
-        for (int o1 = first1; o1 < last1; o1++) {
-          const int row = ((plane * box.windows[0].divisor + o0 - low[0]) * box.windows[1].divisor + o1 - low[1]) *
-                              box.windows[2].divisor -
-                          low[2] - first;
-#pragma unroll 4
-          for (int o2 = first2; o2 < last2; o2++) {
-            if (unsigned(row + o2) >= count) continue;
-            const unsigned window = (row + o2) * group_packs + pack;
-            const Indices index = indices[window];
-            const Values dy = values[window];
-#pragma unroll
-            for (int k = 0; k < P; k++)
-              if (index.item[k] == own) sum[k] += load<COMPUTE>(dy.item[k]);
-          }
-        }
-      if (first + box.capacity < all_windows) continue;
-      long long x_offset, y_offset;
-      plane_offsets(first_plane + plane, x_offset, y_offset);
-      COMPUTE result[P];
-#pragma unroll
-      for (int k = 0; k < P; k++) result[k] = pooling.alpha * sum[k];
-      ELEMENT* dx =
-          a.dx + (x_offset + i[0] * pooling.x_stride[0] + i[1] * pooling.x_stride[1] + i[2] * pooling.x_stride[2]);
-      write_pack<P>(dx + (first_pack + pack) * P, 1, true, P, result, pooling.beta);
-    }
-  }
+  for (int i = 0; i < P; i++) a.indices[index_offset + i] = maximum.index[i];
 }
 
-extern "C" __global__ void __launch_bounds__(256, 2) pooling_generic_max_backward_gather(const MaxArguments a) {
+extern "C" __global__ void __launch_bounds__(256, 2) pooling_generic_max_backward_index(const IndexArguments a) {
   griddepcontrol_wait();
-  with_width(a.width, [&](auto width) { backward<decltype(width)::value>(a); });
+  with_width(a.walk.width, [&](auto width) { find<decltype(width)::value>(a); });
 }
+
+struct GatherArguments {
+  const ELEMENT* dy;
+  const int* indices;
+  ELEMENT* dx;
+  Pooling pooling;
+  Walk walk, index_walk;  // dx; dy and the indices are the other tensors
+  long long index_stride[3];
+};
+
+template <int P> __device__ __forceinline__ void gather(const GatherArguments& a) {
+  const Pooling& pooling = a.pooling;
+  const unsigned number = blockIdx.x * blockDim.x + threadIdx.x;
+  if (number >= a.walk.packs) return;
+  int i[3], first[3], last[3];
+  long long dx_offset, dy_offset, index_offset;
+  a.walk.locate(number, i, dx_offset, dy_offset);
+  a.index_walk.locate(number, i, dx_offset, index_offset);
+#pragma unroll
+  for (int d = 0; d < 3; d++)
+    first[d] = pooling.axis[d].first_window(i[d]), last[d] = pooling.axis[d].last_window(i[d]);
+  const int own = pooling.position(i[0], i[1], i[2]);
+  COMPUTE sum[P];
+#pragma unroll
+  for (int k = 0; k < P; k++) sum[k] = 0;
+  for (int o0 = first[0]; o0 < last[0]; o0++)
+    for (int o1 = first[1]; o1 < last[1]; o1++)
+#pragma unroll 4
+      for (int o2 = first[2]; o2 < last[2]; o2++) {
+        const int* index =
+            a.indices + (index_offset + o0 * a.index_stride[0] + o1 * a.index_stride[1] + o2 * a.index_stride[2]);
+        const Pack<ELEMENT, P> dy = load_items<P, true>(
+            a.dy + (dy_offset + o0 * pooling.y_stride[0] + o1 * pooling.y_stride[1] + o2 * pooling.y_stride[2]), 0);
+#pragma unroll
+        for (int k = 0; k < P; k++)
+          if (index[k] == own) sum[k] += load<COMPUTE>(dy.item[k]);
+      }
+#pragma unroll
+  for (int k = 0; k < P; k++) sum[k] *= pooling.alpha;
+  write_pack<P>(a.dx + dx_offset, 1, true, P, sum, pooling.beta);
+}
+
+extern "C" __global__ void __launch_bounds__(256) pooling_generic_max_backward_gather(const GatherArguments a) {
+  griddepcontrol_wait();
+  with_width(a.walk.width, [&](auto width) { gather<decltype(width)::value>(a); });
+}
+
+// --- tiles ---
 
 struct MaxTileArguments {
   const ELEMENT* dy;

@@ -9,7 +9,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from ..device import Device, Dimensions, Function, Stream, bytes_of, check_range
+from ..device import Device, Function, LaunchShape, Stream, bytes_of, check_range
 from ..errors import DeviceError, DeviceUnavailable
 from ..tensor_map import TensorMap, emulated_map
 from .library import EmulatedLibrary, HostLaunch, HostPages, launching
@@ -61,15 +61,8 @@ class EmulatedFunction(Function):
         self.fields = self._fields(names, self._kernel.fields[: 2 * len(names.split(","))])
         self._words = struct.Struct(f"={self.argument_bytes // 8}Q")
 
-    def _launch(
-        self,
-        arguments: bytes | bytearray,
-        grid: Dimensions,
-        block: Dimensions,
-        shared_bytes: int,
-        stream: Stream | None,
-        cooperative: bool,
-    ) -> None:
+    def _launch(self, arguments: bytes | bytearray, shape: LaunchShape, stream: Stream | None) -> None:
+        grid, block, shared_bytes, cooperative = shape
         if cooperative and math.prod(grid) > 1:
             raise DeviceError(f"{self.name}: a cooperative launch of grid={grid}; this device runs one block at a time")
         memory = self._memory_of(arguments)

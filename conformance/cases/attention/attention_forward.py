@@ -11,6 +11,7 @@ from dualdnn.api.enumerations import cudnnDataType_t, cudnnMathType_t, cudnnSeqD
 from dualdnn.api.operations import AttnSpec, MultiHeadAttnForward, MultiHeadAttnStep, SeqDataSpec
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM
+from dualdnn.conformance.calls import attention_buffers
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
 
@@ -359,7 +360,7 @@ class Call:
         self.memory = prepare(operation, "normal", 0)
         self.buffers = {name: handle.to_device(content) for name, content in self.memory.items() if content.size}
         attn = self.descriptor(operation.attn)
-        sizes = cudnn.cudnnGetMultiHeadAttnBuffers(handle, attn)
+        sizes = attention_buffers(cudnn, handle, attn, bool(getattr(operation, "trains", False)))
         steps = operation.queries.dims[0]
         work = handle.allocate(max(sizes[1], 16))
         reserve = handle.allocate(sizes[2]) if operation.trains else None

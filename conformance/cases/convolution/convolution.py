@@ -32,6 +32,8 @@ from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.reference import judge
 
+from .checks import refuses_a_small_workspace, takes_a_workspace_anywhere
+
 F = "cudnnConvolutionForward"
 GEMM_ALGORITHMS = [Algo(n) for n in range(3)]
 IMPLICIT, PRECOMP, GEMM, DIRECT, FFT, FFT_TILING, WINOGRAD, NONFUSED = Algo
@@ -53,48 +55,53 @@ def by_name(value: object) -> str:
     return getattr(value, "name", None) or str(value)
 
 
-def convolution(
-    x: tuple[int, ...] = (2, 4, 7, 6),
-    w: tuple[int, ...] = (6, 4, 3, 3),
+def convolution_spec(
+    rank: int,
+    compute_type: cudnnDataType_t,
     *,
-    configuration: str = "FLOAT",
-    algo: Algo = IMPLICIT,
     padding: tuple[int, ...] | None = None,
     stride: tuple[int, ...] | None = None,
     dilation: tuple[int, ...] | None = None,
     groups: int = 1,
     mode: Mode = Mode.CUDNN_CROSS_CORRELATION,
     math_type: cudnnMathType_t = FMA,
+    reorder_type: cudnnReorderType_t = PLAIN,
+) -> ConvolutionSpec:
+    """A convolution of ``rank`` dimensions, of ones where nothing else is said."""
+    ones = (1,) * rank
+    return ConvolutionSpec(
+        mode, compute_type, padding or ones, stride or ones, dilation or ones, groups, math_type, reorder_type
+    )
+
+
+def formats_of(formats: Any) -> tuple[Any, Any, Any]:
+    """One format thrice, or three formats."""
+    return formats if isinstance(formats, tuple) else (formats,) * 3
+
+
+def convolution(
+    x: tuple[int, ...] = (2, 4, 7, 6),
+    w: tuple[int, ...] = (6, 4, 3, 3),
+    *,
+    configuration: str = "FLOAT",
+    algo: Algo = IMPLICIT,
     alpha: float = 1.0,
     beta: float = 0.0,
     formats: Any = NCHW,
     x_layout: str | None = None,
     y_layout: str | None = None,
     y: tuple[int, ...] | None = None,
-    reorder_type: cudnnReorderType_t = PLAIN,
+    **options: Any,
 ) -> ConvolutionForward:
-    """A convolution whose output has the right size; ``formats`` is one format, or those of x, w and y."""
+    """A convolution whose output has the right size; ``formats`` is one format, or those of x, w and y. options: of
+    ``convolution_spec``."""
     x_type, w_type, compute_type, y_type = CONFIGURATIONS[configuration]
-    rank = len(x) - 2
-    spec = ConvolutionSpec(
-        mode, compute_type, padding or (1,) * rank, stride or (1,) * rank, dilation or (1,) * rank, groups, math_type,
-        reorder_type,
-    )  # fmt: skip
-    x_format, w_format, y_format = formats if isinstance(formats, tuple) else (formats,) * 3
+    spec = convolution_spec(len(x) - 2, compute_type, **options)
+    x_format, w_format, y_format = formats_of(formats)
     y_dims = y or spec.output_dims(x, w)
     x_spec = laid_out(x_type, x, x_layout) if x_layout else TensorSpec.packed(x_type, x, x_format)
     y_spec = laid_out(y_type, y_dims, y_layout) if y_layout else TensorSpec.packed(y_type, y_dims, y_format)
     return ConvolutionForward(spec, algo, 0, alpha, beta, x_spec, FilterSpec(w_type, w_format, w), y_spec)
-
-
-@pytest.fixture
-def run(trial, caller):
-    """Run and judge an operation with the workspace that the subject asks for."""
-
-    def go(operation, **options):
-        return trial(sized(caller, operation), **options)
-
-    return go
 
 
 @shows(f"{F}/c01", f"{F}/c02", f"{F}/c03", f"{F}/c24", f"{F}/c25", f"{F}/c26", f"{F}/c45",
@@ -178,6 +185,36 @@ def test_geometries(run, geometry, formats):
             run(replace(operation, algo=GEMM))
 
 
+def in_whole_packs(x: tuple[int, ...], w: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """An input and a filter of the same window whose channels fill packs of 16 bytes in half: 8 instead of up to 4, or else 16."""
+    c, k = (8 if count <= 4 else 16 for count in (w[1], w[0]))
+    return (x[0], c, *x[2:]), (k, c, *w[2:])
+
+
+@shows(f"{F}/c01", f"{F}/c24", "cudnnMathType_t/c01")
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_geometries_on_tensor_cores(run, geometry):
+    plain = convolution(**GEOMETRIES[geometry])
+    x, w = in_whole_packs(plain.x.dims, plain.w.dims)
+    for formats, mode in zip((NCHW, NHWC), Mode, strict=True):
+        options: Any = {
+            **GEOMETRIES[geometry],
+            "x": x,
+            "w": w,
+            "formats": formats,
+            "mode": mode,
+            "math_type": DEFAULT,
+            "beta": 0.5,
+        }
+        run(
+            convolution(
+                **options,
+                configuration="PSEUDO_HALF",
+                algo=PRECOMP if max(plain.convolution.dilation) == 1 else IMPLICIT,
+            )
+        )
+
+
 @shows("cudnnSetConvolutionGroupCount/c01", f"{F}/c23", f"{F}/c35")
 @pytest.mark.parametrize(
     "formats, algo",
@@ -189,6 +226,35 @@ def test_geometries(run, geometry, formats):
 def test_groups(run, groups, per_group, filters, formats, algo, configuration):
     x, w = (2, groups * per_group, 5, 4), (filters, per_group, 3, 3)
     run(convolution(x, w, configuration=configuration, groups=groups, formats=formats, algo=algo))
+
+
+# Windows of depthwise convolutions: 11 x 9 inputs, a filter for each channel or several of them
+DEPTHWISE: dict[str, dict[str, Any]] = {
+    "5x5": {"taps": (5, 5), "padding": (2, 2)},
+    "5x3, stride 2": {"taps": (5, 3), "padding": (2, 0), "stride": (2, 2)},
+    "even": {"taps": (2, 4), "padding": (1, 2), "stride": (2, 1)},
+    "dilated": {"taps": (3, 3), "padding": (2, 3), "dilation": (2, 3)},
+    "everything": {"taps": (3, 2), "padding": (3, 1), "stride": (2, 3), "dilation": (2, 1)},
+    "1x1": {"taps": (1, 1), "padding": (0, 0), "stride": (2, 1)},
+    "7x7": {"taps": (7, 7), "padding": (3, 3)},
+}
+
+
+def depthwise(window: str, channels: int, multiple: int) -> tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]:
+    """The dimensions of the input and of the filter of a depthwise convolution, and its other options."""
+    options = dict(DEPTHWISE[window])
+    return (2, channels, 11, 9), (channels * multiple, 1, *options.pop("taps")), {**options, "groups": channels}
+
+
+@shows("cudnnSetConvolutionGroupCount/c01", f"{F}/c23")
+@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
+@pytest.mark.parametrize("window", DEPTHWISE)
+def test_depthwise_windows(run, window, configuration):
+    for formats, mode, channels, multiple in zip(
+        (NHWC, NCHW, NHWC), (*Mode, Mode.CUDNN_CONVOLUTION), (8, 5, 3), (1, 1, 2), strict=True
+    ):
+        x, w, options = depthwise(window, channels, multiple)
+        run(convolution(x, w, **options, configuration=configuration, formats=formats, mode=mode, beta=0.5))
 
 
 @shows(f"{F}/c24", f"{F}/c25", f"{F}/c26", f"{F}/c29", f"{F}/c30")
@@ -414,6 +480,13 @@ def test_tiles_of_transforms(run, taps):
     run(convolution((2, 3, 67, 71), (2, 3, *taps), algo=FFT_TILING, padding=(0, 1), alpha=0.5, beta=-1.0))
 
 
+@shows(f"{F}/c01", f"{F}/c02")
+@pytest.mark.parametrize("size", [9, 33])
+def test_many_filters_of_transformed_tiles(run, size):
+    """Fewer tiles than the products take at once, and more."""
+    run(convolution((1, 3, size, size), (20, 3, 3, 3), algo=NONFUSED, alpha=0.5, beta=-1.0))
+
+
 @shows(f"{F}/c01", f"{F}/c02", "cudnnMathType_t/c01")
 @pytest.mark.parametrize("configuration", ["PSEUDO_HALF", "FLOAT"])
 @pytest.mark.parametrize("formats, taps", [(NCHW, 1), ((NHWC, NHWC, NCHW), 3)], ids=["as they lie", "of the result"])
@@ -578,18 +651,7 @@ def test_workspace(caller, run, refuses, algo):
     """The reported size is enough; less, or NULL, is refused before anything is written."""
     operation = sized(caller, convolution((2, 8, 16, 16), (8, 8, 3, 3), algo=algo))
     run(operation)
-    handle, needed = caller.handle, operation.workspace_bytes
-    x, w, y = (handle.to_device(np.ones(operation.tensor(name).count, np.float32)) for name in ("x", "w", "y"))
-    if needed == 0:
-        caller(operation, {"x": x, "w": w, "y": y, "workSpace": None})
-        return
-    workspace = handle.allocate(needed)
-    given = {"x": x, "w": w, "y": y, "workSpace": workspace}
-    for less in (0, needed - 1):
-        refuses(BAD_PARAM, f"{F}/c06", caller, replace(operation, workspace_bytes=less), given, unchanged=(y,))
-    refuses(BAD_PARAM, f"{F}/c05", caller, operation, {**given, "workSpace": None}, unchanged=(y,))
-    small = {**given, "workSpace": workspace.slice(0, needed - 1)}
-    refuses(BAD_PARAM, f"{F}/c06", caller, operation, small, unchanged=(y,))
+    refuses_a_small_workspace(caller, refuses, operation, missing=f"{F}/c05", small=f"{F}/c06")
 
 
 @shows(f"{F}/c05", "cudnnGetConvolutionForwardWorkspaceSize/c01")
@@ -597,28 +659,10 @@ def test_workspace(caller, run, refuses, algo):
 @pytest.mark.parametrize("algo", [PRECOMP, GEMM, FFT, FFT_TILING, WINOGRAD, NONFUSED], ids=by_name)
 def test_workspaces_begin_anywhere(subject, caller, algo, start):
     """The reported size is enough at any address, and nothing beside it is written: the result is the same, bit by bit."""
-    guard, pattern = 256, 0xA5
-    # A kernel that cannot take an address ends the context of the process, so a foreign library gets aligned ones.
-    start = start if subject.cites_clauses else start * guard
     for configuration, formats, math_type in (("FLOAT", NCHW, FMA), ("PSEUDO_HALF", NCHW, DEFAULT)):
         operation = sized(caller, convolution((1, 24, 5, 5), (20, 24, 3, 3), configuration=configuration, algo=algo,
                                               formats=formats, math_type=math_type))  # fmt: skip
-        needed, results = operation.workspace_bytes, []
-        random = np.random.default_rng(11)
-        inputs = {name: random.integers(0, 3, operation.nbytes(name) // 2).astype(np.float16 if configuration != "FLOAT" else np.int16)
-                  for name in ("x", "w")}  # fmt: skip
-        for at in (guard, guard + start):
-            memory = caller.handle.to_device(np.full(needed + 2 * guard, pattern, np.uint8))
-            given = {name: caller.handle.to_device(values) for name, values in inputs.items()}
-            given |= {
-                "y": caller.handle.to_device(np.zeros(operation.y.nbytes, np.uint8)),
-                "workSpace": memory.slice(at, needed) if needed else None,
-            }
-            caller(operation, given)
-            results.append(given["y"].to_host(np.uint8, operation.y.nbytes))
-            around = memory.to_host(np.uint8, needed + 2 * guard)
-            assert (around[:at] == pattern).all() and (around[at + needed :] == pattern).all()
-        assert np.array_equal(*results)
+        takes_a_workspace_anywhere(subject, caller, operation, start)
 
 
 @shows(f"{F}/c44")

@@ -187,12 +187,20 @@ def test_a_search_overwrites_y_alone(caller, search):
     assert not np.array_equal(after["y"], values["y"])
 
 
+OF_THE_CALL = {
+    "output_rank": "c47",
+    "filter_rank": "c48",
+    "types": "c53",
+    "channels": "c51",
+}  # of cudnnConvolutionForward
+
+
 def wrong_problems() -> dict[str, tuple[Any, str]]:
     """name -> (operation, check that it violates)"""
     base = convolution(**LAYER)
     return {
-        "output rank": (replace(base, y=TensorSpec.packed(FLOAT, (2, 4, 6, 7, 1))), "rank"),
-        "filter rank": (replace(base, w=FilterSpec(FLOAT, NCHW, (4, 4, 3, 3, 1))), "rank"),
+        "output rank": (replace(base, y=TensorSpec.packed(FLOAT, (2, 4, 6, 7, 1))), "output_rank"),
+        "filter rank": (replace(base, w=FilterSpec(FLOAT, NCHW, (4, 4, 3, 3, 1))), "filter_rank"),
         "data types": (replace(base, w=replace(base.w, data_type=HALF)), "types"),
         "channels": (convolution((2, 4, 6, 7), (4, 3, 3, 3)), "channels"),
         "group channels": (convolution((2, 4, 6, 7), (4, 4, 3, 3), groups=2), "channels"),
@@ -203,17 +211,20 @@ def wrong_problems() -> dict[str, tuple[Any, str]]:
 @pytest.mark.parametrize(
     "name, clauses",
     [
-        (SIZE, {"rank": "c07", "types": "c08", "channels": "c09"}),
-        (RANK, {"rank": "c09", "types": "c10", "channels": "c11"}),
+        (SIZE, {"output_rank": "c07", "filter_rank": "c07", "types": "c08", "channels": "c09"}),
+        (RANK, {"output_rank": "c09", "filter_rank": "c09", "types": "c10", "channels": "c11"}),
+        (FIND, OF_THE_CALL),
+        (FIND_EX, OF_THE_CALL),
     ],
 )
 def test_descriptors_must_fit(caller, search, refuses, name, clauses, problem):
     operation, check = wrong_problems()[problem]
+    clause = f"{'cudnnConvolutionForward' if clauses is OF_THE_CALL else name}/{clauses[check]}"
     if name == SIZE:
         query = caller.cudnn.cudnnGetConvolutionForwardWorkspaceSize
-        refuses(BAD_PARAM, f"{SIZE}/{clauses[check]}", query, caller.handle, *described(caller, operation), PRECOMP)
+        refuses(BAD_PARAM, clause, query, caller.handle, *described(caller, operation), PRECOMP)
     else:
-        refuses(BAD_PARAM, f"{RANK}/{clauses[check]}", search, RANK, operation)
+        refuses(BAD_PARAM, clause, search, name, operation)
 
 
 @pytest.mark.parametrize("position", range(5))

@@ -15,6 +15,7 @@ from dualdnn.conformance.calls import described, sized
 from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
 
+from .checks import refuses_a_small_workspace
 from .convolution import (
     DIRECT,
     FFT,
@@ -299,13 +300,4 @@ def test_workspace(caller, run, refuses, algo):
     """What cudnnGetConvolutionForwardWorkspaceSize reports is enough; less, or NULL, is refused."""
     operation = sized(caller, fused(x=(2, 8, 16, 16), w=(8, 8, 3, 3), algo=algo))
     run(operation)
-    handle, needed = caller.handle, operation.workspace_bytes
-    memory = {n: handle.to_device(np.ones(operation.tensor(n).count, np.float32)) for n in ("x", "w", "z", "bias", "y")}
-    if needed == 0:
-        caller(operation, {**memory, "workSpace": None})
-        return
-    workspace, y = handle.allocate(needed), memory["y"]
-    for less in (0, needed - 1):
-        smaller = replace(operation, workspace_bytes=less)
-        refuses(BAD_PARAM, f"{B}/c09", caller, smaller, {**memory, "workSpace": workspace}, unchanged=(y,))
-    refuses(BAD_PARAM, f"{B}/c08", caller, operation, {**memory, "workSpace": None}, unchanged=(y,))
+    refuses_a_small_workspace(caller, refuses, operation, missing=f"{B}/c08", small=f"{B}/c09")

@@ -136,8 +136,8 @@ def test_max_count(cudnn, caller, refuses, direction):
 @directions
 @calls
 @pytest.mark.parametrize("math_type", [DEFAULT, TENSOR_OP], ids=by_name)
-def test_every_algorithm_is_listed(cudnn, caller, search, direction, call, math_type):
-    """Once, and those with a tensor op variant also with the descriptor's math type; all are deterministic here."""
+def test_every_algorithm_is_listed(subject, cudnn, caller, search, direction, call, math_type):
+    """Once, and those with a tensor op variant also with the descriptor's math type; all are deterministic here (D213)."""
     name = direction.calls[call][0]
     found = search(direction, name, direction.make(*LAYER, math_type=math_type))
     assert found.returnedAlgoCount == len(found.perfResults)
@@ -147,7 +147,8 @@ def test_every_algorithm_is_listed(cudnn, caller, search, direction, call, math_
         count = getattr(cudnn, f"cudnnGetConvolutionBackward{direction.name}AlgorithmMaxCount")
         assert found.returnedAlgoCount == count(caller.handle)
     assert Counter((entry.algo, entry.mathType) for entry in found.perfResults) == expected
-    assert all(entry.determinism == cudnnDeterminism_t.CUDNN_DETERMINISTIC for entry in found.perfResults)
+    if subject.cites_clauses:
+        assert all(entry.determinism == cudnnDeterminism_t.CUDNN_DETERMINISTIC for entry in found.perfResults)
     refused = {entry.algo for entry in found.perfResults if entry.status == NOT_SUPPORTED}
     assert set(direction.never) <= refused and len(refused) < len(direction.algorithms)
 

@@ -298,8 +298,10 @@ PROMISES = {
 
 @shows(*clauses_of(VARIANT_LABELS, f"^({TRAINING}|{INFERENCE}): where a"))
 @pytest.mark.parametrize("make, clauses", [(training, ("c076", "c077", "c078")), (inference, ("c098", "c099", "c100"))])
-def test_promises(caller, refuses, make, clauses):
+def test_promises(subject, caller, refuses, make, clauses):
     """Memory that is missing, that was said to be NULL, or that does not begin at 16 bytes; nothing is written."""
+    if not subject.survives_stray_pointers:
+        pytest.skip("a fault on a GPU ends the process's work there")
     operation = make()
     memory = {
         name: np.append(content, np.zeros(16, np.uint8))

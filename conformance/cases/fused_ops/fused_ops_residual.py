@@ -35,9 +35,9 @@ layouts = pytest.mark.parametrize("layout", ["nchw", "nhwc", "gaps"])
 
 
 def mask(dims=DIMS, more=(0, 0)):
-    """The bit mask of a tensor, with more rows and words than it needs."""
-    pixels = int(np.prod(dims)) // dims[1]
-    return TensorSpec.packed(INT32, (pixels + more[0], -(-dims[1] // 32) + more[1], *(1,) * (len(dims) - 2)))
+    """The bit mask of a tensor, with more rows and words than it needs. NVIDIA's library wants whole numbers of 32 rows and of 2 words."""
+    pixels = -(-int(np.prod(dims)) // dims[1] // 32) * 32
+    return TensorSpec.packed(INT32, (pixels + more[0], 2 * -(-dims[1] // 64) + more[1], *(1,) * (len(dims) - 2)))
 
 
 def added(kind=FLOAT, layout="nchw", dims=DIMS, activation=RELU, without=(), parameters=None, more=(0, 0)):
@@ -81,7 +81,7 @@ def test_tensors_of_one_layout(trial, caller, dims, kind, layout):
     trial(sized(caller, replace(gradient(kind, layout, dims), dy=x, dz=x)))
 
 
-@pytest.mark.parametrize("dims", [(1, 2, 1, 9), (3, 32, 1, 11), (1, 33, 32, 1), (2, 65, 3, 2, 5), (5, 7, 9)], ids=str)
+@pytest.mark.parametrize("dims", [(1, 4, 1, 27), (3, 32, 1, 11), (1, 33, 32, 1), (2, 65, 3, 2, 5), (5, 7, 9)], ids=str)
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 def test_shapes_of_the_sum(trial, dims, layout):
     """Channels that end within a word, pixels that end within a tile; bits of no element are 0."""
@@ -109,7 +109,7 @@ def test_gradient(trial, caller, kind, layout):
     trial(sized(caller, gradient(kind, layout)))
 
 
-@pytest.mark.parametrize("dims", [(1, 2, 1, 9), (3, 32, 1, 11), (9, 33, 32, 1), (2, 65, 3, 2, 5), (5, 7, 9)], ids=str)
+@pytest.mark.parametrize("dims", [(1, 4, 1, 27), (3, 32, 1, 11), (9, 33, 32, 1), (2, 65, 3, 2, 5), (5, 7, 9)], ids=str)
 def test_shapes_of_the_gradient(trial, caller, dims):
     trial(sized(caller, gradient(dims=dims, more=(5, 1))))
 
@@ -163,6 +163,9 @@ def test_support(caller, refuses, make):
     made(caller, make(), ACTIVATION_DESC=identity)
     name = "BN_EQSCALEBIAS_DESC" if make is added else "BN_SCALEBIAS_MEANVAR_DESC"
     refuses(NOT_SUPPORTED, UNSUPPORTED, made, caller, make(), **{name: vector(HALF)})
+    for left_out in ("zEqScale", "zEqBias") if make is added else ():  # one of the two alone
+        operation = make(without=(left_out,))
+        refuses(NOT_SUPPORTED, UNSUPPORTED, made, caller, operation, BN_Z_EQSCALEBIAS_DESC=vector(HALF))
 
 
 @shows(INCORRECT_PARAMETER)

@@ -87,14 +87,14 @@ def operand(mode, x):
        *of("VARIANT_PACK", "c01", "c02"))  # fmt: skip
 @pytest.mark.parametrize("data_type", [FLOAT, DOUBLE, HALF, BFLOAT16], ids=lambda t: t.name.removeprefix("CUDNN_DATA_"))
 @pytest.mark.parametrize("mode", EVERY_MODE)
-def test_pointwise(trial, mode, data_type):
+@pytest.mark.parametrize("scaled", [False, True], ids=["plain", "scaled"])
+def test_pointwise(trial, scaled, mode, data_type):
     """Factors, broadcasting in both directions, gaps, transposed strides, five dimensions."""
     x = tensor(-7, (2, 3, 1, 4, 5), data_type, (90, 1, 3, 20, 4) if data_type == FLOAT else None)
     y = tensor(2**62, (2, 3, 1, 4, 5), data_type, (60, 20, 20, 5, 1))
     b = operand(mode, x)
-    node = pointwise(
-        mode, x, y, b, -0.75 if mode != Mode.CUDNN_POINTWISE_SQRT else 0.75, 1.5 if b else 1.0, lower=-0.5, upper=0.625
-    )
+    first = (-0.75 if mode != Mode.CUDNN_POINTWISE_SQRT else 0.75) if scaled else 1.0
+    node = pointwise(mode, x, y, b, first, 1.5 if b and scaled else 1.0, lower=-0.5, upper=0.625)
     trial(executed(node), inputs="positive" if mode == Mode.CUDNN_POINTWISE_SQRT else "normal")
 
 

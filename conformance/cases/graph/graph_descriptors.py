@@ -410,6 +410,24 @@ def test_destroyed_is_refused(subject, cudnn, refuses):
         refuses(BAD_PARAM, "cudnnStatus_t/c05", call, made, *rest)
 
 
+@pytest.mark.parametrize("record", ["forward", "backward_data", "backward_filter", "two_inputs", "statistics"])
+def test_parts_that_were_destroyed_since(subject, cudnn, refuses, record):
+    """A descriptor that was set to an attribute, and destroyed before the whole is finalised."""
+    if not subject.survives_stray_pointers:
+        pytest.skip("a destroyed descriptor of a foreign library is freed memory")
+    builder = Builder(cudnn)
+    whole = builder.filled(kind_of(RECORDS[record]), attributes(builder, RECORDS[record]))
+    for part in builder.made:
+        if part is not whole:
+            cudnn.cudnnBackendDestroyDescriptor(part)
+    section = kind_of(RECORDS[record]).name.removeprefix("CUDNN_BACKEND_").removesuffix("_DESCRIPTOR")
+    clause = {"OPERATION_CONVOLUTION_FORWARD": "c29", "OPERATION_POINTWISE": "c23", "OPERATION_GEN_STATS": "c18"}.get(
+        section, "c17"
+    )
+    refuses(BAD_PARAM, of(section, clause)[0], cudnn.cudnnBackendFinalize, whole)
+    cudnn.cudnnBackendDestroyDescriptor(whole)
+
+
 @shows("cudnnStatus_t/c05")
 def test_negative_requests(cudnn, builder, refuses):
     refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnBackendGetAttribute, builder(X),

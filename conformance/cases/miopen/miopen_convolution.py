@@ -13,7 +13,7 @@ from dualdnn.api.enumerations import (
     cudnnReorderType_t,
 )
 from dualdnn.api.miopen.convolution import BACKWARD_DATA, BACKWARD_WEIGHTS, FORWARD
-from dualdnn.api.miopen.status import BAD_PARM, NOT_IMPLEMENTED, UNKNOWN_ERROR
+from dualdnn.api.miopen.status import BAD_PARM, NOT_IMPLEMENTED, UNKNOWN_ERROR, UNSUPPORTED_OP
 from dualdnn.api.operations import (
     ConvolutionForward,
     ConvolutionSpec,
@@ -179,6 +179,24 @@ def shown_by(name: str) -> Any:
     )
     marks = [shows(*clauses), available(find, get, f"miopenConvolution{name}")]
     return pytest.param(name, marks=marks, id=name)
+
+
+@shows("miopenConvolutionForwardGetWorkSpaceSize/c01")
+def test_the_workspace_of_what_no_algorithm_takes(handle, denied):
+    """A result of another size than the convolution has."""
+    o = forward_operation()
+    n, k, h, w = o.y.dims
+    call, clause = miopen.miopenConvolutionForwardGetWorkSpaceSize, "miopenConvolutionForwardGetWorkSpaceSize/c01"
+    denied(
+        UNSUPPORTED_OP,
+        clause,
+        call,
+        handle,
+        tensor(o.w.dims),
+        tensor(o.x),
+        convolution(o.convolution),
+        tensor((n, k, h, w + 2)),
+    )
 
 
 @pytest.mark.parametrize("name", [shown_by(name) for name in DIRECTIONS])

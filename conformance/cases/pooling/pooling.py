@@ -63,6 +63,7 @@ GEOMETRIES = {
     "1x1": Geometry((2, 3, 4, 5), (1, 1), (0, 0), (1, 1)),
     "uneven": Geometry((1, 4, 7, 13), (1, 5), (0, 2), (2, 3)),
     "gaps": Geometry((2, 3, 8, 9), (2, 1), (0, 0), (3, 4)),
+    "padded-gaps": Geometry((2, 3, 8, 9), (2, 3), (1, 2), (3, 5)),
     "larger-window": Geometry((2, 3, 4, 5), (7, 9), (2, 3), (1, 2)),
     "negative-padding": Geometry((2, 3, 8, 9), (3, 2), (-1, -2), (2, 1)),
     "global": Geometry((2, 3, 7, 7), (7, 7), (0, 0), (1, 1)),
@@ -71,6 +72,7 @@ GEOMETRIES = {
     "overlapping-pairs": Geometry((2, 3, 8, 6), (2, 1), (1, 0), (1, 1)),
     "row": Geometry((1, 9, 1, 12), (1, 3), (0, 1), (1, 2)),
     "3d": Geometry((2, 3, 4, 5, 6), (2, 3, 2), (1, 1, 0), (2, 2, 1)),
+    "3d-padded-gaps": Geometry((2, 3, 5, 8, 9), (2, 2, 3), (1, 1, 2), (3, 4, 5)),
     "3d-global": Geometry((2, 3, 2, 3, 4), (2, 3, 4), (0, 0, 0), (1, 1, 1)),
 }
 # Sizes that take the accelerated backend through each of its kernels: many small planes, planes in several parts, large

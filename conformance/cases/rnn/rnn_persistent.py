@@ -10,7 +10,7 @@ from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.operations import RNNForward
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM, NOT_INITIALIZED, NOT_SUPPORTED
-from dualdnn.conformance.calls import Caller
+from dualdnn.conformance.calls import Caller, sized
 from dualdnn.conformance.calls.derived import arguments
 from dualdnn.conformance.calls.descriptors import made
 from dualdnn.conformance.cases.rnn.rnn_backward import training
@@ -120,8 +120,9 @@ def call(cudnn, handle):
     """Calls cudnnRNNForward of an operation with an RNN descriptor."""
 
     def run(operation: Any, descriptor: Any) -> None:
-        memory = {name: handle.to_device(bytes_) for name, bytes_ in prepare(operation, "normal", 0).items()}
         caller = Caller(cudnn, handle)
+        operation = sized(caller, operation)
+        memory = {name: handle.to_device(bytes_) for name, bytes_ in prepare(operation, "normal", 0).items()}
         values = [value(caller, operation, memory) for value in arguments("cudnnRNNForward", RNNForward)]
         cudnn.cudnnRNNForward(values[0], descriptor, *values[2:])
 

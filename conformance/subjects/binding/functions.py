@@ -43,6 +43,7 @@ from .slots import (
     Slot,
     StreamIn,
     StreamOut,
+    Unasked,
 )
 from .tables import OUTPUT_LENGTHS
 from .types import PERFORMANCE_ALGORITHMS, Crashes, LibraryError, NullAccepted
@@ -149,6 +150,14 @@ class Function:
             raise LibraryError(number, failure_text(self.library, number), self.__name__)
         results = [slot.decode(call) for slot in self.returned]
         return None if not results else results[0] if len(results) == 1 else self.result_type(*results)
+
+    def without(self, output: str) -> Callable[..., Any]:
+        """The function with NULL for an output that may be NULL, where that has a meaning; the result lacks it."""
+        nullable = [p.name for p in function_table()[self.__name__] if p.is_returned and p.nullable]
+        if output not in nullable:
+            raise ValueError(f"{self.__name__}: {output} is none of the outputs that may be NULL, {nullable}")
+        slots = [Unasked(slot) if slot.name == output else slot for slot in self.slots]
+        return Function(self.library, self.__name__, slots, self.null_crashes)
 
     def ask_without_outputs(self, call: Call, encoded: list[Any]) -> None:
         """Repeat a call that succeeded with NULL for each output on the host that must not be NULL, once in a process: it is refused."""

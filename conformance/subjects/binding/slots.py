@@ -92,6 +92,18 @@ class Slot:
         """Runs after every call that reached the library."""
 
 
+class Unasked(Slot):
+    """An output that is not asked for: NULL."""
+
+    passed = False
+
+    def __init__(self, slot: Slot) -> None:
+        self.name, self.ctype, self.base = slot.name, slot.ctype, slot.base
+
+    def encode(self, call: Call) -> Any:
+        return ctypes.c_void_p(None)
+
+
 class Scalar(Slot):
     """A number or enumerator."""
 

@@ -50,8 +50,8 @@ NULL_CRASHES: dict[str, tuple[str, ...]] = {
     "cudnnGetRNNBackwardDataAlgorithmMaxCount": ("rnnDesc",),
     "cudnnSetConvolutionNdDescriptor": ("padA", "filterStrideA", "dilationA"),
     "cudnnSetSeqDataDescriptor": ("dimA", "axes", "seqLengthArray"),
-    "cudnnCTCLoss": ("probsDesc", "hostLabelLengths", "hostInputLengths"),
-    "cudnnCTCLoss_v8": ("ctcLossDesc", "probsDesc"),
+    "cudnnCTCLoss": ("handle", "ctcLossDesc", "probsDesc", "hostLabels", "hostLabelLengths", "hostInputLengths"),
+    "cudnnCTCLoss_v8": ("handle", "ctcLossDesc", "probsDesc"),
     "cudnnGetCTCLossWorkspaceSize": ("probsDesc", "labelLengths", "inputLengths"),
     "cudnnGetCTCLossWorkspaceSize_v8": ("ctcLossDesc", "probsDesc"),
     "cudnnBatchNormalizationForwardInference": ("handle", "xDesc", "yDesc", "bnScaleBiasMeanVarDesc"),
@@ -81,11 +81,23 @@ NULL_CRASHES_BEFORE_9: dict[str, tuple[str, ...]] = {
 NULL_CRASHES_SINCE_9: dict[str, tuple[str, ...]] = {
     f"cudnnGetConvolution{which}Algorithm_v7": ("handle",) for which in ("Forward", "BackwardData", "BackwardFilter")
 }
+# Device pointers that 9.19 hands on to its kernels as they are: a call with NULL is answered SUCCESS, or fails in the device, where a
+# fault ends the work of the process.
+NULL_FAULTS: dict[str, tuple[str, ...]] = {
+    "cudnnCTCLoss": ("probs", "costs", "workspace"),
+    "cudnnCTCLoss_v8": ("probs", "labels", "labelLengths", "inputLengths", "costs", "workspace"),
+    "cudnnRNNForward": ("x", "y"),
+    "cudnnRNNBackwardData_v8": ("y", "dy", "dx"),
+    "cudnnRNNBackwardWeights_v8": ("x", "y"),
+}
 
 
 def vendor_null_crashes(version: int | None) -> dict[str, tuple[str, ...]]:
     """The NULL arguments that a release of NVIDIA's library does not survive."""
-    return NULL_CRASHES | (NULL_CRASHES_SINCE_9 if version is not None and version >= 90000 else NULL_CRASHES_BEFORE_9)
+    if version is None or version < 90000:
+        return NULL_CRASHES | NULL_CRASHES_BEFORE_9
+    found = NULL_CRASHES | NULL_CRASHES_SINCE_9
+    return found | {name: (*found.get(name, ()), *pointers) for name, pointers in NULL_FAULTS.items()}
 
 
 # The C type of one element of a backend attribute. Booleans are one byte; the other names are enumerations.

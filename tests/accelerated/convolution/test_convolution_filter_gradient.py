@@ -10,6 +10,7 @@ from convolution_operations import UNALIGNED, check, kernels
 from dualdnn.accelerated import AcceleratedBackend
 from dualdnn.accelerated.convolution.filter_gradient import tma
 from dualdnn.accelerated.convolution.filter_gradient.tf32 import TF32_KERNELS, FilterGradientTf32
+from dualdnn.accelerated.convolution.filter_gradient.tf32_mma import MMA_KERNELS, FilterGradientTf32Mma
 from dualdnn.accelerated.convolution.filter_gradient.tma import (
     KERNELS,
     FilterGradientTma,
@@ -49,6 +50,9 @@ GRADIENTS = {
     "gaps": with_gaps(half((2, 24, 6, 9), (16, 24, 2, 2))),
     "planes": half((2, 20, 7, 9), (30, 20, 3, 3), formats=NCHW, beta=1.0),
     "few channels": half((2, 3, 11, 14), (40, 3, 7, 7), padding=(3, 3), stride=(2, 2), beta=0.5),
+    "few channels, rows that lie together": half(
+        (2, 3, 10, 11), (24, 3, 6, 3), padding=(1, 0), stride=(3, 2), mode=Mode.CUDNN_CONVOLUTION, beta=0.5
+    ),
     "few channels, stride 1": half(
         (2, 5, 9, 8), (20, 5, 3, 4), "PSEUDO_BFLOAT16", formats=NCHW, mode=Mode.CUDNN_CONVOLUTION
     ),
@@ -84,15 +88,26 @@ OF_FLOATS = {
     "geometry": half((3, 12, 13, 11), (72, 12, 2, 3), "FLOAT", padding=(3, 2), stride=(3, 2), dilation=(2, 3), beta=-2.0),
     "groups": half((2, 24, 7, 9), (144, 12, 3, 2), "FLOAT", groups=2, stride=(1, 2)),
     "few channels": half((2, 3, 11, 14), (40, 3, 7, 7), "FLOAT", padding=(3, 3), stride=(2, 2), mode=Mode.CUDNN_CONVOLUTION),
+    "few channels, rows that lie together": half((2, 3, 11, 9), (20, 3, 4, 3), "FLOAT", padding=(1, 1), stride=(2, 1)),
     "planes": half((2, 10, 7, 9), (30, 10, 3, 3), "FLOAT", formats=NCHW, beta=1.0),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kernel", TF32_KERNELS, ids=lambda kernel: kernel.entry.removeprefix("convolution_"))
+TF32_SOLVERS = (*map(FilterGradientTf32, TF32_KERNELS), *map(FilterGradientTf32Mma, MMA_KERNELS))
+
+
+@pytest.mark.parametrize("solver", TF32_SOLVERS, ids=lambda solver: solver.name.removeprefix("convolution."))
 @pytest.mark.parametrize("name", OF_FLOATS)
-def test_every_tile_in_tf32(seven_multiprocessors, name, kernel):
-    plan = check(seven_multiprocessors, OF_FLOATS[name], FilterGradientTf32(kernel).name)
-    assert kernels(plan)[-2] == kernel.entry
+def test_every_tile_in_tf32(seven_multiprocessors, name, solver):
+    plan = check(seven_multiprocessors, OF_FLOATS[name], solver.name)
+    assert kernels(plan)[-2] == solver.kernel.entry
+
+
+@pytest.mark.parametrize("rows_are_filters", [True, False], ids=["dy_by_x", "x_by_dy"])
+@pytest.mark.parametrize("name", OF_FLOATS)
+def test_products_of_warps(seven_multiprocessors, monkeypatch, name, rows_are_filters):
+    monkeypatch.setattr(Product, "choices", (rows_are_filters,))
+    check(seven_multiprocessors, OF_FLOATS[name], FilterGradientTf32Mma(MMA_KERNELS[0]).name)
 
 
 @pytest.mark.parametrize("few_parts", [0, 1000])

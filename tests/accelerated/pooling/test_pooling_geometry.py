@@ -6,12 +6,12 @@ from math import prod
 
 import numpy as np
 import pytest
-from dualdnn.accelerated.pooling.generic.generic_max_backward import box_of
+from dualdnn.accelerated.pooling.generic.generic import index_shape
 from dualdnn.accelerated.pooling.generic.generic_tile import tile_of
 from dualdnn.accelerated.pooling.global_window import column_bits, merged_dimensions
 from dualdnn.accelerated.pooling.max_backward import max_backward, max_backward_3d_nhwc
 from dualdnn.accelerated.pooling.problem import Axis
-from dualdnn.accelerated.pooling.static_average_backward import GATHERED_IMAGES, GATHERED_VOLUMES, gathered_tiles
+from dualdnn.accelerated.pooling.static_average_backward import GATHERED_IMAGES, gathered_tiles
 from dualdnn.accelerated.pooling.static_window import WINDOWS, access_of, static_shape
 from dualdnn.api.enumerations import cudnnPoolingMode_t as Mode
 from dualdnn.api.operations.specs import FLOAT, HALF
@@ -48,24 +48,17 @@ def test_a_constant_divisor_is_that_of_every_window(mode):
     assert constant > 20
 
 
-def test_boxes_keep_the_windows_over_their_inputs():
-    """All windows that cover an input of a box are among those of the box; they fit, or every input has a thread."""
-    random = np.random.default_rng(1)
-    for _ in range(200):
-        sizes = random.integers((1, 1, 1), (40, 9, 70)).tolist()
-        window, stride = random.integers(1, 12, 3).tolist(), random.integers(1, 5, 3).tolist()
-        triple = [
-            Axis(i, max(1, 1 + (i - w) // s), w, s, 0, 1, 1) for i, w, s in zip(sizes, window, stride, strict=True)
-        ]
-        group_packs, capacity = int(random.integers(1, 33)), int(random.integers(8, 2000))
-        box = box_of(triple, group_packs, capacity, 3, int(random.integers(1, 500)))
-        windows = box.windows(triple)
-        assert prod(windows) <= capacity or prod(box.inputs) * group_packs <= 256
-        for axis, size, most in zip(triple, box.inputs, windows, strict=True):
-            for begin in range(0, axis.input, size):
-                inside = range(begin, min(begin + size, axis.input))
-                over = [o for o in range(axis.output) if set(covered(axis, o)) & set(inside)]
-                assert not over or over[-1] - over[0] < most
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+def test_indices_are_packed_in_the_order_of_x(layout):
+    """An index of its own for every window, channels together where x has them so, whatever the layout of dy."""
+    geometry = cases.Geometry((2, 8, 9, 12), (3, 3), (1, 1), (2, 2))
+    shape = problem_of(cases.backward(Mode.CUDNN_POOLING_MAX, geometry, FLOAT, layout, layout)).shape
+    found = index_shape(shape)
+    extents = [*shape.extents, *(axis.output for axis in shape.axes)]
+    steps = [*found.y_steps, *(axis.y_stride for axis in found.axes)]
+    offsets = sum(i * step for i, step in zip(np.indices(extents), steps, strict=True))
+    assert sorted(offsets.ravel()) == list(range(prod(extents)))
+    assert (found.y_steps[-1] == 1) == (layout == "nhwc")
 
 
 def static_axes(size: int):
@@ -121,7 +114,7 @@ def test_blocks_scan_all_windows_over_what_they_write():
     [
         (HALF, (70, 300, 10, 56), 18 * 7),  # rows of 3.5 sectors
         (FLOAT, (200, 50, 12, 12), 21 * 6),
-        (HALF, (20, 300, 4, 8, 24), 42 * 3),
+        (HALF, (20, 300, 4, 8, 24), 0),  # volumes: pairs of planes
         (HALF, (200, 300, 9, 56), 0),  # the last row of windows ends in one of x
         (HALF, (200, 300, 10, 64), 0),  # full sectors
         (FLOAT, (2, 5, 12, 12), 0),  # small
@@ -131,8 +124,8 @@ def test_blocks_scan_all_windows_over_what_they_write():
 @pytest.mark.parametrize("layout", ["nchw", "gaps"])
 def test_rows_that_end_within_sectors_are_written_together(data_type, dims, tiles, layout):
     problem = problem_of(pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 3, 2, 1, True)(data_type, dims, layout))
-    static, settings = static_shape(problem.shape), GATHERED_VOLUMES if len(dims) == 5 else GATHERED_IMAGES
-    assert gathered_tiles(static, access_of(problem, static, settings), settings) == (tiles if layout == "nchw" else 0)
+    static = static_shape(problem.shape)
+    assert gathered_tiles(static, access_of(problem, static, GATHERED_IMAGES)) == (tiles if layout == "nchw" else 0)
 
 
 def test_columns_waste_few_threads():

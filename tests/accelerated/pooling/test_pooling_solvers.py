@@ -142,7 +142,7 @@ GENERIC = [
 @pytest.mark.parametrize("multiprocessors", [1, 132])
 @pytest.mark.parametrize("window, dims, layout", GENERIC, ids=str)
 def test_any_window(backend, monkeypatch, window, dims, layout, multiprocessors):
-    """Boxes of all inputs and of one, windows that a block keeps in several chunks, and shares among threads."""
+    """Tiles of all inputs and of one, and windows too large for a tile, which threads share."""
     monkeypatch.setattr(backend.device, "multiprocessors", multiprocessors, raising=False)
     for operation in operations_of(window, FLOAT, dims, layout):
         if layout == "odd" and not isinstance(operation, PoolingForward):

@@ -68,18 +68,7 @@ def test_a_thread_takes_several_packs(backend, monkeypatch, name, rows_of_x, pac
 
 
 @pytest.mark.parametrize("mode", ["TANH", "SIGMOID", "ELU"])
-@pytest.mark.parametrize("shift", [0, 4], ids=["aligned", "misaligned"])
-def test_large_half_tensors_have_a_kernel_of_their_own(backend, monkeypatch, mode, shift):
-    large = rows.activation(mode, False)(HALF, (64, 256, 56, 56), "nchw")
-    ((launch, _),) = plan(large, backend.device).steps
-    assert launch.function is backend.device.function(
-        "activation/activation.cu", "activation_forward_long", type_definitions(HALF, large)
-    )
-    monkeypatch.setattr(backend.device, "multiprocessors", 1)
-    operation = rows.activation(mode, False)(HALF, (3, 7, 57, 55), "nchw")  # as many packs as a thread takes
-    packs = -(-prod(operation.x.dims) // 8)
-    assert geometry.packs_per_thread(packs, backend.device, 99) == geometry.LONGEST_PACKS_PER_THREAD
-    check(backend, operation, shift, "activation.long_batch")
+def test_small_tensors_with_gaps_have_a_kernel_of_their_own(backend, mode):
     small = rows.activation(mode, False)(HALF, (3, 7, 31, 37), "gaps")
     ((launch, _),) = plan(small, backend.device).steps
     assert launch.function is backend.device.function(
@@ -246,7 +235,7 @@ def test_small_transposes_begin_anywhere(backend, changes, kind):
     """Of the source where it is cropped, of the destination where channels come before the folded ones."""
     operation = applied(changing(tensor_format=NHWC, **changes), (2, 4, 6, 8), kind, NCHW)
     (launch, _), *_ = plan(operation, backend.device).steps
-    assert launch.function.name == "transform_small_transpose"
+    assert launch.function.name.startswith("transform_transpose")
     check(backend, operation)
 
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from dualdnn.accelerated.runtime import driver
-from dualdnn.accelerated.runtime.device import Function
+from dualdnn.accelerated.runtime.device import Function, LaunchShape
 from dualdnn.accelerated.runtime.emulated.toolchain import cuda_headers
 from dualdnn.accelerated.runtime.errors import DeviceError
 from dualdnn.accelerated.runtime.gpu import GpuFunction
@@ -87,8 +87,8 @@ def test_a_multiprocessor_has_one_block_of_a_cooperative_launch(kilobytes):
     function._overlaps, function._configurations = False, {}
 
     def bytes_of_block(asked, cooperative):
-        how = function._configure((4,), (32,), asked, 0, cooperative)
-        assert function._configurations[(4,), (32,), asked, 0, cooperative] is how
+        how = function._configure(LaunchShape((4,), (32,), asked, cooperative), 0)
+        assert function._configurations[((4,), (32,), asked, cooperative), 0] is how
         return driver._Configuration.from_address(how.address).shared_bytes
 
     most = kilobytes[1] * 1024
@@ -129,26 +129,26 @@ def test_a_starter_writes_addresses_into_arguments_that_are_laid_out(stand_in):
     """On any stream; the template is never changed; what launch() refuses is refused when the starter is made."""
     function, seen, _ = stand_in
     template = struct.pack("3Q", 0, 0, 5)
-    start = function.starter(template, 2, (3,), (64,))
+    start = function.starter(template, 2, LaunchShape((3,), (64,)))
     start((1, 2), None)
     start([8, 9], SimpleNamespace(handle=0x40))
     function.launch(struct.pack("3Q", 1, 2, 3), (3,), (64,))
     assert seen == [((1, 2, 5), None, 77), ((8, 9, 5), 0x40, 77), ((1, 2, 3), None, 77)]
-    for arguments in (
-        (template[:16], 2, (3,), (64,)),
-        (template, 2, (3,), (65,)),
-        (template, 2, (0,), (64,)),
-        (template, 2, (3,), (64,), 1025),
+    for refused, error, *shape in (
+        (template[:16], TypeError, (3,), (64,)),
+        (template, ValueError, (3,), (65,)),
+        (template, ValueError, (0,), (64,)),
+        (template, ValueError, (3,), (64,), 1025),
     ):
-        with pytest.raises((TypeError, ValueError)):
-            function.starter(*arguments)
+        with pytest.raises(error):
+            function.starter(refused, 2, LaunchShape(*shape))
 
 
 def test_launches_of_several_threads_have_arguments_of_their_own(stand_in):
     """Four at a time are inside of the driver, which reads the arguments when all of them have come."""
     function, seen, _ = stand_in
     function.together = threading.Barrier(4, timeout=60)
-    start = function.starter(bytes(24), 2, (3,), (64,))
+    start = function.starter(bytes(24), 2, LaunchShape((3,), (64,)))
     for _ in range(3):
         threads = [threading.Thread(target=start, args=((n, n), None)) for n in range(1, 5)]
         for thread in threads:
@@ -161,7 +161,7 @@ def test_launches_of_several_threads_have_arguments_of_their_own(stand_in):
 def test_a_launch_that_the_driver_refuses(stand_in):
     """The next one is made all the same."""
     function, seen, refused = stand_in
-    start = function.starter(bytes(24), 1, (3,), (64,))
+    start = function.starter(bytes(24), 1, LaunchShape((3,), (64,)))
     refused[0] = 700
     with pytest.raises(DeviceError, match=r"launching kernel with grid=\(3,\).*cuLaunchKernelEx 700"):
         start((1,), None)

@@ -1,0 +1,118 @@
+// Gradients of a bias (6.2.1) of packed dy with channels innermost, as many as there are.
+//
+// A thread reads packs of 16 bytes that are as many apart as lead to the same channels again, and keeps a sum for
+// each of its elements. Blocks add theirs by channel, then clusters; another launch adds what clusters have.
+//
+// Roofline bound: bytes, dy read once; 2 flops an element.
+#include "convolution/bias_gradient.cuh"
+
+constexpr int BATCH = 8;                          // packs of a thread in flight
+constexpr unsigned MOST_CHANNELS = 512, FEW = 8;  // FEW: threads of a channel, of which the first adds all
+
+struct Arguments {
+  const ELEMENT* dy;
+  ELEMENT* db;
+  COMPUTE* partials;  // [part][channel], where parts are several
+  COMPUTE alpha, beta;
+  FastDivmod channels;
+  unsigned elements;       // of dy
+  unsigned active, parts;  // threads of a block that read; clusters
+};
+
+struct Shared {
+  COMPUTE elements[THREADS * WIDTH], lanes[THREADS];
+  COMPUTE blocks[CLUSTER_SIZE][MOST_CHANNELS];
+  ClusterGather gather;
+};
+
+// finish(channel, sum) for every channel, by some thread: the sums of get(i, channel), i below `count`, added in one
+// order. lanes: for THREADS sums.
+template <class Get, class Finish>
+__device__ __forceinline__ void sum_by_channel(unsigned channels, unsigned count, COMPUTE* lanes, const Get& get,
+                                               const Finish& finish) {
+  const unsigned share = min(count, max(1u, THREADS / channels));  // threads of a channel
+  for (unsigned first = 0; first < channels; first += THREADS) {
+    const unsigned channel = first + threadIdx.x % min(channels, THREADS), lane = threadIdx.x / min(channels, THREADS);
+    COMPUTE sum = 0;
+    if (lane < share && channel < channels) {
+#pragma unroll 8
+      for (unsigned i = lane; i < count; i += share) sum += get(i, channel);
+    }
+    if (share == 1) {
+      if (lane == 0 && channel < channels) finish(channel, sum);
+      continue;
+    }
+    __syncthreads();
+    lanes[threadIdx.x] = sum;
+    __syncthreads();
+    if (share <= FEW) {
+      if (lane > 0 || channel >= channels) continue;
+#pragma unroll
+      for (unsigned i = 1; i < FEW; i++)
+        if (i < share) sum += lanes[i * channels + channel];
+      finish(channel, sum);
+      continue;
+    }
+    for (unsigned of = threadIdx.x / WARP; of < channels; of += WARPS) {
+      sum = 0;
+      for (unsigned i = threadIdx.x % WARP; i < share; i += WARP) sum += lanes[i * channels + of];
+#pragma unroll
+      for (int distance = WARP / 2; distance > 0; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);
+      if (threadIdx.x % WARP == 0) finish(of, sum);
+    }
+  }
+}
+
+// Adds COUNT packs at a time, `step` apart, while there are as many.
+template <int COUNT>
+__device__ __forceinline__ void add_packs(const ELEMENT* dy, unsigned& index, unsigned step, unsigned packs,
+                                          COMPUTE (&sums)[WIDTH]) {
+  for (; index + (COUNT - 1) * step < packs; index += COUNT * step) {
+    Elements loaded[COUNT];
+#pragma unroll
+    for (int u = 0; u < COUNT; u++) loaded[u] = *reinterpret_cast<const Elements*>(dy + (index + u * step) * WIDTH);
+#pragma unroll
+    for (int u = 0; u < COUNT; u++)
+#pragma unroll
+      for (unsigned i = 0; i < WIDTH; i++) sums[i] += load<COMPUTE>(loaded[u].item[i]);
+  }
+}
+
+extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(THREADS, 4)
+    convolution_bias_gradient_channels(const Arguments a) {
+  griddepcontrol_wait_deferred();
+  __shared__ Shared shared;
+  const unsigned channels = a.channels.divisor, step = gridDim.x * a.active, packs = a.elements / WIDTH;
+  shared.gather.init_and_expect(CLUSTER_SIZE * channels * sizeof(COMPUTE));
+  const unsigned start = blockIdx.x * a.active + threadIdx.x;
+  griddepcontrol_wait_before_access(a.dy + start * WIDTH);
+  if (threadIdx.x < a.active) {
+    COMPUTE sums[WIDTH] = {};
+    unsigned index = start;
+    add_packs<BATCH>(a.dy, index, step, packs, sums);
+    add_packs<BATCH / 2>(a.dy, index, step, packs, sums);
+    add_packs<1>(a.dy, index, step, packs, sums);
+    if (packs % step % a.active == threadIdx.x && packs % step / a.active == blockIdx.x) {  // what is left is no pack
+#pragma unroll
+      for (unsigned i = 0; i < WIDTH; i++)
+        if (packs * WIDTH + i < a.elements) sums[i] += load<COMPUTE>(a.dy[packs * WIDTH + i]);
+    }
+#pragma unroll
+    for (unsigned i = 0; i < WIDTH; i++) shared.elements[threadIdx.x * WIDTH + i] = sums[i];
+  }
+  __syncthreads();
+  // A block begins with the first channel.
+  sum_by_channel(
+      channels, a.channels.divide(a.active * WIDTH), shared.lanes,
+      [&](unsigned i, unsigned channel) { return shared.elements[i * channels + channel]; },
+      [&](unsigned channel, COMPUTE sum) { shared.gather.send(&shared.blocks[cluster_rank()][channel], sum); });
+  if (cluster_rank() > 0) return;
+  shared.gather.wait();
+  for (unsigned channel = threadIdx.x; channel < channels; channel += THREADS) {
+    COMPUTE sum = shared.blocks[0][channel];
+#pragma unroll
+    for (int block = 1; block < static_cast<int>(CLUSTER_SIZE); block++) sum += shared.blocks[block][channel];
+    if (a.parts > 1) a.partials[blockIdx.x / CLUSTER_SIZE * channels + channel] = sum;
+    else a.db[channel] = blend<COMPUTE>(a.alpha, sum, a.beta, a.db + channel);
+  }
+}

@@ -1,0 +1,68 @@
+"""Gradients of the bias of packed dy with channels innermost (convolution/bias_gradient_channels.cu)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ctypes import c_uint
+from math import gcd
+
+from .. import solver
+from ..plans import Launch
+from ..primitives.geometry import FastDivmod
+from .bias_gradient import BiasProblem
+from .bias_gradient_parts import PACK_BYTES, THREADS, cluster_blocks, has_packed_result, launches_in_parts
+
+SOURCE = "convolution/bias_gradient_channels.cu"
+MOST_CHANNELS = 512  # as in the kernel
+LEAST_PACKS = 4  # of a thread
+BLOCKS = 2  # of a multiprocessor
+LEAST_BYTES = 2 << 20  # of dy
+FLOATS = 4  # of a pack
+
+
+class BiasGradientChannels(solver.Solver[BiasProblem]):
+    """The sums of channels, whatever their number, by threads that meet the same ones again."""
+
+    name = "convolution.bias_gradient_channels"
+
+    def serves(self, problem: BiasProblem) -> bool:
+        dy = problem.operation.dy
+        channels = dy.dims[1]
+        follow = sorted((stride, extent) for stride, extent in zip(dy.strides, dy.dims, strict=True) if extent > 1)
+        packed = dy.span == dy.count and (channels == 1 or (follow[0] == (1, channels) and dy.strides[1] == 1))
+        packed = packed and has_packed_result(problem)
+        return problem.aligned and packed and channels <= MOST_CHANNELS and self._period(problem) <= THREADS
+
+    def applies(self, problem: BiasProblem) -> bool:
+        dy = problem.operation.dy
+        width, channels = PACK_BYTES // dy.scalar_bytes, dy.dims[1]
+        # Of pixels that are packs, and of single elements that are few, others are faster.
+        return (
+            dy.nbytes >= LEAST_BYTES
+            and channels % width > 0
+            and (channels > width or width > FLOATS)
+            and self.serves(problem)
+        )
+
+    def alignment(self, problem: BiasProblem) -> Mapping[str, int]:
+        return {"dy": PACK_BYTES}
+
+    @staticmethod
+    def _period(problem: BiasProblem) -> int:
+        """Return the packs from one to the next that begins with the same channel."""
+        dy = problem.operation.dy
+        return dy.dims[1] // gcd(dy.dims[1], PACK_BYTES // dy.scalar_bytes)
+
+    def launches(self, problem: BiasProblem) -> list[Launch]:
+        o, period, cluster = problem.operation, self._period(problem), cluster_blocks(problem.device)
+        active = THREADS // period * period
+        packs = -(-o.dy.count * o.dy.scalar_bytes // PACK_BYTES)
+        most = -(-BLOCKS * problem.device.multiprocessors // cluster)
+        parts = max(1, min(most, packs // (LEAST_PACKS * active * cluster)))
+        fields = [
+            ("channels", FastDivmod.of(o.dy.dims[1])),
+            ("elements", c_uint(o.dy.count)),
+            ("active", c_uint(active)),
+            ("parts", c_uint(parts)),
+        ]
+        return launches_in_parts(problem, SOURCE, parts, (parts * cluster, 1, 1), fields, {})

@@ -1,0 +1,112 @@
+// Gradients of a convolution with respect to its filter (6.2.2) in TF32 by products of warps (mma.sync), fed by TMA:
+// where the bytes of x and dy bound them and a copy of either would cost more than the products.
+//
+// Tiling: products of 256 rows by 64 columns and 32 pixels (tma.cuh). Both operands are MN-major as
+// they lie: lanes read them from shared memory, a warp 32 rows and all columns.
+//
+// Roofline bound: bytes, x and dy read once: 61 us for 64x64x56x56, 256 filters of 1x1, at 4.2 TB/s. Shared memory
+// comes next: a K-block reads 96 KiB and writes 40 KiB in 1088 clocks, of which the memory leaves 2200.
+#include "convolution/filter_gradient/tma.cuh"
+
+template <int ROW_BOXES, int COLUMN_BOXES, int STAGES>
+struct Multiplication : TmaPipeline<STAGES, (ROW_BOXES + COLUMN_BOXES) * BOX_BYTES> {
+  using Pipeline = TmaPipeline<STAGES, (ROW_BOXES + COLUMN_BOXES) * BOX_BYTES>;
+  static constexpr int COLUMNS = COLUMN_BOXES * BOX, STEPS = 4;  // products of a K-block
+  static constexpr int SLOT = ROW_BOXES * BOX * COLUMNS;         // sums that a block stores of a tile
+
+  const Arguments& a;
+
+  __device__ __forceinline__ void produce() {
+    Segment segment;
+    for (Walk walk(a.division, blockIdx.x); walk.advance(a.division, segment);) {
+      unsigned row, column;
+      const unsigned group = find_tile(a.division, segment.tile, row, column);
+      Box rows[ROW_BOXES], columns[COLUMN_BOXES];
+#pragma unroll
+      for (int i = 0; i < ROW_BOXES; i++) rows[i] = find_box(a.rows, group, row * ROW_BOXES + i);
+#pragma unroll
+      for (int i = 0; i < COLUMN_BOXES; i++) columns[i] = find_box(a.columns, group, column * COLUMN_BOXES + i);
+      for (unsigned k_block = segment.first; k_block < segment.first + segment.count; k_block++) {
+        unsigned at[3];
+        at[0] = a.height.divide(a.width.divide(k_block * BOX, at[2]), at[1]);
+        unsigned char* to = this->open_stage();
+        Mbarrier* full = &this->full[this->stage];
+        load_boxes(to, a.row_map, full, a.rows, rows, at);
+        load_boxes(to + ROW_BOXES * BOX_BYTES, a.column_map, full, a.columns, columns, at);
+        this->advance(1);
+      }
+    }
+  }
+
+  // Column lane / 4 of eight, number n of four in a box, is column 16 * (lane / 16) + 4 * n + lane / 4 % 4 of it: so no
+  // two lanes meet in a bank (TmaPipeline::read_left).
+  __device__ __forceinline__ void read_right(int step, int right, int n, unsigned (&fragment)[2]) const {
+    const unsigned char* box = this->stages + this->stage * this->STAGE_BYTES + right;
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+      fragment[i] = *reinterpret_cast<const unsigned*>(swizzled(box, step * 8 + i * 4 + lane % 4, lane / 16 * 4 + n) +
+                                                       lane / 4 % 4 * 4);
+  }
+
+  __device__ __forceinline__ void consume() {
+    const int group = threadIdx.x / WARPGROUP - 1, left = (threadIdx.x / 32 - WARPGROUP / 32) * BOX_BYTES;
+    Segment segment;
+    for (Walk walk(a.division, blockIdx.x); walk.advance(a.division, segment);) {
+      float sums[2][COLUMNS / 2] = {};
+      for (unsigned k_block = 0; k_block < segment.count; k_block++) {
+        mbarrier_wait_parity(&this->full[this->stage], this->parity);
+#pragma unroll
+        for (int step = 0; step < STEPS; step++) {
+          unsigned rows[2][4];
+          this->read_left(step, left, rows);
+#pragma unroll
+          for (int n = 0; n < COLUMNS / 8; n++) {
+            unsigned columns[2];
+            read_right(step, (ROW_BOXES + n / 4) * BOX_BYTES, n % 4, columns);
+#pragma unroll
+            for (int b = 0; b < 2; b++) {
+              float (&sum)[4] = reinterpret_cast<float (&)[4]>(sums[b][4 * n]);
+              mma_sync<ELEMENT>(sum, rows[b], columns);
+            }
+          }
+        }
+        this->release_by_lane(this->stage);
+        this->advance(1);
+      }
+      store_sums(a.partial + static_cast<long long>(segment.slot) * SLOT + group * (SLOT / CONSUMERS), sums);
+    }
+  }
+};
+
+template <int ROW_BOXES, int COLUMN_BOXES, int STAGES> __device__ __forceinline__ void multiply(const Arguments& a) {
+#if defined(EMULATED_CUDA) || defined(WGMMA_INSTRUCTIONS)
+  using M = Multiplication<ROW_BOXES, COLUMN_BOXES, STAGES>;
+  __shared__ Mbarrier full[STAGES], empty[STAGES];
+  unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
+  if (threadIdx.x == 0) {
+    M::Pipeline::initialise(full, empty, WARPGROUP * CONSUMERS);
+    fence_mbarrier_init();
+  }
+  __syncthreads();
+  M m{{stages, full, empty}, a};
+  if (threadIdx.x >= WARPGROUP) m.consume();
+  else if (threadIdx.x == 0) m.produce();
+#endif
+}
+
+// NAME: rows x columns of a tile
+#define KERNEL(NAME, ...)                                                                \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)           \
+      convolution_filter_gradient_tf32_mma_##NAME(const __grid_constant__ Arguments a) { \
+    griddepcontrol_wait();                                                               \
+    multiply<__VA_ARGS__>(a);                                                            \
+  }
+KERNEL(256x64, 8, 2, 5)
+
+extern "C" __global__ void __launch_bounds__(SUM_THREADS)
+    convolution_filter_gradient_tf32_mma_sum(const SumArguments a) {
+  griddepcontrol_wait();
+  if (a.lanes > 1) sum_parts<BothOfRegisters, MOST_LANES>(a);
+  else sum_parts<BothOfRegisters, 1>(a);
+}

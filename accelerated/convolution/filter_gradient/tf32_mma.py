@@ -1,0 +1,40 @@
+"""Gradients with respect to the filter in TF32 whose operands are multiplied as they lie, by products of warps
+(convolution/filter_gradient/tf32_mma.cu)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dualdnn.api.operations.specs import FLOAT
+
+from .forward_convolution import FilterGradientProblem
+from .tf32 import TF32_KERNELS, FilterGradientTf32, Tf32Kernel
+from .tma import LEAST_FILL, FilterGradientTma
+
+
+@dataclass(frozen=True)
+class MmaKernel(Tf32Kernel):
+    """A tile whose rows and columns both come through registers."""
+
+    source: ClassVar[str] = "convolution/filter_gradient/tf32_mma.cu"
+
+
+MMA_KERNELS = (MmaKernel(8, 2, 5, 0.45),)
+
+
+class FilterGradientTf32Mma(FilterGradientTma):
+    """ALGO_1 of float where the math type allows TF32: a product of x and dy with channels innermost, without a copy of
+    either, where that takes less time than a copy and faster products."""
+
+    data_types = (FLOAT,)
+    kernels = MMA_KERNELS
+
+    def applies(self, problem: FilterGradientProblem) -> bool:
+        if not super().applies(problem):
+            return False
+        others = [FilterGradientTf32(kernel) for kernel in TF32_KERNELS]
+        made = [solver.product(problem, solver.kernel) for solver in others]
+        possible = [product for product in made if product.is_possible and product.fill >= LEAST_FILL]
+        least = min((product.seconds for product in possible), default=float("inf"))
+        return self.product(problem, self.kernel).seconds < least

@@ -1,0 +1,101 @@
+"""What cases of convolutions and of their gradients check alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from dualdnn.api.status import BAD_PARAM
+from dualdnn.conformance.calls import described, sized
+from dualdnn.conformance.trial import prepare
+
+GUARD, PATTERN = 256, 0xA5  # bytes on both sides of a workspace, and what they hold
+
+
+def tensors_of(operation: Any) -> tuple[str, ...]:
+    """The operands that are tensors, the result last."""
+    return (*operation.inputs, *operation.outputs)
+
+
+def refuses_a_small_workspace(
+    caller: Any, refuses: Callable[..., None], operation: Any, *, missing: str, small: str
+) -> None:
+    """The workspace of the operation is enough; less, or NULL, is refused before anything is written. missing, small: the clauses."""
+    handle, needed = caller.handle, operation.workspace_bytes
+    memory = {
+        name: handle.to_device(np.ones(operation.tensor(name).count, np.float32)) for name in tensors_of(operation)
+    }
+    if needed == 0:
+        caller(operation, {**memory, "workSpace": None})
+        return
+    workspace, unchanged = handle.allocate(needed), tuple(memory[name] for name in operation.outputs)
+    for clause, described_bytes, given in (
+        (small, 0, workspace),
+        (small, needed - 1, workspace),
+        (small, needed, workspace.slice(0, needed - 1)),
+        (missing, needed, None),
+    ):
+        less = replace(operation, workspace_bytes=described_bytes)
+        refuses(BAD_PARAM, clause, caller, less, {**memory, "workSpace": given}, unchanged=unchanged)
+
+
+def takes_a_workspace_anywhere(subject: Any, caller: Any, operation: Any, start: int) -> None:
+    """The workspace is enough at any address, and nothing beside it is written: the result is the same, bit by bit. start: bytes
+    from an aligned address to it."""
+    # A kernel that cannot take an address ends the context of the process, so a foreign library gets aligned ones.
+    start = start if subject.cites_clauses else start * GUARD
+    needed, result, results = operation.workspace_bytes, operation.outputs[0], []
+    inputs = prepare(operation, "normal", 0)
+    for at in (GUARD, GUARD + start):
+        memory = caller.handle.to_device(np.full(at + needed + GUARD, PATTERN, np.uint8))
+        given = {name: caller.handle.to_device(np.array(inputs[name])) for name in tensors_of(operation)}
+        caller(operation, {**given, "workSpace": memory.slice(at, needed) if needed else None})
+        results.append(given[result].to_host(np.uint8, operation.nbytes(result)))
+        around = memory.to_host(np.uint8, at + needed + GUARD)
+        assert (around[:at] == PATTERN).all() and (around[at + needed :] == PATTERN).all()
+    assert np.array_equal(*results)
+
+
+def is_the_adjoint(caller: Any, gradient: Any, algorithms: Sequence[Any]) -> None:
+    """<conv(x, w), dy> = <x, dx> or <w, dw>, by two calls of the subject, exactly in small whole numbers."""
+    random, handle, result = np.random.default_rng(9), caller.handle, gradient.outputs[0]
+    operands = {name: f"d{name}" if result == f"d{name}" else name for name in ("x", "w")} | {"dy": "dy"}
+    values = {
+        name: random.integers(-3, 4, gradient.tensor(operand).dims).astype(np.float32)
+        for name, operand in operands.items()
+    }
+    memory = {name: handle.to_device(numbers) for name, numbers in values.items()}
+    found = handle.to_device(np.zeros(gradient.tensor(result).count, np.float32))
+    y = handle.to_device(np.zeros(gradient.dy.count, np.float32))
+    given, dy, convolution, wanted = described(caller, gradient)
+    x, w = (wanted, given) if result == "dx" else (given, wanted)
+    caller.cudnn.cudnnConvolutionForward(
+        handle, 1.0, x, memory["x"], w, memory["w"], convolution, 0, None, 0, 0.0, dy, y
+    )  # fmt: skip
+    varied = result.removeprefix("d")
+    product = (y.to_host(np.float32, values["dy"].shape) * values["dy"]).sum()
+    for algo in algorithms:
+        operation = sized(caller, replace(gradient, algo=algo))
+        workspace = handle.allocate(operation.workspace_bytes) if operation.workspace_bytes else None
+        caller(operation, {**memory, result: found, "workSpace": workspace})
+        gradients = found.to_host(np.float32, values[varied].shape)
+        assert gradients.any()
+        assert product == (gradients * values[varied]).sum()
+
+
+def beside_direct_sums(caller: Any, operation: Any, direct: Any) -> None:
+    """What an algorithm makes of whole numbers is close to what the algorithm ``direct`` does, much closer than what rounding in the
+    transforms could explain at worst."""
+    random, handle, found = np.random.default_rng(7), caller.handle, []
+    names = tensors_of(operation)
+    given = {name: random.integers(-2, 3, operation.tensor(name).count).astype(np.float32) for name in names}
+    for chosen in (direct, operation.algo):
+        sizing = sized(caller, replace(operation, algo=chosen))
+        memory = {name: handle.to_device(values) for name, values in given.items()}
+        workspace = handle.allocate(sizing.workspace_bytes) if sizing.workspace_bytes else None
+        caller(sizing, {**memory, "workSpace": workspace})
+        found.append(memory[names[-1]].to_host(np.float32, given[names[-1]].size))
+    assert np.abs(found[0]).max() > 5
+    assert np.abs(found[0] - found[1]).max() < max(0.02, 1e-4 * np.abs(found[0]).max())

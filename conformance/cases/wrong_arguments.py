@@ -1,0 +1,156 @@
+"""Cases for arguments that are wrong in themselves: of every function, every parameter, with the clause that each violates.
+
+wrong_arguments.json: function -> parameter -> the clause (of another section with its name), its status where that is not BAD_PARAM, and "fresh"
+where descriptors need not be initialised. What an argument is beside others, the cases of the families show.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from typing import Any
+
+import pytest
+from dualdnn.api import miopen
+from dualdnn.api.descriptors import DESCRIPTORS, BackendDescriptor
+from dualdnn.api.document import Function, Parameter, functions
+from dualdnn.api.enumerations import ENUMERATIONS, cudnnBackendDescriptorType_t, cudnnStatus_t
+from dualdnn.api.miopen.document import functions as miopen_functions
+from dualdnn.api.miopen.enumerations import ENUMERATIONS as MIOPEN_ENUMERATIONS
+from dualdnn.api.miopen.objects import DESCRIPTORS as MIOPEN_DESCRIPTORS
+from dualdnn.api.miopen.status import BAD_PARM
+from dualdnn.api.status import BAD_PARAM, NOT_INITIALIZED
+
+pytestmark = pytest.mark.ours
+TABLE: dict[str, dict[str, str]] = json.loads(
+    resources.files("dualdnn.conformance.cases").joinpath("wrong_arguments.json").read_text(encoding="utf-8")
+)
+RANGES = {
+    "int": 32,
+    "int32_t": 32,
+    "int64_t": 64,
+    "size_t": 64,
+    "unsigned": 32,
+    "uint32_t": 32,
+    "unsigned long long": 64,
+}
+UNSIGNED = ("size_t", "unsigned", "uint32_t", "unsigned long long")
+HANDLES = ("cudnnHandle_t", "miopenHandle_t")
+NUMBERS = ("double", "float", "void")
+
+
+class Anything:
+    """The specification of a descriptor that no call gets to look at."""
+
+    dropout = probability = 0.0
+
+
+def described(parameter: Parameter, initialised: bool = True) -> Any:
+    """A descriptor of the parameter's type."""
+    if parameter.base_type in MIOPEN_DESCRIPTORS:
+        made: Any = MIOPEN_DESCRIPTORS[parameter.base_type]()
+        made.cudnn = object() if initialised else None
+        return made
+    kind = DESCRIPTORS[parameter.base_type]
+    made = kind(next(iter(cudnnBackendDescriptorType_t))) if kind is BackendDescriptor else kind()
+    if initialised and made.spec is None:
+        made.spec = Anything()
+    return made
+
+
+def right(parameter: Parameter, handle: Any, memory: Any) -> Any:
+    """An argument that is right in itself."""
+    base = parameter.base_type
+    if base in HANDLES:
+        return handle
+    if base in DESCRIPTORS or base in MIOPEN_DESCRIPTORS:
+        one = described(parameter)
+    elif parameter.memory == "device":
+        return memory
+    elif base in ENUMERATIONS or base in MIOPEN_ENUMERATIONS:
+        one = next(iter((ENUMERATIONS | MIOPEN_ENUMERATIONS)[base]))
+    else:
+        one = 1 if base in RANGES else 1.0
+    array = parameter.is_pointer and (base in RANGES or base in ENUMERATIONS or base in DESCRIPTORS)
+    return [one] if array else one
+
+
+def wrong(parameter: Parameter, may_be_fresh: bool) -> list[Any]:
+    """Arguments that are wrong in themselves."""
+    base, array = parameter.base_type, parameter.is_pointer
+    found: list[Any] = []
+    if base in HANDLES:
+        return [None, object(), "handle"]
+    if parameter.memory == "device":
+        return [None]  # what else is wrong with memory is known on its device: every_operation.py
+    if base in DESCRIPTORS or base in MIOPEN_DESCRIPTORS:
+        gone = described(parameter)
+        gone.destroy()
+        another = next(kind for kind in DESCRIPTORS.values() if kind is not DESCRIPTORS.get(base))
+        array = array and base in DESCRIPTORS
+        found = [gone, another(), 7, *([] if may_be_fresh or array else [described(parameter, initialised=False)])]
+    elif base in ENUMERATIONS or base in MIOPEN_ENUMERATIONS:
+        highest = max((ENUMERATIONS | MIOPEN_ENUMERATIONS)[base])
+        other = next(kind for name, kind in ENUMERATIONS.items() if name != base)
+        found = [highest + 1, -1, "0", 0.0, next(iter(other))]
+        array = array and base in ENUMERATIONS
+    elif base in RANGES:
+        bits = RANGES[base]
+        beyond = (2**bits, -1) if base in UNSIGNED else (2 ** (bits - 1), -(2 ** (bits - 1)) - 1)
+        found = [*beyond, "1", 1.0, 1j]
+    elif base in NUMBERS:
+        return [None, "1", b"1", 1j, object()]
+    return [None, *([5, "text", *([one] for one in found)] if array else found)]
+
+
+def listed(function: Function) -> dict[str, str]:
+    return TABLE.get(function.name, {})
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_of_each_function(cudnn, handle, refuses, name):
+    function = functions()[name]
+    memory = handle.allocate(64)
+    before: list[Any] = []
+    for parameter in function.arguments:
+        if entry := TABLE[name].get(parameter.name):
+            clause, _, rest = entry.partition(" ")
+            status = next((status for status in cudnnStatus_t if status.name in rest.split()), BAD_PARAM)
+            cited = clause if "/" in clause else f"{name}/{clause}"
+            for value in wrong(parameter, "fresh" in rest):
+                if value is None and "nullable" in rest:
+                    continue
+                after = [right(p, handle, memory) for p in function.arguments[len(before) + 1 :]]
+                refuses(status, cited, getattr(cudnn, name), *before, value, *after, unchanged=(memory,))
+        before.append(right(parameter, handle, memory))
+
+
+def test_every_function_with_a_destroyed_handle(cudnn, subject, refuses):
+    handle = subject.new_handle()
+    memory = handle.allocate(64)
+    cudnn.cudnnDestroy(handle)
+    for function in functions().values():
+        if function.arguments and function.arguments[0].base_type == "cudnnHandle_t":
+            values = [right(parameter, handle, memory) for parameter in function.arguments]
+            refuses(NOT_INITIALIZED, "cudnnStatus_t/c03", getattr(cudnn, function.name), *values)
+
+
+def test_every_function_is_in_the_table():
+    checked = [function for function in functions().values() if function.arguments]
+    assert set(TABLE) <= {function.name for function in checked}
+
+
+@pytest.mark.parametrize("name", [name for name, function in miopen_functions().items() if function.arguments])
+def test_of_each_function_of_the_second_document(miopen_handle, denied, name):
+    memory = miopen_handle.allocate(64)
+    before: list[Any] = []
+    function = miopen_functions()[name]
+    for parameter in function.arguments:
+        for value in wrong(
+            parameter, parameter.direction != "in" or name.startswith(("miopenSet", "miopenDestroy", "miopenInit"))
+        ):
+            if value is None and (parameter.nullable or parameter.base_type == "miopenAcceleratorQueue_t"):
+                continue
+            after = [right(p, miopen_handle, memory) for p in function.arguments[len(before) + 1 :]]
+            denied(BAD_PARM, f"{name}/c01", getattr(miopen, name), *before, value, *after, unchanged=memory)
+        before.append(right(parameter, miopen_handle, memory))
