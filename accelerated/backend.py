@@ -159,8 +159,8 @@ class AcceleratedBackend:
         return _Launcher(self, operation)
 
     def plan(self, operation: Operation) -> Plan:
-        """Return the plan of an operation, from the cache where no solver is forced by ``solver.forcing``. Operations that
-        differ in scalars which their kernels take as arguments share one."""
+        """Return the plan of an operation, from the cache where no solver is forced by ``solver.forcing``. Operations
+        that differ in scalars which their kernels take as arguments share one."""
         if is_forcing():
             return self._planned(operation)
         shared, values = without_values(operation)

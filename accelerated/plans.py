@@ -114,10 +114,12 @@ class Launch:
 
 
 class BackgroundLaunch(Launch):
-    """A launch whose kernel is compiled while another launch serves, which serves, too, where an operand is not aligned.
+    """A launch whose kernel is compiled while another launch serves, which serves, too, where an operand is not
+    aligned.
 
-    module: the source of the kernel and its definitions. launch: the launch as it is once there is the kernel. fallback: the other
-    one, of the same operands. alignment: of each operand, bytes of which its address must be a multiple.
+    module: the source of the kernel and its definitions. launch: the launch as it is once there is the kernel.
+    fallback: the other one, of the same operands. alignment: of each operand, bytes of which its address must be a
+    multiple.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Scalars of an operation as arguments of its kernels, so that calls that differ in alpha alone share a plan.
 
-A plan is made for an operation whose scalars are placeholders. A planner may ask whether one is 0 or 1, which is part of the
-plan's key, and divide it; ``fill`` notes where the arguments of a kernel hold it. Whatever else needs the number, a conversion, a
-comparison, a text, raises ``ValueNeeded``: that operation gets a plan for each of its scalars.
+A plan is made for an operation whose scalars are placeholders. A planner may ask whether one is 0 or 1, which is part
+of the plan's key, and divide it; ``fill`` notes where the arguments of a kernel hold it. Whatever else needs the
+number, a conversion, a comparison, a text, raises ``ValueNeeded``: that operation gets a plan for each of its scalars.
 """
 
 from __future__ import annotations

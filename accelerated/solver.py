@@ -1,8 +1,9 @@
 """Solvers: each is one way to serve the calls of a room, all under one protocol.
 
-A room's ``plan.py`` registers, for its operations, an ordered tuple of solvers and the class of the problem that they read. The
-first solver that applies serves. ``forcing`` and the environment variable DUALDNN_SOLVER name solvers that go before the order:
-``DUALDNN_SOLVER=pooling.max_backward_2d``, or several with commas between them; a named solver that cannot serve a call is passed over.
+A room's ``plan.py`` registers, for its operations, an ordered tuple of solvers and the class of the problem that they
+read. The first solver that applies serves. ``forcing`` and the environment variable DUALDNN_SOLVER name solvers that go
+before the order: ``DUALDNN_SOLVER=pooling.max_backward_2d``, or several with commas between them; a named solver that
+cannot serve a call is passed over.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ BYTES_PER_SECOND = 3.5e12  # what memory-bound kernels reach on an H200
 class Problem:
     """One call as the solvers of a room read it: the operation, the device, and what several solvers derive from them.
 
-    aligned: whether every operand begins at a multiple of 16 bytes and has memory of its own; the problem of a fallback plan
+    aligned: whether every operand begins at a multiple of 16 bytes and has memory of its own; the problem of a fallback
+    plan
         is not, whichever of the two its operands fail.
     """
 
@@ -42,7 +44,8 @@ P = TypeVar("P", bound=Problem)
 
 
 class Solver(Generic[P]):
-    """One way to serve a call. ``name`` is ``<room>.<its files, and their folder where they name it>``, unique in the house."""
+    """One way to serve a call. ``name`` is ``<room>.<its files, and their folder where they name it>``, unique in the
+    house."""
 
     name = ""
 
@@ -59,7 +62,8 @@ class Solver(Generic[P]):
         return 0
 
     def estimated_seconds(self, problem: P) -> float:
-        """Return about how many seconds the launches take; memory traffic at the measured bandwidth unless a solver knows better."""
+        """Return about how many seconds the launches take; memory traffic at the measured bandwidth unless a solver
+        knows better."""
         return LAUNCH_SECONDS + problem.moved_bytes / BYTES_PER_SECOND
 
     def launches(self, problem: P) -> Sequence[Launch]:
@@ -71,13 +75,13 @@ class Solver(Generic[P]):
         return Plan(problem.operation, self.launches(problem), self.name)
 
     def alignment(self, problem: P) -> Mapping[str, int]:
-        """Return, by operand, the bytes at a multiple of which it must begin; elsewhere a fallback serves (the first solver that
-        applies to the problem with ``aligned`` False)."""
+        """Return, by operand, the bytes at a multiple of which it must begin; elsewhere a fallback serves (the first
+        solver that applies to the problem with ``aligned`` False)."""
         return {}
 
     def apart(self, problem: P) -> Sequence[tuple[str, str]]:
-        """Return the pairs of operands that may be the same memory by the document, but not for these launches: there the
-        fallback serves, too."""
+        """Return the pairs of operands that may be the same memory by the document, but not for these launches: there
+        the fallback serves, too."""
         return ()
 
 
@@ -151,7 +155,8 @@ def serve(problem: Callable[..., P], solvers: Sequence[Solver[P]], *operation_ty
 
 
 def plan_by(operation: Operation, device: Any, only: str) -> Plan:
-    """Return the plan that one solver, given by its name, makes of an operation. Raises ValueError where it cannot serve it."""
+    """Return the plan that one solver, given by its name, makes of an operation. Raises ValueError where it cannot
+    serve it."""
     room = ROOMS[type(operation)]
     return room.plan(room.problem(operation, device), only)
 

@@ -37,7 +37,8 @@ class Tile(NamedTuple):
 # By the elements of a vector, zeros behind those that exist
 TILES = {64: Tile(128, 3, 3), 128: Tile(128, 2, 2)}
 FLOAT_TILES = {64: Tile(128, 2, 2), 128: Tile(64, 2, 2)}  # in two parts
-# Of vectors of up to 64 elements: where three warpgroups have many rows too many, or up to so many queries whose windows cut tiles
+# Of vectors of up to 64 elements: where three warpgroups have many rows too many, or up to so many queries whose
+# windows cut tiles
 TWO_WARPGROUPS, MOST_ROWS, SHORT_WINDOWS = Tile(128, 2, 3), 1.2, 2048
 
 
@@ -63,7 +64,8 @@ def are_possible(problem: AttentionProblem, data: Sequence[SeqDataSpec], vectors
 
 
 def vector_map(problem: AttentionProblem, data: SeqDataSpec, vectors: Vectors) -> TiledMap:
-    """Return the map of factors by (element, time-step, head, beam, batch), in boxes of 64 elements of 64 time-steps."""
+    """Return the map of factors by (element, time-step, head, beam, batch), in boxes of 64 elements of 64
+    time-steps."""
     apart = [stride * vectors.vector * FACTOR_BYTES for stride in vector_strides(data)]
     heads = problem.attn.heads if vectors.head else 1
     extent = (vectors.size, data.dims[TIME], heads, data.dims[BEAM], data.dims[BATCH])

@@ -52,7 +52,8 @@ def multiply(
     problem: AttentionProblem, dims: tuple[int, int, int], a: Matrix, b: Matrix, c: Matrix,
     bias: tuple[str, int] = (ABSENT, 0), beta: float = 0.0, batches: int = 1, workspace: int = 0,
 ) -> list[Launch]:  # fmt: skip
-    """Return the launches of C = A B^T + bias + beta C. workspace: the byte of the scratch memory where that of the product begins."""
+    """Return the launches of C = A B^T + bias + beta C. workspace: the byte of the scratch memory where that of the
+    product begins."""
     element = ELEMENTS[problem.attn.data_type]
     product = MatrixProduct(
         problem.device, *dims, a, b, c, element, element, COMPUTES[problem.operation.compute_type],
@@ -65,7 +66,8 @@ def multiply(
 
 
 class Projection(NamedTuple):
-    """The weights of a projection: ``size`` rows of ``projected`` elements, of all heads, from a byte of the weight buffer on."""
+    """The weights of a projection: ``size`` rows of ``projected`` elements, of all heads, from a byte of the weight
+    buffer on."""
 
     offset: int
     size: int

@@ -22,7 +22,8 @@ class Piece(Structure):
 
 
 def pieces(low: Sequence[int], high: Sequence[int]) -> list[Piece]:
-    """Return the windows as few pieces: each goes on as long as the ends rise as from its first time-step to the second."""
+    """Return the windows as few pieces: each goes on as long as the ends rise as from its first time-step to the
+    second."""
     found: list[Piece] = []
     first, count = 0, len(low)
     while first < count:

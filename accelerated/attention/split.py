@@ -19,8 +19,8 @@ PART_BYTES = 2
 
 
 class Parts(NamedTuple):
-    """Where the vectors of a core lie as factors: operand and vectors of each; what is split into the scratch memory before, as
-    ``given`` to factors(), and bytes of it."""
+    """Where the vectors of a core lie as factors: operand and vectors of each; what is split into the scratch memory
+    before, as ``given`` to factors(), and bytes of it."""
 
     operands: list[str]
     vectors: list[Vectors]

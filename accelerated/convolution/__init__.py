@@ -1,1 +1,2 @@
-"""Convolutions with every documented algorithm, their gradients, Im2Col and reordered filters: a folder for each kind of solver."""
+"""Convolutions with every documented algorithm, their gradients, Im2Col and reordered filters: a folder for each kind
+of solver."""

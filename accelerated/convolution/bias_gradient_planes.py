@@ -20,7 +20,8 @@ LEAST_BYTES = 1 << 20  # of dy: less takes a launch, whoever serves
 
 
 class Planes(NamedTuple):
-    """Elements that a plane spans, and (elements from one to the next, those that are no gap) of its parts, the largest first."""
+    """Elements that a plane spans, and (elements from one to the next, those that are no gap) of its parts, the largest
+    first."""
 
     length: int
     parts: tuple[tuple[int, int], ...]

@@ -49,7 +49,6 @@ from .implicit_gemm.simt import SIMT
 from .implicit_gemm.small_channels import SMALL_CHANNELS
 from .implicit_gemm.solvers import ImplicitGemm, OffsetTable
 from .implicit_gemm.tma import TMA
-from .implicit_gemm.transposed_filters import TransposedFilters
 from .int8x32_reorder import Int8x32Reorder
 from .tiny import Tiny
 from .transforms.fft import FFT
@@ -65,7 +64,6 @@ serve(
         *SMALL_CHANNELS,
         *map(ImplicitGemm, TMA),
         PackNhwc(),
-        *map(TransposedFilters, FP32),
         *map(ImplicitGemm, FP32),
         OffsetTable(),
         *map(ImplicitGemm, MMA),

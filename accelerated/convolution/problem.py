@@ -257,7 +257,8 @@ def product_fields(
     m_tiles: int,
     n_tiles: int,
 ) -> list[tuple[str, Any]]:
-    """What the arguments of every product begin with after its operands. offsets: bytes to the beginning of x, w and y."""
+    """What the arguments of every product begin with after its operands. offsets: bytes to the beginning of x, w and
+    y."""
     names = ("x_offset", "w_offset", "y_offset")
     return [
         *((name, c_longlong(offset)) for name, offset in zip(names, offsets, strict=True)),
@@ -273,8 +274,8 @@ def rounded_up(value: int, step: int) -> int:
 
 
 def images_in_reach(value: ConvolutionStruct, farthest: int = FARTHEST) -> Iterator[tuple[ConvolutionStruct, int]]:
-    """Yield slices of several images within which 32 bits count to every element of x, each with how many elements of x come before
-    it. Raises DeviceError where one image spans more."""
+    """Yield slices of several images within which 32 bits count to every element of x, each with how many elements of x
+    come before it. Raises DeviceError where one image spans more."""
     outputs = prod(output.divisor for output in value.output)
     image, images = value.x_pixel[0], value.m // outputs
     span = image_span(value)
@@ -301,6 +302,6 @@ REFERENCE_MULTIPROCESSORS = 132  # of the device for which sizes of slices were 
 
 
 def slice_bytes(nbytes: int, device: Any) -> int:
-    """Return how many bytes of transformed images the workspace holds at a time: ``nbytes`` on an H200, in proportion on a device of
-    fewer multiprocessors, which a smaller product fills."""
+    """Return how many bytes of transformed images the workspace holds at a time: ``nbytes`` on an H200, in proportion
+    on a device of fewer multiprocessors, which a smaller product fills."""
     return nbytes * device.multiprocessors // REFERENCE_MULTIPROCESSORS

@@ -21,8 +21,8 @@ ALIGNMENT = 16  # bytes, of these
 
 
 class Segments(NamedTuple):
-    """How the pixels of a tensor are divided: channels of a block, the packs of them that lie side by side, segments, pixels or
-    packs of pixels of each; bytes of a number, channels."""
+    """How the pixels of a tensor are divided: channels of a block, the packs of them that lie side by side, segments,
+    pixels or packs of pixels of each; bytes of a number, channels."""
 
     block_channels: int
     lanes: int
@@ -89,8 +89,8 @@ class ChannelSums(NamedTuple):
         return cls(operation, device, "dy", operation.dy, walk, segments, True)
 
     def launches(self, results: tuple[str, str], start: int = 0) -> list[Launch]:
-        """Return the launches. results: the operands of the two sums, which the call may lack, empty where only the workspace
-        keeps them; start: bytes of workspace before the sums."""
+        """Return the launches. results: the operands of the two sums, which the call may lack, empty where only the
+        workspace keeps them; start: bytes of workspace before the sums."""
         o, walk, segments = self.operation, self.walk, self.segments
         written = next((spec for spec in (getattr(o, result, None) for result in results if result) if spec), None)
         used = ("x", "bitMask", "savedMean", "savedInvStd", "scale") if self.is_gradient else ("",) * 5

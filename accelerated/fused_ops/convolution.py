@@ -1,5 +1,5 @@
-"""Convolutions between other steps: by kernels that take the steps along, where their products begin and where they are stored; else
-each by the solver of its own operation, what lies between them in the workspace.
+"""Convolutions between other steps: by kernels that take the steps along, where their products begin and where they are
+stored; else each by the solver of its own operation, what lies between them in the workspace.
 
 Roofline bound: the convolution's; one by one, x is once more written and read by the prologue, y by the epilogue.
 """
@@ -176,7 +176,8 @@ class ConvolutionStatistics(FinishingConvolution):
 
 
 class ConvolutionPrologue(ConvolutionStatistics):
-    """The same with the prologue between the loads of x and its products: x of 16 bits, which is neither written nor read again."""
+    """The same with the prologue between the loads of x and its products: x of 16 bits, which is neither written nor
+    read again."""
 
     prefix = "fused_ops.convolution_prologue"
     kernels = SCALING
@@ -236,7 +237,8 @@ class ConvolutionFactors(FinishingConvolution):
 
 
 class FilterGradientPrologue(Solver[FusedConvolution]):
-    """The gradient of the filter of x, which is scaled between its loads and its products: 16 bits, channels innermost, no padding."""
+    """The gradient of the filter of x, which is scaled between its loads and its products: 16 bits, channels innermost,
+    no padding."""
 
     def __init__(self, kernel: TileKernel) -> None:
         self.kernel = kernel

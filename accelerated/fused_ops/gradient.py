@@ -21,8 +21,8 @@ TENSORS = ("x", "dy", "dx", "dz")
 
 
 class GradientSolver(Solver[Problem]):
-    """Any strides: the sums of each channel, then dx and dz, along channels or pixels. Statistics that were not saved are
-    computed first."""
+    """Any strides: the sums of each channel, then dx and dz, along channels or pixels. Statistics that were not saved
+    are computed first."""
 
     name = "fused_ops.gradient"
 

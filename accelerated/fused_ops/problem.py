@@ -62,9 +62,9 @@ class Walk(NamedTuple):
         mask: TensorSpec | None = None,
         writes_mask: bool = False,
     ) -> Walk:
-        """Return the walk over tensors of the same dimensions, by the layout of the last one. aligned: whether accesses may have
-        PACK_BYTES, where the strides allow it; writes_mask: a warp along pixels has all 32 channels
-        of a word, and all rows and words of the bit mask are walked."""
+        """Return the walk over tensors of the same dimensions, by the layout of the last one. aligned: whether accesses
+        may have PACK_BYTES, where the strides allow it; writes_mask: a warp along pixels has all 32 channels of a word,
+        and all rows and words of the bit mask are walked."""
         known = {name: spec for name, spec in tensors.items() if spec is not None}
         *_, last = known.values()
         channels = last.dims[1]

@@ -60,7 +60,8 @@ class SequencePlan(Plan):
         ]
 
     def with_scalars(self, values: Mapping[str, float]) -> Self:
-        """Calls do not share it: a part that makes its fallback later would need its own scalars when others have run."""
+        """Calls do not share it: a part that makes its fallback later would need its own scalars when others have
+        run."""
         raise ValueNeeded(self.solver)
 
     @staticmethod

@@ -47,11 +47,12 @@ class MatrixProduct:
     """C = alpha A B^T + bias + beta C, for every batch, summed in the arithmetic, in an order that depends on the sizes
     and the device alone.
 
-    m, n, k: A has m rows and k columns, B has n rows and k columns, C m rows and n columns. element: the type of A, B and
-    the bias, as C++ spells it. result: that of C. compute: float or double. tensor_cores: whether they may multiply, which
-    of float elements keep 11 bits. bias: operand and byte of n elements, one for each column of C, which must then be
-    row-major. batches: outer and inner ones. segments: K is as many times k, each with a distance from the one before.
-    most_workspace: bytes that split-K may use. splits, tile (its name): chosen where they are None.
+    m, n, k: A has m rows and k columns, B has n rows and k columns, C m rows and n columns. element: the type of A, B
+    and the bias, as C++ spells it. result: that of C. compute: float or double. tensor_cores: whether they may
+    multiply, which of float elements keep 11 bits. bias: operand and byte of n elements, one for each column of C,
+    which must then be row-major. batches: outer and inner ones. segments: K is as many times k, each with a distance
+    from the one before. most_workspace: bytes that split-K may use. splits, tile (its name): chosen where they are
+    None.
     """
 
     device: Any
@@ -113,7 +114,8 @@ class MatrixProduct:
 
     @cached_property
     def _chosen(self) -> tuple[float, Tile, int]:
-        """The fastest without TMA: about how many seconds it takes, its tile, the parts of a sum, for which there is room."""
+        """The fastest without TMA: about how many seconds it takes, its tile, the parts of a sum, for which there is
+        room."""
         return min(
             (
                 (self._seconds(tile, splits), tile, splits)
@@ -135,7 +137,8 @@ class MatrixProduct:
         return range(1, max(1, min(self._k_blocks // LEAST_K_BLOCKS, MOST_SPLITS, room)) + 1)
 
     def _seconds(self, tile: Tile, splits: int) -> float:
-        """Return about how long it takes: rounds of blocks that run at a time, and the parts of sums to memory and back."""
+        """Return about how long it takes: rounds of blocks that run at a time, and the parts of sums to memory and
+        back."""
         product, multiprocessors = self._row_major, self.device.multiprocessors
         blocks = -(-product.m // tile.m) * -(-product.n // tile.n) * prod(self.batches) * splits
         at_a_time = multiprocessors * tile.blocks

@@ -35,9 +35,10 @@ COPY_SECONDS, COPY_BYTES_PER_SECOND = 5.6e-6, 3.5e12
 
 class TmaTile(NamedTuple):
     """Rows and columns of a tile of the product, warpgroups that multiply it, stages, blocks of a multiprocessor.
-    from_registers: whether the left operand passes through registers, else it is multiplied as it lies. Clocks of an H200,
-    fitted to 700 products: ``alone`` of a K-block, ``overlapped`` where a multiprocessor has other tiles meanwhile, ``stored`` of
-    the sums. ping_pong: each of two warpgroups has tiles of its own, otherwise they cooperate."""
+    from_registers: whether the left operand passes through registers, else it is multiplied as it lies. Clocks of an
+    H200, fitted to 700 products: ``alone`` of a K-block, ``overlapped`` where a multiprocessor has other tiles
+    meanwhile, ``stored`` of the sums. ping_pong: each of two warpgroups has tiles of its own, otherwise they
+    cooperate."""
 
     rows: int
     columns: int
@@ -87,8 +88,8 @@ TILES = (
 
 @dataclass(frozen=True)
 class TmaProduct:
-    """A product whose result has contiguous rows, in tiles. wanted_blocks: those that share the tiles; None: each tile has
-    one."""
+    """A product whose result has contiguous rows, in tiles. wanted_blocks: those that share the tiles; None: each tile
+    has one."""
 
     product: MatrixProduct
     tile: TmaTile

@@ -23,8 +23,8 @@ Operands = tuple[str, ...]
 def copy(
     product: MatrixProduct, operands: Operands, workspace: tuple[str, int], pitch: int, part: int, parts: int
 ) -> Launch:
-    """Return the launch that copies B into the workspace, K-major, with rows of ``pitch`` elements. part: elements from one of
-    ``parts`` of B, batches or segments of K, to the next."""
+    """Return the launch that copies B into the workspace, K-major, with rows of ``pitch`` elements. part: elements from
+    one of ``parts`` of B, batches or segments of K, to the next."""
     arguments = structure(
         *pointers(5),
         ("layout", product.b.struct),

@@ -14,9 +14,9 @@ ABSENT = ""  # names no operand: a null pointer
 class Matrix(NamedTuple):
     """A batch of matrices in an operand of a call.
 
-    operand: its name. offset: bytes from its address to the first element. row, column: elements from a row, and a column,
-    to the next; one of them is 1. outer, inner: elements from a batch to the next on each of two levels. segment: elements
-    from a segment of K to the next.
+    operand: its name. offset: bytes from its address to the first element. row, column: elements from a row, and a
+    column, to the next; one of them is 1. outer, inner: elements from a batch to the next on each of two levels.
+    segment: elements from a segment of K to the next.
     """
 
     operand: str
@@ -54,9 +54,9 @@ class Matrix(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """A kernel of a block a tile: rows and columns of the tile, threads, blocks of a multiprocessor, bytes of dynamic shared
-    memory; operations (multiply-adds count two) that the blocks of a device reach in a second on an H200, of 16-bit elements
-    and of floats."""
+    """A kernel of a block a tile: rows and columns of the tile, threads, blocks of a multiprocessor, bytes of dynamic
+    shared memory; operations (multiply-adds count two) that the blocks of a device reach in a second on an H200, of
+    16-bit elements and of floats."""
 
     name: str
     m: int

@@ -24,8 +24,8 @@ LEAST_ELEMENTS = 1 << 16  # of results: smaller chains take little more than a l
 
 
 def chain_launch(problem: GraphProblem, chain: Sequence[PointwiseNode]) -> Launch:
-    """Return the launch of a chain of nodes: by the kernel that is compiled for it where it is large, for which another one serves
-    until it is compiled and where operands are not aligned."""
+    """Return the launch of a chain of nodes: by the kernel that is compiled for it where it is large, for which another
+    one serves until it is compiled and where operands are not aligned."""
     layout = Layout.of(problem, chain)
     any_chain = pointwise_launch(problem, chain, layout)
     width = width_of(layout)
@@ -38,8 +38,8 @@ def chain_launch(problem: GraphProblem, chain: Sequence[PointwiseNode]) -> Launc
 
 
 def sums_division(problem: GraphProblem, chain: Sequence[PointwiseNode]) -> Division | None:
-    """Return the division of the last result of a chain for the kernel that adds up what it computes; None where it does not serve:
-    the result is dense, and channels, or the pixels of one, are packs."""
+    """Return the division of the last result of a chain for the kernel that adds up what it computes; None where it
+    does not serve: the result is dense, and channels, or the pixels of one, are packs."""
     layout, y = Layout.of(problem, chain), problem.spec(chain[-1].y)
     width, rank = width_of(layout, WIDTH), y.rank
     dense = y.nbytes == prod(y.dims) * SCALAR_BYTES[y.data_type]
@@ -55,7 +55,8 @@ def sums_division(problem: GraphProblem, chain: Sequence[PointwiseNode]) -> Divi
 def summed_launches(
     problem: GraphProblem, chain: Sequence[PointwiseNode], node: GenStatsNode, partials: str, division: Division
 ) -> list[Launch]:
-    """Return the launches of a chain that adds up its last result. partials: the operand where the sums of segments lie."""
+    """Return the launches of a chain that adds up its last result. partials: the operand where the sums of segments
+    lie."""
     layout, y = Layout.of(problem, chain), problem.spec(node.x)
     width, pixels = WIDTH, prod(y.dims[2:])
     further = (
@@ -96,7 +97,8 @@ def _compiled(
     fallback: Any,
     alignment: Sequence[int],
 ) -> Any:
-    """Return the launch of a kernel, for which the fallback serves until it is compiled; the fallback alone without a compiler."""
+    """Return the launch of a kernel, for which the fallback serves until it is compiled; the fallback alone without a
+    compiler."""
     try:
         function = problem.device.function_when_ready(SOURCE, kernel, definitions)
     except (CompileError, DeviceUnavailable):

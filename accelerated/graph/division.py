@@ -1,4 +1,5 @@
-"""How an operation graph is divided: runs of nodes that are one documented operation, chains of pointwise nodes, single nodes."""
+"""How an operation graph is divided: runs of nodes that are one documented operation, chains of pointwise nodes, single
+nodes."""
 
 from __future__ import annotations
 
@@ -66,7 +67,8 @@ class Documented:
     def with_statistics(
         cls, problem: GraphProblem, node: ConvolutionNode, statistics: GenStatsNode
     ) -> Documented | None:
-        """Return the convolution that adds up its own results, None where its kernel does not, so that they are read again."""
+        """Return the convolution that adds up its own results, None where its kernel does not, so that they are read
+        again."""
         alone = cls._described(problem, (node,))
         if alone is None or not isinstance(alone.operation, ConvolutionForward):
             return None
@@ -86,8 +88,8 @@ class Documented:
 
     @classmethod
     def scaled(cls, problem: GraphProblem, nodes: tuple[Node, ...]) -> Documented | None:
-        """Return the convolution that scales its results by channel before a residual, a bias and a ReLU follow, None where its
-        kernel does not."""
+        """Return the convolution that scales its results by channel before a residual, a bias and a ReLU follow, None
+        where its kernel does not."""
         convolution, product, *others = nodes
         if not isinstance(convolution, ConvolutionForwardNode) or not isinstance(product, PointwiseNode):
             return None

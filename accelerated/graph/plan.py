@@ -21,8 +21,8 @@ PRODUCTS_PER_SECOND = 2e11  # of the convolutions of graph/convolution.cu
 
 
 class InParts(Solver[GraphProblem]):
-    """A launch for each chain of pointwise nodes, the plans of documented operations, a launch for each other node; what parts pass
-    to each other lies in the workspace."""
+    """A launch for each chain of pointwise nodes, the plans of documented operations, a launch for each other node;
+    what parts pass to each other lies in the workspace."""
 
     name = "graph.in_parts"
 
@@ -47,7 +47,8 @@ class InParts(Solver[GraphProblem]):
 
     @staticmethod
     def _regions(problem: GraphProblem, found: Sequence[Part]) -> tuple[dict[str, int], int]:
-        """Return where in the workspace each virtual tensor and each part's own workspace begins, and the bytes of all."""
+        """Return where in the workspace each virtual tensor and each part's own workspace begins, and the bytes of
+        all."""
         regions, used = {}, 0
         for name, nbytes in needed(problem, found):
             regions[name] = used
@@ -92,7 +93,8 @@ class OneOperation(Solver[GraphProblem]):
 
 
 def own(part: Chain | Statistics | Documented) -> str:
-    """Return the name of a part's own workspace, that of the first tensor that its last node writes with a word before it."""
+    """Return the name of a part's own workspace, that of the first tensor that its last node writes with a word before
+    it."""
     match part:
         case Chain(_, node) | Statistics(node):
             last: Node | None = node

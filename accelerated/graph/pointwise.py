@@ -80,8 +80,8 @@ def operands(operation: OperationGraph, chain: Sequence[PointwiseNode]) -> dict[
 
 
 class Layout(NamedTuple):
-    """The tensors in memory of a chain by operand name, which of them it writes, and the dimensions in which it computes them, the
-    innermost last: their extents, and for each tensor its strides."""
+    """The tensors in memory of a chain by operand name, which of them it writes, and the dimensions in which it
+    computes them, the innermost last: their extents, and for each tensor its strides."""
 
     tensors: dict[str, GraphTensor]
     written: tuple[bool, ...]
@@ -114,8 +114,8 @@ def chain_arguments(
     most_stages: int,
     further: Sequence[tuple[str, Any]] = (),
 ) -> tuple[ctypes.Structure, int]:
-    """Return what the kernels of chains are given, and the number of packs of ``width`` elements. further: fields behind the
-    addresses of the tensors."""
+    """Return what the kernels of chains are given, and the number of packs of ``width`` elements. further: fields
+    behind the addresses of the tensors."""
     operation, extents = problem.operation, [*layout.extents[:-1], -(-layout.extents[-1] // width)]
     listed = [
         OperandStruct((c_longlong * DIMS)(*padded(step, DIMS, 0)[::-1]), STORED[tensor.data_type], 0)

@@ -73,7 +73,8 @@ class Address:
 class GraphPlan(Plan):
     """Launches and plans whose operands are the graph's, or regions of the workspace.
 
-    regions: name -> offset in the workspace. steps: each a launch or the plan of an operation, with the names of its operands.
+    regions: name -> offset in the workspace. steps: each a launch or the plan of an operation, with the names of its
+    operands.
     """
 
     def __init__(

@@ -21,8 +21,8 @@ BLOCKS_PER_MULTIPROCESSOR = 4
 
 
 class Division(NamedTuple):
-    """How a tensor is summed: whether packs are of channels, packs that lie beside each other in a block, blocks of channels,
-    items (pixels, or packs of them) of a channel, segments of the items, items of each."""
+    """How a tensor is summed: whether packs are of channels, packs that lie beside each other in a block, blocks of
+    channels, items (pixels, or packs of them) of a channel, segments of the items, items of each."""
 
     packs_channels: bool
     lanes: int

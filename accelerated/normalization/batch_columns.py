@@ -32,8 +32,8 @@ COLUMNS = 32  # of a kernel's arrays: a multiple of this
 EXCHANGE_BYTES = 44 << 10  # of shared memory
 LEAST_ROW = 8  # packs, where rows have groups several times
 # Blocks that all run at once: their threads, threads along a row, the segments of a tile whose parts a block merges at
-# most, elements from which on they serve, bytes of shared memory that the device has for itself, and rows of a thread that
-# registers hold, by the elements of a pack.
+# most, elements from which on they serve, bytes of shared memory that the device has for itself, and rows of a thread
+# that registers hold, by the elements of a pack.
 TOGETHER_THREADS, TOGETHER_LANES, TOGETHER_SEGMENTS, TOGETHER_ELEMENTS = 512, (16, 8, 4), 33, 1 << 19
 RESERVED_BYTES, TOGETHER_LEAST_BYTES = 1 << 10, 96 << 10
 HELD_FORWARD, HELD_BACKWARD = {4: 12, 8: 12}, {4: 6, 8: 6}

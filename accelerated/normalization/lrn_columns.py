@@ -14,11 +14,11 @@ from .problem import LRNProblem
 
 @dataclass(frozen=True)
 class ColumnSettings:
-    """threads: of a block. step: channels whose reads are in flight together; single_step: forward, of threads with one position.
-    forward_bytes, backward_bytes: of an access, at most, for windows of up to ``short_window``, half as many for longer ones, which
-    need the registers; vector: neighbouring positions of a thread, at most. wanted_threads: of a multiprocessor, for which
-    channels are divided into chunks of at least ``long_chunk``; where that leaves fewer than ``least_threads``, of at least
-    ``short_chunk``; and where these would be fewer still, a thread has one position."""
+    """threads: of a block. step: channels whose reads are in flight together; single_step: forward, of threads with one
+    position. forward_bytes, backward_bytes: of an access, at most, for windows of up to ``short_window``, half as many
+    for longer ones, which need the registers; vector: neighbouring positions of a thread, at most. wanted_threads: of a
+    multiprocessor, for which channels are divided into chunks of at least ``long_chunk``; where that leaves fewer than
+    ``least_threads``, of at least ``short_chunk``; and where these would be fewer still, a thread has one position."""
 
     threads: int = 128
     step: int = 4
@@ -52,8 +52,8 @@ class ColumnsSolver(LRNSolver):
         return width if problem.window <= COLUMNS.short_window else max(1, width // 2)
 
     def _vector(self, problem: LRNProblem) -> int:
-        """Return the positions of a thread: one where packs would not begin at multiples of themselves, x may be y, or few threads
-        would have packs."""
+        """Return the positions of a thread: one where packs would not begin at multiples of themselves, x may be y, or
+        few threads would have packs."""
         width = self._width(problem)
         layout = geometry(problem.dims, problem.strides, width)
         everywhere = layout.vectorised == (1 << len(problem.specs)) - 1 and layout.row % width == 0

@@ -15,8 +15,8 @@ from .problem import LRNProblem
 
 @dataclass(frozen=True)
 class RowSettings:
-    """threads: of a block. packs: 16-byte accesses of a thread's own channels. singles: channels of a thread where they are
-    accessed one by one, forward and backward, which computes n - 1 powers more than it has channels."""
+    """threads: of a block. packs: 16-byte accesses of a thread's own channels. singles: channels of a thread where they
+    are accessed one by one, forward and backward, which computes n - 1 powers more than it has channels."""
 
     threads: int = 128
     packs: int = 2

@@ -21,7 +21,8 @@ LRN_OPERANDS = {True: ("x", "y"), False: ("x", "dy", "dx")}  # forward, backward
 
 
 def power(operation: Any, spec: TensorSpec, count: int) -> tuple[Structure, float]:
-    """Return the ``Power`` of a window of ``count`` elements and the factor 2 * alpha * beta / count of its gradient."""
+    """Return the ``Power`` of a window of ``count`` elements and the factor 2 * alpha * beta / count of its
+    gradient."""
     lrn: LRNSpec = operation.lrn
     alpha, beta, k = lrn.narrowed(spec.data_type)
     is_integer = isinf(beta) or beta == int(beta)

@@ -14,7 +14,8 @@ BLOCK_PACKS = 128 // PACK_BYTES  # of channels
 
 
 class GlobalForward(PoolingSolver):
-    """One window over every plane: a team of threads pools a plane, or the threads of a block some packs of channels."""
+    """One window over every plane: a team of threads pools a plane, or the threads of a block some packs of
+    channels."""
 
     name = "pooling.global_forward"
     kinds = (FORWARD,)

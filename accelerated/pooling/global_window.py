@@ -91,8 +91,8 @@ def _planes(shape: Shape, outer: int) -> PlanesStruct | None:
 
 
 def merged_dimensions(dims: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Return (extent, stride in x, in y) of dimensions, the fastest first: one instead of two where one follows the other without
-    a gap in both."""
+    """Return (extent, stride in x, in y) of dimensions, the fastest first: one instead of two where one follows the
+    other without a gap in both."""
     merged: list[tuple[int, int, int]] = []
     for extent, x_step, y_step in reversed(dims):
         if extent == 1:

@@ -1,4 +1,5 @@
-"""A pooling call as its solvers read it: three axes, what is not pooled, and the one kernel launch that a solver makes of it."""
+"""A pooling call as its solvers read it: three axes, what is not pooled, and the one kernel launch that a solver makes
+of it."""
 
 from __future__ import annotations
 
@@ -89,7 +90,8 @@ class Shape:
         return all(axis.is_global for axis in self.axes)
 
     def packs(self, width: int) -> bool:
-        """Return whether packs of ``width`` channels begin at multiples of themselves and leave nothing over, in x and in y."""
+        """Return whether packs of ``width`` channels begin at multiples of themselves and leave nothing over, in x and
+        in y."""
         steps = [*self.x_steps[:-1], *self.y_steps[:-1]]
         for axis in self.axes:
             steps += [axis.x_stride] * (axis.input > 1) + [axis.y_stride] * (axis.output > 1)
@@ -97,7 +99,8 @@ class Shape:
 
 
 def shape_of(operation: Any, x: TensorSpec, y: TensorSpec, y_order: bool) -> Shape:
-    """Return the shape of a call. y_order: whether the dimensions that are not pooled are ordered as in y, else as in x."""
+    """Return the shape of a call. y_order: whether the dimensions that are not pooled are ordered as in y, else as in
+    x."""
     pooling = operation.pooling
     (x_dims, x_strides), (y_dims, y_strides) = x.scalar_layout(), y.scalar_layout()
     lead = len(x_dims) - len(pooling.window)
@@ -110,7 +113,8 @@ def shape_of(operation: Any, x: TensorSpec, y: TensorSpec, y_order: bool) -> Sha
 
 
 def _joined(axes: list[Axis]) -> list[Axis]:
-    """Return the axes; those that one window covers are one where x is contiguous over them: global pooling of a row."""
+    """Return the axes; those that one window covers are one where x is contiguous over them: global pooling of a
+    row."""
     for position, (outer, inner) in enumerate(pairwise(axes)):
         if outer.is_global and inner.is_global and outer.x_stride == inner.input * inner.x_stride:
             extent = outer.input * inner.input
@@ -133,7 +137,8 @@ class Configuration:
 
     alignment: bytes at multiples of which operands must begin, where that is more than one element.
     preferred: whether the launch is expected to take less time than those of the solvers behind it.
-    operands: whose addresses the arguments begin with. scratch_bytes: of INDICES among them. before: the launch before this one.
+    operands: whose addresses the arguments begin with. scratch_bytes: of INDICES among them. before: the launch before
+    this one.
     """
 
     source: str
@@ -197,7 +202,8 @@ class PoolingProblem(Problem):
 
 
 class PoolingSolver(Solver[PoolingProblem]):
-    """A solver of one launch or two. Subclasses say which kinds of call they are for and how they would configure the launch."""
+    """A solver of one launch or two. Subclasses say which kinds of call they are for and how they would configure the
+    launch."""
 
     kinds: ClassVar[tuple[str, ...]] = ()
 
@@ -237,7 +243,8 @@ class PoolingSolver(Solver[PoolingProblem]):
 
 
 def arguments(problem: PoolingProblem, *fields: tuple[str, Any], operands: Sequence[str] = ()) -> Structure:
-    """Return an argument structure: the pointers to the operands, those of the call if no others are given, then ``fields``."""
+    """Return an argument structure: the pointers to the operands, those of the call if no others are given, then
+    ``fields``."""
     return structure(*pointers(len(operands or problem.operands)), *fields)
 
 

@@ -64,8 +64,8 @@ class StaticAverageBackward(PoolingSolver):
 
 
 def gathered_tiles(static: StaticShape, access: Access) -> int:
-    """Return of how many tiles a block writes the results together: full rows of images that are one contiguous piece of dx. 0: where
-    they are not, or rows are full sectors already.
+    """Return of how many tiles a block writes the results together: full rows of images that are one contiguous piece
+    of dx. 0: where they are not, or rows are full sectors already.
     """
     a0, a1, a2 = static.axes
     columns, threads = access.tile * a2.stride, GATHERED_IMAGES.threads

@@ -69,7 +69,8 @@ class StaticShape:
         return self.axes[0].window == 1
 
     def divided_by(self, pack: int, channels: bool) -> tuple[bool, bool]:
-        """Return whether packs of x, and of y, begin at multiples of themselves and leave nothing over, along rows or channels."""
+        """Return whether packs of x, and of y, begin at multiples of themselves and leave nothing over, along rows or
+        channels."""
         along = self.axes[2]
         rows = self.axes if channels else self.axes[:2]
         x = [self.channels if channels else along.input, *self.x_steps, *(a.x_stride for a in rows if a.input > 1)]
@@ -100,7 +101,8 @@ class Access:
 
 
 def static_shape(shape: Shape, windows: set[tuple[int, int, int]] = WINDOWS) -> StaticShape | None:
-    """Return three axes with one of the ``windows``, rows of images in axis 1; None where windows are others, or empty."""
+    """Return three axes with one of the ``windows``, rows of images in axis 1; None where windows are others, or
+    empty."""
     a0, a1, a2 = shape.axes
     image = a1.is_single
     axes = [a1, a0, a2] if image else [a0, a1, a2]
@@ -133,7 +135,8 @@ def _span(static: StaticShape) -> int:
 def access_of(
     problem: PoolingProblem, static: StaticShape, settings: Settings, row_bytes: Mapping[str, int] = ROW_BYTES
 ) -> Access:
-    """Return the widest access that both tensors allow, along rows one of ``row_bytes``; that of y may be narrower there."""
+    """Return the widest access that both tensors allow, along rows one of ``row_bytes``; that of y may be narrower
+    there."""
     if static.channels > 1:
         channels = settings.channel_bytes // static.scalar_bytes
         if channels > 1 and problem.aligned and all(static.divided_by(channels, True)):

@@ -1,1 +1,2 @@
-"""What every kernel is written with: element types, index geometry, TMA, mma, clusters, dependent launch, reductions."""
+"""What every kernel is written with: element types, index geometry, TMA, mma, clusters, dependent launch,
+reductions."""

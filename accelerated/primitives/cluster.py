@@ -9,6 +9,7 @@ FIRST_ARCHITECTURE = 90
 
 
 def has_clusters(device: Any) -> bool:
-    """Return whether a device has thread block clusters: GPUs from compute capability 9.0 on, not the emulated device."""
+    """Return whether a device has thread block clusters: GPUs from compute capability 9.0 on, not the emulated
+    device."""
     generation = device.architecture.removeprefix("sm_")
     return generation.isdigit() and int(generation) >= FIRST_ARCHITECTURE

@@ -1,4 +1,5 @@
-"""Small tensors that no 16-byte pack moves, indexed by the dimensions of a launch (the host side of primitives/small_grid.cuh)."""
+"""Small tensors that no 16-byte pack moves, indexed by the dimensions of a launch (the host side of
+primitives/small_grid.cuh)."""
 
 from __future__ import annotations
 
@@ -38,9 +39,9 @@ class SmallGridLaunch(NamedTuple):
 
 
 def small_grid(dims: Sequence[int], strides: Sequence[Sequence[int]]) -> SmallGridLaunch | None:
-    """Return the launch that indexes tensors of ``dims`` with the given strides in elements, the output's last: threads along the two
-    fastest dimensions, blocks along those and two more, the elements of a thread along the third. Return None where there are more
-    dimensions than RANK, rows longer than a block, or more elements than MAX_BLOCKS take."""
+    """Return the launch that indexes tensors of ``dims`` with the given strides in elements, the output's last: threads
+    along the two fastest dimensions, blocks along those and two more, the elements of a thread along the third. Return
+    None where there are more dimensions than RANK, rows longer than a block, or more elements than MAX_BLOCKS take."""
     extents, steps = merge_dimensions(dims, strides)
     missing = RANK - len(extents)
     if missing < 0 or extents[-1] > THREADS:

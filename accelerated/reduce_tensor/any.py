@@ -1,4 +1,5 @@
-"""Reductions of any tensor; long ones in segments whose partial results go through the workspace (reduce_tensor/any.cu)."""
+"""Reductions of any tensor; long ones in segments whose partial results go through the workspace
+(reduce_tensor/any.cu)."""
 
 from __future__ import annotations
 

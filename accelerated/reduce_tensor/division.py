@@ -1,4 +1,5 @@
-"""How a reduction of any tensor is divided among threads and blocks (reduce_tensor/any.cu, reduce_tensor/short_rows.cu)."""
+"""How a reduction of any tensor is divided among threads and blocks (reduce_tensor/any.cu,
+reduce_tensor/short_rows.cu)."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ WARP = 32
 MOST_WAVES = 4  # of blocks, as many at a time as the device holds
 LEAST_COLUMN_PACKS = 8  # packs side by side that a block of columns reads: 128 contiguous bytes
 READS = 8  # of a thread of columns that are in flight together
-# Loads of a thread that make its partial results worth their way through memory: of rows, beyond one wave of blocks, of columns
+# Loads of a thread that make its partial results worth their way through memory: of rows, beyond one wave of blocks, of
+# columns
 LEAST_SEGMENT_PACKS, LEAST_SEGMENT = 4, 12
 
 
@@ -39,7 +41,8 @@ def along_rows(A: TensorSpec, C: TensorSpec) -> bool:
 
 
 def divided(A: TensorSpec, C: TensorSpec, multiprocessors: int) -> Division:
-    """Return a division with enough blocks to fill a device of so many multiprocessors, each with enough work to be worth it."""
+    """Return a division with enough blocks to fill a device of so many multiprocessors, each with enough work to be
+    worth it."""
     reduced = reduced_dimensions(A, C)
     length = prod(A.dims[i] for i in reduced)
     resident = multiprocessors * (2 if A.scalar_bytes == 1 else 4)
@@ -69,8 +72,8 @@ def _rows(length: int, count: int, width: int, multiprocessors: int, resident: i
 
 
 def _columns(length: int, packs: int, multiprocessors: int, resident: int, in_line: bool) -> Division:
-    """Threads walk across packs of C. in_line: packs of A are packs of C, so that a thread reads and can write them at once; others take
-    longer, and their partial results are worth their way sooner."""
+    """Threads walk across packs of C. in_line: packs of A are packs of C, so that a thread reads and can write them at
+    once; others take longer, and their partial results are worth their way sooner."""
     each = READS if in_line else READS // 2
     most = min(BLOCK // min(LEAST_COLUMN_PACKS, _power_of_two(packs)), _power_of_two(-(-length // each)))
     # No more lanes than give some waves of blocks: a pack of C costs each of its lanes a merge.

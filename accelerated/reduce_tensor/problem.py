@@ -59,8 +59,8 @@ class Walk:
         return self.reduced(1), self.kept(width), False
 
     def rows(self, width: int) -> tuple[Any, Any, bool]:
-        """Return the geometries of what is reduced and what is kept. Where rows do not all begin at packs, each has room for one pack
-        more: see windows in the kernel."""
+        """Return the geometries of what is reduced and what is kept. Where rows do not all begin at packs, each has
+        room for one pack more: see windows in the kernel."""
         reduced, kept = self.reduced(width), self.kept(1)
         starts = [reduced.outer[d].stride[1] for d in range(reduced.outer_rank)]
         starts += [kept.row_stride[2], *(kept.outer[d].stride[2] for d in range(kept.outer_rank))]
@@ -72,7 +72,8 @@ class Walk:
         return reduced, kept, windows
 
     def axes(self) -> tuple[Axes, Axes]:
-        """Return the merged axes, outermost first, that one element of C reduces (steps in A) and of C itself (steps in A, C)."""
+        """Return the merged axes, outermost first, that one element of C reduces (steps in A) and of C itself (steps in
+        A, C)."""
 
         def along(dimensions: list[int], strides: list[list[int]]) -> Axes:
             extents, steps = merge_dimensions(
@@ -122,8 +123,8 @@ class Tiles(NamedTuple):
 
     @classmethod
     def of(cls, kept: Any, columns: int) -> Tiles | None:
-        """None where rows of A are rows of C, or C has no neighbours in the next dimension either, or the packs of a row
-        would leave more than a quarter of the threads idle."""
+        """None where rows of A are rows of C, or C has no neighbours in the next dimension either, or the packs of a
+        row would leave more than a quarter of the threads idle."""
         if kept.outer_rank == 0 or kept.row_stride[0] == 1 or kept.outer[0].stride[0] != 1 or columns <= ACROSS:
             return None
         per_row = kept.packs_per_row.divisor

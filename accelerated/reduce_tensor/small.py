@@ -56,8 +56,9 @@ def _digits(extents: Sequence[int], strides: Sequence[Sequence[int]], dimensions
 
 
 class Reading(NamedTuple):
-    """Accesses of ``width`` elements, so many of a thread, ``step`` elements apart along dimension ``split`` (the fastest is 0),
-    where from position ``last`` on one is missing. packs: accesses side by side, or elements of C. shares: threads of each."""
+    """Accesses of ``width`` elements, so many of a thread, ``step`` elements apart along dimension ``split`` (the
+    fastest is 0), where from position ``last`` on one is missing. packs: accesses side by side, or elements of C.
+    shares: threads of each."""
 
     width: int
     accesses: int
@@ -77,8 +78,8 @@ class Reading(NamedTuple):
 
 
 class Sharing(NamedTuple):
-    """How threads share a reduction: ``blocks`` of a cluster (0: each block for itself), in each ``lanes`` threads for every one
-    of ``items``."""
+    """How threads share a reduction: ``blocks`` of a cluster (0: each block for itself), in each ``lanes`` threads for
+    every one of ``items``."""
 
     blocks: int
     lanes: int
@@ -119,7 +120,8 @@ class Small(ReduceSolver):
 
 
 def launch(operation: ReduceTensor, device: Any, operands: tuple[str, str] = ("A", "C")) -> Found | None:
-    """Return the launch of a small reduction, and the bytes at a multiple of which A has to begin; None where others take less time.
+    """Return the launch of a small reduction, and the bytes at a multiple of which A has to begin; None where others
+    take less time.
 
     ``operands``: how the call that is reduced so names A and C.
     """
@@ -130,7 +132,8 @@ def launch(operation: ReduceTensor, device: Any, operands: tuple[str, str] = ("A
 
 
 def is_small(operation: ReduceTensor, walk: Walk) -> bool:
-    """Return whether a reduction is so small that this was measured to take least time. Those with indices never are."""
+    """Return whether a reduction is so small that this was measured to take least time. Those with indices never
+    are."""
     scattered = not along_rows(operation.A, operation.C) and walk.axes()[1][1][1][-1] != 1
     most = MOST_SCATTERED_BYTES if scattered else MOST_BYTES
     return not operation.wants_indices and operation.A.nbytes <= most
@@ -170,7 +173,8 @@ def readings(operation: ReduceTensor) -> Iterator[Reading]:
 
 
 def _consists(inner: Axes, outer: Axes, width: int) -> bool:
-    """Whether A has accesses of ``width`` elements along the fastest of the inner dimensions, each at a multiple of that."""
+    """Whether A has accesses of ``width`` elements along the fastest of the inner dimensions, each at a multiple of
+    that."""
     (extents, (steps, *_)), (others, (other_steps, *_)) = inner, outer
     apart = steps[:-1] + [step for extent, step in zip(others, other_steps, strict=True) if extent > 1]
     return width == 1 or (steps[-1] == 1 and not any(number % width for number in (extents[-1], *apart)))
@@ -196,8 +200,8 @@ def _split(reduced: Axes, kept: Axes, width: int, c_step: int, most_reads: int) 
 
 
 def sharings(reading: Reading, rows: bool, device: Any) -> Iterator[Sharing]:
-    """Return the sharings that read everything at once, and whose lanes are one, or as many as states of a thread: each finishes one at
-    most."""
+    """Return the sharings that read everything at once, and whose lanes are one, or as many as states of a thread: each
+    finishes one at most."""
     for blocks in (0, *cluster_sizes(device)):
         lanes = 1 << (-(-reading.shares // max(1, blocks)) - 1).bit_length()
         items = 1
@@ -209,7 +213,8 @@ def sharings(reading: Reading, rows: bool, device: Any) -> Iterator[Sharing]:
 
 
 def cluster_sizes(device: Any) -> tuple[int, ...]:
-    """Return the sizes of clusters that the kernels may have on a device: on the emulated one a cluster is one block."""
+    """Return the sizes of clusters that the kernels may have on a device: on the emulated one a cluster is one
+    block."""
     if has_clusters(device):
         return CLUSTER_SIZES
     return (1,) if device.kind == "emulated" else ()
@@ -222,7 +227,8 @@ def _merging(sharing: Sharing, rows: bool) -> tuple[int, int]:
 
 
 def cost(sharing: Sharing, reading: Reading, rows: bool, scalar_bytes: int) -> float:
-    """Return about how many cycles a sharing takes, fitted to the best of up to 26 of each of 62 reductions in a stream (H200)."""
+    """Return about how many cycles a sharing takes, fitted to the best of up to 26 of each of 62 reductions in a stream
+    (H200)."""
     states, (of_warp, parts) = 1 if rows else reading.width, _merging(sharing, rows)
     grid = -(-reading.packs // sharing.items) * max(1, sharing.blocks)
     warps = -(-grid // COST_MULTIPROCESSORS) * sharing.threads / WARP  # of a multiprocessor
@@ -241,8 +247,8 @@ def cost(sharing: Sharing, reading: Reading, rows: bool, scalar_bytes: int) -> f
 
 
 def _knows_result(sharing: Sharing, reading: Reading, rows: bool) -> bool:
-    """Whether the kernel is compiled for C's type: not where that took longer, by clusters that share rows and, in a graph, by
-    threads that write several elements."""
+    """Whether the kernel is compiled for C's type: not where that took longer, by clusters that share rows and, in a
+    graph, by threads that write several elements."""
     return not sharing.blocks if rows else bool(sharing.blocks) or sharing.lanes > 1 or reading.width <= MOST_RESULTS
 
 

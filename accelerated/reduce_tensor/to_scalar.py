@@ -27,8 +27,8 @@ AVERAGE = cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_AVG
 
 
 class Reading(NamedTuple):
-    """A thread reads as many packs of ``width`` elements as it has accesses, ``step`` elements apart. shares: of threads.
-    number: of A's packs, or rows. gaps: where there are any, the rest of the kernel's arguments."""
+    """A thread reads as many packs of ``width`` elements as it has accesses, ``step`` elements apart. shares: of
+    threads. number: of A's packs, or rows. gaps: where there are any, the rest of the kernel's arguments."""
 
     width: int
     shares: int
@@ -38,7 +38,8 @@ class Reading(NamedTuple):
 
 
 def reading(operation: ReduceTensor) -> Reading | None:
-    """Return how threads read A, None where A is neither packs side by side nor rows of neighbours, or has few packs."""
+    """Return how threads read A, None where A is neither packs side by side nor rows of neighbours, or has few
+    packs."""
     extents, (steps,) = Walk(operation).axes()[0]
     width = min(PACK, PACK_BYTES // operation.A.scalar_bytes)
     if steps[-1] != 1:
@@ -51,7 +52,8 @@ def reading(operation: ReduceTensor) -> Reading | None:
 
 
 def _with_gaps(extents: list[int], steps: list[int], width: int) -> Reading | None:
-    """Return how threads read rows of up to three dimensions, gaps included, which begin anywhere: by the packs that hold each."""
+    """Return how threads read rows of up to three dimensions, gaps included, which begin anywhere: by the packs that
+    hold each."""
     (rows, *inner), (row_step, *inner_steps) = extents, steps
     row = 1
     for extent, step in zip(reversed(inner), reversed(inner_steps), strict=True):
@@ -106,7 +108,8 @@ class ToScalar(ReduceSolver):
 
 
 def preferred(operation: ReduceTensor, device: Any, operands: Sequence[str] = ("A", "C")) -> tuple[Launch, int] | None:
-    """Return the launch and the bytes at a multiple of which A has to begin; None where it cannot serve or fewer threads are as fast."""
+    """Return the launch and the bytes at a multiple of which A has to begin; None where it cannot serve or fewer
+    threads are as fast."""
     found = reading(operation) if operation.C.count == 1 else None
     if found is None or found.shares < LEAST_SHARES:
         return None

@@ -20,8 +20,8 @@ WORD_BYTES = 4
 
 
 class Filled(NamedTuple):
-    """Regions of elements that get what no cell puts out: of which operand, from which number on, how many elements each;
-    numbers from a region to the next."""
+    """Regions of elements that get what no cell puts out: of which operand, from which number on, how many elements
+    each; numbers from a region to the next."""
 
     operand: str
     start: int
@@ -31,7 +31,8 @@ class Filled(NamedTuple):
 
 
 def prepared(problem: RNNProblem, filled: Filled | None = None) -> list[Launch]:
-    """Return the launches that write the lengths of the sequences and where the vectors of each step begin, and fill."""
+    """Return the launches that write the lengths of the sequences and where the vectors of each step begin, and
+    fill."""
     parts = [(first, problem.data.lengths[first : first + LENGTHS]) for first in range(0, problem.batch, LENGTHS)]
     return [_prepared(problem, first, part, filled if part is parts[-1][1] else None) for first, part in parts]
 
@@ -66,7 +67,8 @@ def _prepared(problem: RNNProblem, first: int, lengths: tuple[int, ...], filled:
 
 
 def is_plain(problem: RNNProblem) -> bool:
-    """Return whether the container of x has a vector of every sequence for every step, in the order (step, sequence)."""
+    """Return whether the container of x has a vector of every sequence for every step, in the order (step,
+    sequence)."""
     batch_major = cudnnRNNDataLayout_t.CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED
     ordered = problem.data.layout != batch_major or 1 in (problem.steps, problem.batch)
     return ordered and not problem.data.is_ragged
@@ -111,7 +113,8 @@ def taken(problem: RNNProblem, layer: int) -> tuple[Located, list[Launch]]:
 def multiply(
     problem: RNNProblem, dims: tuple[int, int, int], a: Matrix, b: Matrix, c: Matrix, result: str, **more: Any
 ) -> list[Launch]:
-    """Return the launches of a product of elements for all directions, or over all; split-K has the region of products."""
+    """Return the launches of a product of elements for all directions, or over all; split-K has the region of
+    products."""
     n, compute = problem.network, COMPUTES[problem.operation.compute_type]
     space = n.directions * problem.steps * problem.batch * n.gates * n.hidden * number_bytes(problem)
     product = MatrixProduct(

@@ -36,9 +36,10 @@ MOST_KEPT, FRAGMENT_REGISTERS = (
     {1: 128, 2: 96, 4: 32},
     4,
 )  # registers with left operands, by the tiles of 8 sequences; of one
-# Near what was measured on an H100: of a step, of each group of a block, and of a cell, before any byte and product; bytes a
-# second of L2, for a multiprocessor and for all, which read the same lines; of shared memory; of sums that blocks of a
-# cluster exchange, and a part of K; clocks of a product of a warp, where four schedulers have two warps each
+# Near what was measured on an H100: of a step, of each group of a block, and of a cell, before any byte and product;
+# bytes a second of L2, for a multiprocessor and for all, which read the same lines; of shared memory; of sums that
+# blocks of a cluster exchange, and a part of K; clocks of a product of a warp, where four schedulers have two warps
+# each
 STEP_SECONDS, GROUP_SECONDS, CELL_SECONDS, CLOCK = 0.55e-6, 0.4e-6, 3e-9, 1.7e9
 L2_BYTES_PER_SECOND, ALL_L2_BYTES_PER_SECOND = 90e9, 3e12
 SHARED_BYTES_PER_SECOND = 128 * CLOCK
@@ -46,8 +47,8 @@ PART_SECONDS, CLUSTER_BYTES_PER_SECOND = 0.06e-6, 8e9
 PRODUCT_CLOCKS = 2 * 6
 PRODUCTS_PER_SECOND, BYTES_PER_SECOND = 400e12, 2e12  # of the inputs of all steps
 LEAST_GAIN = 1.15  # by which parts of K have to be faster
-# Clocks from the barrier of a block until what other blocks put out is there, of networks whose blocks read so many bytes in
-# a step: by whether K has the gates of a unit, then by cell
+# Clocks from the barrier of a block until what other blocks put out is there, of networks whose blocks read so many
+# bytes in a step: by whether K has the gates of a unit, then by cell
 READ_DELAYS = {False: {LSTM: 1200, GRU: 1000}, True: {LSTM: 1400, GRU: 1000}}
 DELAYED_BYTES = 400e3
 
@@ -56,10 +57,11 @@ DELAYED_BYTES = 400e3
 class Division:
     """One way to divide a layer.
 
-    m_tiles: tiles of 16 rows of a block's matrix. n_tiles: tiles of 8 sequences of a block. units: of a block. slices, groups:
-    of units, of sequences. depth: bytes of K of a block. vectors: sequences of a block that exist, at most. most_register_pairs: where registers shall have fewer than they
-    could. parts: blocks of a cluster, which have the same rows, and a part of K each. layers: of a launch. directions: of a layer.
-    skew: waves from a layer to the next, which count only where a block has several.
+    m_tiles: tiles of 16 rows of a block's matrix. n_tiles: tiles of 8 sequences of a block. units: of a block. slices,
+    groups: of units, of sequences. depth: bytes of K of a block. vectors: sequences of a block that exist, at most.
+    most_register_pairs: where registers shall have fewer than they could. parts: blocks of a cluster, which have the
+    same rows, and a part of K each. layers: of a launch. directions: of a layer. skew: waves from a layer to the next,
+    which count only where a block has several.
     """
 
     m_tiles: int
@@ -102,8 +104,8 @@ class Division:
 
     @property
     def is_worth_trying(self) -> bool:
-        """Whether it may be the fastest: larger groups lose more to exchanged sums than they gain from parts of K; more than
-        four tiles of rows serve those parts alone."""
+        """Whether it may be the fastest: larger groups lose more to exchanged sums than they gain from parts of K; more
+        than four tiles of rows serve those parts alone."""
         return self.n_tiles == 1 if self.parts > 1 else self.m_tiles <= 4
 
     def takes_several(self, multiprocessors: int) -> bool:
@@ -140,8 +142,8 @@ class Division:
 
     @property
     def _rest_bytes(self) -> int:
-        """Return the bytes of left operands in shared memory: what registers have no room for, and all that multiply what
-        another layer puts out."""
+        """Return the bytes of left operands in shared memory: what registers have no room for, and all that multiply
+        what another layer puts out."""
         rest = max(0, self.pairs - self.register_pairs) + (self.pairs if self.layers > 1 else 0)
         return rest * WARPS * self.m_tiles * 2 * LANES * FRAGMENT_BYTES
 
@@ -199,8 +201,8 @@ class Division:
 
 
 def can_serve(problem: RNNProblem) -> bool:
-    """Return whether the kernels compute what the problem asks: elements that tensor cores multiply, in vectors of packs of
-    16 bytes, without a projection."""
+    """Return whether the kernels compute what the problem asks: elements that tensor cores multiply, in vectors of
+    packs of 16 bytes, without a projection."""
     n, device = problem.network, problem.device
     packs = n.hidden * inputs.element_bytes(problem) % 16 == 0
     has_barriers = has_clusters(device) or device.kind == "emulated"
@@ -208,10 +210,11 @@ def can_serve(problem: RNNProblem) -> bool:
 
 
 def divisions(problem: RNNProblem, gates_of_rows: int, gates_of_depth: int, layers: int = 1) -> list[Division]:
-    """Return the divisions whose blocks fit the device, the fastest first; those whose blocks run all at once, where there
-    are such.
+    """Return the divisions whose blocks fit the device, the fastest first; those whose blocks run all at once, where
+    there are such.
 
-    gates_of_rows: rows of the block's matrix for each unit. gates_of_depth: terms of a sum for each unit. layers: of a launch.
+    gates_of_rows: rows of the block's matrix for each unit. gates_of_depth: terms of a sum for each unit. layers: of a
+    launch.
     """
     device = problem.device
     found = []
@@ -249,8 +252,8 @@ def divided(
 
 
 def seconds(problem: RNNProblem, launches: Sequence[Division]) -> float:
-    """About how long the steps of all layers take, by a launch for each of these divisions, and the products of what the first
-    layer of each takes or, backward, gets."""
+    """About how long the steps of all layers take, by a launch for each of these divisions, and the products of what
+    the first layer of each takes or, backward, gets."""
     n, vectors = problem.network, problem.steps * problem.batch
     products = (
         n.directions
@@ -276,8 +279,8 @@ def launch(
     filled: RNNDataSpec,
     *fields: tuple[str, Any],
 ) -> Launch:
-    """Return the launch of a kernel, of a source, in the first of these divisions whose clusters all run at once. layers: in the
-    order in which they are computed. filled: the container whose padding is written."""
+    """Return the launch of a kernel, of a source, in the first of these divisions whose clusters all run at once.
+    layers: in the order in which they are computed. filled: the container whose padding is written."""
     for made in possible:
         blocks = made.blocks(problem.device.multiprocessors)
         function = problem.device.function(*kernel, made.definitions(problem))

@@ -1,5 +1,5 @@
-"""The gradients of inputs and states of recurrent networks, all steps of a layer, or of several, in one cooperative launch
-(persistent_backward.cu)."""
+"""The gradients of inputs and states of recurrent networks, all steps of a layer, or of several, in one cooperative
+launch (persistent_backward.cu)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ def exchanged(problem: RNNProblem, layers: Sequence[int]) -> inputs.Filled:
 
 
 def steps(problem: RNNProblem, possible: list[Division], layers: Sequence[int]) -> Launch:
-    """Return the launch of all steps of layers, the last one first, in the first of these divisions that the device holds."""
+    """Return the launch of all steps of layers, the last one first, in the first of these divisions that the device
+    holds."""
     fields = *factors(problem.operation, scale=dropout.scale(problem)), ("clip", problem.clip)
     kernel = SOURCE, "rnn_persistent_backward"
     return persistent.launch(problem, possible, kernel, OPERANDS, layers, problem.operation.dx, *fields)

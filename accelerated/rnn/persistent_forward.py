@@ -1,4 +1,5 @@
-"""Recurrent networks forward, all steps of a layer, or of several, in one cooperative launch (persistent_forward.cu)."""
+"""Recurrent networks forward, all steps of a layer, or of several, in one cooperative launch
+(persistent_forward.cu)."""
 
 from __future__ import annotations
 

@@ -39,8 +39,8 @@ def tiles(columns: int, rows: int, directions: int) -> Grid:
 
 class RNNProblem(Problem):
     """A pass through a network. ``data`` describes the sequences; those of x and y differ in the length of their
-    vectors alone. is_apart: whether every layer has memory of its own in the work space for its states and what it puts out,
-    else one after another has it."""
+    vectors alone. is_apart: whether every layer has memory of its own in the work space for its states and what it puts
+    out, else one after another has it."""
 
     is_apart = False
 
@@ -82,8 +82,8 @@ class RNNProblem(Problem):
         return dict(zip([*sizes, "next"], np.cumsum([0, *sizes.values()]).tolist(), strict=True))
 
     def passed(self, layer: int) -> dict[str, int]:
-        """Return where a layer's input, and its output, lie in the work space: two regions that layers take in turn, or one for
-        each layer, where before it is written lie the vectors of x."""
+        """Return where a layer's input, and its output, lie in the work space: two regions that layers take in turn, or
+        one for each layer, where before it is written lie the vectors of x."""
         n, start = self.network, self.work()["outputs"]
         if self.is_apart:
             size = layer_output(n, self.steps, self.batch)
@@ -157,17 +157,19 @@ class RNNProblem(Problem):
 
     @property
     def added_gates(self) -> int:
-        """Return the first gates whose recurrent products are added to those of the input; of a GRU not the last one."""
+        """Return the first gates whose recurrent products are added to those of the input; of a GRU not the last
+        one."""
         return 2 if self.network.cell == GRU else self.network.gates
 
     @property
     def recurrent_slots(self) -> tuple[tuple[int, int], ...]:
-        """Return which of the gates' gradients reach the states: (the first, how many), in the order of the matrices."""
+        """Return which of the gates' gradients reach the states: (the first, how many), in the order of the
+        matrices."""
         return ((0, 2), (3, 1)) if self.network.cell == GRU else ((0, self.network.gates),)
 
     def weights(self, layer: int, kind: str) -> tuple[int, int]:
-        """Return the element at which the first "input" or "recurrent" matrix of a layer begins, and the distance of that
-        of the second direction."""
+        """Return the element at which the first "input" or "recurrent" matrix of a layer begins, and the distance of
+        that of the second direction."""
         n = self.network
         first, *other = (
             n.matrix(layer * n.directions + direction, 0 if kind == "input" else n.gates).offset  # type: ignore[union-attr]

@@ -52,8 +52,8 @@ class RecurrenceSolver(Solver[RNNProblem]):
 
 
 def _products(problem: RNNProblem, layer: int, step: int) -> list[Launch]:
-    """Return the launches that multiply what the cells of a layer put out before by the recurrent matrices, and add that to
-    the products of their inputs; of a GRU what its reset gate multiplies lies apart."""
+    """Return the launches that multiply what the cells of a layer put out before by the recurrent matrices, and add
+    that to the products of their inputs; of a GRU what its reset gate multiplies lies apart."""
     n, batch, size = problem.network, problem.batch, inputs.element_bytes(problem)
     number, vectors = inputs.number_bytes(problem), problem.steps * problem.batch
     last, wide, rows = problem.steps - 1, n.directions * n.projected, n.gates * n.hidden

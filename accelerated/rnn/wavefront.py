@@ -1,5 +1,5 @@
-"""Recurrent networks of several layers, whose steps overlap: all steps of several layers in one cooperative launch, in which a
-layer is a step behind the one before it (persistent_forward.cu, persistent_backward.cu)."""
+"""Recurrent networks of several layers, whose steps overlap: all steps of several layers in one cooperative launch, in
+which a layer is a step behind the one before it (persistent_forward.cu, persistent_backward.cu)."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class _WavefrontSolver(Solver[RNNProblem]):
         raise TypeError(f"{type(self).__name__} does not define divisions()")
 
     def groups(self, problem: RNNProblem) -> list[int]:
-        """Return how many layers the launches have, one after another, where they take the least time; none where no launch can
-        have two."""
+        """Return how many layers the launches have, one after another, where they take the least time; none where no
+        launch can have two."""
         count, found = problem.network.layers, []
         for most in range(2, min(count, persistent.MOST_LAYERS) + 1):
             made = [most] * (count // most) + [count % most] * (count % most > 0)

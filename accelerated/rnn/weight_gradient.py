@@ -1,4 +1,5 @@
-"""The gradients of the weights of recurrent networks: products over all vectors (gemm/matrix.cu, weight_gradient.cu)."""
+"""The gradients of the weights of recurrent networks: products over all vectors (gemm/matrix.cu,
+weight_gradient.cu)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Argument structures, field by field: those of a kernel's source beside those that the host packs.
 
-The fields of a kernel's structure are found in its preprocessed source; the compiler says where they lie. The host's are those of the
-ctypes structure. A field that both name must have the same offset and size, and wherever a field of the kernel begins or ends, one of
-the host's must, too: a field that is missing, or of another size, shows although the structures have one size.
+The fields of a kernel's structure are found in its preprocessed source; the compiler says where they lie. The host's
+are those of the ctypes structure. A field that both name must have the same offset and size, and wherever a field of
+the kernel begins or ends, one of the host's must, too: a field that is missing, or of another size, shows although the
+structures have one size.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ def _body(source: str, opening: int) -> str:
 
 @lru_cache(maxsize=256)  # structures of one source stand in each other
 def members(source: str, name: str) -> list[tuple[str, str, bool]]:
-    """Return the data members of a structure, bases first, as (type without template arguments, name, whether an array); a pointer's
-    type is empty. Return none of a type that the source does not define as a structure."""
+    """Return the data members of a structure, bases first, as (type without template arguments, name, whether an
+    array); a pointer's type is empty. Return none of a type that the source does not define as a structure."""
     if alias := re.search(rf"\busing\s+{name}\s*=\s*(\w+)", source):
         return members(source, alias[1])
     head = re.search(
@@ -78,8 +79,8 @@ def members(source: str, name: str) -> list[tuple[str, str, bool]]:
 
 
 def paths(source: str, name: str, depth: int = 0) -> list[str]:
-    """Return the fields of a structure as C++ designators, those of nested structures included: ``geometry.packs``; of an array of
-    structures those of the first element, and the array."""
+    """Return the fields of a structure as C++ designators, those of nested structures included: ``geometry.packs``; of
+    an array of structures those of the first element, and the array."""
     found = []
     for kind, member, array in members(source, name):
         inner = paths(source, kind, depth + 1) if kind and depth < DEEPEST else []

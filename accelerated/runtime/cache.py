@@ -1,7 +1,7 @@
 """Files that several processes share: each ends with a checksum, and is written under a lock.
 
-Where the cache cannot be used (no home, read-only, full, no execution of its files), a private folder among the temporary
-files serves instead, with one warning. What a folder that is only read-only holds still serves.
+Where the cache cannot be used (no home, read-only, full, no execution of its files), a private folder among the
+temporary files serves instead, with one warning. What a folder that is only read-only holds still serves.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ Dimensions = tuple[int, ...]
 
 
 class LaunchShape(NamedTuple):
-    """Blocks and threads of a launch, bytes of dynamic shared memory of a block. cooperative: all blocks run at the same time,
-    or the launch fails."""
+    """Blocks and threads of a launch, bytes of dynamic shared memory of a block. cooperative: all blocks run at the
+    same time, or the launch fails."""
 
     grid: Dimensions
     block: Dimensions
@@ -105,7 +105,8 @@ class Function(ABC):
         self._launch(arguments, shape, stream)
 
     def starter(self, template: bytes, addresses: int, shape: LaunchShape) -> Starter:
-        """Return a function of addresses and a stream that launches with these arguments, whose first words the addresses are."""
+        """Return a function of addresses and a stream that launches with these arguments, whose first words the
+        addresses are."""
         pack = struct.Struct(f"{addresses}Q").pack_into
 
         def start(found: Sequence[int], stream: Stream | None) -> None:
@@ -135,7 +136,8 @@ class Function(ABC):
             raise TypeError(f"arguments: {self.name}: {found}")
 
     def holds_clusters(self, grid: Dimensions, block: Dimensions, shared_bytes: int, clusters: int = 1) -> bool:
-        """Whether the device has room for so many clusters of this kernel at a time, which may be larger than every GPU allows.
+        """Whether the device has room for so many clusters of this kernel at a time, which may be larger than every GPU
+        allows.
 
         They can be launched from then on.
         """

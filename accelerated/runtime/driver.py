@@ -1,5 +1,6 @@
 """The CUDA driver's library, for what PyCUDA does not offer: launches with attributes, work on streams of others,
-allocations during which other Python threads run (PyCUDA keeps Python's lock, although both may wait for the device)."""
+allocations during which other Python threads run (PyCUDA keeps Python's lock, although both may wait for the
+device)."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ class Driver:
         self.require(_SIGNATURES)
 
     def require(self, signatures: Mapping[str, tuple[Any, ...]]) -> None:
-        """Make functions callable: name -> types of the arguments. An AttributeError names one that the driver lacks."""
+        """Make functions callable: name -> types of the arguments. An AttributeError names one that the driver
+        lacks."""
         for name, types in signatures.items():
             if name not in self.functions:
                 function = getattr(self.library, name)

@@ -1,7 +1,7 @@
 """A GPU as a device: PyCUDA has the context and makes streams, the driver (driver.py) does the rest.
 
-Only this file touches PyCUDA. Work on a stream is asynchronous; its errors surface as DeviceError in a later synchronize
-or download.
+Only this file touches PyCUDA. Work on a stream is asynchronous; its errors surface as DeviceError in a later
+synchronize or download.
 """
 
 from __future__ import annotations

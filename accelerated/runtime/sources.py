@@ -53,7 +53,8 @@ def module(source_name: str | Path, definitions: Definitions = ()) -> Module:
 
 class Kernel(NamedTuple):
     """A kernel's name, the arguments of its __launch_bounds__ (empty without it), and whether its first statement is
-    griddepcontrol_wait() or griddepcontrol_wait_deferred(), so that it may be launched as a programmatic dependent launch."""
+    griddepcontrol_wait() or griddepcontrol_wait_deferred(), so that it may be launched as a programmatic dependent
+    launch."""
 
     name: str
     launch_bounds: str
@@ -111,7 +112,8 @@ def _preprocessed(module: Module, flat_source: str, options: Iterable[str]) -> t
 
 
 def entry_points(modules: Iterable[tuple[str | Path, Definitions]]) -> dict[str, str]:
-    """Return the names of all kernels in some modules, each with the source that it is in, as the host compiler sees them."""
+    """Return the names of all kernels in some modules, each with the source that it is in, as the host compiler sees
+    them."""
 
     def named(wanted: Module) -> dict[str, str]:
         _, matches = _preprocessed(wanted, flatten(wanted.source), ["-DEMULATED_CUDA=1"])

@@ -1,5 +1,5 @@
-"""Tensor maps: what TMA (compute capability 9.0) reads of a tensor's layout when it copies tiles between global and shared memory
-(primitives/tma.cuh). A map holds the address, so that it is encoded when a kernel is launched."""
+"""Tensor maps: what TMA (compute capability 9.0) reads of a tensor's layout when it copies tiles between global and
+shared memory (primitives/tma.cuh). A map holds the address, so that it is encoded when a kernel is launched."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _LIMITS = {"extent": 2**31 - 1, "stride": 2**40 - 1, "corner": 128, "tap": 255, 
 class TensorMap:
     """A tensor, innermost dimension first, and the tiles that are copied.
 
-    element: half, bfloat16, float, or tf32 for floats that the copy rounds to TF32. extent: elements. strides: bytes, of all
-    dimensions but the innermost.
+    element: half, bfloat16, float, or tf32 for floats that the copy rounds to TF32. extent: elements. strides: bytes,
+    of all dimensions but the innermost.
     """
 
     element: str
@@ -40,10 +40,12 @@ class TensorMap:
 
 @dataclass(frozen=True)
 class Im2colMap(TensorMap):
-    """The im2col mode: pixels of images (channels, columns, rows, images) in the order of a convolution's output pixels.
+    """The im2col mode: pixels of images (channels, columns, rows, images) in the order of a convolution's output
+    pixels.
 
-    lower, upper: the corners of the bounding box of the pixels under the first tap, along columns and rows: lower from the first
-    pixel, upper from the last. step: pixels from one to the next. taps: the largest offset of a tap. pixels: rows of a tile.
+    lower, upper: the corners of the bounding box of the pixels under the first tap, along columns and rows: lower from
+    the first pixel, upper from the last. step: pixels from one to the next. taps: the largest offset of a tap. pixels:
+    rows of a tile.
     """
 
     lower: tuple[int, int]
@@ -61,16 +63,16 @@ class Im2colMap(TensorMap):
 
 @dataclass(frozen=True)
 class TiledMap(TensorMap):
-    """The tiled mode with the 128-byte swizzle: boxes of a tensor of three or five dimensions; ``box`` counts elements of each, of
-    the fourth and fifth one."""
+    """The tiled mode with the 128-byte swizzle: boxes of a tensor of three or five dimensions; ``box`` counts elements
+    of each, of the fourth and fifth one."""
 
     box: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class UnswizzledTiledMap(TensorMap):
-    """The tiled mode without a swizzle: boxes of a tensor of four dimensions, dense in shared memory; ``box`` counts elements of
-    each dimension, and those of the innermost are a multiple of 16 bytes."""
+    """The tiled mode without a swizzle: boxes of a tensor of four dimensions, dense in shared memory; ``box`` counts
+    elements of each dimension, and those of the innermost are a multiple of 16 bytes."""
 
     box: tuple[int, int, int, int]
 

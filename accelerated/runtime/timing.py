@@ -37,8 +37,8 @@ Work = Callable[[], None]
 class Clock:
     """Measures work that ``work()`` puts on ``stream``.
 
-    hold: puts work on the stream that takes so many seconds, so that what is measured has been queued before it begins; without
-    it, the host's way from the first event to the last launch counts where that is longer than the work.
+    hold: puts work on the stream that takes so many seconds, so that what is measured has been queued before it begins;
+    without it, the host's way from the first event to the last launch counts where that is longer than the work.
     """
 
     def __init__(self, device: Any, stream: Any, hold: Callable[[float], None] | None = None) -> None:
@@ -51,7 +51,8 @@ class Clock:
             self.events = [made(self.driver, "cuEventCreate", 0) for _ in range(2)]
 
     def now(self) -> float:
-        """Seconds of the work spent so far: a clock that runs while work that is measured does, for who reads it before and after."""
+        """Seconds of the work spent so far: a clock that runs while work that is measured does, for who reads it before
+        and after."""
         return self.elapsed
 
     def spend(self, work: Work) -> None:
@@ -59,7 +60,8 @@ class Clock:
         self.elapsed += self.seconds(work)
 
     def seconds(self, work: Work) -> float:
-        """Device time of one ``work()``. Where the stream was not held until it was queued, it is done and measured again."""
+        """Device time of one ``work()``. Where the stream was not held until it was queued, it is done and measured
+        again."""
         if self.driver is None:
             begun = time.perf_counter()
             work()

@@ -1,4 +1,5 @@
-"""Softmax of long rows by persistent blocks, one per multiprocessor, whose tiles TMA loads (softmax/persistent_tma.cu)."""
+"""Softmax of long rows by persistent blocks, one per multiprocessor, whose tiles TMA loads
+(softmax/persistent_tma.cu)."""
 
 from __future__ import annotations
 
@@ -38,15 +39,15 @@ SMALL_GROUP = 16  # blocks
 ALONE_BYTES = 24 * 1024  # that a block reads while it exchanges states with itself
 ROW_COST_BYTES = 8 * 1024  # measured cost of a row beside its tiles
 L2_BYTES = 64 << 20  # read and written: fewer stay in L2
-# Of what is written L2 keeps so much, as the next kernel reads it, unless it is more than the second number. Of larger results all are
-# evicted first: where others are read next, what stays costs 1 to 6 %. (Where the next kernel does read them, it takes 4 to 12 % less
-# if half of them, of 50 to 80 MB, stay.)
+# Of what is written L2 keeps so much, as the next kernel reads it, unless it is more than the second number. Of larger
+# results all are evicted first: where others are read next, what stays costs 1 to 6 %. (Where the next kernel does read
+# them, it takes 4 to 12 % less if half of them, of 50 to 80 MB, stay.)
 KEPT_RESULT_BYTES, MOST_RESULT_BYTES = 24 << 20, 48 << 20
 
 
 class Lead(NamedTuple):
-    """Bytes that a block reads while blocks exchange the state of a row: of groups of few blocks, and of more, which are served less
-    evenly; and bytes that are in flight to it."""
+    """Bytes that a block reads while blocks exchange the state of a row: of groups of few blocks, and of more, which
+    are served less evenly; and bytes that are in flight to it."""
 
     small_groups: int
     large_groups: int
@@ -69,8 +70,8 @@ QUEUE_LEAD = Lead(80 << 10, 128 << 10, 64 << 10)
 
 @dataclass(frozen=True)
 class Division:
-    """blocks: of a group. part: packs of a row in a tile, of which a block takes so many steps; tiles: that shared memory holds; ahead:
-    of them in flight. delay: steps between the online-softmax state and the result of a tile."""
+    """blocks: of a group. part: packs of a row in a tile, of which a block takes so many steps; tiles: that shared
+    memory holds; ahead: of them in flight. delay: steps between the online-softmax state and the result of a tile."""
 
     blocks: int
     part: int
@@ -84,8 +85,8 @@ class Division:
 def division_of(
     shape: RowShape, device: Any, state_bytes: int, lead: Lead = FIRST_LEAD, queue: int = 0
 ) -> Division | None:
-    """Return the division in which the block that has most to do has least, of those that leave time for the exchange, or None where none
-    fits. queue: tiles that registers hold."""
+    """Return the division in which the block that has most to do has least, of those that leave time for the exchange,
+    or None where none fits. queue: tiles that registers hold."""
     if device.multiprocessors > MOST_BLOCKS:
         return None
     exchange = (2 * COMPUTE_THREADS // WARP + OPEN_ROWS) * state_bytes + (2 * OPEN_ROWS + 4 + 2 * MOST_TILES) * 8
@@ -111,8 +112,8 @@ def division_of(
 
 
 def leads_of(inputs: int, in_l2: bool, queues: bool) -> list[tuple[Lead, int]]:
-    """Return leads and the tiles that registers hold, in order of preference. in_l2: all that is moved stays there. queues: registers may
-    hold tiles."""
+    """Return leads and the tiles that registers hold, in order of preference. in_l2: all that is moved stays there.
+    queues: registers may hold tiles."""
     first, *others = LEADS[inputs]
     found = [(L2_LEAD if in_l2 else first, 0)]
     if queues and inputs == 1:

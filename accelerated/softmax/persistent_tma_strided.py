@@ -1,4 +1,5 @@
-"""Softmax of long strided rows by persistent blocks that share every row, whose tiles TMA loads (softmax/persistent_tma_strided.cu)."""
+"""Softmax of long strided rows by persistent blocks that share every row, whose tiles TMA loads
+(softmax/persistent_tma_strided.cu)."""
 
 from __future__ import annotations
 
@@ -39,8 +40,9 @@ LEAST_SHARE_BYTES = (120 * 1024, 180 * 1024)  # per multiprocessor, by inputs
 
 @dataclass(frozen=True)
 class Division:
-    """across: packs of a column tile. part: rows of a tile, of which a block has so many steps of every column tile; tiles: that shared
-    memory holds; ahead: of them in flight. delay: tiles between the online-softmax state and the result of one."""
+    """across: packs of a column tile. part: rows of a tile, of which a block has so many steps of every column tile;
+    tiles: that shared memory holds; ahead: of them in flight. delay: tiles between the online-softmax state and the
+    result of one."""
 
     across: int
     part: int
@@ -52,7 +54,8 @@ class Division:
 
 
 def division_of(problem: SoftmaxProblem, queue: int) -> Division | None:
-    """Return how all multiprocessors share every column tile, or None where they cannot. queue: tiles that registers hold."""
+    """Return how all multiprocessors share every column tile, or None where they cannot. queue: tiles that registers
+    hold."""
     layout, device, inputs, width = problem.layout, problem.device, problem.inputs, problem.width
     positions, blocks, length = layout.rows.row, device.multiprocessors, problem.shape.length
     across = positions // width

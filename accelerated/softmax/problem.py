@@ -1,7 +1,7 @@
 """The problem of a softmax: how its rows lie, and what its solvers have in common.
 
-A row is what one softmax runs over: C, H, W of an image, or C at a position. Rows whose neighbouring elements are not neighbours in
-memory, while neighbouring rows are, are strided rows; solvers take packs of neighbouring strided rows.
+A row is what one softmax runs over: C, H, W of an image, or C at a position. Rows whose neighbouring elements are not
+neighbours in memory, while neighbouring rows are, are strided rows; solvers take packs of neighbouring strided rows.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ BUSY_THREADS = 4 * 128  # per multiprocessor, from which on rows need no more th
 SEGMENT_BYTES, LEAST_SEGMENT_BYTES = 128, 32  # contiguous bytes that a block over strided rows reads at a position
 LONG_STRIDED_ROW = 1024  # elements from which on a cluster shares a strided row
 BLOCK_BYTES = 64 * 1024  # of a row that one block takes: several blocks of a multiprocessor overlap reads and writes
-# Bytes read and written. Between these L2 gives up first what strided rows, and clusters forward, have read (evict_first), the results
-# stay for who reads them next, and kernels prefetch into L2 what they read first before the kernels before them have ended. Of less all
-# stays in L2, of more nothing that the next kernel needs.
+# Bytes read and written. Between these L2 gives up first what strided rows, and clusters forward, have read
+# (evict_first), the results stay for who reads them next, and kernels prefetch into L2 what they read first before the
+# kernels before them have ended. Of less all stays in L2, of more nothing that the next kernel needs.
 EVICTED_BYTES = (60 << 20, 160 << 20)
 
 Softmax = SoftmaxForward | SoftmaxBackward
@@ -49,8 +49,9 @@ class Persistent(NamedTuple):
 
 @dataclass(frozen=True)
 class RowShape:
-    """What divides rows among threads: ``rows`` single rows, or packs of neighbouring strided rows; ``length`` packs of a row (of a pack
-    of strided rows: positions); whether packs are vectors of 16 bytes; bytes of a pack; tensors that are read."""
+    """What divides rows among threads: ``rows`` single rows, or packs of neighbouring strided rows; ``length`` packs of
+    a row (of a pack of strided rows: positions); whether packs are vectors of 16 bytes; bytes of a pack; tensors that
+    are read."""
 
     rows: int
     length: int
@@ -66,8 +67,8 @@ class RowShape:
 
 @dataclass(frozen=True)
 class RowLayout:
-    """Geometries of the rows and along a row, as the kernels walk them. vector: packs of several elements are possible; aligned: and
-    every row begins at one; dense: rows follow each other without gaps."""
+    """Geometries of the rows and along a row, as the kernels walk them. vector: packs of several elements are possible;
+    aligned: and every row begins at one; dense: rows follow each other without gaps."""
 
     rows: Any
     along: Any
@@ -111,7 +112,8 @@ class SoftmaxProblem(solver.Problem):
 
     @property
     def packed_rows(self) -> bool:
-        """Whether rows consist of packs of 16 bytes at multiples of that, in all operands, for kernels that rely on it."""
+        """Whether rows consist of packs of 16 bytes at multiples of that, in all operands, for kernels that rely on
+        it."""
         packed = not self.layout.strided and self.layout.aligned and self.length % self.width == 0
         return self.aligned and packed and self.tma
 
@@ -150,10 +152,12 @@ class SoftmaxProblem(solver.Problem):
         layout: RowLayout | None = None,
         definitions: dict[str, int] | None = None,
     ) -> Launch:
-        """Return the launch of a kernel that takes the arguments of softmax/online.cuh, with its blocks and threads along x.
+        """Return the launch of a kernel that takes the arguments of softmax/online.cuh, with its blocks and threads
+        along x.
 
-        team: threads of a block that share a row; of strided rows, packs of them side by side in a block; of tiles, rows. kept: what the
-        kernel keeps there, see the kernel. layout: how the kernel walks the rows, where that is not the problem's own layout.
+        team: threads of a block that share a row; of strided rows, packs of them side by side in a block; of tiles,
+        rows. kept: what the kernel keeps there, see the kernel. layout: how the kernel walks the rows, where that is
+        not the problem's own layout.
         """
         layout = layout or self.layout
         others = (

@@ -31,14 +31,16 @@ BLOCK_THREADS, MOST_BLOCK_THREADS = 128, 256
 RESIDENT_THREADS = 1024  # per multiprocessor
 # Threads that a tensor has, with four packs each, of those that fit the device
 FEW_STRIDED, FEW_ROWS, MANY_ROWS = 0.25, 1, 3
-# Blocks of BLOCK_THREADS per multiprocessor, from which on half as many, twice as large, took less time where all run at once
+# Blocks of BLOCK_THREADS per multiprocessor, from which on half as many, twice as large, took less time where all run
+# at once
 LARGE_BLOCKS = 8
 LARGEST_ELEMENT = 4  # bytes of single elements
 
 
 @dataclass(frozen=True)
 class Division:
-    """strided: whether rows are. team: threads that share a row, or packs of strided rows side by side in a block. packs: of a thread."""
+    """strided: whether rows are. team: threads that share a row, or packs of strided rows side by side in a block.
+    packs: of a thread."""
 
     strided: bool
     team: int
@@ -51,8 +53,8 @@ class Division:
 def packs_in_registers(
     layout: RowLayout, scalar_bytes: int, inputs: int, device: Any, preferred: bool = True
 ) -> Division | None:
-    """Return how threads hold packs: of rows for which a warp suffices; of strided rows that are short or so few that no other solver
-    fills the device. None where they do not; preferred: or where another solver takes less time."""
+    """Return how threads hold packs: of rows for which a warp suffices; of strided rows that are short or so few that
+    no other solver fills the device. None where they do not; preferred: or where another solver takes less time."""
     if not (layout.vector and layout.aligned and layout.along.outer_rank == 0):
         return None
     rows, length = layout.rows.packs, layout.along.packs
@@ -147,7 +149,8 @@ class RegisterResident(SoftmaxSolver):
         layout = problem.layout
         tried = [(layout, packs(layout))]
         if layout.strided and problem.scalar_bytes == 2:
-            # Packs of four 16-bit elements, where none of eight exist, or where threads have many, so that they stay in registers.
+            # Packs of four 16-bit elements, where none of eight exist, or where threads have many, so that they stay in
+            # registers.
             four = packs(problem.half_pack_layout)
             tried.insert(0 if four and four.packs == STRIDED_PACKS else 1, (problem.half_pack_layout, four))
         tried.append((layout, elements_in_registers(layout, problem.scalar_bytes, problem.device)))

@@ -1,4 +1,5 @@
-"""Softmax of short rows that follow each other without gaps, many of them in a tile in shared memory (softmax/row_tiles.cu)."""
+"""Softmax of short rows that follow each other without gaps, many of them in a tile in shared memory
+(softmax/row_tiles.cu)."""
 
 from __future__ import annotations
 

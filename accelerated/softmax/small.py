@@ -32,7 +32,8 @@ def _offsets_type(operands: int) -> type[ctypes.Structure]:
 
 
 def offsets_of(extents: Sequence[int], steps: Sequence[Sequence[int]], d: int, each: int) -> Any:
-    """Return the kernels' ``Offsets``: of every ``each`` positions of dimension ``d`` one, the others ``apart`` from each other.
+    """Return the kernels' ``Offsets``: of every ``each`` positions of dimension ``d`` one, the others ``apart`` from
+    each other.
 
     extents: of merged dimensions, the slowest first. steps: for every operand, in elements.
     """

@@ -1,4 +1,5 @@
-"""Softmax of few rows in the registers of clusters, which exchange their online-softmax states once (softmax/small_rows.cu)."""
+"""Softmax of few rows in the registers of clusters, which exchange their online-softmax states once
+(softmax/small_rows.cu)."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ EXCHANGE_BYTES = 16  # of shared memory, for the barrier of a cluster
 
 
 class Division(NamedTuple):
-    """``blocks`` of a cluster that share a row, ``each`` packs of one of their ``threads``, one step apart. along: the offsets of the
-    first pack of every thread. at_once: whether the device holds all blocks at the same time."""
+    """``blocks`` of a cluster that share a row, ``each`` packs of one of their ``threads``, one step apart. along: the
+    offsets of the first pack of every thread. at_once: whether the device holds all blocks at the same time."""
 
     blocks: int
     each: int
@@ -30,13 +31,14 @@ class Division(NamedTuple):
 
     @property
     def states(self) -> int:
-        """Online-softmax states in shared memory: of as many warps as a cluster may have, so that each lane of a warp has as many."""
+        """Online-softmax states in shared memory: of as many warps as a cluster may have, so that each lane of a warp
+        has as many."""
         return ceiling(self.blocks * MOST_THREADS // WARP, WARP) * WARP
 
 
 def divisions(extents: Extents, rows: int, device: Any, packs: Sequence[int], values: int) -> Iterator[Division]:
-    """Return the divisions that hold a row, the one that takes least time first. extents: in packs along a row, with the strides of every
-    operand in elements; packs: of a thread, each of so many values."""
+    """Return the divisions that hold a row, the one that takes least time first. extents: in packs along a row, with
+    the strides of every operand in elements; packs: of a thread, each of so many values."""
     for blocks in CLUSTER_SIZES if has_clusters(device) else (1,):
         for each in packs:
             along = min(_splits(extents, each), key=lambda along: along.count, default=None)
@@ -56,7 +58,8 @@ def _splits(row: Extents, each: int) -> Iterator[Any]:
 
 
 class SmallRows(SoftmaxSolver):
-    """Few rows, each by a cluster (by a block where there are none): packs of 16 bytes, or single elements that lie anywhere."""
+    """Few rows, each by a cluster (by a block where there are none): packs of 16 bytes, or single elements that lie
+    anywhere."""
 
     name = "softmax.small_rows"
 
@@ -81,7 +84,8 @@ class SmallRows(SoftmaxSolver):
         return problem.width if problem.packed_rows else 1
 
     def _chosen(self, problem: SoftmaxProblem, at_once: bool) -> Launch | None:
-        """Return the launch of the first division that the device can launch. at_once: only of those that it holds all at once."""
+        """Return the launch of the first division that the device can launch. at_once: only of those that it holds all
+        at once."""
         rows, width = row_offsets(problem), self._width(problem)
         if rows is None or problem.layout.strided:
             return None

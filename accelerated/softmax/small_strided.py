@@ -1,4 +1,5 @@
-"""Softmax over strided rows of small tensors, element by element, in the registers of blocks (softmax/small_strided.cu)."""
+"""Softmax over strided rows of small tensors, element by element, in the registers of blocks
+(softmax/small_strided.cu)."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ BLOCK_THREADS, LEAST_SHARES, LEAST_ACROSS = (
     8,
     8,
 )  # threads per block; threads that share a row, rows side by side, at least
-# Elements per multiprocessor; blocks, as in primitives/dependent_launch.cuh: of more, dependents are not launched before they read
+# Elements per multiprocessor; blocks, as in primitives/dependent_launch.cuh: of more, dependents are not launched
+# before they read
 MOST_ELEMENTS, MOST_BLOCKS = 2048, 264
 
 

@@ -93,8 +93,8 @@ def of_rows(shape: RowShape, device: Any, blocks: int) -> Division:
 
 
 def of_strided_rows(shape: RowShape, device: Any, width: int, blocks: int) -> Division:
-    """Return how the threads of a block (of ``blocks`` of a cluster) stand side by side over neighbouring packs and share their length.
-    width: elements of a pack, where packs are vectors."""
+    """Return how the threads of a block (of ``blocks`` of a cluster) stand side by side over neighbouring packs and
+    share their length. width: elements of a pack, where packs are vectors."""
     clustered = shape.length >= LONG_STRIDED_ROW
     blocks = blocks if clustered else 1
     length, each = ceiling(shape.length, blocks), 2 * THREAD_PACKS[shape.vector]

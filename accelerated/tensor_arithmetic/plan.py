@@ -25,8 +25,8 @@ PACK_BYTES = 16
 class ArithmeticProblem(Problem):
     """An operation on every element of its output, with operands that may be broadcast onto it.
 
-    kernel: the prefix of the kernels' names. scalars: the argument fields behind the pointers. strides: elements, of every operand
-    over ``dims``, the output's last.
+    kernel: the prefix of the kernels' names. scalars: the argument fields behind the pointers. strides: elements, of
+    every operand over ``dims``, the output's last.
     """
 
     def __init__(self, operation: Any, device: Any, aligned: bool = True) -> None:
@@ -104,7 +104,8 @@ class SmallGridSolver(Solver[ArithmeticProblem]):
 
 
 class ElementwiseSolver(Solver[ArithmeticProblem]):
-    """Tensors of any layout: a thread takes packs of 16 bytes of the widest operand where every operand has them, else elements."""
+    """Tensors of any layout: a thread takes packs of 16 bytes of the widest operand where every operand has them, else
+    elements."""
 
     name = "tensor_arithmetic.elementwise"
 

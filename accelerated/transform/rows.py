@@ -38,7 +38,8 @@ class RowsSolver(WalkSolver):
 
 
 def _rows(walk: Walk, width: int) -> RowsArgument:
-    """Return the rows in packs of ``width`` neighbours where both sides move them in one access, else of elements up to a warp apart."""
+    """Return the rows in packs of ``width`` neighbours where both sides move them in one access, else of elements up to
+    a warp apart."""
     row = walk.steps[0].extent
     packed = walk.aligned("source", walk.steps[0], width) and walk.aligned("destination", walk.steps[0], width)
     log_spread = 0 if packed else min(LOG_WARP, max(1, row // width).bit_length() - 1)

@@ -1,4 +1,5 @@
-"""Changes of layout that transpose: what is contiguous along one dimension becomes contiguous along another (transform/transpose.cu)."""
+"""Changes of layout that transpose: what is contiguous along one dimension becomes contiguous along another
+(transform/transpose.cu)."""
 
 from __future__ import annotations
 
@@ -17,12 +18,13 @@ SOURCE = "transform/transpose.cu"
 
 DIMENSIONS = 8  # beside the two that are transposed; the fields of the argument are compared with the kernels'
 SHORT_PACK_BYTES = 8
-# Squares of packs: the logarithms of a warp's threads across and along, and of a block's threads; of these shapes the first of which
-# there are enough blocks serves
+# Squares of packs: the logarithms of a warp's threads across and along, and of a block's threads; of these shapes the
+# first of which there are enough blocks serves
 Shapes = tuple[tuple[tuple[int, int], int], ...]
 SQUARES: Shapes = ((3, 2), 7), ((3, 2), 6)
 SQUARES_RESIDENT: Shapes = (((2, 3), 6),)
-# Packs of 8 bytes, where the rows of the destination are a multiple of a sector, and where not, so that long runs are written
+# Packs of 8 bytes, where the rows of the destination are a multiple of a sector, and where not, so that long runs are
+# written
 SQUARES_SHORT: Shapes = ((2, 3), 8), ((2, 3), 7), ((2, 3), 6)
 SQUARES_SHORT_PARTIAL: Shapes = ((1, 4), 8), ((1, 4), 7), ((2, 3), 6)
 LEAST_SHORT = 32  # the shorter extent, at least, of what moves in packs of 8 bytes
@@ -102,7 +104,8 @@ class TransposeSolver(WalkSolver):
 
 
 def transpose_of(problem: TransformProblem, walk: Walk) -> Transpose | None:
-    """Return the transpose that carries out a walk of the problem without checks; None where neither side is contiguous."""
+    """Return the transpose that carries out a walk of the problem without checks; None where neither side is
+    contiguous."""
     if id(walk) not in problem.transposes:
         problem.transposes[id(walk)] = _transpose(problem, walk)
     return problem.transposes[id(walk)]
@@ -182,8 +185,8 @@ def _transpose(problem: TransformProblem, walk: Walk) -> Transpose | None:
 
 
 def _packs(walk: Any, side: str, row: Any, rows: Any, tile: Sequence[int], width: int) -> bool:
-    """Return whether tiles consist of packs of ``width`` elements on a side: row by row, or, where rows follow each other in memory and
-    in the tile, all together.
+    """Return whether tiles consist of packs of ``width`` elements on a side: row by row, or, where rows follow each
+    other in memory and in the tile, all together.
 
     row, rows: the axis that is contiguous there and the other one. tile: the extents of a tile along them.
     """
@@ -211,14 +214,16 @@ def _log_squares(across: int, along: int, log_warp_threads: tuple[int, int], log
 
 
 def _narrow_sides(across: int, along: int, narrow: int, elements: int, widths: tuple[int, int]) -> tuple[int, int]:
-    """Return the sides of a tile of about so many elements: ``narrow`` elements at most of the shorter extent, full packs of the other."""
+    """Return the sides of a tile of about so many elements: ``narrow`` elements at most of the shorter extent, full
+    packs of the other."""
     if along <= across:
         return _part(across, max(1, elements // min(along, narrow)), widths[0]), min(along, narrow)
     return min(across, narrow), _part(along, max(1, elements // min(across, narrow)), widths[1])
 
 
 def _part(extent: int, most: int, width: int) -> int:
-    """Return the elements of a part of the extent: of as few equal parts as have ``most`` elements at most, rounded up to full packs."""
+    """Return the elements of a part of the extent: of as few equal parts as have ``most`` elements at most, rounded up
+    to full packs."""
     part = -(-extent // -(-extent // most))
     return min(extent, -(-part // width) * width)
 
@@ -226,8 +231,8 @@ def _part(extent: int, most: int, width: int) -> int:
 def _sides(
     extents: tuple[int, int], outer: int, contiguous: tuple[bool, bool], element_bytes: int, multiprocessors: int
 ) -> tuple[int, int]:
-    """Return the sides of the tile for which the busiest multiprocessor has least to do. Where short rows follow each other in memory, a
-    tile is a contiguous run of them, which leaves no partial sectors.
+    """Return the sides of the tile for which the busiest multiprocessor has least to do. Where short rows follow each
+    other in memory, a tile is a contiguous run of them, which leaves no partial sectors.
 
     contiguous: of source and destination, whether rows follow each other.
     """
@@ -251,14 +256,15 @@ def _sides(
 
 
 def _pitch(elements: int, element_bytes: int) -> int:
-    """Return the elements from row to row in shared memory: an odd number of words, so that a column lies in all banks."""
+    """Return the elements from row to row in shared memory: an odd number of words, so that a column lies in all
+    banks."""
     words = -(-elements * element_bytes // WORD_BYTES) | 1
     return words * WORD_BYTES // element_bytes if element_bytes <= WORD_BYTES else elements | 1
 
 
 def _row_threads(run: int, rows: int) -> tuple[int, int]:
-    """Return the logarithm of the neighbouring threads along a row of ``run`` elements, a warp or less, while the block's other threads
-    take other rows, and how many elements the block then covers, idle threads included.
+    """Return the logarithm of the neighbouring threads along a row of ``run`` elements, a warp or less, while the
+    block's other threads take other rows, and how many elements the block then covers, idle threads included.
     """
     log = min(LOG_WARP, (run - 1).bit_length())
     groups = 1 << LOG_BLOCK - log

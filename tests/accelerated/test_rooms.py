@@ -13,7 +13,7 @@ from dualdnn.api.operations import FAMILIES
 
 ROOT = Path(__file__).parent.parent.parent
 FLOOR = ROOT / "accelerated"
-MAX_ROOMS, HEADER_LINES = 18, 15
+MAX_ROOMS, MAX_FILES, HEADER_LINES = 18, 30, 15
 
 # Rooms that are still being rewritten: their headers, entry points and words are not looked at yet.
 UNFINISHED: set[str] = set()
@@ -120,6 +120,12 @@ def graph() -> dict[str, set[str]]:
 
 def test_there_are_few_rooms():
     assert len(rooms()) <= MAX_ROOMS, rooms()
+
+
+def test_no_folder_is_crowded():
+    """A room of more files has a folder for each kind of solver, as convolution/ has."""
+    count = collections.Counter(path.parent for path in FLOOR.rglob("*") if path.suffix in SUFFIXES)
+    assert not [str(folder.relative_to(ROOT)) for folder, files in count.items() if files > MAX_FILES]
 
 
 def test_a_family_imports_what_stands_under_it():

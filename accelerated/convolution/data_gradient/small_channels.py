@@ -30,8 +30,8 @@ OPERATIONS_PER_SECOND = 250e12  # with all 8 columns
 
 
 class Window:
-    """The pixels of dy that meet one step of the stride of dx, along one axis: ``taps[at][residue]`` is the tap of pixel ``first`` +
-    at, in the filter's memory, or -1."""
+    """The pixels of dy that meet one step of the stride of dx, along one axis: ``taps[at][residue]`` is the tap of
+    pixel ``first`` + at, in the filter's memory, or -1."""
 
     def __init__(self, operation: ConvolutionBackwardData, axis: int) -> None:
         c = operation.convolution

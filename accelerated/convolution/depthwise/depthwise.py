@@ -222,7 +222,8 @@ def _definitions_of_rows(o: Convolution) -> dict[str, int]:
 
 
 def _tile_rows(height: int, threads: int) -> int:
-    """Return the rows of a thread tile, all about alike: neighbours share rows, so tiles are long while there are enough."""
+    """Return the rows of a thread tile, all about alike: neighbours share rows, so tiles are long while there are
+    enough."""
     rows = height
     for row_tiles in range(1, height + 1):
         rows = -(-height // row_tiles)

@@ -23,8 +23,8 @@ BOX_CHANNEL_BYTES = 128  # of a column in a box
 BOX_ALIGNMENT = 128
 MOST_BOX = 256  # columns of a box
 STAGES = 4
-# Rows that a block's beginning and end cost; the part of a last block's rows in which others are done; shares of its time that
-# columns cost which two blocks read, and boxes alone in their stage.
+# Rows that a block's beginning and end cost; the part of a last block's rows in which others are done; shares of its
+# time that columns cost which two blocks read, and boxes alone in their stage.
 START, LAST, HALO, NARROW = 6, 0.25, 0.25, 0.06
 
 

@@ -79,7 +79,8 @@ class DepthwiseFilterGradient(Solver[FilterGradientProblem]):
 
 
 class Chunks(NamedTuple):
-    """How images are divided: rows of a chunk, how many chunks, blocks that share channels, rows that a thread walks."""
+    """How images are divided: rows of a chunk, how many chunks, blocks that share channels, rows that a thread
+    walks."""
 
     rows: int
     chunks: int

@@ -16,9 +16,9 @@ WIDTHS = (4, 8)  # channels of a column in the rows
 
 
 class PackedRows(NamedTuple):
-    """Rows of ``columns`` columns of ``channels`` channels each, of which ``together`` lie side by side, column by column, where
-    the stride is as many; windows: their taps side by side, as channels of the columns of dy. A window begins ``early`` rows
-    before the first tap; taps, stride, padding: along such rows."""
+    """Rows of ``columns`` columns of ``channels`` channels each, of which ``together`` lie side by side, column by
+    column, where the stride is as many; windows: their taps side by side, as channels of the columns of dy. A window
+    begins ``early`` rows before the first tap; taps, stride, padding: along such rows."""
 
     channels: int
     columns: int

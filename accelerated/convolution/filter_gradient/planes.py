@@ -1,5 +1,5 @@
-"""Gradients with respect to filters of one tap of x and dy in planes (convolution/filter_gradient/tma.cu): both operands of
-the product have pixels innermost as they lie."""
+"""Gradients with respect to filters of one tap of x and dy in planes (convolution/filter_gradient/tma.cu): both
+operands of the product have pixels innermost as they lie."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ PLANES_KERNELS: tuple[PlanesKernel, ...] = (
 
 
 class FilterGradientPlanes(FilterGradientTma):
-    """ALGO_1 of filters of one tap, without padding and strides, where the math type allows tensor cores: a product of dy and x as
-    they lie, in tiles of one kernel."""
+    """ALGO_1 of filters of one tap, without padding and strides, where the math type allows tensor cores: a product of
+    dy and x as they lie, in tiles of one kernel."""
 
     def __init__(self, kernel: PlanesKernel) -> None:
         self.kernel, self.name, self.data_types = kernel, kernel.name, kernel.data_types

@@ -24,8 +24,8 @@ MMA_KERNELS = (MmaKernel(8, 2, 5, 0.45),)
 
 
 class FilterGradientTf32Mma(FilterGradientTma):
-    """ALGO_1 of float where the math type allows TF32: a product of x and dy with channels innermost, without a copy of either,
-    where that takes less time than a copy and faster products."""
+    """ALGO_1 of float where the math type allows TF32: a product of x and dy with channels innermost, without a copy of
+    either, where that takes less time than a copy and faster products."""
 
     data_types = (FLOAT,)
     kernels = MMA_KERNELS

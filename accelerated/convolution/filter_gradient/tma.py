@@ -195,7 +195,8 @@ class Regions(NamedTuple):
 
 
 class Product:
-    """One gradient as a product of dy and x, in tiles of a kernel. prologue: whether x is scaled, biased, rectified first."""
+    """One gradient as a product of dy and x, in tiles of a kernel. prologue: whether x is scaled, biased, rectified
+    first."""
 
     prologue = (False, False, False)
 

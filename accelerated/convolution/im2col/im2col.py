@@ -61,7 +61,8 @@ class Im2ColProblem(Problem):
         return [(n - 1) * step + (taps - 1) * dilation + 1 for n, step, taps, dilation in sizes]
 
     def pitch(self, tile: Tile) -> int:
-        """Return the elements from one channel of a patch to the next: an odd number of words, so that channels lie in all banks."""
+        """Return the elements from one channel of a patch to the next: an odd number of words, so that channels lie in
+        all banks."""
         word = max(1, ctypes.sizeof(ctypes.c_uint) // self.element_bytes)
         return (-(-prod(self.patch(tile)) // word) | 1) * word
 
@@ -76,7 +77,8 @@ class Im2ColProblem(Problem):
 
     @cached_property
     def tile(self) -> Tile | None:
-        """The largest tile that shared memory holds, of fewer rows where blocks are too few; None where it holds none."""
+        """The largest tile that shared memory holds, of fewer rows where blocks are too few; None where it holds
+        none."""
         unit, run = self.unit, -(-LEAST_RUN // (self.per_channel * self.element_bytes))
         tile = Tile(min(self.channels, -(-max(unit, run) // unit) * unit), *self.output[1:])
         while self.shared_bytes(tile) > self.most_shared:

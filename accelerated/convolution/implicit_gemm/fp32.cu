@@ -1,9 +1,8 @@
 // The implicit GEMM of a convolution (5.2.9, 5.2.10) in float, and the batched products of GEMM, FFT and nonfused
 // Winograd.
 //
-// Tiling: a block has TILE_N filters x TILE_M pixels, a thread 8 x 8 sums (8 x 12 of 128 x 96). TILE_K = 16 rows of
-// both operands pass through three stages of shared memory by cp.async; whether a tap is inside the image is one bit of
-// a mask.
+// Tiling: a block has TILE_N filters x TILE_M pixels, a thread 8 x 8 sums. TILE_K = 16 rows of both operands pass
+// through three stages of shared memory by cp.async; whether a tap is inside the image is one bit of a mask.
 //
 // Roofline bound (floor): flops, 2 * M * N * K, not bytes; an H200 does 59 T/s at the clock that it keeps. A
 // multiply-add of a warp fills an issue slot, so all else costs: reads of shared memory 6 %, copies 4 %. Registers lie
@@ -115,9 +114,7 @@ template <int TILE_N, int TILE_M, class Tile> struct Block {
     const int across = across_filters ? PART / 4 : TILE_M / 4, rows = across_filters ? TILE_M : PART,
               pitch = 4 * across + 4;
     const int column = threadIdx.x % across * 4;
-    static_assert(THREADS % (PART / 4) == 0);
-    if constexpr (THREADS % (TILE_M / 4) != 0)  // threads that make no full row would blend a part of one a second time
-      if (!across_filters && threadIdx.x >= THREADS / (TILE_M / 4) * (TILE_M / 4)) return;
+    static_assert(THREADS % (PART / 4) == 0 && THREADS % (TILE_M / 4) == 0);
 #pragma unroll 1
     for (int row = threadIdx.x / across; row < rows; row += THREADS / across) {
       const Four sums = *reinterpret_cast<const Four*>(part() + row * pitch + column);
@@ -150,8 +147,9 @@ template <int TILE_N, int TILE_M, class Tile> struct Block {
 // A block computes TILE_N x TILE_M sums, TILE_K terms at a time, a thread ROWS x COLUMNS of them in groups of 4 x 4.
 // IN_PLANES: neighbouring pixels lie side by side in x, else neighbouring terms. FILTER_PACKS: w is
 // [group][term][filter], in packs of 16 bytes, else [group][filter][term].
-template <int TILE_N, int TILE_M, int ROWS, int COLUMNS, bool IN_PLANES, bool FILTER_PACKS>
+template <int TILE_N, int TILE_M, bool IN_PLANES, bool FILTER_PACKS>
 __device__ __forceinline__ void multiply(const Arguments& a) {
+  constexpr int ROWS = 8, COLUMNS = 8;
   using Tile = Fp32Tile<TILE_N, TILE_M, ROWS, COLUMNS>;
   constexpr int THREADS = Tile::THREADS, ROW_GROUPS = Tile::ROW_GROUPS, COLUMN_GROUPS = Tile::COLUMN_GROUPS;
   constexpr int TERMS = 8, AT_ONCE = THREADS / TERMS;  // terms, rows that are loaded at once where terms are neighbours
@@ -290,27 +288,14 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
   }
 }
 
-#define PRODUCT(NAME, TILE_N, TILE_M, ROWS, COLUMNS, IN_PLANES, FILTER_PACKS, RESIDENT)      \
-  extern "C" __global__ void __launch_bounds__(TILE_N / ROWS * (TILE_M / COLUMNS), RESIDENT) \
-      convolution_implicit_gemm_fp32_##NAME(const Arguments a) {                             \
-    griddepcontrol_wait();                                                                   \
-    multiply<TILE_N, TILE_M, ROWS, COLUMNS, IN_PLANES, FILTER_PACKS>(a);                     \
+#define PRODUCT(NAME, TILE_N, TILE_M, IN_PLANES, FILTER_PACKS)                                                    \
+  extern "C" __global__ void __launch_bounds__(128, 4) convolution_implicit_gemm_fp32_##NAME(const Arguments a) { \
+    griddepcontrol_wait();                                                                                        \
+    multiply<TILE_N, TILE_M, IN_PLANES, FILTER_PACKS>(a);                                                         \
   }
-PRODUCT(rows_128x128, 128, 128, 8, 8, false, false, 2)
-PRODUCT(rows_128x96, 128, 96, 8, 12, false, false, 2)
-PRODUCT(rows_128x64, 128, 64, 8, 8, false, false, 4)
-PRODUCT(rows_64x128, 64, 128, 8, 8, false, false, 4)
-PRODUCT(rows_64x64, 64, 64, 8, 8, false, false, 8)
-PRODUCT(rows_packs_128x128, 128, 128, 8, 8, false, true, 2)
-PRODUCT(rows_packs_128x96, 128, 96, 8, 12, false, true, 2)
-PRODUCT(rows_packs_128x64, 128, 64, 8, 8, false, true, 4)
-PRODUCT(rows_packs_64x128, 64, 128, 8, 8, false, true, 4)
-PRODUCT(rows_packs_64x64, 64, 64, 8, 8, false, true, 8)
-PRODUCT(planes_128x128, 128, 128, 8, 8, true, false, 2)
-PRODUCT(planes_128x64, 128, 64, 8, 8, true, false, 4)
-PRODUCT(planes_64x128, 64, 128, 8, 8, true, false, 4)
-PRODUCT(planes_64x64, 64, 64, 8, 8, true, false, 8)
-PRODUCT(planes_packs_128x128, 128, 128, 8, 8, true, true, 2)
-PRODUCT(planes_packs_128x64, 128, 64, 8, 8, true, true, 4)
-PRODUCT(planes_packs_64x128, 64, 128, 8, 8, true, true, 4)
-PRODUCT(planes_packs_64x64, 64, 64, 8, 8, true, true, 8)
+PRODUCT(rows_128x64, 128, 64, false, false)
+PRODUCT(rows_64x128, 64, 128, false, false)
+PRODUCT(planes_128x64, 128, 64, true, false)
+PRODUCT(planes_64x128, 64, 128, true, false)
+PRODUCT(planes_packs_128x64, 128, 64, true, true)
+PRODUCT(planes_packs_64x128, 64, 128, true, true)

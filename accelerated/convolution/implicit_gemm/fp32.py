@@ -18,22 +18,17 @@ FLOAT_BYTES = 4
 STAGES, TILE_K, TABLE_TILES = 3, 16, 8  # K-blocks in flight, K of one, K-blocks whose offsets are found at once
 PADDING = 4  # columns of a tile
 TAP_BYTES = 8
+THREADS, OCCUPANCY = 128, 4  # of a block, of a multiprocessor
 UNEVEN = 0.85  # blocks more than its share that some multiprocessor gets where all blocks are resident at once
 ALONE = 0.35  # how much longer a block takes that shares its multiprocessor with none
 
 
 class Fp32Kernel(ProductKernel):
-    """Tiles of n filters by m pixels. occupancy: blocks of a multiprocessor; rows, planes: products per clock against the fastest
-    tile's, where neighbours in x are K, or M (0: there is no such kernel); sums: of a thread."""
+    """Tiles of n filters by m pixels. throughput: products per clock against the fastest tile's."""
 
-    def __init__(self, n: int, m: int, occupancy: int, rows: float, planes: float, sums: int = 64) -> None:
-        self.n, self.m, self.occupancy, self.sums = n, m, occupancy, sums
-        self.throughput = {"rows": rows, "planes": planes}
+    def __init__(self, n: int, m: int, throughput: float) -> None:
+        self.n, self.m, self.throughput = n, m, throughput
         self.name = f"convolution.implicit_gemm_fp32_{n}x{m}"
-
-    @property
-    def threads(self) -> int:
-        return self.n * self.m // self.sums
 
     @property
     def shared_bytes(self) -> int:
@@ -42,7 +37,7 @@ class Fp32Kernel(ProductKernel):
         return STAGES * TILE_K * columns * FLOAT_BYTES + 2 * TABLE_TILES * TILE_K * TAP_BYTES
 
     def serves(self, product: Product) -> bool:
-        if product.element != "float" or not self.throughput[_kind(product)]:
+        if product.element != "float":
             return False
         device = product.device
         if device.kind == "gpu" and int(device.architecture.removeprefix("sm_")) < LEAST_ARCHITECTURE:
@@ -52,15 +47,14 @@ class Fp32Kernel(ProductKernel):
     def is_preferred(self, product: Product) -> bool:
         if product.tensor_cores or not suits(product):
             return False
-        possible = [kernel for kernel in FP32 if kernel.throughput[_kind(product)]]
-        return self is min(possible, key=lambda kernel: kernel._duration(product))
+        return self is min(FP32, key=lambda kernel: kernel._duration(product))
 
     def _duration(self, product: Product) -> float:
         """Return for how long the tiles occupy the device, in products of the fastest tile."""
         share = -(-tiles(product.value, product.groups, self.m, self.n) // product.device.multiprocessors)
-        last = share % self.occupancy  # blocks that share a multiprocessor in the end
-        late = UNEVEN if share < self.occupancy else ALONE * last * (1 - last / self.occupancy)
-        return (share + late) * self.n * self.m / self.throughput[_kind(product)]
+        last = share % OCCUPANCY  # blocks that share a multiprocessor in the end
+        late = UNEVEN if share < OCCUPANCY else ALONE * last * (1 - last / OCCUPANCY)
+        return (share + late) / self.throughput
 
     def launch(self, product: Product) -> Launch:
         value, groups = product.value, product.groups
@@ -70,25 +64,19 @@ class Fp32Kernel(ProductKernel):
             *product_fields(value, product.finish, product.offsets, m_tiles, n_tiles),
             ("m_packs", c_int(m_in_packs(value, groups, PACK))),
         )
-        kind = f"{_kind(product)}_packs" if product.filters_last else _kind(product)
+        kind = "planes_packs" if product.filters_last else _kind(product)
         function = product.device.function(
             SOURCE, f"convolution_implicit_gemm_fp32_{kind}_{self.n}x{self.m}", DEFINITIONS
         )
         grid = (n_tiles * m_tiles * groups, 1, 1)
-        return Launch(function, arguments, product.operands, grid, (self.threads, 1, 1), self.shared_bytes)
+        return Launch(function, arguments, product.operands, grid, (THREADS, 1, 1), self.shared_bytes)
 
 
-FP32 = (
-    Fp32Kernel(128, 128, 2, 1.0, 0.98),
-    Fp32Kernel(128, 96, 2, 0.93, 0.0, 96),
-    Fp32Kernel(128, 64, 4, 0.985, 0.99),
-    Fp32Kernel(64, 128, 4, 0.96, 0.97),
-    Fp32Kernel(64, 64, 8, 0.89, 0.93),
-)
+FP32 = (Fp32Kernel(128, 64, 1.0), Fp32Kernel(64, 128, 0.95))
 
 
 def _kind(product: Product) -> str:
-    """Return how x lies: in rows, whose neighbours are K, or in planes, whose neighbours are M."""
+    """Return how x is read: in rows, whose neighbours are K, or in planes, whose neighbours are M where it lies so."""
     return "rows" if product.value.x_channel == 1 else "planes"
 
 

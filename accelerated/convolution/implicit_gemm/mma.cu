@@ -6,7 +6,7 @@
 // registers (values).
 //
 // Roofline bound (floor): flops, 2 * M * N * K at 989 T/s in half (495 in TF32) on an H200, or bytes where K is short
-// (1 x 1). Shared memory limits the throughput: a K-block of 128 x 256 reads 80 KiB and writes 48 KiB in 1024 clocks.
+// (1 x 1). Shared memory limits the throughput: a K-block of 128 x 128 reads 48 KiB and writes 32 KiB in 512 clocks.
 #include "convolution/problem.cuh"
 #include "primitives/mma.cuh"
 
@@ -291,10 +291,6 @@ extern "C" __global__ void __launch_bounds__(256, 2) convolution_implicit_gemm_m
 extern "C" __global__ void __launch_bounds__(256, 2) convolution_implicit_gemm_mma_packs_128(const Arguments a) {
   griddepcontrol_wait();
   multiply<128, 3, false, true>(a);
-}
-extern "C" __global__ void __launch_bounds__(256, 1) convolution_implicit_gemm_mma_packs_256(const Arguments a) {
-  griddepcontrol_wait();
-  multiply<256, 4, true, true>(a);
 }
 extern "C" __global__ void __launch_bounds__(256, 1) convolution_implicit_gemm_mma_values_64(const Arguments a) {
   griddepcontrol_wait();

@@ -12,20 +12,21 @@ from .product import Product, ProductKernel, tiles
 SOURCE = "convolution/implicit_gemm/mma.cu"
 M = 128  # pixels of a block
 ROW_BYTES = 128  # of an operand in one K-block
-STAGES = {("packs", 64): 4, ("packs", 128): 3, ("packs", 256): 4, ("values", 64): 4, ("values", 128): 4}
+STAGES = {("packs", 64): 4, ("packs", 128): 3, ("values", 64): 4, ("values", 128): 4}
 SWIZZLE_BYTES = 1024  # to whose multiple the stages are aligned
-# Tensor cores drop the lower 13 bits of a float. Rounding them to nearest makes the error half as large and costs a detour through
-# registers instead of asynchronous copies.
+# Tensor cores drop the lower 13 bits of a float. Rounding them to nearest makes the error half as large and costs a
+# detour through registers instead of asynchronous copies.
 ROUND_TF32 = True
 # Hopper's instruction for a full warpgroup; without it the warp's, which every tensor core has and is slower there.
 WGMMA_INSTRUCTIONS = True
-MANY_K_BLOCKS = 8  # from which the larger tile's throughput outweighs its longer beginning and end
-# Values of x a second that blocks gather one by one, where the K of a pixel do not lie side by side, and filters that share them.
+# Values of x a second that blocks gather one by one, where the K of a pixel do not lie side by side, and filters that
+# share them.
 GATHERED, SHARING = 100e9, 128
 
 
 class MmaKernel(ProductKernel):
-    """Tiles of n filters by 128 pixels, of rows of 128 bytes that are packs of 16 bytes in x, or values gathered one by one."""
+    """Tiles of n filters by 128 pixels, of rows of 128 bytes that are packs of 16 bytes in x, or values gathered one by
+    one."""
 
     reads_table = True
 
@@ -34,7 +35,7 @@ class MmaKernel(ProductKernel):
         self.name = f"convolution.implicit_gemm_mma_{n}"
 
     def serves(self, product: Product) -> bool:
-        return product.tensor_cores and not product.filters_last and (_kind(product), self.n) in STAGES
+        return product.tensor_cores and not product.filters_last
 
     def is_preferred(self, product: Product) -> bool:
         return product.tensor_cores and self.n == _preferred_n(product)
@@ -66,7 +67,7 @@ class MmaKernel(ProductKernel):
         return values * -(-value.n // SHARING) / GATHERED
 
 
-MMA = (MmaKernel(64), MmaKernel(128), MmaKernel(256))
+MMA = (MmaKernel(64), MmaKernel(128))
 
 
 def preferred_mma(product: Product) -> MmaKernel:
@@ -80,17 +81,5 @@ def _kind(product: Product) -> str:
 
 def _preferred_n(product: Product) -> int:
     """Return the filters of the tile that occupies the device for the shortest time."""
-    value, multiprocessors = product.value, product.device.multiprocessors
-    k_blocks = -(-value.k * product.element_bytes // ROW_BYTES)
-
-    def count(n: int) -> int:
-        return tiles(value, product.groups, M, n)
-
-    if value.n <= 64 or count(128) < multiprocessors:
-        return 64
-    few = k_blocks < MANY_K_BLOCKS or value.n <= 128 or count(128) <= multiprocessors
-    if _kind(product) == "values" or few:
-        return 128
-    # Two blocks of 128 filters share a multiprocessor: one round of them is as much work as one block of 256.
-    pairs = -(-count(128) // (2 * multiprocessors))
-    return 256 if -(-count(256) // multiprocessors) <= pairs else 128
+    value = product.value
+    return 64 if value.n <= 64 or tiles(value, product.groups, M, 128) < product.device.multiprocessors else 128

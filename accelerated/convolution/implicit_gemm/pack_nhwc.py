@@ -1,8 +1,9 @@
-"""Copies of filter and image with channels innermost (convolution/implicit_gemm/pack_nhwc.cu), and a product on tensor cores.
+"""Copies of filter and image with channels innermost (convolution/implicit_gemm/pack_nhwc.cu), and a product on tensor
+cores.
 
-Where image or filter lie otherwise and the product is long enough to repay, the workspace has copies of them. Padding is zero in
-both copies, so that no value outside a window meets the sum, not even NaN times zero. Results in planes that TMA cannot write
-pass through the workspace, too, channels innermost.
+Where image or filter lie otherwise and the product is long enough to repay, the workspace has copies of them. Padding
+is zero in both copies, so that no value outside a window meets the sum, not even NaN times zero. Results in planes that
+TMA cannot write pass through the workspace, too, channels innermost.
 """
 
 from __future__ import annotations
@@ -40,15 +41,15 @@ SOURCE = "convolution/implicit_gemm/pack_nhwc.cu"
 ALIGNMENT = 256
 TILE = 64
 LEAST_CHANNELS = 8  # of a group: fewer would be mostly padding
-# Products per value of x from which copying it takes less time than it saves: a copy moves two values (about 1 ps at the
-# bandwidth of an H200), a product takes 4 fs at the throughput of its tensor cores.
+# Products per value of x from which copying it takes less time than it saves: a copy moves two values (about 1 ps at
+# the bandwidth of an H200), a product takes 4 fs at the throughput of its tensor cores.
 LEAST_PRODUCTS = 128
 
 
 @dataclass(frozen=True)
 class _Copies:
-    """Image and filter with the channels of a group innermost. Sizes and offsets in bytes; an image that already lies so is
-    not copied."""
+    """Image and filter with the channels of a group innermost. Sizes and offsets in bytes; an image that already lies
+    so is not copied."""
 
     operation: Convolution
 
@@ -127,7 +128,8 @@ class _Copies:
 
 
 class PackNhwc(ConvolutionSolver):
-    """Copies with channels innermost where image and filter lie otherwise, a product on tensor cores, and results in planes."""
+    """Copies with channels innermost where image and filter lie otherwise, a product on tensor cores, and results in
+    planes."""
 
     name = "convolution.pack_nhwc"
     algorithms = (IMPLICIT_PRECOMP_GEMM,)

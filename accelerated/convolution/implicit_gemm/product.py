@@ -1,8 +1,8 @@
 """Matrix products with an epilogue: what convolutions ask of the kernels that multiply.
 
-A product is the implicit GEMM of a convolution, the product of an im2col buffer with the filter, or a batch of products of
-transformed values; ``ConvolutionStruct`` describes all of them. A ``ProductKernel`` is one kernel, of one tile, that computes
-products; ``products.py`` has all of them in order of preference.
+A product is the implicit GEMM of a convolution, the product of an im2col buffer with the filter, or a batch of products
+of transformed values; ``ConvolutionStruct`` describes all of them. A ``ProductKernel`` is one kernel, of one tile, that
+computes products; ``products.py`` has all of them in order of preference.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ ELEMENT_BYTES = {"double": 8, "float": 4, "half": 2, "bfloat16": 2, "int8": 1, "
 class Product:
     """One matrix product for each group.
 
-    definitions: of the module, with ELEMENT and COMPUTE. operands: x, w, y, prior, bias, by their names in the operation.
-    offsets: bytes from those addresses to the beginning of x, w and y. finish: what becomes of the sums. tensor_cores: whether
-    data type and math type let tensor cores multiply. words: elements are words of four 8-bit channels. float_result: of
-    8-bit data. reordered_filters: all filters / 32 where the filter is reordered, else 0. table: whether the offsets of all
-    K are at the beginning of the workspace. rounded: x and w hold nothing that TF32 has not. filters_last: w is
-    [group][K][N], in packs of filters of 16 bytes, instead of [group][N][K]. statistics: bytes of the workspace before the sums
-    of the results and of their squares, by filter, where these are wanted (statistics.py). factors: operands that have an alpha
-    and a beta for each filter, empty where it is 1; () where these are numbers. prologue: operands that scale and bias each channel
-    of x; rectified: whether negative values of x become 0 then.
+    definitions: of the module, with ELEMENT and COMPUTE. operands: x, w, y, prior, bias, by their names in the
+    operation. offsets: bytes from those addresses to the beginning of x, w and y. finish: what becomes of the sums.
+    tensor_cores: whether data type and math type let tensor cores multiply. words: elements are words of four 8-bit
+    channels. float_result: of 8-bit data. reordered_filters: all filters / 32 where the filter is reordered, else 0.
+    table: whether the offsets of all K are at the beginning of the workspace. rounded: x and w hold nothing that TF32
+    has not. filters_last: w is [group][K][N], in packs of filters of 16 bytes, instead of [group][N][K]. statistics:
+    bytes of the workspace before the sums of the results and of their squares, by filter, where these are wanted
+    (statistics.py). factors: operands that have an alpha and a beta for each filter, empty where it is 1; () where
+    these are numbers. prologue: operands that scale and bias each channel of x; rectified: whether negative values of x
+    become 0 then.
     """
 
     device: Any
@@ -60,7 +61,8 @@ class Product:
 
 
 class ProductKernel:
-    """A kernel that computes products, with tiles of one size. ``name`` is that of the solver that serves with it alone."""
+    """A kernel that computes products, with tiles of one size. ``name`` is that of the solver that serves with it
+    alone."""
 
     name = ""
     reads_table = False  # of the offsets of all K in the workspace; otherwise they are found quickly enough

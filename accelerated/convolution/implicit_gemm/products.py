@@ -17,13 +17,15 @@ READING_TABLES = tuple(kernel for kernel in KERNELS if kernel.reads_table)
 
 
 def preferred_kernel(product: Product, kernels: Sequence[ProductKernel] = KERNELS) -> ProductKernel:
-    """Return the kernel that is expected to compute a product first; of kernels of which none is preferred, one that can."""
+    """Return the kernel that is expected to compute a product first; of kernels of which none is preferred, one that
+    can."""
     found = next((kernel for kernel in kernels if kernel.is_preferred(product)), None)
     return found or next(kernel for kernel in kernels if kernel.serves(product))
 
 
 def kernel_of(product: Product, kernels: Sequence[ProductKernel] = KERNELS) -> ProductKernel:
-    """Return the kernel that computes a product: one that is forced by the name of its solver, else the preferred one."""
+    """Return the kernel that computes a product: one that is forced by the name of its solver, else the preferred
+    one."""
     if forced := forced_solvers():
         found = next((kernel for kernel in kernels if kernel.name in forced and kernel.serves(product)), None)
         if found is not None:

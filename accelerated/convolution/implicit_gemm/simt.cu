@@ -379,20 +379,9 @@ extern "C" __global__ void __launch_bounds__(256) convolution_implicit_gemm_16x2
   multiply_any<16, 256, 4, 4>(a);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 3) convolution_implicit_gemm_128x64(const Arguments a) {
-  griddepcontrol_wait();
-  if constexpr (sizeof(COMPUTE) == 4) multiply_any<128, 64, 8, 4>(a);
-}
-
 extern "C" __global__ void __launch_bounds__(256, 3) convolution_implicit_gemm_64x128(const Arguments a) {
   griddepcontrol_wait();
   if constexpr (sizeof(COMPUTE) == 4) multiply_any<64, 128, 4, 8>(a);
-}
-
-extern "C" __global__ void __launch_bounds__(256, sizeof(ELEMENT) == 2 ? 1 : 2)
-    convolution_implicit_gemm_128x128(const Arguments a) {
-  griddepcontrol_wait();
-  if constexpr (sizeof(COMPUTE) == 4) multiply_any<128, 128, 8, 8>(a);
 }
 
 struct TableArguments {

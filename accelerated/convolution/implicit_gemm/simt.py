@@ -1,5 +1,5 @@
-"""Matrix products of any data type on the ordinary arithmetic units (convolution/implicit_gemm/simt.cu); the table of the offsets of
-all K, and the im2col buffer."""
+"""Matrix products of any data type on the ordinary arithmetic units (convolution/implicit_gemm/simt.cu); the table of
+the offsets of all K, and the im2col buffer."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class SimtKernel(ProductKernel):
         """Single bytes and double take the smaller tiles, whose sums fit the registers."""
         single_bytes = product.element_bytes == 1 and not product.words
         small_only = single_bytes or dict(product.definitions)["COMPUTE"] == "double"
-        return not product.filters_last and not (small_only and self in LARGE)
+        return not product.filters_last and not (small_only and self is LARGE)
 
     def is_preferred(self, product: Product) -> bool:
         if product.value.n <= FEW_FILTERS:
             return self is FOR_FEW_FILTERS and self.serves(product)
-        possible = [kernel for kernel in (*LARGE, SMALL) if kernel.serves(product)]
+        possible = [kernel for kernel in (LARGE, SMALL) if kernel.serves(product)]
         return self is min(possible, key=lambda kernel: kernel._duration(product))
 
     def _duration(self, product: Product) -> float:
@@ -64,9 +64,8 @@ class SimtKernel(ProductKernel):
         return Launch(function, arguments, (*product.operands, "workSpace"), grid, (THREADS, 1, 1))
 
 
-FOR_FEW_FILTERS, SMALL = SimtKernel(16, 256, 0.6, 4), SimtKernel(64, 64, 0.6, 4)
-LARGE = (SimtKernel(128, 128, 1.0, 2), SimtKernel(128, 64, 0.85, 3), SimtKernel(64, 128, 0.85, 3))
-SIMT = (FOR_FEW_FILTERS, *LARGE, SMALL)
+FOR_FEW_FILTERS, LARGE, SMALL = SimtKernel(16, 256, 0.85, 4), SimtKernel(64, 128, 1.0, 3), SimtKernel(64, 64, 0.85, 4)
+SIMT = (FOR_FEW_FILTERS, LARGE, SMALL)
 
 
 def offset_table_launch(product: Product) -> Launch:

@@ -43,8 +43,8 @@ ROW_BYTES = 128  # of the filters' tiles
 STAGED_FILTERS = 32  # whose results are transposed at a time; 64 of 16 bits where they lie side by side
 FILTERS = (32, 64)  # of a block
 MOST_ROWS, WIDTHS = 64, tuple(8 << n for n in range(8))  # of a tile: rows; columns, where not all
-# Clocks of a multiprocessor: of a step of 32 pixels for each 16 filters, for the image's words, for its words of two reads; to
-# write their results for each 16 filters; of a row of the image; of a tile
+# Clocks of a multiprocessor: of a step of 32 pixels for each 16 filters, for the image's words, for its words of two
+# reads; to write their results for each 16 filters; of a row of the image; of a tile
 FILTER_CLOCKS, WORD_CLOCKS, TWO_READ_CLOCKS, RESULT_CLOCKS, SLOT_CLOCKS, TILE_CLOCKS = 4, 9, 17, 40, 16, 100
 LOADED_BYTES = 32  # of the image that arrive in a clock
 
@@ -57,8 +57,8 @@ class Tile(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """How the terms of a sum are words. run: terms that lie side by side in shared memory; lead: terms that the first word of
-    a run lacks; words: of a run; one_read: a word is one read."""
+    """How the terms of a sum are words. run: terms that lie side by side in shared memory; lead: terms that the first
+    word of a run lacks; words: of a run; one_read: a word is one read."""
 
     run: int
     lead: int
@@ -68,8 +68,8 @@ class Terms(NamedTuple):
 
 @dataclass(frozen=True)
 class Geometry:
-    """The geometry of one convolution. Rows of x in shared memory are [column][channel] where x has its channels innermost,
-    else [column], a row for each channel."""
+    """The geometry of one convolution. Rows of x in shared memory are [column][channel] where x has its channels
+    innermost, else [column], a row for each channel."""
 
     operation: Convolution
     multiprocessors: int
@@ -283,8 +283,8 @@ class Geometry:
     # What the kernel needs
 
     def image_terms(self, tile: Tile) -> tuple[tuple[int, int], ...]:
-        """(extent, elements in shared memory from one to the next) of depth, rows, columns and channels of the filter, in the
-        order of the terms."""
+        """(extent, elements in shared memory from one to the next) of depth, rows, columns and channels of the filter,
+        in the order of the terms."""
         pitch, rows = self.pitch(tile), self.slot_rows(tile)
         depth, row = (self.taps[0], rows * pitch), (self.taps[1], self.dilation[1] * pitch)
         column = (self.taps[2], self.dilation[2] * self.lanes)
@@ -294,8 +294,8 @@ class Geometry:
 
     @cached_property
     def filter_terms(self) -> tuple[tuple[int, ...], int]:
-        """(elements in the filter from one depth, row, column and channel to the next in the order of the terms, elements to
-        the first term)."""
+        """(elements in the filter from one depth, row, column and channel to the next in the order of the terms,
+        elements to the first term)."""
         w = self.operation.w
         last = inner_channels_of(w) == self.channels
         column, channel = (self.channels, 1) if last else (1, prod(self.taps))
@@ -311,8 +311,8 @@ class Geometry:
 
 @lru_cache(256)
 def geometry_of(operation: Convolution, multiprocessors: int, filters: int) -> Geometry | None:
-    """Return the geometry of blocks of so many filters, or None where shared memory has no room for a tile, or results do not lie
-    side by side in y."""
+    """Return the geometry of blocks of so many filters, or None where shared memory has no room for a tile, or results
+    do not lie side by side in y."""
     found = Geometry(operation, multiprocessors, filters)
     return found if found.writes_y and found.tile else None
 

@@ -1,4 +1,5 @@
-"""The implicit GEMM of x and w as they lie, by one product kernel; and by those that read the offsets of all K from a table."""
+"""The implicit GEMM of x and w as they lie, by one product kernel; and by those that read the offsets of all K from a
+table."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from .simt import OFFSET_BYTES, offset_table_launch
 
 
 class ImplicitGemm(ConvolutionSolver):
-    """One kernel of matrix products, which finds where each of K is as it goes: one launch, but for very large tensors."""
+    """One kernel of matrix products, which finds where each of K is as it goes: one launch, but for very large
+    tensors."""
 
     algorithms = IMPLICIT
 
@@ -32,7 +34,8 @@ class ImplicitGemm(ConvolutionSolver):
 
 
 class OffsetTable(ConvolutionSolver):
-    """The table of the offsets of all K in the workspace, made once for a call instead of once for a block, and a product."""
+    """The table of the offsets of all K in the workspace, made once for a call instead of once for a block, and a
+    product."""
 
     name = "convolution.offset_table"
     algorithms = (IMPLICIT_PRECOMP_GEMM,)

@@ -30,7 +30,8 @@ def finished_product(operation: ConvolutionForward, device: Any, kernel: TmaKern
 
 
 def is_preferred(product: Product, kernel: TmaKernel, kernels: tuple[TmaKernel, ...] = FINISHING) -> bool:
-    """Return whether TMA's kernels would compute the product anyway, and this one is the fastest of some that finish by filter."""
+    """Return whether TMA's kernels would compute the product anyway, and this one is the fastest of some that finish by
+    filter."""
     possible = [other for other in kernels if other.finishes(product)]
     best = min(possible, key=lambda other: other.clocks(product, True))
     return best is kernel and any(other.is_preferred(product) for other in TMA)
@@ -49,8 +50,8 @@ class SummedConvolution(NamedTuple):
         return 2 * blocks * filters * NUMBER_BYTES
 
     def launches(self, results: tuple[str, str], of: TensorSpec) -> list[Launch]:
-        """Return the launches, whose sums of blocks are at the beginning of ``workSpace``. results: the operands of the sums and of
-        those of the squares; of: what they are described as."""
+        """Return the launches, whose sums of blocks are at the beginning of ``workSpace``. results: the operands of the
+        sums and of those of the squares; of: what they are described as."""
         blocks, pitch = self.kernel.sums_of_blocks(self.product)
         filters = self.product.value.n
         arguments = structure(

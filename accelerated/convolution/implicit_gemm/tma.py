@@ -93,7 +93,8 @@ class TmaKernel(ProductKernel):
         return _has_tma(product) and self._maps(product) is not None
 
     def finishes(self, product: Product) -> bool:
-        """Return whether the kernel can add up its results by filter, or scale them by filter: channels of y lie innermost."""
+        """Return whether the kernel can add up its results by filter, or scale them by filter: channels of y lie
+        innermost."""
         maps = self._maps(product) if _has_tma(product) and not self.planes else None
         return product.groups == 1 and maps is not None and maps.result is not None
 
@@ -144,7 +145,8 @@ class TmaKernel(ProductKernel):
         return -(-product.value.n // self.n), -(-self._pixels(product) // self.m)
 
     def shares(self, product: Product) -> Shares:
-        """Return how blocks share the tiles. Where they add up results, all tiles of a block are of the same filters."""
+        """Return how blocks share the tiles. Where they add up results, all tiles of a block are of the same
+        filters."""
         (n_tiles, m_tiles), most = self._tiles(product), product.device.multiprocessors
         count = n_tiles * m_tiles * product.groups
         if product.statistics is not None and n_tiles > 1:
@@ -215,13 +217,11 @@ class TmaKernel(ProductKernel):
 TMA = (
     TmaKernel(128, 256, 2, 4, 0.74),
     TmaKernel(192, 128, 3, 4, 0.69),
-    TmaKernel(128, 128, 2, 6, 0.67),
     TmaKernel(128, 64, 2, 8, 0.53),
     TmaKernel(256, 64, 2, 4, 0.58),
     TmaKernel(128, 128, 2, 6, 0.70, ping_pong=True, moves=14.3),
     TmaKernel(256, 128, 2, 4, 0.74, planes=True),
     TmaKernel(256, 128, 2, 4, 0.74, planes=True, transposed=True, moves=13.9),
-    TmaKernel(128, 128, 2, 6, 0.70, ping_pong=True, planes=True, transposed=True, moves=14.3),
 )
 
 

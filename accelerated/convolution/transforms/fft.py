@@ -62,8 +62,8 @@ class Spectra:
 
     @cached_property
     def size(self) -> tuple[int, ...]:
-        """Return the sizes of a tile. A dimension in which the filter has one element is not transformed, except that columns are if
-        no other dimension is."""
+        """Return the sizes of a tile. A dimension in which the filter has one element is not transformed, except that
+        columns are if no other dimension is."""
         untiled = [_power_of_two(result + tap - 1) for result, tap in zip(self.results, self.taps, strict=True)]
         if self.operation.algo == Algo.CUDNN_CONVOLUTION_FWD_ALGO_FFT:
             return tuple(untiled)
@@ -255,8 +255,8 @@ class _Kernels:
 
 
 class Fft(ConvolutionSolver):
-    """Spectra of filters and images, of images or of tiles, their products, and back; images slice by slice where the spectra
-    are large."""
+    """Spectra of filters and images, of images or of tiles, their products, and back; images slice by slice where the
+    spectra are large."""
 
     def __init__(self, name: str, algo: Algo) -> None:
         self.name, self.algorithms = name, (algo,)

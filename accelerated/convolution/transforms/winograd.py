@@ -185,7 +185,8 @@ class Winograd(ConvolutionSolver):
 def _product(
     operation: Convolution, device: Any, tiles: int, workspace: Workspace, filters_last: bool | None = None
 ) -> Product:
-    """Return the products of transformed images and filters, a matrix product for each value of a tile and each group."""
+    """Return the products of transformed images and filters, a matrix product for each value of a tile and each
+    group."""
     groups = operation.convolution.group_count
     batch = TILE * TILE * groups
     value = transformed_product(operation, tiles, operation.w.dims[0] // groups, operation.w.dims[1])

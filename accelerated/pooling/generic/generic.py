@@ -63,7 +63,8 @@ class WalkStruct(ctypes.Structure):
 
 
 def index_shape(shape: Shape) -> Shape:
-    """Return the shape with the indices of the windows' first maxima in place of y: packed, channels last where x has them so."""
+    """Return the shape with the indices of the windows' first maxima in place of y: packed, channels last where x has
+    them so."""
     sizes = [*shape.extents, *(axis.output for axis in shape.axes)]
     order = [d for d in range(len(sizes)) if not (shape.channels_last and d == len(shape.extents) - 1)]
     order += [d for d in range(len(sizes)) if d not in order]
@@ -85,7 +86,8 @@ def pooling_of(problem: PoolingProblem, shape: Shape) -> Any:
 
 
 def pack_width(problem: PoolingProblem) -> int:
-    """Return how many channels a pack has: as many as take 16 bytes, or those of a vector, or 1 where packs do not fit."""
+    """Return how many channels a pack has: as many as take 16 bytes, or those of a vector, or 1 where packs do not
+    fit."""
     shape = problem.shape
     widths = (shape.width, *([VECTOR] if shape.width == PACK_BYTES else []))
     scalar_bytes = PACK_BYTES // shape.width

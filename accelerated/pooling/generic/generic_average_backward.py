@@ -11,7 +11,8 @@ SOURCE = "pooling/generic/generic_average_backward.cu"
 
 
 class GenericAverageBackward(PoolingSolver):
-    """Any gradient of an average: blocks keep what the windows over a tile give, or a thread for a pack of inputs gathers it."""
+    """Any gradient of an average: blocks keep what the windows over a tile give, or a thread for a pack of inputs
+    gathers it."""
 
     name = "pooling.generic_average_backward"
     kinds = (AVERAGE_BACKWARD,)

@@ -18,7 +18,8 @@ OVERLAP = 4  # windows over an input, from which blocks keep channels for all of
 
 
 class GenericForward(PoolingSolver):
-    """Any forward call: blocks have tiles of outputs, or one of a large window; a thread has a pack of channels where windows overlap little."""
+    """Any forward call: blocks have tiles of outputs, or one of a large window; a thread has a pack of channels where
+    windows overlap little."""
 
     name = "pooling.generic_forward"
     kinds = (FORWARD,)

@@ -16,7 +16,8 @@ LOADS = 8  # of a thread of a team
 
 
 class GenericMaxBackward(PoolingSolver):
-    """Any gradient of a maximum: blocks keep the first maxima over a tile, or one launch finds those of large windows for the next."""
+    """Any gradient of a maximum: blocks keep the first maxima over a tile, or one launch finds those of large windows
+    for the next."""
 
     name = "pooling.generic_max_backward"
     kinds = (MAX_BACKWARD,)

@@ -63,7 +63,8 @@ class TileStruct(ctypes.Structure):
 
 @dataclass
 class Tile:
-    """The outputs, or backward inputs, of a block along each axis, and what it keeps for them of groups of planes or channels."""
+    """The outputs, or backward inputs, of a block along each axis, and what it keeps for them of groups of planes or
+    channels."""
 
     problem: PoolingProblem
     items: int  # of a group
@@ -84,7 +85,8 @@ class Tile:
 
     @property
     def sources(self) -> list[int]:
-        """Along each axis, the extent of what the block keeps first: inputs, or windows for the gradient of averages."""
+        """Along each axis, the extent of what the block keeps first: inputs, or windows for the gradient of
+        averages."""
         if self.problem.kind not in (FORWARD, MAX_BACKWARD):
             return self.windows
         counts = self.targets if self.problem.kind == FORWARD else [self._existing(d) for d in range(3)]
@@ -106,7 +108,8 @@ class Tile:
         return kept if self.problem.kind in (FORWARD, MAX_BACKWARD) else SCALAR_BYTES[operation.compute_type]
 
     def pitch(self, positions: int) -> int:
-        """Return how many packs lie between groups in shared memory, for neighbouring threads to access different banks."""
+        """Return how many packs lie between groups in shared memory, for neighbouring threads to access different
+        banks."""
         lanes = BANK_BYTES // min(PACK_BYTES, self.items * self.scalar_bytes)
         return positions if self.neighbours == 1 else positions + (max(1, lanes // self.neighbours) - positions) % lanes
 
@@ -121,7 +124,8 @@ class Tile:
         return self.pitch(prod(self.windows))
 
     def areas(self, groups: int) -> list[int]:
-        """Return where the indices of windows begin in shared memory, where their values do, and how many bytes there are."""
+        """Return where the indices of windows begin in shared memory, where their values do, and how many bytes there
+        are."""
         areas = [OFFSET_BYTES + groups * self.source_pitch * self.items * self.scalar_bytes]
         windows = groups * self.window_pitch * self.items if self.problem.kind == MAX_BACKWARD else 0
         for nbytes in (INDEX_BYTES, self.scalar_bytes):
@@ -163,7 +167,8 @@ def covering(axis: Axis) -> int:
 
 
 def tile_of(problem: PoolingProblem, items: int, neighbours: int, groups: int) -> Tile | None:
-    """Return the tile of a block, of as much shared memory as is worth it; None where a tile is too much, or for maxima too small."""
+    """Return the tile of a block, of as much shared memory as is worth it; None where a tile is too much, or for maxima
+    too small."""
     tile, *larger = (_largest(Tile(problem, items, neighbours, [], nbytes), groups) for nbytes in SHARED_BYTES)
     for other in larger:
         if other is not None and (tile is None or tile.redundancy > max(SMALL_TILE, other.redundancy)):
@@ -172,7 +177,8 @@ def tile_of(problem: PoolingProblem, items: int, neighbours: int, groups: int) -
 
 
 def _largest(tile: Tile, groups: int) -> Tile | None:
-    """Return the largest tile that a block can have, or a smaller one where blocks would be few; None where one target is too much."""
+    """Return the largest tile that a block can have, or a smaller one where blocks would be few; None where one target
+    is too much."""
     tile.targets = tile.extents
     enough = BLOCKS_PER_SM * tile.problem.device.multiprocessors
     while True:
@@ -193,8 +199,8 @@ def _largest(tile: Tile, groups: int) -> Tile | None:
 
 
 def tiled(problem: PoolingProblem, source: str) -> Configuration | None:
-    """Return the launch of a kernel of tiles; None where most of what a block would read is in no window, or one window is too much
-    for it."""
+    """Return the launch of a kernel of tiles; None where most of what a block would read is in no window, or one window
+    is too much for it."""
     shape = problem.shape
     if any(axis.stride > 2 * axis.window for axis in shape.axes) or _span(problem) >= MAX_ELEMENTS:
         return None

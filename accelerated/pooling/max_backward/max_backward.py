@@ -203,7 +203,8 @@ def _block_steps(steps: int, blocks: int, at_once: int) -> int:
 
 
 def _cell_bytes(problem: PoolingProblem, windows: int) -> int:
-    """Return the bytes of shared memory that publish the maxima of a thread: indices and incoming gradients, of fp16x2 two in one."""
+    """Return the bytes of shared memory that publish the maxima of a thread: indices and incoming gradients, of fp16x2
+    two in one."""
     pairs = problem.operation.x.scalar_type == HALF and windows % 2 == 0
     return windows * (4 if pairs else 2 * SCALAR_BYTES[problem.operation.compute_type])
 
@@ -211,7 +212,8 @@ def _cell_bytes(problem: PoolingProblem, windows: int) -> int:
 def _sliding(
     problem: PoolingProblem, static: StaticShape, access: Access, settings: Settings, prefetches: bool
 ) -> tuple[SlidingStruct, int, int] | None:
-    """Return how blocks share the work, their number, and the bytes of shared memory of each; None if a block cannot hold its part."""
+    """Return how blocks share the work, their number, and the bytes of shared memory of each; None if a block cannot
+    hold its part."""
     a0, planes = static.axes[0], prod(static.extents)
     groups = -(-access.packs // max(1, settings.group_bytes // (access.channels * static.scalar_bytes)))
     group_packs = -(-access.packs // groups)  # about the same of all groups

@@ -150,8 +150,8 @@ def _images_as_axis0(static: StaticShape) -> StaticShape:
 
 
 def _is_dense(static: StaticShape, access: Access) -> bool:
-    """Return whether the rows of x under a row of windows are full packs of 16 bytes that follow each other in memory, and every plane
-    of a window that the one before does not have lies in x."""
+    """Return whether the rows of x under a row of windows are full packs of 16 bytes that follow each other in memory,
+    and every plane of a window that the one before does not have lies in x."""
     depth, rows, columns = static.axes
     pack = PACK_BYTES // static.scalar_bytes
     distances = [*static.x_steps, *([depth.x_stride] if depth.input > 1 else [])]

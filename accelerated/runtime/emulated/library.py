@@ -13,8 +13,8 @@ from dualdnn.api.operations.forks import awaited_by_forks
 
 from ..errors import DeviceError
 
-# A module's scheduler runs one launch at a time, signal handlers belong to the process, and memory is inaccessible for a while
-# in a launch.
+# A module's scheduler runs one launch at a time, signal handlers belong to the process, and memory is inaccessible for
+# a while in a launch.
 launching = awaited_by_forks(threading.Lock())
 _KERNEL_SOURCES = (".cu", ".cuh")
 

@@ -480,6 +480,13 @@ def test_tiles_of_transforms(run, taps):
     run(convolution((2, 3, 67, 71), (2, 3, *taps), algo=FFT_TILING, padding=(0, 1), alpha=0.5, beta=-1.0))
 
 
+@shows(f"{F}/c01", f"{F}/c02")
+@pytest.mark.parametrize("size", [9, 33])
+def test_many_filters_of_transformed_tiles(run, size):
+    """Fewer tiles than the products take at once, and more."""
+    run(convolution((1, 3, size, size), (20, 3, 3, 3), algo=NONFUSED, alpha=0.5, beta=-1.0))
+
+
 @shows(f"{F}/c01", f"{F}/c02", "cudnnMathType_t/c01")
 @pytest.mark.parametrize("configuration", ["PSEUDO_HALF", "FLOAT"])
 @pytest.mark.parametrize("formats, taps", [(NCHW, 1), ((NHWC, NHWC, NCHW), 3)], ids=["as they lie", "of the result"])

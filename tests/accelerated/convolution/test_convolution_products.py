@@ -71,36 +71,20 @@ PRODUCTS = {  # (operation, kernel)
     "planes, stride 2": (convolution(IMPLICIT, (3, 20, 9, 11), 132, (3, 3), math=FMA, stride=2), "planes"),
     "backwards": (backwards(convolution(IMPLICIT, (2, 20, 7, 6), 34, (3, 2), layout=NHWC, math=FMA, dilation=2)), "rows"),
     "matrix": (convolution(EXPLICIT, (2, 3, 9, 11), 35, (3, 3), math=FMA, blend=(-1.0, 3.0)), "rows"),
-    "channels, transposed filters": (
-        convolution(PRECOMPUTED, (2, 20, 9, 7), 136, (3, 3), layout=NHWC, math=FMA, groups=2, blend=(0.5, 2.0)), "transposed_filters"
-    ),
-    "planes, transposed filters": (convolution(PRECOMPUTED, (2, 9, 9, 8), 140, (3, 3), math=FMA), "transposed_filters"),
     "spectra": (convolution(FFT, (2, 4, 6, 7), 20, (3, 3), math=FMA), "rows"),
-    "Winograd": (convolution(NONFUSED, (3, 9, 14, 15), 40, (3, 3), math=FMA), "transposed_filters"),
+    "Winograd": (convolution(NONFUSED, (3, 9, 14, 15), 40, (3, 3), math=FMA), "planes_packs"),
+    "Winograd, one tile": (convolution(NONFUSED, (1, 9, 4, 4), 40, (3, 3), math=FMA), "planes_packs"),
 }  # fmt: skip
 
 
-def has_kernel(operation, kernel):
-    """Whether x lies as the kernel reads it: in rows, or in planes, which fewer tiles do."""
-    return all(kernel.throughput[kind] for kind in ("rows", "planes")) or operation[1] == "rows"
-
-
-BY_FP32_TILE = [
-    pytest.param(operation[0], operation[1], kernel, id=f"{name}-{named(kernel)}")
-    for name, operation in PRODUCTS.items()
-    for kernel in FP32
-    if has_kernel(operation, kernel) or "channels" in name
-]
-
-
 @pytest.mark.parametrize("shift", (0, UNALIGNED), ids=("aligned", "unaligned"))
-@pytest.mark.parametrize("operation, kind, kernel", BY_FP32_TILE)
+@pytest.mark.parametrize("kernel", FP32, ids=named)
+@pytest.mark.parametrize("operation, kind", PRODUCTS.values(), ids=PRODUCTS)
 def test_every_tile_in_float(backend, operation, kind, shift, kernel):
     """Of the implicit GEMM, and of the products within other solvers."""
-    names = [kernel.name] + [f"convolution.{kind}_{kernel.n}x{kernel.m}"] * (kind == "transposed_filters")
-    with forcing(*names):
+    with forcing(kernel.name):
         plan = check(backend, operation, shift=shift)
-    assert any(name.endswith(f"_{kernel.n}x{kernel.m}") for name in kernels(plan))
+    assert f"convolution_implicit_gemm_fp32_{kind}_{kernel.n}x{kernel.m}" in kernels(plan)
 
 
 def test_offsets_need_no_workspace(backend):
@@ -117,8 +101,8 @@ def test_transformed_filters_in_packs(backend, filters, packs):
     assert any("packs" in name for name in kernels(check(backend, operation))) == packs
 
 
-def test_tiles_fill_waves(backend, monkeypatch):
-    """On 132 multiprocessors: two blocks of 96 pixels for each, where 128 pixels would leave a quarter of them idle."""
+def test_filters_fill_tiles(backend, monkeypatch):
+    """On 132 multiprocessors: as many rows as there are filters; where both tiles are full, those of more filters are faster."""
     monkeypatch.setattr(backend.device, "multiprocessors", 132)
 
     def tile(n, m, matrices=ROWS):
@@ -127,10 +111,9 @@ def test_tiles_fill_waves(backend, monkeypatch):
         assert chosen in FP32
         return chosen.n, chosen.m
 
-    assert tile(512, 32 * 14 * 14) == (128, 96)
-    assert tile(256, 64 * 56 * 56) == (128, 128)
-    assert tile(64, 64 * 56 * 56) == (64, 128)
-    assert tile(20, 72) == tile(20, 72, Matrices(1, 72, 0)) == (64, 64)
+    assert tile(512, 32 * 14 * 14) == tile(256, 64 * 56 * 56) == tile(256, 72) == (128, 64)
+    assert tile(64, 64 * 56 * 56) == tile(192, 64 * 56 * 56) == (64, 128)
+    assert tile(20, 72) == tile(20, 72, Matrices(1, 72, 0)) == (128, 64)
 
 
 # --- products that TMA feeds ---
