@@ -646,11 +646,11 @@ def test_null(caller, refuses, missing):
     f"{F}/c05", f"{F}/c06", "cudnnGetConvolutionForwardWorkspaceSize/c01", "cudnnGetConvolutionForwardWorkspaceSize/c02"
 )
 @pytest.mark.parametrize("algo", [algo for algo in Algo if algo != DIRECT], ids=by_name)
-def test_workspace(caller, run, refuses, algo):
+def test_workspace(subject, caller, run, refuses, algo):
     """The reported size is enough; less, or NULL, is refused before anything is written."""
     operation = sized(caller, convolution((2, 8, 16, 16), (8, 8, 3, 3), algo=algo))
     run(operation)
-    refuses_a_small_workspace(caller, refuses, operation, missing=f"{F}/c05", small=f"{F}/c06")
+    refuses_a_small_workspace(subject, caller, refuses, operation, missing=f"{F}/c05", small=f"{F}/c06")
 
 
 @shows(f"{F}/c05", "cudnnGetConvolutionForwardWorkspaceSize/c01")
