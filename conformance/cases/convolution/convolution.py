@@ -230,7 +230,6 @@ def test_groups(run, groups, per_group, filters, formats, algo, configuration):
 
 # Windows of depthwise convolutions: 11 x 9 inputs, a filter for each channel or several of them
 DEPTHWISE: dict[str, dict[str, Any]] = {
-    "5x5": {"taps": (5, 5), "padding": (2, 2)},
     "5x3, stride 2": {"taps": (5, 3), "padding": (2, 0), "stride": (2, 2)},
     "even": {"taps": (2, 4), "padding": (1, 2), "stride": (2, 1)},
     "dilated": {"taps": (3, 3), "padding": (2, 3), "dilation": (2, 3)},
