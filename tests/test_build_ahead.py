@@ -91,7 +91,7 @@ def test_specialised_modules_are_those_of_what_is_timed(device, wanted):
         "softmax/persistent_tma.cu", "graph/chain.cu", "rnn/persistent_forward.cu", "rnn/persistent_backward.cu",
         "normalization/lrn_rows.cu", "normalization/lrn_columns.cu", "normalization/lrn_channels.cu",
         "normalization/batch_forward.cu", "normalization/batch_backward.cu", "normalization/batch_columns.cu",
-        "normalization/batch_planes.cu", "spatial_transformer/grid_generator.cu",
+        "normalization/batch_planes.cu",
     }  # fmt: skip
 
 

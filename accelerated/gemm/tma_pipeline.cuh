@@ -15,7 +15,7 @@ constexpr bool has_own_stages(int stages, int step) { return stages % step == 0;
 
 template <int STAGES, int BYTES> struct TmaPipeline {
   static_assert(STAGES <= MOST_STAGES);
-  static constexpr int STAGE_BYTES = BYTES;
+  static constexpr int DEPTH = STAGES, STAGE_BYTES = BYTES;
 
   unsigned char* stages;
   Mbarrier *full, *empty;

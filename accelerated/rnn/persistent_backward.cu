@@ -151,7 +151,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
   Inputs inputs;
   inputs.load(a, offsets, offset_of(a, items, offsets, item), items, item, part, true, true);
   int ahead = offset_of(a, items, offsets, items.behind(item));  // of the item that is loaded next
-  // The gradients of the gates of the layer above in the step of an item, whose reads begin an item ahead.
+  // The gradients of the gates of the layer above in the step of an item, whose reads may begin an item ahead.
   const auto above = [&](const Cells& cells) {
     const ELEMENT* vectors = exchange_of(a, cells.layer - 1, cells.direction);
     return Published<>{vectors + (static_cast<long long>(cells.step) * s.batch + cells.first_sequence) * row, row,
@@ -163,7 +163,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
     if (cells.layer > 0 && wanted.t < s.steps)
       Product::begin(pieces, 0, above(cells), s.batch - cells.first_sequence, depth);
   };
-  if (STACKED && items.has(item)) begin_above(item);
+  if (STACKED && READS_AHEAD && items.has(item)) begin_above(item);
   while (items.has(item)) {
     const Item behind_item = items.behind(item);
     const bool goes_on = items.goes_on(item, behind_item);
@@ -193,6 +193,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
     Product product;
     product.clear();
     const int count = s.batch - cells.first_sequence;
+    if (STACKED && !READS_AHEAD) begin_above(item);
     if (STACKED && cells.layer > 0 && t < s.steps) {
       const Dropout& dropout = a.dropout[cells.layer];
       KeptBits kept;
@@ -203,7 +204,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
       product.run_begun(input_rows, pieces, a.pairs, above(cells), count, depth);
       if (dropout.mask >= 0) kept.scale(product, a.scale);
     }
-    if (STACKED && items.has(behind_item)) begin_above(behind_item);
+    if (STACKED && READS_AHEAD && items.has(behind_item)) begin_above(behind_item);
     if (t > 0) {
       const ELEMENT* from = exchange + (static_cast<long long>(behind) * s.batch + cells.first_sequence) * row;
       delay.wait();

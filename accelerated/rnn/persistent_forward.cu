@@ -104,7 +104,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
   Item item = items.first();
   Inputs inputs;
   inputs.load(a, offsets, items, item, part, true);
-  // What the layer below puts out in the step of an item, whose reads begin an item ahead.
+  // What the layer below puts out in the step of an item, whose reads may begin an item ahead.
   const auto below = [&](const Cells& cells) {
     const ELEMENT* vectors = below_of(a.workspace, a.reserve, a.regions[cells.layer]);
     return Published<>{vectors + (static_cast<long long>(cells.step) * s.batch + cells.first_sequence) * wide, wide,
@@ -115,7 +115,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
     const Cells cells(s, items, wanted, part);
     if (cells.layer > 0) Product::begin(pieces, 0, below(cells), s.batch - cells.first_sequence, depth);
   };
-  if (STACKED && items.has(item)) begin_below(item);
+  if (STACKED && READS_AHEAD && items.has(item)) begin_below(item);
   while (items.has(item)) {
     const Item behind = items.behind(item);
     const bool goes_on = items.goes_on(item, behind);
@@ -141,8 +141,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
     Product product;
     product.clear();
     const int first = cells.first_sequence, count = s.batch - first;
+    if (STACKED && !READS_AHEAD) begin_below(item);
     if (STACKED && cells.layer > 0) product.run_begun(input_rows, pieces, a.pairs, below(cells), count, depth);
-    if (STACKED && items.has(behind)) begin_below(behind);
+    if (STACKED && READS_AHEAD && items.has(behind)) begin_below(behind);
     if (item.t > 0) {
       const ELEMENT* from = outputs + (static_cast<long long>(before) * s.batch + first) * wide + direction * s.hidden;
       delay.wait();

@@ -13,6 +13,8 @@
 #include "rnn/persistent.cuh"
 
 constexpr bool STACKED = MOST_LAYERS > 1;
+// Few reads of what another layer puts out are in flight during the step before; more of them only delay that step.
+constexpr bool READS_AHEAD = LOADED_PAIRS * N_TILES <= 2;
 
 // part: the direction or the layer. t: its step.
 struct Item {

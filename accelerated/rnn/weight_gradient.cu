@@ -1,8 +1,8 @@
 // Recurrent networks, the gradients of matrices and biases (8.2.20 to 8.2.22), added to what is there.
 //
-// Of each layer one product over all vectors of its steps for the input matrices, one or two for the recurrent ones
-// (gemm/matrix.cu), one for the projection, both directions at a time, and a sum for the biases. The gradients of the
-// gates are in the reserve space, zeros in the padding.
+// One product over all vectors of the steps for the input matrices, one or two for the recurrent ones (gemm/matrix.cu),
+// of both directions or of the layers that lie alike at a time; of each layer one for the projection, a sum for biases.
+// The gradients of the gates are in the reserve space, zeros in the padding.
 //
 // Roofline bound: flops, 2 * steps * batch * gates * hidden * (width + projected) a direction and layer; bytes: the
 // gradients of the gates twice, inputs and outputs once, the weights read and written once.

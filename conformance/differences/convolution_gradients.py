@@ -80,12 +80,6 @@ declare([
         cases=tuple(f"convolution_backward_data/test_cancellation_and_special_values?{name}?" for name in ("FLOAT", "DOUBLE")),
     ),
     Difference(
-        "V-gradient-workspace", _D, (f"{_D}/c03", f"{_F}/c06"), "A workspace smaller than the size that was queried is BAD_PARAM.", "9.19 computes with less than it asked for.",
-        "BAD_PARAM: the status list.", says=("succeeded, not BAD_PARAM by *",), subjects=("vendor-9*",),
-        cases=tuple(f"convolution_backward_{of}/test_workspace?CUDNN_CONVOLUTION_BWD_{of.upper()}_ALGO_{algo}?"
-                    for of in ("data", "filter") for algo in ("FFT", "FFT_TILING", "WINOGRAD_NONFUSED")),
-    ),
-    Difference(
         "V-gradient-winograd-5x5", _D, (f"{_D}/c16", f"{_F}/c18"), "The transform of Winograd is one way to compute the gradient.",
         "9.19 loses up to 0.1 of sums of whole numbers with filters of 5x5.", "As close to direct sums as float transforms of that size are.", says=("assertion *",), subjects=("vendor-9*",),
         cases=tuple(f"convolution_backward_{of}/test_transforms_beside_direct_sums?*WINOGRAD_NONFUSED*(6, 4, 5, 5)*" for of in ("data", "filter")),

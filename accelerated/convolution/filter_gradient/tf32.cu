@@ -17,6 +17,8 @@ struct Multiplication : TmaPipeline<STAGES, ROW_BOXES * BOX_BYTES + COLUMNS * RO
   static constexpr bool SPLIT_K = ROW_BOXES < CONSUMERS * WARPS;
   static constexpr int SLOT = CONSUMERS * WARPS * BOX * COLUMNS;  // sums that a block stores of a tile
   static_assert(has_own_stages(STAGES, SPLIT_K ? CONSUMERS : 1));
+  static constexpr int READERS = WARPGROUP * (SPLIT_K ? 1 : CONSUMERS);  // threads that read a stage
+  static constexpr bool MOVES_REGISTERS = true;
 
   const Arguments& a;
 
@@ -66,33 +68,12 @@ struct Multiplication : TmaPipeline<STAGES, ROW_BOXES * BOX_BYTES + COLUMNS * RO
   }
 };
 
-template <int ROW_BOXES, int COLUMNS, int STAGES> __device__ __forceinline__ void multiply(const Arguments& a) {
-#if defined(EMULATED_CUDA) || defined(WGMMA_INSTRUCTIONS)
-  using M = Multiplication<ROW_BOXES, COLUMNS, STAGES>;
-  __shared__ Mbarrier full[STAGES], empty[STAGES];
-  unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
-  if (threadIdx.x == 0) {
-    M::Pipeline::initialise(full, empty, WARPGROUP * (M::SPLIT_K ? 1 : CONSUMERS));
-    fence_mbarrier_init();
-  }
-  __syncthreads();
-  M m{{stages, full, empty}, a};
-  if (threadIdx.x < WARPGROUP) {
-    setmaxnreg_decrease<40>();
-    if (threadIdx.x == 0) m.produce();
-  } else {
-    setmaxnreg_increase<232>();
-    m.consume();
-  }
-#endif
-}
-
 // NAME: rows x columns of a tile
 #define KERNEL(NAME, ...)                                                            \
   extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)       \
       convolution_filter_gradient_tf32_##NAME(const __grid_constant__ Arguments a) { \
     griddepcontrol_wait();                                                           \
-    multiply<__VA_ARGS__>(a);                                                        \
+    multiply<Multiplication<__VA_ARGS__>>(a);                                        \
   }
 KERNEL(256x128, 8, 128, 4)
 KERNEL(128x128, 4, 128, 6)

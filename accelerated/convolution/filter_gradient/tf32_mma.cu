@@ -13,6 +13,8 @@ struct Multiplication : TmaPipeline<STAGES, (ROW_BOXES + COLUMN_BOXES) * BOX_BYT
   using Pipeline = TmaPipeline<STAGES, (ROW_BOXES + COLUMN_BOXES) * BOX_BYTES>;
   static constexpr int COLUMNS = COLUMN_BOXES * BOX, STEPS = 4;  // products of a K-block
   static constexpr int SLOT = ROW_BOXES * BOX * COLUMNS;         // sums that a block stores of a tile
+  static constexpr int READERS = WARPGROUP * CONSUMERS;          // threads that read a stage
+  static constexpr bool MOVES_REGISTERS = false;
 
   const Arguments& a;
 
@@ -79,28 +81,12 @@ struct Multiplication : TmaPipeline<STAGES, (ROW_BOXES + COLUMN_BOXES) * BOX_BYT
   }
 };
 
-template <int ROW_BOXES, int COLUMN_BOXES, int STAGES> __device__ __forceinline__ void multiply(const Arguments& a) {
-#if defined(EMULATED_CUDA) || defined(WGMMA_INSTRUCTIONS)
-  using M = Multiplication<ROW_BOXES, COLUMN_BOXES, STAGES>;
-  __shared__ Mbarrier full[STAGES], empty[STAGES];
-  unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
-  if (threadIdx.x == 0) {
-    M::Pipeline::initialise(full, empty, WARPGROUP * CONSUMERS);
-    fence_mbarrier_init();
-  }
-  __syncthreads();
-  M m{{stages, full, empty}, a};
-  if (threadIdx.x >= WARPGROUP) m.consume();
-  else if (threadIdx.x == 0) m.produce();
-#endif
-}
-
 // NAME: rows x columns of a tile
 #define KERNEL(NAME, ...)                                                                \
   extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)           \
       convolution_filter_gradient_tf32_mma_##NAME(const __grid_constant__ Arguments a) { \
     griddepcontrol_wait();                                                               \
-    multiply<__VA_ARGS__>(a);                                                            \
+    multiply<Multiplication<__VA_ARGS__>>(a);                                            \
   }
 KERNEL(256x64, 8, 2, 5)
 

@@ -18,7 +18,7 @@
 #define TF32 0
 #endif
 
-template <int ROWS, int COLUMNS, int STAGES, bool PLANES>
+template <int ROWS, int COLUMNS, int STAGES, bool PLANES = false>
 struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMNS) * ROW_BYTES> {
   using Pipeline = TmaPipeline<STAGES, (ROWS + COLUMNS) * ROW_BYTES>;
   static constexpr bool SPLIT_K = ROWS < CONSUMERS * 64;
@@ -27,6 +27,8 @@ struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMNS) * ROW_BYTES> {
   static constexpr int STEP = SPLIT_K ? CONSUMERS : 1;   // from one K-block of a warpgroup to its next
   static_assert(PLANES || BOX == 64);
   static_assert(has_own_stages(STAGES, STEP));
+  static constexpr int READERS = WARPGROUP * (SPLIT_K ? 1 : CONSUMERS);  // threads that read a stage
+  static constexpr bool MOVES_REGISTERS = true;
 
   const Arguments& a;
 
@@ -127,42 +129,20 @@ struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMNS) * ROW_BYTES> {
   }
 };
 
-template <int ROWS, int COLUMNS, int STAGES, bool PLANES = false>
-__device__ __forceinline__ void multiply(const Arguments& a) {
-#if defined(EMULATED_CUDA) || defined(WGMMA_INSTRUCTIONS)
-  using M = Multiplication<ROWS, COLUMNS, STAGES, PLANES>;
-  __shared__ Mbarrier full[STAGES], empty[STAGES];
-  unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
-  if (threadIdx.x == 0) {
-    M::Pipeline::initialise(full, empty, WARPGROUP * (M::SPLIT_K ? 1 : CONSUMERS));
-    fence_mbarrier_init();
-  }
-  __syncthreads();
-  M m{{stages, full, empty}, a};
-  if (threadIdx.x < WARPGROUP) {
-    setmaxnreg_decrease<40>();
-    if (threadIdx.x == 0) m.produce();
-  } else {
-    setmaxnreg_increase<232>();
-    m.consume();
-  }
-#endif
-}
-
 // NAME: rows x columns of a tile
 #if PROLOGUE
 #define KERNEL(NAME, ...)                                                                    \
   extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)               \
       convolution_filter_gradient_tma_prologue_##NAME(const __grid_constant__ Arguments a) { \
     griddepcontrol_wait();                                                                   \
-    multiply<__VA_ARGS__>(a);                                                                \
+    multiply<Multiplication<__VA_ARGS__>>(a);                                                \
   }
 #else
 #define KERNEL(NAME, ...)                                                           \
   extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)      \
       convolution_filter_gradient_tma_##NAME(const __grid_constant__ Arguments a) { \
     griddepcontrol_wait();                                                          \
-    multiply<__VA_ARGS__>(a);                                                       \
+    multiply<Multiplication<__VA_ARGS__>>(a);                                       \
   }
 #endif
 #if !TF32

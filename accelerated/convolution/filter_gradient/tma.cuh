@@ -67,6 +67,28 @@ __device__ __forceinline__ void store_sums(float* slot, const float (&sums)[BLOC
           make_float4(sums[b][4 * i], sums[b][4 * i + 1], sums[b][4 * i + 2], sums[b][4 * i + 3]);
 }
 
+// A block: one thread fills the stages of an M, two warpgroups multiply them; where M::MOVES_REGISTERS they have those
+// of the producer's warpgroup.
+template <class M> __device__ __forceinline__ void multiply(const Arguments& a) {
+#if defined(EMULATED_CUDA) || defined(WGMMA_INSTRUCTIONS)
+  __shared__ Mbarrier full[M::DEPTH], empty[M::DEPTH];
+  unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
+  if (threadIdx.x == 0) {
+    M::Pipeline::initialise(full, empty, M::READERS);
+    fence_mbarrier_init();
+  }
+  __syncthreads();
+  M m{{stages, full, empty}, a};
+  if (threadIdx.x < WARPGROUP) {
+    if constexpr (M::MOVES_REGISTERS) setmaxnreg_decrease<40>();
+    if (threadIdx.x == 0) m.produce();
+  } else {
+    if constexpr (M::MOVES_REGISTERS) setmaxnreg_increase<232>();
+    m.consume();
+  }
+#endif
+}
+
 // --- the sums of all blocks ---
 
 struct SumArguments {

@@ -465,11 +465,11 @@ def test_size_query_refuses_null(caller, refuses, position):
 
 @shows(f"{D}/c03", f"{SIZE}/c01", f"{SIZE}/c02")
 @pytest.mark.parametrize("algo", list(Algo), ids=by_name)
-def test_workspace(caller, run, refuses, algo):
+def test_workspace(subject, caller, run, refuses, algo):
     """The reported size is enough; less, or NULL, is refused before anything is written."""
     operation = sized(caller, gradient((2, 8, 9, 8), (8, 8, 3, 3), algo=algo))
     run(operation)
-    refuses_a_small_workspace(caller, refuses, operation, missing=f"{D}/c03", small=f"{D}/c03")
+    refuses_a_small_workspace(subject, caller, refuses, operation, missing=f"{D}/c03", small=f"{D}/c03")
 
 
 @shows(f"{D}/c03")

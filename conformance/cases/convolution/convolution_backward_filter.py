@@ -500,11 +500,11 @@ def test_size_query_refuses_null(caller, refuses, position):
 
 @shows(f"{F}/c05", f"{F}/c06", f"{SIZE}/c01")
 @pytest.mark.parametrize("algo", SERVED, ids=by_name)
-def test_workspace(caller, run, refuses, algo):
+def test_workspace(subject, caller, run, refuses, algo):
     """The reported size is enough; less, or NULL, is refused before anything is written."""
     operation = sized(caller, gradient(algo=algo, alpha=0.5))
     run(operation)
-    refuses_a_small_workspace(caller, refuses, operation, missing=f"{F}/c05", small=f"{F}/c06")
+    refuses_a_small_workspace(subject, caller, refuses, operation, missing=f"{F}/c05", small=f"{F}/c06")
 
 
 @shows(f"{F}/c05")

@@ -296,8 +296,8 @@ def test_null(caller, refuses, missing):
 
 @shows(f"{B}/c08", f"{B}/c09")
 @pytest.mark.parametrize("algo", [PRECOMP, GEMM, FFT, FFT_TILING, WINOGRAD, NONFUSED], ids=by_name)
-def test_workspace(caller, run, refuses, algo):
+def test_workspace(subject, caller, run, refuses, algo):
     """What cudnnGetConvolutionForwardWorkspaceSize reports is enough; less, or NULL, is refused."""
     operation = sized(caller, fused(x=(2, 8, 16, 16), w=(8, 8, 3, 3), algo=algo))
     run(operation)
-    refuses_a_small_workspace(caller, refuses, operation, missing=f"{B}/c08", small=f"{B}/c09")
+    refuses_a_small_workspace(subject, caller, refuses, operation, missing=f"{B}/c08", small=f"{B}/c09")

@@ -169,6 +169,22 @@ def test_steps_that_are_left_out(trial, caller, make, without, activation):
     trial(sized(caller, make(activation, without)))
 
 
+@pytest.mark.parametrize("alone, factor", [("eqScale", 2.0), ("zEqBias", 1.0)])
+def test_one_step_alone_is_made(caller, alone, factor):
+    """A scale or a bias behind the convolution and nothing else; what both backends take for nothing to do is no matter of opinion."""
+    operation = sized(caller, added(None, tuple({"eqScale", "z", "zEqScale", "zEqBias"} - {alone})))
+    found = []
+    for value in (1.0, 2.0):
+        memory = prepare(operation, "normal", 0)
+        memory[alone] = np.full(operation.tensor(alone).count, value, np.float32).view(np.uint8)
+        buffers = {name: caller.handle.to_device(content) for name, content in memory.items()}
+        executed(caller, operation, buffers)
+        found.append(buffers["y"].to_host(np.float32, -1))
+    first, second = found
+    assert np.allclose(second, factor * first + (0 if alone == "eqScale" else 1), rtol=1e-5, atol=1e-5)
+    assert np.abs(second - first).max() > 0.5
+
+
 NOPS = [
     (statistics, dict(BN_EQSCALEBIAS_DESC=None), ("eqScale", "eqBias")), (filter_gradient, dict(BN_EQSCALEBIAS_DESC=None), ("eqScale", "eqBias")),
     (statistics, dict(YSTATS_DESC=None), ("ySum", "ySqSum")), (statistics, dict(YSUM_PLACEHOLDER=NULL), ("ySum", "ySqSum")),
