@@ -104,8 +104,8 @@ class BatchPlanesSolver(Solver[BatchProblem]):
         return self._group(problem) * (problem.plane or 1) // problem.width
 
     def _group_bytes(self, problem: BatchProblem, threads: int) -> int:
-        """Return the bytes of shared memory of a block that has them: all of their packs, and what threads exchange, the
-        moments of their own channels and of the next ones."""
+        """Return the bytes of shared memory of a block that has them: all of their packs, and what threads exchange,
+        the moments of their own channels and of the next ones."""
         packs = self._packs_of_row(problem)
         exchanged = threads + threads // packs * self._group(problem)
         return problem.x.dims[0] * packs * self._bytes_of_packs(problem) + MOMENTS * problem.compute_bytes * exchanged
