@@ -35,13 +35,11 @@ def _of_large_windows(problem: PoolingProblem) -> Configuration:
     team = 1 if shape.covered < SMALL_WINDOW else min(WARP, power_of_two(shape.covered // LOADS))
     columns = min(team, power_of_two(min(shape.axes[2].window, shape.axes[2].input)))
     found = walk_of(indices, width, forward=True)
-    fields = (
-        ("walk", found),
-        ("team_bits", c_int(team.bit_length() - 1)),
-        ("column_bits", c_int(columns.bit_length() - 1)),
-    )
+    bits = (("team_bits", c_int(team.bit_length() - 1)), ("column_bits", c_int(columns.bit_length() - 1)))
     grid = blocks(found.packs * team)[0]
-    find = configured(problem, SOURCE, "index", width, grid, THREADS, *fields, shape=indices, operands=("x", INDICES))
+    find = configured(
+        problem, SOURCE, "index", width, grid, THREADS, ("walk", found), *bits, shape=indices, operands=("x", INDICES)
+    )
     walk, index_walk = walk_of(shape, width, forward=False), walk_of(indices, width, forward=False)
     strides = (c_longlong * 3)(*(axis.y_stride for axis in indices.axes))
     fields = (("walk", walk), ("index_walk", index_walk), ("index_stride", strides))
