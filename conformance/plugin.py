@@ -6,6 +6,7 @@ an operation and judge it) and ``refuses`` (a call must raise a status, citing a
 
 from __future__ import annotations
 
+import gc
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -157,6 +158,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = set(chosen)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = chosen
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Cases live as long as their process: no collection of garbage walks all of them again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
@@ -490,6 +498,7 @@ class Collector:
         directory = self.config.getoption("--report")
         if directory is None:
             return
+        gc.freeze()  # the results stay until the end, where pytest collects garbage five times
         seen = {result["id"] for result in self.results}
         stopped = session.exitstatus in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
         unknown = [] if stopped else [case for case in self.config.getoption("--case") if case not in seen]

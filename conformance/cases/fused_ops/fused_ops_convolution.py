@@ -179,7 +179,7 @@ def test_one_step_alone_is_made(caller, alone, factor):
         memory[alone] = np.full(operation.tensor(alone).count, value, np.float32).view(np.uint8)
         buffers = {name: caller.handle.to_device(content) for name, content in memory.items()}
         executed(caller, operation, buffers)
-        found.append(buffers["y"].to_host(np.float32, -1))
+        found.append(buffers["y"].to_host(np.float32, operation.tensor("y").count))
     first, second = found
     assert np.allclose(second, factor * first + (0 if alone == "eqScale" else 1), rtol=1e-5, atol=1e-5)
     assert np.abs(second - first).max() > 0.5
