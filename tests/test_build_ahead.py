@@ -11,9 +11,21 @@ from dualdnn.accelerated.runtime.sources import KERNELS
 from dualdnn.accelerated.solver import plan_by, possible_solvers
 from dualdnn.api.operations import ConvolutionForward, Im2Col, ReorderFilter, ReorderFilterAndBias
 from dualdnn.conformance import build_ahead
+from dualdnn.conformance.bench import rnn_rows
 from dualdnn.conformance.bench.rows import pooling, rows
 from dualdnn.conformance.command_line import main
 from dualdnn.conformance.convolution_kinds import convolutions
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_steps():
+    """Every step of a recurrence launches the same kernels: planning a thousand of each network takes minutes."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("GRID", "DEEP_GRID", "NETWORKS"):
+            patch.setattr(
+                rnn_rows, name, [(cell, min(steps, 4), *rest) for cell, steps, *rest in getattr(rnn_rows, name)]
+            )
+        yield
 
 
 @pytest.fixture(scope="module")
