@@ -29,8 +29,13 @@ def has_packed_result(problem: BiasProblem) -> bool:
 
 
 def launches_in_parts(
-    problem: BiasProblem, source: str, parts: int, grid: Grid, fields: Sequence[tuple[str, Any]], definitions: Mapping[str, str]
-) -> list[Launch]:  # fmt: skip
+    problem: BiasProblem,
+    source: str,
+    parts: int,
+    grid: Grid,
+    fields: Sequence[tuple[str, Any]],
+    definitions: Mapping[str, str],
+) -> list[Launch]:
     """Return the launch of the kernel of a source and, where there are several parts, the one that adds them."""
     o, device = problem.operation, problem.device
     names = type_definitions(o.dy.scalar_type, o, **definitions)

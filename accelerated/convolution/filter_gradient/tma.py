@@ -322,7 +322,7 @@ class Product:
 
     @property
     def read_seconds(self) -> float:
-        """Of both operands."""
+        """The least time in which x and dy are read."""
         return (self.operation.x.nbytes + self.operation.dy.nbytes) / Rates.BANDWIDTH
 
     @cached_property
