@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -185,6 +186,12 @@ def test_geometries(run, geometry, formats):
             run(replace(operation, algo=GEMM))
 
 
+ON_TENSOR_CORES: list[dict[str, Any]] = [
+    {"configuration": "PSEUDO_HALF", "math_type": DEFAULT, "formats": formats, "mode": mode, "beta": 0.5}
+    for formats, mode in zip((NCHW, NHWC), Mode, strict=True)
+]
+
+
 def in_whole_packs(x: tuple[int, ...], w: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """An input and a filter of the same window whose channels fill packs of 16 bytes in half: 8 instead of up to 4, or else 16."""
     c, k = (8 if count <= 4 else 16 for count in (w[1], w[0]))
@@ -196,23 +203,9 @@ def in_whole_packs(x: tuple[int, ...], w: tuple[int, ...]) -> tuple[tuple[int, .
 def test_geometries_on_tensor_cores(run, geometry):
     plain = convolution(**GEOMETRIES[geometry])
     x, w = in_whole_packs(plain.x.dims, plain.w.dims)
-    for formats, mode in zip((NCHW, NHWC), Mode, strict=True):
-        options: Any = {
-            **GEOMETRIES[geometry],
-            "x": x,
-            "w": w,
-            "formats": formats,
-            "mode": mode,
-            "math_type": DEFAULT,
-            "beta": 0.5,
-        }
-        run(
-            convolution(
-                **options,
-                configuration="PSEUDO_HALF",
-                algo=PRECOMP if max(plain.convolution.dilation) == 1 else IMPLICIT,
-            )
-        )
+    algo = PRECOMP if max(plain.convolution.dilation) == 1 else IMPLICIT
+    for options in ON_TENSOR_CORES:
+        run(convolution(**{**GEOMETRIES[geometry], "x": x, "w": w, **options}, algo=algo))
 
 
 @shows("cudnnSetConvolutionGroupCount/c01", f"{F}/c23", f"{F}/c35")
@@ -239,21 +232,22 @@ DEPTHWISE: dict[str, dict[str, Any]] = {
 }
 
 
-def depthwise(window: str, channels: int, multiple: int) -> tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]:
-    """The dimensions of the input and of the filter of a depthwise convolution, and its other options."""
-    options = dict(DEPTHWISE[window])
-    return (2, channels, 11, 9), (channels * multiple, 1, *options.pop("taps")), {**options, "groups": channels}
+def depthwise(window: str) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]]:
+    """Depthwise convolutions: the dimensions of the input and of the filter, and the other options."""
+    for formats, mode, channels, multiple in zip(
+        (NHWC, NCHW, NHWC), (*Mode, Mode.CUDNN_CONVOLUTION), (8, 5, 3), (1, 1, 2), strict=True
+    ):
+        options = dict(DEPTHWISE[window])
+        x, w = (2, channels, 11, 9), (channels * multiple, 1, *options.pop("taps"))
+        yield x, w, {**options, "groups": channels, "formats": formats, "mode": mode, "beta": 0.5}
 
 
 @shows("cudnnSetConvolutionGroupCount/c01", f"{F}/c23")
 @pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
 @pytest.mark.parametrize("window", DEPTHWISE)
 def test_depthwise_windows(run, window, configuration):
-    for formats, mode, channels, multiple in zip(
-        (NHWC, NCHW, NHWC), (*Mode, Mode.CUDNN_CONVOLUTION), (8, 5, 3), (1, 1, 2), strict=True
-    ):
-        x, w, options = depthwise(window, channels, multiple)
-        run(convolution(x, w, **options, configuration=configuration, formats=formats, mode=mode, beta=0.5))
+    for x, w, options in depthwise(window):
+        run(convolution(x, w, **options, configuration=configuration))
 
 
 @shows(f"{F}/c24", f"{F}/c25", f"{F}/c26", f"{F}/c29", f"{F}/c30")

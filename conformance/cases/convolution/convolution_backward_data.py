@@ -19,7 +19,16 @@ from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
 
 from .checks import beside_direct_sums, is_the_adjoint, refuses_a_small_workspace, takes_a_workspace_anywhere
-from .convolution import DEPTHWISE, FLOATING, by_name, convolution_spec, depthwise, formats_of, in_whole_packs
+from .convolution import (
+    DEPTHWISE,
+    FLOATING,
+    ON_TENSOR_CORES,
+    by_name,
+    convolution_spec,
+    depthwise,
+    formats_of,
+    in_whole_packs,
+)
 
 D, SIZE = "cudnnConvolutionBackwardData", "cudnnGetConvolutionBackwardDataWorkspaceSize"
 ALGO_0, ALGO_1, FFT, FFT_TILING, WINOGRAD, NONFUSED = Algo
@@ -107,28 +116,16 @@ def test_geometries(run, geometry, formats):
 def test_geometries_on_tensor_cores(run, geometry):
     plain = gradient(**GEOMETRIES[geometry])
     dx, w = in_whole_packs(plain.dx.dims, plain.w.dims)
-    for formats, mode in zip((NCHW, NHWC), Mode, strict=True):
-        options: Any = {
-            **GEOMETRIES[geometry],
-            "dx": dx,
-            "w": w,
-            "formats": formats,
-            "mode": mode,
-            "math_type": DEFAULT,
-            "beta": 0.5,
-        }
-        run(gradient(**options, configuration="PSEUDO_HALF", algo=ALGO_1))
+    for options in ON_TENSOR_CORES:
+        run(gradient(**{**GEOMETRIES[geometry], "dx": dx, "w": w, **options}, algo=ALGO_1))
 
 
 @shows("cudnnSetConvolutionGroupCount/c01", f"{D}/c10")
 @pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
 @pytest.mark.parametrize("window", DEPTHWISE)
 def test_depthwise_windows(run, window, configuration):
-    for formats, mode, channels, multiple in zip(
-        (NHWC, NCHW, NHWC), (*Mode, Mode.CUDNN_CONVOLUTION), (8, 5, 3), (1, 1, 2), strict=True
-    ):
-        x, w, options = depthwise(window, channels, multiple)
-        run(gradient(x, w, **options, configuration=configuration, formats=formats, mode=mode, beta=0.5))
+    for x, w, options in depthwise(window):
+        run(gradient(x, w, **options, configuration=configuration))
 
 
 @shows(f"{D}/c10", f"{D}/c12", "cudnnMathType_t/c01")
