@@ -19,7 +19,7 @@ from typing import Any
 from dualdnn.accelerated.plans import AlignedPlan, plan, workspace_bytes
 from dualdnn.accelerated.runtime.compiler import compile_all
 from dualdnn.accelerated.runtime.devices import open_device
-from dualdnn.accelerated.solver import plan_by, possible_solvers
+from dualdnn.accelerated.solver import ROOMS, plan_by, possible_solvers
 from dualdnn.api.cudnn.dropout import TYPES as DROPOUT_TYPES
 from dualdnn.api.cudnn.pooling import BACKWARD_TYPES, FORWARD_TYPES
 from dualdnn.api.cudnn.spatial_transformer import TYPES as TRANSFORMER_TYPES
@@ -38,6 +38,7 @@ from dualdnn.api.operations import (
     TensorSpec,
     TransformTensor,
 )
+from dualdnn.api.operations.rnn import RNNDataSpec
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NHWC, UINT8
 from dualdnn.api.support.convolution import Problem, unsupported
 
@@ -87,6 +88,8 @@ LONGEST = (
     "convolution/implicit_gemm/simt.cu",
     "convolution/implicit_gemm/mma.cu",
 )
+# Solvers that launch the kernels of a step again and again; the steps that are planned of them
+STEP_BY_STEP, STEPS = {"rnn.recurrence", "rnn.gradient"}, 4
 SMALL_SHAPES = ((2, 8, 6, 6), (2, 8, 4, 6, 6))
 
 
@@ -133,7 +136,26 @@ def timed(device: Any, text: str = "") -> Iterator[Operation]:
         yield from (with_workspace(call.operation, device) for call in row.separate)
         found = with_every_algorithm(row.operation) if isinstance(row.operation, Convolution) else [row.operation]
         for operation in found:
-            yield with_workspace(operation, device) if isinstance(operation, Convolution) else operation
+            yield (
+                with_workspace(operation, device)
+                if isinstance(operation, Convolution)
+                else of_few_steps(operation, device)
+            )
+
+
+def of_few_steps(operation: Any, device: Any) -> Any:
+    """The same with a few steps, where a recurrence is launched step by step: each of a thousand launches the same kernels."""
+    sequences = {name: part for name, part in vars(operation).items() if isinstance(part, RNNDataSpec)}
+    if not sequences or type(operation) not in ROOMS:
+        return operation
+    room = ROOMS[type(operation)]
+    if room.solver(room.problem(operation, device)).name not in STEP_BY_STEP:
+        return operation
+    shorter = {
+        name: replace(part, max_length=min(part.max_length, STEPS), lengths=tuple(min(n, STEPS) for n in part.lengths))
+        for name, part in sequences.items()
+    }
+    return replace(operation, **shorter)
 
 
 def kinds(device: Any) -> Iterator[Operation]:

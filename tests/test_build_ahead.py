@@ -11,21 +11,9 @@ from dualdnn.accelerated.runtime.sources import KERNELS
 from dualdnn.accelerated.solver import plan_by, possible_solvers
 from dualdnn.api.operations import ConvolutionForward, Im2Col, ReorderFilter, ReorderFilterAndBias
 from dualdnn.conformance import build_ahead
-from dualdnn.conformance.bench import rnn_rows
 from dualdnn.conformance.bench.rows import pooling, rows
 from dualdnn.conformance.command_line import main
 from dualdnn.conformance.convolution_kinds import convolutions
-
-
-@pytest.fixture(scope="module", autouse=True)
-def few_steps():
-    """Every step of a recurrence launches the same kernels: planning a thousand of each network takes minutes."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("GRID", "DEEP_GRID", "NETWORKS"):
-            patch.setattr(
-                rnn_rows, name, [(cell, min(steps, 4), *rest) for cell, steps, *rest in getattr(rnn_rows, name)]
-            )
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +97,14 @@ def test_specialised_modules_are_those_of_what_is_timed(device, wanted):
 
 def test_what_is_timed_is_built(device, wanted):
     for row in rows():
-        assert modules_of(row.operation, device) <= wanted, row.name
+        assert modules_of(build_ahead.of_few_steps(row.operation, device), device) <= wanted, row.name
+
+
+def test_few_steps_of_a_recurrence_have_its_modules(device):
+    for row in rows("2x1 layers 512, 20 steps"):
+        shorter = build_ahead.of_few_steps(row.operation, device)
+        assert modules_of(shorter, device) == modules_of(row.operation, device), row.name
+        assert (shorter == row.operation) == ("weights" in row.name)
 
 
 def test_the_kinds_are_those_of_the_tables():
