@@ -28,7 +28,7 @@ CLUSTER, CLUSTER_PIXELS = 8, 2048  # blocks of an image that has so many pixels
 CHANNELS, FEW_CHANNELS, TILE = 8, 2, 16  # of a thread, and where there are few threads; pixels of a block's side
 SLICES, MANY_PIXELS = 8, 1 << 17  # threads of a pixel, where pixels alone are too few threads
 CHANNEL_LANES = 32  # threads of a pixel, where its channels lie side by side
-GRADIENT_CHANNELS = (1, 3, 4, 8)  # of a thread of the gradient of x
+GRADIENT_CHANNELS = (1, 2, 3, 4, 8)  # of a thread of the gradient of x
 CHUNK, SORT_THREADS, REACHED = (
     4096,
     512,
@@ -36,7 +36,7 @@ CHUNK, SORT_THREADS, REACHED = (
 )  # output pixels of a block that sorts; its threads; bins of a sample, at most
 SIDE_BITS, MOST_BINS = 4, 512  # a bin has 16 x 16 cells, or more; of an image
 SORTED_PIXELS = 512  # output pixels of an image, from which on samples are sorted
-ENTRY_BYTES, COUNT_BYTES = 2, 4
+ENTRY_BYTES = 2
 GRID_IMAGES = (8, 4, 2, 1)  # of a thread whose coordinates serve all of them
 FEWEST_LANES = 32  # channels side by side, from which on neighbouring threads take them
 ROW_BLOCKS, SINGLE_BLOCKS = 2, 4  # of a multiprocessor, then: of packs, of single channels
@@ -222,7 +222,7 @@ class SamplerSolver(Solver[TransformerProblem]):
         entries, numbers = bins.scratch_bytes(problem.images)
         scratch_bytes = entries + numbers if self.sorts else 0
         starts = ("starts", ctypes.c_longlong(entries))
-        fused = self.sorts and groups == 1 and lane_width == 0
+        fused = self.sorts and problem.channels == channels and lane_width == 0
         pixels = problem.images * problem.pixels
         slices, interleaved = self._threads_of_pixel(problem)
         of_x, of_grid = problem.images * of_tile * prod(tiles), 0 if fused else blocks(pixels * slices)[0]
@@ -254,11 +254,9 @@ class SamplerSolver(Solver[TransformerProblem]):
         if not self.sorts:
             return [gradients]
         fields = [*factors(o, grid_alpha=o.alphaDgrid, grid_beta=o.betaDgrid), starts, shape, ("bins", bins)]
-        # Two numbers of each warp for a bin, and the entries of a chunk, with half a word.
-        shared_bytes = SORT_THREADS // 32 * 2 * bins.count * COUNT_BYTES + REACHED * CHUNK * ENTRY_BYTES + COUNT_BYTES
         sort = problem.launch(
             GRADIENTS, "sampler_sort", ("grid", SCRATCH, "dgrid"), fields, bins.chunks, problem.images,
-            shared_bytes=shared_bytes, scratch_bytes=scratch_bytes, threads=SORT_THREADS, **definitions,
+            scratch_bytes=scratch_bytes, threads=SORT_THREADS, **definitions,
         )  # fmt: skip
         return [sort, gradients]
 

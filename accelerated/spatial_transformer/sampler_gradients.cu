@@ -1,12 +1,12 @@
 // The gradients of bilinear sampling (4.1.21).
 //
 // A tile of 16 x 16 input pixels adds up the samples with a corner in it. `sampler_sort` makes its list: a block has
-// CHUNK output pixels of an image and sorts them by tiles, stably, in shared memory. `sampler_gradients`: a block has a
-// tile and CHANNELS channels; it sorts the samples of its lists by cell, and each thread adds those of the four cells
-// around its pixel. Ranks come from atomic additions, whose order is none: those of one cell are put in the order of
-// the list before they are added, so that results are the same bits each time. The gradient of the grid: FUSED, by the
-// tile that has the cell, whose pixels of x are in shared memory; else by blocks of their own, where one thread has an
-// output pixel, or several its channels one after the other.
+// CHUNK output pixels of an image and sorts them by tiles in shared memory. `sampler_gradients`: a block has a tile and
+// CHANNELS channels; it sorts the samples of its lists by cell, and each thread adds those of the four cells around its
+// pixel. Both sort by atomic additions, whose order is none: which samples are added together does not depend on it,
+// and those of one cell are put in the order of the output pixels, so that results are the same bits each time. The
+// gradient of the grid: FUSED, by the tile that has the cell, whose pixels of x are in shared memory; else by blocks of
+// their own, where one thread has an output pixel, or several its channels one after the other.
 //
 // Roofline bound: bytes; dy, x and the grid are read once, dx and dgrid written, 2 bytes of a list up to four times:
 // 13 ps an element of 3 channels of float at 4.2 TB/s on an H200 (calculated). Random samples take a sector of 32 bytes
@@ -56,7 +56,7 @@ constexpr int SORT_LANES = 8, SORT_THREADS = CHUNK / SORT_LANES, SORT_WARPS = SO
 constexpr int REACHED = 4;  // bins that a sample reaches at most
 
 // A bin: the tiles of a square, with the cells that have a corner in it. In scratch memory every chunk of an image has
-// its pixels (their index in the chunk) in the order of the bins, and the image where those of each bin begin.
+// its pixels (their index in the chunk) bin by bin, those of one in any order, and the image where each bin begins.
 struct Bins {
   unsigned side, across, down;  // side: cells, as a power of two; bins of a row, of a column
   unsigned pixels, chunks;      // output pixels of an image; chunks of it
@@ -71,24 +71,27 @@ struct Bins {
   }
 };
 
-// The bins of a sample: that of its row and column of bins, and those before, where its cell is the first of a bin and
-// the last of the one before.
+// The bins of a sample, in a word: that of its row and column of bins, and those before, where its cell is the first of
+// a bin and the last of the one before.
 struct SampleBins {
-  static constexpr unsigned FIRST = 0x8000;  // the cell is the first of the row or column
-  unsigned short row, column;
+  unsigned word = 0;  // the first, and above it a bit for each of the four that it reaches
 
-  __device__ __forceinline__ SampleBins() : row(FIRST - 1), column(FIRST - 1) {}  // none
-  __device__ __forceinline__ SampleBins(unsigned of_row, unsigned of_column, unsigned side) {
-    const unsigned mask = (1u << side) - 1;
-    row = static_cast<unsigned short>(of_row >> side | (of_row > 0 && (of_row & mask) == 0 ? FIRST : 0));
-    column = static_cast<unsigned short>(of_column >> side | (of_column > 0 && (of_column & mask) == 0 ? FIRST : 0));
+  __device__ __forceinline__ SampleBins() {}
+  __device__ __forceinline__ SampleBins(unsigned row, unsigned column, const Bins& bins) {
+    const unsigned mask = (1u << bins.side) - 1, r = row >> bins.side, c = column >> bins.side;
+    const bool above = row > 0 && (row & mask) == 0, left = column > 0 && (column & mask) == 0;
+    const unsigned reached[2] = {(r < bins.down ? 1u : 0u) | (above ? 4u : 0u),
+                                 (c < bins.across ? 1u : 0u) | (left ? 2u : 0u)};
+    // Rows are bits 0 and 2, columns 0 and 1: a bin is reached by both.
+    const unsigned by_row = reached[0] * 3, by_column = reached[1] | reached[1] << 2;
+    word = (r * bins.across + c) | (by_row & by_column) << 16;
   }
   // Whether it reaches bin k of the four.
   __device__ __forceinline__ bool reach(int k, const Bins& bins, unsigned& bin) const {
-    const unsigned above = k / 2, left = k % 2, r = row % FIRST - above, c = column % FIRST - left;
-    bin = r * bins.across + c;
-    return (!above || row >= FIRST) && (!left || column >= FIRST) && r < bins.down && c < bins.across;
+    bin = (word & 0xFFFF) - k / 2 * bins.across - k % 2;
+    return word >> (16 + k) & 1;
   }
+  __device__ __forceinline__ bool reaches_several() const { return word >> 17; }
 };
 
 struct SortArguments {
@@ -103,88 +106,71 @@ struct SortArguments {
 
 extern "C" __global__ void __launch_bounds__(SORT_THREADS, 3) spatial_transformer_sampler_sort(const SortArguments a) {
   griddepcontrol_wait();
+  __shared__ unsigned next[SORT_THREADS];  // samples of a bin, then where its next one goes
   __shared__ unsigned of_warp[SORT_WARPS];
-  const unsigned image = blockIdx.y, chunk = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const unsigned bins = a.bins.count();
-  // Of each warp: its samples in a bin, then where its next one goes; the lanes with a sample in the bin.
-  unsigned* const all_next = reinterpret_cast<unsigned*>(shared_memory);
-  unsigned* const next = all_next + warp * bins;
-  unsigned* const lanes = all_next + (SORT_WARPS + warp) * bins;
-  unsigned short* const sorted = reinterpret_cast<unsigned short*>(all_next + 2 * SORT_WARPS * bins);
-  for (unsigned i = threadIdx.x; i < 2 * SORT_WARPS * bins; i += SORT_THREADS) all_next[i] = 0;
-  const unsigned first = warp * (32 * SORT_LANES) + lane;
+  __shared__ __align__(4) unsigned short sorted[REACHED * CHUNK];
+  const unsigned image = blockIdx.y, chunk = blockIdx.x, bins = a.bins.count();
+  next[threadIdx.x] = 0;
+  const size_t of_image = 2 * static_cast<size_t>(image) * a.bins.pixels;
+  ELEMENT coordinates[SORT_LANES][2];
   SampleBins sample[SORT_LANES];
 #pragma unroll
   for (int i = 0; i < SORT_LANES; i++) {
-    const unsigned pixel = chunk * CHUNK + first + i * 32;
-    if (pixel >= a.bins.pixels) continue;
-    const size_t at = 2 * (static_cast<size_t>(image) * a.bins.pixels + pixel);
-    const Cell cell(a.grid + at, a.shape);
-    unsigned row, column;
-    if (reaches(cell, a.shape, row, column)) sample[i] = SampleBins(row, column, a.bins.side);
-    else if (FUSED) write_gradient_of_grid(a.dgrid + at, 0, 0, cell.sound, a.shape, a.grid_alpha, a.grid_beta);
+    const unsigned pixel = chunk * CHUNK + i * SORT_THREADS + threadIdx.x;
+#pragma unroll
+    for (int k = 0; k < 2; k++)
+      if (pixel < a.bins.pixels) coordinates[i][k] = a.grid[of_image + 2 * pixel + k];
   }
-  __syncthreads();
-  unsigned bin;
 #pragma unroll
   for (int i = 0; i < SORT_LANES; i++) {
-#pragma unroll
-    for (int k = 0; k < REACHED; k++)
-      if (sample[i].reach(k, a.bins, bin)) atomicAdd(&next[bin], 1u);
+    const unsigned pixel = chunk * CHUNK + i * SORT_THREADS + threadIdx.x;
+    if (pixel >= a.bins.pixels) continue;
+    const Cell cell(coordinates[i][0], coordinates[i][1], a.shape);
+    unsigned row, column;
+    if (reaches(cell, a.shape, row, column)) {
+      sample[i] = SampleBins(row, column, a.bins);
+    } else if (FUSED) {
+      ELEMENT* const result = a.dgrid + (of_image + 2 * pixel);
+      write_gradient_of_grid(result, 0, 0, cell.sound, a.shape, a.grid_alpha, a.grid_beta);
+    }
   }
+  __syncthreads();
+  auto each = [&](auto act) {
+#pragma unroll
+    for (int i = 0; i < SORT_LANES; i++) {
+      unsigned bin;
+      if (sample[i].reach(0, a.bins, bin)) act(i, bin);
+      if (!sample[i].reaches_several()) continue;
+#pragma unroll
+      for (int k = 1; k < REACHED; k++)
+        if (sample[i].reach(k, a.bins, bin)) act(i, bin);
+    }
+  };
+  each([&](int, unsigned bin) { atomicAdd(&next[bin], 1u); });
   __syncthreads();
   // A thread has a bin.
-  bin = threadIdx.x;
-  unsigned mine = 0;
-  if (bin < bins) {
-#pragma unroll
-    for (int w = 0; w < SORT_WARPS; w++) mine += all_next[w * bins + bin];
-  }
-  unsigned start = exclusive_scan_of_warp(mine);
-  if (lane == 31) of_warp[warp] = start + mine;
+  const unsigned mine = next[threadIdx.x];
+  unsigned start = exclusive_scan_of_warp(mine), all = 0;
+  if (threadIdx.x % 32 == 31) of_warp[threadIdx.x / 32] = start + mine;
   __syncthreads();
-  unsigned all = 0;
 #pragma unroll
   for (int w = 0; w < SORT_WARPS; w++) {
-    if (w < warp) start += of_warp[w];
+    if (w < threadIdx.x / 32) start += of_warp[w];
     all += of_warp[w];
   }
+  next[threadIdx.x] = start;
   unsigned short* const starts = reinterpret_cast<unsigned short*>(a.scratch + a.starts);
-  if (bin < bins) {
-    starts[a.bins.start(image, bin, chunk)] = static_cast<unsigned short>(start);
-#pragma unroll
-    for (int w = 0; w < SORT_WARPS; w++) {
-      const unsigned of_bin = all_next[w * bins + bin];
-      all_next[w * bins + bin] = start;
-      start += of_bin;
-    }
-  }
-  if (threadIdx.x == 0) {
-    starts[a.bins.start(image, bins, chunk)] = static_cast<unsigned short>(all);
-    sorted[all] = 0;  // half of the last word
-  }
+  if (threadIdx.x < bins) starts[a.bins.start(image, threadIdx.x, chunk)] = static_cast<unsigned short>(start);
+  if (threadIdx.x == 0) starts[a.bins.start(image, bins, chunk)] = static_cast<unsigned short>(all);
   __syncthreads();
-  // A warp goes through its pixels 32 at a time.
-#pragma unroll
-  for (int i = 0; i < SORT_LANES; i++) {
-#pragma unroll
-    for (int k = 0; k < REACHED; k++) {
-      const bool exists = sample[i].reach(k, a.bins, bin);
-      if (!__any_sync(ALL_LANES, exists)) continue;
-      if (exists) atomicOr(&lanes[bin], 1u << lane);
-      __syncwarp();
-      const unsigned same = exists ? lanes[bin] : 0, before = __popc(same & ((1u << lane) - 1));
-      const unsigned at = exists ? next[bin] : 0;
-      __syncwarp();
-      if (exists) sorted[at + before] = static_cast<unsigned short>(first + i * 32);
-      if (exists && before == 0) next[bin] = at + __popc(same), lanes[bin] = 0;
-      __syncwarp();
-    }
-  }
+  each([&](int i, unsigned bin) {
+    sorted[atomicAdd(&next[bin], 1u)] = static_cast<unsigned short>(i * SORT_THREADS + threadIdx.x);
+  });
   __syncthreads();
-  unsigned* const entries = reinterpret_cast<unsigned*>(a.scratch) + a.bins.entry(image, chunk) / 2;
-  for (unsigned i = threadIdx.x; i < (all + 1) / 2; i += SORT_THREADS)
-    entries[i] = reinterpret_cast<const unsigned*>(sorted)[i];
+  unsigned short* const entries = reinterpret_cast<unsigned short*>(a.scratch) + a.bins.entry(image, chunk);
+  for (unsigned i = 2 * threadIdx.x; i + 1 < all; i += 2 * SORT_THREADS)
+    *reinterpret_cast<unsigned*>(entries + i) = *reinterpret_cast<const unsigned*>(sorted + i);
+  if (threadIdx.x == 0 && all % 2) entries[all - 1] = sorted[all - 1];
 }
 
 // --- the gradient of x ---
@@ -211,18 +197,18 @@ struct GradientArguments {
   int grid_has_fewer;
 };
 
-constexpr int TILE = 16, IN_FLIGHT = 4;                 // packs of samples of a thread
-constexpr int LANES = LANE_WIDTH > 0 ? LANE_WIDTH : 1;  // channels of a pack, where they lie side by side
-constexpr int SIDE = TILE + 1, CELLS = SIDE * SIDE;     // cells with a corner in a tile
-constexpr int SAMPLES = 2 * THREADS;                    // of a tile at a time, two a thread
+constexpr int TILE = 16, IN_FLIGHT = 4;                      // packs of samples of a thread
+constexpr int LANES = LANE_WIDTH > 0 ? LANE_WIDTH : 1;       // channels of a pack, where they lie side by side
+constexpr int SIDE = TILE + 1, CELLS = SIDE * SIDE;          // cells with a corner in a tile
+constexpr int OF_THREAD = 2, SAMPLES = OF_THREAD * THREADS;  // samples of a thread; of a tile at a time
 // Cells of a lane of the warp that adds up their counts: odd, for all banks; one cell more says where the last ends.
 constexpr int LANE_CELLS = 11, CELL_COUNTS = 32 * LANE_CELLS;
 constexpr int X_SIDE = SIDE + 1;  // pixels around the cells
 
 struct TileShared {
   unsigned cells[CELL_COUNTS];               // how many samples a cell has, then where they begin
-  unsigned short order[SAMPLES];             // samples by cell, those of a cell in any order
-  COMPUTE below[SAMPLES], right[SAMPLES];    // by cell, those of a cell in the order of the list; so are the next ones
+  unsigned order[SAMPLES];                   // output pixels by cell, those of a cell in any order
+  COMPUTE below[SAMPLES], right[SAMPLES];    // by cell, those of a cell in the order of the output pixels
   int offset[LANE_WIDTH > 0 ? SAMPLES : 1];  // of the gradient in dy
   ELEMENT gradient[CHANNELS][SAMPLES];
   COMPUTE x[FUSED ? CHANNELS : 1][FUSED ? X_SIDE * X_SIDE : 1];
@@ -249,16 +235,16 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
   const int first_channel = block * a.groups * CHANNELS;
   const int end_channel = min(first_channel + a.groups * CHANNELS, a.shape.channels);
   COMPUTE sum[CHANNELS] = {};
-  Sample sample[SAMPLES / THREADS];
+  Sample sample[OF_THREAD];
+  auto has = [&](int channel) { return FUSED || channel < end_channel; };  // FUSED, there are CHANNELS
 
-  // The list of the tile: of 32 chunks at a time, of which a lane has one; without lists, all pixels of the image.
+  // The list of the tile: of 32 chunks at a time, of which a lane has one.
   const unsigned to_bin = a.bins.side - 4;  // tiles of a bin, as a power of two
   const unsigned bin = (tile_row >> to_bin) * a.bins.across + (tile_column >> to_bin);
-  unsigned begin = 0, before = 0, window = 0;
+  unsigned begin = 0, before = 0, length = 0, window = 0;
   auto open = [&] {
-    if (!a.scratch) return a.bins.pixels;
     const unsigned short* const starts = reinterpret_cast<const unsigned short*>(a.scratch + a.starts);
-    unsigned length = 0;
+    length = 0;
     if (window + lane < a.bins.chunks) {
       begin = starts[a.bins.start(image, bin, window + lane)];
       length = starts[a.bins.start(image, bin + 1, window + lane)] - begin;
@@ -268,7 +254,6 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
   };
   // The output pixel of a sample of the list. To be called by all lanes.
   auto pixel_of = [&](unsigned i, bool exists) {
-    if (!a.scratch) return i;
     unsigned chunk = 0;
 #pragma unroll
     for (unsigned step = 16; step > 0; step /= 2)
@@ -282,17 +267,19 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
   auto read = [&](int channel) {
     const ELEMENT* const dy = a.dy + (image * a.out.image + channel * a.out.channel);
 #pragma unroll
-    for (Sample& s : sample) {
+    for (int r = 0; r < OF_THREAD; r++) {
+      Sample& s = sample[r];
 #pragma unroll
       for (int c = 0; c < CHANNELS; c++)
-        if (s.cell >= 0 && channel + c < end_channel) s.gradient[c] = dy[s.offset + c * a.out.channel];
+        if (s.cell >= 0 && has(channel + c)) s.gradient[c] = dy[s.offset + c * a.out.channel];
     }
   };
   // The gradient of the grid, of samples whose cell no other tile has.
   auto write_grid = [&] {
     using Pixels = COMPUTE[X_SIDE];
 #pragma unroll
-    for (const Sample& s : sample) {
+    for (int r = 0; r < OF_THREAD; r++) {
+      const Sample& s = sample[r];
       const unsigned row = s.cell / SIDE, column = s.cell % SIDE;
       const bool owned =
           (row < TILE || top + TILE >= a.shape.height) && (column < TILE || left + TILE >= a.shape.width);
@@ -300,7 +287,6 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
       COMPUTE along_row = 0, along_column = 0;
 #pragma unroll
       for (int c = 0; c < CHANNELS; c++) {
-        if (c >= end_channel) break;
         const Pixels* const x = reinterpret_cast<const Pixels*>(shared.x[c]) + row;
         const COMPUTE gradient = load<COMPUTE>(s.gradient[c]);
         const COMPUTE value[2][2] = {{x[0][column], x[0][column + 1]}, {x[1][column], x[1][column + 1]}};
@@ -310,17 +296,18 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
       write_gradient_of_grid(result, along_row, along_column, true, a.shape, a.grid_alpha, a.grid_beta);
     }
   };
-  // Takes up to SAMPLES samples of the list and sorts those with a corner in the tile by cell.
-  auto sort = [&](unsigned from, unsigned total, int channel) {
+  // Sorts those of up to SAMPLES samples, of the list or of neighbouring output pixels, that have a corner in the tile
+  // by cell.
+  auto sort = [&](bool listed, unsigned from, unsigned end, int channel) {
     for (unsigned i = threadIdx.x; i < CELL_COUNTS; i += THREADS) shared.cells[i] = 0;
 #pragma unroll
-    for (int r = 0; r < SAMPLES / THREADS; r++) {
+    for (int r = 0; r < OF_THREAD; r++) {
       Sample& s = sample[r];
       s.cell = -1;
-      if (from + r * THREADS >= total) continue;
+      if (from + r * THREADS >= end) continue;
       const unsigned i = from + r * THREADS + threadIdx.x;
-      s.pixel = pixel_of(i, i < total);
-      if (i >= total) continue;
+      s.pixel = listed ? pixel_of(i, i < end) : i;
+      if (i >= end) continue;
       const Cell cell(grid + 2 * s.pixel, a.shape);
       unsigned row, column, of_row;
       const bool exists = reaches(cell, a.shape, row, column);
@@ -333,8 +320,8 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
     read(channel);
     __syncthreads();
 #pragma unroll
-    for (Sample& s : sample)
-      if (s.cell >= 0) s.rank = atomicAdd(&shared.cells[s.cell], 1u);
+    for (int r = 0; r < OF_THREAD; r++)
+      if (sample[r].cell >= 0) sample[r].rank = atomicAdd(&shared.cells[sample[r].cell], 1u);
     __syncthreads();
     if (threadIdx.x < 32) {
       unsigned counts[LANE_CELLS], all = 0;
@@ -351,18 +338,17 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
     if (FUSED) write_grid();
     __syncthreads();
 #pragma unroll
-    for (int r = 0; r < SAMPLES / THREADS; r++)
-      if (sample[r].cell >= 0)
-        shared.order[shared.cells[sample[r].cell] + sample[r].rank] =
-            static_cast<unsigned short>(r * THREADS + threadIdx.x);
+    for (int r = 0; r < OF_THREAD; r++)
+      if (sample[r].cell >= 0) shared.order[shared.cells[sample[r].cell] + sample[r].rank] = sample[r].pixel;
     __syncthreads();
 #pragma unroll
-    for (int r = 0; r < SAMPLES / THREADS; r++) {
+    for (int r = 0; r < OF_THREAD; r++) {
       Sample& s = sample[r];
       if (s.cell < 0) continue;
-      const unsigned start = shared.cells[s.cell], end = shared.cells[s.cell + 1];
+      const unsigned start = shared.cells[s.cell], end_of_cell = shared.cells[s.cell + 1];
       s.rank = start;
-      for (unsigned other = start; other < end; other++) s.rank += shared.order[other] < r * THREADS + threadIdx.x;
+#pragma unroll 1
+      for (unsigned other = start; other < end_of_cell; other++) s.rank += shared.order[other] < s.pixel;
       shared.below[s.rank] = s.below, shared.right[s.rank] = s.right;
       if (LANE_WIDTH > 0) shared.offset[s.rank] = s.offset;
     }
@@ -370,10 +356,11 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
   // Adds them up.
   auto add = [&](int channel) {
 #pragma unroll
-    for (const Sample& s : sample) {
+    for (int r = 0; r < OF_THREAD; r++) {
+      const Sample& s = sample[r];
 #pragma unroll
       for (int c = 0; c < CHANNELS; c++)
-        if (s.cell >= 0 && channel + c < end_channel) shared.gradient[c][s.rank] = s.gradient[c];
+        if (s.cell >= 0 && has(channel + c)) shared.gradient[c][s.rank] = s.gradient[c];
     }
     __syncthreads();
     // The pixel is the bottom corner of the samples of the first row of cells, the top one of the second, and in each
@@ -382,12 +369,13 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
     for (int i = 0; i < 2; i++) {
       const int cell = (my_row + i) * SIDE + my_column;
       const unsigned second = shared.cells[cell + 1], end = shared.cells[cell + 2];
+#pragma unroll 1
       for (unsigned s = shared.cells[cell]; s < end; s++) {
         const COMPUTE below = shared.below[s], right = shared.right[s];
         const COMPUTE weight = (i ? COMPUTE(1) - below : below) * (s < second ? right : COMPUTE(1) - right);
 #pragma unroll
         for (int c = 0; c < CHANNELS; c++)
-          if (channel + c < end_channel) sum[c] += weight * load<COMPUTE>(shared.gradient[c][s]);
+          if (has(channel + c)) sum[c] += weight * load<COMPUTE>(shared.gradient[c][s]);
       }
     }
   };
@@ -442,7 +430,7 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
 #pragma unroll
     for (int c = 0; c < CHANNELS; c++) {
       ELEMENT* result = dx + c * a.in.channel;
-      if (channel + c < end_channel && row < a.shape.height && column < a.shape.width)
+      if (has(channel + c) && row < a.shape.height && column < a.shape.width)
         *result = blend(a.alpha, sum[c], a.beta, result);
       sum[c] = 0;
     }
@@ -454,11 +442,10 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
       const bool inside = row < a.shape.height && column < a.shape.width;
       const ELEMENT* const x = a.x + (image * a.of_x.image + int(row) * a.of_x.row + int(column) * a.of_x.column);
 #pragma unroll
-      for (int c = 0; c < CHANNELS; c++)
-        if (c < end_channel) shared.x[c][i] = inside ? load<COMPUTE>(x[c * a.of_x.channel]) : COMPUTE(0);
+      for (int c = 0; c < CHANNELS; c++) shared.x[c][i] = inside ? load<COMPUTE>(x[c * a.of_x.channel]) : COMPUTE(0);
     }
   }
-  bool at_once = false;  // the samples of the tile are sorted once for all channels
+  bool at_once = false, again = false;  // at_once: the samples of the tile are sorted once for all channels
   for (int channel = first_channel; channel < end_channel; channel += CHANNELS) {
     if (at_once) {
       read(channel);
@@ -467,15 +454,38 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
       write(channel);
       continue;
     }
-    for (window = 0; window < (a.scratch ? a.bins.chunks : 1); window += 32) {
-      const unsigned total = open();
-      at_once = total <= SAMPLES && (!a.scratch || a.bins.chunks <= 32);
-      for (unsigned from = 0; from < total || (at_once && from == 0); from += SAMPLES) {
-        __syncthreads();  // those before are added
-        sort(from, total, channel);
-        if (LANE_WIDTH > 0 && at_once) return add_rows();
-        add(channel);
+    // Together are chunks as a whole, whose samples are in any order, or neighbouring output pixels: of a chunk that
+    // has too many samples, or of the image, where there are no lists.
+    unsigned pixel = 0, end_pixel = a.scratch ? 0 : a.bins.pixels, from = 0;
+    window = 0;
+    unsigned total = a.scratch ? open() : 0;
+    at_once = a.scratch ? a.bins.chunks <= 32 && total > 0 && total <= SAMPLES : a.bins.pixels <= SAMPLES;
+    for (;;) {
+      const bool listed = pixel >= end_pixel;
+      unsigned first = pixel, end = min(pixel + SAMPLES, end_pixel);
+      if (!listed) {
+        pixel = end;
+      } else if (from < total) {
+        const unsigned chunks = __popc(__ballot_sync(ALL_LANES, before + length <= from + SAMPLES));
+        first = from;
+        end = chunks > 0 ? __shfl_sync(ALL_LANES, before + length, chunks - 1) : 0;
+        if (end <= from) {
+          pixel = (window + chunks) * CHUNK, end_pixel = min(pixel + CHUNK, a.bins.pixels);
+          from = __shfl_sync(ALL_LANES, before + length, chunks);
+          continue;
+        }
+        from = end;
+      } else {
+        window += 32;
+        if (!a.scratch || window >= a.bins.chunks) break;
+        total = open(), from = 0;
+        continue;
       }
+      if (again) __syncthreads();  // those before are added
+      again = true;
+      sort(listed, first, end, channel);
+      if (LANE_WIDTH > 0 && at_once) return add_rows();
+      add(channel);
     }
     write(channel);
   }
@@ -522,7 +532,7 @@ __device__ __forceinline__ void gradient_of_grid(const GradientArguments& a, uns
 }
 
 // Both gradients: blocks of one, which add and sort, run beside blocks of the other, which wait for L2.
-extern "C" __global__ void __launch_bounds__(THREADS, 4)
+extern "C" __global__ void __launch_bounds__(THREADS, FUSED ? 5 : 4)
     spatial_transformer_sampler_gradients(const GradientArguments a) {
   griddepcontrol_wait();
   __shared__ __align__(16) unsigned char shared_bytes[sizeof(TileShared)];
