@@ -20,6 +20,7 @@ from dualdnn.api.enumerations import (
 from dualdnn.api.operations import BackendError
 from dualdnn.api.status import BAD_PARAM, EXECUTION_FAILED, INTERNAL_ERROR, NOT_INITIALIZED, CudnnError
 from dualdnn.conformance.calls.caller import function_of
+from dualdnn.conformance.cases import wrong_arguments
 from dualdnn.conformance.cases.every_operation import SAMPLES, ready
 from dualdnn.conformance.cases.wrong_arguments import right
 from dualdnn.conformance.marks import shows
@@ -178,6 +179,24 @@ def test_arguments_by_their_names(cudnn, handle):
                 except Exception as error:  # what no call gets to look at, where nothing refuses it
                     refusals.append(type(error))
             assert refusals[1:] == refusals[:1] * 2, (function.name, wrong)
+
+
+DESTROYING = [function for function in CALLED if "Destroy" in function.name and function.name != "cudnnDestroy"]
+
+
+@shows("cudnnStatus_t/c05")
+@pytest.mark.parametrize("function", DESTROYING, ids=lambda function: function.name)
+def test_what_was_destroyed_is_refused(cudnn, handle, refuses, function):
+    """By the call that destroyed it, and it holds nothing any more; what was created beside it is as it was."""
+    (first,), (second,) = ([right(p, handle, None) for p in function.arguments[:1]] for _ in range(2))
+    count = [1] * (len(function.arguments) - 1)
+    call = getattr(cudnn, function.name)
+    call(first, *count)
+    clause = wrong_arguments.TABLE[function.name][function.arguments[0].name].split()[0]
+    refuses(BAD_PARAM, clause if "/" in clause else f"{function.name}/{clause}", call, first, *count)
+    for made, alive in ((first, False), (second, True)):
+        for one in made if isinstance(made, list) else [made]:
+            assert one.alive is alive and (one.spec is not None) is alive
 
 
 def clauses_of_failure(name: str) -> set[str]:

@@ -225,7 +225,9 @@ class Measured:
         if ranked:
             assert found == [(algo, SUCCESS, -1.0, self.bytes_of(algo)) for algo in able[::-1]] and not self.ran
             return
-        failures = {algo: EXECUTION_FAILED if algo in fits else ALLOC_FAILED for algo in able if algo == 1 or algo not in fits}
+        failures = {
+            algo: EXECUTION_FAILED if algo in fits else ALLOC_FAILED for algo in able if algo == 1 or algo not in fits
+        }
         assert len(failures) > 1 and len(fits) > 2
         assert found == [
             *((algo, SUCCESS, 20.0 - algo, self.bytes_of(algo)) for algo in fits[::-1] if algo not in failures),
@@ -237,7 +239,13 @@ class Measured:
 
 
 @pytest.mark.ours
-@shows(f"{RANK}/c03", f"{FIND}/c05", f"{FIND_EX}/c05", "cudnnConvolutionFwdAlgoPerf_t/c02", "cudnnConvolutionFwdAlgoPerf_t/c06")
+@shows(
+    f"{RANK}/c03",
+    f"{FIND}/c05",
+    f"{FIND_EX}/c05",
+    "cudnnConvolutionFwdAlgoPerf_t/c02",
+    "cudnnConvolutionFwdAlgoPerf_t/c06",
+)
 @pytest.mark.parametrize("name", [RANK, FIND, FIND_EX])
 def test_what_becomes_of_each_algorithm(caller, search, monkeypatch, name):
     """By times, workspaces, failures and memory that the case chooses."""

@@ -150,13 +150,19 @@ def test_every_algorithm_is_listed(subject, cudnn, caller, search, direction, ca
     assert Counter((entry.algo, entry.mathType) for entry in found.perfResults) == expected
     if subject.cites_clauses:
         assert all(entry.determinism == cudnnDeterminism_t.CUDNN_DETERMINISTIC for entry in found.perfResults)
-        assert all(entry.reserved == (0, 0, 0) and (name != direction.ranks or entry.time == -1) for entry in found.perfResults)
+        assert all(
+            entry.reserved == (0, 0, 0) and (name != direction.ranks or entry.time == -1) for entry in found.perfResults
+        )
     refused = {entry.algo for entry in found.perfResults if entry.status == NOT_SUPPORTED}
     assert set(direction.never) <= refused and len(refused) < len(direction.algorithms)
 
 
 @pytest.mark.ours
-@shows(*both(f"{DATA.ranks}/c03", f"{DATA.finds}/c05", f"{DATA.finds_on_memory}/c05", "cudnnConvolutionBwdDataAlgoPerf_t/c02"))
+@shows(
+    *both(
+        f"{DATA.ranks}/c03", f"{DATA.finds}/c05", f"{DATA.finds_on_memory}/c05", "cudnnConvolutionBwdDataAlgoPerf_t/c02"
+    )
+)
 @directions
 @calls
 def test_what_becomes_of_each_algorithm(caller, search, monkeypatch, direction, call):

@@ -229,7 +229,9 @@ def test_the_most_elements_that_a_tensor_spans(cudnn, handle, builder, refuses, 
 @pytest.mark.parametrize("between, clause", [(MOST // 4 - 1, "c16"), (MOST // 4 - 2, "c15")])
 def test_vectors_count_as_the_elements_that_they_hold(cudnn, handle, builder, refuses, between, clause):
     """What fits in the count is refused for being vectors."""
-    spanning = replace(large(1, (1, 1, 2), (4, 1, between)), data_type=INT8, vector_count=4, vectorized_dimension=1, alignment=4)
+    spanning = replace(
+        large(1, (1, 1, 2), (4, 1, between)), data_type=INT8, vector_count=4, vectorized_dimension=1, alignment=4
+    )
     nodes = (pointwise(RELU, spanning, tensor(2, (1, 4, 2))),)
     refuses_graph(cudnn, builder, refuses, handle, nodes, NOT_SUPPORTED, clause)
 

@@ -274,7 +274,9 @@ def test_each_state_needs_its_description(caller, cudnn, refuses, name):
         getattr(cudnn, name)(*{**good, **changes}.values())
 
     for description, states in STATES.items():
-        absent = dict.fromkeys([state for state in (*states, "hy", "cy") if state in good and state[-2] == description[0]])
+        absent = dict.fromkeys(
+            [state for state in (*states, "hy", "cy") if state in good and state[-2] == description[0]]
+        )
         if name == FORWARD and description == "hDesc":
             continue  # which is never NULL there
         for state in absent:
