@@ -288,6 +288,7 @@ def test_temporary_memory_before_version_8(cudnn, handle, fresh, refuses, name):
 
 
 @pytest.mark.ours
+@pytest.mark.blind("a result off by one", "sizes are held against each other")
 @shows(f"{WORK}/c02", f"{RESERVE}/c02")
 @pytest.mark.parametrize("name", [WORK, RESERVE])
 def test_temporary_memory_has_room_for_the_first_batch(cudnn, handle, fresh, name):
