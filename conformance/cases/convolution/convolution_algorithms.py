@@ -184,7 +184,9 @@ class Measured:
     MOST = 60  # bytes of memory that can be had
 
     def __init__(self, monkeypatch: Any, handle: Any, room: int | None) -> None:
-        self.room, self.ran, self.freed = room, [], []
+        self.room = room
+        self.ran: list[int | None] = []  # bytes of the workspaces that algorithms ran on
+        self.freed: list[int] = []
         allocate = handle.allocate
 
         def allocated(nbytes: int) -> Any:
