@@ -110,7 +110,8 @@ declare([
             "sequences?*-statistics?", "sequences?*-added?", "nothing_is_scaled*", "steps_that_are_left_out?*-statistics-*", "steps_that_are_left_out?*-added-*",
             "descriptors_and_placeholders_that_are_null?statistics-*", "descriptors_and_placeholders_that_are_null?added-*", "identity_is_no_activation?statistics?",
             "identity_is_no_activation?added?", "special_values?*-statistics?", "special_values?*-added?", "support?statistics?", "wrong_shapes?statistics-*",
-            "wrong_shapes?added-*", "attributes_that_do_not_fit?statistics?", "attributes_that_do_not_fit?added?", "workspaces?statistics?", "workspaces?added?")),
+            "wrong_shapes?added-*", "attributes_that_do_not_fit?statistics?", "attributes_that_do_not_fit?added?", "workspaces?statistics?", "workspaces?added?", "one_step_alone_is_made*", "support_of_a_scale_or_a_bias_alone?statistics-*",
+            "support_of_a_scale_or_a_bias_alone?added-*")),
             *(f"every_operation/test_infinite_factors?*-{name}?" for name in ("ScaleBiasActivationConvBnstats", "ConvScaleBiasAddActivation"))),
     ),
     Difference(
@@ -120,7 +121,8 @@ declare([
         "As it says (D256, D261).", subjects=("vendor-9*",),
         cases=tuple(_CONVOLUTION + name for name in (
             "sequences?bfloat16*-filter_gradient?", "sequences?volume-filter_gradient?", "attributes_that_do_not_fit?filter_gradient?", "workspaces?filter_gradient?",
-            "wrong_shapes?filter_gradient-*", "support?filter_gradient?", "descriptors_and_placeholders_that_are_null?filter_gradient-*")),
+            "wrong_shapes?filter_gradient-*", "support?filter_gradient?", "descriptors_and_placeholders_that_are_null?filter_gradient-*",
+            "support_of_a_scale_or_a_bias_alone?filter_gradient-*")),
     ),
     Difference(
         "V-fused-scalars", _EXECUTE, ("cudnnFusedOpsVariantParamLabel_t/c063", "cudnnFusedOpsVariantParamLabel_t/c070"), "A count below 1 and a negative epsilon are BAD_PARAM.",

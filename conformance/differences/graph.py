@@ -196,6 +196,11 @@ declare([
         "BAD_PARAM when the whole is finalised.", subjects=("vendor-9*",), cases=(f"{_OF_GRAPH}operations_that_are_not_finalised*", f"{_OF_GRAPH}parts_that_are_missing*"),
     ),
     Difference(
+        "V-graph-other-handle", _EXECUTE, (f"{_EXECUTE}/c07",), "A plan is executed with the handle that it was made for: BAD_PARAM with another.",
+        "9.19 executes it with any handle of the device.", "BAD_PARAM: the status list.", says=("succeeded, not BAD_PARAM by cudnnBackendExecute/c07",),
+        subjects=("vendor-9*",), cases=(f"{_OF_GRAPH}descriptors_that_cannot_be_executed*",),
+    ),
+    Difference(
         "V-graph-infos", "cudnnBackendGetAttribute", ("CUDNN_BACKEND_ENGINE_DESCRIPTOR/c09", "CUDNN_BACKEND_ENGINECFG_DESCRIPTOR/c08", "CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR/c04"),
         "Engines say their preferred layouts, configurations their intermediates; intermediates of plans are NOT_SUPPORTED.",
         "9.19 has no layouts, no descriptors of intermediates, and ignores the intermediates of plans.", "As it says (D452, D655).", subjects=("vendor-9*",),
