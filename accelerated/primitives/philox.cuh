@@ -28,10 +28,10 @@ __device__ __forceinline__ PhiloxWords philox_of_call(const PhiloxStates& states
   return philox4x32_10({{number, sequence, states.calls[0], states.calls[1]}}, states.seed[0], states.seed[1]);
 }
 
-// Bit i: whether element 8 * octet + i is kept: its number of 32 bits is not below the threshold. The upper halves of
-// the octet's numbers are one call of Philox; the lower ones are another, which decides where an upper half is that of
-// the threshold: in one octet of 8192.
-constexpr unsigned LOWER_HALVES = 0x80000000;  // of a sequence
+// Bit i: whether element 8 * octet + i is kept: its number of 32 bits is not below the threshold. The upper 16 bits
+// of the octet's numbers are one call of Philox; the lower ones are another, which decides where the upper ones are
+// those of the threshold: in one octet of 8192.
+constexpr unsigned LOWER_BITS = 0x80000000;  // of a sequence
 __device__ __forceinline__ unsigned kept_octet(const PhiloxStates& states, unsigned octet, unsigned threshold,
                                                unsigned sequence = 0) {
   const PhiloxWords upper = philox_of_call(states, octet, sequence);
@@ -42,12 +42,12 @@ __device__ __forceinline__ unsigned kept_octet(const PhiloxStates& states, unsig
     const unsigned word = upper.word[i];
     const bool first = (word & 0xFFFF) >= least, second = word >= upper_least;
     bits |= (first ? 1u : 0u) << 2 * i | (second ? 1u : 0u) << (2 * i + 1);
-    // A half of 0 borrows: its upper bit is set, and was not.
+    // 16 bits of 0 borrow: their upper bit is set, and was not.
     const unsigned difference = word ^ (upper_least | least);
     ties |= (difference - 0x00010001) & ~difference;
   }
   if ((ties & 0x80008000) == 0 || (threshold & 0xFFFF) == 0) return bits;
-  const PhiloxWords lower = philox_of_call(states, octet, sequence | LOWER_HALVES);
+  const PhiloxWords lower = philox_of_call(states, octet, sequence | LOWER_BITS);
 #pragma unroll
   for (int i = 0; i < 8; i++) {
     const unsigned half = upper.word[i / 2] >> i % 2 * 16 & 0xFFFF, below = lower.word[i / 2] >> i % 2 * 16 & 0xFFFF;

@@ -454,7 +454,7 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
       write(channel);
       continue;
     }
-    // Together are chunks as a whole, whose samples are in any order, or neighbouring output pixels: of a chunk that
+    // Together are all samples of some chunks, which are in any order, or neighbouring output pixels: of a chunk that
     // has too many samples, or of the image, where there are no lists.
     unsigned pixel = 0, end_pixel = a.scratch ? 0 : a.bins.pixels, from = 0;
     window = 0;
