@@ -79,7 +79,8 @@ class Loops:
         def kept(t, element):
             k = (t * batch + sequence) * width + element
             upper, lower = (
-                int(philox((k // 8, of_halves, call & word, call >> 32), (seed & word, seed >> 32))[k % 8 // 2]) >> 16 * (k % 2)
+                int(philox((k // 8, of_halves, call & word, call >> 32), (seed & word, seed >> 32))[k % 8 // 2])
+                >> 16 * (k % 2)
                 for of_halves in (layer + 1, layer + 1 + 2**31)
             )
             return (upper % 2**16 << 16 | lower % 2**16) >= self.n.dropout * 2**32
