@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dualdnn.api import cudnn as api
+from dualdnn.api import miopen
 from dualdnn.api.descriptors import DESCRIPTORS
 from dualdnn.api.document import Function, Parameter, functions
 from dualdnn.api.enumerations import (
@@ -350,3 +352,19 @@ def no_device(device: str) -> None:
 
     assert device == "gpu"
     raise DeviceUnavailable("there is none")
+
+
+@shows("cudnnStatus_t/c01")
+@pytest.mark.parametrize("module", [api, miopen], ids=["cudnn", "miopen"])
+def test_names_that_are_none(module):
+    """They are no attributes; the calls and the enumerators are, and name themselves."""
+    for name in ("cudnnNothing", "CUDNN_NOTHING", "miopenNothing"):
+        assert not hasattr(module, name)
+        with pytest.raises(AttributeError, match=name):
+            getattr(module, name)
+    assert set(module.__all__) <= set(dir(module)) and all(
+        callable(getattr(module, n)) for n in module.__all__ if n.startswith(("cudnn", "miopenGet"))
+    )
+    for kind in ENUMERATIONS.values() if module is api else ():
+        for member in kind:
+            assert getattr(module, member.name) is member
