@@ -421,3 +421,17 @@ def test_a_child_of_the_process(cudnn, handle):
             pytest.fail("the child waits for a thread that it does not have")
         time.sleep(0.005)
     assert ended[1] == 0
+
+
+@shows("cudnnConvolutionFwdAlgoPerf_t/c05")
+def test_times_of_algorithms(subject, handle, monkeypatch):
+    """In milliseconds, of the run alone: what is prepared before is not counted."""
+    if subject.name != "reference":
+        pytest.skip("a device has a clock of its own")
+
+    def prepared(operation: Any) -> Any:
+        time.sleep(0.2)
+        return lambda operands, stream: time.sleep(0.03)
+
+    monkeypatch.setattr(handle.backend, "prepare", prepared)
+    assert 30 <= handle.backend.algorithm_time(None, [], None) < 200
