@@ -239,9 +239,7 @@ def _knows_result(sharing: Sharing, reading: Reading, rows: bool) -> bool:
     return not sharing.blocks if rows else bool(sharing.blocks) or sharing.lanes > 1 or reading.width <= MOST_RESULTS
 
 
-def launch_of(
-    operation: ReduceTensor, device: Any, reading: Reading, sharing: Sharing
-) -> Launch:
+def launch_of(operation: ReduceTensor, device: Any, reading: Reading, sharing: Sharing) -> Launch:
     """Return the launch of threads that read and share so."""
     divisor = operation.length if operation.reduction.op == AVERAGE else 1
     reduction, rows, state_bytes = (

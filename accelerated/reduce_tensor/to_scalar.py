@@ -88,9 +88,7 @@ def blocks_of_cluster(device: Any) -> int:
     return BLOCKS if has_clusters(device) else int(device.kind == "emulated")
 
 
-def launch_of(
-    operation: ReduceTensor, device: Any, found: Reading, blocks: int
-) -> Launch:
+def launch_of(operation: ReduceTensor, device: Any, found: Reading, blocks: int) -> Launch:
     """Return the launch of a cluster of ``blocks`` that reads so."""
     reduction, state_bytes = operation.reduction, SCALAR_BYTES[operation.compute_type]
     divisor = operation.length if reduction.op == AVERAGE else 1
