@@ -1,14 +1,14 @@
 // Dropout, forward (3.2.34) and backward (4.1.7), and the states of its random numbers (3.2.80).
 //
 // An octet is eight elements that are neighbours in row-major order, whose bits are one byte of the reserve space and
-// whose random words are two calls of Philox. Packed tensors: a thread has octets, in packs of 16 bytes. Channels
+// whose random words are one call of Philox. Packed tensors: a thread has octets, in packs of 16 bytes. Channels
 // innermost: a block has a tile of pixels and channels; its octets' bits lie in shared memory while its elements are
 // read in the order of memory. Any other layout: a warp has ITEMS * 4 octets, a lane the bits of one, and elements that
 // are 32 apart.
 //
-// Roofline bound: bytes, one element read, one written and 1 bit. Philox takes about 15 issue slots an element
-// (multiplications run at half rate): as long as the bytes of 16-bit types, 0.95 ps at 4.2 TB/s on an H200 (calculated,
-// not measured), half as long as those of float.
+// Roofline bound: bytes, one element read, one written and 1 bit: 0.95 ps of 16-bit types at 4.2 TB/s on an H200.
+// Philox takes about 8 issue slots an element (multiplications run at half rate) and the comparisons 4: 0.4 ps
+// (calculated).
 #include "primitives/geometry.cuh"
 #include "primitives/philox.cuh"
 #include "primitives/types.cuh"
@@ -146,56 +146,20 @@ struct TileArguments {
 };
 
 constexpr int TILE_BYTES = TILE_PIXELS / OCTET, TILE_OCTETS = TILE_BYTES + 1;  // of a channel: octets begin anywhere
-constexpr int ROW_BYTES = MOST_LANES / OCTET;                                  // of the bits of a pixel
-constexpr int READS = TILE_WIDTH == 1 ? 8 : 4;                                 // packs of a thread at a time
-
-// Transposes 8 x 8 bits: bit j of byte i of two words becomes bit i of byte j.
-__device__ __forceinline__ void transpose_bits(unsigned (&word)[2]) {
-#pragma unroll
-  for (unsigned& w : word) {
-    unsigned swapped = (w ^ w >> 7) & 0x00AA00AA;
-    w ^= swapped ^ swapped << 7;
-    swapped = (w ^ w >> 14) & 0x0000CCCC;
-    w ^= swapped ^ swapped << 14;
-  }
-  const unsigned swapped = (word[0] >> 4 ^ word[1]) & 0x0F0F0F0F;
-  word[0] ^= swapped << 4, word[1] ^= swapped;
-}
+constexpr int READS = TILE_WIDTH == 1 ? 8 : 2;                                 // packs of a thread at a time
 
 // Packs: of TILE_WIDTH elements that are neighbours in memory: of channels, which end with a pack, or of consecutive
 // pixels too, where a tile has all channels.
 extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArguments a) {
   griddepcontrol_wait();
   using Packed = Pack<ELEMENT, TILE_WIDTH>;
+  using Bytes = Pack<unsigned char, TILE_WIDTH>;
   __shared__ unsigned char octets[MOST_LANES * TILE_OCTETS];
-  __shared__ unsigned char rows[TILE_PIXELS * ROW_BYTES];  // bits of the channels of each pixel
+  __shared__ __align__(16) unsigned char bits[TILE_BYTES * MOST_LANES];  // of 8 pixels of each channel
   const unsigned image = blockIdx.z, channel = blockIdx.y * a.lanes.divisor, pixel = blockIdx.x * TILE_PIXELS;
   FastDivmod lanes = a.lanes;
   if (blockIdx.y + 1 == gridDim.y) lanes = a.last_lanes;
   const unsigned pixels = min(a.pixels - pixel, static_cast<unsigned>(TILE_PIXELS));
-  const ELEMENT* x = a.x + (image * a.in_image + pixel * a.in_pixel + channel);
-  ELEMENT* y = a.y + (image * a.out_image + pixel * a.out_pixel + channel);
-  const unsigned count = lanes.divisor * pixels;
-  Packed values[READS];
-  auto read = [&](unsigned start) {
-#pragma unroll
-    for (int u = 0; u < READS; u++) {
-      const unsigned i = start + u * TILE_WIDTH * blockDim.x;
-      unsigned across;
-      const unsigned down = lanes.divide(i, across);
-      const ELEMENT* from = x + (down * a.in_pixel + across);
-      if (i + TILE_WIDTH <= count) {
-        values[u] = *reinterpret_cast<const Packed*>(from);
-      } else {
-#pragma unroll
-        for (int k = 0; k < TILE_WIDTH; k++)
-          if (i + k < count) values[u].item[k] = from[k];
-      }
-    }
-  };
-  unsigned start = threadIdx.x * TILE_WIDTH;
-  read(start);  // while the bits are drawn
-
   // In row-major order, the first element of the tile; of its channel k: k planes behind it.
   const unsigned first = (image * a.channels + channel) * a.pixels + pixel;
   constexpr int AT_ONCE = DRAWS ? 1 : 8;  // bytes of a thread in flight
@@ -203,14 +167,14 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
     unsigned found[AT_ONCE];
 #pragma unroll
     for (int u = 0; u < AT_ONCE; u++) {
-      const unsigned i = begin + u * blockDim.x, k = i / TILE_OCTETS, of_channel = first + k * a.pixels;
-      const unsigned octet = of_channel / OCTET + i % TILE_OCTETS;
+      const unsigned i = begin + u * blockDim.x, k = i / TILE_OCTETS, start = first + k * a.pixels;
+      const unsigned octet = start / OCTET + i % TILE_OCTETS;
       found[u] = 0;
-      if (i >= lanes.divisor * TILE_OCTETS || octet * OCTET >= of_channel + pixels) continue;
-      const unsigned have = min(a.elements - octet * OCTET, static_cast<unsigned>(OCTET));
-      found[u] = octet_bits(a.states, a.mask, a.drawn, octet, have);
+      if (i >= lanes.divisor * TILE_OCTETS || octet * OCTET >= start + pixels) continue;
+      const unsigned count = min(a.elements - octet * OCTET, static_cast<unsigned>(OCTET));
+      found[u] = octet_bits(a.states, a.mask, a.drawn, octet, count);
       // Who has its first element stores an octet.
-      if (DRAWS && octet * OCTET >= of_channel) a.mask[octet] = static_cast<unsigned char>(found[u]);
+      if (DRAWS && octet * OCTET >= start) a.mask[octet] = static_cast<unsigned char>(found[u]);
     }
 #pragma unroll
     for (int u = 0; u < AT_ONCE; u++)
@@ -218,54 +182,66 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
         octets[begin + u * blockDim.x] = static_cast<unsigned char>(found[u]);
   }
   __syncthreads();
-  // A thread has 8 pixels of 8 channels.
-  const unsigned groups = (lanes.divisor + OCTET - 1) / OCTET;
-  for (unsigned i = threadIdx.x; i < TILE_BYTES * ROW_BYTES; i += blockDim.x) {
-    const unsigned group = i % ROW_BYTES, byte = i / ROW_BYTES;
-    if (group >= groups) continue;
-    unsigned word[2] = {};
-#pragma unroll
-    for (unsigned k = 0; k < OCTET; k++) {
-      const unsigned lane = group * OCTET + k, at = lane * TILE_OCTETS + byte;
-      if (lane >= lanes.divisor) break;
-      const unsigned found = (octets[at] | octets[at + 1] << 8) >> (first + lane * a.pixels) % OCTET & 0xFF;
-      word[k / 4] |= found << k % 4 * 8;
-    }
-    transpose_bits(word);
-#pragma unroll
-    for (unsigned p = 0; p < OCTET; p++)
-      rows[(byte * OCTET + p) * ROW_BYTES + group] = static_cast<unsigned char>(word[p / 4] >> p % 4 * 8);
+  for (unsigned i = threadIdx.x; i < lanes.divisor * TILE_BYTES; i += blockDim.x) {
+    unsigned k;
+    const unsigned byte = lanes.divide(i, k), at = k * TILE_OCTETS + byte;
+    const unsigned found = octets[at] | octets[at + 1] << 8;
+    bits[byte * MOST_LANES + k] = static_cast<unsigned char>(found >> (first + k * a.pixels) % OCTET);
   }
   __syncthreads();
-  for (;;) {
-    griddepcontrol_launch_dependents();
+  const ELEMENT* x = a.x + (image * a.in_image + pixel * a.in_pixel + channel);
+  ELEMENT* y = a.y + (image * a.out_image + pixel * a.out_pixel + channel);
+  const unsigned count = lanes.divisor * pixels;
+  for (unsigned start = threadIdx.x * TILE_WIDTH; start < count; start += READS * TILE_WIDTH * blockDim.x) {
+    Packed values[READS];
+    unsigned down[READS], across[READS], have[READS];
 #pragma unroll
     for (int u = 0; u < READS; u++) {
       const unsigned i = start + u * TILE_WIDTH * blockDim.x;
-      if (i >= count) break;
-      const unsigned have = min(count - i, static_cast<unsigned>(TILE_WIDTH));
-      unsigned across, down = lanes.divide(i, across);
-      ELEMENT* const to = y + (down * a.out_pixel + across);
-      unsigned bits = 0;
-      for (unsigned n = 0; n < have;) {
-        bits |= rows[down * ROW_BYTES + across / OCTET] >> across % OCTET << n;
-        const unsigned further = min(OCTET - across % OCTET, lanes.divisor - across);
-        n += further, across += further;
-        if (across == lanes.divisor) across = 0, down++;
-      }
+      have[u] = i < count ? min(count - i, static_cast<unsigned>(TILE_WIDTH)) : 0;
+      down[u] = lanes.divide(i, across[u]);
+      const ELEMENT* from = x + (down[u] * a.in_pixel + across[u]);
+      if (have[u] == TILE_WIDTH) {
+        values[u] = *reinterpret_cast<const Packed*>(from);
+      } else {
 #pragma unroll
-      for (int k = 0; k < TILE_WIDTH; k++) values[u].item[k] = dropped(values[u].item[k], a.scale, bits >> k & 1);
-      if (have == TILE_WIDTH) {
+        for (int k = 0; k < TILE_WIDTH; k++)
+          if (k < have[u]) values[u].item[k] = from[k];
+      }
+    }
+    griddepcontrol_launch_dependents();
+#pragma unroll
+    for (int u = 0; u < READS; u++) {
+      ELEMENT* to = y + (down[u] * a.out_pixel + across[u]);
+      if (have[u] == 0) continue;
+      if (across[u] + TILE_WIDTH <= lanes.divisor) {  // of one pixel
+        const unsigned char* of_pixel = bits + (down[u] / OCTET * MOST_LANES + across[u]);
+        Bytes of_channels;
+        if (across[u] % TILE_WIDTH == 0) {
+          of_channels = *reinterpret_cast<const Bytes*>(of_pixel);
+        } else {
+#pragma unroll
+          for (int k = 0; k < TILE_WIDTH; k++) of_channels.item[k] = of_pixel[k];
+        }
+#pragma unroll
+        for (int k = 0; k < TILE_WIDTH; k++)
+          values[u].item[k] = dropped(values[u].item[k], a.scale, of_channels.item[k] >> down[u] % OCTET & 1);
+      } else {
+#pragma unroll
+        for (int k = 0; k < TILE_WIDTH; k++) {
+          const unsigned char of_channel = bits[down[u] / OCTET * MOST_LANES + across[u]];
+          if (k < have[u]) values[u].item[k] = dropped(values[u].item[k], a.scale, of_channel >> down[u] % OCTET & 1);
+          if (++across[u] == lanes.divisor) across[u] = 0, down[u]++;
+        }
+      }
+      if (have[u] == TILE_WIDTH) {
         *reinterpret_cast<Packed*>(to) = values[u];
       } else {
 #pragma unroll
         for (int k = 0; k < TILE_WIDTH; k++)
-          if (k < have) to[k] = values[u].item[k];
+          if (k < have[u]) to[k] = values[u].item[k];
       }
     }
-    start += READS * TILE_WIDTH * blockDim.x;
-    if (start >= count) break;
-    read(start);
   }
 }
 

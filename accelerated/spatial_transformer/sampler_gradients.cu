@@ -532,7 +532,7 @@ __device__ __forceinline__ void gradient_of_grid(const GradientArguments& a, uns
 }
 
 // Both gradients: blocks of one, which add and sort, run beside blocks of the other, which wait for L2.
-extern "C" __global__ void __launch_bounds__(THREADS, FUSED ? 5 : 4)
+extern "C" __global__ void __launch_bounds__(THREADS, 4)
     spatial_transformer_sampler_gradients(const GradientArguments a) {
   griddepcontrol_wait();
   __shared__ __align__(16) unsigned char shared_bytes[sizeof(TileShared)];
