@@ -1,0 +1,39 @@
+"""The gradient of an activated batch normalisation with channels innermost (gradient_columns.cu)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .gradient_team import Division, TeamSolver, blocks_of, static_bytes
+from .problem import PACK_BYTES, Walk
+
+SOURCE = "fused_ops/gradient_columns.cu"
+THREADS = 512
+RING = 4  # rows of a thread that are in flight
+# Packs of a tile side by side, the first with which no more than so many blocks have a tile
+LANES, MOST_BLOCKS = (16, 8, 4, 2), 33
+
+
+class GradientColumnsSolver(TeamSolver):
+    """Packs of channels innermost, by blocks that keep what they have while they wait for each other."""
+
+    name = "fused_ops.gradient_columns"
+    source, along = SOURCE, "channels"
+
+    def division(self, walk: Walk, device: Any, pack_bytes: int) -> Division | None:
+        if pack_bytes != PACK_BYTES:
+            return None
+        pixels, packs, blocks = walk.pixels.count, walk.pixels.packs.divisor, blocks_of(device)
+        possible = [lanes for lanes in LANES if lanes <= packs and -(-packs // lanes) <= blocks] or [LANES[0]]
+        lanes = next((n for n in possible if blocks // -(-packs // n) <= MOST_BLOCKS), possible[-1])
+        tiles = -(-packs // lanes)
+        if tiles > blocks:
+            return None
+        items = -(-pixels // (blocks // tiles))
+        columns, of_row = lanes * walk.width, 2 * THREADS * PACK_BYTES
+        rows = -(-items // (THREADS // lanes))
+        room = (device.shared_bytes_per_block - static_bytes(columns, THREADS)) // of_row
+        kept = room if rows <= room else room - RING
+        definitions = {"LANES": lanes, "KEPT": kept, "RING": RING}
+        shared_bytes = min(rows, room) * of_row
+        return Division(columns, tiles, tiles, -(-pixels // items), items, THREADS, shared_bytes, definitions)
