@@ -9,13 +9,13 @@ from .problem import PACK_BYTES, Walk
 
 SOURCE = "fused_ops/gradient_columns.cu"
 THREADS = 512
-RING = 4  # rows of a thread that are in flight
+AHEAD = 4  # rows of a thread that are in flight
 # Packs of a tile side by side, the first with which no more than so many blocks have a tile
 LANES, MOST_BLOCKS = (16, 8, 4, 2), 33
 
 
 class GradientColumnsSolver(TeamSolver):
-    """Packs of channels innermost, by blocks that keep what they have while they wait for each other."""
+    """Packs of channels innermost, all of which the shared memory of all multiprocessors holds."""
 
     name = "fused_ops.gradient_columns"
     source, along = SOURCE, "channels"
@@ -33,7 +33,7 @@ class GradientColumnsSolver(TeamSolver):
         columns, of_row = lanes * walk.width, 2 * THREADS * PACK_BYTES
         rows = -(-items // (THREADS // lanes))
         room = (device.shared_bytes_per_block - static_bytes(columns, THREADS)) // of_row
-        kept = room if rows <= room else room - RING
-        definitions = {"LANES": lanes, "KEPT": kept, "RING": RING}
-        shared_bytes = min(rows, room) * of_row
-        return Division(columns, tiles, tiles, -(-pixels // items), items, THREADS, shared_bytes, definitions)
+        if rows > room:
+            return None
+        definitions = {"LANES": lanes, "AHEAD": AHEAD}
+        return Division(columns, tiles, -(-pixels // items), items, THREADS, rows * of_row, definitions)

@@ -1,17 +1,18 @@
 // The gradient behind an activation, and that of the batch normalisation before it (6.1.3.1,
 // DACTIVATION_FORK_DBATCHNORM), of planes, in one cooperative launch that reads x and dy once.
 //
-// A block for each multiprocessor; a team of them takes every `teams`-th tile of TILE_CHANNELS channels, all pixels of
-// which fit its shared memory, BUFFERS tiles at a time. A thread has packs of pixels, THREADS packs apart, in each of the
-// channels, and keeps to what it has copied (cp.async): the first pass writes dz and adds up a tile, the second one,
-// once the blocks have exchanged their sums, writes dx and copies the next tile into the same places. Teams do not wait
-// for each other: some read and write while others exchange.
+// All that is read fits the shared memory of all multiprocessors. A block for each has a tile of TILE_CHANNELS channels
+// and a segment of the pixels, a thread packs of these, THREADS packs apart, in each of the channels, which it copies
+// (cp.async): the first pass writes dz and adds up, the second one, once the blocks of a tile have exchanged their
+// sums, writes dx.
 //
-// Roofline bound: bytes, x and dy read, dx and dz written once, 14 flops an element: 0.2 ms for 64 x 256 x 56 x 56 FLOAT
-// at 4.2 TB/s. Each tile reads the words of the mask of all pixels, of which L2 has most.
+// Roofline bound: bytes, x and dy read, dx and dz written once, 14 flops an element: 12 us for 32 x 128 x 28 x 28 FLOAT
+// at 4.2 TB/s, of which an H200 takes 16. Next come the words of the mask: every tile reads those of all pixels from
+// L2.
 #include "fused_ops/gradient_team.cuh"
 
-constexpr int SLOTS = STEPS * TILE_CHANNELS, PADDED = TILE_CHANNELS > 8 ? 16 : TILE_CHANNELS > 4 ? 8 : 4;
+constexpr int SLOTS = STEPS * TILE_CHANNELS, PADDED = TILE_CHANNELS > 4 ? 8 : 4;
+static_assert(TILE_CHANNELS <= 8);
 
 // f(Index<i>) for every i below COUNT.
 template <int VALUE> struct Index {
@@ -24,49 +25,48 @@ template <int COUNT, class F> __device__ __forceinline__ void for_each(const F& 
   }
 }
 
-// What a thread has of its team's tiles: slot STEP * TILE_CHANNELS + c is a pack of channel c of the tile.
-struct Tiles {
+// What a thread has of the tile: slot step * TILE_CHANNELS + c is a pack of channel c.
+struct Slots {
   const Arguments& a;
-  TeamSums<TILE_CHANNELS>& shared;
-  const unsigned group, member, first, end;
+  const int begin;  // the first channel of the tile
+  const unsigned first, end;
   Packed* slots;
 
-  __device__ __forceinline__ Tiles(const Arguments& a, TeamSums<TILE_CHANNELS>& shared)
+  __device__ __forceinline__ Slots(const Arguments& a, unsigned tile, unsigned member)
       : a(a),
-        shared(shared),
-        group(blockIdx.x / a.team),
-        member(blockIdx.x - group * a.team),
+        begin(tile * TILE_CHANNELS),
         first(member * a.items + threadIdx.x),
         end(min((member + 1) * a.items, a.pixels.count / WIDTH)),
         slots(reinterpret_cast<Packed*>(shared_memory) + threadIdx.x) {
-    // In a register: ptxas of CUDA 13.0 encoded a copy to an address with a uniform part as an instruction that there is
-    // not.
+    // In a register: ptxas of CUDA 13.0 encoded a copy to an address with a uniform part as an instruction that there
+    // is not.
     keep_shared_pointer(slots);
   }
-  __device__ __forceinline__ Packed* slot(unsigned buffer, int index, int tensor) const {
-    return slots + ((buffer * SLOTS + index) * 2 + tensor) * THREADS;
+  __device__ __forceinline__ Packed* slot(int index, int tensor) const {
+    return slots + (index * 2 + tensor) * THREADS;
   }
   __device__ __forceinline__ unsigned pack(int index) const { return first + index / TILE_CHANNELS * THREADS; }
   __device__ __forceinline__ Pixel pixel(int index) const { return locate(a.pixels, pack(index) * WIDTH); }
-  static __device__ __forceinline__ int channel(unsigned tile, int index) {
-    return tile * TILE_CHANNELS + index % TILE_CHANNELS;
-  }
-  __device__ __forceinline__ bool exists(unsigned tile, int index) const {
-    return pack(index) < end && channel(tile, index) < a.pixels.channels;
+  __device__ __forceinline__ int channel(int index) const { return begin + index % TILE_CHANNELS; }
+  __device__ __forceinline__ bool exists(int index) const {
+    return pack(index) < end && channel(index) < a.pixels.channels;
   }
 
-  // Begins to copy a pack, where there is one; one group of copies.
-  __device__ __forceinline__ void copy(unsigned tile, unsigned buffer, int index) const {
-    if (exists(tile, index)) {
-      const Pixel at = pixel(index);
-      cp_async<sizeof(Packed)>(slot(buffer, index, 0), a.x + offset(a.x_strides, at, channel(tile, index)), true);
-      cp_async<sizeof(Packed)>(slot(buffer, index, 1), a.dy + offset(a.dy_strides, at, channel(tile, index)), true);
-    }
-    cp_async_commit();
+  // Begins to copy all packs, a group of copies for each.
+  __device__ __forceinline__ void copy() const {
+    for_each<SLOTS>([&](auto index) {
+      constexpr int i = decltype(index)::value;
+      if (exists(i)) {
+        const Pixel at = pixel(i);
+        cp_async<sizeof(Packed)>(slot(i, 0), a.x + offset(a.x_strides, at, channel(i)), true);
+        cp_async<sizeof(Packed)>(slot(i, 1), a.dy + offset(a.dy_strides, at, channel(i)), true);
+      }
+      cp_async_commit();
+    });
   }
   // Of each pixel of a step, the bits of the channels of the tile, from bit 0 on.
-  __device__ __forceinline__ void load_bits(unsigned tile, int step, unsigned (&bits)[WIDTH]) const {
-    const int begin = tile * TILE_CHANNELS, last = min(begin + TILE_CHANNELS, a.pixels.channels) - 1;
+  __device__ __forceinline__ void load_bits(int step, unsigned (&bits)[WIDTH]) const {
+    const int last = min(begin + TILE_CHANNELS, a.pixels.channels) - 1;
 #pragma unroll
     for (int j = 0; j < WIDTH; j++) {
       const unsigned at = pack(step * TILE_CHANNELS) * WIDTH + j;
@@ -77,24 +77,22 @@ struct Tiles {
     }
   }
 
-  // dz, which stays in the place of dy, and the sums of the block. The copies of the tile are the oldest of BUFFERS
-  // tiles. Returns the word of the tile.
-  __device__ __forceinline__ unsigned first_pass(unsigned tile, unsigned buffer) const {
-    Sums sums[PADDED] = {};
+  // dz, which overwrites dy in shared memory, and the sums of the thread.
+  __device__ __forceinline__ void first_pass(Sums (&sums)[PADDED]) const {
     COMPUTE mean[TILE_CHANNELS];
     unsigned bits[STEPS][WIDTH];
 #pragma unroll
     for (int c = 0; c < TILE_CHANNELS; c++)
-      mean[c] = channel(tile, c) < a.pixels.channels ? a.mean[channel(tile, c) * a.parameter_stride] : COMPUTE(0);
+      mean[c] = channel(c) < a.pixels.channels ? a.mean[channel(c) * a.parameter_stride] : COMPUTE(0);
 #pragma unroll
     for (int step = 0; step < STEPS; step++)
-      if (exists(tile, step * TILE_CHANNELS)) load_bits(tile, step, bits[step]);
+      if (exists(step * TILE_CHANNELS)) load_bits(step, bits[step]);
     for_each<SLOTS>([&](auto index) {
       constexpr int i = decltype(index)::value, c = i % TILE_CHANNELS, step = i / TILE_CHANNELS;
-      cp_async_wait<BUFFERS * SLOTS - 1 - i>();
-      if (!exists(tile, i)) return;
-      const Packed x = *slot(buffer, i, 0);
-      Packed dz = *slot(buffer, i, 1);
+      cp_async_wait<SLOTS - 1 - i>();
+      if (!exists(i)) return;
+      const Packed x = *slot(i, 0);
+      Packed dz = *slot(i, 1);
       mask_pack(dz, [&](int j) { return bits[step][j] >> c & 1; });
 #pragma unroll
       for (int j = 0; j < WIDTH; j++) {
@@ -102,44 +100,34 @@ struct Tiles {
         sums[c].sum += gradient;
         sums[c].product += gradient * (load<COMPUTE>(x.item[j]) - mean[c]);
       }
-      *slot(buffer, i, 1) = dz;
-      if (a.dz) store_pack(a.dz + offset(a.dz_strides, pixel(i), channel(tile, i)), dz);
+      *slot(i, 1) = dz;
+      if (a.dz) store_pack(a.dz + offset(a.dz_strides, pixel(i), channel(i)), dz);
     });
-    add_lanes<PADDED / 2>(sums);
-#pragma unroll
-    for (int distance = PADDED; distance < WARP; distance *= 2) sums[0].add(sums[0].from_lane(distance));
-    if (threadIdx.x % WARP < TILE_CHANNELS) shared.warps[threadIdx.x / WARP][threadIdx.x % WARP] = sums[0];
-    return shared.publish(a, tile, member);
   }
-  // dx, and the copies of a tile into the places that become free.
-  __device__ __forceinline__ void second_pass(unsigned tile, unsigned buffer, unsigned word, unsigned next) const {
-    shared.merge(a, tile, member, word);
+  // dx.
+  __device__ __forceinline__ void second_pass(const Factors (&factors)[TILE_CHANNELS]) const {
     for_each<SLOTS>([&](auto index) {
       constexpr int i = decltype(index)::value;
-      if (exists(tile, i)) {
-        const Factors factors = shared.factors[i % TILE_CHANNELS];
-        const Packed dx = gradient_pack(*slot(buffer, i, 0), *slot(buffer, i, 1), [&](int) { return factors; });
-        store_pack(a.dx + offset(a.dx_strides, pixel(i), channel(tile, i)), dx);
-      }
-      copy(next, buffer, i);
+      if (!exists(i)) return;
+      const Factors of = factors[i % TILE_CHANNELS];
+      const Packed dx = gradient_pack(*slot(i, 0), *slot(i, 1), [&](int) { return of; });
+      store_pack(a.dx + offset(a.dx_strides, pixel(i), channel(i)), dx);
     });
-  }
-
-  __device__ __forceinline__ void run() const {
-#pragma unroll
-    for (unsigned buffer = 0; buffer < BUFFERS; buffer++)
-      for_each<SLOTS>([&](auto index) { copy(group + buffer * a.teams, buffer, decltype(index)::value); });
-    unsigned word = first_pass(group, 0), buffer = 0;
-    for (unsigned tile = group; tile < a.tiles; tile += a.teams) {
-      second_pass(tile, buffer, word, tile + BUFFERS * a.teams);
-      buffer = (buffer + 1) % BUFFERS;
-      if (tile + a.teams < a.tiles) word = first_pass(tile + a.teams, buffer);
-    }
   }
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) fused_ops_gradient_planes(const Arguments a) {
   griddepcontrol_wait();
   __shared__ TeamSums<TILE_CHANNELS> shared;
-  Tiles(a, shared).run();
+  const unsigned tile = blockIdx.x % a.tiles, member = blockIdx.x / a.tiles;
+  const Slots mine(a, tile, member);
+  mine.copy();
+  Sums sums[PADDED] = {};
+  mine.first_pass(sums);
+  add_lanes<PADDED / 2>(sums);
+#pragma unroll
+  for (int distance = PADDED; distance < WARP; distance *= 2) sums[0].add(sums[0].from_lane(distance));
+  if (threadIdx.x % WARP < TILE_CHANNELS) shared.warps[threadIdx.x / WARP][threadIdx.x % WARP] = sums[0];
+  shared.exchange(a, tile, member);
+  mine.second_pass(shared.factors);
 }

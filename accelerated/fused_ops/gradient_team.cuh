@@ -1,5 +1,5 @@
-// Gradients of activated batch normalisations in one cooperative launch: teams of blocks exchange the sums of tiles of
-// channels, which each of them keeps in shared memory, while all wait for each other.
+// Gradients of activated batch normalisations in one cooperative launch: the blocks of a tile of channels, a team, keep
+// what they have read while they exchange their sums.
 #pragma once
 #include "fused_ops/gradient.cuh"
 #include "primitives/cp_async.cuh"
@@ -14,14 +14,21 @@ struct Arguments {
   Pixels pixels;
   TensorStrides x_strides, dy_strides, dx_strides, dz_strides;
   int parameter_stride, scale_stride, result_stride;
-  unsigned team, teams, tiles;  // blocks of a team; teams; tiles of channels
-  unsigned items;               // pixels of a block, or packs of them
-  COMPUTE share;                // 1 / m
+  unsigned team, tiles;  // blocks of a team; teams
+  unsigned items;        // pixels of a block, or packs of them
+  COMPUTE share;         // 1 / m
 };
 
-// The blocks of a team wait for each other: the launch is cooperative, and has a multiprocessor for each. The top bit of
-// a tile's word changes when all have come, whatever their number.
+// The blocks of a team wait for each other: the launch is cooperative, and has a multiprocessor for each. The top bit
+// of a tile's word changes when all have come, whatever their number.
 __device__ unsigned tile_words[MOST_TILES];
+__device__ __forceinline__ void wait_for_team(const Arguments& a, unsigned tile, unsigned member) {
+  volatile unsigned* const word = tile_words + tile;
+  __threadfence();
+  const unsigned before = atomicAdd(tile_words + tile, member == 0 ? 0x80000001u - a.team : 1u);
+  while (((before ^ *word) >> 31) == 0) {}
+  __threadfence();
+}
 
 // What the threads of a block share: sums, then factors, of the COLUMNS channels of a tile.
 template <int COLUMNS> struct TeamSums {
@@ -31,9 +38,8 @@ template <int COLUMNS> struct TeamSums {
   static __device__ __forceinline__ Sums* partials(const Arguments& a, unsigned tile, int column) {
     return reinterpret_cast<Sums*>(a.workspace) + (tile * COLUMNS + column) * a.team;
   }
-  // Adds up what the warps of the block have left in `warps`, for the other blocks. Returns the word of the tile as the
-  // block left it, to the first thread.
-  __device__ __forceinline__ unsigned publish(const Arguments& a, unsigned tile, unsigned member) const {
+  // The factors of the tile, from what the warps of all blocks of the team have left in `warps`.
+  __device__ __forceinline__ void exchange(const Arguments& a, unsigned tile, unsigned member) {
     __syncthreads();
     for (int column = threadIdx.x; column < COLUMNS; column += THREADS) {
       Sums sums = warps[0][column];
@@ -42,18 +48,9 @@ template <int COLUMNS> struct TeamSums {
       partials(a, tile, column)[member] = sums;
     }
     __syncthreads();
-    if (a.team == 1 || threadIdx.x > 0) return 0;
-    __threadfence();
-    return atomicAdd(tile_words + tile, member == 0 ? 0x80000001u - a.team : 1u);
-  }
-  // The factors of the tile, from the sums of all blocks of the team: a warp for each column.
-  __device__ __forceinline__ void merge(const Arguments& a, unsigned tile, unsigned member, unsigned word) {
-    if (a.team > 1 && threadIdx.x == 0) {
-      volatile unsigned* const now = tile_words + tile;
-      while (((word ^ *now) >> 31) == 0) {}
-      __threadfence();
-    }
+    if (a.team > 1 && threadIdx.x == 0) wait_for_team(a, tile, member);
     __syncthreads();
+    // A warp for each column.
     for (int column = threadIdx.x / WARP; column < COLUMNS; column += WARPS) {
       const int channel = tile * COLUMNS + column;
       if (channel >= a.pixels.channels) break;

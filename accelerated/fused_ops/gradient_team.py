@@ -26,12 +26,11 @@ SUMS_BYTES, FACTORS_BYTES = 8, 16  # of a column
 
 @dataclass(frozen=True)
 class Division:
-    """The tiles of a call. columns: channels of a tile; tiles; teams of `team` blocks; items: pixels of a block, or packs
-    of them; threads of a block; shared_bytes: for packs; definitions: those of the kernel alone."""
+    """The tiles of a call, each of which has a team of blocks. columns: channels of a tile; team: blocks; items: pixels
+    of a block, or packs of them; threads of a block; shared_bytes: for packs; definitions: those of the kernel alone."""
 
     columns: int
     tiles: int
-    teams: int
     team: int
     items: int
     threads: int
@@ -70,7 +69,7 @@ class TeamSolver(Solver[Problem]):
         if found is None or found.tiles > MOST_TILES:
             return None
         # Blocks that wait for each other have the words of the tiles to themselves: two launches have no room together.
-        alone = found.team == 1 or 2 * found.teams * found.team > problem.device.multiprocessors
+        alone = found.team == 1 or 2 * found.tiles * found.team > problem.device.multiprocessors
         return (walk, found) if alone else None
 
     def serves(self, problem: Problem) -> bool:
@@ -101,7 +100,6 @@ class TeamSolver(Solver[Problem]):
             ("scale_stride", per_channel(o.scale)),
             ("result_stride", per_channel(o.dScale or o.dBias)),
             ("team", c_uint(division.team)),
-            ("teams", c_uint(division.teams)),
             ("tiles", c_uint(division.tiles)),
             ("items", c_uint(division.items)),
             *factors(o, share=1 / walk.pixels.count),
@@ -110,7 +108,7 @@ class TeamSolver(Solver[Problem]):
         names |= {name: str(number) for name, number in division.definitions.items()}
         kernel = self.source.removesuffix(".cu").replace("/", "_")
         function = problem.device.function(self.source, kernel, type_definitions(o.x.scalar_type, o, **names))
-        blocks = division.teams * division.team
+        blocks = division.tiles * division.team
         launch = Launch(function, arguments, OPERANDS, (blocks, 1, 1), (division.threads, 1, 1), division.shared_bytes)
         launch.cooperative = division.team > 1
         return SequencePlan(o, [Part(o, Plan(o, [launch]), {"workSpace": 0})], self.name)
