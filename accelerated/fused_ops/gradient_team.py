@@ -26,8 +26,9 @@ SUMS_BYTES, FACTORS_BYTES = 8, 16  # of a column
 
 @dataclass(frozen=True)
 class Division:
-    """The tiles of a call, each of which has a team of blocks. columns: channels of a tile; team: blocks; items: pixels
-    of a block, or packs of them; threads of a block; shared_bytes: for packs; definitions: those of the kernel alone."""
+    """The tiles of a call, each of which has a team of blocks. columns: channels of a tile; team: blocks; items:
+    pixels of a block, or packs of them; threads of a block; shared_bytes: for packs; definitions: those of the kernel
+    alone."""
 
     columns: int
     tiles: int
