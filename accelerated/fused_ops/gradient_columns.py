@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .gradient_team import Division, TeamSolver, blocks_of, static_bytes
+from .gradient_team import Division, TeamSolver, static_bytes, team_of
 from .problem import PACK_BYTES, Walk
 
 SOURCE = "fused_ops/gradient_columns.cu"
@@ -23,13 +23,13 @@ class GradientColumnsSolver(TeamSolver):
     def division(self, walk: Walk, device: Any, pack_bytes: int) -> Division | None:
         if pack_bytes != PACK_BYTES:
             return None
-        pixels, packs, blocks = walk.pixels.count, walk.pixels.packs.divisor, blocks_of(device)
-        possible = [lanes for lanes in LANES if lanes <= packs and -(-packs // lanes) <= blocks] or [LANES[0]]
-        lanes = next((n for n in possible if blocks // -(-packs // n) <= MOST_BLOCKS), possible[-1])
-        tiles = -(-packs // lanes)
-        if tiles > blocks:
+        pixels, packs = walk.pixels.count, walk.pixels.packs.divisor
+        teams = {lanes: team_of(device, -(-packs // lanes)) for lanes in LANES if lanes <= packs or lanes == LANES[-1]}
+        lanes = next((n for n, team in teams.items() if 0 < team <= MOST_BLOCKS), LANES[-1])
+        tiles, team = -(-packs // lanes), teams[lanes]
+        if team == 0:
             return None
-        items = -(-pixels // (blocks // tiles))
+        items = -(-pixels // team)
         columns, of_row = lanes * walk.width, 2 * THREADS * PACK_BYTES
         rows = -(-items // (THREADS // lanes))
         room = (device.shared_bytes_per_block - static_bytes(columns, THREADS)) // of_row

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from .gradient_team import Division, TeamSolver, blocks_of, static_bytes
+from .gradient_team import Division, TeamSolver, static_bytes, team_of
 from .problem import WARP, Walk
 
 SOURCE = "fused_ops/gradient_planes.cu"
@@ -32,12 +32,13 @@ class GradientPlanesSolver(TeamSolver):
     @staticmethod
     def _divisions(walk: Walk, device: Any, pack_bytes: int) -> Iterator[Division]:
         """Yield the divisions that fit the device."""
-        blocks, packs, channels = blocks_of(device), walk.pixels.count // walk.width, walk.pixels.channels
+        packs, channels = walk.pixels.count // walk.width, walk.pixels.channels
         for size in range(1, MOST_CHANNELS + 1):
             tiles = -(-channels // size)
-            if tiles > blocks or -(-channels // tiles) != size:
+            team = team_of(device, tiles)
+            if team == 0 or -(-channels // tiles) != size:
                 continue
-            items = -(-packs // (blocks // tiles))
+            items = -(-packs // team)
             steps = -(-items // MOST_THREADS)
             threads = -(-items // steps // WARP) * WARP
             nbytes = 2 * steps * size * threads * pack_bytes

@@ -39,9 +39,10 @@ class Division:
     definitions: Mapping[str, int]
 
 
-def blocks_of(device: Any) -> int:
-    """Return how many blocks run at the same time, a multiprocessor for each; the emulated device runs one."""
-    return int(device.multiprocessors) if device.kind == "gpu" else 1
+def team_of(device: Any, tiles: int) -> int:
+    """Return the blocks of each of so many tiles, a multiprocessor for each; one where the device, as the emulated one,
+    runs one block at a time, 0 where tiles are too many."""
+    return int(device.multiprocessors) // tiles if device.kind == "gpu" else 1
 
 
 def static_bytes(columns: int, threads: int) -> int:
