@@ -27,7 +27,7 @@ class GradientPlanesSolver(TeamSolver):
         if pack_bytes < LEAST_PACK:
             return None
         found = self._divisions(walk, device, pack_bytes)
-        return min(found, key=lambda division: self._seconds(division, walk, pack_bytes), default=None)
+        return min(found, key=lambda division: self._seconds(division, walk, device, pack_bytes), default=None)
 
     @staticmethod
     def _divisions(walk: Walk, device: Any, pack_bytes: int) -> Iterator[Division]:
@@ -48,8 +48,9 @@ class GradientPlanesSolver(TeamSolver):
                 yield Division(size, tiles, -(-packs // items), items, threads, nbytes, definitions)
 
     @staticmethod
-    def _seconds(division: Division, walk: Walk, pack_bytes: int) -> float:
+    def _seconds(division: Division, walk: Walk, device: Any, pack_bytes: int) -> float:
         """About how long a division takes."""
         moved = 4 * division.items * division.columns * pack_bytes / BYTES_PER_SECOND
         words = division.items * walk.width / WORDS_PER_SECOND
-        return moved + words + EXCHANGE_SECONDS * (division.team > 1)
+        rounds = -(-division.tiles * division.team // device.multiprocessors)
+        return rounds * (moved + words) + EXCHANGE_SECONDS * (division.team > 1)
