@@ -213,6 +213,39 @@ class SoftmaxProblem(solver.Problem):
         return Launch(function, arguments, operation.operands, (grid, 1, 1), (threads, 1, 1), shared_bytes, cooperative)
 
 
+@dataclass(frozen=True)
+class Division:
+    """How persistent blocks share rows. blocks: of a group that shares a row, 0: all share every column tile. across:
+    packs of a column tile. part: packs of a row in a tile, of strided rows positions, of which a block takes so many
+    steps; tiles: that shared memory holds; ahead: of them in flight. delay: tiles between the online-softmax state and
+    the result of one."""
+
+    blocks: int
+    across: int
+    part: int
+    steps: int
+    tiles: int
+    ahead: int
+    delay: int
+    shared_bytes: int
+
+    def launch(
+        self, problem: SoftmaxProblem, stem: str, threads: int, cache_policy: int, definitions: dict[str, int]
+    ) -> Launch:
+        """Return the launch of the kernel of a stem, one block per multiprocessor."""
+        return problem.launch(
+            f"softmax/{stem}.cu",
+            f"softmax_{stem}_{problem.direction}",
+            threads=threads,
+            grid=problem.device.multiprocessors,
+            team=self.blocks,
+            kept=self.tiles,
+            shared_bytes=self.shared_bytes,
+            persistent=Persistent(self.across, self.part, self.steps, self.ahead, self.delay, cache_policy),
+            definitions=definitions,
+        )
+
+
 class SoftmaxSolver(solver.Solver[SoftmaxProblem]):
     """A solver of this room."""
 
