@@ -140,7 +140,7 @@ class PersistentTma(SoftmaxSolver):
             cache_policy = 1 | kept_sixteenths(problem.moved_bytes // (problem.inputs + 1)) << 1
         threads = COMPUTE_THREADS + (REDUCER_WARPS + (queue == 0)) * WARP
         definitions = problem.evict_first | ({"QUEUE_TILES": queue} if queue else {})
-        return [division.launch(problem, "persistent_tma", threads, cache_policy, definitions)]
+        return [division.launch(problem, "softmax/persistent_tma.cu", threads, cache_policy, definitions)]
 
     def alignment(self, problem: SoftmaxProblem) -> Mapping[str, int]:
         return self.packed(problem)

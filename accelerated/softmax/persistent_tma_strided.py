@@ -25,6 +25,7 @@ OPEN_TILES, MOST_TURNS = (
     8,
     64,
 )  # column tiles between the first read and the last write; times that their slots are used again
+SOURCE = "softmax/persistent_tma_strided.cu"
 COMPUTE_THREADS, TILE_PACKS = 256, 4  # per block; packs of a tile that each has, of all inputs
 OTHER_WARPS = (7, 4)  # by inputs: those that reduce, and the one that loads
 BARRIERS = 2 * MOST_TILES + 2 + 3 * OPEN_TILES
@@ -93,7 +94,7 @@ class PersistentTmaStrided(SoftmaxSolver):
         assert found is not None
         threads = COMPUTE_THREADS + OTHER_WARPS[problem.inputs - 1] * WARP
         definitions = {"ALGORITHM": int(problem.operation.algorithm)}
-        return [found.launch(problem, "persistent_tma_strided", threads, int(self._exceeds_l2(problem)), definitions)]
+        return [found.launch(problem, SOURCE, threads, int(self._exceeds_l2(problem)), definitions)]
 
     def alignment(self, problem: SoftmaxProblem) -> Mapping[str, int]:
         return self.packed(problem)

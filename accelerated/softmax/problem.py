@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from ctypes import c_int, c_uint
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from dualdnn.api.enumerations import cudnnSoftmaxMode_t
@@ -230,12 +231,12 @@ class Division:
     shared_bytes: int
 
     def launch(
-        self, problem: SoftmaxProblem, stem: str, threads: int, cache_policy: int, definitions: dict[str, int]
+        self, problem: SoftmaxProblem, source: str, threads: int, cache_policy: int, definitions: dict[str, int]
     ) -> Launch:
-        """Return the launch of the kernel of a stem, one block per multiprocessor."""
+        """Return the launch of a kernel, one block per multiprocessor."""
         return problem.launch(
-            f"softmax/{stem}.cu",
-            f"softmax_{stem}_{problem.direction}",
+            source,
+            f"softmax_{PurePosixPath(source).stem}_{problem.direction}",
             threads=threads,
             grid=problem.device.multiprocessors,
             team=self.blocks,
