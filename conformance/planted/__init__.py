@@ -102,6 +102,8 @@ def source_of(file: str) -> Path:
 class Copy:
     """A copy of the project, for one bug at a time."""
 
+    most_seconds = 120.0  # of a processor, for one case: the longest takes 12
+
     def __init__(self, folder: Path) -> None:
         self.package = folder / "dualdnn"
         self.folder = folder
@@ -146,7 +148,8 @@ class Copy:
         options += [] if cases else ["-p", "dualdnn.conformance.planted.selection"]
         options += ["-x"] if ordered else []
         chosen = self.folder / "selected.json"
-        chosen.write_text(json.dumps({"files": selected, "ordered": ordered}), encoding="utf-8")
+        wanted = {"files": selected, "ordered": ordered, "most_seconds": self.most_seconds}
+        chosen.write_text(json.dumps(wanted), encoding="utf-8")
         environment = {**os.environ, "PYTHONPATH": str(self.folder), "OPENBLAS_NUM_THREADS": "1"}
         environment |= {"DUALDNN_PLANTED": str(chosen), **dict(setting.split("=", 1) for setting in settings)}
         command = [sys.executable, "-m", "pytest", *options, *files]
