@@ -397,3 +397,38 @@ def test_infinite_factors(trial, caller, sample, inputs):
         for value in (np.inf, -np.inf):
             if hasattr(operation, name):
                 trial(replace(operation, **{name: value}), inputs)
+
+
+ODD = 1 + 2.0**-12  # a number that TF32 rounds to 1
+SIZES: dict[str, Any] = {"padding": (0, 0), "formats": NHWC}
+# name -> (operation, products of a sum): on tensor cores where the math type lets them round
+PRODUCTS: dict[str, tuple[Any, int]] = {
+    "forward": (convolution.convolution((2, 32, 8, 8), (64, 32, 1, 1), algo=convolution.PRECOMP, **SIZES), 32),
+    "data": (convolution_backward_data.gradient((2, 64, 8, 8), (32, 64, 1, 1), **SIZES), 32),
+    "filter": (convolution_backward_filter.gradient((2, 32, 8, 8), (64, 32, 1, 1), **SIZES), 128),
+}
+
+
+@shows("cudnnMathType_t/c03", "cudnnMathType_t/c04")
+@pytest.mark.parametrize("override", [False, True], ids=["FMA", "override"])
+@pytest.mark.parametrize("which", PRODUCTS)
+def test_factors_keep_their_bits(subject, caller, monkeypatch, which, override):
+    """CUDNN_FMA_MATH rounds no factor to TF32, no math type does under NVIDIA_TF32_OVERRIDE=0: sums of few numbers are exact."""
+    operation, count = PRODUCTS[which]
+    if override:
+        if not subject.cites_clauses:
+            pytest.skip("a foreign library reads its environment when it is loaded")
+        monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
+        operation = replace(operation, convolution=replace(operation.convolution, math_type=convolution.DEFAULT))
+    operation = sized(caller, operation)
+    first, second = operation.inputs
+    (output,) = operation.outputs
+    for odd in (first, second):
+        memory = {
+            name: caller.handle.to_device(np.full(operation.nbytes(name) // 4, ODD if name == odd else 1, np.float32))
+            for name in (first, second, output)
+        }
+        memory["workSpace"] = caller.handle.allocate(operation.workspace_bytes) if operation.workspace_bytes else None
+        caller(operation, memory)
+        found = memory[output].to_host(np.float32, -1)
+        assert np.array_equal(found, np.full(found.size, count * ODD, np.float32))

@@ -19,7 +19,7 @@ from dualdnn.api.operations.graph import (
     KnobChoice,
 )
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, UINT8
-from dualdnn.api.status import NOT_SUPPORTED
+from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
 from dualdnn.reference import judge, run
@@ -172,10 +172,18 @@ def test_an_engine_computes_what_the_operations_say(subject, graph):
         assert verdict.agrees, f"{ENGINES[engine].name}: {verdict.explanation()}"
 
 
-def almost_fused(bias_factor=1.0, again=1.0, relu=None, bias_dims=(1, 8, 1, 1), twice=False):
+def almost_fused(
+    bias_factor=1.0, again=1.0, relu=None, bias_dims=(1, 8, 1, 1), twice=False, bias_type=FLOAT, again_bias=False, residual_last=False,
+):  # fmt: skip
     """relu(again * conv(x, w) + bias_factor * bias): with other factors, clips, biases than a fused operation has."""
     first, second, third = (tensor(10 + i, Y, FLOAT, virtual=True) for i in range(3))
-    y, bias = tensor(3, Y), tensor(4, bias_dims)
+    y, bias = tensor(3, Y), tensor(4, bias_dims, bias_type)
+    if again_bias or residual_last:
+        other = tensor(5, Y) if residual_last else tensor(5, bias_dims)
+        return (
+            forward(y=first), pointwise(Mode.CUDNN_POINTWISE_ADD, first, second, bias),
+            pointwise(Mode.CUDNN_POINTWISE_ADD, second, third, other), pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, third, y),
+        )  # fmt: skip
     nodes = [
         forward(y=first), pointwise(Mode.CUDNN_POINTWISE_ADD, first, second, bias, alpha1=again, alpha2=bias_factor),
         pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, second, third if twice else y, **(relu or {})),
@@ -187,6 +195,19 @@ ALMOST = {
     "scaled bias": almost_fused(bias_factor=0.5), "scaled sum": almost_fused(again=2.0), "negated bias": almost_fused(bias_factor=-1.0),
     "lower clip": almost_fused(relu={"lower": -1.0}), "upper clip": almost_fused(relu={"upper": 0.5}), "NaN": almost_fused(relu={"nan": NAN}),
     "bias of rows": almost_fused(bias_dims=(1, 1, 6, 1)), "bias of images": almost_fused(bias_dims=(2, 8, 1, 1)), "two ReLU": almost_fused(twice=True),
+    "bias in half": almost_fused(bias_type=HALF), "two biases": almost_fused(again_bias=True), "bias in front": almost_fused(residual_last=True),
+    "sum with itself": (
+        forward(y=tensor(10, Y, virtual=True)),
+        pointwise(Mode.CUDNN_POINTWISE_ADD, tensor(10, Y, virtual=True), tensor(3, Y), tensor(10, Y, virtual=True)),
+    ),
+    "other layout of the residual": tuple(
+        replace(node, x=tensor(5, Y, order=LAST)) if node.inputs[0].uid == 5 else node for node in fused(residual=True)
+    ),
+    "behind the gradient": (
+        replace(gradient("data"), dx=tensor(10, X, virtual=True)), pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, tensor(10, X, virtual=True), tensor(6, X)),
+    ),
+    "groups apart": (replace(grouped(), x=replace(grouped().x, strides=(241, 121, 60, 5 * 2, 2))),),
+    "groups of filters apart": (replace(grouped(), w=replace(grouped().w, strides=(73, 18, 9, 3, 1))),),
 }  # fmt: skip
 
 
@@ -307,6 +328,42 @@ def test_knobs(cudnn, handle, builder, refuses, graph):
             read = builder.get(config, CONFIG, "KNOB_CHOICES", DESCRIPTOR)
             assert builder.get(read[0], Kind.CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, "KNOB_VALUE", INT64) == (most,)
             builder.finalized(PLAN, {"HANDLE": (HANDLE, (handle,)), "ENGINE_CONFIG": (DESCRIPTOR, (config,))})
+
+
+@shows(*of("KNOB_INFO", "c01", "c05", "c07", "c09"), *of("ENGINECFG", "c11"), "cudnnBackendFinalize/c06")
+@pytest.mark.parametrize("solvers", [0, 1, 2, 7])
+def test_the_knob_has_a_value_for_each_solver(cudnn, handle, builder, refuses, monkeypatch, solvers):
+    """Of a backend that has so many: where there is a choice, and one more, that of the engine."""
+    asked = []
+    monkeypatch.setattr(
+        handle.backend, "graph_solvers", lambda graph: asked.append(graph) or tuple("abcdefg"[:solvers])
+    )
+    made = graph_of(builder, handle, *GRAPHS["forward"])
+    engine = engine_of(builder, made, 1)
+    assert {(graph.engine, graph.choice) for graph in asked} == {(1, 0)}
+    assert knob_infos(cudnn, builder, engine) == ([(TILE_SIZE, 0, solvers, 1)] if solvers > 1 else [])
+
+    def configuration(*chosen):
+        choices = [builder(KnobChoice(kind, value)) for kind, value in chosen]
+        return builder.filled(CONFIG, {"ENGINE": (DESCRIPTOR, (engine,)), "KNOB_CHOICES": (DESCRIPTOR, choices)})
+
+    able = range(solvers + 1) if solvers > 1 else ()
+    for value in (-1, 0, 1, solvers - 1, solvers, solvers + 1):
+        if value in able:
+            cudnn.cudnnBackendFinalize(configuration((TILE_SIZE, value)))
+        else:
+            refuses(
+                NOT_SUPPORTED, of("ENGINECFG", "c11")[0], cudnn.cudnnBackendFinalize, configuration((TILE_SIZE, value))
+            )
+    for other in (
+        kind
+        for kind in cudnnBackendKnobType_t
+        if kind not in (TILE_SIZE, cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_COUNTS)
+    ):
+        refuses(NOT_SUPPORTED, of("ENGINECFG", "c11")[0], cudnn.cudnnBackendFinalize, configuration((other, 0)))
+    if able:
+        twice = configuration((TILE_SIZE, 0), (TILE_SIZE, 1))
+        refuses(BAD_PARAM, "cudnnBackendFinalize/c06", cudnn.cudnnBackendFinalize, twice)
 
 
 @shows("cudnnBackendKnobType_t/c03", *of("ENGINECFG", "c01"))

@@ -199,6 +199,43 @@ def test_what_no_engine_executes(cudnn, handle, builder, refuses, nodes, clause)
     refuses_graph(cudnn, builder, refuses, handle, nodes, NOT_SUPPORTED, clause)
 
 
+MOST = 2**31  # elements that no tensor of a graph spans
+
+
+def large(uid, dims, strides):
+    return replace(tensor(uid, dims), strides=strides)
+
+
+@pytest.mark.ours
+@shows(*of("OPERATIONGRAPH", "c16"))
+@pytest.mark.parametrize("written", [False, True], ids=["read", "written"])
+@pytest.mark.parametrize("dims, strides", [
+    ((1, 1, MOST), (MOST, MOST, 1)), ((2, 1, 1), (MOST - 1, 1, 1)), ((2, 3, 2), (MOST - 2**21 - 102, 2**20, 101)),
+], ids=["many", "far", "gaps"])  # fmt: skip
+def test_the_most_elements_that_a_tensor_spans(cudnn, handle, builder, refuses, dims, strides, written):
+    """One fewer is executed."""
+    fewer = (dims[0], dims[1], dims[2] - 1) if max(dims) == MOST else dims
+    for extents, first in ((fewer, strides[0] - 1), (dims, strides[0])):
+        spanning, packed = large(1, extents, (first, *strides[1:])), tensor(2, extents)
+        nodes = (pointwise(RELU, packed, spanning) if written else pointwise(RELU, spanning, packed),)
+        if (extents, first) != (dims, strides[0]):
+            assert graph_of(builder, handle, *nodes) is not None
+        else:
+            refuses_graph(cudnn, builder, refuses, handle, nodes, NOT_SUPPORTED, "c16")
+
+
+@pytest.mark.ours
+@shows(*of("OPERATIONGRAPH", "c16"))
+@pytest.mark.parametrize("between, clause", [(MOST // 4 - 1, "c16"), (MOST // 4 - 2, "c15")])
+def test_vectors_count_as_the_elements_that_they_hold(cudnn, handle, builder, refuses, between, clause):
+    """What fits in the count is refused for being vectors."""
+    spanning = replace(
+        large(1, (1, 1, 2), (4, 1, between)), data_type=INT8, vector_count=4, vectorized_dimension=1, alignment=4
+    )
+    nodes = (pointwise(RELU, spanning, tensor(2, (1, 4, 2))),)
+    refuses_graph(cudnn, builder, refuses, handle, nodes, NOT_SUPPORTED, clause)
+
+
 @pytest.mark.ours
 @shows(*of("OPERATIONGRAPH", "c15"))
 def test_the_log_says_why(cudnn, handle, builder):

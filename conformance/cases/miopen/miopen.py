@@ -341,6 +341,23 @@ def test_attributes(handle, name):
     np.testing.assert_allclose(dx.to_host(np.float32, DIMS), slope(values) * slopes, rtol=bound, atol=4 * bound)
 
 
+@shows("miopenSetActivationDescriptor/c03")
+@pytest.mark.parametrize("name", list(ATTRIBUTES))
+def test_attributes_in_place(handle, name):
+    """The same memory for x and y, and for dy and dx."""
+    attributes, function, slope = ATTRIBUTES[name]
+    descriptor = miopen.miopenCreateActivationDescriptor()
+    miopen.miopenSetActivationDescriptor(descriptor, getattr(miopen, f"miopenActivation{name.split()[0]}"), *attributes)
+    d, x, dy = tensor(DIMS), filled(handle, *DIMS), filled(handle, *DIMS)
+    y = filled(handle, *DIMS)
+    values, slopes = (buffer.to_host(np.float32, DIMS).astype(np.float64) for buffer in (x, dy))
+    miopen.miopenActivationForward(handle, descriptor, 1.0, d, y, 0.0, d, y)
+    miopen.miopenActivationBackward(handle, descriptor, 1.0, d, y, d, dy, d, x, 0.0, d, dy)
+    bound = 16 * np.finfo(np.float32).eps
+    np.testing.assert_allclose(y.to_host(np.float32, DIMS), function(values), rtol=bound, atol=bound)
+    np.testing.assert_allclose(dy.to_host(np.float32, DIMS), slope(values) * slopes, rtol=bound, atol=4 * bound)
+
+
 @shows("miopenActivationBackward/c03")
 def test_a_gradient_that_y_does_not_tell(handle, denied):
     descriptor = miopen.miopenCreateActivationDescriptor()
