@@ -29,6 +29,12 @@ def main() -> int:
         metavar="FILE",
         help="kernels.json of a run by all solvers: mutants of accelerated/ are tried on the cases that reach them (reach.py)",
     )
+    parser.add_argument(
+        "--without",
+        default="",
+        metavar="I,J",
+        help="numbers of bugs that are left out: whoever read them says that they change no result",
+    )
     parser.add_argument("--part", default="1/1", metavar="I/N", help="the i-th of n parts")
     parser.add_argument(
         "--at-once", type=int, default=6, metavar="N", help="bugs of different families that are planted together"
@@ -37,6 +43,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="write the report to this file as well")
     chosen = parser.parse_args()
     known = drawn(chosen.mutants, chosen.seed, chosen.floor or FLOORS[:3]) if chosen.mutants else bugs()
+    left_out = set(map(int, filter(None, chosen.without.split(","))))
+    known = [bug for i, bug in enumerate(known) if i not in left_out]
     wanted = [b for b in known if not chosen.k or any(text in f"{b.file}: {b.breaks}" for text in chosen.k)]
     part, parts = map(int, chosen.part.split("/"))
     wanted, outcomes = wanted[part - 1 :: parts], []
