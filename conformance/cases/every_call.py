@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
+import re
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -77,6 +80,23 @@ def test_the_log_has_every_call_and_every_argument(cudnn, handle, messages):
         assert [line.strip() for line in lines] == [
             logged(p, v) for p, v in zip(function.arguments, values, strict=True)
         ]
+
+
+@shows("cudnnSetCallback/c05", "cudnnSetCallback/c16", "cudnnSetCallback/c17")
+def test_the_log_has_the_time(cudnn, messages, monkeypatch):
+    """That of the clock, and since the start in days, hours, minutes and seconds, behind the arguments."""
+    monkeypatch.setattr("dualdnn.api.api_log._STARTED", time.time() - (((2 * 24 + 3) * 60 + 4) * 60 + 5.2))
+    before = datetime.datetime.now()
+    cudnn.cudnnCreateTensorDescriptor()
+    _, _, metadata, text = messages[-1]
+    called, stamp, where, *rest = text.split("\0")
+    clock, since = re.fullmatch(r"Time: (\S+) \((.*) since start\)", stamp).groups()
+    assert before <= datetime.datetime.fromisoformat(clock) <= datetime.datetime.now()
+    assert since in ("2d+3h+4m+5s", "2d+3h+4m+6s") and metadata.time_delta in (183845, 183846)
+    assert (
+        called.endswith("cudnnCreateTensorDescriptor() called:") and where.startswith("Process=") and rest == ["", ""]
+    )
+    assert metadata.cudnn_version == 8003 and metadata.cudaDeviceId == 0
 
 
 @shows("cudnnSetCallback/c05")

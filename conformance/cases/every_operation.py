@@ -19,7 +19,7 @@ from dualdnn.api.operations import (
     SetTensor,
 )
 from dualdnn.api.operations.specs import FLOAT, HALF, NHWC, TensorSpec
-from dualdnn.api.status import BAD_PARAM
+from dualdnn.api.status import BAD_PARAM, INVALID_VALUE
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.cases import (
     activation,
@@ -397,6 +397,42 @@ def test_infinite_factors(trial, caller, sample, inputs):
         for value in (np.inf, -np.inf):
             if hasattr(operation, name):
                 trial(replace(operation, **{name: value}), inputs)
+
+
+# call -> operand -> the clause of memory that is too small, where the section has one
+SHORT = {
+    "ReduceTensor": {"workspace": "cudnnReduceTensor/c31", "indices": "cudnnReduceTensor/c30"},
+    "RNNForward": dict.fromkeys(("weightSpace", "workSpace", "reserveSpace"), "cudnnRNNForward/c46"),
+    "RNNBackwardData": dict.fromkeys(("weightSpace", "workSpace", "reserveSpace"), "cudnnRNNBackwardData_v8/c54"),
+    "RNNBackwardWeights": dict.fromkeys(
+        ("dweightSpace", "workSpace", "reserveSpace"), "cudnnRNNBackwardWeights_v8/c24"
+    ),
+    "ConvolutionForward": {"workSpace": "cudnnConvolutionForward/c06"},
+    "ConvolutionBiasActivationForward": {"workSpace": "cudnnConvolutionBiasActivationForward/c09"},
+    "ConvolutionBackwardData": {"workSpace": "cudnnConvolutionBackwardData/c03"},
+    "ConvolutionBackwardFilter": {"workSpace": "cudnnConvolutionBackwardFilter/c06"},
+    "DropoutForward": {"reserveSpace": "cudnnDropoutForward/c14"},
+    "DropoutBackward": {"reserveSpace": "cudnnDropoutBackward/c11"},
+    "CTCLoss": {"workspace": "cudnnCTCLoss/c16"},
+    "CTCLoss_v8": {"workspace": "cudnnCTCLoss_v8/c18"},
+}
+
+
+@shows("cudnnStatus_t/c05", *(clause for clauses in SHORT.values() for clause in clauses.values()))
+@samples
+def test_memory_that_is_short_by_a_byte(subject, caller, refuses, sample):
+    """Of each operand; all memory stays as it was."""
+    if not subject.cites_clauses:
+        pytest.skip("a foreign library cannot know the sizes of buffers")
+    operation = ready(caller, sample)
+    memory = {name: content for name, content in prepare(operation, "normal", 0).items() if content.size}
+    absent = dict.fromkeys(set(operation.operands) - set(memory))
+    for name in (name for name in memory if operation.least_bytes(name)):
+        buffers, operands = placed(caller, memory, {})
+        operands[name] = buffers[name].slice(0, operation.least_bytes(name) - 1)
+        clause = SHORT.get(sample.split("-")[0], {}).get(name, "cudnnStatus_t/c05")
+        status = INVALID_VALUE if clause.startswith("cudnnReduceTensor/") else BAD_PARAM
+        refuses(status, clause, caller, operation, {**operands, **absent}, unchanged=tuple(buffers.values()))
 
 
 ODD = 1 + 2.0**-12  # a number that TF32 rounds to 1

@@ -10,6 +10,7 @@ import pytest
 from dualdnn.api.enumerations import cudnnTensorFormat_t
 from dualdnn.api.operations import FilterSpec, TensorSpec
 from dualdnn.api.operations.specs import FLOAT, HALF, NCHW_VECT_C, NHWC, INT8x4
+from dualdnn.api.status import ALLOC_FAILED, BAD_PARAM
 from dualdnn.conformance.calls import Caller
 from dualdnn.conformance.marks import shows
 
@@ -123,10 +124,28 @@ def test_the_end_of_memory(handle, memory):
         pickle.dumps(handle.allocate(4))
 
 
+@shows("cudnnStatus_t/c05")
+def test_memory_of_the_program(subject, cudnn, handle, refuses):
+    """The reference takes arrays as they are: one that has gaps, holds objects, or is too small, is refused, and what holds the bytes is
+    written."""
+    if subject.name != "reference":
+        pytest.skip("memory of the host is no memory of a device")
+    make = Caller(cudnn, handle)
+    tensor = make.tensor(TensorSpec.packed(FLOAT, (1, 1, 2, 3)))
+    good = np.ones(6, np.float32)
+    for held in (good, good.reshape(2, 3), memoryview(good), bytearray(24), good.view(np.uint8)):
+        cudnn.cudnnSetTensor(handle, tensor, held, 2.5)
+        assert np.array_equal(np.frombuffer(held, np.float32), np.full(6, 2.5, np.float32))
+    wide = np.zeros((2, 6), np.float32)
+    none = (wide.T, wide[:, ::2], wide[:, :3], np.zeros(6, object), bytes(24), [1.0] * 6, 7, "memory")
+    for clause, refused in (("cudnnSetTensor/c07", none), ("cudnnStatus_t/c05", (good[:5], bytearray(23)))):
+        for held in refused:
+            refuses(BAD_PARAM, clause, cudnn.cudnnSetTensor, handle, tensor, held, 3.0)
+    assert not wide.any()
+
+
 @shows("cudnnHandle_t/c01", "cudnnStatus_t/c04")
 def test_sizes_of_memory(handle, refuses):
-    from dualdnn.api.status import ALLOC_FAILED
-
     for make in (handle.allocate, handle.zeros):
         assert [make(size).nbytes for size in (0, 1, np.int32(7), True)] == [0, 1, 7, 1]
         for size in (-1, -(2**70)):

@@ -124,6 +124,7 @@ def test_nothing_is_wanted(trial, caller, refuses):
     caller(operation, memory)
 
 
+@pytest.mark.ours  # NVIDIA's library takes its process down
 @shows(*clauses_of(CONST_LABELS, f"^{INFERENCE}.*({NOPS})"))
 def test_nothing_is_wanted_of_inference(caller):
     """Statistics alone are not even looked at: they are no numbers of a variance."""

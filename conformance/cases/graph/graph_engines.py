@@ -9,6 +9,7 @@ from dualdnn.api.enumerations import cudnnBackendAttributeName_t as Name
 from dualdnn.api.enumerations import cudnnBackendAttributeType_t as Type
 from dualdnn.api.enumerations import cudnnBackendDescriptorType_t as Kind
 from dualdnn.api.enumerations import cudnnBackendKnobType_t, cudnnGenStatsMode_t
+from dualdnn.api.enumerations import cudnnBackendLayoutType_t as Layout
 from dualdnn.api.enumerations import cudnnBackendNumericalNote_t as Note
 from dualdnn.api.graph.engines import ENGINES
 from dualdnn.api.operations.graph import (
@@ -298,6 +299,25 @@ def knob_infos(cudnn, builder, engine):
         tuple(builder.get(info, KNOB_INFO, e, types.get(e, INT64))[0] for e in endings)
         for info in found.arrayOfElements
     ]
+
+
+@shows(*of("ENGINE", "c09"), *of("LAYOUT_INFO", "c01", "c06"), "cudnnBackendLayoutType_t/c01")
+@pytest.mark.parametrize("graph", ["forward", "forward half", "data", "filter half", "layer half", "fused"])
+def test_preferred_layouts(cudnn, handle, builder, graph):
+    """Channels last on tensor cores, else first, of each tensor with memory."""
+    nodes, kind = GRAPHS[graph], Kind.CUDNN_BACKEND_LAYOUT_INFO_DESCRIPTOR
+    made = graph_of(builder, handle, *nodes)
+    there = {tensor.uid for node in nodes for tensor in (*node.inputs, *node.outputs) if not tensor.is_virtual}
+    for index in ABLE[graph]:
+        on_cores = ENGINES[index].name.endswith("on tensor cores")
+        wanted = Layout.CUDNN_LAYOUT_TYPE_PREFERRED_NHWC if on_cores else Layout.CUDNN_LAYOUT_TYPE_PREFERRED_NCHW
+        engine = engine_of(builder, made, index)
+        infos = cudnn.cudnnBackendGetAttribute(
+            engine, Name.CUDNN_ATTR_ENGINE_LAYOUT_INFO, DESCRIPTOR, 16
+        ).arrayOfElements
+        types = [builder.get(info, kind, "TYPES", Type.CUDNN_TYPE_LAYOUT_TYPE, 8) for info in infos]
+        assert {builder.get(info, kind, "TENSOR_UID", INT64)[0] for info in infos} == there and len(infos) == len(there)
+        assert types == [(wanted,)] * len(there)
 
 
 @shows(*of("KNOB_INFO", "c01", "c03", "c04", "c05", "c07", "c09", "c11"), *of("ENGINE", "c08"), *of("ENGINECFG", "c06", "c11"),
