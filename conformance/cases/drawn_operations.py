@@ -25,7 +25,7 @@ OPERATIONS = {f"{family}-{i}": text for family, texts in FAMILIES.items() for i,
 
 def inputs_of(operation: Any) -> str:
     """The kind of numbers that the operation says something about."""
-    return kind(operation.reduceTensor.op) if isinstance(operation, ReduceTensor) else "normal"
+    return kind(operation.reduction.op) if isinstance(operation, ReduceTensor) else "normal"
 
 
 @pytest.mark.ours
