@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import importlib.util
+import os
 import re
+import signal
+import sys
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from dualdnn.api import api_log, miopen
+from dualdnn.api import cudnn as api
 from dualdnn.api.descriptors import DESCRIPTORS
 from dualdnn.api.document import Function, Parameter, functions
 from dualdnn.api.enumerations import (
@@ -350,3 +357,81 @@ def no_device(device: str) -> None:
 
     assert device == "gpu"
     raise DeviceUnavailable("there is none")
+
+
+@shows("cudnnStatus_t/c01")
+@pytest.mark.parametrize("module", [api, miopen], ids=["cudnn", "miopen"])
+def test_names_that_are_none(module):
+    """They are no attributes; the calls and the enumerators are, and name themselves."""
+    for name in ("cudnnNothing", "CUDNN_NOTHING", "miopenNothing"):
+        assert not hasattr(module, name)
+        with pytest.raises(AttributeError, match=name):
+            getattr(module, name)
+    assert set(module.__all__) <= set(dir(module)) and all(
+        callable(getattr(module, n)) for n in module.__all__ if n.startswith(("cudnn", "miopenGet"))
+    )
+    for kind in ENUMERATIONS.values() if module is api else ():
+        for member in kind:
+            assert getattr(module, member.name) is member
+
+
+@shows("cudnnSetCallback/c05")
+@pytest.mark.parametrize("value", [None, "", "0", "1", "2"])
+def test_the_log_when_the_library_is_loaded(subject, monkeypatch, value):
+    """CUDNN_LOGINFO_DBG=1 switches the info channel on, nothing else does."""
+    if subject.name != "reference":
+        pytest.skip("the log has nothing to do with the subject")
+    monkeypatch.setenv("CUDNN_LOGINFO_DBG", value or "")
+    if value is None:
+        monkeypatch.delenv("CUDNN_LOGINFO_DBG")
+    found = importlib.util.spec_from_file_location("dualdnn.api.log_again", api_log.__file__)
+    loaded = importlib.util.module_from_spec(found)
+    monkeypatch.setitem(sys.modules, found.name, loaded)
+    found.loader.exec_module(loaded)
+    assert loaded.active is (value == "1") and loaded.state.mask == (CUDNN_SEV_INFO_EN if value == "1" else 0)
+
+
+@shows("cudnnCreate/c09")
+def test_a_child_of_the_process(cudnn, handle):
+    """A handle that a thread of the parent is just using is free in a child that the process forks."""
+    held, done = threading.Event(), threading.Event()
+
+    def use() -> None:
+        with handle.lock:
+            held.set()
+            done.wait(60)
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    held.wait(60)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            status = int(cudnn.cudnnGetStream(handle) is not None)
+        finally:
+            os._exit(status)
+    done.set()
+    thread.join()
+    until = time.monotonic() + 20
+    while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+        if time.monotonic() > until:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            pytest.fail("the child waits for a thread that it does not have")
+        time.sleep(0.005)
+    assert ended[1] == 0
+
+
+@shows("cudnnConvolutionFwdAlgoPerf_t/c05")
+def test_times_of_algorithms(subject, handle, monkeypatch):
+    """In milliseconds, of the run alone: what is prepared before is not counted."""
+    if subject.name != "reference":
+        pytest.skip("a device has a clock of its own")
+
+    def prepared(operation: Any) -> Any:
+        time.sleep(0.2)
+        return lambda operands, stream: time.sleep(0.03)
+
+    monkeypatch.setattr(handle.backend, "prepare", prepared)
+    assert 30 <= handle.backend.algorithm_time(None, [], None) < 200

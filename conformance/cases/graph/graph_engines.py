@@ -225,6 +225,22 @@ def test_graphs_that_no_pattern_covers(trial, cudnn, handle, builder, refuses, g
     refuses(NOT_SUPPORTED, of("ENGINE", "c16")[0], cudnn.cudnnBackendFinalize, made)
 
 
+NUMBERS = """node by node
+fwd algo implicit gemm, fwd algo implicit precomp gemm, fwd algo gemm, fwd algo fft, fwd algo fft tiling, fwd algo winograd, fwd algo winograd nonfused
+fwd algo implicit gemm on tensor cores, fwd algo implicit precomp gemm on tensor cores, fwd algo gemm on tensor cores
+bwd data algo 0, bwd data algo 1, bwd data algo fft, bwd data algo fft tiling, bwd data algo winograd, bwd data algo winograd nonfused
+bwd data algo 0 on tensor cores, bwd data algo 1 on tensor cores
+bwd filter algo 0, bwd filter algo 1, bwd filter algo fft, bwd filter algo 3, bwd filter algo winograd, bwd filter algo winograd nonfused, bwd filter algo fft tiling
+bwd filter algo 0 on tensor cores, bwd filter algo 1 on tensor cores, bwd filter algo 3 on tensor cores
+node by node on tensor cores"""
+
+
+@shows(*of("ENGINE", "c03"))
+def test_the_numbers_of_engines(cudnn, handle):
+    """They stay: programs write them down. Refusals name each engine by its number."""
+    assert [engine.name for engine in ENGINES] == NUMBERS.replace("\n", ", ").split(", ")
+
+
 # How many of the engines execute a graph: all algorithms of which the tables have it, on tensor cores or not.
 COUNTS = {
     "forward": 11, "forward half": 5, "forward bfloat16": 5, "forward double": 4, "grouped": 11, "fused": 11, "fused half": 5,
