@@ -53,7 +53,11 @@ def test_bias_gradient_of_layouts(trial, dims, layout):
 @shows(f"{B}/c01")
 @pytest.mark.parametrize(
     "dims, strides",
-    [((5, 3, 24, 40), (960, 4800, 40, 1)), ((2, 3, 3, 4, 7), (390, 130, 41, 9, 1)), ((3, 4, 2, 5, 6), (93, 310, 44, 8, 1))],
+    [
+        ((5, 3, 24, 40), (960, 4800, 40, 1)),
+        ((2, 3, 3, 4, 7), (390, 130, 41, 9, 1)),
+        ((3, 4, 2, 5, 6), (93, 310, 44, 8, 1)),
+    ],
     ids=["images inside channels", "gaps after rows and slices", "gaps, images inside channels"],
 )
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=by_name)
