@@ -23,6 +23,7 @@ from .batch_backward import BackwardSolver
 from .batch_columns import BatchColumnsSolver, BatchColumnsTogetherSolver
 from .batch_forward import ForwardSolver
 from .batch_planes import BatchPlanesHeldSolver, BatchPlanesSolver
+from .batch_planes_persistent import BatchPlanesPersistentSolver
 from .divisive import DivisiveSolver
 from .divisive_tile import TileSolver
 from .lrn_channels import ChannelsSolver
@@ -38,6 +39,7 @@ serve(
         BatchColumnsTogetherSolver(),
         BatchColumnsSolver(),
         BatchPlanesHeldSolver(),
+        BatchPlanesPersistentSolver(),
         BatchPlanesSolver(),
         ForwardSolver(),
         BackwardSolver(),

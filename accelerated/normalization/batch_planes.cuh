@@ -1,0 +1,83 @@
+// Packs of batch normalization in contiguous planes, what a thread or a block has of a channel, and what it knows of
+// it.
+#pragma once
+#include "normalization/batch_call.cuh"
+
+constexpr unsigned WIDTH = PACK_WIDTH;  // elements of a pack
+using Elements = Pack<ELEMENT, WIDTH>;
+using Bits = Pack<unsigned char, WIDTH>;
+
+__device__ __forceinline__ Elements read_pack(const ELEMENT* from) { return *reinterpret_cast<const Elements*>(from); }
+
+// What a thread or a block has of its channel: elements, and the sums or moments of them.
+struct Share {
+  COMPUTE count;
+  Total total;
+};
+
+// The moments of a thread, its elements one by one.
+struct ThreadMoments {
+  ShiftedSum sum;
+  unsigned elements = 0;
+  __device__ __forceinline__ void add(ELEMENT value) {
+    if (elements++ == 0) sum.begin(value);
+    sum.add(value);
+  }
+  __device__ __forceinline__ void add(const Elements& pack) {
+    if (elements == 0) sum.begin(pack.item[0], pack.item[WIDTH / 2], pack.item[WIDTH - 1]);
+    elements += WIDTH;
+#pragma unroll
+    for (unsigned k = 0; k < WIDTH; k++) sum.add(pack.item[k]);
+  }
+  __device__ __forceinline__ Share share() {
+    if (elements == 0) return {};
+    return {COMPUTE(elements), sum.moments(COMPUTE(1) / COMPUTE(elements))};
+  }
+};
+
+// What a block knows of a channel.
+struct KnownChannel {
+  COMPUTE mean, inverse, factor, bias;  // factor: scale * inverse
+
+  // Where mean and inverse are not saved, the factor is the scale.
+  static __device__ __forceinline__ KnownChannel read(const BackwardCall& call, unsigned channel) {
+    const COMPUTE scale = call.scale[channel], bias = call.has_bias() ? call.bias[channel] : COMPUTE(0);
+    if (!call.saved_mean) return {0, 0, scale, bias};
+    const COMPUTE inverse = call.saved_inverse[channel];
+    return {call.saved_mean[channel], inverse, scale * inverse, bias};
+  }
+  __device__ __forceinline__ void use(const BackwardCall& call, const Total& moments, COMPUTE count) {
+    mean = moments.first + moments.low, inverse = COMPUTE(1) / sqrt(moments.second / count + call.epsilon);
+    factor *= inverse;
+  }
+  __device__ __forceinline__ GradientOf gradient(const Total& sums, COMPUTE count) const {
+    return GradientOf::from(mean, inverse, factor, sums, count);
+  }
+};
+
+// The sums of a thread, of dy where it counts.
+struct GradientSums {
+  const BackwardCall& call;
+  KnownChannel known;
+  Total total = {};
+
+  // passes: what the mask has of it
+  __device__ __forceinline__ ELEMENT undone(ELEMENT value, ELEMENT gradient, unsigned char passes) const {
+    const bool counts =
+        call.has_mask() ? passes != 0 : !call.has_bias() || call.counts(value, known.mean, known.factor, known.bias);
+    return counts ? gradient : store<ELEMENT>(COMPUTE(0));
+  }
+  __device__ __forceinline__ void undo(const Elements& x, Elements& dy, const Bits& passes) const {
+#pragma unroll
+    for (unsigned k = 0; k < WIDTH; k++) dy.item[k] = undone(x.item[k], dy.item[k], passes.item[k]);
+  }
+  __device__ __forceinline__ void add(ELEMENT value, ELEMENT dy) {
+    const COMPUTE gradient = load<COMPUTE>(dy);
+    total.first += gradient;
+    total.second += gradient * ((load<COMPUTE>(value) - known.mean) * known.inverse);
+  }
+  __device__ __forceinline__ void add(const Elements& x, const Elements& dy) {
+#pragma unroll
+    for (unsigned k = 0; k < WIDTH; k++) add(x.item[k], dy.item[k]);
+  }
+};
