@@ -17,11 +17,12 @@
 // As in batch_planes_persistent.py
 constexpr unsigned MOST_BLOCKS = 192, MOST_SLOTS = 64;
 constexpr unsigned OPEN = 8;  // channels of a block between the first read and the last write, at most
-constexpr unsigned STATISTICS = STATISTICS_WARPS, WRITERS = WRITER_WARPS, PACKS = 4;  // warps; packs of a thread in flight
+constexpr unsigned STATISTICS = STATISTICS_WARPS, WRITERS = WRITER_WARPS,
+                   PACKS = 4;  // warps; packs of a thread in flight
 constexpr unsigned READER = STATISTICS + WRITERS, REDUCER = READER + 1, THREADS = 32 * (REDUCER + 1);
 
-// A block publishes the statistics of a channel when it has begun to write the OPEN - 1st before, for which it had those
-// of all others of its team, which had begun to write the OPEN - 1st before that one.
+// A block publishes the statistics of a channel when it has begun to write the OPEN - 1st before, for which it had
+// those of all others of its team, which had begun to write the OPEN - 1st before that one.
 struct TeamExchange {
   ExchangeSlot<Share> shares[2][2 * OPEN][MOST_BLOCKS];
   ExchangeLaunches launches;
@@ -90,8 +91,10 @@ template <int TENSORS, class Known> struct Team {
         warp(threadIdx.x / 32),
         lane(threadIdx.x % 32) {
     if (threadIdx.x == 0) {
-      for (unsigned i = 0; i < all.slots; i++) mbarrier_init(&shared.full[i], 1), mbarrier_init(&shared.empty[i], WRITERS);
-      for (unsigned i = 0; i < OPEN; i++) mbarrier_init(&shared.reduced[i], STATISTICS), mbarrier_init(&shared.known[i], 1);
+      for (unsigned i = 0; i < all.slots; i++)
+        mbarrier_init(&shared.full[i], 1), mbarrier_init(&shared.empty[i], WRITERS);
+      for (unsigned i = 0; i < OPEN; i++)
+        mbarrier_init(&shared.reduced[i], STATISTICS), mbarrier_init(&shared.known[i], 1);
       fence_mbarrier_init();
     }
     __syncthreads();
@@ -162,19 +165,21 @@ template <int TENSORS, class Known> struct Team {
   // The warps that take statistics: each a piece at a time. begin(k, channel), use(piece), share().
   template <class Rule, class Begin, class Use, class Result>
   __device__ __forceinline__ void take_statistics(const Begin& begin, const Use& use, const Result& share) const {
-    visit(begin,
-          [&](unsigned n, const Piece& piece) {
-            if (n % STATISTICS != warp) return;
-            mbarrier_wait_parity(&shared.full[piece.slot], piece.parity);
-            use(piece);
-          },
-          [&](unsigned k, unsigned) {
-            const Share of_warp = merge_lanes<Rule>(share());
-            if (lane == 0) {
-              shared.shares[k % OPEN][warp] = of_warp;
-              mbarrier_arrive(&shared.reduced[k % OPEN]);
-            }
-          });
+    visit(
+        begin,
+        [&](unsigned n, const Piece& piece) {
+          if (n % STATISTICS != warp) return;
+          mbarrier_wait_parity(&shared.full[piece.slot], piece.parity);
+          use(piece);
+        },
+        [&](unsigned k, unsigned) {
+          const Share of_warp = merge_lanes<Rule>(share());
+          __syncwarp();  // all have written back what they changed
+          if (lane == 0) {
+            shared.shares[k % OPEN][warp] = of_warp;
+            mbarrier_arrive(&shared.reduced[k % OPEN]);
+          }
+        });
   }
   // The warp that merges: begin(channel) while the others still work, result(k, channel, total).
   template <class Rule, class Begin, class Result>
@@ -248,22 +253,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   if (team.warp < STATISTICS) {
     ThreadMoments moments;
     Elements x[PACKS];
-    team.take_statistics<MergeMoments>(
-        [&](unsigned, unsigned) { moments = {}; },
-        [&](const Piece& piece) {
-          const Elements* const packs = team.packs_of(piece, 0);
-          team.visit_packs(
-              team.lane, 32, piece.all_packs(), [&](int u, unsigned i) { x[u] = packs[i]; },
-              [&](int u, unsigned) { moments.add(x[u]); });
-        },
-        [&] { return moments.share(); });
+    team.take_statistics<MergeMoments>([&](unsigned, unsigned) { moments = {}; },
+                                       [&](const Piece& piece) {
+                                         const Elements* const packs = team.packs_of(piece, 0);
+                                         team.visit_packs(
+                                             team.lane, 32, piece.all_packs(),
+                                             [&](int u, unsigned i) { x[u] = packs[i]; },
+                                             [&](int u, unsigned) { moments.add(x[u]); });
+                                       },
+                                       [&] { return moments.share(); });
   } else if (team.warp == REDUCER) {
     COMPUTE scale, bias;
     team.reduce<MergeMoments>([&](unsigned channel) { scale = call.scale[channel], bias = call.bias[channel]; },
                               [&](unsigned channel, const Total& total) {
                                 const COMPUTE mean = total.first + total.low;
-                                if (team.member == 0)
-                                  call.store_statistics(mean, total.second, a.teams.count, channel);
+                                if (team.member == 0) call.store_statistics(mean, total.second, a.teams.count, channel);
                                 return Normalizer{mean, scale * call.inverse(total.second, a.teams.count), bias};
                               });
   } else if (team.warp == READER) {
@@ -340,9 +344,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       const Elements *const x = team.packs_of(piece, 0), *const dy = team.packs_of(piece, 1);
       team.visit_packs(
           first, step, piece.all_packs(), [](int, unsigned) {},
-          [&](int, unsigned i) {
-            call.store_pack(team.offset_of(piece, i), x[i], dy[i], [&](int) { return of; });
-          });
+          [&](int, unsigned i) { call.store_pack(team.offset_of(piece, i), x[i], dy[i], [&](int) { return of; }); });
     });
   }
 }

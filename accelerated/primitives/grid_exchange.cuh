@@ -51,7 +51,7 @@ template <class T> union ExchangeWords {
   T value;
   __device__ __forceinline__ ExchangeWords() {}
 };
-template <class T> __device__ __forceinline__ ExchangeSlot<T> to_slot(const T& value, unsigned number) {
+template <class T> __device__ __forceinline__ ExchangeSlot<T> to_slot(T value, unsigned number) {
   ExchangeWords<T> words;
   words.value = value;
   ExchangeSlot<T> slot;
