@@ -23,11 +23,17 @@ struct ThreadMoments {
     if (elements++ == 0) sum.begin(value);
     sum.add(value);
   }
-  __device__ __forceinline__ void add(const Elements& pack) {
+  // Before the first pack is added.
+  __device__ __forceinline__ void begin(const Elements& pack) {
     if (elements == 0) sum.begin(pack.item[0], pack.item[WIDTH / 2], pack.item[WIDTH - 1]);
+  }
+  __device__ __forceinline__ void add_begun(const Elements& pack) {
     elements += WIDTH;
-#pragma unroll
-    for (unsigned k = 0; k < WIDTH; k++) sum.add(pack.item[k]);
+    sum.add(pack.item);
+  }
+  __device__ __forceinline__ void add(const Elements& pack) {
+    begin(pack);
+    add_begun(pack);
   }
   __device__ __forceinline__ Share share() {
     if (elements == 0) return {};
@@ -71,13 +77,17 @@ struct GradientSums {
 #pragma unroll
     for (unsigned k = 0; k < WIDTH; k++) dy.item[k] = undone(x.item[k], dy.item[k], passes.item[k]);
   }
-  __device__ __forceinline__ void add(ELEMENT value, ELEMENT dy) {
-    const COMPUTE gradient = load<COMPUTE>(dy);
-    total.first += gradient;
-    total.second += gradient * ((load<COMPUTE>(value) - known.mean) * known.inverse);
-  }
-  __device__ __forceinline__ void add(const Elements& x, const Elements& dy) {
+  // Packs are added up by themselves first, so that few additions wait for each other.
+  template <unsigned N> __device__ __forceinline__ void add(const ELEMENT (&x)[N], const ELEMENT (&dy)[N]) {
+    COMPUTE first = 0, second = 0;
 #pragma unroll
-    for (unsigned k = 0; k < WIDTH; k++) add(x.item[k], dy.item[k]);
+    for (unsigned k = 0; k < N; k++) {
+      const COMPUTE gradient = load<COMPUTE>(dy[k]);
+      first += gradient;
+      second += gradient * ((load<COMPUTE>(x[k]) - known.mean) * known.inverse);
+    }
+    total.first += first, total.second += second;
   }
+  __device__ __forceinline__ void add(ELEMENT x, ELEMENT dy) { add<1>({x}, {dy}); }
+  __device__ __forceinline__ void add(const Elements& x, const Elements& dy) { add(x.item, dy.item); }
 };

@@ -14,6 +14,13 @@
 #include "primitives/grid_exchange.cuh"
 #include "primitives/tma.cuh"
 
+#ifndef LOADS_FIRST
+#define LOADS_FIRST STREAMS
+#endif
+#ifndef NO_WAIT
+#define NO_WAIT 0
+#endif
+
 // As in batch_planes_persistent.py
 constexpr unsigned MOST_BLOCKS = 192, MOST_SLOTS = 64;
 constexpr unsigned OPEN = 8;  // channels of a block between the first read and the last write, at most
@@ -71,8 +78,8 @@ struct Piece {
   __device__ __forceinline__ unsigned all_packs() const { return packs * rows; }
 };
 
-// KNOWN: what writers know of a channel.
-template <int TENSORS, class Known> struct Team {
+// TENSORS: of which slots have pieces, and of a mask behind them. Known: what writers know of a channel.
+template <int TENSORS, bool HAS_MASK, class Known> struct Team {
   struct Shared {
     Mbarrier full[MOST_SLOTS], empty[MOST_SLOTS], reduced[OPEN], known[OPEN];
     Share shares[OPEN][STATISTICS];
@@ -99,8 +106,14 @@ template <int TENSORS, class Known> struct Team {
     }
     __syncthreads();
   }
+  // The packs of a tensor in a slot, and the bytes of the mask behind them.
   __device__ __forceinline__ Elements* packs_of(const Piece& piece, int tensor) const {
-    return reinterpret_cast<Elements*>(shared_memory) + (piece.slot * TENSORS + tensor) * all.rows * all.part;
+    constexpr unsigned PACK_BYTES = TENSORS * sizeof(Elements) + HAS_MASK * sizeof(Bits);
+    const unsigned packs = all.rows * all.part;
+    return reinterpret_cast<Elements*>(shared_memory + piece.slot * packs * PACK_BYTES) + tensor * packs;
+  }
+  __device__ __forceinline__ Bits* mask_of(const Piece& piece) const {
+    return reinterpret_cast<Bits*>(packs_of(piece, TENSORS));
   }
   static __device__ __forceinline__ int phase(unsigned k) { return k / OPEN & 1; }
 
@@ -126,20 +139,21 @@ template <int TENSORS, class Known> struct Team {
   }
 
   // The warp that loads.
-  __device__ __forceinline__ void read(const ELEMENT* const (&from)[TENSORS]) const {
-    const L2CachePolicy policy = l2_cache_policy(!STREAMS);
+  __device__ __forceinline__ void read(const ELEMENT* const (&from)[2], const unsigned char* mask) const {
+    constexpr unsigned PACK_BYTES = TENSORS * sizeof(Elements) + HAS_MASK * sizeof(Bits);
+    const L2CachePolicy policy = l2_cache_policy(!LOADS_FIRST);
     visit([](unsigned, unsigned) {},
           [&](unsigned, const Piece& piece) {
+            Mbarrier* const full = &shared.full[piece.slot];
             mbarrier_wait_parity(&shared.empty[piece.slot], piece.parity ^ 1);
-            if (lane == 0)
-              mbarrier_arrive_expect_tx(&shared.full[piece.slot], piece.all_packs() * TENSORS * sizeof(Elements));
+            if (lane == 0) mbarrier_arrive_expect_tx(full, piece.all_packs() * PACK_BYTES);
             __syncwarp();
             for (unsigned row = lane; row < piece.rows; row += 32) {
-              const unsigned offset = piece.offset + row * all.channels * all.plane;
+              const unsigned offset = piece.offset + row * all.channels * all.plane, at = row * piece.packs;
 #pragma unroll
               for (int t = 0; t < TENSORS; t++)
-                tma_load_bulk(packs_of(piece, t) + row * piece.packs, from[t] + offset, piece.packs * sizeof(Elements),
-                              &shared.full[piece.slot], policy);
+                tma_load_bulk(packs_of(piece, t) + at, from[t] + offset, piece.packs * sizeof(Elements), full, policy);
+              if (HAS_MASK) tma_load_bulk(mask_of(piece) + at, mask + offset, piece.packs * sizeof(Bits), full, policy);
             }
           },
           [](unsigned, unsigned) {});
@@ -149,17 +163,27 @@ template <int TENSORS, class Known> struct Team {
     const unsigned row = all.rows > 1 ? all.packs.divide(pack) : 0;
     return piece.offset + pack * WIDTH + row * (all.channels - 1) * all.plane;
   }
-  // visit_packs(first, step, piece, use): use(u, pack) of PACKS packs at a time, u-th of them; prepare(u, pack) before.
-  template <class Prepare, class Use>
-  static __device__ __forceinline__ void visit_packs(unsigned first, unsigned step, unsigned packs,
-                                                     const Prepare& prepare, const Use& use) {
+  // Visits every step-th pack of a piece, PACKS at a time: read(u, i) reads into the u-th registers what use(u, i)
+  // uses.
+  template <class Read, class Use>
+  static __device__ __forceinline__ void visit_packs(unsigned first, unsigned step, const Piece& piece,
+                                                     const Read& read, const Use& use) {
+    const unsigned packs = piece.all_packs();
     for (unsigned i = first; i < packs; i += PACKS * step) {
+      const bool all_exist = i + (PACKS - 1) * step < packs;
+      if (all_exist) {
 #pragma unroll
-      for (int u = 0; u < PACKS; u++)
-        if (i + u * step < packs) prepare(u, i + u * step);
+        for (int u = 0; u < PACKS; u++) read(u, i + u * step);
 #pragma unroll
-      for (int u = 0; u < PACKS; u++)
-        if (i + u * step < packs) use(u, i + u * step);
+        for (int u = 0; u < PACKS; u++) use(u, i + u * step);
+      } else {
+#pragma unroll
+        for (int u = 0; u < PACKS - 1; u++)
+          if (i + u * step < packs) read(u, i + u * step);
+#pragma unroll
+        for (int u = 0; u < PACKS - 1; u++)
+          if (i + u * step < packs) use(u, i + u * step);
+      }
     }
   }
   // The warps that take statistics: each a piece at a time. begin(k, channel), use(piece), share().
@@ -204,7 +228,7 @@ template <int TENSORS, class Known> struct Team {
           if (first + lane < all.team) {
             ExchangeSlot<Share> slot;
             do slot = read_slot(slots + first + lane);
-            while (!holds(slot, k + 1));
+            while (!NO_WAIT && !holds(slot, k + 1));
             part = from_slot(slot);
           }
           __syncwarp();
@@ -246,7 +270,7 @@ struct ForwardArguments {
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     normalization_batch_planes_persistent_training(const ForwardArguments a) {
   griddepcontrol_wait();
-  using Training = Team<1, Normalizer>;
+  using Training = Team<ADDS_Z ? 2 : 1, false, Normalizer>;
   __shared__ Training::Shared shared;
   const ForwardCall& call = a.call;
   const Training team(a.teams, shared);
@@ -256,10 +280,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     team.take_statistics<MergeMoments>([&](unsigned, unsigned) { moments = {}; },
                                        [&](const Piece& piece) {
                                          const Elements* const packs = team.packs_of(piece, 0);
+                                         if (team.lane < piece.all_packs()) moments.begin(packs[team.lane]);
                                          team.visit_packs(
-                                             team.lane, 32, piece.all_packs(),
-                                             [&](int u, unsigned i) { x[u] = packs[i]; },
-                                             [&](int u, unsigned) { moments.add(x[u]); });
+                                             team.lane, 32, piece, [&](int u, unsigned i) { x[u] = packs[i]; },
+                                             [&](int u, unsigned) { moments.add_begun(x[u]); });
                                        },
                                        [&] { return moments.share(); });
   } else if (team.warp == REDUCER) {
@@ -271,20 +295,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                                 return Normalizer{mean, scale * call.inverse(total.second, a.teams.count), bias};
                               });
   } else if (team.warp == READER) {
-    const ELEMENT* const from[1] = {call.x};
-    team.read(from);
+    team.read({call.x, call.z}, nullptr);
   } else {
-    Elements z[PACKS];
+    Elements x[PACKS], z[PACKS];
     team.write([&](const Piece& piece, const Normalizer& of, unsigned first, unsigned step) {
-      const Elements* const packs = team.packs_of(piece, 0);
+      const Elements *const packs = team.packs_of(piece, 0), *const added = team.packs_of(piece, ADDS_Z);
       team.visit_packs(
-          first, step, piece.all_packs(),
-          [&](int u, unsigned i) {
-            if (call.adds()) z[u] = read_pack(call.z + team.offset_of(piece, i));
-          },
-          [&](int u, unsigned i) {
-            call.store_pack(team.offset_of(piece, i), packs[i], z[u], [&](int) { return of; });
-          });
+          first, step, piece, [&](int u, unsigned i) { x[u] = packs[i], z[u] = added[i]; },
+          [&](int u, unsigned i) { call.store_pack(team.offset_of(piece, i), x[u], z[u], [&](int) { return of; }); });
     });
   }
 }
@@ -298,33 +316,34 @@ struct BackwardArguments {
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     normalization_batch_planes_persistent_backward(const BackwardArguments a) {
   griddepcontrol_wait();
-  using Backward = Team<2, GradientOf>;
+  using Backward = Team<2, READS_MASK, GradientOf>;
   __shared__ Backward::Shared shared;
   const BackwardCall& call = a.call;
   const Backward team(a.teams, shared);
   if (team.warp < STATISTICS) {
     GradientSums sums{call};
-    KnownChannel next = KnownChannel::read(call, min(team.team, a.teams.channels - 1));
+    Elements x[PACKS], dy[PACKS];
     Bits passes[PACKS];
+    KnownChannel next = KnownChannel::read(call, min(team.team, a.teams.channels - 1));
     team.take_statistics<AddSums>(
         [&](unsigned, unsigned channel) {
           sums.known = next, sums.total = {};
           if (channel + a.teams.teams < a.teams.channels) next = KnownChannel::read(call, channel + a.teams.teams);
         },
         [&](const Piece& piece) {
-          const Elements* const x = team.packs_of(piece, 0);
-          Elements* const dy = team.packs_of(piece, 1);
+          const Elements* const packs = team.packs_of(piece, 0);
+          Elements* const gradients = team.packs_of(piece, 1);
+          const Bits* const mask = team.mask_of(piece);
           team.visit_packs(
-              team.lane, 32, piece.all_packs(),
+              team.lane, 32, piece,
               [&](int u, unsigned i) {
-                if (call.has_mask()) passes[u] = *reinterpret_cast<const Bits*>(call.mask + team.offset_of(piece, i));
+                x[u] = packs[i], dy[u] = gradients[i];
+                if (call.has_mask()) passes[u] = mask[i];
               },
               [&](int u, unsigned i) {
-                const Elements own = x[i];
-                Elements gradient = dy[i];
-                sums.undo(own, gradient, passes[u]);
-                sums.add(own, gradient);
-                if (call.has_mask() || call.has_bias()) dy[i] = gradient;
+                sums.undo(x[u], dy[u], passes[u]);
+                sums.add(x[u], dy[u]);
+                if (call.has_mask() || call.has_bias()) gradients[i] = dy[u];
               });
           if (call.has_mask() || call.has_bias()) fence_proxy_async();
         },
@@ -337,14 +356,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                            return known.gradient(total, a.teams.count);
                          });
   } else if (team.warp == READER) {
-    const ELEMENT* const from[2] = {call.x, call.dy};
-    team.read(from);
+    team.read({call.x, call.dy}, call.mask);
   } else {
+    Elements x[PACKS], dy[PACKS];
     team.write([&](const Piece& piece, const GradientOf& of, unsigned first, unsigned step) {
-      const Elements *const x = team.packs_of(piece, 0), *const dy = team.packs_of(piece, 1);
+      const Elements *const packs = team.packs_of(piece, 0), *const gradients = team.packs_of(piece, 1);
       team.visit_packs(
-          first, step, piece.all_packs(), [](int, unsigned) {},
-          [&](int, unsigned i) { call.store_pack(team.offset_of(piece, i), x[i], dy[i], [&](int) { return of; }); });
+          first, step, piece, [&](int u, unsigned i) { x[u] = packs[i], dy[u] = gradients[i]; },
+          [&](int u, unsigned i) { call.store_pack(team.offset_of(piece, i), x[u], dy[u], [&](int) { return of; }); });
     });
   }
 }

@@ -8,6 +8,7 @@ from ctypes import c_uint
 from dataclasses import dataclass
 
 from ..plans import Launch, structure
+from ..primitives.cluster import has_clusters
 from ..primitives.geometry import PACK_BYTES, FastDivmod
 from ..solver import Solver
 from .batch import WARP, BatchProblem
@@ -15,11 +16,12 @@ from .batch import WARP, BatchProblem
 SOURCE = "normalization/batch_planes_persistent.cu"
 MOST_BLOCKS, MOST_SLOTS = 192, 64  # as in the kernels
 OPEN = 8  # channels of a block between the first read and the last write, at most
-STATISTICS, WRITERS, OTHERS = 4, 8, 2  # warps of a block
+STATISTICS, WRITERS, OTHERS = 8, 8, 2  # warps of a block
 PIECE_BYTES = 12800  # of a tensor in a piece, at most
 LEAD_BYTES = 80 << 10  # that a block reads while its team exchanges statistics
 RESERVED_BYTES = 4 << 10  # of shared memory
-STREAM_BYTES = 64 << 20
+STREAM_BYTES = 64 << 50
+EXTRA: dict[str, int] = {}
 
 
 @dataclass(frozen=True)
@@ -41,9 +43,20 @@ class Division:
         return -(-self.pieces // self.blocks)
 
 
-def tensors_of(problem: BatchProblem) -> int:
-    """Return the tensors of which a block keeps pieces."""
-    return 2 if problem.is_gradient else 1
+def adds(problem: BatchProblem) -> bool:
+    """Return whether the call adds z, of which blocks keep pieces beside those of x."""
+    return not problem.is_gradient and problem.operation.z is not None
+
+
+def masked(problem: BatchProblem) -> bool:
+    """Return whether the call reads a mask, of which blocks keep pieces, a byte for each element."""
+    return problem.is_gradient and problem.operation.dz is not None
+
+
+def pack_bytes(problem: BatchProblem) -> int:
+    """Return the bytes of a pack of all tensors of which blocks keep pieces."""
+    tensors = 2 if problem.is_gradient or adds(problem) else 1
+    return tensors * PACK_BYTES + masked(problem) * problem.width
 
 
 def division_of(problem: BatchProblem, only: int | None = None) -> Division | None:
@@ -52,17 +65,22 @@ def division_of(problem: BatchProblem, only: int | None = None) -> Division | No
         return None
     if problem.is_gradient and problem.operation.saved is None:
         return None
+    if not (has_clusters(problem.device) or problem.device.kind == "emulated"):
+        return None
     multiprocessors = problem.device.multiprocessors if problem.device.kind == "gpu" else 1
     if multiprocessors > MOST_BLOCKS:
         return None
     images, channels = problem.x.dims[:2]
     packs = problem.plane // problem.width
+    unit = PACK_BYTES // problem.width if masked(problem) else 1  # packs whose bytes of a mask TMA loads
+    if packs % unit:
+        return None
     parts = -(-packs * PACK_BYTES // PIECE_BYTES)
-    part = -(-packs // parts)
+    part = -(-packs // (parts * unit)) * unit
     parts = -(-packs // part)
     rows = min(images, max(1, PIECE_BYTES // (packs * PACK_BYTES)))
     pieces = -(-images // rows) * parts
-    of_piece = rows * part * PACK_BYTES * tensors_of(problem)
+    of_piece = rows * part * pack_bytes(problem)
     room = min(MOST_SLOTS, (problem.device.shared_bytes_per_block - RESERVED_BYTES) // of_piece)
     best: tuple[float, Division] | None = None
     for blocks in range(1, min(multiprocessors, pieces) + 1):
@@ -108,18 +126,20 @@ class BatchPlanesPersistentSolver(Solver[BatchProblem]):
             ("count", problem.number(problem.count)),
         )
         blocks = problem.device.multiprocessors if problem.device.kind == "gpu" else 1
-        tensors = tensors_of(problem)
         launch = problem.launch(
             SOURCE,
             f"normalization_batch_planes_persistent_{'backward' if problem.is_gradient else 'training'}",
             [("teams", teams)],
             (blocks, 1, 1),
             (WARP * (STATISTICS + WRITERS + OTHERS), 1, 1),
-            shared_bytes=d.slots * d.rows * d.part * PACK_BYTES * tensors,
+            shared_bytes=d.slots * d.rows * d.part * pack_bytes(problem),
             PACK_WIDTH=problem.width,
             STATISTICS_WARPS=STATISTICS,
             WRITER_WARPS=WRITERS,
-            STREAMS=int(tensors * problem.x.count * problem.x.scalar_bytes >= STREAM_BYTES),
+            ADDS_Z=int(adds(problem)),
+            READS_MASK=int(masked(problem)),
+            STREAMS=int(problem.x.count * problem.x.scalar_bytes >= STREAM_BYTES),
+            **EXTRA,
         )
         launch.cooperative = blocks > 1
         return [launch]
