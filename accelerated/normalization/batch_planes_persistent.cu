@@ -14,18 +14,11 @@
 #include "primitives/grid_exchange.cuh"
 #include "primitives/tma.cuh"
 
-#ifndef LOADS_FIRST
-#define LOADS_FIRST STREAMS
-#endif
-#ifndef NO_WAIT
-#define NO_WAIT 0
-#endif
-
 // As in batch_planes_persistent.py
 constexpr unsigned MOST_BLOCKS = 192, MOST_SLOTS = 64;
 constexpr unsigned OPEN = 8;  // channels of a block between the first read and the last write, at most
-constexpr unsigned STATISTICS = STATISTICS_WARPS, WRITERS = WRITER_WARPS,
-                   PACKS = 4;  // warps; packs of a thread in flight
+constexpr unsigned STATISTICS = STATISTICS_WARPS, WRITERS = WRITER_WARPS;  // warps
+constexpr int PACKS = 2;                                                   // of a thread in flight
 constexpr unsigned READER = STATISTICS + WRITERS, REDUCER = READER + 1, THREADS = 32 * (REDUCER + 1);
 
 // A block publishes the statistics of a channel when it has begun to write the OPEN - 1st before, for which it had
@@ -80,6 +73,7 @@ struct Piece {
 
 // TENSORS: of which slots have pieces, and of a mask behind them. Known: what writers know of a channel.
 template <int TENSORS, bool HAS_MASK, class Known> struct Team {
+  static constexpr unsigned PACK_BYTES = TENSORS * sizeof(Elements) + HAS_MASK * sizeof(Bits);  // of all of them
   struct Shared {
     Mbarrier full[MOST_SLOTS], empty[MOST_SLOTS], reduced[OPEN], known[OPEN];
     Share shares[OPEN][STATISTICS];
@@ -108,7 +102,6 @@ template <int TENSORS, bool HAS_MASK, class Known> struct Team {
   }
   // The packs of a tensor in a slot, and the bytes of the mask behind them.
   __device__ __forceinline__ Elements* packs_of(const Piece& piece, int tensor) const {
-    constexpr unsigned PACK_BYTES = TENSORS * sizeof(Elements) + HAS_MASK * sizeof(Bits);
     const unsigned packs = all.rows * all.part;
     return reinterpret_cast<Elements*>(shared_memory + piece.slot * packs * PACK_BYTES) + tensor * packs;
   }
@@ -139,9 +132,8 @@ template <int TENSORS, bool HAS_MASK, class Known> struct Team {
   }
 
   // The warp that loads.
-  __device__ __forceinline__ void read(const ELEMENT* const (&from)[2], const unsigned char* mask) const {
-    constexpr unsigned PACK_BYTES = TENSORS * sizeof(Elements) + HAS_MASK * sizeof(Bits);
-    const L2CachePolicy policy = l2_cache_policy(!LOADS_FIRST);
+  __device__ __forceinline__ void read(const ELEMENT* const (&from)[TENSORS], const unsigned char* mask) const {
+    const L2CachePolicy policy = l2_cache_policy(true);
     visit([](unsigned, unsigned) {},
           [&](unsigned, const Piece& piece) {
             Mbarrier* const full = &shared.full[piece.slot];
@@ -192,9 +184,9 @@ template <int TENSORS, bool HAS_MASK, class Known> struct Team {
     visit(
         begin,
         [&](unsigned n, const Piece& piece) {
-          if (n % STATISTICS != warp) return;
+          // Pieces of other warps, too: who waits for a phase has seen the one before it complete.
           mbarrier_wait_parity(&shared.full[piece.slot], piece.parity);
-          use(piece);
+          if (n % STATISTICS == warp) use(piece);
         },
         [&](unsigned k, unsigned) {
           const Share of_warp = merge_lanes<Rule>(share());
@@ -228,7 +220,7 @@ template <int TENSORS, bool HAS_MASK, class Known> struct Team {
           if (first + lane < all.team) {
             ExchangeSlot<Share> slot;
             do slot = read_slot(slots + first + lane);
-            while (!NO_WAIT && !holds(slot, k + 1));
+            while (!holds(slot, k + 1));
             part = from_slot(slot);
           }
           __syncwarp();
@@ -267,42 +259,43 @@ struct ForwardArguments {
   Teams teams;
 };
 
+// Where nothing is added.
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     normalization_batch_planes_persistent_training(const ForwardArguments a) {
   griddepcontrol_wait();
-  using Training = Team<ADDS_Z ? 2 : 1, false, Normalizer>;
+  using Training = Team<1, false, Normalizer>;
   __shared__ Training::Shared shared;
   const ForwardCall& call = a.call;
   const Training team(a.teams, shared);
   if (team.warp < STATISTICS) {
     ThreadMoments moments;
     Elements x[PACKS];
-    team.take_statistics<MergeMoments>([&](unsigned, unsigned) { moments = {}; },
-                                       [&](const Piece& piece) {
-                                         const Elements* const packs = team.packs_of(piece, 0);
-                                         if (team.lane < piece.all_packs()) moments.begin(packs[team.lane]);
-                                         team.visit_packs(
-                                             team.lane, 32, piece, [&](int u, unsigned i) { x[u] = packs[i]; },
-                                             [&](int u, unsigned) { moments.add_begun(x[u]); });
-                                       },
-                                       [&] { return moments.share(); });
+    auto begin = [&](unsigned, unsigned) { moments = {}; };
+    auto add = [&](const Piece& piece) {
+      const Elements* const packs = team.packs_of(piece, 0);
+      if (team.lane < piece.all_packs()) moments.begin(packs[team.lane]);
+      team.visit_packs(
+          team.lane, 32, piece, [&](int u, unsigned i) { x[u] = packs[i]; },
+          [&](int u, unsigned) { moments.add_begun(x[u]); });
+    };
+    team.take_statistics<MergeMoments>(begin, add, [&] { return moments.share(); });
   } else if (team.warp == REDUCER) {
     COMPUTE scale, bias;
-    team.reduce<MergeMoments>([&](unsigned channel) { scale = call.scale[channel], bias = call.bias[channel]; },
-                              [&](unsigned channel, const Total& total) {
-                                const COMPUTE mean = total.first + total.low;
-                                if (team.member == 0) call.store_statistics(mean, total.second, a.teams.count, channel);
-                                return Normalizer{mean, scale * call.inverse(total.second, a.teams.count), bias};
-                              });
+    auto begin = [&](unsigned channel) { scale = call.scale[channel], bias = call.bias[channel]; };
+    team.reduce<MergeMoments>(begin, [&](unsigned channel, const Total& total) {
+      const COMPUTE mean = total.first + total.low;
+      if (team.member == 0) call.store_statistics(mean, total.second, a.teams.count, channel);
+      return Normalizer{mean, scale * call.inverse(total.second, a.teams.count), bias};
+    });
   } else if (team.warp == READER) {
-    team.read({call.x, call.z}, nullptr);
+    team.read({call.x}, nullptr);
   } else {
-    Elements x[PACKS], z[PACKS];
+    Elements x[PACKS];
     team.write([&](const Piece& piece, const Normalizer& of, unsigned first, unsigned step) {
-      const Elements *const packs = team.packs_of(piece, 0), *const added = team.packs_of(piece, ADDS_Z);
+      const Elements* const packs = team.packs_of(piece, 0);
       team.visit_packs(
-          first, step, piece, [&](int u, unsigned i) { x[u] = packs[i], z[u] = added[i]; },
-          [&](int u, unsigned i) { call.store_pack(team.offset_of(piece, i), x[u], z[u], [&](int) { return of; }); });
+          first, step, piece, [&](int u, unsigned i) { x[u] = packs[i]; },
+          [&](int u, unsigned i) { call.store_pack(team.offset_of(piece, i), x[u], x[u], [&](int) { return of; }); });
     });
   }
 }
@@ -325,36 +318,35 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     Elements x[PACKS], dy[PACKS];
     Bits passes[PACKS];
     KnownChannel next = KnownChannel::read(call, min(team.team, a.teams.channels - 1));
-    team.take_statistics<AddSums>(
-        [&](unsigned, unsigned channel) {
-          sums.known = next, sums.total = {};
-          if (channel + a.teams.teams < a.teams.channels) next = KnownChannel::read(call, channel + a.teams.teams);
-        },
-        [&](const Piece& piece) {
-          const Elements* const packs = team.packs_of(piece, 0);
-          Elements* const gradients = team.packs_of(piece, 1);
-          const Bits* const mask = team.mask_of(piece);
-          team.visit_packs(
-              team.lane, 32, piece,
-              [&](int u, unsigned i) {
-                x[u] = packs[i], dy[u] = gradients[i];
-                if (call.has_mask()) passes[u] = mask[i];
-              },
-              [&](int u, unsigned i) {
-                sums.undo(x[u], dy[u], passes[u]);
-                sums.add(x[u], dy[u]);
-                if (call.has_mask() || call.has_bias()) gradients[i] = dy[u];
-              });
-          if (call.has_mask() || call.has_bias()) fence_proxy_async();
-        },
-        [&] { return Share{COMPUTE(1), sums.total}; });
+    auto begin = [&](unsigned, unsigned channel) {
+      sums.known = next, sums.total = {};
+      if (channel + a.teams.teams < a.teams.channels) next = KnownChannel::read(call, channel + a.teams.teams);
+    };
+    auto add = [&](const Piece& piece) {
+      const Elements* const packs = team.packs_of(piece, 0);
+      Elements* const gradients = team.packs_of(piece, 1);
+      const Bits* const mask = team.mask_of(piece);
+      team.visit_packs(
+          team.lane, 32, piece,
+          [&](int u, unsigned i) {
+            x[u] = packs[i], dy[u] = gradients[i];
+            if (call.has_mask()) passes[u] = mask[i];
+          },
+          [&](int u, unsigned i) {
+            sums.undo(x[u], dy[u], passes[u]);
+            sums.add(x[u], dy[u]);
+            if (call.has_mask() || call.has_bias()) gradients[i] = dy[u];
+          });
+      if (call.has_mask() || call.has_bias()) fence_proxy_async();  // before TMA writes there again
+    };
+    team.take_statistics<AddSums>(begin, add, [&] { return Share{COMPUTE(1), sums.total}; });
   } else if (team.warp == REDUCER) {
     KnownChannel known;
-    team.reduce<AddSums>([&](unsigned channel) { known = KnownChannel::read(call, channel); },
-                         [&](unsigned channel, const Total& total) {
-                           if (team.member == 0) call.store_parameters(channel, total.first, total.second);
-                           return known.gradient(total, a.teams.count);
-                         });
+    auto begin = [&](unsigned channel) { known = KnownChannel::read(call, channel); };
+    team.reduce<AddSums>(begin, [&](unsigned channel, const Total& total) {
+      if (team.member == 0) call.store_parameters(channel, total.first, total.second);
+      return known.gradient(total, a.teams.count);
+    });
   } else if (team.warp == READER) {
     team.read({call.x, call.dy}, call.mask);
   } else {

@@ -17,11 +17,9 @@ SOURCE = "normalization/batch_planes_persistent.cu"
 MOST_BLOCKS, MOST_SLOTS = 192, 64  # as in the kernels
 OPEN = 8  # channels of a block between the first read and the last write, at most
 STATISTICS, WRITERS, OTHERS = 8, 8, 2  # warps of a block
-PIECE_BYTES = 12800  # of a tensor in a piece, at most
+PIECE_BYTES = 12800  # of the tensors in a piece, at most
 LEAD_BYTES = 80 << 10  # that a block reads while its team exchanges statistics
 RESERVED_BYTES = 4 << 10  # of shared memory
-STREAM_BYTES = 64 << 50
-EXTRA: dict[str, int] = {}
 
 
 @dataclass(frozen=True)
@@ -43,9 +41,9 @@ class Division:
         return -(-self.pieces // self.blocks)
 
 
-def adds(problem: BatchProblem) -> bool:
-    """Return whether the call adds z, of which blocks keep pieces beside those of x."""
-    return not problem.is_gradient and problem.operation.z is not None
+def tensors_of(problem: BatchProblem) -> int:
+    """Return the tensors of which blocks keep pieces."""
+    return 2 if problem.is_gradient else 1
 
 
 def masked(problem: BatchProblem) -> bool:
@@ -55,15 +53,14 @@ def masked(problem: BatchProblem) -> bool:
 
 def pack_bytes(problem: BatchProblem) -> int:
     """Return the bytes of a pack of all tensors of which blocks keep pieces."""
-    tensors = 2 if problem.is_gradient or adds(problem) else 1
-    return tensors * PACK_BYTES + masked(problem) * problem.width
+    return tensors_of(problem) * PACK_BYTES + masked(problem) * problem.width
 
 
-def division_of(problem: BatchProblem, only: int | None = None) -> Division | None:
+def division_of(problem: BatchProblem) -> Division | None:
     """Return the division in which the block that has most to do has least, or None where no team keeps a channel."""
     if problem.plane is None or problem.plane % problem.width or problem.is_inference:
         return None
-    if problem.is_gradient and problem.operation.saved is None:
+    if (problem.operation.saved is None) if problem.is_gradient else (problem.operation.z is not None):
         return None
     if not (has_clusters(problem.device) or problem.device.kind == "emulated"):
         return None
@@ -75,10 +72,11 @@ def division_of(problem: BatchProblem, only: int | None = None) -> Division | No
     unit = PACK_BYTES // problem.width if masked(problem) else 1  # packs whose bytes of a mask TMA loads
     if packs % unit:
         return None
-    parts = -(-packs * PACK_BYTES // PIECE_BYTES)
+    of_plane = packs * PACK_BYTES * tensors_of(problem)
+    parts = -(-of_plane // PIECE_BYTES)
     part = -(-packs // (parts * unit)) * unit
     parts = -(-packs // part)
-    rows = min(images, max(1, PIECE_BYTES // (packs * PACK_BYTES)))
+    rows = min(images, max(1, PIECE_BYTES // of_plane))
     pieces = -(-images // rows) * parts
     of_piece = rows * part * pack_bytes(problem)
     room = min(MOST_SLOTS, (problem.device.shared_bytes_per_block - RESERVED_BYTES) // of_piece)
@@ -86,7 +84,7 @@ def division_of(problem: BatchProblem, only: int | None = None) -> Division | No
     for blocks in range(1, min(multiprocessors, pieces) + 1):
         most, least = -(-pieces // blocks), pieces // blocks
         slots = min(room, OPEN * least - 1)
-        if most > slots or (only is not None and blocks != only):
+        if most > slots:
             continue
         teams = min(multiprocessors // blocks, channels)
         late = max(0, LEAD_BYTES - (slots - most) * of_piece)
@@ -103,6 +101,12 @@ class BatchPlanesPersistentSolver(Solver[BatchProblem]):
 
     def serves(self, problem: BatchProblem) -> bool:
         return problem.aligned and division_of(problem) is not None
+
+    def applies(self, problem: BatchProblem) -> bool:
+        # A channel that one block keeps beside another block's needs no team.
+        of_channel = problem.count * problem.x.scalar_bytes * tensors_of(problem)
+        alone = of_channel <= problem.device.shared_bytes_per_block // 2 - RESERVED_BYTES
+        return not alone and self.serves(problem)
 
     def alignment(self, problem: BatchProblem) -> Mapping[str, int]:
         return dict.fromkeys(problem.moved_tensors, 16)
@@ -136,10 +140,7 @@ class BatchPlanesPersistentSolver(Solver[BatchProblem]):
             PACK_WIDTH=problem.width,
             STATISTICS_WARPS=STATISTICS,
             WRITER_WARPS=WRITERS,
-            ADDS_Z=int(adds(problem)),
             READS_MASK=int(masked(problem)),
-            STREAMS=int(problem.x.count * problem.x.scalar_bytes >= STREAM_BYTES),
-            **EXTRA,
         )
         launch.cooperative = blocks > 1
         return [launch]

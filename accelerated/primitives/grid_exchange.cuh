@@ -74,7 +74,7 @@ template <class T> __device__ __forceinline__ T from_slot(const ExchangeSlot<T>&
 }
 
 // Launches that use a buffer one after the other, in whatever streams: each of them has a multiprocessor for each of
-// its blocks, and as many blocks as all others. They alternate between two halves, and each leaves the other one
+// its blocks, and as many blocks as all others. They use its two parts in turns, and each leaves the other one
 // cleared.
 struct ExchangeLaunches {
   unsigned long long arrivals, departures;  // of blocks, of all launches ever
