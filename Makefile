@@ -10,7 +10,7 @@ VENDOR := nvidia-cudnn-cu12==8.9.7.29
 
 # Rooms whose kernels are not formatted yet
 UNFORMATTED :=
-KERNELS = $(shell find $(filter-out $(addprefix accelerated/,$(UNFORMATTED) __pycache__),$(wildcard accelerated/*)) tests/accelerated -name '*.cu' -o -name '*.cuh' -o -name '*.h')
+KERNELS = $(shell find $(filter-out $(addprefix accelerated/,$(UNFORMATTED) __pycache__),$(wildcard accelerated/*)) tests/accelerated -name '*.cu' -o -name '*.cuh' -o -name '*.h' -o -name '*.cpp')
 
 .PHONY: help conformance abi-conformance clients prove races races-all test lint stubs bench clean
 

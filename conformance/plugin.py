@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from _pytest.runner import runtestprotocol
 from dualdnn.api.document import functions
 from dualdnn.api.enumerations import cudnnStatus_t
 from dualdnn.api.miopen.document import functions as miopen_functions
@@ -353,6 +354,17 @@ def _clauses(item: pytest.Item) -> set[str]:
     evidence = item.stash.get(_EVIDENCE, None)
     named = {clause for mark in item.iter_markers("shows") for clause in mark.args}
     return named | (evidence.clauses if evidence else set())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+    """Run a case; report its call, and its setup and teardown where they failed or skipped. What workers send costs the
+    controlling process more than running many a case does."""
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or report.outcome != "passed":
+            report.keywords = {}
+            item.ihook.pytest_runtest_logreport(report=report)
+    return True
 
 
 @pytest.hookimpl(hookwrapper=True)

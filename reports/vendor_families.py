@@ -1,4 +1,5 @@
-"""NVIDIA's library under the whole suite, family by family, each in a process of its own: one that ends, or hangs, takes no other with it.
+"""NVIDIA's library under the whole suite, family by family, each in a process of its own, which reads no other file: one
+that ends, or hangs, takes no other with it.
 
     python reports/vendor_families.py OUT LIBRARY [--jobs 14] [--seconds 140] [--family NAME ...]
 
@@ -19,8 +20,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import dualdnn.conformance.cases
+from dualdnn.conformance.plugin import CASES
 
+LONGEST = "graph"
 FIRST = ("softmax", "reduce_tensor", "tensor_arithmetic", "convolution", "pooling", "attention", "rnn", "dropout")
 LAST = ("fused_ops", "graph")
 STOP_SECONDS = 12  # from the interrupt, on which a run writes the report of what it has, to its end
@@ -29,33 +31,19 @@ MOST_CRASHES = 40
 
 def order(name: str) -> tuple[int, str]:
     """Return when a family is started."""
-    late = 2 if name.startswith(LAST) else 0 if name.startswith(FIRST) else 1
+    late = -1 if name == LONGEST else 2 if name.startswith(LAST) else 0 if name.startswith(FIRST) else 1
     return late, name
 
 
-def selected(name: str, names: list[str]) -> str:
-    """Return the expression that selects this file of cases alone."""
-    longer = [other for other in names if other != name and other.endswith(name)]
-    return " and not ".join([f"{name}.py", *(f"{other}.py" for other in longer)])
-
-
-def run(name: str, expression: str, out: Path, library: str, until: float) -> str:
+def run(name: str, cases: Path, out: Path, library: str, until: float) -> str:
     """Judge one family; return what to say of it."""
     folder = Path(tempfile.mkdtemp()) / name
     left = until - time.monotonic() - STOP_SECONDS
     if left <= 0:
         return f"{name}: no time was left"
-    command = [
-        sys.executable,
-        "-m",
-        "dualdnn.conformance",
-        "conformance",
-        "--subject",
-        f"library:{library}",
-        "--jobs",
-        "1",
-    ]
-    command += ["-k", expression, "--out", str(folder)]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "dualdnn.conformance.plugin", "-p", "no:cacheprovider"]
+    command += ["--no-header", "--rootdir", str(CASES), "-c", os.devnull, "-n", "1", "--dist", "worksteal"]
+    command += ["--subject", f"library:{library}", "--selection", name, "--report", str(folder), str(cases)]
     options = f"--max-worker-restart={MOST_CRASHES} -o faulthandler_timeout=30"
     environment = {**os.environ, "PYTEST_ADDOPTS": options, "OPENBLAS_NUM_THREADS": "1"}
     started = time.monotonic()
@@ -95,12 +83,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=140)
     parser.add_argument("--family", action="append", default=[])
     chosen = parser.parse_args()
-    names = sorted(path.stem for path in Path(dualdnn.conformance.cases.__path__[0]).rglob("[!_]*.py"))
+    files = {path.stem: path for path in CASES.rglob("[!_]*.py") if "\ndef test_" in path.read_text(encoding="utf-8")}
     chosen.out.mkdir(parents=True, exist_ok=True)
-    wanted = sorted((set(chosen.family) & set(names)) if chosen.family else names, key=order)
+    wanted = sorted(files.keys() & chosen.family if chosen.family else files, key=order)
     until = time.monotonic() + chosen.seconds
     with ThreadPoolExecutor(chosen.jobs) as pool:
-        runs = [pool.submit(run, n, selected(n, names), chosen.out, chosen.library, until) for n in wanted]
+        runs = [pool.submit(run, name, files[name], chosen.out, chosen.library, until) for name in wanted]
         for done in runs:
             print(done.result(), flush=True)
 

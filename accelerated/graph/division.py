@@ -27,7 +27,7 @@ from dualdnn.api.operations.graph import (
 )
 from dualdnn.api.operations.graph_patterns import ALGORITHMS, FMA, ON_CORES_ENGINE, TENSOR_OP, NoPatternError, single
 from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF
-from dualdnn.api.support.convolution import IMPLICIT_PRECOMP_GEMM, Problem, unsupported
+from dualdnn.api.support.convolution import IMPLICIT_PRECOMP_GEMM, Problem, fused_unsupported, unsupported
 from dualdnn.api.support.convolution_gradients import DATA_ALGO_1, FILTER_ALGO_1, data_unsupported, filter_unsupported
 
 from ..plans import estimated_seconds, workspace_bytes
@@ -152,7 +152,7 @@ class Documented:
         convolution = Problem(found.convolution, *found.parts)
         if lacks(convolution, algo) is not None or operation.compute_type != graph.compute_type:
             return None
-        if isinstance(operation, ConvolutionBiasActivationForward) and operation.bias.strides[1] != 1:
+        if isinstance(operation, ConvolutionBiasActivationForward) and fused_unsupported(convolution, operation):
             return None
         return cls(nodes, found, replace(operation, workspace_bytes=workspace_bytes(operation, problem.device)))
 

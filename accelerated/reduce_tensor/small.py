@@ -15,7 +15,6 @@ from dualdnn.api.operations.specs import SCALAR_BYTES
 from ..plans import ELEMENTS, Launch, factors, pointers, structure, type_definitions
 from ..primitives.cluster import CLUSTER_SIZES, has_clusters
 from ..primitives.geometry import FastDivmod
-from . import to_scalar
 from .division import along_rows, pack_width
 from .problem import Axes, ReduceProblem, ReduceSolver, Walk
 
@@ -116,19 +115,7 @@ class Small(ReduceSolver):
         return {"A": found[1]}
 
     def _found(self, problem: ReduceProblem) -> Found | None:
-        return problem.once(self.name, lambda: fastest(problem.operation, problem.device, ("A", "C")))
-
-
-def launch(operation: ReduceTensor, device: Any, operands: tuple[str, str] = ("A", "C")) -> Found | None:
-    """Return the launch of a small reduction, and the bytes at a multiple of which A has to begin; None where others
-    take less time.
-
-    ``operands``: how the call that is reduced so names A and C.
-    """
-    walk = Walk(operation)
-    if not is_small(operation, walk):
-        return None
-    return to_scalar.preferred(operation, device, operands) or fastest(operation, device, operands)
+        return problem.once(self.name, lambda: fastest(problem.operation, problem.device))
 
 
 def is_small(operation: ReduceTensor, walk: Walk) -> bool:
@@ -139,10 +126,10 @@ def is_small(operation: ReduceTensor, walk: Walk) -> bool:
     return not operation.wants_indices and operation.A.nbytes <= most
 
 
-def fastest(operation: ReduceTensor, device: Any, operands: tuple[str, str]) -> Found | None:
+def fastest(operation: ReduceTensor, device: Any) -> Found | None:
     """Return the launch that should take least time, or None where threads cannot read everything at once."""
     for sharing, reading in choices(operation, device):
-        made = launch_of(operation, device, reading, sharing, operands)
+        made = launch_of(operation, device, reading, sharing)
         usual = sharing.blocks <= CLUSTER_SIZES[0]
         if usual or made.function.holds_clusters(made.grid, made.block, made.shared_bytes):
             return made, reading.width * operation.A.scalar_bytes
@@ -252,9 +239,7 @@ def _knows_result(sharing: Sharing, reading: Reading, rows: bool) -> bool:
     return not sharing.blocks if rows else bool(sharing.blocks) or sharing.lanes > 1 or reading.width <= MOST_RESULTS
 
 
-def launch_of(
-    operation: ReduceTensor, device: Any, reading: Reading, sharing: Sharing, operands: tuple[str, str] = ("A", "C")
-) -> Launch:
+def launch_of(operation: ReduceTensor, device: Any, reading: Reading, sharing: Sharing) -> Launch:
     """Return the launch of threads that read and share so."""
     divisor = operation.length if operation.reduction.op == AVERAGE else 1
     reduction, rows, state_bytes = (
@@ -294,4 +279,4 @@ def launch_of(
     )
     grid = (-(-reading.packs // sharing.items), max(1, sharing.blocks), 1)
     shared_bytes = state_bytes * (parts + sharing.blocks) * states + (2 * GATHERING_BYTES if sharing.blocks else 0)
-    return Launch(function, arguments, operands, grid, (sharing.threads, 1, 1), shared_bytes)
+    return Launch(function, arguments, ("A", "C"), grid, (sharing.threads, 1, 1), shared_bytes)

@@ -1,9 +1,7 @@
 // Reductions of small tensors to one element (3.2.71), by one cluster: all that its threads read is in flight at
 // once.
 //
-// A thread has READS accesses, and but for the last one all or none of them. With gaps A is rows, `step` apart, of up
-// to three dimensions: rows are read with their gaps, by the packs that hold them, wherever they begin; which
-// elements are none of a gap, a bit for each, is computed before the wait. Warps merge by shuffles, a block through
+// A thread has READS accesses, and but for the last one all or none of them. Warps merge by shuffles, a block through
 // shared memory, the cluster in its first block's.
 //
 // Roofline: the launch of a cluster, 1.08 us a call in a stream of many on an H200, and 16 multiprocessors' way to
@@ -20,9 +18,6 @@
 #ifndef RESULT
 #define RESULT ELEMENT  // of C
 #endif
-#ifndef GAPS
-#define GAPS 0  // whether A has any
-#endif
 constexpr unsigned PACK = PACK_BYTES / sizeof(ELEMENT);  // elements of an access
 constexpr unsigned
     WARP = 32,
@@ -33,18 +28,10 @@ struct Arguments {
   const ELEMENT* a;
   RESULT* c;
   unsigned shares;  // of threads, which have READS accesses each
-  unsigned number;  // of A's packs, or rows
+  unsigned number;  // of A's packs
   unsigned step;    // elements from one access to the next
   COMPUTE alpha, beta;
   int op, propagate;
-#if GAPS
-  unsigned groups;         // rows from one access to the next
-  unsigned row_step;       // elements from one row to the next
-  unsigned row, end;       // elements of a row, and of A, gaps included
-  unsigned extents[2];     // elements of a line, lines of a plane
-  FastDivmod packs;        // of a row
-  FastDivmod line, plane;  // elements from one to the next
-#endif
 };
 
 template <unsigned COUNT> struct alignas(16) Values {
@@ -73,38 +60,6 @@ using Words = Pack<Word, PACK_BYTES / sizeof(Word)>;
 // Where a thread reads.
 struct Offsets {
   unsigned at[READS];
-#if GAPS
-  static constexpr unsigned MASKS = (READS * PACK + 31) / 32;
-  unsigned masks[MASKS] = {};  // a bit for every element of its accesses; what is missing is read from A's beginning
-  unsigned tail = 0, tail_at = 0;  // the same of the pack that ends behind A, which is read element by element
-
-  __device__ __forceinline__ Offsets(const Arguments& a, unsigned share) {
-    unsigned pack;
-    const unsigned group = a.packs.divide(share, pack);
-    // Rows begin anywhere: what is before the first element of a pack may be in it, too.
-    unsigned valid = 0;
-#pragma unroll
-    for (unsigned i = 0; i < 2 * PACK - 1; i++) {
-      const unsigned position = pack * PACK + i - (PACK - 1);
-      unsigned in_plane, in_line;
-      a.plane.divide(position & 0x7fffffff, in_plane);
-      const unsigned line = a.line.divide(in_plane, in_line);
-      valid |= unsigned(position < a.row && line < a.extents[1] && in_line < a.extents[0]) << i;
-    }
-    if (share >= a.shares) valid = 0;
-#pragma unroll
-    for (unsigned u = 0; u < READS; u++) {
-      const unsigned begin = group * a.row_step + u * a.step, before = begin & (PACK - 1);
-      unsigned bits = group + u * a.groups < a.number ? valid >> (PACK - 1 - before) & ((1u << PACK) - 1) : 0;
-      at[u] = bits ? begin - before + pack * PACK : 0;
-      if (at[u] + PACK > a.end) tail = bits, tail_at = at[u], bits = at[u] = 0;
-      masks[u * PACK / 32] |= bits << (u * PACK % 32);
-    }
-  }
-  __device__ __forceinline__ bool has(unsigned u, unsigned i) const {
-    return masks[u * PACK / 32] >> (u * PACK % 32 + i) & 1;
-  }
-#else
   bool any, all;  // accesses
 
   __device__ __forceinline__ Offsets(const Arguments& a, unsigned share) {
@@ -112,7 +67,6 @@ struct Offsets {
 #pragma unroll
     for (unsigned u = 0; u < READS; u++) at[u] = share * PACK + u * a.step;
   }
-#endif
 };
 
 // A state for every element of a pack.
@@ -121,23 +75,6 @@ __device__ __forceinline__ void read(const Arguments& a, const Offsets& offsets,
                                      Value (&state)[PACK]) {
   Words words[READS];  // so that a half is not filled in by itself
   auto take = [&](unsigned u) { words[u] = *reinterpret_cast<const Words*>(a.a + offsets.at[u]); };
-  auto add = [&](unsigned u, auto has) {
-    Pack<ELEMENT, PACK> pack;
-    memcpy(&pack, &words[u], PACK_BYTES);
-#pragma unroll
-    for (unsigned i = 0; i < PACK; i++)
-      if (has(i)) reduction.add(state[i], load<COMPUTE>(pack.item[i]), 0);
-  };
-#if GAPS
-#pragma unroll
-  for (unsigned u = 0; u < READS; u++) take(u);
-  if (offsets.tail)
-#pragma unroll
-    for (unsigned i = 0; i + 1 < PACK; i++)
-      if (offsets.tail >> i & 1) reduction.add(state[i], load<COMPUTE>(a.a[offsets.tail_at + i]), 0);
-#pragma unroll
-  for (unsigned u = 0; u < READS; u++) add(u, [&](unsigned i) { return offsets.has(u, i); });
-#else
   if (!offsets.any) return;
   Pack<ELEMENT, PACK> none;
 #pragma unroll
@@ -147,8 +84,12 @@ __device__ __forceinline__ void read(const Arguments& a, const Offsets& offsets,
   for (unsigned u = 0; u + 1 < READS; u++) take(u);
   if (offsets.all) take(READS - 1);
 #pragma unroll
-  for (unsigned u = 0; u < READS; u++) add(u, [](unsigned) { return true; });
-#endif
+  for (unsigned u = 0; u < READS; u++) {
+    Pack<ELEMENT, PACK> pack;
+    memcpy(&pack, &words[u], PACK_BYTES);
+#pragma unroll
+    for (unsigned i = 0; i < PACK; i++) reduction.add(state[i], load<COMPUTE>(pack.item[i]), 0);
+  }
 }
 
 extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(MOST_WARPS* WARP, 1)

@@ -54,7 +54,7 @@ def toolchain(architecture: str) -> Toolchain:
 def _name(module: Module, architecture: str, flat_source: str) -> str:
     """The compiled module's file in the cache."""
     tools = toolchain(architecture)
-    parts = [tools.identity, flat_source, str(module.source), module.preamble]
+    parts = [tools.identity, flat_source, module.name, module.preamble]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
     return f"{module.source.parent.name}_{module.source.stem}-{architecture}-{key}{tools.suffix}"
 

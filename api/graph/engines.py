@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..enumerations import (
-    cudnnActivationMode_t,
-    cudnnBackendLayoutType_t,
-    cudnnBackendNumericalNote_t,
-    cudnnConvolutionFwdAlgo_t,
-)
+from ..enumerations import cudnnBackendLayoutType_t, cudnnBackendNumericalNote_t
 from ..operations import ConvolutionBiasActivationForward, allows_tf32
 from ..operations.graph import ConvolutionNode, Node, OperationGraph, Single
 from ..operations.graph_nodes import ConvolutionBackwardDataNode, ConvolutionForwardNode
 from ..operations.graph_patterns import ALGORITHMS, ON_CORES_ENGINE, TENSOR_OP, Algorithm, NoPatternError, single
 from ..operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
-from ..support.convolution import Problem, unsupported
+from ..support.convolution import Problem, fused_unsupported, unsupported
 from ..support.convolution_gradients import data_unsupported, filter_unsupported
 
 NCHW, NHWC, *_ = cudnnBackendLayoutType_t
@@ -98,21 +93,8 @@ def _outside_of_tables(found: Single, algorithm: Algorithm, nodes: tuple[Node, .
     if reason is None and o.compute_type != OperationGraph(nodes, 0, 0, 0).compute_type:
         reason = f"the convolution computes in {o.compute_type.name}, other operations in another type"
     if reason is None and isinstance(o, ConvolutionBiasActivationForward):
-        reason = _outside_of_table_16(o, problem)
+        reason = fused_unsupported(problem, o)
     return reason or ""
-
-
-def _outside_of_table_16(o: ConvolutionBiasActivationForward, problem: Problem) -> str | None:
-    """Why cudnnConvolutionBiasActivationForward (5.2.9) does not have this fused operation."""
-    configuration = problem.configuration
-    if configuration is None or o.bias.data_type != configuration.bias:
-        return f"the bias is {o.bias.data_type.name}, which is not fused with the types of the convolution"
-    if o.bias.strides[1] != 1:
-        return f"the bias has strides {o.bias.strides}, the second must be 1"
-    precomputed = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
-    if o.activation.mode != cudnnActivationMode_t.CUDNN_ACTIVATION_RELU and o.algo != precomputed:
-        return f"without a ReLU only {precomputed.name} is fused"
-    return None
 
 
 def _notes(found: Single, algorithm: Algorithm) -> tuple[cudnnBackendNumericalNote_t, ...]:

@@ -9,8 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from ..enumerations import cudnnConvolutionFwdAlgo_t, cudnnDataType_t, cudnnTensorFormat_t
-from ..operations import ConvolutionSpec, FilterSpec, TensorSpec
+from ..enumerations import (
+    cudnnActivationMode_t,
+    cudnnConvolutionFwdAlgo_t,
+    cudnnDataType_t,
+    cudnnTensorFormat_t,
+)
+from ..operations import ConvolutionBiasActivationForward, ConvolutionSpec, FilterSpec, TensorSpec
 from ..operations.specs import (
     BFLOAT16,
     DOUBLE,
@@ -235,6 +240,18 @@ def unsupported(problem: Problem, algorithm: cudnnConvolutionFwdAlgo_t) -> str |
     if algorithm == DIRECT:
         return f"{DIRECT.name} is not implemented"
     return violation(problem, algorithm, ROWS, ("xDesc", "wDesc", "yDesc"))
+
+
+def fused_unsupported(problem: Problem, fused: ConvolutionBiasActivationForward) -> str | None:
+    """Why table 16 does not have this bias, and an identity this algorithm; None where it has."""
+    configuration = problem.configuration
+    if configuration is None or fused.bias.data_type != configuration.bias:
+        return f"the bias is {fused.bias.data_type.name}, which is not fused with the types of the convolution"
+    if fused.bias.strides[1] != 1:
+        return f"the bias has strides {fused.bias.strides}, the second must be 1"
+    if fused.activation.mode != cudnnActivationMode_t.CUDNN_ACTIVATION_RELU and fused.algo != IMPLICIT_PRECOMP_GEMM:
+        return f"without a ReLU only {IMPLICIT_PRECOMP_GEMM.name} is fused"
+    return None
 
 
 def violation(problem: Problem, algorithm: IntEnum, all_rows: Sequence[Row], names: tuple[str, str, str]) -> str | None:

@@ -19,7 +19,7 @@ from dualdnn.api.operations import (
     SetTensor,
 )
 from dualdnn.api.operations.specs import FLOAT, HALF, NHWC, TensorSpec
-from dualdnn.api.status import BAD_PARAM
+from dualdnn.api.status import BAD_PARAM, INVALID_VALUE
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.cases import (
     activation,
@@ -397,3 +397,74 @@ def test_infinite_factors(trial, caller, sample, inputs):
         for value in (np.inf, -np.inf):
             if hasattr(operation, name):
                 trial(replace(operation, **{name: value}), inputs)
+
+
+# call -> operand -> the clause of memory that is too small, where the section has one
+SHORT = {
+    "ReduceTensor": {"workspace": "cudnnReduceTensor/c31", "indices": "cudnnReduceTensor/c30"},
+    "RNNForward": dict.fromkeys(("weightSpace", "workSpace", "reserveSpace"), "cudnnRNNForward/c46"),
+    "RNNBackwardData": dict.fromkeys(("weightSpace", "workSpace", "reserveSpace"), "cudnnRNNBackwardData_v8/c54"),
+    "RNNBackwardWeights": dict.fromkeys(
+        ("dweightSpace", "workSpace", "reserveSpace"), "cudnnRNNBackwardWeights_v8/c24"
+    ),
+    "ConvolutionForward": {"workSpace": "cudnnConvolutionForward/c06"},
+    "ConvolutionBiasActivationForward": {"workSpace": "cudnnConvolutionBiasActivationForward/c09"},
+    "ConvolutionBackwardData": {"workSpace": "cudnnConvolutionBackwardData/c03"},
+    "ConvolutionBackwardFilter": {"workSpace": "cudnnConvolutionBackwardFilter/c06"},
+    "DropoutForward": {"reserveSpace": "cudnnDropoutForward/c14"},
+    "DropoutBackward": {"reserveSpace": "cudnnDropoutBackward/c11"},
+    "CTCLoss": {"workspace": "cudnnCTCLoss/c16"},
+    "CTCLoss_v8": {"workspace": "cudnnCTCLoss_v8/c18"},
+}
+
+
+@shows("cudnnStatus_t/c05", *(clause for clauses in SHORT.values() for clause in clauses.values()))
+@samples
+def test_memory_that_is_short_by_a_byte(subject, caller, refuses, sample):
+    """Of each operand; all memory stays as it was."""
+    if not subject.cites_clauses:
+        pytest.skip("a foreign library cannot know the sizes of buffers")
+    operation = ready(caller, sample)
+    memory = {name: content for name, content in prepare(operation, "normal", 0).items() if content.size}
+    absent = dict.fromkeys(set(operation.operands) - set(memory))
+    for name in (name for name in memory if operation.least_bytes(name)):
+        buffers, operands = placed(caller, memory, {})
+        operands[name] = buffers[name].slice(0, operation.least_bytes(name) - 1)
+        clause = SHORT.get(sample.split("-")[0], {}).get(name, "cudnnStatus_t/c05")
+        status = INVALID_VALUE if clause.startswith("cudnnReduceTensor/") else BAD_PARAM
+        refuses(status, clause, caller, operation, {**operands, **absent}, unchanged=tuple(buffers.values()))
+
+
+ODD = 1 + 2.0**-12  # a number that TF32 rounds to 1
+SIZES: dict[str, Any] = {"padding": (0, 0), "formats": NHWC}
+# name -> (operation, products of a sum): on tensor cores where the math type lets them round
+PRODUCTS: dict[str, tuple[Any, int]] = {
+    "forward": (convolution.convolution((2, 32, 8, 8), (64, 32, 1, 1), algo=convolution.PRECOMP, **SIZES), 32),
+    "data": (convolution_backward_data.gradient((2, 64, 8, 8), (32, 64, 1, 1), **SIZES), 32),
+    "filter": (convolution_backward_filter.gradient((2, 32, 8, 8), (64, 32, 1, 1), **SIZES), 128),
+}
+
+
+@shows("cudnnMathType_t/c03", "cudnnMathType_t/c04")
+@pytest.mark.parametrize("override", [False, True], ids=["FMA", "override"])
+@pytest.mark.parametrize("which", PRODUCTS)
+def test_factors_keep_their_bits(subject, caller, monkeypatch, which, override):
+    """CUDNN_FMA_MATH rounds no factor to TF32, no math type does under NVIDIA_TF32_OVERRIDE=0: sums of few numbers are exact."""
+    operation, count = PRODUCTS[which]
+    if override:
+        if not subject.cites_clauses:
+            pytest.skip("a foreign library reads its environment when it is loaded")
+        monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
+        operation = replace(operation, convolution=replace(operation.convolution, math_type=convolution.DEFAULT))
+    operation = sized(caller, operation)
+    first, second = operation.inputs
+    (output,) = operation.outputs
+    for odd in (first, second):
+        memory = {
+            name: caller.handle.to_device(np.full(operation.nbytes(name) // 4, ODD if name == odd else 1, np.float32))
+            for name in (first, second, output)
+        }
+        memory["workSpace"] = caller.handle.allocate(operation.workspace_bytes) if operation.workspace_bytes else None
+        caller(operation, memory)
+        found = memory[output].to_host(np.float32, operation.nbytes(output) // 4)
+        assert np.array_equal(found, np.full(found.size, count * ODD, np.float32))

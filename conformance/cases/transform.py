@@ -36,6 +36,7 @@ from dualdnn.api.operations.transform import destination_dims
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
+from dualdnn.reference.view import NUMPY_TYPES
 
 FOLD = cudnnFoldingDirection_t.CUDNN_TRANSFORM_FOLD
 UNFOLD = cudnnFoldingDirection_t.CUDNN_TRANSFORM_UNFOLD
@@ -435,6 +436,25 @@ def test_direction_without_folding(trial, fold, filters):
 @pytest.mark.parametrize("rank", [3, 6, 8])
 def test_copy_of_other_ranks(trial, rank, filters):
     trial(applied(changing(rank, tensor_format=NHWC), (2, 3, 4, 2, 1, 3, 2, 2)[:rank], filters=filters))
+
+
+@pytest.mark.ours
+@both("c09")
+@BOTH
+@pytest.mark.parametrize("source, into", [(FLOAT, DOUBLE), (HALF, FLOAT)], ids=lambda t: t.name)
+def test_factors_beside_other_types(caller, source, into, filters):
+    """Read and multiplied as double beside a DOUBLE destination, else as float: by numbers that are no floats."""
+    operation = applied(changing(tensor_format=NHWC), DIMS, source, into=into, filters=filters, alpha=0.1, beta=0.3)
+    first, second = (NUMPY_TYPES[kind].type for kind in (source, into))
+    count = int(np.prod(DIMS))
+    memory = {
+        "srcData": caller.handle.to_device(np.ones(count, first)),
+        "destData": caller.handle.to_device(np.ones(count, second)),
+    }
+    caller(operation, memory)
+    exact = 0.1 + 0.3 if into == DOUBLE else float(np.float32(0.1)) + float(np.float32(0.3))
+    found = memory["destData"].to_host(second, count).astype(np.float64)
+    assert np.abs(found - exact).max() <= exact * 2.0 ** (-52 if into == DOUBLE else -24)
 
 
 @both("c01")

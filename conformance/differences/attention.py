@@ -20,6 +20,7 @@ declare(
                 "attention_forward/test_layouts_of_tensor_cores?order*-0-?-?[]]",
                 "attention_backward/test_layouts_of_tensor_cores?order*-0-?-?[]]",
             ),
+            says=("cudnnSetSeqDataDescriptor BAD_PARAM",),
         ),
         Difference(
             "V-seq-types",
@@ -29,6 +30,10 @@ declare(
             "8.9.7 accepts BFLOAT16; others are INTERNAL_ERROR.",
             "NOT_SUPPORTED (D380).",
             cases=("sequence_data_descriptors/test_other_types*",),
+            says=(
+                "cudnnSetSeqDataDescriptor INTERNAL_ERROR, not NOT_SUPPORTED",
+                "succeeded, not NOT_SUPPORTED by cudnnSetSeqDataDescriptor/c20",
+            ),
         ),
         Difference(
             "V-attn-mapping",
@@ -45,6 +50,7 @@ declare(
                 "attention_forward/test_layouts_of_tensor_cores?order*-1-?-?[]]",
                 "attention_backward/test_layouts_of_tensor_cores?order*-1-?-?[]]",
             ),
+            says=("cudnnSetAttnDescriptor NOT_SUPPORTED",),
         ),
         Difference(
             "V-attn-dropout",
@@ -54,6 +60,7 @@ declare(
             "Dropout descriptors are accepted, whether they were set or not.",
             "NOT_SUPPORTED above 0 (D361).",
             cases=("dropout/test_attention_takes_no_dropout*",),
+            says=("succeeded, not NOT_SUPPORTED by cudnnSetAttnDescriptor/c39",),
         ),
         Difference(
             "V-attn-nan",
@@ -63,6 +70,7 @@ declare(
             "8.9.7 accepts NaN.",
             "BAD_PARAM (D362).",
             cases=("attention_descriptors/test_nan_is_no_scaler*",),
+            says=("succeeded, not BAD_PARAM by cudnnSetAttnDescriptor/c46",),
         ),
         Difference(
             "V-attn-types",
@@ -72,6 +80,10 @@ declare(
             "8.9.7 accepts more; INT8 data and BFLOAT16 precision are BAD_PARAM.",
             "NOT_SUPPORTED (D360).",
             cases=("attention_descriptors/test_what_table_40_does_not_list*",),
+            says=(
+                "cudnnSetAttnDescriptor BAD_PARAM, not NOT_SUPPORTED",
+                "succeeded, not NOT_SUPPORTED by cudnnSetAttnDescriptor/c47",
+            ),
         ),
         Difference(
             "V-attn-bias-gradients",
@@ -85,6 +97,7 @@ declare(
             "8.9.7 and 9.19 compute them.",
             "NOT_SUPPORTED (D612).",
             cases=("attention_backward/test_biases_have_no_gradients*",),
+            says=("succeeded, not NOT_SUPPORTED by cudnnMultiHeadAttnBackwardData/c27",),
         ),
     ]
 )

@@ -16,6 +16,7 @@ declare([
                 clauses=("cudnnDeriveBNTensorDescriptor/c08", "cudnnDeriveNormTensorDescriptor/c09"),
             ),
         ),
+        says=("succeeded, not BAD_PARAM by cudnnDeriveBNTensorDescriptor/c08",),
     ),
     Difference(
         "V-batch-bfloat16", "cudnnBatchNormalizationForwardInference",

@@ -21,6 +21,7 @@ declare([
                 "outputs", (_D,), when=both(has("algo", "CUDNN_CONVOLUTION_BWD_DATA_ALGO_0"), of_type("HALF", "BFLOAT16")),
             ),
         ),
+        says=("wrong dx: infinite, other numbers", "wrong dx: other numbers"),
     ),
     Difference(
         "V-data-gradient-statuses", _D, (f"{_D}/c26", f"{_D}/c27", f"{_D}/c30", f"{_D}/c31", f"{_D}/c32"),
@@ -29,6 +30,10 @@ declare([
         cases=tuple(f"convolution_backward_data/test_{name}*" for name in (
             "data_types_must_agree", "groups_must_divide", "other_ranks_are_not_supported?4", "channels_must_agree?4-2")),
         subjects=("vendor-9*",),
+        says=("cudnnConvolutionBackwardData BAD_PARAM, not NOT_SUPPORTED",
+              "cudnnConvolutionBackwardData NOT_INITIALIZED, not NOT_SUPPORTED",
+              "cudnnConvolutionBackwardData NOT_SUPPORTED, not BAD_PARAM", "cudnnSetFilterNdDescriptor BAD_PARAM",
+              "succeeded, not BAD_PARAM by cudnnConvolutionBackwardData/c27"),
     ),
     Difference(
         "V-filter-gradient-half", _F, (f"{_F}/c01", f"{_F}/c14"), "Names no precision of the sums; convDesc computes in FLOAT.",
@@ -42,6 +47,7 @@ declare([
                 "outputs", (_F,), when=both(has("algo", "CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0"), of_type("HALF", "BFLOAT16")),
             ),
         ),
+        says=("wrong dw: other numbers",),
     ),
     Difference(
         "V-filter-gradient-tables", _F, (f"{_F}/c13", f"{_F}/c49"),
@@ -52,6 +58,9 @@ declare([
             "formula*_ALGO_1-TRUE_HALF*", "formula*_ALGO_3-PSEUDO_BFLOAT16*", "3d?CUDNN_TENSOR_NCHW-FLOAT?", "3d?CUDNN_TENSOR_NCHW-DOUBLE?",
             "limits_of_the_tables?tiling columns?", "layouts_of_x_and_dw*")),
         recorded=(Disagreement(functions=(_F,), ours="NOT_SUPPORTED", theirs="SUCCESS", clauses=(f"{_F}/c49",)),),
+        says=("cudnnConvolutionBackwardFilter BAD_PARAM, not NOT_SUPPORTED",
+              "cudnnGetConvolutionBackwardFilterWorkspaceSize NOT_SUPPORTED",
+              "succeeded, not NOT_SUPPORTED by cudnnConvolutionBackwardFilter/c49"),
     ),
     Difference(
         "V-filter-gradient-statuses", _F, (f"{_F}/c44", f"{_F}/c45", f"{_F}/c48"),
@@ -59,6 +68,10 @@ declare([
         "The status list.", subjects=("vendor-9*",),
         cases=tuple(f"convolution_backward_filter/test_{name}*" for name in (
             "data_types_must_agree", "other_ranks_are_not_supported?4", "channels_must_agree?4-2")),
+        says=("cudnnConvolutionBackwardFilter NOT_INITIALIZED, not NOT_SUPPORTED",
+              "cudnnConvolutionBackwardFilter NOT_SUPPORTED, not BAD_PARAM",
+              "cudnnSetFilterNdDescriptor BAD_PARAM",
+              "succeeded, not BAD_PARAM by cudnnConvolutionBackwardFilter/c45"),
     ),
     Difference(
         "V-data-gradient-winograd", _D, (f"{_D}/c15",), "CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD is an algorithm.", "9.19 answers NOT_SUPPORTED on compute capability 9.0.", "Computed.",
@@ -68,11 +81,15 @@ declare([
         "V-data-gradient-tables", _D, (f"{_D}/c17", f"{_D}/c18", f"{_D}/c31"), "Tables 12 to 15 are exhaustive.", "9.19 takes volumes of TRUE_HALF, FLOAT and DOUBLE beyond them.",
         "NOT_SUPPORTED: the tables.", subjects=("vendor-9*",),
         cases=tuple(f"convolution_backward_data/test_3d?CUDNN_TENSOR_NCHW-{name}?" for name in ("TRUE_HALF", "FLOAT", "DOUBLE")),
+        says=("cudnnConvolutionBackwardData BAD_PARAM, not NOT_SUPPORTED",
+              "succeeded, not NOT_SUPPORTED by cudnnConvolutionBackwardData/c31"),
     ),
     Difference(
         "V-data-gradient-half-nhwc", _D, (f"{_D}/c01", f"{_D}/c10"), "Names no precision of the sums; convDesc computes in FLOAT.",
-        "9.19 on tensor cores in NHWC rounds what single taps contribute to HALF: up to 1.3 times the bound.", "Summed in FLOAT and rounded once.", says=("wrong dx: other numbers",), subjects=("vendor-9*",),
-        cases=tuple(f"convolution_backward_data/test_{name}*-PSEUDO_HALF-CUDNN_TENSOR_NHWC?" for name in ("tensor_cores", "few_channels_on_tensor_cores")),
+        "9.19 on tensor cores rounds to HALF what single taps contribute, and sums before they are blended: as many elements are wrong as a second rounding makes.",
+        "Summed in FLOAT and rounded once.", says=("wrong dx: other numbers",), subjects=("vendor-9*",),
+        cases=("convolution_backward_data/test_geometries_on_tensor_cores*",
+               *(f"convolution_backward_data/test_{name}*-PSEUDO_HALF-CUDNN_TENSOR_NHWC?" for name in ("tensor_cores", "few_channels_on_tensor_cores"))),
     ),
     Difference(
         "V-data-gradient-nonfinite", _D, (f"{_D}/c01",), "Zeros outside of dy are multiplied by the filter: zero times an infinity is NaN.", "9.19 leaves them out: the sum is an infinity or a number.",
@@ -89,10 +106,12 @@ declare([
         "Pads the channels of dx until those that are folded are a multiple of 8; where they were not, D132 puts zeros elsewhere than"
         " unfolding expects them.", "Not padded where anything is folded (D251).",
         cases=("folded_convolution/test_what_is_described*", "folded_convolution/test_the_folded_gradient*"), subjects=("vendor-9*",),
+        says=("assertion *",),
     ),
     Difference(
         "V-folded-groups", _G, (f"{_G}/c10",), "EXECUTION_FAILED where computing the folded descriptors failed.",
         "Describes folds of groups and of dilated filters that give another gradient.", "EXECUTION_FAILED (D251).",
         cases=("folded_convolution/test_what_cannot_be_folded*",), subjects=("vendor-9*",),
+        says=("succeeded, not EXECUTION_FAILED by cudnnGetFoldedConvBackwardDataDescriptors/c10",),
     ),
 ])  # fmt: skip

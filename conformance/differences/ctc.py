@@ -14,6 +14,11 @@ declare(
             "8.9.7 answers NOT_SUPPORTED to a compType other than FLOAT and DOUBLE, no enumerator included.",
             "BAD_PARAM, which alone is listed (D402).",
             cases=("ctc_descriptors/test_compute_types*",),
+            says=(
+                "cudnnSetCTCLossDescriptor NOT_SUPPORTED, not BAD_PARAM",
+                "cudnnSetCTCLossDescriptorEx NOT_SUPPORTED, not BAD_PARAM",
+                "cudnnSetCTCLossDescriptor_v8 NOT_SUPPORTED, not BAD_PARAM",
+            ),
         ),
         Difference(
             "V-ctc-modes",
@@ -23,6 +28,10 @@ declare(
             "8.9.7 accepts modes that are no enumerators.",
             "BAD_PARAM (D402).",
             cases=("ctc_descriptors/test_unknown_modes*",),
+            says=(
+                "succeeded, not BAD_PARAM by cudnnSetCTCLossDescriptorEx/c07",
+                "succeeded, not BAD_PARAM by cudnnSetCTCLossDescriptor_v8/c08",
+            ),
         ),
         Difference(
             "V-ctc-longest",
@@ -32,6 +41,7 @@ declare(
             "8.9.7 accepts a negative maxLabelLength.",
             "BAD_PARAM (D436).",
             cases=("ctc_descriptors/test_negative_lengths*",),
+            says=("succeeded, not BAD_PARAM by cudnnSetCTCLossDescriptor_v8/c08",),
         ),
     ]
 )
@@ -86,6 +96,11 @@ declare([
         "BAD_PARAM above 256: the status list.", subjects=("vendor-9*",),
         cases=tuple(_CASE + name for name in (
             "longest_labels*", "too_many_labels*", "too_large_maxima*", "input_lengths?(9, 10, 9)?", "input_lengths?(9, -1, 9)?", "input_lengths?(2147483647*")),
+        says=("cudnnGetCTCLossWorkspaceSize NOT_SUPPORTED",
+              "cudnnGetCTCLossWorkspaceSize NOT_SUPPORTED, not BAD_PARAM",
+              "cudnnGetCTCLossWorkspaceSize_v8 NOT_SUPPORTED, not BAD_PARAM",
+              "succeeded, not BAD_PARAM by cudnnCTCLoss/c15",
+              "succeeded, not BAD_PARAM by cudnnGetCTCLossWorkspaceSize/c07"),
     ),
     Difference(
         "V-ctc-setter", _LOSS_8, (f"{_LOSS_8}/c03",), "ctcLossDesc was set with cudnnSetCTCLossDescriptor_v8.", "9.19 takes one of another setter.",

@@ -18,6 +18,7 @@ declare(
             "8.9.7 answers BAD_PARAM.",
             "NOT_SUPPORTED: the status list (D284).",
             cases=("fused_ops_packs/test_no_sequence*",),
+            says=("cudnnCreateFusedOpsConstParamPack BAD_PARAM, not NOT_SUPPORTED",),
         ),
         Difference(
             "V-fused-convolution-packs",
@@ -27,6 +28,7 @@ declare(
             "8.9.7 answers BAD_PARAM to every query of a CUDNN_FUSED_CONV_SCALE_BIAS_ADD_ACTIVATION pack.",
             "Retrieved: the section makes no exception.",
             cases=("fused_ops_packs/*CONV_SCALE_BIAS_ADD_ACTIVATION*",),
+            says=("cudnnGetFusedOpsConstParamPackAttribute BAD_PARAM",),
         ),
         Difference(
             "V-fused-null",
@@ -36,6 +38,7 @@ declare(
             "8.9.7 records the preset of placeholders and of the mode, and isNULL is 0.",
             "NULL, which counts as the preset when a plan is made (D295).",
             cases=("fused_ops_packs/test_null_is_recorded_for_values*",),
+            says=("assertion *",),
         ),
         Difference(
             "V-fused-enumerators",
@@ -45,6 +48,7 @@ declare(
             "8.9.7 accepts modes and placeholders that are no enumerators.",
             "BAD_PARAM (D297).",
             cases=("fused_ops_packs/test_no_enumerators*",),
+            says=("succeeded, not BAD_PARAM by cudnnStatus_t/c05",),
         ),
         Difference(
             "V-fused-fresh",
@@ -54,6 +58,7 @@ declare(
             "8.9.7 accepts a descriptor that no setter has touched.",
             "BAD_PARAM (D297).",
             cases=("fused_ops_packs/test_descriptors_that_were_not_set*",),
+            says=("succeeded, not BAD_PARAM by cudnnStatus_t/c05",),
         ),
         Difference(
             "V-fused-inference-queries",
@@ -63,6 +68,7 @@ declare(
             "8.9.7 answers BAD_PARAM to every query of a CUDNN_FUSED_BN_FINALIZE_STATISTICS_INFERENCE pack.",
             "Retrieved: the section makes no exception.",
             cases=("fused_ops_packs/test*variant*FINALIZE_STATISTICS_INFERENCE*",),
+            says=("cudnnGetFusedOpsVariantParamPackAttribute BAD_PARAM",),
         ),
     ]
 )
@@ -92,11 +98,13 @@ declare([
         "9.19 answers NOT_SUPPORTED to BFLOAT16, and takes HALF statistics and mixtures with DOUBLE.", "As D260 says.", subjects=("vendor-9*",),
         cases=(f"{_FINALIZE}training?*-FLOAT-BFLOAT16?", f"{_FINALIZE}inference?*-FLOAT-BFLOAT16?",
                f"{_FINALIZE}types_that_are_not_supported*"),
+        says=("cudnnMakeFusedOpsPlan NOT_SUPPORTED", "succeeded, not NOT_SUPPORTED by cudnnCreateFusedOpsPlan/c04"),
     ),
     Difference(
         "V-fused-finalize-shapes", _PLAN, (f"{_LABEL}/c111", f"{_LABEL}/c132", f"{_LABEL}/c156"), "Parameters are 1xCx1x1, of any rank that tensors have; another shape is refused.",
         "9.19 answers BAD_PARAM to three dimensions, and takes other shapes than 1xCx1x1.", "As it says.", subjects=("vendor-9*",),
         cases=(f"{_FINALIZE}shapes?*'rank': 3*", f"{_FINALIZE}wrong_shapes*"),
+        says=("cudnnMakeFusedOpsPlan BAD_PARAM", "succeeded, not BAD_PARAM by cudnnFusedOpsConstParamLabel_t/*"),
     ),
     Difference(
         "V-fused-statuses", _EXECUTE, ("cudnnStatus_t/c05",), "Objects that do not belong to each other are BAD_PARAM.", "9.19 answers NOT_INITIALIZED.", "BAD_PARAM (D261).",
@@ -110,7 +118,8 @@ declare([
             "sequences?*-statistics?", "sequences?*-added?", "nothing_is_scaled*", "steps_that_are_left_out?*-statistics-*", "steps_that_are_left_out?*-added-*",
             "descriptors_and_placeholders_that_are_null?statistics-*", "descriptors_and_placeholders_that_are_null?added-*", "identity_is_no_activation?statistics?",
             "identity_is_no_activation?added?", "special_values?*-statistics?", "special_values?*-added?", "support?statistics?", "wrong_shapes?statistics-*",
-            "wrong_shapes?added-*", "attributes_that_do_not_fit?statistics?", "attributes_that_do_not_fit?added?", "workspaces?statistics?", "workspaces?added?")),
+            "wrong_shapes?added-*", "attributes_that_do_not_fit?statistics?", "attributes_that_do_not_fit?added?", "workspaces?statistics?", "workspaces?added?", "one_step_alone_is_made*", "support_of_a_scale_or_a_bias_alone?statistics-*",
+            "support_of_a_scale_or_a_bias_alone?added-*")),
             *(f"every_operation/test_infinite_factors?*-{name}?" for name in ("ScaleBiasActivationConvBnstats", "ConvScaleBiasAddActivation"))),
     ),
     Difference(
@@ -120,7 +129,14 @@ declare([
         "As it says (D256, D261).", subjects=("vendor-9*",),
         cases=tuple(_CONVOLUTION + name for name in (
             "sequences?bfloat16*-filter_gradient?", "sequences?volume-filter_gradient?", "attributes_that_do_not_fit?filter_gradient?", "workspaces?filter_gradient?",
-            "wrong_shapes?filter_gradient-*", "support?filter_gradient?", "descriptors_and_placeholders_that_are_null?filter_gradient-*")),
+            "wrong_shapes?filter_gradient-*", "support?filter_gradient?", "descriptors_and_placeholders_that_are_null?filter_gradient-*",
+            "support_of_a_scale_or_a_bias_alone?filter_gradient-*")),
+        says=("assertion *", "cudnnMakeFusedOpsPlan BAD_PARAM",
+              "cudnnMakeFusedOpsPlan BAD_PARAM, not NOT_SUPPORTED", "cudnnMakeFusedOpsPlan NOT_SUPPORTED",
+              "succeeded, not BAD_PARAM by cudnnFusedOpsConstParamLabel_t/c066",
+              "succeeded, not BAD_PARAM by cudnnFusedOpsVariantParamLabel_t/c038",
+              "succeeded, not BAD_PARAM by cudnnStatus_t/c05",
+              "succeeded, not NOT_SUPPORTED by cudnnCreateFusedOpsPlan/c04"),
     ),
     Difference(
         "V-fused-scalars", _EXECUTE, ("cudnnFusedOpsVariantParamLabel_t/c063", "cudnnFusedOpsVariantParamLabel_t/c070"), "A count below 1 and a negative epsilon are BAD_PARAM.",

@@ -18,6 +18,7 @@ declare(
                 "graph_descriptors/test_one_element*",
                 "graph_nodes/test_variant_packs_need*",
             ),
+            says=("assertion *", "cudnnBackendGetAttribute BAD_PARAM", "cudnnBackendSetAttribute BAD_PARAM"),
         ),
         Difference(
             "V-graph-read",
@@ -38,6 +39,18 @@ declare(
                 "graph_nodes/test_vectors_count*",
                 "graph_execution/test_attributes_of_graphs*",
             ),
+            says=(
+                "assertion *",
+                "cudnnBackendGetAttribute BAD_PARAM",
+                "cudnnBackendGetAttribute BAD_PARAM, BAD_PARAM_ATTRIBUTE_TYPE",
+                "cudnnBackendGetAttribute INTERNAL_ERROR",
+                "cudnnBackendGetAttribute INTERNAL_ERROR, not BAD_PARAM",
+                "cudnnBackendGetAttribute NOT_INITIALIZED, not BAD_PARAM",
+                "cudnnBackendGetAttribute NOT_SUPPORTED",
+                "cudnnBackendGetAttribute NOT_SUPPORTED, not BAD_PARAM",
+                "cudnnBackendSetAttribute NOT_SUPPORTED, not BAD_PARAM",
+                "succeeded, not BAD_PARAM by cudnnBackendGetAttribute/c07",
+            ),
         ),
         Difference(
             "V-graph-required",
@@ -47,6 +60,7 @@ declare(
             "8.9.7 takes zeros for most of those that are missing.",
             "BAD_PARAM (D442).",
             cases=("graph_descriptors/test_required_attributes*", "graph_execution/test_graphs_need_a_handle*"),
+            says=("succeeded, not BAD_PARAM by *",),
         ),
         Difference(
             "V-graph-finalised",
@@ -56,6 +70,11 @@ declare(
             "8.9.7 answers INVALID_VALUE to that and to finalising twice.",
             "NOT_INITIALIZED and, for finalising twice, BAD_PARAM (D208).",
             cases=("graph_descriptors/test_finalised_*",),
+            says=(
+                "cudnnBackendFinalize INVALID_VALUE, not BAD_PARAM",
+                "cudnnBackendSetAttribute BAD_PARAM, not NOT_INITIALIZED",
+                "cudnnBackendSetAttribute INVALID_VALUE, not NOT_INITIALIZED",
+            ),
         ),
         Difference(
             "V-graph-set",
@@ -68,6 +87,7 @@ declare(
                 "graph_descriptors/test_too_many_dimensions*",
                 "graph_descriptors/test_values_that_are_no_enumerators*",
             ),
+            says=("succeeded, not BAD_PARAM by cudnnBackendSetAttribute/*",),
         ),
         Difference(
             "V-graph-initialize",
@@ -77,6 +97,10 @@ declare(
             "8.9.7 has the descriptor as its only parameter, and keeps its type.",
             "The document's three parameters (D210).",
             cases=("graph_descriptors/test_initialised_*",),
+            says=(
+                "succeeded, not BAD_PARAM by cudnnBackendInitialize/c06",
+                "succeeded, not BAD_PARAM by cudnnBackendSetAttribute/c04",
+            ),
         ),
         Difference(
             "V-graph-types",
@@ -90,6 +114,14 @@ declare(
                 "graph_descriptors/test_unknown_types*",
                 "graph_descriptors/test_descriptors_that_are_only_read*",
                 "graph_execution/test_plans",
+            ),
+            says=(
+                "cudnnBackendCreateDescriptor ALLOC_FAILED",
+                "cudnnBackendCreateDescriptor ALLOC_FAILED, INTERNAL_ERROR_HOST_ALLOCATION_FAILED, SUCCESS",
+                "cudnnBackendCreateDescriptor ALLOC_FAILED, INTERNAL_ERROR_HOST_ALLOCATION_FAILED, SUCCESS, not NOT_SUPPORTED",
+                "cudnnBackendCreateDescriptor ALLOC_FAILED, not NOT_SUPPORTED",
+                "cudnnBackendSetAttribute NOT_SUPPORTED, not BAD_PARAM",
+                "succeeded, not NOT_SUPPORTED by cudnnBackendCreateDescriptor/c04",
             ),
         ),
         Difference(
@@ -110,6 +142,11 @@ declare(
                 "graph_nodes/test_vectors_need*",
                 "graph_descriptors/test_defaults_of_a_tensor*",
             ),
+            says=(
+                "cudnnBackendFinalize BAD_PARAM",
+                "succeeded, not BAD_PARAM by CUDNN_BACKEND_TENSOR_DESCRIPTOR/*",
+                "succeeded, not BAD_PARAM by cudnnBackendFinalize/c06",
+            ),
         ),
         Difference(
             "V-graph-nodes",
@@ -126,6 +163,12 @@ declare(
                 "graph_nodes/test_statistics_of_a_line*",
                 "graph_nodes/test_dimensions_of_pointwise*",
             ),
+            says=(
+                "cudnnBackendFinalize BAD_PARAM",
+                "succeeded, not BAD_PARAM by CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR/*",
+                "succeeded, not BAD_PARAM by CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR/*",
+                "succeeded, not BAD_PARAM by cudnnBackendFinalize/c06",
+            ),
         ),
         Difference(
             "V-graph-pack",
@@ -135,6 +178,7 @@ declare(
             "8.9.7 refuses to set none, and accepts ids that repeat.",
             "None may be set; BAD_PARAM for repeated ids (D468).",
             cases=("graph_nodes/test_ids_and_pointers*",),
+            says=("cudnnBackendSetAttribute BAD_PARAM", "succeeded, not BAD_PARAM by cudnnBackendFinalize/c06"),
         ),
     ]
 )
@@ -194,11 +238,19 @@ declare([
         "V-graph-set-early", "cudnnBackendSetAttribute", (f"{_GRAPH}/c12", "CUDNN_BACKEND_ENGINE_DESCRIPTOR/c17", f"{_FINALIZE}/c06"),
         "Descriptors in attributes must be finalised when the whole is: BAD_PARAM.", "9.19 answers BAD_PARAM as soon as they are set, and NOT_SUPPORTED to an engine without a number.",
         "BAD_PARAM when the whole is finalised.", subjects=("vendor-9*",), cases=(f"{_OF_GRAPH}operations_that_are_not_finalised*", f"{_OF_GRAPH}parts_that_are_missing*"),
+        says=("cudnnBackendFinalize NOT_SUPPORTED, not BAD_PARAM",
+              "cudnnBackendSetAttribute BAD_PARAM, BAD_PARAM_NOT_FINALIZED"),
+    ),
+    Difference(
+        "V-graph-other-handle", _EXECUTE, (f"{_EXECUTE}/c07",), "A plan is executed with the handle that it was made for: BAD_PARAM with another.",
+        "9.19 executes it with any handle of the device.", "BAD_PARAM: the status list.", says=("succeeded, not BAD_PARAM by cudnnBackendExecute/c07",),
+        subjects=("vendor-9*",), cases=(f"{_OF_GRAPH}descriptors_that_cannot_be_executed*",),
     ),
     Difference(
         "V-graph-infos", "cudnnBackendGetAttribute", ("CUDNN_BACKEND_ENGINE_DESCRIPTOR/c09", "CUDNN_BACKEND_ENGINECFG_DESCRIPTOR/c08", "CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR/c04"),
         "Engines say their preferred layouts, configurations their intermediates; intermediates of plans are NOT_SUPPORTED.",
         "9.19 has no layouts, no descriptors of intermediates, and ignores the intermediates of plans.", "As it says (D452, D655).", subjects=("vendor-9*",),
         cases=(f"{_OF_GRAPH}what_engines_say*", f"{_OF_GRAPH}configurations*", f"{_OF_GRAPH}intermediates_of_plans*"),
+        says=("", "assertion *", "succeeded, not NOT_SUPPORTED by cudnnBackendFinalize/c07"),
     ),
 ])  # fmt: skip

@@ -11,6 +11,7 @@ declare([
         "NaN passes.", "BAD_PARAM: NaN is in no range.",
         cases=("normalization_lrn/test_nan_is_in_no_range*",),
         recorded=(Disagreement(ours="BAD_PARAM", theirs="SUCCESS", clauses=("cudnnSetLRNDescriptor/c17",)),),
+        says=("succeeded, not BAD_PARAM by cudnnSetLRNDescriptor/c17",),
     ),
     Difference(
         "V-lrn-rank", "cudnnLRNCrossChannelForward", ("cudnnLRNCrossChannelForward/c06", "cudnnLRNCrossChannelBackward/c04"),
@@ -22,6 +23,7 @@ declare([
                 clauses=("cudnnLRNCrossChannelForward/c06", "cudnnLRNCrossChannelBackward/c04"),
             ),
         ),
+        says=("succeeded, not NOT_SUPPORTED by cudnnLRNCrossChannelForward/c06",),
     ),
     Difference(
         "V-lrn-statuses", "cudnnLRNCrossChannelForward",
@@ -31,6 +33,8 @@ declare([
         recorded=(
             Disagreement(ours="NOT_SUPPORTED", theirs="BAD_PARAM", clauses=("cudnnLRNCrossChannel*/c17", "cudnnLRNCrossChannel*/c18")),
         ),
+        says=("cudnnLRNCrossChannelForward BAD_PARAM, not NOT_SUPPORTED",
+              "succeeded, not NOT_SUPPORTED by cudnnLRNCrossChannelBackward/c14"),
     ),
     Difference(
         "V-lrn-int8", "cudnnLRNCrossChannelForward", ("cudnnLRNCrossChannelForward/c20",),
@@ -38,6 +42,7 @@ declare([
         "NOT_SUPPORTED: cast to an integer, lrnBeta 0.75 is 0 (D079).",
         cases=("normalization_lrn/test_other_types*",),
         recorded=(Disagreement(ours="NOT_SUPPORTED", theirs="SUCCESS", clauses=("cudnnLRNCrossChannelForward/c20",), when=of_type("INT8")),),
+        says=("succeeded, not NOT_SUPPORTED by cudnnLRNCrossChannelForward/c20",),
     ),
     Difference(
         "V-normalization-mode", "cudnnLRNCrossChannelForward",
@@ -49,6 +54,8 @@ declare([
                 ours="BAD_PARAM", theirs="SUCCESS", clauses=("cudnnLRNCrossChannelForward/c03", "cudnnDivisiveNormalizationForward/c08"),
             ),
         ),
+        says=("succeeded, not BAD_PARAM by cudnnDivisiveNormalizationForward/c08",
+              "succeeded, not BAD_PARAM by cudnnLRNCrossChannelForward/c03"),
     ),
     Difference(
         "V-divisive-types", "cudnnDivisiveNormalizationForward", ("cudnnDivisiveNormalizationForward/c26", "cudnnDivisiveNormalizationBackward/c19"),
@@ -56,6 +63,7 @@ declare([
         "NOT_SUPPORTED (D051).",
         cases=("normalization_divisive/test_strides_and_types*",),
         recorded=(Disagreement(ours="NOT_SUPPORTED", theirs="BAD_PARAM", clauses=("cudnnDivisiveNormalizationForward/c26",)),),
+        says=("cudnnDivisiveNormalizationForward BAD_PARAM, not NOT_SUPPORTED",),
     ),
     Difference(
         "V-divisive-even-gradient", "cudnnDivisiveNormalizationBackward", ("cudnnDivisiveNormalizationBackward/c01",),
@@ -64,6 +72,7 @@ declare([
         "The gradient (D168): central differences of NVIDIA's own forward call.",
         cases=("normalization_divisive/test_windows*backward*",),
         recorded=(Disagreement("outputs", ("cudnnDivisiveNormalizationBackward",), when=has("lrnN", 2, 4)),),
+        says=("wrong dx: other numbers",),
     ),
     Difference(
         "V-divisive-half", "cudnnDivisiveNormalizationForward", ("cudnnDivisiveNormalizationForward/c15", "cudnnDivisiveNormalizationBackward/c09"),

@@ -188,6 +188,8 @@ declare([
             # A call behind the setter refuses what the setter took.
             Disagreement(functions=("cudnnDeriveNorm*",), ours="BAD_PARAM", theirs="NOT_SUPPORTED", clauses=("cudnnDataType_t/c05",)),
         ),
+        says=("succeeded, not BAD_PARAM by cudnnDataType_t/*",
+              "succeeded, not BAD_PARAM by cudnnTensorFormat_t/c06"),
     ),
     Difference(
         "V-negative-strides", "cudnnSetTensor4dDescriptorEx", ("cudnnSetTensor4dDescriptorEx/c10",),
@@ -197,6 +199,7 @@ declare([
             Disagreement(ours="BAD_PARAM", clauses=("cudnnSetTensor4dDescriptorEx/c10",), when=negative_strides, theirs="SUCCESS"),
             Disagreement(ours="BAD_PARAM", clauses=("cudnnStatus_t/c05",), when=negative_strides, theirs="SUCCESS"),
         ),
+        says=("succeeded, not BAD_PARAM by cudnnSetTensor4dDescriptorEx/c10",),
     ),
     Difference(
         "V-lowest-rank", "cudnnSetTensorNdDescriptorEx", ("cudnnSetTensorNdDescriptorEx/c07",),
@@ -207,6 +210,8 @@ declare([
             Disagreement(ours="NOT_SUPPORTED", clauses=("cudnnSetTensorNdDescriptor*/c*",), when=few_dimensions, theirs="BAD_PARAM"),
             Disagreement(ours="NOT_SUPPORTED", clauses=("cudnnSetTensorNdDescriptor*/c*",), when=few_dimensions, theirs="SUCCESS"),
         ),
+        says=("cudnnSetTensorNdDescriptor BAD_PARAM, not NOT_SUPPORTED",
+              "succeeded, not NOT_SUPPORTED by cudnnSetTensorNdDescriptor/c12"),
     ),
     Difference(
         "V-destroy-null", "cudnnDestroyActivationDescriptor", ("cudnnStatus_t/c05",),
@@ -214,12 +219,14 @@ declare([
         "Every Destroy of a descriptor answers SUCCESS for NULL.", "BAD_PARAM where the section does not allow it (D030).",
         cases=("fused_ops_packs/test_destroy_of_null_packs*",),
         recorded=(Disagreement(functions=("cudnnDestroy*",), ours="BAD_PARAM", clauses=("cudnnStatus_t/c05",), theirs="SUCCESS"),),
+        says=("succeeded, not BAD_PARAM by cudnnStatus_t/c05",),
     ),
     Difference(
         "V-activation-backward-types", "cudnnActivationBackward", ("cudnnActivationBackward/c14",),
         "Differing data types are NOT_SUPPORTED.", "The type of y may differ for the ReLU.", "NOT_SUPPORTED: the status list (D145).",
         cases=("activation/test_backward_operands_must_agree*",),
         recorded=(Disagreement(ours="NOT_SUPPORTED", clauses=("cudnnActivationBackward/c14",), theirs="SUCCESS"),),
+        says=("succeeded, not NOT_SUPPORTED by cudnnActivationBackward/c13",),
     ),
     Difference(
         "V-activation-backward-layouts", "cudnnActivationBackward", ("cudnnActivationBackward/c15", "cudnnActivationBackward/c16"),
@@ -232,12 +239,14 @@ declare([
         "Tensors of up to 5 dimensions are supported.", "3 dimensions are BAD_PARAM.", "Computed: up to 5 includes 3.",
         cases=("tensor_arithmetic/test_*_takes_three_dimensions*",),
         recorded=(Disagreement(functions=("cudnnAddTensor", "cudnnOpTensor"), ours="SUCCESS", theirs="BAD_PARAM", when=rank(3)),),
+        says=("cudnnAddTensor BAD_PARAM", "cudnnOpTensor BAD_PARAM"),
     ),
     Difference(
         "V-add-vectors", "cudnnAddTensor", ("cudnnAddTensor/c04",), "Every tensor format is supported.",
         "INT8x4 in CUDNN_TENSOR_NCHW_VECT_C is NOT_SUPPORTED.", "Computed: the sentence names every format.",
         cases=("tensor_arithmetic/test_add_takes_vectorised_channels*",),
         recorded=(Disagreement(functions=("cudnnAddTensor",), ours="SUCCESS", theirs="NOT_SUPPORTED", when=of_type("INT8x4")),),
+        says=("cudnnAddTensor NOT_SUPPORTED",),
     ),
     Difference(
         "V-op-table", "cudnnOpTensor", ("cudnnOpTensor/c28", "cudnnOpTensor/c31"),
@@ -248,6 +257,7 @@ declare([
             Disagreement(ours="BAD_PARAM", theirs="NOT_SUPPORTED", clauses=("cudnnOpTensor/c28", "cudnnOpTensor/c31")),
             Disagreement(ours="BAD_PARAM", clauses=("cudnnOpTensor/c31",), theirs="SUCCESS"),
         ),
+        says=("cudnnOpTensor NOT_SUPPORTED, not BAD_PARAM", "succeeded, not BAD_PARAM by cudnnOpTensor/c31"),
     ),
     Difference(
         "V-zero-factor", "cudnnScaleTensor", ("cudnnScaleTensor/c01", "cudnnAddTensor/c01", "cudnnOpTensor/c01"), "y = alpha * y: 0 times NaN is NaN.",
@@ -264,6 +274,7 @@ declare([
         "Reads a float for HALF, BFLOAT16 and INT8 and rounds it into y.", "The data type of y, as the section says (D124).",
         cases=("tensor_arithmetic/test_set*HALF*", "tensor_arithmetic/test_set*BFLOAT16*", "tensor_arithmetic/test_set*INT8*", "tensor_arithmetic/test_operands_need_only*",),
         recorded=(Disagreement("outputs", ("cudnnSetTensor",), when=of_type("HALF", "BFLOAT16", "INT8")),),
+        says=("assertion *", "wrong y: *"),
     ),
     Difference(
         "V-transform-types", "cudnnTransformTensor", ("cudnnTransformTensor/c11",),
@@ -274,6 +285,9 @@ declare([
             Disagreement(ours="BAD_PARAM", clauses=("cudnnTransformTensor/c11",), theirs="SUCCESS"),
             Disagreement(ours="BAD_PARAM", clauses=("cudnnTransformTensor/c11",), theirs="NOT_SUPPORTED"),
         ),
+        says=("cudnnSetFilterNdDescriptor BAD_PARAM, not NOT_SUPPORTED",
+              "cudnnTransformTensor NOT_SUPPORTED, not BAD_PARAM",
+              "succeeded, not BAD_PARAM by cudnnTransformTensor/c11"),
     ),
     Difference(
         "V-transform-integers", "cudnnTransformTensor", ("cudnnTransformTensor/c01",), "Names no data types.",
@@ -282,6 +296,7 @@ declare([
         recorded=(
             Disagreement(functions=("cudnnTransformTensor",), ours="SUCCESS", theirs="NOT_SUPPORTED", when=of_type("INT32", "UINT8")),
         ),
+        says=("cudnnTransformTensor NOT_SUPPORTED",),
     ),
     Difference(
         "V-transform-vectors", "cudnnTransformTensor", ("cudnnTransformTensor/c01",),
@@ -293,6 +308,8 @@ declare([
                 functions=("cudnnTransformTensor",), ours="SUCCESS", theirs="BAD_PARAM", when=of_type("INT8x32", "UINT8x4", "INT8x4"),
             ),
         ),
+        says=("cudnnReduceTensor NOT_SUPPORTED", "cudnnTransformTensor BAD_PARAM",
+              "succeeded, not NOT_SUPPORTED by cudnnTransformTensorEx/c15"),
     ),
     Difference(
         "V-transform-dims", "cudnnTransformTensorEx", ("cudnnTransformTensorEx/c04", "cudnnTransformTensorEx/c13"),
@@ -303,6 +320,10 @@ declare([
             Disagreement(ours="BAD_PARAM", clauses=("cudnnTransformTensorEx/c04", "cudnnTransformFilter/c04"), theirs="SUCCESS"),
             Disagreement(ours="BAD_PARAM", clauses=("cudnnTransformTensorEx/c13", "cudnnTransformFilter/c13"), theirs="SUCCESS"),
         ),
+        says=("succeeded, not BAD_PARAM by cudnnTransformFilter/*",
+              "succeeded, not BAD_PARAM by cudnnTransformTensorEx/*",
+              "succeeded, not NOT_SUPPORTED by cudnnTransformFilter/c15",
+              "succeeded, not NOT_SUPPORTED by cudnnTransformTensorEx/c15"),
     ),
     Difference(
         "V-transform-factors", "cudnnTransformTensorEx", ("cudnnTransformTensorEx/c16", "cudnnTransformFilter/c16"),
@@ -310,6 +331,8 @@ declare([
         "NOT_SUPPORTED: the status list.",
         cases=("transform/test_folding_and_padding_are_not_scaled*",),
         recorded=(Disagreement(ours="NOT_SUPPORTED", clauses=("cudnnTransform*/c16",), theirs="SUCCESS"),),
+        says=("succeeded, not NOT_SUPPORTED by cudnnTransformFilter/c16",
+              "succeeded, not NOT_SUPPORTED by cudnnTransformTensorEx/c16"),
     ),
     Difference(
         "V-transform-destination", "cudnnInitTransformDest", ("cudnnInitTransformDest/c08", "cudnnInitTransformDest/c09"),
@@ -321,30 +344,37 @@ declare([
             Disagreement(ours="BAD_PARAM", clauses=("cudnnInitTransformDest/c08",), theirs="SUCCESS"),
             Disagreement(ours="NOT_SUPPORTED", clauses=("cudnnInitTransformDest/c09",), theirs="SUCCESS"),
         ),
+        says=("succeeded, not BAD_PARAM by cudnnDataType_t/c02",
+              "succeeded, not BAD_PARAM by cudnnInitTransformDest/c08",
+              "succeeded, not NOT_SUPPORTED by cudnnInitTransformDest/c09"),
     ),
     Difference(
         "V-transform-format", "cudnnSetTensorTransformDescriptor", ("cudnnSetTensorTransformDescriptor/c17",),
         "An unsupported destFormat is NOT_SUPPORTED.", "-1 is accepted.", "NOT_SUPPORTED.",
         cases=("transform/test_vector_format_is_not_supported*",),
         recorded=(Disagreement(ours="NOT_SUPPORTED", clauses=("cudnnSetTensorTransformDescriptor/c17",), theirs="SUCCESS"),),
+        says=("succeeded, not NOT_SUPPORTED by cudnnSetTensorTransformDescriptor/c17",),
     ),
     Difference(
         "V-filter-channels", "cudnnGetFilter4dDescriptor", ("cudnnGetFilter4dDescriptor/c05",), "Returns the c that was set.",
         "Returns 4 for each 32 channels of an INT8x32 filter.", "What was set.",
         cases=("filter_descriptors/test_vectors_4d_getter*",),
         recorded=(Disagreement("result", ("cudnnGetFilter4dDescriptor",), when=of_type("INT8x32"), expects=an_eighth_of_the_channels),),
+        says=("assertion *",),
     ),
     Difference(
         "V-reduce-small", "cudnnReduceTensor", ("cudnnReduceTensor/c30", "cudnnReduceTensor/c31"),
         "Insufficient indices or workspace are INVALID_VALUE.", "Answers BAD_PARAM.", "INVALID_VALUE: the status list.",
         cases=("reduce_tensor/test_indices_too_small*", "reduce_tensor/test_workspace_too_small*", "reduce_tensor/test_size_of_the_workspace*", "reduce_tensor/test_null_indices*",),
         recorded=(Disagreement(ours="INVALID_VALUE", theirs="BAD_PARAM", clauses=("cudnnReduceTensor/c3[01]",)),),
+        says=("cudnnReduceTensor BAD_PARAM, not INVALID_VALUE",),
     ),
     Difference(
         "V-reduce-indices", "cudnnReduceTensor", ("cudnnReduceTensor/c28",),
         "Indices of anything but MIN and MAX are BAD_PARAM.", "Accepts them for AMAX and NORM2 with some index types.",
         "BAD_PARAM (D095).", cases=("reduce_tensor/test_indices_of_other_operations*",),
         recorded=(Disagreement(ours="BAD_PARAM", clauses=("cudnnReduceTensor/c28",), theirs="SUCCESS"),),
+        says=("succeeded, not BAD_PARAM by cudnnReduceTensor/c28",),
     ),
     Difference(
         "V-reduce-index-width", "cudnnReduceTensor", ("cudnnReduceTensor/c08",),
@@ -369,6 +399,7 @@ declare([
                 when=both(has("reduceTensorOp", "CUDNN_REDUCE_TENSOR_MIN", "CUDNN_REDUCE_TENSOR_MAX"), holds("A", np.isinf)),
             ),
         ),
+        says=("wrong C: other numbers; indices: other numbers",),
     ),
     Difference(
         "V-pooling-infinities", "cudnnPoolingForward", ("cudnnPoolingMode_t/c01",), "The maximum of the window.",
@@ -377,6 +408,7 @@ declare([
         recorded=(
             Disagreement("outputs", ("cudnnPoolingForward",), when=both(has("mode", *ANY_MAXIMUM), holds("x", np.isneginf))),
         ),
+        says=("wrong y: other numbers",),
     ),
     Difference(
         "V-pooling-empty-average", "cudnnPoolingForward", ("cudnnPoolingMode_t/c02", "cudnnPoolingMode_t/c03"),
@@ -385,12 +417,14 @@ declare([
         cases=("pooling/test_forward_windows_in_the_padding*", "pooling/test_forward_output_of_any_size*",
                "pooling/test_average_partly_beyond_the_padding*"),
         recorded=(Disagreement("outputs", ("cudnnPoolingForward",), when=both(has("mode", *AVERAGES), empty_windows)),),
+        says=("wrong y: as before the call, zero, other numbers", "wrong y: zero"),
     ),
     Difference(
         "V-pooling-bfloat16", "cudnnPoolingForward", ("cudnnPoolingForward/c11",),
         "The data types listed, others NOT_SUPPORTED.", "BFLOAT16 is computed.", "NOT_SUPPORTED: the status list.",
         cases=("pooling/test_forward_other_types_are_not_supported*",),
         recorded=(Disagreement(ours="NOT_SUPPORTED", clauses=("cudnnPoolingForward/c11",), when=of_type("BFLOAT16"), theirs="SUCCESS"),),
+        says=("succeeded, not NOT_SUPPORTED by cudnnPoolingForward/c11",),
     ),
     Difference(
         "V-pooling-strides", "cudnnPoolingBackward", ("cudnnPoolingBackward/c14",),
@@ -398,6 +432,7 @@ declare([
         "NOT_SUPPORTED, NHWC excepted, which another sentence supports (D189).",
         cases=("pooling/test_backward_needs_contiguous*",),
         recorded=(Disagreement(ours="NOT_SUPPORTED", clauses=("cudnnPoolingBackward/c14",), theirs="SUCCESS"),),
+        says=("succeeded, not NOT_SUPPORTED by cudnnPoolingBackward/c14",),
     ),
     Difference(
         "V-pooling-half-sums", "cudnnPoolingBackward", ("cudnnPoolingBackward/c01",),
@@ -407,6 +442,7 @@ declare([
         recorded=(
             Disagreement("outputs", ("cudnnPoolingBackward",), when=both(has("mode", "CUDNN_POOLING_MAX"), of_type("HALF", "BFLOAT16"))),
         ),
+        says=("wrong dx: other numbers",),
     ),
     Difference(
         "V-pooling-other-y", "cudnnPoolingBackward", ("cudnnPoolingBackward/c01",),
@@ -420,7 +456,7 @@ declare([
         "V-softmax-half", "cudnnSoftmaxForward", ("cudnnSoftmaxForward/c01",), "Names no precision of the arithmetic.",
         "16-bit types: about one unit in the last place, more than one rounding of the result.",
         "Computed in float and rounded once.",
-        cases=("softmax/test_forward_formula*HALF*", "softmax/test_forward_formula*BFLOAT16*", "softmax/test_every_length*HALF*", "softmax/test_special_values*", "softmax/test_rows_padded*", "softmax/test_wide_ranges*", "softmax/test_more_than_threads*", "softmax/test_subtracting_the_maximum*", "softmax/test_many_long_strided_rows*HALF*", "softmax/test_rows_at_any_address*",),
+        cases=("softmax/test_forward_formula*HALF*", "softmax/test_forward_formula*BFLOAT16*", "softmax/test_every_length*HALF*", "softmax/test_special_values*", "softmax/test_rows_padded*", "softmax/test_wide_ranges*", "softmax/test_more_than_threads*", "softmax/test_subtracting_the_maximum*", "softmax/test_many_long_strided_rows*HALF*", "softmax/test_rows_at_any_address*", "softmax/test_forward_takes_every_layout*-CUDNN_SOFTMAX_MODE_CHANNEL-*",),
         says=("wrong y: other numbers", "assertion *"),
         recorded=(Disagreement("outputs", ("cudnnSoftmax*",), when=of_type("HALF", "BFLOAT16")),),
     ),

@@ -14,6 +14,7 @@ declare(
             "A dataType or mathPrec that is no enumerator is NOT_SUPPORTED.",
             "BAD_PARAM: an invalid argument before a combination (D373).",
             cases=("rnn_descriptors/test_no_data_types*",),
+            says=("cudnnSetRNNDescriptor_v8 NOT_SUPPORTED, not BAD_PARAM",),
         ),
         Difference(
             "V-rnn-clip-modes",
@@ -23,6 +24,7 @@ declare(
             "Any number is accepted and comes back.",
             "BAD_PARAM (D354).",
             cases=("rnn_descriptors/test_unknown_clip_modes*",),
+            says=("succeeded, not BAD_PARAM by cudnnStatus_t/c05",),
         ),
         Difference(
             "V-rnn-small-h",
@@ -32,6 +34,7 @@ declare(
             "A fourth, CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H of later releases, is accepted.",
             "BAD_PARAM: no enumerator (rnn-small-h).",
             cases=("rnn_persistent/test_algorithms_of_later_releases*",),
+            says=("succeeded, not BAD_PARAM by cudnnSetRNNDescriptor_v8/c32",),
         ),
         Difference(
             "V-rnn-clip-range",
@@ -46,6 +49,7 @@ declare(
                 "rnn_backward/test_clipping*",
                 "rnn_backward/test_networks_in_packs_of_16_bytes?CUDNN_LSTM?",
             ),
+            says=("wrong y: other numbers; hy: other numbers; cy: other numbers",),
         ),
         Difference(
             "V-rnn-no-plan",
@@ -55,6 +59,7 @@ declare(
             "9.19 computes without a plan.",
             "BAD_PARAM (D307).",
             cases=("rnn_persistent/test_calls_without_the_plan_they_need*",),
+            says=("succeeded, not BAD_PARAM by cudnnRNNAlgo_t/c05",),
         ),
     ]
 )
@@ -88,6 +93,8 @@ declare([
         "V-rnn-statuses", "cudnnRNNBackwardWeights_v8", ("cudnnRNNBackwardWeights_v8/c25", "cudnnGetRNNDescriptor_v8/c11"),
         "addGrad other than ADD is BAD_PARAM, a network that was not set NOT_INITIALIZED.", "9.19 answers NOT_SUPPORTED to SET; cudnnBuildRNNDynamic takes a network that was not set.",
         "The status lists.", subjects=("vendor-9*",), cases=(f"{_BACKWARD}wrong_arguments_of_weights*", "rnn_persistent/test_refused_builds*"),
+        says=("cudnnRNNBackwardWeights_v8 NOT_SUPPORTED, not BAD_PARAM",
+              "succeeded, not NOT_INITIALIZED by cudnnGetRNNDescriptor_v8/c11"),
     ),
     Difference(
         "V-rnn-relu-at-zero", "cudnnRNNBackwardWeights_v8", ("cudnnRNNBackwardWeights_v8/c01", "cudnnRNNMode_t/c02"), "The gradient of max(x, 0).",

@@ -15,8 +15,8 @@
 #undef __grid_constant__
 #define __grid_constant__
 #undef __forceinline__
-#ifdef __SANITIZE_THREAD__  // structures that are passed by value, or returned, are not seen where they are read and
-                            // written
+#ifdef EMULATED_RACES  // structures that are passed by value, or returned, are not seen where they are read and
+                       // written
 #define __forceinline__ inline __attribute__((always_inline))
 #else
 #define __forceinline__ inline  // by force, kernels of many variants would compile three times as long

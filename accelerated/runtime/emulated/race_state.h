@@ -1,10 +1,6 @@
 // What is known of accesses, and of what each thread knows (races.h).
 #pragma once
-#include <cstdlib>
-
-#include "scheduler.h"
-
-#define EMULATED_UNCHECKED __attribute__((no_sanitize("thread"), optimize("O2")))
+#include "races.h"
 
 namespace emulated::races {
 
@@ -65,9 +61,10 @@ inline size_t arena_used;
 inline unsigned now = 1, block_begin, block_floor;  // all threads know of everything until the floor
 inline Gate gates[gate_slots];
 inline Past pasts[maximum_pasts];
-inline struct {
+struct Ordered {
   unsigned past, gate;
-} ordered_pasts[maximum_pasts];  // to the block
+};
+inline Ordered ordered_pasts[maximum_pasts];  // before what the block does next
 inline unsigned past_count, ordered_count, fenced[maximum_threads];
 inline unsigned lane_floor[maximum_threads / warp_lanes];  // the lanes of a warp know of each other
 inline Clock of_warp[maximum_threads / warp_lanes], of_thread[maximum_threads];
@@ -77,27 +74,31 @@ inline unsigned object_count, unseen;
 inline Acting acting[maximum_threads];       // since 0: for itself
 inline unsigned published[maximum_threads];  // TMA and products see the thread's writes until then
 
-EMULATED_UNCHECKED inline void join(Clock& into, const Clock& from) {
+inline void join(Clock& into, const Clock& from) {
   for (unsigned u = 0; u < object_count; u++)
     into.until[u] = into.until[u] < from.until[u] ? from.until[u] : into.until[u];
   for (unsigned u = first_warp, end = first_thread + block.threads; u < end; u++)
     into.until[u] = into.until[u] < from.until[u] ? from.until[u] : into.until[u];
 }
-EMULATED_UNCHECKED inline const Clock& known(const Thread& thread) {
+inline const Clock& known(const Thread& thread) {
   const unsigned warp = thread.rank / warp_lanes;
   return apart[warp] >> thread.lane() & 1 ? of_thread[thread.rank] : of_warp[warp];
 }
-EMULATED_UNCHECKED inline Clock& own(const Thread& thread) {
+inline Clock& own(const Thread& thread) {
   const unsigned warp = thread.rank / warp_lanes, bit = 1u << thread.lane();
   if (!(apart[warp] & bit)) memcpy(&of_thread[thread.rank], &of_warp[warp], sizeof(Clock)), apart[warp] |= bit;
   return of_thread[thread.rank];
 }
 // All that happens before what a thread does next, but for what the block is ordered behind.
-EMULATED_UNCHECKED inline void join_past(Clock& into, const Thread& thread) {
+inline void join_past(Clock& into, const Thread& thread) {
   join(into, known(thread));
   const unsigned warp = thread.rank / warp_lanes, first = first_thread + warp * warp_lanes;
   for (unsigned u = first; u < first + warp_lanes; u++)
     into.until[u] = into.until[u] < lane_floor[warp] ? lane_floor[warp] : into.until[u];
   into.until[first_thread + thread.rank] = now;
 }
+
+const Region* region_of(const void* address);  // null where it is not followed
+void touch(const void* address, size_t bytes, Kind kind, const void* instruction);
+void* from_arena(size_t bytes);  // memory until the end of the launch
 }  // namespace emulated::races

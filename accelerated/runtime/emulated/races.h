@@ -1,7 +1,7 @@
 // Races: two accesses of the same bytes of shared or global memory, one of them a write, that nothing orders.
 //
-// Compiled with -fsanitize=thread, kernels report each access by a call; the functions that the compiler calls are here
-// (race_calls.h), not those of its library. What orders accesses is what the PTX manual says does, whatever the order
+// Compiled with -fsanitize=thread, kernels report each access by a call; the functions that the compiler calls are in
+// race_calls.cpp, not those of its library. What orders accesses is what the PTX manual says does, whatever the order
 // in which fibers and blocks run: barriers of the block, __syncwarp (no other warp operation), an arrival at a barrier
 // object before the end of the wait for its phase, and, between blocks, an atomic access behind a fence before another
 // of the same variable; an arrival speaks for its own thread alone. So a race is found although the numbers are right.
@@ -24,7 +24,7 @@ struct Request {  // of accesses that happen later
 };
 }  // namespace emulated::races
 
-#ifndef __SANITIZE_THREAD__
+#ifndef EMULATED_RACES
 
 namespace emulated::races {
 inline void begin_launch() {}
@@ -60,6 +60,51 @@ struct ByAgent {
 }  // namespace emulated::races
 
 #else
-#include "race_calls.h"
-#include "race_order.h"
+
+namespace emulated::races {
+void begin_launch();
+void end_launch();
+void begin_block();
+
+void read(const void* address, size_t bytes);
+void write(const void* address, size_t bytes);
+void atomic(const void* address, size_t bytes);
+
+void order_block();                              // a barrier of the block
+void order_lanes(Thread* warp, unsigned lanes);  // some lanes of a warp wait for each other
+void fence();                                    // what comes before it is ordered before later atomic accesses
+
+// Barrier objects: one is set up; a thread arrives; a phase ends; a thread comes behind its wait.
+void begin_object(const void* object, const void* instruction);
+void release(const void* object, const void* instruction);
+void complete(const void* object);
+void acquire(const void* object, const void* instruction);
+
+void publish();           // a thread's writes so far can be seen by TMA and by products, by those who come behind it
+void acquire_products();  // behind the wait for products
+Request request_engine_read();
+Request request_write(const void* address, size_t bytes, const void* instruction);  // it may be written from now on
+
+void unsee(int more);  // accesses are no kernel's while the sum is not 0
+struct Unseen {        // in its scope
+  Unseen();
+  ~Unseen();
+};
+struct Later {  // in its scope: the accesses that this thread requested
+  const unsigned rank;
+  Later(Request request);
+  ~Later();
+};
+struct ByWarp {  // in its scope: accesses of asynchronous products, which a warp requests and waits for together
+  const unsigned rank;
+  ByWarp(Request request);
+  ~ByWarp();
+};
+struct ByAgent {  // in its scope: accesses of TMA; those who wait for the object come behind them
+  const unsigned rank, number;
+  ByAgent(const void* object, Request request);
+  ~ByAgent();
+};
+}  // namespace emulated::races
+
 #endif

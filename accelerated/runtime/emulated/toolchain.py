@@ -16,6 +16,8 @@ from ..programs import TOOLKIT, compiler_version, host_compiler, toolkits
 from ..sources import KERNELS, Kernel, Module
 
 HEADERS, HEADER = Path(__file__).parent, "emulated_cuda.h"
+SCHEDULER = ("scheduler.cpp",)  # what every module is linked with
+RACE_DETECTOR = ("race_accesses.cpp", "race_order.cpp", "race_calls.cpp")
 CUDA_WHEELS = "nvidia-cuda-runtime nvidia-cuda-crt nvidia-cuda-cccl"
 WHEEL_FOLDERS = (
     "nvidia/cu13/include",
@@ -26,13 +28,9 @@ WHEEL_FOLDERS = (
 
 RACES = "emulated-races"
 ARCHITECTURES = ("emulated", RACES)
-# Accesses of memory call functions of races.h, and copies, which would not be seen in the C library.
-RACE_OPTIONS = [
-    "-fsanitize=thread",
-    "-fno-builtin-memcpy",
-    "-fno-builtin-memset",
-    "--param=tsan-instrument-func-entry-exit=0",
-]
+# Accesses of memory call functions of race_calls.cpp, and copies, which would not be seen in the C library.
+RACE_OPTIONS = ["-DEMULATED_RACES=1", "-fno-builtin-memcpy", "-fno-builtin-memset"]
+RACE_CHECKS = ["-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0"]
 
 
 def _search(folders: list[Path]) -> list[Path] | None:
@@ -67,7 +65,7 @@ def _processor_option() -> str:
 
 
 class EmulatedToolchain:
-    """g++, to a shared library with the kernels and the scheduler that runs them."""
+    """g++, to a shared library with the kernels and the scheduler that runs them, which is compiled once."""
 
     suffix = ".so"
 
@@ -79,16 +77,23 @@ class EmulatedToolchain:
             )
         self.options = [
             "-std=c++20", "-g1", "-fPIC", _processor_option(),
-            "-Og",  # compiles in three quarters of the time of -O1, and kernels run as fast
             "-mtls-dialect=gnu2",  # __shared__ is thread-local; other dialects make each access a slow call
             "-fvisibility=hidden", "-fno-gnu-unique",  # every module has its own scheduler
             "-fno-strict-aliasing", "-fno-exceptions", "-fno-stack-protector", "-U_FORTIFY_SOURCE",
-            "-fsanitize=bounds-strict,alignment,shift-exponent", "-fno-sanitize-recover=all",
             "-Wno-unknown-pragmas",
         ]  # fmt: skip
+        self.kernel_options = [
+            "-Og",  # compiles in three quarters of the time of -O1, and kernels run as fast
+            "-fsanitize=bounds-strict,alignment,shift-exponent", "-fno-sanitize-recover=all",
+            # No collection of the compiler's own garbage: what it needs for a kernel is small.
+            "--param=ggc-min-expand=400", "--param=ggc-min-heapsize=400000",
+        ]  # fmt: skip
+        self.scheduler_sources: tuple[str, ...] = SCHEDULER
         if architecture == RACES:
             self.options += RACE_OPTIONS
-        # The checks call functions of scheduler.h; without default libraries the sanitizer's own library stays out.
+            self.kernel_options += RACE_CHECKS
+            self.scheduler_sources += RACE_DETECTOR
+        # The checks call functions of scheduler.cpp; without default libraries the sanitizer's own library stays out.
         self.link_options = ["-shared", "-Wl,-z,defs", "-nodefaultlibs", "-lstdc++", "-lm", "-lgcc_s", "-lc", "-lgcc"]
 
     @cached_property
@@ -97,11 +102,13 @@ class EmulatedToolchain:
 
     @cached_property
     def identity(self) -> str:
-        cuda = [folder / name for folder in self.include_folders for name in ("cuda_fp16.hpp", "cuda_bf16.hpp")]
-        headers = [*sorted(HEADERS.glob("*.h")), *filter(Path.is_file, cuda)]
-        digest = hashlib.sha256(b"\0".join(header.read_bytes() for header in headers)).hexdigest()
+        patterns = ("*.h", "*.hpp", "crt/*.h", "crt/*.hpp")
+        cuda = [path for folder in self.include_folders for pattern in patterns for path in folder.glob(pattern)]
+        own = [path for path in HEADERS.iterdir() if path.suffix in (".h", ".cpp")]
+        digest = hashlib.sha256(b"\0".join(sorted(path.read_bytes() for path in [*own, *cuda])))
         version = remembered("host", lambda: compiler_version(host_compiler()))
-        return "\n".join([version, digest, *map(str, self.include_folders), *self.options, *self.link_options])
+        options = [*self.options, *self.kernel_options, *self.link_options, *self.scheduler_sources]
+        return "\n".join([version, digest.hexdigest(), *options])
 
     def wrap(self, module: Module, kernels: list[Kernel]) -> str:
         table, fields = "", ""
@@ -115,39 +122,43 @@ class EmulatedToolchain:
         return (
             f'#include "{HEADER}"\n{module.preamble}#include "{module.source}"\n'
             f'{fields}extern "C" EMULATED_EXPORT const emulated::Kernel emulated_kernels[] = {{\n{table}{{}}}};\n'
-            'extern "C" EMULATED_EXPORT void emulated_launch(emulated::Launch* launch) { emulated::launch(*launch); }\n'
         )
 
     def run(self, unit: Path, output: Path) -> subprocess.CompletedProcess[str]:
-        outputs = ["-o", str(output), "-x", "c++", str(unit), "-x", "none", *self.link_options]
-        result = self._compile([f"-I{self._precompiled_header(output.parent)}"], outputs)
+        folder = self._prepared(output.parent)
+        scheduler = [str(folder / f"{Path(source).stem}.o") for source in self.scheduler_sources]
+        outputs = ["-o", str(output), "-x", "c++", str(unit), "-x", "none", *scheduler, *self.link_options]
+        result = self._compile([*self.kernel_options, f"-I{folder}"], outputs)
         if result.returncode:  # whatever became of the precompiled header must not decide
-            result = self._compile([], outputs)
+            result = self._compile(self.kernel_options, outputs)
         return result
 
-    def _compile(self, includes: list[str], outputs: list[str]) -> subprocess.CompletedProcess[str]:
-        includes = [
-            *includes,
-            f"-I{HEADERS}",
-            f"-I{KERNELS}",
-            *(f"-isystem{folder}" for folder in self.include_folders),
-        ]
-        return subprocess.run([host_compiler(), *self.options, *includes, *outputs], capture_output=True, text=True)
+    def _compile(self, options: list[str], outputs: list[str]) -> subprocess.CompletedProcess[str]:
+        includes = [f"-I{HEADERS}", f"-I{KERNELS}", *(f"-isystem{folder}" for folder in self.include_folders)]
+        return subprocess.run(
+            [host_compiler(), *self.options, *options, *includes, *outputs], capture_output=True, text=True
+        )
 
-    def _precompiled_header(self, cache: Path) -> Path:
-        """The folder of the emulation header as g++ keeps it: each compilation takes half the time."""
-        name = hashlib.sha256(self.identity.encode()).hexdigest()[:32]
-        folder = cache / "headers" / name
-        target = folder / f"{HEADER}.gch"
-        if not target.exists():
+    def _prepared(self, cache: Path) -> Path:
+        """The folder with what all modules share: the compiled scheduler, and the emulation header as g++ keeps it,
+        with which each compilation takes half the time."""
+        folder = cache / "headers" / hashlib.sha256(self.identity.encode()).hexdigest()[:32]
+        if not (folder / "complete").exists():
             folder.mkdir(parents=True, exist_ok=True)
             with locked(folder / "lock"):
-                if not target.exists():
-                    self._precompile(target)
+                if not (folder / "complete").exists():
+                    made = [self._made(folder / f"{HEADER}.gch", HEADER, ["-x", "c++-header", *self.kernel_options])]
+                    made += [
+                        self._made(folder / f"{Path(source).stem}.o", source, ["-c", "-O2"])
+                        for source in self.scheduler_sources
+                    ]
+                    if all(made):
+                        (folder / "complete").touch()
         return folder
 
-    def _precompile(self, target: Path) -> None:
+    def _made(self, target: Path, source: str, options: list[str]) -> bool:
         temporary = target.with_suffix(".tmp")
-        result = self._compile([], ["-o", str(temporary), "-x", "c++-header", str(HEADERS / HEADER)])
+        result = self._compile(options, ["-o", str(temporary), str(HEADERS / source)])
         if result.returncode == 0:  # else the compilation that follows has the message
             os.replace(temporary, target)
+        return result.returncode == 0

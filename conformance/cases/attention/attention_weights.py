@@ -140,6 +140,26 @@ def test_larger_maxima_take_more_memory(cudnn, handle, fresh, name):
     assert few[0] == many[0] == weight_bytes(GOOD) and few[1] <= many[1] and few[2] < many[2]
 
 
+@pytest.mark.ours
+@shows(f"{WEIGHTS}/c05", f"{WEIGHTS}/c14")
+def test_weights_elsewhere(cudnn, handle, fresh, refuses):
+    """An address of other memory, that of the host included: the parts lie as in a buffer. What is none is refused."""
+    fill(cudnn, fresh)
+    size = cudnn.cudnnGetMultiHeadAttnBuffers(handle, fresh)[0]
+    memory, descriptor = handle.to_device(np.zeros(size, np.uint8)), cudnn.cudnnCreateTensorDescriptor()
+
+    def part(kind, weights):
+        return cudnn.cudnnGetMultiHeadAttnWeights(handle, fresh, kind, size, weights, descriptor)
+
+    for start in (4, 4096):
+        found = {kind: part(kind, start) for kind in (Q, K, V, O)}
+        assert {kind: one - start for kind, one in found.items()} == {
+            kind: part(kind, memory).address - memory.address for kind in found
+        }
+    for start in (0, -4, 1, 2, 4098, 4.0, "4096", True, [4096], np.float32(8)):
+        refuses(BAD_PARAM, f"{WEIGHTS}/c14", part, Q, start)
+
+
 @shows(f"{WEIGHTS}/c12", f"{WEIGHTS}/c13", f"{WEIGHTS}/c14", f"{BUFFERS}/c16")
 def test_refusals(subject, cudnn, handle, fresh, refuses):
     fill(cudnn, fresh)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
 from dualdnn.api.enumerations import cudnnDeterminism_t, cudnnMathType_t, cudnnStatus_t
-from dualdnn.api.operations import FilterSpec, TensorSpec
+from dualdnn.api.operations import BackendError, FilterSpec, TensorSpec
 from dualdnn.api.operations.specs import FLOAT, HALF, NCHW, NHWC
-from dualdnn.api.status import ALLOC_FAILED, BAD_PARAM, NOT_SUPPORTED
+from dualdnn.api.status import ALLOC_FAILED, BAD_PARAM, EXECUTION_FAILED, NOT_SUPPORTED, CudnnError
 from dualdnn.conformance.calls import described, sized
 from dualdnn.conformance.marks import shows
 
@@ -63,7 +63,7 @@ def test_max_count_needs_a_handle(cudnn, caller, refuses):
        *(f"{FIND_EX}/c{n:02}" for n in (1, 2, 3, 6, 9, 14)), *(f"cudnnConvolutionFwdAlgoPerf_t/c{n:02}" for n in (1, 4, 7, 8)))  # fmt: skip
 @pytest.mark.parametrize("math_type", [DEFAULT, TENSOR_OP, CONVERSION], ids=by_name)
 @pytest.mark.parametrize("name", [RANK, FIND, FIND_EX])
-def test_every_algorithm_is_listed(cudnn, caller, search, name, math_type):
+def test_every_algorithm_is_listed(subject, cudnn, caller, search, name, math_type):
     """Once, and those with a tensor op variant also with the descriptor's math type."""
     found = search(name, convolution(**LAYER, math_type=math_type))
     assert found.returnedAlgoCount == len(found.perfResults)
@@ -73,6 +73,8 @@ def test_every_algorithm_is_listed(cudnn, caller, search, name, math_type):
         assert found.returnedAlgoCount == cudnn.cudnnGetConvolutionForwardAlgorithmMaxCount(caller.handle)
     assert Counter((entry.algo, entry.mathType) for entry in found.perfResults) == expected
     assert all(entry.determinism == cudnnDeterminism_t.CUDNN_DETERMINISTIC for entry in found.perfResults)
+    if subject.cites_clauses:
+        assert all(entry.reserved == (0, 0, 0) and (name != RANK or entry.time == -1) for entry in found.perfResults)
     refused = {entry.algo for entry in found.perfResults if entry.status == NOT_SUPPORTED}
     assert DIRECT in refused and len(refused) < len(Algo)
 
@@ -173,6 +175,86 @@ def test_the_workspace_decides_what_is_tried(caller, search, room):
             needed = sized(caller, replace(operation, algo=entry.algo, convolution=with_math)).workspace_bytes
             assert entry.memory == needed
             assert entry.status == (ALLOC_FAILED if needed > room else SUCCESS)
+
+
+class Measured:
+    """A backend of which each algorithm takes a time and a workspace that the case knows; one fails, and large workspaces cannot be had.
+
+    room: bytes of the caller's workspace, None where the search has its own."""
+
+    MOST = 60  # bytes of memory that can be had
+
+    def __init__(self, monkeypatch: Any, handle: Any, room: int | None) -> None:
+        self.room = room
+        self.ran: list[int | None] = []  # bytes of the workspaces that algorithms ran on
+        self.freed: list[int] = []
+        allocate = handle.allocate
+
+        def allocated(nbytes: int) -> Any:
+            if nbytes > self.MOST:
+                raise CudnnError(ALLOC_FAILED, "cudnnStatus_t/c04", "no memory")
+            made = allocate(nbytes)
+            monkeypatch.setattr(made, "free", lambda: self.freed.append(nbytes))
+            return made
+
+        def time(operation: Any, operands: Any, stream: Any) -> float:
+            *others, workspace = operands
+            assert len(others) == 3 and stream is handle.stream
+            assert operation.workspace_bytes == self.bytes_of(operation.algo)
+            self.ran.append(workspace and workspace.nbytes)
+            if operation.algo == 1:
+                raise BackendError("a kernel that fails")
+            return 20.0 - operation.algo
+
+        monkeypatch.setattr(handle.backend, "workspace_bytes", lambda operation: self.bytes_of(operation.algo))
+        monkeypatch.setattr(handle.backend, "algorithm_time", time)
+        monkeypatch.setattr(handle.backend, "preferred_algorithms", lambda found: found[::-1])
+        if room is None:
+            monkeypatch.setattr(handle, "allocate", allocated)
+
+    @staticmethod
+    def bytes_of(algorithm: int) -> int:
+        """Bytes of workspace; the first needs none."""
+        return 20 * int(algorithm)
+
+    def check(self, results: Any, ranked: bool) -> None:
+        """Hold what the search returned, and what it ran on, to what is known."""
+        found = [(e.algo, e.status, e.time, e.memory) for e in results if e.status != NOT_SUPPORTED]
+        refused = results[len(found) :]
+        assert all((e.status, e.time, e.memory) == (NOT_SUPPORTED, -1.0, 0) for e in refused)
+        able = sorted(algo for algo, *_ in found)
+        room = self.MOST if self.room is None else self.room
+        fits = [algo for algo in able if self.bytes_of(algo) <= room]
+        if ranked:
+            assert found == [(algo, SUCCESS, -1.0, self.bytes_of(algo)) for algo in able[::-1]] and not self.ran
+            return
+        failures = {
+            algo: EXECUTION_FAILED if algo in fits else ALLOC_FAILED for algo in able if algo == 1 or algo not in fits
+        }
+        assert len(failures) > 1 and len(fits) > 2
+        assert found == [
+            *((algo, SUCCESS, 20.0 - algo, self.bytes_of(algo)) for algo in fits[::-1] if algo not in failures),
+            *((algo, status, -1.0, self.bytes_of(algo)) for algo, status in failures.items()),
+        ]
+        own = [self.bytes_of(algo) for algo in fits if algo]
+        assert self.ran == [None] * (0 in fits) + (own if self.room is None else [self.room] * len(own))
+        assert self.freed == (own if self.room is None else [])
+
+
+@pytest.mark.ours
+@shows(
+    f"{RANK}/c03",
+    f"{FIND}/c05",
+    f"{FIND_EX}/c05",
+    "cudnnConvolutionFwdAlgoPerf_t/c02",
+    "cudnnConvolutionFwdAlgoPerf_t/c06",
+)
+@pytest.mark.parametrize("name", [RANK, FIND, FIND_EX])
+def test_what_becomes_of_each_algorithm(caller, search, monkeypatch, name):
+    """By times, workspaces, failures and memory that the case chooses."""
+    operation = convolution(**LAYER, math_type=DEFAULT)
+    measured = Measured(monkeypatch, caller.handle, 80 if name == FIND_EX else None)
+    measured.check(search(name, operation, workspace=80).perfResults, name == RANK)
 
 
 @pytest.mark.blind("a result off by one", "the case is about memory")

@@ -27,6 +27,7 @@ from dualdnn.conformance.marks import shows
 from . import convolution_backward_data as data
 from . import convolution_backward_filter as weights
 from .convolution import by_name
+from .convolution_algorithms import Measured
 
 SUCCESS = cudnnStatus_t.CUDNN_STATUS_SUCCESS
 DEFAULT, TENSOR_OP, CONVERSION, FMA = cudnnMathType_t
@@ -149,8 +150,27 @@ def test_every_algorithm_is_listed(subject, cudnn, caller, search, direction, ca
     assert Counter((entry.algo, entry.mathType) for entry in found.perfResults) == expected
     if subject.cites_clauses:
         assert all(entry.determinism == cudnnDeterminism_t.CUDNN_DETERMINISTIC for entry in found.perfResults)
+        assert all(
+            entry.reserved == (0, 0, 0) and (name != direction.ranks or entry.time == -1) for entry in found.perfResults
+        )
     refused = {entry.algo for entry in found.perfResults if entry.status == NOT_SUPPORTED}
     assert set(direction.never) <= refused and len(refused) < len(direction.algorithms)
+
+
+@pytest.mark.ours
+@shows(
+    *both(
+        f"{DATA.ranks}/c03", f"{DATA.finds}/c05", f"{DATA.finds_on_memory}/c05", "cudnnConvolutionBwdDataAlgoPerf_t/c02"
+    )
+)
+@directions
+@calls
+def test_what_becomes_of_each_algorithm(caller, search, monkeypatch, direction, call):
+    """By times, workspaces, failures and memory that the case chooses."""
+    name = direction.calls[call][0]
+    operation = direction.make(*LAYER, math_type=DEFAULT)
+    measured = Measured(monkeypatch, caller.handle, 80 if name == direction.finds_on_memory else None)
+    measured.check(search(direction, name, operation, workspace=80).perfResults, name == direction.ranks)
 
 
 @shows(

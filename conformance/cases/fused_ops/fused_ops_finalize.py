@@ -124,6 +124,17 @@ def test_nothing_is_wanted(trial, caller, refuses):
     caller(operation, memory)
 
 
+@pytest.mark.ours  # NVIDIA's library takes its process down
+@shows(*clauses_of(CONST_LABELS, f"^{INFERENCE}.*({NOPS})"))
+def test_nothing_is_wanted_of_inference(caller):
+    """Statistics alone are not even looked at: they are no numbers of a variance."""
+    operation = inference(without=("eqScale", "eqBias"))
+    memory = {name: caller.handle.to_device(np.full(37, -9, np.float32)) for name in operation.operands}
+    caller(operation, memory)
+    for buffer in memory.values():
+        assert np.array_equal(buffer.to_host(np.float32, 37), np.full(37, -9, np.float32))
+
+
 @shows(*clauses_of(CONST_LABELS, f"^{INFERENCE}.*({NOPS})"))
 @pytest.mark.parametrize("without", [("eqScale",), ("eqBias", "bias", "runningMean"), ("eqBias",)], ids="-".join)
 def test_inference_without_an_output(trial, without):

@@ -120,6 +120,15 @@ def test_gradients_that_are_not_wanted(trial, caller, without):
     trial(sized(caller, gradient(without=without)))
 
 
+@pytest.mark.ours
+def test_no_gradient_is_wanted(caller):
+    """The plan needs no workspace, and nothing happens."""
+    operation = gradient(without=("dx", "dz", "dScale", "dBias", "scale"))
+    memory = {name: caller.handle.to_device(np.ones(operation.nbytes(name), np.uint8)) for name in operation.operands}
+    assert sized(caller, operation).workspace_bytes == 0
+    caller(operation, memory)
+
+
 @pytest.mark.parametrize("kind", [FLOAT, HALF, DOUBLE], ids=lambda kind: kind.name)
 @pytest.mark.parametrize("without", [(), ("dx", "scale"), ("dScale", "dBias")], ids=str)
 def test_statistics_that_were_not_saved(trial, caller, kind, without):

@@ -335,19 +335,25 @@ def test_statistics_of_a_convolution(trial, data_type, virtual, gaps):
 @shows(*of("OPERATIONGRAPH", "c01"))
 @pytest.mark.parametrize("rectified", [True, False], ids=["relu", "identity"])
 @pytest.mark.parametrize("added", [True, False], ids=["residual", "alone"])
-def test_a_scaled_convolution(trial, added, rectified):
-    """y = relu(conv(x) * scale + z + bias), between channels as packs have them and fewer images than rows of a tile."""
+@pytest.mark.parametrize(
+    "scale, bias",
+    [(HALF, HALF), (FLOAT, HALF), (HALF, FLOAT), (FLOAT, FLOAT)],
+    ids=lambda kind: kind.name.rpartition("_")[2],
+)
+def test_a_scaled_convolution(trial, added, rectified, scale, bias):
+    """y = relu(conv(x) * scale + z + bias), between channels as packs have them and fewer images than rows of a tile; what is not fused is
+    computed in parts."""
     last, dims, channels = (0, 2, 3, 1), (3, 40, 9, 7), (1, 40, 1, 1)
     between = [tensor(10 + i, dims, FLOAT, order=last, virtual=True) for i in range(4)]
     y = tensor(3, dims, HALF, order=last)
     nodes = [
         ConvolutionForwardNode(convolution((0, 0), (0, 0)), 1.0, 0.0, tensor(1, (3, 32, 9, 7), HALF, order=last), tensor(2, (40, 32, 1, 1), HALF, order=last), between[0]),
-        pointwise(Mode.CUDNN_POINTWISE_MUL, between[0], between[1], tensor(4, channels, HALF)),
+        pointwise(Mode.CUDNN_POINTWISE_MUL, between[0], between[1], tensor(4, channels, scale)),
     ]  # fmt: skip
     if added:
         nodes.append(pointwise(Mode.CUDNN_POINTWISE_ADD, nodes[-1].y, between[2], tensor(6, dims, HALF, order=last)))
     nodes.append(
-        pointwise(Mode.CUDNN_POINTWISE_ADD, nodes[-1].y, between[3] if rectified else y, tensor(5, channels, HALF))
+        pointwise(Mode.CUDNN_POINTWISE_ADD, nodes[-1].y, between[3] if rectified else y, tensor(5, channels, bias))
     )
     if rectified:
         nodes.append(pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, nodes[-1].y, y))

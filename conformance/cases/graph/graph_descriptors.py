@@ -385,6 +385,18 @@ def test_initialised_in_too_little_memory(cudnn, builder, refuses, size):
     assert builder.get(made, kind_of(X), "UNIQUE_ID", INT64) == (X.uid,)
 
 
+@shows("cudnnBackendInitialize/c02", "cudnnBackendInitialize/c04")
+@pytest.mark.ours
+@pytest.mark.parametrize("size", [8, 9, 2**64 - 1])
+def test_initialised_in_enough_memory(cudnn, builder, refuses, size):
+    """That of a reference is enough."""
+    made = builder(X)
+    cudnn.cudnnBackendInitialize(made, kind_of(X), size)
+    refuses(
+        NOT_INITIALIZED, f"{GET}/c08", cudnn.cudnnBackendGetAttribute, made, Name.CUDNN_ATTR_TENSOR_UNIQUE_ID, INT64, 1
+    )
+
+
 @shows("cudnnBackendInitialize/c05", "cudnnStatus_t/c05")
 def test_null(cudnn, refuses):
     refuses(BAD_PARAM, "cudnnBackendInitialize/c05", cudnn.cudnnBackendInitialize, None, kind_of(X), 64)

@@ -9,6 +9,7 @@ from dualdnn.api.enumerations import cudnnBackendAttributeName_t as Name
 from dualdnn.api.enumerations import cudnnBackendAttributeType_t as Type
 from dualdnn.api.enumerations import cudnnBackendDescriptorType_t as Kind
 from dualdnn.api.enumerations import cudnnBackendKnobType_t, cudnnGenStatsMode_t
+from dualdnn.api.enumerations import cudnnBackendLayoutType_t as Layout
 from dualdnn.api.enumerations import cudnnBackendNumericalNote_t as Note
 from dualdnn.api.graph.engines import ENGINES
 from dualdnn.api.operations.graph import (
@@ -19,7 +20,7 @@ from dualdnn.api.operations.graph import (
     KnobChoice,
 )
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, UINT8
-from dualdnn.api.status import NOT_SUPPORTED
+from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
 from dualdnn.reference import judge, run
@@ -172,10 +173,18 @@ def test_an_engine_computes_what_the_operations_say(subject, graph):
         assert verdict.agrees, f"{ENGINES[engine].name}: {verdict.explanation()}"
 
 
-def almost_fused(bias_factor=1.0, again=1.0, relu=None, bias_dims=(1, 8, 1, 1), twice=False):
+def almost_fused(
+    bias_factor=1.0, again=1.0, relu=None, bias_dims=(1, 8, 1, 1), twice=False, bias_type=FLOAT, again_bias=False, residual_last=False,
+):  # fmt: skip
     """relu(again * conv(x, w) + bias_factor * bias): with other factors, clips, biases than a fused operation has."""
     first, second, third = (tensor(10 + i, Y, FLOAT, virtual=True) for i in range(3))
-    y, bias = tensor(3, Y), tensor(4, bias_dims)
+    y, bias = tensor(3, Y), tensor(4, bias_dims, bias_type)
+    if again_bias or residual_last:
+        other = tensor(5, Y) if residual_last else tensor(5, bias_dims)
+        return (
+            forward(y=first), pointwise(Mode.CUDNN_POINTWISE_ADD, first, second, bias),
+            pointwise(Mode.CUDNN_POINTWISE_ADD, second, third, other), pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, third, y),
+        )  # fmt: skip
     nodes = [
         forward(y=first), pointwise(Mode.CUDNN_POINTWISE_ADD, first, second, bias, alpha1=again, alpha2=bias_factor),
         pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, second, third if twice else y, **(relu or {})),
@@ -187,6 +196,19 @@ ALMOST = {
     "scaled bias": almost_fused(bias_factor=0.5), "scaled sum": almost_fused(again=2.0), "negated bias": almost_fused(bias_factor=-1.0),
     "lower clip": almost_fused(relu={"lower": -1.0}), "upper clip": almost_fused(relu={"upper": 0.5}), "NaN": almost_fused(relu={"nan": NAN}),
     "bias of rows": almost_fused(bias_dims=(1, 1, 6, 1)), "bias of images": almost_fused(bias_dims=(2, 8, 1, 1)), "two ReLU": almost_fused(twice=True),
+    "bias in half": almost_fused(bias_type=HALF), "two biases": almost_fused(again_bias=True), "bias in front": almost_fused(residual_last=True),
+    "sum with itself": (
+        forward(y=tensor(10, Y, virtual=True)),
+        pointwise(Mode.CUDNN_POINTWISE_ADD, tensor(10, Y, virtual=True), tensor(3, Y), tensor(10, Y, virtual=True)),
+    ),
+    "other layout of the residual": tuple(
+        replace(node, x=tensor(5, Y, order=LAST)) if node.inputs[0].uid == 5 else node for node in fused(residual=True)
+    ),
+    "behind the gradient": (
+        replace(gradient("data"), dx=tensor(10, X, virtual=True)), pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, tensor(10, X, virtual=True), tensor(6, X)),
+    ),
+    "groups apart": (replace(grouped(), x=replace(grouped().x, strides=(241, 121, 60, 5 * 2, 2))),),
+    "groups of filters apart": (replace(grouped(), w=replace(grouped().w, strides=(73, 18, 9, 3, 1))),),
 }  # fmt: skip
 
 
@@ -201,6 +223,22 @@ def test_graphs_that_no_pattern_covers(trial, cudnn, handle, builder, refuses, g
         {"OPERATION_GRAPH": (DESCRIPTOR, (graph_of(builder, handle, *ALMOST[graph]),)), "GLOBAL_INDEX": (INT64, (1,))},
     )
     refuses(NOT_SUPPORTED, of("ENGINE", "c16")[0], cudnn.cudnnBackendFinalize, made)
+
+
+NUMBERS = """node by node
+fwd algo implicit gemm, fwd algo implicit precomp gemm, fwd algo gemm, fwd algo fft, fwd algo fft tiling, fwd algo winograd, fwd algo winograd nonfused
+fwd algo implicit gemm on tensor cores, fwd algo implicit precomp gemm on tensor cores, fwd algo gemm on tensor cores
+bwd data algo 0, bwd data algo 1, bwd data algo fft, bwd data algo fft tiling, bwd data algo winograd, bwd data algo winograd nonfused
+bwd data algo 0 on tensor cores, bwd data algo 1 on tensor cores
+bwd filter algo 0, bwd filter algo 1, bwd filter algo fft, bwd filter algo 3, bwd filter algo winograd, bwd filter algo winograd nonfused, bwd filter algo fft tiling
+bwd filter algo 0 on tensor cores, bwd filter algo 1 on tensor cores, bwd filter algo 3 on tensor cores
+node by node on tensor cores"""
+
+
+@shows(*of("ENGINE", "c03"))
+def test_the_numbers_of_engines(cudnn, handle):
+    """They stay: programs write them down. Refusals name each engine by its number."""
+    assert [engine.name for engine in ENGINES] == NUMBERS.replace("\n", ", ").split(", ")
 
 
 # How many of the engines execute a graph: all algorithms of which the tables have it, on tensor cores or not.
@@ -279,6 +317,25 @@ def knob_infos(cudnn, builder, engine):
     ]
 
 
+@shows(*of("ENGINE", "c09"), *of("LAYOUT_INFO", "c01", "c06"), "cudnnBackendLayoutType_t/c01")
+@pytest.mark.parametrize("graph", ["forward", "forward half", "data", "filter half", "layer half", "fused"])
+def test_preferred_layouts(cudnn, handle, builder, graph):
+    """Channels last on tensor cores, else first, of each tensor with memory."""
+    nodes, kind = GRAPHS[graph], Kind.CUDNN_BACKEND_LAYOUT_INFO_DESCRIPTOR
+    made = graph_of(builder, handle, *nodes)
+    there = {tensor.uid for node in nodes for tensor in (*node.inputs, *node.outputs) if not tensor.is_virtual}
+    for index in ABLE[graph]:
+        on_cores = ENGINES[index].name.endswith("on tensor cores")
+        wanted = Layout.CUDNN_LAYOUT_TYPE_PREFERRED_NHWC if on_cores else Layout.CUDNN_LAYOUT_TYPE_PREFERRED_NCHW
+        engine = engine_of(builder, made, index)
+        infos = cudnn.cudnnBackendGetAttribute(
+            engine, Name.CUDNN_ATTR_ENGINE_LAYOUT_INFO, DESCRIPTOR, 16
+        ).arrayOfElements
+        types = [builder.get(info, kind, "TYPES", Type.CUDNN_TYPE_LAYOUT_TYPE, 8) for info in infos]
+        assert {builder.get(info, kind, "TENSOR_UID", INT64)[0] for info in infos} == there and len(infos) == len(there)
+        assert types == [(wanted,)] * len(there)
+
+
 @shows(*of("KNOB_INFO", "c01", "c03", "c04", "c05", "c07", "c09", "c11"), *of("ENGINE", "c08"), *of("ENGINECFG", "c06", "c11"),
        *of("KNOB_CHOICE", "c01"), "cudnnBackendKnobType_t/c02")  # fmt: skip
 @pytest.mark.parametrize("graph", ["forward", "fused half", "data", "filter"])
@@ -307,6 +364,42 @@ def test_knobs(cudnn, handle, builder, refuses, graph):
             read = builder.get(config, CONFIG, "KNOB_CHOICES", DESCRIPTOR)
             assert builder.get(read[0], Kind.CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, "KNOB_VALUE", INT64) == (most,)
             builder.finalized(PLAN, {"HANDLE": (HANDLE, (handle,)), "ENGINE_CONFIG": (DESCRIPTOR, (config,))})
+
+
+@shows(*of("KNOB_INFO", "c01", "c05", "c07", "c09"), *of("ENGINECFG", "c11"), "cudnnBackendFinalize/c06")
+@pytest.mark.parametrize("solvers", [0, 1, 2, 7])
+def test_the_knob_has_a_value_for_each_solver(cudnn, handle, builder, refuses, monkeypatch, solvers):
+    """Of a backend that has so many: where there is a choice, and one more, that of the engine."""
+    asked = []
+    monkeypatch.setattr(
+        handle.backend, "graph_solvers", lambda graph: asked.append(graph) or tuple("abcdefg"[:solvers])
+    )
+    made = graph_of(builder, handle, *GRAPHS["forward"])
+    engine = engine_of(builder, made, 1)
+    assert {(graph.engine, graph.choice) for graph in asked} == {(1, 0)}
+    assert knob_infos(cudnn, builder, engine) == ([(TILE_SIZE, 0, solvers, 1)] if solvers > 1 else [])
+
+    def configuration(*chosen):
+        choices = [builder(KnobChoice(kind, value)) for kind, value in chosen]
+        return builder.filled(CONFIG, {"ENGINE": (DESCRIPTOR, (engine,)), "KNOB_CHOICES": (DESCRIPTOR, choices)})
+
+    able = range(solvers + 1) if solvers > 1 else ()
+    for value in (-1, 0, 1, solvers - 1, solvers, solvers + 1):
+        if value in able:
+            cudnn.cudnnBackendFinalize(configuration((TILE_SIZE, value)))
+        else:
+            refuses(
+                NOT_SUPPORTED, of("ENGINECFG", "c11")[0], cudnn.cudnnBackendFinalize, configuration((TILE_SIZE, value))
+            )
+    for other in (
+        kind
+        for kind in cudnnBackendKnobType_t
+        if kind not in (TILE_SIZE, cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_COUNTS)
+    ):
+        refuses(NOT_SUPPORTED, of("ENGINECFG", "c11")[0], cudnn.cudnnBackendFinalize, configuration((other, 0)))
+    if able:
+        twice = configuration((TILE_SIZE, 0), (TILE_SIZE, 1))
+        refuses(BAD_PARAM, "cudnnBackendFinalize/c06", cudnn.cudnnBackendFinalize, twice)
 
 
 @shows("cudnnBackendKnobType_t/c03", *of("ENGINECFG", "c01"))

@@ -18,7 +18,7 @@ from dualdnn.api.enumerations import (
     cudnnBackendNumericalNote_t,
 )
 from dualdnn.api.operations.graph import ConvolutionForwardNode, KnobChoice
-from dualdnn.api.operations.specs import FLOAT, INT8
+from dualdnn.api.operations.specs import BFLOAT16, FLOAT, INT8, INT32
 from dualdnn.api.status import BAD_PARAM, NOT_INITIALIZED, NOT_SUPPORTED, CudnnError
 from dualdnn.conformance.calls.graph import Builder, attributes, configured, kind_of, planned
 from dualdnn.conformance.marks import shows
@@ -160,6 +160,30 @@ def test_graphs_of_a_destroyed_handle(subject, cudnn, builder, refuses):
     refuses(BAD_PARAM, of("OPERATIONGRAPH", "c13")[0], cudnn.cudnnBackendFinalize, made)
 
 
+@pytest.mark.ours
+@pytest.mark.parametrize("kind, clause", [
+    (GRAPH, of("OPERATIONGRAPH", "c14")[0]), (ENGINE, of("ENGINE", "c18")[0]), (CONFIG, "cudnnBackendFinalize/c06"),
+    (HEURISTICS, "cudnnBackendFinalize/c06"), (PLAN, "cudnnBackendFinalize/c06"),
+], ids=lambda value: getattr(value, "name", ""))  # fmt: skip
+@shows(*of("OPERATIONGRAPH", "c14"), "cudnnBackendFinalize/c06")
+def test_parts_that_were_destroyed_since(cudnn, handle, builder, refuses, kind, clause):
+    """Each whole whose part was destroyed after it was set to an attribute."""
+    graph = graph_of(builder, handle, TANH)
+    engine = engine_of(builder, graph, 0)
+    config = config_of(builder, engine)
+    part, given = {
+        GRAPH: ((op := builder(TANH)), {"HANDLE": (HANDLE, (handle,)), "OPS": (DESCRIPTOR, (op,))}),
+        ENGINE: (graph, {"OPERATION_GRAPH": (DESCRIPTOR, (graph,)), "GLOBAL_INDEX": (INT64, (0,))}),
+        CONFIG: (engine, {"ENGINE": (DESCRIPTOR, (engine,))}),
+        HEURISTICS: (graph, {"OPERATION_GRAPH": (DESCRIPTOR, (graph,)), "MODE": INSTANT}),
+        PLAN: (config, {"HANDLE": (HANDLE, (handle,)), "ENGINE_CONFIG": (DESCRIPTOR, (config,))}),
+    }[kind]
+    whole = builder.filled(kind, given)
+    builder.made.remove(part)
+    cudnn.cudnnBackendDestroyDescriptor(part)
+    refuses(BAD_PARAM, clause, cudnn.cudnnBackendFinalize, whole)
+
+
 A, B = tensor(10, (2, 3, 4), virtual=True), tensor(11, (2, 3, 4), virtual=True)
 RELU = Mode.CUDNN_POINTWISE_RELU_FWD
 NO_GRAPHS = {
@@ -191,11 +215,50 @@ def test_operations_that_make_no_graph(cudnn, handle, builder, refuses, which):
     ((pointwise(RELU, tensor(1, (2, 3, 4), INT8), replace(A, data_type=INT8)), pointwise(RELU, replace(A, data_type=INT8), Y)), "c15"),
     ((pointwise(RELU, replace(tensor(1, (2, 3, 4), INT8), vector_count=4, vectorized_dimension=1, alignment=4), tensor(2, (2, 12, 4))),), "c15"),
     ((ConvolutionForwardNode(convolution((0,), (0,)), 1.0, 0.0, tensor(1, (2, 3, 4), INT8), tensor(2, (3, 3, 1), INT8), tensor(3, (2, 3, 4))),), "c15"),
+    ((replace(pointwise(RELU, X, Y), pointwise=replace(pointwise(RELU, X, Y).pointwise, compute_type=INT32)),), "c15"),
+    ((replace(pointwise(RELU, X, Y), pointwise=replace(pointwise(RELU, X, Y).pointwise, compute_type=BFLOAT16)),), "c15"),
     ((pointwise(RELU, X, replace(Y, strides=(12, 4, 2))),), "c16"),
     ((pointwise(RELU, tensor(1, (2, 2**20, 2**11)), tensor(2, (2, 2**20, 2**11))),), "c16"),
     ((pointwise(RELU, replace(X, strides=(2**31, 4, 1)), Y),), "c16"),
-], ids=["virtual integers", "vectors", "integer convolution", "elements in one place", "too many", "too far apart"])  # fmt: skip
+], ids=["virtual integers", "vectors", "integer convolution", "arithmetic of integers", "arithmetic of bfloat16", "elements in one place", "too many", "too far apart"])  # fmt: skip
 def test_what_no_engine_executes(cudnn, handle, builder, refuses, nodes, clause):
+    refuses_graph(cudnn, builder, refuses, handle, nodes, NOT_SUPPORTED, clause)
+
+
+MOST = 2**31  # elements that no tensor of a graph spans
+
+
+def large(uid, dims, strides):
+    return replace(tensor(uid, dims), strides=strides)
+
+
+@pytest.mark.ours
+@shows(*of("OPERATIONGRAPH", "c16"))
+@pytest.mark.parametrize("written", [False, True], ids=["read", "written"])
+@pytest.mark.parametrize("dims, strides", [
+    ((1, 1, MOST), (MOST, MOST, 1)), ((2, 1, 1), (MOST - 1, 1, 1)), ((2, 3, 2), (MOST - 2**21 - 102, 2**20, 101)),
+], ids=["many", "far", "gaps"])  # fmt: skip
+def test_the_most_elements_that_a_tensor_spans(cudnn, handle, builder, refuses, dims, strides, written):
+    """One fewer is executed."""
+    fewer = (dims[0], dims[1], dims[2] - 1) if max(dims) == MOST else dims
+    for extents, first in ((fewer, strides[0] - 1), (dims, strides[0])):
+        spanning, packed = large(1, extents, (first, *strides[1:])), tensor(2, extents)
+        nodes = (pointwise(RELU, packed, spanning) if written else pointwise(RELU, spanning, packed),)
+        if (extents, first) != (dims, strides[0]):
+            assert graph_of(builder, handle, *nodes) is not None
+        else:
+            refuses_graph(cudnn, builder, refuses, handle, nodes, NOT_SUPPORTED, "c16")
+
+
+@pytest.mark.ours
+@shows(*of("OPERATIONGRAPH", "c16"))
+@pytest.mark.parametrize("between, clause", [(MOST // 4 - 1, "c16"), (MOST // 4 - 2, "c15")])
+def test_vectors_count_as_the_elements_that_they_hold(cudnn, handle, builder, refuses, between, clause):
+    """What fits in the count is refused for being vectors."""
+    spanning = replace(
+        large(1, (1, 1, 2), (4, 1, between)), data_type=INT8, vector_count=4, vectorized_dimension=1, alignment=4
+    )
+    nodes = (pointwise(RELU, spanning, tensor(2, (1, 4, 2))),)
     refuses_graph(cudnn, builder, refuses, handle, nodes, NOT_SUPPORTED, clause)
 
 

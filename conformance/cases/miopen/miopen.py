@@ -14,6 +14,7 @@ from dualdnn.api.enumerations import (
     cudnnPoolingMode_t,
     cudnnSoftmaxAlgorithm_t,
     cudnnSoftmaxMode_t,
+    cudnnStatus_t,
 )
 from dualdnn.api.miopen.document import functions
 from dualdnn.api.miopen.status import BAD_PARM, NOT_IMPLEMENTED, UNSUPPORTED_OP
@@ -33,6 +34,7 @@ from dualdnn.api.operations import (
     TensorSpec,
 )
 from dualdnn.api.operations.specs import FLOAT
+from dualdnn.api.status import CudnnError
 from dualdnn.conformance.calls.miopen import activation, pooling, tensor
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.miopen_cases import DIMS, NAN, ONE_AND_ZERO, X, filled
@@ -339,6 +341,45 @@ def test_attributes(handle, name):
     bound = 16 * np.finfo(np.float32).eps
     np.testing.assert_allclose(y.to_host(np.float32, DIMS), function(values), rtol=bound, atol=bound)
     np.testing.assert_allclose(dx.to_host(np.float32, DIMS), slope(values) * slopes, rtol=bound, atol=4 * bound)
+
+
+OF_CUDNN = {
+    "NOT_INITIALIZED": "NotInitialized", "ALLOC_FAILED": "AllocFailed", "BAD_PARAM": "BadParm", "INTERNAL_ERROR": "InternalError",
+    "INVALID_VALUE": "InvalidValue", "NOT_SUPPORTED": "UnsupportedOp", "EXECUTION_FAILED": "InternalError", "MAPPING_ERROR": "BadParm",
+}  # fmt: skip
+
+
+@shows("miopenGuide/c01")
+@pytest.mark.parametrize("status", [status for status in cudnnStatus_t if status], ids=lambda status: status.name)
+def test_statuses(handle, monkeypatch, status):
+    """What the operation behind a call answers, in the words of this document; what it has no word for is unknown."""
+    d, x = tensor(DIMS), filled(handle, *DIMS)
+
+    def refused(operation):
+        raise CudnnError(status, "cudnnStatus_t/c05", "as the case will have it")
+
+    monkeypatch.setattr(handle.backend, "prepare", refused)
+    with pytest.raises(miopen.MiopenError) as caught:
+        miopen.miopenSetTensor(handle, d, x, 1.0)
+    wanted = OF_CUDNN.get(status.name.removeprefix("CUDNN_STATUS_"), "UnknownError")
+    assert caught.value.status.name == f"miopenStatus{wanted}" and caught.value.function == "miopenSetTensor"
+
+
+@shows("miopenSetActivationDescriptor/c03")
+@pytest.mark.parametrize("name", list(ATTRIBUTES))
+def test_attributes_in_place(handle, name):
+    """The same memory for x and y, and for dy and dx."""
+    attributes, function, slope = ATTRIBUTES[name]
+    descriptor = miopen.miopenCreateActivationDescriptor()
+    miopen.miopenSetActivationDescriptor(descriptor, getattr(miopen, f"miopenActivation{name.split()[0]}"), *attributes)
+    d, x, dy = tensor(DIMS), filled(handle, *DIMS), filled(handle, *DIMS)
+    y = filled(handle, *DIMS)
+    values, slopes = (buffer.to_host(np.float32, DIMS).astype(np.float64) for buffer in (x, dy))
+    miopen.miopenActivationForward(handle, descriptor, 1.0, d, y, 0.0, d, y)
+    miopen.miopenActivationBackward(handle, descriptor, 1.0, d, y, d, dy, d, x, 0.0, d, dy)
+    bound = 16 * np.finfo(np.float32).eps
+    np.testing.assert_allclose(y.to_host(np.float32, DIMS), function(values), rtol=bound, atol=bound)
+    np.testing.assert_allclose(dy.to_host(np.float32, DIMS), slope(values) * slopes, rtol=bound, atol=4 * bound)
 
 
 @shows("miopenActivationBackward/c03")

@@ -126,6 +126,25 @@ def test_transposed_convolutions_are_refused(subject, denied):
            miopen.miopenTranspose, 0, 0, 1, 1, 1, 1)  # fmt: skip
 
 
+@shows(*(f"miopenConvolution{name}GetWorkSpaceSize/c01" for name in ("Forward", "BackwardData", "BackwardWeights")))
+@pytest.mark.parametrize("name", ["Forward", "BackwardData", "BackwardWeights"])
+def test_the_workspace_is_that_of_the_most_demanding_algorithm(handle, monkeypatch, name):
+    """Of those that take the problem, whichever it is."""
+    o = forward_operation(x=(1, 2, 9, 9), w=(3, 2, 3, 3), padding=(1, 1), stride=(1, 1))
+    x, w, y = (tensor(spec.dims) for spec in (o.x, o.w, o.y))
+    first, second, third = {"Forward": (w, x, y), "BackwardData": (y, w, x), "BackwardWeights": (y, x, w)}[name]
+    size, asked = getattr(miopen, f"miopenConvolution{name}GetWorkSpaceSize"), set()
+    for most in (-1, 1):
+        with monkeypatch.context() as patched:
+            patched.setattr(
+                handle.backend,
+                "workspace_bytes",
+                lambda op, most=most: asked.add(int(op.algo)) or 1000 + most * int(op.algo),
+            )
+            largest = size(handle, first, second, convolution(o.convolution), third)
+        assert len(asked) > 1 and largest == 1000 + max(most * algo for algo in asked)
+
+
 @shows("miopenConvolutionForward/c01")
 @pytest.mark.parametrize("algo", list(FORWARD.algorithms.values()), ids=lambda a: a.name)
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from dualdnn.api.document import functions
 from dualdnn.api.enumerations import cudnnRNNMode_t
-from dualdnn.api.operations import RNNBackwardData, RNNBackwardWeights, RNNForward, TensorSpec
+from dualdnn.api.operations import BackendError, RNNBackwardData, RNNBackwardWeights, RNNForward, TensorSpec
 from dualdnn.api.operations.rnn import RNNClipSpec, RNNSpec
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8, NCHW, FilterSpec
-from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.api.status import BAD_PARAM, EXECUTION_FAILED, NOT_SUPPORTED
 from dualdnn.conformance.calls import Caller
 from dualdnn.conformance.cases.rnn.rnn_backward import training
 from dualdnn.conformance.cases.rnn.rnn_descriptors import (
@@ -332,6 +332,38 @@ def test_wrong_descriptors(cudnn, refuses, prepared, name):
     large = {weights: caller.filter(FilterSpec(FLOAT, NCHW, (9999, 1, 1)))}
     if name not in FINDS:
         refusal(cudnn, refuses, name, good, NOT_SUPPORTED, ragged, rnnDesc=persistent, **outputs, **full, **large)
+
+
+@pytest.mark.ours
+@shows("cudnnStatus_t/c05")
+@pytest.mark.parametrize("name", CLAUSES)
+def test_memory_that_is_short_by_an_element(cudnn, refuses, prepared, name):
+    """Spaces violate the clauses of their sizes, everything else that of all arguments; all memory stays as it was."""
+    *_, work, reserve = CLAUSES[name]
+    _, _, good = prepared(name)
+    memory = {p: value for p, value in good.items() if hasattr(value, "slice") and value.nbytes}
+    assert len(memory) > 4
+    for parameter, buffer in memory.items():
+        clause = {"w": work, "r": reserve}[parameter[0]] if parameter.lower() in ("workspace", "reservespace") else None
+        short = {parameter: buffer.slice(0, buffer.nbytes - 4)}
+        refusal(cudnn, refuses, name, good, BAD_PARAM, clause or "cudnnStatus_t/c05", **short)
+
+
+@pytest.mark.ours
+@shows("cudnnStatus_t/c08")
+@pytest.mark.parametrize("name", [name for name in CLAUSES if name not in FINDS])
+def test_kernels_that_fail(cudnn, handle, refuses, prepared, monkeypatch, name):
+    """The clause is that of the call's own section."""
+    from dualdnn.conformance.cases.every_call import clauses_of_failure
+
+    _, _, good = prepared(name)
+
+    def fails(operands, stream):
+        raise BackendError("an access that is out of bounds")
+
+    monkeypatch.setattr(handle.backend, "prepare", lambda operation: fails)
+    (clause,) = clauses_of_failure(name)
+    refusal(cudnn, refuses, name, good, EXECUTION_FAILED, clause)
 
 
 STEPS = [f"{name}/c{i:02}" for name, clauses in {

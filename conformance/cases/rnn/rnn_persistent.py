@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from dualdnn.api.enumerations import cudnnDataType_t
-from dualdnn.api.operations import RNNForward
+from dualdnn.api.enumerations import cudnnDataType_t, cudnnStatus_t
+from dualdnn.api.operations import BackendError, RNNForward
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM, NOT_INITIALIZED, NOT_SUPPORTED
 from dualdnn.conformance.calls import Caller, sized
@@ -113,6 +113,26 @@ def test_refused_builds(cudnn, handle, refuses):
     refuses(NOT_INITIALIZED, clause, build, handle, cudnn.cudnnCreateRNNDescriptor(), 2)
     for algo in (STANDARD, STATIC):
         refuses(NOT_SUPPORTED, f"{BUILD}/c11", build, handle, made(cudnn, network(LSTM, algo=algo)), 2)
+
+
+@pytest.mark.ours
+@shows(f"{BUILD}/c10")
+def test_a_compiler_that_fails(cudnn, handle, refuses, monkeypatch):
+    """The network is asked for before the plan is kept: calls without one are refused as before."""
+    asked = []
+
+    def fails(operation):
+        asked.append(operation)
+        raise BackendError("no compiler")
+
+    descriptor = made(cudnn, network(LSTM, algo=DYNAMIC))
+    with monkeypatch.context() as patched:
+        patched.setattr(handle.backend, "prepare", fails)
+        status = cudnnStatus_t.CUDNN_STATUS_RUNTIME_PREREQUISITE_MISSING
+        refuses(status, f"{BUILD}/c10", cudnn.cudnnBuildRNNDynamic, handle, descriptor, 2)
+    assert [operation.x.batch for operation in asked] == [2] and descriptor.spec.plan is None
+    cudnn.cudnnBuildRNNDynamic(handle, descriptor, 2)
+    assert descriptor.spec.plan is not None
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnRNNAlgo_t, cudnnStatus_t
+from dualdnn.api.operations import BackendError
 from dualdnn.api.operations.rnn import RNNClipSpec
-from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.api.status import BAD_PARAM, EXECUTION_FAILED, NOT_SUPPORTED
 from dualdnn.conformance.cases.rnn.rnn_backward import training
 from dualdnn.conformance.cases.rnn.rnn_descriptors import DYNAMIC, GRU, MINMAX, NO_BIAS, PROPAGATE, STANDARD, STATIC
 from dualdnn.conformance.cases.rnn.rnn_forward import PACKED, forward
@@ -79,6 +80,45 @@ def test_searches(cudnn, handle, name):
     descriptor = cudnn.cudnnCreateAlgorithmDescriptor()
     cudnn.cudnnSetAlgorithmDescriptor(descriptor, found[0][0])
     cudnn.cudnnSetRNNAlgorithmDescriptor(handle, search.given["rnnDesc"], descriptor)
+
+
+@pytest.mark.ours
+@shows(f"{INFERENCE}/c25", f"{TRAINING}/c39", f"{DATA}/c52", f"{WEIGHTS}/c22")
+@pytest.mark.parametrize("name", FINDS)
+def test_the_share_of_algorithms_that_is_tried(cudnn, handle, monkeypatch, name):
+    """Of all three above 0, of the two without a plan of their own below; rounded up, so that one is always tried."""
+    search = Search(cudnn, handle, name, plain(cell=GRU, layers=1))
+    monkeypatch.setattr(handle.backend, "algorithm_time", lambda operation, *_: 1.0 + operation.network.algo)
+    every, reduced = [STANDARD, STATIC, DYNAMIC], [STANDARD, STATIC]
+    for share, tried in (
+        (1.0, every), (7.0, every), (math.inf, every), (0.67, every), (0.66, every[:2]), (0.34, every[:2]), (0.33, every[:1]),
+        (1e-9, every[:1]), (0.0, every), (-1.0, reduced), (-2.0, reduced), (-0.51, reduced), (-0.5, every[:1]), (-1e-9, every[:1]),
+    ):  # fmt: skip
+        assert [algorithm for algorithm, *_ in search(findIntensity=share, requestedAlgoCount=10)] == tried, share
+    for count in (1, 2, 3, 4):
+        assert len(search(findIntensity=1.0, requestedAlgoCount=count)) == min(count, 3)
+
+
+@pytest.mark.ours
+@shows(f"{INFERENCE}/c33", f"{TRAINING}/c48", f"{DATA}/c60", f"{WEIGHTS}/c25")
+@pytest.mark.parametrize("name", FINDS)
+def test_what_becomes_of_each_algorithm(cudnn, handle, monkeypatch, name):
+    """By times and failures that the case chooses: failures come last, with their workspace and without a time."""
+    search = Search(cudnn, handle, name, plain(cell=GRU, layers=1))
+    nbytes = {}
+
+    def time(operation, operands, stream):
+        assert stream is handle.stream
+        nbytes[operation.network.algo] = operation.nbytes("workSpace")
+        if operation.network.algo == STANDARD:
+            raise BackendError("a kernel that fails")
+        return 20.0 - operation.network.algo
+
+    monkeypatch.setattr(handle.backend, "algorithm_time", time)
+    order = sorted((STATIC, DYNAMIC), reverse=True)
+    due = [*((algo, SUCCESS, 20.0 - algo) for algo in order), (STANDARD, EXECUTION_FAILED, -1.0)]
+    found = search(findIntensity=1.0, requestedAlgoCount=10)
+    assert found == [(*entry, nbytes[entry[0]]) for entry in due]
 
 
 @shows(f"{INFERENCE}/c36", f"{DATA}/c66", f"{WEIGHTS}/c32")

@@ -285,3 +285,19 @@ def test_temporary_memory_before_version_8(cudnn, handle, fresh, refuses, name):
     for kind in cudnnDataType_t:
         if kind in (INT8, cudnnDataType_t.CUDNN_DATA_INT32):
             refuses(NOT_SUPPORTED, types, size_of, handle, fresh, 1, [step(cudnn, 3, data_type=kind)])
+
+
+@pytest.mark.ours
+@pytest.mark.blind("a result off by one", "sizes are held against each other")
+@shows(f"{WORK}/c02", f"{RESERVE}/c02")
+@pytest.mark.parametrize("name", [WORK, RESERVE])
+def test_temporary_memory_has_room_for_the_first_batch(cudnn, handle, fresh, name):
+    """That of the steps behind it is none of it; more steps, and more sequences, need more."""
+    size_of = getattr(cudnn, name)
+    describe_v6(cudnn, handle, fresh, mathPrec=FLOAT, inputMode=LINEAR)
+    cudnn.cudnnSetRNNPaddingMode(fresh, PADDED)
+    full, fewer = [step(cudnn, 3) for _ in range(3)], [step(cudnn, batch) for batch in (3, 2, 1)]
+    assert size_of(handle, fresh, 3, fewer) == size_of(handle, fresh, 3, full)
+    if name == RESERVE:
+        for more in ([step(cudnn, 4) for _ in range(3)], [*full, step(cudnn, 3)]):
+            assert size_of(handle, fresh, len(more), more) > size_of(handle, fresh, 3, full)

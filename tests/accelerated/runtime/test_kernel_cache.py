@@ -85,6 +85,17 @@ def test_compiled_once(folder: Path, compilations: list[sources.Module]) -> None
     assert [path.suffix for path in cached_files(folder)] == [".so", ".so"]  # no lock, no temporary file
 
 
+def test_checkouts_share_what_is_compiled(folder: Path, compilations: list[sources.Module]) -> None:
+    """Where the sources lie does not decide what they compile to."""
+    for checkout in ("one", "other"):
+        room = folder / checkout / "room"
+        room.mkdir(parents=True)
+        for name in ("scale.cu", "scale.cuh", "deeper.cuh"):
+            shutil.copy(folder / name, room)
+        assert scale(room / "scale.cu") == 2
+    assert len(compilations) == 1
+
+
 @pytest.mark.parametrize("name, old, new", [("scale.cu", "*= SCALE", "*= 10 * SCALE"), ("deeper.cuh", "2.0f", "20.0f")])
 def test_changed_source_or_header_recompiles(
     folder: Path, compilations: list[sources.Module], name: str, old: str, new: str

@@ -1,12 +1,14 @@
 // What orders accesses, and asynchronous accesses, which happen later than their instruction (races.h).
-#pragma once
-#include "race_accesses.h"
+#include <cstdlib>
+#include <sys/mman.h>
+
+#include "race_state.h"
 
 namespace emulated::races {
 
 // --- launches, blocks and warps ---
 
-EMULATED_UNCHECKED inline void begin_launch() {
+void begin_launch() {
   Region& shared = regions[0];
   if (!shared.cells || now > 1u << 30) {
     const size_t count = image.shared_bytes / cell_bytes + 2;
@@ -30,12 +32,12 @@ EMULATED_UNCHECKED inline void begin_launch() {
   memset(gates, 0, sizeof gates);
   past_count = 0;
 }
-EMULATED_UNCHECKED inline void end_launch() {
+void end_launch() {
   for (unsigned i = 1; i < region_count; i++) munmap(regions[i].cells, regions[i].bytes / cell_bytes * sizeof(Cell));
   if (arena_used) madvise(arena, arena_used, MADV_DONTNEED);
   region_count = arena_used = 0;
 }
-EMULATED_UNCHECKED inline void begin_block() {
+void begin_block() {
   memset(acting, 0, sizeof acting);
   memset(published, 0, sizeof published);
   memset(fenced, 0, sizeof fenced);
@@ -43,12 +45,12 @@ EMULATED_UNCHECKED inline void begin_block() {
   block_begin = block_floor = now++;
   memset(apart, 0, sizeof apart);
 }
-EMULATED_UNCHECKED inline void order_block() {
+void order_block() {
   block_floor = now++;
   memset(apart, 0, sizeof apart);
 }
 // Some lanes of a warp wait for each other.
-EMULATED_UNCHECKED inline void order_lanes(Thread* warp_threads, unsigned lanes) {
+void order_lanes(Thread* warp_threads, unsigned lanes) {
   const unsigned warp = warp_threads->rank / warp_lanes, size = block.threads - warp_threads->rank;
   const bool all = lanes == (size >= warp_lanes ? ~0u : (1u << size) - 1);
   if (all) {
@@ -68,7 +70,7 @@ EMULATED_UNCHECKED inline void order_lanes(Thread* warp_threads, unsigned lanes)
 
 // --- barrier objects ---
 
-EMULATED_UNCHECKED inline unsigned number_of(const void* object) {
+static unsigned number_of(const void* object) {
   for (unsigned i = 0; i < object_count; i++)
     if (objects[i].address == object) return i;
   if (object_count == maximum_objects) fail("more than %u barrier objects", maximum_objects);
@@ -78,38 +80,38 @@ EMULATED_UNCHECKED inline unsigned number_of(const void* object) {
   return object_count++;
 }
 // A phase ends.
-EMULATED_UNCHECKED inline void complete(const void* object) {
+void complete(const void* object) {
   Object& of = objects[number_of(object)];
   memcpy(&of.completed, &of.arrived, sizeof of.arrived);
 }
 
 // A barrier object is set up.
-EMULATED_UNCHECKED inline void begin_object(const void* object, const void* instruction) {
+void begin_object(const void* object, const void* instruction) {
   touch(object, 8, Kind::write, instruction);
   Object& of = objects[number_of(object)];
   memset(&of.arrived, 0, 2 * sizeof(Clock));
 }
-EMULATED_UNCHECKED inline void release(const void* object, const void* instruction) {
+void release(const void* object, const void* instruction) {
   touch(object, 8, Kind::atomic, instruction);
   join_past(objects[number_of(object)].arrived, *current);
   now++;
 }
 // Behind the wait.
-EMULATED_UNCHECKED inline void acquire(const void* object, const void* instruction) {
+void acquire(const void* object, const void* instruction) {
   touch(object, 8, Kind::atomic, instruction);
   join(own(*current), objects[number_of(object)].completed);
 }
 
 // --- atomic accesses of global memory: who comes through behind another, which fenced what it knew, knows that ---
 
-EMULATED_UNCHECKED inline void fence() { fenced[current->rank] = now++; }
-EMULATED_UNCHECKED inline Gate& gate_of(const void* address) {
+void fence() { fenced[current->rank] = now++; }
+static Gate& gate_of(const void* address) {
   size_t slot = reinterpret_cast<uintptr_t>(address) / 4 * 0x9E3779B97F4A7C15ull >> 50;
   for (unsigned tries = 0; tries < gate_slots; tries++, slot = (slot + 1) % gate_slots)
     if (!gates[slot].address || gates[slot].address == address) return gates[slot].address = address, gates[slot];
   fail("more than %u atomic variables", gate_slots);
 }
-EMULATED_UNCHECKED inline void let_through(Gate& gate, unsigned past) {
+static void let_through(Gate& gate, unsigned past) {
   if (gate.count == gate.capacity) {
     unsigned* const more =
         static_cast<unsigned*>(from_arena((gate.capacity = 2 * gate.capacity + 4) * sizeof(unsigned)));
@@ -117,7 +119,7 @@ EMULATED_UNCHECKED inline void let_through(Gate& gate, unsigned past) {
   }
   gate.pasts[gate.count++] = past;
 }
-EMULATED_UNCHECKED inline void come_through(Gate& gate) {
+static void come_through(Gate& gate) {
   const unsigned number = &gate - gates, before = ordered_count;
   for (unsigned i = 0; i < gate.count; i++) {
     if (ordered_count == maximum_pasts) fail("a block is ordered behind more than %u others", maximum_pasts);
@@ -133,7 +135,7 @@ EMULATED_UNCHECKED inline void come_through(Gate& gate) {
   let_through(gate, past_count++);
   now++;
 }
-__attribute__((noinline)) EMULATED_UNCHECKED inline void atomic(const void* address, size_t bytes) {
+void atomic(const void* address, size_t bytes) {
   touch(address, bytes, Kind::atomic, EMULATED_HERE);
   const Region* const region = region_of(address);
   if (current && !unseen && !(region && region->is_shared)) come_through(gate_of(address));
@@ -142,48 +144,35 @@ __attribute__((noinline)) EMULATED_UNCHECKED inline void atomic(const void* addr
 // --- what happens later ---
 
 // A thread's writes so far can be seen by TMA and by products, by those who come behind it.
-EMULATED_UNCHECKED inline void publish() { published[current->rank] = now++; }
-EMULATED_UNCHECKED inline Request request_engine_read() { return {now++, true}; }
+void publish() { published[current->rank] = now++; }
+Request request_engine_read() { return {now++, true}; }
 // It may be written from now on.
-EMULATED_UNCHECKED inline Request request_write(const void* address, size_t bytes, const void* instruction) {
+Request request_write(const void* address, size_t bytes, const void* instruction) {
   touch(address, bytes, Kind::write, instruction);
   return {now++};
 }
 // Behind the wait for products.
-EMULATED_UNCHECKED inline void acquire_products() {
-  own(*current).until[first_warp + current->rank / warp_lanes] = now++;
+void acquire_products() { own(*current).until[first_warp + current->rank / warp_lanes] = now++; }
+void unsee(int more) { unseen += more; }
+
+Unseen::Unseen() { unsee(1); }
+Unseen::~Unseen() { unsee(-1); }
+
+Later::Later(Request request) : rank(current->rank) {
+  acting[rank] = {first_thread + rank, request.time, request.engine};
 }
-EMULATED_UNCHECKED inline void unsee(int more) { unseen += more; }
-// In its scope: accesses that are no kernel's.
-struct Unseen {
-  EMULATED_UNCHECKED Unseen() { unsee(1); }
-  EMULATED_UNCHECKED ~Unseen() { unsee(-1); }
-};
-// In its scope: the accesses that this thread requested.
-struct Later {
-  const unsigned rank;
-  EMULATED_UNCHECKED Later(Request request) : rank(current->rank) {
-    acting[rank] = {first_thread + rank, request.time, request.engine};
-  }
-  EMULATED_UNCHECKED ~Later() { acting[rank] = {}; }
-};
-// In its scope: accesses of asynchronous products, which a warp requests and waits for together.
-struct ByWarp {
-  const unsigned rank;
-  EMULATED_UNCHECKED ByWarp(Request request) : rank(current->rank) {
-    acting[rank] = {first_warp + rank / warp_lanes, request.time, request.engine};
-  }
-  EMULATED_UNCHECKED ~ByWarp() { acting[rank] = {}; }
-};
-// In its scope: accesses of TMA; those who wait for the object come behind them.
-struct ByAgent {
-  const unsigned rank, number;
-  EMULATED_UNCHECKED ByAgent(const void* object, Request request) : rank(current->rank), number(number_of(object)) {
-    acting[rank] = {number, request.time, false};
-  }
-  EMULATED_UNCHECKED ~ByAgent() {
-    acting[rank] = {};
-    objects[number].arrived.until[number] = now++;
-  }
-};
+Later::~Later() { acting[rank] = {}; }
+
+ByWarp::ByWarp(Request request) : rank(current->rank) {
+  acting[rank] = {first_warp + rank / warp_lanes, request.time, request.engine};
+}
+ByWarp::~ByWarp() { acting[rank] = {}; }
+
+ByAgent::ByAgent(const void* object, Request request) : rank(current->rank), number(number_of(object)) {
+  acting[rank] = {number, request.time, false};
+}
+ByAgent::~ByAgent() {
+  acting[rank] = {};
+  objects[number].arrived.until[number] = now++;
+}
 }  // namespace emulated::races

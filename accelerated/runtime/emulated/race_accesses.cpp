@@ -1,10 +1,12 @@
 // Compares each access with earlier ones (races.h).
-#pragma once
+#include <algorithm>
+#include <cstdlib>
+#include <sys/mman.h>
+
 #include "race_state.h"
 
 namespace emulated::races {
-EMULATED_UNCHECKED inline bool is_ordered(const Access& earlier, const Acting& self, const Thread& thread,
-                                          const Clock& past) {
+static bool is_ordered(const Access& earlier, const Acting& self, const Thread& thread, const Clock& past) {
   if (self.agent < maximum_objects)
     return earlier.time <= self.since || earlier.agent == self.agent;  // until then: seen at the request
   if (self.since && earlier.time > self.since) return false;
@@ -16,7 +18,7 @@ EMULATED_UNCHECKED inline bool is_ordered(const Access& earlier, const Acting& s
 }
 
 // Whether this block came through a gate behind the access, which is another's.
-EMULATED_UNCHECKED inline bool is_known(const Access& earlier) {
+static bool is_known(const Access& earlier) {
   for (unsigned i = ordered_count; i-- > 0;) {
     const Past& past = pasts[ordered_pasts[i].past];
     if (past.begin < earlier.time && earlier.time <= past.end &&
@@ -28,8 +30,8 @@ EMULATED_UNCHECKED inline bool is_known(const Access& earlier) {
 
 constexpr const char* names[] = {"read", "write", "atomic access"};
 
-[[noreturn]] EMULATED_UNCHECKED inline void report(const char* problem, const Region& region, const Access& earlier,
-                                                   Kind kind, const char* address, const void* instruction) {
+[[noreturn]] static void report(const char* problem, const Region& region, const Access& earlier, Kind kind,
+                                const char* address, const void* instruction) {
   char who[64] = "of TMA", where[64] = "in global memory";
   if (earlier.agent >= first_thread) snprintf(who, sizeof who, "by thread %u", earlier.agent - first_thread);
   else if (earlier.agent >= first_warp)
@@ -47,7 +49,7 @@ constexpr const char* names[] = {"read", "write", "atomic access"};
 
 // Keeps the last of each agent, for each byte. (Of global memory one thread stands for those of the same rank in other
 // blocks: a later write that comes behind it alone would not be reported.)
-EMULATED_UNCHECKED inline void compact(List& list) {
+static void compact(List& list) {
   static unsigned char later[agents];
   memset(later, 0, sizeof later);
   for (unsigned i = list.count; i-- > 0;) {
@@ -61,8 +63,7 @@ EMULATED_UNCHECKED inline void compact(List& list) {
     if (list.accesses[i].bytes) list.accesses[kept++] = list.accesses[i];
   list.count = kept;
 }
-// Memory until the end of the launch.
-EMULATED_UNCHECKED inline void* from_arena(size_t bytes) {
+void* from_arena(size_t bytes) {
   if (!arena)
     arena = static_cast<char*>(
         mmap(nullptr, arena_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
@@ -70,7 +71,7 @@ EMULATED_UNCHECKED inline void* from_arena(size_t bytes) {
   if (arena == MAP_FAILED || arena_used + bytes > arena_bytes) fail("no memory to look for races");
   return arena + (arena_used += bytes) - bytes;
 }
-EMULATED_UNCHECKED inline void remember(const Region& region, List& list, const Access& access) {
+static void remember(const Region& region, List& list, const Access& access) {
   if (list.count == list.capacity) {
     if (list.capacity > 16) compact(list);
     if (list.count * 2 >= list.capacity) {
@@ -95,7 +96,7 @@ struct Actor {
 
 // Compares an access with earlier ones, and forgets those that it stands for: what comes behind it comes behind them,
 // too.
-EMULATED_UNCHECKED inline void compare(List& list, const Access& access, const Actor& actor, const char* address) {
+static void compare(List& list, const Access& access, const Actor& actor, const char* address) {
   unsigned kept = 0;
   for (unsigned i = 0; i < list.count; i++) {
     Access& earlier = list.accesses[i];
@@ -116,12 +117,12 @@ EMULATED_UNCHECKED inline void compare(List& list, const Access& access, const A
   list.count = kept;
 }
 
-EMULATED_UNCHECKED inline const Region* region_of(const void* address) {
+const Region* region_of(const void* address) {
   for (unsigned i = 0; i < region_count; i++)
     if (size_t(static_cast<const char*>(address) - regions[i].first) < regions[i].bytes) return &regions[i];
   return nullptr;
 }
-EMULATED_UNCHECKED inline void touch(const void* address, size_t bytes, Kind kind, const void* instruction) {
+void touch(const void* address, size_t bytes, Kind kind, const void* instruction) {
   if (!current || unseen) return;
   const Region* const region = region_of(address);
   if (!region) return;
@@ -151,10 +152,6 @@ EMULATED_UNCHECKED inline void touch(const void* address, size_t bytes, Kind kin
   }
 }
 
-__attribute__((noinline)) EMULATED_UNCHECKED inline void read(const void* address, size_t bytes) {
-  touch(address, bytes, Kind::read, EMULATED_HERE);
-}
-__attribute__((noinline)) EMULATED_UNCHECKED inline void write(const void* address, size_t bytes) {
-  touch(address, bytes, Kind::write, EMULATED_HERE);
-}
+void read(const void* address, size_t bytes) { touch(address, bytes, Kind::read, EMULATED_HERE); }
+void write(const void* address, size_t bytes) { touch(address, bytes, Kind::write, EMULATED_HERE); }
 }  // namespace emulated::races

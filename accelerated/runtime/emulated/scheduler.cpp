@@ -1,0 +1,507 @@
+// What runs a launch (scheduler.h): fibers and the order of threads, barriers and warp operations, what went wrong.
+#include <algorithm>
+#include <csignal>
+#include <cstdarg>
+#include <link.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include "races.h"
+
+namespace emulated {
+
+static Fiber *running, scheduler;  // the fiber started last; the stack of the launch itself
+static Fiber fibers[maximum_threads];
+static int fibers_made, fibers_idle;
+static Fiber* idle[maximum_threads];
+
+// --- stacks ---
+
+extern "C" void emulated_switch_stack(void** save, void** resume);
+asm(R"(
+.text
+.local emulated_switch_stack
+.type emulated_switch_stack, @function
+emulated_switch_stack:
+  pushq %rbp; pushq %rbx; pushq %r12; pushq %r13; pushq %r14; pushq %r15
+  movq %rsp, (%rdi)
+  movq (%rsi), %rsp
+  popq %r15; popq %r14; popq %r13; popq %r12; popq %rbx; popq %rbp
+  popq %rax
+  jmp *%rax
+.size emulated_switch_stack, . - emulated_switch_stack
+)");
+
+static void switch_fiber(Fiber& from, Fiber& to) { emulated_switch_stack(&from.stack_pointer, &to.stack_pointer); }
+
+void suspend() {
+  Thread* thread = current;
+  switch_fiber(*thread->fiber, scheduler);
+  current = thread;
+}
+
+[[noreturn]] static void abandon() {
+  switch_fiber(*current->fiber, scheduler);
+  __builtin_unreachable();
+}
+
+// --- failures ---
+
+static void record_failure(const Thread* thread, const char* format, va_list values) {
+  Launch& launch = *block.launch;
+  if (launch.failed) return;
+  launch.failed = thread ? 2 : 1;
+  const unsigned block_index[] = {block.index.x, block.index.y, block.index.z};
+  memcpy(launch.block_index, block_index, sizeof block_index);
+  if (thread) memcpy(launch.thread_index, &thread->index, sizeof launch.thread_index);
+  vsnprintf(launch.message, sizeof launch.message, format, values);
+}
+[[gnu::format(printf, 2, 3)]] static void record_failure(const Thread* thread, const char* format, ...) {
+  va_list values;
+  va_start(values, format);
+  record_failure(thread, format, values);
+  va_end(values);
+}
+
+void fail(const char* format, ...) {
+  va_list values;
+  va_start(values, format);
+  record_failure(current, format, values);
+  va_end(values);
+  abandon();
+}
+
+// --- memory that earlier kernels may still write: inaccessible until a thread of the launch has waited for them ---
+
+static bool memory_held;
+
+static void hold_memory(bool hold) {
+  memory_held = hold;
+  for (size_t i = 0; i < block.launch->memory_count; i++) {
+    const Pages& pages = block.launch->memory[i];
+    mprotect(pages.first, pages.bytes, hold ? PROT_NONE : PROT_READ | PROT_WRITE);
+  }
+}
+
+void griddepcontrol_wait() {
+  if (memory_held) hold_memory(false);
+}
+
+// --- threads ---
+
+void wake(Thread& thread) {
+  thread.wait = Wait::nothing;
+  block.ready[block.ready_last++ % maximum_threads] = &thread;
+}
+
+const char* base_name(const char* path) {
+  const char* slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
+static void release_barrier() {
+  races::order_block();
+  block.arrived = 0;
+  block.vote_result = std::exchange(block.votes, 0u);
+  for (int i = 0; i < block.threads; i++) {  // in the order of the seed, so that it matters after the barrier too
+    Thread& thread = block.thread[block.order[i]];
+    if (thread.wait == Wait::block && &thread != current) wake(thread);
+  }
+}
+
+// Waits for every thread of the block; returns the number of threads whose predicate held.
+unsigned barrier(Site site, bool predicate) {
+  Thread& self = *current;
+  self.site = site;
+  block.votes += predicate;
+  if (++block.arrived < block.threads) {
+    self.wait = Wait::block;
+    suspend();
+    return block.vote_result;
+  }
+  for (int i = 0; i < block.threads; i++) {
+    const Thread& other = block.thread[i];
+    if (other.site.line != site.line || strcmp(other.site.file, site.file) != 0)
+      fail("divergent barrier: thread %d is in %s at %s:%d, thread %d in %s at %s:%d", self.rank, site.operation,
+           base_name(site.file), site.line, other.rank, other.site.operation, base_name(other.site.file),
+           other.site.line);
+  }
+  release_barrier();
+  return block.vote_result;
+}
+
+// Hands out the results of a warp operation when every live lane of the mask has come.
+static bool complete_warp_operation(Thread* warp_threads, Warp& warp, const Thread& member) {
+  const unsigned lanes = warp.live & member.mask;
+  if ((warp.waiting & lanes) != lanes) return false;
+  for (unsigned rest = lanes; rest; rest &= rest - 1) {
+    const Thread& other = warp_threads[__builtin_ctz(rest)];
+    if (other.mask == member.mask && other.site.line == member.site.line && other.exchange == member.exchange) continue;
+    record_failure(
+        &member,
+        "divergent warp operation: thread %d is in %s at %s:%d with mask %08x, thread %d in %s at %s:%d with mask %08x",
+        member.rank, member.site.operation, base_name(member.site.file), member.site.line, member.mask, other.rank,
+        other.site.operation, base_name(other.site.file), other.site.line, other.mask);
+    return false;
+  }
+  member.exchange(warp_threads, lanes);
+  warp.waiting &= ~lanes;
+  for (unsigned rest = lanes; rest; rest &= rest - 1) {
+    Thread& other = warp_threads[__builtin_ctz(rest)];
+    if (&other == current) other.wait = Wait::nothing;
+    else wake(other);
+  }
+  return true;
+}
+
+// A warp operation: each live lane of the mask deposits its value; the last to come exchanges them.
+void warp_operation(Site site, unsigned mask, void (*exchange)(Thread*, unsigned)) {
+  Thread& self = *current;
+  const unsigned own = 1u << self.lane();
+  if (!(mask & own))
+    fail("%s at %s:%d: thread %d is not in its own mask %08x", site.operation, base_name(site.file), site.line,
+         self.rank, mask);
+  self.site = site;
+  self.mask = mask;
+  self.exchange = exchange;
+  self.wait = Wait::warp;
+  Warp& warp = block.warp[self.rank / warp_lanes];
+  warp.waiting |= own;
+  if (complete_warp_operation(&self - self.lane(), warp, self)) return;
+  if (block.launch->failed) abandon();
+  suspend();
+}
+
+// The lanes that a finished thread leaves behind do not wait for it.
+static void finish_thread(Thread& thread) {
+  thread.wait = Wait::finished;
+  block.finished++;
+  Warp& warp = block.warp[thread.rank / warp_lanes];
+  warp.live &= ~(1u << thread.lane());
+  current = nullptr;
+  Thread* warp_threads = &thread - thread.lane();
+  for (unsigned rest = warp.waiting; rest && !block.launch->failed; rest &= rest - 1) {
+    const int lane = __builtin_ctz(rest);
+    if (warp.waiting >> lane & 1) complete_warp_operation(warp_threads, warp, warp_threads[lane]);
+  }
+}
+
+static void run_threads() {  // the body of every fiber
+  for (;;) {
+    Fiber* fiber = running;
+    while (block.started < block.threads && !block.launch->failed) {
+      Thread& thread = block.thread[block.order[block.started++]];
+      thread.fiber = fiber;
+      current = &thread;
+      block.launch->kernel->call(block.launch->arguments);
+      finish_thread(thread);
+      if (block.ready_first != block.ready_last) break;  // threads that waited longer go first
+    }
+    idle[fibers_idle++] = fiber;
+    switch_fiber(*fiber, scheduler);
+  }
+}
+
+static void prepare_fiber(Fiber& fiber) {
+  // Staggered, because stacks a power of two apart share the sets of the cache.
+  const size_t stagger = (&fiber - fibers) % 32 * 128;
+  void** top = reinterpret_cast<void**>(fiber.stack + page_bytes + stack_bytes - stagger);
+  *--top = nullptr;  // where a return address would be: keeps the alignment that a call gives
+  *--top = reinterpret_cast<void*>(run_threads);
+  top -= 6;  // the registers that emulated_switch_stack restores
+  memset(top, 0, 6 * sizeof *top);
+  fiber.stack_pointer = top;
+}
+
+static bool start_fiber() {
+  if (!fibers_idle) {
+    Fiber& fiber = fibers[fibers_made];
+    void* stack = mmap(nullptr, stack_bytes + page_bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (stack == MAP_FAILED) {
+      record_failure(nullptr, "no memory for the stack of thread %d", fibers_made);
+      return false;
+    }
+    fiber.stack = static_cast<char*>(stack);
+    mprotect(fiber.stack, page_bytes, PROT_NONE);
+    prepare_fiber(fiber);
+    fibers_made++;
+    idle[fibers_idle++] = &fiber;
+  }
+  running = idle[--fibers_idle];
+  switch_fiber(scheduler, *running);
+  return true;
+}
+
+// Behind a launch: all stacks are idle, most are given back. A process has some 65000 mappings, of which a stack takes
+// two, and each of up to 1000 modules that it loads has its own. abandoned: threads were left where they were, so that
+// their stacks start afresh.
+static void collect_fibers(bool abandoned) {
+  while (fibers_made > most_idle_fibers) munmap(fibers[--fibers_made].stack, stack_bytes + page_bytes);
+  fibers_idle = 0;
+  for (int i = 0; i < fibers_made; i++) {
+    if (abandoned) prepare_fiber(fibers[i]);
+    idle[fibers_idle++] = &fibers[i];
+  }
+}
+
+// --- the module's shared memory and code, as the dynamic linker placed them ---
+
+static int find_image(dl_phdr_info* info, size_t, void* dynamic_shared) {
+  Image found{};
+  for (int i = 0; i < info->dlpi_phnum; i++) {
+    const auto& segment = info->dlpi_phdr[i];
+    if (segment.p_type == PT_LOAD && segment.p_flags & PF_X) {
+      found.code = reinterpret_cast<char*>(info->dlpi_addr + segment.p_vaddr);
+      found.code_end = found.code + segment.p_memsz;
+    }
+    if (segment.p_type == PT_TLS) {
+      found.shared = static_cast<char*>(info->dlpi_tls_data);
+      found.shared_bytes = segment.p_memsz;
+    }
+  }
+  const char* wanted = static_cast<char*>(dynamic_shared);
+  if (!found.shared || wanted < found.shared || wanted >= found.shared + found.shared_bytes) return 0;
+  found.base = reinterpret_cast<char*>(info->dlpi_addr);
+  found.written_bytes = dynamic_shared_bytes;
+  image = found;
+  return 1;
+}
+
+static void locate_image() {
+  char* dynamic = reinterpret_cast<char*>(shared_memory);
+  static ptrdiff_t offset =
+      -1;  // of the dynamic shared memory in the module's block; the block differs between host threads
+  if (offset < 0) {
+    dl_iterate_phdr(find_image, dynamic);
+    offset = dynamic - image.shared;
+  }
+  if (image.shared != dynamic - offset) image.written_bytes = dynamic_shared_bytes;
+  image.shared = dynamic - offset;
+}
+
+// All shared memory is poison before a block starts.
+static void poison_shared_memory() {
+  char *dynamic = reinterpret_cast<char*>(shared_memory), *dynamic_end = dynamic + dynamic_shared_bytes;
+  memset(image.shared, poison, dynamic + image.written_bytes - image.shared);
+  memset(dynamic_end, poison, image.shared + image.shared_bytes - dynamic_end);
+  image.written_bytes = std::min(block.launch->shared_bytes + shared_guard_bytes, dynamic_shared_bytes);
+}
+
+static void check_shared_guard() {
+  const size_t begin = block.launch->shared_bytes, end = std::min(begin + shared_guard_bytes, dynamic_shared_bytes);
+  const unsigned char* guard = shared_memory + begin;
+  if (begin == end || (*guard == poison && memcmp(guard, guard + 1, end - begin - 1) == 0)) return;
+  size_t first = begin;
+  while (shared_memory[first] == poison) first++;
+  record_failure(nullptr, "dynamic shared memory was written at byte %zu, the launch has %zu bytes", first, begin);
+}
+
+void fail_at(const void* instruction, const void* address, const char* format, ...) {
+  va_list values;
+  va_start(values, format);
+  record_failure(current, format, values);
+  va_end(values);
+  const char* code = static_cast<const char*>(instruction);
+  if (code >= image.code && code < image.code_end) block.launch->instruction = code - image.base;
+  block.launch->address = reinterpret_cast<uint64_t>(address);
+  abandon();
+}
+
+// --- signals: the host's memory protection finds what the compiler's checks do not ---
+
+constexpr int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE};
+
+static const void* caller_in_module(const void* instruction, const void* stack_pointer) {
+  // A fault inside the C library (a copy of a structure, say): look for the address it returns to.
+  auto in_module = [](const void* p) { return p >= image.code && p < image.code_end; };
+  if (in_module(instruction)) return instruction;
+  const char* end = current->fiber->stack + page_bytes + stack_bytes - 64;
+  for (auto word = static_cast<void* const*>(stack_pointer); reinterpret_cast<const char*>(word) < end; word++)
+    if (in_module(*word)) return static_cast<const char*>(*word) - 1;
+  return instruction;
+}
+
+static void on_signal(int number, siginfo_t* info, void* context) {
+  if (!current) {  // not a kernel's fault
+    signal(number, SIG_DFL);
+    raise(number);
+    return;
+  }
+  const auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
+  const char *address = static_cast<char*>(info->si_addr), *stack = current->fiber->stack;
+  const void* instruction = reinterpret_cast<void*>(registers[REG_RIP]);
+  if (address >= stack && address < stack + page_bytes)
+    fail_at(instruction, nullptr, "stack overflow: a thread has %zu bytes", stack_bytes);
+  instruction = caller_in_module(instruction, reinterpret_cast<void*>(registers[REG_RSP]));
+  if (number == SIGFPE) fail_at(instruction, nullptr, "division by zero or overflow of an integer division");
+  if (number == SIGILL) fail_at(instruction, nullptr, "illegal instruction or __trap()");
+  if (info->si_code == SI_KERNEL)
+    fail_at(instruction, nullptr, "misaligned vector access or an address that cannot exist");
+  const char* cause =
+      memory_held ? "invalid memory access, before griddepcontrol_wait_before_access()," : "invalid memory access";
+  fail_at(instruction, address, "%s at address %p", cause, static_cast<const void*>(address));
+}
+
+struct SignalGuard {  // handlers are ours during a launch only
+  struct sigaction previous[4];
+  stack_t previous_stack;
+  SignalGuard() {
+    static char stack[64 * 1024];
+    stack_t alternate{};
+    alternate.ss_sp = stack;
+    alternate.ss_size = sizeof stack;
+    sigaltstack(&alternate, &previous_stack);
+    struct sigaction action{};
+    action.sa_sigaction = on_signal;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    for (int i = 0; i < 4; i++) sigaction(signals[i], &action, &previous[i]);
+  }
+  ~SignalGuard() {
+    for (int i = 0; i < 4; i++) sigaction(signals[i], &previous[i], nullptr);
+    sigaltstack(&previous_stack, nullptr);
+  }
+};
+
+// --- launches ---
+
+static void report_deadlock() {
+  const Thread *first = nullptr, *other = nullptr;
+  for (int i = 0; i < block.threads; i++) {
+    const Thread& thread = block.thread[i];
+    if (thread.wait == Wait::finished) continue;
+    if (!first) first = &thread;
+    if (!other && (thread.wait != first->wait || thread.site.line != first->site.line)) other = &thread;
+  }
+  const int waiting = block.threads - block.finished;
+  if (other)
+    record_failure(first,
+                   "deadlock: %d threads wait for each other (thread %d in %s at %s:%d, thread %d in %s at %s:%d), %d "
+                   "have finished",
+                   waiting, first->rank, first->site.operation, base_name(first->site.file), first->site.line,
+                   other->rank, other->site.operation, base_name(other->site.file), other->site.line, block.finished);
+  else
+    record_failure(first, "deadlock: %d threads wait in %s at %s:%d for the %d that have finished or are not in it",
+                   waiting, first->site.operation, base_name(first->site.file), first->site.line,
+                   block.threads - waiting);
+}
+
+// The order of the threads: 0 forward, 1 backward, else shuffled differently for each block.
+static void order_threads(unsigned seed, uint64_t block_number) {
+  if (seed < 2) {
+    for (int i = 0; i < block.threads; i++) block.order[i] = seed ? block.threads - 1 - i : i;
+    return;
+  }
+  uint64_t random = seed * 0x9E3779B97F4A7C15ull + block_number;
+  for (int i = 0; i < block.threads; i++) {
+    random = random * 6364136223846793005ull + 1442695040888963407ull;
+    const int j = (random >> 33) % (i + 1);
+    block.order[i] = block.order[j];
+    block.order[j] = i;
+  }
+}
+
+static void run_block() {
+  const int threads = block.threads;
+  block.started = block.finished = block.arrived = 0;
+  block.votes = block.ready_first = block.ready_last = 0;
+  for (int i = 0; i < threads; i++) block.thread[i].wait = Wait::nothing;
+  for (int i = 0; i * warp_lanes < threads; i++) {
+    const int lanes = threads - i * warp_lanes;
+    block.warp[i] = {lanes >= warp_lanes ? ~0u : (1u << lanes) - 1, 0};
+  }
+  while (!block.launch->failed) {
+    if (block.ready_first != block.ready_last) {
+      Thread* thread = block.ready[block.ready_first++ % maximum_threads];
+      current = thread;
+      switch_fiber(scheduler, *thread->fiber);
+    } else if (block.started < threads) {
+      if (!start_fiber()) break;
+    } else if (block.finished == threads) {
+      break;
+    } else {
+      report_deadlock();
+    }
+  }
+  current = nullptr;
+}
+
+static void launch(Launch& request) {
+  alignas(128) static char arguments[maximum_argument_bytes];
+  memcpy(arguments, request.arguments, request.kernel->argument_bytes);
+  request.arguments = arguments;
+  SignalGuard guard;
+  locate_image();
+  block.launch = &request;
+  launches++;
+  block.size = {request.block[0], request.block[1], request.block[2]};
+  block.grid = {request.grid[0], request.grid[1], request.grid[2]};
+  block.threads = block.size.x * block.size.y * block.size.z;
+  for (unsigned i = 0; i < unsigned(block.threads); i++) {
+    block.thread[i].index = {i % block.size.x, i / block.size.x % block.size.y, i / block.size.x / block.size.y};
+    block.thread[i].rank = i;
+  }
+  if (request.kernel->waits) hold_memory(true);
+  races::begin_launch();
+  const uint64_t blocks = uint64_t(block.grid.x) * block.grid.y * block.grid.z;
+  for (uint64_t step = 0; step < blocks && !request.failed; step++) {
+    const uint64_t number = request.seed ? blocks - 1 - step : step;
+    block.index = {unsigned(number % block.grid.x), unsigned(number / block.grid.x % block.grid.y),
+                   unsigned(number / block.grid.x / block.grid.y)};
+    if (step == 0 || request.seed > 1) order_threads(request.seed, number);
+    poison_shared_memory();
+    races::begin_block();
+    run_block();
+    check_shared_guard();
+  }
+  races::end_launch();
+  griddepcontrol_wait();
+  block.launch = nullptr;
+  collect_fibers(request.failed);
+}
+
+}  // namespace emulated
+
+extern "C" EMULATED_EXPORT void emulated_launch(emulated::Launch* request) { emulated::launch(*request); }
+
+// --- the calls that the compiler's checks make (-fsanitize=bounds-strict,alignment,shift-exponent) ---
+
+namespace emulated::checks {
+struct Location {
+  const char* file;
+  uint32_t line, column;
+};
+struct Type {
+  uint16_t kind, information;
+  char name[];
+};
+struct OutOfBounds {
+  Location location;
+  const Type *array, *index;
+};
+struct TypeMismatch {
+  Location location;
+  const Type* type;
+  unsigned char alignment_log2, kind;
+};
+struct ShiftOutOfBounds {
+  Location location;
+  const Type *left, *right;
+};
+}  // namespace emulated::checks
+
+extern "C" {
+void __ubsan_handle_out_of_bounds_abort(emulated::checks::OutOfBounds* check, void* index) {
+  emulated::fail_at(static_cast<char*>(__builtin_return_address(0)) - 1, nullptr, "index %lld is out of bounds of %s",
+                    static_cast<long long>(reinterpret_cast<intptr_t>(index)), check->array->name);
+}
+void __ubsan_handle_type_mismatch_v1_abort(emulated::checks::TypeMismatch* check, void* pointer) {
+  emulated::fail_at(static_cast<char*>(__builtin_return_address(0)) - 1, pointer,
+                    "misaligned access: address %p for %s, which needs a multiple of %u", pointer, check->type->name,
+                    1u << check->alignment_log2);
+}
+void __ubsan_handle_shift_out_of_bounds_abort(emulated::checks::ShiftOutOfBounds* check, void*, void* count) {
+  emulated::fail_at(static_cast<char*>(__builtin_return_address(0)) - 1, nullptr, "shift of %s by %lld",
+                    check->left->name, static_cast<long long>(reinterpret_cast<intptr_t>(count)));
+}
+}

@@ -1,0 +1,437 @@
+"""What holds for every documented call, whatever it does: what the log says of it, its keywords, and what it answers where the device fails."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import importlib.util
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from dualdnn.api import api_log, miopen
+from dualdnn.api import cudnn as api
+from dualdnn.api.descriptors import DESCRIPTORS
+from dualdnn.api.document import Function, Parameter, functions
+from dualdnn.api.enumerations import (
+    CUDNN_SEV_INFO_EN,
+    ENUMERATIONS,
+    cudnnErrQueryMode_t,
+    cudnnSeverity_t,
+    cudnnStatus_t,
+)
+from dualdnn.api.operations import BackendError
+from dualdnn.api.status import BAD_PARAM, EXECUTION_FAILED, INTERNAL_ERROR, NOT_INITIALIZED, CudnnError
+from dualdnn.conformance.calls.caller import function_of
+from dualdnn.conformance.cases import wrong_arguments
+from dualdnn.conformance.cases.every_operation import SAMPLES, ready
+from dualdnn.conformance.cases.wrong_arguments import right
+from dualdnn.conformance.marks import shows
+from dualdnn.conformance.scope import clauses
+from dualdnn.conformance.trial import prepare
+
+pytestmark = pytest.mark.ours
+RUNNING = cudnnStatus_t.CUDNN_STATUS_RUNTIME_IN_PROGRESS
+CALLED = [function for function in functions().values() if function.arguments]
+
+
+@pytest.fixture
+def messages(cudnn) -> Iterator[list[Any]]:
+    """What is logged, until the end of the case."""
+    found: list[Any] = []
+    cudnn.cudnnSetCallback(CUDNN_SEV_INFO_EN, None, lambda *message: found.append(message))
+    yield found
+    cudnn.cudnnSetCallback(0, None, None)
+
+
+def logged(parameter: Parameter, value: Any) -> str:
+    """What the log says of an argument."""
+    base = parameter.base_type
+    if value is None:
+        return f"{parameter.name}: location={parameter.memory}; addr=NULL;"
+    if parameter.memory == "device":
+        return f"{parameter.name}: location=dev; addr={value.address};"
+    if base in ENUMERATIONS and not isinstance(value, list):
+        named = f"{value.name} ({int(value)})" if type(value) is ENUMERATIONS[base] else f"invalid ({value!r})"
+        return f"{parameter.name}: type={base}; val={named};"
+    if base in ENUMERATIONS:
+        return f"{parameter.name}: type={base}; val=invalid ({value!r});"
+    return f"{parameter.name}: type={base}; val={value.spec if base in DESCRIPTORS and not isinstance(value, list) else value!r};"
+
+
+def refused_first(function: Function, handle: Any, memory: Any) -> list[Any]:
+    """Arguments of which the first is NULL; the others are right in themselves."""
+    return [None, *(right(parameter, handle, memory) for parameter in function.arguments[1:])]
+
+
+@shows("cudnnSetCallback/c05")
+def test_the_log_has_every_call_and_every_argument(cudnn, handle, messages):
+    memory = handle.allocate(64)
+    for function in CALLED:
+        if function.name == "cudnnSetCallback":  # which ends the log
+            continue
+        values, told = refused_first(function, handle, memory), len(messages)
+        with contextlib.suppress(CudnnError):  # a few take NULL
+            getattr(cudnn, function.name)(*values)
+        severity, _, metadata, text = messages[told]
+        first, *lines = text.split("\0")[: len(values) + 1]
+        assert severity == cudnnSeverity_t.CUDNN_SEV_INFO and metadata.handle is None and metadata.cudnnStatus == 0
+        assert first == f"CuDNN (v8003) function {function.name}() called:"
+        assert [line.strip() for line in lines] == [
+            logged(p, v) for p, v in zip(function.arguments, values, strict=True)
+        ]
+
+
+@shows("cudnnSetCallback/c05", "cudnnSetCallback/c16", "cudnnSetCallback/c17")
+def test_the_log_has_the_time(cudnn, messages, monkeypatch):
+    """That of the clock, and since the start in days, hours, minutes and seconds, behind the arguments."""
+    monkeypatch.setattr("dualdnn.api.api_log._STARTED", time.time() - (((2 * 24 + 3) * 60 + 4) * 60 + 5.2))
+    before = datetime.datetime.now()
+    cudnn.cudnnCreateTensorDescriptor()
+    _, _, metadata, text = messages[-1]
+    called, stamp, where, *rest = text.split("\0")
+    clock, since = re.fullmatch(r"Time: (\S+) \((.*) since start\)", stamp).groups()
+    assert before <= datetime.datetime.fromisoformat(clock) <= datetime.datetime.now()
+    assert since in ("2d+3h+4m+5s", "2d+3h+4m+6s") and metadata.time_delta in (183845, 183846)
+    assert (
+        called.endswith("cudnnCreateTensorDescriptor() called:") and where.startswith("Process=") and rest == ["", ""]
+    )
+    assert metadata.cudnn_version == 8003 and metadata.cudaDeviceId == 0
+
+
+@shows("cudnnSetCallback/c05")
+@pytest.mark.parametrize(
+    "sample", ["ActivationForward", "OperationGraph", "ScaleBiasActivationConvBnstats", "MultiHeadAttnTraining"]
+)
+def test_the_log_has_calls_that_compute(caller, messages, sample):
+    """One message, again where the call is remembered; it names the handle."""
+    operation = ready(caller, sample)
+    memory = {name: caller.handle.to_device(content) for name, content in prepare(operation, "normal", 0).items()}
+    for _ in range(2):
+        told = len(messages)
+        caller(operation, memory)
+        named = f"function {function_of(type(operation))}() called"
+        found = [message for message in messages[told:] if named in message[3]]
+        assert len(found) == 1 and found[0][2].handle is caller.handle and found[0] is messages[-1]
+
+
+@shows("cudnnSetCallback/c05")
+@pytest.mark.parametrize("value", [7, -1, True, "7", cudnnStatus_t.CUDNN_STATUS_SUCCESS, None, 1.0], ids=repr)
+def test_the_log_has_what_is_no_enumerator(cudnn, messages, value):
+    """As it was given; an enumerator given by its number has its name."""
+    with pytest.raises(CudnnError):
+        cudnn.cudnnSetActivationDescriptor(None, value, 1, 1.0)
+    if value is True:
+        shown = "CUDNN_ACTIVATION_RELU (1)"
+    else:
+        shown = f"invalid ({value!r})"
+    wanted = "location=host; addr=NULL" if value is None else f"type=cudnnActivationMode_t; val={shown}"
+    assert f"    mode: {wanted};\0" in messages[-1][3]
+
+
+@shows("cudnnSetCallback/c05")
+def test_the_log_has_the_numbers_of_arrays(cudnn, messages):
+    """Whatever holds them, where they are no more than 64."""
+    for dims, shown in (
+        (np.array([2, 3]), [2, 3]), ((np.int64(2), 3), [2, 3]), (np.arange(64), [*range(64)]), ([*range(64)], [*range(64)]),
+        ([*range(65)], [*range(65)]), (np.arange(65), np.arange(65)), (np.int32(5), 5), ("23", "23"),
+    ):  # fmt: skip
+        with pytest.raises(CudnnError):
+            cudnn.cudnnSetTensorNdDescriptor(None, 0, 2, dims, dims)
+        assert messages[-1][3].count(f"A: type=int; val={shown!r};\0") == 2, shown
+
+
+@shows("cudnnSetCallback/c05")
+def test_what_a_callback_calls_is_not_logged(cudnn):
+    """It would be called for ever. A callback that fails does not disturb the call."""
+    calls: list[str] = []
+
+    def callback(_severity: Any, _udata: Any, _metadata: Any, text: str) -> None:
+        calls.append(text)
+        cudnn.cudnnDestroyTensorDescriptor(cudnn.cudnnCreateTensorDescriptor())
+        raise RuntimeError("a callback of the user")
+
+    cudnn.cudnnSetCallback(CUDNN_SEV_INFO_EN, None, callback)
+    try:
+        made = [cudnn.cudnnCreateTensorDescriptor() for _ in range(3)]
+    finally:
+        cudnn.cudnnSetCallback(0, None, None)
+    assert len(calls) == 3 + 1 and all(one is not None for one in made)  # the last is that which ends the log
+
+
+@shows("cudnnSetCallback/c05")
+def test_a_callback_that_fails_is_told_once(cudnn, capsys):
+    """On stderr, with its error, until it fails otherwise."""
+    errors = iter(["first", "first", "second", "second", "first", "first"])
+
+    def callback(*_message: Any) -> None:
+        raise RuntimeError(next(errors))
+
+    cudnn.cudnnSetCallback(CUDNN_SEV_INFO_EN, None, callback)
+    try:
+        for _ in range(5):
+            cudnn.cudnnCreateTensorDescriptor()
+    finally:
+        cudnn.cudnnSetCallback(0, None, None)
+    lines = [
+        line for line in capsys.readouterr().err.splitlines() if line.startswith(("dualdnn's log", "RuntimeError"))
+    ]
+    assert [line.startswith("dualdnn's log: this message is lost") for line in lines] == [True, False] * 3
+    assert lines[1::2] == [f"RuntimeError: {word}" for word in ("first", "second", "first")]
+
+
+@shows("cudnnStatus_t/c05")
+def test_arguments_by_their_names(cudnn, handle):
+    """In any order, they are what they are by their places: the refusal is the same."""
+    memory = handle.allocate(64)
+    for function in CALLED:
+        for wrong in range(len(function.arguments)):
+            values = [right(parameter, handle, memory) for parameter in function.arguments]
+            values[wrong] = object()
+            named = {p.name: v for p, v in zip(function.arguments, values, strict=True)}
+            refusals = []
+            for given, keywords in ((values, {}), (values[:1], dict([*named.items()][:0:-1])), ((), named)):
+                try:
+                    getattr(cudnn, function.name)(*given, **keywords)
+                    refusals.append(None)
+                except CudnnError as error:
+                    refusals.append((error.status, error.clause, error.function))
+                except Exception as error:  # what no call gets to look at, where nothing refuses it
+                    refusals.append(type(error))
+            assert refusals[1:] == refusals[:1] * 2, (function.name, wrong)
+
+
+DESTROYING = [function for function in CALLED if "Destroy" in function.name and function.name != "cudnnDestroy"]
+
+
+@shows("cudnnStatus_t/c05")
+@pytest.mark.parametrize("function", DESTROYING, ids=lambda function: function.name)
+def test_what_was_destroyed_is_refused(cudnn, handle, refuses, function):
+    """By the call that destroyed it, and it holds nothing any more; what was created beside it is as it was."""
+    (first,), (second,) = ([right(p, handle, None) for p in function.arguments[:1]] for _ in range(2))
+    count = [1] * (len(function.arguments) - 1)
+    call = getattr(cudnn, function.name)
+    call(first, *count)
+    clause = wrong_arguments.TABLE[function.name][function.arguments[0].name].split()[0]
+    refuses(BAD_PARAM, clause if "/" in clause else f"{function.name}/{clause}", call, first, *count)
+    for made, alive in ((first, False), (second, True)):
+        for one in made if isinstance(made, list) else [made]:
+            assert one.alive is alive and (one.spec is not None) is alive
+
+
+def clauses_of_failure(name: str) -> set[str]:
+    """The clauses that a failed kernel of a call violates."""
+    found = {
+        one.id for one in clauses().values() if one.function == name and one.status == "CUDNN_STATUS_EXECUTION_FAILED"
+    }
+    return found or {"cudnnStatus_t/c08"}
+
+
+@shows("cudnnStatus_t/c08")
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_kernels_that_fail(caller, monkeypatch, sample):
+    """The clause is that of the call's section, where it lists the status; the next call computes again."""
+    operation = ready(caller, sample)
+    memory = {name: caller.handle.to_device(content) for name, content in prepare(operation, "normal", 0).items()}
+    prepare_call = caller.handle.backend.prepare
+    name = function_of(type(operation))
+
+    def fails(operands: Any, stream: Any) -> None:
+        raise BackendError("an access that is out of bounds")
+
+    monkeypatch.setattr(
+        caller.handle.backend, "prepare", lambda asked: fails if asked == operation else prepare_call(asked)
+    )
+    with pytest.raises(CudnnError) as refused:
+        caller(operation, memory)
+    error = refused.value
+    assert error.status == EXECUTION_FAILED and error.clause in clauses_of_failure(name)
+    assert error.function == name and "an access that is out of bounds" in str(error)
+
+
+@shows("cudnnQueryRuntimeError/c16", "cudnnQueryRuntimeError/c18", "cudnnQueryRuntimeError/c22")
+@pytest.mark.parametrize("mode", list(cudnnErrQueryMode_t), ids=lambda mode: mode.name)
+def test_runtime_errors_while_work_is_pending(cudnn, handle, refuses, monkeypatch, mode):
+    """Only one mode waits, and can fail in it; only one says that there is work left; the others read what there is."""
+    waits = mode == cudnnErrQueryMode_t.CUDNN_ERRQUERY_BLOCKING
+    error = cudnnStatus_t.CUDNN_STATUS_RUNTIME_FP_OVERFLOW
+    stream = handle.new_stream()
+    cudnn.cudnnSetStream(handle, stream)
+    asked: list[Any] = []
+
+    def pending(stream: Any) -> bool:
+        asked.append(stream)
+        return False
+
+    def failing(stream: Any) -> None:
+        raise BackendError("an earlier kernel")
+
+    handle.runtime_error = error
+    with monkeypatch.context() as patched:
+        patched.setattr(handle.backend, "finished", pending)
+        patched.setattr(handle.backend, "synchronize", failing)
+        if waits:
+            refuses(INTERNAL_ERROR, "cudnnQueryRuntimeError/c22", cudnn.cudnnQueryRuntimeError, handle, mode, None)
+        else:
+            said = cudnn.cudnnQueryRuntimeError(handle, mode, None)
+            asks = mode == cudnnErrQueryMode_t.CUDNN_ERRQUERY_NONBLOCKING
+            assert said == (RUNNING if asks else error)
+            assert asked == ([handle.stream] if asks else [])
+            handle.runtime_error = error
+    assert cudnn.cudnnQueryRuntimeError(handle, mode, None) == error
+    cudnn.cudnnSetStream(handle, None)
+
+
+@shows("cudnnDestroy/c01", "cudnnDestroy/c04")
+def test_a_destroyed_handle_waits_for_its_stream(subject, cudnn, monkeypatch):
+    """For that of the device, before anything is closed."""
+    handle = subject.new_handle()
+    cudnn.cudnnSetStream(handle, handle.new_stream())
+    handle.stream, happened = object(), []
+    close = handle.backend.close
+    monkeypatch.setattr(handle.backend, "synchronize", lambda stream: happened.append(stream))
+    monkeypatch.setattr(handle.backend, "close", lambda: happened.append("closed") or close())
+    cudnn.cudnnDestroy(handle)
+    assert happened == [handle.stream, "closed"] and not handle.alive and not handle.prepared
+
+
+@shows("cudnnHandle_t/c02")
+def test_a_handle_ends_with_its_statement(subject, cudnn, refuses):
+    with subject.new_handle() as handle:
+        assert cudnn.cudnnGetStream(handle) is None
+    refuses(NOT_INITIALIZED, "cudnnStatus_t/c03", cudnn.cudnnGetStream, handle)
+    with subject.new_handle() as handle:
+        cudnn.cudnnDestroy(handle)  # once is enough
+    assert not handle.alive and repr(handle).endswith(", destroyed>")
+
+
+@shows("cudnnCreate/c01", "cudnnCreate/c12")
+def test_the_backend_of_a_handle(subject, cudnn, refuses, monkeypatch):
+    """The argument, else the variable of the environment, else the device that there is."""
+    if subject.name != "reference":
+        pytest.skip("what it says has nothing to do with the subject")
+    created = cudnn.cudnnCreate
+
+    def opened(**asked: Any) -> str:
+        with created(**asked) as handle:
+            return str(handle.backend.name)
+
+    monkeypatch.setenv("DUALDNN_BACKEND", "reference")
+    assert opened() == opened(backend="reference") == "reference"
+    assert opened(backend="accelerated", device="emulated") == "accelerated"
+    assert opened(backend="crosscheck", device="emulated") == "crosscheck"
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", created, device="emulated")  # which the reference has not
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", created, backend="reference", device="gpu")
+    for backend in ("", "Reference", 1, b"reference"):
+        refuses(BAD_PARAM, "cudnnStatus_t/c05", created, backend=backend)
+    for device in ("", "GPU", 0, b"gpu"):
+        refuses(BAD_PARAM, "cudnnStatus_t/c05", created, backend="accelerated", device=device)
+    monkeypatch.setenv("DUALDNN_BACKEND", "crosscheck")
+    assert opened(device="emulated") == "crosscheck"
+    monkeypatch.setenv("DUALDNN_BACKEND", "another")
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", created)
+    for unset in (False, True):
+        monkeypatch.setenv("DUALDNN_BACKEND", "")
+        if unset:
+            monkeypatch.delenv("DUALDNN_BACKEND")
+        for usable in (False, True):
+            monkeypatch.setattr("dualdnn.accelerated.gpu_is_usable", lambda usable=usable: usable)
+            assert opened(device="emulated") == "accelerated"
+            if not usable:
+                assert opened() == "reference"
+    monkeypatch.setattr("dualdnn.accelerated.AcceleratedBackend", no_device)
+    monkeypatch.setattr("dualdnn.accelerated.gpu_is_usable", lambda: True)
+    refuses(NOT_INITIALIZED, "cudnnCreate/c12", created)
+    refuses(NOT_INITIALIZED, "cudnnCreate/c12", created, backend="accelerated")
+
+
+def no_device(device: str) -> None:
+    from dualdnn.accelerated import DeviceUnavailable
+
+    assert device == "gpu"
+    raise DeviceUnavailable("there is none")
+
+
+@shows("cudnnStatus_t/c01")
+@pytest.mark.parametrize("module", [api, miopen], ids=["cudnn", "miopen"])
+def test_names_that_are_none(module):
+    """They are no attributes; the calls and the enumerators are, and name themselves."""
+    for name in ("cudnnNothing", "CUDNN_NOTHING", "miopenNothing"):
+        assert not hasattr(module, name)
+        with pytest.raises(AttributeError, match=name):
+            getattr(module, name)
+    assert set(module.__all__) <= set(dir(module)) and all(
+        callable(getattr(module, n)) for n in module.__all__ if n.startswith(("cudnn", "miopenGet"))
+    )
+    for kind in ENUMERATIONS.values() if module is api else ():
+        for member in kind:
+            assert getattr(module, member.name) is member
+
+
+@shows("cudnnSetCallback/c05")
+@pytest.mark.parametrize("value", [None, "", "0", "1", "2"])
+def test_the_log_when_the_library_is_loaded(subject, monkeypatch, value):
+    """CUDNN_LOGINFO_DBG=1 switches the info channel on, nothing else does."""
+    if subject.name != "reference":
+        pytest.skip("the log has nothing to do with the subject")
+    monkeypatch.setenv("CUDNN_LOGINFO_DBG", value or "")
+    if value is None:
+        monkeypatch.delenv("CUDNN_LOGINFO_DBG")
+    found = importlib.util.spec_from_file_location("dualdnn.api.log_again", api_log.__file__)
+    loaded = importlib.util.module_from_spec(found)
+    monkeypatch.setitem(sys.modules, found.name, loaded)
+    found.loader.exec_module(loaded)
+    assert loaded.active is (value == "1") and loaded.state.mask == (CUDNN_SEV_INFO_EN if value == "1" else 0)
+
+
+@shows("cudnnCreate/c09")
+def test_a_child_of_the_process(cudnn, handle):
+    """A handle that a thread of the parent is just using is free in a child that the process forks."""
+    held, done = threading.Event(), threading.Event()
+
+    def use() -> None:
+        with handle.lock:
+            held.set()
+            done.wait(60)
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    held.wait(60)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            status = int(cudnn.cudnnGetStream(handle) is not None)
+        finally:
+            os._exit(status)
+    done.set()
+    thread.join()
+    until = time.monotonic() + 20
+    while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+        if time.monotonic() > until:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            pytest.fail("the child waits for a thread that it does not have")
+        time.sleep(0.005)
+    assert ended[1] == 0
+
+
+@shows("cudnnConvolutionFwdAlgoPerf_t/c05")
+def test_times_of_algorithms(subject, handle, monkeypatch):
+    """In milliseconds, of the run alone: what is prepared before is not counted."""
+    if subject.name != "reference":
+        pytest.skip("a device has a clock of its own")
+
+    def prepared(operation: Any) -> Any:
+        time.sleep(0.2)
+        return lambda operands, stream: time.sleep(0.03)
+
+    monkeypatch.setattr(handle.backend, "prepare", prepared)
+    assert 30 <= handle.backend.algorithm_time(None, [], None) < 200

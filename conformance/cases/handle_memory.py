@@ -1,0 +1,162 @@
+"""Cases of the memory that a handle gives: what a program reads from it, its parts, its end."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnTensorFormat_t
+from dualdnn.api.operations import FilterSpec, TensorSpec
+from dualdnn.api.operations.specs import FLOAT, HALF, NCHW_VECT_C, NHWC, INT8x4
+from dualdnn.api.status import ALLOC_FAILED, BAD_PARAM
+from dualdnn.conformance.calls import Caller
+from dualdnn.conformance.marks import shows
+
+pytestmark = pytest.mark.ours
+NUMBERS = np.arange(48, dtype=np.float32)
+
+
+@pytest.fixture
+def memory(handle):
+    return handle.to_device(NUMBERS)
+
+
+@shows("cudnnHandle_t/c01")
+def test_what_is_read(memory):
+    """The first elements, as many as the shape has; one size may follow from the others; the copy is the reader's."""
+    for shape in (48, (6, 8), (4, 3, 2), 0, (0, 3), (), [2, 2], np.int64(5)):
+        wanted = tuple(np.ravel(shape).tolist()) if np.ndim(shape) else () if np.shape(shape) == (0,) else (int(shape),)
+        read = memory.to_host(np.float32, shape)
+        assert read.shape == wanted and np.array_equal(read, NUMBERS[: read.size].reshape(wanted))
+    for shape, wanted in ((-1, (48,)), ((-1, 8), (6, 8)), ((3, -1, 2), (3, 8, 2)), ((48, -1), (48, 1))):
+        assert np.array_equal(memory.to_host(np.float32, shape), NUMBERS.reshape(wanted))
+    assert (
+        memory.to_host("f2", -1).shape == (96,)
+        and memory.to_host(np.uint8, memory.nbytes).tobytes() == NUMBERS.tobytes()
+    )
+    read[...] = -1
+    assert np.array_equal(memory.to_host(np.float32, 48), NUMBERS)
+
+
+@shows("cudnnHandle_t/c01")
+def test_what_cannot_be_read(memory):
+    for shape in (49, (7, 7), (-1, -1), (-2, 3), -2, (0, -1), (5, -1), (1, -1, 7)):
+        with pytest.raises(ValueError, match="shape"):
+            memory.to_host(np.float32, shape)
+    for dtype, shape in (
+        (object, 1),
+        ([("a", object)], 1),
+        (np.float32, None),
+        (None, None),
+        (np.float32, 1.5),
+        (np.float32, "4"),
+    ):
+        with pytest.raises(TypeError):
+            memory.to_host(dtype, shape)
+
+
+@shows("cudnnHandle_t/c01")
+def test_what_descriptors_read(cudnn, handle, memory):
+    """In (N, C, spatial ...), whatever the layout; vectors are joined; what a descriptor spans must be there."""
+    make = Caller(cudnn, handle)
+    nhwc = TensorSpec.packed(FLOAT, (2, 3, 4, 2), NHWC)
+    assert np.array_equal(memory.to_host(make.tensor(nhwc)), NUMBERS.reshape(2, 4, 2, 3).transpose(0, 3, 1, 2))
+    gaps = TensorSpec(FLOAT, (2, 2, 1, 3), (24, 8, 4, 2))
+    assert np.array_equal(
+        memory.to_host(make.tensor(gaps)),
+        NUMBERS[[[0, 2, 4], [8, 10, 12], [24, 26, 28], [32, 34, 36]]].reshape(2, 2, 1, 3),
+    )
+    filters = FilterSpec(FLOAT, cudnnTensorFormat_t.CUDNN_TENSOR_NHWC, (2, 3, 4, 2))
+    assert np.array_equal(memory.to_host(make.filter(filters)), NUMBERS.reshape(2, 4, 2, 3).transpose(0, 3, 1, 2))
+    bytes_ = handle.to_device(np.arange(48, dtype=np.int8))
+    vectors = make.tensor(TensorSpec.packed(INT8x4, (2, 8, 3, 1), NCHW_VECT_C))
+    assert np.array_equal(
+        bytes_.to_host(vectors), np.arange(48).reshape(2, 2, 3, 1, 4).transpose(0, 1, 4, 2, 3).reshape(2, 8, 3, 1)
+    )
+    with pytest.raises(ValueError, match="bytes"):
+        memory.to_host(make.tensor(TensorSpec.packed(FLOAT, (1, 1, 7, 7))))
+    assert memory.to_host(make.tensor(TensorSpec.packed(HALF, (1, 1, 12, 8)))).shape == (1, 1, 12, 8)
+    with pytest.raises(TypeError):
+        memory.to_host(cudnn.cudnnCreateTensorDescriptor())
+
+
+@shows("cudnnHandle_t/c01")
+def test_parts_of_memory(memory):
+    """They share the bytes, and end with the whole."""
+    for start, size in ((0, 192), (4, 8), (191, 1), (0, 0), (192, 0)):
+        part = memory.slice(start, size)
+        assert (part.address, part.nbytes) == (memory.address + start, size) and part.writable
+        assert part.to_host(np.uint8, size).tobytes() == NUMBERS.tobytes()[start : start + size]
+    for start, size in ((-1, 4), (0, 193), (189, 4), (193, 0), (4, -1)):
+        with pytest.raises(ValueError, match="inside a buffer of 192 bytes"):
+            memory.slice(start, size)
+    inner = memory.slice(8, 16).slice(4, 8)
+    assert inner.address == memory.address + 12 and np.array_equal(inner.to_host(np.float32, 2), NUMBERS[3:5])
+    part, other = memory.slice(0, 8), memory.slice(0, 8)
+    part.free()
+    with pytest.raises(ValueError, match="freed"):
+        part.to_host(np.uint8, 1)
+    assert np.array_equal(other.to_host(np.float32, 2), NUMBERS[:2])
+    memory.free()
+    for gone in (memory, other, inner):
+        with pytest.raises(ValueError, match="freed"):
+            gone.to_host(np.uint8, 1)
+
+
+@shows("cudnnHandle_t/c01")
+def test_the_end_of_memory(handle, memory):
+    """Once, by free or by its statement; nothing is done with it afterwards."""
+    with memory as same:
+        assert same is memory and "freed" not in repr(memory) and "192 bytes" in repr(memory)
+        copied = copy.deepcopy(memory)
+    assert "freed" in repr(memory)
+    for use in (
+        memory.free, lambda: memory.slice(0, 0), lambda: memory.to_host(np.uint8, 0), lambda: copy.deepcopy(memory), memory.__enter__,
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="freed"):
+            use()
+    assert copied.address != memory.address and np.array_equal(copied.to_host(np.float32, 48), NUMBERS)
+    with copied:
+        copied.free()
+    with pytest.raises(TypeError):
+        pickle.dumps(handle.allocate(4))
+
+
+@shows("cudnnStatus_t/c05")
+def test_memory_of_the_program(subject, cudnn, handle, refuses):
+    """The reference takes arrays as they are: one that has gaps, holds objects, or is too small, is refused, and what holds the bytes is
+    written."""
+    if subject.name != "reference":
+        pytest.skip("memory of the host is no memory of a device")
+    make = Caller(cudnn, handle)
+    tensor = make.tensor(TensorSpec.packed(FLOAT, (1, 1, 2, 3)))
+    good = np.ones(6, np.float32)
+    for held in (good, good.reshape(2, 3), memoryview(good), bytearray(24), good.view(np.uint8)):
+        cudnn.cudnnSetTensor(handle, tensor, held, 2.5)
+        assert np.array_equal(np.frombuffer(held, np.float32), np.full(6, 2.5, np.float32))
+    wide = np.zeros((2, 6), np.float32)
+    none = (wide.T, wide[:, ::2], wide[:, :3], np.zeros(6, object), bytes(24), [1.0] * 6, 7, "memory")
+    for clause, refused in (("cudnnSetTensor/c07", none), ("cudnnStatus_t/c05", (good[:5], bytearray(23)))):
+        for held in refused:
+            refuses(BAD_PARAM, clause, cudnn.cudnnSetTensor, handle, tensor, held, 3.0)
+    assert not wide.any()
+
+
+@shows("cudnnHandle_t/c01", "cudnnStatus_t/c04")
+def test_sizes_of_memory(handle, refuses):
+    for make in (handle.allocate, handle.zeros):
+        assert [make(size).nbytes for size in (0, 1, np.int32(7), True)] == [0, 1, 7, 1]
+        for size in (-1, -(2**70)):
+            with pytest.raises(ValueError, match="negative"):
+                make(size)
+        for size in (2**63, 2**63 - 1, 2**64, 2**70):
+            refuses(ALLOC_FAILED, "cudnnStatus_t/c04", make, size)
+        for size in (1.0, "1", None):
+            with pytest.raises(TypeError):
+                make(size)
+    assert not handle.zeros(1000).to_host(np.uint8, 1000).any()
+    for array in (np.float32(3), [1, 2], np.arange(12).reshape(3, 4).T):
+        made = handle.to_device(array)
+        assert made.to_host(np.uint8, -1).tobytes() == np.ascontiguousarray(array).tobytes()
