@@ -71,9 +71,8 @@ struct Piece {
   __device__ __forceinline__ unsigned all_packs() const { return packs * rows; }
 };
 
-// TENSORS: of which slots have pieces, and of a mask behind them. Known: what writers know of a channel.
-template <int TENSORS, bool HAS_MASK, class Known> struct Team {
-  static constexpr unsigned PACK_BYTES = TENSORS * sizeof(Elements) + HAS_MASK * sizeof(Bits);  // of all of them
+// TENSORS: of which slots have pieces. Known: what writers know of a channel.
+template <int TENSORS, class Known> struct Team {
   struct Shared {
     Mbarrier full[MOST_SLOTS], empty[MOST_SLOTS], reduced[OPEN], known[OPEN];
     Share shares[OPEN][STATISTICS];
@@ -100,13 +99,9 @@ template <int TENSORS, bool HAS_MASK, class Known> struct Team {
     }
     __syncthreads();
   }
-  // The packs of a tensor in a slot, and the bytes of the mask behind them.
+  // The packs of a tensor in a slot.
   __device__ __forceinline__ Elements* packs_of(const Piece& piece, int tensor) const {
-    const unsigned packs = all.rows * all.part;
-    return reinterpret_cast<Elements*>(shared_memory + piece.slot * packs * PACK_BYTES) + tensor * packs;
-  }
-  __device__ __forceinline__ Bits* mask_of(const Piece& piece) const {
-    return reinterpret_cast<Bits*>(packs_of(piece, TENSORS));
+    return reinterpret_cast<Elements*>(shared_memory) + (piece.slot * TENSORS + tensor) * all.rows * all.part;
   }
   static __device__ __forceinline__ int phase(unsigned k) { return k / OPEN & 1; }
 
@@ -132,20 +127,19 @@ template <int TENSORS, bool HAS_MASK, class Known> struct Team {
   }
 
   // The warp that loads.
-  __device__ __forceinline__ void read(const ELEMENT* const (&from)[TENSORS], const unsigned char* mask) const {
+  __device__ __forceinline__ void read(const ELEMENT* const (&from)[TENSORS]) const {
     const L2CachePolicy policy = l2_cache_policy(true);
     visit([](unsigned, unsigned) {},
           [&](unsigned, const Piece& piece) {
             Mbarrier* const full = &shared.full[piece.slot];
             mbarrier_wait_parity(&shared.empty[piece.slot], piece.parity ^ 1);
-            if (lane == 0) mbarrier_arrive_expect_tx(full, piece.all_packs() * PACK_BYTES);
+            if (lane == 0) mbarrier_arrive_expect_tx(full, piece.all_packs() * TENSORS * sizeof(Elements));
             __syncwarp();
             for (unsigned row = lane; row < piece.rows; row += 32) {
               const unsigned offset = piece.offset + row * all.channels * all.plane, at = row * piece.packs;
 #pragma unroll
               for (int t = 0; t < TENSORS; t++)
                 tma_load_bulk(packs_of(piece, t) + at, from[t] + offset, piece.packs * sizeof(Elements), full, policy);
-              if (HAS_MASK) tma_load_bulk(mask_of(piece) + at, mask + offset, piece.packs * sizeof(Bits), full, policy);
             }
           },
           [](unsigned, unsigned) {});
@@ -190,7 +184,6 @@ template <int TENSORS, bool HAS_MASK, class Known> struct Team {
         },
         [&](unsigned k, unsigned) {
           const Share of_warp = merge_lanes<Rule>(share());
-          __syncwarp();  // all have written back what they changed
           if (lane == 0) {
             shared.shares[k % OPEN][warp] = of_warp;
             mbarrier_arrive(&shared.reduced[k % OPEN]);
@@ -263,7 +256,7 @@ struct ForwardArguments {
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     normalization_batch_planes_persistent_training(const ForwardArguments a) {
   griddepcontrol_wait();
-  using Training = Team<1, false, Normalizer>;
+  using Training = Team<1, Normalizer>;
   __shared__ Training::Shared shared;
   const ForwardCall& call = a.call;
   const Training team(a.teams, shared);
@@ -288,7 +281,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       return Normalizer{mean, scale * call.inverse(total.second, a.teams.count), bias};
     });
   } else if (team.warp == READER) {
-    team.read({call.x}, nullptr);
+    team.read({call.x});
   } else {
     Elements x[PACKS];
     team.write([&](const Piece& piece, const Normalizer& of, unsigned first, unsigned step) {
@@ -305,18 +298,17 @@ struct BackwardArguments {
   Teams teams;
 };
 
-// Where mean and inverse are saved.
+// Where mean and inverse are saved, and no activation is undone.
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     normalization_batch_planes_persistent_backward(const BackwardArguments a) {
   griddepcontrol_wait();
-  using Backward = Team<2, READS_MASK, GradientOf>;
+  using Backward = Team<2, GradientOf>;
   __shared__ Backward::Shared shared;
   const BackwardCall& call = a.call;
   const Backward team(a.teams, shared);
   if (team.warp < STATISTICS) {
     GradientSums sums{call};
     Elements x[PACKS], dy[PACKS];
-    Bits passes[PACKS];
     KnownChannel next = KnownChannel::read(call, min(team.team, a.teams.channels - 1));
     auto begin = [&](unsigned, unsigned channel) {
       sums.known = next, sums.total = {};
@@ -324,20 +316,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     };
     auto add = [&](const Piece& piece) {
       const Elements* const packs = team.packs_of(piece, 0);
-      Elements* const gradients = team.packs_of(piece, 1);
-      const Bits* const mask = team.mask_of(piece);
+      const Elements* const gradients = team.packs_of(piece, 1);
       team.visit_packs(
-          team.lane, 32, piece,
-          [&](int u, unsigned i) {
-            x[u] = packs[i], dy[u] = gradients[i];
-            if (call.has_mask()) passes[u] = mask[i];
-          },
-          [&](int u, unsigned i) {
-            sums.undo(x[u], dy[u], passes[u]);
-            sums.add(x[u], dy[u]);
-            if (call.has_mask() || call.has_bias()) gradients[i] = dy[u];
-          });
-      if (call.has_mask() || call.has_bias()) fence_proxy_async();  // before TMA writes there again
+          team.lane, 32, piece, [&](int u, unsigned i) { x[u] = packs[i], dy[u] = gradients[i]; },
+          [&](int u, unsigned) { sums.add(x[u], dy[u]); });
     };
     team.take_statistics<AddSums>(begin, add, [&] { return Share{COMPUTE(1), sums.total}; });
   } else if (team.warp == REDUCER) {
@@ -348,7 +330,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       return known.gradient(total, a.teams.count);
     });
   } else if (team.warp == READER) {
-    team.read({call.x, call.dy}, call.mask);
+    team.read({call.x, call.dy});
   } else {
     Elements x[PACKS], dy[PACKS];
     team.write([&](const Piece& piece, const GradientOf& of, unsigned first, unsigned step) {

@@ -46,21 +46,12 @@ def tensors_of(problem: BatchProblem) -> int:
     return 2 if problem.is_gradient else 1
 
 
-def masked(problem: BatchProblem) -> bool:
-    """Return whether the call reads a mask, of which blocks keep pieces, a byte for each element."""
-    return problem.is_gradient and problem.operation.dz is not None
-
-
-def pack_bytes(problem: BatchProblem) -> int:
-    """Return the bytes of a pack of all tensors of which blocks keep pieces."""
-    return tensors_of(problem) * PACK_BYTES + masked(problem) * problem.width
-
-
 def division_of(problem: BatchProblem) -> Division | None:
     """Return the division in which the block that has most to do has least, or None where no team keeps a channel."""
     if problem.plane is None or problem.plane % problem.width or problem.is_inference:
         return None
-    if (problem.operation.saved is None) if problem.is_gradient else (problem.operation.z is not None):
+    o = problem.operation
+    if (o.saved is None or o.dz is not None or "bias" in o.operands) if problem.is_gradient else (o.z is not None):
         return None
     if not (has_clusters(problem.device) or problem.device.kind == "emulated"):
         return None
@@ -69,16 +60,14 @@ def division_of(problem: BatchProblem) -> Division | None:
         return None
     images, channels = problem.x.dims[:2]
     packs = problem.plane // problem.width
-    unit = PACK_BYTES // problem.width if masked(problem) else 1  # packs whose bytes of a mask TMA loads
-    if packs % unit:
-        return None
-    of_plane = packs * PACK_BYTES * tensors_of(problem)
+    pack_bytes = PACK_BYTES * tensors_of(problem)
+    of_plane = packs * pack_bytes
     parts = -(-of_plane // PIECE_BYTES)
-    part = -(-packs // (parts * unit)) * unit
+    part = -(-packs // parts)
     parts = -(-packs // part)
     rows = min(images, max(1, PIECE_BYTES // of_plane))
     pieces = -(-images // rows) * parts
-    of_piece = rows * part * pack_bytes(problem)
+    of_piece = rows * part * pack_bytes
     room = min(MOST_SLOTS, (problem.device.shared_bytes_per_block - RESERVED_BYTES) // of_piece)
     best: tuple[float, Division] | None = None
     for blocks in range(1, min(multiprocessors, pieces) + 1):
@@ -136,11 +125,10 @@ class BatchPlanesPersistentSolver(Solver[BatchProblem]):
             [("teams", teams)],
             (blocks, 1, 1),
             (WARP * (STATISTICS + WRITERS + OTHERS), 1, 1),
-            shared_bytes=d.slots * d.rows * d.part * pack_bytes(problem),
+            shared_bytes=d.slots * d.rows * d.part * PACK_BYTES * tensors_of(problem),
             PACK_WIDTH=problem.width,
             STATISTICS_WARPS=STATISTICS,
             WRITER_WARPS=WRITERS,
-            READS_MASK=int(masked(problem)),
         )
         launch.cooperative = blocks > 1
         return [launch]
