@@ -8,7 +8,7 @@
 // planes made of packs together; a thread has the same pack of every image. Inference takes the tensor as one row.
 //
 // Roofline bound: bytes, x read and y written once (backward x and dy and dx), while a channel fits the shared memory
-// of a cluster. 64 x 256 x 56 x 56 float on an H200: training 135 us, 72 % of the copy, backward 232 us, 62 %. Flops: 6
+// of a cluster. 64 x 1024 x 14 x 14 float on an H200: training 38 us, 66 % of the copy, backward 49 us, 76 %. Flops: 6
 // an element forward, 12 backward.
 #include "normalization/batch_planes.cuh"
 #include "primitives/cp_async.cuh"

@@ -20,6 +20,7 @@ STATISTICS, WRITERS, OTHERS = 8, 8, 2  # warps of a block
 PIECE_BYTES = 12800  # of the tensors in a piece, at most
 LEAD_BYTES = 80 << 10  # that a block reads while its team exchanges statistics
 RESERVED_BYTES = 4 << 10  # of shared memory
+MANY_BYTES = 32 << 20  # of the tensors
 
 
 @dataclass(frozen=True)
@@ -92,10 +93,11 @@ class BatchPlanesPersistentSolver(Solver[BatchProblem]):
         return problem.aligned and division_of(problem) is not None
 
     def applies(self, problem: BatchProblem) -> bool:
-        # A channel that one block keeps beside another block's needs no team.
+        """Channels that one block does not keep; of many bytes, those that it does not keep beside another block."""
         of_channel = problem.count * problem.x.scalar_bytes * tensors_of(problem)
-        alone = of_channel <= problem.device.shared_bytes_per_block // 2 - RESERVED_BYTES
-        return not alone and self.serves(problem)
+        many = of_channel * problem.x.dims[1] >= MANY_BYTES
+        room = problem.device.shared_bytes_per_block // (2 if many else 1) - RESERVED_BYTES
+        return of_channel > room and self.serves(problem)
 
     def alignment(self, problem: BatchProblem) -> Mapping[str, int]:
         return dict.fromkeys(problem.moved_tensors, 16)
