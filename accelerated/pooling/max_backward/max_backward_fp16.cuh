@@ -15,14 +15,12 @@ static_assert(LEFT >= 0 && RIGHT >= 0, "one side");
 constexpr int WARP = 32;
 constexpr unsigned ALL = 0xffffffffu;
 
-// A tile, by the bytes of an access: columns, their words, pairs of windows, windows; words of an access.
-template <int BYTES> struct Fp16Tile {
-  static constexpr int COLUMNS = BYTES > 8 ? 8 : 4, WORDS = COLUMNS / 2, PAIRS = COLUMNS / 4, WINDOWS = COLUMNS / 2,
-                       PACK = BYTES / 4;
-};
+// A thread's tile: columns, windows that begin there.
+constexpr int COLUMNS = 4, WINDOWS = 2;
 template <int N> struct alignas(N * 4) Words {
   unsigned word[N];
 };
+using Row = Words<2>;  // of a line of a tile
 
 __device__ __forceinline__ half2 pair_of(unsigned bits) {
   half2 pair;
@@ -93,62 +91,42 @@ struct Ends {
 };
 
 // A line under the windows of a tile.
-template <int BYTES> struct FirstMaxima {
-  using H = Fp16Tile<BYTES>;
-  static constexpr int PAIRS = H::PAIRS, WINDOWS = H::WINDOWS;
+struct FirstMaxima {
   // Columns that lie in one window, and those that may lie in two: in which half of a word, and at which index of the
   // window that is in the same half of its word, and of the one beside that.
   static constexpr int SHARED = LEFT ? 1 : 0, SAME = LEFT ? 2 : 0, BESIDE = LEFT ? 0 : 2;
-  unsigned value[PAIRS];
-  Selection column[PAIRS];
+  unsigned value;
+  Selection column;
 
-  template <bool PROPAGATES> __device__ __forceinline__ void scan(const unsigned (&words)[H::WORDS], Ends ends) {
-    unsigned even[PAIRS], odd[PAIRS], other = 0;
-#pragma unroll
-    for (int g = 0; g < PAIRS; g++)
-      even[g] = lows(words[2 * g], words[2 * g + 1]), odd[g] = highs(words[2 * g], words[2 * g + 1]);
+  template <bool PROPAGATES> __device__ __forceinline__ void scan(const Row& row, Ends ends) {
+    const unsigned even = lows(row.word[0], row.word[1]), odd = highs(row.word[0], row.word[1]);
+    unsigned other = 0;
     if (LEFT) {
-      other = __shfl_up_sync(ALL, odd[PAIRS - 1], 1);
+      other = __shfl_up_sync(ALL, odd, 1);
       if (ends.leftmost) other = NOTHING<PROPAGATES>;
     }
-    if (RIGHT) other = __shfl_down_sync(ALL, even[0], 1);
-#pragma unroll
-    for (int g = 0; g < PAIRS; g++) {
-      const unsigned left = between(g ? odd[g ? g - 1 : 0] : other, odd[g]),
-                     right = between(even[g], g + 1 < PAIRS ? even[g + 1 < PAIRS ? g + 1 : 0] : other);
-      value[g] = LEFT ? left : even[g];
-      column[g] = select<K2, PROPAGATES>(value[g], LEFT ? even[g] : odd[g], LEFT ? odd[g] : right,
-                                         LEFT && g == 0 && ends.leftmost ? 0xffff0000u : ALL);
-    }
+    if (RIGHT) other = __shfl_down_sync(ALL, even, 1);
+    value = LEFT ? between(other, odd) : even;
+    column = select<K2, PROPAGATES>(value, LEFT ? even : odd, LEFT ? odd : between(even, other),
+                                    LEFT && ends.leftmost ? 0xffff0000u : ALL);
   }
   // What each column gets of what one row of windows gives. The sums of two are rounded once.
-  __device__ __forceinline__ void scatter(const unsigned (&dy_value)[PAIRS], Ends ends,
-                                          unsigned (&result)[H::WORDS]) const {
-    unsigned incoming[PAIRS], next = 0;
+  __device__ __forceinline__ Row scatter(unsigned dy_value, Ends ends) const {
+    unsigned shared = column.template part<SAME>(dy_value);
     if (K2 > S2) {
-#pragma unroll
-      for (int g = 0; g < PAIRS; g++) incoming[g] = column[g].template part<BESIDE>(dy_value[g]);
-      next = LEFT ? __shfl_down_sync(ALL, incoming[0], 1) : __shfl_up_sync(ALL, incoming[PAIRS - 1], 1);
+      const unsigned incoming = column.template part<BESIDE>(dy_value);
+      unsigned next = LEFT ? __shfl_down_sync(ALL, incoming, 1) : __shfl_up_sync(ALL, incoming, 1);
       if (LEFT ? ends.rightmost : ends.leftmost) next = 0;
+      shared = sum_of(shared, LEFT ? between(incoming, next) : between(next, incoming));
     }
-#pragma unroll
-    for (int g = 0; g < PAIRS; g++) {
-      unsigned shared = column[g].template part<SAME>(dy_value[g]);
-      if (K2 > S2)
-        shared = sum_of(shared, LEFT ? between(incoming[g], g + 1 < PAIRS ? incoming[g + 1 < PAIRS ? g + 1 : 0] : next)
-                                     : between(g ? incoming[g ? g - 1 : 0] : next, incoming[g]));
-      put(g, column[g].template part<1>(dy_value[g]), shared, result);
-    }
+    return joined(column.template part<1>(dy_value), shared);
   }
   // The same for floats. ALONE: also for columns that lie in one window.
   template <bool ALONE>
   __device__ __forceinline__ void scatter_values(const float (&dy_value)[WINDOWS], Ends ends,
-                                                 float (&result)[H::COLUMNS]) const {
-    Selection one[WINDOWS];
+                                                 float (&result)[COLUMNS]) const {
+    const Selection one[WINDOWS] = {column.template one<0>(), column.template one<1>()};
     float next = 0;
-#pragma unroll
-    for (int w = 0; w < WINDOWS; w++)
-      one[w] = w % 2 ? column[w / 2].template one<1>() : column[w / 2].template one<0>();
     if (K2 > S2) {
       next = LEFT ? __shfl_down_sync(ALL, part_of<BESIDE>(dy_value[0], one[0]), 1)
                   : __shfl_up_sync(ALL, part_of<BESIDE>(dy_value[WINDOWS - 1], one[WINDOWS - 1]), 1);
@@ -165,89 +143,54 @@ template <int BYTES> struct FirstMaxima {
     }
   }
   // Of what two rows of windows give: sums of two are rounded once, those of four are floats before.
-  __device__ __forceinline__ void scatter_both(const unsigned (&late)[PAIRS], const unsigned (&early)[PAIRS], Ends ends,
-                                               unsigned (&result)[H::WORDS]) const {
-    float sum[WINDOWS], shared[H::COLUMNS];
+  __device__ __forceinline__ Row scatter_both(unsigned late, unsigned early, Ends ends) const {
+    float sum[WINDOWS], shared[COLUMNS];
     add(late, early, sum);
     scatter_values<false>(sum, ends, shared);
-#pragma unroll
-    for (int g = 0; g < PAIRS; g++)
-      put(g, column[g].template part<1>(sum_of(late[g], early[g])),
-          rounded(shared[4 * g + SHARED], shared[4 * g + 2 + SHARED]), result);
+    return joined(column.template part<1>(sum_of(late, early)), rounded(shared[SHARED], shared[2 + SHARED]));
   }
-  static __device__ __forceinline__ void add(const unsigned (&late)[PAIRS], const unsigned (&early)[PAIRS],
-                                             float (&sum)[WINDOWS]) {
-#pragma unroll
-    for (int g = 0; g < PAIRS; g++)
-      sum[2 * g] = low_of(late[g]) + low_of(early[g]), sum[2 * g + 1] = high_of(late[g]) + high_of(early[g]);
+  static __device__ __forceinline__ void add(unsigned late, unsigned early, float (&sum)[WINDOWS]) {
+    sum[0] = low_of(late) + low_of(early), sum[1] = high_of(late) + high_of(early);
   }
 
  private:
-  static __device__ __forceinline__ void put(int g, unsigned alone, unsigned shared, unsigned (&result)[H::WORDS]) {
+  static __device__ __forceinline__ Row joined(unsigned alone, unsigned shared) {
     const unsigned even = SHARED ? alone : shared, odd = SHARED ? shared : alone;
-    result[2 * g] = lows(even, odd), result[2 * g + 1] = highs(even, odd);
+    return {{lows(even, odd), highs(even, odd)}};
   }
 };
 
-// Reads columns of a line, `left` of them and none beyond; NOTHING elsewhere.
-template <int BYTES, bool PROPAGATES>
-__device__ __forceinline__ void read_line(const ELEMENT* from, int left, unsigned (&words)[Fp16Tile<BYTES>::WORDS]) {
-  constexpr int PACK = Fp16Tile<BYTES>::PACK;
-#pragma unroll
-  for (int j = 0; j < Fp16Tile<BYTES>::WORDS; j += PACK) {
-    Words<PACK> pack;
-#pragma unroll
-    for (int k = 0; k < PACK; k++) pack.word[k] = NOTHING<PROPAGATES>;
-    if (2 * j < left) pack = *reinterpret_cast<const Words<PACK>*>(from + 2 * j);
-#pragma unroll
-    for (int k = 0; k < PACK; k++) words[j + k] = pack.word[k];
-  }
+// Reads a line of a tile, of which there is all or NOTHING.
+template <bool PROPAGATES> __device__ __forceinline__ Row read_row(const ELEMENT* from, bool exists) {
+  Row row = {{NOTHING<PROPAGATES>, NOTHING<PROPAGATES>}};
+  if (exists) row = *reinterpret_cast<const Row*>(from);
+  return row;
 }
 // Reads what windows scatter, `left` of them; 0 elsewhere.
-template <int BYTES>
-__device__ __forceinline__ void read_dy(const ELEMENT* from, int distance, int left, bool packed,
-                                        unsigned (&dy_values)[Fp16Tile<BYTES>::PAIRS]) {
-  using H = Fp16Tile<BYTES>;
-  Words<H::PAIRS> pack;
-#pragma unroll
-  for (int g = 0; g < H::PAIRS; g++) pack.word[g] = 0;
-  if (H::PACK > 1 && packed) {
-    if (left > 0) pack = *reinterpret_cast<const Words<H::PAIRS>*>(from);
-  } else {
-#pragma unroll
-    for (int w = 0; w < H::WINDOWS; w++)
-      if (w < left)
-        pack.word[w / 2] |= unsigned(*reinterpret_cast<const unsigned short*>(from + w * distance)) << w % 2 * 16;
+__device__ __forceinline__ unsigned read_dy(const ELEMENT* from, int distance, int left, bool packed) {
+  unsigned pair = 0;
+  if (packed) {
+    if (left > 0) pair = *reinterpret_cast<const unsigned*>(from);
+    return pair;
   }
 #pragma unroll
-  for (int g = 0; g < H::PAIRS; g++) dy_values[g] = pack.word[g];
+  for (int w = 0; w < WINDOWS; w++)
+    if (w < left) pair |= unsigned(*reinterpret_cast<const unsigned short*>(from + w * distance)) << w * 16;
+  return pair;
 }
-// Writes columns of a line, `left` of them.
-template <int BYTES>
-__device__ __forceinline__ void write_row(ELEMENT* to, int left, const unsigned (&words)[Fp16Tile<BYTES>::WORDS]) {
-  constexpr int PACK = Fp16Tile<BYTES>::PACK;
+// Numbers as they are written: scaled, and added to what is there, if the line exists.
+__device__ __forceinline__ Row blend(const ELEMENT* at, bool exists, const float (&values)[COLUMNS], COMPUTE alpha,
+                                     COMPUTE beta, bool plain) {
+  Row row;
 #pragma unroll
-  for (int j = 0; j < Fp16Tile<BYTES>::WORDS; j += PACK) {
-    if (2 * j >= left) continue;
-    Words<PACK> pack;
-#pragma unroll
-    for (int k = 0; k < PACK; k++) pack.word[k] = words[j + k];
-    *reinterpret_cast<Words<PACK>*>(to + 2 * j) = pack;
-  }
-}
-// Numbers as they are written: scaled, and added to what is there.
-template <int BYTES>
-__device__ __forceinline__ void blend(const ELEMENT* at, int left, const float (&values)[Fp16Tile<BYTES>::COLUMNS],
-                                      COMPUTE alpha, COMPUTE beta, bool plain,
-                                      unsigned (&words)[Fp16Tile<BYTES>::WORDS]) {
-#pragma unroll
-  for (int j = 0; j < Fp16Tile<BYTES>::WORDS; j++) {
+  for (int j = 0; j < COLUMNS / 2; j++) {
     float low = values[2 * j], high = values[2 * j + 1];
     if (!plain) low *= alpha, high *= alpha;
-    if (!plain && beta != 0 && 2 * j < left) {
+    if (!plain && beta != 0 && exists) {
       const unsigned prior = *reinterpret_cast<const unsigned*>(at + 2 * j);
       low += beta * low_of(prior), high += beta * high_of(prior);
     }
-    words[j] = rounded(low, high);
+    row.word[j] = rounded(low, high);
   }
+  return row;
 }

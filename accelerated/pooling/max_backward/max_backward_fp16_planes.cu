@@ -34,11 +34,7 @@ struct MaximumArguments {
   int propagate;
 };
 
-template <int BYTES, bool DENSE, bool PROPAGATES, bool PLAIN>
-__device__ __forceinline__ void slide(const MaximumArguments& a) {
-  using H = Fp16Tile<BYTES>;
-  using Line = FirstMaxima<BYTES>;
-  constexpr int PAIRS = H::PAIRS, WINDOWS = H::WINDOWS;
+template <bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ void slide(const MaximumArguments& a) {
   const Planes& v = a.planes;
   unsigned segment, part, lane_row, tile;
   const unsigned volume = v.segments.divide(v.row_parts.divide(blockIdx.x, part), segment);
@@ -46,9 +42,8 @@ __device__ __forceinline__ void slide(const MaximumArguments& a) {
   lane_row = v.tiles.divide(lane, tile);
   const int block_row = warp * v.warp_rows + int(lane_row), row = int(part) * v.block_rows - v.rows_before + block_row;
   const bool exists = int(lane_row) < v.warp_rows && block_row < v.rows && row >= 0;
-  const int i1 = row * S1, i2 = int(tile) * H::COLUMNS,
-            o2 = int(tile) * WINDOWS;  // of the lines and columns of the thread
-  int plane_x = 0, y_at = 0;           // where the first plane of a step is
+  const int i1 = row * S1, i2 = int(tile) * COLUMNS, o2 = int(tile) * WINDOWS;  // of the thread's lines and columns
+  int plane_x = 0, y_at = 0;                                                    // where the first plane of a step is
   v.add_plane(volume, plane_x, y_at);
   const int line_distance = v.x_stride[1], plane_distance = v.x_stride[0], y_distance = v.y_stride[0];
   const int own = int(segment) * v.spacing, end = min(own + v.block_steps, v.steps);
@@ -56,19 +51,19 @@ __device__ __forceinline__ void slide(const MaximumArguments& a) {
   int step = max(own - v.before, 0);
   plane_x += (step * S0 - P0) * plane_distance + i1 * line_distance,
       y_at += row * v.y_stride[1] + o2 * v.y_stride[2] + step * y_distance;
-  int reads[S1], writes[S1];  // columns of the thread's lines
+  bool reads[S1], writes[S1];  // the thread's lines
 #pragma unroll
   for (int k = 0; k < S1; k++) {
-    reads[k] = exists && i1 + k < v.input[1] ? v.input[2] - i2 : 0;
-    writes[k] = unsigned(block_row - v.rows_before) < unsigned(v.block_rows) ? reads[k] : 0;
+    reads[k] = exists && i1 + k < v.input[1] && i2 < v.input[2];
+    writes[k] = unsigned(block_row - v.rows_before) < unsigned(v.block_rows) && reads[k];
   }
   const int windows_left = exists && row < v.output[1] ? v.output[2] - o2 : 0;
-  const Ends ends = {i2 == 0, i2 + H::COLUMNS >= v.input[2]};
+  const Ends ends = {i2 == 0, i2 + COLUMNS >= v.input[2]};
 
   // What threads exchange: maxima of a line of the planes that are new, and what windows add to one of those that are
   // written.
-  using Values = Words<S0 * PAIRS>;
-  using Gradients = Words<(CARRIED ? 4 : S0) * PAIRS>;  // after the floats for the first plane fp16x2
+  using Values = Words<S0>;
+  using Gradients = Words<(CARRIED ? 4 : S0)>;  // after the floats for the first plane fp16x2
   const int tiles = int(v.tiles.divisor), threads = v.rows * tiles, mine = block_row * tiles + int(tile);
   Gradients* const published = reinterpret_cast<Gradients*>(shared_memory);
   Values* const values = reinterpret_cast<Values*>(published + threads);
@@ -77,15 +72,15 @@ __device__ __forceinline__ void slide(const MaximumArguments& a) {
 
   // DENSE: what a warp has in shared memory; of a plane PACKS of 16 bytes for each lane, which are the lines of its
   // rows.
-  constexpr int PACK_BYTES = 16, PACKS = H::COLUMNS * S1 * int(sizeof(ELEMENT)) / PACK_BYTES,
+  constexpr int PACK_BYTES = 16, PACKS = COLUMNS * S1 * int(sizeof(ELEMENT)) / PACK_BYTES,
                 DY_BYTES = WINDOWS * int(sizeof(ELEMENT));
   constexpr int PLANE_BYTES = WARP * PACKS * PACK_BYTES, STAGE_BYTES = S0 * PLANE_BYTES + WARP * DY_BYTES;
   unsigned char* const stages = shared_memory +
                                 (EXCHANGES ? (threads * int(sizeof(Gradients) + sizeof(Values)) + 15) & ~15 : 0) +
                                 warp * (STAGES * STAGE_BYTES + S0 * PLANE_BYTES);
   unsigned char* const written = stages + STAGES * STAGE_BYTES;
-  const int line_at = exists ? (int(lane_row) * S1 * tiles + int(tile)) * H::COLUMNS * int(sizeof(ELEMENT)) : 0,
-            line_bytes = tiles * H::COLUMNS * int(sizeof(ELEMENT));
+  const int line_at = exists ? (int(lane_row) * S1 * tiles + int(tile)) * COLUMNS * int(sizeof(ELEMENT)) : 0,
+            line_bytes = tiles * COLUMNS * int(sizeof(ELEMENT));
   const int first_pack = int(lane_row) * PACKS * tiles + int(tile);  // and every `tiles` further ones
   auto pack_x = [&](int j) {
     return (int(tile) + j * tiles) * (PACK_BYTES / int(sizeof(ELEMENT)));
@@ -94,26 +89,26 @@ __device__ __forceinline__ void slide(const MaximumArguments& a) {
 
   // A plane under the windows of the thread.
   struct Plane {
-    Line line[S1];
-    unsigned value[PAIRS];
-    Selection choice[PAIRS];
+    FirstMaxima line[S1];
+    unsigned value;
+    Selection choice;
   };
   auto has = [&](int i0) { return K0 == 1 || unsigned(i0) < unsigned(v.input[0]); };  // of the planes of a step
-  auto read_plane = [&](bool exists, int deep, unsigned (&words)[S1][H::WORDS]) {
+  auto read_plane = [&](bool exists, int deep, Row(&rows)[S1]) {
 #pragma unroll
     for (int k = 0; k < S1; k++)
-      read_line<BYTES, PROPAGATES>(a.x + (plane_x + deep * plane_distance + k * line_distance + i2),
-                                   exists ? reads[k] : 0, words[k]);
+      rows[k] =
+          read_row<PROPAGATES>(a.x + (plane_x + deep * plane_distance + k * line_distance + i2), exists && reads[k]);
   };
-  auto scan = [&](const unsigned (&words)[S1][H::WORDS], Plane& plane) {
+  auto scan = [&](const Row(&rows)[S1], Plane& plane) {
 #pragma unroll
-    for (int k = 0; k < S1; k++) plane.line[k].template scan<PROPAGATES>(words[k], ends);
+    for (int k = 0; k < S1; k++) plane.line[k].template scan<PROPAGATES>(rows[k], ends);
   };
   // The maxima of the line of another thread, which are published by all.
   auto publish_maxima = [&](const Plane(&planes)[S0]) {
     Values sent;
 #pragma unroll
-    for (int n = 0; n < S0 * PAIRS; n++) sent.word[n] = planes[n / PAIRS].line[UP ? S1 - 1 : 0].value[n % PAIRS];
+    for (int k = 0; k < S0; k++) sent.word[k] = planes[k].line[UP ? S1 - 1 : 0].value;
     if (EXCHANGES && exists) values[mine] = sent;
     if (EXCHANGES) __syncthreads();
   };
@@ -121,18 +116,18 @@ __device__ __forceinline__ void slide(const MaximumArguments& a) {
     Values received;
     if (EXCHANGES) received = values[!exists ? 0 : UP ? above : below];
 #pragma unroll
-    for (int n = 0; n < S0 * PAIRS; n++) {
-      Plane& plane = planes[n / PAIRS];
-      const int g = n % PAIRS;
-      const unsigned other = (UP ? is_first : is_last) ? NOTHING<PROPAGATES> : received.word[n];
-      plane.value[g] = UP ? other : plane.line[0].value[g];
-      plane.choice[g] = select<K1, PROPAGATES>(plane.value[g], plane.line[UP ? 0 : 1].value[g],
-                                               UP ? plane.line[1].value[g] : other, UP && is_first ? 0 : ALL);
+    for (int k = 0; k < S0; k++) {
+      Plane& plane = planes[k];
+      const unsigned other = (UP ? is_first : is_last) ? NOTHING<PROPAGATES> : received.word[k];
+      plane.value = UP ? other : plane.line[0].value;
+      plane.choice = select<K1, PROPAGATES>(plane.value, plane.line[UP ? 0 : 1].value, UP ? plane.line[1].value : other,
+                                            UP && is_first ? 0 : ALL);
     }
   };
 
   constexpr int AHEAD = DENSE ? 1 : STAGES;  // in registers
-  unsigned in_flight[AHEAD][S0][S1][H::WORDS], next_dy[AHEAD][PAIRS], late[PAIRS];
+  Row in_flight[AHEAD][S0][S1];
+  unsigned next_dy[AHEAD], late = 0;
   auto read_step = [&](int ahead, int s) {
     const int far = ahead * v.advance;
     const bool some = step + far < windows_end,
@@ -141,7 +136,7 @@ __device__ __forceinline__ void slide(const MaximumArguments& a) {
       unsigned char* const stage = stages + s * STAGE_BYTES;
 #pragma unroll
       for (int k = 0; k < S0; k++)
-        if (some && reads[0] > 0)
+        if (some && reads[0])
 #pragma unroll
           for (int j = 0; j < PACKS; j++)
             cp_async<PACK_BYTES>(stage + k * PLANE_BYTES + pack_at(j),
@@ -153,12 +148,11 @@ __device__ __forceinline__ void slide(const MaximumArguments& a) {
 #pragma unroll
       for (int k = 0; k < S0; k++)
         read_plane(some && has((step + far) * S0 - P0 + CARRIED + k), far * S0 + CARRIED + k, in_flight[s][k]);
-      read_dy<BYTES>(a.dy + (y_at + far * y_distance), v.y_stride[2], dy_value ? windows_left : 0, v.y_packed,
-                     next_dy[s]);
+      next_dy[s] = read_dy(a.dy + (y_at + far * y_distance), v.y_stride[2], dy_value ? windows_left : 0, v.y_packed);
     }
   };
   // What came for a step.
-  auto take_step = [&](int s, unsigned (&words)[S0][S1][H::WORDS], unsigned (&dy_values)[PAIRS]) {
+  auto take_step = [&](int s, Row(&rows)[S0][S1], unsigned& dy_value) {
     const unsigned char* const stage = stages + s * STAGE_BYTES;
     if (DENSE) {
       cp_async_wait<STAGES - 1>();
@@ -167,39 +161,26 @@ __device__ __forceinline__ void slide(const MaximumArguments& a) {
 #pragma unroll
     for (int k = 0; k < S0; k++)
 #pragma unroll
-      for (int l = 0; l < S1; l++) {
-        Words<H::WORDS> line;
-#pragma unroll
-        for (int j = 0; j < H::WORDS; j++) line.word[j] = in_flight[DENSE ? 0 : s][k][l][j];
-        if (DENSE) line = *reinterpret_cast<const Words<H::WORDS>*>(stage + k * PLANE_BYTES + l * line_bytes + line_at);
-#pragma unroll
-        for (int j = 0; j < H::WORDS; j++) words[k][l][j] = line.word[j];
-      }
-    Words<PAIRS> dy_value;
-#pragma unroll
-    for (int g = 0; g < PAIRS; g++) dy_value.word[g] = DENSE ? 0 : next_dy[DENSE ? 0 : s][g];
+      for (int l = 0; l < S1; l++)
+        if (DENSE) rows[k][l] = *reinterpret_cast<const Row*>(stage + k * PLANE_BYTES + l * line_bytes + line_at);
+        else rows[k][l] = in_flight[DENSE ? 0 : s][k][l];
+    dy_value = DENSE ? 0 : next_dy[DENSE ? 0 : s];
     if (DENSE && windows_left > 0)
-      dy_value = *reinterpret_cast<const Words<PAIRS>*>(stage + S0 * PLANE_BYTES + lane * DY_BYTES);
-#pragma unroll
-    for (int g = 0; g < PAIRS; g++) dy_values[g] = dy_value.word[g];
+      dy_value = *reinterpret_cast<const unsigned*>(stage + S0 * PLANE_BYTES + lane * DY_BYTES);
   };
   // Writes a line of the thread.
-  auto write = [&](int k0, int k, const unsigned (&words)[H::WORDS]) {
+  auto write = [&](int k0, int k, const Row& row) {
     if (DENSE) {
-      Words<H::WORDS> line;
-#pragma unroll
-      for (int j = 0; j < H::WORDS; j++) line.word[j] = words[j];
-      if (exists) *reinterpret_cast<Words<H::WORDS>*>(written + k0 * PLANE_BYTES + k * line_bytes + line_at) = line;
-    } else {
-      write_row<BYTES>(a.dx + (plane_x + k0 * plane_distance + k * line_distance + i2),
-                       has(step * S0 - P0 + k0) ? writes[k] : 0, words);
+      if (exists) *reinterpret_cast<Row*>(written + k0 * PLANE_BYTES + k * line_bytes + line_at) = row;
+    } else if (writes[k] && has(step * S0 - P0 + k0)) {
+      *reinterpret_cast<Row*>(a.dx + (plane_x + k0 * plane_distance + k * line_distance + i2)) = row;
     }
   };
-  auto write_values = [&](int k0, int k, const float (&values)[H::COLUMNS]) {
-    unsigned words[H::WORDS];
-    blend<BYTES>(a.dx + (plane_x + k0 * plane_distance + k * line_distance + i2),
-                 has(step * S0 - P0 + k0) ? writes[k] : 0, values, a.alpha, a.beta, PLAIN, words);
-    write(k0, k, words);
+  auto write_values = [&](int k0, int k, const float (&values)[COLUMNS]) {
+    const bool exists = writes[k] && has(step * S0 - P0 + k0);
+    write(
+        k0, k,
+        blend(a.dx + (plane_x + k0 * plane_distance + k * line_distance + i2), exists, values, a.alpha, a.beta, PLAIN));
   };
 
   if (DENSE) {  // of two steps
@@ -207,7 +188,7 @@ __device__ __forceinline__ void slide(const MaximumArguments& a) {
     for (int k = 0; k < CARRIED + 2 * S0; k++)
 #pragma unroll
       for (int l = 0; l < S1; l++)
-        if (reads[l] > 0 && has(step * S0 - P0 + k))
+        if (reads[l] && has(step * S0 - P0 + k))
           prefetch_l2(a.x + (plane_x + k * plane_distance + l * line_distance + i2));
 #pragma unroll
     for (int k = 0; k < 2; k++)
@@ -215,13 +196,11 @@ __device__ __forceinline__ void slide(const MaximumArguments& a) {
   }
   griddepcontrol_wait_before_access(a.x + plane_x, a.dy + y_at);
   Plane carried;
-#pragma unroll
-  for (int g = 0; g < PAIRS; g++) late[g] = 0;
   if (CARRIED) {
-    unsigned words[S1][H::WORDS];
+    Row rows[S1];
     Plane planes[S0];
-    read_plane(has(step * S0 - P0), 0, words);
-    scan(words, planes[0]);
+    read_plane(has(step * S0 - P0), 0, rows);
+    scan(rows, planes[0]);
     planes[S0 - 1] = planes[0];
     publish_maxima(planes);
     choose_lines(planes);
@@ -232,34 +211,29 @@ __device__ __forceinline__ void slide(const MaximumArguments& a) {
   // gave to it, too, and fp16x2. That to a line of another thread is published.
   constexpr int OTHER = UP ? 0 : 2, OWN = UP;
   auto scatter = [&](const Plane& first, const Plane& second, const float (&sum)[WINDOWS],
-                     const unsigned (&dy_value)[S0][PAIRS]) {
-    unsigned once[S0][3][PAIRS], received[S0][PAIRS] = {};
+                     const unsigned (&dy_value)[S0]) {
+    unsigned once[S0][3], received[S0] = {};
     float twice[3][WINDOWS], received_twice[WINDOWS] = {};
 #pragma unroll
     for (int w = 0; w < WINDOWS; w++)
       if (CARRIED) {
-        const Selection one = w % 2 ? first.choice[w / 2].template one<1>() : first.choice[w / 2].template one<0>();
+        const Selection one = w ? first.choice.template one<1>() : first.choice.template one<0>();
         twice[0][w] = part_of<0>(sum[w], one), twice[1][w] = part_of<1>(sum[w], one),
         twice[2][w] = part_of<2>(sum[w], one);
       }
 #pragma unroll
-    for (int k0 = CARRIED; k0 < S0; k0++)
-#pragma unroll
-      for (int g = 0; g < PAIRS; g++) {
-        const Selection& choice = (k0 ? second : first).choice[g];
-        once[k0][0][g] = choice.template part<0>(dy_value[k0][g]),
-        once[k0][1][g] = choice.template part<1>(dy_value[k0][g]);
-        once[k0][2][g] = choice.template part<2>(dy_value[k0][g]);
-      }
+    for (int k0 = CARRIED; k0 < S0; k0++) {
+      const Selection& choice = (k0 ? second : first).choice;
+      once[k0][0] = choice.template part<0>(dy_value[k0]), once[k0][1] = choice.template part<1>(dy_value[k0]);
+      once[k0][2] = choice.template part<2>(dy_value[k0]);
+    }
     if (EXCHANGES) {
       Gradients sent = {}, got = {};
 #pragma unroll
       for (int w = 0; w < WINDOWS; w++)
         if (CARRIED) sent.word[w] = __float_as_uint(twice[OTHER][w]);
 #pragma unroll
-      for (int k0 = CARRIED; k0 < S0; k0++)
-#pragma unroll
-        for (int g = 0; g < PAIRS; g++) sent.word[CARRIED * WINDOWS + (k0 - CARRIED) * PAIRS + g] = once[k0][OTHER][g];
+      for (int k0 = CARRIED; k0 < S0; k0++) sent.word[CARRIED * WINDOWS + k0 - CARRIED] = once[k0][OTHER];
       if (exists) published[mine] = sent;
       __syncthreads();
       if (exists && !(UP ? is_last : is_first)) got = published[UP ? below : above];
@@ -267,9 +241,7 @@ __device__ __forceinline__ void slide(const MaximumArguments& a) {
       for (int w = 0; w < WINDOWS; w++)
         if (CARRIED) received_twice[w] = __uint_as_float(got.word[w]);
 #pragma unroll
-      for (int k0 = CARRIED; k0 < S0; k0++)
-#pragma unroll
-        for (int g = 0; g < PAIRS; g++) received[k0][g] = got.word[CARRIED * WINDOWS + (k0 - CARRIED) * PAIRS + g];
+      for (int k0 = CARRIED; k0 < S0; k0++) received[k0] = got.word[CARRIED * WINDOWS + k0 - CARRIED];
     }
     if (step < own) return;
 #pragma unroll
@@ -277,24 +249,19 @@ __device__ __forceinline__ void slide(const MaximumArguments& a) {
 #pragma unroll
       for (int k = 0; k < S1; k++) {
         const bool shared = EXCHANGES && k == (UP ? S1 - 1 : 0);
-        const Line& line = (k0 ? second : first).line[k];
-        float values[H::COLUMNS], incoming[WINDOWS];
+        const FirstMaxima& line = (k0 ? second : first).line[k];
+        float values[COLUMNS], incoming[WINDOWS];
         if (k0 < CARRIED) {
 #pragma unroll
           for (int w = 0; w < WINDOWS; w++)
             incoming[w] = shared ? twice[OWN + k][w] + received_twice[w] : twice[OWN + k][w];
         } else if (PLAIN) {
-          unsigned words[H::WORDS];
-          if (shared) line.scatter_both(once[k0][OWN + k], received[k0], ends, words);
-          else line.scatter(once[k0][OWN + k], ends, words);
-          write(k0, k, words);
+          write(k0, k,
+                shared ? line.scatter_both(once[k0][OWN + k], received[k0], ends)
+                       : line.scatter(once[k0][OWN + k], ends));
           continue;
         } else {
-#pragma unroll
-          for (int w = 0; w < WINDOWS; w++) {
-            const unsigned own_dy = once[k0][OWN + k][w / 2], other = shared ? received[k0][w / 2] : 0;
-            incoming[w] = w % 2 ? high_of(own_dy) + high_of(other) : low_of(own_dy) + low_of(other);
-          }
+          FirstMaxima::add(once[k0][OWN + k], shared ? received[k0] : 0, incoming);
         }
         line.template scatter_values<true>(incoming, ends, values);
         write_values(k0, k, values);
@@ -303,7 +270,7 @@ __device__ __forceinline__ void slide(const MaximumArguments& a) {
     __syncwarp();
 #pragma unroll
     for (int k0 = 0; k0 < S0; k0++)
-      if (writes[0] > 0 && has(step * S0 - P0 + k0))
+      if (writes[0] && has(step * S0 - P0 + k0))
 #pragma unroll
         for (int j = 0; j < PACKS; j++)
           *reinterpret_cast<Words<4>*>(a.dx + (plane_x + k0 * plane_distance + pack_x(j))) =
@@ -320,12 +287,12 @@ __device__ __forceinline__ void slide(const MaximumArguments& a) {
     for (int s = 0; s < AHEAD; s++) {
       if (step >= windows_end) break;
       Plane plane[S0];
-      unsigned dy_value[PAIRS], early[K0][PAIRS], once[S0][PAIRS];
+      unsigned dy_value, early[K0], once[S0];
       {
-        unsigned words[S0][S1][H::WORDS];
-        take_step(DENSE ? slot : s, words, dy_value);
+        Row rows[S0][S1];
+        take_step(DENSE ? slot : s, rows, dy_value);
 #pragma unroll
-        for (int k = 0; k < S0; k++) scan(words[k], plane[k]);
+        for (int k = 0; k < S0; k++) scan(rows[k], plane[k]);
       }
       if (DENSE) __syncwarp();
       read_step(STAGES, DENSE ? slot : s);
@@ -334,56 +301,44 @@ __device__ __forceinline__ void slide(const MaximumArguments& a) {
       choose_lines(plane);
       const Plane &first = CARRIED ? carried : plane[0], &second = plane[K0 > 1 ? 1 - CARRIED : 0],
                   &third = plane[S0 - 1];
+      unsigned value = first.value;
+      const Selection choice =
+          K0 > 1 ? select<K0, PROPAGATES>(value, second.value, third.value, has(step * S0 - P0) ? ALL : 0)
+                 : Selection{ALL, ALL};
+      if (!PROPAGATES) dy_value &= ~nan_mask(value);
+      early[0] = choice.template part<0>(dy_value);
+      if (K0 > 1) early[K0 > 1 ? 1 : 0] = choice.template part<1>(dy_value);
+      if (K0 > 2) early[K0 - 1] = choice.template part<2>(dy_value);
 #pragma unroll
-      for (int g = 0; g < PAIRS; g++) {
-        unsigned value = first.value[g];
-        const Selection choice =
-            K0 > 1 ? select<K0, PROPAGATES>(value, second.value[g], third.value[g], has(step * S0 - P0) ? ALL : 0)
-                   : Selection{ALL, ALL};
-        if (!PROPAGATES) dy_value[g] &= ~nan_mask(value);
-        early[0][g] = choice.template part<0>(dy_value[g]);
-        if (K0 > 1) early[K0 > 1 ? 1 : 0][g] = choice.template part<1>(dy_value[g]);
-        if (K0 > 2) early[K0 - 1][g] = choice.template part<2>(dy_value[g]);
-#pragma unroll
-        for (int k0 = 0; k0 < S0; k0++) once[k0][g] = early[k0][g];
-      }
+      for (int k0 = 0; k0 < S0; k0++) once[k0] = early[k0];
       float sum[WINDOWS];
-      if (CARRIED) Line::add(late, early[0], sum);
+      if (CARRIED) FirstMaxima::add(late, early[0], sum);
       scatter(first, second, sum, once);
-      if (CARRIED) {
-        carried = third;
-#pragma unroll
-        for (int g = 0; g < PAIRS; g++) late[g] = early[K0 - 1][g];
-      }
+      if (CARRIED) carried = third, late = early[K0 - 1];
       step += v.advance, plane_x += v.advance * S0 * plane_distance, y_at += v.advance * y_distance;
     }
   if (CARRIED && step < end) {  // behind the last windows
-    const unsigned nothing[S0][PAIRS] = {};
+    const unsigned nothing[S0] = {};
     float sum[WINDOWS];
-    Line::add(late, nothing[0], sum);
+    FirstMaxima::add(late, 0, sum);
     if (EXCHANGES) __syncthreads();
     scatter(carried, carried, sum, nothing);
   }
 }
 
-template <int BYTES, bool DENSE> __device__ __forceinline__ void slide(const MaximumArguments& a) {
+template <bool DENSE> __device__ __forceinline__ void slide(const MaximumArguments& a) {
   const bool plain = a.alpha == COMPUTE(1) && a.beta == COMPUTE(0);
-  if (a.propagate) plain ? slide<BYTES, DENSE, true, true>(a) : slide<BYTES, DENSE, true, false>(a);
-  else plain ? slide<BYTES, DENSE, false, true>(a) : slide<BYTES, DENSE, false, false>(a);
+  if (a.propagate) plain ? slide<DENSE, true, true>(a) : slide<DENSE, true, false>(a);
+  else plain ? slide<DENSE, false, true>(a) : slide<DENSE, false, false>(a);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     pooling_max_backward_fp16_planes_dense(const MaximumArguments a) {
   griddepcontrol_wait_deferred();
-  slide<8, true>(a);
+  slide<true>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     pooling_max_backward_fp16_planes_narrow(const MaximumArguments a) {
   griddepcontrol_wait_deferred();
-  slide<8, false>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-    pooling_max_backward_fp16_planes_word(const MaximumArguments a) {
-  griddepcontrol_wait_deferred();
-  slide<4, false>(a);
+  slide<false>(a);
 }

@@ -36,8 +36,8 @@ SETTINGS = {  # by whether planes are images, and whether rows are staged in sha
     True: Settings(threads=448, blocks=2, stages=2),
     False: Settings(threads=448, blocks=2, stages=1),
 }
-ROW_BYTES = {"narrow": 8, "word": 4}  # of accesses along rows
-COLUMNS = {"dense": 4, "narrow": 4, "word": 4}  # of a thread
+ROW_BYTES = {"narrow": 8}  # of accesses along rows
+COLUMNS = 4  # of a thread
 START_STEPS = 1  # about the steps that a block could do while it starts
 
 
@@ -74,8 +74,7 @@ class MaxBackwardFp16Planes(PoolingSolver):
         access = replace(access, kind="dense") if dense else access
         settings = SETTINGS[dense]
         depth, rows, columns = static.axes
-        width = COLUMNS[access.kind]
-        tiles = max(-(-columns.input // width), -(-columns.output * columns.stride // width))
+        tiles = max(-(-columns.input // COLUMNS), -(-columns.output * columns.stride // COLUMNS))
         if tiles > WARP:
             return None
         # Rows of windows of a block: all, or as many as it has room for, of which it only scans the first and last one.
