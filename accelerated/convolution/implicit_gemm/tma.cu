@@ -648,22 +648,36 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
 #endif
 }
 
-#if PROLOGUE
-#define ENTRY(NAME) convolution_implicit_gemm_tma_prologue_statistics_##NAME
-#elif STATISTICS
-#define ENTRY(NAME) convolution_implicit_gemm_tma_statistics_##NAME
-#elif FACTORS
-#define ENTRY(NAME) convolution_implicit_gemm_tma_factors_##NAME
-#else
-#define ENTRY(NAME) convolution_implicit_gemm_tma_##NAME
-#endif
 // NAME: pixels x filters of a tile, and `ping_pong` where each warpgroup has tiles of its own
-#define KERNEL(NAME, COLUMNS, ROWS, CONSUMERS, ...)                      \
-  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) \
-      ENTRY(NAME)(const __grid_constant__ Arguments a) {                 \
-    griddepcontrol_wait();                                               \
-    multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(a);                  \
+#if PROLOGUE
+#define KERNEL(NAME, COLUMNS, ROWS, CONSUMERS, ...)                                                   \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1)                              \
+      convolution_implicit_gemm_tma_prologue_statistics_##NAME(const __grid_constant__ Arguments a) { \
+    griddepcontrol_wait();                                                                            \
+    multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(a);                                               \
   }
+#elif STATISTICS
+#define KERNEL(NAME, COLUMNS, ROWS, CONSUMERS, ...)                                          \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1)                     \
+      convolution_implicit_gemm_tma_statistics_##NAME(const __grid_constant__ Arguments a) { \
+    griddepcontrol_wait();                                                                   \
+    multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(a);                                      \
+  }
+#elif FACTORS
+#define KERNEL(NAME, COLUMNS, ROWS, CONSUMERS, ...)                                       \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1)                  \
+      convolution_implicit_gemm_tma_factors_##NAME(const __grid_constant__ Arguments a) { \
+    griddepcontrol_wait();                                                                \
+    multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(a);                                   \
+  }
+#else
+#define KERNEL(NAME, COLUMNS, ROWS, CONSUMERS, ...)                               \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1)          \
+      convolution_implicit_gemm_tma_##NAME(const __grid_constant__ Arguments a) { \
+    griddepcontrol_wait();                                                        \
+    multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(a);                           \
+  }
+#endif
 constexpr bool WIDE = sizeof(ELEMENT) == 4;  // transposed: rows are pixels then
 #if !PROLOGUE
 KERNEL(128x256, 256, 64, 2, 4, false, false, false)
