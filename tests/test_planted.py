@@ -89,6 +89,7 @@ def test_cases_that_reach_a_source(tmp_path):
         "pooling_global_forward_rows": ["pooling/a[1]", "pooling/a[2]", "pooling/b"],
         "pooling_small_forward_loose": ["pooling/c"],
         "softmax_staged_rows": ["softmax/d"],
+        "a_kernel_that_was_deleted": ["softmax/e"],
     }
     seconds = {"pooling/a[1]": 0.5, "pooling/a[2]": 0.1, "pooling/b": 0.3, "pooling/c": 1.0, "softmax/d": 0.2}
     (tmp_path / "kernels.json").write_text(json.dumps({"kernels": launching, "seconds": seconds}))
