@@ -115,7 +115,7 @@ CUDA = """
 struct Arguments {
   int images, channels;
 };
-__device__ int kernel(const Arguments a, float* x) {
+__device__ int __launch_bounds__(256, 3) kernel(const Arguments a, float* x) {
   for (int i = 0; i < a.images; i++) x[i] = min(x[i] + 1.5f, 2.0f);  // i < 3
   __syncthreads();
 #ifdef EMULATED_CUDA
@@ -149,7 +149,7 @@ def test_edits_of_kernels():
     }  # fmt: skip
     assert [CUDA[start:end].strip() for start, end in only_on_a_gpu(CUDA)] == ["if (a.images == 5) return;"]
     assert not any("3" in old or old == "5" for _, old, _ in found), (
-        "comments and what only a GPU compiles are left alone"
+        "comments, occupancy and what only a GPU compiles are left alone"
     )
 
 
