@@ -422,7 +422,7 @@ SHORT = {
 @samples
 def test_memory_that_is_short_by_a_byte(subject, caller, refuses, sample):
     """Of each operand; all memory stays as it was."""
-    if not subject.cites_clauses:
+    if not subject.knows_sizes:
         pytest.skip("a foreign library cannot know the sizes of buffers")
     operation = ready(caller, sample)
     memory = {name: content for name, content in prepare(operation, "normal", 0).items() if content.size}
@@ -452,7 +452,7 @@ def test_factors_keep_their_bits(subject, caller, monkeypatch, which, override):
     """CUDNN_FMA_MATH rounds no factor to TF32, no math type does under NVIDIA_TF32_OVERRIDE=0: sums of few numbers are exact."""
     operation, count = PRODUCTS[which]
     if override:
-        if not subject.cites_clauses:
+        if not subject.is_python:
             pytest.skip("a foreign library reads its environment when it is loaded")
         monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
         operation = replace(operation, convolution=replace(operation.convolution, math_type=convolution.DEFAULT))
