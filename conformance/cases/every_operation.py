@@ -429,7 +429,7 @@ def test_memory_that_is_short_by_a_byte(subject, caller, refuses, sample):
     absent = dict.fromkeys(set(operation.operands) - set(memory))
     for name in (name for name in memory if operation.least_bytes(name)):
         buffers, operands = placed(caller, memory, {})
-        operands[name] = buffers[name].slice(0, operation.least_bytes(name) - 1)
+        operands[name] = caller.handle.to_device(memory[name][: operation.least_bytes(name) - 1])
         clause = SHORT.get(sample.split("-")[0], {}).get(name, "cudnnStatus_t/c05")
         status = INVALID_VALUE if clause.startswith("cudnnReduceTensor/") else BAD_PARAM
         refuses(status, clause, caller, operation, {**operands, **absent}, unchanged=tuple(buffers.values()))
