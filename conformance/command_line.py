@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shlex
 import sys
@@ -35,7 +36,7 @@ from .recorded import load_recording, packaged_recordings
 from .recorded.judging import AGREES, SKIPPED, examine
 from .recorded.replay import Replayer
 from .report import Comparison, ReportError, is_complete, read_json, to_page, to_text, write_report
-from .solvers import covering
+from .solvers import PREFERRED, covering
 from .subjects import SPELLINGS, default_subjects, is_recorded, open_subject
 from .trial import attempt
 
@@ -72,8 +73,8 @@ def main(arguments: list[str] | None = None) -> int:
     )
     conformance.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one per core)")
     conformance.add_argument(
-        "--solvers", choices=("preferred", "all"), default="preferred",
-        help="all: every trial of the accelerated backend runs once by each solver that can serve it; writes kernels.json",
+        "--solvers", default=PREFERRED,
+        help="all: every trial of the accelerated backend runs once by each solver that can serve it; writes kernels.json; or NAME,NAME",
     )  # fmt: skip
     conformance.add_argument(
         "--prove",
@@ -183,7 +184,7 @@ def run_conformance(chosen: argparse.Namespace) -> int:
     options += ["--solvers", chosen.solvers, f"--every={chosen.every}", f"--input-seed={chosen.seed}"]
     options += ["--prove"] if chosen.prove else []
     if chosen.covering:
-        chosen.case += covering(chosen.covering)
+        chosen.case += covering(json.loads(chosen.covering.read_text()))
     selection = shlex.join(
         [
             *(["-k", chosen.k] if chosen.k else []),

@@ -34,7 +34,16 @@ from .provenance import COMPLETE, INTERRUPTED, PARTIAL, environment
 from .recorded.recorder import Recorder, merge, save
 from .report import SHARPER, CaseResult, Difference, Function, Report, is_complete, write_report
 from .report import Subject as ReportedSubject
-from .solvers import for_every_solver, kernels_noted, with_workspace, without_a_launch, write_kernels
+from .solvers import (
+    ALL,
+    PREFERRED,
+    by_solvers,
+    kernels_noted,
+    unknown_solvers,
+    with_workspace,
+    without_a_launch,
+    write_kernels,
+)
 from .subjects import NotRunnable, Subject, default_subjects, is_recorded, open_subject
 from .trial import Step, Trial, attempt_chain, prepare
 
@@ -56,9 +65,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--selection", default="", help="what of the suite was chosen, for the report")
     group.addoption(
         "--solvers",
-        choices=("preferred", "all"),
-        default="preferred",
-        help="all: run every trial once by each solver of the accelerated backend that can serve it",
+        default=PREFERRED,
+        help="all: run every trial once by each solver of the accelerated backend that can serve it; NAME,NAME: by these",
     )
     group.addoption("--input-seed", type=int, default=0, help="other values for the inputs of every trial")
     group.addoption("--prove", action="store_true", help="run each case under every fault that it must notice")
@@ -68,6 +76,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if unknown := unknown_solvers(config.getoption("--solvers")):
+        raise pytest.UsageError(f"--solvers: there is no solver {', '.join(unknown)}")
     config.addinivalue_line("markers", "shows(*clauses): the clauses that the case shows")
     config.addinivalue_line("markers", "ours: only our own backends have what the case calls")
     config.addinivalue_line("markers", "blind(fault, reason): a fault that the case need not notice (prove.py)")
@@ -235,7 +245,7 @@ _EVIDENCE = pytest.StashKey[Evidence]()
 
 
 def _judged(
-    caller: Caller, evidence: Evidence, every_solver: bool, steps: Sequence[Step], seed: int, before: Any = None
+    caller: Caller, evidence: Evidence, solvers: str, steps: Sequence[Step], seed: int, before: Any = None
 ) -> Trial:
     """Make the calls; fail unless the outputs agree with the judge and nothing else was touched. Of our backends a suspect output fails
     as well."""
@@ -256,14 +266,11 @@ def _judged(
         return result
 
     with kernels_noted(evidence.kernels):
-        result = run()
-        if every_solver:
-            for_every_solver(caller.handle, [step.operation for step in steps], run)
-    return result
+        return by_solvers(caller.handle, [step.operation for step in steps], run, solvers)
 
 
 @pytest.fixture
-def trial(caller: Caller, evidence: Evidence, every_solver: bool) -> Callable[..., Trial]:
+def trial(caller: Caller, evidence: Evidence, solvers: str) -> Callable[..., Trial]:
     """Run an operation and fail unless the outputs agree with the judge and nothing else was touched."""
 
     def run(
@@ -273,7 +280,7 @@ def trial(caller: Caller, evidence: Evidence, every_solver: bool) -> Callable[..
         aliases: Mapping[str, str] | None = None,
         before: Any = None,
     ) -> Trial:
-        return _judged(caller, evidence, every_solver, [Step(operation, aliases or {}, inputs)], seed, before)
+        return _judged(caller, evidence, solvers, [Step(operation, aliases or {}, inputs)], seed, before)
 
     return run
 
@@ -285,21 +292,22 @@ def run(trial: Callable[..., Trial], caller: Caller) -> Callable[..., Trial]:
 
 
 @pytest.fixture
-def chain(caller: Caller, evidence: Evidence, every_solver: bool) -> Callable[..., Trial]:
+def chain(caller: Caller, evidence: Evidence, solvers: str) -> Callable[..., Trial]:
     """Run operations (``Step`` where they need more than that) one after the other on shared memory, as ``trial`` runs one: what
     has one name in several of them is the same memory."""
 
     def run(*steps: Operation | Step, seed: int = 0, before: Any = None) -> Trial:
         made = [step if isinstance(step, Step) else Step(step) for step in steps]
-        return _judged(caller, evidence, every_solver, made, seed, before)
+        return _judged(caller, evidence, solvers, made, seed, before)
 
     return run
 
 
 @pytest.fixture
-def every_solver(request: pytest.FixtureRequest, subject: Subject) -> bool:
-    """Whether trials run once by each solver that can serve them."""
-    return request.config.getoption("--solvers") == "all" and subject.name.startswith("accelerated")
+def solvers(request: pytest.FixtureRequest, subject: Subject) -> str:
+    """By which solvers trials run."""
+    wanted: str = request.config.getoption("--solvers")
+    return wanted if subject.name.startswith("accelerated") else PREFERRED
 
 
 @pytest.fixture
@@ -531,7 +539,7 @@ class Collector:
         if self.config.getoption("--complete"):
             ours = [opened(name) for name in subject_names(self.config) if opened(name).ours]
             self.unshown = {s.name: scope.without_a_case(s.name, report.cases) for s in ours}
-            if self.config.getoption("--solvers") == "all":
+            if self.config.getoption("--solvers") == ALL:
                 self.unlaunched = without_a_launch(self.kernels)
             self.unseen = {
                 s.name: unseen(s.name, s.computes, seen) for s in map(opened, subject_names(self.config)) if not s.ours

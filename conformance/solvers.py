@@ -9,16 +9,18 @@ from contextlib import contextmanager
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from dualdnn.accelerated.plans import noting_launches
 from dualdnn.accelerated.runtime.devices import open_device
 from dualdnn.accelerated.runtime.sources import entry_points
-from dualdnn.accelerated.solver import forcing
+from dualdnn.accelerated.solver import forcing, solver_names
 from dualdnn.api.operations import Operation
 
 from .trial import Step
 
+T = TypeVar("T")
+PREFERRED, ALL = "preferred", "all"  # or names: by which solvers trials run
 KERNELS_FILE = "kernels.json"
 NOT_LAUNCHED = "unlaunched.json"  # kernels that no case can launch here, with the reasons
 
@@ -31,17 +33,30 @@ def kernels_noted(kernels: set[str]) -> Iterator[None]:
     kernels |= launched
 
 
-def for_every_solver(handle: Any, operations: Sequence[Operation], run: Callable[[str], Any]) -> None:
-    """Run once with each solver forced that can serve one of the operations and does not serve it anyway."""
+def unknown_solvers(wanted: str) -> list[str]:
+    """What --solvers names that is no solver."""
+    names = [] if wanted in (PREFERRED, ALL) else wanted.split(",")
+    return [name for name in names if name not in solver_names()]
+
+
+def by_solvers(handle: Any, operations: Sequence[Operation], run: Callable[[str | None], T], wanted: str) -> T:
+    """Run as it is planned ("preferred"), then by each other solver that can serve one of the operations ("all"); or by those that are
+    named alone, with commas between them, where one can serve. Returns the first result."""
     backend = handle.backend
-    preferred = {backend.plan(operation).solver for operation in operations}
+    if wanted == PREFERRED:
+        return run(None)
     names = dict.fromkeys(name for operation in operations for name in backend.solvers(operation))
-    for name in names:
-        if name not in preferred:
-            handle.prepared.clear()  # calls that were prepared by another solver
-            with forcing(name):
-                run(name)
+    left = [name for name in names if name in wanted.split(",")]
+    results = [] if left else [run(None)]
+    if wanted == ALL:
+        preferred = {backend.plan(operation).solver for operation in operations}
+        left = [name for name in names if name not in preferred]
+    for name in left:
+        handle.prepared.clear()  # calls that were prepared by another solver
+        with forcing(name):
+            results.append(run(name))
     handle.prepared.clear()
+    return results[0]
 
 
 def with_workspace(handle: Any, steps: Sequence[Step]) -> list[Step]:
@@ -71,9 +86,8 @@ def write_kernels(results: Iterable[Mapping[str, Any]], directory: Path) -> dict
     return found
 
 
-def covering(path: Path) -> list[str]:
+def covering(table: Mapping[str, Any]) -> list[str]:
     """Return ids of quick cases that together launch every kernel of a kernels.json."""
-    table = json.loads(path.read_text())
     left = {kernel: set(ids) for kernel, ids in table["kernels"].items()}
     chosen: list[str] = []
     while left:

@@ -31,14 +31,14 @@ def test_rows_are_distinct_and_count_their_bytes():
 
 
 def test_bytes_that_the_design_moves():
-    """What no memory keeps is read twice: of a channel by a cluster, of channels side by side by all multiprocessors."""
-    chip = OnChip(of_cluster=4 * 64 * 56 * 56, of_all=1 << 20)
+    """What no memory keeps is read twice: of a channel by shared memory, of channels side by side by registers too."""
+    chip = OnChip(of_shared=4 * 64 * 56 * 56, of_all=1 << 20)
     by_name = {row.name: row for row in rows("64x256x56x56")}
     half, full = (by_name[f"batch normalization training 64x256x56x56 {kind} NCHW"] for kind in ("half", "float"))
     assert designed_bytes(half, chip) == half.nbytes and designed_bytes(full, chip) == full.nbytes
     tensor = 4 * 64 * 256 * 56 * 56
     backward = by_name["batch normalization backward 64x256x56x56 float NCHW"]
-    assert designed_bytes(backward, chip) == backward.nbytes + tensor  # x and dy of which a cluster keeps half
+    assert designed_bytes(backward, chip) == backward.nbytes + tensor  # x and dy of which shared memory keeps half
     columns = by_name["batch normalization training 64x256x56x56 float NHWC"]
     assert designed_bytes(columns, chip) == columns.nbytes + tensor - (1 << 20)
     inference = by_name["batch normalization inference 64x256x56x56 float NHWC"]

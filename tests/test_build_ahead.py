@@ -90,7 +90,7 @@ def test_specialised_modules_are_those_of_what_is_timed(device, wanted):
         "pooling/small_forward.cu", "pooling/small_max_backward.cu", "softmax/staged.cu",
         "softmax/persistent_tma.cu", "graph/chain.cu", "rnn/persistent_forward.cu", "rnn/persistent_backward.cu",
         "normalization/lrn_rows.cu", "normalization/lrn_columns.cu", "normalization/lrn_channels.cu",
-        "normalization/batch_forward.cu", "normalization/batch_backward.cu", "normalization/batch_columns.cu",
+        "normalization/batch_strided.cu", "normalization/batch_planes_persistent.cu", "normalization/batch_columns.cu",
         "normalization/batch_planes.cu",
     }  # fmt: skip
 

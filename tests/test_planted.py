@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 from dualdnn.conformance import planted
-from dualdnn.conformance.planted import GONE, NOTICED, SURVIVED, Bug, Copy, batches, bugs, families_of, summary
+from dualdnn.conformance.planted import (
+    ENDED,
+    GONE,
+    NOTICED,
+    SURVIVED,
+    UNDECIDED,
+    Bug,
+    Copy,
+    batches,
+    bugs,
+    families_of,
+    summary,
+)
 from dualdnn.conformance.planted.mutants import Edit, PythonEdits, cuda_edits, drawn, only_on_a_gpu
+from dualdnn.conformance.planted.reach import Reach
 
 VERSION = Bug(
     "api/cudnn/library.py", " * 100 + VERSION[2]", " * 100 + VERSION[1]", "the version", ("library",), "version"
@@ -53,6 +68,40 @@ def test_who_is_noticed(tmp_path):
     assert found[VERSION].by.startswith("library/test_") and copy.read(VERSION.file) == before
     assert [one.state for one in copy.innocent([found[VERSION]])] == [NOTICED]
     assert summary(list(found.values())).splitlines()[-1] == "| all | 2 | 1 |"
+
+
+def test_cases_in_order(tmp_path):
+    """The first case that fails ends the run; so does one that never ends, and what takes too long is not decided."""
+    cases = ("library/test_error_strings", "library/test_version", "library/test_no_such_case")
+    bug = replace(VERSION, ordered=cases, cases=())
+    endless = replace(bug, old="return CUDNN_VERSION", new="return sum(iter(lambda: 1, 0))")
+    copy = Copy(tmp_path)
+    copy.most_seconds = 3
+    found = [copy.try_bugs([one], 120)[0] for one in (bug, endless)]
+    assert [one.state for one in found] == [NOTICED, ENDED]
+    assert all("library/test_version" in one.by for one in found)
+    assert copy.try_bugs([endless], 2)[0].state == UNDECIDED
+    assert len(batches([bug, replace(bug, cases=("pooling",))], 6)) == 2
+
+
+def test_cases_that_reach_a_source(tmp_path):
+    launching = {
+        "pooling_global_forward_rows": ["pooling/a[1]", "pooling/a[2]", "pooling/b"],
+        "pooling_small_forward_loose": ["pooling/c"],
+        "softmax_staged_rows": ["softmax/d"],
+    }
+    seconds = {"pooling/a[1]": 0.5, "pooling/a[2]": 0.1, "pooling/b": 0.3, "pooling/c": 1.0, "softmax/d": 0.2}
+    (tmp_path / "kernels.json").write_text(json.dumps({"kernels": launching, "seconds": seconds}))
+    reach = Reach(tmp_path / "kernels.json")
+    own = ["pooling/a[2]", "pooling/b", "pooling/a[1]"]
+    assert reach.cases("accelerated/pooling/global_forward.cu") == own
+    assert reach.cases("accelerated/pooling/global_forward.py") == own, "of the twin"
+    assert reach.solvers("accelerated/pooling/global_forward.cu") == "pooling.global_forward"
+    assert set(reach.cases("accelerated/pooling/plan.py")) == {*own, "pooling/c"}, "of the room"
+    assert set(reach.cases("accelerated/pooling/functors.cuh")) == {*own, "pooling/c"}, "of those that include it"
+    assert set(reach.cases("accelerated/primitives/geometry.py")) == set(seconds)
+    assert reach.solvers("accelerated/primitives/geometry.py") == "all"
+    assert reach.aimed(replace(VERSION, file="accelerated/softmax/staged.cu")).ordered == ("softmax/d",)
 
 
 PYTHON = """

@@ -16,7 +16,7 @@ SOURCE = "convolution/bias_gradient_channels.cu"
 MOST_CHANNELS = 512  # as in the kernel
 LEAST_PACKS = 4  # of a thread
 BLOCKS = 2  # of a multiprocessor
-LEAST_BYTES = 2 << 20  # of dy
+LEAST_BYTES, MOST_PACKED_BYTES = 2 << 20, 16 << 20  # of dy; of one whose pixels are packs
 FLOATS = 4  # of a pack
 
 
@@ -36,13 +36,11 @@ class BiasGradientChannels(solver.Solver[BiasProblem]):
     def applies(self, problem: BiasProblem) -> bool:
         dy = problem.operation.dy
         width, channels = PACK_BYTES // dy.scalar_bytes, dy.dims[1]
-        # Of pixels that are packs, and of single elements that are few, others are faster.
-        return (
-            dy.nbytes >= LEAST_BYTES
-            and channels % width > 0
-            and (channels > width or width > FLOATS)
-            and self.serves(problem)
-        )
+        # Of pixels that are packs others are faster, but where dy of 16 bits is small.
+        small_packs = width > FLOATS and dy.nbytes <= MOST_PACKED_BYTES
+        if channels == 1 or dy.nbytes < LEAST_BYTES or (channels % width == 0 and not small_packs):
+            return False
+        return self.serves(problem)
 
     def alignment(self, problem: BiasProblem) -> Mapping[str, int]:
         return {"dy": PACK_BYTES}

@@ -24,14 +24,6 @@ struct Arguments {
   COMPUTE share;  // 1 / m
 };
 
-struct Sums {
-  COMPUTE sum, product;
-  __device__ __forceinline__ void add(const Sums& other) { sum += other.sum, product += other.product; }
-  __device__ __forceinline__ Sums from_lane(int distance) const {
-    return {__shfl_xor_sync(~0u, sum, distance), __shfl_xor_sync(~0u, product, distance)};
-  }
-};
-
 __device__ __forceinline__ void write_segment(const Arguments& a, int channel, const Sums& sums) {
   COMPUTE* to = reinterpret_cast<COMPUTE*>(a.workspace + a.partials) + 2 * blockIdx.y * a.pixels.channels + channel;
   to[0] = sums.sum;
@@ -108,19 +100,6 @@ template <class Term> __device__ __forceinline__ void sum_channels(const Argumen
     const int of = blockIdx.x * a.lanes * WIDTH + i;
     if (of < a.pixels.channels) write_segment(a, of, all);
   }
-}
-
-// Sums of GROUP channels in every lane become those of one channel, that of the lane's index, in the first lanes.
-template <int DISTANCE> __device__ __forceinline__ void add_lanes(Sums (&sums)[GROUP]) {
-  const bool upper = threadIdx.x & DISTANCE;
-#pragma unroll
-  for (int i = 0; i < DISTANCE; i++) {
-    const Sums low = sums[i], high = sums[i + DISTANCE];
-    const Sums other{upper ? low.sum : high.sum, upper ? low.product : high.product};
-    sums[i] = {upper ? high.sum : low.sum, upper ? high.product : low.product};
-    sums[i].add(other.from_lane(DISTANCE));
-  }
-  if constexpr (DISTANCE > 1) add_lanes<DISTANCE / 2>(sums);
 }
 
 template <class Term> __device__ __forceinline__ void sum_pixels(const Arguments& a) {
@@ -202,8 +181,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_channel_sums_fin
   if (a.sum) a.sum[channel * a.result_stride] = sums.sum;
   if (a.product) a.product[channel * a.result_stride] = sums.product;
   if (!a.factors) return;
-  const COMPUTE inverse = a.inverse[channel * a.parameter_stride], of_dy = a.scale[channel * a.scale_stride] * inverse;
   Factors* to = reinterpret_cast<Factors*>(a.workspace + a.factors) + channel;
-  *to = {of_dy, -of_dy * (sums.product * a.share) * inverse, a.mean[channel * a.parameter_stride],
-         -of_dy * (sums.sum * a.share)};
+  *to = Factors::of(sums.sum * a.share, sums.product * a.share, a.scale[channel * a.scale_stride],
+                    a.mean[channel * a.parameter_stride], a.inverse[channel * a.parameter_stride]);
 }

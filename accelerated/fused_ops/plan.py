@@ -26,11 +26,13 @@ from .convolution import (
 )
 from .finalize import FinalizeSolver
 from .gradient import GradientSolver
+from .gradient_columns import GradientColumnsSolver
+from .gradient_planes import GradientPlanesSolver
 from .scale_bias import ScaleBiasSolver
 
 serve(Problem, (FinalizeSolver(),), BnFinalizeStatisticsTraining, BnFinalizeStatisticsInference)
 serve(Problem, (ScaleBiasSolver(),), ScaleBiasAddActivationGenBitmask)
-serve(Problem, (GradientSolver(),), DactivationForkDbatchnorm)
+serve(Problem, (GradientColumnsSolver(), GradientPlanesSolver(), GradientSolver()), DactivationForkDbatchnorm)
 serve(
     FusedConvolution,
     (

@@ -196,6 +196,17 @@ struct ShiftedSum {
     sum += difference;
     squares += difference * difference;
   }
+  // Those of a pack are added up by themselves first, so that few additions wait for each other.
+  template <unsigned N> __device__ __forceinline__ void add(const ELEMENT (&values)[N]) {
+    COMPUTE first = 0, second = 0;
+#pragma unroll
+    for (unsigned k = 0; k < N; k++) {
+      const COMPUTE difference = load<COMPUTE>(values[k]) - shift;
+      first += difference;
+      second += difference * difference;
+    }
+    sum += first, squares += second;
+  }
   // reciprocal: one divided by the number of elements, which are some.
   __device__ __forceinline__ Total moments(COMPUTE reciprocal) const {
     const COMPUTE mean = sum * reciprocal, squared = squares - sum * mean;

@@ -19,10 +19,10 @@ from dualdnn.api.operations import (
 
 from ..solver import serve
 from .batch import BatchProblem
-from .batch_backward import BackwardSolver
 from .batch_columns import BatchColumnsSolver, BatchColumnsTogetherSolver
-from .batch_forward import ForwardSolver
 from .batch_planes import BatchPlanesHeldSolver, BatchPlanesSolver
+from .batch_planes_persistent import BatchPlanesPersistentSolver
+from .batch_strided import BatchStridedSolver
 from .divisive import DivisiveSolver
 from .divisive_tile import TileSolver
 from .lrn_channels import ChannelsSolver
@@ -38,9 +38,9 @@ serve(
         BatchColumnsTogetherSolver(),
         BatchColumnsSolver(),
         BatchPlanesHeldSolver(),
+        BatchPlanesPersistentSolver(),
         BatchPlanesSolver(),
-        ForwardSolver(),
-        BackwardSolver(),
+        BatchStridedSolver(),
     ),
     BatchNormalizationBackward,
     BatchNormalizationBackwardEx,

@@ -201,6 +201,18 @@ class BoxStruct(LayoutStruct):
     _fields_ = [("threads", c_uint), ("packs", FastDivmod), ("tiles", FastDivmod * 3)]
 
 
+def steps_of_blocks(steps: int, blocks: int, at_once: int, start_steps: int) -> int:
+    """Return how many of ``steps`` a block does: few enough that all SMs have as much to do as each other.
+
+    at_once: of ``blocks`` and others beside them, how many run. start_steps: that a block could do while it starts.
+    """
+
+    def cost(segments: int) -> tuple[int, int]:
+        return -(-blocks * segments // at_once) * (-(-steps // segments) + start_steps), segments
+
+    return -(-steps // min(range(1, steps + 1), key=cost))
+
+
 def thread_count(static: StaticShape, access: Access, tiles: list[int]) -> int:
     """Return how many threads take a tile of each axis and a pack of channels."""
     return access.packs * prod(tiles) * prod(static.extents)

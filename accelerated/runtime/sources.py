@@ -111,6 +111,15 @@ def _preprocessed(module: Module, flat_source: str, options: Iterable[str]) -> t
     return preprocessed.stdout, matches
 
 
+def declared_entry_points(source: Path) -> list[str]:
+    """Return the names of the kernels in a source as it stands; of one that a macro names the part before what it
+    pastes."""
+    text = source.read_text().replace("\\\n", " ")
+    text = re.sub(r"__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)", "", text)
+    text = re.sub(r"\b(CLUSTER_DIMS_[XY]|ACROSS_CLUSTER)\b", "", text)
+    return re.findall(r"__global__[^;{(]*?void\s+(\w+)", text)
+
+
 def entry_points(modules: Iterable[tuple[str | Path, Definitions]]) -> dict[str, str]:
     """Return the names of all kernels in some modules, each with the source that it is in, as the host compiler sees
     them."""

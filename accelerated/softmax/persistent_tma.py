@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dualdnn.api.operations.specs import FLOAT
@@ -14,7 +13,7 @@ from .problem import (
     BLOCK_BYTES,
     PACK_BYTES,
     WARP,
-    Persistent,
+    Division,
     RowShape,
     SoftmaxProblem,
     SoftmaxSolver,
@@ -68,20 +67,6 @@ LEADS = {
 QUEUE_LEAD = Lead(80 << 10, 128 << 10, 64 << 10)
 
 
-@dataclass(frozen=True)
-class Division:
-    """blocks: of a group. part: packs of a row in a tile, of which a block takes so many steps; tiles: that shared
-    memory holds; ahead: of them in flight. delay: steps between the online-softmax state and the result of a tile."""
-
-    blocks: int
-    part: int
-    steps: int
-    tiles: int
-    ahead: int
-    delay: int
-    shared_bytes: int
-
-
 def division_of(
     shape: RowShape, device: Any, state_bytes: int, lead: Lead = FIRST_LEAD, queue: int = 0
 ) -> Division | None:
@@ -107,7 +92,7 @@ def division_of(
         waves = ceiling(shape.rows, device.multiprocessors // blocks)
         time = waves * (steps * tile_bytes + ROW_COST_BYTES)
         if best is None or time < best[0]:
-            best = time, Division(blocks, part, steps, tiles, ahead, delay, tiles * tile_bytes + exchange)
+            best = time, Division(blocks, 1, part, steps, tiles, ahead, delay, tiles * tile_bytes + exchange)
     return best[1] if best else None
 
 
@@ -153,26 +138,9 @@ class PersistentTma(SoftmaxSolver):
         cache_policy = 0
         if not self._in_l2(problem):
             cache_policy = 1 | kept_sixteenths(problem.moved_bytes // (problem.inputs + 1)) << 1
-        return [
-            problem.launch(
-                "softmax/persistent_tma.cu",
-                f"softmax_persistent_tma_{problem.direction}",
-                threads=COMPUTE_THREADS + (REDUCER_WARPS + (queue == 0)) * WARP,
-                grid=problem.device.multiprocessors,
-                team=division.blocks,
-                kept=division.tiles,
-                shared_bytes=division.shared_bytes,
-                persistent=Persistent(
-                    across=1,
-                    part=division.part,
-                    steps=division.steps,
-                    ahead=division.ahead,
-                    delay=division.delay,
-                    cache_policy=cache_policy,
-                ),
-                definitions=problem.evict_first | ({"QUEUE_TILES": queue} if queue else {}),
-            )
-        ]
+        threads = COMPUTE_THREADS + (REDUCER_WARPS + (queue == 0)) * WARP
+        definitions = problem.evict_first | ({"QUEUE_TILES": queue} if queue else {})
+        return [division.launch(problem, "softmax/persistent_tma.cu", threads, cache_policy, definitions)]
 
     def alignment(self, problem: SoftmaxProblem) -> Mapping[str, int]:
         return self.packed(problem)

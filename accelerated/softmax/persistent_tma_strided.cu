@@ -286,7 +286,7 @@ template <class Rule> struct PersistentTmaStrided {
   __device__ __forceinline__ unsigned slots() const { return rows / SLOT_ROWS; }
   static __device__ __forceinline__ Slot slot_of(const OnlineState (&state)[SLOT_ROWS], unsigned number) {
     if constexpr (!SUMS) return to_slot(state[0], number);
-    else return to_slot({state[0].sum, state[1].sum}, number);
+    else return to_slot(OnlineState{state[0].sum, state[1].sum}, number);
   }
   static __device__ __forceinline__ void take_slot(const Slot& slot, OnlineState* state) {
     const OnlineState pair = from_slot(slot);

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from dualdnn.api.operations.specs import FLOAT
 
@@ -14,7 +13,7 @@ from .problem import (
     LONG_STRIDED_ROW,
     PACK_BYTES,
     WARP,
-    Persistent,
+    Division,
     SoftmaxProblem,
     SoftmaxSolver,
     ceiling,
@@ -26,6 +25,7 @@ OPEN_TILES, MOST_TURNS = (
     8,
     64,
 )  # column tiles between the first read and the last write; times that their slots are used again
+SOURCE = "softmax/persistent_tma_strided.cu"
 COMPUTE_THREADS, TILE_PACKS = 256, 4  # per block; packs of a tile that each has, of all inputs
 OTHER_WARPS = (7, 4)  # by inputs: those that reduce, and the one that loads
 BARRIERS = 2 * MOST_TILES + 2 + 3 * OPEN_TILES
@@ -36,21 +36,6 @@ SPARE_TILES = 1  # where shared memory is full: slots that are free before they 
 FEWEST_TILES = 4  # of a block, of all column tiles, where registers hold some
 FEW_COLUMN_TILES = 4  # of tensors that L2 keeps: to exchange more states takes longer than other solvers do
 LEAST_SHARE_BYTES = (120 * 1024, 180 * 1024)  # per multiprocessor, by inputs
-
-
-@dataclass(frozen=True)
-class Division:
-    """across: packs of a column tile. part: rows of a tile, of which a block has so many steps of every column tile;
-    tiles: that shared memory holds; ahead: of them in flight. delay: tiles between the online-softmax state and the
-    result of one."""
-
-    across: int
-    part: int
-    steps: int
-    tiles: int
-    ahead: int
-    delay: int
-    shared_bytes: int
 
 
 def division_of(problem: SoftmaxProblem, queue: int) -> Division | None:
@@ -84,7 +69,7 @@ def division_of(problem: SoftmaxProblem, queue: int) -> Division | None:
     lead = LEAD_BYTES if blocks > 1 else 0  # a block alone waits for nobody
     if delay < max(queue, min(steps + ceiling(lead, tile_bytes), every)):
         return None
-    return Division(across, part, steps, tiles, ahead, delay, tiles * tile_bytes + exchange)
+    return Division(0, across, part, steps, tiles, ahead, delay, tiles * tile_bytes + exchange)
 
 
 class PersistentTmaStrided(SoftmaxSolver):
@@ -107,26 +92,9 @@ class PersistentTmaStrided(SoftmaxSolver):
     def launches(self, problem: SoftmaxProblem) -> list[Launch]:
         found = self._found(problem)
         assert found is not None
-        return [
-            problem.launch(
-                "softmax/persistent_tma_strided.cu",
-                f"softmax_persistent_tma_strided_{problem.direction}",
-                threads=COMPUTE_THREADS + OTHER_WARPS[problem.inputs - 1] * WARP,
-                grid=problem.device.multiprocessors,
-                team=0,
-                kept=found.tiles,
-                shared_bytes=found.shared_bytes,
-                persistent=Persistent(
-                    across=found.across,
-                    part=found.part,
-                    steps=found.steps,
-                    ahead=found.ahead,
-                    delay=found.delay,
-                    cache_policy=int(self._exceeds_l2(problem)),
-                ),
-                definitions={"ALGORITHM": int(problem.operation.algorithm)},
-            )
-        ]
+        threads = COMPUTE_THREADS + OTHER_WARPS[problem.inputs - 1] * WARP
+        definitions = {"ALGORITHM": int(problem.operation.algorithm)}
+        return [found.launch(problem, SOURCE, threads, int(self._exceeds_l2(problem)), definitions)]
 
     def alignment(self, problem: SoftmaxProblem) -> Mapping[str, int]:
         return self.packed(problem)

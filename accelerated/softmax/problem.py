@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from ctypes import c_int, c_uint
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from dualdnn.api.enumerations import cudnnSoftmaxMode_t
@@ -211,6 +212,39 @@ class SoftmaxProblem(solver.Problem):
         scalars = factors(operation, alpha=operation.alpha, beta=operation.beta)
         arguments = structure(*pointers(len(operation.operands)), *scalars, *others)
         return Launch(function, arguments, operation.operands, (grid, 1, 1), (threads, 1, 1), shared_bytes, cooperative)
+
+
+@dataclass(frozen=True)
+class Division:
+    """How persistent blocks share rows. blocks: of a group that shares a row, 0: all share every column tile. across:
+    packs of a column tile. part: packs of a row in a tile, of strided rows positions, of which a block takes so many
+    steps; tiles: that shared memory holds; ahead: of them in flight. delay: tiles between the online-softmax state and
+    the result of one."""
+
+    blocks: int
+    across: int
+    part: int
+    steps: int
+    tiles: int
+    ahead: int
+    delay: int
+    shared_bytes: int
+
+    def launch(
+        self, problem: SoftmaxProblem, source: str, threads: int, cache_policy: int, definitions: dict[str, int]
+    ) -> Launch:
+        """Return the launch of a kernel, one block per multiprocessor."""
+        return problem.launch(
+            source,
+            f"softmax_{PurePosixPath(source).stem}_{problem.direction}",
+            threads=threads,
+            grid=problem.device.multiprocessors,
+            team=self.blocks,
+            kept=self.tiles,
+            shared_bytes=self.shared_bytes,
+            persistent=Persistent(self.across, self.part, self.steps, self.ahead, self.delay, cache_policy),
+            definitions=definitions,
+        )
 
 
 class SoftmaxSolver(solver.Solver[SoftmaxProblem]):

@@ -1,8 +1,8 @@
 """What a row has to move by the design that the documentation states, where the least bytes are beyond any.
 
 Batch normalization in training, and its gradient, needs what it read once more, behind a sum over all of it. What multiprocessors keep
-meanwhile is not read again: a channel whose planes are contiguous in the shared memory of a cluster, anything else in the shared memory
-and half of the registers of all multiprocessors, whose other half computes."""
+meanwhile is not read again: a channel whose planes are contiguous in the shared memory of a team of multiprocessors, at most all of
+them, anything else in the shared memory and half of the registers of all, whose other half computes."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from dualdnn.api.operations.normalization.batch import NormalizationGradient, No
 from .row import Row
 
 REGISTER_BYTES = 256 << 10  # of a multiprocessor
-CLUSTER = 16  # blocks, at most, each on a multiprocessor of its own
 
 
 class OnChip(NamedTuple):
-    """Bytes that a device keeps: of a cluster, and of all multiprocessors."""
+    """Bytes that a device keeps: in the shared memory of all multiprocessors, and with half of their registers."""
 
-    of_cluster: int
+    of_shared: int
     of_all: int
 
     @classmethod
     def of(cls, device: Any) -> OnChip:
         shared = device.shared_bytes_per_block
-        return cls(CLUSTER * shared, device.multiprocessors * (shared + REGISTER_BYTES // 2))
+        return cls(device.multiprocessors * shared, device.multiprocessors * (shared + REGISTER_BYTES // 2))
 
 
 def designed_bytes(row: Row, chip: OnChip) -> int:
@@ -37,5 +36,5 @@ def designed_bytes(row: Row, chip: OnChip) -> int:
     nbytes = sum(spec.count * spec.scalar_bytes for spec in kept)
     spatial = [o.x.strides[d] for d in o.reduced_dims if d > 0 and o.x.dims[d] > 1]
     if spatial and o.x.strides[1] > max(spatial):
-        return row.nbytes + max(0, nbytes - o.x.dims[1] * chip.of_cluster)
+        return row.nbytes + max(0, nbytes - o.x.dims[1] * chip.of_shared)
     return row.nbytes + max(0, nbytes - chip.of_all)

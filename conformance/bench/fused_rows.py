@@ -186,7 +186,7 @@ def fused_rows() -> Iterator[Row]:
             title = f"fused finalize {name} {channels} half"
             yield Row(title, f"fused finalize {name}", operation, separate(operation))
     for dims in SHAPES:
-        for kind, layout in ((HALF, "nhwc"), (FLOAT, "nhwc"), (FLOAT, "nchw")):
+        for kind, layout in ((HALF, "nhwc"), (FLOAT, "nhwc"), (FLOAT, "nchw"), (HALF, "nchw")):
             shape = f"{'x'.join(map(str, dims))} {kind.name.removeprefix('CUDNN_DATA_').lower()} {layout.upper()}"
             for name, operation in zip(
                 ("scale bias add ReLU", "ReLU and batch norm gradient"), residual(dims, kind, layout), strict=True

@@ -30,10 +30,12 @@ FLOORS = ("api", "reference", "accelerated", "conformance")
 SUBJECTS = {
     "api": ("reference",),
     "reference": ("accelerated:emulated",),
-    "accelerated": ("accelerated:emulated", "--solvers", "all"),
+    "accelerated": ("accelerated:emulated", "--solvers"),
 }
 FAILED_CASE = re.compile(r'failed: dualdnn conformance --subject \S+ --case "(.*)"$', re.MULTILINE)
+ENDLESS_CASE = re.compile(r"^endless: (.*)$", re.MULTILINE)  # selection.py
 NOTICED, SURVIVED, GONE, INVALID, ENDED = "noticed", "NOT NOTICED", "gone", "INVALID", "noticed (ended the process)"
+UNDECIDED = "NOT DECIDED"
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ class Bug:
     environment: tuple[
         str, ...
     ] = ()  # NAME=value, of the emulated device where one multiprocessor, or one order of threads, cannot
+    ordered: tuple[str, ...] = ()  # cases that run one after the other until one fails, instead of those of the files
+    solvers: str = "all"
 
     @property
     def floor(self) -> str:
@@ -58,7 +62,9 @@ class Bug:
     @property
     def judged_on(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The subject with options of the suite, and the environment."""
-        return (self.subject,) if self.subject else SUBJECTS[self.floor], self.environment
+        options = SUBJECTS[self.floor]
+        options = (*options, self.solvers) if "--solvers" in options else options
+        return (self.subject,) if self.subject else options, self.environment
 
     @property
     def is_shared(self) -> bool:
@@ -96,6 +102,8 @@ def source_of(file: str) -> Path:
 class Copy:
     """A copy of the project, for one bug at a time."""
 
+    most_seconds = 120.0  # of a processor, for one case: the longest takes 12
+
     def __init__(self, folder: Path) -> None:
         self.package = folder / "dualdnn"
         self.folder = folder
@@ -125,10 +133,12 @@ class Copy:
         selected: dict[str, str],
         cases: Sequence[str] = (),
         seconds: float = 600,
+        ordered: Sequence[str] = (),
     ) -> tuple[int | None, str]:
         """Run cases of a subject: (exit status, None where they took too long; what was printed).
 
-        judged_on: of a bug. selected: file of cases -> expression as of -k; of each file the cases until its first failure. cases: their ids, all of them.
+        judged_on: of a bug. selected: file of cases -> expression as of -k; of each file the cases until its first failure. cases: their ids, all of
+        them. ordered: ids of those that run in this order until the first failure.
         """
         (subject, settings), folder = judged_on, self.package / "conformance/cases"
         files = sorted(str(path) for path in folder.rglob("[!_]*.py") if path.stem in selected)
@@ -136,8 +146,12 @@ class Copy:
         options += [str(folder), "-c", os.devnull, "--subject", *subject]
         options += [part for case in cases for part in ("--case", case)]
         options += [] if cases else ["-p", "dualdnn.conformance.planted.selection"]
+        options += ["-x"] if ordered else []
+        chosen = self.folder / "selected.json"
+        wanted = {"files": selected, "ordered": ordered, "most_seconds": self.most_seconds}
+        chosen.write_text(json.dumps(wanted), encoding="utf-8")
         environment = {**os.environ, "PYTHONPATH": str(self.folder), "OPENBLAS_NUM_THREADS": "1"}
-        environment |= {"DUALDNN_PLANTED": json.dumps(selected), **dict(setting.split("=", 1) for setting in settings)}
+        environment |= {"DUALDNN_PLANTED": str(chosen), **dict(setting.split("=", 1) for setting in settings)}
         command = [sys.executable, "-m", "pytest", *options, *files]
         try:
             done = subprocess.run(
@@ -163,8 +177,11 @@ class Copy:
         started = time.monotonic()
         for bug in planted:
             self.write(bug.file, texts[bug.file].replace(bug.old, bug.new))
+        ordered = planted[0].ordered
         selected = {stem: bug.k for bug in planted for stem in bug.cases}
-        status, printed = self.run(planted[0].judged_on, selected, seconds=seconds * len(planted))
+        if ordered:
+            selected = {case.partition("/")[0]: "" for case in ordered}
+        status, printed = self.run(planted[0].judged_on, selected, (), seconds * len(planted), ordered)
         for bug in planted:
             self.write(bug.file, texts[bug.file])
         took = (time.monotonic() - started) / len(planted)
@@ -190,14 +207,16 @@ class Copy:
 def outcome_of(bug: Bug, status: int | None, printed: str, failed: Sequence[str], took: float) -> Outcome:
     """What a run says of a bug. failed: the cases that did."""
     if status is None:
-        return Outcome(bug, INVALID, "no end", took)
+        return Outcome(bug, UNDECIDED, "no end", took)
+    if endless := ENDLESS_CASE.search(printed):
+        return Outcome(bug, ENDED, f"{endless[1]} does not end", took)
     if status < 0:
         return Outcome(bug, ENDED, f"signal {-status}", took)
     if status > 1 or (status == 1 and not failed):
         return Outcome(bug, INVALID, printed[-400:], took)
     if NOT_COMPILED in printed:
         return Outcome(bug, INVALID, "does not compile", took)
-    by = next((case for case in failed if case.partition("/")[0] in bug.cases), "")
+    by = next((case for case in failed if bug.ordered or case.partition("/")[0] in bug.cases), "")
     return Outcome(bug, NOTICED if by else SURVIVED, by, took)
 
 
@@ -213,6 +232,7 @@ def batches(wanted: Sequence[Bug], most: int) -> list[list[Bug]]:
         for batch in found:
             apart = not any(families_of(bug) & families_of(other) for other in batch)
             alone = bug.is_shared or batch[0].is_shared
+            alone |= bool(bug.ordered or batch[0].ordered)
             if len(batch) < most and apart and not alone and batch[0].judged_on == bug.judged_on:
                 batch.append(bug)
                 break
@@ -261,7 +281,7 @@ def summary(outcomes: Sequence[Outcome]) -> str:
     }
     groups["all"] = counted
     for name, part in groups.items():
-        lines.append(f"| {name} | {len(part)} | {sum(o.state != SURVIVED for o in part)} |")
+        lines.append(f"| {name} | {len(part)} | {sum(o.state in (NOTICED, ENDED) for o in part)} |")
     return "\n".join(lines)
 
 

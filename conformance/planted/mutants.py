@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from . import Bug, source_of
+from . import FLOORS, Bug, source_of
 
 # What the suite does not judge: the devices, the judge itself (tests/), the C library (make abi-conformance), Python's own interfaces.
 APART = (
@@ -285,10 +285,10 @@ def edits(file: str) -> list[Edit]:
     return list(dict.fromkeys(edit for edit in found if text[edit.start : edit.end] != edit.new))
 
 
-def files() -> list[str]:
+def files(floors: Sequence[str] = FLOORS[:3]) -> list[str]:
     """The files of which mutants are drawn."""
     found = []
-    for floor in ("api", "reference", "accelerated"):
+    for floor in floors:
         top = source_of(f"{floor}/")
         sources = (path for path in top.rglob("*") if path.suffix in (".py", ".cu", ".cuh"))
         found += [f"{floor}/{path.relative_to(top).as_posix()}" for path in sources]
@@ -322,10 +322,10 @@ def planted(file: str, edit: Edit) -> Bug:
     )
 
 
-def drawn(number: int, seed: int) -> list[Bug]:
-    """So many mutants."""
+def drawn(number: int, seed: int, floors: Sequence[str] = FLOORS[:3]) -> list[Bug]:
+    """So many mutants of some floors."""
     chance, found = random.Random(seed), dict[tuple[str, int], Bug]()
-    names = files()
+    names = files(floors)
     lines = [source_of(name).read_bytes().count(b"\n") for name in names]
     while len(found) < number:
         file = chance.choices(names, lines)[0]

@@ -1,27 +1,45 @@
-"""A pytest plugin: of each file of cases those that DUALDNN_PLANTED selects (JSON: file -> expression as of -k), until the file's first failure."""
+"""A pytest plugin: the cases that the file DUALDNN_PLANTED selects. In JSON, "files": file of cases -> expression as of -k; of each the
+cases until the file's first failure. Or "ordered": cases in their order, until the first failure or one that does not end."""
 
 from __future__ import annotations
 
 import json
 import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from _pytest.mark import KeywordMatcher
 from _pytest.mark.expression import Expression
+from dualdnn.conformance.plugin import case_id
 
-SELECTED: dict[str, str] = json.loads(os.environ.get("DUALDNN_PLANTED", "{}"))
+WANTED: dict[str, Any] = json.loads(Path(os.environ["DUALDNN_PLANTED"]).read_text(encoding="utf-8"))
 _failed: set[str] = set()
+_printed = os.dup(1)  # pytest has not yet taken what is printed
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    matching = {stem: Expression.compile(text) for stem, text in SELECTED.items() if text}
+    if WANTED["ordered"]:
+        place = {case: i for i, case in enumerate(WANTED["ordered"])}
+        named = [(place.get(case_of(item), -1), item) for item in items]
+        items[:] = [item for i, item in sorted(named, key=lambda pair: pair[0]) if i >= 0]
+        return
+    matching = {stem: Expression.compile(text) for stem, text in WANTED["files"].items() if text}
 
     def wanted(item: Any) -> bool:
         expression = matching.get(item.path.stem)
         return expression is None or expression.evaluate(KeywordMatcher.from_item(item))
 
     items[:] = filter(wanted, items)
+
+
+def case_of(item: Any) -> str:
+    """The id of a case; of what has no subject nothing."""
+    subject = getattr(getattr(item, "callspec", None), "params", {}).get("subject")
+    return case_id(item, subject) if isinstance(subject, str) else ""
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -32,3 +50,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.failed:
         _failed.add(report.nodeid.partition("::")[0].rpartition("/")[2].removesuffix(".py"))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """End the process where a case takes far longer than any: kernels run without Python's lock, so that a thread can tell."""
+    done, begin = threading.Event(), time.process_time()
+
+    def watch() -> None:
+        while not done.wait(2):
+            if time.process_time() - begin > WANTED["most_seconds"]:
+                os.write(_printed, f"\nendless: {case_of(item)}\n".encode())
+                os._exit(3)
+
+    if WANTED["ordered"]:
+        threading.Thread(target=watch, daemon=True).start()
+    yield
+    done.set()

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
+from dualdnn.accelerated.runtime.sources import declared_entry_points
 from dualdnn.api.operations import FAMILIES
 
 ROOT = Path(__file__).parent.parent.parent
@@ -170,19 +171,11 @@ def test_a_kernel_file_opens_with_its_roofline_bound(path):
     assert "roofline" in text and "byte" in text and re.search(r"\d+\.\d+", text), "section, roofline bound, bytes"
 
 
-def entry_points(path: Path) -> list[str]:
-    """The names of a file's kernels; of a macro's the part before what it pastes."""
-    text = path.read_text().replace("\\\n", " ")
-    text = re.sub(r"__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)", "", text)
-    text = re.sub(r"\b(CLUSTER_DIMS_[XY]|ACROSS_CLUSTER)\b", "", text)
-    return re.findall(r"__global__[^;{(]*?void\s+(\w+)", text)
-
-
 def test_entry_points_are_unique_and_name_their_room():
     """A profiler shows nothing else."""
     found = collections.Counter()
     for path in kernels():
-        names = set(entry_points(path))
+        names = set(declared_entry_points(path))
         if room_of(path) not in UNFINISHED:
             assert names, path
             wrong = [name for name in names if not name.startswith(f"{room_of(path)}_")]

@@ -50,11 +50,9 @@ class Tf32PlanesKernel(PlanesKernel):
 PLANES_KERNELS: tuple[PlanesKernel, ...] = (
     PlanesKernel(2, 4, 4, 0.74),
     PlanesKernel(2, 2, 6, 0.62),
-    PlanesKernel(1, 4, 4, 0.56),
     PlanesKernel(1, 2, 8, 0.42),
     Tf32PlanesKernel(4, 8, 4, 0.74),
     Tf32PlanesKernel(4, 4, 6, 0.62),
-    Tf32PlanesKernel(2, 8, 4, 0.56),
     Tf32PlanesKernel(2, 4, 8, 0.42),
 )
 

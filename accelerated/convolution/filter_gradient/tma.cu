@@ -151,12 +151,10 @@ KERNEL(64x128, 64, 128, 8)
 #endif
 #if !TF32 && !PROLOGUE
 KERNEL(128x256, 128, 256, 4)
-KERNEL(64x256, 64, 256, 4)
 #endif
 #if !PROLOGUE
 KERNEL(planes_128x256, 128, 256, 4, true)
 KERNEL(planes_128x128, 128, 128, 6, true)
-KERNEL(planes_64x256, 64, 256, 4, true)
 KERNEL(planes_64x128, 64, 128, 8, true)
 #endif
 

@@ -119,7 +119,7 @@ class TileKernel:
         return self.stages * (self.row_boxes + self.column_boxes) * self.box * ROW_BYTES + SWIZZLE_BYTES
 
 
-KERNELS = (TileKernel(2, 4, 4, 0.74), TileKernel(2, 2, 6, 0.62), TileKernel(1, 4, 4, 0.56), TileKernel(1, 2, 8, 0.42))
+KERNELS = (TileKernel(2, 4, 4, 0.74), TileKernel(2, 2, 6, 0.62), TileKernel(1, 2, 8, 0.42))
 
 
 class FilterGradientTma(Solver[FilterGradientProblem]):

@@ -22,6 +22,7 @@ from ..static_window import (
     access_of,
     alignment_of,
     static_shape,
+    steps_of_blocks,
     window_definitions,
 )
 
@@ -193,15 +194,6 @@ def _sides(static: StaticShape, access: Access, room: int) -> tuple[Side, Side] 
     return best and best[1:]
 
 
-def _block_steps(steps: int, blocks: int, at_once: int) -> int:
-    """Return how many of ``steps`` a block does: few enough that all SMs have as much to do as each other."""
-
-    def cost(segments: int) -> tuple[int, int]:
-        return -(-blocks * segments // at_once) * (-(-steps // segments) + START_STEPS), segments
-
-    return -(-steps // min(range(1, steps + 1), key=cost))
-
-
 def _cell_bytes(problem: PoolingProblem, windows: int) -> int:
     """Return the bytes of shared memory that publish the maxima of a thread: indices and incoming gradients, of fp16x2
     two in one."""
@@ -234,7 +226,7 @@ def _sliding(
     block_planes = max(1, min(possible, wanted)) if rows.parts == columns.parts == 1 else 1
     blocks = groups * columns.parts * rows.parts * -(-planes // block_planes)
     steps = -(-(a0.input + a0.padding) // a0.stride)
-    block_steps = _block_steps(steps, blocks, at_once)
+    block_steps = steps_of_blocks(steps, blocks, at_once, START_STEPS)
     segments = -(-steps // block_steps)
     sliding = SlidingStruct(
         static,

@@ -29,6 +29,7 @@ from ..static_window import (
     access_of,
     alignment_of,
     static_shape,
+    steps_of_blocks,
     window_definitions,
 )
 
@@ -93,11 +94,7 @@ class MaxBackwardFp16Planes(PoolingSolver):
             segments = max(1, min(steps, at_once // groups))
             block_steps, spacing, advance = steps, 1, segments
         else:
-
-            def cost(segments: int) -> tuple[int, int]:
-                return -(-groups * segments // at_once) * (-(-steps // segments) + START_STEPS), segments
-
-            block_steps = spacing = -(-steps // min(range(1, steps + 1), key=cost))
+            block_steps = spacing = steps_of_blocks(steps, groups, at_once, START_STEPS)
             segments, advance = -(-steps // block_steps), 1
         planes = PlanesStruct(
             static,

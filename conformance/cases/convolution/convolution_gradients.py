@@ -52,6 +52,23 @@ def test_bias_gradient_of_layouts(trial, dims, layout):
 
 @shows(f"{B}/c01")
 @pytest.mark.parametrize(
+    "dims, strides",
+    [
+        ((5, 3, 24, 40), (960, 4800, 40, 1)),
+        ((2, 3, 3, 4, 7), (390, 130, 41, 9, 1)),
+        ((3, 4, 2, 5, 6), (93, 310, 44, 8, 1)),
+    ],
+    ids=["images inside channels", "gaps after rows and slices", "gaps, images inside channels"],
+)
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=by_name)
+def test_bias_gradient_of_gaps_and_orders(trial, data_type, dims, strides):
+    """Behind the last image of a channel lies the next channel; a gap may follow a row and a slice."""
+    db = TensorSpec.packed(data_type, (1, dims[1], *(1 for _ in dims[2:])))
+    trial(ConvolutionBackwardBias(0.75, 0.5, TensorSpec(data_type, dims, strides), db))
+
+
+@shows(f"{B}/c01")
+@pytest.mark.parametrize(
     "dims", [(1, 1, 1, 1), (1, 5, 1, 1), (7, 3, 1, 1), (1, 2, 1, 9), (2, 3, 2, 2, 2, 2)], ids=by_name
 )
 def test_bias_gradient_of_few_terms(trial, dims):

@@ -73,7 +73,7 @@ def test_scales_in_float(trial, kind):
 
 @types
 @layouts
-@pytest.mark.parametrize("dims", [(2, 40, 4, 8), (3, 72, 12, 10)], ids=str)
+@pytest.mark.parametrize("dims", [(2, 40, 4, 8), (3, 72, 12, 10), (2, 35, 4, 8)], ids=str)
 def test_tensors_of_one_layout(trial, caller, dims, kind, layout):
     """Pixels and channels in multiples of 16 bytes, in all tensors alike."""
     x = laid_out(kind, dims, layout)

@@ -284,6 +284,15 @@ def test_channels_that_shared_memory_does_not_hold(trial, dims, layout):
 
 
 @shows(f"{FORWARD}/c01", f"{BACKWARD}/c01")
+@pytest.mark.parametrize("data_type, dims", [(FLOAT, (3, 5, 64, 64)), (HALF, (40, 3, 24, 24))], ids=str)
+def test_large_channels(trial, data_type, dims):
+    """Parts of planes, and several planes together, more than shared memory holds: it is written again."""
+    x = TensorSpec.packed(data_type, dims)
+    trial(forward(x, beta=0.5))
+    trial(backward(x), aliases={"dx": "dy"})
+
+
+@shows(f"{FORWARD}/c01", f"{BACKWARD}/c01")
 @pytest.mark.parametrize(
     "data_type, dims", [(HALF, (70, 8, 5, 5)), (FLOAT, (33, 4, 7, 7)), (DOUBLE, (9, 2, 9, 9))], ids=str
 )

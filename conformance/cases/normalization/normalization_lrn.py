@@ -190,6 +190,15 @@ def test_backward_takes_every_layout(trial, layout):
     trial(backward(y=second, dy=first, x=second, dx=first))
 
 
+@shows("cudnnLRNCrossChannelForward/c04", "cudnnLRNCrossChannelBackward/c02")
+@both_calls
+def test_results_apart(trial, call):
+    """Many pixels that are neighbours in x and apart in the result."""
+    dims = (3, 17, 12, 20)
+    x, apart = TensorSpec.packed(FLOAT, dims), TensorSpec(FLOAT, dims, (2 * 240 * 17, 2 * 240, 40, 2))
+    trial(CALLS[call](x, **{"y" if call == "forward" else "dx": apart}, beta=0.5))
+
+
 @shows("cudnnLRNCrossChannelForward/c05", "cudnnLRNCrossChannelBackward/c03")
 @both_calls
 def test_five_dimensions(trial, call):

@@ -116,10 +116,10 @@ def test_shares_of_the_pixels(seven_multiprocessors, monkeypatch, multiprocessor
     """Less than a block for a tile, equal parts, parts and a rest; sums by one thread or by several."""
     monkeypatch.setattr(seven_multiprocessors.device, "multiprocessors", multiprocessors)
     monkeypatch.setattr(tma, "FEW_PARTS", few_parts)
-    solver = FilterGradientTma(KERNELS[3]).name
+    solver = FilterGradientTma(KERNELS[-1]).name
     wide = half((5, 72, 14, 11), (136, 72, 1, 1), padding=(0, 0))  # 13 K-blocks, tiles of 3 x 2 or 2 x 2
     plan = check(seven_multiprocessors, wide, solver)
-    assert kernels(plan)[-1] == KERNELS[3].sum_entry
+    assert kernels(plan)[-1] == KERNELS[-1].sum_entry
     check(seven_multiprocessors, half((1, 8, 3, 5), (16, 8, 3, 3)), solver)
 
 

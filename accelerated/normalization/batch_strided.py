@@ -1,4 +1,4 @@
-"""Batch normalization forward of any layout: inference and training (batch_forward.cu)."""
+"""Batch normalization of tensors of any layout (batch_strided.cu)."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ from ..plans import Launch
 from ..solver import Solver
 from .batch import IN_FLIGHT, BatchProblem
 
-SOURCE = "normalization/batch_forward.cu"
-THREADS = 512  # of a block, at most
+SOURCE = "normalization/batch_strided.cu"
+THREADS, GRADIENT_THREADS = 512, 256  # of a block, at most: backward more have too few registers each
 MOST_BLOCKS = 65535  # in the second dimension of a grid
 
 
-class ForwardSolver(Solver[BatchProblem]):
+class BatchStridedSolver(Solver[BatchProblem]):
     """Tensors of any layout, element by element."""
 
-    name = "normalization.batch_forward"
+    name = "normalization.batch_strided"
 
     def serves(self, problem: BatchProblem) -> bool:
-        return not problem.is_gradient
+        return True
 
     def launches(self, problem: BatchProblem) -> list[Launch]:
-        division = problem.division(THREADS)
+        threads = GRADIENT_THREADS if problem.is_gradient else THREADS
+        division = problem.division(threads)
+        blocks = cluster = problem.clusters(division)
+        cached, shared_bytes = problem.cached(division, cluster, 2 if problem.is_gradient else 1)
+        kernel = "backward" if problem.is_gradient else "training"
         if problem.is_inference:
             blocks = min(MOST_BLOCKS, -(-division.positions // (division.rows * IN_FLIGHT)))
             kernel, cluster, cached, shared_bytes = "inference", 1, 0, 0
-        else:
-            blocks = cluster = problem.clusters(division)
-            kernel = "training"
-            cached, shared_bytes = problem.cached(division, cluster, 1)
         return [
             problem.launch(
                 SOURCE,
-                f"normalization_batch_forward_{kernel}",
+                f"normalization_batch_strided_{kernel}",
                 [("division", problem.layout(division, cached))],
                 (division.blocks_across, blocks, 1),
                 division.block,
                 shared_bytes,
                 CLUSTER_BLOCKS=cluster,
-                THREADS=THREADS,
+                THREADS=threads,
             )
         ]

@@ -1,0 +1,90 @@
+// Gradients of activated batch normalisations in one cooperative launch: the blocks of a tile of channels, a team, keep
+// what they have read while they exchange their sums.
+#pragma once
+#include "fused_ops/gradient.cuh"
+#include "primitives/cp_async.cuh"
+
+struct Arguments {
+  const ELEMENT *x, *dy;
+  const unsigned* mask;
+  const COMPUTE *mean, *inverse, *scale;
+  unsigned char* workspace;  // sums of blocks, [tile][column][block]
+  ELEMENT *dx, *dz;          // dz: NULL where it is not wanted
+  COMPUTE *product, *sum;    // dScale, dBias: the same
+  Pixels pixels;
+  TensorStrides x_strides, dy_strides, dx_strides, dz_strides;
+  int parameter_stride, scale_stride, result_stride;
+  unsigned team, tiles;  // blocks of a team; teams
+  unsigned items;        // pixels of a block, or packs of them
+  COMPUTE share;         // 1 / m
+};
+
+// The blocks of a team wait for each other: the launch is cooperative, and has a multiprocessor for each. The top bit
+// of a tile's word changes when all have come, whatever their number.
+__device__ unsigned tile_words[MOST_TILES];
+__device__ __forceinline__ void wait_for_team(const Arguments& a, unsigned tile, unsigned member) {
+  volatile unsigned* const word = tile_words + tile;
+  __threadfence();
+  const unsigned before = atomicAdd(tile_words + tile, member == 0 ? 0x80000001u - a.team : 1u);
+  while (((before ^ *word) >> 31) == 0) {}
+  __threadfence();
+}
+
+// What the threads of a block share: sums, then factors, of the COLUMNS channels of a tile.
+template <int COLUMNS> struct TeamSums {
+  Sums warps[WARPS][COLUMNS];
+  Factors factors[COLUMNS];
+
+  static __device__ __forceinline__ Sums* partials(const Arguments& a, unsigned tile, int column) {
+    return reinterpret_cast<Sums*>(a.workspace) + (tile * COLUMNS + column) * a.team;
+  }
+  // The factors of the tile, from what the warps of all blocks of the team have left in `warps`.
+  __device__ __forceinline__ void exchange(const Arguments& a, unsigned tile, unsigned member) {
+    __syncthreads();
+    for (int column = threadIdx.x; column < COLUMNS; column += THREADS) {
+      Sums sums = warps[0][column];
+#pragma unroll
+      for (int warp = 1; warp < WARPS; warp++) sums.add(warps[warp][column]);
+      partials(a, tile, column)[member] = sums;
+    }
+    __syncthreads();
+    if (a.team > 1 && threadIdx.x == 0) wait_for_team(a, tile, member);
+    __syncthreads();
+    // A warp for each column.
+    for (int column = threadIdx.x / WARP; column < COLUMNS; column += WARPS) {
+      const int channel = tile * COLUMNS + column;
+      if (channel >= a.pixels.channels) break;
+      const COMPUTE inverse = a.inverse[channel * a.parameter_stride], mean = a.mean[channel * a.parameter_stride];
+      const COMPUTE scale = a.scale[channel * a.scale_stride];
+      Sums sums = {};
+#pragma unroll 4
+      for (unsigned block = threadIdx.x % WARP; block < a.team; block += WARP)
+        sums.add(partials(a, tile, column)[block]);
+#pragma unroll
+      for (int distance = WARP / 2; distance > 0; distance /= 2) sums.add(sums.from_lane(distance));
+      if (threadIdx.x % WARP > 0) continue;
+      sums.product *= inverse;
+      if (member == 0 && a.sum) a.sum[channel * a.result_stride] = sums.sum;
+      if (member == 0 && a.product) a.product[channel * a.result_stride] = sums.product;
+      factors[column] = Factors::of(sums.sum * a.share, sums.product * a.share, scale, mean, inverse);
+    }
+    __syncthreads();
+  }
+};
+
+// Masks dy, which becomes dz. passes(j): whether element j passes.
+template <class Passes> __device__ __forceinline__ void mask_pack(Packed& dy, const Passes& passes) {
+#pragma unroll
+  for (int j = 0; j < WIDTH; j++)
+    if (!passes(j)) dy.item[j] = store<ELEMENT>(COMPUTE(0));
+}
+// dx of a pack. factors(j): those of the channel of element j.
+template <class Of>
+__device__ __forceinline__ Packed gradient_pack(const Packed& x, const Packed& dz, const Of& factors) {
+  Packed dx;
+#pragma unroll
+  for (int j = 0; j < WIDTH; j++)
+    dx.item[j] = store<ELEMENT>(factors(j).gradient(load<COMPUTE>(dz.item[j]), load<COMPUTE>(x.item[j])));
+  return dx;
+}
+__device__ __forceinline__ void store_pack(ELEMENT* to, const Packed& pack) { *reinterpret_cast<Packed*>(to) = pack; }

@@ -1,0 +1,36 @@
+"""Operations that give the arguments of kernels other values than the rest of the suite does.
+
+drawn_operations.json: family -> operations. Of some thousands at random those were kept, the most telling first, whose launches (by each
+solver that serves them) have an extent, a stride, a step or a factor that was one and the same number in every other launch of the
+kernel: a kernel that takes that argument for a constant, or another one for it, is right in all other cases.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from typing import Any
+
+import pytest
+from dualdnn.api.operations import PoolingBackward, ReduceTensor, parse
+from dualdnn.conformance.calls import sized
+from dualdnn.conformance.cases.pooling.pooling import pooled
+from dualdnn.conformance.cases.reduce_tensor import kind
+
+FAMILIES: dict[str, list[str]] = json.loads(
+    resources.files(__package__).joinpath("drawn_operations.json").read_text(encoding="utf-8")
+)
+OPERATIONS = {f"{family}-{i}": text for family, texts in FAMILIES.items() for i, text in enumerate(texts)}
+
+
+def inputs_of(operation: Any) -> str:
+    """The kind of numbers that the operation says something about."""
+    return kind(operation.reduction.op) if isinstance(operation, ReduceTensor) else "normal"
+
+
+@pytest.mark.ours
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_arguments_that_differ(trial, caller, name):
+    operation = sized(caller, parse(OPERATIONS[name]))
+    before = pooled(operation) if isinstance(operation, PoolingBackward) else None
+    trial(operation, inputs_of(operation), before=before)

@@ -1,0 +1,82 @@
+"""Which cases reach a source: those that launch the kernels that depend on it, in the order in which they are likely to notice a bug
+there for little time (kernels.json of a run of the suite by all solvers)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cached_property
+from itertools import zip_longest
+from pathlib import Path
+
+from dualdnn.accelerated.runtime.sources import INCLUDE, KERNELS, declared_entry_points
+from dualdnn.accelerated.solver import ROOMS
+from dualdnn.conformance.solvers import ALL, covering
+
+from . import Bug
+
+SHARED_BY_ALL = ("primitives", "runtime")  # rooms whose Python every family plans with
+
+
+class Reach:
+    """The cases of accelerated/, by source. Sources are named as in the project: accelerated/pooling/average.cu."""
+
+    def __init__(self, kernels_file: Path) -> None:
+        table = json.loads(kernels_file.read_text(encoding="utf-8"))
+        self.launching: dict[str, list[str]] = table["kernels"]
+        self.seconds: dict[str, float] = table["seconds"]
+
+    @cached_property
+    def sources(self) -> dict[str, set[Path]]:
+        """Kernel -> its source and the headers of the project that this includes."""
+        declared = {name: path for path in KERNELS.rglob("*.cu") for name in declared_entry_points(path)}
+        included = {name: closure(path) for name, path in declared.items()}
+        return {kernel: included[max(filter(kernel.startswith, declared), key=len)] for kernel in self.launching}
+
+    def kernels(self, file: str) -> set[str]:
+        """The kernels that depend on a source: those that are compiled of it; of a solver's module those of its twin; of what else a
+        room plans with those of its folder, or of all rooms."""
+        path = KERNELS / Path(file).relative_to("accelerated")
+        twin = path.with_suffix(".cu")
+        if path.suffix != ".py" or twin.is_file():
+            wanted = twin if path.suffix == ".py" else path
+            return {kernel for kernel, sources in self.sources.items() if wanted in sources}
+        room = path.parent
+        inside = {kernel for kernel, sources in self.sources.items() if any(room in s.parents for s in sources)}
+        shared = room == KERNELS or room.name in SHARED_BY_ALL or not inside
+        return set(self.sources) if shared else inside
+
+    def cases(self, file: str) -> list[str]:
+        """The cases that launch these kernels: first few that launch each, then of each function of cases the cheapest, and so on."""
+        kernels = {kernel: self.launching[kernel] for kernel in self.kernels(file) & self.launching.keys()}
+        first = covering({"kernels": kernels, "seconds": self.seconds})
+        functions: dict[str, list[str]] = {}
+        for case in sorted({case for cases in kernels.values() for case in cases}, key=lambda case: self.seconds[case]):
+            functions.setdefault(case.partition("[")[0], []).append(case)
+        rounds = zip_longest(*functions.values())
+        left = (case for one in rounds for case in sorted(filter(None, one), key=lambda case: self.seconds[case]))
+        return list(dict.fromkeys([*sorted(first, key=lambda case: self.seconds[case]), *left]))
+
+    def aimed(self, bug: Bug) -> Bug:
+        """The bug with the cases that reach it, and the solvers that do."""
+        return replace(bug, ordered=tuple(self.cases(bug.file)), solvers=self.solvers(bug.file))
+
+    def solvers(self, file: str) -> str:
+        """Which solvers must run to launch them: those of a solver's module or of its twin, else all."""
+        path = Path("dualdnn", file).with_suffix("")
+        module = ".".join(path.parts)
+        names = {s.name for room in ROOMS.values() for s in room.solvers if type(s).__module__ == module}
+        return ",".join(sorted(names)) or ALL
+
+
+def closure(source: Path) -> set[Path]:
+    """A kernel source and the headers of the project that it includes."""
+    found, left = {source}, [source]
+    while left:
+        path = left.pop()
+        names = filter(None, INCLUDE.findall(path.read_text(encoding="utf-8")))
+        headers = {(parent / name).resolve() for name in names for parent in (path.parent, KERNELS)}
+        new = {header for header in headers - found if header.is_file()}
+        found |= new
+        left += new
+    return found
