@@ -10,6 +10,7 @@ ROUNDS = 10
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 WEYL = (0x9E3779B9, 0xBB67AE85)  # what each round adds to the key
 WORD = 0xFFFFFFFF
+LOWER_BITS = 1 << 31  # of a sequence
 
 
 def philox(counter: tuple[Array | int, Array | int, Array | int, Array | int], key: tuple[int, int]) -> Array:
@@ -25,7 +26,14 @@ def philox(counter: tuple[Array | int, Array | int, Array | int, Array | int], k
 
 
 def words(seed: int, call: int, count: int, sequence: int = 0) -> Array:
-    """The first ``count`` random words of a call: four for each counter (number, sequence, call), under the key ``seed``."""
-    numbers = np.arange(-(-count // 4), dtype=np.uint64)
-    drawn = philox((numbers, sequence, call & WORD, call >> 32), (seed & WORD, seed >> 32))
-    return drawn.reshape(-1)[:count]
+    """The numbers of the first ``count`` elements of a call, of 32 bits. Eight have 16 bits each of the words of one counter (number, sequence,
+    call), under the key ``seed``, as their upper bits, and those of another sequence as their lower ones."""
+    numbers = np.arange(-(-count // 8), dtype=np.uint64)
+    upper, lower = (
+        philox((numbers, of_bits, call & WORD, call >> 32), (seed & WORD, seed >> 32))
+        .reshape(-1)
+        .astype("<u4")
+        .view("<u2")
+        for of_bits in (sequence, sequence | LOWER_BITS)
+    )
+    return (upper.astype(np.uint32) << np.uint32(16) | lower)[:count]

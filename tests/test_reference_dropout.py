@@ -42,21 +42,30 @@ def plain_philox(counter, key):
     return c
 
 
+def plain_word(seed, call, k, sequence=0):
+    """The number of element k: half k % 2 of word k % 8 / 2 of two counters."""
+    halves = [
+        plain_philox((k // 8, of_halves, call % 2**32, call >> 32), (seed % 2**32, seed >> 32))[k % 8 // 2]
+        >> 16 * (k % 2)
+        & 0xFFFF
+        for of_halves in (sequence, sequence + 2**31)
+    ]
+    return halves[0] << 16 | halves[1]
+
+
 def test_words_of_elements():
     """Element k of a call, by the document of the numbers."""
     for seed, call, count, sequence in ((SEED, 2**33 + 5, 11, 0), (5, 0, 4, 3)):
         found = words(seed, call, count, sequence)
         for k in range(count):
-            counter = (k // 4, sequence, call % 2**32, call >> 32)
-            assert found[k] == plain_philox(counter, (seed % 2**32, seed >> 32))[k % 4]
+            assert found[k] == plain_word(seed, call, k, sequence)
 
 
 def by_loops(operation, x, seed, call):
     """(y, mask) of a forward call."""
     y, mask = np.zeros(x.size), bytearray(operation.reserve_bytes)
     for k, value in enumerate(x.reshape(-1)):
-        word = plain_philox((k // 4, 0, call % 2**32, call >> 32), (seed % 2**32, seed >> 32))[k % 4]
-        if word / 2**32 >= operation.probability:
+        if plain_word(seed, call, k) / 2**32 >= operation.probability:
             y[k] = float(value) / (1 - operation.probability)
             mask[k // 8] |= 1 << k % 8
     return y.reshape(operation.y.dims), bytes(mask)

@@ -74,12 +74,16 @@ class Loops:
     def passed_on(self, vectors, layer, sequence, batch, states):
         """What the next layer gets: each element by its own random word, as docs/dropout.md says."""
         seed, call = (int(number) for number in states.view("<u8"))
-        words, width = [2**32 - 1, 32], len(vectors[0]) if vectors else 0
+        word, width = 2**32 - 1, len(vectors[0]) if vectors else 0
 
         def kept(t, element):
             k = (t * batch + sequence) * width + element
-            counter = (k // 4, layer + 1, call & words[0], call >> words[1])
-            return philox(counter, (seed & words[0], seed >> words[1]))[k % 4] >= self.n.dropout * 2**32
+            upper, lower = (
+                int(philox((k // 8, of_halves, call & word, call >> 32), (seed & word, seed >> 32))[k % 8 // 2])
+                >> 16 * (k % 2)
+                for of_halves in (layer + 1, layer + 1 + 2**31)
+            )
+            return (upper % 2**16 << 16 | lower % 2**16) >= self.n.dropout * 2**32
 
         return [
             [value / (1 - self.n.dropout) if kept(t, e) else 0.0 for e, value in enumerate(vector)]

@@ -29,7 +29,9 @@ WORD = 0xFFFFFFFF
 WARP = 32
 OCTETS = 2  # of a thread, of packed tensors of two bytes an element
 ITEMS, FEW_ITEMS = 8, 2  # elements of a thread, of any layout, and where there are few
-TILE_PIXELS, MOST_LANES, LANE_GROUP = (256, 128, 64, 32), 128, 8  # of a block; channels, at most; a multiple of this
+# Of a block: channels, at most, and the pixels that it has, of which few channels have many.
+TILES = {8: (2048, 512, 128, 32), 32: (1024, 256, 64, 32), 128: (256, 128, 64, 32)}
+MOST_LANES, LANE_GROUP = max(TILES), 8  # channels of a block are a multiple of this, where it has not all of them
 MOST_IMAGES = 65535  # in the third dimension of a grid
 
 
@@ -67,7 +69,7 @@ class DropoutProblem(Problem):
             "OCTETS": 1,
             "ITEMS": 1,
             "TILE_PIXELS": 32,
-            "MOST_LANES": 1,
+            "MOST_LANES": MOST_LANES,
             "TILE_WIDTH": 1,
             "DRAWS": int(self.forward),
             **definitions,
@@ -104,7 +106,7 @@ class StatesSolver(Solver[DropoutProblem]):
             "OCTETS": "1",
             "ITEMS": "1",
             "TILE_PIXELS": "32",
-            "MOST_LANES": "1",
+            "MOST_LANES": "8",
             "TILE_WIDTH": "1",
             "DRAWS": "1",
         }
@@ -169,14 +171,9 @@ class TilesSolver(Solver[DropoutProblem]):
         lanes = self._lanes(channels)
         across = -(-channels // lanes)
         pixels = _pixels(problem.source)[0][0]
-        tile = next(
-            (
-                n
-                for n in TILE_PIXELS
-                if images * across * -(-pixels // n) >= BUSY_BLOCKS * problem.device.multiprocessors
-            ),
-            TILE_PIXELS[-1],
-        )
+        most = next(n for n in TILES if n >= lanes)
+        busy = BUSY_BLOCKS * problem.device.multiprocessors
+        tile = next((n for n in TILES[most] if images * across * -(-pixels // n) >= busy), TILES[most][-1])
         strides = [
             (f"{name}_{of}", c_int(stride))
             for name, spec in (("in", problem.source), ("out", problem.target))
@@ -191,7 +188,7 @@ class TilesSolver(Solver[DropoutProblem]):
             ("lanes", FastDivmod.of(lanes)),
             ("last_lanes", FastDivmod.of(channels - (across - 1) * lanes)),
             TILE_PIXELS=tile,
-            MOST_LANES=MOST_LANES,
+            MOST_LANES=most,
             TILE_WIDTH=self._width(problem),
         )
 

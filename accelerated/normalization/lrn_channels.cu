@@ -39,7 +39,7 @@ template <int V, bool CONTIGUOUS> struct Values {
   __device__ __forceinline__ COMPUTE& operator()(int channel, int position) {
     return values[CONTIGUOUS ? position * CHANNELS + channel : channel * V + position];
   }
-  __device__ __forceinline__ void convert(const Pack<ELEMENT, V> (&packs)[CHANNELS]) {
+  __device__ __forceinline__ void convert(const Packed<V> (&packs)[CHANNELS]) {
 #pragma unroll
     for (int i = 0; i < CHANNELS; i++) convert_packed<V>(packs[i], values + i * V);
   }
@@ -49,8 +49,7 @@ template <int V, bool CONTIGUOUS> struct Values {
   }
 };
 
-template <int V>
-__device__ __forceinline__ void fetch(Pack<ELEMENT, V> (&packs)[CHANNELS], const ELEMENT* from, int stride) {
+template <int V> __device__ __forceinline__ void fetch(Packed<V> (&packs)[CHANNELS], const ELEMENT* from, int stride) {
 #pragma unroll
   for (int i = 0; i < CHANNELS; i++) packs[i] = fetch_packed<V>(from + i * stride, true);
 }
@@ -70,7 +69,7 @@ template <int V, bool CONTIGUOUS> __device__ __forceinline__ void forward(const 
   unsigned offset[2];
   few.positions.locate(index, offset);
   griddepcontrol_wait_before_access(a.x + offset[0], a.y + offset[1]);
-  Pack<ELEMENT, V> packs[CHANNELS];
+  Packed<V> packs[CHANNELS];
   fetch<V>(packs, a.x + offset[0], few.stride[0]);
   griddepcontrol_launch_dependents();
   Values<V, CONTIGUOUS> x, y;
@@ -89,7 +88,7 @@ template <int V, bool CONTIGUOUS> __device__ __forceinline__ void backward(const
   unsigned offset[3];
   few.positions.locate(index, offset);
   griddepcontrol_wait_before_access(a.x + offset[0], a.dy + offset[1], a.dx + offset[2]);
-  Pack<ELEMENT, V> of_x[CHANNELS], of_dy[CHANNELS];
+  Packed<V> of_x[CHANNELS], of_dy[CHANNELS];
   fetch<V>(of_x, a.x + offset[0], few.stride[0]);
   fetch<V>(of_dy, a.dy + offset[1], few.stride[1]);
   griddepcontrol_launch_dependents();

@@ -47,7 +47,7 @@ template <int V, int KEEP, int S> struct Channels {
 
 // S channels of an operand whose reads are in flight.
 template <int V, int S> struct Next {
-  Pack<ELEMENT, V> packs[S];
+  Packed<V> packs[S];
   // channel: the first of them. end: behind the last that is needed.
   __device__ __forceinline__ void fetch(const ELEMENT* from, int channel, int end, int stride) {
 #pragma unroll

@@ -1,5 +1,7 @@
 // s^-beta of s = k + factor * sum: what LRN and divisive normalization divide by.
 #pragma once
+#include <type_traits>
+
 #include "primitives/types.cuh"
 
 #ifndef THREE_QUARTERS
@@ -13,7 +15,7 @@ struct Power {
   __device__ __forceinline__ COMPUTE base(COMPUTE sum) const { return k + factor * sum; }
   __device__ __forceinline__ COMPUTE operator()(COMPUTE s) const {
     if constexpr (THREE_QUARTERS) {
-      const COMPUTE inverse_root = rsqrtf(s);  // NaN of negative numbers, as it must be
+      const COMPUTE inverse_root = inverse_of_root(s);  // NaN of negative numbers, as it must be
       return inverse_root * root(inverse_root);
     } else {
       const COMPUTE power = exponential(-beta * logarithm(s < COMPUTE(0) ? -s : s));
@@ -24,7 +26,7 @@ struct Power {
   // / s by 5.3.
   __device__ __forceinline__ COMPUTE operator()(COMPUTE s, COMPUTE& inverted) const {
     if constexpr (THREE_QUARTERS) {
-      const COMPUTE inverse_root = rsqrtf(s);
+      const COMPUTE inverse_root = inverse_of_root(s);
       inverted = inverse_root * inverse_root;
       return inverse_root * root(inverse_root);
     } else {
@@ -41,7 +43,17 @@ struct Power {
   }
 
  private:
-  // The root of what rsqrtf returns: 0, infinite, NaN or a normal number.
+  // s is k, at least 1e-5, and a sum: 0, or above 1e-20, so that denormals need not be scaled as rsqrtf does.
+  static __device__ __forceinline__ float inverse_of_root(float s) {
+#ifdef EMULATED_CUDA
+    return rsqrtf(s);
+#else
+    float result;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(s));
+    return result;
+#endif
+  }
+  // The root of what inverse_of_root returns: 0, infinite, NaN or a normal number.
   static __device__ __forceinline__ float root(float x) {
 #ifdef EMULATED_CUDA
     return sqrtf(x);
@@ -66,19 +78,28 @@ struct Power {
   }
 };
 
-// N neighbouring elements as they lie; zeros where they do not exist.
-template <int N> __device__ __forceinline__ Pack<ELEMENT, N> fetch_packed(const ELEMENT* from, bool exists) {
-  Pack<ELEMENT, N> found;
-#pragma unroll
-  for (int v = 0; v < N; v++) found.item[v] = store<ELEMENT>(COMPUTE(0));
-  if (exists) found = *reinterpret_cast<const Pack<ELEMENT, N>*>(from);
+// N neighbouring elements as they lie: of 16 bits, in words.
+constexpr bool PAIRED = sizeof(ELEMENT) == 2 && sizeof(COMPUTE) == 4;
+template <int N> using Packed = std::conditional_t<PAIRED && N % 2 == 0, Pack<unsigned, N / 2>, Pack<ELEMENT, N>>;
+
+// Zeros where they do not exist.
+template <int N> __device__ __forceinline__ Packed<N> fetch_packed(const ELEMENT* from, bool exists) {
+  Packed<N> found = {};
+  if (exists) found = *reinterpret_cast<const Packed<N>*>(from);
   return found;
 }
 
 // The same in the arithmetic type.
-template <int N> __device__ __forceinline__ void convert_packed(const Pack<ELEMENT, N>& found, COMPUTE* values) {
+template <int N> __device__ __forceinline__ void convert_packed(const Packed<N>& found, COMPUTE* values) {
 #pragma unroll
-  for (int v = 0; v < N; v++) values[v] = load<COMPUTE>(found.item[v]);
+  for (int v = 0; v < N; v++) {
+    if constexpr (PAIRED && N % 2 == 0) {
+      const float2 pair = load_pair<ELEMENT>(found.item[v / 2]);
+      values[v] = v % 2 ? pair.y : pair.x;
+    } else {
+      values[v] = load<COMPUTE>(found.item[v]);
+    }
+  }
 }
 template <int N> __device__ __forceinline__ void read_packed(const ELEMENT* from, bool exists, COMPUTE* values) {
   convert_packed<N>(fetch_packed<N>(from, exists), values);
@@ -87,9 +108,22 @@ template <int N> __device__ __forceinline__ void read_packed(const ELEMENT* from
 // alpha * values + beta * what is there.
 template <int N>
 __device__ __forceinline__ void write_packed(ELEMENT* to, const COMPUTE* values, COMPUTE alpha, COMPUTE beta) {
-  Pack<ELEMENT, N> result;
-  if (beta != COMPUTE(0)) result = *reinterpret_cast<const Pack<ELEMENT, N>*>(to);
+  COMPUTE blended[N];
 #pragma unroll
-  for (int v = 0; v < N; v++) result.item[v] = blend(alpha, values[v], beta, &result.item[v]);
-  *reinterpret_cast<Pack<ELEMENT, N>*>(to) = result;
+  for (int v = 0; v < N; v++) blended[v] = alpha * values[v];
+  if (beta != COMPUTE(0)) {
+    COMPUTE prior[N];
+    read_packed<N>(to, true, prior);
+#pragma unroll
+    for (int v = 0; v < N; v++) blended[v] += beta * prior[v];
+  }
+  Packed<N> result;
+  if constexpr (PAIRED && N % 2 == 0) {
+#pragma unroll
+    for (int v = 0; v < N; v += 2) result.item[v / 2] = store_pair<ELEMENT>(blended[v], blended[v + 1]);
+  } else {
+#pragma unroll
+    for (int v = 0; v < N; v++) result.item[v] = store<ELEMENT>(blended[v]);
+  }
+  *reinterpret_cast<Packed<N>*>(to) = result;
 }

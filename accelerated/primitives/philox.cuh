@@ -24,20 +24,34 @@ struct PhiloxStates {
 };
 
 // The four words of a number, of which each call has 2^32, in one of 2^32 sequences.
-__device__ __forceinline__ PhiloxWords philox_of_call(const PhiloxStates& states, unsigned number,
-                                                      unsigned sequence = 0) {
+__device__ __forceinline__ PhiloxWords philox_of_call(const PhiloxStates& states, unsigned number, unsigned sequence) {
   return philox4x32_10({{number, sequence, states.calls[0], states.calls[1]}}, states.seed[0], states.seed[1]);
 }
 
-// Bit i: whether element 8 * octet + i is kept: its word is not below the threshold.
+// Bit i: whether element 8 * octet + i is kept: its number of 32 bits is not below the threshold. The upper 16 bits
+// of the octet's numbers are one call of Philox; the lower ones are another, which decides where the upper ones are
+// those of the threshold: in one octet of 8192.
+constexpr unsigned LOWER_BITS = 0x80000000;  // of a sequence
 __device__ __forceinline__ unsigned kept_octet(const PhiloxStates& states, unsigned octet, unsigned threshold,
                                                unsigned sequence = 0) {
-  unsigned bits = 0;
+  const PhiloxWords upper = philox_of_call(states, octet, sequence);
+  const unsigned least = threshold >> 16, upper_least = threshold & 0xFFFF0000;
+  unsigned bits = 0, ties = 0;
 #pragma unroll
-  for (unsigned part = 0; part < 2; part++) {
-    const PhiloxWords words = philox_of_call(states, 2 * octet + part, sequence);
+  for (int i = 0; i < 4; i++) {
+    const unsigned word = upper.word[i];
+    const bool first = (word & 0xFFFF) >= least, second = word >= upper_least;
+    bits |= (first ? 1u : 0u) << 2 * i | (second ? 1u : 0u) << (2 * i + 1);
+    // 16 bits of 0 borrow: their upper bit is set, and was not.
+    const unsigned difference = word ^ (upper_least | least);
+    ties |= (difference - 0x00010001) & ~difference;
+  }
+  if ((ties & 0x80008000) == 0 || (threshold & 0xFFFF) == 0) return bits;
+  const PhiloxWords lower = philox_of_call(states, octet, sequence | LOWER_BITS);
 #pragma unroll
-    for (int i = 0; i < 4; i++) bits |= (words.word[i] >= threshold ? 1u : 0u) << (4 * part + i);
+  for (int i = 0; i < 8; i++) {
+    const unsigned half = upper.word[i / 2] >> i % 2 * 16 & 0xFFFF, below = lower.word[i / 2] >> i % 2 * 16 & 0xFFFF;
+    if (half == least && below < (threshold & 0xFFFF)) bits &= ~(1u << i);
   }
   return bits;
 }

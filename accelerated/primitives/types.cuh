@@ -80,6 +80,25 @@ template <class T, int N> struct alignas(sizeof(T) * N > 16 ? 16 : sizeof(T) * N
   T item[N];
 };
 
+// Two neighbouring elements of 16 bits in a word, which are converted from and to one register. They move as words:
+// structures of them are copied one by one.
+template <class T> __device__ __forceinline__ float2 load_pair(unsigned word) {
+  if constexpr (same_type<T, half>) {
+    return __half22float2(*reinterpret_cast<const half2*>(&word));
+  } else {
+    return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&word));
+  }
+}
+template <class T> __device__ __forceinline__ unsigned store_pair(float first, float second) {
+  if constexpr (same_type<T, half>) {
+    const half2 pair = __floats2half2_rn(first, second);
+    return *reinterpret_cast<const unsigned*>(&pair);
+  } else {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
+    return *reinterpret_cast<const unsigned*>(&pair);
+  }
+}
+
 // Keeps a value in its register, where the compiler would compute it again; before the wait for earlier kernels:
 // computes it before.
 template <class T> __device__ __forceinline__ void keep_in_register(T& value) {

@@ -21,16 +21,22 @@ from ..primitives.cluster import has_clusters
 from ..primitives.geometry import BUSY_BLOCKS, PACK_BYTES, THREADS, FastDivmod, blocks
 from ..solver import Problem, Solver, serve
 
-GRIDS, SAMPLER = "spatial_transformer/grid_generator.cu", "spatial_transformer/sampler.cu"
+GRIDS = "spatial_transformer/grid_generator.cu"
+SAMPLER, GRADIENTS = "spatial_transformer/sampler.cu", "spatial_transformer/sampler_gradients.cu"
 COORDINATES = 2  # of a pixel
 CLUSTER, CLUSTER_PIXELS = 8, 2048  # blocks of an image that has so many pixels
 CHANNELS, FEW_CHANNELS, TILE = 8, 2, 16  # of a thread, and where there are few threads; pixels of a block's side
 SLICES, MANY_PIXELS = 8, 1 << 17  # threads of a pixel, where pixels alone are too few threads
 CHANNEL_LANES = 32  # threads of a pixel, where its channels lie side by side
-SIDE_BITS, MOST_SIDE_BITS, MOST_BINS = 4, 16, 4096  # a bin has 16 x 16 cells, or more; of an image
-CHUNK, MOST_CHUNKS = 2048, 64  # output pixels of a block that sorts, at least; of an image
-SORTED_PIXELS = 2048  # output pixels of an image, from which on samples are sorted
-ENTRY_BYTES, COUNT_BYTES = 8, 4
+GRADIENT_CHANNELS = (1, 2, 3, 4, 8)  # of a thread of the gradient of x
+CHUNK, SORT_THREADS, REACHED = (
+    4096,
+    512,
+    4,
+)  # output pixels of a block that sorts; its threads; bins of a sample, at most
+SIDE_BITS, MOST_BINS = 4, 512  # a bin has 16 x 16 cells, or more; of an image
+SORTED_PIXELS = 512  # output pixels of an image, from which on samples are sorted
+ENTRY_BYTES = 2
 GRID_IMAGES = (8, 4, 2, 1)  # of a thread whose coordinates serve all of them
 FEWEST_LANES = 32  # channels side by side, from which on neighbouring threads take them
 ROW_BLOCKS, SINGLE_BLOCKS = 2, 4  # of a multiprocessor, then: of packs, of single channels
@@ -55,7 +61,12 @@ class TransformerProblem(Problem):
         shared_bytes: int = 0, scratch_bytes: int = 0, threads: int = THREADS, **definitions: int,
     ) -> Launch:  # fmt: skip
         """Return the launch of a kernel with ``count`` blocks for each of so many images."""
-        others = {"LANE_WIDTH": 0, "PLANE_THREADS": PLANE_THREADS, "PLANE_BLOCKS": 1, **definitions}
+        constants = {
+            GRIDS: {},
+            SAMPLER: {"PLANE_THREADS": PLANE_THREADS, "PLANE_BLOCKS": 1},
+            GRADIENTS: {"CHUNK": CHUNK, "LANE_WIDTH": 0, "FUSED": 0},
+        }
+        others = {**constants[source], **definitions}
         named = {name: str(value) for name, value in others.items()}
         defined = type_definitions(self.operation.transformer.data_type, self.operation, **named)
         function = self.device.function(source, f"spatial_transformer_{kernel}", defined)
@@ -124,24 +135,27 @@ class Strides(ctypes.Structure):
 
 
 class Bins(ctypes.Structure):
-    """The counting sort of the samples of every image (sampler.cu)."""
+    """The lists of the samples of tiles (sampler_gradients.cu)."""
 
-    _fields_ = [(name, c_uint) for name in ("side", "across", "bins", "pixels", "chunk", "chunks")]
+    _fields_ = [(name, c_uint) for name in ("side", "across", "down", "pixels", "chunks")]
 
     @classmethod
     def of(cls, problem: TransformerProblem, height: int, width: int) -> Bins:
         """Return the bins of an input of this height and width."""
         side = SIDE_BITS
-        while ((height >> side) + 1) * ((width >> side) + 1) > MOST_BINS:
+        while prod(-(-size // (1 << side)) for size in (height, width)) > MOST_BINS:
             side += 1
-        across, pixels = (width >> side) + 1, problem.pixels
-        chunk = max(CHUNK, -(-pixels // (MOST_CHUNKS * CHUNK)) * CHUNK)
-        return cls(side, across, across * ((height >> side) + 1), pixels, chunk, -(-pixels // chunk))
+        across, down = (-(-size // (1 << side)) for size in (width, height))
+        return cls(side, across, down, problem.pixels, -(-problem.pixels // CHUNK))
 
     @property
-    def starts(self) -> int:
-        """Numbers that scratch memory holds for an image, besides its entries."""
-        return self.chunks * (self.bins + 1)
+    def count(self) -> int:
+        return int(self.across * self.down)
+
+    def scratch_bytes(self, images: int) -> tuple[int, int]:
+        """Return the bytes of the entries, and of the numbers behind them that say where those of a bin begin."""
+        chunks = images * self.chunks
+        return chunks * REACHED * CHUNK * ENTRY_BYTES, chunks * (self.count + 1) * ENTRY_BYTES
 
 
 class SamplerSolver(Solver[TransformerProblem]):
@@ -195,7 +209,8 @@ class SamplerSolver(Solver[TransformerProblem]):
         o = problem.operation
         height, width = o.dx.dims[2:]
         tiles = [-(-size // TILE) for size in (height, width)]
-        channels = CHANNELS if problem.channels > CHANNELS // 2 else CHANNELS // 2
+        most = GRADIENT_CHANNELS[-1] * 4 // max(4, o.dx.scalar_bytes)
+        channels = next(n for n in GRADIENT_CHANNELS if n >= min(problem.channels, most))
         groups = -(-problem.channels // channels)
         lane_width = self._lane_width(problem)
         # Blocks share the channels of a tile, where there are too few tiles.
@@ -204,12 +219,13 @@ class SamplerSolver(Solver[TransformerProblem]):
         of_block = max(1, min(groups, problem.images * prod(tiles) * groups // busy))
         of_tile = -(-groups // of_block)
         bins = Bins.of(problem, height, width)
-        entries = problem.images * problem.pixels * ENTRY_BYTES
-        scratch_bytes = entries + problem.images * bins.starts * COUNT_BYTES if self.sorts else 0
+        entries, numbers = bins.scratch_bytes(problem.images)
+        scratch_bytes = entries + numbers if self.sorts else 0
         starts = ("starts", ctypes.c_longlong(entries))
+        fused = self.sorts and problem.channels == channels and lane_width == 0
         pixels = problem.images * problem.pixels
         slices, interleaved = self._threads_of_pixel(problem)
-        of_x, of_grid = problem.images * of_tile * prod(tiles), blocks(pixels * slices)[0]
+        of_x, of_grid = problem.images * of_tile * prod(tiles), 0 if fused else blocks(pixels * slices)[0]
         fewer, count = min(of_x, of_grid), of_x + of_grid
         shape = self._shape(problem, o.dx)
         fields = [
@@ -226,39 +242,23 @@ class SamplerSolver(Solver[TransformerProblem]):
             ("slices", c_int(slices)),
             ("interleaved", c_int(interleaved)),
             # Blocks of the gradient of x take longer: where they are fewer, they begin.
-            ("period", FastDivmod.of(count // fewer if of_grid == fewer else 1)),
+            ("period", FastDivmod.of(count // max(1, fewer) if of_grid == fewer else 1)),
             ("fewer", c_uint(fewer)),
             ("grid_has_fewer", c_int(of_grid == fewer)),
         ]
         operands = ("dy", "grid", "dx", SCRATCH if self.sorts else "", "x", "dgrid")
+        definitions = {"CHANNELS": channels, "LANE_WIDTH": lane_width, "FUSED": int(fused)}
         gradients = problem.launch(
-            SAMPLER, "sampler_gradients", operands, fields, count,
-            scratch_bytes=scratch_bytes, CHANNELS=channels, LANE_WIDTH=lane_width,
-        )  # fmt: skip
+            GRADIENTS, "sampler_gradients", operands, fields, count, scratch_bytes=scratch_bytes, **definitions
+        )
         if not self.sorts:
             return [gradients]
-        fields = [starts, shape, ("bins", bins), ("images", c_uint(problem.images))]
-        grid = (bins.chunks, problem.images)
-        # Where the samples of a block begin, and of the warps of one and of all the counts.
-        of_warps = (THREADS // 32 + 1) * bins.bins * COUNT_BYTES // 2
-        shared_bytes = {"count": bins.bins * COUNT_BYTES, "scan": 0, "sort": bins.bins * COUNT_BYTES + of_warps}
-        steps = {"count": grid, "scan": (problem.images, 1), "sort": grid}
-        return [
-            *(
-                problem.launch(
-                    SAMPLER,
-                    f"sampler_{step}",
-                    ("grid", SCRATCH),
-                    fields,
-                    *extent,
-                    scratch_bytes=scratch_bytes,
-                    shared_bytes=shared_bytes[step],
-                    CHANNELS=channels,
-                )
-                for step, extent in steps.items()
-            ),
-            gradients,
-        ]
+        fields = [*factors(o, grid_alpha=o.alphaDgrid, grid_beta=o.betaDgrid), starts, shape, ("bins", bins)]
+        sort = problem.launch(
+            GRADIENTS, "sampler_sort", ("grid", SCRATCH, "dgrid"), fields, bins.chunks, problem.images,
+            scratch_bytes=scratch_bytes, threads=SORT_THREADS, **definitions,
+        )  # fmt: skip
+        return [sort, gradients]
 
     @staticmethod
     def _lane_width(problem: TransformerProblem) -> int:
@@ -345,11 +345,10 @@ class SortedSamplerSolver(SamplerSolver):
 
     def serves(self, problem: TransformerProblem) -> bool:
         o = problem.operation
-        known = isinstance(o, SpatialTfSamplerBackward) and problem.images < MOST_IMAGES
-        return known and Bins.of(problem, *o.dx.dims[2:]).side <= MOST_SIDE_BITS
+        return isinstance(o, SpatialTfSamplerBackward) and problem.images < MOST_IMAGES
 
     def applies(self, problem: TransformerProblem) -> bool:
-        return self.serves(problem) and problem.pixels >= SORTED_PIXELS
+        return self.serves(problem) and problem.pixels > SORTED_PIXELS
 
 
 SOLVERS = (GridSolver(), PlanesSamplerSolver(), SortedSamplerSolver(), SamplerSolver())

@@ -459,12 +459,15 @@ def test_extreme_probabilities(chain, data_type, probability):
 @shows("cudnnDropoutForward/c01", "cudnnDropoutForward/c02")
 @pytest.mark.ours
 @pytest.mark.parametrize("layout", ["nchw", "nhwc", "gaps"])
-@pytest.mark.parametrize("probability, calls, element", [(0.3, 14994883, 96), (1.0, 24339402, 34)])
-def test_words_at_the_threshold(caller, probability, calls, element, layout):
-    """A word that is the threshold keeps its element; a probability of 1 drops that of the largest word, too."""
+@pytest.mark.parametrize(
+    "probability, calls, element, beyond", [(0.3, 24265710, 206, 0), (0.3, 1239528, 50, -1), (1.0, 3427424, 150, -1)]
+)
+def test_words_at_the_threshold(caller, probability, calls, element, beyond, layout):
+    """A number that is the threshold keeps its element, and one below it drops it, which the lower halves decide; a
+    probability of 1 drops that of the largest number, too."""
     spec = laid_out(FLOAT, DIMS, layout)
     operation = forward(probability, spec)
-    assert words(SEED, calls, spec.count)[element] == min(operation.threshold, 2**32 - 1)
+    assert int(words(SEED, calls, spec.count)[element]) == operation.threshold + beyond
     infinite = np.full(spec.span, np.inf, np.float32).view(np.uint8)  # of which only what is dropped becomes 0
     before = states(SEED, calls) | {"x": infinite, "dy": infinite}
     after = attempt_chain(caller, [Step(operation), Step(backward(probability, spec))], before=before)

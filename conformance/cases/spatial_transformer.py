@@ -289,11 +289,16 @@ def test_from_theta_to_its_gradient(chain, data_type):
 @shows("cudnnSpatialTfSamplerBackward/c01")
 @pytest.mark.ours
 def test_the_same_bits_each_time(trial):
-    """All samples in one cell: sums of many terms, in one order."""
-    operation = backward(FLOAT, (2, 3, 17, 19), (2, 3, 4, 4))
-    memory = with_grid(operation, [(0.21, -0.4), (0.1, -0.1)])
-    first, second = (trial(operation, before=memory).after for _ in range(2))
-    assert all(np.array_equal(first[name], second[name]) for name in ("dx", "dgrid"))
+    """All samples in one cell, and many all over: sums of many terms, in one order."""
+    scattered = np.random.default_rng(7).normal(0, 0.4, (73 * 71, 2))
+    for dims, source, points in (
+        ((2, 3, 17, 19), (2, 3, 4, 4), [(0.21, -0.4), (0.1, -0.1)]),
+        ((2, 3, 73, 71), (2, 3, 20, 37), scattered),
+    ):
+        operation = backward(FLOAT, dims, source)
+        memory = with_grid(operation, points)
+        first, second = (trial(operation, before=memory).after for _ in range(2))
+        assert all(np.array_equal(first[name], second[name]) for name in ("dx", "dgrid"))
 
 
 @shows("cudnnSpatialTfSamplerBackward/c09", "cudnnSpatialTfSamplerForward/c01")

@@ -3,11 +3,11 @@
 //
 // Tiling: persistent, warp-specialised blocks of TILE_M pixels x TILE_N filters. One producer warp loads K-blocks of
 // 128 bytes by TMA (x in im2col mode) into a pipeline of stages; two or three consumer warpgroups multiply,
-// cooperatively or in PING_PONG, and TMA stores the results, blended with what comes through the same stages. PLANES: y
-// lies in planes, rows of the product are filters. TRANSPOSED: x, too, an MN-major operand; TF32 passes through
-// registers then, which tensor cores do not transpose. STATISTICS: each block adds up its results and their squares, by
-// filter (statistics.cu adds those of all blocks); all of its tiles are of the same filters. FACTORS: each filter has
-// its own alpha and beta.
+// cooperatively or in PING_PONG, and TMA stores the results, blended with what comes through the same stages (MAPPED 0:
+// the warps do, where TMA has no map of y). PLANES: y lies in planes, rows of the product are filters. TRANSPOSED: x,
+// too, an MN-major operand; TF32 passes through registers then, which tensor cores do not transpose. STATISTICS: each
+// block adds up its results and their squares, by filter (statistics.cu adds those of all blocks); all of its tiles are
+// of the same filters. FACTORS: each filter has its own alpha and beta.
 //
 // Roofline bound (floor): flops, 2 * M * N * K at 989 T/s in half (495 in TF32), or bytes where K is short (1 x 1).
 // Shared memory comes next: a K-block of 128 x 256 reads 80 KiB and writes 48 KiB in 1024 clocks.
@@ -15,6 +15,9 @@
 #include "convolution/implicit_gemm/scaled_pair.cuh"
 #include "gemm/tma_pipeline.cuh"
 
+#ifndef MAPPED
+#define MAPPED 1
+#endif
 #ifndef STATISTICS
 #define STATISTICS 0
 #endif
@@ -96,17 +99,21 @@ template <int ROW_BOXES> struct Statistics {
 
   // The first `count` of 16 rows of box `i`.
   __device__ __forceinline__ void add(const unsigned char* rows, int count, int i) {
+    if (count >= 16) {  // all are read before the first is added
+#pragma unroll
+      for (int row = 0; row < 16; row++) add_row(rows, row, i);
+    } else {
+      for (int row = 0; row < count; row++) add_row(rows, row, i);
+    }
+  }
+  __device__ __forceinline__ void add_row(const unsigned char* rows, int row, int i) {
     const int lane = threadIdx.x % 32;
+    const auto word = *reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(swizzled(rows, row, lane / 4) + lane % 4 * 4);
 #pragma unroll
-    for (int row = 0; row < 16; row++) {
-      if (row >= count) break;
-      const auto word = *reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(swizzled(rows, row, lane / 4) + lane % 4 * 4);
-#pragma unroll
-      for (int j = 0; j < WIDTH; j++) {
-        const float value = load<float>(word.item[j]);
-        sums[0][i][j] += value;
-        sums[1][i][j] += value * value;
-      }
+    for (int j = 0; j < WIDTH; j++) {
+      const float value = load<float>(word.item[j]);
+      sums[0][i][j] += value;
+      sums[1][i][j] += value * value;
     }
   }
 
@@ -168,7 +175,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
       const Tile tile = find_tile(scheduler.index);
       if constexpr (TRANSPOSED) produce_planes(tile);
       else produce_columns(tile);
-      if (a.blends) produce_blended(tile);
+      if (MAPPED && a.blends) produce_blended(tile);
     }
   }
 
@@ -319,15 +326,16 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
       release(previous);
 #pragma unroll
       for (int b = 0; b < BLOCKS; b++) wgmma_fence_accumulators(sums[b]);
+#if MAPPED
       if (STATISTICS) write_tile<SCALED>(scratch, sums, factors, tile, warp_row);
       else if (a.blends) write_tile<BLENDED>(scratch, sums, factors, tile, warp_row);
-      else if (FACTORS || (a.boxes && a.epilogue.biased)) write_tile<FINISHED>(scratch, sums, factors, tile, warp_row);
-      else if (a.boxes) write_tile<SCALED>(scratch, sums, factors, tile, warp_row);
-      else if constexpr (!PLANES) {
+      else if (FACTORS || a.epilogue.biased) write_tile<FINISHED>(scratch, sums, factors, tile, warp_row);
+      else write_tile<SCALED>(scratch, sums, factors, tile, warp_row);
+#else
 #pragma unroll
-        for (int b = 0; b < BLOCKS; b++)
-          write(reinterpret_cast<float*>(scratch), sums[b], tile, tile.pixel + warp_row + b * 64);
-      }
+      for (int b = 0; b < BLOCKS; b++)
+        write(reinterpret_cast<float*>(scratch), sums[b], tile, tile.pixel + warp_row + b * 64);
+#endif
       if (PING_PONG) advance(all);
     }
     if (threadIdx.x % 32 == 0) tma_store_wait<0>();
@@ -678,7 +686,7 @@ KERNEL(192x128, 128, 64, 3, 4, false, false, false)
 KERNEL(128x64, 64, 64, 2, 8, false, false, false)
 KERNEL(256x64, 64, 128, 2, 4, false, false, false)
 KERNEL(ping_pong_128x128, 128, 128, 2, 6, true, false, false)
-#if !STATISTICS && !FACTORS
+#if MAPPED && !STATISTICS && !FACTORS
 KERNEL(planes_256x128, 256, 64, 2, 4, false, true, false)
 KERNEL(transposed_256x128, WIDE ? 128 : 256, WIDE ? 128 : 64, 2, 4, false, true, true)
 #endif
