@@ -42,9 +42,9 @@ def unknown_solvers(wanted: str) -> list[str]:
 def by_solvers(handle: Any, operations: Sequence[Operation], run: Callable[[str | None], T], wanted: str) -> T:
     """Run as it is planned ("preferred"), then by each other solver that can serve one of the operations ("all"); or by those that are
     named alone, with commas between them, where one can serve. Returns the first result."""
-    backend = handle.backend
-    if wanted == PREFERRED:
+    if wanted == PREFERRED:  # of a foreign library, too, whose handle has no backend of ours
         return run(None)
+    backend = handle.backend
     names = dict.fromkeys(name for operation in operations for name in backend.solvers(operation))
     left = [name for name in names if name in wanted.split(",")]
     results = [] if left else [run(None)]

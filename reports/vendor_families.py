@@ -23,7 +23,17 @@ from pathlib import Path
 from dualdnn.conformance.plugin import CASES
 
 LONGEST = "graph"
-FIRST = ("softmax", "reduce_tensor", "tensor_arithmetic", "convolution", "pooling", "attention", "rnn", "dropout")
+FIRST = (
+    "softmax",
+    "reduce_tensor",
+    "tensor_arithmetic",
+    "convolution",
+    "pooling",
+    "transform",
+    "attention",
+    "rnn",
+    "dropout",
+)
 LAST = ("fused_ops", "graph")
 STOP_SECONDS = 12  # from the interrupt, on which a run writes the report of what it has, to its end
 MOST_CRASHES = 40

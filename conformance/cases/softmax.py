@@ -106,6 +106,17 @@ def test_every_length(trial, dims, mode, data_type, tensor_format):
     trial(backward(ACCURATE, mode, spec, alpha=0.5))
 
 
+@shows("cudnnSoftmaxAlgorithm_t/c02")
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+@pytest.mark.parametrize("dims", [(3, 127, 1, 2), (5, 6, 1, 1), (3, 70, 2, 6), (1, 1201, 2, 1)], ids=by_shape)
+def test_large_numbers(trial, dims, mode, data_type):
+    """Powers of them are infinite but for the maximum that is taken off, in every kernel."""
+    for algorithm in (ACCURATE, LOG):
+        operation = forward(algorithm, mode, TensorSpec.packed(data_type, dims))
+        trial(operation, before=holding(operation, np.resize(np.linspace(-300, 300, 41), operation.x.count)))
+
+
 @pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
 def test_more_than_threads_can_keep(trial, mode):
     """130000 elements exceed registers and shared memory of a block; of several, rises and falls of the maximum."""

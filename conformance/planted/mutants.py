@@ -206,7 +206,7 @@ def alike(name: str, others: Iterable[str]) -> list[str]:
 
 
 HIDDEN = re.compile(
-    r"//[^\n]*|/\*.*?\*/|\"(?:[^\"\\\n]|\\.)*\"|^[ \t]*#(?:[^\n\\]|\\.)*|\basm\b[^;]*;|\bstatic_assert\b[^;]*;|\btemplate <[^>]*>",
+    r"//[^\n]*|/\*.*?\*/|\"(?:[^\"\\\n]|\\.)*\"|^[ \t]*#(?:[^\n\\]|\\.)*|\basm\b[^;]*;|\bstatic_assert\b[^;]*;|\b__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)|\btemplate <[^>]*>",
     re.MULTILINE | re.DOTALL,
 )
 TERM = r"(?:\w|\.|->|\[[^\[\]]*\]|\([^()]*\))+"

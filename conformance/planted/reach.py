@@ -31,7 +31,8 @@ class Reach:
         """Kernel -> its source and the headers of the project that this includes."""
         declared = {name: path for path in KERNELS.rglob("*.cu") for name in declared_entry_points(path)}
         included = {name: closure(path) for name, path in declared.items()}
-        return {kernel: included[max(filter(kernel.startswith, declared), key=len)] for kernel in self.launching}
+        names = {kernel: max(filter(kernel.startswith, declared), key=len, default="") for kernel in self.launching}
+        return {kernel: included[name] for kernel, name in names.items() if name}  # others are gone since that run
 
     def kernels(self, file: str) -> set[str]:
         """The kernels that depend on a source: those that are compiled of it; of a solver's module those of its twin; of what else a
