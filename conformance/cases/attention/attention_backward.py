@@ -169,6 +169,14 @@ def test_many_tiles(chain, data_type):
     chain(*steps(attn=attn, steps=(70, 140), batches=1, beams=1, lengths=(69,), key_lengths=(137,), low=low, high=high))
 
 
+@shows(f"{DATA}/c01", "cudnnMultiHeadAttnForward/c01")
+@pytest.mark.parametrize("data_type, size", [(FLOAT, 5), (HALF, 10), (DOUBLE, 3)], ids=lambda v: getattr(v, "name", v))
+def test_last_vectors_that_end_within_a_pack(chain, data_type, size):
+    """Five vectors without projections, the last of which begins at 16 bytes and ends within 16: nothing is written beyond."""
+    attn = attention((0, 0, 0, 0), (size, size, size), 1, 0, data_type=data_type, longest=(5, 5), batches=1, beams=1)
+    chain(*steps(attn=attn, steps=(5, 5), batches=1, beams=1, lengths=(5,))[:2])
+
+
 @shows(f"{DATA}/c01", f"{DATA}/c11")
 @pytest.mark.parametrize("name", OF_TENSOR_CORES)
 def test_tiles_of_tensor_cores(chain, name):
