@@ -68,13 +68,13 @@ TAKEN = {
 TYPE_DEFINITIONS = {"ELEMENT", "COMPUTE", "SOURCE", "RESULT", "PACK_BYTES", "PARAMETER"}
 # Constants that host and device share: of one value in each source.
 CONSTANTS = {
-    "BACKWARD_SINGLES", "COUNTERS", "ELEMENTS", "FORWARD_SINGLES", "GROUP", "LONGEST", "MOST_CLASSES", "MOST_WINDOW",
+    "BACKWARD_SINGLES", "CHUNK", "COUNTERS", "ELEMENTS", "FORWARD_SINGLES", "GROUP", "LONGEST", "MOST_CLASSES", "MOST_TILES", "MOST_WINDOW",
     "OPERANDS", "PACKS", "PIECES", "PLANE_THREADS", "ROWS", "STAGES", "STEP", "THREADS", "TILE", "TILE_BYTES", "TILE_THREADS", "WIDTH", "WINDOWS",
 }  # fmt: skip
 # Of few values each, whatever the shapes: operands of products, cells of recurrent networks, tiles of their persistent kernels,
 # elements of a thread of dropout and the spatial transformer
 VARIANTS = {
-    "ACTIVATION", "A_MN_MAJOR", "B_MN_MAJOR", "CELL", "CHANNELS", "COLLECTIONS", "DRAWS", "FACTORS", "FROM_REGISTERS", "IMAGES", "ITEMS",
+    "ACTIVATION", "A_MN_MAJOR", "B_MN_MAJOR", "CELL", "CHANNELS", "COLLECTIONS", "DRAWS", "FACTORS", "FROM_REGISTERS", "FUSED", "IMAGES", "ITEMS",
     "LANE_WIDTH", "LENGTHS", "LOADED_PAIRS", "MAPPED", "MOST_LANES", "M_TILES", "N_TILES", "OCTETS", "CLUSTER_BLOCKS", "PITCHES", "PIXELS",
     "PLANE_BLOCKS", "PROLOGUE", "RANK", "REGISTER_PAIRS",
     "STATISTICS", "TENSOR_CORES", "TF32", "TILE_PIXELS", "TILE_WIDTH", "TRANSPOSED_RESULT",

@@ -29,9 +29,10 @@ def wanted(device):
 def test_every_kernel_source_is_built(wanted, device):
     """Some of them only where there are clusters, or many multiprocessors, for what is timed."""
     larger = build_ahead.Listing(device)
-    larger.architecture, larger.multiprocessors = "sm_90", 132
-    for row in (*rows("reduce add to 1 8x64x14x14"), *rows("4x32000x8x8")):
-        plan(row.operation, larger)
+    larger.kind, larger.architecture, larger.multiprocessors = "gpu", "sm_90", 132
+    for text in ("reduce add to 1 8x64x14x14", "4x32000x8x8", "training 64x256x56x56", "norm gradient 32x128x28x28"):
+        for row in rows(text):
+            plan(row.operation, larger)
     assert {source for source, _ in wanted | set(larger.modules)} == {
         str(path.relative_to(KERNELS)) for path in KERNELS.rglob("*.cu")
     }
@@ -90,8 +91,7 @@ def test_specialised_modules_are_those_of_what_is_timed(device, wanted):
         "pooling/small_forward.cu", "pooling/small_max_backward.cu", "softmax/staged.cu",
         "softmax/persistent_tma.cu", "graph/chain.cu", "rnn/persistent_forward.cu", "rnn/persistent_backward.cu",
         "normalization/lrn_rows.cu", "normalization/lrn_columns.cu", "normalization/lrn_channels.cu",
-        "normalization/batch_strided.cu", "normalization/batch_planes_persistent.cu", "normalization/batch_columns.cu",
-        "normalization/batch_planes.cu",
+        "normalization/batch_strided.cu", "normalization/batch_columns.cu", "normalization/batch_planes.cu", "fused_ops/gradient_planes.cu",
     }  # fmt: skip
 
 
