@@ -45,7 +45,13 @@ struct Load {
   }
   int rows() const { return map.columns ? map.pixels : map.box[1] * map.box[2]; }
 };
-inline std::deque<Load> loads;
+inline std::deque<Load>& loads_of_launch() {
+  static std::deque<Load> loads;
+  static uint64_t launch = 0;
+  if (launch != launches) loads.clear();  // one that failed may have left some
+  launch = launches;
+  return loads;
+}
 struct Write {
   const unsigned char* from;  // null ends a group
   Map map;
@@ -81,8 +87,11 @@ inline void arrive(Mbarrier* barrier, int count, int bytes, const void* instruct
 }
 inline void begin_load(Load load, const void* instruction) {
   load.request = races::request_write(load.to, load.bytes(), instruction);
-  loads.push_back(load);
-  wake_waiters(load.barrier);  // a waiting thread completes it
+  loads_of_launch().push_back(load);
+  loads_in_flight++;
+  load_instruction = instruction;
+  fill_with_poison(load.to, load.bytes());  // neither what was there nor what comes
+  wake_waiters(load.barrier);               // a waiting thread completes it
 }
 
 // A box must begin at a multiple of 16 bytes, or the GPU faults.
@@ -163,8 +172,9 @@ inline void complete_load(const Load& load) {
   }
 }
 
-// Loads complete as late as the PTX manual allows: when a thread waits for them.
+// Loads complete as late as the PTX manual allows: when a thread waits for them. Until then the target is poison.
 inline void finish_loads(Mbarrier* barrier) {
+  std::deque<Load>& loads = loads_of_launch();
   for (size_t i = 0; i < loads.size();) {
     if (loads[i].barrier != barrier) {
       i++;
@@ -172,6 +182,7 @@ inline void finish_loads(Mbarrier* barrier) {
     }
     const Load load = loads[i];
     loads.erase(loads.begin() + i);
+    loads_in_flight--;
     complete_load(load);
     const races::Unseen unseen;
     state_of(barrier).bytes -= load.bytes();
@@ -202,10 +213,6 @@ inline void finish_write(const Write& write) {
 }  // namespace emulated
 
 EMULATED_CALL void mbarrier_init(Mbarrier* barrier, int arrivals) {
-  auto& loads = emulated::loads;  // a launch that failed may have left some
-  loads.erase(
-      std::remove_if(loads.begin(), loads.end(), [=](const emulated::Load& load) { return load.barrier == barrier; }),
-      loads.end());
   emulated::races::begin_object(barrier, EMULATED_HERE);
   const emulated::races::Unseen unseen;
   emulated::state_of(barrier) = {0, static_cast<unsigned short>(arrivals), static_cast<unsigned short>(arrivals), 0};

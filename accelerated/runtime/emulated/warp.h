@@ -25,7 +25,7 @@ template <class Value> inline Value shuffle(Site site, unsigned mask, Value valu
     for_each_lane(lanes, [=](int lane) {
       Thread& thread = warp[lane];
       if (lanes >> thread.source & 1) memcpy(thread.result, warp[thread.source].value, sizeof thread.result);
-      else memset(thread.result, poison, sizeof thread.result);  // undefined on a GPU
+      else fill_with_poison(thread.result, sizeof thread.result);  // undefined on a GPU
     });
   });
   memcpy(static_cast<void*>(&value), self.result, sizeof value);
