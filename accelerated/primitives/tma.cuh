@@ -60,6 +60,17 @@ struct Write {
 };
 inline Queues<Write> writes;
 
+// Whether this block has set up a barrier before: the PTX manual leaves open what becomes of one that is set up again.
+inline bool is_set_up(const Mbarrier* barrier) {
+  static std::deque<const Mbarrier*> known;
+  static uint64_t launch = 0;
+  static uint3 index;
+  if (launch != launches || memcmp(&index, &block.index, sizeof index) != 0) known.clear();
+  launch = launches, index = block.index;
+  const bool found = std::find(known.begin(), known.end(), barrier) != known.end();
+  if (!found) known.push_back(barrier);
+  return found;
+}
 inline bool is_in_phase(Mbarrier* barrier, int parity) {
   const races::Unseen unseen;
   return state_of(barrier).phase == parity;
@@ -213,6 +224,7 @@ inline void finish_write(const Write& write) {
 }  // namespace emulated
 
 EMULATED_CALL void mbarrier_init(Mbarrier* barrier, int arrivals) {
+  if (emulated::is_set_up(barrier)) emulated::fail_at(EMULATED_HERE, barrier, "an mbarrier is set up twice");
   emulated::races::begin_object(barrier, EMULATED_HERE);
   const emulated::races::Unseen unseen;
   emulated::state_of(barrier) = {0, static_cast<unsigned short>(arrivals), static_cast<unsigned short>(arrivals), 0};

@@ -358,6 +358,12 @@ FAULTS = {
         "forgotten_load: load",
         r"1 TMA loads that no thread has waited for when the block ends",
     ),
+    "barrier set up twice": (
+        "repeated_barrier",
+        1,
+        "repeated_barrier: init",
+        r"thread \(1, 0, 0\).*an mbarrier is set up twice",
+    ),
     "no wait for earlier kernels": (
         "forgets_to_wait",
         0,

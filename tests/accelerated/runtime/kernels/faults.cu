@@ -100,6 +100,11 @@ extern "C" __global__ void forgotten_load(const Arguments arguments) {
   arguments.values[threadIdx.x] = shared[threadIdx.x % (32 * arguments.number)];
 }
 
+extern "C" __global__ void repeated_barrier(const Arguments arguments) {
+  __shared__ Mbarrier barrier;
+  if ((int)threadIdx.x <= arguments.number) mbarrier_init(&barrier, 1);  // repeated_barrier: init
+}
+
 // The next values come before these have been read.
 extern "C" __global__ void early_copy(const Arguments arguments) {
   alignas(16) __shared__ float shared[64];
