@@ -45,11 +45,11 @@ struct Load {
   }
   int rows() const { return map.columns ? map.pixels : map.box[1] * map.box[2]; }
 };
+inline std::deque<Load> loads;
+inline uint64_t launch_of_loads;
 inline std::deque<Load>& loads_of_launch() {
-  static std::deque<Load> loads;
-  static uint64_t launch = 0;
-  if (launch != launches) loads.clear();  // one that failed may have left some
-  launch = launches;
+  if (launch_of_loads != launches) loads.clear();  // one that failed may have left some
+  launch_of_loads = launches;
   return loads;
 }
 struct Write {
@@ -61,14 +61,15 @@ struct Write {
 inline Queues<Write> writes;
 
 // Whether this block has set up a barrier before: the PTX manual leaves open what becomes of one that is set up again.
+inline std::deque<const Mbarrier*> barriers;
+inline uint64_t launch_of_barriers;
+inline uint3 block_of_barriers;
 inline bool is_set_up(const Mbarrier* barrier) {
-  static std::deque<const Mbarrier*> known;
-  static uint64_t launch = 0;
-  static uint3 index;
-  if (launch != launches || memcmp(&index, &block.index, sizeof index) != 0) known.clear();
-  launch = launches, index = block.index;
-  const bool found = std::find(known.begin(), known.end(), barrier) != known.end();
-  if (!found) known.push_back(barrier);
+  const uint3 now = block.index, then = block_of_barriers;
+  if (launch_of_barriers != launches || now.x != then.x || now.y != then.y || now.z != then.z) barriers.clear();
+  launch_of_barriers = launches, block_of_barriers = now;
+  const bool found = std::find(barriers.begin(), barriers.end(), barrier) != barriers.end();
+  if (!found) barriers.push_back(barrier);
   return found;
 }
 inline bool is_in_phase(Mbarrier* barrier, int parity) {
