@@ -16,7 +16,7 @@ from ..programs import TOOLKIT, compiler_version, host_compiler, toolkits
 from ..sources import KERNELS, Kernel, Module
 
 HEADERS, HEADER = Path(__file__).parent, "emulated_cuda.h"
-SCHEDULER = ("scheduler.cpp",)  # what every module is linked with
+SCHEDULER = ("scheduler.cpp", "warp_operations.cpp")  # what every module is linked with
 RACE_DETECTOR = ("race_accesses.cpp", "race_order.cpp", "race_calls.cpp")
 CUDA_WHEELS = "nvidia-cuda-runtime nvidia-cuda-crt nvidia-cuda-cccl"
 WHEEL_FOLDERS = (
