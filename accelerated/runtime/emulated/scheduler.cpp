@@ -34,9 +34,15 @@ emulated_switch_stack:
 
 static void switch_fiber(Fiber& from, Fiber& to) { emulated_switch_stack(&from.stack_pointer, &to.stack_pointer); }
 
+static Thread* next_ready() {
+  return block.ready_first == block.ready_last ? nullptr : block.ready[block.ready_first++ % maximum_threads];
+}
+
 void suspend() {
   Thread* thread = current;
-  switch_fiber(*thread->fiber, scheduler);
+  Thread* next = block.launch->failed ? nullptr : next_ready();
+  current = next;
+  switch_fiber(*thread->fiber, next ? *next->fiber : scheduler);
   current = thread;
 }
 
@@ -121,7 +127,8 @@ unsigned barrier(Site site, bool predicate) {
   }
   for (int i = 0; i < block.threads; i++) {
     const Thread& other = block.thread[i];
-    if (other.site.line != site.line || strcmp(other.site.file, site.file) != 0)
+    const bool same_file = other.site.file == site.file || strcmp(other.site.file, site.file) == 0;
+    if (other.site.line != site.line || !same_file)
       fail("divergent barrier: thread %d is in %s at %s:%d, thread %d in %s at %s:%d", self.rank, site.operation,
            base_name(site.file), site.line, other.rank, other.site.operation, base_name(other.site.file),
            other.site.line);
@@ -408,8 +415,7 @@ static void run_block() {
     block.warp[i] = {lanes >= warp_lanes ? ~0u : (1u << lanes) - 1, 0};
   }
   while (!block.launch->failed) {
-    if (block.ready_first != block.ready_last) {
-      Thread* thread = block.ready[block.ready_first++ % maximum_threads];
+    if (Thread* thread = next_ready()) {
       current = thread;
       switch_fiber(scheduler, *thread->fiber);
     } else if (block.started < threads) {
