@@ -82,7 +82,7 @@ def test_a_machine_without_a_gpu_is_told_of_the_emulated_device(monkeypatch):
 
     monkeypatch.setattr("dualdnn.accelerated.AcceleratedBackend", none)
     for backend in ("accelerated", "crosscheck"):
-        with pytest.raises(CudnnError, match="no gpu; without a GPU, in Python: .*device='emulated'"):
+        with pytest.raises(CudnnError, match=r"no gpu; without a GPU, in Python: .*device='emulated'"):
             cudnn.cudnnCreate(backend=backend)
         with pytest.raises(CudnnError, match=r"no emulated \["):
             cudnn.cudnnCreate(backend=backend, device="emulated")

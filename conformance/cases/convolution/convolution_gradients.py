@@ -62,8 +62,12 @@ def test_bias_gradient_of_layouts(trial, dims, layout):
         ((3, 7, 2, 1), (2, 6, 1, 1)),
     ],
     ids=[
-        "images inside channels", "gaps after rows and slices", "gaps, images inside channels", "images innermost",
-        "images innermost, with gaps", "two pixels, images innermost",
+        "images inside channels",
+        "gaps after rows and slices",
+        "gaps, images inside channels",
+        "images innermost",
+        "images innermost, with gaps",
+        "two pixels, images innermost",
     ],
 )
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=by_name)
