@@ -123,10 +123,10 @@ class Chain:
         problems, after = [], {}
         for operand, name in read.items():
             buffer, whole, size = self.placed[name]
-            first = self._first(name)
-            problems += _damaged_guards(operand, whole, now[operand], first, size)
+            begin = self._first(name)
+            problems += _damaged_guards(operand, whole, now[operand], begin, size)
             self.placed[name] = (buffer, now[operand], size)
-            after[operand] = now[operand][first : first + memory[operand].size].copy()
+            after[operand] = now[operand][begin : begin + memory[operand].size].copy()
         for operand, original in aliases.items():
             after[operand] = after[original]
         verdict = judge(operation, memory, after, kept, random=not self.given and is_random(step.inputs))

@@ -3,6 +3,8 @@ solver that asks too little of an address accesses packs that lie anywhere."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from dualdnn.api.enumerations import cudnnPoolingMode_t
 from dualdnn.api.operations import Operation, PoolingBackward
@@ -31,7 +33,7 @@ ROWS, CHANNELS = TensorSpec.packed(FLOAT, DIMS), TensorSpec.packed(HALF, DIMS, N
 MAXIMUM = cudnnPoolingMode_t.CUDNN_POOLING_MAX
 AVERAGE = cudnnPoolingMode_t.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING
 WINDOWS = pooling.GEOMETRIES["2x2s2"]._replace(dims=DIMS)
-PRODUCT = {"configuration": "PSEUDO_HALF", "formats": NHWC}
+PRODUCT: dict[str, Any] = {"configuration": "PSEUDO_HALF", "formats": NHWC}
 OPERATIONS: dict[str, Operation] = {
     "activation": activation.forward(x=ROWS),
     "activation gradient": activation.backward(spec=CHANNELS),
