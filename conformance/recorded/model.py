@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
 import numpy as np
 from dualdnn.api.document import functions
@@ -141,6 +142,8 @@ def load_recording(path: str | Path) -> Recording:
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"{path} is no file: a recording is an .npz file of dualdnn conformance --record")
+    if not is_zipfile(path):  # NumPy would advise to load it unsafely
+        raise RecordingError(f"{path.name} is no recording: not an .npz file")
     try:
         with np.load(path, allow_pickle=False) as archive:
             calls, memory, offsets = (archive[name] for name in ("calls", "memory", "offsets"))

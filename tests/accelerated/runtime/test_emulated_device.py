@@ -567,6 +567,14 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
         device.allocate(100)
 
 
+@pytest.mark.parametrize("text", ["abc", "0", "-3", "2000", ""])
+def test_number_of_multiprocessors_that_is_none(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """With 0 of them a launch divided by zero, and with fewer it was as if there were one."""
+    monkeypatch.setenv("DUALDNN_EMULATION_MULTIPROCESSORS", text)
+    with pytest.raises(ValueError, match=f"DUALDNN_EMULATION_MULTIPROCESSORS='{text}': expected an integer from 1"):
+        EmulatedDevice()
+
+
 def test_threads_share_a_device(device: Device) -> None:
     add = device.function(KERNELS / "basic.cu", "add")
     results: dict[int, bool] = {}
