@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 from zipfile import is_zipfile
@@ -44,12 +44,12 @@ class Record:
     probe: Any = None
     arrays: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def functions(self) -> tuple[str, ...]:
         """The documented functions that the call and its preparation need."""
         return tuple(dict.fromkeys((self.function, *_setters(self.arguments))))
 
-    @property
+    @cached_property
     def incomplete(self) -> str:
         """What of the call was not kept; empty when it can be made again."""
         return next(iter(_unrecorded(self.arguments)), "")
