@@ -157,13 +157,6 @@ def test_nothing_is_scaled(trial, caller, problem):
     )
 
 
-@pytest.mark.parametrize("kind, math, channels", [(HALF, TENSOR_OP, 200), (FLOAT, TF32, 100)], ids=("half", "TF32"))
-def test_statistics_of_long_sums(trial, caller, kind, math, channels):
-    """A tile, of which the last one is not full, has so many products that a kernel has time to add up the one before."""
-    shape = dict(kind=kind, math=math, tensor_format=NHWC, channels=channels, sizes=(14, 13))
-    trial(sized(caller, statistics(None, ("eqScale", "eqBias"), **shape)))
-
-
 @shows(*clauses_of(CONST_LABELS, f"{ALL}.*becomes a NOP"))
 @pytest.mark.parametrize("make, without", [
     *((make, names) for make in MAKERS[:2] for names in (("eqScale",), ("eqBias",), ("eqScale", "eqBias"))),
