@@ -23,14 +23,14 @@ from dualdnn.api.operations import Operation
 from dualdnn.api.operations.specs import DOUBLE, INT32
 
 from .blas_threads import LEAST_TERMS, beside_others
-from .spread import Relative, Spread
+from .spread import Relative, Spread, Steps
 from .view import WHOLE, Array, Place, read, wide_type, write
 
 # The backend computes in the compute type itself, as any other implementation does: for trials of the judge, which must not mistake its
 # roundings for errors.
 NARROW = os.environ.get("DUALDNN_REFERENCE_ARITHMETIC") == "compute_type"
 Number = float | int
-Expected = Spread | Relative
+Expected = Spread | Relative | Steps
 Wide = type[np.floating[Any]]
 
 

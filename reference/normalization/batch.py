@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from dualdnn.api.enumerations import cudnnNanPropagation_t
@@ -31,11 +32,13 @@ from dualdnn.api.operations.normalization.batch import (
 from dualdnn.api.operations.specs import DOUBLE
 
 from ..engine import Exact, implements, in_compute_type
+from ..spread import Steps, few, walked
 from ..view import Array
 
 # Of x or mean on the way into y, whichever of scale * inverse * (x - mean) and (scale * inverse) * x - ... is computed: the sum
 # with epsilon, the square root and the division (3), the products and the sums (5).
 AFFINE_ROUNDINGS = 8
+STEEP = 0.5  # an error of a variance beyond this share says little of its inverse root
 UNCERTAIN = 2  # whether an activation passes its argument, which rounding decides
 
 
@@ -66,7 +69,8 @@ implements(NormalizationForwardInference)(inference)
 class Statistics:
     """The mean and 1 / sqrt(variance + epsilon) of every statistic, with extent 1 in the dimensions that it is taken over.
 
-    mean_error: absolute, in roundoffs; inverse_error: relative, in roundoffs. count: elements of a statistic.
+    mean_error: absolute, in roundoffs; inverse_error: relative, in roundoffs. count: elements of a statistic. squares: what is expected of
+    these errors (spread.py).
     """
 
     count: int
@@ -76,6 +80,19 @@ class Statistics:
     inverse_error: Array | float
     variance: Array | None = None
     variance_error: Array | float = 0.0
+    squares: Callable[[], Squares] = lambda: EXACT
+
+
+@dataclass
+class Squares:
+    """Expected squares of the errors of a mean, a variance, and (relative) of the inverse root of it."""
+
+    mean: Array | float
+    variance: Array | float
+    inverse: Array | float
+
+
+EXACT = Squares(0.0, 0.0, 0.0)
 
 
 def limits(operation: BatchStatistics) -> tuple[float, float]:
@@ -104,7 +121,22 @@ def statistics(operation: BatchStatistics, x: Array, epsilon: float) -> Statisti
     share = unit * variance_error / (variance + epsilon)
     # 1 / sqrt(1 - share) - 1; the sum, the square root and the division
     inverse_error = np.where(share < 1, (1 / np.sqrt(1 - np.minimum(share, 1)) - 1) / unit + 4, np.inf)
-    return Statistics(count, mean, 1 / np.sqrt(variance + epsilon), mean_error, inverse_error, variance, variance_error)
+
+    @cache
+    def squares() -> Squares:
+        """As above: each step of a running mean moves the sum of squares by its distance; an error of the mean enters as its square."""
+        norm = np.sqrt(np.square(x).sum(axes, keepdims=True)) / count
+        fourth = np.sqrt((distance**4).sum(axes, keepdims=True)) / count
+        of_mean = walked(count + 1, mean, norm) + few(2) * np.square(mean)
+        of_variance = (
+            walked(count + 6, variance, fourth) + few(6) * np.square(variance) + 16 * size**2 * variance / count
+        )
+        of_variance = of_variance + np.square(9 * unit * of_mean)
+        slope = np.where(share < STEEP, 0.5 / (1 - np.minimum(share, STEEP)) ** 1.5 / (variance + epsilon), np.inf)
+        return Squares(of_mean, of_variance, slope**2 * of_variance + few(4))
+
+    inverse = 1 / np.sqrt(variance + epsilon)
+    return Statistics(count, mean, inverse, mean_error, inverse_error, variance, variance_error, squares)
 
 
 def relu(operation: NormalizationTraining, value: Array) -> Array:
@@ -121,6 +153,14 @@ def affine_error(x: Array, s: Statistics, factor: Array, bias: Array) -> Array:
     argument = np.abs(factor) * (s.mean_error + AFFINE_ROUNDINGS * (np.abs(x) + np.abs(s.mean)))
     product = np.abs(factor * (x - s.mean))
     return argument + np.where(product == 0, 0, product * s.inverse_error) + AFFINE_ROUNDINGS * np.abs(bias)
+
+
+def affine_steps(x: Array, s: Statistics, factor: Array, bias: Array) -> Array:
+    """What is expected of the squares of that error."""
+    found = s.squares()
+    argument = np.square(factor) * (found.mean + few(AFFINE_ROUNDINGS) * (np.square(x) + np.square(s.mean)))
+    product = np.square(factor * (x - s.mean))
+    return argument + np.where(product == 0, 0, product * found.inverse) + few(AFFINE_ROUNDINGS) * np.square(bias)
 
 
 def certainly_positive(operation: BatchStatistics, argument: Array, error: Array) -> Array:
@@ -155,27 +195,48 @@ def training(
         found = error()
         return found if operation.activation is None else np.where(value < -limits(operation)[0] * found, 0, found)
 
-    found = {"y": Exact(relu(operation, value), error_of_y, 1)}
+    def steps() -> Steps:
+        return Steps(affine_steps(x, s, factor, bias) + (0 if z is None else few(2) * np.square(z)))
+
+    found = {"y": Exact(relu(operation, value), error_of_y, 1, spread=steps)}
     assert s.variance is not None
     if running_mean is not None and running_variance is not None:
         f = in_compute_type(operation, operation.exponentialAverageFactor)
         unbiased = np.float64(s.count) / (s.count - 1) if s.count > 1 else np.nan
 
-        def averaged(old: Array, new: Array, new_error: Array | float) -> Exact:
+        def averaged(old: Array, new: Array, new_error: Array | float, squares: Callable[[], Array | float]) -> Exact:
             """1 - f and the products with it, the product with f, their sum."""
             return Exact(
                 (1 - f) * old + f * new,
                 lambda: 4 * (1 + abs(f)) * np.abs(old) + abs(f) * (new_error + 4 * np.abs(new)),
                 1,
+                spread=lambda: Steps(
+                    few(4 * (1 + abs(f))) * np.square(old) + f**2 * (squares() + few(4) * np.square(new))
+                ),
             )
 
-        found["runningMean"] = averaged(running_mean, s.mean, s.mean_error)
-        found["runningVariance"] = averaged(running_variance, s.variance * unbiased, s.variance_error * unbiased)
+        found["runningMean"] = averaged(running_mean, s.mean, s.mean_error, lambda: s.squares().mean)
+        found["runningVariance"] = averaged(
+            running_variance,
+            s.variance * unbiased,
+            s.variance_error * unbiased,
+            lambda: s.squares().variance * unbiased**2,
+        )
     if isinstance(operation, FusedTraining):
         found["reserveSpace"] = Exact.kept(kept_mask(operation, value, error))
     if operation.saved is not None:
-        found["savedMean"] = Exact(s.mean, lambda: s.mean_error + np.abs(s.mean), 1)
-        found["savedInvVariance"] = Exact(s.inverse, lambda: np.abs(s.inverse) * s.inverse_error, 1)
+        found["savedMean"] = Exact(
+            s.mean,
+            lambda: s.mean_error + np.abs(s.mean),
+            1,
+            spread=lambda: Steps(s.squares().mean + few(1) * np.square(s.mean)),
+        )
+        found["savedInvVariance"] = Exact(
+            s.inverse,
+            lambda: np.abs(s.inverse) * s.inverse_error,
+            1,
+            spread=lambda: Steps(np.square(s.inverse) * s.squares().inverse),
+        )
     return found
 
 
@@ -234,10 +295,43 @@ def gradient(
         inner = sums / s.count + (s.inverse_error + 6) * terms + open_
         return np.abs(factor) * inner
 
+    # The same of what is expected: what all elements share does not average out.
+    def normalized_squares(own: float) -> Array:
+        found = s.squares()
+        return np.square(s.inverse) * found.mean + np.square(normalized) * (found.inverse + own)
+
+    def undecided(values: Array) -> Array | float:
+        return few(total(values)) if passes is not None else 0.0
+
+    @cache
+    def scale_squares() -> Array:
+        found, terms = s.squares(), dy * normalized
+        norm = np.sqrt(total(np.square(terms)))
+        shared = np.square(s.inverse * bias_gradient) * found.mean + np.square(scale_gradient) * found.inverse
+        return (
+            walked(s.count + 1, scale_gradient, norm)
+            + shared
+            + few(3) * norm**2
+            + undecided(open_ * np.abs(normalized))
+        )
+
+    @cache
+    def bias_squares() -> Array:
+        return walked(s.count, bias_gradient, np.sqrt(total(np.square(dy)))) + undecided(open_)
+
+    def squares() -> Array:
+        sums = (
+            bias_squares()
+            + np.square(normalized) * scale_squares()
+            + normalized_squares(few(3)) * np.square(scale_gradient)
+        )
+        terms = np.square(dy) + (np.square(bias_gradient) + np.square(normalized * scale_gradient)) / s.count**2
+        return np.square(factor) * (sums / s.count**2 + (s.squares().inverse + few(6)) * terms + few(open_))
+
     found = {
-        "dx": Exact(dx, error, 1),
-        "dScale": Exact(scale_gradient, scale_error, 1),
-        "dBias": Exact(bias_gradient, bias_error, 1),
+        "dx": Exact(dx, error, 1, spread=lambda: Steps(squares())),
+        "dScale": Exact(scale_gradient, scale_error, 1, spread=lambda: Steps(scale_squares())),
+        "dBias": Exact(bias_gradient, bias_error, 1, spread=lambda: Steps(bias_squares())),
     }
     return found if operation.dz is None else found | {"dz": Exact(dy, lambda: open_, 1)}
 
