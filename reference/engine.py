@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -158,7 +158,17 @@ def _joined(operation: Operation, name: str, parts: list[tuple[Place, Exact]]) -
             joined[place] = attribute(exact)
         return joined
 
-    return Exact(whole(lambda exact: exact.value), lambda: whole(magnitude_of), first.roundings)
+    def spread() -> Expected | None:
+        found = [spread_of(exact) for _, exact in parts]
+        if not isinstance(found[0], Spread):
+            return None
+        norm = np.empty(dims, found[0].norm.dtype)
+        for (place, _), of_part in zip(parts, found, strict=True):
+            assert isinstance(of_part, Spread)
+            norm[place] = of_part.norm
+        return replace(found[0], norm=norm)
+
+    return Exact(whole(lambda exact: exact.value), lambda: whole(magnitude_of), first.roundings, spread=spread)
 
 
 def blended(

@@ -72,6 +72,13 @@ class Spread:
         additions = there(self.additions) if isinstance(self.additions, np.ndarray) else self.additions
         return replace(self, norm=there(self.norm), additions=additions)
 
+    def squares(self, total: Array, unit: float) -> Array:
+        """The same as one step of several (``Steps``): of sums of this value, in unit roundoffs of the compute type."""
+        norms = np.square(self.norm)
+        most_cut = (CUT_OF_TF32 if self.factors else CUT_OF_HALF)[0]
+        of_cut = few(most_cut * self.cut) * (np.square(total) + norms)
+        return walked(self.additions, total, self.norm) + of_cut + each_rounded(self.factors / unit, norms, 2)
+
 
 @dataclass(frozen=True)
 class Steps:
@@ -101,6 +108,11 @@ def walked(additions: Array | Number, total: Array, norm: Array) -> Array:
 def few(roundings: Array | Number) -> Any:
     """The squares that allow so many roundings of 1, each at its worst."""
     return np.square(roundings) / (DEVIATIONS**2 * MOST_OF_EXPECTED)
+
+
+def each_rounded(roundoff: Array | Number, squares: Array, times: Number = 1) -> Array:
+    """The expected squares where each term of a sum, which has this sum of squares, is rounded so many times to so many unit roundoffs."""
+    return np.asarray(times * np.square(roundoff) / MOST_OF_EXPECTED * squares)
 
 
 @dataclass(frozen=True)

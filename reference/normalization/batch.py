@@ -39,6 +39,7 @@ from ..view import Array
 # with epsilon, the square root and the division (3), the products and the sums (5).
 AFFINE_ROUNDINGS = 8
 STEEP = 0.5  # an error of a variance beyond this share says little of its inverse root
+BESIDE = 1.01  # what is there or not, with the rounding errors of the rest
 UNCERTAIN = 2  # whether an activation passes its argument, which rounding decides
 
 
@@ -124,13 +125,14 @@ def statistics(operation: BatchStatistics, x: Array, epsilon: float) -> Statisti
 
     @cache
     def squares() -> Squares:
-        """As above: each step of a running mean moves the sum of squares by its distance; an error of the mean enters as its square."""
+        """As above. Sums may be of distances from any element: its own, from the mean, is a standard deviation in the mean, and the sum of
+        squares of a sixfold square. Each step of a running mean moves the sum of squares by its distance; an error of the mean enters
+        as its square."""
         norm = np.sqrt(np.square(x).sum(axes, keepdims=True)) / count
         fourth = np.sqrt((distance**4).sum(axes, keepdims=True)) / count
-        of_mean = walked(count + 1, mean, norm) + few(2) * np.square(mean)
-        of_variance = (
-            walked(count + 6, variance, fourth) + few(6) * np.square(variance) + 16 * size**2 * variance / count
-        )
+        of_mean = walked(count + 1, np.sqrt(np.square(mean) + variance), norm) + few(2) * np.square(mean)
+        of_variance = walked(count, np.sqrt(6) * variance, fourth) + few(6) * np.square(variance)
+        of_variance = of_variance + 16 * size**2 * variance / count
         of_variance = of_variance + np.square(9 * unit * of_mean)
         slope = np.where(share < STEEP, 0.5 / (1 - np.minimum(share, STEEP)) ** 1.5 / (variance + epsilon), np.inf)
         return Squares(of_mean, of_variance, slope**2 * of_variance + few(4))
@@ -267,7 +269,7 @@ def gradient(
         s = Statistics(count, saved_mean, saved_inverse, 0.0, 0.0)
     normalized = (x - s.mean) * s.inverse
     passes = passed(operation, x, s, scale, bias, reserve)
-    open_ = np.zeros(()) if passes is None else np.where(passes == UNCERTAIN, np.abs(dy), 0) / unit
+    open_ = np.zeros_like(dy) if passes is None else np.where(passes == UNCERTAIN, np.abs(dy), 0) / unit
     if passes is not None:
         dy = np.where(passes == 1, dy, 0)
 
@@ -300,38 +302,37 @@ def gradient(
         found = s.squares()
         return np.square(s.inverse) * found.mean + np.square(normalized) * (found.inverse + own)
 
-    def undecided(values: Array) -> Array | float:
-        return few(total(values)) if passes is not None else 0.0
+    # What rounding decides is there or is not: it is allowed as a whole, beside what is expected of the rest.
+    def undecided(values: Array) -> Array:
+        return np.asarray(few(BESIDE * values))
 
     @cache
     def scale_squares() -> Array:
-        found, terms = s.squares(), dy * normalized
-        norm = np.sqrt(total(np.square(terms)))
+        found, norm = s.squares(), np.sqrt(total(np.square(dy * normalized)))
         shared = np.square(s.inverse * bias_gradient) * found.mean + np.square(scale_gradient) * found.inverse
-        return (
-            walked(s.count + 1, scale_gradient, norm)
-            + shared
-            + few(3) * norm**2
-            + undecided(open_ * np.abs(normalized))
-        )
+        return np.asarray(walked(s.count + 1, scale_gradient, norm) + shared + few(3) * norm**2)
 
     @cache
     def bias_squares() -> Array:
-        return walked(s.count, bias_gradient, np.sqrt(total(np.square(dy)))) + undecided(open_)
+        return walked(s.count, bias_gradient, np.sqrt(total(np.square(dy))))
 
     def squares() -> Array:
-        sums = (
-            bias_squares()
-            + np.square(normalized) * scale_squares()
-            + normalized_squares(few(3)) * np.square(scale_gradient)
-        )
+        sums = bias_squares() + np.square(normalized) * scale_squares()
+        sums = sums + normalized_squares(few(3)) * np.square(scale_gradient)
         terms = np.square(dy) + (np.square(bias_gradient) + np.square(normalized * scale_gradient)) / s.count**2
-        return np.square(factor) * (sums / s.count**2 + (s.squares().inverse + few(6)) * terms + few(open_))
+        shared = (total(open_) + np.abs(normalized) * total(open_ * np.abs(normalized))) / s.count
+        inner = sums / s.count**2 + (s.squares().inverse + few(6)) * terms + undecided(open_ + shared)
+        return np.asarray(np.square(factor) * inner)
 
     found = {
         "dx": Exact(dx, error, 1, spread=lambda: Steps(squares())),
-        "dScale": Exact(scale_gradient, scale_error, 1, spread=lambda: Steps(scale_squares())),
-        "dBias": Exact(bias_gradient, bias_error, 1, spread=lambda: Steps(bias_squares())),
+        "dScale": Exact(
+            scale_gradient,
+            scale_error,
+            1,
+            spread=lambda: Steps(scale_squares() + undecided(total(open_ * np.abs(normalized)))),
+        ),
+        "dBias": Exact(bias_gradient, bias_error, 1, spread=lambda: Steps(bias_squares() + undecided(total(open_)))),
     }
     return found if operation.dz is None else found | {"dz": Exact(dy, lambda: open_, 1)}
 
