@@ -110,6 +110,11 @@ def few(roundings: Array | Number) -> Any:
     return np.square(roundings) / (DEVIATIONS**2 * MOST_OF_EXPECTED)
 
 
+def reach_of(squares: Array) -> Array:
+    """How far results lie at most from exact ones, of which these squares are expected."""
+    return np.asarray(DEVIATIONS * np.sqrt(MOST_OF_EXPECTED * squares))
+
+
 def each_rounded(roundoff: Array | Number, squares: Array, times: Number = 1) -> Array:
     """The expected squares where each term of a sum, which has this sum of squares, is rounded so many times to so many unit roundoffs."""
     return np.asarray(times * np.square(roundoff) / MOST_OF_EXPECTED * squares)
