@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,8 +48,11 @@ def forward(
 ) -> dict[str, Exact]:  # fmt: skip
     """Padding is zeros here, and anything to the judge: the document leaves it undefined."""
     out, steps = np.zeros(operation.out.dims, queries.dtype), slice(0, operation.queries.dims[0])
-    inputs = (operation, lengths, key_lengths, queries, residuals, keys, values, weights, steps, out)
-    found = {"out": _exact(inputs)}
+    found = {
+        "out": _exact(
+            partial(_computed, operation, lengths, key_lengths, queries, residuals, keys, values, weights, steps, out)
+        )
+    }
     if operation.trains:
         found["reserveSpace"] = Exact.kept(kept_schedule(operation, lengths, key_lengths))
     return found
@@ -60,9 +65,11 @@ def step(
 ) -> Exact:  # fmt: skip
     """Other time-steps keep what they have; padding is zeros here, and anything to the judge."""
     steps = slice(operation.curr_idx, operation.curr_idx + 1)
-    return _exact((operation, lengths, key_lengths, queries, residuals, keys, values, weights, steps, out))
+    return _exact(
+        partial(_computed, operation, lengths, key_lengths, queries, residuals, keys, values, weights, steps, out)
+    )
 
 
-def _exact(inputs: tuple[Any, ...]) -> Exact:
-    value, error = _computed(*inputs)
-    return Exact(value, error, 1, spread=lambda: Steps(_computed(*inputs, is_expected=True)[1]))
+def _exact(computed: Callable[..., tuple[Array, Array]]) -> Exact:
+    value, error = computed()
+    return Exact(value, error, 1, spread=lambda: Steps(computed(is_expected=True)[1]))

@@ -67,6 +67,18 @@ implements(NormalizationForwardInference)(inference)
 
 
 @dataclass
+class Squares:
+    """Expected squares of the errors of a mean, a variance, and (relative) of the inverse root of it."""
+
+    mean: Array | float
+    variance: Array | float
+    inverse: Array | float
+
+
+EXACT = Squares(0.0, 0.0, 0.0)
+
+
+@dataclass
 class Statistics:
     """The mean and 1 / sqrt(variance + epsilon) of every statistic, with extent 1 in the dimensions that it is taken over.
 
@@ -82,18 +94,6 @@ class Statistics:
     variance: Array | None = None
     variance_error: Array | float = 0.0
     squares: Callable[[], Squares] = lambda: EXACT
-
-
-@dataclass
-class Squares:
-    """Expected squares of the errors of a mean, a variance, and (relative) of the inverse root of it."""
-
-    mean: Array | float
-    variance: Array | float
-    inverse: Array | float
-
-
-EXACT = Squares(0.0, 0.0, 0.0)
 
 
 def limits(operation: BatchStatistics) -> tuple[float, float]:
@@ -124,7 +124,7 @@ def statistics(operation: BatchStatistics, x: Array, epsilon: float) -> Statisti
     inverse_error = np.where(share < 1, (1 / np.sqrt(1 - np.minimum(share, 1)) - 1) / unit + 4, np.inf)
 
     @cache
-    def squares() -> Squares:
+    def expected() -> Squares:
         """As above. Sums may be of distances from any element: its own, from the mean, is a standard deviation in the mean, and the sum of
         squares of a sixfold square. Each step of a running mean moves the sum of squares by its distance; an error of the mean enters
         as its square."""
@@ -138,7 +138,7 @@ def statistics(operation: BatchStatistics, x: Array, epsilon: float) -> Statisti
         return Squares(of_mean, of_variance, slope**2 * of_variance + few(4))
 
     inverse = 1 / np.sqrt(variance + epsilon)
-    return Statistics(count, mean, inverse, mean_error, inverse_error, variance, variance_error, squares)
+    return Statistics(count, mean, inverse, mean_error, inverse_error, variance, variance_error, expected)
 
 
 def relu(operation: NormalizationTraining, value: Array) -> Array:
