@@ -144,7 +144,7 @@ def test_what_has_the_worst_case_alone_is_said():
     with np.errstate(all="ignore"):
         for operation in SAMPLES.values():
             for name, _, exact in results_of(operation, wide_type(operation.compute_type))(
-                prepare(operation, "normal", 0)
+                prepare(operation, "positive", 0)
             ):
                 bound = np.asarray(magnitude_of(exact)) * np.asarray(roundings_of(exact))
                 if (
