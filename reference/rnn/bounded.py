@@ -21,6 +21,7 @@ from ..running import Running
 from ..spread import Steps
 from ..view import Array
 
+LARGEST_HALF = 65504.0
 FUNCTION_ROUNDINGS = 12  # exp or tanh (2 ulp each) and the operations around them, of relative effect 1 at most
 
 
@@ -111,6 +112,14 @@ class Bounded:
         """The number once it has been stored between two steps."""
         return self.made(self.value, lambda: self.error + self.arithmetic.rounded(self.arithmetic.stored, self.value))
 
+    def read_again(self) -> Array:
+        """The error once a product reads the number, without limit where memory in the data type may not have held it."""
+        a = self.arithmetic
+        if not a.stored:
+            return self.error
+        beyond = np.isfinite(self.value) & (np.abs(self.value) + a.reach(self.error) >= LARGEST_HALF)
+        return np.where(beyond, np.inf, self.error)
+
     def through(self, value: Array, slope: Callable[[], Array], curvature: float, steepest: float) -> Bounded:
         """A function of the number that has this value and slope there, nowhere a larger slope, and values between -1 and 1."""
 
@@ -118,7 +127,7 @@ class Bounded:
             a = self.arithmetic
             steeper = np.exp(np.minimum(curvature * a.reach(self.error), 50))
             own = a.size(np.minimum(np.abs(slope()) * steeper, steepest)) * self.error
-            own = np.minimum(own, a.rounded(2 / a.unit, 1.0))
+            own = np.where(np.isinf(self.error), np.inf, np.minimum(own, a.rounded(2 / a.unit, 1.0)))
             return np.asarray(own + a.rounded(FUNCTION_ROUNDINGS, value))
 
         return self.made(value, error)
@@ -172,12 +181,13 @@ def affine(products: Sequence[tuple[Bounded, Array | None]], biases: Sequence[Ar
         a, found, count = first.arithmetic, np.zeros(()), len(biases) + 1
         terms, of_products = np.zeros(()), np.zeros(())
         for numbers, matrix in products:
+            own = numbers.read_again()
             if matrix is None:
-                found, terms, count = found + numbers.error, terms + a.size(numbers.value), count + 1
+                found, terms, count = found + own, terms + a.size(numbers.value), count + 1
                 continue
             sizes = a.size(matrix).T
             magnitude = a.size(numbers.value) @ sizes
-            found, of_products = found + numbers.error @ sizes, of_products + magnitude
+            found, of_products = found + own @ sizes, of_products + magnitude
             terms, count = terms + magnitude, count + matrix.shape[1]
         for bias in biases:
             terms = terms + a.size(bias)
