@@ -27,12 +27,24 @@ from .convolution import (
 from .finalize import FinalizeSolver
 from .gradient import GradientSolver
 from .gradient_columns import GradientColumnsSolver
+from .gradient_persistent import GradientPersistentSolver
 from .gradient_planes import GradientPlanesSolver
+from .gradient_sequence import GradientSequenceSolver
 from .scale_bias import ScaleBiasSolver
 
 serve(Problem, (FinalizeSolver(),), BnFinalizeStatisticsTraining, BnFinalizeStatisticsInference)
 serve(Problem, (ScaleBiasSolver(),), ScaleBiasAddActivationGenBitmask)
-serve(Problem, (GradientColumnsSolver(), GradientPlanesSolver(), GradientSolver()), DactivationForkDbatchnorm)
+serve(
+    Problem,
+    (
+        GradientColumnsSolver(),
+        GradientPersistentSolver(),
+        GradientPlanesSolver(),
+        GradientSequenceSolver(),
+        GradientSolver(),
+    ),
+    DactivationForkDbatchnorm,
+)
 serve(
     FusedConvolution,
     (

@@ -3,7 +3,7 @@
 //
 // A block for each multiprocessor, all at once; a team of them takes every `teams`-th channel, whose pieces (planes, or
 // parts of one) its blocks take in turns. TMA loads pieces into a ring of slots in shared memory, as far ahead as there
-// is room: half of it or more. Some warps take the moments (backward: the sums) of what has arrived, one merges those
+// is room: half of it or more. Where bits tell which elements of dy count, a piece has them, too. Some warps take the moments (backward: the sums) of what has arrived, one merges those
 // of the block, publishes them and merges those of the team, while others still write the channel before from its
 // slots, which are filled again as they become free: reads, the exchange and writes overlap.
 //
@@ -19,6 +19,7 @@ constexpr unsigned MOST_BLOCKS = 192, MOST_SLOTS = 64;
 constexpr unsigned OPEN = 8;  // channels of a block between the first read and the last write, at most
 constexpr unsigned STATISTICS = STATISTICS_WARPS, WRITERS = WRITER_WARPS;  // warps
 constexpr int PACKS = 2;                                                   // of a thread in flight
+constexpr bool MASKED = MASK_BITS;  // backward: whether the mask has bits, of one channel after the other
 constexpr unsigned READER = STATISTICS + WRITERS, REDUCER = READER + 1, THREADS = 32 * (REDUCER + 1);
 
 // A block publishes the statistics of a channel when it has begun to write the OPEN - 1st before, for which it had
@@ -34,6 +35,7 @@ struct Teams {
   unsigned team, teams;              // blocks of a team
   unsigned rows, part;               // planes of a piece, or 1; packs of each of them
   unsigned pieces, slots;            // of a channel; in shared memory
+  unsigned channel_bits, slot_bits;  // of the mask: bytes of a channel, and of a piece at most, multiples of 16
   FastDivmod packs, parts;           // of a plane: packs, pieces
   COMPUTE count;                     // elements of a channel
 };
@@ -68,7 +70,13 @@ template <class Rule> __device__ __forceinline__ Share merge_lanes(const Share& 
 struct Piece {
   unsigned offset, packs, rows;  // elements before the first; of each row
   unsigned slot, parity;         // where it lies, and in which phase of its barriers
+  unsigned bit;                  // of the channel, its first
   __device__ __forceinline__ unsigned all_packs() const { return packs * rows; }
+  // The bytes of its bits: from a multiple of 16 on, up to one.
+  __device__ __forceinline__ unsigned first_byte() const { return bit / 128 * 16; }
+  __device__ __forceinline__ unsigned bit_bytes() const {
+    return (bit + all_packs() * WIDTH + 127) / 128 * 16 - first_byte();
+  }
 };
 
 // TENSORS: of which slots have pieces. Known: what writers know of a channel.
@@ -103,6 +111,12 @@ template <int TENSORS, class Known> struct Team {
   __device__ __forceinline__ Elements* packs_of(const Piece& piece, int tensor) const {
     return reinterpret_cast<Elements*>(shared_memory) + (piece.slot * TENSORS + tensor) * all.rows * all.part;
   }
+  // The bits of a piece, behind the packs of all slots.
+  __device__ __forceinline__ unsigned char* bits_of(const Piece& piece) const {
+    Piece behind{};
+    behind.slot = all.slots;
+    return reinterpret_cast<unsigned char*>(packs_of(behind, 0)) + piece.slot * all.slot_bits;
+  }
   static __device__ __forceinline__ int phase(unsigned k) { return k / OPEN & 1; }
 
   // begin(k, channel), use(n, piece), end(k, channel): of the k-th channel of the block, its n-th piece.
@@ -119,6 +133,7 @@ template <int TENSORS, class Known> struct Team {
         piece.offset = (image * all.channels + channel) * all.plane + first * WIDTH;
         piece.packs = min(all.part, all.packs.divisor - first);
         piece.rows = min(all.rows, all.images - image);
+        piece.bit = image * all.plane + first * WIDTH;
         use(n, piece);
         if (++piece.slot == all.slots) piece.slot = 0, piece.parity ^= 1;
       }
@@ -126,14 +141,21 @@ template <int TENSORS, class Known> struct Team {
     }
   }
 
-  // The warp that loads.
-  __device__ __forceinline__ void read(const ELEMENT* const (&from)[TENSORS]) const {
+  // The warp that loads. mask: bits of the channels.
+  __device__ __forceinline__ void read(const ELEMENT* const (&from)[TENSORS], const unsigned char* mask) const {
     const L2CachePolicy policy = l2_cache_policy(true);
-    visit([](unsigned, unsigned) {},
+    visit(
+        [&](unsigned k, unsigned) {
+          if (k > 0) mask += all.teams * all.channel_bits;
+        },
           [&](unsigned, const Piece& piece) {
             Mbarrier* const full = &shared.full[piece.slot];
             mbarrier_wait_parity(&shared.empty[piece.slot], piece.parity ^ 1);
-            if (lane == 0) mbarrier_arrive_expect_tx(full, piece.all_packs() * TENSORS * sizeof(Elements));
+            const unsigned bit_bytes = MASKED ? piece.bit_bytes() : 0;
+            if (lane == 0) {
+              mbarrier_arrive_expect_tx(full, piece.all_packs() * TENSORS * sizeof(Elements) + bit_bytes);
+              if (MASKED) tma_load_bulk(bits_of(piece), mask + piece.first_byte(), bit_bytes, full, policy);
+            }
             __syncwarp();
             for (unsigned row = lane; row < piece.rows; row += 32) {
               const unsigned offset = piece.offset + row * all.channels * all.plane, at = row * piece.packs;
@@ -143,6 +165,14 @@ template <int TENSORS, class Known> struct Team {
             }
           },
           [](unsigned, unsigned) {});
+  }
+  // Elements of a pack of dy that do not count become 0.
+  __device__ __forceinline__ void apply_mask(const Piece& piece, unsigned pack, Elements& dy) const {
+    if (!MASKED) return;
+    const unsigned bit = piece.bit % 128 + pack * WIDTH, bits = bits_of(piece)[bit / 8] >> bit % 8;
+#pragma unroll
+    for (unsigned i = 0; i < WIDTH; i++)
+      if (!(bits >> i & 1)) dy.item[i] = store<ELEMENT>(COMPUTE(0));
   }
   // The offset of a pack of a piece in the tensors.
   __device__ __forceinline__ unsigned offset_of(const Piece& piece, unsigned pack) const {
@@ -282,7 +312,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       return Normalizer{mean, scale * call.inverse(total.second, a.teams.count), bias};
     });
   } else if (team.warp == READER) {
-    team.read({call.x});
+    team.read({call.x}, nullptr);
   } else {
     Elements x[PACKS];
     team.write([&](const Piece& piece, const Normalizer& of, unsigned first, unsigned step) {
@@ -299,7 +329,7 @@ struct BackwardArguments {
   Teams teams;
 };
 
-// Where mean and inverse are saved, and no activation is undone.
+// Where mean and inverse are saved, and no activation is undone but by bits.
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     normalization_batch_planes_persistent_backward(const BackwardArguments a) {
   griddepcontrol_wait();
@@ -320,7 +350,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       const Elements* const gradients = team.packs_of(piece, 1);
       team.visit_packs(
           team.lane, 32, piece, [&](int u, unsigned i) { x[u] = packs[i], dy[u] = gradients[i]; },
-          [&](int u, unsigned) { sums.add(x[u], dy[u]); });
+          [&](int u, unsigned i) {
+            team.apply_mask(piece, i, dy[u]);
+            sums.add(x[u], dy[u]);
+          });
     };
     team.take_statistics<AddSums>(begin, add, [&] { return Share{COMPUTE(1), sums.total}; });
   } else if (team.warp == REDUCER) {
@@ -331,14 +364,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       return known.gradient(total, a.teams.count);
     });
   } else if (team.warp == READER) {
-    team.read({call.x, call.dy});
+    team.read({call.x, call.dy}, call.mask + team.team * a.teams.channel_bits);
   } else {
     Elements x[PACKS], dy[PACKS];
     team.write([&](const Piece& piece, const GradientOf& of, unsigned first, unsigned step) {
       const Elements *const packs = team.packs_of(piece, 0), *const gradients = team.packs_of(piece, 1);
       team.visit_packs(
           first, step, piece, [&](int u, unsigned i) { x[u] = packs[i], dy[u] = gradients[i]; },
-          [&](int u, unsigned i) { call.store_pack(team.offset_of(piece, i), x[u], dy[u], [&](int) { return of; }); });
+          [&](int u, unsigned i) {
+            team.apply_mask(piece, i, dy[u]);
+            call.store_pack(team.offset_of(piece, i), x[u], dy[u], [&](int) { return of; });
+          });
     });
   }
 }
