@@ -78,21 +78,17 @@ class GradientSolver(Solver[Problem]):
 
     def _gradient(self, problem: Problem) -> list[Launch]:
         """Return the launches of an operation whose statistics were saved."""
-        o = problem.operation
-        sums = ChannelSums.of_gradient(o, problem.device, problem.aligned)
+        o, device = problem.operation, problem.device
+        sums, walk = ChannelSums.of_gradient(o, device, problem.aligned), self._walk(problem)
         found = sums.launches(("dBias", "dScale"))
-        return found if o.dx is None and o.dz is None else [*found, self.last_pass(problem)]
-
-    def last_pass(self, problem: Problem) -> Launch:
-        """Return the launch that writes dx, from the factors in the workspace, and dz."""
-        o, walk = problem.operation, self._walk(problem)
-        segments = ChannelSums.of_gradient(o, problem.device, problem.aligned).segments
+        if o.dx is None and o.dz is None:
+            return found
         arguments = structure(
             *pointers(len(OPERANDS)),
-            ("factors", c_longlong(segments.factors)),
+            ("factors", c_longlong(sums.segments.factors)),
             ("pixels", walk.pixels),
             *((f"{name}_strides", walk.strides[name]) for name in TENSORS),
         )
         definitions: Any = type_definitions(o.x.scalar_type, o, **walk.definitions(o.x.scalar_bytes))
-        function = problem.device.function(SOURCE, f"fused_ops_gradient_{walk.along}", definitions)
-        return Launch(function, arguments, OPERANDS, walk.grid, (THREADS, 1, 1))
+        function = device.function(SOURCE, f"fused_ops_gradient_{walk.along}", definitions)
+        return [*found, Launch(function, arguments, OPERANDS, walk.grid, (THREADS, 1, 1))]

@@ -22,6 +22,7 @@ from .sequence import Part, SequencePlan, Workspace
 SOURCE = "fused_ops/gradient_persistent.cu"
 THREADS = 256
 TILE_PIXELS = 128  # of a warp: 16 bytes of bits of a channel
+WORDS = 4  # of a pixel that a lane reads together
 NORMALIZATION = BatchPlanesPersistentSolver()
 
 
@@ -73,12 +74,16 @@ class GradientPersistentSolver(Solver[Problem]):
         found = self._normalization(problem)
         return found is not None and NORMALIZATION.serves(found)
 
+    def applies(self, problem: Problem) -> bool:
+        found = self._normalization(problem)
+        return found is not None and NORMALIZATION.applies(found)
+
     def workspace_bytes(self, problem: Problem) -> int:
         # The fallback needs its own.
         return max(self._workspace(problem)[0].nbytes, GradientSolver().workspace_bytes(problem))
 
     def alignment(self, problem: Problem) -> Mapping[str, int]:
-        return {name: 16 for name in ("x", "dy", "dx", "dz") if getattr(problem.operation, name) is not None}
+        return {name: 16 for name in ("x", "dy", "bitMask", "dx", "dz") if getattr(problem.operation, name) is not None}
 
     def plan(self, problem: Problem) -> Plan:
         o, found = problem.operation, self._normalization(problem)
@@ -96,6 +101,9 @@ class GradientPersistentSolver(Solver[Problem]):
         mask: TensorSpec = o.bitMask
         channels, pixels = o.x.dims[1], o.x.count // o.x.dims[1]
         words, tiles = -(-channels // WARP), -(-pixels // TILE_PIXELS)
+        beside = mask.strides[1] == 1 and words % WORDS == 0 and mask.strides[0] % WORDS == 0
+        width = WORDS if beside else 1
+        packs = words // width
         arguments = structure(
             *pointers(2),
             ("pixels", c_uint(pixels)),
@@ -103,10 +111,11 @@ class GradientPersistentSolver(Solver[Problem]):
             ("tiles", c_uint(tiles)),
             ("mask_row", c_int(mask.strides[0])),
             ("mask_word", c_int(mask.strides[1])),
-            ("words", FastDivmod.of(words)),
+            ("packs", FastDivmod.of(packs)),
         )
-        definitions = tuple(sorted({"THREADS": str(THREADS), "TILE_PIXELS": str(TILE_PIXELS)}.items()))
+        constants = {"THREADS": THREADS, "TILE_PIXELS": TILE_PIXELS, "WORDS": width}
+        definitions = tuple(sorted((name, str(value)) for name, value in constants.items()))
         function = device.function(SOURCE, "fused_ops_gradient_persistent_bits", definitions)
         return Launch(
-            function, arguments, ("bitMask", "workSpace"), blocks(tiles * words, THREADS // WARP), (THREADS, 1, 1)
+            function, arguments, ("bitMask", "workSpace"), blocks(tiles * packs, THREADS // WARP), (THREADS, 1, 1)
         )

@@ -39,8 +39,8 @@ serve(
     (
         GradientColumnsSolver(),
         GradientPersistentSolver(),
-        GradientPlanesSolver(),
         GradientSequenceSolver(),
+        GradientPlanesSolver(),
         GradientSolver(),
     ),
     DactivationForkDbatchnorm,
