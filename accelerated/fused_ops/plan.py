@@ -26,10 +26,9 @@ from .convolution import (
 )
 from .finalize import FinalizeSolver
 from .gradient import GradientSolver
+from .gradient_bits import NORMALIZATIONS, GradientBits
 from .gradient_columns import GradientColumnsSolver
-from .gradient_persistent import GradientPersistentSolver
 from .gradient_planes import GradientPlanesSolver
-from .gradient_sequence import GradientSequenceSolver
 from .scale_bias import ScaleBiasSolver
 
 serve(Problem, (FinalizeSolver(),), BnFinalizeStatisticsTraining, BnFinalizeStatisticsInference)
@@ -38,8 +37,7 @@ serve(
     Problem,
     (
         GradientColumnsSolver(),
-        GradientPersistentSolver(),
-        GradientSequenceSolver(),
+        *map(GradientBits, NORMALIZATIONS),
         GradientPlanesSolver(),
         GradientSolver(),
     ),

@@ -54,10 +54,15 @@ class Division:
         return -(-self.statistics // self.lanes)
 
 
+def bytes_of_bits(bits: int) -> int:
+    """Return the bytes of a row of bits, which ends at a multiple of 16."""
+    return -(-bits // 128) * 16
+
+
 class BatchProblem(Problem):
     """One call: the tensors of the dimensions of x, the output last, its launch operands and its scalars.
 
-    has_bits: whether the reserve space of a gradient has bits of planes (batch_planes_persistent.cu), whatever dz is.
+    has_bits: whether the reserve space of a gradient has bits, of one channel after the other, whatever dz is.
     """
 
     has_bits = False
@@ -113,6 +118,11 @@ class BatchProblem(Problem):
         if self.is_gradient:
             return o.alphaDataDiff == 1 and o.betaDataDiff == 0 and o.dz is None and "bias" not in o.operands
         return o.alpha == 1 and o.beta == 0 and o.z is None and getattr(o, "activation", None) is None
+
+    @property
+    def mask_definitions(self) -> dict[str, int]:
+        """The definitions of kernels that read bits of a mask."""
+        return {"MASK_BITS": 1} if self.has_bits else {}
 
     @property
     def moved_tensors(self) -> tuple[str, ...]:

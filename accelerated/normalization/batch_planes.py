@@ -207,5 +207,6 @@ class BatchPlanesHeldSolver(Solver[BatchProblem]):
                 HELD=-(-self._packs(problem) // threads),
                 PACK_WIDTH=width,
                 STRADDLES=0,
+                **problem.mask_definitions,
             )
         ]

@@ -20,7 +20,6 @@ constexpr unsigned MOST_BLOCKS = 192, MOST_SLOTS = 64;
 constexpr unsigned OPEN = 8;  // channels of a block between the first read and the last write, at most
 constexpr unsigned STATISTICS = STATISTICS_WARPS, WRITERS = WRITER_WARPS;  // warps
 constexpr int PACKS = 2;                                                   // of a thread in flight
-constexpr bool MASKED = MASK_BITS;  // backward: whether the mask has bits, of one channel after the other
 constexpr unsigned READER = STATISTICS + WRITERS, REDUCER = READER + 1, THREADS = 32 * (REDUCER + 1);
 
 // A block publishes the statistics of a channel when it has begun to write the OPEN - 1st before, for which it had
@@ -36,7 +35,7 @@ struct Teams {
   unsigned team, teams;              // blocks of a team
   unsigned rows, part;               // planes of a piece, or 1; packs of each of them
   unsigned pieces, slots;            // of a channel; in shared memory
-  unsigned channel_bits, slot_bits;  // of the mask: bytes of a channel, and of a piece at most, multiples of 16
+  unsigned slot_bits;                // bytes of the mask of a piece, at most: a multiple of 16
   FastDivmod packs, parts;           // of a plane: packs, pieces
   COMPUTE count;                     // elements of a channel
 };
@@ -145,35 +144,28 @@ template <int TENSORS, class Known> struct Team {
   // The warp that loads. mask: bits of the channels.
   __device__ __forceinline__ void read(const ELEMENT* const (&from)[TENSORS], const unsigned char* mask) const {
     const L2CachePolicy policy = l2_cache_policy(true);
-    visit(
-        [&](unsigned k, unsigned) {
-          if (k > 0) mask += all.teams * all.channel_bits;
-        },
-        [&](unsigned, const Piece& piece) {
-          Mbarrier* const full = &shared.full[piece.slot];
-          mbarrier_wait_parity(&shared.empty[piece.slot], piece.parity ^ 1);
-          const unsigned bit_bytes = MASKED ? piece.bit_bytes() : 0;
-          if (lane == 0) {
-            mbarrier_arrive_expect_tx(full, piece.all_packs() * TENSORS * sizeof(Elements) + bit_bytes);
-            if (MASKED) tma_load_bulk(bits_of(piece), mask + piece.first_byte(), bit_bytes, full, policy);
-          }
-          __syncwarp();
-          for (unsigned row = lane; row < piece.rows; row += 32) {
-            const unsigned offset = piece.offset + row * all.channels * all.plane, at = row * piece.packs;
+    const unsigned char* bits = nullptr;  // of a channel
+    visit([&](unsigned, unsigned channel) { bits = bits_of_channel(mask, channel, all.images * all.plane); },
+          [&](unsigned, const Piece& piece) {
+            Mbarrier* const full = &shared.full[piece.slot];
+            mbarrier_wait_parity(&shared.empty[piece.slot], piece.parity ^ 1);
+            const unsigned bit_bytes = MASK_BITS ? piece.bit_bytes() : 0;
+            if (lane == 0) {
+              mbarrier_arrive_expect_tx(full, piece.all_packs() * TENSORS * sizeof(Elements) + bit_bytes);
+              if (MASK_BITS) tma_load_bulk(bits_of(piece), bits + piece.first_byte(), bit_bytes, full, policy);
+            }
+            __syncwarp();
+            for (unsigned row = lane; row < piece.rows; row += 32) {
+              const unsigned offset = piece.offset + row * all.channels * all.plane, at = row * piece.packs;
 #pragma unroll
-            for (int t = 0; t < TENSORS; t++)
-              tma_load_bulk(packs_of(piece, t) + at, from[t] + offset, piece.packs * sizeof(Elements), full, policy);
-          }
-        },
-        [](unsigned, unsigned) {});
+              for (int t = 0; t < TENSORS; t++)
+                tma_load_bulk(packs_of(piece, t) + at, from[t] + offset, piece.packs * sizeof(Elements), full, policy);
+            }
+          },
+          [](unsigned, unsigned) {});
   }
-  // Elements of a pack of dy that do not count become 0.
   __device__ __forceinline__ void apply_mask(const Piece& piece, unsigned pack, Elements& dy) const {
-    if (!MASKED) return;
-    const unsigned bit = piece.bit % 128 + pack * WIDTH, bits = bits_of(piece)[bit / 8] >> bit % 8;
-#pragma unroll
-    for (unsigned i = 0; i < WIDTH; i++)
-      if (!(bits >> i & 1)) dy.item[i] = store<ELEMENT>(COMPUTE(0));
+    if (MASK_BITS) apply_bits(bits_of_pack(bits_of(piece), piece.bit % 128 + pack * WIDTH), dy);
   }
   // The offset of a pack of a piece in the tensors.
   __device__ __forceinline__ unsigned offset_of(const Piece& piece, unsigned pack) const {
@@ -365,7 +357,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       return known.gradient(total, a.teams.count);
     });
   } else if (team.warp == READER) {
-    team.read({call.x, call.dy}, call.mask + team.team * a.teams.channel_bits);
+    team.read({call.x, call.dy}, call.mask);
   } else {
     Elements x[PACKS], dy[PACKS];
     team.write([&](const Piece& piece, const GradientOf& of, unsigned first, unsigned step) {

@@ -11,7 +11,7 @@ from ..plans import Launch, structure
 from ..primitives.cluster import has_clusters
 from ..primitives.geometry import PACK_BYTES, FastDivmod
 from ..solver import Solver
-from .batch import WARP, BatchProblem
+from .batch import WARP, BatchProblem, bytes_of_bits
 
 SOURCE = "normalization/batch_planes_persistent.cu"
 MOST_BLOCKS, MOST_SLOTS = 192, 64  # as in the kernels
@@ -41,11 +41,6 @@ class Division:
     def of_block(self) -> int:
         """Return the pieces of a channel that a block has, at most."""
         return -(-self.pieces // self.blocks)
-
-
-def bytes_of_bits(bits: int) -> int:
-    """Return the bytes of a row of bits, which ends at a multiple of 16."""
-    return -(-bits // 128) * 16
 
 
 def tensors_of(problem: BatchProblem) -> int:
@@ -127,7 +122,6 @@ class BatchPlanesPersistentSolver(Solver[BatchProblem]):
             ("part", c_uint(d.part)),
             ("pieces", c_uint(d.pieces)),
             ("slots", c_uint(d.slots)),
-            ("channel_bits", c_uint(bytes_of_bits(problem.count) if problem.has_bits else 0)),
             ("slot_bits", c_uint(d.slot_bits)),
             ("packs", FastDivmod.of(problem.plane // problem.width)),
             ("parts", FastDivmod.of(d.parts)),
@@ -144,7 +138,7 @@ class BatchPlanesPersistentSolver(Solver[BatchProblem]):
             PACK_WIDTH=problem.width,
             STATISTICS_WARPS=STATISTICS,
             WRITER_WARPS=WRITERS,
-            MASK_BITS=int(problem.has_bits),
+            **problem.mask_definitions,
         )
         launch.cooperative = blocks > 1
         return [launch]

@@ -1,8 +1,8 @@
-// The bits of a bit mask (6.1.3.1, DACTIVATION_FORK_DBATCHNORM) channel by channel, as
-// normalization/batch_planes_persistent.cu reads them beside planes.
+// The bits of a bit mask (6.1.3.1, DACTIVATION_FORK_DBATCHNORM) channel by channel, as gradients of batch normalisation
+// read them beside planes (normalization/batch_planes.cuh).
 //
-// A warp has TILE_PIXELS pixels of 32 channels, or WORDS times as many: a word of a pixel for each lane, which lanes
-// transpose in log2(32) exchanges. A lane then has the bits of a channel, which are 16 bytes of its row.
+// A warp has TILE_PIXELS pixels of WORDS times 32 channels: words of a pixel for each lane, which lanes transpose in
+// log2(32) exchanges. A lane then has the bits of a channel, 16 bytes of its row; blocks write lines of 128 bytes.
 //
 // Roofline bound: bytes, the words read once and written once, one bit an element: 12.8 MB for 64 x 256 x 56 x 56, of
 // which L2 keeps what is written. 50 instructions for 32 elements of a lane.
@@ -10,6 +10,7 @@
 #include "primitives/types.cuh"
 
 constexpr unsigned WARP = 32, ROWS = TILE_PIXELS / WARP;  // of pixels
+constexpr unsigned TILES = THREADS / WARP;                // of a block
 using Words = Pack<unsigned, WORDS>;                      // of a pixel, side by side
 using Row = Pack<unsigned, ROWS>;
 
@@ -33,17 +34,17 @@ __device__ __forceinline__ unsigned transpose(unsigned word) {
   return word;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_gradient_persistent_bits(const Arguments a) {
+extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_gradient_bits(const Arguments a) {
   griddepcontrol_wait();
-  const unsigned lane = threadIdx.x % WARP;
+  __shared__ Row rows[WORDS * WARP][TILES + 1];  // one more: without bank conflicts
+  const unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
   unsigned first;  // word
-  const unsigned tile = a.packs.divide((blockIdx.x * THREADS + threadIdx.x) / WARP, first);
-  if (tile >= a.tiles) return;
+  const unsigned first_tile = a.packs.divide(blockIdx.x, first) * TILES;
   first *= WORDS;
   Words read[ROWS];
 #pragma unroll
   for (unsigned i = 0; i < ROWS; i++) {
-    const unsigned pixel = tile * TILE_PIXELS + i * WARP + lane;
+    const unsigned pixel = (first_tile + warp) * TILE_PIXELS + i * WARP + lane;
     read[i] = {};
     if (pixel < a.pixels) read[i] = *reinterpret_cast<const Words*>(a.mask + pixel * a.mask_row + first * a.mask_word);
   }
@@ -53,7 +54,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_gradient_persist
     Row row;
 #pragma unroll
     for (unsigned i = 0; i < ROWS; i++) row.item[i] = transpose(read[i].item[word]);
-    const unsigned channel = (first + word) * WARP + lane;
-    if (channel < a.channels) reinterpret_cast<Row*>(a.bits)[channel * a.tiles + tile] = row;
+    rows[word * WARP + lane][warp] = row;
+  }
+  __syncthreads();
+  const unsigned tile = first_tile + threadIdx.x % TILES;
+  for (unsigned i = threadIdx.x / TILES; i < WORDS * WARP; i += THREADS / TILES) {
+    const unsigned channel = first * WARP + i;
+    if (channel < a.channels && tile < a.tiles)
+      reinterpret_cast<Row*>(a.bits)[channel * a.tiles + tile] = rows[i][threadIdx.x % TILES];
   }
 }

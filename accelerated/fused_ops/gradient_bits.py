@@ -1,5 +1,5 @@
-"""The gradient of an activated batch normalisation of planes by persistent blocks: the bits of the mask channel by
-channel (gradient_persistent.cu), then what batch normalisation has for them."""
+"""The gradient of an activated batch normalisation of planes: the bits of the mask channel by channel
+(gradient_bits.cu), then a gradient of batch normalisation that reads them."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from typing import Any
 from dualdnn.api.enumerations import cudnnBatchNormMode_t, cudnnBatchNormOps_t
 from dualdnn.api.operations import BatchNormalizationBackwardEx, TensorSpec
 
-from ..normalization.batch import BatchProblem
-from ..normalization.batch_planes_persistent import BatchPlanesPersistentSolver, bytes_of_bits
+from ..normalization.batch import BatchProblem, bytes_of_bits
+from ..normalization.batch_planes import BatchPlanesHeldSolver
+from ..normalization.batch_planes_persistent import BatchPlanesPersistentSolver
 from ..plans import Launch, Plan, pointers, structure
-from ..primitives.geometry import FastDivmod, blocks
+from ..primitives.geometry import FastDivmod
 from ..solver import Problem, Solver
 from .gradient import GradientSolver
 from .problem import WARP
 from .sequence import Part, SequencePlan, Workspace
 
-SOURCE = "fused_ops/gradient_persistent.cu"
+SOURCE = "fused_ops/gradient_bits.cu"
 THREADS = 256
 TILE_PIXELS = 128  # of a warp: 16 bytes of bits of a channel
+TILES = THREADS // WARP  # of a block
 WORDS = 4  # of a pixel that a lane reads together
-NORMALIZATION = BatchPlanesPersistentSolver()
+NORMALIZATIONS = (BatchPlanesHeldSolver(), BatchPlanesPersistentSolver())
 
 
 class MaskedGradient(BatchProblem):
@@ -32,10 +34,12 @@ class MaskedGradient(BatchProblem):
     has_bits = True
 
 
-class GradientPersistentSolver(Solver[Problem]):
-    """Packed planes, statistics that were saved, and a dx that is wanted."""
+class GradientBits(Solver[Problem]):
+    """Packed planes, statistics that were saved, and a dx that is wanted, by a solver of batch normalisation."""
 
-    name = "fused_ops.gradient_persistent"
+    def __init__(self, normalization: Solver[BatchProblem]) -> None:
+        self.normalization = normalization
+        self.name = f"fused_ops.gradient_bits_{normalization.name.rpartition('_')[2]}"
 
     @staticmethod
     def _normalization(problem: Problem) -> MaskedGradient | None:
@@ -58,7 +62,7 @@ class GradientPersistentSolver(Solver[Problem]):
     def _workspace(problem: Problem) -> tuple[Workspace, dict[str, str | int]]:
         """Return the workspace, and where the operands of batch normalisation are."""
         o, workspace = problem.operation, Workspace()
-        found = GradientPersistentSolver._normalization(problem)
+        found = GradientBits._normalization(problem)
         assert found is not None
         where: dict[str, str | int] = {
             "savedInvVariance": "savedInvStd",
@@ -72,11 +76,11 @@ class GradientPersistentSolver(Solver[Problem]):
 
     def serves(self, problem: Problem) -> bool:
         found = self._normalization(problem)
-        return found is not None and NORMALIZATION.serves(found)
+        return found is not None and self.normalization.serves(found)
 
     def applies(self, problem: Problem) -> bool:
         found = self._normalization(problem)
-        return found is not None and NORMALIZATION.applies(found)
+        return found is not None and self.normalization.applies(found)
 
     def workspace_bytes(self, problem: Problem) -> int:
         # The fallback needs its own.
@@ -91,7 +95,7 @@ class GradientPersistentSolver(Solver[Problem]):
         _, where = self._workspace(problem)
         parts = [
             Part(o, Plan(o, [self._bits(o, problem.device)]), {"workSpace": where["reserveSpace"]}),
-            Part(found.operation, Plan(found.operation, NORMALIZATION.launches(found)), where),
+            Part(found.operation, Plan(found.operation, self.normalization.launches(found)), where),
         ]
         return SequencePlan(o, parts, self.name)
 
@@ -115,7 +119,7 @@ class GradientPersistentSolver(Solver[Problem]):
         )
         constants = {"THREADS": THREADS, "TILE_PIXELS": TILE_PIXELS, "WORDS": width}
         definitions = tuple(sorted((name, str(value)) for name, value in constants.items()))
-        function = device.function(SOURCE, "fused_ops_gradient_persistent_bits", definitions)
+        function = device.function(SOURCE, "fused_ops_gradient_bits", definitions)
         return Launch(
-            function, arguments, ("bitMask", "workSpace"), blocks(tiles * packs, THREADS // WARP), (THREADS, 1, 1)
+            function, arguments, ("bitMask", "workSpace"), (-(-tiles // TILES) * packs, 1, 1), (THREADS, 1, 1)
         )
