@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
 import numpy as np
 
@@ -154,6 +155,9 @@ def loaded(path: str | Path) -> tuple[Operation, dict[str, Array], dict[str, str
     from .operations import parse
 
     try:
+        with open(path, "rb") as file:
+            if not is_zipfile(file):  # NumPy would advise to load it unsafely
+                raise ValueError("not an .npz file")
         with np.load(path, allow_pickle=False) as archive:
             operation = parse(str(archive["operation"]))
             shared = ast.literal_eval(str(archive["shared"]))

@@ -116,7 +116,8 @@ def _accelerated(device: str | None) -> Any:
     try:
         return AcceleratedBackend(device or "gpu")
     except DeviceUnavailable as error:
-        raise CudnnError(NOT_INITIALIZED, "cudnnCreate/c12", str(error)) from error
+        instead = "" if device else "; without a GPU, in Python: cudnnCreate(..., device='emulated')"
+        raise CudnnError(NOT_INITIALIZED, "cudnnCreate/c12", f"{error}{instead}") from error
 
 
 def _gpu_is_usable() -> bool:

@@ -25,7 +25,7 @@ from dualdnn.api.operations import (
 
 from . import convolution_backward_data, convolution_backward_filter, convolution_gradients  # noqa: F401 (register the gradients)
 from .convolution_blocks import FLOAT64_BYTES, Part, ReadFilter, axis, blocks, gather, local_input, windows
-from .convolution_bounds import Convolution, Magnitudes, roundings, spread
+from .convolution_bounds import TRANSFORMS, Convolution, Magnitudes, roundings, spread
 from .convolution_product import in_parts
 from .engine import Exact, Result, Results, Wide, implements, implements_in_parts
 from .spread import Spread
@@ -55,7 +55,13 @@ def convolution_forward(operation: ConvolutionForward, wide: Wide) -> Results:
         magnitude = Magnitudes(operation, x, read_filter)
         for part in convolve_parts(x, read_filter):
             deviation = partial(_spread, operation, part)
-            yield "y", part.place, Exact(part.sums, partial(magnitude, part), allowed, spread=deviation)
+            yield (
+                "y",
+                part.place,
+                Exact(
+                    part.sums, partial(magnitude, part), allowed, mixed=operation.algo in TRANSFORMS, spread=deviation
+                ),
+            )
 
     return parts
 
@@ -90,7 +96,7 @@ def convolution_bias_activation_forward(operation: ConvolutionBiasActivationForw
             if operation.activation.mode == RELU:
                 value = np.fmax(value, 0)  # NaN gives 0: only CUDNN_NOT_PROPAGATE_NAN is supported
             yield "y", part.place, Exact(
-                value, partial(terms, part, bias, residual), allowed,
+                value, partial(terms, part, bias, residual), allowed, mixed=operation.algo in TRANSFORMS,
                 spread=partial(_spread, operation, part, alpha1, (bias, residual), EPILOGUE_ROUNDINGS),
             )  # fmt: skip
 

@@ -45,7 +45,7 @@ def convolution_backward_filter(operation: ConvolutionBackwardFilter, x: Array, 
         return _gradient(o, *(np.square(values.astype(estimates)) for values in (x, dy)))
 
     spread = partial(of_sums, o.convolution, o.dy.data_type, o.terms, squares) if direct else None
-    return Exact(_gradient(o, x, dy), partial(_magnitude, o, x, dy), _roundings(o), spread=spread)
+    return Exact(_gradient(o, x, dy), partial(_magnitude, o, x, dy), _roundings(o), mixed=not direct, spread=spread)
 
 
 def _gradient(o: ConvolutionBackwardFilter, x: Array, dy: Array) -> Array:

@@ -35,6 +35,7 @@ WINOGRAD = (
     Algo.CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED,
 )
 FFT = (Algo.CUDNN_CONVOLUTION_FWD_ALGO_FFT, Algo.CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING)
+TRANSFORMS = (*WINOGRAD, *FFT)
 
 FLOAT_UNIT, HALF_UNIT, TF32_UNIT = 2.0**-24, 2.0**-11, 2.0**-11
 # One underflow per rounding: a subnormal or flushed result is off by up to the smallest normal number, which is this

@@ -131,7 +131,7 @@ def _in_blocks(
     for block in blocks(dims, 1, BLOCK):
         there = tuple(slice(b.start + first, b.stop + first) for b, first in zip(block, starts, strict=True))
         of_part = np.broadcast_to(roundings, dims)[block] if np.ndim(roundings) else roundings
-        part = Exact(value[block], magnitude[block], of_part, copied=exact.copied)
+        part = Exact(value[block], magnitude[block], of_part, copied=exact.copied, mixed=exact.mixed)
         yield there, part, spread.part(dims, block) if spread else None
 
 
@@ -149,7 +149,9 @@ def bounds(
         terms = np.broadcast_to(np.asarray(magnitude_of(exact), dtype=wide), dims)
         # A NaN among the terms of a finite value did not enter it (a ReLU made it 0): nothing is rounded there.
         if np.isnan(terms).any():
-            terms = np.where(np.isnan(terms) & np.isfinite(exact.value), 0, terms)
+            terms = np.where(
+                np.isnan(terms) & (exact.mixed | np.isfinite(exact.value)), np.inf if exact.mixed else 0, terms
+            )
         roundings = np.asarray(roundings_of(exact), dtype=wide)
         scaled = terms if abs(alpha) == 1 else abs(alpha) * terms
         bound = unit * roundings * scaled * (1 + roundings * unit) + smallest * (1 + abs(alpha))
@@ -170,7 +172,7 @@ def bounds(
         if not finite.all():
             bound = np.where(finite, bound, 0)
         if overflow.any():
-            bound = np.where(overflow & np.isfinite(exact.value), np.inf, bound)
+            bound = np.where(overflow & (exact.mixed | np.isfinite(exact.value)), np.inf, bound)
         return value, np.broadcast_to(bound, dims)
 
 

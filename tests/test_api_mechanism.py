@@ -7,6 +7,7 @@ import threading
 
 import numpy as np
 import pytest
+from dualdnn.accelerated import DeviceUnavailable
 from dualdnn.api import cudnn
 from dualdnn.api.document import functions
 from dualdnn.api.functions import FUNCTIONS, documented
@@ -73,6 +74,18 @@ def test_a_repeated_call_is_prepared_once_and_notices_changed_descriptors(handle
     cudnn.cudnnDestroy(handle)
     with pytest.raises(CudnnError, match="NOT_INITIALIZED"):
         cudnn.cudnnActivationForward(handle, relu, 1.0, x, memory, 0.0, x, memory)
+
+
+def test_a_machine_without_a_gpu_is_told_of_the_emulated_device(monkeypatch):
+    def none(kind):
+        raise DeviceUnavailable(f"no {kind}")
+
+    monkeypatch.setattr("dualdnn.accelerated.AcceleratedBackend", none)
+    for backend in ("accelerated", "crosscheck"):
+        with pytest.raises(CudnnError, match=r"no gpu; without a GPU, in Python: .*device='emulated'"):
+            cudnn.cudnnCreate(backend=backend)
+        with pytest.raises(CudnnError, match=r"no emulated \["):
+            cudnn.cudnnCreate(backend=backend, device="emulated")
 
 
 def test_the_first_wrong_argument_is_reported(handle):

@@ -115,6 +115,13 @@ def test_a_folder_that_cannot_be_written_takes_no_diagnosis_away(prepared, monke
     assert error.path is None and "could not be saved" in str(error) and error.verdict.worst.got == 9.0
 
 
+def test_a_file_that_is_no_archive(tmp_path):
+    """NumPy advises to load it unsafely."""
+    (tmp_path / "text.npz").write_text("no archive")
+    with pytest.raises(ValueError, match=r"text\.npz is no saved call: not an \.npz file"):
+        loaded(tmp_path / "text.npz")
+
+
 OPERATIONS = [
     "ActivationForward(activation=ActivationSpec(mode=CUDNN_ACTIVATION_ELU, relu_nan=CUDNN_PROPAGATE_NAN, coefficient=0.5), alpha=2.0, beta=0.5, x={0}, y={0})",
     "SoftmaxForward(algorithm=CUDNN_SOFTMAX_LOG, mode=CUDNN_SOFTMAX_MODE_INSTANCE, alpha=1.0, beta=0.0, x={0}, y={0})",

@@ -9,10 +9,24 @@ import numpy as np
 import pytest
 from dualdnn.api import cudnn
 from dualdnn.api.enumerations import cudnnActivationMode_t as Mode
+from dualdnn.api.enumerations import cudnnConvolutionBwdDataAlgo_t as DataAlgo
+from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as FilterAlgo
+from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as ForwardAlgo
 from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
-from dualdnn.api.operations import ActivationBackward, ActivationForward, ActivationSpec, TensorSpec, TransformTensor
-from dualdnn.api.operations.specs import FLOAT, HALF, INT8
+from dualdnn.api.operations import (
+    ActivationBackward,
+    ActivationForward,
+    ActivationSpec,
+    ConvolutionBackwardData,
+    ConvolutionBackwardFilter,
+    ConvolutionForward,
+    FilterSpec,
+    TensorSpec,
+    TransformTensor,
+)
+from dualdnn.api.operations.specs import FLOAT, HALF, INT8, NCHW
 from dualdnn.conformance.calls import Caller
+from dualdnn.conformance.cases.convolution.convolution import convolution_spec
 from dualdnn.conformance.trial import GUARD, attempt, prepare
 from dualdnn.reference import judge, run
 
@@ -231,3 +245,38 @@ def test_the_sign_of_a_copied_zero(alpha, wrong):
     y = np.float32(alpha) * np.array([0.0, 0.0, 1.0, -1.0], np.float32)
     before = {"x": x.view(np.uint8), "y": np.zeros(16, np.uint8)}
     assert judge(operation, before, {**before, "y": y.view(np.uint8)}).wrong == wrong
+
+
+PADDED = convolution_spec(2, FLOAT, padding=(1, 1))
+IMAGES, FILTERS = TensorSpec.packed(FLOAT, (2, 2, 6, 7)), FilterSpec(FLOAT, NCHW, (3, 2, 3, 3))
+RESULTS = TensorSpec.packed(FLOAT, (2, 3, 6, 7))
+# For each direction: its algorithms; an operation; an input whose first element is not finite; some elements of the output that
+# this reaches through a transform, and one beyond.
+DIRECTIONS = {
+    "forward": (ForwardAlgo, ConvolutionForward(PADDED, ForwardAlgo(0), 0, 1.0, 0.0, IMAGES, FILTERS, RESULTS),
+                "x", np.s_[0, :, :4, :4], (1, 0, 0, 0)),
+    "data": (DataAlgo, ConvolutionBackwardData(PADDED, DataAlgo(0), 0, 1.0, 0.0, FILTERS, RESULTS, IMAGES),
+             "dy", np.s_[0, :, :4, :4], (1, 0, 0, 0)),
+    "filter": (FilterAlgo, ConvolutionBackwardFilter(PADDED, FilterAlgo(0), 0, 1.0, 0.0, IMAGES, RESULTS, FILTERS),
+               "x", np.s_[:, 0], (0, 1, 0, 0)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [np.inf, np.nan])
+@pytest.mark.parametrize("transform", ["FFT", "WINOGRAD_NONFUSED"])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_what_is_not_finite_spreads_in_a_transform(direction, transform, number):
+    """Of a direct algorithm it reaches the elements whose sums it is in, and no others."""
+    algorithms, direct, name, reached, beyond = DIRECTIONS[direction]
+    o = replace(direct, algo=next(a for a in algorithms if a.name.endswith(f"_{transform}")))
+    before, output = prepare(o, "normal", 0), o.outputs[0]
+    before[name].view(np.float32)[0] = number
+    after = {name: memory.copy() for name, memory in before.items()}
+    run(o, after)
+    found = after[output].view(np.float32).reshape(o.tensor(output).dims)
+    assert judge(o, before, after).agrees
+    found[reached] = np.nan
+    assert judge(o, before, after).agrees
+    assert direction == "filter" or not judge(direct, before, after).agrees
+    found[beyond] += 1000
+    assert judge(o, before, after).wrong == 1

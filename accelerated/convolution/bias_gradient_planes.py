@@ -49,7 +49,9 @@ class BiasGradientPlanes(solver.Solver[BiasProblem]):
     def serves(self, problem: BiasProblem) -> bool:
         dy = problem.operation.dy
         long = dy.span * dy.scalar_bytes >= 2 * PACK_BYTES
-        return long and has_packed_result(problem) and Planes.of(dy) is not None
+        # Packs that reach over an end of dy are looked for in the first and in the last image alone.
+        apart = dy.dims[0] == 1 or dy.strides[0] * dy.scalar_bytes >= PACK_BYTES
+        return long and apart and has_packed_result(problem) and Planes.of(dy) is not None
 
     def applies(self, problem: BiasProblem) -> bool:
         dy = problem.operation.dy

@@ -106,33 +106,6 @@ __device__ __forceinline__ void ldmatrix(unsigned (&registers)[MATRICES], const 
 #endif
 }
 
-#ifdef EMULATED_CUDA
-namespace emulated {
-// mma.sync.m16n8k8 of TF32, which drops the lower 13 bits, in the register layout of the PTX manual.
-inline void mma_m16n8k8_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], EMULATED_SITE_PARAMETERS) {
-  Thread& self = *current;
-  memcpy(self.value, a, 16);
-  memcpy(self.value + 16, b, 8);
-  memcpy(self.value + 24, d, 16);
-  warp_operation(EMULATED_SITE("mma"), ~0u, [](Thread* warp, unsigned) {
-    float left[16][8];
-    Row right[8];
-    for (int lane = 0; lane < 32; lane++) {
-      unsigned bits[6];
-      memcpy(bits, warp[lane].value, sizeof bits);
-      float values[6];
-      for (int i = 0; i < 6; i++) bits[i] &= ~0x1fffu;
-      memcpy(values, bits, sizeof values);
-      for (int i = 0; i < 4; i++) left[lane / 4 + i % 2 * 8][lane % 4 + i / 2 * 4] = values[i];
-      for (int i = 0; i < 2; i++) right[lane % 4 + i * 4][lane / 4] = values[4 + i];
-    }
-    add_product(warp, left, right);
-  });
-  memcpy(d, self.result, sizeof d);
-}
-}  // namespace emulated
-#endif
-
 template <class E>
 __device__ __forceinline__ void mma_sync(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
 #ifdef EMULATED_CUDA
@@ -388,6 +361,17 @@ template <class E, int N, bool MN_MAJOR = false>
 __device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsigned (&left)[4],
                                                 const unsigned char* right, int step) {
   const int lane = threadIdx.x % 32;
+#ifdef EMULATED_CUDA  // at once: with an operation of the warp for every eight columns it takes several times as long
+  unsigned words[N / 8][2];
+  for (int n = 0; n < N / 8; n++) {
+    if constexpr (MN_MAJOR) load_mn_major(words[n], right, step, n);
+    else
+      for (int i = 0; i < 2; i++)
+        words[n][i] = reinterpret_cast<const unsigned*>(swizzled(right, 8 * n + lane / 4, 2 * step + i))[lane % 4];
+  }
+  using Element = std::conditional_t<sizeof(E) == 2, E, emulated::Tf32>;
+  emulated::add_products<Element>({left, words[0], sums, N / 8});
+#else
 #pragma unroll
   for (int n = 0; n < N / 8; n++) {
     unsigned b[2];
@@ -398,6 +382,7 @@ __device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsi
 #pragma unroll
     for (int i = 0; i < 4; i++) sums[4 * n + i] = d[i];
   }
+#endif
 }
 __device__ __forceinline__ void wgmma_fence() {}
 

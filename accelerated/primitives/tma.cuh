@@ -93,22 +93,31 @@ inline void require_aligned_box(const TensorMap& map, int first) {
 
 inline void load_row(const Load& load, int row, const int* at) {
   const Map& map = load.map;
-  for (int byte = 0; byte < 128; byte += map.element_bytes) {
-    const int innermost = at[0] + byte / map.element_bytes;
-    bool exists = unsigned(innermost) < unsigned(map.extent[0]);
-    long long offset = static_cast<long long>(innermost) * map.element_bytes;
-    for (int d = 1; d < map.rank; d++) {
-      exists = exists && unsigned(at[d]) < unsigned(map.extent[d]);
-      offset += at[d] * map.stride[d - 1];
+  const int elements = 16 / map.element_bytes;  // of a pack of the swizzle
+  bool exists = true;
+  long long offset = 0;
+  for (int d = 1; d < map.rank; d++) {
+    exists = exists && unsigned(at[d]) < unsigned(map.extent[d]);
+    offset += at[d] * map.stride[d - 1];
+  }
+  const unsigned char* from = map.base + offset;
+  for (int pack = 0; pack < 8; pack++) {
+    unsigned char* to = const_cast<unsigned char*>(swizzled(load.to, row, pack));
+    const int first = at[0] + pack * elements;
+    if (exists && first >= 0 && first + elements <= map.extent[0]) {
+      memcpy(to, from + static_cast<long long>(first) * map.element_bytes, 16);
+    } else {
+      memset(to, 0, 16);
+      for (int i = 0; i < elements; i++)
+        if (exists && unsigned(first + i) < unsigned(map.extent[0]))
+          memcpy(to + i * map.element_bytes, from + static_cast<long long>(first + i) * map.element_bytes,
+                 map.element_bytes);
     }
-    unsigned char* to = const_cast<unsigned char*>(swizzled(load.to, row, byte / 16)) + byte % 16;
-    if (exists) memcpy(to, map.base + offset, map.element_bytes);
-    else memset(to, 0, map.element_bytes);
     if (map.rounded) {
-      float value;
-      memcpy(&value, to, sizeof value);
-      value = round_to_tf32(value);
-      memcpy(to, &value, sizeof value);
+      float values[4];
+      memcpy(values, to, 16);
+      for (float& value : values) value = round_to_tf32(value);
+      memcpy(to, values, 16);
     }
   }
 }

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
 import numpy as np
 from dualdnn.api.document import functions
@@ -43,12 +44,12 @@ class Record:
     probe: Any = None
     arrays: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def functions(self) -> tuple[str, ...]:
         """The documented functions that the call and its preparation need."""
         return tuple(dict.fromkeys((self.function, *_setters(self.arguments))))
 
-    @property
+    @cached_property
     def incomplete(self) -> str:
         """What of the call was not kept; empty when it can be made again."""
         return next(iter(_unrecorded(self.arguments)), "")
@@ -141,6 +142,8 @@ def load_recording(path: str | Path) -> Recording:
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"{path} is no file: a recording is an .npz file of dualdnn conformance --record")
+    if not is_zipfile(path):  # NumPy would advise to load it unsafely
+        raise RecordingError(f"{path.name} is no recording: not an .npz file")
     try:
         with np.load(path, allow_pickle=False) as archive:
             calls, memory, offsets = (archive[name] for name in ("calls", "memory", "offsets"))

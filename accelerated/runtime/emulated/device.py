@@ -19,9 +19,13 @@ from .toolchain import RACES, EmulatedToolchain
 GUARDS = ("end", "start")
 
 
-def _seed(text: str) -> int:
-    if not text.isdecimal() or int(text) >= 2**32:
-        raise ValueError(f"DUALDNN_EMULATION_SEED={text!r}: expected an integer from 0 to {2**32 - 1}")
+MOST_MULTIPROCESSORS = 1024
+
+
+def _integer(name: str, default: int, least: int, most: int) -> int:
+    text = os.environ.get(name, str(default))
+    if not (text.isascii() and text.isdecimal() and least <= int(text) <= most):
+        raise ValueError(f"{name}={text!r}: expected an integer from {least} to {most}")
     return int(text)
 
 
@@ -125,8 +129,8 @@ class EmulatedDevice(Device):
             raise DeviceUnavailable(f"index={index}: there is one emulated device, 0")
         _ = EmulatedToolchain().identity  # says what is missing; a filled cache serves without a compiler
         self.name = "emulated device"
-        self.seed = _seed(os.environ.get("DUALDNN_EMULATION_SEED", "0"))
-        self.multiprocessors = int(os.environ.get("DUALDNN_EMULATION_MULTIPROCESSORS", "1"))
+        self.seed = _integer("DUALDNN_EMULATION_SEED", 0, 0, 2**32 - 1)
+        self.multiprocessors = _integer("DUALDNN_EMULATION_MULTIPROCESSORS", 1, 1, MOST_MULTIPROCESSORS)
         self.guard = os.environ.get("DUALDNN_EMULATION_GUARD", "end")
         self.architecture = RACES if _flag("DUALDNN_EMULATION_RACES") else "emulated"
         self.pool = GuardedPool()

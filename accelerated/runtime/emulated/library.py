@@ -35,6 +35,13 @@ class HostPages(ctypes.Structure):
     _fields_ = (("first", ctypes.c_void_p), ("bytes", ctypes.c_size_t))
 
 
+class HostStacks(ctypes.Structure):
+    _fields_ = (("lowest", ctypes.c_void_p * 1024),)
+
+
+_stacks = HostStacks()  # of this process
+
+
 class HostLaunch(ctypes.Structure):
     _fields_ = (
         ("kernel", ctypes.POINTER(HostKernel)),
@@ -45,6 +52,7 @@ class HostLaunch(ctypes.Structure):
         ("seed", ctypes.c_uint),
         ("memory", ctypes.POINTER(HostPages)),
         ("memory_count", ctypes.c_size_t),
+        ("stacks", ctypes.POINTER(HostStacks)),
         ("failed", ctypes.c_uint),
         ("block_index", ctypes.c_uint * 3),
         ("thread_index", ctypes.c_uint * 3),
@@ -72,6 +80,7 @@ class EmulatedLibrary:
 
     def launch(self, launch: HostLaunch) -> None:
         with launching:
+            launch.stacks = ctypes.pointer(_stacks)
             self._launch(ctypes.byref(launch))
 
     def source_line(self, instruction: int) -> str | None:

@@ -34,9 +34,15 @@ emulated_switch_stack:
 
 static void switch_fiber(Fiber& from, Fiber& to) { emulated_switch_stack(&from.stack_pointer, &to.stack_pointer); }
 
+static Thread* next_ready() {
+  return block.ready_first == block.ready_last ? nullptr : block.ready[block.ready_first++ % maximum_threads];
+}
+
 void suspend() {
   Thread* thread = current;
-  switch_fiber(*thread->fiber, scheduler);
+  Thread* next = block.launch->failed ? nullptr : next_ready();
+  current = next;
+  switch_fiber(*thread->fiber, next ? *next->fiber : scheduler);
   current = thread;
 }
 
@@ -121,7 +127,8 @@ unsigned barrier(Site site, bool predicate) {
   }
   for (int i = 0; i < block.threads; i++) {
     const Thread& other = block.thread[i];
-    if (other.site.line != site.line || strcmp(other.site.file, site.file) != 0)
+    const bool same_file = other.site.file == site.file || strcmp(other.site.file, site.file) == 0;
+    if (other.site.line != site.line || !same_file)
       fail("divergent barrier: thread %d is in %s at %s:%d, thread %d in %s at %s:%d", self.rank, site.operation,
            base_name(site.file), site.line, other.rank, other.site.operation, base_name(other.site.file),
            other.site.line);
@@ -213,17 +220,26 @@ static void prepare_fiber(Fiber& fiber) {
   fiber.stack_pointer = top;
 }
 
+// The stack of this number; null where there is no memory. They stay: mapping them for each launch took a third of the
+// time of many.
+static char* find_stack(int number) {
+  char*& stack = block.launch->stacks->lowest[number];
+  if (stack) return stack;
+  void* made = mmap(nullptr, stack_bytes + page_bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (made == MAP_FAILED) return nullptr;
+  mprotect(made, page_bytes, PROT_NONE);
+  return stack = static_cast<char*>(made);
+}
+
 static bool start_fiber() {
   if (!fibers_idle) {
     Fiber& fiber = fibers[fibers_made];
-    void* stack = mmap(nullptr, stack_bytes + page_bytes, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (stack == MAP_FAILED) {
+    fiber.stack = find_stack(fibers_made);
+    if (!fiber.stack) {
       record_failure(nullptr, "no memory for the stack of thread %d", fibers_made);
       return false;
     }
-    fiber.stack = static_cast<char*>(stack);
-    mprotect(fiber.stack, page_bytes, PROT_NONE);
     prepare_fiber(fiber);
     fibers_made++;
     idle[fibers_idle++] = &fiber;
@@ -231,18 +247,6 @@ static bool start_fiber() {
   running = idle[--fibers_idle];
   switch_fiber(scheduler, *running);
   return true;
-}
-
-// Behind a launch: all stacks are idle, most are given back. A process has some 65000 mappings, of which a stack takes
-// two, and each of up to 1000 modules that it loads has its own. abandoned: threads were left where they were, so that
-// their stacks start afresh.
-static void collect_fibers(bool abandoned) {
-  while (fibers_made > most_idle_fibers) munmap(fibers[--fibers_made].stack, stack_bytes + page_bytes);
-  fibers_idle = 0;
-  for (int i = 0; i < fibers_made; i++) {
-    if (abandoned) prepare_fiber(fibers[i]);
-    idle[fibers_idle++] = &fibers[i];
-  }
 }
 
 // --- the module's shared memory and code, as the dynamic linker placed them ---
@@ -411,8 +415,7 @@ static void run_block() {
     block.warp[i] = {lanes >= warp_lanes ? ~0u : (1u << lanes) - 1, 0};
   }
   while (!block.launch->failed) {
-    if (block.ready_first != block.ready_last) {
-      Thread* thread = block.ready[block.ready_first++ % maximum_threads];
+    if (Thread* thread = next_ready()) {
       current = thread;
       switch_fiber(scheduler, *thread->fiber);
     } else if (block.started < threads) {
@@ -434,6 +437,7 @@ static void launch(Launch& request) {
   locate_image();
   block.launch = &request;
   launches++;
+  fibers_made = fibers_idle = 0;  // launches of other modules had the stacks
   block.size = {request.block[0], request.block[1], request.block[2]};
   block.grid = {request.grid[0], request.grid[1], request.grid[2]};
   block.threads = block.size.x * block.size.y * block.size.z;
@@ -457,7 +461,6 @@ static void launch(Launch& request) {
   races::end_launch();
   griddepcontrol_wait();
   block.launch = nullptr;
-  collect_fibers(request.failed);
 }
 
 }  // namespace emulated

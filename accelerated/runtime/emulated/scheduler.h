@@ -21,7 +21,7 @@ extern constinit thread_local unsigned char shared_memory[];  // the one name fo
 
 namespace emulated {
 
-constexpr int maximum_threads = 1024, most_idle_fibers = 32, warp_lanes = 32;
+constexpr int maximum_threads = 1024, warp_lanes = 32;
 constexpr size_t stack_bytes = 256 * 1024, page_bytes = 4096;
 constexpr size_t dynamic_shared_bytes = 227 * 1024, shared_guard_bytes = 4096;
 constexpr size_t maximum_argument_bytes = 32 * 1024;
@@ -41,12 +41,17 @@ struct Pages {
   size_t bytes;
 };
 
-struct Launch {  // library.py has the same structure
+struct Stacks {  // of the process: all modules launch on the same ones. Null: not made yet
+  char* lowest[maximum_threads];
+};
+
+struct Launch {  // library.py has the same structures
   const Kernel* kernel;
   const void* arguments;
   unsigned grid[3], block[3], shared_bytes, seed;
   const Pages* memory;  // what the arguments point into
   size_t memory_count;
+  Stacks* stacks;
   // What went wrong: failed is 1, or 2 if the thread is known. The instruction is an offset into this library; 0: not
   // known.
   unsigned failed, block_index[3], thread_index[3];

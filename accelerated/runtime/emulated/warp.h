@@ -12,6 +12,13 @@
 
 namespace emulated {
 
+// What the last lane to come does for all of them: warp_operations.cpp, which is compiled once.
+void exchange_values(Thread* warp, unsigned lanes);
+void exchange_votes(Thread* warp, unsigned lanes);
+template <class Element> void multiply(Thread* warp, unsigned lanes);
+template <int matrices, bool transposed> void load_matrices(Thread* warp, unsigned lanes);
+void store_matrices(Thread* warp, unsigned lanes);
+
 template <class Action> inline void for_each_lane(unsigned lanes, Action action) {
   for (; lanes; lanes &= lanes - 1) action(__builtin_ctz(lanes));
 }
@@ -21,13 +28,7 @@ template <class Value> inline Value shuffle(Site site, unsigned mask, Value valu
   Thread& self = *current;
   memcpy(self.value, static_cast<const void*>(&value), sizeof value);
   self.source = source;
-  warp_operation(site, mask, [](Thread* warp, unsigned lanes) {
-    for_each_lane(lanes, [=](int lane) {
-      Thread& thread = warp[lane];
-      if (lanes >> thread.source & 1) memcpy(thread.result, warp[thread.source].value, sizeof thread.result);
-      else memset(thread.result, poison, sizeof thread.result);  // undefined on a GPU
-    });
-  });
+  warp_operation(site, mask, exchange_values);
   memcpy(static_cast<void*>(&value), self.result, sizeof value);
   return value;
 }
@@ -35,11 +36,7 @@ template <class Value> inline Value shuffle(Site site, unsigned mask, Value valu
 inline unsigned ballot(Site site, unsigned mask, bool predicate) {
   Thread& self = *current;
   self.value[0] = predicate;
-  warp_operation(site, mask, [](Thread* warp, unsigned lanes) {
-    unsigned votes = 0;
-    for_each_lane(lanes, [&](int lane) { votes |= unsigned(warp[lane].value[0]) << lane; });
-    for_each_lane(lanes, [=](int lane) { memcpy(warp[lane].result, &votes, sizeof votes); });
-  });
+  warp_operation(site, mask, exchange_votes);
   unsigned votes;
   memcpy(&votes, self.result, sizeof votes);
   return votes;
@@ -82,44 +79,27 @@ struct BitXor {
   unsigned operator()(unsigned a, unsigned b) const { return a ^ b; }
 };
 
-// Adds left * right to what a warp has 24 bytes behind the start of its values, 16 x 8 sums in float in the register
-// layout of mma.sync, in the order of k. In vectors: scalars take 3 times as long.
-using Row = float __attribute__((vector_size(32)));
-template <int terms> inline void add_product(Thread* warp, const float (&left)[16][terms], const Row (&right)[terms]) {
-  Row sums[16];
-  const auto pair = [&](int lane, int half) {
-    return reinterpret_cast<float*>(&sums[lane / 4 + 8 * half]) + lane % 4 * 2;
-  };
-  for (int lane = 0; lane < 32; lane++)
-    for (int half = 0; half < 2; half++) memcpy(pair(lane, half), warp[lane].value + 24 + 8 * half, 8);
-  for (int row = 0; row < 16; row++)
-    for (int k = 0; k < terms; k++) sums[row] += left[row][k] * right[k];
-  for (int lane = 0; lane < 32; lane++)
-    for (int half = 0; half < 2; half++) memcpy(warp[lane].result + 8 * half, pair(lane, half), 8);
-}
+struct Tf32 {};
+struct Factors {  // of a thread, in the register layout of the PTX manual; of `tiles` products with the same left tile
+  const unsigned *left, *right;
+  float* sums;
+  int tiles;
+};
+static_assert(sizeof(Factors) <= sizeof Thread::value);
 
-// mma.sync.m16n8k16.row.col: d (f32) += a * b, a and b __half or __nv_bfloat16, in the register layout of the PTX
-// manual. A warp of 32 lanes; products are exact.
+// mma.sync.m16n8k16.row.col (Element is __half or __nv_bfloat16) or mma.sync.m16n8k8 (Tf32, which drops the lower 13
+// bits): sums += left * right, in float. A warp of 32 lanes; products are exact.
+template <class Element> inline void add_products(const Factors& factors, EMULATED_SITE_PARAMETERS) {
+  memcpy(current->value, &factors, sizeof factors);
+  warp_operation(EMULATED_SITE("mma"), ~0u, multiply<Element>);
+}
 template <class Element>
 inline void mma_m16n8k16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], EMULATED_SITE_PARAMETERS) {
   static_assert(sizeof(Element) == 2);
-  Thread& self = *current;
-  memcpy(self.value, a, 16);
-  memcpy(self.value + 16, b, 8);
-  memcpy(self.value + 24, d, 16);
-  warp_operation(EMULATED_SITE("mma"), ~0u, [](Thread* warp, unsigned) {
-    float left[16][16];
-    Row right[16];
-    for (int lane = 0; lane < 32; lane++) {
-      const int row = lane / 4, column = lane % 4 * 2;
-      Element values[12];
-      memcpy(static_cast<void*>(values), warp[lane].value, sizeof values);
-      for (int i = 0; i < 8; i++) left[row + i / 2 % 2 * 8][column + i % 2 + i / 4 * 8] = float(values[i]);
-      for (int i = 0; i < 4; i++) right[column + i % 2 + i / 2 * 8][row] = float(values[8 + i]);
-    }
-    add_product(warp, left, right);
-  });
-  memcpy(d, self.result, sizeof d);
+  add_products<Element>({a, b, d, 1}, file, line);
+}
+inline void mma_m16n8k8_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], EMULATED_SITE_PARAMETERS) {
+  add_products<Tf32>({a, b, d, 1}, file, line);
 }
 
 // ldmatrix.sync.m8n8.xN(.trans).b16: lane 8 * m + r points at row r of matrix m.
@@ -131,18 +111,7 @@ inline void ldmatrix(unsigned (&registers)[matrices], const void* row, EMULATED_
     fail("ldmatrix at %s:%d: the row address %p is no multiple of 16", base_name(file), line, row);
   memcpy(self.value, &row, sizeof row);
   if (self.lane() < 8 * matrices) races::read(row, 16);
-  warp_operation(EMULATED_SITE("ldmatrix"), ~0u, [](Thread* warp, unsigned) {
-    const races::Unseen unseen;
-    for (int lane = 0; lane < 32; lane++)
-      for (int matrix = 0; matrix < matrices; matrix++)
-        for (int i = 0; i < 2; i++) {
-          int from = lane / 4, column = lane % 4 * 2 + i;
-          if (transposed) std::swap(from, column);
-          const uint16_t* values;
-          memcpy(&values, warp[matrix * 8 + from].value, sizeof values);
-          memcpy(warp[lane].result + 4 * matrix + 2 * i, values + column, 2);
-        }
-  });
+  warp_operation(EMULATED_SITE("ldmatrix"), ~0u, load_matrices<matrices, transposed>);
   memcpy(registers, self.result, sizeof registers);
 }
 
@@ -154,15 +123,7 @@ inline void stmatrix(const unsigned (&registers)[4], void* row, EMULATED_SITE_PA
   memcpy(self.value, &row, sizeof row);
   memcpy(self.value + sizeof row, registers, sizeof registers);
   races::write(row, 16);
-  warp_operation(EMULATED_SITE("stmatrix"), ~0u, [](Thread* warp, unsigned) {
-    const races::Unseen unseen;
-    for (int lane = 0; lane < 32; lane++)
-      for (int matrix = 0; matrix < 4; matrix++) {
-        unsigned char* to;
-        memcpy(&to, warp[matrix * 8 + lane / 4].value, sizeof to);
-        memcpy(to + lane % 4 * 4, warp[lane].value + sizeof to + 4 * matrix, 4);
-      }
-  });
+  warp_operation(EMULATED_SITE("stmatrix"), ~0u, store_matrices);
 }
 
 }  // namespace emulated

@@ -57,8 +57,18 @@ def test_bias_gradient_of_layouts(trial, dims, layout):
         ((5, 3, 24, 40), (960, 4800, 40, 1)),
         ((2, 3, 3, 4, 7), (390, 130, 41, 9, 1)),
         ((3, 4, 2, 5, 6), (93, 310, 44, 8, 1)),
+        ((4, 9, 1, 1), (1, 4, 4, 4)),
+        ((4, 8, 1, 1), (2, 8, 8, 2)),
+        ((3, 7, 2, 1), (2, 6, 1, 1)),
     ],
-    ids=["images inside channels", "gaps after rows and slices", "gaps, images inside channels"],
+    ids=[
+        "images inside channels",
+        "gaps after rows and slices",
+        "gaps, images inside channels",
+        "images innermost",
+        "images innermost, with gaps",
+        "two pixels, images innermost",
+    ],
 )
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=by_name)
 def test_bias_gradient_of_gaps_and_orders(trial, data_type, dims, strides):

@@ -116,22 +116,22 @@ def test_dynamic_shared_memory(device: Device, seed: int, threads: int) -> None:
     np.testing.assert_array_equal(to_host(device, target, np.float32).reshape(2, -1), values.reshape(2, -1)[:, ::-1])
 
 
-def test_stacks_of_large_blocks_are_given_back(emulated: Any) -> None:
-    """Every module has its own, and a process has some 65000 mappings."""
+def test_modules_share_the_stacks(emulated: Any) -> None:
+    """A process has some 65000 mappings, of which a stack takes two, and may load a thousand modules."""
     source = to_device(emulated, np.arange(1024, dtype=np.float32))
     target = emulated.allocate(4096)
-    reverse = emulated.function(KERNELS / "basic.cu", "reverse_blocks", (("ONLY_HERE", "1"),))
     arguments = struct.pack("QQi4x", source.address, target.address, 0)
 
-    def mappings(threads: int) -> int:
+    def mappings(module: str, threads: int) -> int:
+        reverse = emulated.function(KERNELS / "basic.cu", "reverse_blocks", (("ONLY_HERE", module),))
         reverse.launch(arguments, (1,), (threads,), 4096)
         emulated.synchronize()
+        assert np.array_equal(to_host(emulated, target, np.float32)[:threads], np.arange(threads)[::-1])
         return len(Path("/proc/self/maps").read_text().splitlines())
 
-    few = mappings(64)
-    for threads in (1024, 1000, 1024):
-        assert mappings(threads) < few + 2 * 256
-        assert np.array_equal(to_host(emulated, target, np.float32)[:threads], np.arange(threads)[::-1])
+    before = mappings("1", 1024)
+    for module, threads in (("1", 64), ("2", 1024), ("2", 1000), ("1", 1024)):
+        assert mappings(module, threads) < before + 64
 
 
 def test_all_of_the_shared_memory(device: Device) -> None:
@@ -565,6 +565,14 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     device.guard = "middle"
     with pytest.raises(ValueError, match="guard='middle'"):
         device.allocate(100)
+
+
+@pytest.mark.parametrize("text", ["abc", "0", "-3", "2000", ""])
+def test_number_of_multiprocessors_that_is_none(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """With 0 of them a launch divided by zero, and with fewer it was as if there were one."""
+    monkeypatch.setenv("DUALDNN_EMULATION_MULTIPROCESSORS", text)
+    with pytest.raises(ValueError, match=f"DUALDNN_EMULATION_MULTIPROCESSORS='{text}': expected an integer from 1"):
+        EmulatedDevice()
 
 
 def test_threads_share_a_device(device: Device) -> None:
