@@ -2,7 +2,8 @@
 // read them beside planes (normalization/batch_planes.cuh).
 //
 // A warp has TILE_PIXELS pixels of WORDS times 32 channels: words of a pixel for each lane, which lanes transpose in
-// log2(32) exchanges. A lane then has the bits of a channel, 16 bytes of its row; blocks write lines of 128 bytes.
+// log2(32) exchanges. A lane then has the bits of a channel; two write 32 bytes together. No shared memory: a
+// multiprocessor whose share of it changes between two kernels takes 5 us.
 //
 // Roofline bound: bytes, the words read once and written once, one bit an element: 12.8 MB for 64 x 256 x 56 x 56, of
 // which L2 keeps what is written. 50 instructions for 32 elements of a lane.
@@ -10,14 +11,14 @@
 #include "primitives/types.cuh"
 
 constexpr unsigned WARP = 32, ROWS = TILE_PIXELS / WARP;  // of pixels
-constexpr unsigned TILES = THREADS / WARP;                // of a block
 using Words = Pack<unsigned, WORDS>;                      // of a pixel, side by side
-using Row = Pack<unsigned, ROWS>;
+using Bits = Pack<unsigned, 4>;                           // of a channel
+static_assert(ROWS == 8, "a lane has two packs of bits");
 
 struct Arguments {
   const unsigned* mask;
-  unsigned char* bits;  // rows of channels, `tiles` packs each
-  unsigned pixels, channels, tiles;
+  Bits* bits;  // rows of channels, `row` packs each
+  unsigned pixels, channels, row;
   int mask_row, mask_word;  // elements from one row of the mask, from one word to the next
   FastDivmod packs;         // of the words of a pixel
 };
@@ -36,31 +37,35 @@ __device__ __forceinline__ unsigned transpose(unsigned word) {
 
 extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_gradient_bits(const Arguments a) {
   griddepcontrol_wait();
-  __shared__ Row rows[WORDS * WARP][TILES + 1];  // one more: without bank conflicts
-  const unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+  const unsigned lane = threadIdx.x % WARP;
   unsigned first;  // word
-  const unsigned first_tile = a.packs.divide(blockIdx.x, first) * TILES;
+  const unsigned tile = a.packs.divide((blockIdx.x * THREADS + threadIdx.x) / WARP, first);
   first *= WORDS;
   Words read[ROWS];
 #pragma unroll
   for (unsigned i = 0; i < ROWS; i++) {
-    const unsigned pixel = (first_tile + warp) * TILE_PIXELS + i * WARP + lane;
+    const unsigned pixel = tile * TILE_PIXELS + i * WARP + lane;
     read[i] = {};
     if (pixel < a.pixels) read[i] = *reinterpret_cast<const Words*>(a.mask + pixel * a.mask_row + first * a.mask_word);
   }
   griddepcontrol_launch_dependents();
+  const bool odd = lane % 2;
+  const unsigned at = tile * 2 + odd;
 #pragma unroll
   for (unsigned word = 0; word < WORDS; word++) {
-    Row row;
+    Bits bits[2];  // of the lane's channel; then of two channels
 #pragma unroll
-    for (unsigned i = 0; i < ROWS; i++) row.item[i] = transpose(read[i].item[word]);
-    rows[word * WARP + lane][warp] = row;
-  }
-  __syncthreads();
-  const unsigned tile = first_tile + threadIdx.x % TILES;
-  for (unsigned i = threadIdx.x / TILES; i < WORDS * WARP; i += THREADS / TILES) {
-    const unsigned channel = first * WARP + i;
-    if (channel < a.channels && tile < a.tiles)
-      reinterpret_cast<Row*>(a.bits)[channel * a.tiles + tile] = rows[i][threadIdx.x % TILES];
+    for (unsigned i = 0; i < ROWS; i++) bits[i / 4].item[i % 4] = transpose(read[i].item[word]);
+#pragma unroll
+    for (unsigned i = 0; i < 4; i++) {
+      const unsigned other = __shfl_xor_sync(~0u, odd ? bits[0].item[i] : bits[1].item[i], 1);
+      if (odd) bits[0].item[i] = other;
+      else bits[1].item[i] = other;
+    }
+#pragma unroll
+    for (unsigned k = 0; k < 2; k++) {
+      const unsigned channel = (first + word) * WARP + lane - odd + k;
+      if (channel < a.channels && at < a.row) a.bits[channel * a.row + at] = bits[k];
+    }
   }
 }

@@ -14,16 +14,15 @@ from ..normalization.batch import BatchProblem, bytes_of_bits
 from ..normalization.batch_planes import BatchPlanesHeldSolver
 from ..normalization.batch_planes_persistent import BatchPlanesPersistentSolver
 from ..plans import Launch, Plan, pointers, structure
-from ..primitives.geometry import FastDivmod
+from ..primitives.geometry import FastDivmod, blocks
 from ..solver import Problem, Solver
 from .gradient import GradientSolver
 from .problem import WARP
 from .sequence import Part, SequencePlan, Workspace
 
 SOURCE = "fused_ops/gradient_bits.cu"
-THREADS = 256
-TILE_PIXELS = 128  # of a warp: 16 bytes of bits of a channel
-TILES = THREADS // WARP  # of a block
+THREADS = 128
+TILE_PIXELS = 256  # of a warp: 32 bytes of bits of a channel
 WORDS = 4  # of a pixel that a lane reads together
 NORMALIZATIONS = (BatchPlanesHeldSolver(), BatchPlanesPersistentSolver())
 
@@ -112,7 +111,7 @@ class GradientBits(Solver[Problem]):
             *pointers(2),
             ("pixels", c_uint(pixels)),
             ("channels", c_uint(channels)),
-            ("tiles", c_uint(tiles)),
+            ("row", c_uint(bytes_of_bits(pixels) // 16)),
             ("mask_row", c_int(mask.strides[0])),
             ("mask_word", c_int(mask.strides[1])),
             ("packs", FastDivmod.of(packs)),
@@ -120,6 +119,5 @@ class GradientBits(Solver[Problem]):
         constants = {"THREADS": THREADS, "TILE_PIXELS": TILE_PIXELS, "WORDS": width}
         definitions = tuple(sorted((name, str(value)) for name, value in constants.items()))
         function = device.function(SOURCE, "fused_ops_gradient_bits", definitions)
-        return Launch(
-            function, arguments, ("bitMask", "workSpace"), (-(-tiles // TILES) * packs, 1, 1), (THREADS, 1, 1)
-        )
+        grid = blocks(tiles * packs, THREADS // WARP)
+        return Launch(function, arguments, ("bitMask", "workSpace"), grid, (THREADS, 1, 1))

@@ -126,7 +126,9 @@ def test_gradients_that_are_not_wanted(trial, caller, without):
 def test_gradient_of_planes(trial, caller, kind, dims, without):
     """Several planes together and parts of planes, whose bits begin within a byte, and what is not wanted of them."""
     x = TensorSpec.packed(kind, dims)
-    trial(sized(caller, replace(gradient(kind, dims=dims, more=(0, 2)), **{"dy": x, "dz": x, **dict.fromkeys(without)})))
+    trial(
+        sized(caller, replace(gradient(kind, dims=dims, more=(0, 2)), **{"dy": x, "dz": x, **dict.fromkeys(without)}))
+    )
 
 
 @pytest.mark.ours
