@@ -27,6 +27,7 @@ VARIANCE = (
 # Units that a sum of tensor cores, which is cut off rather than rounded, loses for each product, measured on an H100 for TF32 and for
 # 16-bit factors (reports/tensor_cores.md): the most of one element, and the deviation where all terms have one sign.
 CUT_OF_TF32, CUT_OF_HALF = (0.17, 0.22), (0.125, 0.19)
+PRODUCTS = 3  # partial sums beyond the additions, by which products count that are rounded for themselves
 BLEND_ROUNDINGS = 3
 FEWEST = 256  # elements of an output that has a root mean square worth looking at
 MOST_RMS, MOST_BIAS, FEW = (
@@ -277,7 +278,7 @@ class SumErrors(WithinInterval):
         additions = np.asarray(spread.additions, kind)
         both = squares + norms
         squares = squares / 3 + norms / 6  # the mean square of all partial sums
-        most, variance = DEVIATIONS**2 * additions * both, VARIANCE * additions * squares
+        most, variance = DEVIATIONS**2 * additions * both, VARIANCE * (additions + PRODUCTS) * squares
         rounded: Array | None = 2 * (spread.factors / unit) ** 2 * norms if spread.factors else None
         if blend != (1, 0):
             of_blend = BLEND_ROUNDINGS * np.square(np.abs(scaled) + np.abs(value - scaled))

@@ -131,6 +131,28 @@ __device__ __forceinline__ void fence_proxy_async() {
 #endif
 }
 
+// The inverse of store_swizzled_rows().
+template <class E>
+__device__ __forceinline__ void load_swizzled_rows(const unsigned char* rows, Pack<E, 2> (&pairs)[16 / sizeof(E)][2]) {
+  const int lane = threadIdx.x % 32;
+  if constexpr (sizeof(E) == 2) {
+#pragma unroll
+    for (int n = 0; n < 8; n += 2) {
+      unsigned words[4];
+      ldmatrix(words, swizzled(rows, lane % 16, n + lane / 16));
+#pragma unroll
+      for (int i = 0; i < 4; i++) pairs[n + i / 2][i % 2] = *reinterpret_cast<const Pack<E, 2>*>(&words[i]);
+    }
+  } else {
+#pragma unroll
+    for (int n = 0; n < 4; n++)
+#pragma unroll
+      for (int part = 0; part < 2; part++)
+        pairs[n][part] =
+            reinterpret_cast<const Pack<E, 2>*>(swizzled(rows, lane / 4 + part * 8, 2 * n + lane % 4 / 2))[lane % 2];
+  }
+}
+
 // --- products ---
 
 #ifdef WGMMA_INSTRUCTIONS

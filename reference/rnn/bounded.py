@@ -21,6 +21,8 @@ from ..running import Running
 from ..spread import Steps
 from ..view import Array
 
+PATHS = 3  # times an expected rounding: it reaches a result through several gates, which may all err the same way
+LARGEST_HALF = 65504.0
 FUNCTION_ROUNDINGS = 12  # exp or tanh (2 ulp each) and the operations around them, of relative effect 1 at most
 
 
@@ -48,9 +50,19 @@ class Arithmetic(Running):
     stored: float = 0.0
     tracked: bool = True
 
+    @property
+    def _paths(self) -> int:
+        return PATHS if self.is_expected else 1
+
+    def of_storing(self, value: Array) -> Array:
+        """The error of a number that has been stored between two steps."""
+        return np.asarray(self.rounded(self._paths * self.stored, value))
+
     def of_product(self, total: Array, terms: Array, products: Array, count: int) -> Array:
         """The error of a sum of products, and of other terms."""
-        return self.of_sum(total, terms, count, self.factors, products, cut=self.factors + self.stored > 0)
+        return self.of_sum(
+            total, terms, count, self._paths * self.factors, products, cut=self.factors + self.stored > 0
+        )
 
 
 UNTRACKED = np.zeros(())  # the error where none is carried along
@@ -109,7 +121,15 @@ class Bounded:
 
     def kept(self) -> Bounded:
         """The number once it has been stored between two steps."""
-        return self.made(self.value, lambda: self.error + self.arithmetic.rounded(self.arithmetic.stored, self.value))
+        return self.made(self.value, lambda: self.error + self.arithmetic.of_storing(self.value))
+
+    def read_again(self) -> Array:
+        """The error once a product reads the number, without limit where memory in the data type may not have held it."""
+        a = self.arithmetic
+        if not a.stored:
+            return self.error
+        beyond = np.isfinite(self.value) & (np.abs(self.value) + a.reach(self.error) >= LARGEST_HALF)
+        return np.where(beyond, np.inf, self.error)
 
     def through(self, value: Array, slope: Callable[[], Array], curvature: float, steepest: float) -> Bounded:
         """A function of the number that has this value and slope there, nowhere a larger slope, and values between -1 and 1."""
@@ -118,7 +138,7 @@ class Bounded:
             a = self.arithmetic
             steeper = np.exp(np.minimum(curvature * a.reach(self.error), 50))
             own = a.size(np.minimum(np.abs(slope()) * steeper, steepest)) * self.error
-            own = np.minimum(own, a.rounded(2 / a.unit, 1.0))
+            own = np.where(np.isinf(self.error), np.inf, np.minimum(own, a.rounded(2 / a.unit, 1.0)))
             return np.asarray(own + a.rounded(FUNCTION_ROUNDINGS, value))
 
         return self.made(value, error)
@@ -172,12 +192,13 @@ def affine(products: Sequence[tuple[Bounded, Array | None]], biases: Sequence[Ar
         a, found, count = first.arithmetic, np.zeros(()), len(biases) + 1
         terms, of_products = np.zeros(()), np.zeros(())
         for numbers, matrix in products:
+            own = numbers.read_again()
             if matrix is None:
-                found, terms, count = found + numbers.error, terms + a.size(numbers.value), count + 1
+                found, terms, count = found + own, terms + a.size(numbers.value), count + 1
                 continue
             sizes = a.size(matrix).T
             magnitude = a.size(numbers.value) @ sizes
-            found, of_products = found + numbers.error @ sizes, of_products + magnitude
+            found, of_products = found + own @ sizes, of_products + magnitude
             terms, count = terms + magnitude, count + matrix.shape[1]
         for bias in biases:
             terms = terms + a.size(bias)
