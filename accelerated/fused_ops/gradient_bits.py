@@ -1,5 +1,5 @@
 """The gradient of an activated batch normalisation of planes: the bits of the mask channel by channel
-(gradient_bits.cu), then a gradient of batch normalisation that reads them."""
+(gradient_bits.cu), then the gradient of batch normalisation by persistent blocks, which reads them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from dualdnn.api.enumerations import cudnnBatchNormMode_t, cudnnBatchNormOps_t
 from dualdnn.api.operations import BatchNormalizationBackwardEx, TensorSpec
 
 from ..normalization.batch import BatchProblem, bytes_of_bits
-from ..normalization.batch_planes import BatchPlanesHeldSolver
 from ..normalization.batch_planes_persistent import BatchPlanesPersistentSolver
 from ..plans import Launch, Plan, pointers, structure
 from ..primitives.geometry import FastDivmod, blocks
@@ -24,7 +23,7 @@ SOURCE = "fused_ops/gradient_bits.cu"
 THREADS = 128
 TILE_PIXELS = 256  # of a warp: 32 bytes of bits of a channel
 WORDS = 4  # of a pixel that a lane reads together
-NORMALIZATIONS = (BatchPlanesHeldSolver(), BatchPlanesPersistentSolver())
+NORMALIZATION = BatchPlanesPersistentSolver()
 
 
 class MaskedGradient(BatchProblem):
@@ -33,12 +32,10 @@ class MaskedGradient(BatchProblem):
     has_bits = True
 
 
-class GradientBits(Solver[Problem]):
-    """Packed planes, statistics that were saved, and a dx that is wanted, by a solver of batch normalisation."""
+class GradientBitsSolver(Solver[Problem]):
+    """Packed planes, statistics that were saved, and a dx that is wanted, of large channels."""
 
-    def __init__(self, normalization: Solver[BatchProblem]) -> None:
-        self.normalization = normalization
-        self.name = f"fused_ops.gradient_bits_{normalization.name.rpartition('_')[2]}"
+    name = "fused_ops.gradient_bits"
 
     @staticmethod
     def _normalization(problem: Problem) -> MaskedGradient | None:
@@ -61,7 +58,7 @@ class GradientBits(Solver[Problem]):
     def _workspace(problem: Problem) -> tuple[Workspace, dict[str, str | int]]:
         """Return the workspace, and where the operands of batch normalisation are."""
         o, workspace = problem.operation, Workspace()
-        found = GradientBits._normalization(problem)
+        found = GradientBitsSolver._normalization(problem)
         assert found is not None
         where: dict[str, str | int] = {
             "savedInvVariance": "savedInvStd",
@@ -75,11 +72,11 @@ class GradientBits(Solver[Problem]):
 
     def serves(self, problem: Problem) -> bool:
         found = self._normalization(problem)
-        return found is not None and self.normalization.serves(found)
+        return found is not None and NORMALIZATION.serves(found)
 
     def applies(self, problem: Problem) -> bool:
         found = self._normalization(problem)
-        return found is not None and self.normalization.applies(found)
+        return found is not None and NORMALIZATION.applies(found)
 
     def workspace_bytes(self, problem: Problem) -> int:
         # The fallback needs its own.
@@ -94,7 +91,7 @@ class GradientBits(Solver[Problem]):
         _, where = self._workspace(problem)
         parts = [
             Part(o, Plan(o, [self._bits(o, problem.device)]), {"workSpace": where["reserveSpace"]}),
-            Part(found.operation, Plan(found.operation, self.normalization.launches(found)), where),
+            Part(found.operation, Plan(found.operation, NORMALIZATION.launches(found)), where),
         ]
         return SequencePlan(o, parts, self.name)
 

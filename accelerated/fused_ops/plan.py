@@ -26,7 +26,7 @@ from .convolution import (
 )
 from .finalize import FinalizeSolver
 from .gradient import GradientSolver
-from .gradient_bits import NORMALIZATIONS, GradientBits
+from .gradient_bits import GradientBitsSolver
 from .gradient_columns import GradientColumnsSolver
 from .gradient_planes import GradientPlanesSolver
 from .scale_bias import ScaleBiasSolver
@@ -37,7 +37,7 @@ serve(
     Problem,
     (
         GradientColumnsSolver(),
-        *map(GradientBits, NORMALIZATIONS),
+        GradientBitsSolver(),
         GradientPlanesSolver(),
         GradientSolver(),
     ),

@@ -120,11 +120,6 @@ class BatchProblem(Problem):
         return o.alpha == 1 and o.beta == 0 and o.z is None and getattr(o, "activation", None) is None
 
     @property
-    def mask_definitions(self) -> dict[str, int]:
-        """The definitions of kernels that read bits of a mask."""
-        return {"MASK_BITS": 1} if self.has_bits else {}
-
-    @property
     def moved_tensors(self) -> tuple[str, ...]:
         """The operands that packs of 16 bytes move."""
         return (*self.tensors, "reserveSpace")

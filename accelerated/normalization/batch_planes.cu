@@ -406,12 +406,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
   const HeldPacks packs(p);
   griddepcontrol_wait_before_access(call.x + packs.offset[0], call.dy + packs.offset[0]);
   Elements x[HELD], dy[HELD];
-  const unsigned char* const bits = bits_of_channel(call.mask, p.channel, a.planes.images * a.planes.plane);
-  unsigned bits_of[HELD];
   packs.visit([&](unsigned i, unsigned offset) {
     x[i] = read_pack(call.x + offset);
     dy[i] = read_pack(call.dy + offset);
-    if (MASK_BITS) bits_of[i] = bits_of_pack(bits, (a.planes.first() + i * a.planes.stride()) * WIDTH);
   });
   GradientSums sums{call, KnownChannel::read(call, p.channel)};
   if (!call.saved_mean) {
@@ -421,8 +418,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
     sums.known.use(call, all_reduce<MergeMoments>(exchange, moments.share(), near, a.planes.count), a.planes.count);
   }
   packs.visit([&](unsigned i, unsigned offset) {
-    if (MASK_BITS) apply_bits(bits_of[i], dy[i]);
-    else sums.undo(x[i], dy[i], call.has_mask() ? *reinterpret_cast<const Bits*>(call.mask + offset) : Bits{});
+    sums.undo(x[i], dy[i], call.has_mask() ? *reinterpret_cast<const Bits*>(call.mask + offset) : Bits{});
     sums.add(x[i], dy[i]);
   });
   const Total total = all_reduce<AddSums>(exchange, {COMPUTE(1), sums.total}, 0, a.planes.count);

@@ -3,31 +3,11 @@
 #pragma once
 #include "normalization/batch_call.cuh"
 
-#ifndef MASK_BITS
-#define MASK_BITS 0  // whether the mask of a gradient has bits, of one channel after the other
-#endif
-
 constexpr unsigned WIDTH = PACK_WIDTH;  // elements of a pack
 using Elements = Pack<ELEMENT, WIDTH>;
 using Bits = Pack<unsigned char, WIDTH>;
 
 __device__ __forceinline__ Elements read_pack(const ELEMENT* from) { return *reinterpret_cast<const Elements*>(from); }
-
-// The bits of a channel of so many elements, which begin at a multiple of 16 bytes.
-__device__ __forceinline__ const unsigned char* bits_of_channel(const unsigned char* mask, unsigned channel,
-                                                                unsigned elements) {
-  return MASK_BITS ? mask + channel * ((elements + 127) / 128 * 16) : mask;
-}
-// Those of a pack, from bit `first` on, in the lowest ones.
-__device__ __forceinline__ unsigned bits_of_pack(const unsigned char* bits, unsigned first) {
-  return bits[first / 8] >> first % 8;
-}
-// Elements whose bit is 0 become 0.
-__device__ __forceinline__ void apply_bits(unsigned bits, Elements& dy) {
-#pragma unroll
-  for (unsigned i = 0; i < WIDTH; i++)
-    if (!(bits >> i & 1)) dy.item[i] = store<ELEMENT>(COMPUTE(0));
-}
 
 // What a thread or a block has of its channel: elements, and the sums or moments of them.
 struct Share {

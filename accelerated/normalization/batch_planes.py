@@ -207,6 +207,5 @@ class BatchPlanesHeldSolver(Solver[BatchProblem]):
                 HELD=-(-self._packs(problem) // threads),
                 PACK_WIDTH=width,
                 STRADDLES=0,
-                **problem.mask_definitions,
             )
         ]

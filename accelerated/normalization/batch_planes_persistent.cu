@@ -40,6 +40,22 @@ struct Teams {
   COMPUTE count;                     // elements of a channel
 };
 
+// The bits of a channel of so many elements, which begin at a multiple of 16 bytes.
+__device__ __forceinline__ const unsigned char* bits_of_channel(const unsigned char* mask, unsigned channel,
+                                                                unsigned elements) {
+  return mask + channel * ((elements + 127) / 128 * 16);
+}
+// Those of a pack, from bit `first` on, in the lowest ones.
+__device__ __forceinline__ unsigned bits_of_pack(const unsigned char* bits, unsigned first) {
+  return bits[first / 8] >> first % 8;
+}
+// Elements whose bit is 0 become 0.
+__device__ __forceinline__ void apply_bits(unsigned bits, Elements& dy) {
+#pragma unroll
+  for (unsigned i = 0; i < WIDTH; i++)
+    if (!(bits >> i & 1)) dy.item[i] = store<ELEMENT>(COMPUTE(0));
+}
+
 // Merges what the lanes of a warp have, those with elements, in their order.
 template <class Rule> __device__ __forceinline__ Share merge_lanes(const Share& mine) {
   COMPUTE from = 0, count = mine.count, weight = 0;

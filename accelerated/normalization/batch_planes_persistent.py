@@ -138,7 +138,7 @@ class BatchPlanesPersistentSolver(Solver[BatchProblem]):
             PACK_WIDTH=problem.width,
             STATISTICS_WARPS=STATISTICS,
             WRITER_WARPS=WRITERS,
-            **problem.mask_definitions,
+            MASK_BITS=int(problem.has_bits),
         )
         launch.cooperative = blocks > 1
         return [launch]
