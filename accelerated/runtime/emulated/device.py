@@ -11,12 +11,16 @@ from typing import Any
 
 from ..device import Device, Function, LaunchShape, Stream, bytes_of, check_range
 from ..errors import DeviceError, DeviceUnavailable
+from ..sources import Definitions
 from ..tensor_map import TensorMap, emulated_map
 from .library import EmulatedLibrary, HostLaunch, HostPages, launching
 from .memory import Allocation, GuardedMemory, GuardedPool
-from .toolchain import RACES, EmulatedToolchain
+from .toolchain import ONE_KERNEL, RACES, EmulatedToolchain
 
 GUARDS = ("end", "start")
+# Of modules for a shape or a geometry, that few calls share, each kernel is compiled by itself: a call launches one or
+# two of up to eight, and compiling takes longer than all that they compute.
+BY_KERNEL = ("dropout/", "fused_ops/", "normalization/", "pooling/", "reduce_tensor/small.cu", "spatial_transformer/")
 
 
 MOST_MULTIPROCESSORS = 1024
@@ -193,6 +197,9 @@ class EmulatedDevice(Device):
 
     def tensor_map(self, wanted: TensorMap, address: int) -> bytes:
         return emulated_map(wanted, address)
+
+    def module_definitions(self, source_name: str | Path, kernel_name: str, definitions: Definitions) -> Definitions:
+        return (*definitions, (ONE_KERNEL, kernel_name)) if str(source_name).startswith(BY_KERNEL) else definitions
 
     def _load_module(self, path: Path, content: bytes) -> EmulatedLibrary:
         return EmulatedLibrary(path)
