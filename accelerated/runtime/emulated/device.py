@@ -18,9 +18,9 @@ from .memory import Allocation, GuardedMemory, GuardedPool
 from .toolchain import ONE_KERNEL, RACES, EmulatedToolchain
 
 GUARDS = ("end", "start")
-# Of modules for a shape or a geometry, that few calls share, each kernel is compiled by itself: a call launches one or
-# two of up to eight, and compiling takes longer than all that they compute.
-BY_KERNEL = ("dropout/", "fused_ops/", "normalization/", "pooling/", "reduce_tensor/small.cu", "spatial_transformer/")
+# Sources of up to eight kernels, of which a module's calls launch one or two: each kernel is compiled by itself
+# (docs/performance/emulated_device.md).
+BY_KERNEL = ("normalization/batch_", "pooling/max_backward/max_backward.cu", "reduce_tensor/small.cu")
 
 
 MOST_MULTIPROCESSORS = 1024
