@@ -2,7 +2,7 @@
 
 A room's ``plan.py`` registers, for its operations, an ordered tuple of solvers and the class of the problem that they
 read. The first solver that applies serves. ``forcing`` and the environment variable DUALDNN_SOLVER name solvers that go
-before the order: ``DUALDNN_SOLVER=pooling.max_backward_2d``, or several with commas between them; a named solver that
+before the order: ``DUALDNN_SOLVER=pooling.max_backward``, or several with commas between them; a named solver that
 cannot serve a call is passed over.
 """
 
@@ -27,8 +27,7 @@ class Problem:
     """One call as the solvers of a room read it: the operation, the device, and what several solvers derive from them.
 
     aligned: whether every operand begins at a multiple of 16 bytes and has memory of its own; the problem of a fallback
-    plan
-        is not, whichever of the two its operands fail.
+    plan is not, whichever of the two its operands fail.
     """
 
     def __init__(self, operation: Any, device: Any, aligned: bool = True) -> None:

@@ -265,8 +265,9 @@ def _judged(
 
     def run(solver: str | None = None) -> Trial:
         result = attempt_chain(caller, with_workspace(caller.handle, steps) if solver else steps, seed, before)
-        evidence.note(result)
-        suspicions = result.verdict.suspicions if evidence.ours else []
+        for one in result.whole:
+            evidence.note(one)
+        suspicions = [said for one in result.whole for said in one.verdict.suspicions] if evidence.ours else []
         if not result.passed or suspicions:
             said = "\n".join(f"{step.operation}\ninputs {step.inputs!r}, seed {seed}" for step in steps)
             by = f" (solver {solver})" if solver else ""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,16 +25,25 @@ PATTERN = 0xA5
 
 @dataclass
 class Trial:
-    """What a trial found: of one operation, or of the last of a chain that was called."""
+    """What a trial found: of one operation, or of the last of a chain that was called.
+
+    earlier: of those of the chain before it, which passed.
+    """
 
     operation: Operation
     verdict: Verdict
     problems: list[str] = field(default_factory=list)
     after: dict[str, Array] = field(default_factory=dict)
+    earlier: list[Trial] = field(default_factory=list)
 
     @property
     def passed(self) -> bool:
         return self.verdict.agrees and not self.problems
+
+    @property
+    def whole(self) -> list[Trial]:
+        """Every operation of the chain that was called."""
+        return [*self.earlier, self]
 
     def explanation(self) -> str:
         return "\n".join([*self.problems, *filter(None, [self.verdict.explanation()])])
@@ -173,12 +182,13 @@ def attempt_chain(
     before: bytes of memory of the chain, by name, instead of seeded ones.
     """
     chain = Chain(caller, seed, before)
+    called: list[Trial] = []
     try:
         for step in steps:
-            found = chain.call(step)
-            if not found.passed:
+            called.append(chain.call(step))
+            if not called[-1].passed:
                 break
-        return found
+        return replace(called[-1], earlier=called[:-1])
     finally:
         chain.free()
 

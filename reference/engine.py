@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -23,14 +23,14 @@ from dualdnn.api.operations import Operation
 from dualdnn.api.operations.specs import DOUBLE, INT32
 
 from .blas_threads import LEAST_TERMS, beside_others
-from .spread import Relative, Spread
+from .spread import Relative, Spread, Steps
 from .view import WHOLE, Array, Place, read, wide_type, write
 
 # The backend computes in the compute type itself, as any other implementation does: for trials of the judge, which must not mistake its
 # roundings for errors.
 NARROW = os.environ.get("DUALDNN_REFERENCE_ARITHMETIC") == "compute_type"
 Number = float | int
-Expected = Spread | Relative
+Expected = Spread | Relative | Steps
 Wide = type[np.floating[Any]]
 
 
@@ -160,7 +160,17 @@ def _joined(operation: Operation, name: str, parts: list[tuple[Place, Exact]]) -
             joined[place] = attribute(exact)
         return joined
 
-    return Exact(whole(lambda exact: exact.value), lambda: whole(magnitude_of), first.roundings)
+    def spread() -> Expected | None:
+        found = [spread_of(exact) for _, exact in parts]
+        if not isinstance(found[0], Spread):
+            return None
+        norm = np.empty(dims, found[0].norm.dtype)
+        for (place, _), of_part in zip(parts, found, strict=True):
+            assert isinstance(of_part, Spread)
+            norm[place] = of_part.norm
+        return replace(found[0], norm=norm)
+
+    return Exact(whole(lambda exact: exact.value), lambda: whole(magnitude_of), first.roundings, spread=spread)
 
 
 def blended(

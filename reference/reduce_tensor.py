@@ -13,7 +13,7 @@ from dualdnn.api.operations import ReduceTensor
 
 from .engine import Exact, implements, spread_of
 from .precision import PRECISION
-from .spread import Spread
+from .spread import Spread, Steps, few, walked
 from .view import Array
 
 INDEX_TYPES = {
@@ -70,15 +70,21 @@ def _norm1(rows: Array, arithmetic: Arithmetic) -> Exact:
 
 
 def _norm2(rows: Array, arithmetic: Arithmetic) -> Exact:
-    squares = rows * rows
-    total = squares.sum(-1)
+    squares_of_rows = rows * rows
+    total = squares_of_rows.sum(-1)
     value = np.sqrt(total)
     # n squares and n - 1 additions; the root halves their relative error and adds its own rounding.
     roundings = np.where(_sums_are_exact(rows, arithmetic, power=2), 1, rows.shape[-1] / 2 + 1)
     # Squares below the normal range may be lost: each up to `smallest`, and |sqrt(s + d) - sqrt(s)| <= sqrt(|d|).
-    lost = np.where((squares < arithmetic.smallest) & (rows != 0), arithmetic.smallest, 0).sum(-1)
+    lost = np.where((squares_of_rows < arithmetic.smallest) & (rows != 0), arithmetic.smallest, 0).sum(-1)
     magnitude = value + np.sqrt(lost) / (arithmetic.unit * roundings)
-    return Exact(value, np.where(total < arithmetic.largest, magnitude, arithmetic.largest), roundings)
+
+    def squares() -> Steps:
+        """The root halves the relative error of the sum and adds its own rounding."""
+        sums = walked(rows.shape[-1] + 1, total, _norm_of(squares_of_rows)) / np.where(total > 0, 4 * total, 1)
+        return Steps(np.where(_sums_are_exact(rows, arithmetic, power=2), 0, sums) + few(1) * np.square(value))
+
+    return Exact(value, np.where(total < arithmetic.largest, magnitude, arithmetic.largest), roundings, spread=squares)
 
 
 def _product(rows: Array, arithmetic: Arithmetic) -> Exact:
@@ -149,8 +155,10 @@ def _shaped(exact: Exact, operation: ReduceTensor) -> Exact:
     )
 
 
-def _shaped_spread(exact: Exact, dims: tuple[int, ...]) -> Spread | None:
+def _shaped_spread(exact: Exact, dims: tuple[int, ...]) -> Spread | Steps | None:
     spread = spread_of(exact)
+    if isinstance(spread, Steps):
+        return Steps(spread.squares.reshape(dims))
     if not isinstance(spread, Spread):
         return None
     additions = np.broadcast_to(np.asarray(spread.additions), spread.norm.shape).reshape(dims)

@@ -11,7 +11,7 @@ from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward
 
 from .engine import Exact, implements
 from .precision import PRECISION
-from .spread import Relative
+from .spread import Relative, Steps, few, walked
 from .view import Array
 
 # Roundings of the compute type; one ulp is two of them.
@@ -101,7 +101,19 @@ def softmax_backward(operation: SoftmaxBackward, y: Array, dy: Array) -> Exact:
             error = np.abs(dy) + np.where(probability > 0, probability * roundings, 0) * _total(np.abs(dy), axes)
             return np.where(probability < largest, error, np.inf)
 
-        return Exact(value, magnitude, 1)
-    value = y * (dy - _total(y * dy, axes))
+        def squares_of_log() -> Steps:
+            total = _total(dy, axes)
+            sums = walked(count, total, np.sqrt(_total(np.square(dy), axes)))
+            of_exp = few(2 + EXP + ARGUMENT * np.abs(y)) * np.square(total)
+            return Steps(few(1) * np.square(dy) + np.square(probability) * (sums + of_exp))
+
+        return Exact(value, magnitude, 1, spread=squares_of_log)
+    total = _total(y * dy, axes)
+    value = y * (dy - total)
+
+    def squares() -> Steps:
+        sums = walked(count, total, np.sqrt(_total(np.square(y * dy), axes)))
+        return Steps(np.square(y) * (sums + few(3) * (np.square(dy) + np.square(total))))
+
     # A product and count additions, the subtraction, the product with y.
-    return Exact(value, lambda: np.abs(y) * (np.abs(dy) + _total(np.abs(y * dy), axes)), count + 3)
+    return Exact(value, lambda: np.abs(y) * (np.abs(dy) + _total(np.abs(y * dy), axes)), count + 3, spread=squares)

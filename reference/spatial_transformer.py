@@ -20,6 +20,7 @@ from dualdnn.api.operations import (
 
 from .engine import Exact, implements
 from .precision import PRECISION
+from .spread import Spread, Steps, few, walked
 from .view import NUMPY_TYPES, Array
 
 COLUMN = 3  # roundings of g + 1, of two products; of g (W - 1) / 2 + (W - 1) / 2 as many
@@ -57,7 +58,12 @@ def grid_generator_backward(operation: SpatialTfGridGeneratorBackward, dgrid: Ar
         of_y = (gradient * y[None, :, None, None]).sum(axis=(1, 2))
         return np.stack((of_x, of_y, gradient.sum(axis=(1, 2))), -1)
 
-    return Exact(sums(dgrid, xt, yt), lambda: sums(np.abs(dgrid), xm, ym), height * width + PIXEL)
+    additions = height * width + PIXEL
+
+    def spread() -> Spread:
+        return Spread(np.sqrt(sums(np.square(dgrid), np.square(xm), np.square(ym))), additions)
+
+    return Exact(sums(dgrid, xt, yt), lambda: sums(np.abs(dgrid), xm, ym), additions, spread=spread)
 
 
 class _Columns:
@@ -159,7 +165,7 @@ def sampler_backward(operation: SpatialTfSamplerBackward, x: Array, dy: Array, g
 def _gradient_of_x(x: Array, dy: Array, rows: _Columns, columns: _Columns) -> Exact:
     """Every pixel gets dy times its weight from each sample that it is a corner of."""
     images, channels, height, width = x.shape
-    value, terms, count, unknown = (np.zeros((images, height, width, channels), x.dtype) for _ in range(4))
+    value, terms, count, unknown, squares = (np.zeros((images, height, width, channels), x.dtype) for _ in range(5))
     image = np.broadcast_to(np.arange(images)[:, None, None], rows.first.shape)
     sound = rows.finite & columns.finite
 
@@ -173,6 +179,7 @@ def _gradient_of_x(x: Array, dy: Array, rows: _Columns, columns: _Columns) -> Ex
         place = rows.first + row, columns.first + column
         scatter(value, *place, part, always)
         scatter(terms, *place, np.abs(part), always)
+        scatter(squares, *place, np.square(part), always)
         scatter(count, *place, np.ones_like(part), always)
     error = (rows.error + columns.error)[..., None] * np.abs(dy)
     edge = rows.ambiguous | columns.ambiguous | (rows.part == 0) | (columns.part == 0)
@@ -183,10 +190,12 @@ def _gradient_of_x(x: Array, dy: Array, rows: _Columns, columns: _Columns) -> Ex
         place = rows.low + row, columns.low + column
         scatter(moved, *place, np.where(np.isfinite(error), error, 0), reached)
         scatter(unknown, *place, doubtful.astype(x.dtype), reached)
+    found = walked(count, value, np.sqrt(squares)) + few(CORNER) * squares + few(moved)
     terms = terms * (count + CORNER) + moved
     value = np.where((unknown > 0) & ~np.isfinite(value), 0, value)
     terms = np.where(unknown > 0, np.inf, terms)
-    return Exact(value.transpose(0, 3, 1, 2), terms.transpose(0, 3, 1, 2), 1)
+    spread = Steps(found.transpose(0, 3, 1, 2))
+    return Exact(value.transpose(0, 3, 1, 2), terms.transpose(0, 3, 1, 2), 1, spread=spread)
 
 
 def _gradient_of_grid(x: Array, dy: Array, rows: _Columns, columns: _Columns) -> Exact:
@@ -194,7 +203,7 @@ def _gradient_of_grid(x: Array, dy: Array, rows: _Columns, columns: _Columns) ->
     corner = {place: _at(x, rows, columns, rows.first + place[0], columns.first + place[1]) for place in CORNERS}
     around = _around(x, rows, columns)
     shape, channels = rows.first.shape, x.shape[1]
-    value, terms = np.zeros((*shape, 2), x.dtype), np.zeros((*shape, 2), x.dtype)
+    value, terms, squares = (np.zeros((*shape, 2), x.dtype) for _ in range(3))
     known = np.isfinite(dy) & np.isfinite(around)
     dy, around = np.where(known, dy, 0), np.where(known, around, 0)
     for component, (along, across) in enumerate(((columns, rows), (rows, columns))):
@@ -203,10 +212,13 @@ def _gradient_of_grid(x: Array, dy: Array, rows: _Columns, columns: _Columns) ->
             near, far = (corner[(side, end) if component == 0 else (end, side)] for end in (0, 1))
             part = across.part if side else 1 - across.part
             slope += part[..., None] * np.where(known, far - near, 0)
-        value[..., component] = along.scale * (dy * slope).sum(-1)
+        total, norm = (dy * slope).sum(-1), np.sqrt(np.square(dy * slope).sum(-1))
+        value[..., component] = along.scale * total
+        beside = few(SLOPE) * np.square(dy * around).sum(-1) + few(across.error * (np.abs(dy) * around).sum(-1))
+        squares[..., component] = along.scale**2 * (walked(channels, total, norm) + beside)
         bound = np.abs(dy) * around * (channels + SLOPE + across.error[..., None])
         bound = along.scale * bound.sum(-1)
         undetermined = along.ambiguous | ~known.all(-1) | rows.overflows | columns.overflows
         terms[..., component] = np.where(undetermined, np.inf, bound)
     sound = (rows.finite & columns.finite)[..., None]
-    return Exact(np.where(sound, value, np.nan), np.where(sound, terms, 0), 1)
+    return Exact(np.where(sound, value, np.nan), np.where(sound, terms, 0), 1, spread=Steps(squares))

@@ -20,12 +20,14 @@ from .view import Array, Place
 Number = float | int
 
 DEVIATIONS = 3.0  # times the 2-norm of all rounding errors, the most that is not suspect
+MOST_OF_EXPECTED = 6  # a sum's largest square of its roundings, r^2 + q^2, to the expected one, r^2/3 + q^2/6
 VARIANCE = (
     0.18  # of one rounding to nearest, in (unit |x|)^2: 1/3, times the mean of (step / largest step)^2 over mantissas
 )
 # Units that a sum of tensor cores, which is cut off rather than rounded, loses for each product, measured on an H100 for TF32 and for
 # 16-bit factors (reports/tensor_cores.md): the most of one element, and the deviation where all terms have one sign.
 CUT_OF_TF32, CUT_OF_HALF = (0.17, 0.22), (0.125, 0.19)
+PRODUCTS = 3  # partial sums beyond the additions, by which products count that are rounded for themselves
 BLEND_ROUNDINGS = 3
 FEWEST = 256  # elements of an output that has a root mean square worth looking at
 MOST_RMS, MOST_BIAS, FEW = (
@@ -70,6 +72,53 @@ class Spread:
 
         additions = there(self.additions) if isinstance(self.additions, np.ndarray) else self.additions
         return replace(self, norm=there(self.norm), additions=additions)
+
+    def squares(self, total: Array, unit: float) -> Array:
+        """The same as one step of several (``Steps``): of sums of this value, in unit roundoffs of the compute type."""
+        norms = np.square(self.norm)
+        most_cut = (CUT_OF_TF32 if self.factors else CUT_OF_HALF)[0]
+        of_cut = few(most_cut * self.cut) * (np.square(total) + norms)
+        return walked(self.additions, total, self.norm) + of_cut + each_rounded(self.factors / unit, norms, 2)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What the errors of a result of several steps follow from: of sums, and of what is computed of them.
+
+    squares: of each element the expected squares of all roundings on its way, in unit roundoffs of the compute type, before alpha; those of a
+    sum are ``walked``, of what has a few roundings beside it ``few``. Elements share errors (that of a mean all that it is taken off), so that
+    their root mean square tells nothing.
+    """
+
+    squares: Array
+
+    def errors(self) -> Errors:
+        """Where the errors of an output are gathered."""
+        return StepErrors()
+
+    def part(self, dims: tuple[int, ...], place: Place) -> Steps:
+        """The same of a part of an output of these dimensions."""
+        return Steps(np.broadcast_to(self.squares, dims)[place])
+
+
+def walked(additions: Array | Number, total: Array, norm: Array) -> Array:
+    """The expected squares of the roundings of a sum, which has this 2-norm of its terms."""
+    return np.asarray(additions * (np.square(total) / 3 + np.square(norm) / 6))
+
+
+def few(roundings: Array | Number) -> Any:
+    """The squares that allow so many roundings of 1, each at its worst."""
+    return np.square(roundings) / (DEVIATIONS**2 * MOST_OF_EXPECTED)
+
+
+def reach_of(squares: Array) -> Array:
+    """How far results lie at most from exact ones, of which these squares are expected."""
+    return np.asarray(DEVIATIONS * np.sqrt(MOST_OF_EXPECTED * squares))
+
+
+def each_rounded(roundoff: Array | Number, squares: Array, times: Number = 1) -> Array:
+    """The expected squares where each term of a sum, which has this sum of squares, is rounded so many times to so many unit roundoffs."""
+    return np.asarray(times * np.square(roundoff) / MOST_OF_EXPECTED * squares)
 
 
 @dataclass(frozen=True)
@@ -116,6 +165,50 @@ class Errors:
         raise TypeError(f"{type(self).__name__} does not define suspicions()")
 
 
+class WithinInterval(Errors):
+    """Errors that are held to an interval of each element."""
+
+    def __init__(self) -> None:
+        self.beyond, self.ratio = 0, 0.0
+
+    def measure(self, error: Array, half_step: Array, allowed: Array, bound: Array) -> Array:
+        """Count what lies outside the interval; return which elements are determined."""
+        excess = (np.abs(error) - half_step) / allowed
+        determined: Array = np.isfinite(excess)
+        determined &= np.isfinite(bound)
+        if not determined.all():
+            excess = np.where(determined, excess, 0)
+        largest = float(excess.max(initial=0.0))
+        self.ratio = max(self.ratio, largest)
+        if largest > 1:
+            self.beyond += int(np.count_nonzero(excess > 1))
+        return determined
+
+    def suspicions(self, output: str) -> list[str]:
+        if not self.beyond:
+            return []
+        by = f"by a factor of up to {self.ratio:.3g}"
+        return [f"{output}: {self.beyond} elements lie outside the interval of the 2-norm, {by}"]
+
+
+class StepErrors(WithinInterval):
+    """The errors of results of several steps."""
+
+    def add(
+        self, spread: Steps, data_types: tuple[cudnnDataType_t, cudnnDataType_t], blend: tuple[float, float],
+        results: Outcome, error: Array, half_step: Array,
+    ) -> None:  # fmt: skip
+        unit, smallest, _ = PRECISION[data_types[0]]
+        exact, value, bound = results
+        alpha = blend[0]
+        most = MOST_OF_EXPECTED * alpha**2 * spread.squares
+        if blend != (1, 0):
+            scaled = alpha * exact
+            most = most + BLEND_ROUNDINGS * np.square(np.abs(scaled) + np.abs(value - scaled))
+        allowed = DEVIATIONS * np.sqrt(most) + smallest / unit * (1 + abs(alpha))
+        self.measure(error / unit, half_step / unit, allowed, bound)
+
+
 class FunctionErrors(Errors):
     """The errors of functions."""
 
@@ -154,10 +247,11 @@ class FunctionErrors(Errors):
         ]
 
 
-class SumErrors(Errors):
+class SumErrors(WithinInterval):
     """The errors of sums."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.count, self.squares, self.total, self.signed, self.independent = 0, 0.0, 0.0, 0.0, True
         self.drift = 0.0  # what may be cut off, in units of the expected deviation
 
@@ -184,7 +278,7 @@ class SumErrors(Errors):
         additions = np.asarray(spread.additions, kind)
         both = squares + norms
         squares = squares / 3 + norms / 6  # the mean square of all partial sums
-        most, variance = DEVIATIONS**2 * additions * both, VARIANCE * additions * squares
+        most, variance = DEVIATIONS**2 * additions * both, VARIANCE * (additions + PRODUCTS) * squares
         rounded: Array | None = 2 * (spread.factors / unit) ** 2 * norms if spread.factors else None
         if blend != (1, 0):
             of_blend = BLEND_ROUNDINGS * np.square(np.abs(scaled) + np.abs(value - scaled))
@@ -200,14 +294,7 @@ class SumErrors(Errors):
             variance = variance + drift
         if output_type not in PRECISION or PRECISION[output_type][0] > unit:
             variance = variance + VARIANCE * np.square(half_step)
-        excess = (np.abs(error) - half_step) / allowed
-        determined = np.isfinite(excess)
-        determined &= np.isfinite(bound)
-        if not determined.all():
-            excess = np.where(determined, excess, 0)
-        self.ratio = max(self.ratio, float(excess.max(initial=0.0)))
-        if self.ratio > 1:
-            self.beyond += int(np.count_nonzero(excess > 1))
+        determined = self.measure(error, half_step, allowed, bound)
         counted = determined & (np.abs(value) > SMALLEST_EXACT) & (bound > 0) & (variance > 0)
         every = counted.all()
         if not every:
@@ -234,16 +321,12 @@ class SumErrors(Errors):
         return float(max(abs(self.total), abs(self.signed)) / self.count)
 
     def suspicions(self, output: str) -> list[str]:
-        found, few = [], FEW / np.sqrt(max(self.count, 1))
-        if self.beyond:
+        found, more = super().suspicions(output), FEW / np.sqrt(max(self.count, 1))
+        if self.rms is not None and self.rms > MOST_RMS + more:
             found.append(
-                f"{output}: {self.beyond} elements lie outside the interval of the 2-norm, by a factor of up to {self.ratio:.3g}"
+                f"{output}: the root mean square of its errors is {self.rms:.3g} of the expected one, at most {MOST_RMS + more:.3g}"
             )
-        if self.rms is not None and self.rms > MOST_RMS + few:
-            found.append(
-                f"{output}: the root mean square of its errors is {self.rms:.3g} of the expected one, at most {MOST_RMS + few:.3g}"
-            )
-        most = MOST_BIAS + few + self.drift / max(self.count, 1)  # sums that are cut off are too small, all of them
+        most = MOST_BIAS + more + self.drift / max(self.count, 1)  # sums that are cut off are too small, all of them
         if self.bias is not None and self.bias > most:
             found.append(
                 f"{output}: the mean of its errors is {self.bias:.3g} of their expected deviation, at most {most:.3g}"

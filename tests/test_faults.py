@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from dualdnn.api.operations.specs import FLOAT as F
 from dualdnn.api.operations.specs import HALF as H
+from dualdnn.conformance.cases.every_operation import SAMPLES
 from dualdnn.conformance.faults import (
     ALPHA_AS_HALF,
     FAMILIES,
@@ -19,7 +23,10 @@ from dualdnn.conformance.faults import (
     table,
 )
 from dualdnn.conformance.report.page import planted_faults
+from dualdnn.conformance.trial import prepare
+from dualdnn.reference.engine import magnitude_of, results_of, roundings_of, spread_of
 from dualdnn.reference.spread import Relative, Spread
+from dualdnn.reference.view import wide_type
 
 FLOAT, HALF, _, TF32 = FAMILIES
 NONE = "none"
@@ -126,3 +133,26 @@ def test_what_tensor_cores_cut_off(factors, lost, times, suspect):
     bound = terms * 2.0**-23 * result
     errors.add(spread, (F, F), (1.0, 0.0), (result, result, bound), error, np.zeros(1024))
     assert errors.bias > 0.4 and bool(errors.suspicions("y")) == suspect
+
+
+def test_what_has_the_worst_case_alone_is_said():
+    """One of each operation: an output that is rounded on its way has a sharper rule, or stands in docs/tolerance.md."""
+    text = (Path(__file__).parents[1] / "docs/tolerance.md").read_text()
+    rows = text.partition("### Which outputs have the worst case alone")[2].partition("\n### ")[0]
+    said = set(re.findall(r"`(\w*(?:\.\w+)?)`", rows.replace("`.", "`ScaleBiasActivationConvBnstats.")))
+    alone: set[str] = set()
+    with np.errstate(all="ignore"):
+        for operation in SAMPLES.values():
+            for name, _, exact in results_of(operation, wide_type(operation.compute_type))(
+                prepare(operation, "positive", 0)
+            ):
+                bound = np.asarray(magnitude_of(exact)) * np.asarray(roundings_of(exact))
+                if (
+                    not exact.raw
+                    and not exact.copied
+                    and np.any(np.isfinite(bound) & (bound > 0))
+                    and spread_of(exact) is None
+                ):
+                    kind = type(operation).__name__
+                    alone.add(kind if kind in said else f"{kind}.{name}")
+    assert alone == said

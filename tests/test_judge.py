@@ -280,3 +280,30 @@ def test_what_is_not_finite_spreads_in_a_transform(direction, transform, number)
     assert direction == "filter" or not judge(direct, before, after).agrees
     found[beyond] += 1000
     assert judge(o, before, after).wrong == 1
+
+
+@pytest.mark.parametrize("fused", [False, True], ids=["rounded products", "fused"])
+@pytest.mark.parametrize("channels", [1, 2, 3])
+def test_sums_of_few_products_are_no_suspects(channels, fused):
+    """Of few products the roundings of their own count: an output of many elements that are right."""
+    x, y = (TensorSpec.packed(FLOAT, (2, count, 60, 70)) for count in (channels, 4))
+    o = ConvolutionForward(
+        convolution_spec(2, FLOAT, padding=(0, 0)),
+        ForwardAlgo(0),
+        0,
+        1.0,
+        0.0,
+        x,
+        FilterSpec(FLOAT, NCHW, (4, channels, 1, 1)),
+        y,
+    )
+    for seed in range(5):
+        before = prepare(o, "normal", seed)
+        image, weights = (before[name].view(np.float32).astype(np.float64) for name in ("x", "w"))
+        products = image.reshape(2, 1, channels, -1) * weights.reshape(1, 4, channels, 1)
+        total = np.zeros((2, 4, 4200), np.float32)
+        for channel in range(channels):
+            product = products[:, :, channel]
+            total = (total + (product if fused else product.astype(np.float32))).astype(np.float32)
+        verdict = judge(o, before, {**before, "y": total.view(np.uint8).reshape(-1)}, random=True)
+        assert verdict.agrees and not verdict.suspicions

@@ -24,7 +24,7 @@ from dualdnn.api.operations import (
     TensorSpec,
 )
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, NHWC
-from dualdnn.reference import evaluate
+from dualdnn.reference import evaluate, judge
 from dualdnn.reference.judge import bounds
 
 RANDOM = np.random.default_rng(41)
@@ -232,3 +232,56 @@ def test_what_rounding_decides_may_count_or_not():
     given = memory(**values)
     value, bound = bounds(operation, "dBias", evaluate(operation, given)["dBias"], given)
     assert value.ravel().tolist() == [5, 0] and bound[0, 0, 0, 0] < 1e-5 and 9.99 < bound[0, 1, 0, 0] < 10.1
+
+
+def stored(before: dict[str, np.ndarray], **results: np.ndarray) -> dict[str, np.ndarray]:
+    """Memory after a call with these results, rounded to float."""
+    return before | memory(**{name: values.astype(np.float32) for name, values in results.items()})
+
+
+def suspected(operation, before: dict[str, np.ndarray], **results: np.ndarray) -> set[str]:
+    """The outputs, all inside their worst case, that a sharper rule finds too far off."""
+    verdict = judge(operation, before, stored(before, **results), random=True)
+    assert verdict.agrees, verdict.explanation()
+    return {said.partition(":")[0] for said in verdict.suspicions}
+
+
+def test_what_the_worst_case_of_statistics_misses():
+    """Of 8192 elements one that is left out of a sum, and a variance that divides by 8191."""
+    shape, axes, epsilon = (8, 2, 32, 32), (0, 2, 3), 1e-3
+    t, s, count = TensorSpec.packed(FLOAT, shape), TensorSpec.packed(FLOAT, (1, 2, 1, 1)), 8192
+    x, dy = (RANDOM.standard_normal(shape).astype(np.float32).astype(float) for _ in range(2))
+    x[-1, :, -1, -1], dy[-1, :, -1, -1] = 2.0, 1.5
+    scale, bias, old = RANDOM.standard_normal((3, 1, 2, 1, 1)).astype(np.float32)
+    operation = BatchNormalizationForwardTraining(SPATIAL, 1.0, 0.0, t, t, s, s, 0.5, s, epsilon, s)
+    before = memory(x=x.astype(np.float32), scale=scale, bias=bias, runningMean=old, runningVariance=old)
+    before |= {name: np.zeros(operation.nbytes(name), np.uint8) for name in ("y", "savedMean", "savedInvVariance")}
+
+    def trained_with(mean, variance):
+        inverse = 1 / np.sqrt(variance + np.float32(epsilon))
+        return {
+            "y": scale * inverse * (x - mean) + bias, "savedMean": mean, "savedInvVariance": inverse,
+            "runningMean": 0.5 * old + 0.5 * mean, "runningVariance": 0.5 * old + 0.5 * variance * count / (count - 1),
+        }  # fmt: skip
+
+    mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
+    assert not suspected(operation, before, **trained_with(mean, variance))
+    assert suspected(operation, before, **trained_with(mean - 2 / count, variance)) == {"y", "savedMean", "runningMean"}
+    divided = suspected(operation, before, **trained_with(mean, variance * count / (count - 1)))
+    assert divided == {"y", "savedInvVariance", "runningVariance"}
+
+    inverse = 1 / np.sqrt(variance + np.float32(epsilon))
+    gradient = BatchNormalizationBackward(SPATIAL, 1.0, 0.0, 1.0, 0.0, t, t, t, s, s, epsilon, None)
+    before = memory(x=x.astype(np.float32), dy=dy.astype(np.float32), scale=scale)
+    before |= {name: np.zeros(gradient.nbytes(name), np.uint8) for name in ("dx", "dScale", "dBias")}
+    normal = (x - mean) * inverse
+
+    def gradients_with(of_bias, of_scale):
+        dx = scale * inverse * (dy - (of_bias + normal * of_scale) / count)
+        return {"dx": dx, "dScale": of_scale, "dBias": of_bias}
+
+    of_bias, of_scale = dy.sum(axes, keepdims=True), (dy * normal).sum(axes, keepdims=True)
+    assert not suspected(gradient, before, **gradients_with(of_bias, of_scale))
+    assert suspected(gradient, before, **gradients_with(of_bias - 1.5, of_scale)) == {"dx", "dBias"}
+    last = (dy * normal)[-1:, :, -1:, -1:]
+    assert suspected(gradient, before, **gradients_with(of_bias, of_scale - last)) == {"dx", "dScale"}

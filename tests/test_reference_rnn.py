@@ -20,9 +20,12 @@ from dualdnn.api.enumerations import (
 from dualdnn.api.operations import RNNBackwardData, RNNBackwardWeights, RNNForward, TensorSpec
 from dualdnn.api.operations.rnn import RNNClipSpec, RNNDataSpec, RNNSpec, reserve, workspace
 from dualdnn.api.operations.rnn.network import GRU, LSTM, RELU
-from dualdnn.api.operations.specs import DOUBLE
-from dualdnn.reference import run
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
+from dualdnn.conformance.cases.rnn.rnn_forward import NO_BIAS, ONE_WAY, forward, network
+from dualdnn.conformance.trial import prepare
+from dualdnn.reference import judge, run
 from dualdnn.reference.philox import philox
+from dualdnn.reference.view import strided
 
 SEQ_MAJOR, PACKED, BATCH_MAJOR = cudnnRNNDataLayout_t
 PROPAGATE = cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN
@@ -305,3 +308,23 @@ def test_published_sums(cell):
     for name, due in zip(names, PUBLISHED[cell], strict=True):
         if due is not None:
             assert 64 * np.frombuffer(memory[name]).sum() == pytest.approx(due, rel=3e-5), name
+
+
+@pytest.mark.parametrize("data_type", [HALF, FLOAT], ids=lambda t: t.name)
+def test_what_follows_a_state_beyond_half_is_not_judged(data_type):
+    """A state of 100,000 between two layers: memory in HALF holds an infinity, and the layer behind it makes NaN of that."""
+    spec = network(RELU, NO_BIAS, ONE_WAY, data_type=data_type, width=2, hidden=2, layers=2)
+    o = forward(spec, SEQ_MAJOR, (1, 1), training=False, null=("hx",))
+    before = prepare(o, "normal", 0)
+    x, weights = (strided(o.tensor(name), before[name]) for name in ("x", "weightSpace"))
+    x[:, 0], x[:, 1] = 1000, 1
+    weights[...] = 50
+    weights[0, -8:, 0] = 0.25
+    after = {name: memory.copy() for name, memory in before.items()}
+    run(o, after)
+    assert judge(o, before, after).agrees
+    strided(o.tensor("y"), after["y"])[:, 0] = np.nan
+    strided(o.tensor("hy"), after["hy"])[1, 0] = np.nan
+    assert judge(o, before, after).agrees == (data_type == HALF)
+    strided(o.tensor("y"), after["y"])[0, 1, 0] += 1
+    assert judge(o, before, after).wrong == (1 if data_type == HALF else 5)

@@ -129,7 +129,7 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, 1)
   };
   const auto weigh = [&](float (&scores)[OTHERS / 2]) {
 #pragma unroll
-    for (int i = 0; i < OTHERS / 2; i++) scores[i] = exp2_of(scores[i] * factor - kept[i / 2 % 2].shift);
+    for (int i = 0; i < OTHERS / 2; i++) scores[i] = power_of_two(scores[i] * factor - kept[i / 2 % 2].shift);
   };
   const auto differentiate = [&](float (&scores)[OTHERS / 2], const float (&weighed)[OTHERS / 2], int index) {
     const int key = begin + index * OTHERS;
@@ -306,7 +306,7 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, 1)
     for (int n = 0; n < OTHERS / 8; n++) {
       const auto shift = pair_at(tables[index % STAGES].shift, n);
 #pragma unroll
-      for (int i = 0; i < 4; i++) scores[4 * n + i] = exp2_of(scores[4 * n + i] * factor - shift.item[i % 2]);
+      for (int i = 0; i < 4; i++) scores[4 * n + i] = power_of_two(scores[4 * n + i] * factor - shift.item[i % 2]);
     }
     for_each_outside(cursor, index, [&](int i) { scores[i] = 0; });
   };

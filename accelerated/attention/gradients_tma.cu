@@ -211,7 +211,7 @@ __device__ __forceinline__ void consume_keys(const Context& c) {
     };
     const auto weigh = [&](float (&scores)[OTHERS / 2]) {
 #pragma unroll
-      for (int i = 0; i < OTHERS / 2; i++) scores[i] = exp2_of(scores[i] * factor - kept[i / 2 % 2].shift);
+      for (int i = 0; i < OTHERS / 2; i++) scores[i] = power_of_two(scores[i] * factor - kept[i / 2 % 2].shift);
     };
     const auto differentiate = [&](float (&scores)[OTHERS / 2], const float (&weighed)[OTHERS / 2]) {
 #pragma unroll
@@ -363,7 +363,7 @@ __device__ __forceinline__ void consume_queries(const Context& c) {
       for (int n = 0; n < OTHERS / 8; n++) {
         const auto shift = pair_at(p.queries[stage.index].shift, n);
 #pragma unroll
-        for (int i = 0; i < 4; i++) scores[4 * n + i] = exp2_of(scores[4 * n + i] * factor - shift.item[i % 2]);
+        for (int i = 0; i < 4; i++) scores[4 * n + i] = power_of_two(scores[4 * n + i] * factor - shift.item[i % 2]);
       }
       for_each_outside([&](int i) { scores[i] = 0; });
     };

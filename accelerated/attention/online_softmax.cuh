@@ -25,7 +25,7 @@ struct Softmax {
       highest = max(highest, __shfl_xor_sync(~0u, highest, 1));
       highest = max(highest, __shfl_xor_sync(~0u, highest, 2));
       const float shift = highest == -INFINITY ? 0.0f : highest * factor;
-      rescale[part] = maximum[part] == -INFINITY ? 0.0f : exp2_of(maximum[part] * factor - shift);
+      rescale[part] = maximum[part] == -INFINITY ? 0.0f : power_of_two(maximum[part] * factor - shift);
       maximum[part] = highest;
       float sum = 0;
 #pragma unroll
@@ -33,7 +33,7 @@ struct Softmax {
 #pragma unroll
         for (int i = 0; i < 2; i++) {
           float& score = scores[4 * n + 2 * part + i];
-          const float weight = exp2_of(score * factor - shift);
+          const float weight = power_of_two(score * factor - shift);
           // A factor of zero makes no number of a score of minus infinity.
           score = MASKED && !window[part].has(key + 8 * n + threadIdx.x % 4 * 2 + i) ? 0.0f : weight;
           sum += score;

@@ -16,17 +16,6 @@ constexpr int PARTS = same_type<ELEMENT, float> ? 2 : 1;
 constexpr int BOX = 64, BOXES = SIZE / BOX, ROW_BYTES = 128, PACK = 8, PACKS = ROW_BYTES / 16;
 constexpr float LOG2_E = 1.4426950408889634f;
 
-// 2 to the power x, within 2 ulp; smaller than the least normal number: 0.
-__device__ __forceinline__ float exp2_of(float x) {
-#ifdef EMULATED_CUDA
-  return exp2f(x);
-#else
-  float result;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
-  return result;
-#endif
-}
-
 // Vectors of one head, one after another in time.
 struct Source {
   const FACTOR* first;
@@ -151,16 +140,6 @@ __device__ __forceinline__ void add_infinite(float (&sums)[SIZE / 2], const Sour
     }
 }
 
-// Two sums as neighbours of a factor.
-__device__ __forceinline__ Pack<FACTOR, 2> pair_of(float first, float second) {
-  if constexpr (same_type<FACTOR, half>) {
-    const __half2 pair = __floats2half2_rn(first, second);
-    return *reinterpret_cast<const Pack<FACTOR, 2>*>(&pair);
-  } else {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
-    return *reinterpret_cast<const Pack<FACTOR, 2>*>(&pair);
-  }
-}
 // Sums of a warp's 16 rows as left factors, 16 columns each, and their lower parts.
 template <int COLUMNS> struct Factors {
   unsigned parts[PARTS][COLUMNS / 16][4];
@@ -173,9 +152,9 @@ template <int COLUMNS> struct Factors {
         float first = sums[8 * k + 2 * i], second = sums[8 * k + 2 * i + 1];
 #pragma unroll
         for (int part = 0; part < PARTS; part++) {
-          const Pack<FACTOR, 2> pair = pair_of(first, second);
-          parts[part][k][i] = *reinterpret_cast<const unsigned*>(&pair);
-          if (part + 1 < PARTS) first -= load<float>(pair.item[0]), second -= load<float>(pair.item[1]);
+          const unsigned pair = parts[part][k][i] = store_pair<FACTOR>(first, second);
+          const float2 rounded = load_pair<FACTOR>(pair);
+          if (part + 1 < PARTS) first -= rounded.x, second -= rounded.y;
         }
       }
   }
@@ -236,7 +215,7 @@ __device__ __forceinline__ void store_rows(unsigned char* tile, const float (&su
 #pragma unroll
         for (int part = 0; part < 2; part++) {
           const float* pair = sums + 4 * (8 * box + n) + 2 * part;
-          pairs[n][part] = pair_of(pair[0], pair[1]);
+          reinterpret_cast<unsigned&>(pairs[n][part]) = store_pair<FACTOR>(pair[0], pair[1]);
         }
       store_swizzled_rows<FACTOR>(tile + box * (ROWS * ROW_BYTES), pairs);
     }

@@ -16,7 +16,8 @@ from .bias_gradient_parts import PACK_BYTES, THREADS, cluster_blocks, has_packed
 SOURCE = "convolution/bias_gradient_planes.cu"
 MOST_PITCHES = 2
 BLOCKS, LEAST_PACKS = 4, 4  # of a multiprocessor; of a thread
-LEAST_BYTES = 1 << 20  # of dy: less takes a launch, whoever serves
+# Bytes of dy: less takes a launch, whoever serves; less of packs that are all aligned others read as fast.
+LEAST_BYTES, ALIGNED_BYTES = 1 << 20, 32 << 20
 
 
 class Planes(NamedTuple):
@@ -55,11 +56,12 @@ class BiasGradientPlanes(solver.Solver[BiasProblem]):
 
     def applies(self, problem: BiasProblem) -> bool:
         dy = problem.operation.dy
-        planes = Planes.of(dy)
-        if planes is None or dy.nbytes < LEAST_BYTES or not self.serves(problem):
+        if not self.serves(problem):
             return False
-        # Packs that are all aligned are read with fewer instructions by others.
-        return bool(planes.parts) or any(stride * dy.scalar_bytes % PACK_BYTES for stride in dy.strides[:2])
+        planes = Planes.of(dy)
+        assert planes is not None
+        aligned = not planes.parts and all(stride * dy.scalar_bytes % PACK_BYTES == 0 for stride in dy.strides[:2])
+        return bool(dy.nbytes >= (ALIGNED_BYTES if aligned else LEAST_BYTES))
 
     def launches(self, problem: BiasProblem) -> list[Launch]:
         o, planes, blocks = problem.operation, Planes.of(problem.operation.dy), problem.device.multiprocessors * BLOCKS

@@ -3,6 +3,7 @@
 #pragma once
 #include "fused_ops/gradient.cuh"
 #include "primitives/cp_async.cuh"
+#include "primitives/grid_exchange.cuh"
 
 struct Arguments {
   const ELEMENT *x, *dy;
@@ -19,16 +20,8 @@ struct Arguments {
   COMPUTE share;         // 1 / m
 };
 
-// The blocks of a team wait for each other: the launch is cooperative, and has a multiprocessor for each. The top bit
-// of a tile's word changes when all have come, whatever their number.
+// The blocks of a team wait for each other: the launch is cooperative, and has a multiprocessor for each.
 __device__ unsigned tile_words[MOST_TILES];
-__device__ __forceinline__ void wait_for_team(const Arguments& a, unsigned tile, unsigned member) {
-  volatile unsigned* const word = tile_words + tile;
-  __threadfence();
-  const unsigned before = atomicAdd(tile_words + tile, member == 0 ? 0x80000001u - a.team : 1u);
-  while (((before ^ *word) >> 31) == 0) {}
-  __threadfence();
-}
 
 // What the threads of a block share: sums, then factors, of the COLUMNS channels of a tile.
 template <int COLUMNS> struct TeamSums {
@@ -48,7 +41,7 @@ template <int COLUMNS> struct TeamSums {
       partials(a, tile, column)[member] = sums;
     }
     __syncthreads();
-    if (a.team > 1 && threadIdx.x == 0) wait_for_team(a, tile, member);
+    if (a.team > 1 && threadIdx.x == 0) wait_for_blocks(tile_words + tile, member == 0, a.team);
     __syncthreads();
     // A warp for each column.
     for (int column = threadIdx.x / WARP; column < COLUMNS; column += WARPS) {

@@ -25,12 +25,7 @@ template <int N> __device__ __forceinline__ Pack<ELEMENT, N> read_once(const Pac
   return reinterpret_cast<const Pack<ELEMENT, N>&>(bits);
 }
 template <int N> __device__ __forceinline__ void copy_once(Pack<ELEMENT, N>* to, const Pack<ELEMENT, N>* from) {
-  unsigned long long policy;
-  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(
-                   static_cast<unsigned>(__cvta_generic_to_shared(to))),
-               "l"(from), "l"(policy)
-               : "memory");
+  cp_async_evict_first(to, from);
 }
 #else
 template <int N> __device__ __forceinline__ void write_once(Pack<ELEMENT, N>* to, const Pack<ELEMENT, N>& pack) {

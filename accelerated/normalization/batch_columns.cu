@@ -13,6 +13,7 @@
 #include "normalization/batch_call.cuh"
 #include "primitives/cp_async.cuh"
 #include "primitives/geometry.cuh"
+#include "primitives/grid_exchange.cuh"
 
 constexpr int WIDTH = PACK_WIDTH;         // elements of a pack
 constexpr unsigned COPIES = COPIED_ROWS;  // of a thread, that are copied to shared memory at a time
@@ -445,18 +446,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
 
 // --- all blocks at once ---
 
-// The blocks of a tile wait for each other: the launch is cooperative, and has a multiprocessor for each. The top bit
-// of a tile's word changes when all have come, whatever their number.
+// The blocks of a tile wait for each other: the launch is cooperative, and has a multiprocessor for each.
 __device__ unsigned tile_barriers[MOST_TILES];
 __device__ __forceinline__ void wait_for_tile() {
   __syncthreads();
-  if (gridDim.y > 1 && thread_of_block() == 0) {
-    volatile unsigned* const barrier = tile_barriers + blockIdx.x;
-    __threadfence();
-    const unsigned before = atomicAdd(tile_barriers + blockIdx.x, blockIdx.y == 0 ? 0x80000001u - gridDim.y : 1u);
-    while (((before ^ *barrier) >> 31) == 0) {}
-    __threadfence();
-  }
+  if (gridDim.y > 1 && thread_of_block() == 0) wait_for_blocks(tile_barriers + blockIdx.x, blockIdx.y == 0, gridDim.y);
   __syncthreads();
 }
 

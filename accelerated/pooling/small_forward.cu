@@ -43,15 +43,11 @@ template <class Access> __device__ __forceinline__ void forward(const ForwardArg
   else a.propagate ? forward<Access, NumbersAndNan, true>(a, thread) : forward<Access, Numbers, true>(a, thread);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) pooling_small_forward_loose(const ForwardArguments a) {
-  griddepcontrol_wait_deferred();
-  forward<Loose>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS) pooling_small_forward_scattered(const ForwardArguments a) {
-  griddepcontrol_wait_deferred();
-  forward<Scattered>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS) pooling_small_forward_channels(const ForwardArguments a) {
-  griddepcontrol_wait_deferred();
-  forward<Channels>(a);
-}
+#define KERNEL(name, Access)                                                                                     \
+  extern "C" __global__ void __launch_bounds__(THREADS) pooling_small_forward_##name(const ForwardArguments a) { \
+    griddepcontrol_wait_deferred();                                                                              \
+    forward<Access>(a);                                                                                          \
+  }
+KERNEL(loose, Loose)
+KERNEL(scattered, Scattered)
+KERNEL(channels, Channels)

@@ -113,15 +113,11 @@ template <class Access> __device__ __forceinline__ void scatter(const MaximumArg
   a.propagate ? scatter<Access, NumbersAndNan>(a, thread) : scatter<Access, Numbers>(a, thread);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) pooling_small_max_backward_loose(const MaximumArguments a) {
-  griddepcontrol_wait_deferred();
-  scatter<Loose>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS) pooling_small_max_backward_scattered(const MaximumArguments a) {
-  griddepcontrol_wait_deferred();
-  scatter<Scattered>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS) pooling_small_max_backward_channels(const MaximumArguments a) {
-  griddepcontrol_wait_deferred();
-  scatter<Channels>(a);
-}
+#define KERNEL(name, Access)                                                                                          \
+  extern "C" __global__ void __launch_bounds__(THREADS) pooling_small_max_backward_##name(const MaximumArguments a) { \
+    griddepcontrol_wait_deferred();                                                                                   \
+    scatter<Access>(a);                                                                                               \
+  }
+KERNEL(loose, Loose)
+KERNEL(scattered, Scattered)
+KERNEL(channels, Channels)

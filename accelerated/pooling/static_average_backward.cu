@@ -124,28 +124,10 @@ template <class Access> __device__ __forceinline__ void backward(const AverageAr
     if (a.gathers) Gathered<Access>::write(a.dx, a.tiles, a.box.threads);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-    pooling_static_average_backward_wide(const AverageArguments a) {
-  griddepcontrol_wait_deferred();
-  backward<Wide>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-    pooling_static_average_backward_narrow(const AverageArguments a) {
-  griddepcontrol_wait_deferred();
-  backward<Narrow>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-    pooling_static_average_backward_loose(const AverageArguments a) {
-  griddepcontrol_wait_deferred();
-  backward<Loose>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-    pooling_static_average_backward_channels(const AverageArguments a) {
-  griddepcontrol_wait_deferred();
-  backward<Channels>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-    pooling_static_average_backward_scattered(const AverageArguments a) {
-  griddepcontrol_wait_deferred();
-  backward<Scattered>(a);
-}
+#define KERNEL(name, Access)                                             \
+  extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)          \
+      pooling_static_average_backward_##name(const AverageArguments a) { \
+    griddepcontrol_wait_deferred();                                      \
+    backward<Access>(a);                                                 \
+  }
+FOR_EVERY_ACCESS(KERNEL)

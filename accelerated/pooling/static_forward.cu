@@ -120,25 +120,10 @@ template <class Access> __device__ __forceinline__ void forward(const ForwardArg
   else a.propagate ? forward<Access, NumbersAndNan, true>(a, tile) : forward<Access, Numbers, true>(a, tile);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_static_forward_wide(const ForwardArguments a) {
-  griddepcontrol_wait_deferred();
-  forward<Wide>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_static_forward_narrow(const ForwardArguments a) {
-  griddepcontrol_wait_deferred();
-  forward<Narrow>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_static_forward_loose(const ForwardArguments a) {
-  griddepcontrol_wait_deferred();
-  forward<Loose>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-    pooling_static_forward_channels(const ForwardArguments a) {
-  griddepcontrol_wait_deferred();
-  forward<Channels>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-    pooling_static_forward_scattered(const ForwardArguments a) {
-  griddepcontrol_wait_deferred();
-  forward<Scattered>(a);
-}
+#define KERNEL(name, Access)                                    \
+  extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) \
+      pooling_static_forward_##name(const ForwardArguments a) { \
+    griddepcontrol_wait_deferred();                             \
+    forward<Access>(a);                                         \
+  }
+FOR_EVERY_ACCESS(KERNEL)

@@ -66,6 +66,9 @@ using Narrow = Access<true, row_tile(8), ROW_CHANNELS, row_pack(8)>;  // of 8 by
 using Loose = Access<true, ELEMENT_TILE, 1, 1>;                       // element by element
 using Channels = Access<false, CHANNEL_TILE, CHANNELS_OF_BYTES ? CHANNELS_OF_BYTES : 1, 1>;
 using Scattered = Access<false, ELEMENT_TILE, 1, 1>;  // channels, one by one
+// A kernel for each way of access. KERNEL(name, type)
+#define FOR_EVERY_ACCESS(KERNEL) \
+  KERNEL(wide, Wide) KERNEL(narrow, Narrow) KERNEL(loose, Loose) KERNEL(channels, Channels) KERNEL(scattered, Scattered)
 
 // Where everything is.
 struct Layout {

@@ -40,39 +40,28 @@ __device__ __forceinline__ void store_to_cluster_rank(double* variable, unsigned
                : "memory");
 }
 
-// In the shared memory of the first block: what all blocks send there. Every block calls init_and_expect() with the
-// same bytes, at the same offset in every block, before it waits for earlier kernels: by then all blocks run. Barriers
-// of the cluster instead, after the reads, took 0.25 us longer (H200).
-struct alignas(8) ClusterGather {
+// The shared::cluster address of the same variable of another block.
+template <class T> __device__ __forceinline__ unsigned address_in_block(const T* variable, unsigned block) {
+  unsigned there;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;"
+      : "=r"(there)
+      : "r"(static_cast<unsigned>(__cvta_generic_to_shared(variable))), "r"(block));
+  return there;
+}
+
+// An mbarrier of one phase, which completes when the block's one arrival and the bytes that it expects have come.
+struct alignas(8) ClusterMbarrier {
   unsigned long long barrier;
 
   __device__ __forceinline__ unsigned address() const { return __cvta_generic_to_shared(&barrier); }
-  // bytes: how many all blocks send. Some may arrive before they are expected: the phase ends with the one arrival.
-  __device__ __forceinline__ void init_and_expect(unsigned bytes) {
-    init();
-    expect(bytes);
+  __device__ __forceinline__ void init_by_thread() const {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n fence.mbarrier_init.release.cluster;" ::"r"(address())
+                 : "memory");
   }
-  // The same in two steps, between which the blocks compute their indices.
-  __device__ __forceinline__ void init() {
-    if (leads())
-      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n fence.mbarrier_init.release.cluster;" ::"r"(address())
-                   : "memory");
-    cluster_arrive();
+  __device__ __forceinline__ void expect_by_thread(unsigned bytes) const {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
   }
-  __device__ __forceinline__ void expect(unsigned bytes) {
-    cluster_wait();
-    if (leads())
-      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
-  }
-  static __device__ __forceinline__ bool leads() { return (threadIdx.x | cluster_rank()) == 0; }
-  // To the same variable of the first block.
-  __device__ __forceinline__ void send(float* variable, float value) {
-    asm volatile(SEND(f32, "%1")::"r"(first(variable)), "f"(value), "r"(first(&barrier)) : "memory");
-  }
-  __device__ __forceinline__ void send(double* variable, double value) {
-    asm volatile(SEND(f64, "%1")::"r"(first(variable)), "d"(value), "r"(first(&barrier)) : "memory");
-  }
-  // In the first block: waits until all bytes have arrived.
+  // Waits until all bytes have arrived.
   __device__ __forceinline__ void wait() const {
     unsigned done = 0;
     while (!done)
@@ -83,34 +72,52 @@ struct alignas(8) ClusterGather {
           : "r"(address())
           : "memory");
   }
-  // The same where one thread of every block sends, and that of the first one waits.
+};
+
+// In the shared memory of the first block: what all blocks send there. Every block calls init_and_expect() with the
+// same bytes, at the same offset in every block, before it waits for earlier kernels: by then all blocks run. Barriers
+// of the cluster instead, after the reads, took 0.25 us longer (H200).
+struct ClusterGather : ClusterMbarrier {
+  // bytes: how many all blocks send. Some may arrive before they are expected: the phase ends with the one arrival.
+  __device__ __forceinline__ void init_and_expect(unsigned bytes) {
+    init();
+    expect(bytes);
+  }
+  // The same in two steps, between which the blocks compute their indices.
+  __device__ __forceinline__ void init() {
+    if (leads()) init_by_thread();
+    cluster_arrive();
+  }
+  __device__ __forceinline__ void expect(unsigned bytes) {
+    cluster_wait();
+    if (leads()) expect_by_thread(bytes);
+  }
+  static __device__ __forceinline__ bool leads() { return (threadIdx.x | cluster_rank()) == 0; }
+  // To the same variable of the first block.
+  __device__ __forceinline__ void send(float* variable, float value) {
+    asm volatile(SEND(f32, "%1")::"r"(first(variable)), "f"(value), "r"(first(&barrier)) : "memory");
+  }
+  __device__ __forceinline__ void send(double* variable, double value) {
+    asm volatile(SEND(f64, "%1")::"r"(first(variable)), "d"(value), "r"(first(&barrier)) : "memory");
+  }
+  // Where one thread of every block sends, and that of the first one waits.
   __device__ __forceinline__ void wait_one_thread() const { wait(); }
   template <class T> static __device__ __forceinline__ unsigned first(const T* variable) {
-    unsigned remote;
-    asm("mapa.shared::cluster.u32 %0, %1, 0;"
-        : "=r"(remote)
-        : "r"(static_cast<unsigned>(__cvta_generic_to_shared(variable))));
-    return remote;
+    return address_in_block(variable, 0);
   }
 };
 
 // In the shared memory of every block: what all blocks send there. init(), at the same offset in every block, and
 // expect(), when all threads of the block may be sent to, before the wait for earlier kernels; wait_for_peers() before
 // the first send. Barriers of the cluster instead took 0.25 us longer (H200).
-struct alignas(8) ClusterExchange {
-  unsigned long long barrier;
-
-  __device__ __forceinline__ unsigned address() const { return __cvta_generic_to_shared(&barrier); }
+struct ClusterExchange : ClusterMbarrier {
   __device__ __forceinline__ void init() {
-    if (threadIdx.x == 0)
-      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n fence.mbarrier_init.release.cluster;" ::"r"(address())
-                   : "memory");
+    if (threadIdx.x == 0) init_by_thread();
   }
   // bytes: how many arrive in a block.
   __device__ __forceinline__ void expect(unsigned bytes) const {
     __syncthreads();
-    if (threadIdx.x == 0)
-      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
+    if (threadIdx.x == 0) expect_by_thread(bytes);
     cluster_arrive_relaxed();
   }
   // Waits until all blocks of the cluster expect their bytes.
@@ -120,7 +127,7 @@ struct alignas(8) ClusterExchange {
     unsigned data, barrier;
   };
   template <class T> __device__ __forceinline__ RemoteAddress remote_address(const T* variable, unsigned block) const {
-    RemoteAddress to{remote(variable, block), remote(&barrier, block)};
+    RemoteAddress to{address_in_block(variable, block), address_in_block(&barrier, block)};
     asm volatile("" : "+r"(to.data), "+r"(to.barrier));
     return to;
   }
@@ -134,24 +141,6 @@ struct alignas(8) ClusterExchange {
     asm volatile("{ .reg .pred some; setp.ne.u32 some, %4, 0;\n @some " SEND(v2.f64, "{%1, %3}") " }" ::"r"(to.data),
                  "d"(first), "r"(to.barrier), "d"(second), "r"(unsigned(some))
                  : "memory");
-  }
-  // Waits until all bytes have arrived.
-  __device__ __forceinline__ void wait() const {
-    unsigned done = 0;
-    while (!done)
-      asm volatile(
-          "{ .reg .pred there; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 there, [%1], 0; selp.u32 %0, "
-          "1, 0, there; }"
-          : "=r"(done)
-          : "r"(address())
-          : "memory");
-  }
-  template <class T> static __device__ __forceinline__ unsigned remote(const T* variable, unsigned block) {
-    unsigned there;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;"
-        : "=r"(there)
-        : "r"(static_cast<unsigned>(__cvta_generic_to_shared(variable))), "r"(block));
-    return there;
   }
 };
 #else

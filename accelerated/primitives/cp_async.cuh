@@ -45,6 +45,19 @@ template <int BYTES> __device__ __forceinline__ void cp_async(void* to, const vo
                  : "memory");
 }
 #endif
+// The same of 16 bytes that exist and that leave L2 first.
+__device__ __forceinline__ void cp_async_evict_first(void* to, const void* from) {
+#ifdef EMULATED_CUDA
+  cp_async<16>(to, from, true);
+#else
+  unsigned long long policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(
+                   static_cast<unsigned>(__cvta_generic_to_shared(to))),
+               "l"(from), "l"(policy)
+               : "memory");
+#endif
+}
 __device__ __forceinline__ void cp_async_commit() {
 #ifdef EMULATED_CUDA
   emulated::copies.own().push_back({nullptr, nullptr, 0, false, true});

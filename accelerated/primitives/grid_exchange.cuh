@@ -92,3 +92,14 @@ struct ExchangeLaunches {
     atomicAdd(&departures, 1ull);
   }
 };
+
+// Waits until all of `blocks` have come, one thread of each: blocks of a cooperative launch that has its words, all
+// zero at first, to itself. The top bit of a word changes when they have come, whatever their number. first: of one of
+// them.
+__device__ __forceinline__ void wait_for_blocks(unsigned* word, bool first, unsigned blocks) {
+  const volatile unsigned* const now = word;
+  __threadfence();
+  const unsigned before = atomicAdd(word, first ? 0x80000001u - blocks : 1u);
+  while (((before ^ *now) >> 31) == 0) {}
+  __threadfence();
+}

@@ -82,21 +82,39 @@ template <class T, int N> struct alignas(sizeof(T) * N > 16 ? 16 : sizeof(T) * N
 
 // Two neighbouring elements of 16 bits in a word, which are converted from and to one register. They move as words:
 // structures of them are copied one by one.
+template <class T> struct PairOf {
+  using type = half2;
+};
+template <> struct PairOf<bfloat16> {
+  using type = __nv_bfloat162;
+};
+template <class T = half> __device__ __forceinline__ typename PairOf<T>::type pair_of(unsigned word) {
+  return *reinterpret_cast<const typename PairOf<T>::type*>(&word);
+}
+template <class Two> __device__ __forceinline__ unsigned bits_of(const Two& pair) {
+  return *reinterpret_cast<const unsigned*>(&pair);
+}
 template <class T> __device__ __forceinline__ float2 load_pair(unsigned word) {
-  if constexpr (same_type<T, half>) {
-    return __half22float2(*reinterpret_cast<const half2*>(&word));
-  } else {
-    return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&word));
-  }
+  if constexpr (same_type<T, half>) return __half22float2(pair_of<T>(word));
+  else return __bfloat1622float2(pair_of<T>(word));
 }
 template <class T> __device__ __forceinline__ unsigned store_pair(float first, float second) {
-  if constexpr (same_type<T, half>) {
-    const half2 pair = __floats2half2_rn(first, second);
-    return *reinterpret_cast<const unsigned*>(&pair);
-  } else {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
-    return *reinterpret_cast<const unsigned*>(&pair);
-  }
+  if constexpr (same_type<T, half>) return bits_of(__floats2half2_rn(first, second));
+  else return bits_of(__floats2bfloat162_rn(first, second));
+}
+template <class T> __device__ __forceinline__ unsigned max_pair(unsigned first, unsigned second) {
+  return bits_of(__hmax2(pair_of<T>(first), pair_of<T>(second)));
+}
+
+// 2 to the power x, within 2 ulp; smaller than the least normal number: 0.
+__device__ __forceinline__ float power_of_two(float x) {
+#ifdef EMULATED_CUDA
+  return exp2f(x);
+#else
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+#endif
 }
 
 // Keeps a value in its register, where the compiler would compute it again; before the wait for earlier kernels:

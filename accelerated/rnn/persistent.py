@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from ctypes import c_int
 from dataclasses import dataclass, replace
 from itertools import product
@@ -14,7 +14,7 @@ from dualdnn.api.operations.rnn.network import GRU, LSTM
 
 from ..plans import Launch, pointers, structure
 from ..primitives.cluster import has_clusters
-from ..solver import LAUNCH_SECONDS
+from ..solver import LAUNCH_SECONDS, Solver
 from . import dropout, inputs
 from .problem import RNNProblem
 
@@ -198,6 +198,29 @@ class Division:
     def fields(self) -> list[tuple[str, Any]]:
         """Return the fields of a kernel's arguments."""
         return [(name, c_int(getattr(self, name))) for name in ("layers", "slices", "groups", "pairs", "skew")]
+
+
+class PersistentSolver(Solver[RNNProblem]):
+    """Recurrent matrices on chip, where the multiprocessors have room for those of a layer; a launch for each layer."""
+
+    def divisions(self, problem: RNNProblem) -> list[Division]:
+        """Return the divisions of a layer, the fastest first."""
+        raise TypeError(f"{type(self).__name__} does not define divisions()")
+
+    def serves(self, problem: RNNProblem) -> bool:
+        return can_serve(problem) and bool(self.divisions(problem))
+
+    def applies(self, problem: RNNProblem) -> bool:
+        return self.serves(problem) and self.divisions(problem)[0].runs_together(problem.device.multiprocessors)
+
+    def alignment(self, problem: RNNProblem) -> Mapping[str, int]:
+        return {"workSpace": 16, "reserveSpace": 16}
+
+    def estimated_seconds(self, problem: RNNProblem) -> float:
+        possible = self.divisions(problem)
+        if not possible:
+            return super().estimated_seconds(problem)
+        return seconds(problem, possible[:1] * problem.network.layers)
 
 
 def can_serve(problem: RNNProblem) -> bool:

@@ -3,12 +3,11 @@ launch (persistent_backward.cu)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from dualdnn.api.operations.specs import HALF
 
 from ..plans import Launch, factors
-from ..solver import Solver
 from . import dropout, inputs, persistent
 from .persistent import Division
 from .problem import RNNProblem
@@ -17,25 +16,10 @@ SOURCE = "rnn/persistent_backward.cu"
 OPERANDS = ("dy", "hx", "dhy", "cx", "dcy", "weightSpace", "dhx", "dcx", "workSpace", "reserveSpace")
 
 
-class PersistentBackwardSolver(Solver[RNNProblem]):
-    """Recurrent matrices on chip, where the multiprocessors have room for those of a layer; a launch for each layer."""
+class PersistentBackwardSolver(persistent.PersistentSolver):
+    """A layer after the other."""
 
     name = "rnn.persistent_backward"
-
-    def serves(self, problem: RNNProblem) -> bool:
-        return persistent.can_serve(problem) and bool(self.divisions(problem))
-
-    def applies(self, problem: RNNProblem) -> bool:
-        return self.serves(problem) and self.divisions(problem)[0].runs_together(problem.device.multiprocessors)
-
-    def alignment(self, problem: RNNProblem) -> Mapping[str, int]:
-        return {"workSpace": 16, "reserveSpace": 16}
-
-    def estimated_seconds(self, problem: RNNProblem) -> float:
-        possible = self.divisions(problem)
-        if not possible:
-            return super().estimated_seconds(problem)
-        return persistent.seconds(problem, possible[:1] * problem.network.layers)
 
     def launches(self, problem: RNNProblem) -> list[Launch]:
         last = problem.network.layers - 1

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ..plans import Launch, factors
-from ..solver import Solver
 from . import dropout, inputs, persistent
 from .persistent import Division
 from .problem import RNNProblem
@@ -15,25 +14,10 @@ SOURCE = "rnn/persistent_forward.cu"
 OPERANDS = ("hx", "cx", "weightSpace", "y", "hy", "cy", "workSpace", "reserveSpace")
 
 
-class PersistentForwardSolver(Solver[RNNProblem]):
-    """Recurrent matrices on chip, where the multiprocessors have room for those of a layer; a launch for each layer."""
+class PersistentForwardSolver(persistent.PersistentSolver):
+    """A layer after the other."""
 
     name = "rnn.persistent_forward"
-
-    def serves(self, problem: RNNProblem) -> bool:
-        return persistent.can_serve(problem) and bool(self.divisions(problem))
-
-    def applies(self, problem: RNNProblem) -> bool:
-        return self.serves(problem) and self.divisions(problem)[0].runs_together(problem.device.multiprocessors)
-
-    def alignment(self, problem: RNNProblem) -> Mapping[str, int]:
-        return {"workSpace": 16, "reserveSpace": 16}
-
-    def estimated_seconds(self, problem: RNNProblem) -> float:
-        possible = self.divisions(problem)
-        if not possible:
-            return super().estimated_seconds(problem)
-        return persistent.seconds(problem, possible[:1] * problem.network.layers)
 
     def launches(self, problem: RNNProblem) -> list[Launch]:
         n = problem.network

@@ -2,6 +2,7 @@
 // arguments of the kernels.
 #pragma once
 #include "primitives/cluster.cuh"
+#include "primitives/cp_async.cuh"
 #include "primitives/elementwise.cuh"
 
 #include <type_traits>
@@ -21,28 +22,16 @@ template <int WIDE> struct alignas(sizeof(ELEMENT) * WIDE) Elements {
   ELEMENT item[WIDE];
 };
 
-// Two 16-bit numbers are converted from and to one register. They move as words: structures of half2 are copied pair by
-// pair.
+// Two 16-bit numbers are converted from and to one register (load_pair, store_pair).
 constexpr bool PAIRED = sizeof(ELEMENT) == 2 && std::is_same_v<COMPUTE, float>;
 template <int WIDE> using Words = Pack<unsigned, WIDE / 2>;
-__device__ __forceinline__ float2 both(half2 pair) { return __half22float2(pair); }
-__device__ __forceinline__ float2 both(__nv_bfloat162 pair) { return __bfloat1622float2(pair); }
-__device__ __forceinline__ void round(half2& pair, float low, float high) { pair = __floats2half2_rn(low, high); }
-__device__ __forceinline__ void round(__nv_bfloat162& pair, float low, float high) {
-  pair = __floats2bfloat162_rn(low, high);
-}
-union Pair {
-  unsigned word;
-  std::conditional_t<std::is_same_v<ELEMENT, half>, half2, __nv_bfloat162> pair;
-  __device__ __forceinline__ explicit Pair(unsigned word = 0) : word(word) {}
-};
 
 template <int WIDE> __device__ __forceinline__ void unpack(const Elements<WIDE>* pack, COMPUTE* values) {
   if constexpr (PAIRED && WIDE > 1) {
     const Words<WIDE> words = *reinterpret_cast<const Words<WIDE>*>(pack);
 #pragma unroll
     for (int i = 0; i < WIDE / 2; i++) {
-      float2 two = both(Pair(words.item[i]).pair);
+      const float2 two = load_pair<ELEMENT>(words.item[i]);
       values[2 * i] = two.x, values[2 * i + 1] = two.y;
     }
   } else {
@@ -55,11 +44,7 @@ template <int WIDE> __device__ __forceinline__ void pack(const COMPUTE (&values)
   if constexpr (PAIRED && WIDE > 1) {
     Words<WIDE> words;
 #pragma unroll
-    for (int i = 0; i < WIDE / 2; i++) {
-      Pair two;
-      round(two.pair, values[2 * i], values[2 * i + 1]);
-      words.item[i] = two.word;
-    }
+    for (int i = 0; i < WIDE / 2; i++) words.item[i] = store_pair<ELEMENT>(values[2 * i], values[2 * i + 1]);
     *reinterpret_cast<Words<WIDE>*>(target) = words;
   } else {
     Elements<WIDE> elements;
@@ -77,33 +62,12 @@ constexpr int SMALLEST_COPY = 4;  // bytes
      // EVICTED_BYTES
 #endif
 
-// Copies to shared memory without waiting. commit() closes a group, arrived<N>() waits for all groups but the last N.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-__device__ __forceinline__ unsigned long long evict_first_policy() {
-  unsigned long long policy;
-  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-  return policy;
-}
+// Copies to shared memory, asynchronously where cp.async has the size.
 template <class T> __device__ __forceinline__ void copy(T* to, const T* from) {
-  const unsigned address = __cvta_generic_to_shared(to);
   if constexpr (sizeof(T) < SMALLEST_COPY) *to = *from;
-  else if constexpr (sizeof(T) == 16 && EVICT_FIRST)
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(address), "l"(from),
-                 "l"(evict_first_policy())
-                 : "memory");
-  else if constexpr (sizeof(T) == 16)
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
-  else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(from), "n"(sizeof(T)) : "memory");
+  else if constexpr (sizeof(T) == 16 && EVICT_FIRST) cp_async_evict_first(to, from);
+  else cp_async<sizeof(T)>(to, from, true);
 }
-__device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int LATER> __device__ __forceinline__ void arrived() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory");
-}
-#else
-template <class T> __device__ __forceinline__ void copy(T* to, const T* from) { *to = *from; }
-__device__ __forceinline__ void commit() {}
-template <int LATER> __device__ __forceinline__ void arrived() {}
-#endif
 
 // What short rows need comes first: it arrives with the pointers.
 template <int INPUTS> struct Arguments {
@@ -120,15 +84,6 @@ template <int INPUTS> struct Arguments {
 };
 
 constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
-__device__ __forceinline__ float power_of_two(float x) {
-#ifdef EMULATED_CUDA
-  return exp2f(x);
-#else
-  float result;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
-  return result;
-#endif
-}
 // Within one unit of the last place, without the jump that a division makes.
 __device__ __forceinline__ float straight_reciprocal(float x) {
 #ifdef EMULATED_CUDA

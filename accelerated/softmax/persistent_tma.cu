@@ -153,10 +153,10 @@ template <class Rule> struct PersistentTma : GridAllReduce<Rule> {
 #pragma unroll
       for (int k = 0; k < HELD; k++) unpack(reinterpret_cast<const Vector*>(&held[n][k]), &values[n][k * WIDTH]);
     if constexpr (PAIRED && INPUTS == 1) {
-      Pair maximum(held[0][0].item[0]);
+      unsigned maximum = held[0][0].item[0];
 #pragma unroll
-      for (int i = 1; i < HELD * 4; i++) maximum.pair = __hmax2(maximum.pair, Pair(held[0][i / 4].item[i % 4]).pair);
-      const float2 maxima = both(maximum.pair);
+      for (int i = 1; i < HELD * 4; i++) maximum = max_pair<ELEMENT>(maximum, held[0][i / 4].item[i % 4]);
+      const float2 maxima = load_pair<ELEMENT>(maximum);
       const COMPUTE greatest[1][1] = {{max(maxima.x, maxima.y)}};
       rule.cover(state, greatest);
       rule.add_covered(state, values);
@@ -164,7 +164,7 @@ template <class Rule> struct PersistentTma : GridAllReduce<Rule> {
       rule.add(state, values);
     }
   }
-  // Writes N packs, WORKERS apart. They lie `along` apart, those of different inputs `across`.
+  // Writes N packs, COMPUTE_THREADS apart. They lie `along` apart, those of different inputs `across`.
   template <int N>
   __device__ __forceinline__ void write(const OnlineState (&row)[1], const Held* buffer, unsigned across,
                                         unsigned along, Held* target) const {

@@ -32,11 +32,8 @@ __device__ __forceinline__ void unpack(const Held& held, COMPUTE* values) {
 __device__ __forceinline__ void raise(Held& maximum, const Held& other) {
   if constexpr (PAIRED && WIDTH > 1) {
 #pragma unroll
-    for (int word = 0; word < WIDTH / 2; word++) {
-      Pair greater;
-      greater.pair = __hmax2(Pair(maximum.item[word]).pair, Pair(other.item[word]).pair);
-      maximum.item[word] = greater.word;
-    }
+    for (int word = 0; word < WIDTH / 2; word++)
+      maximum.item[word] = max_pair<ELEMENT>(maximum.item[word], other.item[word]);
   } else {
     COMPUTE maxima[WIDTH], others[WIDTH];
     unpack(maximum, maxima), unpack(other, others);

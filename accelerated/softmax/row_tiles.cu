@@ -212,9 +212,9 @@ template <class Rule, Tile KIND> __device__ __forceinline__ void softmax_of_tile
       copy(reinterpret_cast<Raw*>(target) + i, reinterpret_cast<const Raw*>(source) + i);
     for (unsigned i = full * PACK + thread; i < elements; i += threads) target[i] = source[i];
   }
-  commit();
+  cp_async_commit();
   const unsigned first_row = KIND == Tile::ANY ? first_row_of_tile(exponent_of(a.team), length) : 0;  // while they come
-  arrived<0>();
+  cp_async_wait<0>();
   griddepcontrol_launch_dependents_medium_grid();
   __syncthreads();
 

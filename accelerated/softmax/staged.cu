@@ -56,12 +56,12 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
     if (step >= DEPTH) {
       COMPUTE values[INPUTS][VALUES];
       const unsigned group = step - DEPTH;
-      arrived<DEPTH - 1>();
+      cp_async_wait<DEPTH - 1>();
       row.take(group * round + rank, size, address(group), pitch, values);
       rule.add(state, values);
     }
     if (step < groups) row.load_async(step * round + rank, size, address(step), pitch);
-    commit();
+    cp_async_commit();
   }
   // Of single elements, whose gradients take five more registers otherwise, and 13 % longer, only where blocks are not
   // many.
@@ -75,10 +75,10 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
 
 #pragma unroll 1
   for (unsigned group = groups; group-- > 0;) {
-    arrived<DEPTH - 1>();
+    cp_async_wait<DEPTH - 1>();
     row.write(rule, state, group * round + rank, size, address(group), pitch);
     if (group >= fixed + DEPTH) row.load_async((group - DEPTH) * round + rank, size, address(group), pitch);
-    commit();
+    cp_async_commit();
   }
 }
 

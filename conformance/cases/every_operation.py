@@ -272,6 +272,12 @@ def placed(caller: Any, memory: Mapping[str, Any], offsets: Mapping[str, int]) -
     return buffers, {name: buffer.slice(offsets.get(name, 0), memory[name].size) for name, buffer in buffers.items()}
 
 
+def present(operation: Operation) -> tuple[dict[str, Any], dict[str, None]]:
+    """(memory, absent): the operands that have memory, with seeded contents, and those that have none, as NULL."""
+    memory = {name: content for name, content in prepare(operation, "normal", 0).items() if content.size}
+    return memory, dict.fromkeys(set(operation.operands) - set(memory))
+
+
 def element_bytes(operation: Operation, name: str) -> int:
     """Bytes of which the document lets an address be any multiple: those of an element; workspaces have none."""
     if name in RAW_STEPS:
@@ -314,8 +320,7 @@ def test_operands_begin_at_elements(subject, caller, refuses, sample):
     if not subject.cites_clauses:
         pytest.skip("the document names no alignment, and a fault on a GPU ends the process's work there")
     operation = ready(caller, sample)
-    memory = {name: content for name, content in prepare(operation, "normal", 0).items() if content.size}
-    absent = dict.fromkeys(set(operation.operands) - set(memory))
+    memory, absent = present(operation)
     for shifted in memory:
         step = element_bytes(operation, shifted)
         buffers, operands = placed(caller, memory, {shifted: step})
@@ -340,8 +345,7 @@ def test_outputs_share_no_part_of_another_operand(subject, caller, refuses, samp
     if not subject.cites_clauses:
         pytest.skip("what a foreign library makes of shared memory is not determined")
     operation = ready(caller, sample)
-    memory = {name: content for name, content in prepare(operation, "normal", 0).items() if content.size}
-    absent = dict.fromkeys(set(operation.operands) - set(memory))
+    memory, absent = present(operation)
     pair, clause = SHARED_MEMORY.get(sample.split("-")[0], (set(), ""))
     for output in sorted(memory.keys() & set(operation.outputs)):
         for other in memory.keys() - {output}:
@@ -427,8 +431,7 @@ def test_memory_that_is_short_by_a_byte(subject, caller, refuses, sample):
     if not subject.knows_sizes:
         pytest.skip("a foreign library cannot know the sizes of buffers")
     operation = ready(caller, sample)
-    memory = {name: content for name, content in prepare(operation, "normal", 0).items() if content.size}
-    absent = dict.fromkeys(set(operation.operands) - set(memory))
+    memory, absent = present(operation)
     for name in (name for name in memory if operation.least_bytes(name)):
         buffers, operands = placed(caller, memory, {})
         operands[name] = caller.handle.to_device(memory[name][: operation.least_bytes(name) - 1])

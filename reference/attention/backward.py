@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, partial
 from itertools import groupby
 from typing import Any
 
@@ -13,6 +13,7 @@ from dualdnn.api.enumerations import cudnnMultiHeadAttnWeightKind_t as Kind
 from dualdnn.api.operations import MultiHeadAttnBackwardData, MultiHeadAttnBackwardWeights
 
 from ..engine import Exact, implements
+from ..spread import Steps
 from ..view import Array
 from .kept import Schedule, kept_schedule, schedule_in
 from .sequence import Place, Projections, Sequence, places
@@ -43,10 +44,7 @@ class Gradients:
         s = self.sequence
         weighed = product(self.heads, s.v.transposed)
         terms = self.heads * s.heads.kept()
-        size = terms.value.shape[-1]
-        error = terms.error.sum(-1, keepdims=True) + size * np.abs(terms.value).sum(-1, keepdims=True)
-        means = terms.made(terms.value.sum(-1, keepdims=True), error)
-        found = s.probabilities * (weighed - means)
+        found = s.probabilities * (weighed - terms.sum(-1, keepdims=True))
         inside = found.made(np.where(s.mask, found.value, 0), np.where(s.mask, found.error, 0))
         return inside.kept().scaled(s.scaler)
 
@@ -90,9 +88,8 @@ class Group:
 
 
 def _groups(
-    operation: Any, found: Schedule, queries: Array, keys: Array, values: Array, weights: Array | None, dout: Array
+    operation: Any, found: Schedule, queries: Array, keys: Array, values: Array, dout: Array, projections: Projections
 ) -> Iterator[Group]:
-    projections = Projections(operation.attn, weights)
     steps, _, beams, _ = operation.queries.dims
     every = places(operation.queries.dims, operation.keys.dims, found.lengths, found.key_lengths)
     for _, group in groupby(every, lambda place: (place.batch, place.key_beam)):
@@ -122,25 +119,35 @@ def backward_data(
 ) -> dict[str, Exact]:  # fmt: skip
     """Gradients of padding are zeros here, and anything to the judge; so is everything where no forward call came before."""
     arrays = {"dqueries": queries, "dkeys": keys, "dvalues": values}
-    value = {name: np.zeros_like(array) for name, array in arrays.items()}
-    error = {name: np.full_like(array, np.inf) for name, array in arrays.items()}
 
-    def store(name: str, where: tuple[Any, ...], found: Tracked) -> None:
-        value[name][where], error[name][where] = found.value, found.error
+    def compute(is_expected: bool) -> tuple[dict[str, Array], dict[str, Array]]:
+        value = {name: np.zeros_like(array) for name, array in arrays.items()}
+        error = {name: np.full_like(array, np.inf) for name, array in arrays.items()}
 
-    if schedule_in(operation, reserve) is not None:
+        def store(name: str, where: tuple[Any, ...], found: Tracked) -> None:
+            value[name][where], error[name][where] = found.value, found.error
+
+        if schedule_in(operation, reserve) is None:
+            return value, error
         found = Schedule(
             np.array(operation.lo_win_idx), np.array(operation.hi_win_idx), lengths.astype(int), key_lengths.astype(int)
         )
-        for group in _groups(operation, found, queries, keys, values, weights, dout):
-            projections = group.members[0][1].sequence.projections
+        projections = Projections(operation.attn, weights, is_expected)
+        for group in _groups(operation, found, queries, keys, values, dout, projections):
             for place, gradients in group.members:
                 dq = _projected_back(projections, Kind.CUDNN_MH_ATTN_Q_WEIGHTS, gradients.q)
                 store("dqueries", place.of_queries, dq)
             where = group.place.of_keys
             store("dkeys", where, _projected_back(projections, Kind.CUDNN_MH_ATTN_K_WEIGHTS, group.k))
             store("dvalues", where, _projected_back(projections, Kind.CUDNN_MH_ATTN_V_WEIGHTS, group.v))
-    results = {name: Exact(value[name], error[name], 1) for name in arrays}
+        return value, error
+
+    value, error = compute(False)
+    expected = cache(lambda: compute(True)[1])
+    results = {
+        name: Exact(value[name], error[name], 1, spread=partial(lambda name: Steps(expected()[name]), name))
+        for name in arrays
+    }
     kept = kept_schedule(operation, lengths, key_lengths)
     return {**results, "reserveSpace": Exact.kept(kept)}
 
@@ -153,29 +160,34 @@ def backward_weights(
     """Sums over all vectors of the products with the gradients of what was projected."""
     if weights is None:
         return {}
-    value, error = np.zeros_like(weights), np.zeros_like(weights)
     found = schedule_in(operation, reserve)
     if found is None:  # no call filled the reserve space
-        return {"dweights": Exact(value, np.full_like(weights, np.inf), 1)}
-    projections = Projections(operation.attn, weights)
+        return {"dweights": Exact(np.zeros_like(weights), np.full_like(weights, np.inf), 1)}
     extents = operation.extents
     terms = max(extents.q_vectors, extents.k_vectors)
 
-    def add(kind: Kind, gradients: Tracked, vectors: Tracked) -> None:
-        """Add the products of gradients (heads, count, projected size), and vectors (heads, count, size) or of all heads."""
-        if kind in projections.parts:
-            part, summed = projections.parts[kind], product(gradients.transposed, vectors, terms)
-            projections.view(part, value)[...] += summed.value
-            projections.view(part, error)[...] += summed.error
+    def compute(is_expected: bool) -> tuple[Array, Array]:
+        projections = Projections(operation.attn, weights, is_expected)
+        value, error = np.zeros_like(weights), np.zeros_like(weights)
 
-    def exact(vectors: Array) -> Tracked:
-        return projections.exact(vectors[None])
+        def add(kind: Kind, gradients: Tracked, vectors: Tracked) -> None:
+            """Add the products of gradients (heads, count, projected size), and vectors (heads, count, size) or of all heads."""
+            if kind in projections.parts:
+                part, summed = projections.parts[kind], product(gradients.transposed, vectors, terms)
+                projections.view(part, value)[...] += summed.value
+                projections.view(part, error)[...] += summed.error
 
-    for group in _groups(operation, found, queries, keys, values, weights, dout):
-        for place, gradients in group.members:
-            add(Kind.CUDNN_MH_ATTN_Q_WEIGHTS, gradients.q, exact(queries[place.of_queries]))
-            add(Kind.CUDNN_MH_ATTN_O_WEIGHTS, exact(gradients.dout), gradients.sequence.heads.kept())
-        where = group.place.of_keys
-        add(Kind.CUDNN_MH_ATTN_K_WEIGHTS, group.k, exact(keys[where]))
-        add(Kind.CUDNN_MH_ATTN_V_WEIGHTS, group.v, exact(values[where]))
-    return {"dweights": Exact(value, error, 1)}
+        def exact(vectors: Array) -> Tracked:
+            return projections.exact(vectors[None])
+
+        for group in _groups(operation, found, queries, keys, values, dout, projections):
+            for place, gradients in group.members:
+                add(Kind.CUDNN_MH_ATTN_Q_WEIGHTS, gradients.q, exact(queries[place.of_queries]))
+                add(Kind.CUDNN_MH_ATTN_O_WEIGHTS, exact(gradients.dout), gradients.sequence.heads.kept())
+            where = group.place.of_keys
+            add(Kind.CUDNN_MH_ATTN_K_WEIGHTS, group.k, exact(keys[where]))
+            add(Kind.CUDNN_MH_ATTN_V_WEIGHTS, group.v, exact(values[where]))
+        return value, error
+
+    value, error = compute(False)
+    return {"dweights": Exact(value, error, 1, spread=lambda: Steps(compute(True)[1]))}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from dualdnn.api.operations import MultiHeadAttnForward, MultiHeadAttnStep
 
 from ..engine import Exact, implements
+from ..spread import Steps
 from ..view import Array
 from .kept import kept_schedule
 from .sequence import Projections, Sequence, places
@@ -15,10 +18,13 @@ from .sequence import Projections, Sequence, places
 
 def _computed(
     operation: Any, lengths: Array, key_lengths: Array, queries: Array, residuals: Array | None, keys: Array, values: Array,
-    weights: Array | None, steps: slice, value: Array, error: Array,
-) -> None:  # fmt: skip
-    """Fill the outputs of some time-steps of all sequences; others stay as they are."""
-    projections = Projections(operation.attn, weights)
+    weights: Array | None, steps: slice, out: Array, is_expected: bool = False,
+) -> tuple[Array, Array]:  # fmt: skip
+    """(the outputs of some time-steps of all sequences, zeros in their padding, others as they are; errors, without end in the
+    padding)."""
+    value, error = out.copy(), np.zeros(out.shape, out.dtype)
+    value[steps], error[steps] = 0, np.inf
+    projections = Projections(operation.attn, weights, is_expected)
     low, high = (np.array(indices) for indices in (operation.lo_win_idx, operation.hi_win_idx))
     for place in places(operation.queries.dims, operation.keys.dims, lengths, key_lengths):
         chosen = slice(steps.start, min(steps.stop, place.queries))
@@ -32,6 +38,7 @@ def _computed(
         if residuals is not None:
             found = (found if operation.attn.o_projected else found.kept()) + projections.exact(residuals[where])
         value[where], error[where] = found.value, found.error
+    return value, error
 
 
 @implements(MultiHeadAttnForward)
@@ -40,11 +47,12 @@ def forward(
     values: Array, weights: Array | None,
 ) -> dict[str, Exact]:  # fmt: skip
     """Padding is zeros here, and anything to the judge: the document leaves it undefined."""
-    value = np.zeros(operation.out.dims, queries.dtype)
-    error = np.full(operation.out.dims, np.inf, queries.dtype)
-    steps = slice(0, operation.queries.dims[0])
-    _computed(operation, lengths, key_lengths, queries, residuals, keys, values, weights, steps, value, error)
-    found = {"out": Exact(value, error, 1)}
+    out, steps = np.zeros(operation.out.dims, queries.dtype), slice(0, operation.queries.dims[0])
+    found = {
+        "out": _exact(
+            partial(_computed, operation, lengths, key_lengths, queries, residuals, keys, values, weights, steps, out)
+        )
+    }
     if operation.trains:
         found["reserveSpace"] = Exact.kept(kept_schedule(operation, lengths, key_lengths))
     return found
@@ -57,7 +65,11 @@ def step(
 ) -> Exact:  # fmt: skip
     """Other time-steps keep what they have; padding is zeros here, and anything to the judge."""
     steps = slice(operation.curr_idx, operation.curr_idx + 1)
-    value, error = out.copy(), np.zeros(out.shape, out.dtype)
-    value[steps], error[steps] = 0, np.inf
-    _computed(operation, lengths, key_lengths, queries, residuals, keys, values, weights, steps, value, error)
-    return Exact(value, error, 1)
+    return _exact(
+        partial(_computed, operation, lengths, key_lengths, queries, residuals, keys, values, weights, steps, out)
+    )
+
+
+def _exact(computed: Callable[..., tuple[Array, Array]]) -> Exact:
+    value, error = computed()
+    return Exact(value, error, 1, spread=lambda: Steps(computed(is_expected=True)[1]))

@@ -20,12 +20,15 @@ from .tracked import Arithmetic, Tracked, masked_product, product
 
 
 class Projections:
-    """The weights of an attention as arrays (heads, projected size, original size); None for a projection that is off."""
+    """The weights of an attention as arrays (heads, projected size, original size); None for a projection that is off.
 
-    def __init__(self, attn: AttnSpec, weights: Array | None) -> None:
+    is_expected: what is expected of the squares of errors is carried along, not their worst case.
+    """
+
+    def __init__(self, attn: AttnSpec, weights: Array | None, is_expected: bool = False) -> None:
         self.attn, self.parts = attn, weights_of(attn)
         self.weights = weights
-        self.arithmetic = Arithmetic.of(attn)
+        self.arithmetic = Arithmetic.of(attn, is_expected)
 
     def __getitem__(self, kind: Kind) -> Array | None:
         part = self.parts.get(kind)
@@ -106,12 +109,17 @@ class Sequence:
         total = terms.sum(axis=-1, keepdims=True)
         value = np.where(self.mask, terms / total, 0)
         # Relative errors: of each exponential, which has those of its argument; of their sum; of the division.
-        argument = np.where(self.mask, EXP + ARGUMENT * np.abs(shifted) + scores.error, 0)
+        a = self.projections.arithmetic
+        argument = np.where(self.mask, a.rounded(EXP + ARGUMENT * np.abs(shifted), 1.0) + scores.error, 0)
         own = np.where(value > 0, argument, 0)
         count = self.mask.sum(axis=-1, keepdims=True)
-        of_total = (value * own).sum(axis=-1, keepdims=True) + count + self.rescales
-        relative = np.expm1(np.minimum(unit * (own + of_total + DIVISION), 80)) / unit
-        error = np.where(self.mask, value * relative + smallest / unit, 0)
+        sizes = a.size(value)
+        of_total = (sizes * own).sum(axis=-1, keepdims=True) + a.rounded(self.rescales, 1.0)
+        of_total = of_total + a.of_sum(np.ones(()), sizes.sum(axis=-1, keepdims=True), count)
+        relative = own + of_total + a.rounded(DIVISION, 1.0)
+        reach = np.minimum(a.reach(relative), 80)
+        steeper = np.where(reach > 0, np.expm1(reach) / np.where(reach > 0, reach, 1), 1)
+        error = np.where(self.mask, sizes * relative * a.size(steeper) + a.rounded(smallest / unit, 1.0), 0)
         return scores.made(value, error)
 
     @cached_property

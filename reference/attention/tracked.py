@@ -10,6 +10,7 @@ from dualdnn.api.operations.attention import allows_tensor_cores
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 
 from ..precision import PRECISION
+from ..running import Running
 from ..view import Array
 
 TF32_UNIT = 2.0**-11
@@ -17,24 +18,27 @@ HALF_UNIT, HALF_SMALLEST, HALF_LARGEST = 2.0**-11, 2.0**-25, 65504.0  # the seco
 
 
 @dataclass(frozen=True)
-class Arithmetic:
+class Arithmetic(Running):
     """What may be rounded where (docs/errata.md, D364).
 
-    unit: the roundoff of the compute type. terms: roundings of a term for each addition of a product of matrices; tensor cores
-    cut off their sums. factors: roundings of a product of which both factors are rounded to TF32. is_kept: whether intermediate
+    terms: roundings of a term for each addition of a product of matrices; tensor cores
+    cut off their sums. factors: roundoffs to which both factors of a product are rounded (TF32). is_kept: whether intermediate
     vectors and factors are rounded to HALF.
     """
 
-    unit: float
     terms: int = 1
     factors: float = 0.0
     is_kept: bool = False
 
     @classmethod
-    def of(cls, attn: AttnSpec) -> Arithmetic:
+    def of(cls, attn: AttnSpec, is_expected: bool = False) -> Arithmetic:
         unit = PRECISION[DOUBLE if attn.data_type == DOUBLE else FLOAT][0]
         cores, half = allows_tensor_cores(attn), attn.data_type == HALF
-        return cls(unit, 2 if cores else 1, 2 * TF32_UNIT / unit if cores and not half else 0.0, half)
+        return cls(unit, is_expected, 2 if cores else 1, TF32_UNIT / unit if cores and not half else 0.0, half)
+
+    def of_product(self, total: Array, terms: Array, roundings: int) -> Array:
+        """The error of a sum of products. roundings: of each in the worst case, those of its factors apart."""
+        return self.of_sum(total, terms, roundings, self.factors, terms, cut=self.terms > 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ class Tracked:
     def __add__(self, other: Tracked) -> Tracked:
         """The rounded sum."""
         value = self.value + other.value
-        return self.made(value, self.error + other.error + np.abs(value))
+        return self.made(value, self.error + other.error + self.arithmetic.rounded(1, value))
 
     def __sub__(self, other: Tracked) -> Tracked:
         return self + self.made(-other.value, other.error)
@@ -75,35 +79,43 @@ class Tracked:
     def __mul__(self, other: Tracked) -> Tracked:
         """The rounded product, element by element."""
         value = self.value * other.value
-        error = self.error * np.abs(other.value) + np.abs(self.value) * other.error
-        return self.made(value, error + np.abs(value))
+        a = self.arithmetic
+        error = self.error * a.size(other.value) + a.size(self.value) * other.error
+        return self.made(value, error + a.rounded(1, value))
 
     def scaled(self, factor: float) -> Tracked:
         """The product with a number, rounded once."""
         value = self.value * factor
-        return self.made(value, self.error * abs(factor) + np.abs(value))
+        return self.made(value, self.error * self.arithmetic.size(factor) + self.arithmetic.rounded(1, value))
 
     def kept(self) -> Tracked:
         """The numbers once they are stored, or are factors, in the data type: zeros stay, numbers beyond its range are not determined."""
         if not self.arithmetic.is_kept:
             return self
-        most = np.abs(self.value) + self.arithmetic.unit * self.error
-        error = self.error + np.where(most > 0, HALF_UNIT * most + HALF_SMALLEST, 0) / self.arithmetic.unit
+        a = self.arithmetic
+        most = np.abs(self.value) + a.reach(self.error)
+        error = self.error + np.where(most > 0, a.rounded((HALF_UNIT * most + HALF_SMALLEST) / a.unit, 1.0), 0)
         return self.made(self.value, np.where(most >= HALF_LARGEST, np.inf, error))
 
     def sum_over_heads(self) -> Tracked:
         """The sum over the first dimension."""
-        count = len(self.value)
-        error = self.error.sum(axis=0) + (count - 1) * np.abs(self.value).sum(axis=0)
-        return self.made(self.value.sum(axis=0), error)
+        return self.sum(0)
+
+    def sum(self, axis: int, keepdims: bool = False) -> Tracked:
+        """The sum over a dimension."""
+        a, total = self.arithmetic, self.value.sum(axis=axis, keepdims=keepdims)
+        terms = a.size(self.value).sum(axis=axis, keepdims=keepdims)
+        error = self.error.sum(axis=axis, keepdims=keepdims) + a.of_sum(total, terms, self.value.shape[axis] - 1)
+        return self.made(total, error)
 
 
 def product(first: Tracked, second: Tracked, roundings: int = 0) -> Tracked:
     """The product of matrices: each term is rounded, and added in any order. roundings: of a term beside these."""
-    sizes, others = np.abs(first.value), np.abs(second.value)
-    count = first.arithmetic.terms * first.value.shape[-1] + first.arithmetic.factors + roundings
-    error = first.error @ others + sizes @ (second.error + count * others)
-    return first.made(first.value @ second.value, error)
+    a, total = first.arithmetic, first.value @ second.value
+    sizes, others = a.size(first.value), a.size(second.value)
+    count = a.terms * first.value.shape[-1] + roundings
+    error = first.error @ others + sizes @ second.error + a.of_product(total, sizes @ others, count)
+    return first.made(total, error)
 
 
 def masked_product(weights: Tracked, mask: Array, rows: Tracked, roundings: int = 0) -> Tracked:

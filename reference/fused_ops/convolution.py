@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,8 +14,9 @@ from dualdnn.api.operations import (
     TensorSpec,
 )
 
-from ..engine import Exact, evaluate, implements, magnitude_of, roundings_of
+from ..engine import Exact, evaluate, implements, magnitude_of, roundings_of, spread_of
 from ..precision import PRECISION
+from ..spread import Spread, Steps, each_rounded, few
 from ..view import Array, write
 from .residual import SUM_ROUNDINGS, activated, scaled
 
@@ -32,10 +35,14 @@ def _units(operation: Any, spec: TensorSpec) -> float:
     return PRECISION[spec.data_type][0] / PRECISION[operation.compute_type][0]
 
 
+# What is expected of the squares of errors (spread.py); none where that is not known.
+Squares = Callable[[], Array | None]
+
+
 def _convolved(
     operation: Any, x: Array, scale: Array | None, bias: Array | None, **others: Array
-) -> tuple[Array, Array]:
-    """(the result of the convolution behind the prologue, its error in units of the arithmetic)."""
+) -> tuple[Array, Array, Squares]:
+    """(the result of the convolution behind the prologue, its error in units of the arithmetic, what is expected of it)."""
     inner = operation.inner
     total, terms = scaled(x, scale, bias)
     passed = activated(operation.activation, total)
@@ -45,12 +52,32 @@ def _convolved(
     memory[output] = np.zeros(inner.nbytes(output), np.uint8)
     found = evaluate(inner, {**memory, "x": _bytes_of(operation.x, passed)})[output]
     roundings, magnitude = np.asarray(roundings_of(found)), magnitude_of(found)
+    of_terms, per_term = found, 0.0
     if operation.prologue is not None:
         # What is rounded is at most the sum of the terms; two neighbours may come of one sum.
         of_terms = evaluate(inner, {**memory, "x": _bytes_of(operation.x, terms)})[output]
         magnitude = np.maximum(magnitude, magnitude_of(of_terms))
-        roundings = roundings + 2 * _units(operation, operation.x) + PROLOGUE_ROUNDINGS
-    return np.asarray(found.value), np.asarray(roundings * magnitude)
+        per_term = 2 * _units(operation, operation.x) + PROLOGUE_ROUNDINGS
+        roundings = roundings + per_term
+    return (
+        np.asarray(found.value),
+        np.asarray(roundings * magnitude),
+        partial(_squares, operation, found, of_terms, per_term),
+    )
+
+
+def _squares(operation: Any, found: Exact, of_terms: Exact, per_term: float) -> Array | None:
+    """What is expected of the squares of errors. of_terms: the convolution of what is rounded before it, per_term as often."""
+    sums, rounded = spread_of(found), spread_of(of_terms)
+    if not isinstance(sums, Spread) or not isinstance(rounded, Spread):
+        return None
+    squares = sums.squares(found.value, PRECISION[operation.compute_type][0])
+    return squares + each_rounded(per_term, np.square(rounded.norm))
+
+
+def _steps(squares: Squares) -> Steps | None:
+    found = squares()
+    return None if found is None else Steps(found)
 
 
 @implements(ScaleBiasActivationConvBnstats)
@@ -58,8 +85,8 @@ def convolution_statistics(
     operation: ScaleBiasActivationConvBnstats, x: Array, scale: Array | None, bias: Array | None, w: Array
 ) -> dict[str, Exact]:
     """The convolution, and sums that may be of y before or after it is rounded."""
-    value, error = _convolved(operation, x, scale, bias, w=w)
-    found = {"y": Exact(value, error, 1)}
+    value, error, squares_of_y = _convolved(operation, x, scale, bias, w=w)
+    found = {"y": Exact(value, error, 1, spread=partial(_steps, squares_of_y))}
     if operation.ySum is not None:
         over, unit = (0, *range(2, value.ndim)), PRECISION[operation.compute_type][0]
         size, count = np.abs(value), value.size // value.shape[1]
@@ -80,8 +107,8 @@ def convolution_filter_gradient(
     operation: ScaleBiasActivationWgrad, x: Array, scale: Array | None, bias: Array | None, dy: Array
 ) -> Exact:
     """The gradient of the filter."""
-    value, error = _convolved(operation, x, scale, bias, dy=dy)
-    return Exact(value, error, 1)
+    value, error, squares = _convolved(operation, x, scale, bias, dy=dy)
+    return Exact(value, error, 1, spread=partial(_steps, squares))
 
 
 @implements(ConvScaleBiasAddActivation)
@@ -95,8 +122,9 @@ def convolution_add_activation(
     found = evaluate(inner, memory)["y"]
     value = np.asarray(found.value)
     error = np.asarray(roundings_of(found)) * magnitude_of(found)
+    squares = partial(_squares, operation, found, found, 0.0)
     if operation.epilogue is None:
-        return Exact(value, error, 1)
+        return Exact(value, error, 1, spread=partial(_steps, squares))
     total, terms = scaled(value, scale, None)
     factor = 1.0 if scale is None else np.abs(scale)
     error = factor * (error + 2 * _units(operation, operation.y) * np.abs(value))
@@ -105,4 +133,12 @@ def convolution_add_activation(
         total, terms = total + residual, terms + residual_terms
     if z_bias is not None:
         total, terms = total + z_bias, terms + np.abs(z_bias)
-    return Exact(activated(operation.activation, total), error + SUM_ROUNDINGS * terms, 1)
+
+    def steps() -> Steps | None:
+        of_sums = squares()
+        if of_sums is None:
+            return None
+        of_sums = of_sums + few(2 * _units(operation, operation.y)) * np.square(value)
+        return Steps(np.square(factor) * of_sums + few(SUM_ROUNDINGS) * np.square(terms))
+
+    return Exact(activated(operation.activation, total), error + SUM_ROUNDINGS * terms, 1, spread=steps)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from dualdnn.api.operations import BnFinalizeStatisticsInference, BnFinalizeStatisticsTraining
 
@@ -39,8 +41,7 @@ def equivalent(
 
 def determined(exact: Exact, share: Array | float) -> Exact:
     """The result, with nothing promised where the error of the variance is too large a share of it."""
-    magnitude = np.asarray(exact.magnitude)
-    return Exact(exact.value, np.where(share > STABLE, np.inf, magnitude), exact.roundings)
+    return replace(exact, magnitude=np.where(share > STABLE, np.inf, np.asarray(exact.magnitude)))
 
 
 @implements(BnFinalizeStatisticsTraining)

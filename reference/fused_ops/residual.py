@@ -11,11 +11,13 @@ from dualdnn.api.operations.specs import TensorSpec
 
 from ..engine import Exact, implements, in_compute_type
 from ..precision import PRECISION
+from ..spread import Steps, few, walked
 from ..view import Array
-from .finalize import VARIANCE_ROUNDINGS, determined, inverse_root
+from .finalize import INVERSE_ROUNDINGS, MEAN_ROUNDINGS, VARIANCE_ROUNDINGS, determined, inverse_root
 
 WORD = 32
 SUM_ROUNDINGS = 5  # two products, three sums
+OF_NORMAL = 4  # of a normalised element: both products, the difference, the product with dy
 
 
 def activated(activation: ActivationSpec | None, value: Array) -> Array:
@@ -94,6 +96,8 @@ def batch_norm_gradient(
     mean_terms = None if mean is None else np.abs(mean)
     roundings: Array | float = pixels + 12
     share: Array | float = 0.0
+    of_mean: Array | float = 0.0  # expected squares of errors of the mean and, relative, of the inverse (spread.py)
+    of_inverse_squares: Array | float = few(INVERSE_ROUNDINGS)
     if mean is None or inverse is None:
         mean, mean_terms = x.mean(over, keepdims=True), np.abs(x).mean(over, keepdims=True)
         variance = np.square(x - mean).mean(over, keepdims=True) + in_compute_type(operation, operation.epsilon)
@@ -101,18 +105,48 @@ def batch_norm_gradient(
         error = 2 * (pixels + VARIANCE_ROUNDINGS) * np.square(x).mean(over, keepdims=True)
         inverse, of_inverse = inverse_root(variance, error)
         roundings, share = 2 * pixels + 20 + 3 * of_inverse, PRECISION[operation.compute_type][0] * error / variance
+
+        def norm(values: Array) -> Array:
+            return np.sqrt(np.square(values).sum(over, keepdims=True)) / pixels
+
+        second = np.square(x).mean(over, keepdims=True)
+        of_mean = walked(pixels, mean, norm(x)) + few(MEAN_ROUNDINGS) * mean**2
+        of_second = walked(pixels, second, norm(np.square(x))) + few(2 * VARIANCE_ROUNDINGS) * second**2
+        of_inverse_squares = of_inverse_squares + (of_second + 4 * mean**2 * of_mean) / (2 * variance) ** 2
     normal, normal_terms = (x - mean) * inverse, (np.abs(x) + mean_terms) * np.abs(inverse)
     size = np.abs(gradient)
     bias, bias_terms = gradient.sum(over, keepdims=True), size.sum(over, keepdims=True)
     slope, slope_terms = (gradient * normal).sum(over, keepdims=True), (size * normal_terms).sum(over, keepdims=True)
+
+    def total(values: Array) -> Array:
+        return values.sum(over, keepdims=True)
+
+    def bias_squares() -> Array:
+        return walked(pixels, bias, np.sqrt(total(np.square(gradient))))
+
+    def slope_squares() -> Array:
+        """What all elements share does not average out."""
+        sums = walked(pixels + 1, slope, np.sqrt(total(np.square(gradient * normal))))
+        shared = np.square(inverse * bias) * of_mean + np.square(slope) * of_inverse_squares
+        return np.asarray(sums + shared + few(OF_NORMAL) * total(np.square(size * normal_terms)))
+
+    def squares() -> Array:
+        of_normal = np.square(inverse) * of_mean + np.square(normal) * of_inverse_squares
+        of_normal = of_normal + few(OF_NORMAL) * np.square(normal_terms)
+        sums = bias_squares() + np.square(normal) * slope_squares() + of_normal * np.square(slope)
+        terms = np.square(size) + (np.square(bias) + np.square(normal_terms * slope)) / pixels**2
+        inner = sums / pixels**2 + (of_inverse_squares + few(INVERSE_ROUNDINGS)) * terms
+        return np.asarray(np.square(factor) * inner)
+
     found = {
         "dz": Exact(gradient, size, 0),
-        "dBias": Exact(bias, bias_terms, pixels),
-        "dScale": determined(Exact(slope, slope_terms, roundings), share),
+        "dBias": Exact(bias, bias_terms, pixels, spread=lambda: Steps(bias_squares())),
+        "dScale": determined(Exact(slope, slope_terms, roundings, spread=lambda: Steps(slope_squares())), share),
     }
     if scale is not None:
         factor = scale * inverse
         inner = gradient - bias / pixels - normal * slope / pixels
         terms = size + bias_terms / pixels + normal_terms * slope_terms / pixels
-        found["dx"] = determined(Exact(factor * inner, np.abs(factor) * terms, roundings), share)
+        dx = Exact(factor * inner, np.abs(factor) * terms, roundings, spread=lambda: Steps(squares()))
+        found["dx"] = determined(dx, share)
     return {name: exact for name, exact in found.items() if operation.has(name)}

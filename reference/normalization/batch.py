@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from dualdnn.api.enumerations import cudnnNanPropagation_t
@@ -31,11 +32,14 @@ from dualdnn.api.operations.normalization.batch import (
 from dualdnn.api.operations.specs import DOUBLE
 
 from ..engine import Exact, implements, in_compute_type
+from ..spread import Steps, few, walked
 from ..view import Array
 
 # Of x or mean on the way into y, whichever of scale * inverse * (x - mean) and (scale * inverse) * x - ... is computed: the sum
 # with epsilon, the square root and the division (3), the products and the sums (5).
 AFFINE_ROUNDINGS = 8
+STEEP = 0.5  # an error of a variance beyond this share says little of its inverse root
+BESIDE = 1.01  # what is there or not, with the rounding errors of the rest
 UNCERTAIN = 2  # whether an activation passes its argument, which rounding decides
 
 
@@ -63,10 +67,23 @@ implements(NormalizationForwardInference)(inference)
 
 
 @dataclass
+class Squares:
+    """Expected squares of the errors of a mean, a variance, and (relative) of the inverse root of it."""
+
+    mean: Array | float
+    variance: Array | float
+    inverse: Array | float
+
+
+EXACT = Squares(0.0, 0.0, 0.0)
+
+
+@dataclass
 class Statistics:
     """The mean and 1 / sqrt(variance + epsilon) of every statistic, with extent 1 in the dimensions that it is taken over.
 
-    mean_error: absolute, in roundoffs; inverse_error: relative, in roundoffs. count: elements of a statistic.
+    mean_error: absolute, in roundoffs; inverse_error: relative, in roundoffs. count: elements of a statistic. squares: what is expected of
+    these errors (spread.py).
     """
 
     count: int
@@ -76,6 +93,7 @@ class Statistics:
     inverse_error: Array | float
     variance: Array | None = None
     variance_error: Array | float = 0.0
+    squares: Callable[[], Squares] = lambda: EXACT
 
 
 def limits(operation: BatchStatistics) -> tuple[float, float]:
@@ -104,7 +122,23 @@ def statistics(operation: BatchStatistics, x: Array, epsilon: float) -> Statisti
     share = unit * variance_error / (variance + epsilon)
     # 1 / sqrt(1 - share) - 1; the sum, the square root and the division
     inverse_error = np.where(share < 1, (1 / np.sqrt(1 - np.minimum(share, 1)) - 1) / unit + 4, np.inf)
-    return Statistics(count, mean, 1 / np.sqrt(variance + epsilon), mean_error, inverse_error, variance, variance_error)
+
+    @cache
+    def expected() -> Squares:
+        """As above. Sums may be of distances from any element: its own, from the mean, is a standard deviation in the mean, and the sum of
+        squares of a sixfold square. Each step of a running mean moves the sum of squares by its distance; an error of the mean enters
+        as its square."""
+        norm = np.sqrt(np.square(x).sum(axes, keepdims=True)) / count
+        fourth = np.sqrt((distance**4).sum(axes, keepdims=True)) / count
+        of_mean = walked(count + 1, np.sqrt(np.square(mean) + variance), norm) + few(2) * np.square(mean)
+        of_variance = walked(count, np.sqrt(6) * variance, fourth) + few(6) * np.square(variance)
+        of_variance = of_variance + 16 * size**2 * variance / count
+        of_variance = of_variance + np.square(9 * unit * of_mean)
+        slope = np.where(share < STEEP, 0.5 / (1 - np.minimum(share, STEEP)) ** 1.5 / (variance + epsilon), np.inf)
+        return Squares(of_mean, of_variance, slope**2 * of_variance + few(4))
+
+    inverse = 1 / np.sqrt(variance + epsilon)
+    return Statistics(count, mean, inverse, mean_error, inverse_error, variance, variance_error, expected)
 
 
 def relu(operation: NormalizationTraining, value: Array) -> Array:
@@ -121,6 +155,14 @@ def affine_error(x: Array, s: Statistics, factor: Array, bias: Array) -> Array:
     argument = np.abs(factor) * (s.mean_error + AFFINE_ROUNDINGS * (np.abs(x) + np.abs(s.mean)))
     product = np.abs(factor * (x - s.mean))
     return argument + np.where(product == 0, 0, product * s.inverse_error) + AFFINE_ROUNDINGS * np.abs(bias)
+
+
+def affine_steps(x: Array, s: Statistics, factor: Array, bias: Array) -> Array:
+    """What is expected of the squares of that error."""
+    found = s.squares()
+    argument = np.square(factor) * (found.mean + few(AFFINE_ROUNDINGS) * (np.square(x) + np.square(s.mean)))
+    product = np.square(factor * (x - s.mean))
+    return argument + np.where(product == 0, 0, product * found.inverse) + few(AFFINE_ROUNDINGS) * np.square(bias)
 
 
 def certainly_positive(operation: BatchStatistics, argument: Array, error: Array) -> Array:
@@ -155,27 +197,48 @@ def training(
         found = error()
         return found if operation.activation is None else np.where(value < -limits(operation)[0] * found, 0, found)
 
-    found = {"y": Exact(relu(operation, value), error_of_y, 1)}
+    def steps() -> Steps:
+        return Steps(affine_steps(x, s, factor, bias) + (0 if z is None else few(2) * np.square(z)))
+
+    found = {"y": Exact(relu(operation, value), error_of_y, 1, spread=steps)}
     assert s.variance is not None
     if running_mean is not None and running_variance is not None:
         f = in_compute_type(operation, operation.exponentialAverageFactor)
         unbiased = np.float64(s.count) / (s.count - 1) if s.count > 1 else np.nan
 
-        def averaged(old: Array, new: Array, new_error: Array | float) -> Exact:
+        def averaged(old: Array, new: Array, new_error: Array | float, squares: Callable[[], Array | float]) -> Exact:
             """1 - f and the products with it, the product with f, their sum."""
             return Exact(
                 (1 - f) * old + f * new,
                 lambda: 4 * (1 + abs(f)) * np.abs(old) + abs(f) * (new_error + 4 * np.abs(new)),
                 1,
+                spread=lambda: Steps(
+                    few(4 * (1 + abs(f))) * np.square(old) + f**2 * (squares() + few(4) * np.square(new))
+                ),
             )
 
-        found["runningMean"] = averaged(running_mean, s.mean, s.mean_error)
-        found["runningVariance"] = averaged(running_variance, s.variance * unbiased, s.variance_error * unbiased)
+        found["runningMean"] = averaged(running_mean, s.mean, s.mean_error, lambda: s.squares().mean)
+        found["runningVariance"] = averaged(
+            running_variance,
+            s.variance * unbiased,
+            s.variance_error * unbiased,
+            lambda: s.squares().variance * unbiased**2,
+        )
     if isinstance(operation, FusedTraining):
         found["reserveSpace"] = Exact.kept(kept_mask(operation, value, error))
     if operation.saved is not None:
-        found["savedMean"] = Exact(s.mean, lambda: s.mean_error + np.abs(s.mean), 1)
-        found["savedInvVariance"] = Exact(s.inverse, lambda: np.abs(s.inverse) * s.inverse_error, 1)
+        found["savedMean"] = Exact(
+            s.mean,
+            lambda: s.mean_error + np.abs(s.mean),
+            1,
+            spread=lambda: Steps(s.squares().mean + few(1) * np.square(s.mean)),
+        )
+        found["savedInvVariance"] = Exact(
+            s.inverse,
+            lambda: np.abs(s.inverse) * s.inverse_error,
+            1,
+            spread=lambda: Steps(np.square(s.inverse) * s.squares().inverse),
+        )
     return found
 
 
@@ -206,7 +269,7 @@ def gradient(
         s = Statistics(count, saved_mean, saved_inverse, 0.0, 0.0)
     normalized = (x - s.mean) * s.inverse
     passes = passed(operation, x, s, scale, bias, reserve)
-    open_ = np.zeros(()) if passes is None else np.where(passes == UNCERTAIN, np.abs(dy), 0) / unit
+    open_ = np.zeros_like(dy) if passes is None else np.where(passes == UNCERTAIN, np.abs(dy), 0) / unit
     if passes is not None:
         dy = np.where(passes == 1, dy, 0)
 
@@ -234,10 +297,42 @@ def gradient(
         inner = sums / s.count + (s.inverse_error + 6) * terms + open_
         return np.abs(factor) * inner
 
+    # The same of what is expected: what all elements share does not average out.
+    def normalized_squares(own: float) -> Array:
+        found = s.squares()
+        return np.square(s.inverse) * found.mean + np.square(normalized) * (found.inverse + own)
+
+    # What rounding decides is there or is not: it is allowed as a whole, beside what is expected of the rest.
+    def undecided(values: Array) -> Array:
+        return np.asarray(few(BESIDE * values))
+
+    @cache
+    def scale_squares() -> Array:
+        found, norm = s.squares(), np.sqrt(total(np.square(dy * normalized)))
+        shared = np.square(s.inverse * bias_gradient) * found.mean + np.square(scale_gradient) * found.inverse
+        return np.asarray(walked(s.count + 1, scale_gradient, norm) + shared + few(3) * norm**2)
+
+    @cache
+    def bias_squares() -> Array:
+        return walked(s.count, bias_gradient, np.sqrt(total(np.square(dy))))
+
+    def squares() -> Array:
+        sums = bias_squares() + np.square(normalized) * scale_squares()
+        sums = sums + normalized_squares(few(3)) * np.square(scale_gradient)
+        terms = np.square(dy) + (np.square(bias_gradient) + np.square(normalized * scale_gradient)) / s.count**2
+        shared = (total(open_) + np.abs(normalized) * total(open_ * np.abs(normalized))) / s.count
+        inner = sums / s.count**2 + (s.squares().inverse + few(6)) * terms + undecided(open_ + shared)
+        return np.asarray(np.square(factor) * inner)
+
     found = {
-        "dx": Exact(dx, error, 1),
-        "dScale": Exact(scale_gradient, scale_error, 1),
-        "dBias": Exact(bias_gradient, bias_error, 1),
+        "dx": Exact(dx, error, 1, spread=lambda: Steps(squares())),
+        "dScale": Exact(
+            scale_gradient,
+            scale_error,
+            1,
+            spread=lambda: Steps(scale_squares() + undecided(total(open_ * np.abs(normalized)))),
+        ),
+        "dBias": Exact(bias_gradient, bias_error, 1, spread=lambda: Steps(bias_squares() + undecided(total(open_)))),
     }
     return found if operation.dz is None else found | {"dz": Exact(dy, lambda: open_, 1)}
 

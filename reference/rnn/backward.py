@@ -19,7 +19,7 @@ from dualdnn.api.operations.rnn.network import GRU, LSTM, PROJECTION, TANH
 
 from ..engine import Exact, implements
 from ..view import Array
-from .bounded import Bounded, affine, concatenated, joined, with_bounds
+from .bounded import Bounded, Tracking, affine, concatenated, joined, with_bounds
 from .dropped import dropped, masks_of
 from .forward import Network, Pass, container, stacked, unpacked
 
@@ -192,7 +192,7 @@ def blocked(gradient: Bounded, inside: Array | None, unsure: Array | None) -> Bo
     value = np.where(inside, gradient.value, 0)
 
     def error() -> Array:
-        either = np.abs(gradient.value) / gradient.arithmetic.unit + gradient.error
+        either = gradient.arithmetic.rounded(1 / gradient.arithmetic.unit, gradient.value) + gradient.error
         return np.where(unsure, either, np.where(inside, gradient.error, 0))
 
     return gradient.made(value, error)
@@ -201,22 +201,23 @@ def blocked(gradient: Bounded, inside: Array | None, unsure: Array | None) -> Bo
 def summed(gradients: list[Bounded], inputs: list[Bounded] | None) -> Bounded:
     """The sum over steps and sequences of gradient times input, a matrix; without inputs that of the gradients."""
     g = joined(gradients, np.concatenate)
-    unit, factors = g.arithmetic.unit, 2 * g.arithmetic.factors
-    count = len(g.value) + 1
+    a, count = g.arithmetic, len(g.value) + 1
     if inputs is None:
-        return g.made(g.value.sum(0), lambda: g.error.sum(0) + count * (1 + count * unit) * np.abs(g.value).sum(0))
+        total = g.value.sum(0)
+        return g.made(total, lambda: g.error.sum(0) + a.of_sum(total, a.size(g.value).sum(0), count))
     x = joined(inputs, np.concatenate)
+    total = g.value.T @ x.value
 
     def error() -> Array:
-        terms = np.abs(g.value).T @ np.abs(x.value)
-        of_factors = g.error.T @ np.abs(x.value) + np.abs(g.value).T @ x.error + unit * g.error.T @ x.error
-        return np.asarray(of_factors + (factors + count * (1 + count * unit)) * terms)
+        terms = a.size(g.value).T @ a.size(x.value)
+        of_factors = g.error.T @ a.size(x.value) + a.size(g.value).T @ x.error + a.of_products * (g.error.T @ x.error)
+        return np.asarray(of_factors + a.of_product(total, terms, terms, count))
 
-    return g.made(g.value.T @ x.value, error)
+    return g.made(total, error)
 
 
 def _again(
-    tracked: bool, spec: RNNSpec, data: RNNDataSpec, states: Array, x: Array, w: Array, hx: Array, cx: Array, dy: Array,
+    tracked: Tracking, spec: RNNSpec, data: RNNDataSpec, states: Array, x: Array, w: Array, hx: Array, cx: Array, dy: Array,
     dhy: Array, dcy: Array,
 ) -> Backward:  # fmt: skip
     """The forward computation, made again, and its gradients."""
@@ -244,7 +245,7 @@ def rnn_backward_data(
         for v, shape in zip(given[1:], shapes[1:], strict=True)
     ]
 
-    def compute(tracked: bool) -> dict[str, Exact]:
+    def compute(tracked: Tracking) -> dict[str, Exact]:
         found = _again(tracked, spec, data, states, x, *known)
         results = {"dx": container(data, stacked(found.dx))}
         passes = [found.found[i] for i in range(spec.pseudo_layers)]
@@ -268,7 +269,7 @@ def rnn_backward_weights(
     states, behind = _drawn(spec, reserve)
     known = list(_numbers(spec, behind, _shapes(spec, operation.x), x.dtype))
 
-    def compute(tracked: bool) -> dict[str, Exact]:
+    def compute(tracked: Tracking) -> dict[str, Exact]:
         gradient = _again(tracked, spec, operation.x, states, *known).weights()
         return {"dweightSpace": gradient.moved(lambda array: array.reshape(operation.dweightSpace.dims)).result()}
 

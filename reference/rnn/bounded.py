@@ -2,26 +2,42 @@
 
 An error is counted in unit roundoffs of the compute type. Sums and products add the errors of their operands and their own
 roundings; functions amplify the error of their argument by their slope, which within that error is at most ``exp(k * error)``
-times the slope at the value itself for functions whose second derivative is at most k times the first.
+times the slope at the value itself for functions whose second derivative is at most k times the first. What is expected
+of errors (spread.py) is carried along in the same way: squares in place of sizes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 from ..engine import Exact
+from ..running import Running
+from ..spread import Steps
 from ..view import Array
 
+LARGEST_HALF = 65504.0
 FUNCTION_ROUNDINGS = 12  # exp or tanh (2 ulp each) and the operations around them, of relative effect 1 at most
 
 
+class Tracking(Enum):
+    """What is carried along with numbers: nothing, the worst case of their errors, or what is expected of their squares."""
+
+    NOTHING = 0
+    WORST = 1
+    EXPECTED = 2
+
+    def __bool__(self) -> bool:
+        return self != Tracking.NOTHING
+
+
 @dataclass(frozen=True)
-class Arithmetic:
+class Arithmetic(Running):
     """The compute type and what else is allowed to be rounded.
 
     unit: its unit roundoff. factors: unit roundoffs by which both factors of a matrix product may be rounded (TF32).
@@ -29,10 +45,13 @@ class Arithmetic:
     tracked: whether errors are carried along: the judge needs them, the backend does not.
     """
 
-    unit: float
     factors: float = 0.0
     stored: float = 0.0
     tracked: bool = True
+
+    def of_product(self, total: Array, terms: Array, products: Array, count: int) -> Array:
+        """The error of a sum of products, and of other terms."""
+        return self.of_sum(total, terms, count, self.factors, products, cut=self.factors + self.stored > 0)
 
 
 UNTRACKED = np.zeros(())  # the error where none is carried along
@@ -69,37 +88,47 @@ class Bounded:
 
     def __add__(self, other: Bounded) -> Bounded:
         value = self.value + other.value
-        return self.made(value, lambda: self.error + other.error + np.abs(self.value) + np.abs(other.value))
+        return self.made(value, lambda: self.error + other.error + self.arithmetic.rounded(1, self.value, other.value))
 
     def __sub__(self, other: Bounded) -> Bounded:
         value = self.value - other.value
-        return self.made(value, lambda: self.error + other.error + np.abs(self.value) + np.abs(other.value))
+        return self.made(value, lambda: self.error + other.error + self.arithmetic.rounded(1, self.value, other.value))
 
     def __mul__(self, other: Bounded) -> Bounded:
         value = self.value * other.value
 
         def error() -> Array:
-            own = np.abs(self.value) * other.error + np.abs(other.value) * self.error
-            return np.asarray(own + self.arithmetic.unit * self.error * other.error + np.abs(value))
+            a = self.arithmetic
+            own = a.size(self.value) * other.error + a.size(other.value) * self.error
+            return np.asarray(own + a.of_products * self.error * other.error + a.rounded(1, value))
 
         return self.made(value, error)
 
     def complement(self) -> Bounded:
         """1 - value."""
-        return self.made(1 - self.value, lambda: self.error + 1)
+        return self.made(1 - self.value, lambda: self.error + self.arithmetic.rounded(1, 1.0))
 
     def kept(self) -> Bounded:
         """The number once it has been stored between two steps."""
-        return self.made(self.value, lambda: self.error + self.arithmetic.stored * np.abs(self.value))
+        return self.made(self.value, lambda: self.error + self.arithmetic.rounded(self.arithmetic.stored, self.value))
+
+    def read_again(self) -> Array:
+        """The error once a product reads the number, without limit where memory in the data type may not have held it."""
+        a = self.arithmetic
+        if not a.stored:
+            return self.error
+        beyond = np.isfinite(self.value) & (np.abs(self.value) + a.reach(self.error) >= LARGEST_HALF)
+        return np.where(beyond, np.inf, self.error)
 
     def through(self, value: Array, slope: Callable[[], Array], curvature: float, steepest: float) -> Bounded:
         """A function of the number that has this value and slope there, nowhere a larger slope, and values between -1 and 1."""
 
         def error() -> Array:
-            unit = self.arithmetic.unit
-            reach = np.exp(np.minimum(curvature * unit * self.error, 50))
-            own = np.minimum(np.minimum(np.abs(slope()) * reach, steepest) * self.error, 2 / unit)
-            return np.asarray(own + FUNCTION_ROUNDINGS * np.abs(value))
+            a = self.arithmetic
+            steeper = np.exp(np.minimum(curvature * a.reach(self.error), 50))
+            own = a.size(np.minimum(np.abs(slope()) * steeper, steepest)) * self.error
+            own = np.where(np.isinf(self.error), np.inf, np.minimum(own, a.rounded(2 / a.unit, 1.0)))
+            return np.asarray(own + a.rounded(FUNCTION_ROUNDINGS, value))
 
         return self.made(value, error)
 
@@ -116,7 +145,7 @@ class Bounded:
         zero = np.zeros_like(self.value)
 
         def error() -> Array:
-            return np.where(self.value + self.arithmetic.unit * self.error > 0, self.error, zero)
+            return np.where(self.value + self.arithmetic.reach(self.error) > 0, self.error, zero)
 
         return self.made(np.where(self.value < 0, zero, self.value), error)
 
@@ -149,35 +178,43 @@ def affine(products: Sequence[tuple[Bounded, Array | None]], biases: Sequence[Ar
         value = value + bias
 
     def error() -> Array:
-        unit, found, terms, count = first.arithmetic.unit, np.zeros(()), np.zeros(()), len(biases) + 1
+        a, found, count = first.arithmetic, np.zeros(()), len(biases) + 1
+        terms, of_products = np.zeros(()), np.zeros(())
         for numbers, matrix in products:
+            own = numbers.read_again()
             if matrix is None:
-                found, terms, count = found + numbers.error, terms + np.abs(numbers.value), count + 1
+                found, terms, count = found + own, terms + a.size(numbers.value), count + 1
                 continue
-            absolute = np.abs(matrix).T
-            magnitude = np.abs(numbers.value) @ absolute
-            found = found + numbers.error @ absolute + 2 * first.arithmetic.factors * magnitude
+            sizes = a.size(matrix).T
+            magnitude = a.size(numbers.value) @ sizes
+            found, of_products = found + own @ sizes, of_products + magnitude
             terms, count = terms + magnitude, count + matrix.shape[1]
         for bias in biases:
-            terms = terms + np.abs(bias)
-        return np.asarray(found + count * (1 + count * unit) * terms)
+            terms = terms + a.size(bias)
+        return np.asarray(found + a.of_product(np.asarray(value), terms, of_products, count))
 
     return first.made(np.asarray(value), error)
 
 
-def with_bounds(compute: Callable[[bool], dict[str, Exact]]) -> dict[str, Exact]:
-    """Results of arithmetic that tracks no errors; their bounds are those of the same with errors, made when the judge asks.
+def with_bounds(compute: Callable[[Tracking], dict[str, Exact]]) -> dict[str, Exact]:
+    """Results of arithmetic that tracks no errors; their bounds, and what is expected, are those of the same with errors, made when the
+    judge asks.
 
     compute: the results, with errors tracked or not.
     """
-    tracked = cache(lambda: compute(True))
+    tracked = cache(compute)
 
     def bound(name: str) -> Array:
-        magnitude = tracked()[name].magnitude
+        magnitude = tracked(Tracking.WORST)[name].magnitude
         assert not callable(magnitude)
         return magnitude
 
+    def spread(name: str) -> Steps:
+        squares = tracked(Tracking.EXPECTED)[name].magnitude
+        assert not callable(squares)
+        return Steps(squares)
+
     return {
-        name: exact if exact.opaque else replace(exact, magnitude=partial(bound, name))
-        for name, exact in compute(False).items()
+        name: exact if exact.opaque else replace(exact, magnitude=partial(bound, name), spread=partial(spread, name))
+        for name, exact in compute(Tracking.NOTHING).items()
     }

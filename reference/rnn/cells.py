@@ -13,18 +13,19 @@ from dualdnn.api.operations.specs import FLOAT, HALF
 
 from ..precision import PRECISION
 from ..view import Array
-from .bounded import Arithmetic, Bounded, affine, concatenated
+from .bounded import Arithmetic, Bounded, Tracking, affine, concatenated
 
 LOW_UNIT = 2.0**-11  # of HALF and TF32
 PROPAGATES = cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN
 
 
-def arithmetic(network: RNNSpec, tracked: bool) -> Arithmetic:
+def arithmetic(network: RNNSpec, tracked: Tracking) -> Arithmetic:
     """What may be rounded where: docs/errata.md, D582. tracked: whether errors are."""
     unit = PRECISION[network.precision if network.precision != HALF else FLOAT][0]
     low = LOW_UNIT / unit
     tf32 = network.data_type == FLOAT and network.math_type != cudnnMathType_t.CUDNN_FMA_MATH
-    return Arithmetic(unit, low if tf32 else 0.0, low if network.data_type == HALF else 0.0, tracked)
+    stored = low if network.data_type == HALF else 0.0
+    return Arithmetic(unit, tracked == Tracking.EXPECTED, low if tf32 else 0.0, stored, bool(tracked))
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ def step(network: RNNSpec, layer: Layer, x: Bounded, h: Bounded, c: Bounded | No
         hidden = total.tanh()
         return Step((), None, hidden, hidden.kept())
     hidden = total.relu()
-    unsure = (np.abs(total.value) <= total.arithmetic.unit * total.error) & (total.error > 0)
+    unsure = (np.abs(total.value) <= total.arithmetic.reach(total.error)) & (total.error > 0)
     return Step((), None, hidden, hidden.kept(), total.value > 0, unsure)
 
 
@@ -153,7 +154,7 @@ def clipped(state: Bounded, clip: RNNClipSpec) -> tuple[Bounded, Array, Array]:
     limited = np.minimum(np.maximum(value, lower), upper)
     if clip.nan != PROPAGATES:
         limited = np.where(np.isnan(value), lower, limited)
-    reach = state.arithmetic.unit * state.error
+    reach = state.arithmetic.reach(state.error)
     unsure = (np.minimum(np.abs(value - lower), np.abs(value - upper)) <= reach) & (reach > 0)
 
     def error() -> Array:

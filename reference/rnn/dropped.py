@@ -26,9 +26,9 @@ def masks_of(spec: RNNSpec, data: RNNDataSpec, states: Array) -> Masks:
 def dropped(vectors: Bounded, kept: Array, probability: float) -> Bounded:
     """vectors / (1 - probability) where kept, 0 elsewhere, as memory holds them; of gradients too."""
     rest = 1 - vectors.value.dtype.type(probability)
-    value = np.where(kept, vectors.value / rest, 0)
+    value, a = np.where(kept, vectors.value / rest, 0), vectors.arithmetic
 
     def error() -> Array:
-        return np.where(kept, vectors.error / rest, 0) + ROUNDINGS * np.abs(value)
+        return np.where(kept, vectors.error * a.size(1 / rest), 0) + a.rounded(ROUNDINGS, value)
 
     return vectors.made(value, error).kept()

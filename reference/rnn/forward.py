@@ -14,7 +14,7 @@ from dualdnn.api.operations.rnn.network import LSTM
 from ..dropout import advanced
 from ..engine import Exact, implements
 from ..view import Array
-from .bounded import Bounded, concatenated, joined, with_bounds
+from .bounded import Bounded, Tracking, concatenated, joined, with_bounds
 from .cells import Layer, Step, arithmetic, step
 from .dropped import Masks, dropped, masks_of
 
@@ -82,7 +82,7 @@ class Network:
         hx: Array | None,
         cx: Array | None,
         masks: Masks,
-        tracked: bool,
+        tracked: Tracking,
     ) -> Network:
         """Compute all layers. values: (step, sequence, element). hx, cx: (pseudo-layer, sequence, element), None for zeros.
         masks: of dropout; none where nothing is dropped. tracked: whether errors are carried along."""
@@ -136,7 +136,7 @@ def rnn_forward(
     values = unpacked(operation.x, x)
     masks = () if states is None else masks_of(spec, operation.x, states)
 
-    def compute(tracked: bool) -> dict[str, Exact]:
+    def compute(tracked: Tracking) -> dict[str, Exact]:
         found = Network.run(spec, operation.x, values, space.reshape(-1), hx, cx, masks, tracked)
         results = {"y": container(operation.y, stacked(found.outputs))}
         if operation.hy is not None:

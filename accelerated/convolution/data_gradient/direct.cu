@@ -5,8 +5,7 @@
 // Roofline bound: bytes, dx written once and dy and w read once; 2 flops a product. Every element of dy is read once
 // for each tap and input channel, from L1 and L2, which bounds this kernel: convolutions of more than a few products
 // take the forward kernels (residue_classes.py).
-#include "primitives/geometry.cuh"
-#include "primitives/types.cuh"
+#include "convolution/direct.cuh"
 
 // Axes: depth, rows, columns. The steps are elements from one image or filter, channel, plane, row, column to the next.
 struct Arguments {
@@ -25,28 +24,23 @@ struct Arguments {
 
 extern "C" __global__ void __launch_bounds__(256) convolution_data_gradient_direct(const Arguments a) {
   griddepcontrol_wait();
-  const unsigned index = blockIdx.x * blockDim.x + threadIdx.x, lanes = 1u << a.log_lanes, lane = index & (lanes - 1);
-  const unsigned element = index >> a.log_lanes;
-  unsigned rest = element, channel, at[3], c;
-  if (a.channels_last) rest = a.channels.divide(rest, channel);
-#pragma unroll
-  for (int d = 2; d >= 0; d--) rest = a.extent[d].divide(rest, at[d]);
-  if (!a.channels_last) rest = a.channels.divide(rest, channel);
-  const unsigned image = rest, group = a.channels_of_group.divide(channel, c);
+  const Element element(a.log_lanes, a.channels_last, a.channels, a.extent);
+  unsigned c;
+  const unsigned image = element.outer, group = a.channels_of_group.divide(element.channel, c);
   const long long first = static_cast<long long>(group) * a.filters;
   const ELEMENT* w = a.w + first * a.w_step[0] + c * a.w_step[1];
   const ELEMENT* dy = a.dy + image * a.dy_step[0] + first * a.dy_step[1];
   COMPUTE sum = 0;
   // The position of dy that meets this element under a tap; whether the tap meets it at all.
   auto meets = [&](int d, int tap, int& position) {
-    const int distance = static_cast<int>(at[d]) + a.padding[d] - tap * a.dilation[d];
+    const int distance = static_cast<int>(element.at[d]) + a.padding[d] - tap * a.dilation[d];
     position = distance / a.stride[d];
     return position * a.stride[d] == distance;
   };
   auto inside = [&](int d, int position) {
     return static_cast<unsigned>(position) < static_cast<unsigned>(a.positions[d]);
   };
-  if (element < static_cast<unsigned>(a.elements)) {
+  if (element.index < static_cast<unsigned>(a.elements)) {
     for (int r = 0; r < a.taps[0]; r++) {
       int p[3];
       if (!meets(0, r, p[0])) continue;
@@ -60,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(256) convolution_data_gradient_dire
           const ELEMENT* factor = w + (tap[0] * a.w_step[2] + tap[1] * a.w_step[3] + tap[2] * a.w_step[4]);
           const ELEMENT* value = dy + (p[0] * a.dy_step[2] + p[1] * a.dy_step[3] + p[2] * a.dy_step[4]);
 #pragma unroll 4
-          for (int k = lane; k < a.filters; k += lanes) {
+          for (int k = element.lane; k < a.filters; k += element.lanes) {
             // Zeros outside dy are multiplied, too: zero times an infinity of the filter is NaN.
             const COMPUTE gradient = exists ? load<COMPUTE>(value[k * a.dy_step[1]]) : COMPUTE(0);
             sum += gradient * load<COMPUTE>(factor[k * a.w_step[0]]);
@@ -69,9 +63,10 @@ extern "C" __global__ void __launch_bounds__(256) convolution_data_gradient_dire
       }
     }
   }
-  for (unsigned distance = lanes / 2; distance; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);
-  if (element >= static_cast<unsigned>(a.elements) || lane) return;
-  ELEMENT* dx = a.dx + (image * a.dx_step[0] + channel * a.dx_step[1] + at[0] * a.dx_step[2] + at[1] * a.dx_step[3] +
-                        at[2] * a.dx_step[4]);
+  sum = element.of_lanes(sum);
+  if (element.index >= static_cast<unsigned>(a.elements) || element.lane) return;
+  const unsigned (&at)[3] = element.at;
+  ELEMENT* dx = a.dx + (image * a.dx_step[0] + element.channel * a.dx_step[1] + at[0] * a.dx_step[2] +
+                        at[1] * a.dx_step[3] + at[2] * a.dx_step[4]);
   *dx = blend<COMPUTE>(a.alpha, sum, a.beta, dx);
 }

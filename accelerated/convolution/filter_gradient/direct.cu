@@ -6,8 +6,7 @@
 // Roofline bound: bytes, x and dy read once and dw written once; 2 flops a product. Every element of dy is read once
 // for each element of a filter, from L1 and L2, which bounds this kernel: convolutions of more than a few products take
 // matrix products (forward_convolution.py).
-#include "primitives/geometry.cuh"
-#include "primitives/types.cuh"
+#include "convolution/direct.cuh"
 
 // Axes: depth, rows, columns. The steps are elements from one image, channel, plane, row, column to the next.
 struct Arguments {
@@ -26,26 +25,21 @@ struct Arguments {
 
 extern "C" __global__ void __launch_bounds__(256) convolution_filter_gradient_direct(const Arguments a) {
   griddepcontrol_wait();
-  const unsigned index = blockIdx.x * blockDim.x + threadIdx.x, lanes = 1u << a.log_lanes, lane = index & (lanes - 1);
-  const unsigned element = index >> a.log_lanes;
-  unsigned rest = element, channel, tap[3], filter;
-  if (a.channels_last) rest = a.channels.divide(rest, channel);
-#pragma unroll
-  for (int d = 2; d >= 0; d--) rest = a.taps[d].divide(rest, tap[d]);
-  if (!a.channels_last) rest = a.channels.divide(rest, channel);
-  const unsigned group = a.filters.divide(rest, filter);
-  const ELEMENT* x = a.x + (static_cast<long long>(group) * a.channels.divisor + channel) * a.x_step[1];
-  const ELEMENT* dy = a.dy + rest * a.dy_step[1];
+  const Element element(a.log_lanes, a.channels_last, a.channels, a.taps);
+  unsigned filter;
+  const unsigned group = a.filters.divide(element.outer, filter);
+  const ELEMENT* x = a.x + (static_cast<long long>(group) * a.channels.divisor + element.channel) * a.x_step[1];
+  const ELEMENT* dy = a.dy + element.outer * a.dy_step[1];
   int first[3];  // the element of x under the tap at output position 0
 #pragma unroll
   for (int d = 0; d < 3; d++) {
-    const int applied = a.flipped ? a.taps[d].divisor - 1 - tap[d] : tap[d];
+    const int applied = a.flipped ? a.taps[d].divisor - 1 - element.at[d] : element.at[d];
     first[d] = applied * a.dilation[d] - a.padding[d];
   }
   COMPUTE sum = 0;
-  if (element < static_cast<unsigned>(a.elements)) {
+  if (element.index < static_cast<unsigned>(a.elements)) {
 #pragma unroll 4
-    for (unsigned term = lane; term < static_cast<unsigned>(a.terms); term += lanes) {
+    for (unsigned term = element.lane; term < static_cast<unsigned>(a.terms); term += element.lanes) {
       unsigned image = term, p[3];
 #pragma unroll
       for (int d = 2; d >= 0; d--) image = a.positions[d].divide(image, p[d]);
@@ -63,7 +57,7 @@ extern "C" __global__ void __launch_bounds__(256) convolution_filter_gradient_di
       sum += value * load<COMPUTE>(dy[to]);
     }
   }
-  for (unsigned distance = lanes / 2; distance; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);
-  if (element >= static_cast<unsigned>(a.elements) || lane) return;
-  a.dw[element] = blend<COMPUTE>(a.alpha, sum, a.beta, a.dw + element);
+  sum = element.of_lanes(sum);
+  if (element.index >= static_cast<unsigned>(a.elements) || element.lane) return;
+  a.dw[element.index] = blend<COMPUTE>(a.alpha, sum, a.beta, a.dw + element.index);
 }

@@ -28,15 +28,12 @@ struct Multiplication : TmaPipeline<STAGES, ROW_BOXES * BOX_BYTES + COLUMNS * RO
       unsigned row, column;
       const unsigned group = find_tile(a.division, segment.tile, row, column);
       const int first = group * a.columns.channels + column * COLUMNS;
-      Box rows[ROW_BOXES];
-#pragma unroll
-      for (int i = 0; i < ROW_BOXES; i++) rows[i] = find_box(a.rows, group, row * ROW_BOXES + i);
+      const Boxes<ROW_BOXES> rows(a.rows, group, row);
       for (unsigned k_block = segment.first; k_block < segment.first + segment.count; k_block++) {
-        unsigned at[3];
-        at[0] = a.height.divide(a.width.divide(k_block * BOX, at[2]), at[1]);
+        const Pixel at(a, k_block);
         unsigned char* to = this->open_stage();
         Mbarrier* full = &this->full[this->stage];
-        load_boxes(to, a.row_map, full, a.rows, rows, at);
+        rows.load(to, a.row_map, full, a.rows, at);
         tma_load_3d(to + ROW_BOXES * BOX_BYTES, a.column_map, full, k_block * BOX, first, 0);
         this->advance(1);
       }

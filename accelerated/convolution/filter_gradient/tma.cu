@@ -37,23 +37,20 @@ struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMNS) * ROW_BYTES> {
     for (Walk walk(a.division, blockIdx.x); walk.advance(a.division, segment);) {
       unsigned row, column;
       const unsigned group = find_tile(a.division, segment.tile, row, column);
-      Box rows[ROW_BOXES], columns[COLUMN_BOXES];
-#pragma unroll
-      for (int i = 0; i < ROW_BOXES; i++) rows[i] = find_box(a.rows, group, row * ROW_BOXES + i);
-#pragma unroll
-      for (int i = 0; i < COLUMN_BOXES; i++) columns[i] = find_box(a.columns, group, column * COLUMN_BOXES + i);
+      const Boxes<ROW_BOXES> rows(a.rows, group, row);
+      const Boxes<COLUMN_BOXES> columns(a.columns, group, column);
       for (unsigned k_block = segment.first; k_block < segment.first + segment.count; k_block++) {
-        unsigned at[3];
         unsigned char* to = this->open_stage();
         Mbarrier* full = &this->full[this->stage];
         if constexpr (PLANES) {  // boxes of pixels of an image: one box of all channels for each operand
-          const unsigned image = a.width.divide(k_block, at[0]);
-          tma_load_3d(to, a.row_map, full, at[0] * BOX, row * ROWS, image);
-          tma_load_3d(to + ROWS * ROW_BYTES, a.column_map, full, at[0] * BOX, column * COLUMNS, image);
+          unsigned box;
+          const unsigned image = a.width.divide(k_block, box);
+          tma_load_3d(to, a.row_map, full, box * BOX, row * ROWS, image);
+          tma_load_3d(to + ROWS * ROW_BYTES, a.column_map, full, box * BOX, column * COLUMNS, image);
         } else {
-          at[0] = a.height.divide(a.width.divide(k_block * BOX, at[2]), at[1]);
-          load_boxes(to, a.row_map, full, a.rows, rows, at);
-          load_boxes(to + ROWS * ROW_BYTES, a.column_map, full, a.columns, columns, at);
+          const Pixel at(a, k_block);
+          rows.load(to, a.row_map, full, a.rows, at);
+          columns.load(to + ROWS * ROW_BYTES, a.column_map, full, a.columns, at);
         }
         this->advance(1);
       }

@@ -45,15 +45,31 @@ __device__ __forceinline__ Box find_box(const Operand& o, unsigned group, unsign
           static_cast<int>(down) * o.dilation[0]};
 }
 
-// The boxes of an operand under pixel `at` of dy: image, row, column.
-template <int BOXES>
-__device__ __forceinline__ void load_boxes(unsigned char* to, const TensorMap& map, Mbarrier* full, const Operand& o,
-                                           const Box (&boxes)[BOXES], const unsigned (&at)[3]) {
-  const int row = at[1] * o.step[0] - o.padding[0], column = at[2] * o.step[1] - o.padding[1];
+// The first pixel of a K-block: image, row and column of dy.
+struct Pixel {
+  unsigned image, row, column;
+  __device__ __forceinline__ Pixel(const Arguments& a, unsigned k_block) {
+    image = a.height.divide(a.width.divide(k_block * BOX, column), row);
+  }
+};
+
+// The COUNT boxes of an operand in a tile.
+template <int COUNT> struct Boxes {
+  Box box[COUNT];
+
+  __device__ __forceinline__ Boxes(const Operand& o, unsigned group, unsigned tile) {
 #pragma unroll
-  for (int i = 0; i < BOXES; i++)
-    tma_load_im2col(to + i * BOX_BYTES, map, full, boxes[i].channel, column, row, at[0], boxes[i].right, boxes[i].down);
-}
+    for (int i = 0; i < COUNT; i++) box[i] = find_box(o, group, tile * COUNT + i);
+  }
+  // Loads what lies under a pixel.
+  __device__ __forceinline__ void load(unsigned char* to, const TensorMap& map, Mbarrier* full, const Operand& o,
+                                       const Pixel& at) const {
+    const int row = at.row * o.step[0] - o.padding[0], column = at.column * o.step[1] - o.padding[1];
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+      tma_load_im2col(to + i * BOX_BYTES, map, full, box[i].channel, column, row, at.image, box[i].right, box[i].down);
+  }
+};
 
 // The sums of a warpgroup, in the order of its registers.
 template <int BLOCKS, int COUNT>

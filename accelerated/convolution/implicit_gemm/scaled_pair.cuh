@@ -1,12 +1,33 @@
-// Two elements of 16 bits in a register, scaled, biased and rectified between their load and their product; rounded
-// once.
+// Two elements, of 16 bits in one register: of a load that is scaled, biased and rectified before its product, rounded
+// once; of a result.
 #pragma once
 #include <type_traits>
 
 #include "primitives/types.cuh"
 
+using Elements = Pack<ELEMENT, 2>;
+
+__device__ __forceinline__ Elements rounded_pair(float first, float second) {
+  if constexpr (sizeof(ELEMENT) == 2) {
+    const unsigned word = store_pair<ELEMENT>(first, second);
+    return *reinterpret_cast<const Elements*>(&word);
+  }
+  return {store<ELEMENT>(first), store<ELEMENT>(second)};
+}
+// The ReLU, of NaN 0.
+__device__ __forceinline__ Elements rectified(Elements pair) {
+#ifndef EMULATED_CUDA
+  if constexpr (sizeof(ELEMENT) == 2) {
+    using Two = std::conditional_t<std::is_same_v<ELEMENT, half>, __half2, __nv_bfloat162>;
+    const Two value = __hmax2(*reinterpret_cast<const Two*>(&pair), Two{store<ELEMENT>(0.0f), store<ELEMENT>(0.0f)});
+    return *reinterpret_cast<const Elements*>(&value);
+  }
+#endif
+  return {store<ELEMENT>(fmaxf(load<float>(pair.item[0]), 0.0f)),
+          store<ELEMENT>(fmaxf(load<float>(pair.item[1]), 0.0f))};
+}
+
 struct ScaledPair {
-  using Elements = Pack<ELEMENT, 2>;
   Elements scale, bias;
 
   __device__ __forceinline__ ScaledPair() {
@@ -25,20 +46,20 @@ struct ScaledPair {
     if (biases) bias.item[0] = bias.item[1] = biases[channel];
   }
 
-  __device__ __forceinline__ unsigned apply(unsigned bits, bool rectified) const {
+  __device__ __forceinline__ unsigned apply(unsigned bits, bool rectifies) const {
     Elements pair = *reinterpret_cast<const Elements*>(&bits);
 #ifdef EMULATED_CUDA
     for (int j = 0; j < 2; j++) {
       const float value = load<float>(scale.item[j]) * load<float>(pair.item[j]) + load<float>(bias.item[j]);
-      pair.item[j] = store<ELEMENT>(rectified ? fmaxf(value, 0.0f) : value);
+      pair.item[j] = store<ELEMENT>(rectifies ? fmaxf(value, 0.0f) : value);
     }
 #else
     if constexpr (sizeof(ELEMENT) == 2) {
       using Two = std::conditional_t<std::is_same_v<ELEMENT, half>, __half2, __nv_bfloat162>;
-      Two value = __hfma2(*reinterpret_cast<const Two*>(&pair), *reinterpret_cast<const Two*>(&scale),
-                          *reinterpret_cast<const Two*>(&bias));
-      if (rectified) value = __hmax2(value, Two{store<ELEMENT>(0.0f), store<ELEMENT>(0.0f)});
+      const Two value = __hfma2(*reinterpret_cast<const Two*>(&pair), *reinterpret_cast<const Two*>(&scale),
+                                *reinterpret_cast<const Two*>(&bias));
       pair = *reinterpret_cast<const Elements*>(&value);
+      if (rectifies) pair = rectified(pair);
     }
 #endif
     return *reinterpret_cast<const unsigned*>(&pair);

@@ -76,8 +76,8 @@ struct TileScheduler {
   }
 };
 
-// What becomes of sums: alpha times them; with bias and ReLU; with what y is blended with, too.
-enum Finish { SCALED, FINISHED, BLENDED };
+// What becomes of sums: they are stored; alpha times them, with bias and ReLU; with what y is blended with, too.
+enum Finish { STORED, FINISHED, BLENDED };
 
 // What a filter's sums are finished with. A lane has those of every 32nd filter.
 struct FilterFactors {
@@ -146,6 +146,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
                        ALL_BOXES = BLOCKS * ROW_BOXES;                        // of a warp's results: across, in all
   static constexpr int STAGE_BOXES = STAGE_BYTES / (TILE_WARPS * BOX_BYTES);  // of a warp, to be blended
   static constexpr int BLENDED_STAGES = (ALL_BOXES + STAGE_BOXES - 1) / STAGE_BOXES;
+  static constexpr int LOADED_BOXES = FROM_REGISTERS ? 1 : 4;  // that a map of what is blended in has: 64 rows
   static_assert(STAGE_BOXES > 0);
   static_assert(!PING_PONG || (CONSUMERS == 2 && BLENDED_STAGES < STAGES));
   static_assert(!FROM_REGISTERS || BLOCKS == 2);  // 32 pixels of a warp
@@ -327,10 +328,11 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
 #pragma unroll
       for (int b = 0; b < BLOCKS; b++) wgmma_fence_accumulators(sums[b]);
 #if MAPPED
-      if (STATISTICS) write_tile<SCALED>(scratch, sums, factors, tile, warp_row);
+      if (STATISTICS) write_tile<STORED>(scratch, sums, factors, tile, warp_row);  // which have no alpha
       else if (a.blends) write_tile<BLENDED>(scratch, sums, factors, tile, warp_row);
-      else if (FACTORS || a.epilogue.biased) write_tile<FINISHED>(scratch, sums, factors, tile, warp_row);
-      else write_tile<SCALED>(scratch, sums, factors, tile, warp_row);
+      else if (FACTORS || a.epilogue.biased || a.epilogue.alpha != 1)
+        write_tile<FINISHED>(scratch, sums, factors, tile, warp_row);
+      else write_tile<STORED>(scratch, sums, factors, tile, warp_row);
 #else
 #pragma unroll
       for (int b = 0; b < BLOCKS; b++)
@@ -397,30 +399,32 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
 #pragma unroll
     for (int part = 0; part < 2; part++) {
       const int filter = tile.filter + warp_row + block * 64 + lane / 4 + part * 8;
-      factors[part][0] = factors[part][1] = factors_of(tile, PLANES && FINISH != SCALED ? filter : a.convolution.n);
+      factors[part][0] = factors[part][1] = factors_of(tile, PLANES && FINISH != STORED ? filter : a.convolution.n);
     }
 #pragma unroll
     for (int i = 0; i < ROW_BOXES; i++) {
       const int box = block * ROW_BOXES + i;
       unsigned char* rows = open_box(scratch);
       const unsigned char* blended = FINISH == BLENDED ? open_blended(box) : nullptr;
-      Pack<ELEMENT, 2> pairs[STEPS][2] = {};
+      Elements pairs[STEPS][2] = {};
+      if constexpr (FINISH == BLENDED) load_swizzled_rows(blended, pairs);
 #pragma unroll
       for (int n = 0; n < STEPS; n++) {
         const int column = n * 8 + lane % 4 * 2;
-        if constexpr (FINISH != SCALED && !PLANES) {
+        if constexpr (FINISH != STORED && !PLANES) {
 #pragma unroll
           for (int j = 0; j < 2; j++)
             factors[0][j] = factors[1][j] = known[(i * TILE_K + n * 8) / 32].from_lane((i * TILE_K + column + j) % 32);
         }
 #pragma unroll
         for (int part = 0; part < 2; part++) {
-          Pack<ELEMENT, 2>& pair = pairs[n][part];
-          if constexpr (FINISH == BLENDED) pair = *pair_of_row(blended, lane / 4 + part * 8, column);
+          Elements& pair = pairs[n][part];
+          float values[2];
 #pragma unroll
           for (int j = 0; j < 2; j++)
-            pair.item[j] = ::store<ELEMENT>(
-                finished<FINISH>(sums[(i * STEPS + n) * 4 + part * 2 + j], pair.item[j], factors[part][j]));
+            values[j] = finished<FINISH>(sums[(i * STEPS + n) * 4 + part * 2 + j], pair.item[j], factors[part][j]);
+          pair = rounded_pair(values[0], values[1]);
+          if (FINISH != STORED && a.epilogue.rectified) pair = rectified(pair);
         }
       }
       store_swizzled_rows(rows, pairs);
@@ -442,7 +446,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
 #pragma unroll
       for (int k = 0; k < 8; k++) {  // half of the box, half of the rows of the product, column of a pair
         const int n = k / 4, part = k / 2 % 2, j = k % 2, filter = n * 8 + lane % 4 * 2 + (j ^ upper);
-        const FilterFactors factors = FINISH == SCALED ? known[0] : known[box / 2].from_lane(box % 2 * 16 + filter);
+        const FilterFactors factors = FINISH == STORED ? known[0] : known[box / 2].from_lane(box % 2 * 16 + filter);
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++) {
           const float* pair = sums[b] + (box * 2 + n) * 4 + part * 2;
@@ -450,8 +454,9 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
           ELEMENT prior = ::store<ELEMENT>(0.0f);
           if constexpr (FINISH == BLENDED)
             prior = reinterpret_cast<const ELEMENT*>(swizzled(blended, filter, pack))[element];
-          reinterpret_cast<ELEMENT*>(swizzled(rows, filter, pack))[element] =
-              ::store<ELEMENT>(finished<FINISH>(upper ? pair[1 - j] : pair[j], prior, factors));
+          float value = finished<FINISH>(upper ? pair[1 - j] : pair[j], prior, factors);
+          if (FINISH != STORED && a.epilogue.rectified) value = fmaxf(value, 0.0f);
+          reinterpret_cast<ELEMENT*>(swizzled(rows, filter, pack))[element] = ::store<ELEMENT>(value);
         }
       }
       if (FINISH == BLENDED) close_blended(box);
@@ -459,21 +464,13 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
     }
   }
 
+  // Without the ReLU.
   template <Finish FINISH>
   __device__ __forceinline__ float finished(float sum, ELEMENT prior, const FilterFactors& factors) const {
-    float value = (FACTORS ? factors.scale : static_cast<float>(a.epilogue.alpha)) * sum;
-    if (FINISH == SCALED) return value;
-    if (FINISH == BLENDED)
-      value += (FACTORS ? factors.prior_scale : static_cast<float>(a.epilogue.beta)) * load<float>(prior);
-    value += factors.bias;
-    if (a.epilogue.rectified) value = fmaxf(value, 0.0f);
-    return value;
-  }
-
-  __device__ __forceinline__ static const Pack<ELEMENT, 2>* pair_of_row(const unsigned char* rows, int row,
-                                                                        int column) {
-    return reinterpret_cast<const Pack<ELEMENT, 2>*>(swizzled(rows, row, column / PACK) +
-                                                     column % PACK * sizeof(ELEMENT));
+    if (FINISH == STORED) return sum;
+    const float alpha = FACTORS ? factors.scale : static_cast<float>(a.epilogue.alpha);
+    const float beta = FACTORS ? factors.prior_scale : static_cast<float>(a.epilogue.beta);
+    return alpha * sum + (FINISH == BLENDED ? beta * load<float>(prior) + factors.bias : factors.bias);
   }
 
   // Memory for a box, and its store to y.
@@ -524,7 +521,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
     for (int first = 0; first < ALL_BOXES; first += STAGE_BOXES) {
       const int count = min(STAGE_BOXES, ALL_BOXES - first) * TILE_WARPS;
       unsigned char* to = open_stage(count * BOX_BYTES);
-      for (int i = 0; i < count; i++) {
+      for (int i = 0; i < count; i += LOADED_BOXES) {
         unsigned at[3];
         find_box(tile, first_row_of(i % TILE_WARPS), first + i / TILE_WARPS, at);
         tma_load_3d(to + i * BOX_BYTES, a.blended, &full[stage], at[0], at[1], at[2]);

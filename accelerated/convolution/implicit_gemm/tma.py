@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import c_int, c_longlong, c_ubyte, c_uint
+from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ ALIGNMENT = 64  # of the arguments
 SWIZZLE_BYTES = 1024
 LEAST_ARCHITECTURE = 90
 WARP_ROWS = 16  # pixels whose sums a warp has
+BLENDED_ROWS = 64  # of the product: those of four warps, that TMA loads at once
 BOXES = 2  # of results that a warp has in flight
 LEAST_FILL = 0.5  # of the 128 bytes that a tap's channels come in
 LEAST_FILL_OF_BOXES = 0.75  # with pixels of an image that lies in planes
@@ -121,6 +123,11 @@ class TmaKernel(ProductKernel):
         result = result if self.planes == planes else None
         return None if product.offsets[2] and result is None else Maps(image, filters, result)
 
+    def _blended_map(self, product: Product, result: TiledMap) -> TiledMap:
+        """Return the map of what is blended in, in larger boxes where rows of several warps follow each other."""
+        from_registers = self.transposed and product.element == "float"
+        return result if from_registers else replace(result, box=(result.box[0], BLENDED_ROWS, 1))
+
     def clocks(self, product: Product, mapped: bool) -> tuple[float, float]:
         """Return about how many clocks a multiprocessor is busy, and how many of them it computes. mapped: TMA writes
         y."""
@@ -208,7 +215,7 @@ class TmaKernel(ProductKernel):
         if maps.result is not None:
             placed.append((maps.result, "result", 2, y_offset))
             if finish.beta != 0:
-                placed.append((maps.result, "blended", 3, 0))
+                placed.append((self._blended_map(product, maps.result), "blended", 3, 0))
         located = tuple(
             (getattr(type(arguments), name).offset, operand, offset, wanted) for wanted, name, operand, offset in placed
         )

@@ -48,18 +48,8 @@ struct Two {
   using Value = unsigned;
   using Gradient = unsigned;
   using Indices = unsigned;
-  static __device__ __forceinline__ half2 pair(unsigned bits) {
-    half2 result;
-    memcpy(&result, &bits, sizeof bits);
-    return result;
-  }
-  static __device__ __forceinline__ unsigned bits(half2 pair) {
-    unsigned result;
-    memcpy(&result, &pair, sizeof result);
-    return result;
-  }
   template <class Item> static __device__ __forceinline__ Value values(const Item (&items)[2]) {
-    return bits(__halves2half2(items[0], items[1]));
+    return bits_of(__halves2half2(items[0], items[1]));
   }
   template <class Item> static __device__ __forceinline__ Gradient dy_value(const Item (&items)[2]) {
     return values(items);
@@ -73,18 +63,18 @@ struct Two {
   template <bool PROPAGATES>
   static __device__ __forceinline__ void take(Value& value, Indices& where, Value met, Indices index) {
     if constexpr (PROPAGATES) {
-      unsigned nan = __hneu2_mask(pair(value), pair(value)), none = __hneu2_mask(pair(where), pair(where));
-      unsigned better = (__hgtu2_mask(pair(met), pair(value)) & ~nan) | none;
+      unsigned nan = __hneu2_mask(pair_of(value), pair_of(value)), none = __hneu2_mask(pair_of(where), pair_of(where));
+      unsigned better = (__hgtu2_mask(pair_of(met), pair_of(value)) & ~nan) | none;
       value = selected(better, met, value);
       where = selected(better, index, where);
     } else {
-      unsigned larger = bits(__hmax2(pair(value), pair(met)));
-      where = selected(__heq2_mask(pair(larger), pair(value)), where, index);
+      unsigned larger = bits_of(__hmax2(pair_of(value), pair_of(met)));
+      where = selected(__heq2_mask(pair_of(larger), pair_of(value)), where, index);
       value = larger;
     }
   }
   static __device__ __forceinline__ Indices valid(Value value, Indices where) {
-    return where | __hneu2_mask(pair(value), pair(value));
+    return where | __hneu2_mask(pair_of(value), pair_of(value));
   }
   // A sum that does not exist is null at compile time.
   template <class C>
@@ -108,11 +98,12 @@ struct Two {
       return;
     }
 #endif
-    unsigned equal = __heq2_mask(pair(where), pair(here));
+    unsigned equal = __heq2_mask(pair_of(where), pair_of(here));
     if (sums[0] && (equal & 1)) *sums[0] += dy_values[0];
     if (sums[1] && (equal >> 16)) *sums[1] += dy_values[1];
   }
   static __device__ __forceinline__ void values_of(Gradient dy_value, COMPUTE (&dy_values)[2]) {
-    dy_values[0] = load<COMPUTE>(__low2half(pair(dy_value))), dy_values[1] = load<COMPUTE>(__high2half(pair(dy_value)));
+    dy_values[0] = load<COMPUTE>(__low2half(pair_of(dy_value))),
+    dy_values[1] = load<COMPUTE>(__high2half(pair_of(dy_value)));
   }
 };

@@ -203,23 +203,10 @@ template <class Access> __device__ __forceinline__ void slide(const MaximumArgum
   a.propagate ? slide<Access, true>(a) : slide<Access, false>(a);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_max_backward_wide(const MaximumArguments a) {
-  griddepcontrol_wait_deferred();
-  slide<Wide>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_max_backward_narrow(const MaximumArguments a) {
-  griddepcontrol_wait_deferred();
-  slide<Narrow>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_max_backward_loose(const MaximumArguments a) {
-  griddepcontrol_wait_deferred();
-  slide<Loose>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_max_backward_channels(const MaximumArguments a) {
-  griddepcontrol_wait_deferred();
-  slide<Channels>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_max_backward_scattered(const MaximumArguments a) {
-  griddepcontrol_wait_deferred();
-  slide<Scattered>(a);
-}
+#define KERNEL(name, Access)                                    \
+  extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) \
+      pooling_max_backward_##name(const MaximumArguments a) {   \
+    griddepcontrol_wait_deferred();                             \
+    slide<Access>(a);                                           \
+  }
+FOR_EVERY_ACCESS(KERNEL)

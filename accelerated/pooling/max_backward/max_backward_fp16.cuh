@@ -22,16 +22,6 @@ template <int N> struct alignas(N * 4) Words {
 };
 using Row = Words<2>;  // of a line of a tile
 
-__device__ __forceinline__ half2 pair_of(unsigned bits) {
-  half2 pair;
-  memcpy(&pair, &bits, sizeof bits);
-  return pair;
-}
-__device__ __forceinline__ unsigned bits_of(half2 pair) {
-  unsigned bits;
-  memcpy(&bits, &pair, sizeof bits);
-  return bits;
-}
 __device__ __forceinline__ float low_of(unsigned pair) { return __low2float(pair_of(pair)); }
 __device__ __forceinline__ float high_of(unsigned pair) { return __high2float(pair_of(pair)); }
 __device__ __forceinline__ unsigned rounded(float low, float high) {

@@ -1,0 +1,26 @@
+// What the gradients of a convolution without a workspace share: up to 32 lanes of a warp have an element of the
+// result.
+#pragma once
+#include "primitives/geometry.cuh"
+#include "primitives/types.cuh"
+
+struct Element {
+  unsigned lanes, lane, index;     // threads of an element, the number of this one; of the element
+  unsigned outer, channel, at[3];  // its image, or group and filter; depth, row, column
+
+  __device__ __forceinline__ Element(int log_lanes, int channels_last, const FastDivmod& channels,
+                                     const FastDivmod (&extent)[3]) {
+    const unsigned thread = blockIdx.x * blockDim.x + threadIdx.x;
+    lanes = 1u << log_lanes, lane = thread & (lanes - 1), index = thread >> log_lanes;
+    outer = index;
+    if (channels_last) outer = channels.divide(outer, channel);
+#pragma unroll
+    for (int d = 2; d >= 0; d--) outer = extent[d].divide(outer, at[d]);
+    if (!channels_last) outer = channels.divide(outer, channel);
+  }
+  // The sum of what all lanes have.
+  __device__ __forceinline__ COMPUTE of_lanes(COMPUTE sum) const {
+    for (unsigned distance = lanes / 2; distance; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);
+    return sum;
+  }
+};

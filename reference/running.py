@@ -1,0 +1,50 @@
+"""Errors that are carried along with numbers from step to step: the worst case of each, or what is expected of their squares (spread.py).
+
+Both are counted in unit roundoffs of the compute type, and propagate alike: by sizes in the worst case, by squares in what is expected.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .spread import CUT_OF_TF32, each_rounded, few, reach_of, walked
+from .view import Array
+
+
+@dataclass(frozen=True)
+class Running:
+    """How errors of arithmetic with this unit roundoff propagate. is_expected: squares are carried along."""
+
+    unit: float
+    is_expected: bool = False
+
+    def size(self, numbers: Any) -> Any:
+        """What an error grows by where it is multiplied by these."""
+        return np.square(numbers) if self.is_expected else np.abs(numbers)
+
+    def rounded(self, roundings: Any, *terms: Any) -> Any:
+        """The error of so many roundings of each of these. What is expected leaves room for several that all go one way."""
+        size = sum(self.size(term) for term in terms)
+        return each_rounded(roundings, size) if self.is_expected else roundings * size
+
+    @property
+    def of_products(self) -> float:
+        """The error of a product of two errors, over them."""
+        return float(reach_of(np.square(self.unit)) ** 2 if self.is_expected else self.unit)
+
+    def reach(self, error: Array) -> Array:
+        """How far a number may be off."""
+        return self.unit * (reach_of(error) if self.is_expected else error)
+
+    def of_sum(
+        self, total: Array, terms: Array, count: int, factors: float = 0.0, products: Any = 0.0, cut: bool = False
+    ) -> Array:
+        """The error of a sum. terms: the sum of their sizes, products: of those whose two factors are rounded to so many roundoffs. cut: tensor
+        cores may cut it off."""
+        if not self.is_expected:
+            return np.asarray(count * (1 + count * self.unit) * terms + 2 * factors * products)
+        lost = few(CUT_OF_TF32[0] * count) * (np.square(total) + terms) if cut else 0.0
+        return np.asarray(walked(count, total, np.sqrt(terms)) + lost + each_rounded(factors, products, 2))
