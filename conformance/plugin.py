@@ -254,7 +254,13 @@ _EVIDENCE = pytest.StashKey[Evidence]()
 
 
 def _judged(
-    caller: Caller, evidence: Evidence, solvers: str, steps: Sequence[Step], seed: int, before: Any = None
+    caller: Caller,
+    evidence: Evidence,
+    solvers: str,
+    steps: Sequence[Step],
+    seed: int,
+    before: Any = None,
+    offsets: Mapping[str, int] | None = None,
 ) -> Trial:
     """Make the calls; fail unless the outputs agree with the judge and nothing else was touched. Of our backends a suspect output fails
     as well."""
@@ -264,7 +270,7 @@ def _judged(
         steps = [replace(step, operation=roomy(caller, step.operation)) for step in steps]
 
     def run(solver: str | None = None) -> Trial:
-        result = attempt_chain(caller, with_workspace(caller.handle, steps) if solver else steps, seed, before)
+        result = attempt_chain(caller, with_workspace(caller.handle, steps) if solver else steps, seed, before, offsets)
         for one in result.whole:
             evidence.note(one)
         suspicions = [said for one in result.whole for said in one.verdict.suspicions] if evidence.ours else []
@@ -289,8 +295,9 @@ def trial(caller: Caller, evidence: Evidence, solvers: str) -> Callable[..., Tri
         seed: int = 0,
         aliases: Mapping[str, str] | None = None,
         before: Any = None,
+        offsets: Mapping[str, int] | None = None,
     ) -> Trial:
-        return _judged(caller, evidence, solvers, [Step(operation, aliases or {}, inputs)], seed, before)
+        return _judged(caller, evidence, solvers, [Step(operation, aliases or {}, inputs)], seed, before, offsets)
 
     return run
 

@@ -95,8 +95,14 @@ class Chain:
 
     tamper: ClassVar[Callable[..., None] | None] = None
 
-    def __init__(self, caller: Caller, seed: int = 0, before: Mapping[str, Array] | None = None) -> None:
-        self.caller, self.seed, self.given = caller, seed, before or {}
+    def __init__(
+        self,
+        caller: Caller,
+        seed: int = 0,
+        before: Mapping[str, Array] | None = None,
+        offsets: Mapping[str, int] | None = None,
+    ) -> None:
+        self.caller, self.seed, self.given, self.offsets = caller, seed, before or {}, offsets or {}
         self.placed: dict[str, tuple[Any, Array, int]] = {}  # buffer, its bytes with the guard zones, size between them
         self.kept: dict[str, Array] = {}
 
@@ -111,7 +117,10 @@ class Chain:
                 memory[operand] = self._place(name, memory[operand], operation, operand, names)
         for operand, original in aliases.items():
             memory[operand] = memory[original]
-        operands = {operand: self.placed[name][0].slice(GUARD, memory[operand].size) for operand, name in names.items()}
+        operands = {
+            operand: self.placed[name][0].slice(self._first(name), memory[operand].size)
+            for operand, name in names.items()
+        }
         self.caller(operation, operands)
         kept = {operand: self.kept[name] for operand, name in names.items() if name in self.kept}
         read = {operand: name for operand, name in names.items() if operand not in aliases}
@@ -123,27 +132,33 @@ class Chain:
         problems, after = [], {}
         for operand, name in read.items():
             buffer, whole, size = self.placed[name]
-            problems += _damaged_guards(operand, whole, now[operand], size)
+            begin = self._first(name)
+            problems += _damaged_guards(operand, whole, now[operand], begin, size)
             self.placed[name] = (buffer, now[operand], size)
-            after[operand] = now[operand][GUARD : GUARD + memory[operand].size].copy()
+            after[operand] = now[operand][begin : begin + memory[operand].size].copy()
         for operand, original in aliases.items():
             after[operand] = after[original]
         verdict = judge(operation, memory, after, kept, random=not self.given and is_random(step.inputs))
         self.kept |= {names[operand]: bytes_ for operand, bytes_ in verdict.kept.items()}
         return Trial(operation, verdict, problems, after)
 
+    def _first(self, name: str) -> int:
+        """The byte of its buffer that a memory of the chain begins at."""
+        return GUARD + self.offsets.get(name, 0)
+
     def _place(self, name: str, bytes_: Array, operation: Operation, operand: str, names: Mapping[str, str]) -> Array:
         """The bytes that an operand has before the call; memory that the chain has not seen is made, with these bytes."""
+        first = self._first(name)
         if name in self.placed:
             _, whole, size = self.placed[name]
             if bytes_.size > size:
                 raise ValueError(f"{operand} needs {bytes_.size} bytes, {name} of the chain has {size}")
-            return whole[GUARD : GUARD + bytes_.size].copy()
+            return whole[first : first + bytes_.size].copy()
         bytes_ = self.given.get(name, bytes_).copy()
         written = any(n in operation.outputs or n in operation.raw for n in names if names[n] == name)
         tail = GUARD if written else 0  # reads beyond an input end at the end of its allocation
-        whole = np.full(GUARD + bytes_.size + tail, PATTERN, np.uint8)
-        whole[GUARD : GUARD + bytes_.size] = bytes_
+        whole = np.full(first + bytes_.size + tail, PATTERN, np.uint8)
+        whole[first : first + bytes_.size] = bytes_
         self.placed[name] = (self.caller.handle.to_device(whole), whole, bytes_.size)
         return bytes_
 
@@ -175,13 +190,17 @@ def attempt(
 
 
 def attempt_chain(
-    caller: Caller, steps: Sequence[Step], seed: int = 0, before: Mapping[str, Array] | None = None
+    caller: Caller,
+    steps: Sequence[Step],
+    seed: int = 0,
+    before: Mapping[str, Array] | None = None,
+    offsets: Mapping[str, int] | None = None,
 ) -> Trial:
     """Make the calls one after the other on shared memory, until one fails; what that one, or else the last one, did.
 
-    before: bytes of memory of the chain, by name, instead of seeded ones.
+    before: bytes of memory of the chain, by name, instead of seeded ones. offsets: how many bytes behind an aligned address it begins.
     """
-    chain = Chain(caller, seed, before)
+    chain = Chain(caller, seed, before, offsets)
     called: list[Trial] = []
     try:
         for step in steps:
@@ -193,8 +212,8 @@ def attempt_chain(
         chain.free()
 
 
-def _damaged_guards(name: str, before: Array, now: Array, size: int) -> list[str]:
+def _damaged_guards(name: str, before: Array, now: Array, first: int, size: int) -> list[str]:
     """Guard zones that changed."""
-    zones = {"before its start": slice(0, GUARD), "after its end": slice(GUARD + size, None)}
+    zones = {"before its start": slice(0, first), "after its end": slice(first + size, None)}
     damaged = {where: np.flatnonzero(before[zone] != now[zone]) for where, zone in zones.items()}
     return [f"{name}: {bytes_.size} bytes {where} changed" for where, bytes_ in damaged.items() if bytes_.size]

@@ -132,6 +132,8 @@ def result_of(fault: Any = None) -> Any:
 def test_a_reserve_space_of_any_form_is_judged_through_the_call_that_reads_it():
     found = result_of()
     assert found.passed and isinstance(found.operation, ToyBackward), found.explanation()
+    assert [type(one.operation) for one in found.whole] == [ToyForward, ToyBackward]
+    assert all(one.verdict.checked for one in found.whole)
 
     def forget(operation: Operation, operands: dict[str, Any]) -> None:
         if isinstance(operation, ToyForward):

@@ -3,8 +3,8 @@
 
 #ifdef EMULATED_CUDA
 namespace emulated {
-// Copies happen as late as the PTX manual allows, at the wait: a kernel that forgets one, or reuses a tile too early,
-// computes wrong results.
+// Copies happen as late as the PTX manual allows, at the wait, and until then the target is poison: a kernel that
+// forgets one, or reuses a tile too early, computes wrong results.
 struct Copy {
   void* to;
   const void* from;
@@ -34,6 +34,7 @@ inline void finish_copies(int pending) {
 template <int BYTES> EMULATED_CALL void cp_async(void* to, const void* from, bool exists) {
   emulated::copies.own().push_back(
       {to, from, BYTES, exists, false, emulated::races::request_write(to, BYTES, EMULATED_HERE)});
+  emulated::fill_with_poison(to, BYTES);
 }
 #else
 template <int BYTES> __device__ __forceinline__ void cp_async(void* to, const void* from, bool exists) {

@@ -46,6 +46,12 @@ struct Load {
   int rows() const { return map.columns ? map.pixels : map.box[1] * map.box[2]; }
 };
 inline std::deque<Load> loads;
+inline uint64_t launch_of_loads;
+inline std::deque<Load>& loads_of_launch() {
+  if (launch_of_loads != launches) loads.clear();  // one that failed may have left some
+  launch_of_loads = launches;
+  return loads;
+}
 struct Write {
   const unsigned char* from;  // null ends a group
   Map map;
@@ -54,6 +60,18 @@ struct Write {
 };
 inline Queues<Write> writes;
 
+// Whether this block has set up a barrier before: the PTX manual leaves open what becomes of one that is set up again.
+inline std::deque<const Mbarrier*> barriers;
+inline uint64_t launch_of_barriers;
+inline uint3 block_of_barriers;
+inline bool is_set_up(const Mbarrier* barrier) {
+  const uint3 now = block.index, then = block_of_barriers;
+  if (launch_of_barriers != launches || now.x != then.x || now.y != then.y || now.z != then.z) barriers.clear();
+  launch_of_barriers = launches, block_of_barriers = now;
+  const bool found = std::find(barriers.begin(), barriers.end(), barrier) != barriers.end();
+  if (!found) barriers.push_back(barrier);
+  return found;
+}
 inline bool is_in_phase(Mbarrier* barrier, int parity) {
   const races::Unseen unseen;
   return state_of(barrier).phase == parity;
@@ -81,8 +99,11 @@ inline void arrive(Mbarrier* barrier, int count, int bytes, const void* instruct
 }
 inline void begin_load(Load load, const void* instruction) {
   load.request = races::request_write(load.to, load.bytes(), instruction);
-  loads.push_back(load);
-  wake_waiters(load.barrier);  // a waiting thread completes it
+  loads_of_launch().push_back(load);
+  loads_in_flight++;
+  load_instruction = instruction;
+  fill_with_poison(load.to, load.bytes());  // neither what was there nor what comes
+  wake_waiters(load.barrier);               // a waiting thread completes it
 }
 
 // A box must begin at a multiple of 16 bytes, or the GPU faults.
@@ -172,8 +193,9 @@ inline void complete_load(const Load& load) {
   }
 }
 
-// Loads complete as late as the PTX manual allows: when a thread waits for them.
+// Loads complete as late as the PTX manual allows: when a thread waits for them. Until then the target is poison.
 inline void finish_loads(Mbarrier* barrier) {
+  std::deque<Load>& loads = loads_of_launch();
   for (size_t i = 0; i < loads.size();) {
     if (loads[i].barrier != barrier) {
       i++;
@@ -181,6 +203,7 @@ inline void finish_loads(Mbarrier* barrier) {
     }
     const Load load = loads[i];
     loads.erase(loads.begin() + i);
+    loads_in_flight--;
     complete_load(load);
     const races::Unseen unseen;
     state_of(barrier).bytes -= load.bytes();
@@ -211,10 +234,7 @@ inline void finish_write(const Write& write) {
 }  // namespace emulated
 
 EMULATED_CALL void mbarrier_init(Mbarrier* barrier, int arrivals) {
-  auto& loads = emulated::loads;  // a launch that failed may have left some
-  loads.erase(
-      std::remove_if(loads.begin(), loads.end(), [=](const emulated::Load& load) { return load.barrier == barrier; }),
-      loads.end());
+  if (emulated::is_set_up(barrier)) emulated::fail_at(EMULATED_HERE, barrier, "an mbarrier is set up twice");
   emulated::races::begin_object(barrier, EMULATED_HERE);
   const emulated::races::Unseen unseen;
   emulated::state_of(barrier) = {0, static_cast<unsigned short>(arrivals), static_cast<unsigned short>(arrivals), 0};

@@ -2,7 +2,8 @@
 
 drawn_operations.json: family -> operations. Of some thousands at random those were kept, the most telling first, whose launches (by each
 solver that serves them) have an extent, a stride, a step or a factor that was one and the same number in every other launch of the
-kernel: a kernel that takes that argument for a constant, or another one for it, is right in all other cases.
+kernel: a kernel that takes that argument for a constant, or another one for it, is right in all other cases. "several_tiles": of which
+kernels have a second tile, part or group of what is otherwise one. "chains": the calls of a training step.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from dualdnn.conformance.calls import sized
 from dualdnn.conformance.cases.pooling.pooling import pooled
 from dualdnn.conformance.cases.reduce_tensor import kind
 
-FAMILIES: dict[str, list[str]] = json.loads(
+FAMILIES: dict[str, list[Any]] = json.loads(
     resources.files(__package__).joinpath("drawn_operations.json").read_text(encoding="utf-8")
 )
+CHAINS = FAMILIES.pop("chains")
 OPERATIONS = {f"{family}-{i}": text for family, texts in FAMILIES.items() for i, text in enumerate(texts)}
 
 
@@ -34,3 +36,9 @@ def test_arguments_that_differ(trial, caller, name):
     operation = sized(caller, parse(OPERATIONS[name]))
     before = pooled(operation) if isinstance(operation, PoolingBackward) else None
     trial(operation, inputs_of(operation), before=before)
+
+
+@pytest.mark.ours
+@pytest.mark.parametrize("number", range(len(CHAINS)))
+def test_chains_with_arguments_that_differ(chain, number):
+    chain(*map(parse, CHAINS[number]))

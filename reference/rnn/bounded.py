@@ -21,6 +21,7 @@ from ..running import Running
 from ..spread import Steps
 from ..view import Array
 
+PATHS = 3  # times an expected rounding: it reaches a result through several gates, which may all err the same way
 LARGEST_HALF = 65504.0
 FUNCTION_ROUNDINGS = 12  # exp or tanh (2 ulp each) and the operations around them, of relative effect 1 at most
 
@@ -49,9 +50,19 @@ class Arithmetic(Running):
     stored: float = 0.0
     tracked: bool = True
 
+    @property
+    def _paths(self) -> int:
+        return PATHS if self.is_expected else 1
+
+    def of_storing(self, value: Array) -> Array:
+        """The error of a number that has been stored between two steps."""
+        return np.asarray(self.rounded(self._paths * self.stored, value))
+
     def of_product(self, total: Array, terms: Array, products: Array, count: int) -> Array:
         """The error of a sum of products, and of other terms."""
-        return self.of_sum(total, terms, count, self.factors, products, cut=self.factors + self.stored > 0)
+        return self.of_sum(
+            total, terms, count, self._paths * self.factors, products, cut=self.factors + self.stored > 0
+        )
 
 
 UNTRACKED = np.zeros(())  # the error where none is carried along
@@ -110,7 +121,7 @@ class Bounded:
 
     def kept(self) -> Bounded:
         """The number once it has been stored between two steps."""
-        return self.made(self.value, lambda: self.error + self.arithmetic.rounded(self.arithmetic.stored, self.value))
+        return self.made(self.value, lambda: self.error + self.arithmetic.of_storing(self.value))
 
     def read_again(self) -> Array:
         """The error once a product reads the number, without limit where memory in the data type may not have held it."""

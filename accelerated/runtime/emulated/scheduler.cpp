@@ -5,6 +5,7 @@
 #include <link.h>
 #include <sys/mman.h>
 #include <ucontext.h>
+#include <wchar.h>
 
 #include "races.h"
 
@@ -284,20 +285,39 @@ static void locate_image() {
   image.shared = dynamic - offset;
 }
 
+constexpr unsigned char poison[] = {0xff, 0x7f};  // of bytes at even and at odd addresses
+
+static unsigned char poison_at(const void* address) { return poison[reinterpret_cast<uintptr_t>(address) % 2]; }
+
+void fill_with_poison(void* memory, size_t bytes) {
+  unsigned char *to = static_cast<unsigned char*>(memory), *end = to + bytes;
+  while (to < end && reinterpret_cast<uintptr_t>(to) % sizeof(wchar_t)) *to = poison_at(to), to++;
+  const size_t words = (end - to) / sizeof(wchar_t);
+  wmemset(reinterpret_cast<wchar_t*>(to), 0x7fff7fff, words);
+  for (to += words * sizeof(wchar_t); to < end; to++) *to = poison_at(to);
+}
+
 // All shared memory is poison before a block starts.
 static void poison_shared_memory() {
   char *dynamic = reinterpret_cast<char*>(shared_memory), *dynamic_end = dynamic + dynamic_shared_bytes;
-  memset(image.shared, poison, dynamic + image.written_bytes - image.shared);
-  memset(dynamic_end, poison, image.shared + image.shared_bytes - dynamic_end);
+  fill_with_poison(image.shared, dynamic + image.written_bytes - image.shared);
+  fill_with_poison(dynamic_end, image.shared + image.shared_bytes - dynamic_end);
   image.written_bytes = std::min(block.launch->shared_bytes + shared_guard_bytes, dynamic_shared_bytes);
+}
+
+// A block that ends while TMA still writes to its shared memory leaves that to the next one.
+static void check_loads() {
+  if (!loads_in_flight) return;
+  record_failure(nullptr, "%d TMA loads that no thread has waited for when the block ends", loads_in_flight);
+  if (load_instruction >= image.code && load_instruction < image.code_end)
+    block.launch->instruction = static_cast<const char*>(load_instruction) - image.base;
 }
 
 static void check_shared_guard() {
   const size_t begin = block.launch->shared_bytes, end = std::min(begin + shared_guard_bytes, dynamic_shared_bytes);
-  const unsigned char* guard = shared_memory + begin;
-  if (begin == end || (*guard == poison && memcmp(guard, guard + 1, end - begin - 1) == 0)) return;
   size_t first = begin;
-  while (shared_memory[first] == poison) first++;
+  while (first < end && shared_memory[first] == poison_at(&shared_memory[first])) first++;
+  if (first == end) return;
   record_failure(nullptr, "dynamic shared memory was written at byte %zu, the launch has %zu bytes", first, begin);
 }
 
@@ -455,8 +475,11 @@ static void launch(Launch& request) {
     if (step == 0 || request.seed > 1) order_threads(request.seed, number);
     poison_shared_memory();
     races::begin_block();
+    loads_in_flight = 0;
     run_block();
+    if (request.failed) break;
     check_shared_guard();
+    check_loads();
   }
   races::end_launch();
   griddepcontrol_wait();

@@ -25,7 +25,6 @@ constexpr int maximum_threads = 1024, warp_lanes = 32;
 constexpr size_t stack_bytes = 256 * 1024, page_bytes = 4096;
 constexpr size_t dynamic_shared_bytes = 227 * 1024, shared_guard_bytes = 4096;
 constexpr size_t maximum_argument_bytes = 32 * 1024;
-constexpr unsigned char poison = 0xff;  // NaN as a floating-point number, -1 as an integer
 
 struct Kernel {
   const char* name;
@@ -103,8 +102,10 @@ struct Block {
 };
 
 inline Block block;
-inline uint64_t launches;  // of this module
-inline Thread* current;    // null outside kernels
+inline uint64_t launches;             // of this module
+inline Thread* current;               // null outside kernels
+inline int loads_in_flight;           // of TMA, of a block
+inline const void* load_instruction;  // the last of them
 
 // Ends the launch: with the thread that found something wrong, with an instruction of this module and an address.
 [[noreturn, gnu::format(printf, 1, 2)]] void fail(const char* format, ...);
@@ -112,6 +113,8 @@ inline Thread* current;    // null outside kernels
                                                      ...);
 const char* base_name(const char* path);
 
+// What nobody has written: NaN in every floating-point type, and as an integer no number that means "none".
+void fill_with_poison(void* memory, size_t bytes);
 void suspend();  // until another thread wakes this one
 void wake(Thread& thread);
 void griddepcontrol_wait();  // memory is inaccessible until a thread of the launch has waited for earlier kernels

@@ -10,7 +10,7 @@ void exchange_values(Thread* warp, unsigned lanes) {
   for_each_lane(lanes, [=](int lane) {
     Thread& thread = warp[lane];
     if (lanes >> thread.source & 1) memcpy(thread.result, warp[thread.source].value, sizeof thread.result);
-    else memset(thread.result, poison, sizeof thread.result);  // undefined on a GPU
+    else fill_with_poison(thread.result, sizeof thread.result);  // undefined on a GPU
   });
 }
 

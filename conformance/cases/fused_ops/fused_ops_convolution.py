@@ -26,7 +26,7 @@ from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, NCHW, NH
 from dualdnn.api.status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.calls.fused_ops import KINDS, const_pack, variant_pack
-from dualdnn.conformance.cases.fused_ops.fused_ops_finalize import ELEMENT, NULL, PACK, vector
+from dualdnn.conformance.cases.fused_ops.fused_ops_finalize import ELEMENT, NULL, PACK, apart, vector
 from dualdnn.conformance.cases.fused_ops.fused_ops_packs import (
     CONST_LABELS,
     PER_ACTIVATION,
@@ -144,6 +144,13 @@ def test_sequences(trial, caller, make, problem):
     """All steps, with the workspace that the plan asks for."""
     given = PROBLEMS[problem]
     trial(sized(caller, make(algo=algorithm(make, given), **given)))
+
+
+@makers
+@pytest.mark.parametrize("problem", ["float", "half nhwc 1x1, the conditions of the fast path"])
+def test_numbers_of_channels_lie_apart(trial, caller, make, problem):
+    given = PROBLEMS[problem]
+    trial(sized(caller, apart(make(algo=algorithm(make, given), **given))))
 
 
 @problems

@@ -43,6 +43,21 @@ def vector(kind=FLOAT, channels=37, step=1, rank=4):
     return TensorSpec(kind, (1, channels, *(1,) * (rank - 2)), (channels * step, step, *(step,) * (rank - 2)))
 
 
+# elements from one channel to the next: another number for each of an operation's descriptors
+STEPS = {
+    **dict.fromkeys(("eqScale", "eqBias"), 2),
+    **dict.fromkeys(("zEqScale", "zEqBias", "ySum", "ySqSum"), 3),
+    **dict.fromkeys(("scale", "savedMean", "savedInvStd", "dScale", "dBias"), 4),
+}
+
+
+def apart(operation):
+    """The operation with gaps between the numbers of channels."""
+    given = {name: getattr(operation, name, None) for name in STEPS}
+    vectors = {name: vector(s.data_type, s.dims[1], STEPS[name], len(s.dims)) for name, s in given.items() if s}
+    return replace(operation, **vectors)
+
+
 def training(kind=FLOAT, eq_kind=FLOAT, count=50, without=(), step=1, **shape):
     """The finalising of sums of ``count`` elements; without some operands."""
     sums, parameters, eq = (

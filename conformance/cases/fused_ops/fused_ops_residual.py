@@ -17,7 +17,7 @@ from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT32
 from dualdnn.api.status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.calls.fused_ops import const_pack
-from dualdnn.conformance.cases.fused_ops.fused_ops_finalize import NULL, vector
+from dualdnn.conformance.cases.fused_ops.fused_ops_finalize import NULL, apart, vector
 from dualdnn.conformance.cases.fused_ops.fused_ops_packs import PER_ACTIVATION, PERSISTENT
 from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
@@ -79,6 +79,14 @@ def test_tensors_of_one_layout(trial, caller, dims, kind, layout):
     x = laid_out(kind, dims, layout)
     trial(replace(added(kind, layout, dims), z=x))
     trial(sized(caller, replace(gradient(kind, layout, dims), dy=x, dz=x)))
+
+
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+def test_numbers_of_channels_lie_apart(trial, caller, layout):
+    dims = (2, 40, 4, 8)
+    trial(apart(replace(added(FLOAT, layout, dims), z=(x := laid_out(FLOAT, dims, layout)))))
+    trial(sized(caller, apart(replace(gradient(FLOAT, layout, dims), dy=x, dz=x))))
+    trial(sized(caller, apart(gradient(FLOAT, layout, dims))))
 
 
 @pytest.mark.parametrize("dims", [(1, 4, 1, 27), (3, 32, 1, 11), (1, 33, 32, 1), (2, 65, 3, 2, 5), (5, 7, 9)], ids=str)

@@ -185,6 +185,17 @@ def test_layers_that_overlap(chain, cell):
 def test_products_of_large_tiles(chain, math_type):
     """As many vectors, units and inputs as the largest tiles of products have rows and columns; sums of few K-blocks and of many."""
     chain(*training(network(TANH, direction=ONE_WAY, width=512, hidden=256, math_type=math_type), lengths=(2,) * 64))
+    if math_type == DEFAULT:  # tiles that are not full
+        chain(
+            *training(network(TANH, direction=ONE_WAY, width=320, hidden=136, math_type=math_type), lengths=(2,) * 66)
+        )
+
+
+@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
+def test_wide_layers(chain):
+    """More hidden units than the registers of a warp hold a part of."""
+    wide = network(TANH, direction=ONE_WAY, data_type=HALF, width=8, hidden=776, math_type=DEFAULT)
+    chain(*training(wide, lengths=(2, 1)))
 
 
 @shows(f"{DATA}/c48", f"{WEIGHTS}/c20", f"{DATA}/c49", f"{WEIGHTS}/c21")

@@ -352,6 +352,18 @@ FAULTS = {
         "failed_assertion: assert",
         r"thread \(33, 0, 0\).*threadIdx.x < arguments.number",
     ),
+    "forgotten load": (
+        "forgotten_load",
+        1,
+        "forgotten_load: load",
+        r"1 TMA loads that no thread has waited for when the block ends",
+    ),
+    "barrier set up twice": (
+        "repeated_barrier",
+        1,
+        "repeated_barrier: init",
+        r"thread \(1, 0, 0\).*an mbarrier is set up twice",
+    ),
     "no wait for earlier kernels": (
         "forgets_to_wait",
         0,
@@ -419,6 +431,14 @@ def test_write_into_the_last_padding(emulated: Any) -> None:
 def test_write_behind_the_end_of_dynamic_shared_memory(emulated: Any) -> None:
     with pytest.raises(DeviceError, match="written at byte 256, the launch has 256 bytes"):
         run_fault(emulated, "dynamic_shared_index", 1, shared=256)
+
+
+def test_what_a_copy_writes_is_poison_until_the_wait(emulated: Any) -> None:
+    assert np.isnan(run_fault(emulated, "early_copy")).all()
+
+
+def test_loads_that_are_waited_for(emulated: Any) -> None:
+    assert np.isfinite(run_fault(emulated, "forgotten_load", 2)).all()
 
 
 def test_shared_memory_starts_as_nan(emulated: Any) -> None:

@@ -2,6 +2,8 @@
 #include <cassert>
 
 #include "primitives/dependent_launch.cuh"
+#include "primitives/cp_async.cuh"
+#include "primitives/tma.cuh"
 
 struct Arguments {
   float* values;
@@ -79,6 +81,38 @@ extern "C" __global__ void unset_shared(const Arguments arguments) {
   if (threadIdx.x != 0) shared[threadIdx.x] = 1.0f;
   __syncthreads();
   arguments.values[threadIdx.x] = shared[threadIdx.x];
+}
+
+// Correct if it waits for the second half, too.
+extern "C" __global__ void forgotten_load(const Arguments arguments) {
+  alignas(16) __shared__ float shared[64];
+  __shared__ Mbarrier barriers[2];
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < 2; i++) mbarrier_init(&barriers[i], 1);
+    fence_mbarrier_init();
+    for (int i = 0; i < 2; i++) {
+      mbarrier_arrive_expect_tx(&barriers[i], 128);
+      tma_load_bulk(shared + 32 * i, arguments.values + 32 * i, 128, &barriers[i], {});  // forgotten_load: load
+    }
+  }
+  __syncthreads();
+  for (int i = 0; i < arguments.number; i++) mbarrier_wait_parity(&barriers[i], 0);
+  arguments.values[threadIdx.x] = shared[threadIdx.x % (32 * arguments.number)];
+}
+
+extern "C" __global__ void repeated_barrier(const Arguments arguments) {
+  __shared__ Mbarrier barrier;
+  if ((int)threadIdx.x <= arguments.number) mbarrier_init(&barrier, 1);  // repeated_barrier: init
+}
+
+// The next values come before these have been read.
+extern "C" __global__ void early_copy(const Arguments arguments) {
+  alignas(16) __shared__ float shared[64];
+  shared[threadIdx.x] = arguments.values[threadIdx.x];
+  cp_async<4>(shared + threadIdx.x, arguments.values + threadIdx.x, true);
+  arguments.values[threadIdx.x] = shared[threadIdx.x];
+  cp_async_commit();
+  cp_async_wait<0>();
 }
 
 __device__ __noinline__ int descend(int depth) {

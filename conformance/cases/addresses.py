@@ -1,0 +1,76 @@
+"""Operands whose packs lie at multiples of themselves, of which one begins an element later: each in turn, by each solver that serves. A
+solver that asks too little of an address accesses packs that lie anywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from dualdnn.api.enumerations import cudnnPoolingMode_t
+from dualdnn.api.operations import Operation, PoolingBackward
+from dualdnn.api.operations.specs import FLOAT, HALF, NHWC, TensorSpec
+from dualdnn.conformance.calls import sized
+from dualdnn.conformance.cases import activation, dropout
+from dualdnn.conformance.cases.convolution import (
+    convolution,
+    convolution_backward_data,
+    convolution_backward_filter,
+    convolution_gradients,
+)
+from dualdnn.conformance.cases.every_operation import element_bytes
+from dualdnn.conformance.cases.fused_ops import fused_ops_residual
+from dualdnn.conformance.cases.normalization import (
+    normalization_batch,
+    normalization_batch_fused,
+    normalization_batch_training,
+    normalization_lrn,
+)
+from dualdnn.conformance.cases.pooling import pooling
+from dualdnn.conformance.marks import shows
+
+DIMS = (2, 8, 4, 8)
+ROWS, CHANNELS = TensorSpec.packed(FLOAT, DIMS), TensorSpec.packed(HALF, DIMS, NHWC)
+MAXIMUM = cudnnPoolingMode_t.CUDNN_POOLING_MAX
+AVERAGE = cudnnPoolingMode_t.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING
+WINDOWS = pooling.GEOMETRIES["2x2s2"]._replace(dims=DIMS)
+PRODUCT: dict[str, Any] = {"configuration": "PSEUDO_HALF", "formats": NHWC}
+OPERATIONS: dict[str, Operation] = {
+    "activation": activation.forward(x=ROWS),
+    "activation gradient": activation.backward(spec=CHANNELS),
+    "dropout": dropout.forward(x=ROWS),
+    "dropout gradient": dropout.backward(dy=CHANNELS),
+    **{
+        f"{name} pooling in {layout}": pooling.forward(mode, WINDOWS, data_type, layout, layout)
+        for name, mode in (("maximum", MAXIMUM), ("average", AVERAGE))
+        for layout, data_type in (("nchw", FLOAT), ("nhwc", HALF))
+    },
+    **{
+        f"gradient of {name} pooling in {layout}": pooling.backward(mode, WINDOWS, data_type, layout, layout)
+        for name, mode in (("maximum", MAXIMUM), ("average", AVERAGE))
+        for layout, data_type in (("nchw", FLOAT), ("nhwc", HALF))
+    },
+    "LRN": normalization_lrn.forward(x=CHANNELS),
+    "LRN gradient": normalization_lrn.backward(spec=ROWS),
+    "inference": normalization_batch.inference(x=CHANNELS),
+    "training": normalization_batch_training.forward(x=ROWS),
+    "gradient": normalization_batch_training.backward(x=CHANNELS),
+    "training with addends": normalization_batch_fused.forward(x=CHANNELS),
+    "bias gradient": convolution_gradients.bias_gradient(DIMS, FLOAT, "nchw"),
+    "bias gradient of channels": convolution_gradients.bias_gradient(DIMS, HALF, "nhwc"),
+    "addends": fused_ops_residual.added(HALF, "nhwc", DIMS),
+    "gradient of addends": fused_ops_residual.gradient(HALF, "nhwc", DIMS),
+    "convolution": convolution.convolution((1, 8, 4, 4), (8, 8, 1, 1), algo=convolution.PRECOMP, **PRODUCT),
+    "data gradient": convolution_backward_data.gradient((1, 8, 4, 4), (8, 8, 1, 1), **PRODUCT),
+    "filter gradient": convolution_backward_filter.gradient((1, 8, 4, 4), (8, 8, 1, 1), **PRODUCT),
+}
+
+
+@shows("cudnnStatus_t/c05")
+@pytest.mark.ours
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_one_operand_begins_at_an_element(trial, caller, name):
+    operation = sized(caller, OPERATIONS[name])
+    before = pooling.pooled(operation) if isinstance(operation, PoolingBackward) else None
+    for operand in operation.operands:
+        if operand not in operation.raw:
+            trial(operation, before=before, offsets={operand: element_bytes(operation, operand)})
