@@ -2,35 +2,56 @@
 //
 // An octet is eight elements that are neighbours in row-major order, whose bits are one byte of the reserve space and
 // whose random words are one call of Philox. Packed tensors: a thread has octets, in packs of 16 bytes. Channels
-// innermost: a block has a tile of pixels and channels; its octets' bits lie in shared memory while its elements are
-// read in the order of memory. Any other layout: a warp has ITEMS * 4 octets, a lane the bits of one, and elements that
-// are 32 apart.
+// innermost: a warp has octets of 32 channels and passes bits from lane to lane, or a block has a tile of pixels and
+// channels, whose bits lie in shared memory. Any other layout: a warp has ITEMS * 4 octets, a lane the bits of one, and
+// elements that are 32 apart.
 //
 // Roofline bound: bytes, one element read, one written and 1 bit: 0.95 ps of 16-bit types at 4.2 TB/s on an H200.
 // Philox takes about 8 issue slots an element (multiplications run at half rate) and the comparisons 4: 0.4 ps
 // (calculated).
 #include "primitives/geometry.cuh"
+#include "primitives/packed.cuh"
 #include "primitives/philox.cuh"
 #include "primitives/types.cuh"
 
 constexpr int OCTET = 8, WIDTH = 16 / sizeof(ELEMENT), PACKS = OCTET / WIDTH;
-using ElementPack = Pack<ELEMENT, WIDTH>;
+using ElementPack = Packed<WIDTH>;
 
 struct Drawn {  // how the forward call finds the elements that it keeps
   unsigned threshold;
   int drops_all;  // a probability of 1, whose threshold no word has
 };
 
-// The bits of an octet: drawn by the forward call, where there are states.
-__device__ __forceinline__ unsigned octet_bits(const PhiloxStates* states, const unsigned char* mask,
-                                               const Drawn& drawn, unsigned octet, unsigned count) {
-  if (!DRAWS) return mask[octet];
-  const unsigned bits = drawn.drops_all ? 0 : kept_octet(*states, octet, drawn.threshold);
-  return bits & ((1u << count) - 1);
+// The bits of octets that have `count` elements: drawn by the forward call, where there are states.
+template <int N>
+__device__ __forceinline__ void octet_bits(const PhiloxStates& states, const unsigned char* mask, const Drawn& drawn,
+                                           const unsigned (&octet)[N], const unsigned (&count)[N],
+                                           unsigned (&bits)[N]) {
+  if (DRAWS) kept_octets<N>(states, octet, drawn.threshold, bits);
+#pragma unroll
+  for (int i = 0; i < N; i++) {
+    if (DRAWS) bits[i] &= drawn.drops_all ? 0 : (1u << count[i]) - 1;
+    else bits[i] = count[i] > 0 ? mask[octet[i]] : 0;
+  }
+}
+
+__device__ __forceinline__ PhiloxStates read_states(const PhiloxStates* states) {
+  PhiloxStates found = {};
+  if (DRAWS) found = *states;
+  return found;
 }
 
 __device__ __forceinline__ ELEMENT dropped(ELEMENT value, COMPUTE scale, bool kept) {
   return kept ? store<ELEMENT>(load<COMPUTE>(value) * scale) : store<ELEMENT>(COMPUTE(0));
+}
+
+// Those of a pack; bit i: whether element i is kept.
+template <int N> __device__ __forceinline__ void drop(Packed<N>& pack, COMPUTE scale, unsigned kept) {
+  COMPUTE values[N];
+  convert_packed<N>(pack, values);
+#pragma unroll
+  for (int i = 0; i < N; i++) values[i] = kept >> i & 1 ? values[i] * scale : COMPUTE(0);
+  put_packed<N>(reinterpret_cast<ELEMENT*>(&pack), values);
 }
 
 struct PackedArguments {
@@ -44,18 +65,21 @@ struct PackedArguments {
 };
 
 // Of a multiprocessor: backward a thread needs few registers.
-constexpr int PACKED_BLOCKS = DRAWS ? 4 : OCTETS == 1 ? 8 : 6;
+constexpr int PACKED_BLOCKS = DRAWS ? 5 : OCTETS == 1 ? 8 : 6;
 
 extern "C" __global__ void __launch_bounds__(256, PACKED_BLOCKS) dropout_packed(const PackedArguments a) {
   griddepcontrol_wait_deferred();
   const unsigned first = blockIdx.x * blockDim.x * OCTETS + threadIdx.x;
   griddepcontrol_wait_before_access(a.x + first * OCTET, a.y + first * OCTET);
+  const PhiloxStates states = read_states(a.states);
   ElementPack values[OCTETS][PACKS];
-  unsigned bits[OCTETS];
-  auto count = [&](int k) {
-    const unsigned start = (first + k * blockDim.x) * OCTET;
-    return start < a.elements ? min(a.elements - start, static_cast<unsigned>(OCTET)) : 0;
-  };
+  unsigned octet[OCTETS], count[OCTETS], bits[OCTETS];
+#pragma unroll
+  for (int k = 0; k < OCTETS; k++) {
+    octet[k] = first + k * blockDim.x;
+    const unsigned start = octet[k] * OCTET;
+    count[k] = start < a.elements ? min(a.elements - start, static_cast<unsigned>(OCTET)) : 0;
+  }
   // A lane moves every 32nd pack of its warp's octets, so that the accesses of a warp are contiguous.
   const unsigned lane = threadIdx.x % 32;
   auto pack = [&](int k, int p) { return (first - lane + k * blockDim.x) * PACKS + p * 32 + lane; };
@@ -65,27 +89,23 @@ extern "C" __global__ void __launch_bounds__(256, PACKED_BLOCKS) dropout_packed(
 #pragma unroll
     for (int p = 0; p < PACKS; p++)
       if (pack(k, p) < packs) values[k][p] = reinterpret_cast<const ElementPack*>(a.x)[pack(k, p)];
-    bits[k] = !DRAWS && count(k) > 0 ? a.mask[first + k * blockDim.x] : 0;
   }
+  if (!DRAWS) octet_bits<OCTETS>(states, a.mask, a.drawn, octet, count, bits);
   griddepcontrol_launch_dependents();
+  if (DRAWS) octet_bits<OCTETS>(states, a.mask, a.drawn, octet, count, bits);
 #pragma unroll
   for (int k = 0; k < OCTETS; k++) {
-    const unsigned octet = first + k * blockDim.x;
-    if (DRAWS && count(k) > 0) {
-      bits[k] = octet_bits(a.states, a.mask, a.drawn, octet, count(k));
-      a.mask[octet] = static_cast<unsigned char>(bits[k]);
-    }
+    if (DRAWS && count[k] > 0) a.mask[octet[k]] = static_cast<unsigned char>(bits[k]);
 #pragma unroll
     for (int p = 0; p < PACKS; p++) {
       const unsigned of_octet = PACKS == 1 ? bits[k] : __shfl_sync(0xFFFFFFFFu, bits[k], (p * 32 + lane) / PACKS);
       const unsigned of_pack = of_octet >> lane % PACKS * WIDTH;
       if (pack(k, p) >= packs) continue;
-#pragma unroll
-      for (int i = 0; i < WIDTH; i++) values[k][p].item[i] = dropped(values[k][p].item[i], a.scale, of_pack >> i & 1);
+      drop<WIDTH>(values[k][p], a.scale, of_pack);
       reinterpret_cast<ElementPack*>(a.y)[pack(k, p)] = values[k][p];
     }
     // The elements behind the last pack are of the last octet.
-    if (count(k) > 0 && octet * OCTET + OCTET > packs * WIDTH) {
+    if (count[k] > 0 && octet[k] * OCTET + OCTET > packs * WIDTH) {
       for (unsigned i = packs * WIDTH; i < a.elements; i++) a.y[i] = dropped(a.x[i], a.scale, bits[k] >> i % OCTET & 1);
     }
   }
@@ -116,19 +136,21 @@ extern "C" __global__ void __launch_bounds__(256) dropout_strided(const StridedA
     else a.out.locate(element, out[i]);
   }
   griddepcontrol_wait_before_access(a.x + in[0][0], a.y + out[0][0]);
+  const PhiloxStates states = read_states(a.states);
   ELEMENT values[ITEMS];
 #pragma unroll
   for (int i = 0; i < ITEMS; i++)
     if (first + i * 32 + lane < a.elements) values[i] = a.x[in[i][0]];
   griddepcontrol_launch_dependents();
-  unsigned bits = 0;
+  unsigned bits[1] = {0};
   if (lane < ITEMS * 4 && octet * OCTET < a.elements) {
-    bits = octet_bits(a.states, a.mask, a.drawn, octet, min(a.elements - octet * OCTET, static_cast<unsigned>(OCTET)));
-    if (DRAWS) a.mask[octet] = static_cast<unsigned char>(bits);
+    const unsigned count = min(a.elements - octet * OCTET, static_cast<unsigned>(OCTET));
+    octet_bits<1>(states, a.mask, a.drawn, {octet}, {count}, bits);
+    if (DRAWS) a.mask[octet] = static_cast<unsigned char>(bits[0]);
   }
 #pragma unroll
   for (int i = 0; i < ITEMS; i++) {
-    const unsigned of_octet = __shfl_sync(0xFFFFFFFFu, bits, i * 4 + lane / 8);
+    const unsigned of_octet = __shfl_sync(0xFFFFFFFFu, bits[0], i * 4 + lane / 8);
     if (first + i * 32 + lane < a.elements) a.y[out[i][0]] = dropped(values[i], a.scale, of_octet >> lane % 8 & 1);
   }
 }
@@ -152,8 +174,9 @@ constexpr int READS = TILE_WIDTH == 1 ? 8 : 2;                                 /
 // pixels too, where a tile has all channels.
 extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArguments a) {
   griddepcontrol_wait();
-  using Packed = Pack<ELEMENT, TILE_WIDTH>;
+  using TilePack = Pack<ELEMENT, TILE_WIDTH>;
   using Bytes = Pack<unsigned char, TILE_WIDTH>;
+  const PhiloxStates states = read_states(a.states);
   __shared__ unsigned char octets[MOST_LANES * TILE_OCTETS];
   __shared__ __align__(16) unsigned char bits[TILE_BYTES * MOST_LANES];  // of 8 pixels of each channel
   const unsigned image = blockIdx.z, channel = blockIdx.y * a.lanes.divisor, pixel = blockIdx.x * TILE_PIXELS;
@@ -162,20 +185,24 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
   const unsigned pixels = min(a.pixels - pixel, static_cast<unsigned>(TILE_PIXELS));
   // In row-major order, the first element of the tile; of its channel k: k planes behind it.
   const unsigned first = (image * a.channels + channel) * a.pixels + pixel;
-  constexpr int AT_ONCE = DRAWS ? 1 : 8;  // bytes of a thread in flight
+  constexpr int AT_ONCE = DRAWS ? 2 : 8;  // bytes of a thread
   for (unsigned begin = threadIdx.x; begin < lanes.divisor * TILE_OCTETS; begin += AT_ONCE * blockDim.x) {
-    unsigned found[AT_ONCE];
+    unsigned octet[AT_ONCE], count[AT_ONCE], found[AT_ONCE], start[AT_ONCE];
 #pragma unroll
     for (int u = 0; u < AT_ONCE; u++) {
-      const unsigned i = begin + u * blockDim.x, k = i / TILE_OCTETS, start = first + k * a.pixels;
-      const unsigned octet = start / OCTET + i % TILE_OCTETS;
-      found[u] = 0;
-      if (i >= lanes.divisor * TILE_OCTETS || octet * OCTET >= start + pixels) continue;
-      const unsigned count = min(a.elements - octet * OCTET, static_cast<unsigned>(OCTET));
-      found[u] = octet_bits(a.states, a.mask, a.drawn, octet, count);
-      // Who has its first element stores an octet.
-      if (DRAWS && octet * OCTET >= start) a.mask[octet] = static_cast<unsigned char>(found[u]);
+      const unsigned i = begin + u * blockDim.x, k = i / TILE_OCTETS;
+      start[u] = first + k * a.pixels;
+      octet[u] = start[u] / OCTET + i % TILE_OCTETS;
+      const bool exists = i < lanes.divisor * TILE_OCTETS && octet[u] * OCTET < start[u] + pixels;
+      count[u] = exists ? OCTET : 0;
+      if (DRAWS && exists) count[u] = min(a.elements - octet[u] * OCTET, count[u]);
     }
+    octet_bits<AT_ONCE>(states, a.mask, a.drawn, octet, count, found);
+    // Who has its first element stores an octet.
+#pragma unroll
+    for (int u = 0; u < AT_ONCE; u++)
+      if (DRAWS && count[u] > 0 && octet[u] * OCTET >= start[u])
+        a.mask[octet[u]] = static_cast<unsigned char>(found[u]);
 #pragma unroll
     for (int u = 0; u < AT_ONCE; u++)
       if (begin + u * blockDim.x < lanes.divisor * TILE_OCTETS)
@@ -193,7 +220,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
   ELEMENT* y = a.y + (image * a.out_image + pixel * a.out_pixel + channel);
   const unsigned count = lanes.divisor * pixels;
   for (unsigned start = threadIdx.x * TILE_WIDTH; start < count; start += READS * TILE_WIDTH * blockDim.x) {
-    Packed values[READS];
+    TilePack values[READS];
     unsigned down[READS], across[READS], have[READS];
 #pragma unroll
     for (int u = 0; u < READS; u++) {
@@ -202,7 +229,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
       down[u] = lanes.divide(i, across[u]);
       const ELEMENT* from = x + (down[u] * a.in_pixel + across[u]);
       if (have[u] == TILE_WIDTH) {
-        values[u] = *reinterpret_cast<const Packed*>(from);
+        values[u] = *reinterpret_cast<const TilePack*>(from);
       } else {
 #pragma unroll
         for (int k = 0; k < TILE_WIDTH; k++)
@@ -235,7 +262,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
         }
       }
       if (have[u] == TILE_WIDTH) {
-        *reinterpret_cast<Packed*>(to) = values[u];
+        *reinterpret_cast<TilePack*>(to) = values[u];
       } else {
 #pragma unroll
         for (int k = 0; k < TILE_WIDTH; k++)
@@ -243,6 +270,86 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
       }
     }
   }
+}
+
+struct WarpArguments {
+  const ELEMENT* x;
+  ELEMENT* y;
+  unsigned char* mask;
+  const PhiloxStates* states;  // null backward
+  COMPUTE scale;
+  Drawn drawn;
+  unsigned elements, warps;
+  int in_image, in_pixel, out_image, out_pixel;  // strides
+  FastDivmod groups, runs;                       // of WARP_CHANNELS channels; of WARP_PIXELS pixels of an image
+};
+
+constexpr int WARP_CHANNELS = 32, WORD_OCTETS = 4, WARP_WORDS = 2, WARP_PIXELS = WARP_WORDS * WORD_OCTETS * OCTET;
+constexpr int LANES_OF_PIXEL = WARP_CHANNELS / WIDTH;  // which have a pack each
+
+// A byte of each of eight lanes is a matrix of bits, which is transposed: lane j has bit j of each; of four bytes at
+// once.
+__device__ __forceinline__ unsigned transposed(unsigned word) {
+#pragma unroll
+  for (int distance = 4; distance > 0; distance /= 2) {
+    const unsigned low = distance == 4 ? 0x0F0F0F0F : distance == 2 ? 0x33333333 : 0x55555555;
+    const bool upper = threadIdx.x & distance;
+    const unsigned other = __shfl_xor_sync(0xFFFFFFFFu, word, distance), kept = upper ? ~low : low;
+    word = (word & kept) | (__funnelshift_l(other, other, upper ? 32 - distance : distance) & ~kept);
+  }
+  return word;
+}
+
+// A lane has the octets of a channel, four in a word, and a pack of every eighth, fourth or second pixel.
+extern "C" __global__ void __launch_bounds__(256, DRAWS ? 2 : 4) dropout_warps(const WarpArguments a) {
+  griddepcontrol_wait_deferred();
+  const unsigned warp = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
+  unsigned group, run;
+  const unsigned image = a.runs.divide(a.groups.divide(warp, group), run);
+  const unsigned channel = group * WARP_CHANNELS + lane, pixel = run * WARP_PIXELS;
+  const unsigned row = lane / LANES_OF_PIXEL, of_row = lane % LANES_OF_PIXEL * WIDTH;
+  const unsigned first = group * WARP_CHANNELS + of_row;
+  const ELEMENT* from = a.x + (image * a.in_image + (pixel + row) * a.in_pixel + first);
+  ELEMENT* to = a.y + (image * a.out_image + (pixel + row) * a.out_pixel + first);
+  griddepcontrol_wait_before_access(from, to);
+  if (warp >= a.warps) return;
+  const PhiloxStates states = read_states(a.states);
+  using Words = Pack<unsigned, WARP_WORDS>;
+  const unsigned octet =
+      (image * a.groups.divisor * WARP_CHANNELS + channel) * (a.runs.divisor * WARP_WORDS * WORD_OCTETS) +
+      pixel / OCTET;
+  Words words;
+  if (!DRAWS) words = *reinterpret_cast<const Words*>(a.mask + octet);
+#pragma unroll
+  for (int w = 0; w < WARP_WORDS; w++) {
+    ElementPack values[WORD_OCTETS][PACKS];
+#pragma unroll
+    for (int q = 0; q < WORD_OCTETS; q++)
+#pragma unroll
+      for (int p = 0; p < PACKS; p++)
+        values[q][p] =
+            *reinterpret_cast<const ElementPack*>(from + ((w * WORD_OCTETS + q) * PACKS + p) * WIDTH * a.in_pixel);
+    if (w == WARP_WORDS - 1) griddepcontrol_launch_dependents();
+    if (DRAWS) {
+      unsigned of_word[WORD_OCTETS], count[WORD_OCTETS], bits[WORD_OCTETS];
+#pragma unroll
+      for (int q = 0; q < WORD_OCTETS; q++) of_word[q] = octet + w * WORD_OCTETS + q, count[q] = OCTET;
+      octet_bits<WORD_OCTETS>(states, a.mask, a.drawn, of_word, count, bits);
+      words.item[w] = bits[0] | bits[1] << 8 | bits[2] << 16 | bits[3] << 24;
+    }
+    const unsigned of_pixels = transposed(words.item[w]);
+#pragma unroll
+    for (int p = 0; p < PACKS; p++) {
+      const unsigned bits =
+          __shfl_sync(0xFFFFFFFFu, of_pixels, of_row / OCTET * OCTET + p * WIDTH + row) >> of_row % OCTET;
+#pragma unroll
+      for (int q = 0; q < WORD_OCTETS; q++) {
+        drop<WIDTH>(values[q][p], a.scale, bits >> q * 8);
+        *reinterpret_cast<ElementPack*>(to + ((w * WORD_OCTETS + q) * PACKS + p) * WIDTH * a.out_pixel) = values[q][p];
+      }
+    }
+  }
+  if (DRAWS) *reinterpret_cast<Words*>(a.mask + octet) = words;
 }
 
 struct StatesArguments {

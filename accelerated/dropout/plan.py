@@ -32,6 +32,8 @@ ITEMS, FEW_ITEMS = 8, 2  # elements of a thread, of any layout, and where there 
 # Of a block: channels, at most, and the pixels that it has, of which few channels have many.
 TILES = {8: (2048, 512, 128, 32), 32: (1024, 256, 64, 32), 128: (256, 128, 64, 32)}
 MOST_LANES, LANE_GROUP = max(TILES), 8  # channels of a block are a multiple of this, where it has not all of them
+# Of a warp, as in the kernel: pixels, channels as lanes; bytes of an element, whose packs a lane has in registers.
+WARP_PIXELS, MOST_WARP_BYTES = 64, 4
 MOST_IMAGES = 65535  # in the third dimension of a grid
 
 
@@ -174,17 +176,12 @@ class TilesSolver(Solver[DropoutProblem]):
         most = next(n for n in TILES if n >= lanes)
         busy = BUSY_BLOCKS * problem.device.multiprocessors
         tile = next((n for n in TILES[most] if images * across * -(-pixels // n) >= busy), TILES[most][-1])
-        strides = [
-            (f"{name}_{of}", c_int(stride))
-            for name, spec in (("in", problem.source), ("out", problem.target))
-            for of, stride in (("image", spec.strides[0]), ("pixel", _pixels(spec)[1][0]))
-        ]
         return problem.launch(
             "dropout_tiles",
             (-(-pixels // tile), across, images),
             ("channels", c_uint(channels)),
             ("pixels", c_uint(pixels)),
-            *strides,
+            *_strides(problem),
             ("lanes", FastDivmod.of(lanes)),
             ("last_lanes", FastDivmod.of(channels - (across - 1) * lanes)),
             TILE_PIXELS=tile,
@@ -218,10 +215,49 @@ class TilesSolver(Solver[DropoutProblem]):
         return 1 if any(stride % width for stride in strides) else width
 
 
+class WarpsSolver(Solver[DropoutProblem]):
+    """Channels side by side, of a multiple of the lanes of a warp, and pixels of a multiple of those that it has."""
+
+    name = "dropout.warps"
+
+    def serves(self, problem: DropoutProblem) -> bool:
+        if problem.sets_states or not problem.aligned or problem.source.scalar_bytes > MOST_WARP_BYTES:
+            return False
+        tensors, (images, channels, *_) = (problem.source, problem.target), problem.source.dims
+        if channels % WARP or not all(t.strides[1] == 1 and len(_pixels(t)[0]) == 1 for t in tensors):
+            return False
+        strides = [t.strides[0] for t in tensors if images > 1] + [_pixels(t)[1][0] for t in tensors]
+        width = PACK_BYTES // problem.source.scalar_bytes
+        return _pixels(problem.source)[0][0] % WARP_PIXELS == 0 and all(stride % width == 0 for stride in strides)
+
+    def alignment(self, problem: DropoutProblem) -> Mapping[str, int]:
+        return {**dict.fromkeys(problem.operands[:2], PACK_BYTES), "reserveSpace": WARP_PIXELS // OCTET}
+
+    def launches(self, problem: DropoutProblem) -> list[Launch]:
+        warps = problem.source.count // (WARP * WARP_PIXELS)
+        return problem.launch(
+            "dropout_warps",
+            blocks(warps * WARP),
+            ("warps", c_uint(warps)),
+            *_strides(problem),
+            ("groups", FastDivmod.of(problem.source.dims[1] // WARP)),
+            ("runs", FastDivmod.of(_pixels(problem.source)[0][0] // WARP_PIXELS)),
+        )
+
+
+def _strides(problem: DropoutProblem) -> list[tuple[str, Any]]:
+    """Return those of images and pixels."""
+    return [
+        (f"{name}_{of}", c_int(stride))
+        for name, spec in (("in", problem.source), ("out", problem.target))
+        for of, stride in (("image", spec.strides[0]), ("pixel", _pixels(spec)[1][0]))
+    ]
+
+
 def _pixels(spec: TensorSpec) -> tuple[list[int], list[int]]:
     """Return extents and strides of the dimensions behind the channels, merged."""
     return merge_in_order(spec.dims[2:], spec.strides[2:])
 
 
-SOLVERS = (StatesSolver(), PackedSolver(), TilesSolver(), StridedSolver())
+SOLVERS = (StatesSolver(), PackedSolver(), WarpsSolver(), TilesSolver(), StridedSolver())
 serve(DropoutProblem, SOLVERS, SetDropoutStates, DropoutForward, DropoutBackward)

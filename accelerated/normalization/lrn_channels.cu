@@ -39,20 +39,82 @@ template <int V, bool CONTIGUOUS> struct Values {
   __device__ __forceinline__ COMPUTE& operator()(int channel, int position) {
     return values[CONTIGUOUS ? position * CHANNELS + channel : channel * V + position];
   }
-  __device__ __forceinline__ void convert(const Packed<V> (&packs)[CHANNELS]) {
-#pragma unroll
-    for (int i = 0; i < CHANNELS; i++) convert_packed<V>(packs[i], values + i * V);
-  }
-  __device__ __forceinline__ void write(ELEMENT* to, int stride, COMPUTE alpha, COMPUTE beta) const {
-#pragma unroll
-    for (int i = 0; i < CHANNELS; i++) write_packed<V>(to + i * stride, values + i * V, alpha, beta);
-  }
 };
 
-template <int V> __device__ __forceinline__ void fetch(Packed<V> (&packs)[CHANNELS], const ELEMENT* from, int stride) {
+// The packs of a thread in OPERANDS tensors. Where a thread's packs are one run of memory, those of a warp are moved
+// by whichever lane makes each access one run, too, and change lanes through shared memory.
+template <int V, bool CONTIGUOUS, int OPERANDS> struct Packs {
+  unsigned offset[CONTIGUOUS ? CHANNELS : 1][OPERANDS];
+  bool exists[CONTIGUOUS ? CHANNELS : 1];
+  int stride[OPERANDS];
+
+  __device__ __forceinline__ Packs(const FewChannels<OPERANDS>& few) {
+    const unsigned index = blockIdx.x * blockDim.x + threadIdx.x, lane = threadIdx.x % 32;
 #pragma unroll
-  for (int i = 0; i < CHANNELS; i++) packs[i] = fetch_packed<V>(from + i * stride, true);
-}
+    for (int i = 0; i < OPERANDS; i++) stride[i] = few.stride[i];
+#pragma unroll
+    for (int p = 0; p < (CONTIGUOUS ? CHANNELS : 1); p++) {
+      const unsigned pack = p * 32 + lane, owner = CONTIGUOUS ? index - lane + pack / CHANNELS : index;
+      exists[p] = owner < few.positions.packs;
+      few.positions.locate(exists[p] ? owner : 0, offset[p]);
+      if (CONTIGUOUS)
+#pragma unroll
+        for (int i = 0; i < OPERANDS; i++) offset[p][i] += pack % CHANNELS * V;
+    }
+  }
+  // Where the packs of the warp of a thread lie meanwhile.
+  static __device__ __forceinline__ Packed<V>* staged() {
+    __shared__ Packed<V> packs[THREADS * CHANNELS];
+    return packs + threadIdx.x / 32 * 32 * CHANNELS;
+  }
+  __device__ __forceinline__ void fetch(Packed<V> (&packs)[CHANNELS], const ELEMENT* from, int operand) const {
+#pragma unroll
+    for (int p = 0; p < CHANNELS; p++)
+      packs[p] = CONTIGUOUS ? fetch_packed<V>(from + offset[p][operand], exists[p])
+                            : fetch_packed<V>(from + offset[0][operand] + p * stride[operand], exists[0]);
+  }
+  __device__ __forceinline__ void arrive(Packed<V> (&packs)[CHANNELS], Values<V, CONTIGUOUS>& values) const {
+    if constexpr (CONTIGUOUS) {
+      Packed<V>* const of_warp = staged();
+      __syncwarp();
+#pragma unroll
+      for (int p = 0; p < CHANNELS; p++) of_warp[p * 32 + threadIdx.x % 32] = packs[p];
+      __syncwarp();
+#pragma unroll
+      for (int p = 0; p < CHANNELS; p++) packs[p] = of_warp[threadIdx.x % 32 * CHANNELS + p];
+    }
+#pragma unroll
+    for (int p = 0; p < CHANNELS; p++) convert_packed<V>(packs[p], values.values + p * V);
+  }
+  // alpha * values + beta * what is there.
+  __device__ __forceinline__ void write(ELEMENT* to, Values<V, CONTIGUOUS>& values, COMPUTE alpha, COMPUTE beta) const {
+    Packed<V> packs[CHANNELS];
+#pragma unroll
+    for (int i = 0; i < CHANNELS * V; i++) values.values[i] *= alpha;
+    if (beta != COMPUTE(0)) {
+      Values<V, CONTIGUOUS> prior;
+      fetch(packs, to, OPERANDS - 1);
+      arrive(packs, prior);
+#pragma unroll
+      for (int i = 0; i < CHANNELS * V; i++) values.values[i] += beta * prior.values[i];
+    }
+#pragma unroll
+    for (int p = 0; p < CHANNELS; p++) packs[p] = rounded_packed<V>(values.values + p * V);
+    if constexpr (CONTIGUOUS) {
+      Packed<V>* const of_warp = staged();
+#pragma unroll
+      for (int p = 0; p < CHANNELS; p++) of_warp[threadIdx.x % 32 * CHANNELS + p] = packs[p];
+      __syncwarp();
+#pragma unroll
+      for (int p = 0; p < CHANNELS; p++)
+        if (exists[p]) *reinterpret_cast<Packed<V>*>(to + offset[p][OPERANDS - 1]) = of_warp[p * 32 + threadIdx.x % 32];
+    } else if (exists[0]) {
+#pragma unroll
+      for (int p = 0; p < CHANNELS; p++)
+        *reinterpret_cast<Packed<V>*>(to + offset[0][OPERANDS - 1] + p * stride[OPERANDS - 1]) = packs[p];
+    }
+  }
+};
 
 // The sum of the squares of the window around a channel.
 template <class Values> __device__ __forceinline__ COMPUTE squares(Values& x, int channel, int position) {
@@ -64,37 +126,31 @@ template <class Values> __device__ __forceinline__ COMPUTE squares(Values& x, in
 
 template <int V, bool CONTIGUOUS> __device__ __forceinline__ void forward(const ForwardArguments& a) {
   const FewChannels<2>& few = a.few;
-  const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
-  if (index >= few.positions.packs) return;
-  unsigned offset[2];
-  few.positions.locate(index, offset);
-  griddepcontrol_wait_before_access(a.x + offset[0], a.y + offset[1]);
-  Packed<V> packs[CHANNELS];
-  fetch<V>(packs, a.x + offset[0], few.stride[0]);
+  const Packs<V, CONTIGUOUS, 2> packs(few);
+  griddepcontrol_wait_before_access(a.x + packs.offset[0][0], a.y + packs.offset[0][1]);
+  Packed<V> of_x[CHANNELS];
+  packs.fetch(of_x, a.x, 0);
   griddepcontrol_launch_dependents();
   Values<V, CONTIGUOUS> x, y;
-  x.convert(packs);
+  packs.arrive(of_x, x);
 #pragma unroll
   for (int p = 0; p < V; p++)
 #pragma unroll
     for (int c = 0; c < CHANNELS; c++) y(c, p) = x(c, p) * few.power(few.power.base(squares(x, c, p)));
-  y.write(a.y + offset[1], few.stride[1], few.alpha, few.beta);
+  packs.write(a.y, y, few.alpha, few.beta);
 }
 
 template <int V, bool CONTIGUOUS> __device__ __forceinline__ void backward(const BackwardArguments& a) {
   const FewChannels<3>& few = a.few;
-  const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
-  if (index >= few.positions.packs) return;
-  unsigned offset[3];
-  few.positions.locate(index, offset);
-  griddepcontrol_wait_before_access(a.x + offset[0], a.dy + offset[1], a.dx + offset[2]);
+  const Packs<V, CONTIGUOUS, 3> packs(few);
+  griddepcontrol_wait_before_access(a.x + packs.offset[0][0], a.dy + packs.offset[0][1], a.dx + packs.offset[0][2]);
   Packed<V> of_x[CHANNELS], of_dy[CHANNELS];
-  fetch<V>(of_x, a.x + offset[0], few.stride[0]);
-  fetch<V>(of_dy, a.dy + offset[1], few.stride[1]);
+  packs.fetch(of_x, a.x, 0);
+  packs.fetch(of_dy, a.dy, 1);
   griddepcontrol_launch_dependents();
   Values<V, CONTIGUOUS> x, dy;
-  x.convert(of_x);
-  dy.convert(of_dy);
+  packs.arrive(of_x, x);
+  packs.arrive(of_dy, dy);
 #pragma unroll
   for (int p = 0; p < V; p++) {
     COMPUTE direct[CHANNELS], term[CHANNELS];  // dy * s^-beta, dy * x * s^(-beta - 1)
@@ -112,7 +168,7 @@ template <int V, bool CONTIGUOUS> __device__ __forceinline__ void backward(const
       dy(c, p) = direct[c] - a.gradient * x(c, p) * sum;
     }
   }
-  dy.write(a.dx + offset[2], few.stride[2], few.alpha, few.beta);
+  packs.write(a.dx, dy, few.alpha, few.beta);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) normalization_lrn_channels_forward(const ForwardArguments a) {

@@ -34,6 +34,57 @@ struct BackwardArguments {
   Columns<3> columns;
 };
 
+// The positions of a thread: V neighbours, which move together, or, APART, V of one row that are 32 from each other.
+template <int V, bool APART> struct Positions {
+  static constexpr bool RUNS = APART && V > 1;
+  int left;  // of the row, from this thread's first on
+
+  // False where the thread has none.
+  template <int OPERANDS>
+  __device__ __forceinline__ bool locate(const Geometry<OPERANDS>& geometry, unsigned (&offset)[OPERANDS]) {
+    const unsigned thread = blockIdx.x * blockDim.x + threadIdx.x, index = RUNS ? thread / 32 : thread;
+    if (index >= geometry.packs) return false;
+    left = geometry.locate(index, offset);
+    if constexpr (RUNS) {
+      const int lane = thread % 32;
+#pragma unroll
+      for (int i = 0; i < OPERANDS; i++) offset[i] += lane;
+      left -= lane;
+    }
+    return left > 0;
+  }
+  struct Values {
+    Packed<RUNS ? 1 : V> packs[RUNS ? V : 1];
+    __device__ __forceinline__ void convert(COMPUTE (&values)[V]) const {
+      if constexpr (RUNS) {
+#pragma unroll
+        for (int v = 0; v < V; v++) convert_packed<1>(packs[v], values + v);
+      } else {
+        convert_packed<V>(packs[0], values);
+      }
+    }
+  };
+  __device__ __forceinline__ Values fetch(const ELEMENT* from, bool exists) const {
+    Values found;
+    if constexpr (RUNS) {
+#pragma unroll
+      for (int v = 0; v < V; v++) found.packs[v] = fetch_packed<1>(from + v * 32, exists && v * 32 < left);
+    } else {
+      found.packs[0] = fetch_packed<V>(from, exists);
+    }
+    return found;
+  }
+  __device__ __forceinline__ void put(ELEMENT* to, const COMPUTE (&values)[V]) const {
+    if constexpr (RUNS) {
+#pragma unroll
+      for (int v = 0; v < V; v++)
+        if (v * 32 < left) put_packed<1>(to + v * 32, values + v);
+    } else {
+      put_packed<V>(to, values);
+    }
+  }
+};
+
 // KEEP channels of earlier steps and S of this one, V positions of each.
 template <int V, int KEEP, int S> struct Channels {
   COMPUTE values[KEEP + S][V];
@@ -45,29 +96,63 @@ template <int V, int KEEP, int S> struct Channels {
   }
 };
 
-// S channels of an operand whose reads are in flight.
-template <int V, int S> struct Next {
-  Packed<V> packs[S];
+// S channels of an operand whose reads are in flight. Whether all of them exist is asked once: it is the same for all
+// threads.
+template <class Where, int S> struct Next {
+  typename Where::Values packs[S];
   // channel: the first of them. end: behind the last that is needed.
-  __device__ __forceinline__ void fetch(const ELEMENT* from, int channel, int end, int stride) {
+  __device__ __forceinline__ void fetch(const Where& where, const ELEMENT* from, int channel, int end, int stride) {
+    const ELEMENT* at = from + static_cast<ptrdiff_t>(channel) * stride;
+    if (channel >= 0 && channel + S <= end) {
 #pragma unroll
-    for (int u = 0; u < S; u++) {
-      const int c = channel + u;
-      packs[u] = fetch_packed<V>(from + c * stride, c >= 0 && c < end);
+      for (int u = 0; u < S; u++, at += stride) packs[u] = where.fetch(at, true);
+    } else {
+#pragma unroll
+      for (int u = 0; u < S; u++, at += stride) packs[u] = where.fetch(at, channel + u >= 0 && channel + u < end);
     }
   }
-  template <int KEEP> __device__ __forceinline__ void arrive(Channels<V, KEEP, S>& channels) const {
+  template <int V, int KEEP> __device__ __forceinline__ void arrive(Channels<V, KEEP, S>& channels) const {
 #pragma unroll
-    for (int u = 0; u < S; u++) convert_packed<V>(packs[u], channels.values[KEEP + u]);
+    for (int u = 0; u < S; u++) packs[u].convert(channels.values[KEEP + u]);
   }
 };
 
-template <int V, int S> __device__ __forceinline__ void forward(const ForwardArguments& a) {
+// The results of the S channels from `channel` on, of which those in [first, last) are written.
+template <class Where, int V, int S, int OPERANDS>
+__device__ __forceinline__ void write(const Where& where, const Columns<OPERANDS>& columns, ELEMENT* to, int channel,
+                                      int first, int last, COMPUTE (&results)[S][V]) {
+  const int stride = columns.stride[OPERANDS - 1];
+  ELEMENT* const begin = to + static_cast<ptrdiff_t>(channel) * stride;
+#pragma unroll
+  for (int u = 0; u < S; u++)
+#pragma unroll
+    for (int v = 0; v < V; v++) results[u][v] *= columns.alpha;
+  ELEMENT* at = begin;
+  if (columns.beta != COMPUTE(0)) {
+#pragma unroll
+    for (int u = 0; u < S; u++, at += stride) {
+      COMPUTE prior[V];
+      where.fetch(at, channel + u >= first && channel + u < last).convert(prior);
+#pragma unroll
+      for (int v = 0; v < V; v++) results[u][v] += columns.beta * prior[v];
+    }
+    at = begin;
+  }
+  if (channel >= first && channel + S <= last) {
+#pragma unroll
+    for (int u = 0; u < S; u++, at += stride) where.put(at, results[u]);
+  } else {
+#pragma unroll
+    for (int u = 0; u < S; u++, at += stride)
+      if (channel + u >= first && channel + u < last) where.put(at, results[u]);
+  }
+}
+
+template <int V, int S, bool APART> __device__ __forceinline__ void forward(const ForwardArguments& a) {
   const Columns<2>& c = a.columns;
-  const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
-  if (index >= c.positions.packs) return;
+  Positions<V, APART> where;
   unsigned offset[2];
-  c.positions.locate(index, offset);
+  if (!where.locate(c.positions, offset)) return;
   const ELEMENT* from = a.x + offset[0];
   ELEMENT* to = a.y + offset[1];
   const int first = blockIdx.y * c.chunk, last = min(first + c.chunk, c.channels), end = min(last + AHEAD, c.channels);
@@ -76,14 +161,14 @@ template <int V, int S> __device__ __forceinline__ void forward(const ForwardArg
 #pragma unroll
   for (int i = 0; i < KEPT; i++) {
     const int channel = first - BEHIND + i;
-    read_packed<V>(from + channel * c.stride[0], channel >= 0 && channel < end, x.values[i]);
+    where.fetch(from + channel * c.stride[0], channel >= 0 && channel < end).convert(x.values[i]);
   }
-  Next<V, S> next;
-  next.fetch(from, first + AHEAD, end, c.stride[0]);
+  Next<Positions<V, APART>, S> next;
+  next.fetch(where, from, first + AHEAD, end, c.stride[0]);
 #pragma unroll 1
   for (int channel = first; channel < last; channel += S) {
     next.arrive(x);
-    next.fetch(from, channel + S + AHEAD, end, c.stride[0]);
+    next.fetch(where, from, channel + S + AHEAD, end, c.stride[0]);
     COMPUTE y[S][V];
 #pragma unroll
     for (int v = 0; v < V; v++) {
@@ -92,19 +177,16 @@ template <int V, int S> __device__ __forceinline__ void forward(const ForwardArg
 #pragma unroll
       for (int u = 0; u < S; u++) y[u][v] = x.values[BEHIND + u][v] * c.power(c.power.base(sums[u]));
     }
-#pragma unroll
-    for (int u = 0; u < S; u++)
-      if (channel + u < last) write_packed<V>(to + (channel + u) * c.stride[1], y[u], c.alpha, c.beta);
+    write(where, c, to, channel, first, last, y);
     x.slide();
   }
 }
 
-template <int V, int S> __device__ __forceinline__ void backward(const BackwardArguments& a) {
+template <int V, int S, bool APART> __device__ __forceinline__ void backward(const BackwardArguments& a) {
   const Columns<3>& c = a.columns;
-  const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
-  if (index >= c.positions.packs) return;
+  Positions<V, APART> where;
   unsigned offset[3];
-  c.positions.locate(index, offset);
+  if (!where.locate(c.positions, offset)) return;
   const ELEMENT *from = a.x + offset[0], *incoming = a.dy + offset[1];
   ELEMENT* to = a.dx + offset[2];
   const int first = blockIdx.y * c.chunk, last = min(first + c.chunk, c.channels);
@@ -118,7 +200,7 @@ template <int V, int S> __device__ __forceinline__ void backward(const BackwardA
 #pragma unroll
   for (int i = 0; i < KEPT; i++) {
     const int channel = begin + i;
-    read_packed<V>(from + channel * c.stride[0], channel >= 0 && channel < end_x, x.values[i]);
+    where.fetch(from + channel * c.stride[0], channel >= 0 && channel < end_x).convert(x.values[i]);
 #pragma unroll
     for (int v = 0; v < V; v++) term.values[i][v] = 0;
   }
@@ -126,37 +208,45 @@ template <int V, int S> __device__ __forceinline__ void backward(const BackwardA
   for (int i = 0; i < BEHIND; i++)
 #pragma unroll
     for (int v = 0; v < V; v++) direct.values[i][v] = 0;
-  Next<V, S> next_x, next_dy;
-  next_x.fetch(from, first, end_x, c.stride[0]);
-  next_dy.fetch(incoming, begin + BEHIND, end_dy, c.stride[1]);
+  Next<Positions<V, APART>, S> next_x, next_dy;
+  next_x.fetch(where, from, first, end_x, c.stride[0]);
+  next_dy.fetch(where, incoming, begin + BEHIND, end_dy, c.stride[1]);
 #pragma unroll 1
   for (int channel = begin; channel < last; channel += S) {
     next_x.arrive(x);
     next_dy.arrive(direct);
-    next_x.fetch(from, channel + S + KEPT, end_x, c.stride[0]);
-    next_dy.fetch(incoming, channel + S + BEHIND, end_dy, c.stride[1]);
-    COMPUTE dx[S][V];
+    next_x.fetch(where, from, channel + S + KEPT, end_x, c.stride[0]);
+    next_dy.fetch(where, incoming, channel + S + BEHIND, end_dy, c.stride[1]);
+    const int center = channel + BEHIND;
 #pragma unroll
     for (int v = 0; v < V; v++) {
       COMPUTE sums[S];
       window_sums<Square>([&](int i) { return x.values[i][v]; }, sums);
 #pragma unroll
       for (int u = 0; u < S; u++) {
-        const int center = channel + BEHIND + u;
-        const bool exists = center >= 0 && center < c.channels;
         COMPUTE inverse;
         const COMPUTE scaled = direct.values[BEHIND + u][v] * c.power(c.power.base(sums[u]), inverse);
         direct.values[BEHIND + u][v] = scaled;
-        term.values[KEPT + u][v] = exists ? scaled * x.values[BEHIND + u][v] * inverse : COMPUTE(0);
+        term.values[KEPT + u][v] = scaled * x.values[BEHIND + u][v] * inverse;
       }
+    }
+    if (center < 0 || center + S > c.channels) {  // no terms of centers beyond the edges, whatever their powers are
+#pragma unroll
+      for (int u = 0; u < S; u++)
+        if (center + u < 0 || center + u >= c.channels) {
+#pragma unroll
+          for (int v = 0; v < V; v++) term.values[KEPT + u][v] = 0;
+        }
+    }
+    COMPUTE dx[S][V];
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+      COMPUTE sums[S];
       window_sums<Itself>([&](int i) { return term.values[i][v]; }, sums);
 #pragma unroll
       for (int u = 0; u < S; u++) dx[u][v] = direct.values[u][v] - a.gradient * x.values[u][v] * sums[u];
     }
-#pragma unroll
-    for (int u = 0; u < S; u++)
-      if (channel + u >= first && channel + u < last)
-        write_packed<V>(to + (channel + u) * c.stride[2], dx[u], c.alpha, c.beta);
+    write(where, c, to, channel, first, last, dx);
     x.slide();
     term.slide();
     direct.slide();
@@ -165,19 +255,19 @@ template <int V, int S> __device__ __forceinline__ void backward(const BackwardA
 
 extern "C" __global__ void __launch_bounds__(THREADS) normalization_lrn_columns_forward(const ForwardArguments a) {
   griddepcontrol_wait_deferred();
-  forward<VECTOR, STEP>(a);
+  forward<VECTOR, STEP, false>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS)
     normalization_lrn_columns_forward_single(const ForwardArguments a) {
   griddepcontrol_wait_deferred();
-  forward<1, SINGLE_STEP>(a);
+  forward<SINGLES, SINGLE_STEP, true>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS) normalization_lrn_columns_backward(const BackwardArguments a) {
   griddepcontrol_wait_deferred();
-  backward<VECTOR, STEP>(a);
+  backward<VECTOR, STEP, false>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS)
     normalization_lrn_columns_backward_single(const BackwardArguments a) {
   griddepcontrol_wait_deferred();
-  backward<1, STEP>(a);
+  backward<SINGLES, SINGLE_STEP, true>(a);
 }

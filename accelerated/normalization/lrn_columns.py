@@ -5,32 +5,42 @@ from __future__ import annotations
 from collections.abc import Mapping
 from ctypes import c_int
 from dataclasses import dataclass
+from math import prod
 
 from ..plans import Launch
-from ..primitives.geometry import blocks, geometry
+from ..primitives.geometry import blocks, geometry, merge_dimensions
 from .lrn import LRNSolver
 from .problem import LRNProblem
+
+WARP = 32
+COLUMN_SHARE = 0.875  # of lanes that have positions, at least
 
 
 @dataclass(frozen=True)
 class ColumnSettings:
-    """threads: of a block. step: channels whose reads are in flight together; single_step: forward, of threads with one
-    position. forward_bytes, backward_bytes: of an access, at most, for windows of up to ``short_window``, half as many
-    for longer ones, which need the registers; vector: neighbouring positions of a thread, at most. wanted_threads: of a
-    multiprocessor, for which channels are divided into chunks of at least ``long_chunk``; where that leaves fewer than
-    ``least_threads``, of at least ``short_chunk``; and where these would be fewer still, a thread has one position."""
+    """threads: of a block. step: channels whose reads are in flight together; single_step: forward, of threads that
+    access positions one by one; long_step_bytes: of one position, for windows longer than ``short_window``, which move
+    more from register to register with each step. forward_bytes, backward_bytes: of an access, at most, vector:
+    positions of a thread, at most, both half as many for longer windows. short_blocks: that a multiprocessor holds,
+    forward and where a thread has one position; backward_blocks: otherwise; single_blocks: of threads that access
+    several positions one by one; all half as many for longer windows. start: channels that a thread could have done
+    until its first reads arrive. short_chunk: the fewest channels of a thread; least_threads: of a multiprocessor,
+    below which a thread has one position."""
 
     threads: int = 128
     step: int = 4
     single_step: int = 8
+    long_step_bytes: int = 32
     vector: int = 4
     forward_bytes: int = 16
     backward_bytes: int = 8
     short_window: int = 8
-    wanted_threads: int = 2048
-    least_threads: int = 512
-    long_chunk: int = 32
+    short_blocks: int = 7
+    backward_blocks: int = 4
+    single_blocks: int = 3
+    start: int = 8
     short_chunk: int = 8
+    least_threads: int = 512
 
 
 COLUMNS = ColumnSettings()
@@ -45,11 +55,18 @@ class ColumnsSolver(LRNSolver):
     def serves(self, problem: LRNProblem) -> bool:
         return True
 
+    def _positions(self, problem: LRNProblem, access_bytes: int) -> int:
+        """Return the positions of a thread, at most, which it accesses together or one by one."""
+        positions = min(COLUMNS.vector, access_bytes // problem.x.scalar_bytes)
+        return positions if problem.window <= COLUMNS.short_window else max(1, positions // 2)
+
     def _width(self, problem: LRNProblem) -> int:
         """Return the positions of a thread that the kernels are compiled for."""
-        access_bytes = COLUMNS.forward_bytes if problem.forward else COLUMNS.backward_bytes
-        width = min(COLUMNS.vector, access_bytes // problem.x.scalar_bytes)
-        return width if problem.window <= COLUMNS.short_window else max(1, width // 2)
+        return self._positions(problem, COLUMNS.forward_bytes if problem.forward else COLUMNS.backward_bytes)
+
+    def _are_many(self, problem: LRNProblem, threads: int) -> bool:
+        chunks = -(-problem.channels // COLUMNS.short_chunk)
+        return threads * chunks >= COLUMNS.least_threads * problem.device.multiprocessors
 
     def _vector(self, problem: LRNProblem) -> int:
         """Return the positions of a thread: one where packs would not begin at multiples of themselves, x may be y, or
@@ -58,43 +75,71 @@ class ColumnsSolver(LRNSolver):
         layout = geometry(problem.dims, problem.strides, width)
         everywhere = layout.vectorised == (1 << len(problem.specs)) - 1 and layout.row % width == 0
         channels = all(stride % width == 0 for stride in problem.channel_strides) or problem.channels == 1
-        chunks = -(-problem.channels // COLUMNS.short_chunk)
-        many = layout.packs * chunks >= COLUMNS.least_threads * problem.device.multiprocessors
-        return width if problem.aligned and everywhere and channels and many else 1
+        return width if problem.aligned and everywhere and channels and self._are_many(problem, layout.packs) else 1
 
-    def _chunk(self, problem: LRNProblem, positions: int, step: int) -> int:
-        """Return the channels of a thread, where ``positions`` threads lie beside each other."""
+    def _singles(self, problem: LRNProblem) -> int:
+        """Return the positions of a thread that are accessed one by one: some, where they leave few lanes idle."""
+        singles = self._positions(problem, COLUMNS.forward_bytes)
+        extents, steps = merge_dimensions(problem.dims, problem.strides)
+        run = WARP * singles
+        runs = prod(extents[:-1]) * -(-extents[-1] // run)
+        rows = all(of[-1] == 1 for of in steps) and runs * run * COLUMN_SHARE <= prod(extents)
+        return singles if problem.aligned and rows and self._are_many(problem, runs * WARP) else 1
+
+    def _step(self, problem: LRNProblem, single: bool) -> int:
+        if problem.window > COLUMNS.short_window:
+            return COLUMNS.long_step_bytes // problem.x.scalar_bytes
+        return COLUMNS.single_step if single and problem.forward else COLUMNS.step
+
+    def _chunk(self, problem: LRNProblem, threads: int, positions: int, step: int, apart: bool) -> int:
+        """Return the channels of a thread, of which ``threads`` lie beside each other, with ``positions`` each: those
+        with which the multiprocessors take the fewest channels one after the other."""
         if not problem.aligned:  # x may be y
             return problem.channels
         # Backward, the steps of a chunk begin n - 1 channels before it.
         again = 0 if problem.forward else problem.window - 1
+        held = COLUMNS.short_blocks if problem.forward or positions == 1 else COLUMNS.backward_blocks
+        held = COLUMNS.single_blocks if apart else held
+        if problem.window > COLUMNS.short_window:
+            held = -(-held // 2)
+        across = -(-threads // COLUMNS.threads)
 
-        def chunk(threads: int, least: int) -> int:
-            chunks = -(-threads * problem.device.multiprocessors // positions)
-            steps = -(-(max(least, again, -(-problem.channels // chunks)) + again) // step)
+        def length(chunks: int) -> int:
+            steps = -(-(-(-problem.channels // chunks) + again) // step)
             return min(steps * step - again, problem.channels)
 
-        most = chunk(COLUMNS.wanted_threads, COLUMNS.long_chunk)
-        enough = positions * -(-problem.channels // most) >= COLUMNS.least_threads * problem.device.multiprocessors
-        return most if enough else chunk(COLUMNS.least_threads, COLUMNS.short_chunk)
+        def cost(chunks: int) -> int:
+            channels = length(chunks)
+            waves = -(-across * -(-problem.channels // channels) // (held * problem.device.multiprocessors))
+            return waves * (channels + again + COLUMNS.start)
+
+        most = max(1, problem.channels // COLUMNS.short_chunk)
+        return length(min(range(1, most + 1), key=cost))
 
     def alignment(self, problem: LRNProblem) -> Mapping[str, int]:
         vector = self._vector(problem)
         return dict.fromkeys(problem.operands, vector * problem.x.scalar_bytes) if vector > 1 else {}
 
     def launches(self, problem: LRNProblem) -> list[Launch]:
-        vector = self._vector(problem)
-        layout = geometry(problem.dims, problem.strides, vector)
-        step = COLUMNS.single_step if vector == 1 and problem.forward else COLUMNS.step
-        chunk = self._chunk(problem, layout.packs, step)
+        vector, singles = self._vector(problem), self._singles(problem)
+        single, apart = vector == 1, vector == 1 and singles > 1
+        layout = geometry(problem.dims, problem.strides, WARP * singles if apart else vector)
+        threads = layout.packs * WARP if apart else layout.packs
+        positions = singles if apart else vector
+        chunk = self._chunk(problem, threads, positions, self._step(problem, single), apart)
         fields = [
             ("channels", c_int(problem.channels)),
             ("chunk", c_int(chunk)),
             ("stride", (c_int * len(problem.specs))(*problem.channel_strides)),
             ("positions", layout),
         ]
-        definitions = {"STEP": COLUMNS.step, "SINGLE_STEP": COLUMNS.single_step, "VECTOR": self._width(problem)}
-        variant = "" if vector > 1 else "_single"
-        across = blocks(layout.packs, COLUMNS.threads)[0]
+        definitions = {
+            "STEP": self._step(problem, False),
+            "SINGLE_STEP": self._step(problem, True),
+            "SINGLES": singles,
+            "VECTOR": self._width(problem),
+        }
+        variant = "_single" if single else ""
+        across = blocks(threads, COLUMNS.threads)[0]
         grid = (across, -(-problem.channels // chunk), 1)
         return [self._launch(problem, variant, definitions, fields, grid, COLUMNS.threads)]

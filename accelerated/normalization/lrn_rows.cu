@@ -1,9 +1,8 @@
 // Local response normalization across channels (3.2.65, 4.1.14) where channels are contiguous (NHWC).
 //
-// Tiling: a thread has OWN neighbouring channels of one position in registers, PACKS accesses of 16 bytes, and reads
-// the n - 1 channels around them (backward: of x on both sides) too, which the threads beside it read as well: they
-// come from L1. Backward, the terms of those around are computed again, (OWN + n - 1) / OWN times as many powers. The
-// window is a definition.
+// Tiling: a warp has PACKS * 32 neighbouring packs of 16 bytes, a lane every 32nd, and what windows reach beside its
+// own (squares, backward terms too) from the lanes beside it. Lanes at the warp's edges have what lies around it, whose
+// terms are computed again, where a position does not end there. The window is a definition.
 // Roofline bound (the floor): bytes, x read and y written once; backward x and dy read and dx written once. n / 2 + 20
 // operations an element, backward n + 50, with beta 3/4: below the 57 and 85 that an H200 does in the time of the
 // bytes of floats.
@@ -34,22 +33,149 @@ struct BackwardArguments {
   Rows<3> rows;
 };
 
-// Channels [channel - BEFORE, channel + OWN + AFTER) of one position, BEFORE and AFTER rounded up to accesses of V.
-template <int V, int BEFORE, int OWN, int AFTER> struct Channels {
-  static constexpr int LEFT = (BEFORE + V - 1) / V * V, COUNT = LEFT + OWN + (AFTER + V - 1) / V * V;
-  COMPUTE values[COUNT];
+// The packs around a pack that a window reaches, and, backward, those of the terms that it reaches.
+constexpr int AROUND_FORWARD = (AHEAD + VECTOR - 1) / VECTOR, AROUND_BACKWARD = (WINDOW - 1 + VECTOR - 1) / VECTOR;
+static_assert(2 * AROUND_BACKWARD <= 32);
+
+// The packs of a warp: P of each lane, 32 from each other, and, as the last one, those around them: the first lanes
+// have the AROUND packs behind, the last lanes those before. So every pack beside one of the warp's is a lane's.
+template <int P, int AROUND, int OPERANDS> struct WarpUnits {
+  unsigned unit[P + 1], offset[P + 1][OPERANDS];
+  bool exists[P + 1];
+  __device__ __forceinline__ WarpUnits(const Rows<OPERANDS>& r) {
+    const unsigned lane = threadIdx.x % 32, first = (blockIdx.x * blockDim.x + threadIdx.x - lane) * P;
+#pragma unroll
+    for (int p = 0; p <= P; p++) {
+      const unsigned index = p < P || lane < AROUND ? first + p * 32 + lane : first + lane - 32;
+      exists[p] = index < r.threads;
+      r.positions.locate(r.units.divide(exists[p] ? index : 0, unit[p]), offset[p]);
+#pragma unroll
+      for (int i = 0; i < OPERANDS; i++) offset[p][i] += unit[p] * VECTOR;
+    }
+    // Only those of a position that the warp has.
+    const bool before = lane >= 32 - AROUND && unit[P] + 32 - lane < r.units.divisor;
+    exists[P] = exists[P] && (lane < AROUND ? unit[P] > lane : before);
+  }
+};
+
+// What a lane has `distance` packs behind pack p of its own, of the values of one kind; 0 where that is another
+// position's.
+template <int P, class T, class Of>
+__device__ __forceinline__ T beside(Of of, int p, int distance, unsigned unit, unsigned units) {
+  const int lane = threadIdx.x % 32;
+  const bool of_next = distance > 0 ? lane < distance : lane >= 32 + distance;
+  const T own = of(p), next = of((p + (distance > 0 ? 1 : P)) % (P + 1));
+  const T found = __shfl_sync(0xFFFFFFFFu, of_next ? next : own, (lane + distance) & 31);
+  return (distance > 0 ? unit + distance < units : unit >= -distance) ? found : T(0);
+}
+
+template <int P> struct WarpPacks {
+  static constexpr int ITEM = PAIRED ? 2 : 1, ITEMS = VECTOR / ITEM;  // elements of an item; items of a pack
+  static constexpr int LEFT = (BEHIND + ITEM - 1) / ITEM, RIGHT = (AHEAD + ITEM - 1) / ITEM;  // items around a pack
+  static constexpr int OWN = LEFT * ITEM, COUNT = OWN + VECTOR + RIGHT * ITEM;
+  using Item = std::remove_reference_t<decltype(Packed<VECTOR>::item[0])>;
+  Packed<VECTOR> packs[P + 1];
+
+  template <class Units> __device__ __forceinline__ void fetch(const ELEMENT* from, const Units& of, int operand) {
+#pragma unroll
+    for (int p = 0; p <= P; p++) packs[p] = fetch_packed<VECTOR>(from + of.offset[p][operand], of.exists[p]);
+  }
+  // Pack p and what is around it, the first of the pack at OWN.
+  __device__ __forceinline__ void window(int p, unsigned unit, unsigned units, COMPUTE (&values)[COUNT]) const {
+#pragma unroll
+    for (int i = 0; i < LEFT + RIGHT; i++) {
+      const int at = i < LEFT ? i - LEFT : i - LEFT + ITEMS;  // from the pack's first item on
+      const int distance = at < 0 ? -((ITEMS - 1 - at) / ITEMS) : at / ITEMS;
+      Packed<ITEM> one;
+      one.item[0] =
+          beside<P, Item>([&](int q) { return packs[q].item[at - distance * ITEMS]; }, p, distance, unit, units);
+      convert_packed<ITEM>(one, values + OWN + at * ITEM);
+    }
+    convert_packed<VECTOR>(packs[p], values + OWN);
+  }
+};
+
+template <int P> __device__ __forceinline__ void forward(const ForwardArguments& a) {
+  const Rows<2>& r = a.rows;
+  const WarpUnits<P, AROUND_FORWARD, 2> of(r);
+  griddepcontrol_wait_before_access(a.x + of.offset[0][0], a.y + of.offset[0][1]);
+  using Packs = WarpPacks<P>;
+  Packs packs;
+  packs.fetch(a.x, of, 0);
+  griddepcontrol_launch_dependents();
+#pragma unroll
+  for (int p = 0; p < P; p++) {
+    COMPUTE x[Packs::COUNT], y[VECTOR], sums[VECTOR];
+    packs.window(p, of.unit[p], r.units.divisor, x);
+    window_sums<Square>([&](int i) { return x[Packs::OWN - BEHIND + i]; }, sums);
+#pragma unroll
+    for (int o = 0; o < VECTOR; o++) y[o] = x[Packs::OWN + o] * r.power(r.power.base(sums[o]));
+    if (of.exists[p]) write_packed<VECTOR>(a.y + of.offset[p][1], y, r.alpha, r.beta);
+  }
+}
+
+template <int P> __device__ __forceinline__ void backward(const BackwardArguments& a) {
+  const Rows<3>& r = a.rows;
+  const unsigned units = r.units.divisor;
+  const WarpUnits<P, AROUND_BACKWARD, 3> of(r);
+  griddepcontrol_wait_before_access(a.x + of.offset[0][0], a.dy + of.offset[0][1], a.dx + of.offset[0][2]);
+  using Packs = WarpPacks<P>;
+  Packs of_x, of_dy;
+  of_x.fetch(a.x, of, 0);
+  of_dy.fetch(a.dy, of, 1);
+  griddepcontrol_launch_dependents();
+  COMPUTE direct[P + 1][VECTOR], term[P + 1][VECTOR], sums[VECTOR];  // dy * s^-beta, dy * x * s^(-beta - 1)
+  const bool around = __any_sync(0xFFFFFFFFu, of.exists[P]);
+#pragma unroll
+  for (int p = 0; p <= P; p++) {
+    if (p == P && !around) {
+#pragma unroll
+      for (int o = 0; o < VECTOR; o++) term[p][o] = 0;
+      continue;
+    }
+    COMPUTE x[Packs::COUNT], dy[VECTOR];
+    of_x.window(p, of.unit[p], units, x);
+    convert_packed<VECTOR>(of_dy.packs[p], dy);
+    window_sums<Square>([&](int i) { return x[Packs::OWN - BEHIND + i]; }, sums);
+#pragma unroll
+    for (int o = 0; o < VECTOR; o++) {
+      COMPUTE inverse;
+      direct[p][o] = dy[o] * r.power(r.power.base(sums[o]), inverse);
+      term[p][o] = direct[p][o] * x[Packs::OWN + o] * inverse;
+    }
+  }
+#pragma unroll
+  for (int p = 0; p < P; p++) {
+    COMPUTE terms[WINDOW - 1 + VECTOR], x[VECTOR], dx[VECTOR];  // terms: from AHEAD channels before the pack's on
+#pragma unroll
+    for (int i = 0; i < WINDOW - 1 + VECTOR; i++) {
+      const int at = i - AHEAD, distance = at < 0 ? -((VECTOR - 1 - at) / VECTOR) : at / VECTOR;
+      auto of_pack = [&](int q) { return term[q][at - distance * VECTOR]; };
+      terms[i] = distance == 0 ? of_pack(p) : beside<P, COMPUTE>(of_pack, p, distance, of.unit[p], units);
+    }
+    window_sums<Itself>([&](int i) { return terms[i]; }, sums);
+    convert_packed<VECTOR>(of_x.packs[p], x);
+#pragma unroll
+    for (int o = 0; o < VECTOR; o++) dx[o] = direct[p][o] - a.gradient * x[o] * sums[o];
+    if (of.exists[p]) write_packed<VECTOR>(a.dx + of.offset[p][2], dx, r.alpha, r.beta);
+  }
+}
+
+// Channels that are accessed one by one: [channel - BEFORE, channel + OWN + AFTER) of one position.
+template <int BEFORE, int OWN, int AFTER> struct Channels {
+  COMPUTE values[BEFORE + OWN + AFTER];
   __device__ __forceinline__ void read(const ELEMENT* from, int channel, int channels) {
 #pragma unroll
-    for (int i = 0; i < COUNT; i += V) {
-      const int c = channel - LEFT + i;
-      read_packed<V>(from + c, c >= 0 && c < channels, values + i);
+    for (int i = 0; i < BEFORE + OWN + AFTER; i++) {
+      const int c = channel - BEFORE + i;
+      read_packed<1>(from + c, c >= 0 && c < channels, values + i);
     }
   }
   // Of a channel, counted from the first of OWN.
-  __device__ __forceinline__ COMPUTE operator[](int c) const { return values[LEFT + c]; }
+  __device__ __forceinline__ COMPUTE operator[](int c) const { return values[BEFORE + c]; }
 };
 
-template <int V, int OWN> __device__ __forceinline__ void forward(const ForwardArguments& a) {
+template <int OWN> __device__ __forceinline__ void forward_single(const ForwardArguments& a) {
   const Rows<2>& r = a.rows;
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
   if (index >= r.threads) return;
@@ -57,7 +183,7 @@ template <int V, int OWN> __device__ __forceinline__ void forward(const ForwardA
   r.positions.locate(r.units.divide(index, unit), offset);
   const int channel = unit * OWN;
   griddepcontrol_wait_before_access(a.x + offset[0], a.y + offset[1]);
-  Channels<V, BEHIND, OWN, AHEAD> x;
+  Channels<BEHIND, OWN, AHEAD> x;
   x.read(a.x + offset[0], channel, r.channels);
   griddepcontrol_launch_dependents();
   COMPUTE y[OWN], sums[OWN];
@@ -65,11 +191,11 @@ template <int V, int OWN> __device__ __forceinline__ void forward(const ForwardA
 #pragma unroll
   for (int o = 0; o < OWN; o++) y[o] = x[o] * r.power(r.power.base(sums[o]));
 #pragma unroll
-  for (int o = 0; o < OWN; o += V)
-    if (channel + o < r.channels) write_packed<V>(a.y + offset[1] + channel + o, y + o, r.alpha, r.beta);
+  for (int o = 0; o < OWN; o++)
+    if (channel + o < r.channels) write_packed<1>(a.y + offset[1] + channel + o, y + o, r.alpha, r.beta);
 }
 
-template <int V, int OWN> __device__ __forceinline__ void backward(const BackwardArguments& a) {
+template <int OWN> __device__ __forceinline__ void backward_single(const BackwardArguments& a) {
   const Rows<3>& r = a.rows;
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
   if (index >= r.threads) return;
@@ -77,8 +203,8 @@ template <int V, int OWN> __device__ __forceinline__ void backward(const Backwar
   r.positions.locate(r.units.divide(index, unit), offset);
   const int channel = unit * OWN;
   griddepcontrol_wait_before_access(a.x + offset[0], a.dy + offset[1], a.dx + offset[2]);
-  Channels<V, WINDOW - 1, OWN, WINDOW - 1> x;
-  Channels<V, AHEAD, OWN, BEHIND> dy;
+  Channels<WINDOW - 1, OWN, WINDOW - 1> x;
+  Channels<AHEAD, OWN, BEHIND> dy;
   x.read(a.x + offset[0], channel, r.channels);
   dy.read(a.dy + offset[1], channel, r.channels);
   griddepcontrol_launch_dependents();
@@ -97,24 +223,24 @@ template <int V, int OWN> __device__ __forceinline__ void backward(const Backwar
 #pragma unroll
   for (int o = 0; o < OWN; o++) dx[o] = direct[o] - a.gradient * x[o] * sums[o];
 #pragma unroll
-  for (int o = 0; o < OWN; o += V)
-    if (channel + o < r.channels) write_packed<V>(a.dx + offset[2] + channel + o, dx + o, r.alpha, r.beta);
+  for (int o = 0; o < OWN; o++)
+    if (channel + o < r.channels) write_packed<1>(a.dx + offset[2] + channel + o, dx + o, r.alpha, r.beta);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) normalization_lrn_rows_forward(const ForwardArguments a) {
   griddepcontrol_wait_deferred();
-  forward<VECTOR, PACKS * VECTOR>(a);
+  forward<FORWARD_PACKS>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS) normalization_lrn_rows_forward_single(const ForwardArguments a) {
   griddepcontrol_wait_deferred();
-  forward<1, FORWARD_SINGLES>(a);
+  forward_single<FORWARD_SINGLES>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS) normalization_lrn_rows_backward(const BackwardArguments a) {
   griddepcontrol_wait_deferred();
-  backward<VECTOR, PACKS * VECTOR>(a);
+  backward<BACKWARD_PACKS>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS)
     normalization_lrn_rows_backward_single(const BackwardArguments a) {
   griddepcontrol_wait_deferred();
-  backward<1, BACKWARD_SINGLES>(a);
+  backward_single<BACKWARD_SINGLES>(a);
 }

@@ -15,11 +15,12 @@ from .problem import LRNProblem
 
 @dataclass(frozen=True)
 class RowSettings:
-    """threads: of a block. packs: 16-byte accesses of a thread's own channels. singles: channels of a thread where they
-    are accessed one by one, forward and backward, which computes n - 1 powers more than it has channels."""
+    """threads: of a block. packs: of 16 bytes, of a lane. singles: neighbouring channels of a thread where they are
+    accessed one by one; backward it computes n - 1 powers more than it has channels."""
 
     threads: int = 128
-    packs: int = 2
+    forward_packs: int = 2
+    backward_packs: int = 2
     forward_singles: int = 1
     backward_singles: int = 4
 
@@ -51,10 +52,11 @@ class RowsSolver(LRNSolver):
         return dict.fromkeys(problem.operands, PACK_BYTES) if self._vector(problem) > 1 else {}
 
     def launches(self, problem: LRNProblem) -> list[Launch]:
-        vector = self._vector(problem)
-        own = ROWS.packs * vector
+        vector, forward = self._vector(problem), problem.forward
+        packs = ROWS.forward_packs if forward else ROWS.backward_packs
+        own = vector  # neighbouring channels
         if vector == 1:
-            own = ROWS.forward_singles if problem.forward else ROWS.backward_singles
+            own, packs = ROWS.forward_singles if forward else ROWS.backward_singles, 1
         units = -(-problem.channels // own)
         threads = units * prod(problem.dims)
         fields = [
@@ -64,7 +66,11 @@ class RowsSolver(LRNSolver):
             ("positions", geometry(problem.dims, problem.strides, 1)),
         ]
         definitions = {
-            "PACKS": ROWS.packs, "FORWARD_SINGLES": ROWS.forward_singles, "BACKWARD_SINGLES": ROWS.backward_singles,
-        }  # fmt: skip
+            "FORWARD_PACKS": ROWS.forward_packs,
+            "BACKWARD_PACKS": ROWS.backward_packs,
+            "FORWARD_SINGLES": ROWS.forward_singles,
+            "BACKWARD_SINGLES": ROWS.backward_singles,
+        }
         variant = "" if vector > 1 else "_single"
-        return [self._launch(problem, variant, definitions, fields, blocks(threads, ROWS.threads), ROWS.threads)]
+        grid = blocks(threads, ROWS.threads * packs)
+        return [self._launch(problem, variant, definitions, fields, grid, ROWS.threads)]

@@ -1,8 +1,6 @@
 // s^-beta of s = k + factor * sum: what LRN and divisive normalization divide by.
 #pragma once
-#include <type_traits>
-
-#include "primitives/types.cuh"
+#include "primitives/packed.cuh"
 
 #ifndef THREE_QUARTERS
 #define THREE_QUARTERS 0  // 1: beta is 3/4, which most networks take, of floats
@@ -78,33 +76,6 @@ struct Power {
   }
 };
 
-// N neighbouring elements as they lie: of 16 bits, in words.
-constexpr bool PAIRED = sizeof(ELEMENT) == 2 && sizeof(COMPUTE) == 4;
-template <int N> using Packed = std::conditional_t<PAIRED && N % 2 == 0, Pack<unsigned, N / 2>, Pack<ELEMENT, N>>;
-
-// Zeros where they do not exist.
-template <int N> __device__ __forceinline__ Packed<N> fetch_packed(const ELEMENT* from, bool exists) {
-  Packed<N> found = {};
-  if (exists) found = *reinterpret_cast<const Packed<N>*>(from);
-  return found;
-}
-
-// The same in the arithmetic type.
-template <int N> __device__ __forceinline__ void convert_packed(const Packed<N>& found, COMPUTE* values) {
-#pragma unroll
-  for (int v = 0; v < N; v++) {
-    if constexpr (PAIRED && N % 2 == 0) {
-      const float2 pair = load_pair<ELEMENT>(found.item[v / 2]);
-      values[v] = v % 2 ? pair.y : pair.x;
-    } else {
-      values[v] = load<COMPUTE>(found.item[v]);
-    }
-  }
-}
-template <int N> __device__ __forceinline__ void read_packed(const ELEMENT* from, bool exists, COMPUTE* values) {
-  convert_packed<N>(fetch_packed<N>(from, exists), values);
-}
-
 // alpha * values + beta * what is there.
 template <int N>
 __device__ __forceinline__ void write_packed(ELEMENT* to, const COMPUTE* values, COMPUTE alpha, COMPUTE beta) {
@@ -117,13 +88,5 @@ __device__ __forceinline__ void write_packed(ELEMENT* to, const COMPUTE* values,
 #pragma unroll
     for (int v = 0; v < N; v++) blended[v] += beta * prior[v];
   }
-  Packed<N> result;
-  if constexpr (PAIRED && N % 2 == 0) {
-#pragma unroll
-    for (int v = 0; v < N; v += 2) result.item[v / 2] = store_pair<ELEMENT>(blended[v], blended[v + 1]);
-  } else {
-#pragma unroll
-    for (int v = 0; v < N; v++) result.item[v] = store<ELEMENT>(blended[v]);
-  }
-  *reinterpret_cast<Packed<N>*>(to) = result;
+  put_packed<N>(to, blended);
 }

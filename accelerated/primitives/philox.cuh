@@ -32,9 +32,9 @@ __device__ __forceinline__ PhiloxWords philox_of_call(const PhiloxStates& states
 // of the octet's numbers are one call of Philox; the lower ones are another, which decides where the upper ones are
 // those of the threshold: in one octet of 8192.
 constexpr unsigned LOWER_BITS = 0x80000000;  // of a sequence
-__device__ __forceinline__ unsigned kept_octet(const PhiloxStates& states, unsigned octet, unsigned threshold,
-                                               unsigned sequence = 0) {
-  const PhiloxWords upper = philox_of_call(states, octet, sequence);
+
+// What the upper 16 bits decide; tied: not 0 where they do not.
+__device__ __forceinline__ unsigned kept_by_upper(const PhiloxWords& upper, unsigned threshold, unsigned& tied) {
   const unsigned least = threshold >> 16, upper_least = threshold & 0xFFFF0000;
   unsigned bits = 0, ties = 0;
 #pragma unroll
@@ -46,7 +46,16 @@ __device__ __forceinline__ unsigned kept_octet(const PhiloxStates& states, unsig
     const unsigned difference = word ^ (upper_least | least);
     ties |= (difference - 0x00010001) & ~difference;
   }
-  if ((ties & 0x80008000) == 0 || (threshold & 0xFFFF) == 0) return bits;
+  tied |= ties & 0x80008000;
+  return bits;
+}
+
+__device__ __forceinline__ unsigned kept_octet(const PhiloxStates& states, unsigned octet, unsigned threshold,
+                                               unsigned sequence = 0) {
+  const PhiloxWords upper = philox_of_call(states, octet, sequence);
+  unsigned tied = 0, bits = kept_by_upper(upper, threshold, tied);
+  if (tied == 0 || (threshold & 0xFFFF) == 0) return bits;
+  const unsigned least = threshold >> 16;
   const PhiloxWords lower = philox_of_call(states, octet, sequence | LOWER_BITS);
 #pragma unroll
   for (int i = 0; i < 8; i++) {
@@ -54,4 +63,23 @@ __device__ __forceinline__ unsigned kept_octet(const PhiloxStates& states, unsig
     if (half == least && below < (threshold & 0xFFFF)) bits &= ~(1u << i);
   }
   return bits;
+}
+
+// N octets, without a branch for each.
+template <int N>
+__device__ __forceinline__ void kept_octets(const PhiloxStates& states, const unsigned (&octet)[N], unsigned threshold,
+                                            unsigned (&bits)[N]) {
+  unsigned tied = 0;
+#pragma unroll
+  for (int i = 0; i < N; i++) bits[i] = kept_by_upper(philox_of_call(states, octet[i], 0), threshold, tied);
+  if (tied == 0 || (threshold & 0xFFFF) == 0) return;
+#pragma unroll 1
+  for (int k = 0; k < N; k++) {
+    unsigned which = octet[0];
+#pragma unroll
+    for (int i = 1; i < N; i++) which = i == k ? octet[i] : which;
+    const unsigned exact = kept_octet(states, which, threshold);
+#pragma unroll
+    for (int i = 0; i < N; i++) bits[i] = i == k ? exact : bits[i];
+  }
 }

@@ -391,6 +391,7 @@ LAID_OUT = [
     ("nhwc", (2, 3, 15, 19)),
     ("nhwc", (1, 160, 3, 5)),
     ("nhwc", (1, 140, 3, 3)),
+    ("nhwc", (2, 64, 8, 16)),
 ]
 
 
@@ -458,14 +459,16 @@ def test_extreme_probabilities(chain, data_type, probability):
 
 @shows("cudnnDropoutForward/c01", "cudnnDropoutForward/c02")
 @pytest.mark.ours
-@pytest.mark.parametrize("layout", ["nchw", "nhwc", "gaps"])
+@pytest.mark.parametrize(
+    "layout, dims", [*((layout, DIMS) for layout in ("nchw", "nhwc", "gaps")), ("nhwc", (1, 32, 8, 8))], ids=str
+)
 @pytest.mark.parametrize(
     "probability, calls, element, beyond", [(0.3, 24265710, 206, 0), (0.3, 1239528, 50, -1), (1.0, 3427424, 150, -1)]
 )
-def test_words_at_the_threshold(caller, probability, calls, element, beyond, layout):
+def test_words_at_the_threshold(caller, probability, calls, element, beyond, layout, dims):
     """A number that is the threshold keeps its element, and one below it drops it, which the lower halves decide; a
     probability of 1 drops that of the largest number, too."""
-    spec = laid_out(FLOAT, DIMS, layout)
+    spec = laid_out(FLOAT, dims, layout)
     operation = forward(probability, spec)
     assert int(words(SEED, calls, spec.count)[element]) == operation.threshold + beyond
     infinite = np.full(spec.span, np.inf, np.float32).view(np.uint8)  # of which only what is dropped becomes 0

@@ -234,11 +234,13 @@ def test_special_values(trial, call, data_type):
 def test_forward_in_place(trial, layout):
     trial(forward(laid_out(FLOAT, DIMS, layout), beta=0.25), aliases={"y": "x"})
     trial(forward(laid_out(FLOAT, (3, 40, 1, 8), layout)), aliases={"y": "x"})
+    trial(forward(laid_out(FLOAT, (5, 3, 8, 8), layout), beta=0.25), aliases={"y": "x"})
 
 
 @shows("cudnnLRNCrossChannelForward/c04", "cudnnLRNCrossChannelBackward/c02")
 @pytest.mark.parametrize("dims, layout", [((1, 300, 1, 4), "nchw"), ((3, 37, 1, 1), "nhwc"), ((1, 256, 3, 3), "nhwc"), ((2, 4, 9, 64), "nchw"),
-                                          ((1, 3, 5, 5), "nchw"), ((2, 3, 8, 8), "nhwc"), ((1, 72, 16, 32), "nchw")])  # fmt: skip
+                                          ((1, 3, 5, 5), "nchw"), ((2, 3, 8, 8), "nhwc"), ((1, 72, 16, 32), "nchw"), ((2, 16, 23, 27), "nchw"),
+                                          ((1, 3, 24, 24), "nhwc"), ((5, 40, 3, 3), "nhwc")])  # fmt: skip
 @type_name
 @both_calls
 def test_other_shapes(trial, call, data_type, dims, layout):
@@ -247,9 +249,11 @@ def test_other_shapes(trial, call, data_type, dims, layout):
 
 
 @shows("cudnnSetLRNDescriptor/c04")
+@pytest.mark.parametrize("dims, layout", [((1, 72, 16, 32), "nchw"), ((5, 40, 3, 3), "nhwc")], ids=str)
+@type_name
 @both_calls
-def test_long_windows_of_many_channels(trial, call):
-    trial(CALLS[call](laid_out(FLOAT, (1, 72, 16, 32), "nchw"), lrn=LRNSpec(16, 1.5, 0.75, 1.0)))
+def test_long_windows_of_many_channels(trial, call, data_type, dims, layout):
+    trial(CALLS[call](laid_out(data_type, dims, layout), lrn=LRNSpec(16, 1.5, 0.75, 1.0)))
 
 
 @shows("cudnnLRNCrossChannelBackward/c08")
