@@ -21,7 +21,7 @@ from dualdnn.api.abi.cuda_runtime import build_runtime
 from dualdnn.api.crosscheck import loaded
 from dualdnn.api.document import SPECIFICATION, functions
 from dualdnn.api.miopen.document import functions as miopen_functions
-from dualdnn.api.operations import parse
+from dualdnn.api.operations import Operation, parse
 from dualdnn.api.status import CudnnError
 
 from . import build_ahead
@@ -30,6 +30,7 @@ from .bench import command as bench
 from .calls import Caller
 from .differences import explanation_of
 from .expected import read_expected
+from .inputs import KINDS
 from .plugin import CASES
 from .port import command as port
 from .recorded import load_recording, packaged_recordings
@@ -87,7 +88,10 @@ def main(arguments: list[str] | None = None) -> int:
     )  # fmt: skip
     conformance.add_argument("--operation", metavar="TEXT", help="run this one operation instead of the cases")
     conformance.add_argument(
-        "--inputs", default="normal", help="with --operation: kind of input values (default: %(default)s)"
+        "--inputs",
+        default="normal",
+        choices=KINDS,
+        help="with --operation: kind of input values (default: %(default)s)",
     )
     conformance.add_argument(
         "--seed", type=int, default=0, help="other values for the inputs, of --operation or of every case"
@@ -117,7 +121,12 @@ def main(arguments: list[str] | None = None) -> int:
         "file", type=Path,
         help="a saved call; with --record a recording, or the name of a packaged one; an API log of cuDNN 8 or of this project",
     )  # fmt: skip
-    replay.add_argument("--inputs", default="normal", help="of an API log: kind of input values (default: %(default)s)")
+    replay.add_argument(
+        "--inputs",
+        default="normal",
+        choices=KINDS,
+        help="of an API log: kind of input values (default: %(default)s)",
+    )
     replay.add_argument("--seed", type=int, default=0, help="of an API log: seed of the input values")
     replay.add_argument("--record", metavar="ID", help="which record of the recording")
     replay.add_argument("--subject", action="append", default=[], metavar="NAME")
@@ -255,11 +264,13 @@ def run_diff(chosen: argparse.Namespace) -> int:
 
 
 def _one_operation(chosen: argparse.Namespace) -> int:
-    failures = 0
+    failures, operation = 0, parse(chosen.operation)
+    if not isinstance(operation, Operation):
+        raise ValueError(f"not the text of an operation: {chosen.operation!r}")
     for name in chosen.subject or ["reference", "accelerated"]:
         subject = open_subject(name)
         caller = Caller(subject.cudnn, subject.new_handle(), any_engine=not subject.cites_clauses)
-        result = attempt(caller, parse(chosen.operation), chosen.inputs, chosen.seed)
+        result = attempt(caller, operation, chosen.inputs, chosen.seed)
         failures += not result.passed
         outcome = "passed" if result.passed else f"failed\n{result.explanation()}"
         print(f"{subject.name}: {outcome} (error/bound {result.verdict.error_ratio:.3g})")

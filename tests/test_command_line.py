@@ -121,6 +121,8 @@ def test_one_operation_from_its_text(capsys):
     (["conformance", "--subject", "library:/nowhere.so"], "nowhere"),
     (["conformance", "--jobs", "-1"], "--jobs"),
     (["conformance", "--operation", "nonsense("], "not the text"),
+    (["conformance", "--operation", "5"], "not the text"),
+    (["conformance", "--operation", "ScaleTensor(alpha=3.0, y=5)"], "y of ScaleTensor is 5, not TensorSpec"),
     (["replay", "/nowhere.npz"], "nowhere"),
     (["conformance", "-k", "((("], "no expression"),
     (["conformance", "--expected", "/nowhere.txt"], "nowhere"),
@@ -136,6 +138,12 @@ def test_errors_are_one_line(arguments, message, capsys):
     assert main(arguments) == 2
     error = capsys.readouterr().err
     assert message in error and len(error.strip().splitlines()) == 1
+
+
+def test_a_kind_of_inputs_that_is_none(capsys):
+    with pytest.raises(SystemExit):
+        main(["conformance", "--operation", "5", "--inputs", "nonsense"])
+    assert "invalid choice: 'nonsense' (choose from" in capsys.readouterr().err
 
 
 def test_info(capsys):

@@ -64,6 +64,9 @@ def test_text_keeps_every_float(value):
         "open(file='x')",
         "TensorSpec(data_type=NO, dims=(1,), strides=(1,))",
         "[1]",
+        "ScaleTensor(alpha=3.0, y=5)",
+        "ScaleTensor(alpha=3.0, y=None)",
+        "SetTensor(value=3.0, y=FilterSpec(data_type=CUDNN_DATA_FLOAT, format=CUDNN_TENSOR_NCHW, dims=(1, 1, 1)))",
     ],
 )
 def test_other_text_is_refused(text):

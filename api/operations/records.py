@@ -82,5 +82,20 @@ def _build(node: ast.expr) -> Any:
         case ast.Tuple(elts=items):
             return tuple(_build(item) for item in items)
         case ast.Call(func=ast.Name(id=name), args=[], keywords=keywords):
-            return RECORDS[name](**{keyword.arg: _build(keyword.value) for keyword in keywords if keyword.arg})
+            return _made(RECORDS[name], {keyword.arg: _build(keyword.value) for keyword in keywords if keyword.arg})
     raise ValueError(f"unexpected {ast.unparse(node)}")
+
+
+def _made(kind: Any, values: dict[str, Any]) -> Any:
+    """A record of these fields; TypeError where one that is to be a record is none."""
+    for field in fields(kind):
+        allowed = [part.strip() for part in str(field.type).split("|")]
+        records = tuple(RECORDS[name] for name in allowed if name in RECORDS)
+        value = values.get(field.name)
+        if (
+            records
+            and field.name in values
+            and not (isinstance(value, records) or (value is None and "None" in allowed))
+        ):
+            raise TypeError(f"{field.name} of {kind.__name__} is {value!r}, not {field.type}")
+    return kind(**values)

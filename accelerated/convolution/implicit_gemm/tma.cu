@@ -76,8 +76,8 @@ struct TileScheduler {
   }
 };
 
-// What becomes of sums: they are stored; alpha times them, with bias and ReLU; with what y is blended with, too.
-enum Finish { STORED, FINISHED, BLENDED };
+// What becomes of sums: alpha times them; with bias and ReLU; with what y is blended with, too.
+enum Finish { SCALED, FINISHED, BLENDED };
 
 // What a filter's sums are finished with. A lane has those of every 32nd filter.
 struct FilterFactors {
@@ -328,11 +328,10 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
 #pragma unroll
       for (int b = 0; b < BLOCKS; b++) wgmma_fence_accumulators(sums[b]);
 #if MAPPED
-      if (STATISTICS) write_tile<STORED>(scratch, sums, factors, tile, warp_row);  // which have no alpha
+      if (STATISTICS) write_tile<SCALED>(scratch, sums, factors, tile, warp_row);
       else if (a.blends) write_tile<BLENDED>(scratch, sums, factors, tile, warp_row);
-      else if (FACTORS || a.epilogue.biased || a.epilogue.alpha != 1)
-        write_tile<FINISHED>(scratch, sums, factors, tile, warp_row);
-      else write_tile<STORED>(scratch, sums, factors, tile, warp_row);
+      else if (FACTORS || a.epilogue.biased) write_tile<FINISHED>(scratch, sums, factors, tile, warp_row);
+      else write_tile<SCALED>(scratch, sums, factors, tile, warp_row);
 #else
 #pragma unroll
       for (int b = 0; b < BLOCKS; b++)
@@ -399,7 +398,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
 #pragma unroll
     for (int part = 0; part < 2; part++) {
       const int filter = tile.filter + warp_row + block * 64 + lane / 4 + part * 8;
-      factors[part][0] = factors[part][1] = factors_of(tile, PLANES && FINISH != STORED ? filter : a.convolution.n);
+      factors[part][0] = factors[part][1] = factors_of(tile, PLANES && FINISH != SCALED ? filter : a.convolution.n);
     }
 #pragma unroll
     for (int i = 0; i < ROW_BOXES; i++) {
@@ -411,7 +410,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
 #pragma unroll
       for (int n = 0; n < STEPS; n++) {
         const int column = n * 8 + lane % 4 * 2;
-        if constexpr (FINISH != STORED && !PLANES) {
+        if constexpr (FINISH != SCALED && !PLANES) {
 #pragma unroll
           for (int j = 0; j < 2; j++)
             factors[0][j] = factors[1][j] = known[(i * TILE_K + n * 8) / 32].from_lane((i * TILE_K + column + j) % 32);
@@ -424,7 +423,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
           for (int j = 0; j < 2; j++)
             values[j] = finished<FINISH>(sums[(i * STEPS + n) * 4 + part * 2 + j], pair.item[j], factors[part][j]);
           pair = rounded_pair(values[0], values[1]);
-          if (FINISH != STORED && a.epilogue.rectified) pair = rectified(pair);
+          if (FINISH == BLENDED && a.epilogue.rectified) pair = rectified(pair);  // else finished() is faster
         }
       }
       store_swizzled_rows(rows, pairs);
@@ -446,7 +445,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
 #pragma unroll
       for (int k = 0; k < 8; k++) {  // half of the box, half of the rows of the product, column of a pair
         const int n = k / 4, part = k / 2 % 2, j = k % 2, filter = n * 8 + lane % 4 * 2 + (j ^ upper);
-        const FilterFactors factors = FINISH == STORED ? known[0] : known[box / 2].from_lane(box % 2 * 16 + filter);
+        const FilterFactors factors = FINISH == SCALED ? known[0] : known[box / 2].from_lane(box % 2 * 16 + filter);
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++) {
           const float* pair = sums[b] + (box * 2 + n) * 4 + part * 2;
@@ -455,7 +454,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
           if constexpr (FINISH == BLENDED)
             prior = reinterpret_cast<const ELEMENT*>(swizzled(blended, filter, pack))[element];
           float value = finished<FINISH>(upper ? pair[1 - j] : pair[j], prior, factors);
-          if (FINISH != STORED && a.epilogue.rectified) value = fmaxf(value, 0.0f);
+          if (FINISH == BLENDED && a.epilogue.rectified) value = fmaxf(value, 0.0f);
           reinterpret_cast<ELEMENT*>(swizzled(rows, filter, pack))[element] = ::store<ELEMENT>(value);
         }
       }
@@ -464,13 +463,16 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
     }
   }
 
-  // Without the ReLU.
+  // BLENDED: without the ReLU.
   template <Finish FINISH>
   __device__ __forceinline__ float finished(float sum, ELEMENT prior, const FilterFactors& factors) const {
-    if (FINISH == STORED) return sum;
+    if (STATISTICS) return sum;  // which have no alpha
     const float alpha = FACTORS ? factors.scale : static_cast<float>(a.epilogue.alpha);
     const float beta = FACTORS ? factors.prior_scale : static_cast<float>(a.epilogue.beta);
-    return alpha * sum + (FINISH == BLENDED ? beta * load<float>(prior) + factors.bias : factors.bias);
+    if (FINISH == SCALED) return alpha * sum;
+    if (FINISH == BLENDED) return alpha * sum + (beta * load<float>(prior) + factors.bias);
+    const float value = alpha * sum + factors.bias;
+    return a.epilogue.rectified ? fmaxf(value, 0.0f) : value;
   }
 
   // Memory for a box, and its store to y.
