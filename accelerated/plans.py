@@ -10,6 +10,7 @@ import ctypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
+from functools import lru_cache
 from operator import and_
 from typing import Any, NamedTuple, Self
 
@@ -379,10 +380,16 @@ def type_definitions(element: Any, operation: Operation, **others: str) -> tuple
     return tuple(sorted(chosen.items()))
 
 
+@lru_cache(maxsize=1024)
+def _structure_type(fields: tuple[tuple[str, Any], ...]) -> type[ctypes.Structure]:
+    return type("Arguments", (ctypes.Structure,), {"_fields_": fields})
+
+
 def structure(*fields: tuple[str, Any]) -> ctypes.Structure:
     """Return an argument structure with the given (name, ctypes value) in order, laid out as C++ does."""
-    types = [(name, value.kind if isinstance(value, Unknown) else type(value)) for name, value in fields]
-    kind = type("Arguments", (ctypes.Structure,), {"_fields_": types})
+    kind = _structure_type(
+        tuple((name, value.kind if isinstance(value, Unknown) else type(value)) for name, value in fields)
+    )
     return fill(kind(), **{name: value.scalar if isinstance(value, Unknown) else value for name, value in fields})
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from dualdnn.accelerated.plans import AlignedPlan, plan, workspace_bytes
 from dualdnn.accelerated.runtime.compiler import compile_all
 from dualdnn.accelerated.runtime.devices import open_device
+from dualdnn.accelerated.runtime.emulated.toolchain import ONE_KERNEL
 from dualdnn.accelerated.solver import ROOMS, plan_by, possible_solvers
 from dualdnn.api.cudnn.dropout import TYPES as DROPOUT_TYPES
 from dualdnn.api.cudnn.pooling import BACKWARD_TYPES, FORWARD_TYPES
@@ -74,10 +75,10 @@ CONSTANTS = {
 # Of few values each, whatever the shapes: operands of products, cells of recurrent networks, tiles of their persistent kernels,
 # elements of a thread of dropout and the spatial transformer
 VARIANTS = {
-    "ACTIVATION", "A_MN_MAJOR", "B_MN_MAJOR", "CELL", "CHANNELS", "COLLECTIONS", "DRAWS", "FACTORS", "FROM_REGISTERS", "FUSED", "IMAGES", "ITEMS",
+    ONE_KERNEL, "ACTIVATION", "A_MN_MAJOR", "B_MN_MAJOR", "CELL", "CHANNELS", "COLLECTIONS", "DRAWS", "FACTORS", "FROM_REGISTERS", "FUSED", "IMAGES", "ITEMS",
     "LANE_WIDTH", "LENGTHS", "LOADED_PAIRS", "MAPPED", "MOST_LANES", "M_TILES", "N_TILES", "OCTETS", "CLUSTER_BLOCKS", "PITCHES", "PIXELS",
     "PLANE_BLOCKS", "PROLOGUE", "RANK", "REGISTER_PAIRS",
-    "STATISTICS", "TENSOR_CORES", "TF32", "TILE_PIXELS", "TILE_WIDTH", "TRANSPOSED_RESULT",
+    "STATISTICS", "TENSOR_CORES", "TF32", "TILE_PIXELS", "TILE_WIDTH", "TRANSPOSED_RESULT", "WORDS",
 }  # fmt: skip
 # Compiled first: the sources that take longest, so that the last one does not keep all cores waiting
 LONGEST = (
@@ -103,8 +104,8 @@ class Listing:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.device, name)
 
-    def function(self, source: str, _kernel: str, definitions: tuple[tuple[str, str], ...] = ()) -> Any:
-        self.modules[source, tuple(definitions)] = None
+    def function(self, source: str, kernel: str, definitions: tuple[tuple[str, str], ...] = ()) -> Any:
+        self.modules[source, self.device.module_definitions(source, kernel, tuple(definitions))] = None
         return SimpleNamespace(static_shared_bytes=0, maximum_threads=1024, holds_clusters=lambda *_: True)
 
     function_when_ready = function

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from dualdnn.accelerated.plans import noting_launches
 from dualdnn.accelerated.runtime.devices import open_device
+from dualdnn.accelerated.runtime.emulated.toolchain import ONE_KERNEL
 from dualdnn.accelerated.runtime.sources import entry_points
 from dualdnn.accelerated.solver import forcing, solver_names
 from dualdnn.api.operations import Operation
@@ -117,4 +118,7 @@ def wanted_modules() -> list[Any]:
     """The kernel modules that are built ahead on the emulated device."""
     from . import build_ahead
 
-    return list(build_ahead.wanted_modules(open_device("emulated")))
+    found = build_ahead.wanted_modules(open_device("emulated"))
+    return list(
+        dict.fromkeys((source, tuple(d for d in definitions if d[0] != ONE_KERNEL)) for source, definitions in found)
+    )

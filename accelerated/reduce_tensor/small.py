@@ -176,13 +176,14 @@ def _split(reduced: Axes, kept: Axes, width: int, c_step: int, most_reads: int) 
     extents, (steps,) = reduced
     if len(extents) > REDUCED_DIGITS or len(kept[0]) > KEPT_DIGITS:
         return
+    kept_digits = _digits(*kept, KEPT_DIGITS)
     for d, extent in enumerate(extents):
         for apart in sorted({-(-extent // accesses) for accesses in range(1, most_reads + 1)}):
             accesses, left = -(-extent // apart), [*extents[:d], apart, *extents[d + 1 :]]
             yield Reading(
                 width, accesses, apart * steps[d], len(extents) - 1 - d, extent - (accesses - 1) * apart,
                 prod(left), prod(kept[0]), c_step, _digits(left, [steps], REDUCED_DIGITS),
-                _digits(*kept, KEPT_DIGITS),
+                kept_digits,
             )  # fmt: skip
 
 

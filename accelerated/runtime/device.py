@@ -7,6 +7,7 @@ import ctypes
 import math
 import struct
 import threading
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -89,6 +90,7 @@ class Function(ABC):
 
     def __init__(self) -> None:
         self._accepted: set[LaunchShape] = set()
+        self._matching: weakref.WeakSet[type[ctypes.Structure]] = weakref.WeakSet()
 
     def launch(
         self,
@@ -132,8 +134,11 @@ class Function(ABC):
 
     def require_fields(self, structure: type[ctypes.Structure]) -> None:
         """Raise TypeError unless the host's structure has its fields where the kernel's has them."""
+        if structure in self._matching:
+            return
         if self.fields and (found := difference(self.fields, host_fields(structure))):
             raise TypeError(f"arguments: {self.name}: {found}")
+        self._matching.add(structure)
 
     def holds_clusters(self, grid: Dimensions, block: Dimensions, shared_bytes: int, clusters: int = 1) -> bool:
         """Whether the device has room for so many clusters of this kernel at a time, which may be larger than every GPU
@@ -234,7 +239,7 @@ class Device(ABC):
         key = (source_name, kernel_name, definitions)
         if found := self._functions.get(key):
             return found
-        wanted = (source_name, definitions)
+        wanted = (source_name, self.module_definitions(source_name, kernel_name, definitions))
         with self._finding:
             compiling = self._compiling.setdefault(wanted, free_in_children(threading.Lock()))
         with compiling:  # whoever needs another module does not wait
@@ -242,7 +247,7 @@ class Device(ABC):
                 raise CompileError(refused.source, refused.definitions, refused.output)
             if wanted not in self._modules:
                 try:
-                    self._modules[wanted] = self._load(source_name, definitions)
+                    self._modules[wanted] = self._load(*wanted)
                 except CompileError as error:
                     self._refused[wanted] = error
                     raise
@@ -250,15 +255,19 @@ class Device(ABC):
                 self._functions[key] = self._find(self._modules[wanted], kernel_name)
         return self._functions[key]
 
+    def module_definitions(self, source_name: str | Path, kernel_name: str, definitions: Definitions) -> Definitions:
+        """The definitions of the module that a kernel is in."""
+        return definitions
+
     def function_when_ready(
         self, source_name: str | Path, kernel_name: str, definitions: Definitions = ()
     ) -> Function | None:
         """As function(), but None while its module is compiled in the background, which the first call begins."""
-        wanted = (source_name, definitions)
+        wanted = (source_name, self.module_definitions(source_name, kernel_name, definitions))
         with self._finding:
             compiling = self._background.get(wanted)
             if compiling is None and self.compiles_in_background and wanted not in self._modules:
-                item = module(source_name, definitions)
+                item = module(*wanted)
                 if not is_built(item, self.architecture):
                     compiling = threading.Thread(target=self._build_quietly, args=(item,), daemon=True)
                     self._background[wanted] = compiling

@@ -11,12 +11,16 @@ from typing import Any
 
 from ..device import Device, Function, LaunchShape, Stream, bytes_of, check_range
 from ..errors import DeviceError, DeviceUnavailable
+from ..sources import Definitions
 from ..tensor_map import TensorMap, emulated_map
 from .library import EmulatedLibrary, HostLaunch, HostPages, launching
 from .memory import Allocation, GuardedMemory, GuardedPool
-from .toolchain import RACES, EmulatedToolchain
+from .toolchain import ONE_KERNEL, RACES, EmulatedToolchain
 
 GUARDS = ("end", "start")
+# Sources of up to eight kernels, of which a module's calls launch one or two: each kernel is compiled by itself
+# (docs/performance/emulated_device.md).
+BY_KERNEL = ("normalization/batch_", "pooling/max_backward/max_backward.cu", "reduce_tensor/small.cu")
 
 
 MOST_MULTIPROCESSORS = 1024
@@ -193,6 +197,9 @@ class EmulatedDevice(Device):
 
     def tensor_map(self, wanted: TensorMap, address: int) -> bytes:
         return emulated_map(wanted, address)
+
+    def module_definitions(self, source_name: str | Path, kernel_name: str, definitions: Definitions) -> Definitions:
+        return (*definitions, (ONE_KERNEL, kernel_name)) if str(source_name).startswith(BY_KERNEL) else definitions
 
     def _load_module(self, path: Path, content: bytes) -> EmulatedLibrary:
         return EmulatedLibrary(path)

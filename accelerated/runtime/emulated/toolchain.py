@@ -26,6 +26,8 @@ WHEEL_FOLDERS = (
     "nvidia/cuda_cccl/include",
 )
 
+ONE_KERNEL = "EMULATED_KERNEL"  # a definition: the one kernel of the source that its module has
+
 RACES = "emulated-races"
 ARCHITECTURES = ("emulated", RACES)
 # Accesses of memory call functions of race_calls.cpp, and copies, which would not be seen in the C library.
@@ -112,6 +114,9 @@ class EmulatedToolchain:
         return "\n".join([version, digest.hexdigest(), *options])
 
     def wrap(self, module: Module, kernels: list[Kernel]) -> str:
+        only = dict(module.definitions).get(ONE_KERNEL)
+        kernels = [kernel for kernel in kernels if only in (None, kernel.name)]
+        others = "#undef __global__\n#define __global__ inline\n" if only else ""  # nobody calls them: not compiled
         table, fields = "", ""
         for name, bounds, waits, paths in kernels:
             kind = f"emulated::KernelCall<decltype(&{name})>::type"
@@ -121,7 +126,7 @@ class EmulatedToolchain:
             bounds = bounds or "emulated::maximum_threads"
             table += f'emulated::describe<{name}>("{name}", {int(waits)}, {names}, {bounds}),\n'
         return (
-            f'#include "{HEADER}"\n{module.preamble}#include "{module.source}"\n'
+            f'#include "{HEADER}"\n{others}{module.preamble}#include "{module.source}"\n'
             f'{fields}extern "C" EMULATED_EXPORT const emulated::Kernel emulated_kernels[] = {{\n{table}{{}}}};\n'
         )
 
