@@ -30,7 +30,13 @@ def test_every_kernel_source_is_built(wanted, device):
     """Some of them only where there are clusters, or many multiprocessors, for what is timed."""
     larger = build_ahead.Listing(device)
     larger.kind, larger.architecture, larger.multiprocessors = "gpu", "sm_90", 132
-    for text in ("reduce add to 1 8x64x14x14", "4x32000x8x8", "training 64x256x56x56", "norm gradient 32x128x28x28"):
+    for text in (
+        "reduce add to 1 8x64x14x14",
+        "4x32000x8x8",
+        "training 64x256x56x56",
+        "norm gradient 32x128x28x28",
+        "norm gradient 64x256x56x56",
+    ):
         for row in rows(text):
             plan(row.operation, larger)
     assert {source for source, _ in wanted | set(larger.modules)} == {

@@ -26,13 +26,23 @@ from .convolution import (
 )
 from .finalize import FinalizeSolver
 from .gradient import GradientSolver
+from .gradient_bits import GradientBitsSolver
 from .gradient_columns import GradientColumnsSolver
 from .gradient_planes import GradientPlanesSolver
 from .scale_bias import ScaleBiasSolver
 
 serve(Problem, (FinalizeSolver(),), BnFinalizeStatisticsTraining, BnFinalizeStatisticsInference)
 serve(Problem, (ScaleBiasSolver(),), ScaleBiasAddActivationGenBitmask)
-serve(Problem, (GradientColumnsSolver(), GradientPlanesSolver(), GradientSolver()), DactivationForkDbatchnorm)
+serve(
+    Problem,
+    (
+        GradientColumnsSolver(),
+        GradientBitsSolver(),
+        GradientPlanesSolver(),
+        GradientSolver(),
+    ),
+    DactivationForkDbatchnorm,
+)
 serve(
     FusedConvolution,
     (

@@ -54,8 +54,18 @@ class Division:
         return -(-self.statistics // self.lanes)
 
 
+def bytes_of_bits(bits: int) -> int:
+    """Return the bytes of a row of bits, which ends at a multiple of 16."""
+    return -(-bits // 128) * 16
+
+
 class BatchProblem(Problem):
-    """One call: the tensors of the dimensions of x, the output last, its launch operands and its scalars."""
+    """One call: the tensors of the dimensions of x, the output last, its launch operands and its scalars.
+
+    has_bits: whether the reserve space of a gradient has bits, of one channel after the other, whatever dz is.
+    """
+
+    has_bits = False
 
     def __init__(self, operation: Any, device: Any, aligned: bool = True) -> None:
         super().__init__(operation, device, aligned)
@@ -94,7 +104,7 @@ class BatchProblem(Problem):
         """The operands of every launch, in the order of the kernels' pointers, but for scratch memory, the last one."""
         o = self.operation
         if self.is_gradient:
-            mask = "reserveSpace" if o.dz is not None else NONE
+            mask = "reserveSpace" if o.dz is not None or self.has_bits else NONE
             of_channels = ("scale", "bias", "savedMean", "savedInvVariance", "dScale", "dBias")
             return (*self.tensors, *of_channels, mask)
         mask = "reserveSpace" if o.z is not None else NONE

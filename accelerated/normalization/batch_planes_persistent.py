@@ -11,7 +11,7 @@ from ..plans import Launch, structure
 from ..primitives.cluster import has_clusters
 from ..primitives.geometry import PACK_BYTES, FastDivmod
 from ..solver import Solver
-from .batch import WARP, BatchProblem
+from .batch import WARP, BatchProblem, bytes_of_bits
 
 SOURCE = "normalization/batch_planes_persistent.cu"
 MOST_BLOCKS, MOST_SLOTS = 192, 64  # as in the kernels
@@ -26,7 +26,7 @@ MANY_BYTES = 32 << 20  # of the tensors
 @dataclass(frozen=True)
 class Division:
     """blocks: of a team. rows, part: planes of a piece, of which one has several, or packs of a part of one; pieces: of
-    a channel; slots: pieces that shared memory holds."""
+    a channel; slots: pieces that shared memory holds; slot_bits: bytes of the mask of a piece."""
 
     blocks: int
     teams: int
@@ -35,6 +35,7 @@ class Division:
     parts: int
     pieces: int
     slots: int
+    slot_bits: int
 
     @property
     def of_block(self) -> int:
@@ -52,7 +53,11 @@ def division_of(problem: BatchProblem) -> Division | None:
     if problem.plane is None or problem.plane % problem.width or problem.is_inference:
         return None
     o = problem.operation
-    if (o.saved is None or o.dz is not None or "bias" in o.operands) if problem.is_gradient else (o.z is not None):
+    if problem.is_gradient:
+        undoes = "bias" in o.operands or (o.dz is not None and not problem.has_bits)
+        if undoes or o.saved is None:
+            return None
+    elif o.z is not None:
         return None
     if not (has_clusters(problem.device) or problem.device.kind == "emulated"):
         return None
@@ -68,7 +73,8 @@ def division_of(problem: BatchProblem) -> Division | None:
     parts = -(-packs // part)
     rows = min(images, max(1, PIECE_BYTES // of_plane))
     pieces = -(-images // rows) * parts
-    of_piece = rows * part * pack_bytes
+    slot_bits = bytes_of_bits(rows * part * problem.width) + 16 if problem.has_bits else 0
+    of_piece = rows * part * pack_bytes + slot_bits
     room = min(MOST_SLOTS, (problem.device.shared_bytes_per_block - RESERVED_BYTES) // of_piece)
     best: tuple[float, Division] | None = None
     for blocks in range(1, min(multiprocessors, pieces) + 1):
@@ -80,7 +86,7 @@ def division_of(problem: BatchProblem) -> Division | None:
         late = max(0, LEAD_BYTES - (slots - most) * of_piece)
         time = -(-channels // teams) * (most * of_piece + late)
         if best is None or time < best[0]:
-            best = time, Division(blocks, teams, rows, part, parts, pieces, slots)
+            best = time, Division(blocks, teams, rows, part, parts, pieces, slots, slot_bits)
     return best[1] if best else None
 
 
@@ -116,6 +122,7 @@ class BatchPlanesPersistentSolver(Solver[BatchProblem]):
             ("part", c_uint(d.part)),
             ("pieces", c_uint(d.pieces)),
             ("slots", c_uint(d.slots)),
+            ("slot_bits", c_uint(d.slot_bits)),
             ("packs", FastDivmod.of(problem.plane // problem.width)),
             ("parts", FastDivmod.of(d.parts)),
             ("count", problem.number(problem.count)),
@@ -127,10 +134,11 @@ class BatchPlanesPersistentSolver(Solver[BatchProblem]):
             [("teams", teams)],
             (blocks, 1, 1),
             (WARP * (STATISTICS + WRITERS + OTHERS), 1, 1),
-            shared_bytes=d.slots * d.rows * d.part * PACK_BYTES * tensors_of(problem),
+            shared_bytes=d.slots * (d.rows * d.part * PACK_BYTES * tensors_of(problem) + d.slot_bits),
             PACK_WIDTH=problem.width,
             STATISTICS_WARPS=STATISTICS,
             WRITER_WARPS=WRITERS,
+            MASK_BITS=int(problem.has_bits),
         )
         launch.cooperative = blocks > 1
         return [launch]

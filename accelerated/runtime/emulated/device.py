@@ -20,7 +20,7 @@ from .toolchain import ONE_KERNEL, RACES, EmulatedToolchain
 GUARDS = ("end", "start")
 # Sources of up to eight kernels, of which a module's calls launch one or two: each kernel is compiled by itself
 # (docs/performance/emulated_device.md).
-BY_KERNEL = ("normalization/batch_", "pooling/max_backward/max_backward.cu", "reduce_tensor/small.cu")
+BY_KERNEL = ("normalization/batch_", "pooling/max_backward/max_backward.", "reduce_tensor/small.")
 
 
 MOST_MULTIPROCESSORS = 1024

@@ -128,6 +128,17 @@ def test_gradients_that_are_not_wanted(trial, caller, without):
     trial(sized(caller, gradient(without=without)))
 
 
+@pytest.mark.parametrize("kind, dims, without", [
+    (HALF, (140, 34, 3, 8), ()), (FLOAT, (2, 3, 90, 80), ("dz",)), (BFLOAT16, (3, 2, 90, 80), ("dScale", "dBias")),
+    (DOUBLE, (5, 33, 6, 7), ("dBias",))], ids=str)  # fmt: skip
+def test_gradient_of_planes(trial, caller, kind, dims, without):
+    """Several planes together and parts of planes, whose bits begin within a byte, and what is not wanted of them."""
+    x = TensorSpec.packed(kind, dims)
+    trial(
+        sized(caller, replace(gradient(kind, dims=dims, more=(0, 2)), **{"dy": x, "dz": x, **dict.fromkeys(without)}))
+    )
+
+
 @pytest.mark.ours
 def test_no_gradient_is_wanted(caller):
     """The plan needs no workspace, and nothing happens."""
