@@ -116,7 +116,7 @@ declare([
         "Computed (D256).", says=("cudnnMakeFusedOpsPlan NOT_SUPPORTED*",), subjects=("vendor-9*",),
         cases=(*(f"{_CONVOLUTION}{name}" for name in (
             "sequences?*-statistics?", "sequences?*-added?", "nothing_is_scaled*", "steps_that_are_left_out?*-statistics-*", "steps_that_are_left_out?*-added-*",
-            "descriptors_and_placeholders_that_are_null?statistics-*", "descriptors_and_placeholders_that_are_null?added-*", "identity_is_no_activation?statistics?",
+            "descriptors_and_placeholders_that_are_null?statistics-*", "descriptors_and_placeholders_that_are_null?added-*", "numbers_of_channels_lie_apart*", "identity_is_no_activation?statistics?",
             "identity_is_no_activation?added?", "special_values?*-statistics?", "special_values?*-added?", "support?statistics?", "wrong_shapes?statistics-*",
             "wrong_shapes?added-*", "attributes_that_do_not_fit?statistics?", "attributes_that_do_not_fit?added?", "workspaces?statistics?", "workspaces?added?", "one_step_alone_is_made*", "support_of_a_scale_or_a_bias_alone?statistics-*",
             "support_of_a_scale_or_a_bias_alone?added-*")),
@@ -147,7 +147,7 @@ declare([
         "9.19 takes x, z and y in NHWC alone, not BFLOAT16, scales and z in all of them, and bit masks of exactly 32 rows times whole numbers and 2 words for 64 channels, in an order of its own.",
         "As D562 says.", subjects=("vendor-9*",), says=("cudnnMakeFusedOpsPlan NOT_SUPPORTED*", "wrong bitMask: *", "succeeded, not NOT_SUPPORTED by cudnnSetTensor4dDescriptorEx/c04"),
         cases=tuple(_RESIDUAL + name for name in (
-            "sum_of_scaled_tensors*", "scales_in_float*", "tensors_of_one_layout*", "shapes_of_the_sum*", "steps_that_are_left_out*", "activations*", "gradient_of_the_sum*",
+            "sum_of_scaled_tensors*", "scales_in_float*", "numbers_of_channels_lie_apart*", "tensors_of_one_layout*", "shapes_of_the_sum*", "steps_that_are_left_out*", "activations*", "gradient_of_the_sum*",
             "support?added?", "attributes_that_do_not_fit?added?", "outputs_that_store_elements_in_one_place*")),
     ),
     Difference(
