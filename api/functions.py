@@ -517,7 +517,7 @@ class _Executing(_Computing):
             operation, memory = self.body(handle, plan_spec, pack_spec)
             if operation is None:
                 return
-            key = (self, id(operation))  # which is no other's while it is remembered
+            key = (self, id(operation))  # what is remembered keeps the operation, so that no other gets its id
             prepared = handle.prepared.get(key) or self._remembered(handle, operation, key)
             with handle.lock:
                 prepared.launch(self._operands(handle, prepared, memory), handle.stream)
