@@ -115,7 +115,7 @@ def without_a_launch(launched: Mapping[str, Any]) -> list[str]:
 
 
 def wanted_modules() -> list[Any]:
-    """The kernel modules that are built ahead on the emulated device."""
+    """The kernel modules that are built ahead on the emulated device, as if each had all kernels of its source."""
     from . import build_ahead
 
     found = build_ahead.wanted_modules(open_device("emulated"))

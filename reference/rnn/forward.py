@@ -86,8 +86,8 @@ class Network:
         left_out: str = "",
     ) -> Network:
         """Compute all layers. values: (step, sequence, element). hx, cx: (pseudo-layer, sequence, element), None for zeros.
-        masks: of dropout; none where nothing is dropped. tracked: whether errors are carried along. left_out: which initial states,
-        h or c, are zeros whose products are left out."""
+        masks: of dropout; none where nothing is dropped. tracked: what is carried along of errors. left_out: which initial states, h or
+        c, are zeros whose products are left out."""
         exact = arithmetic(spec, tracked)
         inputs = [Bounded.exact(vectors, exact) for vectors in values]
         lengths = np.asarray(x.lengths)[:, np.newaxis]
