@@ -217,8 +217,8 @@ def summed(gradients: list[Bounded], inputs: list[Bounded] | None) -> Bounded:
 
 
 def _again(
-    tracked: Tracking, spec: RNNSpec, data: RNNDataSpec, states: Array, x: Array, w: Array, hx: Array, cx: Array, dy: Array,
-    dhy: Array, dcy: Array, left_out: str = "",
+    tracked: Tracking, left_out: str, spec: RNNSpec, data: RNNDataSpec, states: Array, x: Array, w: Array, hx: Array, cx: Array,
+    dy: Array, dhy: Array, dcy: Array,
 ) -> Backward:  # fmt: skip
     """The forward computation, made again, and its gradients."""
     masks = masks_of(spec, data, states) if spec.drops else ()
@@ -246,7 +246,7 @@ def rnn_backward_data(
     ]
 
     def compute(tracked: Tracking, left_out: str = "") -> dict[str, Exact]:
-        found = _again(tracked, spec, data, states, x, *known, left_out=left_out)
+        found = _again(tracked, left_out, spec, data, states, x, *known)
         results = {"dx": container(data, stacked(found.dx))}
         passes = [found.found[i] for i in range(spec.pseudo_layers)]
         if operation.dhx is not None:
@@ -270,7 +270,7 @@ def rnn_backward_weights(
     known = list(_numbers(spec, behind, _shapes(spec, operation.x), x.dtype))
 
     def compute(tracked: Tracking, left_out: str = "") -> dict[str, Exact]:
-        gradient = _again(tracked, spec, operation.x, states, *known, left_out=left_out).weights()
+        gradient = _again(tracked, left_out, spec, operation.x, states, *known).weights()
         return {"dweightSpace": gradient.moved(lambda array: array.reshape(operation.dweightSpace.dims)).result()}
 
     return with_bounds(compute, absent(spec, known[1], operation.hx is None, not known[3].any()))
