@@ -685,7 +685,7 @@ KERNEL(192x128, 128, 64, 3, 4, false, false, false)
 KERNEL(128x64, 64, 64, 2, 8, false, false, false)
 KERNEL(256x64, 64, 128, 2, 4, false, false, false)
 KERNEL(ping_pong_128x128, 128, 128, 2, 6, true, false, false)
-#if MAPPED && !STATISTICS && !FACTORS
+#if MAPPED && !PROLOGUE && !STATISTICS && !FACTORS
 KERNEL(planes_256x128, 256, 64, 2, 4, false, true, false)
 KERNEL(transposed_256x128, WIDE ? 128 : 256, WIDE ? 128 : 64, 2, 4, false, true, true)
 #endif
