@@ -181,7 +181,7 @@ def forced_solvers() -> frozenset[str]:
     """Return the names that ``forcing`` or DUALDNN_SOLVER put before the order of their rooms."""
     wanted = os.environ.get("DUALDNN_SOLVER", "")
     named = frozenset(filter(None, (name.strip() for name in wanted.split(","))))
-    if not named:  # every plan asks
+    if not named:  # every plan asks, and looking up all names is slow
         return _FORCED.get()
     if unknown := named - set(solver_names()):
         raise ValueError(f"DUALDNN_SOLVER names {', '.join(sorted(unknown))}; there are {', '.join(solver_names())}")

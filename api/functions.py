@@ -17,7 +17,6 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from math import copysign
 from types import MappingProxyType
 from typing import Any
 
@@ -344,7 +343,7 @@ class _Computing:
         self.described = tuple(i for i, p in enumerate(parameters) if p.base_type in DESCRIPTORS)
         scalars = tuple(i for i in range(1, self.count) if i not in self.device and i not in self.described)
         numbers = tuple(i for i in scalars if parameters[i].base_type in ("double", "float", "void"))
-        self.scalars_of, self.numbers_of, self.ones = _getter(scalars), _getter(numbers), (1.0,) * len(numbers)
+        self.scalars_of, self.numbers_of = _getter(scalars), _getter(numbers)
         # Which memory is NULL is part of the key, and so is what stands for descriptors that may be NULL or are arrays.
         self.nullable = tuple(i for i in self.device if parameters[i].nullable or parameters[i].name in checks.optional)
         self.simple = not checks.optional and not any(
@@ -366,7 +365,7 @@ class _Computing:
             key: tuple[Any, ...] | None
             try:
                 # With their types: "0" is no 0, an enumerator of another type is no enumerator of this one, 1+0j no 1.
-                # Signs tell -0.0 from 0.0.
+                # Their text tells -0.0 from 0.0.
                 scalars = self.scalars_of(args)
                 if self.simple:
                     specs = [args[i].spec for i in self.described]
@@ -375,7 +374,7 @@ class _Computing:
                 if self.nullable:
                     specs += [args[i] is None for i in self.nullable]
                 if 0 in scalars:
-                    specs += map(copysign, self.ones, self.numbers_of(args))
+                    specs += [str(number) for number in self.numbers_of(args) if not number]
                 key = (self, *specs, *scalars, *map(type, scalars))
                 prepared = handle.prepared.get(key)
                 if prepared is None:  # NaN, which equals nothing, is found by its text
@@ -517,7 +516,7 @@ class _Executing(_Computing):
             operation, memory = self.body(handle, plan_spec, pack_spec)
             if operation is None:
                 return
-            key = (self, id(operation))  # which is no other's while it is remembered
+            key = (self, id(operation))  # what is remembered keeps the operation, so that no other gets its id
             prepared = handle.prepared.get(key) or self._remembered(handle, operation, key)
             with handle.lock:
                 prepared.launch(self._operands(handle, prepared, memory), handle.stream)

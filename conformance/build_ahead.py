@@ -69,8 +69,8 @@ TAKEN = {
 TYPE_DEFINITIONS = {"ELEMENT", "COMPUTE", "SOURCE", "RESULT", "PACK_BYTES", "PARAMETER"}
 # Constants that host and device share: of one value in each source.
 CONSTANTS = {
-    "BACKWARD_SINGLES", "CHUNK", "COUNTERS", "ELEMENTS", "FORWARD_SINGLES", "GROUP", "LONGEST", "MOST_CLASSES", "MOST_TILES", "MOST_WINDOW",
-    "OPERANDS", "PACKS", "PIECES", "PLANE_THREADS", "ROWS", "STAGES", "STEP", "THREADS", "TILE", "TILE_BYTES", "TILE_THREADS", "WIDTH", "WINDOWS",
+    "BACKWARD_SINGLES", "CHUNK", "COUNTERS", "FORWARD_SINGLES", "GROUP", "LONGEST", "MOST_CLASSES", "MOST_TILES", "MOST_WINDOW",
+    "OPERANDS", "PACKS", "PIECES", "PLANE_THREADS", "ROWS", "STAGES", "STEP", "THREADS", "TILE", "WIDTH",
 }  # fmt: skip
 # Of few values each, whatever the shapes: operands of products, cells of recurrent networks, tiles of their persistent kernels,
 # elements of a thread of dropout and the spatial transformer

@@ -407,7 +407,7 @@ def _subject_of(item: pytest.Item) -> str | None:
 
 
 def _lacks_a_gpu(item: pytest.Item) -> bool:
-    """Whether the case would be skipped for want of a handle: thousands are, and each begins and ends nothing."""
+    """Whether the case would be skipped for want of a handle: of thousands of such cases nothing need be set up."""
     name = _subject_of(item)
     if name is None or "handle" not in getattr(item, "fixturenames", ()) or opened(name).computes:
         return False
@@ -431,7 +431,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def _add_result(item: Any, report: pytest.TestReport) -> None:
-    """What the report needs of a case, as a property of pytest's."""
+    """Add what our report needs of a case to the properties of pytest's report."""
     parameters = item.callspec.params
     case = case_id(item, parameters["subject"])
     evidence = item.stash.get(_EVIDENCE, None)

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dualdnn.accelerated.plans import noting_launches
-from dualdnn.accelerated.runtime.devices import open_device
-from dualdnn.accelerated.runtime.emulated.toolchain import ONE_KERNEL
 from dualdnn.accelerated.runtime.sources import entry_points
 from dualdnn.accelerated.solver import forcing, solver_names
 from dualdnn.api.operations import Operation
@@ -110,15 +108,5 @@ def excused() -> dict[str, str]:
 
 def without_a_launch(launched: Mapping[str, Any]) -> list[str]:
     """The kernels of the house that no case launched and nothing excuses; those too that are excused though one did."""
-    names = set(entry_points(wanted_modules()))
+    names = entry_points()
     return sorted(names - set(launched) - set(excused())) + sorted(set(excused()) & set(launched))
-
-
-def wanted_modules() -> list[Any]:
-    """The kernel modules that are built ahead on the emulated device."""
-    from . import build_ahead
-
-    found = build_ahead.wanted_modules(open_device("emulated"))
-    return list(
-        dict.fromkeys((source, tuple(d for d in definitions if d[0] != ONE_KERNEL)) for source, definitions in found)
-    )

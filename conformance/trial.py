@@ -27,7 +27,7 @@ PATTERN = 0xA5
 class Trial:
     """What a trial found: of one operation, or of the last of a chain that was called.
 
-    earlier: of those of the chain before it, which passed.
+    earlier: what was found of the operations of the chain before it, which passed.
     """
 
     operation: Operation

@@ -45,7 +45,7 @@ class Exact:
     raw: the output is written as it is (indices), not blended.
     copied: the value is one of the inputs as it is, so that the sign of a zero is determined (unless it is scaled or blended).
     mixed: a transform takes each term to elements whose sums it is not in: none of them is determined where a term is not finite.
-    opaque: so it is, and a later call reads it (reserve space, dropout states): what another backend has there is its own affair.
+    opaque: the output is written as it is, and a later call reads it (reserve space, dropout states): another backend may store anything there.
     spread: what the rounding errors of sums, or of functions, follow from in practice, or a function that computes it (spread.py);
         None where nothing is known that is sharper than the worst case.
     """

@@ -22,28 +22,28 @@ class Running:
     is_expected: bool = False
 
     def size(self, numbers: Any) -> Any:
-        """What an error grows by where it is multiplied by these."""
+        """The factors by which errors grow where numbers are multiplied by these."""
         return np.square(numbers) if self.is_expected else np.abs(numbers)
 
     def rounded(self, roundings: Any, *terms: Any) -> Any:
-        """The error of so many roundings of each of these. What is expected leaves room for several that all go one way."""
+        """The error of so many roundings of each term. What is expected leaves room for several that all go one way."""
         size = sum(self.size(term) for term in terms)
         return each_rounded(roundings, size) if self.is_expected else roundings * size
 
     @property
     def of_products(self) -> float:
-        """The error of a product of two errors, over them."""
+        """The factor between the product of two errors and what it adds to the error of a product."""
         return float(reach_of(np.square(self.unit)) ** 2 if self.is_expected else self.unit)
 
     def reach(self, error: Array) -> Array:
-        """How far a number may be off."""
+        """The distance by which a number of this error may be off."""
         return self.unit * (reach_of(error) if self.is_expected else error)
 
     def of_sum(
         self, total: Array, terms: Array, count: int, factors: float = 0.0, products: Any = 0.0, cut: bool = False
     ) -> Array:
-        """The error of a sum. terms: the sum of their sizes, products: of those whose two factors are rounded to so many roundoffs. cut: tensor
-        cores may cut it off."""
+        """The error of a sum of ``count`` roundings. terms: the sum of the sizes of its terms. products: of those terms whose two factors are
+        rounded to ``factors`` roundoffs. cut: whether tensor cores may cut the sum off."""
         if not self.is_expected:
             return np.asarray(count * (1 + count * self.unit) * terms + 2 * factors * products)
         lost = few(CUT_OF_TF32[0] * count) * (np.square(total) + terms) if cut else 0.0

@@ -27,7 +27,7 @@ VARIANCE = (
 # Units that a sum of tensor cores, which is cut off rather than rounded, loses for each product, measured on an H100 for TF32 and for
 # 16-bit factors (reports/tensor_cores.md): the most of one element, and the deviation where all terms have one sign.
 CUT_OF_TF32, CUT_OF_HALF = (0.17, 0.22), (0.125, 0.19)
-PRODUCTS = 3  # partial sums beyond the additions, by which products count that are rounded for themselves
+PRODUCTS = 3  # additions more in the root mean square, for products that are rounded before they are added
 BLEND_ROUNDINGS = 3
 FEWEST = 256  # elements of an output that has a root mean square worth looking at
 MOST_RMS, MOST_BIAS, FEW = (

@@ -57,6 +57,19 @@ def test_a_call_works_by_keyword_and_by_position(handle):
         cudnn.cudnnActivationForward(handle, relu)
 
 
+def test_factors_of_zero_keep_their_sign_and_complex_ones_are_refused_without_a_warning(handle, recwarn):
+    x = descriptors()[1]
+    for factor in (0.0, -0.0, 0.0):
+        memory = handle.to_device(np.ones(24, np.float32))
+        cudnn.cudnnScaleTensor(handle, x, memory, factor)
+        assert (np.signbit(memory.to_host(np.float32, 24)) == np.signbit(factor)).all()
+    for factor in (0j, np.complex128(0), np.complex64(1)):
+        with pytest.raises(CudnnError, match=r"alpha is .*j") as refused:
+            cudnn.cudnnScaleTensor(handle, x, memory, factor)
+        assert refused.value.status == BAD_PARAM
+    assert not recwarn.list
+
+
 def test_a_repeated_call_is_prepared_once_and_notices_changed_descriptors(handle):
     relu, x = descriptors()
     memory = handle.to_device(np.full(24, -2, np.float32))

@@ -1,12 +1,12 @@
-// What the gradients of a convolution without a workspace share: up to 32 lanes of a warp have an element of the
+// What the gradients of a convolution without a workspace share: up to 32 lanes of a warp compute one element of the
 // result.
 #pragma once
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
 
 struct Element {
-  unsigned lanes, lane, index;     // threads of an element, the number of this one; of the element
-  unsigned outer, channel, at[3];  // its image, or group and filter; depth, row, column
+  unsigned lanes, lane, index;     // threads of an element, this thread among them; the element among all
+  unsigned outer, channel, at[3];  // image, or group and filter; channel; depth, row, column
 
   __device__ __forceinline__ Element(int log_lanes, int channels_last, const FastDivmod& channels,
                                      const FastDivmod (&extent)[3]) {

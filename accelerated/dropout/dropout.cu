@@ -22,7 +22,7 @@ struct Drawn {  // how the forward call finds the elements that it keeps
   int drops_all;  // a probability of 1, whose threshold no word has
 };
 
-// The bits of octets that have `count` elements: drawn by the forward call, where there are states.
+// The bits of octets that have `count` elements each: the forward call draws them, the backward call reads them.
 template <int N>
 __device__ __forceinline__ void octet_bits(const PhiloxStates& states, const unsigned char* mask, const Drawn& drawn,
                                            const unsigned (&octet)[N], const unsigned (&count)[N],
@@ -45,7 +45,7 @@ __device__ __forceinline__ ELEMENT dropped(ELEMENT value, COMPUTE scale, bool ke
   return kept ? store<ELEMENT>(load<COMPUTE>(value) * scale) : store<ELEMENT>(COMPUTE(0));
 }
 
-// Those of a pack; bit i: whether element i is kept.
+// Drops elements of a pack and scales the others. Bit i of kept: whether element i is kept.
 template <int N> __device__ __forceinline__ void drop(Packed<N>& pack, COMPUTE scale, unsigned kept) {
   COMPUTE values[N];
   convert_packed<N>(pack, values);
@@ -198,7 +198,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
       if (DRAWS && exists) count[u] = min(a.elements - octet[u] * OCTET, count[u]);
     }
     octet_bits<AT_ONCE>(states, a.mask, a.drawn, octet, count, found);
-    // Who has its first element stores an octet.
+    // The block that has its first element stores an octet.
 #pragma unroll
     for (int u = 0; u < AT_ONCE; u++)
       if (DRAWS && count[u] > 0 && octet[u] * OCTET >= start[u])
@@ -287,8 +287,8 @@ struct WarpArguments {
 constexpr int WARP_CHANNELS = 32, WORD_OCTETS = 4, WARP_WORDS = 2, WARP_PIXELS = WARP_WORDS * WORD_OCTETS * OCTET;
 constexpr int LANES_OF_PIXEL = WARP_CHANNELS / WIDTH;  // which have a pack each
 
-// A byte of each of eight lanes is a matrix of bits, which is transposed: lane j has bit j of each; of four bytes at
-// once.
+// A byte of each of eight lanes is a matrix of 8 x 8 bits, which is transposed: lane j gets bit j of each. A word has
+// four such bytes, which are transposed at once.
 __device__ __forceinline__ unsigned transposed(unsigned word) {
 #pragma unroll
   for (int distance = 4; distance > 0; distance /= 2) {

@@ -45,7 +45,7 @@ __device__ __forceinline__ const unsigned char* bits_of_channel(const unsigned c
                                                                 unsigned elements) {
   return mask + channel * ((elements + 127) / 128 * 16);
 }
-// Those of a pack, from bit `first` on, in the lowest ones.
+// The bits of a pack, which begin at bit `first`, as the lowest ones.
 __device__ __forceinline__ unsigned bits_of_pack(const unsigned char* bits, unsigned first) {
   return bits[first / 8] >> first % 8;
 }
@@ -86,7 +86,7 @@ template <class Rule> __device__ __forceinline__ Share merge_lanes(const Share& 
 struct Piece {
   unsigned offset, packs, rows;  // elements before the first; of each row
   unsigned slot, parity;         // where it lies, and in which phase of its barriers
-  unsigned bit;                  // of the channel, its first
+  unsigned bit;                  // its first one among those of the channel
   __device__ __forceinline__ unsigned all_packs() const { return packs * rows; }
   // The bytes of its bits: from a multiple of 16 on, up to one.
   __device__ __forceinline__ unsigned first_byte() const { return bit / 128 * 16; }

@@ -3,7 +3,7 @@
 // Tiling: a block has TILE x TILE elements of a plane and what the windows reach around them in shared memory; a thread
 // has ROWS elements below each other, which share what they load. Backward in one kernel: q = dy * x * s^(-beta - 1) of
 // the elements whose windows reach into the tile, n - 1 around it, is computed again by each block, ((TILE + n - 1) /
-// TILE)^2 as often. Roofline bound (the floor): bytes, x (and means) read and y written once; backward x, means and dy
+// TILE)^2 as often. Roofline bound: bytes, x (and means) read and y written once; backward x, means and dy
 // read, dx and dMeans written once. An element has n^2 terms of 2 operations and n (n + 3) / 4 loads from shared
 // memory, backward twice: for n = 3 and 5 below what an H200 does in the time of the bytes of floats.
 #include "normalization/divisive.cuh"

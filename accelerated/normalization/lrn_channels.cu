@@ -41,8 +41,8 @@ template <int V, bool CONTIGUOUS> struct Values {
   }
 };
 
-// The packs of a thread in OPERANDS tensors. Where a thread's packs are one run of memory, those of a warp are moved
-// by whichever lane makes each access one run, too, and change lanes through shared memory.
+// The packs of a thread in OPERANDS tensors. Where they are one run of memory (CONTIGUOUS), the lanes of a warp move
+// each other's packs, so that each access of the warp is one run, too, and exchange them through shared memory.
 template <int V, bool CONTIGUOUS, int OPERANDS> struct Packs {
   unsigned offset[CONTIGUOUS ? CHANNELS : 1][OPERANDS];
   bool exists[CONTIGUOUS ? CHANNELS : 1];

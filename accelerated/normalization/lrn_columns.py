@@ -18,14 +18,21 @@ COLUMN_SHARE = 0.875  # of lanes that have positions, at least
 
 @dataclass(frozen=True)
 class ColumnSettings:
-    """threads: of a block. step: channels whose reads are in flight together; single_step: forward, of threads that
-    access positions one by one; long_step_bytes: of one position, for windows longer than ``short_window``, which move
-    more from register to register with each step. forward_bytes, backward_bytes: of an access, at most, vector:
-    positions of a thread, at most, both half as many for longer windows. short_blocks: that a multiprocessor holds,
-    forward and where a thread has one position; backward_blocks: otherwise; single_blocks: of threads that access
-    several positions one by one; all half as many for longer windows. start: channels that a thread could have done
-    until its first reads arrive. short_chunk: the fewest channels of a thread; least_threads: of a multiprocessor,
-    below which a thread has one position."""
+    """The settings of threads that walk along the channels of some positions. Windows are long where they have more
+    channels than ``short_window``.
+
+    threads: of a block.
+    step: channels whose reads are in flight together; single_step: the same forward, where a thread accesses its
+        positions one by one; long_step_bytes: the same for long windows, in bytes of one position: each step moves all
+        that is kept from register to register.
+    vector: positions of a thread, at most; forward_bytes, backward_bytes: of an access, at most. Both are halved for
+        long windows.
+    short_blocks: that a multiprocessor holds, forward and where a thread has one position; single_blocks: where it
+        accesses several one by one; backward_blocks: in all other calls. All are halved for long windows.
+    start: channels that a thread could have done until its first reads arrive.
+    short_chunk: the fewest channels of a thread.
+    least_threads: of a multiprocessor, below which a thread has one position.
+    """
 
     threads: int = 128
     step: int = 4

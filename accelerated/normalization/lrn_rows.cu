@@ -1,11 +1,11 @@
 // Local response normalization across channels (3.2.65, 4.1.14) where channels are contiguous (NHWC).
 //
-// Tiling: a warp has PACKS * 32 neighbouring packs of 16 bytes, a lane every 32nd, and what windows reach beside its
-// own (squares, backward terms too) from the lanes beside it. Lanes at the warp's edges have what lies around it, whose
-// terms are computed again, where a position does not end there. The window is a definition.
-// Roofline bound (the floor): bytes, x read and y written once; backward x and dy read and dx written once. n / 2 + 20
-// operations an element, backward n + 50, with beta 3/4: below the 57 and 85 that an H200 does in the time of the
-// bytes of floats.
+// Tiling: a warp has P * 32 neighbouring packs of 16 bytes, a lane every 32nd of them. What windows reach beside a
+// lane's packs (elements, backward terms too) comes from the lanes beside it. Lanes at the warp's edges have what lies
+// around it, whose terms are computed again, where a position does not end there. The window is a definition.
+//
+// Roofline bound: bytes, x read and y written once; backward x and dy read and dx written once. n / 2 + 20 operations
+// an element, backward n + 50, with beta 3/4: below the 57 and 85 that an H200 does in the time of the bytes of floats.
 #include "normalization/windows.cuh"
 #include "primitives/geometry.cuh"
 
@@ -58,8 +58,8 @@ template <int P, int AROUND, int OPERANDS> struct WarpUnits {
   }
 };
 
-// What a lane has `distance` packs behind pack p of its own, of the values of one kind; 0 where that is another
-// position's.
+// The value of(q) of the pack that lies `distance` packs behind pack p of this lane, q being its number in the lane
+// that has it; 0 where that pack is another position's.
 template <int P, class T, class Of>
 __device__ __forceinline__ T beside(Of of, int p, int distance, unsigned unit, unsigned units) {
   const int lane = threadIdx.x % 32;

@@ -46,7 +46,7 @@ template <int BYTES> __device__ __forceinline__ void cp_async(void* to, const vo
                  : "memory");
 }
 #endif
-// The same of 16 bytes that exist and that leave L2 first.
+// Copies 16 bytes that exist, which L2 evicts first.
 __device__ __forceinline__ void cp_async_evict_first(void* to, const void* from) {
 #ifdef EMULATED_CUDA
   cp_async<16>(to, from, true);

@@ -93,9 +93,9 @@ struct ExchangeLaunches {
   }
 };
 
-// Waits until all of `blocks` have come, one thread of each: blocks of a cooperative launch that has its words, all
-// zero at first, to itself. The top bit of a word changes when they have come, whatever their number. first: of one of
-// them.
+// Waits until so many blocks have come to a word, of which one thread each calls this. They must be blocks of one
+// cooperative launch, and no other launch may use its words meanwhile, which are zero at first. The top bit of the word
+// changes when all have come, whatever their number. first: true in one of them.
 __device__ __forceinline__ void wait_for_blocks(unsigned* word, bool first, unsigned blocks) {
   const volatile unsigned* const now = word;
   __threadfence();

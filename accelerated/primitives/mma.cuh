@@ -195,7 +195,7 @@ __device__ __forceinline__ unsigned long long describe_mn_major_tile(const unsig
   "%105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, " \
   "%123, %124, %125, %126, %127"
 
-// Both operands in shared memory. COUNT: sums; operands: the names of what follows them, but for that of `adds`.
+// With both operands in shared memory. COUNT: of sums. operands: the names of both, add: that of `adds`.
 #define WGMMA_TILES(N, COUNT, operands, add, shape, transposition)                                        \
   asm volatile("{.reg .pred add; setp.ne.b32 add, " add ", 0; wgmma.mma_async.sync.aligned.m64n" #N shape \
                " {" SUM_NAMES_##COUNT "}, " operands ", add, 1, 1" transposition ";}"                     \

@@ -8,14 +8,14 @@
 constexpr bool PAIRED = sizeof(ELEMENT) == 2 && sizeof(COMPUTE) == 4;
 template <int N> using Packed = std::conditional_t<PAIRED && N % 2 == 0, Pack<unsigned, N / 2>, Pack<ELEMENT, N>>;
 
-// Zeros where they do not exist.
+// Reads elements; zeros where they do not exist.
 template <int N> __device__ __forceinline__ Packed<N> fetch_packed(const ELEMENT* from, bool exists) {
   Packed<N> found = {};
   if (exists) found = *reinterpret_cast<const Packed<N>*>(from);
   return found;
 }
 
-// The same in the arithmetic type.
+// Converts elements into the arithmetic type.
 template <int N> __device__ __forceinline__ void convert_packed(const Packed<N>& found, COMPUTE* values) {
 #pragma unroll
   for (int v = 0; v < N; v++) {
@@ -31,7 +31,7 @@ template <int N> __device__ __forceinline__ void read_packed(const ELEMENT* from
   convert_packed<N>(fetch_packed<N>(from, exists), values);
 }
 
-// Rounded once.
+// Rounds each number once.
 template <int N> __device__ __forceinline__ Packed<N> rounded_packed(const COMPUTE* values) {
   Packed<N> result;
   if constexpr (PAIRED && N % 2 == 0) {

@@ -33,7 +33,7 @@ __device__ __forceinline__ PhiloxWords philox_of_call(const PhiloxStates& states
 // those of the threshold: in one octet of 8192.
 constexpr unsigned LOWER_BITS = 0x80000000;  // of a sequence
 
-// What the upper 16 bits decide; tied: not 0 where they do not.
+// The bits of the elements that the upper 16 bits keep. tied: gets a bit where these are the threshold's.
 __device__ __forceinline__ unsigned kept_by_upper(const PhiloxWords& upper, unsigned threshold, unsigned& tied) {
   const unsigned least = threshold >> 16, upper_least = threshold & 0xFFFF0000;
   unsigned bits = 0, ties = 0;
@@ -65,7 +65,7 @@ __device__ __forceinline__ unsigned kept_octet(const PhiloxStates& states, unsig
   return bits;
 }
 
-// N octets, without a branch for each.
+// The bits of N octets, with one branch for all of them.
 template <int N>
 __device__ __forceinline__ void kept_octets(const PhiloxStates& states, const unsigned (&octet)[N], unsigned threshold,
                                             unsigned (&bits)[N]) {

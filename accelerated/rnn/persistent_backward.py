@@ -17,7 +17,7 @@ OPERANDS = ("dy", "hx", "dhy", "cx", "dcy", "weightSpace", "dhx", "dcx", "workSp
 
 
 class PersistentBackwardSolver(persistent.PersistentSolver):
-    """A layer after the other."""
+    """Serves the layers one after the other, the last one first."""
 
     name = "rnn.persistent_backward"
 

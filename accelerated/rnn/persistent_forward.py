@@ -15,7 +15,7 @@ OPERANDS = ("hx", "cx", "weightSpace", "y", "hy", "cy", "workSpace", "reserveSpa
 
 
 class PersistentForwardSolver(persistent.PersistentSolver):
-    """A layer after the other."""
+    """Serves the layers one after the other."""
 
     name = "rnn.persistent_forward"
 

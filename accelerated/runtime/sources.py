@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -120,16 +121,33 @@ def declared_entry_points(source: Path) -> list[str]:
     return re.findall(r"__global__[^;{(]*?void\s+(\w+)", text)
 
 
-def entry_points(modules: Iterable[tuple[str | Path, Definitions]]) -> dict[str, str]:
-    """Return the names of all kernels in some modules, each with the source that it is in, as the host compiler sees
-    them."""
+TESTED = re.compile(r"^[ \t]*#[ \t]*(?:if|elif)\b(.*)$", re.MULTILINE)
+OF_DEVICES = {"EMULATED_CUDA", "WGMMA_INSTRUCTIONS"}  # whether a device has instructions: no variant of a source
 
-    def named(wanted: Module) -> dict[str, str]:
-        _, matches = _preprocessed(wanted, flatten(wanted.source), ["-DEMULATED_CUDA=1"])
-        return {name: wanted.name for _, _, name, _ in matches}
 
-    found: dict[str, str] = {}
+def variants(source: Path) -> list[Module]:
+    """The modules of a source with each value that its conditions distinguish, of each macro that they test."""
+    conditions = " ".join(TESTED.findall(source.read_text()))
+    names = sorted(set(re.findall(r"\b[A-Z]\w+", conditions)) - OF_DEVICES)
+    values = sorted({"0", "1", *re.findall(r"\b\d+\b", conditions)})
+    return [Module(source, tuple(zip(names, chosen, strict=True))) for chosen in product(values, repeat=len(names))]
+
+
+def entry_points() -> set[str]:
+    """Return the names of the kernels of all sources. Where macros make them of parts, the host compiler says which
+    names each variant of the source has."""
+    declared = {source: declared_entry_points(source) for source in KERNELS.rglob("*.cu")}
+    parts = {name for names in declared.values() for name in names if name.endswith("_")}
+
+    def named(wanted: Module) -> set[str]:
+        try:
+            _, matches = _preprocessed(wanted, flatten(wanted.source), ["-DEMULATED_CUDA=1"])
+        except CompileError:  # no variant that somebody asks for
+            return set()
+        return {name for _, _, name, _ in matches}
+
+    wanted = [module for source, names in declared.items() if parts.intersection(names) for module in variants(source)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # each waits for a preprocessor
-        for names in pool.map(named, [module(source, definitions) for source, definitions in modules]):
-            found |= names
-    return found
+        made: set[str] = set().union(*pool.map(named, wanted))
+    found = made.union(*declared.values())
+    return found - {part for part in parts if any(name.startswith(part) for name in made)}

@@ -87,7 +87,7 @@ def _build(node: ast.expr) -> Any:
 
 
 def _made(kind: Any, values: dict[str, Any]) -> Any:
-    """A record of these fields; TypeError where one that is to be a record is none."""
+    """The record of these values; TypeError where a field that holds records is given something else."""
     for field in fields(kind):
         allowed = [part.strip() for part in str(field.type).split("|")]
         records = tuple(RECORDS[name] for name in allowed if name in RECORDS)

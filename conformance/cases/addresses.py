@@ -1,5 +1,5 @@
-"""Operands whose packs lie at multiples of themselves, of which one begins an element later: each in turn, by each solver that serves. A
-solver that asks too little of an address accesses packs that lie anywhere."""
+"""Operands that are aligned, but for one that begins an element later: each in turn, by each solver that serves. A solver that asks for too
+little alignment accesses packs of 16 bytes at addresses that are no multiples of 16."""
 
 from __future__ import annotations
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.reference import judge
 from dualdnn.reference.view import NUMPY_TYPES
 
@@ -21,7 +20,6 @@ from .table import Difference, Disagreement, declare
 
 Arguments = Mapping[str, Any]
 SCALARS = {kind.name: dtype for kind, dtype in NUMPY_TYPES.items()}
-HALVES = (cudnnDataType_t.CUDNN_DATA_HALF.name, cudnnDataType_t.CUDNN_DATA_BFLOAT16.name)
 
 
 def descriptors(record: Record) -> Iterator[tuple[str, Arguments]]:

@@ -20,8 +20,8 @@ def _computed(
     operation: Any, lengths: Array, key_lengths: Array, queries: Array, residuals: Array | None, keys: Array, values: Array,
     weights: Array | None, steps: slice, out: Array, is_expected: bool = False,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """(the outputs of some time-steps of all sequences, zeros in their padding, others as they are; errors, without end in the
-    padding)."""
+    """(outputs, errors): those of some time-steps of all sequences. Padding has zeros and infinite errors; other time-steps keep what they
+    have."""
     value, error = out.copy(), np.zeros(out.shape, out.dtype)
     value[steps], error[steps] = 0, np.inf
     projections = Projections(operation.attn, weights, is_expected)

@@ -22,7 +22,7 @@ from .tracked import Arithmetic, Tracked, masked_product, product
 class Projections:
     """The weights of an attention as arrays (heads, projected size, original size); None for a projection that is off.
 
-    is_expected: what is expected of the squares of errors is carried along, not their worst case.
+    is_expected: whether what is expected of the squares of errors is carried along, not their worst case.
     """
 
     def __init__(self, attn: AttnSpec, weights: Array | None, is_expected: bool = False) -> None:

@@ -35,7 +35,7 @@ def _units(operation: Any, spec: TensorSpec) -> float:
     return PRECISION[spec.data_type][0] / PRECISION[operation.compute_type][0]
 
 
-# What is expected of the squares of errors (spread.py); none where that is not known.
+# A function of what is expected of the squares of errors (spread.py), or of None where that is not known.
 Squares = Callable[[], Array | None]
 
 
@@ -67,7 +67,8 @@ def _convolved(
 
 
 def _squares(operation: Any, found: Exact, of_terms: Exact, per_term: float) -> Array | None:
-    """What is expected of the squares of errors. of_terms: the convolution of what is rounded before it, per_term as often."""
+    """What is expected of the squares of errors. of_terms: the convolution of the numbers that are rounded before it; each term of it has
+    per_term such roundings."""
     sums, rounded = spread_of(found), spread_of(of_terms)
     if not isinstance(sums, Spread) or not isinstance(rounded, Spread):
         return None

@@ -39,7 +39,7 @@ from ..view import Array
 # with epsilon, the square root and the division (3), the products and the sums (5).
 AFFINE_ROUNDINGS = 8
 STEEP = 0.5  # an error of a variance beyond this share says little of its inverse root
-BESIDE = 1.01  # what is there or not, with the rounding errors of the rest
+BESIDE = 1.01  # times what rounding decides, for the rounding errors of the rest
 UNCERTAIN = 2  # whether an activation passes its argument, which rounding decides
 
 
@@ -125,9 +125,9 @@ def statistics(operation: BatchStatistics, x: Array, epsilon: float) -> Statisti
 
     @cache
     def expected() -> Squares:
-        """As above. Sums may be of distances from any element: its own, from the mean, is a standard deviation in the mean, and the sum of
-        squares of a sixfold square. Each step of a running mean moves the sum of squares by its distance; an error of the mean enters
-        as its square."""
+        """The same of what is expected. Sums may be of distances from any element of the channel, which lies a standard deviation from the
+        mean in the mean square, so that a sum of squares has six times its square (docs/tolerance.md). Each step of a running mean moves
+        the sum of squares by its distance; an error of the mean enters as its square."""
         norm = np.sqrt(np.square(x).sum(axes, keepdims=True)) / count
         fourth = np.sqrt((distance**4).sum(axes, keepdims=True)) / count
         of_mean = walked(count + 1, np.sqrt(np.square(mean) + variance), norm) + few(2) * np.square(mean)

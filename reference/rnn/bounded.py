@@ -21,7 +21,7 @@ from ..running import Running
 from ..spread import Steps
 from ..view import Array
 
-PATHS = 3  # times an expected rounding: it reaches a result through several gates, which may all err the same way
+PATHS = 3  # An expected rounding counts so often: it reaches a result through several gates, which may all err the same way.
 LARGEST_HALF = 65504.0
 FUNCTION_ROUNDINGS = 12  # exp or tanh (2 ulp each) and the operations around them, of relative effect 1 at most
 
@@ -211,7 +211,7 @@ def with_bounds(compute: Callable[[Tracking], dict[str, Exact]]) -> dict[str, Ex
     """Results of arithmetic that tracks no errors; their bounds, and what is expected, are those of the same with errors, made when the
     judge asks.
 
-    compute: the results, with errors tracked or not.
+    compute: the results, with what is tracked of their errors.
     """
     tracked = cache(compute)
 

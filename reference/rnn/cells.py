@@ -20,7 +20,7 @@ PROPAGATES = cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN
 
 
 def arithmetic(network: RNNSpec, tracked: Tracking) -> Arithmetic:
-    """What may be rounded where: docs/errata.md, D582. tracked: whether errors are."""
+    """What may be rounded where: docs/errata.md, D582. tracked: what is carried along of errors."""
     unit = PRECISION[network.precision if network.precision != HALF else FLOAT][0]
     low = LOW_UNIT / unit
     tf32 = network.data_type == FLOAT and network.math_type != cudnnMathType_t.CUDNN_FMA_MATH

@@ -85,7 +85,7 @@ class Network:
         tracked: Tracking,
     ) -> Network:
         """Compute all layers. values: (step, sequence, element). hx, cx: (pseudo-layer, sequence, element), None for zeros.
-        masks: of dropout; none where nothing is dropped. tracked: whether errors are carried along."""
+        masks: of dropout; none where nothing is dropped. tracked: what is carried along of errors."""
         exact = arithmetic(spec, tracked)
         inputs = [Bounded.exact(vectors, exact) for vectors in values]
         lengths = np.asarray(x.lengths)[:, np.newaxis]

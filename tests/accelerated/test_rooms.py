@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
-from dualdnn.accelerated.runtime.sources import declared_entry_points
+from dualdnn.accelerated.runtime.sources import declared_entry_points, entry_points
 from dualdnn.api.operations import FAMILIES
 
 ROOT = Path(__file__).parent.parent.parent
@@ -183,6 +183,13 @@ def test_entry_points_are_unique_and_name_their_room():
             assert not wrong, f"{path.name}: {wrong}"
             found.update(names)
     assert not [name for name, count in found.items() if count > 1]
+
+
+def test_names_that_macros_make_are_whole():
+    """In each variant of its source: which kernels no case launches is found by names."""
+    names = entry_points()
+    assert not [name for name in names if name.endswith("_")]
+    assert {"convolution_implicit_gemm_tma_factors_128x64", "softmax_register_resident_forward_rows_4"} <= names
 
 
 def spoken() -> list[Path]:

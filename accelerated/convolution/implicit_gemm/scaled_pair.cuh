@@ -1,5 +1,5 @@
-// Two elements, of 16 bits in one register: of a load that is scaled, biased and rectified before its product, rounded
-// once; of a result.
+// Pairs of elements, which are one register where elements have 16 bits: of an operand that is scaled, biased and
+// rectified before the product, rounded once (ScaledPair), and of a result.
 #pragma once
 #include <type_traits>
 
@@ -14,7 +14,7 @@ __device__ __forceinline__ Elements rounded_pair(float first, float second) {
   }
   return {store<ELEMENT>(first), store<ELEMENT>(second)};
 }
-// The ReLU, of NaN 0.
+// The ReLU, which makes 0 of NaN.
 __device__ __forceinline__ Elements rectified(Elements pair) {
 #ifndef EMULATED_CUDA
   if constexpr (sizeof(ELEMENT) == 2) {

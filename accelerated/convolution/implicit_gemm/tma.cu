@@ -146,7 +146,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
                        ALL_BOXES = BLOCKS * ROW_BOXES;                        // of a warp's results: across, in all
   static constexpr int STAGE_BOXES = STAGE_BYTES / (TILE_WARPS * BOX_BYTES);  // of a warp, to be blended
   static constexpr int BLENDED_STAGES = (ALL_BOXES + STAGE_BOXES - 1) / STAGE_BOXES;
-  static constexpr int LOADED_BOXES = FROM_REGISTERS ? 1 : 4;  // that a map of what is blended in has: 64 rows
+  static constexpr int LOADED_BOXES = FROM_REGISTERS ? 1 : 4;  // in a box of the map of what is blended in: 64 rows
   static_assert(STAGE_BOXES > 0);
   static_assert(!PING_PONG || (CONSUMERS == 2 && BLENDED_STAGES < STAGES));
   static_assert(!FROM_REGISTERS || BLOCKS == 2);  // 32 pixels of a warp
@@ -463,7 +463,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
     }
   }
 
-  // BLENDED: without the ReLU.
+  // The result that follows from a sum; BLENDED: before its ReLU, which takes pairs.
   template <Finish FINISH>
   __device__ __forceinline__ float finished(float sum, ELEMENT prior, const FilterFactors& factors) const {
     if (STATISTICS) return sum;  // which have no alpha
@@ -685,7 +685,7 @@ KERNEL(192x128, 128, 64, 3, 4, false, false, false)
 KERNEL(128x64, 64, 64, 2, 8, false, false, false)
 KERNEL(256x64, 64, 128, 2, 4, false, false, false)
 KERNEL(ping_pong_128x128, 128, 128, 2, 6, true, false, false)
-#if MAPPED && !STATISTICS && !FACTORS
+#if MAPPED && !PROLOGUE && !STATISTICS && !FACTORS
 KERNEL(planes_256x128, 256, 64, 2, 4, false, true, false)
 KERNEL(transposed_256x128, WIDE ? 128 : 256, WIDE ? 128 : 64, 2, 4, false, true, true)
 #endif

@@ -18,12 +18,10 @@ from .memory import Allocation, GuardedMemory, GuardedPool
 from .toolchain import ONE_KERNEL, RACES, EmulatedToolchain
 
 GUARDS = ("end", "start")
-# Sources of up to eight kernels, of which a module's calls launch one or two: each kernel is compiled by itself
-# (docs/performance/emulated_device.md).
-BY_KERNEL = ("normalization/batch_", "pooling/max_backward/max_backward.", "reduce_tensor/small.")
-
-
 MOST_MULTIPROCESSORS = 1024
+# Beginnings of the names of sources with up to eight kernels, of which a set of definitions needs one or two: each
+# kernel is compiled by itself (docs/performance/emulated_device.md).
+BY_KERNEL = ("normalization/batch_", "pooling/max_backward/max_backward.", "reduce_tensor/small.")
 
 
 def _integer(name: str, default: int, least: int, most: int) -> int:

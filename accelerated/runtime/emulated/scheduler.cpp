@@ -305,7 +305,7 @@ static void poison_shared_memory() {
   image.written_bytes = std::min(block.launch->shared_bytes + shared_guard_bytes, dynamic_shared_bytes);
 }
 
-// A block that ends while TMA still writes to its shared memory leaves that to the next one.
+// Fails where TMA may still write to shared memory, which the next block has, when a block ends.
 static void check_loads() {
   if (!loads_in_flight) return;
   record_failure(nullptr, "%d TMA loads that no thread has waited for when the block ends", loads_in_flight);

@@ -26,7 +26,7 @@ WHEEL_FOLDERS = (
     "nvidia/cuda_cccl/include",
 )
 
-ONE_KERNEL = "EMULATED_KERNEL"  # a definition: the one kernel of the source that its module has
+ONE_KERNEL = "EMULATED_KERNEL"  # the definition that names the one kernel of its source that a module has
 
 RACES = "emulated-races"
 ARCHITECTURES = ("emulated", RACES)
@@ -116,7 +116,8 @@ class EmulatedToolchain:
     def wrap(self, module: Module, kernels: list[Kernel]) -> str:
         only = dict(module.definitions).get(ONE_KERNEL)
         kernels = [kernel for kernel in kernels if only in (None, kernel.name)]
-        others = "#undef __global__\n#define __global__ inline\n" if only else ""  # nobody calls them: not compiled
+        # Kernels that are inline, and never called, are not compiled.
+        others = "#undef __global__\n#define __global__ inline\n" if only else ""
         table, fields = "", ""
         for name, bounds, waits, paths in kernels:
             kind = f"emulated::KernelCall<decltype(&{name})>::type"
