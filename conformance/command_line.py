@@ -9,6 +9,7 @@ import shlex
 import sys
 import tempfile
 import traceback
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -220,11 +221,16 @@ def run_conformance(chosen: argparse.Namespace) -> int:
     foreign = any(not open_subject(name).ours for name in subjects if not is_recorded(name))
     if all(map(is_recorded, subjects)):
         files = [path for path in files if Path(path).stem == "recorded_calls"]
-    options += ["--report", str(_destination(chosen.out, bool(selection)))]
+    wanted = (chosen.out or Path(PARTIAL_REPORT if selection else COMPLETE_REPORT)).resolve()
+    new = [path for path in (wanted, *wanted.parents) if not path.exists()]
+    options += ["--report", str(_destination(wanted, bool(selection)))]
     options += ["-n", str(jobs), "--dist", "worksteal"] if jobs > 1 or foreign else []
     if jobs > 1:  # processes that share the cores: threads of NumPy's products would wait for each other, busily
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     status = pytest.main([*options, "--rootdir", str(CASES), "-c", os.devnull, *files])
+    with suppress(OSError):  # what holds anything stays: no case was run where nothing does
+        for path in new:
+            path.rmdir()
     return 0 if status == pytest.ExitCode.OK else 1 if status == pytest.ExitCode.TESTS_FAILED else 2
 
 
@@ -237,9 +243,8 @@ def _checked_expression(text: str) -> str:
     return text
 
 
-def _destination(wanted: Path | None, partial: bool) -> Path:
+def _destination(directory: Path, partial: bool) -> Path:
     """Where the report goes, tried before the first case runs. A part of the suite replaces no report of the whole."""
-    directory = (wanted or Path(PARTIAL_REPORT if partial else COMPLETE_REPORT)).resolve()
     if partial and is_complete(directory):
         raise ValueError(f"{directory} holds the report of a whole run, which a part would replace: name another --out")
     directory.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ import numpy as np
 from dualdnn.api.operations import Operation, dlpack
 from dualdnn.api.operations.buffers import SharedBuffer, checked_size
 
-from .engine import run
+from .engine import is_narrow, run
 from .view import Array
 
 
@@ -128,6 +128,9 @@ class ReferenceBackend:
 
     name = "reference"
     description = "reference"
+
+    def __init__(self) -> None:
+        is_narrow()  # refuses another setting of the environment here, rather than in the middle of a call
 
     def allocate(self, nbytes: int) -> HostBuffer:
         return HostBuffer(HostMemory(nbytes), 0, nbytes)

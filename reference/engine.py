@@ -26,9 +26,7 @@ from .blas_threads import LEAST_TERMS, beside_others
 from .spread import Relative, Spread, Steps
 from .view import WHOLE, Array, Place, read, wide_type, write
 
-# The backend computes in the compute type itself, as any other implementation does: for trials of the judge, which must not mistake its
-# roundings for errors.
-NARROW = os.environ.get("DUALDNN_REFERENCE_ARITHMETIC") == "compute_type"
+ARITHMETIC = "DUALDNN_REFERENCE_ARITHMETIC"
 Number = float | int
 Expected = Spread | Relative | Steps
 Wide = type[np.floating[Any]]
@@ -46,6 +44,7 @@ class Exact:
     copied: the value is one of the inputs as it is, so that the sign of a zero is determined (unless it is scaled or blended).
     mixed: a transform takes each term to elements whose sums it is not in: none of them is determined where a term is not finite.
     opaque: the output is written as it is, and a later call reads it (reserve space, dropout states): another backend may store anything there.
+    undetermined: which elements are not judged, as the document allows them to be several things; None: none of them.
     spread: what the rounding errors of sums, or of functions, follow from in practice, or a function that computes it (spread.py);
         None where nothing is known that is sharper than the worst case.
     """
@@ -57,6 +56,7 @@ class Exact:
     opaque: bool = False
     copied: bool = False
     mixed: bool = False
+    undetermined: Callable[[], Array] | None = None
     spread: Expected | Callable[[], Expected | None] | None = None
 
     @classmethod
@@ -184,6 +184,15 @@ def blended(
     return value
 
 
+def is_narrow() -> bool:
+    """Whether the backend computes in the compute type itself, as any other implementation does: for trials of the judge, which must
+    not mistake its roundings for errors."""
+    text = os.environ.get(ARITHMETIC, "")
+    if text not in ("", "compute_type"):
+        raise ValueError(f"{ARITHMETIC}={text!r}: expected compute_type, or nothing for wide arithmetic")
+    return text == "compute_type"
+
+
 def run(operation: Operation, memory: Mapping[str, Array]) -> None:
     """Compute the operation on ``memory``: operand name -> its bytes."""
     launcher(operation)(memory)
@@ -193,7 +202,7 @@ def run(operation: Operation, memory: Mapping[str, Array]) -> None:
 def launcher(operation: Operation) -> Callable[[Mapping[str, Array]], None]:
     """What computes the operation on its memory."""
     wide: Wide = np.float64 if type(operation) in _IN_FLOAT64 else wide_type(operation.compute_type)
-    if NARROW:
+    if is_narrow():
         tensors = [operation.tensor(name) for name in operation.operands if name not in operation.raw]
         in_float64 = operation.compute_type == DOUBLE or any(spec.data_type == INT32 for spec in tensors)
         wide = np.float64 if in_float64 else np.float32  # which holds no bit masks

@@ -269,7 +269,7 @@ def _taps(node: ConvolutionNode) -> Iterator[tuple[tuple[int, ...], tuple[slice,
 def _sum(node: ConvolutionNode, first: Array, second: Array) -> Array:
     """The convolution of two of image, filter and response, whichever the node reads, in groups: (N or G, G or K, C or K, spatial).
 
-    Padding is multiplied, too: zero times an infinity is NaN.
+    Padding is multiplied, too, and what a gradient takes outside of the response: zero times an infinity is NaN (D212).
     """
     dims, zeros = _grouped_dims(node), [(0, 0)] * 3 + _padding(node)
     output = _output_of(node)
@@ -286,12 +286,26 @@ def _sum(node: ConvolutionNode, first: Array, second: Array) -> Array:
             case ConvolutionForwardNode():
                 result += np.einsum("ngc...,gkc->ngk...", first[pixels], second[weight])
             case ConvolutionBackwardDataNode():
-                result[pixels] += np.einsum("gkc,ngk...->ngc...", first[weight], second)
+                every, beside = _over_the_image(node, met, result.shape[3:])
+                whole = np.pad(second, [(0, 0)] * 3 + beside)
+                result[(*everything, *every)] += np.einsum("gkc,ngk...->ngc...", first[weight], whole)
             case ConvolutionBackwardFilterNode():
                 result[weight] += np.einsum("ngcp,ngkp->gkc", _flat(first[pixels]), _flat(second))
     if output == 0:
         result = result[tuple(slice(before, before + size) for (before, _), size in zip(zeros, dims[0], strict=True))]
     return result
+
+
+def _over_the_image(
+    node: ConvolutionNode, met: tuple[slice, ...], extents: tuple[int, ...]
+) -> tuple[tuple[slice, ...], list[tuple[int, int]]]:
+    """All pixels of the padded image that a filter position meets where the response goes on outside of its extents, and by how
+    many zeros it does, before and behind."""
+    every, beside = [], []
+    for where, step, extent in zip(met, node.convolution.stride, extents, strict=True):
+        every.append(slice(where.start % step, extent, step))
+        beside.append((where.start // step, (extent - where.stop) // step))
+    return tuple(every), beside
 
 
 def _flat(values: Array) -> Array:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -127,11 +128,14 @@ def _in_blocks(
         return
     value, magnitude = (np.broadcast_to(array, dims) for array in (exact.value, magnitude_of(exact)))
     roundings = roundings_of(exact)
+    undetermined = exact.undetermined() if exact.undetermined else None
     starts = [part.start for part in place] if place else [0] * len(dims)
     for block in blocks(dims, 1, BLOCK):
         there = tuple(slice(b.start + first, b.stop + first) for b, first in zip(block, starts, strict=True))
         of_part = np.broadcast_to(roundings, dims)[block] if np.ndim(roundings) else roundings
         part = Exact(value[block], magnitude[block], of_part, copied=exact.copied, mixed=exact.mixed)
+        if undetermined is not None:
+            part.undetermined = partial(undetermined.__getitem__, block)
         yield there, part, spread.part(dims, block) if spread else None
 
 
@@ -173,6 +177,8 @@ def bounds(
             bound = np.where(finite, bound, 0)
         if overflow.any():
             bound = np.where(overflow & (exact.mixed | np.isfinite(exact.value)), np.inf, bound)
+        if exact.undetermined:
+            bound = np.where(exact.undetermined(), np.inf, bound)
         return value, np.broadcast_to(bound, dims)
 
 

@@ -216,6 +216,8 @@ def test_a_selection_of_nothing_writes_nothing(one_case, capfd):
     assert "no such case: nosuch" in capfd.readouterr().out
     assert main([*ONE, "-k", "nothing_is_called_this", "--out", str(out)]) == 2
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    new = out.parent / "one" / "two"
+    assert main([*ONE, "-k", "nothing_is_called_this", "--out", str(new)]) == 2 and not new.parent.exists()
     assert main([*ONE, "--case", case, "--case", "nosuch", "--out", str(out)]) == 2
     assert "no such case: nosuch" in capfd.readouterr().out
 

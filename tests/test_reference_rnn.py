@@ -8,6 +8,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from dualdnn.api import cudnn
 from dualdnn.api.enumerations import (
     cudnnDirectionMode_t,
     cudnnNanPropagation_t,
@@ -21,7 +22,7 @@ from dualdnn.api.operations import RNNBackwardData, RNNBackwardWeights, RNNForwa
 from dualdnn.api.operations.rnn import RNNClipSpec, RNNDataSpec, RNNSpec, reserve, workspace
 from dualdnn.api.operations.rnn.network import GRU, LSTM, RELU
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
-from dualdnn.conformance.cases.rnn.rnn_forward import NO_BIAS, ONE_WAY, forward, network
+from dualdnn.conformance.cases.rnn.rnn_forward import NO_BIAS, ONE_WAY, forward, infinite_recurrent, network
 from dualdnn.conformance.trial import prepare
 from dualdnn.reference import judge, run
 from dualdnn.reference.philox import philox
@@ -328,3 +329,28 @@ def test_what_follows_a_state_beyond_half_is_not_judged(data_type):
     assert judge(o, before, after).agrees == (data_type == HALF)
     strided(o.tensor("y"), after["y"])[0, 1, 0] += 1
     assert judge(o, before, after).wrong == (1 if data_type == HALF else 5)
+
+
+@pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=lambda cell: cell.name)
+def test_products_of_states_that_a_call_does_not_have(cell):
+    """Made or left out, both are right; elements that do not depend on it are judged, of each block of a large output."""
+    o = forward(network(cell, layers=1), lengths=(3,) * 400, null=("hx", "cx"))
+    before = prepare(o, "normal", 0) | infinite_recurrent(o, 1)
+    given = replace(o, hx=o.hy, cx=o.cy)
+    states = {"hx": np.zeros(o.nbytes("hy"), np.uint8)} | ({"cx": np.zeros(o.nbytes("cy"), np.uint8)} if o.cy else {})
+    after = {name: memory.copy() for name, memory in before.items()}
+    run(o, after)
+    y = after["y"].view(np.float32).reshape(3, 400, 14)
+    assert np.isnan(y[:, :, 7]).all() and np.isfinite(y[..., :7]).all()
+    y[2, :, 7] = 0.5
+    assert judge(o, before, after).agrees
+    assert judge(given, before | states, after | states).wrong == 400
+    y[[0, 2], 399, 6] += 1
+    assert judge(o, before, after).wrong == 2
+
+
+@pytest.mark.parametrize("text", ["compute", "Compute_type", "1"])
+def test_an_arithmetic_that_there_is_not(monkeypatch, text):
+    monkeypatch.setenv("DUALDNN_REFERENCE_ARITHMETIC", text)
+    with pytest.raises(ValueError, match=f"DUALDNN_REFERENCE_ARITHMETIC='{text}': expected compute_type"):
+        cudnn.cudnnCreate(backend="reference")

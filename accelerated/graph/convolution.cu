@@ -113,18 +113,22 @@ extern "C" __global__ void __launch_bounds__(128, 4) graph_convolution_backward_
   COMPUTE sum = 0;
   for (int t = 0; t < a.taps; t++) {
     const Position at = tap(a, t);
-    bool inside = true;
+    bool meets = true, inside = true;
     long long offset = 0;
 #pragma unroll
     for (int d = 0; d < SPATIAL; d++) {
       const int distance = pixel.at[d] + a.padding[d] - at.at[d] * a.dilation[d], output = distance / a.stride[d];
-      inside = inside && distance >= 0 && output * a.stride[d] == distance && output < a.response.extents[d];
+      meets = meets && output * a.stride[d] == distance;
+      inside = inside && output >= 0 && output < a.response.extents[d];
       offset += output * a.response.spatial[d];
     }
-    if (!inside) continue;
-    for (int k = 0; k < a.filters; k++)
-      sum += load_stored(a.first, weights + at.offset + k * a.filter.strides[1], a.filter.type) *
-             load_stored(a.second, responses + offset + k * a.response.strides[2], a.response.type);
+    if (!meets) continue;
+    for (int k = 0; k < a.filters; k++) {
+      // What lies outside of the response is multiplied, too: zero times an infinity of the filter is NaN.
+      const COMPUTE dy =
+          inside ? load_stored(a.second, responses + offset + k * a.response.strides[2], a.response.type) : COMPUTE(0);
+      sum += load_stored(a.first, weights + at.offset + k * a.filter.strides[1], a.filter.type) * dy;
+    }
   }
   const Tensor& dx = a.image;
   finish(a, dx, image * dx.strides[0] + group * dx.strides[1] + channel * dx.strides[2] + pixel.offset, sum);

@@ -21,7 +21,7 @@ from ..engine import Exact, implements
 from ..view import Array
 from .bounded import Bounded, Tracking, affine, concatenated, joined, with_bounds
 from .dropped import dropped, masks_of
-from .forward import Network, Pass, container, stacked, unpacked
+from .forward import Network, Pass, absent, container, stacked, unpacked
 
 Shape = tuple[int, ...]
 
@@ -217,12 +217,12 @@ def summed(gradients: list[Bounded], inputs: list[Bounded] | None) -> Bounded:
 
 
 def _again(
-    tracked: Tracking, spec: RNNSpec, data: RNNDataSpec, states: Array, x: Array, w: Array, hx: Array, cx: Array, dy: Array,
-    dhy: Array, dcy: Array,
+    tracked: Tracking, left_out: str, spec: RNNSpec, data: RNNDataSpec, states: Array, x: Array, w: Array, hx: Array, cx: Array,
+    dy: Array, dhy: Array, dcy: Array,
 ) -> Backward:  # fmt: skip
     """The forward computation, made again, and its gradients."""
     masks = masks_of(spec, data, states) if spec.drops else ()
-    network = Network.run(spec, data, x, w, hx, cx, masks, tracked)
+    network = Network.run(spec, data, x, w, hx, cx, masks, tracked, left_out)
     exact = network.outputs[0].arithmetic
     return Backward(network, [Bounded.exact(vectors, exact) for vectors in dy], dhy, dcy)
 
@@ -245,8 +245,8 @@ def rnn_backward_data(
         for v, shape in zip(given[1:], shapes[1:], strict=True)
     ]
 
-    def compute(tracked: Tracking) -> dict[str, Exact]:
-        found = _again(tracked, spec, data, states, x, *known)
+    def compute(tracked: Tracking, left_out: str = "") -> dict[str, Exact]:
+        found = _again(tracked, left_out, spec, data, states, x, *known)
         results = {"dx": container(data, stacked(found.dx))}
         passes = [found.found[i] for i in range(spec.pseudo_layers)]
         if operation.dhx is not None:
@@ -255,7 +255,7 @@ def rnn_backward_data(
             results["dcx"] = stacked([one.cell for one in passes]).result()
         return results
 
-    results = with_bounds(compute)
+    results = with_bounds(compute, absent(spec, space, hx is None, cx is None))
     results["reserveSpace"] = Exact.kept(np.concatenate([states, *(_bytes(spec, values) for values in (x, *known))]))
     return results
 
@@ -269,8 +269,8 @@ def rnn_backward_weights(
     states, behind = _drawn(spec, reserve)
     known = list(_numbers(spec, behind, _shapes(spec, operation.x), x.dtype))
 
-    def compute(tracked: Tracking) -> dict[str, Exact]:
-        gradient = _again(tracked, spec, operation.x, states, *known).weights()
+    def compute(tracked: Tracking, left_out: str = "") -> dict[str, Exact]:
+        gradient = _again(tracked, left_out, spec, operation.x, states, *known).weights()
         return {"dweightSpace": gradient.moved(lambda array: array.reshape(operation.dweightSpace.dims)).result()}
 
-    return with_bounds(compute)
+    return with_bounds(compute, absent(spec, known[1], operation.hx is None, not known[3].any()))

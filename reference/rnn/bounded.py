@@ -207,13 +207,18 @@ def affine(products: Sequence[tuple[Bounded, Array | None]], biases: Sequence[Ar
     return first.made(np.asarray(value), error)
 
 
-def with_bounds(compute: Callable[[Tracking], dict[str, Exact]]) -> dict[str, Exact]:
+def with_bounds(compute: Callable[..., dict[str, Exact]], left_out: str = "") -> dict[str, Exact]:
     """Results of arithmetic that tracks no errors; their bounds, and what is expected, are those of the same with errors, made when the
     judge asks.
 
-    compute: the results, with what is tracked of their errors.
+    compute: the results, with what is tracked of their errors; where ``left_out`` names initial states, also with their products left
+        out: where the two differ, nothing is determined.
     """
     tracked = cache(compute)
+
+    def differs(name: str) -> Array:
+        made, other = tracked(Tracking.NOTHING)[name].value, tracked(Tracking.NOTHING, left_out)[name].value
+        return np.asarray((made != other) & ~(np.isnan(made) & np.isnan(other)))
 
     def bound(name: str) -> Array:
         magnitude = tracked(Tracking.WORST)[name].magnitude
@@ -226,6 +231,13 @@ def with_bounds(compute: Callable[[Tracking], dict[str, Exact]]) -> dict[str, Ex
         return Steps(squares)
 
     return {
-        name: exact if exact.opaque else replace(exact, magnitude=partial(bound, name), spread=partial(spread, name))
-        for name, exact in compute(Tracking.NOTHING).items()
+        name: exact
+        if exact.opaque
+        else replace(
+            exact,
+            magnitude=partial(bound, name),
+            spread=partial(spread, name),
+            undetermined=partial(differs, name) if left_out else None,
+        )
+        for name, exact in tracked(Tracking.NOTHING).items()
     }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from dualdnn.api.enumerations import cudnnMathType_t, cudnnNanPropagation_t
@@ -78,6 +79,10 @@ class Layer:
     def from_state(self, which: slice, network: RNNSpec, h: Bounded) -> tuple[Bounded, Array | None]:
         return h, self.recurrent[rows(which, network)]
 
+    def of_a_zero_state(self) -> Layer:
+        """The layer whose products with a state of zeros are zeros, as if they were left out."""
+        return replace(self, recurrent=np.where(np.isfinite(self.recurrent), self.recurrent, 0))
+
     def biases(self, bias: Array | None, which: slice, network: RNNSpec) -> Sequence[Array]:
         return [] if bias is None else [bias[rows(which, network)]]
 
@@ -109,14 +114,25 @@ class Step:
     inside: Array | None = None
     unsure: Array | None = None
 
+    def select(self, where: Array, other: Step) -> Step:
+        """This step of the sequences where the condition holds, the other one of those elsewhere."""
+
+        def chosen(own: Bounded | Array | None, others: Any) -> Any:
+            if own is None:
+                return None
+            return own.select(where, others) if isinstance(own, Bounded) else np.where(where, own, others)
+
+        gates = tuple(chosen(*pair) for pair in zip(self.gates, other.gates, strict=True))
+        rest = (chosen(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)[1:])
+        return Step(gates, *rest)
+
 
 def step(network: RNNSpec, layer: Layer, x: Bounded, h: Bounded, c: Bounded | None) -> Step:
-    """One step of every sequence."""
+    """One step of every sequence. c of an LSTM is None where it is zero and its products are left out."""
     if network.cell == LSTM:
-        assert c is not None
         i, f, new, o = layer.gates(slice(0, 4), network, x, h)
         gates = i.sigmoid(), f.sigmoid(), new.tanh(), o.sigmoid()
-        raw = gates[1] * c + gates[0] * gates[2]
+        raw = gates[0] * gates[2] if c is None else gates[1] * c + gates[0] * gates[2]
         cell, inside, unsure = clipped(raw, network.clip)
         cell = cell.kept()
         hidden = gates[3] * cell.tanh()

@@ -83,9 +83,11 @@ class Network:
         cx: Array | None,
         masks: Masks,
         tracked: Tracking,
+        left_out: str = "",
     ) -> Network:
         """Compute all layers. values: (step, sequence, element). hx, cx: (pseudo-layer, sequence, element), None for zeros.
-        masks: of dropout; none where nothing is dropped. tracked: what is carried along of errors."""
+        masks: of dropout; none where nothing is dropped. tracked: what is carried along of errors. left_out: which initial states, h or
+        c, are zeros whose products are left out."""
         exact = arithmetic(spec, tracked)
         inputs = [Bounded.exact(vectors, exact) for vectors in values]
         lengths = np.asarray(x.lengths)[:, np.newaxis]
@@ -96,7 +98,7 @@ class Network:
                 pseudo_layer = layer * spec.directions + direction
                 one = Pass(Layer.of(spec, space, pseudo_layer), inputs)
                 made.passes.append(one)
-                found.append(made._run(one, direction, *(_state(spec, x, s, pseudo_layer, w, values.dtype, exact)
+                found.append(made._run(one, direction, left_out, *(_state(spec, x, s, pseudo_layer, w, values.dtype, exact)
                                                          for s, w in ((hx, spec.projected), (cx, spec.hidden)))))  # fmt: skip
             inputs = [concatenated([outputs[at] for outputs in found]) for at in range(len(inputs))]
             if layer < len(masks):
@@ -104,13 +106,18 @@ class Network:
         made.outputs = inputs
         return made
 
-    def _run(self, one: Pass, direction: int, h: Bounded, c: Bounded) -> list[Bounded]:
+    def _run(self, one: Pass, direction: int, left_out: str, h: Bounded, c: Bounded) -> list[Bounded]:
         """The outputs of a pseudo-layer at all steps."""
+        first = one.layer.of_a_zero_state() if "h" in left_out else one.layer
         outputs = [h] * len(one.inputs)
         for at in reversed(range(len(outputs))) if direction else range(len(outputs)):
             valid = self.lengths > at
             one.before[at] = h, c
-            one.steps[at] = found = step(self.spec, one.layer, one.inputs[at], h, c)
+            found = step(self.spec, one.layer, one.inputs[at], h, c)
+            if left_out:
+                begun = self.lengths != at + 1 if direction else np.full_like(valid, at > 0)
+                found = found.select(begun, step(self.spec, first, one.inputs[at], h, None if "c" in left_out else c))
+            one.steps[at] = found
             h = outputs[at] = found.output.select(valid, h)
             c = c if found.cell is None else found.cell.select(valid, c)
         one.hidden, one.cell = h, c
@@ -120,6 +127,12 @@ class Network:
 def _state(spec, x, given, pseudo_layer, width, dtype, exact):
     value = np.zeros((x.batch, width), dtype) if given is None else given[pseudo_layer]
     return Bounded.exact(value, exact)
+
+
+def absent(spec: RNNSpec, space: Array, no_h: bool, no_c: bool) -> str:
+    """The initial states, h or c, that the call does not have, where their products may be no numbers: such products may be made, of
+    zeros, or left out (docs/errata.md)."""
+    return "" if np.isfinite(space).all() else "h" * no_h + "c" * (no_c and spec.cell == LSTM)
 
 
 def remembered(spec: RNNDataSpec, values: Array) -> Array:
@@ -136,8 +149,8 @@ def rnn_forward(
     values = unpacked(operation.x, x)
     masks = () if states is None else masks_of(spec, operation.x, states)
 
-    def compute(tracked: Tracking) -> dict[str, Exact]:
-        found = Network.run(spec, operation.x, values, space.reshape(-1), hx, cx, masks, tracked)
+    def compute(tracked: Tracking, left_out: str = "") -> dict[str, Exact]:
+        found = Network.run(spec, operation.x, values, space.reshape(-1), hx, cx, masks, tracked, left_out)
         results = {"y": container(operation.y, stacked(found.outputs))}
         if operation.hy is not None:
             results["hy"] = stacked([one.hidden for one in found.passes if one.hidden]).result()
@@ -145,7 +158,7 @@ def rnn_forward(
             results["cy"] = stacked([one.cell for one in found.passes if one.cell]).result()
         return results
 
-    results = with_bounds(compute)
+    results = with_bounds(compute, absent(spec, space, hx is None, cx is None))
     if operation.training:
         drawn = np.empty(0, np.uint8) if states is None else states
         results["reserveSpace"] = Exact.kept(np.concatenate([drawn, remembered(operation.x, values)]))

@@ -31,6 +31,13 @@ def _integer(name: str, default: int, least: int, most: int) -> int:
     return int(text)
 
 
+def _choice(name: str, choices: tuple[str, ...]) -> str:
+    text = os.environ.get(name, choices[0])
+    if text not in choices:
+        raise ValueError(f"{name}={text!r}: expected {' or '.join(choices)}")
+    return text
+
+
 def _flag(name: str) -> bool:
     text = os.environ.get(name, "0")
     if text not in ("0", "1"):
@@ -133,7 +140,7 @@ class EmulatedDevice(Device):
         self.name = "emulated device"
         self.seed = _integer("DUALDNN_EMULATION_SEED", 0, 0, 2**32 - 1)
         self.multiprocessors = _integer("DUALDNN_EMULATION_MULTIPROCESSORS", 1, 1, MOST_MULTIPROCESSORS)
-        self.guard = os.environ.get("DUALDNN_EMULATION_GUARD", "end")
+        self.guard = _choice("DUALDNN_EMULATION_GUARD", GUARDS)
         self.architecture = RACES if _flag("DUALDNN_EMULATION_RACES") else "emulated"
         self.pool = GuardedPool()
         self.default_stream: EmulatedStream = EmulatedStream(self, 0)

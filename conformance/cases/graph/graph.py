@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from dualdnn.api.enumerations import (
     cudnnConvolutionMode_t,
@@ -34,6 +35,7 @@ from dualdnn.api.operations.specs import (
     packed_strides,
 )
 from dualdnn.conformance.marks import shows
+from dualdnn.conformance.trial import prepare
 
 from .graph_descriptors import of
 
@@ -163,6 +165,20 @@ def test_convolutions(trial, direction, form):
     """Paddings that differ at both ends, groups, strides, dilations, one to four spatial dimensions, a blended output."""
     x, w, y, c = FORMS[form]
     trial(executed(NODES[direction](c, tensor(1, x), tensor(2, w), tensor(3, y), 0.75, -0.5)))
+
+
+@shows(*CONVOLUTIONS)
+@pytest.mark.parametrize("form", ["flat", "flipped", "grouped", "line"])
+@pytest.mark.parametrize("direction", NODES)
+def test_special_values_of_convolutions(trial, direction, form):
+    """NaN and infinity in either operand; zeros outside of the other one are multiplied (docs/errata.md, D212)."""
+    x, w, y, c = FORMS[form]
+    operation = executed(NODES[direction](c, tensor(1, x), tensor(2, w), tensor(3, y), 1.0, 0.0))
+    for special in operation.inputs:
+        before = prepare(operation, "near_one", 0)
+        array = before[special].view(np.float32)
+        array[[0, array.size // 2]] = np.inf, np.nan
+        trial(operation, before=before)
 
 
 @shows(*CONVOLUTIONS)

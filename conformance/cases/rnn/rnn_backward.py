@@ -37,6 +37,7 @@ from dualdnn.conformance.cases.rnn.rnn_forward import (
     RAGGED,
     SEQ_MAJOR,
     forward,
+    infinite_recurrent,
     label,
     network,
 )
@@ -95,6 +96,15 @@ def test_states_that_are_null(chain, cell):
     """NULL counts as zeros, or is not written, in any combination."""
     for null in (("hx", "dhx", "dcy"), ("cx", "dhy"), ("hx", "cx", "dcx"), ("hx", "cx", *GRADIENTS)):
         chain(*training(network(cell), null=null))
+
+
+@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
+@pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=label)
+def test_recurrent_weights_that_are_no_numbers(chain, cell):
+    """As in the forward computation, which is behind the gradients."""
+    for null in ((), ("hx",), ("hx", "cx")):
+        steps = training(network(cell, layers=1), null=null)
+        chain(*steps, before=infinite_recurrent(steps[0], 1))
 
 
 @shows(f"{DATA}/c37", f"{DATA}/c38", f"{DATA}/c45")

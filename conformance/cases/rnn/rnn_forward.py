@@ -134,6 +134,29 @@ def test_states_that_are_null(trial, cell):
         trial(forward(network(cell), null=null))
 
 
+def infinite_recurrent(operation, pseudo_layer=3):
+    """Weights with an infinity and a NaN in the recurrent matrix of a pseudo-layer."""
+    weights, spec = prepare(operation, "normal", 0)["weightSpace"], operation.network
+    start = spec.matrix(pseudo_layer, spec.gates).offset
+    weights.view(np.float32)[[start, start + 2 * spec.hidden]] = np.inf, np.nan
+    return {"weightSpace": weights}
+
+
+@shows(f"{NAME}/c01", f"{NAME}/c29")
+@pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=label)
+def test_recurrent_weights_that_are_no_numbers(trial, cell):
+    """Initial states that are given are multiplied; of those that are NULL the products may be left out, and are zeros beside numbers
+    (docs/errata.md)."""
+    for null in ((), ("hx",), ("cx",), ("hx", "cx")):
+        operation = forward(network(cell), null=null)
+        trial(operation, before=infinite_recurrent(operation))
+    operation = forward(network(cell))
+    memory = infinite_recurrent(operation)
+    found = trial(operation, before=memory | {"hx": np.zeros(operation.nbytes("hx"), np.uint8)})
+    hidden = found.after["hy"].view(np.float32).reshape(operation.hy.dims)
+    assert np.isfinite(hidden[:3]).all() and np.isnan(hidden[3, :, 0]).all()
+
+
 @shows(
     "cudnnSetRNNDescriptor_v8/c23",
     "cudnnSetRNNDescriptor_v8/c24",

@@ -582,6 +582,10 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("DUALDNN_EMULATION_SEED", "-1")
     with pytest.raises(ValueError, match="DUALDNN_EMULATION_SEED='-1'"):
         EmulatedDevice()
+    monkeypatch.delenv("DUALDNN_EMULATION_SEED")
+    monkeypatch.setenv("DUALDNN_EMULATION_GUARD", "middle")
+    with pytest.raises(ValueError, match="DUALDNN_EMULATION_GUARD='middle': expected end or start"):
+        EmulatedDevice()
     device.guard = "middle"
     with pytest.raises(ValueError, match="guard='middle'"):
         device.allocate(100)
