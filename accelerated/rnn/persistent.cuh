@@ -66,9 +66,11 @@ __device__ __forceinline__ void require_in_order(bool complete) {
 #endif
 }
 
-// Elements that other blocks wait for.
+// Elements that other blocks wait for. What is there before must be NOTHING, or these would take it for the value.
 __device__ __forceinline__ void publish(ELEMENT* to, ELEMENT value) {
 #ifdef EMULATED_CUDA
+  using Bits = std::conditional_t<sizeof(ELEMENT) == 2, unsigned short, unsigned>;
+  require_in_order(*reinterpret_cast<const Bits*>(to) == static_cast<Bits>(NOTHING));
   if constexpr (sizeof(ELEMENT) == 4)
     if (__float_as_uint(value) == NOTHING) value = __uint_as_float(0x7fffffffu);
   *to = value;

@@ -238,6 +238,22 @@ def test_many_samples(trial, data_type, layout):
 
 
 @shows("cudnnSpatialTfSamplerBackward/c01")
+@pytest.mark.parametrize(
+    "data_type, channels, layout",
+    [(HALF, 80, "nhwc"), (HALF, 36, "nhwc"), (FLOAT, 33, "nhwc"), (DOUBLE, 34, "nhwc")],
+    ids=str,
+)
+def test_many_channels_side_by_side(trial, data_type, channels, layout):
+    """Whole packs, smaller ones and single channels, in two tiles; many samples of some pixels, few of others."""
+    source, dims = (2, channels, 17, 3), (2, channels, 11, 13)
+    x, dy = laid_out(data_type, source, layout), laid_out(data_type, dims, layout)
+    spots = np.random.default_rng(7).uniform(-1.1, 1.1, (11 * 13, 2))
+    for betas in ((0.0, 0.0), (0.5, 0.5)):
+        operation = backward(data_type, dims, x=x, dy=dy, alphas=(0.75, 1.5), betas=betas)
+        trial(operation, before=with_grid(operation, spots))
+
+
+@shows("cudnnSpatialTfSamplerBackward/c01")
 def test_samples_behind_the_last_tile(trial):
     """Of an input that tiles divide, between its last pixels and those that there are not."""
     operation = backward(HALF, (1, 3, 41, 53), (1, 3, 16, 32), betas=(0.5, 0.5))
