@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from itertools import product
 
@@ -13,7 +12,7 @@ from dualdnn.accelerated.plans import AlignedPlan, plan
 from dualdnn.accelerated.pooling.plan import SOLVERS
 from dualdnn.accelerated.pooling.static_window import WINDOWS
 from dualdnn.accelerated.runtime.compiler import compile_all
-from dualdnn.accelerated.runtime.sources import KERNELS
+from dualdnn.accelerated.runtime.sources import KERNELS, declared_entry_points, entry_points
 from dualdnn.accelerated.solver import plan_by, possible_solvers
 from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
 from dualdnn.api.enumerations import cudnnPoolingMode_t as Mode
@@ -50,8 +49,7 @@ def test_every_kernel_is_launched_by_a_case():
     for operation in case_operations():
         for name in possible_solvers(operation, device):
             plan_by(operation, device, name)
-    sources = "".join(path.read_text() for path in (KERNELS / "pooling").rglob("*.cu"))
-    entries = set(re.findall(r"__global__[^{;]*?(pooling_\w+)\(", sources))
+    entries = {name for name in entry_points() if name.startswith("pooling_")}
     assert len(entries) > 30
     assert entries <= set(device.kernels)
 
@@ -60,8 +58,8 @@ def test_entry_points_name_their_solver():
     names = {solver.name.removeprefix("pooling.") for solver in SOLVERS}
     for path in (KERNELS / "pooling").rglob("*.cu"):
         assert path.stem in names
-        for entry in re.findall(r"__global__[^{;]*?(pooling_\w+)\(", path.read_text()):
-            assert entry.rsplit("_", 1)[0] == f"pooling_{path.stem}"
+        entries = declared_entry_points(path)
+        assert entries and {entry.rsplit("_", 1)[0] for entry in entries} == {f"pooling_{path.stem}"}
 
 
 DIMS = [
