@@ -15,7 +15,7 @@ import numpy as np
 from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.operations import Operation, TensorSpec
 
-from .convolution_blocks import blocks
+from .blocks import blocks
 from .engine import Exact, Expected, blended, magnitude_of, results_of, roundings_of, spread_of
 from .precision import PRECISION
 from .spread import Errors, Relative

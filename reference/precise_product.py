@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .convolution_blocks import blocks
+from .blocks import blocks
 from .view import Array
 
 BLOCK_BYTES = 2**23  # of the left factor, which is split block by block

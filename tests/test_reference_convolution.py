@@ -28,16 +28,12 @@ from dualdnn.api.operations import (
     TensorSpec,
 )
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8, INT32, NCHW, NCHW_VECT_C, INT8x32
-from dualdnn.reference import (
-    convolution,
-    convolution_bounds,
-    convolution_product,
-    convolution_taps,
-    engine,
-    precise_product,
-    run,
-)
-from dualdnn.reference.convolution_blocks import blocks
+from dualdnn.reference import engine, precise_product, run
+from dualdnn.reference.blocks import blocks
+from dualdnn.reference.convolution import bounds as convolution_bounds
+from dualdnn.reference.convolution import forward as convolution
+from dualdnn.reference.convolution import product as convolution_product
+from dualdnn.reference.convolution import taps as convolution_taps
 from dualdnn.reference.engine import evaluate, magnitude_of
 from dualdnn.reference.judge import bounds, judge
 from dualdnn.reference.view import stored, write

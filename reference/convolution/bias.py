@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dualdnn.api.operations import ConvolutionBackwardBias
 
-from .engine import Exact, implements
-from .reduce_tensor import reduce_tensor
-from .view import Array
+from ..engine import Exact, implements
+from ..reduce_tensor import reduce_tensor
+from ..view import Array
 
 
 @implements(ConvolutionBackwardBias)

@@ -14,8 +14,11 @@ import numpy as np
 from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as Algo
 from dualdnn.api.operations import ConvolutionBackwardFilter
 
-from .convolution_blocks import estimate_type, meeting
-from .convolution_bounds import (
+from ..blocks import estimate_type, meeting
+from ..engine import Exact, implements
+from ..precise_product import product_of_doubles
+from ..view import Array
+from .bounds import (
     FFT_ROUNDINGS,
     TRANSFORM_ROUNDINGS,
     at_least,
@@ -25,9 +28,6 @@ from .convolution_bounds import (
     transform_levels,
     winograd_growth,
 )
-from .engine import Exact, implements
-from .precise_product import product_of_doubles
-from .view import Array
 
 WINOGRAD = Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED
 FFT = (Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT, Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT_TILING)
@@ -84,7 +84,7 @@ def _roundings(o: ConvolutionBackwardFilter) -> float:
 
 
 def _magnitude(o: ConvolutionBackwardFilter, x: Array, dy: Array) -> Array:
-    """What the roundings are relative to: by algorithm, as for the forward convolution (convolution_bounds.py).
+    """What the roundings are relative to: by algorithm, as for the forward convolution (bounds.py).
 
     Winograd: a tile of dy enters a transform as the filter of a forward convolution does, and every value of a tile of x every
     tap, so that the sum over the tiles is at most the largest x times the sum of dy, for each image.

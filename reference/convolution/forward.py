@@ -1,7 +1,7 @@
 """Forward convolutions (5.2.9, 5.2.10), their input matrix (5.2.31), reordered filters (5.2.32).
 
 One definition for all algorithms: the sum of products of docs/errata.md, D235. What an algorithm may lose to rounding
-is in convolution_bounds.py.
+is in bounds.py.
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ from dualdnn.api.operations import (
     TensorSpec,
 )
 
-from . import convolution_backward_data, convolution_backward_filter, convolution_gradients  # noqa: F401 (register the gradients)
-from .convolution_blocks import FLOAT64_BYTES, Part, ReadFilter, axis, blocks, gather, local_input, windows
-from .convolution_bounds import TRANSFORMS, Convolution, Magnitudes, roundings, spread
-from .convolution_product import in_parts
-from .engine import Exact, Result, Results, Wide, implements, implements_in_parts
-from .spread import Spread
-from .view import Array, Layout, Place, layout, read, stored
+from ..blocks import FLOAT64_BYTES, Part, ReadFilter, axis, blocks, gather, local_input, windows
+from ..engine import Exact, Result, Results, Wide, implements, implements_in_parts
+from ..spread import Spread
+from ..view import Array, Layout, Place, layout, read, stored
+from .bounds import TRANSFORMS, Convolution, Magnitudes, roundings, spread
+from .product import in_parts
 
 RELU = cudnnActivationMode_t.CUDNN_ACTIVATION_RELU
 # alpha1 * conv, alpha2 * z, and two sums

@@ -15,8 +15,11 @@ import numpy as np
 from dualdnn.api.enumerations import cudnnConvolutionBwdDataAlgo_t as Algo
 from dualdnn.api.operations import ConvolutionBackwardData
 
-from .convolution_blocks import estimate_type
-from .convolution_bounds import (
+from ..blocks import estimate_type
+from ..engine import Exact, implements
+from ..precise_product import product_of_doubles
+from ..view import Array
+from .bounds import (
     FFT_ROUNDINGS,
     TRANSFORM_ROUNDINGS,
     WINOGRAD_OUTPUTS,
@@ -27,9 +30,6 @@ from .convolution_bounds import (
     transform_levels,
     winograd_growth,
 )
-from .engine import Exact, implements
-from .precise_product import product_of_doubles
-from .view import Array
 
 WINOGRAD = (
     Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD,
@@ -115,7 +115,7 @@ def _roundings(o: ConvolutionBackwardData) -> float:
 
 
 def _magnitude(o: ConvolutionBackwardData, w: Array, dy: Array) -> Array:
-    """What the roundings are relative to: by algorithm, as for the forward convolution (convolution_bounds.py)."""
+    """What the roundings are relative to: by algorithm, as for the forward convolution (bounds.py)."""
     w, dy = (np.abs(values).astype(np.float64) for values in (w, dy))
     if o.algo in FFT:
         terms = _over_filters(o, _norms(dy), _norms(w))

@@ -1,6 +1,6 @@
 """The sum of products of a convolution with one filter per group, tap by tap: y += w[tap] * (x shifted by the tap).
 
-As a matrix product (convolution_product.py) its matrix would be as large as all products. Here a block stays in the
+As a matrix product (product.py) its matrix would be as large as all products. Here a block stays in the
 cache while every tap passes over it. The padded block is split by the remainders that the stride leaves (its phases),
 and each phase lies in memory without gaps: a tap is then one shift, whatever the dimensions. The rows run into each
 other; what is computed across their ends is left out of the result.
@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from dualdnn.api.operations import ConvolutionSpec
 
-from .convolution_blocks import Part, ReadFilter, blocks, estimate_type, meeting
-from .view import Array, Place
+from ..blocks import Part, ReadFilter, blocks, estimate_type, meeting
+from ..view import Array, Place
 
 BLOCK_BYTES = 2**20  # what the taps pass over again and again stays in the second-level cache
 FEWEST_INPUTS = 2**13  # with fewer, the matrix product takes fewer calls

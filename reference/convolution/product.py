@@ -3,7 +3,7 @@
 For each block the input values under every filter position are copied side by side (the matrix of GEMM convolution)
 and multiplied with the filter by BLAS. Blocks bound the memory, whatever the shape: of output positions and images, of
 filters where there are many weights, of terms where a sum is long. One filter per group is no matrix product:
-convolution_taps.py. Double data in extended precision: precise_product.py.
+taps.py. Double data in extended precision: precise_product.py.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from dualdnn.api.operations import ConvolutionSpec
 
-from .convolution_blocks import (
+from ..blocks import (
     FLOAT64_BYTES,
     Convolve,
     Gather,
@@ -33,9 +33,9 @@ from .convolution_blocks import (
     ranges,
     windows,
 )
-from .convolution_taps import convolve_by_taps, suits
-from .precise_product import precise_product
-from .view import Array, Layout, Place
+from ..precise_product import precise_product
+from ..view import Array, Layout, Place
+from .taps import convolve_by_taps, suits
 
 WHOLE_VECTORS = 32  # filters: part of a vectorised output begins and ends between vectors
 MOST_KEPT = 64  # blocks of terms of a plan

@@ -24,9 +24,9 @@ from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t, cudnnDataType_t
 from dualdnn.api.operations import ConvolutionBiasActivationForward, ConvolutionForward, ConvolutionSpec, allows_tf32
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT32
 
-from .convolution_blocks import Part, ReadFilter, axis, blocks, gather, local_input, windows
-from .spread import Spread
-from .view import Array
+from ..blocks import Part, ReadFilter, axis, blocks, gather, local_input, windows
+from ..spread import Spread
+from ..view import Array
 
 Convolution = ConvolutionForward | ConvolutionBiasActivationForward
 Algo = cudnnConvolutionFwdAlgo_t

@@ -42,7 +42,7 @@ Convolve = Callable[[Array, ReadFilter], Iterator[Part]]
 
 def estimate_type(compute_type: cudnnDataType_t, terms: int) -> Wide:
     """The arithmetic of sizes and squares of sums of so many terms. float32 where that is the compute type: half the work, and what leaves
-    its range leaves that of the judged arithmetic as well. What it loses: ``convolution_bounds.at_least``."""
+    its range leaves that of the judged arithmetic as well. What it loses: ``convolution.bounds.at_least``."""
     return np.float32 if compute_type == FLOAT and terms <= MOST_IN_FLOAT32 else np.float64
 
 

@@ -1,0 +1,5 @@
+"""References of the convolutions and their gradients."""
+
+from . import backward_data, backward_filter, bias, forward
+
+__all__ = ["backward_data", "backward_filter", "bias", "forward"]
