@@ -49,6 +49,7 @@ class DropoutProblem(Problem):
             self.operands = (*names, "reserveSpace", "states")
             self.source, self.target = (operation.tensor(name) for name in names)
             self.octets = -(-self.source.count // OCTET)
+            self.same_dims = self.source.dims == self.target.dims  # or others of as many elements
 
     @property
     def drawn(self) -> Any:
@@ -148,7 +149,7 @@ class StridedSolver(Solver[DropoutProblem]):
         return problem.launch(
             "dropout_strided",
             blocks(-(-elements // items)),
-            ("alike", c_int(problem.source.strides == problem.target.strides)),
+            ("alike", c_int(problem.same_dims and problem.source.strides == problem.target.strides)),
             *(
                 (name, geometry_in_order(spec.dims, spec.strides))
                 for name, spec in (("in", problem.source), ("out", problem.target))
@@ -165,8 +166,7 @@ class TilesSolver(Solver[DropoutProblem]):
     def serves(self, problem: DropoutProblem) -> bool:
         if problem.sets_states or problem.source.dims[0] > MOST_IMAGES or problem.source.dims[1] == 1:
             return False
-        tensors = (problem.source, problem.target)
-        return all(t.strides[1] == 1 and len(_pixels(t)[0]) == 1 for t in tensors)
+        return _has_channels_innermost(problem)
 
     def launches(self, problem: DropoutProblem) -> list[Launch]:
         images, channels, *_ = problem.source.dims
@@ -224,7 +224,7 @@ class WarpsSolver(Solver[DropoutProblem]):
         if problem.sets_states or not problem.aligned or problem.source.scalar_bytes > MOST_WARP_BYTES:
             return False
         tensors, (images, channels, *_) = (problem.source, problem.target), problem.source.dims
-        if channels % WARP or not all(t.strides[1] == 1 and len(_pixels(t)[0]) == 1 for t in tensors):
+        if channels % WARP or not _has_channels_innermost(problem):
             return False
         strides = [t.strides[0] for t in tensors if images > 1] + [_pixels(t)[1][0] for t in tensors]
         width = PACK_BYTES // problem.source.scalar_bytes
@@ -252,6 +252,12 @@ def _strides(problem: DropoutProblem) -> list[tuple[str, Any]]:
         for name, spec in (("in", problem.source), ("out", problem.target))
         for of, stride in (("image", spec.strides[0]), ("pixel", _pixels(spec)[1][0]))
     ]
+
+
+def _has_channels_innermost(problem: DropoutProblem) -> bool:
+    """Return whether both tensors have the same channels side by side, and their pixels in one row."""
+    tensors = (problem.source, problem.target)
+    return problem.same_dims and all(t.strides[1] == 1 and len(_pixels(t)[0]) == 1 for t in tensors)
 
 
 def _pixels(spec: TensorSpec) -> tuple[list[int], list[int]]:
