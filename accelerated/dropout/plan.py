@@ -32,6 +32,8 @@ ITEMS, FEW_ITEMS = 8, 2  # elements of a thread, of any layout, and where there 
 # Of a block: channels, at most, and the pixels that it has, of which few channels have many.
 TILES = {8: (2048, 512, 128, 32), 32: (1024, 256, 64, 32), 128: (256, 128, 64, 32)}
 MOST_LANES, LANE_GROUP = max(TILES), 8  # channels of a block are a multiple of this, where it has not all of them
+# Definitions of the kernels of all solvers, which have one source.
+CONSTANTS = {"OCTETS": 1, "ITEMS": 1, "TILE_PIXELS": 32, "MOST_LANES": MOST_LANES, "TILE_WIDTH": 1, "DRAWS": 1}
 # Of a warp, as in the kernel: pixels, channels as lanes; bytes of an element, whose packs a lane has in registers.
 WARP_PIXELS, MOST_WARP_BYTES = 64, 4
 MOST_IMAGES = 65535  # in the third dimension of a grid
@@ -67,17 +69,7 @@ class DropoutProblem(Problem):
             ("elements", c_uint(self.source.count)),
             *others,
         )
-        # Of the kernels of all solvers, which have one source.
-        constants = {
-            "OCTETS": 1,
-            "ITEMS": 1,
-            "TILE_PIXELS": 32,
-            "MOST_LANES": MOST_LANES,
-            "TILE_WIDTH": 1,
-            "DRAWS": int(self.forward),
-            **definitions,
-        }
-        named = {name: str(value) for name, value in constants.items()}
+        named = {name: str(value) for name, value in {**CONSTANTS, "DRAWS": int(self.forward), **definitions}.items()}
         defined = type_definitions(self.source.scalar_type, self.operation, **named)
         function = self.device.function(SOURCE, kernel, defined)
         found = [Launch(function, arguments, self.operands, grid, (THREADS, 1, 1))]
@@ -105,14 +97,7 @@ class StatesSolver(Solver[DropoutProblem]):
         return problem.sets_states
 
     def launches(self, problem: DropoutProblem) -> list[Launch]:
-        constants = {
-            "OCTETS": "1",
-            "ITEMS": "1",
-            "TILE_PIXELS": "32",
-            "MOST_LANES": "8",
-            "TILE_WIDTH": "1",
-            "DRAWS": "1",
-        }
+        constants = {name: str(value) for name, value in CONSTANTS.items()}
         return [problem.states(type_definitions(FLOAT, problem.operation, **constants), problem.operation.seed)]
 
 
