@@ -91,7 +91,8 @@ inline void end_phase(Mbarrier* barrier, const void* instruction = nullptr) {
   if (state.pending || state.bytes) return;
   races::complete(barrier);
   // A waiter knows the parity alone: it would take the next phase for the one before.
-  if (state.unseen) fail_at(instruction, barrier, "a phase of an mbarrier ends before a thread has waited for the last");
+  if (state.unseen)
+    fail_at(instruction, barrier, "a phase of an mbarrier ends before a thread has waited for the last");
   state.phase ^= 1, state.unseen = 1;
   state.pending = state.arrivals;
   wake_waiters(barrier);
