@@ -11,7 +11,7 @@ from dualdnn.api.enumerations import cudnnPoolingMode_t
 from dualdnn.api.operations import Operation, PoolingBackward
 from dualdnn.api.operations.specs import FLOAT, HALF, NHWC, TensorSpec
 from dualdnn.conformance.calls import sized
-from dualdnn.conformance.cases import activation, dropout
+from dualdnn.conformance.cases import activation, dropout, reduce_tensor, softmax, tensor_arithmetic, transform
 from dualdnn.conformance.cases.attention import attention_backward, attention_forward
 from dualdnn.conformance.cases.convolution import (
     convolution,
@@ -52,6 +52,11 @@ OPERATIONS: dict[str, Operation] = {
         for name, mode in (("maximum", MAXIMUM), ("average", AVERAGE))
         for layout, data_type in (("nchw", FLOAT), ("nhwc", HALF))
     },
+    "softmax": softmax.forward(x=ROWS, beta=0.5),
+    "softmax gradient": softmax.backward(spec=CHANNELS),
+    "tensors": tensor_arithmetic.op_tensor(A=ROWS, beta=0.5),
+    "transposed": transform.moved(ROWS, TensorSpec.packed(FLOAT, DIMS, NHWC), 1.5, 0.5),
+    "reduced": reduce_tensor.reduction(A=ROWS, C=TensorSpec.packed(FLOAT, (1, 8, 1, 1)), beta=0.5),
     "LRN": normalization_lrn.forward(x=CHANNELS),
     "LRN gradient": normalization_lrn.backward(spec=ROWS),
     "inference": normalization_batch.inference(x=CHANNELS),
