@@ -24,7 +24,7 @@ FAMILIES: dict[str, list[Any]] = json.loads(
     resources.files(__package__).joinpath("drawn_operations.json").read_text(encoding="utf-8")
 )
 CHAINS = FAMILIES.pop("chains")
-DIVIDED: list[tuple[int, str]] = FAMILIES.pop("multiprocessors")
+DIVIDED: list[tuple[Any, ...]] = FAMILIES.pop("multiprocessors")
 OPERATIONS = {f"{family}-{i}": text for family, texts in FAMILIES.items() for i, text in enumerate(texts)}
 
 
@@ -54,7 +54,10 @@ def test_chains_with_arguments_that_differ(chain, number):
 
 @pytest.mark.ours
 @pytest.mark.parametrize("number", range(len(DIVIDED)))
-def test_work_divided_among_multiprocessors(trial, caller, number):
-    multiprocessors, text = DIVIDED[number]
+def test_work_divided_among_multiprocessors(trial, chain, caller, number):
+    multiprocessors, *texts = DIVIDED[number]
     with divided_among(caller.handle, multiprocessors):
-        attempted(trial, caller, text)
+        if len(texts) == 1:
+            attempted(trial, caller, texts[0])
+        else:
+            chain(*(sized(caller, parse(text)) for text in texts))
