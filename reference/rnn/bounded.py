@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..engine import Exact
+from ..engine import Exact, differs
 from ..running import Running
 from ..spread import Steps
 from ..view import Array
@@ -218,9 +218,8 @@ def with_bounds(compute: Callable[..., dict[str, Exact]], left_out: str = "") ->
     """
     tracked = cache(compute)
 
-    def differs(name: str) -> Array:
-        made, other = tracked(Tracking.NOTHING)[name].value, tracked(Tracking.NOTHING, left_out)[name].value
-        return np.asarray((made != other) & ~(np.isnan(made) & np.isnan(other)))
+    def undetermined(name: str) -> Array:
+        return differs(tracked(Tracking.NOTHING)[name].value, tracked(Tracking.NOTHING, left_out)[name].value)
 
     def bound(name: str) -> Array:
         magnitude = tracked(Tracking.WORST)[name].magnitude
@@ -239,7 +238,7 @@ def with_bounds(compute: Callable[..., dict[str, Exact]], left_out: str = "") ->
             exact,
             magnitude=partial(bound, name),
             spread=partial(spread, name),
-            undetermined=partial(differs, name) if left_out else None,
+            undetermined=partial(undetermined, name) if left_out else None,
         )
         for name, exact in tracked(Tracking.NOTHING).items()
     }

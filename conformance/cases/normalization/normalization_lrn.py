@@ -15,7 +15,7 @@ from dualdnn.api.enumerations import (
     cudnnLRNMode_t,
 )
 from dualdnn.api.operations import LRNCrossChannelBackward, LRNCrossChannelForward, LRNSpec, TensorSpec
-from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NHWC
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
@@ -197,6 +197,15 @@ def test_results_apart(trial, call):
     """Many pixels that are neighbours in x and apart in the result."""
     dims = (3, 17, 12, 20)
     x, apart = TensorSpec.packed(FLOAT, dims), TensorSpec(FLOAT, dims, (2 * 240 * 17, 2 * 240, 40, 2))
+    trial(CALLS[call](x, **{"y" if call == "forward" else "dx": apart}, beta=0.5))
+
+
+@shows("cudnnLRNCrossChannelForward/c10", "cudnnLRNCrossChannelBackward/c08")
+@both_calls
+def test_channels_of_the_result_apart(trial, call):
+    """As many elements from pixel to pixel as there are channels, in x side by side, in the result in planes."""
+    dims = (2, 8, 3, 8)
+    x, apart = TensorSpec.packed(FLOAT, dims, NHWC), TensorSpec(FLOAT, dims, (8 * 192, 192, 64, 8))
     trial(CALLS[call](x, **{"y" if call == "forward" else "dx": apart}, beta=0.5))
 
 
