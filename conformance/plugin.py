@@ -39,6 +39,7 @@ from .solvers import (
     PREFERRED,
     by_solvers,
     kernels_noted,
+    threads_ordered,
     unknown_solvers,
     with_workspace,
     without_a_launch,
@@ -198,12 +199,13 @@ def cudnn(subject: Subject) -> Any:
 
 
 @pytest.fixture
-def handle(subject: Subject) -> Iterator[Any]:
+def handle(request: pytest.FixtureRequest, subject: Subject) -> Iterator[Any]:
     """A handle of the subject; the case is skipped where none can be had (a library without a GPU)."""
     if not subject.computes:
         pytest.skip(GPU_ONLY)
     made = subject.new_handle()
-    yield made
+    with threads_ordered(made, case_id(request.node, request.node.callspec.params.get("subject", ""))):
+        yield made
     if getattr(made, "alive", True):
         subject.cudnn.cudnnDestroy(made)
 
@@ -313,9 +315,11 @@ def chain(caller: Caller, evidence: Evidence, solvers: str) -> Callable[..., Tri
     """Run operations (``Step`` where they need more than that) one after the other on shared memory, as ``trial`` runs one: what
     has one name in several of them is the same memory."""
 
-    def run(*steps: Operation | Step, seed: int = 0, before: Any = None) -> Trial:
+    def run(
+        *steps: Operation | Step, seed: int = 0, before: Any = None, offsets: Mapping[str, int] | None = None
+    ) -> Trial:
         made = [step if isinstance(step, Step) else Step(step) for step in steps]
-        return _judged(caller, evidence, solvers, made, seed, before)
+        return _judged(caller, evidence, solvers, made, seed, before, offsets)
 
     return run
 

@@ -22,7 +22,7 @@ from ..spread import Steps
 from ..view import Array
 
 PATHS = 3  # An expected rounding counts so often: it reaches a result through several gates, which may all err the same way.
-LARGEST_HALF = 65504.0
+SMALLEST_HALF, LARGEST_HALF = 2.0**-14, 65504.0
 FUNCTION_ROUNDINGS = 12  # exp or tanh (2 ulp each) and the operations around them, of relative effect 1 at most
 
 
@@ -55,8 +55,9 @@ class Arithmetic(Running):
         return PATHS if self.is_expected else 1
 
     def of_storing(self, value: Array) -> Array:
-        """The error of a number that has been stored between two steps."""
-        return np.asarray(self.rounded(self._paths * self.stored, value))
+        """The error of a number that has been stored between two steps; all that are no normal numbers of HALF have the same, but zeros."""
+        size = np.where(value != 0, np.maximum(np.abs(value), SMALLEST_HALF), 0)
+        return np.asarray(self.rounded(self._paths * self.stored, size))
 
     def of_product(self, total: Array, terms: Array, products: Array, count: int) -> Array:
         """The error of a sum of products, and of other terms."""
@@ -156,7 +157,8 @@ class Bounded:
         zero = np.zeros_like(self.value)
 
         def error() -> Array:
-            return np.where(self.value + self.arithmetic.reach(self.error) > 0, self.error, zero)
+            below = self.value + self.arithmetic.reach(self.error) <= 0  # never where there is no bound
+            return np.where(below, zero, self.error)
 
         return self.made(np.where(self.value < 0, zero, self.value), error)
 
