@@ -313,9 +313,11 @@ def chain(caller: Caller, evidence: Evidence, solvers: str) -> Callable[..., Tri
     """Run operations (``Step`` where they need more than that) one after the other on shared memory, as ``trial`` runs one: what
     has one name in several of them is the same memory."""
 
-    def run(*steps: Operation | Step, seed: int = 0, before: Any = None) -> Trial:
+    def run(
+        *steps: Operation | Step, seed: int = 0, before: Any = None, offsets: Mapping[str, int] | None = None
+    ) -> Trial:
         made = [step if isinstance(step, Step) else Step(step) for step in steps]
-        return _judged(caller, evidence, solvers, made, seed, before)
+        return _judged(caller, evidence, solvers, made, seed, before, offsets)
 
     return run
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from dualdnn.api.enumerations import cudnnPoolingMode_t
 from dualdnn.api.operations import Operation, PoolingBackward
-from dualdnn.api.operations.specs import FLOAT, HALF, NHWC, TensorSpec
+from dualdnn.api.operations.specs import FLOAT, HALF, NHWC, SCALAR_BYTES, TensorSpec
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.cases import activation, dropout
+from dualdnn.conformance.cases.attention import attention_backward, attention_forward
 from dualdnn.conformance.cases.convolution import (
     convolution,
     convolution_backward_data,
@@ -74,3 +75,13 @@ def test_one_operand_begins_at_an_element(trial, caller, name):
     for operand in operation.operands:
         if operand not in operation.raw:
             trial(operation, before=before, offsets={operand: element_bytes(operation, operand)})
+
+
+@shows("cudnnStatus_t/c05")
+@pytest.mark.ours
+@pytest.mark.parametrize("operand", ["queries", "keys", "values", "dout"])
+def test_vectors_of_attention_begin_at_an_element(chain, operand):
+    """Vectors of 16 bytes, which the heads read as they are."""
+    attn = attention_forward.attention((0, 0, 0, 0), (8, 8, 8), heads=2, mode=0, data_type=HALF)
+    training = attention_forward.forward(attn, trains=True)
+    chain(training, attention_backward.backward_data(training), offsets={operand: SCALAR_BYTES[HALF]})
