@@ -45,6 +45,8 @@ class Exact:
     mixed: a transform takes each term to elements whose sums it is not in: none of them is determined where a term is not finite.
     opaque: the output is written as it is, and a later call reads it (reserve space, dropout states): another backend may store anything there.
     undetermined: which elements are not judged, as the document allows them to be several things; None: none of them.
+    overflows: of which elements a factor or an intermediate sum is infinite, or may leave the range of the compute type: of a finite value nothing is
+        determined, of others that they are not finite: infinite or NaN, which the order of the products decides.
     spread: what the rounding errors of sums, or of functions, follow from in practice, or a function that computes it (spread.py);
         None where nothing is known that is sharper than the worst case.
     """
@@ -57,6 +59,7 @@ class Exact:
     copied: bool = False
     mixed: bool = False
     undetermined: Callable[[], Array] | None = None
+    overflows: Callable[[], Array] | None = None
     spread: Expected | Callable[[], Expected | None] | None = None
 
     @classmethod
@@ -234,6 +237,11 @@ def magnitude_of(exact: Exact) -> Array:
 
 def roundings_of(exact: Exact) -> Any:
     return exact.roundings() if callable(exact.roundings) else exact.roundings
+
+
+def differs(one: Array, other: Array) -> Array:
+    """Where two results are not the same, NaN being the same as NaN."""
+    return np.asarray((one != other) & ~(np.isnan(one) & np.isnan(other)))
 
 
 def spread_of(exact: Exact) -> Expected | None:

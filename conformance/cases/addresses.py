@@ -3,14 +3,15 @@ little alignment accesses packs of 16 bytes at addresses that are no multiples o
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from dualdnn.api.enumerations import cudnnPoolingMode_t
 from dualdnn.api.operations import Operation, PoolingBackward
-from dualdnn.api.operations.specs import FLOAT, HALF, NHWC, SCALAR_BYTES, TensorSpec
+from dualdnn.api.operations.specs import FLOAT, HALF, NHWC, TensorSpec
 from dualdnn.conformance.calls import sized
-from dualdnn.conformance.cases import activation, dropout
+from dualdnn.conformance.cases import activation, dropout, reduce_tensor, softmax, tensor_arithmetic, transform
 from dualdnn.conformance.cases.attention import attention_backward, attention_forward
 from dualdnn.conformance.cases.convolution import (
     convolution,
@@ -27,6 +28,7 @@ from dualdnn.conformance.cases.normalization import (
     normalization_lrn,
 )
 from dualdnn.conformance.cases.pooling import pooling
+from dualdnn.conformance.cases.rnn import rnn_backward, rnn_descriptors, rnn_forward
 from dualdnn.conformance.marks import shows
 
 DIMS = (2, 8, 4, 8)
@@ -50,6 +52,11 @@ OPERATIONS: dict[str, Operation] = {
         for name, mode in (("maximum", MAXIMUM), ("average", AVERAGE))
         for layout, data_type in (("nchw", FLOAT), ("nhwc", HALF))
     },
+    "softmax": softmax.forward(x=ROWS, beta=0.5),
+    "softmax gradient": softmax.backward(spec=CHANNELS),
+    "tensors": tensor_arithmetic.op_tensor(A=ROWS, beta=0.5),
+    "transposed": transform.moved(ROWS, TensorSpec.packed(FLOAT, DIMS, NHWC), 1.5, 0.5),
+    "reduced": reduce_tensor.reduction(A=ROWS, C=TensorSpec.packed(FLOAT, (1, 8, 1, 1)), beta=0.5),
     "LRN": normalization_lrn.forward(x=CHANNELS),
     "LRN gradient": normalization_lrn.backward(spec=ROWS),
     "inference": normalization_batch.inference(x=CHANNELS),
@@ -77,11 +84,35 @@ def test_one_operand_begins_at_an_element(trial, caller, name):
             trial(operation, before=before, offsets={operand: element_bytes(operation, operand)})
 
 
-@shows("cudnnStatus_t/c05")
 @pytest.mark.ours
-@pytest.mark.parametrize("operand", ["queries", "keys", "values", "dout"])
-def test_vectors_of_attention_begin_at_an_element(chain, operand):
-    """Vectors of 16 bytes, which the heads read as they are."""
-    attn = attention_forward.attention((0, 0, 0, 0), (8, 8, 8), heads=2, mode=0, data_type=HALF)
-    training = attention_forward.forward(attn, trains=True)
-    chain(training, attention_backward.backward_data(training), offsets={operand: SCALAR_BYTES[HALF]})
+@pytest.mark.parametrize("name", ["activation", "gradient of average pooling in nchw", "bias gradient", "convolution"])
+def test_factors_of_another_call(trial, caller, name):
+    """Two calls by one plan whose memory is not aligned, each with its own factors."""
+    operation = sized(caller, OPERATIONS[name])
+    output = next(iter(operation.outputs))
+    for alpha, beta in ((1.5, -0.5), (-0.75, 0.25)):
+        call = replace(operation, alpha=alpha, beta=beta)
+        trial(call, offsets={output: element_bytes(operation, output)})
+
+
+NETWORK = rnn_forward.network(
+    rnn_descriptors.LSTM, direction=rnn_descriptors.ONE_WAY, data_type=HALF, width=8, hidden=16,
+    math_type=rnn_descriptors.DEFAULT,
+)  # fmt: skip
+TRAINED = rnn_backward.training(NETWORK, lengths=(2, 2))
+ATTENTION = attention_forward.attention(
+    (8, 8, 8, 8), (8, 8, 8), heads=2, mode=0, data_type=HALF, math=attention_forward.TENSOR
+)
+ATTENDED = attention_backward.steps(attn=ATTENTION)
+
+
+@pytest.mark.ours
+@pytest.mark.parametrize("operand", ["x", "weightSpace", "y", "dx", "dweightSpace"])
+def test_one_operand_of_a_recurrent_network(chain, operand):
+    chain(*TRAINED, offsets={operand: 2})
+
+
+@pytest.mark.ours
+@pytest.mark.parametrize("operand", ["queries", "keys", "values", "weights", "out", "dout", "dqueries", "dweights"])
+def test_one_operand_of_attention(chain, operand):
+    chain(*ATTENDED, offsets={operand: 2})
