@@ -1,5 +1,6 @@
-// Vectors of float data (7.2.43) as factors of tensor cores (attention/tiles.cuh): the nearest bfloat16 of each
-// element, and that of the rest.
+// Vectors of float data (7.2.43) as factors of tensor cores (attention/tiles.cuh): the bfloat16 that each element
+// begins with, and that of the rest. Both have one sign and are zero together, so that they agree on what an infinity
+// of the other factor becomes; that of no number is zero.
 //
 // A thread per four elements where they are aligned; blocks (x, i) have those of operand i. Roofline bound: bytes, 4
 // read and 4 written an element.
@@ -15,9 +16,11 @@ struct SplitArguments {
 };
 
 __device__ __forceinline__ void split(float value, bfloat16& upper, bfloat16& lower) {
-  upper = store<bfloat16>(value);
-  const float near = load<float>(upper);
-  lower = store<bfloat16>(near - near == 0 ? value - near : 0.0f);
+  const bool is_number = value == value;
+  const float begin = is_number ? __uint_as_float(__float_as_uint(value) & 0xFFFF0000u) : value;
+  const float least = is_number && value != 0 ? copysignf(0x1p-126f, value) : 0.0f;
+  const float rest = value == begin || !is_number ? least : value - begin;
+  upper = store<bfloat16>(begin), lower = store<bfloat16>(rest);
 }
 
 extern "C" __global__ void __launch_bounds__(256) attention_split(const __grid_constant__ SplitArguments a) {
