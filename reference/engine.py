@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -26,6 +27,7 @@ from .blas_threads import LEAST_TERMS, beside_others
 from .spread import Relative, Spread, Steps
 from .view import WHOLE, Array, Place, read, wide_type, write
 
+VALUES_ALONE: ContextVar[bool] = ContextVar("VALUES_ALONE", default=False)  # the backend, which asks for no bounds
 ARITHMETIC = "DUALDNN_REFERENCE_ARITHMETIC"
 Number = float | int
 Expected = Spread | Relative | Steps
@@ -214,12 +216,14 @@ def launcher(operation: Operation) -> Callable[[Mapping[str, Array]], None]:
 
     @np.errstate(all="ignore")
     def launch(memory: Mapping[str, Array]) -> None:
+        asked = VALUES_ALONE.set(True)
         for name, place, exact in results(memory):
             if exact.raw:
                 memory[name][: exact.value.nbytes] = np.frombuffer(exact.value.tobytes(), np.uint8)
                 continue
             spec, values = specs[name], blended(operation, name, exact, memory, wide, place)
             write(spec, memory[name], values if place else np.broadcast_to(values, spec.dims), place)
+        VALUES_ALONE.reset(asked)
 
     terms = getattr(operation, "terms", 0)
     terms = terms and terms * operation.tensor(operation.outputs[0]).count

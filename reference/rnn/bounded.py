@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..engine import Exact, differs
+from ..engine import VALUES_ALONE, Exact, differs
 from ..running import Running
 from ..spread import Steps
 from ..view import Array
@@ -210,16 +210,16 @@ def affine(products: Sequence[tuple[Bounded, Array | None]], biases: Sequence[Ar
 
 
 def with_bounds(compute: Callable[..., dict[str, Exact]], left_out: str = "") -> dict[str, Exact]:
-    """Results of arithmetic that tracks no errors; their bounds, and what is expected, are those of the same with errors, made when the
-    judge asks.
+    """Results of arithmetic that tracks no errors for the backend, and the worst case of them for the judge; what is expected of them is
+    that of the same arithmetic once more, made when the judge asks.
 
     compute: the results, with what is tracked of their errors; where ``left_out`` names initial states, also with their products left
         out: where the two differ, nothing is determined.
     """
-    tracked = cache(compute)
+    tracked, first = cache(compute), Tracking.NOTHING if VALUES_ALONE.get() else Tracking.WORST
 
     def undetermined(name: str) -> Array:
-        return differs(tracked(Tracking.NOTHING)[name].value, tracked(Tracking.NOTHING, left_out)[name].value)
+        return differs(tracked(first)[name].value, tracked(first, left_out)[name].value)
 
     def bound(name: str) -> Array:
         magnitude = tracked(Tracking.WORST)[name].magnitude
@@ -240,5 +240,5 @@ def with_bounds(compute: Callable[..., dict[str, Exact]], left_out: str = "") ->
             spread=partial(spread, name),
             undetermined=partial(undetermined, name) if left_out else None,
         )
-        for name, exact in tracked(Tracking.NOTHING).items()
+        for name, exact in tracked(first).items()
     }
