@@ -21,6 +21,7 @@ from dualdnn.conformance.cases.convolution import (
 )
 from dualdnn.conformance.cases.every_operation import element_bytes
 from dualdnn.conformance.cases.fused_ops import fused_ops_residual
+from dualdnn.conformance.cases.graph import graph
 from dualdnn.conformance.cases.normalization import (
     normalization_batch,
     normalization_batch_fused,
@@ -33,6 +34,8 @@ from dualdnn.conformance.marks import shows
 
 DIMS = (2, 8, 4, 8)
 ROWS, CHANNELS = TensorSpec.packed(FLOAT, DIMS), TensorSpec.packed(HALF, DIMS, NHWC)
+LARGE = (8, 8, 32, 32)  # a chain that gets a kernel of its own
+BETWEEN = graph.tensor(4, LARGE, virtual=True)
 MAXIMUM = cudnnPoolingMode_t.CUDNN_POOLING_MAX
 AVERAGE = cudnnPoolingMode_t.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING
 WINDOWS = pooling.GEOMETRIES["2x2s2"]._replace(dims=DIMS)
@@ -69,6 +72,10 @@ OPERATIONS: dict[str, Operation] = {
     "gradient of addends": fused_ops_residual.gradient(HALF, "nhwc", DIMS),
     "convolution": convolution.convolution((1, 8, 4, 4), (8, 8, 1, 1), algo=convolution.PRECOMP, **PRODUCT),
     "data gradient": convolution_backward_data.gradient((1, 8, 4, 4), (8, 8, 1, 1), **PRODUCT),
+    "chain of a graph": graph.executed(
+        graph.pointwise(graph.Mode.CUDNN_POINTWISE_ADD, graph.tensor(1, LARGE), BETWEEN, graph.tensor(2, LARGE)),
+        graph.pointwise(graph.Mode.CUDNN_POINTWISE_RELU_FWD, BETWEEN, graph.tensor(3, LARGE)),
+    ),
     "filter gradient": convolution_backward_filter.gradient((1, 8, 4, 4), (8, 8, 1, 1), **PRODUCT),
 }
 
