@@ -39,7 +39,7 @@ def has_tma(device: Any) -> bool:
 def mapped_structure(*fields: tuple[str, Any]) -> Any:
     """Return the arguments of a kernel that have tensor maps among them."""
     size = sizeof(structure(*fields))
-    return structure(*fields, ("padding", (c_ubyte * (-size % ARGUMENT_ALIGNMENT))()))
+    return structure(*fields, ("end", (c_ubyte * (-size % ARGUMENT_ALIGNMENT))()))
 
 
 class TmaLaunch(BackgroundLaunch):
