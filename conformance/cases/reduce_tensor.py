@@ -110,6 +110,15 @@ def test_every_set_of_dimensions(trial, layout, data_type, dims):
 
 
 @shows("cudnnReduceTensor/c05")
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=by_name)
+@pytest.mark.parametrize("to", [(1, 16, 4, 4), (6, 1, 4, 4), (6, 16, 1, 1)], ids=str)
+def test_nothing_but_what_was_there(trial, to, data_type):
+    """alpha is 0, beta is not."""
+    A, C = TensorSpec.packed(data_type, (6, 16, 4, 4)), TensorSpec.packed(data_type, to)
+    trial(reduction(ADD, A, C, alpha=0.0, beta=0.5))
+
+
+@shows("cudnnReduceTensor/c05")
 @pytest.mark.parametrize("op", [ADD, MAX, NORM2], ids=by_name)
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=by_name)
 def test_whole_packs_to_one_element(trial, data_type, op):
