@@ -182,6 +182,7 @@ def bounds(
         return value, np.broadcast_to(bound, dims)
 
 
+@np.errstate(all="ignore")
 def interval(value: Array, bound: Array, data_type: cudnnDataType_t) -> tuple[Array, Array, Array]:
     """(lowest, highest number of the output type that is right, half a step of that type), for each element."""
     lowest, highest = (rounded(edge, data_type).astype(value.dtype) for edge in (value - bound, value + bound))

@@ -14,6 +14,7 @@ from dualdnn.api.operations import ConvolutionSpec, allows_tf32
 from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF
 
 from ..plans import Plan, WorkspacePlan, estimated_seconds, type_definitions
+from ..runtime.device import reaches
 from ..solver import Problem, Solver
 from .implicit_gemm.product import Product, ProductKernel
 from .implicit_gemm.products import preferred_kernel
@@ -37,12 +38,12 @@ from .problem import (
 IMPLICIT_GEMM = Algo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM
 IMPLICIT_PRECOMP_GEMM = Algo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
 IMPLICIT = (IMPLICIT_GEMM, IMPLICIT_PRECOMP_GEMM)
-TENSOR_CORE_ARCHITECTURE = 80  # the first with these data types
+TENSOR_CORE_CAPABILITY = 80  # the first with these data types
 
 
 def may_use_tensor_cores(convolution: ConvolutionSpec, data_type: cudnnDataType_t, device: Any) -> bool:
     """Return whether data type and math type let tensor cores multiply, and the device has them."""
-    if device.kind == "gpu" and int(device.architecture.removeprefix("sm_")) < TENSOR_CORE_ARCHITECTURE:
+    if not reaches(device, TENSOR_CORE_CAPABILITY):
         return False
     if data_type == FLOAT:
         return allows_tf32(convolution)

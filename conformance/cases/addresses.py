@@ -123,3 +123,15 @@ def test_one_operand_of_a_recurrent_network(chain, operand):
 @pytest.mark.parametrize("operand", ["queries", "keys", "values", "weights", "out", "dout", "dqueries", "dweights"])
 def test_one_operand_of_attention(chain, operand):
     chain(*ATTENDED, offsets={operand: 2})
+
+
+UNPROJECTED = attention_backward.steps(
+    attn=attention_forward.attention((0, 0, 0, 0), (8, 8, 8), heads=2, mode=0, data_type=HALF)
+)[:2]
+
+
+@pytest.mark.ours
+@pytest.mark.parametrize("operand", ["queries", "keys", "values", "dout"])
+def test_one_operand_of_unprojected_attention(chain, operand):
+    """Which kernels read as it lies."""
+    chain(*UNPROJECTED, offsets={operand: 2})

@@ -205,6 +205,15 @@ def test_numbers_outside_of_windows_are_not_read(trial):
         trial(operation, before=before)
 
 
+@shows(f"{FORWARD}/c01")
+@pytest.mark.parametrize("o", [0, 1], ids=["joined", "projected"])
+def test_infinite_values(trial, o):
+    """Probabilities that underflow beside them: infinite or NaN; sequences without them are numbers."""
+    operation = forward(attention((2, 2, 2, 5 * o)), batches=3, lengths=None)
+    for seed in range(3):
+        trial(operation, {**dict.fromkeys(operation.operands, "positive"), "values": "infinite"}, seed)
+
+
 @shows("cudnnSetAttnDescriptor/c16", "cudnnSetAttnDescriptor/c17", "cudnnSetAttnDescriptor/c20")
 @pytest.mark.parametrize("scaler", [0.0, 0.2, 1.0, 30.0])
 def test_scalers(trial, scaler):
@@ -243,6 +252,18 @@ def vectors_in(memory: Any, operation: Any, name: str) -> Any:
     """The vectors (time, element) of the first sequence of an operand."""
     spec = getattr(operation, name)
     return memory[name].view(np.float16 if spec.data_type == HALF else np.float32).reshape(spec.dims)[:, 0, 0]
+
+
+@shows(f"{FORWARD}/c01", f"{FORWARD}/c11")
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+def test_scores_that_are_infinite(trial, data_type):
+    """A key whose score is minus infinity has no weight; one whose score is infinite makes the query no number."""
+    operation = forward(with_projections(0, 0, 0, 0, data_type=data_type), lengths=None)
+    before = prepare(operation, "normal", 0)
+    keys, queries = (vectors_in(before, operation, name) for name in ("keys", "queries"))
+    keys[1, 0], keys[2, 2] = -np.inf, np.inf
+    queries[:, 2] = -np.abs(queries[:, 2])
+    trial(operation, before=before)
 
 
 @shows(f"{FORWARD}/c01", f"{FORWARD}/c11", f"{FORWARD}/c16")
