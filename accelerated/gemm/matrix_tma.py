@@ -9,7 +9,7 @@ from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..plans import WORKSPACE_ALIGNMENT, Launch, pointers
+from ..plans import Launch, pointers, workspace_aligned
 from ..primitives.geometry import FastDivmod
 from ..primitives.tma import ALIGNMENT, MAP_BYTES, ROW_BYTES, TiledMap, TmaLaunch, has_tma, mapped_structure
 from . import parts
@@ -259,11 +259,13 @@ class TmaProduct:
         if not self.copies:
             return 0
         count = self.parts if self._part(self.product.b) else 1
-        return _aligned(count * self.product.n * self.pitch * self.element_bytes)
+        return workspace_aligned(count * self.product.n * self.pitch * self.element_bytes)
 
     @property
     def workspace_bytes(self) -> int:
-        return self.copied_bytes + (_aligned(self.shares.slots * self.tile.size * SUM_BYTES) if self.adds else 0)
+        return self.copied_bytes + (
+            workspace_aligned(self.shares.slots * self.tile.size * SUM_BYTES) if self.adds else 0
+        )
 
     def launch(self, workspace: tuple[str, int], fallback: Launch | None) -> Launch:
         """Return the launch of all its kernels. fallback: what serves where an address is not aligned."""
@@ -322,7 +324,3 @@ class TmaProduct:
             ("RESULT", p.result),
             ("TRANSPOSED_RESULT", str(int(self.transposed))),
         )
-
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT

@@ -189,12 +189,8 @@ def training(
 
     def error_of_y() -> Array:
         """What the activation certainly does not pass is zero, exactly."""
-        found = error()
-        return (
-            found
-            if operation.activation is None
-            else np.where(value < -PRECISION[operation.compute_type][0] * found, 0, found)
-        )
+        found, unit = error(), PRECISION[operation.compute_type][0]
+        return found if operation.activation is None else np.where(value < -unit * found, 0, found)
 
     def steps() -> Steps:
         return Steps(affine_steps(x, s, factor, bias) + (0 if z is None else few(2) * np.square(z)))

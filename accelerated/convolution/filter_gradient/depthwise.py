@@ -13,12 +13,12 @@ from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as Algo
 from dualdnn.api.operations import TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
 
-from ...plans import Launch, Plan, pointers, structure, type_definitions
+from ...plans import Launch, Plan, pointers, structure, type_definitions, with_alignment
 from ...primitives.geometry import FastDivmod
 from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
 from ...primitives.tma import MAP_BYTES, ROW_BYTES, TmaLaunch, has_tma, mapped_structure
 from ...solver import BYTES_PER_SECOND, LAUNCH_SECONDS, Solver
-from ..composed import At, ComposedPlan, with_alignment, within
+from ..composed import At, ComposedPlan, within
 from ..depthwise.tma import tiled_map
 from ..problem import PACK_BYTES, channels_last
 from .forward_convolution import FilterGradientProblem

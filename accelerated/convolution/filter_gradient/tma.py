@@ -21,12 +21,12 @@ from dualdnn.api.operations import TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF
 
 from ...gemm.stream_k import DivisionStruct, Shares
-from ...plans import ELEMENTS, Launch, Plan, factors, pointers, structure, type_definitions
+from ...plans import ELEMENTS, Launch, Plan, factors, pointers, structure, type_definitions, with_alignment
 from ...primitives.geometry import FastDivmod
 from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
 from ...primitives.tma import MAP_BYTES, ROW_BYTES, Im2colMap, TiledMap, TmaLaunch, has_tma, mapped_structure
 from ...solver import Solver
-from ..composed import At, ComposedLaunch, ComposedPlan, copied, with_alignment, within
+from ..composed import At, ComposedLaunch, ComposedPlan, copied, within
 from ..forward import may_use_tensor_cores
 from ..problem import Rates, rounded_up
 from .forward_convolution import FilterGradientProblem
