@@ -9,9 +9,27 @@
   0  // whether more is moved than L2 keeps: what is written, and what is read the last time, leaves it first
 #endif
 
-#ifndef PLAIN
-#define PLAIN 0  // whether alpha is 1 and beta 0, nothing is added, and there is no activation
+// What is known of a call when it is compiled: nothing; that alpha is 1 and beta 0, and nothing is fused, a ReLU, z and
+// a ReLU.
+#ifndef CALLS
+#define CALLS 0
 #endif
+constexpr int ANY = 0, ALONE = 1, RECTIFIED = 2, ADDED = 3;
+constexpr bool PLAIN = CALLS == ALONE;
+
+// A mask has a byte for each 16 bytes of elements, with a bit for each of these, the lowest one first.
+constexpr unsigned MASK_WIDTH = 16 / sizeof(ELEMENT);
+__device__ __forceinline__ bool bit_of_mask(const unsigned char* mask, unsigned offset) {
+  return mask[offset / MASK_WIDTH] >> offset % MASK_WIDTH & 1;
+}
+// Of one element, whose neighbours other threads have.
+__device__ __forceinline__ void store_bit_of_mask(unsigned char* mask, unsigned offset, bool passes) {
+  const size_t byte = reinterpret_cast<size_t>(mask + offset / MASK_WIDTH);
+  unsigned* const word = reinterpret_cast<unsigned*>(byte / sizeof(unsigned) * sizeof(unsigned));
+  const unsigned bit = 1u << (byte % sizeof(unsigned) * 8 + offset % MASK_WIDTH);
+  if (passes) atomicOr(word, bit);
+  else atomicAnd(word, ~bit);
+}
 
 // Reads and writes of packs that no one reads again.
 #if defined(__CUDA_ARCH__) && STREAMS
@@ -62,30 +80,46 @@ struct ForwardCall {
   COMPUTE alpha, beta, epsilon, factor, unbiased;  // factor: of the moving average; unbiased: m / (m - 1)
   int rectify, propagate;                          // a ReLU follows; it propagates NaN
 
-  __device__ __forceinline__ bool adds() const { return !PLAIN && z; }
-  __device__ __forceinline__ bool keeps_mask() const { return !PLAIN && mask; }
-  // y of an element. prior: what y was.
+  __device__ __forceinline__ bool adds() const { return CALLS == ANY ? z != nullptr : CALLS == ADDED; }
+  __device__ __forceinline__ bool keeps_mask() const { return CALLS == ANY ? mask != nullptr : CALLS == ADDED; }
+  __device__ __forceinline__ bool rectifies() const { return CALLS == ANY ? rectify : CALLS != ALONE; }
+  // y of an element, where nothing is fused. prior: what y was.
+  __device__ __forceinline__ ELEMENT normalized(ELEMENT x, const Normalizer& of, const ELEMENT* prior) const {
+    const COMPUTE value = (load<COMPUTE>(x) - of.mean) * of.factor + of.bias;
+    return CALLS == ANY ? blend(alpha, value, beta, prior) : store<ELEMENT>(value);
+  }
   __device__ __forceinline__ ELEMENT normalized(ELEMENT x, ELEMENT z, const Normalizer& of, const ELEMENT* prior,
-                                                unsigned char& passes) const {
+                                                bool& passes) const {
     COMPUTE value = (load<COMPUTE>(x) - of.mean) * of.factor + of.bias;
     if (adds()) value += load<COMPUTE>(z);
     passes = value > COMPUTE(0);
-    if (PLAIN) return store<ELEMENT>(value);
-    if (rectify && !(value > COMPUTE(0)) && !(propagate && value != value)) value = 0;
-    return blend(alpha, value, beta, prior);
+    if (rectifies() && !passes && !(propagate && value != value)) value = 0;
+    return CALLS == ANY ? blend(alpha, value, beta, prior) : store<ELEMENT>(value);
+  }
+  template <int N, class Value>
+  __device__ __forceinline__ void store_values(unsigned offset, const Value& value) const {
+    Pack<ELEMENT, N> result, prior;
+    if (CALLS == ANY && beta != COMPUTE(0)) prior = *reinterpret_cast<const Pack<ELEMENT, N>*>(y + offset);
+#pragma unroll
+    for (int i = 0; i < N; i++) result.item[i] = value(i, &prior.item[i]);
+    write_once(reinterpret_cast<Pack<ELEMENT, N>*>(y + offset), result);
   }
   // y of a pack at this offset; normalizer(i): that of its element i.
   template <int N, class Of>
+  __device__ __forceinline__ void store_pack(unsigned offset, const Pack<ELEMENT, N>& x, const Of& normalizer) const {
+    store_values<N>(offset, [&](int i, const ELEMENT* prior) { return normalized(x.item[i], normalizer(i), prior); });
+  }
+  template <int N, class Of>
   __device__ __forceinline__ void store_pack(unsigned offset, const Pack<ELEMENT, N>& x, const Pack<ELEMENT, N>& z,
                                              const Of& normalizer) const {
-    Pack<ELEMENT, N> result, prior;
-    Pack<unsigned char, N> passes;
-    if (!PLAIN && beta != COMPUTE(0)) prior = *reinterpret_cast<const Pack<ELEMENT, N>*>(y + offset);
-#pragma unroll
-    for (int i = 0; i < N; i++)
-      result.item[i] = normalized(x.item[i], z.item[i], normalizer(i), &prior.item[i], passes.item[i]);
-    write_once(reinterpret_cast<Pack<ELEMENT, N>*>(y + offset), result);
-    if (keeps_mask()) *reinterpret_cast<Pack<unsigned char, N>*>(mask + offset) = passes;
+    unsigned bits = 0;
+    store_values<N>(offset, [&](int i, const ELEMENT* prior) {
+      bool passes;
+      const ELEMENT value = normalized(x.item[i], z.item[i], normalizer(i), prior, passes);
+      bits |= static_cast<unsigned>(passes) << i;
+      return value;
+    });
+    if (N == MASK_WIDTH && keeps_mask()) mask[offset / N] = bits;
   }
   // The statistics that are given, at index `at`.
   __device__ __forceinline__ Normalizer given(unsigned scale_at, unsigned mean_at) const {
@@ -131,9 +165,9 @@ struct BackwardCall {
   COMPUTE* partials;          // scratch memory of launches that divide a group among blocks
   COMPUTE alpha, beta, parameter_alpha, parameter_beta, epsilon;
 
-  __device__ __forceinline__ bool has_mask() const { return !PLAIN && mask; }
-  __device__ __forceinline__ bool has_bias() const { return !PLAIN && bias; }
-  __device__ __forceinline__ bool wants_dz() const { return !PLAIN && dz; }
+  __device__ __forceinline__ bool has_mask() const { return CALLS == ANY ? mask != nullptr : CALLS == ADDED; }
+  __device__ __forceinline__ bool has_bias() const { return CALLS == ANY ? bias != nullptr : CALLS == RECTIFIED; }
+  __device__ __forceinline__ bool wants_dz() const { return CALLS == ANY ? dz != nullptr : CALLS == ADDED; }
   // Whether dy counts, where the activation is undone by its argument.
   __device__ __forceinline__ bool counts(ELEMENT x, COMPUTE mean, COMPUTE factor, COMPUTE bias) const {
     return (load<COMPUTE>(x) - mean) * factor + bias > COMPUTE(0);
@@ -141,13 +175,13 @@ struct BackwardCall {
   __device__ __forceinline__ ELEMENT gradient(ELEMENT x, ELEMENT dy, const GradientOf& of, const ELEMENT* prior) const {
     const COMPUTE of_x = (load<COMPUTE>(x) - of.mean) * of.of_x + of.constant;
     const COMPUTE value = load<COMPUTE>(dy) * of.of_dy + of_x;
-    return PLAIN ? store<ELEMENT>(value) : blend(alpha, value, beta, prior);
+    return CALLS == ANY ? blend(alpha, value, beta, prior) : store<ELEMENT>(value);
   }
   template <int N, class Of>
   __device__ __forceinline__ void store_pack(unsigned offset, const Pack<ELEMENT, N>& x, const Pack<ELEMENT, N>& dy,
                                              const Of& group) const {
     Pack<ELEMENT, N> result, prior;
-    if (!PLAIN && beta != COMPUTE(0)) prior = *reinterpret_cast<const Pack<ELEMENT, N>*>(dx + offset);
+    if (CALLS == ANY && beta != COMPUTE(0)) prior = *reinterpret_cast<const Pack<ELEMENT, N>*>(dx + offset);
 #pragma unroll
     for (int i = 0; i < N; i++) result.item[i] = gradient(x.item[i], dy.item[i], group(i), &prior.item[i]);
     write_once(reinterpret_cast<Pack<ELEMENT, N>*>(dx + offset), result);

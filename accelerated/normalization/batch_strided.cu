@@ -22,9 +22,9 @@ struct ForwardArguments {
 // y of what a thread has of x.
 __device__ __forceinline__ void apply(const ForwardCall& call, const unsigned (&offset)[FORWARD], ELEMENT x, ELEMENT z,
                                       const Normalizer& of) {
-  unsigned char passes;
+  bool passes;
   call.y[offset[Y]] = call.normalized(x, z, of, call.y + offset[Y], passes);
-  if (call.keeps_mask()) call.mask[offset[Y]] = passes;
+  if (call.keeps_mask()) store_bit_of_mask(call.mask, offset[Y], passes);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) normalization_batch_strided_inference(const ForwardArguments a) {
@@ -101,7 +101,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) CLUSTER_DIMS_Y
     if (call.saved_mean) mean = call.saved_mean[start[MEAN]], inverse = call.saved_inverse[start[MEAN]];
   }
   ELEMENT x[IN_FLIGHT], dy[IN_FLIGHT];
-  unsigned char passes[IN_FLIGHT];
+  bool passes[IN_FLIGHT];
   if (!call.saved_mean) {
     ShiftedSum sum{};
     visit(
@@ -119,11 +119,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) CLUSTER_DIMS_Y
   const COMPUTE factor = scale * inverse;
 
   auto read_mask = [&](const unsigned (&o)[BACKWARD], int u) {
-    if (call.has_mask()) passes[u] = call.mask[o[DY]];
+    if (call.has_mask()) passes[u] = bit_of_mask(call.mask, o[DY]);
   };
   // dy where it counts
   auto undo_activation = [&](int u) {
-    const bool counts = call.has_mask() ? passes[u] != 0 : !call.has_bias() || call.counts(x[u], mean, factor, bias);
+    const bool counts = call.has_mask() ? passes[u] : !call.has_bias() || call.counts(x[u], mean, factor, bias);
     if (!counts) dy[u] = store<ELEMENT>(COMPUTE(0));
   };
   Total mine{};

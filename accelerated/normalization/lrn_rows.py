@@ -12,6 +12,8 @@ from ..primitives.geometry import PACK_BYTES, FastDivmod, blocks, geometry, merg
 from .lrn import LRNSolver
 from .problem import LRNProblem
 
+WARP = 32
+
 
 @dataclass(frozen=True)
 class RowSettings:
@@ -66,6 +68,7 @@ class RowsSolver(LRNSolver):
             ("positions", geometry(problem.dims, problem.strides, 1)),
         ]
         definitions = {
+            "WHOLE_POSITIONS": int(WARP % units == 0),
             "FORWARD_PACKS": ROWS.forward_packs,
             "BACKWARD_PACKS": ROWS.backward_packs,
             "FORWARD_SINGLES": ROWS.forward_singles,
