@@ -558,12 +558,14 @@ template <int TENSORS> struct Kept {
       if (mask) cp_async<4>(words + turn % COPIES * THREADS, mask + offset / WIDTH / 4 * 4, true);
     }
   }
-  // The slot of what is added to the row that has `left` rows behind it.
+  // The slot of what is added to the row that has `left` rows behind it; where nothing is read again, as if it were the
+  // row behind the last one.
   __device__ __forceinline__ Elements* added_slot(unsigned left) const {
-    return slot(cached + COPIES - AHEAD + left % AHEAD, 0);
+    return slot(cached + (AGAIN ? COPIES - AHEAD + left % AHEAD : (rows - cached + left) % COPIES), 0);
   }
-  __device__ __forceinline__ void copy_added(unsigned left, unsigned offset) const {
-    if (added && left < rows) copy_once(added_slot(left), reinterpret_cast<const Elements*>(added + offset));
+  __device__ __forceinline__ void copy_added(unsigned left) const {
+    if (added && left < rows)
+      copy_once(added_slot(left), reinterpret_cast<const Elements*>(added + (last() - left * step)));
   }
   // The first pass: use(offset, packs) of every row, which may change the last pack where calls are not plain.
   template <class Use> __device__ __forceinline__ void visit_first(const Use& use) {
@@ -574,15 +576,14 @@ template <int TENSORS> struct Kept {
       get(index, packs);
       use(offset, packs, bits(i, offset));
     };
-    auto copy_next = [&](unsigned index, bool again) {
-      copy(index, i, offset + COPIES * step, i + COPIES < rows, again);
+    auto copy_row = [&](unsigned index, unsigned row, unsigned at, bool again) {
+      copy(index, row, at, row < rows, again);
+      if (!AGAIN && row >= rows) copy_added(row - rows);
       cp_async_commit();
     };
+    auto copy_next = [&](unsigned index, bool again) { copy_row(index, i + COPIES, offset + COPIES * step, again); };
 #pragma unroll
-    for (unsigned k = 0; k < COPIES; k++) {
-      copy(k, k, offset + k * step, k < rows);
-      cp_async_commit();
-    }
+    for (unsigned k = 0; k < COPIES; k++) copy_row(k, k, offset + k * step, false);
     for (; i < cached; i++, offset += step) {
       read(i);
       if (!PLAIN && TENSORS > 1) *slot(i, TENSORS - 1) = packs[TENSORS - 1];
@@ -604,7 +605,6 @@ template <int TENSORS> struct Kept {
         copy_next(cached + (HELD + u) % COPIES, true);
       }
     }
-    cp_async_wait<0>();
   }
   // The second pass, from the last row on: begins to copy what is read again, and what is added.
   __device__ __forceinline__ unsigned read_again() const {
@@ -613,9 +613,9 @@ template <int TENSORS> struct Kept {
   __device__ __forceinline__ unsigned last() const { return first + (rows - 1) * step; }
   __device__ __forceinline__ void begin_again() const {
 #pragma unroll
-    for (unsigned k = 0; k < AHEAD; k++) {
+    for (unsigned k = 0; AGAIN && k < AHEAD; k++) {
       copy(cached + k, k, last() - k * step, k < read_again());
-      copy_added(k, last() - k * step);
+      copy_added(k);
       cp_async_commit();
     }
   }
@@ -631,7 +631,7 @@ template <int TENSORS> struct Kept {
       }
       use(offset, packs, other, passes, again);
       if (again) copy(cached + left % AHEAD, left, offset - AHEAD * step, left + AHEAD < all);
-      copy_added(left + AHEAD, offset - AHEAD * step);
+      copy_added(left + AHEAD);
       if (added || again) cp_async_commit();
     };
     while (left < all) {
