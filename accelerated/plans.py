@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from functools import lru_cache
-from operator import and_
+from operator import and_, itemgetter
 from typing import Any, NamedTuple, Self
 
 from dualdnn.api.operations import Operation
@@ -225,12 +225,16 @@ class Plan:
         self.complete = all(-1 not in positions for _, positions in self.steps)
 
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
+        self.start([0 if operand is None else operand.address for operand in operands], stream)
+
+    def start(self, addresses: Sequence[int], stream: Any) -> None:
+        """Run on the operands at these addresses, 0 where the call has none."""
         if not self.scratch_bytes:
-            return self._start(operands, stream)
+            return self._start(addresses, stream)
         last = self.steps[-1][0]
         device = last.device if isinstance(last, BackgroundLaunch) else last.function.device
         with device.scratch.of(stream, self.scratch_bytes) as scratch:
-            self._start([*operands, scratch], stream)
+            self._start([*addresses, scratch.address], stream)
 
     def with_scalars(self, values: Mapping[str, float]) -> Self:
         """Return the plan of one of the calls that share it. Raises ``ValueNeeded`` where calls cannot share it."""
@@ -238,10 +242,9 @@ class Plan:
         made.steps = [(launch.with_scalars(values), positions) for launch, positions in self.steps]
         return made
 
-    def _start(self, operands: Sequence[Any], stream: Any) -> None:
+    def _start(self, addresses: Sequence[int], stream: Any) -> None:
         if not self.complete:
-            operands = [*operands, None]
-        addresses = [0 if operand is None else operand.address for operand in operands]
+            addresses = [*addresses, 0]
         for launch, positions in self.steps:
             launch.start([addresses[i] for i in positions], stream)
 
@@ -264,21 +267,17 @@ class AlignedPlan(Plan):
         self.first, self.steps, self.solver = first, first.steps, first.solver
         self.scratch_bytes = 0  # the plans inside ask for their own
         self.masks = [alignment.get(name, 1) - 1 for name in operation.operands]
-        self.aligned = [(i, mask) for i, mask in enumerate(self.masks) if mask]
         indices = {name: i for i, name in enumerate(operation.operands)}
         self.apart = [(indices[first], indices[second]) for first, second in apart]
         self.fallback = fallback
         self.other: Plan | None = None
 
-    def __call__(self, operands: Sequence[Any], stream: Any) -> None:
-        for i, mask in self.aligned:
-            operand = operands[i]
-            if operand is not None and operand.address & mask:
-                return self._served_otherwise()(operands, stream)
-        for first, second in self.apart:
-            if operands[first].address == operands[second].address:
-                return self._served_otherwise()(operands, stream)
-        return self.first(operands, stream)
+    def start(self, addresses: Sequence[int], stream: Any) -> None:
+        aligned = not any(map(and_, addresses, self.masks))
+        if aligned and all(addresses[first] != addresses[second] for first, second in self.apart):
+            self.first.start(addresses, stream)
+        else:
+            self._served_otherwise().start(addresses, stream)
 
     def _served_otherwise(self) -> Plan:
         if self.other is None:
@@ -293,22 +292,61 @@ class AlignedPlan(Plan):
         return made
 
 
-class _Aligned:
-    """Memory from its first multiple of WORKSPACE_ALIGNMENT bytes on."""
-
-    def __init__(self, address: int) -> None:
-        self.address = address + -address % WORKSPACE_ALIGNMENT
+def _aligned(workspace: int) -> int:
+    """Return the first multiple of WORKSPACE_ALIGNMENT bytes in a workspace, which may begin anywhere: it has up to
+    WORKSPACE_ALIGNMENT - 1 bytes more."""
+    return workspace + -workspace % WORKSPACE_ALIGNMENT
 
 
 class WorkspacePlan(Plan):
-    """A plan whose workspace, the last operand, may begin at any address: it has up to WORKSPACE_ALIGNMENT - 1 bytes
-    more."""
+    """A plan whose workspace is the last operand."""
 
-    def __call__(self, operands: Sequence[Any], stream: Any) -> None:
-        workspace = operands[-1]
-        if workspace is not None and workspace.address % WORKSPACE_ALIGNMENT:
-            operands = [*operands[:-1], _Aligned(workspace.address)]
-        super().__call__(operands, stream)
+    def start(self, addresses: Sequence[int], stream: Any) -> None:
+        super().start([*addresses[:-1], _aligned(addresses[-1])], stream)
+
+
+class PlacedPlan(Plan):
+    """Launches and plans, one after the other, on the operands of a call and on regions of its workspace.
+
+    workspace: which operand that is. regions: the offset of each. steps: with the positions of their operands, of which
+    regions are behind those of the call; -1: what a step does not have.
+    """
+
+    def __init__(
+        self,
+        workspace: int,
+        regions: Sequence[int],
+        steps: Sequence[tuple[Any, Sequence[int]]],
+        solver: str,
+    ) -> None:
+        self.workspace, self.regions, self.solver = workspace, tuple(regions), solver
+        self.scratch_bytes = 0  # plans inside ask for their own
+        self.steps = [
+            inner for step, used in steps for inner in (step.steps if isinstance(step, Plan) else [(step, tuple(used))])
+        ]
+        self.parts = [
+            (inner, _chooser(positions)) for step, used in steps for inner, positions in self._flat(step, used)
+        ]
+
+    @staticmethod
+    def _flat(step: Any, used: Sequence[int]) -> list[tuple[Any, Sequence[int]]]:
+        """Return the launches of a plan that does nothing else, any other step as it is."""
+        if type(step) is not Plan or step.scratch_bytes:
+            return [(step, used)]
+        return [(launch, [(*used, -1)[i] for i in positions]) for launch, positions in step.steps]
+
+    def start(self, addresses: Sequence[int], stream: Any) -> None:
+        begin = _aligned(addresses[self.workspace])
+        known = (*addresses, *[begin + offset for offset in self.regions], 0)
+        for step, chosen in self.parts:
+            step.start(chosen(known), stream)
+
+
+def _chooser(positions: Sequence[int]) -> Callable[[Sequence[int]], Sequence[int]]:
+    """Return a function of a sequence that returns its items at these positions."""
+    if len(positions) > 1:
+        return itemgetter(*positions)
+    return lambda items: [items[position] for position in positions]
 
 
 Planner = Callable[..., Plan]

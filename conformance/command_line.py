@@ -218,7 +218,8 @@ def run_conformance(chosen: argparse.Namespace) -> int:
     files = sorted(str(path) for path in CASES.rglob("[!_]*.py"))
     # A wrong name is an error before anything runs. A foreign library may take its process down: workers survive that.
     subjects = chosen.subject or default_subjects()
-    foreign = any(not open_subject(name).ours for name in subjects if not is_recorded(name))
+    opened = {name: open_subject(name) for name in subjects if name != "recorded"}
+    foreign = any(not subject.ours for name, subject in opened.items() if not is_recorded(name))
     if all(map(is_recorded, subjects)):
         files = [path for path in files if Path(path).stem == "recorded_calls"]
     wanted = (chosen.out or Path(PARTIAL_REPORT if selection else COMPLETE_REPORT)).resolve()

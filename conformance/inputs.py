@@ -57,6 +57,14 @@ def _near_one(random: Generator, count: int) -> Array:
     return random.choice([-1.0, 1.0], count) * random.uniform(0.9, 1.1, count)
 
 
+def _infinite(random: Generator, count: int) -> Array:
+    """Values near plus or minus one, and infinities among them: one, or one in fifty."""
+    values = _near_one(random, count)
+    chosen = random.integers(count, size=max(1, count // 50))
+    values[chosen] = random.choice([np.inf, -np.inf], chosen.size)
+    return values
+
+
 def _huge(random: Generator, count: int) -> Array:
     """Normal values, and magnitudes from 1e19 to 1e30 among them, whose squares float does not hold."""
     values = _normal(random, count)
@@ -72,6 +80,7 @@ KINDS: dict[str, Callable[[Generator, int], Array]] = {
     "special": _special,
     "positive": _positive,
     "near_one": _near_one,
+    "infinite": _infinite,
     "huge": _huge,
 }
 
@@ -89,7 +98,7 @@ def values(spec: TensorSpec, kind: str, random: Generator) -> Array:
     dtype = NUMPY_TYPES[spec.scalar_type]
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
-        if kind in ("ties", "ties_and_nan", "near_one"):
+        if kind in ("ties", "ties_and_nan", "near_one", "infinite"):
             return random.integers(max(limits.min, -3), 4, spec.dims).astype(dtype)
         low, high = (limits.min, limits.max) if dtype.itemsize == 1 else (-(2**20), 2**20)
         return random.integers(low, high, spec.dims, endpoint=True).astype(dtype)

@@ -4,12 +4,14 @@ launches which kernel."""
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
+from zlib import crc32
 
 from dualdnn.accelerated.plans import noting_launches
 from dualdnn.accelerated.runtime.sources import entry_points
@@ -21,6 +23,7 @@ from .trial import Step
 T = TypeVar("T")
 PREFERRED, ALL = "preferred", "all"  # or names: by which solvers trials run
 KERNELS_FILE = "kernels.json"
+ORDERS = 3  # of threads
 NOT_LAUNCHED = "unlaunched.json"  # kernels that no case can launch here, with the reasons
 
 
@@ -56,6 +59,41 @@ def by_solvers(handle: Any, operations: Sequence[Operation], run: Callable[[str 
             results.append(run(name))
     handle.prepared.clear()
     return results[0]
+
+
+@contextmanager
+def threads_ordered(handle: Any, case: str) -> Iterator[None]:
+    """In this scope the emulated device runs threads forward, backward, or shuffled, another order for each case: a missing barrier shows
+    in one of them. The one of DUALDNN_EMULATION_SEED goes before."""
+    device = getattr(getattr(handle, "backend", None), "device", None)
+    if device is None or device.kind != "emulated" or "DUALDNN_EMULATION_SEED" in os.environ:
+        yield
+        return
+    had, device.seed = device.seed, crc32(case.encode()) % ORDERS
+    try:
+        yield
+    finally:
+        device.seed = had
+
+
+@contextmanager
+def divided_among(handle: Any, multiprocessors: int) -> Iterator[None]:
+    """Plan in this scope as on a device of so many multiprocessors; a GPU has those that it has."""
+    device = getattr(handle.backend, "device", None)
+    if device is None or device.kind != "emulated":
+        yield
+        return
+    plans, (had, kept) = handle.backend.plans, (device.multiprocessors, dict(handle.backend.plans))
+    try:
+        plans.clear()
+        handle.prepared.clear()
+        device.multiprocessors = multiprocessors
+        yield
+    finally:
+        device.multiprocessors = had
+        handle.prepared.clear()
+        plans.clear()
+        plans.update(kept)
 
 
 def with_workspace(handle: Any, steps: Sequence[Step]) -> list[Step]:
@@ -106,7 +144,10 @@ def excused() -> dict[str, str]:
     return table
 
 
-def without_a_launch(launched: Mapping[str, Any]) -> list[str]:
-    """The kernels of the house that no case launched and nothing excuses; those too that are excused though one did."""
+def without_a_launch(launched: Mapping[str, Any], subjects: Iterable[str]) -> list[str]:
+    """The kernels of the house that no case launched and nothing excuses; those too that are excused though one did. None where no
+    subject has kernels."""
+    if not any(name.startswith("accelerated") for name in subjects):
+        return []
     names = entry_points()
     return sorted(names - set(launched) - set(excused())) + sorted(set(excused()) & set(launched))

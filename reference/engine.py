@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -26,6 +27,7 @@ from .blas_threads import LEAST_TERMS, beside_others
 from .spread import Relative, Spread, Steps
 from .view import WHOLE, Array, Place, read, wide_type, write
 
+VALUES_ALONE: ContextVar[bool] = ContextVar("VALUES_ALONE", default=False)  # the backend, which asks for no bounds
 ARITHMETIC = "DUALDNN_REFERENCE_ARITHMETIC"
 Number = float | int
 Expected = Spread | Relative | Steps
@@ -45,6 +47,8 @@ class Exact:
     mixed: a transform takes each term to elements whose sums it is not in: none of them is determined where a term is not finite.
     opaque: the output is written as it is, and a later call reads it (reserve space, dropout states): another backend may store anything there.
     undetermined: which elements are not judged, as the document allows them to be several things; None: none of them.
+    overflows: of which elements a factor or an intermediate sum is infinite, or may leave the range of the compute type: of a finite value nothing is
+        determined, of others that they are not finite: infinite or NaN, which the order of the products decides.
     spread: what the rounding errors of sums, or of functions, follow from in practice, or a function that computes it (spread.py);
         None where nothing is known that is sharper than the worst case.
     """
@@ -57,6 +61,7 @@ class Exact:
     copied: bool = False
     mixed: bool = False
     undetermined: Callable[[], Array] | None = None
+    overflows: Callable[[], Array] | None = None
     spread: Expected | Callable[[], Expected | None] | None = None
 
     @classmethod
@@ -211,12 +216,14 @@ def launcher(operation: Operation) -> Callable[[Mapping[str, Array]], None]:
 
     @np.errstate(all="ignore")
     def launch(memory: Mapping[str, Array]) -> None:
+        asked = VALUES_ALONE.set(True)
         for name, place, exact in results(memory):
             if exact.raw:
                 memory[name][: exact.value.nbytes] = np.frombuffer(exact.value.tobytes(), np.uint8)
                 continue
             spec, values = specs[name], blended(operation, name, exact, memory, wide, place)
             write(spec, memory[name], values if place else np.broadcast_to(values, spec.dims), place)
+        VALUES_ALONE.reset(asked)
 
     terms = getattr(operation, "terms", 0)
     terms = terms and terms * operation.tensor(operation.outputs[0]).count
@@ -234,6 +241,11 @@ def magnitude_of(exact: Exact) -> Array:
 
 def roundings_of(exact: Exact) -> Any:
     return exact.roundings() if callable(exact.roundings) else exact.roundings
+
+
+def differs(one: Array, other: Array) -> Array:
+    """Where two results are not the same, NaN being the same as NaN."""
+    return np.asarray((one != other) & ~(np.isnan(one) & np.isnan(other)))
 
 
 def spread_of(exact: Exact) -> Expected | None:

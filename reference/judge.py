@@ -128,14 +128,14 @@ def _in_blocks(
         return
     value, magnitude = (np.broadcast_to(array, dims) for array in (exact.value, magnitude_of(exact)))
     roundings = roundings_of(exact)
-    undetermined = exact.undetermined() if exact.undetermined else None
+    marks = {name: mark() for name in ("undetermined", "overflows") if (mark := getattr(exact, name))}
     starts = [part.start for part in place] if place else [0] * len(dims)
     for block in blocks(dims, 1, BLOCK):
         there = tuple(slice(b.start + first, b.stop + first) for b, first in zip(block, starts, strict=True))
         of_part = np.broadcast_to(roundings, dims)[block] if np.ndim(roundings) else roundings
         part = Exact(value[block], magnitude[block], of_part, copied=exact.copied, mixed=exact.mixed)
-        if undetermined is not None:
-            part.undetermined = partial(undetermined.__getitem__, block)
+        for name, mark in marks.items():
+            setattr(part, name, partial(np.broadcast_to(mark, dims).__getitem__, block))
         yield there, part, spread.part(dims, block) if spread else None
 
 
@@ -177,11 +177,12 @@ def bounds(
             bound = np.where(finite, bound, 0)
         if overflow.any():
             bound = np.where(overflow & (exact.mixed | np.isfinite(exact.value)), np.inf, bound)
-        if exact.undetermined:
-            bound = np.where(exact.undetermined(), np.inf, bound)
+        for mark in filter(None, (exact.undetermined, exact.overflows)):
+            bound = np.where(mark(), np.inf, bound)
         return value, np.broadcast_to(bound, dims)
 
 
+@np.errstate(all="ignore")
 def interval(value: Array, bound: Array, data_type: cudnnDataType_t) -> tuple[Array, Array, Array]:
     """(lowest, highest number of the output type that is right, half a step of that type), for each element."""
     lowest, highest = (rounded(edge, data_type).astype(value.dtype) for edge in (value - bound, value + bound))
@@ -208,6 +209,11 @@ def _judge_output(
         right |= np.isnan(value) & (number == 0)  # integers have no NaN; conversions give 0 (view.rounded)
     elif exact.copied and operation.blend_of(name) == (1, 0):
         right &= (value != 0) | (number != 0) | (np.signbit(value) == np.signbit(number))
+    shows = ~undetermined
+    if exact.overflows:
+        not_finite = exact.overflows() & ~np.isfinite(exact.value)
+        right &= ~(not_finite & np.isfinite(number))
+        shows |= not_finite
     error = number - _saturated(value, spec.scalar_type)
     allowed = bound + half_step
     if spread is not None:
@@ -220,7 +226,7 @@ def _judge_output(
     if not counted.all():
         ratio = np.where(counted, ratio, 0.0)
     verdict.checked += value.size
-    verdict.informative += int(np.count_nonzero((value != 0) & ~undetermined))
+    verdict.informative += int(np.count_nonzero((value != 0) & shows))
     if right.all():
         verdict.error_ratio = max(verdict.error_ratio, min(float(ratio.max(initial=0.0)), 1.0))
         return

@@ -88,15 +88,22 @@ def _norm2(rows: Array, arithmetic: Arithmetic) -> Exact:
 
 
 def _product(rows: Array, arithmetic: Arithmetic) -> Exact:
-    value = rows.prod(-1)
-    sizes = np.abs(rows)
+    value, sizes = rows.prod(-1), np.abs(rows)
+    if np.isinf(value).any():  # a number, too, where all factors are: beyond any range
+        beyond = np.isinf(value) & np.isfinite(rows).all(-1)
+        value = np.where(beyond, np.copysign(np.finfo(rows.dtype).max, value), value)
     # n - 1 products in any order. Some order may leave the range of the compute type upwards: the product of all
     # factors above 1; or downwards, which loses up to `smallest` in each product, scaled by the factors still to come.
     highest, lowest = np.fmax(sizes, 1).prod(-1), np.fmin(sizes, 1).prod(-1)
     roundings = max(1, rows.shape[-1] - 1)
-    lost = np.where((lowest < arithmetic.smallest) & (lowest > 0), roundings * arithmetic.smallest * highest, 0)
+    loses = (lowest < arithmetic.smallest) & (sizes > 0).all(-1)
+    lost = np.where(loses, roundings * arithmetic.smallest * highest, 0)
     magnitude = np.abs(value) + lost / (arithmetic.unit * roundings)
-    return Exact(value, np.where(highest < arithmetic.largest, magnitude, arithmetic.largest), roundings)
+    # What is lost may be a zero, whose product with an infinity is NaN.
+    return Exact(
+        value, np.where(highest < arithmetic.largest, magnitude, arithmetic.largest), roundings,
+        overflows=lambda: loses & np.isinf(rows).any(-1),
+    )  # fmt: skip
 
 
 def _product_without_zeros(rows: Array, arithmetic: Arithmetic) -> Exact:
@@ -146,11 +153,12 @@ def _rows(A: Array, reduced: tuple[int, ...]) -> Array:
 def _shaped(exact: Exact, operation: ReduceTensor) -> Exact:
     """The results with C's dimensions."""
     dims = operation.C.dims
-    magnitude = exact.magnitude
+    magnitude, overflows = exact.magnitude, exact.overflows
     return Exact(
         exact.value.reshape(dims),
         lambda: (magnitude() if callable(magnitude) else magnitude).reshape(dims),
         exact.roundings.reshape(dims) if isinstance(exact.roundings, np.ndarray) else exact.roundings,
+        overflows=overflows and (lambda: overflows().reshape(dims)),
         spread=lambda: _shaped_spread(exact, dims),
     )
 

@@ -89,17 +89,17 @@ def softmax_forward(operation: SoftmaxForward, x: Array) -> Exact:
 def softmax_backward(operation: SoftmaxBackward, y: Array, dy: Array) -> Exact:
     """y * (dy - sum(y * dy)), for LOG dy - exp(y) * sum(dy)."""
     axes = _axes(operation.mode, y.ndim)
-    count = prod([y.shape[axis] for axis in axes])
+    count, largest = prod([y.shape[axis] for axis in axes]), PRECISION[operation.compute_type][2]
     if operation.algorithm == Algorithm.CUDNN_SOFTMAX_LOG:
-        largest = PRECISION[operation.compute_type][2]
         probability = np.exp(y)
         value = dy - probability * _total(dy, axes)
 
         def magnitude() -> Array:
             # count additions, the product, exp and its argument; the subtraction weighs both sides once.
             roundings = count + 2 + EXP + ARGUMENT * np.abs(y)
-            error = np.abs(dy) + np.where(probability > 0, probability * roundings, 0) * _total(np.abs(dy), axes)
-            return np.where(probability < largest, error, np.inf)
+            total = _total(np.abs(dy), axes)
+            error = np.abs(dy) + np.where(probability > 0, probability * roundings, 0) * total
+            return np.where((probability < largest) & (total < largest), error, np.inf)
 
         def squares_of_log() -> Steps:
             total = _total(dy, axes)
@@ -111,9 +111,13 @@ def softmax_backward(operation: SoftmaxBackward, y: Array, dy: Array) -> Exact:
     total = _total(y * dy, axes)
     value = y * (dy - total)
 
+    def magnitude_of_products() -> Array:
+        products = _total(np.abs(y * dy), axes)
+        return np.where(products < largest, np.abs(y) * (np.abs(dy) + products), np.inf)
+
     def squares() -> Steps:
         sums = walked(count, total, np.sqrt(_total(np.square(y * dy), axes)))
         return Steps(np.square(y) * (sums + few(3) * (np.square(dy) + np.square(total))))
 
     # A product and count additions, the subtraction, the product with y.
-    return Exact(value, lambda: np.abs(y) * (np.abs(dy) + _total(np.abs(y * dy), axes)), count + 3, spread=squares)
+    return Exact(value, magnitude_of_products, count + 3, spread=squares)

@@ -292,7 +292,9 @@ class SumErrors(WithinInterval):
             allowed = allowed + most_cut * products * np.sqrt(both)
             drift = np.square(cut * products) * squares
             variance = variance + drift
-        if output_type not in PRECISION or PRECISION[output_type][0] > unit:
+        if output_type not in PRECISION:  # whole numbers, whose steps are all the same
+            variance = variance + np.square(half_step) / 3
+        elif PRECISION[output_type][0] > unit:
             variance = variance + VARIANCE * np.square(half_step)
         determined = self.measure(error, half_step, allowed, bound)
         counted = determined & (np.abs(value) > SMALLEST_EXACT) & (bound > 0) & (variance > 0)

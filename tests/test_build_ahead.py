@@ -91,10 +91,10 @@ def test_specialised_modules_are_those_of_what_is_timed(device, wanted):
     timed = set().union(*(modules_of(operation, device) for operation in build_ahead.timed(device)))
     assert specialised == {module for module in timed if not build_ahead.takes_any_shape(module)}
     assert {source for source, _ in specialised} == {
-        "attention/online_mma.cu", "attention/gradients_mma.cu", "attention/online_tma.cu", "attention/gradients_tma.cu",
+        "attention/online_tma.cu", "attention/gradients_tma.cu",
         "convolution/depthwise/depthwise.cu", "convolution/filter_gradient/depthwise.cu", "pooling/static_forward.cu", "pooling/static_average_backward.cu", "pooling/static_forward_separable.cu",
         "pooling/max_backward/max_backward.cu", "pooling/max_backward/max_backward_3d_nhwc.cu", "pooling/max_backward/max_backward_fp16_planes.cu",
-        "pooling/small_forward.cu", "pooling/small_max_backward.cu", "softmax/staged.cu",
+        "pooling/small_max_backward.cu", "softmax/staged.cu",
         "softmax/persistent_tma.cu", "graph/chain.cu", "rnn/persistent_forward.cu", "rnn/persistent_backward.cu",
         "normalization/lrn_rows.cu", "normalization/lrn_columns.cu", "normalization/lrn_channels.cu",
         "normalization/batch_strided.cu", "normalization/batch_columns.cu", "normalization/batch_planes.cu", "fused_ops/gradient_planes.cu",

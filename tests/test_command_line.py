@@ -119,6 +119,9 @@ def test_one_operation_from_its_text(capsys):
 @pytest.mark.parametrize("arguments, message", [
     (["conformance", "--subject", "tpu"], "tpu"),
     (["conformance", "--subject", "library:/nowhere.so"], "nowhere"),
+    (["conformance", "--subject", "recorded:/nowhere.npz"], "nowhere"),
+    (["conformance", "--subject", f"recorded:{__file__}"], "test_command_line"),
+    (["conformance", "--subject", "reference", "--subject", "recorded:/"], "recording"),
     (["conformance", "--jobs", "-1"], "--jobs"),
     (["conformance", "--operation", "nonsense("], "not the text"),
     (["conformance", "--operation", "5"], "not the text"),

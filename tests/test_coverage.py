@@ -6,6 +6,7 @@ from dualdnn.api.document import functions
 from dualdnn.api.functions import FUNCTIONS
 from dualdnn.conformance.report import CaseResult, load_clauses
 from dualdnn.conformance.scope import UNSHOWN, in_scope, without_a_case
+from dualdnn.conformance.solvers import without_a_launch
 
 
 def result(clause: str, outcome: str, subject: str = "reference") -> CaseResult:
@@ -35,3 +36,9 @@ def test_only_a_passed_case_shows_a_clause():
         changed = [result(first, outcome), *everything[1:]]
         assert without_a_case("reference", changed) == [first]
     assert without_a_case("accelerated:emulated", everything) == scope
+
+
+def test_kernels_are_missed_where_some_could_run():
+    """A run of the reference, or of a library, launches none of the house."""
+    assert not without_a_launch({}, ["reference", "library:libcudnn.so.8"])
+    assert len(without_a_launch({}, ["reference", "accelerated:emulated"])) > 300

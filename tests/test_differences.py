@@ -10,7 +10,7 @@ import pytest
 from dualdnn.api import cudnn
 from dualdnn.conformance.cases import recorded_calls
 from dualdnn.conformance.differences import DIFFERENCES, Disagreement, difference_for, explanation_of
-from dualdnn.conformance.differences.occurrences import FOLDER, difference_of_case, named_for, unseen, what
+from dualdnn.conformance.differences.occurrences import FOLDER, difference_of_case, explained, named_for, unseen, what
 from dualdnn.conformance.recorded import Record, Recording
 from dualdnn.conformance.recorded.judging import AGREES, OUTPUTS, RESULT, STATUS, examine
 from dualdnn.conformance.recorded.recorder import Recorder
@@ -112,6 +112,14 @@ def test_what_shows_in_some_runs_is_known_where_it_shows_and_as_it_does():
     assert difference_of_case(*arguments, False, f"{wrong}11 other numbers, 1 NaN")[0] is None
     assert difference_of_case(*arguments, True, "") == (None, "")
     assert difference_of_case(case, "library-1", True, False, f"{wrong}12 other numbers")[0] is None
+
+
+def test_a_suspicion_has_the_difference_that_names_its_outputs():
+    said = ["hy: 1 elements lie outside", "dweightSpace: 2 elements lie outside"]
+    found = explained("rnn_backward/test_wide_layers", "vendor-91900", said)
+    assert found == [f"difference V-rnn-half: {one}" for one in said]
+    assert explained("rnn_backward/test_wide_layers", "vendor-91900", said[:1]) == said[:1]
+    assert explained("rnn_backward/test_wide_layers", "vendor-8907", said) == said
 
 
 def test_without_a_list_the_patterns_decide():

@@ -7,8 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from dualdnn.api.enumerations import (
+    cudnnIndicesType_t,
+    cudnnNanPropagation_t,
+    cudnnReduceTensorIndices_t,
+    cudnnReduceTensorOp_t,
+)
+from dualdnn.api.operations import ReduceTensor, ReduceTensorSpec, TensorSpec
 from dualdnn.api.operations.specs import FLOAT as F
 from dualdnn.api.operations.specs import HALF as H
+from dualdnn.api.operations.specs import INT8
 from dualdnn.conformance.cases.every_operation import SAMPLES
 from dualdnn.conformance.faults import (
     ALPHA_AS_HALF,
@@ -24,6 +32,7 @@ from dualdnn.conformance.faults import (
 )
 from dualdnn.conformance.report.page import planted_faults
 from dualdnn.conformance.trial import prepare
+from dualdnn.reference import judge, run
 from dualdnn.reference.engine import magnitude_of, results_of, roundings_of, spread_of
 from dualdnn.reference.spread import Relative, Spread
 from dualdnn.reference.view import wide_type
@@ -43,6 +52,22 @@ def test_right_sums_are_not_suspect(family, terms):
         verdict = judged(family, NONE, terms, seed)
         assert verdict.agrees and not verdict.suspicions
         assert verdict.errors["y"].count > 4000
+
+
+@pytest.mark.parametrize("terms", [3, 4, 7])
+def test_right_means_of_whole_numbers_are_not_suspect(terms):
+    """Steps of whole numbers are equal, so that rounding errors are larger than those of mantissas."""
+    spec = ReduceTensorSpec(
+        cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_AVG, F, cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN,
+        cudnnReduceTensorIndices_t.CUDNN_REDUCE_TENSOR_NO_INDICES, cudnnIndicesType_t.CUDNN_32BIT_INDICES,
+    )  # fmt: skip
+    dims = (1, terms, 200, 200)
+    operation = ReduceTensor(spec, 0, 0, 1.0, 0.0, *(TensorSpec.packed(INT8, d) for d in (dims, (1, 1, 200, 200))))
+    before = prepare(operation, "normal", 0)
+    after = {name: memory.copy() for name, memory in before.items()}
+    run(operation, after)
+    verdict = judge(operation, before, after, random=True)
+    assert verdict.agrees and not verdict.suspicions
 
 
 @pytest.mark.parametrize("fault", [*FAULTS, ALPHA_AS_HALF][1:])

@@ -87,7 +87,7 @@ def test_cases_in_order(tmp_path):
 def test_cases_that_reach_a_source(tmp_path):
     launching = {
         "pooling_global_forward_rows": ["pooling/a[1]", "pooling/a[2]", "pooling/b"],
-        "pooling_small_forward_loose": ["pooling/c"],
+        "pooling_static_forward_loose": ["pooling/c"],
         "softmax_staged_rows": ["softmax/d"],
         "a_kernel_that_was_deleted": ["softmax/e"],
     }

@@ -234,6 +234,32 @@ def test_what_rounding_decides_may_count_or_not():
     assert value.ravel().tolist() == [5, 0] and bound[0, 0, 0, 0] < 1e-5 and 9.99 < bound[0, 1, 0, 0] < 10.1
 
 
+def test_orders_of_the_products_that_infinities_tell_apart():
+    """By hand: scale * inverse is infinite in the first channel, n in the second, where dy is stopped by nothing; numbers elsewhere."""
+    t, s = TensorSpec.packed(FLOAT, (1, 3, 1, 2)), TensorSpec.packed(FLOAT, (1, 3, 1, 1))
+    operation = BatchNormalizationBackward(SPATIAL, 1.0, 0.0, 1.0, 0.0, t, t, t, s, s, 1e-3, s)
+    dy, n = np.array([[1, 2], [1, 2], [1, 3]], np.float32), np.array([[1, -1], [np.inf, 1], [1, -1]], np.float32)
+    scale, ones = np.array([np.inf, 1, 1], np.float32), np.ones(3, np.float32)
+    given = memory(x=n, dy=dy, scale=scale, savedMean=0 * ones, savedInvVariance=ones)
+    sums = {"dScale": np.array([-1, np.inf, -2]), "dBias": np.array([3, 3, 4])}
+
+    def agrees(dx: list[float]) -> bool:
+        after = given | memory(dx=np.array(dx, np.float32), **{k: v.astype(np.float32) for k, v in sums.items()})
+        return judge(
+            operation, given | {name: 0 * after[name] for name in operation.outputs if name in after}, after
+        ).agrees
+
+    inf, nan, rest = np.inf, np.nan, [0.0, 0.0]
+    assert agrees([inf, -inf, -inf, -inf, *rest]) and agrees([nan, inf, nan, nan, *rest])
+    for at in range(4):
+        assert not agrees([0.5 if i == at else nan for i in range(4)] + rest)
+    assert not agrees([nan] * 6)
+    sums["dScale"][1] = nan
+    assert agrees([nan] * 4 + rest)  # of sums that overflow, too
+    sums["dScale"][1] = 5
+    assert not agrees([nan] * 4 + rest)
+
+
 def stored(before: dict[str, np.ndarray], **results: np.ndarray) -> dict[str, np.ndarray]:
     """Memory after a call with these results, rounded to float."""
     return before | memory(**{name: values.astype(np.float32) for name, values in results.items()})

@@ -183,3 +183,34 @@ def test_sums_beyond_the_compute_type_are_not_determined():
     operation = LRNCrossChannelForward(LRNSpec(1, 1.0, 0.75, 1.0), 1.0, 0.0, spec, spec)
     exact = evaluate(operation, memory(x=x))["y"]
     assert np.isinf(magnitude_of(exact)).ravel().tolist() == [True] + [False] * 5
+
+
+@pytest.mark.parametrize("beta, power", [(0.75, np.nan), (2.0, 0.0)])
+def test_powers_of_negative_sums_that_are_infinite(beta, power):
+    """They are NaN as those of finite ones are, but for whole exponents; a C library's power is 0."""
+    spec = TensorSpec.packed(FLOAT, (1, 2, 1, 1))
+    operation = LRNCrossChannelForward(LRNSpec(2, -1.0, beta, 1.0), 1.0, 0.0, spec, spec)
+    value = evaluate(operation, memory(x=np.array([3, np.inf], np.float32)))["y"].value.ravel()
+    np.testing.assert_array_equal(value, [3 * power, np.nan])
+
+
+@pytest.mark.parametrize("beta", [0.75, 2.0])
+def test_products_that_float_does_not_hold(beta):
+    """Squares of 1e16 beside it: in float the power, or the term of the sum, is smaller than any normal number, and becomes zero."""
+    spec = TensorSpec.packed(FLOAT, (1, 1, 1, 2))
+    x, dy = np.array([1e16, 2.0], np.float32), np.array([3.0, 5.0], np.float32)
+    lrn = LRNSpec(1, 5.0, beta, 1.0)
+    forward = LRNCrossChannelForward(lrn, 1.0, 0.0, spec, spec)
+    backward = LRNCrossChannelBackward(lrn, 1.0, 0.0, spec, spec, spec, spec)
+    s = np.float32(1) + np.float32(5) * x * x
+    power = np.exp2(np.float32(-beta) * np.log2(s))
+    power[power < 2.0**-126] = 0
+    each = dy * power * x / s
+    each[np.abs(each) < 2.0**-126] = 0
+    results = {forward: x * power, backward: dy * power - np.float32(10 * beta) * x * each}
+    for operation, ours in results.items():
+        held = memory(x=x, y=x, dy=dy)
+        (name,) = operation.outputs
+        value, bound = (array.ravel() for array in bounds(operation, name, evaluate(operation, held)[name], held))
+        assert (np.abs(ours - value) <= bound + np.abs(value) * 2.0**-24).all()
+        assert bound[1] <= np.abs(value[1]) * 2.0**-16

@@ -172,3 +172,26 @@ def test_exact_sums_leave_no_room():
     values[0, 0, 7] = 1 / 1024
     found = evaluated(operation_of(Op.CUDNN_REDUCE_TENSOR_ADD, FLOAT, values.shape, (1, 1, 1)), values)["C"]
     assert roundings_of(found).min() == values.size - 1
+
+
+@pytest.mark.parametrize("op", ROUNDED[-2:], ids=lambda o: o.name)
+def test_products_beyond_double(op):
+    """Of 1e30 and 1e-4, some hundred of each: zero, infinity and NaN in float, by the order. Of small numbers alone as much as they may
+    be rounded to. An infinite factor makes no number of them, if not the same."""
+    length = 3000
+    values = np.ones((3, length), np.float32)
+    values[0, :100], values[0, 100:200], values[1], values[1, -60:], values[2, :100], values[2, 100] = (
+        1e30,
+        1e-4,
+        0.6,
+        2,
+        1e-4,
+        np.inf,
+    )
+    found = evaluated(operation_of(op, FLOAT, (1, 3, length), (1, 3, 1)), values.reshape(1, 3, length))["C"]
+    value, magnitude = found.value.ravel(), magnitude_of(found).ravel()
+    assert np.isfinite(value[0]) and magnitude[0] >= np.finfo(np.float32).max
+    lost = float(in_float(op, values[1].tolist()))
+    assert 0 < lost - value[1] <= 2.0**-24 * magnitude[1] * roundings_of(found)
+    assert not np.isfinite(value[2])
+    assert found.overflows().ravel().tolist() == [False, False, True]

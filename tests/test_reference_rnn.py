@@ -26,6 +26,7 @@ from dualdnn.conformance.cases.rnn.rnn_forward import NO_BIAS, ONE_WAY, forward,
 from dualdnn.conformance.trial import prepare
 from dualdnn.reference import judge, run
 from dualdnn.reference.philox import philox
+from dualdnn.reference.rnn.bounded import Arithmetic
 from dualdnn.reference.view import strided
 
 SEQ_MAJOR, PACKED, BATCH_MAJOR = cudnnRNNDataLayout_t
@@ -329,6 +330,38 @@ def test_what_follows_a_state_beyond_half_is_not_judged(data_type):
     assert judge(o, before, after).agrees == (data_type == HALF)
     strided(o.tensor("y"), after["y"])[0, 1, 0] += 1
     assert judge(o, before, after).wrong == (1 if data_type == HALF else 5)
+
+
+def test_zeros_times_a_state_beyond_half_are_not_judged():
+    """A weight of zero behind it makes NaN of the infinity, in the rectified states and in what they pass of a gradient."""
+    spec = network(RELU, NO_BIAS, ONE_WAY, data_type=HALF, width=2, hidden=2, layers=2)
+    o = forward(spec, SEQ_MAJOR, (1,), null=("hx",))
+    before = prepare(o, "normal", 0)
+    strided(o.tensor("x"), before["x"])[...] = 1000, 1
+    weights = strided(o.tensor("weightSpace"), before["weightSpace"])
+    weights[...] = 0
+    weights[0, [0, 3, 9, 11], 0] = 100, 1, 0.25, -0.25  # states of 100,000 and 1, then sums of 0.25 and -0.25
+    after = {name: memory.copy() for name, memory in before.items()}
+    run(o, after)
+    assert strided(o.tensor("y"), after["y"]).ravel().tolist() == [0.25, 0.0]
+    strided(o.tensor("y"), after["y"])[...] = np.nan
+    strided(o.tensor("hy"), after["hy"])[1] = np.nan
+    verdict = judge(o, before, after)
+    assert verdict.agrees
+    data = replace(chain_of(o)[0], hx=None)
+    memory = prepare(data, "normal", 0) | {"weightSpace": before["weightSpace"]}
+    later = {name: bytes_.copy() for name, bytes_ in memory.items()}
+    run(data, later | {"reserveSpace": after["reserveSpace"]})
+    strided(data.tensor("dx"), later["dx"])[..., 1] = 0
+    assert judge(data, memory, later, {"reserveSpace": verdict.kept["reserveSpace"]}).agrees
+    strided(data.tensor("dx"), later["dx"])[..., 0] += 7
+    assert judge(data, memory, later, {"reserveSpace": verdict.kept["reserveSpace"]}).wrong == 1
+
+
+def test_small_numbers_of_half_are_rounded_to_the_nearest_multiple_of_the_least():
+    a = Arithmetic(2.0**-24, stored=2.0**13)
+    numbers = np.array([0.0, 2.0**-20, 2.0**-14, 1.0])
+    assert (a.of_storing(numbers) * a.unit).tolist() == [0.0, 2.0**-25, 2.0**-25, 2.0**-11]
 
 
 @pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=lambda cell: cell.name)

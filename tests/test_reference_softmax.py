@@ -153,6 +153,23 @@ def test_fast_is_undetermined_exactly_where_exp_leaves_the_compute_type():
         assert np.isfinite(magnitude_of(exact)).all() == determined
 
 
+@pytest.mark.parametrize(
+    "algorithm, y, dy",
+    [
+        (Algorithm.CUDNN_SOFTMAX_ACCURATE, (1e-8, 1e25), (0, 1e20)),
+        (Algorithm.CUDNN_SOFTMAX_LOG, (-90, 0), (2e38, 2e38)),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_gradients_behind_a_sum_that_overflows_are_not_determined(algorithm, y, dy):
+    """The sum over the channels leaves float, its product with a small factor would not."""
+    spec = TensorSpec.packed(FLOAT, (1, 2, 1, 1))
+    operation = SoftmaxBackward(algorithm, Mode.CUDNN_SOFTMAX_MODE_CHANNEL, 1.0, 0.0, spec, spec, spec)
+    exact = evaluate(operation, memory(y=np.array(y, np.float32), dy=np.array(dy, np.float32)))["dx"]
+    assert abs(exact.value.flat[0]) < 3e38
+    assert np.isinf(magnitude_of(exact)).all()
+
+
 def test_sixteen_bit_results_are_rounded_once():
     """Every result is one of the two halves next to the exact value, the nearer one."""
     spec = TensorSpec.packed(HALF, (1, 7, 1, 1))

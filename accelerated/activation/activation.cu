@@ -117,43 +117,23 @@ template <bool RECTIFIED> struct Forward {
 
 template <> constexpr bool LONG_FUNCTION<Forward<false>> = true;
 
-template <bool RECTIFIED, class Arguments>
-__device__ __forceinline__ Elementwise<ELEMENT, 1, ELEMENT, Forward<RECTIFIED>> forward(
-    const Arguments& a, unsigned prefetching_blocks = 0) {
+template <bool RECTIFIED = false>
+__device__ __forceinline__ Elementwise<ELEMENT, 1, ELEMENT, Forward<RECTIFIED>> forward(const ForwardArguments& a) {
   return {{a.x},
           a.y,
           a.beta != COMPUTE(0),
           {a.alpha, a.beta, a.coefficient, a.mode, static_cast<bool>(a.propagate)},
           1,
-          prefetching_blocks};
-}
-template <bool RECTIFIED = false> __device__ __forceinline__ void run(const ForwardArguments& a) {
-  forward<RECTIFIED>(a, a.prefetching_blocks).template run<WIDTH>(a.geometry);
+          a.prefetching_blocks};
 }
 extern "C" __global__ void __launch_bounds__(256, BLOCKS) activation_forward(const ForwardArguments a) {
   griddepcontrol_wait_deferred();
-  run(a);
+  forward(a).run<WIDTH>(a.geometry);
 }
 // Short functions, of few registers (ReLU of 51 MB of half: 26.6 us instead of 27.3, of 6 MB 2.4 instead of 2.9).
 extern "C" __global__ void __launch_bounds__(256, SHORT_BLOCKS) activation_forward_rectified(const ForwardArguments a) {
   griddepcontrol_wait_deferred();
-  run<true>(a);
-}
-struct ForwardSmallGrid {
-  const ELEMENT* x;
-  ELEMENT* y;
-  COMPUTE alpha, beta, coefficient;
-  int mode, propagate;
-  SmallGrid<2> small_grid;
-};
-
-extern "C" __global__ void __launch_bounds__(256) activation_forward_small_grid(const ForwardSmallGrid a) {
-  griddepcontrol_wait_deferred();
-  forward<false>(a).run_small_grid(a.small_grid);
-}
-extern "C" __global__ void __launch_bounds__(256) activation_forward_rectified_small_grid(const ForwardSmallGrid a) {
-  griddepcontrol_wait_deferred();
-  forward<true>(a).run_small_grid(a.small_grid);
+  forward<true>(a).run<WIDTH>(a.geometry);
 }
 
 struct SigmoidGradient : Of<2> {
@@ -203,28 +183,11 @@ struct Backward {
   }
 };
 
-template <class Arguments>
-__device__ __forceinline__ Elementwise<ELEMENT, 2, ELEMENT, Backward> backward(const Arguments& a,
-                                                                               unsigned prefetching_blocks = 0) {
-  return {{a.operand, a.dy}, a.dx, a.beta != COMPUTE(0), {a.alpha, a.beta, a.coefficient, a.mode}, 2,
-          prefetching_blocks};
+__device__ __forceinline__ Elementwise<ELEMENT, 2, ELEMENT, Backward> backward(const BackwardArguments& a) {
+  return {{a.operand, a.dy},   a.dx, a.beta != COMPUTE(0), {a.alpha, a.beta, a.coefficient, a.mode}, 2,
+          a.prefetching_blocks};
 }
-
 extern "C" __global__ void __launch_bounds__(256, BACKWARD_BLOCKS) activation_backward(const BackwardArguments a) {
   griddepcontrol_wait_deferred();
-  backward(a, a.prefetching_blocks).run<WIDTH>(a.geometry);
-}
-
-struct BackwardSmallGrid {
-  const ELEMENT* operand;
-  const ELEMENT* dy;
-  ELEMENT* dx;
-  COMPUTE alpha, beta, coefficient;
-  int mode;
-  SmallGrid<3> small_grid;
-};
-
-extern "C" __global__ void __launch_bounds__(256) activation_backward_small_grid(const BackwardSmallGrid a) {
-  griddepcontrol_wait_deferred();
-  backward(a).run_small_grid(a.small_grid);
+  backward(a).run<WIDTH>(a.geometry);
 }

@@ -18,7 +18,6 @@ from ..primitives.geometry import (
     elementwise,
     prefetching_blocks,
 )
-from ..primitives.small_grid import SmallGridLaunch, small_grid
 from ..solver import Problem, Solver, serve
 
 SOURCE = "activation/activation.cu"
@@ -56,25 +55,6 @@ class ActivationProblem(Problem):
         return Launch(function, arguments, self.operands, grid, block)
 
 
-class SmallGridSolver(Solver[ActivationProblem]):
-    """Small tensors that no 16-byte pack moves: the launch's dimensions are the tensor's."""
-
-    name = "activation.small_grid"
-
-    def _layout(self, problem: ActivationProblem) -> SmallGridLaunch | None:
-        output = problem.output
-        width = elementwise(output.dims, problem.strides, PACK_BYTES // output.scalar_bytes, problem.device)[0].width
-        return small_grid(output.dims, problem.strides) if width == 1 else None
-
-    def serves(self, problem: ActivationProblem) -> bool:
-        return self._layout(problem) is not None
-
-    def launches(self, problem: ActivationProblem) -> list[Launch]:
-        found = self._layout(problem)
-        assert found is not None
-        return [problem.launch(f"{problem.kernel}_small_grid", *found)]
-
-
 class ElementwiseSolver(Solver[ActivationProblem]):
     """Tensors of any layout: a thread takes packs of 16 bytes where every operand has them, else single elements."""
 
@@ -93,5 +73,5 @@ class ElementwiseSolver(Solver[ActivationProblem]):
         return [problem.launch(problem.kernel, layout, grid, (THREADS, 1, 1), prefetching)]
 
 
-SOLVERS = (SmallGridSolver(), ElementwiseSolver())
+SOLVERS = (ElementwiseSolver(),)
 serve(ActivationProblem, SOLVERS, ActivationForward, ActivationBackward)

@@ -1,13 +1,12 @@
-// The core of the gradients of multi-head attention (8.2.15) on Hopper's tensor cores, fed by TMA: vectors of
-// up to SIZE elements, half, bfloat16 or float in parts, by recomputation as in gradients_mma.cu, each sum in one
-// order.
+// The core of the gradients of multi-head attention (8.2.15) on Hopper's tensor cores, fed by TMA, by recomputation:
+// vectors of up to SIZE elements, half, bfloat16 or float in parts, sums in float, each in one order.
 //
 // Persistent blocks take items of work, 64 queries (or keys) of one head for each warpgroup. A producer warpgroup loads
 // them, and tiles of 64 keys (queries) with all that is known of them into STAGES stages of shared memory.
 //
 // Roofline bound: flops, 7 products (three for queries, four for keys and values) of 2 * size for each query and key of
 // its window, at 989 T/s (half, H200); bytes, each vector once from L2 for an item.
-#include "attention/gradients_mma.cuh"
+#include "attention/tiles.cuh"
 #include "attention/tma_items.cuh"
 
 constexpr int OTHERS = 64, STAGE_BYTES = 2 * BLOCK_BYTES;
@@ -27,6 +26,53 @@ struct GradientTmaArguments {
   long long products_offset, result_offset, values_offset, counter_offset;
   Division division;
 };
+
+// What the softmax of a query is computed from again: 2 to the power (score * scaler * log2(e) - shift); the product of
+// the gradient of what the head makes with it.
+struct Kept {
+  float shift, product;
+};
+__device__ __forceinline__ const Kept* kept_of(const Heads& h, const void* work, long long offset, const Sequence& s,
+                                               int query, int head) {
+  const long long pair = static_cast<long long>(s.q_base + query * h.q_strides.time) * h.heads + head;
+  return at_byte<Kept>(work, offset) + pair;
+}
+
+struct ProductArguments {
+  const void* dout;  // gradients of what the heads make
+  const void* reserve;
+  void* work;
+  Vectors gradients;
+  long long heads_offset, statistics_offset, products_offset;  // bytes
+  int pairs;                                                   // vectors of queries times heads
+};
+
+// A group of 8 lanes for each query and head, whose vectors follow each other.
+extern "C" __global__ void __launch_bounds__(256) attention_gradients_tma_products(const ProductArguments a) {
+  griddepcontrol_wait();
+  constexpr int WIDTH = 16 / sizeof(ELEMENT);
+  const int pair = (blockIdx.x * blockDim.x + threadIdx.x) / 8, lane = threadIdx.x % 8, size = a.gradients.size;
+  const bool exists = pair < a.pairs;
+  const long long first = static_cast<long long>(exists ? pair : 0) * size;
+  const ELEMENT* made = at_byte<ELEMENT>(a.reserve, a.heads_offset) + first;
+  const ELEMENT* gradient = at_byte<ELEMENT>(a.dout, a.gradients.offset) + first;
+  float sum = 0;
+  if (size % WIDTH == 0 && (reinterpret_cast<uintptr_t>(made) | reinterpret_cast<uintptr_t>(gradient)) % 16 == 0) {
+    for (int c = lane * WIDTH; c < size; c += 8 * WIDTH) {
+      const auto x = *reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(made + c);
+      const auto y = *reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(gradient + c);
+#pragma unroll
+      for (int i = 0; i < WIDTH; i++) sum += load<float>(x.item[i]) * load<float>(y.item[i]);
+    }
+  } else {
+    for (int c = lane; c < size; c += 8) sum += load<float>(made[c]) * load<float>(gradient[c]);
+  }
+#pragma unroll
+  for (int other = 4; other > 0; other /= 2) sum += __shfl_xor_sync(~0u, sum, other);
+  if (!exists || lane != 0) return;
+  const float* statistics = at_byte<float>(a.reserve, a.statistics_offset) + 2 * static_cast<long long>(pair);
+  at_byte<Kept>(a.work, a.products_offset)[pair] = {statistics[0] * LOG2_E - log2f(statistics[1]), sum};
+}
 
 // What the keys' kernel knows of the queries of a tile.
 struct alignas(16) Queries {

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from ctypes import c_longlong
+from ctypes import c_int, c_longlong
 from typing import NamedTuple
 
-from ..plans import Launch, pointers
+from ..plans import Launch, pointers, structure
+from ..primitives.geometry import blocks
 from ..primitives.tma import TmaLaunch
-from . import gradients_mma, online_tma
-from .gradients import of_input
-from .gradients_mma import factors
+from . import online_tma, tma_items
+from .gradients import of_heads, of_input
 from .online import describe
-from .online_mma import ROWS, SWIZZLE_BYTES, WARPGROUP, definitions_of, padded_size, parts
-from .online_tma import FACTOR_BYTES, Located, divide, padded
 from .problem import BEAM, INPUTS, TIME, AttentionProblem
+from .split import Parts
+from .tma_items import (
+    FACTOR_BYTES,
+    ROWS,
+    SWIZZLE_BYTES,
+    WARPGROUP,
+    Located,
+    definitions_of,
+    divide,
+    padded,
+    padded_size,
+    parts,
+)
 
 SOURCE = "attention/gradients_tma.cu"
 OTHERS = 64  # as in the kernels
 COUNTER_BYTES = 4
+LANES = 8  # of a query and head
 MAPS = (*online_tma.MAPS, "dout_map")
 
 
@@ -36,23 +48,54 @@ FLOAT_TILES = {64: (Tile(2, 4, 1), Tile(2, 2, 2))}  # in two parts
 
 
 def serves(problem: AttentionProblem) -> bool:
-    """Return whether TMA can load the vectors, and tensor cores multiply them."""
-    if not online_tma.serves(problem) or not gradients_mma.serves(problem):
-        return False
-    return online_tma.are_possible(problem, (problem.q, problem.k, problem.k, problem.q), factors(problem).vectors)
+    """Return whether there is a kernel for vectors of this size."""
+    return padded_size(problem) in _tiles(problem) and tma_items.serves(problem, [of_heads(problem)])
+
+
+def _tiles(problem: AttentionProblem) -> dict[int, tuple[Tile, Tile]]:
+    return TILES if parts(problem) == 1 else FLOAT_TILES
+
+
+def factors(problem: AttentionProblem) -> Parts:
+    """Return queries, keys, values and incoming gradients as TMA can load them."""
+    return tma_items.factors(problem, [of_heads(problem)])
 
 
 def core(problem: AttentionProblem) -> list[Launch]:
     """Return the launches that compute the gradients of the projected queries, keys and values."""
     extents, attn, size, device = problem.operation.extents, problem.attn, padded_size(problem), problem.device
-    given, count = factors(problem), parts(problem)
-    located = Located.of(problem, MAPS, (problem.q, problem.k, problem.k, problem.q), given.vectors)
+    given, count, offsets = factors(problem), parts(problem), problem.regions.offsets
+    products_offset = ("products_offset", c_longlong(problem.gradients.offsets["products"]))
+    located = Located.of(problem, MAPS, given)
     origins = {name: of_input(problem, name) for name in INPUTS}
-    *found, of_queries, of_keys = gradients_mma.core(problem)
+    of_queries, of_keys = (
+        LONG_TILES.get(size, tile) if count == 1 and steps >= LONG_STEPS else tile
+        for tile, steps in zip(_tiles(problem)[size], (extents.q_steps, problem.k.dims[TIME]), strict=True)
+    )
 
-    def launch(result: str, tile: Tile, steps: int, beams: int, sequences: int, counter: int, other: Launch) -> Launch:
-        if count == 1 and steps >= LONG_STEPS:
-            tile = LONG_TILES.get(size, tile)
+    def function(kernel: str, tile: Tile) -> tuple[str, tuple[tuple[str, str], ...]]:
+        definitions = definitions_of(problem, WARPGROUPS=tile.warpgroups, STAGES=tile.stages, OWNS=tile.owns)
+        return f"attention_gradients_tma_{kernel}", definitions
+
+    def products() -> Launch:
+        operand, vectors = of_heads(problem)
+        pairs = extents.q_vectors * attn.heads
+        arguments = structure(
+            *pointers(3),
+            ("gradients", vectors),
+            ("heads_offset", c_longlong(offsets["heads"])),
+            ("statistics_offset", c_longlong(offsets["statistics"])),
+            products_offset,
+            ("pairs", c_int(pairs)),
+        )
+        return Launch(
+            device.function(SOURCE, *function("products", of_queries)),
+            arguments,
+            (operand, problem.space, "workSpace"),
+            blocks(pairs * LANES),
+        )
+
+    def launch(result: str, tile: Tile, steps: int, beams: int, sequences: int, counter: int) -> Launch:
         rows = tile.warpgroups * ROWS
         tiles = -(-steps // rows)
         items = tiles * attn.heads * sequences
@@ -61,24 +104,23 @@ def core(problem: AttentionProblem) -> list[Launch]:
             *located.fields,
             ("heads", describe(problem, given.vectors[:3])),
             ("gradients", given.vectors[3]),
-            ("products_offset", c_longlong(problem.gradients.offsets["products"])),
+            products_offset,
             ("result_offset", c_longlong(origins[result][1])),
             ("values_offset", c_longlong(origins["values"][1])),
-            ("counter_offset", c_longlong(problem.regions.offsets["counters"] + counter * COUNTER_BYTES)),
+            ("counter_offset", c_longlong(offsets["counters"] + counter * COUNTER_BYTES)),
             ("division", divide(tiles, attn.heads, beams, items)),
         ])  # fmt: skip
-        definitions = definitions_of(problem, SIZE=size, WARPGROUPS=tile.warpgroups, STAGES=tile.stages, OWNS=tile.owns)
-        kernel = f"attention_gradients_tma_{result}"
+        kernel, definitions = function(result, tile)
         shared_bytes = 2 * count * (tile.owns * rows + tile.stages * OTHERS) * size * FACTOR_BYTES + SWIZZLE_BYTES
         operands = (*given.operands, problem.space, "workSpace", origins[result][0], origins["values"][0])
         grid, block = (min(items, device.multiprocessors), 1, 1), ((tile.warpgroups + 1) * WARPGROUP, 1, 1)
         made = Launch(device.function(SOURCE, kernel, definitions), arguments, operands, grid, block, shared_bytes)
-        return TmaLaunch(device, (SOURCE, definitions), kernel, made, tuple(located.placed(arguments)), other)
+        return TmaLaunch(device, (SOURCE, definitions), kernel, made, tuple(located.placed(arguments)), None)
 
-    tiles = (TILES if count == 1 else FLOAT_TILES)[size]
     keys = (problem.k.dims[TIME], problem.k.dims[BEAM], extents.k_sequences)
     return [
-        *found,
-        launch("queries", tiles[0], extents.q_steps, problem.q.dims[BEAM], extents.q_sequences, 0, of_queries),
-        launch("keys", tiles[1], *keys, 1, of_keys),
+        *given.launches(problem),
+        products(),
+        launch("queries", of_queries, extents.q_steps, problem.q.dims[BEAM], extents.q_sequences, 0),
+        launch("keys", of_keys, *keys, 1),
     ]

@@ -9,7 +9,7 @@ constexpr int LANES = 16, PANEL = 16, ITEMS = TILE / LANES, THREADS = LANES * LA
 // Vectors by head: projected ones in a space, or those of the call, which all heads share.
 struct Vectors {
   long long offset;  // bytes
-  long long lower;   // bytes to the lower parts of vectors that lie in parts (tiles.cuh)
+  long long lower;   // bytes to the lower parts of vectors that lie in parts (split.cu)
   int vector, head;  // elements from one vector, one head to the next
   int size;
 };

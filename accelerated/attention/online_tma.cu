@@ -1,5 +1,5 @@
 // The core of multi-head attention forward (7.2.43) on Hopper's tensor cores, fed by TMA: vectors of up to SIZE
-// elements, half, bfloat16 or float in parts, sums in float, as in online_mma.cu.
+// elements, half, bfloat16 or float in parts, sums in float.
 //
 // Persistent blocks take items of work, 64 queries of one head for each warpgroup. A producer warpgroup loads queries,
 // and tiles of KEYS keys and values into STAGES stages of shared memory. The scores of the next tile and the sums of
@@ -215,10 +215,10 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + WARPGROUP, 1)
   unsigned char *const keys = queries + OWN_BYTES, *const values = keys + STAGES * TILE_BYTES;
   const SharedTiles tiles{queries, keys, values, values + STAGES * TILE_BYTES};
   if (threadIdx.x >= CONSUMERS) {
-    setmaxnreg_decrease<PRODUCER_REGISTERS>();
+    if constexpr (WARPGROUPS > 1) setmaxnreg_decrease<PRODUCER_REGISTERS>();
     produce(a, pipelines, tiles);
   } else {
-    setmaxnreg_increase<CONSUMER_REGISTERS>();
+    if constexpr (WARPGROUPS > 1) setmaxnreg_increase<CONSUMER_REGISTERS>();
     consume(a, pipelines, tiles);
   }
 #endif

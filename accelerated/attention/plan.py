@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dualdnn.api.operations import (
     MultiHeadAttnBackwardData,
     MultiHeadAttnBackwardWeights,
@@ -11,7 +13,7 @@ from dualdnn.api.operations import (
 
 from ..plans import Launch
 from ..solver import Solver, serve
-from . import gradients, gradients_mma, gradients_tma, online, online_mma, online_tma
+from . import gradients, gradients_tma, online, online_tma, tma_items
 from .collect import Collection, collect
 from .gradients import of_input
 from .problem import WEIGHTS, AttentionProblem
@@ -43,28 +45,16 @@ class ForwardSolver(Solver[AttentionProblem]):
         return [*found, collect(problem, joined)]
 
 
-class MmaForwardSolver(ForwardSolver):
-    """The same with the core on tensor cores."""
-
-    name = "attention.online_mma"
-
-    def serves(self, problem: AttentionProblem) -> bool:
-        return online_mma.serves(problem)
-
-    def core(self, problem: AttentionProblem) -> list[Launch]:
-        return online_mma.core(problem)
-
-
 class TmaForwardSolver(ForwardSolver):
     """The same with the core on Hopper's tensor cores, fed by TMA."""
 
     name = "attention.online_tma"
 
     def serves(self, problem: AttentionProblem) -> bool:
-        return online_tma.serves(problem)
+        return tma_items.serves(problem)
 
-    def applies(self, problem: AttentionProblem) -> bool:
-        return online_tma.applies(problem)
+    def alignment(self, problem: AttentionProblem) -> Mapping[str, int]:
+        return tma_items.alignment(tma_items.factors(problem))
 
     def core(self, problem: AttentionProblem) -> list[Launch]:
         return online_tma.core(problem)
@@ -98,18 +88,6 @@ class GradientSolver(Solver[AttentionProblem]):
         return [*found, collect(problem, *sums)] if sums else found
 
 
-class MmaGradientSolver(GradientSolver):
-    """The same with the core on tensor cores."""
-
-    name = "attention.gradients_mma"
-
-    def serves(self, problem: AttentionProblem) -> bool:
-        return gradients_mma.serves(problem)
-
-    def core(self, problem: AttentionProblem) -> list[Launch]:
-        return gradients_mma.core(problem)
-
-
 class TmaGradientSolver(GradientSolver):
     """The same with the core on Hopper's tensor cores, fed by TMA."""
 
@@ -118,8 +96,8 @@ class TmaGradientSolver(GradientSolver):
     def serves(self, problem: AttentionProblem) -> bool:
         return gradients_tma.serves(problem)
 
-    def applies(self, problem: AttentionProblem) -> bool:
-        return problem.aligned and self.serves(problem)
+    def alignment(self, problem: AttentionProblem) -> Mapping[str, int]:
+        return tma_items.alignment(gradients_tma.factors(problem))
 
     def core(self, problem: AttentionProblem) -> list[Launch]:
         return gradients_tma.core(problem)
@@ -137,8 +115,6 @@ class WeightsSolver(Solver[AttentionProblem]):
         return gradients_of_weights(problem)
 
 
-serve(
-    AttentionProblem, (TmaForwardSolver(), MmaForwardSolver(), ForwardSolver()), MultiHeadAttnForward, MultiHeadAttnStep
-)
-serve(AttentionProblem, (TmaGradientSolver(), MmaGradientSolver(), GradientSolver()), MultiHeadAttnBackwardData)
+serve(AttentionProblem, (TmaForwardSolver(), ForwardSolver()), MultiHeadAttnForward, MultiHeadAttnStep)
+serve(AttentionProblem, (TmaGradientSolver(), GradientSolver()), MultiHeadAttnBackwardData)
 serve(AttentionProblem, (WeightsSolver(),), MultiHeadAttnBackwardWeights)

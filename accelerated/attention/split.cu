@@ -1,8 +1,9 @@
-// Vectors of float data (7.2.43) as factors of tensor cores (attention/tiles.cuh): the nearest bfloat16 of each
-// element, and that of the rest.
+// Vectors (7.2.43) as factors of tensor cores (attention/tiles.cuh), zeros behind each up to a pack of 16 bytes: of
+// float data the nearest bfloat16 of each element, and that of the rest; half data copied, where TMA cannot read it as
+// it is.
 //
-// A thread per four elements where they are aligned; blocks (x, i) have those of operand i. Roofline bound: bytes, 4
-// read and 4 written an element.
+// A thread per four elements; blocks (x, i) have those of operand i. Roofline bound: bytes, each element read once,
+// and a factor, of float data two, written.
 #include "attention/vectors.cuh"
 
 constexpr int WIDTH = 4;
@@ -11,30 +12,39 @@ struct SplitArguments {
   const void* source[OPERANDS];
   void* result;
   long long source_offset[OPERANDS], result_offset[OPERANDS], lower[OPERANDS];  // bytes; lower: to the lower parts
-  int elements[OPERANDS];
+  int packs[OPERANDS], size[OPERANDS];  // of WIDTH factors; elements of a vector of one head
+  FastDivmod row_packs[OPERANDS];       // of those vectors
 };
-
-__device__ __forceinline__ void split(float value, bfloat16& upper, bfloat16& lower) {
-  upper = store<bfloat16>(value);
-  const float near = load<float>(upper);
-  lower = store<bfloat16>(near - near == 0 ? value - near : 0.0f);
-}
 
 extern "C" __global__ void __launch_bounds__(256) attention_split(const __grid_constant__ SplitArguments a) {
   griddepcontrol_wait();
-  const int i = blockIdx.y, elements = a.elements[i], first = (blockIdx.x * blockDim.x + threadIdx.x) * WIDTH;
-  if (first >= elements) return;
-  const float* source = at_byte<float>(a.source[i], a.source_offset[i]) + first;
-  bfloat16* result = at_byte<bfloat16>(a.result, a.result_offset[i]) + first;
-  bfloat16* lower = at_byte<bfloat16>(a.result, a.result_offset[i] + a.lower[i]) + first;
-  if (first + WIDTH <= elements && reinterpret_cast<uintptr_t>(source) % 16 == 0) {
-    const auto values = *reinterpret_cast<const Pack<float, WIDTH>*>(source);
-    Pack<bfloat16, WIDTH> near, rest;
-#pragma unroll
-    for (int n = 0; n < WIDTH; n++) split(values.item[n], near.item[n], rest.item[n]);
-    *reinterpret_cast<Pack<bfloat16, WIDTH>*>(result) = near;
-    *reinterpret_cast<Pack<bfloat16, WIDTH>*>(lower) = rest;
+  const int i = blockIdx.y, pack = blockIdx.x * blockDim.x + threadIdx.x;
+  if (pack >= a.packs[i]) return;
+  unsigned pack_of_row;
+  const unsigned row = a.row_packs[i].divide(pack, pack_of_row);
+  const int column = pack_of_row * WIDTH, count = a.size[i] - column;
+  const ELEMENT* source =
+      at_byte<ELEMENT>(a.source[i], a.source_offset[i]) + static_cast<long long>(row) * a.size[i] + column;
+  Pack<ELEMENT, WIDTH> values{};
+  if (count >= WIDTH && reinterpret_cast<uintptr_t>(source) % sizeof(values) == 0) {
+    values = *reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(source);
   } else {
-    for (int n = 0; n < WIDTH && first + n < elements; n++) split(source[n], result[n], lower[n]);
+#pragma unroll
+    for (int n = 0; n < WIDTH; n++)
+      if (n < count) values.item[n] = source[n];
   }
+  if (!same_type<ELEMENT, float>) {
+    at_byte<Pack<ELEMENT, WIDTH>>(a.result, a.result_offset[i])[pack] = values;
+    return;
+  }
+  Pack<bfloat16, WIDTH> upper, lower;
+#pragma unroll
+  for (int n = 0; n < WIDTH; n++) {
+    const float value = load<float>(values.item[n]);
+    upper.item[n] = store<bfloat16>(value);
+    const float near = load<float>(upper.item[n]);
+    lower.item[n] = store<bfloat16>(near - near == 0 ? value - near : 0.0f);
+  }
+  at_byte<Pack<bfloat16, WIDTH>>(a.result, a.result_offset[i])[pack] = upper;
+  at_byte<Pack<bfloat16, WIDTH>>(a.result, a.result_offset[i] + a.lower[i])[pack] = lower;
 }

@@ -1,4 +1,4 @@
-"""Vectors of float data as factors of tensor cores (split.cu)."""
+"""Vectors as factors of tensor cores in the scratch memory (split.cu)."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from typing import NamedTuple
 from dualdnn.api.operations.specs import FLOAT
 
 from ..plans import SCRATCH, Launch, pointers, structure, type_definitions
-from ..primitives.geometry import blocks
+from ..primitives.geometry import FastDivmod, blocks
 from .problem import AttentionProblem, Vectors
 
 SOURCE = "attention/split.cu"
-WIDTH = 4  # elements of a thread
+WIDTH = 4  # factors of a thread
+PACK = 8  # factors of 16 bytes, to whose multiple a vector is filled up
 ALIGNMENT = 128
 PART_BYTES = 2
 
 
 class Parts(NamedTuple):
-    """Where the vectors of a core lie as factors: operand and vectors of each; what is split into the scratch memory
+    """Where the vectors of a core lie as factors: operand and vectors of each; what is written into the scratch memory
     before, as ``given`` to factors(), and bytes of it."""
 
     operands: list[str]
@@ -28,35 +29,41 @@ class Parts(NamedTuple):
     nbytes: int = 0
 
     def launches(self, problem: AttentionProblem) -> list[Launch]:
-        """Return the launch that splits float vectors; none where there are none."""
+        """Return the launch that writes the factors; none where vectors are read as they are."""
         if not self.given:
             return []
-        elements = [count * vectors.vector for _, vectors, count in self.given]
-        count = len(elements)
+        count = len(self.given)
+        rows = [made.vector // (problem.attn.heads if made.head else 1) for made in self.vectors]
+        packs = [n * made.vector // WIDTH for (_, _, n), made in zip(self.given, self.vectors, strict=True)]
         arguments = structure(
             *pointers(count + 1),
             ("source_offset", (c_longlong * count)(*(vectors.offset for _, vectors, _ in self.given))),
             ("result_offset", (c_longlong * count)(*(vectors.offset for vectors in self.vectors))),
             ("lower", (c_longlong * count)(*(vectors.lower for vectors in self.vectors))),
-            ("elements", (c_int * count)(*elements)),
+            ("packs", (c_int * count)(*packs)),
+            ("size", (c_int * count)(*(vectors.size for vectors in self.vectors))),
+            ("row_packs", (FastDivmod * count)(*(FastDivmod.of(row // WIDTH) for row in rows))),
         )
-        definitions = type_definitions(FLOAT, problem.operation, OPERANDS=str(count))
+        definitions = type_definitions(problem.attn.data_type, problem.operation, OPERANDS=str(count))
         function = problem.device.function(SOURCE, "attention_split", definitions)
         operands = (*(operand for operand, _, _ in self.given), SCRATCH)
-        launch = Launch(function, arguments, operands, (blocks(-(-max(elements) // WIDTH))[0], count, 1))
+        launch = Launch(function, arguments, operands, (blocks(max(packs))[0], count, 1))
         launch.scratch_bytes = self.nbytes
         return [launch]
 
 
-def factors(problem: AttentionProblem, given: Sequence[tuple[str, Vectors, int]]) -> Parts:
-    """Return the vectors that tensor cores multiply. given: operand, vectors, and how many there are; float ones are
-    split into the scratch memory."""
-    if problem.attn.data_type != FLOAT:
+def factors(problem: AttentionProblem, given: Sequence[tuple[str, Vectors, int]], copies: bool = False) -> Parts:
+    """Return the vectors that tensor cores multiply. given: operand, vectors, and how many there are. Those of float
+    data are written in two parts into the scratch memory, half data where ``copies`` says so."""
+    if problem.attn.data_type != FLOAT and not copies:
         return Parts([operand for operand, _, _ in given], [vectors for _, vectors, _ in given])
     found: list[Vectors] = []
     end = 0
     for _, vectors, count in given:
-        lower = -(-count * vectors.vector * PART_BYTES // ALIGNMENT) * ALIGNMENT
-        found.append(Vectors(end, lower, vectors.vector, vectors.head, vectors.size))
-        end += 2 * lower
+        row = -(-vectors.size // PACK) * PACK
+        vector = row * problem.attn.heads if vectors.head else row
+        nbytes = -(-count * vector * PART_BYTES // ALIGNMENT) * ALIGNMENT
+        lower = nbytes if problem.attn.data_type == FLOAT else 0
+        found.append(Vectors(end, lower, vector, row if vectors.head else 0, vectors.size))
+        end += nbytes + lower
     return Parts([SCRATCH] * len(given), found, given, end)

@@ -19,24 +19,18 @@ constexpr float LOG2_E = 1.4426950408889634f;
 // Vectors of one head, one after another in time.
 struct Source {
   const FACTOR* first;
-  long long lower, stride;  // elements to the lower parts, from one vector to the next
+  long long stride;  // elements from one vector to the next
   int size, count;
-  bool has_packs;  // all of 16 bytes, at multiples of 16 bytes
 
   __device__ __forceinline__ Source(const void* base, const Vectors& vectors, int address, int step, int head, int n)
       : first(at_byte<FACTOR>(base, vectors.offset) + static_cast<long long>(address) * vectors.vector +
               head * vectors.head),
-        lower(vectors.lower / static_cast<int>(sizeof(FACTOR))),
         stride(static_cast<long long>(step) * vectors.vector),
         size(vectors.size),
-        count(n) {
-    has_packs =
-        (reinterpret_cast<uintptr_t>(first) | vectors.lower | stride * sizeof(FACTOR) | size * sizeof(FACTOR)) % 16 ==
-        0;
-  }
+        count(n) {}
 };
 
-// Visits the packs of a tile that this thread copies: visit(row, box, pack of the box). THREADS_OF_BLOCK: that share
+// Visits the packs of a tile that are this thread's: visit(row, box, pack of the box). THREADS_OF_BLOCK: that share
 // the tile, from FIRST_THREAD on.
 template <int ROWS, int THREADS_OF_BLOCK, int FIRST_THREAD = 0, class Visit>
 __device__ __forceinline__ void for_each_pack(Visit visit) {
@@ -51,31 +45,7 @@ __device__ __forceinline__ void for_each_pack(Visit visit) {
   }
 }
 
-// Begins to copy vectors first to first + ROWS.
-template <int ROWS, int THREADS_OF_BLOCK>
-__device__ __forceinline__ void copy_tile(unsigned char* tile, const Source& source, int first) {
-  for_each_pack<ROWS, THREADS_OF_BLOCK>([&](int row, int box, int pack) {
-    const int column = box * BOX + pack * PACK;
-    const bool exists = first + row < source.count && column < source.size;
-#pragma unroll
-    for (int part = 0; part < PARTS; part++) {
-      unsigned char* to = swizzled(tile + part * (ROWS * SIZE * 2) + box * (ROWS * ROW_BYTES), row, pack);
-      const FACTOR* from =
-          source.first + (exists ? (first + row) * source.stride + column : 0) + (part == 0 ? 0 : source.lower);
-      if (source.has_packs) {
-        cp_async<16>(to, from, exists);
-      } else {
-        Pack<FACTOR, PACK> values{};
-#pragma unroll
-        for (int i = 0; i < PACK; i++)
-          if (exists && column + i < source.size) values.item[i] = from[i];
-        *reinterpret_cast<Pack<FACTOR, PACK>*>(to) = values;
-      }
-    }
-  });
-}
-
-// Whether an element of the packs that this thread has copied is no number or infinite; lower parts then are zeros.
+// Whether an element of this thread's packs is no number or infinite; lower parts then are zeros.
 __device__ __forceinline__ bool is_finite(FACTOR value) {
   const float x = load<float>(value);
   return x - x == 0;
@@ -272,21 +242,3 @@ struct Span {
 
 // Where weights of zero, or lower parts, may meet numbers that are none, these are looked for.
 __device__ __forceinline__ bool seeks_infinite(bool is_full) { return PARTS > 1 || !is_full; }
-
-// The span of those queries of a tile that exist, one query a thread; all threads of the block take part.
-template <int QUERIES, int THREADS_OF_BLOCK>
-__device__ __forceinline__ Span span_of(const Heads& h, const void* space, const Sequence& s, int first) {
-  __shared__ Span parts[THREADS_OF_BLOCK / 32];
-  Span span{INT_MAX, 0, 0, INT_MAX};
-  const int query = first + threadIdx.x;
-  if (threadIdx.x < QUERIES && query < s.q_length) span.add(window_of(h, space, s, query));
-  span.join_lanes();
-  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = span;
-  __syncthreads();
-#pragma unroll
-  for (int i = 0; i < THREADS_OF_BLOCK / 32; i++) {
-    span.low = min(span.low, parts[i].low), span.high = max(span.high, parts[i].high);
-    span.full_low = max(span.full_low, parts[i].full_low), span.full_high = min(span.full_high, parts[i].full_high);
-  }
-  return span;
-}

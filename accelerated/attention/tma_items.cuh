@@ -10,7 +10,7 @@ constexpr int BOX_BYTES = 64 * ROW_BYTES,
 constexpr int OWN_BYTES = WARPGROUPS * BLOCK_BYTES;     // of an item's vectors
 // Of the producers one thread loads, the warps behind its own search tiles for what weights of zero must not meet.
 constexpr int LOADER = CONSUMERS, FIRST_SEARCHER = CONSUMERS + 32, SEARCHERS = WARPGROUP - 32;
-// Of the block's threads together no more than it is launched with
+// Of the block's threads together no more than it is launched with; a single warpgroup of consumers takes no others'
 constexpr int PRODUCER_REGISTERS = WARPGROUPS == 2 ? 40 : 32, CONSUMER_REGISTERS = WARPGROUPS == 2 ? 232 : 160;
 
 // How the work is divided: items by (tile of queries or keys, head, beam, batch).

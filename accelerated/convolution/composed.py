@@ -49,8 +49,8 @@ class ComposedPlan(Plan):
         self.steps = [(step, tuple(indices[at.operand] for at in operands)) for step, operands in launches]
         self.offsets = [tuple(at.offset for at in operands) for _, operands in launches]
 
-    def __call__(self, operands: Sequence[Any], stream: Any) -> None:
-        addresses = [0 if operand is None else operand.address for operand in operands]
+    def start(self, addresses: Sequence[int], stream: Any) -> None:
+        addresses = list(addresses)
         addresses[self.workspace] += -addresses[self.workspace] % PACK_BYTES
         for (step, positions), offsets in zip(self.steps, self.offsets, strict=True):
             step.start([addresses[i] + offset for i, offset in zip(positions, offsets, strict=True)], stream)

@@ -119,7 +119,7 @@ struct StridedArguments {
   COMPUTE scale;
   Drawn drawn;
   unsigned elements;
-  int alike;            // both tensors have the same strides
+  int alike;            // both tensors have the same dimensions and strides
   Geometry<1> in, out;  // in row-major order
 };
 

@@ -34,11 +34,11 @@ TILES = {8: (2048, 512, 128, 32), 32: (1024, 256, 64, 32), 128: (256, 128, 64, 3
 TILE_READS = 2
 DRAWN, FEW_DRAWN = 2, 3  # octets that a thread draws at once; of a tile of few channels, where rounds are full
 MOST_LANES, LANE_GROUP = max(TILES), 8  # channels of a block are a multiple of this, where it has not all of them
+# Definitions of the kernels of all solvers, which have one source.
+CONSTANTS = {"OCTETS": 1, "ITEMS": 1, "TILE_PIXELS": 32, "MOST_LANES": MOST_LANES, "TILE_WIDTH": 1, "STRADDLES": 1, "DRAWN_OCTETS": 2,
+             "TILE_READS": 2, "DRAWS": 1}  # fmt: skip
 # Of a warp, as in the kernel: pixels, channels as lanes; bytes of an element, whose packs a lane has in registers.
 WARP_PIXELS, MOST_WARP_BYTES = 64, 4
-# Of the kernels of all solvers, which have one source.
-CONSTANTS = {"OCTETS": 1, "ITEMS": 1, "TILE_PIXELS": 32, "MOST_LANES": 8, "TILE_WIDTH": 1, "STRADDLES": 1, "DRAWN_OCTETS": 2,
-             "TILE_READS": 2, "DRAWS": 1}  # fmt: skip
 MOST_IMAGES = 65535  # in the third dimension of a grid
 
 
@@ -54,6 +54,7 @@ class DropoutProblem(Problem):
             self.operands = (*names, "reserveSpace", "states")
             self.source, self.target = (operation.tensor(name) for name in names)
             self.octets = -(-self.source.count // OCTET)
+            self.same_dims = self.source.dims == self.target.dims  # or others of as many elements
 
     @property
     def drawn(self) -> Any:
@@ -71,8 +72,7 @@ class DropoutProblem(Problem):
             ("elements", c_uint(self.source.count)),
             *others,
         )
-        constants = {**CONSTANTS, "DRAWS": int(self.forward), **definitions}
-        named = {name: str(value) for name, value in constants.items()}
+        named = {name: str(value) for name, value in {**CONSTANTS, "DRAWS": int(self.forward), **definitions}.items()}
         defined = type_definitions(self.source.scalar_type, self.operation, **named)
         function = self.device.function(SOURCE, kernel, defined)
         found = [Launch(function, arguments, self.operands, grid, (THREADS, 1, 1))]
@@ -137,7 +137,7 @@ class StridedSolver(Solver[DropoutProblem]):
         return problem.launch(
             "dropout_strided",
             blocks(-(-elements // items)),
-            ("alike", c_int(problem.source.strides == problem.target.strides)),
+            ("alike", c_int(problem.same_dims and problem.source.strides == problem.target.strides)),
             *(
                 (name, geometry_in_order(spec.dims, spec.strides))
                 for name, spec in (("in", problem.source), ("out", problem.target))
@@ -154,8 +154,7 @@ class TilesSolver(Solver[DropoutProblem]):
     def serves(self, problem: DropoutProblem) -> bool:
         if problem.sets_states or problem.source.dims[0] > MOST_IMAGES or problem.source.dims[1] == 1:
             return False
-        tensors = (problem.source, problem.target)
-        return all(t.strides[1] == 1 and len(_pixels(t)[0]) == 1 for t in tensors)
+        return _has_channels_innermost(problem)
 
     def launches(self, problem: DropoutProblem) -> list[Launch]:
         images, channels, *_ = problem.source.dims
@@ -216,7 +215,7 @@ class WarpsSolver(Solver[DropoutProblem]):
         if problem.sets_states or not problem.aligned or problem.source.scalar_bytes > MOST_WARP_BYTES:
             return False
         tensors, (images, channels, *_) = (problem.source, problem.target), problem.source.dims
-        if channels % WARP or not all(t.strides[1] == 1 and len(_pixels(t)[0]) == 1 for t in tensors):
+        if channels % WARP or not _has_channels_innermost(problem):
             return False
         strides = [t.strides[0] for t in tensors if images > 1] + [_pixels(t)[1][0] for t in tensors]
         width = PACK_BYTES // problem.source.scalar_bytes
@@ -244,6 +243,12 @@ def _strides(problem: DropoutProblem) -> list[tuple[str, Any]]:
         for name, spec in (("in", problem.source), ("out", problem.target))
         for of, stride in (("image", spec.strides[0]), ("pixel", _pixels(spec)[1][0]))
     ]
+
+
+def _has_channels_innermost(problem: DropoutProblem) -> bool:
+    """Return whether both tensors have the same channels side by side, and their pixels in one row."""
+    tensors = (problem.source, problem.target)
+    return problem.same_dims and all(t.strides[1] == 1 and len(_pixels(t)[0]) == 1 for t in tensors)
 
 
 def _pixels(spec: TensorSpec) -> tuple[list[int], list[int]]:

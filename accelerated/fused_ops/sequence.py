@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from dualdnn.api.operations import Operation
 
-from ..plans import Plan
+from ..plans import PlacedPlan, Plan
 from ..scalars import ValueNeeded
 
 ALIGNMENT = 16  # of what lies in the workspace
-
-
-class Memory:
-    """Memory of the device from an address on."""
-
-    def __init__(self, address: int) -> None:
-        self.address = address
 
 
 class Part(NamedTuple):
@@ -47,30 +40,18 @@ class Workspace:
         return self.used + ALIGNMENT - 1 if self.used else 0
 
 
-class SequencePlan(Plan):
-    """The parts, in order."""
+class SequencePlan(PlacedPlan):
+    """The parts, in order. The workspace of the call is its last operand."""
 
     def __init__(self, operation: Operation, parts: Sequence[Part], solver: str) -> None:
-        super().__init__(operation, [], solver)
-        self.steps = [step for part in parts for step in part.plan.steps]
-        indices = {name: i for i, name in enumerate(operation.operands)}
-        self.parts = [
-            (part.plan, [self._found(part.where.get(name, name), indices) for name in part.operation.operands])
-            for part in parts
+        regions = [where for part in parts for where in part.where.values() if isinstance(where, int)]
+        indices = {name: i for i, name in enumerate((*operation.operands, *regions))}
+        steps = [
+            (part.plan, [indices[part.where.get(name, name)] for name in part.operation.operands]) for part in parts
         ]
+        super().__init__(len(operation.operands) - 1, regions, steps, solver)
 
     def with_scalars(self, values: Mapping[str, float]) -> Self:
         """Calls do not share it: a part that makes its fallback later would need its own scalars when others have
         run."""
         raise ValueNeeded(self.solver)
-
-    @staticmethod
-    def _found(where: str | int, indices: Mapping[str, int]) -> tuple[int, int]:
-        """Return the operand of the call, and bytes behind its beginning; the workspace is the last one."""
-        return (len(indices) - 1, where) if isinstance(where, int) else (indices[where], -1)
-
-    def __call__(self, operands: Sequence[Any], stream: Any) -> None:
-        workspace = operands[-1]
-        start = 0 if workspace is None else workspace.address + -workspace.address % ALIGNMENT
-        for plan, found in self.parts:
-            plan([operands[i] if offset < 0 else Memory(start + offset) for i, offset in found], stream)

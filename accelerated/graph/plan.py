@@ -8,13 +8,13 @@ from math import prod
 from dualdnn.api.operations import OperationGraph
 from dualdnn.api.operations.graph import ConvolutionNode, GenStatsNode, GraphTensor, Node
 
-from ..plans import Launch, Plan, plan
+from ..plans import Launch, PlacedPlan, Plan, plan
 from ..solver import BYTES_PER_SECOND, LAUNCH_SECONDS, Solver, serve
 from .chain import chain_launch, summed_launches, sums_division
 from .convolution import convolution_launch
 from .division import Chain, Direct, Documented, Part, Statistics, documented_seconds, parts
 from .pointwise import operands
-from .problem import ALIGNMENT, GraphPlan, GraphProblem, SinglePlan
+from .problem import ALIGNMENT, GraphProblem, SinglePlan
 from .statistics import Division, partial_sums, statistics_launches
 
 PRODUCTS_PER_SECOND = 2e11  # of the convolutions of graph/convolution.cu
@@ -42,8 +42,14 @@ class InParts(Solver[GraphProblem]):
 
     def plan(self, problem: GraphProblem) -> Plan:
         found = parts(problem)
-        steps = [step for part in found for step in self._steps(problem, part)]
-        return GraphPlan(problem, steps, self._regions(problem, found)[0], self.name)
+        regions, names = self._regions(problem, found)[0], problem.operation.operands
+        indices = {name: i for i, name in enumerate((*names, *regions))}
+        steps = [
+            (step, [indices.get(name, -1) for name in used])
+            for part in found
+            for step, used in self._steps(problem, part)
+        ]
+        return PlacedPlan(names.index("workspace"), list(regions.values()), steps, self.name)
 
     @staticmethod
     def _regions(problem: GraphProblem, found: Sequence[Part]) -> tuple[dict[str, int], int]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from operator import itemgetter
 from typing import Any
 
 from dualdnn.api.operations import OperationGraph
 from dualdnn.api.operations.graph import GraphTensor
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, UINT8, TensorSpec
 
-from ..plans import COMPUTES, Launch, Plan
+from ..plans import COMPUTES, PlacedPlan
 from ..solver import ROOMS, Problem, Solver, possible_solvers
 
 # The numbers of the stored types in graph/stored.cuh.
@@ -63,72 +62,13 @@ def padded(values: Sequence[int], count: int, fill: int) -> list[int]:
     return [fill] * (count - len(values)) + list(values)
 
 
-class Address:
-    """Memory inside the workspace."""
-
-    def __init__(self, address: int) -> None:
-        self.address = address
-
-
-class GraphPlan(Plan):
-    """Launches and plans whose operands are the graph's, or regions of the workspace.
-
-    regions: name -> offset in the workspace. steps: each a launch or the plan of an operation, with the names of its
-    operands.
-    """
-
-    def __init__(
-        self,
-        problem: GraphProblem,
-        steps: Sequence[tuple[Launch | Plan, Sequence[str]]],
-        regions: dict[str, int],
-        solver: str,
-    ) -> None:
-        names = problem.operation.operands
-        self.solver = solver
-        self.scratch_bytes = 0  # plans inside ask for their own
-        self.offsets = list(regions.values())
-        self.workspace = names.index("workspace")
-        indices = {name: i for i, name in enumerate((*names, *regions))}
-        placed = [(step, tuple(indices.get(name, -1) for name in used)) for step, used in steps]
-        self.parts = [(step, _getter(positions)) for step, positions in placed]
-        self.steps = [
-            inner for step, used in placed for inner in (step.steps if isinstance(step, Plan) else [(step, used)])
-        ]
-        self.plans = any(isinstance(step, Plan) for step, _ in steps)
-
-    def __call__(self, operands: Sequence[Any], stream: Any) -> None:
-        # What steps may be given: the operands, the regions, and behind them all what a step does not have.
-        addresses = [0 if operand is None else operand.address for operand in operands]
-        start = addresses[self.workspace] + -addresses[self.workspace] % ALIGNMENT
-        addresses += [start + offset for offset in self.offsets]
-        available = [*operands, *map(Address, addresses[len(operands) :]), None] if self.plans else []
-        addresses.append(0)
-        for step, chosen in self.parts:
-            if isinstance(step, Plan):
-                step(chosen(available), stream)
-            else:
-                step.start(chosen(addresses), stream)
-
-
-def _getter(positions: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """Return a function of a sequence that returns its items at these positions."""
-    if len(positions) > 1:
-        return itemgetter(*positions)
-    return lambda items: [items[position] for position in positions]
-
-
-class SinglePlan(Plan):
+class SinglePlan(PlacedPlan):
     """The plan of the one operation that a graph is to its engine, on the graph's operands."""
 
     def __init__(self, problem: GraphProblem, solver: str) -> None:
         operation, inner = problem.operation, problem.inner_problem.operation
         assert operation.single is not None
-        room = ROOMS[type(inner)]
-        self.inner = room.plan(problem.inner_problem, problem.inner_choice)
-        self.solver, self.steps, self.scratch_bytes = solver, self.inner.steps, self.inner.scratch_bytes
+        self.inner = ROOMS[type(inner)].plan(problem.inner_problem, problem.inner_choice)
         names = {**operation.single.names, "workSpace": "workspace"}
-        self.positions = [operation.operands.index(names[name]) for name in inner.operands]
-
-    def __call__(self, operands: Sequence[Any], stream: Any) -> None:
-        self.inner([operands[i] for i in self.positions], stream)
+        positions = [operation.operands.index(names[name]) for name in inner.operands]
+        super().__init__(operation.operands.index("workspace"), (), [(self.inner, positions)], solver)

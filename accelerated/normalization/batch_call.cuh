@@ -75,19 +75,14 @@ struct ForwardCall {
   COMPUTE* running_variance;  // and variance
   COMPUTE* saved_mean;        // null where they are not wanted
   COMPUTE* saved_inverse;
-  unsigned char* mask;  // null where none is kept; of every element of y, whether the activation passes it
+  unsigned char* mask;  // where something is added: of every element of y, whether the activation passes it
   COMPUTE* partials;    // scratch memory of launches that divide a group among blocks
   COMPUTE alpha, beta, epsilon, factor, unbiased;  // factor: of the moving average; unbiased: m / (m - 1)
   int rectify, propagate;                          // a ReLU follows; it propagates NaN
 
   __device__ __forceinline__ bool adds() const { return CALLS == ANY ? z != nullptr : CALLS == ADDED; }
-  __device__ __forceinline__ bool keeps_mask() const { return CALLS == ANY ? mask != nullptr : CALLS == ADDED; }
   __device__ __forceinline__ bool rectifies() const { return CALLS == ANY ? rectify : CALLS != ALONE; }
-  // y of an element, where nothing is fused. prior: what y was.
-  __device__ __forceinline__ ELEMENT normalized(ELEMENT x, const Normalizer& of, const ELEMENT* prior) const {
-    const COMPUTE value = (load<COMPUTE>(x) - of.mean) * of.factor + of.bias;
-    return CALLS == ANY ? blend(alpha, value, beta, prior) : store<ELEMENT>(value);
-  }
+  // y of an element. prior: what y was.
   __device__ __forceinline__ ELEMENT normalized(ELEMENT x, ELEMENT z, const Normalizer& of, const ELEMENT* prior,
                                                 bool& passes) const {
     COMPUTE value = (load<COMPUTE>(x) - of.mean) * of.factor + of.bias;
@@ -96,30 +91,27 @@ struct ForwardCall {
     if (rectifies() && !passes && !(propagate && value != value)) value = 0;
     return CALLS == ANY ? blend(alpha, value, beta, prior) : store<ELEMENT>(value);
   }
-  template <int N, class Value>
-  __device__ __forceinline__ void store_values(unsigned offset, const Value& value) const {
-    Pack<ELEMENT, N> result, prior;
-    if (CALLS == ANY && beta != COMPUTE(0)) prior = *reinterpret_cast<const Pack<ELEMENT, N>*>(y + offset);
-#pragma unroll
-    for (int i = 0; i < N; i++) result.item[i] = value(i, &prior.item[i]);
-    write_once(reinterpret_cast<Pack<ELEMENT, N>*>(y + offset), result);
+  // y of an element, and its bit of the mask.
+  __device__ __forceinline__ void store_element(unsigned offset, ELEMENT x, ELEMENT z, const Normalizer& of) const {
+    bool passes;
+    y[offset] = normalized(x, z, of, y + offset, passes);
+    if (adds()) store_bit_of_mask(mask, offset, passes);
   }
   // y of a pack at this offset; normalizer(i): that of its element i.
   template <int N, class Of>
-  __device__ __forceinline__ void store_pack(unsigned offset, const Pack<ELEMENT, N>& x, const Of& normalizer) const {
-    store_values<N>(offset, [&](int i, const ELEMENT* prior) { return normalized(x.item[i], normalizer(i), prior); });
-  }
-  template <int N, class Of>
   __device__ __forceinline__ void store_pack(unsigned offset, const Pack<ELEMENT, N>& x, const Pack<ELEMENT, N>& z,
                                              const Of& normalizer) const {
+    Pack<ELEMENT, N> result, prior;
     unsigned bits = 0;
-    store_values<N>(offset, [&](int i, const ELEMENT* prior) {
+    if (CALLS == ANY && beta != COMPUTE(0)) prior = *reinterpret_cast<const Pack<ELEMENT, N>*>(y + offset);
+#pragma unroll
+    for (int i = 0; i < N; i++) {
       bool passes;
-      const ELEMENT value = normalized(x.item[i], z.item[i], normalizer(i), prior, passes);
+      result.item[i] = normalized(x.item[i], z.item[i], normalizer(i), &prior.item[i], passes);
       bits |= static_cast<unsigned>(passes) << i;
-      return value;
-    });
-    if (N == MASK_WIDTH && keeps_mask()) mask[offset / N] = bits;
+    }
+    write_once(reinterpret_cast<Pack<ELEMENT, N>*>(y + offset), result);
+    if (N == MASK_WIDTH && adds()) mask[offset / N] = bits;
   }
   // The statistics that are given, at index `at`.
   __device__ __forceinline__ Normalizer given(unsigned scale_at, unsigned mean_at) const {

@@ -355,15 +355,27 @@ struct Known {
   __device__ __forceinline__ void undo_activation(const BackwardCall& call, const Elements& x, Elements& dy,
                                                   unsigned passes) const {
     const unsigned first = threadIdx.x * WIDTH;
-    if (call.has_mask()) {
 #pragma unroll
-      for (int k = 0; k < WIDTH; k++)
-        if (!(passes >> k & 1)) dy.item[k] = store<ELEMENT>(COMPUTE(0));
-    } else if (call.has_bias()) {
+    for (int k = 0; k < WIDTH; k++) {
+      const bool counts = call.has_mask() ? passes >> k & 1
+                                          : !call.has_bias() || call.counts(x.item[k], mean[first + k],
+                                                                            factor[first + k], bias[first + k]);
+      if (!counts) dy.item[k] = store<ELEMENT>(COMPUTE(0));
+    }
+  }
+  // The gradients of a thread's columns, from the sums.
+  __device__ __forceinline__ void gradients(const BackwardCall& call, const Columns& c, COMPUTE* sums,
+                                            GradientOf (&of)[WIDTH]) const {
+    __shared__ COMPUTE of_x[MOST_COLUMNS], constant[MOST_COLUMNS];
+    load_partials<AddSums>(c, sums, [&](unsigned column, unsigned group, const Total& total) {
+      if (writes_results(c, column)) call.store_parameters(group, total.first, total.second);
+      const auto found = GradientOf::from(mean[column], inverse[column], factor[column], total, c.count);
+      of_x[column] = found.of_x, constant[column] = found.constant;
+    });
 #pragma unroll
-      for (int k = 0; k < WIDTH; k++)
-        if (!call.counts(x.item[k], mean[first + k], factor[first + k], bias[first + k]))
-          dy.item[k] = store<ELEMENT>(COMPUTE(0));
+    for (int k = 0; k < WIDTH; k++) {
+      const unsigned column = threadIdx.x * WIDTH + k;
+      of[k] = {mean[column], factor[column], of_x[column], constant[column]};
     }
   }
 };
@@ -422,19 +434,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
   griddepcontrol_wait();
   const Columns& c = a.columns;
   __shared__ Known known;
-  __shared__ COMPUTE of_x[MOST_COLUMNS], constant[MOST_COLUMNS];
   known.read(a.call, c);
-  load_partials<AddSums>(c, a.call.partials + a.sums, [&](unsigned column, unsigned group, const Total& total) {
-    if (writes_results(c, column)) a.call.store_parameters(group, total.first, total.second);
-    const auto of = GradientOf::from(known.mean[column], known.inverse[column], known.factor[column], total, c.count);
-    of_x[column] = of.of_x, constant[column] = of.constant;
-  });
   GradientOf of[WIDTH];
-#pragma unroll
-  for (int k = 0; k < WIDTH; k++) {
-    const unsigned column = threadIdx.x * WIDTH + k;
-    of[k] = {known.mean[column], known.factor[column], of_x[column], constant[column]};
-  }
+  known.gradients(a.call, c, a.call.partials + a.sums, of);
   for (unsigned left = c.my_rows(); left > 0; left -= min(left, static_cast<unsigned>(ROWS_IN_FLIGHT)))
     visit_gradients(
         a.call, c, known, left, [&](int u) { return left - 1 - u; },
@@ -723,7 +725,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const BackwardCall& call = a.call;
   __shared__ BlockExchange exchange;
   __shared__ Known known;
-  __shared__ COMPUTE of_x[MOST_COLUMNS], constant[MOST_COLUMNS];
   known.read(call, c);
   const ELEMENT* const from[2] = {call.x, call.dy};
   Kept<2> kept(c, from, nullptr, call.has_mask() ? call.mask : nullptr, a.room);
@@ -744,17 +745,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   store_block_partials<AddSums>(exchange, c, sums, call.partials);
   kept.begin_again();
   wait_for_tile();
-  load_partials<AddSums>(c, call.partials, [&](unsigned column, unsigned group, const Total& total) {
-    if (writes_results(c, column)) call.store_parameters(group, total.first, total.second);
-    const auto of = GradientOf::from(known.mean[column], known.inverse[column], known.factor[column], total, c.count);
-    of_x[column] = of.of_x, constant[column] = of.constant;
-  });
   GradientOf of[WIDTH];
-#pragma unroll
-  for (int k = 0; k < WIDTH; k++) {
-    const unsigned column = threadIdx.x * WIDTH + k;
-    of[k] = {known.mean[column], known.factor[column], of_x[column], constant[column]};
-  }
+  known.gradients(call, c, call.partials, of);
   kept.visit_again([&](unsigned offset, Elements(&packs)[2], const Elements&, unsigned passes, bool again) {
     if (again) known.undo_activation(call, packs[0], packs[1], passes);
     call.store_pack(offset, packs[0], packs[1], [&](int k) { return of[k]; });

@@ -249,10 +249,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, TRAINING_BLOCKS) CLUSTER_D
       [&](int u, unsigned i, unsigned offset) {
         x[u] = i < cache.kept ? *cache.slot(i, 0) : read_pack(call.x + offset);
       },
-      [&](int u, unsigned, unsigned offset) { call.store_pack(offset, x[u], [&](int) { return of; }); });
+      [&](int u, unsigned, unsigned offset) { call.store_pack(offset, x[u], x[u], [&](int) { return of; }); });
   visit_edges(
       p, [&](int u, unsigned offset) { edge[u] = call.x[offset]; },
-      [&](int u, unsigned offset) { call.y[offset] = call.normalized(edge[u], of, call.y + offset); });
+      [&](int u, unsigned offset) { call.store_element(offset, edge[u], edge[u], of); });
   if (blockIdx.y + threadIdx.x == 0) call.store_statistics(of.mean, total.second, a.planes.count, p.channel);
 }
 
@@ -346,7 +346,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
   packs.visit([&](unsigned i, unsigned) { moments.add(x[i]); });
   const Total total = all_reduce<MergeMoments>(exchange, moments.share(), near, a.planes.count);
   const Normalizer of{total.first + total.low, scale * call.inverse(total.second, a.planes.count), bias};
-  packs.visit([&](unsigned i, unsigned offset) { call.store_pack(offset, x[i], [&](int) { return of; }); });
+  packs.visit([&](unsigned i, unsigned offset) { call.store_pack(offset, x[i], x[i], [&](int) { return of; }); });
   if (threadIdx.x == 0) call.store_statistics(of.mean, total.second, a.planes.count, p.channel);
 }
 
@@ -578,7 +578,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, (PLAIN ? 1024 : 512) / THR
   if (mine.images > 0) {
     const Normalizer own = known[mine.channel], next = known[min(mine.channel + 1, c.group - 1)];
     mine.visit([&](unsigned slot, unsigned offset) {
-      call.store_pack(offset, cache[slot], [&](unsigned k) { return mine.choose(k, own, next); });
+      call.store_pack(offset, cache[slot], cache[slot], [&](unsigned k) { return mine.choose(k, own, next); });
     });
   }
   if (finishes) call.store_statistics(mean, squares, c.count, channel);
@@ -686,10 +686,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, INFERENCE_THREADS / THREAD
     const Normalizer own = known[plane], next = STRADDLES && left < WIDTH ? known[plane + 1] : own;
     auto normalizer = [&](unsigned i) { return STRADDLES && i >= left ? next : own; };
     if (pack < packs) {
-      a.call.store_pack(offset, x[u], normalizer);
+      a.call.store_pack(offset, x[u], x[u], normalizer);
     } else {
       for (unsigned i = offset; i < a.elements; i++)
-        a.call.y[i] = a.call.normalized(a.call.x[i], normalizer(i - offset), a.call.y + i);
+        a.call.store_element(i, a.call.x[i], a.call.x[i], normalizer(i - offset));
     }
   }
 }

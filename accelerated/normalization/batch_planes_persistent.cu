@@ -328,7 +328,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       const Elements* const packs = team.packs_of(piece, 0);
       team.visit_packs(
           first, step, piece, [&](int u, unsigned i) { x[u] = packs[i]; },
-          [&](int u, unsigned i) { call.store_pack(team.offset_of(piece, i), x[u], [&](int) { return of; }); });
+          [&](int u, unsigned i) { call.store_pack(team.offset_of(piece, i), x[u], x[u], [&](int) { return of; }); });
     });
   }
 }

@@ -19,14 +19,6 @@ struct ForwardArguments {
   Division<FORWARD> division;
 };
 
-// y of what a thread has of x.
-__device__ __forceinline__ void apply(const ForwardCall& call, const unsigned (&offset)[FORWARD], ELEMENT x, ELEMENT z,
-                                      const Normalizer& of) {
-  bool passes;
-  call.y[offset[Y]] = call.normalized(x, z, of, call.y + offset[Y], passes);
-  if (call.keeps_mask()) store_bit_of_mask(call.mask, offset[Y], passes);
-}
-
 extern "C" __global__ void __launch_bounds__(THREADS) normalization_batch_strided_inference(const ForwardArguments a) {
   griddepcontrol_wait();
   const auto& d = a.division;
@@ -37,7 +29,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) normalization_batch_stride
   ELEMENT x[IN_FLIGHT];
   visit(
       d, start, [&](unsigned, const unsigned (&o)[FORWARD], int u) { x[u] = a.call.x[o[X]]; },
-      [&](unsigned, const unsigned (&o)[FORWARD], int u) { apply(a.call, o, x[u], x[u], of); });
+      [&](unsigned, const unsigned (&o)[FORWARD], int u) { a.call.store_element(o[Y], x[u], x[u], of); });
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) CLUSTER_DIMS_Y
@@ -74,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) CLUSTER_DIMS_Y
         x[u] = k < d.cached ? cache[d.slot(k)] : a.call.x[o[X]];
         if (a.call.adds()) z[u] = a.call.z[o[Z]];
       },
-      [&](unsigned, const unsigned (&o)[FORWARD], int u) { apply(a.call, o, x[u], z[u], of); });
+      [&](unsigned, const unsigned (&o)[FORWARD], int u) { a.call.store_element(o[Y], x[u], z[u], of); });
   if (d.first() == 0) a.call.store_statistics(of.mean, total.second, d.count, start[MEAN]);
 }
 

@@ -14,7 +14,6 @@ from .max_backward.max_backward import MaxBackward
 from .max_backward.max_backward_3d_nhwc import MaxBackward3dNhwc
 from .max_backward.max_backward_fp16_planes import MaxBackwardFp16Planes
 from .problem import PoolingProblem
-from .small_forward import SmallForward
 from .small_max_backward import SmallMaxBackward
 from .static_average_backward import StaticAverageBackward
 from .static_forward import StaticForward
@@ -24,7 +23,6 @@ SOLVERS = (
     GlobalForward(),
     GlobalAverageBackward(),
     StaticForwardSeparable(),
-    SmallForward(),
     SmallMaxBackward(),
     StaticForward(),
     StaticAverageBackward(),

@@ -22,7 +22,7 @@ struct L2CachePolicy {
 namespace emulated {
 struct MbarrierState {
   int bytes;
-  unsigned short arrivals, pending : 15, phase : 1;
+  unsigned short arrivals, pending : 14, unseen : 1, phase : 1;  // unseen: nobody has waited for the phase that ended
 };
 static_assert(sizeof(MbarrierState) == sizeof(Mbarrier));
 inline MbarrierState& state_of(Mbarrier* barrier) { return *reinterpret_cast<MbarrierState*>(barrier); }
@@ -76,26 +76,35 @@ inline bool is_in_phase(Mbarrier* barrier, int parity) {
   const races::Unseen unseen;
   return state_of(barrier).phase == parity;
 }
+inline void see_phase(Mbarrier* barrier) {
+  const races::Unseen unseen;
+  state_of(barrier).unseen = 0;
+}
 inline void wake_waiters(Mbarrier* barrier) {
   for (int i = 0; i < block.threads; i++) {
     Thread& thread = block.thread[block.order[i]];
     if (thread.wait == Wait::phase && thread.awaited == barrier) wake(thread);
   }
 }
-inline void end_phase(Mbarrier* barrier) {
+inline void end_phase(Mbarrier* barrier, const void* instruction = nullptr) {
   MbarrierState& state = state_of(barrier);
   if (state.pending || state.bytes) return;
   races::complete(barrier);
-  state.phase ^= 1;
+  // A waiter knows the parity alone: it would take the next phase for the one before.
+  if (state.unseen)
+    fail_at(instruction, barrier, "a phase of an mbarrier ends before a thread has waited for the last");
+  state.phase ^= 1, state.unseen = 1;
   state.pending = state.arrivals;
   wake_waiters(barrier);
 }
 inline void arrive(Mbarrier* barrier, int count, int bytes, const void* instruction) {
   races::release(barrier, instruction);
   const races::Unseen unseen;
+  if (count > state_of(barrier).pending)
+    fail_at(instruction, barrier, "more threads arrive at an mbarrier than its phase has");
   state_of(barrier).bytes += bytes;
   state_of(barrier).pending -= count;
-  end_phase(barrier);
+  end_phase(barrier, instruction);
 }
 inline void begin_load(Load load, const void* instruction) {
   load.request = races::request_write(load.to, load.bytes(), instruction);
@@ -237,7 +246,7 @@ EMULATED_CALL void mbarrier_init(Mbarrier* barrier, int arrivals) {
   if (emulated::is_set_up(barrier)) emulated::fail_at(EMULATED_HERE, barrier, "an mbarrier is set up twice");
   emulated::races::begin_object(barrier, EMULATED_HERE);
   const emulated::races::Unseen unseen;
-  emulated::state_of(barrier) = {0, static_cast<unsigned short>(arrivals), static_cast<unsigned short>(arrivals), 0};
+  emulated::state_of(barrier) = {0, static_cast<unsigned short>(arrivals), static_cast<unsigned short>(arrivals), 0, 0};
 }
 inline void fence_mbarrier_init() {}
 EMULATED_CALL void mbarrier_arrive(Mbarrier* barrier, int count = 1) {
@@ -256,6 +265,7 @@ EMULATED_CALL void mbarrier_wait_parity(Mbarrier* barrier, int parity, EMULATED_
     emulated::suspend();
     emulated::finish_loads(barrier);
   }
+  emulated::see_phase(barrier);
   emulated::races::acquire(barrier, EMULATED_HERE);
 }
 EMULATED_CALL void tma_load_im2col(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int channel, int column,

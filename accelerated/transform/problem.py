@@ -225,7 +225,10 @@ def _folding(transform: TransformSpec, source: TensorSpec, destination: TensorSp
     origin = [0] * rank
     if total > 1:
         origin[1] = lead
-    walks = [Walk(axes, _coordinates(source, bases), _coordinates(destination, origin))]
+    # What is cropped behind a dimension is not there for the last blocks either.
+    cropped = [min(0, after) if d != 1 else 0 for d, after in enumerate(transform.pad_after)]
+    there = [c._replace(limit=c.limit + less) for c, less in zip(_coordinates(source, bases), cropped, strict=True)]
+    walks = [Walk(axes, there, _coordinates(destination, origin))]
     if total > 1:
         for first, end in ((0, lead), (lead + channels * total, destination.dims[1])):
             extents = [end - first if d == 1 else extent for d, extent in enumerate(destination.dims)]

@@ -3,6 +3,7 @@ little alignment accesses packs of 16 bytes at addresses that are no multiples o
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from dualdnn.api.enumerations import cudnnPoolingMode_t
 from dualdnn.api.operations import Operation, PoolingBackward
 from dualdnn.api.operations.specs import FLOAT, HALF, NHWC, TensorSpec
 from dualdnn.conformance.calls import sized
-from dualdnn.conformance.cases import activation, dropout
+from dualdnn.conformance.cases import activation, dropout, reduce_tensor, softmax, tensor_arithmetic, transform
+from dualdnn.conformance.cases.attention import attention_backward, attention_forward
 from dualdnn.conformance.cases.convolution import (
     convolution,
     convolution_backward_data,
@@ -19,6 +21,7 @@ from dualdnn.conformance.cases.convolution import (
 )
 from dualdnn.conformance.cases.every_operation import element_bytes
 from dualdnn.conformance.cases.fused_ops import fused_ops_residual
+from dualdnn.conformance.cases.graph import graph
 from dualdnn.conformance.cases.normalization import (
     normalization_batch,
     normalization_batch_fused,
@@ -26,10 +29,13 @@ from dualdnn.conformance.cases.normalization import (
     normalization_lrn,
 )
 from dualdnn.conformance.cases.pooling import pooling
+from dualdnn.conformance.cases.rnn import rnn_backward, rnn_descriptors, rnn_forward
 from dualdnn.conformance.marks import shows
 
 DIMS = (2, 8, 4, 8)
 ROWS, CHANNELS = TensorSpec.packed(FLOAT, DIMS), TensorSpec.packed(HALF, DIMS, NHWC)
+LARGE = (8, 8, 32, 32)  # a chain that gets a kernel of its own
+BETWEEN = graph.tensor(4, LARGE, virtual=True)
 MAXIMUM = cudnnPoolingMode_t.CUDNN_POOLING_MAX
 AVERAGE = cudnnPoolingMode_t.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING
 WINDOWS = pooling.GEOMETRIES["2x2s2"]._replace(dims=DIMS)
@@ -49,6 +55,11 @@ OPERATIONS: dict[str, Operation] = {
         for name, mode in (("maximum", MAXIMUM), ("average", AVERAGE))
         for layout, data_type in (("nchw", FLOAT), ("nhwc", HALF))
     },
+    "softmax": softmax.forward(x=ROWS, beta=0.5),
+    "softmax gradient": softmax.backward(spec=CHANNELS),
+    "tensors": tensor_arithmetic.op_tensor(A=ROWS, beta=0.5),
+    "transposed": transform.moved(ROWS, TensorSpec.packed(FLOAT, DIMS, NHWC), 1.5, 0.5),
+    "reduced": reduce_tensor.reduction(A=ROWS, C=TensorSpec.packed(FLOAT, (1, 8, 1, 1)), beta=0.5),
     "LRN": normalization_lrn.forward(x=CHANNELS),
     "LRN gradient": normalization_lrn.backward(spec=ROWS),
     "inference": normalization_batch.inference(x=CHANNELS),
@@ -61,6 +72,10 @@ OPERATIONS: dict[str, Operation] = {
     "gradient of addends": fused_ops_residual.gradient(HALF, "nhwc", DIMS),
     "convolution": convolution.convolution((1, 8, 4, 4), (8, 8, 1, 1), algo=convolution.PRECOMP, **PRODUCT),
     "data gradient": convolution_backward_data.gradient((1, 8, 4, 4), (8, 8, 1, 1), **PRODUCT),
+    "chain of a graph": graph.executed(
+        graph.pointwise(graph.Mode.CUDNN_POINTWISE_ADD, graph.tensor(1, LARGE), BETWEEN, graph.tensor(2, LARGE)),
+        graph.pointwise(graph.Mode.CUDNN_POINTWISE_RELU_FWD, BETWEEN, graph.tensor(3, LARGE)),
+    ),
     "filter gradient": convolution_backward_filter.gradient((1, 8, 4, 4), (8, 8, 1, 1), **PRODUCT),
 }
 
@@ -74,3 +89,49 @@ def test_one_operand_begins_at_an_element(trial, caller, name):
     for operand in operation.operands:
         if operand not in operation.raw:
             trial(operation, before=before, offsets={operand: element_bytes(operation, operand)})
+
+
+@pytest.mark.ours
+@pytest.mark.parametrize("name", ["activation", "gradient of average pooling in nchw", "bias gradient", "convolution"])
+def test_factors_of_another_call(trial, caller, name):
+    """Two calls by one plan whose memory is not aligned, each with its own factors."""
+    operation = sized(caller, OPERATIONS[name])
+    output = next(iter(operation.outputs))
+    for alpha, beta in ((1.5, -0.5), (-0.75, 0.25)):
+        call = replace(operation, alpha=alpha, beta=beta)
+        trial(call, offsets={output: element_bytes(operation, output)})
+
+
+NETWORK = rnn_forward.network(
+    rnn_descriptors.LSTM, direction=rnn_descriptors.ONE_WAY, data_type=HALF, width=8, hidden=16,
+    math_type=rnn_descriptors.DEFAULT,
+)  # fmt: skip
+TRAINED = rnn_backward.training(NETWORK, lengths=(2, 2))
+ATTENTION = attention_forward.attention(
+    (8, 8, 8, 8), (8, 8, 8), heads=2, mode=0, data_type=HALF, math=attention_forward.TENSOR
+)
+ATTENDED = attention_backward.steps(attn=ATTENTION)
+
+
+@pytest.mark.ours
+@pytest.mark.parametrize("operand", ["x", "weightSpace", "y", "dx", "dweightSpace"])
+def test_one_operand_of_a_recurrent_network(chain, operand):
+    chain(*TRAINED, offsets={operand: 2})
+
+
+@pytest.mark.ours
+@pytest.mark.parametrize("operand", ["queries", "keys", "values", "weights", "out", "dout", "dqueries", "dweights"])
+def test_one_operand_of_attention(chain, operand):
+    chain(*ATTENDED, offsets={operand: 2})
+
+
+UNPROJECTED = attention_backward.steps(
+    attn=attention_forward.attention((0, 0, 0, 0), (8, 8, 8), heads=2, mode=0, data_type=HALF)
+)[:2]
+
+
+@pytest.mark.ours
+@pytest.mark.parametrize("operand", ["queries", "keys", "values", "dout"])
+def test_one_operand_of_unprojected_attention(chain, operand):
+    """Which kernels read as it lies."""
+    chain(*UNPROJECTED, offsets={operand: 2})

@@ -3,7 +3,8 @@
 drawn_operations.json: family -> operations. Of some thousands at random those were kept, the most telling first, whose launches (by each
 solver that serves them) have an extent, a stride, a step or a factor that was one and the same number in every other launch of the
 kernel: a kernel that takes that argument for a constant, or another one for it, is right in all other cases. In "several_tiles" are operations
-of which kernels have a second tile, part or group where all others have one; in "chains" are the calls of training steps.
+of which kernels have a second tile, part or group where all others have one; in "chains" are the calls of training steps; those in
+"multiprocessors" have that only where planners divide the work among so many.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from dualdnn.api.operations import PoolingBackward, ReduceTensor, parse
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.cases.pooling.pooling import pooled
 from dualdnn.conformance.cases.reduce_tensor import kind
+from dualdnn.conformance.solvers import divided_among
 
 FAMILIES: dict[str, list[Any]] = json.loads(
     resources.files(__package__).joinpath("drawn_operations.json").read_text(encoding="utf-8")
 )
 CHAINS = FAMILIES.pop("chains")
+DIVIDED: list[tuple[Any, ...]] = FAMILIES.pop("multiprocessors")
 OPERATIONS = {f"{family}-{i}": text for family, texts in FAMILIES.items() for i, text in enumerate(texts)}
 
 
@@ -30,15 +33,31 @@ def inputs_of(operation: Any) -> str:
     return kind(operation.reduction.op) if isinstance(operation, ReduceTensor) else "normal"
 
 
+def attempted(trial: Any, caller: Any, text: str) -> None:
+    """Run an operation that is given as a text."""
+    operation = sized(caller, parse(text))
+    before = pooled(operation) if isinstance(operation, PoolingBackward) else None
+    trial(operation, inputs_of(operation), before=before)
+
+
 @pytest.mark.ours
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_arguments_that_differ(trial, caller, name):
-    operation = sized(caller, parse(OPERATIONS[name]))
-    before = pooled(operation) if isinstance(operation, PoolingBackward) else None
-    trial(operation, inputs_of(operation), before=before)
+    attempted(trial, caller, OPERATIONS[name])
 
 
 @pytest.mark.ours
 @pytest.mark.parametrize("number", range(len(CHAINS)))
 def test_chains_with_arguments_that_differ(chain, number):
     chain(*map(parse, CHAINS[number]))
+
+
+@pytest.mark.ours
+@pytest.mark.parametrize("number", range(len(DIVIDED)))
+def test_work_divided_among_multiprocessors(trial, chain, caller, number):
+    multiprocessors, *texts = DIVIDED[number]
+    with divided_among(caller.handle, multiprocessors):
+        if len(texts) == 1:
+            attempted(trial, caller, texts[0])
+        else:
+            chain(*(sized(caller, parse(text)) for text in texts))

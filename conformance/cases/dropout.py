@@ -427,6 +427,24 @@ def test_parts_of_octets(chain, data_type, count):
     chain(forward(0.2, x), before=states(2**64 - 1, 2**32 - 2))
 
 
+# Channels of x side by side and an image of y a channel each, by tiles or by warps; strides that are equal, and elements elsewhere.
+RESHAPED = {
+    "channels": (TensorSpec.packed(FLOAT, (3, 16, 9), NHWC), TensorSpec.packed(FLOAT, (1, 432, 1, 1))),
+    "pixels": (TensorSpec.packed(FLOAT, (1, 32, 64, 2), NHWC), TensorSpec.packed(FLOAT, (1, 64, 64, 1), NHWC)),
+    "strides": (TensorSpec(FLOAT, (2, 3, 4), (16, 5, 1)), TensorSpec(FLOAT, (3, 2, 4), (16, 5, 1))),
+}
+
+
+@shows("cudnnDropoutForward/c02", "cudnnDropoutBackward/c02")
+@pytest.mark.ours
+@pytest.mark.parametrize("which", RESHAPED)
+def test_other_dimensions_of_as_many_elements(chain, which):
+    """Whatever layouts the two tensors have, elements correspond in row-major order, there and back."""
+    x, y = RESHAPED[which]
+    chain(forward(0.4, x, y), backward(0.4, y, x), before=states())
+    chain(forward(0.4, y, x), backward(0.4, x, y), before=states())
+
+
 @shows("cudnnDropoutForward/c01")
 @pytest.mark.ours
 def test_calls_beyond_words(chain):

@@ -54,6 +54,7 @@ from dualdnn.conformance.cases.rnn import rnn_backward, rnn_forward
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import POISON, prepare
 from dualdnn.reference import implemented, judge
+from dualdnn.reference.precision import PRECISION
 from dualdnn.reference.view import NUMPY_TYPES
 
 DIMS = (2, 3, 5, 7)
@@ -230,6 +231,10 @@ ATTENTION_STEP = 16  # bytes, of work and reserve space (7.2.15)
 STEP = 8  # bytes: a multiple of every element's
 # Padding takes the factors 1 and 0 alone; the error of a sum of so many terms may reach zero.
 UNSCALED = ("TransformTensorEx", "ReduceTensor-workspace")
+# Infinities leave most of the output open, or too little of it is no zero; what an earlier call makes is read; attention splits factors.
+MOSTLY_OPEN = (
+    "ConvolutionForward-FFT", "ConvolutionForward-WINOGRAD", "ScaleBiasActivationConvBnstats", "RNN", "MultiHeadAttn", "Dropout", "CTC",
+)  # fmt: skip
 samples = pytest.mark.parametrize("sample", SAMPLES)
 
 
@@ -403,6 +408,15 @@ def test_infinite_factors(trial, caller, sample, inputs):
         for value in (np.inf, -np.inf):
             if hasattr(operation, name):
                 trial(replace(operation, **{name: value}), inputs)
+
+
+@pytest.mark.parametrize("sample", [name for name in SAMPLES if not name.startswith(MOSTLY_OPEN)])
+def test_infinite_operands(trial, caller, sample):
+    """Infinities in one operand after the other: what the formula says wherever the document leaves no order of its products open."""
+    operation = ready(caller, sample)
+    for name in operation.inputs:
+        if operation.has(name) and name not in operation.raw and operation.tensor(name).scalar_type in PRECISION:
+            trial(operation, {**dict.fromkeys(operation.operands, "positive"), name: "infinite"})
 
 
 # call -> operand -> the clause of memory that is too small, where the section has one

@@ -380,6 +380,7 @@ COMBINED = [
     ((0, 1, 0, 2), (0, 1, 1, 0)),
     ((1, 0, 0, 0), (0, -1, -1, 0)),
     ((0, -1, 0, -1), (0, 0, 1, 0)),
+    ((0, 0, 0, -1), (0, 0, -2, -1)),  # cropped within a block
 ]
 
 
@@ -405,8 +406,9 @@ def test_unfolding_and_padding_blends(trial, filters):
 @pytest.mark.parametrize("fold, direction", [((2, 2, 2), FOLD), ((2, 1, 3), UNFOLD), ((0, 0, 0), FOLD)], ids=str)
 @pytest.mark.parametrize("formats", FORMATS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
 def test_five_dimensions(trial, fold, direction, formats, filters):
-    transform = changing(5, (0, 0, 1, 0, 1), (0, 0, 0, 0, 1), fold, direction, formats[1])
-    trial(applied(transform, (1, 12, 3, 4, 5), FLOAT, formats[0], filters=filters))
+    for before, after in (((0, 0, 1, 0, 1), (0, 0, 0, 0, 1)), ((0, 0, 0, 1, 0), (0, 0, 0, -2, -1))):
+        transform = changing(5, before, after, fold, direction, formats[1])
+        trial(applied(transform, (1, 12, 3, 4, 5), FLOAT, formats[0], filters=filters))
 
 
 @both("c01")

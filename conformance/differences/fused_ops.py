@@ -90,8 +90,8 @@ declare([
     Difference(
         "V-fused-finalize-variance", _EXECUTE, (f"{_EXECUTE}/c01",), "The variance of rounded sums is not negative.",
         "9.19: sums whose squares are too small for their mean give NaN as standard deviation, and a running variance that is infinite or no number.",
-        "At least 0 (D258).", says=("wrong *runningVar: *",), subjects=("vendor-9*",),
-        cases=(f"{_FINALIZE}training?1-FLOAT-*", f"{_FINALIZE}training?2-FLOAT-*", f"{_FINALIZE}special_sums*", f"{_FINALIZE}a_variance_is_not_negative*"),
+        "At least 0 (D258).", says=("wrong *runningVar: *", "wrong eqBias: as before the call"), subjects=("vendor-9*",),
+        cases=(f"{_FINALIZE}training?1-FLOAT-*", f"{_FINALIZE}training?2-FLOAT-*", f"{_FINALIZE}special_sums*", f"{_FINALIZE}a_variance_is_not_negative*", "every_operation/test_infinite_operands?BnFinalizeStatisticsTraining?"),
     ),
     Difference(
         "V-fused-finalize-types", _PLAN, (_UNSUPPORTED, f"{_PLAN}/c01"), "Statistics are FLOAT or DOUBLE, the equivalent scale and bias also HALF and BFLOAT16.",
@@ -120,6 +120,7 @@ declare([
             "identity_is_no_activation?added?", "special_values?*-statistics?", "special_values?*-added?", "support?statistics?", "wrong_shapes?statistics-*",
             "wrong_shapes?added-*", "attributes_that_do_not_fit?statistics?", "attributes_that_do_not_fit?added?", "workspaces?statistics?", "workspaces?added?", "one_step_alone_is_made*", "support_of_a_scale_or_a_bias_alone?statistics-*",
             "support_of_a_scale_or_a_bias_alone?added-*")),
+            "every_operation/test_infinite_operands?ConvScaleBiasAddActivation?",
             *(f"every_operation/test_infinite_factors?*-{name}?" for name in ("ScaleBiasActivationConvBnstats", "ConvScaleBiasAddActivation"))),
     ),
     Difference(
@@ -146,17 +147,17 @@ declare([
         "V-fused-bit-mask", _PLAN, (f"{_PLAN}/c01", _UNSUPPORTED, "cudnnStatus_t/c05"), "GEN_BITMASK has no table; its bit mask is a tensor of INT32.",
         "9.19 takes x, z and y in NHWC alone, not BFLOAT16, scales and z in all of them, and bit masks of exactly 32 rows times whole numbers and 2 words for 64 channels, in an order of its own.",
         "As D562 says.", subjects=("vendor-9*",), says=("cudnnMakeFusedOpsPlan NOT_SUPPORTED*", "wrong bitMask: *", "succeeded, not NOT_SUPPORTED by cudnnSetTensor4dDescriptorEx/c04"),
-        cases=tuple(_RESIDUAL + name for name in (
+        cases=("every_operation/test_infinite_operands?ScaleBiasAddActivationGenBitmask?", *(_RESIDUAL + name for name in (
             "sum_of_scaled_tensors*", "scales_in_float*", "numbers_of_channels_lie_apart*", "tensors_of_one_layout*", "shapes_of_the_sum*", "steps_that_are_left_out*", "activations*", "gradient_of_the_sum*",
-            "support?added?", "attributes_that_do_not_fit?added?", "outputs_that_store_elements_in_one_place*")),
+            "support?added?", "attributes_that_do_not_fit?added?", "outputs_that_store_elements_in_one_place*"))),
     ),
     Difference(
         "V-fused-residual-gradient", _EXECUTE, (f"{_EXECUTE}/c01", f"{_PLAN}/c01", _UNSUPPORTED, "cudnnStatus_t/c05"), "DACTIVATION_FORK_DBATCHNORM has no table; what is not wanted is left out.",
         "9.19 takes it in the conditions of its fast kernel alone, else it answers NOT_SUPPORTED when it is executed, BAD_PARAM where a gradient is left out, and leaves dz without an activation.",
         "As D563 says.", subjects=("vendor-9*",),
         says=("cudnnFusedOpsExecute *", "cudnnMakeFusedOpsPlan BAD_PARAM", "cudnnMakeFusedOpsPlan NOT_SUPPORTED", "succeeded, not BAD_PARAM by cudnnStatus_t/c05", "wrong dz: as before the call"),
-        cases=tuple(_RESIDUAL + name for name in (
+        cases=("every_operation/test_infinite_operands?DactivationForkDbatchnorm?", *(_RESIDUAL + name for name in (
             "gradient?*", "gradient_without_an_activation*", "gradients_that_are_not_wanted*", "shapes_of_the_gradient*", "statistics_that_were_not_saved*", "support?gradient?",
-            "attributes_that_do_not_fit?gradient?")),
+            "attributes_that_do_not_fit?gradient?"))),
     ),
 ])  # fmt: skip

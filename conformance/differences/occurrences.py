@@ -23,6 +23,7 @@ TOLD = re.compile(
     r"|CUDNN_STATUS_(?P<status>\w+)|wrong elements: (?P<wrong>.*)|(?P<operand>\w+): \d+ (?P<bytes>bytes\b.*? changed)"
     r"|(?P<word>succeeded|process down|the refused call changed memory)|(?P<assertion>AssertionError|\bassert\b)"
 )
+EXPLAINED = "difference "  # what a suspicion begins with that a declared difference explains
 COUNTS = re.compile(r"\d+ (?=[a-zA-Z])")
 
 
@@ -104,6 +105,14 @@ def difference_of_case(
 def shown_sometimes(case: str, subject: str, said: str) -> Difference | None:
     """The difference that this failure of a case shows in some runs and not in others."""
     return next((entry for entry in DIFFERENCES if entry.may_show(case, subject, said)), None)
+
+
+def explained(case: str, subject: str, suspicions: Iterable[str]) -> list[str]:
+    """What is suspicious of a foreign subject's outputs, each with the difference that it shows, if one does."""
+    said = list(suspicions)
+    outputs = dict.fromkeys(one.partition(":")[0] for one in said)
+    shown = shown_sometimes(case, subject, f"suspect {', '.join(outputs)}")
+    return [f"{EXPLAINED}{shown.id}: {one}" for one in said] if shown else said
 
 
 def unseen(subject: str, computes: bool, cases: Iterable[str]) -> list[str]:

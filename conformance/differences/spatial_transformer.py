@@ -35,6 +35,7 @@ declare(
                 for name in (
                     "at_and_beyond_the_borders*HALF",
                     "backward?*HALF",
+                    "many_channels_side_by_side?2-*",
                     "from_theta_to_its_gradient*HALF",
                     "layouts",
                     "samples_behind_the_last_tile",

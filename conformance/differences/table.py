@@ -55,7 +55,8 @@ class Difference:
     """One disagreement. cases: patterns of case ids (fnmatch) that show it; says: patterns of what they then say (occurrences.what), so
     that a case which fails otherwise shows something else; subjects: patterns of subject names;
     recorded: the findings about recorded calls that it explains. sometimes: (pattern of cases, pattern of what they then say) that show
-    it in some runs only, because the library orders its work anew each time; no list names these."""
+    it in some runs only, because the library orders its work anew each time; no list names these. A case that passes and is suspect
+    says "suspect" and the outputs."""
 
     id: str
     function: str

@@ -72,4 +72,11 @@ def step(
 
 def _exact(computed: Callable[..., tuple[Array, Array]]) -> Exact:
     value, error = computed()
-    return Exact(value, error, 1, spread=lambda: Steps(computed(is_expected=True)[1]))
+    # A probability beside an infinite value may underflow: its product is infinite or NaN.
+    return Exact(
+        value,
+        error,
+        1,
+        overflows=lambda: np.isinf(value) & ~np.isfinite(error),
+        spread=lambda: Steps(computed(is_expected=True)[1]),
+    )

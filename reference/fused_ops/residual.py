@@ -10,10 +10,11 @@ from dualdnn.api.operations import ActivationSpec, DactivationForkDbatchnorm, Sc
 from dualdnn.api.operations.specs import TensorSpec
 
 from ..engine import Exact, implements, in_compute_type
+from ..normalization.batch import leave_open
 from ..precision import PRECISION
 from ..spread import Steps, few, walked
 from ..view import Array
-from .finalize import INVERSE_ROUNDINGS, MEAN_ROUNDINGS, VARIANCE_ROUNDINGS, determined, inverse_root
+from .finalize import INVERSE_ROUNDINGS, MEAN_ROUNDINGS, STABLE, VARIANCE_ROUNDINGS, inverse_root
 
 WORD = 32
 SUM_ROUNDINGS = 5  # two products, three sums
@@ -90,8 +91,9 @@ def batch_norm_gradient(
     inverse: Array | None,
 ) -> dict[str, Exact]:  # fmt: skip
     """The gradient behind the activation, and those of the batch normalisation."""
-    gradient = dy if words is None else np.where(unpacked_bits(words, dy.shape), dy, 0)
-    pixels = gradient.size // gradient.shape[1]
+    passes = None if words is None else unpacked_bits(words, dy.shape)
+    gradient = dy if passes is None else np.where(passes, dy, 0)
+    pixels, (unit, smallest, largest) = gradient.size // gradient.shape[1], PRECISION[operation.compute_type]
     over = (0, *range(2, gradient.ndim))
     mean_terms = None if mean is None else np.abs(mean)
     roundings: Array | float = pixels + 12
@@ -104,7 +106,7 @@ def batch_norm_gradient(
         # The variance may be the mean of the squares minus the square of the mean.
         error = 2 * (pixels + VARIANCE_ROUNDINGS) * np.square(x).mean(over, keepdims=True)
         inverse, of_inverse = inverse_root(variance, error)
-        roundings, share = 2 * pixels + 20 + 3 * of_inverse, PRECISION[operation.compute_type][0] * error / variance
+        roundings, share = 2 * pixels + 20 + 3 * of_inverse, unit * error / variance
 
         def norm(values: Array) -> Array:
             return np.sqrt(np.square(values).sum(over, keepdims=True)) / pixels
@@ -141,12 +143,13 @@ def batch_norm_gradient(
     found = {
         "dz": Exact(gradient, size, 0),
         "dBias": Exact(bias, bias_terms, pixels, spread=lambda: Steps(bias_squares())),
-        "dScale": determined(Exact(slope, slope_terms, roundings, spread=lambda: Steps(slope_squares())), share),
+        "dScale": Exact(slope, slope_terms, roundings, spread=lambda: Steps(slope_squares())),
     }
+    factor = np.zeros(()) if scale is None else scale * inverse
     if scale is not None:
-        factor = scale * inverse
         inner = gradient - bias / pixels - normal * slope / pixels
         terms = size + bias_terms / pixels + normal_terms * slope_terms / pixels
-        dx = Exact(factor * inner, np.abs(factor) * terms, roundings, spread=lambda: Steps(squares()))
-        found["dx"] = determined(dx, share)
+        size_of_factor = np.maximum(np.abs(factor), smallest / unit)  # which may underflow
+        found["dx"] = Exact(factor * inner, size_of_factor * terms, roundings, spread=lambda: Steps(squares()))
+    leave_open(found, largest, over, factor, gradient, normal, passes, share > STABLE)
     return {name: exact for name, exact in found.items() if operation.has(name)}

@@ -7,8 +7,8 @@ through one rounding.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 
 import numpy as np
 from dualdnn.api.enumerations import cudnnNanPropagation_t
@@ -29,9 +29,9 @@ from dualdnn.api.operations.normalization.batch import (
     NormalizationInference,
     NormalizationTraining,
 )
-from dualdnn.api.operations.specs import DOUBLE
 
-from ..engine import Exact, implements, in_compute_type
+from ..engine import Exact, differs, implements, in_compute_type
+from ..precision import PRECISION
 from ..spread import Steps, few, walked
 from ..view import Array
 
@@ -96,12 +96,6 @@ class Statistics:
     squares: Callable[[], Squares] = lambda: EXACT
 
 
-def limits(operation: BatchStatistics) -> tuple[float, float]:
-    """(unit roundoff, largest number) of the compute type."""
-    double = operation.compute_type == DOUBLE
-    return (2.0**-53, float(np.finfo(np.float64).max)) if double else (2.0**-24, float(np.finfo(np.float32).max))
-
-
 def statistics(operation: BatchStatistics, x: Array, epsilon: float) -> Statistics:
     """Mean and biased variance.
 
@@ -109,7 +103,7 @@ def statistics(operation: BatchStatistics, x: Array, epsilon: float) -> Statisti
     order; a running mean, or one of blocks, is rounded at every step, which adds its roundoff times the distances from it. Where sums
     of squares leave the range of the compute type, nothing is determined.
     """
-    axes, (unit, largest) = operation.reduced_dims, limits(operation)
+    axes, (unit, _, largest) = operation.reduced_dims, PRECISION[operation.compute_type]
     count = int(np.prod([x.shape[d] for d in axes]))
     mean = x.mean(axes, keepdims=True)
     size = np.abs(x).mean(axes, keepdims=True)
@@ -154,7 +148,8 @@ def affine_error(x: Array, s: Statistics, factor: Array, bias: Array) -> Array:
     """The error of factor * (x - mean) + bias in roundoffs, factor = scale * inverse."""
     argument = np.abs(factor) * (s.mean_error + AFFINE_ROUNDINGS * (np.abs(x) + np.abs(s.mean)))
     product = np.abs(factor * (x - s.mean))
-    return argument + np.where(product == 0, 0, product * s.inverse_error) + AFFINE_ROUNDINGS * np.abs(bias)
+    of_bias = AFFINE_ROUNDINGS * np.where(np.isinf(bias), 0, np.abs(bias))  # an infinite one decides alone
+    return argument + np.where(product == 0, 0, product * s.inverse_error) + of_bias
 
 
 def affine_steps(x: Array, s: Statistics, factor: Array, bias: Array) -> Array:
@@ -167,7 +162,7 @@ def affine_steps(x: Array, s: Statistics, factor: Array, bias: Array) -> Array:
 
 def certainly_positive(operation: BatchStatistics, argument: Array, error: Array) -> Array:
     """1 where the argument is above 0, 0 where it is not, UNCERTAIN where its error, in roundoffs, decides that."""
-    unit, _ = limits(operation)
+    unit, _, _ = PRECISION[operation.compute_type]
     return np.where((np.abs(argument) <= unit * error) & (error > 0), UNCERTAIN, argument > 0)
 
 
@@ -195,7 +190,11 @@ def training(
     def error_of_y() -> Array:
         """What the activation certainly does not pass is zero, exactly."""
         found = error()
-        return found if operation.activation is None else np.where(value < -limits(operation)[0] * found, 0, found)
+        return (
+            found
+            if operation.activation is None
+            else np.where(value < -PRECISION[operation.compute_type][0] * found, 0, found)
+        )
 
     def steps() -> Steps:
         return Steps(affine_steps(x, s, factor, bias) + (0 if z is None else few(2) * np.square(z)))
@@ -256,12 +255,41 @@ def passed(
     return certainly_positive(operation, factor * (x - s.mean) + bias, affine_error(x, s, factor, bias))
 
 
+def leave_open(
+    found: dict[str, Exact], largest: float, axes: tuple[int, ...], factor: Array, dy: Array, normalized: Array, passes: Array | None,
+    lost: Array | bool,
+) -> None:  # fmt: skip
+    """Mark in the gradients what the document leaves open (docs/errata.md, D146 and D155): which of infinite and NaN comes out where a
+    factor or a sum overflows, and whether zeros that an activation made of dy count beside what is not finite. passes: 1 where it made none.
+    lost: of which statistics the error has no limit."""
+
+    def total(values: Array) -> Array:
+        return values.sum(axes, keepdims=True)
+
+    peak, scale_terms = np.fmax.reduce(np.abs(normalized), axes, keepdims=True), total(np.abs(dy * normalized))
+    sums = np.fmax.reduce([peak, scale_terms, peak * scale_terms, np.broadcast_to(total(np.abs(dy)), peak.shape)])
+    of_scale = (sums >= largest) | lost
+    overflows = {"dScale": of_scale, "dx": of_scale | (np.abs(factor) >= largest)}
+    left_out: dict[str, Array] = {}
+    if passes is not None and not np.isfinite(normalized).all():
+        left_out["dScale"] = total(np.where(passes == 1, dy * normalized, 0))
+        left_out["dx"] = factor * (dy - (total(dy) + normalized * left_out["dScale"]) / (normalized.size // peak.size))
+    elif not overflows["dx"].any():
+        return
+    for name in overflows.keys() & found.keys():
+        open_ = np.asarray(differs(found[name].value, left_out[name]) if left_out else False)
+        exceeds = np.asarray(overflows[name] & ~open_)
+        found[name] = replace(
+            found[name], undetermined=partial(np.asarray, open_), overflows=partial(np.asarray, exceeds)
+        )
+
+
 def gradient(
     operation: NormalizationGradient, x: Array, dy: Array, scale: Array, bias: Array | None, saved_mean: Array | None,
     saved_inverse: Array | None, _y: Array | None = None, reserve: Array | None = None,
 ) -> dict[str, Exact]:  # fmt: skip
     """dx, dScale, dBias; dz is dy where the activation passed its argument. Where rounding decides that, dy may count or not."""
-    axes, (unit, _) = operation.reduced_dims, limits(operation)
+    axes, (unit, smallest, largest) = operation.reduced_dims, PRECISION[operation.compute_type]
     if saved_mean is None or saved_inverse is None:
         s = statistics(operation, x, in_compute_type(operation, operation.epsilon))
     else:
@@ -270,6 +298,7 @@ def gradient(
     normalized = (x - s.mean) * s.inverse
     passes = passed(operation, x, s, scale, bias, reserve)
     open_ = np.zeros_like(dy) if passes is None else np.where(passes == UNCERTAIN, np.abs(dy), 0) / unit
+    size = np.abs(dy if passes is None else np.where(passes == 0, 0, dy))  # of what may count
     if passes is not None:
         dy = np.where(passes == 1, dy, 0)
 
@@ -285,17 +314,17 @@ def gradient(
         return np.abs(s.inverse) * s.mean_error + np.abs(normalized) * (s.inverse_error + 3)
 
     def scale_error() -> Array:
-        sums = total(np.abs(dy) * normalized_error()) + (s.count + 1) * total(np.abs(dy * normalized))
+        sums = total(size * normalized_error()) + (s.count + 1) * total(size * np.abs(normalized))
         return sums + (total(open_ * np.abs(normalized)) if passes is not None else 0)
 
     def bias_error() -> Array:
-        return s.count * total(np.abs(dy)) + (total(open_) if passes is not None else 0)
+        return s.count * total(size) + (total(open_) if passes is not None else 0)
 
     def error() -> Array:
         sums = bias_error() + np.abs(normalized) * scale_error() + normalized_error() * np.abs(scale_gradient)
-        terms = np.abs(dy) + (np.abs(bias_gradient) + np.abs(normalized * scale_gradient)) / s.count
+        terms = size + (np.abs(bias_gradient) + np.abs(normalized * scale_gradient)) / s.count
         inner = sums / s.count + (s.inverse_error + 6) * terms + open_
-        return np.abs(factor) * inner
+        return np.maximum(np.abs(factor), smallest / unit) * inner  # the factor may underflow
 
     # The same of what is expected: what all elements share does not average out.
     def normalized_squares(own: float) -> Array:
@@ -334,6 +363,7 @@ def gradient(
         ),
         "dBias": Exact(bias_gradient, bias_error, 1, spread=lambda: Steps(bias_squares() + undecided(total(open_)))),
     }
+    leave_open(found, largest, axes, factor, dy, normalized, passes, np.isinf(s.inverse_error))
     return found if operation.dz is None else found | {"dz": Exact(dy, lambda: open_, 1)}
 
 

@@ -68,9 +68,8 @@ def divisive_forward(operation: DivisiveNormalizationForward, x: Array, means: A
     """y = x * (k + alpha / n^d * sum of (x - m)^2 over the window)^-beta."""
     windows = _Windows(operation, x, means)
     value = x * windows.power.value
-    return Exact(
-        value, lambda: allowed(np.abs(value), windows.power), lambda: roundings(windows.power, windows.beta) + PRODUCT
-    )
+    s = windows.power
+    return Exact(value, lambda: allowed(np.abs(value) + s.lost_of(x), s), lambda: roundings(s, windows.beta) + PRODUCT)
 
 
 @implements(DivisiveNormalizationBackward)
@@ -102,7 +101,11 @@ def divisive_backward(
     dx = Exact(
         direct - factor * gathered(each, np.subtract),
         lambda: allowed(
-            np.abs(direct) + abs(factor) * gathered(np.abs(each), lambda a, b: np.abs(a - b)), s, windows.spread
+            np.abs(direct)
+            + s.lost_of(dy)
+            + abs(factor) * gathered(np.abs(each) + s.smallest, lambda a, b: np.abs(a - b)),
+            s,
+            windows.spread,
         ),
         worst,
     )
@@ -112,7 +115,7 @@ def divisive_backward(
         "dx": dx,
         "dMeans": Exact(
             factor * each * windows.sum_of(lambda difference: difference),
-            lambda: allowed(np.abs(factor * each) * windows.sum_of(np.abs), s),
+            lambda: allowed(abs(factor) * (np.abs(each) + s.smallest) * windows.sum_of(np.abs), s),
             lambda: roundings(s, beta + 1) + windows.terms + GRADIENT,
         ),
     }

@@ -27,7 +27,7 @@ def lrn_forward(operation: LRNCrossChannelForward, x: Array) -> Exact:
     """y = x * (k + alpha / n * sum of x^2 over the window)^-beta."""
     s, _, beta = _power(operation, x)
     value = x * s.value
-    return Exact(value, lambda: allowed(np.abs(value), s), lambda: roundings(s, beta) + PRODUCT)
+    return Exact(value, lambda: allowed(np.abs(value) + s.lost_of(x), s), lambda: roundings(s, beta) + PRODUCT)
 
 
 @implements(LRNCrossChannelBackward)
@@ -43,7 +43,8 @@ def lrn_backward(operation: LRNCrossChannelBackward, _y: Array, dy: Array, x: Ar
     value = direct - 2 * factor * beta * x * spread(each)
 
     def magnitude() -> Array:
-        return allowed(np.abs(direct) + np.abs(2 * factor * beta * x) * spread(np.abs(each)), s, spread)
+        terms = spread(np.abs(each) + s.smallest)  # small terms may be lost before a large x multiplies them
+        return allowed(np.abs(direct) + s.lost_of(dy) + np.abs(2 * factor * beta * x) * terms, s, spread)
 
     def worst() -> Array:
         return spread(roundings(s, beta + 1), np.maximum) + min(operation.lrn.n, x.shape[1]) + GRADIENT

@@ -52,6 +52,8 @@ class Power(NamedTuple):
 
     value: s^-beta. base: s. per_power: roundings for each power of s. constant: further roundings of the power itself.
     overflows: where an intermediate leaves the range of the compute type, so that the document promises nothing.
+    smallest: the smallest normal number in unit roundoffs, which a smaller one may lose.
+    flushed: where the power is smaller than it.
     """
 
     value: Array
@@ -59,20 +61,29 @@ class Power(NamedTuple):
     per_power: Array
     constant: Array
     overflows: Array
+    smallest: float
+    flushed: Array
+
+    def lost_of(self, factor: Array) -> Array:
+        """What the product of the power with a factor loses of it, in unit roundoffs."""
+        return np.where(self.flushed, np.abs(factor) * self.smallest, 0)
 
 
 def power(operation: Operation, k: float, factor: float, beta: float, total: Array, terms: Array | int) -> Power:
     """The power of k + factor * total, where total is a sum of ``terms`` terms, each of so many roundings."""
-    unit, _, largest = PRECISION[operation.compute_type]
+    unit, smallest, largest = PRECISION[operation.compute_type]
     base = k + factor * total
     size = k + abs(factor) * np.abs(total)
     # The factor (rounded when it is divided by the window, twice with the cast), its product, the addition of k.
     relative = (np.asarray(terms) + 4) * size / np.abs(base)
     exponent = np.abs(np.log(np.abs(base)))
     lost = np.isfinite(base) & ((np.maximum(np.abs(total), size) >= largest) | (unit * relative >= 0.5))
+    value = base ** -np.asarray(beta, dtype=total.dtype)
+    if not float(beta).is_integer():
+        value = np.where(base < 0, np.nan, value)  # of -inf, too (D116)
     return Power(
-        base ** -np.asarray(beta, dtype=total.dtype), base, relative + EXPONENT_ROUNDINGS * exponent,
-        np.asarray(POWER_ROUNDINGS), lost,
+        value, base, relative + EXPONENT_ROUNDINGS * exponent, np.asarray(POWER_ROUNDINGS), lost, smallest / unit,
+        np.isfinite(base) & (np.abs(value) < smallest),
     )  # fmt: skip
 
 

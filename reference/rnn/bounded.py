@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from ..engine import Exact
+from ..engine import VALUES_ALONE, Exact, differs
 from ..running import Running
 from ..spread import Steps
 from ..view import Array
 
 PATHS = 3  # An expected rounding counts so often: it reaches a result through several gates, which may all err the same way.
-LARGEST_HALF = 65504.0
+SMALLEST_HALF, LARGEST_HALF = 2.0**-14, 65504.0
 FUNCTION_ROUNDINGS = 12  # exp or tanh (2 ulp each) and the operations around them, of relative effect 1 at most
 
 
@@ -55,8 +55,9 @@ class Arithmetic(Running):
         return PATHS if self.is_expected else 1
 
     def of_storing(self, value: Array) -> Array:
-        """The error of a number that has been stored between two steps."""
-        return np.asarray(self.rounded(self._paths * self.stored, value))
+        """The error of a number that has been stored between two steps; all that are no normal numbers of HALF have the same, but zeros."""
+        size = np.where(value != 0, np.maximum(np.abs(value), SMALLEST_HALF), 0)
+        return np.asarray(self.rounded(self._paths * self.stored, size))
 
     def of_product(self, total: Array, terms: Array, products: Array, count: int) -> Array:
         """The error of a sum of products, and of other terms."""
@@ -156,7 +157,8 @@ class Bounded:
         zero = np.zeros_like(self.value)
 
         def error() -> Array:
-            return np.where(self.value + self.arithmetic.reach(self.error) > 0, self.error, zero)
+            below = self.value + self.arithmetic.reach(self.error) <= 0  # never where there is no bound
+            return np.where(below, zero, self.error)
 
         return self.made(np.where(self.value < 0, zero, self.value), error)
 
@@ -208,17 +210,16 @@ def affine(products: Sequence[tuple[Bounded, Array | None]], biases: Sequence[Ar
 
 
 def with_bounds(compute: Callable[..., dict[str, Exact]], left_out: str = "") -> dict[str, Exact]:
-    """Results of arithmetic that tracks no errors; their bounds, and what is expected, are those of the same with errors, made when the
-    judge asks.
+    """Results of arithmetic that tracks no errors for the backend, and the worst case of them for the judge; what is expected of them is
+    that of the same arithmetic once more, made when the judge asks.
 
     compute: the results, with what is tracked of their errors; where ``left_out`` names initial states, also with their products left
         out: where the two differ, nothing is determined.
     """
-    tracked = cache(compute)
+    tracked, first = cache(compute), Tracking.NOTHING if VALUES_ALONE.get() else Tracking.WORST
 
-    def differs(name: str) -> Array:
-        made, other = tracked(Tracking.NOTHING)[name].value, tracked(Tracking.NOTHING, left_out)[name].value
-        return np.asarray((made != other) & ~(np.isnan(made) & np.isnan(other)))
+    def undetermined(name: str) -> Array:
+        return differs(tracked(first)[name].value, tracked(first, left_out)[name].value)
 
     def bound(name: str) -> Array:
         magnitude = tracked(Tracking.WORST)[name].magnitude
@@ -237,7 +238,7 @@ def with_bounds(compute: Callable[..., dict[str, Exact]], left_out: str = "") ->
             exact,
             magnitude=partial(bound, name),
             spread=partial(spread, name),
-            undetermined=partial(differs, name) if left_out else None,
+            undetermined=partial(undetermined, name) if left_out else None,
         )
-        for name, exact in tracked(Tracking.NOTHING).items()
+        for name, exact in tracked(first).items()
     }

@@ -205,6 +205,15 @@ def test_numbers_outside_of_windows_are_not_read(trial):
         trial(operation, before=before)
 
 
+@shows(f"{FORWARD}/c01")
+@pytest.mark.parametrize("o", [0, 1], ids=["joined", "projected"])
+def test_infinite_values(trial, o):
+    """Probabilities that underflow beside them: infinite or NaN; sequences without them are numbers."""
+    operation = forward(attention((2, 2, 2, 5 * o)), batches=3, lengths=None)
+    for seed in range(3):
+        trial(operation, {**dict.fromkeys(operation.operands, "positive"), "values": "infinite"}, seed)
+
+
 @shows("cudnnSetAttnDescriptor/c16", "cudnnSetAttnDescriptor/c17", "cudnnSetAttnDescriptor/c20")
 @pytest.mark.parametrize("scaler", [0.0, 0.2, 1.0, 30.0])
 def test_scalers(trial, scaler):

@@ -210,6 +210,14 @@ def test_groups_with_dilation_in_half(run):
             )
 
 
+@shows(f"{F}/c01")
+@pytest.mark.parametrize("channels, filters", [(8, 12), (12, 8)])
+def test_groups_of_which_one_side_is_whole_packs(run, channels, filters):
+    """Channels of a group that begin at multiples of 16 bytes, and filters that do not; or the other way round."""
+    x, dw = (1, 2 * channels, 5, 4), (2 * filters, channels, 3, 3)
+    run(gradient(x, dw, configuration="PSEUDO_HALF", groups=2, formats=NHWC, algo=ALGO_1))
+
+
 @shows(*(f"{F}/c{n:02}" for n in range(14, 20)))
 @pytest.mark.parametrize("dy_layout", LAYOUTS)
 @pytest.mark.parametrize("algo", SERVED, ids=by_name)

@@ -60,6 +60,7 @@ def test_bias_gradient_of_layouts(trial, dims, layout):
         ((4, 9, 1, 1), (1, 4, 4, 4)),
         ((4, 8, 1, 1), (2, 8, 8, 2)),
         ((3, 7, 2, 1), (2, 6, 1, 1)),
+        ((2, 6, 3, 5), (96, 1, 32, 6)),
     ],
     ids=[
         "images inside channels",
@@ -68,6 +69,7 @@ def test_bias_gradient_of_layouts(trial, dims, layout):
         "images innermost",
         "images innermost, with gaps",
         "two pixels, images innermost",
+        "channels innermost, gaps after rows",
     ],
 )
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=by_name)

@@ -161,6 +161,14 @@ def test_gradient_without_an_activation(trial, caller, inputs):
     trial(sized(caller, gradient(activation=None)), {**dict.fromkeys(gradient().operands, "normal"), "dy": inputs})
 
 
+@layouts
+def test_gradients_beside_infinities(trial, caller, layout):
+    """An infinity is multiplied by zeros that the activation made, or left out: neither makes other channels infinite."""
+    operation = sized(caller, gradient(layout=layout, dims=(2, 40, 4, 8)))
+    for name in ("x", "dy", "scale", "savedInvStd"):
+        trial(operation, {**dict.fromkeys(operation.operands, "near_one"), name: "infinite"})
+
+
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 def test_gradient_of_the_sum(chain, caller, layout):
     """Forward and backward on one bit mask: the gradient goes where the sum was above 0."""

@@ -187,7 +187,8 @@ def test_persistent_algorithm(trial, cudnn, caller):
 @in_modes
 def test_fused_forward(trial, mode, generation, ops, data_type, dims, alpha, beta):
     """y = alpha * relu(n + z) + beta * y; what workspaces hold does not matter."""
-    trial(forward(nhwc(data_type, dims), ops, mode, generation=generation, alpha=alpha, beta=beta))
+    operation = forward(nhwc(data_type, dims), ops, mode, generation=generation, alpha=alpha, beta=beta)
+    trial(operation, {**dict.fromkeys(operation.operands, "normal"), "bias": "positive"})  # most of y is above 0
 
 
 @shows(f"{EX}/c09", f"{EX}/c12", f"{EX}/c16", f"{EX}/c34", f"{EX}/c01", f"{EX}/c02", f"{EX}/c03", f"{EX}/c04", f"{EX}/c05", f"{EX}/c06",
@@ -257,6 +258,16 @@ def test_fused_special_values(trial, propagation):
     for ops in (ACTIVATED, ADDED):
         trial(forward(x, ops, PERSISTENT, activation=relu), {"x": "special"})
         trial(forward(x, ops, PERSISTENT, activation=relu), {"z": "special", "bias": "special"})
+
+
+@both_generations
+@pytest.mark.parametrize("saved", [True, False], ids=["saved", "from_x"])
+def test_fused_gradients_beside_infinities(trial, generation, saved):
+    """What no order of the products leaves open: an element that is infinite makes none finite that depends on it."""
+    for data_type in (HALF, FLOAT) if generation == "norm" else (HALF,):
+        operation = backward(nhwc(data_type, (2, 64, 2, 2)), ACTIVATED, generation=generation, saved=saved)
+        for name in filter(operation.has, ("x", "scale", "bias", "savedInvVariance")):
+            trial(operation, {**dict.fromkeys(operation.operands, "near_one"), name: "infinite"})
 
 
 @pytest.mark.ours

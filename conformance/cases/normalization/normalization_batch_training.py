@@ -267,6 +267,7 @@ def test_backward_special_values(trial, mode, saved):
         x = TensorSpec.packed(data_type, (2, 64, 2, 2))
         trial(backward(x, mode=mode, saved=saved), {"x": "special", "dy": "normal"})
         trial(backward(x, mode=mode, saved=saved), {"x": "normal", "dy": "special"})
+        trial(backward(x, mode=mode, saved=saved), {"scale": "infinite"})
 
 
 @shows(f"{FORWARD}/c01", f"{BACKWARD}/c01")

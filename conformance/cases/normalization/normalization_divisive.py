@@ -142,7 +142,9 @@ def test_layouts(trial, call, layout, rank):
 @type_name
 @both_calls
 def test_special_values(trial, call, data_type, means):
-    trial(CALLS[call](TensorSpec.packed(data_type, (1, 2, 9, 20)), means=means), inputs="special")
+    spec = TensorSpec.packed(data_type, (1, 2, 9, 20))
+    trial(CALLS[call](spec, means=means), inputs="special")
+    trial(CALLS[call](spec, means=means, lrn=LRNSpec(3, -0.1, 0.75, 2.0)), inputs="special")
 
 
 @shows("cudnnDivisiveNormalizationForward/c22")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from dualdnn.api.enumerations import (
     cudnnLRNMode_t,
 )
 from dualdnn.api.operations import LRNCrossChannelBackward, LRNCrossChannelForward, LRNSpec, TensorSpec
-from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NHWC
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
@@ -199,6 +200,15 @@ def test_results_apart(trial, call):
     trial(CALLS[call](x, **{"y" if call == "forward" else "dx": apart}, beta=0.5))
 
 
+@shows("cudnnLRNCrossChannelForward/c10", "cudnnLRNCrossChannelBackward/c08")
+@both_calls
+def test_channels_of_the_result_apart(trial, call):
+    """As many elements from pixel to pixel as there are channels, in x side by side, in the result in planes."""
+    dims = (2, 4, 3, 8)
+    x, apart = TensorSpec.packed(FLOAT, dims, NHWC), TensorSpec(FLOAT, dims, (4 * 96, 96, 32, 4))
+    trial(CALLS[call](x, **{"y" if call == "forward" else "dx": apart}, beta=0.5))
+
+
 @shows("cudnnLRNCrossChannelForward/c05", "cudnnLRNCrossChannelBackward/c03")
 @both_calls
 def test_five_dimensions(trial, call):
@@ -225,8 +235,10 @@ def test_five_dimensions_are_dhw_packed(refused, call, strides):
 @type_name
 @both_calls
 def test_special_values(trial, call, data_type):
-    for layout in ("nchw", "nhwc"):
-        trial(CALLS[call](laid_out(data_type, (2, 16, 3, 8), layout), lrn=LRNSpec(3, 1.0, 0.75, 2.0)), inputs="special")
+    """A negative factor makes negative infinities of infinite squares, whose powers are NaN, too."""
+    for layout, alpha in product(("nchw", "nhwc"), (1.0, -0.1)):
+        spec = laid_out(data_type, (2, 16, 3, 8), layout)
+        trial(CALLS[call](spec, lrn=LRNSpec(3, alpha, 0.75, 2.0)), inputs="special")
 
 
 @shows("cudnnLRNCrossChannelForward/c01")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -453,6 +454,30 @@ def test_backward_takes_every_format(trial, x, y, geometry):
     for mode in (MAXIMA[1], AVERAGES[1]):
         operation = backward(mode, GEOMETRIES[geometry], HALF, x, y, alpha=-0.75, beta=0.5)
         trial(operation, before=pooled(operation))
+
+
+def channels_with_a_gap(tensor: TensorSpec, axis: int) -> TensorSpec:
+    """Channels that are neighbours, with one more element behind each image (axis 0), row (2) or column (3)."""
+    _, channels, rows, columns = tensor.dims
+    column = channels + (axis == 3)
+    row = columns * column + (axis == 2)
+    return TensorSpec(tensor.data_type, tensor.dims, (rows * row + (axis == 0), 1, row, column))
+
+
+@shows("cudnnPoolingForward/c02", "cudnnPoolingBackward/c04")
+@pytest.mark.parametrize("axis", [0, 2, 3])
+@pytest.mark.parametrize("wide", [True, False], ids=["x", "y"])
+def test_gaps_that_are_no_packs(trial, wide, axis):
+    """Channels side by side in whole packs, which begin at no multiple of a pack in one of the tensors."""
+    geometry = GEOMETRIES["2x2s2"]._replace(dims=(2, 8, 4, 8))
+    for mode in (MAXIMA[1], AVERAGES[1]):
+        call = forward(mode, geometry, FLOAT, "nhwc", "nhwc")
+        names = ("x",) if wide else ("y",)
+        trial(replace(call, **{name: channels_with_a_gap(getattr(call, name), axis) for name in names}))
+        gradient = backward(mode, geometry, FLOAT, "nhwc", "nhwc", beta=0.5)
+        names = ("x", "dx") if wide else ("y", "dy")
+        gradient = replace(gradient, **{name: channels_with_a_gap(getattr(gradient, name), axis) for name in names})
+        trial(gradient, before=pooled(gradient))
 
 
 @shows("cudnnPoolingBackward/c04")

@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 import pytest
 from dualdnn.accelerated.backend import AcceleratedBackend
-from dualdnn.accelerated.plans import plan, type_definitions
+from dualdnn.accelerated.plans import plan
 from dualdnn.accelerated.primitives import geometry, small_grid
 from dualdnn.accelerated.solver import plan_by
 from dualdnn.api.operations import AddTensor, TensorSpec, TransformTensor
@@ -67,15 +67,6 @@ def test_a_thread_takes_several_packs(backend, monkeypatch, name, rows_of_x, pac
     check(backend, MAKERS[name](HALF, dims, "nchw"), shift)
 
 
-@pytest.mark.parametrize("mode", ["TANH", "SIGMOID", "ELU"])
-def test_small_tensors_with_gaps_have_a_kernel_of_their_own(backend, mode):
-    small = rows.activation(mode, False)(HALF, (3, 7, 31, 37), "gaps")
-    ((launch, _),) = plan(small, backend.device).steps
-    assert launch.function is backend.device.function(
-        "activation/activation.cu", "activation_forward_small_grid", type_definitions(HALF, small)
-    )
-
-
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
 def test_blocks_of_large_tensors_prefetch(backend, backward):
     for dims, blocks in [((64, 256, 56, 56), geometry.PREFETCH_BLOCKS), ((8, 64, 14, 14), 0)]:
@@ -91,9 +82,7 @@ def test_blending_takes_several_packs(backend, monkeypatch):
     check(backend, rows.ActivationForward(rows.ActivationSpec(0, rows.NAN, 1.0), 1.5, -0.5, t, t))
 
 
-def room_of(operation):
-    """Return the room of an element-by-element operation, as the names of its solvers begin."""
-    return "activation" if type(operation).__name__.startswith("Activation") else "tensor_arithmetic"
+SMALL_GRIDS = ("bias", "multiply", "scale")  # of MAKERS
 
 
 @pytest.mark.parametrize("solver", ["small_grid", "elementwise"])
@@ -105,8 +94,7 @@ def test_gaps_are_skipped_and_kept(backend, name, dims, shift, solver):
     operation = MAKERS[name](HALF, dims, "gaps")
     output = operation.tensor(operation.outputs[0])
     assert geometry.elementwise(dims, [output.strides], 8, backend.device)[0].width == 1
-    only = "elementwise" if name == "fill" else solver
-    check(backend, operation, shift, f"{room_of(operation)}.{only}")
+    check(backend, operation, shift, f"tensor_arithmetic.{solver}" if name in SMALL_GRIDS else None)
 
 
 def test_gaps_of_other_types_and_blended(backend):
@@ -126,7 +114,7 @@ def test_gaps_of_other_types_and_blended(backend):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("name", [name for name in MAKERS if name != "fill"])
+@pytest.mark.parametrize("name", SMALL_GRIDS)
 def test_small_grids_of_several_elements_and_blocks(backend, name, dims, grid):
     """Blocks of some rows, threads of some channels, both with a rest."""
     operation = MAKERS[name](HALF, dims, "gaps")
@@ -162,7 +150,7 @@ def test_a_thread_takes_several_elements(backend, monkeypatch, name, multiproces
     most = geometry.packs_per_thread(3 * 4 * 21 * 11 * geometry.BUSY_BLOCKS, backend.device, geometry.MAX_ITEMS)
     assert most == elements
     for operation in (MAKERS[name](HALF, (3, 4, 21, 11), "gaps"), MAKERS[name](FLOAT, (2, 3, 7, 11, 5), "odd")):
-        check(backend, operation, only=f"{room_of(operation)}.elementwise")
+        check(backend, operation, only="tensor_arithmetic.elementwise" if name in SMALL_GRIDS else None)
 
 
 @pytest.mark.parametrize("shift", [0, 2], ids=["aligned", "misaligned"])

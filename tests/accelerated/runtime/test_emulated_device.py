@@ -364,6 +364,13 @@ FAULTS = {
         "repeated_barrier: init",
         r"thread \(1, 0, 0\).*an mbarrier is set up twice",
     ),
+    "more arrivals than threads": (
+        "crowded_barrier",
+        2,
+        "crowded_barrier: arrival",
+        "more threads arrive at an mbarrier",
+    ),
+    "a phase that nobody saw": ("unseen_phase", 2, "unseen_phase: arrival", "before a thread has waited for the last"),
     "no wait for earlier kernels": (
         "forgets_to_wait",
         0,

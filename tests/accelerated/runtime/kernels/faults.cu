@@ -105,6 +105,20 @@ extern "C" __global__ void repeated_barrier(const Arguments arguments) {
   if ((int)threadIdx.x <= arguments.number) mbarrier_init(&barrier, 1);  // repeated_barrier: init
 }
 
+extern "C" __global__ void crowded_barrier(const Arguments arguments) {
+  __shared__ Mbarrier barrier;
+  if (threadIdx.x == 0) mbarrier_init(&barrier, 2), mbarrier_arrive(&barrier);
+  __syncthreads();
+  if (threadIdx.x == 1) mbarrier_arrive(&barrier, arguments.number);  // crowded_barrier: arrival
+}
+
+extern "C" __global__ void unseen_phase(const Arguments arguments) {
+  __shared__ Mbarrier barrier;
+  if (threadIdx.x != 0) return;
+  mbarrier_init(&barrier, 1);
+  for (int i = 0; i < arguments.number; i++) mbarrier_arrive(&barrier);  // unseen_phase: arrival
+}
+
 // The next values come before these have been read.
 extern "C" __global__ void early_copy(const Arguments arguments) {
   alignas(16) __shared__ float shared[64];
