@@ -111,7 +111,7 @@ class BatchProblem(Problem):
 
     @cached_property
     def has_mask(self) -> bool:
-        """Whether a mask tells what the activation passes: where z is added before it."""
+        """Whether a mask says what the activation passes: where z is added before it."""
         return (self.operation.dz if self.is_gradient else self.operation.z) is not None
 
     @cached_property

@@ -539,25 +539,25 @@ template <int TENSORS> struct Kept {
   __device__ __forceinline__ Elements* slot(unsigned index, int tensor) const {
     return slots[tensor] + index * THREADS;
   }
-  // The bits of the mask of the pack at an offset, of which `turn` rows were read before.
-  __device__ __forceinline__ unsigned bits(unsigned turn, unsigned offset) const {
-    return mask ? words[turn % COPIES * THREADS] >> offset / WIDTH % 4 * 8 : 0;
+  // The bits of the mask of the pack at an offset, which is the thread's `row`-th.
+  __device__ __forceinline__ unsigned bits(unsigned row, unsigned offset) const {
+    return mask ? words[row % COPIES * THREADS] >> offset / WIDTH % 4 * 8 : 0;
   }
   __device__ __forceinline__ void get(unsigned index, Elements (&packs)[TENSORS]) const {
 #pragma unroll
     for (int t = 0; t < TENSORS; t++) packs[t] = *slot(index, t);
   }
   // Begins to copy the row at an offset, where it exists. again: it is read again.
-  __device__ __forceinline__ void copy(unsigned index, unsigned turn, unsigned offset, bool exists,
+  __device__ __forceinline__ void copy(unsigned index, unsigned row, unsigned offset, bool exists,
                                        bool again = false) const {
     if (exists) {
 #pragma unroll
       for (int t = 0; t < TENSORS; t++) {
-        const Elements* const row = reinterpret_cast<const Elements*>(from[t] + offset);
-        if (again) cp_async<sizeof(Elements)>(slot(index, t), row, true);
-        else copy_once(slot(index, t), row);
+        const Elements* const pack = reinterpret_cast<const Elements*>(from[t] + offset);
+        if (again) cp_async<sizeof(Elements)>(slot(index, t), pack, true);
+        else copy_once(slot(index, t), pack);
       }
-      if (mask) cp_async<4>(words + turn % COPIES * THREADS, mask + offset / WIDTH / 4 * 4, true);
+      if (mask) cp_async<4>(words + row % COPIES * THREADS, mask + offset / WIDTH / 4 * 4, true);
     }
   }
   // The slot of what is added to the row that has `left` rows behind it; where nothing is read again, as if it were the

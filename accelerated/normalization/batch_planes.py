@@ -62,7 +62,7 @@ class BatchPlanesSolver(Solver[BatchProblem]):
     name = "normalization.batch_planes"
 
     def serves(self, problem: BatchProblem) -> bool:
-        return serves_planes(problem) and problem.plane >= problem.width
+        return serves_planes(problem) and (problem.plane or 0) >= problem.width
 
     def alignment(self, problem: BatchProblem) -> Mapping[str, int]:
         return dict.fromkeys(problem.moved_tensors, 16)
