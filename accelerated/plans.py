@@ -292,17 +292,23 @@ class AlignedPlan(Plan):
         return made
 
 
-def _aligned(workspace: int) -> int:
-    """Return the first multiple of WORKSPACE_ALIGNMENT bytes in a workspace, which may begin anywhere: it has up to
-    WORKSPACE_ALIGNMENT - 1 bytes more."""
-    return workspace + -workspace % WORKSPACE_ALIGNMENT
+def workspace_aligned(value: int) -> int:
+    """Return an address, or bytes from the beginning of what is used of a workspace, up to the next multiple of
+    WORKSPACE_ALIGNMENT."""
+    return value + -value % WORKSPACE_ALIGNMENT
+
+
+def with_alignment(used: int) -> int:
+    """Return the bytes of a workspace that may begin anywhere, of which ``used`` are used from its first multiple of
+    WORKSPACE_ALIGNMENT on."""
+    return used + WORKSPACE_ALIGNMENT - 1 if used else 0
 
 
 class WorkspacePlan(Plan):
     """A plan whose workspace is the last operand."""
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
-        super().start([*addresses[:-1], _aligned(addresses[-1])], stream)
+        super().start([*addresses[:-1], workspace_aligned(addresses[-1])], stream)
 
 
 class PlacedPlan(Plan):
@@ -336,7 +342,7 @@ class PlacedPlan(Plan):
         return [(launch, [(*used, -1)[i] for i in positions]) for launch, positions in step.steps]
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
-        begin = _aligned(addresses[self.workspace])
+        begin = workspace_aligned(addresses[self.workspace])
         known = (*addresses, *[begin + offset for offset in self.regions], 0)
         for step, chosen in self.parts:
             step.start(chosen(known), stream)

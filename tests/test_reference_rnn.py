@@ -358,6 +358,27 @@ def test_zeros_times_a_state_beyond_half_are_not_judged():
     assert judge(data, memory, later, {"reserveSpace": verdict.kept["reserveSpace"]}).wrong == 1
 
 
+def test_what_follows_a_state_beyond_float_is_not_judged():
+    """The second layer takes 1e60 off itself: an infinity off itself is NaN, or zero once rectified."""
+    spec = network(RELU, NO_BIAS, ONE_WAY, width=2, hidden=2, layers=2)
+    o = forward(spec, SEQ_MAJOR, (1,), training=False, null=("hx",))
+    before = prepare(o, "normal", 0)
+    strided(o.tensor("x"), before["x"])[...] = 1e30, 1
+    weights = strided(o.tensor("weightSpace"), before["weightSpace"])
+    weights[...] = 0
+    weights[0, [0, 2, 8, 9, 11], 0] = 1e30, 1e30, 1, -1, 1
+    after = {name: memory.copy() for name, memory in before.items()}
+    run(o, after)
+    strided(o.tensor("y"), after["y"])[...] = np.nan
+    strided(o.tensor("hy"), after["hy"])[1] = np.nan
+    assert judge(o, before, after).agrees
+    strided(o.tensor("x"), before["x"])[..., 0] = 1
+    run(o, before)
+    assert judge(o, before, before).agrees
+    strided(o.tensor("y"), before["y"])[0, 0, 0] = np.nan
+    assert judge(o, before, before).wrong == 1
+
+
 def test_small_numbers_of_half_are_rounded_to_the_nearest_multiple_of_the_least():
     a = Arithmetic(2.0**-24, stored=2.0**13)
     numbers = np.array([0.0, 2.0**-20, 2.0**-14, 1.0])

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ..plans import Launch, pointers, structure
 from ..primitives.geometry import blocks
-from ..primitives.tma import TmaLaunch
+from ..primitives.tma import TmaLaunch, mapped_structure
 from . import online_tma, tma_items
 from .gradients import of_heads, of_input
 from .online import describe
@@ -21,7 +21,6 @@ from .tma_items import (
     Located,
     definitions_of,
     divide,
-    padded,
     padded_size,
     parts,
 )
@@ -99,7 +98,7 @@ def core(problem: AttentionProblem) -> list[Launch]:
         rows = tile.warpgroups * ROWS
         tiles = -(-steps // rows)
         items = tiles * attn.heads * sequences
-        arguments = padded([
+        arguments = mapped_structure(
             *pointers(8),
             *located.fields,
             ("heads", describe(problem, given.vectors[:3])),
@@ -109,7 +108,7 @@ def core(problem: AttentionProblem) -> list[Launch]:
             ("values_offset", c_longlong(origins["values"][1])),
             ("counter_offset", c_longlong(offsets["counters"] + counter * COUNTER_BYTES)),
             ("division", divide(tiles, attn.heads, beams, items)),
-        ])  # fmt: skip
+        )
         kernel, definitions = function(result, tile)
         shared_bytes = 2 * count * (tile.owns * rows + tile.stages * OTHERS) * size * FACTOR_BYTES + SWIZZLE_BYTES
         operands = (*given.operands, problem.space, "workSpace", origins[result][0], origins["values"][0])

@@ -6,7 +6,7 @@ from ctypes import c_longlong
 from typing import NamedTuple
 
 from ..plans import Launch, pointers
-from ..primitives.tma import TmaLaunch
+from ..primitives.tma import TmaLaunch, mapped_structure
 from .online import describe
 from .problem import BEAM, AttentionProblem
 from .tma_items import (
@@ -18,7 +18,6 @@ from .tma_items import (
     definitions_of,
     divide,
     factors,
-    padded,
     padded_size,
     parts,
 )
@@ -67,7 +66,7 @@ def core(problem: AttentionProblem) -> list[Launch]:
     tiles = -(-problem.windows // queries)
     items = tiles * problem.attn.heads * problem.operation.extents.q_sequences
     located = Located.of(problem, MAPS, given)
-    arguments = padded([
+    arguments = mapped_structure(
         *pointers(5),
         ("reserved", (c_longlong * 3)()),
         *located.fields,
@@ -76,7 +75,7 @@ def core(problem: AttentionProblem) -> list[Launch]:
         ("statistics_offset", c_longlong(offsets.get("statistics", -1))),
         ("counter_offset", c_longlong(offsets["counters"])),
         ("division", divide(tiles, problem.attn.heads, problem.q.dims[BEAM], items)),
-    ])  # fmt: skip
+    )
     definitions = definitions_of(problem, KEYS=tile.keys, WARPGROUPS=tile.warpgroups, STAGES=tile.stages)
     rows = queries + 2 * tile.stages * tile.keys + (queries if count == 1 else 0)  # results of parts pass by
     shared_bytes = count * rows * size * FACTOR_BYTES + SWIZZLE_BYTES

@@ -10,7 +10,7 @@ from dualdnn.api.operations import SeqDataSpec
 from dualdnn.api.operations.attention import allows_tensor_cores
 
 from ..gemm.matrix import ABSENT, Matrix, MatrixProduct
-from ..plans import COMPUTES, ELEMENTS, SCRATCH, WORKSPACE_ALIGNMENT, Launch
+from ..plans import COMPUTES, ELEMENTS, SCRATCH, Launch, workspace_aligned
 from .collect import Collection, collect
 from .gradients import of_input
 from .problem import BIASES, INPUTS, TIME, WEIGHTS, AttentionProblem, vector_strides
@@ -178,8 +178,7 @@ def gradients_of_weights(problem: AttentionProblem) -> list[Launch]:
 
 def _without_padding(problem: AttentionProblem, name: str, rows: VectorRows, size: int) -> tuple[Sequence[Launch], int]:
     """Return the launch that copies vectors to the scratch memory, with zeros for padding, and the byte behind them."""
-    nbytes = rows.rows * size * problem.element_bytes
-    nbytes += -nbytes % WORKSPACE_ALIGNMENT
+    nbytes = workspace_aligned(rows.rows * size * problem.element_bytes)
     of_keys = name in ("keys", "values")
     vectors = problem.rows["queries" if name == "dout" else name]
     launch = collect(problem, Collection((name, 0), (SCRATCH, 0), 1, size, vectors, is_of_keys=of_keys))

@@ -1,6 +1,6 @@
 // Vectors (7.2.43) as factors of tensor cores (attention/tiles.cuh), zeros behind each up to a pack of 16 bytes: of
-// float data the nearest bfloat16 of each element, and that of the rest; half data copied, where TMA cannot read it as
-// it is.
+// float data the bfloat16 below each element, and that of the rest, which has its sign and is zero where it is, so that
+// both make the same of an infinity (of no number, zero); half data copied, where TMA cannot read it as it is.
 //
 // A thread per four elements; blocks (x, i) have those of operand i. Roofline bound: bytes, each element read once,
 // and a factor, of float data two, written.
@@ -41,9 +41,11 @@ extern "C" __global__ void __launch_bounds__(256) attention_split(const __grid_c
 #pragma unroll
   for (int n = 0; n < WIDTH; n++) {
     const float value = load<float>(values.item[n]);
-    upper.item[n] = store<bfloat16>(value);
-    const float near = load<float>(upper.item[n]);
-    lower.item[n] = store<bfloat16>(near - near == 0 ? value - near : 0.0f);
+    const bool is_number = value == value;
+    const float first = is_number ? __uint_as_float(__float_as_uint(value) & 0xFFFF0000u) : value;
+    const float least = is_number && value != 0 ? copysignf(0x1p-126f, value) : 0.0f;
+    upper.item[n] = store<bfloat16>(first);
+    lower.item[n] = store<bfloat16>(is_number && value != first ? value - first : least);
   }
   at_byte<Pack<bfloat16, WIDTH>>(a.result, a.result_offset[i])[pack] = upper;
   at_byte<Pack<bfloat16, WIDTH>>(a.result, a.result_offset[i] + a.lower[i])[pack] = lower;

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator, Mapping, Sequence
 from ctypes import c_int, c_ubyte
 from typing import Any, NamedTuple
@@ -14,15 +13,13 @@ from dualdnn.api.operations.specs import FLOAT
 
 from ..plans import ELEMENTS, SCRATCH, structure, type_definitions
 from ..primitives.geometry import FastDivmod
-from ..primitives.tma import ALIGNMENT, MAP_BYTES, TensorMap, TiledMap
+from ..primitives.tma import ALIGNMENT, MAP_BYTES, TensorMap, TiledMap, has_tma
 from . import split
 from .problem import BATCH, BEAM, INPUTS, TIME, AttentionProblem, Vectors, vector_strides
 
-LEAST_ARCHITECTURE = 90
 ROWS, WARPGROUP = 64, 128  # queries or keys and threads of a warpgroup
 SIZES = (64, 128)  # elements of a vector in a tile, zeros behind those that exist
 SWIZZLE_BYTES = 1024  # to whose multiple the tiles are aligned
-ARGUMENT_ALIGNMENT = 64
 BOX = 64  # elements of a row of 128 bytes, and vectors
 FACTOR_BYTES = 2
 
@@ -40,10 +37,7 @@ def parts(problem: AttentionProblem) -> int:
 
 def serves(problem: AttentionProblem, incoming: Sequence[tuple[str, Vectors]] = ()) -> bool:
     """Return whether the device has TMA, which can load the vectors, and tensor cores multiply them."""
-    device = problem.device
-    if device.kind == "gpu" and int(device.architecture.removeprefix("sm_")) < LEAST_ARCHITECTURE:
-        return False
-    if not allows_tensor_cores(problem.attn) or not padded_size(problem):
+    if not has_tma(problem.device) or not allows_tensor_cores(problem.attn) or not padded_size(problem):
         return False
     return _are_possible(problem, factors(problem, incoming))
 
@@ -116,12 +110,6 @@ class Located(NamedTuple):
         """Yield the maps with their bytes in the arguments."""
         for name, byte, operand, offset, wanted in self.maps:
             yield getattr(type(arguments), name).offset + byte, operand, offset, wanted
-
-
-def padded(fields: Sequence[tuple[str, Any]]) -> Any:
-    """Return the arguments of a kernel that has maps among them."""
-    size = ctypes.sizeof(structure(*fields))
-    return structure(*fields, ("padding", (c_ubyte * (-size % ARGUMENT_ALIGNMENT))()))
 
 
 def divide(tiles: int, heads: int, beams: int, items: int) -> Any:

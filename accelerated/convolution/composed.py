@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
 from dualdnn.api.operations import ConvolutionForward, FilterSpec, Operation, TensorSpec, TransformTensor
 
-from ..plans import Launch, Plan
+from ..plans import Launch, Plan, workspace_aligned
 from ..solver import ROOMS
 from ..transform.plan import copy, launch
 from .forward import ConvolutionProblem, ConvolutionSolver
 from .implicit_gemm.products import KERNELS, kernel_of
-from .problem import PACK_BYTES
 
 # Kernels that find every element of x by its coordinates.
 BY_COORDINATES = tuple(kernel for kernel in KERNELS if "tma" not in kernel.name)
@@ -51,15 +50,9 @@ class ComposedPlan(Plan):
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
         addresses = list(addresses)
-        addresses[self.workspace] += -addresses[self.workspace] % PACK_BYTES
+        addresses[self.workspace] = workspace_aligned(addresses[self.workspace])
         for (step, positions), offsets in zip(self.steps, self.offsets, strict=True):
             step.start([addresses[i] + offset for i, offset in zip(positions, offsets, strict=True)], stream)
-
-
-def with_alignment(used: int) -> int:
-    """Return the bytes of a workspace that may begin anywhere, of which ``used`` are used from a multiple of 16 bytes
-    on."""
-    return used + PACK_BYTES - 1 if used else 0
 
 
 def copied(source: TensorSpec, target: TensorSpec, device: Any) -> Launch:

@@ -13,13 +13,13 @@ from dualdnn.api.enumerations import cudnnDataType_t, cudnnMathType_t
 from dualdnn.api.operations import ConvolutionSpec, allows_tf32
 from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF
 
-from ..plans import Plan, WorkspacePlan, estimated_seconds, type_definitions
+from ..plans import Plan, WorkspacePlan, estimated_seconds, type_definitions, with_alignment
+from ..runtime.device import reaches
 from ..solver import Problem, Solver
 from .implicit_gemm.product import Product, ProductKernel
 from .implicit_gemm.products import preferred_kernel
 from .problem import (
     FARTHEST,
-    PACK_BYTES,
     WORD,
     Convolution,
     ConvolutionStruct,
@@ -37,12 +37,12 @@ from .problem import (
 IMPLICIT_GEMM = Algo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM
 IMPLICIT_PRECOMP_GEMM = Algo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
 IMPLICIT = (IMPLICIT_GEMM, IMPLICIT_PRECOMP_GEMM)
-TENSOR_CORE_ARCHITECTURE = 80  # the first with these data types
+TENSOR_CORE_CAPABILITY = 80  # the first with these data types
 
 
 def may_use_tensor_cores(convolution: ConvolutionSpec, data_type: cudnnDataType_t, device: Any) -> bool:
     """Return whether data type and math type let tensor cores multiply, and the device has them."""
-    if device.kind == "gpu" and int(device.architecture.removeprefix("sm_")) < TENSOR_CORE_ARCHITECTURE:
+    if not reaches(device, TENSOR_CORE_CAPABILITY):
         return False
     if data_type == FLOAT:
         return allows_tf32(convolution)
@@ -169,8 +169,7 @@ class ConvolutionSolver(Solver[ConvolutionProblem]):
 
     def workspace_bytes(self, problem: ConvolutionProblem) -> int:
         """Return the bytes of workspace, with up to a pack more, because the caller's memory may begin anywhere."""
-        used = self.used_bytes(problem)
-        return used + PACK_BYTES - 1 if used else 0
+        return with_alignment(self.used_bytes(problem))
 
     def plan(self, problem: ConvolutionProblem) -> Plan:
         return WorkspacePlan(problem.operation, self.launches(problem), self.name)

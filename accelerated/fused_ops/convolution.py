@@ -21,7 +21,7 @@ from dualdnn.api.operations import (
     ScaleBiasActivationWgrad,
 )
 
-from ..convolution.composed import ComposedPlan, with_alignment
+from ..convolution.composed import ComposedPlan
 from ..convolution.filter_gradient.forward_convolution import FilterGradientProblem
 from ..convolution.filter_gradient.prologue import PROLOGUE_KERNELS, PrologueProduct
 from ..convolution.filter_gradient.tma import LEAST_FILL, TileKernel, is_known
@@ -29,11 +29,12 @@ from ..convolution.implicit_gemm.product import Product
 from ..convolution.implicit_gemm.statistics import FINISHING, SCALING, SummedConvolution, finished_product, is_preferred
 from ..convolution.implicit_gemm.tma import TmaKernel
 from ..convolution.problem import EpilogueStruct
-from ..plans import Plan, plan, workspace_bytes
+from ..plans import Plan, plan, with_alignment, workspace_bytes
+from ..primitives.tma import ALIGNMENT
 from ..scalars import fill
 from ..solver import Problem, Solver
 from .channel_sums import ChannelSums
-from .sequence import ALIGNMENT, Part, SequencePlan, Workspace
+from .sequence import Part, SequencePlan, Workspace
 
 IGNORED = cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN
 Fused = ScaleBiasActivationConvBnstats | ScaleBiasActivationWgrad | ConvScaleBiasAddActivation

@@ -7,10 +7,8 @@ from typing import NamedTuple, Self
 
 from dualdnn.api.operations import Operation
 
-from ..plans import PlacedPlan, Plan
+from ..plans import PlacedPlan, Plan, with_alignment, workspace_aligned
 from ..scalars import ValueNeeded
-
-ALIGNMENT = 16  # of what lies in the workspace
 
 
 class Part(NamedTuple):
@@ -31,13 +29,13 @@ class Workspace:
     def take(self, nbytes: int) -> int:
         """Return where the next piece begins."""
         start = self.used
-        self.used += -(-nbytes // ALIGNMENT) * ALIGNMENT
+        self.used += workspace_aligned(nbytes)
         return start
 
     @property
     def nbytes(self) -> int:
         """Bytes of the workspace, which may begin anywhere."""
-        return self.used + ALIGNMENT - 1 if self.used else 0
+        return with_alignment(self.used)
 
 
 class SequencePlan(PlacedPlan):

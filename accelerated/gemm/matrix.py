@@ -8,7 +8,7 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from ..plans import WORKSPACE_ALIGNMENT, Launch, Launches, pointers, structure
+from ..plans import Launch, Launches, pointers, structure, workspace_aligned
 from ..primitives.geometry import FastDivmod
 from . import matrix_fp32
 from .matrix_tma import TILES, TmaProduct
@@ -176,7 +176,7 @@ class MatrixProduct:
         """Bytes of workspace, at a multiple of 16 bytes, for the parts of sums and copies; none without them."""
         _, _, splits = self._chosen
         sums = splits * prod(self.batches) * self.m * self.n if splits > 1 else 0
-        nbytes = -(-sums * ELEMENT_BYTES[self.compute] // WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT
+        nbytes = workspace_aligned(sums * ELEMENT_BYTES[self.compute])
         return max(nbytes, self._by_tma.workspace_bytes if self._by_tma else 0)
 
     @property

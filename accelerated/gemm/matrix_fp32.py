@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..runtime.device import reaches
 from .problem import ELEMENT_BYTES, Tile
 
 if TYPE_CHECKING:
@@ -26,7 +27,5 @@ TILES = (
 
 def serves(product: MatrixProduct) -> bool:
     """Whether these tiles serve a product without tensor cores."""
-    device = product.device
-    if device.kind == "gpu" and int(device.architecture.removeprefix("sm_")) < LEAST_ARCHITECTURE:
-        return False
-    return (product.element, product.result, product.compute) == ("float", "float", "float")
+    floats = (product.element, product.result, product.compute) == ("float", "float", "float")
+    return floats and reaches(product.device, LEAST_ARCHITECTURE)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator, Sequence
 from ctypes import c_float, c_int, c_longlong, c_ubyte, c_uint
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..plans import WORKSPACE_ALIGNMENT, Launch, pointers, structure
+from ..plans import Launch, pointers, workspace_aligned
 from ..primitives.geometry import FastDivmod
-from ..primitives.tma import ALIGNMENT, MAP_BYTES, ROW_BYTES, TiledMap, TmaLaunch
+from ..primitives.tma import ALIGNMENT, MAP_BYTES, ROW_BYTES, TiledMap, TmaLaunch, has_tma, mapped_structure
 from . import parts
 from .problem import ELEMENT_BYTES, Matrix
 from .stream_k import Shares
@@ -21,9 +20,8 @@ if TYPE_CHECKING:
     from .matrix import MatrixProduct
 
 SOURCE = "gemm/matrix_tma.cu"
-LEAST_ARCHITECTURE = 90
 WARP, WARPGROUP = 32, 128
-ARGUMENT_ALIGNMENT, SWIZZLE_BYTES = 64, 1024
+SWIZZLE_BYTES = 1024
 SUM_BYTES = 4
 LEAST_K_BLOCKS = 4  # of a block that shares a tile
 CLOCK, BYTES_PER_SECOND, LAUNCH_SECONDS = 1.65e9, 1.74e12, 3.8e-6
@@ -98,7 +96,7 @@ class TmaProduct:
     @classmethod
     def possible(cls, product: MatrixProduct) -> Iterator[TmaProduct]:
         """Yield what TMA serves, with every tile, each tile by one block or shared."""
-        if not product.tensor_cores or not _has_tma(product.device):
+        if not product.tensor_cores or not has_tma(product.device):
             return
         if product.element != "float" and product.a.is_mn_major and not product.b.is_mn_major:
             return  # nobody has such a product
@@ -261,11 +259,13 @@ class TmaProduct:
         if not self.copies:
             return 0
         count = self.parts if self._part(self.product.b) else 1
-        return _aligned(count * self.product.n * self.pitch * self.element_bytes)
+        return workspace_aligned(count * self.product.n * self.pitch * self.element_bytes)
 
     @property
     def workspace_bytes(self) -> int:
-        return self.copied_bytes + (_aligned(self.shares.slots * self.tile.size * SUM_BYTES) if self.adds else 0)
+        return self.copied_bytes + (
+            workspace_aligned(self.shares.slots * self.tile.size * SUM_BYTES) if self.adds else 0
+        )
 
     def launch(self, workspace: tuple[str, int], fallback: Launch | None) -> Launch:
         """Return the launch of all its kernels. fallback: what serves where an address is not aligned."""
@@ -292,8 +292,7 @@ class TmaProduct:
             ("alpha", c_float(p.alpha)),
             ("beta", c_float(p.beta)),
         ]
-        size = ctypes.sizeof(structure(*fields))
-        arguments: Any = structure(*fields, ("padding", (c_ubyte * (-size % ARGUMENT_ALIGNMENT))()))
+        arguments = mapped_structure(*fields)
         entry, definitions = f"gemm_matrix_tma_{tile.name}", self._definitions
         function = device.function_when_ready(SOURCE, entry, definitions)
         grid = (min(shares.blocks, multiprocessors * tile.occupancy), 1, 1)
@@ -325,11 +324,3 @@ class TmaProduct:
             ("RESULT", p.result),
             ("TRANSPOSED_RESULT", str(int(self.transposed))),
         )
-
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT
-
-
-def _has_tma(device: Any) -> bool:
-    return device.kind != "gpu" or int(device.architecture.removeprefix("sm_")) >= LEAST_ARCHITECTURE

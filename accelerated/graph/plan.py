@@ -8,13 +8,13 @@ from math import prod
 from dualdnn.api.operations import OperationGraph
 from dualdnn.api.operations.graph import ConvolutionNode, GenStatsNode, GraphTensor, Node
 
-from ..plans import Launch, PlacedPlan, Plan, plan
+from ..plans import Launch, PlacedPlan, Plan, plan, with_alignment, workspace_aligned
 from ..solver import BYTES_PER_SECOND, LAUNCH_SECONDS, Solver, serve
 from .chain import chain_launch, summed_launches, sums_division
 from .convolution import convolution_launch
 from .division import Chain, Direct, Documented, Part, Statistics, documented_seconds, parts
 from .pointwise import operands
-from .problem import ALIGNMENT, GraphProblem, SinglePlan
+from .problem import GraphProblem, SinglePlan
 from .statistics import Division, partial_sums, statistics_launches
 
 PRODUCTS_PER_SECOND = 2e11  # of the convolutions of graph/convolution.cu
@@ -30,8 +30,7 @@ class InParts(Solver[GraphProblem]):
         return problem.operation.single is None
 
     def workspace_bytes(self, problem: GraphProblem) -> int:
-        used = self._regions(problem, parts(problem))[1]
-        return used + ALIGNMENT - 1 if used else 0  # the caller's memory may begin anywhere
+        return with_alignment(self._regions(problem, parts(problem))[1])
 
     def estimated_seconds(self, problem: GraphProblem) -> float:
         return sum(part_seconds(problem, part) for part in parts(problem))
@@ -58,7 +57,7 @@ class InParts(Solver[GraphProblem]):
         regions, used = {}, 0
         for name, nbytes in needed(problem, found):
             regions[name] = used
-            used += -(-nbytes // ALIGNMENT) * ALIGNMENT
+            used += workspace_aligned(nbytes)
         return regions, used
 
     @staticmethod

@@ -18,7 +18,6 @@ from ..solver import ROOMS, Problem, Solver, possible_solvers
 STORED = {FLOAT: 0, DOUBLE: 1, HALF: 2, BFLOAT16: 3, INT8: 4, UINT8: 5, INT32: 6}
 DIMS = 8  # dimensions; stored.cuh has the same
 WIDTH = 8  # elements that a thread takes at a time
-ALIGNMENT = 16  # of what lies in the workspace
 
 
 class GraphProblem(Problem):

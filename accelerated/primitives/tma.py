@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
+from ctypes import c_ubyte, sizeof
 from typing import Any, Self
 
 from .. import plans
-from ..plans import BackgroundLaunch, Launch
+from ..plans import BackgroundLaunch, Launch, structure
+from ..runtime.device import reaches
 from ..runtime.tensor_map import ALIGNMENT, MAP_BYTES, ROW_BYTES, Im2colMap, TensorMap, TiledMap, UnswizzledTiledMap
 
 __all__ = [
@@ -19,9 +21,25 @@ __all__ = [
     "TiledMap",
     "TmaLaunch",
     "UnswizzledTiledMap",
+    "has_tma",
+    "mapped_structure",
 ]
 
+TMA_CAPABILITY = 90
+ARGUMENT_ALIGNMENT = 64  # of arguments that have tensor maps among them
+
 REMEMBERED_ADDRESSES = 16  # of a launch, for which it has tensor maps
+
+
+def has_tma(device: Any) -> bool:
+    """Return whether a device has TMA: GPUs from compute capability 9.0 on, and the emulated device."""
+    return reaches(device, TMA_CAPABILITY)
+
+
+def mapped_structure(*fields: tuple[str, Any]) -> Any:
+    """Return the arguments of a kernel that have tensor maps among them."""
+    size = sizeof(structure(*fields))
+    return structure(*fields, ("end", (c_ubyte * (-size % ARGUMENT_ALIGNMENT))()))
 
 
 class TmaLaunch(BackgroundLaunch):

@@ -28,6 +28,11 @@ REMEMBERED_CONFIGURATIONS = 4096
 Dimensions = tuple[int, ...]
 
 
+def reaches(device: Any, capability: int) -> bool:
+    """Return whether a device has what GPUs of a compute capability have (90: 9.0); the emulated device has all."""
+    return device.kind != "gpu" or int(device.architecture.removeprefix("sm_")) >= capability
+
+
 class LaunchShape(NamedTuple):
     """Blocks and threads of a launch, bytes of dynamic shared memory of a block. cooperative: all blocks run at the
     same time, or the launch fails."""

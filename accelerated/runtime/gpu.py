@@ -29,6 +29,7 @@ from .device import (
     Stream,
     bytes_of,
     check_range,
+    reaches,
 )
 from .driver import (
     COOPERATIVE,
@@ -138,7 +139,7 @@ class GpuFunction(Function):
             raise KeyError(f"the module has no kernel {name}: {error}") from error
         self.fields = self._fields(names, struct.unpack(f"<{len(numbers) // 8}Q", numbers))
         self._content = ctypes.c_ubyte * self.argument_bytes
-        self._overlaps = bool(waits) and int(device.architecture.removeprefix("sm_")) >= self.OVERLAPPING_ARCHITECTURE
+        self._overlaps = bool(waits) and reaches(device, self.OVERLAPPING_ARCHITECTURE)
         self.maximum_threads = self._kernel.attribute(MAX_THREADS_PER_BLOCK)
         self.static_shared_bytes = self._kernel.attribute(SHARED_SIZE_BYTES)
         self._kernel.set_attribute(

@@ -4,6 +4,7 @@
 #include "primitives/cluster.cuh"
 #include "primitives/cp_async.cuh"
 #include "primitives/elementwise.cuh"
+#include "primitives/packed.cuh"
 
 #include <type_traits>
 
@@ -22,36 +23,11 @@ template <int WIDE> struct alignas(sizeof(ELEMENT) * WIDE) Elements {
   ELEMENT item[WIDE];
 };
 
-// Two 16-bit numbers are converted from and to one register (load_pair, store_pair).
-constexpr bool PAIRED = sizeof(ELEMENT) == 2 && std::is_same_v<COMPUTE, float>;
-template <int WIDE> using Words = Pack<unsigned, WIDE / 2>;
-
 template <int WIDE> __device__ __forceinline__ void unpack(const Elements<WIDE>* pack, COMPUTE* values) {
-  if constexpr (PAIRED && WIDE > 1) {
-    const Words<WIDE> words = *reinterpret_cast<const Words<WIDE>*>(pack);
-#pragma unroll
-    for (int i = 0; i < WIDE / 2; i++) {
-      const float2 two = load_pair<ELEMENT>(words.item[i]);
-      values[2 * i] = two.x, values[2 * i + 1] = two.y;
-    }
-  } else {
-    Elements<WIDE> elements = *pack;
-#pragma unroll
-    for (int i = 0; i < WIDE; i++) values[i] = load<COMPUTE>(elements.item[i]);
-  }
+  read_packed<WIDE>(pack->item, true, values);
 }
 template <int WIDE> __device__ __forceinline__ void pack(const COMPUTE (&values)[WIDE], Elements<WIDE>* target) {
-  if constexpr (PAIRED && WIDE > 1) {
-    Words<WIDE> words;
-#pragma unroll
-    for (int i = 0; i < WIDE / 2; i++) words.item[i] = store_pair<ELEMENT>(values[2 * i], values[2 * i + 1]);
-    *reinterpret_cast<Words<WIDE>*>(target) = words;
-  } else {
-    Elements<WIDE> elements;
-#pragma unroll
-    for (int i = 0; i < WIDE; i++) elements.item[i] = store<ELEMENT>(values[i]);
-    *target = elements;
-  }
+  put_packed<WIDE>(target->item, values);
 }
 
 constexpr int SMALLEST_COPY = 4;  // bytes

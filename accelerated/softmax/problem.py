@@ -19,8 +19,9 @@ from dualdnn.api.operations.specs import SCALAR_BYTES, TensorSpec
 
 from .. import solver
 from ..plans import Launch, factors, pointers, structure, type_definitions
-from ..primitives.cluster import CLUSTER_SIZES, has_clusters
+from ..primitives.cluster import CLUSTER_SIZES
 from ..primitives.geometry import geometry
+from ..primitives.tma import has_tma
 
 PACK_BYTES, WARP = 16, 32
 SHORT_ROW = 4  # elements of a row of which one thread has all
@@ -120,8 +121,8 @@ class SoftmaxProblem(solver.Problem):
 
     @property
     def tma(self) -> bool:
-        """Whether the device moves bulk copies by TMA: GPUs of compute capability 9.0 and the emulated device."""
-        return has_clusters(self.device) or self.device.kind == "emulated"
+        """Whether the device moves bulk copies by TMA."""
+        return has_tma(self.device)
 
     @property
     def evict_first(self) -> dict[str, int]:

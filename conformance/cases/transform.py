@@ -226,13 +226,15 @@ def test_more_scalars_than_32_bits_count(subject, cudnn, caller, refuses):
     """Vector types allow such tensors, no call of ours takes them (docs/errata.md, D125)."""
     if not subject.cites_clauses:
         pytest.skip("a limit of this project")
-    huge = TensorSpec.packed(INT8x32, (2**16, 2**16, 1, 7), NCHW_VECT_C)
     memory = caller.handle.to_device(np.ones(64, np.uint8))
-    descriptor = caller.tensor(huge)
-    arguments = (caller.handle, 1.0, descriptor, memory, 0.0, descriptor, memory)
-    refuses(
-        NOT_SUPPORTED, "cudnnSetTensor4dDescriptor/c03", cudnn.cudnnTransformTensor, *arguments, unchanged=(memory,)
-    )
+    beyond, most = (
+        (NOT_SUPPORTED, "cudnnSetTensor4dDescriptor/c03"),
+        (BAD_PARAM, "cudnnStatus_t/c05"),
+    )  # but for its memory
+    for dims, due in (((2**16, 2**16, 1, 7), beyond), ((1, 32, 1, 2**26), beyond), ((1, 32, 1, 2**26 - 1), most)):
+        descriptor = caller.tensor(TensorSpec.packed(INT8x32, dims, NCHW_VECT_C))
+        arguments = (caller.handle, 1.0, descriptor, memory, 0.0, descriptor, memory)
+        refuses(*due, cudnn.cudnnTransformTensor, *arguments, unchanged=(memory,))
 
 
 @shows("cudnnTransformTensor/c03")

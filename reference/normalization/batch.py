@@ -185,16 +185,12 @@ def training(
     value = factor * (x - s.mean) + bias + (0 if z is None else z)
 
     def error() -> Array:
-        return affine_error(x, s, factor, bias) + (0 if z is None else 2 * np.abs(z))
+        return affine_error(x, s, factor, bias) + (0 if z is None else 2 * np.where(np.isinf(z), 0, np.abs(z)))
 
     def error_of_y() -> Array:
         """What the activation certainly does not pass is zero, exactly."""
-        found = error()
-        return (
-            found
-            if operation.activation is None
-            else np.where(value < -PRECISION[operation.compute_type][0] * found, 0, found)
-        )
+        found, unit = error(), PRECISION[operation.compute_type][0]
+        return found if operation.activation is None else np.where(value < -unit * found, 0, found)
 
     def steps() -> Steps:
         return Steps(affine_steps(x, s, factor, bias) + (0 if z is None else few(2) * np.square(z)))
@@ -202,14 +198,21 @@ def training(
     found = {"y": Exact(relu(operation, value), error_of_y, 1, spread=steps)}
     assert s.variance is not None
     if running_mean is not None and running_variance is not None:
-        f = in_compute_type(operation, operation.exponentialAverageFactor)
+        f, largest = (
+            in_compute_type(operation, operation.exponentialAverageFactor),
+            PRECISION[operation.compute_type][2],
+        )
         unbiased = np.float64(s.count) / (s.count - 1) if s.count > 1 else np.nan
 
         def averaged(old: Array, new: Array, new_error: Array | float, squares: Callable[[], Array | float]) -> Exact:
             """1 - f and the products with it, the product with f, their sum."""
             return Exact(
                 (1 - f) * old + f * new,
-                lambda: 4 * (1 + abs(f)) * np.abs(old) + abs(f) * (new_error + 4 * np.abs(new)),
+                lambda: np.where(
+                    np.isfinite(new) & (np.abs(new) >= largest),
+                    np.inf,
+                    4 * (1 + abs(f)) * np.abs(old) + abs(f) * (new_error + 4 * np.abs(new)),
+                ),
                 1,
                 spread=lambda: Steps(
                     few(4 * (1 + abs(f))) * np.square(old) + f**2 * (squares() + few(4) * np.square(new))

@@ -165,16 +165,22 @@ class Backward:
                 if first.arithmetic.tracked:
                     error[place] = gradient.error.reshape(-1)
 
+        zero = Bounded.exact(np.zeros(()), first.arithmetic)
+
+        def there(numbers: list[Bounded]) -> list[Bounded]:
+            """Those of the steps that a sequence has: what a state was left at need be no number."""
+            return [part.select(self.network.lengths > at, zero) for at, part in enumerate(numbers)]
+
         for pseudo_layer, one in enumerate(self.network.passes):
             found = self.found[pseudo_layer]
             steps = range(len(one.inputs))
-            states = [one.before[at][0] for at in steps]
+            states = there([one.before[at][0] for at in steps])
             inputs, recurrent = ([part[at] for at in steps] for part in (found.inputs, found.states))
             if one.layer.input is not None:
-                put(spec.matrix(pseudo_layer, 0), summed(inputs, one.inputs))
+                put(spec.matrix(pseudo_layer, 0), summed(inputs, there(one.inputs)))
             put(spec.matrix(pseudo_layer, spec.gates), summed(recurrent, states))
             if spec.is_projected:
-                hidden = [one.steps[at].hidden.kept() for at in steps]
+                hidden = there([one.steps[at].hidden.kept() for at in steps])
                 put(spec.matrix(pseudo_layer, PROJECTION), summed([found.projected[at] for at in steps], hidden))
             for weight_id, gates in ((0, inputs), (spec.gates, recurrent)):
                 put(spec.bias_vector(pseudo_layer, weight_id), summed(gates, None))

@@ -43,12 +43,13 @@ class Arithmetic(Running):
 
     unit: its unit roundoff. factors: unit roundoffs by which both factors of a matrix product may be rounded (TF32).
     stored: unit roundoffs by which a number that lies in memory between two steps may be rounded (the data type).
-    tracked: whether errors are carried along: the judge needs them, the backend does not.
+    tracked: whether errors are carried along: the judge needs them, the backend does not. largest: of its numbers.
     """
 
     factors: float = 0.0
     stored: float = 0.0
     tracked: bool = True
+    largest: float = np.inf
 
     @property
     def _paths(self) -> int:
@@ -82,8 +83,13 @@ class Bounded:
         return cls(value, np.zeros_like(value) if arithmetic.tracked else UNTRACKED, arithmetic)
 
     def made(self, value: Array, error: Callable[[], Array]) -> Bounded:
-        """Other values of the same arithmetic; their error is computed where it is tracked."""
-        return Bounded(value, error() if self.arithmetic.tracked else UNTRACKED, self.arithmetic)
+        """Other values of the same arithmetic; their error is computed where it is tracked, and has no bound beyond the largest number."""
+        if not self.arithmetic.tracked:
+            return Bounded(value, UNTRACKED, self.arithmetic)
+        found, sizes = error(), np.abs(value)
+        if np.fmax.reduce(sizes, None, initial=0) > self.arithmetic.largest:
+            found = np.where(np.isfinite(value) & (sizes > self.arithmetic.largest), np.inf, found)
+        return Bounded(value, found, self.arithmetic)
 
     def moved(self, place: Callable[[Array], Array]) -> Bounded:
         """The same numbers elsewhere: a function of arrays that computes nothing."""

@@ -21,10 +21,10 @@ from dualdnn.api.enumerations import cudnnConvolutionMode_t as Mode
 from dualdnn.api.operations import ConvolutionBackwardData, ConvolutionForward, FilterSpec, TensorSpec
 from dualdnn.api.operations.specs import NCHW, NHWC
 
-from ...plans import Launch, Plan, estimated_seconds
+from ...plans import Launch, Plan, estimated_seconds, with_alignment
 from ...primitives.tma import ROW_BYTES
 from ...solver import LAUNCH_SECONDS, Problem, Solver
-from ..composed import At, ComposedLaunch, ComposedPlan, Inner, copied, transposed_filter, with_alignment, within
+from ..composed import At, ComposedLaunch, ComposedPlan, Inner, copied, transposed_filter, within
 from ..forward import ConvolutionProblem, may_use_tensor_cores
 from ..implicit_gemm.simt import SIMT
 from ..problem import FARTHEST, PACK_BYTES, Rates, channels_last, rounded_up

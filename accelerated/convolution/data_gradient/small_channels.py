@@ -11,11 +11,11 @@ from dualdnn.api.enumerations import cudnnConvolutionBwdDataAlgo_t as Algo
 from dualdnn.api.operations import ConvolutionBackwardData, TensorSpec
 from dualdnn.api.operations.specs import NHWC
 
-from ...plans import Launch, Plan, factors, pointers, structure, type_definitions
+from ...plans import Launch, Plan, factors, pointers, structure, type_definitions, with_alignment
 from ...primitives.geometry import FastDivmod
 from ...primitives.tma import ROW_BYTES
 from ...solver import Solver
-from ..composed import At, ComposedLaunch, ComposedPlan, copied, with_alignment, within
+from ..composed import At, ComposedLaunch, ComposedPlan, copied, within
 from ..forward import may_use_tensor_cores
 from ..problem import PACK_BYTES, Rates, channels_last, rounded_up
 from .residue_classes import DataGradient, DataGradientProblem

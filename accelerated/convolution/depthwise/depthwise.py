@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from ctypes import c_int, c_longlong, c_ubyte, sizeof
+from ctypes import c_int, c_longlong, c_ubyte
 from math import lcm
 from typing import Any
 
 from dualdnn.api.operations import TensorSpec
 
-from ...plans import Launch, factors, pointers, structure, type_definitions
+from ...plans import Launch, factors, pointers, type_definitions
 from ...primitives.geometry import FastDivmod, blocks
-from ...primitives.tma import MAP_BYTES, TmaLaunch
+from ...primitives.tma import MAP_BYTES, TmaLaunch, mapped_structure
 from ..forward import IMPLICIT, ConvolutionProblem, ConvolutionSolver
 from ..problem import (
     PACK_BYTES,
@@ -28,7 +28,6 @@ from ..problem import (
 from .tma import RingStruct, ring, ring_definitions
 
 SOURCE, RING_KERNEL = "convolution/depthwise/depthwise.cu", "convolution_depthwise_tma"
-ALIGNMENT = 64  # of the arguments
 CHANNELS = 4  # of a thread of the kernel for any filter, where they lie side by side
 NEIGHBOURS = 32  # threads with packs of channels of the same pixel, at most
 
@@ -164,7 +163,7 @@ def _arguments(
         ("rows", c_int(rows)),
         ("packed", c_int(last and _pack(CHANNELS, o.x.dims[1], _steps(o.x, 1)) == CHANNELS)),
     ]
-    return structure(*fields, ("padding", (c_ubyte * (-sizeof(structure(*fields)) % ALIGNMENT))()))
+    return mapped_structure(*fields)
 
 
 def _factors(operation: Convolution) -> list[tuple[str, Any]]:

@@ -13,10 +13,9 @@ from dualdnn.api.operations import TensorSpec
 
 from ...plans import ELEMENTS
 from ...primitives.geometry import FastDivmod
-from ...primitives.tma import ALIGNMENT, UnswizzledTiledMap
+from ...primitives.tma import ALIGNMENT, UnswizzledTiledMap, has_tma
 from ..problem import Convolution, rounded_up
 
-LEAST_ARCHITECTURE = 90
 TYPES = ("half", "bfloat16", "float")
 WARP = 32
 BOX_CHANNEL_BYTES = 128  # of a column in a box
@@ -104,7 +103,7 @@ class Ring(NamedTuple):
 
 def ring_definitions(o: Convolution, device: Any) -> dict[str, int]:
     """Definitions of a kernel that TMA feeds; none where it cannot read x, or packs of y would be torn."""
-    if device.kind == "gpu" and int(device.architecture.removeprefix("sm_")) < LEAST_ARCHITECTURE:
+    if not has_tma(device):
         return {}
     window = WINDOWS[o.w.dims[2:]]
     channels = window.narrow if o.x.scalar_bytes == 2 else window.wide

@@ -4,21 +4,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from ctypes import c_int, c_longlong, c_ubyte, sizeof
+from ctypes import c_int, c_longlong, c_ubyte
 from functools import cached_property
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as Algo
 from dualdnn.api.operations import TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
 
-from ...plans import Launch, Plan, pointers, structure, type_definitions
+from ...plans import Launch, Plan, pointers, structure, type_definitions, with_alignment
 from ...primitives.geometry import FastDivmod
 from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
-from ...primitives.tma import MAP_BYTES, ROW_BYTES, TmaLaunch
+from ...primitives.tma import MAP_BYTES, ROW_BYTES, TmaLaunch, has_tma, mapped_structure
 from ...solver import BYTES_PER_SECOND, LAUNCH_SECONDS, Solver
-from ..composed import At, ComposedPlan, with_alignment, within
+from ..composed import At, ComposedPlan, within
 from ..depthwise.tma import tiled_map
 from ..problem import PACK_BYTES, channels_last
 from .forward_convolution import FilterGradientProblem
@@ -32,11 +32,9 @@ CHANNELS = 2  # of a thread, where they lie side by side
 COLUMNS = {True: (4, 2), False: (8, 4)}  # of a thread, of few taps or more: where channels lie side by side or columns
 BLOCKS = {True: 6, False: 3}  # of a multiprocessor: of few taps, of more
 LEAST_ROWS = 4  # of a chunk, but for the last one
-LEAST_ARCHITECTURE = 90  # with TMA
 MOST_WARPS, MOST_STAGES = 8, 8
 STAGE_BYTES = 60 << 10  # of a block
 TMA_BLOCKS = 2  # of a multiprocessor
-ARGUMENT_ALIGNMENT = 64
 SUM_BYTES = 4
 
 
@@ -182,10 +180,13 @@ class DepthwiseFilterGradientTma(DepthwiseFilterGradient):
     name = "convolution.depthwise_filter_gradient_tma"
 
     def serves(self, problem: FilterGradientProblem) -> bool:
-        device, o = problem.device, problem.operation
-        if device.kind == "gpu" and int(device.architecture.removeprefix("sm_")) < LEAST_ARCHITECTURE:
-            return False
-        if not problem.aligned or o.x.data_type not in (HALF, BFLOAT16, FLOAT) or not super().serves(problem):
+        o = problem.operation
+        if (
+            not has_tma(problem.device)
+            or not problem.aligned
+            or o.x.data_type not in (HALF, BFLOAT16, FLOAT)
+            or not super().serves(problem)
+        ):
             return False
         division = _TmaDivision(problem)
         return division.last and division.channels == CHANNELS and division.is_possible
@@ -244,8 +245,7 @@ class _TmaDivision(_Division):
             ("chunks", FastDivmod.of(chunks.chunks)),
             ("channel_blocks", FastDivmod.of(self.channel_blocks)),
         ]
-        size = sizeof(structure(*fields))
-        arguments: Any = structure(*fields, ("end", (c_ubyte * (-size % ARGUMENT_ALIGNMENT))()))
+        arguments = mapped_structure(*fields)
         entry = "convolution_depthwise_filter_gradient_tma"
         sums_bytes = SUM_BYTES * self.warps * WARP * (prod(o.dw.dims[2:]) * CHANNELS + 1)
         launch = Launch(

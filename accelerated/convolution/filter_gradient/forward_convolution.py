@@ -26,7 +26,7 @@ from dualdnn.api.operations import (
 )
 from dualdnn.api.operations.specs import NCHW, NHWC
 
-from ...plans import Plan, estimated_seconds
+from ...plans import Plan, estimated_seconds, with_alignment
 from ...solver import Problem, Solver
 from ..composed import (
     BY_COORDINATES,
@@ -36,7 +36,6 @@ from ..composed import (
     Inner,
     copied,
     transposed_filter,
-    with_alignment,
     within,
 )
 from ..forward import ConvolutionProblem

@@ -21,12 +21,12 @@ from dualdnn.api.operations import TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF
 
 from ...gemm.stream_k import DivisionStruct, Shares
-from ...plans import ELEMENTS, Launch, Plan, factors, pointers, structure, type_definitions
+from ...plans import ELEMENTS, Launch, Plan, factors, pointers, structure, type_definitions, with_alignment
 from ...primitives.geometry import FastDivmod
 from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
-from ...primitives.tma import MAP_BYTES, ROW_BYTES, Im2colMap, TiledMap, TmaLaunch
+from ...primitives.tma import MAP_BYTES, ROW_BYTES, Im2colMap, TiledMap, TmaLaunch, has_tma, mapped_structure
 from ...solver import Solver
-from ..composed import At, ComposedLaunch, ComposedPlan, copied, with_alignment, within
+from ..composed import At, ComposedLaunch, ComposedPlan, copied, within
 from ..forward import may_use_tensor_cores
 from ..problem import Rates, rounded_up
 from .forward_convolution import FilterGradientProblem
@@ -37,9 +37,7 @@ WARPGROUP, CONSUMERS = 128, 2
 SUM_THREADS, SUM_LANES = 256, 8  # of a block; threads that share many parts
 FEW_PARTS = 6  # of a tile, which one thread adds
 ALIGNMENT = 256  # bytes, of the regions of the workspace
-ARGUMENT_ALIGNMENT = 64  # of the arguments
 SWIZZLE_BYTES = 1024
-LEAST_ARCHITECTURE = 90
 SUM_BYTES = 4
 LEAST_K_BLOCKS = 4  # of a block
 LEAST_FILL = 0.1  # of the tiles
@@ -168,7 +166,7 @@ class FilterGradientTma(Solver[FilterGradientProblem]):
 def is_known(problem: FilterGradientProblem) -> bool:
     """Return whether tensor cores and TMA serve the algorithm, the math type and the device."""
     o, device = problem.operation, problem.device
-    if device.kind == "gpu" and int(device.architecture.removeprefix("sm_")) < LEAST_ARCHITECTURE:
+    if not has_tma(device):
         return False
     if o.algo != Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 or o.convolution.rank != 2 or not problem.in_one_launch:
         return False
@@ -375,8 +373,7 @@ class Product:
             ("width", FastDivmod.of(width)),
             ("division", self.division),
         ]
-        size = ctypes.sizeof(structure(*fields))
-        arguments: Any = structure(*fields, ("padding", (c_ubyte * (-size % ARGUMENT_ALIGNMENT))()))
+        arguments = mapped_structure(*fields)
         kernel = self.kernel
         definitions = type_definitions(self.operation.x.data_type, self.operation, **kernel.definitions)
         launch = Launch(

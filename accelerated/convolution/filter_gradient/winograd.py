@@ -10,10 +10,10 @@ from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as Algo
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as ForwardAlgo
 from dualdnn.api.operations import ConvolutionForward
 
-from ...plans import Launch, Plan, factors, pointers, structure, type_definitions
+from ...plans import Launch, Plan, factors, pointers, structure, type_definitions, with_alignment
 from ...primitives.geometry import THREADS, FastDivmod, blocks
 from ...solver import Solver
-from ..composed import At, ComposedLaunch, ComposedPlan, with_alignment, within
+from ..composed import At, ComposedLaunch, ComposedPlan, within
 from ..implicit_gemm.product import Product
 from ..implicit_gemm.products import product_launch
 from ..problem import EpilogueStruct, Matrices, Rates, mark_packs, matrix_product, operation_product, slice_bytes

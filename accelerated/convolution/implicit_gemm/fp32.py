@@ -5,6 +5,7 @@ from __future__ import annotations
 from ctypes import c_int
 
 from ...plans import Launch, pointers, structure
+from ...runtime.device import reaches
 from ..problem import m_in_packs, product_fields
 from .product import Product, ProductKernel, tiles
 
@@ -37,10 +38,7 @@ class Fp32Kernel(ProductKernel):
         return STAGES * TILE_K * columns * FLOAT_BYTES + 2 * TABLE_TILES * TILE_K * TAP_BYTES
 
     def serves(self, product: Product) -> bool:
-        if product.element != "float":
-            return False
-        device = product.device
-        if device.kind == "gpu" and int(device.architecture.removeprefix("sm_")) < LEAST_ARCHITECTURE:
+        if product.element != "float" or not reaches(product.device, LEAST_ARCHITECTURE):
             return False
         return sum(taps.divisor for taps in product.value.filter) <= MOST_TAPS
 

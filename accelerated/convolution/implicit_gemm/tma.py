@@ -3,25 +3,22 @@
 
 from __future__ import annotations
 
-import ctypes
 from ctypes import c_int, c_longlong, c_ubyte, c_uint
 from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
 
-from ...plans import Launch, pointers, structure
+from ...plans import Launch, pointers
 from ...primitives.geometry import FastDivmod
 from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
-from ...primitives.tma import MAP_BYTES, ROW_BYTES, Im2colMap, TiledMap, TmaLaunch
+from ...primitives.tma import MAP_BYTES, ROW_BYTES, Im2colMap, TiledMap, TmaLaunch, has_tma, mapped_structure
 from ..problem import AXES, ConvolutionStruct, Rates
 from .mma import preferred_mma
 from .product import Product, ProductKernel, tiles
 
 SOURCE = "convolution/implicit_gemm/tma.cu"
 WARPGROUP = 128
-ALIGNMENT = 64  # of the arguments
 SWIZZLE_BYTES = 1024
-LEAST_ARCHITECTURE = 90
 WARP_ROWS = 16  # pixels whose sums a warp has
 BLENDED_ROWS = 64  # of the product: those of four warps, that TMA loads at once
 BOXES = 2  # of results that a warp has in flight
@@ -196,8 +193,7 @@ class TmaKernel(ProductKernel):
             ("blends", c_int(maps.result is not None and finish.beta != 0)),
             *shares.fields,
         ]
-        size = ctypes.sizeof(structure(*fields))
-        arguments: Any = structure(*fields, ("padding", (c_ubyte * (-size % ALIGNMENT))()))
+        arguments = mapped_structure(*fields)
         definitions, entry = product.definitions, self.entry
         kind = "statistics" if product.statistics is not None else "factors" if product.factors else ""
         if kind:
@@ -270,10 +266,12 @@ def _fastest(product: Product) -> TmaKernel:
 
 
 def _has_tma(product: Product) -> bool:
-    device = product.device
-    if device.kind == "gpu" and int(device.architecture.removeprefix("sm_")) < LEAST_ARCHITECTURE:
-        return False
-    return product.tensor_cores and not product.filters_last and "RESULT" not in dict(product.definitions)
+    return (
+        has_tma(product.device)
+        and product.tensor_cores
+        and not product.filters_last
+        and "RESULT" not in dict(product.definitions)
+    )
 
 
 def _channel_k_blocks(value: ConvolutionStruct, element_bytes: int) -> int:

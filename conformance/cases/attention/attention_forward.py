@@ -254,6 +254,18 @@ def vectors_in(memory: Any, operation: Any, name: str) -> Any:
     return memory[name].view(np.float16 if spec.data_type == HALF else np.float32).reshape(spec.dims)[:, 0, 0]
 
 
+@shows(f"{FORWARD}/c01", f"{FORWARD}/c11")
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+def test_scores_that_are_infinite(trial, data_type):
+    """A key whose score is minus infinity has no weight; one whose score is infinite makes the query no number."""
+    operation = forward(with_projections(0, 0, 0, 0, data_type=data_type), lengths=None)
+    before = prepare(operation, "normal", 0)
+    keys, queries = (vectors_in(before, operation, name) for name in ("keys", "queries"))
+    keys[1, 0], keys[2, 2] = -np.inf, np.inf
+    queries[:, 2] = -np.abs(queries[:, 2])
+    trial(operation, before=before)
+
+
 @shows(f"{FORWARD}/c01", f"{FORWARD}/c11", f"{FORWARD}/c16")
 @pytest.mark.parametrize("name", OF_TENSOR_CORES)
 def test_tiles_of_tensor_cores(trial, name):

@@ -261,6 +261,14 @@ def test_fused_special_values(trial, propagation):
 
 
 @both_generations
+def test_fused_gradients_behind_what_is_added(chain, generation):
+    """An infinity of z decides alone what the activation passes, an infinity of dy too."""
+    x = nhwc(HALF, (2, 64, 2, 2))
+    first, second = forward(x, ADDED, generation=generation), backward(x, ADDED, generation=generation)
+    chain(Step(first, inputs={"z": "infinite"}), Step(second, inputs={"dy": "infinite"}))
+
+
+@both_generations
 @pytest.mark.parametrize("saved", [True, False], ids=["saved", "from_x"])
 def test_fused_gradients_beside_infinities(trial, generation, saved):
     """What no order of the products leaves open: an element that is infinite makes none finite that depends on it."""

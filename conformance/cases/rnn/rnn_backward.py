@@ -25,6 +25,7 @@ from dualdnn.conformance.cases.rnn.rnn_descriptors import (
     ONE_WAY,
     PROPAGATE,
     RECURRENT_BIAS,
+    RELU,
     SKIP,
     STATIC,
     TANH,
@@ -42,6 +43,8 @@ from dualdnn.conformance.cases.rnn.rnn_forward import (
     network,
 )
 from dualdnn.conformance.marks import shows
+from dualdnn.conformance.trial import prepare
+from dualdnn.reference.view import strided
 
 FORWARD, DATA, WEIGHTS = "cudnnRNNForward", "cudnnRNNBackwardData_v8", "cudnnRNNBackwardWeights_v8"
 GRADIENTS = ("dhy", "dhx", "dcy", "dcx")
@@ -105,6 +108,21 @@ def test_recurrent_weights_that_are_no_numbers(chain, cell):
     for null in ((), ("hx",), ("hx", "cx")):
         steps = training(network(cell, layers=1), null=null)
         chain(*steps, before=infinite_recurrent(steps[0], 1))
+
+
+@shows(f"{WEIGHTS}/c01", f"{WEIGHTS}/c11")
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("layout", cudnnRNNDataLayout_t, ids=label)
+def test_states_that_short_sequences_end_with(chain, layout, layers):
+    """No number, which is in no product of the steps that other sequences still have."""
+    lengths = (4, 3, 2) if layout == PACKED else (2, 4, 3)
+    first, *gradients = training(network(RELU, direction=ONE_WAY, layers=layers), layout, lengths)
+    before = prepare(first, "normal", 0)
+    last = {PACKED: (0, 5), BATCH_MAJOR: (1, 0), SEQ_MAJOR: (1, 0)}[
+        layout
+    ]  # the second vector of the shortest sequence
+    strided(first.x.tensor, before["x"])[last] = np.nan
+    chain(first, *gradients, before={"x": before["x"]})
 
 
 @shows(f"{DATA}/c37", f"{DATA}/c38", f"{DATA}/c45")

@@ -11,11 +11,13 @@ from dualdnn.accelerated.graph import chain as compiled
 from dualdnn.accelerated.graph.pointwise import Layout
 from dualdnn.accelerated.graph.problem import GraphProblem
 from dualdnn.accelerated.plans import BackgroundLaunch, estimated_seconds, noting_launches
+from dualdnn.api import cudnn
 from dualdnn.api.enumerations import cudnnGenStatsMode_t
 from dualdnn.api.graph.engines import ENGINES
 from dualdnn.api.operations import OperationGraph
 from dualdnn.api.operations.graph import GenStatsNode
 from dualdnn.api.operations.specs import FLOAT, HALF
+from dualdnn.conformance.bench.measure import captured
 from dualdnn.conformance.cases.graph.graph import Mode, executed, pointwise, tensor
 from dualdnn.conformance.cases.graph.graph_engines import ABLE, GRAPHS
 
@@ -157,3 +159,25 @@ def test_the_knob_chooses_what_runs(backend, graph, engine):
     assert [plan.solver for plan in chosen] == list(solvers) and own.solver in solvers and len(solvers) > 1
     kernels = {tuple((step.function.name, step.grid) for step, _ in plan.steps) for plan in chosen}
     assert len(kernels) > 1
+
+
+@pytest.mark.parametrize("knows", [True, False])
+def test_a_pack_that_ran_before_is_held_to_what_the_device_knows(monkeypatch, knows):
+    """A device that knows no sizes is asked nothing more; one that does says so when memory is smaller or was freed."""
+    handle = cudnn.cudnnCreate(backend="accelerated", device="emulated")
+    device, operation = type(handle.backend.device), executed(*GRAPHS["forward"], engine=1)
+    buffers = {name: handle.backend.allocate(operation.nbytes(name)) for name in operation.operands[:-1]}
+    addresses = {name: buffer.address for name, buffer in buffers.items()}
+    execute, arguments = captured(cudnn, handle, operation, {**addresses, "workspace": None})
+    asked, extent = [], device.extent
+    monkeypatch.setattr(device, "extent", lambda d, a: asked.append(a) or (extent(d, a) if knows else None))
+    for _ in range(3):
+        execute(*arguments)
+    assert asked == [*addresses.values()] * (3 if knows else 1)
+    if knows:
+        with monkeypatch.context() as smaller, pytest.raises(cudnn.CudnnError, match="1 bytes"):
+            smaller.setattr(device, "extent", lambda _d, _a: 1)
+            execute(*arguments)
+        buffers["tensor_1"].free()
+        with pytest.raises(cudnn.CudnnError, match="freed"):
+            execute(*arguments)
