@@ -167,9 +167,9 @@ struct TileArguments {
   FastDivmod lanes, last_lanes;                  // channels of a tile; of the last one
 };
 
-constexpr int TILE_BYTES = TILE_PIXELS / OCTET;
-constexpr int TILE_OCTETS = TILE_BYTES + STRADDLES;      // of a channel
-constexpr int READS = TILE_WIDTH == 1 ? 8 : TILE_READS;  // packs of a thread at a time
+// Of a channel; STRADDLES: octets begin anywhere.
+constexpr int TILE_BYTES = TILE_PIXELS / OCTET, TILE_OCTETS = TILE_BYTES + STRADDLES;
+constexpr int READS = TILE_WIDTH == 1 ? 8 : 2;  // packs of a thread at a time
 
 // Packs: of TILE_WIDTH elements that are neighbours in memory: of channels, which end with a pack, or of consecutive
 // pixels too, where a tile has all channels.
@@ -188,10 +188,10 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
   const unsigned first = (image * a.channels + channel) * a.pixels + pixel;
   const ELEMENT* x = a.x + (image * a.in_image + pixel * a.in_pixel + channel);
   ELEMENT* y = a.y + (image * a.out_image + pixel * a.out_pixel + channel);
-  const unsigned count = lanes.divisor * pixels;
+  const unsigned elements = lanes.divisor * pixels;
   if (DRAWS && a.in_pixel == lanes.divisor) {  // one run, which arrives while bits are drawn
     constexpr unsigned LINE = 128 / sizeof(ELEMENT);
-    for (unsigned i = threadIdx.x * LINE; i < count; i += LINE * blockDim.x) prefetch_line_l2(x + i);
+    for (unsigned i = threadIdx.x * LINE; i < elements; i += LINE * blockDim.x) prefetch_line_l2(x + i);
   }
   constexpr int AT_ONCE = DRAWS ? DRAWN_OCTETS : 8;  // bytes of a thread
   for (unsigned begin = threadIdx.x; begin < lanes.divisor * TILE_OCTETS; begin += AT_ONCE * blockDim.x) {
@@ -227,13 +227,13 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
     bits[byte * MOST_LANES + k] = static_cast<unsigned char>(found >> (first + k * a.pixels) % OCTET);
   }
   if (STRADDLES) __syncthreads();
-  for (unsigned start = threadIdx.x * TILE_WIDTH; start < count; start += READS * TILE_WIDTH * blockDim.x) {
+  for (unsigned start = threadIdx.x * TILE_WIDTH; start < elements; start += READS * TILE_WIDTH * blockDim.x) {
     TilePack values[READS];
     unsigned down[READS], across[READS], have[READS];
 #pragma unroll
     for (int u = 0; u < READS; u++) {
       const unsigned i = start + u * TILE_WIDTH * blockDim.x;
-      have[u] = i < count ? min(count - i, static_cast<unsigned>(TILE_WIDTH)) : 0;
+      have[u] = i < elements ? min(elements - i, static_cast<unsigned>(TILE_WIDTH)) : 0;
       down[u] = lanes.divide(i, across[u]);
       const ELEMENT* from = x + (down[u] * a.in_pixel + across[u]);
       if (have[u] == TILE_WIDTH) {

@@ -10,9 +10,8 @@ from math import prod
 from ..plans import Launch
 from ..primitives.geometry import PACK_BYTES, FastDivmod, blocks, geometry, merge_dimensions
 from .lrn import LRNSolver
+from .lrn_columns import WARP
 from .problem import LRNProblem
-
-WARP = 32
 
 
 @dataclass(frozen=True)
