@@ -333,6 +333,7 @@ class PlacedPlan(Plan):
         self.parts = [
             (inner, _chooser(positions)) for step, used in steps for inner, positions in self._flat(step, used)
         ]
+        self.latest: tuple[Any, list[Any]] = (), []  # the addresses of the call before, and those of each part
 
     @staticmethod
     def _flat(step: Any, used: Sequence[int]) -> list[tuple[Any, Sequence[int]]]:
@@ -342,10 +343,14 @@ class PlacedPlan(Plan):
         return [(launch, [(*used, -1)[i] for i in positions]) for launch, positions in step.steps]
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
-        begin = workspace_aligned(addresses[self.workspace])
-        known = (*addresses, *[begin + offset for offset in self.regions], 0)
-        for step, chosen in self.parts:
-            step.start(chosen(known), stream)
+        known, found = self.latest
+        if known != addresses:
+            begin = workspace_aligned(addresses[self.workspace])
+            known = (*addresses, *[begin + offset for offset in self.regions], 0)
+            found = [(step.start, chosen(known)) for step, chosen in self.parts]
+            self.latest = addresses, found
+        for start, chosen in found:
+            start(chosen, stream)
 
 
 def _chooser(positions: Sequence[int]) -> Callable[[Sequence[int]], Sequence[int]]:

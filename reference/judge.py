@@ -165,6 +165,8 @@ def bounds(
             bound = bound + unit * BLEND_ROUNDINGS * np.where(np.isfinite(total), total, 0)
         # Where an intermediate leaves the range of the compute type, the result is not determined.
         overflow = (terms if np.isinf(alpha) or abs(alpha) < 1 else scaled) >= largest
+        for term in (np.abs(alpha * exact.value), abs(beta) * prior) if beta != 0 else ():
+            overflow = overflow | (np.isfinite(term) & (term >= largest))
         if np.isinf(alpha):
             # Zero times infinity is no number: where the error reaches zero, no product with infinity is determined.
             error = unit * roundings * terms * (1 + roundings * unit) + smallest * (terms > 0)

@@ -13,6 +13,7 @@ from dualdnn.api.enumerations import cudnnConvolutionBwdDataAlgo_t as DataAlgo
 from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as FilterAlgo
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as ForwardAlgo
 from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
+from dualdnn.api.enumerations import cudnnPoolingMode_t
 from dualdnn.api.operations import (
     ActivationBackward,
     ActivationForward,
@@ -21,6 +22,8 @@ from dualdnn.api.operations import (
     ConvolutionBackwardFilter,
     ConvolutionForward,
     FilterSpec,
+    PoolingForward,
+    PoolingSpec,
     TensorSpec,
     TransformTensor,
 )
@@ -194,6 +197,23 @@ def fused_relu():
     from dualdnn.conformance.cases.convolution.convolution_bias_activation import IMPLICIT, fused
 
     return fused(x=(2, 1, 6, 5), w=(12, 1, 1, 1), padding=(0, 0), algo=IMPLICIT)
+
+
+@pytest.mark.parametrize("beta, prior", [(2.5, -np.inf), (-2.0, 3e38), (1.0, -3e38)])
+def test_a_term_of_the_blend_that_overflows(beta, prior):
+    """alpha times the result alone leaves float: an infinity, to which anything may be added; where nothing is, it is one."""
+    spec = TensorSpec.packed(FLOAT, (1, 1, 1, 2))
+    o = PoolingForward(PoolingSpec(cudnnPoolingMode_t(0), Nan(0), (1, 1), (0, 0), (1, 1)), 2.0, beta, spec, spec)
+    before = {
+        "x": np.array([3e38, 1], np.float32).view(np.uint8),
+        "y": np.array([prior, 1], np.float32).view(np.uint8),
+    }
+    for got, wrong in ((np.nan, 0), (np.inf, 0), (1.0, 0)):
+        after = {**before, "y": np.array([got, 2 + beta], np.float32).view(np.uint8)}
+        assert judge(o, before, after).wrong == wrong
+    after = {**before, "y": np.array([np.nan, np.nan], np.float32).view(np.uint8)}
+    assert judge(o, before, after).wrong == 1
+    assert judge(replace(o, beta=0.0), before, after).wrong == 2
 
 
 def test_a_relu_that_passes_nan_is_wrong():

@@ -358,6 +358,25 @@ def test_zeros_times_a_state_beyond_half_are_not_judged():
     assert judge(data, memory, later, {"reserveSpace": verdict.kept["reserveSpace"]}).wrong == 1
 
 
+@pytest.mark.parametrize("data_type", [HALF, FLOAT], ids=lambda t: t.name)
+def test_gradients_of_weights_that_met_a_state_beyond_half_are_not_judged(data_type):
+    spec = network(RELU, NO_BIAS, ONE_WAY, data_type=data_type, width=1, hidden=1, layers=2)
+    o = forward(spec, SEQ_MAJOR, (1,), null=("hx",))
+    memory = {}
+    for operation in (o, *(replace(one, hx=None) for one in chain_of(o))):
+        memory = prepare(operation, "normal", 0) | memory
+    strided(o.tensor("x"), memory["x"])[...] = 1000
+    strided(o.tensor("weightSpace"), memory["weightSpace"])[0, :, 0] = 100, 1, 1, 1
+    data, weights = (replace(one, hx=None) for one in chain_of(o))
+    run(o, memory)
+    run(data, memory)
+    before = {name: memory[name].copy() for name in weights.operands}
+    run(weights, memory)
+    after = {name: memory[name].copy() for name in weights.operands}
+    strided(weights.tensor("dweightSpace"), after["dweightSpace"])[0, 2] = np.nan  # of the state of 100,000
+    assert judge(weights, before, after, {"reserveSpace": before["reserveSpace"]}).agrees == (data_type == HALF)
+
+
 def test_what_follows_a_state_beyond_float_is_not_judged():
     """The second layer takes 1e60 off itself: an infinity off itself is NaN, or zero once rectified."""
     spec = network(RELU, NO_BIAS, ONE_WAY, width=2, hidden=2, layers=2)

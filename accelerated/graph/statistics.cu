@@ -8,7 +8,8 @@
 #include "graph/statistics.cuh"
 #include "primitives/geometry.cuh"
 
-constexpr int FINISH_LANES = 8;  // channels of a block that adds segments
+constexpr int FINISH_LANES = 2, SEGMENTS = THREADS / FINISH_LANES;  // channels of a block that adds segments; threads
+constexpr int IN_FLIGHT = 5;  // segments whose sums a thread reads at once: all, where they fill the device
 
 struct Arguments {
   const void* x;
@@ -91,13 +92,18 @@ extern "C" __global__ void __launch_bounds__(THREADS) graph_statistics_finish(co
   __shared__ COMPUTE sums[THREADS], squares[THREADS];
   const int lane = threadIdx.x % FINISH_LANES, channel = blockIdx.x * FINISH_LANES + lane;
   COMPUTE sum = 0, square = 0;
-  if (channel < a.channels) {
-#pragma unroll 4
-    for (int segment = threadIdx.x / FINISH_LANES; segment < a.segments; segment += THREADS / FINISH_LANES) {
-      const COMPUTE* partial = a.partials + 2ll * segment * a.channels + channel;
-      sum += partial[0];
-      square += partial[a.channels];
+  const int begin = channel < a.channels ? threadIdx.x / FINISH_LANES : a.segments;
+#pragma unroll 1
+  for (int first = begin; first < a.segments; first += IN_FLIGHT * SEGMENTS) {
+    COMPUTE found[IN_FLIGHT][2];
+#pragma unroll
+    for (int i = 0; i < 2 * IN_FLIGHT; i++) {
+      const int segment = first + i / 2 * SEGMENTS;
+      const COMPUTE* partial = a.partials + (2ll * segment + i % 2) * a.channels + channel;
+      found[i / 2][i % 2] = segment < a.segments ? *partial : 0;
     }
+#pragma unroll
+    for (int i = 0; i < IN_FLIGHT; i++) sum += found[i][0], square += found[i][1];
   }
   sums[threadIdx.x] = sum;
   squares[threadIdx.x] = square;

@@ -15,7 +15,7 @@ from ..primitives.geometry import FastDivmod, blocks, merge_dimensions
 from .problem import DIMS, STORED, WIDTH, GraphProblem, padded
 
 SOURCE = "graph/statistics.cu"
-THREADS, WARP, FINISH_LANES = 256, 32, 8
+THREADS, WARP, FINISH_LANES = 256, 32, 2
 LEAST_ITEMS = 8  # of a thread in a segment
 BLOCKS_PER_MULTIPROCESSOR = 4
 

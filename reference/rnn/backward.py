@@ -210,13 +210,14 @@ def summed(gradients: list[Bounded], inputs: list[Bounded] | None) -> Bounded:
     a, count = g.arithmetic, len(g.value) + 1
     if inputs is None:
         total = g.value.sum(0)
-        return g.made(total, lambda: g.error.sum(0) + a.of_sum(total, a.size(g.value).sum(0), count))
+        return g.made(total, lambda: g.read_again().sum(0) + a.of_sum(total, a.size(g.value).sum(0), count))
     x = joined(inputs, np.concatenate)
     total = g.value.T @ x.value
 
     def error() -> Array:
+        of_g, of_x = g.read_again().T, x.read_again()
         terms = a.size(g.value).T @ a.size(x.value)
-        of_factors = g.error.T @ a.size(x.value) + a.size(g.value).T @ x.error + a.of_products * (g.error.T @ x.error)
+        of_factors = of_g @ a.size(x.value) + a.size(g.value).T @ of_x + a.of_products * (of_g @ of_x)
         return np.asarray(of_factors + a.of_product(total, terms, terms, count))
 
     return g.made(total, error)

@@ -1,11 +1,12 @@
 // The sums of the results of a convolution and of their squares, by filter (6.1.3.1), from those that the blocks of its
-// products stored (tma.cu with STATISTICS). Deterministic: 32 threads of a filter take every 32nd block
-// each.
+// products stored (tma.cu with STATISTICS). Deterministic: 64 threads of a filter take every 64th block each, whose
+// sums are all in flight at once.
 //
 // Roofline bound: a launch; 8 bytes a filter and block, at most 132 of them.
 #include "primitives/types.cuh"
 
-constexpr int FILTERS = 8, LANES = THREADS / FILTERS;  // of a block; threads of a filter
+constexpr int FILTERS = 4, LANES = THREADS / FILTERS, WARPS = THREADS / 32;  // of a block; threads of a filter
+constexpr int IN_FLIGHT = 3;                                                 // blocks whose sums a thread reads at once
 
 struct Arguments {
   const unsigned char* workspace;
@@ -17,23 +18,32 @@ struct Arguments {
 
 extern "C" __global__ void __launch_bounds__(THREADS) convolution_statistics(const Arguments a) {
   griddepcontrol_wait();
-  __shared__ float sums[2][LANES][FILTERS];
+  __shared__ float sums[2][WARPS][FILTERS];
   const int lane = threadIdx.x / FILTERS, column = threadIdx.x % FILTERS, filter = blockIdx.x * FILTERS + column;
   float sum[2] = {};
-  if (filter < a.filters) {
-    const float* from = reinterpret_cast<const float*>(a.workspace + a.partials) + filter;
-#pragma unroll 4
-    for (int block = lane; block < a.blocks; block += LANES)
+  const float* const from = reinterpret_cast<const float*>(a.workspace + a.partials) + filter;
+#pragma unroll 1
+  for (int first = filter < a.filters ? lane : a.blocks; first < a.blocks; first += IN_FLIGHT * LANES) {
+    float found[IN_FLIGHT][2];
 #pragma unroll
-      for (int i = 0; i < 2; i++) sum[i] += from[(2 * block + i) * a.pitch];
+    for (int i = 0; i < 2 * IN_FLIGHT; i++) {
+      const int block = first + i / 2 * LANES;
+      found[i / 2][i % 2] = block < a.blocks ? from[(2 * block + i % 2) * a.pitch] : 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < 2 * IN_FLIGHT; i++) sum[i % 2] += found[i / 2][i % 2];
   }
 #pragma unroll
-  for (int i = 0; i < 2; i++) sums[i][lane][column] = sum[i];
+  for (int i = 0; i < 2; i++) {
+#pragma unroll
+    for (int distance = FILTERS; distance < 32; distance *= 2) sum[i] += __shfl_xor_sync(~0u, sum[i], distance);
+    if (lane % (32 / FILTERS) == 0) sums[i][threadIdx.x / 32][column] = sum[i];
+  }
   __syncthreads();
   if (lane > 1 || filter >= a.filters) return;
   float total = 0;
 #pragma unroll
-  for (int i = 0; i < LANES; i++) total += sums[lane][i][column];
+  for (int i = 0; i < WARPS; i++) total += sums[lane][i][column];
   float* to = lane == 0 ? a.sum : a.squares;
   if (to) to[filter * a.stride] = total;
 }

@@ -14,7 +14,7 @@ from .product import Product
 from .tma import TMA, TmaKernel
 
 SOURCE = "convolution/implicit_gemm/statistics.cu"
-THREADS, FILTERS = 256, 8  # of a block
+THREADS, FILTERS = 256, 4  # of a block
 NUMBER_BYTES = 4
 FINISHING = tuple(kernel for kernel in TMA if not kernel.planes)
 WIDEST_FROM_REGISTERS = 128  # filters of a tile whose x passes through registers

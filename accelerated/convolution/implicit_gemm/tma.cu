@@ -92,29 +92,34 @@ struct FilterFactors {
 };
 
 // Sums of the results that a warp stores, and of their squares: a lane has the word of that index in each row of every
-// box across.
+// box across. It adds those of a box when the next one is stored, so that it does not wait for them.
 template <int ROW_BOXES> struct Statistics {
   static constexpr int WIDTH = 4 / sizeof(ELEMENT);
+  using Word = Pack<ELEMENT, WIDTH>;
   float sums[2][ROW_BOXES][WIDTH];
+  Word words[16];
 
-  // The first `count` of 16 rows of box `i`.
-  __device__ __forceinline__ void add(const unsigned char* rows, int count, int i) {
-    if (count >= 16) {  // all are read before the first is added
-#pragma unroll
-      for (int row = 0; row < 16; row++) add_row(rows, row, i);
-    } else {
-      for (int row = 0; row < count; row++) add_row(rows, row, i);
-    }
-  }
-  __device__ __forceinline__ void add_row(const unsigned char* rows, int row, int i) {
+  // The first `count` of 16 rows.
+  __device__ __forceinline__ void read(const unsigned char* rows, int count) {
     const int lane = threadIdx.x % 32;
-    const auto word = *reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(swizzled(rows, row, lane / 4) + lane % 4 * 4);
 #pragma unroll
-    for (int j = 0; j < WIDTH; j++) {
-      const float value = load<float>(word.item[j]);
-      sums[0][i][j] += value;
-      sums[1][i][j] += value * value;
-    }
+    for (int row = 0; row < 16; row++)
+      words[row] = *reinterpret_cast<const Word*>(swizzled(rows, row, lane / 4) + lane % 4 * 4);
+    if (count >= 16) return;
+#pragma unroll
+    for (int row = 0; row < 16; row++)
+      if (row >= count) words[row] = {};
+  }
+  // Those that were read last, of box `i`.
+  __device__ __forceinline__ void add(int i) {
+#pragma unroll
+    for (int row = 0; row < 16; row++)
+#pragma unroll
+      for (int j = 0; j < WIDTH; j++) {
+        const float value = load<float>(words[row].item[j]);
+        sums[0][i][j] += value;
+        sums[1][i][j] += value * value;
+      }
   }
 
   // [sum, of squares][filter]
@@ -428,9 +433,11 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
       }
       store_swizzled_rows(rows, pairs);
       if (FINISH == BLENDED) close_blended(box);
+      if (STATISTICS && i > 0) statistics.add(i - 1);
       close_box(rows, tile, warp_row, box);
-      if (STATISTICS) statistics.add(rows, exist, i);
+      if (STATISTICS) statistics.read(rows, exist);
     }
+    if (STATISTICS) statistics.add(ROW_BOXES - 1);
   }
 
   // The same of 32 pixels, whose rows are filters.
@@ -648,34 +655,20 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
 }
 
 // NAME: pixels x filters of a tile, and `ping_pong` where each warpgroup has tiles of its own
+#define KERNEL_OF(KIND, NAME, COLUMNS, ROWS, CONSUMERS, ...)                            \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1)                \
+      convolution_implicit_gemm_tma_##KIND##NAME(const __grid_constant__ Arguments a) { \
+    griddepcontrol_wait();                                                              \
+    multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(a);                                 \
+  }
 #if PROLOGUE
-#define KERNEL(NAME, COLUMNS, ROWS, CONSUMERS, ...)                                                   \
-  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1)                              \
-      convolution_implicit_gemm_tma_prologue_statistics_##NAME(const __grid_constant__ Arguments a) { \
-    griddepcontrol_wait();                                                                            \
-    multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(a);                                               \
-  }
+#define KERNEL(...) KERNEL_OF(prologue_statistics_, __VA_ARGS__)
 #elif STATISTICS
-#define KERNEL(NAME, COLUMNS, ROWS, CONSUMERS, ...)                                          \
-  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1)                     \
-      convolution_implicit_gemm_tma_statistics_##NAME(const __grid_constant__ Arguments a) { \
-    griddepcontrol_wait();                                                                   \
-    multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(a);                                      \
-  }
+#define KERNEL(...) KERNEL_OF(statistics_, __VA_ARGS__)
 #elif FACTORS
-#define KERNEL(NAME, COLUMNS, ROWS, CONSUMERS, ...)                                       \
-  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1)                  \
-      convolution_implicit_gemm_tma_factors_##NAME(const __grid_constant__ Arguments a) { \
-    griddepcontrol_wait();                                                                \
-    multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(a);                                   \
-  }
+#define KERNEL(...) KERNEL_OF(factors_, __VA_ARGS__)
 #else
-#define KERNEL(NAME, COLUMNS, ROWS, CONSUMERS, ...)                               \
-  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1)          \
-      convolution_implicit_gemm_tma_##NAME(const __grid_constant__ Arguments a) { \
-    griddepcontrol_wait();                                                        \
-    multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(a);                           \
-  }
+#define KERNEL(...) KERNEL_OF(, __VA_ARGS__)
 #endif
 constexpr bool WIDE = sizeof(ELEMENT) == 4;  // transposed: rows are pixels then
 #if !PROLOGUE

@@ -10,6 +10,7 @@ from dualdnn.accelerated import AcceleratedBackend
 from dualdnn.accelerated.graph import chain as compiled
 from dualdnn.accelerated.graph.pointwise import Layout
 from dualdnn.accelerated.graph.problem import GraphProblem
+from dualdnn.accelerated.graph.statistics import Division, statistics_launches
 from dualdnn.accelerated.plans import BackgroundLaunch, estimated_seconds, noting_launches
 from dualdnn.api import cudnn
 from dualdnn.api.enumerations import cudnnGenStatsMode_t
@@ -159,6 +160,21 @@ def test_the_knob_chooses_what_runs(backend, graph, engine):
     assert [plan.solver for plan in chosen] == list(solvers) and own.solver in solvers and len(solvers) > 1
     kernels = {tuple((step.function.name, step.grid) for step, _ in plan.steps) for plan in chosen}
     assert len(kernels) > 1
+
+
+@pytest.mark.parametrize("segments", [2, 129, 1500])
+def test_sums_of_any_number_of_segments_are_added(backend, segments):
+    """Those of more than the kernel reads at once are a device's with many multiprocessors."""
+    channels, device = 3, backend.device
+    x, sums, squares = tensor(1, (1, channels, 4, 4), FLOAT, order=LAST), *(tensor(i, (1, channels, 1, 1), FLOAT) for i in (2, 3))  # fmt: skip
+    operation = executed(node := GenStatsNode(SUM_SQSUM, FLOAT, x, sums, squares))
+    division = Division(True, 1, 1, segments, segments, 1)
+    _, finish = statistics_launches(GraphProblem(operation, device), node, "partials", division)
+    partials = np.random.default_rng(3).integers(-9, 9, (segments, 2, channels)).astype(np.float32)
+    workspace, *results = backend.to_device(partials), *(backend.zeros(4 * channels) for _ in range(2))
+    finish.start([0, *(result.address for result in results), workspace.address], None)
+    found = [np.frombuffer(device.download(result.address, 4 * channels), np.float32) for result in results]
+    assert (np.stack(found) == partials.sum(0)).all()
 
 
 @pytest.mark.parametrize("knows", [True, False])
