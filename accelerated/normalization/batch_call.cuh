@@ -9,11 +9,8 @@
   0  // whether more is moved than L2 keeps: what is written, and what is read the last time, leaves it first
 #endif
 
-// What is known of a call when it is compiled: nothing; that alpha is 1 and beta 0, and nothing is fused, a ReLU, z and
-// a ReLU.
-#ifndef CALLS
-#define CALLS 0
-#endif
+// CALLS, what is known of a call when it is compiled: nothing; that alpha is 1 and beta 0, and nothing is fused, a
+// ReLU, z and a ReLU.
 constexpr int ANY = 0, ALONE = 1, RECTIFIED = 2, ADDED = 3;
 constexpr bool PLAIN = CALLS == ALONE;
 
