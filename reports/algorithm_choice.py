@@ -1,16 +1,19 @@
 """What cudnnGetConvolution*Algorithm_v7 names beside what FindEx measures, for the convolutions and gradients of ``dualdnn bench``.
 
-    python reports/algorithm_choice.py --out algorithm_choice.json [-k TEXT] [--build] [--seconds N]
+    python reports/algorithm_choice.py --out algorithm_choice.json [-k TEXT] [--build] [--seconds N] [--slowest N]
 
---build compiles the kernels of all algorithms and measures nothing. --seconds: no row begins later.
+--build compiles the kernels of all algorithms and measures nothing. --seconds: no row begins later. --slowest: algorithms
+whose estimate is more than N times the least one are not measured.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +26,7 @@ from dualdnn.api.cudnn.convolution.gradient_algorithms import DATA_SEARCH, FILTE
 from dualdnn.api.enumerations import cudnnStatus_t
 from dualdnn.api.operations import ConvolutionBackwardData, ConvolutionBackwardFilter, ConvolutionForward
 from dualdnn.api.operations.specs import TensorSpec
-from dualdnn.api.status import CudnnError
+from dualdnn.api.status import NOT_SUPPORTED, CudnnError
 from dualdnn.api.support.convolution import Problem
 from dualdnn.conformance.bench.convolution_rows import convolution_rows
 from dualdnn.conformance.bench.row import Row
@@ -87,21 +90,35 @@ def filled(handle: Any, device: Any, spec: TensorSpec) -> Any:
     return buffer
 
 
-def measured(handle: Any, device: Any, operation: Any) -> dict[str, Any]:
+def without(search: Any, slow: set[Any]) -> Any:
+    """The search without some algorithms."""
+
+    def check(problem: Problem, algorithm: Any) -> None:
+        if algorithm in slow:
+            raise CudnnError(NOT_SUPPORTED, "", "not to be measured")
+        search.check_support(problem, algorithm)
+
+    return replace(search, check_support=check)
+
+
+def measured(handle: Any, device: Any, operation: Any, slowest: float) -> dict[str, Any]:
     """Milliseconds of all algorithms as FindEx measures them, their estimates, the first choice of Get_v7."""
     search, problem = problem_of(operation)
     memory = {name: filled(handle, device, operation.tensor(name)) for name in (*operation.inputs, *operation.outputs)}
     try:
         found = list(candidates(operation))
-        needed = [handle.backend.workspace_bytes(candidate) for candidate in found]
+        seconds = [estimated_seconds(candidate, device) for candidate in found]
+        slow = {o.algo for o, s in zip(found, seconds, strict=True) if s > slowest * min(seconds)}
+        needed = [handle.backend.workspace_bytes(candidate) for candidate in found if candidate.algo not in slow]
         room = max((size for size in needed if size <= MOST_WORKSPACE), default=0)
         if room:
             memory["workSpace"] = handle.allocate(room)
         clauses = dict.fromkeys(("memory", "output", "workSpace"), "")
-        results = search.measured_on(handle, problem, search.most, {"workSpace": None, **memory}, room, clauses)
+        quick = without(search, slow)
+        results = quick.measured_on(handle, problem, search.most, {"workSpace": None, **memory}, room, clauses)
         first = search.ranked(handle, problem, 1).perfResults[0]
         times = {name_of(r): r.time for r in results.perfResults if r.status == cudnnStatus_t.CUDNN_STATUS_SUCCESS}
-        names = {name_of(search._result(o, 0, 0.0)): 1e3 * estimated_seconds(o, device) for o in found}
+        names = {name_of(search._result(o, 0, 0.0)): 1e3 * s for o, s in zip(found, seconds, strict=True)}
         best = min(times, key=lambda name: times[name])
         chosen = name_of(first)
         ratio = times[chosen] / times[best] if chosen in times else None
@@ -128,6 +145,7 @@ def main() -> None:
     parser.add_argument("--out", default="algorithm_choice.json")
     parser.add_argument("--build", action="store_true")
     parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--slowest", type=float, default=math.inf)
     parser.add_argument("--heaviest", action="store_true", help="the rows with the most operations first")
     given = parser.parse_args()
     chosen = [row for row in convolution_rows() if type(row.operation) in SEARCHES and given.k in row.name]
@@ -141,7 +159,9 @@ def main() -> None:
             print(f"{len(rows)} of {len(chosen)} rows in the time")
             break
         try:
-            rows.append({"name": row.name, "family": row.family, **measured(handle, device, row.operation)})
+            rows.append(
+                {"name": row.name, "family": row.family, **measured(handle, device, row.operation, given.slowest)}
+            )
             print(line(rows[-1]), flush=True)
         except Exception as error:
             print(f"{row.name}: {type(error).__name__}: {error}", flush=True)

@@ -14,6 +14,7 @@ from ..solver import ROOMS
 from ..transform.plan import copy, launch
 from .forward import ConvolutionProblem, ConvolutionSolver
 from .implicit_gemm.products import KERNELS, kernel_of
+from .problem import Rates
 
 # Kernels that find every element of x by its coordinates.
 BY_COORDINATES = tuple(kernel for kernel in KERNELS if "tma" not in kernel.name)
@@ -92,6 +93,13 @@ class Inner:
     def used_bytes(self) -> int:
         """Bytes of workspace from its first multiple of 16 bytes on."""
         return self.solver.used_bytes(self.problem) if self.solver else 0
+
+    @property
+    def estimated_seconds(self) -> float:
+        """About how many seconds the launches take."""
+        if self.solver:
+            return self.solver.estimated_seconds(self.problem)
+        return Rates.LAUNCH + self.problem.product_seconds(kernel_of(self.problem.products[0]))
 
     def launches(self) -> list[Launch]:
         if self.solver:

@@ -167,8 +167,9 @@ struct TileArguments {
   FastDivmod lanes, last_lanes;                  // channels of a tile; of the last one
 };
 
-constexpr int TILE_BYTES = TILE_PIXELS / OCTET, TILE_OCTETS = TILE_BYTES + 1;  // of a channel: octets begin anywhere
-constexpr int READS = TILE_WIDTH == 1 ? 8 : 2;                                 // packs of a thread at a time
+// Of a channel; STRADDLES: octets begin anywhere.
+constexpr int TILE_BYTES = TILE_PIXELS / OCTET, TILE_OCTETS = TILE_BYTES + STRADDLES;
+constexpr int READS = TILE_WIDTH == 1 ? 8 : 2;  // packs of a thread at a time
 
 // Packs: of TILE_WIDTH elements that are neighbours in memory: of channels, which end with a pack, or of consecutive
 // pixels too, where a tile has all channels.
@@ -177,7 +178,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
   using TilePack = Pack<ELEMENT, TILE_WIDTH>;
   using Bytes = Pack<unsigned char, TILE_WIDTH>;
   const PhiloxStates states = read_states(a.states);
-  __shared__ unsigned char octets[MOST_LANES * TILE_OCTETS];
+  __shared__ unsigned char octets[STRADDLES ? MOST_LANES * TILE_OCTETS : 1];
   __shared__ __align__(16) unsigned char bits[TILE_BYTES * MOST_LANES];  // of 8 pixels of each channel
   const unsigned image = blockIdx.z, channel = blockIdx.y * a.lanes.divisor, pixel = blockIdx.x * TILE_PIXELS;
   FastDivmod lanes = a.lanes;
@@ -185,7 +186,14 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
   const unsigned pixels = min(a.pixels - pixel, static_cast<unsigned>(TILE_PIXELS));
   // In row-major order, the first element of the tile; of its channel k: k planes behind it.
   const unsigned first = (image * a.channels + channel) * a.pixels + pixel;
-  constexpr int AT_ONCE = DRAWS ? 2 : 8;  // bytes of a thread
+  const ELEMENT* x = a.x + (image * a.in_image + pixel * a.in_pixel + channel);
+  ELEMENT* y = a.y + (image * a.out_image + pixel * a.out_pixel + channel);
+  const unsigned elements = lanes.divisor * pixels;
+  if (DRAWS && a.in_pixel == lanes.divisor) {  // one run, which arrives while bits are drawn
+    constexpr unsigned LINE = 128 / sizeof(ELEMENT);
+    for (unsigned i = threadIdx.x * LINE; i < elements; i += LINE * blockDim.x) prefetch_line_l2(x + i);
+  }
+  constexpr int AT_ONCE = DRAWS ? DRAWN_OCTETS : 8;  // bytes of a thread
   for (unsigned begin = threadIdx.x; begin < lanes.divisor * TILE_OCTETS; begin += AT_ONCE * blockDim.x) {
     unsigned octet[AT_ONCE], count[AT_ONCE], found[AT_ONCE], start[AT_ONCE];
 #pragma unroll
@@ -204,28 +212,28 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
       if (DRAWS && count[u] > 0 && octet[u] * OCTET >= start[u])
         a.mask[octet[u]] = static_cast<unsigned char>(found[u]);
 #pragma unroll
-    for (int u = 0; u < AT_ONCE; u++)
-      if (begin + u * blockDim.x < lanes.divisor * TILE_OCTETS)
-        octets[begin + u * blockDim.x] = static_cast<unsigned char>(found[u]);
+    for (int u = 0; u < AT_ONCE; u++) {
+      const unsigned i = begin + u * blockDim.x;
+      if (i >= lanes.divisor * TILE_OCTETS) break;
+      (STRADDLES ? octets[i] : bits[i % TILE_OCTETS * MOST_LANES + i / TILE_OCTETS]) =
+          static_cast<unsigned char>(found[u]);
+    }
   }
   __syncthreads();
-  for (unsigned i = threadIdx.x; i < lanes.divisor * TILE_BYTES; i += blockDim.x) {
+  for (unsigned i = threadIdx.x; STRADDLES && i < lanes.divisor * TILE_BYTES; i += blockDim.x) {
     unsigned k;
     const unsigned byte = lanes.divide(i, k), at = k * TILE_OCTETS + byte;
     const unsigned found = octets[at] | octets[at + 1] << 8;
     bits[byte * MOST_LANES + k] = static_cast<unsigned char>(found >> (first + k * a.pixels) % OCTET);
   }
-  __syncthreads();
-  const ELEMENT* x = a.x + (image * a.in_image + pixel * a.in_pixel + channel);
-  ELEMENT* y = a.y + (image * a.out_image + pixel * a.out_pixel + channel);
-  const unsigned count = lanes.divisor * pixels;
-  for (unsigned start = threadIdx.x * TILE_WIDTH; start < count; start += READS * TILE_WIDTH * blockDim.x) {
+  if (STRADDLES) __syncthreads();
+  for (unsigned start = threadIdx.x * TILE_WIDTH; start < elements; start += READS * TILE_WIDTH * blockDim.x) {
     TilePack values[READS];
     unsigned down[READS], across[READS], have[READS];
 #pragma unroll
     for (int u = 0; u < READS; u++) {
       const unsigned i = start + u * TILE_WIDTH * blockDim.x;
-      have[u] = i < count ? min(count - i, static_cast<unsigned>(TILE_WIDTH)) : 0;
+      have[u] = i < elements ? min(elements - i, static_cast<unsigned>(TILE_WIDTH)) : 0;
       down[u] = lanes.divide(i, across[u]);
       const ELEMENT* from = x + (down[u] * a.in_pixel + across[u]);
       if (have[u] == TILE_WIDTH) {

@@ -31,9 +31,11 @@ OCTETS = 2  # of a thread, of packed tensors of two bytes an element
 ITEMS, FEW_ITEMS = 8, 2  # elements of a thread, of any layout, and where there are few
 # Of a block: channels, at most, and the pixels that it has, of which few channels have many.
 TILES = {8: (2048, 512, 128, 32), 32: (1024, 256, 64, 32), 128: (256, 128, 64, 32)}
+DRAWN, FEW_DRAWN = 2, 3  # octets that a thread draws at once; of three channels, whose rounds are full then
 MOST_LANES, LANE_GROUP = max(TILES), 8  # channels of a block are a multiple of this, where it has not all of them
 # Definitions of the kernels of all solvers, which have one source.
-CONSTANTS = {"OCTETS": 1, "ITEMS": 1, "TILE_PIXELS": 32, "MOST_LANES": MOST_LANES, "TILE_WIDTH": 1, "DRAWS": 1}
+CONSTANTS = {"OCTETS": 1, "ITEMS": 1, "TILE_PIXELS": 32, "MOST_LANES": MOST_LANES, "TILE_WIDTH": 1, "STRADDLES": 1,
+             "DRAWN_OCTETS": DRAWN, "DRAWS": 1}  # fmt: skip
 # Of a warp, as in the kernel: pixels, channels as lanes; bytes of an element, whose packs a lane has in registers.
 WARP_PIXELS, MOST_WARP_BYTES = 64, 4
 MOST_IMAGES = 65535  # in the third dimension of a grid
@@ -172,6 +174,8 @@ class TilesSolver(Solver[DropoutProblem]):
             TILE_PIXELS=tile,
             MOST_LANES=most,
             TILE_WIDTH=self._width(problem),
+            STRADDLES=int(pixels % OCTET > 0),
+            DRAWN_OCTETS=FEW_DRAWN if lanes == FEW_DRAWN else DRAWN,
         )
 
     def alignment(self, problem: DropoutProblem) -> Mapping[str, int]:

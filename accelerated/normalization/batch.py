@@ -24,6 +24,7 @@ MOST_LANES = WARP = 32
 CLUSTER = 8  # blocks
 IN_FLIGHT = 8  # elements that a thread reads before it uses the first; as in batch.cuh
 NONE = ""  # a null pointer
+ANY, ALONE, RECTIFIED, ADDED = range(4)  # what kernels know of a call when they are compiled, as in batch_call.cuh
 
 
 def power_of_two(number: int) -> int:
@@ -102,22 +103,25 @@ class BatchProblem(Problem):
     @cached_property
     def operands(self) -> tuple[str, ...]:
         """The operands of every launch, in the order of the kernels' pointers, but for scratch memory, the last one."""
-        o = self.operation
+        kept = "reserveSpace" if self.has_mask or self.has_bits else NONE
         if self.is_gradient:
-            mask = "reserveSpace" if o.dz is not None or self.has_bits else NONE
-            of_channels = ("scale", "bias", "savedMean", "savedInvVariance", "dScale", "dBias")
-            return (*self.tensors, *of_channels, mask)
-        mask = "reserveSpace" if o.z is not None else NONE
+            return (*self.tensors, "scale", "bias", "savedMean", "savedInvVariance", "dScale", "dBias", kept)
         known = ("mean", "variance") if self.is_inference else ("runningMean", "runningVariance")
-        return (*self.tensors, "scale", "bias", *known, "savedMean", "savedInvVariance", mask)
+        return (*self.tensors, "scale", "bias", *known, "savedMean", "savedInvVariance", kept)
 
     @cached_property
-    def is_plain(self) -> bool:
-        """Whether the call has alpha 1, beta 0 and nothing but the normalization."""
+    def has_mask(self) -> bool:
+        """Whether a mask says what the activation passes: where z is added before it."""
+        return (self.operation.dz if self.is_gradient else self.operation.z) is not None
+
+    @cached_property
+    def fused(self) -> int:
+        """What is fused with a call of alpha 1 and beta 0: ALONE, RECTIFIED or ADDED; else ANY."""
         o = self.operation
-        if self.is_gradient:
-            return o.alphaDataDiff == 1 and o.betaDataDiff == 0 and o.dz is None and "bias" not in o.operands
-        return o.alpha == 1 and o.beta == 0 and o.z is None and getattr(o, "activation", None) is None
+        scaled = (o.alphaDataDiff, o.betaDataDiff) if self.is_gradient else (o.alpha, o.beta)
+        if scaled != (1, 0) or (self.has_mask and o.activation is None):
+            return ANY
+        return ADDED if self.has_mask else ALONE if o.activation is None else RECTIFIED
 
     @property
     def moved_tensors(self) -> tuple[str, ...]:
@@ -238,7 +242,7 @@ class BatchProblem(Problem):
         shared_bytes: int = 0, scratch_bytes: int = 0, **definitions: int,
     ) -> Launch:  # fmt: skip
         """Return the launch of a kernel; ``others`` are its arguments behind the call."""
-        named = {name: str(number) for name, number in {"PLAIN": int(self.is_plain), **definitions}.items()}
+        named = {name: str(number) for name, number in {"CALLS": int(self.fused == ALONE), **definitions}.items()}
         defined = type_definitions(self.x.data_type, self.operation, **named)
         arguments = structure(("call", self.call), *others)
         function = self.device.function(source, kernel, defined)

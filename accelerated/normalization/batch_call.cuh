@@ -9,9 +9,24 @@
   0  // whether more is moved than L2 keeps: what is written, and what is read the last time, leaves it first
 #endif
 
-#ifndef PLAIN
-#define PLAIN 0  // whether alpha is 1 and beta 0, nothing is added, and there is no activation
-#endif
+// CALLS, what is known of a call when it is compiled: nothing; that alpha is 1 and beta 0, and nothing is fused, a
+// ReLU, z and a ReLU.
+constexpr int ANY = 0, ALONE = 1, RECTIFIED = 2, ADDED = 3;
+constexpr bool PLAIN = CALLS == ALONE;
+
+// A mask has a byte for each 16 bytes of elements, with a bit for each of these, the lowest one first.
+constexpr unsigned MASK_WIDTH = 16 / sizeof(ELEMENT);
+__device__ __forceinline__ bool bit_of_mask(const unsigned char* mask, unsigned offset) {
+  return mask[offset / MASK_WIDTH] >> offset % MASK_WIDTH & 1;
+}
+// Of one element, whose neighbours other threads have.
+__device__ __forceinline__ void store_bit_of_mask(unsigned char* mask, unsigned offset, bool passes) {
+  const size_t byte = reinterpret_cast<size_t>(mask + offset / MASK_WIDTH);
+  unsigned* const word = reinterpret_cast<unsigned*>(byte / sizeof(unsigned) * sizeof(unsigned));
+  const unsigned bit = 1u << (byte % sizeof(unsigned) * 8 + offset % MASK_WIDTH);
+  if (passes) atomicOr(word, bit);
+  else atomicAnd(word, ~bit);
+}
 
 // Reads and writes of packs that no one reads again.
 #if defined(__CUDA_ARCH__) && STREAMS
@@ -57,35 +72,43 @@ struct ForwardCall {
   COMPUTE* running_variance;  // and variance
   COMPUTE* saved_mean;        // null where they are not wanted
   COMPUTE* saved_inverse;
-  unsigned char* mask;  // null where none is kept; of every element of y, whether the activation passes it
+  unsigned char* mask;  // where something is added: of every element of y, whether the activation passes it
   COMPUTE* partials;    // scratch memory of launches that divide a group among blocks
   COMPUTE alpha, beta, epsilon, factor, unbiased;  // factor: of the moving average; unbiased: m / (m - 1)
   int rectify, propagate;                          // a ReLU follows; it propagates NaN
 
-  __device__ __forceinline__ bool adds() const { return !PLAIN && z; }
-  __device__ __forceinline__ bool keeps_mask() const { return !PLAIN && mask; }
+  __device__ __forceinline__ bool adds() const { return CALLS == ANY ? z != nullptr : CALLS == ADDED; }
+  __device__ __forceinline__ bool rectifies() const { return CALLS == ANY ? rectify : CALLS != ALONE; }
   // y of an element. prior: what y was.
   __device__ __forceinline__ ELEMENT normalized(ELEMENT x, ELEMENT z, const Normalizer& of, const ELEMENT* prior,
-                                                unsigned char& passes) const {
+                                                bool& passes) const {
     COMPUTE value = (load<COMPUTE>(x) - of.mean) * of.factor + of.bias;
     if (adds()) value += load<COMPUTE>(z);
     passes = value > COMPUTE(0);
-    if (PLAIN) return store<ELEMENT>(value);
-    if (rectify && !(value > COMPUTE(0)) && !(propagate && value != value)) value = 0;
-    return blend(alpha, value, beta, prior);
+    if (rectifies() && !passes && !(propagate && value != value)) value = 0;
+    return CALLS == ANY ? blend(alpha, value, beta, prior) : store<ELEMENT>(value);
+  }
+  // y of an element, and its bit of the mask.
+  __device__ __forceinline__ void store_element(unsigned offset, ELEMENT x, ELEMENT z, const Normalizer& of) const {
+    bool passes;
+    y[offset] = normalized(x, z, of, y + offset, passes);
+    if (adds()) store_bit_of_mask(mask, offset, passes);
   }
   // y of a pack at this offset; normalizer(i): that of its element i.
   template <int N, class Of>
   __device__ __forceinline__ void store_pack(unsigned offset, const Pack<ELEMENT, N>& x, const Pack<ELEMENT, N>& z,
                                              const Of& normalizer) const {
     Pack<ELEMENT, N> result, prior;
-    Pack<unsigned char, N> passes;
-    if (!PLAIN && beta != COMPUTE(0)) prior = *reinterpret_cast<const Pack<ELEMENT, N>*>(y + offset);
+    unsigned bits = 0;
+    if (CALLS == ANY && beta != COMPUTE(0)) prior = *reinterpret_cast<const Pack<ELEMENT, N>*>(y + offset);
 #pragma unroll
-    for (int i = 0; i < N; i++)
-      result.item[i] = normalized(x.item[i], z.item[i], normalizer(i), &prior.item[i], passes.item[i]);
+    for (int i = 0; i < N; i++) {
+      bool passes;
+      result.item[i] = normalized(x.item[i], z.item[i], normalizer(i), &prior.item[i], passes);
+      bits |= static_cast<unsigned>(passes) << i;
+    }
     write_once(reinterpret_cast<Pack<ELEMENT, N>*>(y + offset), result);
-    if (keeps_mask()) *reinterpret_cast<Pack<unsigned char, N>*>(mask + offset) = passes;
+    if (N == MASK_WIDTH && adds()) mask[offset / N] = bits;
   }
   // The statistics that are given, at index `at`.
   __device__ __forceinline__ Normalizer given(unsigned scale_at, unsigned mean_at) const {
@@ -131,9 +154,9 @@ struct BackwardCall {
   COMPUTE* partials;          // scratch memory of launches that divide a group among blocks
   COMPUTE alpha, beta, parameter_alpha, parameter_beta, epsilon;
 
-  __device__ __forceinline__ bool has_mask() const { return !PLAIN && mask; }
-  __device__ __forceinline__ bool has_bias() const { return !PLAIN && bias; }
-  __device__ __forceinline__ bool wants_dz() const { return !PLAIN && dz; }
+  __device__ __forceinline__ bool has_mask() const { return CALLS == ANY ? mask != nullptr : CALLS == ADDED; }
+  __device__ __forceinline__ bool has_bias() const { return CALLS == ANY ? bias != nullptr : CALLS == RECTIFIED; }
+  __device__ __forceinline__ bool wants_dz() const { return CALLS == ANY ? dz != nullptr : CALLS == ADDED; }
   // Whether dy counts, where the activation is undone by its argument.
   __device__ __forceinline__ bool counts(ELEMENT x, COMPUTE mean, COMPUTE factor, COMPUTE bias) const {
     return (load<COMPUTE>(x) - mean) * factor + bias > COMPUTE(0);
@@ -141,13 +164,13 @@ struct BackwardCall {
   __device__ __forceinline__ ELEMENT gradient(ELEMENT x, ELEMENT dy, const GradientOf& of, const ELEMENT* prior) const {
     const COMPUTE of_x = (load<COMPUTE>(x) - of.mean) * of.of_x + of.constant;
     const COMPUTE value = load<COMPUTE>(dy) * of.of_dy + of_x;
-    return PLAIN ? store<ELEMENT>(value) : blend(alpha, value, beta, prior);
+    return CALLS == ANY ? blend(alpha, value, beta, prior) : store<ELEMENT>(value);
   }
   template <int N, class Of>
   __device__ __forceinline__ void store_pack(unsigned offset, const Pack<ELEMENT, N>& x, const Pack<ELEMENT, N>& dy,
                                              const Of& group) const {
     Pack<ELEMENT, N> result, prior;
-    if (!PLAIN && beta != COMPUTE(0)) prior = *reinterpret_cast<const Pack<ELEMENT, N>*>(dx + offset);
+    if (CALLS == ANY && beta != COMPUTE(0)) prior = *reinterpret_cast<const Pack<ELEMENT, N>*>(dx + offset);
 #pragma unroll
     for (int i = 0; i < N; i++) result.item[i] = gradient(x.item[i], dy.item[i], group(i), &prior.item[i]);
     write_once(reinterpret_cast<Pack<ELEMENT, N>*>(dx + offset), result);

@@ -18,7 +18,6 @@
 constexpr int WIDTH = PACK_WIDTH;         // elements of a pack
 constexpr unsigned COPIES = COPIED_ROWS;  // of a thread, that are copied to shared memory at a time
 using Elements = Pack<ELEMENT, WIDTH>;
-using Bits = Pack<unsigned char, WIDTH>;
 
 struct Columns {
   unsigned packs, rows;      // of a row; rows
@@ -352,19 +351,31 @@ struct Known {
       });
     }
   }
-  // dy of a pack where it counts.
+  // dy of a pack where it counts; passes: bits of the mask.
   __device__ __forceinline__ void undo_activation(const BackwardCall& call, const Elements& x, Elements& dy,
-                                                  const Bits& passes) const {
+                                                  unsigned passes) const {
     const unsigned first = threadIdx.x * WIDTH;
-    if (call.has_mask()) {
 #pragma unroll
-      for (int k = 0; k < WIDTH; k++)
-        if (!passes.item[k]) dy.item[k] = store<ELEMENT>(COMPUTE(0));
-    } else if (call.has_bias()) {
+    for (int k = 0; k < WIDTH; k++) {
+      const bool counts = call.has_mask() ? passes >> k & 1
+                                          : !call.has_bias() || call.counts(x.item[k], mean[first + k],
+                                                                            factor[first + k], bias[first + k]);
+      if (!counts) dy.item[k] = store<ELEMENT>(COMPUTE(0));
+    }
+  }
+  // The gradients of a thread's columns, from the sums.
+  __device__ __forceinline__ void gradients(const BackwardCall& call, const Columns& c, COMPUTE* sums,
+                                            GradientOf (&of)[WIDTH]) const {
+    __shared__ COMPUTE of_x[MOST_COLUMNS], constant[MOST_COLUMNS];
+    load_partials<AddSums>(c, sums, [&](unsigned column, unsigned group, const Total& total) {
+      if (writes_results(c, column)) call.store_parameters(group, total.first, total.second);
+      const auto found = GradientOf::from(mean[column], inverse[column], factor[column], total, c.count);
+      of_x[column] = found.of_x, constant[column] = found.constant;
+    });
 #pragma unroll
-      for (int k = 0; k < WIDTH; k++)
-        if (!call.counts(x.item[k], mean[first + k], factor[first + k], bias[first + k]))
-          dy.item[k] = store<ELEMENT>(COMPUTE(0));
+    for (int k = 0; k < WIDTH; k++) {
+      const unsigned column = threadIdx.x * WIDTH + k;
+      of[k] = {mean[column], factor[column], of_x[column], constant[column]};
     }
   }
 };
@@ -375,14 +386,14 @@ template <class Row, class Use>
 __device__ __forceinline__ void visit_gradients(const BackwardCall& call, const Columns& c, const Known& known,
                                                 unsigned count, const Row& row, const Use& use) {
   Elements x[ROWS_IN_FLIGHT], dy[ROWS_IN_FLIGHT];
-  Bits passes[ROWS_IN_FLIGHT];
+  unsigned char passes[ROWS_IN_FLIGHT];
 #pragma unroll
   for (int u = 0; u < ROWS_IN_FLIGHT; u++)
     if (u < count) {
       const unsigned offset = c.offset(row(u));
       x[u] = read_pack(call.x + offset);
       dy[u] = read_pack(call.dy + offset);
-      if (call.has_mask()) passes[u] = *reinterpret_cast<const Bits*>(call.mask + offset);
+      if (call.has_mask()) passes[u] = call.mask[offset / WIDTH];
     }
 #pragma unroll
   for (int u = 0; u < ROWS_IN_FLIGHT; u++)
@@ -423,19 +434,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
   griddepcontrol_wait();
   const Columns& c = a.columns;
   __shared__ Known known;
-  __shared__ COMPUTE of_x[MOST_COLUMNS], constant[MOST_COLUMNS];
   known.read(a.call, c);
-  load_partials<AddSums>(c, a.call.partials + a.sums, [&](unsigned column, unsigned group, const Total& total) {
-    if (writes_results(c, column)) a.call.store_parameters(group, total.first, total.second);
-    const auto of = GradientOf::from(known.mean[column], known.inverse[column], known.factor[column], total, c.count);
-    of_x[column] = of.of_x, constant[column] = of.constant;
-  });
   GradientOf of[WIDTH];
-#pragma unroll
-  for (int k = 0; k < WIDTH; k++) {
-    const unsigned column = threadIdx.x * WIDTH + k;
-    of[k] = {known.mean[column], known.factor[column], of_x[column], constant[column]};
-  }
+  known.gradients(a.call, c, a.call.partials + a.sums, of);
   for (unsigned left = c.my_rows(); left > 0; left -= min(left, static_cast<unsigned>(ROWS_IN_FLIGHT)))
     visit_gradients(
         a.call, c, known, left, [&](int u) { return left - 1 - u; },
@@ -497,116 +498,165 @@ __device__ __forceinline__ void store_block_partials(BlockExchange& exchange, co
 }
 
 // What a thread keeps of TENSORS tensors from the first pass to the second: its first rows in shared memory, the next
-// HELD in registers. It reads the others again, from the last one on, which L2 still has. All reads are copies to
-// shared memory, COPIES rows ahead, through COPIES slots behind those of the rows that stay: little is left of L1,
-// through which other reads would pass.
+// HELD in registers. It reads the others again (AGAIN: where there are some), from the last one on, which L2 still has.
+// All reads are copies to shared memory, COPIES rows ahead, through COPIES slots behind those of the rows that stay:
+// little is left of L1, through which other reads would pass. What the second pass adds comes through such slots, too,
+// AHEAD rows ahead, and words of a mask, that of a pack and those beside it, through slots of their own.
 template <int TENSORS> struct Kept {
+  static constexpr unsigned AHEAD = TENSORS == 1 && AGAIN && (CALLS == ADDED || CALLS == ANY) ? COPIES / 2 : COPIES;
   const ELEMENT* const (&from)[TENSORS];
-  const unsigned rows, cached;  // of this thread
-  const unsigned first, step;   // the offset of its first row; from one to the next
+  const ELEMENT* const added;       // null where nothing is
+  const unsigned char* const mask;  // null where there is none
+  const unsigned rows, cached;      // of this thread
+  const unsigned first, step;       // the offset of its first row; from one to the next
   Elements* slots[TENSORS];
+  unsigned* words;
   Elements held[TENSORS][HELD > 0 ? HELD : 1];
 
   // room: rows of a thread that shared memory has room for, besides COPIES.
-  __device__ __forceinline__ Kept(const Columns& c, const ELEMENT* const (&from)[TENSORS], unsigned room)
-      : from(from), rows(c.my_rows()), cached(min(rows, room)), first(c.offset(0)), step(c.offset(1) - c.offset(0)) {
+  __device__ __forceinline__ Kept(const Columns& c, const ELEMENT* const (&from)[TENSORS], const ELEMENT* added,
+                                  const unsigned char* mask, unsigned room)
+      : from(from),
+        added(added),
+        mask(mask),
+        rows(c.my_rows()),
+        cached(min(rows, room)),
+        first(c.offset(0)),
+        step(c.offset(1) - c.offset(0)) {
+    const unsigned of_tensor = (room + COPIES) * THREADS, thread = thread_of_block();
 #pragma unroll
-    for (int t = 0; t < TENSORS; t++) {
-      unsigned char* bytes = shared_memory + (t * (room + COPIES) * THREADS + thread_of_block()) * sizeof(Elements);
-      // In a register: ptxas of CUDA 13.0 encoded a copy to an address with a uniform part as an instruction that there
-      // is not.
-      keep_shared_pointer(bytes);
-      slots[t] = reinterpret_cast<Elements*>(bytes);
-    }
+    for (int t = 0; t < TENSORS; t++)
+      slots[t] = own(reinterpret_cast<Elements*>(shared_memory) + t * of_tensor + thread);
+    words = own(reinterpret_cast<unsigned*>(reinterpret_cast<Elements*>(shared_memory) + TENSORS * of_tensor) + thread);
+  }
+  // An address in a register: ptxas of CUDA 13.0 encoded a copy to an address with a uniform part as an instruction
+  // that there is not.
+  template <class T> static __device__ __forceinline__ T* own(T* address) {
+    unsigned char* bytes = reinterpret_cast<unsigned char*>(address);
+    keep_shared_pointer(bytes);
+    return reinterpret_cast<T*>(bytes);
   }
   __device__ __forceinline__ Elements* slot(unsigned index, int tensor) const {
     return slots[tensor] + index * THREADS;
+  }
+  // The bits of the mask of the pack at an offset, which is the thread's `row`-th.
+  __device__ __forceinline__ unsigned bits(unsigned row, unsigned offset) const {
+    return mask ? words[row % COPIES * THREADS] >> offset / WIDTH % 4 * 8 : 0;
   }
   __device__ __forceinline__ void get(unsigned index, Elements (&packs)[TENSORS]) const {
 #pragma unroll
     for (int t = 0; t < TENSORS; t++) packs[t] = *slot(index, t);
   }
   // Begins to copy the row at an offset, where it exists. again: it is read again.
-  __device__ __forceinline__ void copy(unsigned index, unsigned offset, bool exists, bool again = false) const {
+  __device__ __forceinline__ void copy(unsigned index, unsigned row, unsigned offset, bool exists,
+                                       bool again = false) const {
     if (exists) {
 #pragma unroll
       for (int t = 0; t < TENSORS; t++) {
-        const Elements* const row = reinterpret_cast<const Elements*>(from[t] + offset);
-        if (again) cp_async<sizeof(Elements)>(slot(index, t), row, true);
-        else copy_once(slot(index, t), row);
+        const Elements* const pack = reinterpret_cast<const Elements*>(from[t] + offset);
+        if (again) cp_async<sizeof(Elements)>(slot(index, t), pack, true);
+        else copy_once(slot(index, t), pack);
       }
+      if (mask) cp_async<4>(words + row % COPIES * THREADS, mask + offset / WIDTH / 4 * 4, true);
     }
-    cp_async_commit();
+  }
+  // The slot of what is added to the row that has `left` rows behind it; where nothing is read again, as if it were the
+  // row behind the last one.
+  __device__ __forceinline__ Elements* added_slot(unsigned left) const {
+    return slot(cached + (AGAIN ? COPIES - AHEAD + left % AHEAD : (rows - cached + left) % COPIES), 0);
+  }
+  __device__ __forceinline__ void copy_added(unsigned left) const {
+    if (added && left < rows)
+      copy_once(added_slot(left), reinterpret_cast<const Elements*>(added + (last() - left * step)));
   }
   // The first pass: use(offset, packs) of every row, which may change the last pack where calls are not plain.
   template <class Use> __device__ __forceinline__ void visit_first(const Use& use) {
     Elements packs[TENSORS];
     unsigned i = 0, offset = first;
-#pragma unroll
-    for (unsigned k = 0; k < COPIES; k++) copy(k, offset + k * step, k < rows);
-    for (; i < cached; i++, offset += step) {
+    auto read = [&](unsigned index) {
       cp_async_wait<COPIES - 1>();
-      get(i, packs);
-      use(offset, packs);
+      get(index, packs);
+      use(offset, packs, bits(i, offset));
+    };
+    auto copy_row = [&](unsigned index, unsigned row, unsigned at, bool again) {
+      copy(index, row, at, row < rows, again);
+      if (!AGAIN && row >= rows) copy_added(row - rows);
+      cp_async_commit();
+    };
+    auto copy_next = [&](unsigned index, bool again) { copy_row(index, i + COPIES, offset + COPIES * step, again); };
+#pragma unroll
+    for (unsigned k = 0; k < COPIES; k++) copy_row(k, k, offset + k * step, false);
+    for (; i < cached; i++, offset += step) {
+      read(i);
       if (!PLAIN && TENSORS > 1) *slot(i, TENSORS - 1) = packs[TENSORS - 1];
-      copy(i + COPIES, offset + COPIES * step, i + COPIES < rows);
+      copy_next(i + COPIES, false);
     }
 #pragma unroll
     for (int u = 0; u < HELD; u++, i++, offset += step) {
       if (i >= rows) break;
-      cp_async_wait<COPIES - 1>();
-      get(cached + u % COPIES, packs);
-      use(offset, packs);
+      read(cached + u % COPIES);
 #pragma unroll
       for (int t = 0; t < TENSORS; t++) held[t][u] = packs[t];
-      copy(cached + u % COPIES, offset + COPIES * step, i + COPIES < rows, true);
+      copy_next(cached + u % COPIES, true);
     }
     while (i < rows) {
 #pragma unroll
       for (unsigned u = 0; u < COPIES; u++, i++, offset += step) {
         if (i >= rows) break;
-        cp_async_wait<COPIES - 1>();
-        get(cached + (HELD + u) % COPIES, packs);
-        use(offset, packs);
-        copy(cached + (HELD + u) % COPIES, offset + COPIES * step, i + COPIES < rows, true);
+        read(cached + (HELD + u) % COPIES);
+        copy_next(cached + (HELD + u) % COPIES, true);
       }
     }
-    cp_async_wait<0>();
   }
-  // The second pass: begins to copy what is read again.
-  __device__ __forceinline__ unsigned read_again() const { return rows > cached + HELD ? rows - cached - HELD : 0; }
+  // The second pass, from the last row on: begins to copy what is read again, and what is added.
+  __device__ __forceinline__ unsigned read_again() const {
+    return AGAIN && rows > cached + HELD ? rows - cached - HELD : 0;
+  }
   __device__ __forceinline__ unsigned last() const { return first + (rows - 1) * step; }
   __device__ __forceinline__ void begin_again() const {
 #pragma unroll
-    for (unsigned k = 0; k < COPIES; k++) copy(cached + k, last() - k * step, k < read_again());
+    for (unsigned k = 0; AGAIN && k < AHEAD; k++) {
+      copy(cached + k, k, last() - k * step, k < read_again());
+      copy_added(k);
+      cp_async_commit();
+    }
   }
-  // use(offset, packs, again), the rows that are copied again first.
+  // use(offset, packs, what is added, bits of the mask of those that are copied again, whether they are)
   template <class Use> __device__ __forceinline__ void visit_again(const Use& use) const {
-    Elements packs[TENSORS];
-    unsigned left = read_again(), offset = last();
-    while (left > 0) {
+    Elements packs[TENSORS], other;
+    unsigned left = 0, offset = last();  // rows behind this one
+    const unsigned all = read_again();
+    auto visit = [&](unsigned passes, bool again) {
+      if (added) {
+        if (!again) cp_async_wait<AHEAD - 1>();
+        other = *added_slot(left);
+      }
+      use(offset, packs, other, passes, again);
+      if (again) copy(cached + left % AHEAD, left, offset - AHEAD * step, left + AHEAD < all);
+      copy_added(left + AHEAD);
+      if (added || again) cp_async_commit();
+    };
+    while (left < all) {
 #pragma unroll
-      for (unsigned u = 0; u < COPIES; u++, left--, offset -= step) {
-        if (left == 0) break;
-        cp_async_wait<COPIES - 1>();
+      for (unsigned u = 0; u < AHEAD; u++, left++, offset -= step) {
+        if (left == all) break;
+        cp_async_wait<AHEAD - 1>();
         get(cached + u, packs);
-        use(offset, packs, true);
-        copy(cached + u, offset - COPIES * step, left > COPIES);
+        visit(bits(u, offset), true);
       }
     }
-    offset = first + cached * step;
 #pragma unroll
-    for (int u = 0; u < HELD; u++, offset += step) {
-      if (cached + u >= rows) break;
+    for (int u = HELD - 1; u >= 0; u--) {
+      if (cached + u >= rows) continue;
 #pragma unroll
       for (int t = 0; t < TENSORS; t++) packs[t] = held[t][u];
-      use(offset, packs, false);
+      visit(0, false);
+      left++, offset -= step;
     }
-    offset = first;
 #pragma unroll 2
-    for (unsigned i = 0; i < cached; i++, offset += step) {
-      get(i, packs);
-      use(offset, packs, false);
+    for (unsigned i = cached; i > 0; i--, left++, offset -= step) {
+      get(i - 1, packs);
+      visit(0, false);
     }
   }
 };
@@ -625,9 +675,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   __shared__ BlockExchange exchange;
   __shared__ COMPUTE mean[MOST_COLUMNS], squares[MOST_COLUMNS], scale[MOST_COLUMNS], bias[MOST_COLUMNS];
   const ELEMENT* const from[1] = {call.x};
-  Kept<1> kept(c, from, a.room);
+  Kept<1> kept(c, from, call.adds() ? call.z : nullptr, nullptr, a.room);
   ShiftedSum sums[WIDTH];
-  kept.visit_first([&](unsigned offset, const Elements(&x)[1]) {
+  kept.visit_first([&](unsigned offset, const Elements(&x)[1], unsigned) {
     if (offset == kept.first) {
 #pragma unroll
       for (int k = 0; k < WIDTH; k++) sums[k].begin(x[0].item[k]);
@@ -653,8 +703,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const unsigned column = threadIdx.x * WIDTH + k;
     of[k] = {mean[column], scale[column] * call.inverse(squares[column], c.count), bias[column]};
   }
-  kept.visit_again([&](unsigned offset, const Elements(&x)[1], bool) {
-    call.store_pack(offset, x[0], x[0], [&](int k) { return of[k]; });  // nothing is added
+  kept.visit_again([&](unsigned offset, const Elements(&x)[1], const Elements& z, unsigned, bool) {
+    call.store_pack(offset, x[0], z, [&](int k) { return of[k]; });
   });
   for (unsigned column = thread_of_block(); column < c.columns(); column += THREADS)
     if (writes_results(c, column))
@@ -675,20 +725,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const BackwardCall& call = a.call;
   __shared__ BlockExchange exchange;
   __shared__ Known known;
-  __shared__ COMPUTE of_x[MOST_COLUMNS], constant[MOST_COLUMNS];
   known.read(call, c);
   const ELEMENT* const from[2] = {call.x, call.dy};
-  Kept<2> kept(c, from, a.room);
+  Kept<2> kept(c, from, nullptr, call.has_mask() ? call.mask : nullptr, a.room);
   COMPUTE mean[WIDTH];
   read_values(known.mean + threadIdx.x * WIDTH, mean);
   Total sums[WIDTH] = {};
-  auto undo_activation = [&](unsigned offset, Elements(&packs)[2]) {
-    Bits passes{};
-    if (call.has_mask()) passes = *reinterpret_cast<const Bits*>(call.mask + offset);
+  kept.visit_first([&](unsigned, Elements(&packs)[2], unsigned passes) {
     known.undo_activation(call, packs[0], packs[1], passes);
-  };
-  kept.visit_first([&](unsigned offset, Elements(&packs)[2]) {
-    undo_activation(offset, packs);
 #pragma unroll
     for (int k = 0; k < WIDTH; k++) {
       const COMPUTE gradient = load<COMPUTE>(packs[1].item[k]);
@@ -701,19 +745,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   store_block_partials<AddSums>(exchange, c, sums, call.partials);
   kept.begin_again();
   wait_for_tile();
-  load_partials<AddSums>(c, call.partials, [&](unsigned column, unsigned group, const Total& total) {
-    if (writes_results(c, column)) call.store_parameters(group, total.first, total.second);
-    const auto of = GradientOf::from(known.mean[column], known.inverse[column], known.factor[column], total, c.count);
-    of_x[column] = of.of_x, constant[column] = of.constant;
-  });
   GradientOf of[WIDTH];
-#pragma unroll
-  for (int k = 0; k < WIDTH; k++) {
-    const unsigned column = threadIdx.x * WIDTH + k;
-    of[k] = {known.mean[column], known.factor[column], of_x[column], constant[column]};
-  }
-  kept.visit_again([&](unsigned offset, Elements(&packs)[2], bool again) {
-    if (again) undo_activation(offset, packs);
+  known.gradients(call, c, call.partials, of);
+  kept.visit_again([&](unsigned offset, Elements(&packs)[2], const Elements&, unsigned passes, bool again) {
+    if (again) known.undo_activation(call, packs[0], packs[1], passes);
     call.store_pack(offset, packs[0], packs[1], [&](int k) { return of[k]; });
   });
 }

@@ -36,7 +36,7 @@ LEAST_ROW = 8  # packs, where rows have groups several times
 # that registers hold, by the elements of a pack.
 TOGETHER_THREADS, TOGETHER_LANES, TOGETHER_SEGMENTS, TOGETHER_ELEMENTS = 512, (16, 8, 4), 33, 1 << 19
 RESERVED_BYTES, TOGETHER_LEAST_BYTES = 1 << 10, 96 << 10
-HELD_FORWARD, HELD_BACKWARD = {4: 12, 8: 12}, {4: 6, 8: 6}
+HELD_FORWARD, HELD_BACKWARD = {4: 12, 8: 12}, {4: 7, 8: 6}
 TOGETHER_COPIES, MOST_TILES, STREAM_BYTES = 8, 256, 64 << 20
 
 
@@ -73,8 +73,8 @@ def round_up(columns: int) -> int:
 
 
 def width_of(problem: BatchProblem) -> int:
-    """Return the elements of a pack."""
-    return min(problem.width, WIDE if problem.x.count >= WIDE_ELEMENTS else WIDTH)
+    """Return the elements of a pack, which has a byte of a mask."""
+    return min(problem.width, WIDE if problem.x.count >= WIDE_ELEMENTS or problem.has_mask else WIDTH)
 
 
 def division_of(problem: BatchProblem) -> Division | None:
@@ -121,9 +121,7 @@ def division_of(problem: BatchProblem) -> Division | None:
 def together_of(problem: BatchProblem) -> Division | None:
     """Return the division of a call among blocks that run at the same time, a multiprocessor for each, or None."""
     enough = problem.device.shared_bytes_per_block >= TOGETHER_LEAST_BYTES
-    # What is added would pass L1, of which shared memory leaves little.
-    adds = not problem.is_gradient and problem.operation.z is not None
-    if not problem.has_columns or adds or problem.x.data_type not in (FLOAT, HALF) or not enough:
+    if not problem.has_columns or problem.x.data_type not in (FLOAT, HALF) or not enough:
         return None
     if problem.is_inference or (problem.is_gradient and problem.operation.saved is None):
         return None
@@ -203,6 +201,7 @@ class BatchColumnsSolver(Solver[BatchProblem]):
                 ROWS_IN_FLIGHT=ROWS_IN_FLIGHT,
                 CLUSTER_BLOCKS=1 if problem.is_inference else d.cluster,
                 HELD=0,
+                AGAIN=0,
                 COPIED_ROWS=1,
                 MOST_TILES=1,
             )
@@ -217,8 +216,7 @@ def static_bytes(d: Division, width: int) -> int:
 
 
 class BatchColumnsTogetherSolver(Solver[BatchProblem]):
-    """Statistics of neighbours in memory, of calls that add nothing, by blocks that keep what they have while they wait
-    for each other."""
+    """Statistics of neighbours in memory, by blocks that keep what they have while they wait for each other."""
 
     name = "normalization.batch_columns_together"
 
@@ -237,7 +235,8 @@ class BatchColumnsTogetherSolver(Solver[BatchProblem]):
         width, tensors = problem.width, 2 if problem.is_gradient else 1
         of_row, copies = tensors * PACK_BYTES * TOGETHER_THREADS, TOGETHER_COPIES // tensors
         of_thread = -(-d.segment // d.lines)
-        room = (problem.device.shared_bytes_per_block - static_bytes(d, width)) // of_row - copies
+        words = 4 * TOGETHER_THREADS * copies if problem.is_gradient and problem.has_mask else 0
+        room = (problem.device.shared_bytes_per_block - static_bytes(d, width) - words) // of_row - copies
         held = (HELD_BACKWARD if problem.is_gradient else HELD_FORWARD)[width] if of_thread > room else 0
         room = min(room, of_thread)
         launch = problem.launch(
@@ -246,7 +245,7 @@ class BatchColumnsTogetherSolver(Solver[BatchProblem]):
             [("columns", columns_of(problem, d)), ("room", c_uint(room))],
             (d.tiles, d.segments, 1),
             (d.lanes, d.lines, 1),
-            shared_bytes=(room + copies) * of_row,
+            shared_bytes=(room + copies) * of_row + words,
             scratch_bytes=3 * d.parts * d.packs * width * problem.compute_bytes,
             THREADS=TOGETHER_THREADS,
             PACK_WIDTH=width,
@@ -256,8 +255,10 @@ class BatchColumnsTogetherSolver(Solver[BatchProblem]):
             COPIED_ROWS=copies,
             CLUSTER_BLOCKS=1,
             HELD=held,
+            AGAIN=int(of_thread > room + held),
+            CALLS=problem.fused,
             MOST_TILES=MOST_TILES,
-            STREAMS=int(tensors * problem.x.count * problem.x.scalar_bytes >= STREAM_BYTES),
+            STREAMS=int(not problem.has_mask and tensors * problem.x.count * problem.x.scalar_bytes >= STREAM_BYTES),
         )
         launch.cooperative = d.segments > 1
         return [launch]

@@ -231,8 +231,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, TRAINING_BLOCKS) CLUSTER_D
   Normalizer of{0, call.scale[p.channel], call.bias[p.channel]};
   const COMPUTE near = p.near(call.x);
   ThreadMoments moments;
-  Elements x[READS], z[READS];
-  ELEMENT edge[READS], edge_z[READS];
+  Elements x[READS];
+  ELEMENT edge[READS];
   cache.visit_copies([&](unsigned i, unsigned) { moments.add(*cache.slot(i, 0)); });
   visit_packs(
       p, cache.kept, packs, [&](int u, unsigned, unsigned offset) { x[u] = read_pack(call.x + offset); },
@@ -248,20 +248,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, TRAINING_BLOCKS) CLUSTER_D
       p, 0, packs,
       [&](int u, unsigned i, unsigned offset) {
         x[u] = i < cache.kept ? *cache.slot(i, 0) : read_pack(call.x + offset);
-        if (call.adds()) z[u] = read_pack(call.z + offset);
       },
-      [&](int u, unsigned, unsigned offset) { call.store_pack(offset, x[u], z[u], [&](int) { return of; }); });
+      [&](int u, unsigned, unsigned offset) { call.store_pack(offset, x[u], x[u], [&](int) { return of; }); });
   visit_edges(
-      p,
-      [&](int u, unsigned offset) {
-        edge[u] = call.x[offset];
-        if (call.adds()) edge_z[u] = call.z[offset];
-      },
-      [&](int u, unsigned offset) {
-        unsigned char passes;
-        call.y[offset] = call.normalized(edge[u], edge_z[u], of, call.y + offset, passes);
-        if (call.keeps_mask()) call.mask[offset] = passes;
-      });
+      p, [&](int u, unsigned offset) { edge[u] = call.x[offset]; },
+      [&](int u, unsigned offset) { call.store_element(offset, edge[u], edge[u], of); });
   if (blockIdx.y + threadIdx.x == 0) call.store_statistics(of.mean, total.second, a.planes.count, p.channel);
 }
 
@@ -280,9 +271,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS) CLUSTER_DIM
   const ELEMENT* const from[2] = {call.x, call.dy};
   const ChannelPlanes p{a.planes, blockIdx.x};
   const Cache<2> cache(p, from);
-  GradientSums sums{call, KnownChannel::read(call, p.channel)};
+  GradientSums sums{KnownChannel::read(call, p.channel)};
   Elements x[READS], dy[READS];
-  Bits passes[READS];
   ELEMENT edge[READS], edge_dy[READS];
   if (!call.saved_mean) {
     const COMPUTE near = p.near(call.x);
@@ -296,60 +286,26 @@ extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS) CLUSTER_DIM
     sums.known.use(call, all_reduce<MergeMoments>(exchange, moments.share(), near, a.planes.count), a.planes.count);
   }
   unsigned summed = 0;
-  if (call.saved_mean && !call.has_mask()) {
-    cache.visit_copies([&](unsigned i, unsigned) {
-      Elements gradient = *cache.slot(i, 1);
-      sums.undo(*cache.slot(i, 0), gradient, Bits{});
-      sums.add(*cache.slot(i, 0), gradient);
-      if (call.has_bias()) *cache.slot(i, 1) = gradient;
-    });
+  if (call.saved_mean) {
+    cache.visit_copies([&](unsigned i, unsigned) { sums.add(*cache.slot(i, 0), *cache.slot(i, 1)); });
     summed = cache.kept;
-  } else if (call.saved_mean) {
-    cache.visit_copies([](unsigned, unsigned) {});
   }
   auto read = [&](int u, unsigned i, unsigned offset) {
     x[u] = i < cache.kept ? *cache.slot(i, 0) : read_pack(call.x + offset);
     dy[u] = i < cache.kept ? *cache.slot(i, 1) : read_pack(call.dy + offset);
   };
-  auto read_bits = [&](int u, unsigned offset) {
-    if (call.has_mask()) passes[u] = *reinterpret_cast<const Bits*>(call.mask + offset);
-  };
-  auto read_edge = [&](int u, unsigned offset) {
-    edge[u] = call.x[offset], edge_dy[u] = call.dy[offset];
-    if (call.has_mask()) passes[u].item[0] = call.mask[offset];
-  };
-  visit_packs(
-      p, summed, packs,
-      [&](int u, unsigned i, unsigned offset) {
-        read(u, i, offset);
-        read_bits(u, offset);
-      },
-      [&](int u, unsigned i, unsigned) {
-        sums.undo(x[u], dy[u], passes[u]);
-        sums.add(x[u], dy[u]);
-        if (i < cache.kept) *cache.slot(i, 1) = dy[u];
-      });
-  visit_edges(p, read_edge,
-              [&](int u, unsigned) { sums.add(edge[u], sums.undone(edge[u], edge_dy[u], passes[u].item[0])); });
+  auto read_edge = [&](int u, unsigned offset) { edge[u] = call.x[offset], edge_dy[u] = call.dy[offset]; };
+  visit_packs(p, summed, packs, read, [&](int u, unsigned, unsigned) { sums.add(x[u], dy[u]); });
+  visit_edges(p, read_edge, [&](int u, unsigned) { sums.add(edge[u], edge_dy[u]); });
   const Total total = all_reduce<AddSums>(exchange, {COMPUTE(1), sums.total}, 0, a.planes.count);
   if (blockIdx.y + threadIdx.x == 0) call.store_parameters(p.channel, total.first, total.second);
   const GradientOf of = sums.known.gradient(total, a.planes.count);
   end_cluster();
 
-  visit_packs(
-      p, 0, packs,
-      [&](int u, unsigned i, unsigned offset) {
-        read(u, i, offset);
-        if (i >= cache.kept) read_bits(u, offset);
-      },
-      [&](int u, unsigned i, unsigned offset) {
-        if (i >= cache.kept) sums.undo(x[u], dy[u], passes[u]);
-        call.store_pack(offset, x[u], dy[u], [&](int) { return of; });
-      });
+  visit_packs(p, 0, packs, read,
+              [&](int u, unsigned, unsigned offset) { call.store_pack(offset, x[u], dy[u], [&](int) { return of; }); });
   visit_edges(p, read_edge, [&](int u, unsigned offset) {
-    const ELEMENT gradient = sums.undone(edge[u], edge_dy[u], passes[u].item[0]);
-    call.dx[offset] = call.gradient(edge[u], gradient, of, call.dx + offset);
-    if (call.wants_dz()) call.dz[offset] = gradient;
+    call.dx[offset] = call.gradient(edge[u], edge_dy[u], of, call.dx + offset);
   });
 }
 
@@ -383,17 +339,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
   __shared__ Exchange exchange;
   const HeldPacks packs(p);
   griddepcontrol_wait_before_access(call.x + packs.offset[0]);
-  Elements x[HELD], z;
+  Elements x[HELD];
   packs.visit([&](unsigned i, unsigned offset) { x[i] = read_pack(call.x + offset); });
   const COMPUTE scale = call.scale[p.channel], bias = call.bias[p.channel], near = p.near(call.x);
   ThreadMoments moments;
   packs.visit([&](unsigned i, unsigned) { moments.add(x[i]); });
   const Total total = all_reduce<MergeMoments>(exchange, moments.share(), near, a.planes.count);
   const Normalizer of{total.first + total.low, scale * call.inverse(total.second, a.planes.count), bias};
-  packs.visit([&](unsigned i, unsigned offset) {
-    if (call.adds()) z = read_pack(call.z + offset);
-    call.store_pack(offset, x[i], z, [&](int) { return of; });
-  });
+  packs.visit([&](unsigned i, unsigned offset) { call.store_pack(offset, x[i], x[i], [&](int) { return of; }); });
   if (threadIdx.x == 0) call.store_statistics(of.mean, total.second, a.planes.count, p.channel);
 }
 
@@ -410,17 +363,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
     x[i] = read_pack(call.x + offset);
     dy[i] = read_pack(call.dy + offset);
   });
-  GradientSums sums{call, KnownChannel::read(call, p.channel)};
+  GradientSums sums{KnownChannel::read(call, p.channel)};
   if (!call.saved_mean) {
     const COMPUTE near = p.near(call.x);
     ThreadMoments moments;
     packs.visit([&](unsigned i, unsigned) { moments.add(x[i]); });
     sums.known.use(call, all_reduce<MergeMoments>(exchange, moments.share(), near, a.planes.count), a.planes.count);
   }
-  packs.visit([&](unsigned i, unsigned offset) {
-    sums.undo(x[i], dy[i], call.has_mask() ? *reinterpret_cast<const Bits*>(call.mask + offset) : Bits{});
-    sums.add(x[i], dy[i]);
-  });
+  packs.visit([&](unsigned i, unsigned) { sums.add(x[i], dy[i]); });
   const Total total = all_reduce<AddSums>(exchange, {COMPUTE(1), sums.total}, 0, a.planes.count);
   if (threadIdx.x == 0) call.store_parameters(p.channel, total.first, total.second);
   const GradientOf of = sums.known.gradient(total, a.planes.count);
@@ -628,9 +578,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, (PLAIN ? 1024 : 512) / THR
   if (mine.images > 0) {
     const Normalizer own = known[mine.channel], next = known[min(mine.channel + 1, c.group - 1)];
     mine.visit([&](unsigned slot, unsigned offset) {
-      Elements z;
-      if (call.adds()) z = read_pack(call.z + offset);
-      call.store_pack(offset, cache[slot], z, [&](unsigned k) { return mine.choose(k, own, next); });
+      call.store_pack(offset, cache[slot], cache[slot], [&](unsigned k) { return mine.choose(k, own, next); });
     });
   }
   if (finishes) call.store_statistics(mean, squares, c.count, channel);
@@ -656,7 +604,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, (PLAIN ? 1024 : 512) / THR
   mine.copy(c, from, cache);
   auto keep = [&](unsigned k, COMPUTE mean, COMPUTE inverse) {
     const unsigned channel = c.first_channel() + k;
-    known[k] = {mean, inverse, call.scale[channel] * inverse, call.has_bias() ? call.bias[channel] : COMPUTE(0)};
+    known[k] = {mean, inverse, call.scale[channel] * inverse};
   };
   if (call.saved_mean) {
     const unsigned channel = c.first_channel() + threadIdx.x;
@@ -675,22 +623,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, (PLAIN ? 1024 : 512) / THR
   if (mine.images > 0) {
     const KnownChannel of_own = known[mine.channel], of_next = known[following];
     Total sums[WIDTH] = {};
-    mine.visit_copies([&](unsigned slot, unsigned offset) {
-      const Elements x = cache[slot];
-      Elements dy = gradients[slot];
-      Bits passes{};
-      if (call.has_mask()) passes = *reinterpret_cast<const Bits*>(call.mask + offset);
+    mine.visit_copies([&](unsigned slot, unsigned) {
+      const Elements x = cache[slot], dy = gradients[slot];
 #pragma unroll
       for (unsigned k = 0; k < WIDTH; k++) {
         const KnownChannel of = mine.choose(k, of_own, of_next);
-        const bool counts = call.has_mask() ? passes.item[k] != 0
-                                            : !call.has_bias() || call.counts(x.item[k], of.mean, of.factor, of.bias);
-        if (!counts) dy.item[k] = store<ELEMENT>(COMPUTE(0));
         const COMPUTE value = load<COMPUTE>(dy.item[k]);
         sums[k].first += value;
         sums[k].second += value * ((load<COMPUTE>(x.item[k]) - of.mean) * of.inverse);
       }
-      if (call.has_mask() || call.has_bias()) gradients[slot] = dy;
     });
     own = add_elements(sums, 0, mine.left), next = add_elements(sums, mine.left, WIDTH);
   }
@@ -721,14 +662,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, INFERENCE_THREADS / THREAD
   griddepcontrol_wait();
   __shared__ Normalizer known[THREADS * PACKS + 1];  // planes have a pack at least
   const unsigned first = blockIdx.x * (THREADS * PACKS), begin = first + threadIdx.x, packs = a.elements / WIDTH;
-  Elements x[PACKS], z[PACKS];
+  Elements x[PACKS];
 #pragma unroll
   for (int u = 0; u < PACKS; u++) {
     const unsigned pack = begin + u * THREADS;
-    if (pack < packs) {
-      x[u] = read_pack(a.call.x + pack * WIDTH);
-      if (a.call.adds()) z[u] = read_pack(a.call.z + pack * WIDTH);
-    }
+    if (pack < packs) x[u] = read_pack(a.call.x + pack * WIDTH);
   }
   griddepcontrol_launch_dependents();
   unsigned in_plane;
@@ -748,14 +686,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, INFERENCE_THREADS / THREAD
     const Normalizer own = known[plane], next = STRADDLES && left < WIDTH ? known[plane + 1] : own;
     auto normalizer = [&](unsigned i) { return STRADDLES && i >= left ? next : own; };
     if (pack < packs) {
-      a.call.store_pack(offset, x[u], z[u], normalizer);
+      a.call.store_pack(offset, x[u], x[u], normalizer);
     } else {
-      for (unsigned i = offset; i < a.elements; i++) {
-        const ELEMENT added = a.call.adds() ? a.call.z[i] : ELEMENT{};
-        unsigned char passes;
-        a.call.y[i] = a.call.normalized(a.call.x[i], added, normalizer(i - offset), a.call.y + i, passes);
-        if (a.call.keeps_mask()) a.call.mask[i] = passes;
-      }
+      for (unsigned i = offset; i < a.elements; i++)
+        a.call.store_element(i, a.call.x[i], a.call.x[i], normalizer(i - offset));
     }
   }
 }

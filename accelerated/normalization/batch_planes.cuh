@@ -5,7 +5,6 @@
 
 constexpr unsigned WIDTH = PACK_WIDTH;  // elements of a pack
 using Elements = Pack<ELEMENT, WIDTH>;
-using Bits = Pack<unsigned char, WIDTH>;
 
 __device__ __forceinline__ Elements read_pack(const ELEMENT* from) { return *reinterpret_cast<const Elements*>(from); }
 
@@ -43,14 +42,14 @@ struct ThreadMoments {
 
 // What a block knows of a channel.
 struct KnownChannel {
-  COMPUTE mean, inverse, factor, bias;  // factor: scale * inverse
+  COMPUTE mean, inverse, factor;  // factor: scale * inverse
 
   // Where mean and inverse are not saved, the factor is the scale.
   static __device__ __forceinline__ KnownChannel read(const BackwardCall& call, unsigned channel) {
-    const COMPUTE scale = call.scale[channel], bias = call.has_bias() ? call.bias[channel] : COMPUTE(0);
-    if (!call.saved_mean) return {0, 0, scale, bias};
+    const COMPUTE scale = call.scale[channel];
+    if (!call.saved_mean) return {0, 0, scale};
     const COMPUTE inverse = call.saved_inverse[channel];
-    return {call.saved_mean[channel], inverse, scale * inverse, bias};
+    return {call.saved_mean[channel], inverse, scale * inverse};
   }
   __device__ __forceinline__ void use(const BackwardCall& call, const Total& moments, COMPUTE count) {
     mean = moments.first + moments.low, inverse = COMPUTE(1) / sqrt(moments.second / count + call.epsilon);
@@ -61,22 +60,11 @@ struct KnownChannel {
   }
 };
 
-// The sums of a thread, of dy where it counts.
+// The sums of a thread.
 struct GradientSums {
-  const BackwardCall& call;
   KnownChannel known;
   Total total = {};
 
-  // passes: what the mask has of it
-  __device__ __forceinline__ ELEMENT undone(ELEMENT value, ELEMENT gradient, unsigned char passes) const {
-    const bool counts =
-        call.has_mask() ? passes != 0 : !call.has_bias() || call.counts(value, known.mean, known.factor, known.bias);
-    return counts ? gradient : store<ELEMENT>(COMPUTE(0));
-  }
-  __device__ __forceinline__ void undo(const Elements& x, Elements& dy, const Bits& passes) const {
-#pragma unroll
-    for (unsigned k = 0; k < WIDTH; k++) dy.item[k] = undone(x.item[k], dy.item[k], passes.item[k]);
-  }
   // Packs are added up by themselves first, so that few additions wait for each other.
   template <unsigned N> __device__ __forceinline__ void add(const ELEMENT (&x)[N], const ELEMENT (&dy)[N]) {
     COMPUTE first = 0, second = 0;

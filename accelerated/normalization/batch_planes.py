@@ -37,6 +37,11 @@ def launch_of(
     return problem.launch(SOURCE, name, fields, grid, (threads, 1, 1), shared_bytes, THREADS=threads, **defined)
 
 
+def serves_planes(problem: BatchProblem) -> bool:
+    """Whether packs move planes of a call that fuses nothing: what is fused has channels innermost."""
+    return problem.aligned and problem.plane is not None and problem.operation.activation is None
+
+
 def planes_of(problem: BatchProblem, width: int, cached: int) -> ctypes.Structure:
     """Return the ``Planes`` of the kernels."""
     images, channels = problem.x.dims[:2]
@@ -57,7 +62,7 @@ class BatchPlanesSolver(Solver[BatchProblem]):
     name = "normalization.batch_planes"
 
     def serves(self, problem: BatchProblem) -> bool:
-        return problem.aligned and problem.plane is not None and problem.plane >= problem.width
+        return serves_planes(problem) and (problem.plane or 0) >= problem.width
 
     def alignment(self, problem: BatchProblem) -> Mapping[str, int]:
         return dict.fromkeys(problem.moved_tensors, 16)
@@ -162,7 +167,7 @@ class BatchPlanesHeldSolver(Solver[BatchProblem]):
     name = "normalization.batch_planes_held"
 
     def serves(self, problem: BatchProblem) -> bool:
-        return problem.aligned and problem.plane is not None and self._threads(problem) is not None
+        return serves_planes(problem) and self._threads(problem) is not None
 
     def applies(self, problem: BatchProblem) -> bool:
         if not self.serves(problem):

@@ -347,7 +347,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const BackwardCall& call = a.call;
   const Backward team(a.teams, shared);
   if (team.warp < STATISTICS) {
-    GradientSums sums{call};
+    GradientSums sums{};
     Elements x[PACKS], dy[PACKS];
     KnownChannel next = KnownChannel::read(call, min(team.team, a.teams.channels - 1));
     auto begin = [&](unsigned, unsigned channel) {

@@ -19,14 +19,6 @@ struct ForwardArguments {
   Division<FORWARD> division;
 };
 
-// y of what a thread has of x.
-__device__ __forceinline__ void apply(const ForwardCall& call, const unsigned (&offset)[FORWARD], ELEMENT x, ELEMENT z,
-                                      const Normalizer& of) {
-  unsigned char passes;
-  call.y[offset[Y]] = call.normalized(x, z, of, call.y + offset[Y], passes);
-  if (call.keeps_mask()) call.mask[offset[Y]] = passes;
-}
-
 extern "C" __global__ void __launch_bounds__(THREADS) normalization_batch_strided_inference(const ForwardArguments a) {
   griddepcontrol_wait();
   const auto& d = a.division;
@@ -37,7 +29,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) normalization_batch_stride
   ELEMENT x[IN_FLIGHT];
   visit(
       d, start, [&](unsigned, const unsigned (&o)[FORWARD], int u) { x[u] = a.call.x[o[X]]; },
-      [&](unsigned, const unsigned (&o)[FORWARD], int u) { apply(a.call, o, x[u], x[u], of); });
+      [&](unsigned, const unsigned (&o)[FORWARD], int u) { a.call.store_element(o[Y], x[u], x[u], of); });
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) CLUSTER_DIMS_Y
@@ -74,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) CLUSTER_DIMS_Y
         x[u] = k < d.cached ? cache[d.slot(k)] : a.call.x[o[X]];
         if (a.call.adds()) z[u] = a.call.z[o[Z]];
       },
-      [&](unsigned, const unsigned (&o)[FORWARD], int u) { apply(a.call, o, x[u], z[u], of); });
+      [&](unsigned, const unsigned (&o)[FORWARD], int u) { a.call.store_element(o[Y], x[u], z[u], of); });
   if (d.first() == 0) a.call.store_statistics(of.mean, total.second, d.count, start[MEAN]);
 }
 
@@ -101,7 +93,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) CLUSTER_DIMS_Y
     if (call.saved_mean) mean = call.saved_mean[start[MEAN]], inverse = call.saved_inverse[start[MEAN]];
   }
   ELEMENT x[IN_FLIGHT], dy[IN_FLIGHT];
-  unsigned char passes[IN_FLIGHT];
+  bool passes[IN_FLIGHT];
   if (!call.saved_mean) {
     ShiftedSum sum{};
     visit(
@@ -119,11 +111,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) CLUSTER_DIMS_Y
   const COMPUTE factor = scale * inverse;
 
   auto read_mask = [&](const unsigned (&o)[BACKWARD], int u) {
-    if (call.has_mask()) passes[u] = call.mask[o[DY]];
+    if (call.has_mask()) passes[u] = bit_of_mask(call.mask, o[DY]);
   };
   // dy where it counts
   auto undo_activation = [&](int u) {
-    const bool counts = call.has_mask() ? passes[u] != 0 : !call.has_bias() || call.counts(x[u], mean, factor, bias);
+    const bool counts = call.has_mask() ? passes[u] : !call.has_bias() || call.counts(x[u], mean, factor, bias);
     if (!counts) dy[u] = store<ELEMENT>(COMPUTE(0));
   };
   Total mine{};

@@ -36,25 +36,27 @@ struct BackwardArguments {
 // The packs around a pack that a window reaches, and, backward, those of the terms that it reaches.
 constexpr int AROUND_FORWARD = (AHEAD + VECTOR - 1) / VECTOR, AROUND_BACKWARD = (WINDOW - 1 + VECTOR - 1) / VECTOR;
 static_assert(2 * AROUND_BACKWARD <= 32);
+constexpr int EXTRA = WHOLE_POSITIONS ? 0 : 1;  // whether packs around a warp's are positions' of which it has others
 
 // The packs of a warp: P of each lane, 32 from each other, and, as the last one, those around them: the first lanes
 // have the AROUND packs behind, the last lanes those before. So every pack beside one of the warp's is a lane's.
 template <int P, int AROUND, int OPERANDS> struct WarpUnits {
-  unsigned unit[P + 1], offset[P + 1][OPERANDS];
-  bool exists[P + 1];
+  unsigned unit[P + EXTRA], offset[P + EXTRA][OPERANDS];
+  bool exists[P + EXTRA];
   __device__ __forceinline__ WarpUnits(const Rows<OPERANDS>& r) {
     const unsigned lane = threadIdx.x % 32, first = (blockIdx.x * blockDim.x + threadIdx.x - lane) * P;
 #pragma unroll
-    for (int p = 0; p <= P; p++) {
+    for (int p = 0; p < P + EXTRA; p++) {
       const unsigned index = p < P || lane < AROUND ? first + p * 32 + lane : first + lane - 32;
       exists[p] = index < r.threads;
       r.positions.locate(r.units.divide(exists[p] ? index : 0, unit[p]), offset[p]);
 #pragma unroll
       for (int i = 0; i < OPERANDS; i++) offset[p][i] += unit[p] * VECTOR;
     }
+    if (WHOLE_POSITIONS) return;
     // Only those of a position that the warp has.
-    const bool before = lane >= 32 - AROUND && unit[P] + 32 - lane < r.units.divisor;
-    exists[P] = exists[P] && (lane < AROUND ? unit[P] > lane : before);
+    const bool before = lane >= 32 - AROUND && unit[P + EXTRA - 1] + 32 - lane < r.units.divisor;
+    exists[P + EXTRA - 1] = exists[P + EXTRA - 1] && (lane < AROUND ? unit[P + EXTRA - 1] > lane : before);
   }
 };
 
@@ -64,8 +66,8 @@ template <int P, class T, class Of>
 __device__ __forceinline__ T beside(Of of, int p, int distance, unsigned unit, unsigned units) {
   const int lane = threadIdx.x % 32;
   const bool of_next = distance > 0 ? lane < distance : lane >= 32 + distance;
-  const T own = of(p), next = of((p + (distance > 0 ? 1 : P)) % (P + 1));
-  const T found = __shfl_sync(0xFFFFFFFFu, of_next ? next : own, (lane + distance) & 31);
+  const T own = of(p), next = of((p + (distance > 0 ? 1 : P)) % (P + EXTRA));
+  const T found = __shfl_sync(0xFFFFFFFFu, of_next && !WHOLE_POSITIONS ? next : own, (lane + distance) & 31);
   return (distance > 0 ? unit + distance < units : unit >= -distance) ? found : T(0);
 }
 
@@ -74,11 +76,11 @@ template <int P> struct WarpPacks {
   static constexpr int LEFT = (BEHIND + ITEM - 1) / ITEM, RIGHT = (AHEAD + ITEM - 1) / ITEM;  // items around a pack
   static constexpr int OWN = LEFT * ITEM, COUNT = OWN + VECTOR + RIGHT * ITEM;
   using Item = std::remove_reference_t<decltype(Packed<VECTOR>::item[0])>;
-  Packed<VECTOR> packs[P + 1];
+  Packed<VECTOR> packs[P + EXTRA];
 
   template <class Units> __device__ __forceinline__ void fetch(const ELEMENT* from, const Units& of, int operand) {
 #pragma unroll
-    for (int p = 0; p <= P; p++) packs[p] = fetch_packed<VECTOR>(from + of.offset[p][operand], of.exists[p]);
+    for (int p = 0; p < P + EXTRA; p++) packs[p] = fetch_packed<VECTOR>(from + of.offset[p][operand], of.exists[p]);
   }
   // Pack p and what is around it, the first of the pack at OWN.
   __device__ __forceinline__ void window(int p, unsigned unit, unsigned units, COMPUTE (&values)[COUNT]) const {
@@ -124,10 +126,10 @@ template <int P> __device__ __forceinline__ void backward(const BackwardArgument
   of_x.fetch(a.x, of, 0);
   of_dy.fetch(a.dy, of, 1);
   griddepcontrol_launch_dependents();
-  COMPUTE direct[P + 1][VECTOR], term[P + 1][VECTOR], sums[VECTOR];  // dy * s^-beta, dy * x * s^(-beta - 1)
-  const bool around = __any_sync(0xFFFFFFFFu, of.exists[P]);
+  COMPUTE direct[P + EXTRA][VECTOR], term[P + EXTRA][VECTOR], sums[VECTOR];  // dy * s^-beta, dy * x * s^(-beta - 1)
+  const bool around = !WHOLE_POSITIONS && __any_sync(0xFFFFFFFFu, of.exists[P + EXTRA - 1]);
 #pragma unroll
-  for (int p = 0; p <= P; p++) {
+  for (int p = 0; p < P + EXTRA; p++) {
     if (p == P && !around) {
 #pragma unroll
       for (int o = 0; o < VECTOR; o++) term[p][o] = 0;

@@ -10,6 +10,7 @@ from math import prod
 from ..plans import Launch
 from ..primitives.geometry import PACK_BYTES, FastDivmod, blocks, geometry, merge_dimensions
 from .lrn import LRNSolver
+from .lrn_columns import WARP
 from .problem import LRNProblem
 
 
@@ -66,6 +67,7 @@ class RowsSolver(LRNSolver):
             ("positions", geometry(problem.dims, problem.strides, 1)),
         ]
         definitions = {
+            "WHOLE_POSITIONS": int(WARP % units == 0),
             "FORWARD_PACKS": ROWS.forward_packs,
             "BACKWARD_PACKS": ROWS.backward_packs,
             "FORWARD_SINGLES": ROWS.forward_singles,

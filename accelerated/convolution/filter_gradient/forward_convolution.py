@@ -128,11 +128,19 @@ class FilterGradient(Solver[FilterGradientProblem]):
         return with_alignment(_Division(problem).regions.used)
 
     def estimated_seconds(self, problem: FilterGradientProblem) -> float:
-        o = problem.operation
-        cores = ConvolutionProblem(_Division(problem).forward, problem.device).tensor_cores
+        o, division = problem.operation, _Division(problem)
+        if division.parts == 1 and division.inner:
+            copied = 2 * (o.dy.nbytes + division.transposed * o.x.nbytes) / Rates.BANDWIDTH
+            return 4 * Rates.LAUNCH + copied + division.inner.estimated_seconds
+        cores = ConvolutionProblem(division.forward, problem.device).tensor_cores
         rate = Rates.TENSOR_CORES if cores else Rates.DOUBLES if o.x.scalar_bytes == 8 else Rates.FLOATS
         moved = 3 * (o.x.nbytes + o.dy.nbytes) / Rates.BANDWIDTH
         return 4 * Rates.LAUNCH + moved + 2.0 * prod(o.dw.dims) * o.terms / rate
+
+    def is_one_product(self, problem: FilterGradientProblem) -> bool:
+        """Return whether it is one convolution, of transposed operands."""
+        division = _Division(problem)
+        return division.transposed and division.parts == 1 and division.inner is not None
 
     def plan(self, problem: FilterGradientProblem) -> Plan:
         return ComposedPlan(problem.operation, list(_Division(problem).launches()), self.name)

@@ -15,11 +15,12 @@ from ...plans import Launch
 from ...primitives.tma import ALIGNMENT, ROW_BYTES, TiledMap
 from ..composed import copied
 from ..problem import rounded_up
-from .forward_convolution import FilterGradientProblem
+from .forward_convolution import FilterGradient, FilterGradientProblem
 from .tma import FilterGradientTma, Operand, Product, TileKernel
 
 SOURCE = "convolution/filter_gradient/tf32.cu"
 FLOAT_BYTES = 4
+TRANSPOSED_SHARE = 0.95  # of the time of a product, in which one of transposed operands has to be done
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,16 @@ class FilterGradientTf32(FilterGradientTma):
 
     data_types = (FLOAT,)
     kernels = TF32_KERNELS
+
+    def applies(self, problem: FilterGradientProblem) -> bool:
+        if not super().applies(problem):
+            return False
+        made, transposed = self.product(problem, self.kernel), FilterGradient()
+        # Where both operands are copied anyway, copies with images innermost, in full boxes, need no registers.
+        comparable = len(made.copies) == 2 and not made.rows and problem.images % made.kernel.box == 0
+        if not comparable or not transposed.is_one_product(problem):
+            return True
+        return made.seconds * TRANSPOSED_SHARE <= transposed.estimated_seconds(problem)
 
     def product(self, problem: FilterGradientProblem, kernel: TileKernel) -> Product:
         return _Tf32Product(problem, kernel)

@@ -287,7 +287,7 @@ def test_fused_in_place(chain):
 
 @pytest.mark.ours
 @fused
-@pytest.mark.parametrize("dims", [(1, 8, 90, 90), (1, 32, 47, 45)], ids=str)
+@pytest.mark.parametrize("dims", [(1, 8, 90, 90), (1, 32, 26, 27), (1, 32, 47, 45)], ids=str)
 def test_fused_channels_that_shared_memory_does_not_hold(chain, ops, dims):
     """What is read again has the activation, too, and not twice; registers hold some of it."""
     x = nhwc(HALF, dims)

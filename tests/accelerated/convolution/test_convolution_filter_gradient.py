@@ -17,7 +17,7 @@ from dualdnn.accelerated.convolution.filter_gradient.tma import (
     Product,
     Shares,
 )
-from dualdnn.accelerated.solver import possible_solvers
+from dualdnn.accelerated.solver import ROOMS, possible_solvers
 from dualdnn.api.enumerations import cudnnConvolutionMode_t as Mode
 from dualdnn.api.enumerations import cudnnMathType_t
 from dualdnn.api.operations import TensorSpec
@@ -146,6 +146,20 @@ def test_which_gradients_are_preferred(seven_multiprocessors):
     assert not check(room, half((2, 9, 4, 5), (9, 9, 3, 3))).solver.startswith(TMA)
     plain = gradient((2, 64, 4, 5), (64, 64, 3, 3), configuration="PSEUDO_HALF", formats=NHWC)
     assert not check(room, plain).solver.startswith(TMA)
+
+
+@pytest.mark.parametrize("images, channels, size, layout, transposed", [
+    (32, 512, 14, NCHW, True), (32, 512, 7, NHWC, False), (24, 512, 14, NCHW, False), (64, 128, 28, NCHW, False)])  # fmt: skip
+def test_where_tf32_is_multiplied_with_images_innermost(monkeypatch, images, channels, size, layout, transposed):
+    """On 132 multiprocessors, where both operands are copied anyway, images fill boxes, and none are added in parts."""
+    device = AcceleratedBackend("emulated").device
+    monkeypatch.setattr(device, "multiprocessors", 132)
+    dims = (images, channels, size, size), (channels, channels, 3, 3)
+    operation = gradient(*dims, configuration="FLOAT", formats=layout, math_type=DEFAULT, padding=(1, 1))
+    room = ROOMS[type(operation)]
+    found = room.solver(room.problem(operation, device))
+    assert (found.name == "convolution.filter_gradient") == transposed
+    assert transposed or found.name.startswith("convolution.filter_gradient_tf32")
 
 
 DEPTHWISE = "convolution.depthwise_filter_gradient"

@@ -1,0 +1,37 @@
+"""Which solver serves attention: tensor cores fed by TMA, whatever the size and the address of vectors."""
+
+from __future__ import annotations
+
+import pytest
+from dualdnn.accelerated.backend import AcceleratedBackend
+from dualdnn.accelerated.solver import ROOMS
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
+from dualdnn.conformance.bench.attention_rows import forward, gradients, spec, step
+
+
+@pytest.fixture
+def device():
+    return AcceleratedBackend("emulated").device
+
+
+def served(device, operation, aligned=True):
+    room = ROOMS[type(operation)]
+    return room.solver(room.problem(operation, device, aligned)).name
+
+
+@pytest.mark.parametrize("aligned", [True, False], ids=["aligned", "anywhere"])
+@pytest.mark.parametrize("projected", [True, False], ids=["projected", "core"])
+@pytest.mark.parametrize("size", [3, 20, 64])
+@pytest.mark.parametrize("data_type", [HALF, FLOAT], ids=lambda t: t.name)
+def test_vectors_of_any_size_and_address_reach_tensor_cores(device, data_type, size, projected, aligned):
+    attn = spec(data_type, 3, size, 3 * size, (70, 80), 2, projected)
+    training = forward(attn, (70, 80), 2, True, True)
+    assert served(device, training, aligned) == "attention.online_tma"
+    assert served(device, dict(gradients(training))["data"], aligned) == "attention.gradients_tma"
+    assert served(device, step(attn, 5, 70, 2), aligned) == "attention.online_tma"
+
+
+def test_double_takes_any_call(device):
+    training = forward(spec(DOUBLE, 1, 8, 8, (4, 4), 1, False), (4, 4), 1, False, True)
+    assert served(device, training) == "attention.online"
+    assert served(device, dict(gradients(training))["data"]) == "attention.gradients"
