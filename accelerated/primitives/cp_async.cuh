@@ -32,6 +32,9 @@ inline void finish_copies(int pending) {
 // Copies BYTES (4, 8 or 16), or writes zeros.
 #ifdef EMULATED_CUDA
 template <int BYTES> EMULATED_CALL void cp_async(void* to, const void* from, bool exists) {
+  if ((reinterpret_cast<uintptr_t>(to) | (exists ? reinterpret_cast<uintptr_t>(from) : 0)) % BYTES)
+    emulated::fail_at(EMULATED_HERE, from, "cp.async: %d bytes to or from an address that is no multiple of them",
+                      BYTES);
   emulated::copies.own().push_back(
       {to, from, BYTES, exists, false, emulated::races::request_write(to, BYTES, EMULATED_HERE)});
   emulated::fill_with_poison(to, BYTES);

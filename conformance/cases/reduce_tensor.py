@@ -109,6 +109,25 @@ def test_every_set_of_dimensions(trial, layout, data_type, dims):
         trial(reduction(ADD, laid_out(data_type, dims, layout), laid_out(FLOAT, to, layout), beta=0.5), inputs="ties")
 
 
+@shows("cudnnReduceTensor/c05")
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=by_name)
+@pytest.mark.parametrize("to", [(1, 16, 4, 4), (6, 1, 4, 4), (6, 16, 1, 1)], ids=str)
+def test_nothing_but_what_was_there(trial, to, data_type):
+    """alpha is 0, beta is not."""
+    A, C = TensorSpec.packed(data_type, (6, 16, 4, 4)), TensorSpec.packed(data_type, to)
+    trial(reduction(ADD, A, C, alpha=0.0, beta=0.5))
+
+
+@shows("cudnnReduceTensor/c05")
+@pytest.mark.parametrize("op", [ADD, MAX, NORM2], ids=by_name)
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=by_name)
+def test_whole_packs_to_one_element(trial, data_type, op):
+    """So many that each thread has several, the last one fewer."""
+    for dims in ((2, 4, 16, 8), (1, 3, 12, 25)):
+        one = TensorSpec.packed(FLOAT, (1, 1, 1, 1))
+        trial(reduction(op, TensorSpec.packed(data_type, dims), one, beta=0.5), inputs=kind(op))
+
+
 @shows("cudnnReduceTensor/c15")
 @pytest.mark.parametrize("to_layout", LAYOUTS)
 @pytest.mark.parametrize("layout", LAYOUTS)

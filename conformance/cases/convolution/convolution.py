@@ -371,6 +371,17 @@ def test_few_channels(run, geometry, configuration, formats):
     run(operation, inputs={"x": "special", "w": "near_one", "y": "normal"})
 
 
+@shows(f"{F}/c01")
+@pytest.mark.parametrize("columns", [6, 7])
+@pytest.mark.parametrize("configuration", ["PSEUDO_HALF", "FLOAT"])
+def test_few_channels_with_gaps_after_rows(run, configuration, columns):
+    """Rows that begin at whole packs and end within one: what lies in the gap is no padding."""
+    operation = convolution((2, 3, 9, columns), (5, 3, 3, 3), configuration=configuration, algo=PRECOMP, padding=(1, 1),
+                            math_type=DEFAULT)  # fmt: skip
+    apart = TensorSpec(operation.x.data_type, operation.x.dims, (3 * 9 * 8, 9 * 8, 8, 1))
+    run(replace(operation, x=apart))
+
+
 @shows(f"{F}/c01", f"{F}/c02", f"{F}/c24", "cudnnConvolutionMode_t/c02")
 @pytest.mark.parametrize("alpha, beta", [(1.0, 0.0), (0.5, -2.0)])
 @pytest.mark.parametrize("formats", [NCHW, NHWC], ids=by_name)

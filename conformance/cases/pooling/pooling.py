@@ -480,6 +480,17 @@ def test_gaps_that_are_no_packs(trial, wide, axis):
         trial(gradient, before=pooled(gradient))
 
 
+@shows("cudnnPoolingForward/c02", "cudnnPoolingBackward/c04")
+@pytest.mark.parametrize("dims, layout", [((1, 5, 28, 28), "nchw"), ((1, 20, 12, 12), "nhwc")], ids=["planes", "packs"])
+def test_the_last_block_has_fewer_planes(trial, dims, layout):
+    """Behind the last one there is no memory."""
+    geometry = GEOMETRIES["2x2s2"]._replace(dims=dims)
+    for mode in (MAXIMA[1], AVERAGES[1]):
+        trial(forward(mode, geometry, FLOAT, layout, layout))
+        gradient = backward(mode, geometry, FLOAT, layout, layout)
+        trial(gradient, before=pooled(gradient))
+
+
 @shows("cudnnPoolingBackward/c04")
 @pytest.mark.parametrize("layout", BACKWARD_LAYOUTS)
 @pytest.mark.parametrize("size", SIZES)

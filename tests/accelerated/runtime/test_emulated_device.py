@@ -334,6 +334,7 @@ FAULTS = {
         r"thread \(62, 0, 0\).* 0 bytes behind the end of the 256",
     ),
     "misaligned vector": ("load_vector", 1, "load_vector: load", "misaligned access.*float4.* multiple of 16"),
+    "misaligned copy": ("misaligned_copy", 1, "misaligned_copy: copy", "cp.async: 16 bytes .* no multiple of them"),
     "vector behind the end": ("load_vector", 64, "load_vector: load", "0 bytes behind the end"),
     "inlined load": ("helper_load", 64, "helper_load: load", "0 bytes behind the end"),
     "divergent barrier": ("divergent_barrier", 32, "divergent_barrier: first", "divergent barrier"),

@@ -105,6 +105,13 @@ extern "C" __global__ void repeated_barrier(const Arguments arguments) {
   if ((int)threadIdx.x <= arguments.number) mbarrier_init(&barrier, 1);  // repeated_barrier: init
 }
 
+extern "C" __global__ void misaligned_copy(const Arguments arguments) {
+  alignas(16) __shared__ float shared[4];
+  if (threadIdx.x == 0) cp_async<16>(shared, arguments.values + arguments.number, true);  // misaligned_copy: copy
+  cp_async_commit();
+  cp_async_wait<0>();
+}
+
 extern "C" __global__ void crowded_barrier(const Arguments arguments) {
   __shared__ Mbarrier barrier;
   if (threadIdx.x == 0) mbarrier_init(&barrier, 2), mbarrier_arrive(&barrier);
