@@ -96,7 +96,7 @@ def test_specialised_modules_are_those_of_what_is_timed(device, wanted):
         "pooling/max_backward/max_backward.cu", "pooling/max_backward/max_backward_3d_nhwc.cu", "pooling/max_backward/max_backward_fp16_planes.cu",
         "pooling/small_max_backward.cu", "softmax/staged.cu",
         "softmax/persistent_tma.cu", "graph/chain.cu", "rnn/persistent_forward.cu", "rnn/persistent_backward.cu",
-        "normalization/lrn_rows.cu", "normalization/lrn_columns.cu", "normalization/lrn_channels.cu",
+        "normalization/lrn_rows.cu", "normalization/lrn_columns.cu", "normalization/lrn_channels.cu", "dropout/dropout.cu",
         "normalization/batch_strided.cu", "normalization/batch_columns.cu", "normalization/batch_planes.cu", "fused_ops/gradient_planes.cu",
     }  # fmt: skip
 

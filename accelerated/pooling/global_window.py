@@ -83,25 +83,10 @@ def _planes(shape: Shape, outer: int) -> PlanesStruct | None:
         return None
     value = PlanesStruct(packs=FastDivmod.of(1), planes=prod(shape.extents[:outer]))
     dims = zip(shape.extents[:outer], shape.x_steps[:outer], shape.y_steps[:outer], strict=True)
-    for extent, x_step, y_step in merged_dimensions(list(dims)):
-        i = value.outer_rank
+    for i, (extent, x_step, y_step) in enumerate(dim for dim in reversed([*dims]) if dim[0] > 1):
         value.extent[i], value.x_step[i], value.y_step[i] = FastDivmod.of(extent), x_step, y_step
-        value.outer_rank += 1
+        value.outer_rank = i + 1
     return value
-
-
-def merged_dimensions(dims: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Return (extent, stride in x, in y) of dimensions, the fastest first: one instead of two where one follows the
-    other without a gap in both."""
-    merged: list[tuple[int, int, int]] = []
-    for extent, x_step, y_step in reversed(dims):
-        if extent == 1:
-            continue
-        if merged and (x_step, y_step) == (merged[-1][0] * merged[-1][1], merged[-1][0] * merged[-1][2]):
-            merged[-1] = (merged[-1][0] * extent, *merged[-1][1:])
-        else:
-            merged.append((extent, x_step, y_step))
-    return merged
 
 
 def rows_of(shape: Shape, usual_team: int, small_grid_block: int) -> Work | None:

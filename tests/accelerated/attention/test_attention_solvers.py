@@ -1,4 +1,4 @@
-"""Which solver serves attention: tensor cores fed by TMA, whatever the size and the place of vectors."""
+"""Which solver serves attention: tensor cores fed by TMA, whatever the size and the address of vectors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def served(device, operation, aligned=True):
 @pytest.mark.parametrize("projected", [True, False], ids=["projected", "core"])
 @pytest.mark.parametrize("size", [3, 20, 64])
 @pytest.mark.parametrize("data_type", [HALF, FLOAT], ids=lambda t: t.name)
-def test_vectors_of_any_size_and_place_reach_tensor_cores(device, data_type, size, projected, aligned):
+def test_vectors_of_any_size_and_address_reach_tensor_cores(device, data_type, size, projected, aligned):
     attn = spec(data_type, 3, size, 3 * size, (70, 80), 2, projected)
     training = forward(attn, (70, 80), 2, True, True)
     assert served(device, training, aligned) == "attention.online_tma"

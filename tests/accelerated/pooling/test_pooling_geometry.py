@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from dualdnn.accelerated.pooling.generic.generic import index_shape
 from dualdnn.accelerated.pooling.generic.generic_tile import tile_of
-from dualdnn.accelerated.pooling.global_window import column_bits, merged_dimensions
+from dualdnn.accelerated.pooling.global_window import column_bits
 from dualdnn.accelerated.pooling.max_backward import max_backward, max_backward_3d_nhwc
 from dualdnn.accelerated.pooling.problem import Axis
 from dualdnn.accelerated.pooling.static_average_backward import GATHERED_IMAGES, gathered_tiles
@@ -133,9 +133,3 @@ def test_columns_waste_few_threads():
         bits = column_bits(extent)
         assert 0 <= bits <= 5
         assert -(-extent // 2**bits) * 2**bits * 3 <= extent * 4 or bits == 0
-
-
-def test_dimensions_are_merged_that_follow_each_other_in_both_tensors():
-    packed, apart = [(2, 60, 24), (3, 20, 8), (1, 7, 7), (4, 5, 2)], [(2, 60, 24), (3, 20, 9), (4, 5, 2)]
-    assert merged_dimensions(packed) == [(24, 5, 2)]
-    assert merged_dimensions(apart) == apart[::-1]
