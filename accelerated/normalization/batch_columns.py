@@ -36,7 +36,7 @@ LEAST_ROW = 8  # packs, where rows have groups several times
 # that registers hold, by the elements of a pack.
 TOGETHER_THREADS, TOGETHER_LANES, TOGETHER_SEGMENTS, TOGETHER_ELEMENTS = 512, (16, 8, 4), 33, 1 << 19
 RESERVED_BYTES, TOGETHER_LEAST_BYTES = 1 << 10, 96 << 10
-HELD_FORWARD, HELD_BACKWARD = {4: 12, 8: 12}, {4: 7, 8: 6}
+HELD_FORWARD, HELD_BACKWARD = {4: 12, 8: 12}, {4: 6, 8: 6}
 TOGETHER_COPIES, MOST_TILES, STREAM_BYTES = 8, 256, 64 << 20
 
 
