@@ -13,6 +13,7 @@ from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.conformance.cases.attention.attention_forward import attention, forward, with_projections
 from dualdnn.conformance.trial import prepare
 from dualdnn.reference import evaluate, run
+from dualdnn.reference.attention import tracked
 from dualdnn.reference.view import read
 
 Q, K, V, O, Q_BIAS, K_BIAS, V_BIAS, O_BIAS = Kind  # noqa: E741
@@ -161,3 +162,17 @@ def test_bounds_hold_for_arithmetic_in_float(monkeypatch, number, kind):
         errors = np.abs(joined - exact.value[:, batch, beam]) / (2.0**-24 * exact.magnitude[:, batch, beam])
         ratio = max(ratio, float(errors.max()))
     assert least < ratio < 1
+
+
+def test_what_follows_a_score_beyond_float_is_not_judged():
+    """A score of 1e40 is an infinity in float, whose product with a factor of zero is NaN."""
+    a = tracked.Arithmetic(2.0**-24, largest=float(np.finfo(np.float32).max))
+    first, second = (
+        tracked.Tracked.exact(np.array([[1e20, 1.0]]), a),
+        tracked.Tracked.exact(np.array([[1e20], [1.0]]), a),
+    )
+    score = tracked.product(first, second).scaled(0.0)
+    assert score.value.tolist() == [[0.0]] and np.isinf(score.error).all()
+    assert np.isfinite(
+        tracked.product(first, tracked.Tracked.exact(np.array([[1e10], [1.0]]), a)).scaled(0.0).error
+    ).all()

@@ -49,8 +49,10 @@ class GradientSolver(Solver[Problem]):
         return Walk.of({name: getattr(o, name) for name in TENSORS}, problem.device, problem.aligned, o.bitMask)
 
     def alignment(self, problem: Problem) -> Mapping[str, int]:
-        sums = ChannelSums.of_gradient(problem.operation, problem.device, problem.aligned).walk
-        return dict.fromkeys((*self._walk(problem).wide, *sums.wide), PACK_BYTES)
+        o, device, aligned = problem.operation, problem.device, problem.aligned
+        sums = [ChannelSums.of_gradient(o, device, aligned)]
+        sums += [ChannelSums.of(o, device, "x", o.x, aligned)] if o.savedMean is None else []
+        return dict.fromkeys((*self._walk(problem).wide, *(name for one in sums for name in one.walk.wide)), PACK_BYTES)
 
     def plan(self, problem: Problem) -> Plan:
         o: DactivationForkDbatchnorm = problem.operation

@@ -91,6 +91,8 @@ __device__ __forceinline__ COMPUTE exponential_of_difference(COMPUTE shift, COMP
   else return exponential(shift - other);
 }
 
+constexpr bool NEUTRAL_ELEMENT = sizeof(ELEMENT) > 1;  // integers have none
+
 struct OnlineState {
   COMPUTE maximum, sum;
 };

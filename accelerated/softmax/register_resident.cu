@@ -73,12 +73,14 @@ template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
   static constexpr int INPUTS = Rule::INPUTS;
   static_assert(!KEEP || INPUTS == 1);
   Held held[PACKS][INPUTS];
+  unsigned count;  // of packs that exist, where no element is neutral
   COMPUTE values[1][KEEP ? PACKS * WIDTH : 1];
 
   // Starts loads for all packs, from number `rank` on, `size` apart; what does not exist is neutral. Two ways, so that
   // in the usual one, of full packs, nothing comes between the reads; says which.
   template <class Packs> __device__ __forceinline__ bool read(const Packs& row, unsigned rank, unsigned size) {
     const bool full = row.full_packs == row.packs;
+    if constexpr (!NEUTRAL_ELEMENT) count = rank < row.packs ? (row.packs - rank + size - 1) / size : 0;
     const ELEMENT* next[INPUTS];
     size_t step[INPUTS];
 #pragma unroll
@@ -109,7 +111,12 @@ template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
   template <int ROWS> __device__ __forceinline__ void add(const Rule& rule, OnlineState (&state)[ROWS]) {
     if constexpr (KEEP) {
 #pragma unroll
-      for (int k = 0; k < PACKS; k++) unpack(held[k][0], &values[0][k * WIDTH]);
+      for (int k = 0; k < PACKS; k++) {
+        unpack(held[k][0], &values[0][k * WIDTH]);
+        static_assert(NEUTRAL_ELEMENT || WIDTH == 1);
+        if constexpr (!NEUTRAL_ELEMENT)
+          if (k >= count) values[0][k] = Rule::neutral();
+      }
       rule.template add_covered<true>(state, values);
     } else {
 #pragma unroll
@@ -142,7 +149,11 @@ template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
   }
   __device__ __forceinline__ void take(int k, COMPUTE (&values)[INPUTS][WIDTH]) const {
 #pragma unroll
-    for (int n = 0; n < INPUTS; n++) unpack(held[k][n], values[n]);
+    for (int n = 0; n < INPUTS; n++) {
+      unpack(held[k][n], values[n]);
+      if constexpr (!NEUTRAL_ELEMENT)
+        if (k >= count) values[n][0] = Rule::neutral();
+    }
   }
 };
 

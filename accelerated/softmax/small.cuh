@@ -52,7 +52,6 @@ template <int INPUTS> struct SmallArguments {
 // N packs of a thread, of each input, of which the first `count` exist, and the values in them.
 template <class Rule, int N> struct LocatedPacks {
   static constexpr int INPUTS = Rule::INPUTS;
-  static constexpr bool NEUTRAL_ELEMENT = sizeof(ELEMENT) > 1;  // integers have none
   using Held = Elements<WIDTH>;
   const SmallArguments<INPUTS>& a;
   const Held* source[INPUTS][N];

@@ -231,7 +231,7 @@ ATTENTION_STEP = 16  # bytes, of work and reserve space (7.2.15)
 STEP = 8  # bytes: a multiple of every element's
 # Padding takes the factors 1 and 0 alone; the error of a sum of so many terms may reach zero.
 UNSCALED = ("TransformTensorEx", "ReduceTensor-workspace")
-# Infinities leave most of the output open, or too little of it is no zero; what an earlier call makes is read; attention splits factors.
+# Infinities leave most of the output open, or too little of it is no zero; what an earlier call makes is read; attention has cases of its own.
 MOSTLY_OPEN = (
     "ConvolutionForward-FFT", "ConvolutionForward-WINOGRAD", "ScaleBiasActivationConvBnstats", "RNN", "MultiHeadAttn", "Dropout", "CTC",
 )  # fmt: skip

@@ -221,6 +221,17 @@ def test_many_short_rows(trial, data_type, length):
         trial(backward(LOG, CHANNEL, spec, beta=1.0), aliases={"dx": "dy"})
 
 
+@shows("cudnnSoftmaxForward/c01")
+@pytest.mark.parametrize("tensor_format", [NCHW, NHWC], ids=lambda f: f.name)
+@pytest.mark.parametrize("dims", [*SIZES[2:8], (3, 9, 5, 7), (2, 45, 4, 4)], ids=by_shape)
+def test_the_lowest_integers(trial, dims, tensor_format):
+    """No integer is below all others: what rows are filled up with must not count beside them."""
+    x = TensorSpec.packed(INT8, dims, tensor_format)
+    values = np.random.default_rng(5).integers(-128, -125, x.count).astype(np.int8)
+    algorithm, alpha = (ACCURATE, 100.0) if dims[1] < 32 else (LOG, 10.0)
+    trial(forward(algorithm, CHANNEL, x, alpha=alpha), before={"x": values.view(np.uint8)})
+
+
 @pytest.mark.parametrize("row", [1, 5, 6, 8, 13, 16])
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
 @pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)

@@ -23,18 +23,19 @@ class Arithmetic(Running):
 
     terms: roundings of a term for each addition of a product of matrices; tensor cores
     cut off their sums. factors: roundoffs to which both factors of a product are rounded (TF32). is_kept: whether intermediate
-    vectors and factors are rounded to HALF.
+    vectors and factors are rounded to HALF. largest: of its numbers.
     """
 
     terms: int = 1
     factors: float = 0.0
     is_kept: bool = False
+    largest: float = np.inf
 
     @classmethod
     def of(cls, attn: AttnSpec, is_expected: bool = False) -> Arithmetic:
-        unit = PRECISION[DOUBLE if attn.data_type == DOUBLE else FLOAT][0]
+        unit, _, largest = PRECISION[DOUBLE if attn.data_type == DOUBLE else FLOAT]
         cores, half = allows_tensor_cores(attn), attn.data_type == HALF
-        return cls(unit, is_expected, 2 if cores else 1, TF32_UNIT / unit if cores and not half else 0.0, half)
+        return cls(unit, is_expected, 2 if cores else 1, TF32_UNIT / unit if cores and not half else 0.0, half, largest)
 
     def of_product(self, total: Array, terms: Array, roundings: int) -> Array:
         """The error of a sum of products. roundings: of each in the worst case, those of its factors apart."""
@@ -54,8 +55,9 @@ class Tracked:
         return cls(value, np.zeros_like(value), arithmetic)
 
     def made(self, value: Array, error: Array) -> Tracked:
-        """Numbers of the same arithmetic; what has no bound is not determined."""
-        return Tracked(value, np.where(np.isnan(error) & np.isfinite(value), np.inf, error), self.arithmetic)
+        """Numbers of the same arithmetic; what has no bound, or is beyond the largest number, is not determined."""
+        open_ = np.isnan(error) | (np.abs(value) > self.arithmetic.largest)
+        return Tracked(value, np.where(open_ & np.isfinite(value), np.inf, error), self.arithmetic)
 
     @property
     def transposed(self) -> Tracked:

@@ -155,6 +155,16 @@ def test_statistics_that_were_not_saved(trial, caller, kind, without):
     trial(sized(caller, gradient(kind, "nhwc", without=("savedMean", "savedInvStd", *without))))
 
 
+def test_statistics_of_x_that_begins_within_a_pack(trial, caller):
+    """The channels of x alone lie side by side, and it begins at its second element: statistics are not read in packs."""
+    dims = (2, 40, 4, 8)
+    x, apart = laid_out(HALF, dims, "nhwc"), laid_out(HALF, dims, "gaps")
+    operation = replace(
+        gradient(HALF, "nhwc", dims, without=("savedMean", "savedInvStd")), x=x, dy=apart, dx=apart, dz=apart
+    )
+    trial(sized(caller, operation), offsets={"x": 2})
+
+
 @pytest.mark.parametrize("inputs", ["normal", "special"])
 def test_gradient_without_an_activation(trial, caller, inputs):
     """The bit mask is not even looked at: dz is dy."""

@@ -480,6 +480,15 @@ def test_gaps_that_are_no_packs(trial, wide, axis):
         trial(gradient, before=pooled(gradient))
 
 
+@shows("cudnnPoolingBackward/c04")
+def test_many_images_with_gaps(trial):
+    """A mebibyte of results, in images that do not follow each other."""
+    geometry = GEOMETRIES["2x2s2"]._replace(dims=(2, 170, 28, 28))
+    gradient = backward(AVERAGES[0], geometry)
+    dx = TensorSpec(FLOAT, geometry.dims, (170 * 788, 788, 28, 1))
+    trial(replace(gradient, dx=dx, x=dx))
+
+
 @shows("cudnnPoolingForward/c02", "cudnnPoolingBackward/c04")
 @pytest.mark.parametrize("dims, layout", [((1, 5, 28, 28), "nchw"), ((1, 20, 12, 12), "nhwc")], ids=["planes", "packs"])
 def test_the_last_block_has_fewer_planes(trial, dims, layout):
