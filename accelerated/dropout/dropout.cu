@@ -295,19 +295,6 @@ struct WarpArguments {
 constexpr int WARP_CHANNELS = 32, WORD_OCTETS = 4, WARP_WORDS = 2, WARP_PIXELS = WARP_WORDS * WORD_OCTETS * OCTET;
 constexpr int LANES_OF_PIXEL = WARP_CHANNELS / WIDTH;  // which have a pack each
 
-// A byte of each of eight lanes is a matrix of 8 x 8 bits, which is transposed: lane j gets bit j of each. A word has
-// four such bytes, which are transposed at once.
-__device__ __forceinline__ unsigned transposed(unsigned word) {
-#pragma unroll
-  for (int distance = 4; distance > 0; distance /= 2) {
-    const unsigned low = distance == 4 ? 0x0F0F0F0F : distance == 2 ? 0x33333333 : 0x55555555;
-    const bool upper = threadIdx.x & distance;
-    const unsigned other = __shfl_xor_sync(0xFFFFFFFFu, word, distance), kept = upper ? ~low : low;
-    word = (word & kept) | (__funnelshift_l(other, other, upper ? 32 - distance : distance) & ~kept);
-  }
-  return word;
-}
-
 // A lane has the octets of a channel, four in a word, and a pack of every eighth, fourth or second pixel.
 extern "C" __global__ void __launch_bounds__(256, DRAWS ? 2 : 4) dropout_warps(const WarpArguments a) {
   griddepcontrol_wait_deferred();
@@ -345,7 +332,7 @@ extern "C" __global__ void __launch_bounds__(256, DRAWS ? 2 : 4) dropout_warps(c
       octet_bits<WORD_OCTETS>(states, a.mask, a.drawn, of_word, count, bits);
       words.item[w] = bits[0] | bits[1] << 8 | bits[2] << 16 | bits[3] << 24;
     }
-    const unsigned of_pixels = transposed(words.item[w]);
+    const unsigned of_pixels = transposed_bits<OCTET>(words.item[w]);  // the four bytes of a word at once
 #pragma unroll
     for (int p = 0; p < PACKS; p++) {
       const unsigned bits =

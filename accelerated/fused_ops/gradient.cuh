@@ -29,6 +29,11 @@ struct Sums {
   }
 };
 
+// Those of all lanes in every one.
+__device__ __forceinline__ void add_all_lanes(Sums& sums) {
+#pragma unroll
+  for (int distance = WARP / 2; distance > 0; distance /= 2) sums.add(sums.from_lane(distance));
+}
 // Sums of COUNT channels in every lane, a power of two, become those of one channel, that of the lane's index, in the
 // first lanes.
 template <int DISTANCE, int COUNT> __device__ __forceinline__ void add_lanes(Sums (&sums)[COUNT]) {

@@ -31,8 +31,8 @@ template <int COLUMNS> struct TeamSums {
   static __device__ __forceinline__ Sums* partials(const Arguments& a, unsigned tile, int column) {
     return reinterpret_cast<Sums*>(a.workspace) + (tile * COLUMNS + column) * a.team;
   }
-  // The factors of the tile, from what the warps of all blocks of the team have left in `warps`.
-  __device__ __forceinline__ void exchange(const Arguments& a, unsigned tile, unsigned member) {
+  // Writes what the warps of the block have left in `warps` for the others of the team.
+  __device__ __forceinline__ void write_sums(const Arguments& a, unsigned tile, unsigned member) const {
     __syncthreads();
     for (int column = threadIdx.x; column < COLUMNS; column += THREADS) {
       Sums sums = warps[0][column];
@@ -41,9 +41,10 @@ template <int COLUMNS> struct TeamSums {
       partials(a, tile, column)[member] = sums;
     }
     __syncthreads();
-    if (a.team > 1 && threadIdx.x == 0) wait_for_blocks(tile_words + tile, member == 0, a.team);
+  }
+  // The factors of the tile, from the sums of all blocks of the team. A warp for each column.
+  __device__ __forceinline__ void read_sums(const Arguments& a, unsigned tile, unsigned member) {
     __syncthreads();
-    // A warp for each column.
     for (int column = threadIdx.x / WARP; column < COLUMNS; column += WARPS) {
       const int channel = tile * COLUMNS + column;
       if (channel >= a.pixels.channels) break;
@@ -62,6 +63,20 @@ template <int COLUMNS> struct TeamSums {
       factors[column] = Factors::of(sums.sum * a.share, sums.product * a.share, scale, mean, inverse);
     }
     __syncthreads();
+  }
+  __device__ __forceinline__ void exchange(const Arguments& a, unsigned tile, unsigned member) {
+    write_sums(a, tile, member);
+    if (a.team > 1 && threadIdx.x == 0) wait_for_blocks(tile_words + tile, member == 0, a.team);
+    read_sums(a, tile, member);
+  }
+  // The same in two steps, between which the block does something else: what the first one returns is for the second.
+  __device__ __forceinline__ unsigned publish(const Arguments& a, unsigned tile, unsigned member) const {
+    write_sums(a, tile, member);
+    return a.team > 1 && threadIdx.x == 0 ? come_of_blocks(tile_words + tile, member == 0, a.team) : 0;
+  }
+  __device__ __forceinline__ void collect(const Arguments& a, unsigned tile, unsigned member, unsigned word) {
+    if (a.team > 1 && threadIdx.x == 0) wait_until_all_came(tile_words + tile, word);
+    read_sums(a, tile, member);
   }
 };
 

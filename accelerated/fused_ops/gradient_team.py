@@ -56,6 +56,10 @@ class TeamSolver(Solver[Problem]):
     source = ""
     along = ""  # what the packs of its walk follow
 
+    def fits(self, walk: Walk, operation: Any) -> bool:
+        """Return whether its kernel walks the tensors of an operation."""
+        return walk.along == self.along
+
     def division(self, walk: Walk, device: Any, pack_bytes: int) -> Division | None:
         """Return the division of the walk; None where none fits the device."""
         raise TypeError(f"{type(self).__name__} does not define division()")
@@ -65,7 +69,7 @@ class TeamSolver(Solver[Problem]):
         if o.savedMean is None or o.dx is None or o.x.data_type == DOUBLE or not problem.aligned:
             return None
         walk = Walk.of({name: getattr(o, name) for name in TENSORS}, problem.device, True, o.bitMask)
-        if walk.along != self.along:
+        if not self.fits(walk, o):
             return None
         found = self.division(walk, problem.device, walk.width * o.x.scalar_bytes)
         if found is None or found.tiles > MOST_TILES:

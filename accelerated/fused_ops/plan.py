@@ -29,6 +29,7 @@ from .gradient import GradientSolver
 from .gradient_bits import GradientBitsSolver
 from .gradient_columns import GradientColumnsSolver
 from .gradient_planes import GradientPlanesSolver
+from .gradient_planes_unaligned import GradientPlanesUnalignedSolver
 from .scale_bias import ScaleBiasSolver
 
 serve(Problem, (FinalizeSolver(),), BnFinalizeStatisticsTraining, BnFinalizeStatisticsInference)
@@ -38,6 +39,7 @@ serve(
     (
         GradientColumnsSolver(),
         GradientBitsSolver(),
+        GradientPlanesUnalignedSolver(),
         GradientPlanesSolver(),
         GradientSolver(),
     ),

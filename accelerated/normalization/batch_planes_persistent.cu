@@ -49,13 +49,6 @@ __device__ __forceinline__ const unsigned char* bits_of_channel(const unsigned c
 __device__ __forceinline__ unsigned bits_of_pack(const unsigned char* bits, unsigned first) {
   return bits[first / 8] >> first % 8;
 }
-// Elements whose bit is 0 become 0.
-__device__ __forceinline__ void apply_bits(unsigned bits, Elements& dy) {
-#pragma unroll
-  for (unsigned i = 0; i < WIDTH; i++)
-    if (!(bits >> i & 1)) dy.item[i] = store<ELEMENT>(COMPUTE(0));
-}
-
 // Merges what the lanes of a warp have, those with elements, in their order.
 template <class Rule> __device__ __forceinline__ Share merge_lanes(const Share& mine) {
   COMPUTE from = 0, count = mine.count, weight = 0;
@@ -181,7 +174,7 @@ template <int TENSORS, class Known> struct Team {
           [](unsigned, unsigned) {});
   }
   __device__ __forceinline__ void apply_mask(const Piece& piece, unsigned pack, Elements& dy) const {
-    if (MASK_BITS) apply_bits(bits_of_pack(bits_of(piece), piece.bit % 128 + pack * WIDTH), dy);
+    if (MASK_BITS) keep_bits(bits_of_pack(bits_of(piece), piece.bit % 128 + pack * WIDTH), dy);
   }
   // The offset of a pack of a piece in the tensors.
   __device__ __forceinline__ unsigned offset_of(const Piece& piece, unsigned pack) const {

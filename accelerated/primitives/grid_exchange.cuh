@@ -93,13 +93,18 @@ struct ExchangeLaunches {
   }
 };
 
-// Waits until so many blocks have come to a word, of which one thread each calls this. They must be blocks of one
-// cooperative launch, and no other launch may use its words meanwhile, which are zero at first. The top bit of the word
-// changes when all have come, whatever their number. first: true in one of them.
-__device__ __forceinline__ void wait_for_blocks(unsigned* word, bool first, unsigned blocks) {
-  const volatile unsigned* const now = word;
+// A block comes to a word, at which so many are awaited, one thread of each: what the word was, for who waits. They
+// must be blocks of one cooperative launch, and no other launch may use its words meanwhile, which are zero at first.
+// The top bit of the word changes when all have come, whatever their number. first: true in one of them.
+__device__ __forceinline__ unsigned come_of_blocks(unsigned* word, bool first, unsigned blocks) {
   __threadfence();
-  const unsigned before = atomicAdd(word, first ? 0x80000001u - blocks : 1u);
+  return atomicAdd(word, first ? 0x80000001u - blocks : 1u);
+}
+__device__ __forceinline__ void wait_until_all_came(const unsigned* word, unsigned before) {
+  const volatile unsigned* const now = word;
   while (((before ^ *now) >> 31) == 0) {}
   __threadfence();
+}
+__device__ __forceinline__ void wait_for_blocks(unsigned* word, bool first, unsigned blocks) {
+  wait_until_all_came(word, come_of_blocks(word, first, blocks));
 }

@@ -130,13 +130,23 @@ def test_gradients_that_are_not_wanted(trial, caller, without):
 
 @pytest.mark.parametrize("kind, dims, without", [
     (HALF, (140, 34, 3, 8), ()), (FLOAT, (2, 3, 90, 80), ("dz",)), (BFLOAT16, (3, 2, 90, 80), ("dScale", "dBias")),
+    (HALF, (5, 67, 3, 7), ()), (BFLOAT16, (3, 71, 37, 1), ("dz",)), (HALF, (5, 1, 7, 3), ()), (HALF, (1, 3, 29, 31), ()),
+    (FLOAT, (9, 70, 5, 3), ()),
     (DOUBLE, (5, 33, 6, 7), ("dBias",))], ids=str)  # fmt: skip
 def test_gradient_of_planes(trial, caller, kind, dims, without):
-    """Several planes together and parts of planes, whose bits begin within a byte, and what is not wanted of them."""
+    """Several planes together and parts of planes, whose bits begin within a byte, planes that begin anywhere, and what
+    is not wanted of them."""
     x = TensorSpec.packed(kind, dims)
     trial(
         sized(caller, replace(gradient(kind, dims=dims, more=(0, 2)), **{"dy": x, "dz": x, **dict.fromkeys(without)}))
     )
+
+
+def test_gradient_of_images_that_lie_apart(trial, caller):
+    """Planes follow each other in an image, which a gap follows."""
+    dims = (3, 6, 8, 8)
+    x = TensorSpec(HALF, dims, (6 * 64 + 16, 64, 8, 1))
+    trial(sized(caller, replace(gradient(HALF, dims=dims), x=x, dy=x, dx=x, dz=x)))
 
 
 @pytest.mark.ours
