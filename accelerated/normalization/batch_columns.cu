@@ -469,10 +469,14 @@ __device__ __forceinline__ void store_block_partials(BlockExchange& exchange, co
   const COMPUTE count = COMPUTE(c.rows_of(c.first_column(), c.first_row(), c.segment)), weight = COMPUTE(1) / count;
   const COMPUTE of_thread = COMPUTE(c.my_rows());
   if (same_type<Rule, MergeMoments>) {
-    if (threadIdx.y == 0) {
+    COMPUTE(&origins)[THREADS / 32][MOST_COLUMNS] = exchange.warps[0];
+    if (threadIdx.y < 3) {
 #pragma unroll
-      for (int k = 0; k < WIDTH; k++) exchange.origin[first + k] = origin(mine[k]);
+      for (int k = 0; k < WIDTH; k++) origins[threadIdx.y][first + k] = origin(mine[k]);
     }
+    __syncthreads();
+    for (unsigned i = thread_of_block(); i < c.columns(); i += THREADS)
+      exchange.origin[i] = count > COMPUTE(2) ? median(origins[0][i], origins[1][i], origins[2][i]) : origins[0][i];
     __syncthreads();
   }
 #pragma unroll

@@ -45,6 +45,7 @@ def variances(handle, x: TensorSpec, values: np.ndarray, solver: str) -> np.ndar
     [
         ("normalization.batch_columns", "nhwc", 2),
         ("normalization.batch_columns", "nhwc", 12),
+        ("normalization.batch_columns_together", "nhwc", 4),
         ("normalization.batch_planes", "nchw", 4),
         ("normalization.batch_planes", "nchw", 7),
         ("normalization.batch_planes_held", "nchw", 4),
