@@ -41,7 +41,7 @@ class GradientBitsSolver(Solver[Problem]):
     def _normalization(problem: Problem) -> MaskedGradient | None:
         """Return the gradient behind the mask as a call of batch normalisation; None where it is none."""
         o = problem.operation
-        if None in (o.bitMask, o.savedMean, o.dx):
+        if None in (o.bitMask, o.savedMean, o.dx) or not o.x.spatially_packed:  # rows of the mask are in that order
             return None
         written = [spec for spec in (o.dScale, o.dBias) if spec is not None]
         if any(spec.strides[1] != o.scale.strides[1] for spec in written):

@@ -165,6 +165,12 @@ def test_statistics_that_were_not_saved(trial, caller, kind, without):
     trial(sized(caller, gradient(kind, "nhwc", without=("savedMean", "savedInvStd", *without))))
 
 
+def test_planes_in_another_order(trial, caller):
+    """Pixels lie column by column without gaps: rows of the bit mask are counted through rows all the same."""
+    x = TensorSpec(HALF, (1, 8, 24, 26), (4992, 624, 1, 24))
+    trial(sized(caller, replace(gradient(HALF, "nchw", x.dims), x=x, dy=x, dx=x, dz=x)))
+
+
 def test_statistics_of_x_that_begins_within_a_pack(trial, caller):
     """The channels of x alone lie side by side, and it begins at its second element: statistics are not read in packs."""
     dims = (2, 40, 4, 8)
