@@ -93,7 +93,8 @@ class SoftmaxProblem(solver.Problem):
         self.state_bytes = 2 * SCALAR_BYTES[operation.compute_type]  # of an online-softmax state: row maximum and sum
         self.layout = layout = layout_of(operation, self.specs, self.width)
         self.rows, self.length = layout.rows.packs, layout.along.row
-        packs = layout.along.packs + (layout.vector and not layout.aligned)  # a row that begins anywhere has one more
+        anywhere = layout.vector and not (layout.aligned and aligned)
+        packs = layout.along.packs + anywhere  # a row that begins anywhere has one more
         pack_bytes = PACK_BYTES if layout.vector else self.scalar_bytes
         self.shape = RowShape(self.rows, packs, layout.vector, pack_bytes, self.inputs)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,6 +124,11 @@ class Staged(SoftmaxSolver):
 
     def serves(self, problem: SoftmaxProblem) -> bool:
         return True
+
+    def alignment(self, problem: SoftmaxProblem) -> Mapping[str, int]:
+        """Rows that begin anywhere have one more pack."""
+        rows = problem.layout.vector and problem.layout.aligned and not problem.layout.strided
+        return self.packed(problem) if problem.aligned and rows else {}
 
     def launches(self, problem: SoftmaxProblem) -> list[Launch]:
         shape, strided, device = problem.shape, problem.layout.strided, problem.device

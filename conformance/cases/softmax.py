@@ -166,6 +166,13 @@ def test_rows_at_any_address(caller, dims):
 
 
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+def test_long_rows_in_place_at_any_address(trial, data_type):
+    """Of a power of two of packs, which are one more where they begin at their second element."""
+    spec = TensorSpec.packed(data_type, (4, 16, 16, 4))
+    trial(forward(FAST, INSTANCE, spec, beta=1.0), aliases={"y": "x"}, offsets={"x": spec.scalar_bytes})
+
+
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
 @pytest.mark.parametrize("dims", [(1, 1201, 1, 32), (1, 1100, 1, 16), (1, 1201, 4, 16), (1, 1100, 2, 16), (5, 1030, 2, 12)],
                          ids=lambda d: "x".join(map(str, d)))  # fmt: skip
 def test_many_long_strided_rows(trial, dims, data_type):
