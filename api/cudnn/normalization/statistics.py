@@ -19,6 +19,7 @@ INFERENCE_TYPES = (*TRAINING_TYPES, INT8)
 NORM_TRAINING_TYPES, NORM_INFERENCE_TYPES = (*TRAINING_TYPES, BFLOAT16), (*INFERENCE_TYPES, BFLOAT16)
 # Of x, to that of its statistics; others keep theirs (docs/errata.md, D042).
 STATISTICS_TYPES = {HALF: FLOAT, BFLOAT16: FLOAT, INT8: FLOAT}
+WORD_BYTES = 4
 
 
 def derived(x: TensorSpec, mode: Mode) -> TensorSpec:
@@ -154,8 +155,9 @@ def packed_nhwc(clause: str, **tensors: TensorSpec) -> None:
 
 
 def reserve_bytes(ops: int, x: TensorSpec) -> int:
-    """A byte for every element that an activation behind an addition may pass; else nothing is kept."""
-    return x.count if ops > 1 else 0
+    """A byte for every element that an activation behind an addition may pass, a word at least, since bits of masks are
+    written a word at a time; else nothing is kept."""
+    return max(x.count, WORD_BYTES) if ops > 1 else 0
 
 
 def large_enough(clause: str, given: int, needed: int) -> None:
