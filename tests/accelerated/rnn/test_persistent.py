@@ -112,7 +112,7 @@ def test_other_cells(cell, rows, gates):
 class H200:
     """What the choice of a division asks of a device."""
 
-    architecture, multiprocessors, shared_bytes_per_block = "sm_90", 132, 227 * 1024
+    kind, architecture, multiprocessors, shared_bytes_per_block = "gpu", "sm_90", 132, 227 * 1024
 
 
 @pytest.mark.parametrize(
