@@ -22,7 +22,7 @@ from dualdnn.reference import evaluate, run
 from dualdnn.reference.judge import bounds, interval
 from dualdnn.reference.view import NUMPY_TYPES, Array, rounded, strided
 
-from .trial import GUARD, Chain
+from .trial import Chain
 
 Memory = dict[str, Array]
 MOST_TRIED = 64  # elements, until one is found that a fault would make wrong
@@ -81,16 +81,28 @@ def _moved(result: Any) -> Any:
 
 
 class Judged:
-    """What a trial is about to judge: the operands before the call, and the bytes after it between guard zones, to be changed."""
+    """What a trial is about to judge: the operands before the call, and the bytes after it between guard zones, to be changed.
+
+    begins: the byte of its guarded ones that an operand begins at.
+    """
 
     def __init__(
-        self, operation: Operation, before: Mapping[str, Array], kept: Mapping[str, Array], now: Memory
+        self,
+        operation: Operation,
+        before: Mapping[str, Array],
+        kept: Mapping[str, Array],
+        now: Memory,
+        begins: Mapping[str, int],
     ) -> None:
-        self.operation, self.before, self.kept, self.now = operation, before, kept, now
+        self.operation, self.before, self.kept, self.now, self.begins = operation, before, kept, now, begins
 
     def inside(self, name: str) -> Array:
         """The bytes of an operand now."""
-        return self.now[name][GUARD : GUARD + self.before[name].size]
+        return self.now[name][self.begins[name] : self.end(name)]
+
+    def end(self, name: str) -> int:
+        """The first of the guarded bytes behind an operand."""
+        return self.begins[name] + self.before[name].size
 
     def change_element(self, make: Callable[[float, float, float], float | None]) -> bool:
         """Replace one element of an output. make: (prior, exact, allowed error) -> what to write, None: another element. Only what lies
@@ -138,8 +150,8 @@ def _not_a_number(judged: Judged) -> bool:
 
 def _written_outside(judged: Judged) -> bool:
     for name in judged.operation.tensors_written:
-        if name in judged.now and judged.now[name].size > GUARD + judged.before[name].size:
-            judged.now[name][GUARD + judged.before[name].size] ^= 1
+        if name in judged.now and judged.now[name].size > judged.end(name):
+            judged.now[name][judged.end(name)] ^= 1
             return True
     return False
 
@@ -349,9 +361,9 @@ def _noticed_of_log(faulty: Faulty, case: Any, noticed: list[str]) -> bool:
 def _noticed_of_memory(change: Callable[[Judged], bool], case: Any, fault: str, noticed: list[str]) -> bool:
     applied = False
 
-    def tamper(operation: Operation, before: Mapping[str, Array], kept: Mapping[str, Array], now: Memory) -> None:
+    def tamper(operation: Operation, *memory: Any) -> None:
         nonlocal applied
-        applied |= change(Judged(operation, before, kept, now))
+        applied |= change(Judged(operation, *memory))
 
     Chain.tamper = staticmethod(tamper)
     try:

@@ -128,7 +128,7 @@ class Chain:
             operand: self.placed[name][0].to_host(np.uint8, self.placed[name][1].size) for operand, name in read.items()
         }
         if self.tamper is not None:
-            self.tamper(operation, memory, kept, now)
+            self.tamper(operation, memory, kept, now, {operand: self._first(name) for operand, name in read.items()})
         problems, after = [], {}
         for operand, name in read.items():
             buffer, whole, size = self.placed[name]
