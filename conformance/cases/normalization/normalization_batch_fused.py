@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -69,6 +70,11 @@ def nhwc(data_type: Any = HALF, dims: tuple[int, ...] = DIMS) -> TensorSpec:
     return TensorSpec.packed(data_type, dims, NHWC)
 
 
+def kept_bytes(x: TensorSpec, ops: int) -> int:
+    """Bytes of the reserve space: a byte for each element with z, a word at least."""
+    return max(x.count, 4) if ops == ADDED else 0
+
+
 def of_generation(generation: str, ops: int, mode: cudnnBatchNormMode_t) -> tuple[Any, tuple[Any, ...]]:
     """(mode, ops and algorithm) as one of the two calls has them: SPATIAL_PERSISTENT is the algorithm PERSIST of the newer one."""
     if generation == "batch":
@@ -91,7 +97,7 @@ def forward(x: TensorSpec | None = None, ops: int = ADDED, mode: cudnnBatchNormM
     kind: Any = BatchNormalizationForwardTrainingEx if generation == "batch" else NormalizationForwardTraining
     return kind(
         mode_, alpha, beta, x, y or x, s, means, 0.25, means if running else None, epsilon, means if saved else None, 0,
-        x.count if ops == ADDED else 0, *chosen, (z or x) if ops == ADDED else None, activation if ops else None,
+        kept_bytes(x, ops), *chosen, (z or x) if ops == ADDED else None, activation if ops else None,
     )  # fmt: skip
 
 
@@ -106,7 +112,7 @@ def backward(x: TensorSpec | None = None, ops: int = ADDED, mode: cudnnBatchNorm
     mode_, chosen = of_generation(generation, ops, mode)
     kind: Any = BatchNormalizationBackwardEx if generation == "batch" else NormalizationBackward
     return kind(
-        mode_, *data, *parameters, x, dy or x, dx or x, s, means, epsilon, means if saved else None, 0, x.count if ops == ADDED else 0,
+        mode_, *data, *parameters, x, dy or x, dx or x, s, means, epsilon, means if saved else None, 0, kept_bytes(x, ops),
         *chosen, (y or x) if ops else None, (dz or x) if ops == ADDED else None, activation if ops else None,
     )  # fmt: skip
 
@@ -347,13 +353,13 @@ QUERIES = {"batch": (EX_SIZE, BACKWARD_EX_SIZE, EX_RESERVE), "norm": (NORM_SIZE,
 @in_modes
 @both_generations
 def test_sizes(cudnn, caller, generation, mode):
-    """What the calls take: a byte for each element with z; no optional descriptor where it is not needed."""
-    for ops in (ALONE, ACTIVATED, ADDED):
-        x = nhwc()
+    """What the calls take: a byte for each element with z, a word at least; no optional descriptor where it is not
+    needed."""
+    for ops, x in product((ALONE, ACTIVATED, ADDED), (nhwc(), nhwc(dims=(1, 3, 1, 1)))):
         found = [query() for query in sizes(cudnn, caller, generation, ops, x, mode)]
         first, second = (make(x, ops, mode, generation=generation) for make in (forward, backward))
         assert found == [first.workspace_bytes, second.workspace_bytes, first.reserve_bytes]
-        assert second.reserve_bytes == first.reserve_bytes == (max(x.count, 4) if ops == ADDED else 0)
+        assert second.reserve_bytes == first.reserve_bytes == kept_bytes(x, ops)
 
 
 @shows(f"{EX_SIZE}/c06", f"{EX_SIZE}/c09", f"{EX_SIZE}/c10", f"{EX_SIZE}/c11", f"{EX_SIZE}/c12", f"{BACKWARD_EX_SIZE}/c06",
