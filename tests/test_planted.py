@@ -20,7 +20,7 @@ from dualdnn.conformance.planted import (
     families_of,
     summary,
 )
-from dualdnn.conformance.planted.mutants import Edit, PythonEdits, cuda_edits, drawn, only_on_a_gpu
+from dualdnn.conformance.planted.mutants import Edit, PythonEdits, cuda_edits, drawn, not_compiled
 from dualdnn.conformance.planted.reach import Reach
 
 VERSION = Bug(
@@ -147,7 +147,7 @@ def test_edits_of_kernels():
         ("comparison", "<", "<="), ("index", "i", "i + 1"), ("minimum, maximum", "min", "max"), ("dropped statement", "__syncthreads();", ";"),
         ("wrong field", "images", "channels"), ("dropped term", " + 1.5f", ""), ("comparison", "==", "!="), ("constant", "0", "1"),
     }  # fmt: skip
-    assert [CUDA[start:end].strip() for start, end in only_on_a_gpu(CUDA)] == ["if (a.images == 5) return;"]
+    assert [CUDA[start:end].strip() for start, end in not_compiled(CUDA)] == ["if (a.images == 5) return;"]
     assert not any("3" in old or old == "5" for _, old, _ in found), (
         "comments, occupancy and what only a GPU compiles are left alone"
     )
