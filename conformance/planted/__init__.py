@@ -260,8 +260,8 @@ def batches(wanted: Sequence[Bug], most: int) -> list[list[Bug]]:
 def tried(
     wanted: Sequence[Bug], jobs: int, seconds: float, at_once: int = 1, all_seconds: float = inf
 ) -> Iterable[Outcome]:
-    """Try every bug, of which none begins or goes on after ``all_seconds``; what was noticed is held against the project without bugs in the end
-    (``verified``)."""
+    """Try every bug, of which none begins or goes on after ``all_seconds``; what was noticed is held against the
+    project without bugs in the end (``verified``)."""
     until = time.monotonic() + all_seconds
     with tempfile.TemporaryDirectory(prefix="dualdnn-planted-") as folder, ThreadPoolExecutor(jobs) as pool:
         copies: SimpleQueue[Copy] = SimpleQueue()
@@ -314,5 +314,11 @@ def row(one: Outcome) -> str:
 def line(one: Outcome) -> str:
     """All that is known of an outcome, in JSON."""
     return json.dumps(
-        asdict(one) | {"bug": {name: getattr(one.bug, name) for name in ("file", "breaks", "old", "new")}}
+        asdict(one) | {"bug": {name: getattr(one.bug, name) for name in ("file", "breaks", "old", "new", "cases")}}
     )
+
+
+def left(lines: str) -> list[Bug]:
+    """The bugs of such lines that nobody has noticed."""
+    found = [entry for entry in map(json.loads, lines.splitlines()) if entry["state"] in (SURVIVED, UNDECIDED)]
+    return [Bug(**entry["bug"] | {"cases": tuple(entry["bug"]["cases"])}) for entry in found]

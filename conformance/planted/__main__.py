@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import inf
 from pathlib import Path
 
-from . import FLOORS, GONE, INVALID, NOTICED, SURVIVED, UNDECIDED, Copy, bugs, line, row, summary, tried, verified
+from . import FLOORS, GONE, INVALID, NOTICED, SURVIVED, UNDECIDED, Copy, bugs, left, line, row, summary, tried, verified
 from .mutants import drawn
 from .reach import Reach
 
@@ -50,15 +50,21 @@ def main() -> int:
     parser.add_argument(
         "--gpu", action="store_true", help="draw what a GPU compiles, and judge accelerated/ on the GPU (short cases)"
     )
+    parser.add_argument(
+        "--left", type=Path, metavar="FILE", help="of such lines the bugs that were not noticed, on another device say"
+    )
     parser.add_argument("--most-cases", type=int, metavar="N", help="so many cases at most for one mutant")
     chosen = parser.parse_args()
-    known = drawn(chosen.mutants, chosen.seed, chosen.floor or FLOORS[:3], chosen.gpu) if chosen.mutants else bugs()
+    if chosen.left:
+        known = left(chosen.left.read_text(encoding="utf-8"))
+    else:
+        known = drawn(chosen.mutants, chosen.seed, chosen.floor or FLOORS[:3], chosen.gpu) if chosen.mutants else bugs()
     left_out = set(map(int, filter(None, chosen.without.split(","))))
     known = [bug for i, bug in enumerate(known) if i not in left_out]
     wanted = [b for b in known if not chosen.k or any(text in f"{b.file}: {b.breaks}" for text in chosen.k)]
     part, parts = map(int, chosen.part.split("/"))
     wanted, outcomes = wanted[part - 1 :: parts], []
-    if chosen.mutants and chosen.kernels:
+    if chosen.kernels:
         reach = Reach(chosen.kernels)
         wanted = [reach.aimed(bug, chosen.most_cases) if bug.floor == "accelerated" else bug for bug in wanted]
     if chosen.gpu:

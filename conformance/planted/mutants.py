@@ -272,7 +272,7 @@ def not_compiled(text: str, gpu: bool = False) -> Iterator[tuple[int, int]]:
 
 
 def holds(word: str, condition: str, gpu: bool) -> bool | None:
-    """What a condition of the preprocessor is on the emulated device, or on a GPU; None where that depends on the definitions."""
+    """What a condition of the preprocessor is on the emulated device, or on a GPU; None where the definitions decide."""
     if "EMULATED_CUDA" in condition:
         return (word == "ifndef") == gpu
     return gpu if "__CUDA_ARCH__" in condition else None
