@@ -46,7 +46,7 @@ def _compile(text: str, told: str, library: Path) -> None:
         import cffi
     except ImportError:
         raise BuildError("cffi is not installed: pip install 'dualdnn[abi]'") from None
-    with tempfile.TemporaryDirectory(prefix=".", dir=library.parent) as folder:
+    with tempfile.TemporaryDirectory(prefix=".", dir=library.parent.absolute()) as folder:
         script = Path(folder) / "exports.map"
         script.write_text(f"{NAME} {{ global: cudnn*; local: *; }};\n")
         ffi = cffi.FFI()
