@@ -27,6 +27,13 @@ struct Convolution {
   FastDivmod output[3], filter[3], inner_channels;
 };
 
+// The operands with which the arguments of kernels begin.
+struct Operands {
+  const ELEMENT *x, *w;
+  ELEMENT* y;
+  const ELEMENT *prior, *bias;
+};
+
 // Where a term of the sum is in x, relative to the output pixel.
 struct __align__(16) KOffset {
   int offset;

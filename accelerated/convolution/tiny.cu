@@ -6,12 +6,7 @@
 // flight at once.
 #include "convolution/problem.cuh"
 
-struct Arguments {
-  const ELEMENT* x;
-  const ELEMENT* w;
-  ELEMENT* y;
-  const ELEMENT* prior;
-  const ELEMENT* bias;
+struct Arguments : Operands {
   Convolution convolution;
   Epilogue epilogue;
   FastDivmod channels, filters;  // of y; of a group

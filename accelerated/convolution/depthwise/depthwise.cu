@@ -19,12 +19,7 @@ struct Ring {
   int columns;  // of y, of a block
 };
 
-struct Arguments {
-  const ELEMENT* x;
-  const ELEMENT* w;
-  ELEMENT* y;
-  const ELEMENT* prior;
-  const ELEMENT* bias;
+struct Arguments : Operands {
   long long reserved[3];
   TensorMap image;  // of x, for the ring
   Ring ring;

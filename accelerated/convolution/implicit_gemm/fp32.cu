@@ -12,12 +12,7 @@
 #include "gemm/fp32_tile.cuh"
 #include "primitives/dependent_launch.cuh"
 
-struct Arguments {
-  const float* x;
-  const float* w;
-  float* y;
-  const float* prior;
-  const float* bias;
+struct Arguments : Operands {
   long long x_offset, w_offset, y_offset;  // bytes from the pointer to the matrix
   Convolution convolution;
   Epilogue epilogue;

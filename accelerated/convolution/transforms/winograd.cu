@@ -11,12 +11,7 @@
 
 constexpr int FUSED_TILE = 4;
 
-struct Arguments {
-  const ELEMENT* x;
-  const ELEMENT* w;
-  ELEMENT* y;
-  const ELEMENT* prior;
-  const ELEMENT* bias;
+struct Arguments : Operands {
   unsigned char* workspace;
   long long filters_at, images_at, products_at;  // bytes from the beginning of the workspace
   Convolution convolution;
