@@ -314,7 +314,7 @@ class WorkspacePlan(Plan):
 class PlacedPlan(Plan):
     """Launches and plans, one after the other, on the operands of a call and on parts of them.
 
-    workspace: which operand counts from its first multiple of WORKSPACE_ALIGNMENT on. places: of each part its operand
+    workspace: which operand counts from its first multiple of WORKSPACE_ALIGNMENT on. slices: of each part its operand
     and offset. steps: with the positions of their operands, of which parts are behind those of the call; -1: what a
     step does not have.
     """
@@ -322,11 +322,11 @@ class PlacedPlan(Plan):
     def __init__(
         self,
         workspace: int,
-        places: Sequence[tuple[int, int]],
+        slices: Sequence[tuple[int, int]],
         steps: Sequence[tuple[Any, Sequence[int]]],
         solver: str,
     ) -> None:
-        self.workspace, self.places, self.solver = workspace, tuple(places), solver
+        self.workspace, self.slices, self.solver = workspace, tuple(slices), solver
         self.scratch_bytes = 0  # plans inside ask for their own
         self.steps = [
             inner for step, used in steps for inner in (step.steps if isinstance(step, Plan) else [(step, tuple(used))])
@@ -348,7 +348,7 @@ class PlacedPlan(Plan):
         if known != addresses:
             begins = list(addresses)
             begins[self.workspace] = workspace_aligned(begins[self.workspace])
-            known = (*addresses, *[begins[operand] + offset for operand, offset in self.places], 0)
+            known = (*addresses, *[begins[operand] + offset for operand, offset in self.slices], 0)
             found = [(step.start, chosen(known)) for step, chosen in self.parts]
             self.latest = addresses, found
         for start, chosen in found:

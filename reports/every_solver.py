@@ -77,7 +77,11 @@ def works(bench: Bench, operation: Operation, memory: dict[str, Any], found: dic
         for solver in possible_solvers(operation, bench.device):
             with forcing(solver):
                 convolution = isinstance(operation, Convolution)
-                sized = with_workspace(operation, bench.device) if convolution else with_room(cudnn, bench.handle, operation)
+                sized = (
+                    with_workspace(operation, bench.device)
+                    if convolution
+                    else with_room(cudnn, bench.handle, operation)
+                )
                 plan = plan_by(sized, bench.device, solver)
             for launch, _ in plan.steps:
                 getattr(launch, "wait_for_kernel", lambda: None)()
@@ -105,7 +109,8 @@ def times(bench: Bench, calls: dict[str, Any]) -> dict[str, float]:
             else:
                 graphs[name] = stack.enter_context(bench._repeated(work, bench._repetitions(work)))
         rounds = [
-            {name: clock.seconds(graph) / graph.repetitions for name, graph in graphs.items()} for _ in range(ROUNDS + 1)
+            {name: clock.seconds(graph) / graph.repetitions for name, graph in graphs.items()}
+            for _ in range(ROUNDS + 1)
         ]
         found |= {name: statistics.median(one[name] for one in rounds[1:]) for name in graphs}
     return {name: round(found[name] * 1e6, 3) for name in calls}

@@ -44,10 +44,10 @@ class ComposedPlan(PlacedPlan):
 
     def __init__(self, operation: Operation, launches: Sequence[ComposedLaunch], solver: str) -> None:
         indices = {name: i for i, name in enumerate(operation.operands)}
-        places = list(dict.fromkeys(at for _, operands in launches for at in operands))
-        behind = {at: len(indices) + i for i, at in enumerate(places)}
+        slices = list(dict.fromkeys(at for _, operands in launches for at in operands))
+        behind = {at: len(indices) + i for i, at in enumerate(slices)}
         steps = [(step, [behind[at] for at in operands]) for step, operands in launches]
-        super().__init__(indices["workSpace"], [(indices[at.operand], at.offset) for at in places], steps, solver)
+        super().__init__(indices["workSpace"], [(indices[at.operand], at.offset) for at in slices], steps, solver)
 
 
 def copied(source: TensorSpec, target: TensorSpec, device: Any) -> Launch:

@@ -2,7 +2,7 @@
 //
 // Tiling: up to 32 lanes of a warp share the K of one output.
 //
-// Roofline bound (floor): bytes, of a few KiB, so latency: one read of image and filter, which all threads have in
+// Roofline bound: bytes, of a few KiB, so latency: one read of image and filter, which all threads have in
 // flight at once.
 #include "convolution/problem.cuh"
 

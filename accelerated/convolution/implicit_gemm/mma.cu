@@ -5,7 +5,7 @@
 // bits) of both operands pass through a pipeline of stages in shared memory, filled by cp.async (packs) or through
 // registers (values).
 //
-// Roofline bound (floor): flops, 2 * M * N * K at 989 T/s in half (495 in TF32) on an H200, or bytes where K is short
+// Roofline bound: flops, 2 * M * N * K at 989 T/s in half (495 in TF32) on an H200, or bytes where K is short
 // (1 x 1). Shared memory limits the throughput: a K-block of 128 x 128 reads 48 KiB and writes 32 KiB in 512 clocks.
 #include "convolution/problem.cuh"
 #include "primitives/mma.cuh"

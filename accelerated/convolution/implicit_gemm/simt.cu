@@ -5,7 +5,7 @@
 // Tiling: a block has TILE_N filters x TILE_M pixels, TILE_K at a time in two stages of shared memory, a thread 4 x 4
 // to 8 x 8 sums.
 //
-// Roofline bound (floor): flops, 2 * M * N * K; an H200 does 67 T/s in float (34 in double). Each byte of a tile is
+// Roofline bound: flops, 2 * M * N * K; an H200 does 67 T/s in float (34 in double). Each byte of a tile is
 // used TILE_M or TILE_N times, so that memory stays far below its limit. Measured: see docs/performance/convolution.md.
 #include <type_traits>
 

@@ -7,7 +7,7 @@
 // elements of 16 bits, or one float). Elements that no K wants are cleared, not multiplied by zero: they may be NaN.
 // The filters stay in shared memory.
 //
-// Roofline bound (floor): bytes, the image read and the result written once: 30 us for 64x3x224x224, 64 filters of 7x7,
+// Roofline bound: bytes, the image read and the result written once: 30 us for 64x3x224x224, 64 filters of 7x7,
 // stride 2, in half on an H200; measured: 66 us (docs/performance/convolution.md).
 #include "convolution/problem.cuh"
 #include "primitives/tma.cuh"

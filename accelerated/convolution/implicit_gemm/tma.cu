@@ -9,7 +9,7 @@
 // block adds up its results and their squares, by filter (statistics.cu adds those of all blocks); all of its tiles are
 // of the same filters. FACTORS: each filter has its own alpha and beta.
 //
-// Roofline bound (floor): flops, 2 * M * N * K at 989 T/s in half (495 in TF32), or bytes where K is short (1 x 1).
+// Roofline bound: flops, 2 * M * N * K at 989 T/s in half (495 in TF32), or bytes where K is short (1 x 1).
 // Shared memory comes next: a K-block of 128 x 256 reads 80 KiB and writes 48 KiB in 1024 clocks.
 #include "convolution/problem.cuh"
 #include "convolution/implicit_gemm/scaled_pair.cuh"

@@ -5,7 +5,7 @@
 // A spectrum lies as [depth][row][column / 2 + 1][column of the matrix product]: the last is (group, tile, channel), so
 // that every access of a pass fills lines of the cache.
 //
-// Roofline bound (floor): bytes; each pass over a spectrum reads and writes it once, a dimension is a pass. The
+// Roofline bound: bytes; each pass over a spectrum reads and writes it once, a dimension is a pass. The
 // products are flops: 8 per term of a complex sum, with the matrix products' bound of 67.0 T/s in float (34.0 in
 // double) on an H200.
 #include "convolution/problem.cuh"
