@@ -28,10 +28,10 @@ struct Convolution {
 };
 
 // The operands with which the arguments of kernels begin.
-struct Operands {
-  const ELEMENT *x, *w;
-  ELEMENT* y;
-  const ELEMENT *prior, *bias;
+template <class Element> struct Operands {
+  const Element *x, *w;
+  Element* y;
+  const Element *prior, *bias;
 };
 
 // Where a term of the sum is in x, relative to the output pixel.

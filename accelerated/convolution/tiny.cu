@@ -6,7 +6,7 @@
 // flight at once.
 #include "convolution/problem.cuh"
 
-struct Arguments : Operands {
+struct Arguments : Operands<ELEMENT> {
   Convolution convolution;
   Epilogue epilogue;
   FastDivmod channels, filters;  // of y; of a group

@@ -19,7 +19,7 @@ struct Ring {
   int columns;  // of y, of a block
 };
 
-struct Arguments : Operands {
+struct Arguments : Operands<ELEMENT> {
   long long reserved[3];
   TensorMap image;  // of x, for the ring
   Ring ring;

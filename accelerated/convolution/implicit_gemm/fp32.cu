@@ -12,7 +12,7 @@
 #include "gemm/fp32_tile.cuh"
 #include "primitives/dependent_launch.cuh"
 
-struct Arguments : Operands {
+struct Arguments : Operands<float> {
   long long x_offset, w_offset, y_offset;  // bytes from the pointer to the matrix
   Convolution convolution;
   Epilogue epilogue;

@@ -15,7 +15,7 @@ constexpr int TILE_K = ROW_BYTES / sizeof(ELEMENT), PACK = 16 / sizeof(ELEMENT),
               PACKS = 8;                       // terms of a k_block, of a pack
 constexpr int ROWS_AT_ONCE = THREADS / PACKS;  // rows that the threads copy at once
 
-struct Arguments : Operands {
+struct Arguments : Operands<ELEMENT> {
   long long x_offset, w_offset, y_offset;  // bytes from the pointer to the matrix
   Convolution convolution;
   Epilogue epilogue;

@@ -17,7 +17,7 @@ constexpr int SIXTEENS = 2, PIXELS = 16 * SIXTEENS;  // of a warp at a time
 constexpr int PACK = 16 / sizeof(ELEMENT), WORD = 4 / sizeof(ELEMENT);
 constexpr int ROW_BYTES = 128, STEPS = 4;  // of the filters' tiles, which have four steps of eight words in a row
 
-struct Arguments : Operands {
+struct Arguments : Operands<ELEMENT> {
   Epilogue epilogue;
   int x_image, x_axis[3], x_channel, x_group;  // elements from one to the next: depth, rows, columns
   int y_image, y_axis[3], y_channel;

@@ -34,7 +34,7 @@ constexpr int SWATH = 32,
 constexpr int BOXES = 2, BOX_BYTES = 16 * ROW_BYTES;  // of a warp: results that TMA writes at a time
 static_assert(BOXES * BOX_BYTES >= 16 * PITCH * sizeof(float));
 
-struct Arguments : Operands {  // read through the maps
+struct Arguments : Operands<ELEMENT> {  // read through the maps
   unsigned char* workspace;
   const ELEMENT *scale, *prior_scale;  // of each filter, with FACTORS; NULL: 1
   const ELEMENT *x_scale, *x_bias;     // of each channel, with PROLOGUE; NULL: 1 and 0

@@ -22,7 +22,7 @@ __device__ __forceinline__ Complex operator*(Complex a, Complex b) {
 constexpr int LINES = sizeof(COMPUTE) == 8 ? 8 : 16;  // transforms of a block
 constexpr int PITCH = LINES + 1;                      // one more against conflicts of memory banks
 
-struct Arguments : Operands {
+struct Arguments : Operands<ELEMENT> {
   unsigned char* workspace;
   long long spectrum_at, expanded_at;  // bytes from the beginning of the workspace
   Convolution convolution;

@@ -11,7 +11,7 @@
 
 constexpr int FUSED_TILE = 4;
 
-struct Arguments : Operands {
+struct Arguments : Operands<ELEMENT> {
   unsigned char* workspace;
   long long filters_at, images_at, products_at;  // bytes from the beginning of the workspace
   Convolution convolution;
