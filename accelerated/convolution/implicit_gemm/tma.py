@@ -24,9 +24,9 @@ BLENDED_ROWS = 64  # of the product: those of four warps, that TMA loads at once
 BOXES = 2  # of results that a warp has in flight
 LEAST_FILL = 0.5  # of the 128 bytes that a tap's channels come in
 LEAST_FILL_OF_BOXES = 0.75  # with pixels of an image that lies in planes
-RESULTS, RESULTS_OF_WARPS = 64, 3  # (M x N) that take a clock, from TMA and from the warps; in rows of odd lengths,
-ODD_PAIRS, ODD_FLOATS = 0.8, 180  # of 16 bits and of floats, these for each of N
-SHORT_K_BLOCKS, FILLED_N = 4, 128  # with which blocks of mma.cu write odd rows of 16 bits sooner
+RESULTS, RESULTS_OF_WARPS = 64, 3  # (M x N) that take a clock, from TMA and from the warps
+ODD_RESULTS, ODD_FLOATS = 0.8, 180  # in rows that are no multiple of 16 bytes, of 16 bits; of floats, by N
+SHORT_K_BLOCKS, FILLED_N = 4, 128  # with which blocks of mma.cu write such rows of 16 bits sooner
 PRODUCTS = 32  # M x N that the tensor cores multiply with 128 bytes of K in a clock
 
 
@@ -128,7 +128,7 @@ class TmaKernel(ProductKernel):
         count = -(-tiles(value, product.groups, self.m, self.n) // product.device.multiprocessors)
         moved = value.m * (value.n + value.inner_channels.divisor) * product.groups * product.element_bytes
         multiplied = k_blocks(product) * size / PRODUCTS / self.throughput
-        odd = ODD_PAIRS if product.element_bytes == 2 else ODD_FLOATS / self.n
+        odd = ODD_RESULTS if product.element_bytes == 2 else ODD_FLOATS / self.n
         written = size / (RESULTS if mapped else odd if value.y_channel == 1 else RESULTS_OF_WARPS)
         computing = count * (multiplied + written)
         return max(computing, moved / product.device.multiprocessors / self.moves), computing
