@@ -130,7 +130,10 @@ def compile_all(
     wanted = [module(source, definitions) for source, definitions in modules]
     with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
         futures = {pool.submit(build, item, architecture): item for item in wanted}
-        for done, future in enumerate(as_completed(futures), 1):
-            if progress and not future.exception():
-                progress(futures[future], done, len(futures))
+        try:
+            for done, future in enumerate(as_completed(futures), 1):
+                if progress and not future.exception():
+                    progress(futures[future], done, len(futures))
+        finally:
+            pool.shutdown(cancel_futures=True)  # of an interrupted run what has not begun
     return [future.result()[0] for future in futures]

@@ -58,9 +58,9 @@ class Reach:
         left = (case for one in rounds for case in sorted(filter(None, one), key=lambda case: self.seconds[case]))
         return list(dict.fromkeys([*sorted(first, key=lambda case: self.seconds[case]), *left]))
 
-    def aimed(self, bug: Bug) -> Bug:
-        """The bug with the cases that reach it, and the solvers that do."""
-        return replace(bug, ordered=tuple(self.cases(bug.file)), solvers=self.solvers(bug.file))
+    def aimed(self, bug: Bug, most: int | None = None) -> Bug:
+        """The bug with the cases that reach it, so many at most, and the solvers that do."""
+        return replace(bug, ordered=tuple(self.cases(bug.file)[:most]), solvers=self.solvers(bug.file))
 
     def solvers(self, file: str) -> str:
         """Which solvers must run to launch them: those of a solver's module or of its twin, else all."""

@@ -194,13 +194,15 @@ def slope(gate: Bounded) -> Bounded:
 
 
 def blocked(gradient: Bounded, inside: Array | None, unsure: Array | None) -> Bounded:
-    """The gradient where the function passes it on; either of the two where rounding decides whether it does."""
+    """The gradient where the function passes it on; either of the two where rounding decides whether it does: nothing is determined
+    then beside one that is infinite or NaN."""
     assert inside is not None and unsure is not None
-    value = np.where(inside, gradient.value, 0)
+    open_ = unsure & ~np.isfinite(gradient.value)
+    value = np.where(inside & ~open_, gradient.value, 0)
 
     def error() -> Array:
         either = gradient.arithmetic.rounded(1 / gradient.arithmetic.unit, gradient.value) + gradient.error
-        return np.where(unsure, either, np.where(inside, gradient.error, 0))
+        return np.where(open_, np.inf, np.where(unsure, either, np.where(inside, gradient.error, 0)))
 
     return gradient.made(value, error)
 

@@ -198,6 +198,18 @@ def test_compile_all(folder: Path, compilations: list[sources.Module]) -> None:
     assert scale(source, (("OFFSET", "9"),)) == 11 and len(compilations) == 5
 
 
+def test_an_interrupted_compilation_begins_no_other(folder: Path, compilations: list[sources.Module]) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    modules: list[tuple[str | Path, sources.Definitions]] = [
+        (folder / "scale.cu", (("OFFSET", str(i)),)) for i in range(6)
+    ]
+    with pytest.raises(KeyboardInterrupt):
+        compiler.compile_all(modules, "emulated", jobs=1, progress=interrupted)
+    assert len(compilations) <= 2
+
+
 def test_missing_compiler_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(folder))
     monkeypatch.delenv("CXX", raising=False)
