@@ -42,14 +42,25 @@ class Reach:
         if path.suffix != ".py" or twin.is_file():
             wanted = twin if path.suffix == ".py" else path
             return {kernel for kernel, sources in self.sources.items() if wanted in sources}
-        room = path.parent
+        return self.neighbours(path.parent)
+
+    def neighbours(self, room: Path) -> set[str]:
+        """The kernels of a room; of what all rooms plan with, or of one without kernels, all."""
         inside = {kernel for kernel, sources in self.sources.items() if any(room in s.parents for s in sources)}
         shared = room == KERNELS or room.name in SHARED_BY_ALL or not inside
         return set(self.sources) if shared else inside
 
     def cases(self, file: str) -> list[str]:
-        """The cases that launch these kernels: first few that launch each, then of each function of cases the cheapest, and so on."""
-        kernels = {kernel: self.launching[kernel] for kernel in self.kernels(file) & self.launching.keys()}
+        """The cases that launch these kernels. Of what plans them in turn with those of their room: what a solver refuses they do not
+        launch."""
+        own = self.launched_by(self.kernels(file))
+        path = KERNELS / Path(file).relative_to("accelerated")
+        others = self.launched_by(self.neighbours(path.parent)) if path.suffix == ".py" else []
+        return list(dict.fromkeys(case for pair in zip_longest(own, others) for case in pair if case))
+
+    def launched_by(self, wanted: set[str]) -> list[str]:
+        """The cases that launch kernels: first few that launch each, then of each function of cases the cheapest, and so on."""
+        kernels = {kernel: self.launching[kernel] for kernel in wanted & self.launching.keys()}
         first = covering({"kernels": kernels, "seconds": self.seconds})
         functions: dict[str, list[str]] = {}
         for case in sorted({case for cases in kernels.values() for case in cases}, key=lambda case: self.seconds[case]):
