@@ -17,7 +17,7 @@ from dualdnn.api.operations import (
     TensorSpec,
 )
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
-from dualdnn.reference import evaluate
+from dualdnn.reference import evaluate, judge
 from dualdnn.reference.engine import magnitude_of
 from dualdnn.reference.judge import bounds
 from scipy import ndimage
@@ -225,3 +225,8 @@ def test_a_product_of_x_that_float_does_not_hold():
     value, bound = (array.ravel() for array in bounds(operation, "dx", evaluate(operation, held)["dx"], held))
     assert 1e-36 < abs(value[0]) < bound[0]
     assert bound[1] <= abs(value[1]) * 2.0**-16
+    x[1], dy[1] = 0.03, np.inf
+    held = memory(x=x, y=x, dy=dy)
+    for found in (-np.inf, np.nan):  # the product times an infinity, or zero times it
+        after = {"dx": np.array([found, np.nan], np.float32).view(np.uint8)}
+        assert judge(operation, held | {"dx": 0 * after["dx"]}, held | after).agrees

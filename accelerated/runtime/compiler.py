@@ -83,7 +83,7 @@ def build(module: Module, architecture: str, *, rebuild: bool = False) -> tuple[
         return _built(module, architecture, flat_source, folder / name, rebuild)
     except OSError as error:  # full in the meantime, say
         given_up(folder, error)
-        return _built(module, architecture, flat_source, writable_folder() / name, rebuild)
+        return build(module, architecture, rebuild=rebuild)  # in another folder, as long as there is one
 
 
 def _built(module: Module, architecture: str, flat_source: str, path: Path, rebuild: bool) -> tuple[Path, bytes]:

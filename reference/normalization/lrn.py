@@ -6,6 +6,7 @@ import numpy as np
 from dualdnn.api.operations import LRNCrossChannelBackward, LRNCrossChannelForward
 
 from ..engine import Exact, implements
+from ..precision import PRECISION
 from ..view import Array
 from .windows import Power, allowed, combined, power, roundings, window
 
@@ -50,4 +51,9 @@ def lrn_backward(operation: LRNCrossChannelBackward, _y: Array, dy: Array, x: Ar
     def worst() -> Array:
         return spread(roundings(s, beta + 1), np.maximum) + min(operation.lrn.n, x.shape[1]) + GRADIENT
 
-    return Exact(value, magnitude, worst)
+    def lost() -> Array:
+        """Where a product of x that underflows meets an infinity: zero times it is NaN."""
+        least = PRECISION[operation.compute_type][1]
+        return np.asarray((np.abs(2 * factor * beta * x) < least) & np.isinf(value))
+
+    return Exact(value, magnitude, worst, undetermined=lost)

@@ -298,6 +298,16 @@ def test_a_cache_that_fills_up_meanwhile(folder: Path, temporary: Path, monkeypa
         assert scale(folder / "scale.cu") == 2
 
 
+@pytest.mark.filterwarnings("ignore:the kernel cache")
+def test_every_folder_is_full(folder: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> bytes:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(compiler, "_compile", full)
+    with pytest.raises(DeviceUnavailable, match=r"no folder takes compiled kernels.*No space left on device"):
+        scale(folder / "scale.cu")
+
+
 def test_a_stranger_s_folder_is_not_trusted(folder: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     no_such_folder(folder, monkeypatch)
     (temporary / f"dualdnn-cache-{os.getuid()}").mkdir(mode=0o777)
