@@ -432,7 +432,7 @@ def _row_map(product: Product, extents: list[int], images: int) -> tuple[TiledMa
     rows."""
     value, element_bytes = product.value, product.element_bytes
     depth, height, width = extents
-    # Several boxes of the 16 pixels of a warp: a single one goes where its pixel lies in the whole image.
+    # Several boxes of the 16 pixels of a warp: a single one goes where its pixel lies in the image.
     pixels = next((count for count in (8, 4, 2) if width % count == 0), 0)
     rows_follow = images == 1 or value.y_pixel[0] == height * value.y_pixel[2]
     if not pixels or depth > 1 or product.groups > 1 or product.finish.beta != 0 or not rows_follow:
