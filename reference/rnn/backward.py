@@ -16,6 +16,7 @@ from dualdnn.api.operations.dropout import STATES
 from dualdnn.api.operations.numpy_layout import NUMPY_TYPES
 from dualdnn.api.operations.rnn import RNNDataSpec, RNNSpec
 from dualdnn.api.operations.rnn.network import GRU, LSTM, PROJECTION, TANH
+from dualdnn.api.operations.specs import HALF
 
 from ..engine import Exact, implements
 from ..view import Array
@@ -264,7 +265,7 @@ def rnn_backward_data(
             results["dcx"] = stacked([one.cell for one in passes]).result()
         return results
 
-    results = with_bounds(compute, absent(spec, space, hx is None, cx is None))
+    results = with_bounds(compute, absent(spec, space, hx is None, cx is None), spec.data_type == HALF, underflows=True)
     results["reserveSpace"] = Exact.kept(np.concatenate([states, *(_bytes(spec, values) for values in (x, *known))]))
     return results
 
@@ -282,4 +283,9 @@ def rnn_backward_weights(
         gradient = _again(tracked, left_out, spec, operation.x, states, *known).weights()
         return {"dweightSpace": gradient.moved(lambda array: array.reshape(operation.dweightSpace.dims)).result()}
 
-    return with_bounds(compute, absent(spec, known[1], operation.hx is None, not known[3].any()))
+    return with_bounds(
+        compute,
+        absent(spec, known[1], operation.hx is None, not known[3].any()),
+        spec.data_type == HALF,
+        underflows=True,
+    )

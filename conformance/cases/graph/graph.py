@@ -119,6 +119,22 @@ def test_mixed_types(trial):
         trial(executed(pointwise(Mode.CUDNN_POINTWISE_ADD, x, y, b, alpha1=3.0)))
 
 
+@shows("CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR/c01")
+def test_infinities_beside_what_is_not_determined(trial):
+    """A virtual tensor of HALF may hold 90000 or an infinity, one of FLOAT 1e-45 or zero: sums and products with an infinity are infinite or NaN."""
+    dims = (1, 4, 2, 2)
+    x, added, y = (tensor(uid, dims, FLOAT) for uid in (1, 2, 4))
+    for kind, mode in ((HALF, Mode.CUDNN_POINTWISE_ADD), (FLOAT, Mode.CUDNN_POINTWISE_MUL)):
+        held = tensor(3, dims, kind, virtual=True)
+        graph = executed(pointwise(Mode.CUDNN_POINTWISE_MUL, x, held, x), pointwise(mode, held, y, added))
+        values = np.where(np.arange(16) % 4, 1.5, 300 if kind == HALF else 3e-23).astype(np.float32)
+        others = np.where(np.arange(16) % 8, 2.0, -np.inf).astype(np.float32)
+        trial(
+            graph,
+            before={name: array.view(np.uint8) for name, array in zip(graph.inputs, (values, others), strict=True)},
+        )
+
+
 @shows(*of("OPERATION_GEN_STATS", "c01", "c03", "c04", "c05"), "cudnnGenStatsMode_t/c02")
 @pytest.mark.parametrize("data_type", [FLOAT, HALF, DOUBLE], ids=lambda t: t.name.removeprefix("CUDNN_DATA_"))
 @pytest.mark.parametrize(
