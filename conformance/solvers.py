@@ -16,6 +16,7 @@ from zlib import crc32
 from dualdnn.accelerated.plans import noting_launches
 from dualdnn.accelerated.runtime.sources import entry_points
 from dualdnn.accelerated.solver import forcing, solver_names
+from dualdnn.api.files import write
 from dualdnn.api.operations import Operation
 
 from .trial import Step
@@ -119,7 +120,7 @@ def write_kernels(results: Iterable[Mapping[str, Any]], directory: Path) -> dict
             seconds[result["id"]] = round(result["seconds"], 3)
     found = {kernel: sorted(ids) for kernel, ids in sorted(cases.items())}
     if found:
-        (directory / KERNELS_FILE).write_text(json.dumps({"kernels": found, "seconds": seconds}, indent=1))
+        write(directory / KERNELS_FILE, json.dumps({"kernels": found, "seconds": seconds}, indent=1).encode())
     return found
 
 
