@@ -104,14 +104,14 @@ def test_on_a_gpu(tmp_path, monkeypatch):
     kernels, lines = ["--kernels", str(tmp_path / "kernels.json")], tmp_path / "lines"
     for options in (
         ["--mutants", "3", "--floor", "accelerated", "--gpu", "--lines", str(lines)],
-        ["--left", str(lines)],
+        ["--left", str(lines), "--all-solvers"],
     ):
         monkeypatch.setattr("sys.argv", ["planted", *options, *kernels])
         assert command.main() == 1
     first, again = asked
     assert [bug.breaks for bug in first] == [bug.breaks for bug in drawn(3, 0, ("accelerated",), gpu=True)]
     assert all(bug.judged_on == (("accelerated", "--solvers", bug.solvers), ()) for bug in first)
-    assert again == [replace(bug, subject="") for bug in first[1:]]
+    assert again == [replace(bug, subject="", solvers="all") for bug in first[1:]]
     assert [json.loads(text)["ran"] for text in lines.read_text().splitlines()] == [7, 7, 7]
 
 
