@@ -63,9 +63,9 @@ template <> struct FilterOf<uint8> {
 struct Arguments {
   const ELEMENT* x;
   const typename FilterOf<ELEMENT>::type* w;
-  void* y;            // of RESULT; float or int8 where ELEMENT is an 8-bit integer
-  const void* prior;  // like y
-  const void* bias;   // of ELEMENT; float where that is an 8-bit integer
+  void* y;                                 // of RESULT; float or int8 where ELEMENT is an 8-bit integer
+  const void* prior;                       // like y
+  const void* bias;                        // of ELEMENT; float where that is an 8-bit integer
   long long x_offset, w_offset, y_offset;  // bytes from the pointer to the matrix
   Convolution convolution;
   Epilogue epilogue;
