@@ -49,7 +49,7 @@ class GradientPlanesSolver(TeamSolver):
 
     @staticmethod
     def _seconds(division: Division, walk: Walk, device: Any, pack_bytes: int) -> float:
-        """About how long a division takes."""
+        """Return about how long a division takes."""
         moved = 4 * division.items * division.columns * pack_bytes / BYTES_PER_SECOND
         words = division.items * walk.width / WORDS_PER_SECOND
         rounds = -(-division.tiles * division.team // device.multiprocessors)
