@@ -521,6 +521,7 @@ def test_last_tiles_are_blended_once(run):
             formats=NHWC,
             alpha=0.5,
             beta=-2.0,
+            math_type=DEFAULT,
         )
     )
 
