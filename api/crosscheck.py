@@ -139,13 +139,24 @@ def _kept(operation: Operation, memory: dict[str, Array]) -> Path | None:
 
 def saved(operation: Operation, memory: dict[str, Array], folder: Path) -> Path:
     """A new file with the call: the operation's text and the bytes of its operands, for ``dualdnn replay``."""
-    number = next(n for n in range(10**6) if not (folder / f"disagreement-{n}.npz").exists())
-    path = folder / f"disagreement-{number}.npz"
-    path.touch()  # an error before the work is done, not after it
+    path = next(path for n in range(10**6) if _made(path := folder / f"disagreement-{n}.npz"))
     shared = {name: next(o for o in memory if memory[o] is memory[name]) for name in memory}
     arrays: dict[str, Any] = {f"operand_{name}": contents for name, contents in memory.items()}
-    np.savez_compressed(path, operation=str(operation), shared=repr(shared), **arrays)
+    try:
+        np.savez_compressed(path, operation=str(operation), shared=repr(shared), **arrays)
+    except BaseException:  # half a file helps nobody
+        path.unlink()
+        raise
     return path
+
+
+def _made(path: Path) -> bool:
+    """Whether the file is new and ours: another thread or process may save a call, too."""
+    try:
+        path.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
 
 
 def loaded(path: str | Path) -> tuple[Operation, dict[str, Array], dict[str, str]]:

@@ -174,7 +174,7 @@ class _Documented:
                 raise TypeError("of another type")
             return enumeration(operator.index(value))
         except Exception:  # whatever a foreign object raises when it is asked for its value
-            text = f"is {_shown(value)}, which is no enumerator of {enumeration.__name__}"
+            text = f"is {shown(value)}, which is no enumerator of {enumeration.__name__}"
             raise self.refuse(parameter, text) from None
 
     def _integer(self, parameter: Parameter, value: Any) -> int:
@@ -182,7 +182,7 @@ class _Documented:
         try:
             number = operator.index(value)
         except Exception:
-            raise self.refuse(parameter, f"is {_shown(value)}, not an integer") from None
+            raise self.refuse(parameter, f"is {shown(value)}, not an integer") from None
         if not lowest <= number <= highest:
             raise self.refuse(parameter, f"is {number}, outside the range of {parameter.base_type}")
         return number
@@ -194,25 +194,28 @@ class _Documented:
         if isinstance(value, (str, bytes)) or (
             not isinstance(value, (Sequence, Mapping)) and not hasattr(value, "__len__")
         ):
-            raise self.refuse(parameter, f"is {_shown(value)}, not a sequence of {of}")
+            raise self.refuse(parameter, f"is {shown(value)}, not a sequence of {of}")
         try:
             return list(value)
         except Exception:  # a 0-dimensional array has __len__, but no length
-            raise self.refuse(parameter, f"is {_shown(value)}, not a sequence of {of}") from None
+            raise self.refuse(parameter, f"is {shown(value)}, not a sequence of {of}") from None
 
     def _number(self, parameter: Parameter, value: Any) -> float:
-        kind = getattr(getattr(value, "dtype", None), "kind", "")
         try:
-            if isinstance(value, (str, bytes, bytearray, Enum)) or (
-                kind and kind in "cSUmM"
-            ):  # NumPy would convert these
-                raise TypeError("of another type")
-            return float(value)
+            return real_number(value)
         except Exception:
-            raise self.refuse(parameter, f"is {_shown(value)}, not a real number") from None
+            raise self.refuse(parameter, f"is {shown(value)}, not a real number") from None
 
 
-def _shown(value: Any) -> str:
+def real_number(value: Any) -> float:
+    """An argument as a number; any exception where it is none."""
+    kind = getattr(getattr(value, "dtype", None), "kind", "")
+    if isinstance(value, (str, bytes, bytearray, Enum)) or (kind and kind in "cSUmM"):  # NumPy would convert these
+        raise TypeError("of another type")
+    return float(value)
+
+
+def shown(value: Any) -> str:
     """A wrong argument in words, whatever its repr does."""
     try:
         text = repr(value)

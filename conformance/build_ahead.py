@@ -117,7 +117,7 @@ def wanted_modules(device: Any) -> list[Module]:
     for operation in timed(device):
         plan(operation, fast)
     for operation in kinds(device):
-        for solver in possible_solvers(operation, device):  # those too that serve other sizes
+        for solver in possible_solvers(operation, general):  # those too that serve other sizes
             made = plan_by(operation, general, solver)
             if isinstance(made, AlignedPlan):
                 made.fallback()

@@ -31,6 +31,7 @@ from .bench import command as bench
 from .calls import Caller
 from .differences import explanation_of
 from .expected import read_expected
+from .files import check_writable, write
 from .inputs import KINDS
 from .plugin import CASES
 from .port import command as port
@@ -162,6 +163,9 @@ def main(arguments: list[str] | None = None) -> int:
     chosen.invocation = shlex.join(["dualdnn", *(sys.argv[1:] if arguments is None else arguments)])
     try:
         return chosen.run(chosen)
+    except KeyboardInterrupt:
+        print(f"\ndualdnn {chosen.command}: interrupted", file=sys.stderr)
+        return 130  # as a shell reports it
     except (ValueError, CudnnError, OSError, DeviceUnavailable, ReportError) as error:
         print(f"dualdnn {chosen.command}: {error}", file=sys.stderr)
         return 2
@@ -208,6 +212,7 @@ def run_conformance(chosen: argparse.Namespace) -> int:
             options += [f"--{name.replace('_', '-')}", str(path.resolve())]
     if chosen.expected:
         read_expected(chosen.expected)  # its mistakes are errors before anything runs
+    check_writable(path for path in (chosen.write_expected, chosen.record) if path)
     partial = selection or all(map(is_recorded, chosen.subject or default_subjects()))
     options += [] if partial else ["--complete"]
     if chosen.record:
@@ -264,7 +269,7 @@ def run_diff(chosen: argparse.Namespace) -> int:
     comparison = Comparison(read_json(chosen.old), read_json(chosen.new))
     print(to_text(comparison))
     if chosen.out:
-        chosen.out.write_text(to_page(comparison), encoding="utf-8")
+        write(chosen.out, to_page(comparison).encode())
         print(f"page: {chosen.out}")
     return 1 if comparison.regressions else 0
 

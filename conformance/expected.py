@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from .files import write
+
 REASON = "expected failure"  # why a failure is known, where no declared difference says so
 HEADING = """\
 # Cases that are expected to fail, one a line: subject, case. Written by dualdnn conformance --write-expected.
@@ -49,5 +51,5 @@ def read_expected(path: Path) -> Expected:
 def write_expected(path: Path, failures: Iterable[tuple[str, str]]) -> int:
     """Write (subject, case) of failures; returns how many there are."""
     lines = sorted({f"{subject} {case}\n" for subject, case in failures})
-    path.write_text(HEADING + "".join(lines), encoding="utf-8")
+    write(path, (HEADING + "".join(lines)).encode())
     return len(lines)

@@ -7,6 +7,7 @@ an operation and judge it) and ``refuses`` (a call must raise a status, citing a
 from __future__ import annotations
 
 import gc
+import glob
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -108,6 +109,12 @@ class Recording:
         self.worker = getattr(config, "workerinput", {}).get("workerid")
         self.subject = opened(names[0])
         self.recorder = self.subject.cudnn = Recorder(self.subject.cudnn)  # type: ignore[misc]
+        if self.worker is None:
+            for part in self._parts():  # of a run that was killed: they are no calls of this one
+                part.unlink()
+
+    def _parts(self) -> list[Path]:
+        return sorted(self.path.parent.glob(f"{glob.escape(self.path.name)}.*.part"))
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
@@ -115,7 +122,7 @@ class Recording:
         if self.recorder.records:
             save(own, self.subject, self.recorder.records)
         if self.worker is None:
-            self.written = merge(self.path, sorted(self.path.parent.glob(f"{self.path.name}.*.part")))
+            self.written = merge(self.path, self._parts())
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         terminalreporter.write_line(f"recorded: {self.written} calls in {self.path}")
@@ -582,10 +589,7 @@ class Collector:
         report = self.build(state)
         self._write(report, Path(directory), session)
         if target := self.config.getoption("--write-expected"):
-            failures = [
-                (r["subject"], r["id"]) for r in self.results if r["outcome"] == "failed" and not _is_declared(r)
-            ]
-            self.notes.append(f"expected failures: {write_expected(Path(target), failures)} cases in {target}")
+            self._write_expected(Path(target), session, stopped)
         if self.config.getoption("--complete"):
             ours = [opened(name) for name in subject_names(self.config) if opened(name).ours]
             self.unshown = {s.name: scope.without_a_case(s.name, report.cases) for s in ours}
@@ -605,13 +609,26 @@ class Collector:
             directory = directory.with_name(f"{directory.name}-interrupted")
         try:
             paths = write_report(report, directory)
+            self.kernels = write_kernels(self.results, directory)
         except OSError as error:
             self.notes.append(f"the report could not be written to {directory}: {error}")
             directory = Path(tempfile.mkdtemp(prefix="dualdnn-report-"))
             paths = write_report(report, directory)
+            self.kernels = write_kernels(self.results, directory)
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
-        self.kernels = write_kernels(self.results, directory)
         self.notes.append(f"report{'' if state == COMPLETE else f' ({state})'}: {paths['report.html']}")
+
+    def _write_expected(self, target: Path, session: pytest.Session, stopped: bool) -> None:
+        """Write the failures, of a run that came to its end: the list that was there has those of all cases."""
+        if stopped:
+            self.notes.append(f"the run was interrupted: no expected failures were written to {target}")
+            return
+        failures = [(r["subject"], r["id"]) for r in self.results if r["outcome"] == "failed" and not _is_declared(r)]
+        try:
+            self.notes.append(f"expected failures: {write_expected(target, failures)} cases in {target}")
+        except OSError as error:
+            self.notes.append(f"the expected failures could not be written to {target}: {error}")
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         for name, counts in summary(self.results).items():

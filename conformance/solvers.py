@@ -18,6 +18,7 @@ from dualdnn.accelerated.runtime.sources import entry_points
 from dualdnn.accelerated.solver import forcing, solver_names
 from dualdnn.api.operations import Operation
 
+from .files import write
 from .trial import Step
 
 T = TypeVar("T")
@@ -119,7 +120,7 @@ def write_kernels(results: Iterable[Mapping[str, Any]], directory: Path) -> dict
             seconds[result["id"]] = round(result["seconds"], 3)
     found = {kernel: sorted(ids) for kernel, ids in sorted(cases.items())}
     if found:
-        (directory / KERNELS_FILE).write_text(json.dumps({"kernels": found, "seconds": seconds}, indent=1))
+        write(directory / KERNELS_FILE, json.dumps({"kernels": found, "seconds": seconds}, indent=1).encode())
     return found
 
 

@@ -28,6 +28,7 @@ from .spread import Relative, Spread, Steps
 from .view import WHOLE, Array, Place, read, wide_type, write
 
 VALUES_ALONE: ContextVar[bool] = ContextVar("VALUES_ALONE", default=False)  # the backend, which asks for no bounds
+EXPECTED_ASKED: ContextVar[bool] = ContextVar("EXPECTED_ASKED", default=True)  # the judge, unless inputs are not random
 ARITHMETIC = "DUALDNN_REFERENCE_ARITHMETIC"
 Number = float | int
 Expected = Spread | Relative | Steps

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -57,16 +58,16 @@ class Arithmetic:
 
     def rounded(self, value: Array, error: Array, magnitude: Array, roundings: Any = 1) -> Known:
         """The value with the error of its arguments and that of its own roundings, of terms of this magnitude."""
-        total = np.asarray(roundings, value.dtype) * self.unit
+        total, is_open = np.asarray(roundings, value.dtype) * self.unit, np.isinf(error)
         error = error + total * (magnitude + error) * (1 + total) + self.smallest
         overflows = magnitude + error >= self.largest
-        return _settled(value, np.where(overflows, np.inf, error))
+        return _settled(value, np.where(overflows, np.inf, error), is_open)
 
 
-def _settled(value: Array, error: Array) -> Known:
-    """Infinities and NaN are what they are, unless nothing is determined."""
+def _settled(value: Array, error: Array, is_open: Array) -> Known:
+    """Infinities and NaN are what they are, unless they are made of what is not determined."""
     error = np.where(np.isnan(error), np.inf, error)
-    return Known(value, np.where(np.isfinite(value), error, 0))
+    return Known(value, np.where(np.isfinite(value), error, np.where(is_open, np.inf, 0)))
 
 
 @implements_in_parts(OperationGraph)
@@ -103,7 +104,12 @@ def node_by_node(operation: OperationGraph, *inputs: Array) -> dict[str, Exact]:
         for tensor, result in zip(node.outputs, found, strict=True):
             results[tensor.operand] = result
             known[tensor.operand] = _held(tensor, result)
-    return {name: Exact(results[name].value, results[name].error / arithmetic.unit, 1) for name in operation.outputs}
+    return {name: _exact(results[name], arithmetic) for name in operation.outputs}
+
+
+def _exact(known: Known, arithmetic: Arithmetic) -> Exact:
+    undetermined = partial(np.asarray, np.isinf(known.error) & ~np.isfinite(known.value))
+    return Exact(known.value, known.error / arithmetic.unit, 1, undetermined=undetermined)
 
 
 def _held(tensor: GraphTensor, result: Known) -> Known:
@@ -113,7 +119,7 @@ def _held(tensor: GraphTensor, result: Known) -> Known:
     unit, smallest, largest = PRECISION[tensor.data_type]
     reach = np.abs(result.value) + result.error
     error = result.error + unit * reach + smallest
-    return _settled(result.value, np.where(reach >= largest, np.inf, error))
+    return _settled(result.value, np.where(reach >= largest, np.inf, error), np.isinf(result.error))
 
 
 def _limits(data_type: cudnnDataType_t) -> tuple[int, int]:
@@ -147,7 +153,14 @@ def _add(_node: PointwiseNode, arithmetic: Arithmetic, x: Known, b: Known) -> Kn
 def _multiply(_node: PointwiseNode, arithmetic: Arithmetic, x: Known, b: Known) -> Known:
     value = x.value * b.value
     error = np.abs(x.value) * b.error + np.abs(b.value) * x.error + x.error * b.error
-    return arithmetic.rounded(value, error, np.abs(value))
+    is_open = np.isinf(x.error + b.error) | (_may_vanish(x.value, x.error) & np.isinf(b.value))
+    is_open = is_open | (_may_vanish(b.value, b.error) & np.isinf(x.value))
+    return arithmetic.rounded(value, np.where(is_open, np.inf, error), np.abs(value))
+
+
+def _may_vanish(value: Array, error: Array) -> Array:
+    """Where a number may be lost: its product with an infinity is infinite or NaN."""
+    return np.asarray((error > 0) & (np.abs(value) <= error))
 
 
 def _extremum(choose: Callable[[Array, Array], Array]) -> Callable[..., Known]:
@@ -155,7 +168,8 @@ def _extremum(choose: Callable[[Array, Array], Array]) -> Callable[..., Known]:
         value = choose(x.value, b.value)  # the operand that is a number, where the other one is NaN
         if node.pointwise.nan == cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN:
             value = np.where(np.isnan(x.value) | np.isnan(b.value), np.nan, value)
-        return _settled(value, np.maximum(x.error, b.error))
+        error = np.maximum(x.error, b.error)
+        return _settled(value, error, np.isinf(error))
 
     return evaluate
 
@@ -181,7 +195,7 @@ def _relu(node: PointwiseNode, arithmetic: Arithmetic, x: Known) -> Known:
     if node.pointwise.nan == cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN:
         value = np.where(np.isnan(x.value), np.nan, value)
     clips = sum(abs(clip) for clip in (lower, upper) if np.isfinite(clip))  # are rounded into the compute type
-    return _settled(value, x.error + arithmetic.unit * clips)
+    return _settled(value, x.error + arithmetic.unit * clips, np.isinf(x.error))
 
 
 def _function(evaluate: Callable[[Array], Array], steepest: float, roundings: int) -> Callable[..., Known]:
@@ -225,8 +239,9 @@ def _statistics(_node: GenStatsNode, arithmetic: Arithmetic, _prior: None, x: Kn
     def over(values: Array) -> Array:
         return values.sum(axis=axes, keepdims=True)
 
-    sums = arithmetic.rounded(over(x.value), over(x.error), over(np.abs(x.value)), terms)
-    spread = over(2 * np.abs(x.value) * x.error + x.error * x.error)
+    error = over(x.error)
+    sums = arithmetic.rounded(over(x.value), error, over(np.abs(x.value)), terms)
+    spread = np.where(np.isinf(error), np.inf, over(2 * np.abs(x.value) * x.error + x.error * x.error))
     return sums, arithmetic.rounded(over(squares), spread, over(squares), terms + 1)
 
 
@@ -335,6 +350,19 @@ def _convolution(node: ConvolutionNode, arithmetic: Arithmetic, prior: Array | N
     carried = np.zeros(())
     if any(error.any() for error in errors):
         carried = _sum(node, sizes[0] + errors[0], sizes[1] + errors[1]) - _sum(node, *sizes)
+        # No sum is determined that has a term which is not.
+        kind = errors[0].dtype
+        lost = [_may_vanish(value, error).astype(kind) for value, error in zip(values, errors, strict=True)]
+        opens, infinite = ([np.isinf(part).astype(kind) for part in parts] for parts in (errors, values))
+        met = [
+            (opens[0], np.ones_like(lost[1])),
+            (np.ones_like(lost[0]), opens[1]),
+            (lost[0], infinite[1]),
+            (infinite[0], lost[1]),
+        ]
+        for first, second in met:
+            if first.any() and second.any():
+                carried = np.where(_sum(node, first, second) > 0, np.inf, carried)
     cut = 2 if node.inputs[0].data_type in (HALF, BFLOAT16) else 1  # tensor cores cut sums off rather than round them
     found = arithmetic.rounded(_sum(node, *values), carried, _sum(node, *sizes), cut * _terms(node))
     dims = node.outputs[0].dims

@@ -16,7 +16,7 @@ from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.operations import Operation, TensorSpec
 
 from .blocks import blocks
-from .engine import Exact, Expected, blended, magnitude_of, results_of, roundings_of, spread_of
+from .engine import EXPECTED_ASKED, Exact, Expected, blended, magnitude_of, results_of, roundings_of, spread_of
 from .precision import PRECISION
 from .spread import Errors, Relative
 from .view import NUMPY_TYPES, WHOLE, Array, Place, read, rounded, stored, strided, wide_type
@@ -105,6 +105,7 @@ def judge(
     numbers, for which the sharper rules (spread.py) hold.
     """
     verdict = Verdict(stray=_stray_writes(operation, before, after))
+    asked = EXPECTED_ASKED.set(random)
     with np.errstate(all="ignore"):
         for name, place, exact in results_of(operation, wide_type(operation.compute_type))({**before, **(kept or {})}):
             if exact.opaque:
@@ -115,6 +116,7 @@ def judge(
                 spread = spread_of(exact) if random else None
                 for part in _in_blocks(operation.tensor(name), place, exact, spread):
                     _judge_output(operation, name, *part, before, after[name], verdict)
+    EXPECTED_ASKED.reset(asked)
     return verdict
 
 
@@ -214,6 +216,8 @@ def _judge_output(
     shows = ~undetermined
     if exact.overflows:
         not_finite = exact.overflows() & ~np.isfinite(exact.value)
+        if exact.undetermined:
+            not_finite = not_finite & ~exact.undetermined()
         right &= ~(not_finite & np.isfinite(number))
         shows |= not_finite
     error = number - _saturated(value, spec.scalar_type)

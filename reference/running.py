@@ -13,13 +13,17 @@ import numpy as np
 from .spread import CUT_OF_TF32, each_rounded, few, reach_of, walked
 from .view import Array
 
+LEAST_INFINITE_HALF = 65520.0  # and all beyond it, as HALF
+LATER_FACTORS = 2.0**12  # by which a product that was lost may be multiplied
+
 
 @dataclass(frozen=True)
 class Running:
-    """How errors of arithmetic with this unit roundoff propagate. is_expected: squares are carried along."""
+    """How errors of arithmetic with this unit roundoff propagate. is_expected: squares are carried along. smallest: of its normal numbers."""
 
     unit: float
     is_expected: bool = False
+    smallest: float = 0.0
 
     def size(self, numbers: Any) -> Any:
         """The factors by which errors grow where numbers are multiplied by these."""
@@ -29,6 +33,13 @@ class Running:
         """The error of so many roundings of each term. What is expected leaves room for several that all go one way."""
         size = sum(self.size(term) for term in terms)
         return each_rounded(roundings, size) if self.is_expected else roundings * size
+
+    def of_product_of(self, value: Array) -> Any:
+        """The error of a rounded product, which may be lost where it is no normal number, before other factors enlarge it: their order is
+        free. One with zero is not."""
+        error, least = self.rounded(1, value), LATER_FACTORS * self.smallest / self.unit
+        lost = np.abs(value) < least
+        return np.where(lost & (value != 0), self.rounded(1, least), error) if lost.any() else error
 
     @property
     def of_products(self) -> float:
@@ -48,3 +59,8 @@ class Running:
             return np.asarray(count * (1 + count * self.unit) * terms + 2 * factors * products)
         lost = few(CUT_OF_TF32[0] * count) * (np.square(total) + terms) if cut else 0.0
         return np.asarray(walked(count, total, np.sqrt(terms)) + lost + each_rounded(factors, products, 2))
+
+
+def beyond_half(values: Array) -> Array:
+    """The numbers, infinite where memory in HALF does not hold them."""
+    return np.where(np.abs(values) >= LEAST_INFINITE_HALF, np.copysign(np.inf, values), values)

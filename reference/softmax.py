@@ -20,6 +20,7 @@ ARGUMENT = 3  # x - maximum, its product with log2(e), that constant: each of ef
 LOG = 2  # log within 1 ulp
 DIVISION = 5  # the reciprocal of a sum near the largest number is subnormal (up to 4), and a product
 RESCALE = EXP + 1  # a running sum multiplied by exp(old maximum - new maximum)
+EDGE = 1 + 2.0**-10  # beyond what sums and exponentials of float err
 MOST_RESCALES = 64  # in parts of a row and then between them; fewer in a row of fewer elements
 
 
@@ -73,10 +74,14 @@ def softmax_forward(operation: SoftmaxForward, x: Array) -> Exact:
         error = relative(value, shifted) + value * (total_roundings(shifted) + DIVISION)
         if not fast:
             return error
-        # Terms below the smallest normal number may be flushed. A sum that only the compute type cannot hold makes
-        # everything undetermined; where even wide arithmetic overflows, exp(x) / inf is 0 for every finite exp(x).
-        flushed = smallest / unit * (1 + count * value) / total
-        return np.where(np.isinf(total), 0, np.where(total < largest, error + flushed, np.inf))
+        # Terms below the smallest normal number may be flushed. A sum that only the compute type cannot hold, or of which no normal number is
+        # left, makes everything undetermined, and so does alpha / sum; where even wide arithmetic overflows, exp(x) / inf is 0 for every
+        # finite exp(x).
+        exponentials, alpha = np.exp(shifted), abs(operation.alpha)
+        flushed = smallest / unit * (1 + count * value) / total + (value * total * smallest / alpha if alpha else 0)
+        normal = _total(np.where(exponentials > EDGE * smallest, exponentials, 0), axes)
+        is_held = (EDGE * total < largest) & (normal > EDGE * max(smallest, alpha / largest))
+        return np.where(np.isinf(total), 0, np.where(is_held, error + flushed, np.inf))
 
     if is_log:
         return Exact(value, magnitude_of_log, 1)

@@ -45,6 +45,13 @@ def test_every_kernel_source_is_built(wanted, device):
     }
 
 
+def test_nothing_is_compiled_while_it_is_listed(device, monkeypatch):
+    """Else it would be, one module after the other, whichever part was asked for."""
+    monkeypatch.setattr(type(device), "function", None)
+    monkeypatch.setattr(build_ahead, "timed", lambda _: [])
+    assert build_ahead.wanted_modules(device)
+
+
 def test_convolutions_are_built_in_every_data_type(wanted):
     types = {
         "convolution/implicit_gemm/simt.cu": ("float", "double", "half", "bfloat16", "int8", "uint8"),

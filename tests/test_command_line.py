@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import tempfile
 
 import numpy as np
 import pytest
-from dualdnn.conformance import command_line, plugin
+from dualdnn.conformance import command_line, files, plugin
 from dualdnn.conformance.command_line import main
 
 
@@ -271,10 +272,45 @@ def test_an_interrupted_run_keeps_what_it_found(one_case, tmp_path, monkeypatch,
 
     monkeypatch.setattr(plugin, "attempt_chain", interrupted)
     monkeypatch.setattr(command_line, "_destination", lambda *_: whole)
-    assert main([*ONE, "-k", "test_forward_in_place", "--out", str(whole)]) == 2
+    expected = tmp_path / "expected.txt"
+    expected.write_text("reference all/of_them\n")
+    assert main([*ONE, "-k", "test_forward_in_place", "--out", str(whole), "--write-expected", str(expected)]) == 2
+    assert expected.read_text() == "reference all/of_them\n"
     report = json.loads((tmp_path / "report-interrupted" / "compliance.json").read_text())
     assert report["environment"]["state"] == "interrupted" and len(report["cases"]) == 2
     assert (whole / "compliance.json").read_text() == text and "(interrupted)" in capfd.readouterr().out
+
+
+def test_expected_failures_that_cannot_be_written(one_case, tmp_path, monkeypatch, capfd):
+    """A place that takes no file is an error before anything runs; one that is full at the end loses nothing else."""
+    _, case = one_case
+    run = [*ONE, "--case", case, "--out", str(tmp_path / "out")]
+    (tmp_path / "file").touch()
+    assert main([*run, "--write-expected", str(tmp_path / "file" / "expected.txt")]) == 2
+    assert "nothing was written" in capfd.readouterr().err and not (tmp_path / "out").exists()
+    listed = tmp_path / "expected.txt"
+    listed.write_text("reference what/was_there\n")
+
+    def full(descriptor, mode):
+        os.close(descriptor)
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(files.os, "fdopen", full)
+    assert main([*run, "--write-expected", str(listed)]) == 2
+    shown = capfd.readouterr().out
+    assert "No space left on device" in shown and "1 passed" in shown
+    assert listed.read_text() == "reference what/was_there\n" and {p.name for p in tmp_path.iterdir()} == {
+        "expected.txt", "file", "out",
+    }  # fmt: skip
+
+
+def test_an_interrupted_command_is_one_line(monkeypatch, capsys):
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command_line, "read_json", interrupted)
+    assert main(["report", "any.json"]) == 130
+    assert capsys.readouterr().err == "\ndualdnn report: interrupted\n"
 
 
 def test_expected_failures(one_case, tmp_path, monkeypatch, capfd):

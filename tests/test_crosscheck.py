@@ -115,6 +115,26 @@ def test_a_folder_that_cannot_be_written_takes_no_diagnosis_away(prepared, monke
     assert error.path is None and "could not be saved" in str(error) and error.verdict.worst.got == 9.0
 
 
+def test_half_a_file_does_not_stay(prepared, monkeypatch, tmp_path):
+    def full(path, **_):
+        path.write_bytes(b"half")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(crosscheck.np, "savez_compressed", full)
+    assert disagreement(prepared, monkeypatch, broken_accelerated).path is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_calls_that_are_saved_at_once_have_files_of_their_own(tmp_path, monkeypatch):
+    """A name that was free when somebody looked is not free any more."""
+    operation = parse(OPERATIONS[0].format(*SPECS))
+    memory = prepare(operation, "normal", 0)
+    monkeypatch.setattr(crosscheck.Path, "exists", lambda _: False)
+    first, second = (crosscheck.saved(operation, memory, tmp_path) for _ in range(2))
+    assert first != second and loaded(first)[0] == loaded(second)[0] == operation
+
+
 def test_a_file_that_is_no_archive(tmp_path):
     """NumPy advises to load it unsafely."""
     (tmp_path / "text.npz").write_text("no archive")

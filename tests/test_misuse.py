@@ -167,6 +167,10 @@ class Vector:
 
     __bool__ = __index__ = __len__ = __float__
 
+    @property
+    def handle(self):
+        raise RuntimeError("a Tensor has no stream")
+
 
 @pytest.mark.parametrize(
     "wrong", [Vector(), np.array(3), np.zeros(2), [1.0], 1j, "1", None], ids=lambda value: type(value).__name__
@@ -184,6 +188,7 @@ def test_only_statuses_leave_a_documented_call(wrong):
     if wrong is not None:
         refused(lambda: cudnn.cudnnCreate(backend=wrong))
         refused(lambda: cudnn.cudnnCreate(device=wrong))
+        refused(cudnn.cudnnSetStream, cudnn.cudnnCreate(**EMULATED), wrong)
 
 
 def test_scalars_that_never_repeat_make_no_plans():

@@ -20,7 +20,8 @@ from dualdnn.conformance.planted import (
     families_of,
     summary,
 )
-from dualdnn.conformance.planted.mutants import Edit, PythonEdits, cuda_edits, drawn, only_on_a_gpu
+from dualdnn.conformance.planted import __main__ as command
+from dualdnn.conformance.planted.mutants import Edit, PythonEdits, cuda_edits, drawn, not_compiled
 from dualdnn.conformance.planted.reach import Reach
 
 VERSION = Bug(
@@ -82,6 +83,36 @@ def test_cases_in_order(tmp_path):
     assert all("library/test_version" in one.by for one in found)
     assert copy.try_bugs([endless], 2)[0].state == UNDECIDED
     assert len(batches([bug, replace(bug, cases=("pooling",))], 6)) == 2
+    late = Copy(tmp_path / "late", until=0)
+    assert late.try_bugs([bug], 120)[0].state == UNDECIDED, "nothing goes on after the time for all"
+    assert list(planted.tried([bug], 1, 120, all_seconds=0)) == [], "and nothing begins"
+
+
+def test_on_a_gpu(tmp_path, monkeypatch):
+    """Mutants of accelerated/ are judged on the GPU; of the lines those that were not noticed are tried elsewhere."""
+    asked = []
+
+    def tried(wanted, jobs, seconds, at_once, all_seconds):
+        asked.append(wanted)
+        states = [NOTICED, SURVIVED, UNDECIDED] if len(wanted) == 3 else [SURVIVED] * len(wanted)
+        yield from (planted.Outcome(bug, state, "", 1.0, 7) for bug, state in zip(wanted, states, strict=True))
+
+    monkeypatch.setattr(command, "tried", tried)
+    monkeypatch.setattr(command, "verified", lambda outcomes, jobs: list(outcomes))
+    monkeypatch.setattr(Copy, "most_seconds", Copy.most_seconds)
+    (tmp_path / "kernels.json").write_text(json.dumps({"kernels": {}, "seconds": {}}))
+    kernels, lines = ["--kernels", str(tmp_path / "kernels.json")], tmp_path / "lines"
+    for options in (
+        ["--mutants", "3", "--floor", "accelerated", "--gpu", "--lines", str(lines)],
+        ["--left", str(lines)],
+    ):
+        monkeypatch.setattr("sys.argv", ["planted", *options, *kernels])
+        assert command.main() == 1
+    first, again = asked
+    assert [bug.breaks for bug in first] == [bug.breaks for bug in drawn(3, 0, ("accelerated",), gpu=True)]
+    assert all(bug.judged_on == (("accelerated", "--solvers", bug.solvers), ()) for bug in first)
+    assert again == [replace(bug, subject="") for bug in first[1:]]
+    assert [json.loads(text)["ran"] for text in lines.read_text().splitlines()] == [7, 7, 7]
 
 
 def test_cases_that_reach_a_source(tmp_path):
@@ -96,7 +127,8 @@ def test_cases_that_reach_a_source(tmp_path):
     reach = Reach(tmp_path / "kernels.json")
     own = ["pooling/a[2]", "pooling/b", "pooling/a[1]"]
     assert reach.cases("accelerated/pooling/global_forward.cu") == own
-    assert reach.cases("accelerated/pooling/global_forward.py") == own, "of the twin"
+    turns = reach.cases("accelerated/pooling/global_forward.py")
+    assert turns[0] == own[0] and sorted(turns) == sorted([*own, "pooling/c"]), "of the twin, and of the room in turn"
     assert reach.solvers("accelerated/pooling/global_forward.cu") == "pooling.global_forward"
     assert set(reach.cases("accelerated/pooling/plan.py")) == {*own, "pooling/c"}, "of the room"
     assert set(reach.cases("accelerated/pooling/functors.cuh")) == {*own, "pooling/c"}, "of those that include it"
@@ -147,7 +179,9 @@ def test_edits_of_kernels():
         ("comparison", "<", "<="), ("index", "i", "i + 1"), ("minimum, maximum", "min", "max"), ("dropped statement", "__syncthreads();", ";"),
         ("wrong field", "images", "channels"), ("dropped term", " + 1.5f", ""), ("comparison", "==", "!="), ("constant", "0", "1"),
     }  # fmt: skip
-    assert [CUDA[start:end].strip() for start, end in only_on_a_gpu(CUDA)] == ["if (a.images == 5) return;"]
+    for gpu, hidden in ((False, "if (a.images == 5) return;"), (True, "if (a.images == 4 && x) return 1;")):
+        assert [CUDA[start:end].strip() for start, end in not_compiled(CUDA, gpu)] == [hidden]
+    assert ("constant", "5", "5 + 1") in applied(CUDA, cuda_edits(CUDA, gpu=True))
     assert not any("3" in old or old == "5" for _, old, _ in found), (
         "comments, occupancy and what only a GPU compiles are left alone"
     )

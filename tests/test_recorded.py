@@ -318,8 +318,10 @@ def test_recorded_calls_agree_with_their_subject(tmp_path, name):
 def test_the_command_records_and_judges_its_recording(tmp_path, capfd):
     path = tmp_path / "calls.npz"
     run = ["conformance", "--out", str(tmp_path / "report"), "--jobs", "1"]
+    (tmp_path / "calls.npz.gw0.part").write_bytes(b"of a run that was killed")
     assert main([*run, "--subject", "reference", "-k", "activation and in_place", "--record", str(path)]) == 0
     assert "recorded:" in capfd.readouterr().out and load_recording(path).library == "reference"
+    assert not list(tmp_path.glob("*.part"))
     assert main([*run, "--subject", f"recorded:{path}"]) == 0
     report = json.loads((tmp_path / "report" / "compliance.json").read_text())
     assert report["subjects"] == ["recorded-reference-8.0.3"]

@@ -260,6 +260,27 @@ def test_orders_of_the_products_that_infinities_tell_apart():
     assert not agrees([nan] * 4 + rest)
 
 
+@pytest.mark.parametrize("dy", [np.inf, np.nan])
+def test_a_gradient_that_is_not_finite_counts_or_does_not(dy):
+    """Rounding decides whether the ReLU passed 316 * (6e4 - mean) + 0.5: infinity times a normalized value of zero is NaN."""
+    t = TensorSpec.packed(FLOAT, (1, 2, 1, 1), NHWC)
+    relu = ActivationSpec(RELU, cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN, 0.0)
+    operation = NormalizationBackward(
+        cudnnNormMode_t.CUDNN_NORM_PER_ACTIVATION, 1.0, 0.0, 1.0, 0.0, t, t, t, t, t, 1e-5, t, 0, 0,
+        cudnnNormOps_t.CUDNN_NORM_OPS_NORM_ACTIVATION, cudnnNormAlgo_t.CUDNN_NORM_ALGO_STANDARD, t, None, relu,
+    )  # fmt: skip
+    x, ones = np.array([6e4, 1], np.float32), np.ones(2, np.float32)
+    given = memory(x=x, dy=np.array([dy, 2], np.float32), y=ones, scale=ones, bias=ones / 2, savedMean=x)
+    given |= memory(savedInvVariance=ones * np.float32(316.2))
+
+    def agrees(dx: float, scale: float, bias: float) -> bool:
+        outputs = {"dx": (dx, 0), "dScale": (scale, 0), "dBias": (bias, 2)}
+        after = memory(**{name: np.array(values, np.float32) for name, values in outputs.items()})
+        return judge(operation, given | {name: 0 * old for name, old in after.items()}, given | after).agrees
+
+    assert agrees(0, 0, 0) and agrees(np.nan, np.nan, dy)
+
+
 def stored(before: dict[str, np.ndarray], **results: np.ndarray) -> dict[str, np.ndarray]:
     """Memory after a call with these results, rounded to float."""
     return before | memory(**{name: values.astype(np.float32) for name, values in results.items()})

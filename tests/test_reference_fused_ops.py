@@ -27,8 +27,8 @@ from dualdnn.api.operations import (
     ScaleBiasAddActivationGenBitmask,
     TensorSpec,
 )
-from dualdnn.api.operations.specs import DOUBLE, INT32, NCHW
-from dualdnn.reference import evaluate
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT32, NCHW
+from dualdnn.reference import evaluate, judge
 
 RELU = ActivationSpec(cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN, 0.0)
 FORWARD = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM
@@ -180,6 +180,25 @@ def test_convolution_and_its_statistics():
     assert np.allclose(found["y"], y)
     assert np.allclose(found["ySum"].reshape(-1), [y[:, k].sum() for k in range(4)])
     assert np.allclose(found["ySqSum"].reshape(-1), [(y[:, k] ** 2).sum() for k in range(4)])
+
+
+def test_statistics_of_what_half_does_not_hold():
+    """Sums are of y before it is rounded or after it, where 2e5 has become an infinity: such a channel is not judged."""
+    half, of_x = TensorSpec.packed(HALF, (1, 2, 1, 2)), TensorSpec.packed(HALF, (1, 1, 1, 2))
+    convolution = replace(CONVOLUTION, compute_type=FLOAT, padding=(0, 0), stride=(1, 1))
+    vector, sums = TensorSpec.packed(FLOAT, (1, 1, 1, 1)), TensorSpec.packed(FLOAT, (1, 2, 1, 1))
+    w = FilterSpec(HALF, NCHW, (2, 1, 1, 1))
+    operation = ScaleBiasActivationConvBnstats(convolution, None, FORWARD, 0, of_x, vector, vector, w, half, sums, sums)
+    given = {"x": np.float16([1e4, 1]), "w": np.float16([20, 1]), "eqScale": np.float32([1]), "eqBias": np.float32([0])}
+    before = {name: values.view(np.uint8) for name, values in given.items()}
+    before |= {name: np.zeros(operation.nbytes(name), np.uint8) for name in ("y", "ySum", "ySqSum")}
+
+    def agrees(total, squares, other=10001):
+        after = {"y": np.float16([np.inf, 20, 1e4, 1]), "ySum": np.float32([total, other])}
+        after["ySqSum"] = np.float32([squares, 1e8 + 1])
+        return judge(operation, before, before | {name: values.view(np.uint8) for name, values in after.items()}).agrees
+
+    assert agrees(np.inf, np.inf) and agrees(200020, 4e10) and not agrees(np.inf, np.inf, 10101)
 
 
 def test_gradient_of_the_filter():

@@ -17,7 +17,7 @@ from dualdnn.api.operations import (
     TensorSpec,
 )
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
-from dualdnn.reference import evaluate
+from dualdnn.reference import evaluate, judge
 from dualdnn.reference.engine import magnitude_of
 from dualdnn.reference.judge import bounds
 from scipy import ndimage
@@ -214,3 +214,19 @@ def test_products_that_float_does_not_hold(beta):
         value, bound = (array.ravel() for array in bounds(operation, name, evaluate(operation, held)[name], held))
         assert (np.abs(ours - value) <= bound + np.abs(value) * 2.0**-24).all()
         assert bound[1] <= np.abs(value[1]) * 2.0**-16
+
+
+def test_a_product_of_x_that_float_does_not_hold():
+    """2 alpha beta / n * x is a tenth of the least number of float beside a term of 1e10: zero times that term is right, too."""
+    spec = TensorSpec.packed(FLOAT, (1, 2, 1, 1))
+    x, dy = np.array([2e-41, 0.03], np.float32), np.array([0, 6e4], np.float32)
+    operation = LRNCrossChannelBackward(LRNSpec(10, 1e-4, 0.5, 1e-5), 1.0, 0.0, spec, spec, spec, spec)
+    held = memory(x=x, y=x, dy=dy)
+    value, bound = (array.ravel() for array in bounds(operation, "dx", evaluate(operation, held)["dx"], held))
+    assert 1e-36 < abs(value[0]) < bound[0]
+    assert bound[1] <= abs(value[1]) * 2.0**-16
+    x[1], dy[1] = 0.03, np.inf
+    held = memory(x=x, y=x, dy=dy)
+    for found in (-np.inf, np.nan):  # the product times an infinity, or zero times it
+        after = {"dx": np.array([found, np.nan], np.float32).view(np.uint8)}
+        assert judge(operation, held | {"dx": 0 * after["dx"]}, held | after).agrees

@@ -358,6 +358,26 @@ def test_zeros_times_a_state_beyond_half_are_not_judged():
     assert judge(data, memory, later, {"reserveSpace": verdict.kept["reserveSpace"]}).wrong == 1
 
 
+def test_a_gradient_that_is_not_finite_beside_a_sum_of_no_certain_sign():
+    """The sum is a rounding error of 0.1 - 0.1: a ReLU passes a NaN of dy or does not."""
+    spec = network(RELU, NO_BIAS, ONE_WAY, width=2, hidden=1, layers=1)
+    o = forward(spec, SEQ_MAJOR, (1,), null=("hx",))
+    before = prepare(o, "normal", 0)
+    strided(o.tensor("x"), before["x"])[...] = 0.1, 0.1
+    strided(o.tensor("weightSpace"), before["weightSpace"])[0, :, 0] = 1.0, 2.0**-24 - 1.0, 1.0
+    after = {name: memory.copy() for name, memory in before.items()}
+    run(o, after)
+    kept = {"reserveSpace": judge(o, before, after).kept["reserveSpace"]}
+    data = replace(chain_of(o)[0], hx=None)
+    memory = prepare(data, "normal", 0) | {"weightSpace": before["weightSpace"]}
+    strided(data.tensor("dy"), memory["dy"])[...] = np.nan
+    for found in (np.nan, 0):
+        later = {name: bytes_.copy() for name, bytes_ in memory.items()}
+        run(data, later | {"reserveSpace": after["reserveSpace"]})
+        strided(data.tensor("dx"), later["dx"])[...] = found
+        assert judge(data, memory, later, kept).agrees
+
+
 @pytest.mark.parametrize("data_type", [HALF, FLOAT], ids=lambda t: t.name)
 def test_gradients_of_weights_that_met_a_state_beyond_half_are_not_judged(data_type):
     spec = network(RELU, NO_BIAS, ONE_WAY, data_type=data_type, width=1, hidden=1, layers=2)

@@ -44,14 +44,6 @@ def _examined(folder: Path) -> str | None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        return error.strerror or str(error)
-    return _unfit(folder)
-
-
-def _unfit(folder: Path) -> str | None:
-    """What the file system says against a folder."""
-    try:
         facts = os.statvfs(folder)
     except OSError as error:
         return error.strerror or str(error)

@@ -83,7 +83,7 @@ def build(module: Module, architecture: str, *, rebuild: bool = False) -> tuple[
         return _built(module, architecture, flat_source, folder / name, rebuild)
     except OSError as error:  # full in the meantime, say
         given_up(folder, error)
-        return _built(module, architecture, flat_source, writable_folder() / name, rebuild)
+        return build(module, architecture, rebuild=rebuild)  # in another folder, as long as there is one
 
 
 def _built(module: Module, architecture: str, flat_source: str, path: Path, rebuild: bool) -> tuple[Path, bytes]:
@@ -130,7 +130,10 @@ def compile_all(
     wanted = [module(source, definitions) for source, definitions in modules]
     with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
         futures = {pool.submit(build, item, architecture): item for item in wanted}
-        for done, future in enumerate(as_completed(futures), 1):
-            if progress and not future.exception():
-                progress(futures[future], done, len(futures))
+        try:
+            for done, future in enumerate(as_completed(futures), 1):
+                if progress and not future.exception():
+                    progress(futures[future], done, len(futures))
+        finally:
+            pool.shutdown(cancel_futures=True)  # of an interrupted run what has not begun
     return [future.result()[0] for future in futures]

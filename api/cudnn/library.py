@@ -48,6 +48,8 @@ def cudnnSetStream(handle, streamId):
         raise CudnnError(BAD_PARAM, "cudnnStatus_t/c05", f"streamId {error}") from None
     except ValueError as error:
         raise CudnnError(MAPPING_ERROR, "cudnnSetStream/c06", f"streamId {error}") from None
+    except Exception as error:  # whatever a foreign object raises
+        raise CudnnError(BAD_PARAM, "cudnnStatus_t/c05", f"streamId is no stream: {error}") from error
     handle.stream, handle.user_stream = stream, streamId
 
 

@@ -118,7 +118,15 @@ def _gradient(handle, activDesc, scale, yDesc, y, dyDesc, dy, xDesc, x, dxDesc, 
 
 
 def _copied(handle, scale, fromDesc, source, toDesc, target):
-    if source is target and scale != 1.0:
+    """target = scale * source; in place where the descriptors are equal."""
+    if fromDesc.cudnn.spec == toDesc.cudnn.spec and _one_memory(handle, source, target):
         cudnn("cudnnScaleTensor")(handle.cudnn, toDesc.cudnn, target, scale)
-    elif source is not target:
+    else:
         cudnn("cudnnTransformTensor")(handle.cudnn, scale, fromDesc.cudnn, source, 0.0, toDesc.cudnn, target)
+
+
+def _one_memory(handle, *memory):
+    try:
+        return len({handle.backend.operand(each).address for each in memory}) == 1
+    except Exception:  # what is no memory, of which the copy says what is wrong
+        return False

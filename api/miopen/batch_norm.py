@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..enumerations import cudnnBatchNormMode_t
 from .calls import call, cudnn, unscaled
 from .enumerations import miopenBatchNormMode_t
+from .tensors import describe
 
 MODES = {
     miopenBatchNormMode_t.miopenBNPerActivation: cudnnBatchNormMode_t.CUDNN_BATCHNORM_PER_ACTIVATION,
@@ -17,7 +18,7 @@ def miopenDeriveBNTensorDescriptor(derivedBnDesc, xDesc, bn_mode):
     """Describe scale, bias, mean and variance of x: 1 x C x 1 x 1 (spatial) or 1 x C x H x W. Source: row 52."""
     derived = cudnn("cudnnCreateTensorDescriptor")()
     cudnn("cudnnDeriveBNTensorDescriptor")(derived, xDesc.cudnn, MODES[bn_mode])
-    derivedBnDesc.cudnn = derived
+    describe(derivedBnDesc, derived.spec.dims)
 
 
 @call("cudnnBatchNormalizationForwardTraining")

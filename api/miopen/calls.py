@@ -11,7 +11,7 @@ from typing import Any
 
 from ..document import Parameter
 from ..functions import FUNCTIONS as CUDNN_FUNCTIONS
-from ..functions import INTEGERS
+from ..functions import INTEGERS, real_number, shown
 from ..status import CudnnError
 from .document import functions
 from .enumerations import ENUMERATIONS, miopenStatus_t
@@ -103,13 +103,7 @@ class _Checks:
         if base in INTEGERS:
             return self.integer(parameter, value)
         if base == "bool":
-            expect(
-                isinstance(value, bool) or value in (0, 1),
-                BAD_PARM,
-                self.clause,
-                f"{parameter.name} is {value!r}, not a bool",
-            )
-            return bool(value)
+            return self.truth(parameter, value)
         return self.number(parameter, value)
 
     def handle(self, parameter: Parameter, value: Any) -> MiopenHandle:
@@ -134,16 +128,15 @@ class _Checks:
             raise MiopenError(BAD_PARM, self.clause, text)
         try:
             return kind(operator.index(value))
-        except (TypeError, ValueError):
-            text = f"{parameter.name} is {value!r}, which is no enumerator of {kind.__name__}"
-            raise MiopenError(BAD_PARM, self.clause, text) from None
+        except Exception:  # whatever a foreign object raises when it is asked for its value
+            raise self.wrong(parameter, value, f"which is no enumerator of {kind.__name__}") from None
 
     def integer(self, parameter: Parameter, value: Any) -> int:
         lowest, highest = INTEGERS[parameter.base_type]
         try:
             number = operator.index(value)
-        except TypeError:
-            raise MiopenError(BAD_PARM, self.clause, f"{parameter.name} is {value!r}, not an integer") from None
+        except Exception:
+            raise self.wrong(parameter, value, "not an integer") from None
         expect(
             lowest <= number <= highest,
             BAD_PARM,
@@ -152,13 +145,23 @@ class _Checks:
         )
         return number
 
+    def truth(self, parameter: Parameter, value: Any) -> bool:
+        try:
+            if value in (0, 1):
+                return bool(value)
+        except Exception:  # of an array, say
+            raise self.wrong(parameter, value, "not a bool") from None
+        raise self.wrong(parameter, value, "not a bool")
+
     def number(self, parameter: Parameter, value: Any) -> float:
         try:
-            if isinstance(value, (str, bytes)):
-                raise TypeError
-            return float(value)
-        except (TypeError, ValueError, OverflowError):
-            raise MiopenError(BAD_PARM, self.clause, f"{parameter.name} is {value!r}, not a number") from None
+            return real_number(value)
+        except Exception:
+            raise self.wrong(parameter, value, "not a number") from None
+
+    def wrong(self, parameter: Parameter, value: Any, what: str) -> MiopenError:
+        """The error for an argument that is wrong in itself."""
+        return MiopenError(BAD_PARM, self.clause, f"{parameter.name} is {shown(value)}, {what}")
 
 
 def unscaled(clause: str, alpha: float, beta: float) -> None:

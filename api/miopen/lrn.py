@@ -8,7 +8,7 @@ from ..enumerations import cudnnLRNMode_t
 from .calls import call, cudnn, unscaled
 from .enumerations import miopenLRNMode_t
 from .objects import LRNDescriptor
-from .pooling import filled_by_forward
+from .pooling import contents, filled_by_forward
 from .status import BAD_PARM, NOT_IMPLEMENTED, expect
 
 DIM1 = cudnnLRNMode_t.CUDNN_LRN_CROSS_CHANNEL_DIM1
@@ -66,10 +66,11 @@ def miopenLRNForward(handle, lrnDesc, alpha, xDesc, x, beta, yDesc, y, do_backwa
         "miopenLRNForward/c03",
         "workspace is NULL, do_backward needs it",
     )
+    if do_backward:
+        key = "lrn", handle.address(workspace, "miopenLRNForward/c03", "workspace", yDesc.cudnn.spec.nbytes)
     cudnn("cudnnLRNCrossChannelForward")(handle.cudnn, lrnDesc.cudnn, DIM1, 1.0, xDesc.cudnn, x, 0.0, yDesc.cudnn, y)
     if do_backward:
-        key = "lrn", handle.address(workspace)
-        handle.indexed[key] = (lrnDesc.cudnn.spec, xDesc.cudnn.spec, yDesc.cudnn.spec, handle.address(x))
+        handle.indexed[key] = contents(handle, (lrnDesc, xDesc, yDesc), x, "miopenLRNForward/c01")
 
 
 @call("cudnnLRNCrossChannelBackward")

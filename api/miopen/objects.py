@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ..handle import Handle
+from .status import BAD_PARM, MiopenError, expect
 
 
 class Descriptor:
@@ -93,9 +94,15 @@ class MiopenHandle:
             return getattr(self.cudnn, name)
         raise AttributeError(f"a miopenHandle_t has no {name}")
 
-    def address(self, memory: Any) -> int:
-        """Where memory starts, to tell it from other memory."""
-        address: int = self.backend.operand(memory).address
+    def address(self, memory: Any, clause: str, name: str, nbytes: int = 0) -> int:
+        """Where memory starts, to tell it from other memory; BadParm for what is none, or has fewer bytes."""
+        try:
+            operand = self.backend.operand(memory)
+        except Exception as error:  # whatever a foreign object raises
+            raise MiopenError(BAD_PARM, clause, f"{name} {error}") from error
+        room = operand.nbytes
+        expect(room is None or room >= nbytes, BAD_PARM, clause, f"{name} has {room} bytes, {nbytes} are needed")
+        address: int = operand.address
         return address
 
     def __repr__(self) -> str:

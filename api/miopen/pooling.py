@@ -92,10 +92,10 @@ def miopenPoolingForward(handle, poolDesc, alpha, xDesc, x, beta, yDesc, y, do_b
         window = prod(poolDesc.cudnn.spec.window)
         expect(poolDesc.attributes != MAX or window < MOST_INDICES, BAD_PARM, "miopenPoolingForward/c04",
                f"a window of {window} elements: their places do not fit the bytes of the workspace")  # fmt: skip
+        key = "pooling", handle.address(workSpace, "miopenPoolingForward/c03", "workSpace", needed)
     cudnn("cudnnPoolingForward")(handle.cudnn, poolDesc.cudnn, 1.0, xDesc.cudnn, x, 0.0, yDesc.cudnn, y)
     if do_backward:
-        key = "pooling", handle.address(workSpace)
-        handle.indexed[key] = (poolDesc.cudnn.spec, xDesc.cudnn.spec, yDesc.cudnn.spec, handle.address(x))
+        handle.indexed[key] = contents(handle, (poolDesc, xDesc, yDesc), x, "miopenPoolingForward/c01")
 
 
 @call("cudnnPoolingBackward")
@@ -114,12 +114,17 @@ def miopenPoolingBackward(handle, poolDesc, alpha, yDesc, y, dyDesc, dy, xDesc, 
 def filled_by_forward(handle, family, workspace, descriptors, x, clause):
     """The workspace is the one that a forward call with do_backward filled for these descriptors and this x."""
     expect(workspace is not None, BAD_PARM, clause, "workspace is NULL: the forward call with do_backward fills it")
-    before = handle.indexed.get((family, handle.address(workspace)))
-    now = (*(descriptor.cudnn.spec for descriptor in descriptors), handle.address(x))
+    before = handle.indexed.get((family, handle.address(workspace, clause, "workspace")))
     expect(
         before is not None,
         BAD_PARM,
         clause,
         "no forward call with do_backward has filled this workspace on this handle",
     )
+    now = contents(handle, descriptors, x, clause)
     expect(before == now, BAD_PARM, clause, "the workspace was filled by a forward call on other data or descriptors")
+
+
+def contents(handle, descriptors, x, clause):
+    """What a workspace is filled for."""
+    return (*(descriptor.cudnn.spec for descriptor in descriptors), handle.address(x, clause, "x"))

@@ -34,10 +34,15 @@ def miopenSet4dTensorDescriptor(tensorDesc, dataType, n, c, h, w):
     """
     expect(dataType == miopenDataType_t.miopenFloat, UNSUPPORTED_OP, "miopenGuide/c03",
            f"dataType is {dataType.name}, the guide has miopenFloat only")  # fmt: skip
+    describe(tensorDesc, (n, c, h, w))
+
+
+def describe(tensorDesc, dims):
+    """Make the descriptor that of a packed tensor, and of a filter."""
     tensor = cudnn("cudnnCreateTensorDescriptor")()
-    cudnn("cudnnSetTensor4dDescriptor")(tensor, NCHW, FLOAT, n, c, h, w)
+    cudnn("cudnnSetTensor4dDescriptor")(tensor, NCHW, FLOAT, *dims)
     as_filter = cudnn("cudnnCreateFilterDescriptor")()
-    cudnn("cudnnSetFilter4dDescriptor")(as_filter, FLOAT, NCHW, n, c, h, w)
+    cudnn("cudnnSetFilter4dDescriptor")(as_filter, FLOAT, NCHW, *dims)
     tensorDesc.cudnn, tensorDesc.filter = tensor, as_filter
 
 

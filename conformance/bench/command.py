@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from .. import files
 from ..build_ahead import build_timed
 from ..report import Report, read_json, write_report
 from ..subjects import open_subject
@@ -199,9 +200,7 @@ def against_vendor(results: list[dict[str, Any]]) -> str:
 
 def write(directory: Path, facts: dict[str, Any], results: list[dict[str, Any]]) -> None:
     """benchmarks.json: the ceilings and the rows."""
-    directory.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({**facts, "rows": results}, indent=1) + "\n"
-    (directory / "benchmarks.json").write_text(text, encoding="utf-8")
+    files.write(directory / "benchmarks.json", (json.dumps({**facts, "rows": results}, indent=1) + "\n").encode())
 
 
 def include(directory: Path, results: list[dict[str, Any]]) -> None:

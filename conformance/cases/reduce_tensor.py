@@ -118,6 +118,14 @@ def test_nothing_but_what_was_there(trial, to, data_type):
     trial(reduction(ADD, A, C, alpha=0.0, beta=0.5))
 
 
+@shows("cudnnReduceTensor/c15")
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=by_name)
+@pytest.mark.parametrize("strides", [(256, 64, 32, 1), (512, 96, 16, 1)], ids=["rows apart", "planes apart"])
+def test_rows_of_whole_packs_with_gaps(trial, strides, data_type):
+    """Whole packs behind each row, or behind some."""
+    trial(reduction(A=TensorSpec(data_type, (3, 4, 2, 16), strides), C=TensorSpec.packed(data_type, (3, 4, 2, 1))))
+
+
 @shows("cudnnReduceTensor/c05")
 @pytest.mark.parametrize("op", [ADD, MAX, NORM2], ids=by_name)
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=by_name)

@@ -367,6 +367,16 @@ def test_forward_in_place(trial, mode, layout):
         trial(forward(ACCURATE, mode, laid_out(FLOAT, dims, layout), beta=0.25), aliases={"y": "x"})
 
 
+@shows("cudnnSoftmaxForward/c01")
+@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+def test_fast_sums_that_are_no_normal_numbers(trial, mode):
+    """Their reciprocal, or alpha times it, may be infinite: such lines are not determined."""
+    x = np.array([[-93, -89, -102, -117], [-84, -85, -110, -84], [-1, 0, 1, 2], [80, 85, 86, 80]])
+    for alpha, beta in ((1.0, 0.0), (100.0, 0.0), (0.0, 1.0)):
+        operation = forward(FAST, mode, TensorSpec.packed(INT8, (4, 4, 1, 1)), alpha=alpha, beta=beta)
+        trial(operation, before=holding(operation, x))
+
+
 @shows("cudnnSoftmaxBackward/c02")
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.name)

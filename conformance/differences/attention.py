@@ -120,9 +120,14 @@ declare([
                f"{_BACKWARD}padding_is_not_read*", f"{_BACKWARD}tiles_of_tensor_cores*"),
     ),
     Difference(
+        "V-attn-infinite-gradients", _DATA, (f"{_DATA}/c01",), "The gradients of the queries; a difference of infinities is NaN.",
+        "9.19 gives numbers as some gradients of queries where dout is infinite.", "NaN: the formula (D364).", says=("wrong dqueries: other numbers",), subjects=("vendor-9*",),
+        cases=(f"{_BACKWARD}infinite_gradients",),
+    ),
+    Difference(
         "V-attn-half", "cudnnMultiHeadAttnForward", ("cudnnSetAttnDescriptor/c36", "cudnnSetAttnDescriptor/c37"), "computePrec is the precision of the arithmetic.",
         "9.19 sums in HALF where the precision is HALF: rows of many keys, and small results, lie outside of the bound for sums in FLOAT.", "Sums in FLOAT (D364).", says=("wrong out: other numbers", "wrong dkeys: other numbers"), subjects=("vendor-9*",),
-        cases=(f"{_FORWARD}long_sequences_of_tensor_cores*", f"{_FORWARD}scores_that_are_infinite?CUDNN_DATA_HALF?", f"{_BACKWARD}long_sequences_of_tensor_cores*", f"{_BACKWARD}padding_beside_full_tiles*",
+        cases=(f"{_FORWARD}long_sequences_of_tensor_cores*", f"{_FORWARD}scores_that_are_infinite?CUDNN_DATA_HALF?", f"{_FORWARD}infinite_values_that_have_no_weight?CUDNN_DATA_HALF?", f"{_BACKWARD}long_sequences_of_tensor_cores*", f"{_BACKWARD}padding_beside_full_tiles*",
                f"{_BACKWARD}last_vectors_that_end_within_a_pack?CUDNN_DATA_HALF-10?"),
     ),
     Difference(

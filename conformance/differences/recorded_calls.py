@@ -451,6 +451,11 @@ declare([
         ),
     ),
     Difference(
+        "V-softmax-lowest-integers", "cudnnSoftmaxForward", ("cudnnSoftmaxForward/c01",), "The softmax of any numbers.",
+        "9.19 gives 0 for lines of INT8 numbers between -128 and -126 in NCHW.", "The formula.", says=("wrong y: zero",), subjects=("vendor-9*",),
+        cases=("softmax/test_the_lowest_integers?*-CUDNN_TENSOR_NCHW?",),
+    ),
+    Difference(
         "V-softmax-half", "cudnnSoftmaxForward", ("cudnnSoftmaxForward/c01",), "Names no precision of the arithmetic.",
         "16-bit types: about one unit in the last place, more than one rounding of the result.",
         "Computed in float and rounded once.",

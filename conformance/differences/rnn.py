@@ -76,8 +76,8 @@ declare([
     Difference(
         "V-rnn-half", "cudnnRNNForward", ("cudnnSetRNNDescriptor_v8/c17",), "mathPrec is the precision of the arithmetic; rounding is named nowhere else.",
         "9.19 rounds more than states and gates to HALF: single elements lie outside of the bound for that, by up to a tenth of it in gradients and ten times it in a final state; in wide layers outside of the interval of the 2-norm, by up to 25 times.",
-        "Sums in FLOAT (D582).", says=("wrong hy: other numbers", "wrong dhx: other numbers"), subjects=("vendor-9*",),
-        cases=(f"{_FORWARD}types?CUDNN_DATA_HALF-*", f"{_BACKWARD}types?CUDNN_DATA_HALF-*"), sometimes=((f"{_BACKWARD}wide_layers", "suspect hy, dweightSpace"),),
+        "Sums in FLOAT (D582).", says=("wrong hy: other numbers*", "wrong dhx: other numbers"), subjects=("vendor-9*",),
+        cases=(f"{_FORWARD}types?CUDNN_DATA_HALF-*", f"{_BACKWARD}types?CUDNN_DATA_HALF-*", *(f"{_BACKWARD}infinite_numbers_of_half?CUDNN_{cell}?" for cell in ("LSTM", "GRU", "RNN_TANH"))), sometimes=((f"{_BACKWARD}wide_layers", "suspect hy, dweightSpace"),),
     ),
     Difference(
         "V-rnn-conversion", "cudnnRNNForward", ("cudnnSetRNNDescriptor_v8/c17", "cudnnSetRNNMatrixMathType/c04"), "CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION converts the factors of products of FLOAT data.",
@@ -95,6 +95,11 @@ declare([
         "The status lists.", subjects=("vendor-9*",), cases=(f"{_BACKWARD}wrong_arguments_of_weights*", "rnn_persistent/test_refused_builds*"),
         says=("cudnnRNNBackwardWeights_v8 NOT_SUPPORTED, not BAD_PARAM",
               "succeeded, not NOT_INITIALIZED by cudnnGetRNNDescriptor_v8/c11"),
+    ),
+    Difference(
+        "V-rnn-relu-infinite", "cudnnRNNBackwardData_v8", ("cudnnRNNBackwardData_v8/c01", "cudnnRNNMode_t/c02"), "No gradient passes where the sum is negative.",
+        "9.19 multiplies it by zero: an infinite one is NaN.", "None (D351).", says=("wrong dx: as before the call, other numbers; dhx: as before the call",), subjects=("vendor-9*",),
+        cases=(f"{_BACKWARD}infinite_numbers_of_half?CUDNN_RNN_RELU?",),
     ),
     Difference(
         "V-rnn-relu-at-zero", "cudnnRNNBackwardWeights_v8", ("cudnnRNNBackwardWeights_v8/c01", "cudnnRNNMode_t/c02"), "The gradient of max(x, 0).",

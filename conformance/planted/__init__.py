@@ -14,14 +14,17 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from importlib import import_module, resources
+from math import inf
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -33,9 +36,11 @@ SUBJECTS = {
     "accelerated": ("accelerated:emulated", "--solvers"),
 }
 FAILED_CASE = re.compile(r'failed: dualdnn conformance --subject \S+ --case "(.*)"$', re.MULTILINE)
+PROGRESS = re.compile(r"^([.sxF]+)(?: +\[ *\d+%\])?$", re.MULTILINE)  # a sign for each case
 ENDLESS_CASE = re.compile(r"^endless: (.*)$", re.MULTILINE)  # selection.py
 NOTICED, SURVIVED, GONE, INVALID, ENDED = "noticed", "NOT NOTICED", "gone", "INVALID", "noticed (ended the process)"
 UNDECIDED = "NOT DECIDED"
+KILLED_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -62,9 +67,9 @@ class Bug:
     @property
     def judged_on(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The subject with options of the suite, and the environment."""
-        options = SUBJECTS[self.floor]
-        options = (*options, self.solvers) if "--solvers" in options else options
-        return (self.subject,) if self.subject else options, self.environment
+        subject, *options = SUBJECTS[self.floor]
+        options += [self.solvers] if options else []
+        return (self.subject or subject, *options), self.environment
 
     @property
     def is_shared(self) -> bool:
@@ -84,6 +89,7 @@ class Outcome:
     state: str
     by: str = ""
     seconds: float = 0.0
+    ran: int = 0  # cases
 
 
 def bugs() -> list[Bug]:
@@ -104,7 +110,8 @@ class Copy:
 
     most_seconds = 120.0  # of a processor, for one case: the longest takes 12
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, until: float = inf) -> None:
+        self.until = until  # of time.monotonic
         self.package = folder / "dualdnn"
         self.folder = folder
         self.package.mkdir(parents=True)
@@ -147,25 +154,27 @@ class Copy:
         options += [part for case in cases for part in ("--case", case)]
         options += [] if cases else ["-p", "dualdnn.conformance.planted.selection"]
         options += ["-x"] if ordered else []
-        chosen = self.folder / "selected.json"
+        place = Path(tempfile.mkdtemp(dir=self.folder))  # of this run
+        chosen = place / "selected.json"
         wanted = {"files": selected, "ordered": ordered, "most_seconds": self.most_seconds}
         chosen.write_text(json.dumps(wanted), encoding="utf-8")
-        environment = {**os.environ, "PYTHONPATH": str(self.folder), "OPENBLAS_NUM_THREADS": "1"}
+        path = os.pathsep.join([str(self.folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment = {**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
         environment |= {"DUALDNN_PLANTED": str(chosen), **dict(setting.split("=", 1) for setting in settings)}
         command = [sys.executable, "-m", "pytest", *options, *files]
-        try:
-            done = subprocess.run(
-                command,
-                cwd=self.folder,
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=seconds,
-                errors="replace",
+        printed = place / "printed"
+        with printed.open("wb") as file:
+            process = subprocess.Popen(
+                command, cwd=self.folder, env=environment, stdout=file, stderr=file, start_new_session=True
             )
-        except subprocess.TimeoutExpired:
-            return None, ""
-        return done.returncode, done.stdout + done.stderr
+            try:
+                status = process.wait(max(min(seconds, self.until - time.monotonic()), 0.0))
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)  # compilers, too
+                status = None
+                with suppress(subprocess.TimeoutExpired):  # a device may keep a process for a while
+                    process.wait(KILLED_SECONDS)
+        return status, printed.read_text(encoding="utf-8", errors="replace")
 
     def try_bugs(self, wanted: Sequence[Bug], seconds: float) -> list[Outcome]:
         """Plant bugs that different files of cases should notice, run those files, and take the bugs out again."""
@@ -191,33 +200,40 @@ class Copy:
             return gone + [one for bug in planted for one in self.try_bugs([bug], seconds)]  # whose is it?
         return gone + [outcome_of(bug, status, printed, failed, took) for bug in planted]
 
-    def innocent(self, outcomes: Sequence[Outcome]) -> Iterable[Outcome]:
+    def innocent(self, outcomes: Sequence[Outcome], jobs: int = 1) -> Iterable[Outcome]:
         """The same outcomes, INVALID where the case that noticed a bug fails without it as well."""
-        failing: dict[tuple[tuple[str, ...], tuple[str, ...]], set[str]] = {}
-        for judged_on in dict.fromkeys(one.bug.judged_on for one in outcomes):
-            cases = sorted({one.by for one in outcomes if one.bug.judged_on == judged_on and one.state == NOTICED})
-            if cases:
-                printed = self.run(judged_on, {case.partition("/")[0]: "" for case in cases}, cases, 3600)[1]
-                failing[judged_on] = set(FAILED_CASE.findall(printed))
+        noticed: dict[tuple[tuple[str, ...], tuple[str, ...]], set[str]] = {}
         for one in outcomes:
-            guilty = one.state == NOTICED and one.by in failing[one.bug.judged_on]
+            if one.state == NOTICED:
+                noticed.setdefault(one.bug.judged_on, set()).add(one.by)
+
+        def failing(judged_on: tuple[tuple[str, ...], tuple[str, ...]]) -> set[str]:
+            cases = sorted(noticed[judged_on])
+            printed = self.run(judged_on, {case.partition("/")[0]: "" for case in cases}, cases, 3600)[1]
+            return set(FAILED_CASE.findall(printed))
+
+        with ThreadPoolExecutor(jobs) as pool:
+            failed = dict(zip(noticed, pool.map(failing, noticed), strict=True))
+        for one in outcomes:
+            guilty = one.state == NOTICED and one.by in failed[one.bug.judged_on]
             yield replace(one, state=INVALID, by=f"{one.by} fails without it") if guilty else one
 
 
 def outcome_of(bug: Bug, status: int | None, printed: str, failed: Sequence[str], took: float) -> Outcome:
     """What a run says of a bug. failed: the cases that did."""
+    ran = len("".join(PROGRESS.findall(printed)))
     if status is None:
-        return Outcome(bug, UNDECIDED, "no end", took)
+        return Outcome(bug, UNDECIDED, "no end", took, ran)
     if endless := ENDLESS_CASE.search(printed):
-        return Outcome(bug, ENDED, f"{endless[1]} does not end", took)
+        return Outcome(bug, ENDED, f"{endless[1]} does not end", took, ran)
     if status < 0:
-        return Outcome(bug, ENDED, f"signal {-status}", took)
+        return Outcome(bug, ENDED, f"signal {-status}", took, ran)
     if status > 1 or (status == 1 and not failed):
-        return Outcome(bug, INVALID, printed[-400:], took)
+        return Outcome(bug, INVALID, printed[-400:], took, ran)
     if NOT_COMPILED in printed:
-        return Outcome(bug, INVALID, "does not compile", took)
+        return Outcome(bug, INVALID, "does not compile", took, ran)
     by = next((case for case in failed if bug.ordered or case.partition("/")[0] in bug.cases), "")
-    return Outcome(bug, NOTICED if by else SURVIVED, by, took)
+    return Outcome(bug, NOTICED if by else SURVIVED, by, took, ran)
 
 
 def families_of(bug: Bug) -> set[str]:
@@ -241,17 +257,21 @@ def batches(wanted: Sequence[Bug], most: int) -> list[list[Bug]]:
     return found
 
 
-def tried(wanted: Sequence[Bug], jobs: int, seconds: float, at_once: int = 1) -> Iterable[Outcome]:
-    """Try every bug; what was noticed is held against the project without bugs in the end (``verified``)."""
+def tried(
+    wanted: Sequence[Bug], jobs: int, seconds: float, at_once: int = 1, all_seconds: float = inf
+) -> Iterable[Outcome]:
+    """Try every bug, of which none begins or goes on after ``all_seconds``; what was noticed is held against the
+    project without bugs in the end (``verified``)."""
+    until = time.monotonic() + all_seconds
     with tempfile.TemporaryDirectory(prefix="dualdnn-planted-") as folder, ThreadPoolExecutor(jobs) as pool:
         copies: SimpleQueue[Copy] = SimpleQueue()
-        for number in range(min(jobs, len(wanted))):
-            copies.put(Copy(Path(folder) / str(number)))
+        for copy in pool.map(lambda i: Copy(Path(folder) / str(i), until), range(min(jobs, len(wanted)))):
+            copies.put(copy)
 
         def some(batch: list[Bug]) -> list[Outcome]:
             copy = copies.get()
             try:
-                return copy.try_bugs(batch, seconds)
+                return copy.try_bugs(batch, seconds) if time.monotonic() < until else []
             finally:
                 copies.put(copy)
 
@@ -259,10 +279,10 @@ def tried(wanted: Sequence[Bug], jobs: int, seconds: float, at_once: int = 1) ->
             yield from done.result()
 
 
-def verified(outcomes: Sequence[Outcome]) -> list[Outcome]:
+def verified(outcomes: Sequence[Outcome], jobs: int = 1) -> list[Outcome]:
     """The outcomes, less those whose case fails without the bug as well."""
     with tempfile.TemporaryDirectory(prefix="dualdnn-planted-") as folder:
-        return list(Copy(Path(folder)).innocent(outcomes))
+        return list(Copy(Path(folder)).innocent(outcomes, jobs))
 
 
 def family_of(bug: Bug) -> str:
@@ -289,3 +309,16 @@ def row(one: Outcome) -> str:
     """A line of the table of all bugs."""
     cells = (one.bug.file, one.bug.breaks, one.state, one.by.replace("\n", " ").replace("|", "\\|"))
     return "| " + " | ".join(cells) + " |"
+
+
+def line(one: Outcome) -> str:
+    """All that is known of an outcome, in JSON."""
+    return json.dumps(
+        asdict(one) | {"bug": {name: getattr(one.bug, name) for name in ("file", "breaks", "old", "new", "cases")}}
+    )
+
+
+def left(lines: str) -> list[Bug]:
+    """The bugs of such lines that nobody has noticed."""
+    found = [entry for entry in map(json.loads, lines.splitlines()) if entry["state"] in (SURVIVED, UNDECIDED)]
+    return [Bug(**entry["bug"] | {"cases": tuple(entry["bug"]["cases"])}) for entry in found]

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
+from math import inf
 from pathlib import Path
 
-from . import FLOORS, GONE, INVALID, NOTICED, SURVIVED, UNDECIDED, bugs, row, summary, tried, verified
+from . import FLOORS, GONE, INVALID, NOTICED, SURVIVED, UNDECIDED, Copy, bugs, left, line, row, summary, tried, verified
 from .mutants import drawn
 from .reach import Reach
+
+GPU_SECONDS = 15.0  # of a processor, for one case: who waits for a kernel uses it
 
 
 def main() -> int:
@@ -40,21 +44,39 @@ def main() -> int:
         "--at-once", type=int, default=6, metavar="N", help="bugs of different families that are planted together"
     )
     parser.add_argument("--seconds", type=float, default=600, help="the most that one bug takes")
+    parser.add_argument("--all-seconds", type=float, default=inf, help="the most that all bugs take together")
     parser.add_argument("--out", type=Path, help="write the report to this file as well")
+    parser.add_argument("--lines", type=Path, help="write each outcome to this file as it is found, a line in JSON")
+    parser.add_argument(
+        "--gpu", action="store_true", help="draw what a GPU compiles, and judge accelerated/ on the GPU (short cases)"
+    )
+    parser.add_argument(
+        "--left", type=Path, metavar="FILE", help="of such lines the bugs that were not noticed, on another device say"
+    )
+    parser.add_argument("--most-cases", type=int, metavar="N", help="so many cases at most for one mutant")
     chosen = parser.parse_args()
-    known = drawn(chosen.mutants, chosen.seed, chosen.floor or FLOORS[:3]) if chosen.mutants else bugs()
+    if chosen.left:
+        known = left(chosen.left.read_text(encoding="utf-8"))
+    else:
+        known = drawn(chosen.mutants, chosen.seed, chosen.floor or FLOORS[:3], chosen.gpu) if chosen.mutants else bugs()
     left_out = set(map(int, filter(None, chosen.without.split(","))))
     known = [bug for i, bug in enumerate(known) if i not in left_out]
     wanted = [b for b in known if not chosen.k or any(text in f"{b.file}: {b.breaks}" for text in chosen.k)]
     part, parts = map(int, chosen.part.split("/"))
     wanted, outcomes = wanted[part - 1 :: parts], []
-    if chosen.mutants and chosen.kernels:
+    if chosen.kernels:
         reach = Reach(chosen.kernels)
-        wanted = [reach.aimed(bug) if bug.floor == "accelerated" else bug for bug in wanted]
-    for one in tried(wanted, chosen.jobs, chosen.seconds, chosen.at_once):
+        wanted = [reach.aimed(bug, chosen.most_cases) if bug.floor == "accelerated" else bug for bug in wanted]
+    if chosen.gpu:
+        wanted = [replace(bug, subject="accelerated") if bug.floor == "accelerated" else bug for bug in wanted]
+        Copy.most_seconds = GPU_SECONDS
+    for one in tried(wanted, chosen.jobs, chosen.seconds, chosen.at_once, chosen.all_seconds):
         outcomes.append(one)
         print(f"{one.seconds:5.0f} s {row(one)}", flush=True)
-    outcomes = verified(outcomes)
+        if chosen.lines:
+            with chosen.lines.open("a", encoding="utf-8") as file:
+                file.write(line(one) + "\n")
+    outcomes = verified(outcomes, chosen.jobs)
     for one in outcomes:
         if one.state != NOTICED:
             print(row(one))

@@ -234,9 +234,9 @@ FIELDS = re.compile(
 )
 
 
-def cuda_edits(text: str) -> list[Edit]:
-    """The edits of a kernel source."""
-    hidden = [*only_on_a_gpu(text), *(match.span() for match in HIDDEN.finditer(text))]
+def cuda_edits(text: str, gpu: bool = False) -> list[Edit]:
+    """The edits of a kernel source as the emulated device compiles it, or a GPU."""
+    hidden = [*not_compiled(text, gpu), *(match.span() for match in HIDDEN.finditer(text))]
     found = []
     for kind, pattern, replacements in TOKENS:
         for match in re.finditer(pattern, text):
@@ -251,8 +251,8 @@ def cuda_edits(text: str) -> list[Edit]:
     return [edit for edit in found if not any(edit.start < end and start < edit.end for start, end in hidden)]
 
 
-def only_on_a_gpu(text: str) -> Iterator[tuple[int, int]]:
-    """The lines that the emulated device's compiler does not see: where each begins and ends."""
+def not_compiled(text: str, gpu: bool = False) -> Iterator[tuple[int, int]]:
+    """The lines that the compiler of the emulated device, or of a GPU, does not see: where each begins and ends."""
     seen: list[bool | None] = []  # of each condition that a line lies under; None: as the definitions say
     start = 0
     for line in text.splitlines(keepends=True):
@@ -260,10 +260,10 @@ def only_on_a_gpu(text: str) -> Iterator[tuple[int, int]]:
             line.replace("#", " ", 1).strip().partition(" ") if line.lstrip().startswith("#") else ("",) * 3
         )
         if word in ("if", "ifdef", "ifndef"):
-            seen.append(is_emulated(word, condition))
+            seen.append(holds(word, condition, gpu))
         elif word in ("elif", "else"):
             before = seen.pop()
-            seen.append(None if before is None else not before and (word == "else" or is_emulated(word, condition)))
+            seen.append(None if before is None else not before and (word == "else" or holds(word, condition, gpu)))
         elif word == "endif":
             seen.pop()
         elif False in seen:
@@ -271,17 +271,17 @@ def only_on_a_gpu(text: str) -> Iterator[tuple[int, int]]:
         start += len(line)
 
 
-def is_emulated(word: str, condition: str) -> bool | None:
-    """What a condition of the preprocessor is on the emulated device; None where that depends on the definitions."""
+def holds(word: str, condition: str, gpu: bool) -> bool | None:
+    """What a condition of the preprocessor is on the emulated device, or on a GPU; None where the definitions decide."""
     if "EMULATED_CUDA" in condition:
-        return word != "ifndef"
-    return False if "__CUDA_ARCH__" in condition else None
+        return (word == "ifndef") == gpu
+    return gpu if "__CUDA_ARCH__" in condition else None
 
 
-def edits(file: str) -> list[Edit]:
+def edits(file: str, gpu: bool = False) -> list[Edit]:
     """All edits of a file."""
     text = source_of(file).read_text(encoding="utf-8")
-    found = PythonEdits(text).found if file.endswith(".py") else cuda_edits(text)
+    found = PythonEdits(text).found if file.endswith(".py") else cuda_edits(text, gpu)
     return list(dict.fromkeys(edit for edit in found if text[edit.start : edit.end] != edit.new))
 
 
@@ -322,14 +322,14 @@ def planted(file: str, edit: Edit) -> Bug:
     )
 
 
-def drawn(number: int, seed: int, floors: Sequence[str] = FLOORS[:3]) -> list[Bug]:
-    """So many mutants of some floors."""
+def drawn(number: int, seed: int, floors: Sequence[str] = FLOORS[:3], gpu: bool = False) -> list[Bug]:
+    """So many mutants of some floors; of kernels what the emulated device compiles, or a GPU."""
     chance, found = random.Random(seed), dict[tuple[str, int], Bug]()
     names = files(floors)
     lines = [source_of(name).read_bytes().count(b"\n") for name in names]
     while len(found) < number:
         file = chance.choices(names, lines)[0]
-        possible = edits(file)
+        possible = edits(file, gpu)
         if possible:
             kind = chance.choice(sorted({edit.kind for edit in possible}))
             edit = chance.choice([edit for edit in possible if edit.kind == kind])

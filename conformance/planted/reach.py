@@ -42,14 +42,25 @@ class Reach:
         if path.suffix != ".py" or twin.is_file():
             wanted = twin if path.suffix == ".py" else path
             return {kernel for kernel, sources in self.sources.items() if wanted in sources}
-        room = path.parent
+        return self.neighbours(path.parent)
+
+    def neighbours(self, room: Path) -> set[str]:
+        """The kernels of a room; of what all rooms plan with, or of one without kernels, all."""
         inside = {kernel for kernel, sources in self.sources.items() if any(room in s.parents for s in sources)}
         shared = room == KERNELS or room.name in SHARED_BY_ALL or not inside
         return set(self.sources) if shared else inside
 
     def cases(self, file: str) -> list[str]:
-        """The cases that launch these kernels: first few that launch each, then of each function of cases the cheapest, and so on."""
-        kernels = {kernel: self.launching[kernel] for kernel in self.kernels(file) & self.launching.keys()}
+        """The cases that launch these kernels. Of what plans them in turn with those of their family: what a solver refuses they do
+        not launch."""
+        own = self.launched_by(self.kernels(file))
+        family = KERNELS / Path(file).parts[1]
+        others = self.launched_by(self.neighbours(family)) if file.endswith(".py") else []
+        return list(dict.fromkeys(case for pair in zip_longest(own, others) for case in pair if case))
+
+    def launched_by(self, wanted: set[str]) -> list[str]:
+        """The cases that launch kernels: first few that launch each, then of each function of cases the cheapest, and so on."""
+        kernels = {kernel: self.launching[kernel] for kernel in wanted & self.launching.keys()}
         first = covering({"kernels": kernels, "seconds": self.seconds})
         functions: dict[str, list[str]] = {}
         for case in sorted({case for cases in kernels.values() for case in cases}, key=lambda case: self.seconds[case]):
@@ -58,9 +69,9 @@ class Reach:
         left = (case for one in rounds for case in sorted(filter(None, one), key=lambda case: self.seconds[case]))
         return list(dict.fromkeys([*sorted(first, key=lambda case: self.seconds[case]), *left]))
 
-    def aimed(self, bug: Bug) -> Bug:
-        """The bug with the cases that reach it, and the solvers that do."""
-        return replace(bug, ordered=tuple(self.cases(bug.file)), solvers=self.solvers(bug.file))
+    def aimed(self, bug: Bug, most: int | None = None) -> Bug:
+        """The bug with the cases that reach it, so many at most, and the solvers that do."""
+        return replace(bug, ordered=tuple(self.cases(bug.file)[:most]), solvers=self.solvers(bug.file))
 
     def solvers(self, file: str) -> str:
         """Which solvers must run to launch them: those of a solver's module or of its twin, else all."""

@@ -12,11 +12,12 @@ from functools import partial
 from importlib import resources
 from pathlib import Path
 
+from ..files import check_writable, write
 from .forms import LEVELS, table
 from .python_clients import port_python
 from .report import totals, write_report
 from .rewriting import defined_names, port_c
-from .tree import HELPERS, Source, check_writable, read, sources, write
+from .tree import HELPERS, Source, read, sources
 from .verdicts import LEFT, VERDICTS, PortedFile
 
 ALL_PORTED, SOME_LEFT, FAILED = 0, 1, 2  # exit statuses

@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from .tree import write
+from ..files import write
 from .verdicts import LEFT, VERDICTS, PortedFile
 
 SCHEMA = 1

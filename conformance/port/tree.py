@@ -1,9 +1,8 @@
-"""Files: which ones a path stands for, reading them, and writing so that none is ever half written."""
+"""Sources: which ones a path stands for, and reading them."""
 
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,36 +55,3 @@ def read(path: Path) -> bytes:
     if b"\0" in content:
         raise ValueError("is binary")
     return content
-
-
-def check_writable(targets: Iterable[Path]) -> None:
-    """Raise before anything is written where a target cannot be."""
-    for target in targets:
-        if target.exists() and (
-            not target.is_file() or not target.stat().st_mode & 0o222 or not os.access(target, os.W_OK)
-        ):
-            raise PermissionError(f"{target} is read-only: nothing was written")
-        folder = next(parent for parent in target.parents if parent.exists())
-        if not folder.is_dir() or not os.access(folder, os.W_OK):
-            raise PermissionError(f"{folder} cannot be written to: nothing was written")
-
-
-def write(target: Path, content: bytes) -> None:
-    """Replace the file in one step, with the permissions that it had."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    mode = target.stat().st_mode & 0o7777 if target.exists() else 0o666 & ~_umask()
-    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        os.chmod(name, mode)
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

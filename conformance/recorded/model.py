@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 from zipfile import is_zipfile
@@ -13,6 +14,8 @@ from zipfile import is_zipfile
 import numpy as np
 from dualdnn.api.document import functions
 from dualdnn.api.enumerations import ENUMERATIONS, cudnnStatus_t
+
+from ..files import write as write_file
 
 Block = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -273,8 +276,9 @@ def save_recording(
     text = json.dumps(header, separators=(",", ":")).encode("utf-8")
     offsets = np.cumsum([0, *map(len, write.blocks)], dtype=np.int64)
     memory = np.frombuffer(b"".join(write.blocks), np.uint8)
-    with open(path, "wb") as file:
-        np.savez_compressed(file, calls=np.frombuffer(text, np.uint8), memory=memory, offsets=offsets)
+    content = BytesIO()
+    np.savez_compressed(content, calls=np.frombuffer(text, np.uint8), memory=memory, offsets=offsets)
+    write_file(Path(path), content.getvalue())
 
 
 def _encoded(record: Record, write: BlockWriter) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from itertools import groupby
 from typing import Any
 
@@ -13,9 +13,9 @@ from dualdnn.api.enumerations import cudnnMultiHeadAttnWeightKind_t as Kind
 from dualdnn.api.operations import MultiHeadAttnBackwardData, MultiHeadAttnBackwardWeights
 
 from ..engine import Exact, implements
-from ..spread import Steps
 from ..view import Array
 from .kept import Schedule, kept_schedule, schedule_in
+from .outcome import Outcome, exact
 from .sequence import Place, Projections, Sequence, places
 from .tracked import Tracked, masked_product, product
 
@@ -40,21 +40,21 @@ class Gradients:
 
     @cached_property
     def scores(self) -> Tracked:
-        """Of the products of queries and keys: (heads, query, key), 0 outside of windows."""
+        """Of the products of queries and keys times the scaler: (heads, query, key), 0 outside of windows."""
         s = self.sequence
         weighed = product(self.heads, s.v.transposed)
         terms = self.heads * s.heads.kept()
         found = s.probabilities * (weighed - terms.sum(-1, keepdims=True))
-        inside = found.made(np.where(s.mask, found.value, 0), np.where(s.mask, found.error, 0))
-        return inside.kept().scaled(s.scaler)
+        return found.moved(lambda part: np.where(s.mask, part, 0)).kept()
 
     @cached_property
     def q(self) -> Tracked:
-        return masked_product(self.scores, self.sequence.mask, self.sequence.k).kept()
+        return masked_product(self.scores, self.sequence.mask, self.sequence.k).scaled(self.sequence.scaler).kept()
 
     @cached_property
     def k(self) -> Tracked:
-        return masked_product(self.scores.transposed, self.sequence.mask.T, self.sequence.q, self.terms)
+        s = self.sequence
+        return masked_product(self.scores.transposed, s.mask.T, s.q, self.terms).scaled(s.scaler)
 
     @cached_property
     def v(self) -> Tracked:
@@ -64,8 +64,8 @@ class Gradients:
 
 def _sum(parts: list[Tracked]) -> Tracked:
     """Parts of one sum, whose roundings are counted in each."""
-    value, error = sum(p.value for p in parts), sum(p.error for p in parts)
-    return parts[0].made(value, error).kept()  # type: ignore[arg-type]  # arrays, of which there is one
+    value = sum(p.value for p in parts)
+    return parts[0].made(value, lambda a: sum(p.error(a) for p in parts)).kept()  # type: ignore[arg-type,return-value]  # arrays, of which there is one
 
 
 @dataclass(frozen=True)
@@ -120,36 +120,25 @@ def backward_data(
     """Gradients of padding are zeros here, and anything to the judge; so is everything where no forward call came before."""
     arrays = {"dqueries": queries, "dkeys": keys, "dvalues": values}
 
-    def compute(is_expected: bool) -> tuple[dict[str, Array], dict[str, Array]]:
-        value = {name: np.zeros_like(array) for name, array in arrays.items()}
-        error = {name: np.full_like(array, np.inf) for name, array in arrays.items()}
-
-        def store(name: str, where: tuple[Any, ...], found: Tracked) -> None:
-            value[name][where], error[name][where] = found.value, found.error
-
+    def compute(overflows: bool, values_alone: bool) -> dict[str, Outcome]:
+        results = {name: Outcome.of(array.copy(), values_alone).leave_open(...) for name, array in arrays.items()}
         if schedule_in(operation, reserve) is None:
-            return value, error
+            return results
         found = Schedule(
             np.array(operation.lo_win_idx), np.array(operation.hi_win_idx), lengths.astype(int), key_lengths.astype(int)
         )
-        projections = Projections(operation.attn, weights, is_expected)
+        projections = Projections(operation.attn, weights, overflows)
         for group in _groups(operation, found, queries, keys, values, dout, projections):
             for place, gradients in group.members:
                 dq = _projected_back(projections, Kind.CUDNN_MH_ATTN_Q_WEIGHTS, gradients.q)
-                store("dqueries", place.of_queries, dq)
+                results["dqueries"].store(place.of_queries, dq)
             where = group.place.of_keys
-            store("dkeys", where, _projected_back(projections, Kind.CUDNN_MH_ATTN_K_WEIGHTS, group.k))
-            store("dvalues", where, _projected_back(projections, Kind.CUDNN_MH_ATTN_V_WEIGHTS, group.v))
-        return value, error
+            results["dkeys"].store(where, _projected_back(projections, Kind.CUDNN_MH_ATTN_K_WEIGHTS, group.k))
+            results["dvalues"].store(where, _projected_back(projections, Kind.CUDNN_MH_ATTN_V_WEIGHTS, group.v))
+        return results
 
-    value, error = compute(False)
-    expected = cache(lambda: compute(True)[1])
-    results = {
-        name: Exact(value[name], error[name], 1, spread=partial(lambda name: Steps(expected()[name]), name))
-        for name in arrays
-    }
     kept = kept_schedule(operation, lengths, key_lengths)
-    return {**results, "reserveSpace": Exact.kept(kept)}
+    return {**exact(operation, compute), "reserveSpace": Exact.kept(kept)}
 
 
 @implements(MultiHeadAttnBackwardWeights)
@@ -166,28 +155,26 @@ def backward_weights(
     extents = operation.extents
     terms = max(extents.q_vectors, extents.k_vectors)
 
-    def compute(is_expected: bool) -> tuple[Array, Array]:
-        projections = Projections(operation.attn, weights, is_expected)
-        value, error = np.zeros_like(weights), np.zeros_like(weights)
+    def compute(overflows: bool, values_alone: bool) -> dict[str, Outcome]:
+        projections = Projections(operation.attn, weights, overflows)
+        result = Outcome.of(np.zeros_like(weights), values_alone)
 
         def add(kind: Kind, gradients: Tracked, vectors: Tracked) -> None:
             """Add the products of gradients (heads, count, projected size), and vectors (heads, count, size) or of all heads."""
             if kind in projections.parts:
-                part, summed = projections.parts[kind], product(gradients.transposed, vectors, terms)
-                projections.view(part, value)[...] += summed.value
-                projections.view(part, error)[...] += summed.error
+                summed = product(gradients.transposed, vectors, terms)
+                result.add(partial(projections.view, projections.parts[kind]), summed)
 
-        def exact(vectors: Array) -> Tracked:
+        def known(vectors: Array) -> Tracked:
             return projections.exact(vectors[None])
 
         for group in _groups(operation, found, queries, keys, values, dout, projections):
             for place, gradients in group.members:
-                add(Kind.CUDNN_MH_ATTN_Q_WEIGHTS, gradients.q, exact(queries[place.of_queries]))
-                add(Kind.CUDNN_MH_ATTN_O_WEIGHTS, exact(gradients.dout), gradients.sequence.heads.kept())
+                add(Kind.CUDNN_MH_ATTN_Q_WEIGHTS, gradients.q, known(queries[place.of_queries]))
+                add(Kind.CUDNN_MH_ATTN_O_WEIGHTS, known(gradients.dout), gradients.sequence.heads.kept())
             where = group.place.of_keys
-            add(Kind.CUDNN_MH_ATTN_K_WEIGHTS, group.k, exact(keys[where]))
-            add(Kind.CUDNN_MH_ATTN_V_WEIGHTS, group.v, exact(values[where]))
-        return value, error
+            add(Kind.CUDNN_MH_ATTN_K_WEIGHTS, group.k, known(keys[where]))
+            add(Kind.CUDNN_MH_ATTN_V_WEIGHTS, group.v, known(values[where]))
+        return {"dweights": result}
 
-    value, error = compute(False)
-    return {"dweights": Exact(value, error, 1, spread=lambda: Steps(compute(True)[1]))}
+    return exact(operation, compute)

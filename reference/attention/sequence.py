@@ -22,13 +22,13 @@ from .tracked import Arithmetic, Tracked, masked_product, product
 class Projections:
     """The weights of an attention as arrays (heads, projected size, original size); None for a projection that is off.
 
-    is_expected: whether what is expected of the squares of errors is carried along, not their worst case.
+    overflows: whether what may be kept in HALF becomes infinite beyond it.
     """
 
-    def __init__(self, attn: AttnSpec, weights: Array | None, is_expected: bool = False) -> None:
+    def __init__(self, attn: AttnSpec, weights: Array | None, overflows: bool = False) -> None:
         self.attn, self.parts = attn, weights_of(attn)
         self.weights = weights
-        self.arithmetic = Arithmetic.of(attn, is_expected)
+        self.arithmetic = Arithmetic.of(attn, overflows)
 
     def __getitem__(self, kind: Kind) -> Array | None:
         part = self.parts.get(kind)
@@ -107,19 +107,22 @@ class Sequence:
         shifted = np.where(self.mask, scores.value - highest, -np.inf)
         terms = np.exp(shifted)
         total = terms.sum(axis=-1, keepdims=True)
-        value = np.where(self.mask, terms / total, 0)
-        # Relative errors: of each exponential, which has those of its argument; of their sum; of the division.
-        a = self.projections.arithmetic
-        argument = np.where(self.mask, a.rounded(EXP + ARGUMENT * np.abs(shifted), 1.0) + scores.error, 0)
-        own = np.where(value > 0, argument, 0)
+        # A probability is no zero, however small: beside an infinite value its product is infinite (docs/errata.md, D364).
+        value = np.where(self.mask, np.maximum(terms / total, np.finfo(terms.dtype).smallest_subnormal), 0)
         count = self.mask.sum(axis=-1, keepdims=True)
-        sizes = a.size(value)
-        of_total = (sizes * own).sum(axis=-1, keepdims=True) + a.rounded(self.rescales, 1.0)
-        of_total = of_total + a.of_sum(np.ones(()), sizes.sum(axis=-1, keepdims=True), count)
-        relative = own + of_total + a.rounded(DIVISION, 1.0)
-        reach = np.minimum(a.reach(relative), 80)
-        steeper = np.where(reach > 0, np.expm1(reach) / np.where(reach > 0, reach, 1), 1)
-        error = np.where(self.mask, sizes * relative * a.size(steeper) + a.rounded(smallest / unit, 1.0), 0)
+
+        def error(a: Arithmetic) -> Array:
+            """Of relative errors: of each exponential, which has those of its argument; of their sum; of the division."""
+            argument = a.rounded(EXP + ARGUMENT * np.abs(shifted), 1.0) + scores.error(a)
+            own = np.where(self.mask & (terms > 0), argument, 0)
+            sizes = a.size(value)
+            of_total = (sizes * own).sum(axis=-1, keepdims=True) + a.rounded(self.rescales, 1.0)
+            of_total = of_total + a.of_sum(np.ones(()), sizes.sum(axis=-1, keepdims=True), count)
+            relative = own + of_total + a.rounded(DIVISION, 1.0)
+            reach = np.minimum(a.reach(relative), 80)
+            steeper = np.where(reach > 0, np.expm1(reach) / np.where(reach > 0, reach, 1), 1)
+            return np.where(self.mask, sizes * relative * a.size(steeper) + a.rounded(smallest / unit, 1.0), 0)
+
         return scores.made(value, error)
 
     @cached_property

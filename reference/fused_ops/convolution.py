@@ -91,7 +91,8 @@ def convolution_statistics(
     if operation.ySum is not None:
         over, unit = (0, *range(2, value.ndim)), PRECISION[operation.compute_type][0]
         size, count = np.abs(value), value.size // value.shape[1]
-        apart = error + _units(operation, operation.y) * size
+        beyond = np.isfinite(value) & (size + unit * error >= PRECISION[operation.y.data_type][2])  # once it is rounded
+        apart = np.where(beyond, np.inf, error + _units(operation, operation.y) * size)
         doubled = 2 * size * apart + unit * apart**2
 
         def summed(values: Array) -> Array:

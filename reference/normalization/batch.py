@@ -260,11 +260,11 @@ def passed(
 
 def leave_open(
     found: dict[str, Exact], largest: float, axes: tuple[int, ...], factor: Array, dy: Array, normalized: Array, passes: Array | None,
-    lost: Array | bool,
+    lost: Array | bool, doubtful: Array | None = None,
 ) -> None:  # fmt: skip
     """Mark in the gradients what the document leaves open (docs/errata.md, D146 and D155): which of infinite and NaN comes out where a
     factor or a sum overflows, and whether zeros that an activation made of dy count beside what is not finite. passes: 1 where it made none.
-    lost: of which statistics the error has no limit."""
+    lost: of which statistics the error has no limit. doubtful: where what is not finite counts or does not, as rounding decides."""
 
     def total(values: Array) -> Array:
         return values.sum(axes, keepdims=True)
@@ -277,10 +277,13 @@ def leave_open(
     if passes is not None and not np.isfinite(normalized).all():
         left_out["dScale"] = total(np.where(passes == 1, dy * normalized, 0))
         left_out["dx"] = factor * (dy - (total(dy) + normalized * left_out["dScale"]) / (normalized.size // peak.size))
-    elif not overflows["dx"].any():
+    in_doubt = np.asarray(False) if doubtful is None else doubtful.any(axes, keepdims=True)
+    if in_doubt.any():
+        overflows["dBias"] = in_doubt
+    elif not left_out and not overflows["dx"].any():
         return
     for name in overflows.keys() & found.keys():
-        open_ = np.asarray(differs(found[name].value, left_out[name]) if left_out else False)
+        open_ = np.asarray(differs(found[name].value, left_out[name]) if name in left_out else False) | in_doubt
         exceeds = np.asarray(overflows[name] & ~open_)
         found[name] = replace(
             found[name], undetermined=partial(np.asarray, open_), overflows=partial(np.asarray, exceeds)
@@ -366,8 +369,9 @@ def gradient(
         ),
         "dBias": Exact(bias_gradient, bias_error, 1, spread=lambda: Steps(bias_squares() + undecided(total(open_)))),
     }
-    leave_open(found, largest, axes, factor, dy, normalized, passes, np.isinf(s.inverse_error))
-    return found if operation.dz is None else found | {"dz": Exact(dy, lambda: open_, 1)}
+    leave_open(found, largest, axes, factor, dy, normalized, passes, np.isinf(s.inverse_error), ~np.isfinite(open_))
+    of_dz = Exact(dy, lambda: open_, 1, undetermined=lambda: ~np.isfinite(open_))
+    return found if operation.dz is None else found | {"dz": of_dz}
 
 
 for forward_kind in (

@@ -6,6 +6,7 @@ import numpy as np
 from dualdnn.api.operations import LRNCrossChannelBackward, LRNCrossChannelForward
 
 from ..engine import Exact, implements
+from ..precision import PRECISION
 from ..view import Array
 from .windows import Power, allowed, combined, power, roundings, window
 
@@ -43,10 +44,16 @@ def lrn_backward(operation: LRNCrossChannelBackward, _y: Array, dy: Array, x: Ar
     value = direct - 2 * factor * beta * x * spread(each)
 
     def magnitude() -> Array:
-        terms = spread(np.abs(each) + s.smallest)  # small terms may be lost before a large x multiplies them
-        return allowed(np.abs(direct) + s.lost_of(dy) + np.abs(2 * factor * beta * x) * terms, s, spread)
+        # Small terms may be lost before a large x multiplies them, and a small product of x before large terms do.
+        terms, product = spread(np.abs(each) + s.smallest), np.maximum(np.abs(2 * factor * beta * x), s.smallest)
+        return allowed(np.abs(direct) + s.lost_of(dy) + product * terms, s, spread)
 
     def worst() -> Array:
         return spread(roundings(s, beta + 1), np.maximum) + min(operation.lrn.n, x.shape[1]) + GRADIENT
 
-    return Exact(value, magnitude, worst)
+    def lost() -> Array:
+        """Where a product of x that underflows meets an infinity: zero times it is NaN."""
+        least = PRECISION[operation.compute_type][1]
+        return np.asarray((np.abs(2 * factor * beta * x) < least) & np.isinf(value))
+
+    return Exact(value, magnitude, worst, undetermined=lost)

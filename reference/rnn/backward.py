@@ -16,6 +16,7 @@ from dualdnn.api.operations.dropout import STATES
 from dualdnn.api.operations.numpy_layout import NUMPY_TYPES
 from dualdnn.api.operations.rnn import RNNDataSpec, RNNSpec
 from dualdnn.api.operations.rnn.network import GRU, LSTM, PROJECTION, TANH
+from dualdnn.api.operations.specs import HALF
 
 from ..engine import Exact, implements
 from ..view import Array
@@ -193,13 +194,15 @@ def slope(gate: Bounded) -> Bounded:
 
 
 def blocked(gradient: Bounded, inside: Array | None, unsure: Array | None) -> Bounded:
-    """The gradient where the function passes it on; either of the two where rounding decides whether it does."""
+    """The gradient where the function passes it on; either of the two where rounding decides whether it does: nothing is determined
+    then beside one that is infinite or NaN."""
     assert inside is not None and unsure is not None
-    value = np.where(inside, gradient.value, 0)
+    open_ = unsure & ~np.isfinite(gradient.value)
+    value = np.where(inside & ~open_, gradient.value, 0)
 
     def error() -> Array:
         either = gradient.arithmetic.rounded(1 / gradient.arithmetic.unit, gradient.value) + gradient.error
-        return np.where(unsure, either, np.where(inside, gradient.error, 0))
+        return np.where(open_, np.inf, np.where(unsure, either, np.where(inside, gradient.error, 0)))
 
     return gradient.made(value, error)
 
@@ -262,7 +265,7 @@ def rnn_backward_data(
             results["dcx"] = stacked([one.cell for one in passes]).result()
         return results
 
-    results = with_bounds(compute, absent(spec, space, hx is None, cx is None))
+    results = with_bounds(compute, absent(spec, space, hx is None, cx is None), spec.data_type == HALF, underflows=True)
     results["reserveSpace"] = Exact.kept(np.concatenate([states, *(_bytes(spec, values) for values in (x, *known))]))
     return results
 
@@ -280,4 +283,9 @@ def rnn_backward_weights(
         gradient = _again(tracked, left_out, spec, operation.x, states, *known).weights()
         return {"dweightSpace": gradient.moved(lambda array: array.reshape(operation.dweightSpace.dims)).result()}
 
-    return with_bounds(compute, absent(spec, known[1], operation.hx is None, not known[3].any()))
+    return with_bounds(
+        compute,
+        absent(spec, known[1], operation.hx is None, not known[3].any()),
+        spec.data_type == HALF,
+        underflows=True,
+    )

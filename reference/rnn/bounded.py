@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..engine import VALUES_ALONE, Exact, differs
-from ..running import Running
+from ..running import Running, beyond_half
 from ..spread import Steps
 from ..view import Array
 
@@ -27,14 +27,16 @@ FUNCTION_ROUNDINGS = 12  # exp or tanh (2 ulp each) and the operations around th
 
 
 class Tracking(Enum):
-    """What is carried along with numbers: nothing, the worst case of their errors, or what is expected of their squares."""
+    """What is carried along with numbers: nothing, the worst case of their errors, or what is expected of their squares. OVERFLOWING: nothing,
+    and numbers that may be stored in HALF are infinite beyond it."""
 
     NOTHING = 0
     WORST = 1
     EXPECTED = 2
+    OVERFLOWING = 3
 
     def __bool__(self) -> bool:
-        return self != Tracking.NOTHING
+        return self in (Tracking.WORST, Tracking.EXPECTED)
 
 
 @dataclass(frozen=True)
@@ -44,12 +46,14 @@ class Arithmetic(Running):
     unit: its unit roundoff. factors: unit roundoffs by which both factors of a matrix product may be rounded (TF32).
     stored: unit roundoffs by which a number that lies in memory between two steps may be rounded (the data type).
     tracked: whether errors are carried along: the judge needs them, the backend does not. largest: of its numbers.
+    overflows: whether what lies in memory between two steps is infinite beyond HALF.
     """
 
     factors: float = 0.0
     stored: float = 0.0
     tracked: bool = True
     largest: float = np.inf
+    overflows: bool = False
 
     @property
     def _paths(self) -> int:
@@ -118,7 +122,7 @@ class Bounded:
         def error() -> Array:
             a = self.arithmetic
             own = a.size(self.value) * other.error + a.size(other.value) * self.error
-            return np.asarray(own + a.of_products * self.error * other.error + a.rounded(1, value))
+            return np.asarray(own + a.of_products * self.error * other.error + a.of_product_of(value))
 
         return self.made(value, error)
 
@@ -128,7 +132,9 @@ class Bounded:
 
     def kept(self) -> Bounded:
         """The number once it has been stored between two steps."""
-        return self.made(self.value, lambda: self.error + self.arithmetic.of_storing(self.value))
+        a = self.arithmetic
+        value = beyond_half(self.value) if a.overflows else self.value
+        return self.made(value, lambda: self.error + a.of_storing(self.value))
 
     def read_again(self) -> Array:
         """The error once a product reads the number, without limit where memory in the data type may not have held it."""
@@ -215,17 +221,33 @@ def affine(products: Sequence[tuple[Bounded, Array | None]], biases: Sequence[Ar
     return first.made(np.asarray(value), error)
 
 
-def with_bounds(compute: Callable[..., dict[str, Exact]], left_out: str = "") -> dict[str, Exact]:
+def with_bounds(
+    compute: Callable[..., dict[str, Exact]], left_out: str = "", in_half: bool = False, underflows: bool = False
+) -> dict[str, Exact]:
     """Results of arithmetic that tracks no errors for the backend, and the worst case of them for the judge; what is expected of them is
     that of the same arithmetic once more, made when the judge asks.
 
     compute: the results, with what is tracked of their errors; where ``left_out`` names initial states, also with their products left
-        out: where the two differ, nothing is determined.
+        out: where the two differ, nothing is determined. in_half: whether numbers may be stored in HALF between steps: where they
+        overflow there, what is not finite is not determined. underflows: whether a factor of an infinite number may be lost: what is
+        infinite may be NaN.
     """
     tracked, first = cache(compute), Tracking.NOTHING if VALUES_ALONE.get() else Tracking.WORST
 
     def undetermined(name: str) -> Array:
-        return differs(tracked(first)[name].value, tracked(first, left_out)[name].value)
+        value = tracked(first)[name].value
+        found = differs(value, tracked(first, left_out)[name].value) if left_out else np.zeros((), bool)
+        open_ = ~np.isfinite(value)
+        return found | open_ if in_half and open_.any() and overflowed() else found
+
+    @cache
+    def overflowed() -> bool:
+        """Whether a result is another one where numbers overflow between steps."""
+        whole, other = tracked(first), tracked(Tracking.OVERFLOWING)
+        return any(differs(whole[name].value, other[name].value).any() for name in whole if not whole[name].opaque)
+
+    def overflows(name: str) -> Array:
+        return np.isinf(tracked(first)[name].value) & ~np.isfinite(bound(name))
 
     def bound(name: str) -> Array:
         magnitude = tracked(Tracking.WORST)[name].magnitude
@@ -244,7 +266,8 @@ def with_bounds(compute: Callable[..., dict[str, Exact]], left_out: str = "") ->
             exact,
             magnitude=partial(bound, name),
             spread=partial(spread, name),
-            undetermined=partial(undetermined, name) if left_out else None,
+            undetermined=partial(undetermined, name) if left_out or in_half else None,
+            overflows=partial(overflows, name) if underflows else None,
         )
         for name, exact in tracked(first).items()
     }

@@ -22,11 +22,20 @@ PROPAGATES = cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN
 
 def arithmetic(network: RNNSpec, tracked: Tracking) -> Arithmetic:
     """What may be rounded where: docs/errata.md, D582. tracked: what is carried along of errors."""
-    unit, _, largest = PRECISION[network.precision if network.precision != HALF else FLOAT]
+    unit, smallest, largest = PRECISION[network.precision if network.precision != HALF else FLOAT]
     low = LOW_UNIT / unit
     tf32 = network.data_type == FLOAT and network.math_type != cudnnMathType_t.CUDNN_FMA_MATH
     stored = low if network.data_type == HALF else 0.0
-    return Arithmetic(unit, tracked == Tracking.EXPECTED, low if tf32 else 0.0, stored, bool(tracked), largest)
+    return Arithmetic(
+        unit,
+        tracked == Tracking.EXPECTED,
+        smallest,
+        low if tf32 else 0.0,
+        stored,
+        bool(tracked),
+        largest,
+        stored > 0 and tracked == Tracking.OVERFLOWING,
+    )
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from dualdnn.api.operations import RNNForward
 from dualdnn.api.operations.numpy_layout import NUMPY_TYPES
 from dualdnn.api.operations.rnn import RNNDataSpec, RNNSpec
 from dualdnn.api.operations.rnn.data import PACKED
-from dualdnn.api.operations.rnn.network import LSTM
+from dualdnn.api.operations.rnn.network import GRU, LSTM
+from dualdnn.api.operations.specs import HALF
 
 from ..dropout import advanced
 from ..engine import Exact, implements
@@ -158,7 +159,9 @@ def rnn_forward(
             results["cy"] = stacked([one.cell for one in found.passes if one.cell]).result()
         return results
 
-    results = with_bounds(compute, absent(spec, space, hx is None, cx is None))
+    results = with_bounds(
+        compute, absent(spec, space, hx is None, cx is None), spec.data_type == HALF, spec.cell in (GRU, LSTM)
+    )
     if operation.training:
         drawn = np.empty(0, np.uint8) if states is None else states
         results["reserveSpace"] = Exact.kept(np.concatenate([drawn, remembered(operation.x, values)]))

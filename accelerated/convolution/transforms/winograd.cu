@@ -4,19 +4,14 @@
 // images and products to the workspace and multiplies them with implicit_gemm/simt.cu: tiles of 6 x 6 values, so
 // F(4 x 4, 3 x 3) and F(2 x 2, 5 x 5), which share the transform of the image.
 //
-// Roofline bound (floor): flops, those of the direct sum divided by 2.25 (fused), 4 or 2.78 (nonfused), at 67 T/s in
+// Roofline bound: flops, those of the direct sum divided by 2.25 (fused), 4 or 2.78 (nonfused), at 67 T/s in
 // float. The nonfused transforms move 36/16 (36/4 for 5 x 5) values per output, read and written: bytes decide below
 // about 64 channels.
 #include "convolution/transforms/winograd.cuh"
 
 constexpr int FUSED_TILE = 4;
 
-struct Arguments {
-  const ELEMENT* x;
-  const ELEMENT* w;
-  ELEMENT* y;
-  const ELEMENT* prior;
-  const ELEMENT* bias;
+struct Arguments : Operands<ELEMENT> {
   unsigned char* workspace;
   long long filters_at, images_at, products_at;  // bytes from the beginning of the workspace
   Convolution convolution;

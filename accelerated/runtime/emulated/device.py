@@ -90,12 +90,14 @@ class EmulatedFunction(Function):
             pages,
             len(memory),
         )
-        self._library.launch(launch)
+        with launching:  # the launch of another thread may make memory that both read inaccessible
+            self._library.launch(launch)
+            changed = [] if launch.failed else [(each, each.changed_padding()) for each in memory]
         if launch.failed:
             raise DeviceError(self._describe(launch))
-        for each in memory:
-            if (changed := each.changed_padding()) is not None:
-                raise DeviceError(f"{self.name} wrote {each.describe(changed)}")
+        for each, address in changed:
+            if address is not None:
+                raise DeviceError(f"{self.name} wrote {each.describe(address)}")
 
     def _describe(self, launch: HostLaunch) -> str:
         where = f"{self.name} failed in block {tuple(launch.block_index)}"

@@ -79,9 +79,9 @@ class EmulatedLibrary:
             address += ctypes.sizeof(HostKernel)
 
     def launch(self, launch: HostLaunch) -> None:
-        with launching:
-            launch.mappings = ctypes.pointer(_mappings)
-            self._launch(ctypes.byref(launch))
+        """Run a launch; the caller holds ``launching``."""
+        launch.mappings = ctypes.pointer(_mappings)
+        self._launch(ctypes.byref(launch))
 
     def source_line(self, instruction: int) -> str | None:
         """file:line of the kernel's source, of an instruction in it or in what was inlined there."""

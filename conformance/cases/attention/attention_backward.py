@@ -33,7 +33,7 @@ from dualdnn.conformance.cases.attention.attention_forward import (
     with_projections,
 )
 from dualdnn.conformance.marks import shows
-from dualdnn.conformance.trial import prepare
+from dualdnn.conformance.trial import Step, prepare
 
 DATA, WEIGHTS = "cudnnMultiHeadAttnBackwardData", "cudnnMultiHeadAttnBackwardWeights"
 BUFFERS = "cudnnGetMultiHeadAttnBuffers"
@@ -157,6 +157,21 @@ def test_empty_sequences(subject, chain, on):
 def test_scalers(chain, scaler):
     """Where the softmax is flat, and where it is one-hot and passes nearly nothing back."""
     chain(*steps(attn=plain(scaler=scaler), lengths=None))
+
+
+@shows(f"{DATA}/c01")
+def test_infinite_gradients(chain):
+    """No formula is printed: where a product of infinities is infinite in one order it may be NaN in another."""
+    training, data, _ = steps(attn=with_projections(0, 0, 0, 0, mode=0), lengths=None)
+    for seed in range(2):
+        chain(training, Step(data, {}, {"dout": "infinite"}), seed=seed)
+
+
+@shows(f"{DATA}/c01", "cudnnSetAttnDescriptor/c16")
+def test_products_that_overflow_before_the_scaler(chain):
+    """A scaler of zero makes no number of them; nothing is determined."""
+    training, data, _ = steps(attn=plain(scaler=0.0), lengths=None)
+    chain(Step(training, {}, {"keys": "huge", "values": "huge"}), data)
 
 
 @shows(f"{DATA}/c01", f"{WEIGHTS}/c01")

@@ -266,6 +266,22 @@ def test_scores_that_are_infinite(trial, data_type):
     trial(operation, before=before)
 
 
+@shows(f"{FORWARD}/c01", f"{FORWARD}/c11")
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+def test_infinite_values_that_have_no_weight(trial, data_type):
+    """A value is infinite whose weight is too small for any arithmetic, or zero since its score is minus infinity: infinite or NaN. Queries whose
+    scores all are minus infinity have no softmax: NaN."""
+    operation = forward(with_projections(0, 0, 0, 0, data_type=data_type), lengths=None)
+    for low in (-300.0, -np.inf):
+        before = prepare(operation, "normal", 0)
+        keys, queries, values = (vectors_in(before, operation, name) for name in ("keys", "queries", "values"))
+        queries[:, 0], keys[:, 0], keys[:2, 0] = 200, np.abs(keys[:, 0]), low
+        values[0, 1], values[1, 2] = np.inf, -np.inf
+        trial(operation, before=before)
+        keys[:, 0] = -np.inf
+        trial(operation, before=before)
+
+
 @shows(f"{FORWARD}/c01", f"{FORWARD}/c11", f"{FORWARD}/c16")
 @pytest.mark.parametrize("name", OF_TENSOR_CORES)
 def test_tiles_of_tensor_cores(trial, name):

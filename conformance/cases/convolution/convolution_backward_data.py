@@ -143,6 +143,20 @@ def test_tensor_cores(run, stride, configuration, formats):
     run(gradient((1, 9, 5, 4), (13, 9, 2, 3), **options, padding=(0, 2)))
 
 
+@shows(f"{D}/c10", f"{D}/c12", "cudnnMathType_t/c01")
+@pytest.mark.parametrize(
+    "dx, stride", [((1, 24, 6, 32), (2, 2)), ((3, 24, 4, 16), (2, 1)), ((2, 24, 5, 24), (2, 1))], ids=str
+)
+def test_rows_of_whole_boxes_with_others_between(run, dx, stride):
+    """Of the products for each second row, or pixel: of 16, or of 8 pixels."""
+    run(
+        gradient(
+            dx, (72, 24, 3, 3), configuration="PSEUDO_HALF", formats=NHWC, padding=(1, 1), stride=stride,
+            math_type=DEFAULT,
+        )
+    )  # fmt: skip
+
+
 @shows(f"{D}/c10", "cudnnMathType_t/c01")
 @pytest.mark.parametrize("formats", [NCHW, NHWC], ids=by_name)
 @pytest.mark.parametrize("configuration", ["PSEUDO_HALF", "PSEUDO_BFLOAT16", "FLOAT"])

@@ -176,6 +176,15 @@ def test_steps_that_are_left_out(trial, caller, make, without, activation):
     trial(sized(caller, make(activation, without)))
 
 
+@shows(*clauses_of(CONST_LABELS, "CONV_SCALE_BIAS_ADD_ACTIVATION.*ZDESC"))
+@pytest.mark.parametrize("problem", ["float", "half nhwc 1x1, several boxes of channels"])
+def test_z_has_another_layout(trial, caller, problem):
+    operation = added(**PROBLEMS[problem])
+    other = NCHW if PROBLEMS[problem].get("tensor_format") == NHWC else NHWC
+    z = TensorSpec.packed(operation.y.data_type, operation.y.dims, other)
+    trial(sized(caller, replace(operation, z=z)))
+
+
 @pytest.mark.parametrize("alone, factor", [("eqScale", 2.0), ("zEqBias", 1.0)])
 def test_one_step_alone_is_made(caller, alone, factor):
     """A scale or a bias behind the convolution and nothing else; what both backends take for nothing to do is no matter of opinion."""

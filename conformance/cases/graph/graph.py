@@ -119,6 +119,22 @@ def test_mixed_types(trial):
         trial(executed(pointwise(Mode.CUDNN_POINTWISE_ADD, x, y, b, alpha1=3.0)))
 
 
+@shows("CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR/c01")
+def test_infinities_beside_what_is_not_determined(trial):
+    """A virtual tensor of HALF may hold 90000 or an infinity, one of FLOAT 1e-45 or zero: sums and products with an infinity are infinite or NaN."""
+    dims = (1, 4, 2, 2)
+    x, added, y = (tensor(uid, dims, FLOAT) for uid in (1, 2, 4))
+    for kind, mode in ((HALF, Mode.CUDNN_POINTWISE_ADD), (FLOAT, Mode.CUDNN_POINTWISE_MUL)):
+        held = tensor(3, dims, kind, virtual=True)
+        graph = executed(pointwise(Mode.CUDNN_POINTWISE_MUL, x, held, x), pointwise(mode, held, y, added))
+        values = np.where(np.arange(16) % 4, 1.5, 300 if kind == HALF else 3e-23).astype(np.float32)
+        others = np.where(np.arange(16) % 8, 2.0, -np.inf).astype(np.float32)
+        trial(
+            graph,
+            before={name: array.view(np.uint8) for name, array in zip(graph.inputs, (values, others), strict=True)},
+        )
+
+
 @shows(*of("OPERATION_GEN_STATS", "c01", "c03", "c04", "c05"), "cudnnGenStatsMode_t/c02")
 @pytest.mark.parametrize("data_type", [FLOAT, HALF, DOUBLE], ids=lambda t: t.name.removeprefix("CUDNN_DATA_"))
 @pytest.mark.parametrize(
@@ -353,6 +369,26 @@ def test_statistics_of_a_convolution(trial, data_type, result, virtual, gaps):
     ))  # fmt: skip
 
 
+def scaled_convolution(added=True, rectified=True, scale=HALF, bias=HALF, factors=(1.0,) * 6):
+    """y = relu(conv(x) * scale + z + bias), between channels as packs have them and fewer images than rows of a tile. factors: of the convolution,
+    of both operands of the product, of what is added to, of z and of the bias."""
+    last, dims, channels = (0, 2, 3, 1), (3, 40, 9, 7), (1, 40, 1, 1)
+    between = [tensor(10 + i, dims, FLOAT, order=last, virtual=True) for i in range(4)]
+    y = tensor(3, dims, HALF, order=last)
+    nodes = [
+        ConvolutionForwardNode(convolution((0, 0), (0, 0)), factors[0], 0.0, tensor(1, (3, 32, 9, 7), HALF, order=last), tensor(2, (40, 32, 1, 1), HALF, order=last), between[0]),
+        pointwise(Mode.CUDNN_POINTWISE_MUL, between[0], between[1], tensor(4, channels, scale), *factors[1:3]),
+    ]  # fmt: skip
+    if added:
+        z = tensor(6, dims, HALF, order=last)
+        nodes.append(pointwise(Mode.CUDNN_POINTWISE_ADD, nodes[-1].y, between[2], z, *factors[3:5]))
+    to = between[3] if rectified else y
+    nodes.append(pointwise(Mode.CUDNN_POINTWISE_ADD, nodes[-1].y, to, tensor(5, channels, bias), 1.0, factors[5]))
+    if rectified:
+        nodes.append(pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, nodes[-1].y, y))
+    return executed(*nodes, engine=ON_CORES)
+
+
 @shows(*of("OPERATIONGRAPH", "c01"))
 @pytest.mark.parametrize("rectified", [True, False], ids=["relu", "identity"])
 @pytest.mark.parametrize("added", [True, False], ids=["residual", "alone"])
@@ -362,23 +398,15 @@ def test_statistics_of_a_convolution(trial, data_type, result, virtual, gaps):
     ids=lambda kind: kind.name.rpartition("_")[2],
 )
 def test_a_scaled_convolution(trial, added, rectified, scale, bias):
-    """y = relu(conv(x) * scale + z + bias), between channels as packs have them and fewer images than rows of a tile; what is not fused is
-    computed in parts."""
-    last, dims, channels = (0, 2, 3, 1), (3, 40, 9, 7), (1, 40, 1, 1)
-    between = [tensor(10 + i, dims, FLOAT, order=last, virtual=True) for i in range(4)]
-    y = tensor(3, dims, HALF, order=last)
-    nodes = [
-        ConvolutionForwardNode(convolution((0, 0), (0, 0)), 1.0, 0.0, tensor(1, (3, 32, 9, 7), HALF, order=last), tensor(2, (40, 32, 1, 1), HALF, order=last), between[0]),
-        pointwise(Mode.CUDNN_POINTWISE_MUL, between[0], between[1], tensor(4, channels, scale)),
-    ]  # fmt: skip
-    if added:
-        nodes.append(pointwise(Mode.CUDNN_POINTWISE_ADD, nodes[-1].y, between[2], tensor(6, dims, HALF, order=last)))
-    nodes.append(
-        pointwise(Mode.CUDNN_POINTWISE_ADD, nodes[-1].y, between[3] if rectified else y, tensor(5, channels, bias))
-    )
-    if rectified:
-        nodes.append(pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, nodes[-1].y, y))
-    trial(executed(*nodes, engine=ON_CORES))
+    """What is not fused is computed in parts."""
+    trial(scaled_convolution(added, rectified, scale, bias))
+
+
+@shows(*of("OPERATIONGRAPH", "c01"))
+@pytest.mark.parametrize("place", range(6), ids=["convolution", "product", "scale", "sum", "residual", "bias"])
+def test_factors_within_a_scaled_convolution(trial, place):
+    """Of each operand in turn: those that a fused operation has, and those that it has not."""
+    trial(scaled_convolution(factors=tuple(0.5 if i == place else 1.0 for i in range(6))))
 
 
 @shows(*of("OPERATIONGRAPH", "c01"))

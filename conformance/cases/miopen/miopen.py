@@ -247,8 +247,8 @@ def test_the_workspace_of_pooling(handle, denied):
     a, b, other = filled(handle, *DIMS), filled(handle, *POOLED.dims), filled(handle, *DIMS)
     gradient, workspace = handle.allocate(X.nbytes), handle.allocate(prod(POOLED.dims))
 
-    def forward(alpha=1.0, beta=0.0, source=a, described=descriptor, size=INDICES, target=y):
-        operands = (x, source, beta, target, b, True, workspace, size)
+    def forward(alpha=1.0, beta=0.0, source=a, described=descriptor, size=INDICES, target=y, space=workspace):
+        operands = (x, source, beta, target, b, True, space, size)
         miopen.miopenPoolingForward(handle, described, alpha, *operands)
 
     def backward(alpha=1.0, beta=0.0, space=workspace):
@@ -259,10 +259,13 @@ def test_the_workspace_of_pooling(handle, denied):
         denied(NOT_IMPLEMENTED, "miopenPoolingForward/c02", forward, alpha, beta, unchanged=b)
         denied(NOT_IMPLEMENTED, "miopenPoolingBackward/c02", backward, alpha, beta, unchanged=gradient)
     denied(BAD_PARM, "miopenPoolingForward/c03", lambda: forward(size=7), unchanged=b)
+    for wrong in (workspace.slice(0, INDICES - 1), "no memory"):
+        denied(BAD_PARM, "miopenPoolingForward/c03", lambda wrong=wrong: forward(space=wrong), unchanged=b)
     wide = pooling(PoolingSpec(POOLING.mode, NAN, (16, 16), (8, 8), (8, 8)))
     denied(BAD_PARM, "miopenPoolingForward/c04", lambda: forward(described=wide), unchanged=b)
     denied(BAD_PARM, "miopenPoolingBackward/c03", backward, unchanged=gradient)
-    denied(BAD_PARM, "miopenPoolingBackward/c03", lambda: backward(space=None), unchanged=gradient)
+    for wrong in (None, "no memory"):
+        denied(BAD_PARM, "miopenPoolingBackward/c03", lambda wrong=wrong: backward(space=wrong), unchanged=gradient)
     forward(source=other)
     denied(BAD_PARM, "miopenPoolingBackward/c03", backward, unchanged=gradient)
     forward()
@@ -365,9 +368,24 @@ def test_statuses(handle, monkeypatch, status):
     assert caught.value.status.name == f"miopenStatus{wanted}" and caught.value.function == "miopenSetTensor"
 
 
+@shows("miopenActivationForward/c01", "miopenActivationBackward/c01")
+def test_what_is_passed_through_in_place_is_looked_at(handle, denied):
+    """Nothing has to be done, but other dimensions and other memory are no less wrong."""
+    descriptor = miopen.miopenCreateActivationDescriptor()
+    miopen.miopenSetActivationDescriptor(descriptor, miopen.miopenActivationPASTHRU, 1.0, 1.0, 1.0)
+    x, d, wrong = filled(handle, *DIMS), tensor(DIMS), tensor((1, *DIMS[1:]))
+    forward, backward = miopen.miopenActivationForward, miopen.miopenActivationBackward
+    clauses = "miopenActivationForward/c01", "miopenActivationBackward/c01"
+    denied(BAD_PARM, clauses[0], forward, handle, descriptor, 1.0, d, x, 0.0, wrong, x, unchanged=x)
+    denied(BAD_PARM, clauses[1], backward, handle, descriptor, 1.0, d, x, d, x, d, x, 0.0, wrong, x, unchanged=x)
+    small = x.slice(0, 4)
+    denied(BAD_PARM, clauses[0], forward, handle, descriptor, 1.0, d, small, 0.0, d, small, unchanged=x)
+
+
 @shows("miopenSetActivationDescriptor/c03")
+@pytest.mark.parametrize("apart", [False, True], ids=["one object", "two objects"])
 @pytest.mark.parametrize("name", list(ATTRIBUTES))
-def test_attributes_in_place(handle, name):
+def test_attributes_in_place(handle, name, apart):
     """The same memory for x and y, and for dy and dx."""
     attributes, function, slope = ATTRIBUTES[name]
     descriptor = miopen.miopenCreateActivationDescriptor()
@@ -375,8 +393,9 @@ def test_attributes_in_place(handle, name):
     d, x, dy = tensor(DIMS), filled(handle, *DIMS), filled(handle, *DIMS)
     y = filled(handle, *DIMS)
     values, slopes = (buffer.to_host(np.float32, DIMS).astype(np.float64) for buffer in (x, dy))
-    miopen.miopenActivationForward(handle, descriptor, 1.0, d, y, 0.0, d, y)
-    miopen.miopenActivationBackward(handle, descriptor, 1.0, d, y, d, dy, d, x, 0.0, d, dy)
+    result, gradient = (buffer.slice(0, X.nbytes) if apart else buffer for buffer in (y, dy))
+    miopen.miopenActivationForward(handle, descriptor, 1.0, d, y, 0.0, d, result)
+    miopen.miopenActivationBackward(handle, descriptor, 1.0, d, y, d, dy, d, x, 0.0, d, gradient)
     bound = 16 * np.finfo(np.float32).eps
     np.testing.assert_allclose(y.to_host(np.float32, DIMS), function(values), rtol=bound, atol=bound)
     np.testing.assert_allclose(dy.to_host(np.float32, DIMS), slope(values) * slopes, rtol=bound, atol=4 * bound)

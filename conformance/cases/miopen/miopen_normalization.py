@@ -74,7 +74,10 @@ def test_the_workspace_of_lrn(handle, denied):
     for alpha, beta in ONE_AND_ZERO:
         denied(NOT_IMPLEMENTED, "miopenLRNForward/c02", forward, alpha, beta, unchanged=y)
         denied(NOT_IMPLEMENTED, "miopenLRNBackward/c02", backward, alpha, beta, unchanged=dx)
-    denied(BAD_PARM, "miopenLRNForward/c03", lambda: forward(space=None), unchanged=y)
+    for wrong in (None, "no memory", workspace.slice(0, X.nbytes - 1)):
+        denied(BAD_PARM, "miopenLRNForward/c03", lambda wrong=wrong: forward(space=wrong), unchanged=y)
+    denied(BAD_PARM, "miopenLRNForward/c01", miopen.miopenLRNForward, handle, descriptor, 1.0, d, x, 0.0, d, y,
+           np.ones(2), workspace, unchanged=y)  # fmt: skip
     denied(BAD_PARM, "miopenLRNBackward/c03", backward, unchanged=dx)
     forward(source=other)
     denied(BAD_PARM, "miopenLRNBackward/c03", backward, unchanged=dx)
@@ -98,6 +101,10 @@ def test_batch_normalization(handle, denied, mode, dims):
     d, bn = tensor(DIMS), miopen.miopenCreateTensorDescriptor()
     miopen.miopenDeriveBNTensorDescriptor(bn, d, mode_)
     assert miopen.miopenGet4dTensorDescriptor(bn)[1:5] == dims
+    convolution = miopen.miopenCreateConvolutionDescriptor()
+    miopen.miopenInitConvolutionDescriptor(convolution, miopen.miopenConvolution, 0, 0, 1, 1, 1, 1)
+    result = tuple(extent - size + 1 for extent, size in zip(DIMS[2:], dims[2:], strict=True))
+    assert tuple(miopen.miopenGetConvolutionForwardOutputDim(convolution, d, bn)) == (DIMS[0], 1, *result)
     x, dy, scale, bias = (filled(handle, *shape) for shape in (DIMS, DIMS, dims, dims))
     small = 4 * prod(dims)
     training, inference, backward = (

@@ -43,7 +43,7 @@ from dualdnn.conformance.cases.rnn.rnn_forward import (
     network,
 )
 from dualdnn.conformance.marks import shows
-from dualdnn.conformance.trial import prepare
+from dualdnn.conformance.trial import Step, prepare
 from dualdnn.reference.view import strided
 
 FORWARD, DATA, WEIGHTS = "cudnnRNNForward", "cudnnRNNBackwardData_v8", "cudnnRNNBackwardWeights_v8"
@@ -108,6 +108,35 @@ def test_recurrent_weights_that_are_no_numbers(chain, cell):
     for null in ((), ("hx",), ("hx", "cx")):
         steps = training(network(cell, layers=1), null=null)
         chain(*steps, before=infinite_recurrent(steps[0], 1))
+
+
+@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
+@pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=label)
+def test_infinite_numbers_of_half(chain, cell):
+    """Infinities that meet gradients too small for HALF, and numbers that memory in HALF may not hold between layers: infinite or NaN, or not
+    determined."""
+    for scale, kind in ((1, "infinite"), (4, "normal")):
+        steps = training(network(cell, data_type=HALF, direction=ONE_WAY, hidden=17, layers=3, math_type=DEFAULT))
+        weights = prepare(steps[0], "normal", 0)["weightSpace"]
+        weights.view(np.float16)[...] *= scale
+        states = {"x": kind, "hx": "normal", "cx": "normal"}
+        chain(
+            Step(steps[0], {}, states),
+            Step(steps[1], {}, {"dy": "infinite"}),
+            steps[2],
+            before={"weightSpace": weights},
+        )
+
+
+@shows(f"{DATA}/c01")
+def test_products_that_are_lost(chain):
+    """Slopes of gates near 0 and 1, which are no normal numbers, before large factors multiply them."""
+    first, data, _ = training()
+    before = {}
+    for name, scale in (("weightSpace", 100), ("x", 300), ("cx", 300), ("dy", 300), ("dcy", 300)):
+        before[name] = prepare(first if name in first.operands else data, "normal", 1)[name]
+        before[name].view(np.float32)[::5] *= scale
+    chain(first, data, seed=1, before=before)
 
 
 @shows(f"{WEIGHTS}/c01", f"{WEIGHTS}/c11")

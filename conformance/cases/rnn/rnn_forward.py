@@ -157,6 +157,15 @@ def test_recurrent_weights_that_are_no_numbers(trial, cell):
     assert np.isfinite(hidden[:3]).all() and np.isnan(hidden[3, :, 0]).all()
 
 
+@shows(f"{NAME}/c01")
+def test_infinite_states_that_gates_forget(trial):
+    """A gate may be too small for the arithmetic: infinite or NaN."""
+    operation = forward(network(math_type=DEFAULT, layers=1))
+    before = prepare(operation, "normal", 0)
+    before["x"].view(np.float32)[...] *= 300
+    trial(operation, {"hx": "infinite", "cx": "infinite"}, before={"x": before["x"]})
+
+
 @shows(
     "cudnnSetRNNDescriptor_v8/c23",
     "cudnnSetRNNDescriptor_v8/c24",
@@ -169,6 +178,7 @@ def test_projection(trial, direction):
     """The projected output goes to the next layer and step; the state keeps its length."""
     for projected in (1, 3, 6):
         trial(forward(network(direction=direction, projected=projected), fill=2.0))
+    trial(forward(network(direction=direction, projected=3), training=False))
 
 
 @shows(

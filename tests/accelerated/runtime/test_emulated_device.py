@@ -23,6 +23,8 @@ from dualdnn.accelerated.primitives.tma import TiledMap
 from dualdnn.accelerated.runtime.device import Device, Memory
 from dualdnn.accelerated.runtime.devices import gpu_is_usable, open_device
 from dualdnn.accelerated.runtime.emulated.device import EmulatedDevice
+from dualdnn.accelerated.runtime.emulated.library import launching
+from dualdnn.accelerated.runtime.emulated.memory import Allocation
 from dualdnn.accelerated.runtime.errors import DeviceError, DeviceUnavailable
 
 KERNELS = Path(__file__).parent / "kernels"
@@ -770,6 +772,18 @@ def test_threads_share_a_device(device: Device) -> None:
     for thread in threads:
         thread.join()
     assert results == dict.fromkeys(range(4), True)
+
+
+def test_padding_is_looked_at_before_another_thread_launches(emulated: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launch makes its memory inaccessible for a while: another one that reads the same input must not look then."""
+    alone = []
+    looked_at = Allocation.changed_padding
+    monkeypatch.setattr(Allocation, "changed_padding", lambda each: alone.append(launching.locked()) or looked_at(each))
+    memory = to_device(emulated, np.ones(1024, np.float32))
+    emulated.function(KERNELS / "basic.cu", "add").launch(
+        struct.pack("QQQq", *[memory.address] * 3, 1024), (4,), (256,)
+    )
+    assert alone == [True]
 
 
 EXIT = """

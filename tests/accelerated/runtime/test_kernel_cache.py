@@ -198,6 +198,18 @@ def test_compile_all(folder: Path, compilations: list[sources.Module]) -> None:
     assert scale(source, (("OFFSET", "9"),)) == 11 and len(compilations) == 5
 
 
+def test_an_interrupted_compilation_begins_no_other(folder: Path, compilations: list[sources.Module]) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    modules: list[tuple[str | Path, sources.Definitions]] = [
+        (folder / "scale.cu", (("OFFSET", str(i)),)) for i in range(6)
+    ]
+    with pytest.raises(KeyboardInterrupt):
+        compiler.compile_all(modules, "emulated", jobs=1, progress=interrupted)
+    assert len(compilations) <= 2
+
+
 def test_missing_compiler_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(folder))
     monkeypatch.delenv("CXX", raising=False)
@@ -284,6 +296,16 @@ def test_a_cache_that_fills_up_meanwhile(folder: Path, temporary: Path, monkeypa
     monkeypatch.setattr(compiler, "_compile", full)
     with pytest.warns(RuntimeWarning, match=r"No space left on device.*DUALDNN_CACHE"):
         assert scale(folder / "scale.cu") == 2
+
+
+@pytest.mark.filterwarnings("ignore:the kernel cache")
+def test_every_folder_is_full(folder: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> bytes:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(compiler, "_compile", full)
+    with pytest.raises(DeviceUnavailable, match=r"no folder takes compiled kernels.*No space left on device"):
+        scale(folder / "scale.cu")
 
 
 def test_a_stranger_s_folder_is_not_trusted(folder: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:

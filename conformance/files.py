@@ -1,0 +1,43 @@
+"""Files that a user names: tried before anything runs, and never half written, so that what was there stays until all is."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def check_writable(targets: Iterable[Path]) -> None:
+    """Raise before anything is written where a target cannot be."""
+    for target in targets:
+        if target.exists() and (target.is_dir() or not target.stat().st_mode & 0o222 or not os.access(target, os.W_OK)):
+            raise PermissionError(f"{target} is read-only: nothing was written")
+        folder = next(parent for parent in target.parents if parent.exists())
+        if not folder.is_dir() or not os.access(folder, os.W_OK):
+            raise PermissionError(f"{folder} cannot be written to: nothing was written")
+
+
+def write(target: Path, content: bytes) -> None:
+    """Replace the file in one step, with the permissions that it had; what is no file (a pipe, say) is written as it is."""
+    if target.exists() and not target.is_file():
+        target.write_bytes(content)
+        return
+    target = target.resolve()  # a link stays one
+    target.parent.mkdir(parents=True, exist_ok=True)
+    mode = target.stat().st_mode & 0o7777 if target.exists() else 0o666 & ~_umask()
+    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        os.chmod(name, mode)
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

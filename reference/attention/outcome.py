@@ -1,0 +1,88 @@
+"""Results that are filled sequence by sequence, with the worst case of their errors and what is expected of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from dualdnn.api.operations.specs import HALF
+
+from ..engine import EXPECTED_ASKED, VALUES_ALONE, Exact, differs
+from ..spread import Steps
+from ..view import Array
+from .tracked import Tracked
+
+
+@dataclass
+class Outcome:
+    """An array, and for the judge the errors of its elements: in the worst case, and the squares that are expected where he asks for them."""
+
+    value: Array
+    error: Array | None
+    expected: Array | None
+
+    @classmethod
+    def of(cls, value: Array, values_alone: bool) -> Outcome:
+        """Elements without errors as long as nothing is stored."""
+        if values_alone or VALUES_ALONE.get():
+            return cls(value, None, None)
+        return cls(value, np.zeros_like(value), np.zeros_like(value) if EXPECTED_ASKED.get() else None)
+
+    def _parts(self, found: Tracked) -> Iterator[tuple[Array, Array]]:
+        """Each array that is filled, with what is found of it."""
+        yield self.value, found.value
+        if self.error is not None:
+            yield self.error, found.error(found.arithmetic)
+        if self.expected is not None:
+            yield self.expected, found.error(found.arithmetic.expected)
+
+    def leave_open(self, where: Any) -> Outcome:
+        """Zeros here, and anything to the judge, as long as nothing is stored."""
+        self.value[where] = 0
+        for part in (self.error, self.expected):
+            if part is not None:
+                part[where] = np.inf
+        return self
+
+    def store(self, where: Any, found: Tracked) -> None:
+        for part, of_part in self._parts(found):
+            part[where] = of_part
+
+    def add(self, view: Callable[[Array], Array], found: Tracked) -> None:
+        """Add to the elements that are a view of an array."""
+        for part, of_part in self._parts(found):
+            view(part)[...] += of_part
+
+
+def exact(operation: Any, compute: Callable[[bool, bool], dict[str, Outcome]]) -> dict[str, Exact]:
+    """The results that are computed. compute: whether what may be kept in HALF becomes infinite beyond it, and whether values are all that is
+    wanted -> the outcomes.
+
+    Beside an infinite value a factor may underflow: its product is infinite or NaN. Where a result depends on whether a number beyond HALF was
+    kept in it, none that is not finite is determined (docs/errata.md, D364).
+    """
+    outcomes = compute(False, False)
+
+    @cache
+    def overflowed() -> bool:
+        beyond = compute(True, True)
+        return any(differs(outcome.value, beyond[name].value).any() for name, outcome in outcomes.items())
+
+    def found(name: str, outcome: Outcome) -> Exact:
+        value, error, expected = outcome.value, outcome.error, outcome.expected
+        if error is None:
+            return Exact(value, np.zeros(()))
+        may_overflow = operation.attn.data_type == HALF and not np.isfinite(value).all()
+        return Exact(
+            value,
+            error,
+            1,
+            undetermined=(lambda: ~np.isfinite(value) & overflowed()) if may_overflow else None,
+            overflows=lambda: np.isinf(value) & ~np.isfinite(error),
+            spread=None if expected is None else Steps(expected),
+        )
+
+    return {name: found(name, outcome) for name, outcome in outcomes.items()}
