@@ -382,7 +382,7 @@ __device__ __forceinline__ void multiply_tiles(float (&sums)[N / 2], const unsig
 template <class E, int N, bool MN_MAJOR = false, bool LEFT_MN_MAJOR = false, bool ADDS = true>
 inline void wgmma_mma_async(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right,
                             EMULATED_SITE_PARAMETERS) {
-  wgmma_fence();  // which the instruction brings along
+  wgmma_fence();  // which is part of it
   emulated::require_tile(left, 64, EMULATED_SITE("wgmma"));
   emulated::require_tile(right, N, EMULATED_SITE("wgmma"));
   const auto multiply = [](const emulated::Product& p) {

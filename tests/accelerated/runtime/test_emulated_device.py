@@ -363,7 +363,7 @@ FAULTS = {
         "a copy of 128 bytes that no thread has waited for when the block ends",
     ),
     "forgotten copy": ("forgotten_copy", 63, "forgotten_copy: copy", "a copy of 4 bytes that no thread has waited for"),
-    "two copies into one place": (
+    "two copies into the same bytes": (
         "two_copies",
         3,
         "two_copies: other",
@@ -569,7 +569,7 @@ def test_variables_start_as_nan(emulated: Any) -> None:
     assert np.isnan(run_fault(emulated, "unset_variable", 7)).tolist() == [False] + 63 * [True]
 
 
-def test_a_thread_that_does_not_wait_for_earlier_kernels(emulated: Any) -> None:
+def test_a_thread_without_griddepcontrol_wait(emulated: Any) -> None:
     """The first of a launch is seen, and another one, in a block that depends on the launch."""
     function = emulated.function(KERNELS / "faults.cu", "some_wait")
     memory, found = emulated.allocate(256), []

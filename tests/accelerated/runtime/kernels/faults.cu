@@ -243,7 +243,7 @@ extern "C" __global__ void load_box(const __grid_constant__ BoxArguments argumen
   arguments.values[threadIdx.x] = reinterpret_cast<const float*>(rows)[threadIdx.x];
 }
 
-// What the thread before it had in the same place.
+// What the thread before it left.
 __device__ __noinline__ float sum_of_eight(int set) {
   float some[8];
   for (int i = 0; i < set; i++) some[i] = (float)i;
