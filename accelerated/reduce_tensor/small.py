@@ -23,8 +23,10 @@ from .short_rows import ShortRows
 MOST_READS, MOST_NARROW_READS, NARROW_BYTES = 8, 16, 4  # of a thread; of at most so many bytes
 REDUCED_DIGITS, KEPT_DIGITS = 4, 3
 LEAST_THREADS, MOST_THREADS, MOST_BLOCKS = 64, 1024, 264  # of a block; and of these
-MOST_BYTES, MOST_SCATTERED_BYTES = 13 << 20, 2 << 20  # of A; where neighbours in A are no neighbours in C
-MOST_SHORT_BYTES = 4 << 20  # of A; of short rows others read more as fast
+# Bytes of A, at most: also of columns of more elements than MOST_REDUCED; where neighbours in A are no neighbours in C;
+# of short rows, which others read faster beyond
+MOST_BYTES, MOST_DEEP_BYTES, MOST_SCATTERED_BYTES, MOST_SHORT_BYTES = 13 << 20, 4 << 20, 2 << 20, 4 << 20
+MOST_REDUCED = 256
 AVERAGE = cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_AVG
 MOST_RESULTS = 2  # that a thread writes of a type that the kernel knows
 WARP = 32
@@ -125,8 +127,10 @@ class Small(ReduceSolver):
 def is_small(operation: ReduceTensor, walk: Walk) -> bool:
     """Return whether a reduction is so small that this was measured to take least time. Those with indices never
     are."""
-    scattered = not along_rows(operation.A, operation.C) and walk.axes()[1][1][1][-1] != 1
-    most = MOST_SCATTERED_BYTES if scattered else MOST_BYTES
+    rows = along_rows(operation.A, operation.C)
+    most = MOST_BYTES if rows or operation.A.count <= MOST_REDUCED * operation.C.count else MOST_DEEP_BYTES
+    if not rows and walk.axes()[1][1][1][-1] != 1:
+        most = MOST_SCATTERED_BYTES
     return not operation.wants_indices and operation.A.nbytes <= most
 
 

@@ -82,8 +82,9 @@ def _preferred_n(product: Product) -> int:
     """Return the filters of the tile that occupies the device for the shortest time."""
     value, multiprocessors = product.value, product.device.multiprocessors
     small, large = (tiles(value, product.groups, M, n) for n in (64, 128))
+    if value.n <= 64:
+        return 64
+    if value.x_packs:
+        return 64 if large < multiprocessors else 128
     # A multiprocessor has one tile of gathered values at a time.
-    occupied = (
-        large >= multiprocessors if value.x_packs else -(-small // multiprocessors) > -(-large // multiprocessors)
-    )
-    return 128 if value.n > 64 and occupied else 64
+    return 64 if -(-small // multiprocessors) == -(-large // multiprocessors) else 128

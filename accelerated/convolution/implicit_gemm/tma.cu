@@ -2,12 +2,12 @@
 // TF32.
 //
 // Tiling: persistent, warp-specialised blocks of TILE_M pixels x TILE_N filters. One producer warp loads K-blocks of
-// 128 bytes by TMA (x in im2col mode) into a pipeline of stages; two or three consumer warpgroups multiply
-// together, and TMA stores the results, blended with what comes through the same stages (MAPPED 0: the warps do, where
-// TMA has no map of y). PLANES: y lies in planes, rows of the product are filters. TRANSPOSED: x,
-// too, an MN-major operand; TF32 passes through registers then, which tensor cores do not transpose. STATISTICS: each
-// block adds up its results and their squares, by filter (statistics.cu adds those of all blocks); all of its tiles are
-// of the same filters. FACTORS: each filter has its own alpha and beta.
+// 128 bytes by TMA (x in im2col mode) into a pipeline of stages; two or three consumer warpgroups multiply together,
+// and TMA stores the results, blended with what comes through the same stages (MAPPED 0: the warps do, where TMA has
+// no map of y). PLANES: y lies in planes, rows of the product are filters. TRANSPOSED: x, too, an MN-major operand;
+// TF32 passes through registers then, which tensor cores do not transpose. STATISTICS: each block adds up its
+// results and their squares, by filter (statistics.cu adds those of all blocks); all of its tiles are of the same
+// filters. FACTORS: each filter has its own alpha and beta.
 //
 // Roofline bound: flops, 2 * M * N * K at 989 T/s in half (495 in TF32), or bytes where K is short (1 x 1).
 // Shared memory comes next: a K-block of 128 x 256 reads 80 KiB and writes 48 KiB in 1024 clocks.

@@ -25,8 +25,10 @@ BOXES = 2  # of results that a warp has in flight
 LEAST_FILL = 0.5  # of the 128 bytes that a tap's channels come in
 LEAST_FILL_OF_BOXES = 0.75  # with pixels of an image that lies in planes
 RESULTS, RESULTS_OF_WARPS = 64, 3  # (M x N) that take a clock, from TMA and from the warps
-ODD_RESULTS, ODD_FLOATS = 0.8, 180  # in rows that are no multiple of 16 bytes, of 16 bits; of floats, by N
-SHORT_K_BLOCKS, FILLED_N = 4, 128  # with which blocks of mma.cu write such rows of 16 bits sooner
+# The same from warps where channels lie innermost, in rows that are no multiple of 16 bytes: of 16 bits; of floats, for
+# each of N. Of 16 bits the blocks of mma.cu write such rows sooner, where K is short and their tiles are full.
+ODD_RESULTS, ODD_FLOATS = 0.8, 180
+SHORT_K_BLOCKS, FILLED_N = 4, 128
 PRODUCTS = 32  # M x N that the tensor cores multiply with 128 bytes of K in a clock
 
 
