@@ -19,7 +19,7 @@ def _find_program(names: tuple[str, ...], path: str | None) -> str | None:
 
 
 def host_compiler() -> str:
-    """g++, or what CXX names."""
+    """Return the path of g++, or of what CXX names."""
     wanted = os.environ.get("CXX") or "g++"
     if found := _find_program((wanted,), os.environ.get("PATH")):
         return found
@@ -29,7 +29,7 @@ def host_compiler() -> str:
 
 
 def toolkits() -> list[Path]:
-    """Where a CUDA toolkit may be."""
+    """Return where a CUDA toolkit may be."""
     return [*map(Path, filter(None, [os.environ.get("CUDA_HOME")])), TOOLKIT]
 
 
