@@ -312,20 +312,21 @@ class WorkspacePlan(Plan):
 
 
 class PlacedPlan(Plan):
-    """Launches and plans, one after the other, on the operands of a call and on regions of its workspace.
+    """Launches and plans, one after the other, on the operands of a call and on parts of them.
 
-    workspace: which operand that is. regions: the offset of each. steps: with the positions of their operands, of which
-    regions are behind those of the call; -1: what a step does not have.
+    workspace: which operand counts from its first multiple of WORKSPACE_ALIGNMENT on. slices: of each part its operand
+    and offset. steps: with the positions of their operands, of which parts are behind those of the call; -1: what a
+    step does not have.
     """
 
     def __init__(
         self,
         workspace: int,
-        regions: Sequence[int],
+        slices: Sequence[tuple[int, int]],
         steps: Sequence[tuple[Any, Sequence[int]]],
         solver: str,
     ) -> None:
-        self.workspace, self.regions, self.solver = workspace, tuple(regions), solver
+        self.workspace, self.slices, self.solver = workspace, tuple(slices), solver
         self.scratch_bytes = 0  # plans inside ask for their own
         self.steps = [
             inner for step, used in steps for inner in (step.steps if isinstance(step, Plan) else [(step, tuple(used))])
@@ -345,12 +346,18 @@ class PlacedPlan(Plan):
     def start(self, addresses: Sequence[int], stream: Any) -> None:
         known, found = self.latest
         if known != addresses:
-            begin = workspace_aligned(addresses[self.workspace])
-            known = (*addresses, *[begin + offset for offset in self.regions], 0)
+            begins = list(addresses)
+            begins[self.workspace] = workspace_aligned(begins[self.workspace])
+            known = (*addresses, *[begins[operand] + offset for operand, offset in self.slices], 0)
             found = [(step.start, chosen(known)) for step, chosen in self.parts]
             self.latest = addresses, found
         for start, chosen in found:
             start(chosen, stream)
+
+    def with_scalars(self, values: Mapping[str, float]) -> Self:
+        made = super().with_scalars(values)
+        made.parts, made.latest = [(part.with_scalars(values), chosen) for part, chosen in self.parts], ((), [])
+        return made
 
 
 def _chooser(positions: Sequence[int]) -> Callable[[Sequence[int]], Sequence[int]]:

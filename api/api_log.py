@@ -32,7 +32,7 @@ VERSION_NUMBER = VERSION[0] * 1000 + VERSION[1] * 100 + VERSION[2]
 MARKS = {cudnnSeverity_t(value): mark for value, mark in enumerate("FEWI")}
 LEVELS = dict(zip(MARKS, (logging.CRITICAL, logging.ERROR, logging.WARNING, logging.INFO), strict=True))
 
-_STARTED = time.time()
+_STARTED = time.monotonic()
 _emitting = threading.local()
 
 
@@ -173,8 +173,8 @@ def _enumerator_text(enumeration: type[IntEnum], value: Any) -> str:
 
 
 def _emit(severity: cudnnSeverity_t, lines: list[str], handle: Any, status: int) -> None:
-    now = time.time()
-    since = datetime.timedelta(seconds=int(now - _STARTED))
+    now, elapsed = time.time(), int(time.monotonic() - _STARTED)
+    since = datetime.timedelta(seconds=elapsed)
     days, rest = since.days, since.seconds
     stream = getattr(handle, "user_stream", None)
     pid, tid = os.getpid(), threading.get_native_id()
@@ -183,9 +183,7 @@ def _emit(severity: cudnnSeverity_t, lines: list[str], handle: Any, status: int)
     lines.append(f"Time: {stamp} ({days}d+{rest // 3600}h+{rest // 60 % 60}m+{rest % 60}s since start)")
     device = backend.description if backend is not None else "NULL"
     lines.append(f"Process={pid}; Thread={tid}; GPU={device}; Handle={_named(handle)}; StreamId={_named(stream)}.")
-    metadata = cudnnDebug_t(
-        VERSION_NUMBER, status, int(now), int(now % 1 * 1e6), int(now - _STARTED), handle, stream, pid, tid, 0
-    )
+    metadata = cudnnDebug_t(VERSION_NUMBER, status, int(now), int(now % 1 * 1e6), elapsed, handle, stream, pid, tid, 0)
     # Every line ends with a NUL, the message with two.
     message = "".join(f"{line}\0" for line in lines) + "\0"
     current = state

@@ -21,6 +21,7 @@ from dualdnn.api.abi.build import build as build_c_library
 from dualdnn.api.abi.cuda_runtime import build_runtime
 from dualdnn.api.crosscheck import loaded
 from dualdnn.api.document import SPECIFICATION, functions
+from dualdnn.api.files import check_writable, write
 from dualdnn.api.miopen.document import functions as miopen_functions
 from dualdnn.api.operations import Operation, parse
 from dualdnn.api.status import CudnnError
@@ -31,7 +32,6 @@ from .bench import command as bench
 from .calls import Caller
 from .differences import explanation_of
 from .expected import read_expected
-from .files import check_writable, write
 from .inputs import KINDS
 from .plugin import CASES
 from .port import command as port

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .files import write
+from dualdnn.api.files import write
 
 REASON = "expected failure"  # why a failure is known, where no declared difference says so
 HEADING = """\

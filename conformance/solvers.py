@@ -16,9 +16,9 @@ from zlib import crc32
 from dualdnn.accelerated.plans import noting_launches
 from dualdnn.accelerated.runtime.sources import entry_points
 from dualdnn.accelerated.solver import forcing, solver_names
+from dualdnn.api.files import write
 from dualdnn.api.operations import Operation
 
-from .files import write
 from .trial import Step
 
 T = TypeVar("T")

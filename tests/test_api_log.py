@@ -45,6 +45,15 @@ def test_valid_integers_are_named():
     assert "invalid (99)" in messages[-1]
 
 
+def test_a_clock_that_goes_back(monkeypatch):
+    """What has passed since the start is unsigned in C."""
+    messages = []
+    cudnn.cudnnSetCallback(CUDNN_SEV_INFO_EN, None, lambda *message: messages.append(message[2]))
+    monkeypatch.setattr(api_log.time, "time", lambda: 1e9)
+    scale()
+    assert messages and all(message.time_sec == 10**9 and message.time_delta >= 0 for message in messages)
+
+
 def cudnn_error():
     from dualdnn.api.status import CudnnError
 

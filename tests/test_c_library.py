@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -61,6 +63,26 @@ def test_every_function_is_exported(library):
 def test_nothing_is_compiled_twice(library):
     before = library.stat().st_mtime_ns
     assert build(library.parent) == library and library.stat().st_mtime_ns == before
+
+
+def test_a_library_that_is_in_use_is_not_overwritten(tmp_path, monkeypatch):
+    """A program that has it mapped would read the bytes of the new one."""
+
+    def compiled(_, tmpdir, target):
+        assert Path(tmpdir).is_absolute()  # the linker runs elsewhere
+        Path(tmpdir, target).write_bytes(b"new")
+
+    def on_another_device(*_):
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    (tmp_path / NAME).write_bytes(b"in use")
+    os.link(tmp_path / NAME, tmp_path / "kept")
+    monkeypatch.setattr("cffi.FFI.compile", compiled)
+    monkeypatch.setattr(os, "rename", on_another_device)  # from where temporary files go
+    monkeypatch.chdir(tmp_path)
+    assert build(Path()).read_bytes() == b"new" and (tmp_path / "kept").read_bytes() == b"in use"
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {NAME, f".{NAME}.key", "include", "kept"}
 
 
 @pytest.mark.parametrize(

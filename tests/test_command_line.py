@@ -9,7 +9,8 @@ import tempfile
 
 import numpy as np
 import pytest
-from dualdnn.conformance import command_line, files, plugin
+from dualdnn.api import files
+from dualdnn.conformance import command_line, plugin
 from dualdnn.conformance.command_line import main
 
 

@@ -94,7 +94,7 @@ def test_on_a_gpu(tmp_path, monkeypatch):
 
     def tried(wanted, jobs, seconds, at_once, all_seconds):
         asked.append(wanted)
-        states = [NOTICED, SURVIVED, UNDECIDED] if len(wanted) == 3 else [SURVIVED] * len(wanted)
+        states = [NOTICED, UNDECIDED, *[SURVIVED] * 10] if len(wanted) == 12 else [SURVIVED] * len(wanted)
         yield from (planted.Outcome(bug, state, "", 1.0, 7) for bug, state in zip(wanted, states, strict=True))
 
     monkeypatch.setattr(command, "tried", tried)
@@ -103,16 +103,18 @@ def test_on_a_gpu(tmp_path, monkeypatch):
     (tmp_path / "kernels.json").write_text(json.dumps({"kernels": {}, "seconds": {}}))
     kernels, lines = ["--kernels", str(tmp_path / "kernels.json")], tmp_path / "lines"
     for options in (
-        ["--mutants", "3", "--floor", "accelerated", "--gpu", "--lines", str(lines)],
-        ["--left", str(lines)],
+        ["--mutants", "12", "--floor", "accelerated", "--gpu", "--lines", str(lines)],
+        ["--left", str(lines), "--all-solvers"],
     ):
         monkeypatch.setattr("sys.argv", ["planted", *options, *kernels])
         assert command.main() == 1
     first, again = asked
-    assert [bug.breaks for bug in first] == [bug.breaks for bug in drawn(3, 0, ("accelerated",), gpu=True)]
+    assert [bug.breaks for bug in first] == [bug.breaks for bug in drawn(12, 0, ("accelerated",), gpu=True)]
     assert all(bug.judged_on == (("accelerated", "--solvers", bug.solvers), ()) for bug in first)
-    assert again == [replace(bug, subject="") for bug in first[1:]]
-    assert [json.loads(text)["ran"] for text in lines.read_text().splitlines()] == [7, 7, 7]
+    assert again == [replace(bug, subject="", solvers="all") for bug in first[1:]] and {
+        b.solvers for b in first[1:]
+    } > {"all"}
+    assert [json.loads(text)["ran"] for text in lines.read_text().splitlines()] == [7] * 12
 
 
 def test_cases_that_reach_a_source(tmp_path):

@@ -14,7 +14,6 @@ from .bias_gradient_parts import PACK_BYTES, THREADS, cluster_blocks, has_packed
 
 SOURCE = "convolution/bias_gradient_channels.cu"
 MOST_CHANNELS = 512  # as in the kernel
-LEAST_PACKS = 4  # of a thread
 BLOCKS = 2  # of a multiprocessor
 LEAST_BYTES, MOST_PACKED_BYTES = 2 << 20, 16 << 20  # of dy; of one whose pixels are packs
 FLOATS = 4  # of a pack
@@ -24,6 +23,7 @@ class BiasGradientChannels(solver.Solver[BiasProblem]):
     """The sums of channels, whatever their number, by threads that meet the same ones again."""
 
     name = "convolution.bias_gradient_channels"
+    least_packs = 4  # of a thread
 
     def serves(self, problem: BiasProblem) -> bool:
         dy = problem.operation.dy
@@ -56,7 +56,7 @@ class BiasGradientChannels(solver.Solver[BiasProblem]):
         active = THREADS // period * period
         packs = -(-o.dy.count * o.dy.scalar_bytes // PACK_BYTES)
         most = -(-BLOCKS * problem.device.multiprocessors // cluster)
-        parts = max(1, min(most, packs // (LEAST_PACKS * active * cluster)))
+        parts = max(1, min(most, packs // (self.least_packs * active * cluster)))
         fields = [
             ("channels", FastDivmod.of(o.dy.dims[1])),
             ("elements", c_uint(o.dy.count)),

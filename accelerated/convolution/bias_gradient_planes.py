@@ -15,7 +15,7 @@ from .bias_gradient_parts import PACK_BYTES, THREADS, cluster_blocks, has_packed
 
 SOURCE = "convolution/bias_gradient_planes.cu"
 MOST_PITCHES = 2
-BLOCKS, LEAST_PACKS = 4, 4  # of a multiprocessor; of a thread
+BLOCKS = 4  # of a multiprocessor
 # Bytes of dy: less takes a launch, whoever serves; less of packs that are all aligned others read as fast.
 LEAST_BYTES, ALIGNED_BYTES = 1 << 20, 32 << 20
 
@@ -46,6 +46,7 @@ class BiasGradientPlanes(solver.Solver[BiasProblem]):
     """The sums of planes, by clusters of blocks."""
 
     name = "convolution.bias_gradient_planes"
+    least_packs = 4 * THREADS  # of a block
 
     def serves(self, problem: BiasProblem) -> bool:
         dy = problem.operation.dy
@@ -73,7 +74,7 @@ class BiasGradientPlanes(solver.Solver[BiasProblem]):
         while cluster > 1 and channels * cluster > blocks:  # which all run at the same time
             cluster //= 2
         wanted = blocks // (channels * cluster)
-        parts = max(1, min(wanted, images * packs // (LEAST_PACKS * THREADS * cluster)))
+        parts = max(1, min(wanted, images * packs // (self.least_packs * cluster)))
         fields = [
             ("packs", FastDivmod.of(packs)),
             ("pitch", (FastDivmod * MOST_PITCHES)(*(FastDivmod.of(pitch) for pitch, _ in kept))),

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
 from dualdnn.api.operations import ConvolutionForward, FilterSpec, Operation, TensorSpec, TransformTensor
 
-from ..plans import Launch, Plan, workspace_aligned
+from ..plans import Launch, PlacedPlan
 from ..solver import ROOMS
 from ..transform.plan import copy, launch
 from .forward import ConvolutionProblem, ConvolutionSolver
@@ -39,21 +39,15 @@ def within(launches: Sequence[Launch], where: Mapping[str, At]) -> list[Composed
     return [ComposedLaunch(launch, tuple(where[name] for name in launch.operands)) for launch in launches]
 
 
-class ComposedPlan(Plan):
+class ComposedPlan(PlacedPlan):
     """Launches on parts of the operands. A workspace counts from its first multiple of 16 bytes on."""
 
     def __init__(self, operation: Operation, launches: Sequence[ComposedLaunch], solver: str) -> None:
-        super().__init__(operation, [], solver)
         indices = {name: i for i, name in enumerate(operation.operands)}
-        self.workspace = indices["workSpace"]
-        self.steps = [(step, tuple(indices[at.operand] for at in operands)) for step, operands in launches]
-        self.offsets = [tuple(at.offset for at in operands) for _, operands in launches]
-
-    def start(self, addresses: Sequence[int], stream: Any) -> None:
-        addresses = list(addresses)
-        addresses[self.workspace] = workspace_aligned(addresses[self.workspace])
-        for (step, positions), offsets in zip(self.steps, self.offsets, strict=True):
-            step.start([addresses[i] + offset for i, offset in zip(positions, offsets, strict=True)], stream)
+        slices = list(dict.fromkeys(at for _, operands in launches for at in operands))
+        behind = {at: len(indices) + i for i, at in enumerate(slices)}
+        steps = [(step, [behind[at] for at in operands]) for step, operands in launches]
+        super().__init__(indices["workSpace"], [(indices[at.operand], at.offset) for at in slices], steps, solver)
 
 
 def copied(source: TensorSpec, target: TensorSpec, device: Any) -> Launch:

@@ -1,6 +1,6 @@
 // INT8x32 filters and their bias in the order that convolutions with CUDNN_NO_REORDER read (5.2.32).
 //
-// Roofline bound (floor): bytes, each read and written once. A thread moves four channels; the order within 1024 bytes
+// Roofline bound: bytes, each read and written once. A thread moves four channels; the order within 1024 bytes
 // changes, so that reads and writes both fill full lines of the L2 cache.
 #include "convolution/problem.cuh"
 

@@ -30,8 +30,8 @@ from .filter_gradient.depthwise import DepthwiseFilterGradient, DepthwiseFilterG
 from .filter_gradient.direct import FilterGradientDirect
 from .filter_gradient.forward_convolution import (
     FilterGradient,
+    FilterGradientAsItLies,
     FilterGradientFft,
-    FilterGradientOffsetTable,
     FilterGradientProblem,
 )
 from .filter_gradient.planes import PLANES_KERNELS, FilterGradientPlanes
@@ -47,7 +47,7 @@ from .implicit_gemm.mma import MMA
 from .implicit_gemm.pack_nhwc import PackNhwc
 from .implicit_gemm.simt import SIMT
 from .implicit_gemm.small_channels import SMALL_CHANNELS
-from .implicit_gemm.solvers import ImplicitGemm, OffsetTable
+from .implicit_gemm.solvers import ImplicitGemm
 from .implicit_gemm.tma import TMA
 from .int8x32_reorder import Int8x32Reorder
 from .tiny import Tiny
@@ -65,7 +65,6 @@ serve(
         *map(ImplicitGemm, TMA),
         PackNhwc(),
         *map(ImplicitGemm, FP32),
-        OffsetTable(),
         *map(ImplicitGemm, MMA),
         *map(ImplicitGemm, SIMT),
         Im2ColGemm(),
@@ -90,7 +89,7 @@ serve(
         *map(FilterGradientTf32Mma, MMA_KERNELS),
         *map(FilterGradientTf32, TF32_KERNELS),
         FilterGradient(),
-        FilterGradientOffsetTable(),
+        FilterGradientAsItLies(),
         FilterGradientFft(),
         WinogradFilterGradient(),
     ),

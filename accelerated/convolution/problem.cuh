@@ -27,6 +27,13 @@ struct Convolution {
   FastDivmod output[3], filter[3], inner_channels;
 };
 
+// The operands with which the arguments of kernels begin.
+template <class Element> struct Operands {
+  const Element *x, *w;
+  Element* y;
+  const Element *prior, *bias;
+};
+
 // Where a term of the sum is in x, relative to the output pixel.
 struct __align__(16) KOffset {
   int offset;

@@ -2,16 +2,11 @@
 //
 // Tiling: up to 32 lanes of a warp share the K of one output.
 //
-// Roofline bound (floor): bytes, of a few KiB, so latency: one read of image and filter, which all threads have in
+// Roofline bound: bytes, of a few KiB, so latency: one read of image and filter, which all threads have in
 // flight at once.
 #include "convolution/problem.cuh"
 
-struct Arguments {
-  const ELEMENT* x;
-  const ELEMENT* w;
-  ELEMENT* y;
-  const ELEMENT* prior;
-  const ELEMENT* bias;
+struct Arguments : Operands<ELEMENT> {
   Convolution convolution;
   Epilogue epilogue;
   FastDivmod channels, filters;  // of y; of a group

@@ -9,7 +9,7 @@ from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
 
 from ..plans import Launch, pointers, structure
 from ..primitives.geometry import FastDivmod, blocks
-from .forward import IMPLICIT_GEMM, ConvolutionProblem, ConvolutionSolver
+from .forward import IMPLICIT, ConvolutionProblem, ConvolutionSolver
 from .problem import FARTHEST, Rates, operand_names, operation_product
 
 SOURCE = "convolution/tiny.cu"
@@ -22,7 +22,7 @@ class Tiny(ConvolutionSolver):
     """Lanes of a warp share the K of an output; preferred where the device has a thread for each product."""
 
     name = "convolution.tiny"
-    algorithms = (IMPLICIT_GEMM,)
+    algorithms = IMPLICIT
 
     def can_launch(self, problem: ConvolutionProblem) -> bool:
         o = problem.operation

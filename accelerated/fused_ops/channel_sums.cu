@@ -40,7 +40,7 @@ struct Squares {
   }
 };
 
-// The terms of the gradient, where it passes; the inverse deviation multiplies their sum in the end.
+// The terms of the gradient, where it passes.
 struct Gradient {
   static constexpr bool READS_X = true;
   COMPUTE mean;
@@ -48,9 +48,7 @@ struct Gradient {
     mean = a.mean[channel * a.parameter_stride];
   }
   __device__ __forceinline__ void add(Sums& sums, COMPUTE dy, COMPUTE x, bool passes) const {
-    if (!passes) return;
-    sums.sum += dy;
-    sums.product += dy * (x - mean);
+    if (passes) sums.add(dy, x, mean);
   }
 };
 

@@ -24,6 +24,8 @@ struct alignas(16) Factors {
 struct Sums {
   COMPUTE sum, product;
   __device__ __forceinline__ void add(const Sums& other) { sum += other.sum, product += other.product; }
+  // An element. The inverse deviation multiplies the product in the end.
+  __device__ __forceinline__ void add(COMPUTE dz, COMPUTE x, COMPUTE mean) { sum += dz, product += dz * (x - mean); }
   __device__ __forceinline__ Sums from_lane(int distance) const {
     return {__shfl_xor_sync(~0u, sum, distance), __shfl_xor_sync(~0u, product, distance)};
   }
@@ -47,3 +49,14 @@ template <int DISTANCE, int COUNT> __device__ __forceinline__ void add_lanes(Sum
   }
   if constexpr (DISTANCE > 1) add_lanes<DISTANCE / 2>(sums);
 }
+
+// dx of a pack. factors(j): those of the channel of element j.
+template <class Of>
+__device__ __forceinline__ Packed gradient_pack(const Packed& x, const Packed& dz, const Of& factors) {
+  Packed dx;
+#pragma unroll
+  for (int j = 0; j < WIDTH; j++)
+    dx.item[j] = store<ELEMENT>(factors(j).gradient(load<COMPUTE>(dz.item[j]), load<COMPUTE>(x.item[j])));
+  return dx;
+}
+__device__ __forceinline__ void store_pack(ELEMENT* to, const Packed& pack) { *reinterpret_cast<Packed*>(to) = pack; }

@@ -12,12 +12,29 @@ from dualdnn.api.operations import BnFinalizeStatisticsTraining, DactivationFork
 from ..plans import Launch, Plan, plan, pointers, structure, type_definitions
 from ..solver import Problem, Solver
 from .channel_sums import ChannelSums
-from .problem import PACK_BYTES, THREADS, Walk
+from .problem import PACK_BYTES, THREADS, Walk, per_channel
 from .sequence import Part, SequencePlan, Workspace
 
 SOURCE = "fused_ops/gradient.cu"
 OPERANDS = ("x", "dy", "bitMask", "workSpace", "dx", "dz")
 TENSORS = ("x", "dy", "dx", "dz")
+
+
+def walk_of(problem: Problem) -> Walk:
+    """Return the walk over the tensors of a gradient."""
+    o = problem.operation
+    return Walk.of({name: getattr(o, name) for name in TENSORS}, problem.device, problem.aligned, o.bitMask)
+
+
+def channel_fields(o: Any, walk: Walk) -> list[tuple[str, Any]]:
+    """Return the walk and the strides of what channels have, as kernels that add up a channel themselves take them."""
+    return [
+        ("pixels", walk.pixels),
+        *((f"{name}_strides", walk.strides[name]) for name in TENSORS),
+        ("parameter_stride", per_channel(o.savedMean)),
+        ("scale_stride", per_channel(o.scale)),
+        ("result_stride", per_channel(o.dScale or o.dBias)),
+    ]
 
 
 class GradientSolver(Solver[Problem]):
@@ -44,15 +61,11 @@ class GradientSolver(Solver[Problem]):
         fallback = Problem(problem.operation, problem.device, aligned=False)
         return max(self._pieces(any_of)[0].nbytes for any_of in (problem, fallback))
 
-    def _walk(self, problem: Problem) -> Walk:
-        o = problem.operation
-        return Walk.of({name: getattr(o, name) for name in TENSORS}, problem.device, problem.aligned, o.bitMask)
-
     def alignment(self, problem: Problem) -> Mapping[str, int]:
         o, device, aligned = problem.operation, problem.device, problem.aligned
         sums = [ChannelSums.of_gradient(o, device, aligned)]
         sums += [ChannelSums.of(o, device, "x", o.x, aligned)] if o.savedMean is None else []
-        return dict.fromkeys((*self._walk(problem).wide, *(name for one in sums for name in one.walk.wide)), PACK_BYTES)
+        return dict.fromkeys((*walk_of(problem).wide, *(name for one in sums for name in one.walk.wide)), PACK_BYTES)
 
     def plan(self, problem: Problem) -> Plan:
         o: DactivationForkDbatchnorm = problem.operation
@@ -81,7 +94,7 @@ class GradientSolver(Solver[Problem]):
     def _gradient(self, problem: Problem) -> list[Launch]:
         """Return the launches of an operation whose statistics were saved."""
         o, device = problem.operation, problem.device
-        sums, walk = ChannelSums.of_gradient(o, device, problem.aligned), self._walk(problem)
+        sums, walk = ChannelSums.of_gradient(o, device, problem.aligned), walk_of(problem)
         found = sums.launches(("dBias", "dScale"))
         if o.dx is None and o.dz is None:
             return found

@@ -2,8 +2,7 @@
 // read them beside planes (normalization/batch_planes_persistent.cu).
 //
 // A warp has TILE_PIXELS pixels of WORDS times 32 channels: words of a pixel for each lane, which lanes transpose in
-// log2(32) exchanges. A lane then has the bits of a channel; two write 32 bytes together. No shared memory: a
-// multiprocessor whose share of it changes between two kernels takes 5 us.
+// log2(32) exchanges. A lane then has the bits of a channel; two write 32 bytes together.
 //
 // Roofline bound: bytes, the words read once and written once, one bit an element: 12.8 MB for 64 x 256 x 56 x 56, of
 // which L2 keeps what is written: 5.5 us on an H200. 50 instructions for 32 elements of a lane.

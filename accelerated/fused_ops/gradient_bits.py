@@ -14,6 +14,7 @@ from ..normalization.batch import BatchProblem, bytes_of_bits
 from ..normalization.batch_planes_persistent import BatchPlanesPersistentSolver
 from ..plans import Launch, Plan, pointers, structure
 from ..primitives.geometry import FastDivmod, blocks
+from ..runtime.device import bytes_to_spread
 from ..solver import Problem, Solver
 from .gradient import GradientSolver
 from .problem import WARP
@@ -22,7 +23,10 @@ from .sequence import Part, SequencePlan, Workspace
 SOURCE = "fused_ops/gradient_bits.cu"
 THREADS = 128
 TILE_PIXELS = 256  # of a warp: 32 bytes of bits of a channel
-WORDS = 4  # of a pixel that a lane reads together
+WORDS = 4  # of a pixel that a lane reads together, where there are so many warps for a multiprocessor with them
+MANY_WARPS = 4
+# Fewer than one for so many multiprocessors, of more bytes of x and dy: no blocks keep one each
+FEW_CHANNELS, LARGE_CHANNEL = 4, 128 << 10
 NORMALIZATION = BatchPlanesPersistentSolver()
 
 
@@ -30,6 +34,32 @@ class MaskedGradient(BatchProblem):
     """The gradient of a batch normalisation whose mask has bits, of one channel after the other."""
 
     has_bits = True
+
+
+def bits_launch(o: Any, device: Any) -> Launch:
+    """Return the launch that writes the bits of the channels."""
+    mask: TensorSpec = o.bitMask
+    channels, pixels = o.x.dims[1], o.x.count // o.x.dims[1]
+    words, tiles = -(-channels // WARP), -(-pixels // TILE_PIXELS)
+    beside = mask.strides[1] == 1 and words % WORDS == 0 and mask.strides[0] % WORDS == 0
+    many = tiles * words >= MANY_WARPS * WORDS * device.multiprocessors
+    width = WORDS if beside and many else 1
+    packs = words // width
+    arguments = structure(
+        *pointers(2),
+        ("pixels", c_uint(pixels)),
+        ("channels", c_uint(channels)),
+        ("row", c_uint(bytes_of_bits(pixels) // 16)),
+        ("mask_row", c_int(mask.strides[0])),
+        ("mask_word", c_int(mask.strides[1])),
+        ("packs", FastDivmod.of(packs)),
+    )
+    constants = {"THREADS": THREADS, "TILE_PIXELS": TILE_PIXELS, "WORDS": width}
+    definitions = tuple(sorted((name, str(value)) for name, value in constants.items()))
+    function = device.function(SOURCE, "fused_ops_gradient_bits", definitions)
+    grid = blocks(tiles * packs, THREADS // WARP)
+    shared_bytes = bytes_to_spread(device, grid[0])
+    return Launch(function, arguments, ("bitMask", "workSpace"), grid, (THREADS, 1, 1), shared_bytes)
 
 
 class GradientBitsSolver(Solver[Problem]):
@@ -75,8 +105,12 @@ class GradientBitsSolver(Solver[Problem]):
         return found is not None and NORMALIZATION.serves(found)
 
     def applies(self, problem: Problem) -> bool:
-        found = self._normalization(problem)
-        return found is not None and NORMALIZATION.applies(found)
+        found, o = self._normalization(problem), problem.operation
+        if found is None:
+            return False
+        few = FEW_CHANNELS * o.x.dims[1] < problem.device.multiprocessors
+        large = 2 * (o.x.nbytes // o.x.dims[1]) > LARGE_CHANNEL
+        return NORMALIZATION.applies(found) or (few and large and NORMALIZATION.serves(found))
 
     def workspace_bytes(self, problem: Problem) -> int:
         # The fallback needs its own.
@@ -90,31 +124,7 @@ class GradientBitsSolver(Solver[Problem]):
         assert found is not None
         _, where = self._workspace(problem)
         parts = [
-            Part(o, Plan(o, [self._bits(o, problem.device)]), {"workSpace": where["reserveSpace"]}),
+            Part(o, Plan(o, [bits_launch(o, problem.device)]), {"workSpace": where["reserveSpace"]}),
             Part(found.operation, Plan(found.operation, NORMALIZATION.launches(found)), where),
         ]
         return SequencePlan(o, parts, self.name)
-
-    @staticmethod
-    def _bits(o: Any, device: Any) -> Launch:
-        """Return the launch that writes the bits of the channels."""
-        mask: TensorSpec = o.bitMask
-        channels, pixels = o.x.dims[1], o.x.count // o.x.dims[1]
-        words, tiles = -(-channels // WARP), -(-pixels // TILE_PIXELS)
-        beside = mask.strides[1] == 1 and words % WORDS == 0 and mask.strides[0] % WORDS == 0
-        width = WORDS if beside else 1
-        packs = words // width
-        arguments = structure(
-            *pointers(2),
-            ("pixels", c_uint(pixels)),
-            ("channels", c_uint(channels)),
-            ("row", c_uint(bytes_of_bits(pixels) // 16)),
-            ("mask_row", c_int(mask.strides[0])),
-            ("mask_word", c_int(mask.strides[1])),
-            ("packs", FastDivmod.of(packs)),
-        )
-        constants = {"THREADS": THREADS, "TILE_PIXELS": TILE_PIXELS, "WORDS": width}
-        definitions = tuple(sorted((name, str(value)) for name, value in constants.items()))
-        function = device.function(SOURCE, "fused_ops_gradient_bits", definitions)
-        grid = blocks(tiles * packs, THREADS // WARP)
-        return Launch(function, arguments, ("bitMask", "workSpace"), grid, (THREADS, 1, 1))

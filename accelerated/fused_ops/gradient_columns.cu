@@ -66,13 +66,9 @@ struct Rows {
         cp_async_wait<AHEAD - 1>();
         const Packed x = *slot(row, 0);
         Packed dz = *slot(row, 1);
-        mask_pack(dz, [&](int j) { return next[u] >> j & 1; });
+        keep_bits(next[u], dz);
 #pragma unroll
-        for (int j = 0; j < WIDTH; j++) {
-          const COMPUTE gradient = load<COMPUTE>(dz.item[j]);
-          sums[j].sum += gradient;
-          sums[j].product += gradient * (load<COMPUTE>(x.item[j]) - mean[j]);
-        }
+        for (int j = 0; j < WIDTH; j++) sums[j].add(load<COMPUTE>(dz.item[j]), load<COMPUTE>(x.item[j]), mean[j]);
         *slot(row, 1) = dz;
         if (a.dz) store_pack(a.dz + offset(a.dz_strides, pixel(row), channel), dz);
         copy(row + AHEAD, row + AHEAD < count, next[u]);
@@ -103,7 +99,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) fused_ops_gradient_colu
     for (int distance = LANES; distance < WARP; distance *= 2) sums[k].add(sums[k].from_lane(distance));
     if (threadIdx.x % WARP < LANES) shared.warps[threadIdx.x / WARP][lane * WIDTH + k] = sums[k];
   }
-  shared.exchange(a, tile, member);
+  shared.collect(a, tile, member, shared.publish(a, tile, member));
   Factors factors[WIDTH];
 #pragma unroll
   for (int k = 0; k < WIDTH; k++) factors[k] = shared.factors[lane * WIDTH + k];

@@ -1,133 +1,103 @@
 // The gradient behind an activation, and that of the batch normalisation before it (6.1.3.1,
-// DACTIVATION_FORK_DBATCHNORM), of planes, in one cooperative launch that reads x and dy once.
+// DACTIVATION_FORK_DBATCHNORM), of planes, behind the launch that writes the bits of the mask channel by channel
+// (gradient_bits.cu). A block has a channel, a thread HELD packs of x and dy in registers, THREADS packs apart, which
+// it reads while that launch still runs.
 //
-// All that is read fits the shared memory of all multiprocessors. A block for each has a tile of TILE_CHANNELS channels
-// and a segment of the pixels, a thread packs of these, THREADS packs apart, in each of the channels, which it copies
-// (cp.async): the first pass writes dz and adds up, the second one, once the blocks of a tile have exchanged their
-// sums, writes dx.
-//
-// Roofline bound: bytes, x and dy read, dx and dz written once, 14 flops an element: 12 us for 32 x 128 x 28 x 28 FLOAT
-// at 4.2 TB/s, of which an H200 takes 16. Next come the words of the mask: every tile reads those of all pixels from
-// L2.
-#include "fused_ops/gradient_team.cuh"
+// Roofline bound: bytes, x and dy read, dx and dz written once, 14 flops an element: 6.1 us for 32 x 128 x 28 x 28 HALF
+// at 4.2 TB/s, of which an H200 takes 5.9 (L2 holds them), and 6.8 with the bits. Next come instructions.
+#include "fused_ops/gradient.cuh"
 
-constexpr int SLOTS = STEPS * TILE_CHANNELS, PADDED = TILE_CHANNELS > 4 ? 8 : 4;
-static_assert(TILE_CHANNELS <= 8);
-
-// f(Index<i>) for every i below COUNT.
-template <int VALUE> struct Index {
-  static constexpr int value = VALUE;
+struct Arguments {
+  const ELEMENT *x, *dy;
+  const unsigned char* bits;  // rows of channels, which begin at multiples of 16 bytes
+  const COMPUTE *mean, *inverse, *scale;
+  ELEMENT *dx, *dz;        // dz: NULL where it is not wanted
+  COMPUTE *product, *sum;  // dScale, dBias: the same
+  Pixels pixels;
+  TensorStrides x_strides, dy_strides, dx_strides, dz_strides;
+  int parameter_stride, scale_stride, result_stride;
+  unsigned packs;  // of a channel
+  unsigned row;    // bytes of its bits
+  COMPUTE share;   // 1 / m
 };
-template <int COUNT, class F> __device__ __forceinline__ void for_each(const F& f) {
-  if constexpr (COUNT > 0) {
-    for_each<COUNT - 1>(f);
-    f(Index<COUNT - 1>());
-  }
-}
 
-// What a thread has of the tile: slot step * TILE_CHANNELS + c is a pack of channel c.
-struct Slots {
+// What a thread has of a channel.
+struct Held {
   const Arguments& a;
-  const int begin;  // the first channel of the tile
-  const unsigned first, end;
-  Packed* slots;
+  const int channel = blockIdx.x;
+  Packed x[HELD], dz[HELD];
 
-  __device__ __forceinline__ Slots(const Arguments& a, unsigned tile, unsigned member)
-      : a(a),
-        begin(tile * TILE_CHANNELS),
-        first(member * a.items + threadIdx.x),
-        end(min((member + 1) * a.items, a.pixels.count / WIDTH)),
-        slots(reinterpret_cast<Packed*>(shared_memory) + threadIdx.x) {
-    // In a register: ptxas of CUDA 13.0 encoded a copy to an address with a uniform part as an instruction that there
-    // is not.
-    keep_shared_pointer(slots);
-  }
-  __device__ __forceinline__ Packed* slot(int index, int tensor) const {
-    return slots + (index * 2 + tensor) * THREADS;
-  }
-  __device__ __forceinline__ unsigned pack(int index) const { return first + index / TILE_CHANNELS * THREADS; }
-  __device__ __forceinline__ Pixel pixel(int index) const { return locate(a.pixels, pack(index) * WIDTH); }
-  __device__ __forceinline__ int channel(int index) const { return begin + index % TILE_CHANNELS; }
-  __device__ __forceinline__ bool exists(int index) const {
-    return pack(index) < end && channel(index) < a.pixels.channels;
+  __device__ __forceinline__ unsigned pack(int i) const { return threadIdx.x + i * THREADS; }
+  __device__ __forceinline__ bool has(int i) const { return pack(i) < a.packs; }
+  __device__ __forceinline__ int at(const TensorStrides& strides, int i) const {
+    return offset(strides, locate(a.pixels, pack(i) * WIDTH), channel);
   }
 
-  // Begins to copy all packs, a group of copies for each.
-  __device__ __forceinline__ void copy() const {
-    for_each<SLOTS>([&](auto index) {
-      constexpr int i = decltype(index)::value;
-      if (exists(i)) {
-        const Pixel at = pixel(i);
-        cp_async<sizeof(Packed)>(slot(i, 0), a.x + offset(a.x_strides, at, channel(i)), true);
-        cp_async<sizeof(Packed)>(slot(i, 1), a.dy + offset(a.dy_strides, at, channel(i)), true);
-      }
-      cp_async_commit();
-    });
-  }
-  // Of each pixel of a step, the bits of the channels of the tile, from bit 0 on.
-  __device__ __forceinline__ void load_bits(int step, unsigned (&bits)[WIDTH]) const {
-    const int last = min(begin + TILE_CHANNELS, a.pixels.channels) - 1;
+  // dz is dy at first.
+  __device__ __forceinline__ explicit Held(const Arguments& a) : a(a) {
 #pragma unroll
-    for (int j = 0; j < WIDTH; j++) {
-      const unsigned at = pack(step * TILE_CHANNELS) * WIDTH + j;
-      const unsigned word = mask_word(a.pixels, a.mask, at, begin / WARP);
-      const bool one = WARP % TILE_CHANNELS == 0 || begin / WARP == last / WARP;
-      const unsigned next = one ? 0 : mask_word(a.pixels, a.mask, at, last / WARP);
-      bits[j] = (static_cast<unsigned long long>(next) << WARP | word) >> begin % WARP;
+    for (int i = 0; i < HELD; i++) {
+      if (!has(i)) continue;
+      x[i] = load_pack(a.x + at(a.x_strides, i));
+      dz[i] = load_pack(a.dy + at(a.dy_strides, i));
     }
   }
-
-  // dz, which overwrites dy in shared memory, and the sums of the thread.
-  __device__ __forceinline__ void first_pass(Sums (&sums)[PADDED]) const {
-    COMPUTE mean[TILE_CHANNELS];
-    unsigned bits[STEPS][WIDTH];
+  // Makes and writes dz, and returns the sums of the thread.
+  __device__ __forceinline__ Sums first_pass(COMPUTE mean) {
+    const unsigned char* const bits = a.bits + channel * a.row;
+    unsigned passes[HELD];
 #pragma unroll
-    for (int c = 0; c < TILE_CHANNELS; c++)
-      mean[c] = channel(c) < a.pixels.channels ? a.mean[channel(c) * a.parameter_stride] : COMPUTE(0);
+    for (int i = 0; i < HELD; i++)
+      if (has(i)) passes[i] = bits[pack(i) * WIDTH / 8] >> pack(i) * WIDTH % 8;
+    Sums sums{};
 #pragma unroll
-    for (int step = 0; step < STEPS; step++)
-      if (exists(step * TILE_CHANNELS)) load_bits(step, bits[step]);
-    for_each<SLOTS>([&](auto index) {
-      constexpr int i = decltype(index)::value, c = i % TILE_CHANNELS, step = i / TILE_CHANNELS;
-      cp_async_wait<SLOTS - 1 - i>();
-      if (!exists(i)) return;
-      const Packed x = *slot(i, 0);
-      Packed dz = *slot(i, 1);
-      mask_pack(dz, [&](int j) { return bits[step][j] >> c & 1; });
+    for (int i = 0; i < HELD; i++) {
+      if (!has(i)) continue;
+      keep_bits(passes[i], dz[i]);
 #pragma unroll
-      for (int j = 0; j < WIDTH; j++) {
-        const COMPUTE gradient = load<COMPUTE>(dz.item[j]);
-        sums[c].sum += gradient;
-        sums[c].product += gradient * (load<COMPUTE>(x.item[j]) - mean[c]);
-      }
-      *slot(i, 1) = dz;
-      if (a.dz) store_pack(a.dz + offset(a.dz_strides, pixel(i), channel(i)), dz);
-    });
+      for (int j = 0; j < WIDTH; j++) sums.add(load<COMPUTE>(dz[i].item[j]), load<COMPUTE>(x[i].item[j]), mean);
+      if (a.dz) store_pack(a.dz + at(a.dz_strides, i), dz[i]);
+    }
+    return sums;
   }
-  // dx.
-  __device__ __forceinline__ void second_pass(const Factors (&factors)[TILE_CHANNELS]) const {
-    for_each<SLOTS>([&](auto index) {
-      constexpr int i = decltype(index)::value;
-      if (!exists(i)) return;
-      const Factors of = factors[i % TILE_CHANNELS];
-      const Packed dx = gradient_pack(*slot(i, 0), *slot(i, 1), [&](int) { return of; });
-      store_pack(a.dx + offset(a.dx_strides, pixel(i), channel(i)), dx);
-    });
+  // Makes and writes dx.
+  __device__ __forceinline__ void second_pass(const Factors& of) const {
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+      if (has(i)) store_pack(a.dx + at(a.dx_strides, i), gradient_pack(x[i], dz[i], [&](int) { return of; }));
   }
 };
 
+// Those of the block in every thread.
+__device__ __forceinline__ void add_all_threads(Sums& sums) {
+  __shared__ Sums of_warps[WARPS];
+  const unsigned lane = threadIdx.x % WARP;
+  add_all_lanes(sums);
+  if (lane == 0) of_warps[threadIdx.x / WARP] = sums;
+  __syncthreads();
+  sums = lane < WARPS ? of_warps[lane] : Sums{};
+  add_all_lanes(sums);
+}
+
+// What was written before its plan can be read, as the launch before has waited for that before it launched this one.
+__device__ __forceinline__ void griddepcontrol_behind_own_launch() {
+#ifdef EMULATED_CUDA
+  emulated::griddepcontrol_wait();
+#endif
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS, 1) fused_ops_gradient_planes(const Arguments a) {
+  griddepcontrol_wait_deferred();
+  griddepcontrol_behind_own_launch();
+  Held mine(a);
+  const int of_parameters = mine.channel * a.parameter_stride, to = mine.channel * a.result_stride;
+  const COMPUTE mean = a.mean[of_parameters], inverse = a.inverse[of_parameters];
+  const COMPUTE scale = a.scale[mine.channel * a.scale_stride];
   griddepcontrol_wait();
-  __shared__ TeamSums<TILE_CHANNELS> shared;
-  const unsigned tile = blockIdx.x % a.tiles, member = blockIdx.x / a.tiles;
-  const Slots mine(a, tile, member);
-  mine.copy();
-  Sums sums[PADDED] = {};
-  mine.first_pass(sums);
-  add_lanes<PADDED / 2>(sums);
-#pragma unroll
-  for (int distance = PADDED; distance < WARP; distance *= 2) sums[0].add(sums[0].from_lane(distance));
-  if (threadIdx.x % WARP < TILE_CHANNELS) shared.warps[threadIdx.x / WARP][threadIdx.x % WARP] = sums[0];
-  shared.exchange(a, tile, member);
-  mine.second_pass(shared.factors);
+  Sums sums = mine.first_pass(mean);
+  add_all_threads(sums);
+  sums.product *= inverse;
+  if (threadIdx.x == 0 && a.sum) a.sum[to] = sums.sum;
+  if (threadIdx.x == 0 && a.product) a.product[to] = sums.product;
+  mine.second_pass(Factors::of(sums.sum * a.share, sums.product * a.share, scale, mean, inverse));
 }

@@ -149,11 +149,7 @@ struct Planes {
     __syncwarp();
     COMPUTE mean = 0;
     Sums sums = {};
-    auto add = [&](ELEMENT dz, ELEMENT x) {
-      const COMPUTE gradient = load<COMPUTE>(dz);
-      sums.sum += gradient;
-      sums.product += gradient * (load<COMPUTE>(x) - mean);
-    };
+    auto add = [&](ELEMENT dz, ELEMENT x) { sums.add(load<COMPUTE>(dz), load<COMPUTE>(x), mean); };
     visit([&](unsigned column) { mean = shared.mean[column], sums = {}; },
           [&](const Slots& slots, unsigned, unsigned pixel) {
             if (!(slots.window(pixel) & 1)) *slots.edge_dy = store<ELEMENT>(COMPUTE(0));

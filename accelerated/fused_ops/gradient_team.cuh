@@ -64,12 +64,7 @@ template <int COLUMNS> struct TeamSums {
     }
     __syncthreads();
   }
-  __device__ __forceinline__ void exchange(const Arguments& a, unsigned tile, unsigned member) {
-    write_sums(a, tile, member);
-    if (a.team > 1 && threadIdx.x == 0) wait_for_blocks(tile_words + tile, member == 0, a.team);
-    read_sums(a, tile, member);
-  }
-  // The same in two steps, between which the block does something else: what the first one returns is for the second.
+  // In two steps, between which the block may do something else: what the first one returns is for the second.
   __device__ __forceinline__ unsigned publish(const Arguments& a, unsigned tile, unsigned member) const {
     write_sums(a, tile, member);
     return a.team > 1 && threadIdx.x == 0 ? come_of_blocks(tile_words + tile, member == 0, a.team) : 0;
@@ -79,20 +74,3 @@ template <int COLUMNS> struct TeamSums {
     read_sums(a, tile, member);
   }
 };
-
-// Masks dy, which becomes dz. passes(j): whether element j passes.
-template <class Passes> __device__ __forceinline__ void mask_pack(Packed& dy, const Passes& passes) {
-#pragma unroll
-  for (int j = 0; j < WIDTH; j++)
-    if (!passes(j)) dy.item[j] = store<ELEMENT>(COMPUTE(0));
-}
-// dx of a pack. factors(j): those of the channel of element j.
-template <class Of>
-__device__ __forceinline__ Packed gradient_pack(const Packed& x, const Packed& dz, const Of& factors) {
-  Packed dx;
-#pragma unroll
-  for (int j = 0; j < WIDTH; j++)
-    dx.item[j] = store<ELEMENT>(factors(j).gradient(load<COMPUTE>(dz.item[j]), load<COMPUTE>(x.item[j])));
-  return dx;
-}
-__device__ __forceinline__ void store_pack(ELEMENT* to, const Packed& pack) { *reinterpret_cast<Packed*>(to) = pack; }

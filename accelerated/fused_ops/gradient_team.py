@@ -11,8 +11,8 @@ from dualdnn.api.operations.specs import DOUBLE
 
 from ..plans import Launch, Plan, factors, pointers, structure, type_definitions
 from ..solver import Problem, Solver
-from .gradient import TENSORS, GradientSolver
-from .problem import PACK_BYTES, Walk, per_channel
+from .gradient import GradientSolver, channel_fields, walk_of
+from .problem import PACK_BYTES, Walk
 from .sequence import Part, SequencePlan, Workspace
 
 OPERANDS = (
@@ -68,7 +68,7 @@ class TeamSolver(Solver[Problem]):
         o = problem.operation
         if o.savedMean is None or o.dx is None or o.x.data_type == DOUBLE or not problem.aligned:
             return None
-        walk = Walk.of({name: getattr(o, name) for name in TENSORS}, problem.device, True, o.bitMask)
+        walk = walk_of(problem)
         if not self.fits(walk, o):
             return None
         found = self.division(walk, problem.device, walk.width * o.x.scalar_bytes)
@@ -100,11 +100,7 @@ class TeamSolver(Solver[Problem]):
         walk, division = found
         arguments = structure(
             *pointers(len(OPERANDS)),
-            ("pixels", walk.pixels),
-            *((f"{name}_strides", walk.strides[name]) for name in TENSORS),
-            ("parameter_stride", per_channel(o.savedMean)),
-            ("scale_stride", per_channel(o.scale)),
-            ("result_stride", per_channel(o.dScale or o.dBias)),
+            *channel_fields(o, walk),
             ("team", c_uint(division.team)),
             ("tiles", c_uint(division.tiles)),
             ("items", c_uint(division.items)),

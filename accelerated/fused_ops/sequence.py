@@ -47,7 +47,8 @@ class SequencePlan(PlacedPlan):
         steps = [
             (part.plan, [indices[part.where.get(name, name)] for name in part.operation.operands]) for part in parts
         ]
-        super().__init__(len(operation.operands) - 1, regions, steps, solver)
+        workspace = len(operation.operands) - 1
+        super().__init__(workspace, [(workspace, offset) for offset in regions], steps, solver)
 
     def with_scalars(self, values: Mapping[str, float]) -> Self:
         """Calls do not share it: a part that makes its fallback later would need its own scalars when others have

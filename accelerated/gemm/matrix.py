@@ -6,13 +6,12 @@ from ctypes import c_double, c_float, c_int, c_longlong
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any
 
 from ..plans import Launch, Launches, pointers, structure, workspace_aligned
 from ..primitives.geometry import FastDivmod
 from . import matrix_fp32
 from .matrix_tma import TILES, TmaProduct
-from .problem import ABSENT, ELEMENT_BYTES, Matrix, Tile
+from .problem import ABSENT, ELEMENT_BYTES, Matrix, Product, Tile
 
 __all__ = ["ABSENT", "Matrix", "MatrixProduct"]
 
@@ -43,55 +42,8 @@ FEW_BLOCKS = 0.7  # a share x of the blocks that a multiprocessor takes together
 
 
 @dataclass(frozen=True)
-class MatrixProduct:
-    """C = alpha A B^T + bias + beta C, for every batch, summed in the arithmetic, in an order that depends on the sizes
-    and the device alone.
-
-    m, n, k: A has m rows and k columns, B has n rows and k columns, C m rows and n columns. element: the type of A, B
-    and the bias, as C++ spells it. result: that of C. compute: float or double. tensor_cores: whether they may
-    multiply, which of float elements keep 11 bits. bias: operand and byte of n elements, one for each column of C,
-    which must then be row-major. batches: outer and inner ones. segments: K is as many times k, each with a distance
-    from the one before. most_workspace: bytes that split-K may use. splits, tile (its name): chosen where they are
-    None.
-    """
-
-    device: Any
-    m: int
-    n: int
-    k: int
-    a: Matrix
-    b: Matrix
-    c: Matrix
-    element: str
-    result: str
-    compute: str = "float"
-    tensor_cores: bool = True
-    bias: tuple[str, int] = (ABSENT, 0)
-    batches: tuple[int, int] = (1, 1)
-    alpha: float = 1.0
-    beta: float = 0.0
-    segments: int = 1
-    most_workspace: int = 0
-    splits: int | None = None
-    tile: str | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("a", "b", "c"):
-            matrix = getattr(self, name)
-            if 1 not in (matrix.row, matrix.column):
-                raise ValueError(f"{name}={matrix}: neither rows nor columns are contiguous")
-        if self.c.column != 1 and self.bias[0] != ABSENT:
-            raise ValueError(f"c={self.c}: with a bias for each column it must be row-major")
-        if self.tensor_cores and (self.compute != "float" or self.element == "double"):
-            raise ValueError(f"tensor cores do not multiply {self.element} in {self.compute}")
-
-    @cached_property
-    def _row_major(self) -> MatrixProduct:
-        """The same product with the rows of C contiguous: C^T = B A^T."""
-        if self.c.column == 1:
-            return self
-        fields = {**self.__dict__, "m": self.n, "n": self.m, "a": self.b, "b": self.a, "c": self.c.transposed}
-        return MatrixProduct(**{name: fields[name] for name in self.__dataclass_fields__})
+class MatrixProduct(Product):
+    """A product, and the tiles and parts that compute it."""
 
     @property
     def choice(self) -> tuple[str, int]:
@@ -104,7 +56,7 @@ class MatrixProduct:
     @cached_property
     def _by_tma(self) -> TmaProduct | None:
         """The product as TMA feeds it, wherever it does; a copy of an operand must pay."""
-        found = min(TmaProduct.possible(self._row_major), key=lambda made: made.seconds, default=None)
+        found = min(TmaProduct.possible(self.row_major), key=lambda made: made.seconds, default=None)
         if self.tile in TMA_TILES:
             if found is None:
                 raise ValueError(f"the tile {self.tile} does not serve {self.element}, {self.a}, {self.b}")
@@ -139,7 +91,7 @@ class MatrixProduct:
     def _seconds(self, tile: Tile, splits: int) -> float:
         """Return about how long it takes: rounds of blocks that run at a time, and the parts of sums to memory and
         back."""
-        product, multiprocessors = self._row_major, self.device.multiprocessors
+        product, multiprocessors = self.row_major, self.device.multiprocessors
         blocks = -(-product.m // tile.m) * -(-product.n // tile.n) * prod(self.batches) * splits
         at_a_time = multiprocessors * tile.blocks
         rounds, rest = divmod(blocks, at_a_time)
@@ -190,7 +142,7 @@ class MatrixProduct:
         return [self._by_tma.launch(workspace, Launches(found))] if self._by_tma else found
 
     def _launches(self, workspace: tuple[str, int]) -> list[Launch]:
-        product = self._row_major
+        product = self.row_major
         _, tile, splits = self._chosen
         total = self._k_blocks if self._counts_k_blocks else self.segments * self.k
         real = c_double if self.compute == "double" else c_float

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..runtime.device import reaches
-from .problem import ELEMENT_BYTES, Tile
-
-if TYPE_CHECKING:
-    from .matrix import MatrixProduct
+from .problem import ELEMENT_BYTES, Product, Tile
 
 SOURCE = "gemm/matrix_fp32.cu"
 LEAST_ARCHITECTURE = 80  # whose copies do not pass through registers
@@ -25,7 +20,7 @@ TILES = (
 )
 
 
-def serves(product: MatrixProduct) -> bool:
+def serves(product: Product) -> bool:
     """Whether these tiles serve a product without tensor cores."""
     floats = (product.element, product.result, product.compute) == ("float", "float", "float")
     return floats and reaches(product.device, LEAST_ARCHITECTURE)

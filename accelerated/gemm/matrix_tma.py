@@ -7,17 +7,14 @@ from ctypes import c_float, c_int, c_longlong, c_ubyte, c_uint
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ..plans import Launch, pointers, workspace_aligned
 from ..primitives.geometry import FastDivmod
 from ..primitives.tma import ALIGNMENT, MAP_BYTES, ROW_BYTES, TiledMap, TmaLaunch, has_tma, mapped_structure
 from . import parts
-from .problem import ELEMENT_BYTES, Matrix
+from .problem import ELEMENT_BYTES, Matrix, Product
 from .stream_k import Shares
-
-if TYPE_CHECKING:
-    from .matrix import MatrixProduct
 
 SOURCE = "gemm/matrix_tma.cu"
 WARP, WARPGROUP = 32, 128
@@ -89,12 +86,12 @@ class TmaProduct:
     """A product whose result has contiguous rows, in tiles. wanted_blocks: those that share the tiles; None: each tile
     has one."""
 
-    product: MatrixProduct
+    product: Product
     tile: TmaTile
     wanted_blocks: int | None
 
     @classmethod
-    def possible(cls, product: MatrixProduct) -> Iterator[TmaProduct]:
+    def possible(cls, product: Product) -> Iterator[TmaProduct]:
         """Yield what TMA serves, with every tile, each tile by one block or shared."""
         if not product.tensor_cores or not has_tma(product.device):
             return
@@ -112,7 +109,7 @@ class TmaProduct:
                     yield found
 
     @staticmethod
-    def _blocks(product: MatrixProduct, tile: TmaTile, tiles: int) -> Sequence[int | None]:
+    def _blocks(product: Product, tile: TmaTile, tiles: int) -> Sequence[int | None]:
         """Return how many blocks may share the tiles."""
         if product.splits is not None:
             return [None if product.splits == 1 else product.splits * tiles]
@@ -273,6 +270,7 @@ class TmaProduct:
         multiprocessors = device.multiprocessors
         operands = (p.a.operand, p.b.operand, p.bias[0], p.c.operand, workspace[0])
         (left, _), (right, _) = self.left, self.right
+        division = shares.division(self.row_tiles, self.column_tiles)
         fields = [
             *pointers(5),
             ("reserved", (c_longlong * 3)()),
@@ -286,7 +284,7 @@ class TmaProduct:
             ("right_parts", c_int(self._part(right) > 0)),
             ("k_blocks", FastDivmod.of(self.k_blocks // p.segments)),
             ("inner", FastDivmod.of(p.batches[1])),
-            ("division", shares.division(self.row_tiles, self.column_tiles)),
+            ("division", division),
             ("blocks", c_uint(shares.blocks)),
             ("adds", c_int(self.adds)),
             ("alpha", c_float(p.alpha)),
@@ -298,7 +296,9 @@ class TmaProduct:
         grid = (min(shares.blocks, multiprocessors * tile.occupancy), 1, 1)
         launch = Launch(function, arguments, operands, grid, (tile.threads, 1, 1), tile.shared_bytes)
         before = [parts.copy(p, operands, workspace, self.pitch, self._part(p.b), self.parts)] if self.copies else []
-        after = [parts.add(self, operands, workspace[1] + self.copied_bytes)] if self.adds else []
+        sides = (tile.columns, tile.rows) if self.transposed else (tile.rows, tile.columns)
+        added = p, sides, division, self.transposed, operands, workspace[1] + self.copied_bytes
+        after = [parts.add(*added)] if self.adds else []
         located = tuple(
             (getattr(type(arguments), name).offset, operand, offset, wanted)
             for name, wanted, (operand, offset) in zip(

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from ctypes import c_float, c_int, c_longlong
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..plans import Launch, pointers, structure
 from ..primitives.geometry import FastDivmod
-
-if TYPE_CHECKING:
-    from .matrix import MatrixProduct
-    from .matrix_tma import TmaProduct
+from .problem import Product
+from .stream_k import DivisionStruct
 
 SOURCE = "gemm/parts.cu"
 THREADS, SUMMED = 256, 4  # of a block; neighbours that a thread of the sum has
@@ -20,9 +18,7 @@ COPIED = 64  # columns, and k, of a block of the copy
 Operands = tuple[str, ...]
 
 
-def copy(
-    product: MatrixProduct, operands: Operands, workspace: tuple[str, int], pitch: int, part: int, parts: int
-) -> Launch:
+def copy(product: Product, operands: Operands, workspace: tuple[str, int], pitch: int, part: int, parts: int) -> Launch:
     """Return the launch that copies B into the workspace, K-major, with rows of ``pitch`` elements. part: elements from
     one of ``parts`` of B, batches or segments of K, to the next."""
     arguments = structure(
@@ -38,10 +34,16 @@ def copy(
     return _launch(product, "copy", arguments, operands, grid)
 
 
-def add(made: TmaProduct, operands: Operands, partial: int) -> Launch:
-    """Return the launch that adds the parts of the tiles. partial: the byte of the workspace where they begin."""
-    product, tile = made.product, made.tile
-    tile_m, tile_n = (tile.columns, tile.rows) if made.transposed else (tile.rows, tile.columns)
+def add(
+    product: Product,
+    tile: tuple[int, int],
+    division: DivisionStruct,
+    transposed: bool,
+    operands: Operands,
+    partial: int,
+) -> Launch:
+    """Return the launch that adds the parts of the tiles. tile: rows and columns of the product; transposed: whether
+    its rows are columns of a tile. partial: the byte of the workspace where the parts begin."""
     across = -(-product.n // SUMMED)
     arguments = structure(
         *pointers(5),
@@ -52,19 +54,17 @@ def add(made: TmaProduct, operands: Operands, partial: int) -> Launch:
         ("n", c_int(product.n)),
         ("inner", FastDivmod.of(product.batches[1])),
         ("across", FastDivmod.of(across)),
-        ("division", made.shares.division(made.row_tiles, made.column_tiles)),
-        ("log_tile_m", c_int(tile_m.bit_length() - 1)),
-        ("log_tile_n", c_int(tile_n.bit_length() - 1)),
-        ("transposed", c_int(made.transposed)),
+        ("division", division),
+        ("log_tile_m", c_int(tile[0].bit_length() - 1)),
+        ("log_tile_n", c_int(tile[1].bit_length() - 1)),
+        ("transposed", c_int(transposed)),
         ("alpha", c_float(product.alpha)),
         ("beta", c_float(product.beta)),
     )
     return _launch(product, "sum", arguments, operands, (-(-product.m * across // THREADS), prod(product.batches), 1))
 
 
-def _launch(
-    product: MatrixProduct, name: str, arguments: Any, operands: Operands, grid: tuple[int, int, int]
-) -> Launch:
+def _launch(product: Product, name: str, arguments: Any, operands: Operands, grid: tuple[int, int, int]) -> Launch:
     definitions = (("COMPUTE", "float"), ("ELEMENT", product.element), ("RESULT", product.result))
     function = product.device.function(SOURCE, f"gemm_parts_{name}", definitions)
     return Launch(function, arguments, operands, grid, (THREADS, 1, 1))

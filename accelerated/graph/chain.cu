@@ -31,27 +31,17 @@ template <int BEGIN, int END, class Function> __device__ __forceinline__ void re
 }
 
 template <int TYPE> struct Element;
-template <> struct Element<IS_FLOAT> {
-  using type = float;
-};
-template <> struct Element<IS_DOUBLE> {
-  using type = double;
-};
-template <> struct Element<IS_HALF> {
-  using type = half;
-};
-template <> struct Element<IS_BFLOAT16> {
-  using type = bfloat16;
-};
-template <> struct Element<IS_INT8> {
-  using type = int8;
-};
-template <> struct Element<IS_UINT8> {
-  using type = uint8;
-};
-template <> struct Element<IS_INT32> {
-  using type = int32;
-};
+#define ELEMENT_OF(type_number, Type)       \
+  template <> struct Element<type_number> { \
+    using type = Type;                      \
+  };
+ELEMENT_OF(IS_FLOAT, float)
+ELEMENT_OF(IS_DOUBLE, double)
+ELEMENT_OF(IS_HALF, half)
+ELEMENT_OF(IS_BFLOAT16, bfloat16)
+ELEMENT_OF(IS_INT8, int8)
+ELEMENT_OF(IS_UINT8, uint8)
+ELEMENT_OF(IS_INT32, int32)
 template <int OPERAND> using Of = Pack<typename Element<TYPE[OPERAND]>::type, STEP[OPERAND] ? WIDTH : 1>;
 
 // What a thread read of the operands from one on, in their stored types.

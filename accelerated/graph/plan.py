@@ -48,7 +48,8 @@ class InParts(Solver[GraphProblem]):
             for part in found
             for step, used in self._steps(problem, part)
         ]
-        return PlacedPlan(names.index("workspace"), list(regions.values()), steps, self.name)
+        workspace = names.index("workspace")
+        return PlacedPlan(workspace, [(workspace, offset) for offset in regions.values()], steps, self.name)
 
     @staticmethod
     def _regions(problem: GraphProblem, found: Sequence[Part]) -> tuple[dict[str, int], int]:

@@ -7,6 +7,7 @@
 // Roofline bound: bytes, one read of x; 3 flops an element, and a division for each dimension that cannot be merged.
 #include "graph/statistics.cuh"
 #include "primitives/geometry.cuh"
+#include "primitives/stored_sums.cuh"
 
 constexpr int FINISH_LANES = 2, SEGMENTS = THREADS / FINISH_LANES;  // channels of a block that adds segments; threads
 constexpr int IN_FLIGHT = 5;  // segments whose sums a thread reads at once: all, where they fill the device
@@ -91,22 +92,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) graph_statistics_finish(co
   griddepcontrol_wait();
   __shared__ COMPUTE sums[THREADS], squares[THREADS];
   const int lane = threadIdx.x % FINISH_LANES, channel = blockIdx.x * FINISH_LANES + lane;
-  COMPUTE sum = 0, square = 0;
+  COMPUTE sum[2] = {};
   const int begin = channel < a.channels ? threadIdx.x / FINISH_LANES : a.segments;
-#pragma unroll 1
-  for (int first = begin; first < a.segments; first += IN_FLIGHT * SEGMENTS) {
-    COMPUTE found[IN_FLIGHT][2];
-#pragma unroll
-    for (int i = 0; i < 2 * IN_FLIGHT; i++) {
-      const int segment = first + i / 2 * SEGMENTS;
-      const COMPUTE* partial = a.partials + (2ll * segment + i % 2) * a.channels + channel;
-      found[i / 2][i % 2] = segment < a.segments ? *partial : 0;
-    }
-#pragma unroll
-    for (int i = 0; i < IN_FLIGHT; i++) sum += found[i][0], square += found[i][1];
-  }
-  sums[threadIdx.x] = sum;
-  squares[threadIdx.x] = square;
+  add_stored<IN_FLIGHT>(a.partials + channel, static_cast<long long>(a.channels), begin, a.segments, SEGMENTS, sum);
+  sums[threadIdx.x] = sum[0];
+  squares[threadIdx.x] = sum[1];
   add_columns(sums, squares, FINISH_LANES);
   if (threadIdx.x < FINISH_LANES && channel < a.channels) write(a, channel, sums[threadIdx.x], squares[threadIdx.x]);
 }

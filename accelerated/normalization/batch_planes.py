@@ -11,6 +11,7 @@ from typing import Any
 from ..plans import Launch, structure
 from ..primitives.cluster import has_clusters
 from ..primitives.geometry import BUSY_BLOCKS, PACK_BYTES, FastDivmod, Grid, blocks
+from ..runtime.device import bytes_to_spread
 from ..solver import Solver
 from .batch import BatchProblem
 
@@ -209,6 +210,7 @@ class BatchPlanesHeldSolver(Solver[BatchProblem]):
                 [("planes", planes_of(problem, width, 0))],
                 (problem.x.dims[1], 1, 1),
                 threads,
+                bytes_to_spread(problem.device, problem.x.dims[1]),
                 HELD=-(-self._packs(problem) // threads),
                 PACK_WIDTH=width,
                 STRADDLES=0,

@@ -17,15 +17,20 @@ from ..primitives.cluster import CLUSTER_SIZES, has_clusters
 from ..primitives.geometry import FastDivmod
 from .division import along_rows, pack_width
 from .problem import Axes, ReduceProblem, ReduceSolver, Walk
+from .short_rows import ShortRows
 
 # As in the kernel
 MOST_READS, MOST_NARROW_READS, NARROW_BYTES = 8, 16, 4  # of a thread; of at most so many bytes
 REDUCED_DIGITS, KEPT_DIGITS = 4, 3
 LEAST_THREADS, MOST_THREADS, MOST_BLOCKS = 64, 1024, 264  # of a block; and of these
-MOST_BYTES, MOST_SCATTERED_BYTES = 4 << 20, 2 << 20  # of A; where neighbours in A are no neighbours in C
+# Bytes of A, at most: also of columns of more elements than MOST_REDUCED; where neighbours in A are no neighbours in C;
+# of short rows, which others read faster beyond
+MOST_BYTES, MOST_DEEP_BYTES, MOST_SCATTERED_BYTES, MOST_SHORT_BYTES = 13 << 20, 4 << 20, 2 << 20, 4 << 20
+MOST_REDUCED = 256
 AVERAGE = cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_AVG
 MOST_RESULTS = 2  # that a thread writes of a type that the kernel knows
 WARP = 32
+SHORT_ROWS = ShortRows()
 COST_MULTIPROCESSORS = 132  # of the device on which the costs were measured
 CLUSTER_CYCLES, CLUSTER_BLOCK_CYCLES = 493, 8.15  # that the blocks of a cluster take to begin and to meet, each of them
 START_CYCLES, CLUSTER_START_CYCLES = 4, 8  # of a block, of one in a cluster
@@ -102,7 +107,8 @@ class Small(ReduceSolver):
         return problem.aligned and not problem.operation.wants_indices and self._found(problem) is not None
 
     def applies(self, problem: ReduceProblem) -> bool:
-        return is_small(problem.operation, problem.walk) and self.serves(problem)
+        short = problem.operation.A.nbytes > MOST_SHORT_BYTES and SHORT_ROWS.applies(problem)
+        return is_small(problem.operation, problem.walk) and not short and self.serves(problem)
 
     def launches(self, problem: ReduceProblem) -> list[Launch]:
         found = self._found(problem)
@@ -121,8 +127,10 @@ class Small(ReduceSolver):
 def is_small(operation: ReduceTensor, walk: Walk) -> bool:
     """Return whether a reduction is so small that this was measured to take least time. Those with indices never
     are."""
-    scattered = not along_rows(operation.A, operation.C) and walk.axes()[1][1][1][-1] != 1
-    most = MOST_SCATTERED_BYTES if scattered else MOST_BYTES
+    rows = along_rows(operation.A, operation.C)
+    most = MOST_BYTES if rows or operation.A.count <= MOST_REDUCED * operation.C.count else MOST_DEEP_BYTES
+    if not rows and walk.axes()[1][1][1][-1] != 1:
+        most = MOST_SCATTERED_BYTES
     return not operation.wants_indices and operation.A.nbytes <= most
 
 

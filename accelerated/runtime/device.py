@@ -33,6 +33,17 @@ def reaches(device: Any, capability: int) -> bool:
     return device.kind != "gpu" or int(device.architecture.removeprefix("sm_")) >= capability
 
 
+def bytes_of_lone_block(device: Any) -> int:
+    """Return so many bytes of shared memory that a multiprocessor has no room for another block of as many."""
+    return -(-int(device.shared_bytes_per_block) // 2)
+
+
+def bytes_to_spread(device: Any, blocks: int) -> int:
+    """Return the bytes of shared memory with which so many blocks go to a multiprocessor each, 0 where they are too
+    many: a launch that begins early puts its first blocks where the kernel before leaves room, which may be few."""
+    return bytes_of_lone_block(device) if blocks <= device.multiprocessors else 0
+
+
 class LaunchShape(NamedTuple):
     """Blocks and threads of a launch, bytes of dynamic shared memory of a block. cooperative: all blocks run at the
     same time, or the launch fails."""

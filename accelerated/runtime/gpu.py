@@ -28,6 +28,7 @@ from .device import (
     Starter,
     Stream,
     bytes_of,
+    bytes_of_lone_block,
     check_range,
     reaches,
 )
@@ -206,9 +207,8 @@ class GpuFunction(Function):
         attributes = (COOPERATIVE,) * cooperative + (PROGRAMMATIC_STREAM_SERIALIZATION,) * self._overlaps
         if len(self._configurations) >= REMEMBERED_CONFIGURATIONS:
             self._configurations.clear()
-        # Blocks that wait for each other do so through memory that belongs to one launch at a time: so much that a
-        # multiprocessor, which has room for a block of the most bytes, has none for another.
-        bytes_of_block = max(shared_bytes, -(-self.device.shared_bytes_per_block // 2)) if cooperative else shared_bytes
+        # Blocks that wait for each other do so through memory that belongs to one launch at a time.
+        bytes_of_block = max(shared_bytes, bytes_of_lone_block(self.device)) if cooperative else shared_bytes
         made = configuration(grid, block, bytes_of_block, stream, attributes)
         self._configurations[shape, stream] = made
         return made

@@ -14,7 +14,7 @@ from ..plans import Launch
 from ..primitives.geometry import L2_RESIDENT_BYTES, FastDivmod
 from .problem import PACK_BYTES, TransformProblem, Walk, WalkSolver
 
-SOURCE = "transform/transpose.cu"
+SOURCE, KERNELS = "transform/transpose.cu", "transform_transpose"
 
 DIMENSIONS = 8  # beside the two that are transposed; the fields of the argument are compared with the kernels'
 SHORT_PACK_BYTES = 8
@@ -27,6 +27,7 @@ SQUARES_RESIDENT: Shapes = (((2, 3), 6),)
 # written
 SQUARES_SHORT: Shapes = ((2, 3), 8), ((2, 3), 7), ((2, 3), 6)
 SQUARES_SHORT_PARTIAL: Shapes = ((1, 4), 8), ((1, 4), 7), ((2, 3), 6)
+LEAST_TILED = 8  # the shorter extent, at least, of tiles of single elements
 LEAST_SHORT = 32  # the shorter extent, at least, of what moves in packs of 8 bytes
 LOG_SQUARES = 4  # of the squares of a tile across, at most, where there are enough along
 ENOUGH_TILES = 8  # per multiprocessor
@@ -94,6 +95,13 @@ class TransposeSolver(WalkSolver):
 
     def carries(self, problem: TransformProblem, walk: Walk) -> bool:
         return walk.transposes and not walk.checked and transpose_of(problem, walk) is not None
+
+    def prefers(self, problem: TransformProblem, walk: Walk) -> bool:
+        """Return whether the kernel carries out the walk, but for tiles of single elements that are hardly wide."""
+        found = transpose_of(problem, walk) if self.carries(problem, walk) else None
+        if found is None or found.kernel != f"{KERNELS}_elements":
+            return found is not None
+        return min(found.argument.across, found.argument.along) >= LEAST_TILED
 
     def walk_launch(self, problem: TransformProblem, walk: Walk) -> Launch:
         found = transpose_of(problem, walk)
@@ -181,7 +189,7 @@ def _transpose(problem: TransformProblem, walk: Walk) -> Transpose | None:
     else:
         contiguous_tiles = argument.contiguous_in or argument.contiguous_out
         kernel = "shared_packs" if packed else "contiguous" if contiguous_tiles else "elements"
-    return Transpose(f"transform_transpose_{kernel}", argument, prod(tiles) * outer, threads, shared_bytes)
+    return Transpose(f"{KERNELS}_{kernel}", argument, prod(tiles) * outer, threads, shared_bytes)
 
 
 def _packs(walk: Any, side: str, row: Any, rows: Any, tile: Sequence[int], width: int) -> bool:

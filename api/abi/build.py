@@ -13,6 +13,7 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
+from ..files import write
 from . import c_types, exports
 from .header import header
 
@@ -32,7 +33,7 @@ def build(out: Path) -> Path:
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     library, stamp = out / NAME, out / f".{NAME}.key"
     (out / "include").mkdir(parents=True, exist_ok=True)
-    (out / "include" / "cudnn.h").write_text(header())
+    write(out / "include" / "cudnn.h", header().encode())
     if not (library.is_file() and stamp.is_file() and stamp.read_text() == key):
         stamp.unlink(missing_ok=True)
         _compile(text, told, library)
@@ -45,7 +46,7 @@ def _compile(text: str, told: str, library: Path) -> None:
         import cffi
     except ImportError:
         raise BuildError("cffi is not installed: pip install 'dualdnn[abi]'") from None
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(prefix=".", dir=library.parent.absolute()) as folder:
         script = Path(folder) / "exports.map"
         script.write_text(f"{NAME} {{ global: cudnn*; local: *; }};\n")
         ffi = cffi.FFI()
@@ -75,7 +76,7 @@ def _compile(text: str, told: str, library: Path) -> None:
             raise BuildError(
                 f"the library could not be compiled: {error}; a C compiler and Python's headers are needed (Debian: apt install gcc python3-dev)"
             ) from error
-        shutil.move(Path(folder) / NAME, library)
+        os.replace(Path(folder) / NAME, library)  # programs that run with the one before it keep that
 
 
 def _cxx() -> str | None:

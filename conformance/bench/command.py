@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dualdnn.api import files
 
-from .. import files
 from ..build_ahead import build_timed
 from ..report import Report, read_json, write_report
 from ..subjects import open_subject

@@ -63,6 +63,10 @@ STRIDED, FIRST = Layer(64, 256, 56, 512, 3, 2), Layer(64, 3, 224, 64, 7, 2)
 DEPTHWISE = Layer(64, 256, 56, 256, 3, 1, 256)
 LAYERS = (WIDE, POINTWISE, DEEP, SMALL, STRIDED, FIRST, DEPTHWISE)
 FUSED_LAYERS = (WIDE, POINTWISE, DEEP)
+# Of MobileNet the first, of ResNet-50 its narrow ones, of a detector (YOLOv3) and of segmentation (FCN) the last
+MOBILE, NARROW, BOTTLENECK = Layer(64, 3, 224, 32, 3, 2), Layer(64, 64, 56, 64, 3, 1), Layer(32, 1024, 14, 256, 1, 1)
+DETECTOR, CLASSES, LAST = Layer(16, 256, 52, 255, 1, 1), Layer(8, 256, 64, 21, 1, 1), Layer(8, 512, 7, 512, 3, 1)
+FURTHER = (MOBILE, NARROW, BOTTLENECK, LAST, DETECTOR, CLASSES)
 # Kinds of gradients and their layers
 GRADIENTS = {
     "half": LAYERS, "TF32": LAYERS, "bfloat16": (WIDE, DEPTHWISE), "float": (WIDE, STRIDED, DEPTHWISE)
@@ -128,6 +132,13 @@ def convolution_rows() -> Iterator[Row]:
             for layer in LAYERS:
                 yield Row(f"convolution {layer} {kind} {name}", "convolution", convolution(layer, kind, layout))
             yield Row(f"tiny convolution {TINY} {kind} {name}", "tiny convolution", convolution(TINY, kind, layout))
+    for layer in FURTHER:
+        for kind in ("half", "TF32"):
+            for name, layout in FORMATS.items():
+                plain = convolution(layer, kind, layout)
+                yield Row(f"convolution {layer} {kind} {name}", "convolution", plain)
+                yield Row(f"data gradient {layer} {kind} {name}", "data gradient", data_gradient(plain))
+                yield Row(f"filter gradient {layer} {kind} {name}", "filter gradient", filter_gradient(plain))
     for family, added in (("convolution bias ReLU", False), ("convolution add bias ReLU", True)):
         for layer in (*FUSED_LAYERS, TINY):
             for kind in ("half", "TF32"):

@@ -49,6 +49,11 @@ from .row import Call, Row
 
 CHANNELS = (64, 2048)
 SHAPES = ((64, 256, 56, 56), (32, 128, 28, 28), (31, 67, 37, 41))
+# Taps, input and filters: the layers of a first block of ResNet-50, one of a second, and one that is wider than they are
+LAYERS = (
+    (1, (64, 256, 56, 56), 64), (3, (64, 256, 56, 56), 64), (1, (64, 64, 56, 56), 256), (3, (64, 64, 56, 56), 64),
+    (1, (64, 512, 28, 28), 128),
+)  # fmt: skip
 NOT_NAN = cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN
 RELU = ActivationSpec(cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, NOT_NAN, 0.0)
 SPATIAL = cudnnBatchNormMode_t.CUDNN_BATCHNORM_SPATIAL
@@ -74,18 +79,18 @@ def residual(dims: tuple[int, ...], kind: cudnnDataType_t, layout: str) -> tuple
     return added, DactivationForkDbatchnorm(RELU, 1e-5, 0, x, x, mask, *(numbers,) * 3, x, x, numbers, numbers)
 
 
-def convolutions(taps: int) -> Iterator[tuple[str, Operation]]:
-    """A layer of a residual network, as the conditions of the fast path have it: 16-bit channels last, 64 filters."""
+def convolutions(taps: int, dims: tuple[int, ...], filters: int) -> Iterator[tuple[str, Operation]]:
+    """A layer of a residual network, as the conditions of the fast path have it: 16-bit channels last."""
     spec = ConvolutionSpec(
         cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION, FLOAT, (taps // 2,) * 2, (1, 1), (1, 1), 1,
         cudnnMathType_t.CUDNN_TENSOR_OP_MATH, cudnnReorderType_t.CUDNN_DEFAULT_REORDER,
     )  # fmt: skip
-    x, y = laid_out(HALF, (64, 256, 56, 56), "nhwc"), laid_out(HALF, (64, 64, 56, 56), "nhwc")
+    x, y = laid_out(HALF, dims, "nhwc"), laid_out(HALF, (dims[0], filters, *dims[2:]), "nhwc")
     w, eq, eq_y, sums = (
-        FilterSpec(HALF, NHWC, (64, 256, taps, taps)),
-        _vector(256, HALF),
-        _vector(64, HALF),
-        _vector(64),
+        FilterSpec(HALF, NHWC, (filters, dims[1], taps, taps)),
+        _vector(dims[1], HALF),
+        _vector(filters, HALF),
+        _vector(filters),
     )
     forward = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
     backward = cudnnConvolutionBwdFilterAlgo_t.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1
@@ -192,7 +197,7 @@ def fused_rows() -> Iterator[Row]:
                 ("scale bias add ReLU", "ReLU and batch norm gradient"), residual(dims, kind, layout), strict=True
             ):
                 yield Row(f"fused {name} {shape}", f"fused {name}", operation, separate(operation))
-    for taps in (1, 3):
-        for name, operation in convolutions(taps):
-            title = f"fused {name} {taps}x{taps} 64x256x56x56 to 64 half NHWC"
+    for taps, dims, filters in LAYERS:
+        for name, operation in convolutions(taps, dims, filters):
+            title = f"fused {name} {taps}x{taps} {'x'.join(map(str, dims))} to {filters} half NHWC"
             yield Row(title, f"fused {name}", operation, separate(operation))

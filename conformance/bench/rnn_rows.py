@@ -114,8 +114,9 @@ def by_step(results: Iterable[Mapping[str, Any]]) -> list[tuple[float, float]]:
 
 
 def rnn_rows() -> Iterator[Row]:
-    """Every network in float and half, and the grid."""
+    """Every network in float and half, the grid, and networks without TF32."""
     yield from grid_rows()
+    yield from fma_rows()
     for cell, steps, batch, size, layers, directions, ragged in NETWORKS:
         for data_type in (FLOAT, HALF):
             spec = network(cell, size, layers, directions, data_type)
@@ -124,6 +125,15 @@ def rnn_rows() -> Iterator[Row]:
             shape = f"{layers}x{directions} layers {size}, {steps} steps of {batch}{' ragged' if ragged else ''}"
             for call, operation in passes(forward(spec, steps, lengths)):
                 yield Row(f"{name} {call} {shape} {kind}", f"{name} {call}", operation)
+
+
+def fma_rows() -> Iterator[Row]:
+    """Training in floats whose products are not rounded, which is what a framework does unless TF32 is allowed."""
+    for cell, steps, batch, size in ((LSTM, 64, 32, 512), (GRU, 32, 64, 1024)):
+        spec = replace(network(cell, size, 1, 1, FLOAT), math_type=cudnnMathType_t.CUDNN_FMA_MATH)
+        name = cell.name.removeprefix("CUDNN_").lower()
+        for call, operation in passes(forward(spec, steps, (steps,) * batch)):
+            yield Row(f"{name} {call} {size}, {steps} steps of {batch} float FMA", f"{name} {call}", operation)
 
 
 def rnn_kinds() -> Iterator[Operation]:

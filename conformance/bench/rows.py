@@ -82,6 +82,7 @@ Make = Callable[[cudnnDataType_t, Dims, str], Operation]
 LARGE, MEDIUM, SMALL = (64, 256, 56, 56), (32, 128, 28, 28), (8, 64, 14, 14)
 ODD, FIRST_LAYER, VOLUME = (31, 67, 37, 41), (64, 3, 224, 224), (8, 64, 16, 56, 56)
 SMALL_VOLUME = (2, 64, 16, 28, 28)
+PYRAMID, SPATIAL_PYRAMID = (4, 2048, 60, 60), (16, 512, 13, 13)  # PSPNet's and YOLOv3's features that are pooled
 ALEXNET = (128, 96, 55, 55)  # whose first normalization LRN is
 DEEP, AWKWARD = (64, 2048, 7, 7), (64, 35, 27, 29)  # the last layers of a network; nothing that packs divide
 BATCH_SHAPES = (LARGE, MEDIUM, SMALL, DEEP, AWKWARD)
@@ -324,6 +325,10 @@ OPERATIONS: dict[str, tuple[Make, tuple[Dims, ...]]] = {
     "pooling max 5x5 stride 3 forward": (pooling("MAX", 5, 3, 1, False), (MEDIUM,)),
     "pooling max 5x5 stride 3 backward": (pooling("MAX", 5, 3, 1, True), (MEDIUM,)),
     "pooling average 5x5 stride 3 backward": (pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 5, 3, 1, True), (MEDIUM,)),
+    "pooling average 30x30 stride 30 forward": (pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 30, 30, 0, False), (PYRAMID,)),
+    "pooling average 20x20 stride 20 forward": (pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 20, 20, 0, False), (PYRAMID,)),
+    "pooling max 13x13 stride 1 forward": (pooling("MAX", 13, 1, 6, False), (SPATIAL_PYRAMID,)),
+    "pooling max 13x13 stride 1 backward": (pooling("MAX", 13, 1, 6, True), (SPATIAL_PYRAMID,)),
     "dropout forward": (dropout(False), SHAPES),
     "dropout backward": (dropout(True), SHAPES),
     "spatial transformer grid forward": (grid_generator, (MEDIUM, FIRST_LAYER)),

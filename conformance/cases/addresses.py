@@ -11,7 +11,15 @@ from dualdnn.api.enumerations import cudnnPoolingMode_t
 from dualdnn.api.operations import Operation, PoolingBackward
 from dualdnn.api.operations.specs import FLOAT, HALF, NHWC, TensorSpec
 from dualdnn.conformance.calls import sized
-from dualdnn.conformance.cases import activation, dropout, reduce_tensor, softmax, tensor_arithmetic, transform
+from dualdnn.conformance.cases import (
+    activation,
+    dropout,
+    reduce_tensor,
+    softmax,
+    spatial_transformer,
+    tensor_arithmetic,
+    transform,
+)
 from dualdnn.conformance.cases.attention import attention_backward, attention_forward
 from dualdnn.conformance.cases.convolution import (
     convolution,
@@ -40,6 +48,7 @@ MAXIMUM = cudnnPoolingMode_t.CUDNN_POOLING_MAX
 AVERAGE = cudnnPoolingMode_t.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING
 WINDOWS = pooling.GEOMETRIES["2x2s2"]._replace(dims=DIMS)
 PRODUCT: dict[str, Any] = {"configuration": "PSEUDO_HALF", "formats": NHWC}
+ON_TENSOR_CORES: dict[str, Any] = PRODUCT | {"math_type": convolution_backward_data.DEFAULT}
 OPERATIONS: dict[str, Operation] = {
     "activation": activation.forward(x=ROWS),
     "activation gradient": activation.backward(spec=CHANNELS),
@@ -72,6 +81,18 @@ OPERATIONS: dict[str, Operation] = {
     "gradient of addends": fused_ops_residual.gradient(HALF, "nhwc", DIMS),
     "convolution": convolution.convolution((1, 8, 4, 4), (8, 8, 1, 1), algo=convolution.PRECOMP, **PRODUCT),
     "data gradient": convolution_backward_data.gradient((1, 8, 4, 4), (8, 8, 1, 1), **PRODUCT),
+    "convolution on tensor cores": convolution.convolution(
+        (1, 16, 4, 4), (16, 16, 3, 3), algo=convolution.PRECOMP, padding=(1, 1), **ON_TENSOR_CORES
+    ),
+    "data gradient on tensor cores": convolution_backward_data.gradient(
+        (1, 16, 4, 4), (16, 16, 3, 3), padding=(1, 1), **ON_TENSOR_CORES
+    ),
+    "data gradient of few channels": convolution_backward_data.gradient((1, 4, 6, 6), (16, 4, 3, 3), **ON_TENSOR_CORES),
+    "filter gradient on tensor cores": convolution_backward_filter.gradient(
+        (1, 16, 4, 4), (16, 16, 3, 3), padding=(1, 1), **ON_TENSOR_CORES
+    ),
+    "sampler": spatial_transformer.forward(HALF, DIMS, DIMS),
+    "gradient of a sampler": spatial_transformer.backward(HALF, DIMS, DIMS),
     "chain of a graph": graph.executed(
         graph.pointwise(graph.Mode.CUDNN_POINTWISE_ADD, graph.tensor(1, LARGE), BETWEEN, graph.tensor(2, LARGE)),
         graph.pointwise(graph.Mode.CUDNN_POINTWISE_RELU_FWD, BETWEEN, graph.tensor(3, LARGE)),

@@ -263,8 +263,9 @@ def test_samples_behind_the_last_tile(trial):
 
 @shows("cudnnSpatialTfSamplerBackward/c01")
 def test_more_samples_than_blocks_sort_at_once(trial):
-    """A block sorts its samples in several runs, each behind the one before."""
+    """A block sorts its samples in several runs, each behind the one before; several blocks sort those of several images."""
     trial(backward(FLOAT, (1, 1, 257, 512), (1, 1, 12, 12)), {"grid": "normal"})
+    trial(backward(FLOAT, (3, 1, 96, 96), (3, 1, 12, 12)), {"grid": "normal"})
 
 
 @shows("cudnnSpatialTfSamplerForward/c01", "cudnnSpatialTfSamplerBackward/c01")

@@ -8,6 +8,8 @@ from dataclasses import replace
 from math import inf
 from pathlib import Path
 
+from dualdnn.conformance.solvers import ALL
+
 from . import FLOORS, GONE, INVALID, NOTICED, SURVIVED, UNDECIDED, Copy, bugs, left, line, row, summary, tried, verified
 from .mutants import drawn
 from .reach import Reach
@@ -53,6 +55,9 @@ def main() -> int:
     parser.add_argument(
         "--left", type=Path, metavar="FILE", help="of such lines the bugs that were not noticed, on another device say"
     )
+    parser.add_argument(
+        "--all-solvers", action="store_true", help="run these cases by every solver, not by that of the source alone"
+    )
     parser.add_argument("--most-cases", type=int, metavar="N", help="so many cases at most for one mutant")
     chosen = parser.parse_args()
     if chosen.left:
@@ -67,6 +72,8 @@ def main() -> int:
     if chosen.kernels:
         reach = Reach(chosen.kernels)
         wanted = [reach.aimed(bug, chosen.most_cases) if bug.floor == "accelerated" else bug for bug in wanted]
+    if chosen.all_solvers:
+        wanted = [replace(bug, solvers=ALL) for bug in wanted]
     if chosen.gpu:
         wanted = [replace(bug, subject="accelerated") if bug.floor == "accelerated" else bug for bug in wanted]
         Copy.most_seconds = GPU_SECONDS

@@ -51,11 +51,11 @@ class Reach:
         return set(self.sources) if shared else inside
 
     def cases(self, file: str) -> list[str]:
-        """The cases that launch these kernels. Of what plans them in turn with those of their room: what a solver refuses they do not
-        launch."""
+        """The cases that launch these kernels. Of what plans them in turn with those of their family: what a solver refuses they do
+        not launch."""
         own = self.launched_by(self.kernels(file))
-        path = KERNELS / Path(file).relative_to("accelerated")
-        others = self.launched_by(self.neighbours(path.parent)) if path.suffix == ".py" else []
+        family = KERNELS / Path(file).parts[1]
+        others = self.launched_by(self.neighbours(family)) if file.endswith(".py") else []
         return list(dict.fromkeys(case for pair in zip_longest(own, others) for case in pair if case))
 
     def launched_by(self, wanted: set[str]) -> list[str]:

@@ -12,7 +12,8 @@ from functools import partial
 from importlib import resources
 from pathlib import Path
 
-from ..files import check_writable, write
+from dualdnn.api.files import check_writable, write
+
 from .forms import LEVELS, table
 from .python_clients import port_python
 from .report import totals, write_report

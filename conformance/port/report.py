@@ -10,7 +10,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from ..files import write
+from dualdnn.api.files import write
+
 from .verdicts import LEFT, VERDICTS, PortedFile
 
 SCHEMA = 1

@@ -14,8 +14,7 @@ from zipfile import is_zipfile
 import numpy as np
 from dualdnn.api.document import functions
 from dualdnn.api.enumerations import ENUMERATIONS, cudnnStatus_t
-
-from ..files import write as write_file
+from dualdnn.api.files import write as write_file
 
 Block = np.ndarray[Any, np.dtype[np.uint8]]
 

@@ -5,7 +5,7 @@
 // y that it is part of; taps and sums stay in registers. Where channels lie innermost TMA loads the rows
 // (tma.cuh). Other windows and layouts: a thread for each pixel.
 //
-// Roofline bound (floor): bytes, x and y once. At 4.2 TB/s an H200 issues 28 instructions for an output of 16 bits of 3
+// Roofline bound: bytes, x and y once. At 4.2 TB/s an H200 issues 28 instructions for an output of 16 bits of 3
 // x 3; the loops take 16 to 22 (docs/performance/convolution.md).
 #include "convolution/problem.cuh"
 #include "primitives/tma.cuh"
@@ -19,12 +19,7 @@ struct Ring {
   int columns;  // of y, of a block
 };
 
-struct Arguments {
-  const ELEMENT* x;
-  const ELEMENT* w;
-  ELEMENT* y;
-  const ELEMENT* prior;
-  const ELEMENT* bias;
+struct Arguments : Operands<ELEMENT> {
   long long reserved[3];
   TensorMap image;  // of x, for the ring
   Ring ring;

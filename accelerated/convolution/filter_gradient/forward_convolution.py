@@ -40,8 +40,7 @@ from ..composed import (
 )
 from ..forward import ConvolutionProblem
 from ..implicit_gemm.product import Product
-from ..implicit_gemm.products import READING_TABLES, kernel_of
-from ..implicit_gemm.simt import OFFSET_BYTES, offset_table_launch
+from ..implicit_gemm.products import kernel_of
 from ..problem import FARTHEST, PACK_BYTES, Rates, mark_packs, operation_product, rounded_up
 from .sum import sum_launch
 
@@ -215,29 +214,24 @@ class _Division:
             yield from within([sum_launch(o, self.parts, device)], {"partial": result, "dw": At("dw")})
 
 
-def grouped_product(problem: FilterGradientProblem, forward: ConvolutionForward, table: bool = False) -> Product:
-    """Return the implicit GEMM of a forward convolution whose groups are groups of its images. table: of the offsets of
-    all K."""
+def grouped_product(problem: FilterGradientProblem, forward: ConvolutionForward) -> Product:
+    """Return the implicit GEMM of a forward convolution whose groups are groups of its images."""
     value = operation_product(forward)
     value.x_group = forward.x.dims[0] * forward.x.strides[0]
     mark_packs(value, problem.groups, forward.x.scalar_bytes)
-    return ConvolutionProblem(forward, problem.device, aligned=False).product(value, table=table)
+    return ConvolutionProblem(forward, problem.device, aligned=False).product(value)
 
 
-class FilterGradientOffsetTable(Solver[FilterGradientProblem]):
-    """ALGO_3: the implicit GEMM of x as it lies, with the offsets of all images and positions in the workspace, behind
-    dy as a filter."""
+class FilterGradientAsItLies(Solver[FilterGradientProblem]):
+    """ALGO_3: the implicit GEMM of x as it lies, with dy as a filter in the workspace."""
 
-    name = "convolution.filter_gradient_offset_table"
+    name = "convolution.filter_gradient_as_it_lies"
 
     def serves(self, problem: FilterGradientProblem) -> bool:
         return problem.operation.algo == Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3 and problem.in_one_launch
 
     def workspace_bytes(self, problem: FilterGradientProblem) -> int:
-        return with_alignment(self._table_at(problem) + OFFSET_BYTES * problem.operation.terms)
-
-    def _table_at(self, problem: FilterGradientProblem) -> int:
-        return rounded_up(problem.incoming(1, False)[1].nbytes, ALIGNMENT)
+        return with_alignment(problem.incoming(1, False)[1].nbytes)
 
     def estimated_seconds(self, problem: FilterGradientProblem) -> float:
         o = problem.operation
@@ -253,16 +247,11 @@ class FilterGradientOffsetTable(Solver[FilterGradientProblem]):
         result, result_at = problem.result(o.x.data_type, o.dw.dims[0])
         spec = problem.convolution(problem.groups)
         forward = ConvolutionForward(spec, IMPLICIT_GEMM, 0, o.alpha, o.beta, problem.exchanged, w, result)
-        product = grouped_product(problem, forward, table=True)
-        where = {
-            "x": At("x"),
-            "w": At("workSpace"),
-            "y": At("dw", result_at),
-            "workSpace": At("workSpace", self._table_at(problem)),
-        }
+        product = grouped_product(problem, forward)
+        where = {"x": At("x"), "w": At("workSpace"), "y": At("dw", result_at)}
         launches = [
             *within([transposed_filter(source, w, device)], {"x": At("dy"), "y": where["w"]}),
-            *within([offset_table_launch(product), kernel_of(product, READING_TABLES).launch(product)], where),
+            *within([kernel_of(product, BY_COORDINATES).launch(product)], where),
         ]
         return ComposedPlan(o, launches, self.name)
 

@@ -35,11 +35,9 @@ from .pack_rows import PackedRows, pack_launch
 SOURCE = "convolution/filter_gradient/tma.cu"
 WARPGROUP, CONSUMERS = 128, 2
 SUM_THREADS, SUM_LANES = 256, 8  # of a block; threads that share many parts
-FEW_PARTS = 6  # of a tile, which one thread adds
 ALIGNMENT = 256  # bytes, of the regions of the workspace
 SWIZZLE_BYTES = 1024
 SUM_BYTES = 4
-LEAST_K_BLOCKS = 4  # of a block
 LEAST_FILL = 0.1  # of the tiles
 STORED = 32.0  # bytes of sums that a multiprocessor stores in a clock
 
@@ -67,12 +65,17 @@ class Operand(NamedTuple):
 
 @dataclass(frozen=True)
 class TileKernel:
-    """A tile of boxes. throughput: the share of the tensor cores' rate that long sums reach."""
+    """A tile of boxes. throughput: the share of the tensor cores' rate that long sums reach. least_k_blocks: of a
+    block. few_parts: of a tile, which one thread adds. rows_are_filters: whether they may be, and channels under
+    taps."""
 
     row_boxes: int
     column_boxes: int
     stages: int
     throughput: float
+    least_k_blocks: int = 4
+    few_parts: int = 6
+    rows_are_filters: tuple[bool, ...] = (True, False)
 
     source: ClassVar[str] = SOURCE
     prefix: ClassVar[str] = ""  # of the tile in the kernel's name
@@ -211,7 +214,7 @@ class Product:
     @property
     def choices(self) -> tuple[bool, ...]:
         """Whether filters may be the rows, and channels under taps."""
-        return (True, False)
+        return self.kernel.rows_are_filters
 
     @property
     def extents(self) -> tuple[int, int]:
@@ -296,7 +299,7 @@ class Product:
         row_tiles, column_tiles = -(-rows.boxes // kernel.row_boxes), -(-columns.boxes // kernel.column_boxes)
         tiles, multiprocessors = row_tiles * column_tiles * self.groups, self.problem.device.multiprocessors
         units = tiles * self.k_blocks
-        blocks = min(multiprocessors, max(1, units // LEAST_K_BLOCKS))
+        blocks = min(multiprocessors, max(1, units // kernel.least_k_blocks))
         shares = Shares.of(tiles, self.k_blocks, blocks)
         blocks = shares.blocks
         multiplied = -(-units // blocks) * kernel.size * kernel.box / kernel.products / kernel.throughput
@@ -395,7 +398,7 @@ class Product:
         if packed := self.rows:
             inner_taps, taps = self.taps[1], packed.taps
             channels, together, early = packed.channels, packed.together, packed.early
-        lanes = SUM_LANES if tiling.shares.blocks > FEW_PARTS * tiling.shares.tiles else 1
+        lanes = SUM_LANES if tiling.shares.blocks > self.kernel.few_parts * tiling.shares.tiles else 1
         arguments = structure(
             *pointers(2),
             *factors(o, alpha=o.alpha, beta=o.beta),

@@ -70,12 +70,6 @@ __device__ __forceinline__ unsigned locate_tile(const Arguments& a, unsigned til
   return image;
 }
 
-// Writes the values of a transformed tile, `step` elements apart.
-__device__ __forceinline__ void write_values(const COMPUTE (&t)[TILE][TILE], COMPUTE* target, long long step) {
-#pragma unroll
-  for (int i = 0; i < TILE * TILE; i++, target += step) *target = t[i / TILE][i % TILE];
-}
-
 template <int OUT> __device__ __forceinline__ void images_to_workspace(const Arguments& a, unsigned index) {
   const Convolution& c = a.convolution;
   unsigned tile, channel;
@@ -121,8 +115,7 @@ template <int TAPS> __device__ __forceinline__ void products_to_filter(const Arg
   const long long step = static_cast<long long>(filters) * a.channels.divisor;
   const COMPUTE* source = reinterpret_cast<const COMPUTE*>(a.workspace + a.products_at) + index;
   COMPUTE t[TILE][TILE], g[TAPS][TAPS];
-#pragma unroll
-  for (int i = 0; i < TILE * TILE; i++, source += step) t[i / TILE][i % TILE] = *source;
+  read_values(source, step, t);
   transform_both<TILE, TAPS>(t, g, [](const COMPUTE(&in)[TILE], COMPUTE(&out)[TAPS]) { gather_taps(in, out); });
   ELEMENT* dw = a.dw + static_cast<long long>(filter) * a.convolution.w_row + channel * a.channel_step;
 #pragma unroll

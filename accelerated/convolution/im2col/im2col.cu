@@ -3,7 +3,7 @@
 // Tiling: a block copies the patch under some channels and output pixels into shared memory, zeros for the padding
 // included; a thread knows where its K are in the patch and writes packs of 16 bytes for all pixels.
 //
-// Roofline bound (floor): bytes; the matrix, as many times larger than the input as the filter has taps, is written
+// Roofline bound: bytes; the matrix, as many times larger than the input as the filter has taps, is written
 // once. Finding an element costs 4 instructions and one shared-memory access with bank conflicts, instead of some 60
 // instructions without the patch. Measured on an H200: the fraction in reports/README.md; what bounds it and what was
 // slower: docs/performance/convolution.md.

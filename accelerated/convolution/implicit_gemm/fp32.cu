@@ -4,7 +4,7 @@
 // Tiling: a block has TILE_N filters x TILE_M pixels, a thread 8 x 8 sums. TILE_K = 16 rows of both operands pass
 // through three stages of shared memory by cp.async; whether a tap is inside the image is one bit of a mask.
 //
-// Roofline bound (floor): flops, 2 * M * N * K, not bytes; an H200 does 59 T/s at the clock that it keeps. A
+// Roofline bound: flops, 2 * M * N * K, not bytes; an H200 does 59 T/s at the clock that it keeps. A
 // multiply-add of a warp fills an issue slot, so all else costs: reads of shared memory 6 %, copies 4 %. Registers lie
 // in two banks: a thread walks its sums to and fro, and both operands lie K by K, so that multiply-adds do not collide.
 // Measured: see docs/performance/convolution.md.
@@ -12,12 +12,7 @@
 #include "gemm/fp32_tile.cuh"
 #include "primitives/dependent_launch.cuh"
 
-struct Arguments {
-  const float* x;
-  const float* w;
-  float* y;
-  const float* prior;
-  const float* bias;
+struct Arguments : Operands<float> {
   long long x_offset, w_offset, y_offset;  // bytes from the pointer to the matrix
   Convolution convolution;
   Epilogue epilogue;

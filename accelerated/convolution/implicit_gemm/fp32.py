@@ -43,7 +43,7 @@ class Fp32Kernel(ProductKernel):
         return sum(taps.divisor for taps in product.value.filter) <= MOST_TAPS
 
     def is_preferred(self, product: Product) -> bool:
-        if product.tensor_cores or not suits(product):
+        if (product.tensor_cores and product.value.x_packs) or not suits(product):
             return False
         return self is min(FP32, key=lambda kernel: kernel._duration(product))
 

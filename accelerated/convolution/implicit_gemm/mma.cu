@@ -5,7 +5,7 @@
 // bits) of both operands pass through a pipeline of stages in shared memory, filled by cp.async (packs) or through
 // registers (values).
 //
-// Roofline bound (floor): flops, 2 * M * N * K at 989 T/s in half (495 in TF32) on an H200, or bytes where K is short
+// Roofline bound: flops, 2 * M * N * K at 989 T/s in half (495 in TF32) on an H200, or bytes where K is short
 // (1 x 1). Shared memory limits the throughput: a K-block of 128 x 128 reads 48 KiB and writes 32 KiB in 512 clocks.
 #include "convolution/problem.cuh"
 #include "primitives/mma.cuh"
@@ -15,18 +15,11 @@ constexpr int TILE_K = ROW_BYTES / sizeof(ELEMENT), PACK = 16 / sizeof(ELEMENT),
               PACKS = 8;                       // terms of a k_block, of a pack
 constexpr int ROWS_AT_ONCE = THREADS / PACKS;  // rows that the threads copy at once
 
-struct Arguments {
-  const ELEMENT* x;
-  const ELEMENT* w;
-  ELEMENT* y;
-  const ELEMENT* prior;
-  const ELEMENT* bias;
-  unsigned char* workspace;
+struct Arguments : Operands<ELEMENT> {
   long long x_offset, w_offset, y_offset;  // bytes from the pointer to the matrix
   Convolution convolution;
   Epilogue epilogue;
   FastDivmod m_tiles, n_tiles;  // blocks run over filter tiles first, then pixel tiles, then groups
-  int table_is_given;           // the terms lie in the workspace
   int rounded;                  // to nearest TF32, which takes a detour through registers
 };
 
@@ -96,10 +89,6 @@ template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Multi
   }
   __device__ __forceinline__ unsigned char* w_stage(int k_block) const { return x_stage(k_block) + TILE_M * ROW_BYTES; }
 
-  __device__ __forceinline__ KOffset k_offset_at(unsigned index) const {
-    return a.table_is_given && index < c.k ? reinterpret_cast<const KOffset*>(a.workspace)[index] : find_k(c, index);
-  }
-
   // Rounds are copied in order.
   __device__ __forceinline__ void copy_filters(int k_block) {
     const int pack = threadIdx.x % PACKS, first_row = threadIdx.x / PACKS;
@@ -113,7 +102,7 @@ template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Multi
   }
 
   __device__ __forceinline__ void find_pack(unsigned index) {
-    term = k_offset_at(index);
+    term = find_k(c, index);
     c.inner_channels.divide(index, lane);
     positions_exist = 0;
 #pragma unroll
@@ -134,7 +123,7 @@ template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Multi
 
   // Values of one pixel: a thread has every second pack of its row.
   __device__ __forceinline__ void prepare_offsets(int k_block) {
-    if (threadIdx.x < TILE_K) terms[k_block % 2 * TILE_K + threadIdx.x] = k_offset_at(k_block * TILE_K + threadIdx.x);
+    if (threadIdx.x < TILE_K) terms[k_block % 2 * TILE_K + threadIdx.x] = find_k(c, k_block * TILE_K + threadIdx.x);
   }
   __device__ __forceinline__ void read_image(int k_block) {
     const KOffset* current = terms + k_block % 2 * TILE_K;

@@ -7,6 +7,7 @@ from ctypes import c_int
 from ...plans import Launch, pointers, structure
 from ...primitives.geometry import THREADS
 from ..problem import Rates, product_fields, rounded_up
+from . import fp32
 from .product import Product, ProductKernel, tiles
 
 SOURCE = "convolution/implicit_gemm/mma.cu"
@@ -28,8 +29,6 @@ class MmaKernel(ProductKernel):
     """Tiles of n filters by 128 pixels, of rows of 128 bytes that are packs of 16 bytes in x, or values gathered one by
     one."""
 
-    reads_table = True
-
     def __init__(self, n: int) -> None:
         self.n = n
         self.name = f"convolution.implicit_gemm_mma_{n}"
@@ -38,23 +37,23 @@ class MmaKernel(ProductKernel):
         return product.tensor_cores and not product.filters_last
 
     def is_preferred(self, product: Product) -> bool:
-        return product.tensor_cores and self.n == _preferred_n(product)
+        gathered = product.element == "float" and not product.value.x_packs and fp32.suits(product)
+        return product.tensor_cores and not gathered and self.n == _preferred_n(product)
 
     def launch(self, product: Product) -> Launch:
         value = product.value
         n_tiles, m_tiles = -(-value.n // self.n), -(-value.m // M)
         arguments = structure(
-            *pointers(6),
+            *pointers(5),
             *product_fields(value, product.finish, product.offsets, m_tiles, n_tiles),
-            ("table_is_given", c_int(product.table)),
             ("rounded", c_int(product.element_bytes == 4 and ROUND_TF32 and not product.rounded)),
         )
         kind, variant = _kind(product), () if WGMMA_INSTRUCTIONS else (("MMA_SYNC_ONLY", "1"),)
         definitions = (*product.definitions, *variant)
         function = product.device.function(SOURCE, f"convolution_implicit_gemm_mma_{kind}_{self.n}", definitions)
         shared_bytes = STAGES[kind, self.n] * (M + self.n) * ROW_BYTES + SWIZZLE_BYTES
-        grid, operands = (n_tiles * m_tiles * product.groups, 1, 1), (*product.operands, "workSpace")
-        return Launch(function, arguments, operands, grid, (THREADS, 1, 1), shared_bytes)
+        grid = (n_tiles * m_tiles * product.groups, 1, 1)
+        return Launch(function, arguments, product.operands, grid, (THREADS, 1, 1), shared_bytes)
 
     def operations_per_second(self, product: Product) -> float:
         return Rates.TENSOR_CORES_TF32 if product.element == "float" else Rates.TENSOR_CORES
@@ -71,8 +70,8 @@ MMA = (MmaKernel(64), MmaKernel(128))
 
 
 def preferred_mma(product: Product) -> MmaKernel:
-    """Return the kernel with which the device is done first."""
-    return next(kernel for kernel in MMA if kernel.is_preferred(product))
+    """Return the kernel of tensor cores with which the device is done first."""
+    return next(kernel for kernel in MMA if kernel.n == _preferred_n(product))
 
 
 def _kind(product: Product) -> str:
@@ -81,5 +80,11 @@ def _kind(product: Product) -> str:
 
 def _preferred_n(product: Product) -> int:
     """Return the filters of the tile that occupies the device for the shortest time."""
-    value = product.value
-    return 64 if value.n <= 64 or tiles(value, product.groups, M, 128) < product.device.multiprocessors else 128
+    value, multiprocessors = product.value, product.device.multiprocessors
+    small, large = (tiles(value, product.groups, M, n) for n in (64, 128))
+    if value.n <= 64:
+        return 64
+    if value.x_packs:
+        return 64 if large < multiprocessors else 128
+    # A multiprocessor has one tile of gathered values at a time.
+    return 64 if -(-small // multiprocessors) == -(-large // multiprocessors) else 128

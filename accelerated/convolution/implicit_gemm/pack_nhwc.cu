@@ -1,7 +1,7 @@
 // Images and filters with channels innermost, as tensor cores read them fastest: IMPLICIT_PRECOMP_GEMM keeps such
 // copies in its workspace. Channels of a group are padded with zeros to packs of 16 bytes.
 //
-// Roofline bound (floor): bytes, the image read and the copy written once, at 4.2 TB/s of an H200. Tiles of 64 pixels x
+// Roofline bound: bytes, the image read and the copy written once, at 4.2 TB/s of an H200. Tiles of 64 pixels x
 // 64 channels are transposed in shared memory; rows of the filter are short enough for the L2 cache to do it.
 #include "convolution/problem.cuh"
 #include "primitives/mma.cuh"

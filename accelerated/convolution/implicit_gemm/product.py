@@ -24,12 +24,11 @@ class Product:
     operation. offsets: bytes from those addresses to the beginning of x, w and y. finish: what becomes of the sums.
     tensor_cores: whether data type and math type let tensor cores multiply. words: elements are words of four 8-bit
     channels. float_result: of 8-bit data. reordered_filters: all filters / 32 where the filter is reordered, else 0.
-    table: whether the offsets of all K are at the beginning of the workspace. rounded: x and w hold nothing that TF32
-    has not. filters_last: w is [group][K][N], in packs of filters of 16 bytes, instead of [group][N][K]. statistics:
-    bytes of the workspace before the sums of the results and of their squares, by filter, where these are wanted
-    (statistics.py). factors: operands that have an alpha and a beta for each filter, empty where it is 1; () where
-    these are numbers. prologue: operands that scale and bias each channel of x; rectified: whether negative values of x
-    become 0 then.
+    rounded: x and w hold nothing that TF32 has not. filters_last: w is [group][K][N], in packs of filters of 16 bytes,
+    instead of [group][N][K]. statistics: bytes of the workspace before the sums of the results and of their squares, by
+    filter, where these are wanted (statistics.py). factors: operands that have an alpha and a beta for each filter,
+    empty where it is 1; () where these are numbers. prologue: operands that scale and bias each channel of x;
+    rectified: whether negative values of x become 0 then.
     """
 
     device: Any
@@ -43,7 +42,6 @@ class Product:
     words: bool = False
     float_result: bool = False
     reordered_filters: int = 0
-    table: bool = False
     rounded: bool = False
     filters_last: bool = False
     statistics: int | None = None
@@ -65,7 +63,6 @@ class ProductKernel:
     alone."""
 
     name = ""
-    reads_table = False  # of the offsets of all K in the workspace; otherwise they are found quickly enough
 
     def serves(self, product: Product) -> bool:
         """Return whether the kernel would compute the product, however slowly."""

@@ -13,7 +13,6 @@ from .simt import SIMT
 from .tma import TMA
 
 KERNELS: tuple[ProductKernel, ...] = (*TMA, *MMA, *FP32, *SIMT)
-READING_TABLES = tuple(kernel for kernel in KERNELS if kernel.reads_table)
 
 
 def preferred_kernel(product: Product, kernels: Sequence[ProductKernel] = KERNELS) -> ProductKernel:

@@ -5,7 +5,7 @@
 // Tiling: a block has TILE_N filters x TILE_M pixels, TILE_K at a time in two stages of shared memory, a thread 4 x 4
 // to 8 x 8 sums.
 //
-// Roofline bound (floor): flops, 2 * M * N * K; an H200 does 67 T/s in float (34 in double). Each byte of a tile is
+// Roofline bound: flops, 2 * M * N * K; an H200 does 67 T/s in float (34 in double). Each byte of a tile is
 // used TILE_M or TILE_N times, so that memory stays far below its limit. Measured: see docs/performance/convolution.md.
 #include <type_traits>
 
@@ -63,10 +63,9 @@ template <> struct FilterOf<uint8> {
 struct Arguments {
   const ELEMENT* x;
   const typename FilterOf<ELEMENT>::type* w;
-  void* y;            // of RESULT; float or int8 where ELEMENT is an 8-bit integer
-  const void* prior;  // like y
-  const void* bias;   // of ELEMENT; float where that is an 8-bit integer
-  unsigned char* workspace;
+  void* y;                                 // of RESULT; float or int8 where ELEMENT is an 8-bit integer
+  const void* prior;                       // like y
+  const void* bias;                        // of ELEMENT; float where that is an 8-bit integer
   long long x_offset, w_offset, y_offset;  // bytes from the pointer to the matrix
   Convolution convolution;
   Epilogue epilogue;
@@ -74,7 +73,6 @@ struct Arguments {
   int words;                    // elements are Words
   int float_result;             // of 8-bit data
   int reordered_filters;        // all filters / 32 where the filter is reordered, else 0
-  int table_is_given;           // the terms lie in the workspace
   int m_packs;                  // packs of 16 bytes in x are neighbouring pixels of one term
 };
 
@@ -125,7 +123,6 @@ __device__ __forceinline__ void multiply(const Arguments& a,
   const E* x = reinterpret_cast<const E*>(reinterpret_cast<const unsigned char*>(a.x) + a.x_offset) + group * c.x_group;
   const F* w = reinterpret_cast<const F*>(reinterpret_cast<const unsigned char*>(a.w) + a.w_offset);
   const long long group_filter = static_cast<long long>(group) * c.n;
-  const KOffset* table = reinterpret_cast<const KOffset*>(a.workspace);
 
   const bool x_packs = c.x_packs && reinterpret_cast<uintptr_t>(x) % PACK_BYTES == 0;
   const bool m_packs = a.m_packs && reinterpret_cast<uintptr_t>(x) % PACK_BYTES == 0;
@@ -146,7 +143,7 @@ __device__ __forceinline__ void multiply(const Arguments& a,
   auto prepare_offsets = [&](int chunk) {
     if (thread < TABLE_TILES * TILE_K) {
       unsigned index = chunk * (TABLE_TILES * TILE_K) + thread;
-      shared.terms[chunk & 1][thread] = a.table_is_given && index < c.k ? table[index] : find_k(c, index);
+      shared.terms[chunk & 1][thread] = find_k(c, index);
     }
   };
   auto fetch = [&](int tile) {
@@ -382,18 +379,6 @@ extern "C" __global__ void __launch_bounds__(256) convolution_implicit_gemm_16x2
 extern "C" __global__ void __launch_bounds__(256, 3) convolution_implicit_gemm_64x128(const Arguments a) {
   griddepcontrol_wait();
   if constexpr (sizeof(COMPUTE) == 4) multiply_any<64, 128, 4, 8>(a);
-}
-
-struct TableArguments {
-  KOffset* table;
-  Convolution convolution;
-};
-
-// The terms of IMPLICIT_PRECOMP_GEMM, once per call instead of once per block.
-extern "C" __global__ void convolution_implicit_gemm_offset_table(const TableArguments a) {
-  griddepcontrol_wait();
-  unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
-  if (index < a.convolution.k) a.table[index] = find_k(a.convolution, index);
 }
 
 struct MatrixArguments {

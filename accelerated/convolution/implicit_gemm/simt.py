@@ -1,5 +1,5 @@
-"""Matrix products of any data type on the ordinary arithmetic units (convolution/implicit_gemm/simt.cu); the table of
-the offsets of all K, and the im2col buffer."""
+"""Matrix products of any data type on the ordinary arithmetic units (convolution/implicit_gemm/simt.cu), and the im2col
+buffer."""
 
 from __future__ import annotations
 
@@ -14,14 +14,11 @@ SOURCE = "convolution/implicit_gemm/simt.cu"
 M_PACKS = {"float": 4, "double": 2, "half": 8, "bfloat16": 8}  # elements of 16 bytes
 FEW_FILTERS = 16
 ALONE = 0.25  # how much longer a block takes that shares its multiprocessor with none
-OFFSET_BYTES = 16  # of the table, for each of K
 
 
 class SimtKernel(ProductKernel):
     """Tiles of n filters by m pixels. throughput: products per clock against the fastest tile's; occupancy: blocks of a
     multiprocessor."""
-
-    reads_table = True
 
     def __init__(self, n: int, m: int, throughput: float, occupancy: int) -> None:
         self.n, self.m, self.throughput, self.occupancy = n, m, throughput, occupancy
@@ -51,28 +48,20 @@ class SimtKernel(ProductKernel):
         n_tiles, m_tiles = -(-value.n // self.n), -(-value.m // self.m)
         packs = m_in_packs(value, groups, M_PACKS.get(product.element, 0))
         arguments = structure(
-            *pointers(6),
+            *pointers(5),
             *product_fields(value, product.finish, product.offsets, m_tiles, n_tiles),
             ("words", c_int(product.words)),
             ("float_result", c_int(product.float_result)),
             ("reordered_filters", c_int(product.reordered_filters)),
-            ("table_is_given", c_int(product.table)),
             ("m_packs", c_int(packs)),
         )
         function = product.device.function(SOURCE, f"convolution_implicit_gemm_{self.n}x{self.m}", product.definitions)
         grid = (n_tiles * m_tiles * groups, 1, 1)
-        return Launch(function, arguments, (*product.operands, "workSpace"), grid, (THREADS, 1, 1))
+        return Launch(function, arguments, product.operands, grid, (THREADS, 1, 1))
 
 
 FOR_FEW_FILTERS, LARGE, SMALL = SimtKernel(16, 256, 0.85, 4), SimtKernel(64, 128, 1.0, 3), SimtKernel(64, 64, 0.85, 4)
 SIMT = (FOR_FEW_FILTERS, LARGE, SMALL)
-
-
-def offset_table_launch(product: Product) -> Launch:
-    """Return the launch that writes where each of K is in x to the beginning of the workspace, OFFSET_BYTES each."""
-    arguments = structure(*pointers(1), ("convolution", product.value))
-    function = product.device.function(SOURCE, "convolution_implicit_gemm_offset_table", product.definitions)
-    return Launch(function, arguments, ("workSpace",), blocks(product.value.k))
 
 
 def im2col_launch(

@@ -7,7 +7,7 @@
 // elements of 16 bits, or one float). Elements that no K wants are cleared, not multiplied by zero: they may be NaN.
 // The filters stay in shared memory.
 //
-// Roofline bound (floor): bytes, the image read and the result written once: 30 us for 64x3x224x224, 64 filters of 7x7,
+// Roofline bound: bytes, the image read and the result written once: 30 us for 64x3x224x224, 64 filters of 7x7,
 // stride 2, in half on an H200; measured: 66 us (docs/performance/convolution.md).
 #include "convolution/problem.cuh"
 #include "primitives/tma.cuh"
@@ -17,12 +17,7 @@ constexpr int SIXTEENS = 2, PIXELS = 16 * SIXTEENS;  // of a warp at a time
 constexpr int PACK = 16 / sizeof(ELEMENT), WORD = 4 / sizeof(ELEMENT);
 constexpr int ROW_BYTES = 128, STEPS = 4;  // of the filters' tiles, which have four steps of eight words in a row
 
-struct Arguments {
-  const ELEMENT* x;
-  const ELEMENT* w;
-  ELEMENT* y;
-  const ELEMENT* prior;
-  const ELEMENT* bias;
+struct Arguments : Operands<ELEMENT> {
   Epilogue epilogue;
   int x_image, x_axis[3], x_channel, x_group;  // elements from one to the next: depth, rows, columns
   int y_image, y_axis[3], y_channel;

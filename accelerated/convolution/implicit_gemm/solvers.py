@@ -1,14 +1,11 @@
-"""The implicit GEMM of x and w as they lie, by one product kernel; and by those that read the offsets of all K from a
-table."""
+"""The implicit GEMM of x and w as they lie, by one product kernel."""
 
 from __future__ import annotations
 
 from ...plans import Launch
-from ..forward import IMPLICIT, IMPLICIT_PRECOMP_GEMM, ConvolutionProblem, ConvolutionSolver
+from ..forward import IMPLICIT, ConvolutionProblem, ConvolutionSolver
 from ..problem import Rates
 from .product import ProductKernel
-from .products import READING_TABLES, kernel_of
-from .simt import OFFSET_BYTES, offset_table_launch
 
 
 class ImplicitGemm(ConvolutionSolver):
@@ -31,28 +28,3 @@ class ImplicitGemm(ConvolutionSolver):
 
     def launches(self, problem: ConvolutionProblem) -> list[Launch]:
         return [self.kernel.launch(product) for product in problem.products]
-
-
-class OffsetTable(ConvolutionSolver):
-    """The table of the offsets of all K in the workspace, made once for a call instead of once for a block, and a
-    product."""
-
-    name = "convolution.offset_table"
-    algorithms = (IMPLICIT_PRECOMP_GEMM,)
-
-    def can_launch(self, problem: ConvolutionProblem) -> bool:
-        return any(kernel.serves(problem.products[0]) for kernel in READING_TABLES)
-
-    def applies(self, problem: ConvolutionProblem) -> bool:
-        return self.serves(problem) and problem.kernel.reads_table
-
-    def used_bytes(self, problem: ConvolutionProblem) -> int:
-        return OFFSET_BYTES * problem.value.k
-
-    def estimated_seconds(self, problem: ConvolutionProblem) -> float:
-        return 2 * Rates.LAUNCH + problem.product_seconds(kernel_of(problem.products[0], READING_TABLES))
-
-    def launches(self, problem: ConvolutionProblem) -> list[Launch]:
-        products = problem.implicit_products(table=True)
-        kernel = kernel_of(products[0], READING_TABLES)
-        return [offset_table_launch(problem.product(problem.value)), *(kernel.launch(product) for product in products)]

@@ -3,6 +3,7 @@
 // sums are all in flight at once.
 //
 // Roofline bound: a launch; 8 bytes a filter and block, at most 132 of them.
+#include "primitives/stored_sums.cuh"
 #include "primitives/types.cuh"
 
 constexpr int FILTERS = 4, LANES = THREADS / FILTERS, WARPS = THREADS / 32;  // of a block; threads of a filter
@@ -22,17 +23,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) convolution_statistics(con
   const int lane = threadIdx.x / FILTERS, column = threadIdx.x % FILTERS, filter = blockIdx.x * FILTERS + column;
   float sum[2] = {};
   const float* const from = reinterpret_cast<const float*>(a.workspace + a.partials) + filter;
-#pragma unroll 1
-  for (int first = filter < a.filters ? lane : a.blocks; first < a.blocks; first += IN_FLIGHT * LANES) {
-    float found[IN_FLIGHT][2];
-#pragma unroll
-    for (int i = 0; i < 2 * IN_FLIGHT; i++) {
-      const int block = first + i / 2 * LANES;
-      found[i / 2][i % 2] = block < a.blocks ? from[(2 * block + i % 2) * a.pitch] : 0.0f;
-    }
-#pragma unroll
-    for (int i = 0; i < 2 * IN_FLIGHT; i++) sum[i % 2] += found[i / 2][i % 2];
-  }
+  add_stored<IN_FLIGHT>(from, a.pitch, filter < a.filters ? lane : a.blocks, a.blocks, LANES, sum);
 #pragma unroll
   for (int i = 0; i < 2; i++) {
 #pragma unroll

@@ -2,14 +2,14 @@
 // TF32.
 //
 // Tiling: persistent, warp-specialised blocks of TILE_M pixels x TILE_N filters. One producer warp loads K-blocks of
-// 128 bytes by TMA (x in im2col mode) into a pipeline of stages; two or three consumer warpgroups multiply,
-// cooperatively or in PING_PONG, and TMA stores the results, blended with what comes through the same stages (MAPPED 0:
-// the warps do, where TMA has no map of y). PLANES: y lies in planes, rows of the product are filters. TRANSPOSED: x,
-// too, an MN-major operand; TF32 passes through registers then, which tensor cores do not transpose. STATISTICS: each
-// block adds up its results and their squares, by filter (statistics.cu adds those of all blocks); all of its tiles are
-// of the same filters. FACTORS: each filter has its own alpha and beta.
+// 128 bytes by TMA (x in im2col mode) into a pipeline of stages; two or three consumer warpgroups multiply together,
+// and TMA stores the results, blended with what comes through the same stages (MAPPED 0: the warps do, where TMA has
+// no map of y). PLANES: y lies in planes, rows of the product are filters. TRANSPOSED: x, too, an MN-major operand;
+// TF32 passes through registers then, which tensor cores do not transpose. STATISTICS: each block adds up its
+// results and their squares, by filter (statistics.cu adds those of all blocks); all of its tiles are of the same
+// filters. FACTORS: each filter has its own alpha and beta.
 //
-// Roofline bound (floor): flops, 2 * M * N * K at 989 T/s in half (495 in TF32), or bytes where K is short (1 x 1).
+// Roofline bound: flops, 2 * M * N * K at 989 T/s in half (495 in TF32), or bytes where K is short (1 x 1).
 // Shared memory comes next: a K-block of 128 x 256 reads 80 KiB and writes 48 KiB in 1024 clocks.
 #include "convolution/problem.cuh"
 #include "convolution/implicit_gemm/scaled_pair.cuh"
@@ -34,12 +34,7 @@ constexpr int SWATH = 32,
 constexpr int BOXES = 2, BOX_BYTES = 16 * ROW_BYTES;  // of a warp: results that TMA writes at a time
 static_assert(BOXES * BOX_BYTES >= 16 * PITCH * sizeof(float));
 
-struct Arguments {
-  const ELEMENT* x;  // read through the maps
-  const ELEMENT* w;
-  ELEMENT* y;
-  const ELEMENT* prior;
-  const ELEMENT* bias;
+struct Arguments : Operands<ELEMENT> {  // read through the maps
   unsigned char* workspace;
   const ELEMENT *scale, *prior_scale;  // of each filter, with FACTORS; NULL: 1
   const ELEMENT *x_scale, *x_bias;     // of each channel, with PROLOGUE; NULL: 1 and 0
@@ -134,17 +129,17 @@ template <int ROW_BOXES> struct Statistics {
 };
 
 // COLUMNS of the product and ROWS of each of CONSUMERS warpgroups.
-template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool PLANES, bool TRANSPOSED>
-struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROWS) + COLUMNS) * ROW_BYTES> {
-  using Pipeline = TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROWS) + COLUMNS) * ROW_BYTES>;
+template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PLANES, bool TRANSPOSED>
+struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_BYTES> {
+  using Pipeline = TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_BYTES>;
   using Pipeline::advance, Pipeline::empty, Pipeline::full, Pipeline::open_stage, Pipeline::parity, Pipeline::stage,
       Pipeline::STAGE_BYTES, Pipeline::stages;
   static constexpr bool FROM_REGISTERS =
       TRANSPOSED && sizeof(ELEMENT) == 4;  // the image, which the tensor cores do not transpose
   static constexpr bool ACROSS_FILTERS = !PLANES || FROM_REGISTERS;  // columns are filters, rows pixels
-  static constexpr int ALL_ROWS = PING_PONG ? ROWS : CONSUMERS * ROWS, BLOCKS = ROWS / 64;
+  static constexpr int ALL_ROWS = CONSUMERS * ROWS, BLOCKS = ROWS / 64;
   static constexpr int TILE_M = ACROSS_FILTERS ? ALL_ROWS : COLUMNS, TILE_N = ACROSS_FILTERS ? COLUMNS : ALL_ROWS;
-  static constexpr int TILE_WARPS = PING_PONG ? 4 : 4 * CONSUMERS;
+  static constexpr int TILE_WARPS = 4 * CONSUMERS;
   static constexpr int BIASES = ACROSS_FILTERS ? COLUMNS / 32 : 1;  // that a lane remembers
   static constexpr int WARP_ROWS = FROM_REGISTERS ? 32 : 16;        // of a warp that follow each other
   static constexpr int ROW_BOXES = COLUMNS / TILE_K,
@@ -153,12 +148,10 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
   static constexpr int BLENDED_STAGES = (ALL_BOXES + STAGE_BOXES - 1) / STAGE_BOXES;
   static constexpr int LOADED_BOXES = FROM_REGISTERS ? 1 : 4;  // in a box of the map of what is blended in: 64 rows
   static_assert(STAGE_BOXES > 0);
-  static_assert(!PING_PONG || (CONSUMERS == 2 && BLENDED_STAGES < STAGES));
   static_assert(!FROM_REGISTERS || BLOCKS == 2);  // 32 pixels of a warp
 
   const Arguments& a;
-  Mbarrier* order;  // of each warpgroup, in ping-pong
-  int warp;         // of those that multiply
+  int warp;  // of those that multiply
   unsigned boxes_written = 0;
   Statistics<ROW_BOXES> statistics = {};
 
@@ -299,13 +292,8 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
   }
 
   __device__ __forceinline__ void consume(unsigned char* scratch) {
-    const int group = threadIdx.x / WARPGROUP - 1, count = k_blocks(), all = count + (a.blends ? BLENDED_STAGES : 0);
-    const int first_row = PING_PONG ? 0 : group * ROWS, warp_row = first_row_of(warp % TILE_WARPS);
-    TileScheduler scheduler(a);
-    if (PING_PONG && group == 1) scheduler.index += scheduler.step, advance(all);
-    if (PING_PONG) scheduler.step *= CONSUMERS;
-    unsigned order_parity = group == 0;  // the first warpgroup begins
-    for (; scheduler.index < scheduler.end; scheduler.index += scheduler.step) {
+    const int count = k_blocks(), first_row = (threadIdx.x / WARPGROUP - 1) * ROWS, warp_row = first_row_of(warp);
+    for (TileScheduler scheduler(a); scheduler.index < scheduler.end; scheduler.index += scheduler.step) {
       const Tile tile = find_tile(scheduler.index);
       float sums[BLOCKS][COLUMNS / 2];
       FilterFactors factors[BIASES];
@@ -316,18 +304,12 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
 #pragma unroll
       for (int i = 0; i < BIASES; i++)
         factors[i] = factors_of(tile, ACROSS_FILTERS ? tile.filter + i * 32 + threadIdx.x % 32 : a.convolution.n);
-      // Nobody waits for a stage while the other's are due (see await_blended).
-      if (PING_PONG) mbarrier_wait_parity(&order[group], order_parity), order_parity ^= 1;
       unsigned previous;
       if constexpr (FROM_REGISTERS)
         previous = this->template multiply_from_registers<ELEMENT, COLUMNS, 1>(sums, warp_row * ROW_BYTES,
                                                                                TILE_M * ROW_BYTES, count);
       else if constexpr (PROLOGUE) previous = begin_scaled(sums, tile, warp_row, count);
       else previous = begin_from_stages(sums, first_row, count);
-      if (PING_PONG) {
-        if (a.blends) await_blended();
-        if (threadIdx.x % 32 == 0) mbarrier_arrive(&order[1 - group]);
-      }
       wgmma_wait<0>();
       release(previous);
 #pragma unroll
@@ -342,7 +324,6 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
       for (int b = 0; b < BLOCKS; b++)
         write(reinterpret_cast<float*>(scratch), sums[b], tile, tile.pixel + warp_row + b * 64);
 #endif
-      if (PING_PONG) advance(all);
     }
     if (threadIdx.x % 32 == 0) tma_store_wait<0>();
     if constexpr (STATISTICS) {
@@ -516,15 +497,10 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
   // What a box is blended with. The producer loads it into the stages that follow the K-blocks of the tile.
   __device__ __forceinline__ const unsigned char* open_blended(int box) const {
     if (box % STAGE_BOXES == 0) mbarrier_wait_parity(&full[stage], parity);
-    return stages + stage * STAGE_BYTES + (box % STAGE_BOXES * TILE_WARPS + warp % TILE_WARPS) * BOX_BYTES;
+    return stages + stage * STAGE_BYTES + (box % STAGE_BOXES * TILE_WARPS + warp) * BOX_BYTES;
   }
   __device__ __forceinline__ void close_blended(int box) {
     if (box % STAGE_BOXES == STAGE_BOXES - 1 || box == ALL_BOXES - 1) mbarrier_arrive(&empty[stage]), advance(1);
-  }
-  // A parity distinguishes only neighbouring phases: the other warpgroup may not come back to these stages before.
-  __device__ __forceinline__ void await_blended() const {
-    Multiplication ahead = *this;
-    for (int i = 0; i < BLENDED_STAGES; i++) mbarrier_wait_parity(&full[ahead.stage], ahead.parity), ahead.advance(1);
   }
   __device__ __forceinline__ void produce_blended(const Tile& tile) {
     for (int first = 0; first < ALL_BOXES; first += STAGE_BOXES) {
@@ -624,21 +600,20 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
   }
 };
 
-template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool PLANES, bool TRANSPOSED>
+template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PLANES, bool TRANSPOSED>
 __device__ __forceinline__ void multiply(const Arguments& a) {
 #if defined(EMULATED_CUDA) || defined(WGMMA_INSTRUCTIONS)
-  using M = Multiplication<COLUMNS, ROWS, CONSUMERS, STAGES, PING_PONG, PLANES, TRANSPOSED>;
-  __shared__ Mbarrier full[STAGES], empty[STAGES], order[CONSUMERS];
+  using M = Multiplication<COLUMNS, ROWS, CONSUMERS, STAGES, PLANES, TRANSPOSED>;
+  __shared__ Mbarrier full[STAGES], empty[STAGES];
   unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
   unsigned char* scratch = stages + STAGES * M::STAGE_BYTES;
   if (threadIdx.x == 0) {
     M::Pipeline::initialise(full, empty, 32 * M::TILE_WARPS);
-    for (int i = 0; i < CONSUMERS; i++) mbarrier_init(&order[i], WARPGROUP / 32);
     fence_mbarrier_init();
   }
   __syncthreads();
   const int warp = static_cast<int>(threadIdx.x / 32) - WARPGROUP / 32;  // of those that multiply
-  M m{{stages, full, empty}, a, order, warp};
+  M m{{stages, full, empty}, a, warp};
   if (warp < 0) {
     setmaxnreg_decrease<40>();
     if (threadIdx.x == 0) m.produce();
@@ -654,7 +629,7 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
 #endif
 }
 
-// NAME: pixels x filters of a tile, and `ping_pong` where each warpgroup has tiles of its own
+// NAME: pixels x filters of a tile
 #define KERNEL_OF(KIND, NAME, COLUMNS, ROWS, CONSUMERS, ...)                            \
   extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1)                \
       convolution_implicit_gemm_tma_##KIND##NAME(const __grid_constant__ Arguments a) { \
@@ -672,13 +647,12 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
 #endif
 constexpr bool WIDE = sizeof(ELEMENT) == 4;  // transposed: rows are pixels then
 #if !PROLOGUE
-KERNEL(128x256, 256, 64, 2, 4, false, false, false)
+KERNEL(128x256, 256, 64, 2, 4, false, false)
 #endif
-KERNEL(192x128, 128, 64, 3, 4, false, false, false)
-KERNEL(128x64, 64, 64, 2, 8, false, false, false)
-KERNEL(256x64, 64, 128, 2, 4, false, false, false)
-KERNEL(ping_pong_128x128, 128, 128, 2, 6, true, false, false)
+KERNEL(192x128, 128, 64, 3, 4, false, false)
+KERNEL(128x64, 64, 64, 2, 8, false, false)
+KERNEL(256x64, 64, 128, 2, 4, false, false)
 #if MAPPED && !PROLOGUE && !STATISTICS && !FACTORS
-KERNEL(planes_256x128, 256, 64, 2, 4, false, true, false)
-KERNEL(transposed_256x128, WIDE ? 128 : 256, WIDE ? 128 : 64, 2, 4, false, true, true)
+KERNEL(planes_256x128, 256, 64, 2, 4, true, false)
+KERNEL(transposed_256x128, WIDE ? 128 : 256, WIDE ? 128 : 64, 2, 4, true, true)
 #endif

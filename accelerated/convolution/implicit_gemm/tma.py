@@ -24,8 +24,11 @@ BLENDED_ROWS = 64  # of the product: those of four warps, that TMA loads at once
 BOXES = 2  # of results that a warp has in flight
 LEAST_FILL = 0.5  # of the 128 bytes that a tap's channels come in
 LEAST_FILL_OF_BOXES = 0.75  # with pixels of an image that lies in planes
-# Results (M x N) that take a clock, from TMA and from the warps; clocks in which ping-pong warpgroups begin and end.
-RESULTS, RESULTS_OF_WARPS, PING_PONG_CLOCKS = 64, 3, 2000
+RESULTS, RESULTS_OF_WARPS = 64, 3  # (M x N) that take a clock, from TMA and from the warps
+# The same from warps where channels lie innermost, in rows that are no multiple of 16 bytes: of 16 bits; of floats, for
+# each of N. Of 16 bits the blocks of mma.cu write such rows sooner, where K is short and their tiles are full.
+ODD_RESULTS, ODD_FLOATS = 0.8, 180
+SHORT_K_BLOCKS, FILLED_N = 4, 128
 PRODUCTS = 32  # M x N that the tensor cores multiply with 128 bytes of K in a clock
 
 
@@ -52,26 +55,18 @@ class Maps(NamedTuple):
 
 
 class TmaKernel(ProductKernel):
-    """Tiles of m pixels by n filters. consumers: warpgroups that multiply. ping_pong: they have tiles of their own,
-    otherwise they cooperate. planes: y lies in planes; transposed: x, too, as it was given. throughput: the share of
-    the tensor cores' rate that long sums reach, moves: bytes of x and y in a clock of a multiprocessor that short ones
-    do, both measured on an H200 (moves of 128 x 256, ping-pong and transposed tiles; the others are taken to do no
-    worse)."""
+    """Tiles of m pixels by n filters. consumers: warpgroups that multiply. planes: y lies in planes; transposed: x,
+    too, as it was given. throughput: the share of the tensor cores' rate that long sums reach, moves: bytes of x and y
+    in a clock of a multiprocessor that short ones do, both measured on an H200 (moves of 128 x 256 and transposed
+    tiles; the others are taken to do no worse)."""
 
     def __init__(
-        self, m: int, n: int, consumers: int, stages: int, throughput: float, *, ping_pong: bool = False, planes: bool = False,
+        self, m: int, n: int, consumers: int, stages: int, throughput: float, *, planes: bool = False,
         transposed: bool = False, moves: float = 15.0, sharing: Sharing = SHARING,
     ) -> None:  # fmt: skip
         self.m, self.n, self.consumers, self.stages, self.throughput = m, n, consumers, stages, throughput
-        self.ping_pong, self.planes, self.transposed, self.moves, self.sharing = (
-            ping_pong,
-            planes,
-            transposed,
-            moves,
-            sharing,
-        )
+        self.planes, self.transposed, self.moves, self.sharing = planes, transposed, moves, sharing
         kind = "transposed_" if transposed else "planes_" if planes else ""
-        kind += "ping_pong_" if ping_pong else ""
         self.name = f"convolution.implicit_gemm_tma_{kind}{m}x{n}"
 
     @property
@@ -100,7 +95,10 @@ class TmaKernel(ProductKernel):
     def is_preferred(self, product: Product) -> bool:
         if not _has_tma(product) or not _is_filled(product.value, product.element_bytes):
             return False
-        return self is _fastest(product) and self._maps(product) is not None
+        maps = self._maps(product) if self is _fastest(product) else None
+        if maps is None or maps.result is not None or product.value.y_channel != 1:
+            return maps is not None
+        return product.element_bytes != 2 or product.value.n < FILLED_N or k_blocks(product) > SHORT_K_BLOCKS
 
     def operations_per_second(self, product: Product) -> float:
         return Rates.TENSOR_CORES_TF32 if product.element == "float" else Rates.TENSOR_CORES
@@ -132,11 +130,9 @@ class TmaKernel(ProductKernel):
         count = -(-tiles(value, product.groups, self.m, self.n) // product.device.multiprocessors)
         moved = value.m * (value.n + value.inner_channels.divisor) * product.groups * product.element_bytes
         multiplied = k_blocks(product) * size / PRODUCTS / self.throughput
-        written = size / (RESULTS if mapped else RESULTS_OF_WARPS)
-        if self.ping_pong:
-            computing = count * max(multiplied, written) + PING_PONG_CLOCKS
-        else:
-            computing = count * (multiplied + written)
+        odd = ODD_RESULTS if product.element_bytes == 2 else ODD_FLOATS / self.n
+        written = size / (RESULTS if mapped else odd if value.y_channel == 1 else RESULTS_OF_WARPS)
+        computing = count * (multiplied + written)
         return max(computing, moved / product.device.multiprocessors / self.moves), computing
 
     def _pixels(self, product: Product) -> int:
@@ -203,8 +199,8 @@ class TmaKernel(ProductKernel):
         if maps.result is None:  # warps write y: more code, beside which the other would be 2 % slower
             definitions = tuple(sorted((*definitions, ("MAPPED", "0"))))
         function = (device.function if kind else device.function_when_ready)(SOURCE, entry, definitions)
-        factor_names = (*(product.factors or ("", "")), *product.prologue) if kind else ()
-        grid, operands = (shares.blocks, 1, 1), (*product.operands, "workSpace", *factor_names)
+        further = ("workSpace", *(product.factors or ("", "")), *product.prologue) if kind else ()
+        grid, operands = (shares.blocks, 1, 1), (*product.operands, *further)
         launch = Launch(function, arguments, operands, grid, (self.threads, 1, 1), self.shared_bytes)
         x_offset, w_offset, y_offset = product.offsets
         placed = [(maps.image, "image", 0, x_offset), (maps.filter, "filter", 1, w_offset)]
@@ -224,7 +220,6 @@ TMA = (
     TmaKernel(192, 128, 3, 4, 0.69),
     TmaKernel(128, 64, 2, 8, 0.53),
     TmaKernel(256, 64, 2, 4, 0.58),
-    TmaKernel(128, 128, 2, 6, 0.70, ping_pong=True, moves=14.3),
     TmaKernel(256, 128, 2, 4, 0.74, planes=True),
     TmaKernel(256, 128, 2, 4, 0.74, planes=True, transposed=True, moves=13.9),
 )
@@ -439,7 +434,7 @@ def _row_map(product: Product, extents: list[int], images: int) -> tuple[TiledMa
     rows."""
     value, element_bytes = product.value, product.element_bytes
     depth, height, width = extents
-    # Several boxes of the 16 pixels of a warp: a single one goes where its pixel lies in the whole image.
+    # Several boxes of the 16 pixels of a warp: a single one goes where its pixel lies in the image.
     pixels = next((count for count in (8, 4, 2) if width % count == 0), 0)
     rows_follow = images == 1 or value.y_pixel[0] == height * value.y_pixel[2]
     if not pixels or depth > 1 or product.groups > 1 or product.finish.beta != 0 or not rows_follow:

@@ -5,7 +5,7 @@
 // A spectrum lies as [depth][row][column / 2 + 1][column of the matrix product]: the last is (group, tile, channel), so
 // that every access of a pass fills lines of the cache.
 //
-// Roofline bound (floor): bytes; each pass over a spectrum reads and writes it once, a dimension is a pass. The
+// Roofline bound: bytes; each pass over a spectrum reads and writes it once, a dimension is a pass. The
 // products are flops: 8 per term of a complex sum, with the matrix products' bound of 67.0 T/s in float (34.0 in
 // double) on an H200.
 #include "convolution/problem.cuh"
@@ -22,12 +22,7 @@ __device__ __forceinline__ Complex operator*(Complex a, Complex b) {
 constexpr int LINES = sizeof(COMPUTE) == 8 ? 8 : 16;  // transforms of a block
 constexpr int PITCH = LINES + 1;                      // one more against conflicts of memory banks
 
-struct Arguments {
-  const ELEMENT* x;
-  const ELEMENT* w;
-  ELEMENT* y;
-  const ELEMENT* prior;
-  const ELEMENT* bias;
+struct Arguments : Operands<ELEMENT> {
   unsigned char* workspace;
   long long spectrum_at, expanded_at;  // bytes from the beginning of the workspace
   Convolution convolution;

@@ -4,19 +4,14 @@
 // images and products to the workspace and multiplies them with implicit_gemm/simt.cu: tiles of 6 x 6 values, so
 // F(4 x 4, 3 x 3) and F(2 x 2, 5 x 5), which share the transform of the image.
 //
-// Roofline bound (floor): flops, those of the direct sum divided by 2.25 (fused), 4 or 2.78 (nonfused), at 67 T/s in
+// Roofline bound: flops, those of the direct sum divided by 2.25 (fused), 4 or 2.78 (nonfused), at 67 T/s in
 // float. The nonfused transforms move 36/16 (36/4 for 5 x 5) values per output, read and written: bytes decide below
 // about 64 channels.
 #include "convolution/transforms/winograd.cuh"
 
 constexpr int FUSED_TILE = 4;
 
-struct Arguments {
-  const ELEMENT* x;
-  const ELEMENT* w;
-  ELEMENT* y;
-  const ELEMENT* prior;
-  const ELEMENT* bias;
+struct Arguments : Operands<ELEMENT> {
   unsigned char* workspace;
   long long filters_at, images_at, products_at;  // bytes from the beginning of the workspace
   Convolution convolution;
@@ -129,10 +124,8 @@ template <int TAPS> __device__ __forceinline__ void filters_to_workspace(const A
   COMPUTE g[TAPS][TAPS], t[TILE][TILE];
   read_filter(a.convolution, a.w, filter, channel, g);
   transform_both<TAPS, TILE>(g, t, [](const COMPUTE(&in)[TAPS], COMPUTE(&out)[TILE]) { transform_filter(in, out); });
-  COMPUTE* target = reinterpret_cast<COMPUTE*>(a.workspace + a.filters_at) + index;
   const long long step = static_cast<long long>(filters) * a.channels.divisor;
-#pragma unroll
-  for (int i = 0; i < TILE * TILE; i++, target += step) *target = t[i / TILE][i % TILE];
+  write_values(t, reinterpret_cast<COMPUTE*>(a.workspace + a.filters_at) + index, step);
 }
 
 extern "C" __global__ void convolution_winograd_filters(const Arguments a) {
@@ -156,10 +149,8 @@ extern "C" __global__ void convolution_winograd_images(const Arguments a) {
   COMPUTE d[TILE][TILE], t[TILE][TILE];
   read_tile(c, x, tile_row * outputs, tile_column * outputs, d);
   transform_both<TILE, TILE>(d, t, [](const COMPUTE(&in)[TILE], COMPUTE(&out)[TILE]) { transform_image(in, out); });
-  COMPUTE* target = reinterpret_cast<COMPUTE*>(a.workspace + a.images_at) + index;
   const long long step = static_cast<long long>(a.tiles.divisor) * a.channels.divisor * a.groups;
-#pragma unroll
-  for (int i = 0; i < TILE * TILE; i++, target += step) *target = t[i / TILE][i % TILE];
+  write_values(t, reinterpret_cast<COMPUTE*>(a.workspace + a.images_at) + index, step);
 }
 
 template <int OUT> __device__ __forceinline__ void products_from_workspace(const Arguments& a, unsigned index) {
@@ -171,8 +162,7 @@ template <int OUT> __device__ __forceinline__ void products_from_workspace(const
   const COMPUTE* source = reinterpret_cast<const COMPUTE*>(a.workspace + a.products_at) + index;
   const long long step = static_cast<long long>(a.tiles.divisor) * a.filters.divisor * a.groups;
   COMPUTE m[TILE][TILE], results[OUT][OUT];
-#pragma unroll
-  for (int i = 0; i < TILE * TILE; i++, source += step) m[i / TILE][i % TILE] = *source;
+  read_values(source, step, m);
   transform_both<TILE, OUT>(m, results,
                             [](const COMPUTE(&in)[TILE], COMPUTE(&out)[OUT]) { transform_product(in, out); });
   write_tile<OUT>(a, image, tile_row * OUT, tile_column * OUT, group * a.filters.divisor + filter, results);

@@ -59,3 +59,13 @@ __device__ __forceinline__ void read_tile(const Convolution& c, const ELEMENT* i
   if (c.x_axis[2] == 1) read_tile<SIZE, true>(c, image, row, column, d);
   else read_tile<SIZE, false>(c, image, row, column, d);
 }
+
+// Writes and reads the values of a transformed tile, `step` elements apart.
+__device__ __forceinline__ void write_values(const COMPUTE (&t)[TILE][TILE], COMPUTE* target, long long step) {
+#pragma unroll
+  for (int i = 0; i < TILE * TILE; i++, target += step) *target = t[i / TILE][i % TILE];
+}
+__device__ __forceinline__ void read_values(const COMPUTE* source, long long step, COMPUTE (&t)[TILE][TILE]) {
+#pragma unroll
+  for (int i = 0; i < TILE * TILE; i++, source += step) t[i / TILE][i % TILE] = *source;
+}

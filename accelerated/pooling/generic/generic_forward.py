@@ -11,7 +11,7 @@ from .generic import configured, pack_width, thread_blocks, walk_of
 from .generic_tile import tiled
 
 SOURCE = "pooling/generic/generic_forward.cu"
-SHARED_WINDOW, LARGE_WINDOW = 32, 256  # positions from which a block may share, and shares, a window
+SHARED_WINDOW, LARGE_WINDOW = 32, 1024  # positions from which a block may share, and shares, a window
 MANY_THREADS = 2**16  # about what keeps a GPU busy
 LOADS = 8  # of a thread of a team
 OVERLAP = 4  # windows over an input, from which blocks keep channels for all of them

@@ -226,6 +226,9 @@ def _sliding(
     block_planes = max(1, min(possible, wanted)) if rows.parts == columns.parts == 1 else 1
     blocks = groups * columns.parts * rows.parts * -(-planes // block_planes)
     steps = -(-(a0.input + a0.padding) // a0.stride)
+    # Of blocks with few threads more run, of many planes half as many as fit are enough.
+    fitting = settings.threads // (-(-threads * block_planes // WARP) * WARP)
+    at_once *= max(1, fitting if 2 * blocks <= at_once else fitting // 2)
     block_steps = steps_of_blocks(steps, blocks, at_once, START_STEPS)
     segments = -(-steps // block_steps)
     sliding = SlidingStruct(

@@ -178,6 +178,7 @@ def test_projection(trial, direction):
     """The projected output goes to the next layer and step; the state keeps its length."""
     for projected in (1, 3, 6):
         trial(forward(network(direction=direction, projected=projected), fill=2.0))
+    trial(forward(network(direction=direction, projected=3), training=False))
 
 
 @shows(

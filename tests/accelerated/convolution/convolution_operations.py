@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from dualdnn.accelerated.solver import ROOMS
+from dualdnn.accelerated.solver import ROOMS, Room
 from dualdnn.api.enumerations import (
     cudnnConvolutionFwdAlgo_t,
     cudnnConvolutionMode_t,
@@ -61,12 +61,14 @@ def room_of(operation):
 def check(backend, operation, only=None, *, shift=0, shifted=None, inputs="normal", problem=None, made=None):
     """Run and judge an operation on emulated memory between patterns; returns its plan.
 
-    only: the name of the solver that must serve. shift: elements that operands begin beyond a multiple of 16 bytes: all, or the one
+    only: the solver that must serve, or its name. shift: elements that operands begin beyond a multiple of 16 bytes: all, or the one
     that ``shifted`` names. problem, made: instead of the operation's own problem, or plan.
     """
     plan = made
     if plan is None:
         room = room_of(operation)
+        if only is not None and not isinstance(only, str):
+            room, only = Room(room.problem, (only, *room.solvers)), only.name
         problem = problem or room.problem(operation, backend.device)
         solver = room.solver(problem, only)
         if "workSpace" in operation.raw:

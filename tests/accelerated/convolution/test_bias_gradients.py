@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from convolution_operations import check
 from dualdnn.accelerated import AcceleratedBackend
-from dualdnn.accelerated.convolution import bias_gradient_channels, bias_gradient_planes
+from dualdnn.accelerated.convolution.bias_gradient_channels import BiasGradientChannels
+from dualdnn.accelerated.convolution.bias_gradient_planes import BiasGradientPlanes
 from dualdnn.accelerated.solver import plan_by, possible_solvers
 from dualdnn.api.operations import ConvolutionBackwardBias, TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
@@ -17,13 +18,21 @@ TYPES = pytest.mark.parametrize("kind", [FLOAT, HALF, BFLOAT16, DOUBLE], ids=lam
 
 @pytest.fixture(params=[1, 24], ids=["one_part", "parts"])
 def backend(request, monkeypatch):
-    """A device whose blocks divide small tensors."""
     made = AcceleratedBackend("emulated")
     monkeypatch.setattr(made.device, "multiprocessors", request.param)
-    monkeypatch.setattr(bias_gradient_planes, "LEAST_PACKS", 1)
-    monkeypatch.setattr(bias_gradient_planes, "THREADS", 1)
-    monkeypatch.setattr(bias_gradient_channels, "LEAST_PACKS", 1)
     return made
+
+
+class DividedPlanes(BiasGradientPlanes):
+    """Blocks divide small planes."""
+
+    least_packs = 1
+
+
+class DividedChannels(BiasGradientChannels):
+    """Blocks divide few pixels."""
+
+    least_packs = 1
 
 
 def gradient(kind, dims, layout, alpha=1.5, beta=-0.5):
@@ -38,12 +47,12 @@ def gradient(kind, dims, layout, alpha=1.5, beta=-0.5):
     ids=str,
 )  # fmt: skip
 def test_planes(backend, kind, dims, layout):
-    check(backend, gradient(kind, dims, layout), PLANES)
+    check(backend, gradient(kind, dims, layout), DividedPlanes())
 
 
 def test_planes_at_any_address(backend):
     for shift in (1, 3, 5):
-        check(backend, gradient(HALF, (2, 3, 5, 21), "gaps"), PLANES, shift=shift, shifted="dy")
+        check(backend, gradient(HALF, (2, 3, 5, 21), "gaps"), DividedPlanes(), shift=shift, shifted="dy")
 
 
 @TYPES
@@ -51,7 +60,7 @@ def test_planes_at_any_address(backend):
     "dims", [(3, 5, 27, 19), (4, 67, 9, 13), (2, 3, 61, 53), (2, 128, 9, 7), (2, 300, 3, 3), (1, 7, 6, 5, 45)], ids=str
 )
 def test_channels(backend, kind, dims):
-    check(backend, gradient(kind, dims, "nhwc"), CHANNELS)
+    check(backend, gradient(kind, dims, "nhwc"), DividedChannels())
 
 
 def test_what_they_do_not_serve(backend):

@@ -8,13 +8,11 @@ from dataclasses import replace
 import pytest
 from convolution_operations import UNALIGNED, check, kernels
 from dualdnn.accelerated import AcceleratedBackend
-from dualdnn.accelerated.convolution.filter_gradient import tma
 from dualdnn.accelerated.convolution.filter_gradient.tf32 import TF32_KERNELS, FilterGradientTf32
 from dualdnn.accelerated.convolution.filter_gradient.tf32_mma import MMA_KERNELS, FilterGradientTf32Mma
 from dualdnn.accelerated.convolution.filter_gradient.tma import (
     KERNELS,
     FilterGradientTma,
-    Product,
     Shares,
 )
 from dualdnn.accelerated.solver import ROOMS, possible_solvers
@@ -66,16 +64,20 @@ def seven_multiprocessors(monkeypatch):
     made = AcceleratedBackend("emulated")
     monkeypatch.setattr(made.device, "seed", 5)
     monkeypatch.setattr(made.device, "multiprocessors", 7)
-    monkeypatch.setattr(tma, "LEAST_K_BLOCKS", 1)
     return made
+
+
+def divided(solver, **settings):
+    """The solver of the same tile, whose blocks may have one K-block of it."""
+    return type(solver)(replace(solver.kernel, least_k_blocks=1, **settings))
 
 
 @pytest.mark.parametrize("rows_are_filters", [True, False], ids=["dy_by_x", "x_by_dy"])
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.entry.removeprefix("convolution_"))
 @pytest.mark.parametrize("name", GRADIENTS)
-def test_every_tile(seven_multiprocessors, monkeypatch, name, kernel, rows_are_filters):
-    monkeypatch.setattr(Product, "choices", (rows_are_filters,))
-    plan = check(seven_multiprocessors, GRADIENTS[name], FilterGradientTma(kernel).name)
+def test_every_tile(seven_multiprocessors, name, kernel, rows_are_filters):
+    solver = divided(FilterGradientTma(kernel), rows_are_filters=(rows_are_filters,))
+    plan = check(seven_multiprocessors, GRADIENTS[name], solver)
     assert kernels(plan)[-2:] == [kernel.entry, kernel.sum_entry]
 
 
@@ -99,15 +101,15 @@ TF32_SOLVERS = (*map(FilterGradientTf32, TF32_KERNELS), *map(FilterGradientTf32M
 @pytest.mark.parametrize("solver", TF32_SOLVERS, ids=lambda solver: solver.name.removeprefix("convolution."))
 @pytest.mark.parametrize("name", OF_FLOATS)
 def test_every_tile_in_tf32(seven_multiprocessors, name, solver):
-    plan = check(seven_multiprocessors, OF_FLOATS[name], solver.name)
+    plan = check(seven_multiprocessors, OF_FLOATS[name], divided(solver))
     assert kernels(plan)[-2] == solver.kernel.entry
 
 
 @pytest.mark.parametrize("rows_are_filters", [True, False], ids=["dy_by_x", "x_by_dy"])
 @pytest.mark.parametrize("name", OF_FLOATS)
-def test_products_of_warps(seven_multiprocessors, monkeypatch, name, rows_are_filters):
-    monkeypatch.setattr(Product, "choices", (rows_are_filters,))
-    check(seven_multiprocessors, OF_FLOATS[name], FilterGradientTf32Mma(MMA_KERNELS[0]).name)
+def test_products_of_warps(seven_multiprocessors, name, rows_are_filters):
+    solver = divided(FilterGradientTf32Mma(MMA_KERNELS[0]), rows_are_filters=(rows_are_filters,))
+    check(seven_multiprocessors, OF_FLOATS[name], solver)
 
 
 @pytest.mark.parametrize("few_parts", [0, 1000])
@@ -115,8 +117,7 @@ def test_products_of_warps(seven_multiprocessors, monkeypatch, name, rows_are_fi
 def test_shares_of_the_pixels(seven_multiprocessors, monkeypatch, multiprocessors, few_parts):
     """Less than a block for a tile, equal parts, parts and a rest; sums by one thread or by several."""
     monkeypatch.setattr(seven_multiprocessors.device, "multiprocessors", multiprocessors)
-    monkeypatch.setattr(tma, "FEW_PARTS", few_parts)
-    solver = FilterGradientTma(KERNELS[-1]).name
+    solver = divided(FilterGradientTma(KERNELS[-1]), few_parts=few_parts)
     wide = half((5, 72, 14, 11), (136, 72, 1, 1), padding=(0, 0))  # 13 K-blocks, tiles of 3 x 2 or 2 x 2
     plan = check(seven_multiprocessors, wide, solver)
     assert kernels(plan)[-1] == KERNELS[-1].sum_entry

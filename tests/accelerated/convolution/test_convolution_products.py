@@ -91,11 +91,12 @@ def test_every_tile_in_float(backend, operation, kind, shift, kernel):
     assert f"convolution_implicit_gemm_fp32_{kind}_{kernel.n}x{kernel.m}" in kernels(plan)
 
 
-def test_offsets_need_no_workspace(backend):
-    """Products in float find the offsets of K as they go; those of few filters read them."""
-    few, many = (convolution(PRECOMPUTED, (2, 12, 6, 7), filters, (3, 3), math=FMA) for filters in (16, 17))
-    assert backend.workspace_bytes(many) == 0 < backend.workspace_bytes(few)
-    assert "fp32" in check(backend, many).solver and check(backend, few).solver == "convolution.offset_table"
+def test_values_that_are_gathered_one_by_one(backend):
+    """Of floats CUDA cores multiply them, also where TF32 is allowed; where all channels of a tap are packs, tensor cores do."""
+    planes, packs = (
+        convolution(IMPLICIT, (2, 12, 6, 7), 17, (3, 3), layout=layout, result=NCHW) for layout in (NCHW, NHWC)
+    )
+    assert "fp32" in check(backend, planes).solver and "mma" in check(backend, packs).solver
 
 
 @pytest.mark.parametrize("filters, packs", [(72, True), (70, False)])
@@ -144,7 +145,7 @@ STREAMED = {  # operation, whether TMA writes y in planes
 IN_PLANES = {  # x and y in planes, which are read as they are
     "1 x 1": convolution(IMPLICIT, (3, 72, 8, 8), 72, (1, 1), data_type=HALF, padding=0, blend=(-1.75, 0.0)),
     "full boxes": convolution(IMPLICIT, (2, 40, 8, 14), 200, (1, 1), data_type=BFLOAT16, padding=0),
-    "table_is_given": convolution(PRECOMPUTED, (5, 136, 7, 8), 130, (1, 1), data_type=HALF, padding=0),
+    "precomputed": convolution(PRECOMPUTED, (5, 136, 7, 8), 130, (1, 1), data_type=HALF, padding=0),
     "groups": convolution(IMPLICIT, (2, 128, 16, 15), 160, (1, 1), data_type=HALF, padding=0, groups=2),
     "one image": convolution(IMPLICIT, (1, 64, 8, 7), 128, (1, 1), data_type=HALF, padding=0),
     "volume": convolution(IMPLICIT, (2, 64, 4, 4, 6), 64, (1, 1, 1), data_type=HALF, padding=0),
@@ -193,7 +194,7 @@ def test_later_blocks(two_multiprocessors, kernel, later):
     """Few tiles for each of them, blended or not."""
     sharing = Sharing(least_tiles=1, later_results=later * kernel.m * kernel.n)
     other = TmaKernel(
-        kernel.m, kernel.n, kernel.consumers, kernel.stages, kernel.throughput, ping_pong=kernel.ping_pong,
+        kernel.m, kernel.n, kernel.consumers, kernel.stages, kernel.throughput,
         planes=kernel.planes, transposed=kernel.transposed, sharing=sharing,
     )  # fmt: skip
     image, result = (NCHW if planes else NHWC for planes in (kernel.transposed, kernel.planes))

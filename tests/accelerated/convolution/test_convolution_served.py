@@ -53,7 +53,7 @@ SERVED = {
     "channels last, half": (convolution(IMPLICIT, (2, 16, 8, 8), 200, (3, 3), layout=NHWC, data_type=HALF, math=FMA), "implicit_gemm_64x128"),
     "planes": (convolution(PRECOMPUTED, (2, 20, 8, 8), 20, (1, 1), padding=0, math=FMA), "implicit_gemm_fp32_"),
     "planes, half": (convolution(IMPLICIT, (1, 5, 4, 6), 20, (1, 1), padding=0, data_type=HALF, math=FMA), "implicit_gemm_64x64"),
-    "planes, double": (convolution(PRECOMPUTED, (2, 5, 3, 6), 5, (1, 1), padding=0, data_type=DOUBLE), "offset_table"),
+    "planes, double": (convolution(PRECOMPUTED, (2, 5, 3, 6), 5, (1, 1), padding=0, data_type=DOUBLE), "tiny"),
     "double": (convolution(IMPLICIT, SMALL, 130, (3, 3), data_type=DOUBLE), "implicit_gemm_64x64"),
     "words": (convolution(IMPLICIT, (2, 8, 8, 8), 200, (3, 3), data_type=INT8, layout=NHWC), "implicit_gemm_64x128"),
     "unsigned words": (convolution(IMPLICIT, (2, 8, 5, 5), 8, (3, 3), data_type=UINT8, layout=NHWC), "implicit_gemm_16x256"),
@@ -66,7 +66,7 @@ SERVED = {
     "half, planes, many": (convolution(IMPLICIT, IMAGE, 72, (3, 3), data_type=HALF), "implicit_gemm_mma_128"),
     "TF32": (convolution(IMPLICIT, IMAGE, 72, (3, 3), layout=NHWC, result=NCHW), "implicit_gemm_tma_"),
     "TF32, volume": (convolution(IMPLICIT, VOLUME, 72, (3, 3, 3), layout=NHWC, result=NCHW), "implicit_gemm_mma_128"),
-    "TF32, planes": (convolution(IMPLICIT, IMAGE, 40, (3, 3)), "implicit_gemm_mma_64"),
+    "TF32, planes": (convolution(IMPLICIT, IMAGE, 40, (3, 3)), "implicit_gemm_fp32_"),
     "copies": (convolution(PRECOMPUTED, (1, 12, 6, 7), 40, (3, 3), data_type=HALF), "pack_nhwc"),
     "copies, TF32": (convolution(PRECOMPUTED, (1, 20, 6, 7), 40, (3, 3), groups=2), "pack_nhwc"),
     "copy of the filter": (

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from dualdnn.accelerated.runtime import driver
-from dualdnn.accelerated.runtime.device import Function, LaunchShape
+from dualdnn.accelerated.runtime.device import Function, LaunchShape, bytes_to_spread
 from dualdnn.accelerated.runtime.emulated.toolchain import cuda_headers
 from dualdnn.accelerated.runtime.errors import DeviceError
 from dualdnn.accelerated.runtime.gpu import GpuFunction
@@ -83,7 +83,7 @@ def test_configuration():
 def test_a_multiprocessor_has_one_block_of_a_cooperative_launch(kilobytes):
     """kilobytes: of shared memory of a multiprocessor, and the most of a block, which takes one more."""
     function = object.__new__(GpuFunction)
-    function.device = SimpleNamespace(shared_bytes_per_block=kilobytes[1] * 1024)
+    function.device = SimpleNamespace(shared_bytes_per_block=kilobytes[1] * 1024, multiprocessors=6)
     function._overlaps, function._configurations = False, {}
 
     def bytes_of_block(asked, cooperative):
@@ -93,7 +93,9 @@ def test_a_multiprocessor_has_one_block_of_a_cooperative_launch(kilobytes):
 
     most = kilobytes[1] * 1024
     assert (bytes_of_block(100, False), bytes_of_block(most, False), bytes_of_block(most, True)) == (100, most, most)
-    assert 2 * (bytes_of_block(100, True) + 1024) > kilobytes[0] * 1024
+    assert bytes_to_spread(function.device, 7) == 0
+    for of_one in (bytes_of_block(100, True), bytes_to_spread(function.device, 6)):
+        assert 2 * (of_one + 1024) > kilobytes[0] * 1024
 
 
 @pytest.fixture

@@ -1,0 +1,62 @@
+"""A solver earns its room: by two rows of the benchmark that are 1.25 times as fast with it, by rows that it alone serves, or it is
+excused with a reason."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+from dualdnn.accelerated.solver import solver_names
+
+REPORTS = Path(__file__).parent.parent / "reports"
+
+
+@pytest.fixture(scope="module")
+def rooms():
+    spec = importlib.util.spec_from_file_location("solver_rooms", REPORTS / "solver_rooms.py")
+    made = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = made
+    spec.loader.exec_module(made)
+    return made
+
+
+def row(name, us, **ways):
+    return {"name": name, "us": us, **ways}
+
+
+def test_what_a_solver_is_worth(rooms):
+    """Tiles of a kernel are one solver; a small row counts in a stream, too; solvers that are gone do not."""
+    first, second = "convolution.implicit_gemm_tma_128x256", "convolution.implicit_gemm_tma_128x64"
+    other, gone = "convolution.implicit_gemm_mma_64", "convolution.gone"
+    timed = [
+        row("wide", {first: 10.0, second: 11.0, other: 13.0, gone: 1.0}),
+        row("narrow", {first: 12.0, second: 10.0, other: 11.0}),
+        row("small", {first: 10.0, other: 11.0}, stream_us={first: 10.0, other: 15.0}),
+        row("lost", {first: 10.0, other: 5.0}),
+    ]
+    found = rooms.standings(timed, {})
+    tma = found["convolution.implicit_gemm_tma"]
+    assert [(one.name, round(one.factor, 2)) for one in tma.won] == [("small", 1.5), ("wide", 1.3), ("narrow", 1.1)]
+    assert tma.earns and tma.tiles[first] == 3 and tma.tiles[second] == 1
+    mma = found["convolution.implicit_gemm_mma"]
+    assert [one.name for one in mma.won] == ["lost"] and not mma.earns
+    assert rooms.standings(timed, {"convolution.implicit_gemm_mma": 1})["convolution.implicit_gemm_mma"].earns
+    assert "convolution.gone" not in found
+
+
+def test_every_solver_earns_its_room(rooms):
+    found, excused = rooms.standings(rooms.timed_rows()["rows"], rooms.served_alone()), rooms.exceptions()
+    assert not [solver for solver, standing in found.items() if not standing.earns and solver not in excused]
+    assert not [solver for solver in excused if solver not in found or found[solver].earns]
+    assert all(len(reason) > 10 for reason in excused.values())
+
+
+def test_the_page_is_that_of_the_rows(rooms):
+    """Of every solver and tile there is."""
+    page = rooms.TABLE.read_text()
+    times = rooms.timed_rows()
+    found = rooms.standings(times["rows"], rooms.served_alone())
+    assert page == rooms.table(found, rooms.exceptions(), times["device"], times["date"])
+    assert not [name for name in solver_names() if name not in page]
