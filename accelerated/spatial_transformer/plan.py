@@ -324,7 +324,7 @@ class PlanesSamplerSolver(Solver[TransformerProblem]):
         slots = of_multiprocessor * problem.device.multiprocessors
 
         def duration(parts: int) -> float:
-            """In planes, of which all blocks take their share."""
+            """Return the duration in planes, of which all blocks take their share."""
             return -(-planes * parts // slots) * (1 / parts + COPY_SHARE)
 
         wanted = min(range(1, MOST_PARTS + 1), key=duration)

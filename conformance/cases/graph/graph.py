@@ -316,6 +316,17 @@ def test_large_chains(trial, which):
     trial(executed(*chain(*steps, dims=dims, order=order)))
 
 
+@shows(*of("OPERATIONGRAPH", "c01"), *of("TENSOR", "c03"))
+def test_images_of_a_large_chain_begin_anywhere(trial):
+    """Their rows lie at whole packs from each other."""
+    dims = (4, 2, 32, 1024)
+    x, between = tensor(1, dims, HALF, strides=(65537, 32768, 1024, 1)), tensor(4, dims, virtual=True)
+    trial(executed(
+        pointwise(Mode.CUDNN_POINTWISE_ADD, x, between, tensor(2, (1, 2, 1, 1), HALF)),
+        pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, between, tensor(3, dims, HALF)),
+    ))  # fmt: skip
+
+
 @shows(*of("OPERATIONGRAPH", "c01"))
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=["float", "half"])
 def test_a_fused_convolution_inside_a_graph(trial, data_type):
