@@ -48,3 +48,10 @@ def compiler_version(program: str) -> str:
     if result.returncode:
         raise DeviceUnavailable(f"{program} --version failed: {result.stderr.strip()}")
     return result.stdout.strip()
+
+
+def require_finished(result: subprocess.CompletedProcess[str]) -> None:
+    """Raise DeviceUnavailable where a signal stopped a compiler (an interrupt, too little memory), which says nothing
+    of the source."""
+    if result.returncode < 0 or "signal terminated program" in result.stderr:
+        raise DeviceUnavailable(f"a signal stopped the compiler: {result.args[0]} {result.stderr.strip()}".strip())

@@ -328,9 +328,11 @@ def test_images_of_a_large_chain_begin_anywhere(trial):
 
 
 @shows(*of("OPERATIONGRAPH", "c01"))
+@pytest.mark.parametrize("read", [False, True], ids=["alone", "read"])
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=["float", "half"])
-def test_a_fused_convolution_inside_a_graph(trial, data_type):
-    """relu(conv(x) + bias), its statistics, and a function of it: nodes that are one documented operation among others."""
+def test_a_fused_convolution_inside_a_graph(trial, data_type, read):
+    """relu(conv(x) + bias), its statistics, and a function of it: nodes that are one documented operation among others, unless another one of
+    them reads what it passes on."""
     dims, channels, last = (2, 8, 6, 5), (1, 8, 1, 1), (0, 2, 3, 1)
     a, b = (tensor(10 + i, dims, FLOAT, virtual=True, order=last) for i in range(2))
     y = tensor(5, dims, data_type, order=last)
@@ -341,6 +343,7 @@ def test_a_fused_convolution_inside_a_graph(trial, data_type):
         pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, b, y),
         GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, y, tensor(6, channels), tensor(7, channels)),
         pointwise(Mode.CUDNN_POINTWISE_TANH_FWD, y, tensor(8, dims, FLOAT)),
+        *((pointwise(Mode.CUDNN_POINTWISE_TANH_FWD, a, tensor(9, dims, FLOAT)),) if read else ()),
     ))  # fmt: skip
 
 
