@@ -141,7 +141,7 @@ class AcceleratedBackend:
         return DeviceOperand(value, self.device.extent(value))
 
     def _bounded(self, address: int, nbytes: int | None, writable: bool) -> DeviceOperand:
-        """Memory that somebody names by its address, held to what the device knows of it."""
+        """Return memory that somebody names by its address, held to what the device knows of it."""
         known = self.device.extent(address) if address else None
         if nbytes is not None and known is not None and nbytes > known:
             raise ValueError(f"says that it has {nbytes} bytes at {address:#x}, where the device has {known}")

@@ -480,7 +480,7 @@ def _add_result(item: Any, report: pytest.TestReport) -> None:
             result["message"] = f"difference {difference.id}: {difference.decision}\n{result['message']}"
         elif contradiction:
             result["message"] = f"{result['message']}\n{contradiction}".strip()
-            report.longrepr = result["message"]
+            report.outcome, report.longrepr = "failed", result["message"]
     if (
         not result["known"]
         and report.outcome in ("passed", "failed")

@@ -31,15 +31,19 @@ class Running:
 
     def rounded(self, roundings: Any, *terms: Any) -> Any:
         """The error of so many roundings of each term. What is expected leaves room for several that all go one way."""
-        size = sum(self.size(term) for term in terms)
+        size = self.size(terms[0])
+        for term in terms[1:]:
+            size = size + self.size(term)
         return each_rounded(roundings, size) if self.is_expected else roundings * size
 
     def of_product_of(self, value: Array) -> Any:
         """The error of a rounded product, which may be lost where it is no normal number, before other factors enlarge it: their order is
         free. One with zero is not."""
-        error, least = self.rounded(1, value), LATER_FACTORS * self.smallest / self.unit
-        lost = np.abs(value) < least
-        return np.where(lost & (value != 0), self.rounded(1, least), error) if lost.any() else error
+        size, least = self.size(value), self.size(LATER_FACTORS * self.smallest / self.unit)
+        lost = size < least
+        if lost.any():
+            size = np.where(lost & (value != 0), least, size)
+        return each_rounded(1, size) if self.is_expected else size
 
     @property
     def of_products(self) -> float:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from dualdnn.accelerated.runtime import timing
 from dualdnn.accelerated.runtime.timing import Clock
@@ -168,6 +169,18 @@ def test_no_fallback_is_timed(monkeypatch):
     monkeypatch.setattr(made.handle.backend, "plan", lambda operation: plan)
     assert made._solver(next(iter(rows("scale"))).operation) == {"solver": "some.solver"}
     assert waited == [0, 1]
+
+
+def test_grids_of_rotated_images():
+    """They are in memory before anything is timed; neighbouring pixels sample neighbours, and few lie outside."""
+    made = Bench("emulated", None)
+    row = next(rows("sampler forward of a rotated grid 32x128x28x28 half NHWC"))
+    with made._memory(row) as memory:
+        found = made.device.download(memory["grid"].address, row.operation.nbytes("grid"))
+    grid = np.frombuffer(found, np.float16).reshape(32, 28, 28, 2).astype(float)
+    pixels = (grid + 1) * 13.5
+    assert np.allclose(np.linalg.norm(np.diff(pixels, axis=2), axis=-1), 0.9, atol=0.1)
+    assert not np.allclose(grid[0], grid[1]) and np.mean(np.abs(grid) <= 1) > 0.9
 
 
 def bench(*arguments):

@@ -5,6 +5,7 @@ python tests/test_case_clauses.py    # writes the data after a case was added or
 
 from __future__ import annotations
 
+import ast
 import importlib
 import json
 from pathlib import Path
@@ -49,6 +50,36 @@ def test_a_deleted_case_and_a_deleted_clause_are_told():
     several = next(case for case, clauses in due.items() if len(clauses) > 1)
     assert lost(due, {case: clauses for case, clauses in due.items() if case != several}) == [f"{several} is no more"]
     assert lost(due, {**due, several: due[several][1:]}) == [f"{several}: {due[several][0]}"]
+
+
+def idle(source: str) -> list[str]:
+    """The cases of a source that use nothing that they are given and assert nothing that has a name: under faults (conformance/prove.py) they
+    would pass, as there is nothing to change."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            given = {argument.arg for argument in node.args.args}
+            lines = [part for line in node.body for part in ast.walk(line)]
+            used = given & {part.id for part in lines if isinstance(part, ast.Name)}
+            asserted = {
+                name
+                for part in lines
+                if isinstance(part, ast.Assert)
+                for name in ast.walk(part.test)
+                if isinstance(name, ast.Name)
+            }
+            found += [node.name] * (not used and not asserted)
+    return found
+
+
+def test_every_case_looks_at_something():
+    assert [name for path in CASES.rglob("[!_]*.py") for name in idle(path.read_text(encoding="utf-8"))] == []
+
+
+def test_a_gutted_case_is_told():
+    assert idle(
+        "def test_a(trial):\n    trial(1)\ndef test_b(trial):\n    assert True\ndef test_c():\n    assert A\n"
+    ) == ["test_b"]
 
 
 if __name__ == "__main__":

@@ -32,6 +32,8 @@ from dualdnn.conformance.calls import Caller
 from dualdnn.conformance.cases.convolution.convolution import convolution_spec
 from dualdnn.conformance.trial import GUARD, attempt, prepare
 from dualdnn.reference import judge, run
+from dualdnn.reference.engine import Exact
+from dualdnn.reference.judge import bounds
 
 
 def operation(data_type=FLOAT, mode=Mode.CUDNN_ACTIVATION_TANH, beta=0.0, strides=(71, 22, 5, 1)) -> ActivationForward:
@@ -254,6 +256,14 @@ def test_a_quarter_of_the_output_must_be_able_to_show_an_error(informative, mist
     run(o, after)
     verdict = judge(o, before, after)
     assert (verdict.checked, verdict.informative) == (120, informative) and verdict.mistrusted is mistrusted
+
+
+def test_zero_terms_that_are_rounded_without_limit_are_zeros():
+    """Zero times infinity is no bound: an element that has none is judged all the same."""
+    o = operation()
+    exact = Exact(np.zeros(o.y.dims), np.zeros(o.y.dims), np.inf)
+    _, allowed = bounds(o, "y", exact, prepare(o, "normal", 1))
+    assert (allowed < 1e-37).all()
 
 
 @pytest.mark.parametrize("alpha, wrong", [(1.0, 1), (2.0, 0)])

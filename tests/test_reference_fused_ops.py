@@ -226,3 +226,18 @@ def test_convolution_with_a_residual():
     y = convolved(x, w, 2, 1)
     for k in range(4):
         assert np.allclose(found[:, k], np.maximum(scale[k] * y[:, k] + z_scale[k] * z[:, k] + bias[k], 0))
+
+
+def test_small_results_of_half_are_scaled():
+    """Between the steps 3e-7 may be a multiple of 2^-24, which a scale of 256 shows."""
+    small, vector = TensorSpec.packed(HALF, (1, 1, 1, 2)), TensorSpec.packed(FLOAT, (1, 1, 1, 1))
+    convolution = replace(CONVOLUTION, compute_type=FLOAT, padding=(0, 0), stride=(1, 1))
+    w = FilterSpec(HALF, NCHW, (1, 1, 1, 1))
+    operation = ConvScaleBiasAddActivation(convolution, None, FORWARD, 0, small, w, vector, None, None, None, small)
+    given = {"x": np.float16([3e-4, 1]), "w": np.float16([1e-3]), "eqScale": np.float32([256])}
+    before = {name: values.view(np.uint8) for name, values in given.items()} | {"y": np.zeros(4, np.uint8)}
+    between = given["x"] * given["w"]
+    exact = 256 * np.float32(given["x"]) * np.float32(given["w"])
+    for found, right in ((exact, True), (256 * np.float32(between), True), (1.1 * exact, False)):
+        assert judge(operation, before, before | {"y": np.float16(found).view(np.uint8)}).agrees == right
+    assert np.float16(exact[0]) != np.float16(256 * np.float32(between[0]))

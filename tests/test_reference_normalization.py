@@ -230,3 +230,15 @@ def test_a_product_of_x_that_float_does_not_hold():
     for found in (-np.inf, np.nan):  # the product times an infinity, or zero times it
         after = {"dx": np.array([found, np.nan], np.float32).view(np.uint8)}
         assert judge(operation, held | {"dx": 0 * after["dx"]}, held | after).agrees
+
+
+def test_a_term_beyond_float():
+    """dy * x * s^(-beta - 1) is 9e39 where the gradient is 3e35: what float makes of it is infinite, and not judged."""
+    spec = TensorSpec.packed(FLOAT, (1, 1, 1, 2))
+    x, dy = np.array([0.1, 0.1], np.float32), np.array([5e19, 5e9], np.float32)
+    operation = LRNCrossChannelBackward(LRNSpec(1, 1e-4, 3.3, 1e-5), 1.0, 0.0, spec, spec, spec, spec)
+    held = memory(x=x, y=x, dy=dy)
+    value = np.asarray(evaluate(operation, held)["dx"].value, np.float64).ravel()
+    for found, right in ((value, True), ([-np.inf, value[1]], True), ([value[0], np.inf], False)):
+        after = {"dx": np.array(found, np.float32).view(np.uint8)}
+        assert judge(operation, held | {"dx": 0 * after["dx"]}, held | after).agrees == right

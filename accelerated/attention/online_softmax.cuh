@@ -56,8 +56,7 @@ __device__ __forceinline__ void finish_sums(float (&sums)[SIZE / 2], const Softm
     total += __shfl_xor_sync(~0u, total, 1);
     total += __shfl_xor_sync(~0u, total, 2);
     const bool has_keys = window[part].low < window[part].high;
-    // Scores that are all minus infinity have no softmax, also where a value is infinite.
-    const float inverse = !has_keys ? 0.0f : total == 0 ? NAN : 1 / total;
+    const float inverse = !has_keys ? 0.0f : total == 0 ? NAN : 1 / total;  // NaN: each score is minus infinity
 #pragma unroll
     for (int n = 0; n < SIZE / 8; n++)
 #pragma unroll

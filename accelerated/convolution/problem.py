@@ -84,18 +84,18 @@ class EpilogueStruct(ctypes.Structure):
 
 
 def spatial(values: tuple[int, ...], missing: int) -> tuple[int, ...]:
-    """Values of depth, height and width; ``missing`` for the depth of an image."""
+    """Return the values of depth, height and width; ``missing`` for the depth of an image."""
     return (missing,) * (AXES - len(values)) + tuple(values)
 
 
 def scalar_strides(tensor: TensorSpec) -> tuple[int, ...]:
-    """(image, channel plane, depth, row, column), counted in scalars."""
+    """Return (image, channel plane, depth, row, column), counted in scalars."""
     strides = tuple(stride * tensor.vector_length for stride in tensor.strides)
     return (*strides[:2], *spatial(strides[2:], 0))
 
 
 def inner_channels_of(w: FilterSpec) -> int:
-    """Channels that lie side by side in the filter's memory."""
+    """Return the channels that lie side by side in the filter's memory."""
     vector = w.tensor.vector_length
     if vector > 1:
         return vector
@@ -224,7 +224,7 @@ def channels_last(tensor: TensorSpec) -> bool:
 
 
 def epilogue(operation: Convolution) -> EpilogueStruct:
-    """What becomes of the sums."""
+    """Return what becomes of the sums."""
     alpha, beta = blend(operation)
     if isinstance(operation, ConvolutionForward):
         return fill(EpilogueStruct(), alpha=alpha, beta=beta)
@@ -241,7 +241,8 @@ def blend(operation: Convolution) -> tuple[float, float]:
 
 
 def operand_names(operation: Convolution) -> tuple[str, ...]:
-    """Operands of a kernel that finishes y: y, what beta blends in, the bias. What is not read may be anything."""
+    """Return the operands of a kernel that finishes y: y, what beta blends in, the bias. What is not read may be
+    anything."""
     if isinstance(operation, ConvolutionForward):
         return ("y", "y", "y")
     return ("y", "z" if operation.alpha2 != 0 else "y", "bias")
@@ -257,8 +258,8 @@ def product_fields(
     m_tiles: int,
     n_tiles: int,
 ) -> list[tuple[str, Any]]:
-    """What the arguments of every product begin with after its operands. offsets: bytes to the beginning of x, w and
-    y."""
+    """Return what the arguments of every product begin with after its operands. offsets: bytes to the beginning of x, w
+    and y."""
     names = ("x_offset", "w_offset", "y_offset")
     return [
         *((name, c_longlong(offset)) for name, offset in zip(names, offsets, strict=True)),

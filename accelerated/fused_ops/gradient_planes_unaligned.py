@@ -72,7 +72,7 @@ class GradientPlanesUnalignedSolver(TeamSolver):
 
     @staticmethod
     def _seconds(division: Division, walk: Walk, device: Any, element_bytes: int) -> float:
-        """About how long a division takes."""
+        """Return about how long a division takes."""
         elements, plane = division.items * _plane(walk), _plane(walk)
         moved = 4 * elements * division.columns * element_bytes / BYTES_PER_SECOND
         words = division.items * _words(division.columns) * plane / WORDS_PER_SECOND

@@ -40,7 +40,7 @@ class TensorStruct(ctypes.Structure):
 def in_groups(
     node: ConvolutionNode, tensor: GraphTensor, strides: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Dimensions and strides of (N, G, C or K, spatial), of a filter (G, K, C, spatial)."""
+    """Return the dimensions and strides of (N, G, C or K, spatial), of a filter (G, K, C, spatial)."""
     dims, groups = tensor.dims, node.groups
     if len(dims) == node.convolution.rank + 3:
         return dims, strides

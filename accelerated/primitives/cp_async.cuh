@@ -9,22 +9,16 @@ struct Copy {
   void* to;
   const void* from;
   int bytes;
-  bool exists, ends_group;
-  races::Request request = {};
+  bool exists;
+  races::Request request;
 };
 inline Queues<Copy> copies;
 
-inline void finish_copies(int pending) {
-  std::deque<Copy>& queue = copies.own();
-  for (int groups = std::count_if(queue.begin(), queue.end(), [](const Copy& copy) { return copy.ends_group; });
-       groups > pending;) {
-    const Copy copy = queue.front();
-    queue.pop_front();
-    const races::Later later(copy.request);
-    if (copy.ends_group) groups--;
-    else if (copy.exists) memcpy(copy.to, copy.from, copy.bytes);
-    else memset(copy.to, 0, copy.bytes);
-  }
+inline void finish_copy(const Copy& copy) {
+  const races::Later later(copy.request);
+  end_copy(copy.to, copy.bytes);
+  if (copy.exists) memcpy(copy.to, copy.from, copy.bytes);
+  else memset(copy.to, 0, copy.bytes);
 }
 }  // namespace emulated
 #endif
@@ -35,9 +29,9 @@ template <int BYTES> EMULATED_CALL void cp_async(void* to, const void* from, boo
   if ((reinterpret_cast<uintptr_t>(to) | (exists ? reinterpret_cast<uintptr_t>(from) : 0)) % BYTES)
     emulated::fail_at(EMULATED_HERE, from, "cp.async: %d bytes to or from an address that is no multiple of them",
                       BYTES);
-  emulated::copies.own().push_back(
-      {to, from, BYTES, exists, false, emulated::races::request_write(to, BYTES, EMULATED_HERE)});
-  emulated::fill_with_poison(to, BYTES);
+  if (exists) emulated::require_followed(EMULATED_HERE);
+  emulated::copies.add({to, from, BYTES, exists, emulated::races::request_write(to, BYTES, EMULATED_HERE)});
+  emulated::begin_copy(to, BYTES, EMULATED_HERE);
 }
 #else
 template <int BYTES> __device__ __forceinline__ void cp_async(void* to, const void* from, bool exists) {
@@ -64,7 +58,7 @@ __device__ __forceinline__ void cp_async_evict_first(void* to, const void* from)
 }
 __device__ __forceinline__ void cp_async_commit() {
 #ifdef EMULATED_CUDA
-  emulated::copies.own().push_back({nullptr, nullptr, 0, false, true});
+  emulated::copies.end_group();
 #else
   asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
@@ -72,7 +66,7 @@ __device__ __forceinline__ void cp_async_commit() {
 // Waits until at most PENDING groups of this thread's copies are in flight.
 template <int PENDING> __device__ __forceinline__ void cp_async_wait() {
 #ifdef EMULATED_CUDA
-  emulated::finish_copies(PENDING);
+  emulated::copies.finish(PENDING, emulated::finish_copy);
 #else
   asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 #endif

@@ -35,12 +35,21 @@ template <> __device__ __forceinline__ float round_to_tf32<float>(float value) {
 namespace emulated {
 // Products are computed as late as the PTX manual allows, at the wait, like asynchronous copies.
 struct Product {
-  void (*multiply)(float* sums, const unsigned char* left, const unsigned char* right);  // null ends a group
+  void (*multiply)(const Product& product);
   float* sums;
   const unsigned char *left, *right;
+  unsigned registers[4];  // the left operand, where it is not in a tile
+  int step;
   races::Request request = races::request_engine_read();
 };
 inline Queues<Product> products;
+inline bool fenced[maximum_threads];  // since the thread's last wait
+// Tiles have arrived and begin at multiples of 1024 bytes, or the descriptor is that of another one.
+inline void require_tile(const unsigned char* tile, int rows, Site site) {
+  if (reinterpret_cast<uintptr_t>(tile) % 1024)
+    fail("%s at %s:%d: a tile at %p, no multiple of 1024", site.operation, base_name(site.file), site.line, tile);
+  if (current->lane() == 0) require_arrived(tile, rows * 128, site);
+}
 }  // namespace emulated
 #endif
 
@@ -322,8 +331,8 @@ __device__ __forceinline__ void load_mn_major(unsigned (&registers)[4], const un
 
 // Sums of a warp's 16 rows += left * right over 32 bytes of a row, number `step` of four.
 template <class E, int N, bool MN_MAJOR = false>
-__device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsigned (&left)[4],
-                                                const unsigned char* right, int step) {
+__device__ __forceinline__ void multiply_step(float (&sums)[N / 2], const unsigned (&left)[4],
+                                              const unsigned char* right, int step) {
   const int lane = threadIdx.x % 32;
 #ifdef EMULATED_CUDA  // at once: with an operation of the warp for every eight columns it takes several times as long
   unsigned words[N / 8][2];
@@ -348,7 +357,11 @@ __device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsi
   }
 #endif
 }
-__device__ __forceinline__ void wgmma_fence() {}
+__device__ __forceinline__ void wgmma_fence() {
+#ifdef EMULATED_CUDA
+  emulated::fenced[emulated::current->rank] = true;
+#endif
+}
 
 template <class E, int N, bool MN_MAJOR = false, bool LEFT_MN_MAJOR = false, bool ADDS = true>
 __device__ __forceinline__ void multiply_tiles(float (&sums)[N / 2], const unsigned char* left,
@@ -362,29 +375,39 @@ __device__ __forceinline__ void multiply_tiles(float (&sums)[N / 2], const unsig
     unsigned a[4];
     if constexpr (LEFT_MN_MAJOR) load_mn_major(a, left, k, 16 * warp);
     else ldmatrix(a, swizzled(left, 16 * warp + lane % 16, 2 * k + lane / 16));
-    wgmma_mma_async<E, N, MN_MAJOR>(sums, a, right, k);
+    multiply_step<E, N, MN_MAJOR>(sums, a, right, k);
   }
 }
 #ifdef EMULATED_CUDA
 template <class E, int N, bool MN_MAJOR = false, bool LEFT_MN_MAJOR = false, bool ADDS = true>
-inline void wgmma_mma_async(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
-  const auto multiply = [](float* d, const unsigned char* a, const unsigned char* b) {
-    multiply_tiles<E, N, MN_MAJOR, LEFT_MN_MAJOR, ADDS>(*reinterpret_cast<float (*)[N / 2]>(d), a, b);
+inline void wgmma_mma_async(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right,
+                            EMULATED_SITE_PARAMETERS) {
+  wgmma_fence();  // which is part of it
+  emulated::require_tile(left, 64, EMULATED_SITE("wgmma"));
+  emulated::require_tile(right, N, EMULATED_SITE("wgmma"));
+  const auto multiply = [](const emulated::Product& p) {
+    multiply_tiles<E, N, MN_MAJOR, LEFT_MN_MAJOR, ADDS>(*reinterpret_cast<float (*)[N / 2]>(p.sums), p.left, p.right);
   };
-  emulated::products.own().push_back({multiply, sums, left, right});
+  emulated::products.add({multiply, sums, left, right});
 }
-inline void wgmma_commit() { emulated::products.own().push_back({}); }
+template <class E, int N, bool MN_MAJOR = false>
+inline void wgmma_mma_async(float (&sums)[N / 2], const unsigned (&left)[4], const unsigned char* right, int step,
+                            EMULATED_SITE_PARAMETERS) {
+  emulated::require_tile(right, MN_MAJOR ? 64 : N, EMULATED_SITE("wgmma"));
+  if (!emulated::fenced[emulated::current->rank])
+    emulated::fail("wgmma at %s:%d: no wgmma_fence() since the last wait", emulated::base_name(file), line);
+  const auto multiply = [](const emulated::Product& p) {
+    multiply_step<E, N, MN_MAJOR>(*reinterpret_cast<float (*)[N / 2]>(p.sums), p.registers, p.right, p.step);
+  };
+  emulated::products.add({multiply, sums, nullptr, right, {left[0], left[1], left[2], left[3]}, step});
+}
+inline void wgmma_commit() { emulated::products.end_group(); }
 template <int PENDING> inline void wgmma_wait() {
-  auto& queue = emulated::products.own();
-  int groups =
-      std::count_if(queue.begin(), queue.end(), [](const emulated::Product& product) { return !product.multiply; });
-  while (groups > PENDING) {
-    const emulated::Product product = queue.front();
-    queue.pop_front();
+  emulated::products.finish(PENDING, [](const emulated::Product& product) {
     const emulated::races::ByWarp products(product.request);
-    if (product.multiply) product.multiply(product.sums, product.left, product.right);
-    else groups--;
-  }
+    product.multiply(product);
+  });
+  emulated::fenced[emulated::current->rank] = false;
   emulated::races::acquire_products();
 }
 #else
@@ -392,6 +415,11 @@ template <class E, int N, bool MN_MAJOR = false, bool LEFT_MN_MAJOR = false, boo
 __device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsigned char* left,
                                                 const unsigned char* right) {
   multiply_tiles<E, N, MN_MAJOR, LEFT_MN_MAJOR, ADDS>(sums, left, right);
+}
+template <class E, int N, bool MN_MAJOR = false>
+__device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsigned (&left)[4],
+                                                const unsigned char* right, int step) {
+  multiply_step<E, N, MN_MAJOR>(sums, left, right, step);
 }
 __device__ __forceinline__ void wgmma_commit() {}
 template <int PENDING> __device__ __forceinline__ void wgmma_wait() {}

@@ -34,40 +34,44 @@ struct Map {  // EmulatedMap in runtime/tensor_map.py has the same fields
   int lower[2], upper[2], step[2], pixels, box[5];
   int rank, element_bytes, columns, rounded, dense;
 };
-struct Load {
-  Mbarrier* barrier;
-  unsigned char* to;
+struct Box {
+  unsigned char* shared;
   Map map;  // a copy: the arguments live as long as the thread
   int at[5], offset[2];
-  races::Request request = {};
-  int bytes() const {
-    return map.dense ? map.box[0] * map.box[1] * map.box[2] * map.box[3] * map.element_bytes : 128 * rows();
+  int packs() const { return map.dense ? map.box[0] * map.element_bytes / 16 : 8; }  // of 16 bytes, in a row
+  int rows() const {
+    int rows = map.columns ? map.pixels : 1;
+    for (int d = 1; d < map.rank && !map.columns; d++) rows *= map.box[d];
+    return rows;
   }
-  int rows() const { return map.columns ? map.pixels : map.box[1] * map.box[2]; }
+  int bytes() const { return 16 * packs() * rows(); }
+};
+struct Load {
+  Mbarrier* barrier;
+  Box box;
+  const void* instruction;
+  unsigned phase;  // of the barrier, when it was requested
+  races::Request request;
 };
 inline std::deque<Load> loads;
-inline uint64_t launch_of_loads;
-inline std::deque<Load>& loads_of_launch() {
-  if (launch_of_loads != launches) loads.clear();  // one that failed may have left some
-  launch_of_loads = launches;
+inline uint64_t block_of_loads;
+inline std::deque<Load>& loads_of_block() {
+  if (block_of_loads != blocks) loads.clear();  // one that failed may have left some
+  block_of_loads = blocks;
   return loads;
 }
 struct Write {
-  const unsigned char* from;  // null ends a group
-  Map map;
-  int at[4];
+  Box box;
   races::Request request = races::request_engine_read();
 };
 inline Queues<Write> writes;
 
 // Whether this block has set up a barrier before: the PTX manual leaves open what becomes of one that is set up again.
 inline std::deque<const Mbarrier*> barriers;
-inline uint64_t launch_of_barriers;
-inline uint3 block_of_barriers;
+inline uint64_t block_of_barriers;
 inline bool is_set_up(const Mbarrier* barrier) {
-  const uint3 now = block.index, then = block_of_barriers;
-  if (launch_of_barriers != launches || now.x != then.x || now.y != then.y || now.z != then.z) barriers.clear();
-  launch_of_barriers = launches, block_of_barriers = now;
+  if (block_of_barriers != blocks) barriers.clear();
+  block_of_barriers = blocks;
   const bool found = std::find(barriers.begin(), barriers.end(), barrier) != barriers.end();
   if (!found) barriers.push_back(barrier);
   return found;
@@ -103,108 +107,89 @@ inline void arrive(Mbarrier* barrier, int count, int bytes, const void* instruct
   if (count > state_of(barrier).pending)
     fail_at(instruction, barrier, "more threads arrive at an mbarrier than its phase has");
   state_of(barrier).bytes += bytes;
+  if (bytes && state_of(barrier).bytes >= 1 << 20)
+    fail_at(instruction, barrier, "an mbarrier expects more than 1048575 bytes");
   state_of(barrier).pending -= count;
   end_phase(barrier, instruction);
 }
-inline void begin_load(Load load, const void* instruction) {
-  load.request = races::request_write(load.to, load.bytes(), instruction);
-  loads_of_launch().push_back(load);
-  loads_in_flight++;
-  load_instruction = instruction;
-  fill_with_poison(load.to, load.bytes());  // neither what was there nor what comes
-  wake_waiters(load.barrier);               // a waiting thread completes it
+inline void begin_load(Mbarrier* barrier, const Box& box, const void* instruction) {
+  require_followed(instruction);
+  const races::Request request = races::request_write(box.shared, box.bytes(), instruction);
+  begin_copy(box.shared, box.bytes(), instruction);
+  loads_of_block().push_back({barrier, box, instruction, is_in_phase(barrier, 1), request});
+  wake_waiters(barrier);  // a waiting thread completes it
 }
 
-// A box must begin at a multiple of 16 bytes, or the GPU faults.
-inline void require_aligned_box(const TensorMap& map, int first) {
-  if (first * reinterpret_cast<const Map&>(map).element_bytes % 16)
-    fail("TMA: a box begins at element %d, not at a multiple of 16 bytes", first);
+// In the tensor a box begins at a multiple of 16 bytes, in shared memory at one of 128, or the GPU faults.
+inline Box box_of(const unsigned char* shared, const TensorMap& map, const int (&at)[5], const void* instruction,
+                  int right = 0, int down = 0) {
+  Box box{const_cast<unsigned char*>(shared), reinterpret_cast<const Map&>(map), {}, {right, down}};
+  memcpy(box.at, at, sizeof at);
+  if (at[0] * box.map.element_bytes % 16)
+    fail_at(instruction, nullptr, "TMA: a box begins at element %d, not at a multiple of 16 bytes", at[0]);
+  if (reinterpret_cast<uintptr_t>(shared) % 128 || reinterpret_cast<uintptr_t>(&map) % 64)
+    fail_at(instruction, nullptr, "TMA: a box at %p, or its map, is not at a multiple of 128 or of 64 bytes", shared);
+  return box;
 }
 
-inline void load_row(const Load& load, int row, const int* at) {
-  const Map& map = load.map;
-  const int elements = 16 / map.element_bytes;  // of a pack of the swizzle
-  bool exists = true;
-  long long offset = 0;
-  for (int d = 1; d < map.rank; d++) {
-    exists = exists && unsigned(at[d]) < unsigned(map.extent[d]);
-    offset += at[d] * map.stride[d - 1];
-  }
-  const unsigned char* from = map.base + offset;
-  for (int pack = 0; pack < 8; pack++) {
-    unsigned char* to = const_cast<unsigned char*>(swizzled(load.to, row, pack));
-    const int first = at[0] + pack * elements;
-    if (exists && first >= 0 && first + elements <= map.extent[0]) {
-      memcpy(to, from + static_cast<long long>(first) * map.element_bytes, 16);
-    } else {
-      memset(to, 0, 16);
-      for (int i = 0; i < elements; i++)
-        if (exists && unsigned(first + i) < unsigned(map.extent[0]))
-          memcpy(to + i * map.element_bytes, from + static_cast<long long>(first + i) * map.element_bytes,
-                 map.element_bytes);
+// Packs of 16 bytes of a box: visit(where it lies in shared memory, the first byte in the tensor, the elements that
+// the tensor has: from one until before another). In rows; the pixels of im2col follow each other within the box that
+// the corners leave.
+template <class Visit> inline void for_packs(const Box& box, Visit visit) {
+  const Map& map = box.map;
+  const int elements = 16 / map.element_bytes, packs = box.packs(), rows = box.rows(),
+            above = reinterpret_cast<uintptr_t>(box.shared) / 128 % 8;  // the swizzle is that of the address
+  int at[5];
+  memcpy(at, box.at, sizeof at);
+  for (int row = 0; row < rows; row++) {
+    bool exists = true;
+    long long offset = 0;
+    for (int d = 1; d < map.rank; d++) {
+      const int index = at[d] + (d < 3 ? box.offset[d - 1] : 0);
+      exists = exists && unsigned(index) < unsigned(map.extent[d]);
+      offset += index * map.stride[d - 1];
     }
-    if (map.rounded) {
-      float values[4];
-      memcpy(values, to, 16);
-      for (float& value : values) value = round_to_tf32(value);
-      memcpy(to, values, 16);
+    for (int pack = 0; pack < packs; pack++) {
+      const int first = at[0] + pack * elements, begin = std::max(0, -first),
+                end = exists ? std::min(elements, map.extent[0] - first) : 0;
+      unsigned char* shared = box.shared + (row * packs + pack) * 16;
+      if (!map.dense) shared = swizzled(box.shared - above * 128, above + row, pack);
+      visit(shared, map.base + offset + static_cast<long long>(first) * map.element_bytes, begin, end);
+    }
+    for (int d = 1; d < map.rank; d++) {
+      const bool pixel = map.columns && d < 3;
+      at[d] += pixel ? map.step[d - 1] : 1;
+      if (at[d] < (pixel ? map.extent[d] + map.upper[d - 1] : box.at[d] + map.box[d])) break;
+      if (!map.columns || pixel) at[d] = pixel ? map.lower[d - 1] : box.at[d];
     }
   }
-}
-
-// Elements of a dense box: visit(byte in the box, byte in the tensor, whether it lies inside the tensor).
-template <class Visit> inline void for_dense_box(const Map& map, const int* at, Visit visit) {
-  int i[4];
-  size_t byte = 0;
-  for (i[3] = 0; i[3] < map.box[3]; i[3]++)
-    for (i[2] = 0; i[2] < map.box[2]; i[2]++)
-      for (i[1] = 0; i[1] < map.box[1]; i[1]++)
-        for (i[0] = 0; i[0] < map.box[0]; i[0]++, byte += map.element_bytes) {
-          bool exists = true;
-          long long offset = 0;
-          for (int d = 0; d < 4; d++) {
-            exists = exists && unsigned(at[d] + i[d]) < unsigned(map.extent[d]);
-            offset += (at[d] + i[d]) * (d ? map.stride[d - 1] : map.element_bytes);
-          }
-          visit(byte, offset, exists);
-        }
-}
-inline void tma_load_4d(const Load& load) {
-  for_dense_box(load.map, load.at, [&](size_t byte, long long offset, bool exists) {
-    if (exists) memcpy(load.to + byte, load.map.base + offset, load.map.element_bytes);
-    else memset(load.to + byte, 0, load.map.element_bytes);
-  });
 }
 
 inline void complete_load(const Load& load) {
   const races::ByAgent agent(load.barrier, load.request);
-  const Map& map = load.map;
-  int at[5];
-  memcpy(at, load.at, sizeof at);
-  if (map.dense) {
-    tma_load_4d(load);
-  } else if (map.columns) {  // pixels follow each other within the box that the corners leave, row after row
-    for (int row = 0; row < map.pixels; row++) {
-      int pixel[5] = {at[0], at[1] + load.offset[0], at[2] + load.offset[1], at[3]};
-      load_row(load, row, pixel);
-      for (int d = 0; d < 2; d++) {
-        at[d + 1] += map.step[d];
-        if (at[d + 1] < map.extent[d + 1] + map.upper[d]) break;
-        at[d + 1] = map.lower[d];
-        if (d == 1) at[3]++;
-      }
-    }
-  } else {
-    for (int row = 0; row < map.box[1] * map.box[2]; row++) {
-      const int box[5] = {at[0], at[1] + row % map.box[1], at[2] + row / map.box[1], at[3], at[4]};
-      load_row(load, row, box);
-    }
-  }
+  const Map& map = load.box.map;
+  for_packs(load.box, [&](unsigned char* to, const unsigned char* from, int begin, int end) {
+    const int size = map.element_bytes;
+    if (end - begin < 16 / size) memset(to, 0, 16);
+    if (begin < end) memcpy(to + begin * size, from + begin * size, (end - begin) * size);
+    float values[4];
+    if (!map.rounded) return;
+    memcpy(values, to, 16);
+    for (float& value : values) value = round_to_tf32(value);
+    memcpy(to, values, 16);
+  });
+}
+inline void finish_write(const Write& write) {
+  const races::Later later(write.request);
+  const int size = write.box.map.element_bytes;
+  for_packs(write.box, [=](const unsigned char* from, const unsigned char* to, int begin, int end) {
+    if (begin < end) memcpy(const_cast<unsigned char*>(to) + begin * size, from + begin * size, (end - begin) * size);
+  });
 }
 
 // Loads complete as late as the PTX manual allows: when a thread waits for them. Until then the target is poison.
 inline void finish_loads(Mbarrier* barrier) {
-  std::deque<Load>& loads = loads_of_launch();
+  std::deque<Load>& loads = loads_of_block();
   for (size_t i = 0; i < loads.size();) {
     if (loads[i].barrier != barrier) {
       i++;
@@ -212,37 +197,24 @@ inline void finish_loads(Mbarrier* barrier) {
     }
     const Load load = loads[i];
     loads.erase(loads.begin() + i);
-    loads_in_flight--;
+    if (is_in_phase(barrier, !load.phase))
+      fail_at(load.instruction, barrier, "an mbarrier's phase ended before this load, whose bytes it did not expect");
+    end_copy(load.box.shared, load.box.bytes());
     complete_load(load);
     const races::Unseen unseen;
-    state_of(barrier).bytes -= load.bytes();
+    state_of(barrier).bytes -= load.box.bytes();
     end_phase(barrier);
   }
 }
-inline void finish_write(const Write& write) {
-  const Map& map = write.map;
-  if (map.dense) {
-    for_dense_box(map, write.at, [&](size_t byte, long long offset, bool exists) {
-      if (exists) memcpy(const_cast<unsigned char*>(map.base) + offset, write.from + byte, map.element_bytes);
-    });
-    return;
-  }
-  const int above = reinterpret_cast<uintptr_t>(write.from) / 128 % 8;  // the swizzle is that of the address
-  for (int row = 0; row < map.box[1] * map.box[2]; row++)
-    for (int i = 0; i < map.box[0]; i++) {
-      const int at[3] = {write.at[0] + i, write.at[1] + row % map.box[1], write.at[2] + row / map.box[1]},
-                byte = i * map.element_bytes;
-      if (unsigned(at[0]) >= unsigned(map.extent[0]) || unsigned(at[1]) >= unsigned(map.extent[1]) ||
-          unsigned(at[2]) >= unsigned(map.extent[2]))
-        continue;
-      unsigned char* to = const_cast<unsigned char*>(map.base) + at[0] * map.element_bytes + at[1] * map.stride[0] +
-                          at[2] * map.stride[1];
-      memcpy(to, swizzled(write.from - above * 128, above + row, byte / 16) + byte % 16, map.element_bytes);
-    }
+inline void begin_store(const unsigned char* from, const TensorMap& map, const int (&at)[5], const void* instruction) {
+  require_followed(instruction);
+  writes.add({box_of(from, map, at, instruction)});
 }
 }  // namespace emulated
 
 EMULATED_CALL void mbarrier_init(Mbarrier* barrier, int arrivals) {
+  if (reinterpret_cast<uintptr_t>(barrier) % 8 || !emulated::is_shared(barrier, 8))
+    emulated::fail_at(EMULATED_HERE, barrier, "an mbarrier that is not at a multiple of 8 bytes of the shared memory");
   if (emulated::is_set_up(barrier)) emulated::fail_at(EMULATED_HERE, barrier, "an mbarrier is set up twice");
   emulated::races::begin_object(barrier, EMULATED_HERE);
   const emulated::races::Unseen unseen;
@@ -256,6 +228,7 @@ EMULATED_CALL void mbarrier_arrive_expect_tx(Mbarrier* barrier, int bytes) {
   emulated::arrive(barrier, 1, bytes, EMULATED_HERE);
 }
 EMULATED_CALL void mbarrier_wait_parity(Mbarrier* barrier, int parity, EMULATED_SITE_PARAMETERS) {
+  emulated::follow_others();
   emulated::finish_loads(barrier);
   while (emulated::is_in_phase(barrier, parity)) {
     emulated::Thread& self = *emulated::current;
@@ -263,6 +236,7 @@ EMULATED_CALL void mbarrier_wait_parity(Mbarrier* barrier, int parity, EMULATED_
     self.awaited = barrier;
     self.wait = emulated::Wait::phase;
     emulated::suspend();
+    emulated::follow_others();
     emulated::finish_loads(barrier);
   }
   emulated::see_phase(barrier);
@@ -270,61 +244,42 @@ EMULATED_CALL void mbarrier_wait_parity(Mbarrier* barrier, int parity, EMULATED_
 }
 EMULATED_CALL void tma_load_im2col(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int channel, int column,
                                    int row, int image, int right, int down) {
-  emulated::begin_load(
-      {barrier, to, reinterpret_cast<const emulated::Map&>(map), {channel, column, row, image}, {right, down}},
-      EMULATED_HERE);
+  emulated::begin_load(barrier, emulated::box_of(to, map, {channel, column, row, image}, EMULATED_HERE, right, down),
+                       EMULATED_HERE);
 }
 EMULATED_CALL void tma_load_3d(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first, int second,
                                int third) {
-  emulated::require_aligned_box(map, first);
-  emulated::begin_load({barrier, to, reinterpret_cast<const emulated::Map&>(map), {first, second, third}, {}},
-                       EMULATED_HERE);
+  emulated::begin_load(barrier, emulated::box_of(to, map, {first, second, third}, EMULATED_HERE), EMULATED_HERE);
 }
 EMULATED_CALL void tma_load_4d(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first, int second,
                                int third, int fourth) {
-  emulated::require_aligned_box(map, first);
-  emulated::begin_load({barrier, to, reinterpret_cast<const emulated::Map&>(map), {first, second, third, fourth}, {}},
+  emulated::begin_load(barrier, emulated::box_of(to, map, {first, second, third, fourth}, EMULATED_HERE),
                        EMULATED_HERE);
 }
 EMULATED_CALL void tma_load_5d(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first, int second,
                                int third, int fourth, int fifth) {
-  emulated::require_aligned_box(map, first);
-  emulated::begin_load(
-      {barrier, to, reinterpret_cast<const emulated::Map&>(map), {first, second, third, fourth, fifth}, {}},
-      EMULATED_HERE);
+  emulated::begin_load(barrier, emulated::box_of(to, map, {first, second, third, fourth, fifth}, EMULATED_HERE),
+                       EMULATED_HERE);
 }
 inline L2CachePolicy l2_cache_policy(bool, unsigned = 0) { return {}; }
 EMULATED_CALL void tma_load_bulk(void* to, const void* from, unsigned bytes, Mbarrier* barrier, L2CachePolicy) {
   if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | bytes) % 16)
-    emulated::fail("TMA: a copy of %u bytes from or to an address, or of a size, that is no multiple of 16", bytes);
-  emulated::Map map = {};
-  map.base = static_cast<const unsigned char*>(from), map.extent[0] = map.box[0] = int(bytes) / 16,
-  map.element_bytes = 16, map.dense = 1;
-  for (int d = 1; d < 4; d++) map.extent[d] = map.box[d] = 1;
-  emulated::begin_load({barrier, static_cast<unsigned char*>(to), map, {}, {}}, EMULATED_HERE);
+    emulated::fail_at(EMULATED_HERE, nullptr,
+                      "TMA: a copy of %u bytes from or to an address, or of a size, that is no multiple of 16", bytes);
+  emulated::Map map = {static_cast<const unsigned char*>(from)};
+  map.extent[0] = map.box[0] = int(bytes) / 16, map.element_bytes = 16, map.dense = 1;
+  emulated::begin_load(barrier, {static_cast<unsigned char*>(to), map, {}, {}}, EMULATED_HERE);
 }
 inline void tma_prefetch_l2(const void*, unsigned) {}
-inline void tma_store_3d(const unsigned char* from, const TensorMap& map, int first, int second, int third) {
-  emulated::require_aligned_box(map, first);
-  emulated::writes.own().push_back({from, reinterpret_cast<const emulated::Map&>(map), {first, second, third}});
+EMULATED_CALL void tma_store_3d(const unsigned char* from, const TensorMap& map, int first, int second, int third) {
+  emulated::begin_store(from, map, {first, second, third}, EMULATED_HERE);
 }
-inline void tma_store_4d(const unsigned char* from, const TensorMap& map, int first, int second, int third,
-                         int fourth) {
-  emulated::require_aligned_box(map, first);
-  emulated::writes.own().push_back({from, reinterpret_cast<const emulated::Map&>(map), {first, second, third, fourth}});
+EMULATED_CALL void tma_store_4d(const unsigned char* from, const TensorMap& map, int first, int second, int third,
+                                int fourth) {
+  emulated::begin_store(from, map, {first, second, third, fourth}, EMULATED_HERE);
 }
-inline void tma_store_commit() { emulated::writes.own().push_back({}); }
-template <int PENDING> inline void tma_store_wait() {
-  auto& queue = emulated::writes.own();
-  int groups = std::count_if(queue.begin(), queue.end(), [](const emulated::Write& write) { return !write.from; });
-  while (groups > PENDING) {
-    const emulated::Write write = queue.front();
-    queue.pop_front();
-    const emulated::races::Later later(write.request);
-    if (write.from) emulated::finish_write(write);
-    else groups--;
-  }
-}
+inline void tma_store_commit() { emulated::writes.end_group(); }
+template <int PENDING> inline void tma_store_wait() { emulated::writes.finish(PENDING, emulated::finish_write); }
 template <int REGISTERS> inline void setmaxnreg_increase() {}
 template <int REGISTERS> inline void setmaxnreg_decrease() {}
 

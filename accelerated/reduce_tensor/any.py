@@ -58,5 +58,5 @@ class AnyTensor(ReduceSolver):
 
 
 def _lanes_of_merge(segments: int) -> int:
-    """Threads that share an element of C when its partial results are merged."""
+    """Return the threads that share an element of C when its partial results are merged."""
     return min(BLOCK, 1 << (-(-segments // MERGED_AT_ONCE) - 1).bit_length())

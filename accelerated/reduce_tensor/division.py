@@ -87,12 +87,12 @@ def _columns(length: int, packs: int, multiprocessors: int, resident: int, in_li
 
 
 def _enough_lanes(count: int, multiprocessors: int) -> int:
-    """So many for each of a few that half of the multiprocessors have a block."""
+    """Return as many lanes for each of a few as it takes that half of the multiprocessors have a block."""
     return _power_of_two(-(-multiprocessors * BLOCK // (2 * count)))
 
 
 def _segments(blocks: int, longest: int, resident: int) -> int:
-    """So many that the last wave of blocks leaves little of the device idle, in few waves."""
+    """Return as many segments as it takes that the last wave of blocks leaves little of the device idle."""
 
     def worth(segments: int) -> float:
         waves = -(-blocks * segments // resident)

@@ -41,7 +41,7 @@ class Walk:
         self.indexed = operation.wants_indices
 
     def kept(self, width: int) -> Any:
-        """(offset in C, number, offset in A) of the elements of C; indices need the number in row-major order.
+        """Return (offset in C, number, offset in A) of the elements of C; indices need the number in row-major order.
 
         Any other order of the numbers serves the partial results, and that of A's strides merges most dimensions.
         """
@@ -49,7 +49,7 @@ class Walk:
         return self._geometry(self.kept_dims, [self.in_c, numbers, self.in_a], width)
 
     def reduced(self, width: int) -> Any:
-        """(position in row-major order, or 0 without indices, offset in A) of what one element of C reduces."""
+        """Return (position in row-major order, or 0 without indices, offset in A) of what one element of C reduces."""
         inside = [self.dims[d] if d in self.reduced_dims else 1 for d in range(len(self.dims))]
         positions = _row_major(inside) if self.indexed else [0] * len(inside)
         return self._geometry(self.reduced_dims, [positions, self.in_a], width)
@@ -88,14 +88,16 @@ class Walk:
 
 
 def _scalar_strides(spec: TensorSpec, lengths: list[int]) -> list[int]:
-    """Strides in scalars, with one entry for every factor of the channels: those of the coarsest factor first."""
+    """Return the strides in scalars, with one entry for every factor of the channels: those of the coarsest factor
+    first."""
     vector, strides = spec.vector_length, [stride * spec.vector_length for stride in spec.strides]
     channels = [length if length < vector else length // vector * strides[1] for length in reversed(lengths)]
     return [strides[0], *channels, *strides[2:]]
 
 
 def _split(dims: tuple[int, ...], strides: list[int], lengths: list[int]) -> tuple[list[int], list[int]]:
-    """Dimensions with the channels as factors: vectors of the longest length, of the next one inside them, ..."""
+    """Return the dimensions with the channels as factors: vectors of the longest length, of the next one inside them,
+    ..."""
     longest = lengths[-1]
     inner = [outer // length for outer, length in zip(reversed(lengths), [*reversed(lengths)][1:], strict=False)]
     factors = [1] * len(lengths) if dims[1] == 1 else [dims[1] // longest, *inner]
@@ -107,7 +109,7 @@ def _row_major(dims: list[int]) -> list[int]:
 
 
 def _packed_like(strides: list[int], dims: list[int]) -> list[int]:
-    """Strides without gaps in the order of others."""
+    """Return the strides without gaps in the order of others."""
     order = sorted(range(len(dims)), key=lambda d: -strides[d])
     packed = _row_major([dims[d] for d in order])
     return [packed[order.index(d)] for d in range(len(dims))]

@@ -17,7 +17,7 @@ class ShortRows(ReduceSolver):
     name = "reduce_tensor.short_rows"
 
     def serves(self, problem: ReduceProblem) -> bool:
-        """Rows of a length that a warp shares, in one segment."""
+        """Return whether rows have a length that a warp shares, in one segment."""
         if not (problem.aligned and problem.rows and problem.even and problem.division.segments == 1):
             return False
         reduced, kept, _ = problem.walked
@@ -48,9 +48,9 @@ class ShortRows(ReduceSolver):
         return {"A": PACK_BYTES}
 
     def _lanes(self, problem: ReduceProblem) -> int:
-        """Threads that share a row."""
+        """Return the threads that share a row."""
         return 1 << (-(-problem.walked[0].packs // READS) - 1).bit_length()
 
     def _shared_bytes(self, problem: ReduceProblem) -> int:
-        """Bytes of shared memory: a state of every pack of the rows of a block."""
+        """Return bytes of shared memory: a state of every pack of the rows of a block."""
         return problem.state_bytes * (BLOCK // self._lanes(problem)) * int(problem.walked[0].packs)

@@ -50,7 +50,7 @@ def _digits_type(operands: int, dimensions: int) -> type[Structure]:
 
 
 def _digits(extents: Sequence[int], strides: Sequence[Sequence[int]], dimensions: int) -> Structure:
-    """Positions of dimensions, the outermost first."""
+    """Return the positions of dimensions, the outermost first."""
     value: Any = _digits_type(len(strides), dimensions)()
     for digit in value.digit:
         digit.extent = FastDivmod.of(1)
@@ -217,7 +217,7 @@ def cluster_sizes(device: Any) -> tuple[int, ...]:
 
 
 def _merging(sharing: Sharing, rows: bool) -> tuple[int, int]:
-    """Lanes of an item in a warp, and parts that meet in shared memory, if any."""
+    """Return the lanes of an item in a warp, and parts that meet in shared memory, if any."""
     of_warp = min(sharing.lanes, WARP if rows else max(1, WARP // sharing.items))
     return of_warp, sharing.lanes // of_warp if sharing.lanes > of_warp else 0
 

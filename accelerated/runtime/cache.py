@@ -33,7 +33,7 @@ _problems: dict[Path, str] = {}  # folders that were found unusable while they w
 
 
 def problem_of(folder: Path) -> str | None:
-    """Why kernels cannot be written to a folder and loaded from it; the folder is made where it is missing."""
+    """Return why kernels cannot be written to a folder and loaded from it; the folder is made where it is missing."""
     return _problems.get(folder) or _examined(folder)
 
 
@@ -87,7 +87,7 @@ def _warn(text: str) -> None:
 
 
 def readable_folders() -> list[Path]:
-    """Where compiled kernels may be found: one that is only read-only or full still serves."""
+    """Return where compiled kernels may be found: one that is only read-only or full still serves."""
     folder = cache_folder()
     private = [Path(tempfile.gettempdir()) / f"dualdnn-cache-{os.getuid()}"] if problem_of(folder) else []
     return [each for each in (folder, *private) if each.is_dir() and not os.statvfs(each).f_flag & os.ST_NOEXEC]
@@ -99,7 +99,8 @@ def given_up(folder: Path, error: OSError) -> None:
 
 
 def remembered(name: str, find: Callable[[], str]) -> str:
-    """What ``find`` returns; where a program is missing that it needs, what it returned when the cache was filled."""
+    """Return what ``find`` returns; where a program is missing that it needs, what it returned when the cache was
+    filled."""
     try:
         found = find()
     except DeviceUnavailable:

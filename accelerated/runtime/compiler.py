@@ -21,6 +21,7 @@ from .cache import given_up, locked, readable_folders, verified, writable_folder
 from .emulated.toolchain import ARCHITECTURES, EmulatedToolchain
 from .errors import CompileError
 from .nvcc import Nvcc
+from .programs import require_finished
 from .sources import Definitions, Kernel, Module, find_kernels, flatten, module
 
 Progress = Callable[["Module", int, int], None]
@@ -105,6 +106,7 @@ def _compile(tools: Toolchain, module: Module, flat_source: str, path: Path) -> 
         )
         unit.write_text(tools.wrap(module, kernels))
         result = tools.run(unit, output)
+        require_finished(result)
         if result.returncode:
             raise CompileError(module.source, module.definitions, result.stdout + result.stderr)
         content = output.read_bytes()

@@ -76,7 +76,7 @@ class Driver:
         return bool(code == SUCCESS)
 
     def error(self, name: str, code: int) -> DriverError:
-        """What a function's result means."""
+        """Return what a function's result means."""
         texts = ctypes.c_char_p(), ctypes.c_char_p()
         for describe, text in zip(("cuGetErrorName", "cuGetErrorString"), texts, strict=True):
             self.functions[describe](code, ctypes.byref(text))
@@ -161,7 +161,7 @@ class LoadedKernel:
         self.driver.call("cuFuncSetAttribute", self._handle, number, value)
 
     def active_clusters(self, how: Configuration) -> int:
-        """How many of the kernel's clusters the device holds at a time."""
+        """Return how many of the kernel's clusters the device holds at a time."""
         count = ctypes.c_int()
         self.driver.call("cuOccupancyMaxActiveClusters", ctypes.byref(count), self._handle, how.address)
         return count.value

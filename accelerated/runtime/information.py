@@ -15,7 +15,7 @@ from .programs import compiler_version, find_nvcc, host_compiler
 
 @cache
 def cuda_version() -> int:
-    """CUDART_VERSION of the CUDA headers that kernels are compiled against, 0 where there are none."""
+    """Return CUDART_VERSION of the CUDA headers that kernels are compiled against, 0 where there are none."""
     try:
         folders = cuda_headers()
     except DeviceUnavailable:
@@ -38,7 +38,7 @@ def compilers() -> dict[str, str]:
 
 
 def facts() -> dict[str, str]:
-    """What is there, or what is missing and how to get it, by name."""
+    """Return what is there, or what is missing and how to get it, by name."""
     return {
         "GPU": _tried(
             lambda: (device := open_device("gpu")).name + f", {device.architecture}, {device.multiprocessors} SMs"

@@ -19,7 +19,7 @@ def _find_program(names: tuple[str, ...], path: str | None) -> str | None:
 
 
 def host_compiler() -> str:
-    """g++, or what CXX names."""
+    """Return the path of g++, or of what CXX names."""
     wanted = os.environ.get("CXX") or "g++"
     if found := _find_program((wanted,), os.environ.get("PATH")):
         return found
@@ -29,7 +29,7 @@ def host_compiler() -> str:
 
 
 def toolkits() -> list[Path]:
-    """Where a CUDA toolkit may be."""
+    """Return where a CUDA toolkit may be."""
     return [*map(Path, filter(None, [os.environ.get("CUDA_HOME")])), TOOLKIT]
 
 
@@ -48,3 +48,10 @@ def compiler_version(program: str) -> str:
     if result.returncode:
         raise DeviceUnavailable(f"{program} --version failed: {result.stderr.strip()}")
     return result.stdout.strip()
+
+
+def require_finished(result: subprocess.CompletedProcess[str]) -> None:
+    """Raise DeviceUnavailable where a signal stopped a compiler (an interrupt, too little memory), which says nothing
+    of the source."""
+    if result.returncode < 0 or "signal terminated program" in result.stderr:
+        raise DeviceUnavailable(f"a signal stopped the compiler: {result.args[0]} {result.stderr.strip()}".strip())

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from .arguments import parameter, paths
 from .errors import CompileError
-from .programs import host_compiler
+from .programs import host_compiler, require_finished
 
 # Kernels lie in the rooms of their families; they include headers by paths from here.
 KERNELS = Path(__file__).parent.parent
@@ -103,6 +103,7 @@ def _preprocessed(module: Module, flat_source: str, options: Iterable[str]) -> t
     """Return what the preprocessor leaves of a module, and its kernels as KERNEL finds them."""
     command = [host_compiler(), "-E", "-P", "-x", "c++", *options, "-"]
     preprocessed = subprocess.run(command, input=module.preamble + flat_source, capture_output=True, text=True)
+    require_finished(preprocessed)
     if preprocessed.returncode:
         raise CompileError(module.source, module.definitions, preprocessed.stderr)
     matches = KERNEL.findall(preprocessed.stdout)

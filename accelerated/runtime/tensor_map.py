@@ -12,7 +12,8 @@ from .errors import DeviceError
 MAP_BYTES = 128
 ALIGNMENT = 16  # bytes, of the tensor's address and of its strides
 ROW_BYTES = 128  # of a tile's innermost dimension, which is what the 128-byte swizzle permutes
-_LIMITS = {"extent": 2**31 - 1, "stride": 2**40 - 1, "corner": 128, "tap": 255, "step": 8, "box": 256}
+# Of the driver (cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col), and of offsets in the instruction.
+_LIMITS = {"extent": 2**31 - 1, "stride": 2**40 - 1, "corner": 128, "tap": 255, "step": 8, "box": 256, "pixels": 1024}
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class TensorMap:
     def is_possible(self) -> bool:
         """Whether the driver encodes it; the address must be a multiple of ALIGNMENT, too."""
         fits = all(0 < extent <= _LIMITS["extent"] for extent in self.extent)
+        fits = fits and 3 <= len(self.extent) <= 5 and len(self.strides) == len(self.extent) - 1
         return fits and all(0 < s <= _LIMITS["stride"] and s % ALIGNMENT == 0 for s in self.strides)
 
 
@@ -57,29 +59,40 @@ class Im2colMap(TensorMap):
     @property
     def is_possible(self) -> bool:
         corners = all(-_LIMITS["corner"] <= corner < _LIMITS["corner"] for corner in (*self.lower, *self.upper))
-        shifts = all(tap <= _LIMITS["tap"] for tap in self.taps) and all(s <= _LIMITS["step"] for s in self.step)
-        return super().is_possible and corners and shifts
+        shifts = all(0 <= tap <= _LIMITS["tap"] for tap in self.taps) and all(
+            0 < s <= _LIMITS["step"] for s in self.step
+        )
+        box = zip(self.extent[1:3], self.lower, self.upper, strict=True)
+        fits = 0 < self.pixels <= _LIMITS["pixels"] and all(extent + upper > lower for extent, lower, upper in box)
+        return super().is_possible and len(self.extent) == 4 and corners and shifts and fits
 
 
 @dataclass(frozen=True)
-class TiledMap(TensorMap):
-    """The tiled mode with the 128-byte swizzle: boxes of a tensor of three or five dimensions; ``box`` counts elements
-    of each, of the fourth and fifth one."""
+class BoxMap(TensorMap):
+    """The tiled mode: boxes, of which ``box`` counts elements of each dimension; those of the innermost are a multiple
+    of 16 bytes."""
 
     box: tuple[int, ...]
 
+    @property
+    def is_possible(self) -> bool:
+        aligned = self.box[0] * self.element_bytes % ALIGNMENT == 0 and len(self.box) == len(self.extent)
+        return super().is_possible and aligned and all(0 < size <= _LIMITS["box"] for size in self.box)
+
 
 @dataclass(frozen=True)
-class UnswizzledTiledMap(TensorMap):
-    """The tiled mode without a swizzle: boxes of a tensor of four dimensions, dense in shared memory; ``box`` counts
-    elements of each dimension, and those of the innermost are a multiple of 16 bytes."""
+class UnswizzledTiledMap(BoxMap):
+    """Boxes of a tensor of four dimensions without a swizzle, dense in shared memory."""
 
-    box: tuple[int, int, int, int]
+
+@dataclass(frozen=True)
+class TiledMap(BoxMap):
+    """Boxes of a tensor of three or five dimensions with the 128-byte swizzle, whose rows have 128 bytes; of the fourth
+    and fifth one they have one element."""
 
     @property
     def is_possible(self) -> bool:
-        aligned = self.box[0] * self.element_bytes % ALIGNMENT == 0
-        return super().is_possible and aligned and all(0 < size <= _LIMITS["box"] for size in self.box)
+        return super().is_possible and self.box[0] * self.element_bytes == ROW_BYTES
 
 
 class EmulatedMap(ctypes.Structure):
@@ -113,7 +126,7 @@ def emulated_map(wanted: TensorMap, address: int) -> bytes:
     if isinstance(wanted, Im2colMap):
         made.columns, made.pixels = True, wanted.pixels
         made.lower[:], made.upper[:], made.step[:] = wanted.lower, wanted.upper, wanted.step
-    elif isinstance(wanted, TiledMap | UnswizzledTiledMap):
+    elif isinstance(wanted, BoxMap):
         made.box[: len(wanted.box)] = wanted.box
         made.dense = isinstance(wanted, UnswizzledTiledMap)
     return bytes(made).ljust(MAP_BYTES, b"\0")
@@ -148,6 +161,6 @@ def driver_map(driver: Any, wanted: TensorMap, address: int) -> bytes:
         steps = (1, *wanted.step, 1)
         corners = [(_INT * 2)(*corner) for corner in (wanted.lower, wanted.upper)]
         driver.call(_IM2COL, *front, *corners, channels, wanted.pixels, (_UINT * rank)(*steps), *back)
-    elif isinstance(wanted, TiledMap | UnswizzledTiledMap):
+    elif isinstance(wanted, BoxMap):
         driver.call(_TILED, *front, (_UINT * rank)(*wanted.box), (_UINT * rank)(*steps), *back)
     return bytes(memory)[start : start + MAP_BYTES]

@@ -51,8 +51,8 @@ class Clock:
             self.events = [made(self.driver, "cuEventCreate", 0) for _ in range(2)]
 
     def now(self) -> float:
-        """Seconds of the work spent so far: a clock that runs while work that is measured does, for who reads it before
-        and after."""
+        """Return seconds of the work spent so far: a clock that runs while work that is measured does, for who reads it
+        before and after."""
         return self.elapsed
 
     def spend(self, work: Work) -> None:
@@ -60,8 +60,8 @@ class Clock:
         self.elapsed += self.seconds(work)
 
     def seconds(self, work: Work) -> float:
-        """Device time of one ``work()``. Where the stream was not held until it was queued, it is done and measured
-        again."""
+        """Return the device time of one ``work()``. Where the stream was not held until it was queued, it is done and
+        measured again."""
         if self.driver is None:
             begun = time.perf_counter()
             work()
@@ -80,7 +80,7 @@ class Clock:
         return seconds
 
     def median(self, work: Work, repetitions: int = 10, rounds: int = 9) -> float:
-        """Seconds of one ``work()``: the median of ``rounds``, each of ``repetitions`` in one graph."""
+        """Return seconds of one ``work()``: the median of ``rounds``, each of ``repetitions`` in one graph."""
         with self.repeated(work, repetitions) as graph:
             graph()
             return statistics.median(self.seconds(graph) for _ in range(rounds)) / repetitions
@@ -99,7 +99,7 @@ class Clock:
         self.driver.call("cuEventRecord", self.events[1], self.stream.handle)
 
     def _recorded(self) -> float:
-        """Seconds between the events, once the second has come."""
+        """Return seconds between the events, once the second has come."""
         assert self.driver is not None
         milliseconds = ctypes.c_float()
         self.driver.call("cuEventSynchronize", self.events[1])
@@ -141,7 +141,7 @@ class Graph:
 
 
 def made(driver: Driver, name: str, *arguments: Any, before: tuple[Any, ...] = ()) -> Any:
-    """What a driver function stores through its pointer argument."""
+    """Return what a driver function stores through its pointer argument."""
     stored = ctypes.c_void_p()
     driver.call(name, *before, ctypes.byref(stored), *arguments)
     return stored

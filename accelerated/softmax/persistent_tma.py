@@ -121,7 +121,7 @@ class PersistentTma(SoftmaxSolver):
         return self._found(problem) is not None
 
     def applies(self, problem: SoftmaxProblem) -> bool:
-        """Rows that are so long and so many that this was measured to take less time."""
+        """Return whether rows are so long and so many that this was measured to take less time."""
         row_bytes, inputs = problem.shape.row_bytes, problem.inputs
         least_row, least = LEAST_BYTES[inputs - 1]
         if inputs == 2 and problem.scalar_bytes == 2:

@@ -29,11 +29,8 @@ CHANNELS, FEW_CHANNELS, TILE = 8, 2, 16  # of a thread, and where there are few 
 SLICES, MANY_PIXELS = 8, 1 << 17  # threads of a pixel, where pixels alone are too few threads
 CHANNEL_LANES = 32  # threads of a pixel, where its channels lie side by side
 GRADIENT_CHANNELS = (1, 2, 3, 4, 8)  # of a thread of the gradient of x
-CHUNK, SORT_THREADS, REACHED = (
-    4096,
-    512,
-    4,
-)  # output pixels of a block that sorts; its threads; bins of a sample, at most
+CHUNK, SORT_THREADS = 4096, 512  # output pixels of a block that sorts; its threads
+REACHED = 4  # bins of a sample, at most
 SIDE_BITS, MOST_BINS = 4, 512  # a bin has 16 x 16 cells, or more; of an image
 SORTED_PIXELS = 512  # output pixels of an image, from which on samples are sorted
 ENTRY_BYTES = 2
@@ -45,7 +42,19 @@ ROW_BLOCKS, SINGLE_BLOCKS = 2, 4  # of a multiprocessor, then: of packs, of sing
 # of its output pixels.
 PLANE_THREADS, BLOCK_BYTES, LARGE_PLANE, COPY_SHARE = 1024, 1 << 10, 1 << 15, 0.05
 MOST_PARTS = 16  # blocks of a plane
+FORWARD_TILE = 32  # output pixels of a side of a block's tile
 MOST_IMAGES = 65536  # in the second dimension of a grid
+
+
+class Shape(ctypes.Structure):
+    _fields_ = [
+        *((name, c_int) for name in ("channels", "height", "width")),
+        *((name, FastDivmod) for name in ("out_width", "out_height")),
+    ]
+
+
+class Strides(ctypes.Structure):
+    _fields_ = [(name, c_int) for name in ("image", "channel", "row", "column")]
 
 
 class TransformerProblem(Problem):
@@ -56,6 +65,17 @@ class TransformerProblem(Problem):
         self.images, self.channels, self.height, self.width = operation.transformer.dims
         self.pixels = self.height * self.width
 
+    def shape(self, source: TensorSpec) -> tuple[str, Shape]:
+        """Return the field of the ``Shape`` of the kernels; source: the input, or its gradient."""
+        divisors = FastDivmod.of(self.width), FastDivmod.of(self.height)
+        return "shape", Shape(self.channels, *source.dims[2:], *divisors)
+
+    def forward_fields(self) -> list[tuple[str, Any]]:
+        """Return the fields that the arguments of all kernels have that sample."""
+        o = self.operation
+        strides = ("in", Strides(*o.x.strides)), ("out", Strides(*o.y.strides))
+        return [*factors(o, alpha=o.alpha, beta=o.beta), self.shape(o.x), *strides]
+
     def launch(
         self, source: str, kernel: str, operands: Sequence[str], fields: Sequence[tuple[str, Any]], count: int, images: int = 1,
         shared_bytes: int = 0, scratch_bytes: int = 0, threads: int = THREADS, **definitions: int,
@@ -63,7 +83,7 @@ class TransformerProblem(Problem):
         """Return the launch of a kernel with ``count`` blocks for each of so many images."""
         constants = {
             GRIDS: {},
-            SAMPLER: {"PLANE_THREADS": PLANE_THREADS, "PLANE_BLOCKS": 1},
+            SAMPLER: {"PLANE_THREADS": PLANE_THREADS, "PLANE_BLOCKS": 1, "LINEAR": 0},
             GRADIENTS: {"CHUNK": CHUNK, "LANE_WIDTH": 0, "FUSED": 0},
         }
         others = {**constants[source], **definitions}
@@ -106,32 +126,9 @@ class GridSolver(Solver[TransformerProblem]):
             definitions = {"PIXELS": of_thread, "IMAGES": of_images, "CLUSTER_BLOCKS": 1}
             return [problem.launch(GRIDS, "grid_forward", operands, fields, count, **definitions)]
         cluster = CLUSTER if has_clusters(problem.device) and pixels >= CLUSTER_PIXELS else 1
-        return [
-            problem.launch(
-                GRIDS,
-                "grid_backward",
-                ("dgrid", "dtheta"),
-                fields,
-                problem.images * cluster,
-                PIXELS=1,
-                IMAGES=1,
-                CLUSTER_BLOCKS=cluster,
-            )
-        ]
-
-
-class Shape(ctypes.Structure):
-    _fields_ = [
-        ("channels", c_int),
-        ("height", c_int),
-        ("width", c_int),
-        ("out_width", FastDivmod),
-        ("out_height", FastDivmod),
-    ]
-
-
-class Strides(ctypes.Structure):
-    _fields_ = [("image", c_int), ("channel", c_int), ("row", c_int), ("column", c_int)]
+        count, operands = problem.images * cluster, ("dgrid", "dtheta")
+        definitions = {"PIXELS": 1, "IMAGES": 1, "CLUSTER_BLOCKS": cluster}
+        return [problem.launch(GRIDS, "grid_backward", operands, fields, count, **definitions)]
 
 
 class Bins(ctypes.Structure):
@@ -167,33 +164,24 @@ class SamplerSolver(Solver[TransformerProblem]):
     def serves(self, problem: TransformerProblem) -> bool:
         return isinstance(problem.operation, (SpatialTfSamplerForward, SpatialTfSamplerBackward))
 
-    @staticmethod
-    def _shape(problem: TransformerProblem, source: TensorSpec) -> tuple[str, Shape]:
-        """Return the field of the ``Shape`` of the kernels; source: the input, or its gradient."""
-        divisors = FastDivmod.of(problem.width), FastDivmod.of(problem.height)
-        return "shape", Shape(problem.channels, *source.dims[2:], *divisors)
-
     def launches(self, problem: TransformerProblem) -> list[Launch]:
         o = problem.operation
         pixels = problem.images * problem.pixels
         if isinstance(o, SpatialTfSamplerForward):
             groups = -(-problem.channels // CHANNELS)
             busy = THREADS * BUSY_BLOCKS * problem.device.multiprocessors
-            channels = CHANNELS if pixels * groups >= busy else FEW_CHANNELS
+            channels = min(problem.channels, CHANNELS if pixels * groups >= busy else FEW_CHANNELS)
             groups = -(-problem.channels // channels)
             interleaved = o.y.strides[1] == 1 and problem.channels > 1
             fields = [
-                *factors(o, alpha=o.alpha, beta=o.beta),
-                self._shape(problem, o.x),
-                ("in", Strides(*o.x.strides)),
-                ("out", Strides(*o.y.strides)),
+                *problem.forward_fields(),
                 ("threads", c_uint(pixels * groups)),
                 ("pixels", FastDivmod.of(pixels)),
                 ("groups", FastDivmod.of(groups)),
                 ("interleaved", c_int(interleaved)),
             ]
-            count = blocks(pixels * groups)[0]
-            return [problem.launch(SAMPLER, "sampler_forward", ("x", "grid", "y"), fields, count, CHANNELS=channels)]
+            count, operands = blocks(pixels * groups)[0], ("x", "grid", "y")
+            return [problem.launch(SAMPLER, "sampler_forward", operands, fields, count, CHANNELS=channels)]
         return self._gradients(problem)
 
     @staticmethod
@@ -227,7 +215,7 @@ class SamplerSolver(Solver[TransformerProblem]):
         slices, interleaved = self._threads_of_pixel(problem)
         of_x, of_grid = problem.images * of_tile * prod(tiles), 0 if fused else blocks(pixels * slices)[0]
         fewer, count = min(of_x, of_grid), of_x + of_grid
-        shape = self._shape(problem, o.dx)
+        shape = problem.shape(o.dx)
         fields = [
             *factors(o, alpha=o.alpha, beta=o.beta, grid_alpha=o.alphaDgrid, grid_beta=o.betaDgrid),
             shape,
@@ -277,6 +265,30 @@ class SamplerSolver(Solver[TransformerProblem]):
         return dict.fromkeys(("dx", "dy"), PACK_BYTES)
 
 
+class TilesSamplerSolver(Solver[TransformerProblem]):
+    """Sampling of few channels that lie side by side."""
+
+    name = "spatial_transformer.sampler_tiles"
+
+    def serves(self, problem: TransformerProblem) -> bool:
+        o = problem.operation
+        if not isinstance(o, SpatialTfSamplerForward) or not problem.aligned or not 1 < problem.channels <= CHANNELS:
+            return False
+        return all(t.strides[1] == 1 and t.strides[3] == problem.channels for t in (o.x, o.y))
+
+    def applies(self, problem: TransformerProblem) -> bool:
+        return self.serves(problem) and problem.images * problem.pixels >= MANY_PIXELS
+
+    def alignment(self, problem: TransformerProblem) -> Mapping[str, int]:
+        return {"grid": COORDINATES * problem.operation.x.scalar_bytes}
+
+    def launches(self, problem: TransformerProblem) -> list[Launch]:
+        across, down = -(-problem.width // FORWARD_TILE), -(-problem.height // FORWARD_TILE)
+        fields = [*problem.forward_fields(), ("across", FastDivmod.of(across)), ("down", FastDivmod.of(down))]
+        count, operands = problem.images * across * down, ("x", "grid", "y")
+        return [problem.launch(SAMPLER, "sampler_forward_tiles", operands, fields, count, CHANNELS=problem.channels)]
+
+
 class PlanesSamplerSolver(Solver[TransformerProblem]):
     """Sampling of contiguous planes that shared memory holds."""
 
@@ -312,19 +324,15 @@ class PlanesSamplerSolver(Solver[TransformerProblem]):
         slots = of_multiprocessor * problem.device.multiprocessors
 
         def duration(parts: int) -> float:
-            """In planes, of which all blocks take their share."""
+            """Return the duration in planes, of which all blocks take their share."""
             return -(-planes * parts // slots) * (1 / parts + COPY_SHARE)
 
         wanted = min(range(1, MOST_PARTS + 1), key=duration)
         part = -(-problem.pixels // wanted)
         parts = -(-problem.pixels // part)
-        height, width = o.x.dims[2:]
-        divisors = FastDivmod.of(problem.width), FastDivmod.of(problem.height)
+        linear = o.y.strides[2:] == (problem.width, 1)
         fields = [
-            *factors(o, alpha=o.alpha, beta=o.beta),
-            ("shape", Shape(problem.channels, height, width, *divisors)),
-            ("in", Strides(*o.x.strides)),
-            ("out", Strides(*o.y.strides)),
+            *problem.forward_fields(),
             ("parts", FastDivmod.of(parts)),
             ("channels", FastDivmod.of(problem.channels)),
             ("pixels", c_uint(problem.pixels)),
@@ -332,7 +340,7 @@ class PlanesSamplerSolver(Solver[TransformerProblem]):
         ]
         launch = problem.launch(
             SAMPLER, "sampler_forward_planes", ("x", "grid", "y"), fields, planes * parts, shared_bytes=plane,
-            threads=PLANE_THREADS, CHANNELS=1, PLANE_BLOCKS=of_multiprocessor,
+            threads=PLANE_THREADS, CHANNELS=1, PLANE_BLOCKS=of_multiprocessor, LINEAR=int(linear),
         )  # fmt: skip
         return [launch]
 
@@ -351,7 +359,7 @@ class SortedSamplerSolver(SamplerSolver):
         return self.serves(problem) and problem.pixels > SORTED_PIXELS
 
 
-SOLVERS = (GridSolver(), PlanesSamplerSolver(), SortedSamplerSolver(), SamplerSolver())
+SOLVERS = (GridSolver(), PlanesSamplerSolver(), TilesSamplerSolver(), SortedSamplerSolver(), SamplerSolver())
 OPERATIONS = (
     SpatialTfGridGeneratorForward,
     SpatialTfGridGeneratorBackward,

@@ -18,43 +18,58 @@ struct Shape {  // of the input and of the transformed tensor, both of these ima
 struct Cell {
   int row, column;
   COMPUTE below, right;  // how far it is behind them
-  bool sound;            // the coordinates are finite numbers
+  COMPUTE zero;          // NaN where the coordinates are no finite numbers
 
   __device__ __forceinline__ Cell(const ELEMENT* coordinates, const Shape& shape)
       : Cell(coordinates[0], coordinates[1], shape) {}
   __device__ __forceinline__ Cell(ELEMENT of_column, ELEMENT of_row, const Shape& shape) {
     const COMPUTE x = load<COMPUTE>(of_column), y = load<COMPUTE>(of_row);
-    sound = x - x == COMPUTE(0) && y - y == COMPUTE(0);
+    zero = x * COMPUTE(0) + y * COMPUTE(0);
     column = first(x, shape.width, right), row = first(y, shape.height, below);
   }
-  // Beyond the input it is all the same how far: no integer overflows.
-  static __device__ __forceinline__ int first(COMPUTE coordinate, int size, COMPUTE& behind) {
-    const COMPUTE at = (coordinate + COMPUTE(1)) * (COMPUTE(size - 1) / COMPUTE(2));
-    const COMPUTE near = fmin(fmax(at, COMPUTE(-2)), COMPUTE(size + 1)), before = floor(near);
-    behind = near - before;
-    return static_cast<int>(before);
+  __device__ __forceinline__ bool sound() const { return zero == COMPUTE(0); }
+  // Of its first pixel; anywhere, where that lies outside.
+  __device__ __forceinline__ unsigned offset(unsigned of_row, unsigned of_column) const {
+    return row * of_row + column * of_column;
   }
-  __device__ __forceinline__ COMPUTE weight(int below_it, int right_of_it) const {
-    return (below_it ? below : COMPUTE(1) - below) * (right_of_it ? right : COMPUTE(1) - right);
+  // Far beyond the input it is the first or the last integer, and not behind it.
+  static __device__ __forceinline__ int first(COMPUTE coordinate, int size, COMPUTE& behind) {
+    const COMPUTE half = COMPUTE(size - 1) / COMPUTE(2), at = coordinate * half + half, before = floor(at);
+    if constexpr (sizeof(COMPUTE) == 4) {
+      behind = __saturatef(at - before);
+      return __float2int_rd(before);
+    } else {
+      behind = fmin(fmax(at - before, COMPUTE(0)), COMPUTE(1));
+      return __double2int_rd(before);
+    }
   }
 };
 
-// The four corners of a cell in an image: offsets, and which of them lie inside.
-struct Corners {
-  int offset[2][2];
-  bool inside[2][2];
-  __device__ __forceinline__ Corners(const Cell& cell, const Shape& shape, const Strides& strides, int image) {
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-#pragma unroll
-      for (int j = 0; j < 2; j++) {
-        const int row = cell.row + i, column = cell.column + j;
-        inside[i][j] = row >= 0 && row < shape.height && column >= 0 && column < shape.width;
-        offset[i][j] = image * strides.image + row * strides.row + column * strides.column;
-      }
-    }
+// The four pixels around a sample: which of them lie inside, and what they weigh.
+struct Around {
+  bool above, below, left, right;
+  COMPUTE of_below, of_right, zero;
+  __device__ __forceinline__ Around(const Cell& cell, const Shape& shape)
+      : above(unsigned(cell.row) < unsigned(shape.height)),
+        below(unsigned(cell.row + 1) < unsigned(shape.height)),
+        left(unsigned(cell.column) < unsigned(shape.width)),
+        right(unsigned(cell.column + 1) < unsigned(shape.width)),
+        of_below(cell.below),
+        of_right(cell.right),
+        zero(cell.zero) {}
+  // upper: the first of them; `row` and `column` are distances in memory. Those outside are zeros.
+  __device__ __forceinline__ void read(const ELEMENT* upper, int row, int column, COMPUTE (&value)[2][2]) const {
+    const ELEMENT* const lower = upper + row;
+    value[0][0] = above && left ? load<COMPUTE>(upper[0]) : COMPUTE(0);
+    value[0][1] = above && right ? load<COMPUTE>(upper[column]) : COMPUTE(0);
+    value[1][0] = below && left ? load<COMPUTE>(lower[0]) : COMPUTE(0);
+    value[1][1] = below && right ? load<COMPUTE>(lower[column]) : COMPUTE(0);
   }
-  __device__ __forceinline__ COMPUTE value(const ELEMENT* x, int i, int j) const {
-    return inside[i][j] ? load<COMPUTE>(x[offset[i][j]]) : COMPUTE(0);
+  __device__ __forceinline__ COMPUTE sum(const ELEMENT* upper, int row, int column) const {
+    COMPUTE value[2][2];
+    read(upper, row, column, value);
+    const COMPUTE of_above = COMPUTE(1) - of_below, of_left = COMPUTE(1) - of_right;
+    return zero + of_above * of_left * value[0][0] + of_above * of_right * value[0][1] +
+           of_below * of_left * value[1][0] + of_below * of_right * value[1][1];
   }
 };

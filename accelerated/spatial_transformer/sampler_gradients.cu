@@ -19,7 +19,7 @@ constexpr unsigned ALL_LANES = 0xFFFFFFFF;
 // where no corner lies inside.
 __device__ __forceinline__ bool reaches(const Cell& cell, const Shape& shape, unsigned& row, unsigned& column) {
   row = cell.row + 1, column = cell.column + 1;
-  return cell.sound && row <= unsigned(shape.height) && column <= unsigned(shape.width);
+  return cell.sound() && row <= unsigned(shape.height) && column <= unsigned(shape.width);
 }
 // The sum of the numbers of the lanes before.
 __device__ __forceinline__ unsigned exclusive_scan_of_warp(unsigned mine) {
@@ -131,7 +131,7 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS, 3) spatial_transforme
       sample[i] = SampleBins(row, column, a.bins);
     } else if (FUSED) {
       ELEMENT* const result = a.dgrid + (of_image + 2 * pixel);
-      write_gradient_of_grid(result, 0, 0, cell.sound, a.shape, a.grid_alpha, a.grid_beta);
+      write_gradient_of_grid(result, 0, 0, cell.sound(), a.shape, a.grid_alpha, a.grid_beta);
     }
   }
   __syncthreads();
@@ -506,15 +506,13 @@ __device__ __forceinline__ void gradient_of_grid(const GradientArguments& a, uns
   bool sound = true;
   if (pixel < a.pixels) {
     const Cell cell(coordinates, a.shape);
-    const Corners corners(cell, a.shape, a.of_x, image);
+    const Around around(cell, a.shape);
+    const ELEMENT* x = a.x + int(image * a.of_x.image + cell.offset(a.of_x.row, a.of_x.column));
     const ELEMENT* dy = a.dy + (image * a.out.image + row * a.out.row + column * a.out.column);
-    sound = cell.sound;
+    sound = cell.sound();
     for (int channel = slice; channel < a.shape.channels; channel += a.slices) {
-      const ELEMENT* x = a.x + channel * a.of_x.channel;
       COMPUTE value[2][2];
-#pragma unroll
-      for (int corner = 0; corner < 4; corner++)
-        value[corner / 2][corner % 2] = corners.value(x, corner / 2, corner % 2);
+      around.read(x + channel * a.of_x.channel, a.of_x.row, a.of_x.column, value);
       const COMPUTE gradient = load<COMPUTE>(dy[channel * a.out.channel]);
       add_gradient_of_cell(gradient, value, cell.below, cell.right, along_row, along_column);
     }

@@ -256,7 +256,7 @@ class Bench:
             "ours_us": None, "vendor_us": None, "graph_us": None, "host_us": None,
         }  # fmt: skip
         messages: list[str] = []
-        with self._told("row", messages), self._memory(row.operation) as memory, self._told("ours", messages):
+        with self._told("row", messages), self._memory(row) as memory, self._told("ours", messages):
             result |= self._rounds(row, memory, benchmark, messages)
         if not row.flops:
             with self._told("copy of the design", messages):
@@ -458,16 +458,16 @@ class Bench:
                 messages.append(told)
 
     @contextlib.contextmanager
-    def _memory(self, operation: Operation) -> Iterator[dict[str, Any]]:
+    def _memory(self, row: Row) -> Iterator[dict[str, Any]]:
         """Buffers for the operands; for a convolution a workspace that suffices for every algorithm of everybody."""
         memory: dict[str, Any] = {}
-        operation = self._with_spaces(operation)
+        operation = self._with_spaces(row.operation)
         try:
             for name in operation.operands:
                 sized_later = type(operation) in WORKSPACES and name == workspace_of(operation)
                 if operation.nbytes(name) and not sized_later:
                     memory[name] = self._filled(operation, name)
-            for name, bytes_ in contents(operation, np.random.default_rng(1)).items():
+            for name, bytes_ in {**contents(operation, np.random.default_rng(1)), **row.contents()}.items():
                 self.device.upload(memory[name].address, bytes_.tobytes())
             if isinstance(operation, Convolution):
                 memory["workSpace"] = self._owner.allocate(self._scratch_bytes(operation))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnPoolingMode_t
 from dualdnn.api.operations import (
     ActivationBackward,
@@ -45,12 +46,13 @@ class Call(NamedTuple):
 class Row:
     """One timed operation. ``family``: rows that differ in shape, data type or layout only have it in common.
     ``separate``: calls that compute the same one after the other, timed beside a fused operation and, in the vendor's library, too,
-    beside a graph."""
+    beside a graph. ``contents``: finds what some operands begin with, where random numbers are not what calls are made with."""
 
     name: str
     family: str
     operation: Operation
     separate: tuple[Call, ...] = ()
+    contents: Callable[[], Mapping[str, np.ndarray[Any, Any]]] = dict
 
     @property
     def nbytes(self) -> int:

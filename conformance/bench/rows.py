@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain
-from math import prod
+from math import cos, prod, radians, sin
 from typing import Any
 
+import numpy as np
 from dualdnn.api.enumerations import (
     cudnnActivationMode_t,
     cudnnBatchNormMode_t,
@@ -66,6 +68,7 @@ from dualdnn.api.operations import (
     TransformTensorEx,
 )
 from dualdnn.api.operations.specs import FLOAT, HALF, NHWC
+from dualdnn.reference.view import NUMPY_TYPES
 
 from ..layouts import laid_out
 from .attention_rows import attention_rows
@@ -164,6 +167,17 @@ def sampler(backward: bool) -> Make:
         return SpatialTfSamplerForward(spec, 1.0, 0.0, t, t)
 
     return make
+
+
+def rotated_grid(spec: SpatialTransformerSpec) -> dict[str, np.ndarray[Any, Any]]:
+    """The grid of images that are rotated, each by another angle about 10 degrees, and enlarged: neighbouring pixels sample neighbours,
+    as they do with the grids of affine transforms."""
+    images, _, height, width = spec.dims
+    y, x = np.meshgrid(np.linspace(-1, 1, height), np.linspace(-1, 1, width), indexing="ij")
+    angles = [radians(10 + image % 8 - 3.5) for image in range(images)]
+    scale = 0.9
+    grids = [scale * np.stack([cos(a) * x - sin(a) * y, sin(a) * x + cos(a) * y], axis=-1) for a in angles]
+    return {"grid": np.stack(grids).astype(NUMPY_TYPES[spec.data_type]).view(np.uint8)}
 
 
 def grid_generator(data_type: cudnnDataType_t, dims: Dims, _layout: str) -> Operation:
@@ -379,9 +393,28 @@ def memory_rows() -> Iterator[Row]:
                     yield Row(name, family, make(data_type, dims, layout))
 
 
+def rotated_rows() -> Iterator[Row]:
+    """The sampler's large rows with grids that are no random numbers."""
+    for row in memory_rows():
+        o = row.operation
+        if not isinstance(o, SpatialTfSamplerForward | SpatialTfSamplerBackward) or "gaps" in row.name:
+            continue
+        if o.transformer.dims in (FIRST_LAYER, MEDIUM):
+            family = f"{row.family} of a rotated grid"
+            name = row.name.replace(row.family, family)
+            yield Row(name, family, o, contents=partial(rotated_grid, o.transformer))
+
+
 def rows(match: str = "") -> Iterator[Row]:
     """All rows whose name contains ``match``."""
     everything = chain(
-        convolution_rows(), attention_rows(), memory_rows(), ctc_rows(), fused_rows(), rnn_rows(), graph_rows()
+        convolution_rows(),
+        attention_rows(),
+        memory_rows(),
+        rotated_rows(),
+        ctc_rows(),
+        fused_rows(),
+        rnn_rows(),
+        graph_rows(),
     )
     return (row for row in everything if match in row.name)

@@ -1,5 +1,5 @@
-"""Operands that are aligned, but for one that begins an element later: each in turn, by each solver that serves. A solver that asks for too
-little alignment accesses packs of 16 bytes at addresses that are no multiples of 16."""
+"""Operands that are aligned, but for one that begins an element later, or half a pack: each in turn, by each solver that serves. A solver
+that asks for too little alignment accesses packs of 16 bytes at addresses that are no multiples of 16."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ from dualdnn.conformance.marks import shows
 
 DIMS = (2, 8, 4, 8)
 ROWS, CHANNELS = TensorSpec.packed(FLOAT, DIMS), TensorSpec.packed(HALF, DIMS, NHWC)
+HALF_A_PACK = 8  # bytes
 LARGE = (8, 8, 32, 32)  # a chain that gets a kernel of its own
 BETWEEN = graph.tensor(4, LARGE, virtual=True)
 MAXIMUM = cudnnPoolingMode_t.CUDNN_POOLING_MAX
@@ -109,7 +110,8 @@ def test_one_operand_begins_at_an_element(trial, caller, name):
     before = pooling.pooled(operation) if isinstance(operation, PoolingBackward) else None
     for operand in operation.operands:
         if operand not in operation.raw:
-            trial(operation, before=before, offsets={operand: element_bytes(operation, operand)})
+            for offset in {element_bytes(operation, operand), HALF_A_PACK}:
+                trial(operation, before=before, offsets={operand: offset})
 
 
 @pytest.mark.ours

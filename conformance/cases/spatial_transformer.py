@@ -237,6 +237,25 @@ def test_many_samples(trial, data_type, layout):
     trial(forward(data_type, dims, x=x, y=operation.dy))
 
 
+@shows("cudnnSpatialTfSamplerForward/c01")
+@pytest.mark.parametrize("layout, of_y", [("nchw", "nchw"), ("nhwc", "nhwc"), ("gaps", "gaps"), ("nchw", "gaps")])
+@by_type
+def test_rotated_images(trial, data_type, layout, of_y):
+    """Neighbouring pixels sample neighbours, as they do with affine transforms: small, large, far outside, and with coordinates that are
+    no numbers. Of the last image they lie apart, and in one corner of another."""
+    images, channels, height, width = dims = (5, 3, 110, 160)
+    source = (images, channels, 104, 160)
+    y, x = np.meshgrid(np.linspace(-1, 1, height), np.linspace(-1, 1, width), indexing="ij")
+    grid = [np.stack([s * x - 0.2 * y + b, 0.2 * x + s * y], axis=-1) for s, b in ((0.9, 0.0), (3.0, 0.1), (0.05, 1.0))]
+    grid += [grid[0].copy(), np.random.default_rng(3).normal(0, 0.7, (height, width, 2))]
+    grid[0][3, ::7] = np.nan
+    grid[3][:16, :16] = np.random.default_rng(4).normal(0, 0.7, (16, 16, 2))
+    operation = forward(
+        data_type, dims, x=laid_out(data_type, source, layout), y=laid_out(data_type, dims, of_y), beta=0.5
+    )
+    trial(operation, before=with_grid(operation, np.stack(grid)))
+
+
 @shows("cudnnSpatialTfSamplerBackward/c01")
 @pytest.mark.parametrize(
     "data_type, channels, layout",

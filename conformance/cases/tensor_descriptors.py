@@ -458,3 +458,25 @@ def test_enumerators_have_their_numbers(cudnn):
     assert [d.value for d in api.cudnnFoldingDirection_t] == [0, 1]
     assert api.CUDNN_TRANSFORM_FOLD == 0 and api.CUDNN_TRANSFORM_UNFOLD == 1
     assert len(cudnnDataType_t) == 10 and len(cudnnTensorFormat_t) == 3
+
+
+# What is created, and the call with an array that has an element fewer than it says.
+SHORT = {
+    "cudnnSetTensorNdDescriptorEx/c03": ("Tensor", "cudnnSetTensorNdDescriptorEx", (api.cudnnTensorFormat_t(0), FLOAT, 4, (2, 3, 4))),
+    "cudnnSetRNNDataDescriptor/c08": (
+        "RNNData", "cudnnSetRNNDataDescriptor", (FLOAT, api.cudnnRNNDataLayout_t(0), 4, 3, 5, (4, 2), None),
+    ),
+    "cudnnStatus_t/c05": (
+        "SpatialTransformer", "cudnnSetSpatialTransformerNdDescriptor", (api.cudnnSamplerType_t(0), FLOAT, 4, (2, 3, 4)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.ours
+@shows(*SHORT)
+@pytest.mark.parametrize("clause", SHORT)
+def test_arrays_with_an_element_too_few(cudnn, refuses, clause):
+    """Arrays of Python say how long they are."""
+    kind, call, arguments = SHORT[clause]
+    made = getattr(cudnn, f"cudnnCreate{kind}Descriptor")()
+    refuses(BAD_PARAM, clause, getattr(cudnn, call), made, *arguments)

@@ -265,7 +265,9 @@ def test_data_types_must_agree(refused, x, y):
 @shows("cudnnTransformTensor/c09")
 def test_overlapping_destination_is_not_supported(refused):
     y = TensorSpec(FLOAT, DIMS, (105, 35, 1, 1))
-    refused(moved(TensorSpec.packed(FLOAT, DIMS), y), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04")
+    x = TensorSpec.packed(FLOAT, DIMS)
+    refused(moved(x, y), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04")
+    refused(TransformTensorEx(changing(), 1.0, 0.0, x, y), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04")
 
 
 @shows("cudnnTransformTensor/c02")

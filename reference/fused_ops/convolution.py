@@ -129,7 +129,10 @@ def convolution_add_activation(
         return Exact(value, error, 1, spread=partial(_steps, squares))
     total, terms = scaled(value, scale, None)
     factor = 1.0 if scale is None else np.abs(scale)
-    error = factor * (error + 2 * _units(operation, operation.y) * np.abs(value))
+    stored = np.maximum(
+        np.abs(value), PRECISION[operation.y.data_type][1]
+    )  # all that are no normal numbers have one error
+    error = factor * (error + 2 * _units(operation, operation.y) * stored)
     if z is not None:
         residual, residual_terms = scaled(z, z_scale, None)
         total, terms = total + residual, terms + residual_terms

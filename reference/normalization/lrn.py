@@ -41,19 +41,20 @@ def lrn_backward(operation: LRNCrossChannelBackward, _y: Array, dy: Array, x: Ar
         return combined(values, CHANNELS, -last, -first, combine)
 
     direct, each = dy * s.value, dy * x * s.value / s.base
+    _, least, largest = PRECISION[operation.compute_type]
     value = direct - 2 * factor * beta * x * spread(each)
 
     def magnitude() -> Array:
         # Small terms may be lost before a large x multiplies them, and a small product of x before large terms do.
         terms, product = spread(np.abs(each) + s.smallest), np.maximum(np.abs(2 * factor * beta * x), s.smallest)
-        return allowed(np.abs(direct) + s.lost_of(dy) + product * terms, s, spread)
+        beyond = np.fmax.reduce([np.abs(direct), terms, np.abs(x) * terms, product * terms]) >= largest
+        return np.where(beyond, np.inf, allowed(np.abs(direct) + s.lost_of(dy) + product * terms, s, spread))
 
     def worst() -> Array:
         return spread(roundings(s, beta + 1), np.maximum) + min(operation.lrn.n, x.shape[1]) + GRADIENT
 
     def lost() -> Array:
         """Where a product of x that underflows meets an infinity: zero times it is NaN."""
-        least = PRECISION[operation.compute_type][1]
         return np.asarray((np.abs(2 * factor * beta * x) < least) & np.isinf(value))
 
     return Exact(value, magnitude, worst, undetermined=lost)

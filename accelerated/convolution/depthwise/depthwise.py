@@ -146,7 +146,7 @@ def _module(o: Convolution, definitions: dict[str, int]) -> tuple[tuple[str, str
 def _arguments(
     o: Convolution, value: ConvolutionStruct, ring: RingStruct, divisors: tuple[int, int, int, int], rows: int
 ) -> Any:
-    """``Arguments`` in depthwise.cu."""
+    """Return the ``Arguments`` in depthwise.cu."""
     names, last = ("packs", "columns", "row_tiles", "blocks"), channels_last(o.x) and channels_last(o.y)
     fields = [
         *pointers(5),
@@ -172,7 +172,7 @@ def _factors(operation: Convolution) -> list[tuple[str, Any]]:
 
 
 def _steps(tensor: TensorSpec, innermost: int) -> tuple[int, ...]:
-    """Distances between neighbours along every dimension but the innermost."""
+    """Return the distances between neighbours along every dimension but the innermost."""
     return (*tensor.strides[:innermost], *tensor.strides[innermost + 1 :])
 
 

@@ -102,7 +102,7 @@ class Ring(NamedTuple):
 
 
 def ring_definitions(o: Convolution, device: Any) -> dict[str, int]:
-    """Definitions of a kernel that TMA feeds; none where it cannot read x, or packs of y would be torn."""
+    """Return the definitions of a kernel that TMA feeds; none where it cannot read x, or packs of y would be torn."""
     if not has_tma(device):
         return {}
     window = WINDOWS[o.w.dims[2:]]
@@ -118,7 +118,7 @@ def ring_definitions(o: Convolution, device: Any) -> dict[str, int]:
 
 
 def ring(o: Convolution, definitions: Mapping[str, int], device: Any) -> Ring:
-    """What serves the operation."""
+    """Return the ring that serves the operation."""
     shape = min(_shapes(o, definitions), key=lambda shape: _clocks(o, shape, device.multiprocessors))
     row_bytes = prod(shape.box[:2]) * o.x.scalar_bytes
     arguments = RingStruct(
@@ -140,7 +140,7 @@ def tiled_map(tensor: TensorSpec, box: tuple[int, int, int, int]) -> UnswizzledT
 
 
 def _shapes(o: Convolution, definitions: Mapping[str, int]) -> Iterator[Shape]:
-    """For every number of boxes the widest, with all heights of which blocks are about alike."""
+    """Yield, for every number of boxes, the widest shape, with all heights of which blocks are about alike."""
     window, (taps, step) = WINDOWS[o.w.dims[2:]], (o.w.dims[3], o.convolution.stride[1])
     channels, columns = definitions["CHANNELS"], window.columns
     box_channels = BOX_CHANNEL_BYTES // o.x.scalar_bytes
@@ -158,7 +158,8 @@ def _shapes(o: Convolution, definitions: Mapping[str, int]) -> Iterator[Shape]:
 
 
 def _clocks(o: Convolution, shape: Shape, multiprocessors: int) -> float:
-    """Rows times threads of a multiprocessor; one with room for more blocks than it gets waits for memory instead."""
+    """Return rows times threads of a multiprocessor; one with room for more blocks than it gets waits for memory
+    instead."""
     window = shape.window
     resident = min(
         window.blocks * window.threads // shape.threads, window.blocks * window.block_bytes // shape.shared_bytes

@@ -85,8 +85,8 @@ class FilterGradientProblem(Problem):
         return replace(c, mode=Mode.CUDNN_CROSS_CORRELATION, stride=c.dilation, dilation=c.stride, group_count=groups)
 
     def incoming(self, parts: int, channels_last: bool) -> tuple[TensorSpec, FilterSpec]:
-        """dy as it lies, (parts of the images, output channels, images, positions ...), and the forward convolution's
-        filter."""
+        """Return dy as it lies, (parts of the images, output channels, images, positions ...), and the forward
+        convolution's filter."""
         dy = self.operation.dy
         (images, filters, *extents), (image, channel, *steps) = dy.dims, dy.strides
         each = images // parts

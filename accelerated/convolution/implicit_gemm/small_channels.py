@@ -218,14 +218,14 @@ class Geometry:
         return max(results, self.steps(self.terms) * STEP_WORDS * ENTRY_BYTES)
 
     def slot_rows(self, tile: Tile) -> int:
-        """Rows of one depth and channel."""
+        """Return the rows of one depth and channel."""
         return (tile.rows - 1) * self.step[1] + (self.taps[1] - 1) * self.dilation[1] + 1
 
     def slots(self, tile: Tile) -> int:
         return self.channels // self.lanes * self.taps[0] * self.slot_rows(tile)
 
     def pitch(self, tile: Tile) -> int:
-        """Elements of a row."""
+        """Return the elements of a row."""
         columns = (tile.columns - 1) * self.step[2] + (self.taps[2] - 1) * self.dilation[2] + 1
         return rounded_up(self.skew + columns * self.lanes, self.pack)
 
@@ -248,11 +248,11 @@ class Geometry:
         return self.operation.convolution.group_count * -(-self.group_filters // self.filters)
 
     def blocks(self, tile: Tile) -> int:
-        """That share the tiles of one part."""
+        """Return the blocks that share the tiles of one part."""
         return min(-(-self.tiles(tile) // TEAMS), max(1, self.multiprocessors // self.parts))
 
     def clocks(self, tile: Tile) -> float:
-        """About how long the device is busy with such tiles."""
+        """Return about how long the device is busy with such tiles."""
         blocks = self.blocks(tile)
         rounds = -(-self.tiles(tile) // (TEAMS * blocks)) * -(-self.parts * blocks // self.multiprocessors)
         passes = -(-tile.rows * tile.columns // (TEAM_WARPS * PIXELS))
@@ -283,8 +283,8 @@ class Geometry:
     # What the kernel needs
 
     def image_terms(self, tile: Tile) -> tuple[tuple[int, int], ...]:
-        """(extent, elements in shared memory from one to the next) of depth, rows, columns and channels of the filter,
-        in the order of the terms."""
+        """Return (extent, elements in shared memory from one to the next) of depth, rows, columns and channels of the
+        filter, in the order of the terms."""
         pitch, rows = self.pitch(tile), self.slot_rows(tile)
         depth, row = (self.taps[0], rows * pitch), (self.taps[1], self.dilation[1] * pitch)
         column = (self.taps[2], self.dilation[2] * self.lanes)

@@ -219,7 +219,7 @@ class _Kernels:
         return [*self.forward("convolution_fft_filters", s.images_at, columns, channels), expand]
 
     def images(self, first: int, images: int) -> list[Launch]:
-        """Images to results."""
+        """Return the launch from images to results."""
         s, o, groups = self.spectra, self.operation, self.groups
         tiles = images * prod(s.tiles)
         channels, filters = o.w.dims[1], o.w.dims[0] // groups

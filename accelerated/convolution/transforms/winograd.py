@@ -74,7 +74,7 @@ def aligned(nbytes: int) -> int:
 
 
 def _nonfused_workspace(operation: Convolution, device: Any) -> Workspace:
-    """Filters, then images, then products; images slice by slice where they are large."""
+    """Return the workspace: filters, then images, then products; images slice by slice where they are large."""
     tiling = _nonfused_tiling(operation)
     value_bytes = TILE * TILE * COMPUTE_BYTES
     image, product = (tiling.of_image * value_bytes * tensor.dims[1] for tensor in (operation.x, operation.y))

@@ -38,13 +38,6 @@ def _choice(name: str, choices: tuple[str, ...]) -> str:
     return text
 
 
-def _flag(name: str) -> bool:
-    text = os.environ.get(name, "0")
-    if text not in ("0", "1"):
-        raise ValueError(f"{name}={text!r}: expected 0 or 1")
-    return text == "1"
-
-
 class EmulatedStream(Stream):
     """Work is done when its call returns."""
 
@@ -143,7 +136,7 @@ class EmulatedDevice(Device):
         self.seed = _integer("DUALDNN_EMULATION_SEED", 0, 0, 2**32 - 1)
         self.multiprocessors = _integer("DUALDNN_EMULATION_MULTIPROCESSORS", 1, 1, MOST_MULTIPROCESSORS)
         self.guard = _choice("DUALDNN_EMULATION_GUARD", GUARDS)
-        self.architecture = RACES if _flag("DUALDNN_EMULATION_RACES") else "emulated"
+        self.architecture = RACES if _choice("DUALDNN_EMULATION_RACES", ("0", "1")) == "1" else "emulated"
         self.pool = GuardedPool()
         self.default_stream: EmulatedStream = EmulatedStream(self, 0)
         self._streams = 0

@@ -31,8 +31,6 @@
 #define warpSize 32
 #define __builtin_assume(condition)
 
-thread_local unsigned char shared_memory[emulated::dynamic_shared_bytes] __attribute__((aligned(1024)));
-
 // The definition in this module comes before the C library's: an assertion fails the launch, not the process.
 extern "C" __attribute__((visibility("hidden"))) inline void __assert_fail(const char* condition, const char* file,
                                                                            unsigned line, const char*) noexcept {

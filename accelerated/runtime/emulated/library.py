@@ -35,11 +35,11 @@ class HostPages(ctypes.Structure):
     _fields_ = (("first", ctypes.c_void_p), ("bytes", ctypes.c_size_t))
 
 
-class HostStacks(ctypes.Structure):
-    _fields_ = (("lowest", ctypes.c_void_p * 1024),)
+class HostMappings(ctypes.Structure):
+    _fields_ = (("stacks", ctypes.c_void_p * 1024), ("shared", ctypes.c_void_p * 3))
 
 
-_stacks = HostStacks()  # of this process
+_mappings = HostMappings()  # of this process
 
 
 class HostLaunch(ctypes.Structure):
@@ -52,7 +52,7 @@ class HostLaunch(ctypes.Structure):
         ("seed", ctypes.c_uint),
         ("memory", ctypes.POINTER(HostPages)),
         ("memory_count", ctypes.c_size_t),
-        ("stacks", ctypes.POINTER(HostStacks)),
+        ("mappings", ctypes.POINTER(HostMappings)),
         ("failed", ctypes.c_uint),
         ("block_index", ctypes.c_uint * 3),
         ("thread_index", ctypes.c_uint * 3),
@@ -80,7 +80,7 @@ class EmulatedLibrary:
 
     def launch(self, launch: HostLaunch) -> None:
         """Run a launch; the caller holds ``launching``."""
-        launch.stacks = ctypes.pointer(_stacks)
+        launch.mappings = ctypes.pointer(_mappings)
         self._launch(ctypes.byref(launch))
 
     def source_line(self, instruction: int) -> str | None:

@@ -37,11 +37,9 @@ constexpr const char* names[] = {"read", "write", "atomic access"};
   else if (earlier.agent >= first_warp)
     snprintf(who, sizeof who, "by a product of warp %u", earlier.agent - first_warp);
   if (earlier.time <= block_begin) strcat(who, " of another block");
-  const ptrdiff_t dynamic = address - reinterpret_cast<const char*>(shared_memory);
-  const bool is_dynamic = dynamic >= 0 && size_t(dynamic) < dynamic_shared_bytes;
   if (region.is_shared)
-    snprintf(where, sizeof where, "at byte %td of the %s shared memory", is_dynamic ? dynamic : address - region.first,
-             is_dynamic ? "dynamic" : "static");
+    snprintf(where, sizeof where, "at byte %td of the %s shared memory", address - region.first,
+             &region == regions ? "static" : "dynamic");
   block.launch->other_instruction = earlier.instruction;
   fail_at(instruction, region.is_shared ? nullptr : address, "race %s: %s this %s behind the %s %s", where, problem,
           names[int(kind)], names[int(earlier.kind)], who);

@@ -8,18 +8,23 @@ namespace emulated::races {
 
 // --- launches, blocks and warps ---
 
+static void follow_shared(Region& region, const char* first, size_t bytes, size_t most_bytes, bool starts) {
+  const size_t count = most_bytes / cell_bytes + 2;
+  if (!region.cells) region.cells = static_cast<Cell*>(calloc(count, sizeof(Cell)));
+  for (size_t i = 0; starts && i < count; i++) region.cells[i].reads.count = region.cells[i].writes.count = 0;
+  region.first = first, region.bytes = bytes, region.is_shared = true;
+}
 void begin_launch() {
-  Region& shared = regions[0];
-  if (!shared.cells || now > 1u << 30) {
-    const size_t count = image.shared_bytes / cell_bytes + 2;
-    if (!shared.cells) shared.cells = static_cast<Cell*>(calloc(count, sizeof(Cell)));
-    for (size_t i = 0; i < count; i++) shared.cells[i].reads.count = shared.cells[i].writes.count = 0;
+  const bool starts = now > 1u << 30;
+  follow_shared(regions[0], image.shared, image.shared_bytes, image.shared_bytes, starts);
+  follow_shared(regions[1], reinterpret_cast<char*>(shared_memory), block.launch->shared_bytes, dynamic_shared_bytes,
+                starts);
+  if (starts || now == 1) {
     memset(of_warp, 0, sizeof of_warp);
     memset(lane_floor, 0, sizeof lane_floor);
     now = 1;
   }
-  shared.first = image.shared, shared.bytes = image.shared_bytes, shared.is_shared = true;
-  region_count = 1;
+  region_count = shared_regions;
   for (size_t i = 0; i < block.launch->memory_count && region_count < maximum_regions; i++) {
     const Pages& pages = block.launch->memory[i];
     if (pages.bytes > most_tracked_bytes) continue;
@@ -33,7 +38,8 @@ void begin_launch() {
   past_count = 0;
 }
 void end_launch() {
-  for (unsigned i = 1; i < region_count; i++) munmap(regions[i].cells, regions[i].bytes / cell_bytes * sizeof(Cell));
+  for (unsigned i = shared_regions; i < region_count; i++)
+    munmap(regions[i].cells, regions[i].bytes / cell_bytes * sizeof(Cell));
   if (arena_used) madvise(arena, arena_used, MADV_DONTNEED);
   region_count = arena_used = 0;
 }

@@ -51,10 +51,10 @@ struct Acting {  // for whom a thread accesses memory
   bool engine;
 };
 
-constexpr unsigned maximum_regions = 64, gate_slots = 1u << 14, maximum_pasts = 1u << 16;
+constexpr unsigned shared_regions = 2, maximum_regions = 64, gate_slots = 1u << 14, maximum_pasts = 1u << 16;
 constexpr size_t most_tracked_bytes = size_t(64) << 20, arena_bytes = size_t(16) << 30;
 
-inline Region regions[maximum_regions];  // the first is the shared memory
+inline Region regions[maximum_regions];  // the first two are the shared memory, that of variables and dynamic
 inline unsigned region_count;
 inline char* arena;  // of the launch
 inline size_t arena_used;

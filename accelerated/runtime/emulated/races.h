@@ -6,9 +6,8 @@
 // object before the end of the wait for its phase, and, between blocks, an atomic access behind a fence before another
 // of the same variable; an arrival speaks for its own thread alone. So a race is found although the numbers are right.
 // What TMA and asynchronous products read of shared memory must also have been published by those who wrote it. Not
-// followed: that, of products whose left tile is in registers (they read at once); global memory in what TMA reads, in
-// variables of the module and in allocations of more than 64 MB; flags in memory that are no atomic accesses; that a
-// fence stands behind an atomic access, too.
+// followed: global memory in what TMA reads, in variables of the module and in allocations of more than 64 MB; flags in
+// memory that are no atomic accesses; that a fence stands behind an atomic access, too.
 //
 // Time counts what may order something. An access has the time at which it happened; a thread knows of each other one
 // up to which time its accesses come before what the thread does next (a vector clock). Those of TMA belong to an agent

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdarg>
+#include <cstdlib>
 #include <link.h>
 #include <sys/mman.h>
 #include <ucontext.h>
@@ -78,9 +79,12 @@ void fail(const char* format, ...) {
   abandon();
 }
 
-// --- memory that earlier kernels may still write: inaccessible until a thread of the launch has waited for them ---
+// --- memory that earlier kernels may still write: inaccessible until a thread of the launch has waited for them, and
+// until one more has, which the seed chooses ---
 
 static bool memory_held;
+static uint64_t watched_block;
+static int watched_thread;
 
 static void hold_memory(bool hold) {
   memory_held = hold;
@@ -91,7 +95,20 @@ static void hold_memory(bool hold) {
 }
 
 void griddepcontrol_wait() {
+  current->follows = block.follows = true;
   if (memory_held) hold_memory(false);
+}
+
+void require_followed(const void* instruction) {
+  if (!current->follows) fail_at(instruction, nullptr, "a copy before griddepcontrol_wait_before_access()");
+}
+
+static void watch_memory(uint64_t number_of_blocks) {
+  const Launch& launch = *block.launch;
+  const uint64_t random = (launch.seed + number_of_blocks * 31 + block.threads) * 0x9E3779B97F4A7C15ull;
+  watched_block = (random >> 32) % number_of_blocks;
+  watched_thread = (random >> 16) % block.threads;
+  hold_memory(true);
 }
 
 // --- threads ---
@@ -110,6 +127,7 @@ static void release_barrier() {
   races::order_block();
   block.arrived = 0;
   block.vote_result = std::exchange(block.votes, 0u);
+  for (int i = 0; block.follows && i < block.threads; i++) block.thread[i].follows = true;
   for (int i = 0; i < block.threads; i++) {  // in the order of the seed, so that it matters after the barrier too
     Thread& thread = block.thread[block.order[i]];
     if (thread.wait == Wait::block && &thread != current) wake(thread);
@@ -194,6 +212,13 @@ static void finish_thread(Thread& thread) {
   }
 }
 
+// What a thread finds where its variables will be: not those of the thread before it.
+[[gnu::noinline]] static void poison_stack() {
+  alignas(16) unsigned char below[512];
+  fill_with_poison(below, sizeof below);
+  asm volatile("" ::"r"(below) : "memory");
+}
+
 static void run_threads() {  // the body of every fiber
   for (;;) {
     Fiber* fiber = running;
@@ -201,6 +226,9 @@ static void run_threads() {  // the body of every fiber
       Thread& thread = block.thread[block.order[block.started++]];
       thread.fiber = fiber;
       current = &thread;
+      if (thread.rank == watched_thread && block.launch->kernel->waits && block.number == watched_block)
+        hold_memory(true);
+      poison_stack();
       block.launch->kernel->call(block.launch->arguments);
       finish_thread(thread);
       if (block.ready_first != block.ready_last) break;  // threads that waited longer go first
@@ -224,7 +252,7 @@ static void prepare_fiber(Fiber& fiber) {
 // The stack of this number; null where there is no memory. They stay: mapping them for each launch took a third of the
 // time of many.
 static char* find_stack(int number) {
-  char*& stack = block.launch->stacks->lowest[number];
+  char*& stack = block.launch->mappings->stacks[number];
   if (stack) return stack;
   void* made = mmap(nullptr, stack_bytes + page_bytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -252,7 +280,24 @@ static bool start_fiber() {
 
 // --- the module's shared memory and code, as the dynamic linker placed them ---
 
-static int find_image(dl_phdr_info* info, size_t, void* dynamic_shared) {
+// --- shared memory: that of __shared__ variables is thread-local ---
+
+extern "C" {
+alignas(16) thread_local unsigned char emulated_variable[16];
+extern const size_t emulated_variable_offset;  // in the module's block of such variables
+}
+asm(R"(
+.pushsection .rodata
+.balign 8
+.globl emulated_variable_offset
+.hidden emulated_variable_offset
+emulated_variable_offset: .quad emulated_variable@dtpoff
+.popsection
+)");
+static unsigned *variables_in_flight, dynamic_in_flight[dynamic_shared_bytes / 4];  // of each word, what requested it
+static size_t bytes_in_flight;
+
+static int find_image(dl_phdr_info* info, size_t, void*) {
   Image found{};
   for (int i = 0; i < info->dlpi_phnum; i++) {
     const auto& segment = info->dlpi_phdr[i];
@@ -260,29 +305,40 @@ static int find_image(dl_phdr_info* info, size_t, void* dynamic_shared) {
       found.code = reinterpret_cast<char*>(info->dlpi_addr + segment.p_vaddr);
       found.code_end = found.code + segment.p_memsz;
     }
-    if (segment.p_type == PT_TLS) {
-      found.shared = static_cast<char*>(info->dlpi_tls_data);
-      found.shared_bytes = segment.p_memsz;
-    }
+    if (segment.p_type == PT_TLS) found.shared_bytes = segment.p_memsz;
   }
-  const char* wanted = static_cast<char*>(dynamic_shared);
-  if (!found.shared || wanted < found.shared || wanted >= found.shared + found.shared_bytes) return 0;
+  const char* own = reinterpret_cast<char*>(find_image);
+  if (own < found.code || own >= found.code_end) return 0;
   found.base = reinterpret_cast<char*>(info->dlpi_addr);
-  found.written_bytes = dynamic_shared_bytes;
   image = found;
+  variables_in_flight = static_cast<unsigned*>(calloc(found.shared_bytes / 4 + 1, sizeof(unsigned)));
   return 1;
 }
 
 static void locate_image() {
-  char* dynamic = reinterpret_cast<char*>(shared_memory);
-  static ptrdiff_t offset =
-      -1;  // of the dynamic shared memory in the module's block; the block differs between host threads
-  if (offset < 0) {
-    dl_iterate_phdr(find_image, dynamic);
-    offset = dynamic - image.shared;
+  if (!image.base) dl_iterate_phdr(find_image, nullptr);
+  image.shared = reinterpret_cast<char*>(emulated_variable) - emulated_variable_offset;  // of this host thread
+}
+
+// Dynamic shared memory ends, or with odd seeds starts, at an inaccessible page.
+static void place_dynamic_shared_memory() {
+  Mappings& of = *block.launch->mappings;
+  constexpr size_t most = (dynamic_shared_bytes + page_bytes - 1) / page_bytes * page_bytes;
+  if (!of.shared) {
+    void* made =
+        mmap(nullptr, most + 2 * shared_guard_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (made == MAP_FAILED) return record_failure(nullptr, "no memory for dynamic shared memory");
+    of.shared = of.first_shared = of.last_shared = static_cast<char*>(made) + shared_guard_bytes;
   }
-  if (image.shared != dynamic - offset) image.written_bytes = dynamic_shared_bytes;
-  image.shared = dynamic - offset;
+  const size_t wanted = block.launch->shared_bytes, bytes = (wanted + page_bytes - 1) / page_bytes * page_bytes;
+  const bool at_start = block.launch->seed % 2;
+  char *first = at_start ? of.shared : of.shared + most - bytes, *last = first + bytes;
+  if (first != of.first_shared || last != of.last_shared) {
+    mprotect(of.first_shared, of.last_shared - of.first_shared, PROT_NONE);
+    mprotect(first, bytes, PROT_READ | PROT_WRITE);
+    of.first_shared = first, of.last_shared = last;
+  }
+  shared_memory = reinterpret_cast<unsigned char*>(at_start ? first : last - (wanted + 15) / 16 * 16);
 }
 
 constexpr unsigned char poison[] = {0xff, 0x7f};  // of bytes at even and at odd addresses
@@ -297,28 +353,103 @@ void fill_with_poison(void* memory, size_t bytes) {
   for (to += words * sizeof(wchar_t); to < end; to++) *to = poison_at(to);
 }
 
+static bool is_poison(const void* memory, size_t bytes) {
+  const unsigned char* const first = static_cast<const unsigned char*>(memory);
+  for (size_t i = 0; i < std::min<size_t>(bytes, 2); i++)
+    if (first[i] != poison_at(first + i)) return false;
+  return bytes < 3 || memcmp(first, first + 2, bytes - 2) == 0;
+}
+
 // All shared memory is poison before a block starts.
 static void poison_shared_memory() {
-  char *dynamic = reinterpret_cast<char*>(shared_memory), *dynamic_end = dynamic + dynamic_shared_bytes;
-  fill_with_poison(image.shared, dynamic + image.written_bytes - image.shared);
-  fill_with_poison(dynamic_end, image.shared + image.shared_bytes - dynamic_end);
-  image.written_bytes = std::min(block.launch->shared_bytes + shared_guard_bytes, dynamic_shared_bytes);
+  const Mappings& of = *block.launch->mappings;
+  fill_with_poison(image.shared, image.shared_bytes);
+  fill_with_poison(of.first_shared, of.last_shared - of.first_shared);
 }
 
-// Fails where TMA may still write to shared memory, which the next block has, when a block ends.
-static void check_loads() {
-  if (!loads_in_flight) return;
-  record_failure(nullptr, "%d TMA loads that no thread has waited for when the block ends", loads_in_flight);
-  if (load_instruction >= image.code && load_instruction < image.code_end)
-    block.launch->instruction = static_cast<const char*>(load_instruction) - image.base;
+static void check_padding(const char* first, const char* last) {
+  if (is_poison(first, last - first)) return;
+  while (is_poison(first, 1)) first++;
+  record_failure(nullptr, "dynamic shared memory was written at byte %td, the launch has %u bytes",
+                 first - reinterpret_cast<char*>(shared_memory), block.launch->shared_bytes);
+}
+// Beside the dynamic shared memory of a block that has ended.
+static void check_shared_padding() {
+  const Mappings& of = *block.launch->mappings;
+  const char* dynamic = reinterpret_cast<char*>(shared_memory);
+  check_padding(of.first_shared, dynamic);
+  check_padding(dynamic + block.launch->shared_bytes, of.last_shared);
 }
 
-static void check_shared_guard() {
-  const size_t begin = block.launch->shared_bytes, end = std::min(begin + shared_guard_bytes, dynamic_shared_bytes);
-  size_t first = begin;
-  while (first < end && shared_memory[first] == poison_at(&shared_memory[first])) first++;
-  if (first == end) return;
-  record_failure(nullptr, "dynamic shared memory was written at byte %zu, the launch has %zu bytes", first, begin);
+// --- copies in flight ---
+
+// The words of a range of the block's shared memory; null where it is in none.
+static unsigned* requests_of(const void* address, size_t bytes) {
+  const size_t dynamic = static_cast<const unsigned char*>(address) - shared_memory,
+               variable = static_cast<const char*>(address) - image.shared;
+  if (dynamic < block.launch->shared_bytes && dynamic + bytes <= block.launch->shared_bytes)
+    return dynamic_in_flight + dynamic / 4;
+  if (variable < image.shared_bytes && variable + bytes <= image.shared_bytes)
+    return variables_in_flight + variable / 4;
+  return nullptr;
+}
+
+static unsigned first_request(const unsigned* requests, size_t bytes) {  // 0: no copy is in flight there
+  const size_t words = bytes / 4;
+  if (!words || (!*requests && memcmp(requests, requests + 1, (words - 1) * sizeof *requests) == 0)) return 0;
+  while (!*requests) requests++;
+  return *requests;
+}
+
+bool is_shared(const void* address, size_t bytes) { return requests_of(address, bytes); }
+
+void begin_copy(void* to, size_t bytes, const void* instruction) {
+  unsigned* const requests = requests_of(to, bytes);
+  if (!requests) fail_at(instruction, nullptr, "a copy of %zu bytes to %p, not into the shared memory", bytes, to);
+  if (const unsigned other = first_request(requests, bytes)) {
+    block.launch->other_instruction = other;
+    fail_at(instruction, nullptr, "two copies in flight write to the same memory");
+  }
+  wmemset(reinterpret_cast<wchar_t*>(requests), static_cast<const char*>(instruction) - image.base, bytes / 4);
+  bytes_in_flight += bytes;
+  fill_with_poison(to, bytes);
+}
+
+void end_copy(void* to, size_t bytes) {
+  unsigned* const requests = requests_of(to, bytes);
+#ifndef EMULATED_RACES  // which has both lines
+  if (!is_poison(to, bytes))
+    fail_at(image.base + *requests, nullptr, "memory was written that a copy in flight writes to");
+#endif
+  memset(requests, 0, bytes / 4 * sizeof *requests);
+  bytes_in_flight -= bytes;
+}
+
+void require_arrived(const void* from, size_t bytes, Site site) {
+  const unsigned* const requests = requests_of(from, bytes);
+  if (!requests)
+    fail("%s at %s:%d reads %zu bytes at %p, not of the shared memory", site.operation, base_name(site.file), site.line,
+         bytes, from);
+  const unsigned request = bytes_in_flight ? first_request(requests, bytes) : 0;
+  if (!request) return;
+  block.launch->other_instruction = request;
+  fail("%s at %s:%d reads memory that a copy in flight writes to", site.operation, base_name(site.file), site.line);
+}
+
+static unsigned forget_copies(unsigned* requests, size_t bytes) {  // returns the first request
+  const unsigned first = first_request(requests, bytes);
+  memset(requests, 0, bytes / 4 * sizeof *requests);
+  return first;
+}
+// Fails where a copy may still write to shared memory, which the next block has, when a block ends.
+static void check_copies() {
+  if (!bytes_in_flight) return;
+  const bool is_failed = block.launch->failed;
+  const unsigned dynamic = forget_copies(dynamic_in_flight, dynamic_shared_bytes),
+                 variable = forget_copies(variables_in_flight, image.shared_bytes);
+  record_failure(nullptr, "a copy of %zu bytes that no thread has waited for when the block ends", bytes_in_flight);
+  if (!is_failed) block.launch->instruction = dynamic ? dynamic : variable;
+  bytes_in_flight = 0;
 }
 
 void fail_at(const void* instruction, const void* address, const char* format, ...) {
@@ -358,10 +489,15 @@ static void on_signal(int number, siginfo_t* info, void* context) {
   if (address >= stack && address < stack + page_bytes)
     fail_at(instruction, nullptr, "stack overflow: a thread has %zu bytes", stack_bytes);
   instruction = caller_in_module(instruction, reinterpret_cast<void*>(registers[REG_RSP]));
+  if (memory_held && current->follows && number == SIGSEGV && info->si_code != SI_KERNEL) return hold_memory(false);
   if (number == SIGFPE) fail_at(instruction, nullptr, "division by zero or overflow of an integer division");
   if (number == SIGILL) fail_at(instruction, nullptr, "illegal instruction or __trap()");
   if (info->si_code == SI_KERNEL)
     fail_at(instruction, nullptr, "misaligned vector access or an address that cannot exist");
+  const ptrdiff_t shared = address - reinterpret_cast<char*>(shared_memory);
+  if (std::abs(shared) <= ptrdiff_t(dynamic_shared_bytes + shared_guard_bytes))
+    fail_at(instruction, nullptr, "invalid memory access at byte %td of the dynamic shared memory, which has %u",
+            shared, block.launch->shared_bytes);
   const char* cause =
       memory_held ? "invalid memory access, before griddepcontrol_wait_before_access()," : "invalid memory access";
   fail_at(instruction, address, "%s at address %p", cause, static_cast<const void*>(address));
@@ -429,7 +565,8 @@ static void run_block() {
   const int threads = block.threads;
   block.started = block.finished = block.arrived = 0;
   block.votes = block.ready_first = block.ready_last = 0;
-  for (int i = 0; i < threads; i++) block.thread[i].wait = Wait::nothing;
+  block.follows = !block.launch->kernel->waits;
+  for (int i = 0; i < threads; i++) block.thread[i].wait = Wait::nothing, block.thread[i].follows = block.follows;
   for (int i = 0; i * warp_lanes < threads; i++) {
     const int lanes = threads - i * warp_lanes;
     block.warp[i] = {lanes >= warp_lanes ? ~0u : (1u << lanes) - 1, 0};
@@ -456,7 +593,6 @@ static void launch(Launch& request) {
   SignalGuard guard;
   locate_image();
   block.launch = &request;
-  launches++;
   fibers_made = fibers_idle = 0;  // launches of other modules had the stacks
   block.size = {request.block[0], request.block[1], request.block[2]};
   block.grid = {request.grid[0], request.grid[1], request.grid[2]};
@@ -465,24 +601,24 @@ static void launch(Launch& request) {
     block.thread[i].index = {i % block.size.x, i / block.size.x % block.size.y, i / block.size.x / block.size.y};
     block.thread[i].rank = i;
   }
-  if (request.kernel->waits) hold_memory(true);
+  const uint64_t number_of_blocks = uint64_t(block.grid.x) * block.grid.y * block.grid.z;
+  place_dynamic_shared_memory();
+  if (request.kernel->waits) watch_memory(number_of_blocks);
   races::begin_launch();
-  const uint64_t blocks = uint64_t(block.grid.x) * block.grid.y * block.grid.z;
-  for (uint64_t step = 0; step < blocks && !request.failed; step++) {
-    const uint64_t number = request.seed ? blocks - 1 - step : step;
+  for (uint64_t step = 0; step < number_of_blocks && !request.failed; step++) {
+    const uint64_t number = block.number = request.seed ? number_of_blocks - 1 - step : step;
+    blocks++;
     block.index = {unsigned(number % block.grid.x), unsigned(number / block.grid.x % block.grid.y),
                    unsigned(number / block.grid.x / block.grid.y)};
     if (step == 0 || request.seed > 1) order_threads(request.seed, number);
     poison_shared_memory();
     races::begin_block();
-    loads_in_flight = 0;
     run_block();
-    if (request.failed) break;
-    check_shared_guard();
-    check_loads();
+    if (!request.failed) check_shared_padding();
+    check_copies();
   }
   races::end_launch();
-  griddepcontrol_wait();
+  if (memory_held) hold_memory(false);
   block.launch = nullptr;
 }
 

@@ -17,13 +17,13 @@
 #define EMULATED_CALL inline __attribute__((noinline))  // so that EMULATED_HERE is where it is called
 #define EMULATED_HERE (static_cast<const char*>(__builtin_return_address(0)) - 1)
 
-extern constinit thread_local unsigned char shared_memory[];  // the one name for dynamic shared memory
+inline unsigned char* shared_memory;  // dynamic, of the launch
 
 namespace emulated {
 
 constexpr int maximum_threads = 1024, warp_lanes = 32;
 constexpr size_t stack_bytes = 256 * 1024, page_bytes = 4096;
-constexpr size_t dynamic_shared_bytes = 227 * 1024, shared_guard_bytes = 4096;
+constexpr size_t dynamic_shared_bytes = 227 * 1024, shared_guard_bytes = 1 << 20;
 constexpr size_t maximum_argument_bytes = 32 * 1024;
 
 struct Kernel {
@@ -40,8 +40,9 @@ struct Pages {
   size_t bytes;
 };
 
-struct Stacks {  // of the process: all modules launch on the same ones. Null: not made yet
-  char* lowest[maximum_threads];
+struct Mappings {  // of the process: all modules launch with the same ones. Null: not made yet
+  char* stacks[maximum_threads];
+  char *shared, *first_shared, *last_shared;  // what may be dynamic shared memory; the pages that are
 };
 
 struct Launch {  // library.py has the same structures
@@ -50,7 +51,7 @@ struct Launch {  // library.py has the same structures
   unsigned grid[3], block[3], shared_bytes, seed;
   const Pages* memory;  // what the arguments point into
   size_t memory_count;
-  Stacks* stacks;
+  Mappings* mappings;
   // What went wrong: failed is 1, or 2 if the thread is known. The instruction is an offset into this library; 0: not
   // known.
   unsigned failed, block_index[3], thread_index[3];
@@ -75,6 +76,7 @@ struct Thread {
   int rank;
   Fiber* fiber;
   Wait wait;
+  bool follows;  // earlier kernels: it has waited for them, or is behind a thread that has
   Site site;
   unsigned mask;  // of the warp operation it waits in
   int source;
@@ -91,9 +93,11 @@ struct Warp {
 struct Block {
   Launch* launch;
   uint3 index;
+  uint64_t number;
   dim3 size, grid;
   int threads, started, finished, arrived;
   unsigned votes, vote_result;
+  bool follows;  // a thread has waited for earlier kernels
   unsigned ready_first, ready_last;
   Thread thread[maximum_threads];
   Warp warp[maximum_threads / warp_lanes];
@@ -102,10 +106,8 @@ struct Block {
 };
 
 inline Block block;
-inline uint64_t launches;             // of this module
-inline Thread* current;               // null outside kernels
-inline int loads_in_flight;           // of TMA, of a block
-inline const void* load_instruction;  // the last of them
+inline uint64_t blocks;  // that this module has run
+inline Thread* current;  // null outside kernels
 
 // Ends the launch: with the thread that found something wrong, with an instruction of this module and an address.
 [[noreturn, gnu::format(printf, 1, 2)]] void fail(const char* format, ...);
@@ -117,29 +119,58 @@ const char* base_name(const char* path);
 void fill_with_poison(void* memory, size_t bytes);
 void suspend();  // until another thread wakes this one
 void wake(Thread& thread);
-void griddepcontrol_wait();  // memory is inaccessible until a thread of the launch has waited for earlier kernels
+// Memory is inaccessible until a thread has waited for earlier kernels: the first of the launch, and one more.
+void griddepcontrol_wait();
+inline void follow_others() { current->follows |= block.follows; }  // behind what orders it behind other threads
+void require_followed(const void* instruction);                     // before a request to access memory
 unsigned barrier(Site site, bool predicate);  // of the block; returns the number of threads whose predicate held
 // Each live lane of the mask deposits its value; the last to come exchanges them.
 void warp_operation(Site site, unsigned mask, void (*exchange)(Thread*, unsigned));
 
-// Asynchronous requests of each thread that it has not waited for. A launch that failed may have left some.
+// Copies into shared memory, of multiples of 4 bytes: what they write is poison from the request until a thread has
+// waited, and nobody else's.
+void begin_copy(void* to, size_t bytes, const void* instruction);
+void end_copy(void* to, size_t bytes);
+void require_arrived(const void* from, size_t bytes, Site site);  // what is read of shared memory
+bool is_shared(const void* address, size_t bytes);
+
+// Asynchronous requests of each thread of a block that it has not waited for, in groups. A launch that failed may have
+// left some.
 template <class T> class Queues {
  public:
-  std::deque<T>& own() {
-    if (launch != launches)
-      for (std::deque<T>& each : of) each.clear();
-    launch = launches;
-    return of[current->rank];
+  void add(const T& request) { own().push_back({request, false}); }
+  void end_group() { own().push_back({{}, true}); }
+  // The oldest first, until so many groups are pending.
+  template <class Finish> void finish(int pending, Finish finish_request) {
+    std::deque<Entry>& queue = own();
+    int groups = 0;
+    for (const Entry& entry : queue) groups += entry.ends_group;
+    while (groups > pending) {
+      const Entry entry = queue.front();
+      queue.pop_front();
+      if (entry.ends_group) groups--;
+      else finish_request(entry.request);
+    }
   }
 
  private:
-  std::deque<T> of[maximum_threads];
-  uint64_t launch = 0;
+  struct Entry {
+    T request;
+    bool ends_group;
+  };
+  std::deque<Entry>& own() {
+    if (of_block != blocks)
+      for (std::deque<Entry>& each : of) each.clear();
+    of_block = blocks;
+    return of[current->rank];
+  }
+  std::deque<Entry> of[maximum_threads];
+  uint64_t of_block = 0;
 };
 
 struct Image {                            // this module, as the dynamic linker placed it
   char *base, *code, *code_end, *shared;  // shared: this host thread's copy of the module's __shared__ variables
-  size_t shared_bytes, written_bytes;     // written: how much of the dynamic shared memory is not known to be poison
+  size_t shared_bytes;
 };
 inline Image image;
 

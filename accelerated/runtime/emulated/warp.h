@@ -142,6 +142,7 @@ inline int __syncthreads_and(int predicate, EMULATED_SITE_PARAMETERS) {
 }
 inline void __syncwarp(unsigned mask = ~0u, EMULATED_SITE_PARAMETERS) {
   emulated::warp_operation(EMULATED_SITE("__syncwarp"), mask, emulated::races::order_lanes);
+  emulated::follow_others();
 }
 inline void __threadfence() { emulated::races::fence(); }
 inline void __threadfence_block() {}

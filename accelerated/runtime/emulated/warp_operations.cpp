@@ -103,6 +103,7 @@ template <int matrices, bool transposed> void load_matrices(Thread* warp, unsign
     for (int row = 0; row < 8; row++) {
       const unsigned char* from;
       memcpy(&from, warp[matrix * 8 + row].value, sizeof from);
+      require_arrived(from, 16, warp->site);
       for (int column = 0; column < 8; column++) {
         const int major = transposed ? column : row, minor = transposed ? row : column;
         memcpy(warp[major * 4 + minor / 2].result + 4 * matrix + minor % 2 * 2, from + 2 * column, 2);

@@ -509,6 +509,23 @@ def test_many_results_are_blended_once(run, subject, formats):
     run(convolution((images, 8, 14, 14), (512, 8, 1, 1), padding=(0, 0), formats=formats, alpha=0.5, beta=-2.0))
 
 
+@shows(f"{F}/c02", "cudnnMathType_t/c01")
+def test_last_tiles_are_blended_once(run):
+    """More of them than one of the blocks has that begin when others have ended."""
+    run(
+        convolution(
+            (10, 16, 16, 16),
+            (144, 16, 1, 1),
+            padding=(0, 0),
+            configuration="PSEUDO_HALF",
+            formats=NHWC,
+            alpha=0.5,
+            beta=-2.0,
+            math_type=DEFAULT,
+        )
+    )
+
+
 @shows(f"{F}/c02")
 @pytest.mark.parametrize("alpha", [0.5, 1.0])
 def test_beta_zero_does_not_read_y(run, alpha):

@@ -59,6 +59,15 @@ def gradient(kind=FLOAT, layout="nchw", dims=DIMS, activation=RELU, without=(), 
     return replace(operation, **dict.fromkeys(without))
 
 
+@pytest.mark.parametrize("make", [added, gradient], ids=lambda make: make.__name__)
+def test_channels_that_end_within_a_pack(trial, make):
+    """Of pixels that begin at whole packs."""
+    operation = make(HALF, "nhwc", (2, 12, 3, 5))
+    tensors = {name: getattr(operation, name, None) for name in ("x", "y", "z", "dx", "dy", "dz")}
+    gaps = {name: replace(spec, strides=(240, 1, 80, 16)) for name, spec in tensors.items() if spec}
+    trial(replace(operation, **gaps))
+
+
 @types
 @layouts
 def test_sum_of_scaled_tensors(trial, kind, layout):

@@ -316,10 +316,23 @@ def test_large_chains(trial, which):
     trial(executed(*chain(*steps, dims=dims, order=order)))
 
 
+@shows(*of("OPERATIONGRAPH", "c01"), *of("TENSOR", "c03"))
+def test_images_of_a_large_chain_begin_anywhere(trial):
+    """Their rows lie at whole packs from each other."""
+    dims = (4, 2, 32, 1024)
+    x, between = tensor(1, dims, HALF, strides=(65537, 32768, 1024, 1)), tensor(4, dims, virtual=True)
+    trial(executed(
+        pointwise(Mode.CUDNN_POINTWISE_ADD, x, between, tensor(2, (1, 2, 1, 1), HALF)),
+        pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, between, tensor(3, dims, HALF)),
+    ))  # fmt: skip
+
+
 @shows(*of("OPERATIONGRAPH", "c01"))
+@pytest.mark.parametrize("read", [False, True], ids=["alone", "read"])
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=["float", "half"])
-def test_a_fused_convolution_inside_a_graph(trial, data_type):
-    """relu(conv(x) + bias), its statistics, and a function of it: nodes that are one documented operation among others."""
+def test_a_fused_convolution_inside_a_graph(trial, data_type, read):
+    """relu(conv(x) + bias), its statistics, and a function of it: nodes that are one documented operation among others, unless another one of
+    them reads what it passes on."""
     dims, channels, last = (2, 8, 6, 5), (1, 8, 1, 1), (0, 2, 3, 1)
     a, b = (tensor(10 + i, dims, FLOAT, virtual=True, order=last) for i in range(2))
     y = tensor(5, dims, data_type, order=last)
@@ -330,6 +343,7 @@ def test_a_fused_convolution_inside_a_graph(trial, data_type):
         pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, b, y),
         GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, y, tensor(6, channels), tensor(7, channels)),
         pointwise(Mode.CUDNN_POINTWISE_TANH_FWD, y, tensor(8, dims, FLOAT)),
+        *((pointwise(Mode.CUDNN_POINTWISE_TANH_FWD, a, tensor(9, dims, FLOAT)),) if read else ()),
     ))  # fmt: skip
 
 

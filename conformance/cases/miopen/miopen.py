@@ -16,6 +16,7 @@ from dualdnn.api.enumerations import (
     cudnnSoftmaxMode_t,
     cudnnStatus_t,
 )
+from dualdnn.api.miopen import enumerations
 from dualdnn.api.miopen.document import functions
 from dualdnn.api.miopen.status import BAD_PARM, NOT_IMPLEMENTED, UNSUPPORTED_OP
 from dualdnn.api.operations import (
@@ -80,6 +81,21 @@ def test_what_the_guide_leaves_out_is_not_there(subject):
     assert not [
         p.name for f in functions().values() for p in f.parameters if "reference" in p.name or p.name == "nbDims"
     ]
+
+
+# The values of the public header (M001), where they do not count from 0 without a gap.
+NUMBERS = {
+    "DataType": [0, 1, 2, 3, 5, 6], "ConvFwdAlgorithm": [0, 1, 2, 3, 5], "ConvBwdDataAlgorithm": [0, 1, 2, 3, 5], "ConvBwdWeightsAlgorithm": [0, 1, 3, 5],
+    "Status": 11, "ActivationMode": 10, "TensorOp": 4, "PoolingMode": 3, "BatchNormMode": 2, "ConvolutionMode": 2, "LRNMode": 2,
+}  # fmt: skip
+
+
+@shows("miopenGuide/c02")
+@pytest.mark.parametrize("name", NUMBERS)
+def test_enumerators_have_the_numbers_of_the_header(subject, name):
+    expected = NUMBERS[name]
+    members = getattr(enumerations, f"miopen{name}_t").__members__.values()
+    assert [int(member) for member in members] == (list(range(expected)) if isinstance(expected, int) else expected)
 
 
 @shows("miopenGuide/c03")

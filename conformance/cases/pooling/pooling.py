@@ -480,6 +480,20 @@ def test_gaps_that_are_no_packs(trial, wide, axis):
         trial(gradient, before=pooled(gradient))
 
 
+@shows("cudnnPoolingForward/c02", "cudnnPoolingBackward/c04")
+def test_no_distance_is_a_pack(trial):
+    """Of pixels, of rows, and of images, in any tensor."""
+    geometry = GEOMETRIES["2x2s2"]._replace(dims=(2, 8, 5, 7))
+    wide, narrow = (
+        TensorSpec(FLOAT, dims, (9 * dims[2] * dims[3], 1, 9 * dims[3], 9))
+        for dims in (geometry.dims, geometry.outputs)
+    )
+    for mode in (MAXIMA[1], AVERAGES[1]):
+        trial(replace(forward(mode, geometry), x=wide, y=narrow))
+        gradient = backward(mode, geometry, x=wide, dx=wide, y=narrow, dy=narrow)
+        trial(gradient, before=pooled(gradient))
+
+
 @shows("cudnnPoolingBackward/c04")
 def test_many_images_with_gaps(trial):
     """A mebibyte of results, in images that do not follow each other."""

@@ -249,6 +249,22 @@ def test_descriptors_that_do_not_fit(refused):
         refused(replace(good, **change), BAD_PARAM, f"{NAME}/c45")
 
 
+@shows(f"{NAME}/c30")
+@pytest.mark.parametrize("cell", [GRU, TANH], ids=label)
+def test_cell_states_of_other_cells(caller, cudnn, handle, cell):
+    """Only an LSTM has them: what is described and given for another cell is not looked at."""
+    from dualdnn.conformance.calls.derived import arguments
+
+    operation = sized(caller, forward(network(cell)))
+    memory = {name: handle.to_device(bytes_) for name, bytes_ in prepare(operation, "normal", 0).items()}
+    given, found = [value(caller, operation, memory) for value in arguments(NAME, RNNForward)], []
+    for states in ((None, None), (caller.tensor(TensorSpec.packed(DOUBLE, (1, 1, 1))), memory["hx"].slice(0, 4))):
+        given[11:13] = states
+        cudnn.cudnnRNNForward(*given)
+        found.append(memory["y"].to_host(np.uint8, operation.nbytes("y")))
+    np.testing.assert_array_equal(*found)
+
+
 @shows(
     f"{NAME}/c45",
     f"{NAME}/c44",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from dualdnn.api.document import functions
-from dualdnn.api.enumerations import cudnnRNNMode_t
+from dualdnn.api.enumerations import cudnnForwardMode_t, cudnnRNNMode_t
 from dualdnn.api.operations import BackendError, RNNBackwardData, RNNBackwardWeights, RNNForward, TensorSpec
 from dualdnn.api.operations.rnn import RNNClipSpec, RNNSpec
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8, NCHW, FilterSpec
@@ -410,6 +410,29 @@ def test_wrong_steps(cudnn, refuses, prepared, name):
         )
     for length in (0, -1):
         refusal(cudnn, refuses, name, good, BAD_PARAM, "cudnnStatus_t/c05", seqLength=length)
+
+
+@pytest.mark.ours
+@shows(
+    "cudnnGetRNNWorkspaceSize/c03",
+    "cudnnGetRNNWorkspaceSize/c08",
+    "cudnnGetRNNTrainingReserveSize/c03",
+    "cudnnGetRNNTrainingReserveSize/c10",
+    "cudnnStatus_t/c05",
+)
+def test_sizes_of_a_network_that_knows_its_inputs(caller, cudnn, handle, refuses):
+    """One of version 8: as many bytes as it says of them; vectors of another size, and fewer descriptors than steps, are refused."""
+    first = forward(plain(layers=1), PACKED, LENGTHS)
+    network = caller.descriptor(first.network)
+    spaces = cudnn.cudnnGetRNNTempSpaceSizes(handle, network, cudnnForwardMode_t(1), caller.descriptor(first.x))
+    x, other = (
+        [caller.tensor(TensorSpec.packed(FLOAT, (batch, size, 1))) for batch in LENGTHS] for size in (first.x.vector, 3)
+    )
+    for call, clause, size in (("Workspace", "c08", spaces[0]), ("TrainingReserve", "c10", spaces[1])):
+        function = getattr(cudnn, f"cudnnGetRNN{call}Size")
+        assert function(handle, network, 3, x) == size
+        refuses(BAD_PARAM, f"cudnnGetRNN{call}Size/{clause}", function, handle, network, 3, other)
+        refuses(BAD_PARAM, "cudnnStatus_t/c05", function, handle, network, 3, x[:2])
 
 
 SEQUENCES = [f"{name}/c{i:02}" for name, clauses in {EX[0]: (6, 7, 23, 25), EX[1]: (6, 7, 24, 26), EX[2]: (6, 10, 32), EX[3]: (6,)}.items()

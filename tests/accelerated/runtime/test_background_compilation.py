@@ -6,7 +6,7 @@ import threading
 
 import pytest
 from dualdnn.accelerated.plans import BackgroundLaunch, Launch, pointers, structure
-from dualdnn.accelerated.primitives.tma import TiledMap, TmaLaunch
+from dualdnn.accelerated.primitives.tma import TmaLaunch
 from dualdnn.accelerated.runtime import device as device_module
 from dualdnn.accelerated.runtime.errors import CompileError
 
@@ -114,14 +114,6 @@ def test_whoever_measures_waits(device, gate, tmp_path):
     gate.set()
     launch.wait_for_kernel()
     assert launch.function.name == "store_three"
-
-
-def test_what_the_copy_engine_takes():
-    possible = TiledMap("half", (64, 3, 5), (128, 384), (64, 1, 5))
-    assert possible.is_possible
-    for strides in ((120, 384), (128, 2**40), (0, 384)):
-        assert not TiledMap("half", (64, 3, 5), strides, (64, 1, 5)).is_possible
-    assert not TiledMap("half", (64, 0, 5), (128, 384), (64, 1, 5)).is_possible
 
 
 def test_a_kernel_that_cannot_be_compiled_leaves_the_other_launch(device, tmp_path):

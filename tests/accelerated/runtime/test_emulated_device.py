@@ -19,6 +19,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from dualdnn.accelerated.primitives.tma import TiledMap
 from dualdnn.accelerated.runtime.device import Device, Memory
 from dualdnn.accelerated.runtime.devices import gpu_is_usable, open_device
 from dualdnn.accelerated.runtime.emulated.device import EmulatedDevice
@@ -359,7 +360,48 @@ FAULTS = {
         "forgotten_load",
         1,
         "forgotten_load: load",
-        r"1 TMA loads that no thread has waited for when the block ends",
+        "a copy of 128 bytes that no thread has waited for when the block ends",
+    ),
+    "forgotten copy": ("forgotten_copy", 63, "forgotten_copy: copy", "a copy of 4 bytes that no thread has waited for"),
+    "two copies into the same bytes": (
+        "two_copies",
+        3,
+        "two_copies: other",
+        "two copies in flight write to the same memory",
+    ),
+    "the other of two copies": ("two_copies", 3, "two_copies: one", "two copies in flight write to the same memory"),
+    "a copy into what TMA loads": ("copy_and_load", 31, "copy_and_load: other", "two copies in flight .*faults.cu"),
+    "a write into what is copied": (
+        "written_while_copied",
+        3,
+        "written_while_copied: copy",
+        "memory was written that a copy in flight writes to",
+    ),
+    "a copy out of bounds": (
+        "copy_elsewhere",
+        64,
+        "copy_elsewhere: copy",
+        "16 bytes to .*, not into the shared memory",
+    ),
+    "more bytes expected than come": ("expected_bytes", 256, "expected_bytes: wait", "deadlock: 64 threads"),
+    "fewer bytes expected than come": ("expected_bytes", 64, "expected_bytes: wait", "deadlock: 64 threads"),
+    "more bytes than can be expected": (
+        "expected_bytes",
+        1 << 20,
+        "expected_bytes: arrival",
+        "an mbarrier expects more than 1048575 bytes",
+    ),
+    "load that is not expected": (
+        "unexpected_load",
+        2,
+        "unexpected_load: load",
+        "an mbarrier's phase ended before this load, whose bytes it did not expect",
+    ),
+    "barrier elsewhere": (
+        "barrier_elsewhere",
+        0,
+        "barrier_elsewhere: init",
+        "an mbarrier that is not at a multiple of 8",
     ),
     "barrier set up twice": (
         "repeated_barrier",
@@ -386,6 +428,12 @@ FAULTS = {
         "reads_before_it_waits: read",
         "before griddepcontrol_wait_before_access.*at byte 12 of the 256",
     ),
+    "copy before the wait for earlier kernels": (
+        "copies_before_it_waits",
+        0,
+        "copies_before_it_waits: copy",
+        r"a copy before griddepcontrol_wait_before_access\(\)",
+    ),
     "division by zero": ("divide", 0, "divide: division", "division by zero"),
     "shift too far": ("shift", 40, "shift: shift", "shift of 'unsigned int' by 40"),
 }
@@ -395,9 +443,20 @@ FAULTS = {
 def test_fault_is_reported_with_its_line(emulated: Any, fault: str) -> None:
     name, number, mark, message = FAULTS[fault]
     with pytest.raises(DeviceError, match=f"(?s)^{name} failed in block \\(0, 0, 0\\).*{message}") as caught:
-        run_fault(emulated, name, number)
+        run_fault(emulated, name, number, shared=256)
     assert line_of(mark) in str(caught.value)
     run_fault(emulated, "trap", -1)  # the device works on
+
+
+@pytest.mark.parametrize(
+    "name, number",
+    [
+        ("forgotten_copy", 64), ("two_copies", 4), ("copy_and_load", 32), ("written_while_copied", 4),
+        ("copy_elsewhere", 60), ("expected_bytes", 128), ("unexpected_load", 1), ("some_wait", 1),
+    ],
+)  # fmt: skip
+def test_nothing_is_reported_of_the_same_kernels_made_right(emulated: Any, name: str, number: int, seed: int) -> None:
+    run_fault(emulated, name, number, shared=256)
 
 
 @pytest.mark.parametrize(
@@ -438,9 +497,92 @@ def test_write_into_the_last_padding(emulated: Any) -> None:
         run_fault(emulated, "write_value", 0, nbytes=252)
 
 
-def test_write_behind_the_end_of_dynamic_shared_memory(emulated: Any) -> None:
-    with pytest.raises(DeviceError, match="written at byte 256, the launch has 256 bytes"):
-        run_fault(emulated, "dynamic_shared_index", 1, shared=256)
+@pytest.mark.parametrize("number", [1, -1, 3000, -3000, 200_000])
+@pytest.mark.parametrize("name", ["dynamic_shared_index", "dynamic_shared_read"])
+@pytest.mark.parametrize("side", [0, 1])
+def test_dynamic_shared_memory_ends_at_both_sides(emulated: Any, side: int, name: str, number: int) -> None:
+    """With an even seed its end is exact, with an odd one its start; on the other side writes are found up to the page's
+    end when the block has ended, and accesses behind it."""
+    emulated.seed, index = side, number + (64 if name == "dynamic_shared_read" and number > 0 else 0)
+    if abs(number) == 1 and (number < 0) != side:
+        if name == "dynamic_shared_read":
+            return
+        first = 256 if number > 0 else -4
+        message = f"dynamic shared memory was written at byte {first}, the launch has 256 bytes"
+    else:
+        message = r"invalid memory access at byte -?\d+ of the dynamic shared memory, which has 256"
+    with pytest.raises(DeviceError, match=message) as caught:
+        run_fault(emulated, name, index, shared=256)
+    assert "written at" in message or line_of(f"{name}: {'read' if 'read' in name else 'write'}") in str(caught.value)
+    run_fault(emulated, name, 0, shared=256)
+
+
+def test_sizes_of_dynamic_shared_memory_that_are_no_multiple_of_16(emulated: Any) -> None:
+    with pytest.raises(DeviceError, match="written at byte 252, the launch has 252 bytes"):
+        run_fault(emulated, "dynamic_shared_index", 0, shared=252)
+
+
+def test_reading_what_a_copy_in_flight_writes_to(emulated: Any) -> None:
+    with pytest.raises(DeviceError, match=r"ldmatrix at .* reads memory that a copy in flight writes to") as caught:
+        run_fault(emulated, "matrix_while_copied", 28, threads=32)
+    assert line_of("matrix_while_copied: copy") in str(caught.value)
+    run_fault(emulated, "matrix_while_copied", 32, threads=32)
+
+
+def test_sums_of_products_in_flight(emulated: Any) -> None:
+    assert (run_fault(emulated, "early_sums", 1, nbytes=512, threads=128, shared=8192) == 16).all()
+    assert (run_fault(emulated, "early_sums", 0, nbytes=512, threads=128, shared=8192) == 0).all()
+    with pytest.raises(
+        DeviceError, match=rf"wgmma at {line_of('early_sums: product')}: a tile at .*, no multiple of 1024"
+    ):
+        run_fault(emulated, "early_sums", 33, nbytes=512, threads=128, shared=8192)
+    with pytest.raises(DeviceError, match=r"wgmma at .*: no wgmma_fence\(\) since the last wait"):
+        run_fault(emulated, "early_sums", 129, nbytes=512, threads=128, shared=8192)
+
+
+def load_box(emulated: Any, first: int, at: int) -> list[float]:
+    values = np.arange(128, dtype=np.float32)
+    source, target = to_device(emulated, values), emulated.allocate(256)
+    tensor = TiledMap("float", (64, 2, 1), (256, 512), (32, 2, 1))
+    arguments = struct.pack("Qii", target.address, first, at).ljust(64, b"\0")
+    arguments += emulated.tensor_map(tensor, source.address)
+    emulated.function(KERNELS / "faults.cu", "load_box").launch(arguments, (1,), (64,), 4096)
+    return to_host(emulated, target, np.float32).tolist()
+
+
+@pytest.mark.parametrize("at", [0, 128, 896])
+def test_boxes_are_swizzled_by_their_address(emulated: Any, at: int) -> None:
+    found = load_box(emulated, 4, at)
+    assert found[:4] == [4.0 + 4 * (at // 128 % 8) + i for i in range(4)]
+    assert found[32:36] == [68.0 + 4 * ((at // 128 + 1) % 8) + i for i in range(4)]
+
+
+@pytest.mark.parametrize("first, at, message", [(2, 0, "begins at element 2"), (4, 64, "not at a multiple of 128")])
+def test_boxes_that_are_not_aligned(emulated: Any, first: int, at: int, message: str) -> None:
+    with pytest.raises(DeviceError, match=message) as caught:
+        load_box(emulated, first, at)
+    assert line_of("load_box: load") in str(caught.value)
+
+
+def test_variables_start_as_nan(emulated: Any) -> None:
+    assert run_fault(emulated, "unset_variable", 8)[1] == 28
+    assert np.isnan(run_fault(emulated, "unset_variable", 7)).tolist() == [False] + 63 * [True]
+
+
+def test_a_thread_without_griddepcontrol_wait(emulated: Any) -> None:
+    """The first of a launch is seen, and another one, in a block that depends on the launch."""
+    function = emulated.function(KERNELS / "faults.cu", "some_wait")
+    memory, found = emulated.allocate(256), []
+    for blocks in range(1, 9):
+        function.launch(struct.pack("Qii", memory.address, 1, 0), (blocks,), (64,))
+        try:
+            function.launch(struct.pack("Qii", memory.address, 0, 0), (blocks,), (64,))
+        except DeviceError as error:
+            found.append(str(error))
+    assert 2 <= len(found) < 8
+    assert all(
+        "before griddepcontrol_wait_before_access" in text and line_of("some_wait: write") in text for text in found
+    )
 
 
 def test_what_a_copy_writes_is_poison_until_the_wait(emulated: Any) -> None:

@@ -182,6 +182,19 @@ def test_compile_error_has_the_message_the_file_and_the_definitions(folder: Path
     assert cached_files(folder) == []
 
 
+def test_a_compiler_that_a_signal_stops_is_asked_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupt reaches it, too; the source is not refused for ever."""
+    compiler_, met = folder / "compiler", folder / "met"
+    stops = f'case "$*" in *-E*) test -e {met} || {{ touch {met}; kill -INT $$; }} ;; esac'
+    compiler_.write_text(f'#!/bin/sh\n{stops}\nexec g++ "$@"\n')
+    compiler_.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler_))
+    device = EmulatedDevice()
+    with pytest.raises(DeviceUnavailable, match="a signal stopped the compiler"):
+        device.function(folder / "scale.cu", "scale")
+    assert device.function(folder / "scale.cu", "scale").name == "scale"
+
+
 def test_compile_all(folder: Path, compilations: list[sources.Module]) -> None:
     source = folder / "scale.cu"
     modules: list[tuple[str | Path, sources.Definitions]] = [(source, (("OFFSET", str(i)),)) for i in range(3)]

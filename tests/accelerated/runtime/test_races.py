@@ -20,7 +20,7 @@ SOURCE = Path(__file__).parent / "kernels" / "races.cu"
 TEXT = SOURCE.read_text()
 KERNELS = re.findall(r"^(?:KERNEL\(|extern.* void )(\w+)", TEXT, re.MULTILINE)
 STORED = ("stored", "written_while_stored")
-THREADS = {"handed_on": 96, "stored": 32, "written_while_stored": 32, "products": 128}
+THREADS = {"handed_on": 96, "stored": 32, "written_while_stored": 32, "products": 128, "products_of_registers": 128}
 SHARED_BYTES = 16384
 # Cases of the suite whose kernels order the most; `make races` judges all.
 CASES = (

@@ -1,6 +1,5 @@
 // Kernels that are right: element-wise, reductions with barriers and shuffles, atomics, dynamic shared memory.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include "primitives/types.cuh"
 
 #ifndef ELEMENT
 #define ELEMENT float
@@ -47,7 +46,6 @@ extern "C" __global__ void block_sum(const SumArguments arguments) {
 
 // Reverses each block's part through dynamic shared memory.
 extern "C" __global__ void reverse_blocks(const SumArguments arguments) {
-  extern __shared__ unsigned char shared_memory[];
   float* row = reinterpret_cast<float*>(shared_memory);
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   row[threadIdx.x] = float(arguments.values[i]);

@@ -69,11 +69,16 @@ extern "C" __global__ void shared_index(const Arguments arguments) {
 }
 
 extern "C" __global__ void dynamic_shared_index(const Arguments arguments) {
-  extern __shared__ unsigned char shared_memory[];
   float* shared = reinterpret_cast<float*>(shared_memory);
-  shared[threadIdx.x + arguments.number] = 1.0f;
+  shared[(int)threadIdx.x + arguments.number] = 1.0f;  // dynamic_shared_index: write
   __syncthreads();
   arguments.values[threadIdx.x] = shared[threadIdx.x];
+}
+
+// A read whose value decides nothing.
+extern "C" __global__ void dynamic_shared_read(const Arguments arguments) {
+  const float value = reinterpret_cast<float*>(shared_memory)[arguments.number];  // dynamic_shared_read: read
+  arguments.values[threadIdx.x] = value > 0 ? 2.0f : 1.0f;
 }
 
 extern "C" __global__ void unset_shared(const Arguments arguments) {
@@ -100,6 +105,37 @@ extern "C" __global__ void forgotten_load(const Arguments arguments) {
   arguments.values[threadIdx.x] = shared[threadIdx.x % (32 * arguments.number)];
 }
 
+// So many bytes are expected.
+extern "C" __global__ void expected_bytes(const Arguments arguments) {
+  alignas(16) __shared__ float shared[32];
+  __shared__ Mbarrier barrier;
+  if (threadIdx.x == 0) {
+    mbarrier_init(&barrier, 1), fence_mbarrier_init();
+    mbarrier_arrive_expect_tx(&barrier, arguments.number);  // expected_bytes: arrival
+    tma_load_bulk(shared, arguments.values, 128, &barrier, {});
+  }
+  __syncthreads();
+  mbarrier_wait_parity(&barrier, 0);  // expected_bytes: wait
+}
+
+// The last one comes without being expected.
+extern "C" __global__ void unexpected_load(const Arguments arguments) {
+  alignas(16) __shared__ float shared[64];
+  __shared__ Mbarrier barrier;
+  if (threadIdx.x == 0) {
+    mbarrier_init(&barrier, 1), fence_mbarrier_init();
+    mbarrier_arrive_expect_tx(&barrier, 128);
+    for (int i = 0; i < arguments.number; i++)
+      tma_load_bulk(shared + 32 * i, arguments.values, 128, &barrier, {});  // unexpected_load: load
+  }
+  __syncthreads();
+  mbarrier_wait_parity(&barrier, 0);
+}
+
+extern "C" __global__ void barrier_elsewhere(const Arguments arguments) {
+  if (threadIdx.x == 0) mbarrier_init(reinterpret_cast<Mbarrier*>(arguments.values), 1);  // barrier_elsewhere: init
+}
+
 extern "C" __global__ void repeated_barrier(const Arguments arguments) {
   __shared__ Mbarrier barrier;
   if ((int)threadIdx.x <= arguments.number) mbarrier_init(&barrier, 1);  // repeated_barrier: init
@@ -110,6 +146,113 @@ extern "C" __global__ void misaligned_copy(const Arguments arguments) {
   if (threadIdx.x == 0) cp_async<16>(shared, arguments.values + arguments.number, true);  // misaligned_copy: copy
   cp_async_commit();
   cp_async_wait<0>();
+}
+
+// Two copies, so many elements apart.
+extern "C" __global__ void two_copies(const Arguments arguments) {
+  alignas(16) __shared__ float shared[64];
+  if (threadIdx.x > 0) return;
+  cp_async<16>(shared, arguments.values, true);                         // two_copies: one
+  cp_async<4>(shared + arguments.number, arguments.values + 32, true);  // two_copies: other
+  cp_async_commit();
+  cp_async_wait<0>();
+  arguments.values[0] = shared[arguments.number];
+}
+
+extern "C" __global__ void copy_and_load(const Arguments arguments) {
+  alignas(16) __shared__ float shared[64];
+  __shared__ Mbarrier barrier;
+  if (threadIdx.x > 0) return;
+  mbarrier_init(&barrier, 1), fence_mbarrier_init();
+  mbarrier_arrive_expect_tx(&barrier, 128);
+  tma_load_bulk(shared, arguments.values, 128, &barrier, {});           // copy_and_load: one
+  cp_async<4>(shared + arguments.number, arguments.values + 32, true);  // copy_and_load: other
+  cp_async_commit();
+  cp_async_wait<0>();
+  mbarrier_wait_parity(&barrier, 0);
+}
+
+// Written while the copy may come or have come.
+extern "C" __global__ void written_while_copied(const Arguments arguments) {
+  alignas(16) __shared__ float shared[64];
+  if (threadIdx.x > 0) return;
+  cp_async<16>(shared, arguments.values, true);  // written_while_copied: copy
+  cp_async_commit();
+  shared[arguments.number] = 1.0f;
+  cp_async_wait<0>();
+}
+
+extern "C" __global__ void matrix_while_copied(const Arguments arguments) {
+  alignas(16) __shared__ float shared[64];
+  shared[threadIdx.x] = 1.0f, shared[threadIdx.x + 32] = 1.0f;
+  __syncwarp();
+  if (threadIdx.x == 0) cp_async<16>(shared + arguments.number, arguments.values, true);  // matrix_while_copied: copy
+  unsigned registers[1];
+  ldmatrix(registers, shared + threadIdx.x % 8 * 4);
+  cp_async_commit();
+  cp_async_wait<0>();
+}
+
+extern "C" __global__ void forgotten_copy(const Arguments arguments) {
+  alignas(16) __shared__ float shared[64];
+  cp_async<4>(shared + threadIdx.x, arguments.values, true);  // forgotten_copy: copy
+  cp_async_commit();
+  if ((int)threadIdx.x < arguments.number) cp_async_wait<0>();
+}
+
+extern "C" __global__ void copy_elsewhere(const Arguments arguments) {
+  float* const shared = reinterpret_cast<float*>(shared_memory);
+  if (threadIdx.x == 0) cp_async<16>(shared + arguments.number, arguments.values, true);  // copy_elsewhere: copy
+  cp_async_commit();
+  cp_async_wait<0>();
+}
+
+// 32 rows of ones; 128 threads.
+extern "C" __global__ void early_sums(const Arguments arguments) {
+  unsigned char* const tile = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
+  for (unsigned i = threadIdx.x; i < 1024; i += 128) reinterpret_cast<unsigned*>(tile)[i] = 0x3c003c00;
+  fence_proxy_async();
+  __syncthreads();
+  float sums[16] = {};
+  const unsigned left[4] = {0x3c003c00, 0x3c003c00, 0x3c003c00, 0x3c003c00};
+  if (arguments.number < 64) wgmma_fence();
+  wgmma_mma_async<half, 32>(sums, left, tile + arguments.number / 2 % 32 * 16, 0);  // early_sums: product
+  wgmma_commit();
+  if (arguments.number % 2) wgmma_wait<0>();
+  const float early = sums[0];
+  wgmma_wait<0>();
+  arguments.values[threadIdx.x] = early;
+}
+
+struct BoxArguments {
+  float* values;
+  int first, at;  // where the box begins, in the tensor and in shared memory
+  TensorMap map;
+};
+// Two rows of 32 floats, as they lie in memory.
+extern "C" __global__ void load_box(const __grid_constant__ BoxArguments arguments) {
+  unsigned char* const rows = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023) + arguments.at;
+  __shared__ Mbarrier barrier;
+  if (threadIdx.x == 0) {
+    mbarrier_init(&barrier, 1), fence_mbarrier_init();
+    mbarrier_arrive_expect_tx(&barrier, 256);
+    tma_load_3d(rows, arguments.map, &barrier, arguments.first, 0, 0);  // load_box: load
+  }
+  __syncthreads();
+  mbarrier_wait_parity(&barrier, 0);
+  arguments.values[threadIdx.x] = reinterpret_cast<const float*>(rows)[threadIdx.x];
+}
+
+// What the thread before it left.
+__device__ __noinline__ float sum_of_eight(int set) {
+  float some[8];
+  for (int i = 0; i < set; i++) some[i] = (float)i;
+  float sum = 0;
+  for (const float& each : some) sum += each;
+  return sum;
+}
+extern "C" __global__ void unset_variable(const Arguments arguments) {
+  arguments.values[threadIdx.x] = sum_of_eight(threadIdx.x == 0 ? 8 : arguments.number);
 }
 
 extern "C" __global__ void crowded_barrier(const Arguments arguments) {
@@ -184,4 +327,22 @@ extern "C" __global__ void waits_in_time(const Arguments arguments) {
   if ((int)threadIdx.x < arguments.number) return;
   griddepcontrol_wait_before_access(arguments.values + threadIdx.x);
   arguments.values[threadIdx.x] = 1.0f;
+}
+
+// So many threads wait; the others may be behind them.
+extern "C" __global__ void some_wait(const Arguments arguments) {
+  griddepcontrol_wait_deferred();
+  if ((int)threadIdx.x < 32) griddepcontrol_wait_before_access(arguments.values + threadIdx.x);
+  if (arguments.number) __syncthreads();
+  arguments.values[threadIdx.x] = 1.0f;  // some_wait: write
+}
+
+extern "C" __global__ void copies_before_it_waits(const Arguments arguments) {
+  griddepcontrol_wait_deferred();
+  alignas(16) __shared__ float shared[64];
+  cp_async<4>(shared + threadIdx.x, arguments.values + threadIdx.x, true);  // copies_before_it_waits: copy
+  cp_async_commit();
+  griddepcontrol_wait_before_access(arguments.values + threadIdx.x);
+  cp_async_wait<0>();
+  arguments.values[threadIdx.x] = shared[threadIdx.x];
 }

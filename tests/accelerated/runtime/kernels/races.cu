@@ -279,6 +279,20 @@ KERNEL(products) {
   wgmma_wait<0>();
 }
 
+// With the left tile in registers. 128 threads.
+KERNEL(products_of_registers) {
+  unsigned char* const right = shared_memory + 2048;
+  for (unsigned i = threadIdx.x; i < 8 * 32; i += 128)
+    reinterpret_cast<float*>(right)[i] = 1;  // products_of_registers: one
+  if (a.right) fence_proxy_async();
+  __syncthreads();
+  float sums[4] = {};
+  const unsigned left[4] = {};
+  wgmma_fence();
+  wgmma_mma_async<half, 8>(sums, left, right, 0);
+  wgmma_commit(), wgmma_wait<0>();
+}
+
 // In global memory. 4 blocks.
 KERNEL(global_read_behind_write) {
   a.values[threadIdx.x] = 1;  // global_read_behind_write: one
