@@ -92,7 +92,7 @@ def test_the_log_has_every_call_and_every_argument(cudnn, handle, messages):
 @shows("cudnnSetCallback/c05", "cudnnSetCallback/c16", "cudnnSetCallback/c17")
 def test_the_log_has_the_time(cudnn, messages, monkeypatch):
     """That of the clock, and since the start in days, hours, minutes and seconds, behind the arguments."""
-    monkeypatch.setattr("dualdnn.api.api_log._STARTED", time.time() - (((2 * 24 + 3) * 60 + 4) * 60 + 5.2))
+    monkeypatch.setattr("dualdnn.api.api_log._STARTED", time.monotonic() - (((2 * 24 + 3) * 60 + 4) * 60 + 5.2))
     before = datetime.datetime.now()
     cudnn.cudnnCreateTensorDescriptor()
     _, _, metadata, text = messages[-1]
