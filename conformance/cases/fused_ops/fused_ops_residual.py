@@ -151,6 +151,12 @@ def test_gradient_of_planes(trial, caller, kind, dims, without):
     )
 
 
+def test_gradient_of_planes_of_many_channels(trial, caller):
+    """The words of the bit mask lie four by four, and are read so."""
+    x = TensorSpec.packed(HALF, (5, 97, 16, 16))
+    trial(sized(caller, replace(gradient(HALF, dims=x.dims), dy=x, dz=x)))
+
+
 def test_gradient_of_images_that_lie_apart(trial, caller):
     """Planes follow each other in an image, which a gap follows."""
     dims = (3, 6, 8, 8)
