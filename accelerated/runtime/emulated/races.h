@@ -1,13 +1,12 @@
 // Races: two accesses of the same bytes of shared or global memory, one of them a write, that nothing orders.
 //
-// Compiled with -fsanitize=thread, kernels report each access by a call; the functions that the compiler calls are in
-// race_calls.cpp, not those of its library. What orders accesses is what the PTX manual says does, whatever the order
-// in which fibers and blocks run: barriers of the block, __syncwarp (no other warp operation), an arrival at a barrier
-// object before the end of the wait for its phase, and, between blocks, an atomic access behind a fence before another
-// of the same variable; an arrival speaks for its own thread alone. So a race is found although the numbers are right.
-// What TMA and asynchronous products read of shared memory must also have been published by those who wrote it. Not
-// followed: global memory in what TMA reads, in variables of the module and in allocations of more than 64 MB; flags in
-// memory that are no atomic accesses; that a fence stands behind an atomic access, too.
+// Compiled with -fsanitize=thread, kernels report each access by a call; what the compiler calls is in race_calls.cpp.
+// What orders accesses is what the PTX manual says does, whatever the order in which fibers and blocks run: barriers of
+// the block, __syncwarp, an arrival at a barrier object (for its own thread alone) before the end of the wait for its
+// phase, and, between blocks, an atomic access behind a fence before another of the same variable. So a race is found
+// although the numbers are right. What TMA and asynchronous products read of shared memory must have been published by
+// those who wrote it. Not followed: global memory in what TMA reads, in variables of the module and in allocations of
+// more than 64 MB; flags in memory that are no atomic accesses; that a fence stands behind an atomic access, too.
 //
 // Time counts what may order something. An access has the time at which it happened; a thread knows of each other one
 // up to which time its accesses come before what the thread does next (a vector clock). Those of TMA belong to an agent
