@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from ..plans import Launch, structure
 from ..primitives.cluster import has_clusters
 from ..primitives.geometry import PACK_BYTES, FastDivmod
+from ..runtime.device import concurrent_multiprocessors
 from ..solver import Solver
 from .batch import WARP, BatchProblem, bytes_of_bits
 
@@ -61,7 +62,7 @@ def division_of(problem: BatchProblem) -> Division | None:
         return None
     if not (has_clusters(problem.device) or problem.device.kind == "emulated"):
         return None
-    multiprocessors = problem.device.multiprocessors if problem.device.kind == "gpu" else 1
+    multiprocessors = concurrent_multiprocessors(problem.device)
     if multiprocessors > MOST_BLOCKS:
         return None
     images, channels = problem.x.dims[:2]
@@ -127,7 +128,7 @@ class BatchPlanesPersistentSolver(Solver[BatchProblem]):
             ("parts", FastDivmod.of(d.parts)),
             ("count", problem.number(problem.count)),
         )
-        blocks = problem.device.multiprocessors if problem.device.kind == "gpu" else 1
+        blocks = concurrent_multiprocessors(problem.device)
         launch = problem.launch(
             SOURCE,
             f"normalization_batch_planes_persistent_{'backward' if problem.is_gradient else 'training'}",

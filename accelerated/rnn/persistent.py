@@ -14,6 +14,7 @@ from dualdnn.api.operations.rnn.network import GRU, LSTM
 
 from ..plans import Launch, pointers, structure
 from ..primitives.cluster import has_clusters
+from ..runtime.device import concurrent_multiprocessors
 from ..solver import LAUNCH_SECONDS, Solver
 from . import dropout, inputs
 from .problem import RNNProblem
@@ -171,7 +172,7 @@ class Division:
 
     def read_delay(self, problem: RNNProblem) -> int:
         """Return the clocks that a warp waits before it reads what other blocks put out."""
-        n, multiprocessors = problem.network, problem.device.multiprocessors
+        n, multiprocessors = problem.network, concurrent_multiprocessors(problem.device)
         read = self.blocks(multiprocessors) * self.vectors * self.depth
         if self.takes_several(multiprocessors) or read < DELAYED_BYTES:
             return 0
@@ -211,7 +212,8 @@ class PersistentSolver(Solver[RNNProblem]):
         return can_serve(problem) and bool(self.divisions(problem))
 
     def applies(self, problem: RNNProblem) -> bool:
-        return self.serves(problem) and self.divisions(problem)[0].runs_together(problem.device.multiprocessors)
+        together = concurrent_multiprocessors(problem.device)
+        return self.serves(problem) and self.divisions(problem)[0].runs_together(together)
 
     def alignment(self, problem: RNNProblem) -> Mapping[str, int]:
         return {"workSpace": 16, "reserveSpace": 16}
@@ -246,9 +248,10 @@ def divisions(problem: RNNProblem, gates_of_rows: int, gates_of_depth: int, laye
         made = made and replace(made, layers=layers)
         if made and made.is_possible and made.is_worth_trying and made.shared_bytes <= device.shared_bytes_per_block:
             found.append(made)
-    found = [made for made in found if made.parts == 1 or not made.takes_several(device.multiprocessors)]
-    together = [made for made in found if made.runs_together(device.multiprocessors)]
-    return sorted(together or found, key=lambda made: made.step_seconds(device.multiprocessors))
+    multiprocessors = concurrent_multiprocessors(device)
+    found = [made for made in found if made.parts == 1 or not made.takes_several(multiprocessors)]
+    together = [made for made in found if made.runs_together(multiprocessors)]
+    return sorted(together or found, key=lambda made: made.step_seconds(multiprocessors))
 
 
 def divided(
@@ -288,7 +291,7 @@ def seconds(problem: RNNProblem, launches: Sequence[Division]) -> float:
     return sum(
         5 * LAUNCH_SECONDS
         + products
-        + (problem.steps + made.layers - 1) * made.step_seconds(problem.device.multiprocessors)
+        + (problem.steps + made.layers - 1) * made.step_seconds(concurrent_multiprocessors(problem.device))
         for made in launches
     )  # fmt: skip
 
@@ -305,7 +308,7 @@ def launch(
     """Return the launch of a kernel, of a source, in the first of these divisions whose clusters all run at once.
     layers: in the order in which they are computed. filled: the container whose padding is written."""
     for made in possible:
-        blocks = made.blocks(problem.device.multiprocessors)
+        blocks = made.blocks(concurrent_multiprocessors(problem.device))
         function = problem.device.function(*kernel, made.definitions(problem))
         shape = (blocks, 1, 1), (THREADS, 1, 1), made.shared_bytes
         if made.parts == 1 or function.holds_clusters(*shape, blocks // made.parts):

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dualdnn.api.operations.rnn.network import GRU
 
 from ..plans import Launch
+from ..runtime.device import concurrent_multiprocessors
 from ..solver import Solver
 from . import dropout, inputs, persistent, persistent_backward, persistent_forward
 from .persistent import Division
@@ -47,7 +48,7 @@ class _WavefrontSolver(Solver[RNNProblem]):
     def applies(self, problem: RNNProblem) -> bool:
         if not self.serves(problem):
             return False
-        groups, multiprocessors = self.groups(problem), problem.device.multiprocessors
+        groups, multiprocessors = self.groups(problem), concurrent_multiprocessors(problem.device)
         together = all(self.divisions(problem, layers)[0].runs_together(multiprocessors) for layers in groups)
         layer_by_layer = self._seconds(problem, [1] * problem.network.layers)
         return together and LEAST_GAIN * self._seconds(problem, groups) < layer_by_layer

@@ -33,6 +33,12 @@ def reaches(device: Any, capability: int) -> bool:
     return device.kind != "gpu" or int(device.architecture.removeprefix("sm_")) >= capability
 
 
+def concurrent_multiprocessors(device: Any) -> int:
+    """Return on how many multiprocessors blocks run at the same time, so that they may wait for each other: one on the
+    emulated device, which runs one block after the other however many it divides work among."""
+    return int(device.multiprocessors) if device.kind == "gpu" else 1
+
+
 def bytes_of_lone_block(device: Any) -> int:
     """Return so many bytes of shared memory that a multiprocessor has no room for another block of as many."""
     return -(-int(device.shared_bytes_per_block) // 2)
