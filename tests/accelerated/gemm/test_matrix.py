@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from dualdnn.accelerated.gemm import matrix_tma
 from dualdnn.accelerated.gemm.matrix import Matrix, MatrixProduct
 from dualdnn.accelerated.gemm.matrix_tma import TILES, TmaProduct
 from dualdnn.accelerated.runtime.devices import open_device
@@ -139,13 +138,12 @@ def test_tensor_cores_fed_by_tma(element, result, majors, tile):
 def test_blocks_share_tiles(monkeypatch, blocks):
     """Fewer blocks than tiles, each a part of every tile and others the rest, which begin in the middle of a tile; batches."""
     monkeypatch.setattr(TmaProduct, "_blocks", staticmethod(lambda *_: [blocks]))
-    monkeypatch.setattr(matrix_tma, "LEAST_K_BLOCKS", 1)
     more = {"most_workspace": 1 << 24, "beta": 1.0}
-    made = check(Sizes(104, 72, 6 * 64 + 8), "half", "half", True, (1, 1, 0), 8, tile="64x64", **more)
+    made = check(Sizes(104, 72, 12 * 64 + 8), "half", "half", True, (1, 1, 0), 8, tile="64x64", **more)
     assert made._by_tma.shares.further and made._by_tma.shares.blocks == blocks
-    check(Sizes(72, 40, 3 * 64, (3, 1)), "half", "float", tile="64x64", with_bias=True, **more)
+    check(Sizes(72, 40, 9 * 64, (3, 1)), "half", "float", tile="64x64", with_bias=True, **more)
     for majors in ((0, 1, 0), (1, 1, 0)):  # B is the left operand; A from registers, a copy of B
-        check(Sizes(144, 136, 5 * 32), "float", "float", True, majors, tile="128x64", **more)
+        check(Sizes(144, 136, 9 * 32), "float", "float", True, majors, tile="128x64", **more)
 
 
 @pytest.mark.parametrize(
