@@ -106,17 +106,21 @@ def judge(
     """
     verdict = Verdict(stray=_stray_writes(operation, before, after))
     asked = EXPECTED_ASKED.set(random)
-    with np.errstate(all="ignore"):
-        for name, place, exact in results_of(operation, wide_type(operation.compute_type))({**before, **(kept or {})}):
-            if exact.opaque:
-                verdict.kept[name] = exact.value
-            elif exact.raw:
-                _judge_raw(name, exact, after[name], verdict)
-            else:
-                spread = spread_of(exact) if random else None
-                for part in _in_blocks(operation.tensor(name), place, exact, spread):
-                    _judge_output(operation, name, *part, before, after[name], verdict)
-    EXPECTED_ASKED.reset(asked)
+    try:
+        with np.errstate(all="ignore"):
+            for name, place, exact in results_of(operation, wide_type(operation.compute_type))(
+                {**before, **(kept or {})}
+            ):
+                if exact.opaque:
+                    verdict.kept[name] = exact.value
+                elif exact.raw:
+                    _judge_raw(name, exact, after[name], verdict)
+                else:
+                    spread = spread_of(exact) if random else None
+                    for part in _in_blocks(operation.tensor(name), place, exact, spread):
+                        _judge_output(operation, name, *part, before, after[name], verdict)
+    finally:
+        EXPECTED_ASKED.reset(asked)
     return verdict
 
 

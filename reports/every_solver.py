@@ -134,7 +134,7 @@ def run(chosen: argparse.Namespace) -> None:
             continue
         entries, messages = [], []
         try:
-            with bench._memory(row.operation) as memory:
+            with bench._memory(row) as memory:
                 for name, operation in operations.items():
                     calls: dict[str, Any] = {}
                     try:

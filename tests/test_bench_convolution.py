@@ -310,7 +310,7 @@ def test_pytorch_is_asked_for_the_same_convolution(operation, names):
     bench = Bench("emulated", None)
     torch = StandInTorch()
     path = GraphPath(torch, 0)
-    with bench._memory(operation) as memory:
+    with bench._memory(Row("a layer", "layers", operation)) as memory:
         bench._own_call(operation, memory)()
         bench.handle.synchronize()
         y = operation.y

@@ -32,7 +32,7 @@ from dualdnn.conformance.calls import Caller
 from dualdnn.conformance.cases.convolution.convolution import convolution_spec
 from dualdnn.conformance.trial import GUARD, attempt, prepare
 from dualdnn.reference import judge, run
-from dualdnn.reference.engine import Exact
+from dualdnn.reference.engine import EXPECTED_ASKED, Exact
 from dualdnn.reference.judge import bounds
 
 
@@ -54,6 +54,13 @@ def computed(o: ActivationForward, inputs: str = "normal") -> tuple[dict, dict]:
 def test_a_correct_result_agrees(data_type, beta):
     verdict = judge(operation(data_type, beta=beta), *computed(operation(data_type, beta=beta)))
     assert verdict.agrees and not verdict.mistrusted and 0 < verdict.error_ratio <= 1
+
+
+def test_what_fails_leaves_nothing_behind():
+    """Not that inputs are no random numbers, which what comes next would go by."""
+    with pytest.raises(KeyError):
+        judge(operation(), {}, {})
+    assert EXPECTED_ASKED.get()
 
 
 @pytest.mark.parametrize("data_type, dtype", [(FLOAT, np.float32), (HALF, np.float16)], ids=["FLOAT", "HALF"])
