@@ -105,11 +105,15 @@ class DataGradientProblem(Problem):
         innermost in the workspace."""
         o, c = self.operation, self.operation.convolution
         filters, products = o.w.dims[0] // c.group_count, prod(o.w.dims[1:])
-        repays = products >= LEAST_PRODUCTS and filters * o.dy.scalar_bytes >= LEAST_BYTES
-        fits = filters * o.dy.scalar_bytes % PACK_BYTES == 0 and min(o.dy.dims[1], o.dx.dims[1]) > 1
-        if not (repays and fits) or o.algo != Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 or channels_last(o.dy):
+        in_packs, last = filters * o.dy.scalar_bytes % PACK_BYTES == 0, channels_last(o.dy)
+        if o.algo != Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 or in_packs == last or products < LEAST_PRODUCTS:
             return o
-        if not may_use_tensor_cores(c, o.dy.data_type, self.device):
+        if min(o.dy.dims[1], o.dx.dims[1]) == 1 or not may_use_tensor_cores(c, o.dy.data_type, self.device):
+            return o
+        if last:  # filters of one tap may have gaps between them
+            one = prod(o.w.dims[2:]) == c.group_count == 1 and filters >= LEAST_CHANNELS
+            return replace(o, dy=_channels_last(o.dy)) if one else o
+        if filters * o.dy.scalar_bytes < LEAST_BYTES:
             return o
         written = prod(c.stride) == 1 and prod(o.dx.dims[2:]) * o.dx.scalar_bytes % ROW_BYTES == 0
         dx = o.dx if channels_last(o.dx) or written or o.beta != 0 else _channels_last(o.dx)
@@ -248,7 +252,11 @@ def _copies(problem: DataGradientProblem) -> dict[str, TensorSpec]:
 
 
 def _channels_last(tensor: TensorSpec) -> TensorSpec:
-    return TensorSpec.packed(tensor.data_type, tensor.dims, NHWC)
+    """Return a copy with channels innermost, whose pixels begin with packs."""
+    images, channels, *pixels = tensor.dims
+    pitch = rounded_up(channels, PACK_BYTES // tensor.scalar_bytes)
+    strides = TensorSpec.packed(tensor.data_type, (images, pitch, *pixels), NHWC).strides
+    return TensorSpec(tensor.data_type, tensor.dims, strides)
 
 
 def _inner(found: ResidueClass, device: Any) -> Inner:
