@@ -49,16 +49,6 @@ template <class T> __device__ __forceinline__ unsigned address_in_block(const T*
   return there;
 }
 
-// Reads the same variable of another block.
-__device__ __forceinline__ float4 load_from_cluster_rank(const float4* variable, unsigned block) {
-  float4 found;
-  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(found.x), "=f"(found.y), "=f"(found.z), "=f"(found.w)
-               : "r"(address_in_block(variable, block))
-               : "memory");
-  return found;
-}
-
 // An mbarrier of one phase, which completes when the block's one arrival and the bytes that it expects have come.
 struct alignas(8) ClusterMbarrier {
   unsigned long long barrier;
@@ -165,7 +155,6 @@ __device__ __forceinline__ void cluster_wait() { __syncthreads(); }
 template <class T> __device__ __forceinline__ void store_to_cluster_rank(T* variable, unsigned, T value) {
   *variable = value;
 }
-__device__ __forceinline__ float4 load_from_cluster_rank(const float4* variable, unsigned) { return *variable; }
 
 struct alignas(8) ClusterGather {
   unsigned long long barrier;

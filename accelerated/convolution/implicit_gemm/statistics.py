@@ -16,7 +16,7 @@ from .tma import TMA, TmaKernel
 SOURCE = "convolution/implicit_gemm/statistics.cu"
 THREADS, FILTERS = 256, 4  # of a block
 NUMBER_BYTES = 4
-FINISHING = tuple(kernel for kernel in TMA if not kernel.planes and not kernel.split)
+FINISHING = tuple(kernel for kernel in TMA if not kernel.planes)
 WIDEST_FROM_REGISTERS = 128  # filters of a tile whose x passes through registers
 SCALING = tuple(kernel for kernel in FINISHING if kernel.n <= WIDEST_FROM_REGISTERS)
 

@@ -7,23 +7,14 @@
 // no map of y). PLANES: y lies in planes, rows of the product are filters. TRANSPOSED: x, too, an MN-major operand;
 // TF32 passes through registers then, which tensor cores do not transpose. STATISTICS: each block adds up its
 // results and their squares, by filter (statistics.cu adds those of all blocks); all of its tiles are of the same
-// filters. FACTORS: each filter has its own alpha and beta. SPLIT: the blocks of a cluster share K of a tile.
+// filters. FACTORS: each filter has its own alpha and beta.
 //
 // Roofline bound: flops, 2 * M * N * K at 989 T/s in half (495 in TF32), or bytes where K is short (1 x 1).
 // Shared memory comes next: a K-block of 128 x 256 reads 80 KiB and writes 48 KiB in 1024 clocks.
 #include "convolution/problem.cuh"
 #include "convolution/implicit_gemm/scaled_pair.cuh"
 #include "gemm/tma_pipeline.cuh"
-#include "primitives/cluster.cuh"
 
-#ifndef SPLIT
-#define SPLIT 0
-#endif
-#if SPLIT
-#define ACROSS_CLUSTER CLUSTER_DIMS_X
-#else
-#define ACROSS_CLUSTER
-#endif
 #ifndef MAPPED
 #define MAPPED 1
 #endif
@@ -37,7 +28,6 @@
 #define PROLOGUE 0
 #endif
 
-constexpr int PARTS = SPLIT ? CLUSTER_SIZE : 1;  // of K
 constexpr int TILE_K = ROW_BYTES / sizeof(ELEMENT), PACK = 16 / sizeof(ELEMENT);
 constexpr int SWATH = 32,
               PITCH = SWATH + 8;  // filters that a warp transposes in shared memory at once; floats of a row there
@@ -74,9 +64,8 @@ struct TileScheduler {
   unsigned index, step, end;
 
   __device__ __forceinline__ explicit TileScheduler(const Arguments& a) {
-    const unsigned block = blockIdx.x / PARTS;
-    const bool first = block < a.first_blocks;
-    index = first ? block : a.first_end + (block - a.first_blocks) * a.later;
+    const bool first = blockIdx.x < a.first_blocks;
+    index = first ? blockIdx.x : a.first_end + (blockIdx.x - a.first_blocks) * a.later;
     step = first ? a.first_blocks : 1;
     end = first ? a.first_end : min(a.tiles, index + a.later);
   }
@@ -176,11 +165,6 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
   __device__ __forceinline__ int k_blocks() const {
     return a.convolution.filter[1].divisor * a.convolution.filter[2].divisor * a.channel_k_blocks;
   }
-  // The first that the block multiplies; the one behind its last.
-  __device__ __forceinline__ int first_k_block() const { return PARTS > 1 ? cluster_rank() * k_blocks() / PARTS : 0; }
-  __device__ __forceinline__ int end_k_block() const {
-    return (PARTS > 1 ? cluster_rank() + 1 : 1) * k_blocks() / PARTS;
-  }
   // Of a warp of the tile.
   static __device__ __forceinline__ int first_row_of(int warp) { return warp / 4 * ROWS + warp % 4 * WARP_ROWS; }
 
@@ -202,19 +186,16 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     split_pixel(c, tile.pixel, at);
     const int row = at[2] * c.step[1] - c.padding[1], column = at[3] * c.step[2] - c.padding[2];
     const int channel = tile.group * a.group_channels, filter = tile.group * c.n + tile.filter;
-    int first = first_k_block(), tap = first / a.channel_k_blocks, k_block = first % a.channel_k_blocks;
-    int down = tap / width, right = tap % width;
-    if (c.flipped) tap = height * width - 1 - tap;
-    for (int left = end_k_block() - first; left > 0; left--) {
-      unsigned char* to = open_stage();
-      tma_load_im2col(to, a.image, &full[stage], channel + k_block * TILE_K, column, row, at[0], right * c.dilation[2],
-                      down * c.dilation[1]);
-      tma_load_3d(to + TILE_M * ROW_BYTES, a.filter, &full[stage], k_block * TILE_K, tap, filter);
-      advance(1);
-      if (++k_block < a.channel_k_blocks) continue;
-      k_block = 0, tap += c.flipped ? -1 : 1;
-      if (++right == width) right = 0, down++;
-    }
+    int tap = c.flipped ? height * width - 1 : 0;
+    for (int down = 0; down < height; down++)
+      for (int right = 0; right < width; right++, tap += c.flipped ? -1 : 1)
+        for (int k_block = 0; k_block < a.channel_k_blocks; k_block++) {
+          unsigned char* to = open_stage();
+          tma_load_im2col(to, a.image, &full[stage], channel + k_block * TILE_K, column, row, at[0],
+                          right * c.dilation[2], down * c.dilation[1]);
+          tma_load_3d(to + TILE_M * ROW_BYTES, a.filter, &full[stage], k_block * TILE_K, tap, filter);
+          advance(1);
+        }
   }
 
   // Rows of the image's tile are channels, 128 bytes of pixels of one image each.
@@ -311,8 +292,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
   }
 
   __device__ __forceinline__ void consume(unsigned char* scratch) {
-    const int count = end_k_block() - first_k_block(), first_row = (threadIdx.x / WARPGROUP - 1) * ROWS,
-              warp_row = first_row_of(warp);
+    const int count = k_blocks(), first_row = (threadIdx.x / WARPGROUP - 1) * ROWS, warp_row = first_row_of(warp);
     for (TileScheduler scheduler(a); scheduler.index < scheduler.end; scheduler.index += scheduler.step) {
       const Tile tile = find_tile(scheduler.index);
       float sums[BLOCKS][COLUMNS / 2];
@@ -334,8 +314,6 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
       release(previous);
 #pragma unroll
       for (int b = 0; b < BLOCKS; b++) wgmma_fence_accumulators(sums[b]);
-      if constexpr (PARTS > 1)
-        if (!add_parts(reinterpret_cast<float4*>(scratch) + threadIdx.x % 32, sums[0])) continue;
 #if MAPPED
       if (STATISTICS) write_tile<SCALED>(scratch, sums, factors, tile, warp_row);
       else if (a.blends) write_tile<BLENDED>(scratch, sums, factors, tile, warp_row);
@@ -352,30 +330,6 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
       __syncwarp();
       statistics.store(reinterpret_cast<float*>(scratch));
     }
-  }
-
-  // The sums of all blocks of the cluster, in the warps of each that finish them; returns whether this one does. The
-  // others leave theirs where their results would pass.
-  __device__ __forceinline__ bool add_parts(float4* passed, float (&sums)[COLUMNS / 2]) const {
-    static_assert(PARTS == 1 || (BLOCKS == 1 && COLUMNS * 16 * sizeof(float) <= BOXES * BOX_BYTES));
-    const unsigned finishing = warp / (TILE_WARPS / PARTS);
-    if (finishing != cluster_rank())
-#pragma unroll
-      for (int i = 0; i < COLUMNS / 8; i++)
-        passed[i * 32] = make_float4(sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]);
-    cluster_arrive();
-    cluster_wait();
-    if (finishing != cluster_rank()) return false;
-#pragma unroll
-    for (unsigned part = 0; part < PARTS; part++) {
-      if (part == finishing) continue;
-#pragma unroll
-      for (int i = 0; i < COLUMNS / 8; i++) {
-        const float4 more = load_from_cluster_rank(passed + i * 32, part);
-        sums[4 * i] += more.x, sums[4 * i + 1] += more.y, sums[4 * i + 2] += more.z, sums[4 * i + 3] += more.w;
-      }
-    }
-    return true;
   }
 
   // The sums of all warps, once they have stored them.
@@ -663,12 +617,10 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
   if (warp < 0) {
     setmaxnreg_decrease<40>();
     if (threadIdx.x == 0) m.produce();
-    if (PARTS > 1) cluster_arrive(), cluster_wait();
   } else {
     setmaxnreg_increase<CONSUMERS == 2 ? 232 : 152>();
     m.consume(scratch + warp * BOXES * BOX_BYTES);
   }
-  if (PARTS > 1) cluster_arrive(), cluster_wait();  // until others have read what this one left
   if constexpr (STATISTICS) {
     __syncwarp();
     __syncthreads();
@@ -679,7 +631,7 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
 
 // NAME: pixels x filters of a tile
 #define KERNEL_OF(KIND, NAME, COLUMNS, ROWS, CONSUMERS, ...)                            \
-  extern "C" __global__ void ACROSS_CLUSTER __launch_bounds__((CONSUMERS + 1) * 128, 1) \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1)                \
       convolution_implicit_gemm_tma_##KIND##NAME(const __grid_constant__ Arguments a) { \
     griddepcontrol_wait();                                                              \
     multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(a);                                 \
@@ -690,21 +642,17 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
 #define KERNEL(...) KERNEL_OF(statistics_, __VA_ARGS__)
 #elif FACTORS
 #define KERNEL(...) KERNEL_OF(factors_, __VA_ARGS__)
-#elif SPLIT
-#define KERNEL(...) KERNEL_OF(split_, __VA_ARGS__)
 #else
 #define KERNEL(...) KERNEL_OF(, __VA_ARGS__)
 #endif
 constexpr bool WIDE = sizeof(ELEMENT) == 4;  // transposed: rows are pixels then
-KERNEL(128x64, 64, 64, 2, 8, false, false)
-#if !SPLIT
 #if !PROLOGUE
 KERNEL(128x256, 256, 64, 2, 4, false, false)
 #endif
 KERNEL(192x128, 128, 64, 3, 4, false, false)
+KERNEL(128x64, 64, 64, 2, 8, false, false)
 KERNEL(256x64, 64, 128, 2, 4, false, false)
-#endif
-#if MAPPED && !PROLOGUE && !STATISTICS && !FACTORS && !SPLIT
+#if MAPPED && !PROLOGUE && !STATISTICS && !FACTORS
 KERNEL(planes_256x128, 256, 64, 2, 4, true, false)
 KERNEL(transposed_256x128, WIDE ? 128 : 256, WIDE ? 128 : 64, 2, 4, true, true)
 #endif

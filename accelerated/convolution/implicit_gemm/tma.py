@@ -9,7 +9,6 @@ from math import prod
 from typing import Any, NamedTuple
 
 from ...plans import Launch, pointers
-from ...primitives.cluster import has_clusters
 from ...primitives.geometry import FastDivmod
 from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
 from ...primitives.tma import MAP_BYTES, ROW_BYTES, Im2colMap, TiledMap, TmaLaunch, has_tma, mapped_structure
@@ -30,9 +29,6 @@ RESULTS, RESULTS_OF_WARPS = 64, 3  # (M x N) that take a clock, from TMA and fro
 # each of N. Of 16 bits the blocks of mma.cu write such rows sooner, where K is short and their tiles are full.
 ODD_RESULTS, ODD_FLOATS = 0.8, 180
 SHORT_K_BLOCKS, FILLED_N = 4, 128
-CLUSTERS = (4, 2)  # blocks that share K of a tile
-LEAST_SHARE = 2  # K-blocks of each
-SHARING_CLOCKS = 1500  # in which they add up their sums
 PRODUCTS = 32  # M x N that the tensor cores multiply with 128 bytes of K in a clock
 
 
@@ -62,15 +58,15 @@ class TmaKernel(ProductKernel):
     """Tiles of m pixels by n filters. consumers: warpgroups that multiply. planes: y lies in planes; transposed: x,
     too, as it was given. throughput: the share of the tensor cores' rate that long sums reach, moves: bytes of x and y
     in a clock of a multiprocessor that short ones do, both measured on an H200 (moves of 128 x 256 and transposed
-    tiles; the others are taken to do no worse). split: clusters share K of a tile."""
+    tiles; the others are taken to do no worse)."""
 
     def __init__(
         self, m: int, n: int, consumers: int, stages: int, throughput: float, *, planes: bool = False,
-        transposed: bool = False, moves: float = 15.0, sharing: Sharing = SHARING, split: bool = False,
+        transposed: bool = False, moves: float = 15.0, sharing: Sharing = SHARING,
     ) -> None:  # fmt: skip
         self.m, self.n, self.consumers, self.stages, self.throughput = m, n, consumers, stages, throughput
-        self.planes, self.transposed, self.moves, self.sharing, self.split = planes, transposed, moves, sharing, split
-        kind = "transposed_" if transposed else "planes_" if planes else "split_" if split else ""
+        self.planes, self.transposed, self.moves, self.sharing = planes, transposed, moves, sharing
+        kind = "transposed_" if transposed else "planes_" if planes else ""
         self.name = f"convolution.implicit_gemm_tma_{kind}{m}x{n}"
 
     @property
@@ -88,15 +84,7 @@ class TmaKernel(ProductKernel):
         return self.stages * (self.m + self.n) * ROW_BYTES + SWIZZLE_BYTES + scratch
 
     def serves(self, product: Product) -> bool:
-        maps = self._maps(product) if _has_tma(product) else None
-        return maps is not None and not (self.split and maps.result is None)
-
-    def parts(self, product: Product) -> int:
-        """Return how many blocks share K of a tile."""
-        if not self.split or not has_clusters(product.device):
-            return 1
-        count, most = tiles(product.value, product.groups, self.m, self.n), product.device.multiprocessors
-        return next((p for p in CLUSTERS if p * count <= most and p * LEAST_SHARE <= k_blocks(product)), 1)
+        return _has_tma(product) and self._maps(product) is not None
 
     def finishes(self, product: Product) -> bool:
         """Return whether the kernel can add up its results by filter, or scale them by filter: channels of y lie
@@ -139,15 +127,12 @@ class TmaKernel(ProductKernel):
         """Return about how many clocks a multiprocessor is busy, and how many of them it computes. mapped: TMA writes
         y."""
         value, size = product.value, self.m * self.n
-        count, parts = (
-            -(-tiles(value, product.groups, self.m, self.n) // product.device.multiprocessors),
-            self.parts(product),
-        )
+        count = -(-tiles(value, product.groups, self.m, self.n) // product.device.multiprocessors)
         moved = value.m * (value.n + value.inner_channels.divisor) * product.groups * product.element_bytes
-        multiplied = -(-k_blocks(product) // parts) * size / PRODUCTS / self.throughput
+        multiplied = k_blocks(product) * size / PRODUCTS / self.throughput
         odd = ODD_RESULTS if product.element_bytes == 2 else ODD_FLOATS / self.n
         written = size / (RESULTS if mapped else odd if value.y_channel == 1 else RESULTS_OF_WARPS)
-        computing = count * (multiplied + written) + (SHARING_CLOCKS if self.split else 0)
+        computing = count * (multiplied + written)
         return max(computing, moved / product.device.multiprocessors / self.moves), computing
 
     def _pixels(self, product: Product) -> int:
@@ -211,14 +196,11 @@ class TmaKernel(ProductKernel):
             kinds = [kind.upper(), *(["PROLOGUE"] if product.prologue else [])]
             definitions = tuple(sorted((*definitions, *((name, "1") for name in kinds))))
             entry = entry.replace("tma_", f"tma_{'prologue_' if product.prologue else ''}{kind}_")
-        parts = self.parts(product)
-        if self.split:
-            definitions = tuple(sorted((*definitions, ("CLUSTER_BLOCKS", str(parts)), ("SPLIT", "1"))))
         if maps.result is None:  # warps write y: more code, beside which the other would be 2 % slower
             definitions = tuple(sorted((*definitions, ("MAPPED", "0"))))
         function = (device.function if kind else device.function_when_ready)(SOURCE, entry, definitions)
         further = ("workSpace", *(product.factors or ("", "")), *product.prologue) if kind else ()
-        grid, operands = (shares.blocks * parts, 1, 1), (*product.operands, *further)
+        grid, operands = (shares.blocks, 1, 1), (*product.operands, *further)
         launch = Launch(function, arguments, operands, grid, (self.threads, 1, 1), self.shared_bytes)
         x_offset, w_offset, y_offset = product.offsets
         placed = [(maps.image, "image", 0, x_offset), (maps.filter, "filter", 1, w_offset)]
@@ -237,7 +219,6 @@ TMA = (
     TmaKernel(128, 256, 2, 4, 0.74),
     TmaKernel(192, 128, 3, 4, 0.69),
     TmaKernel(128, 64, 2, 8, 0.53),
-    TmaKernel(128, 64, 2, 8, 0.53, split=True),
     TmaKernel(256, 64, 2, 4, 0.58),
     TmaKernel(256, 128, 2, 4, 0.74, planes=True),
     TmaKernel(256, 128, 2, 4, 0.74, planes=True, transposed=True, moves=13.9),
@@ -275,13 +256,7 @@ def _fastest(product: Product) -> TmaKernel:
         result, planes = transposed[1], True
     else:
         result, planes = _result_map(product) or (None, False)  # type: ignore[assignment]
-    possible = [
-        kernel
-        for kernel in TMA
-        if kernel.transposed == bool(transposed)
-        and (planes or not kernel.planes)
-        and (not kernel.split or (result is not None and not planes and kernel.parts(product) > 1))
-    ]
+    possible = [kernel for kernel in TMA if kernel.transposed == bool(transposed) and (planes or not kernel.planes)]
     return min(possible, key=lambda kernel: kernel.clocks(product, result is not None and kernel.planes == planes))
 
 

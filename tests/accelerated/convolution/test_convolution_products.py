@@ -155,13 +155,12 @@ IN_PLANES = {  # x and y in planes, which are read as they are
     "TF32, groups": convolution(IMPLICIT, (2, 64, 16, 15), 160, (1, 1), padding=0, groups=2),
 }
 
-WRITTEN_BY_WARPS = ("odd filters", "planes, blended, TF32", "planes, one row", "planes, odd")
 
 BY_TMA_TILE = [
     pytest.param(operation, kernel, id=f"{name}-{named(kernel)}")
     for name, (operation, planes) in STREAMED.items()
     for kernel in TMA
-    if kernel.planes == planes and not kernel.transposed and not (kernel.split and name in WRITTEN_BY_WARPS)
+    if kernel.planes == planes and not kernel.transposed
 ] + [
     pytest.param(operation, kernel, id=f"{name}-{named(kernel)}")
     for name, operation in IN_PLANES.items()
@@ -196,7 +195,7 @@ def test_later_blocks(two_multiprocessors, kernel, later):
     sharing = Sharing(least_tiles=1, later_results=later * kernel.m * kernel.n)
     other = TmaKernel(
         kernel.m, kernel.n, kernel.consumers, kernel.stages, kernel.throughput,
-        planes=kernel.planes, transposed=kernel.transposed, sharing=sharing, split=kernel.split,
+        planes=kernel.planes, transposed=kernel.transposed, sharing=sharing,
     )  # fmt: skip
     image, result = (NCHW if planes else NHWC for planes in (kernel.transposed, kernel.planes))
     for blend in ((1.0, 0.0), (0.5, -2.0)):
