@@ -91,7 +91,7 @@ def works(bench: Bench, operation: Operation, memory: dict[str, Any], found: dic
     with contextlib.ExitStack() as stack:
         for solver in solvers_of(operation, bench.device):
             with forcing(solver):
-                convolution = isinstance(operation, Convolution)
+                convolution = isinstance(operation, Convolution | OperationGraph)
                 sized = (
                     with_workspace(operation, bench.device)
                     if convolution

@@ -87,7 +87,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_scale_bias_chann
 
 // Where packs are single elements a lane has several of each channel.
 constexpr int PACKS = WIDTH == 1 ? 4 : 1, SLOTS = PACKS * WIDTH;
-constexpr int CHANNELS = GROUP / 2;  // that a lane reads together
+constexpr int CHANNELS = 2;  // that a lane reads together
 constexpr int PIXEL_THREADS = WARP / GROUP * WARP;
 static_assert(GROUP == 8, "a warp has a byte of each word");
 

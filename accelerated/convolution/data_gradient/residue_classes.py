@@ -23,7 +23,7 @@ from dualdnn.api.operations import ConvolutionBackwardData, ConvolutionForward, 
 from dualdnn.api.operations.specs import NCHW, NHWC
 
 from ...plans import Launch, Plan, estimated_seconds, with_alignment
-from ...primitives.tma import ROW_BYTES
+from ...primitives.tma import ROW_BYTES, has_tma
 from ...solver import LAUNCH_SECONDS, Problem, Solver
 from ..composed import At, ComposedLaunch, ComposedPlan, Inner, copied, transposed_filter, within
 from ..forward import ConvolutionProblem, may_use_tensor_cores
@@ -111,8 +111,9 @@ class DataGradientProblem(Problem):
         if min(o.dy.dims[1], o.dx.dims[1]) == 1 or not may_use_tensor_cores(c, o.dy.data_type, self.device):
             return o
         if last:  # filters of one tap may have gaps between them
-            one = prod(o.w.dims[2:]) == c.group_count == 1 and filters >= LEAST_CHANNELS
-            return replace(o, dy=_channels_last(o.dy)) if one else o
+            dy, one = _channels_last(o.dy), prod(o.w.dims[2:]) == c.group_count == 1 and c.rank == 2
+            repays = one and filters >= LEAST_CHANNELS and has_tma(self.device) and dy.span <= FARTHEST
+            return replace(o, dy=dy) if repays else o
         if filters * o.dy.scalar_bytes < LEAST_BYTES:
             return o
         written = prod(c.stride) == 1 and prod(o.dx.dims[2:]) * o.dx.scalar_bytes % ROW_BYTES == 0
