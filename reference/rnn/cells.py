@@ -159,7 +159,9 @@ def step(network: RNNSpec, layer: Layer, x: Bounded, h: Bounded, c: Bounded | No
         hidden = total.tanh()
         return Step((), None, hidden, hidden.kept())
     hidden = total.relu()
-    unsure = ~(np.abs(total.value) > total.arithmetic.reach(total.error)) & (total.error != 0) & np.isfinite(total.value)
+    unsure = (
+        ~(np.abs(total.value) > total.arithmetic.reach(total.error)) & (total.error != 0) & np.isfinite(total.value)
+    )
     return Step((), None, hidden, hidden.kept(), total.value > 0, unsure)
 
 
