@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -115,6 +119,35 @@ def test_on_a_gpu(tmp_path, monkeypatch):
         b.solvers for b in first[1:]
     } > {"all"}
     assert [json.loads(text)["ran"] for text in lines.read_text().splitlines()] == [7] * 12
+
+
+def test_somebody_stops_it(tmp_path, monkeypatch, capsys):
+    """What runs ends, though it has a session of its own; what was found is kept."""
+    program, ran = tmp_path / "program", tmp_path / "ran"
+    program.write_text(f"#!/bin/sh\necho $$ >> {ran}\nexec sleep 600\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(planted.sys, "executable", str(program))
+
+    def stopped(wanted, jobs, seconds, at_once, all_seconds):
+        yield planted.Outcome(VERSION, SURVIVED)
+        found = planted.tried([VERSION] * 3, 1, seconds)
+        threading.Thread(target=lambda: (waited(ran.exists), os.kill(os.getpid(), signal.SIGINT))).start()
+        yield from found
+
+    def waited(there):
+        until = time.monotonic() + 60
+        while not there() and time.monotonic() < until:
+            time.sleep(0.01)
+
+    monkeypatch.setattr(command, "tried", stopped)
+    monkeypatch.setattr("sys.argv", ["planted", "--out", str(tmp_path / "out")])
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)  # which whoever began this may ignore
+    try:
+        assert command.main() == 130
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    assert SURVIVED in (tmp_path / "out").read_text() and "interrupted" in capsys.readouterr().out
+    assert not any(Path(f"/proc/{number}/stat").exists() for number in ran.read_text().split())
 
 
 def test_cases_that_reach_a_source(tmp_path):
