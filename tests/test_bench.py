@@ -186,12 +186,32 @@ def test_grids_of_rotated_images():
     assert not np.allclose(grid[0], grid[1]) and np.mean(np.abs(grid) <= 1) > 0.9
 
 
-def bench(*arguments):
+STOPPED = """
+import sys
+from dualdnn.conformance.bench.measure import Bench
+from dualdnn.conformance.command_line import main
+
+measure, begun = Bench.measure, []
+
+
+def stopped(self, row, benchmark):
+    begun.append(row)
+    if len(begun) == 3:
+        raise KeyboardInterrupt
+    return measure(self, row, benchmark)
+
+
+Bench.measure = stopped
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def bench(*arguments, program=("-m", "dualdnn.conformance"), status=0):
     """The command in a process of its own: pytest-benchmark measures nothing inside a parallel run."""
-    command = [sys.executable, "-m", "dualdnn.conformance", "bench", "--device", "emulated", *arguments]
+    command = [sys.executable, *program, "bench", "--device", "emulated", *arguments]
     environment = {name: value for name, value in os.environ.items() if "XDIST" not in name}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == status, done.stderr
     return done.stdout
 
 
@@ -204,6 +224,12 @@ def test_a_few_rows(tmp_path):
     assert all(set(row["launches"]) == {"graph", "stream", "alone"} for row in written["rows"])
     assert all(row[f"launch{way}_us"] > 0 for row in written["rows"] for way in ("", "_stream", "_alone"))
     assert all(row["name"] in shown and row["ours_us"] > 0 and row["vendor_us"] is None for row in written["rows"])
+
+
+def test_rows_until_somebody_stops_it(tmp_path):
+    rows = ("-k", "8x64x14x14 half NHWC", "--limit", "4", "--out", str(tmp_path))
+    shown = bench(*rows, program=("-c", STOPPED), status=130)
+    assert len(json.loads((tmp_path / "benchmarks.json").read_text())["rows"]) == 2 and "2 small rows" in shown
 
 
 def test_a_convolution_and_the_section_of_the_report(tmp_path):

@@ -358,12 +358,13 @@ def test_zeros_times_a_state_beyond_half_are_not_judged():
     assert judge(data, memory, later, {"reserveSpace": verdict.kept["reserveSpace"]}).wrong == 1
 
 
-def test_a_gradient_that_is_not_finite_beside_a_sum_of_no_certain_sign():
-    """The sum is a rounding error of 0.1 - 0.1: a ReLU passes a NaN of dy or does not."""
+@pytest.mark.parametrize("x, wrong", [(0.1, 0), (np.inf, 2)], ids=["rounding", "infinity"])
+def test_gradients_that_are_not_finite_beside_a_sum(x, wrong):
+    """A rounding error of 0.1 - 0.1 has no certain sign: a ReLU passes a NaN of dy or does not. An infinite sum has one."""
     spec = network(RELU, NO_BIAS, ONE_WAY, width=2, hidden=1, layers=1)
     o = forward(spec, SEQ_MAJOR, (1,), null=("hx",))
     before = prepare(o, "normal", 0)
-    strided(o.tensor("x"), before["x"])[...] = 0.1, 0.1
+    strided(o.tensor("x"), before["x"])[...] = x, 0.1
     strided(o.tensor("weightSpace"), before["weightSpace"])[0, :, 0] = 1.0, 2.0**-24 - 1.0, 1.0
     after = {name: memory.copy() for name, memory in before.items()}
     run(o, after)
@@ -375,7 +376,7 @@ def test_a_gradient_that_is_not_finite_beside_a_sum_of_no_certain_sign():
         later = {name: bytes_.copy() for name, bytes_ in memory.items()}
         run(data, later | {"reserveSpace": after["reserveSpace"]})
         strided(data.tensor("dx"), later["dx"])[...] = found
-        assert judge(data, memory, later, kept).agrees
+        assert judge(data, memory, later, kept).wrong == (0 if np.isnan(found) else wrong)
 
 
 @pytest.mark.parametrize("data_type", [HALF, FLOAT], ids=lambda t: t.name)
