@@ -114,10 +114,10 @@ def test_long_dimensions(trial, dims, data_type, formats):
 
 
 @shows("cudnnTransformTensor/c01")
-@pytest.mark.parametrize("dims", [(2, 132, 26, 16), (3, 67, 23, 27)], ids=str)
+@pytest.mark.parametrize("dims", [(2, 132, 26, 16), (3, 67, 23, 27), (1, 257, 127, 1)], ids=str)
 @pytest.mark.parametrize("formats", FORMATS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
 def test_large(trial, dims, formats):
-    """Enough for an implementation to take its largest pieces, aligned and not."""
+    """Enough for an implementation to take its largest pieces, aligned and not; a last piece of a single row."""
     x, y = (TensorSpec.packed(FLOAT, dims, tensor_format) for tensor_format in formats)
     trial(moved(x, y))
 
