@@ -152,7 +152,12 @@ def _scaled(factor: float, known: Known, arithmetic: Arithmetic) -> Known:
     if factor == 1:
         return known
     value = factor * known.value
-    return arithmetic.rounded(value, abs(factor) * known.error, np.abs(value))
+    return arithmetic.rounded(value, _times(factor, known.error), np.abs(value))
+
+
+def _times(factor: float, error: Array) -> Array:
+    """The error of a product; what has no bound has none times zero either."""
+    return np.where(np.isinf(error), np.inf, abs(factor) * error)
 
 
 def _add(_node: PointwiseNode, arithmetic: Arithmetic, x: Known, b: Known) -> Known:
@@ -384,7 +389,7 @@ def _convolution(node: ConvolutionNode, arithmetic: Arithmetic, prior: Array | N
         return (Known(value, error),)
     blended = alpha * value + (0 if prior is None else beta * prior)
     terms = np.abs(alpha * value) + (0 if prior is None else np.abs(beta * prior))
-    return (arithmetic.rounded(blended, abs(alpha) * error, terms, BLEND_ROUNDINGS),)
+    return (arithmetic.rounded(blended, _times(alpha, error), terms, BLEND_ROUNDINGS),)
 
 
 EVALUATIONS: dict[type[Node], Callable[..., tuple[Known, ...]]] = {

@@ -169,13 +169,15 @@ def test_roots_near_zero_are_not_determined():
     assert judge(operation, memory, after).agrees
 
 
-def test_infinities_beside_terms_that_overflow():
-    """In float -1e30 * 1e20 is an infinity that makes NaN of the other one; -1e20 is none."""
+@pytest.mark.parametrize("first, alpha", [(np.inf, 1.0), (0.0, 0.0)])
+def test_infinities_beside_what_overflows(first, alpha):
+    """In float -1e30 * 1e20 is an infinity that makes NaN of the other one, which comes before it or from y; -1e20 is none."""
     x, w, y = tensor(1, (1, 2, 1, 2)), tensor(2, (1, 2, 1, 1)), tensor(3, (1, 1, 1, 2))
-    operation = executed(NODES["forward"](convolution(), x, w, y, 1.0, 0.0))
+    operation = executed(NODES["forward"](convolution(), x, w, y, alpha, 1.0))
     memory = prepare(operation, "normal", 1)
-    memory["tensor_1"][:] = np.array([np.inf, np.inf, -1e30, -1], np.float32).view(np.uint8)
+    memory["tensor_1"][:] = np.array([first, first, -1e30, -1], np.float32).view(np.uint8)
     memory["tensor_2"][:] = np.array([1, 1e20], np.float32).view(np.uint8)
+    memory["tensor_3"][:] = np.array([np.inf, np.inf], np.float32).view(np.uint8)
 
     def agrees(*result):
         return judge(operation, memory, memory | {"tensor_3": np.array(result, np.float32).view(np.uint8)}).agrees

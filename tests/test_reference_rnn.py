@@ -26,7 +26,7 @@ from dualdnn.conformance.cases.rnn.rnn_forward import NO_BIAS, ONE_WAY, forward,
 from dualdnn.conformance.trial import prepare
 from dualdnn.reference import judge, run
 from dualdnn.reference.philox import philox
-from dualdnn.reference.rnn.bounded import Arithmetic
+from dualdnn.reference.rnn.bounded import Arithmetic, Bounded, affine
 from dualdnn.reference.view import strided
 
 SEQ_MAJOR, PACKED, BATCH_MAJOR = cudnnRNNDataLayout_t
@@ -417,6 +417,15 @@ def test_what_follows_a_state_beyond_float_is_not_judged():
     assert judge(o, before, before).agrees
     strided(o.tensor("y"), before["y"])[0, 0, 0] = np.nan
     assert judge(o, before, before).wrong == 1
+
+
+def test_errors_that_go_along_with_numbers_grow_as_these_do():
+    """In the mean of all units: as independent ones where signs are mixed, to the square of sixteen terms where they are alike."""
+    a, ones = Arithmetic(2.0**-24, is_expected=True), np.ones((1, 16))
+    mixed = np.where(np.arange(16)[:, np.newaxis] & np.arange(16) & 1, -1.0, 1.0) * np.where(np.arange(16) & 2, -1, 1)
+    for matrix, grown in ((np.ones((16, 16)), 16**2), (mixed, 16)):
+        exact, known = (affine([(Bounded(ones, error, a), matrix)], []) for error in (0 * ones, ones))
+        assert (known.error - exact.error).tolist() == [[grown] * 16]
 
 
 def test_small_numbers_of_half_are_rounded_to_the_nearest_multiple_of_the_least():
