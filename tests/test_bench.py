@@ -96,9 +96,12 @@ def test_small_rows_are_counted_in_launches():
         "graph_us": None,
         "ours_stream_us": 2.0,
         "ours_alone_us": 6.0,
+        "launch_us": 0.5,
+        "launch_stream_us": 1.0,
+        "launch_alone_us": 4.0,
         "family": "activation",
     }
-    ceilings = Ceilings(4e12, 1e-6 / 2, launch_stream=1e-6, launch_alone=4e-6)
+    ceilings = Ceilings(4e12, 1e-6, launch_stream=2e-6, launch_alone=3e-6)  # of the run's beginning
     assert with_floor(result, ceilings)["launches"] == pytest.approx({"graph": 2.0, "stream": 2.0, "alone": 1.5})
     large = {key: value for key, value in result.items() if key not in ("ours_stream_us", "ours_alone_us")}
     assert with_floor(large, ceilings)["launches"] == {}
@@ -219,6 +222,7 @@ def test_a_few_rows(tmp_path):
     assert written["small_copy_us"] > 0 and "copy of 0.4 MB" in shown and "2 small rows" in shown
     assert all(row[f"ours_{way}_us"] > 0 for row in written["rows"] for way in ("stream", "alone"))
     assert all(set(row["launches"]) == {"graph", "stream", "alone"} for row in written["rows"])
+    assert all(row[f"launch{way}_us"] > 0 for row in written["rows"] for way in ("", "_stream", "_alone"))
     assert all(row["name"] in shown and row["ours_us"] > 0 and row["vendor_us"] is None for row in written["rows"])
 
 

@@ -349,9 +349,11 @@ def test_padding(trial, before, after, formats, filters):
 @BOTH
 @pytest.mark.parametrize("formats", FORMATS[:3], ids=lambda f: f"{f[0].name}-{f[1].name}")
 def test_padding_a_large_tensor(trial, formats, filters):
-    """Large enough for an implementation to copy what is inside apart from the zeros around; one side is cropped."""
-    transform = changing(before=(0, 1, 2, -1), after=(1, 0, 3, 2), tensor_format=formats[1])
-    trial(applied(transform, (2, 33, 47, 49), FLOAT, formats[0], filters=filters))
+    """Large enough for an implementation to copy what is inside apart from the zeros around; one side is cropped, or
+    opposite sides are alike."""
+    for before, after in (((0, 1, 2, -1), (1, 0, 3, 2)), ((1, 2, 1, 1), (1, 2, 1, 1))):
+        transform = changing(before=before, after=after, tensor_format=formats[1])
+        trial(applied(transform, (2, 33, 47, 49), FLOAT, formats[0], filters=filters))
 
 
 @both("c01", "c06", "c11")
