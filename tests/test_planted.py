@@ -198,7 +198,12 @@ def test_bugs_of_a_file(tmp_path, monkeypatch):
     ]
     (tmp_path / "bugs").write_text(json.dumps(entries))
     asked = []
-    monkeypatch.setattr(command, "tried", lambda wanted, *_: asked.extend(wanted) or [])
+
+    def tried(wanted, jobs, seconds, at_once, all_seconds):
+        asked.extend(wanted)
+        yield from ()
+
+    monkeypatch.setattr(command, "tried", tried)
     monkeypatch.setattr(command, "verified", lambda outcomes, jobs: list(outcomes))
     for options in ([], ["--floor", "reference"]):
         monkeypatch.setattr("sys.argv", ["planted", "--bugs", str(tmp_path / "bugs"), *options])
