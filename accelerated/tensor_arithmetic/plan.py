@@ -52,7 +52,7 @@ class ArithmeticProblem(Problem):
         *inputs, output = (self.operation.tensor(name) for name in operands)
         self.output = output
         self.dims, strides = output.scalar_layout()
-        self.strides = [broadcast_strides(*spec.scalar_layout(), self.dims) for spec in inputs] + [list(strides)]
+        self.strides = [broadcast_strides(*spec.scalar_layout(), onto=self.dims) for spec in inputs] + [list(strides)]
 
     @cached_property
     def elementwise(self) -> tuple[Any, Grid]:
