@@ -301,8 +301,8 @@ class Product:
         row_tiles, column_tiles = -(-rows.boxes // kernel.row_boxes), -(-columns.boxes // kernel.column_boxes)
         tiles, multiprocessors = row_tiles * column_tiles * self.groups, self.problem.device.multiprocessors
         most = min(multiprocessors, max(1, tiles * self.k_blocks // kernel.least_k_blocks))
-        # As many blocks as there can be, or equal parts of all tiles.
-        possible = [Shares.of(tiles, self.k_blocks, blocks) for blocks in (most, *range(tiles, most + 1, tiles))]
+        # As many blocks as there can be, or several equal parts of all tiles.
+        possible = [Shares.of(tiles, self.k_blocks, blocks) for blocks in (most, *range(2 * tiles, most + 1, tiles))]
         seconds, shares = min(((self._shared_seconds(shares), shares) for shares in possible), key=itemgetter(0))
         return Tiling(rows_are_filters, row_tiles, column_tiles, shares, seconds)
 
