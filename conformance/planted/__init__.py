@@ -99,7 +99,9 @@ def bugs(text: str = "", cases_of: Callable[[str], tuple[str, ...]] = lambda _fi
     found = []
     for entry in json.loads(text):
         fields: dict[str, Any] = {"cases": cases_of(entry["file"]), **entry}
-        found.append(Bug(**{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}))
+        found.append(
+            Bug(**{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()})
+        )
     return found
 
 
