@@ -210,13 +210,11 @@ class AcceleratedBackend:
             return workspace_bytes(operation, self.device)
 
     def preferred_algorithms(self, operations: Sequence[Operation]) -> list[Operation]:
-        with failures():
-            return sorted(operations, key=lambda operation: estimated_seconds(operation, self.device))
+        return sorted(operations, key=lambda operation: estimated_seconds(operation, self.device))
 
     def graph_solvers(self, operation: Any) -> tuple[str, ...]:
         """Return the solvers among which the knob of the engine of an operation graph chooses."""
-        with failures():
-            return () if operation.single is None else possible_solvers(operation.single.operation, self.device)
+        return () if operation.single is None else possible_solvers(operation.single.operation, self.device)
 
     def algorithm_time(self, operation: Operation, operands: Sequence[Any], stream: Any) -> float:
         """The shortest of a few runs, by the device's clock; a run before them compiles and warms up."""
