@@ -27,6 +27,7 @@ from importlib import import_module, resources
 from math import inf
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 NOT_COMPILED = "errors.CompileError"
 FLOORS = ("api", "reference", "accelerated", "conformance")
@@ -97,8 +98,8 @@ def bugs(text: str = "", cases_of: Callable[[str], tuple[str, ...]] = lambda _fi
     text = text or resources.files(__package__).joinpath("bugs.json").read_text(encoding="utf-8")
     found = []
     for entry in json.loads(text):
-        entry = {"cases": cases_of(entry["file"]), **entry}
-        found.append(Bug(**{name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}))
+        fields: dict[str, Any] = {"cases": cases_of(entry["file"]), **entry}
+        found.append(Bug(**{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}))
     return found
 
 
