@@ -19,8 +19,8 @@ struct GlobalPlanes {
   unsigned row_stride;
   unsigned team_bits;    // threads of a plane; packs of a block
   unsigned column_bits;  // threads along a line
-  unsigned over_gaps;    // whether planes are read as one row, gaps and all
-  FastDivmod pitch;      // of lines
+  unsigned over_gaps;    // whether planes are read as one row, gaps and all, or written as one without them
+  FastDivmod pitch;      // of lines in that row
   int outer_rank;        // what is not pooled: the fastest first
   FastDivmod packs;      // packs of a position
   FastDivmod extent[3];

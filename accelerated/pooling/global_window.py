@@ -15,7 +15,6 @@ from .problem import PACK_BYTES, WARP, Axis, Configuration, PoolingProblem, Shap
 MAX_OUTER = 3
 MAX_SPAN = 2**31  # of a plane, in elements
 BLOCK = 128
-SMALL_GRID_BLOCK = 256  # of few planes: the fewer blocks, the less their launch takes
 MAX_BLOCK = 1024
 MIN_TEAM = 8  # threads of a plane
 FEW_LOADS = 4  # of a thread, from which more threads are of no use
@@ -89,7 +88,7 @@ def _planes(shape: Shape, outer: int) -> PlanesStruct | None:
     return value
 
 
-def rows_of(shape: Shape, usual_team: int, small_grid_block: int) -> Work | None:
+def rows_of(shape: Shape, usual_team: int) -> Work | None:
     """Return how teams of threads share planes of contiguous rows; None where planes are others."""
     value = _planes(shape, len(shape.extents))
     rows, row = _single_axis(shape.axes[:2]), shape.axes[2]
@@ -99,7 +98,8 @@ def rows_of(shape: Shape, usual_team: int, small_grid_block: int) -> Work | None
     if rows.input * rows.x_stride >= MAX_SPAN:
         return None
     loads = row.input // shape.width if rows.input == 1 else rows.input * row.input
-    team = WARP
+    few = value.planes * WARP < ENOUGH_THREADS
+    team = WARP // 2 if few and usual_team == WARP and loads <= MANY_LOADS * WARP // 2 else WARP
     while team > MIN_TEAM and loads <= FEW_LOADS * team // 2 and value.planes * team // 2 >= ENOUGH_THREADS:
         team //= 2
     while team < usual_team and loads > MANY_LOADS * team:
@@ -112,7 +112,7 @@ def rows_of(shape: Shape, usual_team: int, small_grid_block: int) -> Work | None
     # A pack reaches over one gap at most, and what lies beside packs is part of the first row, or of the last one.
     pitch_fits = shape.width - 1 <= row.input <= rows.x_stride <= MAX_PITCH * row.input
     value.over_gaps = rows.input > 1 and pitch_fits
-    threads = max(team, small_grid_block if value.planes * team < ENOUGH_THREADS else BLOCK)
+    threads = max(team, BLOCK)
     return Work("rows", value, -(-value.planes * team // threads), threads, 1)
 
 
