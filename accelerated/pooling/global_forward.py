@@ -24,6 +24,8 @@ class GlobalForward(PoolingSolver):
         pooling = problem.operation.pooling
         channels_last = problem.shape.channels_last
         work = _channels(problem) if channels_last else rows_of(problem.shape, WARP)
+        if work is not None and not channels_last and work.planes.rows > 1 and not work.planes.over_gaps:
+            return None  # rows that are too short for packs, or too far apart
         fields = (("mode", c_int(pooling.mode)), ("propagate", c_int(pooling.nan)))
         return configured(problem, "pooling/global_forward.cu", work, *fields)
 

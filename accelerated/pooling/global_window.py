@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 from ..plans import type_definitions
-from ..primitives.geometry import THREADS, FastDivmod
+from ..primitives.geometry import FastDivmod
 from .problem import PACK_BYTES, WARP, Axis, Configuration, PoolingProblem, Shape, arguments
 
 MAX_OUTER = 3
@@ -21,8 +21,6 @@ FEW_LOADS = 4  # of a thread, from which more threads are of no use
 MANY_LOADS = 8
 MAX_PITCH = 2  # of rows, in their lengths, for gaps to be read too
 ENOUGH_THREADS = 2**16  # about what keeps a GPU busy
-MAX_COLUMN_BITS = 5  # a warp
-WELL_USED = 0.75
 
 
 class PlanesStruct(ctypes.Structure):
@@ -107,7 +105,6 @@ def rows_of(shape: Shape, usual_team: int) -> Work | None:
     while team < MAX_BLOCK and loads > MANY_LOADS * team and value.planes * team < ENOUGH_THREADS:
         team *= 2
     value.team_bits = team.bit_length() - 1
-    value.column_bits = column_bits(row.input)
     value.pitch = FastDivmod.of(max(1, rows.x_stride))
     # A pack reaches over one gap at most, and what lies beside packs is part of the first row, or of the last one.
     pitch_fits = shape.width - 1 <= row.input <= rows.x_stride <= MAX_PITCH * row.input
@@ -141,13 +138,3 @@ def channel_planes(problem: PoolingProblem) -> PlanesStruct | None:
     value.packs = FastDivmod.of(channels // shape.width)
     value.planes *= channels // shape.width
     return value
-
-
-def column_bits(extent: int) -> int:
-    """Return how many columns threads take at a time, as a power of two: the most that are mostly used."""
-    choices = range(min(MAX_COLUMN_BITS, (THREADS - 1).bit_length()), -1, -1)
-
-    def used(bits: int) -> float:
-        return extent / (-(-extent // 2**bits) * 2**bits)
-
-    return next((bits for bits in choices if used(bits) >= WELL_USED), max(choices, key=used))

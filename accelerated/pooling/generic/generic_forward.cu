@@ -50,15 +50,9 @@ template <class Pool, int P> __device__ __forceinline__ void pool_window(const F
   write_pack<P>(a.y + y_offset, 1, true, P, result, pooling.beta);
 }
 
-// Calls call(pool) with a value of the type that pools.
-template <class Call> __device__ __forceinline__ void with_pool(const Pooling& pooling, Call call) {
-  if (pooling.mode == AVERAGE_INCLUDE || pooling.mode == AVERAGE_EXCLUDE) return call(Sum());
-  pooling.propagate ? call(NumbersAndNan()) : call(Numbers());
-}
-
 extern "C" __global__ void __launch_bounds__(256, 4) pooling_generic_forward_thread(const ForwardArguments a) {
   griddepcontrol_wait();
-  with_pool(a.pooling, [&](auto pool) {
+  with_pool(a.pooling.mode, a.pooling.propagate, [&](auto pool) {
     with_width(a.walk.width, [&](auto width) { pool_window<decltype(pool), decltype(width)::value>(a); });
   });
 }
@@ -150,7 +144,7 @@ template <class Pool, int P> __device__ __forceinline__ void pool_bands(const Ba
 
 extern "C" __global__ void __launch_bounds__(256, 4) pooling_generic_forward_bands(const BandArguments a) {
   griddepcontrol_wait();
-  with_pool(a.pooling, [&](auto pool) {
+  with_pool(a.pooling.mode, a.pooling.propagate, [&](auto pool) {
     if (a.width == WIDTH) return pool_bands<decltype(pool), WIDTH>(a);
     if (a.width == WIDTH / 2) return pool_bands<decltype(pool), WIDTH / 2>(a);
     pool_bands<decltype(pool), 1>(a);
@@ -212,6 +206,7 @@ __device__ __forceinline__ void forward(const ForwardTileArguments& a, const Blo
 
 extern "C" __global__ void __launch_bounds__(256) pooling_generic_forward_tile(const ForwardTileArguments a) {
   griddepcontrol_wait();
-  with_tile(a.tile,
-            [&](const auto& tile) { with_pool(a.pooling, [&](auto pool) { forward<decltype(pool)>(a, tile); }); });
+  with_tile(a.tile, [&](const auto& tile) {
+    with_pool(a.pooling.mode, a.pooling.propagate, [&](auto pool) { forward<decltype(pool)>(a, tile); });
+  });
 }
