@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,15 @@ def allocated(device: Any, nbytes: int) -> DeviceBuffer:
         raise MemoryError(str(error)) from error
 
 
+@contextmanager
+def failures() -> Iterator[None]:
+    """Turn what a device or a compiler could not do into a ``BackendError``."""
+    try:
+        yield
+    except (DeviceError, DeviceUnavailable) as error:
+        raise BackendError(str(error)) from error
+
+
 class DeviceOperand:
     """Device memory that the caller owns."""
 
@@ -149,11 +159,9 @@ class AcceleratedBackend:
 
     def contents(self, address: int, nbytes: int) -> bytearray:
         """A copy of device memory."""
-        try:
+        with failures():
             content: bytearray = self.device.download(address, nbytes)
             return content
-        except DeviceError as error:
-            raise BackendError(str(error)) from error
 
     def prepare(self, operation: Operation) -> _Launcher:
         return _Launcher(self, operation)
@@ -190,17 +198,16 @@ class AcceleratedBackend:
         return found
 
     def _planned(self, operation: Operation) -> Plan:
-        try:
+        with failures():
             return plan(operation, self.device)
-        except DeviceUnavailable as error:  # a compiler that is missing now
-            raise BackendError(str(error)) from error
 
     def solvers(self, operation: Operation) -> tuple[str, ...]:
         """Return the names of the solvers that can serve an operation, in the order of their room."""
         return possible_solvers(operation, self.device)
 
     def workspace_bytes(self, operation: Operation) -> int:
-        return workspace_bytes(operation, self.device)
+        with failures():  # what a device holds of a kernel may decide
+            return workspace_bytes(operation, self.device)
 
     def preferred_algorithms(self, operations: Sequence[Operation]) -> list[Operation]:
         return sorted(operations, key=lambda operation: estimated_seconds(operation, self.device))
@@ -212,15 +219,13 @@ class AcceleratedBackend:
     def algorithm_time(self, operation: Operation, operands: Sequence[Any], stream: Any) -> float:
         """The shortest of a few runs, by the device's clock; a run before them compiles and warms up."""
         launch = self.prepare(operation)
-        try:
+        with failures():
             for step, _ in launch.plan.steps:
                 step.wait_for_kernel()
             clock = Clock(self.device, stream or self.device.default_stream)
             launch(operands, stream)
             runs = 1 if self.device.kind == "emulated" else TIMED_RUNS
             return 1e3 * min(clock.seconds(lambda: launch(operands, stream)) for _ in range(runs))
-        except DeviceError as error:
-            raise BackendError(str(error)) from error
 
     def new_stream(self) -> Stream:
         return self.device.new_stream()
@@ -243,10 +248,8 @@ class AcceleratedBackend:
         return (stream or self.device.default_stream).done()
 
     def synchronize(self, stream: Any) -> None:
-        try:
+        with failures():
             (stream or self.device.default_stream).synchronize()
-        except DeviceError as error:
-            raise BackendError(str(error)) from error
 
     def close(self) -> None:
         """The device and its plans stay for other handles."""

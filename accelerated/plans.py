@@ -18,7 +18,7 @@ from dualdnn.api.operations import Operation
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, UINT8
 
 from .runtime.device import Function, LaunchShape
-from .runtime.errors import CompileError, DeviceUnavailable
+from .runtime.errors import DeviceUnavailable
 from .scalars import Scalar, fill, scalars_of, with_values
 
 Extent = tuple[int, int, int]
@@ -143,7 +143,7 @@ class BackgroundLaunch(Launch):
         if self.function is None and not self.refused:
             try:
                 self.function = self.ready_kernel()
-            except (CompileError, DeviceUnavailable):
+            except DeviceUnavailable:
                 self.refused = True
         if self.function is None or any(map(and_, addresses, self.masks)):
             self.fallback.start(addresses, stream)

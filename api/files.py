@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -25,19 +25,16 @@ def write(target: Path, content: bytes) -> None:
         return
     target = target.resolve()  # a link stays one
     target.parent.mkdir(parents=True, exist_ok=True)
-    mode = target.stat().st_mode & 0o7777 if target.exists() else 0o666 & ~_umask()
-    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    mode = target.stat().st_mode & 0o7777 if target.exists() else None
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    allowed = 0o666 if mode is None else mode & 0o666  # less the process's umask, which only the system applies unseen
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, allowed)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
-        os.chmod(name, mode)
-        os.replace(name, target)
+        if mode is not None:
+            temporary.chmod(mode)
+        os.replace(temporary, target)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

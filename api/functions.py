@@ -25,7 +25,7 @@ import numpy as np
 
 from . import api_log
 from .descriptors import DESCRIPTORS, Descriptor
-from .document import Parameter, functions
+from .document import Function, Parameter, functions
 from .enumerations import ENUMERATIONS, cudnnStatus_t
 from .handle import Handle
 from .operations import BackendError, Operation, TensorSpec
@@ -255,6 +255,8 @@ def documented(
             except CudnnError as error:
                 error.function = error.function or checks.name
                 raise
+            except BackendError as error:
+                raise failure(checks.function, "cudnnStatus_t/c08", error) from error
 
         check = checks.check
         call.checks = checks  # type: ignore[attr-defined]
@@ -394,12 +396,7 @@ class _Computing:
             error.function = error.function or self.checks.name
             raise
         except BackendError as error:
-            raise self.failure(error) from error
-
-    def failure(self, error: BackendError) -> CudnnError:
-        """What the call raises where the backend could not compute."""
-        api_log.log_fatal(self.checks.function, str(error))
-        return CudnnError(EXECUTION_FAILED, self.failed, str(error), self.checks.name)
+            raise failure(self.checks.function, self.failed, error) from error
 
     def _prepare(self, args: tuple[Any, ...], key: Any) -> _Prepared:
         parameters = self.checks.parameters
@@ -528,7 +525,7 @@ class _Executing(_Computing):
             error.function = error.function or self.checks.name
             raise
         except BackendError as error:
-            raise self.failure(error) from error
+            raise failure(self.checks.function, self.failed, error) from error
 
     def _of_pack(self, handle: Handle, prepared: _Prepared, memory: Sequence[Any], pack: Any) -> list[Any]:
         """The operands, checked. Of the pack that ran last the device is asked again what it knows of memory; as long as that
@@ -634,8 +631,13 @@ def run(call: str, handle: Handle, operation: Operation, memory: Mapping[str, An
         try:
             handle.backend.prepare(operation)(operands, handle.stream)
         except BackendError as error:
-            api_log.log_fatal(functions()[call], str(error))
-            raise CudnnError(EXECUTION_FAILED, failed, str(error), call) from error
+            raise failure(functions()[call], failed, error) from error
+
+
+def failure(function: Function, clause: str, error: BackendError) -> CudnnError:
+    """What a call raises where the backend could not compute; ``clause`` is that of CUDNN_STATUS_EXECUTION_FAILED."""
+    api_log.log_fatal(function, str(error))
+    return CudnnError(EXECUTION_FAILED, clause, str(error), function.name)
 
 
 def _seen(value: Any) -> Any:

@@ -12,7 +12,6 @@ import traceback
 from contextlib import suppress
 from pathlib import Path
 
-import pytest
 from _pytest.mark.expression import Expression
 from dualdnn import accelerated
 from dualdnn.accelerated import DeviceUnavailable
@@ -39,6 +38,7 @@ from .recorded import load_recording, packaged_recordings
 from .recorded.judging import AGREES, SKIPPED, examine
 from .recorded.replay import Replayer
 from .report import Comparison, ReportError, is_complete, read_json, to_page, to_text, write_report
+from .run_pytest import INTERRUPTED, run_pytest
 from .solvers import PREFERRED, covering
 from .subjects import SPELLINGS, default_subjects, is_recorded, open_subject
 from .trial import attempt
@@ -165,7 +165,7 @@ def main(arguments: list[str] | None = None) -> int:
         return chosen.run(chosen)
     except KeyboardInterrupt:
         print(f"\ndualdnn {chosen.command}: interrupted", file=sys.stderr)
-        return 130  # as a shell reports it
+        return INTERRUPTED
     except (ValueError, CudnnError, OSError, DeviceUnavailable, ReportError) as error:
         print(f"dualdnn {chosen.command}: {error}", file=sys.stderr)
         return 2
@@ -233,11 +233,11 @@ def run_conformance(chosen: argparse.Namespace) -> int:
     options += ["-n", str(jobs), "--dist", "worksteal"] if jobs > 1 or foreign else []
     if jobs > 1:  # processes that share the cores: threads of NumPy's products would wait for each other, busily
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    status = pytest.main([*options, "--rootdir", str(CASES), "-c", os.devnull, *files])
+    status = run_pytest([*options, "--rootdir", str(CASES), "-c", os.devnull, *files])
     with suppress(OSError):  # what holds anything stays: no case was run where nothing does
         for path in new:
             path.rmdir()
-    return 0 if status == pytest.ExitCode.OK else 1 if status == pytest.ExitCode.TESTS_FAILED else 2
+    return status
 
 
 def _checked_expression(text: str) -> str:

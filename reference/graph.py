@@ -63,6 +63,11 @@ class Arithmetic:
         overflows = magnitude + error >= self.largest
         return _settled(value, np.where(overflows, np.inf, error), is_open)
 
+    def beside_infinities(self, total: Array, error: Array, finite_sizes: Callable[[], Array]) -> Array:
+        """The error of an infinite sum, which has no bound where its finite terms may overflow to the other infinity."""
+        infinite = np.isinf(total)
+        return np.where(infinite & (finite_sizes() >= self.largest), np.inf, error) if infinite.any() else error
+
 
 def _settled(value: Array, error: Array, is_open: Array) -> Known:
     """Infinities and NaN are what they are, unless they are made of what is not determined."""
@@ -129,6 +134,10 @@ def _limits(data_type: cudnnDataType_t) -> tuple[int, int]:
     return limits.min, limits.max
 
 
+def _finite(values: Array) -> Array:
+    return np.where(np.isfinite(values), values, 0)
+
+
 # --- pointwise ---
 
 
@@ -143,7 +152,12 @@ def _scaled(factor: float, known: Known, arithmetic: Arithmetic) -> Known:
     if factor == 1:
         return known
     value = factor * known.value
-    return arithmetic.rounded(value, abs(factor) * known.error, np.abs(value))
+    return arithmetic.rounded(value, _times(factor, known.error), np.abs(value))
+
+
+def _times(factor: float, error: Array) -> Array:
+    """The error of a product; what has no bound has none times zero either."""
+    return np.where(np.isinf(error), np.inf, abs(factor) * error)
 
 
 def _add(_node: PointwiseNode, arithmetic: Arithmetic, x: Known, b: Known) -> Known:
@@ -239,8 +253,9 @@ def _statistics(_node: GenStatsNode, arithmetic: Arithmetic, _prior: None, x: Kn
     def over(values: Array) -> Array:
         return values.sum(axis=axes, keepdims=True)
 
-    error = over(x.error)
-    sums = arithmetic.rounded(over(x.value), error, over(np.abs(x.value)), terms)
+    error, total = over(x.error), over(x.value)
+    of_sum = arithmetic.beside_infinities(total, error, lambda: over(np.abs(_finite(x.value))))
+    sums = arithmetic.rounded(total, of_sum, over(np.abs(x.value)), terms)
     spread = np.where(np.isinf(error), np.inf, over(2 * np.abs(x.value) * x.error + x.error * x.error))
     return sums, arithmetic.rounded(over(squares), spread, over(squares), terms + 1)
 
@@ -364,7 +379,9 @@ def _convolution(node: ConvolutionNode, arithmetic: Arithmetic, prior: Array | N
             if first.any() and second.any():
                 carried = np.where(_sum(node, first, second) > 0, np.inf, carried)
     cut = 2 if node.inputs[0].data_type in (HALF, BFLOAT16) else 1  # tensor cores cut sums off rather than round them
-    found = arithmetic.rounded(_sum(node, *values), carried, _sum(node, *sizes), cut * _terms(node))
+    total = _sum(node, *values)
+    carried = arithmetic.beside_infinities(total, carried, lambda: _sum(node, *map(_finite, sizes)))
+    found = arithmetic.rounded(total, carried, _sum(node, *sizes), cut * _terms(node))
     dims = node.outputs[0].dims
     value, error = found.value.reshape(dims), found.error.reshape(dims)
     alpha, beta = arithmetic.factor(node.alpha), arithmetic.factor(node.beta)
@@ -372,7 +389,7 @@ def _convolution(node: ConvolutionNode, arithmetic: Arithmetic, prior: Array | N
         return (Known(value, error),)
     blended = alpha * value + (0 if prior is None else beta * prior)
     terms = np.abs(alpha * value) + (0 if prior is None else np.abs(beta * prior))
-    return (arithmetic.rounded(blended, abs(alpha) * error, terms, BLEND_ROUNDINGS),)
+    return (arithmetic.rounded(blended, _times(alpha, error), terms, BLEND_ROUNDINGS),)
 
 
 EVALUATIONS: dict[type[Node], Callable[..., tuple[Known, ...]]] = {

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
-from dualdnn.accelerated import DeviceUnavailable
+from dualdnn.accelerated import DeviceError, DeviceUnavailable
+from dualdnn.accelerated.runtime.errors import CompileError
 from dualdnn.api import cudnn
 from dualdnn.api.document import functions
 from dualdnn.api.functions import FUNCTIONS, documented
-from dualdnn.api.status import BAD_PARAM, CudnnError
+from dualdnn.api.status import BAD_PARAM, EXECUTION_FAILED, CudnnError
 
 CLAUSE_FREE = {"cudnnCreate"}
 
@@ -99,6 +101,39 @@ def test_a_machine_without_a_gpu_is_told_of_the_emulated_device(monkeypatch):
             cudnn.cudnnCreate(backend=backend)
         with pytest.raises(CudnnError, match=r"no emulated \["):
             cudnn.cudnnCreate(backend=backend, device="emulated")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [CompileError(Path("small.cu"), (), "no such word"), DeviceUnavailable("no compiler"), DeviceError("no memory")],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_kernel_that_cannot_be_had_is_a_documented_status(monkeypatch, error):
+    """Of calls that compute, of those that measure, and of those that only ask what a kernel needs."""
+    handle = cudnn.cudnnCreate(backend="accelerated", device="emulated")
+
+    def fails(*_):
+        raise error
+
+    monkeypatch.setattr(handle.backend, "plans", {})
+    monkeypatch.setattr(handle.backend.device, "function", fails)
+    relu, x = descriptors()
+    memory = handle.zeros(96)
+    sums, one = cudnn.cudnnCreateReduceTensorDescriptor(), descriptors()[1]
+    cudnn.cudnnSetReduceTensorDescriptor(sums, 0, 0, 0, 0, 0)
+    cudnn.cudnnSetTensor4dDescriptor(one, 0, 0, 1, 1, 1, 1)
+    for call, *arguments in (
+        (cudnn.cudnnActivationForward, relu, 1.0, x, memory, 0.0, x, memory),
+        (cudnn.cudnnGetReductionWorkspaceSize, sums, x, one),
+    ):
+        with pytest.raises(CudnnError, match=str(error)) as refused:
+            call(handle, *arguments)
+        assert refused.value.status == EXECUTION_FAILED and refused.value.function == call.__name__
+    w, convolution = cudnn.cudnnCreateFilterDescriptor(), cudnn.cudnnCreateConvolutionDescriptor()
+    cudnn.cudnnSetFilter4dDescriptor(w, 0, 0, 2, 2, 1, 1)
+    cudnn.cudnnSetConvolution2dDescriptor(convolution, 0, 0, 1, 1, 1, 1, 1, 0)
+    found = cudnn.cudnnFindConvolutionForwardAlgorithm(handle, x, w, convolution, x, 1)
+    assert [result.status for result in found.perfResults] == [EXECUTION_FAILED]
 
 
 def test_the_first_wrong_argument_is_reported(handle):

@@ -96,9 +96,12 @@ def test_small_rows_are_counted_in_launches():
         "graph_us": None,
         "ours_stream_us": 2.0,
         "ours_alone_us": 6.0,
+        "launch_us": 0.5,
+        "launch_stream_us": 1.0,
+        "launch_alone_us": 4.0,
         "family": "activation",
     }
-    ceilings = Ceilings(4e12, 1e-6 / 2, launch_stream=1e-6, launch_alone=4e-6)
+    ceilings = Ceilings(4e12, 1e-6, launch_stream=2e-6, launch_alone=3e-6)  # of the run's beginning
     assert with_floor(result, ceilings)["launches"] == pytest.approx({"graph": 2.0, "stream": 2.0, "alone": 1.5})
     large = {key: value for key, value in result.items() if key not in ("ours_stream_us", "ours_alone_us")}
     assert with_floor(large, ceilings)["launches"] == {}
@@ -183,12 +186,32 @@ def test_grids_of_rotated_images():
     assert not np.allclose(grid[0], grid[1]) and np.mean(np.abs(grid) <= 1) > 0.9
 
 
-def bench(*arguments):
+STOPPED = """
+import sys
+from dualdnn.conformance.bench.measure import Bench
+from dualdnn.conformance.command_line import main
+
+measure, begun = Bench.measure, []
+
+
+def stopped(self, row, benchmark):
+    begun.append(row)
+    if len(begun) == 3:
+        raise KeyboardInterrupt
+    return measure(self, row, benchmark)
+
+
+Bench.measure = stopped
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def bench(*arguments, program=("-m", "dualdnn.conformance"), status=0):
     """The command in a process of its own: pytest-benchmark measures nothing inside a parallel run."""
-    command = [sys.executable, "-m", "dualdnn.conformance", "bench", "--device", "emulated", *arguments]
+    command = [sys.executable, *program, "bench", "--device", "emulated", *arguments]
     environment = {name: value for name, value in os.environ.items() if "XDIST" not in name}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == status, done.stderr
     return done.stdout
 
 
@@ -199,7 +222,14 @@ def test_a_few_rows(tmp_path):
     assert written["small_copy_us"] > 0 and "copy of 0.4 MB" in shown and "2 small rows" in shown
     assert all(row[f"ours_{way}_us"] > 0 for row in written["rows"] for way in ("stream", "alone"))
     assert all(set(row["launches"]) == {"graph", "stream", "alone"} for row in written["rows"])
+    assert all(row[f"launch{way}_us"] > 0 for row in written["rows"] for way in ("", "_stream", "_alone"))
     assert all(row["name"] in shown and row["ours_us"] > 0 and row["vendor_us"] is None for row in written["rows"])
+
+
+def test_rows_until_somebody_stops_it(tmp_path):
+    rows = ("-k", "8x64x14x14 half NHWC", "--limit", "4", "--out", str(tmp_path))
+    shown = bench(*rows, program=("-c", STOPPED), status=130)
+    assert len(json.loads((tmp_path / "benchmarks.json").read_text())["rows"]) == 2 and "2 small rows" in shown
 
 
 def test_a_convolution_and_the_section_of_the_report(tmp_path):

@@ -275,7 +275,7 @@ def test_an_interrupted_run_keeps_what_it_found(one_case, tmp_path, monkeypatch,
     monkeypatch.setattr(command_line, "_destination", lambda *_: whole)
     expected = tmp_path / "expected.txt"
     expected.write_text("reference all/of_them\n")
-    assert main([*ONE, "-k", "test_forward_in_place", "--out", str(whole), "--write-expected", str(expected)]) == 2
+    assert main([*ONE, "-k", "test_forward_in_place", "--out", str(whole), "--write-expected", str(expected)]) == 130
     assert expected.read_text() == "reference all/of_them\n"
     report = json.loads((tmp_path / "report-interrupted" / "compliance.json").read_text())
     assert report["environment"]["state"] == "interrupted" and len(report["cases"]) == 2
@@ -303,6 +303,24 @@ def test_expected_failures_that_cannot_be_written(one_case, tmp_path, monkeypatc
     assert listed.read_text() == "reference what/was_there\n" and {p.name for p in tmp_path.iterdir()} == {
         "expected.txt", "file", "out",
     }  # fmt: skip
+
+
+def test_permissions_of_files(tmp_path, monkeypatch):
+    """A new file gets those that the system gives, with the mask never set, which other threads would see; others keep theirs."""
+    before = os.umask(0o027)
+    try:
+        monkeypatch.setattr(files.os, "umask", None)
+        files.write(tmp_path / "new", b"new")
+        kept = tmp_path / "kept"
+        kept.touch()
+        for mode in (0o777, 0o604, 0o200):
+            kept.chmod(mode)
+            files.write(kept, b"again")
+            assert kept.stat().st_mode & 0o7777 == mode
+    finally:
+        monkeypatch.undo()
+        os.umask(before)
+    assert (tmp_path / "new").stat().st_mode & 0o7777 == 0o640 and len([*tmp_path.iterdir()]) == 2
 
 
 def test_an_interrupted_command_is_one_line(monkeypatch, capsys):

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +26,7 @@ from dualdnn.conformance.planted import (
 )
 from dualdnn.conformance.planted import __main__ as command
 from dualdnn.conformance.planted.mutants import Edit, PythonEdits, cuda_edits, drawn, not_compiled
-from dualdnn.conformance.planted.reach import Reach
+from dualdnn.conformance.planted.reach import Reach, functions_with
 
 VERSION = Bug(
     "api/cudnn/library.py", " * 100 + VERSION[2]", " * 100 + VERSION[1]", "the version", ("library",), "version"
@@ -117,14 +121,51 @@ def test_on_a_gpu(tmp_path, monkeypatch):
     assert [json.loads(text)["ran"] for text in lines.read_text().splitlines()] == [7] * 12
 
 
+def test_somebody_stops_it(tmp_path, monkeypatch, capsys):
+    """What runs ends, though it has a session of its own; what was found is kept."""
+    program, ran = tmp_path / "program", tmp_path / "ran"
+    program.write_text(f"#!/bin/sh\necho $$ >> {ran}\nexec sleep 600\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(planted.sys, "executable", str(program))
+
+    def stopped(wanted, jobs, seconds, at_once, all_seconds):
+        yield planted.Outcome(VERSION, SURVIVED)
+        found = planted.tried([VERSION] * 3, 1, seconds)
+        threading.Thread(target=lambda: (waited(ran.exists), os.kill(os.getpid(), signal.SIGINT))).start()
+        yield from found
+
+    def waited(there):
+        until = time.monotonic() + 60
+        while not there() and time.monotonic() < until:
+            time.sleep(0.01)
+
+    monkeypatch.setattr(command, "tried", stopped)
+    monkeypatch.setattr("sys.argv", ["planted", "--out", str(tmp_path / "out")])
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)  # which whoever began this may ignore
+    try:
+        assert command.main() == 130
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    assert SURVIVED in (tmp_path / "out").read_text() and "interrupted" in capsys.readouterr().out
+    assert not any(Path(f"/proc/{number}/stat").exists() for number in ran.read_text().split())
+
+
 def test_cases_that_reach_a_source(tmp_path):
     launching = {
         "pooling_global_forward_rows": ["pooling/a[1]", "pooling/a[2]", "pooling/b"],
         "pooling_static_forward_loose": ["pooling/c"],
         "softmax_staged_rows": ["softmax/d"],
+        "fused_ops_gradient_columns": ["fused/e"],
         "a_kernel_that_was_deleted": ["softmax/e"],
     }
-    seconds = {"pooling/a[1]": 0.5, "pooling/a[2]": 0.1, "pooling/b": 0.3, "pooling/c": 1.0, "softmax/d": 0.2}
+    seconds = {
+        "pooling/a[1]": 0.5,
+        "pooling/a[2]": 0.1,
+        "pooling/b": 0.3,
+        "pooling/c": 1.0,
+        "softmax/d": 0.2,
+        "fused/e": 2.0,
+    }
     (tmp_path / "kernels.json").write_text(json.dumps({"kernels": launching, "seconds": seconds}))
     reach = Reach(tmp_path / "kernels.json")
     own = ["pooling/a[2]", "pooling/b", "pooling/a[1]"]
@@ -137,6 +178,12 @@ def test_cases_that_reach_a_source(tmp_path):
     assert set(reach.cases("accelerated/primitives/geometry.py")) == set(seconds)
     assert reach.solvers("accelerated/primitives/geometry.py") == "all"
     assert reach.aimed(replace(VERSION, file="accelerated/softmax/staged.cu")).ordered == ("softmax/d",)
+    bits = replace(VERSION, file="accelerated/primitives/types.cuh", old="four = (bits >>")
+    assert set(reach.aimed(bits).ordered) == set(seconds) and reach.aimed(bits).ordered[0] == "fused/e", (
+        "of callers first"
+    )
+    source = "__device__ int inner(int x) { return x; }\n__device__ int other() { return 1; }\n__global__ void __launch_bounds__(f(2), 1) outer() { inner(2); }"
+    assert functions_with(source, source.index("return x")) == {"inner", "outer"}
 
 
 PYTHON = """

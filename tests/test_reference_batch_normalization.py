@@ -260,6 +260,25 @@ def test_orders_of_the_products_that_infinities_tell_apart():
     assert not agrees([nan] * 4 + rest)
 
 
+@pytest.mark.parametrize("factor", [0.0, 0.1])
+def test_running_statistics_of_squares_that_overflow(factor):
+    """Sums of squares of distances may be infinite, times any factor; those of the other channel are determined."""
+    t, s = TensorSpec.packed(FLOAT, (2, 2, 1, 1)), TensorSpec.packed(FLOAT, (1, 2, 1, 1))
+    operation = BatchNormalizationForwardTraining(SPATIAL, 1.0, 0.0, t, t, s, s, factor, s, 1e-3, None)
+    ones = np.ones(2, np.float32)
+    given = memory(x=np.array([1e19, 1, -1e19, -1], np.float32), scale=ones, bias=ones)
+    given |= memory(y=np.zeros(4, np.float32), runningMean=ones, runningVariance=ones)
+    normal = 1 / np.sqrt(1.001)
+    right = memory(y=np.array([1, 1 + normal, 1, 1 - normal], np.float32), runningMean=ones * np.float32(1 - factor))
+
+    def agrees(*variances: float) -> bool:
+        return judge(operation, given, given | right | memory(runningVariance=np.array(variances, np.float32))).agrees
+
+    determined = 1 - factor + 2 * factor
+    assert agrees(np.nan, determined) and agrees(np.inf, determined)
+    assert not agrees(np.nan, np.nan) and not agrees(np.nan, determined + 0.01)
+
+
 @pytest.mark.parametrize("dy", [np.inf, np.nan])
 def test_a_gradient_that_is_not_finite_counts_or_does_not(dy):
     """Rounding decides whether the ReLU passed 316 * (6e4 - mean) + 0.5: infinity times a normalized value of zero is NaN."""

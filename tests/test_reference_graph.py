@@ -9,7 +9,16 @@ import pytest
 from dualdnn.api.enumerations import cudnnPointwiseMode_t as Mode
 from dualdnn.api.operations.graph import ConvolutionNode
 from dualdnn.api.operations.specs import FLOAT, HALF
-from dualdnn.conformance.cases.graph.graph import FORMS, NODES, diamond, executed, operand, pointwise, tensor
+from dualdnn.conformance.cases.graph.graph import (
+    FORMS,
+    NODES,
+    convolution,
+    diamond,
+    executed,
+    operand,
+    pointwise,
+    tensor,
+)
 from dualdnn.conformance.trial import prepare
 from dualdnn.reference import evaluate
 from dualdnn.reference.judge import judge
@@ -158,3 +167,19 @@ def test_roots_near_zero_are_not_determined():
     after = {name: bytes_.copy() for name, bytes_ in memory.items()}
     after["tensor_4"][:] = np.frombuffer(np.full(16, np.nan, np.float32).tobytes(), np.uint8)
     assert judge(operation, memory, after).agrees
+
+
+@pytest.mark.parametrize("first, alpha", [(np.inf, 1.0), (0.0, 0.0)])
+def test_infinities_beside_what_overflows(first, alpha):
+    """In float -1e30 * 1e20 is an infinity that makes NaN of the other one, which comes before it or from y; -1e20 is none."""
+    x, w, y = tensor(1, (1, 2, 1, 2)), tensor(2, (1, 2, 1, 1)), tensor(3, (1, 1, 1, 2))
+    operation = executed(NODES["forward"](convolution(), x, w, y, alpha, 1.0))
+    memory = prepare(operation, "normal", 1)
+    memory["tensor_1"][:] = np.array([first, first, -1e30, -1], np.float32).view(np.uint8)
+    memory["tensor_2"][:] = np.array([1, 1e20], np.float32).view(np.uint8)
+    memory["tensor_3"][:] = np.array([np.inf, np.inf], np.float32).view(np.uint8)
+
+    def agrees(*result):
+        return judge(operation, memory, memory | {"tensor_3": np.array(result, np.float32).view(np.uint8)}).agrees
+
+    assert agrees(np.inf, np.inf) and agrees(np.nan, np.inf) and not agrees(np.inf, np.nan)

@@ -26,7 +26,7 @@ from dualdnn.conformance.cases.rnn.rnn_forward import NO_BIAS, ONE_WAY, forward,
 from dualdnn.conformance.trial import prepare
 from dualdnn.reference import judge, run
 from dualdnn.reference.philox import philox
-from dualdnn.reference.rnn.bounded import Arithmetic
+from dualdnn.reference.rnn.bounded import Arithmetic, Bounded, affine
 from dualdnn.reference.view import strided
 
 SEQ_MAJOR, PACKED, BATCH_MAJOR = cudnnRNNDataLayout_t
@@ -358,12 +358,13 @@ def test_zeros_times_a_state_beyond_half_are_not_judged():
     assert judge(data, memory, later, {"reserveSpace": verdict.kept["reserveSpace"]}).wrong == 1
 
 
-def test_a_gradient_that_is_not_finite_beside_a_sum_of_no_certain_sign():
-    """The sum is a rounding error of 0.1 - 0.1: a ReLU passes a NaN of dy or does not."""
+@pytest.mark.parametrize("x, wrong", [(0.1, 0), (np.inf, 2)], ids=["rounding", "infinity"])
+def test_gradients_that_are_not_finite_beside_a_sum(x, wrong):
+    """A rounding error of 0.1 - 0.1 has no certain sign: a ReLU passes a NaN of dy or does not. An infinite sum has one."""
     spec = network(RELU, NO_BIAS, ONE_WAY, width=2, hidden=1, layers=1)
     o = forward(spec, SEQ_MAJOR, (1,), null=("hx",))
     before = prepare(o, "normal", 0)
-    strided(o.tensor("x"), before["x"])[...] = 0.1, 0.1
+    strided(o.tensor("x"), before["x"])[...] = x, 0.1
     strided(o.tensor("weightSpace"), before["weightSpace"])[0, :, 0] = 1.0, 2.0**-24 - 1.0, 1.0
     after = {name: memory.copy() for name, memory in before.items()}
     run(o, after)
@@ -375,7 +376,7 @@ def test_a_gradient_that_is_not_finite_beside_a_sum_of_no_certain_sign():
         later = {name: bytes_.copy() for name, bytes_ in memory.items()}
         run(data, later | {"reserveSpace": after["reserveSpace"]})
         strided(data.tensor("dx"), later["dx"])[...] = found
-        assert judge(data, memory, later, kept).agrees
+        assert judge(data, memory, later, kept).wrong == (0 if np.isnan(found) else wrong)
 
 
 @pytest.mark.parametrize("data_type", [HALF, FLOAT], ids=lambda t: t.name)
@@ -416,6 +417,15 @@ def test_what_follows_a_state_beyond_float_is_not_judged():
     assert judge(o, before, before).agrees
     strided(o.tensor("y"), before["y"])[0, 0, 0] = np.nan
     assert judge(o, before, before).wrong == 1
+
+
+def test_errors_that_go_along_with_numbers_grow_as_these_do():
+    """In the mean of all units: as independent ones where signs are mixed, to the square of sixteen terms where they are alike."""
+    a, ones = Arithmetic(2.0**-24, is_expected=True), np.ones((1, 16))
+    mixed = np.where(np.arange(16)[:, np.newaxis] & np.arange(16) & 1, -1.0, 1.0) * np.where(np.arange(16) & 2, -1, 1)
+    for matrix, grown in ((np.ones((16, 16)), 16**2), (mixed, 16)):
+        exact, known = (affine([(Bounded(ones, error, a), matrix)], []) for error in (0 * ones, ones))
+        assert (known.error - exact.error).tolist() == [[grown] * 16]
 
 
 def test_small_numbers_of_half_are_rounded_to_the_nearest_multiple_of_the_least():

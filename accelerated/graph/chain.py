@@ -12,7 +12,7 @@ from dualdnn.api.operations.specs import SCALAR_BYTES, packed_strides
 
 from ..plans import BackgroundLaunch, Extent, Launch, pointers
 from ..primitives.geometry import FastDivmod, blocks
-from ..runtime.errors import CompileError, DeviceUnavailable
+from ..runtime.errors import DeviceUnavailable
 from .pointwise import Layout, chain_arguments, pointwise_launch, stages
 from .problem import STORED, WIDTH, GraphProblem
 from .statistics import Division, statistics_launches
@@ -101,7 +101,7 @@ def _compiled(
     compiler."""
     try:
         function = problem.device.function_when_ready(SOURCE, kernel, definitions)
-    except (CompileError, DeviceUnavailable):
+    except DeviceUnavailable:
         return fallback
     launch = Launch(function, arguments, fallback.operands, grid, (THREADS, 1, 1))
     return BackgroundLaunch(problem.device, (SOURCE, definitions), kernel, launch, fallback, alignment)

@@ -225,7 +225,8 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
     wait_for_operands(offset[0], offset[INPUTS]);
     unsigned done = 0;
     for (; done + ITEMS <= count; done += ITEMS) run_some<ITEMS>(geometry, offset, done, edge);
-    for (; done < count; done++) run_some<1>(geometry, offset, done, edge);
+    for (; done + 2 <= count; done += 2) run_some<2>(geometry, offset, done, edge);  // what small tensors have
+    if (done < count) run_some<1>(geometry, offset, done, edge);
   }
 
   // Single elements of small_grid, all of a thread in flight together.

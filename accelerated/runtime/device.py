@@ -299,7 +299,7 @@ class Device(ABC):
         return self.function(source_name, kernel_name, definitions)
 
     def _build_quietly(self, item: Module) -> None:
-        with contextlib.suppress(CompileError, DeviceUnavailable):  # function() reports it
+        with contextlib.suppress(DeviceUnavailable):  # function() reports it
             build(item, self.architecture)
 
     def _load(self, source_name: str | Path, definitions: Definitions) -> Any:

@@ -10,10 +10,10 @@ class DeviceError(RuntimeError):
 
 
 class DeviceUnavailable(RuntimeError):
-    """A device cannot be had: a driver, package, compiler or header is missing."""
+    """A device, or a kernel for it, cannot be had: a driver, package, compiler or header is missing."""
 
 
-class CompileError(RuntimeError):
+class CompileError(DeviceUnavailable):
     """The compiler refused a kernel source."""
 
     def __init__(self, source: Path, definitions: tuple[tuple[str, str], ...], output: str) -> None:

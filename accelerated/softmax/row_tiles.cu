@@ -20,13 +20,6 @@ __device__ __forceinline__ unsigned first_row_of_tile(unsigned log_team, unsigne
   return (warp >> log_apart << (log_rows + log_apart)) + (of_warp << log_apart) + (warp & ((1u << log_apart) - 1));
 }
 
-// Calls visit with the count as a constant from N to LAST, which all others are taken for.
-template <int N, int LAST, class Visit> __device__ __forceinline__ void with_count(unsigned count, Visit visit) {
-  if constexpr (N == LAST) visit(std::integral_constant<int, N>());
-  else if (count == N) visit(std::integral_constant<int, N>());
-  else with_count<N + 1, LAST>(count, visit);
-}
-
 // The rows of a tile in shared memory (the inputs lie `pitch` apart), N elements a lane; results replace the first
 // input.
 template <class Rule, int N>
@@ -198,6 +191,12 @@ __device__ __forceinline__ void softmax_of_pairs(const Arguments<Rule::INPUTS>& 
   else pairs_in_tile(a, Rule{ACCURATE, a.alpha}, tile, pitch, rows, prior);
 }
 
+// A case by itself: where a function is handed the count as a constant, registers spill.
+#define WITH_COUNT(n, rows_in_tile, ...) \
+  case n:                                \
+    rows_in_tile<Rule, n>(__VA_ARGS__);  \
+    break
+
 enum class Tile { ANY, SHORT, PAIRS };
 
 template <class Rule, Tile KIND> __device__ __forceinline__ void softmax_of_tile(const Arguments<Rule::INPUTS>& a) {
@@ -229,12 +228,28 @@ template <class Rule, Tile KIND> __device__ __forceinline__ void softmax_of_tile
   if constexpr (KIND == Tile::PAIRS) {
     if constexpr (PAIRED) softmax_of_pairs<Rule>(a, tile, pitch, rows, target);
   } else if constexpr (KIND == Tile::SHORT) {
-    with_count<1, 4>(length, [&](auto count) { short_rows_in_tile<Rule, count>(a, tile, pitch, rows, target); });
+    switch (length) {
+      WITH_COUNT(1, short_rows_in_tile, a, tile, pitch, rows, target);
+      WITH_COUNT(2, short_rows_in_tile, a, tile, pitch, rows, target);
+      WITH_COUNT(3, short_rows_in_tile, a, tile, pitch, rows, target);
+      default:
+        short_rows_in_tile<Rule, 4>(a, tile, pitch, rows, target);
+    }
   } else {
-    // Ten elements of two inputs take too many registers.
-    with_count<1, INPUTS == 1 ? 10 : 9>((length + a.team - 1) >> exponent_of(a.team), [&](auto count) {
-      softmax_in_tile<Rule, count>(a, tile, pitch, first_row, rows, target);
-    });
+    switch ((length + a.team - 1) >> exponent_of(a.team)) {
+      WITH_COUNT(1, softmax_in_tile, a, tile, pitch, first_row, rows, target);
+      WITH_COUNT(2, softmax_in_tile, a, tile, pitch, first_row, rows, target);
+      WITH_COUNT(3, softmax_in_tile, a, tile, pitch, first_row, rows, target);
+      WITH_COUNT(4, softmax_in_tile, a, tile, pitch, first_row, rows, target);
+      WITH_COUNT(5, softmax_in_tile, a, tile, pitch, first_row, rows, target);
+      WITH_COUNT(6, softmax_in_tile, a, tile, pitch, first_row, rows, target);
+      WITH_COUNT(7, softmax_in_tile, a, tile, pitch, first_row, rows, target);
+      WITH_COUNT(8, softmax_in_tile, a, tile, pitch, first_row, rows, target);
+      default:
+        if (INPUTS == 2 || length <= 9 * a.team) softmax_in_tile<Rule, 9>(a, tile, pitch, first_row, rows, target);
+        else if constexpr (INPUTS == 1)
+          softmax_in_tile<Rule, 10>(a, tile, pitch, first_row, rows, target);  // two inputs take too many registers
+    }
   }
   __syncthreads();
 

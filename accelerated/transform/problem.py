@@ -19,8 +19,8 @@ PACK_BYTES = 16
 # Of the kernels' Walk: what unfolding six dimensions needs. The fields of the argument structures are compared with the
 # kernels'.
 DIMENSIONS, SOURCE_CHECKS, DESTINATION_CHECKS = 10, 7, 4
-# Sources from here on are padded by walks without checks: a launch for what is copied and one for each side of zeros
-# cost less than checks.
+# Sources from here on are padded by walks without checks: a launch for what is copied and one or two for the zeros
+# along each dimension cost less than checks.
 SPLIT_BYTES = 512 << 10
 
 
@@ -248,19 +248,21 @@ def _padding(transform: TransformSpec, source: TensorSpec, destination: TensorSp
     origin, extents = [0] * source.rank, list(results)
     walks = []
     for d, (begin, end) in enumerate(inside):
-        for first, last in ((0, begin), (end, results[d])):
-            if first < last:
-                origin[d], extents[d] = first, last - first
-                walks.append(_zeros(destination, origin, extents))
+        sides = [(first, last - first) for first, last in ((0, begin), (end, results[d])) if first < last]
+        alike = len(sides) == 2 and begin == results[d] - end  # sides of one width are one walk
+        for first, width in sides[:1] if alike else sides:
+            origin[d], extents[d] = first, width
+            walks.append(_zeros(destination, origin, extents, Axis(1 + alike, {}, {d: end})))
         origin[d], extents[d] = begin, end - begin
     axes = [Axis(extent, {d: 1}, {d: 1}) for d, extent in enumerate(extents)]
     bases = [begin - lead for begin, lead in zip(origin, before, strict=True)]
     return [Walk(axes, _coordinates(source, bases), _coordinates(destination, origin)), *walks]
 
 
-def _zeros(destination: TensorSpec, origin: list[int], extents: list[int]) -> Walk:
-    """Return the walk, with an empty source, that writes zeros in a box of the destination."""
-    axes = [Axis(extent, {}, {d: 1}) for d, extent in enumerate(extents)]
+def _zeros(destination: TensorSpec, origin: list[int], extents: list[int], *others: Axis) -> Walk:
+    """Return the walk, with an empty source, that writes zeros in a box of the destination, and where further axes lead
+    from there."""
+    axes = [*others, *(Axis(extent, {}, {d: 1}) for d, extent in enumerate(extents))]
     return Walk(axes, [Coordinate(0, 0, 0)], _coordinates(destination, origin))
 
 

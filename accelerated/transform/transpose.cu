@@ -184,8 +184,8 @@ __device__ __forceinline__ void store_packs(const Transpose& transpose, const Ti
   }
 }
 
-// Loads a tile that is contiguous in memory: full packs, and the elements before and behind them. Returns the index in
-// shared memory at which it begins.
+// Loads a tile that is contiguous in memory, and nothing beside it: full packs, and those of its elements that lie
+// before and behind them. Returns the index in shared memory at which it begins.
 template <class S, class D> __device__ __forceinline__ unsigned load_contiguous(const Tile<S, D>& at, S* tile) {
   constexpr unsigned IN = 16 / sizeof(S), BATCH = 4;
   const unsigned shift = reinterpret_cast<uintptr_t>(at.source) / sizeof(S) % IN, end = shift + at.across * at.along,

@@ -35,15 +35,10 @@ ENOUGH_TILES = 8  # per multiprocessor
 LOG_BLOCK, LOG_WARP = 8, 5  # logarithms of the threads of a block with a tile in shared memory, and of a warp
 TILE_BYTES = 8192  # of a tile in shared memory, about: what the threads of a block have in flight at once
 NARROW = (16, 8)  # elements of the shorter side: the first of which there are enough blocks
-SIDES = (
-    *range(20, 64),
-    *range(64, 257, 32),
-)  # elements, at most, of other tiles: shorter rows would leave partial sectors
-LEAST_CONTIGUOUS, MOST_CONTIGUOUS, RUN = (
-    33,
-    128,
-    4096,
-)  # elements of a row, at least and at most, and of a contiguous tile
+# Elements, at most, of other tiles: shorter rows would leave partial sectors
+SIDES = (*range(20, 64), *range(64, 257, 32))
+LEAST_CONTIGUOUS, MOST_CONTIGUOUS = 33, 128  # elements of a row of a contiguous tile
+RUN = 4096  # elements of such a tile, at most
 SECTOR_BYTES = 32
 WORD_BYTES = 4  # of a bank of shared memory
 BLOCK_COST = 512  # of starting a block, in elements
@@ -78,8 +73,7 @@ class TransposeArgument(ctypes.Structure):
 
 
 class Transpose(NamedTuple):
-    """A kernel, its argument, the tiles (one per block), the threads and
-    the bytes of shared memory of a block."""
+    """A kernel, its argument, the tiles (one per block), the threads and the bytes of shared memory of a block."""
 
     kernel: str
     argument: TransposeArgument

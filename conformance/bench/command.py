@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from dualdnn.api import files
 
 from ..build_ahead import build_timed
 from ..report import Report, read_json, write_report
+from ..run_pytest import INTERRUPTED, run_pytest
 from ..subjects import open_subject
 from . import timed
 from .graph_path import open_torch
@@ -52,7 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Measure and report; the exit status is 1 when a row could not be measured."""
+    """Measure and report; the exit status is 1 when a row could not be measured; what was measured is kept, whoever stops it."""
     wanted = small_rows_first(rows(chosen.k))
     wanted = wanted[: chosen.limit] if chosen.limit else wanted
     if not wanted:
@@ -74,13 +74,14 @@ def run(chosen: argparse.Namespace) -> int:
     plugin = BenchPlugin(bench, wanted, lambda results: write(Path(chosen.out), facts, results))
     facts |= plugin.ceilings.facts()
     options = ["-p", "no:cacheprovider", "-p", "no:terminal", "--benchmark-disable-gc", "--benchmark-quiet"]
-    status = pytest.main([*options, "-c", os.devnull, str(Path(timed.__file__))], plugins=[plugin])
+    status = run_pytest([*options, "-c", os.devnull, str(Path(timed.__file__))], [plugin])
     print(table(plugin.results))
     print(f"{facts['device']}, vendor {facts['vendor']}, graph path {facts['graph']}")
     print(f"{ceilings_text(facts)}\n{summary(plugin.results)}")
     write(Path(chosen.out), facts, plugin.results)
-    include(Path(chosen.out), plugin.results)
-    return 0 if status == pytest.ExitCode.OK else 1
+    if status != INTERRUPTED:
+        include(Path(chosen.out), plugin.results)
+    return status
 
 
 def small_rows_first(wanted: Iterable[Row]) -> list[Row]:

@@ -114,10 +114,10 @@ def test_long_dimensions(trial, dims, data_type, formats):
 
 
 @shows("cudnnTransformTensor/c01")
-@pytest.mark.parametrize("dims", [(2, 132, 26, 16), (3, 67, 23, 27)], ids=str)
+@pytest.mark.parametrize("dims", [(2, 132, 26, 16), (3, 67, 23, 27), (1, 257, 127, 1)], ids=str)
 @pytest.mark.parametrize("formats", FORMATS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
 def test_large(trial, dims, formats):
-    """Enough for an implementation to take its largest pieces, aligned and not."""
+    """Enough for an implementation to take its largest pieces, aligned and not; a last piece of a single row."""
     x, y = (TensorSpec.packed(FLOAT, dims, tensor_format) for tensor_format in formats)
     trial(moved(x, y))
 
@@ -349,9 +349,11 @@ def test_padding(trial, before, after, formats, filters):
 @BOTH
 @pytest.mark.parametrize("formats", FORMATS[:3], ids=lambda f: f"{f[0].name}-{f[1].name}")
 def test_padding_a_large_tensor(trial, formats, filters):
-    """Large enough for an implementation to copy what is inside apart from the zeros around; one side is cropped."""
-    transform = changing(before=(0, 1, 2, -1), after=(1, 0, 3, 2), tensor_format=formats[1])
-    trial(applied(transform, (2, 33, 47, 49), FLOAT, formats[0], filters=filters))
+    """Large enough for an implementation to copy what is inside apart from the zeros around; one side is cropped, or
+    opposite sides are alike."""
+    for before, after in (((0, 1, 2, -1), (1, 0, 3, 2)), ((1, 2, 1, 1), (1, 2, 1, 1))):
+        transform = changing(before=before, after=after, tensor_format=formats[1])
+        trial(applied(transform, (2, 33, 47, 49), FLOAT, formats[0], filters=filters))
 
 
 @both("c01", "c06", "c11")

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -112,6 +112,7 @@ class Copy:
 
     def __init__(self, folder: Path, until: float = inf) -> None:
         self.until = until  # of time.monotonic
+        self.process: subprocess.Popen[bytes] | None = None
         self.package = folder / "dualdnn"
         self.folder = folder
         self.package.mkdir(parents=True)
@@ -164,7 +165,7 @@ class Copy:
         command = [sys.executable, "-m", "pytest", *options, *files]
         printed = place / "printed"
         with printed.open("wb") as file:
-            process = subprocess.Popen(
+            process = self.process = subprocess.Popen(
                 command, cwd=self.folder, env=environment, stdout=file, stderr=file, start_new_session=True
             )
             try:
@@ -175,6 +176,12 @@ class Copy:
                 with suppress(subprocess.TimeoutExpired):  # a device may keep a process for a while
                     process.wait(KILLED_SECONDS)
         return status, printed.read_text(encoding="utf-8", errors="replace")
+
+    def stop(self) -> None:
+        """End what runs: it has a session of its own, so that no interrupt reaches it. Nothing goes on afterwards."""
+        self.until = 0.0
+        if self.process and self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
 
     def try_bugs(self, wanted: Sequence[Bug], seconds: float) -> list[Outcome]:
         """Plant bugs that different files of cases should notice, run those files, and take the bugs out again."""
@@ -259,13 +266,14 @@ def batches(wanted: Sequence[Bug], most: int) -> list[list[Bug]]:
 
 def tried(
     wanted: Sequence[Bug], jobs: int, seconds: float, at_once: int = 1, all_seconds: float = inf
-) -> Iterable[Outcome]:
-    """Try every bug, of which none begins or goes on after ``all_seconds``; what was noticed is held against the
-    project without bugs in the end (``verified``)."""
+) -> Generator[Outcome, None, None]:
+    """Try every bug, of which none begins or goes on after ``all_seconds`` or once this is closed; what was noticed is
+    held against the project without bugs in the end (``verified``)."""
     until = time.monotonic() + all_seconds
     with tempfile.TemporaryDirectory(prefix="dualdnn-planted-") as folder, ThreadPoolExecutor(jobs) as pool:
         copies: SimpleQueue[Copy] = SimpleQueue()
-        for copy in pool.map(lambda i: Copy(Path(folder) / str(i), until), range(min(jobs, len(wanted)))):
+        made = list(pool.map(lambda i: Copy(Path(folder) / str(i), until), range(min(jobs, len(wanted)))))
+        for copy in made:
             copies.put(copy)
 
         def some(batch: list[Bug]) -> list[Outcome]:
@@ -275,8 +283,15 @@ def tried(
             finally:
                 copies.put(copy)
 
-        for done in as_completed([pool.submit(some, batch) for batch in batches(wanted, at_once)]):
-            yield from done.result()
+        pending = [pool.submit(some, batch) for batch in batches(wanted, at_once)]
+        try:
+            for done in as_completed(pending):
+                yield from done.result()
+        except BaseException:  # an interrupt, or whoever wants no more
+            until = 0.0
+            for copy in made:
+                copy.stop()
+            raise
 
 
 def verified(outcomes: Sequence[Outcome], jobs: int = 1) -> list[Outcome]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import closing
 from dataclasses import replace
 from math import inf
 from pathlib import Path
 
+from dualdnn.conformance.run_pytest import INTERRUPTED
 from dualdnn.conformance.solvers import ALL
 
 from . import FLOORS, GONE, INVALID, NOTICED, SURVIVED, UNDECIDED, Copy, bugs, left, line, row, summary, tried, verified
@@ -77,13 +79,19 @@ def main() -> int:
     if chosen.gpu:
         wanted = [replace(bug, subject="accelerated") if bug.floor == "accelerated" else bug for bug in wanted]
         Copy.most_seconds = GPU_SECONDS
-    for one in tried(wanted, chosen.jobs, chosen.seconds, chosen.at_once, chosen.all_seconds):
-        outcomes.append(one)
-        print(f"{one.seconds:5.0f} s {row(one)}", flush=True)
-        if chosen.lines:
-            with chosen.lines.open("a", encoding="utf-8") as file:
-                file.write(line(one) + "\n")
-    outcomes = verified(outcomes, chosen.jobs)
+    interrupted = False
+    with closing(tried(wanted, chosen.jobs, chosen.seconds, chosen.at_once, chosen.all_seconds)) as found:
+        try:
+            for one in found:
+                outcomes.append(one)
+                print(f"{one.seconds:5.0f} s {row(one)}", flush=True)
+                if chosen.lines:
+                    with chosen.lines.open("a", encoding="utf-8") as file:
+                        file.write(line(one) + "\n")
+        except KeyboardInterrupt:
+            print("interrupted: what was noticed is not held against the project without bugs")
+            interrupted = True
+    outcomes = outcomes if interrupted else verified(outcomes, chosen.jobs)
     for one in outcomes:
         if one.state != NOTICED:
             print(row(one))
@@ -91,6 +99,8 @@ def main() -> int:
     if chosen.out:
         head = ["| file | breaks | | by |", "|---|---|---|---|"]
         chosen.out.write_text("\n".join([summary(outcomes), "", *head, *map(row, outcomes), ""]), encoding="utf-8")
+    if interrupted:
+        return INTERRUPTED
     return 1 if any(one.state in (SURVIVED, GONE, INVALID, UNDECIDED) for one in outcomes) else 0
 
 

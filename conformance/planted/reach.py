@@ -4,9 +4,10 @@ there for little time (kernels.json of a run of the suite by all solvers)."""
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
-from functools import cached_property
-from itertools import zip_longest
+from functools import cache, cached_property
+from itertools import pairwise, zip_longest
 from pathlib import Path
 
 from dualdnn.accelerated.runtime.sources import INCLUDE, KERNELS, declared_entry_points
@@ -16,6 +17,8 @@ from dualdnn.conformance.solvers import ALL, covering
 from . import Bug
 
 SHARED_BY_ALL = ("primitives", "runtime")  # rooms whose Python every family plans with
+BOUNDS = r"__launch_bounds__\((?:[^()]|\([^()]*\))*\)"
+FUNCTION = re.compile(rf"__(?:device|global)__ (?:[^;{{}}()=]|{BOUNDS})*?\b(?!__launch)(\w+)\(")  # where one begins
 
 
 class Reach:
@@ -70,8 +73,20 @@ class Reach:
         return list(dict.fromkeys([*sorted(first, key=lambda case: self.seconds[case]), *left]))
 
     def aimed(self, bug: Bug, most: int | None = None) -> Bug:
-        """The bug with the cases that reach it, so many at most, and the solvers that do."""
-        return replace(bug, ordered=tuple(self.cases(bug.file)[:most]), solvers=self.solvers(bug.file))
+        """The bug with the cases that reach it, so many at most, and the solvers that do: first those of the kernels that call its
+        function."""
+        ordered = self.cases(bug.file)
+        if not bug.file.endswith(".py"):
+            source = KERNELS / Path(bug.file).relative_to("accelerated")
+            text = source.read_text(encoding="utf-8")
+            names = functions_with(text, text.find(bug.old) + len(bug.old) // 2)
+            called = {kernel for kernel in self.kernels(bug.file) if self.calls(kernel, source, names)}
+            ordered = list(dict.fromkeys([*self.launched_by(called), *ordered]))
+        return replace(bug, ordered=tuple(ordered[:most]), solvers=self.solvers(bug.file))
+
+    def calls(self, kernel: str, source: Path, names: set[str]) -> bool:
+        """Whether a kernel is one of some functions of a source, or what it is compiled of, besides this, mentions one."""
+        return kernel.startswith(tuple(names)) or any(names & words(other) for other in self.sources[kernel] - {source})
 
     def solvers(self, file: str) -> str:
         """Which solvers must run to launch them: those of a solver's module or of its twin, else all."""
@@ -79,6 +94,22 @@ class Reach:
         module = ".".join(path.parts)
         names = {s.name for room in ROOMS.values() for s in room.solvers if type(s).__module__ == module}
         return ",".join(sorted(names)) or ALL
+
+
+@cache
+def words(source: Path) -> frozenset[str]:
+    """The words of a source."""
+    return frozenset(re.findall(r"\w+", source.read_text(encoding="utf-8")))
+
+
+def functions_with(source: str, position: int) -> set[str]:
+    """The function of a source that lies at a position of its text, and those of the source that call it."""
+    begins = [*((match.start(), match[1]) for match in FUNCTION.finditer(source)), (len(source), "")]
+    bodies = [(name, source[begin:end], begin <= position < end) for (begin, name), (end, _) in pairwise(begins)]
+    found = {name for name, _, holds in bodies if holds}
+    while more := {name for name, body, _ in bodies if found & set(re.findall(r"\w+", body))} - found:
+        found |= more
+    return found
 
 
 def closure(source: Path) -> set[Path]:

@@ -209,7 +209,7 @@ def training(
             return Exact(
                 (1 - f) * old + f * new,
                 lambda: np.where(
-                    np.isfinite(new) & (np.abs(new) >= largest),
+                    np.isfinite(new) & ((np.abs(new) >= largest) | np.isinf(new_error)),  # infinity times zero, too
                     np.inf,
                     4 * (1 + abs(f)) * np.abs(old) + abs(f) * (new_error + 4 * np.abs(new)),
                 ),

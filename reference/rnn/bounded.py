@@ -64,6 +64,14 @@ class Arithmetic(Running):
         size = np.where(value != 0, np.maximum(np.abs(value), SMALLEST_HALF), 0)
         return np.asarray(self.rounded(self._paths * self.stored, size))
 
+    def together(self, products: Array, terms: Array) -> Any:
+        """How much more than independent errors those grow that go along with the numbers, by vector. terms: sums of their sizes, of each
+        product."""
+        if not self.is_expected:
+            return 1
+        alone = terms.sum(-1, keepdims=True)
+        return np.fmax(1, np.square(products).sum(-1, keepdims=True) / np.where(alone > 0, alone, 1))
+
     def of_product(self, total: Array, terms: Array, products: Array, count: int) -> Array:
         """The error of a sum of products, and of other terms."""
         return self.of_sum(
@@ -197,22 +205,23 @@ def affine(products: Sequence[tuple[Bounded, Array | None]], biases: Sequence[Ar
     """
     first = products[0][0]
     value: Any = 0.0
-    for numbers, matrix in products:
-        value = value + (numbers.value if matrix is None else numbers.value @ matrix.T)
+    parts = [numbers.value if matrix is None else numbers.value @ matrix.T for numbers, matrix in products]
+    for part in parts:
+        value = value + part
     for bias in biases:
         value = value + bias
 
     def error() -> Array:
         a, found, count = first.arithmetic, np.zeros(()), len(biases) + 1
         terms, of_products = np.zeros(()), np.zeros(())
-        for numbers, matrix in products:
+        for part, (numbers, matrix) in zip(parts, products, strict=True):
             own = numbers.read_again()
             if matrix is None:
                 found, terms, count = found + own, terms + a.size(numbers.value), count + 1
                 continue
             sizes = a.size(matrix).T
             magnitude = a.size(numbers.value) @ sizes
-            found, of_products = found + own @ sizes, of_products + magnitude
+            found, of_products = found + own @ sizes * a.together(part, magnitude), of_products + magnitude
             terms, count = terms + magnitude, count + matrix.shape[1]
         for bias in biases:
             terms = terms + a.size(bias)

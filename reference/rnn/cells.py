@@ -159,7 +159,9 @@ def step(network: RNNSpec, layer: Layer, x: Bounded, h: Bounded, c: Bounded | No
         hidden = total.tanh()
         return Step((), None, hidden, hidden.kept())
     hidden = total.relu()
-    unsure = ~(np.abs(total.value) > total.arithmetic.reach(total.error)) & (total.error != 0) & ~np.isnan(total.value)
+    unsure = (
+        ~(np.abs(total.value) > total.arithmetic.reach(total.error)) & (total.error != 0) & np.isfinite(total.value)
+    )
     return Step((), None, hidden, hidden.kept(), total.value > 0, unsure)
 
 
@@ -180,7 +182,7 @@ def clipped(state: Bounded, clip: RNNClipSpec) -> tuple[Bounded, Array, Array]:
     if clip.nan != PROPAGATES:
         limited = np.where(np.isnan(value), lower, limited)
     reach = state.arithmetic.reach(state.error)
-    unsure = ~(np.minimum(np.abs(value - lower), np.abs(value - upper)) > reach) & (reach != 0) & ~np.isnan(value)
+    unsure = ~(np.minimum(np.abs(value - lower), np.abs(value - upper)) > reach) & (reach != 0) & np.isfinite(value)
 
     def error() -> Array:
         outside = (value + reach < lower) | (value - reach > upper) | (np.isnan(value) & (clip.nan != PROPAGATES))

@@ -192,6 +192,14 @@ def test_last_vectors_that_end_within_a_pack(chain, data_type, size):
     chain(*steps(attn=attn, steps=(5, 5), batches=1, beams=1, lengths=(5,))[:2])
 
 
+@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+def test_gradients_that_are_longer_than_tiles_and_begin_anywhere(chain, data_type):
+    """Gradients of queries and keys whose vectors fill a tile and begin within a pack: projected ones and weights are whole packs."""
+    attn = attention((8, 8, 8, 16), (70, 75, 16), 1, 0, 0.2, data_type, longest=(12, 9), batches=1, beams=1)
+    chain(*steps(attn=attn, steps=(12, 9), batches=1, beams=1, lengths=(11,)))
+
+
 @shows(f"{DATA}/c01", f"{DATA}/c11")
 @pytest.mark.parametrize("name", OF_TENSOR_CORES)
 def test_tiles_of_tensor_cores(chain, name):

@@ -32,7 +32,7 @@ VOLUMES = {
     "3d-5-channels": ((1, 5, 4, 5, 6), "nhwc"),
 }  # fmt: skip
 LARGE_IMAGES = {
-    "28": ((2, 3, 14, 28), "nchw"), "14": ((1, 3, 21, 14), "nchw"), "11": ((1, 2, 15, 11), "nchw"),
+    "28": ((2, 11, 14, 28), "nchw"), "14": ((1, 3, 21, 14), "nchw"), "11": ((1, 2, 15, 11), "nchw"),
     "8-channels": ((1, 8, 14, 15), "nhwc"),
 }  # fmt: skip
 MANY_WINDOWS = {
@@ -112,7 +112,7 @@ def test_forward_with_ties(trial, window, data_type, shape):
 @pytest.mark.parametrize("shape", LARGE_IMAGES)
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
 def test_forward_of_large_windows_with_ties(trial, data_type, shape):
-    """Windows of 7x7; the last ones end beyond x, within no padding, where x has 15 or 11 positions."""
+    """Windows of 7x7; the last ones end beyond x, within no padding, where x has 15 or 11 positions. Rows fill a block and part of another."""
     dims, layout = LARGE_IMAGES[shape]
     for operation in forward_operations(LARGE, data_type, dims, layout):
         trial(operation, before=with_ties(operation))

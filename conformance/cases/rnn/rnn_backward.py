@@ -237,6 +237,13 @@ def test_layers_that_overlap(chain, cell):
         chain(*training(spec, lengths=lengths, fill=0.5))
 
 
+@shows(f"{DATA}/c01")
+def test_wide_layers_that_overlap(chain):
+    """Gradients of as many gates as fill some of the registers that a warp may keep weights in."""
+    spec = network(LSTM, direction=ONE_WAY, data_type=HALF, width=8, hidden=200, layers=2, math_type=DEFAULT)
+    chain(*training(spec, lengths=(2, 1), fill=0.5)[:2])
+
+
 @shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
 @pytest.mark.parametrize("math_type", [DEFAULT, EXACT], ids=label)
 def test_products_of_large_tiles(chain, math_type):
