@@ -58,6 +58,8 @@ def test_at_once_are_bugs_of_different_families():
         families = [family for bug in batch for family in families_of(bug)]
         assert len(batch) == 1 or len(set(families)) == sum(len(families_of(bug)) for bug in batch)
     assert sum(map(len, batches(bugs(), 6))) == len(bugs())
+    of_one_file = replace(VERSION, old="no more", cases=("pooling",))
+    assert batches([VERSION, of_one_file], 6) == [[VERSION], [of_one_file]], "one would be written over the other"
 
 
 def test_who_is_noticed(tmp_path):
@@ -178,12 +180,37 @@ def test_cases_that_reach_a_source(tmp_path):
     assert set(reach.cases("accelerated/primitives/geometry.py")) == set(seconds)
     assert reach.solvers("accelerated/primitives/geometry.py") == "all"
     assert reach.aimed(replace(VERSION, file="accelerated/softmax/staged.cu")).ordered == ("softmax/d",)
+    of_reference = replace(VERSION, file="reference/pooling.py", cases=("pooling",))
+    assert reach.aimed(of_reference).ordered == ("pooling/a[2]", "pooling/b", "pooling/c", "pooling/a[1]"), "in rounds"
     bits = replace(VERSION, file="accelerated/primitives/types.cuh", old="four = (bits >>")
     assert set(reach.aimed(bits).ordered) == set(seconds) and reach.aimed(bits).ordered[0] == "fused/e", (
         "of callers first"
     )
     source = "__device__ int inner(int x) { return x; }\n__device__ int other() { return 1; }\n__global__ void __launch_bounds__(f(2), 1) outer() { inner(2); }"
     assert functions_with(source, source.index("return x")) == {"inner", "outer"}
+
+
+def test_bugs_of_a_file(tmp_path, monkeypatch):
+    """In the form of bugs.json; what names no cases has those of its family."""
+    entries = [
+        {"file": "api/cudnn/softmax.py", "old": "a", "new": "b", "breaks": "c"},
+        {"file": "reference/softmax.py", "old": "a", "new": "b", "breaks": "c", "cases": ["pooling"], "k": "d"},
+    ]
+    (tmp_path / "bugs").write_text(json.dumps(entries))
+    asked = []
+
+    def tried(wanted, jobs, seconds, at_once, all_seconds):
+        asked.extend(wanted)
+        yield from ()
+
+    monkeypatch.setattr(command, "tried", tried)
+    monkeypatch.setattr(command, "verified", lambda outcomes, jobs: list(outcomes))
+    for options in ([], ["--floor", "reference"]):
+        monkeypatch.setattr("sys.argv", ["planted", "--bugs", str(tmp_path / "bugs"), *options])
+        assert command.main() == 0
+    left_to_the_family = Bug("api/cudnn/softmax.py", "a", "b", "c", ("softmax",))
+    named = Bug("reference/softmax.py", "a", "b", "c", ("pooling",), "d")
+    assert asked == [left_to_the_family, named, named]
 
 
 PYTHON = """

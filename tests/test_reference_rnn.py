@@ -419,6 +419,18 @@ def test_what_follows_a_state_beyond_float_is_not_judged():
     assert judge(o, before, before).wrong == 1
 
 
+@pytest.mark.parametrize("function, falling", [("tanh", 2), ("sigmoid", 1)])
+def test_functions_of_numbers_that_may_be_far_off(function, falling):
+    """1 - tanh(25)^2 is zero in double; the slope at 5, where the number may be, is not."""
+    a = Arithmetic(2.0**-24)
+    for value, least in ((25.0, 5.0), (60.0, 0.5), (3.0, 2.9), (1.0, 1.0)):
+        near, far = (Bounded(np.array([v]), np.array([(v - least) / a.unit]), a) for v in (value, least))
+        found, exact = getattr(near, function)(), getattr(far, function)().value
+        slope = np.exp(-falling * least)
+        assert a.reach(found.error) >= found.value - exact
+        assert a.reach(found.error) <= min(2.0, 4 * slope * (value - least)) + 20 * a.unit
+
+
 def test_errors_that_go_along_with_numbers_grow_as_these_do():
     """In the mean of all units: as independent ones where signs are mixed, to the square of sixteen terms where they are alike."""
     a, ones = Arithmetic(2.0**-24, is_expected=True), np.ones((1, 16))

@@ -73,5 +73,4 @@ class ElementwiseSolver(Solver[ActivationProblem]):
         return [problem.launch(problem.kernel, layout, grid, (THREADS, 1, 1), prefetching)]
 
 
-SOLVERS = (ElementwiseSolver(),)
-serve(ActivationProblem, SOLVERS, ActivationForward, ActivationBackward)
+serve(ActivationProblem, (ElementwiseSolver(),), ActivationForward, ActivationBackward)

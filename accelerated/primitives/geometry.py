@@ -26,8 +26,7 @@ INDEX_COST = 5  # of the index arithmetic of a thread's first element, in those 
 PACK_BYTES = 16
 L2_RESIDENT_BYTES = 32 << 20  # read and written by a call whose data stay in L2
 # Bytes read and written from which on the first blocks prefetch to L2 what they read first (dependent_launch.cuh), and
-# how many
-# blocks do: more of them gained no more.
+# how many blocks do: more of them gained no more.
 PREFETCH_BYTES, PREFETCH_BLOCKS = 64 << 20, 264
 
 

@@ -9,12 +9,7 @@ from typing import Any
 from dualdnn.api.operations import AddTensor, OpTensor, ScaleTensor, SetTensor, TensorSpec
 
 from ..plans import Launch, factors, pointers, scalar_field, structure, type_definitions
-from ..primitives.geometry import (
-    THREADS,
-    Grid,
-    broadcast_strides,
-    elementwise,
-)
+from ..primitives.geometry import THREADS, Grid, broadcast_strides, elementwise
 from ..primitives.small_grid import SmallGridLaunch, small_grid
 from ..solver import Problem, Solver, serve
 
@@ -57,21 +52,12 @@ class ArithmeticProblem(Problem):
         *inputs, output = (self.operation.tensor(name) for name in operands)
         self.output = output
         self.dims, strides = output.scalar_layout()
-        self.strides = [self._broadcast_strides(spec) for spec in inputs] + [list(strides)]
-
-    def _broadcast_strides(self, spec: TensorSpec) -> list[int]:
-        dims, strides = spec.scalar_layout()
-        return broadcast_strides(dims, strides, self.dims)
+        self.strides = [broadcast_strides(*spec.scalar_layout(), onto=self.dims) for spec in inputs] + [list(strides)]
 
     @cached_property
     def elementwise(self) -> tuple[Any, Grid]:
         """The geometry of the operands, in packs where every operand has them, and its grid."""
         return elementwise(self.dims, self.strides, self.width, self.device)
-
-    @property
-    def has_packs(self) -> bool:
-        """Whether every operand moves in packs of 16 bytes or is broadcast along them."""
-        return bool(self.elementwise[0].width != 1)
 
     @cached_property
     def small_grid(self) -> SmallGridLaunch | None:
@@ -95,7 +81,7 @@ class SmallGridSolver(Solver[ArithmeticProblem]):
         return not isinstance(problem.operation, SetTensor) and problem.small_grid is not None
 
     def applies(self, problem: ArithmeticProblem) -> bool:
-        return not problem.has_packs and self.serves(problem)
+        return bool(problem.elementwise[0].width == 1) and self.serves(problem)
 
     def launches(self, problem: ArithmeticProblem) -> list[Launch]:
         found = problem.small_grid

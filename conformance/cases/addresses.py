@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnPoolingMode_t
 from dualdnn.api.operations import Operation, PoolingBackward
@@ -39,6 +40,7 @@ from dualdnn.conformance.cases.normalization import (
 from dualdnn.conformance.cases.pooling import pooling
 from dualdnn.conformance.cases.rnn import rnn_backward, rnn_descriptors, rnn_forward
 from dualdnn.conformance.marks import shows
+from dualdnn.conformance.trial import prepare
 
 DIMS = (2, 8, 4, 8)
 ROWS, CHANNELS = TensorSpec.packed(FLOAT, DIMS), TensorSpec.packed(HALF, DIMS, NHWC)
@@ -123,6 +125,36 @@ def test_factors_of_another_call(trial, caller, name):
     for alpha, beta in ((1.5, -0.5), (-0.75, 0.25)):
         call = replace(operation, alpha=alpha, beta=beta)
         trial(call, offsets={output: element_bytes(operation, output)})
+
+
+IN_SEVERAL_STEPS: dict[str, Operation] = {
+    "Winograd": convolution.convolution(algo=convolution.NONFUSED),
+    "FFT": convolution.convolution(algo=convolution.FFT),
+    "data gradient by FFT": convolution_backward_data.gradient(algo=convolution_backward_data.FFT),
+    "filter gradient by FFT": convolution_backward_filter.gradient(algo=convolution_backward_filter.FFT),
+    "data gradient on tensor cores": OPERATIONS["data gradient of few channels"],
+}
+
+
+@pytest.mark.ours
+@pytest.mark.parametrize("name", IN_SEVERAL_STEPS)
+def test_one_operand_lies_elsewhere_than_before(caller, name):
+    """The same call with another address for one operand, each in turn, and other contents there."""
+    operation = sized(caller, IN_SEVERAL_STEPS[name])
+    contents, others = (prepare(operation, "normal", seed) for seed in (0, 1))
+
+    def called(memory: dict[str, Any]) -> list[bytes]:
+        caller(operation, memory)
+        return [bytes(memory[output].to_host(np.uint8, memory[output].nbytes)) for output in operation.outputs]
+
+    memory = {operand: caller.handle.to_device(content) for operand, content in contents.items()}
+    called(memory)
+    for operand in contents:
+        elsewhere = {**memory, operand: caller.handle.to_device(others[operand])}
+        afresh = {name: caller.handle.to_device(content) for name, content in contents.items()}
+        found = called(elsewhere)
+        assert found == called({**afresh, operand: caller.handle.to_device(others[operand])}), operand
+        called(memory)
 
 
 NETWORK = rnn_forward.network(

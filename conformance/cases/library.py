@@ -122,6 +122,17 @@ def test_stream_is_null_by_default_and_again_after_reset(cudnn, handle):
     assert cudnn.cudnnGetStream(handle) is None
 
 
+@pytest.mark.ours
+@shows("cudnnGetStream/c01")
+def test_the_stream_that_was_set_comes_back(cudnn, handle, monkeypatch):
+    """A number of a cudaStream_t say, not what the backend makes of it."""
+    number, adopted = 12345, handle.new_stream()
+    monkeypatch.setattr(handle.backend, "stream", lambda value: value and adopted)
+    cudnn.cudnnSetStream(handle, number)
+    assert cudnn.cudnnGetStream(handle) is number and handle.stream is adopted
+    cudnn.cudnnSetStream(handle, None)
+
+
 @shows("cudnnSetStream/c01", "cudnnSetStream/c02", "cudnnSetStream/c04", "cudnnSetStream/c07", "cudnnGetStream/c01")
 def test_work_in_a_stream_runs_in_order(subject, cudnn, caller):
     """Each call reads what the one before it wrote; only the stream orders them."""
@@ -429,6 +440,28 @@ def test_info_channel_reports_calls(cudnn, logged):
     count = len(messages)
     cudnn.cudnnDestroyTensorDescriptor(descriptor)
     assert len(messages) == count
+
+
+@pytest.mark.ours
+@shows("cudnnSetCallback/c03")
+def test_what_a_callback_calls_is_not_reported(cudnn, logged):
+    """It would be called for ever; calls after it are reported again."""
+    messages = logged(0)
+
+    def callback(*message):
+        messages.append(message)
+        if len(messages) < 50:
+            cudnn.cudnnDestroyTensorDescriptor(cudnn.cudnnCreateTensorDescriptor())
+
+    cudnn.cudnnSetCallback(CUDNN_SEV_INFO_EN, None, callback)
+    before = len(messages)
+    descriptor = cudnn.cudnnCreateTensorDescriptor()
+    cudnn.cudnnDestroyTensorDescriptor(descriptor)
+    cudnn.cudnnSetCallback(0, None, None)
+    reported = [
+        name for *_, text in messages[before:] for name in ("Create", "Destroy") if f"cudnn{name}Tensor" in text
+    ]
+    assert reported == ["Create", "Destroy"]
 
 
 @shows("cudnnSetCallback/c16", "cudnnSetCallback/c17")

@@ -570,9 +570,12 @@ def test_set_special_values(trial, value, data_type):
 
 
 def test_set_to_zero(caller):
-    result = attempt(caller, SetTensor(0.0, TensorSpec.packed(HALF, DIMS)))
-    assert result.passed, result.explanation()
-    assert not result.after["y"].any()
+    """Of either sign, whatever the call before was given."""
+    for value in (0.0, -0.0, 0.0):
+        result = attempt(caller, SetTensor(value, TensorSpec.packed(HALF, DIMS)))
+        assert result.passed, result.explanation()
+        after = result.after["y"].view(np.float16)
+        assert not after.any() and (np.signbit(after) == np.signbit(value)).all()
 
 
 @pytest.mark.parametrize("value", [128.0, -129.0, 0.5, 1e9, float("nan"), float("inf")], ids=str)

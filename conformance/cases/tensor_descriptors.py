@@ -260,6 +260,15 @@ def test_explicit_strides(cudnn, tensor, strides):
     assert cudnn.cudnnGetTensorSizeInBytes(tensor) == 2 * span
 
 
+@shows("cudnnGetTensor4dDescriptor/c01")
+@pytest.mark.parametrize("dims, strides", [((2, 3, 5), (31, 7, 1)), ((2, 3, 4, 5, 6), (720, 240, 60, 12, 2))], ids=str)
+def test_4d_getter_of_another_rank(cudnn, tensor, dims, strides):
+    """The first four; zeros where there are three (docs/errata.md, D074)."""
+    cudnn.cudnnSetTensorNdDescriptor(tensor, HALF, len(dims), dims, strides)
+    found = cudnn.cudnnGetTensor4dDescriptor(tensor)
+    assert tuple(found) == (HALF, *(*dims, 0)[:4], *(*strides, 0)[:4])
+
+
 @pytest.mark.parametrize("position", range(4))
 def test_strides_are_not_negative(cudnn, tensor, refuses, position):
     strides = [60, 20, 5, 1]

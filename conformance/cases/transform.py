@@ -530,8 +530,9 @@ def test_folding_and_padding_are_not_scaled(refused, transform, alpha, beta, fil
                          ids=["copy", "fold", "pad", "unfold"])  # fmt: skip
 def test_dimensions_must_fit_the_transform(refused, transform, filters):
     right = applied(transform, DIMS, filters=filters)
-    for d in range(4):
-        wrong = tuple(size + (i == d) for i, size in enumerate(right.destData.dims))
+    n, c, h, w = dims = right.destData.dims
+    others = [tuple(size + (i == d) for i, size in enumerate(dims)) for d in range(4)]
+    for wrong in (*others, (n, c, w, h), (c, n, h, w)):  # the last two of as many elements
         spec = FilterSpec(FLOAT, NCHW, wrong) if filters else TensorSpec.packed(FLOAT, wrong)
         refused(type(right)(transform, 1.0, 0.0, right.srcData, spec), BAD_PARAM, named(filters, "c04"))
 

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -27,6 +27,7 @@ from importlib import import_module, resources
 from math import inf
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 NOT_COMPILED = "errors.CompileError"
 FLOORS = ("api", "reference", "accelerated", "conformance")
@@ -92,11 +93,14 @@ class Outcome:
     ran: int = 0  # cases
 
 
-def bugs() -> list[Bug]:
-    """The planted bugs."""
-    table = json.loads(resources.files(__package__).joinpath("bugs.json").read_text(encoding="utf-8"))
-    lists = ("cases", "environment")
-    return [Bug(**entry | {name: tuple(entry[name]) for name in lists if name in entry}) for entry in table]
+def bugs(text: str = "", cases_of: Callable[[str], tuple[str, ...]] = lambda _file: ()) -> list[Bug]:
+    """The planted bugs, or others in the form of theirs, which may leave their cases to a function of their file."""
+    text = text or resources.files(__package__).joinpath("bugs.json").read_text(encoding="utf-8")
+    found = []
+    for entry in json.loads(text):
+        fields: dict[str, Any] = {"cases": cases_of(entry["file"]), **entry}
+        found.append(Bug(**{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}))
+    return found
 
 
 def source_of(file: str) -> Path:
@@ -249,11 +253,12 @@ def families_of(bug: Bug) -> set[str]:
 
 
 def batches(wanted: Sequence[Bug], most: int) -> list[list[Bug]]:
-    """Bugs that can be tried at once: on one subject, of different families. What several families share is tried alone."""
+    """Bugs that can be tried at once: on one subject, in different files, of different families. What several families
+    share is tried alone."""
     found: list[list[Bug]] = []
     for bug in wanted:
         for batch in found:
-            apart = not any(families_of(bug) & families_of(other) for other in batch)
+            apart = not any(families_of(bug) & families_of(other) or bug.file == other.file for other in batch)
             alone = bug.is_shared or batch[0].is_shared
             alone |= bool(bug.ordered or batch[0].ordered)
             if len(batch) < most and apart and not alone and batch[0].judged_on == bug.judged_on:

@@ -13,7 +13,7 @@ from dualdnn.conformance.run_pytest import INTERRUPTED
 from dualdnn.conformance.solvers import ALL
 
 from . import FLOORS, GONE, INVALID, NOTICED, SURVIVED, UNDECIDED, Copy, bugs, left, line, row, summary, tried, verified
-from .mutants import drawn
+from .mutants import cases_of, drawn
 from .reach import Reach
 
 GPU_SECONDS = 15.0  # of a processor, for one case: who waits for a kernel uses it
@@ -27,15 +27,21 @@ def main() -> int:
         "-k", action="append", default=[], metavar="TEXT", help="only bugs whose file, or what they break, has this"
     )
     parser.add_argument(
+        "--bugs",
+        type=Path,
+        metavar="FILE",
+        help="these instead, in the form of bugs.json; cases may be left to the family",
+    )
+    parser.add_argument(
         "--mutants", type=int, default=0, metavar="N", help="so many mutants instead of the bugs (mutants.py)"
     )
     parser.add_argument("--seed", type=int, default=0, help="of the mutants that are drawn")
-    parser.add_argument("--floor", action="append", choices=FLOORS[:3], help="draw them from these alone")
+    parser.add_argument("--floor", action="append", choices=FLOORS[:3], help="those of these alone")
     parser.add_argument(
         "--kernels",
         type=Path,
         metavar="FILE",
-        help="kernels.json of a run by all solvers: mutants of accelerated/ are tried on the cases that reach them (reach.py)",
+        help="kernels.json of a run by all solvers: bugs of accelerated/ and reference/ are tried on the cases that reach them (reach.py)",
     )
     parser.add_argument(
         "--without",
@@ -52,7 +58,9 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="write the report to this file as well")
     parser.add_argument("--lines", type=Path, help="write each outcome to this file as it is found, a line in JSON")
     parser.add_argument(
-        "--gpu", action="store_true", help="draw what a GPU compiles, and judge accelerated/ on the GPU (short cases)"
+        "--gpu",
+        action="store_true",
+        help="draw what a GPU compiles, and judge accelerated/ and reference/ on the GPU (short cases)",
     )
     parser.add_argument(
         "--left", type=Path, metavar="FILE", help="of such lines the bugs that were not noticed, on another device say"
@@ -64,8 +72,11 @@ def main() -> int:
     chosen = parser.parse_args()
     if chosen.left:
         known = left(chosen.left.read_text(encoding="utf-8"))
+    elif chosen.mutants:
+        known = drawn(chosen.mutants, chosen.seed, chosen.floor or FLOORS[:3], chosen.gpu)
     else:
-        known = drawn(chosen.mutants, chosen.seed, chosen.floor or FLOORS[:3], chosen.gpu) if chosen.mutants else bugs()
+        known = bugs(chosen.bugs.read_text(encoding="utf-8") if chosen.bugs else "", cases_of)
+        known = [bug for bug in known if not chosen.floor or bug.floor in chosen.floor]
     left_out = set(map(int, filter(None, chosen.without.split(","))))
     known = [bug for i, bug in enumerate(known) if i not in left_out]
     wanted = [b for b in known if not chosen.k or any(text in f"{b.file}: {b.breaks}" for text in chosen.k)]
@@ -73,11 +84,11 @@ def main() -> int:
     wanted, outcomes = wanted[part - 1 :: parts], []
     if chosen.kernels:
         reach = Reach(chosen.kernels)
-        wanted = [reach.aimed(bug, chosen.most_cases) if bug.floor == "accelerated" else bug for bug in wanted]
+        wanted = [bug if bug.floor == "api" else reach.aimed(bug, chosen.most_cases) for bug in wanted]
     if chosen.all_solvers:
         wanted = [replace(bug, solvers=ALL) for bug in wanted]
     if chosen.gpu:
-        wanted = [replace(bug, subject="accelerated") if bug.floor == "accelerated" else bug for bug in wanted]
+        wanted = [bug if bug.floor == "api" else replace(bug, subject="accelerated") for bug in wanted]
         Copy.most_seconds = GPU_SECONDS
     interrupted = False
     with closing(tried(wanted, chosen.jobs, chosen.seconds, chosen.at_once, chosen.all_seconds)) as found:

@@ -65,16 +65,27 @@ class Reach:
         """The cases that launch kernels: first few that launch each, then of each function of cases the cheapest, and so on."""
         kernels = {kernel: self.launching[kernel] for kernel in wanted & self.launching.keys()}
         first = covering({"kernels": kernels, "seconds": self.seconds})
+        left = self.in_rounds({case for cases in kernels.values() for case in cases})
+        return list(dict.fromkeys([*sorted(first, key=lambda case: self.seconds[case]), *left]))
+
+    def in_rounds(self, cases: set[str]) -> list[str]:
+        """Cases in the order of rounds: of each function of cases the cheapest that is left."""
         functions: dict[str, list[str]] = {}
-        for case in sorted({case for cases in kernels.values() for case in cases}, key=lambda case: self.seconds[case]):
+        for case in sorted(cases, key=lambda case: (self.seconds[case], case)):
             functions.setdefault(case.partition("[")[0], []).append(case)
         rounds = zip_longest(*functions.values())
-        left = (case for one in rounds for case in sorted(filter(None, one), key=lambda case: self.seconds[case]))
-        return list(dict.fromkeys([*sorted(first, key=lambda case: self.seconds[case]), *left]))
+        return [case for one in rounds for case in sorted(filter(None, one), key=lambda case: self.seconds[case])]
+
+    def of_files(self, stems: tuple[str, ...]) -> list[str]:
+        """The cases of these files that launch kernels: what the reference computes is compared with what they do."""
+        every = self.seconds.keys() & {case for cases in self.launching.values() for case in cases}
+        return self.in_rounds({case for case in every if case.partition("/")[0] in stems})
 
     def aimed(self, bug: Bug, most: int | None = None) -> Bug:
         """The bug with the cases that reach it, so many at most, and the solvers that do: first those of the kernels that call its
-        function."""
+        function; of the reference those of its files."""
+        if bug.floor == "reference":
+            return replace(bug, ordered=tuple(self.of_files(bug.cases)[:most]))
         ordered = self.cases(bug.file)
         if not bug.file.endswith(".py"):
             source = KERNELS / Path(bug.file).relative_to("accelerated")

@@ -152,25 +152,24 @@ class Bounded:
         beyond = np.isfinite(self.value) & (np.abs(self.value) + a.reach(self.error) >= LARGEST_HALF)
         return np.where(beyond, np.inf, self.error)
 
-    def through(self, value: Array, slope: Callable[[], Array], curvature: float, steepest: float) -> Bounded:
-        """A function of the number that has this value and slope there, nowhere a larger slope, and values between -1 and 1."""
+    def through(self, value: Array, falling: int, steepest: float) -> Bounded:
+        """A function of the number x that has this value, values between -1 and 1, and the slope e / (1 + e)^2, e = exp(-falling * |x|),
+        times four times the steepest; by its logarithm, as that of a number far off is less than arithmetic holds."""
 
         def error() -> Array:
-            a = self.arithmetic
-            steeper = np.exp(np.minimum(curvature * a.reach(self.error), 50))
-            own = a.size(np.minimum(np.abs(slope()) * steeper, steepest)) * self.error
+            a, exponent = self.arithmetic, -falling * np.abs(self.value)
+            slope = exponent - 2 * np.log1p(np.exp(exponent)) + falling * a.reach(self.error)
+            own = a.size(4 * steepest * np.exp(np.minimum(slope, -np.log(4)))) * self.error
             own = np.where(np.isinf(self.error), np.inf, np.minimum(own, a.rounded(2 / a.unit, 1.0)))
             return np.asarray(own + a.rounded(FUNCTION_ROUNDINGS, value))
 
         return self.made(value, error)
 
     def sigmoid(self) -> Bounded:
-        value = 1 / (1 + np.exp(-self.value))
-        return self.through(value, lambda: value * (1 - value), 1, 0.25)
+        return self.through(1 / (1 + np.exp(-self.value)), 1, 0.25)
 
     def tanh(self) -> Bounded:
-        value = np.tanh(self.value)
-        return self.through(value, lambda: 1 - value * value, 2, 1)
+        return self.through(np.tanh(self.value), 2, 1)
 
     def relu(self) -> Bounded:
         """max(x, 0), which keeps a NaN."""

@@ -13,6 +13,7 @@ from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.calls import attention_buffers
 from dualdnn.conformance.marks import shows
+from dualdnn.conformance.solvers import divided_among
 from dualdnn.conformance.trial import prepare
 
 FORWARD = "cudnnMultiHeadAttnForward"
@@ -83,6 +84,23 @@ def test_projections(trial, q, k, v, o, mode):
 def test_types(trial, data_type, math, trains):
     """Every row of table 40, in both modes."""
     trial(forward(attention(data_type=data_type, math=math), trains=trains, low=(0, 0, 1, 3), high=(1, 5, 3, 5)))
+
+
+@shows(f"{FORWARD}/c01", f"{FORWARD}/c32")
+@pytest.mark.parametrize("data_type, math", [(DOUBLE, DEFAULT), (FLOAT, DEFAULT), (HALF, TENSOR)], ids=lambda v: v.name)
+def test_long_sums_of_projections(trial, caller, data_type, math):
+    """Of one step, whose vectors lie in several pieces, in parts that multiprocessors share."""
+    attn = attention((8, 8, 8, 8), (1024, 1024, 1024), 2, data_type=data_type, math=math)
+    axes = (AXES[1], AXES[0], *AXES[2:])
+    with divided_among(caller.handle, 132):
+        trial(forward(attn, current=1, lengths=None, axes=axes))
+
+
+@shows(f"{FORWARD}/c01", f"{FORWARD}/c32")
+def test_biases_of_whole_tiles(trial):
+    """Of products on tensor cores."""
+    attn = attention((64, 64, 64, 128), (64, 64, 64), 2, data_type=HALF, math=TENSOR, longest=(64, 64))
+    trial(forward(attn, (64, 64), 2, 1, lengths=None))
 
 
 @shows(f"{FORWARD}/c23", *(f"cudnnSetSeqDataDescriptor/c{i:02}" for i in (5, 10, 14, 15, 18, 19)),

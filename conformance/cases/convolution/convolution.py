@@ -229,6 +229,7 @@ DEPTHWISE: dict[str, dict[str, Any]] = {
     "everything": {"taps": (3, 2), "padding": (3, 1), "stride": (2, 3), "dilation": (2, 1)},
     "1x1": {"taps": (1, 1), "padding": (0, 0), "stride": (2, 1)},
     "7x7": {"taps": (7, 7), "padding": (3, 3)},
+    "rows in the padding alone": {"taps": (3, 3), "padding": (12, 9)},
 }
 
 
@@ -265,7 +266,8 @@ def test_layouts_with_a_plain_filter(run, algo, x_layout, y_layout):
 def test_3d(run, refused, algo, configuration):
     x, w = (2, 4, 4, 5, 3), (4, 2, 2, 3, 2)
     geometry: Any = {"padding": (1, 0, 1), "stride": (1, 2, 1), "dilation": (2, 1, 1), "groups": 2}
-    run(convolution(x, w, configuration=configuration, algo=algo, **geometry, beta=1.0))
+    for mode in Mode:
+        run(convolution(x, w, configuration=configuration, algo=algo, **geometry, beta=1.0, mode=mode))
     channels_last = convolution(x, w, configuration=configuration, algo=algo, **geometry, formats=NHWC)
     if algo == PRECOMP and configuration != "DOUBLE":
         run(channels_last)

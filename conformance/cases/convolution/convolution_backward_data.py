@@ -239,6 +239,7 @@ def test_3d(run, refused, formats, configuration):
         operation = gradient(algo=algo, **geometry, **options, beta=1.0)
         if served:
             run(operation)
+            run(gradient(algo=algo, **geometry, **options, mode=Mode.CUDNN_CONVOLUTION))
         else:
             refused(operation, NOT_SUPPORTED, f"{D}/c31")
     if formats == NCHW:

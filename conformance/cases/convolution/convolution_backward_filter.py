@@ -260,6 +260,7 @@ def test_3d(run, refused, formats, configuration):
         operation = gradient(algo=algo, **geometry, beta=1.0)
         if taken.get(algo):
             run(operation)
+            run(gradient(algo=algo, **geometry, mode=Mode.CUDNN_CONVOLUTION))
         else:
             refused(operation, NOT_SUPPORTED, f"{F}/c49")
     if formats == NHWC and configuration == "FLOAT":

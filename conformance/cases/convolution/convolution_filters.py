@@ -79,6 +79,7 @@ DIVISIONS = {
     "packs that end within a chunk": {"x": (1, 67, 4, 5), "w": (1, 67, 3, 3), "padding": (1, 1)},
     "dilated": {"x": (2, 8, 11, 12), "w": (1, 8, 3, 2), "padding": (2, 1), "stride": (1, 2), "dilation": (2, 3)},
     "more terms than threads": {"x": (1, 3, 20, 19), "w": (1, 3, 17, 16), "padding": (3, 3)},
+    "chunks of fewer channels than make whole packs": {"x": (1, 8, 63, 65), "w": (1, 8, 63, 65), "padding": (0, 0)},
     "a filter that no shared memory holds": {"x": (1, 1, 150, 160), "w": (1, 1, 149, 158), "padding": (0, 0)},
 }
 

@@ -357,6 +357,7 @@ def test_initialised_again(cudnn, builder, refuses):
     cudnn.cudnnBackendInitialize(made, kind_of(X), 64)
     asked = (cudnn.cudnnBackendGetAttribute, made, Name.CUDNN_ATTR_TENSOR_UNIQUE_ID, INT64, 1)
     refuses(NOT_INITIALIZED, f"{GET}/c08", *asked)
+    refuses(BAD_PARAM, "CUDNN_BACKEND_TENSOR_DESCRIPTOR/c10", cudnn.cudnnBackendFinalize, made)
     for ending, (type_, elements) in attributes(builder, Y).items():
         builder.set(made, kind_of(Y), ending, type_, elements)
     cudnn.cudnnBackendFinalize(made)

@@ -91,6 +91,27 @@ def test_the_order_of_convolution_calls(handle, denied):
     assert not np.array_equal(before, memory[2].to_host(np.float32, o.y.dims))  # Find computes into y
 
 
+@shows("miopenFindConvolutionForwardAlgorithm/c03")
+def test_the_fastest_are_found(handle, monkeypatch):
+    """Of fewer results than there are algorithms."""
+    o = forward_operation()
+    x, w, y, described = tensor(o.x), tensor(o.w.dims), tensor(o.y), convolution(o.convolution)
+    memory = [filled(handle, *spec.dims) for spec in (o.x, o.w, o.y)]
+    size = miopen.miopenConvolutionForwardGetWorkSpaceSize(handle, w, x, described, y)
+    workspace = handle.allocate(size) if size else None
+
+    def found(count):
+        times = iter(range(40, 0, -1))
+        monkeypatch.setattr(handle.cudnn.backend, "algorithm_time", lambda *_: float(next(times)))
+        return miopen.miopenFindConvolutionForwardAlgorithm(
+            handle, x, memory[0], w, memory[1], described, y, memory[2], count, workspace, size, False
+        ).perfResults
+
+    every = found(8)
+    assert len({entry.time for entry in every}) == len(every) > 1
+    assert found(1) == every[:1] and every[0].time == min(entry.time for entry in every)
+
+
 @shows("miopenGuide/c11", "miopenGetConvolutionForwardOutputDim/c01", "miopenInitConvolutionDescriptor/c01",
        "miopenGetConvolutionDescriptor/c01", "miopenCreateConvolutionDescriptor/c01")  # fmt: skip
 def test_filters_are_tensors(subject, denied):

@@ -14,7 +14,7 @@ from dualdnn.api.operations import (
     BatchNormalizationForwardTraining,
     TensorSpec,
 )
-from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, NHWC
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, NCHW, NHWC
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
@@ -146,16 +146,18 @@ def test_one_element_has_no_unbiased_variance(cudnn, caller):
 
 @shows(f"{FORWARD}/c01")
 @pytest.mark.parametrize("offset", [1e2, 1e4])
+@pytest.mark.parametrize("dims", [(64, 3, 5, 7), (2, 3, 5, 7), (3, 40, 2, 2), (5, 3, 1, 1), (300, 5, 1, 1)], ids=str)
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 3, 1)], ids=["nchw", "nhwc"])
 @in_modes
-def test_variance_beside_a_large_mean(cudnn, caller, mode, offset):
-    """Variance 1 beside a mean of 10^4: no difference of squares."""
-    x = TensorSpec.packed(FLOAT, (64, 3, 5, 7))
+def test_variance_beside_a_large_mean(cudnn, caller, mode, order, dims, offset):
+    """Variance 1 beside a mean of 10^4: no difference of squares, not of the few elements of a thread either."""
+    x = TensorSpec.packed(FLOAT, dims, NCHW if order[1] == 1 else NHWC)
     operation = forward(x, mode=mode, running=False)
     values = (np.random.default_rng(5).standard_normal(x.dims) + offset).astype(np.float32)
     buffers = {
         name: caller.handle.to_device(np.ones(operation.nbytes(name) // 4, np.float32)) for name in operation.operands
     }
-    buffers["x"] = caller.handle.to_device(values)
+    buffers["x"] = caller.handle.to_device(np.ascontiguousarray(values.transpose(order)))
     caller(operation, buffers)
     axes = (0,) if mode == ACTIVATION else (0, 2, 3)
     exact = values.astype(np.float64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -225,7 +226,8 @@ PADDED = {
 @pytest.mark.parametrize("mode", [MAXIMA[0], *AVERAGES], ids=lambda m: m.name)
 def test_forward_windows_in_the_padding(trial, mode, data_type, geometry):
     """They hold no value: the lowest finite number, 0 of the counted padding, or 0/0 (docs/errata.md, D091)."""
-    trial(forward(mode, PADDED[geometry], data_type))
+    for nan, layout in product(Nan, ("nchw", "nhwc")):
+        trial(forward(mode, PADDED[geometry], data_type, layout, layout, nan=nan))
 
 
 @shows("cudnnPoolingMode_t/c02", "cudnnPoolingMode_t/c03")
@@ -533,6 +535,14 @@ def test_backward_output_of_any_size(trial, mode, output):
     for layout in ("nchw", "nhwc"):
         operation = backward(mode, STANDARD._replace(output=output), FLOAT, layout, layout, alpha=-0.75, beta=0.5)
         trial(operation, before=pooled(operation))
+
+
+@shows("cudnnPoolingBackward/c01")
+@pytest.mark.parametrize("beta", [0.0, -0.5])
+def test_average_gradients_of_many_narrow_images(trial, beta):
+    """Rows that are no whole sectors of memory, of a gradient that is one piece."""
+    geometry = Geometry((2, 168, 28, 28), (2, 2), (0, 0), (2, 2))
+    trial(backward(AVERAGES[0], geometry, beta=beta))
 
 
 @shows("cudnnPoolingBackward/c01")
