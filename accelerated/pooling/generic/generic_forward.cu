@@ -2,7 +2,7 @@
 //
 // Tiling: `tile` has a tile of outputs for a block, in packs of planes or channels, and reads x once to shared
 // memory (generic_tile.cuh). `thread` has a thread for 16 bytes of y, where windows of channels overlap little. `bands`
-// reads what high windows beside each other cover, whole rows of planes or of some channels: a thread pools packs of
+// reads what high windows beside each other cover, full rows of planes or of some channels: a thread pools packs of
 // some rows, and windows then pool columns in shared memory.
 //
 // Roofline bound: bytes, x read and y written once; one operation for every input of every window: of 3x3 windows by
@@ -68,16 +68,16 @@ struct BandArguments {
   FastDivmod packs, neighbours, slices;  // of a row; of a position; parts of the rows of a band
   FastDivmod outputs, channels;          // along axis 2; of a band
 };
-struct BandPlace {
+struct BandPosition {
   long long y_offset;
   int at[2];  // of the outputs along axes 0 and 1
 };
 
-// Shared memory: the places of the bands of a block, and what is pooled of their packs by rows.
+// Shared memory: the positions of the bands of a block, and what is pooled of their packs by rows.
 template <class Pool, int P> __device__ __forceinline__ void pool_bands(const BandArguments& a) {
   const Pooling& pooling = a.pooling;
-  BandPlace* const places = reinterpret_cast<BandPlace*>(shared_memory);
-  COMPUTE* const columns = reinterpret_cast<COMPUTE*>(places + a.bands);
+  BandPosition* const positions = reinterpret_cast<BandPosition*>(shared_memory);
+  COMPUTE* const columns = reinterpret_cast<COMPUTE*>(positions + a.bands);
   const unsigned first = blockIdx.x * a.bands, bands = min(a.bands, a.walk.packs - first), row = a.packs.divisor * P;
   const int slices = a.slices.divisor;
   for (unsigned item = threadIdx.x; item < bands * slices * a.packs.divisor; item += blockDim.x) {
@@ -87,7 +87,7 @@ template <class Pool, int P> __device__ __forceinline__ void pool_bands(const Ba
     int o[3];
     long long x_offset, y_offset;
     a.walk.locate(first + band, o, y_offset, x_offset);
-    if (pack == 0 && slice == 0) places[band] = {y_offset, {o[0], o[1]}};
+    if (pack == 0 && slice == 0) positions[band] = {y_offset, {o[0], o[1]}};
     const Span rows(pooling.axis[0], o[0]), lines(pooling.axis[1], o[1]);
     const ELEMENT* line = a.x + (x_offset + position * a.step + neighbour * P +
                                  (rows.first + int(slice)) * pooling.x_stride[0] + lines.first * pooling.x_stride[1]);
@@ -134,11 +134,11 @@ template <class Pool, int P> __device__ __forceinline__ void pool_bands(const Ba
     for (unsigned distance = lanes / 2; distance > 0; distance /= 2)
       pooled = Pool::both(pooled, __shfl_xor_sync(~0u, pooled, distance));
     if (index >= windows || lane > 0) continue;
-    const BandPlace place = places[band];
-    const Window window(pooling, {place.at[0], place.at[1], int(output)});
+    const BandPosition origin = positions[band];
+    const Window window(pooling, {origin.at[0], origin.at[1], int(output)});
     const COMPUTE result[] = {
         finished<Pool>(pooling, pooled, Pool::AVERAGE ? window.divisor(pooling) : COMPUTE(1), window.empty())};
-    write_pack<1>(a.y + (place.y_offset + output * pooling.y_stride[2] + channel), 1, true, 1, result, pooling.beta);
+    write_pack<1>(a.y + (origin.y_offset + output * pooling.y_stride[2] + channel), 1, true, 1, result, pooling.beta);
   }
 }
 

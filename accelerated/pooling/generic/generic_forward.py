@@ -19,7 +19,7 @@ MAX_BANDS = 2  # over a row of inputs, else tiles take less time
 MANY_THREADS = 2**16  # about what keeps a GPU busy
 MOST_ROWS = 40  # of a band, about, for a thread
 SUMMANDS = 4  # of a thread that pools columns
-PLACE_BYTES, MAX_SHARED_BYTES = 16, 48 * 1024  # of a band; of a block
+POSITION_BYTES, MAX_SHARED_BYTES = 16, 48 * 1024  # of a band; of a block
 OVERLAP = 4  # windows over an input, from which blocks keep channels for all of them
 
 
@@ -72,7 +72,7 @@ def _bands(problem: PoolingProblem) -> Configuration | None:
     columns = min(row.window, row.input) * slices
     lanes = power_of_two(max(1, min(WARP, columns // SUMMANDS, threads // (bands * row.output * channels))))
     pack_bytes = width * SCALAR_BYTES[problem.operation.compute_type]
-    nbytes = bands * (PLACE_BYTES + slices * packs * pack_bytes)
+    nbytes = bands * (POSITION_BYTES + slices * packs * pack_bytes)
     if nbytes > MAX_SHARED_BYTES:
         return None
     divisors = {"packs": packs, "neighbours": neighbours, "slices": slices, "outputs": row.output, "channels": channels}
