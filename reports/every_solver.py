@@ -17,11 +17,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dualdnn.accelerated.plans import AlignedPlan
+from dualdnn.accelerated.graph.division import Documented, parts
+from dualdnn.accelerated.graph.problem import GraphProblem
+from dualdnn.accelerated.plans import AlignedPlan, Plan, plan
 from dualdnn.accelerated.runtime.devices import open_device
 from dualdnn.accelerated.solver import forcing, plan_by, possible_solvers
 from dualdnn.api import cudnn
-from dualdnn.api.operations import Operation
+from dualdnn.api.operations import Operation, OperationGraph
 from dualdnn.conformance.bench import measure
 from dualdnn.conformance.bench.convolution_search import algorithm_name
 from dualdnn.conformance.bench.measure import SMALL_ROW_BYTES, Bench, with_room, workspace_of
@@ -37,6 +39,19 @@ class Address:
     address: int
 
 
+def solvers_of(operation: Operation, device: Any) -> tuple[str, ...]:
+    """The solvers that can serve an operation; of a graph in parts those of its documented operations."""
+    if not isinstance(operation, OperationGraph) or operation.single is not None:
+        return possible_solvers(operation, device)
+    documented = [part.operation for part in parts(GraphProblem(operation, device)) if isinstance(part, Documented)]
+    return tuple(dict.fromkeys(name for one in documented for name in possible_solvers(one, device)))
+
+
+def plan_with(operation: Operation, device: Any, solver: str) -> Plan:
+    """The plan of one solver, which is forced already."""
+    return plan(operation, device) if isinstance(operation, OperationGraph) else plan_by(operation, device, solver)
+
+
 def wanted(chosen: argparse.Namespace, device: Any) -> Iterator[tuple[Row, dict[str, Operation]]]:
     """Rows with their operation by name, a convolution with each of its algorithms, those that several solvers can serve."""
     for row in rows():
@@ -45,7 +60,7 @@ def wanted(chosen: argparse.Namespace, device: Any) -> Iterator[tuple[Row, dict[
             if isinstance(row.operation, Convolution):
                 by = with_every_algorithm(row.operation)
                 operations = {f"{row.name} by {algorithm_name(one.algo)}": one for one in by}
-            several = {name: one for name, one in operations.items() if len(possible_solvers(one, device)) > 1}
+            several = {name: one for name, one in operations.items() if len(solvers_of(one, device)) > 1}
             if several:
                 yield row, several
 
@@ -59,10 +74,10 @@ def compile_kernels(chosen: argparse.Namespace) -> None:
     listing = Listing(device)
     for _, operations in wanted(chosen, device):
         for operation in operations.values():
-            for solver in possible_solvers(operation, device):
+            for solver in solvers_of(operation, device):
                 with contextlib.suppress(Exception), forcing(solver):
                     sized = with_its_workspace(of_few_steps(operation, device), device)
-                    made = plan_by(sized, listing, solver)
+                    made = plan_with(sized, listing, solver)
                     if isinstance(made, AlignedPlan):
                         made.fallback()
     print(len(listing.modules), "modules")
@@ -74,23 +89,23 @@ def compile_kernels(chosen: argparse.Namespace) -> None:
 def works(bench: Bench, operation: Operation, memory: dict[str, Any], found: dict[str, Any]) -> Iterator[None]:
     """In this scope ``found`` has the calls of an operation by each solver that serves it."""
     with contextlib.ExitStack() as stack:
-        for solver in possible_solvers(operation, bench.device):
+        for solver in solvers_of(operation, bench.device):
             with forcing(solver):
-                convolution = isinstance(operation, Convolution)
+                convolution = isinstance(operation, Convolution | OperationGraph)
                 sized = (
                     with_workspace(operation, bench.device)
                     if convolution
                     else with_room(cudnn, bench.handle, operation)
                 )
-                plan = plan_by(sized, bench.device, solver)
-            for launch, _ in plan.steps:
+                made = plan_with(sized, bench.device, solver)
+            for launch, _ in made.steps:
                 getattr(launch, "wait_for_kernel", lambda: None)()
             given = dict(memory)
             scratch = workspace_of(sized)
             if scratch and (scratch not in given or sized.nbytes(scratch) > given[scratch].nbytes):
                 given[scratch] = stack.enter_context(bench._owner.allocate(max(1, sized.nbytes(scratch))))
             operands = [Address(given[name].address) if name in given else None for name in sized.operands]
-            found[solver] = lambda plan=plan, operands=operands: plan(operands, bench.clock.stream)
+            found[solver] = lambda made=made, operands=operands: made(operands, bench.clock.stream)
         yield
         bench.device.synchronize()
 

@@ -57,7 +57,6 @@ def test_convolutions_are_built_in_every_data_type(wanted):
         "convolution/implicit_gemm/simt.cu": ("float", "double", "half", "bfloat16", "int8", "uint8"),
         "convolution/implicit_gemm/fp32.cu": ("float",),
         "convolution/implicit_gemm/mma.cu": ("float", "half", "bfloat16"),
-        "convolution/implicit_gemm/pack_nhwc.cu": ("float", "half", "bfloat16"),
         "convolution/depthwise/depthwise.cu": ("float", "double", "half", "bfloat16"),
         "convolution/implicit_gemm/small_channels.cu": ("float", "half", "bfloat16"),
         "convolution/tiny.cu": ("float", "double", "half", "bfloat16"),

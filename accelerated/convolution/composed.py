@@ -6,14 +6,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
 from dualdnn.api.operations import ConvolutionForward, FilterSpec, Operation, TensorSpec, TransformTensor
 
 from ..plans import Launch, PlacedPlan
 from ..solver import ROOMS
 from ..transform.plan import copy, launch
-from .forward import ConvolutionProblem, ConvolutionSolver
+from .forward import IMPLICIT, ConvolutionProblem, ConvolutionSolver
+from .implicit_gemm.product import ProductKernel
 from .implicit_gemm.products import KERNELS, kernel_of
+from .implicit_gemm.tma import TMA
 from .problem import Rates
 
 # Kernels that find every element of x by its coordinates.
@@ -55,12 +56,13 @@ def copied(source: TensorSpec, target: TensorSpec, device: Any) -> Launch:
     return launch(copy(source, target), TransformTensor(1.0, 0.0, source, target), ("x", "y"), device)
 
 
-def transposed_filter(part: TensorSpec, w: FilterSpec, device: Any) -> Launch:
+def transposed_filter(part: TensorSpec, w: FilterSpec, device: Any, row: int = 0) -> Launch:
     """Return the launch that copies ``part``, (groups, output channels of w in each, its input channels, taps ...),
-    into w."""
-    strides, (groups, channels, *_) = w.tensor.strides, part.dims
+    into w. row: elements from one filter to the next where w has gaps between them."""
+    (step, *strides), (groups, channels, *_) = w.tensor.strides, part.dims
     assert groups * channels == w.dims[0]
-    return copied(part, TensorSpec(w.data_type, part.dims, (channels * strides[0], *strides)), device)
+    step = row or step
+    return copied(part, TensorSpec(w.data_type, part.dims, (channels * step, step, *strides)), device)
 
 
 class Inner:
@@ -68,16 +70,20 @@ class Inner:
 
     Not all solvers of the implicit GEMM take a negative padding, or an output that ends before or behind the last
     window, or is not of the type of x: there products compute it, by kernels that find every element of x by its
-    coordinates, or by TMA within the box that the output needs.
+    coordinates, or by TMA within the box that the output needs. The same goes for filters with gaps between them
+    (filter_row, forward.py).
     """
 
-    def __init__(self, operation: ConvolutionForward, device: Any) -> None:
-        self.problem = ConvolutionProblem(operation, device, aligned=False)
+    def __init__(self, operation: ConvolutionForward, device: Any, filter_row: int = 0) -> None:
+        self.problem = ConvolutionProblem(operation, device, aligned=False, filter_row=filter_row)
         c = operation.convolution
         fits = min(c.padding) >= 0 and c.output_dims(operation.x.dims, operation.w.dims) == operation.y.dims
         fits = fits and operation.x.data_type == operation.y.data_type and min(operation.y.strides) >= 0
+        self.kernels: Sequence[ProductKernel] = KERNELS
         self.solver: ConvolutionSolver | None = None
-        if fits or operation.algo != Algo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM:
+        if filter_row:
+            self.kernels = TMA
+        elif fits or operation.algo not in IMPLICIT:
             solvers = ROOMS[ConvolutionForward].solvers
             found = next(s for s in solvers if s.applies(self.problem) and not s.alignment(self.problem))
             assert isinstance(found, ConvolutionSolver)
@@ -93,9 +99,9 @@ class Inner:
         """About how many seconds the launches take."""
         if self.solver:
             return self.solver.estimated_seconds(self.problem)
-        return Rates.LAUNCH + self.problem.product_seconds(kernel_of(self.problem.products[0]))
+        return Rates.LAUNCH + self.problem.product_seconds(kernel_of(self.problem.products[0], self.kernels))
 
     def launches(self) -> list[Launch]:
         if self.solver:
             return list(self.solver.launches(self.problem))
-        return [kernel_of(product).launch(product) for product in self.problem.products]
+        return [kernel_of(product, self.kernels).launch(product) for product in self.problem.products]

@@ -50,13 +50,16 @@ def may_use_tensor_cores(convolution: ConvolutionSpec, data_type: cudnnDataType_
 
 
 class ConvolutionProblem(Problem):
-    """One forward convolution. farthest: elements of x to which a kernel may count from the first of its launch."""
+    """One forward convolution. farthest: elements of x to which a kernel may count from the first of its launch;
+    filter_row: elements from one filter to the next where w has gaps between them."""
 
     operation: Convolution
 
-    def __init__(self, operation: Convolution, device: Any, aligned: bool = True, farthest: int = FARTHEST) -> None:
+    def __init__(
+        self, operation: Convolution, device: Any, aligned: bool = True, farthest: int = FARTHEST, filter_row: int = 0
+    ) -> None:
         super().__init__(operation, device, aligned)
-        self.farthest, self.groups = farthest, operation.convolution.group_count
+        self.farthest, self.groups, self.filter_row = farthest, operation.convolution.group_count, filter_row
 
     @cached_property
     def epilogue(self) -> EpilogueStruct:
@@ -79,6 +82,7 @@ class ConvolutionProblem(Problem):
     def described(self) -> tuple[ConvolutionStruct, bool]:
         """The implicit GEMM, and whether it counts in words of four 8-bit channels."""
         value, element_bytes = operation_product(self.operation), self.operation.x.scalar_bytes
+        value.w_row = self.filter_row or value.w_row
         words = element_bytes == 1 and in_words(value, self.groups)
         return mark_packs(value, self.groups, WORD if words else element_bytes), words
 

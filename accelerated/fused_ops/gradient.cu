@@ -66,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) fused_ops
 
 extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_gradient_pixels(const Arguments a) {
   griddepcontrol_wait();
-  const Tile<GROUP> mine(a.pixels);
+  const Tile mine(a.pixels);
   if (!mine.exists) return;
   const unsigned first_pixel = a.pixels.count - WIDTH - mine.pixel;
   const Pixel pixel = locate(a.pixels, first_pixel);

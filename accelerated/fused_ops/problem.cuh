@@ -1,7 +1,7 @@
 // Tensors of images, channels and up to three spatial dimensions, walked in accesses of PACK_BYTES (problem.py fills
 // these structures): along channels where these lie innermost, else along pixels. 32 channels of a pixel are one word
 // of a bit mask. RANK: dimensions of pixels that are left when those that follow each other in all tensors are merged.
-// GROUP: channels of a warp along pixels, of which it writes no words.
+// GROUP: channels of a warp along pixels.
 #pragma once
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
@@ -19,7 +19,7 @@ struct Pixels {
   FastDivmod extent[3];  // of all dimensions of pixels but the outermost
   unsigned count, rows;  // pixels of all images; rows of the bit mask, or pixels where there is none
   int channels;
-  FastDivmod groups;        // of channels, one for each warp along pixels
+  FastDivmod groups;        // of channels along pixels
   int mask_row, mask_word;  // elements from one row of the bit mask, from one word to the next
   FastDivmod packs;         // accesses to the channels of a pixel, up to full words
   unsigned step;            // along channels a thread has every `step`-th pixel
@@ -60,8 +60,8 @@ struct Channels {
   }
 };
 
-// A warp's packs of pixels, of CHANNELS channels each.
-template <int CHANNELS> struct Tile {
+// A warp's packs of pixels, of GROUP channels each.
+struct Tile {
   unsigned pixel;  // the first of a lane's
   int channel;     // the first of the warp's
   bool exists;
@@ -70,7 +70,7 @@ template <int CHANNELS> struct Tile {
     unsigned group;
     const unsigned warp = (blockIdx.x * THREADS + threadIdx.x) / WARP;
     pixel = (a.groups.divide(warp, group) * WARP + threadIdx.x % WARP) * WIDTH;
-    channel = group * CHANNELS;
+    channel = group * GROUP;
     exists = pixel < a.count;
   }
 };

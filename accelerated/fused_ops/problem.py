@@ -14,7 +14,7 @@ from ..primitives.geometry import FastDivmod, blocks
 
 AXES = 3  # of a pixel beside its image: depth, height, width
 WARP = 32
-GROUP = 8  # channels of a warp along pixels, of which it writes no words
+GROUP = 8  # channels of a warp along pixels
 THREADS = 256
 PACK_BYTES = 16
 # Along channels as many as the kernels of the gradient leave registers for, along pixels some more than those
@@ -63,8 +63,8 @@ class Walk(NamedTuple):
         writes_mask: bool = False,
     ) -> Walk:
         """Return the walk over tensors of the same dimensions, by the layout of the last one. aligned: whether accesses
-        may have PACK_BYTES, where the strides allow it; writes_mask: a warp along pixels has all 32 channels of a word,
-        and all rows and words of the bit mask are walked."""
+        may have PACK_BYTES, where the strides allow it; writes_mask: along pixels groups are those of a word, and
+        all rows and words of the bit mask are walked."""
         known = {name: spec for name, spec in tensors.items() if spec is not None}
         *_, last = known.values()
         channels = last.dims[1]
@@ -103,7 +103,7 @@ class Walk(NamedTuple):
 
     @property
     def grid(self) -> tuple[int, int, int]:
-        """Blocks of the walks of scale_bias.cu and gradient.cu."""
+        """Blocks of the walks along channels, and of those along pixels whose warps have groups of channels."""
         if self.along == "channels":
             return blocks(self.pixels.step * self.pixels.packs.divisor, THREADS)
         return blocks(-(-self.pixels.rows // (WARP * self.width)) * self.pixels.groups.divisor, THREADS // WARP)

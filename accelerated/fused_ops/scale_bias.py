@@ -9,10 +9,11 @@ from dualdnn.api.operations import ScaleBiasAddActivationGenBitmask
 
 from ..plans import COMPUTES, ELEMENTS, Launch, pointers, structure, type_definitions
 from ..solver import Problem, Solver
-from .problem import PACK_BYTES, THREADS, Walk, per_channel
+from .problem import GROUP, PACK_BYTES, THREADS, WARP, Walk, per_channel
 
 SOURCE = "fused_ops/scale_bias.cu"
 OPERANDS = ("x", "z", "eqScale", "eqBias", "zEqScale", "zEqBias", "y", "bitMask")
+SINGLE_ELEMENTS = 4  # of a channel that a lane has along pixels
 
 
 class ScaleBiasSolver(Solver[Problem]):
@@ -47,4 +48,8 @@ class ScaleBiasSolver(Solver[Problem]):
         kinds = {"PARAMETER": kind, "ACTIVATION": str(0 if activation is None else 1 + activation.relu_nan)}
         definitions = type_definitions(o.y.scalar_type, o, **kinds, **walk.definitions(o.y.scalar_bytes))
         function = problem.device.function(SOURCE, f"fused_ops_scale_bias_{walk.along}", definitions)
-        return [Launch(function, arguments, OPERANDS, walk.grid, (THREADS, 1, 1))]
+        grid, threads = walk.grid, THREADS
+        if walk.along == "pixels":  # a block has a word of some pixels
+            pixels = WARP * (walk.width if walk.width > 1 else SINGLE_ELEMENTS)
+            grid, threads = (-(-walk.pixels.rows // pixels) * walk.pixels.groups.divisor, 1, 1), WARP // GROUP * WARP
+        return [Launch(function, arguments, OPERANDS, grid, (threads, 1, 1))]

@@ -49,10 +49,8 @@ class ArithmeticProblem(Problem):
     def _describe(self, kernel: str, operands: tuple[str, ...], element: TensorSpec, widest_bytes: int) -> None:
         self.kernel, self.operands = f"tensor_arithmetic_{kernel}", operands
         self.element_type, self.width = element.scalar_type, PACK_BYTES // widest_bytes
-        *inputs, output = (self.operation.tensor(name) for name in operands)
-        self.output = output
-        self.dims, strides = output.scalar_layout()
-        self.strides = [broadcast_strides(*spec.scalar_layout(), onto=self.dims) for spec in inputs] + [list(strides)]
+        *inputs, (self.dims, strides) = (self.operation.tensor(name).scalar_layout() for name in operands)
+        self.strides = [broadcast_strides(dims, steps, self.dims) for dims, steps in inputs] + [list(strides)]
 
     @cached_property
     def elementwise(self) -> tuple[Any, Grid]:

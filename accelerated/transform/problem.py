@@ -191,7 +191,7 @@ def transformed(transform: TransformSpec, source: TensorSpec, destination: Tenso
         for lead, extent, result in zip(transform.pad_before, source.dims, destination.dims, strict=True)
     )
     if not folds(transform) and overlaps and prod(source.dims) * source.scalar_bytes >= SPLIT_BYTES:
-        return _padding(transform, source, destination)
+        return padded(source, destination, transform.pad_before)
     return _folding(transform, source, destination)
 
 
@@ -237,10 +237,10 @@ def _folding(transform: TransformSpec, source: TensorSpec, destination: TensorSp
     return walks
 
 
-def _padding(transform: TransformSpec, source: TensorSpec, destination: TensorSpec) -> list[Walk]:
-    """Return the walks of padding without folding, negative amounts crop: what is copied, then the zeros before and
-    behind it along each dimension."""
-    before, results = transform.pad_before, destination.dims
+def padded(source: TensorSpec, destination: TensorSpec, before: tuple[int, ...] = ()) -> list[Walk]:
+    """Return the walks of padding without folding, negative amounts crop: what is copied, then the zeros before (how
+    many, by dimension) and behind it along each dimension."""
+    before, results = before or (0,) * source.rank, destination.dims
     inside = [
         (max(lead, 0), min(lead + extent, result))
         for lead, extent, result in zip(before, source.dims, results, strict=True)

@@ -81,10 +81,11 @@ __device__ __forceinline__ void transpose_squares(const Transpose& transpose, co
   to += b + a * transpose.destination_across;
   Bits rows[SIDE] = {}, columns[SIDE];
   griddepcontrol_wait_before_access(source + from, destination + to);
-  if (across == SIDE && along == SIDE && reinterpret_cast<uintptr_t>(source) % sizeof(Bits) == 0) {
+  if (across == SIDE && reinterpret_cast<uintptr_t>(source) % sizeof(Bits) == 0) {
 #pragma unroll
     for (unsigned i = 0; i < SIDE; i++)
-      rows[i] = *reinterpret_cast<const Bits*>(source + from + static_cast<int>(i) * transpose.source_along);
+      if (i < along)
+        rows[i] = *reinterpret_cast<const Bits*>(source + from + static_cast<int>(i) * transpose.source_along);
   } else {
 #pragma unroll
     for (unsigned i = 0; i < SIDE; i++)

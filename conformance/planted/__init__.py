@@ -98,8 +98,9 @@ def bugs(text: str = "", cases_of: Callable[[str], tuple[str, ...]] = lambda _fi
     text = text or resources.files(__package__).joinpath("bugs.json").read_text(encoding="utf-8")
     found = []
     for entry in json.loads(text):
-        fields: dict[str, Any] = {"cases": cases_of(entry["file"]), **entry}
-        found.append(Bug(**{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}))
+        entry = {"cases": cases_of(entry["file"]), **entry}
+        fields: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in entry.items()}
+        found.append(Bug(**fields))
     return found
 
 

@@ -4,7 +4,8 @@ The elements of dx that lie ``stride`` apart meet the same taps, and under each 
 each residue class is a forward convolution of dy with stride 1, whose filter is that part of w with input and output
 channels exchanged. A first launch for each class lays its filter into the workspace. Where tensor cores repay it, dy in
 planes is copied with channels innermost, and dx passes through the workspace where its planes cannot be written as
-they are.
+they are. Where the channels of dy fill no packs, filters have gaps between them, if that lets TMA read planes of dy as
+they lie, or dy is copied with channels up to packs (pack_nhwc.py).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import product
 from math import gcd, prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dualdnn.api.enumerations import cudnnConvolutionBwdDataAlgo_t as Algo
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as ForwardAlgo
@@ -22,16 +23,19 @@ from dualdnn.api.operations import ConvolutionBackwardData, ConvolutionForward, 
 from dualdnn.api.operations.specs import NCHW, NHWC
 
 from ...plans import Launch, Plan, estimated_seconds, with_alignment
-from ...primitives.tma import ROW_BYTES
+from ...primitives.tma import ROW_BYTES, has_tma
 from ...solver import LAUNCH_SECONDS, Problem, Solver
 from ..composed import At, ComposedLaunch, ComposedPlan, Inner, copied, transposed_filter, within
 from ..forward import ConvolutionProblem, may_use_tensor_cores
+from ..implicit_gemm.pack_nhwc import LEAST_CHANNELS
 from ..implicit_gemm.simt import SIMT
+from ..implicit_gemm.tma import TMA
 from ..problem import FARTHEST, PACK_BYTES, Rates, channels_last, rounded_up
 
 FILTER_ALIGNMENT = 256  # bytes, of the filter of each residue class and of copies in the workspace
 LEAST_PRODUCTS = 128  # of a value of dy, from which copying it takes less time than it saves (pack_nhwc.py)
 LEAST_BYTES = ROW_BYTES // 2  # of dy's channels of a group, which TMA loads
+LEAST_MULTIPLIED = 2**24  # multiply-adds of a forward convolution that are worth the launches of pack_nhwc.py
 FORWARD = {
     Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1: ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
     Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT: ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_FFT,
@@ -75,13 +79,14 @@ def residues(extent: int, taps: int, padding: int, stride: int, dilation: int, f
 class ResidueClass(NamedTuple):
     """One residue in each dimension: its forward convolution, whose x is dy and whose y is a part of dx; the part of w
     that its filter is, as (groups, input channels, output channels, taps ...); bytes to the beginning of both. meets:
-    whether any tap does."""
+    whether any tap does; filter_row: elements from one filter to the next where these have gaps between them."""
 
     forward: ConvolutionForward
     part: TensorSpec
     part_at: int
     dx_at: int
     meets: bool
+    filter_row: int
 
 
 class DataGradientProblem(Problem):
@@ -100,11 +105,16 @@ class DataGradientProblem(Problem):
         innermost in the workspace."""
         o, c = self.operation, self.operation.convolution
         filters, products = o.w.dims[0] // c.group_count, prod(o.w.dims[1:])
-        repays = products >= LEAST_PRODUCTS and filters * o.dy.scalar_bytes >= LEAST_BYTES
-        fits = filters * o.dy.scalar_bytes % PACK_BYTES == 0 and min(o.dy.dims[1], o.dx.dims[1]) > 1
-        if not (repays and fits) or o.algo != Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 or channels_last(o.dy):
+        in_packs, last = filters * o.dy.scalar_bytes % PACK_BYTES == 0, channels_last(o.dy)
+        if o.algo != Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 or in_packs == last or products < LEAST_PRODUCTS:
             return o
-        if not may_use_tensor_cores(c, o.dy.data_type, self.device):
+        if min(o.dy.dims[1], o.dx.dims[1]) == 1 or not may_use_tensor_cores(c, o.dy.data_type, self.device):
+            return o
+        if last:  # filters of one tap may have gaps between them
+            dy, one = _channels_last(o.dy), prod(o.w.dims[2:]) == c.group_count == 1 and c.rank == 2
+            repays = one and filters >= LEAST_CHANNELS and has_tma(self.device) and dy.span <= FARTHEST
+            return replace(o, dy=dy) if repays else o
+        if filters * o.dy.scalar_bytes < LEAST_BYTES:
             return o
         written = prod(c.stride) == 1 and prod(o.dx.dims[2:]) * o.dx.scalar_bytes % ROW_BYTES == 0
         dx = o.dx if channels_last(o.dx) or written or o.beta != 0 else _channels_last(o.dx)
@@ -139,13 +149,33 @@ class DataGradientProblem(Problem):
         dx = TensorSpec(data_type, (*o.dx.dims[:2], *(r.extent for r in chosen)), (*o.dx.strides[:2], *apart))
         algo = FORWARD.get(o.algo, ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM)
         of_taps = (stride * residue.step for stride, residue in zip(strides[2:], chosen, strict=True))
-        return ResidueClass(
-            ConvolutionForward(spec, algo, 0, o.alpha, o.beta, o.dy, w, dx),
+        forward = ConvolutionForward(spec, algo, 0, o.alpha, o.beta, o.dy, w, dx)
+        return self._in_packs(ResidueClass(
+            forward,
             TensorSpec(data_type, (groups, channels, filters, *taps), (filters * strides[0], strides[1], strides[0], *of_taps)),
             sum(stride * residue.first_tap for stride, residue in zip(strides[2:], chosen, strict=True)) * o.w.tensor.scalar_bytes,
             sum(stride * residue.first for stride, residue in zip(o.dx.strides[2:], chosen, strict=True)) * o.dx.scalar_bytes,
             meets,
-        )  # fmt: skip
+            0,
+        ))  # fmt: skip
+
+    def _in_packs(self, found: ResidueClass) -> ResidueClass:
+        """Return the class as its forward convolution is computed where dy's channels fill no packs."""
+        o, forward = self.operation, found.forward
+        channels, unit = forward.w.dims[1], PACK_BYTES // o.dy.scalar_bytes
+        if o.algo != Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 or channels % unit == 0 or channels < LEAST_CHANNELS:
+            return found
+        if not may_use_tensor_cores(o.convolution, o.dy.data_type, self.device):
+            return found
+        if prod(forward.w.dims[2:]) == 1:
+            apart = rounded_up(channels, unit)
+            product = ConvolutionProblem(forward, self.device, aligned=False, filter_row=apart).products[0]
+            if any(kernel.serves(product) for kernel in TMA):
+                return found._replace(filter_row=apart)
+        if forward.terms * prod(forward.y.dims) < LEAST_MULTIPLIED:
+            return found
+        algo = ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
+        return found._replace(forward=replace(forward, algo=algo))
 
 
 class DataGradient(Solver[DataGradientProblem]):
@@ -161,7 +191,13 @@ class DataGradient(Solver[DataGradientProblem]):
         return with_alignment(_regions(problem).used)
 
     def estimated_seconds(self, problem: DataGradientProblem) -> float:
-        made = (LAUNCH_SECONDS + estimated_seconds(c.forward, problem.device) for c in problem.classes if c.meets)
+        device = problem.device
+        made = (
+            LAUNCH_SECONDS
+            + (_inner(c, device).estimated_seconds if c.filter_row else estimated_seconds(c.forward, device))
+            for c in problem.classes
+            if c.meets
+        )
         copied = (LAUNCH_SECONDS + 2 * spec.nbytes / Rates.BANDWIDTH for spec in _copies(problem).values())
         return sum((*made, *copied), LAUNCH_SECONDS)
 
@@ -183,9 +219,9 @@ class DataGradient(Solver[DataGradientProblem]):
             if not found.meets:
                 launches += within([_blend(ConvolutionProblem(found.forward, device, aligned=False))], where)
                 continue
-            made = transposed_filter(found.part, found.forward.w, device)
+            made = transposed_filter(found.part, found.forward.w, device, found.filter_row)
             launches += within([made], {"x": At("w", found.part_at), "y": where["w"]})
-            launches += within(Inner(found.forward, device).launches(), where)
+            launches += within(_inner(found, device).launches(), where)
             at += _filter_bytes(found)
         if "dx" in copies:
             launches += within([copied(copies["dx"], o.dx, device)], {"x": dx, "y": At("dx")})
@@ -206,7 +242,7 @@ def _regions(problem: DataGradientProblem) -> _Regions:
     copies, dy = _copies(problem), sum(map(_filter_bytes, problem.classes))
     sizes = [rounded_up(copies[name].nbytes, FILTER_ALIGNMENT) if name in copies else 0 for name in ("dy", "dx")]
     inner = dy + sum(sizes)
-    used = max(Inner(found.forward, problem.device).used_bytes if found.meets else 0 for found in problem.classes)
+    used = max(_inner(found, problem.device).used_bytes if found.meets else 0 for found in problem.classes)
     return _Regions(dy, dy + sizes[0], inner, inner + used)
 
 
@@ -217,11 +253,21 @@ def _copies(problem: DataGradientProblem) -> dict[str, TensorSpec]:
 
 
 def _channels_last(tensor: TensorSpec) -> TensorSpec:
-    return TensorSpec.packed(tensor.data_type, tensor.dims, NHWC)
+    """Return a copy with channels innermost, whose pixels begin with packs."""
+    images, channels, *pixels = tensor.dims
+    pitch = rounded_up(channels, PACK_BYTES // tensor.scalar_bytes)
+    strides = TensorSpec.packed(tensor.data_type, (images, pitch, *pixels), NHWC).strides
+    return TensorSpec(tensor.data_type, tensor.dims, strides)
+
+
+def _inner(found: ResidueClass, device: Any) -> Inner:
+    return Inner(found.forward, device, found.filter_row)
 
 
 def _filter_bytes(found: ResidueClass) -> int:
-    return rounded_up(found.forward.w.nbytes, FILTER_ALIGNMENT) if found.meets else 0
+    w = found.forward.w
+    nbytes = w.dims[0] * found.filter_row * w.tensor.scalar_bytes if found.filter_row else w.nbytes
+    return rounded_up(nbytes, FILTER_ALIGNMENT) if found.meets else 0
 
 
 def _blend(forward: ConvolutionProblem) -> Launch:

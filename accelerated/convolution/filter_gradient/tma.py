@@ -13,6 +13,7 @@ from ctypes import c_int, c_longlong, c_ubyte
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from operator import itemgetter
 from typing import Any, ClassVar, NamedTuple
 
 from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as Algo
@@ -39,6 +40,7 @@ ALIGNMENT = 256  # bytes, of the regions of the workspace
 SWIZZLE_BYTES = 1024
 SUM_BYTES = 4
 LEAST_FILL = 0.1  # of the tiles
+LANES_SECONDS = 3e-6  # that a sum takes longer where threads share parts
 STORED = 32.0  # bytes of sums that a multiprocessor stores in a clock
 
 Pair = c_int * 2
@@ -298,15 +300,28 @@ class Product:
         kernel, (rows, columns) = self.kernel, self._sides(rows_are_filters)
         row_tiles, column_tiles = -(-rows.boxes // kernel.row_boxes), -(-columns.boxes // kernel.column_boxes)
         tiles, multiprocessors = row_tiles * column_tiles * self.groups, self.problem.device.multiprocessors
-        units = tiles * self.k_blocks
-        blocks = min(multiprocessors, max(1, units // kernel.least_k_blocks))
-        shares = Shares.of(tiles, self.k_blocks, blocks)
-        blocks = shares.blocks
-        multiplied = -(-units // blocks) * kernel.size * kernel.box / kernel.products / kernel.throughput
-        stored = (1 + tiles / blocks) * kernel.slot * SUM_BYTES / STORED
-        added = 2 * (blocks + tiles) * kernel.slot * SUM_BYTES / Rates.BANDWIDTH
-        seconds = (multiplied + stored) / Rates.CLOCK + added
+        most = min(multiprocessors, max(1, tiles * self.k_blocks // kernel.least_k_blocks))
+        # As many blocks as there can be, or equal parts of all tiles.
+        possible = [Shares.of(tiles, self.k_blocks, blocks) for blocks in (most, *range(tiles, most + 1, tiles))]
+        seconds, shares = min(((self._shared_seconds(shares), shares) for shares in possible), key=itemgetter(0))
         return Tiling(rows_are_filters, row_tiles, column_tiles, shares, seconds)
+
+    def _shared_seconds(self, shares: Shares) -> float:
+        """Return about how long blocks take that share tiles so, and the sum of theirs."""
+        kernel = self.kernel
+        k_block = kernel.size * kernel.box / kernel.products / kernel.throughput
+        stored = kernel.slot * SUM_BYTES / STORED
+        clocks = (shares.share + (shares.longer_parts > 0)) * k_block + stored if shares.parts else 0.0
+        if shares.further:  # which meet several tiles
+            k_blocks, longer = divmod(shares.tiles * shares.rest, shares.further)
+            tiles = k_blocks / shares.rest + (longer > 0 or k_blocks % shares.rest > 0)
+            clocks = max(clocks, (k_blocks + (longer > 0)) * k_block + tiles * stored)
+        added = 2 * shares.slots * kernel.slot * SUM_BYTES / Rates.BANDWIDTH
+        return clocks / Rates.CLOCK + added + (LANES_SECONDS if self._lanes(shares) > 1 else 0.0)
+
+    def _lanes(self, shares: Shares) -> int:
+        """Return how many threads share the parts of a sum."""
+        return SUM_LANES if shares.blocks > self.kernel.few_parts * shares.tiles else 1
 
     def _sides(self, rows_are_filters: bool) -> tuple[Operand, Operand]:
         return (self.incoming, self.image) if rows_are_filters else (self.image, self.incoming)
@@ -398,7 +413,6 @@ class Product:
         if packed := self.rows:
             inner_taps, taps = self.taps[1], packed.taps
             channels, together, early = packed.channels, packed.together, packed.early
-        lanes = SUM_LANES if tiling.shares.blocks > self.kernel.few_parts * tiling.shares.tiles else 1
         arguments = structure(
             *pointers(2),
             *factors(o, alpha=o.alpha, beta=o.beta),
@@ -417,7 +431,7 @@ class Product:
             ("flipped", c_int(o.convolution.is_flipped)),
             ("inner", FastDivmod.of(channels * together)),
             ("of_row", FastDivmod.of(channels)),
-            ("lanes", c_int(lanes)),
+            ("lanes", c_int(lanes := self._lanes(tiling.shares))),
             ("inner_taps", c_int(inner_taps)),
             ("together", c_int(together)),
             ("early", c_int(early)),

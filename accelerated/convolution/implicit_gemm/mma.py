@@ -46,7 +46,7 @@ class MmaKernel(ProductKernel):
         arguments = structure(
             *pointers(5),
             *product_fields(value, product.finish, product.offsets, m_tiles, n_tiles),
-            ("rounded", c_int(product.element_bytes == 4 and ROUND_TF32 and not product.rounded)),
+            ("rounded", c_int(product.element_bytes == 4 and ROUND_TF32)),
         )
         kind, variant = _kind(product), () if WGMMA_INSTRUCTIONS else (("MMA_SYNC_ONLY", "1"),)
         definitions = (*product.definitions, *variant)

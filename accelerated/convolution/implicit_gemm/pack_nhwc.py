@@ -1,5 +1,4 @@
-"""Copies of filter and image with channels innermost (convolution/implicit_gemm/pack_nhwc.cu), and a product on tensor
-cores.
+"""Copies of filter and image with channels innermost, and a product on tensor cores.
 
 Where image or filter lie otherwise and the product is long enough to repay, the workspace has copies of them. Padding
 is zero in both copies, so that no value outside a window meets the sum, not even NaN times zero. Results in planes that
@@ -8,7 +7,6 @@ TMA cannot write pass through the workspace, too, channels innermost.
 
 from __future__ import annotations
 
-from ctypes import c_int, c_longlong
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -17,10 +15,9 @@ from typing import Any
 from dualdnn.api.operations import FilterSpec, TensorSpec, TransformTensor
 from dualdnn.api.operations.specs import NHWC
 
-from ...plans import Launch, pointers, structure, type_definitions
-from ...primitives.geometry import THREADS, FastDivmod, blocks
+from ...plans import Launch
 from ...primitives.tma import ROW_BYTES
-from ...transform.plan import copy, launch
+from ...transform.plan import launch, padded
 from ..forward import IMPLICIT_PRECOMP_GEMM, ConvolutionProblem, ConvolutionSolver
 from ..problem import (
     FARTHEST,
@@ -32,14 +29,11 @@ from ..problem import (
     describe,
     mark_packs,
     rounded_up,
-    spatial,
     with_result,
 )
 from .products import kernel_of, product_launch
 
-SOURCE = "convolution/implicit_gemm/pack_nhwc.cu"
 ALIGNMENT = 256
-TILE = 64
 LEAST_CHANNELS = 8  # of a group: fewer would be mostly padding
 # Products per value of x from which copying it takes less time than it saves: a copy moves two values (about 1 ps at
 # the bandwidth of an H200), a product takes 4 fs at the throughput of its tensor cores.
@@ -153,66 +147,35 @@ class PackNhwc(ConvolutionSolver):
         return 3 * Rates.LAUNCH + copying + max(problem.memory_seconds, computing)
 
     def launches(self, problem: ConvolutionProblem) -> list[Launch]:
-        copies, device = _Copies(problem.operation), problem.device
-        image = [] if copies.image_lies_well else [_repack_image(copies, device)]
-        x = "x" if copies.image_lies_well else "workSpace"
-        y = "workSpace" if copies.transposes_result else "y"
-        offsets = (
-            0 if copies.image_lies_well else copies.image_at,
-            0,
-            copies.result_at if copies.transposes_result else 0,
-        )
-        product = problem.product(copies.product, x, "workSpace", y, offsets, rounded=not copies.image_lies_well)
-        transposed = [_transpose_result(copies, device)] if copies.transposes_result else []
-        return [*image, _repack_filter(copies, device), product_launch(product), *transposed]
+        copies, device, o = _Copies(problem.operation), problem.device, problem.operation
+        x, y, found = ("x", 0), ("y", 0), list[Launch]()
+        if not copies.image_lies_well:
+            image, copy = (_by_group(tensor, problem.groups) for tensor in (o.x, copies.x))
+            found += _copied(image, copy, x, x := ("workSpace", copies.image_at), device)
+        if copies.transposes_result:
+            y = ("workSpace", copies.result_at)
+        found += _copied(o.w.tensor, copies.w.tensor, ("w", 0), ("workSpace", 0), device)
+        found.append(product_launch(problem.product(copies.product, x[0], "workSpace", y[0], (x[1], 0, y[1]))))
+        return [*found, *(_copied(copies.y, o.y, y, ("y", 0), device) if copies.transposes_result else [])]
 
 
-def _repack_image(copies: _Copies, device: Any) -> Launch:
-    x, groups = copies.operation.x, copies.operation.convolution.group_count
-    extents = spatial(x.dims[2:], 1)
-    pixels, channels = prod(extents), groups * copies.padded_channels
-    m_tiles, channel_tiles = -(-pixels // TILE), -(-channels // TILE)
-    arguments = structure(
-        *pointers(2),
-        ("target_at", c_longlong(copies.image_at)),
-        ("image", c_longlong(x.strides[0])),
-        ("channel", c_longlong(x.strides[1])),
-        ("axis", (c_longlong * 3)(*spatial(x.strides[2:], 0))),
-        ("extent", (FastDivmod * 3)(*(FastDivmod.of(extent) for extent in extents))),
-        ("channels", FastDivmod.of(copies.padded_channels)),
-        ("m_tiles", FastDivmod.of(m_tiles)),
-        ("channel_tiles", FastDivmod.of(channel_tiles)),
-        ("pixels", c_int(pixels)),
-        ("kept", c_int(copies.channels)),
-        ("all_channels", c_int(channels)),
-    )
-    function = device.function(SOURCE, "convolution_pack_nhwc_image", type_definitions(x.data_type, copies.operation))
-    grid = (m_tiles * channel_tiles * x.dims[0], 1, 1)
-    return Launch(function, arguments, ("x", "workSpace"), grid, (THREADS, 1, 1))
+Place = tuple[str, int]  # an operand, and bytes behind its address
 
 
-def _repack_filter(copies: _Copies, device: Any) -> Launch:
-    o = copies.operation
-    filters, channels = o.w.dims[:2]
-    last = o.w.format == NHWC
-    arguments = structure(
-        *pointers(2),
-        ("target_at", c_longlong(0)),
-        ("padded_channels", FastDivmod.of(copies.padded_channels)),
-        ("taps", FastDivmod.of(copies.taps)),
-        ("kept", c_int(channels)),
-        ("filters", c_int(filters)),
-        ("tap_step", c_int(channels if last else 1)),
-        ("channel_step", c_int(1 if last else copies.taps)),
-    )
-    function = device.function(SOURCE, "convolution_pack_nhwc_filter", type_definitions(o.x.data_type, o))
-    return Launch(function, arguments, ("w", "workSpace"), blocks(filters * copies.taps * copies.padded_channels))
+def _copied(source: TensorSpec, target: TensorSpec, source_at: Place, target_at: Place, device: Any) -> list[Launch]:
+    """Return the launches of a copy, with zeros where the target is larger."""
+    plain, found = TransformTensor(1.0, 0.0, source, target), []
+    for walk in padded(source, target):
+        walk.source_base += source_at[1] // source.scalar_bytes
+        walk.destination_base += target_at[1] // source.scalar_bytes
+        found.append(launch(walk, plain, ("x", "y"), device))
+        found[-1].operands = (source_at[0], target_at[0])
+    return found
 
 
-def _transpose_result(copies: _Copies, device: Any) -> Launch:
-    plain = TransformTensor(1.0, 0.0, copies.y, copies.operation.y)
-    walk = copy(plain.x, plain.y)
-    walk.source_base = copies.result_at // plain.x.scalar_bytes
-    transposition = launch(walk, plain, ("x", "y"), device)
-    transposition.operands = ("workSpace", "y")
-    return transposition
+def _by_group(tensor: TensorSpec, groups: int) -> TensorSpec:
+    """Return a tensor with the channels of each group as a dimension of their own."""
+    images, channels, *pixels = tensor.dims
+    of_group, (image, channel, *steps) = channels // groups, tensor.strides
+    dims, strides = (images, groups, of_group, *pixels), (image, of_group * channel, channel, *steps)
+    return TensorSpec(tensor.data_type, dims, strides)

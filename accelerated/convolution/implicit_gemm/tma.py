@@ -337,9 +337,10 @@ def _im2col_map(product: Product, m: int) -> Im2colMap | None:
 def _filter_map(product: Product, n: int) -> TiledMap:
     value, element_bytes = product.value, product.element_bytes
     channels, taps = value.inner_channels.divisor, prod(filter.divisor for filter in value.filter)
+    tap = channels if taps > 1 else value.w_row  # with one tap never used, but it has to be possible
     return TiledMap(
         _factor(product.element), (channels, taps, value.n * product.groups),
-        (channels * element_bytes, value.w_row * element_bytes), box=(ROW_BYTES // element_bytes, 1, n),
+        (tap * element_bytes, value.w_row * element_bytes), box=(ROW_BYTES // element_bytes, 1, n),
     )  # fmt: skip
 
 

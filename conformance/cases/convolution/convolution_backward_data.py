@@ -133,6 +133,7 @@ def test_depthwise_windows(run, window, configuration):
 @pytest.mark.parametrize("configuration", ["TRUE_HALF", "PSEUDO_HALF", "PSEUDO_BFLOAT16", "FLOAT"])
 @pytest.mark.parametrize("stride", [(1, 1), (2, 1)], ids=str)
 def test_tensor_cores(run, stride, configuration, formats):
+    """Channels that fill packs, and such that do not, of several taps and of one."""
     options: dict[str, Any] = {
         "stride": stride,
         "configuration": configuration,
@@ -141,6 +142,7 @@ def test_tensor_cores(run, stride, configuration, formats):
     }
     run(gradient((1, 24, 5, 6), (40, 24, 3, 3), **options, beta=0.5))
     run(gradient((1, 9, 5, 4), (13, 9, 2, 3), **options, padding=(0, 2)))
+    run(gradient((2, 136, 7, 8), (21, 136, 1, 1), **options, padding=(0, 0), alpha=-1.5))
 
 
 @shows(f"{D}/c10", f"{D}/c12", "cudnnMathType_t/c01")

@@ -163,6 +163,21 @@ def test_where_tf32_is_multiplied_with_images_innermost(monkeypatch, images, cha
     assert transposed or found.name.startswith("convolution.filter_gradient_tf32")
 
 
+@pytest.mark.parametrize("dx, dw, parts, further", [
+    ((32, 1024, 14, 14), (256, 1024, 1, 1), 6, False), ((8, 512, 7, 7), (512, 512, 3, 3), 1, False),
+    ((64, 256, 56, 56), (256, 256, 3, 3), 7, True)], ids=str)  # fmt: skip
+def test_how_blocks_share_tiles(monkeypatch, dx, dw, parts, further):
+    """On 132 multiprocessors: equal parts where blocks that meet several tiles, or many sums, would take longer."""
+    device = AcceleratedBackend("emulated").device
+    monkeypatch.setattr(device, "multiprocessors", 132)
+    operation = half(dx, dw, padding=(dw[2] // 2, dw[3] // 2))
+    room = ROOMS[type(operation)]
+    problem = room.problem(operation, device)
+    solver = room.solver(problem)
+    shares = solver.product(problem, solver.kernel).tiling.shares
+    assert (shares.parts, shares.further > 0) == (parts, further)
+
+
 DEPTHWISE = "convolution.depthwise_filter_gradient"
 
 
