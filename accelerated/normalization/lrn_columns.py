@@ -109,11 +109,9 @@ class ColumnsSolver(LRNSolver):
         positions = singles if apart else vector
         chunk = self._chunk(problem, threads, positions, self._step(problem, single), apart)
         fields = [
-            ("channels", c_int(problem.channels)),
-            ("chunk", c_int(chunk)),
-            ("stride", (c_int * len(problem.specs))(*problem.channel_strides)),
-            ("positions", layout),
-        ]
+            ("channels", c_int(problem.channels)), ("chunk", c_int(chunk)),
+            ("stride", (c_int * len(problem.specs))(*problem.channel_strides)), ("positions", layout),
+        ]  # fmt: skip
         definitions = {
             "STEP": self._step(problem, False),
             "SINGLE_STEP": self._step(problem, True),

@@ -49,11 +49,9 @@ class RowsSolver(LRNSolver):
         units = -(-problem.channels // own)
         threads = units * prod(problem.dims)
         fields = [
-            ("channels", c_int(problem.channels)),
-            ("units", FastDivmod.of(units)),
-            ("threads", c_uint(threads)),
+            ("channels", c_int(problem.channels)), ("units", FastDivmod.of(units)), ("threads", c_uint(threads)),
             ("positions", geometry(problem.dims, problem.strides, 1)),
-        ]
+        ]  # fmt: skip
         definitions = {"WHOLE_POSITIONS": int(WARP % units == 0), **PACKS, **SINGLES}
         variant = "" if vector > 1 else "_single"
         grid = blocks(threads, THREADS * packs)

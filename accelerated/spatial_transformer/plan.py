@@ -123,12 +123,9 @@ class GridSolver(Solver[TransformerProblem]):
         threads = pixels // of_thread
         of_image = blocks(threads)[0]
         fields = [
-            ("pixels", c_uint(pixels)),
-            ("images", c_uint(problem.images)),
-            ("width", FastDivmod.of(problem.width)),
-            ("height", FastDivmod.of(problem.height)),
-            ("blocks", FastDivmod.of(of_image)),
-        ]
+            ("pixels", c_uint(pixels)), ("images", c_uint(problem.images)), ("width", FastDivmod.of(problem.width)),
+            ("height", FastDivmod.of(problem.height)), ("blocks", FastDivmod.of(of_image)),
+        ]  # fmt: skip
         if forward:
             of_images = next(n for n in GRID_IMAGES if n == 1 or -(-problem.images // n) * threads >= busy)
             count, operands = -(-problem.images // of_images) * of_image, ("theta", "grid")
@@ -183,12 +180,9 @@ class SamplerSolver(Solver[TransformerProblem]):
             groups = -(-problem.channels // channels)
             interleaved = o.y.strides[1] == 1 and problem.channels > 1
             fields = [
-                *problem.forward_fields(),
-                ("threads", c_uint(pixels * groups)),
-                ("pixels", FastDivmod.of(pixels)),
-                ("groups", FastDivmod.of(groups)),
-                ("interleaved", c_int(interleaved)),
-            ]
+                *problem.forward_fields(), ("threads", c_uint(pixels * groups)), ("pixels", FastDivmod.of(pixels)),
+                ("groups", FastDivmod.of(groups)), ("interleaved", c_int(interleaved)),
+            ]  # fmt: skip
             count, operands = blocks(pixels * groups)[0], ("x", "grid", "y", "")
             return [problem.launch(SAMPLER, "sampler_forward", operands, fields, count, CHANNELS=channels)]
         return self._gradients(problem)
@@ -318,15 +312,10 @@ class PlanesSamplerSolver(Solver[TransformerProblem]):
         parts = -(-problem.pixels // part)
         linear = o.y.strides[2:] == (problem.width, 1)
         fields = [
-            *problem.forward_fields(),
-            ("parts", FastDivmod.of(parts)),
-            ("channels", FastDivmod.of(problem.channels)),
-            ("pixels", c_uint(problem.pixels)),
-            ("part", c_uint(part)),
-            ("items", c_uint(planes * parts)),
-            ("across", c_uint(-(-problem.width // FORWARD_TILE))),
-            ("tiles", c_uint(tiles)),
-        ]
+            *problem.forward_fields(), ("parts", FastDivmod.of(parts)), ("channels", FastDivmod.of(problem.channels)),
+            ("pixels", c_uint(problem.pixels)), ("part", c_uint(part)), ("items", c_uint(planes * parts)),
+            ("across", c_uint(-(-problem.width // FORWARD_TILE))), ("tiles", c_uint(tiles)),
+        ]  # fmt: skip
         launch = problem.launch(
             SAMPLER, "sampler_forward_planes", ("x", "grid", "y", SCRATCH if tiles else ""), fields,
             min(planes * parts, slots) if tiles else planes * parts, shared_bytes=plane,
@@ -376,11 +365,9 @@ class TilesSamplerSolver(Solver[TransformerProblem]):
         has_boxes, few = self._has_boxes(problem), problem.channels <= 4 and scalar_bytes <= 4
         box = has_boxes * BOX["BOX_ROWS"] * BOX["BOX_COLUMNS"] * problem.channels * scalar_bytes
         fields = [
-            *problem.forward_fields(),
-            ("across", FastDivmod.of(across)),
-            ("down", FastDivmod.of(down)),
+            *problem.forward_fields(), ("across", FastDivmod.of(across)), ("down", FastDivmod.of(down)),
             ("box_rows", c_int(has_boxes * BOX["BOX_ROWS"])),
-        ]
+        ]  # fmt: skip
         launch = problem.launch(
             SAMPLER, "sampler_forward_tiles", ("x", "grid", "y", SCRATCH if leaves else ""), fields, problem.images * tiles,
             shared_bytes=box, scratch_bytes=problem.images * tiles * leaves, CHANNELS=problem.channels, BESIDE=int(beside),

@@ -67,7 +67,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 // room, as neighbours do of a smooth grid, the box is copied to shared memory, with zeros around the image, and serves
 // all channels. Others are read from L2, or (LEAVES) are left to blocks with planes.
 //
-// Channels that lie side by side (BESIDE) pass through shared memory on their way to y: with one store a channel every
+// Channels that lie side by side (BESIDE) pass through shared memory before they are written: with one store each every
 // sector would be written several times. Of 2 bytes that would cost more.
 extern "C" __global__ void __launch_bounds__(THREADS, TILE_BLOCKS)
     spatial_transformer_sampler_forward_tiles(const ForwardArguments<ByTile> a) {
