@@ -75,7 +75,7 @@ class _Columns:
 
     def __init__(self, operation: Any, coordinate: Array, size: int) -> None:
         wide, kind = coordinate.dtype.type, NUMPY_TYPES[operation.compute_type].type
-        unit, _, largest = PRECISION[operation.compute_type]
+        unit = PRECISION[operation.compute_type][0]
         self.size, self.scale = size, wide(size - 1) / 2
         self.finite = np.isfinite(coordinate)
         g = np.where(self.finite, coordinate, 0)
@@ -85,7 +85,6 @@ class _Columns:
         steps = (g + 1, g * (size - 1), (g + 1) * (size - 1), column)
         exact = np.logical_and.reduce([step.astype(kind).astype(wide) == step for step in steps])
         self.error = np.where(exact, 0, COLUMN * terms)
-        self.overflows = (np.abs(g) + 1) * max(size - 1, 1) >= largest
         reach = unit * self.error
         limit = 2.0**40  # no input has so many pixels; floor of more than that is no 64-bit number
         clipped = np.clip(column, -limit, limit)
@@ -145,7 +144,7 @@ def sampler_forward(operation: SpatialTfSamplerForward, x: Array, grid: Array) -
     terms = terms + np.where(np.isfinite(moved), moved, 0)
     # A pixel that is no number counts or not where its weight may be zero.
     edge = rows.ambiguous | columns.ambiguous | (rows.part == 0) | (columns.part == 0)
-    unknown = (~np.isfinite(around) & edge[..., None]) | (rows.overflows | columns.overflows)[..., None]
+    unknown = ~np.isfinite(around) & edge[..., None]
     value, terms = np.where(unknown & ~np.isfinite(value), 0, value), np.where(unknown, np.inf, terms)
     sound = (rows.finite & columns.finite)[..., None]
     value, terms = np.where(sound, value, np.nan), np.where(sound, terms, 0)
@@ -183,7 +182,7 @@ def _gradient_of_x(x: Array, dy: Array, rows: _Columns, columns: _Columns) -> Ex
         scatter(count, *place, np.ones_like(part), always)
     error = (rows.error + columns.error)[..., None] * np.abs(dy)
     edge = rows.ambiguous | columns.ambiguous | (rows.part == 0) | (columns.part == 0)
-    doubtful = (~np.isfinite(dy) & edge[..., None]) | (rows.overflows | columns.overflows)[..., None]
+    doubtful = ~np.isfinite(dy) & edge[..., None]
     moved = np.zeros_like(terms)
     for row, column in product(range(3), range(3)):
         reached = (rows.low + row <= rows.high + 1) & (columns.low + column <= columns.high + 1)
@@ -218,7 +217,7 @@ def _gradient_of_grid(x: Array, dy: Array, rows: _Columns, columns: _Columns) ->
         squares[..., component] = along.scale**2 * (walked(channels, total, norm) + beside)
         bound = np.abs(dy) * around * (channels + SLOPE + across.error[..., None])
         bound = along.scale * bound.sum(-1)
-        undetermined = along.ambiguous | ~known.all(-1) | rows.overflows | columns.overflows
+        undetermined = along.ambiguous | ~known.all(-1)
         terms[..., component] = np.where(undetermined, np.inf, bound)
     sound = (rows.finite & columns.finite)[..., None]
     return Exact(np.where(sound, value, np.nan), np.where(sound, terms, 0), 1, spread=Steps(squares))

@@ -292,8 +292,8 @@ class SumErrors(WithinInterval):
             allowed = allowed + most_cut * products * np.sqrt(both)
             drift = np.square(cut * products) * squares
             variance = variance + drift
-        if output_type not in PRECISION:  # whole numbers, whose steps are all the same
-            variance = variance + np.square(half_step) / 3
+        if output_type not in PRECISION:  # whole numbers, whose steps are all the same; exact ones may lie far from any
+            variance = variance + np.maximum(np.square(half_step) / 3, np.square((value - np.rint(value)) / unit))
         elif PRECISION[output_type][0] > unit:
             variance = variance + VARIANCE * np.square(half_step)
         determined = self.measure(error, half_step, allowed, bound)

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from dualdnn.accelerated.runtime import timing
 from dualdnn.accelerated.runtime.timing import Clock
+from dualdnn.api.enumerations import cudnnMathType_t
 from dualdnn.conformance.bench.ceilings import Ceilings
 from dualdnn.conformance.bench.command import small_rows_first, summary
 from dualdnn.conformance.bench.designed import OnChip, designed_bytes
-from dualdnn.conformance.bench.measure import STREAM_CALLS, Bench, with_floor
+from dualdnn.conformance.bench.measure import STREAM_CALLS, Bench, algorithms_of, with_floor
 from dualdnn.conformance.bench.rows import rows
 from dualdnn.conformance.command_line import main
 from dualdnn.conformance.report import read_json, write_report
@@ -172,6 +173,14 @@ def test_no_fallback_is_timed(monkeypatch):
     monkeypatch.setattr(made.handle.backend, "plan", lambda operation: plan)
     assert made._solver(next(iter(rows("scale"))).operation) == {"solver": "some.solver"}
     assert waited == [0, 1]
+
+
+def test_a_rival_rounds_no_more_than_the_row_allows():
+    """Recurrent networks in floats: with FMA_MATH there, with both other math types elsewhere."""
+    exact = next(row for row in rows("float FMA"))
+    assert {one.network.math_type for _, one in algorithms_of(exact.operation)} == {cudnnMathType_t.CUDNN_FMA_MATH}
+    free = next(row for row in rows("lstm backward weights 1x1 layers 64, 4 steps of 1 float"))
+    assert len({one.network.math_type for _, one in algorithms_of(free.operation)}) == 2
 
 
 def test_grids_of_rotated_images():

@@ -54,16 +54,18 @@ def test_right_sums_are_not_suspect(family, terms):
         assert verdict.errors["y"].count > 4000
 
 
-@pytest.mark.parametrize("terms", [3, 4, 7])
-def test_right_means_of_whole_numbers_are_not_suspect(terms):
-    """Steps of whole numbers are equal, so that rounding errors are larger than those of mantissas."""
+@pytest.mark.parametrize("terms, alpha, every", [(3, 1.0, None), (4, 1.0, None), (7, 1.0, None), (4, 0.2, 2)])
+def test_right_means_of_whole_numbers_are_not_suspect(terms, alpha, every):
+    """Steps of whole numbers are equal, so that rounding errors are larger than those of mantissas; larger still where all are 0.4."""
     spec = ReduceTensorSpec(
         cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_AVG, F, cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN,
         cudnnReduceTensorIndices_t.CUDNN_REDUCE_TENSOR_NO_INDICES, cudnnIndicesType_t.CUDNN_32BIT_INDICES,
     )  # fmt: skip
     dims = (1, terms, 200, 200)
-    operation = ReduceTensor(spec, 0, 0, 1.0, 0.0, *(TensorSpec.packed(INT8, d) for d in (dims, (1, 1, 200, 200))))
+    operation = ReduceTensor(spec, 0, 0, alpha, 0.0, *(TensorSpec.packed(INT8, d) for d in (dims, (1, 1, 200, 200))))
     before = prepare(operation, "normal", 0)
+    if every is not None:
+        before["A"][:] = every
     after = {name: memory.copy() for name, memory in before.items()}
     run(operation, after)
     verdict = judge(operation, before, after, random=True)

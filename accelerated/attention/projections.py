@@ -9,13 +9,11 @@ from dualdnn.api.enumerations import cudnnMultiHeadAttnWeightKind_t as Kind
 from dualdnn.api.operations import SeqDataSpec
 from dualdnn.api.operations.attention import allows_tensor_cores
 
-from ..gemm.matrix import ABSENT, Matrix, MatrixProduct
+from ..gemm.matrix import ABSENT, MOST_SCRATCH, Matrix, MatrixProduct
 from ..plans import COMPUTES, ELEMENTS, SCRATCH, Launch, workspace_aligned
 from .collect import Collection, collect
 from .gradients import of_input
 from .problem import BIASES, INPUTS, TIME, WEIGHTS, AttentionProblem, vector_strides
-
-MOST_WORKSPACE = 1 << 26  # bytes of a product's parts of sums: over all vectors, those of weights are long
 
 
 class VectorRows(NamedTuple):
@@ -55,14 +53,10 @@ def multiply(
     """Return the launches of C = A B^T + bias + beta C. workspace: the byte of the scratch memory where that of the
     product begins."""
     element = ELEMENTS[problem.attn.data_type]
-    product = MatrixProduct(
+    return MatrixProduct(
         problem.device, *dims, a, b, c, element, element, COMPUTES[problem.operation.compute_type],
-        allows_tensor_cores(problem.attn), bias, (batches, 1), beta=beta, most_workspace=MOST_WORKSPACE,
-    )  # fmt: skip
-    found = product.launches((SCRATCH, workspace) if product.workspace_bytes else (ABSENT, 0))
-    for launch in found:
-        launch.scratch_bytes = workspace + product.workspace_bytes
-    return found
+        allows_tensor_cores(problem.attn), bias, (batches, 1), beta=beta, most_workspace=MOST_SCRATCH,
+    ).launches_in_scratch(workspace)  # fmt: skip
 
 
 class Projection(NamedTuple):

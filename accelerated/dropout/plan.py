@@ -66,11 +66,9 @@ class DropoutProblem(Problem):
         probability = self.operation.probability
         arguments = structure(
             *pointers(len(self.operands)),
-            *factors(self.operation, scale=1 / (1 - probability) if probability < 1 else 0.0),
-            ("drawn", self.drawn),
-            ("elements", c_uint(self.source.count)),
-            *others,
-        )
+            *factors(self.operation, scale=1 / (1 - probability) if probability < 1 else 0.0), ("drawn", self.drawn),
+            ("elements", c_uint(self.source.count)), *others,
+        )  # fmt: skip
         named = {name: str(value) for name, value in {**CONSTANTS, "DRAWS": int(self.forward), **definitions}.items()}
         defined = type_definitions(self.source.scalar_type, self.operation, **named)
         function = self.device.function(SOURCE, kernel, defined)

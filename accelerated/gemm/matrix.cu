@@ -171,15 +171,18 @@ template <int TILE, int WARPS_M, int WARPS_N, int STAGES> __device__ __forceinli
   cp_async_wait<0>();
   griddepcontrol_launch_dependents();
 #pragma unroll
-  for (int i = 0; i < MS; i++)
+  for (int i = 0; i < MS; i++) {
+    Pack<RESULT, 2> before[2 * NS];
+    const int m = work.first_m + warp_m + 16 * i + lane / 4, n = work.first_n + warp_n + lane % 4 * 2;
 #pragma unroll
-    for (int part = 0; part < 2; part++)
+    for (int j = 0; j < 2 * NS; j++) before[j] = before_finish<2>(a, work, m + j / NS * 8, n + j % NS * 8);
 #pragma unroll
-      for (int j = 0; j < NS; j++) {
-        const COMPUTE pair[2] = {sums[i][j][2 * part], sums[i][j][2 * part + 1]};
-        finish<2>(a, work, work.first_m + warp_m + 16 * i + 8 * part + lane / 4,
-                  work.first_n + warp_n + 8 * j + lane % 4 * 2, pair);
-      }
+    for (int j = 0; j < 2 * NS; j++) {
+      const int part = j / NS;
+      const COMPUTE pair[2] = {sums[i][j % NS][2 * part], sums[i][j % NS][2 * part + 1]};
+      finish(a, work, m + 8 * part, n + j % NS * 8, pair, before[j]);
+    }
+  }
 }
 
 extern "C" __global__ void __launch_bounds__(256, 2) gemm_matrix_mma_128(const Arguments a) {
@@ -211,7 +214,7 @@ extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS) gemm_matrix_simt(c
       [&](int n, int k) { return element<B_MN_MAJOR>(a, work.b, a.right, n, work.first + k); },
       [&](int m, int n, COMPUTE sum) {
         const COMPUTE one[1] = {sum};
-        finish<1>(a, work, m, n, one);
+        finish(a, work, m, n, one, before_finish<1>(a, work, m, n));
       });
 }
 

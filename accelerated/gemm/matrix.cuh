@@ -24,22 +24,41 @@ template <class Arguments> __device__ __forceinline__ COMPUTE bias_at(const Argu
   return a.bias ? load<COMPUTE>(at_byte(a.bias, a.bias_offset)[n]) : COMPUTE(0);
 }
 
+// Whether COUNT neighbours of a row of C from `c` on, in column n, are an aligned pack.
+template <int COUNT, class Arguments>
+__device__ __forceinline__ bool are_pack(const Arguments& a, const RESULT* c, int n) {
+  return n + COUNT <= a.n && reinterpret_cast<uintptr_t>(c) % sizeof(Pack<RESULT, COUNT>) == 0;
+}
+
+// What sums are blended with where the neighbours are a pack. Whoever has several reads all before it writes one, so
+// that the reads are in flight together.
+template <int COUNT, class Arguments>
+__device__ __forceinline__ Pack<RESULT, COUNT> before_blending(const Arguments& a, const RESULT* matrix, int m, int n) {
+  const RESULT* c = matrix + static_cast<long long>(m) * a.result.stride + n;
+  if (a.beta == COMPUTE(0) || m >= a.m || !are_pack<COUNT>(a, c, n)) return {};
+  return *reinterpret_cast<const Pack<RESULT, COUNT>*>(c);
+}
+
 // Blends COUNT sums of neighbouring columns into a row of C.
 template <int COUNT, class Arguments>
 __device__ __forceinline__ void blend_into(const Arguments& a, RESULT* matrix, int m, int n,
-                                           const COMPUTE (&sum)[COUNT]) {
+                                           const COMPUTE (&sum)[COUNT], Pack<RESULT, COUNT> stored) {
   RESULT* c = matrix + static_cast<long long>(m) * a.result.stride + n;
-  using Stored = Pack<RESULT, COUNT>;
-  if (n + COUNT <= a.n && reinterpret_cast<uintptr_t>(c) % sizeof(Stored) == 0) {
-    Stored stored{};
-    if (a.beta != COMPUTE(0)) stored = *reinterpret_cast<const Stored*>(c);
+  const auto blended = [&](int i, const RESULT* at) {
+    return blend(COMPUTE(1), a.alpha * sum[i] + bias_at(a, n + i), a.beta, at);
+  };
+  if (are_pack<COUNT>(a, c, n)) {
 #pragma unroll
-    for (int i = 0; i < COUNT; i++)
-      stored.item[i] = blend(COMPUTE(1), a.alpha * sum[i] + bias_at(a, n + i), a.beta, &stored.item[i]);
-    *reinterpret_cast<Stored*>(c) = stored;
+    for (int i = 0; i < COUNT; i++) stored.item[i] = blended(i, &stored.item[i]);
+    *reinterpret_cast<Pack<RESULT, COUNT>*>(c) = stored;
   } else {
 #pragma unroll
     for (int i = 0; i < COUNT; i++)
-      if (n + i < a.n) c[i] = blend(COMPUTE(1), a.alpha * sum[i] + bias_at(a, n + i), a.beta, c + i);
+      if (n + i < a.n) c[i] = blended(i, c + i);
   }
+}
+template <int COUNT, class Arguments>
+__device__ __forceinline__ void blend_into(const Arguments& a, RESULT* matrix, int m, int n,
+                                           const COMPUTE (&sum)[COUNT]) {
+  blend_into(a, matrix, m, n, sum, before_blending<COUNT>(a, matrix, m, n));
 }

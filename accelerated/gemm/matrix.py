@@ -7,23 +7,24 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
-from ..plans import Launch, Launches, pointers, structure, workspace_aligned
+from ..plans import SCRATCH, Launch, Launches, pointers, structure, workspace_aligned
 from ..primitives.geometry import FastDivmod
 from . import matrix_fp32
 from .matrix_tma import TILES, TmaProduct
 from .problem import ABSENT, ELEMENT_BYTES, Matrix, Product, Tile
 
-__all__ = ["ABSENT", "Matrix", "MatrixProduct"]
+__all__ = ["ABSENT", "MOST_SCRATCH", "MOST_SPLITS", "Matrix", "MatrixProduct"]
 
 SOURCE = "gemm/matrix.cu"
+MOST_SCRATCH = 1 << 26  # bytes, of a product whose workspace that is
 ROW_BYTES, ALIGNMENT = 128, 1024  # of an operand in a K-block; of the stages
 SIMT_K = 16  # of a K-block without tensor cores
 SUM_THREADS = 256
-LEAST_K_BLOCKS = 4  # of a part of a sum
-MOST_SPLITS = 16
-BYTES_PER_SECOND, LAUNCH_SECONDS = 1.74e12, 5e-6
-SUM_SECONDS, SUM_BYTES_PER_SECOND = 2e-6, 3e12
-ROUND_SECONDS = 3.5e-6  # in which blocks begin and end
+MOST_SPLITS = 32
+BYTES_PER_SECOND, LAUNCH_SECONDS = 1.74e12, 3.7e-6
+SUM_SECONDS, SUM_BYTES_PER_SECOND = 1.8e-6, 4.5e12
+ROUND_SECONDS = 1e-6  # in which blocks begin and end
+BLEND_SECONDS = 1.5e-6  # where a block reads C when it has its sums
 
 
 def _ring(stages: int, m: int, n: int) -> int:
@@ -86,7 +87,7 @@ class MatrixProduct(Product):
         if self.splits is not None:
             return [self.splits]
         room = self.most_workspace // (prod(self.batches) * self.m * self.n * ELEMENT_BYTES[self.compute])
-        return range(1, max(1, min(self._k_blocks // LEAST_K_BLOCKS, MOST_SPLITS, room)) + 1)
+        return range(1, max(1, min(self._k_blocks, MOST_SPLITS, room)) + 1)
 
     def _seconds(self, tile: Tile, splits: int) -> float:
         """Return about how long it takes: rounds of blocks that run at a time, and the parts of sums to memory and
@@ -98,17 +99,16 @@ class MatrixProduct(Product):
         together = -(-rest // multiprocessors) / tile.blocks  # of the last round
         full = rounds + together**FEW_BLOCKS
         rate = tile.rates[ELEMENT_BYTES[self.element] > 2] / (DOUBLE_SLOWDOWN if self.element == "double" else 1.0)
-        flops = 2.0 * at_a_time * tile.m * tile.n * self.k * self.segments / splits
+        flops = 2.0 * at_a_time * tile.m * tile.n * -(-self._k_blocks // splits) * self._k_of_block
         sums = prod(self.batches) * self.m * self.n * ELEMENT_BYTES[self.compute]
-        moved = (
-            prod(self.batches)
-            * ((self.m + self.n) * self.k * self.segments + self.m * self.n)
-            * ELEMENT_BYTES[self.element]
-        )
-        parts = SUM_SECONDS + (2 * splits + 1) * sums / SUM_BYTES_PER_SECOND if splits > 1 else 0.0
+        elements = (self.m + self.n) * self.k * self.segments + self.m * self.n
+        moved = prod(self.batches) * elements * ELEMENT_BYTES[self.element]
+        extra = BLEND_SECONDS if self.beta else 0.0
+        if splits > 1:
+            extra = SUM_SECONDS + (splits + 2) * sums / SUM_BYTES_PER_SECOND
         # On other devices as many multiply at the rate of each
         scale = 132 / multiprocessors
-        return LAUNCH_SECONDS + max(full * (flops * scale / rate + ROUND_SECONDS), moved / BYTES_PER_SECOND) + parts
+        return LAUNCH_SECONDS + max(full * (flops * scale / rate + ROUND_SECONDS), moved / BYTES_PER_SECOND) + extra
 
     @property
     def _counts_k_blocks(self) -> bool:
@@ -140,6 +140,24 @@ class MatrixProduct(Product):
         """Return the launches, one or, with split-K, two. workspace: operand and byte where ``workspace_bytes`` are."""
         found = self._launches(workspace)
         return [self._by_tma.launch(workspace, Launches(found))] if self._by_tma else found
+
+    def launches_in_scratch(self, start: int = 0) -> list[Launch]:
+        """Return the launches, whose workspace is scratch memory from a byte on."""
+        found = self.launches((SCRATCH, start) if self.workspace_bytes else (ABSENT, 0))
+        for launch in found:
+            launch.scratch_bytes = start + self.workspace_bytes
+        return found
+
+    def launches_in_parts(self) -> tuple[list[Launch], int]:
+        """Return the launches that leave parts of the sums one after another in scratch memory from C on, for whoever
+        adds them, and how many parts; with TMA, whole sums. Alpha is 1, beta 0, no gaps are between rows or batches."""
+        begin, nbytes = self.c.offset, prod(self.batches) * self.m * self.n * ELEMENT_BYTES[self.compute]
+        _, _, splits = self._chosen
+        if self._by_tma or splits == 1:
+            return self.launches_in_scratch(workspace_aligned(begin + nbytes)), 1
+        found = self._launches((SCRATCH, begin))[:1]
+        found[0].scratch_bytes = begin + splits * nbytes
+        return found, splits
 
     def _launches(self, workspace: tuple[str, int]) -> list[Launch]:
         product = self.row_major

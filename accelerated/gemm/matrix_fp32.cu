@@ -84,12 +84,22 @@ template <int TILE_M, int TILE_N> __device__ __forceinline__ void multiply(const
   cp_async_wait<0>();
   griddepcontrol_launch_dependents();
 #pragma unroll
-  for (int i = 0; i < 8; i++)
+  for (int first = 0; first < 16; first += 4) {
+    Four before[4];
+    const auto place = [&](int k, int& m, int& n) {
+      m = work.first_m + Tile::first_row((first + k) / 8) + (first + k) / 2 % 4;
+      n = work.first_n + Tile::first_column(k % 2);
+    };
+    int m, n;
 #pragma unroll
-    for (int h = 0; h < 2; h++) {
-      const float four[4] = {sums[i][4 * h], sums[i][4 * h + 1], sums[i][4 * h + 2], sums[i][4 * h + 3]};
-      finish<4>(a, work, work.first_m + Tile::first_row(i / 4) + i % 4, work.first_n + Tile::first_column(h), four);
+    for (int k = 0; k < 4; k++) place(k, m, n), before[k] = before_finish<4>(a, work, m, n);
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+      const auto& row = sums[(first + k) / 2];
+      const float four[4] = {row[4 * (k % 2)], row[4 * (k % 2) + 1], row[4 * (k % 2) + 2], row[4 * (k % 2) + 3]};
+      place(k, m, n), finish(a, work, m, n, four, before[k]);
     }
+  }
 }
 
 extern "C" __global__ void __launch_bounds__(256, 2) gemm_matrix_fp32_128x128(const Arguments a) {

@@ -26,8 +26,8 @@ struct Arguments {
   Matrix result;
   long long bias_offset, partial_offset;  // bytes
   int m, n;
-  int left_parts, right_parts;  // whether each batch, or segment of K, has a part of the operand
-  FastDivmod k_blocks;          // of a segment of K
+  FastDivmod left_shared, right_shared;  // how many batches, or segments of K, in a row have the same part of it
+  FastDivmod k_blocks;                   // of a segment of K
   FastDivmod inner;
   Division division;
   unsigned blocks;  // of the division
@@ -84,10 +84,11 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
       for (unsigned i = 0; i < segment.count; i++) {
         unsigned char* to = this->open_stage();
         Mbarrier* full = &this->full[this->stage];
+        unsigned rest;
         load_operand<A_MN_MAJOR, TILE_ROWS>(to, a.left_map, full, row * TILE_ROWS, k_block * TILE_K,
-                                            a.left_parts ? part : 0);
+                                            a.left_shared.divide(part, rest));
         load_operand<B_MN_MAJOR, COLUMNS>(to + TILE_ROWS * ROW_BYTES, a.right_map, full, column * COLUMNS,
-                                          k_block * TILE_K, a.right_parts ? part : 0);
+                                          k_block * TILE_K, a.right_shared.divide(part, rest));
         this->advance(1);
         if (++k_block == a.k_blocks.divisor) k_block = 0, part++;
       }

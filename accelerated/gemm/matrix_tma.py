@@ -25,7 +25,8 @@ CLOCK, BYTES_PER_SECOND, LAUNCH_SECONDS = 1.65e9, 1.74e12, 3.8e-6
 STORED_ALONE = 0.6  # of the clocks of storing, where nothing else is stored
 UNEVEN = 1.34  # how much longer K-blocks take that blocks walk each at its own
 SUM_SECONDS, PART_SECONDS, SUM_BYTES_PER_SECOND = 0.2e-6, 0.12e-6, 4.4e12  # PART: of each that a tile has
-COPY_SECONDS, COPY_BYTES_PER_SECOND = 5.6e-6, 3.5e12
+COPY_SECONDS, COPY_BYTES_PER_SECOND = 2.5e-6, 3.5e12
+BLEND_SECONDS = 5e-6  # of reading C where the left operand passes through registers, which are then few
 
 
 class TmaTile(NamedTuple):
@@ -97,7 +98,7 @@ class TmaProduct:
             return
         if product.element != "float" and product.a.is_mn_major and not product.b.is_mn_major:
             return  # nobody has such a product
-        if sum(count > 1 for count in (*product.batches, product.segments)) > 1:
+        if product.segments > 1 and prod(product.batches) > 1:
             return
         for tile in TILES:
             if product.tile not in (None, tile.name):
@@ -115,13 +116,17 @@ class TmaProduct:
             return [None if product.splits == 1 else product.splits * tiles]
         multiprocessors = product.device.multiprocessors
         room = product.most_workspace // (tiles * tile.size * SUM_BYTES)
-        equal = min(multiprocessors // tiles, room) * tiles  # every tile in equal parts
-        return [None, *{blocks for blocks in (multiprocessors, equal) if blocks > 0}]
+        # Every tile in equal parts
+        equal = {min(multiprocessors * blocks // tiles, room) * tiles for blocks in range(1, tile.occupancy + 1)}
+        return [None, *(blocks for blocks in sorted({multiprocessors, *equal}) if blocks > 0)]
 
     @property
     def is_possible(self) -> bool:
         """Whether there is a kernel, TMA takes the strides, and the workspace has room."""
-        if self.from_registers != self.tile.from_registers or not all(m.is_possible for m in self.maps):
+        p = self.product
+        if self.from_registers != self.tile.from_registers or not (self._has_steps(p.a) and self._has_steps(p.b)):
+            return False
+        if not all(m.is_possible for m in self.maps):
             return False
         if self.product.splits is not None:  # whoever wants one part has no workspace
             return self.product.splits > 1 or not self.copies
@@ -167,8 +172,10 @@ class TmaProduct:
         if self.transposed:
             return p.a, p.m
         if self.copies:
-            part = p.n * self.pitch if self._part(p.b) else 0
-            return Matrix("", 0, self.pitch, 1, part, part, part), p.n
+            step, shared = self._part(p.b)
+            part = p.n * self.pitch if step else 0
+            outer, inner = (part * p.batches[1], part) if shared == 1 else (part, 0)
+            return Matrix("", 0, self.pitch, 1, outer, inner, part), p.n
         return p.b, p.n
 
     @property
@@ -182,10 +189,19 @@ class TmaProduct:
         """Batches, or segments of K."""
         return prod(self.product.batches) * self.product.segments
 
-    def _part(self, matrix: Matrix) -> int:
-        """Return the elements from a batch, or a segment of K, of a matrix to the next."""
+    def _has_steps(self, matrix: Matrix) -> bool:
+        """Return whether batches of both levels are equally far apart, or those of the inner one are the same."""
         outer, inner = self.product.batches
-        return matrix.outer if outer > 1 else matrix.inner if inner > 1 else matrix.segment if self.parts > 1 else 0
+        return 1 in (outer, inner) or not matrix.inner or matrix.outer == inner * matrix.inner
+
+    def _part(self, matrix: Matrix) -> tuple[int, int]:
+        """Return the elements from a batch, or a segment of K, of a matrix to the next, and how many in a row have the
+        same."""
+        outer, inner = self.product.batches
+        step, shared = (matrix.outer, inner) if outer > 1 else (matrix.segment, 1)
+        if inner > 1 and (matrix.inner or outer == 1):
+            step, shared = matrix.inner, 1
+        return (step, shared) if step and self.parts > 1 else (0, self.parts)
 
     @cached_property
     def maps(self) -> tuple[TiledMap, TiledMap]:
@@ -193,12 +209,12 @@ class TmaProduct:
 
     def _map(self, matrix: Matrix, count: int, box: int) -> TiledMap:
         p, nbytes = self.product, self.element_bytes
-        part = self._part(matrix)
+        part, shared = self._part(matrix)
         extent = (count, p.k) if matrix.is_mn_major else (p.k, count)
         stride = matrix.stride * nbytes
         box = self.k_of_block if matrix.is_mn_major else box
         return TiledMap(
-            "tf32" if self._is_float else p.element, (*extent, self.parts if part else 1),
+            "tf32" if self._is_float else p.element, (*extent, self.parts // shared),
             (stride, part * nbytes if part else stride * extent[1]), (self.k_of_block, box, 1),
         )  # fmt: skip
 
@@ -237,12 +253,14 @@ class TmaProduct:
         multiprocessors, extra = p.device.multiprocessors, 0.0
         if self.adds:
             uneven, segments = (UNEVEN, 1 + -(-shares.tiles // shares.blocks)) if shares.further else (1.0, 1)
-            clocks = shares.most_k_blocks * tile.alone * uneven + tile.stored * segments
-            clocks *= -(-shares.blocks // multiprocessors)
+            together = -(-shares.blocks // multiprocessors)
+            of_k_block = tile.alone if together == 1 else together * tile.overlapped
+            clocks = shares.most_k_blocks * of_k_block * uneven + tile.stored * segments
             extra += SUM_SECONDS + PART_SECONDS * shares.slots / shares.tiles
             extra += 2 * shares.slots * tile.size * SUM_BYTES / SUM_BYTES_PER_SECOND
         else:
             clocks = tile.clocks(-(-shares.tiles // multiprocessors), self.k_blocks)
+            extra += BLEND_SECONDS if p.beta and self.from_registers else 0.0
         if self.copies:
             extra += COPY_SECONDS + 2 * self.copied_bytes / COPY_BYTES_PER_SECOND
         result = p.m * p.n * ELEMENT_BYTES[p.result] * (2 if p.beta else 1)
@@ -255,8 +273,8 @@ class TmaProduct:
     def copied_bytes(self) -> int:
         if not self.copies:
             return 0
-        count = self.parts if self._part(self.product.b) else 1
-        return workspace_aligned(count * self.product.n * self.pitch * self.element_bytes)
+        _, shared = self._part(self.product.b)
+        return workspace_aligned(self.parts // shared * self.product.n * self.pitch * self.element_bytes)
 
     @property
     def workspace_bytes(self) -> int:
@@ -269,7 +287,7 @@ class TmaProduct:
         p, tile, shares, device = self.product, self.tile, self.shares, self.product.device
         multiprocessors = device.multiprocessors
         operands = (p.a.operand, p.b.operand, p.bias[0], p.c.operand, workspace[0])
-        (left, _), (right, _) = self.left, self.right
+        sides = (("left", self.left[0]), ("right", self.right[0]))
         division = shares.division(self.row_tiles, self.column_tiles)
         fields = [
             *pointers(5),
@@ -280,8 +298,7 @@ class TmaProduct:
             ("partial_offset", c_longlong(workspace[1] + self.copied_bytes)),
             ("m", c_int(p.m)),
             ("n", c_int(p.n)),
-            ("left_parts", c_int(self._part(left) > 0)),
-            ("right_parts", c_int(self._part(right) > 0)),
+            *((f"{side}_shared", FastDivmod.of(self._part(matrix)[1])) for side, matrix in sides),
             ("k_blocks", FastDivmod.of(self.k_blocks // p.segments)),
             ("inner", FastDivmod.of(p.batches[1])),
             ("division", division),
@@ -295,9 +312,12 @@ class TmaProduct:
         function = device.function_when_ready(SOURCE, entry, definitions)
         grid = (min(shares.blocks, multiprocessors * tile.occupancy), 1, 1)
         launch = Launch(function, arguments, operands, grid, (tile.threads, 1, 1), tile.shared_bytes)
-        before = [parts.copy(p, operands, workspace, self.pitch, self._part(p.b), self.parts)] if self.copies else []
-        sides = (tile.columns, tile.rows) if self.transposed else (tile.rows, tile.columns)
-        added = p, sides, division, self.transposed, operands, workspace[1] + self.copied_bytes
+        before = []
+        if self.copies:
+            part, shared = self._part(p.b)
+            before = [parts.copy(p, operands, workspace, self.pitch, part, self.parts // shared)]
+        extents = (tile.columns, tile.rows) if self.transposed else (tile.rows, tile.columns)
+        added = p, extents, division, self.transposed, operands, workspace[1] + self.copied_bytes
         after = [parts.add(*added)] if self.adds else []
         located = tuple(
             (getattr(type(arguments), name).offset, operand, offset, wanted)

@@ -20,7 +20,7 @@ Operands = tuple[str, ...]
 
 def copy(product: Product, operands: Operands, workspace: tuple[str, int], pitch: int, part: int, parts: int) -> Launch:
     """Return the launch that copies B into the workspace, K-major, with rows of ``pitch`` elements. part: elements from
-    one of ``parts`` of B, batches or segments of K, to the next."""
+    one of ``parts`` of B, of batches or segments of K, to the next."""
     arguments = structure(
         *pointers(5),
         ("layout", product.b.struct),
@@ -30,7 +30,7 @@ def copy(product: Product, operands: Operands, workspace: tuple[str, int], pitch
         ("k", c_int(product.k)),
         ("pitch", c_int(pitch)),
     )
-    grid = (-(-product.k // COPIED), -(-product.n // COPIED), parts if part else 1)
+    grid = (-(-product.k // COPIED), -(-product.n // COPIED), parts)
     return _launch(product, "copy", arguments, operands, grid)
 
 

@@ -188,25 +188,14 @@ class BatchColumnsSolver(Solver[BatchProblem]):
             kernels = ["inference"] if problem.is_inference else ["moments", "training"]
         return [
             problem.launch(
-                SOURCE,
-                f"normalization_batch_columns_{kernel}",
-                others,
-                (d.tiles, d.segments, 1),
-                (d.lanes, d.lines, 1),
+                SOURCE, f"normalization_batch_columns_{kernel}", others, (d.tiles, d.segments, 1), (d.lanes, d.lines, 1),
                 scratch_bytes=0 if problem.is_inference else 6 * numbers * problem.compute_bytes,
-                THREADS=THREADS,
-                PACK_WIDTH=width_of(problem),
-                MOST_COLUMNS=round_up(d.lanes * width_of(problem)),
-                MOST_PARTIALS=round_up(min(d.groups, d.lanes * width_of(problem))),
-                ROWS_IN_FLIGHT=ROWS_IN_FLIGHT,
-                CLUSTER_BLOCKS=1 if problem.is_inference else d.cluster,
-                HELD=0,
-                AGAIN=0,
-                COPIED_ROWS=1,
-                MOST_TILES=1,
+                THREADS=THREADS, PACK_WIDTH=width_of(problem), MOST_COLUMNS=round_up(d.lanes * width_of(problem)),
+                MOST_PARTIALS=round_up(min(d.groups, d.lanes * width_of(problem))), ROWS_IN_FLIGHT=ROWS_IN_FLIGHT,
+                CLUSTER_BLOCKS=1 if problem.is_inference else d.cluster, HELD=0, AGAIN=0, COPIED_ROWS=1, MOST_TILES=1,
             )
             for kernel in kernels
-        ]
+        ]  # fmt: skip
 
 
 def static_bytes(d: Division, width: int) -> int:
@@ -240,25 +229,14 @@ class BatchColumnsTogetherSolver(Solver[BatchProblem]):
         held = (HELD_BACKWARD if problem.is_gradient else HELD_FORWARD)[width] if of_thread > room else 0
         room = min(room, of_thread)
         launch = problem.launch(
-            SOURCE,
-            f"normalization_batch_columns_{'backward' if problem.is_gradient else 'training'}_together",
-            [("columns", columns_of(problem, d)), ("room", c_uint(room))],
-            (d.tiles, d.segments, 1),
-            (d.lanes, d.lines, 1),
-            shared_bytes=(room + copies) * of_row + words,
-            scratch_bytes=3 * d.parts * d.packs * width * problem.compute_bytes,
-            THREADS=TOGETHER_THREADS,
-            PACK_WIDTH=width,
-            MOST_COLUMNS=d.lanes * width,
-            MOST_PARTIALS=1,
-            ROWS_IN_FLIGHT=1,
-            COPIED_ROWS=copies,
-            CLUSTER_BLOCKS=1,
-            HELD=held,
-            AGAIN=int(of_thread > room + held),
-            CALLS=problem.fused,
+            SOURCE, f"normalization_batch_columns_{'backward' if problem.is_gradient else 'training'}_together",
+            [("columns", columns_of(problem, d)), ("room", c_uint(room))], (d.tiles, d.segments, 1),
+            (d.lanes, d.lines, 1), shared_bytes=(room + copies) * of_row + words,
+            scratch_bytes=3 * d.parts * d.packs * width * problem.compute_bytes, THREADS=TOGETHER_THREADS,
+            PACK_WIDTH=width, MOST_COLUMNS=d.lanes * width, MOST_PARTIALS=1, ROWS_IN_FLIGHT=1, COPIED_ROWS=copies,
+            CLUSTER_BLOCKS=1, HELD=held, AGAIN=int(of_thread > room + held), CALLS=problem.fused,
             MOST_TILES=MOST_TILES,
             STREAMS=int(not problem.has_mask and tensors * problem.x.count * problem.x.scalar_bytes >= STREAM_BYTES),
-        )
+        )  # fmt: skip
         launch.cooperative = d.segments > 1
         return [launch]

@@ -120,13 +120,9 @@ class BatchPlanesSolver(Solver[BatchProblem]):
         group, packs = self._group(problem), self._packs_of_row(problem)
         images, channels = problem.x.dims[:2]
         fields = structure(
-            ("images", c_uint(images)),
-            ("channels", c_uint(channels)),
-            ("group", c_uint(group)),
-            ("packs", c_uint(packs)),
-            ("plane", c_uint(problem.plane or 1)),
-            ("count", problem.number(problem.count)),
-        )
+            ("images", c_uint(images)), ("channels", c_uint(channels)), ("group", c_uint(group)),
+            ("packs", c_uint(packs)), ("plane", c_uint(problem.plane or 1)), ("count", problem.number(problem.count)),
+        )  # fmt: skip
         # Of many blocks a multiprocessor has four, else two.
         many = channels // group > 2 * problem.device.multiprocessors and packs <= THREADS
         four = 4 * (self._group_bytes(problem, THREADS) + RESERVED_BYTES) <= problem.device.shared_bytes_per_block

@@ -114,32 +114,19 @@ class BatchPlanesPersistentSolver(Solver[BatchProblem]):
         assert d is not None and problem.plane is not None
         images, channels = problem.x.dims[:2]
         teams = structure(
-            ("images", c_uint(images)),
-            ("channels", c_uint(channels)),
-            ("plane", c_uint(problem.plane)),
-            ("team", c_uint(d.blocks)),
-            ("teams", c_uint(d.teams)),
-            ("rows", c_uint(d.rows)),
-            ("part", c_uint(d.part)),
-            ("pieces", c_uint(d.pieces)),
-            ("slots", c_uint(d.slots)),
-            ("slot_bits", c_uint(d.slot_bits)),
-            ("packs", FastDivmod.of(problem.plane // problem.width)),
-            ("parts", FastDivmod.of(d.parts)),
-            ("count", problem.number(problem.count)),
-        )
+            ("images", c_uint(images)), ("channels", c_uint(channels)), ("plane", c_uint(problem.plane)),
+            ("team", c_uint(d.blocks)), ("teams", c_uint(d.teams)), ("rows", c_uint(d.rows)),
+            ("part", c_uint(d.part)), ("pieces", c_uint(d.pieces)), ("slots", c_uint(d.slots)),
+            ("slot_bits", c_uint(d.slot_bits)), ("packs", FastDivmod.of(problem.plane // problem.width)),
+            ("parts", FastDivmod.of(d.parts)), ("count", problem.number(problem.count)),
+        )  # fmt: skip
         blocks = concurrent_multiprocessors(problem.device)
         launch = problem.launch(
-            SOURCE,
-            f"normalization_batch_planes_persistent_{'backward' if problem.is_gradient else 'training'}",
-            [("teams", teams)],
-            (blocks, 1, 1),
-            (WARP * (STATISTICS + WRITERS + OTHERS), 1, 1),
+            SOURCE, f"normalization_batch_planes_persistent_{'backward' if problem.is_gradient else 'training'}",
+            [("teams", teams)], (blocks, 1, 1), (WARP * (STATISTICS + WRITERS + OTHERS), 1, 1),
             shared_bytes=d.slots * (d.rows * d.part * PACK_BYTES * tensors_of(problem) + d.slot_bits),
-            PACK_WIDTH=problem.width,
-            STATISTICS_WARPS=STATISTICS,
-            WRITER_WARPS=WRITERS,
+            PACK_WIDTH=problem.width, STATISTICS_WARPS=STATISTICS, WRITER_WARPS=WRITERS,
             MASK_BITS=int(problem.has_bits),
-        )
+        )  # fmt: skip
         launch.cooperative = blocks > 1
         return [launch]

@@ -30,13 +30,7 @@ class BatchStridedSolver(Solver[BatchProblem]):
             kernel, cluster, cached, shared_bytes = "inference", 1, 0, 0
         return [
             problem.launch(
-                SOURCE,
-                f"normalization_batch_strided_{kernel}",
-                [("division", problem.layout(division, cached))],
-                (division.blocks_across, blocks, 1),
-                division.block,
-                shared_bytes,
-                CLUSTER_BLOCKS=cluster,
-                THREADS=threads,
+                SOURCE, f"normalization_batch_strided_{kernel}", [("division", problem.layout(division, cached))],
+                (division.blocks_across, blocks, 1), division.block, shared_bytes, CLUSTER_BLOCKS=cluster, THREADS=threads,
             )
-        ]
+        ]  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from ctypes import c_int
-from dataclasses import dataclass
 from math import prod
 
 from ..plans import Launch
@@ -16,41 +15,16 @@ WARP = 32
 COLUMN_SHARE = 0.875  # of lanes that have positions, at least
 
 
-@dataclass(frozen=True)
-class ColumnSettings:
-    """The settings of threads that walk along the channels of some positions. Windows are long where they have more
-    channels than ``short_window``.
-
-    threads: of a block.
-    step: channels whose reads are in flight together; single_step: the same forward, where a thread accesses its
-        positions one by one; long_step_bytes: the same for long windows, in bytes of one position: each step moves all
-        that is kept from register to register.
-    vector: positions of a thread, at most; forward_bytes, backward_bytes: of an access, at most. Both are halved for
-        long windows.
-    short_blocks: that a multiprocessor holds, forward and where a thread has one position; single_blocks: where it
-        accesses several one by one; backward_blocks: in all other calls. All are halved for long windows.
-    start: channels that a thread could have done until its first reads arrive.
-    short_chunk: the fewest channels of a thread.
-    least_threads: of a multiprocessor, below which a thread has one position.
-    """
-
-    threads: int = 128
-    step: int = 4
-    single_step: int = 8
-    long_step_bytes: int = 32
-    vector: int = 4
-    forward_bytes: int = 16
-    backward_bytes: int = 8
-    short_window: int = 8
-    short_blocks: int = 7
-    backward_blocks: int = 4
-    single_blocks: int = 3
-    start: int = 8
-    short_chunk: int = 8
-    least_threads: int = 512
-
-
-COLUMNS = ColumnSettings()
+THREADS = 128  # of a block
+SHORT_WINDOW = 8  # channels; longer windows have half as many positions of a thread and blocks
+STEP, SINGLE_STEP = 4, 8  # channels whose reads are in flight together; forward, where positions are accessed apart
+LONG_STEP_BYTES = 32  # the same for long windows, of a position: each step moves all that is kept between registers
+VECTOR, FORWARD_BYTES, BACKWARD_BYTES = 4, 16, 8  # positions of a thread, bytes of an access, at most
+# Blocks of a multiprocessor: forward and where a thread has one position; backward; where it accesses several apart.
+SHORT_BLOCKS, BACKWARD_BLOCKS, SINGLE_BLOCKS = 7, 4, 3
+START = 8  # channels that a thread could have done until its first reads arrive
+SHORT_CHUNK = 8  # the fewest channels of a thread
+LEAST_THREADS = 512  # of a multiprocessor, below which a thread has one position
 
 
 class ColumnsSolver(LRNSolver):
@@ -64,16 +38,16 @@ class ColumnsSolver(LRNSolver):
 
     def _positions(self, problem: LRNProblem, access_bytes: int) -> int:
         """Return the positions of a thread, at most, which it accesses together or one by one."""
-        positions = min(COLUMNS.vector, access_bytes // problem.x.scalar_bytes)
-        return positions if problem.window <= COLUMNS.short_window else max(1, positions // 2)
+        positions = min(VECTOR, access_bytes // problem.x.scalar_bytes)
+        return positions if problem.window <= SHORT_WINDOW else max(1, positions // 2)
 
     def _width(self, problem: LRNProblem) -> int:
         """Return the positions of a thread that the kernels are compiled for."""
-        return self._positions(problem, COLUMNS.forward_bytes if problem.forward else COLUMNS.backward_bytes)
+        return self._positions(problem, FORWARD_BYTES if problem.forward else BACKWARD_BYTES)
 
     def _are_many(self, problem: LRNProblem, threads: int) -> bool:
-        chunks = -(-problem.channels // COLUMNS.short_chunk)
-        return threads * chunks >= COLUMNS.least_threads * problem.device.multiprocessors
+        chunks = -(-problem.channels // SHORT_CHUNK)
+        return threads * chunks >= LEAST_THREADS * problem.device.multiprocessors
 
     def _vector(self, problem: LRNProblem) -> int:
         """Return the positions of a thread: one where packs would not begin at multiples of themselves, x may be y, or
@@ -86,7 +60,7 @@ class ColumnsSolver(LRNSolver):
 
     def _singles(self, problem: LRNProblem) -> int:
         """Return the positions of a thread that are accessed one by one: some, where they leave few lanes idle."""
-        singles = self._positions(problem, COLUMNS.forward_bytes)
+        singles = self._positions(problem, FORWARD_BYTES)
         extents, steps = merge_dimensions(problem.dims, problem.strides)
         run = WARP * singles
         runs = prod(extents[:-1]) * -(-extents[-1] // run)
@@ -94,9 +68,9 @@ class ColumnsSolver(LRNSolver):
         return singles if problem.aligned and rows and self._are_many(problem, runs * WARP) else 1
 
     def _step(self, problem: LRNProblem, single: bool) -> int:
-        if problem.window > COLUMNS.short_window:
-            return COLUMNS.long_step_bytes // problem.x.scalar_bytes
-        return COLUMNS.single_step if single and problem.forward else COLUMNS.step
+        if problem.window > SHORT_WINDOW:
+            return LONG_STEP_BYTES // problem.x.scalar_bytes
+        return SINGLE_STEP if single and problem.forward else STEP
 
     def _chunk(self, problem: LRNProblem, threads: int, positions: int, step: int, apart: bool) -> int:
         """Return the channels of a thread, of which ``threads`` lie beside each other, with ``positions`` each: those
@@ -105,11 +79,11 @@ class ColumnsSolver(LRNSolver):
             return problem.channels
         # Backward, the steps of a chunk begin n - 1 channels before it.
         again = 0 if problem.forward else problem.window - 1
-        held = COLUMNS.short_blocks if problem.forward or positions == 1 else COLUMNS.backward_blocks
-        held = COLUMNS.single_blocks if apart else held
-        if problem.window > COLUMNS.short_window:
+        held = SHORT_BLOCKS if problem.forward or positions == 1 else BACKWARD_BLOCKS
+        held = SINGLE_BLOCKS if apart else held
+        if problem.window > SHORT_WINDOW:
             held = -(-held // 2)
-        across = -(-threads // COLUMNS.threads)
+        across = -(-threads // THREADS)
 
         def length(chunks: int) -> int:
             steps = -(-(-(-problem.channels // chunks) + again) // step)
@@ -118,9 +92,9 @@ class ColumnsSolver(LRNSolver):
         def cost(chunks: int) -> int:
             channels = length(chunks)
             waves = -(-across * -(-problem.channels // channels) // (held * problem.device.multiprocessors))
-            return waves * (channels + again + COLUMNS.start)
+            return waves * (channels + again + START)
 
-        most = max(1, problem.channels // COLUMNS.short_chunk)
+        most = max(1, problem.channels // SHORT_CHUNK)
         return length(min(range(1, most + 1), key=cost))
 
     def alignment(self, problem: LRNProblem) -> Mapping[str, int]:
@@ -135,11 +109,9 @@ class ColumnsSolver(LRNSolver):
         positions = singles if apart else vector
         chunk = self._chunk(problem, threads, positions, self._step(problem, single), apart)
         fields = [
-            ("channels", c_int(problem.channels)),
-            ("chunk", c_int(chunk)),
-            ("stride", (c_int * len(problem.specs))(*problem.channel_strides)),
-            ("positions", layout),
-        ]
+            ("channels", c_int(problem.channels)), ("chunk", c_int(chunk)),
+            ("stride", (c_int * len(problem.specs))(*problem.channel_strides)), ("positions", layout),
+        ]  # fmt: skip
         definitions = {
             "STEP": self._step(problem, False),
             "SINGLE_STEP": self._step(problem, True),
@@ -147,6 +119,6 @@ class ColumnsSolver(LRNSolver):
             "VECTOR": self._width(problem),
         }
         variant = "_single" if single else ""
-        across = blocks(threads, COLUMNS.threads)[0]
+        across = blocks(threads, THREADS)[0]
         grid = (across, -(-problem.channels // chunk), 1)
-        return [self._launch(problem, variant, definitions, fields, grid, COLUMNS.threads)]
+        return [self._launch(problem, variant, definitions, fields, grid, THREADS)]

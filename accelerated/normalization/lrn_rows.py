@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from ctypes import c_int, c_uint
-from dataclasses import dataclass
 from math import prod
 
 from ..plans import Launch
@@ -13,20 +12,10 @@ from .lrn import LRNSolver
 from .lrn_columns import WARP
 from .problem import LRNProblem
 
-
-@dataclass(frozen=True)
-class RowSettings:
-    """threads: of a block. packs: of 16 bytes, of a lane. singles: neighbouring channels of a thread where they are
-    accessed one by one; backward it computes n - 1 powers more than it has channels."""
-
-    threads: int = 128
-    forward_packs: int = 2
-    backward_packs: int = 2
-    forward_singles: int = 1
-    backward_singles: int = 4
-
-
-ROWS = RowSettings()
+THREADS = 128  # of a block
+PACKS = {"FORWARD_PACKS": 2, "BACKWARD_PACKS": 2}  # of 16 bytes, of a lane
+# Neighbouring channels of a thread where they are accessed apart; backward it computes n - 1 powers more.
+SINGLES = {"FORWARD_SINGLES": 1, "BACKWARD_SINGLES": 4}
 
 
 class RowsSolver(LRNSolver):
@@ -53,26 +42,17 @@ class RowsSolver(LRNSolver):
         return dict.fromkeys(problem.operands, PACK_BYTES) if self._vector(problem) > 1 else {}
 
     def launches(self, problem: LRNProblem) -> list[Launch]:
-        vector, forward = self._vector(problem), problem.forward
-        packs = ROWS.forward_packs if forward else ROWS.backward_packs
-        own = vector  # neighbouring channels
-        if vector == 1:
-            own, packs = ROWS.forward_singles if forward else ROWS.backward_singles, 1
+        vector = self._vector(problem)
+        direction = "FORWARD" if problem.forward else "BACKWARD"
+        # Neighbouring channels, packs of them.
+        own, packs = (vector, PACKS[f"{direction}_PACKS"]) if vector > 1 else (SINGLES[f"{direction}_SINGLES"], 1)
         units = -(-problem.channels // own)
         threads = units * prod(problem.dims)
         fields = [
-            ("channels", c_int(problem.channels)),
-            ("units", FastDivmod.of(units)),
-            ("threads", c_uint(threads)),
+            ("channels", c_int(problem.channels)), ("units", FastDivmod.of(units)), ("threads", c_uint(threads)),
             ("positions", geometry(problem.dims, problem.strides, 1)),
-        ]
-        definitions = {
-            "WHOLE_POSITIONS": int(WARP % units == 0),
-            "FORWARD_PACKS": ROWS.forward_packs,
-            "BACKWARD_PACKS": ROWS.backward_packs,
-            "FORWARD_SINGLES": ROWS.forward_singles,
-            "BACKWARD_SINGLES": ROWS.backward_singles,
-        }
+        ]  # fmt: skip
+        definitions = {"WHOLE_POSITIONS": int(WARP % units == 0), **PACKS, **SINGLES}
         variant = "" if vector > 1 else "_single"
-        grid = blocks(threads, ROWS.threads * packs)
-        return [self._launch(problem, variant, definitions, fields, grid, ROWS.threads)]
+        grid = blocks(threads, THREADS * packs)
+        return [self._launch(problem, variant, definitions, fields, grid, THREADS)]

@@ -50,3 +50,9 @@ struct Sum {
   static __device__ __forceinline__ COMPUTE both(COMPUTE a, COMPUTE b) { return a + b; }
   static __device__ __forceinline__ COMPUTE result(COMPUTE value) { return value; }
 };
+
+// Calls call(pool) with a value of the type that pools.
+template <class Call> __device__ __forceinline__ void with_pool(int mode, int propagate, Call call) {
+  if (mode == AVERAGE_INCLUDE || mode == AVERAGE_EXCLUDE) return call(Sum());
+  propagate ? call(NumbersAndNan()) : call(Numbers());
+}

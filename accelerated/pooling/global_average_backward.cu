@@ -54,6 +54,14 @@ template <bool SMALL_GRID> __device__ __forceinline__ void fill_rows(const Globa
     stretch.visit_ends(lane, lanes, [&](unsigned k) { row[k] = blends ? blended(row[k]) : one; });
   };
   if (planes.rows == 1) return fill_row(dx, member, team);
+  if (planes.over_gaps)  // short rows with gaps, of which L2 keeps all: element by element
+    return write_all(
+        member, planes.rows * planes.columns, team, blends, one,
+        [&](unsigned k) {
+          unsigned column, row = planes.pitch.divide(k, column);
+          return dx + (row * planes.row_stride + column);
+        },
+        blended);
   // Rows with gaps: a part of the team has a row, which may begin anywhere. The sectors at its ends, written in part,
   // are read when L2 evicts them, one by one, where they have not been prefetched.
   const unsigned part = 1u << planes.column_bits, lane = member & (part - 1);

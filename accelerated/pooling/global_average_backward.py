@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from .global_window import BLOCK, Work, channel_planes, configured, rows_of
-from .problem import AVERAGE_BACKWARD, Configuration, PoolingProblem, PoolingSolver, power_of_two
+from ..primitives.geometry import FastDivmod
+from .global_window import Work, channel_planes, configured, rows_of
+from .problem import AVERAGE_BACKWARD, L2_BYTES, Configuration, PoolingProblem, PoolingSolver, power_of_two
 
 THREADS = 256  # of a block that has channels
 STORES = 8  # of a thread
@@ -19,10 +20,12 @@ class GlobalAverageBackward(PoolingSolver):
 
     def configuration(self, problem: PoolingProblem) -> Configuration | None:
         shape = problem.shape
-        work = _channels(problem) if shape.channels_last else rows_of(shape, TEAM, BLOCK)
+        work = _channels(problem) if shape.channels_last else rows_of(shape, TEAM)
         if work is not None and not shape.channels_last:  # threads of a row with gaps: about one for 16 bytes
             packs = max(1, work.planes.columns // shape.width)
             work.planes.column_bits = min(work.planes.team_bits, (packs - 1).bit_length())
+            work.planes.over_gaps = problem.operation.nbytes("dx") <= L2_BYTES
+            work.planes.pitch = FastDivmod.of(work.planes.columns)  # of what is written without the gaps
         return configured(problem, "pooling/global_average_backward.cu", work)
 
 

@@ -18,13 +18,6 @@ struct GlobalArguments {
   int mode, propagate;
 };
 
-// Calls call(pool) with a value of the type that pools.
-template <class Call> __device__ __forceinline__ void with_pool(const GlobalArguments& a, Call call) {
-  if (a.mode == AVERAGE_INCLUDE || a.mode == AVERAGE_EXCLUDE) call(Sum());
-  else if (a.propagate) call(NumbersAndNan());
-  else call(Numbers());
-}
-
 template <class Pool>
 __device__ __forceinline__ ELEMENT finished(const GlobalArguments& a, COMPUTE pooled, const ELEMENT* prior) {
   COMPUTE value = Pool::result(pooled);
@@ -48,10 +41,9 @@ template <class Pool> __device__ __forceinline__ void pool_rows(const GlobalArgu
   // What lies beside the packs is in flight together with them.
   ELEMENT ends[Stretch::ENDS];
   auto has_end = [&](int u) { return stretch.end(member, team, u) < stretch.count; };
-  if (planes.over_gaps || planes.rows == 1)
 #pragma unroll
-    for (int u = 0; u < Stretch::ENDS; u++)
-      if (has_end(u)) ends[u] = x[stretch.end(member, team, u)];
+  for (int u = 0; u < Stretch::ENDS; u++)
+    if (has_end(u)) ends[u] = x[stretch.end(member, team, u)];
   if (planes.over_gaps) {
 #pragma unroll 1
     for (unsigned k = member; k < stretch.packs; k += FLIGHT * team) {
@@ -71,7 +63,7 @@ template <class Pool> __device__ __forceinline__ void pool_rows(const GlobalArgu
             if (i < left || i >= next) take(taken[u].item[i]);
         }
     }
-  } else if (planes.rows == 1) {
+  } else {
 #pragma unroll 1
     for (unsigned k = member; k < stretch.packs; k += FLIGHT * team) {
       Wide taken[FLIGHT];
@@ -84,25 +76,10 @@ template <class Pool> __device__ __forceinline__ void pool_rows(const GlobalArgu
 #pragma unroll
           for (int i = 0; i < WIDTH; i++) take(taken[u].item[i]);
     }
-  } else {
-    unsigned columns = 1u << planes.column_bits, line = member >> planes.column_bits, step = team >> planes.column_bits;
-#pragma unroll 1
-    for (unsigned column = member & (columns - 1); column < planes.columns; column += columns)
-#pragma unroll 1
-      for (unsigned k = line; k < planes.rows; k += FLIGHT * step) {
-        ELEMENT taken[FLIGHT];
-#pragma unroll
-        for (int u = 0; u < FLIGHT; u++)
-          if (k + u * step < planes.rows) taken[u] = x[(k + u * step) * planes.row_stride + column];
-#pragma unroll
-        for (int u = 0; u < FLIGHT; u++)
-          if (k + u * step < planes.rows) take(taken[u]);
-      }
   }
-  if (planes.over_gaps || planes.rows == 1)
 #pragma unroll
-    for (int u = 0; u < Stretch::ENDS; u++)
-      if (has_end(u)) take(ends[u]);
+  for (int u = 0; u < Stretch::ENDS; u++)
+    if (has_end(u)) take(ends[u]);
   for (unsigned distance = min(team, unsigned(WARP)) / 2; distance > 0; distance /= 2)
     pooled = Pool::both(pooled, __shfl_xor_sync(~0u, pooled, distance));
   if (team > WARP) {
@@ -118,7 +95,7 @@ template <class Pool> __device__ __forceinline__ void pool_rows(const GlobalArgu
 extern "C" __global__ void __launch_bounds__(1024) pooling_global_forward_rows(const GlobalArguments a) {
   griddepcontrol_wait_deferred();
   __shared__ COMPUTE of_warps[MOST_WARPS];
-  with_pool(a, [&](auto pool) { pool_rows<decltype(pool)>(a, of_warps); });
+  with_pool(a.mode, a.propagate, [&](auto pool) { pool_rows<decltype(pool)>(a, of_warps); });
 }
 
 template <class Pool>
@@ -171,6 +148,7 @@ __device__ __forceinline__ void pool_channels(const GlobalArguments& a, Pack<COM
 // The packs of a block: shared memory of (threads / 32) * min(packs, 32) packs of COMPUTE.
 extern "C" __global__ void __launch_bounds__(512) pooling_global_forward_channels(const GlobalArguments a) {
   griddepcontrol_wait_deferred();
-  with_pool(
-      a, [&](auto pool) { pool_channels<decltype(pool)>(a, reinterpret_cast<Pack<COMPUTE, WIDTH>*>(shared_memory)); });
+  with_pool(a.mode, a.propagate, [&](auto pool) {
+    pool_channels<decltype(pool)>(a, reinterpret_cast<Pack<COMPUTE, WIDTH>*>(shared_memory));
+  });
 }

@@ -6,7 +6,7 @@ from ctypes import c_int
 
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
-from .global_window import BLOCK, MANY_LOADS, SMALL_GRID_BLOCK, Work, channel_planes, configured, rows_of
+from .global_window import BLOCK, MANY_LOADS, Work, channel_planes, configured, rows_of
 from .problem import FORWARD, PACK_BYTES, WARP, Configuration, PoolingProblem, PoolingSolver, power_of_two
 
 MAX_THREADS = 512  # of a block that has channels
@@ -23,7 +23,9 @@ class GlobalForward(PoolingSolver):
     def configuration(self, problem: PoolingProblem) -> Configuration | None:
         pooling = problem.operation.pooling
         channels_last = problem.shape.channels_last
-        work = _channels(problem) if channels_last else rows_of(problem.shape, WARP, SMALL_GRID_BLOCK)
+        work = _channels(problem) if channels_last else rows_of(problem.shape, WARP)
+        if work is not None and not channels_last and work.planes.rows > 1 and not work.planes.over_gaps:
+            return None  # rows that are too short for packs, or too far apart
         fields = (("mode", c_int(pooling.mode)), ("propagate", c_int(pooling.nan)))
         return configured(problem, "pooling/global_forward.cu", work, *fields)
 

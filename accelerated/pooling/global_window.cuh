@@ -1,9 +1,8 @@
 // Global pooling, where one window covers a plane: how threads share planes. x (dx) has planes, y (dy) one element for
 // each.
 //
-// Rows are contiguous: a team of threads takes a plane, in 16-byte accesses where it has no gaps, else column by
-// column. Channels are contiguous: threads take packs of 16 bytes of channels; the threads of a pack share its
-// positions.
+// Rows are contiguous: a team of threads takes a plane, in 16-byte accesses. Channels are contiguous: threads take
+// packs of 16 bytes of channels; the threads of a pack share its positions.
 #pragma once
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
@@ -18,9 +17,9 @@ struct GlobalPlanes {
   unsigned rows, columns;  // of a plane; positions of a pack: lines
   unsigned row_stride;
   unsigned team_bits;    // threads of a plane; packs of a block
-  unsigned column_bits;  // threads along a line
-  unsigned over_gaps;    // whether planes are read as one row, gaps and all
-  FastDivmod pitch;      // of lines
+  unsigned column_bits;  // threads along a line that is written
+  unsigned over_gaps;    // whether planes are read as one row, gaps and all, or written as one without them
+  FastDivmod pitch;      // of lines in that row
   int outer_rank;        // what is not pooled: the fastest first
   FastDivmod packs;      // packs of a position
   FastDivmod extent[3];

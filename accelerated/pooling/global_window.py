@@ -9,21 +9,18 @@ from math import prod
 from typing import Any
 
 from ..plans import type_definitions
-from ..primitives.geometry import THREADS, FastDivmod
+from ..primitives.geometry import FastDivmod
 from .problem import PACK_BYTES, WARP, Axis, Configuration, PoolingProblem, Shape, arguments
 
 MAX_OUTER = 3
 MAX_SPAN = 2**31  # of a plane, in elements
 BLOCK = 128
-SMALL_GRID_BLOCK = 256  # of few planes: the fewer blocks, the less their launch takes
 MAX_BLOCK = 1024
 MIN_TEAM = 8  # threads of a plane
 FEW_LOADS = 4  # of a thread, from which more threads are of no use
 MANY_LOADS = 8
 MAX_PITCH = 2  # of rows, in their lengths, for gaps to be read too
 ENOUGH_THREADS = 2**16  # about what keeps a GPU busy
-MAX_COLUMN_BITS = 5  # a warp
-WELL_USED = 0.75
 
 
 class PlanesStruct(ctypes.Structure):
@@ -89,7 +86,7 @@ def _planes(shape: Shape, outer: int) -> PlanesStruct | None:
     return value
 
 
-def rows_of(shape: Shape, usual_team: int, small_grid_block: int) -> Work | None:
+def rows_of(shape: Shape, usual_team: int) -> Work | None:
     """Return how teams of threads share planes of contiguous rows; None where planes are others."""
     value = _planes(shape, len(shape.extents))
     rows, row = _single_axis(shape.axes[:2]), shape.axes[2]
@@ -99,7 +96,8 @@ def rows_of(shape: Shape, usual_team: int, small_grid_block: int) -> Work | None
     if rows.input * rows.x_stride >= MAX_SPAN:
         return None
     loads = row.input // shape.width if rows.input == 1 else rows.input * row.input
-    team = WARP
+    few = value.planes * WARP < ENOUGH_THREADS
+    team = WARP // 2 if few and usual_team == WARP and loads <= MANY_LOADS * WARP // 2 else WARP
     while team > MIN_TEAM and loads <= FEW_LOADS * team // 2 and value.planes * team // 2 >= ENOUGH_THREADS:
         team //= 2
     while team < usual_team and loads > MANY_LOADS * team:
@@ -107,12 +105,11 @@ def rows_of(shape: Shape, usual_team: int, small_grid_block: int) -> Work | None
     while team < MAX_BLOCK and loads > MANY_LOADS * team and value.planes * team < ENOUGH_THREADS:
         team *= 2
     value.team_bits = team.bit_length() - 1
-    value.column_bits = column_bits(row.input)
     value.pitch = FastDivmod.of(max(1, rows.x_stride))
     # A pack reaches over one gap at most, and what lies beside packs is part of the first row, or of the last one.
     pitch_fits = shape.width - 1 <= row.input <= rows.x_stride <= MAX_PITCH * row.input
     value.over_gaps = rows.input > 1 and pitch_fits
-    threads = max(team, small_grid_block if value.planes * team < ENOUGH_THREADS else BLOCK)
+    threads = max(team, BLOCK)
     return Work("rows", value, -(-value.planes * team // threads), threads, 1)
 
 
@@ -141,13 +138,3 @@ def channel_planes(problem: PoolingProblem) -> PlanesStruct | None:
     value.packs = FastDivmod.of(channels // shape.width)
     value.planes *= channels // shape.width
     return value
-
-
-def column_bits(extent: int) -> int:
-    """Return how many columns threads take at a time, as a power of two: the most that are mostly used."""
-    choices = range(min(MAX_COLUMN_BITS, (THREADS - 1).bit_length()), -1, -1)
-
-    def used(bits: int) -> float:
-        return extent / (-(-extent // 2**bits) * 2**bits)
-
-    return next((bits for bits in choices if used(bits) >= WELL_USED), max(choices, key=used))

@@ -21,8 +21,10 @@ from .static_window import (
 )
 
 ENOUGH_THREADS = 2**16  # that slide along axis 0
+FEW_THREADS = 128  # of a multiprocessor that images would have, where more of smaller tiles take less time
 MAX_SMALL_WINDOW = 3
 IMAGES = Settings(threads=128, blocks=5, rows=2, channel_bytes=16)
+SMALL_IMAGES = Settings(threads=256, blocks=5, channel_bytes=4)
 LARGE = Settings(threads=128, blocks=8)
 VOLUMES = Settings(threads=128, blocks=6, depth=8)
 
@@ -44,6 +46,10 @@ class StaticForward(PoolingSolver):
         if static.axes[1].window <= static.axes[1].stride:  # rows of windows have no input in common
             settings = replace(settings, rows=1)
         access = access_of(problem, static, settings)
+        threads = thread_count(static, access, _tiles(static, access, settings))
+        if settings.rows > 1 and threads < FEW_THREADS * problem.device.multiprocessors:
+            settings = SMALL_IMAGES
+            access = access_of(problem, static, settings)
         while settings.depth > 1 and thread_count(static, access, _tiles(static, access, settings)) < ENOUGH_THREADS:
             settings = replace(settings, depth=settings.depth // 2)
         box = box_of(static, access, _tiles(static, access, settings))

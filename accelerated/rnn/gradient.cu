@@ -1,9 +1,10 @@
 // Recurrent networks, the gradients of inputs and states (8.2.17 to 8.2.19): layer by layer from the last, step by step
 // against the direction of the forward call.
 //
-// A step has the gradients of all cells, element by element, which the reserve space keeps, and their
-// product with the recurrent matrices (gemm/matrix.cu), the gradient of the states before. Behind the last step one
-// product with the input matrices, over both directions, is the gradient of the inputs of all steps.
+// A step has the gradients of all cells, element by element, which the reserve space keeps, and their product with the
+// recurrent matrices (gemm/matrix.cu), the gradient of the states before, whose parts of split-K the next step adds.
+// Behind the last step one product with the input matrices, over both directions, is the gradient of the inputs of all
+// steps.
 //
 // Roofline bound: as recurrence.cu, which has products of the same sizes; bytes of a step: gates read and written once,
 // and the recurrent matrices from L2.
@@ -14,12 +15,14 @@ struct Arguments {
   const ELEMENT *dy, *hx, *dhy, *cx, *dcy, *weights;
   ELEMENT *dx, *dhx, *dcx;
   COMPUTE *workspace, *reserve;
+  const COMPUTE* sums;  // by part, direction, sequence, unit
   COMPUTE fill;
   Clip clip;
   Layer layer;
   Regions regions;
   Shape shape;
   int step;
+  int parts;  // of the sums of the step before
 };
 
 // The gradients of the final states of a layer.
@@ -37,43 +40,56 @@ extern "C" __global__ void rnn_gradient_start(const Arguments a) {
         a.dcy ? load<COMPUTE>(a.dcy[pseudo_layer * cells + cell]) : COMPUTE(0);
 }
 
-__device__ __forceinline__ int step_of(const Arguments& a, int direction) {
-  return direction ? a.step : a.shape.steps - 1 - a.step;
+// Of the data, where a step of the call is.
+__device__ __forceinline__ int step_of(const Arguments& a, int direction, int step) {
+  return direction ? step : a.shape.steps - 1 - step;
 }
 
-// The gradient of the output of a cell: from above and from the step behind.
-__device__ __forceinline__ COMPUTE of_output(const Arguments& a, const int* offsets, int direction, int step,
-                                             int sequence, int unit) {
+// The gradient of a state behind a step: of the product of the step that came before with the recurrent matrices, and
+// what a GRU passes on; where a sequence did not have that step, what there was.
+__device__ __forceinline__ COMPUTE of_state(const Arguments& a, int direction, int sequence, int length, int unit) {
+  const Shape& s = a.shape;
+  const long long at = (static_cast<long long>(direction) * s.batch + sequence) * s.projected + unit;
+  COMPUTE& state = a.workspace[a.regions.hidden + at];
+  if (a.step == 0 || step_of(a, direction, a.step - 1) >= length) return state;
+  COMPUTE sum = CELL == GRU ? a.workspace[a.regions.cell + at] : COMPUTE(0);
+  const COMPUTE* part = a.sums + at;
+#pragma unroll 8
+  for (int i = 0; i < a.parts; i++, part += static_cast<long long>(s.directions) * s.batch * s.projected) sum += *part;
+  return state = sum;
+}
+
+// The gradient of the output of a cell from above.
+__device__ __forceinline__ COMPUTE from_above(const Arguments& a, const int* offsets, int direction, int step,
+                                              int sequence, int unit) {
   const Shape& s = a.shape;
   const int wide = s.directions * s.projected, column = direction * s.projected + unit;
   const long long vector = static_cast<long long>(step) * s.batch + sequence;
-  const COMPUTE above = a.layer.last
-                            ? load<COMPUTE>(a.dy[vector_at(offsets, s, step, sequence) * wide + column])
-                            : load<COMPUTE>(elements_at(a.workspace, a.regions.output)[vector * wide + column]);
-  const long long numbers = static_cast<long long>(s.batch) * s.projected;
-  const COMPUTE* hidden = a.workspace + a.regions.hidden + (a.step % 2 * s.directions + direction) * numbers;
-  return above + hidden[static_cast<long long>(sequence) * s.projected + unit];
+  return a.layer.last ? load<COMPUTE>(a.dy[vector_at(offsets, s, step, sequence) * wide + column])
+                      : load<COMPUTE>(elements_at(a.workspace, a.regions.output)[vector * wide + column]);
 }
 
 // The gradients of the projected outputs of a step, which are kept.
 extern "C" __global__ void rnn_gradient_output(const Arguments a) {
   griddepcontrol_wait();
   const Shape& s = a.shape;
-  const int direction = blockIdx.y, step = step_of(a, direction), item = blockIdx.x * blockDim.x + threadIdx.x;
+  const int direction = blockIdx.y, step = step_of(a, direction, a.step), item = blockIdx.x * blockDim.x + threadIdx.x;
   if (item >= s.batch * s.projected) return;
   const int sequence = item / s.projected, unit = item % s.projected;
   const int* offsets = offsets_of(a.workspace, a.regions);
-  if (step >= length_of(offsets, s, sequence)) return;
+  const int length = length_of(offsets, s, sequence);
+  const COMPUTE state = of_state(a, direction, sequence, length, unit);
+  if (step >= length) return;
   const long long vector = static_cast<long long>(step) * s.batch + sequence;
   a.reserve[a.regions.kept_gradient + direction * a.regions.kept_step + vector * s.projected + unit] =
-      of_output(a, offsets, direction, step, sequence, unit);
+      from_above(a, offsets, direction, step, sequence, unit) + state;
 }
 
 // The gradients of what is projected.
 extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS) rnn_gradient_project(const Arguments a) {
   griddepcontrol_wait();
   const Shape& s = a.shape;
-  const int direction = blockIdx.z, step = step_of(a, direction);
+  const int direction = blockIdx.z, step = step_of(a, direction, a.step);
   const int* offsets = offsets_of(a.workspace, a.regions);
   const ELEMENT* matrix = a.weights + a.layer.projection.start + direction * a.layer.projection.step;
   const COMPUTE* kept = a.reserve + a.regions.kept_gradient + direction * a.regions.kept_step +
@@ -93,7 +109,7 @@ extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS) rnn_gradient_proje
 extern "C" __global__ void rnn_gradient_cell(const Arguments a) {
   griddepcontrol_wait();
   const Shape& s = a.shape;
-  const int direction = blockIdx.y, step = step_of(a, direction), item = blockIdx.x * blockDim.x + threadIdx.x;
+  const int direction = blockIdx.y, step = step_of(a, direction, a.step), item = blockIdx.x * blockDim.x + threadIdx.x;
   if (item >= s.batch * s.hidden) return;
   const int sequence = item / s.hidden, unit = item % s.hidden;
   const int* offsets = offsets_of(a.workspace, a.regions);
@@ -103,12 +119,14 @@ extern "C" __global__ void rnn_gradient_cell(const Arguments a) {
   const long long of_direction = direction * a.regions.kept_step, pseudo_layer = a.layer.pseudo_layer + direction;
   const long long gates = vector * KEPT * s.hidden + unit;
   CellGradient gradient{};
+  COMPUTE incoming = COMPUTE(0);
+  if (a.layer.projection.start < 0) incoming = of_state(a, direction, sequence, length, unit);
   if (exists) {
-    COMPUTE kept[KEPT], state = COMPUTE(0), before = COMPUTE(0), carried = COMPUTE(0), incoming;
+    COMPUTE kept[KEPT], state = COMPUTE(0), before = COMPUTE(0), carried = COMPUTE(0);
 #pragma unroll
     for (int j = 0; j < KEPT; j++) kept[j] = a.reserve[a.regions.kept + of_direction + gates + j * s.hidden];
     COMPUTE* through = a.workspace + a.regions.cell + static_cast<long long>(direction) * s.batch * s.hidden + item;
-    if (a.layer.projection.start < 0) incoming = of_output(a, offsets, direction, step, sequence, unit);
+    if (a.layer.projection.start < 0) incoming += from_above(a, offsets, direction, step, sequence, unit);
     else incoming = a.workspace[a.regions.before + static_cast<long long>(direction) * s.batch * s.hidden + item];
     if (CELL == LSTM) {
       carried = *through;
@@ -130,22 +148,6 @@ extern "C" __global__ void rnn_gradient_cell(const Arguments a) {
   for (int j = 0; j < KEPT; j++) gradients[j * s.hidden] = store<ELEMENT>(gradient.sum[j]);
 }
 
-// The gradients of the states before a step: beside the product with the recurrent matrices, which lies where the next
-// step reads, what a GRU passes on, and of sequences that have not begun what there was.
-extern "C" __global__ void rnn_gradient_step(const Arguments a) {
-  griddepcontrol_wait();
-  const Shape& s = a.shape;
-  const int direction = blockIdx.y, step = step_of(a, direction), item = blockIdx.x * blockDim.x + threadIdx.x;
-  if (item >= s.batch * s.projected) return;
-  const long long numbers = static_cast<long long>(s.batch) * s.projected, at = direction * numbers + item;
-  COMPUTE* hidden = a.workspace + a.regions.hidden + at;
-  const int parity = a.step % 2;
-  COMPUTE& next = hidden[(1 - parity) * s.directions * numbers];
-  const bool exists = step < length_of(offsets_of(a.workspace, a.regions), s, item / s.projected);
-  if (!exists) next = hidden[parity * s.directions * numbers];
-  else if (CELL == GRU) next += a.workspace[a.regions.cell + at];
-}
-
 // The gradients of the initial states of a layer.
 extern "C" __global__ void rnn_gradient_finish(const Arguments a) {
   griddepcontrol_wait();
@@ -154,11 +156,10 @@ extern "C" __global__ void rnn_gradient_finish(const Arguments a) {
   const int item = blockIdx.x * blockDim.x + threadIdx.x, cell = item - hidden;
   const long long pseudo_layer = a.layer.pseudo_layer + direction;
   const long long cells = static_cast<long long>(s.batch) * s.hidden;
-  if (cell < 0) {
-    const COMPUTE* states =
-        a.workspace + a.regions.hidden + static_cast<long long>(s.steps % 2 * s.directions + direction) * hidden;
-    if (a.dhx) a.dhx[pseudo_layer * hidden + item] = store<ELEMENT>(states[item]);
-  } else if (cell < cells && a.dcx) {
+  if (cell < 0 && a.dhx) {
+    const int sequence = item / s.projected, length = length_of(offsets_of(a.workspace, a.regions), s, sequence);
+    a.dhx[pseudo_layer * hidden + item] = store<ELEMENT>(of_state(a, direction, sequence, length, item % s.projected));
+  } else if (cell >= 0 && cell < cells && a.dcx) {
     a.dcx[pseudo_layer * cells + cell] = store<ELEMENT>(a.workspace[a.regions.cell + direction * cells + cell]);
   }
 }

@@ -1,12 +1,12 @@
-"""The gradients of inputs and states of recurrent networks: a product and two kernels for each step of each layer
+"""The gradients of inputs and states of recurrent networks: a product and a kernel for each step of each layer
 (gradient.cu)."""
 
 from __future__ import annotations
 
 from ctypes import c_int
 
-from ..gemm.matrix import Matrix
-from ..plans import COMPUTES, Launch
+from ..gemm.matrix import ABSENT, Matrix
+from ..plans import SCRATCH, Launch
 from ..primitives.geometry import Grid
 from ..solver import Solver
 from . import dropout, inputs
@@ -34,36 +34,34 @@ class GradientSolver(Solver[RNNProblem]):
         )
         for layer in reversed(range(n.layers)):
             found.append(self._launch(problem, "start", layer, 0, states))
+            parts = 0
             for step in range(steps):
                 if n.is_projected:
-                    found.append(self._launch(problem, "output", layer, step, outputs))
+                    found.append(self._launch(problem, "output", layer, step, outputs, parts))
                     projections = tiles(n.hidden, batch, n.directions)
                     found.append(self._launch(problem, "project", layer, step, projections))
-                found.append(self._launch(problem, "cell", layer, step, cells))
-                found += _products(problem, layer, step)
-                found.append(self._launch(problem, "step", layer, step, outputs))
+                found.append(self._launch(problem, "cell", layer, step, cells, parts))
+                products, parts = _products(problem, layer, step)
+                found += products
+            if problem.operation.dhx is not None or problem.operation.dcx is not None:
+                found.append(self._launch(problem, "finish", layer, steps, states, parts))
             found += inputs.gradients(problem, layer)
             found += dropout.gradient(problem, layer)
-            if problem.operation.dhx is not None or problem.operation.dcx is not None:
-                found.append(self._launch(problem, "finish", layer, 0, states))
         return found
 
-    def _launch(self, problem: RNNProblem, kernel: str, layer: int, step: int, grid: Grid) -> Launch:
-        dx = problem.operation.dx
+    def _launch(self, problem: RNNProblem, kernel: str, layer: int, step: int, grid: Grid, parts: int = 0) -> Launch:
+        dx, operands = problem.operation.dx, (*OPERANDS, SCRATCH if parts else ABSENT)
         fields = (*problem.fill(dx), ("clip", problem.clip), *problem.described(layer, dx), ("step", c_int(step)))
-        return problem.launch(SOURCE, f"rnn_gradient_{kernel}", OPERANDS, grid, *fields)
+        return problem.launch(SOURCE, f"rnn_gradient_{kernel}", operands, grid, *fields, ("parts", c_int(parts)))
 
 
-def _products(problem: RNNProblem, layer: int, step: int) -> list[Launch]:
-    """Return the launches that multiply the gradients of the gates of a step by the recurrent matrices."""
+def _products(problem: RNNProblem, layer: int, step: int) -> tuple[list[Launch], int]:
+    """Return the launches that multiply the gradients of the gates of a step by the recurrent matrices, and in how many
+    parts the sums are."""
     n, batch, size = problem.network, problem.batch, inputs.element_bytes(problem)
-    number, last = inputs.number_bytes(problem), problem.steps - 1
-    row = problem.kept_gates * n.hidden
+    last, row = problem.steps - 1, problem.kept_gates * n.hidden
     start, distance = problem.weights(layer, "recurrent")
-    numbers = n.directions * batch * n.projected
-    hidden = (problem.work()["hidden"] + (1 - step % 2) * numbers) * number
-    sums = Matrix("workSpace", hidden, n.projected, 1, batch * n.projected)
-    found, first = [], 0
+    found, first, parts = list[Launch](), 0, 0
     for slot, gates in problem.recurrent_slots:
         gradients = inputs.gate_gradients(problem, layer, slot)
         a = gradients._replace(
@@ -71,8 +69,6 @@ def _products(problem: RNNProblem, layer: int, step: int) -> list[Launch]:
             outer=gradients.outer + (2 * step - last) * batch * row,
         )  # fmt: skip
         b = Matrix("weightSpace", (start + first * n.hidden * n.projected) * size, 1, n.projected, distance)
-        dims, compute = (batch, n.projected, gates * n.hidden), COMPUTES[problem.operation.compute_type]
-        more = {"batches": (n.directions, 1), "beta": float(first > 0)}
-        found += inputs.multiply(problem, dims, a, b, sums, compute, **more)
-        first += gates
-    return found
+        launches, more = inputs.multiply_in_parts(problem, (batch, n.projected, gates * n.hidden), a, b, parts)
+        found, parts, first = [*found, *launches], parts + more, first + gates
+    return found, parts

@@ -1,15 +1,15 @@
 // What a layer of a recurrent network takes and gives: lengths of sequences, vectors between containers and the order
-// (step, sequence), previous outputs, the vectors that a layer without input matrices takes.
+// (step, sequence), the vectors that a layer without input matrices takes.
 //
 // A warp copies a vector, in packs of 16 bytes where both ends are aligned; products of vectors with matrices are those
 // of gemm/matrix.cu.
 //
 // Roofline bound: bytes, one element read, one written (0.9 of 3.5 TB/s for vectors of 512 elements or more).
+#include "rnn/copy_vector.cuh"
 #include "rnn/network.cuh"
 
 struct Arguments {
   ELEMENT* data;  // x, or dx
-  const ELEMENT* hx;
   COMPUTE *workspace, *reserve;
   COMPUTE fill;
   Layer layer;
@@ -53,20 +53,9 @@ extern "C" __global__ void rnn_inputs_prepare(const Preparation a) {
   }
 }
 
-constexpr int PACK = 16 / sizeof(ELEMENT), VECTORS = 8;  // vectors of a block
+constexpr int VECTORS = 8;  // of a block
 
 __device__ __forceinline__ int vector_of_warp() { return blockIdx.x * VECTORS + threadIdx.x / 32; }
-
-// By a warp. from: nullptr where all elements get `otherwise`.
-__device__ __forceinline__ void copy_vector(ELEMENT* to, const ELEMENT* from, int width, ELEMENT otherwise) {
-  const int lane = threadIdx.x % 32;
-  const bool aligned = (reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from)) % 16 == 0;
-  const int packed = aligned && from ? width / PACK * PACK : 0;
-#pragma unroll 4
-  for (int i = lane * PACK; i < packed; i += 32 * PACK)
-    *reinterpret_cast<Pack<ELEMENT, PACK>*>(to + i) = *reinterpret_cast<const Pack<ELEMENT, PACK>*>(from + i);
-  for (int i = packed + lane; i < width; i += 32) to[i] = from ? from[i] : otherwise;
-}
 
 // The vectors of x by (step, sequence), zeros where a sequence has none.
 extern "C" __global__ void rnn_inputs_gather(const Arguments a) {
@@ -93,25 +82,6 @@ extern "C" __global__ void rnn_inputs_scatter(const Arguments a) {
   const ELEMENT* from = elements_at(a.workspace, a.regions.input) + static_cast<long long>(vector) * width;
   copy_vector(a.data + vector_at(offsets, s, step, sequence) * width, exists ? from : nullptr, width,
               store<ELEMENT>(a.fill));
-}
-
-// What the cells of a layer put out in the step before, in their direction, by (direction, step, sequence): states of
-// the beginning among them, zeros where a sequence has no step.
-extern "C" __global__ void rnn_inputs_previous(const Arguments a) {
-  griddepcontrol_wait();
-  const Shape& s = a.shape;
-  const int vectors = s.steps * s.batch, item = vector_of_warp(), direction = item / vectors, vector = item % vectors;
-  if (direction >= s.directions) return;
-  const int step = vector / s.batch, sequence = vector % s.batch, previous = direction ? step + 1 : step - 1;
-  const int length = length_of(offsets_of(a.workspace, a.regions), s, sequence);
-  const ELEMENT* from = nullptr;
-  if (step < length && previous >= 0 && previous < length)
-    from = elements_at(a.reserve, a.regions.kept_output) +
-           ((static_cast<long long>(previous) * s.batch + sequence) * s.directions + direction) * s.projected;
-  else if (step < length && a.hx)
-    from = a.hx + (static_cast<long long>(a.layer.pseudo_layer + direction) * s.batch + sequence) * s.projected;
-  copy_vector(elements_at(a.workspace, a.regions.output) + static_cast<long long>(item) * s.projected, from,
-              s.projected, store<ELEMENT>(COMPUTE(0)));
 }
 
 // Without input matrices: the input itself is the product, of every gate.

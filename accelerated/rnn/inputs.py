@@ -4,13 +4,14 @@ matrices, and the gradients of both (inputs.cu, gemm/matrix.cu)."""
 from __future__ import annotations
 
 from ctypes import c_int, c_longlong
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from dualdnn.api.enumerations import cudnnMathType_t, cudnnRNNDataLayout_t
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, SCALAR_BYTES
 
-from ..gemm.matrix import Matrix, MatrixProduct
-from ..plans import COMPUTES, ELEMENTS, Launch
+from ..gemm.matrix import MOST_SCRATCH, MOST_SPLITS, Matrix, MatrixProduct
+from ..plans import COMPUTES, ELEMENTS, SCRATCH, Launch
 from .problem import LAYOUTS, LENGTHS, THREADS, Located, RNNProblem
 
 SOURCE = "rnn/inputs.cu"
@@ -47,23 +48,19 @@ def _prepared(problem: RNNProblem, first: int, lengths: tuple[int, ...], filled:
     words = -(-filled.elements * element // WORD_BYTES) if filled else 0
     regions = filled.regions if filled else 0
     blocks = max(-(-problem.steps // THREADS), min(FILL_BLOCKS, -(-words * regions // (4 * THREADS))))
-    return problem.launch(
-        SOURCE,
-        "rnn_inputs_prepare",
-        ("workSpace", filled.operand if filled else ""),
-        (blocks, 1, 1),
-        ("offsets", c_longlong(0)),
-        ("start", c_longlong(filled.start * number // WORD_BYTES if filled else 0)),
-        ("words", c_longlong(words)),
-        ("stride", c_longlong(filled.stride * number // WORD_BYTES if filled else 0)),
-        ("regions", c_int(regions)),
-        ("steps", c_int(problem.steps)),
-        ("batch", c_int(problem.batch)),
-        ("first", c_int(first)),
-        ("count", c_int(len(lengths))),
-        ("layout", c_int(LAYOUTS[problem.data.layout])),
+    where, stride = (filled.start * number, filled.stride * number) if filled else (0, 0)
+    fields = (
+        *((name, c_longlong(value)) for name, value in (
+            ("offsets", 0), ("start", where // WORD_BYTES), ("words", words), ("stride", stride // WORD_BYTES)
+        )),
+        *((name, c_int(value)) for name, value in (
+            ("regions", regions), ("steps", problem.steps), ("batch", problem.batch), ("first", first),
+            ("count", len(lengths)), ("layout", LAYOUTS[problem.data.layout]),
+        )),
         ("length", (c_int * LENGTHS)(*lengths)),
-    )
+    )  # fmt: skip
+    operands = "workSpace", filled.operand if filled else ""
+    return problem.launch(SOURCE, "rnn_inputs_prepare", operands, (blocks, 1, 1), *fields)
 
 
 def is_plain(problem: RNNProblem) -> bool:
@@ -90,10 +87,10 @@ def element_bytes(problem: RNNProblem) -> int:
     return SCALAR_BYTES[problem.data.data_type]
 
 
-def launch(problem: RNNProblem, kernel: str, layer: int, blocks: int, data: str, states: str = "") -> Launch:
-    """Return the launch of a kernel over vectors; ``data`` is the container, ``states`` those before the first step."""
+def launch(problem: RNNProblem, kernel: str, layer: int, blocks: int, data: str) -> Launch:
+    """Return the launch of a kernel over vectors; ``data`` is the container."""
     fields = (*problem.fill(problem.data), *problem.described(layer, problem.data))
-    operands = (data, states, "workSpace", "reserveSpace")
+    operands = (data, "workSpace", "reserveSpace")
     return problem.launch(SOURCE, f"rnn_inputs_{kernel}", operands, (blocks, 1, 1), *fields)
 
 
@@ -110,18 +107,27 @@ def taken(problem: RNNProblem, layer: int) -> tuple[Located, list[Launch]]:
     return Located("workSpace", problem.passed(layer)["input"] * size), [gathered]
 
 
-def multiply(
+def product_of(
     problem: RNNProblem, dims: tuple[int, int, int], a: Matrix, b: Matrix, c: Matrix, result: str, **more: Any
-) -> list[Launch]:
-    """Return the launches of a product of elements for all directions, or over all; split-K has the region of
-    products."""
-    n, compute = problem.network, COMPUTES[problem.operation.compute_type]
-    space = n.directions * problem.steps * problem.batch * n.gates * n.hidden * number_bytes(problem)
-    product = MatrixProduct(
-        problem.device, *dims, a, b, c, ELEMENTS[problem.data.data_type], result, compute, uses_tensor_cores(problem),
-        most_workspace=0 if "splits" in more else space, **more,
+) -> MatrixProduct:
+    """Return a product of elements."""
+    return MatrixProduct(
+        problem.device, *dims, a, b, c, ELEMENTS[problem.data.data_type], result,
+        COMPUTES[problem.operation.compute_type], uses_tensor_cores(problem), most_workspace=MOST_SCRATCH, **more,
     )  # fmt: skip
-    return product.launches(("workSpace", problem.work()["products"] * number_bytes(problem)))
+
+
+def multiply_in_parts(
+    problem: RNNProblem, dims: tuple[int, int, int], a: Matrix, b: Matrix, first: int = 0, most: int = MOST_SPLITS
+) -> tuple[list[Launch], int]:
+    """Return the launches of a product of elements for all directions that leave parts of its sums in scratch memory,
+    by part, direction and row, and how many parts. first: of these there. most: of the product."""
+    m, columns, _ = dims
+    directions, compute = problem.network.directions, COMPUTES[problem.operation.compute_type]
+    nbytes = directions * m * columns * number_bytes(problem)
+    c = Matrix(SCRATCH, first * nbytes, columns, 1, m * columns)
+    product = product_of(problem, dims, a, b, c, compute, batches=(directions, 1))
+    return replace(product, most_workspace=min(product.most_workspace, most * nbytes)).launches_in_parts()
 
 
 def products(problem: RNNProblem, layer: int) -> list[Launch]:
@@ -135,8 +141,9 @@ def products(problem: RNNProblem, layer: int) -> list[Launch]:
     a = Matrix(where.operand, where.offset, width, 1)
     b = Matrix("weightSpace", start * size, width, 1, step)
     c = Matrix("workSpace", problem.work()["products"] * number_bytes(problem), rows, 1, vectors * rows)
-    compute = COMPUTES[problem.operation.compute_type]
-    return [*found, *multiply(problem, (vectors, rows, width), a, b, c, compute, batches=(n.directions, 1), splits=1)]
+    dims, compute = (vectors, rows, width), COMPUTES[problem.operation.compute_type]
+    product = product_of(problem, dims, a, b, c, compute, batches=(n.directions, 1), splits=1)
+    return [*found, *product.launches_in_scratch()]
 
 
 def gradients(problem: RNNProblem, layer: int) -> list[Launch]:
@@ -153,9 +160,11 @@ def gradients(problem: RNNProblem, layer: int) -> list[Launch]:
         start, step = problem.weights(layer, "input")
         b = Matrix("weightSpace", start * size, 1, width, segment=step)
         c = Matrix(result.operand, result.offset, width, 1)
-        dims = vectors, width, rows
         element = ELEMENTS[problem.data.data_type]
-        found = multiply(problem, dims, gate_gradients(problem, layer), b, c, element, segments=n.directions)
+        product = product_of(
+            problem, (vectors, width, rows), gate_gradients(problem, layer), b, c, element, segments=n.directions
+        )
+        found = product.launches_in_scratch()
     return [*found, launch(problem, "scatter", layer, -(-vectors // VECTORS), "dx")] if scatters else found
 
 

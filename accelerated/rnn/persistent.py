@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Mapping, Sequence
 from ctypes import c_int
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from ..primitives.cluster import has_clusters
 from ..runtime.device import concurrent_multiprocessors
 from ..solver import LAUNCH_SECONDS, Solver
 from . import dropout, inputs
-from .problem import RNNProblem
+from .problem import RNNProblem, stacked
 
 WARPS, LANES = 8, 32
 THREADS = LANES * WARPS
@@ -184,15 +183,9 @@ class Division:
 
     def definitions(self, problem: RNNProblem) -> tuple[tuple[str, str], ...]:
         """Return the definitions of a kernel."""
-        sizes = {
-            "M_TILES": self.m_tiles,
-            "N_TILES": self.n_tiles,
-            "REGISTER_PAIRS": self.register_pairs,
-            "LOADED_PAIRS": self.loaded_pairs,
-            "PARTS": self.parts,
-            "MOST_LAYERS": MOST_LAYERS if self.layers > 1 else 1,
-            "READ_DELAY": self.read_delay(problem),
-        }
+        sizes = {name.upper(): getattr(self, name) for name in ("m_tiles", "n_tiles", "register_pairs", "loaded_pairs")}
+        sizes |= {"PARTS": self.parts, "MOST_LAYERS": MOST_LAYERS if self.layers > 1 else 1}
+        sizes |= {"READ_DELAY": self.read_delay(problem)}
         return (*problem.definitions, *((name, str(value)) for name, value in sizes.items()))
 
     @property
@@ -264,47 +257,24 @@ def divided(
     if rest or not units or units & (units - 1) or odd or depth % PACK_BYTES:
         return None
     groups = -(-problem.batch // (n_tiles * TILE_N))
-    return Division(
-        m_tiles,
-        n_tiles,
-        units,
-        -(-n.hidden // (units * parts)),
-        groups,
-        depth,
-        min(problem.batch, n_tiles * TILE_N),
-        parts=parts,
-        directions=n.directions,
-    )
+    slices, vectors = -(-n.hidden // (units * parts)), min(problem.batch, n_tiles * TILE_N)
+    sizes = m_tiles, n_tiles, units, slices, groups, depth, vectors
+    return Division(*sizes, parts=parts, directions=n.directions)
 
 
 def seconds(problem: RNNProblem, launches: Sequence[Division]) -> float:
     """About how long the steps of all layers take, by a launch for each of these divisions, and the products of what
     the first layer of each takes or, backward, gets."""
-    n, vectors = problem.network, problem.steps * problem.batch
-    products = (
-        n.directions
-        * n.gates
-        * n.hidden
-        * vectors
-        * (2 * n.hidden / PRODUCTS_PER_SECOND + FLOAT_BYTES / BYTES_PER_SECOND)
-    )
-    return sum(
-        5 * LAUNCH_SECONDS
-        + products
-        + (problem.steps + made.layers - 1) * made.step_seconds(concurrent_multiprocessors(problem.device))
-        for made in launches
-    )  # fmt: skip
+    n, multiprocessors = problem.network, concurrent_multiprocessors(problem.device)
+    of_gate = 2 * n.hidden / PRODUCTS_PER_SECOND + FLOAT_BYTES / BYTES_PER_SECOND
+    before = 5 * LAUNCH_SECONDS + n.directions * n.gates * n.hidden * problem.steps * problem.batch * of_gate
+    return sum(before + (problem.steps + made.layers - 1) * made.step_seconds(multiprocessors) for made in launches)
 
 
 def launch(
-    problem: RNNProblem,
-    possible: Sequence[Division],
-    kernel: tuple[str, str],
-    operands: Sequence[str],
-    layers: Sequence[int],
-    filled: RNNDataSpec,
-    *fields: tuple[str, Any],
-) -> Launch:
+    problem: RNNProblem, possible: Sequence[Division], kernel: tuple[str, str], operands: Sequence[str],
+    layers: Sequence[int], filled: RNNDataSpec, *fields: tuple[str, Any],
+) -> Launch:  # fmt: skip
     """Return the launch of a kernel, of a source, in the first of these divisions whose clusters all run at once.
     layers: in the order in which they are computed. filled: the container whose padding is written."""
     for made in possible:
@@ -315,16 +285,10 @@ def launch(
             break
     count = MOST_LAYERS if len(layers) > 1 else 1
     described = (
-        ("layer", _array([problem.layer(layer) for layer in layers], count)),
-        ("regions", _array([problem.regions(layer) for layer in layers], count)),
-        ("dropout", _array([dropout.described(problem, layer) for layer in layers], count)),
+        ("layer", stacked([problem.layer(layer) for layer in layers], count)),
+        ("regions", stacked([problem.regions(layer) for layer in layers], count)),
+        ("dropout", stacked([dropout.described(problem, layer) for layer in layers], count)),
         ("shape", problem.shape(filled)),
     )
     arguments = structure(*pointers(len(operands)), *fields, *described, *made.fields)
     return Launch(function, arguments, operands, *shape, cooperative=True)
-
-
-def _array(structures: Sequence[ctypes.Structure], count: int) -> ctypes.Array[Any]:
-    """Return an array of structures with the same fields, zeros behind those given."""
-    kind = type(structures[0])
-    return (kind * count)(*(kind.from_buffer_copy(each) for each in structures))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from ctypes import Structure, c_int, c_longlong
+from ctypes import Array, Structure, c_int, c_longlong
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -35,6 +35,12 @@ class Located(NamedTuple):
 def tiles(columns: int, rows: int, directions: int) -> Grid:
     """Return the grid of a product."""
     return (-(-columns // TILE), -(-rows // TILE), directions)
+
+
+def stacked(structures: Sequence[Structure], count: int) -> Array[Any]:
+    """Return an array of structures with the same fields, zeros behind those given."""
+    kind = type(structures[0])
+    return (kind * count)(*(kind.from_buffer_copy(each) for each in structures))
 
 
 class RNNProblem(Problem):
@@ -154,12 +160,6 @@ class RNNProblem(Problem):
     def kept_gates(self) -> int:
         """Return how many numbers of a cell the reserve space has, beside its states."""
         return KEPT_GATES[self.network.cell]
-
-    @property
-    def added_gates(self) -> int:
-        """Return the first gates whose recurrent products are added to those of the input; of a GRU not the last
-        one."""
-        return 2 if self.network.cell == GRU else self.network.gates
 
     @property
     def recurrent_slots(self) -> tuple[tuple[int, int], ...]:

@@ -1,12 +1,11 @@
 // Recurrent networks, forward (7.2.36 to 7.2.38): layer by layer, step by step.
 //
-// The input products of all steps of a layer are one matrix product; of each step another adds those of what the cells
-// put out before, and a thread computes each cell, both directions at a time. States are kept twice, so that a step
-// reads the one and writes the other.
+// The input products of all steps of a layer are one matrix product; of each step another has those of what the cells
+// put out before, in parts of split-K, and a thread adds the parts of a cell and computes it, both directions at a
+// time. States are kept twice, so that a step reads the one and writes the other.
 //
 // Roofline bound: flops, 2 * batch * gates * hidden * projected of a step; bytes: the recurrent matrices, gates *
-// hidden
-// * projected elements, which L2 holds; two launches a step (about 2.5 us each).
+// hidden * projected elements, which L2 holds; two launches a step (about 2.5 us each).
 #include "rnn/cells.cuh"
 #include "gemm/product_tile.cuh"
 
@@ -14,13 +13,14 @@ struct Arguments {
   const ELEMENT *x, *hx, *cx, *weights;
   ELEMENT *y, *hy, *cy;
   COMPUTE *workspace, *reserve;
+  const COMPUTE* sums;  // by part, direction, sequence, gate, unit
   COMPUTE fill;
   Clip clip;
   Layer layer;
   Regions regions;
   Shape shape;
   int step;
-  int multiplies;  // states: those before the first step may be none
+  int parts;  // none where there are no states before the first step
 };
 
 // The initial states of a layer.
@@ -62,8 +62,7 @@ __device__ __forceinline__ void put_out(const Arguments& a, const int* offsets, 
   }
 }
 
-// The cells of a step, whose products of the input and of what they put out before are summed; of a GRU what its reset
-// gate multiplies lies apart.
+// The cells of a step.
 extern "C" __global__ void __launch_bounds__(256) rnn_recurrence_cell(const Arguments a) {
   griddepcontrol_wait();
   const Shape& s = a.shape;
@@ -80,11 +79,13 @@ extern "C" __global__ void __launch_bounds__(256) rnn_recurrence_cell(const Argu
   COMPUTE products[GATES], sums[GATES] = {};
 #pragma unroll
   for (int gate = 0; gate < GATES; gate++) products[gate] = from[gate * s.hidden];
+  const COMPUTE* part = a.sums + (static_cast<long long>(direction) * s.batch + sequence) * GATES * s.hidden + unit;
+#pragma unroll 4
+  for (int i = 0; i < a.parts; i++, part += static_cast<long long>(s.directions) * s.batch * GATES * s.hidden)
+#pragma unroll
+    for (int gate = 0; gate < GATES; gate++) sums[gate] += part[gate * s.hidden];
   COMPUTE before = COMPUTE(0), state = COMPUTE(0);
-  if constexpr (CELL == GRU) {
-    sums[2] = a.multiplies ? a.workspace[a.regions.before + at] : COMPUTE(0);
-    before = a.workspace[a.regions.hidden + a.step % 2 * s.directions * s.batch * s.hidden + at];
-  }
+  if (CELL == GRU) before = a.workspace[a.regions.hidden + a.step % 2 * s.directions * s.batch * s.hidden + at];
   if (CELL == LSTM) state = a.workspace[a.regions.cell + at];
   const CellOutput out =
       cell_output(products, sums, bias_of(a.weights, a.layer, s, direction, unit), before, state, a.clip);

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from ctypes import c_int
 
-from ..gemm.matrix import Matrix
-from ..plans import COMPUTES, Launch
+from ..gemm.matrix import ABSENT, Matrix
+from ..plans import SCRATCH, Launch
 from ..primitives.geometry import Grid
 from ..solver import Solver
 from . import dropout, inputs
 from .problem import THREADS, RNNProblem, tiles
 
 SOURCE = "rnn/recurrence.cu"
+MOST_PARTS = 8  # of a product: each thread of the cells reads them of all its gates
 OPERANDS = ("x", "hx", "cx", "weightSpace", "y", "hy", "cy", "workSpace", "reserveSpace")
 
 
@@ -34,8 +35,8 @@ class RecurrenceSolver(Solver[RNNProblem]):
             found += inputs.products(problem, layer)
             found.append(self._launch(problem, "start", layer, 0, states))
             for step in range(steps):
-                found += _products(problem, layer, step)
-                found.append(self._launch(problem, "cell", layer, step, cells))
+                products, parts = _products(problem, layer, step)
+                found += [*products, self._launch(problem, "cell", layer, step, cells, parts)]
                 if n.is_projected:
                     projections = tiles(n.projected, batch, n.directions)
                     found.append(self._launch(problem, "project", layer, step, projections))
@@ -43,20 +44,18 @@ class RecurrenceSolver(Solver[RNNProblem]):
                 found.append(self._launch(problem, "finish", layer, 0, states))
         return [*found, *dropout.advanced(problem)]
 
-    def _launch(self, problem: RNNProblem, kernel: str, layer: int, step: int, grid: Grid) -> Launch:
+    def _launch(self, problem: RNNProblem, kernel: str, layer: int, step: int, grid: Grid, parts: int = 0) -> Launch:
         y = problem.operation.y
-        multiplies = step > 0 or problem.operation.hx is not None
         fields = (*problem.fill(y), ("clip", problem.clip), *problem.described(layer, y), ("step", c_int(step)))
-        operands = (SOURCE, f"rnn_recurrence_{kernel}", OPERANDS, grid)
-        return problem.launch(*operands, *fields, ("multiplies", c_int(multiplies)))
+        operands = (SOURCE, f"rnn_recurrence_{kernel}", (*OPERANDS, SCRATCH if parts else ABSENT), grid)
+        return problem.launch(*operands, *fields, ("parts", c_int(parts)))
 
 
-def _products(problem: RNNProblem, layer: int, step: int) -> list[Launch]:
-    """Return the launches that multiply what the cells of a layer put out before by the recurrent matrices, and add
-    that to the products of their inputs; of a GRU what its reset gate multiplies lies apart."""
+def _products(problem: RNNProblem, layer: int, step: int) -> tuple[list[Launch], int]:
+    """Return the launches that multiply what the cells of a layer put out before by the recurrent matrices, and in how
+    many parts the sums are."""
     n, batch, size = problem.network, problem.batch, inputs.element_bytes(problem)
-    number, vectors = inputs.number_bytes(problem), problem.steps * problem.batch
-    last, wide, rows = problem.steps - 1, n.directions * n.projected, n.gates * n.hidden
+    last, wide = problem.steps - 1, n.directions * n.projected
     if step:
         where = problem.outputs(layer)
         before = Matrix(
@@ -67,20 +66,8 @@ def _products(problem: RNNProblem, layer: int, step: int) -> list[Launch]:
         start = layer * n.directions * batch * n.projected
         before = Matrix("hx", start * size, n.projected, 1, batch * n.projected)
     else:
-        return []
+        return [], 0
     start, distance = problem.weights(layer, "recurrent")
     matrix = Matrix("weightSpace", start * size, n.projected, 1, distance)
-    regions, compute = problem.work(), COMPUTES[problem.operation.compute_type]
-    sums = Matrix(
-        "workSpace", (regions["products"] + step * batch * rows) * number, rows, 1,
-        (vectors + (last - 2 * step) * batch) * rows,
-    )  # fmt: skip
-    added = problem.added_gates * n.hidden
-    dims, batches = (batch, added, n.projected), (n.directions, 1)
-    found = inputs.multiply(problem, dims, before, matrix, sums, compute, batches=batches, beta=1.0, splits=1)
-    if added < rows:
-        apart = Matrix("workSpace", regions["before"] * number, n.hidden, 1, batch * n.hidden)
-        matrix = matrix._replace(offset=matrix.offset + added * n.projected * size)
-        dims = batch, rows - added, n.projected
-        found += inputs.multiply(problem, dims, before, matrix, apart, compute, batches=batches, splits=1)
-    return found
+    dims = batch, n.gates * n.hidden, n.projected
+    return inputs.multiply_in_parts(problem, dims, before, matrix, most=MOST_PARTS)

@@ -3,22 +3,30 @@ weight_gradient.cu)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from ctypes import c_int, c_longlong
+from itertools import groupby
 
-from ..gemm.matrix import Matrix
-from ..plans import ELEMENTS, Launch
-from ..primitives.geometry import Grid
+from ..gemm.matrix import Matrix, MatrixProduct
+from ..plans import ELEMENTS, SCRATCH, Launch, workspace_aligned
 from ..solver import Solver
 from . import inputs
-from .problem import THREADS, RNNProblem, tiles
+from .problem import THREADS, RNNProblem, stacked, tiles
 
 SOURCE = "rnn/weight_gradient.cu"
-OPERANDS = ("x", "hx", "dweightSpace", "workSpace", "reserveSpace")
-COLUMNS, BIAS_THREADS = 32, 1024  # biases of a block, as in the kernel; their threads
+OPERANDS = ("x", "hx", "dweightSpace", "workSpace", "reserveSpace", SCRATCH)
+COLUMNS, BLOCK = 32, 1024  # biases of a block, as in the kernel; its threads
+VECTORS = BLOCK // 32  # that a block copies, a warp each
+LAYERS = 8  # of a launch, as in the kernel
+COPIED_BYTES_PER_SECOND = 1.2e12
+
+Factors = Mapping[int, Matrix]  # by layer, vectors: a column is one of them
+Operands = tuple[Matrix, Matrix, Matrix]
 
 
 class WeightGradientSolver(Solver[RNNProblem]):
-    """Every network: for each kind of matrix a product of all layers that lie alike in memory, a sum for the biases."""
+    """Every network: for each kind of matrix a product of all layers that lie alike in memory, or for both kinds, a sum
+    for the biases."""
 
     name = "rnn.weight_gradient"
 
@@ -26,91 +34,120 @@ class WeightGradientSolver(Solver[RNNProblem]):
         return True
 
     def launches(self, problem: RNNProblem) -> list[Launch]:
-        problem, n = problem.apart(), problem.network
-        found = inputs.prepared(problem)
-        factors = {}
+        n, factors, gathered = problem.network, {}, list[Launch]()
         for layer in range(1 if n.skips_input else 0, n.layers):
-            where, gathered = inputs.taken(problem, layer)
+            where, launches = inputs.taken(problem, layer)
             factors[layer] = Matrix(where.operand, where.offset, 1, n.input_width(layer))
-            found += gathered
-        found += _products(problem, "input", 0, 0, n.gates, factors)
-        found += self._recurrent(problem)
-        for layer in range(n.layers):
-            if n.is_projected:
-                found.append(self._launch(problem, "project", layer, tiles(n.hidden, n.projected, n.directions)))
-            if n.has_input_bias or n.has_recurrent_bias:
-                rows = problem.kept_gates * n.hidden
-                found.append(self._launch(problem, "bias", layer, (-(-rows // COLUMNS), n.directions, 1), BIAS_THREADS))
-        return found
-
-    def _recurrent(self, problem: RNNProblem) -> list[Launch]:
-        """Return the launches of the gradients of the recurrent matrices; what cells put out before lies, in the work
-        space, where x has been."""
-        n, vectors, number = problem.network, problem.steps * problem.batch, inputs.number_bytes(problem)
-        blocks, layers = -(-n.directions * vectors // inputs.VECTORS), range(n.layers)
-        found = [inputs.launch(problem, "previous", layer, blocks, "x", "hx") for layer in layers]
-        factors = {
-            layer: Matrix("workSpace", problem.passed(layer)["output"] * number, 1, n.projected, vectors * n.projected)
-            for layer in layers
-        }
-        first = 0
-        for slot, gates in problem.recurrent_slots:
-            found += _products(problem, "recurrent", first, slot, gates, factors)
-            first += gates
-        return found
-
-    def _launch(self, problem: RNNProblem, kernel: str, layer: int, grid: Grid, threads: int = THREADS) -> Launch:
-        fields = problem.described(layer, problem.data)
-        return problem.launch(SOURCE, f"rnn_weight_gradient_{kernel}", OPERANDS, grid, *fields, threads=threads)
+            gathered += launches
+        of_layer = n.directions * problem.steps * problem.batch * n.projected * inputs.element_bytes(problem)
+        with_inputs, previous = False, _copied(problem, 0, of_layer)
+        products = _products(problem, "input", (0, 0, n.gates), factors)
+        products += [made for group in _groups(problem) for made in _products(problem, "recurrent", group, previous)]
+        if n.directions == 1 and not n.is_projected and not n.skips_input and n.input_width(0) == n.hidden:
+            together = _of_both_kinds(problem, *(_copied(problem, start, 2 * of_layer) for start in (0, of_layer)))
+            copied = n.layers * of_layer / COPIED_BYTES_PER_SECOND
+            if _seconds(together) + copied < _seconds(products):
+                with_inputs, of_layer, products, gathered = True, 2 * of_layer, together, []
+        found = [] if inputs.is_plain(problem) else [*inputs.prepared(problem), *gathered]
+        found += _biases_and_copies(problem, of_layer, with_inputs)
+        found[-1].scratch_bytes = copies = workspace_aligned(n.layers * of_layer)
+        return found + [launch for product in products for launch in product.launches_in_scratch(copies)]
 
 
-def _products(
-    problem: RNNProblem, kind: str, first: int, slot: int, gates: int, factors: Mapping[int, Matrix]
-) -> list[Launch]:
-    """Return the launches that add to matrices of some gates the gradients of these times vectors, over all vectors.
+def _seconds(products: Iterable[MatrixProduct]) -> float:
+    return sum(product.estimated_seconds for product in products)
 
-    slot: of the first of these gates' gradients. factors: by layer, the vectors; a column is one of them.
-    """
-    n, size, found = problem.network, inputs.element_bytes(problem), []
-    operands = {}
-    for layer, factor in factors.items():
-        start, distance = problem.weights(layer, kind)
-        gradients = inputs.gate_gradients(problem, layer, slot)._replace(segment=0).transposed
-        offset = (start + first * n.hidden * factor.column) * size
-        operands[layer] = gradients, factor, Matrix("dweightSpace", offset, factor.column, 1, distance)
-    for layers, strides in _alike(operands, n.directions):
-        gradients, factor, result = operands[layers[0]]
-        batches = (n.directions, 1)
-        if len(layers) > 1:
-            batches = (len(layers), 1)
-            gradients, factor, result = (
-                matrix._replace(outer=stride // size)
-                for matrix, stride in zip((gradients, factor, result), strides, strict=True)
-            )
-        dims = gates * n.hidden, factor.column, problem.steps * problem.batch
-        more = {"batches": batches, "beta": 1.0}
-        found += inputs.multiply(problem, dims, gradients, factor, result, ELEMENTS[problem.data.data_type], **more)
+
+def _biases_and_copies(problem: RNNProblem, of_layer: int, with_inputs: bool) -> list[Launch]:
+    """Return the launches of all but the products; projections are among them. of_layer: bytes of the copied vectors of
+    a layer."""
+    n, found = problem.network, list[Launch]()
+    columns = problem.kept_gates * n.hidden if n.has_input_bias or n.has_recurrent_bias else 0
+    bias_blocks = -(-columns // COLUMNS)
+    blocks = bias_blocks * n.directions - (-(n.directions + with_inputs) * problem.steps * problem.batch // VECTORS)
+    for first in range(0, n.layers, LAYERS):
+        layers = range(first, min(first + LAYERS, n.layers))
+        fields = (
+            ("layers", stacked([problem.layer(layer) for layer in layers], LAYERS)),
+            ("regions", stacked([problem.regions(layer) for layer in layers], LAYERS)),
+            ("shape", problem.shape(problem.data)),
+            ("copies_of_layer", c_longlong(of_layer)),
+            *((name, c_int(value)) for name, value in (
+                ("plain", inputs.is_plain(problem)), ("with_inputs", with_inputs), ("bias_blocks", bias_blocks)
+            )),
+        )  # fmt: skip
+        grids = {"biases": ((blocks, len(layers), 1), BLOCK)}
+        if n.is_projected:
+            grids["project"] = tiles(n.hidden, n.projected, n.directions * len(layers)), THREADS
+        for kernel, (grid, threads) in grids.items():
+            entry = f"rnn_weight_gradient_{kernel}"
+            found.append(problem.launch(SOURCE, entry, OPERANDS, grid, *fields, threads=threads))
     return found
 
 
-def _alike(operands: Mapping[int, Sequence[Matrix]], directions: int) -> Iterator[tuple[list[int], tuple[int, ...]]]:
-    """Yield layers that follow each other and whose matrices are equally far apart, of one direction, with these
-    distances in bytes."""
+def _groups(problem: RNNProblem) -> Iterator[tuple[int, int, int]]:
+    """Yield for matrices of the same slots the first gate, the slot of the gradients of recurrent ones, how many."""
+    first = 0
+    for slot, gates in problem.recurrent_slots:
+        yield first, slot, gates
+        first += gates
 
-    def distances(layer: int, other: int) -> tuple[int, ...] | None:
-        pairs = [*zip(operands[layer], operands[other], strict=True)]
-        alike = all(a._replace(offset=0) == b._replace(offset=0) for a, b in pairs)
-        return tuple(b.offset - a.offset for a, b in pairs) if alike and directions == 1 else None
 
-    layers: list[int] = []
-    strides: tuple[int, ...] = ()
-    for layer in operands:
-        wanted = distances(layers[-1], layer) if layers else None
-        if wanted is not None and (len(layers) == 1 or wanted == strides):
-            layers, strides = [*layers, layer], wanted
-            continue
-        if layers:
-            yield layers, strides
-        layers, strides = [layer], ()
-    if layers:
-        yield layers, strides
+def _copied(problem: RNNProblem, start: int, of_layer: int) -> Factors:
+    """Return the vectors of each layer that are copied; those of another direction follow."""
+    n, of_direction = problem.network, problem.steps * problem.batch * problem.network.projected
+    starts = (start + layer * of_layer for layer in range(n.layers))
+    return {layer: Matrix(SCRATCH, start, 1, n.projected, of_direction) for layer, start in enumerate(starts)}
+
+
+def _of_both_kinds(problem: RNNProblem, of_inputs: Factors, previous: Factors) -> list[MatrixProduct]:
+    """Return the products of vectors that lie alike for both kinds of matrices and all layers: of both together, or of
+    each apart, whatever takes less time."""
+    found = list[MatrixProduct]()
+    for first, slot, gates in _groups(problem):
+        base = _operands(problem, "input", first, first, 0, of_inputs)
+        other = _operands(problem, "recurrent", first, slot, 0, previous)
+        layers = problem.network.layers
+        behind = _operands(problem, "input", first, first, min(1, layers - 1), of_inputs)
+        both = _apart(problem, _apart(problem, base, other, is_inner=True), behind)
+        apart = [
+            *_products(problem, "input", (first, first, gates), of_inputs),
+            *_products(problem, "recurrent", (first, slot, gates), previous),
+        ]
+        found += min([_product(problem, gates, both, (layers, 2))], apart, key=_seconds)
+    return found
+
+
+def _products(problem: RNNProblem, kind: str, group: tuple[int, int, int], factors: Factors) -> list[MatrixProduct]:
+    """Return the products for matrices of a kind of all layers whose vectors are in one operand, or both directions."""
+    (first, slot, gates), directions, found = group, problem.network.directions, list[MatrixProduct]()
+    for _, alike in groupby(factors, lambda layer: (factors[layer].operand, layer * (directions - 1))):
+        base, *others = (_operands(problem, kind, first, slot, layer, factors) for layer in alike)
+        if others:
+            base = _apart(problem, base, others[0])
+        found.append(_product(problem, gates, base, (len(others) + 1 if others else directions, 1)))
+    return found
+
+
+def _operands(problem: RNNProblem, kind: str, first: int, slot: int, layer: int, factors: Factors) -> Operands:
+    """Return the gradients of a layer's gates from a slot on, its vectors, and its matrices of gates from the first
+    on."""
+    (start, distance), factor = problem.weights(layer, kind), factors[layer]
+    gradients = inputs.gate_gradients(problem, layer, slot)._replace(segment=0).transposed
+    offset = (start + first * problem.network.hidden * factor.column) * inputs.element_bytes(problem)
+    return gradients, factor, Matrix("dweightSpace", offset, factor.column, 1, distance)
+
+
+def _apart(problem: RNNProblem, base: Operands, other: Operands, is_inner: bool = False) -> Operands:
+    """Return matrices with batches, outer ones or inner ones, each as far from the one before as the others are."""
+    steps = ((b.offset - a.offset) // inputs.element_bytes(problem) for a, b in zip(base, other, strict=True))
+    pairs = zip(base, steps, strict=True)
+    a, b, c = (matrix._replace(inner=step) if is_inner else matrix._replace(outer=step) for matrix, step in pairs)
+    return a, b, c
+
+
+def _product(problem: RNNProblem, gates: int, operands: Operands, batches: tuple[int, int]) -> MatrixProduct:
+    """Return the product that adds to matrices of some gates their gradients times vectors, over all vectors."""
+    dims = gates * problem.network.hidden, operands[1].column, problem.steps * problem.batch
+    element = ELEMENTS[problem.data.data_type]
+    return inputs.product_of(problem, dims, *operands, element, batches=batches, beta=1.0)

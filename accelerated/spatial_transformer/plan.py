@@ -43,6 +43,7 @@ ROW_BLOCKS, SINGLE_BLOCKS = 2, 4  # of a multiprocessor, then: of packs, of sing
 PLANE_THREADS, BLOCK_BYTES, LARGE_PLANE, COPY_SHARE = 1024, 1 << 10, 1 << 15, 0.05
 MOST_PARTS = 16  # blocks of a plane
 FORWARD_TILE = 32  # output pixels of a side of a block's tile
+BOX = {"BOX_ROWS": 48, "BOX_COLUMNS": 48, "TILE_BLOCKS": 6}  # of x, for a tile; blocks of a multiprocessor
 MOST_IMAGES = 65536  # in the second dimension of a grid
 
 
@@ -83,7 +84,15 @@ class TransformerProblem(Problem):
         """Return the launch of a kernel with ``count`` blocks for each of so many images."""
         constants = {
             GRIDS: {},
-            SAMPLER: {"PLANE_THREADS": PLANE_THREADS, "PLANE_BLOCKS": 1, "LINEAR": 0},
+            SAMPLER: {
+                "PLANE_THREADS": PLANE_THREADS,
+                "PLANE_BLOCKS": 1,
+                "LINEAR": 0,
+                "BEHIND": 0,
+                **BOX,
+                "BESIDE": 0,
+                "LEAVES": 0,
+            },
             GRADIENTS: {"CHUNK": CHUNK, "LANE_WIDTH": 0, "FUSED": 0},
         }
         others = {**constants[source], **definitions}
@@ -114,12 +123,9 @@ class GridSolver(Solver[TransformerProblem]):
         threads = pixels // of_thread
         of_image = blocks(threads)[0]
         fields = [
-            ("pixels", c_uint(pixels)),
-            ("images", c_uint(problem.images)),
-            ("width", FastDivmod.of(problem.width)),
-            ("height", FastDivmod.of(problem.height)),
-            ("blocks", FastDivmod.of(of_image)),
-        ]
+            ("pixels", c_uint(pixels)), ("images", c_uint(problem.images)), ("width", FastDivmod.of(problem.width)),
+            ("height", FastDivmod.of(problem.height)), ("blocks", FastDivmod.of(of_image)),
+        ]  # fmt: skip
         if forward:
             of_images = next(n for n in GRID_IMAGES if n == 1 or -(-problem.images // n) * threads >= busy)
             count, operands = -(-problem.images // of_images) * of_image, ("theta", "grid")
@@ -174,13 +180,10 @@ class SamplerSolver(Solver[TransformerProblem]):
             groups = -(-problem.channels // channels)
             interleaved = o.y.strides[1] == 1 and problem.channels > 1
             fields = [
-                *problem.forward_fields(),
-                ("threads", c_uint(pixels * groups)),
-                ("pixels", FastDivmod.of(pixels)),
-                ("groups", FastDivmod.of(groups)),
-                ("interleaved", c_int(interleaved)),
-            ]
-            count, operands = blocks(pixels * groups)[0], ("x", "grid", "y")
+                *problem.forward_fields(), ("threads", c_uint(pixels * groups)), ("pixels", FastDivmod.of(pixels)),
+                ("groups", FastDivmod.of(groups)), ("interleaved", c_int(interleaved)),
+            ]  # fmt: skip
+            count, operands = blocks(pixels * groups)[0], ("x", "grid", "y", "")
             return [problem.launch(SAMPLER, "sampler_forward", operands, fields, count, CHANNELS=channels)]
         return self._gradients(problem)
 
@@ -265,30 +268,6 @@ class SamplerSolver(Solver[TransformerProblem]):
         return dict.fromkeys(("dx", "dy"), PACK_BYTES)
 
 
-class TilesSamplerSolver(Solver[TransformerProblem]):
-    """Sampling of few channels that lie side by side."""
-
-    name = "spatial_transformer.sampler_tiles"
-
-    def serves(self, problem: TransformerProblem) -> bool:
-        o = problem.operation
-        if not isinstance(o, SpatialTfSamplerForward) or not problem.aligned or not 1 < problem.channels <= CHANNELS:
-            return False
-        return all(t.strides[1] == 1 and t.strides[3] == problem.channels for t in (o.x, o.y))
-
-    def applies(self, problem: TransformerProblem) -> bool:
-        return self.serves(problem) and problem.images * problem.pixels >= MANY_PIXELS
-
-    def alignment(self, problem: TransformerProblem) -> Mapping[str, int]:
-        return {"grid": COORDINATES * problem.operation.x.scalar_bytes}
-
-    def launches(self, problem: TransformerProblem) -> list[Launch]:
-        across, down = -(-problem.width // FORWARD_TILE), -(-problem.height // FORWARD_TILE)
-        fields = [*problem.forward_fields(), ("across", FastDivmod.of(across)), ("down", FastDivmod.of(down))]
-        count, operands = problem.images * across * down, ("x", "grid", "y")
-        return [problem.launch(SAMPLER, "sampler_forward_tiles", operands, fields, count, CHANNELS=problem.channels)]
-
-
 class PlanesSamplerSolver(Solver[TransformerProblem]):
     """Sampling of contiguous planes that shared memory holds."""
 
@@ -317,7 +296,8 @@ class PlanesSamplerSolver(Solver[TransformerProblem]):
     def alignment(self, problem: TransformerProblem) -> Mapping[str, int]:
         return {"x": PACK_BYTES, "grid": COORDINATES * problem.operation.x.scalar_bytes}
 
-    def launches(self, problem: TransformerProblem) -> list[Launch]:
+    def launches(self, problem: TransformerProblem, tiles: int = 0) -> list[Launch]:
+        """tiles: of an image, where those that are smooth are sampled without planes before."""
         o, plane = problem.operation, self._plane_bytes(problem)
         planes, room = problem.images * problem.channels, problem.device.shared_bytes_per_block + BLOCK_BYTES
         of_multiprocessor = min(room // (plane + BLOCK_BYTES), 2)
@@ -332,17 +312,68 @@ class PlanesSamplerSolver(Solver[TransformerProblem]):
         parts = -(-problem.pixels // part)
         linear = o.y.strides[2:] == (problem.width, 1)
         fields = [
-            *problem.forward_fields(),
-            ("parts", FastDivmod.of(parts)),
-            ("channels", FastDivmod.of(problem.channels)),
-            ("pixels", c_uint(problem.pixels)),
-            ("part", c_uint(part)),
-        ]
+            *problem.forward_fields(), ("parts", FastDivmod.of(parts)), ("channels", FastDivmod.of(problem.channels)),
+            ("pixels", c_uint(problem.pixels)), ("part", c_uint(part)), ("items", c_uint(planes * parts)),
+            ("across", c_uint(-(-problem.width // FORWARD_TILE))), ("tiles", c_uint(tiles)),
+        ]  # fmt: skip
         launch = problem.launch(
-            SAMPLER, "sampler_forward_planes", ("x", "grid", "y"), fields, planes * parts, shared_bytes=plane,
-            threads=PLANE_THREADS, CHANNELS=1, PLANE_BLOCKS=of_multiprocessor, LINEAR=int(linear),
+            SAMPLER, "sampler_forward_planes", ("x", "grid", "y", SCRATCH if tiles else ""), fields,
+            min(planes * parts, slots) if tiles else planes * parts, shared_bytes=plane,
+            scratch_bytes=problem.images * tiles, threads=PLANE_THREADS,
+            CHANNELS=1, PLANE_BLOCKS=of_multiprocessor, LINEAR=int(linear), BEHIND=int(tiles > 0),
         )  # fmt: skip
         return [launch]
+
+
+class TilesSamplerSolver(Solver[TransformerProblem]):
+    """Sampling of few channels, all of them together, where neighbours sample neighbours."""
+
+    name = "spatial_transformer.sampler_tiles"
+    planes = PlanesSamplerSolver()
+
+    @staticmethod
+    def _beside(problem: TransformerProblem) -> bool:
+        """Return whether channels lie side by side, of x and of y."""
+        o = problem.operation
+        return problem.channels > 1 and all(t.strides[1] == 1 and t.strides[3] == problem.channels for t in (o.x, o.y))
+
+    def _has_boxes(self, problem: TransformerProblem) -> bool:
+        """Return whether rows of x are made of packs."""
+        x, step = problem.operation.x, problem.channels if self._beside(problem) else 1
+        begin = [x.strides[d] for d in (0, 1, 2) if x.dims[d] > 1 and not (d == 1 and step > 1)]
+        return all(n * x.scalar_bytes % PACK_BYTES == 0 for n in (x.dims[3] * step, *begin))
+
+    def serves(self, problem: TransformerProblem) -> bool:
+        o = problem.operation
+        if not isinstance(o, SpatialTfSamplerForward) or not problem.aligned or problem.channels > CHANNELS:
+            return False
+        return self._beside(problem) or (o.x.strides[3] == 1 and self._has_boxes(problem))
+
+    def applies(self, problem: TransformerProblem) -> bool:
+        if not self.serves(problem) or problem.images * problem.pixels < MANY_PIXELS:
+            return False
+        # Planes of 16 bits take less, two of them a multiprocessor.
+        return self._beside(problem) or (self.planes.applies(problem) and problem.operation.x.scalar_bytes > 2)
+
+    def alignment(self, problem: TransformerProblem) -> Mapping[str, int]:
+        return self.planes.alignment(problem)
+
+    def launches(self, problem: TransformerProblem) -> list[Launch]:
+        across, down = -(-problem.width // FORWARD_TILE), -(-problem.height // FORWARD_TILE)
+        tiles, beside, scalar_bytes = across * down, self._beside(problem), problem.operation.x.scalar_bytes
+        leaves = not beside and self.planes.applies(problem) and tiles <= PLANE_THREADS
+        has_boxes, few = self._has_boxes(problem), problem.channels <= 4 and scalar_bytes <= 4
+        box = has_boxes * BOX["BOX_ROWS"] * BOX["BOX_COLUMNS"] * problem.channels * scalar_bytes
+        fields = [
+            *problem.forward_fields(), ("across", FastDivmod.of(across)), ("down", FastDivmod.of(down)),
+            ("box_rows", c_int(has_boxes * BOX["BOX_ROWS"])),
+        ]  # fmt: skip
+        launch = problem.launch(
+            SAMPLER, "sampler_forward_tiles", ("x", "grid", "y", SCRATCH if leaves else ""), fields, problem.images * tiles,
+            shared_bytes=box, scratch_bytes=problem.images * tiles * leaves, CHANNELS=problem.channels, BESIDE=int(beside),
+            LEAVES=int(leaves), TILE_BLOCKS=BOX["TILE_BLOCKS"] if few else BOX["TILE_BLOCKS"] // 2,
+        )  # fmt: skip
+        return [launch, *(self.planes.launches(problem, tiles) if leaves else ())]
 
 
 class SortedSamplerSolver(SamplerSolver):
@@ -359,7 +390,7 @@ class SortedSamplerSolver(SamplerSolver):
         return self.serves(problem) and problem.pixels > SORTED_PIXELS
 
 
-SOLVERS = (GridSolver(), PlanesSamplerSolver(), TilesSamplerSolver(), SortedSamplerSolver(), SamplerSolver())
+SOLVERS = (GridSolver(), TilesSamplerSolver(), PlanesSamplerSolver(), SortedSamplerSolver(), SamplerSolver())
 OPERATIONS = (
     SpatialTfGridGeneratorForward,
     SpatialTfGridGeneratorBackward,

@@ -28,9 +28,19 @@ struct Cell {
     column = first(x, shape.width, right), row = first(y, shape.height, below);
   }
   __device__ __forceinline__ bool sound() const { return zero == COMPUTE(0); }
+  // Whether a corner lies inside.
+  __device__ __forceinline__ bool reaches(const Shape& shape) const {
+    return sound() && unsigned(row + 1) <= unsigned(shape.height) && unsigned(column + 1) <= unsigned(shape.width);
+  }
   // Of its first pixel; anywhere, where that lies outside.
   __device__ __forceinline__ unsigned offset(unsigned of_row, unsigned of_column) const {
     return row * of_row + column * of_column;
+  }
+  // Of the four pixels around it, by what they weigh.
+  __device__ __forceinline__ COMPUTE sum(const COMPUTE (&value)[2][2]) const {
+    const COMPUTE above = COMPUTE(1) - below, left = COMPUTE(1) - right;
+    return zero + above * left * value[0][0] + above * right * value[0][1] + below * left * value[1][0] +
+           below * right * value[1][1];
   }
   // Far beyond the input it is the first or the last integer, and not behind it.
   static __device__ __forceinline__ int first(COMPUTE coordinate, int size, COMPUTE& behind) {
@@ -45,18 +55,16 @@ struct Cell {
   }
 };
 
-// The four pixels around a sample: which of them lie inside, and what they weigh.
+// The four pixels around a sample: which of them lie inside.
 struct Around {
+  const Cell& cell;
   bool above, below, left, right;
-  COMPUTE of_below, of_right, zero;
   __device__ __forceinline__ Around(const Cell& cell, const Shape& shape)
-      : above(unsigned(cell.row) < unsigned(shape.height)),
+      : cell(cell),
+        above(unsigned(cell.row) < unsigned(shape.height)),
         below(unsigned(cell.row + 1) < unsigned(shape.height)),
         left(unsigned(cell.column) < unsigned(shape.width)),
-        right(unsigned(cell.column + 1) < unsigned(shape.width)),
-        of_below(cell.below),
-        of_right(cell.right),
-        zero(cell.zero) {}
+        right(unsigned(cell.column + 1) < unsigned(shape.width)) {}
   // upper: the first of them; `row` and `column` are distances in memory. Those outside are zeros.
   __device__ __forceinline__ void read(const ELEMENT* upper, int row, int column, COMPUTE (&value)[2][2]) const {
     const ELEMENT* const lower = upper + row;
@@ -68,8 +76,21 @@ struct Around {
   __device__ __forceinline__ COMPUTE sum(const ELEMENT* upper, int row, int column) const {
     COMPUTE value[2][2];
     read(upper, row, column, value);
-    const COMPUTE of_above = COMPUTE(1) - of_below, of_left = COMPUTE(1) - of_right;
-    return zero + of_above * of_left * value[0][0] + of_above * of_right * value[0][1] +
-           of_below * of_left * value[1][0] + of_below * of_right * value[1][1];
+    return cell.sum(value);
+  }
+};
+
+// The pixels around some samples, of those with a corner inside.
+struct Bounds {
+  int above, left, below, right;
+  static __device__ __forceinline__ Bounds none() { return {1 << 24, 1 << 24, -1, -1}; }
+  __device__ __forceinline__ void include(const Cell& cell, const Shape& shape) {
+    if (!cell.reaches(shape)) return;
+    above = min(above, cell.row), below = max(below, cell.row + 1);
+    left = min(left, cell.column), right = max(right, cell.column + 1);
+  }
+  __device__ __forceinline__ void merge_lanes() {
+    above = __reduce_min_sync(0xFFFFFFFF, above), below = __reduce_max_sync(0xFFFFFFFF, below);
+    left = __reduce_min_sync(0xFFFFFFFF, left), right = __reduce_max_sync(0xFFFFFFFF, right);
   }
 };

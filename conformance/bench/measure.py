@@ -74,10 +74,12 @@ def workspace_of(operation: Operation) -> str | None:
 
 
 def algorithms_of(operation: Any) -> list[tuple[str, Any]]:
-    """A call on a recurrent network by each algorithm with which a vendor may serve any of them, and with both math types."""
-    kinds = product(
-        (STANDARD, PERSIST_STATIC), (cudnnMathType_t.CUDNN_DEFAULT_MATH, cudnnMathType_t.CUDNN_TENSOR_OP_MATH)
-    )
+    """A call on a recurrent network by each algorithm with which a vendor may serve any of them, and with both math types;
+    products that may not be rounded are not for a rival either."""
+    math_types = [cudnnMathType_t.CUDNN_DEFAULT_MATH, cudnnMathType_t.CUDNN_TENSOR_OP_MATH]
+    if operation.network.math_type == cudnnMathType_t.CUDNN_FMA_MATH:
+        math_types = [cudnnMathType_t.CUDNN_FMA_MATH]
+    kinds = product((STANDARD, PERSIST_STATIC), math_types)
     return [
         (
             f"{algo.name.removeprefix('CUDNN_RNN_ALGO_')} {math.name.removeprefix('CUDNN_')}",

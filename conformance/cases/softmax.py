@@ -117,6 +117,18 @@ def test_large_numbers(trial, dims, mode, data_type):
         trial(operation, before=holding(operation, np.resize(np.linspace(-300, 300, 41), operation.x.count)))
 
 
+@shows("cudnnSoftmaxAlgorithm_t/c03")
+@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+@pytest.mark.parametrize("dims", [(3, 127, 1, 2), (5, 6, 1, 1), (3, 70, 2, 6), (1, 1201, 2, 1)], ids=by_shape)
+def test_logarithms_beside_large_numbers(trial, dims, mode):
+    """Near zero, where an error of the size of what the largest numbers are rounded to would show."""
+    operation = forward(LOG, mode, TensorSpec.packed(HALF, dims))
+    for largest in (59968, 1003):
+        x = np.full(operation.x.count, -largest, np.float32)
+        x[:: dims[1] // 2 + 1] = largest
+        trial(operation, before=holding(operation, x))
+
+
 @pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
 def test_more_than_threads_can_keep(trial, mode):
     """130000 elements exceed registers and shared memory of a block; of several, rises and falls of the maximum."""

@@ -299,6 +299,17 @@ def test_coordinates_that_are_no_numbers(trial, data_type):
 
 
 @shows("cudnnSpatialTfSamplerForward/c01", "cudnnSpatialTfSamplerBackward/c01")
+@by_type
+def test_the_largest_coordinates(trial, data_type):
+    """They are finite and far outside, though the column that they name is no finite number (D522)."""
+    x, dims, largest = (1, 2, 9, 11), (1, 2, 12, 12), np.finfo(NUMPY_TYPES[data_type]).max
+    values = [largest, -largest, 0.6 * largest, -0.9, -0.6, -0.35, -0.1, 0.15, 0.4, 0.6, 0.85]
+    pairs = [(a, b) for a in values for b in values]
+    for operation in (forward(data_type, dims, x), backward(data_type, dims, x)):
+        trial(operation, before=with_grid(operation, pairs))
+
+
+@shows("cudnnSpatialTfSamplerForward/c01", "cudnnSpatialTfSamplerBackward/c01")
 @pytest.mark.parametrize("data_type", [FLOAT, DOUBLE], ids=lambda t: t.name)
 def test_pixels_that_are_no_numbers(trial, data_type):
     """A NaN or infinity counts where it has weight, and nowhere else."""

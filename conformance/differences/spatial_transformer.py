@@ -39,6 +39,7 @@ declare(
                     "from_theta_to_its_gradient*HALF",
                     "layouts",
                     "samples_behind_the_last_tile",
+                    "the_largest_coordinates*HALF",
                 )
             ),
             recorded=(Disagreement("outputs", ("cudnnSpatialTfSamplerBackward",), when=of_type("HALF")),),

@@ -101,9 +101,9 @@ def statistics(operation: BatchStatistics, x: Array, epsilon: float) -> Statisti
 
     A sum of m terms goes through m roundings, the division one more. An error d of the mean adds d^2 to the variance, whatever the
     order; a running mean, or one of blocks, is rounded at every step, which adds its roundoff times the distances from it. Where sums
-    of squares leave the range of the compute type, nothing is determined.
+    of squares leave the range of the compute type, nothing is determined; squares that underflow may be zeros.
     """
-    axes, (unit, _, largest) = operation.reduced_dims, PRECISION[operation.compute_type]
+    axes, (unit, smallest, largest) = operation.reduced_dims, PRECISION[operation.compute_type]
     count = int(np.prod([x.shape[d] for d in axes]))
     mean = x.mean(axes, keepdims=True)
     size = np.abs(x).mean(axes, keepdims=True)
@@ -111,6 +111,7 @@ def statistics(operation: BatchStatistics, x: Array, epsilon: float) -> Statisti
     variance = (distance * distance).mean(axes, keepdims=True)
     mean_error = (count + 1) * size
     variance_error = (count + 6) * variance + unit * mean_error**2 + 4 * size * distance.mean(axes, keepdims=True)
+    variance_error += smallest / unit
     squares = count * np.square(2 * np.abs(x).max(axes, keepdims=True))
     variance_error = np.where((squares >= largest) & np.isfinite(variance), np.inf, variance_error)
     share = unit * variance_error / (variance + epsilon)
@@ -127,7 +128,7 @@ def statistics(operation: BatchStatistics, x: Array, epsilon: float) -> Statisti
         of_mean = walked(count + 1, np.sqrt(np.square(mean) + variance), norm) + few(2) * np.square(mean)
         of_variance = walked(count, np.sqrt(6) * variance, fourth) + few(6) * np.square(variance)
         of_variance = of_variance + 16 * size**2 * variance / count
-        of_variance = of_variance + np.square(9 * unit * of_mean)
+        of_variance = of_variance + np.square(9 * unit * of_mean) + np.square(smallest / unit)
         slope = np.where(share < STEEP, 0.5 / (1 - np.minimum(share, STEEP)) ** 1.5 / (variance + epsilon), np.inf)
         return Squares(of_mean, of_variance, slope**2 * of_variance + few(4))
 
@@ -330,7 +331,8 @@ def gradient(
         sums = bias_error() + np.abs(normalized) * scale_error() + normalized_error() * np.abs(scale_gradient)
         terms = size + (np.abs(bias_gradient) + np.abs(normalized * scale_gradient)) / s.count
         inner = sums / s.count + (s.inverse_error + 6) * terms + open_
-        return np.maximum(np.abs(factor), smallest / unit) * inner  # the factor may underflow
+        # The factor may underflow, and that of x - mean in the sum of products.
+        return np.maximum(np.abs(factor), smallest / unit) * inner + smallest / unit * np.abs(x - s.mean)
 
     # The same of what is expected: what all elements share does not average out.
     def normalized_squares(own: float) -> Array:
@@ -357,7 +359,7 @@ def gradient(
         terms = np.square(dy) + (np.square(bias_gradient) + np.square(normalized * scale_gradient)) / s.count**2
         shared = (total(open_) + np.abs(normalized) * total(open_ * np.abs(normalized))) / s.count
         inner = sums / s.count**2 + (s.squares().inverse + few(6)) * terms + undecided(open_ + shared)
-        return np.asarray(np.square(factor) * inner)
+        return np.asarray(np.square(factor) * inner + np.square(smallest / unit * (x - s.mean)))
 
     found = {
         "dx": Exact(dx, error, 1, spread=lambda: Steps(squares())),

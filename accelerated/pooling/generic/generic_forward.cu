@@ -1,43 +1,33 @@
 // Pooling forward (3.2.69) with any window, in any layout; static and global windows have kernels of their own.
 //
 // Tiling: `tile` has a tile of outputs for a block, in packs of planes or channels, and reads x once to shared
-// memory (generic_tile.cuh). `thread` has a thread for 16 bytes of y, where windows of channels overlap little. `team`
-// has a block for a pack of outputs with a large window: its threads share the rows and columns.
+// memory (generic_tile.cuh). `thread` has a thread for 16 bytes of y, where windows of channels overlap little. `bands`
+// reads what high windows beside each other cover, full rows of planes or of some channels: a thread pools packs of
+// some rows, and windows then pool columns in shared memory.
 //
 // Roofline bound: bytes, x read and y written once; one operation for every input of every window: of 3x3 windows by
 // estimate 50 instructions an element, 6 us for 32x128x28x28 of float, as many as memory needs.
 #include "pooling/generic/generic_tile.cuh"
 
-constexpr int WARP = 32, MAX_WARPS = 8;
+constexpr int IN_FLIGHT = 20;  // registers of a thread for what is in flight together
 
 struct ForwardArguments {
   const ELEMENT* x;
   ELEMENT* y;
   Pooling pooling;
   Walk walk;
-  int column_bits;  // of the threads of a team: log2 of those along axis 2
 };
 
-// Pools over the threads of a block; the first has the result.
-template <class Pool, int P> __device__ __forceinline__ void reduce_block(COMPUTE (&pooled)[P]) {
-  __shared__ COMPUTE of_warps[MAX_WARPS][P];
-#pragma unroll
-  for (int i = 0; i < P; i++) {
-    for (int distance = WARP / 2; distance > 0; distance /= 2)
-      pooled[i] = Pool::both(pooled[i], __shfl_xor_sync(~0u, pooled[i], distance));
-    if (threadIdx.x % WARP == 0) of_warps[threadIdx.x / WARP][i] = pooled[i];
-  }
-  __syncthreads();
-  if (threadIdx.x > 0) return;
-  for (int warp = 1; warp < blockDim.x / WARP; warp++)
-#pragma unroll
-    for (int i = 0; i < P; i++) pooled[i] = Pool::both(pooled[i], of_warps[warp][i]);
+// What a window of that pools to `pooled` gives.
+template <class Pool>
+__device__ __forceinline__ COMPUTE finished(const Pooling& pooling, COMPUTE pooled, COMPUTE divisor, bool empty) {
+  return pooling.alpha * (Pool::AVERAGE ? pooled / divisor : empty ? lowest<ELEMENT>() : Pool::result(pooled));
 }
 
-template <class Pool, int P, bool TEAM> __device__ __forceinline__ void forward(const ForwardArguments& a) {
+template <class Pool, int P> __device__ __forceinline__ void pool_window(const ForwardArguments& a) {
   const Pooling& pooling = a.pooling;
-  const unsigned index = TEAM ? blockIdx.x : blockIdx.x * blockDim.x + threadIdx.x;
-  if (!TEAM && index >= a.walk.packs) return;
+  const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
+  if (index >= a.walk.packs) return;
   int o[3];
   long long x_offset, y_offset;
   a.walk.locate(index, o, y_offset, x_offset);
@@ -46,47 +36,119 @@ template <class Pool, int P, bool TEAM> __device__ __forceinline__ void forward(
   COMPUTE pooled[P];
 #pragma unroll
   for (int i = 0; i < P; i++) pooled[i] = load<COMPUTE>(Pool::nothing());
-  auto take = [&](int p0, int p1, int p2) {
+  window.visit_part(0, 1, 0, 1, [&](int p0, int p1, int p2) {
     const long long offset = p0 * pooling.x_stride[0] + p1 * pooling.x_stride[1] + p2 * pooling.x_stride[2];
     const Pack<ELEMENT, P> pack = load_items<P, true>(x + offset, 0);
 #pragma unroll
     for (int i = 0; i < P; i++) pooled[i] = Pool::both(pooled[i], load<COMPUTE>(pack.item[i]));
-  };
-  if (TEAM) {
-    const int columns = 1 << a.column_bits;
-    window.visit_part(threadIdx.x >> a.column_bits, blockDim.x >> a.column_bits, threadIdx.x & (columns - 1), columns,
-                      take);
-    reduce_block<Pool, P>(pooled);
-    if (threadIdx.x > 0) return;
-  } else {
-    window.visit_part(0, 1, 0, 1, take);
-  }
+  });
   const bool empty = window.empty();
   const COMPUTE divisor = Pool::AVERAGE ? window.divisor(pooling) : COMPUTE(1);
   COMPUTE result[P];
 #pragma unroll
-  for (int i = 0; i < P; i++)
-    result[i] = pooling.alpha * (Pool::AVERAGE ? pooled[i] / divisor
-                                 : empty       ? lowest<ELEMENT>()
-                                               : Pool::result(pooled[i]));
+  for (int i = 0; i < P; i++) result[i] = finished<Pool>(pooling, pooled[i], divisor, empty);
   write_pack<P>(a.y + y_offset, 1, true, P, result, pooling.beta);
-}
-
-template <class Pool, bool TEAM> __device__ __forceinline__ void forward(const ForwardArguments& a) {
-  with_width(a.walk.width, [&](auto width) { forward<Pool, decltype(width)::value, TEAM>(a); });
-}
-template <bool TEAM> __device__ __forceinline__ void forward(const ForwardArguments& a) {
-  if (a.pooling.mode == AVERAGE_INCLUDE || a.pooling.mode == AVERAGE_EXCLUDE) return forward<Sum, TEAM>(a);
-  a.pooling.propagate ? forward<NumbersAndNan, TEAM>(a) : forward<Numbers, TEAM>(a);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4) pooling_generic_forward_thread(const ForwardArguments a) {
   griddepcontrol_wait();
-  forward<false>(a);
+  with_pool(a.pooling.mode, a.pooling.propagate, [&](auto pool) {
+    with_width(a.walk.width, [&](auto width) { pool_window<decltype(pool), decltype(width)::value>(a); });
+  });
 }
-extern "C" __global__ void __launch_bounds__(256) pooling_generic_forward_team(const ForwardArguments a) {
+
+struct BandArguments {
+  const ELEMENT* x;
+  ELEMENT* y;
+  Pooling pooling;
+  Walk walk;              // bands: all windows along axis 2 that begin in one row, of one plane or some channels
+  unsigned bands, width;  // of a block; elements of a pack
+  unsigned lane_bits;     // log2 of the threads of a window
+  long long step;         // elements from the packs of a position to those of the next, or from pack to pack of a row
+  FastDivmod packs, neighbours, slices;  // of a row; of a position; parts of the rows of a band
+  FastDivmod outputs, channels;          // along axis 2; of a band
+};
+struct BandPosition {
+  long long y_offset;
+  int at[2];  // of the outputs along axes 0 and 1
+};
+
+// Shared memory: the positions of the bands of a block, and what is pooled of their packs by rows.
+template <class Pool, int P> __device__ __forceinline__ void pool_bands(const BandArguments& a) {
+  const Pooling& pooling = a.pooling;
+  BandPosition* const positions = reinterpret_cast<BandPosition*>(shared_memory);
+  COMPUTE* const columns = reinterpret_cast<COMPUTE*>(positions + a.bands);
+  const unsigned first = blockIdx.x * a.bands, bands = min(a.bands, a.walk.packs - first), row = a.packs.divisor * P;
+  const int slices = a.slices.divisor;
+  for (unsigned item = threadIdx.x; item < bands * slices * a.packs.divisor; item += blockDim.x) {
+    unsigned pack, slice, neighbour;
+    const unsigned band = a.slices.divide(a.packs.divide(item, pack), slice);
+    const unsigned position = a.neighbours.divide(pack, neighbour);
+    int o[3];
+    long long x_offset, y_offset;
+    a.walk.locate(first + band, o, y_offset, x_offset);
+    if (pack == 0 && slice == 0) positions[band] = {y_offset, {o[0], o[1]}};
+    const Span rows(pooling.axis[0], o[0]), lines(pooling.axis[1], o[1]);
+    const ELEMENT* line = a.x + (x_offset + position * a.step + neighbour * P +
+                                 (rows.first + int(slice)) * pooling.x_stride[0] + lines.first * pooling.x_stride[1]);
+    constexpr int FLIGHT = IN_FLIGHT / ((sizeof(Pack<ELEMENT, P>) + 3) / 4);
+    const int count = a.slices.divide(max(rows.count() + slices - 1 - int(slice), 0));
+    const long long hop = slices * pooling.x_stride[0];
+    COMPUTE pooled[P];
+#pragma unroll
+    for (int i = 0; i < P; i++) pooled[i] = load<COMPUTE>(Pool::nothing());
+    auto take = [&](const ELEMENT*& from, int some) {
+      Pack<ELEMENT, P> taken[FLIGHT];
+#pragma unroll
+      for (int u = 0; u < FLIGHT; u++, from += hop)
+        if (u < some) taken[u] = load_items<P, true>(from, 0);
+#pragma unroll
+      for (int u = 0; u < FLIGHT; u++)
+        if (u < some)
+#pragma unroll
+          for (int i = 0; i < P; i++) pooled[i] = Pool::both(pooled[i], load<COMPUTE>(taken[u].item[i]));
+    };
+    for (int p1 = lines.first; p1 < lines.last; p1++, line += pooling.x_stride[1]) {
+      const ELEMENT* from = line;
+      int left = count;
+#pragma unroll 1
+      for (; left >= FLIGHT; left -= FLIGHT) take(from, FLIGHT);
+      if (left > 0) take(from, left);
+    }
+#pragma unroll
+    for (int i = 0; i < P; i++) columns[item * P + i] = pooled[i];
+  }
+  __syncthreads();
+  const unsigned lanes = 1u << a.lane_bits, lane = threadIdx.x & (lanes - 1), channels = a.channels.divisor;
+  const unsigned windows = bands * a.outputs.divisor * channels;
+  for (unsigned begin = 0; begin < windows; begin += blockDim.x >> a.lane_bits) {
+    const unsigned index = begin + (threadIdx.x >> a.lane_bits);
+    unsigned output, channel;
+    const unsigned band = a.outputs.divide(a.channels.divide(min(index, windows - 1), channel), output);
+    const Span span(pooling.axis[2], output);
+    COMPUTE pooled = load<COMPUTE>(Pool::nothing());
+    for (int slice = 0; slice < slices; slice++)
+#pragma unroll 4
+      for (int p2 = span.first + int(lane); p2 < span.last; p2 += lanes)
+        pooled = Pool::both(pooled, columns[(band * slices + slice) * row + p2 * channels + channel]);
+    for (unsigned distance = lanes / 2; distance > 0; distance /= 2)
+      pooled = Pool::both(pooled, __shfl_xor_sync(~0u, pooled, distance));
+    if (index >= windows || lane > 0) continue;
+    const BandPosition origin = positions[band];
+    const Window window(pooling, {origin.at[0], origin.at[1], int(output)});
+    const COMPUTE result[] = {
+        finished<Pool>(pooling, pooled, Pool::AVERAGE ? window.divisor(pooling) : COMPUTE(1), window.empty())};
+    write_pack<1>(a.y + (origin.y_offset + output * pooling.y_stride[2] + channel), 1, true, 1, result, pooling.beta);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(256, 4) pooling_generic_forward_bands(const BandArguments a) {
   griddepcontrol_wait();
-  forward<true>(a);
+  with_pool(a.pooling.mode, a.pooling.propagate, [&](auto pool) {
+    if (a.width == WIDTH) return pool_bands<decltype(pool), WIDTH>(a);
+    if (a.width == WIDTH / 2) return pool_bands<decltype(pool), WIDTH / 2>(a);
+    pool_bands<decltype(pool), 1>(a);
+  });
 }
 
 struct ForwardTileArguments {
@@ -125,10 +187,7 @@ __device__ __forceinline__ void pool(const ForwardTileArguments& a, const BlockT
     }
     COMPUTE result[P];
 #pragma unroll
-    for (int i = 0; i < P; i++)
-      result[i] = pooling.alpha * (Pool::AVERAGE ? pooled[i] / divisor
-                                   : empty       ? lowest<ELEMENT>()
-                                                 : Pool::result(pooled[i]));
+    for (int i = 0; i < P; i++) result[i] = finished<Pool>(pooling, pooled[i], divisor, empty);
     write_pack<P>(a.y + tile.offsets[group].y + tile.offset_of(o, pooling.y_stride), a.tile.y_item, tile.PACKED, P,
                   result, pooling.beta);
   });
@@ -148,7 +207,6 @@ __device__ __forceinline__ void forward(const ForwardTileArguments& a, const Blo
 extern "C" __global__ void __launch_bounds__(256) pooling_generic_forward_tile(const ForwardTileArguments a) {
   griddepcontrol_wait();
   with_tile(a.tile, [&](const auto& tile) {
-    if (a.pooling.mode == AVERAGE_INCLUDE || a.pooling.mode == AVERAGE_EXCLUDE) return forward<Sum>(a, tile);
-    a.pooling.propagate ? forward<NumbersAndNan>(a, tile) : forward<Numbers>(a, tile);
+    with_pool(a.pooling.mode, a.pooling.propagate, [&](auto pool) { forward<decltype(pool)>(a, tile); });
   });
 }

@@ -2,42 +2,83 @@
 
 from __future__ import annotations
 
-from ctypes import c_int
-from math import prod
+from ctypes import c_longlong, c_uint
+from dataclasses import replace
+from math import gcd, prod
 
-from ...primitives.geometry import THREADS
+from dualdnn.api.operations.specs import SCALAR_BYTES
+
+from ...primitives.geometry import THREADS, FastDivmod
 from ..problem import FORWARD, WARP, Configuration, PoolingProblem, PoolingSolver, power_of_two
 from .generic import configured, pack_width, thread_blocks, walk_of
 from .generic_tile import tiled
 
 SOURCE = "pooling/generic/generic_forward.cu"
-SHARED_WINDOW, LARGE_WINDOW = 32, 1024  # positions from which a block may share, and shares, a window
+HIGH_WINDOW, LARGE_WINDOW = 8, 1024  # rows from which bands are pooled by rows first; positions, where bands overlap
+MAX_BANDS = 2  # over a row of inputs, else tiles take less time
 MANY_THREADS = 2**16  # about what keeps a GPU busy
-LOADS = 8  # of a thread of a team
+MOST_ROWS = 40  # of a band, about, for a thread
+SUMMANDS = 4  # of a thread that pools columns
+POSITION_BYTES, MAX_SHARED_BYTES = 16, 48 * 1024  # of a band; of a block
 OVERLAP = 4  # windows over an input, from which blocks keep channels for all of them
 
 
 class GenericForward(PoolingSolver):
-    """Any forward call: blocks have tiles of outputs, or one of a large window; a thread has a pack of channels where
+    """Any forward call: blocks have bands of high windows, or tiles of outputs; a thread has a pack of channels where
     windows overlap little."""
 
     name = "pooling.generic_forward"
     kinds = (FORWARD,)
 
     def configuration(self, problem: PoolingProblem) -> Configuration | None:
-        shape, width = problem.shape, pack_width(problem)
-        walk = walk_of(shape, width, forward=True)
-        few, large = walk.packs < MANY_THREADS, shape.covered >= LARGE_WINDOW and not shape.channels_last
-        if large or (few and shape.covered >= SHARED_WINDOW):
-            threads = min(THREADS, max(WARP, power_of_two(shape.covered // LOADS)))
-            columns = min(threads, power_of_two(min(shape.axes[2].window, shape.axes[2].input)))
-            bits = c_int(columns.bit_length() - 1)
-            return configured(
-                problem, SOURCE, "team", width, walk.packs, threads, ("walk", walk), ("column_bits", bits)
-            )
+        shape = problem.shape
+        bands = _bands(problem)
+        if bands is not None:
+            return bands
         apart = shape.channels_last and shape.covered < OVERLAP * prod(axis.stride for axis in shape.axes)
         tile = None if apart else tiled(problem, SOURCE)
         if tile is not None:
             return tile
-        fields = (("walk", walk), ("column_bits", c_int(0)))
-        return configured(problem, SOURCE, "thread", width, thread_blocks(walk), THREADS, *fields)
+        width = pack_width(problem)
+        walk = walk_of(shape, width, forward=True)
+        return configured(problem, SOURCE, "thread", width, thread_blocks(walk), THREADS, ("walk", walk))
+
+
+def _bands(problem: PoolingProblem) -> Configuration | None:
+    """Return the launch for bands of high windows; None where windows are low, or rows are no neighbours in memory, or
+    too long."""
+    shape, scalar_bytes = problem.shape, problem.operation.x.scalar_bytes
+    high, deep, row = shape.axes
+    rows = min(high.window, high.input)
+    apart = rows <= MAX_BANDS * high.stride or shape.covered >= LARGE_WINDOW
+    if rows < HIGH_WINDOW or not apart or not (shape.channels_last or row.x_stride == 1):
+        return None
+    steps = [row.input, high.x_stride, deep.x_stride, *shape.x_steps]
+
+    def divides(width: int) -> bool:
+        fits = shape.packs(width) if shape.channels_last else all(step % width == 0 for step in steps)
+        return fits and problem.fits(width * scalar_bytes)
+
+    width = next(filter(divides, (shape.width, shape.width // 2)), 1)
+    packs, neighbours, channels, step = row.input // width, 1, 1, width
+    if shape.channels_last:
+        neighbours = gcd(shape.extents[-1] // width, power_of_two(max(1, THREADS // row.input)))
+        packs, channels, step = row.input * neighbours, neighbours * width, row.x_stride
+    walk = walk_of(replace(shape, axes=[high, deep, replace(row, output=1)]), channels, forward=True)
+    parts = -(-rows // MOST_ROWS)
+    slices = max(1, min(parts if walk.packs * packs * parts >= MANY_THREADS else rows, THREADS // packs))
+    bands = max(1, min(THREADS // (packs * slices), walk.packs // problem.device.multiprocessors))
+    threads = min(THREADS, -(-bands * slices * packs // WARP) * WARP)
+    columns = min(row.window, row.input) * slices
+    lanes = power_of_two(max(1, min(WARP, columns // SUMMANDS, threads // (bands * row.output * channels))))
+    pack_bytes = width * SCALAR_BYTES[problem.operation.compute_type]
+    nbytes = bands * (POSITION_BYTES + slices * packs * pack_bytes)
+    if nbytes > MAX_SHARED_BYTES:
+        return None
+    divisors = {"packs": packs, "neighbours": neighbours, "slices": slices, "outputs": row.output, "channels": channels}
+    fields = (
+        *(("walk", walk), ("bands", c_uint(bands)), ("width", c_uint(width))),
+        *(("lane_bits", c_uint(lanes.bit_length() - 1)), ("step", c_longlong(step))),
+        *((name, FastDivmod.of(divisor)) for name, divisor in divisors.items()),
+    )
+    return configured(problem, SOURCE, "bands", width, -(-walk.packs // bands), threads, *fields, shared_bytes=nbytes)

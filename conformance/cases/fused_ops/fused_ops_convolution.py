@@ -183,6 +183,7 @@ def test_z_has_another_layout(trial, caller, problem):
     other = NCHW if PROBLEMS[problem].get("tensor_format") == NHWC else NHWC
     z = TensorSpec.packed(operation.y.data_type, operation.y.dims, other)
     trial(sized(caller, replace(operation, z=z)))
+    trial(sized(caller, replace(operation, z=z, eqScale=None, zEqScale=None)))
 
 
 @pytest.mark.parametrize("alone, factor", [("eqScale", 2.0), ("zEqBias", 1.0)])
@@ -255,6 +256,9 @@ def test_special_values(trial, caller, make, activation, seed):
     operation = sized(caller, make(activation))
     read = "z" if make is added else "eqBias"
     trial(operation, {**dict.fromkeys(operation.operands, "normal"), read: "special"}, seed)
+    if make is added:
+        operation = sized(caller, added(activation, ("eqScale", "zEqScale")))
+        trial(operation, {**dict.fromkeys(operation.operands, "normal"), read: "special"}, seed)
 
 
 def made(caller, operation, **attributes):

@@ -135,6 +135,16 @@ def test_infinities_beside_what_is_not_determined(trial):
         )
 
 
+@shows(*of("OPERATIONGRAPH", "c01"), *of("OPERATION_POINTWISE", "c01"))
+@pytest.mark.parametrize("kind", [INT8, INT32], ids=lambda t: t.name.removeprefix("CUDNN_DATA_"))
+def test_integers_that_the_next_node_reads(trial, kind):
+    """Rounded to the nearest, as they are stored."""
+    x, b, y, z = (tensor(i + 1, (3, 5, 7), kind if i == 2 else FLOAT) for i in range(4))
+    trial(executed(
+        pointwise(Mode.CUDNN_POINTWISE_MUL, x, y, b, alpha1=3.0), pointwise(Mode.CUDNN_POINTWISE_ADD, y, z, b)
+    ))  # fmt: skip
+
+
 @shows(*of("OPERATION_GEN_STATS", "c01", "c03", "c04", "c05"), "cudnnGenStatsMode_t/c02")
 @pytest.mark.parametrize("data_type", [FLOAT, HALF, DOUBLE], ids=lambda t: t.name.removeprefix("CUDNN_DATA_"))
 @pytest.mark.parametrize(

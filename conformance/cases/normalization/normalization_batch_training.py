@@ -18,7 +18,7 @@ from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, NC
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
-from dualdnn.conformance.trial import Step
+from dualdnn.conformance.trial import Step, prepare
 
 from .normalization_batch import (
     ACTIVATION,
@@ -270,6 +270,21 @@ def test_backward_special_values(trial, mode, saved):
         trial(backward(x, mode=mode, saved=saved), {"x": "special", "dy": "normal"})
         trial(backward(x, mode=mode, saved=saved), {"x": "normal", "dy": "special"})
         trial(backward(x, mode=mode, saved=saved), {"scale": "infinite"})
+
+
+@shows(f"{FORWARD}/c01", f"{BACKWARD}/c01")
+@pytest.mark.parametrize("layout", ["nchw", "nhwc", "gaps"])
+def test_channels_near_the_ends_of_the_range(trial, layout):
+    """Distances whose squares underflow, where epsilon is 0; distances so large and an inverse so small that the factor of the former in
+    the gradient underflows (docs/errata.md, D146). Other channels are as ever."""
+    x = laid_out(FLOAT, (2, 5, 3, 5), layout)
+    for operation, of_channel in ((forward(x, running=False, epsilon=0.0), 1e-30), (backward(x), 1e21)):
+        memory = {name: prepare(operation, "normal", 5)[name] for name in operation.reads}
+        steps = [4 * step for step in x.strides]
+        np.lib.stride_tricks.as_strided(memory["x"].view(np.float32), x.dims, steps)[:, 2] *= np.float32(of_channel)
+        if "savedInvVariance" in operation.reads:
+            memory["savedInvVariance"].view(np.float32)[2] = 1 / np.float32(of_channel)
+        trial(operation, before=memory)
 
 
 @shows(f"{FORWARD}/c01", f"{BACKWARD}/c01")

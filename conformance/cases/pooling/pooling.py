@@ -78,7 +78,7 @@ GEOMETRIES = {
     "3d-global": Geometry((2, 3, 2, 3, 4), (2, 3, 4), (0, 0, 0), (1, 1, 1)),
 }
 # Sizes that take the accelerated backend through each of its kernels: many small planes, planes in several parts, large
-# windows (shared by a block), few channels, whole vectors of them.
+# windows (pooled by rows first, of few and of more than a block has threads), few channels, whole vectors of them.
 SIZES = {
     "many-planes": Geometry((5, 30, 5, 6), (3, 3), (1, 1), (2, 2)),
     "tall": Geometry((1, 1, 260, 61), (3, 3), (1, 1), (2, 2)),
@@ -93,7 +93,10 @@ SIZES = {
     "wide": Geometry((1, 1, 3, 30000), (2, 2), (0, 0), (2, 2)),
     "larger-global-channels": Geometry((1, 5, 33, 34), (33, 34), (0, 0), (1, 1)),
     "larger-windows": Geometry((1, 3, 35, 34), (33, 32), (1, 1), (1, 2)),
+    "high-windows": Geometry((2, 16, 20, 24), (8, 9), (1, 2), (7, 5)),
+    "high-windows-of-wide-rows": Geometry((1, 2, 37, 1036), (23, 7), (1, 3), (12, 7)),
     "3d-cube": Geometry((1, 4, 7, 6, 9), (3, 3, 3), (1, 1, 1), (2, 2, 2)),
+    "3d-high-windows": Geometry((1, 3, 13, 5, 12), (8, 2, 6), (1, 1, 0), (4, 3, 6)),
 }
 
 

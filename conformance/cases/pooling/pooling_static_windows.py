@@ -4,6 +4,7 @@ how memory can be accessed."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -33,6 +34,10 @@ VOLUMES = {
 LARGE_IMAGES = {
     "28": ((2, 11, 14, 28), "nchw"), "14": ((1, 3, 21, 14), "nchw"), "11": ((1, 2, 15, 11), "nchw"),
     "8-channels": ((1, 8, 14, 15), "nhwc"),
+}  # fmt: skip
+MANY_WINDOWS = {
+    "rows": (HALF, (8, 34, 64, 64), "nchw"), "elements": (FLOAT, (8, 8, 23, 95), "nchw"),
+    "channels": (HALF, (8, 64, 47, 46), "nhwc"), "few-channels": (FLOAT, (12, 5, 23, 95), "nhwc"),
 }  # fmt: skip
 SHAPES = IMAGES | VOLUMES
 # One window meets every shape in two data types; the others, and other types, meet what is compiled otherwise for them.
@@ -110,6 +115,14 @@ def test_forward_of_large_windows_with_ties(trial, data_type, shape):
     """Windows of 7x7; the last ones end beyond x, within no padding, where x has 15 or 11 positions. Rows fill a block and part of another."""
     dims, layout = LARGE_IMAGES[shape]
     for operation in forward_operations(LARGE, data_type, dims, layout):
+        trial(operation, before=with_ties(operation))
+
+
+@shows("cudnnPoolingForward/c01", "cudnnSetPooling2dDescriptor/c03")
+@pytest.mark.parametrize("shape", MANY_WINDOWS)
+def test_forward_of_many_windows(trial, shape):
+    """So many that threads have two rows of windows, and 16 bytes of channels, on a large GPU, too."""
+    for operation in islice(forward_operations(PADDED, *MANY_WINDOWS[shape]), 0, None, 3):
         trial(operation, before=with_ties(operation))
 
 

@@ -229,12 +229,17 @@ def test_networks_in_packs_of_16_bytes(chain, cell):
 @shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
 @pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=label)
 def test_layers_that_overlap(chain, cell):
-    """Several layers in one direction, whose steps need not wait for all of the layer before; ragged, and alike."""
-    for data_type, layers, lengths in ((HALF, 3, (3, 1, 0, 2, 3, 3, 1, 2, 3)), (FLOAT, 4, (2, 2))):
+    """Several layers in one direction, whose steps need not wait for all of the layer before; ragged, and alike. Inputs as wide as
+    states, so that both kinds of matrices are alike, and not."""
+    ragged = (3, 1, 0, 2, 3, 3, 1, 2, 3)
+    for data_type, layers, width, layout, lengths in (
+        (HALF, 3, 8, SEQ_MAJOR, ragged), (FLOAT, 4, 8, SEQ_MAJOR, (2, 2)), (HALF, 2, 24, BATCH_MAJOR, ragged),
+        (FLOAT, 3, 24, SEQ_MAJOR, (2, 2)),
+    ):  # fmt: skip
         spec = network(
-            cell, direction=ONE_WAY, data_type=data_type, width=8, hidden=24, layers=layers, math_type=DEFAULT
+            cell, direction=ONE_WAY, data_type=data_type, width=width, hidden=24, layers=layers, math_type=DEFAULT
         )
-        chain(*training(spec, lengths=lengths, fill=0.5))
+        chain(*training(spec, layout, lengths=lengths, fill=0.5))
 
 
 @shows(f"{DATA}/c01")

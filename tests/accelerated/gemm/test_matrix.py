@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from dualdnn.accelerated.gemm.matrix import Matrix, MatrixProduct
 from dualdnn.accelerated.gemm.matrix_tma import TILES, TmaProduct
+from dualdnn.accelerated.plans import SCRATCH
 from dualdnn.accelerated.runtime.devices import open_device
 
 TYPES = {"half": np.float16, "float": np.float32, "double": np.float64}
@@ -41,14 +42,20 @@ def laid_out(rng, rows, columns, batches, mn_major, gap, kind):
 
 
 def check(
-    sizes, element, result, tensor_cores=True, majors=(0, 0, 0), gap=0, offset=0, beta=0.0, with_bias=False, **chosen
-):
-    """Multiply and compare every element with the sum of exact products; nothing else is written."""
+    sizes, element, result, tensor_cores=True, majors=(0, 0, 0), gap=0, offset=0, beta=0.0, with_bias=False, shared="",
+    **chosen,
+):  # fmt: skip
+    """Multiply and compare every element with the sum of exact products; nothing else is written. shared: the operand of which
+    inner batches have the same."""
     m, n, k, batches = sizes
     rng = np.random.default_rng(m * 7 + n * 5 + k * 3 + gap)
     device = open_device("emulated")
     a, a_memory, a_strides = laid_out(rng, m, k, batches, majors[0], gap, TYPES[element])
     b, b_memory, b_strides = laid_out(rng, n, k, batches, majors[1], gap, TYPES[element])
+    if shared == "a":
+        a, a_strides = np.repeat(a[:, :1], batches[1], axis=1), (*a_strides[:3], 0)
+    elif shared == "b":
+        b, b_strides = np.repeat(b[:, :1], batches[1], axis=1), (*b_strides[:3], 0)
     c, c_memory, c_strides = laid_out(rng, m, n, batches, majors[2], gap, TYPES[result])
     bias = rng.standard_normal(n).astype(TYPES[element])
     compute = "double" if element == "double" else "float"
@@ -158,6 +165,44 @@ def test_epilogue_batches_and_splits(element, tensor_cores):
     check(Sizes(8, 8, 150), element, element, tensor_cores, beta=0.5, splits=5)
 
 
+@pytest.mark.parametrize("element, tensor_cores", [("half", True), ("float", True), ("float", False)])
+@pytest.mark.parametrize("majors", [(0, 0), (1, 1)], ids=str)
+@pytest.mark.parametrize("shared", "ab")
+def test_batches_of_two_levels(element, tensor_cores, majors, shared):
+    """The inner ones have the same A, or B; with TMA and without."""
+    for k in (40, 37):
+        check(Sizes(24, 40, k, (3, 2)), element, element, tensor_cores, (*majors, 0), shared=shared, beta=1.0)
+    more = {"tile": "128x64", "most_workspace": 1 << 24} if tensor_cores else {}
+    made = check(Sizes(24, 40, 64, (3, 2)), element, element, tensor_cores, (*majors, 0), 8, shared=shared, **more)
+    assert (made._by_tma is not None) == tensor_cores
+
+
+@pytest.mark.parametrize("tensor_cores, splits", [(True, None), (False, None), (False, 1), (False, 3)])
+def test_parts_that_nobody_added(tensor_cores, splits):
+    """Scratch memory has the parts of the sums, of every batch, behind what is there."""
+    device, rng = open_device("emulated"), np.random.default_rng(5)
+    a, b = (rng.standard_normal((2, rows, 200)).astype(np.float32) for rows in (6, 20))
+    begin, strides = 48, (200, 1)
+    made = MatrixProduct(
+        device, 6, 20, 200, Matrix("a", 0, *strides, 6 * 200), Matrix("b", 0, *strides, 20 * 200),
+        Matrix(SCRATCH, begin, 20, 1, 120), "float", "float", "float", tensor_cores, batches=(2, 1), splits=splits,
+        most_workspace=1 << 20,
+    )  # fmt: skip
+    launches, parts = made.launches_in_parts()
+    scratch = device.allocate(launches[0].scratch_bytes)
+    device.fill(scratch.address, launches[0].scratch_bytes, 0xFF)
+    buffers = {"a": device.allocate(a.nbytes), "b": device.allocate(b.nbytes), SCRATCH: scratch}
+    for name, values in (("a", a), ("b", b)):
+        device.upload(buffers[name].address, values.view(np.uint8).reshape(-1))
+    for launch in launches:
+        launch.start([buffers[name].address if name else 0 for name in launch.operands], None)
+    found = np.frombuffer(device.download(scratch.address, begin + parts * 960), np.float32)
+    assert np.isnan(found[: begin // 4]).all() and parts == (splits or parts)
+    expected = a.astype(float) @ b.astype(float).swapaxes(-1, -2)
+    sums = found[begin // 4 :].reshape(parts, 2, 6, 20).astype(float).sum(axis=0)
+    np.testing.assert_allclose(sums, expected, atol=0.3 if tensor_cores else 1e-4)
+
+
 def test_double_buffered_stages_are_filled_again():
     """More K-blocks than stages, and a last one in part."""
     for tile in ("mma_64", "mma_128"):
@@ -199,7 +244,7 @@ def test_tiles_and_splits_follow_from_sizes():
     assert chosen(64, 64, 1 << 15) == ("64x64", 128)
     assert chosen(64, 64, 1 << 15, 3 * 64 * 64 * 4 + 1) == ("64x64", 3)
     assert chosen(1024, 1024, 16384) == ("128x256", 4)
-    assert chosen(72, 63, 1 << 15) == ("mma_64", 16)  # rows that TMA does not read
+    assert chosen(72, 63, 1 << 15) == ("mma_64", 32)  # rows that TMA does not read
 
 
 @pytest.mark.parametrize("element, tensor_cores", [("half", True), ("float", True), ("float", False)])

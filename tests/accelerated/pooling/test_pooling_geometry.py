@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from dualdnn.accelerated.pooling.generic.generic import index_shape
 from dualdnn.accelerated.pooling.generic.generic_tile import tile_of
-from dualdnn.accelerated.pooling.global_window import column_bits
 from dualdnn.accelerated.pooling.max_backward import max_backward, max_backward_3d_nhwc
 from dualdnn.accelerated.pooling.problem import Axis
 from dualdnn.accelerated.pooling.static_average_backward import GATHERED_IMAGES, gathered_tiles
@@ -126,10 +125,3 @@ def test_rows_that_end_within_sectors_are_written_together(data_type, dims, tile
     problem = problem_of(pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 3, 2, 1, True)(data_type, dims, layout))
     static = static_shape(problem.shape)
     assert gathered_tiles(static, access_of(problem, static, GATHERED_IMAGES)) == (tiles if layout == "nchw" else 0)
-
-
-def test_columns_waste_few_threads():
-    for extent in range(1, 400):
-        bits = column_bits(extent)
-        assert 0 <= bits <= 5
-        assert -(-extent // 2**bits) * 2**bits * 3 <= extent * 4 or bits == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from dualdnn.accelerated.rnn import inputs
+from dualdnn.accelerated.gemm.matrix import MatrixProduct
 from dualdnn.accelerated.rnn.problem import RNNProblem
 from dualdnn.accelerated.rnn.weight_gradient import WeightGradientSolver
 from dualdnn.accelerated.runtime.devices import open_device
@@ -15,17 +15,29 @@ from dualdnn.conformance.bench.rnn_rows import forward, network, passes
 
 
 @pytest.mark.parametrize("cell, width, directions, layers, batches", [
-    (LSTM, 24, 1, 3, [1, 2, 3]),  # the first layer has x, the others what lies below them
-    (LSTM, 16, 1, 3, [1, 2, 3]),  # from one recurrent matrix to the next it is as far
-    (GRU, 24, 1, 2, [1, 1, 2, 2]),  # two products of recurrent matrices
-    (LSTM, 24, 2, 2, [2, 2, 2, 2]),  # directions are batches
-    (LSTM, 24, 1, 1, [1, 1]),
+    (LSTM, 24, 1, 3, [(3, 2)]),  # of both kinds of matrices
+    (LSTM, 16, 1, 3, [(1, 1), (2, 1), (3, 1)]),  # the first layer's inputs are shorter
+    (GRU, 24, 1, 1, [(1, 2), (1, 2)]),  # two products of recurrent matrices
+    (LSTM, 24, 2, 2, [(2, 1)] * 4),  # directions are batches
+    (LSTM, 24, 1, 1, [(1, 2)]),
 ])  # fmt: skip
-def test_layers_that_lie_alike_are_one_product(monkeypatch, cell, width, directions, layers, batches):
-    """By the number of batches of each product; where each batch begins, the cases of the suite judge."""
+def test_what_is_one_product(monkeypatch, cell, width, directions, layers, batches):
+    """By the batches of each product; where each begins, the cases of the suite judge."""
     spec = replace(network(cell, 24, layers, directions, HALF), input_size=width)
-    *_, operation = (operation for _, operation in passes(forward(spec, 3, (3, 2))))
-    found = []
-    monkeypatch.setattr(inputs, "multiply", lambda *_, batches, **__: found.append(max(batches)) or [])
-    WeightGradientSolver().launches(RNNProblem(operation, open_device("emulated")))
-    assert found == batches
+    assert batches_of(monkeypatch, forward(spec, 3, (3, 2))) == batches
+
+
+def test_many_vectors_are_not_copied(monkeypatch):
+    """A product of both kinds of matrices does not pay the copies of inputs."""
+    long = forward(network(LSTM, 512, 3, 1, HALF), 128, (128,) * 64)
+    assert batches_of(monkeypatch, long) == [(1, 1), (2, 1), (3, 1)]
+
+
+def batches_of(monkeypatch, training):
+    """The batches of the products of the gradients of weights, on 132 multiprocessors."""
+    *_, (_, operation) = passes(training)
+    device, found = open_device("emulated"), []
+    monkeypatch.setattr(device, "multiprocessors", 132)
+    monkeypatch.setattr(MatrixProduct, "launches_in_scratch", lambda product, _=0: found.append(product.batches) or [])
+    WeightGradientSolver().launches(RNNProblem(operation, device))
+    return found
