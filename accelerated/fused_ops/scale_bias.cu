@@ -92,8 +92,8 @@ constexpr int PIXEL_THREADS = WARP / GROUP * WARP;
 static_assert(GROUP == 8, "a warp has a byte of each word");
 
 extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) fused_ops_scale_bias_pixels(const Arguments a) {
-  __shared__ unsigned words[SLOTS][WARP];
   griddepcontrol_wait();
+  __shared__ unsigned words[SLOTS][WARP];
   const unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
   unsigned word;
   const unsigned tile = a.pixels.groups.divide(blockIdx.x, word) * SLOTS * WARP;

@@ -86,18 +86,18 @@ template <int TILE_M, int TILE_N> __device__ __forceinline__ void multiply(const
 #pragma unroll
   for (int first = 0; first < 16; first += 4) {
     Four before[4];
-    const auto place = [&](int k, int& m, int& n) {
+    const auto element_at = [&](int k, int& m, int& n) {
       m = work.first_m + Tile::first_row((first + k) / 8) + (first + k) / 2 % 4;
       n = work.first_n + Tile::first_column(k % 2);
     };
     int m, n;
 #pragma unroll
-    for (int k = 0; k < 4; k++) place(k, m, n), before[k] = before_finish<4>(a, work, m, n);
+    for (int k = 0; k < 4; k++) element_at(k, m, n), before[k] = before_finish<4>(a, work, m, n);
 #pragma unroll
     for (int k = 0; k < 4; k++) {
       const auto& row = sums[(first + k) / 2];
       const float four[4] = {row[4 * (k % 2)], row[4 * (k % 2) + 1], row[4 * (k % 2) + 2], row[4 * (k % 2) + 3]};
-      place(k, m, n), finish(a, work, m, n, four, before[k]);
+      element_at(k, m, n), finish(a, work, m, n, four, before[k]);
     }
   }
 }
