@@ -14,12 +14,10 @@ from typing import Any
 import pytest
 from _pytest.mark import KeywordMatcher
 from _pytest.mark.expression import Expression
-from dualdnn.accelerated.runtime.device import Device
 from dualdnn.conformance.plugin import case_id
 
 WANTED: dict[str, Any] = json.loads(Path(os.environ["DUALDNN_PLANTED"]).read_text(encoding="utf-8"))
 _failed: set[str] = set()
-Device.compiles_in_background = False  # another kernel would serve instead of one that has a bug
 _printed = os.dup(1)  # pytest has not yet taken what is printed
 
 

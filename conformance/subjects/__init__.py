@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from dualdnn.accelerated.runtime.device import Device
 from dualdnn.api import cudnn, miopen
 from dualdnn.api.status import NOT_INITIALIZED, CudnnError
 
@@ -42,6 +43,7 @@ class OwnSubject:
         backend, _, device = name.partition(":")
         self.backend, self.device = backend, device or None
         self.cudnn = cudnn
+        Device.compiles_in_background = False  # or another kernel serves, and that of the plan is never judged
         handle = self.new_handle()
         self.description = handle.backend.description
         cudnn.cudnnDestroy(handle)

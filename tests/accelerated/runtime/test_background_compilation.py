@@ -9,6 +9,7 @@ from dualdnn.accelerated.plans import BackgroundLaunch, Launch, pointers, struct
 from dualdnn.accelerated.primitives.tma import TmaLaunch
 from dualdnn.accelerated.runtime import device as device_module
 from dualdnn.accelerated.runtime.errors import CompileError
+from dualdnn.conformance.subjects import open_subject
 
 SOURCE = """
 struct Arguments { float* y; };
@@ -142,3 +143,10 @@ def test_a_kernel_that_cannot_be_compiled_leaves_the_other_launch(device, tmp_pa
     for address in (aligned, aligned + 4):
         launch.start([address], None)
     assert served[2:] == [(aligned + 4,)] and device.download(aligned, 4) == b"\x00\x00\x40\x40"
+
+
+def test_cases_judge_the_kernel_that_was_planned(monkeypatch):
+    """In the suite no other kernel serves until that one is compiled: it would never be judged."""
+    monkeypatch.setattr(device_module.Device, "compiles_in_background", True)
+    open_subject("accelerated:emulated")
+    assert not device_module.Device.compiles_in_background
