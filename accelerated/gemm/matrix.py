@@ -150,7 +150,7 @@ class MatrixProduct(Product):
 
     def launches_in_parts(self) -> tuple[list[Launch], int]:
         """Return the launches that leave parts of the sums one after another in scratch memory from C on, for whoever
-        adds them, and how many parts; with TMA, sums of all of K. Alpha is 1, beta 0, no gaps are between rows or batches."""
+        adds them, and how many parts; with TMA, all of K. Alpha is 1, beta 0, no gaps are between rows or batches."""
         begin, nbytes = self.c.offset, prod(self.batches) * self.m * self.n * ELEMENT_BYTES[self.compute]
         _, _, splits = self._chosen
         if self._by_tma or splits == 1:
