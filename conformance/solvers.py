@@ -80,7 +80,7 @@ def threads_ordered(handle: Any, case: str) -> Iterator[None]:
 @contextmanager
 def divided_among(handle: Any, multiprocessors: int) -> Iterator[None]:
     """Plan in this scope as on a device of so many multiprocessors; a GPU has those that it has."""
-    device = getattr(handle.backend, "device", None)
+    device = getattr(getattr(handle, "backend", None), "device", None)
     if device is None or device.kind != "emulated":
         yield
         return

@@ -85,8 +85,10 @@ int main(void) {
   pooled = device(NULL, sizeof target), probability = device(NULL, sizeof target);
   saved_mean = device(NULL, sizeof mean), saved_inverse = device(NULL, sizeof mean);
 
-  /* Running statistics with a factor of 1 are those of the batch; the variance is the unbiased one. */
-  float *running_mean = device(NULL, sizeof mean), *running_variance = device(NULL, sizeof variance);
+  /* Running statistics with a factor of 1 are those of the batch; the variance is the unbiased one. They are set
+     before, since the old ones count 0 times: what is left of memory may be NaN. */
+  float zeros[C] = {0};
+  float *running_mean = device(zeros, sizeof mean), *running_variance = device(zeros, sizeof variance);
   loss(running_mean, running_variance);
   fetch(mean, running_mean, sizeof mean), fetch(variance, running_variance, sizeof variance);
   for (int c = 0; c < C; c++) {
