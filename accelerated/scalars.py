@@ -68,7 +68,8 @@ class Scalar:
     def _needed(self, *_: object) -> NoReturn:
         raise ValueNeeded(self.name)
 
-    __float__ = __int__ = __index__ = __format__ = __lt__ = __le__ = __gt__ = __ge__ = __neg__ = __abs__ = _needed  # noqa: RUF100
+    __float__ = __int__ = __index__ = __format__ = __neg__ = __abs__ = _needed  # noqa: RUF100
+    __lt__ = __le__ = __gt__ = __ge__ = _needed  # noqa: RUF100
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __rtruediv__ = __pow__ = __rpow__ = _needed
 
 

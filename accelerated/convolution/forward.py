@@ -91,7 +91,8 @@ class ConvolutionProblem(Problem):
         return self.described[0]
 
     def product(
-        self, value: ConvolutionStruct, x: str = "x", w: str = "w", y: str = "y", offsets: tuple[int, int, int] = (0, 0, 0),
+        self, value: ConvolutionStruct, x: str = "x", w: str = "w", y: str = "y",
+        offsets: tuple[int, int, int] = (0, 0, 0),
         **options: Any,
     ) -> Product:  # fmt: skip
         """Return a product whose results are those of the convolution. x, w, y: the operands that hold them,

@@ -19,6 +19,10 @@ SOURCE = "ctc/loss.cu"
 WORD_BYTES, WARP = 4, 32
 SEQUENCE_WORDS = 4  # struct Sequence of loss.cu
 ROW_THREADS, GRADIENT_THREADS = 256, 128  # of a block
+# Fields of struct Arguments of loss.cu: areas of the workspace, what labels are, distances along the dimensions
+AREAS = ("sequences", "links", "normalizers", "forward", "backward")
+LABEL_FIELDS = ("label_lengths", "input_lengths", "labels")
+AXES = ("time", "sequence", "class")
 LAUNCH_SECONDS, STEP_SECONDS = 6e-6, 2e-7  # three launches; a time step of the recursions
 
 
@@ -98,9 +102,12 @@ class LossSolver(Solver[CTCProblem]):
         strides = {"probs": o.probs.strides, "gradients": o.gradients.strides if o.gradients else (0, 0, 0)}
         arguments = structure(
             *pointers(len(operands)),
-            *((f"{name}_at", c_longlong(areas[name])) for name in ("sequences", "links", "normalizers", "forward", "backward")),
-            *((f"{name}_at", c_longlong(start)) for name, start in zip(("label_lengths", "input_lengths", "labels"), starts, strict=True)),
-            *((f"{name}_{axis}", c_int(stride)) for name, of in strides.items() for axis, stride in zip(("time", "sequence", "class"), of, strict=True)),
+            *((f"{name}_at", c_longlong(areas[name])) for name in AREAS),
+            *((f"{name}_at", c_longlong(start)) for name, start in zip(LABEL_FIELDS, starts, strict=True)),
+            *(
+                (f"{name}_{axis}", c_int(stride))
+                for name, of in strides.items() for axis, stride in zip(AXES, of, strict=True)
+            ),
             ("times", c_int(o.times)), ("count", c_int(o.sequences)), ("classes", c_int(o.classes)),
             ("most_labels", c_int(o.most_labels)), ("states", c_int(problem.states)),
             ("normalizes", c_int(o.normalizes)), ("keeps", c_int(o.keeps)), ("wants_gradients", c_int(gradients)),

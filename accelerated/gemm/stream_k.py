@@ -58,6 +58,7 @@ class Shares(NamedTuple):
     def division(self, row_tiles: int, column_tiles: int) -> DivisionStruct:
         rest = divmod(self.tiles * self.rest, self.further) if self.further else (0, 0)
         return DivisionStruct(
-            FastDivmod.of(max(self.rest, 1)), FastDivmod.of(row_tiles), FastDivmod.of(column_tiles), FastDivmod.of(self.tiles),
+            FastDivmod.of(max(self.rest, 1)), FastDivmod.of(row_tiles),
+            FastDivmod.of(column_tiles), FastDivmod.of(self.tiles),
             self.parts, self.share, self.longer_parts, *rest,
         )  # fmt: skip

@@ -188,7 +188,8 @@ class BatchColumnsSolver(Solver[BatchProblem]):
             kernels = ["inference"] if problem.is_inference else ["moments", "training"]
         return [
             problem.launch(
-                SOURCE, f"normalization_batch_columns_{kernel}", others, (d.tiles, d.segments, 1), (d.lanes, d.lines, 1),
+                SOURCE, f"normalization_batch_columns_{kernel}", others,
+                (d.tiles, d.segments, 1), (d.lanes, d.lines, 1),
                 scratch_bytes=0 if problem.is_inference else 6 * numbers * problem.compute_bytes,
                 THREADS=THREADS, PACK_WIDTH=width_of(problem), MOST_COLUMNS=round_up(d.lanes * width_of(problem)),
                 MOST_PARTIALS=round_up(min(d.groups, d.lanes * width_of(problem))), ROWS_IN_FLIGHT=ROWS_IN_FLIGHT,

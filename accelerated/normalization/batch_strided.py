@@ -31,6 +31,7 @@ class BatchStridedSolver(Solver[BatchProblem]):
         return [
             problem.launch(
                 SOURCE, f"normalization_batch_strided_{kernel}", [("division", problem.layout(division, cached))],
-                (division.blocks_across, blocks, 1), division.block, shared_bytes, CLUSTER_BLOCKS=cluster, THREADS=threads,
+                (division.blocks_across, blocks, 1), division.block, shared_bytes,
+                CLUSTER_BLOCKS=cluster, THREADS=threads,
             )
         ]  # fmt: skip

@@ -21,7 +21,8 @@ class LRNSolver(Solver[LRNProblem]):
         return (("x", "y"),) if problem.may_be_in_place and problem.aligned else ()
 
     def _launch(
-        self, problem: LRNProblem, variant: str, definitions: Mapping[str, int], fields: list[Any], grid: Any, threads: int
+        self, problem: LRNProblem, variant: str, definitions: Mapping[str, int], fields: list[Any],
+        grid: Any, threads: int
     ) -> Launch:  # fmt: skip
         direction = "forward" if problem.forward else "backward"
         beta = problem.operation.lrn.narrowed(problem.x.data_type)[1]

@@ -171,8 +171,9 @@ class RNNProblem(Problem):
         """Return the element at which the first "input" or "recurrent" matrix of a layer begins, and the distance of
         that of the second direction."""
         n = self.network
+        gate = 0 if kind == "input" else n.gates
         first, *other = (
-            n.matrix(layer * n.directions + direction, 0 if kind == "input" else n.gates).offset  # type: ignore[union-attr]
+            n.matrix(layer * n.directions + direction, gate).offset  # type: ignore[union-attr]
             for direction in range(n.directions)
         )
         return first, other[0] - first if other else 0
@@ -188,12 +189,13 @@ class RNNProblem(Problem):
             step = found[-1].offset - start if found[-1] else 0
             return structure(("start", c_longlong(start)), ("step", c_longlong(step)))
 
+        absent = structure(("start", c_longlong(-1)), ("step", c_longlong(0)))
         return structure(
             ("input", pair(n.matrix, 0)),
             ("recurrent", pair(n.matrix, n.gates)),
             ("input_bias", pair(n.bias_vector, 0)),
             ("recurrent_bias", pair(n.bias_vector, n.gates)),
-            ("projection", pair(n.matrix, PROJECTION) if n.is_projected else structure(("start", c_longlong(-1)), ("step", c_longlong(0)))),
+            ("projection", pair(n.matrix, PROJECTION) if n.is_projected else absent),
             ("width", c_int(n.input_width(layer))),
             ("pseudo_layer", c_int(layer * n.directions)),
             ("first", c_int(layer == 0)),

@@ -122,8 +122,9 @@ def difference(kernel: Mapping[str, Field], host: Mapping[str, Field]) -> str | 
     """Return what differs between the fields of a kernel's structure and the host's; None where nothing does."""
     starts, ends = {field.offset for field in host.values()}, {field.offset + field.size for field in host.values()}
     for name, field in kernel.items():
+        has = f"{name}: the kernel has {field.size} bytes at {field.offset}"
         if name in host and host[name] != field:
-            return f"{name}: the kernel has {field.size} bytes at {field.offset}, the host {host[name].size} at {host[name].offset}"
+            return f"{has}, the host {host[name].size} at {host[name].offset}"
         if field.offset not in starts or field.offset + field.size not in ends:
-            return f"{name}: the kernel has {field.size} bytes at {field.offset}, where no field of the host begins and ends"
+            return f"{has}, where no field of the host begins and ends"
     return None

@@ -66,7 +66,8 @@ class Kernel(NamedTuple):
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<[^>]+>).*$', re.MULTILINE)
 LAUNCH_BOUNDS = r"(?:__launch_bounds__\s*\(((?:[^()]|\([^()]*\))*)\)\s*)?"
 KERNEL = re.compile(
-    rf'extern\s+"C"\s+__global__\s+{LAUNCH_BOUNDS}void\s+{LAUNCH_BOUNDS}(\w+)\s*\([^)]*\)\s*(?:\{{\s*((?:griddepcontrol_wait|griddepcontrol_wait_deferred)\(\);))?'
+    rf'extern\s+"C"\s+__global__\s+{LAUNCH_BOUNDS}void\s+{LAUNCH_BOUNDS}(\w+)\s*\([^)]*\)\s*'
+    r"(?:\{\s*((?:griddepcontrol_wait|griddepcontrol_wait_deferred)\(\);))?"
 )
 
 

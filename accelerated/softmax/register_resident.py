@@ -126,10 +126,11 @@ class RegisterResident(SoftmaxSolver):
         assert found is not None
         layout, division = found
         pack_bytes = layout.rows.width * problem.scalar_bytes if division.strided else PACK_BYTES
+        lines = "strided" if division.strided else "rows"
         return [
             problem.launch(
                 "softmax/register_resident.cu",
-                f"softmax_register_resident_{problem.direction}_{'strided' if division.strided else 'rows'}_{division.packs}",
+                f"softmax_register_resident_{problem.direction}_{lines}_{division.packs}",
                 threads=division.threads,
                 grid=division.grid,
                 team=division.team,

@@ -78,7 +78,8 @@ class TransformerProblem(Problem):
         return [*factors(o, alpha=o.alpha, beta=o.beta), self.shape(o.x), *strides]
 
     def launch(
-        self, source: str, kernel: str, operands: Sequence[str], fields: Sequence[tuple[str, Any]], count: int, images: int = 1,
+        self, source: str, kernel: str, operands: Sequence[str],
+        fields: Sequence[tuple[str, Any]], count: int, images: int = 1,
         shared_bytes: int = 0, scratch_bytes: int = 0, threads: int = THREADS, **definitions: int,
     ) -> Launch:  # fmt: skip
         """Return the launch of a kernel with ``count`` blocks for each of so many images."""
@@ -369,8 +370,10 @@ class TilesSamplerSolver(Solver[TransformerProblem]):
             ("box_rows", c_int(has_boxes * BOX["BOX_ROWS"])),
         ]  # fmt: skip
         launch = problem.launch(
-            SAMPLER, "sampler_forward_tiles", ("x", "grid", "y", SCRATCH if leaves else ""), fields, problem.images * tiles,
-            shared_bytes=box, scratch_bytes=problem.images * tiles * leaves, CHANNELS=problem.channels, BESIDE=int(beside),
+            SAMPLER, "sampler_forward_tiles", ("x", "grid", "y", SCRATCH if leaves else ""),
+            fields, problem.images * tiles,
+            shared_bytes=box, scratch_bytes=problem.images * tiles * leaves,
+            CHANNELS=problem.channels, BESIDE=int(beside),
             LEAVES=int(leaves), TILE_BLOCKS=BOX["TILE_BLOCKS"] if few else BOX["TILE_BLOCKS"] // 2,
         )  # fmt: skip
         return [launch, *(self.planes.launches(problem, tiles) if leaves else ())]

@@ -152,9 +152,13 @@ class DataGradientProblem(Problem):
         forward = ConvolutionForward(spec, algo, 0, o.alpha, o.beta, o.dy, w, dx)
         return self._in_packs(ResidueClass(
             forward,
-            TensorSpec(data_type, (groups, channels, filters, *taps), (filters * strides[0], strides[1], strides[0], *of_taps)),
-            sum(stride * residue.first_tap for stride, residue in zip(strides[2:], chosen, strict=True)) * o.w.tensor.scalar_bytes,
-            sum(stride * residue.first for stride, residue in zip(o.dx.strides[2:], chosen, strict=True)) * o.dx.scalar_bytes,
+            TensorSpec(
+                data_type, (groups, channels, filters, *taps), (filters * strides[0], strides[1], strides[0], *of_taps)
+            ),
+            sum(stride * residue.first_tap for stride, residue in zip(strides[2:], chosen, strict=True))
+            * o.w.tensor.scalar_bytes,
+            sum(stride * residue.first for stride, residue in zip(o.dx.strides[2:], chosen, strict=True))
+            * o.dx.scalar_bytes,
             meets,
             0,
         ))  # fmt: skip

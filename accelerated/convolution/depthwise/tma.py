@@ -153,7 +153,8 @@ def _shapes(o: Convolution, definitions: Mapping[str, int]) -> Iterator[Shape]:
         box = (box_channels, (column_tiles * columns - 1) * step + taps, step, 1)
         for rows in dict.fromkeys(-(-height // count) for count in range(1, height + 1)):
             yield Shape(
-                boxes * packs, boxes, box, prod(box) * o.x.scalar_bytes, column_tiles, column_tiles * columns, rows, window
+                boxes * packs, boxes, box, prod(box) * o.x.scalar_bytes,
+                column_tiles, column_tiles * columns, rows, window
             )  # fmt: skip
 
 

@@ -144,7 +144,8 @@ class _Division:
     def definitions(self) -> tuple[tuple[str, str], ...]:
         o, c = self.operation, self.operation.convolution
         constants = {
-            "CHANNELS_LAST": int(self.last), "CHANNELS": self.channels, "COLUMNS": self.columns, "X_WIDTH": self.x_width,
+            "CHANNELS_LAST": int(self.last), "CHANNELS": self.channels, "COLUMNS": self.columns,
+            "X_WIDTH": self.x_width,
             "DY_WIDTH": self.dy_width, "THREADS": THREADS, "BLOCKS": self.blocks, "TAP_ROWS": o.dw.dims[2],
             "TAP_COLUMNS": o.dw.dims[3], "ROW_STEP": c.stride[0], "COLUMN_STEP": c.stride[1],
             "COLUMN_PADDING": c.padding[1], "TMA_BLOCKS": TMA_BLOCKS,

@@ -100,7 +100,8 @@ class FilterGradientProblem(Problem):
         (_, channels, *taps), (filter_step, channel_step, *steps) = dw.dims, dw.strides
         flipped = self.operation.convolution.is_flipped
         signed = [-step if flipped else step for step in steps]
-        spec = TensorSpec(data_type, (channels, filters, *taps), (channel_step, filter_step, *signed))  # type: ignore[arg-type]
+        strides = (channel_step, filter_step, *signed)
+        spec = TensorSpec(data_type, (channels, filters, *taps), strides)  # type: ignore[arg-type]
         last = sum((tap - 1) * step for tap, step in zip(taps, steps, strict=True))
         return spec, last * spec.scalar_bytes if flipped else 0
 

@@ -287,7 +287,8 @@ class Product:
             if size == 1:  # never used, but it has to be possible
                 strides[d] = rounded_up(channels * tensor.scalar_bytes, COPY_ALIGNMENT)
         return Im2colMap(
-            "tf32" if tensor.data_type == FLOAT else ELEMENTS[tensor.data_type], extent, tuple(strides), lower=tuple(lower[::-1]), upper=tuple(upper[::-1]),
+            "tf32" if tensor.data_type == FLOAT else ELEMENTS[tensor.data_type], extent, tuple(strides),
+            lower=tuple(lower[::-1]), upper=tuple(upper[::-1]),
             step=tuple(step[::-1]), taps=tuple(taps[::-1]), pixels=self.kernel.box,
         )  # fmt: skip
 
@@ -395,7 +396,8 @@ class Product:
         kernel = self.kernel
         definitions = type_definitions(self.operation.x.data_type, self.operation, **kernel.definitions)
         launch = Launch(
-            device.function(kernel.source, kernel.entry, definitions), arguments, (rows.name, columns.name, "partial", *kernel.operands),
+            device.function(kernel.source, kernel.entry, definitions), arguments,
+            (rows.name, columns.name, "partial", *kernel.operands),
             (tiling.shares.blocks, 1, 1), ((CONSUMERS + 1) * WARPGROUP, 1, 1), kernel.shared_bytes,
         )  # fmt: skip
         maps = tuple(

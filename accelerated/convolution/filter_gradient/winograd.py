@@ -122,6 +122,8 @@ class _Tiles:
         x, y = Matrices(tiles, 1, channels * tiles), Matrices(1, channels, channels * filters)
         value = mark_packs(matrix_product(channels, filters, tiles, x, y), batch, COMPUTE_BYTES)
         return Product(
-            self.problem.device, COMPUTE_DEFINITIONS, value, batch, ("workSpace", "workSpace", "workSpace", "products", "workSpace"), (0, self.incoming_at, self.products_at),
+            self.problem.device, COMPUTE_DEFINITIONS, value, batch,
+            ("workSpace", "workSpace", "workSpace", "products", "workSpace"),
+            (0, self.incoming_at, self.products_at),
             EpilogueStruct(1.0, float(added)),
         )  # fmt: skip

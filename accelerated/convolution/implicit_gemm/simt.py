@@ -65,7 +65,8 @@ SIMT = (FOR_FEW_FILTERS, LARGE, SMALL)
 
 
 def im2col_launch(
-    device: object, definitions: tuple[tuple[str, str], ...], value: ConvolutionStruct, groups: int, row: int, width: int,
+    device: object, definitions: tuple[tuple[str, str], ...], value: ConvolutionStruct, groups: int,
+    row: int, width: int,
     operands: tuple[str, str],
 ) -> Launch:  # fmt: skip
     """Return the launch that writes an im2col buffer with rows of ``row`` elements, ``width`` of them at once."""
@@ -78,5 +79,6 @@ def im2col_launch(
         ("row", c_int(row)),
         ("packed", c_int(row % width == 0)),
     )
-    function = device.function(SOURCE, "convolution_implicit_gemm_im2col_buffer", definitions)  # type: ignore[attr-defined]
+    entry = "convolution_implicit_gemm_im2col_buffer"
+    function = device.function(SOURCE, entry, definitions)  # type: ignore[attr-defined]
     return Launch(function, arguments, operands, blocks(value.m * groups * packs))

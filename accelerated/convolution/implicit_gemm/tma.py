@@ -371,7 +371,8 @@ def _transposed_map(product: Product) -> TiledMap | None:
         return None
     strides = (value.x_channel, value.x_pixel[0] if images > 1 else value.x_channel * channels * groups)
     made = TiledMap(
-        _factor(product.element), (plane, channels * groups, images), tuple(stride * element_bytes for stride in strides),
+        _factor(product.element), (plane, channels * groups, images),
+        tuple(stride * element_bytes for stride in strides),
         box=(box, box, 1),
     )  # fmt: skip
     return made if made.is_possible else None
@@ -441,7 +442,8 @@ def _row_map(product: Product, extents: list[int], images: int) -> tuple[TiledMa
     if not pixels or depth > 1 or product.groups > 1 or product.finish.beta != 0 or not rows_follow:
         return None
     made = TiledMap(
-        product.element, (value.n, width, height * images), (value.y_pixel[3] * element_bytes, value.y_pixel[2] * element_bytes),
+        product.element, (value.n, width, height * images),
+        (value.y_pixel[3] * element_bytes, value.y_pixel[2] * element_bytes),
         box=(ROW_BYTES // element_bytes, pixels, 1),
     )  # fmt: skip
     return (made, False) if made.is_possible else None
