@@ -210,7 +210,7 @@ def test_preferences(dims, layout, kernel):
 @pytest.mark.parametrize(
     ("window", "stride", "dims", "kernel"),
     [
-        (20, 20, (4, 2048, 60, 60), "bands"), (13, 1, (16, 512, 13, 13), "tile"), (5, 3, (32, 128, 28, 28), "tile"),
+        (20, 20, (4, 2048, 60, 60), "bands"), (13, 1, (16, 512, 32, 32), "tile"), (5, 3, (32, 128, 28, 28), "tile"),
         (60, 20, (1, 64, 200, 300), "bands"),
     ],
     ids=str,
