@@ -101,7 +101,7 @@ class Steps:
         return Steps(np.broadcast_to(self.squares, dims)[place])
 
 
-def walked(additions: Array | Number, total: Array, norm: Array) -> Array:
+def walked(additions: Array | Number, total: Array | Number, norm: Array | Number) -> Array:
     """The expected squares of the roundings of a sum, which has this 2-norm of its terms."""
     return np.asarray(additions * (np.square(total) / 3 + np.square(norm) / 6))
 
@@ -116,7 +116,7 @@ def reach_of(squares: Array) -> Array:
     return np.asarray(DEVIATIONS * np.sqrt(MOST_OF_EXPECTED * squares))
 
 
-def each_rounded(roundoff: Array | Number, squares: Array, times: Number = 1) -> Array:
+def each_rounded(roundoff: Array | Number, squares: Array | Number, times: Number = 1) -> Array:
     """The expected squares where each term of a sum, which has this sum of squares, is rounded so many times to so many unit roundoffs."""
     return np.asarray(times * np.square(roundoff) / MOST_OF_EXPECTED * squares)
 
