@@ -122,7 +122,8 @@ class Sequence:
         value = np.where(self.mask, np.maximum(terms / total, np.finfo(terms.dtype).smallest_subnormal), 0)
         count = self.mask.sum(axis=-1, keepdims=True)
 
-        a, counts = scores.arithmetic, self.mask & (terms > 0)
+        # What is far below the highest counts, too: its score may be one of a vector that HALF does not hold.
+        a, counts = scores.arithmetic, self.mask & ((terms > 0) | np.isfinite(scores.value))
 
         def error() -> Array:
             """Of relative errors: of each exponential, which has those of its argument; of their sum; of the division."""
