@@ -15,7 +15,7 @@ from dualdnn.conformance.marks import shows
 
 from . import convolution_backward_data as data
 from . import convolution_backward_filter as filters
-from .convolution import DEFAULT, IMPLICIT, NONFUSED, PRECOMP, convolution
+from .convolution import DEFAULT, FMA, IMPLICIT, NONFUSED, PRECOMP, convolution
 from .convolution_bias_activation import fused
 from .convolution_filters import im2col
 
@@ -54,6 +54,38 @@ UNALIGNED: dict[str, Operation] = {
     "Winograd": convolution((1, 8, 6, 6), (8, 8, 3, 3), algo=NONFUSED),
     "matrix": im2col((1, 8, 5, 6), (1, 8, 3, 3), padding=(1, 1)),
 }  # fmt: skip
+
+
+FUSED: dict[str, Any] = {
+    "depthwise in rows": {"configuration": "FLOAT", "x": (2, 4, 6, 16), "w": (4, 1, 3, 3), "groups": 4},
+    "depthwise in channels": {"x": (2, 8, 6, 7), "w": (8, 1, 3, 3), "groups": 8, "formats": NHWC},
+    "planes as they lie": {"x": (2, 16, 8, 8), "w": (72, 16, 1, 1), "padding": (0, 0)},
+    "planes as they lie in float": {
+        "configuration": "FLOAT",
+        "x": (2, 16, 8, 8),
+        "w": (72, 16, 1, 1),
+        "padding": (0, 0),
+    },
+    "planes of the result": {"x": (2, 16, 8, 8), "w": (72, 16, 1, 1), "padding": (0, 0), "formats": (NHWC, NHWC, NCHW)},
+    "groups": {"x": (1, 128, 3, 4), "w": (48, 64, 1, 1), "padding": (0, 0), "groups": 2, "formats": NHWC},
+}
+
+
+@shows("cudnnConvolutionBiasActivationForward/c01")
+@pytest.mark.parametrize("name", FUSED)
+def test_a_bias_of_each_filter(run, name):
+    """On tensor cores, but for depthwise ones."""
+    math_type = FMA if "depthwise" in name else DEFAULT
+    for alpha2 in (0.0, -0.5):
+        run(
+            fused(
+                **{"configuration": "PSEUDO_HALF", **FUSED[name]},
+                alpha1=0.5,
+                alpha2=alpha2,
+                algo=PRECOMP,
+                math_type=math_type,
+            )
+        )
 
 
 @shows("cudnnStatus_t/c05")
