@@ -15,7 +15,7 @@ from dualdnn.conformance.marks import shows
 
 from . import convolution_backward_data as data
 from . import convolution_backward_filter as filters
-from .convolution import DEFAULT, FMA, IMPLICIT, NONFUSED, PRECOMP, convolution
+from .convolution import DEFAULT, FMA, IMPLICIT, NONFUSED, PRECOMP, Mode, convolution
 from .convolution_bias_activation import fused
 from .convolution_filters import im2col
 
@@ -68,7 +68,13 @@ FUSED: dict[str, Any] = {
     },
     "planes of the result": {"x": (2, 16, 8, 8), "w": (72, 16, 1, 1), "padding": (0, 0), "formats": (NHWC, NHWC, NCHW)},
     "groups": {"x": (1, 128, 3, 4), "w": (48, 64, 1, 1), "padding": (0, 0), "groups": 2, "formats": NHWC},
-}
+    "groups into planes": {
+        "x": (1, 128, 3, 4), "w": (48, 64, 1, 1), "padding": (0, 0), "groups": 2, "formats": (NHWC, NHWC, NCHW),
+    },
+    "one filter": {"x": (2, 16, 3, 5), "w": (1, 16, 1, 1), "padding": (0, 0), "formats": (NHWC, NHWC, NCHW)},
+    "three filters": {"x": (2, 16, 3, 5), "w": (3, 16, 1, 1), "padding": (0, 0), "formats": (NHWC, NHWC, NCHW)},
+    "groups of planes": {"x": (2, 128, 8, 8), "w": (96, 64, 1, 1), "padding": (0, 0), "groups": 2},
+}  # fmt: skip
 
 
 @shows("cudnnConvolutionBiasActivationForward/c01")
@@ -138,6 +144,30 @@ def test_one_factor_is_0(run, name):
     operation = {**FORWARD, **GRADIENTS}[name]
     for alpha, beta in ((0.5, 0.0), (0.0, 0.5)):
         run(replace(operation, alpha=alpha, beta=beta))
+
+
+VOLUMES: dict[str, dict[str, Any]] = {
+    "padded": {"padding": (1, 2, 0), "stride": (2, 1, 1)},
+    "turned": {"padding": (2, 0, 1), "dilation": (2, 1, 1), "mode": Mode.CUDNN_CONVOLUTION},
+}
+
+
+@shows(f"{F}/c38")
+@pytest.mark.parametrize("name", VOLUMES)
+def test_volumes_of_one_filter_for_each_channel(run, name):
+    run(convolution((2, 4, 5, 4, 6), (4, 1, 3, 2, 3), groups=4, **VOLUMES[name], alpha=0.5, beta=-1.0))
+
+
+@shows(f"{F}/c24", "cudnnMathType_t/c01")
+@pytest.mark.parametrize("configuration", ["PSEUDO_HALF", "FLOAT"])
+@pytest.mark.parametrize("formats", [NCHW, NHWC], ids=lambda f: f.name[-4:])
+def test_rows_of_few_channels_that_begin_anywhere(run, formats, configuration):
+    """Rows of several packs whose number of elements is odd, in more images than a block has teams."""
+    run(
+        convolution(
+            (5, 3, 3, 45), (9, 3, 3, 3), configuration=configuration, formats=formats, math_type=DEFAULT, algo=PRECOMP
+        )
+    )
 
 
 @shows(f"{F}/c14", f"{F}/c17")
