@@ -149,7 +149,8 @@ def test_sequences(trial, caller, make, problem):
 
 
 @pytest.mark.parametrize(
-    "make, channels, operand", [(statistics, 8, "y"), (statistics, 64, "y"), (filter_gradient, 64, "x"), (added, 64, "y")]
+    "make, channels, operand",
+    [(statistics, 8, "y"), (statistics, 64, "y"), (filter_gradient, 64, "x"), (added, 64, "y")],
 )
 def test_workspace_of_what_begins_at_an_element(trial, caller, make, channels, operand):
     """As much as the plan asks for, where sums are divided otherwise than of what begins at a pack."""
