@@ -132,7 +132,8 @@ def test_shapes_of_the_gradient(trial, caller, dims):
 
 
 @pytest.mark.parametrize("without", [("dx", "scale"), ("dz",), ("dScale",), ("dBias",), ("dx", "dz", "scale"), ("dScale", "dBias"),
-                                     ("dx", "scale", "dScale", "dBias")], ids="-".join)  # fmt: skip
+                                     ("dx", "scale", "dScale", "dBias"),
+                                     ("dx", "scale", "dScale", "dBias", "savedMean", "savedInvStd")], ids="-".join)  # fmt: skip
 def test_gradients_that_are_not_wanted(trial, caller, without):
     trial(sized(caller, gradient(without=without)))
 

@@ -262,6 +262,19 @@ def test_products_of_large_tiles(chain, math_type):
 
 
 @shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
+def test_more_layers_than_a_launch_has(chain):
+    spec = network(LSTM, direction=ONE_WAY, data_type=HALF, width=8, hidden=8, layers=9, math_type=DEFAULT)
+    chain(*training(spec, lengths=(2, 1)))
+
+
+@shows(f"{DATA}/c01")
+def test_gates_of_many_units(chain):
+    """Sums of so many terms that blocks share them, of more steps than buffers that they exchange them in."""
+    spec = network(LSTM, direction=ONE_WAY, width=8, hidden=256, layers=1, math_type=DEFAULT)
+    chain(*training(spec, lengths=(5, 5, 4, 3, 2, 1, 0, 5))[:2])
+
+
+@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
 def test_wide_layers(chain):
     """More hidden units than the registers of a warp hold a part of."""
     wide = network(TANH, direction=ONE_WAY, data_type=HALF, width=8, hidden=776, math_type=DEFAULT)
