@@ -146,6 +146,23 @@ def test_one_factor_is_0(run, name):
         run(replace(operation, alpha=alpha, beta=beta))
 
 
+@shows(f"{F}/c24", "cudnnMathType_t/c01")
+@pytest.mark.ours
+@pytest.mark.parametrize("width", [4, 8])
+@pytest.mark.parametrize("formats", [NCHW, (NHWC, NCHW, NCHW)], ids=["planes", "of pixels"])
+def test_columns_that_lie_side_by_side(run, formats, width):
+    """Planes of y that are turned: two rows of half a pack, or of one, whose last element lies where that of a whole run does."""
+    operation = convolution((2, 16, 2, width), (16, 16, 1, 1), padding=(0, 0), formats=formats, **HALF)
+    turned = replace(operation.y, strides=(32 * width, 2 * width, 1, 2))
+    run(replace(operation, y=turned, beta=0.5))
+
+
+@shows(f"{F}/c01", f"{F}/c02")
+def test_many_filters_and_channels_of_transformed_tiles(run):
+    """More of both than the products of transformed tiles take at once."""
+    run(convolution((1, 20, 5, 6), (132, 20, 3, 3), algo=NONFUSED, alpha=0.5, beta=-1.0))
+
+
 VOLUMES: dict[str, dict[str, Any]] = {
     "padded": {"padding": (1, 2, 0), "stride": (2, 1, 1)},
     "turned": {"padding": (2, 0, 1), "dilation": (2, 1, 1), "mode": Mode.CUDNN_CONVOLUTION},
