@@ -246,6 +246,13 @@ def test_other_types_of_longer_rows(trial, dims, mode, data_type):
     trial(backward(ACCURATE, mode, spec, alpha=0.5))
 
 
+def test_long_rows_that_registers_hold_in_part(trial):
+    """Of floats, of which shared memory has too little room to exchange states meanwhile."""
+    spec = TensorSpec.packed(FLOAT, (3, 1, 220, 224))
+    trial(forward(ACCURATE, INSTANCE, spec, alpha=1024.0, beta=0.5))
+    trial(forward(LOG, INSTANCE, spec))
+
+
 def test_long_rows_of_doubles_with_gaps(trial):
     """Single elements of eight bytes, more than shared memory keeps of two tensors."""
     spec = laid_out(DOUBLE, (1, 3, 70, 80), "gaps")

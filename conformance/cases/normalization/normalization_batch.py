@@ -181,9 +181,9 @@ def test_inference_layouts(trial, layout, dims):
             trial(inference(laid_out(data_type, dims, layout), mode=mode, beta=0.5), INPUTS)
 
 
-@pytest.mark.parametrize("data_type, dims", [(FLOAT, (2, 5, 41, 43)), (HALF, (2, 8, 57, 59))], ids=str)
+@pytest.mark.parametrize("data_type, dims", [(FLOAT, (3, 1101, 5, 1)), (HALF, (3, 1221, 9, 1))], ids=str)
 def test_inference_of_many_packs(trial, data_type, dims):
-    """Of which a thread has several, the last ones few."""
+    """Of which a thread has several, the last ones few; a block more planes than threads."""
     trial(inference(TensorSpec.packed(data_type, dims), beta=0.5), INPUTS)
 
 

@@ -102,10 +102,8 @@ def test_training_mixed_layouts(trial):
         trial(forward(y, x, mode, described=TensorSpec(s.data_type, s.dims, tuple(2 * stride for stride in s.strides))))
 
 
-@pytest.mark.parametrize("dims", [(1, 2, 121, 123), (1, 1, 170, 172), (2, 12, 7, 49)], ids=str)
-def test_planes_of_other_sizes(trial, dims):
-    """Channels of which shared memory holds a part; blocks of a few channels, of more packs than a block has threads."""
-    x = TensorSpec.packed(FLOAT, dims)
+def test_several_channels_of_more_packs_than_threads(trial):
+    x = TensorSpec.packed(FLOAT, (2, 12, 7, 49))
     trial(forward(x, beta=0.5))
     trial(backward(x))
 

@@ -271,6 +271,14 @@ def test_other_shapes(trial, call, data_type, dims, layout):
     trial(CALLS[call](laid_out(data_type, dims, layout), beta=-0.5))
 
 
+@pytest.mark.parametrize("channels", [1, 2, 4])
+@both_calls
+def test_few_channels(trial, call, channels):
+    """A thread has all of them, of packs of pixels, side by side or in planes."""
+    for layout in ("nchw", "nhwc"):
+        trial(CALLS[call](laid_out(FLOAT, (2, channels, 4, 8), layout), lrn=LRNSpec(3, 1.5, 0.75, 1.0), beta=0.5))
+
+
 @shows("cudnnSetLRNDescriptor/c04")
 @pytest.mark.parametrize("dims, layout", [((1, 72, 16, 32), "nchw"), ((5, 40, 3, 3), "nhwc")], ids=str)
 @type_name
