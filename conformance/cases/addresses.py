@@ -44,6 +44,7 @@ from dualdnn.conformance.trial import prepare
 
 DIMS = (2, 8, 4, 8)
 ROWS, CHANNELS = TensorSpec.packed(FLOAT, DIMS), TensorSpec.packed(HALF, DIMS, NHWC)
+SIDE_BY_SIDE = TensorSpec.packed(HALF, (1, 32, 8, 8), NHWC)
 MANY_CHANNELS = TensorSpec.packed(HALF, (2, 32, 2, 4), NHWC)
 FEW_CHANNELS = TensorSpec.packed(FLOAT, (1, 3, 4, 8), NHWC)
 HALF_A_PACK = 8  # bytes
@@ -59,7 +60,7 @@ OPERATIONS: dict[str, Operation] = {
     "activation gradient": activation.backward(spec=CHANNELS),
     "dropout": dropout.forward(x=ROWS),
     "dropout gradient": dropout.backward(dy=CHANNELS),
-    "dropout of many channels": dropout.forward(x=TensorSpec.packed(HALF, (1, 32, 8, 8), NHWC)),
+    "dropout of many channels": dropout.forward(x=SIDE_BY_SIDE),
     **{
         f"{name} pooling in {layout}": pooling.forward(mode, WINDOWS, data_type, layout, layout)
         for name, mode in (("maximum", MAXIMUM), ("average", AVERAGE))
@@ -173,6 +174,21 @@ def test_one_operand_lies_elsewhere_than_before(caller, name):
         found = called(elsewhere)
         assert found == called({**afresh, operand: caller.handle.to_device(others[operand])}), operand
         called(memory)
+
+
+WITH_A_MASK: dict[str, tuple[Operation, ...]] = {
+    "dropout": (dropout.forward(x=SIDE_BY_SIDE), dropout.backward(dy=SIDE_BY_SIDE)),
+    "normalization": (
+        normalization_batch_fused.forward(MANY_CHANNELS),
+        normalization_batch_fused.backward(MANY_CHANNELS),
+    ),
+}
+
+
+@pytest.mark.ours
+@pytest.mark.parametrize("name", WITH_A_MASK)
+def test_reserve_space_begins_at_a_byte(chain, name):
+    chain(*WITH_A_MASK[name], before=dropout.states() if name == "dropout" else None, offsets={"reserveSpace": 1})
 
 
 NETWORK = rnn_forward.network(
