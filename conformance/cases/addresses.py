@@ -215,7 +215,7 @@ def test_one_operand_of_attention(chain, operand):
 
 
 UNPROJECTED = attention_backward.steps(
-    attn=attention_forward.attention((0, 0, 0, 0), (8, 8, 8), heads=2, mode=0, data_type=HALF)
+    attn=attention_forward.attention((0, 0, 0, 0), (16, 16, 16), heads=2, mode=0, data_type=HALF)
 )[:2]
 
 
