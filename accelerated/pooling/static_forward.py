@@ -20,8 +20,8 @@ from .static_window import (
     window_definitions,
 )
 
-ENOUGH_THREADS = 2**16  # that slide along axis 0
-FEW_THREADS = 128  # of a multiprocessor that images would have, where more of smaller tiles take less time
+# Of a multiprocessor: that slide along axis 0; that images would have, where more of smaller tiles take less time
+ENOUGH_THREADS, FEW_THREADS = 512, 128
 MAX_SMALL_WINDOW = 3
 IMAGES = Settings(threads=128, blocks=5, rows=2, channel_bytes=16)
 SMALL_IMAGES = Settings(threads=256, blocks=5, channel_bytes=4)
@@ -37,10 +37,8 @@ class StaticForward(PoolingSolver):
 
     def configuration(self, problem: PoolingProblem) -> Configuration | None:
         static = static_shape(problem.shape, WINDOWS | LARGE_WINDOWS)
-        if static is None:
-            return None
-        large = static.axes[1].window > MAX_SMALL_WINDOW
-        if large and not static.is_image:
+        large = static is not None and static.axes[1].window > MAX_SMALL_WINDOW
+        if static is None or (large and not static.is_image):
             return None
         settings = LARGE if large else IMAGES if static.is_image else VOLUMES
         if static.axes[1].window <= static.axes[1].stride:  # rows of windows have no input in common
@@ -50,7 +48,8 @@ class StaticForward(PoolingSolver):
         if settings.rows > 1 and threads < FEW_THREADS * problem.device.multiprocessors:
             settings = SMALL_IMAGES
             access = access_of(problem, static, settings)
-        while settings.depth > 1 and thread_count(static, access, _tiles(static, access, settings)) < ENOUGH_THREADS:
+        enough = ENOUGH_THREADS * problem.device.multiprocessors
+        while settings.depth > 1 and thread_count(static, access, _tiles(static, access, settings)) < enough:
             settings = replace(settings, depth=settings.depth // 2)
         box = box_of(static, access, _tiles(static, access, settings))
         if box is None:

@@ -122,6 +122,30 @@ def test_large(trial, dims, formats):
     trial(moved(x, y))
 
 
+@shows("cudnnTransformTensor/c01", "cudnnTransformTensor/c02")
+@pytest.mark.parametrize(
+    "data_type, dims, apart",
+    [(FLOAT, (1, 6, 1, 10), (8, 12)), (HALF, (1, 6, 1, 10), (8, 16)), (HALF, (1, 34, 1, 38), (36, 40))],
+    ids=["FLOAT", "HALF", "HALF-long"],
+)
+def test_rows_that_end_within_a_pack(trial, data_type, dims, apart):
+    """They begin at whole packs, on both sides, and have gaps behind them."""
+    _, channels, _, columns = dims
+    x = TensorSpec(data_type, dims, (channels * apart[1], apart[1], apart[1], 1))
+    y = TensorSpec(data_type, dims, (columns * apart[0], 1, columns * apart[0], apart[0]))
+    for alpha, beta in BLENDS:
+        trial(moved(x, y, alpha, beta))
+
+
+@shows("cudnnTransformTensor/c01", "cudnnTransformTensor/c02")
+def test_images_that_begin_within_a_pack(trial):
+    """Of few channels that follow each other, whole packs of them to an image."""
+    dims = (2, 3, 4, 8)
+    plain, apart = TensorSpec.packed(FLOAT, dims), TensorSpec(FLOAT, dims, (97, 1, 24, 3))
+    trial(moved(apart, plain))
+    trial(moved(plain, apart))
+
+
 @shows("cudnnTransformTensor/c02")
 @pytest.mark.parametrize("data_type", [FLOAT, INT8], ids=lambda t: t.name)
 @pytest.mark.parametrize("layout", ["nchw", "nhwc", "odd"])
@@ -357,6 +381,14 @@ def test_padding_a_large_tensor(trial, formats, filters):
 
 
 @both("c01", "c06", "c11")
+@BOTH
+def test_cropping_a_large_tensor_within_a_pack(trial, filters):
+    """What is copied begins at no whole pack, and all that follows whole packs behind it."""
+    transform = changing(before=(0, -1, 0, 0), after=(0, -3, 0, 0), tensor_format=NCHW)
+    trial(applied(transform, (1, 36, 64, 60), FLOAT, NHWC, filters=filters))
+
+
+@both("c01", "c06", "c11")
 @shows("cudnnSetTensorTransformDescriptor/c08", "cudnnSetTensorTransformDescriptor/c10")
 @BOTH
 @pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
@@ -504,7 +536,9 @@ def test_strided_copy(trial):
 
 @shows("cudnnTransformTensorEx/c01")
 def test_strided_transform(trial):
-    """Sources of any layout, destinations with gaps."""
+    """Sources of any layout, destinations with gaps, and with any stride of a dimension of size 1."""
+    one = TensorSpec(FLOAT, (2, 1, 5, 6), (30, 3, 6, 1))
+    trial(TransformTensorEx(changing(before=(0, 0, 1, 0)), 1.0, 0.0, TensorSpec.packed(FLOAT, (2, 1, 4, 6)), one))
     for transform in (changing(fold=(2, 2)), changing(before=(0, 0, 1, 1)), changing(fold=(1, 2), direction=UNFOLD)):
         dims = (2, 4, 4, 6)
         results = destination_dims(transform, dims)

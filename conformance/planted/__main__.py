@@ -68,6 +68,7 @@ def main() -> int:
     parser.add_argument(
         "--all-solvers", action="store_true", help="run these cases by every solver, not by that of the source alone"
     )
+    parser.add_argument("--subject", help="judge all of them on this one instead of that of their floor")
     parser.add_argument("--most-cases", type=int, metavar="N", help="so many cases at most for one mutant")
     chosen = parser.parse_args()
     if chosen.left:
@@ -90,6 +91,8 @@ def main() -> int:
     if chosen.gpu:
         wanted = [bug if bug.floor == "api" else replace(bug, subject="accelerated") for bug in wanted]
         Copy.most_seconds = GPU_SECONDS
+    if chosen.subject:
+        wanted = [replace(bug, subject=chosen.subject) for bug in wanted]
     interrupted = False
     with closing(tried(wanted, chosen.jobs, chosen.seconds, chosen.at_once, chosen.all_seconds)) as found:
         try:

@@ -31,7 +31,7 @@ MESSAGES = {
     "refuse_named": 1,
     "CudnnError": 2,
 }  # function -> its first argument that people read
-SHARED = ("every_operation", "library", "tensor_descriptors")  # cases of what belongs to no family
+SHARED = ("every_call", "every_operation", "library", "tensor_descriptors")  # cases of what belongs to no family
 WORDS: dict[type[ast.AST], tuple[str, str]] = {  # operator -> how it is written, and what stands there instead
     ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="), ast.GtE: (">=", ">"), ast.Eq: ("==", "!="), ast.NotEq: ("!=", "=="),
     ast.In: ("in", "not in"), ast.NotIn: ("not in", "in"), ast.Is: ("is", "is not"), ast.IsNot: ("is not", "is"), ast.And: ("and", "or"),
@@ -296,12 +296,15 @@ def files(floors: Sequence[str] = FLOORS[:3]) -> list[str]:
 
 
 def cases_of(file: str) -> tuple[str, ...]:
-    """The files of cases whose names, or whose folder's, begin with a part of a source's path; of what is shared those of every family."""
+    """The files of cases whose names, or whose folder's, begin with a part of a source's path, or it with the folder's; of what is
+    shared those of every family."""
     parts = Path(file).with_suffix("").parts[1:]
-    found = (path for path in source_of("conformance/cases").rglob("[!_]*.py"))
-    return (
-        tuple(sorted(path.stem for path in found if path.parent.name in parts or path.stem.startswith(parts))) or SHARED
-    )
+    found = []
+    for path in source_of("conformance/cases").rglob("[!_]*.py"):
+        room, stem = path.parent.name, path.stem
+        if room in parts or stem.startswith(parts) or any(part.startswith(f"{room}_") for part in parts):
+            found.append(stem)
+    return tuple(sorted(found)) or SHARED
 
 
 def planted(file: str, edit: Edit) -> Bug:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from ctypes import c_int, c_longlong, c_ubyte
 from functools import cached_property
-from math import prod
+from math import gcd, prod
 from typing import NamedTuple
 
 from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as Algo
@@ -116,9 +116,8 @@ class _Division:
         width = most
         for tensor in tensors:
             row = tensor.dims[1] if self.last else tensor.dims[3]
-            steps = (s for s, extent in zip(tensor.strides, tensor.dims, strict=True) if extent > 1 and s != 1)
-            while any(step % width for step in (row, *steps)):
-                width //= 2
+            steps = [s for s, extent in zip(tensor.strides, tensor.dims, strict=True) if extent > 1 and s != 1]
+            width = gcd(width, row, *steps)
         return width
 
     @cached_property

@@ -165,6 +165,19 @@ def test_statistics(trial, data_type, dims, order):
     trial(executed(node))
 
 
+@shows(*of("OPERATION_GEN_STATS", "c01"))
+@pytest.mark.parametrize(
+    "strides",
+    [(400, 130, 17, 2), (211, 1, 38, 5), (1, 2, 330, 12)],
+    ids=["rows", "channels innermost", "images innermost"],
+)
+def test_statistics_of_gaps(trial, strides):
+    """Pixels in several dimensions that cannot be merged, and some distance apart."""
+    outputs = [tensor(uid, (1, 5, 1, 1)) for uid in (2, 3)]
+    given = tensor(1, (2, 5, 5, 7), strides=strides)
+    trial(executed(GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, given, *outputs)))
+
+
 FORMS = {
     "flat": ((2, 6, 5, 7), (4, 3, 3, 2), (2, 4, 3, 3), convolution((1, 2), (1, 0), (2, 3), (1, 2))),
     "flipped": ((2, 6, 5, 7), (4, 3, 3, 2), (2, 4, 3, 3), convolution((1, 2), (1, 0), (2, 3), (1, 2), mode=0)),
@@ -263,7 +276,16 @@ def diamond():
 
 @shows(*of("OPERATIONGRAPH", "c01", "c05"), *of("TENSOR", "c03"))
 def test_several_outputs(trial):
+    """What lies between nodes has any number of bytes."""
     trial(executed(*diamond()))
+    x, y, z = (tensor(1 + i, (3, 5, 7)) for i in range(3))
+    odd, behind = tensor(4, x.dims, HALF, virtual=True), tensor(5, x.dims, virtual=True)
+    trial(executed(
+        pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, x, odd),
+        pointwise(Mode.CUDNN_POINTWISE_SIGMOID_FWD, x, behind),
+        pointwise(Mode.CUDNN_POINTWISE_ADD, odd, y, behind),
+        pointwise(Mode.CUDNN_POINTWISE_MUL, behind, z, odd),
+    ))  # fmt: skip
 
 
 def chain(*steps, dims=(3, 5, 7, 2), order=(0, 2, 3, 1)):
@@ -275,7 +297,8 @@ def chain(*steps, dims=(3, 5, 7, 2), order=(0, 2, 3, 1)):
         kind = data_type[0] if isinstance(data_type, list) else data_type
         y = tensor(2 + i, dims, kind, order=order, virtual=not stored)
         b = x if other == "same" else other and tensor(100 + i, other, FLOAT)
-        nodes.append(pointwise(mode, x, y, b, alpha1=0.75 if i % 2 else 1.0, lower=-0.5, upper=1.5))
+        alpha1, alpha2 = 0.75 if i % 2 else 1.0, 1.25 if b and i % 3 == 0 else 1.0
+        nodes.append(pointwise(mode, x, y, b, alpha1=alpha1, alpha2=alpha2, lower=-0.5, upper=1.5))
         x = y
     return nodes
 
@@ -337,6 +360,19 @@ def test_images_of_a_large_chain_begin_anywhere(trial):
     ))  # fmt: skip
 
 
+@shows(*of("OPERATIONGRAPH", "c01"), *of("OPERATION_POINTWISE", "c01"))
+@pytest.mark.parametrize("step", [1, 2])
+def test_factors_and_nan_of_a_large_chain(trial, step):
+    """Of both operands, of which one has gaps between its elements or not; whether NaN is propagated differs between two nodes."""
+    dims = (8, 8, 32, 32)
+    x, between, y = tensor(1, dims), tensor(4, dims, virtual=True), tensor(5, dims)
+    b = tensor(2, dims, strides=tuple(step * stride for stride in packed_strides(dims, (0, 1, 2, 3))))
+    trial(executed(
+        pointwise(Mode.CUDNN_POINTWISE_MAX, x, between, b, 0.5, -1.5, nan=NAN),
+        pointwise(Mode.CUDNN_POINTWISE_MIN, between, y, tensor(3, (1, 8, 1, 1)), 1.0, 0.75, nan=NO_NAN),
+    ), inputs="special")  # fmt: skip
+
+
 @shows(*of("OPERATIONGRAPH", "c01"))
 @pytest.mark.parametrize("read", [False, True], ids=["alone", "read"])
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=["float", "half"])
@@ -370,6 +406,26 @@ def test_statistics_of_large_chains(trial, which):
     trial(executed(*nodes))
 
 
+@shows(*of("OPERATIONGRAPH", "c01"), *of("OPERATION_GEN_STATS", "c01"))
+@pytest.mark.parametrize(
+    "dims, order",
+    [
+        ((1, 12, 64, 88), (0, 2, 3, 1)),
+        ((8, 8, 33, 33), None),
+        ((8, 16, 32, 16), (1, 2, 3, 0)),
+        ((1, 24, 55, 57), (0, 2, 3, 1)),
+    ],
+    ids=["channels that are no packs", "planes that are no packs", "images innermost", "three packs of channels"],
+)
+def test_statistics_of_chains_of_other_packs(trial, dims, order):
+    """Large ones, of whose result a pack holds several channels or images; channels of which the last block has fewer."""
+    y, channels = tensor(3, dims, HALF, order=order), (1, dims[1], 1, 1)
+    trial(executed(
+        pointwise(Mode.CUDNN_POINTWISE_ADD, tensor(1, dims, HALF, order=order), y, tensor(2, dims, HALF, order=order)),
+        GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, y, tensor(4, channels), tensor(5, channels)),
+    ))  # fmt: skip
+
+
 ON_CORES = 29  # the engine that runs node by node with convolutions on tensor cores
 
 
@@ -393,15 +449,30 @@ def test_statistics_of_a_convolution(trial, data_type, result, virtual, gaps):
     ))  # fmt: skip
 
 
-def scaled_convolution(added=True, rectified=True, scale=HALF, bias=HALF, factors=(1.0,) * 6):
+@shows(*of("OPERATIONGRAPH", "c01"), *of("OPERATION_GEN_STATS", "c01"))
+@pytest.mark.parametrize("alpha, beta", [(0.5, 0.0), (1.0, -0.5)])
+def test_statistics_of_a_blended_convolution(trial, alpha, beta):
+    """Of what is stored."""
+    last, channels = (0, 2, 3, 1), (1, 40, 1, 1)
+    x, y = tensor(1, (2, 32, 3, 4), HALF, order=last), tensor(3, (2, 40, 3, 4), HALF, order=last)
+    trial(executed(
+        ConvolutionForwardNode(convolution(), alpha, beta, x, tensor(2, (40, 32, 1, 1), HALF, order=last), y),
+        GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, y, tensor(4, channels), tensor(5, channels)),
+        engine=ON_CORES,
+    ))  # fmt: skip
+
+
+def scaled_convolution(
+    added=True, rectified=True, scale=HALF, bias=HALF, factors=(1.0,) * 6, scales=(1, 40, 1, 1), read=False
+):
     """y = relu(conv(x) * scale + z + bias), between channels as packs have them and fewer images than rows of a tile. factors: of the convolution,
-    of both operands of the product, of what is added to, of z and of the bias."""
+    of both operands of the product, of what is added to, of z and of the bias. read: the convolution's result is read again at the end."""
     last, dims, channels = (0, 2, 3, 1), (3, 40, 9, 7), (1, 40, 1, 1)
     between = [tensor(10 + i, dims, FLOAT, order=last, virtual=True) for i in range(4)]
     y = tensor(3, dims, HALF, order=last)
     nodes = [
         ConvolutionForwardNode(convolution((0, 0), (0, 0)), factors[0], 0.0, tensor(1, (3, 32, 9, 7), HALF, order=last), tensor(2, (40, 32, 1, 1), HALF, order=last), between[0]),
-        pointwise(Mode.CUDNN_POINTWISE_MUL, between[0], between[1], tensor(4, channels, scale), *factors[1:3]),
+        pointwise(Mode.CUDNN_POINTWISE_MUL, between[0], between[1], tensor(4, scales, scale), *factors[1:3]),
     ]  # fmt: skip
     if added:
         z = tensor(6, dims, HALF, order=last)
@@ -410,6 +481,8 @@ def scaled_convolution(added=True, rectified=True, scale=HALF, bias=HALF, factor
     nodes.append(pointwise(Mode.CUDNN_POINTWISE_ADD, nodes[-1].y, to, tensor(5, channels, bias), 1.0, factors[5]))
     if rectified:
         nodes.append(pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, nodes[-1].y, y))
+    if read:
+        nodes.append(pointwise(Mode.CUDNN_POINTWISE_ADD, between[0], tensor(7, dims, HALF, order=last), y))
     return executed(*nodes, engine=ON_CORES)
 
 
@@ -431,6 +504,17 @@ def test_a_scaled_convolution(trial, added, rectified, scale, bias):
 def test_factors_within_a_scaled_convolution(trial, place):
     """Of each operand in turn: those that a fused operation has, and those that it has not."""
     trial(scaled_convolution(factors=tuple(0.5 if i == place else 1.0 for i in range(6))))
+
+
+@shows(*of("OPERATIONGRAPH", "c01"))
+@pytest.mark.parametrize(
+    "options",
+    [{"scales": (1, 1, 1, 1)}, {"scales": (1, 40, 1, 7)}, {"read": True}],
+    ids=["one factor", "of pixels", "read"],
+)
+def test_convolutions_that_are_scaled_otherwise(trial, options):
+    """By one number, by those of a row of pixels; what is scaled is read again."""
+    trial(scaled_convolution(**options))
 
 
 @shows(*of("OPERATIONGRAPH", "c01"))

@@ -316,7 +316,8 @@ def test_forward_in_place_is_refused_elsewhere(subject, refused):
         pytest.skip("the document does not say what happens")
     strided_window = Geometry((2, 3, 4, 5), (1, 1), (0, 0), (2, 2), (4, 5))  # every other input, then windows beyond x
     larger_output = Geometry((2, 3, 4, 5), (1, 1), (0, 0), (1, 1), (4, 6))
-    for geometry in (GEOMETRIES["3x3s1"], strided_window, larger_output):
+    padded = Geometry((2, 3, 4, 5), (1, 1), (1, 0), (1, 1), (4, 5))  # the inputs of the row before
+    for geometry in (GEOMETRIES["3x3s1"], strided_window, larger_output, padded):
         refused(forward(MAXIMA[0], geometry), BAD_PARAM, "cudnnStatus_t/c05", aliases={"y": "x"})
     operation = forward(MAXIMA[0], GEOMETRIES["1x1"], y="nhwc")
     refused(operation, BAD_PARAM, "cudnnStatus_t/c05", aliases={"y": "x"})
@@ -499,6 +500,35 @@ def test_no_distance_is_a_pack(trial):
         trial(gradient, before=pooled(gradient))
 
 
+@shows("cudnnPoolingForward/c01", "cudnnPoolingForward/c02")
+def test_global_planes_whose_elements_lie_apart(trial):
+    """Every other element of one row, and of rows that follow each other."""
+    for dims in ((2, 3, 1, 12), (2, 3, 4, 6)):
+        geometry = Geometry(dims, dims[2:], (0, 0), (1, 1))
+        x = TensorSpec(FLOAT, dims, tuple(2 * stride for stride in TensorSpec.packed(FLOAT, dims).strides))
+        for mode in (MAXIMA[0], AVERAGES[0]):
+            trial(replace(forward(mode, geometry), x=x))
+
+
+@shows("cudnnPoolingForward/c01", "cudnnPoolingForward/c02")
+def test_global_planes_of_rows_shorter_than_a_pack(trial):
+    """A pack reaches over several gaps, or over one."""
+    for columns in (2, 3):
+        geometry = Geometry((2, 3, 6, columns), (6, columns), (0, 0), (1, 1))
+        x = TensorSpec(FLOAT, geometry.dims, (18 * columns + 18, 6 * columns + 6, columns + 1, 1))
+        for mode in (MAXIMA[0], AVERAGES[0]):
+            trial(replace(forward(mode, geometry), x=x))
+
+
+@shows("cudnnPoolingForward/c01", "cudnnPoolingBackward/c01")
+def test_global_planes_of_more_packs_than_threads(trial):
+    """Packs of neighbouring channels."""
+    geometry = Geometry((1, 4096, 2, 1), (2, 1), (0, 0), (1, 1))
+    for mode in (MAXIMA[0], AVERAGES[0]):
+        trial(forward(mode, geometry, FLOAT, "nhwc", "nhwc"))
+    trial(backward(AVERAGES[0], geometry, FLOAT, "nhwc", "nhwc"))
+
+
 @shows("cudnnPoolingBackward/c04")
 def test_many_images_with_gaps(trial):
     """A mebibyte of results, in images that do not follow each other."""
@@ -574,6 +604,14 @@ def test_gradient_of_large_windows_with_nan(trial, size, layout):
             x = prepare(operation, "normal", 0)["x"].view(np.float32).copy().reshape(operation.x.dims)
             x.reshape(-1)[np.arange(len(values)) * x.size // 3 + x.size // 4] = values
             trial(operation, before=pooled(operation, x=x))
+
+
+@shows("cudnnPoolingBackward/c01")
+def test_gradient_of_large_windows_of_packs(trial):
+    """Of neighbouring channels, whose maxima are found before they are gathered."""
+    geometry = Geometry((2, 8, 20, 19), (17, 17), (1, 1), (2, 1))
+    operation = backward(MAXIMA[0], geometry, FLOAT, "nhwc", "nhwc", alpha=-0.75, beta=0.5)
+    trial(operation, before=pooled(operation, "ties"))
 
 
 @shows("cudnnSetPooling2dDescriptor/c03")

@@ -29,10 +29,10 @@ IMAGES = {
 VOLUMES = {
     "3d-16": ((1, 2, 4, 8, 16), "nchw"), "3d-20": ((1, 2, 5, 9, 20), "nchw"), "3d-14": ((2, 1, 7, 6, 14), "nchw"),
     "3d-11": ((1, 2, 5, 6, 11), "nchw"), "3d-16-channels": ((1, 16, 5, 7, 6), "nhwc"),
-    "3d-5-channels": ((1, 5, 4, 5, 6), "nhwc"),
+    "3d-5-channels": ((1, 5, 4, 5, 6), "nhwc"), "3d-odd": ((1, 2, 5, 8, 16), "nchw"),
 }  # fmt: skip
 LARGE_IMAGES = {
-    "28": ((2, 11, 14, 28), "nchw"), "14": ((1, 3, 21, 14), "nchw"), "11": ((1, 2, 15, 11), "nchw"),
+    "28": ((2, 11, 14, 28), "nchw"), "16": ((1, 2, 7, 16), "nchw"), "14": ((1, 3, 21, 14), "nchw"), "11": ((1, 2, 15, 11), "nchw"),
     "8-channels": ((1, 8, 14, 15), "nhwc"),
 }  # fmt: skip
 MANY_WINDOWS = {
@@ -132,6 +132,20 @@ def test_forward_of_many_windows(trial, shape):
 def test_gradient_with_ties(trial, window, data_type, shape):
     for operation in backward_operations(window, data_type, *SHAPES[shape]):
         trial(operation, before=with_ties(operation))
+
+
+@shows("cudnnPoolingForward/c01")
+def test_threads_of_several_planes(trial):
+    """As many volumes as let threads have some windows along the first axis, one after the other."""
+    for operation in islice(forward_operations(PADDED, HALF, (1, 33, 9, 8, 16), "nchw"), 0, None, 3):
+        trial(operation, before=with_ties(operation))
+
+
+@shows("cudnnPoolingBackward/c01")
+def test_gradient_of_planes_in_parts(trial):
+    """More rows of windows than a block has, of rows as wide as a warp takes."""
+    operation = next(backward_operations(PADDED, HALF, (1, 2, 3, 30, 128), "nchw"))
+    trial(operation, before=with_ties(operation))
 
 
 @shows("cudnnPoolingBackward/c01", "cudnnPoolingBackward/c07")
