@@ -79,11 +79,13 @@ def threads_ordered(handle: Any, case: str) -> Iterator[None]:
 
 @contextmanager
 def divided_among(handle: Any, multiprocessors: int) -> Iterator[None]:
-    """Plan in this scope as on a device of so many multiprocessors; a GPU has those that it has."""
+    """Plan in this scope as on a device of so many multiprocessors, on a GPU of no more than it has."""
     device = getattr(getattr(handle, "backend", None), "device", None)
-    if device is None or device.kind != "emulated":
+    if device is None:
         yield
         return
+    if device.kind == "gpu":
+        multiprocessors = min(multiprocessors, device.multiprocessors)
     plans, (had, kept) = handle.backend.plans, (device.multiprocessors, dict(handle.backend.plans))
     try:
         plans.clear()

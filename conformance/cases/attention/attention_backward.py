@@ -15,11 +15,13 @@ from dualdnn.conformance.calls.descriptors import made
 from dualdnn.conformance.cases.attention.attention_forward import (
     AXES,
     BIASES,
+    DEFAULT,
     LAYOUTS_OF_TENSOR_CORES,
     LONG_OF_TENSOR_CORES,
     MISFITS,
     OF_TENSOR_CORES,
     ONE_TO_ONE,
+    TENSOR,
     TYPES,
     WINDOWS,
     attention,
@@ -33,6 +35,7 @@ from dualdnn.conformance.cases.attention.attention_forward import (
     with_projections,
 )
 from dualdnn.conformance.marks import shows
+from dualdnn.conformance.solvers import divided_among
 from dualdnn.conformance.trial import Step, prepare
 
 DATA, WEIGHTS = "cudnnMultiHeadAttnBackwardData", "cudnnMultiHeadAttnBackwardWeights"
@@ -342,6 +345,19 @@ def test_what_does_not_fit(cudnn, handle, refuses, name):
     of_weights = {"doDesc" if parameter == "oDesc" else parameter: spec for parameter, spec in wrong.items()}
     refuses(BAD_PARAM, f"{DATA}/c23", call.data, **of_data)
     refuses(BAD_PARAM, f"{WEIGHTS}/c14", call.weights, **of_weights)
+
+
+@shows(f"{WEIGHTS}/c01")
+@pytest.mark.parametrize(
+    "multiprocessors, data_type, math, size, projected, batches",
+    [(1, FLOAT, DEFAULT, 72, 136, 4), (2, FLOAT, DEFAULT, 72, 136, 4), (5, HALF, TENSOR, 40, 72, 8)],
+    ids=str,
+)
+def test_weights_of_many_vectors(chain, caller, multiprocessors, data_type, math, size, projected, batches):
+    """Gradients that are added to others, in tiles of every size, that take turns or whose sums blocks share."""
+    attn = attention((0, 0, projected, size), (8, 8, size), 1, 0, 0.3, data_type, math, (65, 65), batches, 1)
+    with divided_among(caller.handle, multiprocessors):
+        chain(*steps(ADD, attn=attn, steps=(65, 65), batches=batches, beams=1, lengths=None))
 
 
 @shows(f"{DATA}/c19", f"{WEIGHTS}/c10", f"{DATA}/c23", f"{WEIGHTS}/c14")

@@ -36,6 +36,7 @@ from dualdnn.conformance.cases.fused_ops.fused_ops_packs import (
 )
 from dualdnn.conformance.cases.fused_ops.fused_ops_residual import KEEPING_NAN, RELU
 from dualdnn.conformance.marks import shows
+from dualdnn.conformance.solvers import divided_among
 from dualdnn.conformance.trial import prepare
 
 BNSTATS, WGRAD, ADD = (
@@ -104,6 +105,7 @@ def added(activation=RELU, without=(), algo=PRECOMP, **shape):
 
 
 MAKERS = (statistics, filter_gradient, added)
+ONE_TAP = dict(taps=(1, 1), padding=(0, 0))
 makers = pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
 PROBLEMS = {
     "float": dict(),
@@ -144,6 +146,17 @@ def test_sequences(trial, caller, make, problem):
     """All steps, with the workspace that the plan asks for."""
     given = PROBLEMS[problem]
     trial(sized(caller, make(algo=algorithm(make, given), **given)))
+
+
+@pytest.mark.parametrize(
+    "make, channels, operand",
+    [(statistics, 8, "y"), (statistics, 64, "y"), (filter_gradient, 64, "x"), (added, 64, "y")],
+)
+def test_workspace_of_what_begins_at_an_element(trial, caller, make, channels, operand):
+    """As much as the plan asks for, where sums are divided otherwise than of what begins at a pack."""
+    operation = make(kind=HALF, tensor_format=NHWC, math=TENSOR_OP, channels=channels, sizes=(19, 17), **ONE_TAP)
+    with divided_among(caller.handle, 16):
+        trial(sized(caller, operation), offsets={operand: 2})
 
 
 @makers

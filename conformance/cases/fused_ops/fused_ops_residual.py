@@ -21,6 +21,7 @@ from dualdnn.conformance.cases.fused_ops.fused_ops_finalize import NULL, apart, 
 from dualdnn.conformance.cases.fused_ops.fused_ops_packs import PER_ACTIVATION, PERSISTENT
 from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
+from dualdnn.conformance.solvers import divided_among
 from dualdnn.conformance.trial import Step
 
 IGNORED, PROPAGATED = cudnnNanPropagation_t
@@ -152,10 +153,34 @@ def test_gradient_of_planes(trial, caller, kind, dims, without):
     )
 
 
-def test_gradient_of_planes_of_many_channels(trial, caller):
-    """The words of the bit mask lie four by four, and are read so."""
-    x = TensorSpec.packed(HALF, (5, 97, 16, 16))
-    trial(sized(caller, replace(gradient(HALF, dims=x.dims), dy=x, dz=x)))
+@pytest.mark.parametrize(
+    "images, channels, strides",
+    [(4, 97, None), (4, 97, (8, 2, 1, 1)), (4, 97, (6, 1, 1, 1)), (6, 70, None)],
+    ids=str,
+)
+def test_gradient_of_planes_of_many_channels(trial, caller, images, channels, strides):
+    """The words of the bit mask lie four by four, and are read so, unless they or their rows lie elsewhere, or are others."""
+    x = TensorSpec.packed(HALF, (images, channels, 16, 16))
+    operation = replace(gradient(HALF, dims=x.dims), dy=x, dz=x)
+    if strides:
+        operation = replace(operation, bitMask=replace(operation.bitMask, strides=strides))
+    with divided_among(caller.handle, 1):
+        trial(sized(caller, operation))
+
+
+def test_gradient_of_channels_that_no_block_holds(trial, caller):
+    x = TensorSpec.packed(FLOAT, (1, 1, 164, 160))
+    trial(sized(caller, replace(gradient(FLOAT, dims=x.dims), dy=x, dz=x)))
+
+
+@pytest.mark.parametrize("layout, dims", [("nchw", (2, 40, 4, 8)), ("nhwc", (2, 40, 16, 20))], ids=str)
+@pytest.mark.parametrize("without", [(), ("savedMean", "savedInvStd")], ids=["saved", "not saved"])
+def test_workspace_of_gradients_that_begin_at_an_element(trial, caller, layout, dims, without):
+    """As much as the plan asks for, where sums are divided otherwise than of what begins at a pack."""
+    x = laid_out(HALF, dims, layout)
+    with divided_among(caller.handle, 16):
+        operation = sized(caller, replace(gradient(HALF, layout, dims, without=without), dy=x, dz=x))
+        trial(operation, offsets={"dy": 2})
 
 
 def test_gradient_of_images_that_lie_apart(trial, caller):

@@ -43,6 +43,7 @@ from dualdnn.conformance.cases.rnn.rnn_forward import (
     network,
 )
 from dualdnn.conformance.marks import shows
+from dualdnn.conformance.solvers import divided_among
 from dualdnn.conformance.trial import Step, prepare
 from dualdnn.reference.view import strided
 
@@ -184,7 +185,8 @@ def test_clipping(chain):
 )
 def test_types(chain, data_type, precision, math_type):
     for cell in (TANH, LSTM, GRU):
-        chain(*training(network(cell, data_type=data_type, precision=precision, math_type=math_type)))
+        for width in (5, 8):  # 8: rows of packs, in matrices of the other direction that begin anywhere
+            chain(*training(network(cell, width=width, data_type=data_type, precision=precision, math_type=math_type)))
 
 
 @shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
@@ -259,14 +261,29 @@ def test_wide_layers_that_overlap(chain):
 
 
 @shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
-@pytest.mark.parametrize("math_type", [DEFAULT, EXACT], ids=label)
-def test_products_of_large_tiles(chain, math_type):
-    """As many vectors, units and inputs as the largest tiles of products have rows and columns; sums of few K-blocks and of many."""
-    chain(*training(network(TANH, direction=ONE_WAY, width=512, hidden=256, math_type=math_type), lengths=(2,) * 64))
-    if math_type == DEFAULT:  # tiles that are not full
-        chain(
-            *training(network(TANH, direction=ONE_WAY, width=320, hidden=136, math_type=math_type), lengths=(2,) * 66)
-        )
+@pytest.mark.parametrize(
+    "math_type, width, hidden, batch",
+    [(DEFAULT, 512, 256, 128), (DEFAULT, 320, 136, 132), (EXACT, 512, 256, 66)],
+    ids=label,
+)
+def test_products_of_large_tiles(chain, caller, math_type, width, hidden, batch):
+    """More vectors, units and inputs than the largest tiles of products have rows and columns; tiles that are not full."""
+    spec = network(TANH, direction=ONE_WAY, width=width, hidden=hidden, layers=1, math_type=math_type)
+    with divided_among(caller.handle, 1):
+        chain(*training(spec, lengths=(1,) * batch))
+
+
+@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
+@pytest.mark.parametrize(
+    "multiprocessors, data_type, width, hidden",
+    [(5, HALF, 128, 256), (132, FLOAT, 136, 264)],
+    ids=label,
+)
+def test_products_that_blocks_share(chain, caller, multiprocessors, data_type, width, hidden):
+    """Sums in parts of both directions, in equal shares or not."""
+    spec = network(TANH, data_type=data_type, width=width, hidden=hidden, layers=1, math_type=DEFAULT)
+    with divided_among(caller.handle, multiprocessors):
+        chain(*training(spec, lengths=(1,) * 8)[:2])
 
 
 @shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
