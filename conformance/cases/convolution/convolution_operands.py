@@ -15,7 +15,7 @@ from dualdnn.conformance.marks import shows
 
 from . import convolution_backward_data as data
 from . import convolution_backward_filter as filters
-from .convolution import DEFAULT, FMA, IMPLICIT, NONFUSED, PRECOMP, Mode, convolution
+from .convolution import DEFAULT, FMA, IMPLICIT, NONFUSED, PRECOMP, WINOGRAD, Mode, convolution
 from .convolution_bias_activation import fused
 from .convolution_filters import im2col
 
@@ -144,6 +144,29 @@ def test_one_factor_is_0(run, name):
     operation = {**FORWARD, **GRADIENTS}[name]
     for alpha, beta in ((0.5, 0.0), (0.0, 0.5)):
         run(replace(operation, alpha=alpha, beta=beta))
+
+
+@shows(f"{F}/c24", "cudnnMathType_t/c01")
+@pytest.mark.ours
+@pytest.mark.parametrize("width", [4, 8])
+@pytest.mark.parametrize("formats", [NCHW, (NHWC, NCHW, NCHW)], ids=["planes", "of pixels"])
+def test_columns_that_lie_side_by_side(run, formats, width):
+    """Planes of y that are turned: two rows of half a pack, or of one, whose last element lies where that of a whole run does."""
+    operation = convolution((2, 16, 2, width), (16, 16, 1, 1), padding=(0, 0), formats=formats, **HALF)
+    turned = replace(operation.y, strides=(32 * width, 2 * width, 1, 2))
+    run(replace(operation, y=turned, beta=0.5))
+
+
+@shows(f"{F}/c01", f"{F}/c02")
+def test_many_filters_and_channels_of_transformed_tiles(run):
+    """More of both than the products of transformed tiles take at once."""
+    run(convolution((1, 20, 5, 6), (132, 20, 3, 3), algo=NONFUSED, alpha=0.5, beta=-1.0))
+
+
+@shows(f"{F}/c01", f"{F}/c02", f"{F}/c29")
+def test_groups_of_many_filters_of_fused_transforms(run):
+    """More filters, tiles and channels of a group than a block takes, and no multiples of them."""
+    run(convolution((2, 20, 9, 13), (80, 10, 3, 3), groups=2, algo=WINOGRAD, alpha=0.5, beta=-1.0))
 
 
 VOLUMES: dict[str, dict[str, Any]] = {

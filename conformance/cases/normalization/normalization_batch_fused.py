@@ -216,8 +216,8 @@ def test_fused_forward_and_backward(chain, generation, mode, ops, saved):
     """The backward call undoes the activation by the reserve space that forward left, or computes its argument again. The layouts,
     types and algorithms that NVIDIA's fast kernel demands, and others."""
     for data_type in FUSED_TYPES[generation][ops]:
-        for dims in (DIMS, (2, 16, 2, 4)):
-            x = nhwc(data_type, dims)
+        row = TensorSpec(data_type, (2, 3, 1, 5), (15, 1, 7, 3))  # any stride of a dimension of size 1
+        for x in (nhwc(data_type, DIMS), nhwc(data_type, (2, 16, 2, 4)), row):
             first = forward(x, ops, mode, generation=generation, saved=saved)
             second = backward(x, ops, mode, generation=generation, saved=saved, data=(0.5, -1.5), parameters=(2.0, 0.5))
             chain(first, second)

@@ -215,6 +215,8 @@ def test_five_dimensions(trial, call):
     trial(CALLS[call](TensorSpec.packed(FLOAT, DIMS_5D), beta=0.5))
     gaps = TensorSpec(FLOAT, DIMS_5D, (200, 26, 12, 4, 1))  # between channels and images
     trial(CALLS[call](gaps, beta=0.5))
+    plane = TensorSpec(FLOAT, (2, 3, 1, 4, 5), (60, 20, 7, 5, 1))  # any stride of a dimension of size 1
+    trial(CALLS[call](plane, beta=0.5))
 
 
 @shows("cudnnLRNCrossChannelForward/c05", "cudnnLRNCrossChannelForward/c16", "cudnnLRNCrossChannelBackward/c03",

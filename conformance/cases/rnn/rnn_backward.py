@@ -176,7 +176,8 @@ def test_clipping(chain):
 )
 def test_types(chain, data_type, precision, math_type):
     for cell in (TANH, LSTM, GRU):
-        chain(*training(network(cell, data_type=data_type, precision=precision, math_type=math_type)))
+        for width in (5, 8):  # 8: rows of packs, in matrices of the other direction that begin anywhere
+            chain(*training(network(cell, width=width, data_type=data_type, precision=precision, math_type=math_type)))
 
 
 @shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
