@@ -36,6 +36,10 @@ FORWARD: dict[str, Operation] = {
 GRADIENTS: dict[str, Operation] = {
     "data gradient in rows": data.gradient((2, 4, 4, 16), (12, 4, 3, 3)),
     "data gradient in planes": data.gradient((2, 16, 4, 16), (16, 16, 1, 1), padding=(0, 0), **HALF),
+    "data gradient of few channels": data.gradient((2, 4, 6, 16), (16, 4, 3, 3), stride=(2, 1), **HALF),
+    "filter gradient of few channels": filters.gradient(
+        (2, 3, 8, 9), (16, 3, 3, 3), formats=NHWC, stride=(2, 2), **HALF
+    ),
     "filter gradient in rows": filters.gradient((2, 4, 4, 16), (12, 4, 3, 3)),
     "filter gradient in planes": filters.gradient((2, 16, 4, 16), (16, 16, 1, 1), padding=(0, 0), **HALF),
     "filter gradient of pixels": filters.gradient((2, 16, 5, 4), (16, 16, 3, 3), formats=NHWC, **HALF),
@@ -49,7 +53,7 @@ UNALIGNED: dict[str, Operation] = {
     "rows": FORWARD["rows"],
     "data gradient of filters between packs": data.gradient((1, 136, 2, 4), (21, 136, 1, 1), padding=(0, 0), formats=NHWC, **HALF),
     "filter gradient in planes": GRADIENTS["filter gradient in planes"],
-    "filter gradient of few channels": filters.gradient((2, 3, 8, 9), (16, 3, 3, 3), formats=NHWC, stride=(2, 2), **HALF),
+    "filter gradient of few channels": GRADIENTS["filter gradient of few channels"],
     "filter gradient in float": filters.gradient((2, 16, 5, 4), (16, 16, 3, 3), formats=NHWC, math_type=DEFAULT),
     "Winograd": convolution((1, 8, 6, 6), (8, 8, 3, 3), algo=NONFUSED),
     "matrix": im2col((1, 8, 5, 6), (1, 8, 3, 3), padding=(1, 1)),
