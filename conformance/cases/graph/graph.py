@@ -409,11 +409,16 @@ def test_statistics_of_large_chains(trial, which):
 @shows(*of("OPERATIONGRAPH", "c01"), *of("OPERATION_GEN_STATS", "c01"))
 @pytest.mark.parametrize(
     "dims, order",
-    [((1, 12, 64, 88), (0, 2, 3, 1)), ((8, 8, 33, 33), None), ((8, 16, 32, 16), (1, 2, 3, 0))],
-    ids=["channels that are no packs", "planes that are no packs", "images innermost"],
+    [
+        ((1, 12, 64, 88), (0, 2, 3, 1)),
+        ((8, 8, 33, 33), None),
+        ((8, 16, 32, 16), (1, 2, 3, 0)),
+        ((1, 24, 55, 57), (0, 2, 3, 1)),
+    ],
+    ids=["channels that are no packs", "planes that are no packs", "images innermost", "three packs of channels"],
 )
-def test_statistics_of_chains_that_sum_nothing(trial, dims, order):
-    """Large ones, of whose result a pack holds several channels or images."""
+def test_statistics_of_chains_of_other_packs(trial, dims, order):
+    """Large ones, of whose result a pack holds several channels or images; channels of which the last block has fewer."""
     y, channels = tensor(3, dims, HALF, order=order), (1, dims[1], 1, 1)
     trial(executed(
         pointwise(Mode.CUDNN_POINTWISE_ADD, tensor(1, dims, HALF, order=order), y, tensor(2, dims, HALF, order=order)),

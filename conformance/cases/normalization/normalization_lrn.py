@@ -157,6 +157,13 @@ def test_parameters(trial, call, alpha, beta, k):
     trial(CALLS[call](lrn=LRNSpec(5, alpha, beta, k)), inputs="near_one")
 
 
+@shows("cudnnSetLRNDescriptor/c03")
+@both_calls
+def test_an_exponent_beyond_the_data_type(trial, call):
+    """Which is infinite there; powers of what is above 1 are 0."""
+    trial(CALLS[call](lrn=LRNSpec(5, 1.0, 1e300, 1.0), beta=0.5), inputs="near_one")
+
+
 @shows("cudnnSetLRNDescriptor/c04")
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 def test_there_are_no_channels_beyond_the_edges(trial, layout):
@@ -217,6 +224,16 @@ def test_channels_of_the_result_apart(trial, call):
     trial(CALLS[call](x, **{"y" if call == "forward" else "dx": apart}, beta=0.5))
 
 
+@shows("cudnnLRNCrossChannelForward/c04", "cudnnLRNCrossChannelBackward/c02")
+@both_calls
+def test_planes_at_no_multiple_of_a_pack(trial, call):
+    """Images and rows begin at packs, channels do not: of all operands, or of the result alone."""
+    dims = (2, 3, 4, 8)
+    apart = TensorSpec(FLOAT, dims, (100, 33, 8, 1))
+    for x in (apart, TensorSpec.packed(FLOAT, dims)):
+        trial(CALLS[call](x, **{"y" if call == "forward" else "dx": apart}, beta=0.5))
+
+
 @shows("cudnnLRNCrossChannelForward/c05", "cudnnLRNCrossChannelBackward/c03")
 @both_calls
 def test_five_dimensions(trial, call):
@@ -268,6 +285,14 @@ def test_forward_in_place(trial, layout):
 def test_other_shapes(trial, call, data_type, dims, layout):
     """Many channels and few positions, odd numbers of channels, many positions, few channels, many of both."""
     trial(CALLS[call](laid_out(data_type, dims, layout), beta=-0.5))
+
+
+@pytest.mark.parametrize("channels", [1, 2, 4])
+@both_calls
+def test_few_channels(trial, call, channels):
+    """A thread has all of them, of packs of pixels, side by side or in planes."""
+    for layout in ("nchw", "nhwc"):
+        trial(CALLS[call](laid_out(FLOAT, (2, channels, 4, 8), layout), lrn=LRNSpec(3, 1.5, 0.75, 1.0), beta=0.5))
 
 
 @shows("cudnnSetLRNDescriptor/c04")
