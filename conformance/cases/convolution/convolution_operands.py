@@ -173,6 +173,21 @@ def test_groups_of_many_filters_of_fused_transforms(run):
     run(convolution((2, 20, 9, 13), (80, 10, 3, 3), groups=2, algo=WINOGRAD, alpha=0.5, beta=-1.0))
 
 
+@shows("cudnnConvolutionBackwardFilter/c13", "cudnnMathType_t/c01")
+@pytest.mark.parametrize(
+    "x, w, options",
+    [
+        ((2, 8, 16, 16), (16, 8, 1, 1), {"stride": (2, 2), "padding": (0, 0)}),
+        ((2, 8, 6, 16), (16, 8, 1, 1), {"padding": (1, 1)}),
+        ((2, 8, 8, 18), (16, 8, 3, 3), {"padding": (0, 0)}),
+    ],
+    ids=["stride", "padding", "taps"],
+)
+def test_planes_of_full_boxes_that_are_no_product(run, x, w, options):
+    """Gradients whose planes fill boxes of 128 bytes, but not pixel by pixel."""
+    run(filters.gradient(x, w, **options, **HALF))
+
+
 VOLUMES: dict[str, dict[str, Any]] = {
     "padded": {"padding": (1, 2, 0), "stride": (2, 1, 1)},
     "turned": {"padding": (2, 0, 1), "dilation": (2, 1, 1), "mode": Mode.CUDNN_CONVOLUTION},
