@@ -16,7 +16,7 @@ from dualdnn.conformance.marks import shows
 from . import convolution_backward_data as data
 from . import convolution_backward_filter as filters
 from .convolution import DEFAULT, FMA, IMPLICIT, NONFUSED, PRECOMP, WINOGRAD, Mode, convolution
-from .convolution_bias_activation import fused
+from .convolution_bias_activation import IDENTITY, fused
 from .convolution_filters import im2col
 
 F = "cudnnConvolutionForward"
@@ -75,7 +75,7 @@ FUSED: dict[str, Any] = {
     "groups into planes": {
         "x": (1, 128, 3, 4), "w": (48, 64, 1, 1), "padding": (0, 0), "groups": 2, "formats": (NHWC, NHWC, NCHW),
     },
-    "one filter": {"x": (2, 16, 3, 5), "w": (1, 16, 1, 1), "padding": (0, 0), "formats": (NHWC, NHWC, NCHW)},
+    "one filter": {"mode": IDENTITY, "x": (2, 16, 3, 5), "w": (1, 16, 1, 1), "padding": (0, 0), "formats": (NHWC, NHWC, NCHW)},
     "three filters": {"x": (2, 16, 3, 5), "w": (3, 16, 1, 1), "padding": (0, 0), "formats": (NHWC, NHWC, NCHW)},
     "groups of planes": {"x": (2, 128, 8, 8), "w": (96, 64, 1, 1), "padding": (0, 0), "groups": 2},
 }  # fmt: skip
