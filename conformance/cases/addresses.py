@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnPoolingMode_t
 from dualdnn.api.operations import Operation, PoolingBackward
-from dualdnn.api.operations.specs import FLOAT, HALF, NHWC, TensorSpec
+from dualdnn.api.operations.specs import FLOAT, HALF, NCHW, NHWC, TensorSpec
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.cases import (
     activation,
@@ -44,6 +44,9 @@ from dualdnn.conformance.trial import prepare
 
 DIMS = (2, 8, 4, 8)
 ROWS, CHANNELS = TensorSpec.packed(FLOAT, DIMS), TensorSpec.packed(HALF, DIMS, NHWC)
+SIDE_BY_SIDE = TensorSpec.packed(HALF, (1, 32, 8, 8), NHWC)
+MANY_CHANNELS = TensorSpec.packed(HALF, (2, 32, 2, 4), NHWC)
+FEW_CHANNELS = TensorSpec.packed(FLOAT, (1, 3, 4, 8), NHWC)
 HALF_A_PACK = 8  # bytes
 LARGE = (8, 8, 32, 32)  # a chain that gets a kernel of its own
 BETWEEN = graph.tensor(4, LARGE, virtual=True)
@@ -57,6 +60,7 @@ OPERATIONS: dict[str, Operation] = {
     "activation gradient": activation.backward(spec=CHANNELS),
     "dropout": dropout.forward(x=ROWS),
     "dropout gradient": dropout.backward(dy=CHANNELS),
+    "dropout of many channels": dropout.forward(x=SIDE_BY_SIDE),
     **{
         f"{name} pooling in {layout}": pooling.forward(mode, WINDOWS, data_type, layout, layout)
         for name, mode in (("maximum", MAXIMUM), ("average", AVERAGE))
@@ -78,6 +82,15 @@ OPERATIONS: dict[str, Operation] = {
     "training": normalization_batch_training.forward(x=ROWS),
     "gradient": normalization_batch_training.backward(x=CHANNELS),
     "training with addends": normalization_batch_fused.forward(x=CHANNELS),
+    "inference of planes": normalization_batch.inference(x=ROWS),
+    "gradient of planes": normalization_batch_training.backward(x=ROWS),
+    "training of many channels": normalization_batch_fused.forward(MANY_CHANNELS, normalization_batch_fused.ACTIVATED),
+    "gradient of many channels": normalization_batch_training.backward(x=MANY_CHANNELS),
+    **{
+        f"LRN{which} of few channels in {layout.name}": call(TensorSpec.packed(FLOAT, (2, 3, 4, 8), layout))
+        for which, call in (("", normalization_lrn.forward), (" gradient", normalization_lrn.backward))
+        for layout in (NCHW, NHWC)
+    },
     "bias gradient": convolution_gradients.bias_gradient(DIMS, FLOAT, "nchw"),
     "bias gradient of channels": convolution_gradients.bias_gradient(DIMS, HALF, "nhwc"),
     "addends": fused_ops_residual.added(HALF, "nhwc", DIMS),
@@ -96,6 +109,12 @@ OPERATIONS: dict[str, Operation] = {
     ),
     "sampler": spatial_transformer.forward(HALF, DIMS, DIMS),
     "gradient of a sampler": spatial_transformer.backward(HALF, DIMS, DIMS),
+    "sampler of channels": spatial_transformer.forward(FLOAT, (1, 3, 4, 8), x=FEW_CHANNELS, y=FEW_CHANNELS),
+    "gradient of a sampler of channels": spatial_transformer.backward(
+        HALF, MANY_CHANNELS.dims, x=MANY_CHANNELS, dy=MANY_CHANNELS
+    ),
+    "grids": spatial_transformer.grid_forward(FLOAT, (2, 1, 32, 34)),
+    "gradient of grids": spatial_transformer.grid_backward(FLOAT, (2, 1, 32, 34)),
     "chain of a graph": graph.executed(
         graph.pointwise(graph.Mode.CUDNN_POINTWISE_ADD, graph.tensor(1, LARGE), BETWEEN, graph.tensor(2, LARGE)),
         graph.pointwise(graph.Mode.CUDNN_POINTWISE_RELU_FWD, BETWEEN, graph.tensor(3, LARGE)),
@@ -155,6 +174,21 @@ def test_one_operand_lies_elsewhere_than_before(caller, name):
         found = called(elsewhere)
         assert found == called({**afresh, operand: caller.handle.to_device(others[operand])}), operand
         called(memory)
+
+
+WITH_A_MASK: dict[str, tuple[Operation, ...]] = {
+    "dropout": (dropout.forward(x=SIDE_BY_SIDE), dropout.backward(dy=SIDE_BY_SIDE)),
+    "normalization": (
+        normalization_batch_fused.forward(MANY_CHANNELS),
+        normalization_batch_fused.backward(MANY_CHANNELS),
+    ),
+}
+
+
+@pytest.mark.ours
+@pytest.mark.parametrize("name", WITH_A_MASK)
+def test_reserve_space_begins_at_a_byte(chain, name):
+    chain(*WITH_A_MASK[name], before=dropout.states() if name == "dropout" else None, offsets={"reserveSpace": 1})
 
 
 NETWORK = rnn_forward.network(

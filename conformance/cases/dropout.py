@@ -382,13 +382,15 @@ def test_attention_takes_no_dropout(cudnn, handle, refuses):
 
 # --- the random numbers of ours: element by element what docs/dropout.md says ---
 
-# Channels side by side: planes that are octets or begin within one; pixels of several tiles; channels of several, which
+# Channels side by side: planes that are octets or begin within one; pixels of several tiles, or fewer of many images; channels of several, which
 # packs of 16 bytes divide or do not.
 LAID_OUT = [
     *((layout, DIMS) for layout in LAYOUTS),
     ("nhwc", (3, 4, 4, 6)),
     ("nhwc", (2, 16, 1, 5)),
     ("nhwc", (2, 3, 15, 19)),
+    ("nhwc", (5, 3, 15, 19)),
+    ("nhwc", (4, 16, 7, 9)),
     ("nhwc", (1, 160, 3, 5)),
     ("nhwc", (1, 140, 3, 3)),
     ("nhwc", (2, 64, 8, 16)),

@@ -210,7 +210,7 @@ def test_rows_that_all_multiprocessors_share(trial, dims):
 @pytest.mark.parametrize("tensor_format, dims", [
     (NCHW, (8, 1, 6, 8)), *((NCHW, (7, length, 9, 9)) for length in (8, 10, 12, 16)),
     (NHWC, (3, 64, 9, 12)), (NHWC, (8, 64, 10, 10)), (NHWC, (6, 128, 9, 15)), (NHWC, (8, 128, 10, 20)),
-    (NCHW, (5, 40, 12, 12)), (NCHW, (3, 100, 16, 12)),
+    (NCHW, (5, 40, 12, 12)), (NCHW, (3, 100, 16, 12)), (NCHW, (12, 6, 12, 20)),
 ], ids=by_shape)  # fmt: skip
 def test_rows_that_threads_hold(trial, tensor_format, dims, data_type):
     """One element, as many as a thread holds where rows are many, and packs of which a thread holds four or one where rows are more;
@@ -218,6 +218,46 @@ def test_rows_that_threads_hold(trial, tensor_format, dims, data_type):
     spec = TensorSpec.packed(data_type, dims, tensor_format)
     trial(forward(ACCURATE, CHANNEL, spec, alpha=8.0, beta=0.5))
     trial(backward(LOG, CHANNEL, spec, alpha=0.25, beta=1.0), aliases={"dx": "dy"})
+
+
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+@pytest.mark.parametrize("dims", [(19, 100, 4, 4), (10, 300, 4, 4)], ids=by_shape)
+def test_more_column_tiles_than_are_open(trial, dims, data_type):
+    """Of few neighbouring rows each, which pass through shared memory one behind the other, in one step or several."""
+    spec = TensorSpec.packed(data_type, dims)
+    trial(forward(ACCURATE, CHANNEL, spec, alpha=64.0))
+    trial(backward(LOG, CHANNEL, spec, alpha=0.25, beta=1.0))
+
+
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+@pytest.mark.parametrize("dims", [(1, 1201, 1, 32), (2, 9, 4, 8)], ids=by_shape)
+def test_strided_rows_at_any_address(trial, dims, data_type):
+    spec = TensorSpec.packed(data_type, dims)
+    trial(forward(ACCURATE, CHANNEL, spec, beta=0.5), offsets={"x": spec.scalar_bytes})
+    trial(backward(ACCURATE, CHANNEL, spec), offsets={"dx": spec.scalar_bytes})
+
+
+@pytest.mark.parametrize("data_type", [DOUBLE, BFLOAT16], ids=lambda t: t.name)
+@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+@pytest.mark.parametrize("dims", [(2, 21, 9, 9), (3, 70, 2, 6)], ids=by_shape)
+def test_other_types_of_longer_rows(trial, dims, mode, data_type):
+    spec = TensorSpec.packed(data_type, dims)
+    trial(forward(LOG, mode, spec, beta=1.0))
+    trial(backward(ACCURATE, mode, spec, alpha=0.5))
+
+
+def test_long_rows_that_registers_hold_in_part(trial):
+    """Of floats, of which shared memory has too little room to exchange states meanwhile."""
+    spec = TensorSpec.packed(FLOAT, (3, 1, 220, 224))
+    trial(forward(ACCURATE, INSTANCE, spec, alpha=1024.0, beta=0.5))
+    trial(forward(LOG, INSTANCE, spec))
+
+
+def test_long_rows_of_doubles_with_gaps(trial):
+    """Single elements of eight bytes, more than shared memory keeps of two tensors."""
+    spec = laid_out(DOUBLE, (1, 3, 70, 80), "gaps")
+    trial(forward(ACCURATE, INSTANCE, spec))
+    trial(backward(ACCURATE, INSTANCE, spec))
 
 
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
@@ -261,6 +301,17 @@ def test_rows_padded_to_packs(trial, mode, data_type, row):
     trial(backward(ACCURATE, mode, spec, beta=2.0))
 
 
+@pytest.mark.parametrize("gap", ["row", "image", "result"])
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+def test_positions_whole_packs_apart(trial, data_type, gap):
+    """Whose neighbours are no packs: rows or images begin an element further, in all operands or in the result alone."""
+    dims, packed = (2, 5, 2, 8), (80, 16, 8, 1)
+    apart = TensorSpec(data_type, dims, (121, 24, 9, 1) if gap == "row" else (81, 16, 8, 1))
+    x = TensorSpec(data_type, dims, packed) if gap == "result" else apart
+    trial(forward(ACCURATE, CHANNEL, x, apart, beta=2.0))
+    trial(backward(ACCURATE, CHANNEL, y=x, dy=x, dx=apart, beta=2.0))
+
+
 @shows("cudnnSoftmaxForward/c02")
 @pytest.mark.parametrize("rank", [3, 4, 5])
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -290,8 +341,10 @@ def test_backward_takes_every_layout(trial, algorithm, mode, layout, rank):
 def test_beyond_five_dimensions(trial, refused, mode):
     for dims in [(2, 3, 2, 2, 3, 2), (2, 3, 1, 2, 2, 2, 3, 2)]:
         packed = TensorSpec.packed(FLOAT, dims)
-        trial(forward(ACCURATE, mode, packed))
-        trial(backward(ACCURATE, mode, packed))
+        free = tuple(5 if extent == 1 else stride for extent, stride in zip(dims, packed.strides, strict=True))
+        for x in (packed, TensorSpec(FLOAT, dims, free)):
+            trial(forward(ACCURATE, mode, x))
+            trial(backward(ACCURATE, mode, x))
         for unpacked in (laid_out(FLOAT, dims, layout) for layout in NOT_SPATIALLY_PACKED):
             refused(forward(ACCURATE, mode, unpacked, packed), NOT_SUPPORTED, "cudnnSoftmaxForward/c03")
             refused(forward(ACCURATE, mode, packed, unpacked), NOT_SUPPORTED, "cudnnSoftmaxForward/c03")

@@ -143,6 +143,8 @@ def test_grids(trial, data_type, dims):
 @by_type
 def test_grids_of_many_pixels(trial, data_type):
     trial(grid_forward(data_type, (3, 1, 37, 41)))
+    trial(grid_forward(data_type, (3, 1, 48, 50)))
+    trial(grid_backward(data_type, (2, 1, 93, 91)))
 
 
 @shows("cudnnSpatialTfGridGeneratorForward/c01", "cudnnSpatialTfGridGeneratorBackward/c01")
@@ -278,6 +280,19 @@ def test_samples_behind_the_last_tile(trial):
     operation = backward(HALF, (1, 3, 41, 53), (1, 3, 16, 32), betas=(0.5, 0.5))
     near = np.random.default_rng(6).normal(1.0, 0.04, (41 * 53, 2))
     trial(operation, before=with_grid(operation, near))
+
+
+@shows("cudnnSpatialTfSamplerForward/c01")
+@pytest.mark.parametrize("height", [227, 228])
+def test_planes_as_large_as_shared_memory(trial, height):
+    """Exactly, and larger."""
+    trial(forward(FLOAT, (1, 1, 4, 4), (1, 1, height, 256)), {"x": "normal", "grid": "normal"})
+
+
+@shows("cudnnSpatialTfSamplerBackward/c01")
+def test_gradients_of_many_tiles(trial):
+    """Of so wide an input that samples are sorted by larger tiles."""
+    trial(backward(FLOAT, (1, 1, 24, 24), (1, 1, 2, 8210), betas=(0.5, 0.5)), {"grid": "normal"})
 
 
 @shows("cudnnSpatialTfSamplerBackward/c01")

@@ -536,7 +536,9 @@ def test_strided_copy(trial):
 
 @shows("cudnnTransformTensorEx/c01")
 def test_strided_transform(trial):
-    """Sources of any layout, destinations with gaps."""
+    """Sources of any layout, destinations with gaps, and with any stride of a dimension of size 1."""
+    one = TensorSpec(FLOAT, (2, 1, 5, 6), (30, 3, 6, 1))
+    trial(TransformTensorEx(changing(before=(0, 0, 1, 0)), 1.0, 0.0, TensorSpec.packed(FLOAT, (2, 1, 4, 6)), one))
     for transform in (changing(fold=(2, 2)), changing(before=(0, 0, 1, 1)), changing(fold=(1, 2), direction=UNFOLD)):
         dims = (2, 4, 4, 6)
         results = destination_dims(transform, dims)

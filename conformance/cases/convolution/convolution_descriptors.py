@@ -37,11 +37,16 @@ def convolution(cudnn):
 
 @pytest.fixture
 def layer(cudnn, convolution):
-    """(convolution, input, filter) of these shapes, as the output dimension calls take them."""
+    """(convolution, input, filter) of these shapes, as the output dimension calls take them. Groups come first: setting the
+    convolution leaves them."""
 
     def make(x, w, padding, stride, dilation, groups=1):
-        cudnn.cudnnSetConvolutionNdDescriptor(convolution, len(padding), padding, stride, dilation, CORRELATION, FLOAT)
         cudnn.cudnnSetConvolutionGroupCount(convolution, groups)
+        sizes, of = (padding, stride, dilation), (CORRELATION, FLOAT)
+        if len(padding) == 2:
+            cudnn.cudnnSetConvolution2dDescriptor(convolution, *padding, *stride, *dilation, *of)
+        else:
+            cudnn.cudnnSetConvolutionNdDescriptor(convolution, len(padding), *sizes, *of)
         tensor, filters = cudnn.cudnnCreateTensorDescriptor(), cudnn.cudnnCreateFilterDescriptor()
         cudnn.cudnnSetTensorNdDescriptorEx(tensor, NCHW, FLOAT, len(x), x)
         cudnn.cudnnSetFilterNdDescriptor(filters, FLOAT, NCHW, len(w), w)

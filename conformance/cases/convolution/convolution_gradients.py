@@ -96,6 +96,13 @@ def test_bias_gradient_of_many_terms(trial, data_type, tensor_format):
     trial(bias_gradient((6, 24, 41, 43), data_type, tensor_format))
 
 
+@shows(f"{B}/c01")
+@pytest.mark.parametrize("dims", [(2, 130, 3, 5), (2, 300, 3, 5), (2, 512, 3, 5), (1, 17, 31, 43)], ids=by_name)
+def test_bias_gradient_of_many_channels(trial, dims):
+    """Side by side: more than half of the threads of a block, more than all; few of many pixels, whose last ones make no pack."""
+    trial(bias_gradient(dims, HALF, "nhwc", beta=0.5))
+
+
 @shows(f"{B}/c03")
 def test_bias_gradient_with_gaps_in_db(trial):
     trial(bias_gradient(beta=-3.0, db=TensorSpec(FLOAT, (1, 3, 1, 1), (12, 4, 2, 2))))

@@ -15,7 +15,7 @@ from dualdnn.conformance.marks import shows
 
 from . import convolution_backward_data as data
 from . import convolution_backward_filter as filters
-from .convolution import DEFAULT, FMA, IMPLICIT, NONFUSED, PRECOMP, Mode, convolution
+from .convolution import DEFAULT, FMA, IMPLICIT, NONFUSED, PRECOMP, WINOGRAD, Mode, convolution
 from .convolution_bias_activation import fused
 from .convolution_filters import im2col
 
@@ -36,6 +36,10 @@ FORWARD: dict[str, Operation] = {
 GRADIENTS: dict[str, Operation] = {
     "data gradient in rows": data.gradient((2, 4, 4, 16), (12, 4, 3, 3)),
     "data gradient in planes": data.gradient((2, 16, 4, 16), (16, 16, 1, 1), padding=(0, 0), **HALF),
+    "data gradient of few channels": data.gradient((2, 4, 6, 16), (16, 4, 3, 3), stride=(2, 1), **HALF),
+    "filter gradient of few channels": filters.gradient(
+        (2, 3, 8, 9), (16, 3, 3, 3), formats=NHWC, stride=(2, 2), **HALF
+    ),
     "filter gradient in rows": filters.gradient((2, 4, 4, 16), (12, 4, 3, 3)),
     "filter gradient in planes": filters.gradient((2, 16, 4, 16), (16, 16, 1, 1), padding=(0, 0), **HALF),
     "filter gradient of pixels": filters.gradient((2, 16, 5, 4), (16, 16, 3, 3), formats=NHWC, **HALF),
@@ -49,7 +53,7 @@ UNALIGNED: dict[str, Operation] = {
     "rows": FORWARD["rows"],
     "data gradient of filters between packs": data.gradient((1, 136, 2, 4), (21, 136, 1, 1), padding=(0, 0), formats=NHWC, **HALF),
     "filter gradient in planes": GRADIENTS["filter gradient in planes"],
-    "filter gradient of few channels": filters.gradient((2, 3, 8, 9), (16, 3, 3, 3), formats=NHWC, stride=(2, 2), **HALF),
+    "filter gradient of few channels": GRADIENTS["filter gradient of few channels"],
     "filter gradient in float": filters.gradient((2, 16, 5, 4), (16, 16, 3, 3), formats=NHWC, math_type=DEFAULT),
     "Winograd": convolution((1, 8, 6, 6), (8, 8, 3, 3), algo=NONFUSED),
     "matrix": im2col((1, 8, 5, 6), (1, 8, 3, 3), padding=(1, 1)),
@@ -144,6 +148,29 @@ def test_one_factor_is_0(run, name):
     operation = {**FORWARD, **GRADIENTS}[name]
     for alpha, beta in ((0.5, 0.0), (0.0, 0.5)):
         run(replace(operation, alpha=alpha, beta=beta))
+
+
+@shows(f"{F}/c24", "cudnnMathType_t/c01")
+@pytest.mark.ours
+@pytest.mark.parametrize("width", [4, 8])
+@pytest.mark.parametrize("formats", [NCHW, (NHWC, NCHW, NCHW)], ids=["planes", "of pixels"])
+def test_columns_that_lie_side_by_side(run, formats, width):
+    """Planes of y that are turned: two rows of half a pack, or of one, whose last element lies where that of a whole run does."""
+    operation = convolution((2, 16, 2, width), (16, 16, 1, 1), padding=(0, 0), formats=formats, **HALF)
+    turned = replace(operation.y, strides=(32 * width, 2 * width, 1, 2))
+    run(replace(operation, y=turned, beta=0.5))
+
+
+@shows(f"{F}/c01", f"{F}/c02")
+def test_many_filters_and_channels_of_transformed_tiles(run):
+    """More of both than the products of transformed tiles take at once."""
+    run(convolution((1, 20, 5, 6), (132, 20, 3, 3), algo=NONFUSED, alpha=0.5, beta=-1.0))
+
+
+@shows(f"{F}/c01", f"{F}/c02", f"{F}/c29")
+def test_groups_of_many_filters_of_fused_transforms(run):
+    """More filters, tiles and channels of a group than a block takes, and no multiples of them."""
+    run(convolution((2, 20, 9, 13), (80, 10, 3, 3), groups=2, algo=WINOGRAD, alpha=0.5, beta=-1.0))
 
 
 VOLUMES: dict[str, dict[str, Any]] = {

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
-from dualdnn.api.operations.specs import FLOAT, NCHW, NCHW_VECT_C, NHWC
+from dualdnn.api.operations.specs import FLOAT, NCHW, NCHW_VECT_C, NHWC, TensorSpec
 from dualdnn.api.status import NOT_SUPPORTED
 from dualdnn.conformance.calls import described, sized
 from dualdnn.conformance.marks import shows
@@ -215,6 +216,9 @@ def test_channels_last(run, configuration, algo, y_format):
             **SMALL, configuration=configuration, algo=algo, formats=(NHWC, NHWC, y_format), stride=(2, 1), beta=0.5
         )
     )
+    if y_format == NHWC:
+        row = convolution((2, 3, 1, 9), SMALL["w"], configuration=configuration, algo=algo, formats=NHWC)
+        run(replace(row, x=TensorSpec(row.x.data_type, row.x.dims, (27, 1, 5, 3))))  # any stride of a size of 1
 
 
 @shows(f"{F}/c23", f"{F}/c38", f"{F}/c32", f"{F}/c35", f"{F}/c42")

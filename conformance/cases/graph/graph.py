@@ -276,7 +276,16 @@ def diamond():
 
 @shows(*of("OPERATIONGRAPH", "c01", "c05"), *of("TENSOR", "c03"))
 def test_several_outputs(trial):
+    """What lies between nodes has any number of bytes."""
     trial(executed(*diamond()))
+    x, y, z = (tensor(1 + i, (3, 5, 7)) for i in range(3))
+    odd, behind = tensor(4, x.dims, HALF, virtual=True), tensor(5, x.dims, virtual=True)
+    trial(executed(
+        pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, x, odd),
+        pointwise(Mode.CUDNN_POINTWISE_SIGMOID_FWD, x, behind),
+        pointwise(Mode.CUDNN_POINTWISE_ADD, odd, y, behind),
+        pointwise(Mode.CUDNN_POINTWISE_MUL, behind, z, odd),
+    ))  # fmt: skip
 
 
 def chain(*steps, dims=(3, 5, 7, 2), order=(0, 2, 3, 1)):
@@ -288,7 +297,8 @@ def chain(*steps, dims=(3, 5, 7, 2), order=(0, 2, 3, 1)):
         kind = data_type[0] if isinstance(data_type, list) else data_type
         y = tensor(2 + i, dims, kind, order=order, virtual=not stored)
         b = x if other == "same" else other and tensor(100 + i, other, FLOAT)
-        nodes.append(pointwise(mode, x, y, b, alpha1=0.75 if i % 2 else 1.0, lower=-0.5, upper=1.5))
+        alpha1, alpha2 = 0.75 if i % 2 else 1.0, 1.25 if b and i % 3 == 0 else 1.0
+        nodes.append(pointwise(mode, x, y, b, alpha1=alpha1, alpha2=alpha2, lower=-0.5, upper=1.5))
         x = y
     return nodes
 
@@ -399,11 +409,16 @@ def test_statistics_of_large_chains(trial, which):
 @shows(*of("OPERATIONGRAPH", "c01"), *of("OPERATION_GEN_STATS", "c01"))
 @pytest.mark.parametrize(
     "dims, order",
-    [((1, 12, 64, 88), (0, 2, 3, 1)), ((8, 8, 33, 33), None), ((8, 16, 32, 16), (1, 2, 3, 0))],
-    ids=["channels that are no packs", "planes that are no packs", "images innermost"],
+    [
+        ((1, 12, 64, 88), (0, 2, 3, 1)),
+        ((8, 8, 33, 33), None),
+        ((8, 16, 32, 16), (1, 2, 3, 0)),
+        ((1, 24, 55, 57), (0, 2, 3, 1)),
+    ],
+    ids=["channels that are no packs", "planes that are no packs", "images innermost", "three packs of channels"],
 )
-def test_statistics_of_chains_that_sum_nothing(trial, dims, order):
-    """Large ones, of whose result a pack holds several channels or images."""
+def test_statistics_of_chains_of_other_packs(trial, dims, order):
+    """Large ones, of whose result a pack holds several channels or images; channels of which the last block has fewer."""
     y, channels = tensor(3, dims, HALF, order=order), (1, dims[1], 1, 1)
     trial(executed(
         pointwise(Mode.CUDNN_POINTWISE_ADD, tensor(1, dims, HALF, order=order), y, tensor(2, dims, HALF, order=order)),

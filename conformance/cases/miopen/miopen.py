@@ -282,8 +282,10 @@ def test_the_workspace_of_pooling(handle, denied):
     denied(BAD_PARM, "miopenPoolingBackward/c03", backward, unchanged=gradient)
     for wrong in (None, "no memory"):
         denied(BAD_PARM, "miopenPoolingBackward/c03", lambda wrong=wrong: backward(space=wrong), unchanged=gradient)
-    forward(source=other)
-    denied(BAD_PARM, "miopenPoolingBackward/c03", backward, unchanged=gradient)
+    average = pooling(replace(POOLING, mode=cudnnPoolingMode_t.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING))
+    for wrong in ({"source": other}, {"described": average}):
+        forward(**wrong)
+        denied(BAD_PARM, "miopenPoolingBackward/c03", backward, unchanged=gradient)
     forward()
     backward()
 

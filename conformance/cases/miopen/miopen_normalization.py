@@ -65,8 +65,8 @@ def test_the_workspace_of_lrn(handle, denied):
     x, other, y = filled(handle, *DIMS), filled(handle, *DIMS), filled(handle, *DIMS)
     dx, workspace = handle.allocate(X.nbytes), handle.allocate(X.nbytes)
 
-    def forward(alpha=1.0, beta=0.0, source=x, space=workspace):
-        miopen.miopenLRNForward(handle, descriptor, alpha, d, source, beta, d, y, True, space)
+    def forward(alpha=1.0, beta=0.0, source=x, space=workspace, described=descriptor):
+        miopen.miopenLRNForward(handle, described, alpha, d, source, beta, d, y, True, space)
 
     def backward(alpha=1.0, beta=0.0, space=workspace):
         miopen.miopenLRNBackward(handle, descriptor, alpha, d, y, d, y, d, x, beta, d, dx, space)
@@ -79,8 +79,9 @@ def test_the_workspace_of_lrn(handle, denied):
     denied(BAD_PARM, "miopenLRNForward/c01", miopen.miopenLRNForward, handle, descriptor, 1.0, d, x, 0.0, d, y,
            np.ones(2), workspace, unchanged=y)  # fmt: skip
     denied(BAD_PARM, "miopenLRNBackward/c03", backward, unchanged=dx)
-    forward(source=other)
-    denied(BAD_PARM, "miopenLRNBackward/c03", backward, unchanged=dx)
+    for wrong in ({"source": other}, {"described": lrn(replace(NORMALIZATION, n=3))}):
+        forward(**wrong)
+        denied(BAD_PARM, "miopenLRNBackward/c03", backward, unchanged=dx)
     forward()
     backward()
 

@@ -181,6 +181,12 @@ def test_inference_layouts(trial, layout, dims):
             trial(inference(laid_out(data_type, dims, layout), mode=mode, beta=0.5), INPUTS)
 
 
+@pytest.mark.parametrize("data_type, dims", [(FLOAT, (3, 1101, 5, 1)), (HALF, (3, 1221, 9, 1))], ids=str)
+def test_inference_of_many_packs(trial, data_type, dims):
+    """Of which a thread has several, the last ones few; a block more planes than threads."""
+    trial(inference(TensorSpec.packed(data_type, dims), beta=0.5), INPUTS)
+
+
 @shows(f"{BN}/c12")
 @in_modes
 def test_inference_mixed_layouts(trial, mode):

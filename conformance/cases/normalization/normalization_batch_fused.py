@@ -173,6 +173,17 @@ def test_descriptors_of_their_own(trial):
         trial(backward(x, ALONE, ACTIVATION, generation="norm", described=s, means=spread))
 
 
+@pytest.mark.ours
+@pytest.mark.parametrize("layout, ops", [("nchw", ALONE), ("nhwc", ALONE), ("nhwc", ADDED)], ids=str)
+def test_statistics_with_gaps_of_packed_tensors(chain, layout, ops):
+    """Of tensors whose packs fast kernels take: scale and bias apart, mean and variance apart."""
+    x = laid_out(HALF, (2, 32, 3, 8), layout)
+    s = statistics(x, SPATIAL)
+    spread = TensorSpec(s.data_type, s.dims, tuple(3 * stride for stride in s.strides))
+    for own in ({"described": spread, "means": s}, {"described": s, "means": spread}):
+        chain(forward(x, ops, generation="norm", **own), backward(x, ops, generation="norm", **own))
+
+
 @shows("cudnnNormAlgo_t/c05", "cudnnNormAlgo_t/c07", "cudnnNormAlgo_t/c09")
 def test_persistent_algorithm(trial, cudnn, caller):
     """Infinities and NaN as in the standard algorithm; nothing overflows, so that the query answers SUCCESS."""
@@ -216,8 +227,8 @@ def test_fused_forward_and_backward(chain, generation, mode, ops, saved):
     """The backward call undoes the activation by the reserve space that forward left, or computes its argument again. The layouts,
     types and algorithms that NVIDIA's fast kernel demands, and others."""
     for data_type in FUSED_TYPES[generation][ops]:
-        for dims in (DIMS, (2, 16, 2, 4)):
-            x = nhwc(data_type, dims)
+        row = TensorSpec(data_type, (2, 3, 1, 5), (15, 1, 7, 3))  # any stride of a dimension of size 1
+        for x in (nhwc(data_type, DIMS), nhwc(data_type, (2, 16, 2, 4)), row):
             first = forward(x, ops, mode, generation=generation, saved=saved)
             second = backward(x, ops, mode, generation=generation, saved=saved, data=(0.5, -1.5), parameters=(2.0, 0.5))
             chain(first, second)
@@ -282,6 +293,16 @@ def test_fused_gradients_beside_infinities(trial, generation, saved):
         operation = backward(nhwc(data_type, (2, 64, 2, 2)), ACTIVATED, generation=generation, saved=saved)
         for name in filter(operation.has, ("x", "scale", "bias", "savedInvVariance")):
             trial(operation, {**dict.fromkeys(operation.operands, "near_one"), name: "infinite"})
+
+
+@pytest.mark.ours
+@fused
+@both_generations
+def test_fused_calls_of_one_channel(chain, generation, ops):
+    """Whose elements lie as those of planes do."""
+    x = nhwc(HALF, (2, 1, 4, 8))
+    first = Step(forward(x, ops, generation=generation), inputs={"bias": "positive"})  # most of y is above 0
+    chain(first, backward(x, ops, generation=generation))
 
 
 @pytest.mark.ours

@@ -102,6 +102,12 @@ def test_training_mixed_layouts(trial):
         trial(forward(y, x, mode, described=TensorSpec(s.data_type, s.dims, tuple(2 * stride for stride in s.strides))))
 
 
+def test_several_channels_of_more_packs_than_threads(trial):
+    x = TensorSpec.packed(FLOAT, (2, 12, 7, 49))
+    trial(forward(x, beta=0.5))
+    trial(backward(x))
+
+
 @in_modes
 def test_training_in_place(trial, mode):
     for layout in LAYOUTS:
@@ -146,7 +152,9 @@ def test_one_element_has_no_unbiased_variance(cudnn, caller):
 
 @shows(f"{FORWARD}/c01")
 @pytest.mark.parametrize("offset", [1e2, 1e4])
-@pytest.mark.parametrize("dims", [(64, 3, 5, 7), (2, 3, 5, 7), (3, 40, 2, 2), (5, 3, 1, 1), (300, 5, 1, 1)], ids=str)
+@pytest.mark.parametrize(
+    "dims", [(64, 3, 5, 7), (2, 3, 5, 7), (3, 40, 2, 2), (5, 3, 1, 1), (300, 5, 1, 1), (2, 2, 64, 64)], ids=str
+)
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 3, 1)], ids=["nchw", "nhwc"])
 @in_modes
 def test_variance_beside_a_large_mean(cudnn, caller, mode, order, dims, offset):
@@ -290,7 +298,13 @@ def test_channels_near_the_ends_of_the_range(trial, layout):
 @shows(f"{FORWARD}/c01", f"{BACKWARD}/c01")
 @pytest.mark.parametrize(
     "dims, layout",
-    [((2, 1, 130, 130), "nchw"), ((1, 4, 90, 90), "nhwc"), ((1, 16, 67, 61), "nhwc"), ((1, 1, 181, 181), "nchw")],
+    [
+        ((2, 1, 130, 130), "nchw"),
+        ((1, 4, 90, 90), "nhwc"),
+        ((1, 16, 67, 61), "nhwc"),
+        ((1, 1, 181, 181), "nchw"),
+        ((1, 40, 47, 30), "nhwc"),
+    ],
     ids=str,
 )
 def test_channels_that_shared_memory_does_not_hold(trial, dims, layout):

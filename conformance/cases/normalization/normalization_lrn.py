@@ -149,6 +149,7 @@ def test_windows(trial, call, n, layout):
 @shows("cudnnSetLRNDescriptor/c11", "cudnnSetLRNDescriptor/c13")
 @pytest.mark.parametrize("alpha, beta, k", [
     (1e-4, 0.75, 2.0), (1.0, 0.01, 1e-5), (2.0, 5.0, 1.0), (0.5, 1.0, 1e6), (-1e-3, 0.75, 2.0), (-9.0, 2.0, 1.0), (-9.0, 1.0, 1.0),
+    (1.0, 1e300, 1.0),
 ])  # fmt: skip
 @both_calls
 def test_parameters(trial, call, alpha, beta, k):
@@ -209,12 +210,24 @@ def test_channels_of_the_result_apart(trial, call):
     trial(CALLS[call](x, **{"y" if call == "forward" else "dx": apart}, beta=0.5))
 
 
+@shows("cudnnLRNCrossChannelForward/c04", "cudnnLRNCrossChannelBackward/c02")
+@both_calls
+def test_planes_at_no_multiple_of_a_pack(trial, call):
+    """Images and rows begin at packs, channels do not: of all operands, or of the result alone."""
+    dims = (2, 3, 4, 8)
+    apart = TensorSpec(FLOAT, dims, (100, 33, 8, 1))
+    for x in (apart, TensorSpec.packed(FLOAT, dims)):
+        trial(CALLS[call](x, **{"y" if call == "forward" else "dx": apart}, beta=0.5))
+
+
 @shows("cudnnLRNCrossChannelForward/c05", "cudnnLRNCrossChannelBackward/c03")
 @both_calls
 def test_five_dimensions(trial, call):
     trial(CALLS[call](TensorSpec.packed(FLOAT, DIMS_5D), beta=0.5))
     gaps = TensorSpec(FLOAT, DIMS_5D, (200, 26, 12, 4, 1))  # between channels and images
     trial(CALLS[call](gaps, beta=0.5))
+    plane = TensorSpec(FLOAT, (2, 3, 1, 4, 5), (60, 20, 7, 5, 1))  # any stride of a dimension of size 1
+    trial(CALLS[call](plane, beta=0.5))
 
 
 @shows("cudnnLRNCrossChannelForward/c05", "cudnnLRNCrossChannelForward/c16", "cudnnLRNCrossChannelBackward/c03",
@@ -258,6 +271,14 @@ def test_forward_in_place(trial, layout):
 def test_other_shapes(trial, call, data_type, dims, layout):
     """Many channels and few positions, odd numbers of channels, many positions, few channels, many of both."""
     trial(CALLS[call](laid_out(data_type, dims, layout), beta=-0.5))
+
+
+@pytest.mark.parametrize("channels", [1, 2, 4])
+@both_calls
+def test_few_channels(trial, call, channels):
+    """A thread has all of them, of packs of pixels, side by side or in planes."""
+    for layout in ("nchw", "nhwc"):
+        trial(CALLS[call](laid_out(FLOAT, (2, channels, 4, 8), layout), lrn=LRNSpec(3, 1.5, 0.75, 1.0), beta=0.5))
 
 
 @shows("cudnnSetLRNDescriptor/c04")

@@ -316,7 +316,8 @@ def test_forward_in_place_is_refused_elsewhere(subject, refused):
         pytest.skip("the document does not say what happens")
     strided_window = Geometry((2, 3, 4, 5), (1, 1), (0, 0), (2, 2), (4, 5))  # every other input, then windows beyond x
     larger_output = Geometry((2, 3, 4, 5), (1, 1), (0, 0), (1, 1), (4, 6))
-    for geometry in (GEOMETRIES["3x3s1"], strided_window, larger_output):
+    padded = Geometry((2, 3, 4, 5), (1, 1), (1, 0), (1, 1), (4, 5))  # the inputs of the row before
+    for geometry in (GEOMETRIES["3x3s1"], strided_window, larger_output, padded):
         refused(forward(MAXIMA[0], geometry), BAD_PARAM, "cudnnStatus_t/c05", aliases={"y": "x"})
     operation = forward(MAXIMA[0], GEOMETRIES["1x1"], y="nhwc")
     refused(operation, BAD_PARAM, "cudnnStatus_t/c05", aliases={"y": "x"})

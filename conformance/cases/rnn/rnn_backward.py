@@ -102,6 +102,15 @@ def test_states_that_are_null(chain, cell):
         chain(*training(network(cell), null=null))
 
 
+@shows(*(f"{DATA}/c{i:02}" for i in (8, 9, 10, 11, 12, 39, 46)))
+@pytest.mark.parametrize("cell", [LSTM, GRU], ids=label)
+def test_states_that_are_null_on_tensor_cores(chain, cell):
+    """Of layers one after the other, and of layers that overlap."""
+    spec = network(cell, direction=ONE_WAY, data_type=HALF, width=8, hidden=8, math_type=DEFAULT)
+    for null in (("hx", "cy", "dhx", "dcy"), ("cx", "hy", "dhy", "dcx"), ("hx", "cx", "hy", "cy", *GRADIENTS)):
+        chain(*training(spec, lengths=(3, 1, 0), null=null)[:2])
+
+
 @shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
 @pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=label)
 def test_recurrent_weights_that_are_no_numbers(chain, cell):
@@ -176,7 +185,8 @@ def test_clipping(chain):
 )
 def test_types(chain, data_type, precision, math_type):
     for cell in (TANH, LSTM, GRU):
-        chain(*training(network(cell, data_type=data_type, precision=precision, math_type=math_type)))
+        for width in (5, 8):  # 8: rows of packs, in matrices of the other direction that begin anywhere
+            chain(*training(network(cell, width=width, data_type=data_type, precision=precision, math_type=math_type)))
 
 
 @shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
