@@ -30,11 +30,10 @@ __device__ __forceinline__ COMPUTE coordinate(unsigned pixel, unsigned size) {
 extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_grid_forward(const Arguments a) {
   griddepcontrol_wait_deferred();
   __shared__ __align__(16) COMPUTE matrices[IMAGES][8];
-  unsigned block;
+  unsigned block, column;
   const unsigned image = a.blocks.divide(blockIdx.x, block) * IMAGES;
   const unsigned first = (block * blockDim.x + threadIdx.x) * PIXELS;
   const unsigned images = min(a.images - image, static_cast<unsigned>(IMAGES));
-  unsigned column;
   const unsigned row = a.width.divide(first, column);
   COMPUTE x[PIXELS], y[PIXELS];
 #pragma unroll
@@ -46,8 +45,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_grid_f
   }
   griddepcontrol_wait_before_access(a.in);
   const ELEMENT* theta = a.in + image * MATRIX;
-  const unsigned i = threadIdx.x;
-  if (IMAGES > 1 && i < images * MATRIX) matrices[i / MATRIX][i % MATRIX] = load<COMPUTE>(theta[i]);
+  if (const unsigned i = threadIdx.x; IMAGES > 1 && i < images * MATRIX)
+    matrices[i / MATRIX][i % MATRIX] = load<COMPUTE>(theta[i]);
   if (IMAGES > 1) __syncthreads();
   if (first >= a.pixels) return;
   using All = Pack<ELEMENT, PIXELS * COORDINATES>;
@@ -67,12 +66,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_grid_f
             store<ELEMENT>(matrix[3 * i] * x[p] + matrix[3 * i + 1] * y[p] + matrix[3 * i + 2]);
     }
     // The same in all threads: planes are made of packs.
-    if (reinterpret_cast<uintptr_t>(a.out) % alignof(All) == 0) {
-      *reinterpret_cast<All*>(grid) = all;
-    } else {
+    if (reinterpret_cast<uintptr_t>(a.out) % alignof(All) == 0) *reinterpret_cast<All*>(grid) = all;
+    else
 #pragma unroll
       for (int i = 0; i < PIXELS * COORDINATES; i++) grid[i] = all.item[i];
-    }
   }
 }
 
