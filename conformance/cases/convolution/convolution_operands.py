@@ -173,6 +173,36 @@ def test_groups_of_many_filters_of_fused_transforms(run):
     run(convolution((2, 20, 9, 13), (80, 10, 3, 3), groups=2, algo=WINOGRAD, alpha=0.5, beta=-1.0))
 
 
+@shows("cudnnConvolutionBackwardFilter/c13", "cudnnMathType_t/c01")
+@pytest.mark.parametrize(
+    "x, w, options",
+    [
+        ((2, 8, 16, 16), (16, 8, 1, 1), {"stride": (2, 2), "padding": (0, 0)}),
+        ((2, 8, 6, 16), (16, 8, 1, 1), {"padding": (1, 1)}),
+        ((2, 8, 8, 18), (16, 8, 3, 3), {"padding": (0, 0)}),
+    ],
+    ids=["stride", "padding", "taps"],
+)
+def test_planes_of_full_boxes_that_are_no_product(run, x, w, options):
+    """Gradients whose planes fill boxes of 128 bytes, but not pixel by pixel."""
+    run(filters.gradient(x, w, **options, **HALF))
+
+
+@shows(f"{F}/c24", "cudnnMathType_t/c01")
+@pytest.mark.ours
+@pytest.mark.parametrize(
+    "w, options, gap",
+    [((16, 16), {"beta": 0.5}, 0), ((48, 64), {"groups": 2}, 0), ((16, 16), {}, 16)],
+    ids=["blended", "groups", "images"],
+)
+def test_rows_of_pixels_that_lie_apart(run, w, options, gap):
+    """By whole packs; behind each image lies a gap of its own, or none."""
+    groups = options.get("groups", 1)
+    operation = convolution((2, w[1] * groups, 3, 4), (*w, 1, 1), padding=(0, 0), **HALF, **ANY, **options)
+    row = 4 * w[0] + 16
+    run(replace(operation, y=replace(operation.y, strides=(3 * row + gap, 1, row, w[0]))))
+
+
 VOLUMES: dict[str, dict[str, Any]] = {
     "padded": {"padding": (1, 2, 0), "stride": (2, 1, 1)},
     "turned": {"padding": (2, 0, 1), "dilation": (2, 1, 1), "mode": Mode.CUDNN_CONVOLUTION},
