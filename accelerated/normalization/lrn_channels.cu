@@ -55,12 +55,16 @@ template <int V, bool CONTIGUOUS, int OPERANDS> struct Packs {
 #pragma unroll
     for (int p = 0; p < (CONTIGUOUS ? CHANNELS : 1); p++) {
       const unsigned pack = p * 32 + lane, owner = CONTIGUOUS ? index - lane + pack / CHANNELS : index;
-      exists[p] = owner < few.positions.packs;
+      exists[p] = !CONTIGUOUS || owner < few.positions.packs;
       few.positions.locate(exists[p] ? owner : 0, offset[p]);
       if (CONTIGUOUS)
 #pragma unroll
         for (int i = 0; i < OPERANDS; i++) offset[p][i] += pack % CHANNELS * V;
     }
+  }
+  // A thread without packs of its own may end: it moves none of others.
+  static __device__ __forceinline__ bool has_none(const FewChannels<OPERANDS>& few) {
+    return !CONTIGUOUS && blockIdx.x * blockDim.x + threadIdx.x >= few.positions.packs;
   }
   // Where the packs of the warp of a thread lie meanwhile.
   static __device__ __forceinline__ Packed<V>* staged() {
@@ -126,6 +130,7 @@ template <class Values> __device__ __forceinline__ COMPUTE squares(Values& x, in
 
 template <int V, bool CONTIGUOUS> __device__ __forceinline__ void forward(const ForwardArguments& a) {
   const FewChannels<2>& few = a.few;
+  if (Packs<V, CONTIGUOUS, 2>::has_none(few)) return;
   const Packs<V, CONTIGUOUS, 2> packs(few);
   griddepcontrol_wait_before_access(a.x + packs.offset[0][0], a.y + packs.offset[0][1]);
   Packed<V> of_x[CHANNELS];
@@ -142,6 +147,7 @@ template <int V, bool CONTIGUOUS> __device__ __forceinline__ void forward(const 
 
 template <int V, bool CONTIGUOUS> __device__ __forceinline__ void backward(const BackwardArguments& a) {
   const FewChannels<3>& few = a.few;
+  if (Packs<V, CONTIGUOUS, 3>::has_none(few)) return;
   const Packs<V, CONTIGUOUS, 3> packs(few);
   griddepcontrol_wait_before_access(a.x + packs.offset[0][0], a.dy + packs.offset[0][1], a.dx + packs.offset[0][2]);
   Packed<V> of_x[CHANNELS], of_dy[CHANNELS];

@@ -223,10 +223,10 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
     geometry.packs_per_row.divide(index, in_row);
     const bool edge = geometry.partial_sectors && (in_row == 0 || in_row + 1 == geometry.packs_per_row.divisor);
     wait_for_operands(offset[0], offset[INPUTS]);
+    if (count == 2) return run_some<2>(geometry, offset, 0, edge);  // what small tensors have
     unsigned done = 0;
     for (; done + ITEMS <= count; done += ITEMS) run_some<ITEMS>(geometry, offset, done, edge);
-    for (; done + 2 <= count; done += 2) run_some<2>(geometry, offset, done, edge);  // what small tensors have
-    if (done < count) run_some<1>(geometry, offset, done, edge);
+    for (; done < count; done++) run_some<1>(geometry, offset, done, edge);
   }
 
   // Single elements of small_grid, all of a thread in flight together.

@@ -30,11 +30,10 @@ __device__ __forceinline__ COMPUTE coordinate(unsigned pixel, unsigned size) {
 extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_grid_forward(const Arguments a) {
   griddepcontrol_wait_deferred();
   __shared__ __align__(16) COMPUTE matrices[IMAGES][8];
-  unsigned block;
+  unsigned block, column;
   const unsigned image = a.blocks.divide(blockIdx.x, block) * IMAGES;
   const unsigned first = (block * blockDim.x + threadIdx.x) * PIXELS;
   const unsigned images = min(a.images - image, static_cast<unsigned>(IMAGES));
-  unsigned column;
   const unsigned row = a.width.divide(first, column);
   COMPUTE x[PIXELS], y[PIXELS];
 #pragma unroll
@@ -42,18 +41,22 @@ extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_grid_f
     const bool next = column + p >= a.width.divisor;  // rows have PIXELS at least
     x[p] = coordinate(column + p - (next ? a.width.divisor : 0), a.width.divisor);
     y[p] = p > 0 && !next ? y[0] : coordinate(row + next, a.height.divisor);
+    keep_in_register(x[p]), keep_in_register(y[p]);  // divisions before the wait
   }
   griddepcontrol_wait_before_access(a.in);
-  for (unsigned i = threadIdx.x; i < images * MATRIX; i += THREADS)
-    matrices[i / MATRIX][i % MATRIX] = load<COMPUTE>(a.in[image * MATRIX + i]);
-  __syncthreads();
+  const ELEMENT* theta = a.in + image * MATRIX;
+  if (const unsigned i = threadIdx.x; IMAGES > 1 && i < images * MATRIX)
+    matrices[i / MATRIX][i % MATRIX] = load<COMPUTE>(theta[i]);
+  if (IMAGES > 1) __syncthreads();
   if (first >= a.pixels) return;
   using All = Pack<ELEMENT, PIXELS * COORDINATES>;
   ELEMENT* grid = a.out + COORDINATES * (image * a.pixels + first);
 #pragma unroll
   for (unsigned n = 0; n < IMAGES; n++, grid += COORDINATES * a.pixels) {
     if (n >= images) break;
-    const COMPUTE(&matrix)[8] = matrices[n];
+    COMPUTE matrix[MATRIX];
+#pragma unroll
+    for (int m = 0; m < MATRIX; m++) matrix[m] = IMAGES > 1 ? matrices[n][m] : load<COMPUTE>(theta[m]);
     All all;
 #pragma unroll
     for (int p = 0; p < PIXELS; p++) {
@@ -63,12 +66,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_grid_f
             store<ELEMENT>(matrix[3 * i] * x[p] + matrix[3 * i + 1] * y[p] + matrix[3 * i + 2]);
     }
     // The same in all threads: planes are made of packs.
-    if (reinterpret_cast<uintptr_t>(a.out) % alignof(All) == 0) {
-      *reinterpret_cast<All*>(grid) = all;
-    } else {
+    if (reinterpret_cast<uintptr_t>(a.out) % alignof(All) == 0) *reinterpret_cast<All*>(grid) = all;
+    else
 #pragma unroll
       for (int i = 0; i < PIXELS * COORDINATES; i++) grid[i] = all.item[i];
-    }
   }
 }
 

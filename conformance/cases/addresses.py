@@ -44,6 +44,7 @@ from dualdnn.conformance.trial import prepare
 
 DIMS = (2, 8, 4, 8)
 ROWS, CHANNELS = TensorSpec.packed(FLOAT, DIMS), TensorSpec.packed(HALF, DIMS, NHWC)
+GAPS = TensorSpec(FLOAT, DIMS, (400, 48, 12, 1))
 SIDE_BY_SIDE = TensorSpec.packed(HALF, (1, 32, 8, 8), NHWC)
 MANY_CHANNELS = TensorSpec.packed(HALF, (2, 32, 2, 4), NHWC)
 FEW_CHANNELS = TensorSpec.packed(FLOAT, (1, 3, 4, 8), NHWC)
@@ -74,6 +75,7 @@ OPERATIONS: dict[str, Operation] = {
     "softmax": softmax.forward(x=ROWS, beta=0.5),
     "softmax gradient": softmax.backward(spec=CHANNELS),
     "tensors": tensor_arithmetic.op_tensor(A=ROWS, beta=0.5),
+    "tensors with gaps of packs": tensor_arithmetic.op_tensor(A=GAPS, beta=0.5),
     "transposed": transform.moved(ROWS, TensorSpec.packed(FLOAT, DIMS, NHWC), 1.5, 0.5),
     "reduced": reduce_tensor.reduction(A=ROWS, C=TensorSpec.packed(FLOAT, (1, 8, 1, 1)), beta=0.5),
     "LRN": normalization_lrn.forward(x=CHANNELS),
@@ -118,6 +120,9 @@ OPERATIONS: dict[str, Operation] = {
     "chain of a graph": graph.executed(
         graph.pointwise(graph.Mode.CUDNN_POINTWISE_ADD, graph.tensor(1, LARGE), BETWEEN, graph.tensor(2, LARGE)),
         graph.pointwise(graph.Mode.CUDNN_POINTWISE_RELU_FWD, BETWEEN, graph.tensor(3, LARGE)),
+    ),
+    "depthwise convolution": convolution.convolution(
+        (1, 8, 6, 6), (8, 1, 3, 3), algo=convolution.PRECOMP, padding=(1, 1), groups=8, **PRODUCT
     ),
     "filter gradient": convolution_backward_filter.gradient((1, 8, 4, 4), (8, 8, 1, 1), **PRODUCT),
 }

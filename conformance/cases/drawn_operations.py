@@ -44,13 +44,15 @@ def attempted(trial: Any, caller: Any, text: str) -> None:
 @pytest.mark.ours
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_arguments_that_differ(trial, caller, name):
-    attempted(trial, caller, OPERATIONS[name])
+    with divided_among(caller.handle, 1):  # as the device for which they were drawn
+        attempted(trial, caller, OPERATIONS[name])
 
 
 @pytest.mark.ours
 @pytest.mark.parametrize("number", range(len(CHAINS)))
-def test_chains_with_arguments_that_differ(chain, number):
-    chain(*map(parse, CHAINS[number]))
+def test_chains_with_arguments_that_differ(chain, caller, number):
+    with divided_among(caller.handle, 1):
+        chain(*map(parse, CHAINS[number]))
 
 
 @pytest.mark.ours

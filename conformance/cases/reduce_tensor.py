@@ -127,7 +127,7 @@ def test_rows_of_whole_packs_with_gaps(trial, strides, data_type):
 
 
 @shows("cudnnReduceTensor/c05")
-@pytest.mark.parametrize("op", [ADD, MAX, NORM2], ids=by_name)
+@pytest.mark.parametrize("op", OPERATIONS, ids=by_name)
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=by_name)
 def test_whole_packs_to_one_element(trial, data_type, op):
     """So many that each thread has several, the last one fewer."""

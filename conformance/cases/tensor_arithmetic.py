@@ -29,6 +29,7 @@ from dualdnn.api.operations.specs import (
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
+from dualdnn.conformance.solvers import divided_among
 from dualdnn.conformance.trial import attempt, prepare
 from dualdnn.reference import judge
 
@@ -118,6 +119,26 @@ def test_add_takes_every_pair_of_layouts(trial, source, layout):
         C = laid_out(FLOAT, dims, layout)
         trial(add(laid_out(FLOAT, dims, source), C))
         trial(add(laid_out(FLOAT, shrunk(dims, (0, len(dims) - 1)), source), C))
+
+
+@shows("cudnnAddTensor/c03", "cudnnAddTensor/c04")
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=by_name)
+@pytest.mark.parametrize(
+    "dims, layout",
+    [
+        ((1, 1, 1, 4099), "nchw"), ((1, 1, 1, 36870), "nchw"), ((2, 3, 5, 7, 11), "gaps"), ((2, 3, 6, 5, 13), "gaps"),
+        ((9, 2, 3, 7, 13), "odd"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_several_elements_of_a_thread(trial, caller, dims, layout, data_type, beta):
+    """Packs or single elements, of which the last threads have fewer, as many as on a device of few multiprocessors."""
+    C = laid_out(data_type, dims, layout)
+    with divided_among(caller.handle, 1):
+        trial(add(C, C, 1.5, beta))
+        trial(op_tensor(A=C, beta=beta))
+        trial(ScaleTensor(beta or 1.5, C))
 
 
 @shows("cudnnAddTensor/c04", "cudnnTensorFormat_t/c08")

@@ -231,6 +231,14 @@ def test_layouts_of_tensor_cores(chain, order, mode, projected, data_type):
     chain(training, data, *([weights] if projected else []), before=before)
 
 
+@shows(f"{DATA}/c01", "cudnnMultiHeadAttnForward/c01")
+@pytest.mark.parametrize("size, value_size", [(40, 72), (72, 40), (16, 12)])
+def test_values_of_other_sizes_than_keys(chain, size, value_size):
+    """One of them has more tiles than the other, or is no whole packs."""
+    attn = attention((0, 0, 0, 0), (size, size, value_size), 1, 0, 0.2, HALF, longest=(5, 7), batches=1, beams=1)
+    chain(*steps(attn=attn, steps=(5, 7), batches=1, beams=1, lengths=(5,))[:2])
+
+
 @shows(f"{WEIGHTS}/c01", f"{DATA}/c10")
 def test_padding_beside_full_tiles(chain):
     """Queries that are padding, in a tile whose others have all keys of another: what is made of them goes into no sum."""

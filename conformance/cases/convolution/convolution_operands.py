@@ -16,7 +16,7 @@ from dualdnn.conformance.marks import shows
 from . import convolution_backward_data as data
 from . import convolution_backward_filter as filters
 from .convolution import DEFAULT, FMA, IMPLICIT, NONFUSED, PRECOMP, WINOGRAD, Mode, convolution
-from .convolution_bias_activation import fused
+from .convolution_bias_activation import IDENTITY, fused
 from .convolution_filters import im2col
 
 F = "cudnnConvolutionForward"
@@ -75,7 +75,7 @@ FUSED: dict[str, Any] = {
     "groups into planes": {
         "x": (1, 128, 3, 4), "w": (48, 64, 1, 1), "padding": (0, 0), "groups": 2, "formats": (NHWC, NHWC, NCHW),
     },
-    "one filter": {"x": (2, 16, 3, 5), "w": (1, 16, 1, 1), "padding": (0, 0), "formats": (NHWC, NHWC, NCHW)},
+    "one filter": {"mode": IDENTITY, "x": (2, 16, 3, 5), "w": (1, 16, 1, 1), "padding": (0, 0), "formats": (NHWC, NHWC, NCHW)},
     "three filters": {"x": (2, 16, 3, 5), "w": (3, 16, 1, 1), "padding": (0, 0), "formats": (NHWC, NHWC, NCHW)},
     "groups of planes": {"x": (2, 128, 8, 8), "w": (96, 64, 1, 1), "padding": (0, 0), "groups": 2},
 }  # fmt: skip
@@ -171,6 +171,36 @@ def test_many_filters_and_channels_of_transformed_tiles(run):
 def test_groups_of_many_filters_of_fused_transforms(run):
     """More filters, tiles and channels of a group than a block takes, and no multiples of them."""
     run(convolution((2, 20, 9, 13), (80, 10, 3, 3), groups=2, algo=WINOGRAD, alpha=0.5, beta=-1.0))
+
+
+@shows("cudnnConvolutionBackwardFilter/c13", "cudnnMathType_t/c01")
+@pytest.mark.parametrize(
+    "x, w, options",
+    [
+        ((2, 8, 16, 16), (16, 8, 1, 1), {"stride": (2, 2), "padding": (0, 0)}),
+        ((2, 8, 6, 16), (16, 8, 1, 1), {"padding": (1, 1)}),
+        ((2, 8, 8, 18), (16, 8, 3, 3), {"padding": (0, 0)}),
+    ],
+    ids=["stride", "padding", "taps"],
+)
+def test_planes_of_full_boxes_that_are_no_product(run, x, w, options):
+    """Gradients whose planes fill boxes of 128 bytes, but not pixel by pixel."""
+    run(filters.gradient(x, w, **options, **HALF))
+
+
+@shows(f"{F}/c24", "cudnnMathType_t/c01")
+@pytest.mark.ours
+@pytest.mark.parametrize(
+    "w, options, gap",
+    [((16, 16), {"beta": 0.5}, 0), ((48, 64), {"groups": 2}, 0), ((16, 16), {}, 16)],
+    ids=["blended", "groups", "images"],
+)
+def test_rows_of_pixels_that_lie_apart(run, w, options, gap):
+    """By whole packs; behind each image lies a gap of its own, or none."""
+    groups = options.get("groups", 1)
+    operation = convolution((2, w[1] * groups, 3, 4), (*w, 1, 1), padding=(0, 0), **HALF, **ANY, **options)
+    row = 4 * w[0] + 16
+    run(replace(operation, y=replace(operation.y, strides=(3 * row + gap, 1, row, w[0]))))
 
 
 VOLUMES: dict[str, dict[str, Any]] = {

@@ -97,8 +97,9 @@ FORMULA = (1, 3, 4, 5, 9, 10, 11, 12, 13)
 @algorithms
 @modes
 def test_labels_of_the_host(judged, mode, algo):
-    """Repeated labels, labels of several sequences, input lengths of fewer time steps."""
+    """Repeated labels, labels of several sequences, input lengths of fewer time steps; behind the labels that the lengths name, any."""
     judged(host(mode=mode, algo=algo))
+    judged(host(labels=(*LABELS, -1), mode=mode, algo=algo))
 
 
 @shows(*(f"{DEVICE}/c{i:02}" for i in (1, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)), "cudnnSetCTCLossDescriptor_v8/c02",

@@ -119,6 +119,17 @@ def test_mixed_types(trial):
         trial(executed(pointwise(Mode.CUDNN_POINTWISE_ADD, x, y, b, alpha1=3.0)))
 
 
+@pytest.mark.ours
+@shows(*of("OPERATION_POINTWISE", "c18", "c19"))
+@pytest.mark.parametrize("inputs", ["special", "wide"])
+@pytest.mark.parametrize("kind", [INT8, UINT8, INT32], ids=lambda t: t.name.removeprefix("CUDNN_DATA_"))
+def test_numbers_that_integers_do_not_hold(trial, kind, inputs):
+    """NaN, which becomes 0, infinities and large numbers."""
+    x, y = tensor(1, (3, 5, 7)), tensor(2, (3, 5, 7), kind)
+    trial(executed(pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, x, y, lower=-3e9, upper=np.inf)), inputs=inputs)
+    trial(executed(pointwise(Mode.CUDNN_POINTWISE_ADD, x, y, tensor(3, (3, 5, 7)), alpha1=3e4)), inputs=inputs)
+
+
 @shows("CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR/c01")
 def test_infinities_beside_what_is_not_determined(trial):
     """A virtual tensor of HALF may hold 90000 or an infinity, one of FLOAT 1e-45 or zero: sums and products with an infinity are infinite or NaN."""

@@ -39,6 +39,12 @@ MANY_WINDOWS = {
     "rows": (HALF, (8, 34, 64, 64), "nchw"), "elements": (FLOAT, (8, 8, 23, 95), "nchw"),
     "channels": (HALF, (8, 64, 47, 46), "nhwc"), "few-channels": (FLOAT, (12, 5, 23, 95), "nhwc"),
 }  # fmt: skip
+PARTED = {
+    "packs": (HALF, (1, 2, 3, 30, 128), "nchw"), "elements": (FLOAT, (1, 1, 2, 70, 65), "nchw"),
+    "rows-of-channels": (HALF, (1, 16, 3, 33, 5), "nhwc"), "columns-of-channels": (HALF, (1, 16, 3, 5, 40), "nhwc"),
+    "channels": (FLOAT, (1, 8, 2, 20, 33), "nhwc"), "few-channels": (FLOAT, (1, 5, 2, 20, 16), "nhwc"),
+    "rows-of-few-channels": (FLOAT, (1, 3, 2, 40, 64), "nhwc"), "columns-of-an-image": (HALF, (1, 8, 6, 129), "nhwc"),
+}  # fmt: skip
 SHAPES = IMAGES | VOLUMES
 # One window meets every shape in two data types; the others, and other types, meet what is compiled otherwise for them.
 FEW = ("16", "11", "8-channels", "3d-16", "3d-16-channels")
@@ -142,10 +148,12 @@ def test_threads_of_several_planes(trial):
 
 
 @shows("cudnnPoolingBackward/c01")
-def test_gradient_of_planes_in_parts(trial):
-    """More rows of windows than a block has, of rows as wide as a warp takes."""
-    operation = next(backward_operations(PADDED, HALF, (1, 2, 3, 30, 128), "nchw"))
-    trial(operation, before=with_ties(operation))
+@pytest.mark.parametrize("shape", PARTED)
+def test_gradient_of_planes_in_parts(trial, shape):
+    """More rows or columns of windows than a block has; of windows around its own it finds the maxima, too."""
+    for window in (PADDED, STANDARD) if PARTED[shape][0] == HALF else (PADDED,):
+        operation = next(backward_operations(window, *PARTED[shape]))
+        trial(operation, before=with_ties(operation))
 
 
 @shows("cudnnPoolingBackward/c01", "cudnnPoolingBackward/c07")

@@ -227,9 +227,9 @@ def test_reserve_space_that_moves(cudnn, handle):
     np.testing.assert_array_equal(*found)
 
 
-def case_of(name):
+def case_of(name, **network):
     """The operation that a call stands for, with padded sequences never."""
-    spec, name = plain(projected=3), FINDS.get(name, name)
+    spec, name = plain(**(network or {"projected": 3})), FINDS.get(name, name)
     if name.removesuffix("Ex") == INFERENCE:
         return forward(spec, PACKED, LENGTHS, training=False)
     return training(spec, PACKED, LENGTHS)[(TRAINING, DATA, WEIGHTS).index(name.removesuffix("Ex"))]
@@ -332,6 +332,17 @@ def test_wrong_descriptors(cudnn, refuses, prepared, name):
     large = {weights: caller.filter(FilterSpec(FLOAT, NCHW, (9999, 1, 1)))}
     if name not in FINDS:
         refusal(cudnn, refuses, name, good, NOT_SUPPORTED, ragged, rnnDesc=persistent, **outputs, **full, **large)
+
+
+@pytest.mark.parametrize("name", CLAUSES)
+def test_wrong_states_of_a_gated_unit(cudnn, refuses, prepared, name):
+    """It has no cell states, and hidden ones of a shape all the same."""
+    _, _, shape, *_ = CLAUSES[name]
+    caller, operation, good = prepared(name, case_of(name, cell=GRU))
+    n = operation.network
+    for parameter in (p for p in good if p in ("hxDesc", "hyDesc", "dhxDesc", "dhyDesc")):
+        wrong = caller.tensor(TensorSpec.packed(FLOAT, (4, 3, n.hidden + 1)))
+        refusal(cudnn, refuses, name, good, BAD_PARAM, shape, **{parameter: wrong})
 
 
 @pytest.mark.ours
