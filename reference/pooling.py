@@ -17,7 +17,7 @@ from dualdnn.api.operations.specs import DOUBLE, SCALAR_BYTES
 
 from .engine import Exact, implements
 from .precision import PRECISION
-from .spread import Spread
+from .spread import Spread, of_reciprocal
 from .view import NUMPY_TYPES, Array
 
 MAXIMA = (Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_MAX_DETERMINISTIC)
@@ -200,7 +200,8 @@ def pooling_forward(operation: PoolingForward, x: Array) -> Exact:
     def spread() -> Spread | None:
         if SCALAR_BYTES[operation.x.scalar_type] == 1:
             return None
-        return Spread(np.sqrt(window_sum(np.square(x), ranges)) / divisor, roundings())
+        shared = of_reciprocal(divisor, operation.compute_type)
+        return Spread(np.sqrt(window_sum(np.square(x), ranges)) / divisor, roundings(), shared=shared)
 
     return Exact(window_sum(x, ranges) / divisor, magnitude, roundings, spread=spread)
 
@@ -220,7 +221,10 @@ def pooling_backward(operation: PoolingBackward, _y: Array, dy: Array, x: Array)
     roundings = np.maximum(terms - 1, 0) + _division(divisor, operation.compute_type).max()
 
     def spread() -> Spread:
-        return Spread(np.sqrt(window_sum(np.square(part), ranges)), roundings)
+        shared = np.fmax.reduce(
+            of_reciprocal(divisor, operation.compute_type), None
+        )  # NaN of windows that hold nothing
+        return Spread(np.sqrt(window_sum(np.square(part), ranges)), roundings, shared=shared)
 
     return Exact(window_sum(part, ranges), lambda: window_sum(np.abs(part), ranges), roundings, spread=spread)
 

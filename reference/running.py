@@ -25,16 +25,20 @@ class Running:
     is_expected: bool = False
     smallest: float = 0.0
 
-    def size(self, numbers: Any) -> Any:
+    def size(self, numbers: Any, out: Array | None = None) -> Any:
         """The factors by which errors grow where numbers are multiplied by these."""
-        return np.square(numbers) if self.is_expected else np.abs(numbers)
+        return np.square(numbers, out) if self.is_expected else np.abs(numbers, out)
 
     def rounded(self, roundings: Any, *terms: Any) -> Any:
         """The error of so many roundings of each term. What is expected leaves room for several that all go one way."""
         size = self.size(terms[0])
         for term in terms[1:]:
             size = size + self.size(term)
-        return each_rounded(roundings, size) if self.is_expected else roundings * size
+        return self.rounding(roundings) * size
+
+    def rounding(self, roundings: Any) -> Any:
+        """The error of so many roundings of 1."""
+        return each_rounded(roundings, 1.0) if self.is_expected else roundings
 
     def of_product_of(self, value: Array) -> Any:
         """The error of a rounded product, which may be lost where it is no normal number, before other factors enlarge it: their order is
@@ -59,10 +63,16 @@ class Running:
     ) -> Array:
         """The error of a sum of ``count`` roundings. terms: the sum of the sizes of its terms. products: of those terms whose two factors are
         rounded to ``factors`` roundoffs. cut: whether tensor cores may cut the sum off."""
+        of_terms, of_products, of_total = self.weights_of_sum(count, factors, cut)
+        found = of_terms * terms + of_products * products
+        return np.asarray(found + of_total * np.square(total) if self.is_expected else found)
+
+    def weights_of_sum(self, count: Any, factors: float = 0.0, cut: bool = False) -> tuple[Any, Any, Any]:
+        """How much the sizes of terms and of products, and the square of the total, count in the error of a sum."""
         if not self.is_expected:
-            return np.asarray(count * (1 + count * self.unit) * terms + 2 * factors * products)
-        lost = few(CUT_OF_TF32[0] * count) * (np.square(total) + terms) if cut else 0.0
-        return np.asarray(walked(count, total, np.sqrt(terms)) + lost + each_rounded(factors, products, 2))
+            return count * (1 + count * self.unit), 2 * factors, 0.0
+        lost = few(CUT_OF_TF32[0] * count) if cut else 0.0
+        return walked(count, 0.0, 1.0) + lost, each_rounded(factors, 1.0, 2), walked(count, 1.0, 0.0) + lost
 
 
 def beyond_half(values: Array) -> Array:

@@ -50,6 +50,7 @@ class Spread:
     unit: unit roundoff of the type that adds; None: of the compute type.
     factors: unit roundoff of the type to which both factors of each product are rounded (TF32); 0 where they are taken as they are.
     cut: products whose sums tensor cores may cut off; 0 where sums are rounded.
+    shared: unit roundoffs that each result, or all of them, is off by alike (``of_reciprocal``), so that they do not average out.
     independent: no rounding is shared by several elements (as that of a reciprocal is), so that their mean error is near 0.
     """
 
@@ -58,6 +59,7 @@ class Spread:
     unit: float | None = None
     factors: float = 0.0
     cut: Number = 0
+    shared: Array | Number = 0
     independent: bool = False
 
     def errors(self) -> Errors:
@@ -70,8 +72,10 @@ class Spread:
         def there(values: Array) -> Array:
             return np.broadcast_to(values, dims)[place]
 
-        additions = there(self.additions) if isinstance(self.additions, np.ndarray) else self.additions
-        return replace(self, norm=there(self.norm), additions=additions)
+        additions, shared = (
+            there(values) if isinstance(values, np.ndarray) else values for values in (self.additions, self.shared)
+        )
+        return replace(self, norm=there(self.norm), additions=additions, shared=shared)
 
     def squares(self, total: Array, unit: float) -> Array:
         """The same as one step of several (``Steps``): of sums of this value, in unit roundoffs of the compute type."""
@@ -101,9 +105,15 @@ class Steps:
         return Steps(np.broadcast_to(self.squares, dims)[place])
 
 
-def walked(additions: Array | Number, total: Array, norm: Array) -> Array:
+def walked(additions: Array | Number, total: Array | Number, norm: Array | Number) -> Array:
     """The expected squares of the roundings of a sum, which has this 2-norm of its terms."""
     return np.asarray(additions * (np.square(total) / 3 + np.square(norm) / 6))
+
+
+def of_reciprocal(divisor: Array, compute_type: cudnnDataType_t) -> Array:
+    """How many unit roundoffs a number is off that is multiplied by the rounded reciprocal of this one instead of divided by it."""
+    narrow, divisor = np.float64 if compute_type == DOUBLE else np.float32, divisor.astype(np.longdouble)
+    return np.asarray(np.abs((1 / divisor).astype(narrow) * divisor - 1) / PRECISION[compute_type][0])
 
 
 def few(roundings: Array | Number) -> Any:
@@ -116,7 +126,7 @@ def reach_of(squares: Array) -> Array:
     return np.asarray(DEVIATIONS * np.sqrt(MOST_OF_EXPECTED * squares))
 
 
-def each_rounded(roundoff: Array | Number, squares: Array, times: Number = 1) -> Array:
+def each_rounded(roundoff: Array | Number, squares: Array | Number, times: Number = 1) -> Array:
     """The expected squares where each term of a sum, which has this sum of squares, is rounded so many times to so many unit roundoffs."""
     return np.asarray(times * np.square(roundoff) / MOST_OF_EXPECTED * squares)
 
@@ -277,8 +287,9 @@ class SumErrors(WithinInterval):
         norms = np.square(taken(spread.norm if alpha == 1 else alpha * spread.norm))
         additions = np.asarray(spread.additions, kind)
         both = squares + norms
+        of_shared = np.square(np.asarray(spread.shared, kind)) * squares
         squares = squares / 3 + norms / 6  # the mean square of all partial sums
-        most, variance = DEVIATIONS**2 * additions * both, VARIANCE * (additions + PRODUCTS) * squares
+        most, variance = DEVIATIONS**2 * additions * both, VARIANCE * (additions + PRODUCTS) * squares + of_shared
         rounded: Array | None = 2 * (spread.factors / unit) ** 2 * norms if spread.factors else None
         if blend != (1, 0):
             of_blend = BLEND_ROUNDINGS * np.square(np.abs(scaled) + np.abs(value - scaled))

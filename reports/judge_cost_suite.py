@@ -2,8 +2,8 @@
 
     python reports/judge_cost_suite.py [--every 10] [--other FOLDER]    # FOLDER has the other version's package dualdnn
 
-The suite runs on the reference, and what its judge is given is kept; then each version judges that again, in a process of its own. Core-seconds,
-one thread, the least of RUNS runs of each verdict. What the other version does not know is counted by this one, without the sharper rules.
+The suite runs on the reference, and what its judge is given is kept; then each version judges that again in turns, each in a process of its own.
+Core-seconds, one thread, the least of RUNS runs of each verdict. What the other version does not know is counted by this one, without the sharper rules.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import pickle
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from time import process_time
 from typing import Any
 
 RUNS = 5
-KEPT, FORM = "JUDGE_COST_KEPT", "JUDGE_COST_FORM"
+KEPT, FORM, NEXT = "JUDGE_COST_KEPT", "JUDGE_COST_FORM", "next"
 
 
 def pytest_configure() -> None:
@@ -40,26 +42,48 @@ def pytest_configure() -> None:
 
 
 def serve() -> None:
-    """Judge what was kept; print the family and the seconds of each verdict, null for what this version does not know."""
+    """For each line that comes judge what was kept next, or the same again; print the family and the seconds, null for what this version does
+    not know."""
     from dualdnn.api.operations import parse
     from dualdnn.reference import judge
 
     rules = "random" in inspect.signature(judge).parameters
-    found: list[tuple[str, float | None]] = []
     with open(os.environ[KEPT], "rb") as file:
-        while file.peek(1):
-            family, text, before, after, kept, random = pickle.load(file)
-            options = {"random": random and os.environ[FORM] == "rules"} if rules else {}
-            try:
-                operation, times = parse(text), []
-                for _ in range(RUNS):
-                    start = process_time()
-                    judge(operation, before, after, kept, **options)
-                    times.append(process_time() - start)
-                found.append((family, min(times)))
-            except (ValueError, TypeError, KeyError, NameError, AttributeError):
-                found.append((family, None))
-    print(json.dumps(found))
+        for line in sys.stdin:
+            if line.strip() == NEXT:
+                if not file.peek(1):
+                    print("null", flush=True)
+                    continue
+                family, text, before, after, kept, random = pickle.load(file)
+                options = {"random": random and os.environ[FORM] == "rules"} if rules else {}
+            seconds = None
+            with suppress(ValueError, TypeError, KeyError, NameError, AttributeError):
+                operation = parse(text)
+                start = process_time()
+                judge(operation, before, after, kept, **options)
+                seconds = process_time() - start
+            print(json.dumps([family, seconds]), flush=True)
+
+
+def measured(forms: dict[str, subprocess.Popen[str]]) -> Iterator[tuple[str, dict[str, float | None]]]:
+    """Of each verdict: its family, and the least seconds that each form took, in turns."""
+    while True:
+        found: dict[str, list[Any]] = {form: [] for form in forms}
+        for run in range(RUNS):
+            for form, process in forms.items():
+                assert process.stdin and process.stdout
+                print("again" if run else NEXT, file=process.stdin, flush=True)
+                found[form].append(json.loads(process.stdout.readline()))
+        if None in next(iter(found.values())):
+            return
+        family = next(iter(found.values()))[0][0]
+        yield (
+            family,
+            {
+                form: min((seconds for _, seconds in answers if seconds is not None), default=None)
+                for form, answers in found.items()
+            },
+        )
 
 
 def main() -> None:
@@ -88,22 +112,22 @@ def main() -> None:
             [*command, "--out", f"{folder}/report"], check=True, stdout=subprocess.DEVNULL,
             env={**base, "PYTHONPATH": path, "PYTEST_ADDOPTS": "-p judge_cost_suite"},
         )  # fmt: skip
-        found = {
-            form: json.loads(
-                subprocess.run(
-                    [sys.executable, __file__, "serve"], check=True, capture_output=True, text=True,
-                    env={**base, FORM: form, **({"PYTHONPATH": chosen.other} if form == "other" else {})},
-                ).stdout
+        forms = {
+            form: subprocess.Popen(
+                [sys.executable, __file__, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                env={**base, FORM: form, **({"PYTHONPATH": chosen.other} if form == "other" else {})},
             )
             for form in ("plain", "rules", *(["other"] if chosen.other else []))
         }  # fmt: skip
-    plain, rules, other = found["plain"], found["rules"], found.get("other", found["plain"])
-    sums: dict[str, list[float]] = {}
-    for (family, before), (_, now), (_, earlier) in zip(plain, rules, other, strict=True):
-        for name in (family, "all"):
-            counts = sums.setdefault(name, [0.0, 0.0, 0.0])
-            for place, seconds in enumerate((before, now, before if earlier is None else earlier)):
-                counts[place] += chosen.every * seconds
+        sums: dict[str, list[float]] = {}
+        for family, seconds in measured(forms):
+            plain, rules, other = (seconds.get(form) or 0.0 for form in ("plain", "rules", "other"))
+            for name in (family, "all"):
+                counts = sums.setdefault(name, [0.0, 0.0, 0.0])
+                for place, of_form in enumerate((plain, rules, other or plain)):
+                    counts[place] += chosen.every * of_form
+        for process in forms.values():
+            process.communicate()
     print("| cases | without the rules, s | with them, s | the other version, s | ratio to it |\n|---|---|---|---|---|")
     for name, (before, now, earlier) in sorted(sums.items(), key=lambda entry: -entry[1][1]):
         print(f"| {name} | {before:.2f} | {now:.2f} | {earlier:.2f} | {now / earlier:.2f} |")

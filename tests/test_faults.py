@@ -34,7 +34,7 @@ from dualdnn.conformance.report.page import planted_faults
 from dualdnn.conformance.trial import prepare
 from dualdnn.reference import judge, run
 from dualdnn.reference.engine import magnitude_of, results_of, roundings_of, spread_of
-from dualdnn.reference.spread import Relative, Spread
+from dualdnn.reference.spread import Relative, Spread, Steps
 from dualdnn.reference.view import wide_type
 
 FLOAT, HALF, _, TF32 = FAMILIES
@@ -183,3 +183,26 @@ def test_what_has_the_worst_case_alone_is_said():
                     kind = type(operation).__name__
                     alone.add(kind if kind in said else f"{kind}.{name}")
     assert alone == said
+
+
+@pytest.mark.parametrize("factor, seen", [(0.98, False), (1.02, True)], ids=["below", "above"])
+def test_each_threshold_lies_where_the_document_says(factor, seen):
+    """Errors of 4096 results of size 1 as large as a rule of docs/tolerance.md allows, and two percent smaller or larger."""
+    count, ones = 4096, np.ones(4096)
+    signs, few, widest = np.where(np.arange(count) % 2, 1.0, -1.0), 6 / np.sqrt(count), np.zeros(count)
+    widest[7] = 1.0
+
+    def said(spread, error, dims=(count,)):
+        errors, exact, bound = spread.errors(), ones.reshape(dims), ones.reshape(dims).copy()
+        bound.flat[0] = np.inf  # one of them is not determined
+        outcome = (exact, exact, bound)
+        errors.add(spread, (F, F), (1.0, 0.0), outcome, (factor * 2.0**-24 * error).reshape(dims), 0 * exact)
+        return " ".join(errors.suspicions("y"))
+
+    sums, deviation = Spread(ones, 16, independent=True), np.sqrt(0.18 * 19 * (1 / 3 + 1 / 6))
+    assert ("interval" in said(sums, 3 * np.sqrt(16 * 2) * widest)) == seen
+    assert ("root mean square" in said(sums, (1.25 + few) * deviation * signs)) == seen
+    assert ("the mean of its errors" in said(sums, (0.35 + few) * deviation * ones)) == seen
+    assert ("interval" in said(Steps(ones), 3 * np.sqrt(6) * widest)) == seen
+    assert ("root mean square" in said(Relative(ones), 2 * signs)) == seen
+    assert ("root mean square" in said(Relative(np.ones((64, 64)), 1, (1,)), 1.5 * signs, (64, 64))) == seen

@@ -14,7 +14,8 @@ from dualdnn.conformance.cases.attention.attention_forward import attention, for
 from dualdnn.conformance.trial import prepare
 from dualdnn.reference import evaluate, run
 from dualdnn.reference.attention import tracked
-from dualdnn.reference.view import read
+from dualdnn.reference.running import Running
+from dualdnn.reference.view import read, strided
 
 Q, K, V, O, Q_BIAS, K_BIAS, V_BIAS, O_BIAS = Kind  # noqa: E741
 
@@ -166,12 +167,26 @@ def test_bounds_hold_for_arithmetic_in_float(monkeypatch, number, kind):
 
 def test_what_follows_a_score_beyond_float_is_not_judged():
     """A score of 1e40 is an infinity in float, whose product with a factor of zero is NaN."""
-    a = tracked.Arithmetic(2.0**-24, largest=float(np.finfo(np.float32).max))
+    a = tracked.Arithmetic(Running(2.0**-24), largest=float(np.finfo(np.float32).max))
     first, second = (
         tracked.Tracked.exact(np.array([[1e20, 1.0]]), a),
         tracked.Tracked.exact(np.array([[1e20], [1.0]]), a),
     )
     score = tracked.product(first, second).scaled(0.0)
-    assert score.value.tolist() == [[0.0]] and np.isinf(score.error(a)).all()
+    assert score.value.tolist() == [[0.0]] and np.isinf(score.error).all()
     smaller = tracked.product(first, tracked.Tracked.exact(np.array([[1e10], [1.0]]), a)).scaled(0.0)
-    assert np.isfinite(smaller.error(a)).all()
+    assert np.isfinite(smaller.error).all()
+
+
+def test_a_key_beyond_half_that_has_no_share_is_not_judged():
+    """A projected key of 1e5 may be kept as an infinity, whose score is NaN beside a projected query of 0; as a number it has a probability
+    of zero or one. Attention to the other keys alone is judged."""
+    operation = forward(with_projections(1, 1, 0, 0, data_type=HALF), lengths=None, low=(0, 1, 1, 1), high=(5, 5, 5, 5))
+    memory = prepare(operation, "normal", 0)
+    strided(operation.keys.tensor, memory["keys"])[0] = 6e4
+    weights = strided(operation.weights, memory["weights"])
+    weights[...] = np.abs(weights)
+    strided(operation.queries.tensor, memory["queries"])[...] = -1.0
+    exact = evaluate(operation, memory)["out"]
+    assert np.isfinite(exact.value).all()
+    assert np.isinf(exact.magnitude[0]).all() and np.isfinite(exact.magnitude[1:]).all()

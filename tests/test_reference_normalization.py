@@ -242,3 +242,47 @@ def test_a_term_beyond_float():
     for found, right in ((value, True), ([-np.inf, value[1]], True), ([value[0], np.inf], False)):
         after = {"dx": np.array(found, np.float32).view(np.uint8)}
         assert judge(operation, held | {"dx": 0 * after["dx"]}, held | after).agrees == right
+
+
+@pytest.mark.parametrize(
+    "operation_type, output, lrn, x, dy",
+    [
+        (LRNCrossChannelBackward, "dx", LRNSpec(1, 5.0, 0.5, 1.0), 1e18, 1e22),
+        (DivisiveNormalizationBackward, "dx", LRNSpec(1, 5.0, 0.5, 1.0), 1e18, 1e22),
+        (DivisiveNormalizationBackward, "dMeans", LRNSpec(1, -0.1, 2.0, 1e-5), 1e-3, 3e28),
+    ],
+    ids=["dy * x", "dy * x in planes", "dy * x * s^(-beta - 1)"],
+)
+def test_factors_of_a_gradient_beyond_float(operation_type, output, lrn, x, dy):
+    """Their product leaves the range of float, or does not, by the order of the factors: the gradient, which does not, is not judged."""
+    spec = TensorSpec.packed(FLOAT, (1, 1, 1, 2))
+    held = memory(x=np.array([x, 0.5], np.float32), dy=np.array([dy, 2.0], np.float32), y=np.zeros(2, np.float32))
+    if operation_type is LRNCrossChannelBackward:
+        operation = LRNCrossChannelBackward(lrn, 1.0, 0.0, spec, spec, spec, spec)
+    else:
+        operation = DivisiveNormalizationBackward(lrn, 1.0, 0.0, spec, spec, spec, spec, spec)
+        held |= memory(means=np.zeros(2, np.float32))
+    exact = {name: found.value.astype(np.float32) for name, found in evaluate(operation, held).items()}
+    assert np.isfinite(exact[output]).all()
+    for at, right in ((0, True), (1, False)):
+        after = {name: value.copy() for name, value in exact.items()}
+        after[output].ravel()[at] = np.inf
+        found = memory(**after)
+        assert judge(operation, held | {name: 0 * part for name, part in found.items()}, held | found).agrees == right
+
+
+@pytest.mark.parametrize("operation_type", [LRNCrossChannelForward, DivisiveNormalizationForward])
+def test_a_sum_whose_sign_rounding_decides(operation_type):
+    """1 - 0.1 / n * n * 10 is zero, or a little more or less, whose power is infinite, a large number or NaN."""
+    in_channels = operation_type is LRNCrossChannelForward
+    spec = TensorSpec.packed(DOUBLE, (1, 3, 1, 1) if in_channels else (1, 1, 3, 1))
+    x = np.array([1.0, 5.0, 2.0])
+    lrn = LRNSpec(3, float(np.nextafter(-0.1 if in_channels else -0.3, -1)), 0.75, 1.0)
+    operation = operation_type(lrn, 1.0, 0.0, spec, *(() if in_channels else (None,)), spec)
+    held = memory(x=x)
+    value = np.asarray(evaluate(operation, held)["y"].value, np.float64).ravel()
+    assert np.isnan(value[1]) and np.isfinite(value[[0, 2]]).all()
+    for at, found, right in ((1, np.inf, True), (1, 1e12, True), (0, np.nan, False)):
+        after = value.copy()
+        after[at] = found
+        assert judge(operation, held | memory(y=0 * x), held | memory(y=after)).agrees == right

@@ -14,6 +14,7 @@ from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
 from dualdnn.api.enumerations import cudnnPoolingMode_t as Mode
 from dualdnn.api.operations import PoolingBackward, PoolingForward, PoolingSpec, TensorSpec
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8
+from dualdnn.reference import judge
 from dualdnn.reference.pooling import pooling_backward, pooling_forward
 
 Array = np.ndarray[Any, Any]
@@ -196,3 +197,27 @@ def test_integer_sums_are_exact_where_the_divisor_is_a_power_of_two():
     exact = pooling_forward(operation, np.array([1, 2, 3, 4, -1, -2], np.float64).reshape(1, 1, 1, 6))
     assert exact.value.ravel().tolist() == [1.5, 3.5, -1.5]
     assert callable(exact.roundings) and not np.any(exact.roundings())
+
+
+@pytest.mark.parametrize("is_backward, window", [(True, (3, 5)), (False, (1, 3))])
+def test_averages_by_a_rounded_reciprocal_are_not_suspect(is_backward, window):
+    """1 / 15 and 1 / 3 are rounded once for all elements: their errors go one way, and do not average out. A unit more is noticed."""
+    pooling = PoolingSpec(Mode.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING, Nan(0), window, (0, 0), window)
+    x, y = (TensorSpec.packed(FLOAT, (4, 8, 12 * height, 15 * width)) for height, width in (window, (1, 1)))
+    random, once = np.random.default_rng(1), np.float32(1 / math.prod(window))
+    away = 1 if float(once) * math.prod(window) > 1 else 0  # the neighbour of the reciprocal that is farther off
+    for times, suspect in ((once, False), (np.nextafter(once, np.float32(away)), True)):
+        if is_backward:
+            operation = PoolingBackward(pooling, 1.0, 0.0, y, y, x, x)
+            held = {"y": random.standard_normal(y.dims), "dy": random.standard_normal(y.dims), "x": np.zeros(x.dims)}
+            found = np.kron(held["dy"].astype(np.float32) * times, np.ones(window, np.float32))
+        else:
+            operation = PoolingForward(pooling, 1.0, 0.0, x, y)
+            held = {"x": random.standard_normal(x.dims)}
+            taken = held["x"].astype(np.float32)
+            found = (taken[..., ::3] + taken[..., 1::3] + taken[..., 2::3]) * times
+        before = {name: array.astype(np.float32).view(np.uint8).ravel() for name, array in held.items()}
+        (output,) = operation.outputs
+        after = before | {output: found.astype(np.float32).view(np.uint8).ravel()}
+        verdict = judge(operation, before | {output: np.zeros_like(after[output])}, after, random=True)
+        assert (verdict.agrees and not verdict.suspicions) != suspect, (suspect, verdict.suspicions)

@@ -32,9 +32,10 @@ class Gradients:
     @cached_property
     def heads(self) -> Tracked:
         """Of what the heads make: (heads, query, size)."""
-        weights, exact = self.sequence.projections[Kind.CUDNN_MH_ATTN_O_WEIGHTS], self.sequence.projections.exact
+        exact = self.sequence.projections.exact
+        weights = self.sequence.projections.factor(Kind.CUDNN_MH_ATTN_O_WEIGHTS, np.asarray)
         if weights is not None:
-            return product(exact(self.dout[None]), exact(weights)).kept()
+            return product(exact(self.dout[None]), weights).kept()
         attn = self.sequence.operation.attn
         return exact(self.dout.reshape(len(self.dout), attn.heads, attn.value_size).swapaxes(0, 1))
 
@@ -65,7 +66,7 @@ class Gradients:
 def _sum(parts: list[Tracked]) -> Tracked:
     """Parts of one sum, whose roundings are counted in each."""
     value = sum(p.value for p in parts)
-    return parts[0].made(value, lambda a: sum(p.error(a) for p in parts)).kept()  # type: ignore[arg-type,return-value]  # arrays, of which there is one
+    return parts[0].made(value, lambda: sum(p.error for p in parts)).kept()  # type: ignore[arg-type,return-value]  # arrays, of which there is one
 
 
 @dataclass(frozen=True)
@@ -106,10 +107,13 @@ def _groups(
 
 def _projected_back(projections: Projections, kind: Kind, vectors: Tracked) -> Tracked:
     """Gradients (heads, count, projected size) of projected vectors as those of the vectors: (count, size)."""
-    weights = projections[kind]
-    if weights is None:
-        return vectors.sum_over_heads()
-    return product(vectors.joined, projections.exact(weights.reshape(-1, weights.shape[-1])))
+    weights = projections.factor(kind, _in_rows)
+    return vectors.sum_over_heads() if weights is None else product(vectors.joined, weights)
+
+
+def _in_rows(weights: Array) -> Array:
+    """(heads, projected size, size) as (heads * projected size, size)."""
+    return weights.reshape(-1, weights.shape[-1])
 
 
 @implements(MultiHeadAttnBackwardData)

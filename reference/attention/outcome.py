@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -18,43 +18,37 @@ from .tracked import Tracked
 
 @dataclass
 class Outcome:
-    """An array, and for the judge the errors of its elements: in the worst case, and the squares that are expected where he asks for them."""
+    """An array, and for the judge the errors of its elements, in each way (``Arithmetic.ways``)."""
 
     value: Array
     error: Array | None
-    expected: Array | None
 
     @classmethod
     def of(cls, value: Array, values_alone: bool) -> Outcome:
         """Elements without errors as long as nothing is stored."""
         if values_alone or VALUES_ALONE.get():
-            return cls(value, None, None)
-        return cls(value, np.zeros_like(value), np.zeros_like(value) if EXPECTED_ASKED.get() else None)
-
-    def _parts(self, found: Tracked) -> Iterator[tuple[Array, Array]]:
-        """Each array that is filled, with what is found of it."""
-        yield self.value, found.value
-        if self.error is not None:
-            yield self.error, found.error(found.arithmetic)
-        if self.expected is not None:
-            yield self.expected, found.error(found.arithmetic.expected)
+            return cls(value, None)
+        return cls(value, np.zeros((1 + EXPECTED_ASKED.get(), *value.shape), value.dtype))
 
     def leave_open(self, where: Any) -> Outcome:
         """Zeros here, and anything to the judge, as long as nothing is stored."""
         self.value[where] = 0
-        for part in (self.error, self.expected):
-            if part is not None:
-                part[where] = np.inf
+        for part in () if self.error is None else self.error:
+            part[where] = np.inf
         return self
 
     def store(self, where: Any, found: Tracked) -> None:
-        for part, of_part in self._parts(found):
-            part[where] = of_part
+        self.value[where] = found.value
+        if self.error is not None:
+            for part, of_part in zip(self.error, found.error, strict=True):
+                part[where] = of_part
 
     def add(self, view: Callable[[Array], Array], found: Tracked) -> None:
         """Add to the elements that are a view of an array."""
-        for part, of_part in self._parts(found):
-            view(part)[...] += of_part
+        view(self.value)[...] += found.value
+        if self.error is not None:
+            for part, of_part in zip(self.error, found.error, strict=True):
+                view(part)[...] += of_part
 
 
 def exact(operation: Any, compute: Callable[[bool, bool], dict[str, Outcome]]) -> dict[str, Exact]:
@@ -72,9 +66,10 @@ def exact(operation: Any, compute: Callable[[bool, bool], dict[str, Outcome]]) -
         return any(differs(outcome.value, beyond[name].value).any() for name, outcome in outcomes.items())
 
     def found(name: str, outcome: Outcome) -> Exact:
-        value, error, expected = outcome.value, outcome.error, outcome.expected
-        if error is None:
+        value = outcome.value
+        if outcome.error is None:
             return Exact(value, np.zeros(()))
+        error, *expected = outcome.error
         may_overflow = operation.attn.data_type == HALF and not np.isfinite(value).all()
         return Exact(
             value,
@@ -82,7 +77,7 @@ def exact(operation: Any, compute: Callable[[bool, bool], dict[str, Outcome]]) -
             1,
             undetermined=(lambda: ~np.isfinite(value) & overflowed()) if may_overflow else None,
             overflows=lambda: np.isinf(value) & ~np.isfinite(error),
-            spread=None if expected is None else Steps(expected),
+            spread=Steps(expected[0]) if expected else None,
         )
 
     return {name: found(name, outcome) for name, outcome in outcomes.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,9 +14,12 @@ from dualdnn.api.operations.attention.memory import weights_of
 
 from ..engine import in_compute_type
 from ..precision import PRECISION
+from ..running import Running
 from ..softmax import ARGUMENT, DIVISION, EXP, MOST_RESCALES, RESCALE
 from ..view import Array
 from .tracked import Arithmetic, Tracked, masked_product, product
+
+Form = Callable[[Array], Array]
 
 
 class Projections:
@@ -29,6 +32,7 @@ class Projections:
         self.attn, self.parts = attn, weights_of(attn)
         self.weights = weights
         self.arithmetic = Arithmetic.of(attn, overflows)
+        self._factors: dict[tuple[Kind, Form], Tracked | None] = {}
 
     def __getitem__(self, kind: Kind) -> Array | None:
         part = self.parts.get(kind)
@@ -46,12 +50,19 @@ class Projections:
         """Numbers as the call has them."""
         return Tracked.exact(value, self.arithmetic)
 
+    def factor(self, kind: Kind, form: Form) -> Tracked | None:
+        """The weights of a projection in a form that products of all sequences have; None where it is off."""
+        if (kind, form) not in self._factors:
+            weights = self[kind]
+            self._factors[kind, form] = None if weights is None else self.exact(form(weights))
+        return self._factors[kind, form]
+
     def project(self, vectors: Array, matrix: Kind, bias: Kind) -> Tracked:
         """Vectors (count, size) of an input as (heads, count, projected size)."""
-        weights = self[matrix]
+        weights = self.factor(matrix, of_vectors)
         if weights is None:
             return self.exact(np.broadcast_to(vectors, (self.attn.heads, *vectors.shape)))
-        found = product(self.exact(vectors[None]), self.exact(weights).transposed)
+        found = product(self.exact(vectors[None]), weights)
         added = self[bias]
         return (found if added is None else found + self.exact(added.swapaxes(1, 2))).kept()
 
@@ -111,17 +122,24 @@ class Sequence:
         value = np.where(self.mask, np.maximum(terms / total, np.finfo(terms.dtype).smallest_subnormal), 0)
         count = self.mask.sum(axis=-1, keepdims=True)
 
-        def error(a: Arithmetic) -> Array:
+        # What is far below the highest counts, too: its score may be one of a vector that HALF does not hold.
+        a, counts = scores.arithmetic, self.mask & ((terms > 0) | np.isfinite(scores.value))
+
+        def error() -> Array:
             """Of relative errors: of each exponential, which has those of its argument; of their sum; of the division."""
-            argument = a.rounded(EXP + ARGUMENT * np.abs(shifted), 1.0) + scores.error(a)
-            own = np.where(self.mask & (terms > 0), argument, 0)
+            roundings = np.where(counts, EXP + ARGUMENT * np.abs(shifted), 0)
+            own = np.where(counts, scores.error, 0) + a.each(lambda way: way.rounding(roundings))
             sizes = a.size(value)
-            of_total = (sizes * own).sum(axis=-1, keepdims=True) + a.rounded(self.rescales, 1.0)
-            of_total = of_total + a.of_sum(np.ones(()), sizes.sum(axis=-1, keepdims=True), count)
-            relative = own + of_total + a.rounded(DIVISION, 1.0)
-            reach = np.minimum(a.reach(relative), 80)
-            steeper = np.where(reach > 0, np.expm1(reach) / np.where(reach > 0, reach, 1), 1)
-            return np.where(self.mask, sizes * relative * a.size(steeper) + a.rounded(smallest / unit, 1.0), 0)
+            of_total = (sizes * own).sum(axis=-1, keepdims=True)
+            of_total += a.of_sum(np.ones(()), sizes.sum(axis=-1, keepdims=True), count)
+            of_division = a.each(lambda way: way.rounding(self.rescales) + way.rounding(DIVISION))
+            relative = own + of_total + of_division.reshape(-1, 1, 1, 1)
+            reach = np.minimum(a.each(Running.reach, relative), 80)
+            with np.errstate(invalid="ignore"):
+                steeper = np.where(reach > 0, np.expm1(reach) / reach, 1)
+            least = a.each(lambda way: way.rounding(smallest / unit)).reshape(-1, 1, 1, 1)
+            grown = a.each(Running.size, steeper)
+            return np.where(self.mask, sizes * relative * grown + least, 0)
 
         return scores.made(value, error)
 
@@ -133,13 +151,17 @@ class Sequence:
     @cached_property
     def output(self) -> Tracked:
         """The sum over heads of the projected vectors, or their concatenation: (query, output size)."""
-        weights = self.projections[Kind.CUDNN_MH_ATTN_O_WEIGHTS]
+        weights = self.projections.factor(Kind.CUDNN_MH_ATTN_O_WEIGHTS, joined_weights)
         if weights is None:
             return self.heads.joined
-        exact = self.projections.exact
-        found = product(self.heads.kept().joined, exact(joined_weights(weights)))
+        found = product(self.heads.kept().joined, weights)
         bias = self.projections[Kind.CUDNN_MH_ATTN_O_BIASES]
-        return found if bias is None else found + exact(bias[0].T)
+        return found if bias is None else found + self.projections.exact(bias[0].T)
+
+
+def of_vectors(weights: Array) -> Array:
+    """(heads, projected size, size) as (heads, size, projected size)."""
+    return weights.swapaxes(-1, -2)
 
 
 def joined_weights(weights: Array) -> Array:

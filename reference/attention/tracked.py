@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from dualdnn.api.operations import AttnSpec
 from dualdnn.api.operations.attention import allows_tensor_cores
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 
+from ..engine import EXPECTED_ASKED
 from ..precision import PRECISION
 from ..running import Running, beyond_half
 from ..view import Array
@@ -20,14 +22,17 @@ HALF_UNIT, HALF_SMALLEST, HALF_LARGEST = 2.0**-11, 2.0**-25, 65504.0  # the seco
 
 
 @dataclass(frozen=True)
-class Arithmetic(Running):
+class Arithmetic:
     """What may be rounded where (docs/errata.md, D364).
 
-    terms: roundings of a term for each addition of a product of matrices; tensor cores
-    cut off their sums. factors: roundoffs to which both factors of a product are rounded (TF32). is_kept: whether intermediate
-    vectors and factors are rounded to HALF. largest: of its numbers. overflows: whether what is kept becomes infinite beyond HALF.
+    worst: of the compute type. expects: whether what is expected of errors is carried along beside their worst case. terms: roundings of a
+    term for each addition of a product of matrices; tensor cores cut off their sums. factors: roundoffs to which both factors of a product
+    are rounded (TF32). is_kept: whether intermediate vectors and factors are rounded to HALF. largest: of its numbers. overflows: whether
+    what is kept becomes infinite beyond HALF.
     """
 
+    worst: Running
+    expects: bool = False
     terms: int = 1
     factors: float = 0.0
     is_kept: bool = False
@@ -39,52 +44,110 @@ class Arithmetic(Running):
         unit, smallest, largest = PRECISION[DOUBLE if attn.data_type == DOUBLE else FLOAT]
         cores, half = allows_tensor_cores(attn), attn.data_type == HALF
         factors = TF32_UNIT / unit if cores and not half else 0.0
-        return cls(unit, False, smallest, 2 if cores else 1, factors, half, largest, overflows)
+        worst = Running(unit, smallest=smallest)
+        return cls(worst, EXPECTED_ASKED.get(), 2 if cores else 1, factors, half, largest, overflows)
 
     @cached_property
-    def expected(self) -> Arithmetic:
-        """The same for what is expected of the squares of errors."""
-        return replace(self, is_expected=True)
+    def ways(self) -> tuple[Running, ...]:
+        """How errors propagate along the first dimension of their arrays: in the worst case, and as their squares are expected to."""
+        return (self.worst, replace(self.worst, is_expected=True)) if self.expects else (self.worst,)
 
-    def of_product(self, total: Array, terms: Array, roundings: int) -> Array:
-        """The error of a sum of products, of which a part may leave the range. roundings: of each in the worst case, those of its factors apart."""
-        error = self.of_sum(total, terms, roundings, self.factors, terms, cut=self.terms > 1)
-        return error if self.is_expected else np.where(terms > self.largest, np.inf, error)
+    def each(self, found: Callable[..., Any], *errors: Array) -> Array:
+        """What a function gives of each way, and of errors in it."""
+        of_ways = [found(*arguments) for arguments in zip(self.ways, *errors, strict=True)]
+        return np.array(of_ways)
 
+    def size(self, numbers: Array) -> Array:
+        """By which errors grow where numbers are multiplied by these."""
+        if not self.expects:
+            return np.abs(numbers)[None]
+        found = np.empty((len(self.ways), *numbers.shape), numbers.dtype)
+        self.ways[0].size(numbers, found[0])
+        self.ways[1].size(numbers, found[1])
+        return found
 
-Error = Callable[[Arithmetic], Array]  # of the worst case, or of what is expected, whose arithmetic it gets
+    def rounded(self, roundings: float, numbers: Array) -> Array:
+        """The error of so many roundings of these numbers."""
+        found = self.size(numbers)
+        for way, part in zip(self.ways, found, strict=True):
+            part *= way.rounding(roundings)
+        return found
+
+    def of_sum(self, total: Array, sizes: Array, count: int) -> Array:
+        """The error of a sum of so many roundings, the sizes of whose terms have these sums."""
+        return self.each(lambda way, terms: way.of_sum(total, terms, count), sizes)
+
+    @cached_property
+    def _weights(self) -> dict[tuple[int, int], tuple[Array, float]]:
+        return {}
+
+    def weights_of_products(self, roundings: int, rank: int) -> tuple[Array, float]:
+        """How much the sizes of products of so many dimensions count in the error of their sum, of each way; and its square, in the last."""
+        if (roundings, rank) not in self._weights:
+            found = [way.weights_of_sum(roundings, self.factors, self.terms > 1) for way in self.ways]
+            of_sizes = np.array([of_terms + of_products for of_terms, of_products, _ in found])
+            self._weights[roundings, rank] = of_sizes.reshape(-1, *(1,) * rank), float(found[-1][2])
+        return self._weights[roundings, rank]
 
 
 class Tracked:
-    """An array and a bound of the error of each element, in units of the roundoff of the compute type, computed for who asks."""
+    """An array and a bound of the error of each element in each way, in units of the roundoff of the compute type, computed for who asks."""
 
-    __slots__ = ("_error", "_known", "arithmetic", "value")
+    __slots__ = ("_error", "_known", "_sizes", "arithmetic", "beyond", "is_bounded", "value")
 
-    def __init__(self, value: Array, error: Error, arithmetic: Arithmetic) -> None:
-        self.value, self._error, self.arithmetic = value, error, arithmetic
-        self._known: dict[bool, Array] = {}
+    def __init__(
+        self, value: Array, error: Callable[[], Array] | None, arithmetic: Arithmetic,
+        beyond: Callable[[], Array] | None = None,
+    ) -> None:  # fmt: skip
+        """beyond: of which elements an intermediate leaves the range."""
+        self.value, self._error, self.arithmetic, self.beyond = value, error, arithmetic, beyond
+        self._known: Array | None = None
+        self._sizes: Array | None = None
+        self.is_bounded = error is None  # of each element, as far as the error is known
 
     @classmethod
     def exact(cls, value: Array, arithmetic: Arithmetic) -> Tracked:
-        return cls(value, lambda _: np.zeros_like(value), arithmetic)
+        return cls(value, None, arithmetic)
 
-    def made(self, value: Array, error: Error) -> Tracked:
-        """Numbers of the same arithmetic."""
-        return Tracked(value, error, self.arithmetic)
+    @property
+    def is_exact(self) -> bool:
+        return self._error is None
 
-    def error(self, a: Arithmetic) -> Array:
-        """The bound; what has none, or may be beyond the largest number, is not determined."""
-        if a.is_expected not in self._known:
-            error = self._error(a)
-            most = error if a.is_expected else np.abs(self.value) + a.reach(error)
-            if not most.max(initial=0) <= a.largest:  # nor where one is NaN
-                error = np.where((most <= a.largest) | ~np.isfinite(self.value), error, np.inf)
-            self._known[a.is_expected] = error
-        return self._known[a.is_expected]
+    def made(self, value: Array, error: Callable[[], Array], beyond: Callable[[], Array] | None = None) -> Tracked:
+        """Numbers of the same arithmetic, which are rounded."""
+        return Tracked(value, error, self.arithmetic, beyond)
+
+    @property
+    def sizes(self) -> Array:
+        """By which errors grow where numbers are multiplied by these."""
+        if self._sizes is None:
+            self._sizes = self.arithmetic.size(self.value)
+        return self._sizes
+
+    @property
+    def error(self) -> Array:
+        """The bounds; what has none, or may be beyond the largest number, is not determined."""
+        if self._known is None:
+            a = self.arithmetic
+            if self._error is None:
+                self._known = np.zeros((len(a.ways), *self.value.shape), self.value.dtype)
+            else:
+                found = self._error()
+                # What is rounded has an error of its size at least. NaN is beyond all numbers, too.
+                self.is_bounded = bool(2 * np.maximum.reduce(found, None, initial=0) <= a.largest)
+                self._known = found if self.is_bounded else self._within_range(found)
+        return self._known
+
+    def _within_range(self, error: Array) -> Array:
+        most = np.concatenate([np.abs(self.value) + self.arithmetic.worst.reach(error[:1]), error[1:]])
+        error = np.where((most <= self.arithmetic.largest) | ~np.isfinite(self.value), error, np.inf)
+        if self.beyond:
+            error[0][self.beyond()] = np.inf
+        return error
 
     def moved(self, place: Callable[[Array], Array]) -> Tracked:
-        """The same numbers elsewhere: a function of arrays that computes nothing."""
-        return self.made(place(self.value), lambda a: place(self.error(a)))
+        """The same numbers elsewhere: a function of arrays, of the last three dimensions or fewer, that computes nothing."""
+        return _Moved(self, place)
 
     @property
     def transposed(self) -> Tracked:
@@ -95,68 +158,105 @@ class Tracked:
     def joined(self) -> Tracked:
         """(heads, count, size) as (count, heads * size)."""
         heads, count, size = self.value.shape
-        return self.moved(lambda part: part.swapaxes(0, 1).reshape(count, heads * size))
+        return self.moved(lambda part: part.swapaxes(-3, -2).reshape(*part.shape[:-3], count, heads * size))
 
     def __add__(self, other: Tracked) -> Tracked:
         """The rounded sum."""
         value = self.value + other.value
-        return self.made(value, lambda a: self.error(a) + other.error(a) + a.rounded(1, value))
+        return self.made(value, lambda: self.error + other.error + self.arithmetic.rounded(1, value))
 
     def __sub__(self, other: Tracked) -> Tracked:
-        return self + self.made(-other.value, other.error)
+        return self + Tracked(-other.value, other._error and (lambda: other.error), other.arithmetic)
 
     def __mul__(self, other: Tracked) -> Tracked:
         """The rounded product, element by element."""
-        value = self.value * other.value
+        value, a = self.value * other.value, self.arithmetic
 
-        def error(a: Arithmetic) -> Array:
-            own = self.error(a) * a.size(other.value) + a.size(self.value) * other.error(a)
-            return np.asarray(own + a.of_product_of(value))
+        def error() -> Array:
+            own = self.error * other.sizes + self.sizes * other.error
+            return np.asarray(own + a.each(lambda way: way.of_product_of(value)))
 
         return self.made(value, error)
 
     def scaled(self, factor: float) -> Tracked:
         """The product with a number, rounded once."""
-        value = self.value * factor
-        return self.made(value, lambda a: self.error(a) * a.size(factor) + a.rounded(1, value))
+        value, a = self.value * factor, self.arithmetic
+
+        def error() -> Array:
+            found = a.rounded(1, value)
+            for part, way, own in zip(found, a.ways, self.error, strict=True):
+                part += own * way.size(factor)
+            return found
+
+        return self.made(value, error)
 
     def kept(self) -> Tracked:
         """The numbers once they are stored, or are factors, in the data type: zeros stay, numbers beyond its range are not determined."""
         if not self.arithmetic.is_kept:
             return self
 
-        def error(a: Arithmetic) -> Array:
-            most = np.abs(self.value) + a.reach(self.error(a))
-            own = np.where(most > 0, a.rounded((HALF_UNIT * most + HALF_SMALLEST) / a.unit, 1.0), 0)
-            return np.where(most >= HALF_LARGEST, np.inf, self.error(a) + own)
+        def of_way(way: Running, error: Array) -> Array:
+            most = np.abs(self.value) + way.reach(error)
+            own = np.where(most > 0, way.rounding((HALF_UNIT * most + HALF_SMALLEST) / way.unit), 0)
+            return np.where(most >= HALF_LARGEST, np.inf, error + own)
 
-        return self.made(beyond_half(self.value) if self.arithmetic.overflows else self.value, error)
+        value = beyond_half(self.value) if self.arithmetic.overflows else self.value
+        return self.made(value, lambda: self.arithmetic.each(of_way, self.error))
 
     def sum_over_heads(self) -> Tracked:
         """The sum over the first dimension."""
-        return self.sum(0)
+        return self.sum(-3)
 
     def sum(self, axis: int, keepdims: bool = False) -> Tracked:
-        """The sum over a dimension."""
+        """The sum over a dimension, counted from the last."""
         total, count = self.value.sum(axis=axis, keepdims=keepdims), self.value.shape[axis]
 
-        def error(a: Arithmetic) -> Array:
-            terms = a.size(self.value).sum(axis=axis, keepdims=keepdims)
-            return np.asarray(self.error(a).sum(axis=axis, keepdims=keepdims) + a.of_sum(total, terms, count - 1))
+        def error() -> Array:
+            sizes = self.sizes.sum(axis=axis, keepdims=keepdims)
+            own = self.error.sum(axis=axis, keepdims=keepdims)
+            return np.asarray(own + self.arithmetic.of_sum(total, sizes, count - 1))
 
         return self.made(total, error)
 
 
+class _Moved(Tracked):
+    """Numbers elsewhere, whose errors are known to be within range."""
+
+    __slots__ = ("_from", "_place")
+
+    def __init__(self, numbers: Tracked, place: Callable[[Array], Array]) -> None:
+        super().__init__(place(numbers.value), numbers._error, numbers.arithmetic)
+        self._from, self._place = numbers, place
+
+    @property
+    def sizes(self) -> Array:
+        if self._sizes is None:
+            self._sizes = self._place(self._from.sizes)
+        return self._sizes
+
+    @property
+    def error(self) -> Array:
+        if self._known is None:
+            self._known, self.is_bounded = self._place(self._from.error), self._from.is_bounded
+        return self._known
+
+
 def product(first: Tracked, second: Tracked, roundings: int = 0) -> Tracked:
-    """The product of matrices: each term is rounded, and added in any order. roundings: of a term beside these."""
-    total, length = first.value @ second.value, first.value.shape[-1]
+    """The product of matrices: each term is rounded, and added in any order, of which a part may leave the range. roundings: of a term beside
+    these."""
+    total, a = first.value @ second.value, first.arithmetic
 
-    def error(a: Arithmetic) -> Array:
-        sizes, others = a.size(first.value), a.size(second.value)
-        of_factors = first.error(a) @ others + sizes @ second.error(a)
-        return np.asarray(of_factors + a.of_product(total, sizes @ others, a.terms * length + roundings))
+    def error() -> Array:
+        of_sizes, of_total = a.weights_of_products(a.terms * first.value.shape[-1] + roundings, second.value.ndim)
+        terms = of_sizes * second.sizes
+        found: Array = first.sizes @ (terms if second.is_exact else terms + second.error)
+        if not first.is_exact:
+            found += first.error @ second.sizes
+        if of_total:
+            found[-1] += of_total * (total * total)
+        return found
 
-    return first.made(total, error)
+    return first.made(total, error, lambda: first.sizes[0] @ second.sizes[0] > a.largest)
 
 
 def masked_product(weights: Tracked, mask: Array, rows: Tracked, roundings: int = 0) -> Tracked:
@@ -164,20 +264,20 @@ def masked_product(weights: Tracked, mask: Array, rows: Tracked, roundings: int 
     may be no number."""
 
     def of_row(i: int) -> Tracked:
-        own = weights.moved(lambda part: part[:, i : i + 1, mask[i]])
-        return product(own, rows.moved(lambda part: part[:, mask[i]]), roundings)
+        own = weights.moved(lambda part: part[..., i : i + 1, mask[i]])
+        return product(own, rows.moved(lambda part: part[..., mask[i], :]), roundings)
 
     def row_by_row() -> Tracked:
         found = [of_row(i) for i in range(len(mask))]
-        value = np.concatenate([row.value for row in found], axis=1)
-        return weights.made(value, lambda a: np.concatenate([row.error(a) for row in found], axis=1))
+        value = np.concatenate([row.value for row in found], axis=-2)
+        return weights.made(value, lambda: np.concatenate([row.error for row in found], axis=-2))
 
     if len(mask) and not np.isfinite(rows.value).all():
         return row_by_row()
     whole = product(weights, rows, roundings)
 
-    def error(a: Arithmetic) -> Array:
-        is_bounded = not len(mask) or np.isfinite(rows.error(a)).all()
-        return (whole if is_bounded else row_by_row()).error(a)
+    def error() -> Array:
+        found = rows.error  # of which it is known then whether all have a bound
+        return (whole if rows.is_bounded or not len(mask) or np.isfinite(found).all() else row_by_row()).error
 
     return weights.made(whole.value, error)

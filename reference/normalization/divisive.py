@@ -10,8 +10,9 @@ import numpy as np
 from dualdnn.api.operations import DivisiveNormalizationBackward, DivisiveNormalizationForward
 
 from ..engine import Exact, implements
+from ..precision import PRECISION
 from ..view import Array
-from .windows import Power, allowed, combined, offsets, power, roundings, shifted, window
+from .windows import Power, allowed, combined, offsets, power, roundings, shifted, uncertain, window
 
 # Two of a difference that is squared, one of the square.
 TERM_ROUNDINGS = 3
@@ -69,7 +70,12 @@ def divisive_forward(operation: DivisiveNormalizationForward, x: Array, means: A
     windows = _Windows(operation, x, means)
     value = x * windows.power.value
     s = windows.power
-    return Exact(value, lambda: allowed(np.abs(value) + s.lost_of(x), s), lambda: roundings(s, windows.beta) + PRODUCT)
+    return Exact(
+        value,
+        lambda: allowed(np.abs(value) + s.lost_of(x), s),
+        lambda: roundings(s, windows.beta) + PRODUCT,
+        undetermined=uncertain(s),
+    )
 
 
 @implements(DivisiveNormalizationBackward)
@@ -78,7 +84,7 @@ def divisive_backward(
 ) -> dict[str, Exact]:
     """The gradients of x and means as independent inputs."""
     windows = _Windows(operation, x, means)
-    s, beta = windows.power, windows.beta
+    s, beta, largest = windows.power, windows.beta, PRECISION[operation.compute_type][2]
     factor = 2 * windows.factor * beta
     direct, each = dy * s.value, dy * x * s.value / s.base
     # The sum of q * (x - m) over the windows that hold x, each with its own m.
@@ -104,10 +110,11 @@ def divisive_backward(
             np.abs(direct)
             + s.lost_of(dy)
             + abs(factor) * gathered(np.abs(each) + s.smallest, lambda a, b: np.abs(a - b)),
-            s,
+            s.of_gradient(largest, dy, x),
             windows.spread,
         ),
         worst,
+        undetermined=uncertain(s, windows.spread),
     )
     if operation.dMeans is None:
         return {"dx": dx}
@@ -115,7 +122,10 @@ def divisive_backward(
         "dx": dx,
         "dMeans": Exact(
             factor * each * windows.sum_of(lambda difference: difference),
-            lambda: allowed(abs(factor) * (np.abs(each) + s.smallest) * windows.sum_of(np.abs), s),
+            lambda: allowed(
+                abs(factor) * (np.abs(each) + s.smallest) * windows.sum_of(np.abs), s.of_gradient(largest, dy, x)
+            ),
             lambda: roundings(s, beta + 1) + windows.terms + GRADIENT,
+            undetermined=uncertain(s),
         ),
     }

@@ -8,7 +8,7 @@ from dualdnn.api.operations import LRNCrossChannelBackward, LRNCrossChannelForwa
 from ..engine import Exact, implements
 from ..precision import PRECISION
 from ..view import Array
-from .windows import Power, allowed, combined, power, roundings, window
+from .windows import Power, allowed, combined, power, roundings, uncertain, window
 
 CHANNELS = (1,)
 # Behind the power: its product with x; or with dy, x and 1 / s, the sum over the window, the products with x and the factor.
@@ -28,7 +28,12 @@ def lrn_forward(operation: LRNCrossChannelForward, x: Array) -> Exact:
     """y = x * (k + alpha / n * sum of x^2 over the window)^-beta."""
     s, _, beta = _power(operation, x)
     value = x * s.value
-    return Exact(value, lambda: allowed(np.abs(value) + s.lost_of(x), s), lambda: roundings(s, beta) + PRODUCT)
+    return Exact(
+        value,
+        lambda: allowed(np.abs(value) + s.lost_of(x), s),
+        lambda: roundings(s, beta) + PRODUCT,
+        undetermined=uncertain(s),
+    )
 
 
 @implements(LRNCrossChannelBackward)
@@ -40,21 +45,24 @@ def lrn_backward(operation: LRNCrossChannelBackward, _y: Array, dy: Array, x: Ar
     def spread(values: Array, combine: np.ufunc = np.add) -> Array:
         return combined(values, CHANNELS, -last, -first, combine)
 
-    direct, each = dy * s.value, dy * x * s.value / s.base
     _, least, largest = PRECISION[operation.compute_type]
+    direct, each = dy * s.value, dy * x * s.value / s.base
     value = direct - 2 * factor * beta * x * spread(each)
 
     def magnitude() -> Array:
         # Small terms may be lost before a large x multiplies them, and a small product of x before large terms do.
         terms, product = spread(np.abs(each) + s.smallest), np.maximum(np.abs(2 * factor * beta * x), s.smallest)
+        own = s.of_gradient(largest, dy, x)
         beyond = np.fmax.reduce([np.abs(direct), terms, np.abs(x) * terms, product * terms]) >= largest
-        return np.where(beyond, np.inf, allowed(np.abs(direct) + s.lost_of(dy) + product * terms, s, spread))
+        return np.where(beyond, np.inf, allowed(np.abs(direct) + s.lost_of(dy) + product * terms, own, spread))
 
     def worst() -> Array:
         return spread(roundings(s, beta + 1), np.maximum) + min(operation.lrn.n, x.shape[1]) + GRADIENT
 
     def lost() -> Array:
         """Where a product of x that underflows meets an infinity: zero times it is NaN."""
-        return np.asarray((np.abs(2 * factor * beta * x) < least) & np.isinf(value))
+        found = np.asarray((np.abs(2 * factor * beta * x) < least) & np.isinf(value))
+        return found if unsure is None else found | unsure()
 
+    unsure = uncertain(s, spread)
     return Exact(value, magnitude, worst, undetermined=lost)

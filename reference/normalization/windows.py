@@ -52,6 +52,7 @@ class Power(NamedTuple):
 
     value: s^-beta. base: s. per_power: roundings for each power of s. constant: further roundings of the power itself.
     overflows: where an intermediate leaves the range of the compute type, so that the document promises nothing.
+    uncertain: where s is a difference whose rounding may decide its sign, or whether it is zero, so that not even NaN is certain.
     smallest: the smallest normal number in unit roundoffs, which a smaller one may lose.
     flushed: where the power is smaller than it.
     """
@@ -61,12 +62,19 @@ class Power(NamedTuple):
     per_power: Array
     constant: Array
     overflows: Array
+    uncertain: Array
     smallest: float
     flushed: Array
 
     def lost_of(self, factor: Array) -> Array:
         """What the product of the power with a factor loses of it, in unit roundoffs."""
         return np.where(self.flushed, np.abs(factor) * self.smallest, 0)
+
+    def of_gradient(self, largest: float, dy: Array, x: Array) -> Power:
+        """The same where dy * x * s^(-beta - 1), or a product of some of these factors, leaves the range as well."""
+        steeper, direct = self.value / self.base, dy * self.value
+        products = np.abs(np.stack([steeper + 0 * x, dy * x, direct, direct * x, dy * x * steeper]))
+        return self._replace(overflows=self.overflows | (np.isfinite(self.base) & (products >= largest).any(0)))
 
 
 def power(operation: Operation, k: float, factor: float, beta: float, total: Array, terms: Array | int) -> Power:
@@ -77,12 +85,14 @@ def power(operation: Operation, k: float, factor: float, beta: float, total: Arr
     # The factor (rounded when it is divided by the window, twice with the cast), its product, the addition of k.
     relative = (np.asarray(terms) + 4) * size / np.abs(base)
     exponent = np.abs(np.log(np.abs(base)))
-    lost = np.isfinite(base) & ((np.maximum(np.abs(total), size) >= largest) | (unit * relative >= 0.5))
+    uncertain = np.isfinite(base) & (base != 0) & (unit * relative >= 0.5)
     value = base ** -np.asarray(beta, dtype=total.dtype)
     if not float(beta).is_integer():
         value = np.where(base < 0, np.nan, value)  # of -inf, too (D116)
+    most = np.fmax.reduce([np.abs(total), size, np.abs(value)])
+    lost = np.isfinite(base) & ((base != 0) & (most >= largest) | (unit * relative >= 0.5))
     return Power(
-        value, base, relative + EXPONENT_ROUNDINGS * exponent, np.asarray(POWER_ROUNDINGS), lost, smallest / unit,
+        value, base, relative + EXPONENT_ROUNDINGS * exponent, np.asarray(POWER_ROUNDINGS), lost, uncertain, smallest / unit,
         np.isfinite(base) & (np.abs(value) < smallest),
     )  # fmt: skip
 
@@ -91,6 +101,13 @@ def allowed(magnitude: Array, power: Power, around: Callable[[Array], Array] | N
     """The magnitude, infinite where the result is not determined. around: spreads the marks to what reads the power."""
     lost = power.overflows if around is None else around(power.overflows.astype(np.float64)) > 0
     return np.where(lost, np.inf, magnitude)
+
+
+def uncertain(power: Power, around: Callable[[Array], Array] | None = None) -> Callable[[], Array] | None:
+    """Of which elements not even NaN is certain; None: of all it is."""
+    if not power.uncertain.any():
+        return None
+    return lambda: power.uncertain if around is None else around(power.uncertain.astype(np.float64)) > 0
 
 
 def roundings(power: Power, exponent: float) -> Array:

@@ -198,13 +198,20 @@ def blocked(gradient: Bounded, inside: Array | None, unsure: Array | None) -> Bo
     then beside one that is infinite or NaN."""
     assert inside is not None and unsure is not None
     open_ = unsure & ~np.isfinite(gradient.value)
-    value = np.where(inside & ~open_, gradient.value, 0)
+    value = np.where(
+        open_ if gradient.arithmetic.passes else False, gradient.value, np.where(inside & ~open_, gradient.value, 0)
+    )
 
     def error() -> Array:
         either = gradient.arithmetic.rounded(1 / gradient.arithmetic.unit, gradient.value) + gradient.error
         return np.where(open_, np.inf, np.where(unsure, either, np.where(inside, gradient.error, 0)))
 
     return gradient.made(value, error)
+
+
+def _blocks(spec: RNNSpec) -> bool:
+    """Whether there may be gradients that do not pass everywhere: those of a ReLU, and of a state that is clipped."""
+    return spec.cell not in (GRU, TANH)
 
 
 def summed(gradients: list[Bounded], inputs: list[Bounded] | None) -> Bounded:
@@ -265,7 +272,8 @@ def rnn_backward_data(
             results["dcx"] = stacked([one.cell for one in passes]).result()
         return results
 
-    results = with_bounds(compute, absent(spec, space, hx is None, cx is None), spec.data_type == HALF, underflows=True)
+    left_out = absent(spec, space, hx is None, cx is None)
+    results = with_bounds(compute, left_out, spec.data_type == HALF, underflows=True, blocks=_blocks(spec))
     results["reserveSpace"] = Exact.kept(np.concatenate([states, *(_bytes(spec, values) for values in (x, *known))]))
     return results
 
@@ -288,4 +296,5 @@ def rnn_backward_weights(
         absent(spec, known[1], operation.hx is None, not known[3].any()),
         spec.data_type == HALF,
         underflows=True,
+        blocks=_blocks(spec),
     )

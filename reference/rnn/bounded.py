@@ -28,15 +28,16 @@ FUNCTION_ROUNDINGS = 12  # exp or tanh (2 ulp each) and the operations around th
 
 class Tracking(Enum):
     """What is carried along with numbers: nothing, the worst case of their errors, or what is expected of their squares. OVERFLOWING: nothing,
-    and numbers that may be stored in HALF are infinite beyond it."""
+    and numbers that may be stored in HALF are infinite beyond it. PASSING: the worst case, and gradients pass where rounding decides it."""
 
     NOTHING = 0
     WORST = 1
     EXPECTED = 2
     OVERFLOWING = 3
+    PASSING = 4
 
     def __bool__(self) -> bool:
-        return self in (Tracking.WORST, Tracking.EXPECTED)
+        return self in (Tracking.WORST, Tracking.EXPECTED, Tracking.PASSING)
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ class Arithmetic(Running):
     unit: its unit roundoff. factors: unit roundoffs by which both factors of a matrix product may be rounded (TF32).
     stored: unit roundoffs by which a number that lies in memory between two steps may be rounded (the data type).
     tracked: whether errors are carried along: the judge needs them, the backend does not. largest: of its numbers.
-    overflows: whether what lies in memory between two steps is infinite beyond HALF.
+    overflows: whether what lies in memory between two steps is infinite beyond HALF. passes: whether a gradient that is not finite passes
+    where rounding decides it.
     """
 
     factors: float = 0.0
@@ -54,6 +56,7 @@ class Arithmetic(Running):
     tracked: bool = True
     largest: float = np.inf
     overflows: bool = False
+    passes: bool = False
 
     @property
     def _paths(self) -> int:
@@ -230,7 +233,11 @@ def affine(products: Sequence[tuple[Bounded, Array | None]], biases: Sequence[Ar
 
 
 def with_bounds(
-    compute: Callable[..., dict[str, Exact]], left_out: str = "", in_half: bool = False, underflows: bool = False
+    compute: Callable[..., dict[str, Exact]],
+    left_out: str = "",
+    in_half: bool = False,
+    underflows: bool = False,
+    blocks: bool = False,
 ) -> dict[str, Exact]:
     """Results of arithmetic that tracks no errors for the backend, and the worst case of them for the judge; what is expected of them is
     that of the same arithmetic once more, made when the judge asks.
@@ -238,14 +245,21 @@ def with_bounds(
     compute: the results, with what is tracked of their errors; where ``left_out`` names initial states, also with their products left
         out: where the two differ, nothing is determined. in_half: whether numbers may be stored in HALF between steps: where they
         overflow there, what is not finite is not determined. underflows: whether a factor of an infinite number may be lost: what is
-        infinite may be NaN.
+        infinite may be NaN. blocks: whether there are gradients of which rounding may decide whether they pass: where that decides a
+        result, too, nothing is determined.
     """
     tracked, first = cache(compute), Tracking.NOTHING if VALUES_ALONE.get() else Tracking.WORST
 
     def undetermined(name: str) -> Array:
         value = tracked(first)[name].value
-        found = differs(value, tracked(first, left_out)[name].value) if left_out else np.zeros((), bool)
         open_ = ~np.isfinite(value)
+        others = [(first, left_out)] if left_out else []
+        if blocks and not np.isfinite(bound(name)).all():
+            others += [(Tracking.PASSING, left) for left in {"", left_out}]
+        found = np.zeros(value.shape, bool)
+        for way in others:
+            other = tracked(*way)[name]
+            found |= differs(value, other.value) | (np.isfinite(other.value) & np.isinf(np.asarray(other.magnitude)))
         return found | open_ if in_half and open_.any() and overflowed() else found
 
     @cache
@@ -274,7 +288,7 @@ def with_bounds(
             exact,
             magnitude=partial(bound, name),
             spread=partial(spread, name),
-            undetermined=partial(undetermined, name) if left_out or in_half else None,
+            undetermined=partial(undetermined, name) if left_out or in_half or blocks else None,
             overflows=partial(overflows, name) if underflows else None,
         )
         for name, exact in tracked(first).items()

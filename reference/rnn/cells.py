@@ -35,6 +35,7 @@ def arithmetic(network: RNNSpec, tracked: Tracking) -> Arithmetic:
         bool(tracked),
         largest,
         stored > 0 and tracked == Tracking.OVERFLOWING,
+        tracked == Tracking.PASSING,
     )
 
 

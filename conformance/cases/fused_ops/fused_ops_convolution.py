@@ -162,8 +162,11 @@ def test_workspace_of_what_begins_at_an_element(trial, caller, make, channels, o
 @makers
 @pytest.mark.parametrize("problem", ["float", "half nhwc 1x1, the conditions of the fast path"])
 def test_numbers_of_channels_lie_apart(trial, caller, make, problem):
+    """Each as far as no other, or all alike."""
     given = PROBLEMS[problem]
-    trial(sized(caller, apart(make(algo=algorithm(make, given), **given))))
+    operation = make(algo=algorithm(make, given), **given)
+    trial(sized(caller, apart(operation)))
+    trial(sized(caller, apart(operation, alike=2)))
 
 
 @problems

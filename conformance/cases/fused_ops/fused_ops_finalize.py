@@ -51,10 +51,12 @@ STEPS = {
 }
 
 
-def apart(operation):
-    """The operation with gaps between the numbers of channels."""
+def apart(operation, alike=0):
+    """The operation with gaps between the numbers of channels, everywhere the same ones or not."""
     given = {name: getattr(operation, name, None) for name in STEPS}
-    vectors = {name: vector(s.data_type, s.dims[1], STEPS[name], len(s.dims)) for name, s in given.items() if s}
+    vectors = {
+        name: vector(s.data_type, s.dims[1], alike or STEPS[name], len(s.dims)) for name, s in given.items() if s
+    }
     return replace(operation, **vectors)
 
 

@@ -69,6 +69,28 @@ def test_channels_that_end_within_a_pack(trial, make):
     trial(replace(operation, **gaps))
 
 
+@pytest.mark.parametrize("make", [added, gradient], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("dims, strides", [
+    ((3, 6, 5, 7), (213, 35, 7, 1)), ((1, 6, 5, 7), (240, 40, 7, 1)), ((2, 6, 3, 4), (96, 16, 4, 1)), ((2, 8, 2, 8), (256, 32, 16, 2)),
+], ids=["images apart", "planes apart", "planes that end within a pack", "every other pixel"])  # fmt: skip
+def test_planes_that_lie_apart(trial, caller, make, dims, strides):
+    operation = make(HALF, "nchw", dims)
+    given = {name: getattr(operation, name, None) for name in ("x", "y", "z", "dx", "dy", "dz")}
+    apart = {name: replace(spec, strides=strides) for name, spec in given.items() if spec}
+    trial(sized(caller, replace(operation, **apart)))
+
+
+@pytest.mark.parametrize("make", [added, gradient], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+@pytest.mark.parametrize("dims", [(2, 37, 5, 7), (2, 40, 4, 8)], ids=str)
+def test_words_of_the_bit_mask_lie_apart(trial, caller, make, layout, dims):
+    operation, x = make(HALF, layout, dims), laid_out(HALF, dims, layout)
+    alike = {name: x for name in ("x", "y", "z", "dx", "dy", "dz") if getattr(operation, name, None)}
+    bits = replace(operation.bitMask, strides=(5, 2, 1, 1))
+    trial(sized(caller, replace(operation, bitMask=bits, **alike)))
+    trial(sized(caller, replace(operation, bitMask=bits, **alike)), offsets={"x": 2})
+
+
 @types
 @layouts
 def test_sum_of_scaled_tensors(trial, kind, layout):
