@@ -46,8 +46,9 @@ GRADIENTS: dict[str, Operation] = {
     "depthwise filter gradient in rows": filters.gradient((2, 4, 6, 16), (4, 1, 3, 3), groups=4),
     "depthwise filter gradient in channels": filters.gradient((2, 8, 6, 7), (8, 1, 3, 3), **DEPTHWISE_CHANNELS),
 }
+PRODUCTS: dict[str, Operation] = {**FORWARD, **GRADIENTS}
 UNALIGNED: dict[str, Operation] = {
-    **{name: operation for name, operation in {**FORWARD, **GRADIENTS}.items() if "depthwise" in name},
+    **{name: operation for name, operation in PRODUCTS.items() if "depthwise" in name},
     "few channels with a bias": fused("PSEUDO_HALF", x=(2, 3, 8, 16), w=(20, 3, 3, 3), alpha2=0.5, algo=PRECOMP, math_type=DEFAULT),
     "pixels with a bias": fused("PSEUDO_HALF", x=(2, 16, 5, 4), w=(16, 16, 3, 3), formats=NHWC, alpha2=0.5, algo=PRECOMP, math_type=DEFAULT),
     "rows": FORWARD["rows"],
@@ -134,18 +135,18 @@ def distances(operation: Any) -> Iterator[Operation]:
 
 @shows(f"{F}/c24")
 @pytest.mark.ours
-@pytest.mark.parametrize("name", {**FORWARD, **GRADIENTS})
+@pytest.mark.parametrize("name", PRODUCTS)
 def test_one_distance_is_no_whole_pack(run, name):
-    for operation in distances({**FORWARD, **GRADIENTS}[name]):
+    for operation in distances(PRODUCTS[name]):
         run(operation)
 
 
 @shows(f"{F}/c02")
 @pytest.mark.ours
-@pytest.mark.parametrize("name", {**FORWARD, **GRADIENTS})
+@pytest.mark.parametrize("name", PRODUCTS)
 def test_one_factor_is_0(run, name):
     """The output's memory holds NaN before the call that does not read it."""
-    operation = {**FORWARD, **GRADIENTS}[name]
+    operation = PRODUCTS[name]
     for alpha, beta in ((0.5, 0.0), (0.0, 0.5)):
         run(replace(operation, alpha=alpha, beta=beta))
 
