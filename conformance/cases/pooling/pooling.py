@@ -527,6 +527,7 @@ def test_global_planes_of_more_packs_than_threads(trial):
     for mode in (MAXIMA[0], AVERAGES[0]):
         trial(forward(mode, geometry, FLOAT, "nhwc", "nhwc"))
     trial(backward(AVERAGES[0], geometry, FLOAT, "nhwc", "nhwc"))
+    trial(backward(AVERAGES[0], SIZES["larger-global"]))  # of a row
 
 
 @shows("cudnnPoolingBackward/c04")
