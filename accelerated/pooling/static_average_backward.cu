@@ -16,8 +16,9 @@ struct AverageArguments {
   COMPUTE alpha, beta;
   COMPUTE reciprocal;  // of every average's divisor, 0 where they differ
   int mode;
-  unsigned tiles;  // of a block, at most as many as its threads: full rows of them where results are gathered
-  int gathers;     // whether results of a block are written together
+  unsigned tiles;       // of a block, at most as many as its threads: full rows of them where results are gathered
+  int gathers;          // whether results of a block are written together
+  int partial_sectors;  // whether rows with gaps leave sectors half written that L2 does not keep
 };
 
 // Rows whose length is no multiple of a sector (32 bytes) leave half of one to another store, which the memory answers
@@ -60,6 +61,18 @@ __device__ __forceinline__ void backward(const AverageArguments& a, const Tile& 
   COMPUTE sums[PLANES][LINES][COLUMNS][CHANNELS] = {};
   const int i0 = tile.tile[0] * PLANES, i1 = tile.tile[1] * LINES, i2 = tile.tile[2] * COLUMNS;
   const int first2 = tile.tile[2] * TILE2, stride2 = Access::along(box.y_stride[2]);
+  auto result = [&](int plane, int line) {
+    return a.dx + (tile.x + (i0 + plane) * box.x_stride[0] + (i1 + line) * box.x_stride[1] +
+                   i2 * Access::along(box.x_stride[2]));
+  };
+  const int left = box.input[2] - i2;
+  // Those cost the memory more than reading them does.
+  if (Access::ROWS && Access::X_PACK == 1 && a.partial_sectors && (i2 == 0 || left <= COLUMNS)) {
+#pragma unroll
+    for (int line = 0; line < PLANES * LINES; line++)
+      if ((IMAGE || i0 + line / LINES < box.input[0]) && i1 + line % LINES < box.input[1])
+        prefetch_line_l2(result(line / LINES, line % LINES) + (left <= COLUMNS ? left - 1 : 0));
+  }
 #pragma unroll
   for (int w0 = 0; w0 < Axis0::WINDOWS; w0++)
 #pragma unroll
@@ -106,9 +119,7 @@ __device__ __forceinline__ void backward(const AverageArguments& a, const Tile& 
     for (int line = 0; line < LINES; line++) {
       if (i1 + line >= box.input[1]) break;
       if (!IMAGE && i0 + plane >= box.input[0]) break;
-      ELEMENT* const dx = a.dx + (tile.x + (i0 + plane) * box.x_stride[0] + (i1 + line) * box.x_stride[1] +
-                                  i2 * Access::along(box.x_stride[2]));
-      write_row<Access::X_PACK>(dx, Access::along(box.x_stride[2]), box.input[2] - i2, sums[plane][line], a.alpha,
+      write_row<Access::X_PACK>(result(plane, line), Access::along(box.x_stride[2]), left, sums[plane][line], a.alpha,
                                 a.beta);
     }
 }

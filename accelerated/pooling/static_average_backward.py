@@ -5,7 +5,7 @@ from __future__ import annotations
 from ctypes import c_int, c_uint
 from math import prod
 
-from .problem import AVERAGE_BACKWARD, Configuration, PoolingProblem, PoolingSolver, arguments
+from .problem import AVERAGE_BACKWARD, L2_BYTES, Configuration, PoolingProblem, PoolingSolver, arguments
 from .static_window import (
     Access,
     Settings,
@@ -43,7 +43,7 @@ class StaticAverageBackward(PoolingSolver):
         box = box_of(static, access, [tiles0, tiles1, -(-tiles2 // access.tile)])
         if box is None:
             return None
-        tiles = gathered or settings.threads
+        tiles, dx = gathered or settings.threads, problem.operation.dx
         fields = arguments(
             problem,
             ("box", box),
@@ -51,6 +51,7 @@ class StaticAverageBackward(PoolingSolver):
             ("mode", c_int(problem.operation.pooling.mode)),
             ("tiles", c_uint(tiles)),
             ("gathers", c_int(gathered > 0)),
+            ("partial_sectors", c_int(dx.nbytes > max(L2_BYTES, dx.count * dx.scalar_bytes))),
         )
         return Configuration(
             "pooling/static_average_backward.cu",
