@@ -87,6 +87,10 @@ def test_cases_in_order(tmp_path):
     found = [copy.try_bugs([one], 120)[0] for one in (bug, endless)]
     assert [one.state for one in found] == [NOTICED, ENDED]
     assert all("library/test_version" in one.by for one in found)
+    once = tmp_path / "once"
+    slow = f"__import__('os').path.exists({str(once)!r}) or (open({str(once)!r}, 'w'), sum(iter(lambda: 1, 0)))"
+    waited = copy.try_bugs([replace(endless, new=f"{slow}\n    return CUDNN_VERSION")], 120)[0]
+    assert (waited.state, waited.by) == (UNDECIDED, "library/test_version ended alone"), "it waited for others"
     assert copy.try_bugs([endless], 2)[0].state == UNDECIDED
     assert len(batches([bug, replace(bug, cases=("pooling",))], 6)) == 2
     late = Copy(tmp_path / "late", until=0)

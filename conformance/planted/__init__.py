@@ -42,6 +42,7 @@ ENDLESS_CASE = re.compile(r"^endless: (.*)$", re.MULTILINE)  # selection.py
 NOTICED, SURVIVED, GONE, INVALID, ENDED = "noticed", "NOT NOTICED", "gone", "INVALID", "noticed (ended the process)"
 UNDECIDED = "NOT DECIDED"
 KILLED_SECONDS = 10.0
+AGAIN = 4  # times as long a case that did not end has alone: it may have waited for others, for a compiler or a device
 
 
 @dataclass(frozen=True)
@@ -203,6 +204,10 @@ class Copy:
         if ordered:
             selected = {case.partition("/")[0]: "" for case in ordered}
         status, printed = self.run(planted[0].judged_on, selected, (), seconds * len(planted), ordered)
+        endless = ENDLESS_CASE.search(printed) if len(planted) == 1 else None
+        if endless:
+            again = self.run(planted[0].judged_on, selected, (endless[1],), AGAIN * self.most_seconds)
+            status, printed = again if again[0] is not None else (status, printed)
         for bug in planted:
             self.write(bug.file, texts[bug.file])
         took = (time.monotonic() - started) / len(planted)
@@ -210,7 +215,10 @@ class Copy:
         ended = status is not None and (not 0 <= status <= 1 or (status == 1 and not failed))
         if ended and len(planted) > 1:
             return gone + [one for bug in planted for one in self.try_bugs([bug], seconds)]  # whose is it?
-        return gone + [outcome_of(bug, status, printed, failed, took) for bug in planted]
+        found = [outcome_of(bug, status, printed, failed, took) for bug in planted]
+        if endless and found[0].state == SURVIVED:  # the cases behind it have not run
+            found = [replace(found[0], state=UNDECIDED, by=f"{endless[1]} ended alone")]
+        return gone + found
 
     def innocent(self, outcomes: Sequence[Outcome], jobs: int = 1) -> Iterable[Outcome]:
         """The same outcomes, INVALID where the case that noticed a bug fails without it as well."""

@@ -227,10 +227,10 @@ def test_channels_of_the_result_apart(trial, call):
 @shows("cudnnLRNCrossChannelForward/c04", "cudnnLRNCrossChannelBackward/c02")
 @both_calls
 def test_planes_at_no_multiple_of_a_pack(trial, call):
-    """Images and rows begin at packs, channels do not: of all operands, or of the result alone."""
+    """Images and rows begin at packs, channels do not: of all operands, or of the result alone; or rows do not."""
     dims = (2, 3, 4, 8)
-    apart = TensorSpec(FLOAT, dims, (100, 33, 8, 1))
-    for x in (apart, TensorSpec.packed(FLOAT, dims)):
+    channels, rows = TensorSpec(FLOAT, dims, (100, 33, 8, 1)), TensorSpec(FLOAT, dims, (108, 36, 9, 1))
+    for x, apart in ((channels, channels), (TensorSpec.packed(FLOAT, dims), channels), (rows, rows)):
         trial(CALLS[call](x, **{"y" if call == "forward" else "dx": apart}, beta=0.5))
 
 

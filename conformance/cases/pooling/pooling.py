@@ -629,8 +629,8 @@ def test_gradient_of_infinite_maxima(trial, layout):
     x = np.full((1, 2, 34, 35), -np.inf, np.float32)
     x[0, 1] = np.nan
     for nan in Nan:
-        for window in ((34, 35), (3, 3)):
-            geometry = Geometry(x.shape, window, (0, 0), (1, 1))
+        for window, padding, stride in (((34, 35), 0, 1), ((3, 3), 0, 1), ((3, 3), 1, 2)):
+            geometry = Geometry(x.shape, window, (padding, padding), (stride, stride))
             operation = backward(MAXIMA[0], geometry, FLOAT, layout, layout, nan=nan, beta=1.0)
             trial(operation, before=pooled(operation, x=x))
 
