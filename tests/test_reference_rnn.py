@@ -358,8 +358,8 @@ def test_zeros_times_a_state_beyond_half_are_not_judged():
     assert judge(data, memory, later, {"reserveSpace": verdict.kept["reserveSpace"]}).wrong == 1
 
 
-def wrong_where_nan_passes(x, state_weight):
-    """How many elements of dx are wrong where a ReLU passes a NaN of dy, and where it does not. x, 0.1 and no initial state meet weights
+def wrong_elements(x, state_weight, found, dy=np.nan, output="dx"):
+    """How many elements of an output are wrong if they are each of some numbers, behind a ReLU. x, 0.1 and no initial state meet weights
     of 1, 2^-24 - 1 and this one."""
     spec = network(RELU, NO_BIAS, ONE_WAY, width=2, hidden=1, layers=1)
     o = forward(spec, SEQ_MAJOR, (1,), null=("hx",))
@@ -369,14 +369,14 @@ def wrong_where_nan_passes(x, state_weight):
     after = {name: memory.copy() for name, memory in before.items()}
     run(o, after)
     kept = {"reserveSpace": judge(o, before, after).kept["reserveSpace"]}
-    data = replace(chain_of(o)[0], hx=None)
+    data = replace(chain_of(o)[0], hx=None, dhx=TensorSpec.packed(FLOAT, (1, 1, 1)))
     memory = prepare(data, "normal", 0) | {"weightSpace": before["weightSpace"]}
-    strided(data.tensor("dy"), memory["dy"])[...] = np.nan
+    strided(data.tensor("dy"), memory["dy"])[...] = dy
     counts = []
-    for found in (np.nan, 0):
+    for number in found:
         later = {name: bytes_.copy() for name, bytes_ in memory.items()}
         run(data, later | {"reserveSpace": after["reserveSpace"]})
-        strided(data.tensor("dx"), later["dx"])[...] = found
+        strided(data.tensor(output), later[output])[...] = number
         counts.append(judge(data, memory, later, kept).wrong)
     return counts
 
@@ -384,14 +384,19 @@ def wrong_where_nan_passes(x, state_weight):
 @pytest.mark.parametrize("x, wrong", [(0.1, 0), (np.inf, 2)], ids=["rounding", "infinity"])
 def test_gradients_that_are_not_finite_beside_a_sum(x, wrong):
     """A rounding error of 0.1 - 0.1 has no certain sign: a ReLU passes a NaN of dy or does not. An infinite sum has one."""
-    assert wrong_where_nan_passes(x, 1.0) == [0, wrong]
+    assert wrong_elements(x, 1.0, (np.nan, 0)) == [0, wrong]
 
 
 @pytest.mark.parametrize("x, wrong", [(0.1, 0), (-1.0, 2)], ids=["rounding", "negative"])
 def test_gradients_behind_a_product_that_may_be_left_out(x, wrong):
     """The product of an initial state that there is not and an infinite weight is NaN, which a ReLU stops. Left out, the sum that is left
     has no certain sign, or is negative: the NaN of dy passes, or does not."""
-    assert wrong_where_nan_passes(x, np.inf) == [wrong, 0]
+    assert wrong_elements(x, np.inf, (np.nan, 0)) == [wrong, 0]
+
+
+def test_a_gradient_that_may_pass_times_an_infinity():
+    """An infinite dy passes, or zero does: the gradient of the initial state is infinite, or NaN."""
+    assert wrong_elements(0.1, np.inf, (np.inf, np.nan), np.inf, "dhx") == [0, 0]
 
 
 @pytest.mark.parametrize("data_type", [HALF, FLOAT], ids=lambda t: t.name)
