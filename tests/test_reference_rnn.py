@@ -26,7 +26,8 @@ from dualdnn.conformance.cases.rnn.rnn_forward import NO_BIAS, ONE_WAY, forward,
 from dualdnn.conformance.trial import prepare
 from dualdnn.reference import judge, run
 from dualdnn.reference.philox import philox
-from dualdnn.reference.rnn.bounded import Arithmetic, Bounded, affine
+from dualdnn.reference.rnn.bounded import Arithmetic, Bounded, Matrix, affine
+from dualdnn.reference.running import Running
 from dualdnn.reference.view import strided
 
 SEQ_MAJOR, PACKED, BATCH_MAJOR = cudnnRNNDataLayout_t
@@ -442,28 +443,30 @@ def test_what_follows_a_state_beyond_float_is_not_judged():
 @pytest.mark.parametrize("function, falling", [("tanh", 2), ("sigmoid", 1)])
 def test_functions_of_numbers_that_may_be_far_off(function, falling):
     """1 - tanh(25)^2 is zero in double; the slope at 5, where the number may be, is not."""
-    a = Arithmetic(2.0**-24)
+    unit = 2.0**-24
+    a = Arithmetic(Running(unit))
     for value, least in ((25.0, 5.0), (60.0, 0.5), (3.0, 2.9), (1.0, 1.0)):
-        near, far = (Bounded(np.array([v]), np.array([(v - least) / a.unit]), a) for v in (value, least))
+        near, far = (Bounded(np.array([v]), np.array([[(v - least) / unit]]), a) for v in (value, least))
         found, exact = getattr(near, function)(), getattr(far, function)().value
         slope = np.exp(-falling * least)
         assert a.reach(found.error) >= found.value - exact
-        assert a.reach(found.error) <= min(2.0, 4 * slope * (value - least)) + 20 * a.unit
+        assert a.reach(found.error) <= min(2.0, 4 * slope * (value - least)) + 20 * unit
 
 
 def test_errors_that_go_along_with_numbers_grow_as_these_do():
     """In the mean of all units: as independent ones where signs are mixed, to the square of sixteen terms where they are alike."""
-    a, ones = Arithmetic(2.0**-24, is_expected=True), np.ones((1, 16))
+    a, ones = Arithmetic(Running(2.0**-24), expects=True), np.ones((1, 16))
     mixed = np.where(np.arange(16)[:, np.newaxis] & np.arange(16) & 1, -1.0, 1.0) * np.where(np.arange(16) & 2, -1, 1)
     for matrix, grown in ((np.ones((16, 16)), 16**2), (mixed, 16)):
-        exact, known = (affine([(Bounded(ones, error, a), matrix)], []) for error in (0 * ones, ones))
-        assert (known.error - exact.error).tolist() == [[grown] * 16]
+        errors = (each * np.ones((2, 1, 16)) for each in (0, 1))
+        exact, known = (affine([(Bounded(ones, error, a), Matrix(matrix, a))]) for error in errors)
+        assert (known.error - exact.error).tolist() == [[[16] * 16], [[grown] * 16]]
 
 
 def test_small_numbers_of_half_are_rounded_to_the_nearest_multiple_of_the_least():
-    a = Arithmetic(2.0**-24, stored=2.0**13)
-    numbers = np.array([0.0, 2.0**-20, 2.0**-14, 1.0])
-    assert (a.of_storing(numbers) * a.unit).tolist() == [0.0, 2.0**-25, 2.0**-25, 2.0**-11]
+    a = Arithmetic(Running(2.0**-24), stored=2.0**13)
+    numbers = Bounded(np.array([0.0, 2.0**-20, 2.0**-14, 1.0]), None, a)
+    assert (a.of_storing(numbers) * 2.0**-24).tolist() == [[0.0, 2.0**-25, 2.0**-25, 2.0**-11]]
 
 
 @pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=lambda cell: cell.name)
