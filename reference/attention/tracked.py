@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
+from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.operations import AttnSpec
 from dualdnn.api.operations.attention import allows_tensor_cores
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
@@ -35,11 +37,7 @@ class Arithmetic(Ways):
 
     @classmethod
     def of(cls, attn: AttnSpec, overflows: bool = False) -> Arithmetic:
-        unit, smallest, largest = PRECISION[DOUBLE if attn.data_type == DOUBLE else FLOAT]
-        cores, half = allows_tensor_cores(attn), attn.data_type == HALF
-        factors = TF32_UNIT / unit if cores and not half else 0.0
-        worst = Running(unit, smallest=smallest)
-        return cls(worst, EXPECTED_ASKED.get(), largest, 2 if cores else 1, factors, half, overflows)
+        return _arithmetic(attn.data_type, allows_tensor_cores(attn), EXPECTED_ASKED.get(), overflows)
 
     def weights_of_products(self, roundings: int, rank: int) -> tuple[Array, float]:
         """How much the sizes of products of so many dimensions count in the error of their sum, of each way; and its square, in the last."""
@@ -50,6 +48,15 @@ class Arithmetic(Ways):
             self._known[key] = self.beside(of_sizes, rank), float(found[-1][2])
         known: tuple[Array, float] = self._known[key]
         return known
+
+
+@cache
+def _arithmetic(data_type: cudnnDataType_t, cores: bool, expects: bool, overflows: bool) -> Arithmetic:
+    unit, smallest, largest = PRECISION[DOUBLE if data_type == DOUBLE else FLOAT]
+    half = data_type == HALF
+    factors = TF32_UNIT / unit if cores and not half else 0.0
+    worst = Running(unit, smallest=smallest)
+    return Arithmetic(worst, expects, largest, 2 if cores else 1, factors, half, overflows)
 
 
 class Tracked:
