@@ -22,8 +22,18 @@ from dualdnn.api.operations import RNNBackwardData, RNNBackwardWeights, RNNForwa
 from dualdnn.api.operations.rnn import RNNClipSpec, RNNDataSpec, RNNSpec, reserve, workspace
 from dualdnn.api.operations.rnn.network import GRU, LSTM, RELU
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
-from dualdnn.conformance.cases.rnn.rnn_forward import NO_BIAS, ONE_WAY, forward, infinite_recurrent, network
-from dualdnn.conformance.trial import prepare
+from dualdnn.conformance.calls import Caller
+from dualdnn.conformance.cases.rnn.rnn_backward import training
+from dualdnn.conformance.cases.rnn.rnn_forward import (
+    DEFAULT,
+    EXACT,
+    NO_BIAS,
+    ONE_WAY,
+    forward,
+    infinite_recurrent,
+    network,
+)
+from dualdnn.conformance.trial import Step, attempt_chain, prepare
 from dualdnn.reference import judge, run
 from dualdnn.reference.philox import philox
 from dualdnn.reference.rnn.bounded import Arithmetic, Bounded, Matrix, affine
@@ -467,6 +477,69 @@ def test_small_numbers_of_half_are_rounded_to_the_nearest_multiple_of_the_least(
     a = Arithmetic(Running(2.0**-24), stored=2.0**13)
     numbers = Bounded(np.array([0.0, 2.0**-20, 2.0**-14, 1.0]), None, a)
     assert (a.of_storing(numbers) * 2.0**-24).tolist() == [[0.0, 2.0**-25, 2.0**-25, 2.0**-11]]
+
+
+@pytest.mark.parametrize("state, wrong", [(2.0**13, 0), (2.0**14, 1)])
+def test_a_product_that_is_lost_before_other_factors_enlarge_it(state, wrong):
+    """The gradient dc c f (1 - f) is 2^-125 * state / 4. Where dc f (1 - f), no normal number, is flushed to zero, it is zero: that may be so for
+    a state of 2^12 and somewhat beyond it."""
+    o = forward(network(LSTM, NO_BIAS, ONE_WAY, width=1, hidden=1, layers=1), SEQ_MAJOR, (1,))
+    data = chain_of(o)[0]
+    memory = prepare(data, "normal", 0) | prepare(o, "normal", 0)
+    numbers = {"x": 0, "hx": 0, "cx": state, "weightSpace": 0, "dy": 0, "dhy": 0, "dcy": 2.0**-125}
+    for name, number in numbers.items():
+        operation = o if name in o.operands else data
+        strided(operation.tensor(name), memory[name])[...] = number
+    strided(o.tensor("weightSpace"), memory["weightSpace"])[0, 1] = 1  # of the input of f
+    run(o, memory)
+    before = {name: memory[name].copy() for name in data.operands}
+    run(data, memory)
+    after = {name: memory[name].copy() for name in data.operands}
+    dx = strided(data.tensor("dx"), after["dx"])
+    assert dx.item() == state * 2.0**-127
+    dx[...] = 0
+    assert judge(data, before, after, {"reserveSpace": before["reserveSpace"]}).wrong == wrong
+
+
+def sums_behind_a_relu(math_type, kind, size=1000):
+    """(operation, operands before it): 64 sums of so many products."""
+    spec = network(RELU, NO_BIAS, ONE_WAY, width=size, hidden=64, layers=1, math_type=math_type)
+    operation = forward(spec, SEQ_MAJOR, (1,), training=False, null=("hx",))
+    return operation, prepare(operation, kind, 0)
+
+
+@pytest.mark.parametrize("off, suspect", [(110, 0), (160, 64)])
+def test_how_far_sums_of_numbers_of_one_sign_may_be_off(off, suspect):
+    """Three deviations of 1000 additions are 3 sqrt(2 * 1000), or 134, roundings of the sum; the worst case is 1000."""
+    operation, before = sums_behind_a_relu(EXACT, "positive")
+    after = {name: memory.copy() for name, memory in before.items()}
+    run(operation, after)
+    y = strided(operation.tensor("y"), after["y"])
+    y[...] = y * (1 + off * 2.0**-24)
+    verdict = judge(operation, before, after, random=True)
+    assert verdict.agrees and verdict.errors["y"].beyond == suspect
+
+
+@pytest.mark.parametrize("number, suspect", [(0.04, False), (0.065, True)])
+def test_products_with_factors_in_tf32(number, suspect):
+    """A product that is left out of 1024 is seen once it is larger than three roundings of all factors are expected to be together."""
+    operation, before = sums_behind_a_relu(DEFAULT, "normal", 1024)
+    x = strided(operation.tensor("x"), before["x"])
+    x[..., 0] = 0
+    after = {name: memory.copy() for name, memory in before.items()}
+    run(operation, after)
+    x[..., 0] = number
+    verdict = judge(operation, before, after | {"x": before["x"]}, random=True)
+    assert verdict.agrees and bool(verdict.suspicions) == suspect
+
+
+def test_right_gradients_in_tf32_are_not_suspect():
+    """Of four layers: a rounding to TF32 reaches a gradient through several gates, which err the same way. Counted once, 86 weights were."""
+    spec = network(GRU, direction=ONE_WAY, width=8, hidden=24, layers=4, math_type=DEFAULT)
+    steps = [Step(operation) for operation in training(spec, SEQ_MAJOR, lengths=(2, 2), fill=0.5)]
+    caller = Caller(cudnn, cudnn.cudnnCreate(backend="accelerated", device="emulated"))
+    found = attempt_chain(caller, steps, seed=31)
+    assert found.passed and not found.verdict.suspicions
 
 
 @pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=lambda cell: cell.name)
