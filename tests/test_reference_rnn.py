@@ -20,7 +20,7 @@ from dualdnn.api.enumerations import (
 )
 from dualdnn.api.operations import RNNBackwardData, RNNBackwardWeights, RNNForward, TensorSpec
 from dualdnn.api.operations.rnn import RNNClipSpec, RNNDataSpec, RNNSpec, reserve, workspace
-from dualdnn.api.operations.rnn.network import GRU, LSTM, RELU
+from dualdnn.api.operations.rnn.network import GRU, LSTM, RELU, TANH
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.conformance.calls import Caller
 from dualdnn.conformance.cases.rnn.rnn_backward import training
@@ -448,6 +448,60 @@ def test_what_follows_a_state_beyond_float_is_not_judged():
     assert judge(o, before, before).agrees
     strided(o.tensor("y"), before["y"])[0, 0, 0] = np.nan
     assert judge(o, before, before).wrong == 1
+
+
+@pytest.mark.parametrize("data_type, wrong", [(HALF, 0), (FLOAT, 2)], ids=["half", "float"])
+def test_states_that_may_have_been_stored_between_layers(data_type, wrong):
+    """(1 + a)^2 less 1 + 2a is a^2; it is 0 where the square was stored in HALF before."""
+    spec = network(RELU, NO_BIAS, ONE_WAY, data_type=data_type, width=2, hidden=2, layers=2)
+    o = forward(spec, SEQ_MAJOR, (1,), training=False, null=("hx",))
+    before, a = prepare(o, "normal", 0), 3 * 2.0**-10
+    strided(o.tensor("x"), before["x"])[...] = 1 + a, 1 + 2 * a
+    weights = strided(o.tensor("weightSpace"), before["weightSpace"])
+    weights[...] = 0
+    weights[0, [0, 3, 8, 9], 0] = 1 + a, 1, 1, -1
+    after = {name: memory.copy() for name, memory in before.items()}
+    run(o, after)
+    y, hy = (strided(o.tensor(name), after[name]) for name in ("y", "hy"))
+    assert judge(o, before, after).agrees and y[..., 0].item() == pytest.approx(a * a, rel=1e-3)
+    y[..., 0] = hy[1, :, 0] = 0
+    assert judge(o, before, after).wrong == wrong
+    y[..., 0] = hy[1, :, 0] = 2.0**-9
+    assert judge(o, before, after).wrong == 2
+
+
+@pytest.mark.parametrize("data_type, wrong", [(HALF, 0), (FLOAT, 2)], ids=["half", "float"])
+def test_an_infinity_beside_a_state_beyond_half(data_type, wrong):
+    """Zero times a state of 100,000 and an infinity: NaN where the state was stored in HALF before. They are no numbers in either way."""
+    spec = network(RELU, NO_BIAS, ONE_WAY, data_type=data_type, width=2, hidden=2, layers=2)
+    o = forward(spec, SEQ_MAJOR, (1,), training=False, null=("hx",))
+    before = prepare(o, "normal", 0)
+    strided(o.tensor("x"), before["x"])[...] = 1000, 1
+    weights = strided(o.tensor("weightSpace"), before["weightSpace"])
+    weights[...] = 0
+    weights[0, [0, 3, 9], 0] = 100, 1, np.inf
+    after = {name: memory.copy() for name, memory in before.items()}
+    run(o, after)
+    assert judge(o, before, after).agrees and np.isinf(strided(o.tensor("y"), after["y"])[..., 0])
+    strided(o.tensor("y"), after["y"])[..., 0] = strided(o.tensor("hy"), after["hy"])[1, :, 0] = np.nan
+    assert judge(o, before, after).wrong == wrong
+
+
+@pytest.mark.parametrize("factor, wrong", [(1e30, 0), (1e3, 2)])
+def test_a_function_of_a_sum_beyond_float_is_not_judged(factor, wrong):
+    """1e60 less 5e59 is an infinity off another, though its tanh is 1 in double; 1e33 less 5e32 is a number."""
+    o = forward(
+        network(TANH, NO_BIAS, ONE_WAY, width=2, hidden=1, layers=1), SEQ_MAJOR, (1,), training=False, null=("hx",)
+    )
+    before = prepare(o, "normal", 0)
+    strided(o.tensor("x"), before["x"])[...] = 1e30
+    strided(o.tensor("weightSpace"), before["weightSpace"])[0, :, 0] = factor, -factor / 2, 0
+    after = {name: memory.copy() for name, memory in before.items()}
+    run(o, after)
+    assert strided(o.tensor("y"), after["y"]).item() == 1
+    for name in ("y", "hy"):
+        strided(o.tensor(name), after[name])[...] = np.nan
+    assert judge(o, before, after).wrong == wrong
 
 
 @pytest.mark.parametrize("function, falling", [("tanh", 2), ("sigmoid", 1)])
