@@ -574,6 +574,50 @@ def test_how_far_sums_of_numbers_of_one_sign_may_be_off(off, suspect):
     assert verdict.agrees and verdict.errors["y"].beyond == suspect
 
 
+def weights_judged(o, memory, change):
+    """The verdict on the gradients of weights once a function has changed their array; the calls before are made on this memory."""
+    data, weights = chain_of(o)
+    for operation in (o, data):
+        run(operation, memory)
+    before = {name: memory[name].copy() for name in weights.operands}
+    run(weights, memory)
+    after = {name: memory[name].copy() for name in weights.operands}
+    change(strided(weights.tensor("dweightSpace"), after["dweightSpace"]))
+    return judge(weights, before, after, {"reserveSpace": before["reserveSpace"]}, random=True)
+
+
+@pytest.mark.parametrize("off, suspect", [(110, 0), (160, 1)])
+def test_how_far_the_gradient_of_a_bias_may_be_off(off, suspect):
+    """The sum of 1000 positive gradients that a ReLU passes."""
+    o = forward(network(RELU, direction=ONE_WAY, width=1, hidden=1, layers=1), SEQ_MAJOR, (1,) * 1000)
+    memory = {}
+    for operation in (o, *chain_of(o)):
+        memory |= prepare(operation, "positive", 0)
+    memory["dweightSpace"][:] = 0
+
+    def change(gradients):
+        gradients[0, -1] *= 1 + off * 2.0**-24
+
+    verdict = weights_judged(o, memory, change)
+    assert verdict.agrees and verdict.errors["dweightSpace"].beyond == suspect
+
+
+def test_a_sequence_of_no_steps_is_in_no_gradient():
+    """Though the states that it is left at, and what they make of hidden numbers and later layers, are no numbers."""
+    o = forward(network(LSTM, projected=5, direction=ONE_WAY), SEQ_MAJOR, (0, 2))
+    memory = {}
+    for operation in (o, *chain_of(o)):
+        memory |= prepare(operation, "normal", 0)
+    for name in ("hx", "cx"):
+        strided(o.tensor(name), memory[name])[:, 0] = np.nan
+
+    def change(gradients):
+        gradients += 1
+
+    verdict = weights_judged(o, memory, change)
+    assert verdict.wrong == verdict.checked
+
+
 @pytest.mark.parametrize("number, suspect", [(0.04, False), (0.065, True)])
 def test_products_with_factors_in_tf32(number, suspect):
     """A product that is left out of 1024 is seen once it is larger than three roundings of all factors are expected to be together."""
