@@ -111,9 +111,6 @@ EMULATED_INLINE long long __mul64hi(long long a, long long b) { return (__int128
 EMULATED_INLINE unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
   return (unsigned __int128)a * b >> 64;
 }
-EMULATED_INLINE unsigned __vmaxu2(unsigned a, unsigned b) {
-  return std::max(a >> 16, b >> 16) << 16 | std::max(a & 0xffff, b & 0xffff);
-}
 EMULATED_INLINE int __dp4a(int a, int b, int sum) {
   for (int i = 0; i < 4; i++) sum += int8_t(a >> 8 * i) * int8_t(b >> 8 * i);
   return sum;
@@ -263,6 +260,9 @@ template <class A, class B> EMULATED_INLINE auto max(A a, B b) -> std::common_ty
   using T = std::common_type_t<A, B>;
   if constexpr (std::is_floating_point_v<T>) return std::fmax(T(a), T(b));
   else return T(a) < T(b) ? T(b) : T(a);
+}
+EMULATED_LAZY unsigned __vmaxu2(unsigned a, unsigned b) {
+  return max(a >> 16, b >> 16) << 16 | max(a & 0xffff, b & 0xffff);
 }
 
 // What the CUDA headers have for the device only: computed in float (a fused multiply-add in double) and rounded once.

@@ -1,6 +1,5 @@
 // Barriers, warp operations and the tensor-core instructions, as CUDA names them.
 #pragma once
-#include <algorithm>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -66,10 +65,10 @@ struct Sum {
   template <class T> T operator()(T a, T b) const { return T(unsigned(a) + unsigned(b)); }
 };
 struct Smallest {
-  template <class T> T operator()(T a, T b) const { return std::min(a, b); }
+  template <class T> T operator()(T a, T b) const { return b < a ? b : a; }
 };
 struct Largest {
-  template <class T> T operator()(T a, T b) const { return std::max(a, b); }
+  template <class T> T operator()(T a, T b) const { return a < b ? b : a; }
 };
 struct BitAnd {
   unsigned operator()(unsigned a, unsigned b) const { return a & b; }
