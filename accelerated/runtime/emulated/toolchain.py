@@ -96,8 +96,8 @@ class EmulatedToolchain:
             self.options += RACE_OPTIONS
             self.kernel_options += RACE_CHECKS
             self.scheduler_sources += RACE_DETECTOR
-        # The checks call functions of scheduler.cpp; without default libraries the sanitizer's own library stays out, and
-        # the C++ library, whose symbols take a third of the time of linking.
+        # The checks call functions of scheduler.cpp; without default libraries the sanitizer's own library stays out,
+        # and that of C++, whose symbols take a third of the time of linking.
         self.link_options = ["-shared", "-Wl,-z,defs", "-nodefaultlibs", "-lm", "-lc", "-lgcc"]
 
     @cached_property
