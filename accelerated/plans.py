@@ -320,11 +320,7 @@ class PlacedPlan(Plan):
     """
 
     def __init__(
-        self,
-        workspace: int,
-        slices: Sequence[tuple[int, int]],
-        steps: Sequence[tuple[Any, Sequence[int]]],
-        solver: str,
+        self, workspace: int, slices: Sequence[tuple[int, int]], steps: Sequence[tuple[Any, Sequence[int]]], solver: str
     ) -> None:
         self.workspace, self.slices, self.solver = workspace, tuple(slices), solver
         self.scratch_bytes = 0  # plans inside ask for their own

@@ -122,10 +122,7 @@ class SmallMaxBackward(PoolingSolver):
         if planes is None:
             return None
         fields = arguments(
-            problem,
-            *problem.factors,
-            ("propagate", c_int(problem.operation.pooling.nan)),
-            ("planes", planes.layout),
+            problem, *problem.factors, ("propagate", c_int(problem.operation.pooling.nan)), ("planes", planes.layout)
         )
         around = sum(rows_around(planes.static))
         x, y, z = planes.block
