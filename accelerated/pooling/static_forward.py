@@ -5,19 +5,18 @@ from __future__ import annotations
 from ctypes import c_int
 from dataclasses import replace
 
-from .problem import FORWARD, Configuration, PoolingProblem, PoolingSolver, arguments
+from .problem import FORWARD, Configuration, PoolingProblem
 from .static_window import (
     LARGE_WINDOWS,
     WINDOWS,
     Access,
     Settings,
     StaticShape,
+    StaticWindowSolver,
     access_of,
-    alignment_of,
     box_of,
     static_shape,
     thread_count,
-    window_definitions,
 )
 
 # Of a multiprocessor: that slide along axis 0; that images would have, where more of smaller tiles take less time
@@ -29,7 +28,7 @@ LARGE = Settings(threads=128, blocks=8)
 VOLUMES = Settings(threads=128, blocks=6, depth=8)
 
 
-class StaticForward(PoolingSolver):
+class StaticForward(StaticWindowSolver):
     """Windows of WINDOWS, and LARGE_WINDOWS of images: a thread takes a tile of windows along axes 1 and 2."""
 
     name = "pooling.static_forward"
@@ -55,22 +54,16 @@ class StaticForward(PoolingSolver):
         if box is None:
             return None
         pooling = problem.operation.pooling
-        fields = arguments(
+        return self.made(
             problem,
+            (static, access, settings),
+            (-(-box.threads // settings.threads), 1, 1),
+            (settings.threads, 1, 1),
             ("box", box),
             *problem.factors_and_reciprocal,
             ("mode", c_int(pooling.mode)),
             ("propagate", c_int(pooling.nan)),
             ("depth", c_int(settings.depth)),
-        )
-        return Configuration(
-            "pooling/static_forward.cu",
-            f"pooling_static_forward_{access.kind}",
-            window_definitions(problem, static, settings),
-            fields,
-            (-(-box.threads // settings.threads), 1, 1),
-            (settings.threads, 1, 1),
-            alignment=alignment_of(problem, static, access),
         )
 
 
