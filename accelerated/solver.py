@@ -49,8 +49,9 @@ class Solver(Generic[P]):
     name = ""
 
     def serves(self, problem: P) -> bool:
-        """Return whether the launches of this solver would be right for the problem, however slow."""
-        raise TypeError(f"{type(self).__name__} does not define serves()")
+        """Return whether the launches of this solver would be right for the problem, however slow: for every problem
+        of the room, unless a solver says otherwise."""
+        return True
 
     def applies(self, problem: P) -> bool:
         """Return whether this solver serves the problem and is expected to do it faster than those after it."""

@@ -77,9 +77,6 @@ class ConvolutionSequence(Solver[FusedConvolution]):
 
     name = "fused_ops.convolution"
 
-    def serves(self, problem: FusedConvolution) -> bool:
-        return True
-
     def workspace_bytes(self, problem: FusedConvolution) -> int:
         # Where y is not aligned the fallback serves, which divides them into other segments.
         fallback = FusedConvolution(problem.operation, problem.device, aligned=False)
