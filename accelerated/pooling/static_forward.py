@@ -19,8 +19,9 @@ from .static_window import (
     thread_count,
 )
 
-# Of a multiprocessor: that slide along axis 0; that images would have, where more of smaller tiles take less time
-ENOUGH_THREADS, FEW_THREADS = 512, 128
+# Of a multiprocessor: that slide along axis 0, half of those that run (twice as many, of half the depth, would wait for
+# each other); that images would have, where more of smaller tiles take less time
+ENOUGH_THREADS, FEW_THREADS = 448, 128
 MAX_SMALL_WINDOW = 3
 IMAGES = Settings(threads=128, blocks=5, rows=2, channel_bytes=16)
 SMALL_IMAGES = Settings(threads=256, blocks=5, channel_bytes=4)
