@@ -49,8 +49,8 @@ class Solver(Generic[P]):
     name = ""
 
     def serves(self, problem: P) -> bool:
-        """Return whether the launches of this solver would be right for the problem, however slow: for every problem
-        of the room, unless a solver says otherwise."""
+        """Return whether the launches of this solver would be right for the problem, however slow: every problem of
+        its room, where a solver says nothing else."""
         return True
 
     def applies(self, problem: P) -> bool:

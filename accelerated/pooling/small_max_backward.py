@@ -114,7 +114,7 @@ def rows_around(static: StaticShape) -> tuple[int, int]:
 class SmallMaxBackward(StaticWindowSolver):
     """Images whose windows fit in a block: a thread has one window and the inputs that begin there."""
 
-    name = "pooling.small_max_backward"
+    name, source = "pooling.small_max_backward", "pooling/small_max_backward.cu"
     kinds = (MAX_BACKWARD,)
 
     def configuration(self, problem: PoolingProblem) -> Configuration | None:

@@ -18,7 +18,7 @@ GATHERED_IMAGES = Settings(threads=128, blocks=16, channel_bytes=16)
 class StaticAverageBackward(StaticWindowSolver):
     """Windows of WINDOWS: a thread gathers what the windows over its inputs give them."""
 
-    name = "pooling.static_average_backward"
+    name, source = "pooling.static_average_backward", "pooling/static_average_backward.cu"
     kinds = (AVERAGE_BACKWARD,)
 
     def configuration(self, problem: PoolingProblem) -> Configuration | None:

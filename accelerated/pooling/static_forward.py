@@ -32,7 +32,7 @@ VOLUMES = Settings(threads=128, blocks=6, depth=8)
 class StaticForward(StaticWindowSolver):
     """Windows of WINDOWS, and LARGE_WINDOWS of images: a thread takes a tile of windows along axes 1 and 2."""
 
-    name = "pooling.static_forward"
+    name, source = "pooling.static_forward", "pooling/static_forward.cu"
     kinds = (FORWARD,)
 
     def configuration(self, problem: PoolingProblem) -> Configuration | None:

@@ -41,7 +41,7 @@ class RowsStruct(LayoutStruct):
 class StaticForwardSeparable(StaticWindowSolver):
     """LARGE_WINDOWS of rows: a thread pools a pack of columns, then windows pool columns in shared memory."""
 
-    name = "pooling.static_forward_separable"
+    name, source = "pooling.static_forward_separable", "pooling/static_forward_separable.cu"
     kinds = (FORWARD,)
 
     def configuration(self, problem: PoolingProblem) -> Configuration | None:

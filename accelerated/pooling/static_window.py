@@ -156,10 +156,9 @@ def access_of(
 
 
 class StaticWindowSolver(PoolingSolver):
-    """A solver whose kernel is compiled for one window. folder: of its source, which has the solver's name, as its
-    kernels do, by the kind of access."""
+    """A solver whose kernel is compiled for one window. source: has a kernel for each kind of access."""
 
-    folder: ClassVar[str] = "pooling"
+    source: ClassVar[str]
 
     def made(
         self,
@@ -184,7 +183,7 @@ class StaticWindowSolver(PoolingSolver):
         elements = {"x": access.x_elements, "dx": access.x_elements, "y": access.y_elements, "dy": access.y_elements}
         alignment = {name: elements[name] * static.scalar_bytes for name in problem.operands}
         return Configuration(
-            f"{self.folder}/{self.name.partition('.')[2]}.cu",
+            self.source,
             f"{self.name.replace('.', '_')}_{access.kind}",
             type_definitions(problem.operation.x.scalar_type, problem.operation, **compiled),
             arguments(problem, *fields),

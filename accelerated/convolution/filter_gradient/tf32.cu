@@ -65,8 +65,19 @@ struct Multiplication : TmaPipeline<STAGES, ROW_BOXES * BOX_BYTES + COLUMNS * RO
   }
 };
 
-// rows x columns of a tile
-KERNEL(tf32_256x128, Multiplication<8, 128, 4>)
-KERNEL(tf32_128x128, Multiplication<4, 128, 6>)
-KERNEL(tf32_128x64, Multiplication<4, 64, 8>)
-SUM_KERNEL(tf32, RowsOfRegisters)
+// NAME: rows x columns of a tile
+#define KERNEL(NAME, ...)                                                            \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)       \
+      convolution_filter_gradient_tf32_##NAME(const __grid_constant__ Arguments a) { \
+    griddepcontrol_wait();                                                           \
+    multiply<Multiplication<__VA_ARGS__>>(a);                                        \
+  }
+KERNEL(256x128, 8, 128, 4)
+KERNEL(128x128, 4, 128, 6)
+KERNEL(128x64, 4, 64, 8)
+
+extern "C" __global__ void __launch_bounds__(SUM_THREADS) convolution_filter_gradient_tf32_sum(const SumArguments a) {
+  griddepcontrol_wait();
+  if (a.lanes > 1) sum_parts<RowsOfRegisters, MOST_LANES>(a);
+  else sum_parts<RowsOfRegisters, 1>(a);
+}

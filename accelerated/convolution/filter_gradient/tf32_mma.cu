@@ -77,5 +77,18 @@ struct Multiplication : TmaPipeline<STAGES, (ROW_BOXES + COLUMN_BOXES) * BOX_BYT
   }
 };
 
-KERNEL(tf32_mma_256x64, Multiplication<8, 2, 5>)  // rows x columns of a tile
-SUM_KERNEL(tf32_mma, BothOfRegisters)
+// NAME: rows x columns of a tile
+#define KERNEL(NAME, ...)                                                                \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)           \
+      convolution_filter_gradient_tf32_mma_##NAME(const __grid_constant__ Arguments a) { \
+    griddepcontrol_wait();                                                               \
+    multiply<Multiplication<__VA_ARGS__>>(a);                                            \
+  }
+KERNEL(256x64, 8, 2, 5)
+
+extern "C" __global__ void __launch_bounds__(SUM_THREADS)
+    convolution_filter_gradient_tf32_mma_sum(const SumArguments a) {
+  griddepcontrol_wait();
+  if (a.lanes > 1) sum_parts<BothOfRegisters, MOST_LANES>(a);
+  else sum_parts<BothOfRegisters, 1>(a);
+}

@@ -126,18 +126,39 @@ struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMNS) * ROW_BYTES> {
   }
 };
 
-// rows x columns of a tile
+// NAME: rows x columns of a tile
 #if PROLOGUE
-KERNEL(tma_prologue_64x128, Multiplication<64, 128, 8>)
+#define KERNEL(NAME, ...)                                                                    \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)               \
+      convolution_filter_gradient_tma_prologue_##NAME(const __grid_constant__ Arguments a) { \
+    griddepcontrol_wait();                                                                   \
+    multiply<Multiplication<__VA_ARGS__>>(a);                                                \
+  }
 #else
-KERNEL(tma_planes_128x128, Multiplication<128, 128, 6, true>)
-KERNEL(tma_planes_64x128, Multiplication<64, 128, 8, true>)
+#define KERNEL(NAME, ...)                                                           \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)      \
+      convolution_filter_gradient_tma_##NAME(const __grid_constant__ Arguments a) { \
+    griddepcontrol_wait();                                                          \
+    multiply<Multiplication<__VA_ARGS__>>(a);                                       \
+  }
+#endif
+#if !TF32
+KERNEL(64x128, 64, 128, 8)
+#endif
+#if !TF32 && !PROLOGUE
+KERNEL(128x256, 128, 256, 4)
+KERNEL(128x128, 128, 128, 6)
+#endif
+#if !PROLOGUE
+KERNEL(planes_128x128, 128, 128, 6, true)
+KERNEL(planes_64x128, 64, 128, 8, true)
+#endif
 #if TF32
-KERNEL(tma_planes_128x256, Multiplication<128, 256, 4, true>)
-#else
-KERNEL(tma_128x256, Multiplication<128, 256, 4>)
-KERNEL(tma_128x128, Multiplication<128, 128, 6>)
-KERNEL(tma_64x128, Multiplication<64, 128, 8>)
+KERNEL(planes_128x256, 128, 256, 4, true)
 #endif
-#endif
-SUM_KERNEL(tma, RowsOfStages)
+
+extern "C" __global__ void __launch_bounds__(SUM_THREADS) convolution_filter_gradient_tma_sum(const SumArguments a) {
+  griddepcontrol_wait();
+  if (a.lanes > 1) sum_parts<RowsOfStages, MOST_LANES>(a);
+  else sum_parts<RowsOfStages, 1>(a);
+}

@@ -232,19 +232,3 @@ template <class Rows, int LANES> __device__ __forceinline__ void sum_parts(const
     }
   }
 }
-
-// --- entry points: of a tile, and of its sums ---
-
-#define KERNEL(NAME, ...)                                                       \
-  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)  \
-      convolution_filter_gradient_##NAME(const __grid_constant__ Arguments a) { \
-    griddepcontrol_wait();                                                      \
-    multiply<__VA_ARGS__>(a);                                                   \
-  }
-#define SUM_KERNEL(NAME, ROWS)                                         \
-  extern "C" __global__ void __launch_bounds__(SUM_THREADS)            \
-      convolution_filter_gradient_##NAME##_sum(const SumArguments a) { \
-    griddepcontrol_wait();                                             \
-    if (a.lanes > 1) sum_parts<ROWS, MOST_LANES>(a);                   \
-    else sum_parts<ROWS, 1>(a);                                        \
-  }

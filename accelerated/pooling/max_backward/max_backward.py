@@ -25,7 +25,6 @@ from ..static_window import (
     steps_of_blocks,
 )
 
-FOLDER = "pooling/max_backward"
 MAX_ROW_CHANNELS = 4  # that are neighbours in memory, of rows that are read in packs
 ROW_CHANNELS_ACCESS = "narrow"
 MAX_SHARED_BYTES = 100 * 1024
@@ -60,7 +59,7 @@ SINGLE = ("loose", "scattered")  # accesses to single elements
 class MaxBackward(StaticWindowSolver):
     """Windows of WINDOWS, in every layout with contiguous rows or channels."""
 
-    name, folder = "pooling.max_backward", FOLDER
+    name, source = "pooling.max_backward", "pooling/max_backward/max_backward.cu"
     kinds = (MAX_BACKWARD,)
 
     def configuration(self, problem: PoolingProblem) -> Configuration | None:

@@ -12,7 +12,6 @@ from dualdnn.api.operations.specs import SCALAR_BYTES
 from ...primitives.geometry import FastDivmod
 from ..problem import MAX_BACKWARD, PACK_BYTES, WARP, Axis, Configuration, PoolingProblem
 from ..static_window import LayoutStruct, Settings, StaticShape, StaticWindowSolver, access_of, static_shape
-from .max_backward import FOLDER
 
 WORD_BYTES = 4  # of the channels of a thread
 PRODUCERS = 384  # threads of a block that copy planes of x and write dx
@@ -114,7 +113,7 @@ class MaxBackward3dNhwc(StaticWindowSolver):
     """Volumes of neighbouring channels: a block slides along axis 0, with sums of the planes of a window in shared
     memory."""
 
-    name, folder = "pooling.max_backward_3d_nhwc", FOLDER
+    name, source = "pooling.max_backward_3d_nhwc", "pooling/max_backward/max_backward_3d_nhwc.cu"
     kinds = (MAX_BACKWARD,)
 
     def configuration(self, problem: PoolingProblem) -> Configuration | None:

@@ -21,7 +21,6 @@ from ..static_window import (
     static_shape,
     steps_of_blocks,
 )
-from .max_backward import FOLDER
 
 SETTINGS = {  # by whether planes are images, and whether rows are staged in shared memory
     True: Settings(threads=448, blocks=2, stages=2),
@@ -47,7 +46,7 @@ class PlanesStruct(LayoutStruct):
 class MaxBackwardFp16Planes(StaticWindowSolver):
     """Volumes, and images where there are more than blocks at a time: a block slides from plane to plane."""
 
-    name, folder = "pooling.max_backward_fp16_planes", FOLDER
+    name, source = "pooling.max_backward_fp16_planes", "pooling/max_backward/max_backward_fp16_planes.cu"
     kinds = (MAX_BACKWARD,)
 
     def configuration(self, problem: PoolingProblem) -> Configuration | None:
