@@ -4,8 +4,9 @@ drawn_operations.json: family -> operations. Of some thousands at random those w
 solver that serves them) have an extent, a stride, a step or a factor that was one and the same number in every other launch of the
 kernel: a kernel that takes that argument for a constant, or another one for it, is right in all other cases. In "several_tiles" are operations
 of which kernels have a second tile, part or group where all others have one; in "conditions" are those for which a condition of a
-planner is true, or false, as for no other case; in "chains" are the calls of training steps; those in "multiprocessors" have that only
-where planners divide the work among so many.
+planner is true, or false, as for no other case; in "kernels" those by which an operator of a kernel, or of a planner, sees what it does
+in no other; in "chains" are the calls of training steps; those in "multiprocessors" have that only where planners divide the work among
+so many.
 """
 
 from __future__ import annotations
