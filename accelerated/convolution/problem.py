@@ -251,11 +251,7 @@ PLAIN = EpilogueStruct(1.0, 0.0)
 
 
 def product_fields(
-    value: ConvolutionStruct,
-    finish: EpilogueStruct,
-    offsets: tuple[int, int, int],
-    m_tiles: int,
-    n_tiles: int,
+    value: ConvolutionStruct, finish: EpilogueStruct, offsets: tuple[int, int, int], m_tiles: int, n_tiles: int
 ) -> list[tuple[str, Any]]:
     """Return what the arguments of every product begin with after its operands. offsets: bytes to the beginning of x, w
     and y."""

@@ -132,9 +132,6 @@ class Im2ColElements(Solver[Im2ColProblem]):
 
     name = "convolution.im2col_elements"
 
-    def serves(self, problem: Im2ColProblem) -> bool:
-        return True
-
     def launches(self, problem: Im2ColProblem) -> list[Launch]:
         o = problem.operation
         dims = o.convolution.output_dims(o.srcData.dims, o.filter.dims)
