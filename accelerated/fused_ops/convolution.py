@@ -146,7 +146,7 @@ class ConvolutionStatistics(FinishingConvolution):
         if not isinstance(o, ScaleBiasActivationConvBnstats) or (o.ySum or o.ySqSum) is None:
             return None
         found = finished_product(o.inner, problem.device, self.kernel)
-        return replace(found, statistics=0) if found else None
+        return replace(found, statistics=True) if found else None
 
     def _pieces(self, problem: FusedConvolution) -> tuple[Workspace, SummedConvolution, int, int]:
         """Return the workspace, the convolution, where the scaled x is in the workspace, and the sums of blocks."""
