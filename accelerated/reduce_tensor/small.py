@@ -198,7 +198,7 @@ def _split(reduced: Axes, kept: Axes, width: int, c_step: int, most_reads: int) 
 def sharings(reading: Reading, rows: bool, device: Any) -> Iterator[Sharing]:
     """Return the sharings that read everything at once, and whose lanes are one, or as many as states of a thread: each
     finishes one at most."""
-    for blocks in (0, *(CLUSTER_SIZES if has_clusters(device) else ())):
+    for blocks in (0, *cluster_sizes(device)):
         lanes = 1 << (-(-reading.shares // max(1, blocks)) - 1).bit_length()
         items = 1
         while lanes * items <= MOST_THREADS:
@@ -206,6 +206,14 @@ def sharings(reading: Reading, rows: bool, device: Any) -> Iterator[Sharing]:
             if merges and lanes * items >= LEAST_THREADS and -(-reading.packs // items) * max(1, blocks) <= MOST_BLOCKS:
                 yield Sharing(blocks, lanes, items)
             items *= 2
+
+
+def cluster_sizes(device: Any) -> tuple[int, ...]:
+    """Return the sizes of clusters that the kernels may have on a device: on the emulated one a cluster is one
+    block."""
+    if has_clusters(device):
+        return CLUSTER_SIZES
+    return (1,) if device.kind == "emulated" else ()
 
 
 def _merging(sharing: Sharing, rows: bool) -> tuple[int, int]:
