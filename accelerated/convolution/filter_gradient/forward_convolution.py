@@ -28,16 +28,7 @@ from dualdnn.api.operations.specs import NCHW, NHWC
 
 from ...plans import Plan, estimated_seconds, with_alignment
 from ...solver import Problem, Solver
-from ..composed import (
-    BY_COORDINATES,
-    At,
-    ComposedLaunch,
-    ComposedPlan,
-    Inner,
-    copied,
-    transposed_filter,
-    within,
-)
+from ..composed import BY_COORDINATES, At, ComposedLaunch, ComposedPlan, Inner, copied, transposed_filter, within
 from ..forward import ConvolutionProblem
 from ..implicit_gemm.product import Product
 from ..implicit_gemm.products import kernel_of
@@ -107,12 +98,10 @@ class FilterGradientProblem(Problem):
 
 
 class Regions(NamedTuple):
-    """Where the workspace holds what, in bytes: dy as a filter is at its beginning, then x, the partial sums, and what
-    the forward convolution uses."""
+    """Where the workspace holds what, in bytes: dy as a filter is at its beginning, then x and the partial sums."""
 
     x: int
     partial: int
-    inner: int
     used: int
 
 
@@ -186,8 +175,7 @@ class _Division:
         x = rounded_up(self.filter.nbytes, ALIGNMENT)
         partial = x + (rounded_up(prod(o.x.dims) * o.x.scalar_bytes, ALIGNMENT) if self.transposed else 0)
         sums_bytes = self.parts * o.dw.tensor.count * self.forward.y.scalar_bytes if self.parts > 1 else 0
-        inner = partial + rounded_up(sums_bytes, ALIGNMENT)
-        return Regions(x, partial, inner, inner + (self.inner.used_bytes if self.inner else 0))
+        return Regions(x, partial, partial + rounded_up(sums_bytes, ALIGNMENT))
 
     def launches(self) -> Iterator[ComposedLaunch]:
         o, device, regions = self.operation, self.problem.device, self.regions
@@ -196,7 +184,6 @@ class _Division:
             "x": At("workSpace", regions.x) if self.transposed else At("x"),
             "w": At("workSpace"),
             "y": At(result.operand, result.offset + self.result_at),
-            "workSpace": At("workSpace", regions.inner),
         }
         made = transposed_filter(self.source, self.filter, device)
         yield from within([made], {"x": At("dy"), "y": where["w"]})

@@ -48,7 +48,6 @@ class Tf32PlanesKernel(PlanesKernel):
 
 
 PLANES_KERNELS: tuple[PlanesKernel, ...] = (
-    PlanesKernel(2, 4, 4, 0.74),
     PlanesKernel(2, 2, 6, 0.62),
     PlanesKernel(1, 2, 8, 0.42),
     Tf32PlanesKernel(4, 8, 4, 0.74),
@@ -78,9 +77,7 @@ def _in_planes(tensor: TensorSpec) -> bool:
     """Whether the pixels of a channel follow each other, and fill most of their boxes."""
     (_, channels, height, width), (_, channel, row, column) = tensor.dims, tensor.strides
     box, pixels = ROW_BYTES // tensor.scalar_bytes, height * width
-    lies = (
-        channels > 1 and channel > 1 and (width == 1 or column == 1) and (height == 1 or row == width * max(column, 1))
-    )
+    lies = channels > 1 and channel > 1 and (width == 1 or column == 1) and (height == 1 or row == width)
     return lies and pixels >= LEAST_FILL * -(-pixels // box) * box
 
 

@@ -25,15 +25,15 @@ class PrologueKernel(TileKernel):
     operands: ClassVar[tuple[str, ...]] = ("eqScale", "eqBias")
 
 
-PROLOGUE_KERNELS = (PrologueKernel(2, 2, 6, 0.55), PrologueKernel(1, 2, 8, 0.4))
+KERNEL = PrologueKernel(1, 2, 8, 0.4)
 
 
 class PrologueProduct(Product):
     """The gradient as a product of x, as rows, and dy; both lie with channels innermost, without groups and padding,
     whose zeros the prologue would change."""
 
-    def __init__(self, problem: FilterGradientProblem, kernel: TileKernel, prologue: tuple[bool, bool, bool]) -> None:
-        super().__init__(problem, kernel)
+    def __init__(self, problem: FilterGradientProblem, prologue: tuple[bool, bool, bool]) -> None:
+        super().__init__(problem, KERNEL)
         self.prologue = prologue
 
     @property
@@ -45,7 +45,7 @@ class PrologueProduct(Product):
         """Whether the launches compute the gradient."""
         o = self.operation
         plain = self.groups == 1 and not any(o.convolution.padding) and o.x.data_type in (HALF, BFLOAT16)
-        return plain and not self.copies and not self.rows and self.is_possible
+        return plain and not self.copies and self.is_possible
 
     def launches_of(self, scale: str, bias: str) -> list[ComposedLaunch]:
         """Return the launches, on operands that scale and bias x."""
