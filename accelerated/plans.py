@@ -320,11 +320,7 @@ class PlacedPlan(Plan):
     """
 
     def __init__(
-        self,
-        workspace: int,
-        slices: Sequence[tuple[int, int]],
-        steps: Sequence[tuple[Any, Sequence[int]]],
-        solver: str,
+        self, workspace: int, slices: Sequence[tuple[int, int]], steps: Sequence[tuple[Any, Sequence[int]]], solver: str
     ) -> None:
         self.workspace, self.slices, self.solver = workspace, tuple(slices), solver
         self.scratch_bytes = 0  # plans inside ask for their own
@@ -367,67 +363,28 @@ def _chooser(positions: Sequence[int]) -> Callable[[Sequence[int]], Sequence[int
     return lambda items: [items[position] for position in positions]
 
 
-Planner = Callable[..., Plan]
-_PLANNERS: dict[type[Operation], Planner] = {}
-
-
-def implements(operation_type: type[Operation]) -> Callable[[Planner], Planner]:
-    """Register the planner of an operation."""
-
-    def register(planner: Planner) -> Planner:
-        _PLANNERS[operation_type] = planner
-        return planner
-
-    return register
-
-
-WorkspaceBytes = Callable[..., int]
-_WORKSPACES: dict[type[Operation], WorkspaceBytes] = {}
-
-
-def needs_workspace(*operation_types: type[Operation]) -> Callable[[WorkspaceBytes], WorkspaceBytes]:
-    """Register a function of (operation, device) that returns the bytes of workspace that its plan uses."""
-
-    def register(function: WorkspaceBytes) -> WorkspaceBytes:
-        _WORKSPACES.update(dict.fromkeys(operation_types, function))
-        return function
-
-    return register
+ROOMS: dict[type[Operation], Any] = {}  # what serves an operation, a Room (solver.py)
 
 
 def workspace_bytes(operation: Operation, device: Any) -> int:
     """Return the bytes of workspace that the plan of an operation uses."""
-    found = _WORKSPACES.get(type(operation))
-    return found(operation, device) if found else 0
-
-
-Estimate = Callable[..., float]
-_ESTIMATES: dict[type[Operation], Estimate] = {}
-
-
-def estimates(*operation_types: type[Operation]) -> Callable[[Estimate], Estimate]:
-    """Register a function of (operation, device) that returns about how many seconds it takes, to rank algorithms."""
-
-    def register(function: Estimate) -> Estimate:
-        _ESTIMATES.update(dict.fromkeys(operation_types, function))
-        return function
-
-    return register
+    room = ROOMS.get(type(operation))
+    return room.workspace_bytes(operation, device) if room else 0
 
 
 def estimated_seconds(operation: Operation, device: Any) -> float:
-    """Return about how many seconds an operation takes on a device."""
-    return _ESTIMATES[type(operation)](operation, device)
+    """Return about how many seconds an operation takes on a device, to rank algorithms."""
+    return ROOMS[type(operation)].estimated_seconds(operation, device)
 
 
 def implemented() -> tuple[type[Operation], ...]:
-    """Return the operations that have a planner."""
-    return tuple(_PLANNERS)
+    """Return the operations that are served."""
+    return tuple(ROOMS)
 
 
 def plan(operation: Operation, device: Any) -> Plan:
     """Return the plan of an operation on a device."""
-    return _PLANNERS[type(operation)](operation, device)
+    return ROOMS[type(operation)].plan_of(operation, device)
 
 
 def type_definitions(element: Any, operation: Operation, **others: str) -> tuple[tuple[str, str], ...]:

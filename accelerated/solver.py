@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from dualdnn.api.operations import Operation
 
-from .plans import AlignedPlan, Launch, Plan, estimates, implements, needs_workspace
+from .plans import ROOMS, AlignedPlan, Launch, Plan
 
 LAUNCH_SECONDS = 2e-6  # a kernel in a stream that does nothing, with its latency
 BYTES_PER_SECOND = 3.5e12  # what memory-bound kernels reach on an H200
@@ -49,8 +49,9 @@ class Solver(Generic[P]):
     name = ""
 
     def serves(self, problem: P) -> bool:
-        """Return whether the launches of this solver would be right for the problem, however slow."""
-        raise TypeError(f"{type(self).__name__} does not define serves()")
+        """Return whether the launches of this solver would be right for the problem, however slow: every problem of
+        its room, where a solver says nothing else."""
+        return True
 
     def applies(self, problem: P) -> bool:
         """Return whether this solver serves the problem and is expected to do it faster than those after it."""
@@ -139,17 +140,10 @@ class Room(Generic[P]):
         return self.solver(problem).estimated_seconds(problem)
 
 
-ROOMS: dict[type[Operation], Room[Any]] = {}
-
-
 def serve(problem: Callable[..., P], solvers: Sequence[Solver[P]], *operation_types: type[Operation]) -> Room[P]:
     """Register the solvers of some operations, the preferred first. The last one applies to every problem."""
     room = Room(problem, tuple(solvers))
-    for operation_type in operation_types:
-        ROOMS[operation_type] = room
-        implements(operation_type)(room.plan_of)
-        needs_workspace(operation_type)(room.workspace_bytes)
-        estimates(operation_type)(room.estimated_seconds)
+    ROOMS.update(dict.fromkeys(operation_types, room))
     return room
 
 

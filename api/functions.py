@@ -388,7 +388,7 @@ class _Computing:
                     prepared = handle.prepared.get(key)
             except Exception:  # a wrong argument: the checks below name it
                 key = prepared = None
-            if prepared is None or not handle.alive:
+            if prepared is None:  # as after the handle was destroyed
                 prepared = self._prepare(args, key)
             with handle.lock:
                 prepared.launch(self._operands(handle, prepared, args), handle.stream)
@@ -466,8 +466,6 @@ class _Computing:
                 return operands
         for i, j, size, other_size in prepared.pairs:
             written, other = operands[i], operands[j]
-            if written is None or other is None:
-                continue
             distance = other.address - written.address
             if -other_size < distance < size:
                 self._overlap(prepared, i, j, written, other)

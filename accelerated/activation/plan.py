@@ -60,9 +60,6 @@ class ElementwiseSolver(Solver[ActivationProblem]):
 
     name = "activation.elementwise"
 
-    def serves(self, problem: ActivationProblem) -> bool:
-        return True
-
     def launches(self, problem: ActivationProblem) -> list[Launch]:
         output = problem.output
         most = LONG_PACKS_PER_THREAD if problem.forward and not problem.rectifies else PACKS_PER_THREAD

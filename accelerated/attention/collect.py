@@ -52,9 +52,7 @@ def collect(problem: AttentionProblem, *collections: Collection) -> Launch:
     """Return the launch that makes them."""
     made, count = [each.struct(problem.element_bytes) for each in collections], len(collections)
     arguments = structure(
-        *pointers(3 * count + 1),
-        ("schedule", problem.schedule),
-        ("collection", (CollectionStruct * count)(*made)),
+        *pointers(3 * count + 1), ("schedule", problem.schedule), ("collection", (CollectionStruct * count)(*made))
     )
     definitions = type_definitions(problem.attn.data_type, problem.operation, COLLECTIONS=str(count))
     function = problem.device.function(SOURCE, "attention_collect", definitions)

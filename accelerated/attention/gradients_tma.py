@@ -13,17 +13,7 @@ from .gradients import of_heads, of_input
 from .online import describe
 from .problem import BEAM, INPUTS, TIME, AttentionProblem
 from .split import Parts
-from .tma_items import (
-    FACTOR_BYTES,
-    ROWS,
-    SWIZZLE_BYTES,
-    WARPGROUP,
-    Located,
-    definitions_of,
-    divide,
-    padded_size,
-    parts,
-)
+from .tma_items import FACTOR_BYTES, ROWS, SWIZZLE_BYTES, WARPGROUP, Located, definitions_of, divide, padded_size, parts
 
 SOURCE = "attention/gradients_tma.cu"
 OTHERS = 64  # as in the kernels

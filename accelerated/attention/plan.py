@@ -26,9 +26,6 @@ class ForwardSolver(Solver[AttentionProblem]):
 
     name = "attention.online"
 
-    def serves(self, problem: AttentionProblem) -> bool:
-        return True
-
     def core(self, problem: AttentionProblem) -> list[Launch]:
         """Return the launches that compute what the heads make of the values."""
         return [online.core(problem)]
@@ -64,9 +61,6 @@ class GradientSolver(Solver[AttentionProblem]):
     """Any gradient of the data: the core by recomputation of the scores, and products with the weights."""
 
     name = "attention.gradients"
-
-    def serves(self, problem: AttentionProblem) -> bool:
-        return True
 
     def core(self, problem: AttentionProblem) -> list[Launch]:
         """Return the launches that compute the gradients of the projected queries, keys and values."""
@@ -107,9 +101,6 @@ class WeightsSolver(Solver[AttentionProblem]):
     """Any gradient of the weights: a product of matrices for each projection."""
 
     name = "attention.projections"
-
-    def serves(self, problem: AttentionProblem) -> bool:
-        return True
 
     def launches(self, problem: AttentionProblem) -> list[Launch]:
         return gradients_of_weights(problem)

@@ -68,13 +68,7 @@ class Schedule(Structure):
 class Vectors(Structure):
     """Vectors by head (heads.cuh)."""
 
-    _fields_ = [
-        ("offset", c_longlong),
-        ("lower", c_longlong),
-        ("vector", c_int),
-        ("head", c_int),
-        ("size", c_int),
-    ]
+    _fields_ = [("offset", c_longlong), ("lower", c_longlong), ("vector", c_int), ("head", c_int), ("size", c_int)]
 
 
 class AttentionProblem(Problem):

@@ -46,7 +46,7 @@ __device__ __forceinline__ void sum_by_channel(unsigned channels, unsigned count
     lanes[threadIdx.x] = sum;
     __syncthreads();
     if (share <= FEW) {
-      if (lane > 0 || channel >= channels) continue;
+      if (lane > 0) continue;
 #pragma unroll
       for (unsigned i = 1; i < FEW; i++)
         if (i < share) sum += lanes[i * channels + channel];

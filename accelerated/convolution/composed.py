@@ -85,7 +85,7 @@ class Inner:
             self.kernels = TMA
         elif fits or operation.algo not in IMPLICIT:
             solvers = ROOMS[ConvolutionForward].solvers
-            found = next(s for s in solvers if s.applies(self.problem) and not s.alignment(self.problem))
+            found = next(s for s in solvers if s.applies(self.problem))
             assert isinstance(found, ConvolutionSolver)
             self.solver = found
 

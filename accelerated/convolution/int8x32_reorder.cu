@@ -15,10 +15,9 @@ struct Arguments {
 
 extern "C" __global__ void convolution_int8x32_reorder(const Arguments a) {
   griddepcontrol_wait();
-  const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
+  const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;  // 32 filters of 8 words or more are full blocks
   unsigned word;
   const unsigned filter = a.words.divide(index, word);
-  if (filter >= a.filters) return;
   const long long offset = a.reorders ? reordered_offset(filter, word, a.filters / 32, 4) : index;
   const int8* from = a.filter + 4LL * index;
   int8* to = a.reordered_filter + 4 * offset;

@@ -22,9 +22,6 @@ class Int8x32Reorder(Solver[Problem]):
 
     name = "convolution.int8x32_reorder"
 
-    def serves(self, problem: Problem) -> bool:
-        return True
-
     def launches(self, problem: Problem) -> list[Launch]:
         operation: Any = problem.operation
         biased = isinstance(operation, ReorderFilterAndBias)

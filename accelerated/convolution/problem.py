@@ -180,8 +180,7 @@ def _all_multiples(value: ConvolutionStruct, groups: int, width: int) -> bool:
     steps = [step for step, extent in zip(value.x_pixel, extents, strict=True) if extent > 1]
     steps += [step for step, taps in zip(value.x_axis, value.filter, strict=True) if taps.divisor > 1]
     steps += [value.x_origin, value.x_group if groups > 1 else 0]
-    blocks = value.k // (value.inner_channels.divisor * prod(taps.divisor for taps in value.filter))
-    return all(step % width == 0 for step in [*steps, value.x_channel_block if blocks > 1 else 0])
+    return all(step % width == 0 for step in steps)  # several blocks of channels are vectors of 32
 
 
 def m_in_packs(value: ConvolutionStruct, groups: int, width: int) -> bool:
@@ -198,7 +197,7 @@ def m_in_packs(value: ConvolutionStruct, groups: int, width: int) -> bool:
     blocks = value.k // value.inner_channels.divisor
     walk += [(value.inner_channels.divisor, value.x_channel), (blocks, value.x_channel_block), (groups, value.x_group)]
     steps = [step for n, step in walk if n > 1]
-    return all(step % width == 0 for step in (run, value.x_origin, *steps))
+    return all(step % width == 0 for step in (run, *steps))
 
 
 def in_words(value: ConvolutionStruct, groups: int) -> bool:
@@ -252,11 +251,7 @@ PLAIN = EpilogueStruct(1.0, 0.0)
 
 
 def product_fields(
-    value: ConvolutionStruct,
-    finish: EpilogueStruct,
-    offsets: tuple[int, int, int],
-    m_tiles: int,
-    n_tiles: int,
+    value: ConvolutionStruct, finish: EpilogueStruct, offsets: tuple[int, int, int], m_tiles: int, n_tiles: int
 ) -> list[tuple[str, Any]]:
     """Return what the arguments of every product begin with after its operands. offsets: bytes to the beginning of x, w
     and y."""

@@ -71,9 +71,6 @@ class LossSolver(Solver[CTCProblem]):
 
     name = "ctc.loss"
 
-    def serves(self, problem: CTCProblem) -> bool:
-        return True
-
     def workspace_bytes(self, problem: CTCProblem) -> int:
         return WORD_BYTES * problem.areas["end"] + WORKSPACE_ALIGNMENT - 1
 

@@ -23,8 +23,8 @@ from dualdnn.api.operations import (
 
 from ..convolution.composed import ComposedPlan
 from ..convolution.filter_gradient.forward_convolution import FilterGradientProblem
-from ..convolution.filter_gradient.prologue import PROLOGUE_KERNELS, PrologueProduct
-from ..convolution.filter_gradient.tma import LEAST_FILL, TileKernel, is_known
+from ..convolution.filter_gradient.prologue import PrologueProduct
+from ..convolution.filter_gradient.tma import LEAST_FILL, is_known
 from ..convolution.implicit_gemm.product import Product
 from ..convolution.implicit_gemm.statistics import FINISHING, SCALING, SummedConvolution, finished_product, is_preferred
 from ..convolution.implicit_gemm.tma import TmaKernel
@@ -76,9 +76,6 @@ class ConvolutionSequence(Solver[FusedConvolution]):
     """The steps, one after the other."""
 
     name = "fused_ops.convolution"
-
-    def serves(self, problem: FusedConvolution) -> bool:
-        return True
 
     def workspace_bytes(self, problem: FusedConvolution) -> int:
         # Where y is not aligned the fallback serves, which divides them into other segments.
@@ -149,7 +146,7 @@ class ConvolutionStatistics(FinishingConvolution):
         if not isinstance(o, ScaleBiasActivationConvBnstats) or (o.ySum or o.ySqSum) is None:
             return None
         found = finished_product(o.inner, problem.device, self.kernel)
-        return replace(found, statistics=0) if found else None
+        return replace(found, statistics=True) if found else None
 
     def _pieces(self, problem: FusedConvolution) -> tuple[Workspace, SummedConvolution, int, int]:
         """Return the workspace, the convolution, where the scaled x is in the workspace, and the sums of blocks."""
@@ -241,12 +238,10 @@ class FilterGradientPrologue(Solver[FusedConvolution]):
     """The gradient of the filter of x, which is scaled between its loads and its products: 16 bits, channels innermost,
     no padding."""
 
-    def __init__(self, kernel: TileKernel) -> None:
-        self.kernel = kernel
-        self.name = kernel.entry.replace("convolution_filter_gradient_tma", "fused_ops.filter_gradient")
+    name = "fused_ops.filter_gradient_prologue_64x128"
 
-    def _product(self, problem: FusedConvolution, kernel: TileKernel) -> PrologueProduct | None:
-        """Return the product in tiles of a kernel; None where it does not compute the call."""
+    def _product(self, problem: FusedConvolution) -> PrologueProduct | None:
+        """Return the product; None where the kernel does not compute the call."""
         o, device = problem.operation, problem.device
         if not isinstance(o, ScaleBiasActivationWgrad) or o.prologue is None or not problem.aligned:
             return None
@@ -255,19 +250,18 @@ class FilterGradientPrologue(Solver[FusedConvolution]):
         inner = FilterGradientProblem(o.inner, device)
         if not plain or (o.activation is not None and o.activation.relu_nan != IGNORED) or not is_known(inner):
             return None
-        made = PrologueProduct(inner, kernel, (o.eqScale is not None, o.eqBias is not None, o.activation is not None))
+        made = PrologueProduct(inner, (o.eqScale is not None, o.eqBias is not None, o.activation is not None))
         return made if made.serves else None
 
     def serves(self, problem: FusedConvolution) -> bool:
-        return self._product(problem, self.kernel) is not None
+        return self._product(problem) is not None
 
     def applies(self, problem: FusedConvolution) -> bool:
-        made = [found for kernel in PROLOGUE_KERNELS if (found := self._product(problem, kernel))]
-        best = min(made, key=lambda product: product.tiling.seconds, default=None)
-        return best is not None and best.kernel is self.kernel and best.fill >= LEAST_FILL
+        product = self._product(problem)
+        return product is not None and product.fill >= LEAST_FILL
 
     def workspace_bytes(self, problem: FusedConvolution) -> int:
-        product = self._product(problem, self.kernel)
+        product = self._product(problem)
         assert product is not None
         # The fallback needs its own.
         others = FusedConvolution(problem.operation, problem.device, aligned=False)
@@ -277,7 +271,7 @@ class FilterGradientPrologue(Solver[FusedConvolution]):
         return dict.fromkeys(("x", "dy"), ALIGNMENT)
 
     def plan(self, problem: FusedConvolution) -> Plan:
-        o, product = problem.operation, self._product(problem, self.kernel)
+        o, product = problem.operation, self._product(problem)
         assert isinstance(o, ScaleBiasActivationWgrad) and product is not None
         # What the call lacks is not read.
         names = ("eqScale" if o.eqScale else "x", "eqBias" if o.eqBias else "x")

@@ -24,9 +24,6 @@ class FinalizeSolver(Solver[Problem]):
 
     name = "fused_ops.finalize"
 
-    def serves(self, problem: Problem) -> bool:
-        return True
-
     def launches(self, problem: Problem) -> list[Launch]:
         operation = problem.operation
         described = {name: getattr(operation, name, None) for name in OPERANDS}

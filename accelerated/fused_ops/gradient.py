@@ -43,9 +43,6 @@ class GradientSolver(Solver[Problem]):
 
     name = "fused_ops.gradient"
 
-    def serves(self, problem: Problem) -> bool:
-        return True
-
     def _pieces(self, problem: Problem) -> tuple[Workspace, tuple[int, ...]]:
         """Return the workspace, and where its pieces begin: sums of the gradient; then sums of x, its mean, its inverse
         deviation."""

@@ -15,10 +15,7 @@ from .gradient import GradientSolver, channel_fields, walk_of
 from .problem import PACK_BYTES, Walk
 from .sequence import Part, SequencePlan, Workspace
 
-OPERANDS = (
-    *("x", "dy", "bitMask", "savedMean", "savedInvStd", "scale", "workSpace"),
-    *("dx", "dz", "dScale", "dBias"),
-)
+OPERANDS = (*("x", "dy", "bitMask", "savedMean", "savedInvStd", "scale", "workSpace"), *("dx", "dz", "dScale", "dBias"))
 MOST_TILES = 256
 RESERVED_BYTES = 1 << 10  # of shared memory, that the device has for itself
 SUMS_BYTES, FACTORS_BYTES = 8, 16  # of a column

@@ -12,7 +12,6 @@ from dualdnn.api.operations import (
     ScaleBiasAddActivationGenBitmask,
 )
 
-from ..convolution.filter_gradient.prologue import PROLOGUE_KERNELS
 from ..convolution.implicit_gemm.statistics import FINISHING, SCALING
 from ..solver import Problem, serve
 from .bias_activation import BiasActivation
@@ -52,7 +51,7 @@ serve(
         *map(ConvolutionPrologue, SCALING),
         *map(ConvolutionStatistics, FINISHING),
         *map(ConvolutionFactors, FINISHING),
-        *map(FilterGradientPrologue, PROLOGUE_KERNELS),
+        FilterGradientPrologue(),
         ConvolutionSequence(),
     ),
     ScaleBiasActivationConvBnstats,

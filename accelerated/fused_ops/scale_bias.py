@@ -21,9 +21,6 @@ class ScaleBiasSolver(Solver[Problem]):
 
     name = "fused_ops.scale_bias"
 
-    def serves(self, problem: Problem) -> bool:
-        return True
-
     def _walk(self, problem: Problem) -> Walk:
         o: ScaleBiasAddActivationGenBitmask = problem.operation
         tensors = {"x": o.x, "z": o.z, "y": o.y}

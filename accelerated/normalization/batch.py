@@ -4,7 +4,7 @@ threads (the host side of batch_call.cuh and batch.cuh)."""
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -17,7 +17,7 @@ from dualdnn.api.operations.specs import DOUBLE
 from ..plans import SCRATCH, Launch, factors, pointers, structure, type_definitions
 from ..primitives.cluster import has_clusters
 from ..primitives.geometry import PACK_BYTES, Grid, geometry
-from ..solver import Problem
+from ..solver import Problem, Solver
 
 FEWEST_LANES = 16  # neighbouring threads on neighbouring statistics: a sector of 32 bytes at least
 MOST_LANES = WARP = 32
@@ -122,11 +122,6 @@ class BatchProblem(Problem):
         if scaled != (1, 0) or (self.has_mask and o.activation is None):
             return ANY
         return ADDED if self.has_mask else ALONE if o.activation is None else RECTIFIED
-
-    @property
-    def moved_tensors(self) -> tuple[str, ...]:
-        """The operands that packs of 16 bytes move."""
-        return (*self.tensors, "reserveSpace")
 
     @property
     def statistics_count(self) -> int:
@@ -250,3 +245,10 @@ class BatchProblem(Problem):
         launch = Launch(function, arguments, operands, grid, block, shared_bytes)
         launch.scratch_bytes = scratch_bytes
         return launch
+
+
+class BatchPacksSolver(Solver[BatchProblem]):
+    """A solver whose kernels move packs of 16 bytes."""
+
+    def alignment(self, problem: BatchProblem) -> Mapping[str, int]:
+        return dict.fromkeys((*problem.tensors, "reserveSpace"), PACK_BYTES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
 from ctypes import c_uint
 from dataclasses import dataclass
 from math import lcm
@@ -14,8 +13,7 @@ from dualdnn.api.operations.specs import FLOAT, HALF
 from ..plans import Launch, structure
 from ..primitives.cluster import has_clusters
 from ..primitives.geometry import PACK_BYTES, FastDivmod
-from ..solver import Solver
-from .batch import CLUSTER, WARP, BatchProblem
+from .batch import CLUSTER, WARP, BatchPacksSolver, BatchProblem
 
 SOURCE = "normalization/batch_columns.cu"
 THREADS = 256  # of a block, at most
@@ -162,16 +160,13 @@ def columns_of(problem: BatchProblem, d: Division) -> ctypes.Structure:
     )
 
 
-class BatchColumnsSolver(Solver[BatchProblem]):
+class BatchColumnsSolver(BatchPacksSolver):
     """Statistics of neighbours in memory."""
 
     name = "normalization.batch_columns"
 
     def serves(self, problem: BatchProblem) -> bool:
         return problem.aligned and division_of(problem) is not None
-
-    def alignment(self, problem: BatchProblem) -> Mapping[str, int]:
-        return dict.fromkeys(problem.moved_tensors, 16)
 
     def launches(self, problem: BatchProblem) -> list[Launch]:
         d = division_of(problem)
@@ -205,7 +200,7 @@ def static_bytes(d: Division, width: int) -> int:
     return 4 * (columns * (7 + 2 * threads // WARP) + 4 * threads) + RESERVED_BYTES
 
 
-class BatchColumnsTogetherSolver(Solver[BatchProblem]):
+class BatchColumnsTogetherSolver(BatchPacksSolver):
     """Statistics of neighbours in memory, by blocks that keep what they have while they wait for each other."""
 
     name = "normalization.batch_columns_together"
@@ -215,9 +210,6 @@ class BatchColumnsTogetherSolver(Solver[BatchProblem]):
 
     def applies(self, problem: BatchProblem) -> bool:
         return problem.x.count >= TOGETHER_ELEMENTS and self.serves(problem)
-
-    def alignment(self, problem: BatchProblem) -> Mapping[str, int]:
-        return dict.fromkeys(problem.moved_tensors, 16)
 
     def launches(self, problem: BatchProblem) -> list[Launch]:
         d = together_of(problem)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from ctypes import c_uint
 from math import gcd
 from typing import Any
@@ -12,8 +12,7 @@ from ..plans import Launch, structure
 from ..primitives.cluster import has_clusters
 from ..primitives.geometry import BUSY_BLOCKS, PACK_BYTES, FastDivmod, Grid, blocks
 from ..runtime.device import bytes_to_spread
-from ..solver import Solver
-from .batch import BatchProblem
+from .batch import BatchPacksSolver, BatchProblem
 
 SOURCE = "normalization/batch_planes.cu"
 PACKS = 4  # of a thread, inference, where there are many
@@ -57,16 +56,13 @@ def planes_of(problem: BatchProblem, width: int, cached: int) -> ctypes.Structur
     )
 
 
-class BatchPlanesSolver(Solver[BatchProblem]):
+class BatchPlanesSolver(BatchPacksSolver):
     """Statistics of channels whose planes are contiguous and follow each other."""
 
     name = "normalization.batch_planes"
 
     def serves(self, problem: BatchProblem) -> bool:
         return serves_planes(problem) and (problem.plane or 0) >= problem.width
-
-    def alignment(self, problem: BatchProblem) -> Mapping[str, int]:
-        return dict.fromkeys(problem.moved_tensors, 16)
 
     def launches(self, problem: BatchProblem) -> list[Launch]:
         assert problem.plane is not None
@@ -158,7 +154,7 @@ class BatchPlanesSolver(Solver[BatchProblem]):
         )  # fmt: skip
 
 
-class BatchPlanesHeldSolver(Solver[BatchProblem]):
+class BatchPlanesHeldSolver(BatchPacksSolver):
     """Small channels, which a block has in registers."""
 
     name = "normalization.batch_planes_held"
@@ -172,9 +168,6 @@ class BatchPlanesHeldSolver(Solver[BatchProblem]):
         # A multiprocessor has a channel, or channels are small.
         busy = problem.x.dims[1] >= BUSY_SHARE * problem.device.multiprocessors
         return busy or self._packs(problem) <= HELD_FEW_PACKS
-
-    def alignment(self, problem: BatchProblem) -> Mapping[str, int]:
-        return dict.fromkeys(problem.moved_tensors, 16)
 
     @staticmethod
     def _width(problem: BatchProblem) -> int:

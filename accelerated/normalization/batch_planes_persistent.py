@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from ctypes import c_uint
 from dataclasses import dataclass
 
@@ -11,8 +10,7 @@ from ..plans import Launch, structure
 from ..primitives.cluster import has_clusters
 from ..primitives.geometry import PACK_BYTES, FastDivmod
 from ..runtime.device import concurrent_multiprocessors
-from ..solver import Solver
-from .batch import WARP, BatchProblem, bytes_of_bits
+from .batch import WARP, BatchPacksSolver, BatchProblem, bytes_of_bits
 
 SOURCE = "normalization/batch_planes_persistent.cu"
 MOST_BLOCKS, MOST_SLOTS = 192, 64  # as in the kernels
@@ -91,7 +89,7 @@ def division_of(problem: BatchProblem) -> Division | None:
     return best[1] if best else None
 
 
-class BatchPlanesPersistentSolver(Solver[BatchProblem]):
+class BatchPlanesPersistentSolver(BatchPacksSolver):
     """Large channels, which teams of blocks have in shared memory."""
 
     name = "normalization.batch_planes_persistent"
@@ -105,9 +103,6 @@ class BatchPlanesPersistentSolver(Solver[BatchProblem]):
         many = of_channel * problem.x.dims[1] >= MANY_BYTES
         room = problem.device.shared_bytes_per_block // (2 if many else 1) - RESERVED_BYTES
         return of_channel > room and self.serves(problem)
-
-    def alignment(self, problem: BatchProblem) -> Mapping[str, int]:
-        return dict.fromkeys(problem.moved_tensors, 16)
 
     def launches(self, problem: BatchProblem) -> list[Launch]:
         d = division_of(problem)

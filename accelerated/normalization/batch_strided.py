@@ -16,9 +16,6 @@ class BatchStridedSolver(Solver[BatchProblem]):
 
     name = "normalization.batch_strided"
 
-    def serves(self, problem: BatchProblem) -> bool:
-        return True
-
     def launches(self, problem: BatchProblem) -> list[Launch]:
         threads = GRADIENT_THREADS if problem.is_gradient else THREADS
         division = problem.division(threads)

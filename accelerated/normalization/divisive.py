@@ -16,9 +16,6 @@ class DivisiveSolver(Solver[DivisiveProblem]):
 
     name = "normalization.divisive"
 
-    def serves(self, problem: DivisiveProblem) -> bool:
-        return True
-
     def apart(self, problem: DivisiveProblem) -> tuple[tuple[str, str], ...]:
         return (("x", "y"),) if problem.forward and problem.aligned else ()
 

@@ -33,9 +33,6 @@ class ColumnsSolver(LRNSolver):
     name = "normalization.lrn_columns"
     source = "normalization/lrn_columns.cu"
 
-    def serves(self, problem: LRNProblem) -> bool:
-        return True
-
     def _positions(self, problem: LRNProblem, access_bytes: int) -> int:
         """Return the positions of a thread, at most, which it accesses together or one by one."""
         positions = min(VECTOR, access_bytes // problem.x.scalar_bytes)

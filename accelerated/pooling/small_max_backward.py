@@ -10,8 +10,8 @@ from math import prod
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
 from ..primitives.geometry import Grid
-from .problem import MAX_BACKWARD, Configuration, PoolingProblem, PoolingSolver, arguments
-from .static_window import Access, Settings, StaticShape, access_of, alignment_of, static_shape, window_definitions
+from .problem import MAX_BACKWARD, Configuration, PoolingProblem
+from .static_window import Access, Settings, StaticShape, StaticWindowSolver, access_of, static_shape
 
 MAX_THREADS, MAX_DEPTH = 512, 64  # of a block, and along its third dimension
 MAX_BLOCKS = 264  # of more, other kernels take less time
@@ -111,36 +111,30 @@ def rows_around(static: StaticShape) -> tuple[int, int]:
     return -((axis.padding - axis.window) // axis.stride + 1), (axis.stride - 1 + axis.padding) // axis.stride
 
 
-class SmallMaxBackward(PoolingSolver):
+class SmallMaxBackward(StaticWindowSolver):
     """Images whose windows fit in a block: a thread has one window and the inputs that begin there."""
 
-    name = "pooling.small_max_backward"
+    name, source = "pooling.small_max_backward", "pooling/small_max_backward.cu"
     kinds = (MAX_BACKWARD,)
 
     def configuration(self, problem: PoolingProblem) -> Configuration | None:
         planes = planes_of(problem)
         if planes is None:
             return None
-        fields = arguments(
-            problem,
-            *problem.factors,
-            ("propagate", c_int(problem.operation.pooling.nan)),
-            ("planes", planes.layout),
-        )
         around = sum(rows_around(planes.static))
         x, y, z = planes.block
         cells = z * (x + around) * (y + around)
         if planes.static.channels > 1:
             cells = x * (y + around) * (z + around)
         cell_bytes = 2 * SCALAR_BYTES[problem.operation.compute_type] * planes.access.channels
-        return Configuration(
-            "pooling/small_max_backward.cu",
-            f"pooling_small_max_backward_{planes.access.kind}",
-            window_definitions(problem, planes.static, SETTINGS),
-            fields,
+        return self.made(
+            problem,
+            (planes.static, planes.access, SETTINGS),
             planes.grid,
             planes.block,
-            cells * cell_bytes,
-            alignment_of(problem, planes.static, planes.access),
-            planes.preferred,
+            *problem.factors,
+            ("propagate", c_int(problem.operation.pooling.nan)),
+            ("planes", planes.layout),
+            shared_bytes=cells * cell_bytes,
+            preferred=planes.preferred,
         )

@@ -5,17 +5,8 @@ from __future__ import annotations
 from ctypes import c_int, c_uint
 from math import prod
 
-from .problem import AVERAGE_BACKWARD, L2_BYTES, Configuration, PoolingProblem, PoolingSolver, arguments
-from .static_window import (
-    Access,
-    Settings,
-    StaticShape,
-    access_of,
-    alignment_of,
-    box_of,
-    static_shape,
-    window_definitions,
-)
+from .problem import AVERAGE_BACKWARD, L2_BYTES, Configuration, PoolingProblem
+from .static_window import Access, Settings, StaticShape, StaticWindowSolver, access_of, box_of, static_shape
 
 SECTOR_BYTES = 32  # of memory, that a store should not leave half written
 MIN_GATHERED_BYTES = 2**20  # of results, from which on that counts more than a barrier
@@ -24,10 +15,10 @@ VOLUMES = Settings(threads=128, blocks=5, channel_bytes=16)
 GATHERED_IMAGES = Settings(threads=128, blocks=16, channel_bytes=16)
 
 
-class StaticAverageBackward(PoolingSolver):
+class StaticAverageBackward(StaticWindowSolver):
     """Windows of WINDOWS: a thread gathers what the windows over its inputs give them."""
 
-    name = "pooling.static_average_backward"
+    name, source = "pooling.static_average_backward", "pooling/static_average_backward.cu"
     kinds = (AVERAGE_BACKWARD,)
 
     def configuration(self, problem: PoolingProblem) -> Configuration | None:
@@ -44,23 +35,17 @@ class StaticAverageBackward(PoolingSolver):
         if box is None:
             return None
         tiles, dx = gathered or settings.threads, problem.operation.dx
-        fields = arguments(
+        return self.made(
             problem,
+            (static, access, settings),
+            (-(-box.threads // tiles), 1, 1),
+            (settings.threads, 1, 1),
             ("box", box),
             *problem.factors_and_reciprocal,
             ("mode", c_int(problem.operation.pooling.mode)),
             ("tiles", c_uint(tiles)),
             ("gathers", c_int(gathered > 0)),
             ("partial_sectors", c_int(dx.nbytes > max(L2_BYTES, dx.count * dx.scalar_bytes))),
-        )
-        return Configuration(
-            "pooling/static_average_backward.cu",
-            f"pooling_static_average_backward_{access.kind}",
-            window_definitions(problem, static, settings),
-            fields,
-            (-(-box.threads // tiles), 1, 1),
-            (settings.threads, 1, 1),
-            alignment=alignment_of(problem, static, access),
         )
 
 

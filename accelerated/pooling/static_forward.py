@@ -5,23 +5,23 @@ from __future__ import annotations
 from ctypes import c_int
 from dataclasses import replace
 
-from .problem import FORWARD, Configuration, PoolingProblem, PoolingSolver, arguments
+from .problem import FORWARD, Configuration, PoolingProblem
 from .static_window import (
     LARGE_WINDOWS,
     WINDOWS,
     Access,
     Settings,
     StaticShape,
+    StaticWindowSolver,
     access_of,
-    alignment_of,
     box_of,
     static_shape,
     thread_count,
-    window_definitions,
 )
 
-# Of a multiprocessor: that slide along axis 0; that images would have, where more of smaller tiles take less time
-ENOUGH_THREADS, FEW_THREADS = 512, 128
+# Of a multiprocessor: that slide along axis 0, half of those that run (twice as many, of half the depth, would wait for
+# each other); that images would have, where more of smaller tiles take less time
+ENOUGH_THREADS, FEW_THREADS = 448, 128
 MAX_SMALL_WINDOW = 3
 IMAGES = Settings(threads=128, blocks=5, rows=2, channel_bytes=16)
 SMALL_IMAGES = Settings(threads=256, blocks=5, channel_bytes=4)
@@ -29,10 +29,10 @@ LARGE = Settings(threads=128, blocks=8)
 VOLUMES = Settings(threads=128, blocks=6, depth=8)
 
 
-class StaticForward(PoolingSolver):
+class StaticForward(StaticWindowSolver):
     """Windows of WINDOWS, and LARGE_WINDOWS of images: a thread takes a tile of windows along axes 1 and 2."""
 
-    name = "pooling.static_forward"
+    name, source = "pooling.static_forward", "pooling/static_forward.cu"
     kinds = (FORWARD,)
 
     def configuration(self, problem: PoolingProblem) -> Configuration | None:
@@ -55,22 +55,16 @@ class StaticForward(PoolingSolver):
         if box is None:
             return None
         pooling = problem.operation.pooling
-        fields = arguments(
+        return self.made(
             problem,
+            (static, access, settings),
+            (-(-box.threads // settings.threads), 1, 1),
+            (settings.threads, 1, 1),
             ("box", box),
             *problem.factors_and_reciprocal,
             ("mode", c_int(pooling.mode)),
             ("propagate", c_int(pooling.nan)),
             ("depth", c_int(settings.depth)),
-        )
-        return Configuration(
-            "pooling/static_forward.cu",
-            f"pooling_static_forward_{access.kind}",
-            window_definitions(problem, static, settings),
-            fields,
-            (-(-box.threads // settings.threads), 1, 1),
-            (settings.threads, 1, 1),
-            alignment=alignment_of(problem, static, access),
         )
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
 from ..primitives.geometry import FastDivmod
-from .problem import FORWARD, WARP, Configuration, PoolingProblem, PoolingSolver, arguments
+from .problem import FORWARD, WARP, Configuration, PoolingProblem
 from .static_window import (
     LARGE_WINDOWS,
     MAX_PACK,
@@ -18,9 +18,8 @@ from .static_window import (
     LayoutStruct,
     Settings,
     StaticShape,
-    alignment_of,
+    StaticWindowSolver,
     static_shape,
-    window_definitions,
 )
 
 SETTINGS = Settings(threads=256, blocks=4, channel_bytes=16)
@@ -39,10 +38,10 @@ class RowsStruct(LayoutStruct):
     ]
 
 
-class StaticForwardSeparable(PoolingSolver):
+class StaticForwardSeparable(StaticWindowSolver):
     """LARGE_WINDOWS of rows: a thread pools a pack of columns, then windows pool columns in shared memory."""
 
-    name = "pooling.static_forward_separable"
+    name, source = "pooling.static_forward_separable", "pooling/static_forward_separable.cu"
     kinds = (FORWARD,)
 
     def configuration(self, problem: PoolingProblem) -> Configuration | None:
@@ -67,22 +66,16 @@ class StaticForwardSeparable(PoolingSolver):
             outputs=FastDivmod.of(along.output),
             rows=FastDivmod.of(down.output),
         )
-        fields = arguments(
+        return self.made(
             problem,
+            (static, access, SETTINGS),
+            (-(-total // slots), 1, 1),
+            (-(-slots * packs // WARP) * WARP, 1, 1),
             ("rows", rows),
             *problem.factors_and_reciprocal,
             ("mode", c_int(problem.operation.pooling.mode)),
             ("propagate", c_int(problem.operation.pooling.nan)),
-        )
-        return Configuration(
-            "pooling/static_forward_separable.cu",
-            f"pooling_static_forward_separable_{access.kind}",
-            window_definitions(problem, static, SETTINGS),
-            fields,
-            (-(-total // slots), 1, 1),
-            (-(-slots * packs // WARP) * WARP, 1, 1),
-            slots * row_bytes,
-            alignment_of(problem, static, access),
+            shared_bytes=slots * row_bytes,
         )
 
 

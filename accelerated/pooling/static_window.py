@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from ctypes import c_int, c_uint
 from dataclasses import dataclass
 from math import gcd, prod
-from typing import Any
+from typing import Any, ClassVar
 
 from ..plans import type_definitions
-from ..primitives.geometry import FastDivmod
-from .problem import PACK_BYTES, Axis, PoolingProblem, Shape
+from ..primitives.geometry import FastDivmod, Grid
+from .problem import PACK_BYTES, Axis, Configuration, PoolingProblem, PoolingSolver, Shape, arguments
 
 # (window, stride, padding), the same of every axis: what networks use.
 WINDOWS = {(2, 2, 0), (3, 2, 0), (3, 2, 1)}
@@ -20,6 +20,7 @@ MAX_SPAN = 2**31 - 2**24  # elements: distances below this stay 32-bit numbers, 
 MAX_OUTER = 3
 ROW_BYTES = {"wide": 16, "narrow": 8}  # of accesses along rows
 MAX_PACK = 8  # elements of rows
+NUMBERS = ("K", "window"), ("S", "stride"), ("P", "padding")  # of an axis, in the kernels
 MAX_TILE = 4  # windows of a thread, for accesses to be as wide as they may be
 
 
@@ -154,20 +155,44 @@ def access_of(
     return Access("loose", settings.element_tile, 1, 1, packed, 1)
 
 
-def window_definitions(problem: PoolingProblem, static: StaticShape, settings: Settings, **others: int) -> Any:
-    """Return the definitions of a kernel: K0, S0, P0, ..., the settings, ``others`` and the data types."""
-    numbers = {"K": "window", "S": "stride", "P": "padding"}
-    window = {
-        f"{name}{d}": getattr(axis, field) for d, axis in enumerate(static.axes) for name, field in numbers.items()
-    }
-    definitions = {name: str(value) for name, value in (window | settings.definitions() | others).items()}
-    return type_definitions(problem.operation.x.scalar_type, problem.operation, **definitions)
+class StaticWindowSolver(PoolingSolver):
+    """A solver whose kernel is compiled for one window. source: has a kernel for each kind of access."""
 
+    source: ClassVar[str]
 
-def alignment_of(problem: PoolingProblem, static: StaticShape, access: Access) -> dict[str, int]:
-    """Return the bytes at multiples of which operands have to begin."""
-    elements = {"x": access.x_elements, "dx": access.x_elements, "y": access.y_elements, "dy": access.y_elements}
-    return {name: elements[name] * static.scalar_bytes for name in problem.operands}
+    def made(
+        self,
+        problem: PoolingProblem,
+        window: tuple[StaticShape, Access, Settings],
+        grid: Grid,
+        block: Grid,
+        *fields: tuple[str, Any],
+        shared_bytes: int = 0,
+        preferred: bool = True,
+        demands: dict[str, int] | None = None,
+        definitions: dict[str, int] | None = None,
+    ) -> Configuration:
+        """Return the launch of a kernel whose arguments end with ``fields``. window: with the settings that the kernel
+        is compiled for, beside ``definitions``. demands: bytes at multiples of which operands have to begin, beside
+        those of packs."""
+        static, access, settings = window
+        numbers = {f"{name}{d}": getattr(axis, field) for d, axis in enumerate(static.axes) for name, field in NUMBERS}
+        compiled = {
+            name: str(value) for name, value in (numbers | settings.definitions() | (definitions or {})).items()
+        }
+        elements = {"x": access.x_elements, "dx": access.x_elements, "y": access.y_elements, "dy": access.y_elements}
+        alignment = {name: elements[name] * static.scalar_bytes for name in problem.operands}
+        return Configuration(
+            self.source,
+            f"{self.name.replace('.', '_')}_{access.kind}",
+            type_definitions(problem.operation.x.scalar_type, problem.operation, **compiled),
+            arguments(problem, *fields),
+            grid,
+            block,
+            shared_bytes,
+            alignment | (demands or {}),
+            preferred,
+        )
 
 
 class LayoutStruct(ctypes.Structure):

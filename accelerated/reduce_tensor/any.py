@@ -28,9 +28,6 @@ class AnyTensor(ReduceSolver):
 
     name = "reduce_tensor.any"
 
-    def serves(self, problem: ReduceProblem) -> bool:
-        return True
-
     def launches(self, problem: ReduceProblem) -> list[Launch]:
         division, (_, kept, _) = problem.division, problem.walked
         lanes, segments = division.lanes, division.segments

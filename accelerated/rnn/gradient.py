@@ -23,9 +23,6 @@ class GradientSolver(Solver[RNNProblem]):
 
     name = "rnn.gradient"
 
-    def serves(self, problem: RNNProblem) -> bool:
-        return True
-
     def launches(self, problem: RNNProblem) -> list[Launch]:
         n, steps, batch = problem.network, problem.steps, problem.batch
         found = inputs.prepared(problem)

@@ -21,9 +21,6 @@ class RecurrenceSolver(Solver[RNNProblem]):
 
     name = "rnn.recurrence"
 
-    def serves(self, problem: RNNProblem) -> bool:
-        return True
-
     def launches(self, problem: RNNProblem) -> list[Launch]:
         n, steps, batch = problem.network, problem.steps, problem.batch
         found = inputs.prepared(problem)

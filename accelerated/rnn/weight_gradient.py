@@ -30,9 +30,6 @@ class WeightGradientSolver(Solver[RNNProblem]):
 
     name = "rnn.weight_gradient"
 
-    def serves(self, problem: RNNProblem) -> bool:
-        return True
-
     def launches(self, problem: RNNProblem) -> list[Launch]:
         n, factors, gathered = problem.network, {}, list[Launch]()
         for layer in range(1 if n.skips_input else 0, n.layers):

@@ -138,10 +138,7 @@ _NOT_INTERLEAVED, _NOT_SWIZZLED, _SWIZZLE_128B, _L2_PROMOTION_256B, _ZEROS_OUTSI
 _INT, _UINT, _POINTER = ctypes.c_int, ctypes.c_uint, ctypes.c_void_p
 _TILED, _IM2COL = "cuTensorMapEncodeTiled", "cuTensorMapEncodeIm2col"
 _FRONT, _BACK = (_POINTER, _INT, _UINT, ctypes.c_uint64, _POINTER, _POINTER), (_POINTER, _INT, _INT, _INT, _INT)
-SIGNATURES = {
-    _TILED: (*_FRONT, _POINTER, *_BACK),
-    _IM2COL: (*_FRONT, _POINTER, _POINTER, _UINT, _UINT, *_BACK),
-}
+SIGNATURES = {_TILED: (*_FRONT, _POINTER, *_BACK), _IM2COL: (*_FRONT, _POINTER, _POINTER, _UINT, _UINT, *_BACK)}
 
 
 def driver_map(driver: Any, wanted: TensorMap, address: int) -> bytes:

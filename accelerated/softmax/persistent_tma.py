@@ -9,16 +9,7 @@ from typing import Any, NamedTuple
 from dualdnn.api.operations.specs import FLOAT
 
 from ..plans import Launch
-from .problem import (
-    BLOCK_BYTES,
-    PACK_BYTES,
-    WARP,
-    Division,
-    RowShape,
-    SoftmaxProblem,
-    SoftmaxSolver,
-    ceiling,
-)
+from .problem import BLOCK_BYTES, PACK_BYTES, WARP, Division, RowShape, SoftmaxProblem, SoftmaxSolver, ceiling
 
 # As in softmax/grid_all_reduce.cuh and softmax/grid_exchange.cuh
 TILE_PACKS, MOST_BLOCKS, MOST_TILES = (

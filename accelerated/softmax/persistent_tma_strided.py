@@ -8,16 +8,7 @@ from collections.abc import Mapping
 from dualdnn.api.operations.specs import FLOAT
 
 from ..plans import Launch
-from .problem import (
-    EVICTED_BYTES,
-    LONG_STRIDED_ROW,
-    PACK_BYTES,
-    WARP,
-    Division,
-    SoftmaxProblem,
-    SoftmaxSolver,
-    ceiling,
-)
+from .problem import EVICTED_BYTES, LONG_STRIDED_ROW, PACK_BYTES, WARP, Division, SoftmaxProblem, SoftmaxSolver, ceiling
 
 # As in softmax/persistent_tma_strided.cu and softmax/grid_exchange.cuh
 MOST_BLOCKS, MOST_ROWS, MOST_TILES = 192, 64, 48  # blocks; strided rows of a column tile; tiles in shared memory

@@ -122,9 +122,6 @@ class Staged(SoftmaxSolver):
 
     name = "softmax.staged"
 
-    def serves(self, problem: SoftmaxProblem) -> bool:
-        return True
-
     def alignment(self, problem: SoftmaxProblem) -> Mapping[str, int]:
         """Rows that begin anywhere have one more pack."""
         rows = problem.layout.vector and problem.layout.aligned and not problem.layout.strided

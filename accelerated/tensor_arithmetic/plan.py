@@ -93,9 +93,6 @@ class ElementwiseSolver(Solver[ArithmeticProblem]):
 
     name = "tensor_arithmetic.elementwise"
 
-    def serves(self, problem: ArithmeticProblem) -> bool:
-        return True
-
     def launches(self, problem: ArithmeticProblem) -> list[Launch]:
         layout, grid = problem.elementwise
         return [problem.launch("", grid, (THREADS, 1, 1), ("geometry", layout))]

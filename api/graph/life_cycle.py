@@ -179,7 +179,7 @@ def _checked(attribute: Attribute, kind: Type, count: int, elements: Any) -> tup
     clause, name = f"{SET}/c07", attribute.name.name
     if count == 0:
         return ()
-    if elements is None or isinstance(elements, (str, bytes)) or not hasattr(elements, "__len__"):
+    if isinstance(elements, (str, bytes)) or not hasattr(elements, "__len__"):
         raise CudnnError(BAD_PARAM, clause, f"arrayOfElements of {name} is {elements!r}, no array of {count} elements")
     listed: Sequence[Any] = list(elements)
     expect(len(listed) >= count, BAD_PARAM, clause, f"arrayOfElements of {name} has {len(listed)} of {count} elements")

@@ -85,10 +85,9 @@ def miopenPoolingForward(handle, poolDesc, alpha, xDesc, x, beta, yDesc, y, do_b
     """
     unscaled("miopenPoolingForward/c02", alpha, beta)
     if do_backward:
-        needed, room = prod(yDesc.cudnn.spec.dims), workSpaceSize if workSpace is not None else 0
-        expect(
-            room >= needed, BAD_PARM, "miopenPoolingForward/c03", f"workSpaceSize is {room}, {needed} bytes are needed"
-        )
+        needed = prod(yDesc.cudnn.spec.dims)
+        expect(workSpaceSize >= needed, BAD_PARM, "miopenPoolingForward/c03",
+               f"workSpaceSize is {workSpaceSize}, {needed} bytes are needed")  # fmt: skip
         window = prod(poolDesc.cudnn.spec.window)
         expect(poolDesc.attributes != MAX or window < MOST_INDICES, BAD_PARM, "miopenPoolingForward/c04",
                f"a window of {window} elements: their places do not fit the bytes of the workspace")  # fmt: skip

@@ -205,6 +205,18 @@ def test_backward_beyond_five_dimensions(trial, refused):
         refused(backward(spec=unpacked), NOT_SUPPORTED, "cudnnActivationBackward/c06")
 
 
+@pytest.mark.ours
+def test_every_other_element_of_one_buffer(caller, handle):
+    """Tensors that lie between each other's elements share none."""
+    every_other = TensorSpec(FLOAT, (1, 1, 1, 8), (16, 16, 16, 2))
+    before = np.arange(-8, 8, dtype=np.float32)
+    memory = handle.to_device(before)
+    caller(forward(Mode.CUDNN_ACTIVATION_RELU, every_other), {"x": memory.slice(0, 60), "y": memory.slice(4, 60)})
+    expected = before.copy()
+    expected[1::2] = np.maximum(before[::2], 0)
+    np.testing.assert_array_equal(memory.to_host(np.float32, before.shape), expected)
+
+
 @shows("cudnnActivationBackward/c02")
 @pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
 def test_backward_in_place(trial, mode):

@@ -370,6 +370,7 @@ def test_attention_takes_no_dropout(cudnn, handle, refuses):
     training()
     cudnn.cudnnSetDropoutDescriptor(none.descriptor, handle, 0.5, none.states, none.size, SEED)
     refuses(NOT_SUPPORTED, "cudnnSetAttnDescriptor/c39", training, unchanged=(training.buffers["out"],))
+    training(reserveSpace=None, reserveSpaceSizeInBytes=0)  # inference drops nothing
     still_none = Layer(cudnn, handle, 0)
     for pair in ((none, still_none), (still_none, none)):  # one of two descriptors
         cudnn.cudnnSetDropoutDescriptor(none.descriptor, handle, 0.0, none.states, none.size, SEED)

@@ -94,10 +94,15 @@ def test_several_handles_keep_their_streams(subject, cudnn, handle):
 def test_a_destroyed_handle_is_not_initialized(subject, cudnn, refuses):
     if not subject.survives_stray_pointers:
         pytest.skip("a destroyed handle is a stray pointer to a foreign library")
-    handle = subject.new_handle()
+    handle, x = subject.new_handle(), cudnn.cudnnCreateTensorDescriptor()
+    cudnn.cudnnSetTensor4dDescriptor(x, 0, 0, 1, 1, 1, 1)
+    memory = handle.to_device(np.ones(1, np.float32))
+    for _ in range(2):  # which the handle remembers
+        cudnn.cudnnScaleTensor(handle, x, memory, 2.0)
     cudnn.cudnnDestroy(handle)
     for call in (cudnn.cudnnGetStream, cudnn.cudnnDestroy):
         refuses(NOT_INITIALIZED, "cudnnStatus_t/c03", call, handle)
+    refuses(NOT_INITIALIZED, "cudnnStatus_t/c03", cudnn.cudnnScaleTensor, handle, x, memory, 2.0)
     if subject.is_python:
         with pytest.raises(CudnnError):
             handle.allocate(4)

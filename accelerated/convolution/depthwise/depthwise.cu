@@ -59,8 +59,7 @@ template <int WIDTH> __device__ void any_filter(const Arguments& a, const Work& 
   const ELEMENT* x = a.x + work.image * c.x_pixel[0] + work.channel * c.x_group;
   const int depth = c.filter[0].divisor, rows = c.filter[1].divisor, columns = c.filter[2].divisor,
             taps = depth * rows * columns;
-  const bool packed =
-      WIDTH > 1 && a.packed && count == WIDTH && reinterpret_cast<uintptr_t>(x) % sizeof(Pack<ELEMENT, WIDTH>) == 0;
+  const bool packed = a.packed && reinterpret_cast<uintptr_t>(x) % sizeof(Pack<ELEMENT, WIDTH>) == 0;
   COMPUTE sums[WIDTH] = {};
   for (int t = 0, tap = 0; t < depth; t++)
     for (int r = 0; r < rows; r++)

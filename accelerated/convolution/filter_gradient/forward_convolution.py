@@ -28,16 +28,7 @@ from dualdnn.api.operations.specs import NCHW, NHWC
 
 from ...plans import Plan, estimated_seconds, with_alignment
 from ...solver import Problem, Solver
-from ..composed import (
-    BY_COORDINATES,
-    At,
-    ComposedLaunch,
-    ComposedPlan,
-    Inner,
-    copied,
-    transposed_filter,
-    within,
-)
+from ..composed import BY_COORDINATES, At, ComposedLaunch, ComposedPlan, Inner, copied, transposed_filter, within
 from ..forward import ConvolutionProblem
 from ..implicit_gemm.product import Product
 from ..implicit_gemm.products import kernel_of

@@ -48,7 +48,6 @@ class Tf32PlanesKernel(PlanesKernel):
 
 
 PLANES_KERNELS: tuple[PlanesKernel, ...] = (
-    PlanesKernel(2, 4, 4, 0.74),
     PlanesKernel(2, 2, 6, 0.62),
     PlanesKernel(1, 2, 8, 0.42),
     Tf32PlanesKernel(4, 8, 4, 0.74),

@@ -25,15 +25,15 @@ class PrologueKernel(TileKernel):
     operands: ClassVar[tuple[str, ...]] = ("eqScale", "eqBias")
 
 
-PROLOGUE_KERNELS = (PrologueKernel(2, 2, 6, 0.55), PrologueKernel(1, 2, 8, 0.4))
+KERNEL = PrologueKernel(1, 2, 8, 0.4)
 
 
 class PrologueProduct(Product):
     """The gradient as a product of x, as rows, and dy; both lie with channels innermost, without groups and padding,
     whose zeros the prologue would change."""
 
-    def __init__(self, problem: FilterGradientProblem, kernel: TileKernel, prologue: tuple[bool, bool, bool]) -> None:
-        super().__init__(problem, kernel)
+    def __init__(self, problem: FilterGradientProblem, prologue: tuple[bool, bool, bool]) -> None:
+        super().__init__(problem, KERNEL)
         self.prologue = prologue
 
     @property

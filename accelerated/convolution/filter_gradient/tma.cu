@@ -143,16 +143,18 @@ struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMNS) * ROW_BYTES> {
   }
 #endif
 #if !TF32
-KERNEL(128x128, 128, 128, 6)
 KERNEL(64x128, 64, 128, 8)
 #endif
 #if !TF32 && !PROLOGUE
 KERNEL(128x256, 128, 256, 4)
+KERNEL(128x128, 128, 128, 6)
 #endif
 #if !PROLOGUE
-KERNEL(planes_128x256, 128, 256, 4, true)
 KERNEL(planes_128x128, 128, 128, 6, true)
 KERNEL(planes_64x128, 64, 128, 8, true)
+#endif
+#if TF32
+KERNEL(planes_128x256, 128, 256, 4, true)
 #endif
 
 extern "C" __global__ void __launch_bounds__(SUM_THREADS) convolution_filter_gradient_tma_sum(const SumArguments a) {

@@ -76,7 +76,7 @@ class TileKernel:
     stages: int
     throughput: float
     least_k_blocks: int = 4
-    few_parts: int = 6
+    few_parts: int = 8
     rows_are_filters: tuple[bool, ...] = (True, False)
 
     source: ClassVar[str] = SOURCE

@@ -13,17 +13,17 @@
 constexpr int WIDTH = 16 / sizeof(ELEMENT);
 constexpr unsigned BLOCK = 256, AT_ONCE = 4;  // loads of a thread that are in flight together
 
-// Depth, rows and columns; the host side is im2col.py.
+// Rows and columns; the host side is im2col.py.
 struct Arguments {
   const ELEMENT* x;
   ELEMENT* matrix;              // [image, pixel][channel, tap]
-  int image, channel, axis[3];  // steps in x, in elements
-  int input[3], step[3], padding[3], dilation[3], output[3];
+  int image, channel, axis[2];  // steps in x, in elements
+  int input[2], step[2], padding[2], dilation[2], output[2];
   int channels, row;                // of the matrix: elements of a row
   int flipped, packed;              // packed: rows, and what blocks write of them, are full packs of 16 bytes
   int chunk, tile[2];               // of a block: channels, output rows, output columns
   FastDivmod chunks, across, down;  // blocks along the channels, the columns, the rows
-  FastDivmod patch[3], taps[3];     // extents
+  FastDivmod patch[2], taps[2];     // extents
   int pitch;                        // from one channel of the patch to the next, in elements
 };
 
@@ -46,11 +46,11 @@ __device__ __forceinline__ void write_rows(const Arguments& a, const ELEMENT* pa
     for (int i = 0; i < W; i++) slot[i] = terms[unit * W + i];
     unsigned p = group / columns, q = group - p * columns;
     while (p < rows) {
-      const ELEMENT* from = patch + (p * a.step[1] * a.patch[2].divisor + q * a.step[2]);
+      const ELEMENT* from = patch + (p * a.step[0] * a.patch[1].divisor + q * a.step[1]);
       Pack<ELEMENT, W> values;
 #pragma unroll
       for (int i = 0; i < W; i++) values.item[i] = from[slot[i]];
-      *reinterpret_cast<Pack<ELEMENT, W>*>(matrix + (static_cast<long long>(p) * a.output[2] + q) * a.row + unit * W) =
+      *reinterpret_cast<Pack<ELEMENT, W>*>(matrix + (static_cast<long long>(p) * a.output[1] + q) * a.row + unit * W) =
           values;
       p += down, q += across;
       if (q >= columns) q -= columns, p++;
@@ -60,18 +60,14 @@ __device__ __forceinline__ void write_rows(const Arguments& a, const ELEMENT* pa
 
 extern "C" __global__ void __launch_bounds__(BLOCK) convolution_im2col(const Arguments a) {
   griddepcontrol_wait_deferred();
-  unsigned chunk, band_across, band_down, plane;
-  const unsigned rest = a.down.divide(a.across.divide(a.chunks.divide(blockIdx.x, chunk), band_across), band_down);
-  const unsigned image = rest / a.output[0];
-  plane = rest - image * a.output[0];
+  unsigned chunk, band_across, band_down;
+  const unsigned image = a.down.divide(a.across.divide(a.chunks.divide(blockIdx.x, chunk), band_across), band_down);
   const unsigned first_channel = chunk * a.chunk, first_row = band_down * a.tile[0],
                  first_column = band_across * a.tile[1];
   const unsigned channels = min(static_cast<unsigned>(a.chunk), a.channels - first_channel);
-  const int at[3] = {static_cast<int>(plane) * a.step[0] - a.padding[0],
-                     static_cast<int>(first_row) * a.step[1] - a.padding[1],
-                     static_cast<int>(first_column) * a.step[2] - a.padding[2]};
-  const unsigned lines = a.patch[0].divisor * a.patch[1].divisor,
-                 taps = a.taps[0].divisor * a.taps[1].divisor * a.taps[2].divisor;
+  const int at[2] = {static_cast<int>(first_row) * a.step[0] - a.padding[0],
+                     static_cast<int>(first_column) * a.step[1] - a.padding[1]};
+  const unsigned lines = a.patch[0].divisor, taps = a.taps[0].divisor * a.taps[1].divisor;
   auto inside = [&](int d, int pixel) { return static_cast<unsigned>(pixel) < static_cast<unsigned>(a.input[d]); };
 
   Line* line = reinterpret_cast<Line*>(shared_memory);
@@ -79,29 +75,26 @@ extern "C" __global__ void __launch_bounds__(BLOCK) convolution_im2col(const Arg
   ELEMENT* patch =
       reinterpret_cast<ELEMENT*>((reinterpret_cast<uintptr_t>(terms + a.chunk * taps) + 15) & ~uintptr_t(15));
   for (unsigned index = threadIdx.x; index < channels * lines; index += BLOCK) {
-    unsigned h, d, channel = a.patch[0].divide(a.patch[1].divide(index, h), d);
-    const int depth = at[0] + static_cast<int>(d), height = at[1] + static_cast<int>(h);
-    const int source = static_cast<int>(channel) * a.channel + depth * a.axis[0] + height * a.axis[1];
-    const int slot = channel * a.pitch + (d * a.patch[1].divisor + h) * a.patch[2].divisor;
-    line[index] = {inside(0, depth) && inside(1, height) ? source : -1, slot};
+    unsigned h, channel = a.patch[0].divide(index, h);
+    const int height = at[0] + static_cast<int>(h);
+    const int source = static_cast<int>(channel) * a.channel + height * a.axis[0];
+    line[index] = {inside(0, height) ? source : -1, static_cast<int>(channel * a.pitch + h * a.patch[1].divisor)};
   }
   for (unsigned index = threadIdx.x; index < channels * taps; index += BLOCK) {
-    unsigned tap[3], channel = index;
+    unsigned tap[2], channel = index;
 #pragma unroll
-    for (int d = 2; d >= 0; d--) {
+    for (int d = 1; d >= 0; d--) {
       channel = a.taps[d].divide(channel, tap[d]);
       if (a.flipped) tap[d] = a.taps[d].divisor - 1 - tap[d];
     }
-    terms[index] = channel * a.pitch +
-                   (tap[0] * a.dilation[0] * a.patch[1].divisor + tap[1] * a.dilation[1]) * a.patch[2].divisor +
-                   tap[2] * a.dilation[2];
+    terms[index] = channel * a.pitch + tap[0] * a.dilation[0] * a.patch[1].divisor + tap[1] * a.dilation[1];
   }
   __syncthreads();
   griddepcontrol_wait_before_access(a.x, a.matrix);
   const ELEMENT zero = store<ELEMENT>(COMPUTE(0));
   const ELEMENT* x =
       a.x + (static_cast<long long>(image) * a.image + static_cast<long long>(first_channel) * a.channel);
-  const unsigned elements = channels * lines * a.patch[2].divisor;
+  const unsigned elements = channels * lines * a.patch[1].divisor;
   for (unsigned first = threadIdx.x; first < elements; first += AT_ONCE * BLOCK) {
     ELEMENT value[AT_ONCE];
     int slot[AT_ONCE];
@@ -109,10 +102,10 @@ extern "C" __global__ void __launch_bounds__(BLOCK) convolution_im2col(const Arg
     for (unsigned u = 0; u < AT_ONCE; u++) {
       if (first + u * BLOCK >= elements) continue;
       unsigned column;
-      const Line found = line[a.patch[2].divide(first + u * BLOCK, column)];
-      const int width = at[2] + static_cast<int>(column);
+      const Line found = line[a.patch[1].divide(first + u * BLOCK, column)];
+      const int width = at[1] + static_cast<int>(column);
       slot[u] = found.slot + column;
-      value[u] = found.source >= 0 && inside(2, width) ? x[found.source + width * a.axis[2]] : zero;
+      value[u] = found.source >= 0 && inside(1, width) ? x[found.source + width * a.axis[1]] : zero;
     }
 #pragma unroll
     for (unsigned u = 0; u < AT_ONCE; u++)
@@ -120,9 +113,9 @@ extern "C" __global__ void __launch_bounds__(BLOCK) convolution_im2col(const Arg
   }
   __syncthreads();
 
-  const unsigned rows = min(static_cast<unsigned>(a.tile[0]), a.output[1] - first_row),
-                 columns = min(static_cast<unsigned>(a.tile[1]), a.output[2] - first_column);
-  const long long pixel = (static_cast<long long>(rest) * a.output[1] + first_row) * a.output[2] + first_column;
+  const unsigned rows = min(static_cast<unsigned>(a.tile[0]), a.output[0] - first_row),
+                 columns = min(static_cast<unsigned>(a.tile[1]), a.output[1] - first_column);
+  const long long pixel = (static_cast<long long>(image) * a.output[0] + first_row) * a.output[1] + first_column;
   ELEMENT* matrix = a.matrix + pixel * a.row + first_channel * taps;
   if (a.packed && reinterpret_cast<uintptr_t>(a.matrix) % 16 == 0)
     write_rows<WIDTH>(a, patch, terms, channels * taps, rows, columns, matrix);

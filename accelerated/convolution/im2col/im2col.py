@@ -15,7 +15,7 @@ from ...plans import Launch, pointers, structure, type_definitions
 from ...primitives.geometry import THREADS, FastDivmod
 from ...solver import Problem, Solver
 from ..implicit_gemm.simt import im2col_launch
-from ..problem import AXES, PACK_BYTES, describe, scalar_strides, spatial
+from ..problem import PACK_BYTES, describe
 
 SOURCE = "convolution/im2col/im2col.cu"
 LEAST_RUN = 512  # bytes of a row of the matrix that a block writes side by side, where there are as many
@@ -23,8 +23,8 @@ MOST_SHARED = 40 * 1024  # bytes of a block, so that several blocks share a mult
 ENOUGH_BLOCKS = 8  # of a multiprocessor
 LINE_BYTES, TERM_BYTES = 8, 4
 
-Integers = c_int * AXES
-FastDivmods = FastDivmod * AXES
+Integers = c_int * 2  # rows and columns
+FastDivmods = FastDivmod * 2
 
 
 class Tile(NamedTuple):
@@ -48,16 +48,15 @@ class Im2ColProblem(Problem):
         self.most_shared, self.enough_blocks = most_shared, enough_blocks
         spec, source, window = operation.convolution, operation.srcData, operation.filter.dims
         self.element_bytes = source.scalar_bytes
-        self.output = spatial(spec.output_dims(source.dims, window)[2:], 1)
-        self.taps, self.step = spatial(window[2:], 1), spatial(spec.stride, 1)
-        self.dilation, self.padding = spatial(spec.dilation, 1), spatial(spec.padding, 0)
+        self.output, self.taps = spec.output_dims(source.dims, window)[2:], window[2:]
         self.channels, self.per_channel = source.dims[1], prod(self.taps)
         self.pack = PACK_BYTES // self.element_bytes
         self.unit = self.pack // gcd(self.pack, self.per_channel)  # channels whose K are full packs
 
     def patch(self, tile: Tile) -> list[int]:
-        """Return the extents of the input under a tile: depth, rows, columns."""
-        sizes = zip((1, tile.rows, tile.columns), self.step, self.taps, self.dilation, strict=True)
+        """Return the extents of the input under a tile: rows, columns."""
+        spec = self.operation.convolution
+        sizes = zip((tile.rows, tile.columns), spec.stride, self.taps, spec.dilation, strict=True)
         return [(n - 1) * step + (taps - 1) * dilation + 1 for n, step, taps, dilation in sizes]
 
     def pitch(self, tile: Tile) -> int:
@@ -67,20 +66,20 @@ class Im2ColProblem(Problem):
         return (-(-prod(self.patch(tile)) // word) | 1) * word
 
     def shared_bytes(self, tile: Tile) -> int:
-        tables = tile.channels * (prod(self.patch(tile)[:2]) * LINE_BYTES + self.per_channel * TERM_BYTES)
+        tables = tile.channels * (self.patch(tile)[0] * LINE_BYTES + self.per_channel * TERM_BYTES)
         return tables + PACK_BYTES + tile.channels * self.pitch(tile) * self.element_bytes
 
     def counts(self, tile: Tile) -> list[int]:
-        """Return the blocks along channels, columns, rows, and planes of all images."""
-        extents = ((self.channels, tile.channels), (self.output[2], tile.columns), (self.output[1], tile.rows))
-        return [*(-(-extent // size) for extent, size in extents), self.output[0] * self.operation.srcData.dims[0]]
+        """Return the blocks along channels, columns, rows, images."""
+        extents = ((self.channels, tile.channels), (self.output[1], tile.columns), (self.output[0], tile.rows))
+        return [*(-(-extent // size) for extent, size in extents), self.operation.srcData.dims[0]]
 
     @cached_property
     def tile(self) -> Tile | None:
         """The largest tile that shared memory holds, of fewer rows where blocks are too few; None where it holds
         none."""
         unit, run = self.unit, -(-LEAST_RUN // (self.per_channel * self.element_bytes))
-        tile = Tile(min(self.channels, -(-max(unit, run) // unit) * unit), *self.output[1:])
+        tile = Tile(min(self.channels, -(-max(unit, run) // unit) * unit), *self.output)
         while self.shared_bytes(tile) > self.most_shared:
             if tile.rows > 1:
                 tile = tile._replace(rows=-(-tile.rows // 2))
@@ -109,17 +108,17 @@ class Im2ColBlocks(Solver[Im2ColProblem]):
     def launches(self, problem: Im2ColProblem) -> list[Launch]:
         p, o, tile = problem, problem.operation, problem.tile
         assert tile is not None
-        image, channel, *axes = scalar_strides(o.srcData)
+        spec, (image, channel, *axes) = o.convolution, o.srcData.strides
         counts, extents, row = p.counts(tile), p.patch(tile), p.channels * p.per_channel
         packed = row % p.pack == 0 and (tile.channels % p.unit == 0 or tile.channels == p.channels)
         arguments = structure(
             *pointers(2),
             ("image", c_int(image)), ("channel", c_int(channel)), ("axis", Integers(*axes)),
-            ("input", Integers(*spatial(o.srcData.dims[2:], 1))), ("step", Integers(*p.step)),
-            ("padding", Integers(*p.padding)), ("dilation", Integers(*p.dilation)), ("output", Integers(*p.output)),
-            ("channels", c_int(p.channels)), ("row", c_int(row)), ("flipped", c_int(o.convolution.is_flipped)),
-            ("packed", c_int(packed)), ("chunk", c_int(tile.channels)), ("tile", (c_int * 2)(tile.rows, tile.columns)),
-            ("blocks", FastDivmods(*map(FastDivmod.of, counts[:AXES]))),
+            ("input", Integers(*o.srcData.dims[2:])), ("step", Integers(*spec.stride)),
+            ("padding", Integers(*spec.padding)), ("dilation", Integers(*spec.dilation)),
+            ("output", Integers(*p.output)), ("channels", c_int(p.channels)), ("row", c_int(row)),
+            ("flipped", c_int(spec.is_flipped)), ("packed", c_int(packed)), ("chunk", c_int(tile.channels)),
+            ("tile", Integers(tile.rows, tile.columns)), ("blocks", (FastDivmod * 3)(*map(FastDivmod.of, counts[:3]))),
             ("patch", FastDivmods(*map(FastDivmod.of, extents))), ("taps", FastDivmods(*map(FastDivmod.of, p.taps))),
             ("pitch", c_int(p.pitch(tile))),
         )  # fmt: skip
@@ -132,9 +131,6 @@ class Im2ColElements(Solver[Im2ColProblem]):
     """Any filter, also one whose patch no block could hold: a thread finds each element of a pack."""
 
     name = "convolution.im2col_elements"
-
-    def serves(self, problem: Im2ColProblem) -> bool:
-        return True
 
     def launches(self, problem: Im2ColProblem) -> list[Launch]:
         o = problem.operation

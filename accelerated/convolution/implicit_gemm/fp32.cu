@@ -124,7 +124,7 @@ template <int TILE_N, int TILE_M, class Tile> struct Block {
                            sums.item);
       } else {
         const long long start = channel * c.y_channel;
-        if (y_at[3] == y_at[0] + 3 && y_at[2] == y_at[0] + 2 && y_at[1] == y_at[0] + 1) {
+        if (y_at[3] == y_at[0] + 3 && y_at[2] == y_at[0] + 2) {  // and so does the second
           finish<4, float>(epilogue, a.bias, a.prior, y, y_at[0] + start, 1, 4, channel, 0, sums.item);
         } else {
 #pragma unroll
@@ -162,7 +162,7 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
   const float* w = reinterpret_cast<const float*>(reinterpret_cast<const unsigned char*>(a.w) + a.w_offset) +
                    static_cast<long long>(group) * c.n * c.w_row +
                    static_cast<long long>(first_n) * (FILTER_PACKS ? 1 : c.w_row);
-  const bool x_packs = IN_PLANES && a.m_packs && reinterpret_cast<uintptr_t>(x) % 16 == 0;
+  const bool x_packs = a.m_packs && reinterpret_cast<uintptr_t>(x) % 16 == 0;
 
   // What this thread loads of rows: a term of each of W_ROWS filters and X_ROWS pixels.
   const int row = thread / TERMS, term = thread % TERMS;

@@ -20,7 +20,6 @@ struct Arguments : Operands<ELEMENT> {
   Convolution convolution;
   Epilogue epilogue;
   FastDivmod m_tiles, n_tiles;  // blocks run over filter tiles first, then pixel tiles, then groups
-  int rounded;                  // to nearest TF32, which takes a detour through registers
 };
 
 __device__ __forceinline__ const ELEMENT* at_offset(const ELEMENT* pointer, long long bytes) {
@@ -117,7 +116,7 @@ template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Multi
                 positions_exist >> i & 1 ? PACK : 0, x_reading);
     // Most often the next k_block is at the same tap, some channels further.
     lane += TILE_K;
-    if (lane < c.inner_channels.divisor) term.offset += TILE_K * c.x_channel;
+    if (lane < c.inner_channels.divisor) term.offset += TILE_K;
     else find_pack((k_block + 1) * TILE_K + pack * PACK);
   }
 
@@ -230,15 +229,14 @@ __device__ __forceinline__ void finish_tile(const Arguments& a, float* tile, con
       for (int i = 0; i < WIDTH; i++) values[i] = tile[(pixel - first_m) * FILTER_PITCH + filter - first_n + i];
       const unsigned channel = group * c.y_n + filter;
       const int count = c.n - filter < WIDTH ? c.n - filter : WIDTH;
-      finish<WIDTH, float>(a.epilogue, a.bias, prior, y, group * c.y_group + y_offset(c, pixel) + channel, 1, count,
-                           channel, 1, values);
+      finish<WIDTH, float>(a.epilogue, a.bias, prior, y, y_offset(c, pixel) + channel, 1, count, channel, 1, values);
     } else {
       const int pixel = first_m + index % (TILE_M / WIDTH) * WIDTH, filter = first_n + index / (TILE_M / WIDTH);
       if (pixel >= c.m || filter >= c.n) continue;
 #pragma unroll
       for (int i = 0; i < WIDTH; i++) values[i] = tile[(filter - first_n) * PIXEL_PITCH + pixel - first_m + i];
       const unsigned channel = group * c.y_n + filter;
-      const long long start = group * c.y_group + y_channel_offset(c, channel);
+      const long long start = y_channel_offset(c, channel);
       const int count = c.m - pixel < WIDTH ? c.m - pixel : WIDTH;
       const long long first = y_offset(c, pixel), last = count == WIDTH ? y_offset(c, pixel + WIDTH - 1) : -1;
       if (last == first + WIDTH - 1 && c.y_pixel[3] == 1) {
@@ -266,7 +264,9 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
   const ELEMENT* w = at_offset(a.w, a.w_offset) + static_cast<long long>(group) * c.n * c.w_row;
   unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
   Multiplication<TILE_N, STAGES, OVERLAPPED, WITH_PACKS> m{a, c, stages, terms, x, w, first_n, first_m};
-  const Reading packs = a.rounded ? THROUGH_REGISTERS : ASYNCHRONOUS;
+  // Tensor cores drop the lower 13 bits of a float. Rounding them to nearest makes the error half as large and costs a
+  // detour through registers.
+  const Reading packs = sizeof(ELEMENT) == 4 ? THROUGH_REGISTERS : ASYNCHRONOUS;
   m.x_reading = reinterpret_cast<uintptr_t>(x) % 16 == 0 ? packs : ELEMENTS;
   m.w_reading = c.w_packs && reinterpret_cast<uintptr_t>(w) % 16 == 0 ? packs : ELEMENTS;
   m.run();

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from ctypes import c_int
-
 from ...plans import Launch, pointers, structure
 from ...primitives.geometry import THREADS
 from ..problem import Rates, product_fields, rounded_up
@@ -15,9 +13,6 @@ M = 128  # pixels of a block
 ROW_BYTES = 128  # of an operand in one K-block
 STAGES = {("packs", 64): 4, ("packs", 128): 3, ("values", 64): 4, ("values", 128): 4}
 SWIZZLE_BYTES = 1024  # to whose multiple the stages are aligned
-# Tensor cores drop the lower 13 bits of a float. Rounding them to nearest makes the error half as large and costs a
-# detour through registers instead of asynchronous copies.
-ROUND_TF32 = True
 # Hopper's instruction for a full warpgroup; without it the warp's, which every tensor core has and is slower there.
 WGMMA_INSTRUCTIONS = True
 # Values of x a second that blocks gather one by one, where the K of a pixel do not lie side by side, and filters that
@@ -34,7 +29,7 @@ class MmaKernel(ProductKernel):
         self.name = f"convolution.implicit_gemm_mma_{n}"
 
     def serves(self, product: Product) -> bool:
-        return product.tensor_cores and not product.filters_last
+        return product.tensor_cores
 
     def is_preferred(self, product: Product) -> bool:
         gathered = product.element == "float" and not product.value.x_packs and fp32.suits(product)
@@ -46,7 +41,6 @@ class MmaKernel(ProductKernel):
         arguments = structure(
             *pointers(5),
             *product_fields(value, product.finish, product.offsets, m_tiles, n_tiles),
-            ("rounded", c_int(product.element_bytes == 4 and ROUND_TF32)),
         )
         kind, variant = _kind(product), () if WGMMA_INSTRUCTIONS else (("MMA_SYNC_ONLY", "1"),)
         definitions = (*product.definitions, *variant)

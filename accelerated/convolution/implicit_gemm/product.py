@@ -24,11 +24,10 @@ class Product:
     operation. offsets: bytes from those addresses to the beginning of x, w and y. finish: what becomes of the sums.
     tensor_cores: whether data type and math type let tensor cores multiply. words: elements are words of four 8-bit
     channels. float_result: of 8-bit data. reordered_filters: all filters / 32 where the filter is reordered, else 0.
-    filters_last: w is [group][K][N], in packs of filters of 16 bytes, instead of [group][N][K]. statistics: bytes of
-    the workspace before the sums of the results and of their squares, by filter, where these are wanted
-    (statistics.py). factors: operands that have an alpha and a beta for each filter, empty where it is 1; () where
-    these are numbers. prologue: operands that scale and bias each channel of x; rectified: whether negative values of x
-    become 0 then.
+    filters_last: w is [group][K][N], in packs of filters of 16 bytes, instead of [group][N][K]. statistics: whether the
+    workspace gets the sums of the results and of their squares, by filter (statistics.py). factors: operands that have
+    an alpha and a beta for each filter, empty where it is 1; () where these are numbers. prologue: operands that scale
+    and bias each channel of x; rectified: whether negative values of x become 0 then.
     """
 
     device: Any
@@ -43,7 +42,7 @@ class Product:
     float_result: bool = False
     reordered_filters: int = 0
     filters_last: bool = False
-    statistics: int | None = None
+    statistics: bool = False
     factors: tuple[str, ...] = ()
     prologue: tuple[str, ...] = ()
     rectified: bool = False

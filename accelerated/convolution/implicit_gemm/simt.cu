@@ -193,10 +193,10 @@ __device__ __forceinline__ void multiply(const Arguments& a,
         w_held[i] = 0;
         if (w_exists && i * W_ROWS < w_rows) {
           const F* value = w_first + (i * W_ROWS * static_cast<long long>(c.w_row) + tile * TILE_K);
-          if constexpr (sizeof(ELEMENT) == 1)
+          if constexpr (std::is_same_v<E, Word>)
             if (a.reordered_filters)
               value = w + reordered_offset(group_filter + first_n + w_row + i * W_ROWS, tile * TILE_K + w_column,
-                                           a.reordered_filters, a.words ? 4 : 1);
+                                           a.reordered_filters, 4);
           w_held[i] = Arithmetic<F>::operand(read_element(value));
         }
       }
@@ -290,7 +290,7 @@ __device__ __forceinline__ void multiply(const Arguments& a,
     using Result = std::remove_reference_t<decltype(*y)>;
     const Result* prior = static_cast<const Result*>(a.prior);
     // Four neighbours of y at a time: filters where channels lie innermost, else pixels.
-    const bool across_filters = c.y_vector > 1 || c.y_channel == 1;
+    const bool across_filters = c.y_vector || c.y_channel == 1;
 #pragma unroll
     for (int h = 0; h < COLUMN_GROUPS; h++) {
       long long offset[4];
@@ -300,13 +300,13 @@ __device__ __forceinline__ void multiply(const Arguments& a,
 #pragma unroll
       for (int j = 0; j < 4; j++) offset[j] = j < count ? group * c.y_group + y_offset(c, first + j) : 0;
       const bool neighbours =
-          count == 4 && offset[3] == offset[0] + 3 && offset[2] == offset[0] + 2 && offset[1] == offset[0] + 1;
+          count == 4 && offset[3] == offset[0] + 3 && offset[2] == offset[0] + 2;  // and so does the second
 #pragma unroll
       for (int g = 0; g < ROW_GROUPS; g++) {
         const int filter = first_n + g * (TILE_N / ROW_GROUPS) + row;
         const unsigned channel = group * c.y_n + filter;
         if (across_filters) {
-          const bool four_exist = filter + 3 < c.n && (c.y_vector < 2 ? c.y_channel == 1 : channel % 4 == 0);
+          const bool four_exist = filter + 3 < c.n && (!c.y_vector || channel % 4 == 0);
 #pragma unroll
           for (int j = 0; j < 4; j++) {
             if (j >= count) continue;

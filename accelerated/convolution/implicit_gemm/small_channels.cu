@@ -354,7 +354,7 @@ __device__ __forceinline__ void write_results(const Arguments& a, const Tile& ti
 #pragma unroll
   for (int from = 0; from < FILTERS; from += STAGED) {
     __syncwarp();
-    if (e.alpha == 1.0 && e.beta == 0.0 && !e.biased && !e.rectified) stage(from, std::true_type{});
+    if (e.alpha == 1.0 && e.beta == 0.0 && !e.biased) stage(from, std::true_type{});
     else stage(from, std::false_type{});
     __syncwarp();
     // A lane's pack of a row, every so many rows.

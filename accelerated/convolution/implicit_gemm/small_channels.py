@@ -182,10 +182,8 @@ class Geometry:
     def writes_y(self) -> bool:
         """Channels of y, or the pixels of its planes, lie side by side."""
         y = self.operation.y
-        strides = scalar_strides(y)
-        return self.across_filters or (
-            strides[-1] == 1 and (self.outputs[1] == 1 or strides[-2] == self.outputs[2]) and y.vector_length == 1
-        )
+        in_rows = y.strides[-1] == 1 and (self.outputs[1] == 1 or y.strides[-2] == self.outputs[2])
+        return self.across_filters or in_rows
 
     def y_packs(self, tile: Tile) -> bool:
         """Results of a tile that lie side by side, filters or pixels, fill packs of 16 bytes, aligned."""
@@ -394,10 +392,8 @@ class SmallChannels(ConvolutionSolver):
         self.filters, self.name = filters, f"convolution.small_channels_{filters}"
 
     def can_launch(self, problem: ConvolutionProblem) -> bool:
-        o = problem.operation
-        if not 0 < o.w.dims[1] <= MOST_CHANNELS or o.x.vector_length > 1:
-            return False
-        return problem.tensor_cores and problem.in_one_launch and self._geometry(problem) is not None
+        possible = problem.tensor_cores and problem.operation.w.dims[1] <= MOST_CHANNELS and problem.in_one_launch
+        return possible and self._geometry(problem) is not None
 
     def applies(self, problem: ConvolutionProblem) -> bool:
         if not self.serves(problem):

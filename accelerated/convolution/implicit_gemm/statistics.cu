@@ -10,9 +10,8 @@ constexpr int FILTERS = 4, LANES = THREADS / FILTERS, WARPS = THREADS / 32;  // 
 constexpr int IN_FLIGHT = 3;                                                 // blocks whose sums a thread reads at once
 
 struct Arguments {
-  const unsigned char* workspace;
-  float *sum, *squares;  // NULL: not wanted
-  long long partials;    // bytes to the sums of the blocks, [block][sum, of squares][pitch]
+  const float* partials;  // of the blocks, [block][sum, of squares][pitch]
+  float *sum, *squares;
   int blocks, pitch, filters;
   int stride;  // elements from one filter of a result to the next
 };
@@ -22,8 +21,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) convolution_statistics(con
   __shared__ float sums[2][WARPS][FILTERS];
   const int lane = threadIdx.x / FILTERS, column = threadIdx.x % FILTERS, filter = blockIdx.x * FILTERS + column;
   float sum[2] = {};
-  const float* const from = reinterpret_cast<const float*>(a.workspace + a.partials) + filter;
-  add_stored<IN_FLIGHT>(from, a.pitch, filter < a.filters ? lane : a.blocks, a.blocks, LANES, sum);
+  add_stored<IN_FLIGHT>(a.partials + filter, a.pitch, filter < a.filters ? lane : a.blocks, a.blocks, LANES, sum);
 #pragma unroll
   for (int i = 0; i < 2; i++) {
 #pragma unroll
@@ -36,5 +34,5 @@ extern "C" __global__ void __launch_bounds__(THREADS) convolution_statistics(con
 #pragma unroll
   for (int i = 0; i < WARPS; i++) total += sums[lane][i][column];
   float* to = lane == 0 ? a.sum : a.squares;
-  if (to) to[filter * a.stride] = total;
+  to[filter * a.stride] = total;
 }

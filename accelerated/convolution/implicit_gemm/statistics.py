@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ctypes import c_int, c_longlong
+from ctypes import c_int
 from typing import Any, NamedTuple
 
 from dualdnn.api.operations import ConvolutionForward, TensorSpec
@@ -56,7 +56,6 @@ class SummedConvolution(NamedTuple):
         filters = self.product.value.n
         arguments = structure(
             *pointers(3),
-            ("partials", c_longlong(0)),
             ("blocks", c_int(blocks)),
             ("pitch", c_int(pitch)),
             ("filters", c_int(filters)),

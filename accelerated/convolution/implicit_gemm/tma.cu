@@ -35,12 +35,11 @@ constexpr int BOXES = 2, BOX_BYTES = 16 * ROW_BYTES;  // of a warp: results that
 static_assert(BOXES * BOX_BYTES >= 16 * PITCH * sizeof(float));
 
 struct Arguments : Operands<ELEMENT> {  // read through the maps
-  unsigned char* workspace;
-  const ELEMENT *scale, *prior_scale;  // of each filter, with FACTORS; NULL: 1
-  const ELEMENT *x_scale, *x_bias;     // of each channel, with PROLOGUE; NULL: 1 and 0
-  long long statistics;  // bytes to the sums of all blocks, [block of the same filters][sum, of squares][filter]
+  unsigned char* workspace;             // with STATISTICS: [block of the same filters][sum, of squares][filter]
+  const ELEMENT *scale, *prior_scale;   // of each filter, with FACTORS; NULL: 1
+  const ELEMENT *x_scale, *x_bias;      // of each channel, with PROLOGUE; NULL: 1 and 0
   int x_rectified, alignment;
-  long long reserved[4];
+  long long reserved[5];
   TensorMap image, filter, result, blended;
   Convolution convolution;
   Epilogue epilogue;
@@ -337,7 +336,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     constexpr int WARPS = 4 * CONSUMERS;
     static_assert(!STATISTICS || 2 * COLUMNS * sizeof(float) <= BOXES * BOX_BYTES);
     const unsigned n_tiles = a.n_tiles.divisor;
-    float* to = reinterpret_cast<float*>(a.workspace + a.statistics) + blockIdx.x / n_tiles * (2 * n_tiles * TILE_N) +
+    float* to = reinterpret_cast<float*>(a.workspace) + blockIdx.x / n_tiles * (2 * n_tiles * TILE_N) +
                 blockIdx.x % n_tiles * TILE_N;
     for (int i = threadIdx.x; i < 2 * TILE_N; i += blockDim.x) {
       float sum = 0;
@@ -541,7 +540,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
 #pragma unroll
     for (int i = 0; i < ITEMS; i++) {
       const int item = lane + 32 * i, pixel = first + (across_filters ? item / PER_ROW : item % (16 / PACK) * PACK);
-      offset[i] = pixel < c.m ? tile.group * c.y_group + y_offset(c, pixel) : -1;
+      offset[i] = pixel < c.m ? y_offset(c, pixel) : -1;
     }
     const int left = c.m - first;
     // Positions that lie side by side in y.
@@ -587,9 +586,8 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
               for (int j = 0; j < PACK; j++) {
                 const float one[1] = {values[j]};
                 if (pixel + j < left)
-                  finish<1, float>(a.epilogue, a.bias, a.prior, a.y,
-                                   tile.group * c.y_group + start + y_offset(c, first + pixel + j), 1, 1, channel, 0,
-                                   one);
+                  finish<1, float>(a.epilogue, a.bias, a.prior, a.y, start + y_offset(c, first + pixel + j), 1, 1,
+                                   channel, 0, one);
               }
             }
           }

@@ -89,7 +89,7 @@ class TmaKernel(ProductKernel):
     def finishes(self, product: Product) -> bool:
         """Return whether the kernel can add up its results by filter, or scale them by filter: channels of y lie
         innermost."""
-        maps = self._maps(product) if _has_tma(product) and not self.planes else None
+        maps = self._maps(product) if _has_tma(product) else None
         return product.groups == 1 and maps is not None and maps.result is not None
 
     def is_preferred(self, product: Product) -> bool:
@@ -149,7 +149,7 @@ class TmaKernel(ProductKernel):
         filters."""
         (n_tiles, m_tiles), most = self._tiles(product), product.device.multiprocessors
         count = n_tiles * m_tiles * product.groups
-        if product.statistics is not None and n_tiles > 1:
+        if product.statistics and n_tiles > 1:
             blocks = min(count, max(1, most // n_tiles) * n_tiles)
             return Shares(blocks, count, 1, blocks)
         return share_tiles(self, count, k_blocks(product), most)
@@ -172,10 +172,9 @@ class TmaKernel(ProductKernel):
         count, shares = n_tiles * m_tiles * groups, self.shares(product)
         fields = [
             *pointers(10),
-            ("statistics", c_longlong(product.statistics or 0)),
             ("x_rectified", c_int(product.rectified)),
             ("alignment", c_int()),
-            ("reserved", (c_longlong * 4)()),
+            ("reserved", (c_longlong * 5)()),
             *((name, (c_ubyte * MAP_BYTES)()) for name in ("image", "filter", "result", "blended")),
             ("convolution", value),
             ("epilogue", finish),
@@ -191,7 +190,7 @@ class TmaKernel(ProductKernel):
         ]
         arguments = mapped_structure(*fields)
         definitions, entry = product.definitions, self.entry
-        kind = "statistics" if product.statistics is not None else "factors" if product.factors else ""
+        kind = "statistics" if product.statistics else "factors" if product.factors else ""
         if kind:
             kinds = [kind.upper(), *(["PROLOGUE"] if product.prologue else [])]
             definitions = tuple(sorted((*definitions, *((name, "1") for name in kinds))))
@@ -261,12 +260,7 @@ def _fastest(product: Product) -> TmaKernel:
 
 
 def _has_tma(product: Product) -> bool:
-    return (
-        has_tma(product.device)
-        and product.tensor_cores
-        and not product.filters_last
-        and "RESULT" not in dict(product.definitions)
-    )
+    return has_tma(product.device) and product.tensor_cores and "RESULT" not in dict(product.definitions)
 
 
 def _channel_k_blocks(value: ConvolutionStruct, element_bytes: int) -> int:
@@ -301,12 +295,8 @@ def _im2col_map(product: Product, m: int) -> Im2colMap | None:
         and value.k == channels * prod(taps)
         and (taps[0], value.input[0], value.output[0].divisor) == (1, 1, 1)
         and value.first_m == 0
-        and all(
-            value.x_pixel[d + 1] == value.step[d] * value.x_axis[d] for d in range(AXES) if value.output[d].divisor > 1
-        )
-        and value.x_origin == -sum(value.padding[d] * value.x_axis[d] for d in range(AXES))
-        and (groups == 1 or (value.x_group == channels and channels * element_bytes % ROW_BYTES == 0))
-        and min(value.step) > 0
+        and (groups == 1 or channels * element_bytes % ROW_BYTES == 0)
+        and min(value.step) > 0  # the image of a convolution, no matrix
     )
     if not plain:
         return None
@@ -367,7 +357,7 @@ def _transposed_map(product: Product) -> TiledMap | None:
         return None
     if plane < LEAST_FILL_OF_BOXES * _full_boxes(value, element_bytes):
         return None
-    if groups > 1 and (value.x_group != channels * value.x_channel or channels % box):
+    if groups > 1 and channels % box:
         return None
     strides = (value.x_channel, value.x_pixel[0] if images > 1 else value.x_channel * channels * groups)
     made = TiledMap(
@@ -391,10 +381,6 @@ def _result_map(product: Product, begins_with_image: bool = False) -> tuple[Tile
     """Return the map of y and of what is blended in, and whether they lie in planes, where pixels lie at equal
     distances. begins_with_image: boxes begin with an image."""
     value, groups, element_bytes = product.value, product.groups, product.element_bytes
-    if value.y_vector or product.finish.reordered_bias:
-        return None
-    if groups > 1 and (value.y_group, value.y_n) != (0, value.n):
-        return None
     extents = [output.divisor for output in value.output]
     planes = value.y_channel != 1
     pitch = (
@@ -435,11 +421,11 @@ def _row_map(product: Product, extents: list[int], images: int) -> tuple[TiledMa
     """Return the map of y where pixels of a row lie at equal distances, and rows of all images: boxes are parts of
     rows."""
     value, element_bytes = product.value, product.element_bytes
-    depth, height, width = extents
+    _, height, width = extents
     # Several boxes of the 16 pixels of a warp: a single one goes where its pixel lies in the image.
     pixels = next((count for count in (8, 4, 2) if width % count == 0), 0)
     rows_follow = images == 1 or value.y_pixel[0] == height * value.y_pixel[2]
-    if not pixels or depth > 1 or product.groups > 1 or product.finish.beta != 0 or not rows_follow:
+    if not pixels or product.groups > 1 or product.finish.beta != 0 or not rows_follow:
         return None
     made = TiledMap(
         product.element, (value.n, width, height * images),

@@ -10,7 +10,7 @@ from typing import ClassVar
 from dualdnn.api.operations.specs import HALF, SCALAR_BYTES
 
 from ...primitives.geometry import FastDivmod
-from ..problem import L2_BYTES, MAX_BACKWARD, WARP, Axis, Configuration, PoolingProblem, PoolingSolver, arguments
+from ..problem import L2_BYTES, MAX_BACKWARD, WARP, Axis, Configuration, PoolingProblem
 from ..static_window import (
     MAX_PACK,
     MAX_TILE,
@@ -19,11 +19,10 @@ from ..static_window import (
     LayoutStruct,
     Settings,
     StaticShape,
+    StaticWindowSolver,
     access_of,
-    alignment_of,
     static_shape,
     steps_of_blocks,
-    window_definitions,
 )
 
 MAX_ROW_CHANNELS = 4  # that are neighbours in memory, of rows that are read in packs
@@ -57,10 +56,10 @@ SETTINGS = {
 SINGLE = ("loose", "scattered")  # accesses to single elements
 
 
-class MaxBackward(PoolingSolver):
+class MaxBackward(StaticWindowSolver):
     """Windows of WINDOWS, in every layout with contiguous rows or channels."""
 
-    name = "pooling.max_backward"
+    name, source = "pooling.max_backward", "pooling/max_backward/max_backward.cu"
     kinds = (MAX_BACKWARD,)
 
     def configuration(self, problem: PoolingProblem) -> Configuration | None:
@@ -87,19 +86,10 @@ class MaxBackward(PoolingSolver):
         if found is None:
             return None
         sliding, blocks, shared_bytes = found
-        fields = arguments(
-            problem, ("sliding", sliding), *problem.factors, ("propagate", c_int(problem.operation.pooling.nan))
-        )
-        return Configuration(
-            "pooling/max_backward/max_backward.cu",
-            f"pooling_max_backward_{access.kind}",
-            window_definitions(problem, static, settings),
-            fields,
-            (blocks, 1, 1),
-            (-(-sliding.items // WARP) * WARP, 1, 1),
-            shared_bytes,
-            alignment_of(problem, static, access),
-        )
+        fields = ("sliding", sliding), *problem.factors, ("propagate", c_int(problem.operation.pooling.nan))
+        block = -(-sliding.items // WARP) * WARP, 1, 1
+        window = static, access, settings
+        return self.made(problem, window, (blocks, 1, 1), block, *fields, shared_bytes=shared_bytes)
 
 
 def _row_access(static: StaticShape) -> Access | None:

@@ -10,16 +10,8 @@ from typing import ClassVar
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
 from ...primitives.geometry import FastDivmod
-from ..problem import MAX_BACKWARD, PACK_BYTES, WARP, Axis, Configuration, PoolingProblem, PoolingSolver, arguments
-from ..static_window import (
-    LayoutStruct,
-    Settings,
-    StaticShape,
-    access_of,
-    alignment_of,
-    static_shape,
-    window_definitions,
-)
+from ..problem import MAX_BACKWARD, PACK_BYTES, WARP, Axis, Configuration, PoolingProblem
+from ..static_window import LayoutStruct, Settings, StaticShape, StaticWindowSolver, access_of, static_shape
 
 WORD_BYTES = 4  # of the channels of a thread
 PRODUCERS = 384  # threads of a block that copy planes of x and write dx
@@ -117,11 +109,11 @@ class Part:
         )
 
 
-class MaxBackward3dNhwc(PoolingSolver):
+class MaxBackward3dNhwc(StaticWindowSolver):
     """Volumes of neighbouring channels: a block slides along axis 0, with sums of the planes of a window in shared
     memory."""
 
-    name = "pooling.max_backward_3d_nhwc"
+    name, source = "pooling.max_backward_3d_nhwc", "pooling/max_backward/max_backward_3d_nhwc.cu"
     kinds = (MAX_BACKWARD,)
 
     def configuration(self, problem: PoolingProblem) -> Configuration | None:
@@ -155,22 +147,17 @@ class MaxBackward3dNhwc(PoolingSolver):
         )
         for d, side in enumerate((rows, columns)):
             scatter.tile[d], scatter.before[d], scatter.windows[d] = side.tile, side.before, side.windows
-        fields = arguments(
-            problem, ("scatter", scatter), *problem.factors, ("propagate", c_int(problem.operation.pooling.nan))
-        )
-        definitions = window_definitions(
-            problem, static, settings, GROUP_WORDS=part.words, PRODUCERS=PRODUCERS, **MAX_PACKS
-        )
-        return Configuration(
-            "pooling/max_backward/max_backward_3d_nhwc.cu",
-            "pooling_max_backward_3d_nhwc_channels",
-            definitions,
-            fields,
+        return self.made(
+            problem,
+            (static, access, settings),
             (blocks, 1, 1),
             (-(-part.threads // WARP) * WARP + PRODUCERS, 1, 1),
-            part.shared_bytes,
-            alignment_of(problem, static, access),
+            ("scatter", scatter),
+            *problem.factors,
+            ("propagate", c_int(problem.operation.pooling.nan)),
+            shared_bytes=part.shared_bytes,
             preferred=a1.output * a2.output * words * planes >= MIN_USED * possible,
+            definitions={"GROUP_WORDS": part.words, "PRODUCERS": PRODUCERS, **MAX_PACKS},
         )
 
 

@@ -10,27 +10,16 @@ from typing import ClassVar
 from dualdnn.api.operations.specs import HALF
 
 from ...primitives.geometry import FastDivmod
-from ..problem import (
-    L2_BYTES,
-    MAX_BACKWARD,
-    PACK_BYTES,
-    WARP,
-    Axis,
-    Configuration,
-    PoolingProblem,
-    PoolingSolver,
-    arguments,
-)
+from ..problem import L2_BYTES, MAX_BACKWARD, PACK_BYTES, WARP, Axis, Configuration, PoolingProblem
 from ..static_window import (
     Access,
     LayoutStruct,
     Settings,
     StaticShape,
+    StaticWindowSolver,
     access_of,
-    alignment_of,
     static_shape,
     steps_of_blocks,
-    window_definitions,
 )
 
 SETTINGS = {  # by whether planes are images, and whether rows are staged in shared memory
@@ -54,10 +43,10 @@ class PlanesStruct(LayoutStruct):
     ]
 
 
-class MaxBackwardFp16Planes(PoolingSolver):
+class MaxBackwardFp16Planes(StaticWindowSolver):
     """Volumes, and images where there are more than blocks at a time: a block slides from plane to plane."""
 
-    name = "pooling.max_backward_fp16_planes"
+    name, source = "pooling.max_backward_fp16_planes", "pooling/max_backward/max_backward_fp16_planes.cu"
     kinds = (MAX_BACKWARD,)
 
     def configuration(self, problem: PoolingProblem) -> Configuration | None:
@@ -115,24 +104,20 @@ class MaxBackwardFp16Planes(PoolingSolver):
         # What a thread publishes, in words; what it has in shared memory of each plane, and of dy.
         words = depth.stride + (4 if depth.window > depth.stride else depth.stride) if exchanges else 0
         shared_bytes = -(-taken * tiles * words * 4 // PACK_BYTES) * PACK_BYTES
-        alignment = alignment_of(problem, static, access)
         if dense:
             dy_bytes = access.tile * static.scalar_bytes
             planes_bytes = (settings.stages + 1) * depth.stride * PACK_BYTES + settings.stages * dy_bytes
             shared_bytes += warps * WARP * planes_bytes
-            alignment |= {"x": PACK_BYTES, "dx": PACK_BYTES}
-        fields = arguments(
-            problem, ("planes", planes), *problem.factors, ("propagate", c_int(problem.operation.pooling.nan))
-        )
-        return Configuration(
-            "pooling/max_backward/max_backward_fp16_planes.cu",
-            f"pooling_max_backward_fp16_planes_{access.kind}",
-            window_definitions(problem, static, settings),
-            fields,
+        return self.made(
+            problem,
+            (static, access, settings),
             (groups * segments, 1, 1),
             (warps * WARP, 1, 1),
-            shared_bytes,
-            alignment,
+            ("planes", planes),
+            *problem.factors,
+            ("propagate", c_int(problem.operation.pooling.nan)),
+            shared_bytes=shared_bytes,
+            demands={"x": PACK_BYTES, "dx": PACK_BYTES} if dense else None,
             preferred=not image or groups * steps > at_once,  # of fewer images, a loop down their rows takes less time
         )
 

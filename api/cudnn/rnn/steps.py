@@ -12,13 +12,11 @@ from ...operations.specs import DOUBLE, FLOAT, HALF
 from ...status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
 from .descriptor import PRECISIONS
 
-RANK = 3  # batch, vector, 1
-
 
 def packed(name: str, spec: TensorSpec, clause: str) -> None:
     """The descriptor of a step, {batch, vector, 1} without gaps."""
     expect(
-        spec.rank == RANK and spec.dims[2:] == (1,),
+        spec.dims[2:] == (1,),
         BAD_PARAM,
         clause,
         f"{name} has dimensions {spec.dims}, not 3 with the last 1",

@@ -183,7 +183,7 @@ class RNNSpec:
     def bias_vector(self, pseudo_layer: int, weight_id: int) -> Weights | None:
         """A bias of a pseudo-layer by its linLayerID; None where the network has none."""
         kind, gate = divmod(weight_id, self.gates)
-        exists = kind < 2 and weight_id != PROJECTION and (self.has_input_bias, self.has_recurrent_bias)[kind]
+        exists = kind < 2 and (self.has_input_bias, self.has_recurrent_bias)[kind]  # a projection is of a third kind
         if not exists:
             return None
         start = self._all_matrices + pseudo_layer * self._bias_elements

@@ -161,10 +161,11 @@ def test_vectorised_channels_are_no_format_of_transforms(caller, refuses):
     [
         {"dx": (2, 4, 8, 8), "w": (8, 2, 3, 3), "groups": 2, "stride": (2, 2)},
         {"dx": (2, 4, 8, 8), "w": (8, 2, 3, 3), "groups": 2},
+        {"dx": (2, 16, 8, 8), "w": (12, 8, 3, 3), "groups": 2},
         {"dx": (2, 4, 9, 9), "w": (8, 4, 3, 3), "stride": (2, 1), "dilation": (2, 1)},
         {"dx": (2, 4, 9, 9), "w": (8, 4, 3, 3), "stride": (1, 2), "mode": Mode.CUDNN_CONVOLUTION},
     ],
-    ids=["folded groups", "padded groups", "dilation", "mode"],
+    ids=["folded groups", "padded groups", "padded filters of groups", "dilation", "mode"],
 )
 def test_what_cannot_be_folded(caller, refuses, options):
     """Folding these would not be the same gradient."""

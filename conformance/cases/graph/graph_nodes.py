@@ -109,6 +109,7 @@ def test_convolutions_that_are_none(cudnn, builder, refuses, ending, values):
 
 @shows(INVALID)
 def test_clips_in_the_wrong_order(cudnn, builder, refuses):
+    builder(replace(RELU, lower_clip=6.0, upper_clip=6.0))
     refuses_to_finalise(cudnn, builder, refuses, replace(RELU, lower_clip=6.5), BAD_PARAM, INVALID)
 
 
@@ -134,6 +135,8 @@ def test_tensors_that_make_up_a_convolution(builder, direction):
     ):  # fmt: skip
         builder(make(x, w, y))
     narrow = replace(SETTINGS, pre_padding=(0,), post_padding=(3,), stride=(1,), dilation=(2,))
+    many = (1,) * (CUDNN_DIM_MAX - 2)
+    builder(replace(SETTINGS, pre_padding=many, post_padding=many, stride=many, dilation=many))
     node = replace(make(tensor(1, (2, 3, 4)), tensor(2, (5, 3, 2)), tensor(3, (2, 5, 5))), convolution=narrow)
     builder(node)
 
@@ -159,6 +162,17 @@ def test_tensors_that_do_not(cudnn, builder, refuses, direction, form, which, di
     record = make(**{**tensors, which: tensor(tensors[which].uid, dims)})
     refuses_to_finalise(
         cudnn, builder, refuses, record, BAD_PARAM, of(f"OPERATION_CONVOLUTION_{direction}", clauses[rule])[0]
+    )
+
+
+@shows(*of("OPERATION_CONVOLUTION_FORWARD", "c16"), *of("OPERATION_CONVOLUTION_BACKWARD_DATA", "c15"),
+       *of("OPERATION_CONVOLUTION_BACKWARD_FILTER", "c15"))  # fmt: skip
+@pytest.mark.parametrize("direction", NODES)
+def test_more_dimensions_than_groups_have(cudnn, builder, refuses, direction):
+    make, *clauses = NODES[direction]
+    record = make(**{name: tensor(known.uid, (*known.dims, 1)) for name, known in GROUPED.items()})
+    refuses_to_finalise(
+        cudnn, builder, refuses, record, BAD_PARAM, of(f"OPERATION_CONVOLUTION_{direction}", clauses[3])[0]
     )
 
 

@@ -275,10 +275,11 @@ def test_the_workspace_of_pooling(handle, denied):
         denied(NOT_IMPLEMENTED, "miopenPoolingForward/c02", forward, alpha, beta, unchanged=b)
         denied(NOT_IMPLEMENTED, "miopenPoolingBackward/c02", backward, alpha, beta, unchanged=gradient)
     denied(BAD_PARM, "miopenPoolingForward/c03", lambda: forward(size=7), unchanged=b)
-    for wrong in (workspace.slice(0, INDICES - 1), "no memory"):
+    for wrong in (workspace.slice(0, INDICES - 1), "no memory", None):
         denied(BAD_PARM, "miopenPoolingForward/c03", lambda wrong=wrong: forward(space=wrong), unchanged=b)
-    wide = pooling(PoolingSpec(POOLING.mode, NAN, (16, 16), (8, 8), (8, 8)))
-    denied(BAD_PARM, "miopenPoolingForward/c04", lambda: forward(described=wide), unchanged=b)
+    for window in ((16, 16), (15, 17)):
+        wide = pooling(PoolingSpec(POOLING.mode, NAN, window, (8, 8), (8, 8)))
+        denied(BAD_PARM, "miopenPoolingForward/c04", lambda wide=wide: forward(described=wide), unchanged=b)
     denied(BAD_PARM, "miopenPoolingBackward/c03", backward, unchanged=gradient)
     for wrong in (None, "no memory"):
         denied(BAD_PARM, "miopenPoolingBackward/c03", lambda wrong=wrong: backward(space=wrong), unchanged=gradient)

@@ -199,6 +199,7 @@ def test_what_find_returned_decides(handle, denied):
     problem = next(iter(handle.found))
     handle.found[problem][fastest] = size + 1  # as where an algorithm needs workspace
     denied(BAD_PARM, "miopenConvolutionForward/c04", convolve, fastest, unchanged=memory["y"])
+    denied(BAD_PARM, "miopenConvolutionForward/c04", convolve, fastest, 1.0, 0.0, None, size + 1, unchanged=memory["y"])
 
 
 # direction -> (name in MIOpen, shapes of (first, second, result) in MIOpen's order, GetWorkSpaceSize's order of the first two)

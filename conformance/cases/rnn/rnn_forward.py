@@ -249,6 +249,11 @@ def test_descriptors_that_do_not_fit(refused):
         refused(replace(good, **change), BAD_PARAM, f"{NAME}/c45")
 
 
+@pytest.mark.parametrize("layout", [SEQ_MAJOR, BATCH_MAJOR], ids=label)
+def test_sequences_of_one_length_need_no_padding(trial, layout):
+    trial(forward(network(padded=False, layers=1), layout, (3, 3)))
+
+
 @shows(f"{NAME}/c30")
 @pytest.mark.parametrize("cell", [GRU, TANH], ids=label)
 def test_cell_states_of_other_cells(caller, cudnn, handle, cell):

@@ -343,6 +343,12 @@ def test_wrong_states_of_a_gated_unit(cudnn, refuses, prepared, name):
     for parameter in (p for p in good if p in ("hxDesc", "hyDesc", "dhxDesc", "dhyDesc")):
         wrong = caller.tensor(TensorSpec.packed(FLOAT, (4, 3, n.hidden + 1)))
         refusal(cudnn, refuses, name, good, BAD_PARAM, shape, **{parameter: wrong})
+    cells = [p for p in ("cx", "cy", "dcx", "dcy") if p in good]
+    small = good["hx"].slice(0, 4) if good.get("hx") else None
+    anything = {f"{p}Desc": caller.tensor(TensorSpec.packed(DOUBLE, (1, 1, 1))) for p in cells} | dict.fromkeys(
+        cells, small
+    )
+    getattr(cudnn, name)(*{**good, **anything}.values())
 
 
 @pytest.mark.ours

@@ -68,6 +68,7 @@ def test_refused_plans(cudnn, handle, refuses, dynamic):
             refuses(NOT_SUPPORTED, f"{CREATE}/c10", create, dynamic, 2, data_type)
     for batch in (0, -1):
         refuses(BAD_PARAM, "cudnnStatus_t/c05", create, dynamic, batch, FLOAT)
+    cudnn.cudnnDestroyPersistentRNNPlan(create(dynamic, 1, FLOAT))
     for data_type in (-1, 99):
         refuses(BAD_PARAM, "cudnnStatus_t/c05", create, dynamic, 2, data_type)
     refuses(BAD_PARAM, "cudnnStatus_t/c05", create, None, 2, FLOAT)

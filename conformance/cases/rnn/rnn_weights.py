@@ -96,7 +96,7 @@ def test_weight_space(cudnn, handle, fresh, values):
 
 
 @shows(*(f"{PARAMS}/c{i:02}" for i in (18, 19, 20, 21, 22)), *(f"{SIZE}/c{i:02}" for i in (4, 5, 6)))
-def test_weight_space_refusals(cudnn, handle, fresh, refuses):
+def test_weight_space_refusals(subject, cudnn, handle, fresh, refuses):
     params, size_of = cudnn.cudnnGetRNNWeightParams, cudnn.cudnnGetRNNWeightSpaceSize
     matrix, bias = cudnn.cudnnCreateTensorDescriptor(), cudnn.cudnnCreateTensorDescriptor()
     describe(cudnn, fresh, MIXED)
@@ -115,6 +115,8 @@ def test_weight_space_refusals(cudnn, handle, fresh, refuses):
         refuses(BAD_PARAM, f"{PARAMS}/c20", call, memory=space.slice(offset, size))
     for nbytes in (size - 1, 0):
         refuses(INVALID_VALUE, f"{PARAMS}/c21", call, 3, nbytes, weight_id=7)
+    if subject.is_python:  # the size of memory is known
+        refuses(INVALID_VALUE, f"{PARAMS}/c21", call, 3, size, space.slice(0, size - 1), weight_id=7)
     assert dims(cudnn, matrix) is None and dims(cudnn, bias) is None
     call(3, size - 1, weight_id=6)
     call(3, size + 4, weight_id=7)
@@ -192,7 +194,7 @@ def test_weights_before_version_8(cudnn, handle, fresh, cell):
 
 @shows(*(f"cudnnGetRNNParamsSize/c{i:02}" for i in (6, 7, 8, 9, 10)), *(f"{MATRIX}/c{i:02}" for i in (18, 19, 20, 21, 22)),
        *(f"{BIAS}/c{i:02}" for i in (20, 21, 22, 23, 24)))  # fmt: skip
-def test_refusals_before_version_8(cudnn, handle, fresh, refuses):
+def test_refusals_before_version_8(subject, cudnn, handle, fresh, refuses):
     size_of = cudnn.cudnnGetRNNParamsSize
     x, unset = step(cudnn, 2), cudnn.cudnnCreateTensorDescriptor()
     refuses(BAD_PARAM, "cudnnGetRNNParamsSize/c06", size_of, handle, fresh, x, FLOAT)
@@ -229,6 +231,8 @@ def test_refusals_before_version_8(cudnn, handle, fresh, refuses):
             refusal(BAD_PARAM, limits, place, value)
         good[2], good[6] = 3, 7
         refusal(INVALID_VALUE, outside, 4, filters(cudnn, 64))
+        if subject.is_python:
+            refusal(INVALID_VALUE, outside, 5, space.slice(0, 64))
         assert cudnn.cudnnGetFilterNdDescriptor(found, 8)[2] == 0
 
 

@@ -164,7 +164,7 @@ def test_where_tf32_is_multiplied_with_images_innermost(monkeypatch, images, cha
 
 
 @pytest.mark.parametrize("dx, dw, parts, further", [
-    ((32, 1024, 14, 14), (256, 1024, 1, 1), 6, False), ((8, 512, 7, 7), (512, 512, 3, 3), 0, True),
+    ((32, 1024, 14, 14), (256, 1024, 1, 1), 7, False), ((8, 512, 7, 7), (512, 512, 3, 3), 0, True),
     ((64, 256, 56, 56), (256, 256, 3, 3), 7, True)], ids=str)  # fmt: skip
 def test_how_blocks_share_tiles(monkeypatch, dx, dw, parts, further):
     """On 132 multiprocessors: equal parts where blocks that meet several tiles, or many sums, would take longer."""

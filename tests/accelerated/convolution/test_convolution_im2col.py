@@ -5,24 +5,14 @@ from __future__ import annotations
 import pytest
 from convolution_operations import check
 from dualdnn.accelerated.backend import AcceleratedBackend
-from dualdnn.accelerated.convolution.im2col.im2col import MOST_SHARED, Im2ColProblem
-from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
+from dualdnn.accelerated.convolution.im2col.im2col import Im2ColProblem
+from dualdnn.api.operations.specs import FLOAT, HALF
 from dualdnn.conformance.cases.convolution.convolution_filters import DIVISIONS, im2col
-
-VOLUME = {"x": (1, 6, 4, 5, 6), "w": (1, 6, 2, 3, 2), "padding": (1, 1, 0), "stride": (2, 1, 1), "dilation": (1, 1, 2)}
 
 
 @pytest.fixture
 def backend():
     return AcceleratedBackend("emulated")
-
-
-@pytest.mark.parametrize("data_type", [HALF, FLOAT, DOUBLE], ids=lambda t: t.name)
-@pytest.mark.parametrize("solver", ["convolution.im2col", "convolution.im2col_elements"])
-def test_volumes(backend, solver, data_type):
-    """Not reached by the documented call, which takes images."""
-    (launch, _), *others = check(backend, im2col(data_type=data_type, **VOLUME), solver).steps
-    assert not others and launch.shared_bytes <= MOST_SHARED
 
 
 @pytest.mark.parametrize("most", [6000, 2500, 1200, 600])

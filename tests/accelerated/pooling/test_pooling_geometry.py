@@ -11,6 +11,7 @@ from dualdnn.accelerated.pooling.generic.generic_tile import tile_of
 from dualdnn.accelerated.pooling.max_backward import max_backward, max_backward_3d_nhwc
 from dualdnn.accelerated.pooling.problem import Axis
 from dualdnn.accelerated.pooling.static_average_backward import GATHERED_IMAGES, gathered_tiles
+from dualdnn.accelerated.pooling.static_forward import StaticForward
 from dualdnn.accelerated.pooling.static_window import WINDOWS, access_of, static_shape
 from dualdnn.api.enumerations import cudnnPoolingMode_t as Mode
 from dualdnn.api.operations.specs import FLOAT, HALF
@@ -20,6 +21,13 @@ from pooling_support import problem_of
 
 INCLUDE = Mode.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING
 EXCLUDE = Mode.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING
+
+
+@pytest.mark.parametrize(("channels", "depth"), [(150, 4), (152, 8), (172, 8)])
+def test_volumes_slide_where_half_as_deep_ones_would_wait(channels, depth):
+    """Half as deep, the threads of 152 channels are more than run at a time."""
+    volume = pooling("MAX", 3, 2, 1, False)(FLOAT, (1, channels, 16, 56, 56), "nchw")
+    assert StaticForward().configuration(problem_of(volume)).arguments.depth == depth
 
 
 def axes() -> list[Axis]:
