@@ -10,7 +10,7 @@ from typing import ClassVar
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
 from ...primitives.geometry import FastDivmod
-from ..problem import MAX_BACKWARD, PACK_BYTES, WARP, Axis, Configuration, PoolingProblem, PoolingSolver, arguments
+from ..problem import MAX_BACKWARD, PACK_BYTES, Axis, Configuration, PoolingProblem, PoolingSolver, arguments
 from ..static_window import (
     LayoutStruct,
     Settings,
@@ -47,7 +47,6 @@ class ScatterStruct(LayoutStruct):
         ("stage_columns", FastDivmod),
         ("words", c_uint),
         ("stage_packs", c_uint),
-        ("scanning", c_uint),
         ("tile", c_int * 2),
         ("before", c_int * 2),
         ("windows", c_int * 2),
@@ -151,7 +150,6 @@ class MaxBackward3dNhwc(PoolingSolver):
             stage_columns=FastDivmod.of(columns.covered),
             words=words,
             stage_packs=part.stage_packs,
-            scanning=part.threads,
         )
         for d, side in enumerate((rows, columns)):
             scatter.tile[d], scatter.before[d], scatter.windows[d] = side.tile, side.before, side.windows
@@ -167,7 +165,7 @@ class MaxBackward3dNhwc(PoolingSolver):
             definitions,
             fields,
             (blocks, 1, 1),
-            (-(-part.threads // WARP) * WARP + PRODUCERS, 1, 1),
+            (part.threads + PRODUCERS, 1, 1),
             part.shared_bytes,
             alignment_of(problem, static, access),
             preferred=a1.output * a2.output * words * planes >= MIN_USED * possible,
