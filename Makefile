@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet
 JOBS ?= $(shell nproc)
 EVERY ?= 1
 SUBJECTS ?= reference accelerated vendor recorded
@@ -17,11 +18,12 @@ KERNELS = $(shell find $(filter-out $(addprefix accelerated/,$(UNFORMATTED) __py
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
+# NVIDIA's library, more than a gigabyte, is unpacked beside the rest.
 $(BIN)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[emulated,test,lint,examples,port,abi]'
-	$(BIN)/python -m pip install --quiet --no-deps '$(VENDOR)' || echo "without NVIDIA's library: $(VENDOR) could not be installed"
+	$(INSTALL) --upgrade pip
+	($(INSTALL) --no-deps '$(VENDOR)' || echo "without NVIDIA's library: $(VENDOR) could not be installed") & \
+	$(INSTALL) --editable '.[emulated,test,lint,examples,port,abi]'; status=$$?; wait; exit $$status
 	touch $@
 
 conformance: $(BIN)/.ready ## judge both backends, write conformance-report/report.html

@@ -189,6 +189,10 @@ def run_conformance(chosen: argparse.Namespace) -> int:
         "-q",
         "-p",
         "no:cacheprovider",
+        "-p",
+        "no:hypothesispytest",  # which is imported at the end, by the one process that is left
+        "-p",
+        "no:benchmark",
         "--no-header",
         "-W",
         "ignore::pytest.PytestAssertRewriteWarning",

@@ -191,7 +191,6 @@ def pytest_collection() -> Iterator[None]:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
     """Cases live as long as their process: no collection of garbage walks all of them again."""
-    gc.collect()
     gc.freeze()
 
 

@@ -28,9 +28,7 @@ class BiasGradientChannels(solver.Solver[BiasProblem]):
     def serves(self, problem: BiasProblem) -> bool:
         dy = problem.operation.dy
         channels = dy.dims[1]
-        follow = sorted((stride, extent) for stride, extent in zip(dy.strides, dy.dims, strict=True) if extent > 1)
-        packed = dy.span == dy.count and (channels == 1 or (follow[0] == (1, channels) and dy.strides[1] == 1))
-        packed = packed and has_packed_result(problem)
+        packed = dy.is_packed and (channels == 1 or dy.strides[1] == 1) and has_packed_result(problem)
         return problem.aligned and packed and channels <= MOST_CHANNELS and self._period(problem) <= THREADS
 
     def applies(self, problem: BiasProblem) -> bool:

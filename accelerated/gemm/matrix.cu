@@ -1,4 +1,4 @@
-// Batches of matrix products C = alpha A B^T + bias + beta C, A of M x K, B of N x K, either of them K-major or
+// Batches of matrix products C = A B^T + bias + beta C, A of M x K, B of N x K, either of them K-major or
 // MN-major.
 //
 // Tensor cores (half, bfloat16, float as TF32), where TMA does not serve (matrix_tma.cu): a block computes a tile of

@@ -45,7 +45,7 @@ __device__ __forceinline__ void blend_into(const Arguments& a, RESULT* matrix, i
                                            const COMPUTE (&sum)[COUNT], Pack<RESULT, COUNT> stored) {
   RESULT* c = matrix + static_cast<long long>(m) * a.result.stride + n;
   const auto blended = [&](int i, const RESULT* at) {
-    return blend(COMPUTE(1), a.alpha * sum[i] + bias_at(a, n + i), a.beta, at);
+    return blend(COMPUTE(1), sum[i] + bias_at(a, n + i), a.beta, at);
   };
   if (are_pack<COUNT>(a, c, n)) {
 #pragma unroll

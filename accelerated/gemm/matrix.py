@@ -57,7 +57,7 @@ class MatrixProduct(Product):
     @cached_property
     def _by_tma(self) -> TmaProduct | None:
         """The product as TMA feeds it, wherever it does; a copy of an operand must pay."""
-        found = min(TmaProduct.possible(self.row_major), key=lambda made: made.seconds, default=None)
+        found = min(TmaProduct.possible(self), key=lambda made: made.seconds, default=None)
         if self.tile in TMA_TILES:
             if found is None:
                 raise ValueError(f"the tile {self.tile} does not serve {self.element}, {self.a}, {self.b}")
@@ -92,8 +92,8 @@ class MatrixProduct(Product):
     def _seconds(self, tile: Tile, splits: int) -> float:
         """Return about how long it takes: rounds of blocks that run at a time, and the parts of sums to memory and
         back."""
-        product, multiprocessors = self.row_major, self.device.multiprocessors
-        blocks = -(-product.m // tile.m) * -(-product.n // tile.n) * prod(self.batches) * splits
+        multiprocessors = self.device.multiprocessors
+        blocks = -(-self.m // tile.m) * -(-self.n // tile.n) * prod(self.batches) * splits
         at_a_time = multiprocessors * tile.blocks
         rounds, rest = divmod(blocks, at_a_time)
         together = -(-rest // multiprocessors) / tile.blocks  # of the last round
@@ -150,7 +150,7 @@ class MatrixProduct(Product):
 
     def launches_in_parts(self) -> tuple[list[Launch], int]:
         """Return the launches that leave parts of the sums one after another in scratch memory from C on, for whoever
-        adds them, and how many parts; with TMA, all of K. Alpha is 1, beta 0, no gaps are between rows or batches."""
+        adds them, and how many parts; with TMA, all of K. Beta is 0, no gaps are between rows or batches."""
         begin, nbytes = self.c.offset, prod(self.batches) * self.m * self.n * ELEMENT_BYTES[self.compute]
         _, _, splits = self._chosen
         if self._by_tma or splits == 1:
@@ -160,20 +160,19 @@ class MatrixProduct(Product):
         return found, splits
 
     def _launches(self, workspace: tuple[str, int]) -> list[Launch]:
-        product = self.row_major
         _, tile, splits = self._chosen
         total = self._k_blocks if self._counts_k_blocks else self.segments * self.k
         real = c_double if self.compute == "double" else c_float
-        m_tiles = -(-product.m // tile.m)
+        m_tiles = -(-self.m // tile.m)
         batches = prod(self.batches)
         arguments = structure(
             *pointers(5),
-            ("left", product.a.struct),
-            ("right", product.b.struct),
-            ("result", product.c.struct),
+            ("left", self.a.struct),
+            ("right", self.b.struct),
+            ("result", self.c.struct),
             ("bias_offset", c_longlong(self.bias[1])),
             ("workspace_offset", c_longlong(workspace[1])),
-            *((name, c_int(getattr(product, name))) for name in ("m", "n", "k")),
+            *((name, c_int(getattr(self, name))) for name in ("m", "n", "k")),
             ("total", c_int(total)),
             ("per_split", c_int(-(-total // splits))),
             ("segment", FastDivmod.of(total // self.segments)),
@@ -181,24 +180,23 @@ class MatrixProduct(Product):
             ("inner", FastDivmod.of(self.batches[1])),
             ("m_tiles", c_int(m_tiles)),
             ("batches", c_int(batches)),
-            ("alpha", real(self.alpha)),
             ("beta", real(self.beta)),
         )
         definitions = (
-            ("A_MN_MAJOR", str(int(product.a.is_mn_major))),
-            ("B_MN_MAJOR", str(int(product.b.is_mn_major))),
+            ("A_MN_MAJOR", str(int(self.a.is_mn_major))),
+            ("B_MN_MAJOR", str(int(self.b.is_mn_major))),
             ("COMPUTE", self.compute),
             ("ELEMENT", self.element),
             ("RESULT", self.result),
             ("TENSOR_CORES", str(int(self.tensor_cores))),
         )
-        operands = (product.a.operand, product.b.operand, self.bias[0], product.c.operand, workspace[0])
-        grid = (m_tiles * -(-product.n // tile.n), batches * splits, 1)
+        operands = (self.a.operand, self.b.operand, self.bias[0], self.c.operand, workspace[0])
+        grid = (m_tiles * -(-self.n // tile.n), batches * splits, 1)
         source = matrix_fp32.SOURCE if tile in matrix_fp32.TILES else SOURCE
         function = self.device.function(source, f"gemm_matrix_{tile.name}", definitions)
         found = [Launch(function, arguments, operands, grid, (tile.threads, 1, 1), tile.shared_bytes)]
         if splits > 1:
             function = self.device.function(SOURCE, "gemm_matrix_sum", definitions)
-            blocks = (-(-product.m * product.n // SUM_THREADS), batches, 1)
+            blocks = (-(-self.m * self.n // SUM_THREADS), batches, 1)
             found.append(Launch(function, arguments, operands, blocks, (SUM_THREADS, 1, 1)))
         return found

@@ -1,4 +1,4 @@
-// Batches of matrix products of floats on CUDA cores: C = alpha A B^T + bias + beta C.
+// Batches of matrix products of floats on CUDA cores: C = A B^T + bias + beta C.
 //
 // Tiling: a block has 128 x 128 sums, a thread 8 x 8 of them (fp32_tile.cuh). K-blocks of 16 pass through three stages,
 // which cp.async fills: of MN-major operands in packs of 16 bytes where they are aligned, of K-major ones element by

@@ -1,4 +1,4 @@
-// Batches of matrix products C = alpha A B^T + bias + beta C on Hopper's tensor cores (wgmma), fed by TMA: half,
+// Batches of matrix products C = A B^T + bias + beta C on Hopper's tensor cores (wgmma), fed by TMA: half,
 // bfloat16, float as TF32.
 //
 // Tiling: persistent blocks of 256 x 128 sums or less. A producer warp loads K-blocks of 128 bytes into a pipeline of
@@ -32,12 +32,12 @@ struct Arguments {
   Division division;
   unsigned blocks;  // of the division
   int adds;         // parts of sums go to the workspace
-  float alpha, beta;
+  float beta;
 };
 
-// What becomes of sums: parts of a tile's go to the workspace; else alpha times them, blended with C and bias, or with
+// What becomes of sums: parts of a tile's go to the workspace; else they are stored, blended with C and bias, or with
 // regard to the edges of C.
-enum Finish { PARTIAL, SCALED, BLENDED, GUARDED };
+enum Finish { PARTIAL, STORED, BLENDED, GUARDED };
 
 // COLUMNS of the product and ROWS of each of CONSUMERS warpgroups; OCCUPANCY: blocks of a multiprocessor.
 template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, int OCCUPANCY, bool PING_PONG = false>
@@ -148,7 +148,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
     } else if (a.beta != 0.0f || a.bias) {
       write<BLENDED>(c, a.result.stride, first_m, first_n, sums);
     } else {
-      write<SCALED>(c, a.result.stride, first_m, first_n, sums);
+      write<STORED>(c, a.result.stride, first_m, first_n, sums);
     }
   }
 
@@ -233,7 +233,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
         Stored stored;
 #pragma unroll
         for (int j = 0; j < COUNT; j++) {
-          float value = a.alpha * values[j];
+          float value = values[j];
           if constexpr (FINISH == BLENDED) {
             value += bias_at(a, cell.n + j);
             if (a.beta != 0.0f) value += a.beta * load<float>(read[k].item[j]);

@@ -96,10 +96,6 @@ class TmaProduct:
         """Yield what TMA serves, with every tile, each tile by one block or shared."""
         if not product.tensor_cores or not has_tma(product.device):
             return
-        if product.element != "float" and product.a.is_mn_major and not product.b.is_mn_major:
-            return  # nobody has such a product
-        if product.segments > 1 and prod(product.batches) > 1:
-            return
         for tile in TILES:
             if product.tile not in (None, tile.name):
                 continue
@@ -304,7 +300,6 @@ class TmaProduct:
             ("division", division),
             ("blocks", c_uint(shares.blocks)),
             ("adds", c_int(self.adds)),
-            ("alpha", c_float(p.alpha)),
             ("beta", c_float(p.beta)),
         ]
         arguments = mapped_structure(*fields)

@@ -54,7 +54,7 @@ struct SumArguments {
   Division division;
   int log_tile_m, log_tile_n;  // of a tile of C
   int transposed;              // rows of the product are columns of C
-  float alpha, beta;
+  float beta;
 };
 
 constexpr int SUMMED = 4;  // neighbours of a thread

@@ -58,7 +58,6 @@ def add(
         ("log_tile_m", c_int(tile[0].bit_length() - 1)),
         ("log_tile_n", c_int(tile[1].bit_length() - 1)),
         ("transposed", c_int(transposed)),
-        ("alpha", c_float(product.alpha)),
         ("beta", c_float(product.beta)),
     )
     return _launch(product, "sum", arguments, operands, (-(-product.m * across // THREADS), prod(product.batches), 1))

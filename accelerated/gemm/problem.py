@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ctypes import Structure, c_int, c_longlong
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from ..plans import structure
 
@@ -71,15 +70,14 @@ class Tile(NamedTuple):
 
 @dataclass(frozen=True)
 class Product:
-    """C = alpha A B^T + bias + beta C, for every batch, summed in the arithmetic, in an order that depends on the sizes
+    """C = A B^T + bias + beta C, for every batch, summed in the arithmetic, in an order that depends on the sizes
     and the device alone.
 
-    m, n, k: A has m rows and k columns, B has n rows and k columns, C m rows and n columns. element: the type of A, B
-    and the bias, as C++ spells it. result: that of C. compute: float or double. tensor_cores: whether they may
-    multiply, which of float elements keep 11 bits. bias: operand and byte of n elements, one for each column of C,
-    which must then be row-major. batches: outer and inner ones. segments: K is as many times k, each with a distance
-    from the one before. most_workspace: bytes that split-K may use. splits, tile (its name): chosen where they are
-    None.
+    m, n, k: A has m rows and k columns, B n rows and k columns, C m rows and n columns; it is row-major. element: the
+    type of A, B and the bias, as C++ spells it. result: that of C. compute: float or double. tensor_cores: whether they
+    may multiply, which of float elements keep 11 bits. bias: operand and byte of n elements, one for each column of C.
+    batches: outer and inner ones. segments: of one batch; K is as many times k, each with a distance from the one
+    before. most_workspace: bytes that split-K may use. splits, tile (its name): chosen where they are None.
     """
 
     device: Any
@@ -95,27 +93,8 @@ class Product:
     tensor_cores: bool = True
     bias: tuple[str, int] = (ABSENT, 0)
     batches: tuple[int, int] = (1, 1)
-    alpha: float = 1.0
     beta: float = 0.0
     segments: int = 1
     most_workspace: int = 0
     splits: int | None = None
     tile: str | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("a", "b", "c"):
-            matrix = getattr(self, name)
-            if 1 not in (matrix.row, matrix.column):
-                raise ValueError(f"{name}={matrix}: neither rows nor columns are contiguous")
-        if self.c.column != 1 and self.bias[0] != ABSENT:
-            raise ValueError(f"c={self.c}: with a bias for each column it must be row-major")
-        if self.tensor_cores and (self.compute != "float" or self.element == "double"):
-            raise ValueError(f"tensor cores do not multiply {self.element} in {self.compute}")
-
-    @cached_property
-    def row_major(self) -> Self:
-        """The same product with the rows of C contiguous: C^T = B A^T."""
-        if self.c.column == 1:
-            return self
-        fields = {**self.__dict__, "m": self.n, "n": self.m, "a": self.b, "b": self.a, "c": self.c.transposed}
-        return type(self)(**{name: fields[name] for name in self.__dataclass_fields__})

@@ -13,7 +13,7 @@ struct Arguments {
   FastDivmod segment;                       // of one
   FastDivmod splits, inner;
   int m_tiles, batches;
-  COMPUTE alpha, beta;
+  COMPUTE beta;
 };
 
 // What a block computes: its batch, its part of the sums, where its matrices begin.

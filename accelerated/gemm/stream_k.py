@@ -35,8 +35,7 @@ class Shares(NamedTuple):
         parts, further = divmod(blocks, tiles)
         share = min(-(-tiles * k_blocks // blocks), k_blocks // parts) if parts else 0
         rest = k_blocks - parts * share
-        further = min(further, tiles * rest)
-        if further:
+        if further and rest:
             return cls(tiles, parts, share, 0, rest, further)
         return cls(tiles, parts, k_blocks // parts, k_blocks % parts, 0, 0)
 
@@ -53,7 +52,7 @@ class Shares(NamedTuple):
     def most_k_blocks(self) -> int:
         """K-blocks of the block that has most."""
         further = -(-self.tiles * self.rest // self.further) if self.further else 0
-        return max(self.share + (self.longer_parts > 0) if self.parts else 0, further)
+        return max(self.share + (self.longer_parts > 0), further)
 
     def division(self, row_tiles: int, column_tiles: int) -> DivisionStruct:
         rest = divmod(self.tiles * self.rest, self.further) if self.further else (0, 0)

@@ -53,13 +53,7 @@ struct Load {
   unsigned phase;  // of the barrier, when it was requested
   races::Request request;
 };
-inline std::deque<Load> loads;
-inline uint64_t block_of_loads;
-inline std::deque<Load>& loads_of_block() {
-  if (block_of_loads != blocks) loads.clear();  // one that failed may have left some
-  block_of_loads = blocks;
-  return loads;
-}
+inline List<Load> loads;
 struct Write {
   Box box;
   races::Request request = races::request_engine_read();
@@ -67,14 +61,13 @@ struct Write {
 inline Queues<Write> writes;
 
 // Whether this block has set up a barrier before: the PTX manual leaves open what becomes of one that is set up again.
-inline std::deque<const Mbarrier*> barriers;
-inline uint64_t block_of_barriers;
+inline List<const Mbarrier*> barriers;
 inline bool is_set_up(const Mbarrier* barrier) {
-  if (block_of_barriers != blocks) barriers.clear();
-  block_of_barriers = blocks;
-  const bool found = std::find(barriers.begin(), barriers.end(), barrier) != barriers.end();
-  if (!found) barriers.push_back(barrier);
-  return found;
+  List<const Mbarrier*>& of_block = barriers.of_this_block();
+  for (size_t i = 0; i < of_block.count; i++)
+    if (of_block.items[i] == barrier) return true;
+  of_block.add(barrier);
+  return false;
 }
 inline bool is_in_phase(Mbarrier* barrier, int parity) {
   const races::Unseen unseen;
@@ -116,7 +109,7 @@ inline void begin_load(Mbarrier* barrier, const Box& box, const void* instructio
   require_followed(instruction);
   const races::Request request = races::request_write(box.shared, box.bytes(), instruction);
   begin_copy(box.shared, box.bytes(), instruction);
-  loads_of_block().push_back({barrier, box, instruction, is_in_phase(barrier, 1), request});
+  loads.of_this_block().add({barrier, box, instruction, is_in_phase(barrier, 1), request});
   wake_waiters(barrier);  // a waiting thread completes it
 }
 
@@ -150,8 +143,8 @@ template <class Visit> inline void for_packs(const Box& box, Visit visit) {
       offset += index * map.stride[d - 1];
     }
     for (int pack = 0; pack < packs; pack++) {
-      const int first = at[0] + pack * elements, begin = std::max(0, -first),
-                end = exists ? std::min(elements, map.extent[0] - first) : 0;
+      const int first = at[0] + pack * elements, begin = max(0, -first),
+                end = exists ? min(elements, map.extent[0] - first) : 0;
       unsigned char* shared = box.shared + (row * packs + pack) * 16;
       if (!map.dense) shared = swizzled(box.shared - above * 128, above + row, pack);
       visit(shared, map.base + offset + static_cast<long long>(first) * map.element_bytes, begin, end);
@@ -189,14 +182,14 @@ inline void finish_write(const Write& write) {
 
 // Loads complete as late as the PTX manual allows: when a thread waits for them. Until then the target is poison.
 inline void finish_loads(Mbarrier* barrier) {
-  std::deque<Load>& loads = loads_of_block();
-  for (size_t i = 0; i < loads.size();) {
-    if (loads[i].barrier != barrier) {
+  List<Load>& of_block = loads.of_this_block();
+  for (size_t i = 0; i < of_block.count;) {
+    if (of_block.items[i].barrier != barrier) {
       i++;
       continue;
     }
-    const Load load = loads[i];
-    loads.erase(loads.begin() + i);
+    const Load load = of_block.items[i];
+    of_block.remove(i, 1);
     if (is_in_phase(barrier, !load.phase))
       fail_at(load.instruction, barrier, "an mbarrier's phase ended before this load, whose bytes it did not expect");
     end_copy(load.box.shared, load.box.bytes());

@@ -18,6 +18,8 @@ DEEPEST = 4  # structures within structures
 _SKIPPED = re.compile(r"^(static|using|typedef|template|friend|struct|class|union|enum|public|private)\b|\(|^$")
 _ATTRIBUTES = re.compile(r"\balignas\([^()]*(?:\([^()]*\)[^()]*)*\)|__align__\([^()]*\)|\[\[[^\]]*\]\]")
 _DECLARATOR = re.compile(r"(\w+)\s*((?:\[[^\]]*\])*)\s*(?:=.*)?$")
+_ALIAS = re.compile(r"\busing\s+(\w+)\s*=\s*(\w+)")
+_HEAD = re.compile(r"\b(?:struct|class)\s+(?:alignas\([^;{]*?\)\s*)?(\w+)\s*(?::\s*(?:public\s+)?(\w+)[^{;]*)?\{")
 
 
 class Field(NamedTuple):
@@ -43,18 +45,24 @@ def _body(source: str, opening: int) -> str:
     return "".join(kept)
 
 
+@lru_cache(maxsize=4)
+def _definitions(source: str) -> tuple[dict[str, str], dict[str, re.Match[str]]]:
+    """Return what other types stand for, and where structures begin; the first of a name counts."""
+    aliases, heads = ([*pattern.finditer(source)][::-1] for pattern in (_ALIAS, _HEAD))
+    return {alias[1]: alias[2] for alias in aliases}, {head[1]: head for head in heads}
+
+
 @lru_cache(maxsize=256)  # structures of one source stand in each other
 def members(source: str, name: str) -> list[tuple[str, str, bool]]:
     """Return the data members of a structure, bases first, as (type without template arguments, name, whether an
     array); a pointer's type is empty. Return none of a type that the source does not define as a structure."""
-    if alias := re.search(rf"\busing\s+{name}\s*=\s*(\w+)", source):
-        return members(source, alias[1])
-    head = re.search(
-        rf"\b(?:struct|class)\s+(?:alignas\([^;{{]*?\)\s*)?{name}\s*(?::\s*(?:public\s+)?(\w+)[^{{;]*)?\{{", source
-    )
-    if head is None:
+    aliases, heads = _definitions(source)
+    if name in aliases:
+        return members(source, aliases[name])
+    if name not in heads:
         return []
-    found = list(members(source, head[1])) if head[1] else []
+    head = heads[name]
+    found = list(members(source, head[2])) if head[2] else []
     for statement in _ATTRIBUTES.sub("", _body(source, head.end() - 1)).split(";"):
         text = " ".join(re.sub(r"^\s*#.*$", "", statement, flags=re.MULTILINE).split())
         if _SKIPPED.search(text) or " " not in text or ":" in text:

@@ -76,7 +76,7 @@ def _by_algorithm(index: int, algorithm: Algorithm) -> Engine:
 def _between(nodes: tuple[Node, ...]) -> str:
     """Why the virtual tensors cannot be kept in the arithmetic of a fused operation."""
     for tensor in (tensor for node in nodes for tensor in node.outputs if tensor.is_virtual):
-        if tensor.data_type not in FLOATING or tensor.vector_count != 1:
+        if tensor.data_type not in FLOATING:
             return f"tensor {tensor.uid} is virtual and is {tensor.data_type.name}, not one of {_names(FLOATING)}"
     return ""
 

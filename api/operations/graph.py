@@ -84,11 +84,6 @@ class OperationGraph(Operation):
         """Tensors that are written and not virtual."""
         return tuple(name for name in self.written if not self.tensors[name].is_virtual)
 
-    @cached_property
-    def virtual(self) -> tuple[GraphTensor, ...]:
-        """Tensors between nodes, without memory."""
-        return tuple(tensor for tensor in self.tensors.values() if tensor.is_virtual)
-
     def __getattr__(self, name: str) -> GraphTensor:
         """A tensor by its operand name, as other operations have fields."""
         if name.startswith("tensor_") and name in self.tensors:

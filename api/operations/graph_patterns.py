@@ -242,7 +242,7 @@ class _Epilogue:
         assert node.b is not None
         sides = [(node.x, node.alpha1), (node.b, node.alpha2)]
         (_, factor), (other, other_factor) = sides if node.x == current else sides[::-1]
-        if factor != 1 or other == current or other.is_virtual:
+        if factor != 1 or other.is_virtual:  # the current value is virtual, too
             raise NoPatternError("the convolution is scaled again, or added to what is no tensor of memory")
         if other.scalar_dims == current.scalar_dims and self.residual is None and self.bias is None:
             self.residual, self.factor = other, other_factor

@@ -155,6 +155,7 @@ def test_numbers_of_objects(subject, cudnn, refuses):
         (objects[0], 1),
     ):
         refuses(BAD_PARAM, BAD, cudnn.cudnnDestroyAlgorithmPerformance, wrong, number)
+    cudnn.cudnnDestroyAlgorithmPerformance(objects, 0)
     assert [cudnn.cudnnGetAlgorithmPerformance(value)[0] for value in objects] == [descriptor] * 2
     cudnn.cudnnDestroyAlgorithmPerformance(objects, 2)
     refuses(BAD_PARAM, BAD, cudnn.cudnnGetAlgorithmPerformance, objects[0])
@@ -235,7 +236,11 @@ def test_damaged_metadata(subject, cudnn, handle, refuses):
 
 def written(version, form, kind, number, more=b""):
     """Metadata with a checksum that is right, by the documented form (docs/errata.md, D099)."""
-    body = struct.pack("<IIIi", version, form, kind, number) + more
+    return sealed(struct.pack("<IIIi", version, form, kind, number) + more)
+
+
+def sealed(body):
+    """Metadata of any length with a checksum that is right."""
     checked = struct.pack("<I", len(body)) + body
     return b"DUALDNN1" + struct.pack("<I", zlib.crc32(checked)) + checked
 
@@ -251,6 +256,8 @@ def test_metadata_of_other_versions(subject, cudnn, handle, refuses, fresh):
         written(7605, 1, 4, 2),
         written(8003, 2, 4, 2),
         written(8003, 2, 9, -7, b"longer metadata"),
+        sealed(struct.pack("<I", 8003) + b"cut") + bytes(16),  # which has no room for a form
+        sealed(struct.pack("<II", 8003, 2)) + bytes(16),
     ):
         refuses(NOT_SUPPORTED, "cudnnRestoreAlgorithm/c07", restore, handle, other, len(other), fresh)
     for wrong in (

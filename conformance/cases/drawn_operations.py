@@ -4,8 +4,9 @@ drawn_operations.json: family -> operations. Of some thousands at random those w
 solver that serves them) have an extent, a stride, a step or a factor that was one and the same number in every other launch of the
 kernel: a kernel that takes that argument for a constant, or another one for it, is right in all other cases. In "several_tiles" are operations
 of which kernels have a second tile, part or group where all others have one; in "conditions" are those for which a condition of a
-planner is true, or false, as for no other case; in "chains" are the calls of training steps; those in "multiprocessors" have that only
-where planners divide the work among so many.
+planner is true, or false, as for no other case; in "kernels" those of which an operator of a kernel sees what it sees in no other case, some
+of them with operands that begin so many bytes behind an aligned address; in "chains" are the calls of training steps; those in
+"multiprocessors" have that only where planners divide the work among so many.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ FAMILIES: dict[str, list[Any]] = json.loads(
 )
 CHAINS = FAMILIES.pop("chains")
 DIVIDED: list[tuple[Any, ...]] = FAMILIES.pop("multiprocessors")
-OPERATIONS = {f"{family}-{i}": text for family, texts in FAMILIES.items() for i, text in enumerate(texts)}
+OPERATIONS = {f"{family}-{i}": entry for family, entries in FAMILIES.items() for i, entry in enumerate(entries)}
 
 
 def inputs_of(operation: Any) -> str:
@@ -34,11 +35,12 @@ def inputs_of(operation: Any) -> str:
     return kind(operation.reduction.op) if isinstance(operation, ReduceTensor) else "normal"
 
 
-def attempted(trial: Any, caller: Any, text: str) -> None:
-    """Run an operation that is given as a text."""
+def attempted(trial: Any, caller: Any, entry: Any) -> None:
+    """Run an operation that is given as a text, or as one and the offsets of operands."""
+    text, offsets = (entry, None) if isinstance(entry, str) else entry
     operation = sized(caller, parse(text))
     before = pooled(operation) if isinstance(operation, PoolingBackward) else None
-    trial(operation, inputs_of(operation), before=before)
+    trial(operation, inputs_of(operation), before=before, offsets=offsets)
 
 
 @pytest.mark.ours

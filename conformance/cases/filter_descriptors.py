@@ -233,6 +233,7 @@ def test_requested_ranks(cudnn, fresh, refuses):
     cudnn.cudnnSetFilter4dDescriptor(fresh, FLOAT, NCHW, *SIZES)
     for requested in (-1, 0):
         refuses(BAD_PARAM, "cudnnGetFilterNdDescriptor/c09", cudnn.cudnnGetFilterNdDescriptor, fresh, requested)
+    assert cudnn.cudnnGetFilterNdDescriptor(fresh, 1) == (FLOAT, NCHW, 4, SIZES[:1])
     refuses(NOT_SUPPORTED, "cudnnSetFilterNdDescriptor/c15", cudnn.cudnnGetFilterNdDescriptor, fresh, 9)
 
 

@@ -24,7 +24,7 @@ SOURCE = "convolution/data_gradient/small_channels.cu"
 THREADS = 128
 TILE, COLUMNS = 16, 8  # steps of the stride across a tile; channels
 MOST_CLASSES, MOST_WINDOW = 4, 64
-SWIZZLE_BYTES, SHARED_BYTES = 1024, 227 << 10
+SWIZZLE_BYTES = 1024
 ALIGNMENT = 256
 OPERATIONS_PER_SECOND = 250e12  # with all 8 columns
 
@@ -62,8 +62,7 @@ class DataGradientSmallChannels(Solver[DataGradientProblem]):
             return False
         if o.dy.dims[1] * o.dy.scalar_bytes % PACK_BYTES or not (problem.aligned or "dy" in self._copies(problem)):
             return False
-        windows = self._windows(o)
-        return prod(w.size for w in windows) <= MOST_WINDOW and self._shared_bytes(o) <= SHARED_BYTES
+        return prod(window.size for window in self._windows(o)) <= MOST_WINDOW
 
     def applies(self, problem: DataGradientProblem) -> bool:
         # Fewer channels of dy or taps are not worth the copy of the filter.

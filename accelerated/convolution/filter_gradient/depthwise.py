@@ -222,9 +222,9 @@ class _TmaDivision(_Division):
 
     @property
     def is_possible(self) -> bool:
-        """Whether TMA reads both tensors, in stages that a block has memory for."""
+        """Whether TMA reads both tensors."""
         maps = (tiled_map(self.operation.x, self.x_box), tiled_map(self.operation.dy, self.dy_box))
-        return self.stages > 1 and all(made.is_possible for made in maps)
+        return all(made.is_possible for made in maps)
 
     def launch(self) -> Launch:
         o, chunks, device = self.operation, self.chunks, self.problem.device

@@ -78,9 +78,7 @@ def _in_planes(tensor: TensorSpec) -> bool:
     """Whether the pixels of a channel follow each other, and fill most of their boxes."""
     (_, channels, height, width), (_, channel, row, column) = tensor.dims, tensor.strides
     box, pixels = ROW_BYTES // tensor.scalar_bytes, height * width
-    lies = (
-        channels > 1 and channel > 1 and (width == 1 or column == 1) and (height == 1 or row == width * max(column, 1))
-    )
+    lies = channels > 1 and channel > 1 and (width == 1 or column == 1) and (height == 1 or row == width)
     return lies and pixels >= LEAST_FILL * -(-pixels // box) * box
 
 

@@ -45,7 +45,7 @@ class PrologueProduct(Product):
         """Whether the launches compute the gradient."""
         o = self.operation
         plain = self.groups == 1 and not any(o.convolution.padding) and o.x.data_type in (HALF, BFLOAT16)
-        return plain and not self.copies and not self.rows and self.is_possible
+        return plain and not self.copies and self.is_possible
 
     def launches_of(self, scale: str, bias: str) -> list[ComposedLaunch]:
         """Return the launches, on operands that scale and bias x."""

@@ -14,13 +14,13 @@ struct Arguments {
   const ELEMENT* dy;
   ELEMENT* dw;
   unsigned char* workspace;
-  long long images_at, incoming_at, products_at;  // bytes from the beginning of the workspace
-  Convolution convolution;                        // the forward one, whose y is dy
+  long long incoming_at, products_at;  // bytes from the beginning of the workspace, where images are
+  Convolution convolution;             // the forward one, whose y is dy
   COMPUTE alpha, beta;
   FastDivmod tile_rows, tile_columns;   // of one image
   FastDivmod tiles, channels, filters;  // of this launch; of one group
   int first_image, groups;
-  int channel_step, tap_step;  // elements of dw; from one filter to the next all of its taps and channels
+  int channel_step;  // elements of dw; from one filter to the next all of its taps and channels
 };
 
 // A m: the values of a tile of dy, as the results of a forward tile are weighed.
@@ -82,7 +82,7 @@ template <int OUT> __device__ __forceinline__ void images_to_workspace(const Arg
   read_tile(c, x, row, column, d);
   transform_both<TILE, TILE>(d, t, [](const COMPUTE(&in)[TILE], COMPUTE(&out)[TILE]) { transform_image(in, out); });
   const long long step = static_cast<long long>(a.tiles.divisor) * a.channels.divisor * a.groups;
-  write_values(t, reinterpret_cast<COMPUTE*>(a.workspace + a.images_at) + index, step);
+  write_values(t, reinterpret_cast<COMPUTE*>(a.workspace) + index, step);
 }
 
 template <int OUT> __device__ __forceinline__ void incoming_to_workspace(const Arguments& a, unsigned index) {
@@ -120,7 +120,7 @@ template <int TAPS> __device__ __forceinline__ void products_to_filter(const Arg
   ELEMENT* dw = a.dw + static_cast<long long>(filter) * a.convolution.w_row + channel * a.channel_step;
 #pragma unroll
   for (int i = 0; i < TAPS * TAPS; i++) {
-    ELEMENT* target = dw + (a.convolution.flipped ? TAPS * TAPS - 1 - i : i) * a.tap_step;
+    ELEMENT* target = dw + (a.convolution.flipped ? TAPS * TAPS - 1 - i : i);
     *target = blend<COMPUTE>(a.alpha, g[i / TAPS][i % TAPS], a.beta, target);
   }
 }

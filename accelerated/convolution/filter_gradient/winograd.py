@@ -93,10 +93,8 @@ class _Tiles:
 
     def _launch(self, name: str, threads: int, first: int = 0, images: int = 1) -> Launch:
         o = self.operation
-        _, channel_step, _, tap_step = o.dw.tensor.strides
         arguments = structure(
             *pointers(4),
-            ("images_at", c_longlong(0)),
             ("incoming_at", c_longlong(self.incoming_at)),
             ("products_at", c_longlong(self.products_at)),
             ("convolution", operation_product(self.forward)),
@@ -108,8 +106,7 @@ class _Tiles:
             ("filters", FastDivmod.of(self.filters)),
             ("first_image", c_int(first)),
             ("groups", c_int(self.groups)),
-            ("channel_step", c_int(channel_step)),
-            ("tap_step", c_int(tap_step)),
+            ("channel_step", c_int(o.dw.tensor.strides[1])),
         )
         entry = f"convolution_winograd_filter_gradient_{name}"
         function = self.problem.device.function(SOURCE, entry, type_definitions(o.x.scalar_type, o))

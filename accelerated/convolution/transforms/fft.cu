@@ -24,7 +24,7 @@ constexpr int PITCH = LINES + 1;                      // one more against confli
 
 struct Arguments : Operands<ELEMENT> {
   unsigned char* workspace;
-  long long spectrum_at, expanded_at;  // bytes from the beginning of the workspace
+  long long spectrum_at;  // bytes from the beginning of the workspace
   Convolution convolution;
   Epilogue epilogue;
   int size[3], log_size[3];  // of a tile: depth, rows, columns
@@ -210,7 +210,7 @@ extern "C" __global__ void convolution_fft_expand(const Arguments a) {
       reinterpret_cast<const Complex*>(a.workspace + a.spectrum_at)[frequency * a.columns.divisor + column];
   unsigned channel;
   const unsigned filter = a.channels.divide(column, channel);
-  Complex* rows = reinterpret_cast<Complex*>(a.workspace + a.expanded_at) +
+  Complex* rows = reinterpret_cast<Complex*>(a.workspace) +
                   (frequency * a.columns.divisor + filter * a.channels.divisor) * 2 + channel;
   rows[0] = {value.re, value.im};
   rows[a.channels.divisor] = {-value.im, value.re};

@@ -144,7 +144,6 @@ class _Kernels:
         arguments = structure(
             *pointers(6),
             ("spectrum_at", c_longlong(spectrum_at)),
-            ("expanded_at", c_longlong(0)),
             ("convolution", operation_product(self.operation)),
             ("epilogue", epilogue(self.operation)),
             ("size", integers(*s.size)),

@@ -13,7 +13,7 @@ constexpr int FUSED_TILE = 4;
 
 struct Arguments : Operands<ELEMENT> {
   unsigned char* workspace;
-  long long filters_at, images_at, products_at;  // bytes from the beginning of the workspace
+  long long images_at, products_at;  // bytes from the beginning of the workspace, where filters are
   Convolution convolution;
   Epilogue epilogue;
   FastDivmod tile_rows, tile_columns;   // of one image
@@ -125,7 +125,7 @@ template <int TAPS> __device__ __forceinline__ void filters_to_workspace(const A
   read_filter(a.convolution, a.w, filter, channel, g);
   transform_both<TAPS, TILE>(g, t, [](const COMPUTE(&in)[TAPS], COMPUTE(&out)[TILE]) { transform_filter(in, out); });
   const long long step = static_cast<long long>(filters) * a.channels.divisor;
-  write_values(t, reinterpret_cast<COMPUTE*>(a.workspace + a.filters_at) + index, step);
+  write_values(t, reinterpret_cast<COMPUTE*>(a.workspace) + index, step);
 }
 
 extern "C" __global__ void convolution_winograd_filters(const Arguments a) {
@@ -191,7 +191,7 @@ extern "C" __global__ void convolution_winograd_fused_filters(const Arguments a)
   read_filter(a.convolution, a.w, group * a.filters.divisor + filter, channel, g);
   transform_both<3, FUSED_TILE>(g, t,
                                 [](const COMPUTE(&in)[3], COMPUTE(&out)[FUSED_TILE]) { transform_filter(in, out); });
-  COMPUTE* target = reinterpret_cast<COMPUTE*>(a.workspace + a.filters_at) +
+  COMPUTE* target = reinterpret_cast<COMPUTE*>(a.workspace) +
                     static_cast<long long>(index / a.filters.divisor) * FREQUENCIES * a.filters.divisor + filter;
 #pragma unroll
   for (int i = 0; i < FREQUENCIES; i++) target[i * a.filters.divisor] = t[i / FUSED_TILE][i % FUSED_TILE];
@@ -223,7 +223,7 @@ extern "C" __global__ void __launch_bounds__(256) convolution_winograd_fused(con
   unsigned tile_row, tile_column;
   const unsigned image = split_tile(a, first_tile + my_tile, tile_row, tile_column);
   const ELEMENT* x = a.x + image * c.x_pixel[0] + group * c.x_group;
-  const COMPUTE* transformed = reinterpret_cast<const COMPUTE*>(a.workspace + a.filters_at) +
+  const COMPUTE* transformed = reinterpret_cast<const COMPUTE*>(a.workspace) +
                                static_cast<long long>(group) * channels * FREQUENCIES * filters + first_n;
 
   const int frequency = thread / 16, row = thread / 4 % 4 * 4, column = thread % 4 * 4;  // and 16 more of each

@@ -104,7 +104,6 @@ class _Kernels:
         """A kernel for ``images`` images from the first on."""
         arguments = structure(
             *pointers(6),
-            ("filters_at", c_longlong(0)),
             ("images_at", c_longlong(self.workspace.images_at)),
             ("products_at", c_longlong(self.workspace.products_at)),
             ("convolution", operation_product(self.operation)),

@@ -3,6 +3,7 @@
 #define EMULATED_CUDA 1
 
 #include <cassert>
+#undef _GLIBCXX_USE_STD_SPEC_FUNCS  // Bessel functions and their like, which each module would instantiate
 #include <vector_functions.h>
 #include <vector_types.h>
 

@@ -54,10 +54,10 @@ template <class T> EMULATED_INLINE T atomicCAS(T* address, emulated::Same<T> exp
   static_assert(emulated::is_word<T> || std::is_same_v<T, unsigned short>);
   return emulated::update(address, [&](T old) { return old == expected ? value : old; });
 }
-EMULATED_INLINE unsigned atomicInc(unsigned* address, unsigned limit) {
+EMULATED_LAZY unsigned atomicInc(unsigned* address, unsigned limit) {
   return emulated::update(address, [=](unsigned old) { return old >= limit ? 0 : old + 1; });
 }
-EMULATED_INLINE unsigned atomicDec(unsigned* address, unsigned limit) {
+EMULATED_LAZY unsigned atomicDec(unsigned* address, unsigned limit) {
   return emulated::update(address, [=](unsigned old) { return old == 0 || old > limit ? limit : old - 1; });
 }
 
@@ -111,9 +111,6 @@ EMULATED_INLINE long long __mul64hi(long long a, long long b) { return (__int128
 EMULATED_INLINE unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
   return (unsigned __int128)a * b >> 64;
 }
-EMULATED_INLINE unsigned __vmaxu2(unsigned a, unsigned b) {
-  return std::max(a >> 16, b >> 16) << 16 | std::max(a & 0xffff, b & 0xffff);
-}
 EMULATED_INLINE int __dp4a(int a, int b, int sum) {
   for (int i = 0; i < 4; i++) sum += int8_t(a >> 8 * i) * int8_t(b >> 8 * i);
   return sum;
@@ -123,24 +120,16 @@ EMULATED_INLINE unsigned __dp4a(unsigned a, unsigned b, unsigned sum) {
   return sum;
 }
 
-namespace emulated {
-template <class To, class From> EMULATED_INLINE To bits(From from) {
-  static_assert(sizeof(To) == sizeof(From));
-  To to;
-  memcpy(&to, &from, sizeof to);
-  return to;
-}
-}  // namespace emulated
-EMULATED_INLINE int __float_as_int(float x) { return emulated::bits<int>(x); }
-EMULATED_INLINE unsigned __float_as_uint(float x) { return emulated::bits<unsigned>(x); }
-EMULATED_INLINE float __int_as_float(int x) { return emulated::bits<float>(x); }
-EMULATED_INLINE float __uint_as_float(unsigned x) { return emulated::bits<float>(x); }
-EMULATED_INLINE long long __double_as_longlong(double x) { return emulated::bits<long long>(x); }
-EMULATED_INLINE double __longlong_as_double(long long x) { return emulated::bits<double>(x); }
-EMULATED_INLINE int __double2hiint(double x) { return emulated::bits<long long>(x) >> 32; }
-EMULATED_INLINE int __double2loint(double x) { return int(emulated::bits<long long>(x)); }
+EMULATED_INLINE int __float_as_int(float x) { return __builtin_bit_cast(int, x); }
+EMULATED_INLINE unsigned __float_as_uint(float x) { return __builtin_bit_cast(unsigned, x); }
+EMULATED_INLINE float __int_as_float(int x) { return __builtin_bit_cast(float, x); }
+EMULATED_INLINE float __uint_as_float(unsigned x) { return __builtin_bit_cast(float, x); }
+EMULATED_INLINE long long __double_as_longlong(double x) { return __builtin_bit_cast(long long, x); }
+EMULATED_INLINE double __longlong_as_double(long long x) { return __builtin_bit_cast(double, x); }
+EMULATED_INLINE int __double2hiint(double x) { return __builtin_bit_cast(long long, x) >> 32; }
+EMULATED_INLINE int __double2loint(double x) { return int(__builtin_bit_cast(long long, x)); }
 EMULATED_INLINE double __hiloint2double(int high, int low) {
-  return emulated::bits<double>(uint64_t(unsigned(high)) << 32 | unsigned(low));
+  return __builtin_bit_cast(double, uint64_t(unsigned(high)) << 32 | unsigned(low));
 }
 
 // --- conversions to integers saturate; NaN becomes what the PTX instruction cvt makes of it ---
@@ -156,11 +145,11 @@ template <class Integer, class Real> EMULATED_INLINE Integer saturate(Real round
   return Integer(rounded);
 }
 }  // namespace emulated
-#define EMULATED_TO_INTEGER(Real, name, Integer)                                                           \
-  EMULATED_INLINE Integer __##name##_rn(Real x) { return emulated::saturate<Integer>(std::nearbyint(x)); } \
-  EMULATED_INLINE Integer __##name##_rz(Real x) { return emulated::saturate<Integer>(std::trunc(x)); }     \
-  EMULATED_INLINE Integer __##name##_ru(Real x) { return emulated::saturate<Integer>(std::ceil(x)); }      \
-  EMULATED_INLINE Integer __##name##_rd(Real x) { return emulated::saturate<Integer>(std::floor(x)); }
+#define EMULATED_TO_INTEGER(Real, name, Integer)                                                         \
+  EMULATED_LAZY Integer __##name##_rn(Real x) { return emulated::saturate<Integer>(std::nearbyint(x)); } \
+  EMULATED_LAZY Integer __##name##_rz(Real x) { return emulated::saturate<Integer>(std::trunc(x)); }     \
+  EMULATED_LAZY Integer __##name##_ru(Real x) { return emulated::saturate<Integer>(std::ceil(x)); }      \
+  EMULATED_LAZY Integer __##name##_rd(Real x) { return emulated::saturate<Integer>(std::floor(x)); }
 EMULATED_TO_INTEGER(float, float2int, int)
 EMULATED_TO_INTEGER(float, float2uint, unsigned)
 EMULATED_TO_INTEGER(float, float2ll, long long)
@@ -171,10 +160,10 @@ EMULATED_TO_INTEGER(double, double2ll, long long)
 EMULATED_TO_INTEGER(double, double2ull, unsigned long long)
 #undef EMULATED_TO_INTEGER
 // The CUDA headers have the conversions of half precision that round towards zero for the host too.
-#define EMULATED_HALF_TO_INTEGER(Real, to_float, name, through, Integer)                  \
-  EMULATED_INLINE Integer __##name##_rn(Real x) { return __##through##_rn(to_float(x)); } \
-  EMULATED_INLINE Integer __##name##_ru(Real x) { return __##through##_ru(to_float(x)); } \
-  EMULATED_INLINE Integer __##name##_rd(Real x) { return __##through##_rd(to_float(x)); }
+#define EMULATED_HALF_TO_INTEGER(Real, to_float, name, through, Integer)                \
+  EMULATED_LAZY Integer __##name##_rn(Real x) { return __##through##_rn(to_float(x)); } \
+  EMULATED_LAZY Integer __##name##_ru(Real x) { return __##through##_ru(to_float(x)); } \
+  EMULATED_LAZY Integer __##name##_rd(Real x) { return __##through##_rd(to_float(x)); }
 EMULATED_HALF_TO_INTEGER(__half, __half2float, half2int, float2int, int)
 EMULATED_HALF_TO_INTEGER(__half, __half2float, half2uint, float2uint, unsigned)
 EMULATED_HALF_TO_INTEGER(__half, __half2float, half2ll, float2ll, long long)
@@ -195,7 +184,11 @@ EMULATED_INLINE float __double2float_rn(double x) { return float(x); }
 // --- arithmetic that the compiler must not fuse ---
 
 namespace emulated {
-template <class Real> EMULATED_INLINE Real apart(Real x) {
+EMULATED_INLINE float apart(float x) {
+  asm("" : "+x"(x));
+  return x;
+}
+EMULATED_INLINE double apart(double x) {
   asm("" : "+x"(x));
   return x;
 }
@@ -267,6 +260,9 @@ template <class A, class B> EMULATED_INLINE auto max(A a, B b) -> std::common_ty
   using T = std::common_type_t<A, B>;
   if constexpr (std::is_floating_point_v<T>) return std::fmax(T(a), T(b));
   else return T(a) < T(b) ? T(b) : T(a);
+}
+EMULATED_LAZY unsigned __vmaxu2(unsigned a, unsigned b) {
+  return max(a >> 16, b >> 16) << 16 | max(a & 0xffff, b & 0xffff);
 }
 
 // What the CUDA headers have for the device only: computed in float (a fused multiply-add in double) and rounded once.

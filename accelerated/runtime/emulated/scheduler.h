@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <utility>
 #include <vector_types.h>
 
@@ -94,7 +94,7 @@ struct Block {
   Launch* launch;
   uint3 index;
   uint64_t number;
-  dim3 size, grid;
+  uint3 size, grid;
   int threads, started, finished, arrived;
   unsigned votes, vote_result;
   bool follows;  // a thread has waited for earlier kernels
@@ -134,38 +134,52 @@ void end_copy(void* to, size_t bytes);
 void require_arrived(const void* from, size_t bytes, Site site);  // what is read of shared memory
 bool is_shared(const void* address, size_t bytes);
 
-// Asynchronous requests of each thread of a block that it has not waited for, in groups. A launch that failed may have
-// left some.
-template <class T> class Queues {
- public:
-  void add(const T& request) { own().push_back({request, false}); }
-  void end_group() { own().push_back({{}, true}); }
-  // The oldest first, until so many groups are pending.
-  template <class Finish> void finish(int pending, Finish finish_request) {
-    std::deque<Entry>& queue = own();
-    int groups = 0;
-    for (const Entry& entry : queue) groups += entry.ends_group;
-    while (groups > pending) {
-      const Entry entry = queue.front();
-      queue.pop_front();
-      if (entry.ends_group) groups--;
-      else finish_request(entry.request);
-    }
+// Items in the order in which they came. A launch that failed may have left some of its block. (Modules compile each
+// container of the C++ library for longer than many a kernel.)
+template <class T> struct List {
+  T* items;
+  size_t count, capacity;
+  uint64_t of_block;
+  List& of_this_block() {
+    if (of_block != blocks) count = 0;
+    of_block = blocks;
+    return *this;
   }
+  void add(const T& item) {
+    if (count == capacity) {
+      capacity = 2 * capacity + 16;
+      items = static_cast<T*>(realloc(static_cast<void*>(items), capacity * sizeof(T)));
+    }
+    items[count++] = item;
+  }
+  void remove(size_t first, size_t removed) {
+    count -= removed;
+    memmove(static_cast<void*>(items + first), items + first + removed, (count - first) * sizeof(T));
+  }
+};
 
- private:
+// Asynchronous requests of each thread of a block that it has not waited for, in groups.
+template <class T> struct Queues {
   struct Entry {
     T request;
     bool ends_group;
   };
-  std::deque<Entry>& own() {
-    if (of_block != blocks)
-      for (std::deque<Entry>& each : of) each.clear();
-    of_block = blocks;
-    return of[current->rank];
+  List<Entry> of[maximum_threads];
+  List<Entry>& own() { return of[current->rank].of_this_block(); }
+  void add(const T& request) { own().add({request, false}); }
+  void end_group() { own().add({{}, true}); }
+  // The oldest first, until so many groups are pending.
+  template <class Finish> void finish(int pending, Finish finish_request) {
+    List<Entry>& queue = own();
+    int groups = -pending;
+    for (size_t i = 0; i < queue.count; i++) groups += queue.items[i].ends_group;
+    size_t finished = 0;
+    for (; groups > 0; finished++) {
+      if (queue.items[finished].ends_group) groups--;
+      else finish_request(queue.items[finished].request);
+    }
+    queue.remove(0, finished);
   }
-  std::deque<Entry> of[maximum_threads];
-  uint64_t of_block = 0;
 };
 
 struct Image {                            // this module, as the dynamic linker placed it

@@ -1,12 +1,13 @@
 // Barriers, warp operations and the tensor-core instructions, as CUDA names them.
 #pragma once
-#include <algorithm>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include "races.h"
 
 #define EMULATED_INLINE inline __attribute__((always_inline))
+// A template, so that what it calls of templates is instantiated in modules that call it, and in no others.
+#define EMULATED_LAZY template <int = 0> EMULATED_INLINE
 #define EMULATED_SITE_PARAMETERS const char *file = __builtin_FILE(), int line = __builtin_LINE()
 #define EMULATED_SITE(operation) (emulated::Site{operation, file, line})
 
@@ -64,10 +65,10 @@ struct Sum {
   template <class T> T operator()(T a, T b) const { return T(unsigned(a) + unsigned(b)); }
 };
 struct Smallest {
-  template <class T> T operator()(T a, T b) const { return std::min(a, b); }
+  template <class T> T operator()(T a, T b) const { return b < a ? b : a; }
 };
 struct Largest {
-  template <class T> T operator()(T a, T b) const { return std::max(a, b); }
+  template <class T> T operator()(T a, T b) const { return a < b ? b : a; }
 };
 struct BitAnd {
   unsigned operator()(unsigned a, unsigned b) const { return a & b; }
@@ -98,7 +99,8 @@ inline void mma_m16n8k16(float (&d)[4], const unsigned (&a)[4], const unsigned (
   static_assert(sizeof(Element) == 2);
   add_products<Element>({a, b, d, 1}, file, line);
 }
-inline void mma_m16n8k8_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], EMULATED_SITE_PARAMETERS) {
+EMULATED_LAZY void mma_m16n8k8_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
+                                    EMULATED_SITE_PARAMETERS) {
   add_products<Tf32>({a, b, d, 1}, file, line);
 }
 
@@ -184,7 +186,7 @@ inline T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32, EMUL
 }
 
 #define EMULATED_REDUCTION(name, Combine, Type)                                    \
-  inline Type name(unsigned mask, Type value, EMULATED_SITE_PARAMETERS) {          \
+  EMULATED_LAZY Type name(unsigned mask, Type value, EMULATED_SITE_PARAMETERS) {   \
     return emulated::reduce<emulated::Combine>(EMULATED_SITE(#name), mask, value); \
   }
 EMULATED_REDUCTION(__reduce_add_sync, Sum, int)

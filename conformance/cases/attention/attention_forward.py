@@ -458,7 +458,8 @@ def test_spaces(subject, cudnn, handle, refuses):
     """Half a reserve space, and spaces that are a byte too small."""
     call, training = Call(cudnn, handle, forward()), Call(cudnn, handle, forward(trains=True))
     given = training.arguments
-    refuses(BAD_PARAM, f"{FORWARD}/c06", call, reserveSpaceSizeInBytes=given["reserveSpaceSizeInBytes"])
+    for size in (1, given["reserveSpaceSizeInBytes"]):
+        refuses(BAD_PARAM, f"{FORWARD}/c06", call, reserveSpaceSizeInBytes=size)
     refuses(BAD_PARAM, f"{FORWARD}/c05", training, reserveSpaceSizeInBytes=0)
     for name in ("weightSizeInBytes", "workSpaceSizeInBytes", "reserveSpaceSizeInBytes"):
         if given[name] or subject.cites_clauses:

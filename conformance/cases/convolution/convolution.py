@@ -585,6 +585,7 @@ def test_groups_must_divide_the_filters(refused):
     for filters in (5, 7):
         refused(convolution(w=(filters, 2, 3, 3), groups=2), BAD_PARAM, f"{F}/c52")
     base = convolution(w=(6, 2, 3, 3), groups=2)
+    refused(replace(convolution(w=(5, 2, 3, 3), groups=2), y=base.y), BAD_PARAM, f"{F}/c52")
     refused(replace(base, y=tensor(FLOAT, 2, 5, 7, 6)), BAD_PARAM, f"{F}/c52")
 
 

@@ -459,7 +459,11 @@ def test_channels_must_agree(caller, refused, refuses, channels, groups):
 @pytest.mark.parametrize("filters", [5, 7])
 def test_groups_must_divide_the_filters(refused, filters):
     for algo in DIRECT_SUMS:
-        refused(gradient(dw=(filters, 2, 3, 3), groups=2, algo=algo), BAD_PARAM, f"{F}/c46")
+        uneven = gradient(dw=(filters, 2, 3, 3), groups=2, algo=algo)
+        refused(uneven, BAD_PARAM, f"{F}/c46")
+        even = gradient(dw=(6, 2, 3, 3), groups=2, algo=algo)
+        refused(replace(even, dy=uneven.dy), BAD_PARAM, f"{F}/c46")
+        refused(replace(uneven, dy=even.dy), BAD_PARAM, f"{F}/c46")
 
 
 @shows(f"{F}/c49", f"{SIZE}/c07", f"{SIZE}/c02")

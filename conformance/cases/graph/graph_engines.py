@@ -40,6 +40,7 @@ from .graph_execution import (
     PLAN,
     engine_of,
     graph_of,
+    refuses_graph,
 )
 
 __all__ = ["builder"]  # the fixture
@@ -47,6 +48,7 @@ pytestmark = pytest.mark.ours  # the numbers of a foreign library's engines are 
 KNOB_INFO = Kind.CUDNN_BACKEND_KNOB_INFO_DESCRIPTOR
 TILE_SIZE = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_TILE_SIZE
 X, W, Y = (2, 4, 6, 5), (8, 4, 3, 3), (2, 8, 6, 5)
+ONE = (1, 8, 1, 1)  # a number for each channel of y
 LAST = (0, 2, 3, 1)  # channels innermost
 ONCE = convolution((1, 1), (1, 1))
 
@@ -84,6 +86,17 @@ def layer(data_type):
     sums, squares = (tensor(20 + i, (1, 8, 1, 1)) for i in range(2))
     statistics = GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, y, sums, squares)
     return forward(data_type, LAST, y=between), pointwise(Mode.CUDNN_POINTWISE_TANH_FWD, between, y), statistics
+
+
+def inside(node):
+    """The node with y as a result of a graph that goes on: a virtual tensor."""
+    return replace(node, y=tensor(10, Y, virtual=True))
+
+
+def biased(node, bias_strides=None):
+    """The node, then y + bias as tensor 3."""
+    bias = tensor(4, ONE, strides=bias_strides)
+    return node, pointwise(Mode.CUDNN_POINTWISE_ADD, node.y, tensor(3, Y), bias)
 
 
 GRADIENT_OF = {"data": ConvolutionBackwardDataNode, "filter": ConvolutionBackwardFilterNode}
@@ -143,6 +156,20 @@ GRAPHS = {
     "int8": (integers(1),), "uint8": (integers(1, UINT8),), "int8x4": (integers(4),), "uint8x4 to float": (integers(4, UINT8, FLOAT),),
     "layer": layer(FLOAT), "layer half": layer(HALF), "layer bfloat16": layer(BFLOAT16),
     "int8x32": (integers(32),), "fused int8x4": fused_integers(),
+    "strided": (
+        ConvolutionForwardNode(
+            convolution((2, 2), (2, 2), (2, 1), (1, 2)), 1.0, 0.0, tensor(1, X), tensor(2, W), tensor(3, (2, 8, 4, 5))
+        ),
+    ),
+    "fused identity": (
+        inside(forward()), pointwise(Mode.CUDNN_POINTWISE_ADD, tensor(10, Y, virtual=True), tensor(11, Y, virtual=True), tensor(4, ONE)),
+        pointwise(Mode.CUDNN_POINTWISE_IDENTITY_FWD, tensor(11, Y, virtual=True), tensor(3, Y)),
+    ),
+    "one group": (
+        ConvolutionForwardNode(
+            ONCE, 1.0, 0.0, tensor(1, (2, 1, 4, 6, 5), strides=(120, 7, 30, 5, 1)), tensor(2, (1, 8, 4, 3, 3)), tensor(3, (2, 1, 8, 6, 5))
+        ),
+    ),
 }  # fmt: skip
 ABLE = {
     name: [i for i, engine in enumerate(ENGINES) if not engine.refuses(tuple(nodes))] for name, nodes in GRAPHS.items()
@@ -213,6 +240,27 @@ ALMOST = {
         replace(gradient("data"), dx=tensor(10, X, virtual=True)), pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, tensor(10, X, virtual=True), tensor(6, X)),
     ),
     "groups apart": (replace(grouped(), x=replace(grouped().x, strides=(241, 121, 60, 5 * 2, 2))),),
+    "residual behind a residual": (
+        inside(forward()), pointwise(Mode.CUDNN_POINTWISE_ADD, tensor(10, Y, virtual=True), tensor(11, Y, virtual=True), tensor(5, Y)),
+        pointwise(Mode.CUDNN_POINTWISE_ADD, tensor(11, Y, virtual=True), tensor(12, Y, virtual=True), tensor(6, Y)),
+        pointwise(Mode.CUDNN_POINTWISE_ADD, tensor(12, Y, virtual=True), tensor(3, Y), tensor(4, ONE)),
+    ),
+    "gaps in the bias": biased(inside(forward()), bias_strides=(16, 2, 1, 1)),
+    "bias of groups": (
+        replace(grouped(), y=tensor(10, (2, 2, 4, 6, 5), virtual=True)),
+        pointwise(Mode.CUDNN_POINTWISE_ADD, tensor(10, (2, 2, 4, 6, 5), virtual=True), grouped().y, tensor(4, (1, 2, 1, 1, 1))),
+    ),
+    "sum with what is virtual": (
+        replace(forward(settings=convolution(), y=tensor(10, ONE, virtual=True)), x=tensor(1, (1, 4, 3, 3))),
+        pointwise(Mode.CUDNN_POINTWISE_ADD, tensor(10, ONE, virtual=True), tensor(11, ONE, virtual=True), tensor(5, ONE)),
+        pointwise(Mode.CUDNN_POINTWISE_ADD, tensor(11, ONE, virtual=True), tensor(3, ONE), tensor(10, ONE, virtual=True)),
+    ),
+    "statistics": (
+        inside(forward()), GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, tensor(10, Y, virtual=True), tensor(20, ONE), tensor(21, ONE)),
+    ),
+    "sum in double": (
+        inside(forward()), pointwise(Mode.CUDNN_POINTWISE_ADD, tensor(10, Y, virtual=True), tensor(3, Y), tensor(4, ONE), compute=DOUBLE),
+    ),
     "groups of filters apart": (replace(grouped(), w=replace(grouped().w, strides=(73, 18, 9, 3, 1))),),
 }  # fmt: skip
 
@@ -228,6 +276,26 @@ def test_graphs_that_no_pattern_covers(trial, cudnn, handle, builder, refuses, g
         {"OPERATION_GRAPH": (DESCRIPTOR, (graph_of(builder, handle, *ALMOST[graph]),)), "GLOBAL_INDEX": (INT64, (1,))},
     )
     refuses(NOT_SUPPORTED, of("ENGINE", "c16")[0], cudnn.cudnnBackendFinalize, made)
+
+
+def of_integers(between):
+    """fused_integers with another tensor between the convolution and the sum."""
+    product, shifted, rectified = fused_integers()
+    return replace(product, y=between), replace(shifted, x=between), rectified
+
+
+NOWHERE = {
+    "virtual integers": of_integers(tensor(10, (2, 32, 5, 4), INT32, virtual=True)),
+    "vectors of rows": (
+        replace(integers(4), x=replace(tensor(1, (2, 32, 5, 4), INT8), vector_count=4, vectorized_dimension=2), y=vectors(3, (2, 32, 20, 4), 4)),
+    ),
+}  # fmt: skip
+
+
+@shows(*of("OPERATIONGRAPH", "c15"))
+@pytest.mark.parametrize("graph", NOWHERE)
+def test_graphs_that_no_engine_executes(cudnn, handle, builder, refuses, graph):
+    refuses_graph(cudnn, builder, refuses, handle, NOWHERE[graph], NOT_SUPPORTED, "c15")
 
 
 NUMBERS = """node by node
@@ -250,7 +318,7 @@ def test_the_numbers_of_engines(cudnn, handle):
 COUNTS = {
     "forward": 11, "forward half": 5, "forward bfloat16": 5, "forward double": 4, "grouped": 11, "fused": 11, "fused half": 5,
     "fused residual": 11, "fused without ReLU": 3, "data": 9, "data half": 9, "filter": 9, "filter half": 9, "int8": 2, "uint8": 2, "int8x4": 2, "uint8x4 to float": 2, "int8x32": 1,
-    "fused int8x4": 2, "layer": 1, "layer half": 2, "layer bfloat16": 2,
+    "fused int8x4": 2, "strided": 3, "fused identity": 3, "one group": 11, "layer": 1, "layer half": 2, "layer bfloat16": 2,
 }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from itertools import product
 from typing import Any
 
 import pytest
+from dualdnn.api.document import functions
 from dualdnn.api.enumerations import (
     cudnnActivationMode_t,
     cudnnBatchNormMode_t,
@@ -25,10 +26,11 @@ from dualdnn.api.operations import (
 )
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, NHWC
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.conformance.calls import Caller
 from dualdnn.conformance.calls.derived import arguments
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
-from dualdnn.conformance.trial import Step, prepare
+from dualdnn.conformance.trial import Chain, Step, prepare
 from dualdnn.reference.view import strided
 
 from .normalization_batch import (
@@ -462,6 +464,29 @@ def test_fused_null(caller, refuses, call, generation):
         refuses(BAD_PARAM, clause, caller, operation, memory, unchanged=tuple(m for m in memory.values() if m))
     for missing in factors:
         refuses(BAD_PARAM, clause, caller, replace(operation, **{missing: None}), given(caller, operation))
+
+
+@pytest.mark.ours
+@pytest.mark.parametrize("ops", [ALONE, ACTIVATED], ids=["alone", "activation"])
+@in_calls
+def test_descriptors_that_nothing_uses(cudnn, caller, call, generation, ops):
+    """z, y and activations beside calls without them: of other sizes, types and modes, which nobody looks at."""
+    function = CALLS[call, generation]
+    names = [parameter.name for parameter in functions()[function].parameters]
+    unused = {"activationDesc": caller.descriptor(replace(RELU, mode=cudnnActivationMode_t.CUDNN_ACTIVATION_TANH))}
+    unused |= dict.fromkeys(("zDesc", "dzDesc", "yDesc"), caller.tensor(TensorSpec.packed(FLOAT, (3, 1, 2))))
+
+    class Surplus:
+        def __getattr__(self, name: str) -> Any:
+            called = getattr(cudnn, name)
+            if name != function:
+                return called
+            return lambda *values: called(
+                *(unused.get(n) if v is None else v for n, v in zip(names, values, strict=True))
+            )
+
+    trial = Chain(Caller(Surplus(), caller.handle)).call(Step(MAKERS[call](ops=ops, generation=generation)))
+    assert trial.passed, trial.explanation()
 
 
 @shows(f"{EX}/c49", f"{EX}/c50", f"{NORM}/c42", f"{NORM}/c43", f"{BACKWARD_EX}/c48", f"{BACKWARD_NORM}/c42")

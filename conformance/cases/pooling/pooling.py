@@ -806,10 +806,10 @@ def test_nd_descriptor(cudnn, rank):
     descriptor = cudnn.cudnnCreatePoolingDescriptor()
     mode, nan = Mode.CUDNN_POOLING_MAX_DETERMINISTIC, Nan.CUDNN_PROPAGATE_NAN
     cudnn.cudnnSetPoolingNdDescriptor(descriptor, mode, nan, rank, window, padding, stride)
-    for requested in range(1, rank + 1):
+    for requested in range(rank + 1):
         found = cudnn.cudnnGetPoolingNdDescriptor(descriptor, requested)
         assert (found.mode, found.maxpoolingNanOpt, found.nbDims) == (mode, nan, rank)
-        arrays = [list(array)[:requested] for array in (found.windowDimA, found.paddingA, found.strideA)]
+        arrays = [list(array)[: requested or None] for array in (found.windowDimA, found.paddingA, found.strideA)]
         assert arrays == [window[:requested], padding[:requested], stride[:requested]]
 
 

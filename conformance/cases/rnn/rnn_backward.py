@@ -262,13 +262,14 @@ def test_wide_layers_that_overlap(chain):
 
 @shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
 @pytest.mark.parametrize(
-    "math_type, width, hidden, batch",
-    [(DEFAULT, 512, 256, 128), (DEFAULT, 320, 136, 132), (EXACT, 512, 256, 66)],
+    "math_type, width, hidden, layers, batch",
+    [(DEFAULT, 512, 256, 1, 128), (DEFAULT, 320, 136, 2, 132), (EXACT, 512, 256, 1, 66)],
     ids=label,
 )
-def test_products_of_large_tiles(chain, caller, math_type, width, hidden, batch):
-    """More vectors, units and inputs than the largest tiles of products have rows and columns; tiles that are not full."""
-    spec = network(TANH, direction=ONE_WAY, width=width, hidden=hidden, layers=1, math_type=math_type)
+def test_products_of_large_tiles(chain, caller, math_type, width, hidden, layers, batch):
+    """More vectors, units and inputs than the largest tiles of products have rows and columns; tiles that are not full;
+    factors of two layers, which are copied."""
+    spec = network(TANH, direction=ONE_WAY, width=width, hidden=hidden, layers=layers, math_type=math_type)
     with divided_among(caller.handle, 1):
         chain(*training(spec, lengths=(1,) * batch))
 
@@ -284,6 +285,23 @@ def test_products_that_blocks_share(chain, caller, multiprocessors, data_type, w
     spec = network(TANH, data_type=data_type, width=width, hidden=hidden, layers=1, math_type=DEFAULT)
     with divided_among(caller.handle, multiprocessors):
         chain(*training(spec, lengths=(1,) * 8)[:2])
+
+
+@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
+@pytest.mark.parametrize("math_type", [DEFAULT, EXACT], ids=label)
+def test_products_of_few_columns_in_parts(chain, caller, math_type):
+    """Rows that TMA does not read, of fewer columns than a tile."""
+    spec = network(TANH, direction=ONE_WAY, width=20, hidden=12, layers=1, math_type=math_type)
+    with divided_among(caller.handle, 132):
+        chain(*training(spec, lengths=(2,) * 32))
+
+
+@shows("cudnnRNNForward/c01")
+def test_long_products_of_tiles_in_turns(chain, caller):
+    """More K-blocks of a tile than warpgroups that take turns have stages, twice."""
+    spec = network(TANH, direction=ONE_WAY, width=416, hidden=128, layers=1, math_type=DEFAULT)
+    with divided_among(caller.handle, 1):
+        chain(*training(spec, lengths=(1,) * 256)[:1])
 
 
 @shows(f"{DATA}/c01", f"{WEIGHTS}/c01")

@@ -211,6 +211,21 @@ def test_compile_all(folder: Path, compilations: list[sources.Module]) -> None:
     assert scale(source, (("OFFSET", "9"),)) == 11 and len(compilations) == 5
 
 
+def test_headers_instantiate_what_a_kernel_calls_alone(tmp_path: Path) -> None:
+    """Templates that a header needs whether a kernel calls them or not, the compiler would go through in each module."""
+    source, unit, functions = (tmp_path / name for name in ("nothing.cu", "unit.cu", "functions"))
+    source.write_text(
+        '#include "primitives/tma.cuh"\nstruct Arguments {};\nextern "C" __global__ void nothing(const Arguments) {}\n'
+    )
+    tools = emulated_toolchain.EmulatedToolchain()
+    tools.kernel_options.append(f"-fdump-tree-original={functions}")
+    wanted = sources.module(source)
+    unit.write_text(tools.wrap(wanted, sources.find_kernels(wanted, sources.flatten(source), [])))
+    assert tools.run(unit, tmp_path / "nothing.so").returncode == 0
+    found = [line for line in functions.read_text().splitlines() if line.startswith(";; Function") and "[with " in line]
+    assert len(found) < 60, "\n".join(found)
+
+
 def test_an_interrupted_compilation_begins_no_other(folder: Path, compilations: list[sources.Module]) -> None:
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
