@@ -72,6 +72,7 @@ OPERATIONS: dict[str, Operation] = {
         for name, mode in (("maximum", MAXIMUM), ("average", AVERAGE))
         for layout, data_type in (("nchw", FLOAT), ("nhwc", HALF))
     },
+    "average of high windows": pooling.forward(AVERAGE, pooling.SIZES["high-windows"]._replace(dims=(1, 2, 20, 24))),
     "softmax": softmax.forward(x=ROWS, beta=0.5),
     "softmax gradient": softmax.backward(spec=CHANNELS),
     "tensors": tensor_arithmetic.op_tensor(A=ROWS, beta=0.5),
