@@ -153,7 +153,7 @@ KERNEL(128x128, 128, 128, 6)
 KERNEL(planes_128x128, 128, 128, 6, true)
 KERNEL(planes_64x128, 64, 128, 8, true)
 #endif
-#if TF32
+#if TF32 && !PROLOGUE
 KERNEL(planes_128x256, 128, 256, 4, true)
 #endif
 

@@ -414,7 +414,12 @@ def _result_map(product: Product, begins_with_image: bool = False) -> tuple[Tile
         product.element, extent, tuple(stride * element_bytes for stride in strides),
         box=(ROW_BYTES // element_bytes, WARP_ROWS, 1),
     )  # fmt: skip
-    return (made, planes) if made.is_possible else None
+    return (made, planes) if _is_stored_whole(made) else None
+
+
+def _is_stored_whole(map_: TiledMap) -> bool:
+    """Return whether TMA can store by a map: 16 bytes at a time, what lies in gaps behind a row, too."""
+    return map_.is_possible and map_.extent[0] * map_.element_bytes % COPY_ALIGNMENT == 0
 
 
 def _row_map(product: Product, extents: list[int], images: int) -> tuple[TiledMap, bool] | None:
@@ -432,4 +437,4 @@ def _row_map(product: Product, extents: list[int], images: int) -> tuple[TiledMa
         (value.y_pixel[3] * element_bytes, value.y_pixel[2] * element_bytes),
         box=(ROW_BYTES // element_bytes, pixels, 1),
     )  # fmt: skip
-    return (made, False) if made.is_possible else None
+    return (made, False) if _is_stored_whole(made) else None

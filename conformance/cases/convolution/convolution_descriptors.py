@@ -181,7 +181,6 @@ def test_set_nd_refuses_the_rest(cudnn, refuses, convolution):
     refuses(BAD_PARAM, f"{SET_ND}/c14", call, convolution, 2, ones, ones, ones, 2, FLOAT)
     refuses(BAD_PARAM, f"{SET_ND}/c15", call, convolution, 2, ones, ones, ones, CORRELATION, 100)
     refuses(NOT_SUPPORTED, f"{SET_ND}/c19", call, convolution, CUDNN_DIM_MAX + 1, ones, ones, ones, CORRELATION, FLOAT)
-    call(convolution, CUDNN_DIM_MAX, ones, ones, ones, CORRELATION, FLOAT)
 
 
 def test_arrays_that_are_too_short(subject, cudnn, refuses, convolution):
