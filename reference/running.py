@@ -5,7 +5,9 @@ Both are counted in unit roundoffs of the compute type, and propagate alike: by 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,29 +27,13 @@ class Running:
     is_expected: bool = False
     smallest: float = 0.0
 
-    def size(self, numbers: Any, out: Array | None = None) -> Any:
+    def size(self, numbers: Any) -> Any:
         """The factors by which errors grow where numbers are multiplied by these."""
-        return np.square(numbers, out) if self.is_expected else np.abs(numbers, out)
-
-    def rounded(self, roundings: Any, *terms: Any) -> Any:
-        """The error of so many roundings of each term. What is expected leaves room for several that all go one way."""
-        size = self.size(terms[0])
-        for term in terms[1:]:
-            size = size + self.size(term)
-        return self.rounding(roundings) * size
+        return np.square(numbers) if self.is_expected else np.abs(numbers)
 
     def rounding(self, roundings: Any) -> Any:
         """The error of so many roundings of 1."""
         return each_rounded(roundings, 1.0) if self.is_expected else roundings
-
-    def of_product_of(self, value: Array) -> Any:
-        """The error of a rounded product, which may be lost where it is no normal number, before other factors enlarge it: their order is
-        free. One with zero is not."""
-        size, least = self.size(value), self.size(LATER_FACTORS * self.smallest / self.unit)
-        lost = size < least
-        if lost.any():
-            size = np.where(lost & (value != 0), least, size)
-        return each_rounded(1, size) if self.is_expected else size
 
     @property
     def of_products(self) -> float:
@@ -73,6 +59,73 @@ class Running:
             return count * (1 + count * self.unit), 2 * factors, 0.0
         lost = few(CUT_OF_TF32[0] * count) if cut else 0.0
         return walked(count, 0.0, 1.0) + lost, each_rounded(factors, 1.0, 2), walked(count, 1.0, 0.0) + lost
+
+
+@dataclass(frozen=True)
+class Ways:
+    """How errors propagate along the first dimension of their arrays: in the worst case and, where ``expects``, as their squares are expected
+    to. largest: of the numbers of the compute type."""
+
+    worst: Running
+    expects: bool = False
+    largest: float = np.inf
+
+    @cached_property
+    def ways(self) -> tuple[Running, ...]:
+        return (self.worst, replace(self.worst, is_expected=True)) if self.expects else (self.worst,)
+
+    @cached_property
+    def _known(self) -> dict[Any, Any]:
+        """What has been computed once for all arrays of as many dimensions."""
+        return {}
+
+    def each(self, found: Callable[..., Any], *errors: Array) -> Array:
+        """What a function gives of each way, and of errors in it."""
+        of_ways = [found(*arguments) for arguments in zip(self.ways, *errors, strict=True)]
+        return np.array(of_ways)
+
+    def beside(self, numbers: Any, rank: int) -> Array:
+        """A number of each way, beside arrays of errors of numbers of so many dimensions."""
+        return np.reshape(numbers, (-1, *(1,) * rank))
+
+    def rounding(self, roundings: Any, rank: int) -> Array:
+        """The error of so many roundings of 1, beside arrays."""
+        if (roundings, rank) not in self._known:
+            of_ways = self.each(lambda way: way.rounding(roundings))
+            self._known[roundings, rank] = self.beside(of_ways, rank)
+        return np.asarray(self._known[roundings, rank])
+
+    def size(self, numbers: Array) -> Array:
+        """By which errors grow where numbers are multiplied by these."""
+        if not self.expects:
+            return np.abs(numbers)[None]
+        found = np.empty((2, *numbers.shape), numbers.dtype)
+        np.abs(numbers, out=found[0])
+        np.square(numbers, out=found[1])
+        return found
+
+    def rounded(self, roundings: Any, numbers: Array) -> Array:
+        """The error of so many roundings of these numbers."""
+        return self.size(numbers) * self.rounding(roundings, numbers.ndim)
+
+    def reach(self, error: Array) -> Array:
+        """The distances by which numbers of this error may be off."""
+        return self.each(Running.reach, error)
+
+    def of_product_of(self, value: Array, sizes: Array) -> Array:
+        """The error of rounded products of these sizes, which may be lost where they are no normal numbers, before other factors enlarge
+        them: their order is free. One with zero is not."""
+        least = LATER_FACTORS * self.worst.smallest / self.worst.unit
+        lost = sizes[0] < least
+        if lost.any():
+            sizes = np.where(
+                lost & (value != 0), self.beside(self.each(lambda way: way.size(least)), value.ndim), sizes
+            )
+        return sizes * self.rounding(1, value.ndim)
+
+    def of_sum(self, total: Array, sizes: Array, count: int) -> Array:
+        """The error of a sum of so many roundings, the sizes of whose terms have these sums."""
+        return self.each(lambda way, terms: way.of_sum(total, terms, count), sizes)
 
 
 def beyond_half(values: Array) -> Array:

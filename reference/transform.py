@@ -49,8 +49,8 @@ def transformed(transform: TransformSpec, source: Array) -> Array:
 
 def padded(values: Array, before: tuple[int, ...], after: tuple[int, ...]) -> Array:
     """Zeros around the array; negative padding crops."""
-    kept = tuple(slice(max(0, -b), n - max(0, -a)) for n, b, a in zip(values.shape, before, after, strict=True))
-    return np.pad(values[kept], [(max(0, b), max(0, a)) for b, a in zip(before, after, strict=True)])
+    grown = np.pad(values, [(max(0, b), max(0, a)) for b, a in zip(before, after, strict=True)])
+    return grown[tuple(slice(max(0, -b), n - max(0, -a)) for n, b, a in zip(grown.shape, before, after, strict=True))]
 
 
 def folded(values: Array, factors: tuple[int, ...]) -> Array:

@@ -1,9 +1,10 @@
-"""What the judge's verdicts over the suite take: without the sharper rules, with them, and by another version of the project.
+"""What the judge's verdicts over the suite take: without the sharper rules, with them, and by other versions of the project.
 
-    python reports/judge_cost_suite.py [--every 10] [--other FOLDER]    # FOLDER has the other version's package dualdnn
+    python reports/judge_cost_suite.py [--every 10] [-k EXPRESSION] [--other FOLDER] [--other FOLDER:rules]
 
-The suite runs on the reference, and what its judge is given is kept; then each version judges that again in turns, each in a process of its own.
-Core-seconds, one thread, the least of RUNS runs of each verdict. What the other version does not know is counted by this one, without the sharper rules.
+FOLDER has another version's package dualdnn, which judges without the sharper rules or with those that it has. The suite runs on the reference,
+and what its judge is given is kept; then each version judges that again in turns, each in a process of its own.
+Core-seconds, one thread, the least of RUNS runs of each verdict. What another version does not know is counted by this one, without the sharper rules.
 """
 
 from __future__ import annotations
@@ -90,7 +91,8 @@ def main() -> None:
     """Print a table by family and the sums, times ``every``."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--every", type=int, default=10)
-    parser.add_argument("--other", default="")
+    parser.add_argument("-k", default="", help="only cases whose ids match")
+    parser.add_argument("--other", action="append", default=[], metavar="FOLDER[:rules]")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         here = str(Path(__file__).parent)
@@ -107,30 +109,44 @@ def main() -> None:
             "1",
             "--every",
             str(chosen.every),
+            *(["-k", chosen.k] if chosen.k else []),
         ]
         subprocess.run(
             [*command, "--out", f"{folder}/report"], check=True, stdout=subprocess.DEVNULL,
             env={**base, "PYTHONPATH": path, "PYTEST_ADDOPTS": "-p judge_cost_suite"},
         )  # fmt: skip
+        ways = {"plain": ("", "plain"), "rules": ("", "rules")}
+        for text in chosen.other:
+            other, _, rules = text.partition(":")
+            ways[text] = other, rules or "plain"
         forms = {
-            form: subprocess.Popen(
+            name: subprocess.Popen(
                 [sys.executable, __file__, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                env={**base, FORM: form, **({"PYTHONPATH": chosen.other} if form == "other" else {})},
+                env={**base, FORM: form, **({"PYTHONPATH": other} if other else {})},
             )
-            for form in ("plain", "rules", *(["other"] if chosen.other else []))
+            for name, (other, form) in ways.items()
         }  # fmt: skip
-        sums: dict[str, list[float]] = {}
+        sums: dict[str, dict[str, float]] = {}
         for family, seconds in measured(forms):
-            plain, rules, other = (seconds.get(form) or 0.0 for form in ("plain", "rules", "other"))
             for name in (family, "all"):
-                counts = sums.setdefault(name, [0.0, 0.0, 0.0])
-                for place, of_form in enumerate((plain, rules, other or plain)):
-                    counts[place] += chosen.every * of_form
+                counts = sums.setdefault(name, dict.fromkeys(forms, 0.0))
+                for form in forms:
+                    counts[form] += chosen.every * (seconds[form] or seconds["plain"] or 0.0)
         for process in forms.values():
             process.communicate()
-    print("| cases | without the rules, s | with them, s | the other version, s | ratio to it |\n|---|---|---|---|---|")
-    for name, (before, now, earlier) in sorted(sums.items(), key=lambda entry: -entry[1][1]):
-        print(f"| {name} | {before:.2f} | {now:.2f} | {earlier:.2f} | {now / earlier:.2f} |")
+    titles = [
+        "cases",
+        "without the rules, s (ratio to it)",
+        "with them, s",
+        *(f"{other}, s (ratio to it)" for other in chosen.other),
+    ]
+    print(f"| {' | '.join(titles)} |")
+    print("|---" * len(titles) + "|")
+    for name, counts in sorted(sums.items(), key=lambda entry: -entry[1]["rules"]):
+        now = counts["rules"]
+        others = (f"{counts[other]:.2f} ({now / counts[other]:.2f})" for other in chosen.other)
+        row = [name, f"{counts['plain']:.2f} ({now / counts['plain']:.2f})", f"{now:.2f}", *others]
+        print(f"| {' | '.join(row)} |")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from dualdnn.api.operations.attention.memory import weights_of
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.conformance.cases.attention.attention_forward import attention, forward, with_projections
 from dualdnn.conformance.trial import prepare
-from dualdnn.reference import evaluate, run
+from dualdnn.reference import evaluate, judge, run
 from dualdnn.reference.attention import tracked
 from dualdnn.reference.running import Running
 from dualdnn.reference.view import read, strided
@@ -176,6 +176,21 @@ def test_what_follows_a_score_beyond_float_is_not_judged():
     assert score.value.tolist() == [[0.0]] and np.isinf(score.error).all()
     smaller = tracked.product(first, tracked.Tracked.exact(np.array([[1e10], [1.0]]), a)).scaled(0.0)
     assert np.isfinite(smaller.error).all()
+
+
+@pytest.mark.parametrize("off, suspect", [(110, 0), (160, 16)])
+def test_how_far_sums_of_numbers_of_one_sign_may_be_off(monkeypatch, off, suspect):
+    """Three deviations of 1000 additions are 3 sqrt(2 * 1000), or 134, roundings of the sum; the worst case is 1000."""
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
+    attn = attention((0, 0, 8, 0), (4, 4, 1000), heads=1, mode=0)
+    operation = forward(attn, steps=(2, 1), batches=1, beams=1, lengths=None)
+    before = prepare(operation, "positive", 0)
+    after = {name: memory.copy() for name, memory in before.items()}
+    run(operation, after)
+    out = strided(operation.out.tensor, after["out"])
+    out[...] = out * (1 + off * 2.0**-24)
+    verdict = judge(operation, before, after, random=True)
+    assert verdict.agrees and verdict.errors["out"].beyond == suspect
 
 
 def test_a_key_beyond_half_that_has_no_share_is_not_judged():

@@ -211,7 +211,7 @@ __device__ __forceinline__ void produce_keys(const Context& c) {
     if (index >= a.division.items) break;
     const Item item(a.division, index, true);
     if (threadIdx.x == LOADER)
-      c.load_own(round, h.q_first + item.first, a.q_map, a.dout_map, c.coordinates(h.q, item, item.beam),
+      c.load_own(round, item.first, a.q_map, a.dout_map, c.coordinates(h.q, item, item.beam),
                  c.coordinates(a.gradients, item, item.beam));
     const Sequence s = sequence_of(h, a.reserve, item.batch, item.beam);
     const KeyTiles keys = find_keys<OTHERS>(h, a.reserve, s, item.first);

@@ -197,7 +197,7 @@ class TilesSolver(Solver[DropoutProblem]):
         contiguous = lanes == channels and all(_pixels(t)[1][0] == channels for t in tensors)
         if contiguous:  # tiles begin at multiples of LANE_GROUP pixels
             strides = [t.strides[0] for t in tensors if t.dims[0] > 1]
-        elif channels % width or lanes % width:
+        elif channels % width:
             return 1
         return 1 if any(stride % width for stride in strides) else width
 

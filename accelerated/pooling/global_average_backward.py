@@ -37,6 +37,6 @@ def _channels(problem: PoolingProblem) -> Work | None:
     groups, slices = -(-planes.planes // packs), THREADS // packs
     planes.team_bits = packs.bit_length() - 1
     # Positions of a block: as many as its threads may write, as long as there are enough blocks.
-    most = max(1, planes.rows * groups // (BLOCKS_PER_SM * problem.device.multiprocessors))
+    most = planes.rows * groups // (BLOCKS_PER_SM * problem.device.multiprocessors)
     planes.columns = max(slices, min(slices * STORES, most))
     return Work("channels", planes, groups * -(-planes.rows // planes.columns), THREADS, problem.shape.width)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..plans import type_definitions
 from ..primitives.geometry import FastDivmod
-from .problem import PACK_BYTES, WARP, Axis, Configuration, PoolingProblem, Shape, arguments
+from .problem import WARP, Axis, Configuration, PoolingProblem, Shape, arguments
 
 MAX_OUTER = 3
 MAX_SPAN = 2**31  # of a plane, in elements
@@ -76,7 +76,7 @@ def configured(
 
 def _planes(shape: Shape, outer: int) -> PlanesStruct | None:
     """Return the planes (images, where ``outer`` leaves out channels) and where they are in memory."""
-    if not shape.is_global or outer > MAX_OUTER:
+    if not shape.is_global:
         return None
     value = PlanesStruct(packs=FastDivmod.of(1), planes=prod(shape.extents[:outer]))
     dims = zip(shape.extents[:outer], shape.x_steps[:outer], shape.y_steps[:outer], strict=True)
@@ -124,12 +124,11 @@ def _single_axis(axes: list[Axis]) -> Axis | None:
 def channel_planes(problem: PoolingProblem) -> PlanesStruct | None:
     """Return planes of packs of channels; None if a plane is not one row of positions, or packs do not divide it."""
     shape = problem.shape
-    value = _planes(shape, len(shape.extents) - 1) if problem.fits(PACK_BYTES) else None
+    value = _planes(shape, len(shape.extents) - 1) if problem.aligned else None
     axis = _single_axis(shape.axes)
     channels = shape.extents[-1]
     if value is None or axis is None or channels % shape.width:
         return None
-    axis = axis if axis.input > 1 else shape.axes[2]
     if any(step % shape.width for step in (*shape.x_steps[:-1], *shape.y_steps[:-1], axis.x_stride)):
         return None
     if axis.input * axis.x_stride >= MAX_SPAN:

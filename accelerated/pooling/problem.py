@@ -58,7 +58,7 @@ class Axis:
         """Return how many positions every window counts in an average; 0 where windows differ."""
         last = (self.output - 1) * self.stride - self.padding + self.window
         exclude = mode == Mode.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING
-        inside = last <= self.input + (0 if exclude else max(self.padding, 0)) and not (exclude and self.padding > 0)
+        inside = last <= self.input + max(self.padding, 0) and not (exclude and self.padding > 0)
         if inside:
             return self.window
         return self.input if self.is_global else 0
@@ -177,8 +177,7 @@ class PoolingProblem(Problem):
     @cached_property
     def shape(self) -> Shape:
         """The axes and the other dimensions; forward in the order of y, backward in that of x."""
-        y = self.operation.y if self.forward else self.operation.dy
-        return shape_of(self.operation, self.operation.x, y, self.forward)
+        return shape_of(self.operation, self.operation.x, self.operation.y, self.forward)
 
     @cached_property
     def divisor(self) -> int:
@@ -196,10 +195,6 @@ class PoolingProblem(Problem):
         reciprocal = 1 / self.divisor if self.divisor else 0.0
         return self.factors + factors(self.operation, reciprocal=reciprocal)
 
-    def fits(self, pack_bytes: int) -> bool:
-        """Return whether accesses of so many bytes are allowed: those of one element always are."""
-        return self.aligned or pack_bytes <= self.operation.x.scalar_bytes
-
 
 class PoolingSolver(Solver[PoolingProblem]):
     """A solver of one launch or two. Subclasses say which kinds of call they are for and how they would configure the
@@ -214,8 +209,6 @@ class PoolingSolver(Solver[PoolingProblem]):
     def _configured(self, problem: PoolingProblem) -> Configuration | None:
         if self.name not in problem.configurations:
             found = self.configuration(problem) if problem.kind in self.kinds else None
-            if found is not None and not problem.aligned and self._demands(problem, found):
-                found = None
             problem.configurations[self.name] = found
         return problem.configurations[self.name]
 

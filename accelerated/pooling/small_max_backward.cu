@@ -14,7 +14,7 @@ struct Planes {
   int rows_before,
       own_rows;  // of channels a block may have some rows of windows, and around them those that are only scanned
   int input[2], output[2], x_stride[2], y_stride[2];
-  int x_step[3], y_step[3];  // from one of those to the next, and by the other dimensions of the launch
+  int x_step[2], y_step[2];  // from one of those to the next, and by the second dimension of the launch
 };
 
 // Of a thread: its window, the inputs that begin there, and where they lie in memory. Threads are neighbours where
@@ -34,10 +34,9 @@ template <class Access> struct ThreadWindow {
     const unsigned number = blockIdx.x * planes + plane;
     exists = number < a.shared;
     owns = exists && (Access::ROWS || unsigned(inner_row - a.rows_before) < unsigned(a.own_rows));
-    x = number * a.x_step[0] + blockIdx.y * a.x_step[1] + blockIdx.z * a.x_step[2] + row * S1 * a.x_stride[0] +
+    x = number * a.x_step[0] + blockIdx.y * a.x_step[1] + row * S1 * a.x_stride[0] +
         column * S2 * Access::along(a.x_stride[1]);
-    y = number * a.y_step[0] + blockIdx.y * a.y_step[1] + blockIdx.z * a.y_step[2] + row * a.y_stride[0] +
-        column * Access::along(a.y_stride[1]);
+    y = number * a.y_step[0] + blockIdx.y * a.y_step[1] + row * a.y_stride[0] + column * Access::along(a.y_stride[1]);
   }
 };
 

@@ -19,7 +19,6 @@ MAX_GRID = 2**16 - 1  # along its second and third dimension
 MIN_THREADS = 128  # of a block that has planes enough
 MAX_PACKS = 8  # of channels of a block
 MIN_SHARES = 3  # of rows: with fewer, what two blocks scan takes longer than more blocks save
-OUTER = 2  # dimensions of a launch beside the one that blocks share
 SETTINGS = Settings(threads=MAX_THREADS, blocks=1, channel_bytes=4)
 
 
@@ -34,8 +33,8 @@ class PlanesStruct(ctypes.Structure):
         ("output", c_int * 2),
         ("x_stride", c_int * 2),
         ("y_stride", c_int * 2),
-        ("x_step", c_int * (1 + OUTER)),
-        ("y_step", c_int * (1 + OUTER)),
+        ("x_step", c_int * 2),
+        ("y_step", c_int * 2),
     ]
 
 
@@ -67,15 +66,10 @@ def planes_of(problem: PoolingProblem) -> Planes | None:
         return None
     _, a1, a2 = static.axes
     windows, around = (a1.windows, a2.windows), rows_around(static)
-    # The dimension that blocks share: planes, or packs of channels; the others are the launch's.
+    # The dimension that blocks share: planes, or packs of channels; one other at most, the second of the launch.
     outer = [*zip(static.extents, static.x_steps, static.y_steps, strict=True)]
     shared = outer.pop() if rows else (access.packs, access.channels, access.channels)
-    others = [other for other in reversed(outer) if other[0] > 1]
-    if len(others) > OUTER:
-        return None
-    others += [(1, 0, 0)] * (OUTER - len(others))
-    if not rows and others[1][0] > 1:  # that dimension of the launch divides rows of windows
-        return None
+    other = outer[0] if outer else (1, 0, 0)
     most = min(MAX_THREADS // prod(windows), MAX_DEPTH)
     if rows:
         per_sm = -(-prod(static.extents) // problem.device.multiprocessors)
@@ -86,7 +80,7 @@ def planes_of(problem: PoolingProblem) -> Planes | None:
         return None
     parts = -(-shared[0] // most)
     together = -(-shared[0] // parts)
-    grid = (parts, others[0][0], others[1][0])
+    grid = (parts, other[0], 1)
     own_rows = windows[0]
     if not rows:
         shares = max(1, problem.device.multiprocessors // prod(grid))
@@ -97,10 +91,10 @@ def planes_of(problem: PoolingProblem) -> Planes | None:
     for d, axis in enumerate(static.axes[1:]):
         layout.input[d], layout.output[d] = axis.input, axis.output
         layout.x_stride[d], layout.y_stride[d] = axis.x_stride, axis.y_stride
-    for d, (_, x_step, y_step) in enumerate([shared, *others]):
+    for d, (_, x_step, y_step) in enumerate([shared, other]):
         layout.x_step[d], layout.y_step[d] = x_step, y_step
     block = (windows[1], windows[0], together) if rows else (together, windows[1], before + own_rows + behind)
-    if prod(block) > MAX_THREADS or block[2] > MAX_DEPTH or max(grid[1:]) > MAX_GRID:
+    if max(grid[1:]) > MAX_GRID:
         return None
     return Planes(static, layout, access, grid, block)
 

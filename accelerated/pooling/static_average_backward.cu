@@ -77,7 +77,7 @@ __device__ __forceinline__ void backward(const AverageArguments& a, const Tile& 
   for (int w0 = 0; w0 < Axis0::WINDOWS; w0++)
 #pragma unroll
     for (int w1 = 0; w1 < Axis1::WINDOWS; w1++) {
-      const int o0 = tile.tile[0] + Axis0::FIRST + w0, o1 = tile.tile[1] * TILE1 + Axis1::FIRST + w1;
+      const int o0 = tile.tile[0] + Axis0::FIRST + w0, o1 = tile.tile[1] + Axis1::FIRST + w1;
       const ELEMENT* dy = a.dy + (tile.y + o0 * box.y_stride[0] + o1 * box.y_stride[1] + first2 * stride2);
       const bool present = (IMAGE || unsigned(o0) < unsigned(box.output[0])) && unsigned(o1) < unsigned(box.output[1]);
       Line<CHANNELS, Axis2::FIRST, Axis2::WINDOWS> dy_values;

@@ -32,8 +32,6 @@ class StaticAverageBackward(StaticWindowSolver):
         access = access_of(problem, static, settings)
         tiles0, tiles1, tiles2 = (-(-axis.input // axis.stride) for axis in static.axes)
         box = box_of(static, access, [tiles0, tiles1, -(-tiles2 // access.tile)])
-        if box is None:
-            return None
         tiles, dx = gathered or settings.threads, problem.operation.dx
         return self.made(
             problem,
@@ -57,9 +55,7 @@ def gathered_tiles(static: StaticShape, access: Access) -> int:
     columns, threads = access.tile * a2.stride, GATHERED_IMAGES.threads
     length, sector = a2.input, SECTOR_BYTES // static.scalar_bytes
     tiles = length // columns
-    if a0.stride > 1 or access.x_pack == 1 or length % sector == 0 or length % columns or a1.input % a1.stride:
-        return 0
-    if tiles > threads:
+    if a0.stride > 1 or access.x_pack == 1 or length % sector == 0 or a1.input % a1.stride:
         return 0
     if prod(static.extents) * prod(axis.input for axis in static.axes) * static.scalar_bytes < MIN_GATHERED_BYTES:
         return 0
@@ -70,4 +66,4 @@ def gathered_tiles(static: StaticShape, access: Access) -> int:
         if step != piece:
             return 0
         piece *= extent
-    return threads // tiles * tiles
+    return threads // tiles * tiles  # 0 of rows that are too long for a block

@@ -52,8 +52,6 @@ class StaticForward(StaticWindowSolver):
         while settings.depth > 1 and thread_count(static, access, _tiles(static, access, settings)) < enough:
             settings = replace(settings, depth=settings.depth // 2)
         box = box_of(static, access, _tiles(static, access, settings))
-        if box is None:
-            return None
         pooling = problem.operation.pooling
         return self.made(
             problem,

@@ -7,8 +7,7 @@
 //
 // Definitions: K0 S0 P0, K1 S1 P1, K2 S2 P2 (window, stride, padding of each axis; images have axis 0 of one position),
 // THREADS and BLOCKS (of an SM), TILE1, ROW_CHANNELS (of a position of rows in packs), CHANNEL_BYTES (of a thread),
-// ELEMENT_TILE and CHANNEL_TILE (windows of a thread along axis 2 where rows are read element by element, and of packs
-// of channels).
+// CHANNEL_TILE (windows of a thread along axis 2 of packs of channels).
 #pragma once
 #include <cstring>
 #include <type_traits>
@@ -63,9 +62,9 @@ constexpr int row_tile(int bytes) {
 constexpr int CHANNELS_OF_BYTES = CHANNEL_BYTES / sizeof(ELEMENT);
 using Wide = Access<true, row_tile(16), ROW_CHANNELS, row_pack(16)>;  // rows in packs of 16 bytes
 using Narrow = Access<true, row_tile(8), ROW_CHANNELS, row_pack(8)>;  // of 8 bytes
-using Loose = Access<true, ELEMENT_TILE, 1, 1>;                       // element by element
+using Loose = Access<true, 1, 1, 1>;                                  // element by element
 using Channels = Access<false, CHANNEL_TILE, CHANNELS_OF_BYTES ? CHANNELS_OF_BYTES : 1, 1>;
-using Scattered = Access<false, ELEMENT_TILE, 1, 1>;  // channels, one by one
+using Scattered = Access<false, 1, 1, 1>;  // channels, one by one
 // A kernel for each way of access. KERNEL(name, type)
 #define FOR_EVERY_ACCESS(KERNEL) \
   KERNEL(wide, Wide) KERNEL(narrow, Narrow) KERNEL(loose, Loose) KERNEL(channels, Channels) KERNEL(scattered, Scattered)
@@ -135,8 +134,7 @@ template <int CHANNELS, int BEGIN, int COUNT> struct Line {
       if (packed) {
         Pack<ELEMENT, PACK> pack = taken<PACK>(line + c, present && at + c < extent, nothing);
 #pragma unroll
-        for (int i = 0; i < PACK; i++)
-          if (k + i < COUNT) item[k + i][0] = pack.item[i];
+        for (int i = 0; i < PACK; i++) item[k + i][0] = pack.item[i];
         continue;
       }
       Pack<ELEMENT, CHANNELS> pack =

@@ -33,7 +33,6 @@ class Settings:
     rows: int = 1  # windows of a thread along axis 1, where they overlap
     channel_bytes: int = 8  # of the channels of a thread
     channel_tile: int = 1  # windows of a thread along axis 2 where it has channels
-    element_tile: int = 1  # the same where rows are read element by element
     row_channels: int = 1  # channels of a position of rows in packs
     group_bytes: int = 32  # of the channels of a block, for gradients of maxima
     depth: int = 1  # windows of a thread along axis 0, forward, where there are enough threads
@@ -47,7 +46,6 @@ class Settings:
             "TILE1": self.rows,
             "CHANNEL_BYTES": self.channel_bytes,
             "CHANNEL_TILE": self.channel_tile,
-            "ELEMENT_TILE": self.element_tile,
             "ROW_CHANNELS": self.row_channels,
             "STAGES": self.stages,
         }
@@ -121,7 +119,7 @@ def static_shape(shape: Shape, windows: set[tuple[int, int, int]] = WINDOWS) -> 
         steps = [step[:-1] for step in steps]
     extents, x_steps, y_steps = steps if steps[0] else [[1], [0], [0]]
     static = StaticShape(axes, extents, x_steps, y_steps, channels, PACK_BYTES // shape.width)
-    return static if len(extents) <= MAX_OUTER and _span(static) < MAX_SPAN else None
+    return static if _span(static) < MAX_SPAN else None
 
 
 def _span(static: StaticShape) -> int:
@@ -142,17 +140,21 @@ def access_of(
         channels = settings.channel_bytes // static.scalar_bytes
         if channels > 1 and problem.aligned and all(static.divided_by(channels, True)):
             return Access("channels", settings.channel_tile, channels, 1, False, static.channels // channels)
-        return Access("scattered", settings.element_tile, 1, 1, False, static.channels)
+        return Access("scattered", 1, 1, 1, False, static.channels)
     along = static.axes[2]
     if along.y_stride != 1 and along.output > 1:
-        return Access("scattered", settings.element_tile, 1, 1, False, 1)
+        return Access("scattered", 1, 1, 1, False, 1)
     for kind, nbytes in row_bytes.items() if problem.aligned else ():
         pack = min(nbytes // static.scalar_bytes, MAX_PACK)
         tile = pack // gcd(pack, along.stride)
         if pack > 1 and tile <= MAX_TILE and static.divided_by(pack, False)[0]:
             return Access(kind, tile, 1, pack, static.divided_by(tile, False)[1], 1)
-    packed = problem.aligned and static.divided_by(settings.element_tile, False)[1]
-    return Access("loose", settings.element_tile, 1, 1, packed, 1)
+    return Access("loose", 1, 1, 1, False, 1)
+
+
+def begins_in_the_end(axis: Axis) -> bool:
+    """Return whether there is a window, more than advised, that lies over the last input alone, and else behind it."""
+    return axis.output > -(-axis.input // axis.stride)
 
 
 class StaticWindowSolver(PoolingSolver):
@@ -243,11 +245,9 @@ def thread_count(static: StaticShape, access: Access, tiles: list[int]) -> int:
     return access.packs * prod(tiles) * prod(static.extents)
 
 
-def box_of(static: StaticShape, access: Access, tiles: list[int]) -> BoxStruct | None:
-    """Return how threads share ``tiles`` of each axis; None if there would be too many threads."""
+def box_of(static: StaticShape, access: Access, tiles: list[int]) -> BoxStruct:
+    """Return how threads share ``tiles`` of each axis."""
     threads = thread_count(static, access, tiles)
-    if threads >= 2**31 - 2**10:
-        return None
     box = BoxStruct(static, access, threads=threads, packs=FastDivmod.of(access.packs))
     for d, count in enumerate(tiles):
         box.tiles[d] = FastDivmod.of(count)

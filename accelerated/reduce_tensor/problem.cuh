@@ -260,7 +260,7 @@ __device__ __forceinline__ unsigned pack_of(const Arguments& a, unsigned column,
 // rows, ACROSS packs apart: both find theirs in different banks. With packs of more elements the kernel took 4 % longer
 // for it (H200).
 __device__ __forceinline__ unsigned slot_of(const Arguments& a, unsigned column) {
-  return FEW_ELEMENTS && a.tiled ? column ^ (column / 32 % ACROSS) : column;
+  return FEW_ELEMENTS && a.tiled ? column ^ (column / 32) : column;
 }
 
 // Offset in C of element `slot` of this block's; whether there is one.

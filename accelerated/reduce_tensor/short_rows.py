@@ -17,16 +17,12 @@ class ShortRows(ReduceSolver):
     name = "reduce_tensor.short_rows"
 
     def serves(self, problem: ReduceProblem) -> bool:
-        """Return whether rows have a length that a warp shares, in one segment."""
-        if not (problem.aligned and problem.rows and problem.even and problem.division.segments == 1):
+        """Return whether rows have a length that a warp shares."""
+        if not (problem.aligned and problem.rows and problem.even):
             return False
         reduced, kept, _ = problem.walked
         follow = kept.outer_rank == 0 and bool(kept.row_stride[2] == reduced.row)
-        return (
-            follow
-            and reduced.packs <= WARP * READS
-            and self._shared_bytes(problem) <= problem.device.shared_bytes_per_block
-        )
+        return follow and reduced.packs <= WARP * READS
 
     def applies(self, problem: ReduceProblem) -> bool:
         return problem.rows and problem.division.lanes < WARP and self.serves(problem)

@@ -125,13 +125,7 @@ __device__ __forceinline__ Value merge_lanes(const Arguments& a, const Reduction
     for (unsigned bit = low; bit < min(high, LOG_WARP); bit++) across(1 << bit);
   }
   const unsigned merged_lanes = low < LOG_WARP ? LOG_WARP - low : 0;  // logarithm
-  if (a.lanes_log2 <= merged_lanes) {
-    Value own = state[0];
-#pragma unroll
-    for (unsigned s = 1; s < STATES; s++)
-      if (share.lane == s) own = state[s];
-    return own;
-  }
+  if (a.lanes_log2 <= merged_lanes) return state[0];                  // of several states a block has more lanes
   constexpr unsigned AT_ONCE = 8;
   const unsigned parts = 1u << (a.lanes_log2 - merged_lanes);
   unsigned pitch = STATES << a.items_log2;
@@ -228,7 +222,6 @@ template <bool COLUMNS, unsigned READS> __device__ __forceinline__ void reduce_s
       if (own_type) to(static_cast<ELEMENT*>(a.c));
       else if (c_type == FLOAT) to(static_cast<float*>(a.c));
       else if (c_type == HALF) to(static_cast<half*>(a.c));
-      else if (c_type == DOUBLE) to(static_cast<double*>(a.c));
       else to(static_cast<int8*>(a.c));
 #endif
     };

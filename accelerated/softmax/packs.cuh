@@ -98,7 +98,7 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
           if (first < packs)
 #pragma unroll 1
             for (int i = 0; i < WIDE; i++)
-              if (exists(first, i)) address[n * pitch].item[i] = (input[n] + offset(first, n))[i * stride(n)];
+              if (exists(first, i)) address[n * pitch].item[i] = (input[n] + offset(first, n))[i];
         }
   }
   // A pack; what does not exist is neutral.
@@ -107,11 +107,10 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
 #pragma unroll
     for (int i = 0; i < WIDE; i++) {
       some.item[i] = store<ELEMENT>(Rule::neutral());
-      if (pack < packs && exists(pack, i)) some.item[i] = (input[n] + offset(pack, n))[i * stride(n)];
+      if (pack < packs && exists(pack, i)) some.item[i] = (input[n] + offset(pack, n))[i];
     }
     return some;
   }
-  __device__ __forceinline__ long long stride(int operand) const { return STRIDED ? a->rows.row_stride[operand] : 1; }
 
   __device__ __forceinline__ void take(unsigned, unsigned, const Vector* address, unsigned pitch,
                                        COMPUTE (&values)[INPUTS][HELD * WIDE]) const {

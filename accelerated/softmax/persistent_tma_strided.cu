@@ -431,7 +431,7 @@ template <class Rule> struct PersistentTmaStrided {
       read<true>(reader, a.ahead);
       read<false>(reader, tiles);
     } else if (role == 0) {
-      publish(reducer % ROLE_LANES);
+      publish(reducer);
     } else if (role == 1) {
       merge_for_all(warp % ROLE_WARPS);
     } else if (role == 2) {

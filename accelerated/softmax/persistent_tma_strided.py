@@ -36,12 +36,12 @@ def division_of(problem: SoftmaxProblem, queue: int) -> Division | None:
     positions, blocks, length = layout.rows.row, device.multiprocessors, problem.shape.length
     across = positions // width
     dense = all(stride == positions for stride in layout.along.row_stride[:inputs])
-    if not dense or positions > MOST_ROWS or positions % width or across & (across - 1) or blocks > MOST_BLOCKS:
+    if not dense or positions > MOST_ROWS or across & (across - 1) or blocks > MOST_BLOCKS:
         return None
     column_tiles = problem.rows // across
     steps = ceiling(length * across * inputs, blocks * COMPUTE_THREADS * TILE_PACKS)
     part = ceiling(length, blocks * steps)
-    if (steps - 1) * blocks * part >= length or column_tiles > OPEN_TILES * MOST_TURNS:
+    if column_tiles > OPEN_TILES * MOST_TURNS:
         return None
     exchange = PACK_BYTES + ceiling(8 * BARRIERS + 4 * (1 + OPEN_TILES), PACK_BYTES) * PACK_BYTES
     # gradients have no maxima: warps hand over sums alone

@@ -81,9 +81,8 @@ __device__ __forceinline__ void merge_rows(const Rule& rule, OnlineState (&state
 
 // Merges the states of all threads of a block (and of its cluster) that have the same strided row, and finishes them.
 // There are `across` strided rows of ROWS rows, the fastest index of the threads. `parts`: a state of every row and
-// warp (or thread, from 32 strided rows on), then of every row and block of the cluster. SHARED: several threads merge
-// a row's, which pays where a thread has many rows and takes registers elsewhere.
-template <bool CLUSTERED, bool SHARED, class Rule, int ROWS>
+// warp (or thread, from 32 strided rows on), then of every row and block of the cluster.
+template <bool CLUSTERED, class Rule, int ROWS>
 __device__ __forceinline__ void merge_strided_rows(const Rule& rule, OnlineState (&state)[ROWS], unsigned across,
                                                    OnlineState* parts) {
   const unsigned thread = threadIdx.x, stride = max(across, 32u), rows = across * ROWS,
@@ -101,27 +100,15 @@ __device__ __forceinline__ void merge_strided_rows(const Rule& rule, OnlineState
   __syncthreads();
   OnlineState* of_blocks = parts + groups * rows;
   if (CLUSTERED) cluster_wait();
-  const unsigned each = SHARED ? min(blockDim.x >> exponent_of(rows), groups) : 1;  // threads of a row
-  if (SHARED && each > 1) {
-    const unsigned first = thread & (each - 1), i = thread >> exponent_of(each) & (rows - 1);
-    if (thread < max(rows * each, 32u)) {  // full warps, some of whose lanes may do the same
-      OnlineState total[1] = {merged(rule, parts + first * rows + i, groups >> exponent_of(each), rows * each)};
-      merge_lanes(rule, total, 1, each);
-      rule.finish(total[0]);
-      __syncwarp();
-      if (first == 0) parts[i] = total[0];
-    }
-  } else {
-    // One thread a row; each touches that row alone.
-    for (unsigned i = thread; i < rows; i += blockDim.x) {
-      OnlineState total = merged(rule, parts + i, groups, rows);
-      if (CLUSTERED) {
-        for (unsigned block = 0; block < CLUSTER_SIZE; block++)
-          store_to_cluster_rank(&of_blocks[cluster_rank() * rows + i], block, total);
-      } else {
-        rule.finish(total);
-        parts[i] = total;
-      }
+  // One thread a row; each touches that row alone.
+  for (unsigned i = thread; i < rows; i += blockDim.x) {
+    OnlineState total = merged(rule, parts + i, groups, rows);
+    if (CLUSTERED) {
+      for (unsigned block = 0; block < CLUSTER_SIZE; block++)
+        store_to_cluster_rank(&of_blocks[cluster_rank() * rows + i], block, total);
+    } else {
+      rule.finish(total);
+      parts[i] = total;
     }
   }
   if (CLUSTERED) {

@@ -149,11 +149,7 @@ template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
   }
   __device__ __forceinline__ void take(int k, COMPUTE (&values)[INPUTS][WIDTH]) const {
 #pragma unroll
-    for (int n = 0; n < INPUTS; n++) {
-      unpack(held[k][n], values[n]);
-      if constexpr (!NEUTRAL_ELEMENT)
-        if (k >= count) values[n][0] = Rule::neutral();
-    }
+    for (int n = 0; n < INPUTS; n++) unpack(held[k][n], values[n]);
   }
 };
 
@@ -205,7 +201,7 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_rows
     COMPUTE result[WIDTH];
     if constexpr (KEEP) packs.take_kept(k, result);
     else packs.results(rule, state, k, result);
-    if (pack < row.packs) row.write_results(pack, full || row.is_full(pack), result);
+    if (pack < row.packs) row.write_results(pack, full, result);
   }
 }
 
@@ -308,7 +304,7 @@ __device__ __forceinline__ void softmax_of_strided_by(const Arguments<Rule::INPU
       const unsigned pack = rank + k * size;
       COMPUTE result[WIDTH];
       packs.results(rule, state, k, result);
-      if (pack < row.packs) row.write_results(pack, full || row.is_full(pack), result);
+      if (pack < row.packs) row.write_results(pack, full, result);
     }
   }
 }

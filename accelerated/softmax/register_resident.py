@@ -55,7 +55,7 @@ def packs_in_registers(
 ) -> Division | None:
     """Return how threads hold packs: of rows for which a warp suffices; of strided rows that are short or so few that
     no other solver fills the device. None where they do not; preferred: or where another solver takes less time."""
-    if not (layout.vector and layout.aligned and layout.along.outer_rank == 0):
+    if not layout.aligned:
         return None
     rows, length = layout.rows.packs, layout.along.packs
     filled = rows * length / REGISTER_PACKS / (device.multiprocessors * RESIDENT_THREADS)

@@ -109,7 +109,7 @@ __device__ __forceinline__ void pairs_in_tile(const Arguments<Rule::INPUTS>& a, 
   for (unsigned row = threadIdx.x >> log_team; (row & ~(31u >> log_team)) < rows; row += blockDim.x >> log_team) {
     const unsigned begin = min(row, rows - 1) * length, end = begin + length;
     const unsigned first = (begin + PAIR - 1) / PAIR + rank, beyond = end / PAIR;  // items
-    const unsigned full = first + ((beyond > first ? beyond - first - 1 + a.team : 0) >> log_team) / CHUNK * stride;
+    const unsigned full = first + ((beyond - first - 1 + a.team) >> log_team) / CHUNK * stride;
     auto item = [&](int n, unsigned i) { return reinterpret_cast<Item*>(tile + n * pitch) + i; };
     auto take = [&](unsigned i, COMPUTE(&values)[INPUTS][VALUES]) {
 #pragma unroll

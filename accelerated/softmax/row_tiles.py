@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from dualdnn.api.operations.specs import FLOAT
-
 from ..plans import Launch
 from .problem import PACK_BYTES, SHORT_ROW, WARP, SoftmaxProblem, SoftmaxSolver, ceiling, power_of_two
 
@@ -70,7 +68,7 @@ class RowTiles(SoftmaxSolver):
         threads = TILE_THREADS
         if length <= SHORT_ROW and scalar_bytes > 1:
             kind, lanes, of_tile = "_short", 1, short_tile(rows, length, inputs, scalar_bytes, problem.device)
-        elif length >= LEAST_PAIR_ROW and scalar_bytes == 2 and problem.operation.compute_type == FLOAT:
+        elif length >= LEAST_PAIR_ROW and scalar_bytes == 2:
             kind, (lanes, of_tile) = "_pairs", pair_tile(length, inputs)
             threads = of_tile * lanes
         else:

@@ -12,7 +12,7 @@ from ..primitives.geometry import FastDivmod, merge_dimensions
 from .problem import SoftmaxProblem, ceiling
 
 MOST_THREADS = 512  # per block
-RANK = 4  # dimensions
+RANK = 4  # dimensions: there are no more along rows, and none more beside them, that strides of tensors keep apart
 
 
 @cache
@@ -51,7 +51,7 @@ def offsets_of(extents: Sequence[int], steps: Sequence[Sequence[int]], d: int, e
     return value
 
 
-def row_offsets(problem: SoftmaxProblem) -> Any | None:
-    """Return the offsets at which rows begin, or None where they have more dimensions than the kernels know."""
+def row_offsets(problem: SoftmaxProblem) -> Any:
+    """Return the offsets at which rows begin."""
     extents, steps = merge_dimensions(*problem.outer_extents)
-    return offsets_of(extents, steps, 0, 1) if len(extents) <= RANK else None
+    return offsets_of(extents, steps, 0, 1)

@@ -10,7 +10,7 @@ from ..plans import Launch
 from ..primitives.cluster import CLUSTER_SIZES, has_clusters
 from ..primitives.geometry import merge_dimensions
 from .problem import PACK_BYTES, WARP, Extents, SoftmaxProblem, SoftmaxSolver, can_launch, ceiling, cluster_definition
-from .small import MOST_THREADS, RANK, offsets_of, row_offsets
+from .small import MOST_THREADS, offsets_of, row_offsets
 
 # Elements or packs of a thread, as the kernel is compiled for them, by elements of a pack, in order of preference
 EACH = {1: (8, 4, 2), 2: (1, 2, 4), 4: (2, 4), 8: (1, 2, 4)}
@@ -41,9 +41,7 @@ def divisions(extents: Extents, rows: int, device: Any, packs: Sequence[int], va
     the strides of every operand in elements; packs: of a thread, each of so many values."""
     for blocks in CLUSTER_SIZES if has_clusters(device) else (1,):
         for each in packs:
-            along = min(_splits(extents, each), key=lambda along: along.count, default=None)
-            if along is None:
-                continue
+            along = min(_splits(extents, each), key=lambda along: along.count)
             threads = ceiling(ceiling(along.count, blocks), WARP) * WARP
             beside = 2 if each * values <= FEW_VALUES else 1  # blocks of a multiprocessor
             if threads <= MOST_THREADS:
@@ -53,8 +51,7 @@ def divisions(extents: Extents, rows: int, device: Any, packs: Sequence[int], va
 def _splits(row: Extents, each: int) -> Iterator[Any]:
     """A row whose threads have packs along one of the dimensions, the outermost first."""
     extents, steps = merge_dimensions(*row)
-    if len(extents) <= RANK:
-        yield from (offsets_of(extents, steps, d, each) for d in range(len(extents)))
+    yield from (offsets_of(extents, steps, d, each) for d in range(len(extents)))
 
 
 class SmallRows(SoftmaxSolver):
@@ -86,9 +83,9 @@ class SmallRows(SoftmaxSolver):
     def _chosen(self, problem: SoftmaxProblem, at_once: bool) -> Launch | None:
         """Return the launch of the first division that the device can launch. at_once: only of those that it holds all
         at once."""
-        rows, width = row_offsets(problem), self._width(problem)
-        if rows is None or problem.layout.strided:
+        if problem.layout.strided:
             return None
+        rows, width = row_offsets(problem), self._width(problem)
         extents = problem.row_extents
         if width > 1:
             extents = [problem.length // width], [[width]] * len(problem.specs)

@@ -45,7 +45,7 @@ class SmallStrided(SoftmaxSolver):
 
     def serves(self, problem: SoftmaxProblem) -> bool:
         layout = problem.element_layout
-        simple = layout.strided and layout.along.outer_rank == 0 and row_offsets(problem) is not None
+        simple = layout.strided and layout.along.outer_rank == 0
         return simple and division_of(layout.along.row, layout.rows.packs) is not None
 
     def applies(self, problem: SoftmaxProblem) -> bool:

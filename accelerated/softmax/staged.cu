@@ -70,7 +70,7 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
 
   OnlineState* parts =
       reinterpret_cast<OnlineState*>(shared_memory + a.kept * HELD * INPUTS * threads * sizeof(Vector));
-  if constexpr (STRIDED) merge_strided_rows<CLUSTERED, false>(rule, state, a.team, parts);
+  if constexpr (STRIDED) merge_strided_rows<CLUSTERED>(rule, state, a.team, parts);
   else merge_rows<CLUSTERED>(rule, state, a.team, parts);
 
 #pragma unroll 1

@@ -124,7 +124,7 @@ class Staged(SoftmaxSolver):
 
     def alignment(self, problem: SoftmaxProblem) -> Mapping[str, int]:
         """Rows that begin anywhere have one more pack."""
-        rows = problem.layout.vector and problem.layout.aligned and not problem.layout.strided
+        rows = problem.layout.aligned and not problem.layout.strided
         return self.packed(problem) if problem.aligned and rows else {}
 
     def launches(self, problem: SoftmaxProblem) -> list[Launch]:

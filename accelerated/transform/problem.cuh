@@ -27,8 +27,8 @@ struct Walk {
   Dimension dimension[DIMENSIONS];
   Check source_check[SOURCE_CHECKS], destination_check[DESTINATION_CHECKS];
 
-  // Splits `index` over the dimensions from `FIRST` on, the fastest first; false where it lies beyond them.
-  template <int FIRST> __device__ __forceinline__ bool split(unsigned index, unsigned (&position)[DIMENSIONS]) const {
+  // Splits `index` over the dimensions from `FIRST` on, the fastest first.
+  template <int FIRST> __device__ __forceinline__ void split(unsigned index, unsigned (&position)[DIMENSIONS]) const {
 #pragma unroll
     for (int d = FIRST; d < DIMENSIONS; d++) position[d] = 0;
 #pragma unroll
@@ -36,7 +36,6 @@ struct Walk {
       if (d >= rank) break;
       index = dimension[d].extent.divide(index, position[d]);
     }
-    return index == 0;
   }
   // Offsets of the dimensions from `FIRST` on.
   template <int FIRST>
@@ -83,29 +82,15 @@ __device__ __forceinline__ Pack<T, WIDTH> gather(const T* pointer, int step, uns
   return pack;
 }
 
-// The bits of such a pack, in as few registers as they need.
-using Words = Pack<unsigned, 4>;
-template <int WORDS = 4, class T>
-__device__ __forceinline__ Pack<unsigned, WORDS> gather_words(const T* pointer, int step, unsigned mask) {
-  using Bits = Pack<unsigned, WORDS>;
-  constexpr int WIDTH = sizeof(Bits) / sizeof(T);
-  if (mask == (1u << WIDTH) - 1 && step == 1 && reinterpret_cast<uintptr_t>(pointer) % sizeof(Bits) == 0)
-    return *reinterpret_cast<const Bits*>(pointer);
-  Bits words = {};
+// The bits of the first `count` elements, of 4 or 2 bytes, in as few registers as a pack needs.
+template <int WORDS, class T>
+__device__ __forceinline__ Pack<unsigned, WORDS> gather_words(const T* pointer, unsigned count) {
+  Pack<unsigned, WORDS> words = {};
 #pragma unroll
-  for (int i = 0; i < WIDTH; i++) {
-    if (!(mask >> i & 1)) continue;
-    const T* element = pointer + i * step;
-    if constexpr (sizeof(T) == 8) {
-      unsigned long long bits = *reinterpret_cast<const unsigned long long*>(element);
-      words.item[2 * i] = static_cast<unsigned>(bits), words.item[2 * i + 1] = static_cast<unsigned>(bits >> 32);
-    } else if constexpr (sizeof(T) == 4) {
-      words.item[i] = *reinterpret_cast<const unsigned*>(element);
-    } else if constexpr (sizeof(T) == 2) {
-      words.item[i / 2] |= static_cast<unsigned>(*reinterpret_cast<const unsigned short*>(element)) << i % 2 * 16;
-    } else {
-      words.item[i / 4] |= static_cast<unsigned>(*reinterpret_cast<const unsigned char*>(element)) << i % 4 * 8;
-    }
+  for (unsigned i = 0; i < sizeof words / sizeof(T); i++) {
+    if (i >= count) continue;
+    if constexpr (sizeof(T) == 4) words.item[i] = reinterpret_cast<const unsigned*>(pointer)[i];
+    else words.item[i / 2] |= static_cast<unsigned>(reinterpret_cast<const unsigned short*>(pointer)[i]) << i % 2 * 16;
   }
   return words;
 }

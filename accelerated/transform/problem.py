@@ -106,8 +106,7 @@ class Walk:
             else:
                 self.steps.append(step)
         if not self.steps:
-            none = ((0,) * len(self.source_checked), (0,) * len(self.destination_checked))
-            self.steps.append(Step(1, 1, 1, *none))
+            self.steps.append(Step(1, 1, 1, (), ()))
 
     @property
     def transposes(self) -> bool:
@@ -225,9 +224,10 @@ def _folding(transform: TransformSpec, source: TensorSpec, destination: TensorSp
     origin = [0] * rank
     if total > 1:
         origin[1] = lead
-    # What is cropped behind a dimension is not there for the last blocks either.
+    # What is cropped behind a dimension, all of it perhaps, is not there for the last blocks either.
     cropped = [min(0, after) if d != 1 else 0 for d, after in enumerate(transform.pad_after)]
-    there = [c._replace(limit=c.limit + less) for c, less in zip(_coordinates(source, bases), cropped, strict=True)]
+    coordinates = zip(_coordinates(source, bases), cropped, strict=True)
+    there = [c._replace(limit=max(0, c.limit + less)) for c, less in coordinates]
     walks = [Walk(axes, there, _coordinates(destination, origin))]
     if total > 1:
         for first, end in ((0, lead), (lead + channels * total, destination.dims[1])):

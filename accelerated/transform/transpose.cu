@@ -90,8 +90,7 @@ __device__ __forceinline__ void transpose_squares(const Transpose& transpose, co
 #pragma unroll
     for (unsigned i = 0; i < SIDE; i++)
       if (i < along)
-        rows[i] =
-            gather_words<WORDS>(source + from + static_cast<int>(i) * transpose.source_along, 1, (1u << across) - 1);
+        rows[i] = gather_words<WORDS>(source + from + static_cast<int>(i) * transpose.source_along, across);
   }
   griddepcontrol_launch_dependents();
   transpose_square(rows, columns);
@@ -193,7 +192,7 @@ template <class S, class D> __device__ __forceinline__ unsigned load_contiguous(
                  full = end / IN;
   const S* start = at.source - shift;
   const unsigned head = threadIdx.x, tail = full * IN + threadIdx.x;
-  const bool in_head = shift <= head && head < min(IN, end), in_tail = shift <= tail && tail < end;
+  const bool in_head = shift <= head && head < IN, in_tail = tail < end;  // tiles have more elements than a pack
   S at_head, at_tail;
   if (in_head) at_head = start[head];
   if (in_tail) at_tail = start[tail];

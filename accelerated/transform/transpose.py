@@ -118,7 +118,7 @@ def _transpose(problem: TransformProblem, walk: Walk) -> Transpose | None:
     same_type, moves, multiprocessors = problem.same_type, problem.moves, problem.device.multiprocessors
     across, along = min(walk.steps, key=lambda step: step.source), walk.steps[0]
     others = [step for step in walk.steps if step is not across and step is not along]
-    if across.source != 1 or along.destination != 1 or len(others) > DIMENSIONS:
+    if across.source != 1 or along.destination != 1:
         return None
     widths = PACK_BYTES // source_bytes, PACK_BYTES // destination_bytes
     in_registers = same_type and source_bytes in (2, 4)
@@ -195,7 +195,7 @@ def _packs(walk: Any, side: str, row: Any, rows: Any, tile: Sequence[int], width
     if walk.aligned(side, row, width):
         return row.extent % width == 0 and tile[0] % width == 0
     steps = [getattr(step, side) for step in walk.steps if step is not row and step is not rows]
-    contiguous = getattr(row, side) == 1 and getattr(rows, side) == row.extent == tile[0]
+    contiguous = getattr(rows, side) == row.extent == tile[0]
     together = all(step % width == 0 for step in (_base(walk, side), *steps, rows.extent * row.extent))
     return contiguous and together and tile[0] * tile[1] % width == 0
 

@@ -72,12 +72,16 @@ OPERATIONS: dict[str, Operation] = {
         for name, mode in (("maximum", MAXIMUM), ("average", AVERAGE))
         for layout, data_type in (("nchw", FLOAT), ("nhwc", HALF))
     },
+    "average of high windows": pooling.forward(AVERAGE, pooling.SIZES["high-windows"]._replace(dims=(1, 2, 20, 24))),
     "softmax": softmax.forward(x=ROWS, beta=0.5),
     "softmax gradient": softmax.backward(spec=CHANNELS),
     "tensors": tensor_arithmetic.op_tensor(A=ROWS, beta=0.5),
     "tensors with gaps of packs": tensor_arithmetic.op_tensor(A=GAPS, beta=0.5),
     "transposed": transform.moved(ROWS, TensorSpec.packed(FLOAT, DIMS, NHWC), 1.5, 0.5),
     "reduced": reduce_tensor.reduction(A=ROWS, C=TensorSpec.packed(FLOAT, (1, 8, 1, 1)), beta=0.5),
+    "reduced by threads that share nothing": reduce_tensor.reduction(
+        A=TensorSpec.packed(FLOAT, (3, 2, 16, 32)), C=TensorSpec.packed(FLOAT, (1, 2, 16, 32)), beta=0.5
+    ),
     "LRN": normalization_lrn.forward(x=CHANNELS),
     "LRN gradient": normalization_lrn.backward(spec=ROWS),
     "inference": normalization_batch.inference(x=CHANNELS),
@@ -138,6 +142,20 @@ def test_one_operand_begins_at_an_element(trial, caller, name):
         if operand not in operation.raw:
             for offset in {element_bytes(operation, operand), HALF_A_PACK}:
                 trial(operation, before=before, offsets={operand: offset})
+
+
+@shows("cudnnStatus_t/c05")
+@pytest.mark.ours
+@pytest.mark.parametrize("name", ["activation", "softmax", "softmax gradient", "tensors", "transposed", "reduced"])
+def test_every_operand_begins_at_an_element(trial, caller, name):
+    """Packs are as far from their multiples in all operands."""
+    operation = sized(caller, OPERATIONS[name])
+    trial(
+        operation,
+        offsets={
+            operand: element_bytes(operation, operand) for operand in operation.operands if operand not in operation.raw
+        },
+    )
 
 
 @pytest.mark.ours

@@ -16,6 +16,7 @@ from importlib import resources
 from typing import Any
 
 import pytest
+from dualdnn.api.enumerations import cudnnNanPropagation_t
 from dualdnn.api.operations import PoolingBackward, ReduceTensor, parse
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.cases.pooling.pooling import pooled
@@ -30,8 +31,12 @@ DIVIDED: list[tuple[Any, ...]] = FAMILIES.pop("multiprocessors")
 OPERATIONS = {f"{family}-{i}": entry for family, entries in FAMILIES.items() for i, entry in enumerate(entries)}
 
 
-def inputs_of(operation: Any) -> str:
-    """The kind of numbers that the operation says something about."""
+def inputs_of(operation: Any) -> str | dict[str, str]:
+    """The kinds of numbers that the operation says something about: NaN in the bias before a ReLU that propagates it."""
+    activation = getattr(operation, "activation", None)
+    bias = next((name for name in ("eqBias", "zEqBias") if name in operation.operands), None)
+    if bias and activation and activation.relu_nan == cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN:
+        return {**dict.fromkeys(operation.operands, "normal"), bias: "ties_and_nan"}
     return kind(operation.reduction.op) if isinstance(operation, ReduceTensor) else "normal"
 
 

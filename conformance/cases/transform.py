@@ -371,6 +371,27 @@ def test_padding(trial, before, after, formats, filters):
 
 @both("c01", "c06", "c11")
 @BOTH
+@pytest.mark.parametrize(
+    "dims, before, after, fold",
+    [
+        ((2, 4, 5, 6), (0, 0, 3, 0), (0, 0, -6, 0), ()),
+        ((2, 4, 5, 6), (0, 0, 3, -8), (0, 0, -6, 4), (2, 1)),
+        ((1, 1, 512, 256), (0, 0, -512, 0), (0, 0, 4, 0), ()),
+        ((1, 1, 512, 256), (0, 0, 4, 0), (0, 0, -514, 0), ()),
+    ],
+    ids=str,
+)
+def test_nothing_is_left_of_the_source(caller, dims, before, after, fold, filters):
+    """All of it is cropped, or more behind it than it has."""
+    operation = applied(changing(before=before, after=after, fold=fold), dims, filters=filters)
+    numbers = caller.handle.to_device(np.ones(dims, np.float32))
+    result = caller.handle.to_device(np.ones(operation.destData.dims, np.float32))
+    caller(operation, {"srcData": numbers, "destData": result})
+    assert not np.any(result.to_host(np.float32, operation.destData.dims))
+
+
+@both("c01", "c06", "c11")
+@BOTH
 @pytest.mark.parametrize("formats", FORMATS[:3], ids=lambda f: f"{f[0].name}-{f[1].name}")
 def test_padding_a_large_tensor(trial, formats, filters):
     """Large enough for an implementation to copy what is inside apart from the zeros around; one side is cropped, or

@@ -132,14 +132,12 @@ class Sequence:
             sizes = a.size(value)
             of_total = (sizes * own).sum(axis=-1, keepdims=True)
             of_total += a.of_sum(np.ones(()), sizes.sum(axis=-1, keepdims=True), count)
-            of_division = a.each(lambda way: way.rounding(self.rescales) + way.rounding(DIVISION))
-            relative = own + of_total + of_division.reshape(-1, 1, 1, 1)
-            reach = np.minimum(a.each(Running.reach, relative), 80)
+            relative = own + of_total + (a.rounding(self.rescales, 3) + a.rounding(DIVISION, 3))
+            reach = np.minimum(a.reach(relative), 80)
             with np.errstate(invalid="ignore"):
                 steeper = np.where(reach > 0, np.expm1(reach) / reach, 1)
-            least = a.each(lambda way: way.rounding(smallest / unit)).reshape(-1, 1, 1, 1)
             grown = a.each(Running.size, steeper)
-            return np.where(self.mask, sizes * relative * grown + least, 0)
+            return np.where(self.mask, sizes * relative * grown + a.rounding(smallest / unit, 3), 0)
 
         return scores.made(value, error)
 

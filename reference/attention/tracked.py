@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
+from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.operations import AttnSpec
 from dualdnn.api.operations.attention import allows_tensor_cores
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 
 from ..engine import EXPECTED_ASKED
 from ..precision import PRECISION
-from ..running import Running, beyond_half
+from ..running import Running, Ways, beyond_half
 from ..view import Array
 
 TF32_UNIT = 2.0**-11
@@ -22,72 +22,41 @@ HALF_UNIT, HALF_SMALLEST, HALF_LARGEST = 2.0**-11, 2.0**-25, 65504.0  # the seco
 
 
 @dataclass(frozen=True)
-class Arithmetic:
+class Arithmetic(Ways):
     """What may be rounded where (docs/errata.md, D364).
 
-    worst: of the compute type. expects: whether what is expected of errors is carried along beside their worst case. terms: roundings of a
-    term for each addition of a product of matrices; tensor cores cut off their sums. factors: roundoffs to which both factors of a product
-    are rounded (TF32). is_kept: whether intermediate vectors and factors are rounded to HALF. largest: of its numbers. overflows: whether
+    terms: roundings of a term for each addition of a product of matrices; tensor cores cut off their sums. factors: roundoffs to which both
+    factors of a product are rounded (TF32). is_kept: whether intermediate vectors and factors are rounded to HALF. overflows: whether
     what is kept becomes infinite beyond HALF.
     """
 
-    worst: Running
-    expects: bool = False
     terms: int = 1
     factors: float = 0.0
     is_kept: bool = False
-    largest: float = np.inf
     overflows: bool = False
 
     @classmethod
     def of(cls, attn: AttnSpec, overflows: bool = False) -> Arithmetic:
-        unit, smallest, largest = PRECISION[DOUBLE if attn.data_type == DOUBLE else FLOAT]
-        cores, half = allows_tensor_cores(attn), attn.data_type == HALF
-        factors = TF32_UNIT / unit if cores and not half else 0.0
-        worst = Running(unit, smallest=smallest)
-        return cls(worst, EXPECTED_ASKED.get(), 2 if cores else 1, factors, half, largest, overflows)
-
-    @cached_property
-    def ways(self) -> tuple[Running, ...]:
-        """How errors propagate along the first dimension of their arrays: in the worst case, and as their squares are expected to."""
-        return (self.worst, replace(self.worst, is_expected=True)) if self.expects else (self.worst,)
-
-    def each(self, found: Callable[..., Any], *errors: Array) -> Array:
-        """What a function gives of each way, and of errors in it."""
-        of_ways = [found(*arguments) for arguments in zip(self.ways, *errors, strict=True)]
-        return np.array(of_ways)
-
-    def size(self, numbers: Array) -> Array:
-        """By which errors grow where numbers are multiplied by these."""
-        if not self.expects:
-            return np.abs(numbers)[None]
-        found = np.empty((len(self.ways), *numbers.shape), numbers.dtype)
-        self.ways[0].size(numbers, found[0])
-        self.ways[1].size(numbers, found[1])
-        return found
-
-    def rounded(self, roundings: float, numbers: Array) -> Array:
-        """The error of so many roundings of these numbers."""
-        found = self.size(numbers)
-        for way, part in zip(self.ways, found, strict=True):
-            part *= way.rounding(roundings)
-        return found
-
-    def of_sum(self, total: Array, sizes: Array, count: int) -> Array:
-        """The error of a sum of so many roundings, the sizes of whose terms have these sums."""
-        return self.each(lambda way, terms: way.of_sum(total, terms, count), sizes)
-
-    @cached_property
-    def _weights(self) -> dict[tuple[int, int], tuple[Array, float]]:
-        return {}
+        return _arithmetic(attn.data_type, allows_tensor_cores(attn), EXPECTED_ASKED.get(), overflows)
 
     def weights_of_products(self, roundings: int, rank: int) -> tuple[Array, float]:
         """How much the sizes of products of so many dimensions count in the error of their sum, of each way; and its square, in the last."""
-        if (roundings, rank) not in self._weights:
+        key = "products", roundings, rank
+        if key not in self._known:
             found = [way.weights_of_sum(roundings, self.factors, self.terms > 1) for way in self.ways]
-            of_sizes = np.array([of_terms + of_products for of_terms, of_products, _ in found])
-            self._weights[roundings, rank] = of_sizes.reshape(-1, *(1,) * rank), float(found[-1][2])
-        return self._weights[roundings, rank]
+            of_sizes = [of_terms + of_products for of_terms, of_products, _ in found]
+            self._known[key] = self.beside(of_sizes, rank), float(found[-1][2])
+        known: tuple[Array, float] = self._known[key]
+        return known
+
+
+@cache
+def _arithmetic(data_type: cudnnDataType_t, cores: bool, expects: bool, overflows: bool) -> Arithmetic:
+    unit, smallest, largest = PRECISION[DOUBLE if data_type == DOUBLE else FLOAT]
+    half = data_type == HALF
+    factors = TF32_UNIT / unit if cores and not half else 0.0
+    worst = Running(unit, smallest=smallest)
+    return Arithmetic(worst, expects, largest, 2 if cores else 1, factors, half, overflows)
 
 
 class Tracked:
@@ -174,7 +143,7 @@ class Tracked:
 
         def error() -> Array:
             own = self.error * other.sizes + self.sizes * other.error
-            return np.asarray(own + a.each(lambda way: way.of_product_of(value)))
+            return np.asarray(own + a.of_product_of(value, a.size(value)))
 
         return self.made(value, error)
 

@@ -20,9 +20,21 @@ from dualdnn.api.operations.specs import HALF
 
 from ..engine import Exact, implements
 from ..view import Array
-from .bounded import Bounded, Tracking, affine, concatenated, joined, with_bounds
+from .bounded import (
+    Bounded,
+    Product,
+    Tracking,
+    added,
+    affine,
+    columns,
+    concatenated,
+    split,
+    stacked,
+    with_bounds,
+)
+from .cells import Layer, Step
 from .dropped import dropped, masks_of
-from .forward import Network, Pass, absent, container, stacked, unpacked
+from .forward import Network, Pass, absent, container, unpacked
 
 Shape = tuple[int, ...]
 
@@ -63,150 +75,166 @@ def _shapes(spec: RNNSpec, data: RNNDataSpec) -> list[Shape]:
 
 @dataclass
 class Gradients:
-    """The gradients of a pass: of the sums of its gates for inputs and for states, of what is projected, of states and inputs."""
+    """The gradients of a pass: of the sums of its gates for inputs and for states, and of what is projected, at all steps; of the states that it
+    began with."""
 
-    inputs: dict[int, Bounded]
-    states: dict[int, Bounded]
-    projected: dict[int, Bounded]
+    inputs: Bounded
+    states: Bounded
+    projected: Bounded | None
     hidden: Bounded
     cell: Bounded
+
+
+class Slopes:
+    """What the gradients of all steps of a pass are multiplied by."""
+
+    def __init__(self, one: Pass) -> None:
+        """factors, partners: the slopes of the sums of gates, and what multiplies them, gate by gate; passed: what reaches the state before."""
+        cell = one.layer.network.cell
+        if cell == LSTM:
+            i, f, new, o = split(one.of_steps("gates"), 4)
+            shown = one.of_steps("shown")
+            squares = concatenated([new, shown])
+            rest = concatenated([i, f, o, squares * squares]).complement()
+            of_i, of_f, of_o = split(concatenated([i, f, o]) * _first(rest, 3, 5), 3)
+            of_new, of_shown = split(rest, 5)[3:]
+            self.factors = concatenated([of_i, of_f, of_new, of_o])
+            self.partners = concatenated([new, one.states(1), i, shown])
+            self.passed, self.shown, self.of_shown = f, o, of_shown
+        elif cell == GRU:
+            r, i, new, recurrent = split(one.of_steps("gates"), 4)
+            rest = concatenated([r, i, new * new]).complement()
+            slopes = concatenated([r, i]) * _first(rest, 2, 3)
+            of_r, of_i = split(slopes, 2)
+            _, left, of_new = split(rest, 3)
+            self.partners = concatenated([left, one.states(0) + new.negated(), i])
+            self.factors, self.of_reset = concatenated([of_new, of_i]), of_r
+            self.reset = concatenated([recurrent, r])
+        elif cell == TANH:
+            hidden = one.of_steps("hidden")
+            self.factors = (hidden * hidden).complement()
 
 
 class Backward:
     """The gradients of a network, layer by layer from the last."""
 
-    def __init__(self, network: Network, dy: list[Bounded], dhy: Array, dcy: Array) -> None:
+    def __init__(self, network: Network, dy: Bounded, dhy: Array, dcy: Array) -> None:
         self.network, spec = network, network.spec
         self.found: dict[int, Gradients] = {}
-        ways = range(spec.directions)
         for layer in reversed(range(spec.layers)):
-            for direction in ways:
+            if layer < spec.layers - 1:
+                dy = self._into_input(layer + 1)
+                if layer < len(network.masks):
+                    dy = dropped(dy, network.masks[layer], spec.dropout)
+            for direction, own in enumerate(split(dy, spec.directions)):
                 pseudo_layer = layer * spec.directions + direction
-                own = [part[:, direction * spec.projected : (direction + 1) * spec.projected] for part in dy]
-                start = (Bounded.exact(states[pseudo_layer], dy[0].arithmetic) for states in (dhy, dcy))
+                start = (Bounded(states[pseudo_layer], None, dy.arithmetic) for states in (dhy, dcy))
                 self.found[pseudo_layer] = self._pass(network.passes[pseudo_layer], direction, own, *start)
-            dy = self._into_input(layer)
-            if 0 < layer <= len(network.masks):
-                dy = [
-                    dropped(part, kept, spec.dropout) for part, kept in zip(dy, network.masks[layer - 1], strict=True)
-                ]
-        self.dx = dy
 
-    def _pass(self, one: Pass, direction: int, dy: list[Bounded], dh: Bounded, dc: Bounded) -> Gradients:
-        found = Gradients({}, {}, {}, dh, dc)
-        zero = Bounded.exact(np.zeros(()), dh.arithmetic)
-        for at in range(len(dy)) if direction else reversed(range(len(dy))):
-            valid = self.network.lengths > at
-            total = (dy[at] + dh).kept()
-            found.projected[at] = total.select(valid, zero)
-            inputs, states, through, before = self._step(one, at, total, dc)
-            inputs, states = inputs.kept(), states.kept()
-            found.inputs[at], found.states[at] = inputs.select(valid, zero), states.select(valid, zero)
-            back = affine([(states, one.layer.recurrent.T)], [])
+    @property
+    def dx(self) -> Bounded:
+        return self._into_input(0)
+
+    def _pass(self, one: Pass, direction: int, dy: Bounded, dh: Bounded, dc: Bounded) -> Gradients:
+        slopes, steps, spec = Slopes(one), range(len(one.steps)), self.network.spec
+        found: dict[int, tuple[Bounded, ...]] = {}
+        for at in steps if direction else reversed(steps):
+            valid = self.network.valid[at]
+            total = (dy.at(at) + dh).kept()
+            inputs, states, through, before = _step(one.layer, one.steps[at], slopes, at, total, dc)
+            kept = inputs.kept().select(valid)
+            found[at] = kept, kept if states is inputs else states.kept().select(valid), total.select(valid)
+            back = affine([(found[at][1], one.layer.recurrent.transposed)])
             dh = (back if through is None else back + through).kept().select(valid, dh)
             dc = before.kept().select(valid, dc)
-        found.hidden, found.cell = dh, dc
-        return found
+        of_inputs, of_states, of_outputs = ([found[at][which] for at in steps] for which in range(3))
+        both = stacked(of_inputs)
+        return Gradients(
+            both,
+            stacked(of_states) if spec.cell == GRU else both,
+            stacked(of_outputs) if spec.is_projected else None,
+            dh,
+            dc,
+        )
 
-    def _step(self, one: Pass, at: int, dh: Bounded, dc: Bounded) -> tuple[Bounded, Bounded, Bounded | None, Bounded]:
-        """(gradients of the sums for inputs, of those for states, what reaches the state before beside the matrices, dc before)."""
-        spec, step, (h, c) = self.network.spec, one.steps[at], one.before[at]
-        if spec.cell == LSTM:
-            assert step.cell is not None and c is not None
-            i, f, new, o = step.gates
-            out = dh if one.layer.projection is None else affine([(dh, one.layer.projection.T)], [])
-            shown = step.cell.tanh()
-            state = dc + out * o * (shown * shown).complement()
-            state = blocked(state, step.inside, step.unsure)
-            parts = [
-                state * new * slope(i),
-                state * c * slope(f),
-                state * i * (new * new).complement(),
-                out * shown * slope(o),
-            ]
-            joined = concatenated(parts)
-            return joined, joined, None, state * f
-        if spec.cell == GRU:
-            r, i, new, recurrent = step.gates
-            fresh = dh * i.complement() * (new * new).complement()
-            update = dh * (h - new) * slope(i)
-            reset = fresh * recurrent * slope(r)
-            return concatenated([reset, update, fresh]), concatenated([reset, update, fresh * r]), dh * i, dc
-        if spec.cell == TANH:
-            sums = dh * (step.hidden * step.hidden).complement()
-        else:
-            sums = blocked(dh, step.inside, step.unsure)
-        return sums, sums, None, dc
-
-    def _into_input(self, layer: int) -> list[Bounded]:
+    def _into_input(self, layer: int) -> Bounded:
         """The gradients of what a layer got at each step, from both directions: one product for all steps."""
         spec = self.network.spec
-        parts: list[tuple[Bounded, Array | None]] = []
+        parts: list[Product] = []
         for direction in range(spec.directions):
             pseudo_layer = layer * spec.directions + direction
-            found, matrix = self.found[pseudo_layer].inputs, self.network.passes[pseudo_layer].layer.input
-            gates = joined([found[at] for at in range(len(found))], np.stack)
+            gates, matrix = self.found[pseudo_layer].inputs, self.network.passes[pseudo_layer].layer.input
             if matrix is not None:
-                parts.append((gates, matrix.T))
+                parts.append((gates, matrix.transposed))
             else:
-                parts += [(gates[..., g * spec.hidden : (g + 1) * spec.hidden], None) for g in range(spec.gates)]
-        whole = affine(parts, []).kept()
-        return [whole[at] for at in range(len(whole.value))]
+                parts += [(gate, None) for gate in split(gates, spec.gates)]
+        return affine(parts).kept()
 
     def weights(self) -> Bounded:
         """The gradients of all matrices and biases, as they lie in the weight space."""
-        spec = self.network.spec
-        first = self.dx[0]
-        value, error = (np.zeros(spec.weight_elements, first.value.dtype) for _ in range(2))
+        spec, like = self.network.spec, self.network.outputs
+        a, value = like.arithmetic, np.zeros(spec.weight_elements, like.value.dtype)
+        error = np.zeros((len(a.ways), *value.shape), value.dtype) if a.tracked else None
 
         def put(found: Any, gradient: Bounded) -> None:
             if found is not None:
                 place = slice(found.offset, found.offset + gradient.value.size)
                 value[place] = gradient.value.reshape(-1)
-                if first.arithmetic.tracked:
-                    error[place] = gradient.error.reshape(-1)
+                if error is not None:
+                    error[:, place] = gradient.error.reshape(len(error), -1)
 
-        zero = Bounded.exact(np.zeros(()), first.arithmetic)
-
-        def there(numbers: list[Bounded]) -> list[Bounded]:
-            """Those of the steps that a sequence has: what a state was left at need be no number."""
-            return [part.select(self.network.lengths > at, zero) for at, part in enumerate(numbers)]
-
+        steps = np.arange(len(self.network.valid))[:, np.newaxis, np.newaxis]
+        valid = self.network.lengths > steps if any(there is not None for there in self.network.valid) else None
         for pseudo_layer, one in enumerate(self.network.passes):
-            found = self.found[pseudo_layer]
-            steps = range(len(one.inputs))
-            states = there([one.before[at][0] for at in steps])
-            inputs, recurrent = ([part[at] for at in steps] for part in (found.inputs, found.states))
+            # What a state was left at at steps that a sequence does not have need be no number.
+            found, states = self.found[pseudo_layer], one.states(0).select(valid)
             if one.layer.input is not None:
-                put(spec.matrix(pseudo_layer, 0), summed(inputs, there(one.inputs)))
-            put(spec.matrix(pseudo_layer, spec.gates), summed(recurrent, states))
-            if spec.is_projected:
-                hidden = there([one.steps[at].hidden.kept() for at in steps])
-                put(spec.matrix(pseudo_layer, PROJECTION), summed([found.projected[at] for at in steps], hidden))
-            for weight_id, gates in ((0, inputs), (spec.gates, recurrent)):
+                put(spec.matrix(pseudo_layer, 0), summed(found.inputs, one.inputs.select(valid)))
+            put(spec.matrix(pseudo_layer, spec.gates), summed(found.states, states))
+            if found.projected is not None:
+                hidden = one.of_steps("hidden").kept().select(valid)
+                put(spec.matrix(pseudo_layer, PROJECTION), summed(found.projected, hidden))
+            for weight_id, gates in ((0, found.inputs), (spec.gates, found.states)):
                 put(spec.bias_vector(pseudo_layer, weight_id), summed(gates, None))
-        return first.made(value, lambda: error)
+        return Bounded(value, error, a)
 
 
-def slope(gate: Bounded) -> Bounded:
-    """The derivative of the sigmoid function, of its value."""
-    return gate * gate.complement()
+def _first(parts: Bounded, count: int, of: int) -> Bounded:
+    """Some of equal parts along the last axis."""
+    return columns(parts, 0, parts.value.shape[-1] // of * count)
+
+
+def _step(
+    layer: Layer, step: Step, slopes: Slopes, at: int, dh: Bounded, dc: Bounded
+) -> tuple[Bounded, Bounded, Bounded | None, Bounded]:
+    """(gradients of the sums for inputs, of those for states, what reaches the state before beside the matrices, dc before)."""
+    cell = layer.network.cell
+    if cell == LSTM:
+        out = dh if layer.projection is None else affine([(dh, layer.projection.transposed)])
+        state = dc + out * slopes.shown.at(at) * slopes.of_shown.at(at)
+        state = blocked(state, step.inside, step.unsure)
+        sums = concatenated([state, state, state, out]) * slopes.partners.at(at) * slopes.factors.at(at)
+        return sums, sums, None, state * slopes.passed.at(at)
+    if cell == GRU:
+        first, second, through = split(concatenated([dh, dh, dh]) * slopes.partners.at(at), 3)
+        fresh, update = split(concatenated([first, second]) * slopes.factors.at(at), 2)
+        reset, gated = split(concatenated([fresh, fresh]) * slopes.reset.at(at), 2)
+        reset = reset * slopes.of_reset.at(at)
+        return concatenated([reset, update, fresh]), concatenated([reset, update, gated]), through, dc
+    sums = dh * slopes.factors.at(at) if cell == TANH else blocked(dh, step.inside, step.unsure)
+    return sums, sums, None, dc
 
 
 def blocked(gradient: Bounded, inside: Array | None, unsure: Array | None) -> Bounded:
     """The gradient where the function passes it on; either of the two where rounding decides whether it does: nothing is determined
     then beside one that is infinite or NaN."""
-    assert inside is not None and unsure is not None
-    open_ = unsure & ~np.isfinite(gradient.value)
-    value = np.where(
-        open_ if gradient.arithmetic.passes else False, gradient.value, np.where(inside & ~open_, gradient.value, 0)
-    )
-
-    def error() -> Array:
-        either = gradient.arithmetic.rounded(1 / gradient.arithmetic.unit, gradient.value) + gradient.error
-        return np.where(open_, np.inf, np.where(unsure, either, np.where(inside, gradient.error, 0)))
-
-    return gradient.made(value, error)
+    if inside is None or unsure is None:
+        return gradient.select(inside)
+    value, a = gradient.value, gradient.arithmetic
+    open_ = unsure[0] & ~np.isfinite(value)
+    either = a.rounded(1 / a.worst.unit, value) + gradient.error
+    error = np.where(open_, np.inf, np.where(unsure, either, np.where(inside, gradient.error, 0)))
+    return Bounded(np.where(np.where(open_, a.passes, inside), value, 0), error, a).within_range()
 
 
 def _blocks(spec: RNNSpec) -> bool:
@@ -214,23 +242,30 @@ def _blocks(spec: RNNSpec) -> bool:
     return spec.cell not in (GRU, TANH)
 
 
-def summed(gradients: list[Bounded], inputs: list[Bounded] | None) -> Bounded:
+def summed(gradients: Bounded, inputs: Bounded | None) -> Bounded:
     """The sum over steps and sequences of gradient times input, a matrix; without inputs that of the gradients."""
-    g = joined(gradients, np.concatenate)
-    a, count = g.arithmetic, len(g.value) + 1
+    g, a = gradients.moved(_rows), gradients.arithmetic
+    count = len(g.value) + 1
     if inputs is None:
         total = g.value.sum(0)
-        return g.made(total, lambda: g.read_again().sum(0) + a.of_sum(total, a.size(g.value).sum(0), count))
-    x = joined(inputs, np.concatenate)
+        if not a.tracked:
+            return Bounded(total, None, a)
+        found = g.read_again().sum(1) + a.of_sum(total, g.sizes.sum(1), count)
+        return Bounded(total, found, a).within_range()
+    x = inputs.moved(_rows)
     total = g.value.T @ x.value
+    if not a.tracked:
+        return Bounded(total, None, a)
+    of_g, of_products = g.read_again(), a.weights_of_sum(count, 2)[1]
+    error = (of_g + of_products * g.sizes).swapaxes(1, 2) @ x.sizes
+    if not x.is_exact or a.stored:
+        error += (g.sizes + a.of_products(2) * of_g).swapaxes(1, 2) @ x.read_again()
+    return added([Bounded(total, error, a)], count)
 
-    def error() -> Array:
-        of_g, of_x = g.read_again().T, x.read_again()
-        terms = a.size(g.value).T @ a.size(x.value)
-        of_factors = of_g @ a.size(x.value) + a.size(g.value).T @ of_x + a.of_products * (of_g @ of_x)
-        return np.asarray(of_factors + a.of_product(total, terms, terms, count))
 
-    return g.made(total, error)
+def _rows(vectors: Array) -> Array:
+    """(step, sequence, element) as (step and sequence, element)."""
+    return vectors.reshape(*vectors.shape[:-3], -1, vectors.shape[-1])
 
 
 def _again(
@@ -240,8 +275,7 @@ def _again(
     """The forward computation, made again, and its gradients."""
     masks = masks_of(spec, data, states) if spec.drops else ()
     network = Network.run(spec, data, x, w, hx, cx, masks, tracked, left_out)
-    exact = network.outputs[0].arithmetic
-    return Backward(network, [Bounded.exact(vectors, exact) for vectors in dy], dhy, dcy)
+    return Backward(network, Bounded(dy, None, network.outputs.arithmetic), dhy, dcy)
 
 
 @implements(RNNBackwardData)
@@ -264,7 +298,7 @@ def rnn_backward_data(
 
     def compute(tracked: Tracking, left_out: str = "") -> dict[str, Exact]:
         found = _again(tracked, left_out, spec, data, states, x, *known)
-        results = {"dx": container(data, stacked(found.dx))}
+        results = {"dx": container(data, found.dx)}
         passes = [found.found[i] for i in range(spec.pseudo_layers)]
         if operation.dhx is not None:
             results["dhx"] = stacked([one.hidden for one in passes]).result()
@@ -289,7 +323,7 @@ def rnn_backward_weights(
 
     def compute(tracked: Tracking, left_out: str = "") -> dict[str, Exact]:
         gradient = _again(tracked, left_out, spec, operation.x, states, *known).weights()
-        return {"dweightSpace": gradient.moved(lambda array: array.reshape(operation.dweightSpace.dims)).result()}
+        return {"dweightSpace": gradient.result(lambda array: array.reshape(operation.dweightSpace.dims))}
 
     return with_bounds(
         compute,

@@ -3,7 +3,7 @@
 An error is counted in unit roundoffs of the compute type. Sums and products add the errors of their operands and their own
 roundings; functions amplify the error of their argument by their slope, which within that error is at most ``exp(k * error)``
 times the slope at the value itself for functions whose second derivative is at most k times the first. What is expected
-of errors (spread.py) is carried along in the same way: squares in place of sizes.
+of errors (spread.py) is carried along at once, in the same way: squares in place of sizes.
 """
 
 from __future__ import annotations
@@ -11,42 +11,45 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from ..engine import VALUES_ALONE, Exact, differs
-from ..running import Running, beyond_half
+from ..running import Ways, beyond_half
 from ..spread import Steps
 from ..view import Array
 
 PATHS = 3  # An expected rounding counts so often: it reaches a result through several gates, which may all err the same way.
 SMALLEST_HALF, LARGEST_HALF = 2.0**-14, 65504.0
 FUNCTION_ROUNDINGS = 12  # exp or tanh (2 ulp each) and the operations around them, of relative effect 1 at most
+SIGMOID, TANGENT = (
+    1,
+    2,
+)  # by which power of exp(-|x|) a function flattens; its steepest slope is a quarter of the square
 
 
 class Tracking(Enum):
-    """What is carried along with numbers: nothing, the worst case of their errors, or what is expected of their squares. OVERFLOWING: nothing,
-    and numbers that may be stored in HALF are infinite beyond it. PASSING: the worst case, and gradients pass where rounding decides it."""
+    """What is carried along with numbers: nothing, or errors. OVERFLOWING: nothing, and numbers that may be stored in HALF are infinite beyond
+    it. PASSING: the worst case of errors, and gradients pass where rounding decides it."""
 
     NOTHING = 0
-    WORST = 1
-    EXPECTED = 2
-    OVERFLOWING = 3
-    PASSING = 4
+    ERRORS = 1
+    OVERFLOWING = 2
+    PASSING = 3
 
     def __bool__(self) -> bool:
-        return self in (Tracking.WORST, Tracking.EXPECTED, Tracking.PASSING)
+        return self in (Tracking.ERRORS, Tracking.PASSING)
 
 
 @dataclass(frozen=True)
-class Arithmetic(Running):
+class Arithmetic(Ways):
     """The compute type and what else is allowed to be rounded.
 
-    unit: its unit roundoff. factors: unit roundoffs by which both factors of a matrix product may be rounded (TF32).
+    factors: unit roundoffs by which both factors of a matrix product may be rounded (TF32).
     stored: unit roundoffs by which a number that lies in memory between two steps may be rounded (the data type).
-    tracked: whether errors are carried along: the judge needs them, the backend does not. largest: of its numbers.
+    tracked: whether errors are carried along: the judge needs them, the backend does not.
     overflows: whether what lies in memory between two steps is infinite beyond HALF. passes: whether a gradient that is not finite passes
     where rounding decides it.
     """
@@ -54,182 +57,311 @@ class Arithmetic(Running):
     factors: float = 0.0
     stored: float = 0.0
     tracked: bool = True
-    largest: float = np.inf
     overflows: bool = False
     passes: bool = False
 
-    @property
-    def _paths(self) -> int:
-        return PATHS if self.is_expected else 1
+    @cached_property
+    def _paths(self) -> list[int]:
+        return [PATHS if way.is_expected else 1 for way in self.ways]
 
-    def of_storing(self, value: Array) -> Array:
-        """The error of a number that has been stored between two steps; all that are no normal numbers of HALF have the same, but zeros."""
-        size = np.where(value != 0, np.maximum(np.abs(value), SMALLEST_HALF), 0)
-        return np.asarray(self.rounded(self._paths * self.stored, size))
+    def of_storing(self, numbers: Bounded) -> Array:
+        """The error of numbers that have been stored between two steps; all that are no normal numbers of HALF have the same, but zeros."""
+        size = np.where(numbers.value != 0, np.maximum(numbers.sizes[0], SMALLEST_HALF), 0)
+        of_ways = [way.rounding(paths * self.stored) for way, paths in zip(self.ways, self._paths, strict=True)]
+        return self.size(size) * self.beside(of_ways, size.ndim)
 
-    def together(self, products: Array, terms: Array) -> Any:
-        """How much more than independent errors those grow that go along with the numbers, by vector. terms: sums of their sizes, of each
-        product."""
-        if not self.is_expected:
-            return 1
-        alone = terms.sum(-1, keepdims=True)
-        return np.fmax(1, np.square(products).sum(-1, keepdims=True) / np.where(alone > 0, alone, 1))
+    def together(self, products: Array, terms: Array) -> Array:
+        """How much more than independent errors those grow that go along with the numbers, by vector. terms: sums of the expected sizes of each
+        vector's terms."""
+        return np.fmax(1, (products * products).sum(-1, keepdims=True) / terms)
 
-    def of_product(self, total: Array, terms: Array, products: Array, count: int) -> Array:
-        """The error of a sum of products, and of other terms."""
-        return self.of_sum(
-            total, terms, count, self._paths * self.factors, products, cut=self.factors + self.stored > 0
-        )
+    def weights_of_sum(self, count: int, rank: int) -> tuple[Array, Array, float]:
+        """How much the sizes of terms, and of products, count in the error of a sum of so many roundings; in what is expected, the square of
+        the total."""
+        key = "sum", count, rank
+        if key not in self._known:
+            cut = self.factors + self.stored > 0
+            found = [
+                way.weights_of_sum(count, paths * self.factors, cut)
+                for way, paths in zip(self.ways, self._paths, strict=True)
+            ]
+            of_terms = np.array([terms for terms, _, _ in found])
+            of_products = of_terms + [products for _, products, _ in found]
+            self._known[key] = self.beside(of_terms, rank), self.beside(of_products, rank), float(found[-1][2])
+        known: tuple[Array, Array, float] = self._known[key]
+        return known
+
+    def of_products(self, rank: int) -> Array:
+        """The factor between the product of two errors and what it adds to the error of a product, beside arrays."""
+        if rank not in self._known:
+            self._known[rank] = self.beside([way.of_products for way in self.ways], rank)
+        return np.asarray(self._known[rank])
 
 
-UNTRACKED = np.zeros(())  # the error where none is carried along
-
-
-@dataclass(frozen=True)
 class Bounded:
-    """Values, and by how many unit roundoffs each may be off."""
+    """Values, and by how many unit roundoffs each may be off, in each way (the first dimension of errors)."""
 
-    value: Array
-    error: Array
-    arithmetic: Arithmetic
+    __slots__ = ("_error", "_sizes", "arithmetic", "is_exact", "value")
 
-    @classmethod
-    def exact(cls, value: Array, arithmetic: Arithmetic) -> Bounded:
-        return cls(value, np.zeros_like(value) if arithmetic.tracked else UNTRACKED, arithmetic)
+    def __init__(self, value: Array, error: Array | None, arithmetic: Arithmetic, sizes: Array | None = None) -> None:
+        """error: None of exact numbers, and where nothing is carried along."""
+        self.value, self._error, self.arithmetic, self._sizes = value, error, arithmetic, sizes
+        self.is_exact = error is None
 
-    def made(self, value: Array, error: Callable[[], Array]) -> Bounded:
-        """Other values of the same arithmetic; their error is computed where it is tracked, and has no bound beyond the largest number."""
-        if not self.arithmetic.tracked:
-            return Bounded(value, UNTRACKED, self.arithmetic)
-        found, sizes = error(), np.abs(value)
-        if np.fmax.reduce(sizes, None, initial=0) > self.arithmetic.largest:
-            found = np.where(np.isfinite(value) & (sizes > self.arithmetic.largest), np.inf, found)
-        return Bounded(value, found, self.arithmetic)
+    @property
+    def sizes(self) -> Array:
+        """By which errors grow where numbers are multiplied by these."""
+        if self._sizes is None:
+            self._sizes = self.arithmetic.size(self.value)
+        return self._sizes
+
+    @property
+    def error(self) -> Array:
+        if self._error is None:
+            self._error = np.zeros((len(self.arithmetic.ways), *self.value.shape), self.value.dtype)
+        return self._error
+
+    def within_range(self) -> Bounded:
+        """These numbers; beyond the largest their error has no bound."""
+        sizes, largest = self.sizes[0], self.arithmetic.largest
+        if not np.maximum.reduce(sizes, None, initial=0) <= largest:
+            self._error = np.where(np.isfinite(self.value) & (sizes > largest), np.inf, self.error)
+        return self
 
     def moved(self, place: Callable[[Array], Array]) -> Bounded:
-        """The same numbers elsewhere: a function of arrays that computes nothing."""
-        return self.made(place(self.value), lambda: place(self.error))
+        """The same numbers elsewhere: a function of arrays, of their last dimensions, that computes nothing."""
+        error, sizes = (None if array is None else place(array) for array in (self._error, self._sizes))
+        return Bounded(place(self.value), error, self.arithmetic, sizes)
 
-    def result(self, value: Array | None = None, error: Array | None = None) -> Exact:
-        """An output, or these numbers in its place; what has no bound is not determined."""
-        value = self.value if value is None else value
-        error = self.error if error is None else error
-        return Exact(value, np.where(np.isnan(error) & np.isfinite(value), np.inf, error), 1)
+    def at(self, step: int) -> Bounded:
+        """Those of one step, of the first dimension."""
+        error, sizes = (None if array is None else array[:, step] for array in (self._error, self._sizes))
+        return Bounded(self.value[step], error, self.arithmetic, sizes)
 
-    def __getitem__(self, place: Any) -> Bounded:
-        return self.moved(lambda array: array[place])
+    def result(self, place: Callable[[Array], Array] = np.asarray) -> Exact:
+        """An output, as it lies in memory; what has no bound is not determined."""
+        value = place(self.value)
+        if not self.arithmetic.tracked:
+            return Exact(value, np.zeros(()), 1)
+        worst, *expected = map(place, self.error)
+        open_ = np.isnan(worst)
+        if open_.any():
+            worst = np.where(open_ & np.isfinite(value), np.inf, worst)
+        return Exact(value, worst, 1, spread=Steps(expected[0]) if expected else None)
 
     def __add__(self, other: Bounded) -> Bounded:
-        value = self.value + other.value
-        return self.made(value, lambda: self.error + other.error + self.arithmetic.rounded(1, self.value, other.value))
-
-    def __sub__(self, other: Bounded) -> Bounded:
-        value = self.value - other.value
-        return self.made(value, lambda: self.error + other.error + self.arithmetic.rounded(1, self.value, other.value))
+        value, a = self.value + other.value, self.arithmetic
+        if not a.tracked:
+            return Bounded(value, None, a)
+        own = (self.sizes + other.sizes) * a.rounding(1, value.ndim)
+        for numbers in (self, other):
+            if not numbers.is_exact:
+                own += numbers.error
+        return Bounded(value, own, a).within_range()
 
     def __mul__(self, other: Bounded) -> Bounded:
-        value = self.value * other.value
+        value, a = self.value * other.value, self.arithmetic
+        if not a.tracked:
+            return Bounded(value, None, a)
+        sizes = a.size(value)
+        error, growing = a.of_product_of(value, sizes), other.sizes
+        if not other.is_exact:
+            error += self.sizes * other.error
+            growing = growing + a.of_products(value.ndim) * other.error
+        if not self.is_exact:
+            error += growing * self.error
+        return Bounded(value, error, a, sizes).within_range()
 
-        def error() -> Array:
-            a = self.arithmetic
-            own = a.size(self.value) * other.error + a.size(other.value) * self.error
-            return np.asarray(own + a.of_products * self.error * other.error + a.of_product_of(value))
-
-        return self.made(value, error)
+    def negated(self) -> Bounded:
+        return Bounded(-self.value, self._error, self.arithmetic, self._sizes)
 
     def complement(self) -> Bounded:
         """1 - value."""
-        return self.made(1 - self.value, lambda: self.error + self.arithmetic.rounded(1, 1.0))
+        value, a = 1 - self.value, self.arithmetic
+        return Bounded(value, self.error + a.rounding(1, value.ndim) if a.tracked else None, a)
 
     def kept(self) -> Bounded:
         """The number once it has been stored between two steps."""
         a = self.arithmetic
-        value = beyond_half(self.value) if a.overflows else self.value
-        return self.made(value, lambda: self.error + a.of_storing(self.value))
+        if not a.stored:
+            return self
+        if a.tracked:
+            return Bounded(self.value, self.error + a.of_storing(self), a, self._sizes)
+        return Bounded(beyond_half(self.value), None, a) if a.overflows else self
 
     def read_again(self) -> Array:
         """The error once a product reads the number, without limit where memory in the data type may not have held it."""
-        a = self.arithmetic
-        if not a.stored:
+        if not self.arithmetic.stored:
             return self.error
-        beyond = np.isfinite(self.value) & (np.abs(self.value) + a.reach(self.error) >= LARGEST_HALF)
-        return np.where(beyond, np.inf, self.error)
+        beyond = np.isfinite(self.value) & (self.sizes[0] + self.arithmetic.reach(self.error) >= LARGEST_HALF)
+        return np.where(beyond, np.inf, self.error) if beyond.any() else self.error
 
-    def through(self, value: Array, falling: int, steepest: float) -> Bounded:
+    def through(self, value: Array, falling: Array | int) -> Bounded:
         """A function of the number x that has this value, values between -1 and 1, and the slope e / (1 + e)^2, e = exp(-falling * |x|),
-        times four times the steepest; by its logarithm, as that of a number far off is less than arithmetic holds."""
-
-        def error() -> Array:
-            a, exponent = self.arithmetic, -falling * np.abs(self.value)
-            slope = exponent - 2 * np.log1p(np.exp(exponent)) + falling * a.reach(self.error)
-            own = a.size(4 * steepest * np.exp(np.minimum(slope, -np.log(4)))) * self.error
-            own = np.where(np.isinf(self.error), np.inf, np.minimum(own, a.rounded(2 / a.unit, 1.0)))
-            return np.asarray(own + a.rounded(FUNCTION_ROUNDINGS, value))
-
-        return self.made(value, error)
+        times the square of ``falling``; by its logarithm, as that of a number far off is less than arithmetic holds."""
+        a = self.arithmetic
+        if not a.tracked:
+            return Bounded(value, None, a)
+        exponent = -falling * self.sizes[0]
+        slope = falling * a.reach(self.error) + (exponent - 2 * np.log1p(np.exp(exponent)))
+        np.minimum(slope, -np.log(4), out=slope)
+        own = np.square(falling) * np.exp(slope, out=slope)
+        if a.expects:
+            np.square(own[1], out=own[1])
+        own *= self.error
+        np.minimum(own, a.rounding(2 / a.worst.unit, value.ndim), out=own)
+        np.copyto(own, np.inf, where=np.isinf(self.error))
+        found = Bounded(value, own, a)
+        own += found.sizes * a.rounding(FUNCTION_ROUNDINGS, value.ndim)
+        return found
 
     def sigmoid(self) -> Bounded:
-        return self.through(1 / (1 + np.exp(-self.value)), 1, 0.25)
+        return self.through(1 / (1 + np.exp(-self.value)), SIGMOID)
 
     def tanh(self) -> Bounded:
-        return self.through(np.tanh(self.value), 2, 1)
+        return self.through(np.tanh(self.value), TANGENT)
 
     def relu(self) -> Bounded:
         """max(x, 0), which keeps a NaN."""
-        zero = np.zeros_like(self.value)
+        value, a = np.where(self.value < 0, 0, self.value), self.arithmetic
+        if not a.tracked:
+            return Bounded(value, None, a)
+        below = self.value + a.reach(self.error) <= 0  # never where there is no bound
+        return Bounded(value, np.where(below, 0, self.error), a)
 
-        def error() -> Array:
-            below = self.value + self.arithmetic.reach(self.error) <= 0  # never where there is no bound
-            return np.where(below, zero, self.error)
-
-        return self.made(np.where(self.value < 0, zero, self.value), error)
-
-    def select(self, where: Array, other: Bounded) -> Bounded:
-        """These numbers where the condition holds, the others elsewhere."""
-        value = np.where(where, self.value, other.value)
-        return self.made(value, lambda: np.where(where, self.error, other.error))
+    def select(self, where: Array | None, other: Bounded | None = None) -> Bounded:
+        """These numbers where the condition holds, the others or zeros elsewhere; None: everywhere."""
+        if where is None:
+            return self
+        value, a = np.where(where, self.value, 0 if other is None else other.value), self.arithmetic
+        if not a.tracked or (self.is_exact and (other is None or other.is_exact)):
+            return Bounded(value, None, a)
+        return Bounded(value, np.where(where, self.error, 0 if other is None else other.error), a)
 
 
-def joined(parts: Sequence[Bounded], join: Callable[[list[Array]], Array]) -> Bounded:
-    """One array of the parts, by a function of arrays that computes nothing."""
-    return parts[0].made(join([part.value for part in parts]), lambda: join([part.error for part in parts]))
+def _joined(parts: Sequence[Bounded], join: Callable[..., Array], axis: int, of_errors: int) -> Bounded:
+    first = parts[0]
+    value = join([part.value for part in parts], axis)
+    if not first.arithmetic.tracked or all(part.is_exact for part in parts):
+        return Bounded(value, None, first.arithmetic)
+    return Bounded(value, join([part.error for part in parts], of_errors), first.arithmetic)
 
 
 def concatenated(parts: Sequence[Bounded]) -> Bounded:
     """Side by side along the last axis."""
-    return joined(parts, lambda arrays: np.concatenate(arrays, -1))
+    return _joined(parts, np.concatenate, -1, -1)
 
 
-def affine(products: Sequence[tuple[Bounded, Array | None]], biases: Sequence[Array]) -> Bounded:
-    """The sum of matrix products and biases, added in any order.
+def stacked(parts: Sequence[Bounded]) -> Bounded:
+    """Below each other along a new first axis."""
+    return _joined(parts, np.stack, 0, 1)
 
-    products: (rows of K numbers, matrix of N rows and K columns); a matrix that is None leaves the rows as they are.
-    """
-    first = products[0][0]
-    value: Any = 0.0
-    parts = [numbers.value if matrix is None else numbers.value @ matrix.T for numbers, matrix in products]
-    for part in parts:
-        value = value + part
+
+def split(numbers: Bounded, count: int) -> list[Bounded]:
+    """Equal parts along the last axis."""
+    width = numbers.value.shape[-1] // count
+    return [columns(numbers, i * width, (i + 1) * width) for i in range(count)]
+
+
+def columns(numbers: Bounded, start: int, stop: int) -> Bounded:
+    """Those of the last axis."""
+    return numbers.moved(lambda array: array[..., start:stop])
+
+
+class Matrix:
+    """Rows of weights, whose products with vectors (of as many numbers as a row has) are made."""
+
+    def __init__(self, rows: Array, arithmetic: Arithmetic, sizes: Array | None = None) -> None:
+        self.rows, self.arithmetic, self._sizes = rows, arithmetic, sizes
+
+    @property
+    def sizes(self) -> Array:
+        """By which errors of vectors grow."""
+        if self._sizes is None:
+            self._sizes = self.arithmetic.size(self.rows)
+        return self._sizes
+
+    @cached_property
+    def of_columns(self) -> Array:
+        """The sums of expected sizes of each column."""
+        return np.asarray(self.sizes[-1].sum(0))
+
+    @cached_property
+    def transposed(self) -> Matrix:
+        sizes = self.sizes.swapaxes(-1, -2) if self.arithmetic.tracked else None
+        return Matrix(self.rows.T, self.arithmetic, sizes)
+
+    def part(self, rows: slice) -> Matrix:
+        """Some of its rows."""
+        return Matrix(self.rows[rows], self.arithmetic, self.sizes[:, rows] if self.arithmetic.tracked else None)
+
+
+Product = tuple[Bounded, Matrix | None]  # vectors, and what multiplies them; None leaves them as they are
+
+
+def roundings_of(products: Sequence[tuple[Any, Matrix | None]], biases: Sequence[Array]) -> int:
+    """How many roundings a sum of such products and biases has."""
+    return 1 + len(biases) + sum(1 if matrix is None else matrix.rows.shape[1] for _, matrix in products)
+
+
+def addends(products: Sequence[Product], biases: Sequence[Array], count: int) -> Bounded:
+    """A part of a sum of so many roundings, which ``added`` takes: products, and biases."""
+    parts, errors, a = [], [], products[0][0].arithmetic
+    for numbers, matrix in products:
+        value = numbers.value if matrix is None else numbers.value @ matrix.rows.T
+        parts.append(value)
+        if not a.tracked:
+            continue
+        of_terms, of_products, _ = a.weights_of_sum(count, value.ndim)
+        own = numbers.read_again()
+        if matrix is None:
+            errors.append(own + of_terms * numbers.sizes)
+            continue
+        found = of_products * numbers.sizes
+        if a.expects:
+            found[0] += own[0]
+            found[1] += own[1] * a.together(value, (numbers.sizes[1] @ matrix.of_columns)[..., np.newaxis])
+        else:
+            found += own
+        errors.append(_times(found, matrix.sizes))
+    value = sum(parts[1:], parts[0])
     for bias in biases:
         value = value + bias
+    if not a.tracked:
+        return Bounded(value, None, a)
+    error = sum(errors[1:], errors[0])
+    if biases:
+        sizes = sum((a.size(bias) for bias in biases[1:]), a.size(biases[0]))
+        sizes = sizes.reshape(len(sizes), *(1,) * (value.ndim - 1), -1)
+        error = error + a.weights_of_sum(count, value.ndim)[0] * sizes
+    return Bounded(value, error, a)
 
-    def error() -> Array:
-        a, found, count = first.arithmetic, np.zeros(()), len(biases) + 1
-        terms, of_products = np.zeros(()), np.zeros(())
-        for part, (numbers, matrix) in zip(parts, products, strict=True):
-            own = numbers.read_again()
-            if matrix is None:
-                found, terms, count = found + own, terms + a.size(numbers.value), count + 1
-                continue
-            sizes = a.size(matrix).T
-            magnitude = a.size(numbers.value) @ sizes
-            found, of_products = found + own @ sizes * a.together(part, magnitude), of_products + magnitude
-            terms, count = terms + magnitude, count + matrix.shape[1]
-        for bias in biases:
-            terms = terms + a.size(bias)
-        return np.asarray(found + a.of_product(np.asarray(value), terms, of_products, count))
 
-    return first.made(np.asarray(value), error)
+def _times(errors: Array, sizes: Array) -> Array:
+    """Errors of vectors, in each way, times the sizes of a matrix, row by row: one product of matrices for each way."""
+    shape = errors.shape
+    found = errors.reshape(shape[0], -1, shape[-1]) @ sizes.swapaxes(-1, -2)
+    return found.reshape(*shape[:-1], -1)
+
+
+def added(parts: Sequence[Bounded], count: int) -> Bounded:
+    """A sum of so many roundings, of parts that have been added in any order."""
+    first = parts[0]
+    value, a = first.value, first.arithmetic
+    for part in parts[1:]:
+        value = value + part.value
+    if not a.tracked:
+        return Bounded(value, None, a)
+    error = sum((part.error for part in parts[1:]), first.error)
+    if a.expects:
+        error[1] += a.weights_of_sum(count, value.ndim)[2] * (value * value)
+    return Bounded(value, error, a).within_range()
+
+
+def affine(products: Sequence[Product], biases: Sequence[Array] = ()) -> Bounded:
+    """The sum of matrix products and biases, added in any order."""
+    count = roundings_of(products, biases)
+    return added([addends(products, biases, count)], count)
 
 
 def with_bounds(
@@ -239,8 +371,7 @@ def with_bounds(
     underflows: bool = False,
     blocks: bool = False,
 ) -> dict[str, Exact]:
-    """Results of arithmetic that tracks no errors for the backend, and the worst case of them for the judge; what is expected of them is
-    that of the same arithmetic once more, made when the judge asks.
+    """Results of arithmetic that tracks no errors for the backend; for the judge with their errors.
 
     compute: the results, with what is tracked of their errors; where ``left_out`` names initial states, also with their products left
         out: where the two differ, nothing is determined. in_half: whether numbers may be stored in HALF between steps: where they
@@ -248,7 +379,7 @@ def with_bounds(
         infinite may be NaN. blocks: whether there are gradients of which rounding may decide whether they pass: where that decides a
         result, too, nothing is determined.
     """
-    tracked, first = cache(compute), Tracking.NOTHING if VALUES_ALONE.get() else Tracking.WORST
+    tracked, first = cache(compute), Tracking.NOTHING if VALUES_ALONE.get() else Tracking.ERRORS
 
     def undetermined(name: str) -> Array:
         value = tracked(first)[name].value
@@ -272,22 +403,15 @@ def with_bounds(
         return np.isinf(tracked(first)[name].value) & ~np.isfinite(bound(name))
 
     def bound(name: str) -> Array:
-        magnitude = tracked(Tracking.WORST)[name].magnitude
+        magnitude = tracked(first)[name].magnitude
         assert not callable(magnitude)
         return magnitude
-
-    def spread(name: str) -> Steps:
-        squares = tracked(Tracking.EXPECTED)[name].magnitude
-        assert not callable(squares)
-        return Steps(squares)
 
     return {
         name: exact
         if exact.opaque
         else replace(
             exact,
-            magnitude=partial(bound, name),
-            spread=partial(spread, name),
             undetermined=partial(undetermined, name) if left_out or in_half or blocks else None,
             overflows=partial(overflows, name) if underflows else None,
         )

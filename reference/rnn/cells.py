@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
-from dualdnn.api.enumerations import cudnnMathType_t, cudnnNanPropagation_t
+from dualdnn.api.enumerations import cudnnDataType_t, cudnnMathType_t, cudnnNanPropagation_t
 from dualdnn.api.operations.rnn import RNNClipSpec, RNNSpec
 from dualdnn.api.operations.rnn.network import GRU, LSTM, PROJECTION, TANH
 from dualdnn.api.operations.specs import FLOAT, HALF
 
+from ..engine import EXPECTED_ASKED
 from ..precision import PRECISION
+from ..running import Running
 from ..view import Array
-from .bounded import Arithmetic, Bounded, Tracking, affine, concatenated
+from .bounded import (
+    SIGMOID,
+    TANGENT,
+    Arithmetic,
+    Bounded,
+    Matrix,
+    Product,
+    Tracking,
+    added,
+    addends,
+    affine,
+    concatenated,
+    roundings_of,
+    split,
+)
 
 LOW_UNIT = 2.0**-11  # of HALF and TF32
 PROPAGATES = cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN
@@ -22,19 +38,23 @@ PROPAGATES = cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN
 
 def arithmetic(network: RNNSpec, tracked: Tracking) -> Arithmetic:
     """What may be rounded where: docs/errata.md, D582. tracked: what is carried along of errors."""
-    unit, smallest, largest = PRECISION[network.precision if network.precision != HALF else FLOAT]
-    low = LOW_UNIT / unit
     tf32 = network.data_type == FLOAT and network.math_type != cudnnMathType_t.CUDNN_FMA_MATH
-    stored = low if network.data_type == HALF else 0.0
+    precision = network.precision if network.precision != HALF else FLOAT
+    return _arithmetic(precision, tf32, network.data_type == HALF, tracked, EXPECTED_ASKED.get())
+
+
+@cache
+def _arithmetic(precision: cudnnDataType_t, tf32: bool, in_half: bool, tracked: Tracking, expects: bool) -> Arithmetic:
+    unit, smallest, largest = PRECISION[precision]
+    low = LOW_UNIT / unit
     return Arithmetic(
-        unit,
-        tracked == Tracking.EXPECTED,
-        smallest,
-        low if tf32 else 0.0,
-        stored,
-        bool(tracked),
+        Running(unit, smallest=smallest),
+        tracked == Tracking.ERRORS and expects,
         largest,
-        stored > 0 and tracked == Tracking.OVERFLOWING,
+        low if tf32 else 0.0,
+        low if in_half else 0.0,
+        bool(tracked),
+        in_half and tracked == Tracking.OVERFLOWING,
         tracked == Tracking.PASSING,
     )
 
@@ -43,82 +63,98 @@ def arithmetic(network: RNNSpec, tracked: Tracking) -> Arithmetic:
 class Layer:
     """The weights of a pseudo-layer: gates below each other. None for what it does not have."""
 
-    input: Array | None
-    recurrent: Array
+    network: RNNSpec
+    input: Matrix | None
+    recurrent: Matrix
     input_bias: Array | None
     recurrent_bias: Array | None
-    projection: Array | None
+    projection: Matrix | None
 
     @classmethod
-    def of(cls, network: RNNSpec, space: Array, pseudo_layer: int) -> Layer:
+    def of(cls, network: RNNSpec, space: Array, pseudo_layer: int, exact: Arithmetic) -> Layer:
         """Those in the weight space of a network."""
         gates, first = network.gates, network.gates
-        projection = network.matrix(pseudo_layer, PROJECTION) if network.is_projected else None
 
         def stacked(found, count):
             """The weights that begin there, ``count`` of them below each other."""
-            if found is None:
-                return None
             values = space[found.offset : found.offset + count * found.rows * found.columns]
             return values.reshape(count * found.rows, found.columns)
 
+        def matrix(weight_id, count):
+            found = network.matrix(pseudo_layer, weight_id)
+            return None if found is None else Matrix(stacked(found, count), exact)
+
         def bias(weight_id):
-            found = stacked(network.bias_vector(pseudo_layer, weight_id), gates)
-            return None if found is None else found[:, 0]
+            found = network.bias_vector(pseudo_layer, weight_id)
+            return None if found is None else stacked(found, gates)[:, 0]
 
-        recurrent = stacked(network.matrix(pseudo_layer, first), gates)
+        recurrent = matrix(first, gates)
         assert recurrent is not None
-        matrix = stacked(network.matrix(pseudo_layer, 0), gates)
-        return cls(matrix, recurrent, bias(0), bias(first), stacked(projection, 1))
+        projection = matrix(PROJECTION, 1) if network.is_projected else None
+        return cls(network, matrix(0, gates), recurrent, bias(0), bias(first), projection)
 
-    def gates(self, which: slice, network: RNNSpec, x: Bounded, h: Bounded) -> list[Bounded]:
-        """The sums of products and biases of some gates that follow each other: one product for all of them."""
-        biases = [*self.biases(self.input_bias, which, network), *self.biases(self.recurrent_bias, which, network)]
-        terms = [self.from_state(which, network, h)]
-        if self.input is not None:
-            terms.append(self.from_input(which, network, x))
-        elif which.stop - which.start == 1:
-            terms.append((x, None))
-        else:  # the input itself, for every gate
-            terms.append((concatenated([x] * (which.stop - which.start)), None))
-        return split(affine(terms, biases), which.stop - which.start)
+    @property
+    def groups(self) -> tuple[slice, ...]:
+        """Gates whose sums are one product: all; of a GRU r and i, of which h' waits for r."""
+        return (slice(0, 2), slice(2, 3)) if self.network.cell == GRU else (slice(0, self.network.gates),)
 
-    def from_input(self, which: slice, network: RNNSpec, x: Bounded) -> tuple[Bounded, Array | None]:
-        return x, None if self.input is None else self.input[rows(which, network)]
+    @cached_property
+    def of_states(self) -> list[Matrix]:
+        """What multiplies states in the sums of each group."""
+        return [self.recurrent.part(self._rows(group)) for group in self.groups]
 
-    def from_state(self, which: slice, network: RNNSpec, h: Bounded) -> tuple[Bounded, Array | None]:
-        return h, self.recurrent[rows(which, network)]
+    @cached_property
+    def roundings(self) -> int:
+        """Those of a sum that has products of inputs and of states."""
+        biases = [bias for bias in (self.input_bias, self.recurrent_bias) if bias is not None]
+        return roundings_of([(None, self.recurrent), (None, self.input)], biases)
+
+    def from_inputs(self, x: Bounded) -> list[Bounded]:
+        """What the inputs of all steps add to the sums of the first group, with all biases; of a GRU behind it the input's whole sum for h'."""
+        first, *rest = self.groups
+        both = self._biases(self.input_bias, first) + self._biases(self.recurrent_bias, first)
+        begun = addends([self._product(first, x)], both, self.roundings)
+        return [begun, *(affine([self._product(group, x)], self._biases(self.input_bias, group)) for group in rest)]
+
+    def gates(self, begun: Bounded, h: Bounded) -> Bounded:
+        """The sums of the first group."""
+        return added([begun, addends([(h, self.of_states[0])], (), self.roundings)], self.roundings)
+
+    def of_state(self, h: Bounded) -> Bounded:
+        """What r of a GRU multiplies."""
+        return affine([(h, self.of_states[1])], self._biases(self.recurrent_bias, self.groups[1]))
 
     def of_a_zero_state(self) -> Layer:
         """The layer whose products with a state of zeros are zeros, as if they were left out."""
-        return replace(self, recurrent=np.where(np.isfinite(self.recurrent), self.recurrent, 0))
+        weights = self.recurrent.rows
+        finite = np.where(np.isfinite(weights), weights, 0)
+        return replace(self, recurrent=Matrix(finite, self.recurrent.arithmetic))
 
-    def biases(self, bias: Array | None, which: slice, network: RNNSpec) -> Sequence[Array]:
-        return [] if bias is None else [bias[rows(which, network)]]
+    def _product(self, group: slice, x: Bounded) -> Product:
+        if self.input is not None:
+            return x, self.input.part(self._rows(group))
+        return concatenated([x] * (group.stop - group.start)), None  # the input itself, for every gate
 
+    def _biases(self, bias: Array | None, group: slice) -> list[Array]:
+        return [] if bias is None else [bias[self._rows(group)]]
 
-def rows(which: slice, network: RNNSpec) -> slice:
-    """The rows of some gates in matrices and biases."""
-    return slice(which.start * network.hidden, which.stop * network.hidden)
-
-
-def split(numbers: Bounded, count: int) -> list[Bounded]:
-    """Equal parts along the last axis."""
-    width = numbers.value.shape[-1] // count
-    return [numbers[..., i * width : (i + 1) * width] for i in range(count)]
+    def _rows(self, group: slice) -> slice:
+        """The rows of some gates in matrices and biases."""
+        return slice(group.start * self.network.hidden, group.stop * self.network.hidden)
 
 
 @dataclass(frozen=True)
 class Step:
-    """What a cell computed in one step: its gates, the state before and after it, what it puts out.
+    """What a cell computed in one step: its gates, the state behind it, what it puts out.
 
-    gates: of an LSTM i, f, c' and o; of a GRU r, i, h' and what r multiplies; otherwise none. hidden: the output before it is
-    projected. inside, unsure: where the state of an LSTM was not clipped, or the sum of a ReLU is positive; where rounding
-    decides that.
+    gates: side by side, of an LSTM i, f, c' and o; of a GRU r, i, h' and what r multiplies; otherwise none. shown: tanh of the state of an LSTM.
+    hidden: the output before it is projected. inside, unsure: where the state of an LSTM was not clipped, or the sum of a ReLU is positive;
+    where rounding decides that, in each way; None where nothing is clipped or rectified, or nothing is unsure.
     """
 
-    gates: tuple[Bounded, ...]
+    gates: Bounded | None
     cell: Bounded | None
+    shown: Bounded | None
     hidden: Bounded
     output: Bounded
     inside: Array | None = None
@@ -128,65 +164,87 @@ class Step:
         """This step of the sequences where the condition holds, the other one of those elsewhere."""
 
         def chosen(own: Bounded | Array | None, others: Any) -> Any:
-            if own is None:
+            if isinstance(own, Bounded):
+                return own.select(where, others)
+            if own is None and others is None:
                 return None
-            return own.select(where, others) if isinstance(own, Bounded) else np.where(where, own, others)
+            return np.where(where, False if own is None else own, False if others is None else others)
 
-        gates = tuple(chosen(*pair) for pair in zip(self.gates, other.gates, strict=True))
-        rest = (chosen(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)[1:])
-        return Step(gates, *rest)
+        return Step(*(chosen(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)))
 
 
-def step(network: RNNSpec, layer: Layer, x: Bounded, h: Bounded, c: Bounded | None) -> Step:
-    """One step of every sequence. c of an LSTM is None where it is zero and its products are left out."""
-    if network.cell == LSTM:
-        i, f, new, o = layer.gates(slice(0, 4), network, x, h)
-        gates = i.sigmoid(), f.sigmoid(), new.tanh(), o.sigmoid()
-        raw = gates[0] * gates[2] if c is None else gates[1] * c + gates[0] * gates[2]
-        cell, inside, unsure = clipped(raw, network.clip)
+def step(layer: Layer, given: list[Bounded], h: Bounded, c: Bounded | None) -> Step:
+    """One step of every sequence. given: what inputs add (``Layer.from_inputs``). c of an LSTM is None where it is zero and its products are
+    left out."""
+    cell_of = layer.network.cell
+    total = layer.gates(given[0], h)
+    if cell_of == LSTM:
+        gates = _gates_of_lstm(total)
+        i, f, new, o = split(gates, 4)
+        raw = i * new if c is None else f * c + i * new
+        cell, inside, unsure = clipped(raw, layer.network.clip)
         cell = cell.kept()
-        hidden = gates[3] * cell.tanh()
-        return Step(gates, cell, hidden, projected(layer, hidden), inside, unsure)
-    if network.cell == GRU:
-        r, i = (gate.sigmoid() for gate in layer.gates(slice(0, 2), network, x, h))
-        last = slice(2, 3)
-        recurrent = affine([layer.from_state(last, network, h)], layer.biases(layer.recurrent_bias, last, network))
-        own = affine([layer.from_input(last, network, x)], layer.biases(layer.input_bias, last, network))
-        new = (own + r * recurrent).tanh()
+        shown = cell.tanh()
+        hidden = o * shown
+        return Step(gates, cell, shown, hidden, projected(layer, hidden), inside, unsure)
+    if cell_of == GRU:
+        both = total.sigmoid()
+        r, i = split(both, 2)
+        recurrent = layer.of_state(h)
+        new = (given[1] + r * recurrent).tanh()
         hidden = i.complement() * new + i * h
-        return Step((r, i, new, recurrent), None, hidden, hidden.kept())
-    (total,) = layer.gates(slice(0, 1), network, x, h)
-    if network.cell == TANH:
+        return Step(concatenated([both, new, recurrent]), None, None, hidden, hidden.kept())
+    if cell_of == TANH:
         hidden = total.tanh()
-        return Step((), None, hidden, hidden.kept())
+        return Step(None, None, None, hidden, hidden.kept())
     hidden = total.relu()
-    unsure = (
-        ~(np.abs(total.value) > total.arithmetic.reach(total.error)) & (total.error != 0) & np.isfinite(total.value)
-    )
-    return Step((), None, hidden, hidden.kept(), total.value > 0, unsure)
+    return Step(None, None, None, hidden, hidden.kept(), total.value > 0, unsure_of(total, np.abs(total.value)))
+
+
+def _gates_of_lstm(total: Bounded) -> Bounded:
+    """i, f, c' and o, of their sums."""
+    width = total.value.shape[-1] // 4
+    value = 1 / (1 + np.exp(-total.value))
+    new = slice(2 * width, 3 * width)
+    value[..., new] = np.tanh(total.value[..., new])
+    return total.through(value, _falling(width))
+
+
+@cache
+def _falling(width: int) -> Array:
+    """How the functions of the gates of an LSTM flatten, each of so many numbers."""
+    return np.repeat((SIGMOID, SIGMOID, TANGENT, SIGMOID), width)
+
+
+def unsure_of(numbers: Bounded, distance: Array) -> Array | None:
+    """Where numbers may be on either side of a threshold at this distance."""
+    if not numbers.arithmetic.tracked:
+        return None
+    reach = numbers.arithmetic.reach(numbers.error)
+    unsure = ~(distance > reach) & (reach != 0) & np.isfinite(numbers.value)
+    return unsure if unsure.any() else None
 
 
 def projected(layer: Layer, hidden: Bounded) -> Bounded:
     """The output of an LSTM: W_r h where the network projects."""
-    return (hidden if layer.projection is None else affine([(hidden.kept(), layer.projection)], [])).kept()
+    return (hidden if layer.projection is None else affine([(hidden.kept(), layer.projection)])).kept()
 
 
-def clipped(state: Bounded, clip: RNNClipSpec) -> tuple[Bounded, Array, Array]:
+def clipped(state: Bounded, clip: RNNClipSpec) -> tuple[Bounded, Array | None, Array | None]:
     """The state within its range, where it was inside, and where rounding decides that. With CUDNN_NOT_PROPAGATE_NAN a NaN becomes the lower bound."""
-    value = state.value
+    value, a = state.value, state.arithmetic
     if not clip.is_on:
-        return state, np.ones(value.shape, bool), np.zeros(value.shape, bool)
+        return state, None, None
     lower, upper = (float(np.float32(bound)) for bound in (clip.lower, clip.upper))
     if state.value.dtype != np.float64:
         lower, upper = clip.lower, clip.upper
     limited = np.minimum(np.maximum(value, lower), upper)
     if clip.nan != PROPAGATES:
         limited = np.where(np.isnan(value), lower, limited)
-    reach = state.arithmetic.reach(state.error)
-    unsure = ~(np.minimum(np.abs(value - lower), np.abs(value - upper)) > reach) & (reach != 0) & np.isfinite(value)
-
-    def error() -> Array:
-        outside = (value + reach < lower) | (value - reach > upper) | (np.isnan(value) & (clip.nan != PROPAGATES))
-        return np.where(outside, 0, state.error)
-
-    return state.made(limited, error), (value >= lower) & (value <= upper), unsure
+    inside = (value >= lower) & (value <= upper)
+    if not a.tracked:
+        return Bounded(limited, None, a), inside, None
+    reach = a.reach(state.error)
+    outside = (value + reach < lower) | (value - reach > upper) | (np.isnan(value) & (clip.nan != PROPAGATES))
+    unsure = unsure_of(state, np.minimum(np.abs(value - lower), np.abs(value - upper)))
+    return Bounded(limited, np.where(outside, 0, state.error), a).within_range(), inside, unsure

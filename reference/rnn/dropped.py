@@ -27,8 +27,7 @@ def dropped(vectors: Bounded, kept: Array, probability: float) -> Bounded:
     """vectors / (1 - probability) where kept, 0 elsewhere, as memory holds them; of gradients too."""
     rest = 1 - vectors.value.dtype.type(probability)
     value, a = np.where(kept, vectors.value / rest, 0), vectors.arithmetic
-
-    def error() -> Array:
-        return np.where(kept, vectors.error * a.size(1 / rest), 0) + a.rounded(ROUNDINGS, value)
-
-    return vectors.made(value, error).kept()
+    if not a.tracked:
+        return Bounded(value, None, a).kept()
+    grown = vectors.error * a.beside(a.each(lambda way: way.size(1 / rest)), value.ndim)
+    return Bounded(value, np.where(kept, grown, 0) + a.rounded(ROUNDINGS, value), a).within_range().kept()

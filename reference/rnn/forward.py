@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from dualdnn.api.operations import RNNForward
@@ -15,7 +16,7 @@ from dualdnn.api.operations.specs import HALF
 from ..dropout import advanced
 from ..engine import Exact, implements
 from ..view import Array
-from .bounded import Bounded, Tracking, concatenated, joined, with_bounds
+from .bounded import Bounded, Tracking, concatenated, stacked, with_bounds
 from .cells import Layer, Step, arithmetic, step
 from .dropped import Masks, dropped, masks_of
 
@@ -44,11 +45,12 @@ def packed(spec: RNNDataSpec, values: Array) -> Array:
 def container(spec: RNNDataSpec, values: Bounded) -> Exact:
     """The contents of a container: paddingFill, or anything, in the padding."""
     padding = (np.arange(spec.max_length)[:, np.newaxis] >= np.asarray(spec.lengths))[..., np.newaxis]
-    value = np.where(padding, 0 if spec.padding_fill is None else spec.padding_fill, values.value)
-    if not values.arithmetic.tracked:
-        return values.result(packed(spec, value))
-    error = np.where(padding, np.inf if spec.padding_fill is None else 0, values.error)
-    return values.result(packed(spec, value), packed(spec, error))
+    fill = spec.padding_fill
+    if padding.any():
+        a, value = values.arithmetic, np.where(padding, 0 if fill is None else fill, values.value)
+        error = np.where(padding, np.inf if fill is None else 0, values.error) if a.tracked else None
+        values = Bounded(value, error, a)
+    return values.result(partial(packed, spec))
 
 
 @dataclass
@@ -56,21 +58,30 @@ class Pass:
     """One pseudo-layer over all steps: what each did, and the states at the end."""
 
     layer: Layer
-    inputs: list[Bounded]
-    before: dict[int, tuple[Bounded, Bounded | None]] = field(default_factory=dict)  # step -> (h, c) that it began with
+    inputs: Bounded  # (step, sequence, element)
+    before: dict[int, tuple[Bounded, Bounded]] = field(default_factory=dict)  # step -> (h, c) that it began with
     steps: dict[int, Step] = field(default_factory=dict)
     hidden: Bounded | None = None
     cell: Bounded | None = None
 
+    def of_steps(self, name: str) -> Bounded:
+        """What a step has of this name, of all steps."""
+        return stacked([getattr(self.steps[at], name) for at in range(len(self.steps))])
+
+    def states(self, which: int) -> Bounded:
+        """h or c, 0 or 1, with which each step began."""
+        return stacked([self.before[at][which] for at in range(len(self.before))])
+
 
 @dataclass
 class Network:
-    """A forward computation: the passes of all pseudo-layers and the outputs of the last layer."""
+    """A forward computation: the passes of all pseudo-layers and the outputs of the last layer (step, sequence, element)."""
 
     spec: RNNSpec
+    valid: list[Array | None]  # of each step, which sequences have it; None: all
     lengths: Array
     passes: list[Pass]
-    outputs: list[Bounded]
+    outputs: Bounded
     masks: Masks
 
     @classmethod
@@ -90,44 +101,46 @@ class Network:
         masks: of dropout; none where nothing is dropped. tracked: what is carried along of errors. left_out: which initial states, h or
         c, are zeros whose products are left out."""
         exact = arithmetic(spec, tracked)
-        inputs = [Bounded.exact(vectors, exact) for vectors in values]
+        inputs = Bounded(values, None, exact)
         lengths = np.asarray(x.lengths)[:, np.newaxis]
-        made = cls(spec, lengths, [], [], masks)
+        valid = [None if there.all() else there for there in (lengths > at for at in range(len(values)))]
+        made = cls(spec, valid, lengths, [], inputs, masks)
         for layer in range(spec.layers):
             found = []
             for direction in range(spec.directions):
                 pseudo_layer = layer * spec.directions + direction
-                one = Pass(Layer.of(spec, space, pseudo_layer), inputs)
+                one = Pass(Layer.of(spec, space, pseudo_layer, exact), inputs)
                 made.passes.append(one)
                 found.append(made._run(one, direction, left_out, *(_state(spec, x, s, pseudo_layer, w, values.dtype, exact)
                                                          for s, w in ((hx, spec.projected), (cx, spec.hidden)))))  # fmt: skip
-            inputs = [concatenated([outputs[at] for outputs in found]) for at in range(len(inputs))]
+            inputs = found[0] if len(found) == 1 else concatenated(found)
             if layer < len(masks):
-                inputs = [dropped(v, kept, spec.dropout) for v, kept in zip(inputs, masks[layer], strict=True)]
+                inputs = dropped(inputs, masks[layer], spec.dropout)
         made.outputs = inputs
         return made
 
-    def _run(self, one: Pass, direction: int, left_out: str, h: Bounded, c: Bounded) -> list[Bounded]:
+    def _run(self, one: Pass, direction: int, left_out: str, h: Bounded, c: Bounded) -> Bounded:
         """The outputs of a pseudo-layer at all steps."""
         first = one.layer.of_a_zero_state() if "h" in left_out else one.layer
-        outputs = [h] * len(one.inputs)
-        for at in reversed(range(len(outputs))) if direction else range(len(outputs)):
-            valid = self.lengths > at
+        given, steps = one.layer.from_inputs(one.inputs), range(len(self.valid))
+        outputs = [h] * len(steps)
+        for at in reversed(steps) if direction else steps:
             one.before[at] = h, c
-            found = step(self.spec, one.layer, one.inputs[at], h, c)
+            here, valid = [part.at(at) for part in given], self.valid[at]
+            found = step(one.layer, here, h, c)
             if left_out:
-                begun = self.lengths != at + 1 if direction else np.full_like(valid, at > 0)
-                found = found.select(begun, step(self.spec, first, one.inputs[at], h, None if "c" in left_out else c))
+                begun = self.lengths != at + 1 if direction else np.full_like(self.lengths, at > 0, bool)
+                found = found.select(begun, step(first, here, h, None if "c" in left_out else c))
             one.steps[at] = found
             h = outputs[at] = found.output.select(valid, h)
             c = c if found.cell is None else found.cell.select(valid, c)
         one.hidden, one.cell = h, c
-        return outputs
+        return stacked(outputs)
 
 
 def _state(spec, x, given, pseudo_layer, width, dtype, exact):
     value = np.zeros((x.batch, width), dtype) if given is None else given[pseudo_layer]
-    return Bounded.exact(value, exact)
+    return Bounded(value, None, exact)
 
 
 def absent(spec: RNNSpec, space: Array, no_h: bool, no_c: bool) -> str:
@@ -152,7 +165,7 @@ def rnn_forward(
 
     def compute(tracked: Tracking, left_out: str = "") -> dict[str, Exact]:
         found = Network.run(spec, operation.x, values, space.reshape(-1), hx, cx, masks, tracked, left_out)
-        results = {"y": container(operation.y, stacked(found.outputs))}
+        results = {"y": container(operation.y, found.outputs)}
         if operation.hy is not None:
             results["hy"] = stacked([one.hidden for one in found.passes if one.hidden]).result()
         if operation.cy is not None and spec.cell == LSTM:
@@ -168,8 +181,3 @@ def rnn_forward(
     if states is not None:
         results["states"] = Exact.kept(advanced(states))
     return results
-
-
-def stacked(parts: list[Bounded]) -> Bounded:
-    """Below each other along a new first axis."""
-    return joined(parts, np.stack)

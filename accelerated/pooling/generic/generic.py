@@ -90,8 +90,7 @@ def pack_width(problem: PoolingProblem) -> int:
     fit."""
     shape = problem.shape
     widths = (shape.width, *([VECTOR] if shape.width == PACK_BYTES else []))
-    scalar_bytes = PACK_BYTES // shape.width
-    return next((width for width in widths if problem.fits(width * scalar_bytes) and shape.packs(width)), 1)
+    return next((width for width in widths if problem.aligned and shape.packs(width)), 1)
 
 
 def walk_of(shape: Shape, width: int, forward: bool) -> WalkStruct:

@@ -47,7 +47,7 @@ class GenericForward(PoolingSolver):
 def _bands(problem: PoolingProblem) -> Configuration | None:
     """Return the launch for bands of high windows; None where windows are low, or rows are no neighbours in memory, or
     too long."""
-    shape, scalar_bytes = problem.shape, problem.operation.x.scalar_bytes
+    shape = problem.shape
     high, deep, row = shape.axes
     rows = min(high.window, high.input)
     apart = rows <= MAX_BANDS * high.stride or shape.covered >= LARGE_WINDOW
@@ -56,10 +56,9 @@ def _bands(problem: PoolingProblem) -> Configuration | None:
     steps = [row.input, high.x_stride, deep.x_stride, *shape.x_steps]
 
     def divides(width: int) -> bool:
-        fits = shape.packs(width) if shape.channels_last else all(step % width == 0 for step in steps)
-        return fits and problem.fits(width * scalar_bytes)
+        return shape.packs(width) if shape.channels_last else all(step % width == 0 for step in steps)
 
-    width = next(filter(divides, (shape.width, shape.width // 2)), 1)
+    width = next(filter(divides, (shape.width, shape.width // 2)), 1) if problem.aligned else 1
     packs, neighbours, channels, step = row.input // width, 1, 1, width
     if shape.channels_last:
         neighbours = gcd(shape.extents[-1] // width, power_of_two(max(1, THREADS // row.input)))

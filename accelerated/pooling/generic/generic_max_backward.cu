@@ -239,7 +239,7 @@ __device__ __forceinline__ void gather(const MaxTileArguments& a, const BlockTil
       window = window * int(windows[d].divisor) + tile.first_window(pooling, d, i[d]) - low[d];
     }
     own = signs < 0 ? APART : own + group * layout.source_pitch;
-    const unsigned twice = own & NONE | own << 16;
+    const unsigned twice = own | own << 16;
     COMPUTE sum[P];
 #pragma unroll
     for (int k = 0; k < P; k++) sum[k] = 0;

@@ -18,8 +18,9 @@ ITEMS, HALF_ITEMS = 4, 8  # planes or channels of a pack; of elements of 16 bits
 MAX_BLOCK_GROUPS = 32  # generic_tile.cuh has the same
 OFFSET_BYTES = 16 * MAX_BLOCK_GROUPS
 INDEX_BYTES = 2
-MAX_POSITIONS = 2**16 - 2  # of the inputs of a block, whose indices have 16 bits, two of which say that there is none
-SHARED_BYTES = (40 * 1024, 100 * 1024)  # of a block, several of which share an SM; more where tiles would be small
+# Of a block, several of which share an SM; more where tiles would be small. Indices of maxima, of which two say that
+# there is none, have 16 bits, and elements whose maxima have gradients as many or more.
+SHARED_BYTES = (40 * 1024, 100 * 1024)
 SMALL_TILE = 2.0  # times what a tile owns that a block keeps for it, from which more memory is worth it
 TINY_TILE = 8.0  # the same, from which maxima are found too often
 BANK_BYTES = 128  # of shared memory that one access reads without conflicts
@@ -111,7 +112,7 @@ class Tile:
         """Return how many packs lie between groups in shared memory, for neighbouring threads to access different
         banks."""
         lanes = BANK_BYTES // min(PACK_BYTES, self.items * self.scalar_bytes)
-        return positions if self.neighbours == 1 else positions + (max(1, lanes // self.neighbours) - positions) % lanes
+        return positions if self.neighbours == 1 else positions + (lanes // self.neighbours - positions) % lanes
 
     @property
     def source_pitch(self) -> int:
@@ -135,7 +136,7 @@ class Tile:
 
     def fits(self, groups: int) -> bool:
         """Return whether a block can have so many groups."""
-        return self.areas(groups)[2] <= self.shared_bytes and groups * self.source_pitch <= MAX_POSITIONS
+        return self.areas(groups)[2] <= self.shared_bytes
 
     @property
     def threads(self) -> int:
@@ -207,7 +208,7 @@ def tiled(problem: PoolingProblem, source: str) -> Configuration | None:
     extents, x_steps, y_steps = list(shape.extents), list(shape.x_steps), list(shape.y_steps)
     scalar_bytes = problem.operation.x.scalar_bytes
     items = HALF_ITEMS if scalar_bytes == 2 else ITEMS
-    packed = problem.fits(min(PACK_BYTES, items * scalar_bytes)) and shape.packs(items)
+    packed = problem.aligned and shape.packs(items)
     channels = shape.channels_last or (x_steps[-1] == 1 and shape.axes[2].x_stride != 1)
     items = items if packed or (not channels and extents[-1] % items == 0) else 1
     x_item, y_item = x_steps[-1], y_steps[-1]
@@ -215,9 +216,9 @@ def tiled(problem: PoolingProblem, source: str) -> Configuration | None:
     x_steps[-1], y_steps[-1] = x_item * items, y_item * items
     groups = prod(extents)
     most = GROUP_BYTES // (items * scalar_bytes) if channels else 1
-    neighbours = power_of_two(max(1, min(extents[-1], most, MAX_BLOCK_GROUPS)))
+    neighbours = power_of_two(min(extents[-1], most))
     tile = tile_of(problem, items, neighbours, groups)
-    if tile is None or len(extents) > MAX_OUTER:
+    if tile is None:
         return None
     block_groups = neighbours
     if prod(tile.parts) == 1:

@@ -53,7 +53,7 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void slide(c
 
   int x_offset = int(min(pack, sliding.packs - 1)) * CHANNELS, y_offset = x_offset;
   sliding.add_plane(min(plane_of_block + plane, sliding.planes - 1), x_offset, y_offset);
-  const View<Access> view(sliding, 1, sliding.x_stride[1], Access::along(sliding.x_stride[2]), tile1, tile2);
+  const View<Access> view(sliding, sliding.x_stride[1], Access::along(sliding.x_stride[2]), tile1, tile2);
   const int x_plane = x_offset;
   int o2 = tile2 * TILE2, i1 = tile1 * S1, i2 = tile2 * COLUMNS;
   x_offset += i1 * sliding.x_stride[1] + i2 * Access::along(sliding.x_stride[2]);

@@ -78,16 +78,15 @@ template <class Access> struct View {
   int line[K1], item[ITEMS];  // distances in memory; of those in one access only the first
   int before1, before2;       // how many lines and columns of the first window lie outside
 
-  // `unit`: that of the distances, for an element.
-  __device__ __forceinline__ View(const Sliding& sliding, int unit, int stride1, int stride2, int tile1, int tile2) {
+  __device__ __forceinline__ View(const Sliding& sliding, int stride1, int stride2, int tile1, int tile2) {
     int i1 = tile1 * S1 - P1, i2 = tile2 * Axis2::INPUTS + Axis2::BEGIN;
 #pragma unroll
-    for (int k1 = 0; k1 < K1; k1++) line[k1] = min(max(i1 + k1, 0), sliding.input[1] - 1) * (stride1 * unit);
+    for (int k1 = 0; k1 < K1; k1++) line[k1] = min(max(i1 + k1, 0), sliding.input[1] - 1) * stride1;
 #pragma unroll
     for (int n = 0; n < ITEMS; n++)
       if (packed(n))  // of a tile that exists entirely, or not at all
-        item[n] = min(max(i2 * CHANNELS + n, 0), sliding.input[2] * CHANNELS - PACK) * unit;
-      else item[n] = (min(max(i2 + n / CHANNELS, 0), sliding.input[2] - 1) * stride2 + n % CHANNELS) * unit;
+        item[n] = min(max(i2 * CHANNELS + n, 0), sliding.input[2] * CHANNELS - PACK);
+      else item[n] = min(max(i2 + n / CHANNELS, 0), sliding.input[2] - 1) * stride2 + n % CHANNELS;
     before1 = max(-i1, 0), before2 = max(-i2, 0);
   }
   // Where the pack of an item begins, and whether it is read in one access.

@@ -5,15 +5,13 @@ from __future__ import annotations
 from ctypes import c_int, c_uint
 from dataclasses import dataclass, replace
 from math import gcd, prod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from dualdnn.api.operations.specs import HALF, SCALAR_BYTES
 
 from ...primitives.geometry import FastDivmod
 from ..problem import L2_BYTES, MAX_BACKWARD, WARP, Axis, Configuration, PoolingProblem
 from ..static_window import (
-    MAX_PACK,
-    MAX_TILE,
     ROW_BYTES,
     Access,
     LayoutStruct,
@@ -21,6 +19,7 @@ from ..static_window import (
     StaticShape,
     StaticWindowSolver,
     access_of,
+    begins_in_the_end,
     static_shape,
     steps_of_blocks,
 )
@@ -69,23 +68,24 @@ class MaxBackward(StaticWindowSolver):
         image = static.is_image
         if image:  # the sliding-window loop goes down their height
             static = replace(static, axes=[static.axes[d] for d in (1, 0, 2)])
-        row_access = _row_access(static) if problem.aligned else None
+        # Behind the last pack of a row there is none to read in place of what lies outside.
+        row_bytes = {} if begins_in_the_end(static.axes[2]) else ROW_BYTES
+        row_access = _row_access(static) if problem.aligned and row_bytes else None
         channels, large = static.channels > 1, static.scalar_bytes >= 4
         kind = "images" if image else "volumes"
         prefetches = problem.operation.nbytes("x") > L2_BYTES
         name = "rows of channels" if row_access else f"{kind} {'of channels' if channels else 'in rows'}"
         settings = SETTINGS[name, large]
-        if prefetches and not row_access:
+        if prefetches:
             settings = SETTINGS.get((f"large {name}", large), settings)
         if row_access:
             settings = replace(settings, row_channels=row_access.channels)
-        access = row_access or access_of(problem, static, settings)
+        access = row_access or access_of(problem, static, settings, row_bytes)
         if access.kind in SINGLE:
             settings = SETTINGS[f"{kind} {'of single channels' if channels else 'in single elements'}", large]
-        found = _sliding(problem, static, access, settings, prefetches and access.kind not in SINGLE)
-        if found is None:
-            return None
-        sliding, blocks, shared_bytes = found
+        sliding, blocks, shared_bytes = _sliding(
+            problem, static, access, settings, prefetches and access.kind not in SINGLE
+        )
         fields = ("sliding", sliding), *problem.factors, ("propagate", c_int(problem.operation.pooling.nan))
         block = -(-sliding.items // WARP) * WARP, 1, 1
         window = static, access, settings
@@ -97,13 +97,11 @@ def _row_access(static: StaticShape) -> Access | None:
     along, channels = static.axes[2], static.channels
     if not 1 < channels <= MAX_ROW_CHANNELS or (along.x_stride, along.y_stride) != (channels, channels):
         return None
-    pack = min(ROW_BYTES[ROW_CHANNELS_ACCESS] // static.scalar_bytes, MAX_PACK)
+    pack = ROW_BYTES[ROW_CHANNELS_ACCESS] // static.scalar_bytes
     tile = pack // gcd(pack, along.stride)
     strides = (*static.x_steps, *(axis.x_stride for axis in static.axes[:2] if axis.input > 1))
     fits = along.input % (tile * along.stride) == 0 and all(step % pack == 0 for step in strides)
-    return (
-        Access(ROW_CHANNELS_ACCESS, tile, channels, pack, False, 1) if pack > 1 and tile <= MAX_TILE and fits else None
-    )
+    return Access(ROW_CHANNELS_ACCESS, tile, channels, pack, False, 1) if pack > 1 and fits else None
 
 
 class SlidingStruct(LayoutStruct):
@@ -165,10 +163,10 @@ class Side:
         return self.before if self.parts > 1 else 0
 
 
-def _sides(static: StaticShape, access: Access, room: int) -> tuple[Side, Side] | None:
+def _sides(static: StaticShape, access: Access, room: int) -> tuple[Side, Side]:
     """Return how blocks of at most ``room`` tiles share axes 1 and 2: with the fewest tiles that are scanned twice."""
     _, a1, a2 = static.axes
-    best = None
+    best: Any = None
     for parts2 in range(1, a2.input + 1):
         columns = Side.of(a2, access.tile, parts2)
         if columns.parts != parts2:
@@ -182,7 +180,7 @@ def _sides(static: StaticShape, access: Access, room: int) -> tuple[Side, Side] 
         cost = rows.parts * rows.scanned * columns.parts * columns.scanned
         if best is None or cost < best[0]:
             best = cost, rows, columns
-    return best and best[1:]
+    return best[1:]
 
 
 def _cell_bytes(problem: PoolingProblem, windows: int) -> int:
@@ -194,17 +192,13 @@ def _cell_bytes(problem: PoolingProblem, windows: int) -> int:
 
 def _sliding(
     problem: PoolingProblem, static: StaticShape, access: Access, settings: Settings, prefetches: bool
-) -> tuple[SlidingStruct, int, int] | None:
-    """Return how blocks share the work, their number, and the bytes of shared memory of each; None if a block cannot
-    hold its part."""
+) -> tuple[SlidingStruct, int, int]:
+    """Return how blocks share the work, their number, and the bytes of shared memory of each."""
     a0, planes = static.axes[0], prod(static.extents)
-    groups = -(-access.packs // max(1, settings.group_bytes // (access.channels * static.scalar_bytes)))
+    groups = -(-access.packs // (settings.group_bytes // (access.channels * static.scalar_bytes)))
     group_packs = -(-access.packs // groups)  # about the same of all groups
     groups = -(-access.packs // group_packs)
-    found = _sides(static, access, settings.threads // group_packs)
-    if found is None:
-        return None
-    rows, columns = found
+    rows, columns = _sides(static, access, settings.threads // group_packs)
     threads = rows.scanned * columns.scanned * group_packs
     at_once = settings.blocks * problem.device.multiprocessors
     cells = (rows.scanned + rows.around) * (columns.scanned + columns.around) * group_packs
@@ -212,9 +206,7 @@ def _sliding(
     # Small planes share a block: as many as leave enough blocks, but a warp of threads at least.
     wanted = max(WARP // threads, -(-planes // at_once))
     possible = min(settings.threads // threads, MAX_SHARED_BYTES // plane_bytes, planes)
-    if possible == 0:
-        return None
-    block_planes = max(1, min(possible, wanted)) if rows.parts == columns.parts == 1 else 1
+    block_planes = min(possible, wanted) if rows.parts == columns.parts == 1 else 1
     blocks = groups * columns.parts * rows.parts * -(-planes // block_planes)
     steps = -(-(a0.input + a0.padding) // a0.stride)
     # Of blocks with few threads more run, of many planes half as many as fit are enough.

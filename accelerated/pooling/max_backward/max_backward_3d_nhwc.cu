@@ -34,7 +34,6 @@ struct Scatter : Layout {
   FastDivmod threads2, columns,
       stage_columns;            // of a block along axis 2: threads, columns of x that it writes, that it scans
   unsigned words, stage_packs;  // of channels in all; of a plane that a block scans
-  unsigned scanning;            // consumers with windows; those behind them fill the last warp
   int tile[2], before[2],
       windows[2];  // of a block along axes 1 and 2: windows that begin where it writes, those before, all
 };
@@ -238,10 +237,9 @@ static_assert(S0 <= 2, "planes that are new in a step");
 // Threads that scan at windows.
 template <bool PROPAGATES> __device__ __forceinline__ void scan_windows(const ScatterArguments& a, Part& part) {
   const Scatter& scatter = a.scatter;
-  const unsigned consumer = min(threadIdx.x, scatter.scanning - 1);
-  const unsigned word_of_group = consumer % GROUP_WORDS, word = part.group * GROUP_WORDS + word_of_group;
+  const unsigned word_of_group = threadIdx.x % GROUP_WORDS, word = part.group * GROUP_WORDS + word_of_group;
   unsigned q2;
-  const unsigned q1 = scatter.threads2.divide(consumer / GROUP_WORDS, q2);
+  const unsigned q1 = scatter.threads2.divide(threadIdx.x / GROUP_WORDS, q2);
   const int own1 = int(q1) * TILE1, own2 = int(q2) * TILE2, window1 = part.first[0] + own1,
             window2 = part.first[1] + own2;
   const int columns = scatter.columns.divisor;
@@ -264,7 +262,7 @@ template <bool PROPAGATES> __device__ __forceinline__ void scan_windows(const Sc
     const int w1 = n / TILE2, w2 = n % TILE2;
     const bool inside1 = own1 + w1 < scatter.windows[0] && unsigned(window1 + w1) < unsigned(scatter.output[1]);
     const bool inside2 = own2 + w2 < scatter.windows[1] && unsigned(window2 + w2) < unsigned(scatter.output[2]);
-    if (consumer == threadIdx.x && word < part.words && inside1 && inside2) exists |= 1u << n;
+    if (word < part.words && inside1 && inside2) exists |= 1u << n;
   }
   const unsigned line_bytes = scatter.stage_columns.divisor * (GROUP_WORDS * sizeof(Word));
   const unsigned mine_bytes = own1 * S1 * line_bytes + (own2 * S2 * GROUP_WORDS + word_of_group) * sizeof(Word);

@@ -10,7 +10,7 @@ from typing import ClassVar
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
 from ...primitives.geometry import FastDivmod
-from ..problem import MAX_BACKWARD, PACK_BYTES, WARP, Axis, Configuration, PoolingProblem
+from ..problem import MAX_BACKWARD, PACK_BYTES, Axis, Configuration, PoolingProblem
 from ..static_window import LayoutStruct, Settings, StaticShape, StaticWindowSolver, access_of, static_shape
 
 WORD_BYTES = 4  # of the channels of a thread
@@ -39,7 +39,6 @@ class ScatterStruct(LayoutStruct):
         ("stage_columns", FastDivmod),
         ("words", c_uint),
         ("stage_packs", c_uint),
-        ("scanning", c_uint),
         ("tile", c_int * 2),
         ("before", c_int * 2),
         ("windows", c_int * 2),
@@ -143,7 +142,6 @@ class MaxBackward3dNhwc(StaticWindowSolver):
             stage_columns=FastDivmod.of(columns.covered),
             words=words,
             stage_packs=part.stage_packs,
-            scanning=part.threads,
         )
         for d, side in enumerate((rows, columns)):
             scatter.tile[d], scatter.before[d], scatter.windows[d] = side.tile, side.before, side.windows
@@ -151,7 +149,7 @@ class MaxBackward3dNhwc(StaticWindowSolver):
             problem,
             (static, access, settings),
             (blocks, 1, 1),
-            (-(-part.threads // WARP) * WARP + PRODUCERS, 1, 1),
+            (part.threads + PRODUCERS, 1, 1),
             ("scatter", scatter),
             *problem.factors,
             ("propagate", c_int(problem.operation.pooling.nan)),

@@ -157,7 +157,7 @@ template <bool PROPAGATES> __device__ __forceinline__ Row read_row(const ELEMENT
   return row;
 }
 // Reads what windows scatter, `left` of them; 0 elsewhere.
-__device__ __forceinline__ unsigned read_dy(const ELEMENT* from, int distance, int left, bool packed) {
+__device__ __forceinline__ unsigned read_dy(const ELEMENT* from, int left, bool packed) {
   unsigned pair = 0;
   if (packed) {
     if (left > 0) pair = *reinterpret_cast<const unsigned*>(from);
@@ -165,7 +165,7 @@ __device__ __forceinline__ unsigned read_dy(const ELEMENT* from, int distance, i
   }
 #pragma unroll
   for (int w = 0; w < WINDOWS; w++)
-    if (w < left) pair |= unsigned(*reinterpret_cast<const unsigned short*>(from + w * distance)) << w * 16;
+    if (w < left) pair |= unsigned(*reinterpret_cast<const unsigned short*>(from + w)) << w * 16;
   return pair;
 }
 // Numbers as they are written: scaled, and added to what is there, if the line exists.

@@ -50,11 +50,11 @@ template <bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ vo
   const int windows_end = CARRIED ? min(end, v.output[0]) : end;
   int step = max(own - v.before, 0);
   plane_x += (step * S0 - P0) * plane_distance + i1 * line_distance,
-      y_at += row * v.y_stride[1] + o2 * v.y_stride[2] + step * y_distance;
+      y_at += row * v.y_stride[1] + o2 + step * y_distance;
   bool reads[S1], writes[S1];  // the thread's lines
 #pragma unroll
   for (int k = 0; k < S1; k++) {
-    reads[k] = exists && i1 + k < v.input[1] && i2 < v.input[2];
+    reads[k] = exists && i1 + k < v.input[1];
     writes[k] = unsigned(block_row - v.rows_before) < unsigned(v.block_rows) && reads[k];
   }
   const int windows_left = exists && row < v.output[1] ? v.output[2] - o2 : 0;
@@ -70,22 +70,17 @@ template <bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ vo
   const int above = mine >= tiles ? mine - tiles : mine, below = block_row + 1 < v.rows ? mine + tiles : mine;
   const bool is_first = row <= 0, is_last = i1 + S1 >= v.input[1];
 
-  // DENSE: what a warp has in shared memory; of a plane PACKS of 16 bytes for each lane, which are the lines of its
-  // rows.
-  constexpr int PACK_BYTES = 16, PACKS = COLUMNS * S1 * int(sizeof(ELEMENT)) / PACK_BYTES,
-                DY_BYTES = WINDOWS * int(sizeof(ELEMENT));
-  constexpr int PLANE_BYTES = WARP * PACKS * PACK_BYTES, STAGE_BYTES = S0 * PLANE_BYTES + WARP * DY_BYTES;
+  // DENSE: what a warp has in shared memory; of a plane 16 bytes for each lane, which are the lines of its rows.
+  constexpr int PACK_BYTES = COLUMNS * S1 * int(sizeof(ELEMENT)), DY_BYTES = WINDOWS * int(sizeof(ELEMENT));
+  constexpr int PLANE_BYTES = WARP * PACK_BYTES, STAGE_BYTES = S0 * PLANE_BYTES + WARP * DY_BYTES;
   unsigned char* const stages = shared_memory +
                                 (EXCHANGES ? (threads * int(sizeof(Gradients) + sizeof(Values)) + 15) & ~15 : 0) +
                                 warp * (STAGES * STAGE_BYTES + S0 * PLANE_BYTES);
   unsigned char* const written = stages + STAGES * STAGE_BYTES;
   const int line_at = exists ? (int(lane_row) * S1 * tiles + int(tile)) * COLUMNS * int(sizeof(ELEMENT)) : 0,
             line_bytes = tiles * COLUMNS * int(sizeof(ELEMENT));
-  const int first_pack = int(lane_row) * PACKS * tiles + int(tile);  // and every `tiles` further ones
-  auto pack_x = [&](int j) {
-    return (int(tile) + j * tiles) * (PACK_BYTES / int(sizeof(ELEMENT)));
-  };  // from the line on
-  auto pack_at = [&](int j) { return (first_pack + j * tiles) * PACK_BYTES; };
+  const int pack_x = int(tile) * (PACK_BYTES / int(sizeof(ELEMENT))),  // from the line on
+      pack_at = (int(lane_row) * tiles + int(tile)) * PACK_BYTES;
 
   // A plane under the windows of the thread.
   struct Plane {
@@ -125,9 +120,8 @@ template <bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ vo
     }
   };
 
-  constexpr int AHEAD = DENSE ? 1 : STAGES;  // in registers
-  Row in_flight[AHEAD][S0][S1];
-  unsigned next_dy[AHEAD], late = 0;
+  Row in_flight[S0][S1];  // where not DENSE: of one stage
+  unsigned next_dy = 0, late = 0;
   auto read_step = [&](int ahead, int s) {
     const int far = ahead * v.advance;
     const bool some = step + far < windows_end,
@@ -137,18 +131,16 @@ template <bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ vo
 #pragma unroll
       for (int k = 0; k < S0; k++)
         if (some && reads[0])
-#pragma unroll
-          for (int j = 0; j < PACKS; j++)
-            cp_async<PACK_BYTES>(stage + k * PLANE_BYTES + pack_at(j),
-                                 a.x + (plane_x + (far * S0 + CARRIED + k) * plane_distance + pack_x(j)), true);
+          cp_async<PACK_BYTES>(stage + k * PLANE_BYTES + pack_at,
+                               a.x + (plane_x + (far * S0 + CARRIED + k) * plane_distance + pack_x), true);
       if (some && windows_left > 0)
         cp_async<DY_BYTES>(stage + S0 * PLANE_BYTES + lane * DY_BYTES, a.dy + (y_at + far * y_distance), true);
       cp_async_commit();
     } else {
 #pragma unroll
       for (int k = 0; k < S0; k++)
-        read_plane(some && has((step + far) * S0 - P0 + CARRIED + k), far * S0 + CARRIED + k, in_flight[s][k]);
-      next_dy[s] = read_dy(a.dy + (y_at + far * y_distance), v.y_stride[2], dy_value ? windows_left : 0, v.y_packed);
+        read_plane(some && has((step + far) * S0 - P0 + CARRIED + k), far * S0 + CARRIED + k, in_flight[k]);
+      next_dy = read_dy(a.dy + (y_at + far * y_distance), dy_value ? windows_left : 0, v.y_packed);
     }
   };
   // What came for a step.
@@ -163,8 +155,8 @@ template <bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ vo
 #pragma unroll
       for (int l = 0; l < S1; l++)
         if (DENSE) rows[k][l] = *reinterpret_cast<const Row*>(stage + k * PLANE_BYTES + l * line_bytes + line_at);
-        else rows[k][l] = in_flight[DENSE ? 0 : s][k][l];
-    dy_value = DENSE ? 0 : next_dy[DENSE ? 0 : s];
+        else rows[k][l] = in_flight[k][l];
+    dy_value = next_dy;
     if (DENSE && windows_left > 0)
       dy_value = *reinterpret_cast<const unsigned*>(stage + S0 * PLANE_BYTES + lane * DY_BYTES);
   };
@@ -271,10 +263,8 @@ template <bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ vo
 #pragma unroll
     for (int k0 = 0; k0 < S0; k0++)
       if (writes[0] && has(step * S0 - P0 + k0))
-#pragma unroll
-        for (int j = 0; j < PACKS; j++)
-          *reinterpret_cast<Words<4>*>(a.dx + (plane_x + k0 * plane_distance + pack_x(j))) =
-              *reinterpret_cast<const Words<4>*>(written + k0 * PLANE_BYTES + pack_at(j));
+        *reinterpret_cast<Words<4>*>(a.dx + (plane_x + k0 * plane_distance + pack_x)) =
+            *reinterpret_cast<const Words<4>*>(written + k0 * PLANE_BYTES + pack_at);
   };
 
 #pragma unroll
@@ -282,41 +272,38 @@ template <bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ vo
   if (DENSE) griddepcontrol_launch_dependents();
   int slot = 0;
 #pragma unroll 1
-  while (step < windows_end)
+  while (step < windows_end) {
+    Plane plane[S0];
+    unsigned dy_value, early[K0], once[S0];
+    {
+      Row rows[S0][S1];
+      take_step(slot, rows, dy_value);
 #pragma unroll
-    for (int s = 0; s < AHEAD; s++) {
-      if (step >= windows_end) break;
-      Plane plane[S0];
-      unsigned dy_value, early[K0], once[S0];
-      {
-        Row rows[S0][S1];
-        take_step(DENSE ? slot : s, rows, dy_value);
-#pragma unroll
-        for (int k = 0; k < S0; k++) scan(rows[k], plane[k]);
-      }
-      if (DENSE) __syncwarp();
-      read_step(STAGES, DENSE ? slot : s);
-      publish_maxima(plane);
-      slot = slot + 1 == STAGES ? 0 : slot + 1;
-      choose_lines(plane);
-      const Plane &first = CARRIED ? carried : plane[0], &second = plane[K0 > 1 ? 1 - CARRIED : 0],
-                  &third = plane[S0 - 1];
-      unsigned value = first.value;
-      const Selection choice =
-          K0 > 1 ? select<K0, PROPAGATES>(value, second.value, third.value, has(step * S0 - P0) ? ALL : 0)
-                 : Selection{ALL, ALL};
-      if (!PROPAGATES) dy_value &= ~nan_mask(value);
-      early[0] = choice.template part<0>(dy_value);
-      if (K0 > 1) early[K0 > 1 ? 1 : 0] = choice.template part<1>(dy_value);
-      if (K0 > 2) early[K0 - 1] = choice.template part<2>(dy_value);
-#pragma unroll
-      for (int k0 = 0; k0 < S0; k0++) once[k0] = early[k0];
-      float sum[WINDOWS];
-      if (CARRIED) FirstMaxima::add(late, early[0], sum);
-      scatter(first, second, sum, once);
-      if (CARRIED) carried = third, late = early[K0 - 1];
-      step += v.advance, plane_x += v.advance * S0 * plane_distance, y_at += v.advance * y_distance;
+      for (int k = 0; k < S0; k++) scan(rows[k], plane[k]);
     }
+    if (DENSE) __syncwarp();
+    read_step(STAGES, slot);
+    publish_maxima(plane);
+    slot = slot + 1 == STAGES ? 0 : slot + 1;
+    choose_lines(plane);
+    const Plane &first = CARRIED ? carried : plane[0], &second = plane[K0 > 1 ? 1 - CARRIED : 0],
+                &third = plane[S0 - 1];
+    unsigned value = first.value;
+    const Selection choice =
+        K0 > 1 ? select<K0, PROPAGATES>(value, second.value, third.value, has(step * S0 - P0) ? ALL : 0)
+               : Selection{ALL, ALL};
+    if (!PROPAGATES) dy_value &= ~nan_mask(value);
+    early[0] = choice.template part<0>(dy_value);
+    if (K0 > 1) early[K0 > 1 ? 1 : 0] = choice.template part<1>(dy_value);
+    if (K0 > 2) early[K0 - 1] = choice.template part<2>(dy_value);
+#pragma unroll
+    for (int k0 = 0; k0 < S0; k0++) once[k0] = early[k0];
+    float sum[WINDOWS];
+    if (CARRIED) FirstMaxima::add(late, early[0], sum);
+    scatter(first, second, sum, once);
+    if (CARRIED) carried = third, late = early[K0 - 1];
+    step += v.advance, plane_x += v.advance * S0 * plane_distance, y_at += v.advance * y_distance;
+  }
   if (CARRIED && step < end) {  // behind the last windows
     const unsigned nothing[S0] = {};
     float sum[WINDOWS];

@@ -18,6 +18,7 @@ from ..static_window import (
     StaticShape,
     StaticWindowSolver,
     access_of,
+    begins_in_the_end,
     static_shape,
     steps_of_blocks,
 )
@@ -51,12 +52,12 @@ class MaxBackwardFp16Planes(StaticWindowSolver):
 
     def configuration(self, problem: PoolingProblem) -> Configuration | None:
         half = problem.operation.x.scalar_type == HALF
-        static = static_shape(problem.shape) if half and problem.aligned else None
-        if static is None or static.channels > 1:
+        static = static_shape(problem.shape) if half else None
+        if static is None:
             return None
         image = static.is_image
         access = access_of(problem, static, SETTINGS[False], ROW_BYTES)
-        if access.kind not in ROW_BYTES:
+        if access.kind not in ROW_BYTES or any(map(begins_in_the_end, static.axes[1:])):
             return None
         if image:  # the outer dimension that is the fastest becomes axis 0
             static = _images_as_axis0(static)
@@ -64,13 +65,13 @@ class MaxBackwardFp16Planes(StaticWindowSolver):
         access = replace(access, kind="dense") if dense else access
         settings = SETTINGS[dense]
         depth, rows, columns = static.axes
-        tiles = max(-(-columns.input // COLUMNS), -(-columns.output * columns.stride // COLUMNS))
+        tiles = columns.input // COLUMNS
         if tiles > WARP:
             return None
         # Rows of windows of a block: all, or as many as it has room for, of which it only scans the first and last one.
         warp_rows, exchanges = WARP // tiles, rows.window > rows.stride
         possible = settings.threads // WARP * warp_rows
-        needed = max(-(-rows.input // rows.stride), rows.output)
+        needed = -(-rows.input // rows.stride)
         parts = 1 if needed <= possible else -(-needed // (possible - 2 * exchanges))
         written = -(-needed // parts)
         around = int(exchanges and parts > 1)
@@ -140,4 +141,4 @@ def _is_dense(static: StaticShape, access: Access) -> bool:
     inside = (depth.output - 1) * depth.stride - depth.padding + depth.window <= depth.input
     last = depth.window > depth.stride or depth.output * depth.stride == depth.input
     follow = rows.x_stride == columns.input
-    return access.kind == "narrow" and access.y_packed and full and inside and last and follow
+    return access.y_packed and full and inside and last and follow

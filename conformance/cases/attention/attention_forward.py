@@ -260,7 +260,8 @@ def of_tensor_cores(name: str, **others: Any) -> Any:
         "float": (FLOAT, 1, (40, 40, 24), 70, 150),
     }[name]
     attn = attention((0, 0, 0, 0), sizes, heads, 0, 0.2, data_type, longest=(steps, key_steps), batches=1, beams=1)
-    low = [0 if t < 100 else t - 90 for t in range(steps)]
+    edge = 128 if steps > 128 else 64  # of a tile of queries, all of whose windows begin behind a tile of keys
+    low = [2 * t - edge + 8 if t >= edge else t - 90 if t >= 100 else 0 for t in range(steps)]
     high = [INT_MAX if t < 64 else 2 * t - 40 for t in range(steps)]
     low[5], high[5] = 80, 70
     return forward(attn, (steps, key_steps), 1, 1, (steps - 1,), (key_steps - 3,), low, high, **others)
