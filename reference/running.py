@@ -19,6 +19,22 @@ LEAST_INFINITE_HALF = 65520.0  # and all beyond it, as HALF
 LATER_FACTORS = 2.0**12  # by which a product that was lost may be multiplied
 
 
+class Sized:
+    """Numbers of an arithmetic, and by how much errors grow where they are multiplied by these: worked out when somebody asks."""
+
+    __slots__ = ()
+    value: Array
+    arithmetic: Any
+    _sizes: Array | None
+
+    @property
+    def sizes(self) -> Array:
+        """By which errors grow where numbers are multiplied by these."""
+        if self._sizes is None:
+            self._sizes = self.arithmetic.size(self.value)
+        return self._sizes
+
+
 @dataclass(frozen=True)
 class Running:
     """How errors of arithmetic with this unit roundoff propagate. is_expected: squares are carried along. smallest: of its normal numbers."""

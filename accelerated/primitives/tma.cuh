@@ -201,7 +201,12 @@ inline void finish_loads(Mbarrier* barrier) {
 }
 inline void begin_store(const unsigned char* from, const TensorMap& map, const int (&at)[5], const void* instruction) {
   require_followed(instruction);
-  writes.add({box_of(from, map, at, instruction)});
+  const Box box = box_of(from, map, at, instruction);
+  // A GPU writes whole units of 16 bytes: of a row that ends within one, what lies behind it, too.
+  if (box.map.extent[0] * box.map.element_bytes % 16)
+    fail_at(instruction, nullptr, "TMA: stores to rows of %d elements, which are no whole units of 16 bytes",
+            box.map.extent[0]);
+  writes.add({box});
 }
 }  // namespace emulated
 
@@ -221,6 +226,8 @@ EMULATED_CALL void mbarrier_arrive_expect_tx(Mbarrier* barrier, int bytes) {
   emulated::arrive(barrier, 1, bytes, EMULATED_HERE);
 }
 EMULATED_CALL void mbarrier_wait_parity(Mbarrier* barrier, int parity, EMULATED_SITE_PARAMETERS) {
+  if (parity != 0 && parity != 1)
+    emulated::fail_at(EMULATED_HERE, barrier, "an mbarrier's parity is %d, neither 0 nor 1", int(parity));
   emulated::follow_others();
   emulated::finish_loads(barrier);
   while (emulated::is_in_phase(barrier, parity)) {

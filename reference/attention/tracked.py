@@ -14,7 +14,7 @@ from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 
 from ..engine import EXPECTED_ASKED
 from ..precision import PRECISION
-from ..running import Running, Ways, beyond_half
+from ..running import Running, Sized, Ways, beyond_half
 from ..view import Array
 
 TF32_UNIT = 2.0**-11
@@ -59,7 +59,7 @@ def _arithmetic(data_type: cudnnDataType_t, cores: bool, expects: bool, overflow
     return Arithmetic(worst, expects, largest, 2 if cores else 1, factors, half, overflows)
 
 
-class Tracked:
+class Tracked(Sized):
     """An array and a bound of the error of each element in each way, in units of the roundoff of the compute type, computed for who asks."""
 
     __slots__ = ("_error", "_known", "_sizes", "arithmetic", "beyond", "is_bounded", "value")
@@ -85,13 +85,6 @@ class Tracked:
     def made(self, value: Array, error: Callable[[], Array], beyond: Callable[[], Array] | None = None) -> Tracked:
         """Numbers of the same arithmetic, which are rounded."""
         return Tracked(value, error, self.arithmetic, beyond)
-
-    @property
-    def sizes(self) -> Array:
-        """By which errors grow where numbers are multiplied by these."""
-        if self._sizes is None:
-            self._sizes = self.arithmetic.size(self.value)
-        return self._sizes
 
     @property
     def error(self) -> Array:

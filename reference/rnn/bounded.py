@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..engine import VALUES_ALONE, Exact, differs
-from ..running import Ways, beyond_half
+from ..running import Sized, Ways, beyond_half
 from ..spread import Steps
 from ..view import Array
 
@@ -98,7 +98,7 @@ class Arithmetic(Ways):
         return np.asarray(self._known[rank])
 
 
-class Bounded:
+class Bounded(Sized):
     """Values, and by how many unit roundoffs each may be off, in each way (the first dimension of errors)."""
 
     __slots__ = ("_error", "_sizes", "arithmetic", "is_exact", "value")
@@ -107,13 +107,6 @@ class Bounded:
         """error: None of exact numbers, and where nothing is carried along."""
         self.value, self._error, self.arithmetic, self._sizes = value, error, arithmetic, sizes
         self.is_exact = error is None
-
-    @property
-    def sizes(self) -> Array:
-        """By which errors grow where numbers are multiplied by these."""
-        if self._sizes is None:
-            self._sizes = self.arithmetic.size(self.value)
-        return self._sizes
 
     @property
     def error(self) -> Array:
@@ -268,18 +261,11 @@ def columns(numbers: Bounded, start: int, stop: int) -> Bounded:
     return numbers.moved(lambda array: array[..., start:stop])
 
 
-class Matrix:
+class Matrix(Sized):
     """Rows of weights, whose products with vectors (of as many numbers as a row has) are made."""
 
     def __init__(self, rows: Array, arithmetic: Arithmetic, sizes: Array | None = None) -> None:
-        self.rows, self.arithmetic, self._sizes = rows, arithmetic, sizes
-
-    @property
-    def sizes(self) -> Array:
-        """By which errors of vectors grow."""
-        if self._sizes is None:
-            self._sizes = self.arithmetic.size(self.rows)
-        return self._sizes
+        self.value, self.arithmetic, self._sizes = rows, arithmetic, sizes
 
     @cached_property
     def of_columns(self) -> Array:
@@ -289,11 +275,11 @@ class Matrix:
     @cached_property
     def transposed(self) -> Matrix:
         sizes = self.sizes.swapaxes(-1, -2) if self.arithmetic.tracked else None
-        return Matrix(self.rows.T, self.arithmetic, sizes)
+        return Matrix(self.value.T, self.arithmetic, sizes)
 
     def part(self, rows: slice) -> Matrix:
         """Some of its rows."""
-        return Matrix(self.rows[rows], self.arithmetic, self.sizes[:, rows] if self.arithmetic.tracked else None)
+        return Matrix(self.value[rows], self.arithmetic, self.sizes[:, rows] if self.arithmetic.tracked else None)
 
 
 Product = tuple[Bounded, Matrix | None]  # vectors, and what multiplies them; None leaves them as they are
@@ -301,14 +287,14 @@ Product = tuple[Bounded, Matrix | None]  # vectors, and what multiplies them; No
 
 def roundings_of(products: Sequence[tuple[Any, Matrix | None]], biases: Sequence[Array]) -> int:
     """How many roundings a sum of such products and biases has."""
-    return 1 + len(biases) + sum(1 if matrix is None else matrix.rows.shape[1] for _, matrix in products)
+    return 1 + len(biases) + sum(1 if matrix is None else matrix.value.shape[1] for _, matrix in products)
 
 
 def addends(products: Sequence[Product], biases: Sequence[Array], count: int) -> Bounded:
     """A part of a sum of so many roundings, which ``added`` takes: products, and biases."""
     parts, errors, a = [], [], products[0][0].arithmetic
     for numbers, matrix in products:
-        value = numbers.value if matrix is None else numbers.value @ matrix.rows.T
+        value = numbers.value if matrix is None else numbers.value @ matrix.value.T
         parts.append(value)
         if not a.tracked:
             continue

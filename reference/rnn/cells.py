@@ -126,7 +126,7 @@ class Layer:
 
     def of_a_zero_state(self) -> Layer:
         """The layer whose products with a state of zeros are zeros, as if they were left out."""
-        weights = self.recurrent.rows
+        weights = self.recurrent.value
         finite = np.where(np.isfinite(weights), weights, 0)
         return replace(self, recurrent=Matrix(finite, self.recurrent.arithmetic))
 

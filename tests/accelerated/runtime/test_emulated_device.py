@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -337,6 +338,7 @@ FAULTS = {
         r"thread \(62, 0, 0\).* 0 bytes behind the end of the 256",
     ),
     "misaligned vector": ("load_vector", 1, "load_vector: load", "misaligned access.*float4.* multiple of 16"),
+    "strange parity": ("strange_parity", 2, "strange_parity: wait", "parity is 2, neither 0 nor 1"),
     "misaligned copy": ("misaligned_copy", 1, "misaligned_copy: copy", "cp.async: 16 bytes .* no multiple of them"),
     "vector behind the end": ("load_vector", 64, "load_vector: load", "0 bytes behind the end"),
     "inlined load": ("helper_load", 64, "helper_load: load", "0 bytes behind the end"),
@@ -540,12 +542,16 @@ def test_sums_of_products_in_flight(emulated: Any) -> None:
         run_fault(emulated, "early_sums", 129, nbytes=512, threads=128, shared=8192)
 
 
+def box_arguments(emulated: Any, map_: TiledMap, base: int, target: int, first: int, at: int) -> bytes:
+    """Of a kernel with BoxArguments."""
+    return struct.pack("Qii", target, first, at).ljust(64, b"\0") + bytes(emulated.tensor_map(map_, base))
+
+
 def load_box(emulated: Any, first: int, at: int) -> list[float]:
     values = np.arange(128, dtype=np.float32)
     source, target = to_device(emulated, values), emulated.allocate(256)
     tensor = TiledMap("float", (64, 2, 1), (256, 512), (32, 2, 1))
-    arguments = struct.pack("Qii", target.address, first, at).ljust(64, b"\0")
-    arguments += emulated.tensor_map(tensor, source.address)
+    arguments = box_arguments(emulated, tensor, source.address, target.address, first, at)
     emulated.function(KERNELS / "faults.cu", "load_box").launch(arguments, (1,), (64,), 4096)
     return to_host(emulated, target, np.float32).tolist()
 
@@ -562,6 +568,22 @@ def test_boxes_that_are_not_aligned(emulated: Any, first: int, at: int, message:
     with pytest.raises(DeviceError, match=message) as caught:
         load_box(emulated, first, at)
     assert line_of("load_box: load") in str(caught.value)
+
+
+@pytest.mark.parametrize("columns", [64, 62])
+def test_boxes_that_are_stored_within_16_bytes(emulated: Any, columns: int) -> None:
+    """A GPU writes whole units of 16 bytes, behind a row that ends within one, too."""
+    target = to_device(emulated, np.zeros(128, np.float32))
+    tensor = TiledMap("float", (columns, 2, 1), (256, 512), (32, 2, 1))
+    arguments = box_arguments(emulated, tensor, target.address, 0, 32, 0)
+    stores = partial(emulated.function(KERNELS / "faults.cu", "store_box").launch, arguments, (1,), (64,), 4096)
+    if columns == 64:
+        stores()
+        assert to_host(emulated, target, np.float32)[32:36].tolist() == [0.0, 1.0, 2.0, 3.0]
+        return
+    with pytest.raises(DeviceError, match="rows of 62 elements") as caught:
+        stores()
+    assert line_of("store_box: store") in str(caught.value)
 
 
 def test_variables_start_as_nan(emulated: Any) -> None:

@@ -243,6 +243,23 @@ extern "C" __global__ void load_box(const __grid_constant__ BoxArguments argumen
   arguments.values[threadIdx.x] = reinterpret_cast<const float*>(rows)[threadIdx.x];
 }
 
+extern "C" __global__ void store_box(const __grid_constant__ BoxArguments arguments) {
+  unsigned char* const rows = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
+  reinterpret_cast<float*>(rows)[threadIdx.x] = threadIdx.x;
+  fence_proxy_async();
+  __syncthreads();
+  if (threadIdx.x > 0) return;
+  tma_store_3d(rows, arguments.map, arguments.first, 0, 0);  // store_box: store
+  tma_store_commit(), tma_store_wait<0>();
+}
+extern "C" __global__ void strange_parity(const Arguments arguments) {
+  __shared__ Mbarrier barrier;
+  if (threadIdx.x > 0) return;
+  mbarrier_init(&barrier, 1), fence_mbarrier_init();
+  mbarrier_arrive(&barrier);
+  mbarrier_wait_parity(&barrier, arguments.number);  // strange_parity: wait
+}
+
 // What the thread before it left.
 __device__ __noinline__ float sum_of_eight(int set) {
   float some[8];
