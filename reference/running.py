@@ -22,7 +22,7 @@ LATER_FACTORS = 2.0**12  # by which a product that was lost may be multiplied
 class Sized:
     """Numbers of an arithmetic, and by how much errors grow where they are multiplied by these: worked out when somebody asks."""
 
-    __slots__ = ()
+    __slots__ = ("_sizes", "arithmetic", "value")
     value: Array
     arithmetic: Any
     _sizes: Array | None

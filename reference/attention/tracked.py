@@ -62,7 +62,7 @@ def _arithmetic(data_type: cudnnDataType_t, cores: bool, expects: bool, overflow
 class Tracked(Sized):
     """An array and a bound of the error of each element in each way, in units of the roundoff of the compute type, computed for who asks."""
 
-    __slots__ = ("_error", "_known", "_sizes", "arithmetic", "beyond", "is_bounded", "value")
+    __slots__ = ("_error", "_known", "beyond", "is_bounded")
 
     def __init__(
         self, value: Array, error: Callable[[], Array] | None, arithmetic: Arithmetic,

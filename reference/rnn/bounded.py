@@ -101,7 +101,7 @@ class Arithmetic(Ways):
 class Bounded(Sized):
     """Values, and by how many unit roundoffs each may be off, in each way (the first dimension of errors)."""
 
-    __slots__ = ("_error", "_sizes", "arithmetic", "is_exact", "value")
+    __slots__ = ("_error", "is_exact")
 
     def __init__(self, value: Array, error: Array | None, arithmetic: Arithmetic, sizes: Array | None = None) -> None:
         """error: None of exact numbers, and where nothing is carried along."""
