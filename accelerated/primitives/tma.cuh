@@ -202,9 +202,9 @@ inline void finish_loads(Mbarrier* barrier) {
 inline void begin_store(const unsigned char* from, const TensorMap& map, const int (&at)[5], const void* instruction) {
   require_followed(instruction);
   const Box box = box_of(from, map, at, instruction);
-  // A GPU writes whole units of 16 bytes: of a row that ends within one, what lies behind it, too.
+  // A GPU writes packs of 16 bytes: of a row that ends within one, what lies behind it, too.
   if (box.map.extent[0] * box.map.element_bytes % 16)
-    fail_at(instruction, nullptr, "TMA: stores to rows of %d elements, which are no whole units of 16 bytes",
+    fail_at(instruction, nullptr, "TMA: stores to rows of %d elements, which are no packs of 16 bytes",
             box.map.extent[0]);
   writes.add({box});
 }
