@@ -315,6 +315,37 @@ def test_products_with_zeros_infinities_and_nan(trial, op, values, nan):
     np.testing.assert_array_equal(reduced_rows(trial, FACTORS, op, nan)[0], values)
 
 
+@pytest.mark.parametrize("op", [ADD, AVG, NORM1, NORM2], ids=by_name)
+def test_numbers_whose_squares_are_no_normal_numbers(trial, op):
+    """Float holds them in a few bits, or not at all."""
+    reduced_rows(trial, [[4e-23, -4e-23, 3e-23], [1e-21, 2e-21, 3e-21], [1e-20, 0, 1e-30]], op, PROPAGATE)
+
+
+EXACT = {
+    ADD: np.sum, AVG: np.mean, NORM1: np.sum, NORM2: np.linalg.norm, MUL: np.prod, MUL_NO_ZEROS: np.prod,
+    MIN: np.min, MAX: np.max, AMAX: np.max,
+}  # fmt: skip
+
+
+@pytest.mark.ours
+@pytest.mark.parametrize("op, roundings, of_integers", [
+    (ADD, 12, 1), (AVG, 15, 4), (NORM1, 12, 1), (NORM2, 8, 2), (MUL, 12, 12), (MUL_NO_ZEROS, 12, 12),
+    (MIN, 1, 1), (MAX, 1, 1), (AMAX, 1, 1),
+], ids=by_name)  # fmt: skip
+def test_how_far_off_results_may_be(trial, op, roundings, of_integers):
+    """Of twelve numbers as many roundings as they go through, of integers whose sums are exact fewer; what is further
+    off is measured by them."""
+    for row, most in (([1 + i * i % 13 / 7 for i in range(12)], roundings), ([*range(1, 13)], of_integers)):
+        operation, memory = rows_of([row], op, PROPAGATE)
+        after = trial(operation, before=memory).after
+        exact = float(EXACT[op](np.array(row, np.float32).astype(np.float64)))
+        result = np.array([exact * (1 + 1.5 * most * 2.0**-24 + 2.0**-23)], np.float32)
+        verdict = judge(operation, memory, {**after, "C": np.frombuffer(result.tobytes(), np.uint8)})
+        assert not verdict.agrees
+        off = abs(float(result[0]) - exact) / (most * exact * 2.0**-24)
+        assert verdict.error_ratio == pytest.approx(off, rel=1e-4)
+
+
 # --- indices ---
 
 
