@@ -155,6 +155,19 @@ def test_empty_sequences(subject, chain, on):
     chain(*calls)
 
 
+@shows("cudnnSetSeqDataDescriptor/c06")
+@pytest.mark.ours
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+def test_lengths_in_memory_that_no_sequence_has(chain, data_type):
+    """Beyond the time-steps all of them count, below zero none."""
+    training, data, _ = steps(attn=with_projections(0, 0, 0, 0, mode=ONE_TO_ONE, data_type=data_type), lengths=None)
+    lengths = {"QO": (9, -1, 4, 5), "KV": (6, 5, 7, -2)}
+    memory = {name: np.array(given, np.int32).view(np.uint8) for name, given in lengths.items()}
+    before = {f"devSeqLengths{name}": given for name, given in memory.items()}
+    before |= {"devSeqLengthsDQDO": memory["QO"], "devSeqLengthsDKDV": memory["KV"]}
+    chain(training, data, before=before)
+
+
 @shows(f"{DATA}/c01")
 @pytest.mark.parametrize("scaler", [0.0, 1.0, 20.0])
 def test_scalers(chain, scaler):

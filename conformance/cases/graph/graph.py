@@ -110,6 +110,18 @@ def test_special_values(trial, mode, nan):
     trial(executed(pointwise(mode, x, y, b, nan=nan, lower=-1.0, upper=2.0)), inputs="special")
 
 
+@shows(*of("OPERATION_POINTWISE", "c01", "c02", "c03"))
+@pytest.mark.parametrize("dims", [(4, 4, 9), (8, 8, 32, 32)], ids=["small", "large"])
+@pytest.mark.parametrize("alpha1, alpha2", [(0.0, 1.5), (-0.75, 0.0), (0.0, 1.0), (1.0, 0.0)])
+def test_factors_of_zero(trial, alpha1, alpha2, dims):
+    """They multiply as any other: zeros, and NaN of what is no finite number."""
+    x, b, y, z = (tensor(i, dims, virtual=i == 3) for i in range(1, 5))
+    trial(executed(
+        pointwise(Mode.CUDNN_POINTWISE_ADD, x, y, b, alpha1, alpha2),
+        pointwise(Mode.CUDNN_POINTWISE_MAX, y, z, x, alpha2, alpha1),
+    ), inputs="special")  # fmt: skip
+
+
 @shows(*of("OPERATION_POINTWISE", "c18", "c19"))
 def test_mixed_types(trial):
     """Every stored type as an operand, and as a result that saturates."""
@@ -195,6 +207,7 @@ FORMS = {
     "grouped": ((2, 2, 3, 5, 7), (2, 2, 3, 3, 2), (2, 2, 2, 3, 3), convolution((1, 2), (1, 0), (2, 3), (1, 2))),
     "line": ((3, 4, 9), (5, 4, 3), (3, 5, 8), convolution((0,), (3,), (1,), (2,))),
     "box": ((1, 2, 3, 4, 5), (3, 2, 2, 2, 2), (1, 3, 3, 2, 3), convolution((0, 1, 0), (1, 0, 2), (1, 2, 2))),
+    "apart": ((1, 2, 11, 11), (2, 2, 4, 3), (1, 2, 4, 3), convolution((1, 0), (1, 2), (2, 3), (2, 3))),
     "four": ((1, 2, 3, 2, 3, 2), (2, 2, 2, 1, 2, 2), (1, 2, 2, 2, 2, 1), convolution((0,) * 4, (0,) * 4)),
 }  # fmt: skip
 NODES = {
@@ -212,7 +225,8 @@ CONVOLUTIONS = (
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("direction", NODES)
 def test_convolutions(trial, direction, form):
-    """Paddings that differ at both ends, groups, strides, dilations, one to four spatial dimensions, a blended output."""
+    """Paddings that differ at both ends, groups, strides, dilations, one to four spatial dimensions, a blended output; steps so many and so far
+    apart that the last ones are in the padding."""
     x, w, y, c = FORMS[form]
     trial(executed(NODES[direction](c, tensor(1, x), tensor(2, w), tensor(3, y), 0.75, -0.5)))
 
@@ -267,6 +281,21 @@ def test_convolution_bias_activation(trial, types):
         pointwise(Mode.CUDNN_POINTWISE_MUL, a, b, tensor(3, channels, stored), compute=compute),
         pointwise(Mode.CUDNN_POINTWISE_ADD, b, c, tensor(4, channels, stored), compute=compute),
         pointwise(Mode.CUDNN_POINTWISE_ELU_FWD, c, tensor(5, dims, stored), compute=compute),
+    ))  # fmt: skip
+
+
+@shows(*of("OPERATIONGRAPH", "c01"), *of("TENSOR", "c03"))
+@pytest.mark.parametrize("gaps", [(True, False), (False, True), (True, True)], ids=["image", "response", "both"])
+def test_virtual_tensors_with_gaps(trial, gaps):
+    """What a convolution between pointwise operations reads and writes lies somewhere, whatever distances are described: those of a documented
+    convolution."""
+    dims, apart = (2, 3, 4, 4), (150, 40, 9, 2)
+    x, y = (tensor(10 + i, dims, strides=apart if has else None, virtual=True) for i, has in enumerate(gaps))
+    trial(executed(
+        pointwise(Mode.CUDNN_POINTWISE_MUL, tensor(1, dims), x, tensor(2, (1, 3, 1, 1))),
+        ConvolutionForwardNode(convolution((1, 1), (1, 1)), 1.0, 0.0, x, tensor(3, (3, 3, 3, 3)), y),
+        pointwise(Mode.CUDNN_POINTWISE_TANH_FWD, y, tensor(4, dims)),
+        GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, y, *(tensor(5 + i, (1, 3, 1, 1)) for i in range(2))),
     ))  # fmt: skip
 
 

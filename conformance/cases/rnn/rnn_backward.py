@@ -254,10 +254,22 @@ def test_layers_that_overlap(chain, cell):
 
 
 @shows(f"{DATA}/c01")
-def test_wide_layers_that_overlap(chain):
-    """Gradients of as many gates as fill some of the registers that a warp may keep weights in."""
-    spec = network(LSTM, direction=ONE_WAY, data_type=HALF, width=8, hidden=200, layers=2, math_type=DEFAULT)
-    chain(*training(spec, lengths=(2, 1), fill=0.5)[:2])
+@pytest.mark.parametrize(
+    "cell, data_type, hidden, lengths",
+    [
+        (LSTM, HALF, 200, (2, 1)),
+        (TANH, HALF, 24, (2, 3, 1) * 7),
+        (GRU, FLOAT, 132, (2, 1) * 10),
+        (LSTM, FLOAT, 132, (1, 2) * 10),
+        (TANH, FLOAT, 392, (2, 1)),
+    ],
+    ids=label,
+)
+def test_wide_layers_that_overlap(chain, cell, data_type, hidden, lengths):
+    """Gradients of as many gates as fill some of the registers that a warp may keep weights in; units, and gates, of which registers do not hold
+    all, of few and of many sequences, which the next layer waits for before it multiplies them."""
+    spec = network(cell, direction=ONE_WAY, data_type=data_type, width=8, hidden=hidden, layers=2, math_type=DEFAULT)
+    chain(*training(spec, lengths=lengths, fill=0.5)[:2])
 
 
 @shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
