@@ -558,6 +558,20 @@ def test_convolutions_that_are_scaled_otherwise(trial, options):
 
 
 @shows(*of("OPERATIONGRAPH", "c01"))
+@pytest.mark.parametrize("special", [1, 6], ids=["image", "residual"])
+@pytest.mark.parametrize("scaled", [True, False], ids=["scaled", "plain"])
+def test_operands_whose_factor_is_zero(trial, scaled, special):
+    """What is no finite number is multiplied, too, and NaN then."""
+    factors = (0.0 if special == 1 else 1.0, 1.0, 1.0, 1.0, 0.0 if special == 6 else 1.0, 1.0)
+    graph = scaled_convolution(factors=factors, rectified=False)
+    if not scaled:
+        first, _, added, last = graph.nodes
+        end = pointwise(Mode.CUDNN_POINTWISE_TANH_FWD, last.y, tensor(7, last.y.dims))
+        graph = executed(first, replace(added, x=first.y), last, end, engine=ON_CORES)
+    trial(graph, {**dict.fromkeys(graph.operands, "normal"), f"tensor_{special}": "special"})
+
+
+@shows(*of("OPERATIONGRAPH", "c01"))
 def test_gradients_of_a_layer(trial):
     """Both gradients of one incoming gradient, and the sums of it, in one graph."""
     x, w, y, c = FORMS["flat"]
