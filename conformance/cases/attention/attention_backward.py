@@ -245,10 +245,14 @@ def test_layouts_of_tensor_cores(chain, order, mode, projected, data_type):
 
 
 @shows(f"{DATA}/c01", "cudnnMultiHeadAttnForward/c01")
-@pytest.mark.parametrize("size, value_size", [(40, 72), (72, 40), (16, 12)])
-def test_values_of_other_sizes_than_keys(chain, size, value_size):
+@pytest.mark.parametrize(
+    "data_type, size, value_size",
+    [(HALF, 40, 72), (HALF, 72, 40), (HALF, 16, 12), (FLOAT, 20, 64), (FLOAT, 64, 10)],
+    ids=lambda v: getattr(v, "name", v),
+)
+def test_values_of_other_sizes_than_keys(chain, data_type, size, value_size):
     """One of them has more tiles than the other, or is no whole packs."""
-    attn = attention((0, 0, 0, 0), (size, size, value_size), 1, 0, 0.2, HALF, longest=(5, 7), batches=1, beams=1)
+    attn = attention((0, 0, 0, 0), (size, size, value_size), 1, 0, 0.2, data_type, longest=(5, 7), batches=1, beams=1)
     chain(*steps(attn=attn, steps=(5, 7), batches=1, beams=1, lengths=(5,))[:2])
 
 
@@ -269,6 +273,13 @@ def test_long_sequences_of_tensor_cores(chain, steps):
     training = long_of_tensor_cores(steps, trains=True)
     assert isinstance(training, MultiHeadAttnForward)
     chain(training, backward_data(training))
+
+
+@shows(f"{DATA}/c01")
+def test_long_sequences_in_two_parts(chain):
+    """Of float, as many queries as blocks of half data take more of at a time."""
+    attn = attention((0, 0, 0, 0), (4, 4, 4), 1, 0, 0.3, FLOAT, longest=(2048, 2), batches=1, beams=1)
+    chain(*steps(attn=attn, steps=(2048, 2), batches=1, beams=1, lengths=None)[:2])
 
 
 @shows(f"{WEIGHTS}/c03")

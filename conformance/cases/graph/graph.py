@@ -188,6 +188,18 @@ def test_statistics(trial, data_type, dims, order):
     trial(executed(node))
 
 
+@shows(*of("OPERATION_POINTWISE", "c01"), *of("OPERATION_GEN_STATS", "c01"))
+def test_eight_dimensions(trial):
+    """None of which follows another one in all tensors; some have an extent of 1 in what is added."""
+    dims, order = (2, 3, 2, 2, 3, 2, 2, 3), (5, 3, 1, 7, 0, 6, 4, 2)
+    x, y = tensor(1, dims, HALF, order=order), tensor(3, dims, order=order[::-1])
+    channels = [tensor(4 + i, (1, 3, *(1,) * 6)) for i in range(2)]
+    trial(executed(
+        pointwise(Mode.CUDNN_POINTWISE_ADD, x, y, tensor(2, (1, 3, 1, 2, 1, 2, 1, 3))),
+        GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, y, *channels),
+    ))  # fmt: skip
+
+
 @shows(*of("OPERATION_GEN_STATS", "c01"))
 @pytest.mark.parametrize(
     "strides",
@@ -208,6 +220,7 @@ FORMS = {
     "line": ((3, 4, 9), (5, 4, 3), (3, 5, 8), convolution((0,), (3,), (1,), (2,))),
     "box": ((1, 2, 3, 4, 5), (3, 2, 2, 2, 2), (1, 3, 3, 2, 3), convolution((0, 1, 0), (1, 0, 2), (1, 2, 2))),
     "apart": ((1, 2, 11, 11), (2, 2, 4, 3), (1, 2, 4, 3), convolution((1, 0), (1, 2), (2, 3), (2, 3))),
+    "six": ((1, 2, 2, 3, 2, 2, 2, 4), (2, 2, 1, 2, 1, 2, 2, 2), (1, 2, 2, 2, 2, 1, 1, 2), convolution((0,) * 6, (0,) * 6, (1, 1, 1, 1, 1, 2))),
     "four": ((1, 2, 3, 2, 3, 2), (2, 2, 2, 1, 2, 2), (1, 2, 2, 2, 2, 1), convolution((0,) * 4, (0,) * 4)),
 }  # fmt: skip
 NODES = {
@@ -225,7 +238,7 @@ CONVOLUTIONS = (
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("direction", NODES)
 def test_convolutions(trial, direction, form):
-    """Paddings that differ at both ends, groups, strides, dilations, one to four spatial dimensions, a blended output; steps so many and so far
+    """Paddings that differ at both ends, groups, strides, dilations, one to six spatial dimensions, a blended output; steps so many and so far
     apart that the last ones are in the padding."""
     x, w, y, c = FORMS[form]
     trial(executed(NODES[direction](c, tensor(1, x), tensor(2, w), tensor(3, y), 0.75, -0.5)))
@@ -370,6 +383,12 @@ def test_chains(trial):
     )
 
 
+@shows(*of("OPERATIONGRAPH", "c01"), *of("TENSOR", "c03"))
+def test_chains_with_many_tensors(trial):
+    """Each node has an operand and a result in memory: more of them than the arguments of a kernel have room for."""
+    trial(executed(*chain(*[(Mode.CUDNN_POINTWISE_ADD, [FLOAT], (1, 5, 1, 1))] * 8)))
+
+
 # Chains of more than 2^18 elements, for which kernels are compiled: (dimensions, order of x and the results, steps).
 LARGE = {
     "channels last": ((4, 16, 33, 128), (0, 2, 3, 1), [
@@ -387,6 +406,21 @@ def test_large_chains(trial, which):
     """Broadcast operands, a result in the middle that has memory, types that differ, a last block in part."""
     dims, order, steps = LARGE[which]
     trial(executed(*chain(*steps, dims=dims, order=order)))
+
+
+@shows(*of("OPERATIONGRAPH", "c01"), *of("OPERATION_GEN_STATS", "c01"))
+@pytest.mark.parametrize("summed", [False, True], ids=["alone", "summed"])
+def test_large_chains_of_eight_dimensions(trial, summed):
+    """None of which follows another one in all operands; with statistics of the result, and without."""
+    dims, one = (2, 3, 2, 3, 4, 2, 4, 64), (1, 3, *(1,) * 6)
+    x, between, y = (tensor(i, dims, HALF, virtual=i == 2) for i in (1, 2, 3))
+    nodes = [
+        pointwise(Mode.CUDNN_POINTWISE_ADD, x, between, tensor(4, (2, 1, 2, 1, 4, 1, 4, 1))),
+        pointwise(Mode.CUDNN_POINTWISE_MUL, between, y, tensor(5, (1, 3, 1, 3, 1, 2, 1, 64), HALF)),
+    ]
+    sums = [tensor(6 + i, one) for i in range(2)]
+    statistics = GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, y, *sums)
+    trial(executed(*nodes, statistics) if summed else executed(*nodes))
 
 
 @shows(*of("OPERATIONGRAPH", "c01"), *of("TENSOR", "c03"))

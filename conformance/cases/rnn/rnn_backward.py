@@ -316,6 +316,35 @@ def test_long_products_of_tiles_in_turns(chain, caller):
         chain(*training(spec, lengths=(1,) * 256)[:1])
 
 
+@shows(f"{DATA}/c01")
+def test_layers_without_room_for_each_other(chain):
+    """So many gates that a block of a device without clusters has no room for two matrices of them."""
+    spec = network(LSTM, direction=ONE_WAY, width=4, hidden=612, math_type=DEFAULT)
+    chain(*training(spec, lengths=(1,))[:2])
+
+
+@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
+@pytest.mark.parametrize(
+    "cell, data_type, direction, hidden",
+    [(GRU, FLOAT, ONE_WAY, 4), (GRU, FLOAT, TWO_WAYS, 4), (TANH, HALF, ONE_WAY, 5)],
+    ids=label,
+)
+def test_more_sequences_than_a_launch_passes(chain, cell, data_type, direction, hidden):
+    """Their lengths are arguments of several kernels; biases are sums over more vectors than a block takes at once, which begin anywhere or not."""
+    spec = network(
+        cell, RECURRENT_BIAS, direction, data_type=data_type, width=4, hidden=hidden, layers=2, math_type=DEFAULT
+    )
+    chain(*training(spec, lengths=tuple(1 + i % 7 % 2 for i in range(259)), fill=0.5))
+
+
+@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
+def test_long_vectors(chain):
+    """Longer than the threads that copy them, or that sum the gradients of an input that is taken as it is."""
+    chain(*training(network(TANH, direction=ONE_WAY, input_mode=SKIP, hidden=260, layers=1), lengths=(2, 1)))
+    spec = network(TANH, direction=ONE_WAY, width=140, hidden=4, layers=1)
+    chain(*training(spec, BATCH_MAJOR, lengths=(2, 1), longest=3, fill=0.5))
+
+
 @shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
 def test_more_layers_than_a_launch_has(chain):
     spec = network(LSTM, direction=ONE_WAY, data_type=HALF, width=8, hidden=8, layers=9, math_type=DEFAULT)
