@@ -190,10 +190,10 @@ def test_statistics(trial, data_type, dims, order):
 
 @shows(*of("OPERATION_POINTWISE", "c01"), *of("OPERATION_GEN_STATS", "c01"))
 def test_eight_dimensions(trial):
-    """None of which follows another one in all tensors; some have an extent of 1 in what is added."""
+    """None of which follows another one in all tensors; some have an extent of 1 in what is added. Sums of two types."""
     dims, order = (2, 3, 2, 2, 3, 2, 2, 3), (5, 3, 1, 7, 0, 6, 4, 2)
     x, y = tensor(1, dims, HALF, order=order), tensor(3, dims, order=order[::-1])
-    channels = [tensor(4 + i, (1, 3, *(1,) * 6)) for i in range(2)]
+    channels = [tensor(4 + i, (1, 3, *(1,) * 6), kind) for i, kind in enumerate((FLOAT, BFLOAT16))]
     trial(executed(
         pointwise(Mode.CUDNN_POINTWISE_ADD, x, y, tensor(2, (1, 3, 1, 2, 1, 2, 1, 3))),
         GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, y, *channels),
