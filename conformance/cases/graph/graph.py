@@ -424,6 +424,19 @@ def test_large_chains_of_eight_dimensions(trial, summed):
 
 
 @shows(*of("OPERATIONGRAPH", "c01"), *of("TENSOR", "c03"))
+@pytest.mark.parametrize("virtual", [True, False])
+def test_large_chains_that_read_an_earlier_result(trial, virtual):
+    """Which the node before does not pass on."""
+    dims = (8, 8, 32, 32)
+    x, first, second, y = (tensor(i, dims, virtual=i == 3 or (virtual and i == 2)) for i in range(1, 5))
+    trial(executed(
+        pointwise(Mode.CUDNN_POINTWISE_TANH_FWD, x, first),
+        pointwise(Mode.CUDNN_POINTWISE_SIGMOID_FWD, first, second),
+        pointwise(Mode.CUDNN_POINTWISE_MUL, second, y, first),
+    ))  # fmt: skip
+
+
+@shows(*of("OPERATIONGRAPH", "c01"), *of("TENSOR", "c03"))
 def test_images_of_a_large_chain_begin_anywhere(trial):
     """Their rows lie at whole packs from each other."""
     dims = (4, 2, 32, 1024)
