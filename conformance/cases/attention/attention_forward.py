@@ -398,6 +398,13 @@ def test_factors_keep_eleven_bits(trial):
     trial(operation, before=before)
 
 
+@shows(f"{FORWARD}/c16")
+def test_many_sequences(trial):
+    """More of them than a block has threads, some of no vectors."""
+    attn = attention((0, 0, 0, 0), (2, 2, 2), 1, 0, data_type=DOUBLE, longest=(2, 2), batches=259, beams=1)
+    trial(forward(attn, (2, 2), 259, 1, tuple(i % 3 for i in range(259)), tuple(2 - i % 2 for i in range(259))))
+
+
 def test_many_windows(trial):
     """More time-steps than the arguments of one kernel hold."""
     attn = attention((1, 1, 1, 0), (1, 1, 1), heads=1, longest=(900, 3))
