@@ -300,6 +300,14 @@ def test_products_that_blocks_share(chain, caller, multiprocessors, data_type, w
 
 
 @shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
+@pytest.mark.parametrize("cell", [LSTM, GRU], ids=label)
+def test_products_of_a_step_in_parts(chain, caller, cell):
+    """Of the gates of both directions, whose cells add up the parts."""
+    with divided_among(caller.handle, 132):
+        chain(*training(network(cell, width=4, hidden=68, layers=1), lengths=(2, 1, 2), fill=0.5))
+
+
+@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
 @pytest.mark.parametrize("math_type", [DEFAULT, EXACT], ids=label)
 def test_products_of_few_columns_in_parts(chain, caller, math_type):
     """Rows that TMA does not read, of fewer columns than a tile."""
