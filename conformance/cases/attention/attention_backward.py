@@ -245,6 +245,14 @@ def test_layouts_of_tensor_cores(chain, order, mode, projected, data_type):
 
 
 @shows(f"{DATA}/c01", "cudnnMultiHeadAttnForward/c01")
+def test_more_tiles_than_multiprocessors(chain, caller):
+    """Of several heads, batches and beams, of which blocks take one after another."""
+    attn = attention((0, 0, 0, 0), (8, 8, 8), 2, ONE_TO_ONE, 0.3, HALF, longest=(66, 70), batches=2, beams=2)
+    with divided_among(caller.handle, 3):
+        chain(*steps(attn=attn, steps=(66, 70), lengths=(66, 65, 3, 66), key_lengths=(70, 69, 66, 2))[:2])
+
+
+@shows(f"{DATA}/c01", "cudnnMultiHeadAttnForward/c01")
 @pytest.mark.parametrize(
     "data_type, size, value_size",
     [(HALF, 40, 72), (HALF, 72, 40), (HALF, 16, 12), (FLOAT, 20, 64), (FLOAT, 64, 10)],
