@@ -102,7 +102,7 @@ class Documented:
         if alone is None or scale.dims != (1, y.dims[1], *(1,) * (y.rank - 2)):
             return None
         o, names = alone.operation, dict(alone.single.names)
-        if not isinstance(o, ConvolutionBiasActivationForward) or o.alpha1 != 1 or o.alpha2 not in (0, 1):
+        if o.alpha1 != 1 or o.alpha2 not in (0, 1):
             return None
         activation = o.activation if o.activation.mode == cudnnActivationMode_t.CUDNN_ACTIVATION_RELU else None
         added = o.z if o.alpha2 else None

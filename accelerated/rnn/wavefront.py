@@ -42,8 +42,8 @@ class _WavefrontSolver(Solver[RNNProblem]):
         return persistent.seconds(problem, [self.divisions(problem, layers)[0] for layers in groups])
 
     def serves(self, problem: RNNProblem) -> bool:
-        n = problem.network
-        return n.layers > 1 and n.directions == 1 and persistent.can_serve(problem) and bool(self.groups(problem))
+        one_way = problem.network.directions == 1
+        return one_way and persistent.can_serve(problem) and bool(self.groups(problem))
 
     def applies(self, problem: RNNProblem) -> bool:
         if not self.serves(problem):

@@ -195,7 +195,13 @@ def _fused(
         raise NoPatternError(
             "no bias is added, or the groups have a dimension of their own: there is no fused operation"
         )
-    z, alpha2 = (y, 0.0) if found.residual is None else (described(found.residual), found.factor)
+    z, alpha2 = y, 0.0
+    if found.residual is not None:
+        z, alpha2 = described(found.residual), _factor(found.factor, x)
+        if alpha2 == 0:
+            raise NoPatternError(
+                "zero times what is added is NaN where that is no number: the fused operation does not read it"
+            )
     if z != y:
         raise NoPatternError(f"what is added is described as {z}, the result as {y}")
     mode = cudnnActivationMode_t
@@ -204,7 +210,7 @@ def _fused(
         cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN, 0.0,
     )  # fmt: skip
     operation = ConvolutionBiasActivationForward(
-        spec, activation, algorithm.algo, 0, _factor(first.alpha, x), _factor(alpha2, x), x, w, z, found.bias.spec, y
+        spec, activation, algorithm.algo, 0, _factor(first.alpha, x), alpha2, x, w, z, found.bias.spec, y
     )
     added = current if found.residual is None else found.residual
     names = {

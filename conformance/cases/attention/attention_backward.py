@@ -155,6 +155,19 @@ def test_empty_sequences(subject, chain, on):
     chain(*calls)
 
 
+@shows("cudnnSetSeqDataDescriptor/c06")
+@pytest.mark.ours
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+def test_lengths_in_memory_that_no_sequence_has(chain, data_type):
+    """Beyond the time-steps all of them count, below zero none."""
+    training, data, _ = steps(attn=with_projections(0, 0, 0, 0, mode=ONE_TO_ONE, data_type=data_type), lengths=None)
+    lengths = {"QO": (9, -1, 4, 5), "KV": (6, 5, 7, -2)}
+    memory = {name: np.array(given, np.int32).view(np.uint8) for name, given in lengths.items()}
+    before = {f"devSeqLengths{name}": given for name, given in memory.items()}
+    before |= {"devSeqLengthsDQDO": memory["QO"], "devSeqLengthsDKDV": memory["KV"]}
+    chain(training, data, before=before)
+
+
 @shows(f"{DATA}/c01")
 @pytest.mark.parametrize("scaler", [0.0, 1.0, 20.0])
 def test_scalers(chain, scaler):
@@ -232,10 +245,22 @@ def test_layouts_of_tensor_cores(chain, order, mode, projected, data_type):
 
 
 @shows(f"{DATA}/c01", "cudnnMultiHeadAttnForward/c01")
-@pytest.mark.parametrize("size, value_size", [(40, 72), (72, 40), (16, 12)])
-def test_values_of_other_sizes_than_keys(chain, size, value_size):
+def test_more_tiles_than_multiprocessors(chain, caller):
+    """Of several heads, batches and beams, of which blocks take one after another."""
+    attn = attention((0, 0, 0, 0), (8, 8, 8), 2, ONE_TO_ONE, 0.3, HALF, longest=(66, 70), batches=2, beams=2)
+    with divided_among(caller.handle, 3):
+        chain(*steps(attn=attn, steps=(66, 70), lengths=(66, 65, 3, 66), key_lengths=(70, 69, 66, 2))[:2])
+
+
+@shows(f"{DATA}/c01", "cudnnMultiHeadAttnForward/c01")
+@pytest.mark.parametrize(
+    "data_type, size, value_size",
+    [(HALF, 40, 72), (HALF, 72, 40), (HALF, 16, 12), (FLOAT, 20, 64), (FLOAT, 64, 10)],
+    ids=lambda v: getattr(v, "name", v),
+)
+def test_values_of_other_sizes_than_keys(chain, data_type, size, value_size):
     """One of them has more tiles than the other, or is no whole packs."""
-    attn = attention((0, 0, 0, 0), (size, size, value_size), 1, 0, 0.2, HALF, longest=(5, 7), batches=1, beams=1)
+    attn = attention((0, 0, 0, 0), (size, size, value_size), 1, 0, 0.2, data_type, longest=(5, 7), batches=1, beams=1)
     chain(*steps(attn=attn, steps=(5, 7), batches=1, beams=1, lengths=(5,))[:2])
 
 
@@ -256,6 +281,13 @@ def test_long_sequences_of_tensor_cores(chain, steps):
     training = long_of_tensor_cores(steps, trains=True)
     assert isinstance(training, MultiHeadAttnForward)
     chain(training, backward_data(training))
+
+
+@shows(f"{DATA}/c01")
+def test_long_sequences_in_two_parts(chain):
+    """Of float, as many queries as blocks of half data take more of at a time."""
+    attn = attention((0, 0, 0, 0), (4, 4, 4), 1, 0, 0.3, FLOAT, longest=(2048, 2), batches=1, beams=1)
+    chain(*steps(attn=attn, steps=(2048, 2), batches=1, beams=1, lengths=None)[:2])
 
 
 @shows(f"{WEIGHTS}/c03")

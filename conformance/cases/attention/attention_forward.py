@@ -165,6 +165,17 @@ def test_one_step(trial, current, order):
         trial(forward(attn, current=current, low=(0, 1, 0, 2), high=(2, 5, 3, 4), axes=axes, lengths=(4, 2, 4, 3)))
 
 
+@shows(f"{FORWARD}/c07", f"{FORWARD}/c08", f"{FORWARD}/c14")
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)], ids=str)
+@pytest.mark.parametrize("residuals", [False, True], ids=["alone", "residuals"])
+def test_one_step_of_tensor_cores(trial, residuals, order):
+    """Of queries that are read as they lie, in whole packs."""
+    axes, windows = (*(AXES[i] for i in order), AXES[3]), {"low": (0, 1, 0, 2), "high": (2, 5, 3, 4)}
+    attn = attention((0, 0, 0, 0), (16, 16, 8), 2, 0, 0.3, HALF)
+    for current in (1, 3):
+        trial(forward(attn, current=current, axes=axes, lengths=(4, 2, 4, 3), residuals=residuals, **windows))
+
+
 @shows(f"{FORWARD}/c08", f"{FORWARD}/c18", f"{FORWARD}/c19", f"{FORWARD}/c20")
 def test_steps_one_after_the_other(chain):
     """All steps of an output, one call each, on the same memory."""
@@ -385,6 +396,13 @@ def test_factors_keep_eleven_bits(trial):
     before = prepare(operation, "normal", 0)
     before["values"].view(np.float32)[:] = 1 + 2.0**-9
     trial(operation, before=before)
+
+
+@shows(f"{FORWARD}/c16")
+def test_many_sequences(trial):
+    """More of them than a block has threads, some of no vectors."""
+    attn = attention((0, 0, 0, 0), (2, 2, 2), 1, 0, data_type=DOUBLE, longest=(2, 2), batches=259, beams=1)
+    trial(forward(attn, (2, 2), 259, 1, tuple(i % 3 for i in range(259)), tuple(2 - i % 2 for i in range(259))))
 
 
 def test_many_windows(trial):

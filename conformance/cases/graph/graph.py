@@ -110,6 +110,18 @@ def test_special_values(trial, mode, nan):
     trial(executed(pointwise(mode, x, y, b, nan=nan, lower=-1.0, upper=2.0)), inputs="special")
 
 
+@shows(*of("OPERATION_POINTWISE", "c01", "c02", "c03"))
+@pytest.mark.parametrize("dims", [(4, 4, 9), (8, 8, 32, 32)], ids=["small", "large"])
+@pytest.mark.parametrize("alpha1, alpha2", [(0.0, 1.5), (-0.75, 0.0), (0.0, 1.0), (1.0, 0.0)])
+def test_factors_of_zero(trial, alpha1, alpha2, dims):
+    """They multiply as any other: zeros, and NaN of what is no finite number."""
+    x, b, y, z = (tensor(i, dims, virtual=i == 3) for i in range(1, 5))
+    trial(executed(
+        pointwise(Mode.CUDNN_POINTWISE_ADD, x, y, b, alpha1, alpha2),
+        pointwise(Mode.CUDNN_POINTWISE_MAX, y, z, x, alpha2, alpha1),
+    ), inputs="special")  # fmt: skip
+
+
 @shows(*of("OPERATION_POINTWISE", "c18", "c19"))
 def test_mixed_types(trial):
     """Every stored type as an operand, and as a result that saturates."""
@@ -176,6 +188,18 @@ def test_statistics(trial, data_type, dims, order):
     trial(executed(node))
 
 
+@shows(*of("OPERATION_POINTWISE", "c01"), *of("OPERATION_GEN_STATS", "c01"))
+def test_eight_dimensions(trial):
+    """None of which follows another one in all tensors; some have an extent of 1 in what is added. Sums of two types."""
+    dims, order = (2, 3, 2, 2, 3, 2, 2, 3), (5, 3, 1, 7, 0, 6, 4, 2)
+    x, y = tensor(1, dims, HALF, order=order), tensor(3, dims, order=order[::-1])
+    channels = [tensor(4 + i, (1, 3, *(1,) * 6), kind) for i, kind in enumerate((FLOAT, BFLOAT16))]
+    trial(executed(
+        pointwise(Mode.CUDNN_POINTWISE_ADD, x, y, tensor(2, (1, 3, 1, 2, 1, 2, 1, 3))),
+        GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, y, *channels),
+    ))  # fmt: skip
+
+
 @shows(*of("OPERATION_GEN_STATS", "c01"))
 @pytest.mark.parametrize(
     "strides",
@@ -195,6 +219,8 @@ FORMS = {
     "grouped": ((2, 2, 3, 5, 7), (2, 2, 3, 3, 2), (2, 2, 2, 3, 3), convolution((1, 2), (1, 0), (2, 3), (1, 2))),
     "line": ((3, 4, 9), (5, 4, 3), (3, 5, 8), convolution((0,), (3,), (1,), (2,))),
     "box": ((1, 2, 3, 4, 5), (3, 2, 2, 2, 2), (1, 3, 3, 2, 3), convolution((0, 1, 0), (1, 0, 2), (1, 2, 2))),
+    "apart": ((1, 2, 11, 11), (2, 2, 4, 3), (1, 2, 4, 3), convolution((1, 0), (1, 2), (2, 3), (2, 3))),
+    "six": ((1, 2, 2, 3, 2, 2, 2, 4), (2, 2, 1, 2, 1, 2, 2, 2), (1, 2, 2, 2, 2, 1, 1, 2), convolution((0,) * 6, (0,) * 6, (1, 1, 1, 1, 1, 2))),
     "four": ((1, 2, 3, 2, 3, 2), (2, 2, 2, 1, 2, 2), (1, 2, 2, 2, 2, 1), convolution((0,) * 4, (0,) * 4)),
 }  # fmt: skip
 NODES = {
@@ -212,7 +238,8 @@ CONVOLUTIONS = (
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("direction", NODES)
 def test_convolutions(trial, direction, form):
-    """Paddings that differ at both ends, groups, strides, dilations, one to four spatial dimensions, a blended output."""
+    """Paddings that differ at both ends, groups, strides, dilations, one to six spatial dimensions, a blended output; steps so many and so far
+    apart that the last ones are in the padding."""
     x, w, y, c = FORMS[form]
     trial(executed(NODES[direction](c, tensor(1, x), tensor(2, w), tensor(3, y), 0.75, -0.5)))
 
@@ -267,6 +294,21 @@ def test_convolution_bias_activation(trial, types):
         pointwise(Mode.CUDNN_POINTWISE_MUL, a, b, tensor(3, channels, stored), compute=compute),
         pointwise(Mode.CUDNN_POINTWISE_ADD, b, c, tensor(4, channels, stored), compute=compute),
         pointwise(Mode.CUDNN_POINTWISE_ELU_FWD, c, tensor(5, dims, stored), compute=compute),
+    ))  # fmt: skip
+
+
+@shows(*of("OPERATIONGRAPH", "c01"), *of("TENSOR", "c03"))
+@pytest.mark.parametrize("gaps", [(True, False), (False, True), (True, True)], ids=["image", "response", "both"])
+def test_virtual_tensors_with_gaps(trial, gaps):
+    """What a convolution between pointwise operations reads and writes lies somewhere, whatever distances are described: those of a documented
+    convolution."""
+    dims, apart = (2, 3, 4, 4), (150, 40, 9, 2)
+    x, y = (tensor(10 + i, dims, strides=apart if has else None, virtual=True) for i, has in enumerate(gaps))
+    trial(executed(
+        pointwise(Mode.CUDNN_POINTWISE_MUL, tensor(1, dims), x, tensor(2, (1, 3, 1, 1))),
+        ConvolutionForwardNode(convolution((1, 1), (1, 1)), 1.0, 0.0, x, tensor(3, (3, 3, 3, 3)), y),
+        pointwise(Mode.CUDNN_POINTWISE_TANH_FWD, y, tensor(4, dims)),
+        GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, y, *(tensor(5 + i, (1, 3, 1, 1)) for i in range(2))),
     ))  # fmt: skip
 
 
@@ -341,6 +383,12 @@ def test_chains(trial):
     )
 
 
+@shows(*of("OPERATIONGRAPH", "c01"), *of("TENSOR", "c03"))
+def test_chains_with_many_tensors(trial):
+    """Each node has an operand and a result in memory: more of them than the arguments of a kernel have room for."""
+    trial(executed(*chain(*[(Mode.CUDNN_POINTWISE_ADD, [FLOAT], (1, 5, 1, 1))] * 8)))
+
+
 # Chains of more than 2^18 elements, for which kernels are compiled: (dimensions, order of x and the results, steps).
 LARGE = {
     "channels last": ((4, 16, 33, 128), (0, 2, 3, 1), [
@@ -358,6 +406,34 @@ def test_large_chains(trial, which):
     """Broadcast operands, a result in the middle that has memory, types that differ, a last block in part."""
     dims, order, steps = LARGE[which]
     trial(executed(*chain(*steps, dims=dims, order=order)))
+
+
+@shows(*of("OPERATIONGRAPH", "c01"), *of("OPERATION_GEN_STATS", "c01"))
+@pytest.mark.parametrize("summed", [False, True], ids=["alone", "summed"])
+def test_large_chains_of_eight_dimensions(trial, summed):
+    """None of which follows another one in all operands; with statistics of the result, and without."""
+    dims, one = (2, 3, 2, 3, 4, 2, 4, 64), (1, 3, *(1,) * 6)
+    x, between, y = (tensor(i, dims, HALF, virtual=i == 2) for i in (1, 2, 3))
+    nodes = [
+        pointwise(Mode.CUDNN_POINTWISE_ADD, x, between, tensor(4, (2, 1, 2, 1, 4, 1, 4, 1))),
+        pointwise(Mode.CUDNN_POINTWISE_MUL, between, y, tensor(5, (1, 3, 1, 3, 1, 2, 1, 64), HALF)),
+    ]
+    sums = [tensor(6 + i, one) for i in range(2)]
+    statistics = GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, y, *sums)
+    trial(executed(*nodes, statistics) if summed else executed(*nodes))
+
+
+@shows(*of("OPERATIONGRAPH", "c01"), *of("TENSOR", "c03"))
+@pytest.mark.parametrize("virtual", [True, False])
+def test_large_chains_that_read_an_earlier_result(trial, virtual):
+    """Which the node before does not pass on."""
+    dims = (8, 8, 32, 32)
+    x, first, second, y = (tensor(i, dims, virtual=i == 3 or (virtual and i == 2)) for i in range(1, 5))
+    trial(executed(
+        pointwise(Mode.CUDNN_POINTWISE_TANH_FWD, x, first),
+        pointwise(Mode.CUDNN_POINTWISE_SIGMOID_FWD, first, second),
+        pointwise(Mode.CUDNN_POINTWISE_MUL, second, y, first),
+    ))  # fmt: skip
 
 
 @shows(*of("OPERATIONGRAPH", "c01"), *of("TENSOR", "c03"))
@@ -526,6 +602,20 @@ def test_factors_within_a_scaled_convolution(trial, place):
 def test_convolutions_that_are_scaled_otherwise(trial, options):
     """By one number, by those of a row of pixels; what is scaled is read again."""
     trial(scaled_convolution(**options))
+
+
+@shows(*of("OPERATIONGRAPH", "c01"))
+@pytest.mark.parametrize("special", [1, 6], ids=["image", "residual"])
+@pytest.mark.parametrize("scaled", [True, False], ids=["scaled", "plain"])
+def test_operands_whose_factor_is_zero(trial, scaled, special):
+    """What is no finite number is multiplied, too, and NaN then."""
+    factors = (0.0 if special == 1 else 1.0, 1.0, 1.0, 1.0, 0.0 if special == 6 else 1.0, 1.0)
+    graph = scaled_convolution(factors=factors, rectified=False)
+    if not scaled:
+        first, _, added, last = graph.nodes
+        end = pointwise(Mode.CUDNN_POINTWISE_TANH_FWD, last.y, tensor(7, last.y.dims))
+        graph = executed(first, replace(added, x=first.y), last, end, engine=ON_CORES)
+    trial(graph, {**dict.fromkeys(graph.operands, "normal"), f"tensor_{special}": "special"})
 
 
 @shows(*of("OPERATIONGRAPH", "c01"))

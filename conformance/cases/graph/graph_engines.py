@@ -236,6 +236,7 @@ ALMOST = {
     "other layout of the residual": tuple(
         replace(node, x=tensor(5, Y, order=LAST)) if node.inputs[0].uid == 5 else node for node in fused(residual=True)
     ),
+    "residual times zero": tuple(replace(node, alpha1=0.0) if node.inputs[0].uid == 5 else node for node in fused(residual=True)),
     "behind the gradient": (
         replace(gradient("data"), dx=tensor(10, X, virtual=True)), pointwise(Mode.CUDNN_POINTWISE_RELU_FWD, tensor(10, X, virtual=True), tensor(6, X)),
     ),

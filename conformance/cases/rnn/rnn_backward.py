@@ -44,7 +44,7 @@ from dualdnn.conformance.cases.rnn.rnn_forward import (
 )
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.solvers import divided_among
-from dualdnn.conformance.trial import Step, prepare
+from dualdnn.conformance.trial import Step, attempt_chain, prepare
 from dualdnn.reference.view import strided
 
 FORWARD, DATA, WEIGHTS = "cudnnRNNForward", "cudnnRNNBackwardData_v8", "cudnnRNNBackwardWeights_v8"
@@ -254,10 +254,22 @@ def test_layers_that_overlap(chain, cell):
 
 
 @shows(f"{DATA}/c01")
-def test_wide_layers_that_overlap(chain):
-    """Gradients of as many gates as fill some of the registers that a warp may keep weights in."""
-    spec = network(LSTM, direction=ONE_WAY, data_type=HALF, width=8, hidden=200, layers=2, math_type=DEFAULT)
-    chain(*training(spec, lengths=(2, 1), fill=0.5)[:2])
+@pytest.mark.parametrize(
+    "cell, data_type, hidden, lengths",
+    [
+        (LSTM, HALF, 200, (2, 1)),
+        (TANH, HALF, 24, (2, 3, 1) * 7),
+        (GRU, FLOAT, 132, (2, 1) * 10),
+        (LSTM, FLOAT, 132, (1, 2) * 10),
+        (TANH, FLOAT, 392, (2, 1)),
+    ],
+    ids=label,
+)
+def test_wide_layers_that_overlap(chain, cell, data_type, hidden, lengths):
+    """Gradients of as many gates as fill some of the registers that a warp may keep weights in; units, and gates, of which registers do not hold
+    all, of few and of many sequences, which the next layer waits for before it multiplies them."""
+    spec = network(cell, direction=ONE_WAY, data_type=data_type, width=8, hidden=hidden, layers=2, math_type=DEFAULT)
+    chain(*training(spec, lengths=lengths, fill=0.5)[:2])
 
 
 @shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
@@ -288,6 +300,14 @@ def test_products_that_blocks_share(chain, caller, multiprocessors, data_type, w
 
 
 @shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
+@pytest.mark.parametrize("cell", [LSTM, GRU], ids=label)
+def test_products_of_a_step_in_parts(chain, caller, cell):
+    """Of the gates of both directions, whose cells add up the parts."""
+    with divided_among(caller.handle, 132):
+        chain(*training(network(cell, width=4, hidden=68, layers=1), lengths=(2, 1, 2), fill=0.5))
+
+
+@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
 @pytest.mark.parametrize("math_type", [DEFAULT, EXACT], ids=label)
 def test_products_of_few_columns_in_parts(chain, caller, math_type):
     """Rows that TMA does not read, of fewer columns than a tile."""
@@ -302,6 +322,38 @@ def test_long_products_of_tiles_in_turns(chain, caller):
     spec = network(TANH, direction=ONE_WAY, width=416, hidden=128, layers=1, math_type=DEFAULT)
     with divided_among(caller.handle, 1):
         chain(*training(spec, lengths=(1,) * 256)[:1])
+
+
+@pytest.mark.ours
+@shows(f"{DATA}/c01")
+def test_layers_without_room_for_each_other(caller, evidence):
+    """So many gates that a block of a device without clusters has no room for two matrices of them; as it is planned."""
+    spec = network(LSTM, direction=ONE_WAY, width=4, hidden=612, math_type=DEFAULT)
+    found = attempt_chain(caller, [Step(operation) for operation in training(spec, lengths=(1,))[:2]])
+    evidence.note(found)
+    assert found.passed, found.explanation()
+
+
+@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
+@pytest.mark.parametrize(
+    "cell, data_type, direction, hidden",
+    [(GRU, FLOAT, ONE_WAY, 4), (GRU, FLOAT, TWO_WAYS, 4), (TANH, HALF, ONE_WAY, 5)],
+    ids=label,
+)
+def test_more_sequences_than_a_launch_passes(chain, cell, data_type, direction, hidden):
+    """Their lengths are arguments of several kernels; biases are sums over more vectors than a block takes at once, which begin anywhere or not."""
+    spec = network(
+        cell, RECURRENT_BIAS, direction, data_type=data_type, width=4, hidden=hidden, layers=2, math_type=DEFAULT
+    )
+    chain(*training(spec, lengths=tuple(1 + i % 7 % 2 for i in range(259)), fill=0.5))
+
+
+@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
+def test_long_vectors(chain):
+    """Longer than the threads that copy them, or that sum the gradients of an input that is taken as it is."""
+    chain(*training(network(TANH, direction=ONE_WAY, input_mode=SKIP, hidden=260, layers=1), lengths=(2, 1)))
+    spec = network(TANH, direction=ONE_WAY, width=140, hidden=4, layers=1)
+    chain(*training(spec, BATCH_MAJOR, lengths=(2, 1), longest=3, fill=0.5))
 
 
 @shows(f"{DATA}/c01", f"{WEIGHTS}/c01")

@@ -224,6 +224,19 @@ def test_larger_networks(trial, cell):
         )
 
 
+@shows(f"{NAME}/c01", f"{NAME}/c03")
+@pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=label)
+def test_inference_in_packs_of_16_bytes(trial, cell):
+    """Of three layers, which keep nothing: in both directions, from the input itself, and in one, where steps of a layer need not wait for all
+    of the layer before, from longer vectors than states; with one bias, and none; clipped."""
+    lengths, clip = (3, 1, 0, 2, 3, 3, 1, 2, 3), RNNClipSpec(MINMAX, PROPAGATE, -0.2, 0.1)
+    for bias, direction, input_mode in ((RECURRENT_BIAS, TWO_WAYS, SKIP), (NO_BIAS, ONE_WAY, LINEAR)):
+        spec = network(
+            cell, bias, direction, input_mode, HALF, width=72, hidden=24, layers=3, math_type=DEFAULT, clip=clip
+        )
+        trial(forward(spec, BATCH_MAJOR, lengths, longest=4, fill=0.5, training=False))
+
+
 @shows(f"{NAME}/c01", f"{NAME}/c40")
 @pytest.mark.parametrize("algo", [STATIC, DYNAMIC], ids=label)
 def test_persistent_algorithms(trial, refused, algo):
