@@ -279,7 +279,7 @@ def test_layouts_with_a_plain_filter(run, algo, x_layout, y_layout):
 @pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
 def test_layouts_on_tensor_cores(run, configuration, x_layout, y_layout):
     """Of few channels and of whole packs, under several taps and one."""
-    for x, w in (((2, 3, 7, 6), (6, 3, 3, 3)), ((2, 16, 5, 6), (24, 16, 3, 3)), ((2, 16, 5, 6), (24, 16, 1, 1))):
+    for x, w in (((2, 3, 7, 6), (6, 3, 3, 3)), ((2, 16, 5, 6), (24, 16, 3, 3)), ((2, 16, 5, 7), (24, 16, 1, 1))):
         run(convolution(x, w, configuration=configuration, algo=PRECOMP, x_layout=x_layout, y_layout=y_layout, beta=0.5,
                         math_type=DEFAULT))  # fmt: skip
 
