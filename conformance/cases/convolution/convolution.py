@@ -226,7 +226,7 @@ def test_groups(run, groups, per_group, filters, formats, algo, configuration):
 @pytest.mark.parametrize("formats", [NCHW, NHWC], ids=by_name)
 @pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
 def test_groups_do_not_meet(run, configuration, formats, taps):
-    """NaN and infinity of one group reach no result of another, though tensor cores read more channels than a group has."""
+    """NaN and infinity of one group reach no result of another, though tensor cores read more channels at once."""
     operation = convolution((2, 16, 8, 8), (32, 8, taps, taps), configuration=configuration, groups=2, formats=formats,
                             padding=(taps // 2,) * 2, math_type=DEFAULT)  # fmt: skip
     run(operation, inputs={"x": "special", "w": "near_one", "y": "normal"})
