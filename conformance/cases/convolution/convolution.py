@@ -221,6 +221,17 @@ def test_groups(run, groups, per_group, filters, formats, algo, configuration):
     run(convolution(x, w, configuration=configuration, groups=groups, formats=formats, algo=algo))
 
 
+@shows("cudnnSetConvolutionGroupCount/c01", f"{F}/c23")
+@pytest.mark.parametrize("taps", [1, 3])
+@pytest.mark.parametrize("formats", [NCHW, NHWC], ids=by_name)
+@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
+def test_groups_do_not_meet(run, configuration, formats, taps):
+    """NaN and infinity of one group reach no result of another, though tensor cores read more channels at once."""
+    operation = convolution((2, 16, 8, 8), (32, 8, taps, taps), configuration=configuration, groups=2, formats=formats,
+                            padding=(taps // 2,) * 2, math_type=DEFAULT)  # fmt: skip
+    run(operation, inputs={"x": "special", "w": "near_one", "y": "normal"})
+
+
 # Windows of depthwise convolutions: 11 x 9 inputs, a filter for each channel or several of them
 DEPTHWISE: dict[str, dict[str, Any]] = {
     "5x3, stride 2": {"taps": (5, 3), "padding": (2, 0), "stride": (2, 2)},
@@ -258,6 +269,19 @@ def test_depthwise_windows(run, window, configuration):
 def test_layouts_with_a_plain_filter(run, algo, x_layout, y_layout):
     """All except NCHW_VECT_C, for x and y independently."""
     run(convolution(algo=algo, x_layout=x_layout, y_layout=y_layout, beta=0.5))
+
+
+@shows(f"{F}/c24", f"{F}/c25", f"{F}/c26")
+@pytest.mark.parametrize(
+    "x_layout, y_layout",
+    [("nhwc", "odd"), ("nhwc", "gaps"), ("odd", "nhwc"), ("chwn", "gaps"), ("gaps", "chwn"), ("odd", "nchw")],
+)
+@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
+def test_layouts_on_tensor_cores(run, configuration, x_layout, y_layout):
+    """Of few channels and of whole packs, under several taps and one."""
+    for x, w in (((2, 3, 7, 6), (6, 3, 3, 3)), ((2, 16, 5, 6), (24, 16, 3, 3)), ((2, 16, 5, 7), (24, 16, 1, 1))):
+        run(convolution(x, w, configuration=configuration, algo=PRECOMP, x_layout=x_layout, y_layout=y_layout, beta=0.5,
+                        math_type=DEFAULT))  # fmt: skip
 
 
 @shows(f"{F}/c38", f"{F}/c39", f"{F}/c40", f"{F}/c42", f"{F}/c43")

@@ -212,6 +212,19 @@ def test_layouts(run, refused, algo, dx_layout):
             run(gradient(algo=algo, dx_layout=dx_layout, stride=(2, 3), beta=-0.5))
 
 
+@shows(f"{D}/c11", f"{D}/c12")
+@pytest.mark.parametrize("dx_layout", ["nhwc", "chwn", "gaps", "odd"])
+@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
+def test_layouts_on_tensor_cores(run, configuration, dx_layout):
+    """Of few channels and of whole packs, under several taps and one, with strides and without."""
+    for dx, w, options in (
+        ((2, 3, 7, 6), (16, 3, 3, 3), {}),
+        ((2, 16, 5, 6), (24, 16, 3, 3), {"stride": (2, 2)}),
+        ((2, 16, 5, 6), (20, 16, 1, 1), {"padding": (0, 0)}),
+    ):
+        run(gradient(dx, w, configuration=configuration, dx_layout=dx_layout, beta=0.5, math_type=DEFAULT, **options))
+
+
 @shows(f"{D}/c12", f"{D}/c31")
 def test_layouts_of_dy_and_w(refused):
     """Tables 12 and 13: dy is CHW-packed, or HWC-packed with a filter in NHWC."""

@@ -235,6 +235,20 @@ def test_layouts(run, refused, algo, dy_layout):
         run(operation)
 
 
+@shows(f"{F}/c14", f"{F}/c15")
+@pytest.mark.parametrize("dy_layout", ["nhwc", "chwn", "gaps", "odd"])
+@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
+def test_layouts_on_tensor_cores(run, configuration, dy_layout):
+    """Of few channels and of whole packs, under several taps, and under one beside padding or strides."""
+    for x, dw, options in (
+        ((2, 3, 7, 6), (8, 3, 3, 3), {}),
+        ((2, 16, 5, 6), (24, 16, 3, 3), {}),
+        ((2, 12, 5, 6), (20, 12, 1, 1), {}),
+        ((2, 12, 7, 8), (20, 12, 1, 1), {"stride": (2, 2), "padding": (0, 0)}),
+    ):
+        run(gradient(x, dw, configuration=configuration, dy_layout=dy_layout, beta=0.5, math_type=DEFAULT, **options))
+
+
 @shows(f"{F}/c13", f"{F}/c15", f"{F}/c49")
 def test_layouts_of_x_and_dw(run, refused):
     """Tables 36 and 37: x is CHW-packed, or HWC-packed with a filter in NHWC, beside any dy (docs/errata.md, D274)."""

@@ -167,6 +167,14 @@ def test_relu_turns_nan_into_0(run):
         )
 
 
+@pytest.mark.ours
+@pytest.mark.parametrize("configuration", ["INT8", "INT8x4"])
+def test_bias_that_no_integer_holds(run, configuration):
+    """Results of 8 bits: infinities saturate, and NaN gives 0, as all conversions of our own backends do it."""
+    operation = fused(configuration, x=(1, 4, 3, 4), w=(72, 4, 1, 1), padding=(0, 0), mode=IDENTITY, algo=PRECOMP)
+    run(operation, inputs={"x": "normal", "w": "normal", "bias": "ties_and_nan"})
+
+
 @shows(f"{B}/c23", "cudnnReorderFilterAndBias/c01")
 @pytest.mark.parametrize("reorder_type", list(cudnnReorderType_t), ids=by_name)
 def test_reordered_filter_and_bias(run, reorder_type):
