@@ -118,9 +118,14 @@ def test_residuals_add_nothing(chain):
 
 @shows(f"{WEIGHTS}/c05", "cudnnWgradMode_t/c01")
 def test_weights_add_up(chain):
-    """Added to what dweights has; then written over it."""
+    """Added to what dweights has; then written over it. The sums are compared with each other, too: judge and backend read the mode
+    from the same record."""
     training, data, added = steps(ADD)
-    chain(training, data, added, added, backward_weights(training, SET), added)
+    found = chain(training, data, added, added, backward_weights(training, SET), added)
+    once, twice, written, again = (call.after["dweights"].view(np.float32) for call in found.whole[2:])
+    np.testing.assert_allclose(twice - once, written, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(again, 2 * written, rtol=1e-3, atol=1e-3)
+    assert np.abs(written).max() > 0.1
 
 
 @shows(f"{DATA}/c10", "cudnnSetSeqDataDescriptor/c09", "cudnnGetMultiHeadAttnBuffers/c08")
