@@ -384,7 +384,7 @@ def test_attention_takes_no_dropout(cudnn, handle, refuses):
 # --- the random numbers of ours: element by element what docs/dropout.md says ---
 
 # Channels side by side: planes that are octets or begin within one; pixels of several tiles, or fewer of many images; channels of several, which
-# packs of 16 bytes divide or do not.
+# packs of 16 bytes divide or do not. As many dimensions as there can be, no two of which are one.
 LAID_OUT = [
     *((layout, DIMS) for layout in LAYOUTS),
     ("nhwc", (3, 4, 4, 6)),
@@ -396,6 +396,7 @@ LAID_OUT = [
     ("nhwc", (1, 140, 3, 3)),
     ("nhwc", (3, 64, 8, 16)),
     ("nhwc", (2, 40, 8, 8)),
+    ("odd", (2, 3, 2, 3, 2, 3, 2, 3)),
 ]
 
 
