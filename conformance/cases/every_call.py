@@ -316,7 +316,7 @@ def test_a_handle_ends_with_its_statement(subject, cudnn, refuses):
 
 
 @shows("cudnnAddTensor/c01")
-def test_solvers_that_are_named(subject, caller, monkeypatch):
+def test_solvers_that_are_named(subject, caller, trial, monkeypatch):
     """The environment puts them before the order of their room, where they serve, and names none that does not exist; a
     plan by one alone is made where it serves."""
     if not subject.name.startswith("accelerated"):
@@ -334,6 +334,7 @@ def test_solvers_that_are_named(subject, caller, monkeypatch):
     for names in (other, f" {other} , ", f"{other},activation.elementwise"):
         monkeypatch.setenv("DUALDNN_SOLVER", names)
         assert (solver_of(add), solver_of(set_)) == (other, other)
+    trial(add)
     monkeypatch.setenv("DUALDNN_SOLVER", preferred)
     assert (solver_of(add), solver_of(set_)) == (preferred, other)
     for names in ("another", f"{other},another"):
