@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dualdnn.api.enumerations import cudnnPoolingMode_t
+from dualdnn.api.enumerations import cudnnGenStatsMode_t, cudnnPoolingMode_t
 from dualdnn.api.operations import Operation, PoolingBackward
 from dualdnn.api.operations.specs import FLOAT, HALF, NCHW, NHWC, TensorSpec
 from dualdnn.conformance.calls import sized
@@ -124,6 +124,15 @@ OPERATIONS: dict[str, Operation] = {
     "chain of a graph": graph.executed(
         graph.pointwise(graph.Mode.CUDNN_POINTWISE_ADD, graph.tensor(1, LARGE), BETWEEN, graph.tensor(2, LARGE)),
         graph.pointwise(graph.Mode.CUDNN_POINTWISE_RELU_FWD, BETWEEN, graph.tensor(3, LARGE)),
+    ),
+    "chain of a graph with its statistics": graph.executed(
+        graph.pointwise(graph.Mode.CUDNN_POINTWISE_ADD, *(graph.tensor(i, LARGE, HALF) for i in (1, 3, 2))),
+        graph.GenStatsNode(
+            cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM,
+            FLOAT,
+            graph.tensor(3, LARGE, HALF),
+            *(graph.tensor(i, (1, LARGE[1], 1, 1)) for i in (4, 5)),
+        ),
     ),
     "depthwise convolution": convolution.convolution(
         (1, 8, 6, 6), (8, 1, 3, 3), algo=convolution.PRECOMP, padding=(1, 1), groups=8, **PRODUCT

@@ -384,7 +384,7 @@ def test_attention_takes_no_dropout(cudnn, handle, refuses):
 # --- the random numbers of ours: element by element what docs/dropout.md says ---
 
 # Channels side by side: planes that are octets or begin within one; pixels of several tiles, or fewer of many images; channels of several, which
-# packs of 16 bytes divide or do not.
+# packs of 16 bytes divide or do not. As many dimensions as there can be, no two of which are one.
 LAID_OUT = [
     *((layout, DIMS) for layout in LAYOUTS),
     ("nhwc", (3, 4, 4, 6)),
@@ -396,6 +396,7 @@ LAID_OUT = [
     ("nhwc", (1, 140, 3, 3)),
     ("nhwc", (3, 64, 8, 16)),
     ("nhwc", (2, 40, 8, 8)),
+    ("odd", (2, 3, 2, 3, 2, 3, 2, 3)),
 ]
 
 
@@ -418,6 +419,19 @@ def test_every_layout(chain, data_type, layout, dims):
         Step(backward(0.6, other, plain), {"reserveSpace": "r2"}),
         Step(backward(0.3, plain), {"reserveSpace": "r1", "dy": "dy2", "dx": "dx2"}),
     )
+
+
+@shows("cudnnDropoutForward/c01", "cudnnDropoutForward/c02")
+@pytest.mark.ours
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+def test_probabilities_that_are_numbers_of_elements(chain, layout):
+    """An element is kept where its number is the probability, and dropped where it is the next smaller one; of numbers so small that a
+    float has them exactly."""
+    x = laid_out(FLOAT, (1, 8, 16, 8), layout)
+    drawn = words(SEED, 0, x.count)
+    for number in drawn[drawn < 2**24].tolist():
+        for threshold in (number, number + 1, number & ~0xFFFF):
+            chain(SetDropoutStates(SEED), forward(threshold / 2**32, x))
 
 
 @shows("cudnnDropoutForward/c01", "cudnnDropoutForward/c02")

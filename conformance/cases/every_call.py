@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dualdnn.accelerated.solver import plan_by
 from dualdnn.api import api_log, miopen
 from dualdnn.api import cudnn as api
 from dualdnn.api.descriptors import DESCRIPTORS
@@ -27,7 +28,8 @@ from dualdnn.api.enumerations import (
     cudnnSeverity_t,
     cudnnStatus_t,
 )
-from dualdnn.api.operations import BackendError
+from dualdnn.api.operations import AddTensor, BackendError, SetTensor, TensorSpec
+from dualdnn.api.operations.specs import FLOAT
 from dualdnn.api.status import BAD_PARAM, EXECUTION_FAILED, INTERNAL_ERROR, NOT_INITIALIZED, CudnnError
 from dualdnn.conformance.calls.caller import function_of
 from dualdnn.conformance.cases import wrong_arguments
@@ -35,6 +37,7 @@ from dualdnn.conformance.cases.every_operation import SAMPLES, ready
 from dualdnn.conformance.cases.wrong_arguments import right
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.scope import clauses
+from dualdnn.conformance.solvers import divided_among
 from dualdnn.conformance.trial import prepare
 
 pytestmark = pytest.mark.ours
@@ -310,6 +313,40 @@ def test_a_handle_ends_with_its_statement(subject, cudnn, refuses):
     with subject.new_handle() as handle:
         cudnn.cudnnDestroy(handle)  # once is enough
     assert not handle.alive and repr(handle).endswith(", destroyed>")
+
+
+@shows("cudnnAddTensor/c01")
+def test_solvers_that_are_named(subject, caller, trial, monkeypatch):
+    """The environment puts them before the order of their room, where they serve, and names none that does not exist; a
+    plan by one alone is made where it serves."""
+    if not subject.name.startswith("accelerated"):
+        pytest.skip("it has no solvers")
+    backend, x = caller.handle.backend, TensorSpec(FLOAT, (2, 3, 2, 2), (40, 9, 3, 1))
+    add, set_ = AddTensor(1.5, 0.5, x, x), SetTensor(2.0, x)
+    preferred, other = backend.solvers(add)
+    assert backend.solvers(set_) == (other,)
+
+    def solver_of(operation: Any) -> str:
+        with divided_among(caller.handle, 1):  # without the plans that there are
+            return str(backend.plan(operation).solver)
+
+    assert (solver_of(add), solver_of(set_)) == (preferred, other)
+    for names in (other, f" {other} , ", f"{other},activation.elementwise"):
+        monkeypatch.setenv("DUALDNN_SOLVER", names)
+        assert (solver_of(add), solver_of(set_)) == (other, other)
+    trial(add)
+    monkeypatch.setenv("DUALDNN_SOLVER", preferred)
+    assert (solver_of(add), solver_of(set_)) == (preferred, other)
+    for names in ("another", f"{other},another"):
+        monkeypatch.setenv("DUALDNN_SOLVER", names)
+        with pytest.raises(ValueError, match="DUALDNN_SOLVER names another; there are "):
+            solver_of(add)
+    monkeypatch.setenv("DUALDNN_SOLVER", "")
+    assert plan_by(add, backend.device, other).solver == other
+    with pytest.raises(ValueError, match=r"softmax\.tiles is none of"):
+        plan_by(add, backend.device, "softmax.tiles")
+    with pytest.raises(ValueError, match=f"{preferred} does not serve"):
+        plan_by(set_, backend.device, preferred)
 
 
 @shows("cudnnCreate/c01", "cudnnCreate/c12")

@@ -124,6 +124,43 @@ def test_the_end_of_memory(handle, memory):
         pickle.dumps(handle.allocate(4))
 
 
+def described_to_others(memory):
+    """What other libraries are told of memory, or the types of the errors that say why they are told nothing."""
+    found = []
+    for ask in (
+        memory.__dlpack_device__,
+        memory.__dlpack__,
+        lambda: np.asarray(memory),
+        lambda: memory.__cuda_array_interface__,
+    ):
+        try:
+            found.append(ask())
+        except Exception as error:
+            found.append(type(error))
+    return found
+
+
+@shows("cudnnHandle_t/c01")
+def test_memory_as_other_libraries_see_it(subject, handle, memory):
+    """Host memory is theirs as it lies, and so is that of a GPU; the emulated device's is not. Nothing is, once it is
+    freed."""
+    on_host = subject.name == "reference"
+    device, capsule, array, interface = described_to_others(memory)
+    if on_host:
+        assert device == (1, 0) and interface is AttributeError
+        assert np.array_equal(array.view(np.float32), NUMBERS) and array.ctypes.data == memory.address
+        assert np.array_equal(np.from_dlpack(memory), array)
+    elif subject.has_gpu:
+        assert device == (2, 0) and "dltensor" in repr(capsule) and array is TypeError
+        wanted = {"version": 3, "shape": (192,), "typestr": "|u1", "data": (memory.address, False), "strides": None}
+        assert interface == wanted and handle.allocate(0).__cuda_array_interface__["data"] == (0, False)
+    else:
+        assert (device, capsule, array, interface) == (BufferError, BufferError, TypeError, AttributeError)
+    memory.free()
+    gone = (ValueError, ValueError, AttributeError) if on_host else (ValueError, TypeError, ValueError)
+    assert tuple(described_to_others(memory)[1:]) == gone
+
+
 @shows("cudnnStatus_t/c05")
 def test_memory_of_the_program(subject, cudnn, handle, refuses):
     """The reference takes arrays as they are: one that has gaps, holds objects, or is too small, is refused, and what holds the bytes is
@@ -142,6 +179,51 @@ def test_memory_of_the_program(subject, cudnn, handle, refuses):
         for held in refused:
             refuses(BAD_PARAM, clause, cudnn.cudnnSetTensor, handle, tensor, held, 3.0)
     assert not wide.any()
+
+
+class Interface:
+    """Memory as the CUDA array interface describes it."""
+
+    def __init__(self, address, shape=(6,), typestr="<f4", read_only=False, **entries):
+        self.__cuda_array_interface__ = {
+            "version": 3, "data": (address, read_only), "typestr": typestr, "shape": shape, **entries
+        }  # fmt: skip
+
+
+@shows("cudnnStatus_t/c05")
+def test_device_memory_of_the_program(subject, cudnn, handle, refuses, memory):
+    """A device takes addresses, and what has the CUDA array interface: as much of it as that says."""
+    if subject.name == "reference":
+        pytest.skip("it has memory of the host")
+    make, at, strides = Caller(cudnn, handle), memory.address, {"strides": (8,)}
+    six, three, one = (make.tensor(TensorSpec.packed(FLOAT, (1, 1, 1, size))) for size in (6, 3, 1))
+    wanted = NUMBERS.copy()
+    for tensor, place, held in (
+        (six, 0, at), (three, 1, np.uint64(at + 4)), (six, 2, Interface(at + 8)),
+        (three, 9, Interface(at + 36, (1, 3))), (three, 12, Interface(at + 48, (12,), "|u1")),
+        (six, 6, Interface(at + 24, (3,), "<f8", strides=None)),
+    ):  # fmt: skip
+        value = float(np.float32(place + 0.5))
+        cudnn.cudnnSetTensor(handle, tensor, held, value)
+        wanted[place : place + (6 if tensor is six else 3)] = value
+        assert np.array_equal(memory.to_host(np.float32, 48), wanted)
+    odd = type("Odd", (), {"__cuda_array_interface__": 7})()
+    entries = (strides, {"shape": (-6,)}, {"shape": None}, {"typestr": "?!"}, {"typestr": "|O"}, {"data": (2.5, False)})
+    strangers = (
+        0, -at, 2**64, float(at), True, str(at), np.array(at), None, object(), odd,
+        *(Interface(at, **entry) for entry in entries), *(Interface(address) for address in (0, -at, 2**64)),
+        Interface(at, read_only=True),
+    )  # fmt: skip
+    for held in strangers:
+        refuses(BAD_PARAM, "cudnnSetTensor/c07", cudnn.cudnnSetTensor, handle, six, held, 3.0)
+    too_little = [Interface(at, (5,)), Interface(at, (11,), "<f2"), Interface(at, (0,)), Interface(0, (0,))]
+    if subject.name.endswith("emulated"):  # which knows what lies at an address
+        too_little.append(at + 172)
+        for held in (Interface(at + 172), Interface(at + 4, (48,)), at + 2**20):
+            refuses(BAD_PARAM, "cudnnSetTensor/c07", cudnn.cudnnSetTensor, handle, one, held, 3.0)
+    for held in too_little:
+        refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnSetTensor, handle, six, held, 3.0)
+    assert np.array_equal(memory.to_host(np.float32, 48), wanted)
 
 
 @shows("cudnnHandle_t/c01", "cudnnStatus_t/c04")

@@ -397,6 +397,19 @@ def test_weights_of_many_vectors(chain, caller, multiprocessors, data_type, math
         chain(*steps(ADD, attn=attn, steps=(65, 65), batches=batches, beams=1, lengths=None))
 
 
+@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
+@pytest.mark.parametrize(
+    "size, projected, queries, keys",
+    [(117, 125, 1, 130), (712, 256, 65, 65), (712, 120, 65, 65), (120, 256, 1, 712), (248, 120, 1, 712)],
+)
+def test_large_tiles_of_half(chain, caller, size, projected, queries, keys):
+    """Sums so long that the largest tiles serve, whichever way their matrices lie: of projections, of gradients of what is
+    projected, and of those of weights; the first in rows that TMA does not read."""
+    attn = attention((0, 0, projected, size), (8, 8, size), 1, 0, 0.3, HALF, TENSOR, (queries, keys), 1, 1)
+    with divided_among(caller.handle, 1):
+        chain(*steps(ADD, attn=attn, steps=(queries, keys), batches=1, beams=1, lengths=None))
+
+
 @shows(f"{DATA}/c19", f"{WEIGHTS}/c10", f"{DATA}/c23", f"{WEIGHTS}/c14")
 def test_spaces_that_are_too_small(subject, cudnn, handle, refuses):
     call = Call(cudnn, handle, steps())

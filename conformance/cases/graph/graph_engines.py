@@ -415,10 +415,11 @@ def test_preferred_layouts(cudnn, handle, builder, graph):
 @pytest.mark.parametrize("graph", ["forward", "fused half", "data", "filter"])
 def test_knobs(cudnn, handle, builder, refuses, graph):
     """0 leaves the choice to the engine, 1 to the maximum are its solvers; nothing else is possible. The reference has none."""
-    made = graph_of(builder, handle, *GRAPHS[graph])
+    made, found = graph_of(builder, handle, *GRAPHS[graph]), []
     for index in ABLE[graph]:
         engine = engine_of(builder, made, index)
         knobs = knob_infos(cudnn, builder, engine)
+        found += knobs
         assert not knobs or (index and handle.backend.name != "reference")
         for kind, least, most, stride in knobs:
             assert (kind, least, stride) == (TILE_SIZE, 0, 1) and most > 1
@@ -438,6 +439,7 @@ def test_knobs(cudnn, handle, builder, refuses, graph):
             read = builder.get(config, CONFIG, "KNOB_CHOICES", DESCRIPTOR)
             assert builder.get(read[0], Kind.CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, "KNOB_VALUE", INT64) == (most,)
             builder.finalized(PLAN, {"HANDLE": (HANDLE, (handle,)), "ENGINE_CONFIG": (DESCRIPTOR, (config,))})
+    assert bool(found) == (handle.backend.name != "reference")
 
 
 @shows(*of("KNOB_INFO", "c01", "c05", "c07", "c09"), *of("ENGINECFG", "c11"), "cudnnBackendFinalize/c06")

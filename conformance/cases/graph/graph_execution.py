@@ -587,6 +587,56 @@ def test_memory_that_was_freed(subject, cudnn, handle, builder, ready, refuses):
         refuses(BAD_PARAM, f"{EXECUTE}/c07", cudnn.cudnnBackendExecute, handle, plan, pack, unchanged=(*left, y))
 
 
+class Moving:
+    """Memory of a program, which may say at any time that it lies elsewhere, has fewer bytes, or may not be written."""
+
+    def __init__(self, memory):
+        self.memory, self.nbytes, self.read_only = memory, memory.nbytes, False
+
+    @property
+    def __cuda_array_interface__(self):
+        return {
+            "version": 3, "data": (self.memory.address, self.read_only), "typestr": "|u1", "shape": (self.nbytes,),
+        }  # fmt: skip
+
+    def __dlpack_device__(self):
+        return self.memory.__dlpack_device__()
+
+    def __dlpack__(self, **options):
+        return self.memory.slice(0, self.nbytes).__dlpack__(**options)
+
+
+@shows(f"{EXECUTE}/c01", f"{EXECUTE}/c07")
+@pytest.mark.ours
+def test_memory_that_is_another_by_then(cudnn, handle, builder, ready, refuses):
+    """Each execution of a pack asks where its memory lies and how much there is."""
+    plan, pointers, workspace, _ = ready
+    x, y, on_host = Moving(pointers[X.uid]), Moving(pointers[Y.uid]), handle.backend.name == "reference"
+    pack = pack_of(builder, {X.uid: x, Y.uid: y}, workspace)
+    elsewhere = [handle.to_device(np.linspace(start, 2, 24, dtype=np.float32)) for start in (0.5, 1)]
+    for moved, memory in ((x, x.memory), (x, elsewhere[0]), (y, elsewhere[1]), (x, pointers[X.uid])):
+        moved.memory = memory
+        before = y.memory.to_host(np.float32, 24)
+        for _ in range(2):
+            cudnn.cudnnBackendExecute(handle, plan, pack)
+        assert correct(x.memory, y.memory) and not np.array_equal(before, y.memory.to_host(np.float32, 24))
+    changes = [("nbytes", 92, "cudnnStatus_t/c05"), ("memory", x.memory, "cudnnStatus_t/c05")]
+    for name, value, clause in [*changes, *([] if on_host else [("read_only", True, f"{EXECUTE}/c07")])]:
+        had = getattr(y, name)
+        setattr(y, name, value)
+        for _ in range(2):
+            refuses(BAD_PARAM, clause, cudnn.cudnnBackendExecute, handle, plan, pack, unchanged=(x.memory, y.memory))
+        setattr(y, name, had)
+        cudnn.cudnnBackendExecute(handle, plan, pack)
+    if not on_host:  # which takes no addresses
+        named = pack_of(builder, {uid: memory.address for uid, memory in pointers.items()}, workspace)
+        cudnn.cudnnBackendExecute(handle, plan, named)
+        pointers[X.uid], y.memory = elsewhere
+        cudnn.cudnnBackendExecute(handle, plan, pack)
+        cudnn.cudnnBackendExecute(handle, plan, named)
+        assert correct(x.memory, pointers[Y.uid]) and correct(x.memory, elsewhere[1])
+
+
 @shows(*of("TENSOR", "c09"), f"{EXECUTE}/c07")
 def test_alignment_that_a_tensor_asks_for(subject, cudnn, handle, builder, refuses):
     """64 bytes, which are more than those of an element."""
