@@ -62,16 +62,11 @@ def by_solvers(handle: Any, operations: Sequence[Operation], run: Callable[[str 
     return results[0]
 
 
-def each_solver(handle: Any, operation: Operation) -> Iterator[None]:
-    """Go on as the operation is planned, then by each other solver of the accelerated backend that can serve it: for what a case calls
-    itself. A foreign library has none."""
-    yield
-    backend = getattr(handle, "backend", None)
-    for name in backend.solvers(operation) if hasattr(backend, "solvers") else ():
-        handle.prepared.clear()  # calls that were prepared by another solver
-        with forcing(name):
-            yield
-        handle.prepared.clear()
+def by_each_solver(handle: Any, operation: Operation, run: Callable[[], object]) -> None:
+    """Run as the operation is planned, then by each other solver of the accelerated backend that can serve it: what a case calls itself. A
+    foreign library has none."""
+    wanted = ALL if hasattr(getattr(handle, "backend", None), "solvers") else PREFERRED
+    by_solvers(handle, [operation], lambda _: run(), wanted)
 
 
 @contextmanager
