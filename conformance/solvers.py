@@ -62,6 +62,13 @@ def by_solvers(handle: Any, operations: Sequence[Operation], run: Callable[[str 
     return results[0]
 
 
+def by_each_solver(handle: Any, operation: Operation, run: Callable[[], object]) -> None:
+    """Run as the operation is planned, then by each other solver of the accelerated backend that can serve it: what a case calls itself. A
+    foreign library has none."""
+    wanted = ALL if hasattr(getattr(handle, "backend", None), "solvers") else PREFERRED
+    by_solvers(handle, [operation], lambda _: run(), wanted)
+
+
 @contextmanager
 def threads_ordered(handle: Any, case: str) -> Iterator[None]:
     """In this scope the emulated device runs threads forward, backward, or shuffled, another order for each case: a missing barrier shows

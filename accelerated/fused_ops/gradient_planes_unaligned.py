@@ -33,10 +33,10 @@ class GradientPlanesUnalignedSolver(TeamSolver):
     def fits(self, walk: Walk, operation: Any) -> bool:
         channels, plane = walk.pixels.channels, _plane(walk)
         known = [walk.strides[name] for name in walk.strides if getattr(operation, name) is not None]
-        packed = all(
-            s.channel == plane and s.axis[2] in (0, 1) and (walk.rank == 1 or s.image == channels * plane)
-            for s in known
-        )
+        if walk.rank == 1:
+            packed = all(s.channel == plane and (s.image == 1 or plane == 1) for s in known)
+        else:
+            packed = all(s.channel == plane and s.axis[2] == 1 and s.image == channels * plane for s in known)
         return super().fits(walk, operation) and walk.width == 1 and walk.rank <= 2 and packed
 
     def alignment(self, problem: Problem) -> Mapping[str, int]:

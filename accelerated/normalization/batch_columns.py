@@ -81,7 +81,7 @@ def division_of(problem: BatchProblem) -> Division | None:
         return None
     width, groups, elements = width_of(problem), problem.statistics_count, problem.x.count
     columns = lcm(groups, width)
-    if elements % width or columns > elements:
+    if elements % width:  # else a row has no more than all of them
         return None
     while columns < LEAST_ROW * width and 2 * columns <= elements:
         columns *= 2

@@ -53,8 +53,7 @@ def division_of(problem: BatchProblem) -> Division | None:
         return None
     o = problem.operation
     if problem.is_gradient:
-        undoes = "bias" in o.operands or (o.dz is not None and not problem.has_bits)
-        if undoes or o.saved is None:
+        if "bias" in o.operands or o.saved is None:  # an activation is undone by bits alone
             return None
     elif o.z is not None:
         return None

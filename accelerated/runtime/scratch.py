@@ -35,6 +35,18 @@ class Scratch:
         with self._finding:
             lock, pieces = self._streams.setdefault(handle, (free_in_children(threading.RLock()), []))
         with lock:
-            if not pieces or pieces[-1].nbytes < nbytes:
-                pieces.append(self._device.allocate(max(LEAST_BYTES, 1 << (nbytes - 1).bit_length())))
+            self._provide(pieces, nbytes)
             yield pieces[-1]
+
+    def _provide(self, pieces: list[Memory], nbytes: int) -> None:
+        """Make the last one of a stream's pieces one of at least ``nbytes`` bytes."""
+        if not pieces or pieces[-1].nbytes < nbytes:
+            pieces.append(self._device.allocate(max(LEAST_BYTES, 1 << (nbytes - 1).bit_length())))
+
+
+class ExactScratch(Scratch):
+    """Scratch memory of a device whose work is done when a call returns: new for each call, and no larger than it asks
+    for, so that an access behind it, and a read of what no launch has written, are noticed."""
+
+    def _provide(self, pieces: list[Memory], nbytes: int) -> None:
+        pieces[:] = [self._device.allocate(nbytes)]

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..device import Device, Function, LaunchShape, Stream, bytes_of, check_range
 from ..errors import DeviceError, DeviceUnavailable
+from ..scratch import ExactScratch
 from ..sources import Definitions
 from ..tensor_map import TensorMap, emulated_map
 from .library import EmulatedLibrary, HostLaunch, HostPages, launching
@@ -138,6 +139,7 @@ class EmulatedDevice(Device):
         self.guard = _choice("DUALDNN_EMULATION_GUARD", GUARDS)
         self.architecture = RACES if _choice("DUALDNN_EMULATION_RACES", ("0", "1")) == "1" else "emulated"
         self.pool = GuardedPool()
+        self.scratch = ExactScratch(self)
         self.default_stream: EmulatedStream = EmulatedStream(self, 0)
         self._streams = 0
 

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 from dualdnn.accelerated.runtime.devices import open_device
+from dualdnn.accelerated.runtime.scratch import Scratch
 
 
 @pytest.fixture
@@ -13,28 +14,34 @@ def device():
     return open_device("emulated")
 
 
-def test_a_stream_has_one_piece(device):
+@pytest.fixture
+def scratch(device):
+    """As it is of a GPU."""
+    return Scratch(device)
+
+
+def test_a_stream_has_one_piece(device, scratch):
     stream = device.new_stream()
-    with device.scratch.of(stream, 1000) as first:
+    with scratch.of(stream, 1000) as first:
         assert first.nbytes >= 1000
-    with device.scratch.of(stream, 10) as second:
+    with scratch.of(stream, 10) as second:
         assert second is first
-    with device.scratch.of(None, 10) as default, device.scratch.of(device.default_stream, 10) as same:
+    with scratch.of(None, 10) as default, scratch.of(device.default_stream, 10) as same:
         assert default is same and default is not first
 
 
-def test_what_was_outgrown_stays(device):
+def test_what_was_outgrown_stays(device, scratch):
     """Launches that are in flight may still use it."""
     stream = device.new_stream()
-    with device.scratch.of(stream, 1) as small:
+    with scratch.of(stream, 1) as small:
         pass
-    with device.scratch.of(stream, small.nbytes + 1) as large:
+    with scratch.of(stream, small.nbytes + 1) as large:
         assert large.nbytes > small.nbytes and large.address != small.address
     device.upload(small.address, b"\1" * small.nbytes)  # refused had it been freed
     assert device.download(small.address, 4) == b"\1" * 4
 
 
-def test_launches_of_two_threads_do_not_mix(device):
+def test_launches_of_two_threads_do_not_mix(device, scratch):
     """Another thread waits until the first has issued all launches of its call."""
     stream, order = device.new_stream(), []
     entered, waiting = threading.Event(), threading.Event()
@@ -42,15 +49,23 @@ def test_launches_of_two_threads_do_not_mix(device):
     def other():
         entered.wait(60)
         waiting.set()
-        with device.scratch.of(stream, 1):
+        with scratch.of(stream, 1):
             order.append("other")
 
     thread = threading.Thread(target=other)
     thread.start()
-    with device.scratch.of(stream, 1):
+    with scratch.of(stream, 1):
         entered.set()
         waiting.wait(60)
         thread.join(0.2)
         order.append("first")
     thread.join(60)
     assert order == ["first", "other"]
+
+
+def test_the_emulated_device_has_no_more_than_is_asked_for(device):
+    """New memory for each call, of which nothing is written."""
+    for nbytes in (64, 16):
+        with device.scratch.of(None, nbytes) as memory:
+            assert memory.nbytes == nbytes and set(device.download(memory.address, nbytes)) == {0xFF}
+            device.fill(memory.address, nbytes, 0)
