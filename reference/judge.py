@@ -105,6 +105,7 @@ def judge(
     numbers, for which the sharper rules (spread.py) hold.
     """
     verdict = Verdict(stray=_stray_writes(operation, before, after))
+    of_parts: dict[str, int] = {}  # output that comes in parts -> elements
     asked = EXPECTED_ASKED.set(random)
     try:
         with np.errstate(all="ignore"):
@@ -116,11 +117,16 @@ def judge(
                 elif exact.raw:
                     _judge_raw(name, exact, after[name], verdict)
                 else:
+                    if place:
+                        of_parts[name] = of_parts.get(name, 0) + prod(one.stop - one.start for one in place)
                     spread = spread_of(exact) if random else None
                     for part in _in_blocks(operation.tensor(name), place, exact, spread):
                         _judge_output(operation, name, *part, before, after[name], verdict)
     finally:
         EXPECTED_ASKED.reset(asked)
+    for name, count in of_parts.items():  # else a part would be missing, or there twice, and nobody would know
+        if count != operation.tensor(name).count:
+            raise ValueError(f"the parts of {name} have {count} elements instead of {operation.tensor(name).count}")
     return verdict
 
 

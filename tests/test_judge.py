@@ -56,6 +56,38 @@ def test_a_correct_result_agrees(data_type, beta):
     assert verdict.agrees and not verdict.mistrusted and 0 < verdict.error_ratio <= 1
 
 
+@pytest.mark.parametrize("given", [slice(1), slice(1, None), (0, 1, 1)], ids=str)
+def test_parts_are_the_whole_output(monkeypatch, given):
+    """A part of the exact result that is missing, or there twice, is an error, whatever the backend did."""
+    x, w = TensorSpec.packed(FLOAT, (1, 118, 2, 2)), FilterSpec(FLOAT, NCHW, (118, 1, 3, 3))
+    o = ConvolutionForward(
+        convolution_spec(2, FLOAT, groups=118),
+        ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
+        0,
+        1.0,
+        0.0,
+        x,
+        w,
+        x,
+    )
+    before, after = computed(o)
+    assert judge(o, before, after).agrees
+    module = import_module("dualdnn.reference.judge")
+    results_of = module.results_of
+
+    def some(*asked):
+        def parts(memory):
+            found = list(results_of(*asked)(memory))
+            assert len(found) == 2
+            return iter(found[given] if isinstance(given, slice) else [found[i] for i in given])
+
+        return parts
+
+    monkeypatch.setattr(module, "results_of", some)
+    with pytest.raises(ValueError, match="instead of 472"):
+        judge(o, before, after)
+
+
 def test_what_fails_leaves_nothing_behind():
     """Not that inputs are no random numbers, which what comes next would go by."""
     with pytest.raises(KeyError):

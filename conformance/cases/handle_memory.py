@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import pickle
 
 import numpy as np
@@ -170,11 +171,17 @@ def test_memory_of_the_program(subject, cudnn, handle, refuses):
     make = Caller(cudnn, handle)
     tensor = make.tensor(TensorSpec.packed(FLOAT, (1, 1, 2, 3)))
     good = np.ones(6, np.float32)
-    for held in (good, good.reshape(2, 3), memoryview(good), bytearray(24), good.view(np.uint8)):
+    fields = memoryview(np.zeros(3, [("O", "f4"), ("I", "f4")]))  # "O" alone would be objects
+    pointers = (ctypes.c_void_p * 3)()
+    for held in (good, good.reshape(2, 3), memoryview(good), bytearray(24), good.view(np.uint8), fields, pointers):
         cudnn.cudnnSetTensor(handle, tensor, held, 2.5)
         assert np.array_equal(np.frombuffer(held, np.float32), np.full(6, 2.5, np.float32))
     wide = np.zeros((2, 6), np.float32)
-    none = (wide.T, wide[:, ::2], wide[:, :3], np.zeros(6, object), bytes(24), [1.0] * 6, 7, "memory")
+    objects = np.zeros(3, object)
+    none = (
+        wide.T, wide[:, ::2], wide[:, :3], memoryview(bytearray(48))[::2], objects, memoryview(objects), bytes(24), [1.0] * 6, 7,
+        "memory",
+    )  # fmt: skip
     for clause, refused in (("cudnnSetTensor/c07", none), ("cudnnStatus_t/c05", (good[:5], bytearray(23)))):
         for held in refused:
             refuses(BAD_PARAM, clause, cudnn.cudnnSetTensor, handle, tensor, held, 3.0)

@@ -31,6 +31,7 @@ from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.calls import described, sized
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
+from dualdnn.conformance.solvers import divided_among
 from dualdnn.reference import judge
 
 from .checks import refuses_a_small_workspace, takes_a_workspace_anywhere
@@ -485,10 +486,11 @@ def test_groups_that_end_within_a_block(run):
 
 @shows(f"{F}/c01", f"{F}/c02", f"{F}/c05", "cudnnGetConvolutionForwardWorkspaceSize/c01")
 @pytest.mark.parametrize("algo", [GEMM, FFT, FFT_TILING, NONFUSED], ids=by_name)
-def test_images_that_pass_through_the_workspace_in_slices(run, algo):
+def test_images_that_pass_through_the_workspace_in_slices(run, caller, algo):
     """More of them than a device of one multiprocessor keeps in its workspace at a time, of which the last are fewer."""
     x = {GEMM: (3, 24, 19, 23), FFT: (12, 10, 40, 33), FFT_TILING: (11, 6, 70, 44), NONFUSED: (3, 40, 98, 97)}[algo]
-    run(convolution(x, (4, x[1], 3, 3), algo=algo, alpha=0.5, beta=-1.0))
+    with divided_among(caller.handle, 1):
+        run(convolution(x, (4, x[1], 3, 3), algo=algo, alpha=0.5, beta=-1.0))
 
 
 @shows(f"{F}/c01", f"{F}/c02")

@@ -310,6 +310,13 @@ def test_cancellation_and_special_values(run, configuration):
         run(replace(blended, beta=0.0), inputs={"dy": "near_one", "w": "special"})
 
 
+@shows(f"{D}/c01")
+@pytest.mark.parametrize("w, dy", [("normal", "infinite"), ("infinite", "normal"), ("huge", "huge")])
+def test_many_products_of_doubles_far_apart(run, w, dy):
+    """Infinities, and numbers of which some vanish beside others, in sums that are too large for NumPy's loops."""
+    run(gradient((1040, 64, 1, 1), (64, 64, 1, 1), configuration="DOUBLE", padding=(0, 0)), inputs={"w": w, "dy": dy})
+
+
 @shows(f"{D}/c02")
 @pytest.mark.parametrize("algo", list(Algo), ids=by_name)
 def test_twice_in_a_row(trial, caller, algo):

@@ -16,6 +16,7 @@ from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.calls import described, sized
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
+from dualdnn.conformance.solvers import divided_among
 from dualdnn.conformance.trial import prepare
 
 from .checks import beside_direct_sums, is_the_adjoint, refuses_a_small_workspace, takes_a_workspace_anywhere
@@ -394,7 +395,8 @@ def test_transforms_beside_direct_sums(caller, algo, options):
 @pytest.mark.parametrize("algo, x", [(NONFUSED, (3, 40, 98, 97)), (FFT, (12, 10, 40, 33))], ids=by_name)
 def test_images_that_pass_through_the_workspace_in_slices(caller, algo, x):
     """More of them than a device of one multiprocessor keeps in its workspace at a time."""
-    beside_direct_sums(caller, gradient(x, (4, x[1], 3, 3), algo=algo, beta=1.0), ALGO_0)
+    with divided_among(caller.handle, 1):
+        beside_direct_sums(caller, gradient(x, (4, x[1], 3, 3), algo=algo, beta=1.0), ALGO_0)
 
 
 @pytest.mark.parametrize(
