@@ -339,8 +339,8 @@ def test_pixels_that_are_no_numbers(trial, data_type):
 @pytest.mark.parametrize("beside", [(0.0, 0.4), (0.4, 0.0)], ids=str)
 @by_type
 def test_no_numbers_beside_samples_at_pixels(trial, data_type, beside):
-    """Samples at a row and between columns, or the reverse: of nine pixels exactly, of seven as nearly as coordinates can be. A NaN or
-    infinity that has no weight, or hardly any, counts or not; it does not reach further."""
+    """Samples at a row and between columns, or the reverse: of nine pixels exactly, of seven as nearly as can be. A NaN
+    or infinity that has no weight, or hardly any, counts or not; it does not reach further."""
     for size in ((9, 7), (7, 9)):
         rows, columns = (np.linspace(-1, 1, n) + 2 * b / n for n, b in zip(size, beside, strict=True))
         grid = np.stack(np.meshgrid(columns, rows), axis=-1)
