@@ -335,6 +335,25 @@ def test_pixels_that_are_no_numbers(trial, data_type):
     trial(forward(data_type, alpha=0.5, beta=0.5), {"y": "special"})
 
 
+@shows("cudnnSpatialTfSamplerForward/c01", "cudnnSpatialTfSamplerBackward/c01")
+@pytest.mark.parametrize("beside", [(0.0, 0.4), (0.4, 0.0)], ids=str)
+@by_type
+def test_no_numbers_beside_samples_at_pixels(trial, data_type, beside):
+    """Samples at a row and between columns, or the reverse: of nine pixels exactly, of seven as nearly as can be. A NaN
+    or infinity that has no weight, or hardly any, counts or not; it does not reach further."""
+    for size in ((9, 7), (7, 9)):
+        rows, columns = (np.linspace(-1, 1, n) + 2 * b / n for n, b in zip(size, beside, strict=True))
+        grid = np.stack(np.meshgrid(columns, rows), axis=-1)
+        for operation in (
+            forward(data_type, (1, 2, *size), (1, 2, *size)),
+            backward(data_type, (1, 2, *size), (1, 2, *size)),
+        ):
+            memory = with_grid(operation, grid)
+            values = memory[operation.inputs[-2]].view(NUMPY_TYPES[data_type])  # of x, or of dy
+            values[3::13], values[8::31] = np.nan, -np.inf
+            trial(operation, before=memory)
+
+
 @shows("cudnnSpatialTfSamplerForward/c05", "cudnnSpatialTfSamplerBackward/c05")
 @by_type
 def test_from_theta_to_its_gradient(chain, data_type):
