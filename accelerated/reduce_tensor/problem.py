@@ -186,8 +186,8 @@ class ReduceProblem(solver.Problem):
 
     @cached_property
     def even(self) -> bool:
-        """Whether what a thread reads are packs one step apart, at multiples of a pack if A is; where the device divides
-        rows into segments, each segment lies in one of them."""
+        """Whether what a thread reads are packs one step apart, at multiples of a pack if A is. Of rows, every segment
+        lies in one."""
         reduced, kept, windows = self.walked
         if self.rows:
             row = reduced.row_stride[1] == 1 and reduced.row % self.width == 0
