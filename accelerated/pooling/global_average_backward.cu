@@ -54,18 +54,18 @@ template <bool SMALL_GRID> __device__ __forceinline__ void fill_rows(const Globa
     stretch.visit_ends(lane, lanes, [&](unsigned k) { row[k] = blends ? blended(row[k]) : one; });
   };
   if (planes.rows == 1) return fill_row(dx, member, team);
-  if (planes.over_gaps)  // short rows with gaps, of which L2 keeps all: element by element
-    return write_all(
-        member, planes.rows * planes.columns, team, blends, one,
-        [&](unsigned k) {
-          unsigned column, row = planes.pitch.divide(k, column);
-          return dx + (row * planes.row_stride + column);
-        },
-        blended);
-  // Rows with gaps: a part of the team has a row, which may begin anywhere. The sectors at its ends, written in part,
-  // are read when L2 evicts them, one by one, where they have not been prefetched.
   const unsigned part = 1u << planes.column_bits, lane = member & (part - 1);
   const unsigned line = member >> planes.column_bits, step = team >> planes.column_bits;
+  if (planes.over_gaps) {  // short rows with gaps, of which L2 keeps all: element by element
+#pragma unroll 1
+    for (unsigned column = lane; column < planes.columns; column += part)
+      write_all(
+          line, planes.rows, step, blends, one, [&](unsigned k) { return dx + (k * planes.row_stride + column); },
+          blended);
+    return;
+  }
+  // Rows with gaps: a part of the team has a row, which may begin anywhere. The sectors at its ends, written in part,
+  // are read when L2 evicts them, one by one, where they have not been prefetched.
   if (!SMALL_GRID && !blends && lane < 2)
 #pragma unroll 4
     for (unsigned k = line; k < planes.rows; k += step)

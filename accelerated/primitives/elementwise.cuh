@@ -223,7 +223,7 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
     geometry.packs_per_row.divide(index, in_row);
     const bool edge = geometry.partial_sectors && (in_row == 0 || in_row + 1 == geometry.packs_per_row.divisor);
     wait_for_operands(offset[0], offset[INPUTS]);
-    if (count == 2) return run_some<2>(geometry, offset, 0, edge);  // what small tensors have
+    if (INPUTS != 0 && count == 2) return run_some<2>(geometry, offset, 0, edge);  // what small tensors have
     unsigned done = 0;
     for (; done + ITEMS <= count; done += ITEMS) run_some<ITEMS>(geometry, offset, done, edge);
     for (; done < count; done++) run_some<1>(geometry, offset, done, edge);

@@ -103,9 +103,9 @@ template <class Reduction> __device__ __forceinline__ void reduce_rows(const Arg
   State state[WIDTH];
 #pragma unroll
   for (int i = 0; i < WIDTH; i++) state[i] = reduction.start();
-  long long located[3];
   const ELEMENT* source = a.a;
   if (output < a.outputs) {
+    long long located[3];
     a.kept.locate(output, located);
     source += located[2];
   }
@@ -116,9 +116,10 @@ template <class Reduction> __device__ __forceinline__ void reduce_rows(const Arg
     unsigned first = blockIdx.y * a.segment,
              last = first + a.segment < a.reduced.packs ? first + a.segment : a.reduced.packs;
     if (a.even && aligned(a.a)) {
-      const unsigned from = first + lane, step = lanes * WIDTH;
-      reduce_even(reduction, state, source + from * WIDTH, step, share(a, from, last), from * WIDTH * index_step,
-                  step * index_step, index_step);
+      long long position, offset;
+      const unsigned from = walk(a.reduced, first, position, offset) + lane, step = lanes * WIDTH;
+      reduce_even(reduction, state, source + offset + from * WIDTH, step, share(a, first + lane, last),
+                  position + from * WIDTH * index_step, step * index_step, index_step);
       first = last;
     }
     for (unsigned pack = first + lane; pack < last; pack += BATCH * lanes) {
@@ -142,7 +143,7 @@ template <class Reduction> __device__ __forceinline__ void reduce_rows(const Arg
     }
   }
   if (!a.early) griddepcontrol_launch_dependents_after_reads();
-  finish_rows(a, reduction, state, output, lane, located);
+  finish_rows(a, reduction, state, output, lane);
 }
 
 // --- columns ---
@@ -228,23 +229,24 @@ __device__ __forceinline__ void merge_partials(const Arguments& a, const Reducti
   }
 }
 
+// Where results lie is found before the wait for the segments' blocks, most of which still read.
 template <class Reduction>
 __device__ __forceinline__ void merge_partial_results(const Arguments& a, const Reduction& reduction) {
   typename Reduction::State state = reduction.start();
   unsigned lanes = 1u << a.lanes_log2, lane = threadIdx.x & (lanes - 1);
   unsigned output = blockIdx.x * (BLOCK >> a.lanes_log2) + (threadIdx.x >> a.lanes_log2);
-  long long located[3];
-  if (output < a.outputs) {
-    a.kept.locate(output, located);
-    merge_partials(a, reduction, state, located[1], lane, lanes);
-  }
+  long long located[3] = {};
+  if (output < a.outputs) a.kept.locate(output, located);
+  griddepcontrol_launch_dependents_early(MANY_BLOCKS_BEFORE_READS);
+  griddepcontrol_wait_only(a.workspace + located[1], static_cast<const char*>(a.c) + located[0]);
+  if (output < a.outputs) merge_partials(a, reduction, state, located[1], lane, lanes);
   merge_neighbours(reduction, state, a.lanes_log2);
   if (lane == 0 && output < a.outputs) conclude(a, state, located[0], located[1]);
 }
 
 // Partial results are sums, products or maxima already: what was done to the elements is not done again.
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_any_partial_results(const Arguments a) {
-  griddepcontrol_wait();
+  griddepcontrol_wait_deferred();
   switch (a.op) {
     case MUL:
     case MUL_NO_ZEROS:
@@ -260,7 +262,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_any_
 }
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT_INDEXED)
     reduce_tensor_any_partial_results_indexed(const Arguments a) {
-  griddepcontrol_wait();
+  griddepcontrol_wait_deferred();
   merge_partial_results(a, FirstLargest<Itself>{static_cast<bool>(a.propagate)});
 }
 

@@ -27,7 +27,7 @@ struct Arguments {
   unsigned across_log2;
   FastDivmod blocks_across;
   int early;    // rows: dependents are launched before the reads
-  int even;     // packs of A are one step apart, full, and at multiples of 16 bytes if A is
+  int even;     // packs of a segment of A are one step apart, full, and at multiples of 16 bytes if A is
   int windows;  // rows start anywhere: their packs start at multiples of 16 bytes, the outer ones reach over the ends
   int op, propagate, c_type, index_bytes;
 };
@@ -235,14 +235,18 @@ __device__ __forceinline__ unsigned share(const Arguments& a, unsigned first, un
 
 // --- rows ---
 
-// Merges the states of the threads that share an element of C; `located`: its offset in C and its number.
+// Merges the states of the threads that share an element of C. Where that lies is found again, behind the reads: what
+// is kept during them takes registers.
 template <class Reduction, class State>
 __device__ __forceinline__ void finish_rows(const Arguments& a, const Reduction& reduction, State (&state)[WIDTH],
-                                            unsigned output, unsigned lane, const long long (&located)[3]) {
+                                            unsigned output, unsigned lane) {
 #pragma unroll
   for (int i = 1; i < WIDTH; i++) reduction.merge(state[0], state[i]);
   merge_neighbours(reduction, state[0], a.lanes_log2);
-  if (lane == 0 && output < a.outputs) deliver(a, state[0], located[0], located[1]);
+  if (lane != 0 || output >= a.outputs) return;
+  long long located[3];
+  a.kept.locate(output, located);
+  deliver(a, state[0], located[0], located[1]);
 }
 
 // --- columns ---

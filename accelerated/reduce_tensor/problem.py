@@ -180,12 +180,19 @@ class ReduceProblem(solver.Problem):
         return segments * count * partial_bytes + WORKSPACE_ALIGNMENT if segments > 1 else 0
 
     @cached_property
+    def segment(self) -> int:
+        """Packs of a segment of what one element of C reduces."""
+        return -(-int(self.walked[0].packs) // self.division.segments)
+
+    @cached_property
     def even(self) -> bool:
-        """Whether what a thread reads are packs one step apart, at multiples of a pack if A is."""
+        """Whether what a thread reads are packs one step apart, at multiples of a pack if A is. Of rows, every segment
+        lies in one."""
         reduced, kept, windows = self.walked
         if self.rows:
             row = reduced.row_stride[1] == 1 and reduced.row % self.width == 0
-            return bool(reduced.outer_rank == 0 and row and not windows)
+            one = reduced.outer_rank == 0 or reduced.packs_per_row.divisor % self.segment == 0
+            return bool(one and row and not windows)
         steps = [reduced.row_stride[1], *(kept.outer[d].stride[2] for d in range(kept.outer_rank))]
         row = kept.row_stride[2] == 1 and kept.row % self.width == 0
         return bool(reduced.outer_rank == 0 and row and all(step % self.width == 0 for step in steps))
@@ -214,7 +221,7 @@ class ReduceProblem(solver.Problem):
             ("length", c_uint(operation.length)),
             ("outputs", c_uint(operation.C.count)),
             ("segments", c_uint(segments)),
-            ("segment", c_uint(-(-reduced.packs // segments))),
+            ("segment", c_uint(self.segment)),
             ("lanes_log2", c_uint(lanes.bit_length() - 1)),
             ("alone", c_int(lanes == 1 and tiles is None and self.alone(kept))),
             ("tiled", c_int(tiles is not None)),

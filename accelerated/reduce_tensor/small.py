@@ -134,10 +134,13 @@ def is_small(operation: ReduceTensor, walk: Walk) -> bool:
     return not operation.wants_indices and operation.A.nbytes <= most
 
 
-def fastest(operation: ReduceTensor, device: Any) -> Found | None:
-    """Return the launch that should take least time, or None where threads cannot read everything at once."""
+def fastest(operation: ReduceTensor, device: Any, operands: tuple[str, str] = ("A", "C")) -> Found | None:
+    """Return the launch that should take least time, or None where threads cannot read everything at once.
+
+    operands: how the call that is reduced so names A and C.
+    """
     for sharing, reading in choices(operation, device):
-        made = launch_of(operation, device, reading, sharing)
+        made = launch_of(operation, device, reading, sharing, operands)
         usual = sharing.blocks <= CLUSTER_SIZES[0]
         if usual or made.function.holds_clusters(made.grid, made.block, made.shared_bytes):
             return made, reading.width * operation.A.scalar_bytes
@@ -248,7 +251,9 @@ def _knows_result(sharing: Sharing, reading: Reading, rows: bool) -> bool:
     return not sharing.blocks if rows else bool(sharing.blocks) or sharing.lanes > 1 or reading.width <= MOST_RESULTS
 
 
-def launch_of(operation: ReduceTensor, device: Any, reading: Reading, sharing: Sharing) -> Launch:
+def launch_of(
+    operation: ReduceTensor, device: Any, reading: Reading, sharing: Sharing, operands: tuple[str, str] = ("A", "C")
+) -> Launch:
     """Return the launch of threads that read and share so."""
     divisor = operation.length if operation.reduction.op == AVERAGE else 1
     reduction, rows, state_bytes = (
@@ -288,4 +293,4 @@ def launch_of(operation: ReduceTensor, device: Any, reading: Reading, sharing: S
     )
     grid = (-(-reading.packs // sharing.items), max(1, sharing.blocks), 1)
     shared_bytes = state_bytes * (parts + sharing.blocks) * states + (2 * GATHERING_BYTES if sharing.blocks else 0)
-    return Launch(function, arguments, ("A", "C"), grid, (sharing.threads, 1, 1), shared_bytes)
+    return Launch(function, arguments, operands, grid, (sharing.threads, 1, 1), shared_bytes)

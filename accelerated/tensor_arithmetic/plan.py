@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from ctypes import c_byte, c_double
+from collections.abc import Mapping
+from ctypes import c_byte, c_double, c_uint
 from functools import cached_property
+from math import prod
 from typing import Any
 
 from dualdnn.api.operations import AddTensor, OpTensor, ScaleTensor, SetTensor, TensorSpec
 
 from ..plans import Launch, factors, pointers, scalar_field, structure, type_definitions
-from ..primitives.geometry import THREADS, Grid, broadcast_strides, elementwise
+from ..primitives.geometry import THREADS, Grid, blocks, broadcast_strides, elementwise, geometry, merge_dimensions
 from ..primitives.small_grid import SmallGridLaunch, small_grid
 from ..solver import Problem, Solver, serve
 
 SOURCE = "tensor_arithmetic/tensor_arithmetic.cu"
 PACK_BYTES = 16
+UNIFORM_PACKS = 2  # of a thread, as in the kernel
 
 
 class ArithmeticProblem(Problem):
@@ -87,6 +90,38 @@ class SmallGridSolver(Solver[ArithmeticProblem]):
         return [problem.launch("_small_grid", found.grid, found.block, ("small_grid", found.layout))]
 
 
+class UniformRowsSolver(Solver[ArithmeticProblem]):
+    """A bias on dense planes that are no multiple of a pack: 16 bytes of C have one element of A, or two."""
+
+    name = "tensor_arithmetic.uniform_rows"
+
+    def serves(self, problem: ArithmeticProblem) -> bool:
+        if not (problem.aligned and isinstance(problem.operation, AddTensor)):
+            return False
+        extents, steps = merge_dimensions(problem.dims, problem.strides[-1:])
+        rows = self._rows(problem)
+        dense = len(extents) == 1 and steps == [[1]]
+        return bool(dense and rows.row_stride[0] == 0 and rows.row >= problem.width)
+
+    def applies(self, problem: ArithmeticProblem) -> bool:
+        return bool(problem.elementwise[0].width == 1) and self.serves(problem)
+
+    def launches(self, problem: ArithmeticProblem) -> list[Launch]:
+        packs = -(-prod(problem.dims) // problem.width)
+        fields = ("count", c_uint(prod(problem.dims))), ("rows", self._rows(problem))
+        return [problem.launch("_uniform_rows", blocks(packs, THREADS * UNIFORM_PACKS), (THREADS, 1, 1), *fields)]
+
+    def alignment(self, problem: ArithmeticProblem) -> Mapping[str, int]:
+        return {"C": PACK_BYTES}
+
+    def _rows(self, problem: ArithmeticProblem) -> Any:
+        """Return the geometry of single elements; A is the same along the outermost dimensions that it leaves out."""
+        rows = geometry(problem.dims, problem.strides, 1)
+        while rows.outer_rank and rows.outer[rows.outer_rank - 1].stride[0] == 0:
+            rows.outer_rank -= 1
+        return rows
+
+
 class ElementwiseSolver(Solver[ArithmeticProblem]):
     """Tensors of any layout: a thread takes packs of 16 bytes of the widest operand where every operand has them, else
     elements."""
@@ -98,5 +133,5 @@ class ElementwiseSolver(Solver[ArithmeticProblem]):
         return [problem.launch("", grid, (THREADS, 1, 1), ("geometry", layout))]
 
 
-SOLVERS = (SmallGridSolver(), ElementwiseSolver())
+SOLVERS = (SmallGridSolver(), UniformRowsSolver(), ElementwiseSolver())
 serve(ArithmeticProblem, SOLVERS, AddTensor, OpTensor, ScaleTensor, SetTensor)

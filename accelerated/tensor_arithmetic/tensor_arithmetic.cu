@@ -66,6 +66,70 @@ extern "C" __global__ void __launch_bounds__(256) tensor_arithmetic_add_small_gr
       x.small_grid);
 }
 
+// A dense output along rows of which A is one element: a pack has one, or two where it crosses the end of a row.
+struct AddUniformRows {
+  const ELEMENT* a;
+  ELEMENT* c;
+  COMPUTE alpha, beta;
+  unsigned count;    // elements of C
+  Geometry<2> rows;  // (A, C), of single elements
+};
+
+extern "C" __global__ void __launch_bounds__(256, SEVERAL_PACKS_BLOCKS)
+    tensor_arithmetic_add_uniform_rows(const AddUniformRows x) {
+  griddepcontrol_wait_deferred();
+  constexpr int PACKS = 2;  // of a thread, whose reads are in flight together
+  const unsigned index = blockIdx.x * (PACKS * blockDim.x) + threadIdx.x;
+  auto first = [&](int u) { return (index + u * blockDim.x) * WIDTH; };
+  auto full = [&](int u) { return first(u) + WIDTH <= x.count; };
+  const ELEMENT *near[PACKS], *far[PACKS];
+  unsigned left[PACKS];  // to the end of the row
+#pragma unroll
+  for (int u = 0; u < PACKS; u++) {
+    if (first(u) >= x.count) {
+      if (u == 0) return;
+      continue;
+    }
+    unsigned in_row, row = x.rows.packs_per_row.divide(first(u), in_row);
+    left[u] = x.rows.row - in_row;
+    near[u] = far[u] = x.a + x.rows.row_offset(row, 0);
+    if (left[u] < WIDTH && first(u) + left[u] < x.count) far[u] = x.a + x.rows.row_offset(row + 1, 0);
+  }
+  griddepcontrol_wait_before_access(x.c + first(0), far[0]);
+  Pack<ELEMENT, WIDTH> prior[PACKS] = {};
+  ELEMENT of_near[PACKS], of_far[PACKS];
+#pragma unroll
+  for (int u = 0; u < PACKS; u++) {
+    if (first(u) >= x.count) continue;
+    if (x.beta != COMPUTE(0)) {
+      if (full(u)) {
+        prior[u] = *reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(x.c + first(u));
+      } else {
+#pragma unroll
+        for (int i = 0; i < WIDTH; i++)
+          if (first(u) + i < x.count) prior[u].item[i] = x.c[first(u) + i];
+      }
+    }
+    of_near[u] = *near[u], of_far[u] = *far[u];
+  }
+  griddepcontrol_launch_dependents();
+#pragma unroll
+  for (int u = 0; u < PACKS; u++) {
+    if (first(u) >= x.count) continue;
+    Pack<ELEMENT, WIDTH> a;
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) a.item[i] = i < left[u] ? of_near[u] : of_far[u];
+    const Pack<ELEMENT, WIDTH> sums = sum<WIDTH>(x.alpha, a, x.beta, prior[u]);
+    if (full(u)) {
+      *reinterpret_cast<Pack<ELEMENT, WIDTH>*>(x.c + first(u)) = sums;
+    } else {
+#pragma unroll
+      for (int i = 0; i < WIDTH; i++)
+        if (first(u) + i < x.count) x.c[first(u) + i] = sums.item[i];
+    }
+  }
+}
+
 // --- cudnnOpTensor ---
 
 struct Formula {

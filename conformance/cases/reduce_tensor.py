@@ -171,10 +171,11 @@ def layout_of(data_type: cudnnDataType_t) -> Any:
     return NCHW_VECT_C if data_type in (INT8x4, INT8x32) else NCHW
 
 
-# NCHW and NHWC, so that long reductions run along rows and across columns; aligned, unaligned, short and single rows.
+# NCHW and NHWC, so that long reductions run along rows and across columns; aligned, unaligned, short and single rows; rows that are
+# divided each for itself.
 LONG = [((3, 16, 28, 28), (1, 16, 1, 1)), ((5, 7, 31, 33), (1, 7, 1, 1)), ((2, 8, 60, 64), (1, 1, 1, 1)), ((3, 130, 7, 7), (1, 130, 1, 1)),
         ((2, 3, 61, 67), (2, 1, 1, 1)), ((9, 3, 37, 7), (1, 3, 37, 7)), ((2, 96, 14, 14), (2, 1, 14, 14)), ((1, 1, 50, 300), (1, 1, 50, 1)),
-        ((1, 1, 3, 9001), (1, 1, 3, 1))]  # fmt: skip
+        ((1, 1, 3, 9001), (1, 1, 3, 1)), ((2, 2, 64, 128), (1, 2, 1, 1))]  # fmt: skip
 
 
 @shows("cudnnReduceTensor/c01", "cudnnReduceTensor/c17")

@@ -256,6 +256,14 @@ def test_rows_that_threads_hold(trial, tensor_format, dims, data_type):
     trial(backward(LOG, CHANNEL, spec, alpha=0.25, beta=1.0), aliases={"dx": "dy"})
 
 
+@pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
+@pytest.mark.parametrize("channels", [1, 2, 3, 9])
+def test_strided_rows_of_single_elements_between_layouts(trial, data_type, channels):
+    dims = (2, channels, 3, 5)
+    apart = TensorSpec(data_type, dims, (20 * channels, 20, 5, 1))
+    trial(forward(ACCURATE, CHANNEL, TensorSpec.packed(data_type, dims), apart))
+
+
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
 @pytest.mark.parametrize("dims", [(19, 100, 4, 4), (10, 300, 4, 4)], ids=by_shape)
 def test_more_column_tiles_than_are_open(trial, dims, data_type):

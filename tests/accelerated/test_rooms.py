@@ -37,6 +37,7 @@ BORROWED = {
     ): "operands in another layout than a solver reads are transposed first, by the walks of TransformTensor",
     ("convolution", "reduce_tensor"): "the gradient of a bias is a sum over images and positions",
     ("fused_ops", "convolution"): "the statistics of a convolution's result are added up where it is stored",
+    ("pooling", "reduce_tensor"): "a small average over a full image is a sum with another factor",
     ("fused_ops", "normalization"): "the gradient of a batch normalisation behind a bit mask is that of its planes",
 }
 

@@ -72,13 +72,15 @@ def run(backend, device, operation, solver, kind="ties", workspace_offset=0, shi
     return plan, launched
 
 
-# Rows and columns in segments, with indices and without; more partial results for each thread than it reads at once
+# Rows and columns in segments, with indices and without; more partial results for each thread than it reads at once; segments that
+# lie in one of several rows
 SPLIT = [
     operation_of(Op.CUDNN_REDUCE_TENSOR_ADD, HALF, (9, 7, 31, 33), (1, 7, 1, 1)),
     operation_of(Op.CUDNN_REDUCE_TENSOR_AVG, HALF, (1, 32, 130, 131), (1, 32, 1, 1), NHWC),
     operation_of(Op.CUDNN_REDUCE_TENSOR_NORM2, FLOAT, (5, 7, 31, 33), (1, 7, 1, 1), NHWC),
     operation_of(Op.CUDNN_REDUCE_TENSOR_MIN, FLOAT, (2, 8, 60, 64), (1, 8, 1, 1), NHWC, indices=True),
     operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, FLOAT, (1, 1, 3, 9001), (1, 1, 3, 1), indices=True),
+    operation_of(Op.CUDNN_REDUCE_TENSOR_AMAX, HALF, (2, 2, 64, 128), (1, 2, 1, 1)),
 ]
 
 
