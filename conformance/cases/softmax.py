@@ -380,6 +380,14 @@ def test_backward_takes_every_layout(trial, algorithm, mode, layout, rank):
         trial(backward(algorithm, mode, y=inputs, dy=inputs, dx=laid_out(FLOAT, dims, layout), beta=0.5))
 
 
+def test_results_may_not_overlap_themselves(trial, refused):
+    """Results that share a place are refused, arguments that do are read."""
+    packed, mode = TensorSpec.packed(FLOAT, (2, 3, 4, 5)), Mode.CUDNN_SOFTMAX_MODE_CHANNEL
+    overlapping = TensorSpec(FLOAT, packed.dims, (24, 8, 1, 1))
+    refused(forward(ACCURATE, mode, packed, overlapping), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04")
+    trial(forward(ACCURATE, mode, overlapping, packed))
+
+
 @shows("cudnnSoftmaxForward/c03", "cudnnSoftmaxBackward/c06")
 @pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
 def test_beyond_five_dimensions(trial, refused, mode):

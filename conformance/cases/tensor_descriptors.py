@@ -341,6 +341,14 @@ def test_overlapping_strides_are_described_but_not_written(cudnn, caller, refuse
     packed = TensorSpec.packed(FLOAT, DIMS)
     refused(TransformTensor(1.0, 0.0, packed, overlapping), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04")
     trial(TransformTensor(1.0, 0.0, TensorSpec(FLOAT, DIMS, (7, 1, 31, 2)), packed))
+    square = TensorSpec(
+        FLOAT, (1, 1, 2, 2), (2, 2, 1, 1)
+    )  # the first element that two positions share is the last of a row
+    refused(
+        TransformTensor(1.0, 0.0, TensorSpec.packed(FLOAT, square.dims), square),
+        NOT_SUPPORTED,
+        "cudnnSetTensor4dDescriptorEx/c04",
+    )
 
 
 @shows("cudnnSetTensorNdDescriptor/c01", "cudnnSetTensorNdDescriptor/c03", "cudnnSetTensorNdDescriptor/c05", "cudnnSetTensorNdDescriptor/c06",
