@@ -39,9 +39,9 @@ from .recorded.judging import AGREES, SKIPPED, examine
 from .recorded.replay import Replayer
 from .report import Comparison, ReportError, is_complete, read_json, to_page, to_text, write_report
 from .run_pytest import INTERRUPTED, run_pytest
-from .solvers import PREFERRED, covering
-from .subjects import SPELLINGS, default_subjects, is_recorded, open_subject
-from .trial import attempt
+from .solvers import PREFERRED, by_solvers, covering, unknown_solvers, with_workspace
+from .subjects import SPELLINGS, Subject, default_subjects, is_recorded, open_subject
+from .trial import Step, attempt, attempt_chain
 
 COMPLETE_REPORT, PARTIAL_REPORT = "conformance-report", "conformance-report-partial"
 
@@ -279,17 +279,31 @@ def run_diff(chosen: argparse.Namespace) -> int:
 
 
 def _one_operation(chosen: argparse.Namespace) -> int:
-    failures, operation = 0, parse(chosen.operation)
+    """Judge one operation on every subject, on the accelerated backend by the solvers that are wanted."""
+    outcomes: list[bool] = []
+    if unknown := unknown_solvers(chosen.solvers):
+        raise ValueError(f"--solvers: there is no solver {', '.join(unknown)}")
+    operation = parse(chosen.operation)
     if not isinstance(operation, Operation):
         raise ValueError(f"not the text of an operation: {chosen.operation!r}")
     for name in chosen.subject or ["reference", "accelerated"]:
         subject = open_subject(name)
         caller = Caller(subject.cudnn, subject.new_handle(), any_engine=not subject.cites_clauses)
-        result = attempt(caller, operation, chosen.inputs, chosen.seed)
-        failures += not result.passed
-        outcome = "passed" if result.passed else f"failed\n{result.explanation()}"
-        print(f"{subject.name}: {outcome} (error/bound {result.verdict.error_ratio:.3g})")
-    return 1 if failures else 0
+        step = Step(operation, inputs=chosen.inputs)
+
+        def run(solver: str | None, subject: Subject = subject, caller: Caller = caller, step: Step = step) -> None:
+            steps = with_workspace(caller.handle, [step]) if solver else [step]
+            result = attempt_chain(caller, steps, chosen.seed)
+            suspicions = result.verdict.suspicions if subject.cites_clauses else []
+            outcomes.append(result.passed and not suspicions)
+            told = "\n".join(filter(None, [result.explanation(), *(f"suspect: {one}" for one in suspicions)]))
+            outcome = "passed" if outcomes[-1] else f"failed\n{told}"
+            by = f" by {solver}" if solver else ""
+            print(f"{subject.name}{by}: {outcome} (error/bound {result.verdict.error_ratio:.3g})")
+
+        wanted = chosen.solvers if subject.name.startswith("accelerated") else PREFERRED
+        by_solvers(caller.handle, [operation], run, wanted)
+    return 0 if all(outcomes) else 1
 
 
 def run_replay(chosen: argparse.Namespace) -> int:

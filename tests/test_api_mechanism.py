@@ -214,6 +214,7 @@ def test_the_environment_chooses_the_default_backend(monkeypatch):
     monkeypatch.setenv("DUALDNN_BACKEND", "nonsense")
     with pytest.raises(CudnnError, match="nonsense"):
         cudnn.cudnnCreate()
+    assert cudnn.cudnnCreate(backend="reference").backend.name == "reference"  # what a program names counts
 
 
 def test_names_that_are_missing_say_why():

@@ -118,6 +118,15 @@ def test_one_operation_from_its_text(capsys):
     assert capsys.readouterr().out.count("passed") == 2
 
 
+def test_one_operation_by_every_solver(capsys):
+    tensor = "TensorSpec(data_type=CUDNN_DATA_FLOAT, dims=(2, 3, 4, 5), strides=(60, 20, 5, 1))"
+    text = f"SoftmaxForward(algorithm=CUDNN_SOFTMAX_ACCURATE, mode=CUDNN_SOFTMAX_MODE_CHANNEL, alpha=1.0, beta=0.0, x={tensor}, y={tensor})"
+    assert main(["conformance", "--operation", text, "--subject", "accelerated:emulated", "--solvers", "all"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    named = {line.partition(" by ")[2].partition(":")[0] for line in lines[1:]}
+    assert len(named) == len(lines) - 1 > 0 and all(name.startswith("softmax.") for name in named)
+
+
 @pytest.mark.parametrize("arguments, message", [
     (["conformance", "--subject", "tpu"], "tpu"),
     (["conformance", "--subject", "library:/nowhere.so"], "nowhere"),
@@ -127,6 +136,7 @@ def test_one_operation_from_its_text(capsys):
     (["conformance", "--jobs", "-1"], "--jobs"),
     (["conformance", "--operation", "nonsense("], "not the text"),
     (["conformance", "--operation", "5"], "not the text"),
+    (["conformance", "--operation", "ScaleTensor()", "--solvers", "nonsense"], "nonsense"),
     (["conformance", "--operation", "ScaleTensor(alpha=3.0, y=5)"], "y of ScaleTensor is 5, not TensorSpec"),
     (["replay", "/nowhere.npz"], "nowhere"),
     (["conformance", "-k", "((("], "no expression"),
