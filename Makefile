@@ -33,11 +33,8 @@ abi-conformance: $(BIN)/.ready ## the C library, judged by the suite as any libr
 	$(BIN)/dualdnn abi --out build/abi
 	$(BIN)/dualdnn conformance --jobs $(JOBS) --subject library:build/abi/libcudnn.so.8 --out abi-conformance-report
 
-# A folder that has NVIDIA's conv_sample and multiHeadAttention: cudnn_samples_v8
-SAMPLES ?= none
-clients: $(BIN)/.ready ## other people's programs on the C library: CuPy's cuDNN module; NVIDIA's samples in SAMPLES=
+clients: $(BIN)/.ready ## CuPy's cuDNN module, unmodified, on the C library
 	$(BIN)/python examples/clients/run_cupy.py
-	$(BIN)/python examples/clients/nvidia_samples.py $(SAMPLES)
 
 races: conformance-report/kernels.json ## every kernel in one case at least, every race in memory an error
 	DUALDNN_EMULATION_RACES=1 $(BIN)/dualdnn conformance --jobs $(JOBS) --subject accelerated:emulated --solvers all --covering $< --out races-report

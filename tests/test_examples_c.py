@@ -15,7 +15,7 @@ if shutil.which("gcc") is None:
     pytest.skip("no C compiler", allow_module_level=True)
 
 PROGRAMS = sorted((Path(__file__).parent.parent / "examples" / "c").glob("*.c"))
-LIBRARIES = ("adv_infer", "adv_train", "cnn_infer", "cnn_train", "ops_infer", "ops_train")
+EXAMPLES = ("adv_infer", "adv_train", "cnn_infer", "cnn_layouts", "cnn_train", "ops_infer", "ops_train")
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +26,8 @@ def libraries(tmp_path_factory):
     return out
 
 
-def test_there_is_a_program_for_each_library():
-    assert [program.stem for program in PROGRAMS] == list(LIBRARIES)
+def test_there_is_a_program_for_each_library_and_for_layouts():
+    assert [program.stem for program in PROGRAMS] == list(EXAMPLES)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.stem)
