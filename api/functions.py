@@ -43,7 +43,6 @@ INTEGERS = {
 }
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 SCALARS = 2**31  # of one tensor of a computing call (docs/errata.md, D125)
-_PREPARED_CALLS_KEPT = 4096
 FEW_PAIRS = 4  # of operands, which are compared on every call
 # What the memory of an operand must be like: its name, the parameter and the index of the argument that passes it (-1 where a
 # descriptor holds it), bytes, alignment, whether it is written.
@@ -409,12 +408,12 @@ class _Computing:
         """Prepare an operation for the handle, and remember it by its key."""
         self._countable(operation)
         memory = tuple(self._memory_of(operation, name) for name in operation.operands)
+
+        def made() -> _Prepared:
+            return _Prepared(operation, memory, handle.backend.prepare(operation))
+
         with handle.lock:
-            prepared = _Prepared(operation, memory, handle.backend.prepare(operation))
-            if key is not None:
-                if len(handle.prepared) >= _PREPARED_CALLS_KEPT:
-                    handle.prepared.clear()
-                handle.prepared[key] = prepared
+            prepared: _Prepared = made() if key is None else handle.remembered(key, made)
         return prepared
 
     def _countable(self, operation: Operation) -> None:

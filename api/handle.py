@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from .status import ALLOC_FAILED, BAD_PARAM, NOT_INITIALIZED, CudnnError
 
 BACKENDS = ("reference", "accelerated", "crosscheck")
 DEVICES = ("gpu", "emulated")
+PREPARED_KEPT = 4096  # prepared calls and answers of a handle; the next one empties its memory
 
 
 class Handle:
@@ -46,6 +48,17 @@ class Handle:
     def zeros(self, nbytes: int) -> Buffer:
         """A buffer of ``nbytes`` bytes that are zero."""
         return self._allocated(lambda: self.backend.zeros(checked_size(nbytes)))
+
+    def remembered(self, key: Any, make: Callable[[], Any]) -> Any:
+        """Return what this key stands for: what is remembered, else what ``make`` returns, which is kept."""
+        with self.lock:
+            found = self.prepared.get(key)
+            if found is None:
+                found = make()
+                if len(self.prepared) >= PREPARED_KEPT:
+                    self.prepared.clear()
+                self.prepared[key] = found
+            return found
 
     def new_stream(self) -> Any:
         """A stream of the handle's device."""

@@ -57,6 +57,9 @@ from .convolution import (
 # Algorithms that have a CUDNN_TENSOR_OP_MATH variant beside the default one (docs/errata.md, D241, D291).
 DATA_TENSOR_OP_ALGORITHMS = (DATA_ALGO_1, DATA_WINOGRAD_NONFUSED)
 FILTER_TENSOR_OP_ALGORITHMS = (FILTER_ALGO_1, FILTER_WINOGRAD_NONFUSED)
+# Algorithms that 5.1.3.8 and 5.1.3.9 call non-deterministic (docs/errata.md, D213, D275).
+DATA_UNORDERED_ALGORITHMS = (DATA_ALGO_0,)
+FILTER_UNORDERED_ALGORITHMS = (FILTER_ALGO_0, FILTER_ALGO_3)
 
 NCHW_PACKED: Layout = (
     "NCHW with packed channels and spatial dimensions",

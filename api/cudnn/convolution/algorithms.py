@@ -10,7 +10,7 @@ from ...operations import ConvolutionForward
 from ...status import INCORRECT_PARAMETER, NOT_SUPPORTED
 from ...support.convolution import TENSOR_OP_ALGORITHMS, Problem
 from .forward import CLAUSES, check_problem, check_support
-from .searches import Search, some
+from .searches import Search
 
 
 class cudnnConvolutionFwdAlgoPerf_t(NamedTuple):
@@ -30,8 +30,9 @@ def _operation(problem, convolution, algorithm):
 
 
 SEARCH = Search(
-    cudnnConvolutionFwdAlgo_t, TENSOR_OP_ALGORITHMS, _operation, check_support, cudnnConvolutionFwdAlgoPerf_t
-)
+    cudnnConvolutionFwdAlgo_t, TENSOR_OP_ALGORITHMS, (), _operation, check_problem, check_support,
+    cudnnConvolutionFwdAlgoPerf_t,
+)  # fmt: skip
 
 
 @documented(invalid={"handle": "c04"})
@@ -57,9 +58,7 @@ def cudnnGetConvolutionForwardWorkspaceSize(handle, xDesc, wDesc, convDesc, yDes
     does not take the problem (c11). Source: 5.2.24.
     """
     problem = Problem(convDesc.spec, xDesc.spec, wDesc.spec, yDesc.spec)
-    check_problem(problem, WORKSPACE_CLAUSES)
-    check_support(problem, algo, WORKSPACE_CLAUSES)
-    return SEARCH.workspace_bytes(handle, problem, algo)
+    return SEARCH.workspace_bytes(handle, problem, algo, WORKSPACE_CLAUSES)
 
 
 _V7 = "cudnnGetConvolutionForwardAlgorithm_v7"
@@ -77,10 +76,8 @@ def cudnnGetConvolutionForwardAlgorithm_v7(handle, xDesc, wDesc, convDesc, yDesc
     Errors: BAD_PARAM for NULL (c08), ranks (c09), data types (c10), channels (c11), requestedAlgoCount below 1 (c13).
     Source: 5.2.23.
     """
-    some(requestedAlgoCount, f"{_V7}/c13")
     problem = Problem(convDesc.spec, xDesc.spec, wDesc.spec, yDesc.spec)
-    check_problem(problem, V7_CLAUSES)
-    return SEARCH.ranked(handle, problem, requestedAlgoCount)
+    return SEARCH.ranked(handle, problem, requestedAlgoCount, f"{_V7}/c13", V7_CLAUSES)
 
 
 _FIND = "cudnnFindConvolutionForwardAlgorithm"
@@ -92,14 +89,12 @@ def cudnnFindConvolutionForwardAlgorithm(handle, xDesc, wDesc, convDesc, yDesc, 
     fastest first, those that failed last, with their status and the time -1.
 
     Each algorithm that has a tensor op variant runs with the math type of convDesc and with CUDNN_DEFAULT_MATH, the
-    others with CUDNN_DEFAULT_MATH. Waits for the results.
+    others with CUDNN_DEFAULT_MATH; with CUDNN_FMA_MATH in convDesc all run with that alone. Waits for the results.
     Errors: BAD_PARAM for NULL (c12, c13), descriptors that do not fit each other, requestedAlgoCount below 1 (c16);
     ALLOC_FAILED without memory for x, w and y (c17). Source: 5.2.15.
     """
-    some(requestedAlgoCount, f"{_FIND}/c16")
     problem = Problem(convDesc.spec, xDesc.spec, wDesc.spec, yDesc.spec)
-    check_problem(problem)
-    return SEARCH.measured(handle, problem, requestedAlgoCount, f"{_FIND}/c17")
+    return SEARCH.measured(handle, problem, requestedAlgoCount, f"{_FIND}/c16", CLAUSES, f"{_FIND}/c17")
 
 
 _EX = "cudnnFindConvolutionForwardAlgorithmEx"
@@ -120,10 +115,9 @@ def cudnnFindConvolutionForwardAlgorithmEx(
     Errors: BAD_PARAM for NULL (c15, c16, c18), descriptors that do not fit each other, requestedAlgoCount below 1
     (c20), memory that is too small. Source: 5.2.16.
     """
-    some(requestedAlgoCount, f"{_EX}/c20")
     problem = Problem(convDesc.spec, xDesc.spec, wDesc.spec, yDesc.spec)
-    check_problem(problem)
     memory = {"x": x, "w": w, "y": y, "workSpace": workSpace}
-    room = workSpaceSizeInBytes if workSpace is not None else 0
-    clauses = {"memory": f"{_EX}/c18", "output": f"{_EX}/c10", "workSpace": f"{_EX}/c13"}
-    return SEARCH.measured_on(handle, problem, requestedAlgoCount, memory, room, clauses)
+    unusable = {"memory": f"{_EX}/c18", "output": f"{_EX}/c10", "workSpace": f"{_EX}/c13"}
+    return SEARCH.measured_on(
+        handle, problem, requestedAlgoCount, f"{_EX}/c20", CLAUSES, memory, workSpaceSizeInBytes, unusable
+    )

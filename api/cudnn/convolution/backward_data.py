@@ -1,10 +1,10 @@
-"""The gradient of a convolution with respect to its input (5.2.8) and its workspace (5.2.21)."""
+"""The gradient of a convolution with respect to its input (5.2.8)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...functions import computing, documented
+from ...functions import computing
 from ...operations import ConvolutionBackwardData
 from ...relations import same_data_type, scaling, writable_layout
 from ...status import BAD_PARAM, NOT_SUPPORTED, expect
@@ -14,7 +14,6 @@ from .descriptors import output_dims
 from .forward import with_workspace
 
 _D = "cudnnConvolutionBackwardData"
-_W = "cudnnGetConvolutionBackwardDataWorkspaceSize"
 
 # What is checked -> the clause of cudnnConvolutionBackwardData; other functions replace those they list themselves.
 CLAUSES: Mapping[str, str] = {
@@ -68,7 +67,7 @@ def cudnnConvolutionBackwardData(
     of the stride, of dy[n, k, (h + pad - r * dilation) / stride, ...] * w[k, c, r, ...], with zeros outside dy;
     CUDNN_CONVOLUTION rotates w by 180 degrees (docs/errata.md, D212).
     Which algorithm takes which data types, layouts and shapes: tables 12 to 15 (api/support/convolution_gradients.py). Every
-    algorithm is deterministic here.
+    algorithm gives the same bits each time here; the searches call deterministic what its enumerator promises to be.
     Errors: BAD_PARAM for NULL (c22), ranks that disagree (c23, c24), data types that differ (c26), channels (c27), other
     dimensions of dyDesc than the convolution gives (c28), a missing or too small workspace (c03); NOT_SUPPORTED for other
     ranks than 4 and 5 (c30), output channels that the groups do not divide (c32), what the algorithm does not take (c31).
@@ -80,19 +79,3 @@ def cudnnConvolutionBackwardData(
     blend = scaling(alpha, dyDesc), scaling(beta, dxDesc)
     operation = ConvolutionBackwardData(convDesc, algo, 0, *blend, wDesc, dyDesc, dxDesc)
     return with_workspace(handle, operation, workSpaceSizeInBytes, f"{_D}/c03")
-
-
-WORKSPACE_CLAUSES = {**CLAUSES, "channels": f"{_W}/c06", "data_types": f"{_W}/c07"}
-
-
-@documented(invalid={"algo": ("c08", NOT_SUPPORTED)})
-def cudnnGetConvolutionBackwardDataWorkspaceSize(handle, wDesc, dyDesc, convDesc, dxDesc, algo):
-    """Bytes of workspace that cudnnConvolutionBackwardData needs for these descriptors and this algorithm.
-
-    Errors: those of cudnnConvolutionBackwardData; channels that differ are c06, data types c07 here. Source: 5.2.21.
-    """
-    problem = Problem(convDesc.spec, dxDesc.spec, wDesc.spec, dyDesc.spec)
-    check_data_problem(problem, WORKSPACE_CLAUSES)
-    check_data_support(problem, algo)
-    operation = ConvolutionBackwardData(problem.convolution, algo, 0, 1.0, 0.0, problem.w, problem.y, problem.x)
-    return handle.backend.workspace_bytes(operation)

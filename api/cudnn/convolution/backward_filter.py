@@ -1,10 +1,10 @@
-"""The gradient of a convolution with respect to its filter (6.2.2) and its workspace (6.2.14)."""
+"""The gradient of a convolution with respect to its filter (6.2.2)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...functions import computing, documented
+from ...functions import computing
 from ...operations import ConvolutionBackwardFilter
 from ...relations import same_data_type, scaling
 from ...status import BAD_PARAM, NOT_SUPPORTED, expect
@@ -14,7 +14,6 @@ from .descriptors import output_dims
 from .forward import with_workspace
 
 _F = "cudnnConvolutionBackwardFilter"
-_W = "cudnnGetConvolutionBackwardFilterWorkspaceSize"
 INCORRECT = "cudnnStatus_t/c05"  # what the section lists no status for (docs/errata.md, D281)
 
 # What is checked -> the clause of cudnnConvolutionBackwardFilter; other functions replace those they list themselves.
@@ -72,7 +71,7 @@ def cudnnConvolutionBackwardFilter(
     result[k, c, r, ...] = sum over n, p, ... of dy[n, k, p, ...] * x[n, g * C + c, p * stride + r * dilation - pad, ...], with zeros
     outside x; CUDNN_CONVOLUTION rotates the result by 180 degrees (docs/errata.md, D280).
     Which algorithm takes which data types, layouts and shapes: tables 36 to 39 (api/support/convolution_gradients.py). Every
-    algorithm is deterministic here.
+    algorithm gives the same bits each time here; the searches call deterministic what its enumerator promises to be.
     Errors: BAD_PARAM for NULL (c40), ranks that disagree (c41, c42), data types that differ (c44), channels (c45), output channels
     that the groups do not divide (c46), other dimensions of dyDesc than the convolution gives, a missing (c05) or too small (c06)
     workspace; NOT_SUPPORTED for other ranks than 4 and 5 (c48), what the algorithm does not take (c49).
@@ -84,19 +83,3 @@ def cudnnConvolutionBackwardFilter(
     blend = scaling(alpha, dyDesc), scaling(beta, xDesc)
     operation = ConvolutionBackwardFilter(convDesc, algo, 0, *blend, xDesc, dyDesc, dwDesc)
     return with_workspace(handle, operation, workSpaceSizeInBytes, f"{_F}/c06")
-
-
-WORKSPACE_CLAUSES = {**CLAUSES, "channels": f"{_W}/c05", "data_types": f"{_W}/c06"}
-
-
-@documented(invalid={"algo": ("c07", NOT_SUPPORTED)})
-def cudnnGetConvolutionBackwardFilterWorkspaceSize(handle, xDesc, dyDesc, convDesc, dwDesc, algo):
-    """Bytes of workspace that cudnnConvolutionBackwardFilter needs for these descriptors and this algorithm.
-
-    Errors: those of cudnnConvolutionBackwardFilter; channels that differ are c05, data types c06 here. Source: 6.2.14.
-    """
-    problem = Problem(convDesc.spec, xDesc.spec, dwDesc.spec, dyDesc.spec)
-    check_filter_problem(problem, WORKSPACE_CLAUSES)
-    check_filter_support(problem, algo)
-    operation = ConvolutionBackwardFilter(problem.convolution, algo, 0, 1.0, 0.0, problem.x, problem.y, problem.w)
-    return handle.backend.workspace_bytes(operation)

@@ -1,5 +1,5 @@
-"""Which algorithm of a gradient of a convolution: heuristic ranking, measured ranking (5.2.13, 5.2.14, 5.2.19, 5.2.20 for the input;
-6.2.9, 6.2.10, 6.2.12, 6.2.13 for the filter)."""
+"""Which algorithm of a gradient of a convolution: workspace, heuristic ranking, measured ranking (5.2.13, 5.2.14, 5.2.19 to 5.2.21 for
+the input; 6.2.9, 6.2.10, 6.2.12 to 6.2.14 for the filter)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,19 @@ from ...enumerations import (
 )
 from ...functions import documented
 from ...operations import ConvolutionBackwardData, ConvolutionBackwardFilter
-from ...status import INCORRECT_PARAMETER
+from ...status import INCORRECT_PARAMETER, NOT_SUPPORTED
 from ...support.convolution import Problem
-from ...support.convolution_gradients import DATA_TENSOR_OP_ALGORITHMS, FILTER_TENSOR_OP_ALGORITHMS
+from ...support.convolution_gradients import (
+    DATA_TENSOR_OP_ALGORITHMS,
+    DATA_UNORDERED_ALGORITHMS,
+    FILTER_TENSOR_OP_ALGORITHMS,
+    FILTER_UNORDERED_ALGORITHMS,
+)
 from .backward_data import CLAUSES as DATA_CLAUSES
 from .backward_data import check_data_problem, check_data_support
 from .backward_filter import CLAUSES as FILTER_CLAUSES
 from .backward_filter import check_filter_problem, check_filter_support
-from .searches import Search, some
+from .searches import Search
 
 
 class cudnnConvolutionBwdDataAlgoPerf_t(NamedTuple):
@@ -57,16 +62,27 @@ def _filter(problem, convolution, algorithm):
 
 
 DATA_SEARCH = Search(
-    cudnnConvolutionBwdDataAlgo_t,
-    DATA_TENSOR_OP_ALGORITHMS,
-    _data,
-    check_data_support,
-    cudnnConvolutionBwdDataAlgoPerf_t,
-)
-FILTER_SEARCH = Search(
-    cudnnConvolutionBwdFilterAlgo_t, FILTER_TENSOR_OP_ALGORITHMS, _filter, check_filter_support,
-    cudnnConvolutionBwdFilterAlgoPerf_t,
+    cudnnConvolutionBwdDataAlgo_t, DATA_TENSOR_OP_ALGORITHMS, DATA_UNORDERED_ALGORITHMS, _data, check_data_problem,
+    check_data_support, cudnnConvolutionBwdDataAlgoPerf_t,
 )  # fmt: skip
+FILTER_SEARCH = Search(
+    cudnnConvolutionBwdFilterAlgo_t, FILTER_TENSOR_OP_ALGORITHMS, FILTER_UNORDERED_ALGORITHMS, _filter,
+    check_filter_problem, check_filter_support, cudnnConvolutionBwdFilterAlgoPerf_t,
+)  # fmt: skip
+
+
+_D_W = "cudnnGetConvolutionBackwardDataWorkspaceSize"
+DATA_WORKSPACE_CLAUSES = {**DATA_CLAUSES, "channels": f"{_D_W}/c06", "data_types": f"{_D_W}/c07"}
+
+
+@documented(invalid={"algo": ("c08", NOT_SUPPORTED)})
+def cudnnGetConvolutionBackwardDataWorkspaceSize(handle, wDesc, dyDesc, convDesc, dxDesc, algo):
+    """Bytes of workspace that cudnnConvolutionBackwardData needs for these descriptors and this algorithm.
+
+    Errors: those of cudnnConvolutionBackwardData; channels that differ are c06, data types c07 here. Source: 5.2.21.
+    """
+    problem = Problem(convDesc.spec, dxDesc.spec, wDesc.spec, dyDesc.spec)
+    return DATA_SEARCH.workspace_bytes(handle, problem, algo, DATA_WORKSPACE_CLAUSES)
 
 
 @documented(invalid={"handle": "c04"})
@@ -88,10 +104,8 @@ def cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, wDesc, dyDesc, convDesc,
     Errors: BAD_PARAM for NULL (c08), channels (c09), data types (c10), other descriptors that do not fit each other,
     requestedAlgoCount below 1 (c11). Source: 5.2.20.
     """
-    some(requestedAlgoCount, f"{_D_V7}/c11")
     problem = Problem(convDesc.spec, dxDesc.spec, wDesc.spec, dyDesc.spec)
-    check_data_problem(problem, DATA_V7_CLAUSES)
-    return DATA_SEARCH.ranked(handle, problem, requestedAlgoCount)
+    return DATA_SEARCH.ranked(handle, problem, requestedAlgoCount, f"{_D_V7}/c11", DATA_V7_CLAUSES)
 
 
 _D_FIND = "cudnnFindConvolutionBackwardDataAlgorithm"
@@ -103,14 +117,12 @@ def cudnnFindConvolutionBackwardDataAlgorithm(handle, wDesc, dyDesc, convDesc, d
     fastest first, those that failed last, with their status and the time -1.
 
     Each algorithm that has a tensor op variant runs with the math type of convDesc and with CUDNN_DEFAULT_MATH, the
-    others with CUDNN_DEFAULT_MATH. Waits for the results.
+    others with CUDNN_DEFAULT_MATH; with CUDNN_FMA_MATH in convDesc all run with that alone. Waits for the results.
     Errors: BAD_PARAM for NULL (c12, c13), descriptors that do not fit each other, requestedAlgoCount below 1 (c16);
     ALLOC_FAILED without memory for w, dy and dx (c17). Source: 5.2.13.
     """
-    some(requestedAlgoCount, f"{_D_FIND}/c16")
     problem = Problem(convDesc.spec, dxDesc.spec, wDesc.spec, dyDesc.spec)
-    check_data_problem(problem)
-    return DATA_SEARCH.measured(handle, problem, requestedAlgoCount, f"{_D_FIND}/c17")
+    return DATA_SEARCH.measured(handle, problem, requestedAlgoCount, f"{_D_FIND}/c16", DATA_CLAUSES, f"{_D_FIND}/c17")
 
 
 _D_EX = "cudnnFindConvolutionBackwardDataAlgorithmEx"
@@ -131,13 +143,26 @@ def cudnnFindConvolutionBackwardDataAlgorithmEx(
     Errors: BAD_PARAM for NULL (c15, c16, c18), descriptors that do not fit each other, requestedAlgoCount below 1
     (c20), memory that is too small. Source: 5.2.14.
     """
-    some(requestedAlgoCount, f"{_D_EX}/c20")
     problem = Problem(convDesc.spec, dxDesc.spec, wDesc.spec, dyDesc.spec)
-    check_data_problem(problem)
     memory = {"w": w, "dy": dy, "dx": dx, "workSpace": workSpace}
-    room = workSpaceSizeInBytes if workSpace is not None else 0
-    clauses = {"memory": f"{_D_EX}/c18", "output": f"{_D_EX}/c10", "workSpace": f"{_D_EX}/c13"}
-    return DATA_SEARCH.measured_on(handle, problem, requestedAlgoCount, memory, room, clauses)
+    unusable = {"memory": f"{_D_EX}/c18", "output": f"{_D_EX}/c10", "workSpace": f"{_D_EX}/c13"}
+    return DATA_SEARCH.measured_on(
+        handle, problem, requestedAlgoCount, f"{_D_EX}/c20", DATA_CLAUSES, memory, workSpaceSizeInBytes, unusable
+    )
+
+
+_F_W = "cudnnGetConvolutionBackwardFilterWorkspaceSize"
+FILTER_WORKSPACE_CLAUSES = {**FILTER_CLAUSES, "channels": f"{_F_W}/c05", "data_types": f"{_F_W}/c06"}
+
+
+@documented(invalid={"algo": ("c07", NOT_SUPPORTED)})
+def cudnnGetConvolutionBackwardFilterWorkspaceSize(handle, xDesc, dyDesc, convDesc, dwDesc, algo):
+    """Bytes of workspace that cudnnConvolutionBackwardFilter needs for these descriptors and this algorithm.
+
+    Errors: those of cudnnConvolutionBackwardFilter; channels that differ are c05, data types c06 here. Source: 6.2.14.
+    """
+    problem = Problem(convDesc.spec, xDesc.spec, dwDesc.spec, dyDesc.spec)
+    return FILTER_SEARCH.workspace_bytes(handle, problem, algo, FILTER_WORKSPACE_CLAUSES)
 
 
 @documented(invalid={"handle": "c04"})
@@ -159,10 +184,8 @@ def cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, xDesc, dyDesc, convDes
     Errors: BAD_PARAM for NULL (c07), channels (c08), data types (c09), other descriptors that do not fit each other,
     requestedAlgoCount below 1 (c10). Source: 6.2.13.
     """
-    some(requestedAlgoCount, f"{_F_V7}/c10")
     problem = Problem(convDesc.spec, xDesc.spec, dwDesc.spec, dyDesc.spec)
-    check_filter_problem(problem, FILTER_V7_CLAUSES)
-    return FILTER_SEARCH.ranked(handle, problem, requestedAlgoCount)
+    return FILTER_SEARCH.ranked(handle, problem, requestedAlgoCount, f"{_F_V7}/c10", FILTER_V7_CLAUSES)
 
 
 _F_FIND = "cudnnFindConvolutionBackwardFilterAlgorithm"
@@ -174,14 +197,14 @@ def cudnnFindConvolutionBackwardFilterAlgorithm(handle, xDesc, dyDesc, convDesc,
     fastest first, those that failed last, with their status and the time -1.
 
     Each algorithm that has a tensor op variant runs with the math type of convDesc and with CUDNN_DEFAULT_MATH, the
-    others with CUDNN_DEFAULT_MATH. Waits for the results.
+    others with CUDNN_DEFAULT_MATH; with CUDNN_FMA_MATH in convDesc all run with that alone. Waits for the results.
     Errors: BAD_PARAM for NULL (c13, c14), descriptors that do not fit each other, requestedAlgoCount below 1 (c17);
     ALLOC_FAILED without memory for x, dy and dw (c18). Source: 6.2.9.
     """
-    some(requestedAlgoCount, f"{_F_FIND}/c17")
     problem = Problem(convDesc.spec, xDesc.spec, dwDesc.spec, dyDesc.spec)
-    check_filter_problem(problem)
-    return FILTER_SEARCH.measured(handle, problem, requestedAlgoCount, f"{_F_FIND}/c18")
+    return FILTER_SEARCH.measured(
+        handle, problem, requestedAlgoCount, f"{_F_FIND}/c17", FILTER_CLAUSES, f"{_F_FIND}/c18"
+    )
 
 
 _F_EX = "cudnnFindConvolutionBackwardFilterAlgorithmEx"
@@ -202,10 +225,9 @@ def cudnnFindConvolutionBackwardFilterAlgorithmEx(
     Errors: BAD_PARAM for NULL (c16, c17, c19), descriptors that do not fit each other, requestedAlgoCount below 1
     (c21), memory that is too small. Source: 6.2.10.
     """
-    some(requestedAlgoCount, f"{_F_EX}/c21")
     problem = Problem(convDesc.spec, xDesc.spec, dwDesc.spec, dyDesc.spec)
-    check_filter_problem(problem)
     memory = {"x": x, "dy": dy, "dw": dw, "workSpace": workSpace}
-    room = workSpaceSizeInBytes if workSpace is not None else 0
-    clauses = {"memory": f"{_F_EX}/c19", "output": f"{_F_EX}/c08", "workSpace": f"{_F_EX}/c14"}
-    return FILTER_SEARCH.measured_on(handle, problem, requestedAlgoCount, memory, room, clauses)
+    unusable = {"memory": f"{_F_EX}/c19", "output": f"{_F_EX}/c08", "workSpace": f"{_F_EX}/c14"}
+    return FILTER_SEARCH.measured_on(
+        handle, problem, requestedAlgoCount, f"{_F_EX}/c21", FILTER_CLAUSES, memory, workSpaceSizeInBytes, unusable
+    )

@@ -14,7 +14,9 @@ from ...support.convolution import Problem
 
 SUCCESS = cudnnStatus_t.CUDNN_STATUS_SUCCESS
 DEFAULT_MATH = cudnnMathType_t.CUDNN_DEFAULT_MATH
-DETERMINISTIC = cudnnDeterminism_t.CUDNN_DETERMINISTIC  # every algorithm is here (docs/errata.md, D213, D275)
+FMA_MATH = cudnnMathType_t.CUDNN_FMA_MATH
+DETERMINISTIC = cudnnDeterminism_t.CUDNN_DETERMINISTIC
+NON_DETERMINISTIC = cudnnDeterminism_t.CUDNN_NON_DETERMINISTIC
 UNMEASURED = -1.0  # the time of a ranked or failed entry (docs/errata.md, D194, D239)
 
 
@@ -23,17 +25,22 @@ class AlgorithmResults(NamedTuple):
     perfResults: tuple[Any, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Search:
     """One direction of a convolution and how its algorithms are told.
 
-    tensor_op: algorithms that have a CUDNN_TENSOR_OP_MATH variant. operation: what computes a problem by an algorithm.
-    check_support: raises where the algorithm does not take the problem. entry: the documented structure of a result.
+    tensor_op: algorithms that have a CUDNN_TENSOR_OP_MATH variant. unordered: algorithms whose sums have no fixed order by their enumerators'
+    texts. operation: what computes a problem by an algorithm. check_problem: raises where the descriptors do not fit each other, by the
+    clauses of a call. check_support: raises where the algorithm does not take the problem. entry: the documented structure of a result.
+
+    What follows from descriptors alone is remembered by the handle, beside its prepared calls.
     """
 
     algorithms: type[IntEnum]
     tensor_op: tuple[IntEnum, ...]
+    unordered: tuple[IntEnum, ...]
     operation: Callable[[Problem, ConvolutionSpec, Any], Any]
+    check_problem: Callable[[Problem, Mapping[str, str]], None]
     check_support: Callable[[Problem, Any], None]
     entry: Callable[..., Any]
 
@@ -42,35 +49,55 @@ class Search:
         """How many results there can be: all algorithms, and those with a tensor op variant once more."""
         return len(self.algorithms) + len(self.tensor_op)
 
-    def workspace_bytes(self, handle: Any, problem: Problem, algorithm: IntEnum) -> int:
-        """Bytes that the algorithm needs for a problem that it takes."""
-        return int(handle.backend.workspace_bytes(self.operation(problem, problem.convolution, algorithm)))
+    def workspace_bytes(self, handle: Any, problem: Problem, algorithm: IntEnum, clauses: Mapping[str, str]) -> int:
+        """Return the bytes that the algorithm needs; raise where the descriptors do not fit or it does not take the problem."""
+
+        def found() -> int:
+            self.check_problem(problem, clauses)
+            self.check_support(problem, algorithm)
+            return int(handle.backend.workspace_bytes(self.operation(problem, problem.convolution, algorithm)))
+
+        return int(handle.remembered((self, problem, algorithm), found))
+
+    def math_types(self, asked: cudnnMathType_t, algorithm: IntEnum) -> tuple[cudnnMathType_t, ...]:
+        """Return the math types that an algorithm is tried with, the descriptor's first (docs/errata.md, search-math)."""
+        if asked in (DEFAULT_MATH, FMA_MATH):
+            return (asked,)
+        return (asked, DEFAULT_MATH) if algorithm in self.tensor_op else (DEFAULT_MATH,)
 
     def candidates(self, problem: Problem) -> Iterator[Any]:
-        """Every algorithm with the math types that it is tried with."""
-        for algorithm in self.algorithms:
-            math_types = [DEFAULT_MATH]
-            if algorithm in self.tensor_op:
-                math_types = list(dict.fromkeys((problem.convolution.math_type, DEFAULT_MATH)))
-            for math_type in math_types:
-                yield self.operation(problem, replace(problem.convolution, math_type=math_type), algorithm)
+        """Every algorithm with the math types that it is tried with, those with the descriptor's own before all others."""
+        asked = problem.convolution.math_type
+        pairs = [(algorithm, math) for algorithm in self.algorithms for math in self.math_types(asked, algorithm)]
+        for algorithm, math_type in sorted(pairs, key=lambda pair: pair[1] != asked):
+            yield self.operation(problem, replace(problem.convolution, math_type=math_type), algorithm)
 
-    def ranked(self, handle: Any, problem: Problem, count: int) -> AlgorithmResults:
-        """At most ``count`` results, the one expected to be fastest first, those that do not take the problem last."""
-        taken, refused = self._sorted_out(handle, problem)
-        found = [
-            self._result(operation, SUCCESS, UNMEASURED) for operation in handle.backend.preferred_algorithms(taken)
-        ]
-        return _first([*found, *refused], count)
+    def ranked(
+        self, handle: Any, problem: Problem, count: int, few: str, clauses: Mapping[str, str]
+    ) -> AlgorithmResults:
+        """At most ``count`` results, the one expected to be fastest first, those that do not take the problem last.
 
-    def measured(self, handle: Any, problem: Problem, count: int, clause: str) -> AlgorithmResults:
-        """At most ``count`` results, measured on zeros in memory of its own; clause: where there is none."""
+        few: the clause of a count below 1. clauses: those of descriptors that do not fit each other."""
+        some(count, few)
+
+        def found() -> list[Any]:
+            taken, refused = self._sorted_out(handle, problem, clauses)
+            preferred = handle.backend.preferred_algorithms(taken)
+            return [*(self._result(operation, SUCCESS, UNMEASURED) for operation in preferred), *refused]
+
+        return _first(handle.remembered((self, problem), found), count)
+
+    def measured(
+        self, handle: Any, problem: Problem, count: int, few: str, clauses: Mapping[str, str], no_memory: str
+    ) -> AlgorithmResults:
+        """At most ``count`` results, measured on zeros in memory of its own; no_memory: the clause where there is none."""
+        some(count, few)
+        taken, refused = self._sorted_out(handle, problem, clauses)
         described = self.operation(problem, problem.convolution, next(iter(self.algorithms)))
         buffers: list[Any] = []
         try:
             for name in (*described.inputs, *described.outputs):
-                buffers.append(_zeros(handle, described.nbytes(name), clause))
-            taken, refused = self._sorted_out(handle, problem)
+                buffers.append(_zeros(handle, described.nbytes(name), no_memory))
             found = [self._measured_with_own_workspace(handle, operation, buffers) for operation in taken]
             return _first(_by_time(found) + refused, count)
         finally:
@@ -82,22 +109,26 @@ class Search:
         handle: Any,
         problem: Problem,
         count: int,
-        memory: Mapping[str, Any],
-        room: int,
+        few: str,
         clauses: Mapping[str, str],
+        memory: Mapping[str, Any],
+        bytes_said: int,
+        unusable: Mapping[str, str],
     ) -> AlgorithmResults:
-        """At most ``count`` results, measured on the caller's memory, by the operands' names; room: bytes of its workSpace. clauses: of
-        memory, output and workSpace that cannot be used."""
+        """At most ``count`` results, measured on the caller's memory, by the operands' names; bytes_said: of its workSpace, where that
+        is not NULL. unusable: the clauses of memory, output and workSpace that cannot be used."""
+        some(count, few)
+        taken, refused = self._sorted_out(handle, problem, clauses)
+        room = 0 if memory["workSpace"] is None else bytes_said
         described = self.operation(problem, problem.convolution, next(iter(self.algorithms)))
         names = (*described.inputs, *described.outputs)
-        operands = [_operand(handle, name, memory[name], described.nbytes(name), clauses["memory"]) for name in names]
+        operands = [_operand(handle, name, memory[name], described.nbytes(name), unusable["memory"]) for name in names]
         workspace = (
-            None if room == 0 else _operand(handle, "workSpace", memory["workSpace"], room, clauses["workSpace"])
+            None if room == 0 else _operand(handle, "workSpace", memory["workSpace"], room, unusable["workSpace"])
         )
         expect(
-            operands[-1].writable, BAD_PARAM, clauses["output"], f"{names[-1]} is written, but its memory is read-only"
+            operands[-1].writable, BAD_PARAM, unusable["output"], f"{names[-1]} is written, but its memory is read-only"
         )
-        taken, refused = self._sorted_out(handle, problem)
         found = []
         for operation in taken:
             if operation.workspace_bytes > room:
@@ -108,8 +139,9 @@ class Search:
                 )
         return _first(_by_time(found) + refused, count)
 
-    def _sorted_out(self, handle: Any, problem: Problem) -> tuple[list[Any], list[Any]]:
+    def _sorted_out(self, handle: Any, problem: Problem, clauses: Mapping[str, str]) -> tuple[list[Any], list[Any]]:
         """(operations of the algorithms that take the problem, with their workspace; results of those that do not)."""
+        self.check_problem(problem, clauses)
         taken, refused = [], []
         for operation in self.candidates(problem):
             try:
@@ -120,8 +152,9 @@ class Search:
         return taken, refused
 
     def _result(self, operation: Any, status: cudnnStatus_t, time: float) -> Any:
+        determinism = NON_DETERMINISTIC if operation.algo in self.unordered else DETERMINISTIC
         math_type = operation.convolution.math_type
-        return self.entry(operation.algo, status, time, operation.workspace_bytes, DETERMINISTIC, math_type)
+        return self.entry(operation.algo, status, time, operation.workspace_bytes, determinism, math_type)
 
     def _measured(self, handle: Any, operation: Any, operands: list[Any]) -> Any:
         """The entry of an operation run on these operands, the workspace last."""
@@ -149,7 +182,7 @@ def some(requested: int, clause: str) -> None:
 
 
 def _by_time(results: list[Any]) -> list[Any]:
-    """Successes by time, then failures."""
+    """Successes by time, then failures; of equal times in the order of the candidates."""
     return sorted(results, key=lambda result: (result.status != SUCCESS, result.time))
 
 

@@ -62,14 +62,14 @@ def test_max_count_needs_a_handle(cudnn, caller, refuses):
 
 @shows(*(f"{RANK}/c{n:02}" for n in (1, 2, 4, 7)), *(f"{FIND}/c{n:02}" for n in (1, 2, 3, 6, 10, 11)),
        *(f"{FIND_EX}/c{n:02}" for n in (1, 2, 3, 6, 9, 14)), *(f"cudnnConvolutionFwdAlgoPerf_t/c{n:02}" for n in (1, 4, 7, 8)))  # fmt: skip
-@pytest.mark.parametrize("math_type", [DEFAULT, TENSOR_OP, CONVERSION], ids=by_name)
+@pytest.mark.parametrize("math_type", [DEFAULT, TENSOR_OP, CONVERSION, FMA], ids=by_name)
 @pytest.mark.parametrize("name", [RANK, FIND, FIND_EX])
 def test_every_algorithm_is_listed(subject, cudnn, caller, search, name, math_type):
-    """Once, and those with a tensor op variant also with the descriptor's math type."""
+    """Once, and those with a tensor op variant also with the descriptor's math type; with CUDNN_FMA_MATH all of them with that alone."""
     found = search(name, convolution(**LAYER, math_type=math_type))
     assert found.returnedAlgoCount == len(found.perfResults)
-    expected = Counter((algo, DEFAULT) for algo in Algo)
-    if math_type != DEFAULT:
+    expected = Counter((algo, FMA if math_type == FMA else DEFAULT) for algo in Algo)
+    if math_type in (TENSOR_OP, CONVERSION):
         expected.update([(PRECOMP, math_type), (NONFUSED, math_type)])
         assert found.returnedAlgoCount == cudnn.cudnnGetConvolutionForwardAlgorithmMaxCount(caller.handle)
     assert Counter((entry.algo, entry.mathType) for entry in found.perfResults) == expected
@@ -109,6 +109,15 @@ def test_order_and_entries(caller, search, trial, name, arguments):
         assert entry.status == NOT_SUPPORTED
         with pytest.raises(Exception, match="NOT_SUPPORTED"):
             query(caller.handle, *described(caller, operation), entry.algo)
+
+
+@pytest.mark.parametrize("arguments", [LAYER, {**LAYER, "formats": NHWC}, {**LAYER, "configuration": "PSEUDO_HALF"}],
+                         ids=["NCHW", "NHWC", "HALF"])  # fmt: skip
+@pytest.mark.parametrize("name", [RANK, FIND, FIND_EX])
+def test_who_asks_for_fma_is_offered_nothing_else(search, name, arguments):
+    """Whichever row a caller takes, it forbids TF32 as convDesc does (3.1.2.13)."""
+    results = search(name, convolution(**arguments, math_type=FMA)).perfResults
+    assert results[0].status == SUCCESS and {entry.mathType for entry in results} == {FMA}
 
 
 @shows(f"{RANK}/c05", f"{FIND}/c09", f"{FIND}/c10", f"{FIND_EX}/c08", f"{FIND_EX}/c09")
@@ -208,6 +217,7 @@ class Measured:
                 raise BackendError("a kernel that fails")
             return 20.0 - operation.algo
 
+        monkeypatch.setattr(handle, "prepared", {})  # what the true backend answered
         monkeypatch.setattr(handle.backend, "workspace_bytes", lambda operation: self.bytes_of(operation.algo))
         monkeypatch.setattr(handle.backend, "algorithm_time", time)
         monkeypatch.setattr(handle.backend, "preferred_algorithms", lambda found: found[::-1])

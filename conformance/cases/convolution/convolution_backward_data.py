@@ -331,7 +331,7 @@ def test_twice_in_a_row(trial, caller, algo):
 @shows(f"{D}/c11", f"{D}/c12", f"{D}/c13", f"{D}/c15", f"{D}/c17")
 @pytest.mark.parametrize("algo", list(Algo), ids=by_name)
 def test_repeated_calls_are_equal_bit_by_bit(subject, run, algo):
-    """Every algorithm is deterministic here, ALGO_0 too (docs/errata.md, D213, D214)."""
+    """Every algorithm gives the same bits here, ALGO_0 too (docs/errata.md, D213)."""
     if algo == ALGO_0 and not subject.cites_clauses:
         pytest.skip("the document calls its results non-deterministic")
     first, second = (run(gradient((2, 8, 8, 8), (16, 8, 3, 3), algo=algo)).after["dx"] for _ in range(2))

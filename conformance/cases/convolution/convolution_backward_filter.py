@@ -346,7 +346,7 @@ def test_twice_in_a_row(trial, caller, algo):
 @shows(*(f"{F}/c{n:02}" for n in (2, 23, 24, 25, 26, 27, 28)), *(f"{KINDS}/c{n:02}" for n in (2, 3, 5, 7, 9, 11)))
 @pytest.mark.parametrize("algo", SERVED, ids=by_name)
 def test_repeated_calls_are_equal_bit_by_bit(subject, run, algo):
-    """Every algorithm is deterministic here, ALGO_0 and ALGO_3 too (docs/errata.md, D275)."""
+    """Every algorithm gives the same bits here, ALGO_0 and ALGO_3 too (docs/errata.md, D275)."""
     if algo in (ALGO_0, ALGO_1) and not subject.cites_clauses:
         pytest.skip("the document calls their results non-deterministic")
     first, second = (run(gradient(algo=algo, alpha=0.3)).after["dw"] for _ in range(2))

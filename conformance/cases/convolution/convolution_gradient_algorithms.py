@@ -37,12 +37,13 @@ LAYER: tuple[Any, ...] = ((2, 4, 6, 7), (4, 4, 3, 3))
 @dataclass(frozen=True)
 class Direction:
     """The searches of one gradient. rank, find, given: the clauses that each of the three calls cites, by what is wrong; operands: in
-    the order of the calls; never: algorithms that no table has."""
+    the order of the calls; unordered: algorithms that their enumerators call non-deterministic; never: algorithms that no table has."""
 
     name: str
     make: Callable[..., Any]
     algorithms: type[IntEnum]
     tensor_op: tuple[IntEnum, ...]
+    unordered: tuple[IntEnum, ...]
     operands: tuple[str, str, str]
     rank: dict[str, str]
     find: dict[str, str]
@@ -71,12 +72,12 @@ class Direction:
 
 
 DATA = Direction(
-    "Data", data.gradient, cudnnConvolutionBwdDataAlgo_t, (data.ALGO_1, data.NONFUSED), ("w", "dy", "dx"),
+    "Data", data.gradient, cudnnConvolutionBwdDataAlgo_t, (data.ALGO_1, data.NONFUSED), (data.ALGO_0,), ("w", "dy", "dx"),
     {"handle": "c08", "descriptor": "c08", "convDesc": "c08", "count": "c11", "channels": "c09", "types": "c10"},
     {"handle": "c12", "descriptor": "c13", "count": "c16"}, {"handle": "c15", "descriptor": "c16", "memory": "c18", "workSpace": "c13", "count": "c20"},
 )  # fmt: skip
 FILTER = Direction(
-    "Filter", weights.gradient, cudnnConvolutionBwdFilterAlgo_t, (weights.ALGO_1, weights.NONFUSED), ("x", "dy", "dw"),
+    "Filter", weights.gradient, cudnnConvolutionBwdFilterAlgo_t, (weights.ALGO_1, weights.NONFUSED), (weights.ALGO_0, weights.ALGO_3), ("x", "dy", "dw"),
     {"handle": "c07", "descriptor": "c07", "convDesc": "c07", "count": "c10", "channels": "c08", "types": "c09"},
     {"handle": "c13", "descriptor": "c14", "count": "c17"}, {"handle": "c16", "descriptor": "c17", "memory": "c19", "workSpace": "c14", "count": "c21"},
     (weights.WINOGRAD,),
@@ -132,24 +133,27 @@ def test_max_count(cudnn, caller, refuses, direction):
     *(f"{DATA.ranks}/c{n:02}" for n in (1, 2, 4, 7)), *(f"{DATA.finds}/c{n:02}" for n in (1, 2, 3, 6, 10, 11)),
     *(f"{DATA.finds_on_memory}/c{n:02}" for n in (1, 2, 3, 6, 9, 14)), *(f"{FILTER.ranks}/c{n:02}" for n in (1, 2, 4, 6)),
     *(f"{FILTER.finds}/c{n:02}" for n in (1, 2, 3, 6, 10, 11, 12)), *(f"{FILTER.finds_on_memory}/c{n:02}" for n in (1, 2, 3, 6, 10, 11, 15)),
-    *both(*(f"cudnnConvolutionBwdDataAlgoPerf_t/c{n:02}" for n in (1, 4, 7, 8)), "cudnnConvolutionBwdDataAlgo_t/c01"),
+    *both(*(f"cudnnConvolutionBwdDataAlgoPerf_t/c{n:02}" for n in (1, 4, 7, 8)), *(f"cudnnConvolutionBwdDataAlgo_t/c{n:02}" for n in (1, 2, 3))),
+    "cudnnConvolutionBwdFilterAlgo_t/c07",
 )  # fmt: skip
 @directions
 @calls
-@pytest.mark.parametrize("math_type", [DEFAULT, TENSOR_OP], ids=by_name)
+@pytest.mark.parametrize("math_type", [DEFAULT, TENSOR_OP, FMA], ids=by_name)
 def test_every_algorithm_is_listed(subject, cudnn, caller, search, direction, call, math_type):
-    """Once, and those with a tensor op variant also with the descriptor's math type; all are deterministic here (D213)."""
+    """Once, and those with a tensor op variant also with the descriptor's math type; with CUDNN_FMA_MATH all of them with that alone. Each
+    says of its determinism what its enumerator's text says (D213, D275)."""
     name = direction.calls[call][0]
     found = search(direction, name, direction.make(*LAYER, math_type=math_type))
     assert found.returnedAlgoCount == len(found.perfResults)
-    expected = Counter((algo, DEFAULT) for algo in direction.algorithms)
-    if math_type != DEFAULT:
+    expected = Counter((algo, FMA if math_type == FMA else DEFAULT) for algo in direction.algorithms)
+    if math_type == TENSOR_OP:
         expected.update((algo, math_type) for algo in direction.tensor_op)
         count = getattr(cudnn, f"cudnnGetConvolutionBackward{direction.name}AlgorithmMaxCount")
         assert found.returnedAlgoCount == count(caller.handle)
     assert Counter((entry.algo, entry.mathType) for entry in found.perfResults) == expected
+    unordered = {e.algo for e in found.perfResults if e.determinism == cudnnDeterminism_t.CUDNN_NON_DETERMINISTIC}
+    assert unordered == set(direction.unordered)
     if subject.cites_clauses:
-        assert all(entry.determinism == cudnnDeterminism_t.CUDNN_DETERMINISTIC for entry in found.perfResults)
         assert all(
             entry.reserved == (0, 0, 0) and (name != direction.ranks or entry.time == -1) for entry in found.perfResults
         )
