@@ -9,8 +9,8 @@ import sys
 import pytest
 from dualdnn.api.operations import ActivationForward, ConvolutionForward, PoolingForward
 from dualdnn.api.operations.specs import INT8x32
-from dualdnn.conformance.api_logs import read_log, summarized
 from dualdnn.conformance.command_line import main
+from dualdnn.conformance.replay.api_logs import read_log, summarized
 
 TENSOR = """
 i!     {name}: type=cudnnTensorDescriptor_t:
@@ -211,7 +211,7 @@ def test_our_own_log(tmp_path, capsys):
 
 def test_a_subject_that_fails(tmp_path, capsys, monkeypatch):
     """The first line of the calls, the operation, exit status 1."""
-    import dualdnn.conformance.api_logs as module
+    import dualdnn.conformance.replay.api_logs as module
 
     log = tmp_path / "calls.log"
     log.write_text(POOLING + ACTIVATION.format(output="0x7f0000009000"))

@@ -10,8 +10,10 @@ import tempfile
 import numpy as np
 import pytest
 from dualdnn.api import files
-from dualdnn.conformance import command_line, plugin
 from dualdnn.conformance.command_line import main
+from dualdnn.conformance.report import command as report_command
+from dualdnn.conformance.suite import collector, fixtures
+from dualdnn.conformance.suite import command as suite_command
 
 
 def test_a_family_on_two_subjects_writes_the_report(tmp_path, capfd):
@@ -253,14 +255,14 @@ def test_a_part_does_not_replace_the_report_of_the_whole(one_case, tmp_path, mon
 
 def test_results_survive_a_place_that_fails_at_the_end(one_case, tmp_path, monkeypatch, capfd):
     _, case = one_case
-    written = plugin.write_report
+    written = collector.write_report
 
     def fails(report, directory):
         if directory == tmp_path / "out":
             raise OSError("No space left on device")
         return written(report, directory)
 
-    monkeypatch.setattr(plugin, "write_report", fails)
+    monkeypatch.setattr(collector, "write_report", fails)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert main([*ONE, "--case", case, "--out", str(tmp_path / "out")]) == 2
     assert "No space left" in capfd.readouterr().out
@@ -273,7 +275,7 @@ def test_an_interrupted_run_keeps_what_it_found(one_case, tmp_path, monkeypatch,
     whole.mkdir()
     text = (out / "compliance.json").read_text().replace('"state": "partial"', '"state": "complete"')
     (whole / "compliance.json").write_text(text)
-    original, calls = plugin.attempt_chain, []
+    original, calls = fixtures.attempt_chain, []
 
     def interrupted(*arguments):
         calls.append(1)
@@ -281,8 +283,8 @@ def test_an_interrupted_run_keeps_what_it_found(one_case, tmp_path, monkeypatch,
             raise KeyboardInterrupt
         return original(*arguments)
 
-    monkeypatch.setattr(plugin, "attempt_chain", interrupted)
-    monkeypatch.setattr(command_line, "_destination", lambda *_: whole)
+    monkeypatch.setattr(fixtures, "attempt_chain", interrupted)
+    monkeypatch.setattr(suite_command, "_destination", lambda *_: whole)
     expected = tmp_path / "expected.txt"
     expected.write_text("reference all/of_them\n")
     assert main([*ONE, "-k", "test_forward_in_place", "--out", str(whole), "--write-expected", str(expected)]) == 130
@@ -337,7 +339,7 @@ def test_an_interrupted_command_is_one_line(monkeypatch, capsys):
     def interrupted(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command_line, "read_json", interrupted)
+    monkeypatch.setattr(report_command, "read_json", interrupted)
     assert main(["report", "any.json"]) == 130
     assert capsys.readouterr().err == "\ndualdnn report: interrupted\n"
 
@@ -345,10 +347,10 @@ def test_an_interrupted_command_is_one_line(monkeypatch, capsys):
 def test_expected_failures(one_case, tmp_path, monkeypatch, capfd):
     """New failures and unexpected passes fail the run, expected failures do not."""
     _, case = one_case
-    right, listed = plugin.attempt_chain, tmp_path / "expected.txt"
+    right, listed = fixtures.attempt_chain, tmp_path / "expected.txt"
     run = [*ONE, "--case", case, "--out", str(tmp_path / "out")]
     with monkeypatch.context() as broken:
-        broken.setattr(plugin, "attempt_chain", wrong(right))
+        broken.setattr(fixtures, "attempt_chain", wrong(right))
         assert main([*run, "--write-expected", str(listed)]) == 1
         assert listed.read_text().splitlines()[-1] == f"reference {case}"
         assert main([*run, "--expected", str(listed)]) == 0

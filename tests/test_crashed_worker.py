@@ -6,7 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from dualdnn.conformance import plugin
+from dualdnn.conformance.suite.collector import Collector
+from dualdnn.conformance.suite.items import OPENED
 
 PASSED = {
     "id": "pooling/test_formula", "subject": "reference", "clauses": [], "seconds": 0.0, "error_ratio": None,
@@ -24,10 +25,10 @@ def report(when: str, *results: dict[str, Any]) -> pytest.TestReport:
 
 @pytest.mark.parametrize("passed_before", [False, True])
 def test_the_case_that_ended_a_worker_is_listed_once_as_failed(monkeypatch, passed_before, listed=None):
-    monkeypatch.setitem(plugin._OPENED, "reference", SimpleNamespace(name="reference"))
+    monkeypatch.setitem(OPENED, "reference", SimpleNamespace(name="reference"))
     shown: list[str] = []
     terminal = SimpleNamespace(ensure_newline=lambda: None, write_line=shown.append)
-    collector = plugin.Collector(
+    collector = Collector(
         SimpleNamespace(
             pluginmanager=SimpleNamespace(getplugin={"terminalreporter": terminal}.get),
             stash=pytest.Stash(),
@@ -49,10 +50,10 @@ def test_the_case_that_ended_a_worker_is_listed_once_as_failed(monkeypatch, pass
 def test_a_crash_that_is_expected_does_not_fail_the_run(monkeypatch, tmp_path):
     listed = tmp_path / "expected.txt"
     listed.write_text("reference pooling/test_formula\n")
-    monkeypatch.setitem(plugin._OPENED, "reference", SimpleNamespace(name="reference"))
+    monkeypatch.setitem(OPENED, "reference", SimpleNamespace(name="reference"))
     config = SimpleNamespace(
         pluginmanager=SimpleNamespace(getplugin=lambda _: None), stash=pytest.Stash(), getoption=lambda _: str(listed)
     )
-    collector, died = plugin.Collector(config), report("???")
+    collector, died = Collector(config), report("???")
     collector.pytest_runtest_logreport(died)
     assert died.outcome == "skipped" and collector.results[0]["known"] == "expected failure"

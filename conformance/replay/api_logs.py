@@ -38,10 +38,10 @@ from dualdnn.api.operations import (
 from dualdnn.api.operations.specs import vector_length
 from dualdnn.api.status import CudnnError
 
-from .calls import Caller, sized
-from .observed import AMPLE, Memory, Seen, Shadow
-from .subjects import open_subject
-from .trial import attempt
+from ..calls import Caller, sized
+from ..observed import AMPLE, Memory, Seen, Shadow
+from ..subjects import open_subject
+from ..trial import attempt
 
 HEADER = re.compile(r"CuDNN \(v\d+\) function (\w+)\(\) called:")
 ARGUMENT = re.compile(r"(\w+): type=([\w\[\] *]+?)(?:; \w+=(.*?);?|:)\s*$")

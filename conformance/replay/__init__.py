@@ -1,0 +1,1 @@
+"""Makes calls again that were saved, recorded or logged (``dualdnn replay``)."""

@@ -1,0 +1,73 @@
+"""Runs ``dualdnn replay``: a saved call, a recorded one, or those of an API log."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from dualdnn.api.crosscheck import loaded
+
+from ..calls import Caller
+from ..differences import explanation_of
+from ..inputs import KINDS
+from ..recorded import load_recording, packaged_recordings
+from ..recorded.judging import AGREES, SKIPPED, examine
+from ..recorded.replay import Replayer
+from ..subjects import open_subject
+from ..trial import attempt
+from .api_logs import is_log, judge_log
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "file", type=Path,
+        help="a saved call; with --record a recording, or the name of a packaged one; an API log of cuDNN 8 or of this project",
+    )  # fmt: skip
+    parser.add_argument(
+        "--inputs",
+        default="normal",
+        choices=KINDS,
+        help="of an API log: kind of input values (default: %(default)s)",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of an API log: seed of the input values")
+    parser.add_argument("--record", metavar="ID", help="which record of the recording")
+    parser.add_argument("--subject", action="append", default=[], metavar="NAME")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """A saved or recorded call, or the calls of a log, on every subject."""
+    if chosen.record:
+        return _recorded_call(chosen)
+    if is_log(chosen.file):
+        with open(chosen.file, encoding="utf-8", errors="replace") as lines:
+            return 1 if judge_log(lines, chosen.subject or ["reference"], chosen.inputs, chosen.seed) else 0
+    operation, memory, aliases = loaded(chosen.file)
+    print(operation)
+    failures = 0
+    for name in chosen.subject or ["reference", "accelerated"]:
+        subject = open_subject(name)
+        caller = Caller(subject.cudnn, subject.new_handle(), any_engine=not subject.cites_clauses)
+        result = attempt(caller, operation, before=memory, aliases=aliases)
+        failures += not result.passed
+        outcome = "passed" if result.passed else f"failed\n{result.explanation()}"
+        print(f"{subject.name}: {outcome} (error/bound {result.verdict.error_ratio:.3g})")
+    return 1 if failures else 0
+
+
+def _recorded_call(chosen: argparse.Namespace) -> int:
+    """One record on every subject: what the subject makes of it and whether it agrees with what was recorded."""
+    packaged = {path.stem: path for path in packaged_recordings()}
+    recording = load_recording(packaged.get(str(chosen.file), chosen.file))
+    record = recording.find(chosen.record)
+    print(record)
+    failures = 0
+    for name in chosen.subject or ["reference", "accelerated"]:
+        subject = open_subject(name)
+        if not subject.ours:
+            raise ValueError(f"a recorded call is replayed on our backends, not on {name}")
+        finding = examine(record, recording, Replayer(subject.cudnn, subject.new_handle()))
+        declared = explanation_of(finding)
+        failures += finding.kind not in (AGREES, SKIPPED) and declared is None
+        known = f", difference {declared.id}: {declared.decision}" if declared else ""
+        print(f"{subject.name}: {finding.kind}{known}\n{finding.text}".rstrip())
+    return 1 if failures else 0

@@ -1,0 +1,1 @@
+"""Holds the parts of the pytest plugin (``dualdnn.conformance.plugin``), one file per role."""

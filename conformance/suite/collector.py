@@ -1,0 +1,174 @@
+"""Gathers the results of all workers and writes the report."""
+
+from __future__ import annotations
+
+import gc
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dualdnn.api.document import functions
+from dualdnn.api.miopen.document import functions as miopen_functions
+
+from .. import differences as difference_table
+from .. import scope
+from ..differences.occurrences import unseen
+from ..expected import REASON as EXPECTED_FAILURE
+from ..expected import write_expected
+from ..provenance import COMPLETE, INTERRUPTED, PARTIAL, environment
+from ..report import Difference, Function, Report, is_complete, write_report
+from ..report import Subject as ReportedSubject
+from ..solvers import ALL, without_a_launch, write_kernels
+from .items import opened, subject_names
+from .results import case_result, crashed, expected_of, is_declared, set_status
+from .summary import last_line, proven, summary
+
+
+class Collector:
+    """Gathers the results of all workers and writes the report."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.results: list[dict[str, Any]] = []
+        self.unlaunched: list[str] = []
+        self.notes: list[str] = []
+        self.started = time.time()
+
+    @pytest.hookimpl(tryfirst=True)  # before the failures of the run are counted
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        results: list[Any] = [value for name, value in report.user_properties if name == "conformance"]
+        if not results and report.failed and report.when == "???":  # a worker died: what xdist knows of it
+            found = crashed(report, subject_names(self.config))
+            if expected_of(self.config).lists(found["subject"], found["id"]):
+                found["known"] = EXPECTED_FAILURE
+                set_status(report, found)
+            # It may have died after the case had passed; the case is listed once, as what ended the worker.
+            case = (found["id"], found["subject"])
+            self.results = [r for r in self.results if (r["id"], r["subject"]) != case]
+            results = [found]
+        for result in results:
+            self._announce(result)
+        if results and report.when == "teardown":  # of a case that has a result: what it left behind failed, too
+            told = {(result["id"], result["subject"]) for result in results}
+            self.results = [r for r in self.results if (r["id"], r["subject"]) not in told]
+        self.results.extend(results)
+        report.user_properties[:] = [entry for entry in report.user_properties if entry[0] != "conformance"]
+
+    def _announce(self, result: dict[str, Any]) -> None:
+        """Show a failure when it happens: a run that is stopped later must not lose it."""
+        terminal = self.config.pluginmanager.getplugin("terminalreporter")
+        failed, known = result["outcome"] == "failed", result["known"]
+        if terminal is None or (failed and known) or not (failed or known):
+            return
+        terminal.ensure_newline()
+        terminal.write_line(f"{'failed' if failed else 'passes unexpectedly'}: {result['reproduction']}")
+        terminal.write_line(
+            f"  {last_line(result['message'])}"
+            if failed
+            else f"  it is listed in {self.config.getoption('--expected')}"
+        )
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        directory = self.config.getoption("--report")
+        if directory is None:
+            return
+        gc.freeze()  # the results stay until the end, where pytest collects garbage five times
+        seen = {result["id"] for result in self.results}
+        stopped = session.exitstatus in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
+        unknown = [] if stopped else [case for case in self.config.getoption("--case") if case not in seen]
+        if unknown:
+            self.notes.append(f"no such case: {', '.join(unknown)}")
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
+        if not self.results:  # what was there stays
+            self.notes.append(f"no case was run{' yet' if stopped else ''}, no report was written")
+            return
+        state = INTERRUPTED if stopped else PARTIAL if self.config.getoption("--selection") else COMPLETE
+        report = self.build(state)
+        self._write(report, Path(directory), session)
+        if target := self.config.getoption("--write-expected"):
+            self._write_expected(Path(target), session, stopped)
+        if self.config.getoption("--complete"):
+            ours = [opened(name) for name in subject_names(self.config) if opened(name).ours]
+            self.unshown = {s.name: scope.without_a_case(s.name, report.cases) for s in ours}
+            if self.config.getoption("--solvers") == ALL:
+                self.unlaunched = without_a_launch(self.kernels, subject_names(self.config))
+            self.unseen = {
+                s.name: unseen(s.name, s.computes, seen) for s in map(opened, subject_names(self.config)) if not s.ours
+            }
+            lacking = any(self.unshown.values()) or bool(self.unlaunched) or any(self.unseen.values())
+            if lacking and session.exitstatus == pytest.ExitCode.OK:
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _write(self, report: Report, directory: Path, session: pytest.Session) -> None:
+        """Write the report where it shall go; results are never lost to a place that cannot be written."""
+        state = report.environment["state"]
+        if state == INTERRUPTED and is_complete(directory):
+            directory = directory.with_name(f"{directory.name}-interrupted")
+        try:
+            paths = write_report(report, directory)
+            self.kernels = write_kernels(self.results, directory)
+        except OSError as error:
+            self.notes.append(f"the report could not be written to {directory}: {error}")
+            directory = Path(tempfile.mkdtemp(prefix="dualdnn-report-"))
+            paths = write_report(report, directory)
+            self.kernels = write_kernels(self.results, directory)
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+        self.notes.append(f"report{'' if state == COMPLETE else f' ({state})'}: {paths['report.html']}")
+
+    def _write_expected(self, target: Path, session: pytest.Session, stopped: bool) -> None:
+        """Write the failures, of a run that came to its end: the list that was there has those of all cases."""
+        if stopped:
+            self.notes.append(f"the run was interrupted: no expected failures were written to {target}")
+            return
+        failures = [(r["subject"], r["id"]) for r in self.results if r["outcome"] == "failed" and not is_declared(r)]
+        try:
+            self.notes.append(f"expected failures: {write_expected(target, failures)} cases in {target}")
+        except OSError as error:
+            self.notes.append(f"the expected failures could not be written to {target}: {error}")
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        for name, counts in summary(self.results).items():
+            terminalreporter.write_line(
+                f"{name}: " + ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+            )
+        for name, clauses in getattr(self, "unshown", {}).items():
+            if clauses:
+                terminalreporter.write_line(
+                    f"{name}: {len(clauses)} clauses in scope have no case: {', '.join(clauses)}"
+                )
+        for name, cases in getattr(self, "unseen", {}).items():
+            if cases:
+                terminalreporter.write_line(
+                    f"{name}: {len(cases)} failures of declared differences are of cases that are no more: {', '.join(cases)}"
+                )
+        if missing := self.unlaunched:
+            terminalreporter.write_line(f"{len(missing)} kernels are launched by no case: {', '.join(missing)}")
+        if judged := sum(result.get("judged", 0) for result in self.results):
+            terminalreporter.write_line(f"{judged} numbers were judged")
+        if self.config.getoption("--prove"):
+            terminalreporter.write_line(proven(self.results))
+        for note in self.notes:
+            terminalreporter.write_line(note)
+
+    def build(self, state: str) -> Report:
+        """The report of all collected results."""
+        subjects = [opened(name) for name in subject_names(self.config)]
+        reported = [ReportedSubject(s.name, s.shows, s.description) for s in subjects]
+        table = {
+            name: Function(function.library, {s.name: s.implements(name) for s in subjects})
+            for name, function in functions().items()
+        } | {name: Function("miopen", {s.name: s.implements(name) for s in subjects}) for name in miopen_functions()}
+        known = [
+            Difference(d.id, d.function, d.clauses, d.document, d.vendor, d.decision)
+            for d in difference_table.DIFFERENCES
+        ]
+        cases = [case_result(result) for result in self.results]
+        run = {name: self.config.getoption(f"--{name}") for name in ("invocation", "selection")}
+        facts = environment(subjects, self.started, {"state": state, "command": run["invocation"], **run})
+        facts |= {"inputs": f"seed {seed}"} if (seed := self.config.getoption("--input-seed")) else {}
+        facts |= {"proven": proven(self.results)} if self.config.getoption("--prove") else {}
+        del facts["invocation"]
+        return Report.build(cases, reported, table, scope.clauses(), facts, known)

@@ -1,0 +1,190 @@
+"""Runs ``dualdnn conformance``: the suite, or one operation."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from _pytest.mark.expression import Expression
+from dualdnn.api.files import check_writable
+from dualdnn.api.operations import Operation, parse
+
+from ..calls import Caller
+from ..expected import read_expected
+from ..inputs import KINDS
+from ..plugin import CASES
+from ..report import is_complete
+from ..run_pytest import run_pytest
+from ..solvers import PREFERRED, by_solvers, covering, unknown_solvers, with_workspace
+from ..subjects import SPELLINGS, Subject, default_subjects, is_recorded, open_subject
+from ..trial import Step, attempt_chain
+
+COMPLETE_REPORT, PARTIAL_REPORT = "conformance-report", "conformance-report-partial"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--subject", action="append", default=[], metavar="NAME", help=f"what to judge: {SPELLINGS}; may be repeated"
+    )
+    parser.add_argument("-k", metavar="EXPRESSION", help="only cases whose ids match, as pytest's -k")
+    parser.add_argument("--case", action="append", default=[], metavar="ID", help="only this case; may be repeated")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="only one case of N, spread over the suite")
+    parser.add_argument(
+        "--out", metavar="DIR", type=Path,
+        help=f"where the report goes (default: {COMPLETE_REPORT}, {PARTIAL_REPORT} for a part of the suite)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--expected", type=Path, metavar="FILE",
+        help="failures that FILE lists do not fail the run; new ones do, and listed cases that pass",
+    )  # fmt: skip
+    parser.add_argument(
+        "--write-expected", type=Path, metavar="FILE", help="write the failures of this run to FILE, for --expected"
+    )
+    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one per core)")
+    parser.add_argument(
+        "--solvers", default=PREFERRED,
+        help="all: every trial of the accelerated backend runs once by each solver that can serve it; writes kernels.json; or NAME,NAME",
+    )  # fmt: skip
+    parser.add_argument(
+        "--prove",
+        action="store_true",
+        help="run each case under every fault that it must notice; one that passes fails",
+    )
+    parser.add_argument(
+        "--covering", type=Path, metavar="FILE",
+        help="only quick cases that together launch every kernel, by the kernels.json of an earlier run",
+    )  # fmt: skip
+    parser.add_argument("--operation", metavar="TEXT", help="run this one operation instead of the cases")
+    parser.add_argument(
+        "--inputs",
+        default="normal",
+        choices=KINDS,
+        help="with --operation: kind of input values (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="other values for the inputs, of --operation or of every case"
+    )
+    parser.add_argument(
+        "--record", type=Path, metavar="FILE", help="write the calls made on the one subject to FILE, for recorded:FILE"
+    )
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Run the suite, or one operation; returns the exit status."""
+    if chosen.jobs < 0:
+        raise ValueError(f"--jobs is {chosen.jobs}, a number of processes is at least 1 (0: one per core)")
+    if chosen.every < 1:
+        raise ValueError(f"--every is {chosen.every}, one case of 1 or more is run")
+    if chosen.operation:
+        return _one_operation(chosen)
+    jobs = chosen.jobs or os.cpu_count() or 1
+    options = [
+        "-p",
+        "dualdnn.conformance.plugin",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:hypothesispytest",  # which is imported at the end, by the one process that is left
+        "-p",
+        "no:benchmark",
+        "--no-header",
+        "-W",
+        "ignore::pytest.PytestAssertRewriteWarning",
+    ]
+    options += [text for name in chosen.subject for text in ("--subject", name)]
+    options += ["-k", _checked_expression(chosen.k)] if chosen.k else []
+    options += ["--solvers", chosen.solvers, f"--every={chosen.every}", f"--input-seed={chosen.seed}"]
+    options += ["--prove"] if chosen.prove else []
+    if chosen.covering:
+        chosen.case += covering(json.loads(chosen.covering.read_text()))
+    selection = shlex.join(
+        [
+            *(["-k", chosen.k] if chosen.k else []),
+            *(text for case in chosen.case for text in ("--case", case)),
+            *([f"--every={chosen.every}"] if chosen.every > 1 else []),
+        ]
+    )
+    options += [f"--invocation={chosen.invocation}", f"--selection={selection}"]
+    for name in ("expected", "write_expected"):
+        if path := getattr(chosen, name):
+            options += [f"--{name.replace('_', '-')}", str(path.resolve())]
+    if chosen.expected:
+        read_expected(chosen.expected)  # its mistakes are errors before anything runs
+    check_writable(path for path in (chosen.write_expected, chosen.record) if path)
+    partial = selection or all(map(is_recorded, chosen.subject or default_subjects()))
+    options += [] if partial else ["--complete"]
+    if chosen.record:
+        if len(chosen.subject) != 1 or is_recorded(chosen.subject[0]):
+            raise ValueError(f"--record takes one --subject whose calls can be made, not {chosen.subject}")
+        options += ["--record", str(chosen.record.resolve())]
+    options += [text for case in chosen.case for text in ("--case", case)]
+    files = sorted(str(path) for path in CASES.rglob("[!_]*.py"))
+    # A wrong name is an error before anything runs. A foreign library may take its process down: workers survive that.
+    subjects = chosen.subject or default_subjects()
+    opened = {name: open_subject(name) for name in subjects if name != "recorded"}
+    foreign = any(not subject.ours for name, subject in opened.items() if not is_recorded(name))
+    if all(map(is_recorded, subjects)):
+        files = [path for path in files if Path(path).stem == "recorded_calls"]
+    wanted = (chosen.out or Path(PARTIAL_REPORT if selection else COMPLETE_REPORT)).resolve()
+    new = [path for path in (wanted, *wanted.parents) if not path.exists()]
+    options += ["--report", str(_destination(wanted, bool(selection)))]
+    options += ["-n", str(jobs), "--dist", "worksteal"] if jobs > 1 or foreign else []
+    if jobs > 1:  # processes that share the cores: threads of NumPy's products would wait for each other, busily
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    status = run_pytest([*options, "--rootdir", str(CASES), "-c", os.devnull, *files])
+    with suppress(OSError):  # what holds anything stays: no case was run where nothing does
+        for path in new:
+            path.rmdir()
+    return status
+
+
+def _checked_expression(text: str) -> str:
+    """The expression of -k; ``ValueError`` where pytest would not understand it, which workers cannot say in one line."""
+    try:
+        Expression.compile(text)
+    except SyntaxError as error:
+        raise ValueError(f"-k {text!r} is no expression: {error}") from error
+    return text
+
+
+def _destination(directory: Path, partial: bool) -> Path:
+    """Where the report goes, tried before the first case runs. A part of the suite replaces no report of the whole."""
+    if partial and is_complete(directory):
+        raise ValueError(f"{directory} holds the report of a whole run, which a part would replace: name another --out")
+    directory.mkdir(parents=True, exist_ok=True)
+    tempfile.TemporaryFile(dir=directory).close()
+    return directory
+
+
+def _one_operation(chosen: argparse.Namespace) -> int:
+    """Judge one operation on every subject, on the accelerated backend by the solvers that are wanted."""
+    outcomes: list[bool] = []
+    if unknown := unknown_solvers(chosen.solvers):
+        raise ValueError(f"--solvers: there is no solver {', '.join(unknown)}")
+    operation = parse(chosen.operation)
+    if not isinstance(operation, Operation):
+        raise ValueError(f"not the text of an operation: {chosen.operation!r}")
+    for name in chosen.subject or ["reference", "accelerated"]:
+        subject = open_subject(name)
+        caller = Caller(subject.cudnn, subject.new_handle(), any_engine=not subject.cites_clauses)
+        step = Step(operation, inputs=chosen.inputs)
+
+        def run(solver: str | None, subject: Subject = subject, caller: Caller = caller, step: Step = step) -> None:
+            steps = with_workspace(caller.handle, [step]) if solver else [step]
+            result = attempt_chain(caller, steps, chosen.seed)
+            suspicions = result.verdict.suspicions if subject.cites_clauses else []
+            outcomes.append(result.passed and not suspicions)
+            told = "\n".join(filter(None, [result.explanation(), *(f"suspect: {one}" for one in suspicions)]))
+            outcome = "passed" if outcomes[-1] else f"failed\n{told}"
+            by = f" by {solver}" if solver else ""
+            print(f"{subject.name}{by}: {outcome} (error/bound {result.verdict.error_ratio:.3g})")
+
+        wanted = chosen.solvers if subject.name.startswith("accelerated") else PREFERRED
+        by_solvers(caller.handle, [operation], run, wanted)
+    return 0 if all(outcomes) else 1

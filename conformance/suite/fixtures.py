@@ -1,0 +1,178 @@
+"""Gives cases what they ask for by name: a subject, its handle, and the calls that judge it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnStatus_t
+from dualdnn.api.operations import Operation
+from dualdnn.api.status import CudnnError
+
+from ..calls import Caller, roomy, sized
+from ..solvers import PREFERRED, by_solvers, kernels_noted, threads_ordered, with_workspace
+from ..subjects import Subject
+from ..trial import Step, Trial, attempt_chain, prepare
+from .evidence import EVIDENCE, Evidence
+from .items import case_id, opened
+from .running import GPU_ONLY
+
+
+@pytest.fixture(scope="session")
+def subject(request: pytest.FixtureRequest) -> Subject:
+    return opened(request.param)
+
+
+@pytest.fixture
+def cudnn(subject: Subject) -> Any:
+    return subject.cudnn
+
+
+@pytest.fixture
+def handle(request: pytest.FixtureRequest, subject: Subject) -> Iterator[Any]:
+    """A handle of the subject; the case is skipped where none can be had (a library without a GPU)."""
+    if not subject.computes:
+        pytest.skip(GPU_ONLY)
+    made = subject.new_handle()
+    with threads_ordered(made, case_id(request.node, request.node.callspec.params.get("subject", ""))):
+        yield made
+    if getattr(made, "alive", True):
+        subject.cudnn.cudnnDestroy(made)
+
+
+@pytest.fixture
+def caller(subject: Subject, handle: Any) -> Caller:
+    return Caller(subject.cudnn, handle, any_engine=not subject.cites_clauses)
+
+
+@pytest.fixture
+def evidence(request: pytest.FixtureRequest, subject: Subject) -> Evidence:
+    found = Evidence(request.node, subject.ours)
+    request.node.stash[EVIDENCE] = found
+    return found
+
+
+def judged_by(
+    caller: Caller,
+    evidence: Evidence,
+    solvers: str,
+    steps: Sequence[Step],
+    seed: int,
+    before: Any = None,
+    offsets: Mapping[str, int] | None = None,
+) -> Trial:
+    """Make the calls; fail unless the outputs agree with the judge and nothing else was touched. Of our backends a suspect output fails
+    as well."""
+
+    seed += evidence.item.config.getoption("--input-seed")
+    if not evidence.ours:  # another library keeps other things in its spaces
+        steps = [replace(step, operation=roomy(caller, step.operation)) for step in steps]
+
+    def run(solver: str | None = None) -> Trial:
+        result = attempt_chain(caller, with_workspace(caller.handle, steps) if solver else steps, seed, before, offsets)
+        for one in result.whole:
+            evidence.note(one)
+        suspicions = [said for one in result.whole for said in one.verdict.suspicions] if evidence.ours else []
+        if not result.passed or suspicions:
+            said = "\n".join(f"{step.operation}\ninputs {step.inputs!r}, seed {seed}" for step in steps)
+            by = f" (solver {solver})" if solver else ""
+            explanation = "\n".join(filter(None, [result.explanation(), *(f"suspect: {one}" for one in suspicions)]))
+            pytest.fail(f"{explanation}{by}\n{said}", pytrace=False)
+        return result
+
+    with kernels_noted(evidence.kernels):
+        return by_solvers(caller.handle, [step.operation for step in steps], run, solvers)
+
+
+@pytest.fixture
+def trial(caller: Caller, evidence: Evidence, solvers: str) -> Callable[..., Trial]:
+    """Run an operation and fail unless the outputs agree with the judge and nothing else was touched."""
+
+    def run(
+        operation: Operation,
+        inputs: str | Mapping[str, str] = "normal",
+        seed: int = 0,
+        aliases: Mapping[str, str] | None = None,
+        before: Any = None,
+        offsets: Mapping[str, int] | None = None,
+    ) -> Trial:
+        return judged_by(caller, evidence, solvers, [Step(operation, aliases or {}, inputs)], seed, before, offsets)
+
+    return run
+
+
+@pytest.fixture
+def run(trial: Callable[..., Trial], caller: Caller) -> Callable[..., Trial]:
+    """As ``trial``, with the workspace that the subject asks for."""
+    return lambda operation, **options: trial(sized(caller, operation), **options)
+
+
+@pytest.fixture
+def chain(caller: Caller, evidence: Evidence, solvers: str) -> Callable[..., Trial]:
+    """Run operations (``Step`` where they need more than that) one after the other on shared memory, as ``trial`` runs one: what
+    has one name in several of them is the same memory."""
+
+    def run(
+        *steps: Operation | Step, seed: int = 0, before: Any = None, offsets: Mapping[str, int] | None = None
+    ) -> Trial:
+        made = [step if isinstance(step, Step) else Step(step) for step in steps]
+        return judged_by(caller, evidence, solvers, made, seed, before, offsets)
+
+    return run
+
+
+@pytest.fixture
+def solvers(request: pytest.FixtureRequest, subject: Subject) -> str:
+    """By which solvers trials run."""
+    wanted: str = request.config.getoption("--solvers")
+    return wanted if subject.name.startswith("accelerated") else PREFERRED
+
+
+@pytest.fixture
+def refuses(subject: Subject, evidence: Evidence) -> Callable[..., None]:
+    """The call must raise this status, and on our backends cite this clause; ``unchanged`` buffers keep their bytes."""
+
+    def check(
+        status: cudnnStatus_t,
+        clause: str,
+        call: Callable[..., Any],
+        *args: Any,
+        unchanged: tuple[Any, ...] = (),
+        **kwargs: Any,
+    ) -> None:
+        evidence.clauses.add(clause)
+        before = [buffer.to_host(np.uint8, buffer.nbytes) for buffer in unchanged]
+        try:
+            call(*args, **kwargs)
+        except CudnnError as error:
+            if error.status != status:
+                pytest.fail(f"expected {status.name}, got: {error}", pytrace=False)
+            if subject.cites_clauses and error.clause != clause:
+                pytest.fail(f"right status for the wrong reason: expected clause {clause}, got: {error}", pytrace=False)
+        else:
+            pytest.fail(
+                f"{getattr(call, '__name__', call)} succeeded, expected {status.name} [{clause}]", pytrace=False
+            )
+        for buffer, bytes_ in zip(unchanged, before, strict=True):
+            if not np.array_equal(buffer.to_host(np.uint8, buffer.nbytes), bytes_):
+                pytest.fail("the refused call changed memory", pytrace=False)
+
+    return check
+
+
+@pytest.fixture
+def refused(caller: Caller, refuses: Callable[..., None]) -> Callable[..., None]:
+    """The operation's call must raise this status, citing this clause, and touch none of its operands."""
+
+    def check(
+        operation: Operation, status: cudnnStatus_t, clause: str, aliases: Mapping[str, str] | None = None
+    ) -> None:
+        memory = prepare(operation, "normal", 0, aliases)
+        buffers = {name: caller.handle.to_device(memory[name]) for name in memory if name not in (aliases or {})}
+        operands = {name: buffers[(aliases or {}).get(name, name)] for name in memory}
+        refuses(status, clause, caller, operation, operands, unchanged=tuple(buffers.values()))
+
+    return check

@@ -1,0 +1,134 @@
+"""Makes a result of a case's report: its outcome, its evidence, and whether a failure was known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..differences.occurrences import difference_of_case, explained
+from ..expected import REASON as EXPECTED_FAILURE
+from ..expected import Expected, read_expected
+from ..prove import NOTICED
+from ..report import CaseResult
+from .evidence import EVIDENCE, clauses_of
+from .items import OPENED, case_id, opened, without_subject
+
+
+def add_result(item: Any, report: pytest.TestReport) -> None:
+    """Add what our report needs of a case to the properties of pytest's report."""
+    parameters = item.callspec.params
+    case = case_id(item, parameters["subject"])
+    evidence = item.stash.get(EVIDENCE, None)
+    clauses = clauses_of(item)
+    subject_name = opened(parameters["subject"]).name
+    result = {
+        "id": case,
+        "subject": subject_name,
+        "clauses": sorted(clauses),
+        "seconds": report.duration,
+        "error_ratio": evidence.error_ratio if evidence else None,
+        "mistrusted": evidence.mistrusted if evidence else [],
+        "suspect": evidence.suspect if evidence else [],
+        "sharper": evidence.sharper if evidence else {},
+        "judged": evidence.judged if evidence else 0,
+        "kernels": sorted(evidence.kernels) if evidence else [],
+        "noticed": item.stash.get(NOTICED, None),
+        "outcome": report.outcome,
+        "message": message_of(report),
+        "known": "",
+        "reproduction": f'dualdnn conformance --subject {parameters["subject"]} --case "{case}"',
+    }
+    if report.outcome in ("passed", "failed") and not opened(parameters["subject"]).ours:
+        computes = opened(parameters["subject"]).computes
+        difference, contradiction = difference_of_case(
+            case, subject_name, computes, report.outcome == "passed", result["message"]
+        )
+        if report.outcome == "passed":
+            result["suspect"] = explained(case, subject_name, result["suspect"])
+        if evidence and evidence.contradiction:
+            difference, contradiction = None, evidence.contradiction
+        if difference is not None:
+            result["known"] = difference.id
+        if difference is not None and report.outcome == "failed":
+            result["message"] = f"difference {difference.id}: {difference.decision}\n{result['message']}"
+        elif contradiction:
+            result["message"] = f"{result['message']}\n{contradiction}".strip()
+            report.outcome, report.longrepr = "failed", result["message"]
+    if (
+        not result["known"]
+        and report.outcome in ("passed", "failed")
+        and expected_of(item.config).lists(subject_name, case)
+    ):
+        result["known"] = EXPECTED_FAILURE
+    set_status(report, result)
+    report.user_properties.append(("conformance", result))
+
+
+def set_status(report: Any, result: dict[str, Any]) -> None:
+    """What the run makes of a result: a known failure does not fail it, a case that passes unexpectedly does."""
+    if result["known"] and report.outcome == "failed":
+        report.outcome, report.longrepr = "skipped", (result["id"], 0, f"known failure: {result['known']}")
+    elif result["known"] and report.outcome == "passed":
+        report.outcome, report.longrepr = "failed", f"passes, but is listed as {result['known']}"
+
+
+EXPECTED_LIST = pytest.StashKey[Expected]()
+
+
+def expected_of(config: pytest.Config) -> Expected:
+    """The expected failures, read once per process."""
+    if EXPECTED_LIST not in config.stash:
+        path = config.getoption("--expected")
+        config.stash[EXPECTED_LIST] = read_expected(Path(path)) if path else Expected()
+    return config.stash[EXPECTED_LIST]
+
+
+def message_of(report: Any) -> str:
+    if isinstance(report.longrepr, tuple):
+        return str(report.longrepr[2]).removeprefix("Skipped: ")
+    return "" if report.longrepr is None else str(report.longrepr)
+
+
+def crashed(report: pytest.TestReport, subjects: Sequence[str]) -> dict[str, Any]:
+    """The result of a case that took its process down."""
+    path, _, name = report.nodeid.partition("::")
+    subject = next(s for s in (*OPENED, *subjects) if f"[{s}" in name or f"{s}]" in name)
+    case = without_subject(Path(path).stem, name, subject)
+    return {
+        "id": case,
+        "subject": opened(subject).name,
+        "clauses": [],
+        "seconds": report.duration,
+        "error_ratio": None,
+        "mistrusted": [],
+        "suspect": [],
+        "outcome": "failed",
+        "message": "the subject took its process down",
+        "known": "",
+        "reproduction": f'dualdnn conformance --subject {subject} --case "{case}"',
+    }
+
+
+def case_result(result: dict[str, Any]) -> CaseResult:
+    """The reported form: 'mistrusted' where the check could not have failed."""
+    outcome, message, reason = result["outcome"], result["message"], ""
+    if outcome == "skipped":
+        reason, message = message or "skipped", ""
+    elif outcome == "passed" and result["mistrusted"]:
+        outcome, reason = "mistrusted", f"most of the output could not have shown an error: {result['mistrusted'][0]}"
+    elif outcome == "failed" and not message:
+        message = "failed"
+    return CaseResult(
+        id=result["id"], subject=result["subject"], clauses=tuple(result["clauses"]), outcome=outcome,
+        seconds=result["seconds"], error_ratio=result["error_ratio"], message=message if outcome == "failed" else "",
+        reproduction=result["reproduction"], reason=reason, known=result["known"], suspect="; ".join(result["suspect"]),
+        **result.get("sharper", {}),
+    )  # fmt: skip
+
+
+def is_declared(result: dict[str, Any]) -> bool:
+    """Whether a declared difference explains the failure: those need no list."""
+    return bool(result["known"]) and result["known"] != EXPECTED_FAILURE

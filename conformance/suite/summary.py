@@ -1,0 +1,40 @@
+"""Counts what a run found, for its last lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..differences.occurrences import EXPLAINED
+
+SUMMARY_WORDS = ("passed", "failed", "known failures", "unexpected passes", "mistrusted", "skipped", "suspect")
+
+
+def summary(results: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """Subject -> word -> number of cases; "failed" are the failures that nothing explains."""
+    counts: dict[str, dict[str, int]] = {}
+    for result in results:
+        words = counts.setdefault(result["subject"], dict.fromkeys(SUMMARY_WORDS, 0))
+        if result["known"]:
+            words["known failures" if result["outcome"] == "failed" else "unexpected passes"] += 1
+        elif result["outcome"] == "passed" and result["mistrusted"]:
+            words["mistrusted"] += 1
+        else:
+            words[result["outcome"]] += 1
+            unexplained = [one for one in result["suspect"] if not one.startswith(EXPLAINED)]
+            words["suspect"] += bool(result["outcome"] == "passed" and unexplained)
+    return counts
+
+
+def proven(results: Sequence[Mapping[str, Any]]) -> str:
+    """How many cases noticed how many faults (prove.py), and the clauses that they prove."""
+    found = [result for result in results if result.get("noticed") and result["outcome"] == "passed"]
+    clauses = {clause for result in found for clause in result["clauses"]}
+    faults = sum(len(result["noticed"]) for result in found)
+    return f"{len(found)} cases noticed {faults} faults and prove {len(clauses)} clauses"
+
+
+def last_line(message: str, width: int = 200) -> str:
+    """What a traceback ends with, or the only line of a message."""
+    lines = [line for line in message.splitlines() if line.strip()]
+    return lines[-1].strip()[:width] if lines else ""
