@@ -29,7 +29,15 @@ from .document import Function, Parameter, functions
 from .enumerations import ENUMERATIONS, cudnnStatus_t
 from .handle import Handle
 from .operations import BackendError, Operation, TensorSpec
-from .status import BAD_PARAM, EXECUTION_FAILED, INCORRECT_PARAMETER, NOT_INITIALIZED, NOT_SUPPORTED, CudnnError
+from .status import (
+    ALLOC_FAILED,
+    BAD_PARAM,
+    EXECUTION_FAILED,
+    INCORRECT_PARAMETER,
+    NOT_INITIALIZED,
+    NOT_SUPPORTED,
+    CudnnError,
+)
 
 # C type -> (lowest, highest) value
 INTEGERS = {
@@ -256,6 +264,8 @@ def documented(
                 raise
             except BackendError as error:
                 raise failure(checks.function, "cudnnStatus_t/c08", error) from error
+            except MemoryError as error:
+                raise exhausted(checks.function, error) from error
 
         check = checks.check
         call.checks = checks  # type: ignore[attr-defined]
@@ -396,6 +406,8 @@ class _Computing:
             raise
         except BackendError as error:
             raise failure(self.checks.function, self.failed, error) from error
+        except MemoryError as error:
+            raise exhausted(self.checks.function, error) from error
 
     def _prepare(self, args: tuple[Any, ...], key: Any) -> _Prepared:
         parameters = self.checks.parameters
@@ -523,6 +535,8 @@ class _Executing(_Computing):
             raise
         except BackendError as error:
             raise failure(self.checks.function, self.failed, error) from error
+        except MemoryError as error:
+            raise exhausted(self.checks.function, error) from error
 
     def _of_pack(self, handle: Handle, prepared: _Prepared, memory: Sequence[Any], pack: Any) -> list[Any]:
         """The operands, checked. Of the pack that ran last the device is asked again what it knows of memory; as long as that
@@ -635,6 +649,11 @@ def failure(function: Function, clause: str, error: BackendError) -> CudnnError:
     """What a call raises where the backend could not compute; ``clause`` is that of CUDNN_STATUS_EXECUTION_FAILED."""
     api_log.log_fatal(function, str(error))
     return CudnnError(EXECUTION_FAILED, clause, str(error), function.name)
+
+
+def exhausted(function: Function, error: MemoryError) -> CudnnError:
+    """Return the error of a call for which the host has no memory; it cites the section's clause on CUDNN_STATUS_ALLOC_FAILED."""
+    return CudnnError(ALLOC_FAILED, function.out_of_memory, str(error) or "the host has no memory left", function.name)
 
 
 def _seen(value: Any) -> Any:

@@ -47,3 +47,57 @@ def test_a_search_without_memory(backend: str, device: str) -> None:
     command = [sys.executable, "-c", FIND.format(room=ROOM), backend, device]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.stdout == "served\n", done.stderr
+
+
+EXHAUSTED = """
+import resource
+import numpy as np
+from dualdnn.api import cudnn as c
+from dualdnn.api.status import ALLOC_FAILED, CudnnError
+
+handle = c.cudnnCreate(backend="reference")
+x = c.cudnnCreateTensorDescriptor()
+dropout, rnn, data = (getattr(c, f"cudnnCreate{{kind}}Descriptor")() for kind in ("Dropout", "RNN", "RNNData"))
+h = c.cudnnCreateTensorDescriptor()
+c.cudnnSetTensorNdDescriptor(h, c.CUDNN_DATA_FLOAT, 3, (1, 64, 64), (4096, 64, 1))
+c.cudnnSetDropoutDescriptor(dropout, handle, 0.0, None, 0, 0)
+
+def softmax(size):
+    c.cudnnSetTensor4dDescriptor(x, c.CUDNN_TENSOR_NCHW, c.CUDNN_DATA_FLOAT, 64, 64, size, size)
+    source, result = (handle.allocate(c.cudnnGetTensorSizeInBytes(x)) for _ in range(2))
+    return lambda: c.cudnnSoftmaxForward(handle, 1, 0, 1.0, x, source, 0.0, x, result)
+
+def recurrent(steps):
+    c.cudnnSetRNNDescriptor_v8(
+        rnn, 0, 0, 0, 0, c.CUDNN_LINEAR_INPUT, c.CUDNN_DATA_FLOAT, c.CUDNN_DATA_FLOAT, 0, 64, 64, 64, 1, dropout, 0)
+    c.cudnnSetRNNDataDescriptor(data, c.CUDNN_DATA_FLOAT, c.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED, steps, 64, 64, [steps] * 64, None)
+    sizes = c.cudnnGetRNNTempSpaceSizes(handle, rnn, c.CUDNN_FWD_MODE_INFERENCE, data)
+    weights = handle.allocate(c.cudnnGetRNNWeightSpaceSize(handle, rnn))
+    source, result = (handle.allocate(steps * 64 * 64 * 4) for _ in range(2))
+    space = handle.allocate(sizes.workSpaceSize)
+    lengths = handle.to_device(np.full(64, steps, np.int32))
+    return lambda: c.cudnnRNNForward(
+        handle, rnn, c.CUDNN_FWD_MODE_INFERENCE, lengths, data, source, data, result, h, None, None, h, None, None,
+        weights.nbytes, weights, sizes.workSpaceSize, space, 0, None)
+
+for make, large, clause in (softmax, 64, "cudnnStatus_t/c04"), (recurrent, 4096, "cudnnRNNForward/c49"):
+    make(4)()
+    call = make(large)
+    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2**24, -1))
+    try:
+        call()
+    except CudnnError as error:
+        assert (error.status, error.clause) == (ALLOC_FAILED, clause), error
+    else:
+        raise AssertionError(make)
+    resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+    make(4)()
+print("served")
+"""
+
+
+def test_exhausted_host_memory_is_the_documented_status() -> None:
+    """NumPy's MemoryError must not escape from a documented call, and the handle must serve the next one."""
+    done = subprocess.run([sys.executable, "-c", EXHAUSTED.format()], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "served\n", done.stderr

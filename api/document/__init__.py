@@ -62,13 +62,17 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Function:
-    """One function of the document."""
+    """One function of the document.
+
+    out_of_memory: the id of the clause that its section has for CUDNN_STATUS_ALLOC_FAILED, else that of cudnnStatus_t.
+    """
 
     name: str
     section: str
     library: str
     deprecated: str | None
     parameters: tuple[Parameter, ...]
+    out_of_memory: str = "cudnnStatus_t/c04"
 
     @property
     def arguments(self) -> tuple[Parameter, ...]:
@@ -91,6 +95,7 @@ def functions() -> dict[str, Function]:
             entry["library"],
             entry["deprecated"],
             tuple(_parameter(**parameter) for parameter in entry["parameters"]),
+            f"{name}/{entry['out_of_memory']}" if "out_of_memory" in entry else "cudnnStatus_t/c04",
         )
         for name, entry in table.items()
     }
