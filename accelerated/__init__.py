@@ -1,4 +1,4 @@
-"""The production backend: CUDA kernels on PyCUDA's devices, or compiled for the host and emulated."""
+"""The production backend: CUDA kernels on GPUs, or compiled for the host and emulated."""
 
 from importlib import import_module
 

@@ -48,7 +48,7 @@ def test_dependencies_point_one_way(path):
 
 def test_only_the_device_layer_touches_pycuda():
     users = [path for path in sources() if "import pycuda" in path.read_text() or "from pycuda" in path.read_text()]
-    assert {str(path.relative_to(ROOT)) for path in users} <= {"accelerated/runtime/gpu.py"}
+    assert {str(path.relative_to(ROOT)) for path in users} <= {"accelerated/runtime/contexts.py"}
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -1,4 +1,4 @@
-"""The devices there are: a GPU through PyCUDA, or the emulated device on the CPU."""
+"""The devices there are: a GPU, or the emulated device on the CPU."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""The CUDA driver's library, for what PyCUDA does not offer: launches with attributes, work on streams of others,
-allocations during which other Python threads run (PyCUDA keeps Python's lock, although both may wait for the
-device)."""
+"""The CUDA driver's library by ctypes: contexts, streams, memory, modules and launches. PyCUDA, where it is there,
+describes the GPU (contexts.py); it lacks launches with attributes, and keeps Python's lock while it allocates."""
 
 from __future__ import annotations
 
@@ -27,7 +26,20 @@ _SIGNATURES = {
     "cuOccupancyMaxActiveClusters": (_POINTER, _POINTER, _POINTER),
     "cuMemAlloc_v2": (_POINTER, _SIZE),
     "cuMemFree_v2": (_ADDRESS,),
+    "cuInit": (_UINT,),
+    "cuDeviceGetCount": (_POINTER,),
+    "cuDeviceGet": (_POINTER, _INT),
+    "cuDeviceGetName": (_POINTER, _INT, _INT),
+    "cuDeviceGetAttribute": (_POINTER, _INT, _INT),
+    "cuDevicePrimaryCtxRetain": (_POINTER, _INT),
+    "cuCtxGetCurrent": (_POINTER,),
+    "cuCtxGetDevice": (_POINTER,),
+    "cuCtxSetCurrent": (_POINTER,),
+    "cuCtxPushCurrent_v2": (_POINTER,),
+    "cuCtxPopCurrent_v2": (_POINTER,),
     "cuCtxSynchronize": (),
+    "cuStreamCreate": (_POINTER, _UINT),
+    "cuStreamDestroy_v2": (_POINTER,),
     "cuStreamSynchronize": (_POINTER,),
     "cuStreamQuery": (_POINTER,),
     "cuMemcpyDtoH_v2": (_POINTER, _ADDRESS, _SIZE),
@@ -39,7 +51,11 @@ _SIGNATURES = {
 
 
 class DriverError(RuntimeError):
-    """The driver refused a call, or reports what failed before it."""
+    """The driver refused a call, or reports what failed before it. code: the driver's result."""
+
+    def __init__(self, text: str, code: int = 0) -> None:
+        super().__init__(text)
+        self.code = code
 
 
 class Driver:
@@ -63,6 +79,18 @@ class Driver:
         if code := self.functions[name](*arguments):
             raise self.error(name, code)
 
+    def number(self, name: str, *arguments: object) -> int:
+        """Return the integer that a function stores through its first argument."""
+        stored = _INT()
+        self.call(name, ctypes.byref(stored), *arguments)
+        return stored.value
+
+    def current_context(self) -> int:
+        """Return the handle of the calling thread's context, 0 where it has none."""
+        handle = _POINTER()
+        self.call("cuCtxGetCurrent", ctypes.byref(handle))
+        return handle.value or 0
+
     def allocate(self, nbytes: int) -> int:
         """The address of new memory."""
         address = _ADDRESS()
@@ -81,7 +109,7 @@ class Driver:
         for describe, text in zip(("cuGetErrorName", "cuGetErrorString"), texts, strict=True):
             self.functions[describe](code, ctypes.byref(text))
         error, meaning = ((text.value or b"unknown").decode() for text in texts)
-        return DriverError(f"{name}: {meaning} ({error}, {code})")
+        return DriverError(f"{name}: {meaning} ({error}, {code})", code)
 
 
 class _Attribute(ctypes.Structure):

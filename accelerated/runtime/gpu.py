@@ -1,7 +1,9 @@
-"""A GPU as a device: PyCUDA has the context and makes streams, the driver (driver.py) does the rest.
+"""A GPU as a device: contexts.py finds it and its context, the driver (driver.py) does the rest.
 
-Only this file touches PyCUDA. Work on a stream is asynchronous; its errors surface as DeviceError in a later
-synchronize or download.
+Work on a stream is asynchronous; its errors surface as DeviceError in a later synchronize or download.
+
+Every call enters the device's context (``entered``) and leaves the thread with the one it had. A launch does so only
+after it failed because the thread has another context: asking before each would cost as much as a launch.
 """
 
 from __future__ import annotations
@@ -10,13 +12,13 @@ import atexit
 import contextlib
 import ctypes
 import struct
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy
 
+from . import contexts
 from . import tensor_map as tensor_maps
 from .device import (
     REMEMBERED_CONFIGURATIONS,
@@ -51,30 +53,10 @@ from .tensor_map import TensorMap
 REMEMBERED_STREAMS = 64  # of a launch
 
 
-class _CurrentContext:
-    """A context made current in one thread: PyCUDA aborts the process if a thread ends with a context on its stack."""
-
-    def __init__(self, context: Any) -> None:
-        context.push()
-        self._pop: Callable[[], None] = context.pop
-
-    def __del__(self) -> None:
-        with contextlib.suppress(Exception):  # the driver may be gone already
-            self._pop()
-
-
-class _ThreadState(threading.local):
-    device: GpuDevice | None = None
-    context: _CurrentContext | None = None
-
-
-_thread = _ThreadState()
-
-
 class GpuMemory(Memory):
     def __init__(self, device: GpuDevice, nbytes: int) -> None:
         self.nbytes, self._device = nbytes, device
-        with device.errors(f"allocating {nbytes} bytes"):  # not by PyCUDA, whose other threads stand still meanwhile
+        with device.errors(f"allocating {nbytes} bytes"):
             self.address = device.driver.allocate(max(nbytes, 1))
 
     def _release(self) -> None:
@@ -88,15 +70,12 @@ class GpuMemory(Memory):
 
 
 class GpuStream(Stream):
-    """A stream by its handle, which is whoever made it; 0 is the default stream. ``owner`` is kept alive with it.
-
-    The driver serves it: PyCUDA cannot wrap another's stream.
-    """
+    """A stream by its handle, whoever made it; 0 is the default stream."""
 
     device: GpuDevice
 
-    def __init__(self, device: GpuDevice, handle: int, owner: Any = None) -> None:
-        self.device, self.handle, self._owner = device, handle, owner
+    def __init__(self, device: GpuDevice, handle: int) -> None:
+        self.device, self.handle = device, handle
 
     def synchronize(self) -> None:
         with self.device.errors("synchronizing a stream"):
@@ -107,7 +86,7 @@ class GpuStream(Stream):
             return self.device.driver.stream_is_done(self.handle)
 
     def upload(self, address: int, data: memoryview) -> None:
-        host = numpy.frombuffer(data, numpy.uint8).ctypes.data  # ctypes has no address of read-only memory
+        host = numpy.frombuffer(data, numpy.uint8).__array_interface__["data"][0]  # ctypes refuses read-only memory
         self.device.driver.call("cuMemcpyHtoDAsync_v2", address, host, len(data), self.handle)
 
     def download(self, data: bytearray, address: int) -> None:
@@ -121,8 +100,22 @@ class GpuStream(Stream):
         self.device.driver.call("cuMemcpyDtoDAsync_v2", destination, source, nbytes, self.handle)
 
 
+class OwnStream(GpuStream):
+    """A stream that the device made; it is destroyed with its last reference."""
+
+    def __init__(self, device: GpuDevice) -> None:
+        made = ctypes.c_void_p()
+        device.driver.call("cuStreamCreate", ctypes.byref(made), 0)
+        super().__init__(device, made.value or 0)
+
+    def __del__(self) -> None:
+        if hasattr(self, "handle") and not self.device.closed:
+            with contextlib.suppress(DeviceError), self.device.errors("destroying a stream"):
+                self.device.driver.call("cuStreamDestroy_v2", self.handle)
+
+
 class GpuFunction(Function):
-    """A kernel of a module, launched through the driver, because PyCUDA's launches have no attributes."""
+    """A kernel of a module."""
 
     OVERLAPPING_ARCHITECTURE = 90  # from which on kernels begin before earlier ones have finished
 
@@ -149,9 +142,6 @@ class GpuFunction(Function):
         self._configurations: dict[tuple[LaunchShape, int], Configuration] = {}
 
     def _launch(self, arguments: bytes | bytearray, shape: LaunchShape, stream: Stream | None) -> None:
-        device = self.device
-        if _thread.device is not device:
-            device.make_current()
         key = (shape, stream.handle if stream else 0)
         how = self._configurations.get(key)
         if how is None:
@@ -162,7 +152,17 @@ class GpuFunction(Function):
         try:
             self._kernel.launch(how, ctypes.addressof(pointer))
         except DriverError as error:
+            self._launch_entered(error, how, ctypes.addressof(pointer), shape)
+
+    def _launch_entered(self, error: DriverError, how: Configuration, parameters: int, shape: LaunchShape) -> None:
+        """Launch in the device's context what failed in the thread's, which may be another or none."""
+        if error.code not in contexts.FOREIGN:
             raise self._not_launched(error, shape) from error
+        try:
+            with self.device.entered():
+                self._kernel.launch(how, parameters)
+        except DriverError as again:
+            raise self._not_launched(again, shape) from again
 
     def _not_launched(self, error: DriverError, shape: LaunchShape) -> DeviceError:
         described = " ".join(f"{name}={value}" for name, value in shape._asdict().items())
@@ -171,7 +171,7 @@ class GpuFunction(Function):
     def starter(self, template: bytes, addresses: int, shape: LaunchShape) -> Starter:
         """With arguments that are laid out for the driver once: a launch writes the addresses into them."""
         self._check(len(template), shape)
-        device, launch, content = self.device, self._kernel.launch, self._content
+        launch, content = self._kernel.launch, self._content
         pack = struct.Struct(f"{addresses}Q").pack_into
         configurations: dict[int, Configuration] = {}  # by stream
         free: list[
@@ -179,8 +179,6 @@ class GpuFunction(Function):
         ] = []  # arguments that no thread launches with: they, a pointer to them, and its address
 
         def start(found: Sequence[int], stream: Stream | None) -> None:
-            if _thread.device is not device:
-                device.make_current()
             handle = stream.handle if stream is not None else 0
             how = configurations.get(handle)
             if how is None:
@@ -197,7 +195,7 @@ class GpuFunction(Function):
             try:
                 launch(how, arguments[2])
             except DriverError as error:
-                raise self._not_launched(error, shape) from error
+                self._launch_entered(error, how, arguments[2], shape)
             free.append(arguments)  # of which the driver has a copy
 
         return start
@@ -215,9 +213,9 @@ class GpuFunction(Function):
 
     def holds_clusters(self, grid: Dimensions, block: Dimensions, shared_bytes: int, clusters: int = 1) -> bool:
         try:
-            self.device.make_current()
-            self._kernel.set_attribute(NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)
-            return self._kernel.active_clusters(configuration(grid, block, shared_bytes)) >= clusters
+            with self.device.entered():
+                self._kernel.set_attribute(NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)
+                return self._kernel.active_clusters(configuration(grid, block, shared_bytes)) >= clusters
         except DriverError:
             return False
 
@@ -228,60 +226,32 @@ class GpuDevice(Device):
     def __init__(self, index: int) -> None:
         super().__init__()
         try:
-            import pycuda.driver as cuda  # type: ignore[import-not-found, import-untyped, unused-ignore]
-        except ImportError as error:
-            message = f"PyCUDA cannot be imported ({error}); it needs the NVIDIA driver and: pip install pycuda"
-            raise DeviceUnavailable(message) from error
-        try:
-            cuda.init()
-            count = cuda.Device.count()
-        except cuda.Error as error:
-            raise DeviceUnavailable(f"the NVIDIA driver finds no GPU: {error}") from error
-        if not 0 <= index < count:
-            raise DeviceUnavailable(f"index={index}: the number of GPUs is {count}")
-        self.cuda: Any = cuda
-        try:
             self.driver = Driver()
-        except (OSError, AttributeError) as error:
+        except OSError as error:
+            raise DeviceUnavailable(f"the NVIDIA driver is missing: {error}") from error
+        except AttributeError as error:
             raise DeviceUnavailable(f"the NVIDIA driver lacks a function, 11.8 or later is needed: {error}") from error
+        self.gpu = contexts.find_gpu(self.driver, index)
+        self.name, self.architecture = self.gpu.name, self.gpu.architecture
+        self.multiprocessors, self.shared_bytes_per_block = self.gpu.multiprocessors, self.gpu.shared_bytes_per_block
         self.closed = False
-        gpu = cuda.Device(index)
-        attributes = cuda.device_attribute
-        self.name = gpu.name()
-        self.architecture = "sm_{}{}".format(*gpu.compute_capability())
-        self.multiprocessors = gpu.get_attribute(attributes.MULTIPROCESSOR_COUNT)
-        self.shared_bytes_per_block = gpu.get_attribute(attributes.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
-        self._context = self._choose_context(gpu)
         self.default_stream: GpuStream = GpuStream(self, 0)
-        self.make_current()
         atexit.register(self._close)
 
-    def _choose_context(self, gpu: Any) -> Any:
-        """The context the caller uses with PyCUDA on this GPU, so that its allocations fit; else the primary one."""
-        current = self.cuda.Context.get_current()
-        if current is not None and current.get_device() == gpu:
-            return current
-        return gpu.retain_primary_context()
-
-    def make_current(self) -> None:
-        """Makes the device's context current in the calling thread, once."""
-        if _thread.device is not self:
-            _thread.context = None  # leaves another device's context before this one is entered
-            _thread.context = _CurrentContext(self._context)
-            _thread.device = self
+    def entered(self) -> contextlib.AbstractContextManager[None]:
+        """Return a scope in which the device's context is current in the calling thread."""
+        return contexts.entered(self.driver, self.gpu.context)
 
     def _close(self) -> None:
         self.closed = True
-        if _thread.device is self:
-            _thread.device = _thread.context = None
 
     @contextlib.contextmanager
     def errors(self, action: str) -> Iterator[None]:
         """Enters the device's context; the driver's errors in the block become DeviceError."""
         try:
-            self.make_current()
-            yield
-        except (self.cuda.Error, DriverError) as error:
+            with self.entered():
+                yield
+        except DriverError as error:
             raise DeviceError(f"{action}: {error}") from error
 
     def allocate(self, nbytes: int) -> GpuMemory:
@@ -322,8 +292,7 @@ class GpuDevice(Device):
 
     def new_stream(self) -> GpuStream:
         with self.errors("making a stream"):
-            stream = self.cuda.Stream()
-            return GpuStream(self, stream.handle, stream)
+            return OwnStream(self)
 
     def adopt_stream(self, handle: int) -> Stream:
         return GpuStream(self, handle) if handle else self.default_stream

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 from .cache import cache_folder, private_folder, problem_of
 from .devices import open_device
@@ -40,14 +41,17 @@ def compilers() -> dict[str, str]:
 def facts() -> dict[str, str]:
     """Return what is there, or what is missing and how to get it, by name."""
     return {
-        "GPU": _tried(
-            lambda: (device := open_device("gpu")).name + f", {device.architecture}, {device.multiprocessors} SMs"
-        ),
+        "GPU": _tried(_gpu),
         "emulated device": _tried(lambda: open_device("emulated").name),
         **compilers(),
         "CUDA headers": _tried(lambda: f"{cuda_version()} in {cuda_headers()[0]}"),
         "kernel cache": _tried(_kernel_cache),
     }
+
+
+def _gpu() -> str:
+    device: Any = open_device("gpu")
+    return f"{device.name}, {device.architecture}, {device.multiprocessors} SMs, by {device.gpu.layer}"
 
 
 def _kernel_cache() -> str:

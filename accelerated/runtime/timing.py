@@ -47,8 +47,8 @@ class Clock:
         self.driver: Driver | None = device.driver if device.kind == "gpu" else None
         if self.driver is not None:
             self.driver.require(_SIGNATURES)
-            device.make_current()
-            self.events = [made(self.driver, "cuEventCreate", 0) for _ in range(2)]
+            with device.entered():
+                self.events = [made(self.driver, "cuEventCreate", 0) for _ in range(2)]
 
     def now(self) -> float:
         """Return seconds of the work spent so far: a clock that runs while work that is measured does, for who reads it
@@ -66,6 +66,10 @@ class Clock:
             begun = time.perf_counter()
             work()
             return time.perf_counter() - begun
+        with self.device.entered():
+            return self._device_seconds(work)
+
+    def _device_seconds(self, work: Work) -> float:
         if self.hold is None:
             self._record(work)
             return self._recorded()

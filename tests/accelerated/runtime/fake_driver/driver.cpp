@@ -1,0 +1,142 @@
+// A CUDA driver without a device. Memory is the host's; each thread has a stack of contexts, and what belongs to one
+// context is refused in another. It also has the stacks that PyCUDA keeps, whose end aborts the process.
+#include <pthread.h>
+#include <semaphore.h>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace {
+constexpr int MOST = 16;  // contexts of a thread
+constexpr int NO_DEVICE = 100, INVALID_VALUE = 1, INVALID_CONTEXT = 201, INVALID_HANDLE = 400;
+thread_local uintptr_t stack[MOST];
+thread_local int depth = 1;
+int launches;
+
+uintptr_t current() { return stack[depth - 1]; }
+int in_context() { return current() ? 0 : INVALID_CONTEXT; }
+int gpus() {
+  const char* given = getenv("FAKE_GPUS");
+  return given ? atoi(given) : 2;
+}
+uintptr_t primary(int device) { return 0x1000 + device; }
+// A module, a kernel and a stream are their context and a number.
+uintptr_t made_here(int kind) { return current() << 8 | kind; }
+bool belongs_here(uintptr_t made) { return made >> 8 == current(); }
+
+pthread_key_t pycuda;  // how many contexts are on PyCUDA's stack of a thread
+void stack_ends(void* contexts) {
+  if (*static_cast<int*>(contexts)) {
+    fprintf(stderr, "PyCUDA ERROR: The context stack was not empty upon module cleanup.\n");
+    abort();
+  }
+}
+int* pycuda_stack() {
+  void* found = pthread_getspecific(pycuda);
+  if (!found) pthread_setspecific(pycuda, found = calloc(1, sizeof(int)));
+  return static_cast<int*>(found);
+}
+__attribute__((constructor)) void begin() { pthread_key_create(&pycuda, stack_ends); }
+__attribute__((destructor)) void end() { stack_ends(pycuda_stack()); }
+
+pthread_t worker;
+sem_t called, over;
+void* work(void* function) {
+  reinterpret_cast<void* (*)(void*)>(function)(nullptr);
+  sem_post(&called);
+  sem_wait(&over);
+  return nullptr;
+}
+void stop() {
+  sem_post(&over);
+  pthread_join(worker, nullptr);
+}
+}  // namespace
+
+extern "C" {
+int cuInit(unsigned) { return gpus() ? 0 : NO_DEVICE; }
+int cuGetErrorName(int, const char** text) { return *text = "FAKE", 0; }
+int cuGetErrorString(int, const char** text) { return *text = "refused", 0; }
+int cuDeviceGetCount(int* count) { return *count = gpus(), 0; }
+int cuDeviceGet(int* device, int index) { return *device = index, 0; }
+int cuDeviceGetName(char* name, int bytes, int device) { return snprintf(name, bytes, "Fake %d", device), 0; }
+int cuDeviceGetAttribute(int* value, int attribute, int) {
+  *value = attribute == 16 ? 132 : attribute == 75 ? 9 : attribute == 76 ? 0 : attribute == 97 ? 232448 : -1;
+  return *value < 0 ? INVALID_VALUE : 0;
+}
+int cuDevicePrimaryCtxRetain(uintptr_t* context, int device) { return *context = primary(device), 0; }
+int cuCtxGetCurrent(uintptr_t* context) { return *context = current(), 0; }
+int cuCtxGetDevice(int* device) { return *device = current() & 15, in_context(); }
+int cuCtxSetCurrent(uintptr_t context) { return stack[depth - 1] = context, 0; }
+int cuCtxPushCurrent_v2(uintptr_t context) {
+  if (depth == MOST) return INVALID_VALUE;
+  return stack[depth++] = context, 0;
+}
+int cuCtxPopCurrent_v2(uintptr_t* context) {
+  if (depth == 1) return INVALID_CONTEXT;
+  return *context = stack[--depth], 0;
+}
+int cuCtxSynchronize() { return in_context(); }
+int cuStreamCreate(uintptr_t* stream, unsigned) { return *stream = made_here(5), in_context(); }
+int cuStreamDestroy_v2(uintptr_t stream) { return belongs_here(stream) ? 0 : INVALID_HANDLE; }
+int cuStreamSynchronize(uintptr_t stream) { return !stream ? in_context() : belongs_here(stream) ? 0 : INVALID_HANDLE; }
+int cuStreamQuery(uintptr_t stream) { return cuStreamSynchronize(stream); }
+int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
+  *address = reinterpret_cast<uint64_t>(malloc(bytes));
+  return in_context();
+}
+int cuMemFree_v2(uint64_t address) { return free(reinterpret_cast<void*>(address)), in_context(); }
+int cuMemcpyDtoH_v2(void* to, uint64_t from, size_t bytes) {
+  return memcpy(to, reinterpret_cast<void*>(from), bytes), in_context();
+}
+int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, uintptr_t) {
+  return memcpy(reinterpret_cast<void*>(to), from, bytes), in_context();
+}
+int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, uintptr_t) { return cuMemcpyDtoH_v2(to, from, bytes); }
+int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, uintptr_t) {
+  return cuMemcpyDtoH_v2(reinterpret_cast<void*>(to), from, bytes);
+}
+int cuMemsetD8Async(uint64_t address, unsigned char byte, size_t bytes, uintptr_t) {
+  return memset(reinterpret_cast<void*>(address), byte, bytes), in_context();
+}
+int cuModuleLoadData(uintptr_t* module, const char*) { return *module = made_here(1), in_context(); }
+int cuModuleGetFunction(uintptr_t* function, uintptr_t module, const char*) { return *function = module + 1, 0; }
+int cuModuleGetGlobal_v2(uint64_t* address, size_t* bytes, uintptr_t, const char* name) {
+  static uint64_t about[] = {8, 0}, fields[] = {0};  // a structure of 8 bytes, no fields
+  static char names[] = "";
+  bool is_about = !strncmp(name, "about_", 6), is_names = !strncmp(name, "names_", 6);
+  *address = reinterpret_cast<uint64_t>(is_about   ? static_cast<void*>(about)
+                                        : is_names ? names
+                                                   : static_cast<void*>(fields));
+  *bytes = is_about ? sizeof about : is_names ? sizeof names : sizeof fields;
+  return 0;
+}
+int cuFuncGetAttribute(int* value, int attribute, uintptr_t) { return *value = attribute ? 0 : 1024, 0; }
+int cuFuncSetAttribute(uintptr_t, int, int) { return in_context(); }
+int cuOccupancyMaxActiveClusters(int* count, uintptr_t function, void*) {
+  return *count = 1, belongs_here(function) ? 0 : INVALID_HANDLE;
+}
+int cuLaunchKernelEx(void*, uintptr_t function, void**, void**) {
+  if (!current()) return INVALID_CONTEXT;
+  return belongs_here(function) ? (++launches, 0) : INVALID_HANDLE;
+}
+
+int fake_launches() { return launches; }
+void fake_push(uintptr_t context) {
+  ++*pycuda_stack();
+  cuCtxPushCurrent_v2(context);
+}
+int fake_pop() {
+  uintptr_t context;
+  return *pycuda_stack() ? (--*pycuda_stack(), cuCtxPopCurrent_v2(&context)) : INVALID_CONTEXT;
+}
+// Calls a function in a thread that ends behind the interpreter, when the process does, as those of autograd do.
+void fake_worker(void* function) {
+  sem_init(&called, 0, 0);
+  sem_init(&over, 0, 0);
+  atexit(stop);
+  pthread_create(&worker, nullptr, work, function);
+  sem_wait(&called);
+}
+}

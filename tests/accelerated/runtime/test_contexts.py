@@ -1,0 +1,163 @@
+"""Contexts of a GPU, on a driver without a device: whose threads end well, which context serves, who describes the GPU."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from dualdnn.accelerated.runtime.programs import host_compiler
+
+FAKE = Path(__file__).parent / "fake_driver"
+OPENED = """
+import ctypes, sys, threading
+fake = ctypes.CDLL("libcuda.so.1")
+fake.fake_push.argtypes = fake.cuCtxSetCurrent.argtypes = [ctypes.c_void_p]
+def current():
+    found = ctypes.c_void_p()
+    fake.cuCtxGetCurrent(ctypes.byref(found))
+    return hex(found.value or 0)
+{before}
+from pathlib import Path
+from dualdnn.accelerated.runtime.devices import open_device
+from dualdnn.accelerated.runtime.device import LaunchShape
+device = open_device("gpu")
+kernel = device._find(device._load_module(Path("module"), b"image"), "kernel")
+start = kernel.starter(bytes(8), 1, LaunchShape((1,), (32,)))
+def use():
+    "Allocate, copy, launch in both ways, make a stream and end it."
+    memory = device.allocate(8)
+    device.upload(memory.address, b"12345678")
+    kernel.launch(bytes(8), (1,), (32,))
+    start([memory.address], None)
+    stream = device.new_stream()
+    stream.synchronize()
+    assert device.download(memory.address, 8) == b"12345678" and stream.done()
+"""
+C_THREADS = """
+import cffi
+ffi = cffi.FFI()
+ffi.cdef("typedef unsigned long pthread_t; int pthread_create(pthread_t*, void*, void*(*)(void*), void*);"
+         "int pthread_join(pthread_t, void**); void fake_worker(void*(*)(void*));")
+C = ffi.dlopen(None)
+@ffi.callback("void*(void*)")
+def export(argument):
+    use()
+    return argument
+"""
+THREADS = {
+    "a thread of Python": "t = threading.Thread(target=use); t.start(); t.join(); use()",
+    "a thread of C that calls an export": C_THREADS
+    + 't = ffi.new("pthread_t*"); C.pthread_create(t, ffi.NULL, export, ffi.NULL); C.pthread_join(t[0], ffi.NULL); use()',
+    "a worker that ends behind the interpreter": C_THREADS + 'ffi.dlopen("libcuda.so.1").fake_worker(export); use()',
+    "a call after finalisation": """
+class Late:
+    def __del__(self, use=use, print=print, fake=fake): use(); print("late", fake.fake_launches())
+late = Late(); use()
+import atexit; atexit.register(lambda: print("closed"))
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("driver")
+    command = [
+        host_compiler(),
+        "-shared",
+        "-fPIC",
+        "-O1",
+        FAKE / "driver.cpp",
+        "-o",
+        made / "libcuda.so.1",
+        "-lpthread",
+    ]
+    subprocess.run(command, check=True)
+    (made / "no_pycuda" / "pycuda").mkdir(parents=True)
+    (made / "no_pycuda" / "pycuda" / "__init__.py").write_text("raise ImportError('no PyCUDA in this test')")
+    return made
+
+
+@pytest.fixture(params=["PyCUDA", "the driver"])
+def run(request, folder):
+    """Return a function that runs a program behind OPENED and returns what it prints."""
+    pycuda = FAKE if request.param == "PyCUDA" else folder / "no_pycuda"
+
+    def run(program, before="", **variables):
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(folder), "PYTHONPATH": str(pycuda), **variables}
+        command = [sys.executable, "-c", OPENED.replace("{before}", before) + program]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, (done.returncode, done.stderr)
+        return done.stdout.split("\n")[:-1]
+
+    run.layer = request.param
+    return run
+
+
+@pytest.mark.parametrize("run", ["PyCUDA"], indirect=True)
+@pytest.mark.parametrize("kind", THREADS)
+def test_no_thread_aborts_the_process_at_its_end(run, kind):
+    """PyCUDA aborts where a thread ends with a context on its stack, whoever started the thread."""
+    printed = run(THREADS[kind] + "\nprint('end')")
+    assert printed[0] == "end"
+    if "finalisation" in kind:
+        assert printed[1:] == ["closed", "late 4"]
+
+
+def test_a_thread_keeps_the_context_that_somebody_made_current_meanwhile(run):
+    """As torch.cuda.set_device does between two calls; a thread that had none keeps the device's."""
+    program = """
+print(current()); use(); print(current())
+fake.cuCtxSetCurrent(0x1001)
+use(); print(current(), fake.fake_launches())
+"""
+    assert run(program) == ["0x1000", "0x1000", "0x1001 4"]
+
+
+def test_a_device_that_is_opened_while_another_one_is_current(run):
+    """The launches of each go to its own context, in a thread that has that of a third."""
+    program = """
+other = open_device("gpu", 1)
+fake.cuCtxSetCurrent(0x1007)
+second = other._find(other._load_module(Path("module"), b"image"), "kernel")
+second.launch(bytes(8), (1,), (32,)); use(); print(other.name, current(), fake.fake_launches())
+"""
+    assert run(program) == ["Fake 1 0x1007 3"]
+
+
+def test_a_context_of_the_caller_is_adopted(run):
+    """One that PyCUDA made, or whoever made it current; the context of another GPU is not."""
+    made = "import pycuda.driver as cuda; cuda.init(); context = cuda.Device(0).make_context()"
+    end = "\ncontext.pop()" if run.layer == "PyCUDA" else ""
+    before = made if run.layer == "PyCUDA" else "fake.cuCtxSetCurrent(0x2000)"
+    assert run("use(); print(hex(device.gpu.context), current())" + end, before) == ["0x2000 0x2000"]
+    if run.layer != "PyCUDA":
+        assert run("use(); print(hex(device.gpu.context), current())", "fake.cuCtxSetCurrent(0x2001)") == [
+            "0x1000 0x2001"
+        ]
+
+
+def test_the_gpu_is_described_alike_by_both(run):
+    """And the description of this machine says by whom."""
+    printed = run(
+        "print(device.name, device.architecture, device.multiprocessors, device.shared_bytes_per_block)\n"
+        "from dualdnn.accelerated.runtime.information import facts\nprint(facts()['GPU'])"
+    )
+    by = "PyCUDA of a test" if run.layer == "PyCUDA" else "the driver alone (PyCUDA: no PyCUDA in this test)"
+    assert printed == ["Fake 0 sm_90 132 232448", f"Fake 0, sm_90, 132 SMs, by {by}"]
+
+
+@pytest.mark.parametrize(
+    "gpus, index, message", [("0", 0, "finds no GPU"), ("1", 1, "index=1: the number of GPUs is 1")]
+)
+def test_a_gpu_that_is_not_there(run, gpus, index, message):
+    program = f"""
+from dualdnn.accelerated.runtime.devices import open_device
+from dualdnn.accelerated.runtime.errors import DeviceUnavailable
+try: open_device("gpu", {index})
+except DeviceUnavailable as error: print(error)
+raise SystemExit(0)
+"""
+    assert message in run("", program, FAKE_GPUS=gpus)[0]
