@@ -1,4 +1,4 @@
-"""cudnn.h against NVIDIA's own of release 8.9.7: every prototype is declared again behind it."""
+"""cudnn.h against NVIDIA's own of release 8.9.7: every prototype is declared again behind it, every value and layout compared."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ if shutil.which("gcc") is None:
     pytest.skip("no C compiler", allow_module_level=True)
 
 LATER = {"cudnnBackendInitialize"}  # three parameters in the document, one since
-# The document has const where the header has none, or none where it has it, at one pointer each.
-CONST = {
-    *("cudnnBackendSetAttribute", "cudnnCTCLoss", "cudnnCTCLoss_v8", "cudnnFindRNNBackwardDataAlgorithmEx"),
-    "cudnnRNNBackwardData",
+RAISED = {"CUDNN_RNN_ALGO_COUNT"}  # a count that later releases raised
+# structure -> members, whose places and sizes are compared
+LAYOUTS = {
+    **dict.fromkeys(header.PERFORMANCES, "algo status time memory determinism mathType reserved"),
+    "cudnnAlgorithm_t": "algo",
+    "cudnnDebug_t": "cudnn_version cudnnStatus time_sec time_usec time_delta handle stream pid tid cudaDeviceId reserved",
 }
 
 
@@ -37,15 +39,67 @@ def includes():
         pytest.skip(str(reason))
 
 
-@pytest.mark.parametrize("options, differ", [([], LATER | CONST), (["-Dconst="], LATER)], ids=["all", "without const"])
-def test_prototypes(includes, tmp_path, options, differ):
+def checked(source, *options):
+    command = ["gcc", "-fsyntax-only", "-w", *options, str(source)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_prototypes(includes, tmp_path):
+    """Every parameter has the public header's type, const included."""
     source = tmp_path / "prototypes.c"
     lines = "\n".join(header._functions())
     assert lines.count(";\n") + 1 == len(functions())
     source.write_text(f"#include <cudnn.h>\n{lines}\n")
-    done = subprocess.run(
-        ["gcc", "-fsyntax-only", "-w", *options, *includes, str(source)], capture_output=True, text=True
-    )
+    done = checked(source, *includes)
     errors = [line for line in done.stderr.splitlines() if " error: " in line]
     found = {match[1] for line in errors if (match := re.search(r"conflicting types for .(cudnn\w+)", line))}
-    assert len(errors) == len(found) and found == differ, done.stderr[:2000]
+    assert len(errors) == len(found) and found == LATER, done.stderr[:2000]
+
+
+def test_limits(includes, tmp_path):
+    """Every macro has the public header's value; tests/test_enumerations.py compares the enumerators."""
+    source = tmp_path / "limits.c"
+    limits = [line.split()[1:] for line in header._limits()]
+    asserted = (f'_Static_assert({name} == {value}, "{name}");' for name, value in limits if name not in RAISED)
+    source.write_text("#include <cudnn.h>\n" + "\n".join(asserted))
+    done = checked(source, *includes)
+    assert limits and done.returncode == 0, done.stderr
+
+
+def test_layouts(includes, tmp_path):
+    """Structures have the members of the public header's at the same places."""
+    (tmp_path / "ours").mkdir()
+    for name, text in header.headers().items():
+        (tmp_path / "ours" / name).write_text(text)
+    source, program = tmp_path / "layouts.c", tmp_path / "layouts"
+    places = "".join(
+        f'printf("%zu %zu ", offsetof({kind}, {member}), sizeof((({kind} *)0)->{member}));\n'
+        for kind, members in LAYOUTS.items()
+        for member in members.split()
+    )
+    sizes = "".join(f'printf("%zu ", sizeof({kind}));\n' for kind in LAYOUTS)
+    source.write_text(
+        f"#include <stddef.h>\n#include <stdio.h>\n#include <cudnn.h>\nint main(void) {{ {places}{sizes} }}"
+    )
+    printed = []
+    for options in ([f"-I{tmp_path / 'ours'}", *includes], includes):
+        subprocess.run(["gcc", "-w", *options, str(source), "-o", str(program)], check=True)
+        printed.append(subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout)
+    assert (
+        printed[0] == printed[1] and len(printed[0].split()) == 2 * sum(map(len, map(str.split, LAYOUTS.values()))) + 5
+    )
+
+
+@pytest.mark.parametrize("compiler", ["gcc -x c -std=c99 -pedantic", "g++ -x c++"])
+@pytest.mark.parametrize("name", header.headers())
+def test_each_header_alone(tmp_path, name, compiler):
+    """Every header that cuDNN 8 installs compiles alone and before cudnn.h, without CUDA's headers."""
+    for file, text in header.headers().items():
+        (tmp_path / file).write_text(text)
+    body = "int main(void) { return CUDNN_VERSION / 1000 - CUDNN_MAJOR; }"
+    source = tmp_path / "program"
+    source.write_text(
+        f"#include <{name}>\n{body if name == 'cudnn_version.h' else 'cudnnHandle_t handle;'}\n#include <cudnn.h>\n"
+    )
+    command = [*compiler.split(), "-fsyntax-only", "-Wall", "-Wextra", "-Werror", f"-I{tmp_path}", str(source)]
+    subprocess.run(command, check=True)

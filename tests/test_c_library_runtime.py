@@ -180,3 +180,65 @@ def test_the_suite_on_this_driver(libraries, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     assert "passed" in done.stdout
+
+
+FIND_CUDNN = """
+cmake_minimum_required(VERSION 3.10)
+project(find C)
+find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDNN_ROOT} PATH_SUFFIXES include NO_DEFAULT_PATH)
+find_library(CUDNN_LIBRARY cudnn HINTS ${CUDNN_ROOT} PATH_SUFFIXES lib lib64 NO_DEFAULT_PATH)
+find_library(CUDNN_ADV_TRAIN_LIBRARY NAMES cudnn_adv_train libcudnn_adv_train.so.8 HINTS ${CUDNN_ROOT} NO_DEFAULT_PATH)
+foreach(header cudnn.h cudnn_version.h)
+  file(READ ${CUDNN_INCLUDE_DIR}/${header} text)
+  string(REGEX MATCH "define CUDNN_MAJOR[ \t]+([0-9]+)" matched "${text}")
+  if(NOT CMAKE_MATCH_1 EQUAL 8)
+    message(FATAL_ERROR "${header} has no version")
+  endif()
+endforeach()
+add_executable(program program.c)
+target_include_directories(program PRIVATE ${CUDNN_INCLUDE_DIR})
+target_link_libraries(program ${CUDNN_LIBRARY} ${CUDNN_ADV_TRAIN_LIBRARY})
+"""
+VERSION_PROGRAM = "#include <cudnn.h>\nint main(void) { return cudnnGetVersion() != CUDNN_VERSION; }\n"
+
+
+def flags_by_names(libraries, folder):
+    """What a Makefile says."""
+    return [f"-I{libraries / 'include'}", f"-L{libraries}", "-lcudnn", "-lcudart", "-lcuda", "-lcudnn_ops_infer"]
+
+
+def flags_by_pkg_config(libraries, folder):
+    if shutil.which("pkg-config") is None:
+        pytest.skip("no pkg-config")
+    environment = {**os.environ, "PKG_CONFIG_PATH": str(libraries / "pkgconfig")}
+    command = ["pkg-config", "--cflags", "--libs", "cudnn"]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
+
+
+@pytest.mark.parametrize("flags", [flags_by_names, flags_by_pkg_config])
+def test_link_names(libraries, tmp_path, flags):
+    """A program links by the names that build tools use."""
+    (tmp_path / "program.c").write_text(VERSION_PROGRAM)
+    command = ["gcc", str(tmp_path / "program.c"), "-Wl,--no-as-needed", *flags(libraries, tmp_path)]
+    subprocess.run([*command, "-o", str(tmp_path / "program")], check=True)
+    subprocess.run([str(tmp_path / "program")], env={"LD_LIBRARY_PATH": str(libraries)}, check=True)
+
+
+def test_cmake(libraries, tmp_path):
+    """What FindCUDNN modules do with the folder as CUDNN_ROOT: headers, versions by regular expressions, libraries."""
+    if shutil.which("cmake") is None or shutil.which("make") is None:
+        pytest.skip("no cmake or make")
+    (tmp_path / "program.c").write_text(VERSION_PROGRAM)
+    (tmp_path / "CMakeLists.txt").write_text(FIND_CUDNN)
+    subprocess.run(["cmake", "-S", tmp_path, "-B", tmp_path / "build", f"-DCUDNN_ROOT={libraries}"], check=True)
+    subprocess.run(["cmake", "--build", tmp_path / "build"], check=True)
+    subprocess.run([tmp_path / "build" / "program"], env={"LD_LIBRARY_PATH": str(libraries)}, check=True)
+
+
+def test_build_again(libraries):
+    """Nothing is compiled twice, and names stay where they were."""
+    before = (libraries / "libcudnn.so.8").stat().st_mtime_ns
+    build(libraries)
+    assert (libraries / "libcudnn.so.8").stat().st_mtime_ns == before
+    assert os.readlink(libraries / "libcudnn.so") == "libcudnn.so.8"
+    assert not list(libraries.glob(".libcudnn.so.*[!y]"))

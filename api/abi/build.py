@@ -15,7 +15,8 @@ from pathlib import Path
 
 from ..files import write
 from . import c_types, exports
-from .header import header
+from .header import headers
+from .names import link, pkg_config
 
 NAME = "libcudnn.so.8"  # file, soname and version node: clients import cudnnCreate@libcudnn.so.8
 MODULE = "_dualdnn_c"
@@ -27,17 +28,23 @@ class BuildError(ValueError):
 
 
 def build(out: Path) -> Path:
-    """Write the library and its header below ``out``; returns the library's path. Nothing is compiled where an equal one lies there."""
+    """Write the library, its headers and its names below ``out``; returns the library's path.
+
+    Nothing is compiled where an equal one lies there.
+    """
     text, told = exports.source(_paths(), json.dumps(sys.base_prefix)), exports.definitions()
     parts = [sys.version, text, told, Path(__file__).read_text(), CALLBACK.read_text(), str(_cxx())]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     library, stamp = out / NAME, out / f".{NAME}.key"
     (out / "include").mkdir(parents=True, exist_ok=True)
-    write(out / "include" / "cudnn.h", header().encode())
+    for name, contents in headers().items():
+        write(out / "include" / name, contents.encode())
+    write(out / "pkgconfig" / "cudnn.pc", pkg_config().encode())
     if not (library.is_file() and stamp.is_file() and stamp.read_text() == key):
         stamp.unlink(missing_ok=True)
         _compile(text, told, library)
         stamp.write_text(key)
+    link(out, NAME)
     return library
 
 

@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 from .build import BuildError
+from .names import link
 
 DRIVER = "libcuda.so.1"
 RUNTIMES = {
@@ -62,6 +63,8 @@ def build_runtime(out: Path) -> list[Path]:
         options = [f"-DRUNTIME_VERSION={version}", f"-L{out}", f"-l:{DRIVER}", "-Wl,-rpath,$ORIGIN"]
         body = "return noted(dualdnn_missing(__func__, &reported));"
         made.append(_compiled(out, name, "cuda_runtime.c", MISSING_OF_THE_RUNTIME, body, options))
+    for path in made:
+        link(out, path.name)
     return made
 
 

@@ -1,4 +1,7 @@
-"""Writes ``cudnn.h`` at the level of the document, from the function table and the enumerations; it compiles as C and as C++."""
+"""Writes ``cudnn.h`` and the headers beside it at the level of the document, from the function table and the enumerations.
+
+They compile as C and as C++.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,15 @@ from .. import enumerations
 from ..document import SPECIFICATION, VERSION, Function, Parameter, functions
 from .c_types import NUMBERS, result_type
 
+# The libraries of cuDNN 8: each has a header of its own, and a version for it.
+PARTS = ("ops_infer", "ops_train", "cnn_infer", "cnn_train", "adv_infer", "adv_train")
+# CMake modules read the first three by regular expressions, some in cudnn.h.
+VERSION_LINES = f"""#define CUDNN_MAJOR {VERSION[0]}
+#define CUDNN_MINOR {VERSION[1]}
+#define CUDNN_PATCHLEVEL {VERSION[2]}
+
+#define CUDNN_VERSION (CUDNN_MAJOR * 1000 + CUDNN_MINOR * 100 + CUDNN_PATCHLEVEL)
+"""
 OPENING = f"""/* {SPECIFICATION}: types, enumerators and functions, from the function table of dualdnn. */
 #ifndef CUDNN_H_
 #define CUDNN_H_
@@ -15,13 +27,12 @@ OPENING = f"""/* {SPECIFICATION}: types, enumerators and functions, from the fun
 #include <stddef.h>
 #include <stdint.h>
 
-#define CUDNN_MAJOR {VERSION[0]}
-#define CUDNN_MINOR {VERSION[1]}
-#define CUDNN_PATCHLEVEL {VERSION[2]}
-#define CUDNN_VERSION (CUDNN_MAJOR * 1000 + CUDNN_MINOR * 100 + CUDNN_PATCHLEVEL)
-
+{VERSION_LINES}
 #ifndef CUDNNWINAPI
 #define CUDNNWINAPI
+#endif
+#ifndef CUDNN_DEPRECATED
+#define CUDNN_DEPRECATED
 #endif
 
 /* Programs have the CUDA runtime's functions from here, as from NVIDIA's header; without a CUDA toolkit its types alone. */
@@ -111,7 +122,31 @@ COUNTS = {
     "CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT": enumerations.cudnnConvolutionBwdFilterAlgo_t,
     "CUDNN_RNN_ALGO_COUNT": enumerations.cudnnRNNAlgo_t,
 }
+# Parameters for which NVIDIA's header and the document disagree about const, as the header has them: programs compile against it.
+HEADER_TYPES = {
+    "cudnnBackendSetAttribute": {"arrayOfElements": "const void *"},
+    "cudnnCTCLoss": {"gradients": "void *", "ctcLossDesc": "cudnnCTCLossDescriptor_t"},
+    "cudnnCTCLoss_v8": {"gradients": "void *", "ctcLossDesc": "cudnnCTCLossDescriptor_t"},
+    "cudnnFindRNNBackwardDataAlgorithmEx": {"reserveSpace": "void *"},
+    "cudnnRNNBackwardData": {"reserveSpace": "void *"},
+}
 NOT_DECLARED = ("void", "libraryPropertyType", "cudaStream_t", "cudnnAlgorithm_t", "cudnnCallback_t")
+
+
+def headers() -> dict[str, str]:
+    """Every header by its file name: ``cudnn.h``, the version, and one for each library and for the backend, which include it."""
+    made = {"cudnn.h": header(), "cudnn_version.h": _guarded("CUDNN_VERSION_H_", VERSION_LINES)}
+    made["cudnn_backend.h"] = _guarded("CUDNN_BACKEND_H_", '#include "cudnn.h"\n')
+    for part in PARTS:
+        name = f"CUDNN_{part.upper()}"
+        levels = zip(("MAJOR", "MINOR", "PATCH"), VERSION, strict=True)
+        version = "".join(f"#define {name}_{level} {number}\n" for level, number in levels)
+        made[f"cudnn_{part}.h"] = _guarded(f"{name}_H_", version + '#include "cudnn.h"\n')
+    return made
+
+
+def _guarded(name: str, text: str) -> str:
+    return f"#ifndef {name}\n#define {name}\n\n{text}\n#endif /* {name} */\n"
 
 
 def header() -> str:
@@ -159,7 +194,9 @@ def _performances() -> Iterator[str]:
 
 def _functions() -> Iterator[str]:
     for function in functions().values():
-        yield f"{_result(function)}CUDNNWINAPI {function.name}({', '.join(map(_parameter, function.parameters)) or 'void'});"
+        types = HEADER_TYPES.get(function.name, {})
+        declared = ", ".join(_parameter(p, types.get(p.name, p.ctype)) for p in function.parameters)
+        yield f"{_result(function)}CUDNNWINAPI {function.name}({declared or 'void'});"
 
 
 def _result(function: Function) -> str:
@@ -167,6 +204,6 @@ def _result(function: Function) -> str:
     return "cudnnStatus_t " if found == "int" else f"{found} ".replace("* ", "*")
 
 
-def _parameter(parameter: Parameter) -> str:
-    ctype, arrays = parameter.ctype, parameter.ctype.count("[]")
+def _parameter(parameter: Parameter, ctype: str) -> str:
+    arrays = ctype.count("[]")
     return f"{ctype.replace('[]', '').strip()} {parameter.name}{'[]' * arrays}".replace("* ", "*")
