@@ -9,7 +9,8 @@ import sys
 import pytest
 from dualdnn.api import cudnn
 from dualdnn.api.abi.build import build
-from dualdnn.api.abi.c_types import RESULTS
+from dualdnn.api.abi.c_types import RESULTS, destroys
+from dualdnn.api.abi.cuda_runtime import build_runtime
 from dualdnn.api.document import functions
 from test_c_library import compiled, run
 
@@ -136,13 +137,13 @@ def test_calls_at_exit(library, tmp_path):
 
 
 def test_calls_after_the_interpreter_has_ended(library, tmp_path):
-    """In a process that is Python: destructors of C++ get NOT_INITIALIZED, and nothing crashes."""
+    """In a process that is Python: in destructors of C++ destructions succeed, others are NOT_INITIALIZED, and nothing crashes."""
     text = """
     #include <cudnn.h>
     #include <stdio.h>
     #include <stdlib.h>
     static cudnnHandle_t handle;
-    static void last(void) { printf("%d %zu\\n", cudnnDestroy(handle), cudnnGetVersion()); fflush(stdout); }
+    static void last(void) { printf("%d %d\\n", cudnnDestroy(handle), cudnnSetStream(handle, 0)); fflush(stdout); }
     int begin(void) { atexit(last); return cudnnCreate(&handle); }
     """
     source, client = tmp_path / "client.c", tmp_path / "client.so"
@@ -152,7 +153,7 @@ def test_calls_after_the_interpreter_has_ended(library, tmp_path):
     subprocess.run(command, check=True)
     script = f"import ctypes; raise SystemExit(ctypes.CDLL({str(client)!r}).begin())"
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
-    assert ran.returncode == 0 and ran.stdout == "1 0\n", (ran.returncode, ran.stdout, ran.stderr)
+    assert ran.returncode == 0 and ran.stdout == "0 1\n", (ran.returncode, ran.stdout, ran.stderr)
 
 
 def test_calls_from_python_s_atexit(library):
@@ -167,6 +168,31 @@ assert library.cudnnCreate(ctypes.byref(handle)) == 0
 """
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
     assert ran.returncode == 0 and ran.stdout == "0 True\n", (ran.returncode, ran.stdout, ran.stderr)
+
+
+def test_destructions_while_python_ends(library):
+    """Objects that die after atexit, as those of CuPy's modules do: every destroy function succeeds, and so do CUDA's."""
+    build_runtime(library.parent)
+    names = [name for name, function in functions().items() if destroys(function)]
+    script = f"""
+import ctypes, os
+cudnn, cuda = ctypes.CDLL({str(library)!r}), ctypes.CDLL({str(library.parent / "libcudart.so.12")!r})
+class Object:
+    def __init__(self, library, create, destroy, *arguments):
+        self.pointer, self.destroy, self.name, self.write = ctypes.c_void_p(), getattr(library, destroy), destroy, os.write
+        assert not create or getattr(library, create)(ctypes.byref(self.pointer), *arguments) == 0, create
+    def __del__(self):
+        status = self.destroy(self.pointer)
+        self.write(1, f"{{self.name}} {{status}}\\n".encode())
+kept = [Object(cudnn, "cudnnCreate", "cudnnDestroy"), Object(cudnn, "cudnnCreateTensorDescriptor", "cudnnDestroyTensorDescriptor")]
+kept += [Object(cudnn, None, name) for name in {names!r}]
+kept += [Object(cuda, "cudaMalloc", "cudaFree", ctypes.c_size_t(64)), Object(cuda, "cudaStreamCreate", "cudaStreamDestroy")]
+kept += [Object(cuda, "cudaEventCreate", "cudaEventDestroy"), Object(cuda, "cudaMallocHost", "cudaFreeHost", ctypes.c_size_t(8))]
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    printed = dict(line.split() for line in ran.stdout.splitlines())
+    assert ran.returncode == 0 and len(printed) == len(names) + 4, (ran.stdout, ran.stderr)
+    assert set(printed.values()) == {"0"}, ran.stdout
 
 
 def test_null_for_every_output(library, tmp_path):

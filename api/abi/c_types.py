@@ -46,6 +46,11 @@ def result_type(function: Function) -> str:
     return RESULTS.get(function.name, "int")
 
 
+def destroys(function: Function) -> bool:
+    """Whether the function ends an object."""
+    return function.name.startswith(("cudnnDestroy", "cudnnBackendDestroy"))
+
+
 def border_declaration(function: Function) -> str:
     """The declaration of the Python function behind an export."""
     types = ", ".join(map(border_type, function.parameters))

@@ -15,7 +15,7 @@ from .. import cudnn
 from ..document import Function, functions
 from ..handle import Handle
 from ..status import BAD_PARAM, INTERNAL_ERROR, NOT_SUPPORTED, CudnnError
-from .c_types import RESULTS
+from .c_types import RESULTS, destroys
 from .marshalling import Marshalling
 from .objects import Objects
 from .pointers import pointer_backend
@@ -55,7 +55,7 @@ class Border:
         writers = tuple((k, i, rules.writer(function, i)) for k, i in reversed(list(enumerate(returned))))
         only = writers[0][2] if len(writers) == 1 else None
         required = tuple((i, p.name) for i, p in enumerate(parameters) if p.is_returned and not p.nullable)
-        destroys = name.startswith(("cudnnDestroy", "cudnnBackendDestroy"))
+        ends_objects = destroys(function)
 
         def call(*c: Any) -> int:
             try:
@@ -72,7 +72,7 @@ class Border:
                     for k, i, write in writers:
                         if c[i]:
                             write(c, result[k])
-                if destroys:
+                if ends_objects:
                     for pointer in c[0][0 : c[1]] if len(c) > 1 else (c[0],):
                         self.objects.destroyed(pointer)
                 return 0

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..document import Function, functions
-from .c_types import STRUCTURES, border_declaration, border_type, result_type
+from .c_types import STRUCTURES, border_declaration, border_type, destroys, result_type
 
 NOT_INITIALIZED = {"int": "1 /* CUDNN_STATUS_NOT_INITIALIZED */", "size_t": "0"}
+SUCCESS = "0 /* its objects ended with the interpreter */"
 NOT_INITIALIZED_TEXT = '"CUDNN_STATUS_NOT_INITIALIZED"'
 
 # cffi returns 0, which is SUCCESS, where Python cannot be started, and crashes where it has ended: the state says which it is.
@@ -108,11 +109,13 @@ def export(function: Function) -> str:
     declared = ", ".join(f"{border_type(parameter)} a{i}" for i, parameter in enumerate(parameters))
     passed = ", ".join(f"a{i}" for i in range(len(parameters)))
     failed = NOT_INITIALIZED.get(result, NOT_INITIALIZED_TEXT)
+    ended = SUCCESS if destroys(function) else failed
     return f"""
 {result} {function.name}({declared or "void"})
 {{
     if (dualdnn_state == 0) dualdnn_start();
-    if (dualdnn_state == 2 || dualdnn_ended()) return {failed};
+    if (dualdnn_ended()) return {ended};
+    if (dualdnn_state == 2) return {failed};
     {result} result = py_{function.name}({passed});
     return dualdnn_state == 1 ? result : {failed};
 }}
