@@ -296,6 +296,11 @@ def test_recurrent_networks_from_c(library, tmp_path):
         if ((char *)b - space != (long)size - 16 || (char *)m - space != 1024) return 11;
         if (cudnnGetRNNWeightParams(handle, network, 1, size, space, 8, matrix, &m, bias, &b) || m || b) return 12;
         if (cudnnGetRNNWeightParams(handle, network, 1, 64, space, 7, matrix, &m, bias, &b) != CUDNN_STATUS_INVALID_VALUE) return 13;
+        m = b = 0;
+        if (cudnnGetRNNWeightParams(handle, network, 1, size, space, 7, matrix, &m, 0, 0) || (char *)m - space != 1024) return 23;
+        if (cudnnGetRNNWeightParams(handle, network, 1, size, space, 7, 0, 0, bias, &b) || (char *)b - space != (long)size - 16) return 24;
+        if (cudnnGetRNNWeightParams(handle, network, 1, size, space, 7, matrix, 0, bias, &b) != CUDNN_STATUS_BAD_PARAM) return 25;
+        if (cudnnGetRNNWeightParams(handle, network, 1, size, space, 7, matrix, &m, 0, &b) != CUDNN_STATUS_BAD_PARAM) return 26;
         if (cudnnGetRNNTempSpaceSizes(handle, network, CUDNN_FWD_MODE_TRAINING, sequences, 0, &reserve) || !reserve) return 14;
         if (cudnnSetTensorNdDescriptor(step, CUDNN_DATA_FLOAT, 3, dims, strides)) return 15;
         steps[0] = steps[1] = steps[2] = step;

@@ -56,6 +56,8 @@ class Border:
         only = writers[0][2] if len(writers) == 1 else None
         required = tuple((i, p.name) for i, p in enumerate(parameters) if p.is_returned and not p.nullable)
         ends_objects = destroys(function)
+        names = [p.name for p in parameters]
+        paired = tuple((i, names.index(p.null_with), p.name) for i, p in enumerate(parameters) if p.null_with)
 
         def call(*c: Any) -> int:
             try:
@@ -64,6 +66,10 @@ class Border:
                         return refuse(
                             BAD_PARAM, f"{name}: CUDNN_STATUS_BAD_PARAM: {output} is NULL [cudnnStatus_t/c05]"
                         )
+                for i, other, output in paired:
+                    if bool(c[i]) != bool(c[other]):
+                        text = f"{output} and {names[other]} are not both NULL, and not both given"
+                        return refuse(BAD_PARAM, f"{name}: CUDNN_STATUS_BAD_PARAM: {text} [cudnnStatus_t/c05]")
                 result = body(*[read(c) for read in readers])
                 if only is not None:
                     if c[returned[0]]:

@@ -1857,7 +1857,7 @@ def cudnnConvolutionBackwardData(
     of the stride, of dy[n, k, (h + pad - r * dilation) / stride, ...] * w[k, c, r, ...], with zeros outside dy;
     CUDNN_CONVOLUTION rotates w by 180 degrees (docs/errata.md, D212).
     Which algorithm takes which data types, layouts and shapes: tables 12 to 15 (api/support/convolution_gradients.py). Every
-    algorithm is deterministic here.
+    algorithm gives the same bits each time here; the searches call deterministic what its enumerator promises to be.
     Errors: BAD_PARAM for NULL (c22), ranks that disagree (c23, c24), data types that differ (c26), channels (c27), other
     dimensions of dyDesc than the convolution gives (c28), a missing or too small workspace (c03); NOT_SUPPORTED for other
     ranks than 4 and 5 (c30), output channels that the groups do not divide (c32), what the algorithm does not take (c31).
@@ -1946,7 +1946,7 @@ def cudnnFindConvolutionBackwardDataAlgorithm(
     fastest first, those that failed last, with their status and the time -1.
 
     Each algorithm that has a tensor op variant runs with the math type of convDesc and with CUDNN_DEFAULT_MATH, the
-    others with CUDNN_DEFAULT_MATH. Waits for the results.
+    others with CUDNN_DEFAULT_MATH; with CUDNN_FMA_MATH in convDesc all run with that alone. Waits for the results.
     Errors: BAD_PARAM for NULL (c12, c13), descriptors that do not fit each other, requestedAlgoCount below 1 (c16);
     ALLOC_FAILED without memory for w, dy and dx (c17). Source: 5.2.13.
     """
@@ -1991,7 +1991,7 @@ def cudnnFindConvolutionForwardAlgorithm(
     fastest first, those that failed last, with their status and the time -1.
 
     Each algorithm that has a tensor op variant runs with the math type of convDesc and with CUDNN_DEFAULT_MATH, the
-    others with CUDNN_DEFAULT_MATH. Waits for the results.
+    others with CUDNN_DEFAULT_MATH; with CUDNN_FMA_MATH in convDesc all run with that alone. Waits for the results.
     Errors: BAD_PARAM for NULL (c12, c13), descriptors that do not fit each other, requestedAlgoCount below 1 (c16);
     ALLOC_FAILED without memory for x, w and y (c17). Source: 5.2.15.
     """
@@ -2322,7 +2322,7 @@ def cudnnConvolutionBackwardFilter(
     result[k, c, r, ...] = sum over n, p, ... of dy[n, k, p, ...] * x[n, g * C + c, p * stride + r * dilation - pad, ...], with zeros
     outside x; CUDNN_CONVOLUTION rotates the result by 180 degrees (docs/errata.md, D280).
     Which algorithm takes which data types, layouts and shapes: tables 36 to 39 (api/support/convolution_gradients.py). Every
-    algorithm is deterministic here.
+    algorithm gives the same bits each time here; the searches call deterministic what its enumerator promises to be.
     Errors: BAD_PARAM for NULL (c40), ranks that disagree (c41, c42), data types that differ (c44), channels (c45), output channels
     that the groups do not divide (c46), other dimensions of dyDesc than the convolution gives, a missing (c05) or too small (c06)
     workspace; NOT_SUPPORTED for other ranks than 4 and 5 (c48), what the algorithm does not take (c49).
@@ -2369,7 +2369,7 @@ def cudnnFindConvolutionBackwardFilterAlgorithm(
     fastest first, those that failed last, with their status and the time -1.
 
     Each algorithm that has a tensor op variant runs with the math type of convDesc and with CUDNN_DEFAULT_MATH, the
-    others with CUDNN_DEFAULT_MATH. Waits for the results.
+    others with CUDNN_DEFAULT_MATH; with CUDNN_FMA_MATH in convDesc all run with that alone. Waits for the results.
     Errors: BAD_PARAM for NULL (c13, c14), descriptors that do not fit each other, requestedAlgoCount below 1 (c17);
     ALLOC_FAILED without memory for x, dy and dw (c18). Source: 6.2.9.
     """
@@ -2800,12 +2800,12 @@ def cudnnGetRNNWeightParams(
     weightSpaceSize: SupportsIndex,
     weightSpace: Memory,
     linLayerID: SupportsIndex,
-    mDesc: TensorDescriptor,
-    bDesc: TensorDescriptor,
+    mDesc: TensorDescriptor | None,
+    bDesc: TensorDescriptor | None,
 ) -> _cudnnGetRNNWeightParams:
     """(mAddr, bAddr): a matrix and a bias of a pseudo-layer in weightSpace, of which the first weightSpaceSize bytes count.
 
-    mDesc, bDesc: become {1, rows, columns} and {1, rows, 1}, packed. A part of a buffer, or the address in other memory, is
+    mDesc, bDesc: become {1, rows, columns} and {1, rows, 1}, packed; NULL leaves the matrix, or the bias, out. A part of a buffer, or the address in other memory, is
     returned; None, and a descriptor that reads as zeros, for what the network does not have.
     Errors: BAD_PARAM for NULL and memory that does not begin at an element (c20), a pseudoLayer (c18) or linLayerID (c19) that
     the network does not have; INVALID_VALUE for elements outside weightSpaceSize (c21); NOT_INITIALIZED where

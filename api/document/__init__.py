@@ -33,7 +33,7 @@ class Length:
 class Parameter:
     """One parameter as the document declares it.
 
-    length: of a host array. typed_by: of a scalar behind a ``void *``, the descriptor whose data type decides its type: alpha and
+    null_with: the parameter that is NULL exactly where this one is. length: of a host array. typed_by: of a scalar behind a ``void *``, the descriptor whose data type decides its type: alpha and
     beta are doubles where that is DOUBLE and floats elsewhere, the value of cudnnSetTensor has the data type itself.
     """
 
@@ -44,6 +44,7 @@ class Parameter:
     nullable: bool
     length: Length | None = None
     typed_by: str | None = None
+    null_with: str | None = None
 
     @cached_property
     def base_type(self) -> str:

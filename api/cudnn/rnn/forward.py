@@ -14,6 +14,7 @@ from ...operations.specs import DOUBLE
 from ...status import BAD_PARAM, NOT_SUPPORTED, expect
 
 TRAINING = cudnnForwardMode_t.CUDNN_FWD_MODE_TRAINING
+STATE_RANK = 3  # pseudo-layer, sequence, element
 
 
 def check_sequences(network: RNNSpec, x: RNNDataSpec, y: RNNDataSpec, clause: str, ragged: str, double: str) -> None:
@@ -47,10 +48,17 @@ def check_sequences(network: RNNSpec, x: RNNDataSpec, y: RNNDataSpec, clause: st
                f"{network.algo.name} needs a plan for {needed}, rnnDesc has {network.plan or 'none'}")  # fmt: skip
 
 
+def state_of(spec: TensorSpec | None) -> TensorSpec | None:
+    """Return the descriptor of states without the dimensions of 1 behind its third (docs/errata.md, rnn-state-rank)."""
+    if spec is None or spec.rank <= STATE_RANK or max(spec.dims[STATE_RANK:]) > 1:
+        return spec
+    return TensorSpec(spec.data_type, spec.dims[:STATE_RANK], spec.strides[:STATE_RANK])
+
+
 def check_state(network: RNNSpec, batch: int, name: str, spec: TensorSpec | None, width: int, clause: str) -> None:
     """The descriptor of states: (pseudo-layer, sequence, element) without gaps."""
     due = TensorSpec.packed(network.data_type, (network.pseudo_layers, batch, width))
-    expect(spec == due, BAD_PARAM, clause, f"{name} is {spec}, {due} is due")
+    expect(state_of(spec) == due, BAD_PARAM, clause, f"{name} is {spec}, {due} is due")
 
 
 def check_space(name: str, given: int, needed: int, clause: str) -> None:
@@ -62,7 +70,7 @@ def states(
     network: RNNSpec, hidden: TensorSpec | None, cell: TensorSpec | None, **memory: Any
 ) -> dict[str, TensorSpec | None]:
     """The specification of each state, by operand; None where its memory is NULL, or the cell has no such state."""
-    described = {"h": hidden, "c": cell if network.cell == LSTM else None}
+    described = {"h": state_of(hidden), "c": state_of(cell) if network.cell == LSTM else None}
     return {name: None if value is None else described[name.removeprefix("d")[0]] for name, value in memory.items()}
 
 

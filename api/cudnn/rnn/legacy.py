@@ -11,7 +11,7 @@ from ...operations import FilterSpec, TensorSpec
 from ...operations.rnn import RNNDataSpec, RNNSpec
 from ...operations.rnn.network import LSTM
 from ...status import BAD_PARAM, NOT_SUPPORTED, CudnnError, expect
-from .forward import check_sequences, check_space, check_state
+from .forward import check_sequences, check_space, check_state, state_of
 from .steps import check_steps, completed
 
 PACKED = cudnnRNNDataLayout_t.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED
@@ -76,14 +76,15 @@ def network_of(section: Section, rnn: RNNSpec, x: RNNDataSpec, y: RNNDataSpec, w
     return spec
 
 
-def described(section: Section, spec: RNNSpec, batch: int, **descriptors: TensorSpec) -> None:
-    """Descriptors of states fit the network; those of cells count for CUDNN_LSTM only."""
+def described(section: Section, spec: RNNSpec, batch: int, **descriptors: TensorSpec) -> dict[str, TensorSpec | None]:
+    """Return the descriptors of states, which fit the network; those of cells count for CUDNN_LSTM only."""
     for name, state in descriptors.items():
         hidden = "h" in name[:2]
         if hidden or spec.cell == LSTM:
             check_state(
                 spec, batch, f"{name}Desc", state, spec.projected if hidden else spec.hidden, section.clause("shape")
             )
+    return {name: state_of(state) for name, state in descriptors.items()}
 
 
 def spaces(section: Section, work: tuple[int, TensorSpec], reserve: tuple[int, TensorSpec] | None = None) -> None:

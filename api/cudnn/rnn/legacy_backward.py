@@ -27,7 +27,7 @@ def data_operation(section, rnn, y, dy, dx, w, states, memory, work_bytes, reser
     """The operation. states: descriptors of hx, dhy, dhx, cx, dcy and dcx. memory: the same memory."""
     expect(y == dy, BAD_PARAM, section.clause("shape"), f"yDesc is {y}, dyDesc {dy}")
     spec = network_of(section, rnn, dx, y, w)
-    described(section, spec, dx.batch, **states)
+    states = described(section, spec, dx.batch, **states)
     found = _spaces(section, spec, dx, work_bytes, reserve_bytes)
     given = {
         name: None if memory[name] is None or ("c" in name[:2] and spec.cell != LSTM) else state
@@ -38,9 +38,9 @@ def data_operation(section, rnn, y, dy, dx, w, states, memory, work_bytes, reser
 
 def weights_operation(section, rnn, x, y, w, hx_described, hx, work_bytes, reserve_bytes):
     spec = network_of(section, rnn, x, y, w)
-    described(section, spec, x.batch, hx=hx_described)
+    state = described(section, spec, x.batch, hx=hx_described)["hx"]
     found = _spaces(section, spec, x, work_bytes, reserve_bytes)
-    return RNNBackwardWeights(spec, x, None if hx is None else hx_described, y, weights(spec), **found)
+    return RNNBackwardWeights(spec, x, None if hx is None else state, y, weights(spec), **found)
 
 
 @computing(

@@ -21,7 +21,7 @@ def forward_operation(section, rnn, x, y, w, states, memory, work_bytes, reserve
     """The operation. states: the descriptors hx, cx, hy and cy. memory: the same memory; reserve_bytes None is inference."""
     training = reserve_bytes is not None
     spec = network_of(section, rnn, x, y, w)
-    described(section, spec, x.batch, **states)
+    states = described(section, spec, x.batch, **states)
     work, kept = workspace(spec, x.max_length, x.batch), reserve(spec, x.max_length, x.batch, training)
     spaces(section, (work_bytes, work), (reserve_bytes, kept) if training else None)
     given = {

@@ -42,7 +42,7 @@ class WeightParameters(NamedTuple):
 def cudnnGetRNNWeightParams(handle, rnnDesc, pseudoLayer, weightSpaceSize, weightSpace, linLayerID, mDesc, bDesc):
     """(mAddr, bAddr): a matrix and a bias of a pseudo-layer in weightSpace, of which the first weightSpaceSize bytes count.
 
-    mDesc, bDesc: become {1, rows, columns} and {1, rows, 1}, packed. A part of a buffer, or the address in other memory, is
+    mDesc, bDesc: become {1, rows, columns} and {1, rows, 1}, packed; NULL leaves the matrix, or the bias, out. A part of a buffer, or the address in other memory, is
     returned; None, and a descriptor that reads as zeros, for what the network does not have.
     Errors: BAD_PARAM for NULL and memory that does not begin at an element (c20), a pseudoLayer (c18) or linLayerID (c19) that
     the network does not have; INVALID_VALUE for elements outside weightSpaceSize (c21); NOT_INITIALIZED where
@@ -54,8 +54,14 @@ def cudnnGetRNNWeightParams(handle, rnnDesc, pseudoLayer, weightSpaceSize, weigh
     memory = memory_of_weights(handle, spec, weightSpace, "weightSpace", f"{PARAMS}/c20")
     known = weightSpaceSize if memory.nbytes is None else min(memory.nbytes, weightSpaceSize)
     found = [spec.matrix(pseudoLayer, linLayerID), spec.bias_vector(pseudoLayer, linLayerID)]
-    addresses = [part_of(weightSpace, memory, spec, weights, known, f"{PARAMS}/c21") for weights in found]
-    for descriptor, weights in zip((mDesc, bDesc), found, strict=True):
+    asked = list(zip((mDesc, bDesc), found, strict=True))
+    addresses = [
+        part_of(weightSpace, memory, spec, descriptor and weights, known, f"{PARAMS}/c21")
+        for descriptor, weights in asked
+    ]
+    for descriptor, weights in asked:
+        if descriptor is None:
+            continue
         dims = weights and (1, weights.rows, weights.columns)
         descriptor.spec = dims and TensorSpec.packed(spec.data_type, dims)
     return WeightParameters(*addresses)

@@ -307,7 +307,7 @@ def test_wrong_arguments(subject, caller, cudnn, handle, refuses):
         for dims in ((4, 3, size + 1), (3, 3, size), (4, 2, size)):
             refuses(BAD_PARAM, f"{NAME}/c45", call, place, caller.tensor(TensorSpec.packed(FLOAT, dims)))
         gaps = TensorSpec(FLOAT, (4, 3, size), (3 * size + 1, size, 1))
-        for spec in (gaps, TensorSpec.packed(DOUBLE, (4, 3, size)), TensorSpec.packed(FLOAT, (4, 3, size, 1))):
+        for spec in (gaps, TensorSpec.packed(DOUBLE, (4, 3, size)), TensorSpec.packed(FLOAT, (4, 3, size, 2))):
             refuses(BAD_PARAM, f"{NAME}/c45", call, place, caller.tensor(spec))
     for place in (1, 4, 6, 8):
         refuses(BAD_PARAM, f"{NAME}/c44", call, place, None)
@@ -319,6 +319,24 @@ def test_wrong_arguments(subject, caller, cudnn, handle, refuses):
         refuses(BAD_PARAM, f"{NAME}/c46", call, place, good[place].slice(0, good[place - 1] - 4))
     sizes = cudnn.cudnnGetRNNTempSpaceSizes(handle, good[1], TRAINING, good[4])
     assert tuple(sizes) == (good[16], good[18])
+
+
+@shows(*(f"{NAME}/c{n}" for n in (24, 25, 26, 28)))
+def test_states_may_be_described_with_dimensions_of_one_behind_the_third(caller, cudnn, handle):
+    """As clients do that describe every tensor with five dimensions (docs/errata.md, rnn-state-rank)."""
+    from dualdnn.conformance.calls.derived import arguments
+
+    operation = sized(caller, forward(network()))
+    given = prepare(operation, "normal", 3)
+    found = []
+    for more in ((), (1,), (1, 1)):
+        memory = {name: handle.to_device(given[name]) for name in operation.operands}
+        values = [value(caller, operation, memory) for value in arguments(NAME, RNNForward)]
+        for place, spec in ((8, operation.hx), (11, operation.cx)):
+            values[place] = caller.tensor(TensorSpec.packed(spec.data_type, (*spec.dims, *more)))
+        getattr(cudnn, NAME)(*values)
+        found.append([memory[name].to_host(np.uint8, -1).tobytes() for name in ("y", "hy", "cy")])
+    assert found[0] == found[1] == found[2]
 
 
 @shows(f"{NAME}/c43")

@@ -126,7 +126,9 @@ class Function:
         self.symbol.restype = RESULT_TYPES.get(name, ctypes.c_int)
         self.returns_status = name not in RESULT_TYPES
         self.passed = [slot.name for slot in slots if slot.passed]
-        required = [p.is_returned and not p.nullable and p.memory == "host" for p in function_table()[name]]
+        required = [
+            p.is_returned and (not p.nullable or p.null_with) and p.memory == "host" for p in function_table()[name]
+        ]
         self.unasked = tuple(index for index, asked in enumerate(required) if asked)  # what NULL is answered by
         self.returned = [slot for slot in slots if slot.returned]
         self.result_type = namedtuple(name.removeprefix("cudnn"), [s.name for s in self.returned])  # type: ignore[misc]
