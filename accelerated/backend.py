@@ -13,6 +13,7 @@ from dualdnn.api.operations import BackendError, Operation, dlpack
 from dualdnn.api.operations.buffers import SharedBuffer, checked_size
 
 from .plans import Plan, estimated_seconds, plan, workspace_bytes
+from .records import Record
 from .runtime.device import Stream
 from .runtime.devices import open_device
 from .runtime.errors import DeviceError, DeviceUnavailable
@@ -265,13 +266,19 @@ class _Launcher:
         self.plan = backend.plan(operation)
 
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
+        addresses = [0 if operand is None else operand.address for operand in operands]
         try:
-            self.plan(operands, stream)
-        except ValueNeeded:  # by the fallback of a plan, which is made before anything is launched
-            self.plan = self.backend.plan_of_values(self.operation)
-            self(operands, stream)
+            self.recorded(addresses).start(addresses, stream)
         except (DeviceError, DeviceUnavailable) as error:
             raise BackendError(str(error)) from error
+
+    def recorded(self, addresses: Sequence[int]) -> Record:
+        """Return what is launched on operands at these addresses."""
+        try:
+            return self.plan.recorded(addresses)
+        except ValueNeeded:  # by the fallback of a plan
+            self.plan = self.backend.plan_of_values(self.operation)
+            return self.plan.recorded(addresses)
 
 
 def _is_address(value: Any) -> bool:

@@ -1,22 +1,22 @@
 """Plans: the kernel launches of an operation, with arguments that are packed once.
 
 An implementation is a function of (operation, device) that returns a ``Plan``; plans are cached by operation, so it
-may take its time. Running a plan only writes addresses into a copy of the packed arguments and launches.
+may take its time. What a plan launches is a record (records.py), in which only addresses are missing.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import lru_cache
-from operator import and_, itemgetter
 from typing import Any, NamedTuple, Self
 
 from dualdnn.api.operations import Operation
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, UINT8
 
+from . import records
+from .records import NULL, KernelStep, Record, UploadStep, Where, likeness
 from .runtime.device import Function, LaunchShape
 from .runtime.errors import DeviceUnavailable
 from .scalars import Scalar, fill, scalars_of, with_values
@@ -38,21 +38,7 @@ WORKSPACE_ALIGNMENT = 16  # bytes, of what a kernel keeps in the caller's worksp
 
 
 SCRATCH = "scratch"  # the operand of launches that need memory of the library's own
-
-# Names of the kernels that are launched, noted where somebody asks for them: the suite lists which case launches which
-# kernel.
-launched: set[str] | None = None
-
-
-@contextmanager
-def noting_launches() -> Iterator[set[str]]:
-    """Note the names of the kernels that are launched in this scope."""
-    global launched
-    before, launched = launched, set()
-    try:
-        yield launched
-    finally:
-        launched = before
+RECORDS_KEPT = 16  # of a plan, for operands that are aligned in other ways
 
 
 class Launch:
@@ -81,33 +67,26 @@ class Launch:
         self.template, self.scalars = bytes(arguments), scalars_of(arguments)
         if isinstance(function, Function):  # which is compiled; kernels that are being compiled have none yet
             function.require_fields(type(arguments))
-        self.starter: Any = None  # made by the first start
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
         """Launch on the operands at these addresses, asynchronously on the stream."""
-        if launched is not None:
-            launched.add(self.function.name)
-        if self.starter is None:
-            self.starter = self.starter_of(self.template)
-        self.starter(addresses, stream)
+        Record.of(self, addresses).start(addresses, stream)
 
-    def starter_of(self, template: bytes) -> Any:
-        """Return the function of addresses and a stream that launches with these arguments."""
-        shape = LaunchShape(self.grid, self.block, self.shared_bytes, self.cooperative)
-        return self.function.starter(template, len(self.operands), shape)
+    def record(self, record: Record, operands: Sequence[Where]) -> None:
+        """Add what is launched on these operands."""
+        record.add(KernelStep(self.function, self.template, self.shape, operands))
 
-    def launch(self, arguments: bytearray, stream: Any) -> None:
-        """Launch with arguments that have the addresses."""
-        if launched is not None:
-            launched.add(self.function.name)
-        self.function.launch(arguments, self.grid, self.block, self.shared_bytes, stream, self.cooperative)
+    @property
+    def shape(self) -> LaunchShape:
+        """Blocks and threads, shared memory."""
+        return LaunchShape(self.grid, self.block, self.shared_bytes, self.cooperative)
 
     def with_scalars(self, values: Mapping[str, float]) -> Self:
         """Return the launch with the scalars of one call among its arguments."""
         if not self.scalars:
             return self
         made = copy(self)
-        made.template, made.scalars, made.starter = with_values(self.template, self.scalars, values), (), None
+        made.template, made.scalars = with_values(self.template, self.scalars, values), ()
         return made
 
     def wait_for_kernel(self) -> None:
@@ -134,21 +113,22 @@ class BackgroundLaunch(Launch):
     ) -> None:
         vars(self).update(vars(launch))
         self.device, self.module, self.kernel, self.fallback = device, module, kernel, fallback
-        self.masks = [multiple - 1 for multiple in alignment]
+        self.masks = masks(alignment)
         self.refused = False  # whether the kernel cannot be compiled
 
-    def start(self, addresses: Sequence[int], stream: Any) -> None:
-        """Launch on the operands at these addresses."""
+    def record(self, record: Record, operands: Sequence[Where]) -> None:
+        """Add what is launched on these operands: by the fallback where one is not aligned, or there is no kernel."""
         assert self.fallback is not None
         if self.function is None and not self.refused:
             try:
                 self.function = self.ready_kernel()
             except DeviceUnavailable:
                 self.refused = True
-        if self.function is None or any(map(and_, addresses, self.masks)):
-            self.fallback.start(addresses, stream)
-        else:
-            super().start(addresses, stream)
+        aligned = are_aligned(operands, self.masks)
+        if self.function is not None and aligned:
+            return super().record(record, operands)
+        record.final &= self.refused or not aligned
+        return self.fallback.record(record, operands)
 
     def ready_kernel(self) -> Any:
         """Return the kernel, None while it is being compiled."""
@@ -178,9 +158,9 @@ class Launches(Launch):
         vars(self).update(vars(launches[0]))
         self.launches = tuple(launches)
 
-    def start(self, addresses: Sequence[int], stream: Any) -> None:
+    def record(self, record: Record, operands: Sequence[Where]) -> None:
         for launch in self.launches:
-            launch.start(addresses, stream)
+            launch.record(record, operands)
 
     def with_scalars(self, values: Mapping[str, float]) -> Self:
         launches = tuple(launch.with_scalars(values) for launch in self.launches)
@@ -201,9 +181,9 @@ class Upload:
     def __init__(self, device: Any, data: bytes, operand: str, offset: int = 0) -> None:
         self.device, self.data, self.operands, self.offset = device, data, (operand,), offset
 
-    def start(self, addresses: Sequence[int], stream: Any) -> None:
-        """Copy into the operand at this address. The bytes are not pinned memory: they may go when this returns."""
-        self.device.upload(addresses[0] + self.offset, self.data, stream)
+    def record(self, record: Record, operands: Sequence[Where]) -> None:
+        """Add the copy into the operand."""
+        record.add(UploadStep(self.device, self.data, operands[0].behind(self.offset)))
 
     def with_scalars(self, values: Mapping[str, float]) -> Self:
         """Return itself: it has none."""
@@ -222,31 +202,41 @@ class Plan:
         indices = {name: i for i, name in enumerate((*operation.operands, SCRATCH))}
         self.scratch_bytes = max((launch.scratch_bytes for launch in launches), default=0)
         self.steps = [(launch, tuple(indices.get(name, -1) for name in launch.operands)) for launch in launches]
-        self.complete = all(-1 not in positions for _, positions in self.steps)
+        self.records: dict[tuple[int, ...], Record] = {}  # by likeness of the addresses
 
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
         self.start([0 if operand is None else operand.address for operand in operands], stream)
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
         """Run on the operands at these addresses, 0 where the call has none."""
-        if not self.scratch_bytes:
-            return self._start(addresses, stream)
-        last = self.steps[-1][0]
-        device = last.device if isinstance(last, BackgroundLaunch) else last.function.device
-        with device.scratch.of(stream, self.scratch_bytes) as scratch:
-            self._start([*addresses, scratch.address], stream)
+        self.recorded(addresses).start(addresses, stream)
+
+    def recorded(self, addresses: Sequence[int]) -> Record:
+        """Return what is launched on operands at these addresses, and at all that are alike. Raises ``ValueNeeded``
+        where a fallback that is made for it cannot be shared by calls with other scalars."""
+        like = likeness(addresses)
+        found = self.records.get(like)
+        if found is None:
+            found = Record.of(self, addresses)
+            if found.final:
+                if len(self.records) >= RECORDS_KEPT:
+                    self.records.clear()
+                self.records[like] = found
+        return found
+
+    def record(self, record: Record, operands: Sequence[Where]) -> None:
+        """Add what is launched on these operands."""
+        if self.scratch_bytes:
+            record.begin(self.scratch_bytes)
+        known = [*operands, Where(records.SCRATCH, 0, 0), NULL]
+        for launch, positions in self.steps:
+            launch.record(record, [known[i] for i in positions])
 
     def with_scalars(self, values: Mapping[str, float]) -> Self:
         """Return the plan of one of the calls that share it. Raises ``ValueNeeded`` where calls cannot share it."""
         made = copy(self)
-        made.steps = [(launch.with_scalars(values), positions) for launch, positions in self.steps]
+        made.steps, made.records = [(launch.with_scalars(values), positions) for launch, positions in self.steps], {}
         return made
-
-    def _start(self, addresses: Sequence[int], stream: Any) -> None:
-        if not self.complete:
-            addresses = [*addresses, 0]
-        for launch, positions in self.steps:
-            launch.start([addresses[i] for i in positions], stream)
 
 
 class AlignedPlan(Plan):
@@ -266,18 +256,17 @@ class AlignedPlan(Plan):
     ) -> None:
         self.first, self.steps, self.solver = first, first.steps, first.solver
         self.scratch_bytes = 0  # the plans inside ask for their own
-        self.masks = [alignment.get(name, 1) - 1 for name in operation.operands]
+        self.masks = masks([alignment.get(name, 1) for name in operation.operands])
         indices = {name: i for i, name in enumerate(operation.operands)}
         self.apart = [(indices[first], indices[second]) for first, second in apart]
         self.fallback = fallback
         self.other: Plan | None = None
+        self.records = {}
 
-    def start(self, addresses: Sequence[int], stream: Any) -> None:
-        aligned = not any(map(and_, addresses, self.masks))
-        if aligned and all(addresses[first] != addresses[second] for first, second in self.apart):
-            self.first.start(addresses, stream)
-        else:
-            self._served_otherwise().start(addresses, stream)
+    def record(self, record: Record, operands: Sequence[Where]) -> None:
+        apart = all(operands[first].value != operands[second].value for first, second in self.apart)
+        plan = self.first if apart and are_aligned(operands, self.masks) else self._served_otherwise()
+        plan.record(record, operands)
 
     def _served_otherwise(self) -> Plan:
         if self.other is None:
@@ -287,9 +276,22 @@ class AlignedPlan(Plan):
     def with_scalars(self, values: Mapping[str, float]) -> Self:
         made = copy(self)
         made.first = self.first.with_scalars(values)
-        made.steps, made.other = made.first.steps, None
+        made.steps, made.other, made.records = made.first.steps, None, {}
         made.fallback = lambda: self._served_otherwise().with_scalars(values)
         return made
+
+
+def masks(alignment: Sequence[int]) -> list[int]:
+    """Return the bits of addresses that are 0 in multiples of so many bytes. Raises ``ValueError`` for more bytes than
+    addresses that are alike have in common."""
+    if any(multiple > records.ALIKE for multiple in alignment):
+        raise ValueError(f"alignment={alignment}: {records.ALIKE} bytes at most")
+    return [multiple - 1 for multiple in alignment]
+
+
+def are_aligned(operands: Sequence[Where], masks: Sequence[int]) -> bool:
+    """Return whether no address has a bit of its mask."""
+    return not any(operand.value & mask for operand, mask in zip(operands, masks, strict=False))
 
 
 def workspace_aligned(value: int) -> int:
@@ -307,8 +309,8 @@ def with_alignment(used: int) -> int:
 class WorkspacePlan(Plan):
     """A plan whose workspace is the last operand."""
 
-    def start(self, addresses: Sequence[int], stream: Any) -> None:
-        super().start([*addresses[:-1], workspace_aligned(addresses[-1])], stream)
+    def record(self, record: Record, operands: Sequence[Where]) -> None:
+        super().record(record, [*operands[:-1], operands[-1].aligned(WORKSPACE_ALIGNMENT)])
 
 
 class PlacedPlan(Plan):
@@ -327,10 +329,8 @@ class PlacedPlan(Plan):
         self.steps = [
             inner for step, used in steps for inner in (step.steps if isinstance(step, Plan) else [(step, tuple(used))])
         ]
-        self.parts = [
-            (inner, _chooser(positions)) for step, used in steps for inner, positions in self._flat(step, used)
-        ]
-        self.latest: tuple[Any, list[Any]] = (), []  # the addresses of the call before, and those of each part
+        self.parts = [part for step, used in steps for part in self._flat(step, used)]
+        self.records = {}
 
     @staticmethod
     def _flat(step: Any, used: Sequence[int]) -> list[tuple[Any, Sequence[int]]]:
@@ -339,28 +339,17 @@ class PlacedPlan(Plan):
             return [(step, used)]
         return [(launch, [(*used, -1)[i] for i in positions]) for launch, positions in step.steps]
 
-    def start(self, addresses: Sequence[int], stream: Any) -> None:
-        known, found = self.latest
-        if known != addresses:
-            begins = list(addresses)
-            begins[self.workspace] = workspace_aligned(begins[self.workspace])
-            known = (*addresses, *[begins[operand] + offset for operand, offset in self.slices], 0)
-            found = [(step.start, chosen(known)) for step, chosen in self.parts]
-            self.latest = addresses, found
-        for start, chosen in found:
-            start(chosen, stream)
+    def record(self, record: Record, operands: Sequence[Where]) -> None:
+        begins = list(operands)
+        begins[self.workspace] = begins[self.workspace].aligned(WORKSPACE_ALIGNMENT)
+        known = [*operands, *[begins[operand].behind(offset) for operand, offset in self.slices], NULL]
+        for part, positions in self.parts:
+            part.record(record, [known[i] for i in positions])
 
     def with_scalars(self, values: Mapping[str, float]) -> Self:
         made = super().with_scalars(values)
-        made.parts, made.latest = [(part.with_scalars(values), chosen) for part, chosen in self.parts], ((), [])
+        made.parts = [(part.with_scalars(values), positions) for part, positions in self.parts]
         return made
-
-
-def _chooser(positions: Sequence[int]) -> Callable[[Sequence[int]], Sequence[int]]:
-    """Return a function of a sequence that returns its items at these positions."""
-    if len(positions) > 1:
-        return itemgetter(*positions)
-    return lambda items: [items[position] for position in positions]
 
 
 ROOMS: dict[type[Operation], Any] = {}  # what serves an operation, a Room (solver.py)

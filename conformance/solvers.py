@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from zlib import crc32
 
-from dualdnn.accelerated.plans import noting_launches
+from dualdnn.accelerated.records import noting_launches
 from dualdnn.accelerated.runtime.sources import entry_points
 from dualdnn.accelerated.solver import forcing, solver_names
 from dualdnn.api.files import write

@@ -12,6 +12,7 @@ from dualdnn.api.operations.specs import SCALAR_BYTES, packed_strides
 
 from ..plans import BackgroundLaunch, Extent, Launch, pointers
 from ..primitives.geometry import FastDivmod, blocks
+from ..records import Record, Where
 from ..runtime.errors import DeviceUnavailable
 from .pointwise import Layout, chain_arguments, pointwise_launch, stages
 from .problem import STORED, WIDTH, GraphProblem
@@ -116,10 +117,10 @@ class Successive:
         self.operands, self.function = tuple(operands), launches[-1].function
         self.parts = [(launch, [self.operands.index(name) for name in launch.operands]) for launch in launches]
 
-    def start(self, addresses: Sequence[int], stream: Any) -> None:
-        """Launch on the operands at these addresses."""
+    def record(self, record: Record, operands: Sequence[Where]) -> None:
+        """Add what is launched on these operands."""
         for launch, positions in self.parts:
-            launch.start([addresses[i] for i in positions], stream)
+            launch.record(record, [operands[i] for i in positions])
 
     def with_scalars(self, _values: Mapping[str, float]) -> Self:
         """Return itself: graphs have no scalars that calls differ in."""

@@ -7,8 +7,8 @@ from copy import copy
 from ctypes import c_ubyte, sizeof
 from typing import Any, Self
 
-from .. import plans
 from ..plans import BackgroundLaunch, Launch, structure
+from ..records import KernelStep, Record, Where
 from ..runtime.device import reaches
 from ..runtime.tensor_map import ALIGNMENT, MAP_BYTES, ROW_BYTES, Im2colMap, TensorMap, TiledMap, UnswizzledTiledMap
 
@@ -27,8 +27,6 @@ __all__ = [
 
 TMA_CAPABILITY = 90
 ARGUMENT_ALIGNMENT = 64  # of arguments that have tensor maps among them
-
-REMEMBERED_ADDRESSES = 16  # of a launch, for which it has tensor maps
 
 
 def has_tma(device: Any) -> bool:
@@ -65,49 +63,30 @@ class TmaLaunch(BackgroundLaunch):
     ) -> None:
         super().__init__(device, module, kernel, launch, fallback)
         self.maps, self.aligned, self.before, self.after = maps, aligned, tuple(before), tuple(after)
-        self.starters: dict[tuple[int, ...], Any] = {}  # with tensor maps, by the addresses
-        self.latest: tuple[Sequence[int], Any] = (), None  # of the addresses seen last
 
     def with_scalars(self, values: Mapping[str, float]) -> Self:
-        """Return the launch with the scalars of one call, which has tensor maps of its own."""
+        """Return the launch with the scalars of one call, and those that belong to it."""
         made = super().with_scalars(values)
         before, after = ([launch.with_scalars(values) for launch in part] for part in (self.before, self.after))
         if made is self and (*before, *after) == (*self.before, *self.after):
             return self
         made = copy(self) if made is self else made
         made.before, made.after = tuple(before), tuple(after)
-        made.starters, made.latest = {}, ((), None)
         return made
 
-    def start(self, addresses: Sequence[int], stream: Any) -> None:
-        """Launch on the operands at these addresses, by the fallback where one is not aligned."""
+    def record(self, record: Record, operands: Sequence[Where]) -> None:
+        """Add what is launched on these operands: by the fallback where one is not aligned, or there is no kernel."""
         if self.function is None:
             self.function = self.ready_kernel()
-        known, starter = self.latest
-        if known != addresses:
-            needed = tuple(addresses[operand] + offset for _, operand, offset, _ in self.maps)
-            needed += tuple(addresses[operand] for operand in self.aligned)
-            starter = self.starters.get(needed)
-            if starter is None:
-                if self.fallback and (self.function is None or any(address % ALIGNMENT for address in needed)):
-                    self.fallback.start(addresses, stream)
-                    return
-                starter = self._with_maps(needed)
-            self.latest = addresses, starter
+        begins = [operands[operand].behind(offset) for _, operand, offset, _ in self.maps]
+        aligned = not any(where.value % ALIGNMENT for where in [*begins, *[operands[i] for i in self.aligned]])
+        if self.fallback and (self.function is None or not aligned):
+            record.final &= not aligned
+            self.fallback.record(record, operands)
+            return
         for launch in self.before:
-            launch.start(addresses, stream)
-        if plans.launched is not None:
-            plans.launched.add(self.kernel)
-        starter(addresses, stream)
+            launch.record(record, operands)
+        maps = [(offset, begin, wanted) for (offset, _, _, wanted), begin in zip(self.maps, begins, strict=True)]
+        record.add(KernelStep(self.function, self.template, self.shape, operands, maps))
         for launch in self.after:
-            launch.start(addresses, stream)
-
-    def _with_maps(self, needed: tuple[int, ...]) -> Any:
-        """Return what launches with the tensor maps of these addresses."""
-        arguments = bytearray(self.template)
-        for (argument_offset, _, _, wanted), address in zip(self.maps, needed, strict=False):
-            arguments[argument_offset : argument_offset + MAP_BYTES] = self.device.tensor_map(wanted, address)
-        if len(self.starters) >= REMEMBERED_ADDRESSES:
-            self.starters.clear()
-        self.starters[needed] = self.starter_of(bytes(arguments))
-        return self.starters[needed]
+            launch.record(record, operands)

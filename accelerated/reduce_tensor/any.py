@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ..plans import Launch
+from ..records import Record, Where
 from .division import BLOCK, WARP
 from .problem import OPERANDS, WORKSPACE_ALIGNMENT, ReduceProblem, ReduceSolver, Tiles
 
@@ -18,9 +18,9 @@ MERGED_AT_ONCE = 4  # partial results of a lane
 class WorkspaceLaunch(Launch):
     """A launch that uses the caller's workspace, the last operand, from its first aligned address on."""
 
-    def start(self, addresses: Sequence[int], stream: Any) -> None:
-        *others, workspace = addresses
-        super().start([*others, -(-workspace // WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT], stream)
+    def record(self, record: Record, operands: Sequence[Where]) -> None:
+        *others, workspace = operands
+        super().record(record, [*others, workspace.aligned(WORKSPACE_ALIGNMENT)])
 
 
 class AnyTensor(ReduceSolver):

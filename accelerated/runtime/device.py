@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import math
-import struct
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,7 +96,16 @@ class Stream(ABC):
         """Whether all work of the stream has finished."""
 
 
-Starter = Callable[[Sequence[int], Stream | None], None]
+class NativeLaunch(NamedTuple):
+    """A kernel as the driver's launches take it: its handle, three sizes each, bytes of shared memory, and which
+    attributes the launch has."""
+
+    handle: int
+    grid: Dimensions
+    block: Dimensions
+    shared_bytes: int
+    cooperative: bool
+    overlaps: bool
 
 
 class Function(ABC):
@@ -125,22 +133,11 @@ class Function(ABC):
     ) -> None:
         """Launch with a structure of arguments, in a shape as LaunchShape has it."""
         shape = LaunchShape(grid, block, shared_bytes, cooperative)
-        self._check(len(arguments), shape)
-        self._launch(arguments, shape, stream)
+        self.check(len(arguments), shape)
+        self.issue(arguments, shape, stream)
 
-    def starter(self, template: bytes, addresses: int, shape: LaunchShape) -> Starter:
-        """Return a function of addresses and a stream that launches with these arguments, whose first words the
-        addresses are."""
-        pack = struct.Struct(f"{addresses}Q").pack_into
-
-        def start(found: Sequence[int], stream: Stream | None) -> None:
-            arguments = bytearray(template)
-            pack(arguments, 0, *found)
-            self.launch(arguments, *shape[:3], stream, shape.cooperative)
-
-        return start
-
-    def _check(self, argument_bytes: int, shape: LaunchShape) -> None:
+    def check(self, argument_bytes: int, shape: LaunchShape) -> None:
+        """Raise TypeError or ValueError unless the kernel takes so many bytes of arguments and such a shape."""
         if argument_bytes != self.argument_bytes:
             raise TypeError(
                 f"arguments: {self.name} takes a structure of {self.argument_bytes} bytes, not {argument_bytes}"
@@ -171,7 +168,12 @@ class Function(ABC):
         return False
 
     @abstractmethod
-    def _launch(self, arguments: bytes | bytearray, shape: LaunchShape, stream: Stream | None) -> None: ...
+    def issue(self, arguments: bytes | bytearray, shape: LaunchShape, stream: Stream | None) -> None:
+        """Launch with arguments and in a shape that were checked."""
+
+    def native(self, shape: LaunchShape) -> NativeLaunch | None:
+        """Return how C launches the kernel in a shape; None where Python alone can."""
+        return None
 
     def _accept(self, shape: LaunchShape) -> None:
         """Check the shape of a launch; it is remembered, so each is checked once."""

@@ -177,24 +177,24 @@ class LoadedKernel:
     """A kernel of a loaded module."""
 
     def __init__(self, driver: Driver, handle: ctypes.c_void_p) -> None:
-        self.driver, self._handle = driver, handle.value
+        self.driver, self.handle = driver, handle.value
         self._launch = driver.functions["cuLaunchKernelEx"]
 
     def attribute(self, number: int) -> int:
         value = ctypes.c_int()
-        self.driver.call("cuFuncGetAttribute", ctypes.byref(value), number, self._handle)
+        self.driver.call("cuFuncGetAttribute", ctypes.byref(value), number, self.handle)
         return value.value
 
     def set_attribute(self, number: int, value: int) -> None:
-        self.driver.call("cuFuncSetAttribute", self._handle, number, value)
+        self.driver.call("cuFuncSetAttribute", self.handle, number, value)
 
     def active_clusters(self, how: Configuration) -> int:
         """Return how many of the kernel's clusters the device holds at a time."""
         count = ctypes.c_int()
-        self.driver.call("cuOccupancyMaxActiveClusters", ctypes.byref(count), self._handle, how.address)
+        self.driver.call("cuOccupancyMaxActiveClusters", ctypes.byref(count), self.handle, how.address)
         return count.value
 
     def launch(self, how: Configuration, parameters: int) -> None:
         """parameters: the address of a pointer to the kernel's one argument."""
-        if code := self._launch(how.address, self._handle, parameters, None):
+        if code := self._launch(how.address, self.handle, parameters, None):
             raise self.driver.error("cuLaunchKernelEx", code)

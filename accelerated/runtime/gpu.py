@@ -12,7 +12,7 @@ import atexit
 import contextlib
 import ctypes
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from .device import (
     Function,
     LaunchShape,
     Memory,
-    Starter,
+    NativeLaunch,
     Stream,
     bytes_of,
     bytes_of_lone_block,
@@ -49,8 +49,6 @@ from .driver import (
 )
 from .errors import DeviceError, DeviceUnavailable
 from .tensor_map import TensorMap
-
-REMEMBERED_STREAMS = 64  # of a launch
 
 
 class GpuMemory(Memory):
@@ -141,7 +139,7 @@ class GpuFunction(Function):
         )
         self._configurations: dict[tuple[LaunchShape, int], Configuration] = {}
 
-    def _launch(self, arguments: bytes | bytearray, shape: LaunchShape, stream: Stream | None) -> None:
+    def issue(self, arguments: bytes | bytearray, shape: LaunchShape, stream: Stream | None) -> None:
         key = (shape, stream.handle if stream else 0)
         how = self._configurations.get(key)
         if how is None:
@@ -168,46 +166,23 @@ class GpuFunction(Function):
         described = " ".join(f"{name}={value}" for name, value in shape._asdict().items())
         return DeviceError(f"launching {self.name} with {described}: {error}")
 
-    def starter(self, template: bytes, addresses: int, shape: LaunchShape) -> Starter:
-        """With arguments that are laid out for the driver once: a launch writes the addresses into them."""
-        self._check(len(template), shape)
-        launch, content = self._kernel.launch, self._content
-        pack = struct.Struct(f"{addresses}Q").pack_into
-        configurations: dict[int, Configuration] = {}  # by stream
-        free: list[
-            tuple[Any, Any, int]
-        ] = []  # arguments that no thread launches with: they, a pointer to them, and its address
+    def native(self, shape: LaunchShape) -> NativeLaunch:
+        grid, block = ((*sizes, 1, 1)[:3] for sizes in shape[:2])
+        return NativeLaunch(
+            self._kernel.handle, grid, block, self._bytes_of_block(shape), shape.cooperative, self._overlaps
+        )
 
-        def start(found: Sequence[int], stream: Stream | None) -> None:
-            handle = stream.handle if stream is not None else 0
-            how = configurations.get(handle)
-            if how is None:
-                if len(configurations) >= REMEMBERED_STREAMS:
-                    configurations.clear()
-                how = configurations[handle] = self._configure(shape, handle)
-            try:
-                arguments = free.pop()
-            except IndexError:
-                made = content.from_buffer_copy(template)
-                pointer = ctypes.c_void_p(ctypes.addressof(made))
-                arguments = made, pointer, ctypes.addressof(pointer)
-            pack(arguments[0], 0, *found)
-            try:
-                launch(how, arguments[2])
-            except DriverError as error:
-                self._launch_entered(error, how, arguments[2], shape)
-            free.append(arguments)  # of which the driver has a copy
-
-        return start
+    def _bytes_of_block(self, shape: LaunchShape) -> int:
+        """Blocks that wait for each other do so through memory that belongs to one launch at a time."""
+        lone = bytes_of_lone_block(self.device) if shape.cooperative else 0
+        return max(shape.shared_bytes, lone)
 
     def _configure(self, shape: LaunchShape, stream: int) -> Configuration:
-        grid, block, shared_bytes, cooperative = shape
+        grid, block, _, cooperative = shape
         attributes = (COOPERATIVE,) * cooperative + (PROGRAMMATIC_STREAM_SERIALIZATION,) * self._overlaps
         if len(self._configurations) >= REMEMBERED_CONFIGURATIONS:
             self._configurations.clear()
-        # Blocks that wait for each other do so through memory that belongs to one launch at a time.
-        bytes_of_block = max(shared_bytes, bytes_of_lone_block(self.device)) if cooperative else shared_bytes
-        made = configuration(grid, block, bytes_of_block, stream, attributes)
+        made = configuration(grid, block, self._bytes_of_block(shape), stream, attributes)
         self._configurations[shape, stream] = made
         return made
 

@@ -17,12 +17,11 @@ OFFSETS = [
     *(((2**bit, 0, 0), bit > 3) for bit in range(7)),
     *(((0, 2**bit, 0), bit > 1) for bit in range(7)),
 ]
-FUNCTION: Any = SimpleNamespace(name="kernel")
 MAP = TiledMap("half", (64, 3, 5), (128, 384), (64, 1, 5))
 
 
 class Told:
-    """Notes by which name it was started, as a launch and as a plan."""
+    """Notes by which name it was recorded, as a launch and as a plan."""
 
     steps: tuple[Any, ...] = ()
     solver, scratch_bytes, template, scalars = "", 0, b"", ()
@@ -30,7 +29,7 @@ class Told:
     def __init__(self, name: str, served: list[str]) -> None:
         self.name, self.served = name, served
 
-    def start(self, addresses: Any, stream: Any) -> None:
+    def record(self, record: Any, operands: Any) -> None:
         self.served.append(self.name)
 
 
@@ -56,15 +55,11 @@ def test_plans_of_operands_apart(same: str, by: str) -> None:
 
 def noting(kind: type[Any], served: list[str], *arguments: Any) -> Any:
     """A launch with a kernel, and one in its stead."""
-
-    class Noting(kind):  # type: ignore[misc]
-        def starter_of(self, template: bytes) -> Any:
-            return lambda addresses, stream: served.append("own")
-
     plain = Launch(None, structure(*pointers(len(MULTIPLES))), tuple(MULTIPLES), (1, 1, 1))
     device: Any = SimpleNamespace(tensor_map=lambda wanted, address: bytes(MAP_BYTES))
-    made = Noting(device, ("", ()), "kernel", plain, *arguments)
-    made.function = FUNCTION
+    made = kind(device, ("", ()), "kernel", plain, *arguments)
+    issue = lambda arguments, shape, stream: served.append("own")  # noqa: E731
+    made.function = SimpleNamespace(name="kernel", device=device, check=lambda *_: None, issue=issue)
     return made
 
 

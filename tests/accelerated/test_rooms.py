@@ -22,11 +22,12 @@ UNFINISHED: set[str] = set()
 SHARED = {
     "runtime": set(),
     "scalars": set(),
-    "plans": {"runtime", "scalars"},
-    "primitives": {"runtime", "plans"},
+    "records": {"runtime"},
+    "plans": {"records", "runtime", "scalars"},
+    "primitives": {"plans", "records", "runtime"},
     "solver": {"plans", "runtime"},
     "gemm": {"runtime", "plans", "primitives", "solver"},
-    "backend": {"plans", "runtime", "scalars", "solver"},
+    "backend": {"plans", "records", "runtime", "scalars", "solver"},
     "__init__": {"backend", "plans", "runtime", "solver", *FAMILIES},
 }
 # A family that uses another one: (family, the other) and why.

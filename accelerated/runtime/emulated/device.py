@@ -68,7 +68,7 @@ class EmulatedFunction(Function):
         self.fields = self._fields(names, self._kernel.fields[: 2 * len(names.split(","))])
         self._words = struct.Struct(f"={self.argument_bytes // 8}Q")
 
-    def _launch(self, arguments: bytes | bytearray, shape: LaunchShape, stream: Stream | None) -> None:
+    def issue(self, arguments: bytes | bytearray, shape: LaunchShape, stream: Stream | None) -> None:
         grid, block, shared_bytes, cooperative = shape
         if cooperative and math.prod(grid) > 1:
             raise DeviceError(f"{self.name}: a cooperative launch of grid={grid}; this device runs one block at a time")

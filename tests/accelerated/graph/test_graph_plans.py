@@ -11,7 +11,8 @@ from dualdnn.accelerated.graph import chain as compiled
 from dualdnn.accelerated.graph.pointwise import Layout
 from dualdnn.accelerated.graph.problem import GraphProblem
 from dualdnn.accelerated.graph.statistics import Division, statistics_launches
-from dualdnn.accelerated.plans import BackgroundLaunch, estimated_seconds, noting_launches
+from dualdnn.accelerated.plans import BackgroundLaunch, estimated_seconds
+from dualdnn.accelerated.records import noting_launches
 from dualdnn.api import cudnn
 from dualdnn.api.enumerations import cudnnGenStatsMode_t
 from dualdnn.api.graph.engines import ENGINES
@@ -75,7 +76,7 @@ def test_compiled_chains_have_the_bits_of_interpreted_ones(backend, monkeypatch,
     assert found["graph_chain"] == wanted and any(wanted["tensor_4"])
     monkeypatch.setattr(launch, "function", None)
     monkeypatch.setattr(launch, "refused", True)
-    monkeypatch.setattr(launch, "starter", None)
+    monkeypatch.setattr(plan, "records", {})
     assert run(backend, plan, operation, contents, 4) == wanted
 
 
@@ -97,8 +98,9 @@ def test_chains_add_up_their_last_result(backend, monkeypatch, dims, order):
     assert names == ["graph_chain_statistics", "graph_statistics_finish"] and plan.steps[0][0].grid[1] > 1
     found = run(backend, plan, operation, contents)
     launch = plan.steps[0][0]
-    for name, value in {"function": None, "refused": True, "starter": None}.items():
+    for name, value in {"function": None, "refused": True}.items():
         monkeypatch.setattr(launch, name, value)
+    monkeypatch.setattr(plan, "records", {})
     other = run(backend, plan, operation, contents)
     assert other["tensor_4"] == found["tensor_4"] and other["tensor_2"] == found["tensor_2"]
     y = np.frombuffer(found["tensor_4"], np.float16).astype(np.float64)

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from dualdnn.accelerated.backend import AcceleratedBackend
-from dualdnn.accelerated.plans import noting_launches
+from dualdnn.accelerated.records import noting_launches
 from dualdnn.accelerated.reduce_tensor.division import divided, pack_width
 from dualdnn.accelerated.reduce_tensor.problem import ReduceProblem, Tiles, _packed_like
 from dualdnn.accelerated.solver import plan_by

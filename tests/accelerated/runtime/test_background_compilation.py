@@ -90,8 +90,8 @@ def test_another_launch_serves_meanwhile(device, gate, tmp_path):
     served = []
 
     class Other(Launch):
-        def start(self, addresses, stream):
-            served.append(tuple(addresses))
+        def record(self, record, operands):
+            served.append(tuple(operand.value for operand in operands))
 
     path = kernel(tmp_path)
     arguments = structure(*pointers(1))
@@ -122,8 +122,8 @@ def test_a_kernel_that_cannot_be_compiled_leaves_the_other_launch(device, tmp_pa
     served = []
 
     class Other(Launch):
-        def start(self, addresses, stream):
-            served.append(tuple(addresses))
+        def record(self, record, operands):
+            served.append(tuple(operand.value for operand in operands))
 
     arguments = structure(*pointers(1))
     other = Other(None, arguments, ("y",), (1, 1, 1))

@@ -10,6 +10,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+from dualdnn.accelerated.records import KernelStep, Where
 from dualdnn.accelerated.runtime import driver
 from dualdnn.accelerated.runtime.device import Function, LaunchShape, bytes_to_spread
 from dualdnn.accelerated.runtime.emulated.toolchain import cuda_headers
@@ -127,13 +128,17 @@ def stand_in(tmp_path):
     return function, seen, refused
 
 
-def test_a_starter_writes_addresses_into_arguments_that_are_laid_out(stand_in):
-    """On any stream; the template is never changed; what launch() refuses is refused when the starter is made."""
+def step(function, template, operands, *shape):
+    return KernelStep(function, template, LaunchShape(*shape), [Where(i, 0, 0) for i in range(operands)])
+
+
+def test_a_step_writes_addresses_into_its_arguments(stand_in):
+    """On any stream; the template is never changed; what launch() refuses is refused when the step is made."""
     function, seen, _ = stand_in
     template = struct.pack("3Q", 0, 0, 5)
-    start = function.starter(template, 2, LaunchShape((3,), (64,)))
-    start((1, 2), None)
-    start([8, 9], SimpleNamespace(handle=0x40))
+    made = step(function, template, 2, (3,), (64,))
+    made.start((1, 2), None)
+    made.start([8, 9], SimpleNamespace(handle=0x40))
     function.launch(struct.pack("3Q", 1, 2, 3), (3,), (64,))
     assert seen == [((1, 2, 5), None, 77), ((8, 9, 5), 0x40, 77), ((1, 2, 3), None, 77)]
     for refused, error, *shape in (
@@ -143,16 +148,16 @@ def test_a_starter_writes_addresses_into_arguments_that_are_laid_out(stand_in):
         (template, ValueError, (3,), (64,), 1025),
     ):
         with pytest.raises(error):
-            function.starter(refused, 2, LaunchShape(*shape))
+            step(function, refused, 2, *shape)
 
 
 def test_launches_of_several_threads_have_arguments_of_their_own(stand_in):
     """Four at a time are inside of the driver, which reads the arguments when all of them have come."""
     function, seen, _ = stand_in
     function.together = threading.Barrier(4, timeout=60)
-    start = function.starter(bytes(24), 2, LaunchShape((3,), (64,)))
+    made = step(function, bytes(24), 2, (3,), (64,))
     for _ in range(3):
-        threads = [threading.Thread(target=start, args=((n, n), None)) for n in range(1, 5)]
+        threads = [threading.Thread(target=made.start, args=((n, n), None)) for n in range(1, 5)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -163,10 +168,10 @@ def test_launches_of_several_threads_have_arguments_of_their_own(stand_in):
 def test_a_launch_that_the_driver_refuses(stand_in):
     """The next one is made all the same."""
     function, seen, refused = stand_in
-    start = function.starter(bytes(24), 1, LaunchShape((3,), (64,)))
+    made = step(function, bytes(24), 1, (3,), (64,))
     refused[0] = 700
     with pytest.raises(DeviceError, match=r"launching kernel with grid=\(3,\).*cuLaunchKernelEx 700"):
-        start((1,), None)
+        made.start((1,), None)
     refused[0] = 0
-    start((2,), None)
+    made.start((2,), None)
     assert [words[0] for words, _, _ in seen] == [1, 2]

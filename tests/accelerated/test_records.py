@@ -1,0 +1,112 @@
+"""Records: what a plan launches is one thing for all addresses that are alike."""
+
+import random
+from types import SimpleNamespace
+
+import pytest
+from dualdnn.accelerated.plans import masks, plan
+from dualdnn.accelerated.records import ALIKE, NOTHING, SCRATCH, KernelStep, Record, UploadStep, Where, likeness
+from dualdnn.accelerated.runtime.devices import open_device
+from dualdnn.conformance.build_ahead import Listing, kinds
+
+BEGIN = 1 << 40
+
+
+class Named(Listing):
+    """Stands for a device, whose functions take any arguments and say what they are."""
+
+    def function(self, source, kernel, definitions=()):
+        limits = {"static_shared_bytes": 0, "maximum_threads": 1024, "holds_clusters": lambda *_: True}
+        return SimpleNamespace(**limits, check=lambda *_: None, what=(source, kernel, tuple(definitions)))
+
+    function_when_ready = function
+
+
+def shown(record):
+    """All that a record says."""
+    return [
+        (part.scratch_bytes, [
+            (step.function.what, step.template, step.shape, step.places, [(o, w[:2], m) for o, w, m in step.maps])
+            if isinstance(step, KernelStep) else (step.data, step.place[:2])
+            for step in part.steps
+        ])
+        for part in record.parts
+    ]  # fmt: skip
+
+
+def addresses(random, count):
+    """Addresses of operands, of which some are NULL and some begin together."""
+    found = [BEGIN + (i << 32) + random.choice((0, 16, 8, 2, 1)) for i in range(count)]
+    for i in range(count):
+        if random.random() < 0.1:
+            found[i] = random.choice((0, found[0]))
+    return found
+
+
+def moved(random, found):
+    """Other addresses that are alike."""
+    steps = {address: random.randrange(1 << 20) * ALIKE + (BEGIN if address < BEGIN else 0) for address in found}
+    return [address + steps[address] for address in found]
+
+
+def test_alike_addresses_have_one_record():
+    """For an operation of each solver and type: what is recorded at some addresses is what is recorded at others."""
+    device, generator, seen = Named(open_device("emulated")), random.Random(3), set()
+    for operation in kinds(device.device):
+        made = plan(operation, device)
+        key = (type(operation), made.solver, operation.tensor(operation.outputs[0]).data_type)
+        if key in seen:
+            continue
+        seen.add(key)
+        for _ in range(4):
+            first = addresses(generator, len(operation.operands))
+            other = moved(generator, first)
+            assert likeness(first) == likeness(other)
+            assert shown(Record.of(made, first)) == shown(Record.of(made, other)), operation
+    assert len(seen) > 150
+
+
+def test_what_is_alike():
+    """Low bits and which are equal, nothing else."""
+    assert likeness([512, 1024 + 3]) == likeness([256, 3]) != likeness([256, 259 + 1])
+    assert likeness([512, 512]) == likeness([256, 256]) != likeness([512, 1024])
+    with pytest.raises(ValueError, match=r"alignment=\[512\]: 256 bytes at most"):
+        masks([512])
+
+
+def test_an_address_in_a_record():
+    """Behind an operand, and aligned; scratch memory and address 0 come behind the operands' addresses."""
+    where = Where(1, 0, 0x1005).behind(2)
+    assert where == (1, 2, 0x1007) and where.aligned(16) == (1, 11, 0x1010) and where.aligned(1) == where
+    uploads = []
+    device = SimpleNamespace(upload=lambda *of: uploads.append(of))
+    for operand in (1, SCRATCH, NOTHING):
+        UploadStep(device, b"x", Where(operand, 2, 0)).start([16, 32, 48, 0], "stream")
+    assert uploads == [(34, b"x", "stream"), (50, b"x", "stream"), (2, b"x", "stream")]
+
+
+def test_scratch_memory_is_asked_for_by_part():
+    """Each part has as much as its own steps need."""
+
+    class Lent:
+        def __init__(self, address):
+            self.address = address
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            asked.append("back")
+
+    asked, seen = [], []
+    scratch = SimpleNamespace(of=lambda stream, nbytes: asked.append(nbytes) or Lent(1000 * nbytes))
+    function = SimpleNamespace(
+        name="kernel", check=lambda *_: None, device=SimpleNamespace(scratch=scratch),
+        issue=lambda arguments, shape, stream: seen.append(int.from_bytes(arguments[:8], "little")),
+    )  # fmt: skip
+    record = Record()
+    for nbytes, operand in ((7, SCRATCH), (0, 0), (9, SCRATCH)):
+        record.begin(nbytes)
+        record.add(KernelStep(function, bytes(8), None, [Where(operand, 1, 0)]))
+    record.start([5], None)
+    assert asked == [7, "back", 9, "back"] and seen == [7001, 6, 9001]
