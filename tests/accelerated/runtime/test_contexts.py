@@ -21,17 +21,18 @@ def current():
     return hex(found.value or 0)
 {before}
 from pathlib import Path
+from dualdnn.accelerated.records import KernelStep, Where
 from dualdnn.accelerated.runtime.devices import open_device
 from dualdnn.accelerated.runtime.device import LaunchShape
 device = open_device("gpu")
 kernel = device._find(device._load_module(Path("module"), b"image"), "kernel")
-start = kernel.starter(bytes(8), 1, LaunchShape((1,), (32,)))
+step = KernelStep(kernel, bytes(8), LaunchShape((1,), (32,)), [Where(0, 0, 0)])
 def use():
-    "Allocate, copy, launch in both ways, make a stream and end it."
+    "Allocate, copy, launch as a kernel and as a step of a record, make a stream and end it."
     memory = device.allocate(8)
     device.upload(memory.address, b"12345678")
     kernel.launch(bytes(8), (1,), (32,))
-    start([memory.address], None)
+    step.start([memory.address], None)
     stream = device.new_stream()
     stream.synchronize()
     assert device.download(memory.address, 8) == b"12345678" and stream.done()
