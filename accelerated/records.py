@@ -1,4 +1,4 @@
-"""What a plan launches: kernels with packed arguments in which addresses have places.
+"""What a plan launches: kernels with packed arguments in which addresses are missing.
 
 A plan makes a record when it runs first, and again for operands whose addresses differ in what planners ask of them:
 alignment up to ALIKE bytes, and which begin together. A record runs at any addresses that are alike. It names each
@@ -69,7 +69,7 @@ class Recordable(Protocol):
 class KernelStep:
     """The launch of a kernel.
 
-    template: its arguments, but for addresses. places: the addresses that are its first words. maps: of each tensor
+    template: its arguments, but for addresses. operands: the addresses that are its first words. maps: of each tensor
     map its offset in bytes, the tensor's address and the map.
     """
 
@@ -78,13 +78,13 @@ class KernelStep:
         function: Function,
         template: bytes,
         shape: LaunchShape,
-        places: Sequence[Where],
+        operands: Sequence[Where],
         maps: Sequence[tuple[int, Where, TensorMap]] = (),
     ) -> None:
         function.check(len(template), shape)
         self.function, self.template, self.shape, self.maps = function, template, shape, maps
-        self.places = tuple((place.operand, place.delta) for place in places)
-        self._pack = struct.Struct(f"{len(places)}Q").pack_into
+        self.operands = tuple((where.operand, where.delta) for where in operands)
+        self._pack = struct.Struct(f"{len(operands)}Q").pack_into
         self._encoded: dict[tuple[int, ...], bytes] = {}
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
@@ -92,7 +92,7 @@ class KernelStep:
         if _launched is not None:
             _launched.add(self.function.name)
         arguments = bytearray(self._with_maps(addresses) if self.maps else self.template)
-        self._pack(arguments, 0, *[addresses[operand] + delta for operand, delta in self.places])
+        self._pack(arguments, 0, *[addresses[operand] + delta for operand, delta in self.operands])
         self.function.issue(arguments, self.shape, stream)
 
     def _with_maps(self, addresses: Sequence[int]) -> bytes:
@@ -116,12 +116,12 @@ class KernelStep:
 class UploadStep:
     """A copy of bytes of the host to an address, in the order of the stream."""
 
-    def __init__(self, device: Any, data: bytes, place: Where) -> None:
-        self.device, self.data, self.place = device, data, place
+    def __init__(self, device: Any, data: bytes, where: Where) -> None:
+        self.device, self.data, self.where = device, data, where
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
         """Copy. The bytes are not pinned memory: they may go when this returns."""
-        self.device.upload(addresses[self.place.operand] + self.place.delta, self.data, stream)
+        self.device.upload(addresses[self.where.operand] + self.where.delta, self.data, stream)
 
 
 class Part(NamedTuple):

@@ -26,8 +26,8 @@ def shown(record):
     """All that a record says."""
     return [
         (part.scratch_bytes, [
-            (step.function.what, step.template, step.shape, step.places, [(o, w[:2], m) for o, w, m in step.maps])
-            if isinstance(step, KernelStep) else (step.data, step.place[:2])
+            (step.function.what, step.template, step.shape, step.operands, [(o, w[:2], m) for o, w, m in step.maps])
+            if isinstance(step, KernelStep) else (step.data, step.where[:2])
             for step in part.steps
         ])
         for part in record.parts
