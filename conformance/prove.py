@@ -3,6 +3,9 @@
 With ``dualdnn conformance --prove`` each case runs once as it is, once more (what cannot be repeated on one handle is not proven), and once under
 each fault: of the documented functions whose clauses it names, and of the memory that its trials judge. A case fails that a fault did not
 disturb although the fault changed something.
+
+Our backends also run each case once with the check of each clause switched off which the case names and a refusal in it cites. A case that
+passes all the same fails. A case that fails because the next check refused the same call does not prove the clause: its arguments are wrong in two ways.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import numpy as np
 import pytest
 from dualdnn.api.document import functions
 from dualdnn.api.operations import Operation
-from dualdnn.api.status import BAD_PARAM, EXECUTION_FAILED, CudnnError
+from dualdnn.api.status import BAD_PARAM, CHECKS, EXECUTION_FAILED, CudnnError
 from dualdnn.reference import evaluate, run
 from dualdnn.reference.judge import bounds, interval
 from dualdnn.reference.view import NUMPY_TYPES, Array, rounded, strided
@@ -214,6 +217,8 @@ MEMORY_FAULTS: dict[str, Callable[[Judged], bool]] = {
     "alpha ignored": partial(_factor_ignored, "alpha", 1.0),
     "beta ignored": partial(_factor_ignored, "beta", 0.0),
 }
+CHECK_OFF = "no check of"
+REFUSED_OTHERWISE = "another check beside that of"
 LOG_FAULT = "fields of the log exchanged"
 # Clauses whose cases look at what a message says of time, process and thread.
 OF_MESSAGES = {"cudnnSetCallback/c17"}
@@ -232,11 +237,14 @@ class Faulty:
         self.functions: frozenset[str] = frozenset()
         self.applied = False
         self.exchanges = False  # whether fields of the log are exchanged
+        self.refused_otherwise = False  # whether another check refused what the check that is off let pass
 
     def __getattr__(self, name: str) -> Any:
         function = getattr(self._cudnn, name)
         if self.exchanges and name == "cudnnSetCallback":
             return partial(self._set_callback, function)
+        if CHECKS.off is not None and callable(function):
+            return partial(self._unchecked, function)
         if self.fault is None or name not in self.functions:
             return function
         fault = _size_too_small if self.fault is _result_off and SIZES.search(name) else self.fault
@@ -254,6 +262,20 @@ class Faulty:
             )
 
         return function(mask, udata, exchanged)
+
+    def _unchecked(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Make a call without the check of one clause; a refusal that no ``expect`` made, and cites it, is answered with success."""
+        CHECKS.passed = False
+        try:
+            return function(*args, **kwargs)
+        except CudnnError as error:
+            if error.clause == CHECKS.off:
+                self.applied = True
+                return None
+            self.refused_otherwise |= CHECKS.passed
+            raise
+        finally:
+            self.applied |= CHECKS.passed
 
     def _call(self, fault: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         result, error = None, None
@@ -291,8 +313,12 @@ class Proving:
         if evidence := pyfuncitem.funcargs.get("evidence"):
             evidence.closed = True
         noticed = pyfuncitem.stash.setdefault(NOTICED, [])
-        if _fails(case):
-            return True  # not repeatable
+        CHECKS.cited = set()
+        try:
+            if _fails(case):
+                return True  # not repeatable
+        finally:
+            cited, CHECKS.cited = CHECKS.cited, None
         blind = {mark.args[0] for mark in pyfuncitem.iter_markers("blind")}
         if unknown := blind - {*CALL_FAULTS, *MEMORY_FAULTS, LOG_FAULT}:
             pytest.fail(f"blind: there is no fault {', '.join(sorted(unknown))}", pytrace=False)
@@ -309,6 +335,9 @@ class Proving:
             for fault, change in MEMORY_FAULTS.items()
             if fault not in blind and not _noticed_of_memory(change, case, fault, noticed)
         ]
+        for clause in sorted(cited & self.clauses_of(pyfuncitem)):
+            if not _noticed_of_check(faulty, clause, case, noticed):
+                missed.append(f"{CHECK_OFF} {clause}")
         if (
             OF_MESSAGES & self.clauses_of(pyfuncitem)
             and LOG_FAULT not in blind
@@ -344,6 +373,18 @@ def _noticed_of_calls(
         faulty.fault = None
     if failed and faulty.applied:
         noticed.append(fault)
+    return failed or not faulty.applied
+
+
+def _noticed_of_check(faulty: Faulty, clause: str, case: Any, noticed: list[str]) -> bool:
+    """Return whether the case fails without the check of the clause, or the check had nothing to refuse."""
+    CHECKS.off, faulty.applied, faulty.refused_otherwise = clause, False, False
+    try:
+        failed = _fails(case)
+    finally:
+        CHECKS.off = None
+    if failed and faulty.applied:
+        noticed.append(f"{REFUSED_OTHERWISE if faulty.refused_otherwise else CHECK_OFF} {clause}")
     return failed or not faulty.applied
 
 

@@ -22,8 +22,9 @@ from ..report import Difference, Function, Report, is_complete, write_report
 from ..report import Subject as ReportedSubject
 from ..solvers import ALL, without_a_launch, write_kernels
 from .items import opened, subject_names
+from .proofs import told, write_proofs
 from .results import case_result, crashed, expected_of, is_declared, set_status
-from .summary import last_line, proven, summary
+from .summary import last_line, summary
 
 
 class Collector:
@@ -108,14 +109,20 @@ class Collector:
             directory = directory.with_name(f"{directory.name}-interrupted")
         try:
             paths = write_report(report, directory)
-            self.kernels = write_kernels(self.results, directory)
+            self._write_details(directory)
         except OSError as error:
             self.notes.append(f"the report could not be written to {directory}: {error}")
             directory = Path(tempfile.mkdtemp(prefix="dualdnn-report-"))
             paths = write_report(report, directory)
-            self.kernels = write_kernels(self.results, directory)
+            self._write_details(directory)
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
         self.notes.append(f"report{'' if state == COMPLETE else f' ({state})'}: {paths['report.html']}")
+
+    def _write_details(self, directory: Path) -> None:
+        """Write the files beside the report: which case launched which kernel, and with ``--prove`` how each clause is shown."""
+        self.kernels = write_kernels(self.results, directory)
+        if self.config.getoption("--prove"):
+            write_proofs(self.results, directory)
 
     def _write_expected(self, target: Path, session: pytest.Session, stopped: bool) -> None:
         """Write the failures, of a run that came to its end: the list that was there has those of all cases."""
@@ -149,7 +156,8 @@ class Collector:
         if judged := sum(result.get("judged", 0) for result in self.results):
             terminalreporter.write_line(f"{judged} numbers were judged")
         if self.config.getoption("--prove"):
-            terminalreporter.write_line(proven(self.results))
+            for line in told(self.results):
+                terminalreporter.write_line(line)
         for note in self.notes:
             terminalreporter.write_line(note)
 
@@ -169,6 +177,6 @@ class Collector:
         run = {name: self.config.getoption(f"--{name}") for name in ("invocation", "selection")}
         facts = environment(subjects, self.started, {"state": state, "command": run["invocation"], **run})
         facts |= {"inputs": f"seed {seed}"} if (seed := self.config.getoption("--input-seed")) else {}
-        facts |= {"proven": proven(self.results)} if self.config.getoption("--prove") else {}
+        facts |= {"proven": "; ".join(told(self.results))} if self.config.getoption("--prove") else {}
         del facts["invocation"]
         return Report.build(cases, reported, table, scope.clauses(), facts, known)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..differences.occurrences import EXPLAINED
@@ -24,14 +23,6 @@ def summary(results: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
             unexplained = [one for one in result["suspect"] if not one.startswith(EXPLAINED)]
             words["suspect"] += bool(result["outcome"] == "passed" and unexplained)
     return counts
-
-
-def proven(results: Sequence[Mapping[str, Any]]) -> str:
-    """How many cases noticed how many faults (prove.py), and the clauses that they prove."""
-    found = [result for result in results if result.get("noticed") and result["outcome"] == "passed"]
-    clauses = {clause for result in found for clause in result["clauses"]}
-    faults = sum(len(result["noticed"]) for result in found)
-    return f"{len(found)} cases noticed {faults} faults and prove {len(clauses)} clauses"
 
 
 def last_line(message: str, width: int = 200) -> str:
