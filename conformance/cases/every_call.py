@@ -30,7 +30,7 @@ from dualdnn.api.enumerations import (
 )
 from dualdnn.api.operations import AddTensor, BackendError, SetTensor, TensorSpec
 from dualdnn.api.operations.specs import FLOAT
-from dualdnn.api.status import BAD_PARAM, EXECUTION_FAILED, INTERNAL_ERROR, NOT_INITIALIZED, CudnnError
+from dualdnn.api.status import ALLOC_FAILED, BAD_PARAM, EXECUTION_FAILED, INTERNAL_ERROR, NOT_INITIALIZED, CudnnError
 from dualdnn.conformance.calls.caller import function_of
 from dualdnn.conformance.cases import wrong_arguments
 from dualdnn.conformance.cases.every_operation import SAMPLES, ready
@@ -237,26 +237,68 @@ def clauses_of_failure(name: str) -> set[str]:
     return found or {"cudnnStatus_t/c08"}
 
 
+FAILURES = {
+    BackendError("an access that is out of bounds"): EXECUTION_FAILED,
+    MemoryError("no bytes left"): ALLOC_FAILED,
+}
+
+
 @shows("cudnnStatus_t/c08")
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_kernels_that_fail(caller, monkeypatch, sample):
-    """The clause is that of the call's section, where it lists the status; the next call computes again."""
+def test_kernels_that_fail(caller, monkeypatch, evidence, sample):
+    """A kernel fails, or the host has no memory. The clause is that of the call's section, where it lists the status."""
     operation = ready(caller, sample)
     memory = {name: caller.handle.to_device(content) for name, content in prepare(operation, "normal", 0).items()}
     prepare_call = caller.handle.backend.prepare
     name = function_of(type(operation))
+    for failure, status in FAILURES.items():
 
-    def fails(operands: Any, stream: Any) -> None:
-        raise BackendError("an access that is out of bounds")
+        def fails(operands: Any, stream: Any, failure: Exception = failure) -> None:
+            raise failure
 
-    monkeypatch.setattr(
-        caller.handle.backend, "prepare", lambda asked: fails if asked == operation else prepare_call(asked)
-    )
-    with pytest.raises(CudnnError) as refused:
-        caller(operation, memory)
-    error = refused.value
-    assert error.status == EXECUTION_FAILED and error.clause in clauses_of_failure(name)
-    assert error.function == name and "an access that is out of bounds" in str(error)
+        caller.handle.prepared.clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(
+                caller.handle.backend,
+                "prepare",
+                lambda asked, fails=fails: fails if asked == operation else prepare_call(asked),
+            )
+            with pytest.raises(CudnnError) as refused:
+                caller(operation, memory)
+        error = refused.value
+        due = clauses_of_failure(name) if status == EXECUTION_FAILED else {functions()[name].out_of_memory}
+        assert error.status == status and error.clause in due
+        assert error.function == name and str(failure) in str(error)
+        evidence.clauses.add(error.clause)
+
+
+CREATED = {
+    parameter.base_type: function.name
+    for function in functions().values()
+    for parameter in function.parameters
+    if function.name.startswith("cudnnCreate") and parameter.base_type in DESCRIPTORS and parameter.is_returned
+    if not any(argument.base_type in DESCRIPTORS for argument in function.arguments)
+}
+
+
+@shows("cudnnStatus_t/c04")
+@pytest.mark.parametrize("kind", CREATED)
+def test_a_descriptor_for_which_there_is_no_memory(cudnn, evidence, monkeypatch, kind):
+    """The status is that of the section, and the next call creates one."""
+    call, arguments = getattr(cudnn, CREATED[kind]), functions()[CREATED[kind]].arguments
+    values = [right(parameter, None, None) for parameter in arguments]
+
+    def exhausted(*_: Any) -> None:
+        raise MemoryError("no bytes left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DESCRIPTORS[kind], "__init__", exhausted)
+        with pytest.raises(CudnnError) as refused:
+            call(*values)
+    clause = functions()[CREATED[kind]].out_of_memory
+    assert (refused.value.status, refused.value.clause) == (ALLOC_FAILED, clause)
+    evidence.clauses.add(clause)
+    assert call(*values) is not None
 
 
 @shows("cudnnQueryRuntimeError/c16", "cudnnQueryRuntimeError/c18", "cudnnQueryRuntimeError/c22")
