@@ -50,6 +50,8 @@ class _WavefrontSolver(Solver[RNNProblem]):
             return False
         groups, multiprocessors = self.groups(problem), concurrent_multiprocessors(problem.device)
         together = all(self.divisions(problem, layers)[0].runs_together(multiprocessors) for layers in groups)
+        if not self.divisions(problem, 1):  # one layer alone does not fit on chip
+            return together
         layer_by_layer = self._seconds(problem, [1] * problem.network.layers)
         return together and LEAST_GAIN * self._seconds(problem, groups) < layer_by_layer
 

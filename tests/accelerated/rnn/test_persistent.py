@@ -13,6 +13,7 @@ from dualdnn.accelerated.rnn.persistent import Division
 from dualdnn.accelerated.rnn.persistent_backward import PersistentBackwardSolver
 from dualdnn.accelerated.rnn.persistent_forward import PersistentForwardSolver
 from dualdnn.accelerated.rnn.problem import RNNProblem
+from dualdnn.accelerated.rnn.wavefront import WavefrontForwardSolver
 from dualdnn.accelerated.runtime.devices import open_device
 from dualdnn.api.operations.rnn.network import GRU, LSTM, TANH
 from dualdnn.api.operations.specs import FLOAT, HALF
@@ -150,3 +151,11 @@ def test_a_network_that_is_not_packs_of_16_bytes_is_not_served():
         math_type=next(k for k in type(network(TANH, 24, 1, 1, FLOAT).math_type) if k.name == "CUDNN_FMA_MATH"),
     )
     assert not PersistentForwardSolver().serves(RNNProblem(forward(exact, 2, (2,)), H200()))
+
+
+def test_a_network_that_has_divisions_of_two_layers_and_none_of_one_is_planned():
+    """GRU of 2048 in float at one sequence; the blocks of two layers do not run at one time."""
+    spec = network(GRU, 2048, 2, 1, FLOAT)
+    problem = RNNProblem(forward(spec, 4, (4,)), H200())
+    assert not PersistentForwardSolver().divisions(problem)
+    assert WavefrontForwardSolver().serves(problem) and not WavefrontForwardSolver().applies(problem)
