@@ -13,7 +13,7 @@ VENDOR := nvidia-cudnn-cu12==8.9.7.29
 UNFORMATTED :=
 KERNELS = $(shell find $(filter-out $(addprefix accelerated/,$(UNFORMATTED) __pycache__),$(wildcard accelerated/*)) tests/accelerated -name '*.cu' -o -name '*.cuh' -o -name '*.h' -o -name '*.cpp')
 
-.PHONY: help conformance abi-conformance clients prove races races-all test lint stubs bench clean
+.PHONY: help conformance abi-conformance clients prove races races-all test lint stubs kernel-wheels bench clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -59,6 +59,11 @@ lint: $(BIN)/.ready
 	ln -sfn $(CURDIR)/package/__init__.py build/types/dualdnn/__init__.py
 	for part in api reference accelerated conformance; do ln -sfn $(CURDIR)/$$part build/types/dualdnn/$$part; done
 	$(BIN)/mypy
+
+# sm_100f needs nvcc 12.9 or later; binaries of a 12.x run on drivers from 525 on, those of a 13.x from 580 on
+WHEELS ?= sm_80 sm_90a sm_100f
+kernel-wheels: $(BIN)/.ready ## compiled kernels for a release, in wheels/; goes on where it was stopped, needs nvcc and no GPU
+	for target in $(WHEELS); do $(BIN)/dualdnn build --wheel --arch $$target --jobs $(JOBS) --out wheels || exit; done
 
 stubs: $(BIN)/.ready ## write the type stubs of the documented calls
 	$(BIN)/python -m dualdnn.api.document.stubs

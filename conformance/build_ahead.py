@@ -10,9 +10,10 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields, replace
 from itertools import product
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +21,7 @@ from dualdnn.accelerated.plans import AlignedPlan, plan, workspace_bytes
 from dualdnn.accelerated.runtime.compiler import compile_all
 from dualdnn.accelerated.runtime.devices import open_device
 from dualdnn.accelerated.runtime.emulated.toolchain import ONE_KERNEL
+from dualdnn.accelerated.runtime.programs import find_nvcc, host_compiler
 from dualdnn.accelerated.solver import ROOMS, plan_by, possible_solvers
 from dualdnn.api.cudnn.dropout import TYPES as DROPOUT_TYPES
 from dualdnn.api.cudnn.pooling import BACKWARD_TYPES, FORWARD_TYPES
@@ -52,6 +54,7 @@ from .convolution_kinds import convolutions, filters_and_matrices, gradients, sm
 from .graph_kinds import graphs
 
 Module = tuple[str, tuple[tuple[str, str], ...]]  # a source and its preprocessor definitions
+Progress = Callable[[Any, int, int], None]  # a module that was compiled, how many were, and of how many
 TYPES = (FLOAT, HALF, BFLOAT16, DOUBLE, INT8)
 TRANSFORMERS = (
     SpatialTfGridGeneratorBackward,
@@ -121,8 +124,12 @@ def wanted_modules(device: Any) -> list[Module]:
             made = plan_by(operation, general, solver)
             if isinstance(made, AlignedPlan):
                 made.fallback()
-    wanted = dict.fromkeys([*fast.modules, *filter(takes_any_shape, general.modules)])
-    return sorted(wanted, key=lambda module: LONGEST.index(module[0]) if module[0] in LONGEST else len(LONGEST))
+    return longest_first(dict.fromkeys([*fast.modules, *filter(takes_any_shape, general.modules)]))
+
+
+def longest_first(modules: Iterable[Module]) -> list[Module]:
+    """Return modules in the order in which they are compiled."""
+    return sorted(modules, key=lambda module: LONGEST.index(module[0]) if module[0] in LONGEST else len(LONGEST))
 
 
 def takes_any_shape(module: Module) -> bool:
@@ -178,7 +185,7 @@ def kinds(device: Any) -> Iterator[Operation]:
 
 def with_workspace(operation: Any, device: Any) -> Any:
     """With as many bytes of workspace as the plan asks for; itself where it has none."""
-    if not hasattr(operation, "workspace_bytes"):
+    if "workspace_bytes" not in {field.name for field in fields(operation)}:
         return operation
     return replace(operation, workspace_bytes=workspace_bytes(operation, device))
 
@@ -204,27 +211,59 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", choices=["gpu", "emulated"], default="gpu")
     parser.add_argument("--jobs", type=int, default=None, metavar="N", help="processes (default: one per core)")
     parser.add_argument("-k", metavar="TEXT", default="", help="only sources whose path contains this (pooling/, rnn/)")
+    parser.add_argument(
+        "--wheel", action="store_true",
+        help="compile for machines without a compiler, without a GPU here, into a wheel; a build that was stopped goes on",
+    )  # fmt: skip
+    parser.add_argument(
+        "--arch", metavar="TARGET", help="of the wheel: sm_80 (for 8.6 and 8.9, too), sm_90a or sm_100f"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("wheels"), metavar="DIR", help="where the wheel goes (default: %(default)s)"
+    )
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Compile what is not in the cache yet."""
+    """Compile what is not in the cache yet, or a wheel of kernels."""
+    if chosen.wheel:
+        return build_wheel(chosen)
+    if chosen.arch:
+        raise ValueError(f"--arch {chosen.arch}: only wheels (--wheel) are built for a GPU that is not here")
     device = open_device(chosen.device)
-    modules = [module for module in wanted_modules(device) if chosen.k in module[0]]
-    if not modules:
-        raise ValueError(f"-k {chosen.k}: no source of a kernel has this in its path")
-    build(modules, device, chosen.jobs)
+    build(of_sources(wanted_modules(device), chosen.k), device, chosen.jobs)
     return 0
+
+
+def build_wheel(chosen: argparse.Namespace) -> int:
+    """Compile a wheel of kernels for the target that is chosen."""
+    from . import kernel_wheel  # which lists modules as this file does
+
+    if chosen.arch not in kernel_wheel.TARGETS:
+        raise ValueError(f"--arch {chosen.arch}: expected one of {', '.join(kernel_wheel.TARGETS)}")
+    find_nvcc(), host_compiler()  # which listing modules does not need
+    modules = of_sources(kernel_wheel.wanted_modules(chosen.arch, chosen.jobs), chosen.k)
+    kernel_wheel.build(chosen.arch, modules, chosen.out, chosen.jobs, show_progress)
+    return 0
+
+
+def of_sources(modules: Sequence[Module], text: str) -> list[Module]:
+    """Return the modules whose source has a text in its path. Raises ValueError where there is none."""
+    found = [module for module in modules if text in module[0]]
+    if not found:
+        raise ValueError(f"-k {text}: no source of a kernel has this in its path")
+    return found
+
+
+def show_progress(built: Any, done: int, total: int) -> None:
+    """Draw a bar on the standard error output."""
+    bar = "#" * (30 * done // total)
+    print(f"\r[{bar:30}] {done} of {total}  {built!s:60.60}", end="", file=sys.stderr, flush=True)
 
 
 def build(modules: Sequence[Module], device: Any, jobs: int | None = None) -> None:
     """Compile modules in parallel, with progress on the standard error output."""
     started = time.perf_counter()
-
-    def progress(built: Any, done: int, total: int) -> None:
-        bar = "#" * (30 * done // total)
-        print(f"\r[{bar:30}] {done} of {total}  {built!s:60.60}", end="", file=sys.stderr, flush=True)
-
-    compile_all(modules, device.architecture, jobs, progress)
+    compile_all(modules, device.architecture, jobs, show_progress)
     print(
         f"\n{len(modules)} modules for {device.architecture} in {time.perf_counter() - started:.1f} s", file=sys.stderr
     )

@@ -22,6 +22,7 @@ from .emulated.toolchain import ARCHITECTURES, EmulatedToolchain
 from .errors import CompileError
 from .nvcc import Nvcc
 from .programs import require_finished
+from .shipped import shipped
 from .sources import Definitions, Kernel, Module, find_kernels, flatten, module
 
 Progress = Callable[["Module", int, int], None]
@@ -62,7 +63,10 @@ def _name(module: Module, architecture: str, flat_source: str) -> str:
 
 def is_built(module: Module, architecture: str) -> bool:
     """Whether build() will not have to compile."""
-    return _cached(_name(module, architecture, flatten(module.source))) is not None
+    flat_source = flatten(module.source)
+    if shipped(module, architecture, flat_source):
+        return True
+    return _cached(_name(module, architecture, flat_source)) is not None
 
 
 def _cached(name: str) -> tuple[Path, bytes] | None:
@@ -71,28 +75,31 @@ def _cached(name: str) -> tuple[Path, bytes] | None:
 
 
 def build(module: Module, architecture: str, *, rebuild: bool = False) -> tuple[Path, bytes]:
-    """The compiled module, from the cache or from the compiler: its file and its content.
+    """The compiled module, from a package, the cache or the compiler: its file and its content.
 
-    The file ends with a checksum. `rebuild` ignores what the cache has.
+    The file ends with a checksum. `rebuild` ignores what packages and the cache have.
     """
     flat_source = flatten(module.source)
+    if not rebuild and (found := shipped(module, architecture, flat_source)):
+        return found
     name = _name(module, architecture, flat_source)
     if not rebuild and (found := _cached(name)):
         return found
     folder = writable_folder()
     try:
-        return _built(module, architecture, flat_source, folder / name, rebuild)
+        return folder / name, built_at(folder / name, toolchain(architecture), module, flat_source, rebuild=rebuild)
     except OSError as error:  # full in the meantime, say
         given_up(folder, error)
         return build(module, architecture, rebuild=rebuild)  # in another folder, as long as there is one
 
 
-def _built(module: Module, architecture: str, flat_source: str, path: Path, rebuild: bool) -> tuple[Path, bytes]:
+def built_at(path: Path, tools: Toolchain, module: Module, flat_source: str, *, rebuild: bool = False) -> bytes:
+    """Return what a file has of a module, which is compiled into it where it is missing, damaged or to be rebuilt."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path.with_suffix(".lock")):
         if not rebuild and (content := verified(path)):
-            return path, content
-        return path, _compile(toolchain(architecture), module, flat_source, path)
+            return content
+        return _compile(tools, module, flat_source, path)
 
 
 def _compile(tools: Toolchain, module: Module, flat_source: str, path: Path) -> bytes:

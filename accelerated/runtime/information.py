@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from . import shipped
 from .cache import cache_folder, private_folder, problem_of
 from .devices import open_device
 from .emulated.toolchain import cuda_headers
@@ -43,6 +44,7 @@ def facts() -> dict[str, str]:
     return {
         "GPU": _tried(_gpu),
         "emulated device": _tried(lambda: open_device("emulated").name),
+        "shipped kernels": _tried(_shipped_kernels),
         **compilers(),
         "CUDA headers": _tried(lambda: f"{cuda_version()} in {cuda_headers()[0]}"),
         "kernel cache": _tried(_kernel_cache),
@@ -52,6 +54,13 @@ def facts() -> dict[str, str]:
 def _gpu() -> str:
     device: Any = open_device("gpu")
     return f"{device.name}, {device.architecture}, {device.multiprocessors} SMs, by {device.gpu.layer}"
+
+
+def _shipped_kernels() -> str:
+    found = shipped.archives()
+    if not found:
+        raise DeviceUnavailable("pip install 'dualdnn[gpu]'")
+    return ", ".join(f"{count} modules in {path}" for path, count in found.items())
 
 
 def _kernel_cache() -> str:

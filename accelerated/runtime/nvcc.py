@@ -19,11 +19,21 @@ template <class Arguments> struct ArgumentBytes<void(Arguments)> {
 """
 
 
+FORMAT = "1"  # of what wrap() puts behind a source; another one finds no module of an installed package
+
+
 class Nvcc:
     """CUDA's compiler, to a binary for one GPU architecture, sm_90 say."""
 
     suffix = ".cubin"
-    options = ("-cubin", "-std=c++17", "-O3", "--expt-relaxed-constexpr", "-lineinfo", "--diag-suppress=177")
+    options: tuple[str, ...] = (
+        "-cubin",
+        "-std=c++17",
+        "-O3",
+        "--expt-relaxed-constexpr",
+        "-lineinfo",
+        "--diag-suppress=177",
+    )
 
     def __init__(self, architecture: str) -> None:
         if not re.fullmatch(r"sm_\d+", architecture):
@@ -32,6 +42,10 @@ class Nvcc:
         number = architecture.removeprefix("sm_")
         # The instructions of one generation (wgmma, setmaxnreg) need its own target; the binary is for that GPU anyway.
         target = number + "a" if int(number) >= 90 else number
+        self._aim(target)
+
+    def _aim(self, target: str) -> None:
+        """Compile for a target, 90a say."""
         self.target = f"-gencode=arch=compute_{target},code=sm_{target}"
 
     @property
@@ -62,3 +76,16 @@ class Nvcc:
     def run(self, unit: Path, output: Path) -> subprocess.CompletedProcess[str]:
         command = [find_nvcc(), *self.options, self.target, f"-I{KERNELS}", "-o", str(output), "-x", "cu", str(unit)]
         return subprocess.run(command, capture_output=True, text=True)
+
+
+class ShippingNvcc(Nvcc):
+    """The compiler of modules for packages: without line information, which is three quarters of a binary and names
+    folders of this machine."""
+
+    options = tuple(option for option in Nvcc.options if option != "-lineinfo")
+
+    def __init__(self, target: str) -> None:
+        if not re.fullmatch(r"sm_\d+[af]?", target):
+            raise ValueError(f"target={target!r}: expected sm_, digits and perhaps a or f, sm_90a say")
+        super().__init__(target.rstrip("af"))
+        self._aim(target.removeprefix("sm_"))

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
 from .errors import DeviceUnavailable
 
 TOOLKIT = Path("/usr/local/cuda")  # where NVIDIA's installer puts it
+NVCC_WHEELS = "nvidia-cuda-nvcc nvidia-nvvm nvidia-cuda-crt nvidia-cuda-runtime nvidia-cuda-cccl"
+WHEEL_TOOLKIT = "nvidia/cu13"  # where NVIDIA's packages for Python put their parts of a toolkit
 
 
 @cache
@@ -34,11 +37,14 @@ def toolkits() -> list[Path]:
 
 
 def find_nvcc() -> str:
-    candidates = ("nvcc", *(str(toolkit / "bin" / "nvcc") for toolkit in toolkits()))
+    """Return the path of nvcc: on PATH, of a toolkit, or of NVIDIA's packages for Python."""
+    folders = [*toolkits(), *(Path(entry, WHEEL_TOOLKIT) for entry in sys.path)]
+    candidates = ("nvcc", *(str(folder / "bin" / "nvcc") for folder in folders))
     if found := _find_program(candidates, os.environ.get("PATH")):
         return found
     raise DeviceUnavailable(
         f"nvcc is missing: it is neither on PATH nor in CUDA_HOME/bin nor in {TOOLKIT}/bin; install the CUDA toolkit"
+        f" or: pip install {NVCC_WHEELS}"
     )
 
 

@@ -1,0 +1,174 @@
+"""``dualdnn build --wheel``: a wheel of compiled kernels, for machines that have no compiler.
+
+It has the modules of ``dualdnn build`` and of the sweeps (kernel_sweeps.py), for the GPUs that run binaries of its
+target. No GPU is needed: operations are planned on stand-ins for them. Compiled modules are kept in a folder beside the
+wheel, so that a build that was stopped goes on where it was.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import os
+import time
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from dualdnn.accelerated import __version__
+from dualdnn.accelerated.plans import plan
+from dualdnn.accelerated.runtime import sources
+from dualdnn.accelerated.runtime.compiler import built_at
+from dualdnn.accelerated.runtime.nvcc import ShippingNvcc
+from dualdnn.accelerated.runtime.shipped import PACKAGE, key_of, sealed
+from dualdnn.api.operations import Operation
+
+from . import build_ahead, kernel_sweeps
+from .build_ahead import Module, Progress
+
+LARGEST_WHEEL = 30_000_000  # bytes
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """What planning asks of a GPU that is not there."""
+
+    architecture: str
+    multiprocessors: int
+    shared_bytes_per_block: int
+    kind: str = "gpu"
+    compiles_in_background: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.architecture} of {self.multiprocessors} SMs"
+
+    def module_definitions(self, source: str, kernel: str, definitions: Any) -> Any:
+        return definitions
+
+
+# Target -> the name of its wheel, and the GPUs whose shared memory and SMs decide which modules there are
+TARGETS: dict[str, tuple[str, tuple[StandIn, ...]]] = {
+    "sm_80": ("sm80", (StandIn("sm_80", 108, 166912), StandIn("sm_86", 82, 101376), StandIn("sm_89", 128, 101376))),
+    "sm_90a": ("sm90", (StandIn("sm_90", 132, 232448), StandIn("sm_90", 114, 232448))),
+    "sm_100f": ("sm100", (StandIn("sm_100", 148, 232448),)),
+}
+# What the first of a target's GPUs is asked: everything that `dualdnn build` compiles, and every sweep; each is listed
+# by a process of its own.
+BUILT, SWEEPS = "dualdnn build", tuple(kernel_sweeps.PARTS)
+
+
+def listed(gpu: StandIn, part: str) -> list[Module]:
+    """Return the modules of one part: of ``dualdnn build``, or of a sweep."""
+    if part == BUILT:
+        return build_ahead.wanted_modules(gpu)
+    return list(modules_of(kernel_sweeps.PARTS[part](), gpu))
+
+
+def modules_of(operations: Iterable[Operation], gpu: StandIn) -> dict[Module, None]:
+    """Return the modules of the plans of operations."""
+    listing = build_ahead.Listing(gpu)
+    for operation in operations:
+        plan(build_ahead.of_few_steps(build_ahead.with_workspace(operation, gpu), gpu), listing)
+    return listing.modules
+
+
+def wanted_modules(target: str, jobs: int | None = None) -> list[Module]:
+    """Return the modules of a target's wheel, those first that take longest to compile."""
+    gpus = TARGETS[target][1]
+    with ProcessPoolExecutor(jobs or os.cpu_count()) as pool:
+        parts = [pool.submit(listed, gpu, part) for part in (BUILT, *SWEEPS) for gpu in gpus]
+        found = dict.fromkeys(module for part in parts for module in part.result())
+    return build_ahead.longest_first(found)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A module on its way into a wheel, compiled into a folder."""
+
+    module: sources.Module
+    folder: Path
+
+    @cached_property
+    def flat_source(self) -> str:
+        return sources.flatten(self.module.source)
+
+    @cached_property
+    def key(self) -> str:
+        return key_of(self.module, self.flat_source)
+
+    def sealed(self, target: str) -> bytes:
+        """Return the module as the archive has it, compiled unless the folder has it."""
+        path = self.folder / f"{self.key}.cubin"
+        return sealed(target, self.key, built_at(path, ShippingNvcc(target), self.module, self.flat_source))
+
+
+def compiled(parts: Sequence[Part], target: str, jobs: int | None, progress: Progress) -> Iterator[tuple[str, bytes]]:
+    """Yield the key of each module and what the archive has of it. The first error is raised when all were tried."""
+    errors = []
+    with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
+        running = {pool.submit(part.sealed, target): part for part in parts}
+        try:
+            for done, future in enumerate(as_completed(running), 1):
+                if error := future.exception():
+                    errors.append(error)
+                else:
+                    progress(running[future].module, done, len(running))
+                    yield running[future].key, future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)  # of a build that was stopped what has not begun
+    if errors:
+        raise errors[0]
+
+
+def archive(entries: Mapping[str, bytes]) -> bytes:
+    """Return an archive of modules by key. The same modules make the same bytes: entries have no times."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as out:  # each is compressed already
+        for key, content in sorted(entries.items()):
+            out.writestr(zipfile.ZipInfo(key), content)
+    return made.getvalue()
+
+
+def packed(data: bytes, target: str, out: Path) -> Path:
+    """Write the wheel that has an archive, and return its path."""
+    distribution = f"dualdnn_kernels_{TARGETS[target][0]}"
+    info = f"{distribution}-{__version__}.dist-info"
+    files = {
+        f"{PACKAGE}/{target}.zip": data,
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {distribution.replace('_', '-')}\nVersion: {__version__}\n"
+        f"Summary: Compiled kernels of dualdnn for {target}\nLicense: Apache-2.0\n".encode(),
+        f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: dualdnn build\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    files[f"{info}/RECORD"] = "".join([*(_recorded(*file) for file in files.items()), f"{info}/RECORD,,\n"]).encode()
+    path = out / f"{distribution}-{__version__}-py3-none-any.whl"
+    temporary = path.with_suffix(".tmp")
+    with zipfile.ZipFile(temporary, "w") as wheel:  # the archive is compressed already
+        for name, content in files.items():
+            wheel.writestr(zipfile.ZipInfo(name), content)
+    temporary.replace(path)
+    return path
+
+
+def _recorded(name: str, content: bytes) -> str:
+    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+    return f"{name},sha256={digest},{len(content)}\n"
+
+
+def build(target: str, modules: Sequence[Module], out: Path, jobs: int | None, progress: Progress) -> Path:
+    """Build the wheel of a target from these modules. Raises DeviceUnavailable without a compiler."""
+    started = time.perf_counter()
+    folder = out / f"build-{target}"
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = [Part(sources.module(*module), folder) for module in modules]
+    path = packed(archive(dict(compiled(parts, target, jobs, progress))), target, out)
+    nbytes, seconds = path.stat().st_size, time.perf_counter() - started
+    print(f"\n{path}: {len(parts)} modules, {nbytes / 1e6:.1f} MB, in {seconds:.0f} s")
+    if nbytes > LARGEST_WHEEL:
+        raise ValueError(f"{path} has {nbytes} bytes: a wheel of kernels has at most {LARGEST_WHEEL}")
+    return path

@@ -1,0 +1,147 @@
+"""Kernels of installed packages: found without a compiler, never loaded where they are damaged or made for something else."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from dualdnn.accelerated.runtime import compiler, information, programs, shipped
+from dualdnn.accelerated.runtime.errors import DeviceUnavailable
+from dualdnn.accelerated.runtime.nvcc import FORMAT, Nvcc, ShippingNvcc
+from dualdnn.accelerated.runtime.sources import Kernel, Module, flatten, module
+from dualdnn.conformance import kernel_wheel
+
+TARGET, ARCHITECTURE = "sm_90a", "sm_90"
+MODULES = [
+    module("tensor_arithmetic/tensor_arithmetic.cu", (("ELEMENT", element),)) for element in ("float", "half", "double")
+]
+IMAGES = [bytes([65 + number]) * 3000 for number in range(len(MODULES))]
+
+
+def keyed(target: str = TARGET) -> dict[str, bytes]:
+    keys = [shipped.key_of(each, flatten(each.source)) for each in MODULES]
+    return {key: shipped.sealed(target, key, image) for key, image in zip(keys, IMAGES, strict=True)}
+
+
+def installed(folder: Path, data: bytes, target: str = TARGET) -> Path:
+    """Put an archive where a wheel would, and return its path."""
+    path = folder / shipped.PACKAGE / f"{target}.zip"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    shipped._opened.cache_clear()
+    return path
+
+
+def served(architecture: str = ARCHITECTURE, flat_source: str | None = None) -> list[bytes | None]:
+    found = [shipped.shipped(each, architecture, flat_source or flatten(each.source)) for each in MODULES]
+    return [each and each[1] for each in found]
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """An empty folder of packages, without a compiler and with an empty cache."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("DUALDNN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CUDA_HOME", raising=False)
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr(programs, "TOOLKIT", tmp_path)
+    monkeypatch.setattr(programs, "WHEEL_TOOLKIT", "nowhere")
+    importlib.invalidate_caches()
+    yield tmp_path
+    shipped._opened.cache_clear()
+
+
+def test_modules_are_found_without_any_program(site, monkeypatch):
+    installed(site, kernel_wheel.archive(keyed()))
+    monkeypatch.setattr(subprocess, "run", None)
+    assert [compiler.build(each, ARCHITECTURE)[1] for each in MODULES] == IMAGES
+    assert all(compiler.is_built(each, ARCHITECTURE) for each in MODULES)
+    assert information.facts()["shipped kernels"] == f"3 modules in {site / shipped.PACKAGE / 'sm_90a.zip'}"
+
+
+def test_nothing_is_found_where_nothing_is_installed(site):
+    shipped._opened.cache_clear()
+    assert served() == [None] * 3
+    with pytest.raises(DeviceUnavailable, match="nvcc"):
+        compiler.build(MODULES[0], ARCHITECTURE)
+    assert information.facts()["shipped kernels"] == "missing: pip install 'dualdnn[gpu]'"
+
+
+def test_a_damaged_byte_anywhere_loses_at_most_one_module_or_all(site):
+    """Every 97th byte is flipped in turn: what is found is right, and damage in one module leaves its neighbours."""
+    data = kernel_wheel.archive(keyed())
+    entries = {info.filename: info.header_offset for info in zipfile.ZipFile(installed(site, data)).infolist()}
+    first = min(entries.values())
+    inside = range(first + 80, sorted(entries.values())[1] - 40, 7)  # in the first module's compressed bytes
+    for at in (*range(0, len(data), 97), *inside):
+        damaged = bytearray(data)
+        damaged[at] ^= 0x20
+        installed(site, bytes(damaged))
+        found = served()
+        assert all(each in (None, image) for each, image in zip(found, IMAGES, strict=True)), at
+        if at in inside:
+            assert found.count(None) == 1, at
+
+
+def test_a_truncated_archive_leaves_those_of_other_folders(site, monkeypatch):
+    data = kernel_wheel.archive(keyed())
+    installed(site / "first", data[:-100])
+    installed(site / "second", data)
+    for name in ("second", "first"):
+        monkeypatch.syspath_prepend(str(site / name))
+    importlib.invalidate_caches()
+    sys.modules.pop(shipped.PACKAGE, None)
+    shipped._opened.cache_clear()
+    assert served() == IMAGES
+
+
+def test_foreign_modules_are_not_loaded(site):
+    """Of an edited source, another GPU, another target's archive under this name, an entry under another's name."""
+    entries = keyed()
+    installed(site, kernel_wheel.archive(entries))
+    assert served(flat_source=flatten(MODULES[0].source) + "\n// edited") == [None] * 3
+    assert served("sm_80") == served("sm_100") == served("emulated") == [None] * 3
+    installed(site, kernel_wheel.archive(keyed("sm_80")))
+    assert served() == [None] * 3
+    first, second, third = entries
+    installed(site, kernel_wheel.archive({first: entries[second], second: entries[second], third: b"no xz stream"}))
+    assert served() == [None, IMAGES[1], None]
+
+
+@pytest.mark.parametrize(
+    "architecture, targets",
+    [
+        ("sm_80", ["sm_80"]),
+        ("sm_86", ["sm_86", "sm_85", "sm_84", "sm_83", "sm_82", "sm_81", "sm_80"]),
+        ("sm_90", ["sm_90a", "sm_90f", "sm_90"]),
+        ("sm_103", ["sm_103a", "sm_103f", "sm_100f", "sm_103", "sm_102", "sm_101", "sm_100"]),
+    ],
+)
+def test_targets_of_a_gpu(architecture, targets):
+    """Binaries run on later GPUs of their generation; those of a target with an a run on that GPU alone."""
+    assert shipped.targets(architecture) == targets
+
+
+def test_every_gpu_of_a_wheel_finds_it():
+    for target, (_, gpus) in kernel_wheel.TARGETS.items():
+        assert all(target in shipped.targets(gpu.architecture) for gpu in gpus)
+
+
+def test_the_format_is_that_of_the_variables_behind_a_source():
+    """They are no part of a module's key: whoever changes them raises FORMAT in nvcc.py and the hash here."""
+    text = Nvcc("sm_90").wrap(Module(Path("x.cu"), (("A", "1"),)), [Kernel("k", "", True, ("a", "b.c"))])
+    assert (FORMAT, hashlib.sha256(text.encode()).hexdigest()[:16]) == ("1", "10ef0b01d411a950")
+
+
+def test_modules_are_shipped_without_line_information():
+    assert "-lineinfo" in Nvcc.options and "-lineinfo" not in ShippingNvcc.options
+    assert ShippingNvcc("sm_100f").target == "-gencode=arch=compute_100f,code=sm_100f"
+    assert ShippingNvcc("sm_90a").target == Nvcc("sm_90").target
+    with pytest.raises(ValueError, match="target='90a'"):
+        ShippingNvcc("90a")

@@ -1,0 +1,128 @@
+"""`dualdnn build --wheel`: what is in a wheel of kernels, that a stopped build goes on, that pip installs it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from dualdnn import __version__
+from dualdnn.accelerated.runtime import shipped
+from dualdnn.accelerated.runtime.errors import CompileError
+from dualdnn.accelerated.runtime.nvcc import ShippingNvcc
+from dualdnn.accelerated.runtime.sources import flatten, module
+from dualdnn.conformance import build_ahead, kernel_sweeps, kernel_wheel
+from dualdnn.conformance.bench.rows import batch_training
+from dualdnn.conformance.command_line import main
+
+SOURCE = "tensor_arithmetic/tensor_arithmetic.cu"
+MODULES = [(SOURCE, (("COMPUTE", "float"), ("ELEMENT", element))) for element in ("float", "half", "double")]
+H100 = kernel_wheel.TARGETS["sm_90a"][1][0]
+
+
+@pytest.fixture
+def compilations(monkeypatch):
+    """A compiler that writes the definitions of a module as its binary, and refuses those that are added to a set."""
+    asked: list[str] = []
+    refused: set[str] = set()
+
+    def run(self, unit, output):
+        text = unit.read_text().partition("#include")[0]
+        asked.append(text)
+        failed = any(word in text for word in refused)
+        output.write_bytes(text.encode() * 10)
+        return subprocess.CompletedProcess([], int(failed), "", "refused")
+
+    monkeypatch.setattr(ShippingNvcc, "run", run)
+    return asked, refused
+
+
+def built(out, modules=MODULES):
+    return kernel_wheel.build("sm_90a", modules, out, 2, lambda *_: None)
+
+
+def test_a_build_that_failed_or_was_stopped_goes_on(tmp_path, compilations, capsys):
+    asked, refused = compilations
+    refused.add("double")
+    with pytest.raises(CompileError, match="refused"):
+        built(tmp_path)
+    assert len(asked) == 3 and not list(tmp_path.glob("*.whl"))
+    refused.clear()
+    first = built(tmp_path).read_bytes()
+    assert len(asked) == 4 and "double" in asked[-1]
+    assert built(tmp_path).read_bytes() == first and len(asked) == 4  # the same modules make the same wheel
+    damaged = next((tmp_path / "build-sm_90a").glob("*.cubin"))
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    assert built(tmp_path).read_bytes() == first and len(asked) == 5
+    assert re.search(r"dualdnn_kernels_sm90-\S+\.whl: 3 modules, 0\.0 MB, in \d+ s", capsys.readouterr().out)
+
+
+def test_pip_installs_the_wheel_and_its_modules_are_found(tmp_path, compilations):
+    path = built(tmp_path)
+    site = tmp_path / "site"
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-index",
+        "--no-deps",
+        "--target",
+        str(site),
+        str(path),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(site / shipped.PACKAGE / "sm_90a.zip") as archive:
+        assert len(archive.namelist()) == 3
+        for source, definitions in MODULES:
+            wanted = module(source, definitions)
+            key = shipped.key_of(wanted, flatten(wanted.source))
+            assert shipped.unsealed("sm_90a", key, archive.read(key)) == wanted.preamble.encode() * 10
+
+
+def test_a_wheel_that_is_too_large_is_an_error(tmp_path, compilations, monkeypatch):
+    monkeypatch.setattr(kernel_wheel, "LARGEST_WHEEL", 100)
+    with pytest.raises(ValueError, match="at most 100"):
+        built(tmp_path)
+
+
+def test_the_extra_gpu_takes_all_wheels_of_this_version():
+    wanted = {f"dualdnn-kernels-{name}=={__version__}" for name, _ in kernel_wheel.TARGETS.values()}
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert set(project["optional-dependencies"]["gpu"]) == wanted and project["version"] == __version__
+
+
+def test_sweeps_close_the_batches_of_a_network():
+    """Batch 24 and 100 of layers that are swept at powers of two have the modules of those, but for few."""
+    swept = set()
+    for operation in kernel_sweeps.batch_normalization():
+        if operation.x.dims[1:] == (256, 56, 56):
+            swept |= {*kernel_wheel.modules_of([operation], H100)}
+    held_out = [
+        batch_training(kind, (n, 256, 56, 56), layout) for kind, layout in kernel_sweeps.STORED for n in (24, 100)
+    ]
+    wanted = {*kernel_wheel.modules_of(held_out, H100)}
+    assert len(wanted) > 4 and len(wanted - swept) <= 1
+
+
+@pytest.mark.parametrize("part", kernel_sweeps.PARTS)
+def test_the_first_operations_of_every_sweep_are_planned(part):
+    operations = [operation for operation, _ in zip(kernel_sweeps.PARTS[part](), range(40), strict=False)]
+    assert len(operations) == 40 and kernel_wheel.modules_of(operations, H100)
+
+
+def test_targets_and_parts_that_are_not_there(tmp_path, capsys, monkeypatch):
+    assert main(["build", "--wheel", "--arch", "sm_70", "--out", str(tmp_path)]) == 2
+    assert "--arch sm_70: expected one of sm_80, sm_90a, sm_100f" in capsys.readouterr().err
+    assert main(["build", "--arch", "sm_90a"]) == 2
+    assert "only wheels" in capsys.readouterr().err
+    monkeypatch.setattr(kernel_wheel, "wanted_modules", lambda *_: MODULES)
+    monkeypatch.setattr(build_ahead, "find_nvcc", lambda: "nvcc")
+    assert main(["build", "--wheel", "--arch", "sm_90a", "-k", "nosuch/", "--out", str(tmp_path)]) == 2
+    assert "-k nosuch/" in capsys.readouterr().err
