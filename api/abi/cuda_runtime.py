@@ -3,6 +3,7 @@ with cudaMalloc and compute with libcudnn.so.8 on the reference backend."""
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
@@ -18,68 +19,51 @@ RUNTIMES = {
     "libcudart.so.11.0": 11080,
     "libcudart.so.12": 12000,
 }  # file, soname and version node -> what cudaRuntimeGetVersion says
-SOURCES = Path(__file__).parent
-
-# Functions that programs link and that answer "not supported"; a program that links any other one is told its name by the loader.
-MISSING_OF_THE_DRIVER = (
-    "cuModuleLoad", "cuModuleLoadData", "cuModuleLoadDataEx", "cuModuleLoadFatBinary", "cuModuleUnload", "cuModuleGetFunction",
-    "cuModuleGetGlobal_v2", "cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel", "cuFuncSetAttribute", "cuFuncGetAttribute",
-    "cuLinkCreate_v2", "cuLinkAddData_v2", "cuLinkComplete", "cuLinkDestroy", "cuCtxCreate_v2", "cuCtxDestroy_v2", "cuMemAllocManaged",
-    "cuMemAllocPitch_v2", "cuMemHostRegister_v2", "cuMemHostUnregister", "cuPointerGetAttribute", "cuStreamBeginCapture_v2",
-    "cuStreamEndCapture", "cuGraphInstantiate", "cuGraphLaunch", "cuGraphExecDestroy", "cuGraphDestroy", "cuTensorMapEncodeTiled",
-    "cuOccupancyMaxActiveBlocksPerMultiprocessor", "cuOccupancyMaxPotentialBlockSize", "cuLinkAddFile_v2", "cuStreamGetCtx", "cuMemcpy2D_v2", "cuMemcpy3D_v2", "cuLibraryLoadData", "cuLibraryGetKernel",
-)  # fmt: skip
-MISSING_OF_THE_RUNTIME = (
-    "cudaLaunchKernel", "cudaLaunchKernelExC", "cudaLaunchCooperativeKernel", "cudaLaunchHostFunc", "cudaFuncGetAttributes",
-    "cudaFuncSetAttribute", "cudaFuncSetCacheConfig", "cudaOccupancyMaxActiveBlocksPerMultiprocessor",
-    "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", "cudaMallocManaged", "cudaMallocPitch", "cudaMalloc3D", "cudaMalloc3DArray",
-    "cudaMallocArray", "cudaFreeArray", "cudaMallocFromPoolAsync", "cudaMemcpy3D", "cudaMemcpy3DAsync", "cudaMemcpyPeer",
-    "cudaMemcpyPeerAsync", "cudaMemcpyToSymbol", "cudaMemcpyFromSymbol", "cudaMemcpyToSymbolAsync", "cudaMemcpyFromSymbolAsync",
-    "cudaMemcpy2DFromArray", "cudaMemcpy2DFromArrayAsync", "cudaMemcpy2DToArray", "cudaMemcpy2DToArrayAsync", "cudaMemset2D",
-    "cudaMemset2DAsync", "cudaMemset3D", "cudaMemAdvise", "cudaMemPrefetchAsync", "cudaMemPoolCreate", "cudaMemPoolDestroy",
-    "cudaMemPoolGetAttribute", "cudaMemPoolSetAttribute", "cudaMemPoolTrimTo", "cudaDeviceGetDefaultMemPool", "cudaDeviceGetMemPool",
-    "cudaDeviceSetMemPool", "cudaDeviceCanAccessPeer", "cudaDeviceEnablePeerAccess", "cudaDeviceDisablePeerAccess", "cudaDeviceGetLimit",
-    "cudaDeviceSetLimit", "cudaDeviceGetPCIBusId", "cudaDeviceGetByPCIBusId", "cudaDeviceSetCacheConfig", "cudaChooseDevice",
-    "cudaHostRegister", "cudaHostUnregister", "cudaHostGetDevicePointer", "cudaIpcGetMemHandle", "cudaIpcOpenMemHandle",
-    "cudaIpcCloseMemHandle", "cudaIpcGetEventHandle", "cudaIpcOpenEventHandle", "cudaStreamAddCallback", "cudaStreamBeginCapture",
-    "cudaStreamEndCapture", "cudaStreamGetCaptureInfo", "cudaStreamGetPriority", "cudaStreamGetFlags", "cudaStreamAttachMemAsync",
-    "cudaGraphCreate", "cudaGraphInstantiate", "cudaGraphInstantiateWithFlags", "cudaGraphLaunch", "cudaGraphUpload", "cudaGraphDestroy",
-    "cudaGraphExecDestroy", "cudaGraphExecUpdate", "cudaGetSymbolAddress", "cudaGetSymbolSize", "cudaCreateTextureObject",
-    "cudaDestroyTextureObject", "cudaGetTextureObjectResourceDesc", "cudaGetTextureObjectTextureDesc", "cudaCreateSurfaceObject",
-    "cudaDestroySurfaceObject", "cudaCreateChannelDesc", "cudaGetChannelDesc", "cudaProfilerInitialize", "cudaProfilerStart",
-    "cudaProfilerStop", "cudaGetDriverEntryPoint",
-)  # fmt: skip
+SOURCES = Path(__file__).parent / "cuda"
+PARTS = {
+    "driver": ("objects.c", "devices.c", "memory.c", "copies.c", "streams.c"),
+    "runtime": ("runtime.c", "runtime_memory.c", "runtime_streams.c"),
+}  # each is compiled as one file, in this order
 
 
 def build_runtime(out: Path) -> list[Path]:
     """Write the driver and both runtimes below ``out``; returns their paths. A program finds them by LD_LIBRARY_PATH."""
     out.mkdir(parents=True, exist_ok=True)
-    made = [
-        _compiled(
-            out, DRIVER, "cuda_driver.c", MISSING_OF_THE_DRIVER, "return dualdnn_missing(__func__, &reported);", []
-        )
-    ]
+    made = [_compiled(out, DRIVER, "driver", [])]
     for name, version in RUNTIMES.items():
         options = [f"-DRUNTIME_VERSION={version}", f"-L{out}", f"-l:{DRIVER}", "-Wl,-rpath,$ORIGIN"]
-        body = "return noted(dualdnn_missing(__func__, &reported));"
-        made.append(_compiled(out, name, "cuda_runtime.c", MISSING_OF_THE_RUNTIME, body, options))
+        made.append(_compiled(out, name, "runtime", options))
     for path in made:
         link(out, path.name)
     return made
 
 
-def _compiled(out: Path, name: str, source: str, missing: tuple[str, ...], body: str, options: list[str]) -> Path:
-    text = (SOURCES / source).read_text(encoding="utf-8")
-    text += "".join(f"int {function}(void) {{ static int reported; {body} }}\n" for function in missing)
+def text_of(part: str) -> str:
+    """The source of the ``driver`` or the ``runtime``: the functions that work on memory of the host, and the other names.
+
+    names.json has the names of CUDA 11.8, 12.0 and 13.0 that the sources lack: those of another function (``same``), those of programs
+    with a default stream for each thread (``per_thread``, the name with a suffix), and those that answer "not supported".
+    """
+    names = json.loads((SOURCES / "names.json").read_text(encoding="utf-8"))[part]
+    aliases = names["same"] | {name: name[: -len("_ptds")] for name in names["per_thread"]}
+    lines = [f'#include "{SOURCES / file}"' for file in PARTS[part]]
+    lines += [f'int {name}(void) {{ return missing("{name}"); }}' for name in names["not_supported"]]
+    lines += [
+        f'extern __typeof__({other}) {name} __attribute__((alias("{other}")));' for name, other in aliases.items()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _compiled(out: Path, name: str, part: str, options: list[str]) -> Path:
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "gcc")[0]
     with tempfile.TemporaryDirectory() as folder:
-        file, script = Path(folder) / source, Path(folder) / "exports.map"
-        file.write_text(text, encoding="utf-8")
+        file, script = Path(folder) / f"{part}.c", Path(folder) / "exports.map"
+        file.write_text(text_of(part), encoding="utf-8")
         # The driver's names have no version.
         node = "" if name == DRIVER else f"{name} "
         script.write_text(f"{node}{{ global: cu*; __cuda*; dualdnn_*; local: *; }};\n")
         command = [
-            compiler, "-O2", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o", str(out / name), str(file), f"-Wl,-soname,{name}",
+            compiler, "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o", str(out / name), str(file), f"-Wl,-soname,{name}",
             f"-Wl,--version-script={script}", "-Wl,-z,defs", *options, "-lpthread", "-ldl",
         ]  # fmt: skip
         try:

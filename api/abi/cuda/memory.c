@@ -1,0 +1,173 @@
+/* The driver's memory: allocations of every kind, pools, and what is known of an address. */
+enum { PITCH = 512 };
+
+static int given_out(struct object *made, address *result) {
+  return made ? (*result = (address)(uintptr_t)made->base, SUCCESS) : OUT_OF_MEMORY;
+}
+int cuMemAlloc_v2(address *result, size_t size) {
+  return result && size ? given_out(add(DEVICE_MEMORY, size, 0, 0), result) : INVALID_VALUE;
+}
+int cuMemAllocManaged(address *result, size_t size, unsigned flags) {  /* attached to all streams, or to the host */
+  if (!result || !size || (flags != 1 && flags != 2)) return INVALID_VALUE;
+  return given_out(add(MANAGED_MEMORY, size, 0, flags), result);
+}
+int cuMemAllocPitch_v2(address *result, size_t *pitch, size_t width, size_t height, unsigned element) {
+  if (!result || !pitch || !width || !height || (element != 4 && element != 8 && element != 16)) return INVALID_VALUE;
+  size_t whole = (width + PITCH - 1) / PITCH * PITCH;
+  if (whole < width || height > SIZE_MAX / whole) return OUT_OF_MEMORY;
+  int status = cuMemAlloc_v2(result, whole * height);
+  return status ? status : (*pitch = whole, SUCCESS);
+}
+int cuMemFree_v2(address freed) {
+  void *base = (void *)(uintptr_t)freed;
+  return !freed || removed(DEVICE_MEMORY, base) || removed(MANAGED_MEMORY, base) ? SUCCESS : INVALID_VALUE;
+}
+int cuMemHostAlloc(void **result, size_t size, unsigned flags) {
+  if (!result || !size || flags > 7) return INVALID_VALUE;
+  struct object *made = add(HOST_MEMORY, size, 0, flags);
+  return made ? (*result = made->base, SUCCESS) : OUT_OF_MEMORY;
+}
+int cuMemAllocHost_v2(void **result, size_t size) { return cuMemHostAlloc(result, size, 0); }
+int cuMemFreeHost(void *freed) { return removed(HOST_MEMORY, freed) ? SUCCESS : INVALID_VALUE; }
+int cuMemHostRegister_v2(void *start, size_t size, unsigned flags) {
+  if (!start || !size || flags > 15) return INVALID_VALUE;
+  if (overlapping(start, size).kind) return ALREADY_REGISTERED;
+  return add(REGISTERED_MEMORY, size, start, flags) ? SUCCESS : OUT_OF_MEMORY;
+}
+int cuMemHostUnregister(void *start) { return removed(REGISTERED_MEMORY, start) ? SUCCESS : NOT_REGISTERED; }
+int cuMemHostGetDevicePointer_v2(address *result, void *inside, unsigned flags) {
+  int kind = around((uintptr_t)inside).kind;
+  if (!result || flags || (kind != HOST_MEMORY && kind != REGISTERED_MEMORY)) return INVALID_VALUE;
+  return *result = (address)(uintptr_t)inside, SUCCESS;
+}
+int cuMemHostGetFlags(unsigned *flags, void *inside) {
+  struct object found = around((uintptr_t)inside);
+  if (!flags || (found.kind != HOST_MEMORY && found.kind != REGISTERED_MEMORY)) return INVALID_VALUE;
+  return *flags = found.flags, SUCCESS;
+}
+int cuMemGetAddressRange_v2(address *base, size_t *size, address inside) {
+  struct object found = around(inside);
+  if (!found.kind) return NOT_FOUND;
+  if (base) *base = (address)(uintptr_t)found.base;
+  if (size) *size = found.size;
+  return SUCCESS;
+}
+int cuMemGetInfo_v2(size_t *unused, size_t *all) {
+  if (!unused || !all) return INVALID_VALUE;
+  cuDeviceTotalMem_v2(all, 0);
+  *unused = *all;
+  pthread_mutex_lock(&lock);
+  for (struct object *o = objects; o; o = o->next)
+    if (o->kind == DEVICE_MEMORY || o->kind == MANAGED_MEMORY) *unused -= o->size < *unused ? o->size : *unused;
+  pthread_mutex_unlock(&lock);
+  return SUCCESS;
+}
+/* Hints, and moves that move nothing; the arguments behind the range say where to. */
+int cuMemAdvise(address start, size_t size) {
+  return size && in_device(start, size) && around(start).kind == MANAGED_MEMORY ? SUCCESS : INVALID_VALUE;
+}
+int cuMemPrefetchAsync(address start, size_t size) { return cuMemAdvise(start, size); }
+int cuStreamAttachMemAsync(void *stream, address start, size_t size, unsigned flags) {
+  struct object found = around(start);
+  if (!is_stream(stream)) return INVALID_HANDLE;
+  if (found.kind != MANAGED_MEMORY || (size && size != found.size) || (flags != 1 && flags != 2 && flags != 4)) return INVALID_VALUE;
+  return SUCCESS;
+}
+
+/* Writes one attribute of an address, of as many bytes as its type has. */
+static int attribute_of(address inside, int attribute, void *result) {
+  struct object found = around(inside);
+  int on_device = found.kind == DEVICE_MEMORY || found.kind == MANAGED_MEMORY, on_host = found.kind > DEVICE_MEMORY;
+  if (!result || !found.kind) return INVALID_VALUE;
+  switch (attribute) {
+    case 1: *(void **)result = &context; return SUCCESS;
+    case 2: *(unsigned *)result = on_device ? 2 : 1; return SUCCESS;
+    case 3: *(address *)result = inside; return SUCCESS;
+    case 4: return on_host ? (*(void **)result = (void *)(uintptr_t)inside, SUCCESS) : INVALID_VALUE;
+    case 6: *(unsigned char *)result = 1; return SUCCESS;  /* synchronous operations */
+    case 7: *(unsigned long long *)result = found.id; return SUCCESS;
+    case 8: *(unsigned char *)result = found.kind == MANAGED_MEMORY; return SUCCESS;
+    case 9: *(int *)result = 0; return SUCCESS;
+    case 11: *(address *)result = (address)(uintptr_t)found.base; return SUCCESS;
+    case 12: *(size_t *)result = found.size; return SUCCESS;
+    case 13: *(unsigned char *)result = 1; return SUCCESS;  /* mapped */
+    default: return INVALID_VALUE;
+  }
+}
+int cuPointerGetAttribute(void *result, int attribute, address inside) { return attribute_of(inside, attribute, result); }
+/* Of memory that is none of the driver's every attribute is 0. */
+int cuPointerGetAttributes(unsigned count, const int *attributes, void **results, address inside) {
+  if (!count || !attributes || !results) return INVALID_VALUE;
+  for (unsigned i = 0; i < count; i++) {
+    if (attributes[i] == 2 && results[i]) *(unsigned *)results[i] = 0;
+    if ((attributes[i] == 1 || attributes[i] == 3 || attributes[i] == 4) && results[i]) *(void **)results[i] = 0;
+    attribute_of(inside, attributes[i], results[i]);
+  }
+  return SUCCESS;
+}
+
+static struct object default_pool = {.kind = POOL, .attributes = {1, 1, 1}};
+static handle current_pool = &default_pool;
+static int is_pool(handle pool) { return pool == &default_pool || known(POOL, pool); }
+int cuDeviceGetDefaultMemPool(handle *pool, int device) {
+  if (!pool) return INVALID_VALUE;
+  return device ? INVALID_DEVICE : (*pool = &default_pool, SUCCESS);
+}
+int cuDeviceGetMemPool(handle *pool, int device) {
+  if (!pool) return INVALID_VALUE;
+  return device ? INVALID_DEVICE : (*pool = current_pool, SUCCESS);
+}
+int cuDeviceSetMemPool(int device, handle pool) {
+  if (device) return INVALID_DEVICE;
+  return is_pool(pool) ? (current_pool = pool, SUCCESS) : INVALID_VALUE;
+}
+int cuMemPoolCreate(handle *pool, const void *properties) {
+  if (!pool || !properties) return INVALID_VALUE;
+  if (!(*pool = add(POOL, 0, 0, 0))) return OUT_OF_MEMORY;
+  for (int i = 0; i < FLAGS_ARE_INTS; i++) (*pool)->attributes[i] = 1;
+  return SUCCESS;
+}
+int cuMemPoolDestroy(handle pool) {
+  if (pool == current_pool) current_pool = &default_pool;
+  return removed(POOL, pool) ? SUCCESS : INVALID_VALUE;
+}
+static unsigned long long used_of(handle pool) {
+  unsigned long long used = 0;
+  pthread_mutex_lock(&lock);
+  for (struct object *o = objects; o; o = o->next) if (is_memory(o) && o->pool == pool) used += o->size;
+  pthread_mutex_unlock(&lock);
+  return used;
+}
+int cuMemPoolGetAttribute(handle pool, int attribute, void *result) {
+  if (!is_pool(pool) || !result || attribute < 1 || attribute >= POOL_ATTRIBUTES) return INVALID_VALUE;
+  unsigned long long value = attribute == USED || attribute == RESERVED ? used_of(pool) : pool->attributes[attribute - 1];
+  if (attribute <= FLAGS_ARE_INTS) *(int *)result = (int)value;
+  else *(unsigned long long *)result = value;
+  return SUCCESS;
+}
+int cuMemPoolSetAttribute(handle pool, int attribute, void *given) {
+  if (!is_pool(pool) || !given || attribute < 1 || attribute >= POOL_ATTRIBUTES) return INVALID_VALUE;
+  unsigned long long value = attribute <= FLAGS_ARE_INTS ? (unsigned long long)*(int *)given : *(unsigned long long *)given;
+  if (attribute == USED || attribute == RESERVED || (attribute > THRESHOLD && value)) return INVALID_VALUE;  /* highs can be reset */
+  return pool->attributes[attribute - 1] = value, SUCCESS;
+}
+int cuMemPoolTrimTo(handle pool, size_t kept) { (void)kept; return is_pool(pool) ? SUCCESS : INVALID_VALUE; }
+int cuMemPoolSetAccess(handle pool, const void *descriptions, size_t count) {
+  return is_pool(pool) && (descriptions || !count) ? SUCCESS : INVALID_VALUE;
+}
+int cuMemPoolGetAccess(int *flags, handle pool, const void *location) {
+  return flags && location && is_pool(pool) ? (*flags = 3 /* reading and writing */, SUCCESS) : INVALID_VALUE;
+}
+int cuMemAllocFromPoolAsync(address *result, size_t size, handle pool, void *stream) {
+  if (!is_stream(stream)) return INVALID_HANDLE;
+  if (!result || !size || !is_pool(pool)) return INVALID_VALUE;
+  struct object *made = add(DEVICE_MEMORY, size, 0, 0);
+  if (!made) return OUT_OF_MEMORY;
+  made->pool = pool;
+  unsigned long long used = used_of(pool);
+  for (int high = RESERVED_HIGH; high <= USED_HIGH; high += USED_HIGH - RESERVED_HIGH)
+    if (pool->attributes[high - 1] < used) pool->attributes[high - 1] = used;
+  return given_out(made, result);
+}
+int cuMemAllocAsync(address *result, size_t size, void *stream) { return cuMemAllocFromPoolAsync(result, size, current_pool, stream); }
+int cuMemFreeAsync(address freed, void *stream) { return is_stream(stream) ? cuMemFree_v2(freed) : INVALID_HANDLE; }

@@ -1,0 +1,121 @@
+/* libcuda.so.1 of a machine without a GPU: device memory is memory of the process. It knows every allocation and its size, streams,
+   events, memory pools and contexts, and one device. Work is done when its call returns. What it lacks answers
+   CUDA_ERROR_NOT_SUPPORTED and says its name once (names.json). Handles that it did not give out and memory outside of allocations
+   are refused. The driver is compiled as one file: objects.c, devices.c, memory.c, copies.c, streams.c and what is generated. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef unsigned long long address;
+typedef struct object *handle;
+enum {
+  SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_DEVICE = 101, INVALID_CONTEXT = 201, UNSUPPORTED_LIMIT = 215,
+  INVALID_HANDLE = 400, NOT_FOUND = 500, ALREADY_REGISTERED = 712, NOT_REGISTERED = 713, NOT_SUPPORTED = 801
+};
+/* The first four are memory, registered memory belongs to the program. */
+enum { DEVICE_MEMORY = 1, HOST_MEMORY, MANAGED_MEMORY, REGISTERED_MEMORY, STREAM, EVENT, POOL, CONTEXT };
+enum { ALIGNMENT = 256, MOST_NAMES = 2000 };
+enum { FLAGS_ARE_INTS = 3, THRESHOLD, RESERVED, RESERVED_HIGH, USED, USED_HIGH, POOL_ATTRIBUTES };  /* of a pool, counted from 1 */
+
+/* Everything that was given out, by the address that the caller knows it by. */
+struct object {
+  int kind;
+  unsigned flags;
+  char *base;
+  void *allocated;  /* what free takes */
+  size_t size;
+  unsigned long long id, attributes[POOL_ATTRIBUTES];
+  handle pool;  /* of memory */
+  struct timespec recorded;
+  int is_recorded;
+  struct object *next;
+};
+static struct object *objects;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int is_memory(const struct object *o) { return o->kind <= REGISTERED_MEMORY; }
+
+/* Memory reads as zero, as a GPU's does the first time. calloc leaves large blocks to the system, which gives pages when they are used. */
+static int with_memory(struct object *made, size_t size) {
+  if (size > SIZE_MAX - ALIGNMENT || !(made->allocated = calloc(1, size + ALIGNMENT - 1))) return 0;
+  made->base = (char *)(((uintptr_t)made->allocated + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+  return 1;
+}
+
+static struct object *add(int kind, size_t size, void *given, unsigned flags) {
+  static unsigned long long ids;
+  struct object *made = calloc(1, sizeof *made);
+  if (!made) return 0;
+  made->kind = kind;
+  made->size = size;
+  made->flags = flags;
+  made->base = given ? given : (char *)made;
+  if (is_memory(made) && !given && !with_memory(made, size)) { free(made); return 0; }
+  pthread_mutex_lock(&lock);
+  made->id = ++ids;
+  made->next = objects;
+  objects = made;
+  pthread_mutex_unlock(&lock);
+  return made;
+}
+
+static int removed(int kind, const void *base) {
+  pthread_mutex_lock(&lock);
+  struct object **link = &objects;
+  while (*link && !((*link)->kind == kind && (*link)->base == base)) link = &(*link)->next;
+  struct object *found = *link;
+  if (found) *link = found->next;
+  pthread_mutex_unlock(&lock);
+  if (!found) return 0;
+  free(found->allocated);
+  free(found);
+  return 1;
+}
+
+/* A copy of the memory that overlaps these bytes; kind 0 where none does. */
+static struct object overlapping(const void *start, size_t size) {
+  struct object found = {0};
+  pthread_mutex_lock(&lock);
+  for (struct object *o = objects; o && !found.kind; o = o->next)
+    if (is_memory(o) && (const char *)start < o->base + o->size && (const char *)start + size > o->base) found = *o;
+  pthread_mutex_unlock(&lock);
+  return found;
+}
+static struct object around(address inside) { return overlapping((void *)(uintptr_t)inside, 1); }
+
+static struct object *known(int kind, const void *base) {
+  struct object *found = 0;
+  pthread_mutex_lock(&lock);
+  for (struct object *o = objects; o && !found; o = o->next)
+    if (o->kind == kind && o->base == base) found = o;
+  pthread_mutex_unlock(&lock);
+  return found;
+}
+
+static int is_stream(const void *stream) { return (uintptr_t)stream <= 2 || known(STREAM, stream) != 0; }  /* 0, legacy, per thread */
+
+/* Whether so many bytes that the device can reach begin here: pinned and registered memory is the device's, too. */
+static int in_device(address start, size_t size) {
+  struct object found = around(start);
+  return size == 0 || (found.kind && start - (address)(uintptr_t)found.base + size <= found.size);
+}
+
+/* Says once what is missing; name is the same pointer in every call for one function. */
+int dualdnn_missing(const char *name) {
+  static const char *said[MOST_NAMES];
+  pthread_mutex_lock(&lock);
+  int i = 0;
+  while (i < MOST_NAMES && said[i] && said[i] != name) i++;
+  int first = i < MOST_NAMES && !said[i];
+  if (first) said[i] = name;
+  pthread_mutex_unlock(&lock);
+  if (first) fprintf(stderr, "dualdnn: %s: this CUDA has no such function: it is memory of the host, and runs no kernels\n", name);
+  return NOT_SUPPORTED;
+}
+__attribute__((noinline)) static int missing(const char *name) { return dualdnn_missing(name); }

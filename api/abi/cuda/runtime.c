@@ -1,0 +1,127 @@
+/* libcudart.so.11.0 and .12 of a machine without a GPU, on the driver of objects.c: the runtime's names, kinds of copies and last
+   error. Programs that nvcc compiled load and register their kernels; a launch answers cudaErrorNotSupported. The runtime is compiled
+   as one file: runtime.c, runtime_memory.c, runtime_streams.c and what is generated. */
+#include <stddef.h>
+#include <string.h>
+
+typedef unsigned long long address;
+int dualdnn_missing(const char *), dualdnn_error(int, const char **, const char **, const char **);
+int cuDriverGetVersion(int *), cuDeviceGetName(char *, int, int), cuDeviceGetAttribute(int *, int, int), cuDeviceTotalMem_v2(size_t *, int);
+int cuDeviceGetUuid(char *, int), cuDeviceGetPCIBusId(char *, int, int), cuDeviceGetByPCIBusId(int *, const char *);
+int cuDeviceCanAccessPeer(int *, int, int), cuDevicePrimaryCtxSetFlags_v2(int, unsigned), cuDevicePrimaryCtxGetState(int, unsigned *, int *);
+int cuCtxGetStreamPriorityRange(int *, int *), cuCtxGetLimit(size_t *, int), cuCtxSetLimit(int, size_t);
+int cuCtxGetCacheConfig(int *), cuCtxSetCacheConfig(int), cuCtxGetSharedMemConfig(int *), cuCtxSetSharedMemConfig(int);
+int cuGetProcAddress(const char *, void **, int, unsigned long long);
+
+enum { SUCCESS = 0, INVALID_VALUE = 1, INVALID_DIRECTION = 21, INVALID_DEVICE = 101, NOT_FOUND = 500, PEER_NOT_ENABLED = 705, NOT_SUPPORTED = 801 };
+static __thread int last;
+static int noted(int error) { if (error) last = error; return error; }  /* the driver's numbers are the runtime's from CUDA 10.1 on */
+
+__attribute__((noinline)) static int missing(const char *name) { return noted(dualdnn_missing(name)); }
+
+int cudaGetLastError(void) { int found = last; last = SUCCESS; return found; }
+int cudaPeekAtLastError(void) { return last; }
+const char *cudaGetErrorName(int number) {
+  const char *name, *of_runtime, *text;
+  return dualdnn_error(number, &name, &of_runtime, &text) ? "unrecognized error code" : of_runtime;
+}
+const char *cudaGetErrorString(int number) {
+  const char *name, *of_runtime, *text;
+  return dualdnn_error(number, &name, &of_runtime, &text) ? "unrecognized error code" : text;
+}
+
+int cudaRuntimeGetVersion(int *version) { return version ? (*version = RUNTIME_VERSION, SUCCESS) : noted(INVALID_VALUE); }
+int cudaDriverGetVersion(int *version) { return noted(cuDriverGetVersion(version)); }
+int cudaGetDeviceCount(int *count) { return count ? (*count = 1, SUCCESS) : noted(INVALID_VALUE); }
+int cudaGetDevice(int *device) { return device ? (*device = 0, SUCCESS) : noted(INVALID_VALUE); }
+int cudaSetDevice(int device) { return noted(device ? INVALID_DEVICE : SUCCESS); }
+int cudaInitDevice(int device, unsigned flags, unsigned are_given) {
+  return noted(are_given ? cuDevicePrimaryCtxSetFlags_v2(device, flags) : device ? INVALID_DEVICE : SUCCESS);
+}
+int cudaSetValidDevices(const int *devices, int count) {
+  if (count < 0 || (count && !devices)) return noted(INVALID_VALUE);
+  for (int i = 0; i < count; i++) if (devices[i]) return noted(INVALID_DEVICE);
+  return SUCCESS;
+}
+int cudaChooseDevice(int *device, const void *wanted) { return device && wanted ? (*device = 0, SUCCESS) : noted(INVALID_VALUE); }
+int cudaSetDeviceFlags(unsigned flags) { return noted(cuDevicePrimaryCtxSetFlags_v2(0, flags)); }
+int cudaGetDeviceFlags(unsigned *flags) { int active; return noted(cuDevicePrimaryCtxGetState(0, flags, &active)); }
+int cudaDeviceSynchronize(void) { return SUCCESS; }
+int cudaDeviceReset(void) { return SUCCESS; }
+int cudaCtxResetPersistingL2Cache(void) { return SUCCESS; }
+int cudaDeviceGetAttribute(int *value, int attribute, int device) { return noted(cuDeviceGetAttribute(value, attribute, device)); }
+int cudaDeviceGetStreamPriorityRange(int *least, int *greatest) { return noted(cuCtxGetStreamPriorityRange(least, greatest)); }
+int cudaDeviceGetLimit(size_t *value, int limit) { return noted(cuCtxGetLimit(value, limit)); }
+int cudaDeviceSetLimit(int limit, size_t value) { return noted(cuCtxSetLimit(limit, value)); }
+int cudaDeviceGetCacheConfig(int *config) { return noted(cuCtxGetCacheConfig(config)); }
+int cudaDeviceSetCacheConfig(int config) { return noted(cuCtxSetCacheConfig(config)); }
+int cudaDeviceGetSharedMemConfig(int *config) { return noted(cuCtxGetSharedMemConfig(config)); }
+int cudaDeviceSetSharedMemConfig(int config) { return noted(cuCtxSetSharedMemConfig(config)); }
+int cudaDeviceGetPCIBusId(char *text, int size, int device) { return noted(cuDeviceGetPCIBusId(text, size, device)); }
+int cudaDeviceGetByPCIBusId(int *device, const char *text) { return noted(cuDeviceGetByPCIBusId(device, text)); }
+int cudaDeviceCanAccessPeer(int *can, int device, int peer) { return noted(cuDeviceCanAccessPeer(can, device, peer)); }
+int cudaDeviceEnablePeerAccess(int peer, unsigned flags) { (void)peer; return noted(flags ? INVALID_VALUE : INVALID_DEVICE); }
+int cudaDeviceDisablePeerAccess(int peer) { return noted(peer ? INVALID_DEVICE : PEER_NOT_ENABLED); }
+int cudaDeviceGetP2PAttribute(int *value, int attribute, int from, int to) {
+  (void)from; (void)to;
+  return noted(value && attribute > 0 ? INVALID_DEVICE : INVALID_VALUE);  /* it takes two devices */
+}
+int cudaProfilerStart(void) { return SUCCESS; }
+int cudaProfilerStop(void) { return SUCCESS; }
+/* Devices of compute capability 1.3 and later have double precision. */
+int cudaSetDoubleForDevice(double *value) { return value ? SUCCESS : noted(INVALID_VALUE); }
+int cudaSetDoubleForHost(double *value) { return value ? SUCCESS : noted(INVALID_VALUE); }
+
+struct channels { int x, y, z, w, kind; };
+struct channels cudaCreateChannelDesc(int x, int y, int z, int w, int kind) { return (struct channels){x, y, z, w, kind}; }
+
+enum { FOUND, SYMBOL_NOT_FOUND };
+static int entry_point(const char *symbol, void **function, int version, unsigned long long flags, int *found) {
+  int status = cuGetProcAddress(symbol, function, version, flags);
+  if (found) *found = status == NOT_FOUND ? SYMBOL_NOT_FOUND : FOUND;
+  return noted(found && status == NOT_FOUND ? SUCCESS : status);
+}
+int cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version, unsigned long long flags, int *found) {
+  return entry_point(symbol, function, (int)version, flags, found);
+}
+#if RUNTIME_VERSION < 12000
+int cudaGetDriverEntryPoint(const char *symbol, void **function, unsigned long long flags) {
+  return entry_point(symbol, function, RUNTIME_VERSION, flags, 0);
+}
+#else
+int cudaGetDriverEntryPoint(const char *symbol, void **function, unsigned long long flags, int *found) {
+  return entry_point(symbol, function, RUNTIME_VERSION, flags, found);
+}
+#endif
+
+/* The fields that CUDA 11 and 12 have in one place; those behind them are left as they are, for their number is not the same. */
+struct properties {
+  char name[256], uuid[16], luid[8]; unsigned mask; size_t memory, shared; int registers, warp; size_t pitch; int threads, block[3], grid[3], clock;
+  size_t constant; int major, minor; size_t texture, texture_pitch; int overlap, multiprocessors;
+};
+static int properties_of(struct properties *p, int device) {
+  if (!p) return noted(INVALID_VALUE);
+  if (device) return noted(INVALID_DEVICE);
+  memset(p, 0, sizeof *p);
+  cuDeviceGetName(p->name, sizeof p->name, 0);
+  cuDeviceGetUuid(p->uuid, 0);
+  cuDeviceTotalMem_v2(&p->memory, 0);
+  const struct { int attribute, *field; } fields[] = {{12, &p->registers}, {10, &p->warp}, {1, &p->threads}, {2, p->block}, {3, p->block + 1},
+    {4, p->block + 2}, {5, p->grid}, {6, p->grid + 1}, {7, p->grid + 2}, {13, &p->clock}, {75, &p->major}, {76, &p->minor}, {16, &p->multiprocessors}};
+  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) cuDeviceGetAttribute(fields[i].field, fields[i].attribute, 0);
+  p->shared = 49152; p->constant = 65536; p->texture = 512; p->pitch = 2147483647;
+  return SUCCESS;
+}
+int cudaGetDeviceProperties(struct properties *p, int device) { return properties_of(p, device); }
+int cudaGetDeviceProperties_v2(struct properties *p, int device) { return properties_of(p, device); }
+
+/* What a program of nvcc's does before main. */
+static void *binary;
+void **__cudaRegisterFatBinary(void *given) { (void)given; return &binary; }
+void __cudaRegisterFatBinaryEnd(void **given) { (void)given; }
+void __cudaUnregisterFatBinary(void **given) { (void)given; }
+void __cudaRegisterFunction(void) {}
+void __cudaRegisterVar(void) {}
+char __cudaInitModule(void **given) { (void)given; return 1; }
+unsigned __cudaPushCallConfiguration(void) { return 0; }
+int __cudaPopCallConfiguration(void) { return noted(NOT_SUPPORTED); }

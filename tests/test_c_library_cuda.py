@@ -1,0 +1,241 @@
+"""The CUDA of machines without a GPU: every name of CUDA's headers links, and what is plain on memory of the host works."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+
+import pytest
+from dualdnn.accelerated.runtime.emulated.toolchain import cuda_headers
+from dualdnn.accelerated.runtime.errors import DeviceUnavailable
+from dualdnn.api.abi.cuda_runtime import DRIVER, RUNTIMES, build_runtime
+
+if shutil.which("gcc") is None or shutil.which("nm") is None:
+    pytest.skip("no C compiler", allow_module_level=True)
+
+# Names of the runtime of CUDA 11.8 that its header declared and later headers lack.
+OLD = """
+cudaBindSurfaceToArray cudaBindTexture cudaBindTexture2D cudaBindTextureToArray cudaBindTextureToMipmappedArray cudaUnbindTexture
+cudaGetSurfaceReference cudaGetTextureReference cudaGetTextureAlignmentOffset cudaMemcpyArrayToArray cudaMemcpyFromArray
+cudaMemcpyFromArrayAsync cudaMemcpyToArray cudaMemcpyToArrayAsync cudaSetDoubleForDevice cudaSetDoubleForHost
+cudaLaunchCooperativeKernelMultiDevice cudaDeviceGetSharedMemConfig cudaDeviceSetSharedMemConfig cudaFuncSetSharedMemConfig
+cudaThreadExit cudaThreadSynchronize cudaThreadGetLimit cudaThreadSetLimit cudaThreadGetCacheConfig cudaThreadSetCacheConfig
+cudaStreamGetCaptureInfo_v2 cudaSignalExternalSemaphoresAsync_v2 cudaWaitExternalSemaphoresAsync_v2 cudaGetDeviceProperties_v2
+cudaProfilerInitialize cudaCreateTextureObject_v2 cudaGetTextureObjectTextureDesc_v2
+"""
+CHECKS = """
+#include <stdio.h>
+#include <string.h>
+#define CHECK(call) do { int s = (call); if (s) { printf("%d: %s: %d\\n", __LINE__, #call, s); return 1; } } while (0)
+#define EXPECT(status, call) do { int s = (call); if (s != (status)) { printf("%d: %s is %d\\n", __LINE__, #call, s); return 1; } } while (0)
+#define TRUE(condition) EXPECT(1, (condition) != 0)
+"""
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory):
+    out = tmp_path_factory.mktemp("libraries")
+    build_runtime(out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def includes():
+    try:
+        return [f"-I{path}" for path in cuda_headers()]
+    except DeviceUnavailable as reason:
+        pytest.skip(str(reason))
+
+
+def exports(library):
+    listed = subprocess.run(["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True)
+    return {line.split()[-1].split("@")[0] for line in listed.stdout.splitlines()}
+
+
+def declared(header, includes, *options):
+    command = ["gcc", "-E", "-x", "c", *options, *includes, "-"]
+    read = subprocess.run(command, input=f"#include <{header}>\n", capture_output=True, text=True, check=True)
+    found = set(re.findall(r"\b(cu[A-Z]\w*|cuda[A-Z]\w*)\s*\(", read.stdout))
+    assert len(found) > 200
+    return found
+
+
+@pytest.mark.parametrize("options", [(), ("-DCUDA_API_PER_THREAD_DEFAULT_STREAM",)], ids=["", "per thread"])
+@pytest.mark.parametrize("library, header", [*((name, "cuda_runtime_api.h") for name in RUNTIMES), (DRIVER, "cuda.h")])
+def test_every_name_of_the_header_links(libraries, includes, library, header, options):
+    assert declared(header, includes, *options) <= exports(libraries / library)
+
+
+@pytest.mark.parametrize("library", RUNTIMES)
+def test_old_names_link(libraries, library):
+    assert set(OLD.split()) <= exports(libraries / library)
+
+
+def ran(libraries, includes, folder, text):
+    """What a program printed that uses CUDA's own headers and links by the names of build tools."""
+    source, program = folder / "program.c", folder / "program"
+    source.write_text(CHECKS + text)
+    command = ["gcc", "-Wall", *includes, str(source), f"-L{libraries}", "-lcudart", "-lcuda", "-o", str(program)]
+    subprocess.run(command, check=True)
+    environment = {"LD_LIBRARY_PATH": str(libraries)}
+    done = subprocess.run([str(program)], capture_output=True, text=True, timeout=60, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def test_fresh_memory_reads_as_zero(libraries, includes, tmp_path):
+    """Memory of the process that is used again is clean, of every kind, small and large."""
+    text = """
+    #include <cuda_runtime_api.h>
+    #include <stdlib.h>
+    int main(void) {
+      static const size_t sizes[] = {1, 96, 1000, 4096, 100000, 1 << 20};
+      for (int kind = 0; kind < 4; kind++)
+        for (int i = 0; i < 6; i++) {
+          size_t n = sizes[i];
+          char *mine = malloc(n), *fresh = 0;
+          memset(mine, 0x5a, n); free(mine);
+          CHECK(kind == 0 ? cudaMalloc((void **)&fresh, n) : kind == 1 ? cudaMallocManaged((void **)&fresh, n, cudaMemAttachGlobal)
+                : kind == 2 ? cudaMallocHost((void **)&fresh, n) : cudaMallocAsync((void **)&fresh, n, 0));
+          TRUE((size_t)fresh % 256 == 0);
+          for (size_t k = 0; k < n; k++) TRUE(fresh[k] == 0);
+          memset(fresh, 0x5a, n);
+          CHECK(kind == 2 ? cudaFreeHost(fresh) : cudaFree(fresh));
+        }
+      return 0;
+    }
+    """
+    ran(libraries, includes, tmp_path, text)
+
+
+def test_managed_and_registered_memory(libraries, includes, tmp_path):
+    text = """
+    #include <cuda_runtime_api.h>
+    int main(void) {
+      char *managed, *back, mine[64] = {3}, *device; unsigned flags; int can;
+      struct cudaPointerAttributes where; struct cudaMemLocation place = {cudaMemLocationTypeDevice, 0};
+      CHECK(cudaMallocManaged((void **)&managed, 64, cudaMemAttachGlobal));
+      EXPECT(cudaErrorInvalidValue, cudaMallocManaged((void **)&back, 0, cudaMemAttachGlobal));
+      EXPECT(cudaErrorInvalidValue, cudaMallocManaged((void **)&back, 64, 9));
+      CHECK(cudaPointerGetAttributes(&where, managed + 5));
+      TRUE(where.type == cudaMemoryTypeManaged && where.devicePointer == managed + 5 && where.hostPointer == managed + 5);
+      CHECK(cudaDeviceGetAttribute(&can, cudaDevAttrManagedMemory, 0)); TRUE(can);
+      managed[0] = 7;
+      CHECK(cudaMemcpy(mine, managed, 64, cudaMemcpyDeviceToHost)); TRUE(mine[0] == 7);
+      CHECK(cudaMemPrefetchAsync(managed, 64, place, 0, 0)); CHECK(cudaMemAdvise(managed, 64, cudaMemAdviseSetReadMostly, place));
+      EXPECT(cudaErrorInvalidValue, cudaMemPrefetchAsync(mine, 64, place, 0, 0));
+      CHECK(cudaStreamAttachMemAsync(0, managed, 0, cudaMemAttachSingle));
+      EXPECT(cudaErrorInvalidValue, cudaHostGetDevicePointer((void **)&device, mine, 0));
+      CHECK(cudaHostRegister(mine, 64, cudaHostRegisterMapped));
+      EXPECT(cudaErrorHostMemoryAlreadyRegistered, cudaHostRegister(mine + 8, 8, 0));
+      CHECK(cudaHostGetFlags(&flags, mine)); TRUE(flags == cudaHostRegisterMapped);
+      CHECK(cudaHostGetDevicePointer((void **)&device, mine + 1, 0)); TRUE(device == mine + 1);
+      CHECK(cudaMemcpy(device, managed, 8, cudaMemcpyDeviceToDevice)); TRUE(mine[1] == 7);
+      CHECK(cudaHostUnregister(mine)); EXPECT(cudaErrorHostMemoryNotRegistered, cudaHostUnregister(mine));
+      EXPECT(cudaErrorInvalidValue, cudaFree(mine)); CHECK(cudaFree(managed)); EXPECT(cudaErrorInvalidValue, cudaFree(managed));
+      TRUE(!strcmp(cudaGetErrorName(cudaErrorHostMemoryNotRegistered), "cudaErrorHostMemoryNotRegistered"));
+      return 0;
+    }
+    """
+    ran(libraries, includes, tmp_path, text)
+
+
+def test_rows_and_planes(libraries, includes, tmp_path):
+    text = """
+    #include <cuda_runtime_api.h>
+    int main(void) {
+      char host[2 * 3 * 5], back[2 * 3 * 5] = {0}, *rows; size_t pitch;
+      struct cudaPitchedPtr box; struct cudaExtent extent = {5, 3, 2};
+      for (int i = 0; i < 30; i++) host[i] = (char)(i + 1);
+      CHECK(cudaMalloc3D(&box, extent)); TRUE(box.pitch >= 5 && box.xsize == 5 && box.ysize == 3);
+      struct cudaMemcpy3DParms copy = {.srcPtr = {host, 5, 5, 3}, .dstPtr = box, .extent = extent, .kind = cudaMemcpyHostToDevice};
+      CHECK(cudaMemcpy3D(&copy));
+      TRUE(((char *)box.ptr)[(1 * 3 + 2) * box.pitch + 4] == 30);
+      struct cudaMemcpy3DParms part = {.srcPtr = box, .srcPos = {1, 1, 1}, .dstPtr = {back, 5, 5, 3}, .extent = {4, 2, 1}, .kind = cudaMemcpyDeviceToHost};
+      CHECK(cudaMemcpy3DAsync(&part, 0)); TRUE(back[0] == host[1 * 15 + 5 + 1] && back[5] == host[15 + 10 + 1] && back[4] == 0);
+      CHECK(cudaMemset3D(box, 9, (struct cudaExtent){2, 2, 2}));
+      TRUE(((char *)box.ptr)[3 * box.pitch + 1] == 9 && ((char *)box.ptr)[3 * box.pitch + 2] == 18);
+      part.extent.width = 6; part.dstPtr.pitch = 6; part.extent.depth = 9;
+      EXPECT(cudaErrorInvalidValue, cudaMemcpy3D(&part));
+      copy.srcArray = (cudaArray_t)8; EXPECT(cudaErrorNotSupported, cudaMemcpy3D(&copy));
+      CHECK(cudaMallocPitch((void **)&rows, &pitch, 5, 3)); TRUE(pitch % 256 == 0);
+      CHECK(cudaMemset2D(rows, pitch, 4, 5, 3)); EXPECT(cudaErrorInvalidValue, cudaMemset2D(rows, pitch, 4, 5, 4));
+      CHECK(cudaMemcpy2D(back, 5, rows, pitch, 5, 3, cudaMemcpyDefault)); TRUE(back[14] == 4);
+      CHECK(cudaMemcpyPeer(rows, 0, box.ptr, 0, 2)); TRUE(rows[0] == 9); EXPECT(cudaErrorInvalidDevice, cudaMemcpyPeer(rows, 1, box.ptr, 0, 2));
+      return 0;
+    }
+    """
+    ran(libraries, includes, tmp_path, text)
+
+
+def test_pools_streams_and_settings(libraries, includes, tmp_path):
+    text = """
+    #include <cuda_runtime_api.h>
+    static void called(void *data) { ++*(int *)data; }
+    static void CUDART_CB called_back(cudaStream_t stream, cudaError_t status, void *data) { *(int *)data += stream != 0 && status == 0; }
+    int main(void) {
+      cudaMemPool_t pool, own; cudaStream_t stream; cudaEvent_t first, last; enum cudaStreamCaptureStatus capturing;
+      enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed; struct cudaMemPoolProps props = {cudaMemAllocationTypePinned};
+      unsigned long long used, threshold = 1 << 20, id; unsigned flags; int calls = 0, priority, device = 9; char *a, name[32]; size_t limit; float ms;
+      CHECK(cudaDeviceGetDefaultMemPool(&pool, 0)); CHECK(cudaMemPoolCreate(&own, &props));
+      CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &threshold));
+      threshold = 0; CHECK(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &threshold)); TRUE(threshold == 1 << 20);
+      CHECK(cudaMallocFromPoolAsync((void **)&a, 640, own, 0));
+      CHECK(cudaMemPoolGetAttribute(own, cudaMemPoolAttrUsedMemCurrent, &used)); TRUE(used == 640);
+      CHECK(cudaFreeAsync(a, 0)); CHECK(cudaMemPoolGetAttribute(own, cudaMemPoolAttrUsedMemCurrent, &used)); TRUE(used == 0);
+      CHECK(cudaMemPoolGetAttribute(own, cudaMemPoolAttrUsedMemHigh, &used)); TRUE(used == 640);
+      CHECK(cudaMemPoolTrimTo(own, 0)); CHECK(cudaMemPoolDestroy(own)); EXPECT(cudaErrorInvalidValue, cudaMemPoolDestroy(own));
+      CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)); CHECK(cudaStreamGetFlags(stream, &flags)); TRUE(flags == cudaStreamNonBlocking);
+      CHECK(cudaStreamGetPriority(stream, &priority)); TRUE(priority == 0); CHECK(cudaStreamGetId(stream, &id));
+      CHECK(cudaStreamGetDevice(stream, &device)); TRUE(device == 0);
+      CHECK(cudaStreamGetCaptureInfo(stream, &capturing, NULL, NULL, NULL, NULL, NULL)); TRUE(capturing == cudaStreamCaptureStatusNone);
+      CHECK(cudaThreadExchangeStreamCaptureMode(&mode)); TRUE(mode == cudaStreamCaptureModeGlobal);
+      CHECK(cudaLaunchHostFunc(stream, called, &calls)); CHECK(cudaStreamAddCallback(stream, called_back, &calls, 0)); TRUE(calls == 2);
+      CHECK(cudaEventCreateWithFlags(&first, cudaEventDisableTiming)); CHECK(cudaEventCreate(&last));
+      CHECK(cudaEventRecord(first, stream)); CHECK(cudaEventRecord(last, stream));
+      EXPECT(cudaErrorInvalidResourceHandle, cudaEventElapsedTime(&ms, first, last));
+      CHECK(cudaDeviceSetLimit(cudaLimitMallocHeapSize, 123)); CHECK(cudaDeviceGetLimit(&limit, cudaLimitMallocHeapSize)); TRUE(limit == 123);
+      EXPECT(cudaErrorUnsupportedLimit, cudaDeviceGetLimit(&limit, 77));
+      CHECK(cudaDeviceGetPCIBusId(name, sizeof name, 0)); device = 9; CHECK(cudaDeviceGetByPCIBusId(&device, name)); TRUE(device == 0);
+      CHECK(cudaDeviceCanAccessPeer(&device, 0, 0)); TRUE(device == 0);
+      struct cudaChannelFormatDesc channels = cudaCreateChannelDesc(8, 16, 0, 0, cudaChannelFormatKindSigned);
+      TRUE(channels.x == 8 && channels.y == 16 && channels.z == 0 && channels.f == cudaChannelFormatKindSigned);
+      EXPECT(cudaErrorNotSupported, cudaGraphCreate(0, 0)); EXPECT(cudaErrorNotSupported, cudaGraphCreate(0, 0));
+      EXPECT(cudaErrorNotSupported, cudaGetLastError());
+      return 0;
+    }
+    """
+    done = ran(libraries, includes, tmp_path, text)
+    assert done.stderr.count("cudaGraphCreate:") == 1
+
+
+def test_driver(libraries, includes, tmp_path):
+    text = """
+    #include <cuda.h>
+    int main(void) {
+      CUcontext made, now; CUdeviceptr a, base; CUdevice device; size_t size, pitch; unsigned words[6] = {0}; int major, minor, managed = 0;
+      CUmemorytype type; void *results[] = {&type, &base}; CUpointer_attribute asked[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR};
+      void *function; CUdriverProcAddressQueryResult found;
+      CHECK(cuInit(0)); CHECK(cuDeviceGet(&device, 0)); CHECK(cuDeviceComputeCapability(&major, &minor, device)); TRUE(major == 8);
+      CHECK(cuCtxCreate(&made, NULL, 0, device)); CHECK(cuCtxGetCurrent(&now)); TRUE(now == made);
+      CHECK(cuCtxPopCurrent(&now)); TRUE(now == made); CHECK(cuCtxGetCurrent(&now)); TRUE(now != made);
+      CHECK(cuCtxSetCurrent(made)); CHECK(cuCtxDestroy(made)); EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuCtxSetCurrent(made));
+      CHECK(cuMemAllocPitch(&a, &pitch, 8, 3, 4)); CHECK(cuMemsetD2D32(a, pitch, 0x01020304, 2, 3)); CHECK(cuMemsetD16(a + pitch, 0x0506, 1));
+      CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = a, .srcPitch = pitch, .dstMemoryType = CU_MEMORYTYPE_HOST,
+                            .dstHost = words, .dstPitch = 8, .WidthInBytes = 8, .Height = 3};
+      CHECK(cuMemcpy2D(&copy)); TRUE(words[0] == 0x01020304 && words[2] == 0x01020506 && words[5] == 0x01020304);
+      copy.srcY = 1; EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D(&copy));
+      CHECK(cuPointerGetAttributes(2, asked, results, a + 3)); TRUE(type == CU_MEMORYTYPE_DEVICE && base == a);
+      CHECK(cuPointerGetAttributes(2, asked, results, (CUdeviceptr)words)); TRUE(type == 0);
+      CHECK(cuMemAllocManaged(&base, 64, CU_MEM_ATTACH_GLOBAL));
+      CHECK(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, base)); TRUE(managed == 1);
+      CHECK(cuMemcpy(base, a, 8)); TRUE(*(unsigned *)base == 0x01020304); CHECK(cuMemGetAddressRange(&base, &size, base + 9)); TRUE(size == 64);
+      CHECK(cuMemFree(base)); CHECK(cuMemFree(a));
+      CHECK(cuGetProcAddress("cuMemAlloc", &function, 13000, 0, &found)); TRUE(function == (void *)cuMemAlloc && found == CU_GET_PROC_ADDRESS_SUCCESS);
+      EXPECT(CUDA_ERROR_NOT_FOUND, cuGetProcAddress("cuNone", &function, 13000, 0, &found)); TRUE(found == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+      EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuModuleLoad(0, "none"));
+      return 0;
+    }
+    """
+    ran(libraries, includes, tmp_path, text)
