@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from . import api_log
+from . import api_log, releases
 from .descriptors import DESCRIPTORS, Descriptor
 from .document import Function, Parameter, functions
 from .enumerations import ENUMERATIONS, cudnnStatus_t
@@ -129,7 +129,7 @@ class _Documented:
         if value is None:
             if parameter.nullable or parameter.name in self.optional or base in ("cudaStream_t",):
                 return None
-            raise self.refuse(parameter, "is NULL")
+            return self._null(parameter)
         if base in DESCRIPTORS:
             if parameter.is_pointer:
                 return self._descriptors(parameter, value)
@@ -147,6 +147,12 @@ class _Documented:
         if base in ("double", "float") or (base == "void" and parameter.memory == "host" and parameter.name != "udata"):
             return self._number(parameter, value)
         return value
+
+    def _null(self, parameter: Parameter) -> None:
+        """Refuse a NULL, unless the release that is acted as takes it."""
+        error = self.refuse(parameter, "is NULL")
+        if not releases.serves(str(error.clause), error.message, {"argument": parameter.name}):
+            raise error
 
     def _handle(self, parameter: Parameter, value: Any) -> Handle:
         if not isinstance(value, Handle):
@@ -181,8 +187,10 @@ class _Documented:
                 raise TypeError("of another type")
             return enumeration(operator.index(value))
         except Exception:  # whatever a foreign object raises when it is asked for its value
-            text = f"is {shown(value)}, which is no enumerator of {enumeration.__name__}"
-            raise self.refuse(parameter, text) from None
+            error = self.refuse(parameter, f"is {shown(value)}, which is no enumerator of {enumeration.__name__}")
+            if (meant := releases.enumerator(str(error.clause), parameter.base_type, value)) is None:
+                raise error from None
+            return enumeration[meant]
 
     def _integer(self, parameter: Parameter, value: Any) -> int:
         lowest, highest = INTEGERS[parameter.base_type]
@@ -254,11 +262,10 @@ def documented(
             if api_log.active:
                 api_log.log_call(checks.function, arguments)
             try:
-                checked = [check(p, a) for p, a in zip(checks.parameters, arguments, strict=True)]
-                if checked and isinstance(checked[0], Handle):
-                    with checked[0].lock:
-                        return body(*checked)
-                return body(*checked)
+                if releases.in_use and arguments and isinstance(arguments[0], Handle):
+                    with releases.acting(arguments[0].release):
+                        return answer(arguments)
+                return answer(arguments)
             except CudnnError as error:
                 error.function = error.function or checks.name
                 raise
@@ -266,6 +273,13 @@ def documented(
                 raise failure(checks.function, "cudnnStatus_t/c08", error) from error
             except MemoryError as error:
                 raise exhausted(checks.function, error) from error
+
+        def answer(arguments: tuple[Any, ...]) -> Any:
+            checked = [check(p, a) for p, a in zip(checks.parameters, arguments, strict=True)]
+            if checked and isinstance(checked[0], Handle):
+                with checked[0].lock:
+                    return body(*checked)
+            return body(*checked)
 
         check = checks.check
         call.checks = checks  # type: ignore[attr-defined]
@@ -360,7 +374,11 @@ class _Computing:
         numbers = tuple(i for i in scalars if parameters[i].base_type in ("double", "float", "void"))
         self.scalars_of, self.numbers_of = _getter(scalars), _getter(numbers)
         # Which memory is NULL is part of the key, and so is what stands for descriptors that may be NULL or are arrays.
-        self.nullable = tuple(i for i in self.device if parameters[i].nullable or parameters[i].name in checks.optional)
+        self.nullable = tuple(
+            i
+            for i in self.device
+            if parameters[i].nullable or parameters[i].name in checks.optional or parameters[i].base_type in INTEGERS
+        )
         self.simple = not checks.optional and not any(
             parameters[i].is_pointer or parameters[i].nullable for i in self.described
         )
@@ -410,6 +428,12 @@ class _Computing:
             raise exhausted(self.checks.function, error) from error
 
     def _prepare(self, args: tuple[Any, ...], key: Any) -> _Prepared:
+        if releases.in_use:
+            with releases.acting(getattr(args[0], "release", None)):
+                return self._made(args, key)
+        return self._made(args, key)
+
+    def _made(self, args: tuple[Any, ...], key: Any) -> _Prepared:
         parameters = self.checks.parameters
         checked = [self.checks.check(p, a) for p, a in zip(parameters, args, strict=True)]
         handle: Handle = checked[0]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from . import releases
 from .enumerations import cudnnStatus_t
 from .operations import Backend, Buffer
 from .operations.buffers import checked_size
@@ -28,8 +29,10 @@ class Handle:
     handle is destroyed at the end.
     """
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, release: str | None = None) -> None:
+        """Make a handle of a backend; release: the one as which its calls are answered, None is the document."""
         self.backend: Any = backend  # a Backend, with what is its own
+        self.release = release
         self.stream: Any = None  # the backend's
         self.user_stream: Any = None  # what cudnnSetStream was given
         self.lock = free_in_children(threading.RLock())
@@ -93,6 +96,14 @@ class Handle:
 
     def __repr__(self) -> str:
         return f"<cudnnHandle_t {self.backend.description}{'' if self.alive else ', destroyed'}>"
+
+
+def release_named(name: str | None) -> str | None:
+    """Return the release that ``cudnnCreate(as_release=...)`` or DUALDNN_AS asks for; BAD_PARAM where it is none."""
+    try:
+        return releases.named(name)
+    except ValueError as error:
+        raise CudnnError(BAD_PARAM, "cudnnStatus_t/c05", f"as_release: {error}") from None
 
 
 def open_backend(backend: str | None, device: str | None) -> Any:

@@ -46,6 +46,7 @@ def data_type_among(
             status,
             clause,
             f"{name} has data type {spec.data_type.name}, supported are {names}",
+            data_type=spec.data_type.name,
         )
 
 

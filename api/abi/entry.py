@@ -13,7 +13,7 @@ from typing import Any
 
 from .. import cudnn
 from ..document import Function, functions
-from ..handle import Handle
+from ..handle import Handle, release_named
 from ..status import BAD_PARAM, INTERNAL_ERROR, NOT_SUPPORTED, CudnnError
 from .c_types import RESULTS, destroys
 from .marshalling import Marshalling
@@ -131,7 +131,7 @@ class Border:
 def create_handle() -> Handle:
     """A handle of the backend that DUALDNN_BACKEND names: reference (the default, on host memory), accelerated or crosscheck."""
     if os.environ.get("DUALDNN_BACKEND", "reference") == "reference":
-        return Handle(pointer_backend())
+        return Handle(pointer_backend(), release_named(None))
     return cudnn.cudnnCreate()
 
 

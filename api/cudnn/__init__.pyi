@@ -115,12 +115,13 @@ Memory: TypeAlias = object
 Callback: TypeAlias = Callable[[cudnnSeverity_t, Any, cudnnDebug_t, str], None]
 FUNCTIONS: dict[str, Callable[..., Any]]
 
-def cudnnCreate(*, backend: str | None = None, device: str | None = None) -> Handle:
+def cudnnCreate(*, backend: str | None = None, device: str | None = None, as_release: str | None = None) -> Handle:
     """A handle.
 
     backend: "reference", "accelerated" or "crosscheck"; default from DUALDNN_BACKEND, else accelerated where a GPU is
-        usable, else reference. device: "gpu" or "emulated" for the accelerated backend.
-    Errors: NOT_INITIALIZED without a usable GPU (c12). Source: 3.2.5.
+        usable, else reference. device: "gpu" or "emulated" for the accelerated backend. as_release: "8.9.7" or "9.19", whose
+        declared differences are then served; default from DUALDNN_AS, else the document, which is "8.0.3".
+    Errors: NOT_INITIALIZED without a usable GPU (c12), BAD_PARAM for a backend, device or release that is none. Source: 3.2.5.
     """
 
 class cudnnConvolutionBwdDataAlgoPerf_t(NamedTuple):

@@ -10,7 +10,7 @@ from .. import api_log
 from ..document import VERSION
 from ..enumerations import cudnnErrQueryMode_t, cudnnStatus_t
 from ..functions import documented
-from ..handle import Handle, open_backend
+from ..handle import Handle, open_backend, release_named
 from ..operations import BackendError
 from ..status import BAD_PARAM, INTERNAL_ERROR, INVALID_VALUE, MAPPING_ERROR, CudnnError, expect
 
@@ -18,14 +18,16 @@ SUCCESS = cudnnStatus_t.CUDNN_STATUS_SUCCESS
 CUDNN_VERSION = VERSION[0] * 1000 + VERSION[1] * 100 + VERSION[2]
 
 
-def cudnnCreate(*, backend=None, device=None):
+def cudnnCreate(*, backend=None, device=None, as_release=None):
     """A handle.
 
     backend: "reference", "accelerated" or "crosscheck"; default from DUALDNN_BACKEND, else accelerated where a GPU is
-        usable, else reference. device: "gpu" or "emulated" for the accelerated backend.
-    Errors: NOT_INITIALIZED without a usable GPU (c12). Source: 3.2.5.
+        usable, else reference. device: "gpu" or "emulated" for the accelerated backend. as_release: "8.9.7" or "9.19", whose
+        declared differences are then served; default from DUALDNN_AS, else the document, which is "8.0.3".
+    Errors: NOT_INITIALIZED without a usable GPU (c12), BAD_PARAM for a backend, device or release that is none. Source: 3.2.5.
     """
-    return Handle(open_backend(backend, device))
+    release = release_named(as_release)
+    return Handle(open_backend(backend, device), release)
 
 
 @documented(invalid={"handle": "c05"})

@@ -256,7 +256,7 @@ def cudnnPoolingBackward(handle, poolingDesc, alpha, yDesc, y, dyDesc, dy, xDesc
     for label, spec in (("yDesc", yDesc), ("xDesc", xDesc)):
         # NHWC is a format, and every format is supported; its wStride is C (docs/errata.md, D189).
         expect(1 in (spec.strides[-1], spec.strides[1]), NOT_SUPPORTED, f"{name}/c14",
-               f"{label} has strides {spec.strides}: wStride must be 1, or cStride as in NHWC")  # fmt: skip
+               f"{label} has strides {spec.strides}: wStride must be 1, or cStride as in NHWC", limit="wStride")  # fmt: skip
     _positions_fit(poolingDesc, xDesc, yDesc, f"{name}/c14")
     writable_layout(dxDesc=dxDesc)
     alpha, beta = scaling(alpha, dxDesc), scaling(beta, dxDesc)

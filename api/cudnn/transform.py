@@ -128,7 +128,8 @@ def cudnnTransformTensor(handle, alpha, xDesc, x, beta, yDesc, y):
     """
     same_dims("cudnnTransformTensor/c10", xDesc=xDesc, yDesc=yDesc)
     expect(xDesc.scalar_type == yDesc.scalar_type, BAD_PARAM, "cudnnTransformTensor/c11",
-           f"data types differ: xDesc {xDesc.data_type.name}, yDesc {yDesc.data_type.name}")  # fmt: skip
+           f"data types differ: xDesc {xDesc.data_type.name}, yDesc {yDesc.data_type.name}",
+           is_converted=_is_converted(xDesc.scalar_type, yDesc.scalar_type))  # fmt: skip
     writable_layout(yDesc=yDesc)
     return TransformTensor(scaling(alpha, yDesc), scaling(beta, yDesc), xDesc, yDesc)
 
@@ -207,15 +208,20 @@ def _check(function, transform, alpha, source, beta, destination):
         expect(spec.format in FORMATS if hasattr(spec, "format") else spec.vector_length == 1, NOT_SUPPORTED, f"{function}/c15",
                f"{name} has data type {spec.data_type.name} in CUDNN_TENSOR_NCHW_VECT_C, supported are NCHW and NHWC")  # fmt: skip
     kinds = (source.data_type, destination.data_type)
-    convertible = kinds[0] == kinds[1] or (all(kind in CONVERTED for kind in kinds) and kinds not in NOT_CONVERTED)
     expect(
-        convertible,
+        kinds[0] == kinds[1] or _is_converted(*kinds),
         NOT_SUPPORTED,
         f"{function}/c15",
         f"srcDesc has type {kinds[0].name}, it is not converted into {kinds[1].name} of destDesc",
     )
     expect(unfolds(transform) or not _changes(transform) or (alpha, beta) == (1, 0), NOT_SUPPORTED, f"{function}/c16",
            f"alpha is {alpha} and beta is {beta}, folding and padding take 1 and 0 only")  # fmt: skip
+
+
+def _is_converted(source, destination):
+    """Whether a type is converted into another one."""
+    kinds = (source, destination)
+    return all(kind in CONVERTED for kind in kinds) and kinds not in NOT_CONVERTED
 
 
 def _ordered_as(spec, tensor_format):

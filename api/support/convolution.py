@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 from ..enumerations import (
     cudnnActivationMode_t,
@@ -98,6 +99,17 @@ class Problem:
         """Some row of table 17 has these tensor types, whatever it computes in."""
         types = (self.x.data_type, self.w.data_type, self.y.data_type)
         return any((c.x, c.w, c.y) == types for c in CONFIGURATIONS)
+
+
+def facts(problem: Problem, algorithm: IntEnum) -> dict[str, Any]:
+    """Return what decides whether a release takes a problem that no table has (served.json)."""
+    configuration = problem.configuration
+    return {
+        "algorithm": algorithm.name,
+        "spatial": problem.convolution.rank,
+        "filter_format": problem.w.format.name,
+        "configuration": configuration and configuration.name,
+    }
 
 
 Rule = tuple[str, Callable[[Problem], bool]]

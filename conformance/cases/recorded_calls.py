@@ -48,10 +48,11 @@ def obstacle(record: Record) -> str:
 
 
 def applies(subject: str) -> bool:
-    """NVIDIA's libraries are recorded, not held to what another release answered."""
+    """NVIDIA's libraries are recorded, not held to what another release answered; what ours answer as a release is held elsewhere."""
     kind, _, rest = subject.partition(":")
     library = kind == "library" and not is_vendor_library(Path(rest))
-    return library or is_recorded(subject) or kind in ("reference", "accelerated", "crosscheck")
+    ours = kind in ("reference", "accelerated", "crosscheck") and "@" not in subject
+    return library or is_recorded(subject) or ours
 
 
 def held(subject) -> None:

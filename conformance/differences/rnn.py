@@ -37,6 +37,17 @@ declare(
             says=("succeeded, not BAD_PARAM by cudnnSetRNNDescriptor_v8/c32",),
         ),
         Difference(
+            "V-rnn-null-lengths",
+            "cudnnRNNForward",
+            ("cudnnRNNForward/c16", "cudnnRNNBackwardData_v8/c26", "cudnnRNNBackwardWeights_v8/c26"),
+            "devSeqLengths must not be NULL.",
+            "Since 8.9.1 it is not read, and clients pass NULL.",
+            "BAD_PARAM: the sections (D339).",
+            subjects=("vendor-9*",),
+            cases=("rnn_forward/test_wrong_arguments*", "rnn_backward/test_wrong_arguments*"),
+            says=("succeeded, not BAD_PARAM by cudnnRNN*",),
+        ),
+        Difference(
             "V-rnn-clip-range",
             "cudnnRNNForward",
             ("cudnnRNNSetClip_v8/c06",),

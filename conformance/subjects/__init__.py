@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dualdnn.accelerated.runtime.device import Device
-from dualdnn.api import cudnn, miopen
+from dualdnn.api import cudnn, miopen, releases
 from dualdnn.api.status import NOT_INITIALIZED, CudnnError
 
 from .library import LibrarySubject, NotRunnable, find_vendor_library, is_vendor_library
@@ -23,8 +23,8 @@ __all__ = [
 ]
 
 SPELLINGS = (
-    "reference, accelerated, accelerated:gpu, accelerated:emulated, crosscheck, crosscheck:emulated, library:PATH, vendor, "
-    "recorded, recorded:PATH"
+    "reference, accelerated, accelerated:gpu, accelerated:emulated, crosscheck, crosscheck:emulated, each also as a release that it acts "
+    f"as ({', '.join(f'reference@{release}' for release in releases.RELEASES)}), library:PATH, vendor, recorded, recorded:PATH"
 )
 
 
@@ -40,6 +40,8 @@ class OwnSubject:
     computes = True  # handles can be made, and calls that compute run
 
     def __init__(self, name: str) -> None:
+        name, _, release = name.partition("@")
+        self.release = releases.named(release or releases.DOCUMENT)
         backend, _, device = name.partition(":")
         self.backend, self.device = backend, device or None
         self.cudnn = cudnn
@@ -48,6 +50,8 @@ class OwnSubject:
         self.description = handle.backend.description
         cudnn.cudnnDestroy(handle)
         self.name = f"{backend}:{self.device}" if backend != "reference" else backend
+        if self.release:
+            self.name, self.description = f"{self.name}@{self.release}", f"{self.description}, as {self.release}"
 
     @property
     def has_gpu(self) -> bool:
@@ -61,14 +65,18 @@ class OwnSubject:
         """A handle of its own; raises where the backend's device cannot be had."""
         if self.backend != "reference" and self.device is None:
             try:
-                handle = cudnn.cudnnCreate(backend=self.backend, device="gpu")
+                handle = cudnn.cudnnCreate(backend=self.backend, device="gpu", as_release=self._as)
                 self.device = "gpu"
                 return handle
             except CudnnError as error:
                 if error.status != NOT_INITIALIZED:
                     raise
                 self.device = "emulated"
-        return cudnn.cudnnCreate(backend=self.backend, device=self.device)
+        return cudnn.cudnnCreate(backend=self.backend, device=self.device, as_release=self._as)
+
+    @property
+    def _as(self) -> str:
+        return self.release or releases.DOCUMENT
 
     def implements(self, function: str) -> bool:
         return hasattr(miopen if function.startswith("miopen") else cudnn, function)
@@ -81,6 +89,7 @@ class ForeignSubject:
     """A shared library: judged by status alone, unless its messages cite clauses; what it does differently is listed, not forbidden."""
 
     ours = is_python = False
+    release = None
 
     def __init__(self, name: str, path: Any) -> None:
         self.library = LibrarySubject(path)
@@ -142,6 +151,7 @@ def open_subject(name: str) -> Subject:
         return ForeignSubject("vendor", path)
     if is_recorded(name):
         return RecordedSubject(name)
+    kind, _, rest = name.partition("@")[0].partition(":")
     if kind in ("reference", "accelerated", "crosscheck") and rest in ("", "gpu", "emulated"):
         return OwnSubject(name)
     raise ValueError(f"subject {name!r} is none of {SPELLINGS}")

@@ -25,6 +25,7 @@ class RecordedSubject:
 
     ours = is_python = cites_clauses = survives_stray_pointers = knows_sizes = False
     has_gpu = computes = False
+    release = None
     shows = ("cpu", "gpu", "both")
 
     def __init__(self, name: str) -> None:

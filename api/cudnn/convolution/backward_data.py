@@ -8,7 +8,7 @@ from ...functions import computing
 from ...operations import ConvolutionBackwardData
 from ...relations import same_data_type, scaling, writable_layout
 from ...status import BAD_PARAM, NOT_SUPPORTED, expect
-from ...support.convolution import Problem
+from ...support.convolution import Problem, facts
 from ...support.convolution_gradients import data_unsupported
 from .descriptors import output_dims
 from .forward import with_workspace
@@ -22,6 +22,7 @@ CLAUSES: Mapping[str, str] = {
     "data_types": f"{_D}/c26",
     "channels": f"{_D}/c27",
     "dy_dims": f"{_D}/c28",
+    "table": f"{_D}/c31",
 }
 
 
@@ -39,7 +40,7 @@ def check_data_problem(problem: Problem, clauses: Mapping[str, str] = CLAUSES) -
            f"dyDesc is {dy.dims}, the convolution of dxDesc and wDesc gives {dims}")  # fmt: skip
 
 
-def check_data_support(problem, algorithm):
+def check_data_support(problem, algorithm, clauses=CLAUSES):
     """Raise NOT_SUPPORTED unless the algorithm takes the problem, whose descriptors fit each other."""
     dx, w = problem.x, problem.w
     expect(dx.rank in (4, 5), NOT_SUPPORTED, f"{_D}/c30",
@@ -48,7 +49,7 @@ def check_data_support(problem, algorithm):
     expect(w.dims[0] % groups == 0, NOT_SUPPORTED, f"{_D}/c32",
            f"the output channels of dyDesc and wDesc, {w.dims[0]}, must be a multiple of the {groups} groups")  # fmt: skip
     reason = data_unsupported(problem, algorithm)
-    expect(reason is None, NOT_SUPPORTED, f"{_D}/c31", str(reason))
+    expect(reason is None, NOT_SUPPORTED, clauses["table"], str(reason), **facts(problem, algorithm))
     writable_layout(dxDesc=dx)
 
 

@@ -8,7 +8,7 @@ from ...functions import computing
 from ...operations import ConvolutionBackwardFilter
 from ...relations import same_data_type, scaling
 from ...status import BAD_PARAM, NOT_SUPPORTED, expect
-from ...support.convolution import Problem
+from ...support.convolution import Problem, facts
 from ...support.convolution_gradients import filter_unsupported
 from .descriptors import output_dims
 from .forward import with_workspace
@@ -24,6 +24,7 @@ CLAUSES: Mapping[str, str] = {
     "channels": f"{_F}/c45",
     "groups": f"{_F}/c46",
     "dy_dims": INCORRECT,
+    "table": f"{_F}/c49",
 }
 
 
@@ -44,7 +45,7 @@ def check_filter_problem(problem: Problem, clauses: Mapping[str, str] = CLAUSES)
            f"dyDesc is {dy.dims}, the convolution of xDesc and dwDesc gives {dims}")  # fmt: skip
 
 
-def check_filter_support(problem, algorithm):
+def check_filter_support(problem, algorithm, clauses=CLAUSES):
     """Raise NOT_SUPPORTED unless the algorithm takes the problem, whose descriptors fit each other."""
     rank = problem.x.rank
     expect(
@@ -54,7 +55,7 @@ def check_filter_support(problem, algorithm):
         f"xDesc, dyDesc and dwDesc have {rank} dimensions, supported are 4 and 5",
     )
     reason = filter_unsupported(problem, algorithm)
-    expect(reason is None, NOT_SUPPORTED, f"{_F}/c49", str(reason))
+    expect(reason is None, NOT_SUPPORTED, clauses["table"], str(reason), **facts(problem, algorithm))
 
 
 @computing(

@@ -19,7 +19,7 @@ from ...operations import (
 from ...operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8x32
 from ...relations import data_type_among, scaling, writable_layout
 from ...status import BAD_PARAM, NOT_SUPPORTED, expect
-from ...support.convolution import IMPLICIT_PRECOMP_GEMM, Problem, unsupported
+from ...support.convolution import IMPLICIT_PRECOMP_GEMM, Problem, facts, unsupported
 from .descriptors import output_dims
 
 _F = "cudnnConvolutionForward"
@@ -69,7 +69,7 @@ def check_support(problem, algorithm, clauses=CLAUSES):
     expect(y.dims == dims, NOT_SUPPORTED, clauses["output_size"],
            f"yDesc is {y.dims}, cudnnGetConvolutionNdForwardOutputDim gives {dims}")  # fmt: skip
     reason = unsupported(problem, algorithm)
-    expect(reason is None, NOT_SUPPORTED, clauses["table"], str(reason))
+    expect(reason is None, NOT_SUPPORTED, clauses["table"], str(reason), **facts(problem, algorithm))
     writable_layout(yDesc=y)
 
 
@@ -164,6 +164,7 @@ def _check_bias(problem, bias):
     filters = problem.w.dims[0]
     expect(bias.rank == problem.x.rank and bias.dims[1] == filters and max(bias.dims[2:]) == 1, NOT_SUPPORTED, f"{_B}/c33",
            f"biasDesc is {bias.dims}, {(1, filters) + (1,) * (problem.x.rank - 2)} is needed")  # fmt: skip
+    wanted = problem.y.data_type if wanted is None else wanted
     expect(bias.data_type == wanted, NOT_SUPPORTED, f"{_B}/c34",
            f"biasDesc has data type {bias.data_type.name}, {problem.configuration.name} needs {wanted.name}")  # fmt: skip
 

@@ -31,7 +31,7 @@ class Search:
 
     tensor_op: algorithms that have a CUDNN_TENSOR_OP_MATH variant. unordered: algorithms whose sums have no fixed order by their enumerators'
     texts. operation: what computes a problem by an algorithm. check_problem: raises where the descriptors do not fit each other, by the
-    clauses of a call. check_support: raises where the algorithm does not take the problem. entry: the documented structure of a result.
+    clauses of a call. check_support: raises where the algorithm does not take the problem, likewise. entry: the documented structure of a result.
 
     What follows from descriptors alone is remembered by the handle, beside its prepared calls.
     """
@@ -41,7 +41,7 @@ class Search:
     unordered: tuple[IntEnum, ...]
     operation: Callable[[Problem, ConvolutionSpec, Any], Any]
     check_problem: Callable[[Problem, Mapping[str, str]], None]
-    check_support: Callable[[Problem, Any], None]
+    check_support: Callable[[Problem, Any, Mapping[str, str]], None]
     entry: Callable[..., Any]
 
     @property
@@ -54,7 +54,7 @@ class Search:
 
         def found() -> int:
             self.check_problem(problem, clauses)
-            self.check_support(problem, algorithm)
+            self.check_support(problem, algorithm, clauses)
             return int(handle.backend.workspace_bytes(self.operation(problem, problem.convolution, algorithm)))
 
         return int(handle.remembered((self, problem, algorithm), found))
@@ -145,7 +145,7 @@ class Search:
         taken, refused = [], []
         for operation in self.candidates(problem):
             try:
-                self.check_support(problem, operation.algo)
+                self.check_support(problem, operation.algo, clauses)
                 taken.append(replace(operation, workspace_bytes=handle.backend.workspace_bytes(operation)))
             except CudnnError as error:
                 refused.append(self._result(operation, error.status, UNMEASURED))

@@ -157,6 +157,7 @@ def test_the_workspace_is_that_of_the_most_demanding_algorithm(handle, monkeypat
     size, asked = getattr(miopen, f"miopenConvolution{name}GetWorkSpaceSize"), set()
     for most in (-1, 1):
         with monkeypatch.context() as patched:
+            patched.setattr(handle.cudnn, "prepared", {})  # what the true backend answered
             patched.setattr(
                 handle.backend,
                 "workspace_bytes",

@@ -1,0 +1,100 @@
+"""Calls that the document refuses and a release of NVIDIA's library serves: refused by default, served as that release."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from dualdnn.api import cudnn, releases
+from dualdnn.api.status import CudnnError
+from dualdnn.conformance.differences import DIFFERENCES
+from dualdnn.conformance.recorded.judging import AGREES, examine
+from dualdnn.conformance.recorded.replay import Replayer
+from dualdnn.conformance.subjects.recorded import recordings_of
+
+CLAUSES = {clause for entry in releases.table() for clause in entry.clauses}
+# What 9.19 made of BFLOAT16 as DOUBLE are zeros and other numbers than any conversion gives.
+NO_CONVERSION = "0612"
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """Let differences be named again."""
+    monkeypatch.setattr(releases, "_told", set())
+
+
+def transform(handle, kind=cudnn.CUDNN_DATA_HALF):
+    """Return what cudnnTransformTensor makes of four floats."""
+    x, y = cudnn.cudnnCreateTensorDescriptor(), cudnn.cudnnCreateTensorDescriptor()
+    cudnn.cudnnSetTensor4dDescriptor(x, cudnn.CUDNN_TENSOR_NCHW, cudnn.CUDNN_DATA_FLOAT, 1, 4, 1, 1)
+    cudnn.cudnnSetTensor4dDescriptor(y, cudnn.CUDNN_TENSOR_NCHW, kind, 1, 4, 1, 1)
+    memory = handle.to_device(np.array([1, -2, 0.1, 65504], np.float32)), handle.allocate(16)
+    cudnn.cudnnTransformTensor(handle, 1.0, x, memory[0], 0.0, y, memory[1])
+    return memory[1].to_host(y)
+
+
+def test_every_entry_belongs_to_a_declared_difference():
+    declared = {entry.id: entry for entry in DIFFERENCES}
+    for entry in releases.table():
+        assert set(entry.clauses) & set(declared[entry.difference].clauses), entry
+        assert set(entry.releases) <= set(releases.RELEASES)
+
+
+@pytest.mark.usefixtures("told")
+def test_the_document_is_the_default(monkeypatch, capsys):
+    monkeypatch.delenv("DUALDNN_AS", raising=False)
+    document, release = (
+        cudnn.cudnnCreate(backend="reference"),
+        cudnn.cudnnCreate(backend="reference", as_release="8.9.7"),
+    )
+    for _ in range(2):  # one handle's answers are not the other's
+        with pytest.raises(CudnnError, match=r"BAD_PARAM: data types differ.*cudnnTransformTensor/c11"):
+            transform(document)
+        assert transform(release).ravel().tolist() == [1.0, -2.0, np.float16(0.1), 65504.0]
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "as 8.9.7 serves it" in said
+    assert "[cudnnTransformTensor/c11]" in said and "V-transform-types" in said
+
+
+def test_the_environment_names_a_release(monkeypatch):
+    monkeypatch.setenv("DUALDNN_AS", "8.9.7")
+    transform(cudnn.cudnnCreate(backend="reference"))
+    rnn = cudnn.cudnnCreateRNNDescriptor()
+    described = (rnn, 3, cudnn.CUDNN_GRU, cudnn.CUDNN_RNN_DOUBLE_BIAS, cudnn.CUDNN_UNIDIRECTIONAL, cudnn.CUDNN_LINEAR_INPUT,
+                 cudnn.CUDNN_DATA_FLOAT, cudnn.CUDNN_DATA_FLOAT, cudnn.CUDNN_DEFAULT_MATH, 4, 4, 4, 1, None, 0)  # fmt: skip
+    cudnn.cudnnSetRNNDescriptor_v8(*described)
+    assert cudnn.cudnnGetRNNDescriptor_v8(rnn).algo is cudnn.CUDNN_RNN_ALGO_PERSIST_STATIC
+    with pytest.raises(CudnnError, match="algo is 4"):
+        cudnn.cudnnSetRNNDescriptor_v8(rnn, 4, *described[2:])
+    with pytest.raises(CudnnError, match="BAD_PARAM"):
+        transform(cudnn.cudnnCreate(backend="reference", as_release="8.0.3"))
+    monkeypatch.setenv("DUALDNN_AS", "7")
+    with pytest.raises(CudnnError, match=r"'7' is no release.*8\.0\.3, 8\.9\.7, 9\.19"):
+        cudnn.cudnnCreate(backend="reference")
+
+
+def test_what_no_release_serves_stays_refused():
+    release = cudnn.cudnnCreate(backend="reference", as_release="9.19")
+    with pytest.raises(CudnnError, match="cudnnTransformTensor/c11"):
+        transform(release, cudnn.CUDNN_DATA_INT32)
+
+
+@pytest.mark.parametrize("release", releases.RELEASES)
+def test_recorded_calls_that_are_served_compute_what_was_recorded(release):
+    """Each call that 9.19 answered with SUCCESS and the document refuses by one of the served clauses."""
+    document = Replayer(cudnn, cudnn.cudnnCreate(backend="reference", as_release="8.0.3"), compute=False)
+    served = Replayer(cudnn, cudnn.cudnnCreate(backend="reference", as_release=release))
+    functions = {clause.partition("/")[0] for clause in CLAUSES} | {"cudnnConvolutionBiasActivationForward"}
+    agreed = 0
+    for recording in recordings_of("recorded"):
+        for record in recording.records:
+            known = record.function in functions and record.arguments is not None and not record.incomplete
+            if not known or int(recording.status(record)) or record.id == NO_CONVERSION:
+                continue
+            refused = document(record).error
+            if refused is None or refused.clause not in CLAUSES:
+                continue
+            finding = examine(record, recording, served)
+            if finding.clause != refused.clause:  # not every refusal by such a clause is served
+                assert finding.kind == AGREES, finding
+                agreed += 1
+    assert agreed >= 80
