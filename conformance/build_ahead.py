@@ -8,6 +8,7 @@ timed are compiled when a call first needs them.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,6 +30,7 @@ from dualdnn.api.cudnn.spatial_transformer import TYPES as TRANSFORMER_TYPES
 from dualdnn.api.cudnn.transform import CONVERTED, NOT_CONVERTED
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t
 from dualdnn.api.operations import (
+    BackendError,
     DropoutBackward,
     DropoutForward,
     Operation,
@@ -48,7 +50,7 @@ from dualdnn.api.support.convolution import Problem, unsupported
 from .bench.attention_rows import attention_kinds
 from .bench.fused_rows import small_fused
 from .bench.rnn_rows import rnn_kinds
-from .bench.row import Convolution
+from .bench.row import Convolution, Row
 from .bench.rows import LAYOUTS, OPERATIONS, rows
 from .convolution_kinds import convolutions, filters_and_matrices, gradients, small_convolutions
 from .graph_kinds import graphs
@@ -117,7 +119,7 @@ class Listing:
 def wanted_modules(device: Any) -> list[Module]:
     """The modules of what is timed and those that take any shape, of every family and data type."""
     fast, general = Listing(device), Listing(device)
-    for operation in timed(device):
+    for operation in timed(device, rows()):
         plan(operation, fast)
     for operation in kinds(device):
         for solver in possible_solvers(operation, general):  # those too that serve other sizes
@@ -137,10 +139,9 @@ def takes_any_shape(module: Module) -> bool:
     return (TYPE_DEFINITIONS | CONSTANTS | VARIANTS).issuperset(name for name, _ in module[1])
 
 
-def timed(device: Any, text: str = "") -> Iterator[Operation]:
-    """What ``dualdnn bench`` times, the rows whose names contain a text; convolutions with every algorithm, of which it looks for
-    the best."""
-    for row in rows(text):
+def timed(device: Any, wanted: Iterable[Row]) -> Iterator[Operation]:
+    """Yield what ``dualdnn bench`` times of these rows: convolutions with every algorithm, because it looks for the best."""
+    for row in wanted:
         yield from (with_workspace(call.operation, device) for call in row.separate)
         found = with_every_algorithm(row.operation) if isinstance(row.operation, Convolution) else [row.operation]
         for operation in found:
@@ -269,9 +270,10 @@ def build(modules: Sequence[Module], device: Any, jobs: int | None = None) -> No
     )
 
 
-def build_timed(text: str, device: Any) -> None:
-    """Compile the modules of the benchmark rows whose names contain a text, so that none is compiled between two times."""
+def build_timed(wanted: Iterable[Row], device: Any) -> None:
+    """Compile the modules of these benchmark rows, so that none is compiled between two times."""
     listing = Listing(device)
-    for operation in timed(device, text):
-        plan(operation, listing)
+    for operation in timed(device, wanted):
+        with contextlib.suppress(BackendError, ValueError):  # the row tells later why it has no time
+            plan(operation, listing)
     build(list(listing.modules), device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -145,7 +146,7 @@ class Driver:
 def test_a_stream_is_held_until_what_is_measured_was_queued(monkeypatch):
     driver, held, host = Driver(), [], SimpleNamespace(seconds=0.0)
     monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: host.seconds))
-    device = SimpleNamespace(kind="gpu", driver=driver, make_current=lambda: None)
+    device = SimpleNamespace(kind="gpu", driver=driver, entered=contextlib.nullcontext)
     clock = Clock(
         device, SimpleNamespace(handle=None), lambda seconds: (held.append(seconds), driver.calls.append("hold"))
     )

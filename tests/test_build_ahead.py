@@ -48,7 +48,7 @@ def test_every_kernel_source_is_built(wanted, device):
 def test_nothing_is_compiled_while_it_is_listed(device, monkeypatch):
     """Else it would be, one module after the other, whichever part was asked for."""
     monkeypatch.setattr(type(device), "function", None)
-    monkeypatch.setattr(build_ahead, "timed", lambda _: [])
+    monkeypatch.setattr(build_ahead, "timed", lambda *_: [])
     assert build_ahead.wanted_modules(device)
 
 
@@ -95,7 +95,7 @@ def test_pooling_that_is_not_timed_is_built_for_any_window(device, wanted, data_
 
 def test_specialised_modules_are_those_of_what_is_timed(device, wanted):
     specialised = {module for module in wanted if not build_ahead.takes_any_shape(module)}
-    timed = set().union(*(modules_of(operation, device) for operation in build_ahead.timed(device)))
+    timed = set().union(*(modules_of(operation, device) for operation in build_ahead.timed(device, rows())))
     assert specialised == {module for module in timed if not build_ahead.takes_any_shape(module)}
     assert {source for source, _ in specialised} == {
         "attention/online_tma.cu", "attention/gradients_tma.cu",
@@ -137,7 +137,7 @@ def test_the_kinds_are_those_of_the_tables():
 
 
 def test_what_goes_with_convolutions_is_planned(device):
-    planned = [*build_ahead.kinds(device), *build_ahead.timed(device)]
+    planned = [*build_ahead.kinds(device), *build_ahead.timed(device, rows())]
     assert {Im2Col, ReorderFilter, ReorderFilterAndBias} <= {type(operation) for operation in planned}
     # Kernels may be chosen by size: the timed sizes are planned with every algorithm.
     timed = next(row.operation for row in rows("convolution 64x256x56x56 256 of 3x3 stride 1 float NCHW"))
@@ -171,5 +171,5 @@ def test_a_part_is_built_by_its_path(monkeypatch, capsys):
 def test_what_a_bench_times_is_built_before(device, monkeypatch):
     built = []
     monkeypatch.setattr(build_ahead, "compile_all", lambda modules, *_: built.extend(modules))
-    build_ahead.build_timed("CTC loss", device)
+    build_ahead.build_timed(rows("CTC loss"), device)
     assert built and all(source.startswith("ctc/") for source, _ in built)

@@ -15,17 +15,22 @@ from typing import Any
 from dualdnn.api import files
 
 from ..build_ahead import build_timed
+from ..provenance import commit
 from ..report import Report, read_json, write_report
 from ..run_pytest import INTERRUPTED, run_pytest
 from ..subjects import open_subject
 from . import timed
+from .drawn import drawn_rows
 from .graph_path import open_torch
 from .measure import SMALL_ROW_BYTES, Bench
+from .networks import network_rows
+from .networks import told as networks_told
 from .rnn_rows import by_step
 from .row import Row
 from .rows import rows
 from .timed import BenchPlugin
 
+BARS = (0.8, 0.5)  # of the best rival's speed, below which a row counts as behind and far behind
 NEAR_LAUNCH = 1.2  # launches of an empty kernel that a small row should take
 ENOUGH = 0.75  # of a copy, that large rows should reach
 NEAR_BEST = 1.1  # what the heuristic may take more than the best
@@ -49,12 +54,33 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="where benchmarks.json goes; a compliance.json there gets the section",
     )
     parser.add_argument("--limit", type=int, default=0, metavar="N", help="only the first N rows")
+    parser.add_argument(
+        "--networks",
+        action="store_true",
+        help="the layers of published networks whose name contains TEXT, summed by network",
+    )
+    parser.add_argument(
+        "--drawn", type=int, default=0, metavar="N", help="N layers drawn from the domains of the families"
+    )
+    parser.add_argument("--seed", type=int, default=None, help="of --drawn (default: of the time)")
+    parser.add_argument(
+        "--shard", default="1/1", metavar="I/N", help="every N-th row from the I-th on, for several GPUs"
+    )
+    parser.add_argument(
+        "--from",
+        dest="measured",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="report these benchmarks.json together, measure nothing",
+    )
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Measure and report; the exit status is 1 when a row could not be measured; what was measured is kept, whoever stops it."""
-    wanted = small_rows_first(rows(chosen.k))
-    wanted = wanted[: chosen.limit] if chosen.limit else wanted
+    if chosen.measured:
+        return report_together(chosen)
+    wanted = wanted_rows(chosen)
     if not wanted:
         raise ValueError(f"no row's name contains {chosen.k!r}")
     vendor = open_subject(chosen.vendor) if chosen.vendor else None
@@ -64,12 +90,18 @@ def run(chosen: argparse.Namespace) -> int:
         raise ValueError("--torch yes: PyTorch is not installed, or has no GPU to use")
     bench = Bench(chosen.device, vendor, torch)
     if not chosen.limit:
-        build_timed(chosen.k, bench.device)
+        build_timed(wanted, bench.device)
     facts: dict[str, Any] = {
         "device": bench.device.name,
         "vendor": vendor.description if vendor else None,
         "graph": bench.graph_path.description if bench.graph_path else None,
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        "commit": commit(),
+        "rows_of": "networks"
+        if chosen.networks
+        else f"{chosen.drawn} drawn, seed {chosen.seed}"
+        if chosen.drawn
+        else "the list",
     }
     plugin = BenchPlugin(bench, wanted, lambda results: write(Path(chosen.out), facts, results))
     facts |= plugin.ceilings.facts()
@@ -77,11 +109,69 @@ def run(chosen: argparse.Namespace) -> int:
     status = run_pytest([*options, "-c", os.devnull, str(Path(timed.__file__))], [plugin])
     print(table(plugin.results))
     print(f"{facts['device']}, vendor {facts['vendor']}, graph path {facts['graph']}")
-    print(f"{ceilings_text(facts)}\n{summary(plugin.results)}")
+    print(f"{ceilings_text(facts)}\n{told(facts, plugin.results)}")
     write(Path(chosen.out), facts, plugin.results)
     if status != INTERRUPTED:
         include(Path(chosen.out), plugin.results)
     return status
+
+
+def wanted_rows(chosen: argparse.Namespace) -> list[Row]:
+    """Return the rows that the options name, in the order in which they are timed; a seed that is not given is chosen and kept."""
+    if chosen.networks and chosen.drawn:
+        raise ValueError("--networks and --drawn are two lists of rows: give one of them")
+    if chosen.seed is None:
+        chosen.seed = int(time.time())
+    if chosen.networks:
+        found = network_rows(chosen.k)
+    elif chosen.drawn:
+        found = [row for row in drawn_rows(chosen.drawn, chosen.seed) if chosen.k in row.name]
+    else:
+        found = list(rows(chosen.k))
+    index, _, count = chosen.shard.partition("/")
+    if not (index.isdigit() and count.isdigit() and 1 <= int(index) <= int(count)):
+        raise ValueError(f"--shard is {chosen.shard!r}, not I/N with 1 <= I <= N")
+    found = small_rows_first(found)[int(index) - 1 :: int(count)]
+    return found[: chosen.limit] if chosen.limit else found
+
+
+def report_together(chosen: argparse.Namespace) -> int:
+    """Report the rows of several files as those of one run; they have to be of one device, list and commit."""
+    parts = [json.loads(Path(path).read_text(encoding="utf-8")) for path in chosen.measured]
+    for fact in ("device", "vendor", "graph", "rows_of", "commit"):
+        if len(found := {str(part.get(fact)) for part in parts}) > 1:
+            raise ValueError(f"--from: the files differ in {fact}: {', '.join(sorted(found))}")
+    results = [row for part in parts for row in part.pop("rows")]
+    facts = parts[0]
+    print(f"{table(results)}\n{ceilings_text(facts)}\n{told(facts, results)}")
+    write(Path(chosen.out), facts, results)
+    include(Path(chosen.out), results)
+    return 0
+
+
+def told(facts: dict[str, Any], results: list[dict[str, Any]]) -> str:
+    """Return the summary of a list of rows: for networks a line each, then each family's figures, then those of all rows."""
+    of_list = facts["rows_of"]
+    lines = [networks_told(results)] if of_list == "networks" else []
+    return "\n".join([*lines, *(family_lines(results) if of_list != "the list" else []), summary(results)])
+
+
+def family_lines(results: list[dict[str, Any]]) -> list[str]:
+    """Return for each family, and for all, the geometric mean over the best rival, the shares below 0.8 and 0.5, and the least."""
+    families = {
+        family: [r for r in results if r["family"] == family] for family in dict.fromkeys(r["family"] for r in results)
+    }
+    lines = []
+    for family, rows_of_family in {**families, "all families": results}.items():
+        ratios = [r["speedup"] for r in rows_of_family if r["speedup"]]
+        if ratios:
+            mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+            below = [sum(ratio < bar for ratio in ratios) / len(ratios) for bar in BARS]
+            shares = ", ".join(f"{share:.1%} below {bar}" for share, bar in zip(below, BARS, strict=True))
+            lines.append(
+                f"{family:32} {len(ratios):5} rows: geometric mean {mean:.2f}, {shares}, least {min(ratios):.3f}"
+            )
+    return lines
 
 
 def small_rows_first(wanted: Iterable[Row]) -> list[Row]:

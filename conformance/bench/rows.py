@@ -128,14 +128,21 @@ def softmax(mode: str, backward: bool) -> Make:
     return make
 
 
-def pooling(mode: str, window: int, stride: int, padding: int, backward: bool) -> Make:
+def each(value: int | Dims, count: int) -> Dims:
+    """Return the value of each spatial dimension."""
+    return (value,) * count if isinstance(value, int) else value
+
+
+def pooling(mode: str, window: int | Dims, stride: int | Dims, padding: int | Dims, backward: bool) -> Make:
+    """Return what makes a pooling; a window of 0 is the whole extent, a stride of 0 is the window."""
+
     def make(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
-        spatial = len(dims) - 2
-        sizes = [min(window, size) if window else size for size in dims[2:]]
-        steps = [stride or size for size in sizes]
+        windows, strides, paddings = (each(value, len(dims) - 2) for value in (window, stride, padding))
+        sizes = [min(w, size) if w else size for w, size in zip(windows, dims[2:], strict=True)]
+        steps = [s or size for s, size in zip(strides, sizes, strict=True)]
         kind = cudnnPoolingMode_t[f"CUDNN_POOLING_{mode}"]
-        spec = PoolingSpec(kind, NAN, tuple(sizes), (padding,) * spatial, tuple(steps))
-        pooled = [1 + (d + 2 * padding - w) // s for d, w, s in zip(dims[2:], sizes, steps, strict=True)]
+        spec = PoolingSpec(kind, NAN, tuple(sizes), paddings, tuple(steps))
+        pooled = [1 + (d + 2 * p - w) // s for d, p, w, s in zip(dims[2:], paddings, sizes, steps, strict=True)]
         x, y = laid_out(data_type, dims, layout), laid_out(data_type, (*dims[:2], *pooled), layout)
         return PoolingBackward(spec, 1.0, 0.0, y, y, x, x) if backward else PoolingForward(spec, 1.0, 0.0, x, y)
 
