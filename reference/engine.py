@@ -23,7 +23,7 @@ import numpy as np
 from dualdnn.api.operations import Operation
 from dualdnn.api.operations.specs import DOUBLE, INT32
 
-from .blas_threads import LEAST_TERMS, beside_others
+from .blas_threads import beside_others, multiplies
 from .spread import Relative, Spread, Steps
 from .view import WHOLE, Array, Place, read, wide_type, write
 
@@ -226,9 +226,11 @@ def launcher(operation: Operation) -> Callable[[Mapping[str, Array]], None]:
             write(spec, memory[name], values if place else np.broadcast_to(values, spec.dims), place)
         VALUES_ALONE.reset(asked)
 
-    terms = getattr(operation, "terms", 0)
-    terms = terms and terms * operation.tensor(operation.outputs[0]).count
-    return beside_others(launch) if terms >= LEAST_TERMS else launch
+    def launch_beside_others(memory: Mapping[str, Array]) -> None:
+        with beside_others(operation):
+            launch(memory)
+
+    return launch_beside_others if multiplies(operation) else launch
 
 
 def in_compute_type(operation: Operation, value: float) -> float:

@@ -15,6 +15,7 @@ import numpy as np
 from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.operations import Operation, TensorSpec
 
+from .blas_threads import beside_others
 from .blocks import blocks
 from .engine import EXPECTED_ASKED, Exact, Expected, blended, magnitude_of, results_of, roundings_of, spread_of
 from .precision import PRECISION
@@ -108,7 +109,7 @@ def judge(
     of_parts: dict[str, int] = {}  # output that comes in parts -> elements
     asked = EXPECTED_ASKED.set(random)
     try:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), beside_others(operation):
             for name, place, exact in results_of(operation, wide_type(operation.compute_type))(
                 {**before, **(kept or {})}
             ):

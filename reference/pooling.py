@@ -83,41 +83,64 @@ def _along(values: Array, axis: int, rank: int) -> Array:
     return values.reshape([-1 if d == axis else 1 for d in range(rank)])
 
 
-def window_sum(values: Array, ranges: Sequence[Range]) -> Array:
-    """The sum over a box of positions."""
-    for axis, (first, last) in enumerate(ranges, start=values.ndim - len(ranges)):
-        total = np.zeros((*values.shape[:axis], first.size, *values.shape[axis + 1 :]), values.dtype)
-        for offset in range(int((last - first).max(initial=0))):
-            position = first + offset
-            taken = values.take(np.minimum(position, values.shape[axis] - 1), axis)
-            total += np.where(_along(position < last, axis, values.ndim), taken, 0)
+def window_sum(x: Array, pooling: PoolingSpec, counts: Sequence[int]) -> Array:
+    """The sum over a box of positions, for every window."""
+    return _summed(x, pooling, x.shape[-len(counts) :], counts, counts)
+
+
+def covering_sum(y: Array, pooling: PoolingSpec, extents: Sequence[int]) -> Array:
+    """For every position of the input, the sum over the windows that cover it."""
+    return _summed(y, pooling, extents, y.shape[-len(extents) :], extents)
+
+
+def _summed(
+    values: Array, pooling: PoolingSpec, extents: Sequence[int], counts: Sequence[int], wanted: Sequence[int]
+) -> Array:
+    """Sums one dimension after the other; ``wanted`` is ``counts``, those over inputs, or ``extents``, those over windows."""
+    for d, length in enumerate(wanted):
+        axis = values.ndim - len(wanted) + d
+        before = (slice(None),) * axis
+        total = np.zeros((*values.shape[:axis], length, *values.shape[axis + 1 :]), values.dtype)
+        for outputs, inputs in _steps(extents[d], counts[d], pooling.window[d], pooling.padding[d], pooling.stride[d]):
+            there, here = (outputs, inputs) if wanted is counts else (inputs, outputs)
+            total[(*before, there)] += values[(*before, here)]
         values = total
     return values
 
 
-def first_maxima(x: Array, ranges: Sequence[Range], propagate: bool) -> tuple[Array, Array]:
-    """(maximum, flat spatial position of the first one in row-major order) over a box of positions.
+def first_maxima(x: Array, pooling: PoolingSpec, counts: Sequence[int]) -> Array:
+    """The flat spatial position of the first maximum, in row-major order, of every window.
 
     NaN is larger than everything when it is propagated, and not there otherwise; the position is -1 where no value is.
     """
-    lead = x.ndim - len(ranges)
-    positions = np.arange(int(np.prod(x.shape[lead:]))).reshape(x.shape[lead:])
-    best, where = x, np.broadcast_to(positions, x.shape)
-    if not propagate:
-        where = np.where(np.isnan(x), -1, where)
+    lead, volume = x.ndim - len(counts), 1
+    # Data is of a narrower type than x (view.wide_type), so an infinity has a rank of its own beside the finite numbers.
+    best = _ranks(x, _propagates(pooling))
+    where: Array | None = None
     # The last dimension first: then the first of equal rows holds the first of equal values.
-    for axis in reversed(range(lead, x.ndim)):
-        values, places, extent = best, where, best.shape[axis]
-        first, last = ranges[axis - lead]
-        shape = (*values.shape[:axis], first.size, *values.shape[axis + 1 :])
-        best, where = np.zeros(shape, values.dtype), np.full(shape, -1)
-        for offset in range(int((last - first).max(initial=0))):
-            position = np.minimum(first + offset, extent - 1)
-            value, place = values.take(position, axis), places.take(position, axis)
-            exceeds = (value > best) | (np.isnan(value) & ~np.isnan(best))
-            better = _along(first + offset < last, axis, x.ndim) & (place >= 0) & ((where < 0) | exceeds)
-            best, where = np.where(better, value, best), np.where(better, place, where)
-    return best, where
+    for d in reversed(range(len(counts))):
+        ranks, axis, extent = best, lead + d, best.shape[lead + d]
+        shape, before = (*ranks.shape[:axis], counts[d], *ranks.shape[axis + 1 :]), (slice(None),) * axis
+        best, free, position = np.full(shape, -np.inf, x.dtype), np.ones(shape, bool), np.zeros(shape, np.int32)
+        steps = _steps(extent, counts[d], pooling.window[d], pooling.padding[d], pooling.stride[d])
+        for there, here in steps:
+            np.maximum(best[(*before, there)], ranks[(*before, here)], out=best[(*before, there)])
+        for there, here in steps:
+            first = ranks[(*before, here)] == best[(*before, there)]
+            first &= free[(*before, there)]
+            free[(*before, there)] ^= first
+            position[(*before, there)] += first * _along(np.arange(extent, dtype=np.int32)[here], axis, x.ndim)
+        inner = 0 if where is None else np.take_along_axis(where, position, axis)
+        where, volume = position * np.intp(volume) + inner, volume * extent
+    return np.where(np.isneginf(best), -1, where)
+
+
+def _ranks(x: Array, propagate: bool) -> Array:
+    """The same order among numbers, NaN at its end: infinity where it is propagated, else -infinity, below every number."""
+    if np.isfinite(x).all():
+        return x
+    limits = np.finfo(x.dtype)
+    return np.where(np.isnan(x), np.inf if propagate else -np.inf, np.clip(x, limits.min, limits.max))
 
 
 def window_maxima(x: Array, pooling: PoolingSpec, counts: Sequence[int], propagate: bool) -> Array:
@@ -133,7 +156,8 @@ def window_maxima(x: Array, pooling: PoolingSpec, counts: Sequence[int], propaga
         best = np.empty((*values.shape[:axis], count, *values.shape[axis + 1 :]), values.dtype)
         lead = (slice(None),) * axis
         covered = slice(0, 0)
-        for place, part in _steps(values.shape[axis], count, pooling.window[d], pooling.padding[d], pooling.stride[d]):
+        steps = _steps(values.shape[axis], count, pooling.window[d], pooling.padding[d], pooling.stride[d])
+        for place, part in sorted(steps, key=lambda step: step[0].start - step[0].stop):
             if covered.stop:
                 maximum(best[(*lead, place)], values[(*lead, part)], out=best[(*lead, place)])
                 continue
@@ -147,7 +171,7 @@ def window_maxima(x: Array, pooling: PoolingSpec, counts: Sequence[int], propaga
 
 
 def _steps(extent: int, count: int, window: int, padding: int, stride: int) -> list[tuple[slice, slice]]:
-    """Per position in the window: the outputs for which it lies inside, and the inputs that lie there; the most first."""
+    """Per position in the window: the outputs for which it lies inside, and the inputs that lie there."""
     steps = []
     for start in range(max(-padding, -(count - 1) * stride), min(window - padding, extent)):
         first = max(0, -(start // stride))
@@ -155,7 +179,7 @@ def _steps(extent: int, count: int, window: int, padding: int, stride: int) -> l
         if first < last:
             begin = first * stride + start
             steps.append((slice(first, last), slice(begin, begin + (last - first - 1) * stride + 1, stride)))
-    return sorted(steps, key=lambda step: step[0].start - step[0].stop)
+    return steps
 
 
 def lowest(data_type: cudnnDataType_t) -> float:
@@ -173,9 +197,9 @@ def _propagates(pooling: PoolingSpec) -> bool:
 def pooling_forward(operation: PoolingForward, x: Array) -> Exact:
     """The maximum or the average of every window."""
     pooling = operation.pooling
-    ranges = covered(pooling, operation.x, operation.y)
+    ranges, counts = covered(pooling, operation.x, operation.y), operation.y.dims[2:]
     if pooling.mode in MAXIMA:
-        value = window_maxima(x, pooling, operation.y.dims[2:], _propagates(pooling))
+        value = window_maxima(x, pooling, counts, _propagates(pooling))
         if _propagates(pooling):
             empty = _product([r.counts for r in ranges]) == 0
             value[..., empty] = lowest(operation.y.scalar_type)
@@ -194,16 +218,16 @@ def pooling_forward(operation: PoolingForward, x: Array) -> Exact:
         return np.maximum(terms - 1, 0) + _division(divisor, operation.compute_type)
 
     def magnitude() -> Array:
-        total = window_sum(np.abs(x), ranges)
+        total = window_sum(np.abs(x), pooling, counts)
         return np.where(total >= PRECISION[operation.compute_type][2], np.inf, total / divisor)  # the sum may overflow
 
     def spread() -> Spread | None:
         if SCALAR_BYTES[operation.x.scalar_type] == 1:
             return None
         shared = of_reciprocal(divisor, operation.compute_type)
-        return Spread(np.sqrt(window_sum(np.square(x), ranges)) / divisor, roundings(), shared=shared)
+        return Spread(np.sqrt(window_sum(np.square(x), pooling, counts)) / divisor, roundings(), shared=shared)
 
-    return Exact(window_sum(x, ranges) / divisor, magnitude, roundings, spread=spread)
+    return Exact(window_sum(x, pooling, counts) / divisor, magnitude, roundings, spread=spread)
 
 
 @implements(PoolingBackward)
@@ -211,22 +235,26 @@ def pooling_backward(operation: PoolingBackward, _y: Array, dy: Array, x: Array)
     """Every window's dy goes to its first maximum, or in equal parts to all it averaged."""
     pooling = operation.pooling
     if pooling.mode in MAXIMA:
-        _, where = first_maxima(x, covered(pooling, operation.x, operation.y), _propagates(pooling))
-        value, terms = _scattered(dy, where, x.shape), _scattered(np.ones_like(dy), where, x.shape)
-        return Exact(value, lambda: _scattered(np.abs(dy), where, x.shape), np.maximum(terms - 1, 0))
-    ranges = covering(pooling, operation.x, operation.y)
+        where = first_maxima(x, pooling, operation.y.dims[2:])
+
+        def additions() -> Array:
+            return np.maximum(_scattered(np.ones_like(dy), where, x.shape) - 1, 0)
+
+        return Exact(_scattered(dy, where, x.shape), lambda: _scattered(np.abs(dy), where, x.shape), additions)
+    extents = operation.x.dims[2:]
     divisor = divisors(pooling, operation.x, operation.y)
     part = dy / divisor
-    terms = _product([r.counts for r in ranges])
+    terms = _product([r.counts for r in covering(pooling, operation.x, operation.y)])
     roundings = np.maximum(terms - 1, 0) + _division(divisor, operation.compute_type).max()
 
     def spread() -> Spread:
         shared = np.fmax.reduce(
             of_reciprocal(divisor, operation.compute_type), None
         )  # NaN of windows that hold nothing
-        return Spread(np.sqrt(window_sum(np.square(part), ranges)), roundings, shared=shared)
+        return Spread(np.sqrt(covering_sum(np.square(part), pooling, extents)), roundings, shared=shared)
 
-    return Exact(window_sum(part, ranges), lambda: window_sum(np.abs(part), ranges), roundings, spread=spread)
+    value = covering_sum(part, pooling, extents)
+    return Exact(value, lambda: covering_sum(np.abs(part), pooling, extents), roundings, spread=spread)
 
 
 def _division(divisor: Array, compute_type: cudnnDataType_t) -> Array:
@@ -240,7 +268,9 @@ def _scattered(values: Array, where: Array, shape: tuple[int, ...]) -> Array:
     planes = shape[0] * shape[1]
     volume = int(np.prod(shape[2:]))
     flat = where.reshape(planes, -1)
-    target = np.where(flat < 0, planes * volume, flat + np.arange(planes)[:, None] * volume)
+    target = np.where(flat < 0, planes * volume, flat + np.arange(planes)[:, None] * volume).ravel()
+    if values.dtype == np.float64:
+        return np.bincount(target, values.ravel(), planes * volume + 1)[:-1].reshape(shape)
     total = np.zeros(planes * volume + 1, values.dtype)
-    np.add.at(total, target.ravel(), values.ravel())
+    np.add.at(total, target, values.ravel())
     return total[:-1].reshape(shape)

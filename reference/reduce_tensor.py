@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from dualdnn.api.enumerations import cudnnIndicesType_t, cudnnNanPropagation_t
 from dualdnn.api.enumerations import cudnnReduceTensorOp_t as Op
 from dualdnn.api.operations import ReduceTensor
 
-from .engine import Exact, implements, spread_of
+from .engine import Exact, implements, magnitude_of, roundings_of, spread_of
 from .precision import PRECISION
 from .spread import Spread, Steps, few, walked
 from .view import Array
@@ -42,9 +43,9 @@ def _roundings_of_sums(rows: Array, arithmetic: Arithmetic) -> Array:
 
 
 def _add(rows: Array, arithmetic: Arithmetic) -> Exact:
-    roundings = _roundings_of_sums(rows, arithmetic)
+    roundings = cache(lambda: _roundings_of_sums(rows, arithmetic))
     return Exact(
-        rows.sum(-1), lambda: np.abs(rows).sum(-1), roundings, spread=lambda: Spread(_norm_of(rows), roundings)
+        rows.sum(-1), lambda: np.abs(rows).sum(-1), roundings, spread=lambda: Spread(_norm_of(rows), roundings())
     )
 
 
@@ -52,12 +53,12 @@ def _average(rows: Array, arithmetic: Arithmetic) -> Exact:
     # The division, or a product with the rounded reciprocal; one more rounding where the length itself has to be rounded.
     # An intermediate sum may leave the range although the average does not: the magnitude is that of the sum.
     length = rows.shape[-1]
-    roundings = (_roundings_of_sums(rows, arithmetic) + 3) / length
+    roundings = cache(lambda: (_roundings_of_sums(rows, arithmetic) + 3) / length)
     return Exact(
         rows.sum(-1) / length,
         lambda: np.abs(rows).sum(-1),
         roundings,
-        spread=lambda: Spread(_norm_of(rows) / length, roundings * length),
+        spread=lambda: Spread(_norm_of(rows) / length, roundings() * length),
     )
 
 
@@ -73,18 +74,24 @@ def _norm2(rows: Array, arithmetic: Arithmetic) -> Exact:
     squares_of_rows = rows * rows
     total = squares_of_rows.sum(-1)
     value = np.sqrt(total)
-    # n squares and n - 1 additions; the root halves their relative error and adds its own rounding.
-    roundings = np.where(_sums_are_exact(rows, arithmetic, power=2), 1, rows.shape[-1] / 2 + 1)
-    # Squares below the normal range may be lost: each up to `smallest`, and |sqrt(s + d) - sqrt(s)| <= sqrt(|d|).
-    lost = np.where((squares_of_rows < arithmetic.smallest) & (rows != 0), arithmetic.smallest, 0).sum(-1)
-    magnitude = value + np.sqrt(lost) / (arithmetic.unit * roundings)
+    exact = cache(lambda: _sums_are_exact(rows, arithmetic, power=2))
+
+    def roundings() -> Array:
+        """n squares and n - 1 additions; the root halves their relative error and adds its own rounding."""
+        return np.where(exact(), 1, rows.shape[-1] / 2 + 1)
+
+    def magnitude() -> Array:
+        # Squares below the normal range may be lost: each up to `smallest`, and |sqrt(s + d) - sqrt(s)| <= sqrt(|d|).
+        lost = np.where((squares_of_rows < arithmetic.smallest) & (rows != 0), arithmetic.smallest, 0).sum(-1)
+        found = value + np.sqrt(lost) / (arithmetic.unit * roundings())
+        return np.where(total < arithmetic.largest, found, arithmetic.largest)
 
     def squares() -> Steps:
         """The root halves the relative error of the sum and adds its own rounding."""
         sums = walked(rows.shape[-1] + 1, total, _norm_of(squares_of_rows)) / np.where(total > 0, 4 * total, 1)
-        return Steps(np.where(_sums_are_exact(rows, arithmetic, power=2), 0, sums) + few(1) * np.square(value))
+        return Steps(np.where(exact(), 0, sums) + few(1) * np.square(value))
 
-    return Exact(value, np.where(total < arithmetic.largest, magnitude, arithmetic.largest), roundings, spread=squares)
+    return Exact(value, magnitude, roundings, spread=squares)
 
 
 def _product(rows: Array, arithmetic: Arithmetic) -> Exact:
@@ -94,16 +101,20 @@ def _product(rows: Array, arithmetic: Arithmetic) -> Exact:
         value = np.where(beyond, np.copysign(np.finfo(rows.dtype).max, value), value)
     # n - 1 products in any order. Some order may leave the range of the compute type upwards: the product of all
     # factors above 1; or downwards, which loses up to `smallest` in each product, scaled by the factors still to come.
-    highest, lowest = np.fmax(sizes, 1).prod(-1), np.fmin(sizes, 1).prod(-1)
     roundings = max(1, rows.shape[-1] - 1)
-    loses = (lowest < arithmetic.smallest) & (sizes > 0).all(-1)
-    lost = np.where(loses, roundings * arithmetic.smallest * highest, 0)
-    magnitude = np.abs(value) + lost / (arithmetic.unit * roundings)
+
+    @cache
+    def loses() -> Array:
+        return (np.fmin(sizes, 1).prod(-1) < arithmetic.smallest) & (sizes > 0).all(-1)
+
+    def magnitude() -> Array:
+        highest = np.fmax(sizes, 1).prod(-1)
+        lost = np.where(loses(), roundings * arithmetic.smallest * highest, 0)
+        found = np.abs(value) + lost / (arithmetic.unit * roundings)
+        return np.where(highest < arithmetic.largest, found, arithmetic.largest)
+
     # What is lost may be a zero, whose product with an infinity is NaN.
-    return Exact(
-        value, np.where(highest < arithmetic.largest, magnitude, arithmetic.largest), roundings,
-        overflows=lambda: loses & np.isinf(rows).any(-1),
-    )  # fmt: skip
+    return Exact(value, magnitude, roundings, overflows=lambda: loses() & np.isinf(rows).any(-1))
 
 
 def _product_without_zeros(rows: Array, arithmetic: Arithmetic) -> Exact:
@@ -152,15 +163,18 @@ def _rows(A: Array, reduced: tuple[int, ...]) -> Array:
 
 def _shaped(exact: Exact, operation: ReduceTensor) -> Exact:
     """The results with C's dimensions."""
-    dims = operation.C.dims
-    magnitude, overflows = exact.magnitude, exact.overflows
+    dims, overflows = operation.C.dims, exact.overflows
     return Exact(
         exact.value.reshape(dims),
-        lambda: (magnitude() if callable(magnitude) else magnitude).reshape(dims),
-        exact.roundings.reshape(dims) if isinstance(exact.roundings, np.ndarray) else exact.roundings,
+        lambda: magnitude_of(exact).reshape(dims),
+        lambda: _reshaped(roundings_of(exact), dims),
         overflows=overflows and (lambda: overflows().reshape(dims)),
         spread=lambda: _shaped_spread(exact, dims),
     )
+
+
+def _reshaped(values: Array | float, dims: tuple[int, ...]) -> Array | float:
+    return values.reshape(dims) if isinstance(values, np.ndarray) else values
 
 
 def _shaped_spread(exact: Exact, dims: tuple[int, ...]) -> Spread | Steps | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from dualdnn.api.enumerations import cudnnReduceTensorOp_t
 from dualdnn.api.operations import parse
-from dualdnn.reference import blas_threads, engine, pooling, run
+from dualdnn.reference import blas_threads, engine, judge, pooling, reduce_tensor, run
 from threadpoolctl import threadpool_info
 
 CONVOLUTION = (
@@ -22,44 +23,104 @@ def blas_thread_counts():
     return {entry["num_threads"] for entry in threadpool_info() if entry["user_api"] == "blas"}
 
 
-@pytest.mark.parametrize("others, expected", [(0, 4), (1, 3), (3, 1), (99, 1)])
-def test_a_large_product_has_as_many_threads_as_cores_are_free(monkeypatch, others, expected):
+@pytest.fixture
+def seen(monkeypatch):
+    """The numbers of BLAS's threads during each matrix product, on a machine of four cores."""
     from threadpoolctl import threadpool_limits
+
+    counts = []
+
+    def counted(original):
+        def product(*arguments, **options):
+            counts.append(blas_thread_counts())
+            return original(*arguments, **options)
+
+        return product
 
     monkeypatch.setattr(blas_threads.os, "cpu_count", lambda: 4)
-    monkeypatch.setattr(blas_threads, "running", lambda: 1 + others)
-    operation, seen = parse(CONVOLUTION), []
-    memory = {name: np.zeros(operation.nbytes(name), np.uint8) for name in operation.operands}
-    original = np.dot
-
-    def dot(*arguments, **options):
-        seen.append(blas_thread_counts())
-        return original(*arguments, **options)
-
-    monkeypatch.setattr(np, "dot", dot)
-    caches = (blas_threads._blas, engine._prepared, engine.launcher)
+    for name in ("dot", "matmul"):
+        monkeypatch.setattr(np, name, counted(getattr(np, name)))
+    caches = (engine._prepared, engine.launcher)
     for cache in caches:
         cache.cache_clear()
-    try:
-        with threadpool_limits(4, user_api="blas"):
-            run(operation, memory)
-            assert seen and all(counts == {expected} for counts in seen)
-            assert blas_thread_counts() == {4}
-    finally:
-        for cache in caches:
-            cache.cache_clear()
+    with threadpool_limits(4, user_api="blas"):
+        yield counts
+        assert blas_thread_counts() == {4}
+    for cache in caches:
+        cache.cache_clear()
 
 
-def test_a_limit_that_was_set_is_never_raised(monkeypatch):
+def memory_of(operation):
+    return {name: np.zeros(operation.nbytes(name), np.uint8) for name in operation.operands}
+
+
+@pytest.mark.parametrize("others, expected", [(0, 4), (1, 3), (3, 1), (99, 1)])
+@pytest.mark.parametrize("judged", [False, True])
+def test_a_large_product_has_as_many_threads_as_cores_are_free(monkeypatch, seen, others, expected, judged):
+    monkeypatch.setattr(blas_threads, "running", lambda: 1 + others)
+    operation = parse(CONVOLUTION)
+    memory = memory_of(operation)
+    if judged:
+        assert judge(operation, memory, {name: array.copy() for name, array in memory.items()}).agrees
+    else:
+        run(operation, memory)
+    assert seen and all(counts == {expected} for counts in seen)
+
+
+def test_a_small_product_has_one_thread(monkeypatch, seen):
+    monkeypatch.setattr(blas_threads, "running", lambda: 1)
+    operation = parse(CONVOLUTION.replace("64, 32, 32", "64, 8, 8").replace("65536, 1024, 32", "4096, 64, 8"))
+    run(operation, memory_of(operation))
+    assert seen and all(counts == {1} for counts in seen)
+
+
+def test_a_limit_that_was_set_is_never_raised_and_returns_after_the_last_computation(monkeypatch):
     from threadpoolctl import threadpool_limits
 
+    monkeypatch.setattr(blas_threads, "running", lambda: 1)
     monkeypatch.setattr(blas_threads.os, "cpu_count", lambda: 64)
-    blas_threads._blas.cache_clear()
-    seen = []
-    with threadpool_limits(1, user_api="blas"):
-        blas_threads.beside_others(lambda memory: seen.append(blas_thread_counts()))({})
-    assert seen == [{1}]
-    blas_threads._blas.cache_clear()
+    large = parse(CONVOLUTION)
+    with threadpool_limits(2, user_api="blas"):
+        one, other = blas_threads.beside_others(large), blas_threads.beside_others(large)
+        with one:
+            assert blas_thread_counts() == {2}
+        monkeypatch.setattr(blas_threads.os, "cpu_count", lambda: 1)
+        one = blas_threads.beside_others(large)
+        one.__enter__()
+        other.__enter__()
+        one.__exit__(None, None, None)
+        assert blas_thread_counts() == {1}
+        other.__exit__(None, None, None)
+        assert blas_thread_counts() == {2}
+
+
+@pytest.mark.parametrize("stride, padding", [(1, 0), (2, 1)])
+def test_a_data_gradient_multiplies_once_and_not_once_for_each_tap(seen, stride, padding):
+    extent = 1 + (32 - 3 + 2 * padding) // stride
+    operation = parse(
+        "ConvolutionBackwardData(convolution=ConvolutionSpec(mode=CUDNN_CROSS_CORRELATION, compute_type=CUDNN_DATA_FLOAT,"
+        f" padding=({padding}, {padding}), stride=({stride}, {stride}), dilation=(1, 1), group_count=1,"
+        " math_type=CUDNN_DEFAULT_MATH, reorder_type=CUDNN_DEFAULT_REORDER), algo=CUDNN_CONVOLUTION_BWD_DATA_ALGO_0,"
+        " workspace_bytes=0, alpha=1.0, beta=0.0,"
+        " w=FilterSpec(data_type=CUDNN_DATA_FLOAT, format=CUDNN_TENSOR_NCHW, dims=(8, 2, 3, 3)),"
+        f" dy=TensorSpec(data_type=CUDNN_DATA_FLOAT, dims=(1, 8, {extent}, {extent}), strides=({8 * extent**2}, {extent**2}, {extent}, 1)),"
+        " dx=TensorSpec(data_type=CUDNN_DATA_FLOAT, dims=(1, 2, 32, 32), strides=(2048, 1024, 32, 1)))"
+    )
+    run(operation, memory_of(operation))
+    assert len(seen) == 1
+
+
+def test_bounds_are_computed_for_the_judge_alone(monkeypatch):
+    """A backend's call does not ask how far others may be from its sums."""
+    monkeypatch.setattr(reduce_tensor, "_sums_are_exact", lambda *_, **__: pytest.fail("asked"))
+    for op in cudnnReduceTensorOp_t:
+        operation = parse(
+            f"ReduceTensor(reduction=ReduceTensorSpec(op={op.name}, compute_type=CUDNN_DATA_FLOAT, nan=CUDNN_PROPAGATE_NAN,"
+            " indices=CUDNN_REDUCE_TENSOR_NO_INDICES, indices_type=CUDNN_32BIT_INDICES), alpha=1.0, beta=0.0, workspace_bytes=0, indices_bytes=0,"
+            " A=TensorSpec(data_type=CUDNN_DATA_FLOAT, dims=(2, 3, 4, 5), strides=(60, 20, 5, 1)),"
+            " C=TensorSpec(data_type=CUDNN_DATA_FLOAT, dims=(1, 3, 1, 1), strides=(3, 1, 1, 1)))"
+        )
+        run(operation, memory_of(operation))
 
 
 @pytest.mark.parametrize("propagate", [True, False])

@@ -43,6 +43,11 @@ class Operation:
     # Whether outputs follow from random numbers: another library draws others of the same states.
     draws: ClassVar[bool] = False
 
+    @property
+    def family(self) -> str:
+        """The operation's family, as ``FAMILIES`` of this package lists them."""
+        return type(self).__module__.removeprefix(f"{__package__}.").partition(".")[0]
+
     @cached_property
     def operands(self) -> tuple[str, ...]:
         """Names of the operands that the call has, inputs first, each once."""

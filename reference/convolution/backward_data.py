@@ -1,7 +1,7 @@
 """The gradient of a convolution with respect to its input (5.2.8): what each tap of the filter adds to dx.
 
 One definition for all algorithms (docs/errata.md, D212). A tap meets every ``stride``-th element of dx, and each of them one
-element of dy, or a zero outside: one matrix product over the output channels of each group, and a strided sum.
+element of dy, or a zero outside: one matrix product over the output channels of each group for all taps, and a strided sum for each.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
 from dualdnn.api.enumerations import cudnnConvolutionBwdDataAlgo_t as Algo
 from dualdnn.api.operations import ConvolutionBackwardData
 
-from ..blocks import estimate_type
+from ..blocks import FLOAT64_BYTES, blocks, estimate_type, meeting
 from ..engine import Exact, implements
 from ..precise_product import product_of_doubles
 from ..view import Array
@@ -36,6 +37,9 @@ WINOGRAD = (
     Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED,
 )
 FFT = (Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT, Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING)
+PRODUCT_BYTES = (
+    2**21
+)  # of the products of a block of dy with all taps, which are read once for each tap: they stay in the cache
 
 
 @implements(ConvolutionBackwardData)
@@ -60,12 +64,47 @@ def _gradient(o: ConvolutionBackwardData, w: Array, dy: Array) -> Array:
     images, _, *spatial = o.dx.dims
     incoming = np.moveaxis(dy.reshape(images, groups, -1, *dy.shape[2:]), 0, 2)  # (G, K, N, positions ...)
     dx = np.zeros((groups, weights.shape[1], images, *spatial), dy.dtype)
+    add = _add_all_taps if np.isfinite(w).all() else _add_tap_by_tap
+    add(o, weights, incoming, dx)
+    return np.moveaxis(dx, 2, 0).reshape(o.dx.dims)
+
+
+def _add_all_taps(o: ConvolutionBackwardData, weights: Array, dy: Array, dx: Array) -> None:
+    """Adds to dx (G, C, N, spatial ...) the products of weights (G, C, K, taps ...) and dy (G, K, N, positions ...).
+
+    A block of images and channels is one matrix product for all taps. Zeros outside of dy are left out, so the weights are finite.
+    """
+    convolution, taps, positions = o.convolution, weights.shape[3:], dy.shape[3:]
+    geometry = zip(
+        taps, convolution.dilation, convolution.padding, convolution.stride, dx.shape[3:], positions, strict=True
+    )
+    met = [
+        [meeting(t * dilation - padding, stride, extent, slice(0, count)) for t in range(size)]
+        for size, dilation, padding, stride, extent, count in geometry
+    ]
+    by_tap = np.moveaxis(weights, 2, -1)  # (G, C, taps ..., K)
+    for images, channels in blocks(
+        dx.shape[2:0:-1], prod(dy.shape[:1] + taps + positions) * FLOAT64_BYTES, PRODUCT_BYTES
+    ):
+        factors, values = by_tap[:, channels], dy[:, :, images]
+        found = product_of_doubles(
+            factors.reshape(len(dy), -1, factors.shape[-1]), values.reshape(len(dy), values.shape[1], -1)
+        ).reshape(*factors.shape[:-1], -1, *positions)
+        block = dx[:, channels, images]
+        for tap in product(*map(range, taps)):
+            meets = [of_dimension[t] for of_dimension, t in zip(met, tap, strict=True)]
+            here: Any = (..., *(slices[1] for slices in meets))
+            there: Any = (slice(None), slice(None), *tap, slice(None), *(slices[0] for slices in meets))
+            block[here] += found[there]
+
+
+def _add_tap_by_tap(o: ConvolutionBackwardData, weights: Array, dy: Array, dx: Array) -> None:
+    """Adds the same, with a product for each tap in which zeros surround dy: beside an infinite weight they count (0 * infinity is NaN)."""
     for tap, met, positions in _taps(o):
-        local = _extended(incoming, positions)
+        local = _extended(dy, positions)
         at_tap: Any = (..., *tap)
         found = product_of_doubles(weights[at_tap], local.reshape(*local.shape[:2], -1))
         dx[(slice(None),) * 3 + met] += found.reshape(*dx.shape[:3], *local.shape[3:])
-    return np.moveaxis(dx, 2, 0).reshape(o.dx.dims)
 
 
 def _taps(o: ConvolutionBackwardData) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...], tuple[range, ...]]]:
