@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .enumerations import cudnnBackendDescriptorType_t, cudnnMathType_t, cudnnReorderType_t
-from .operations.rnn import RNNPlanSpec, RNNSpec
 from .operations.specs import LRNSpec
+
+if TYPE_CHECKING:
+    from .operations.rnn import RNNPlanSpec, RNNSpec
 
 
 class Descriptor:
@@ -90,6 +92,8 @@ class RNNDescriptor(Descriptor):
     _spec: Any = None
 
     def __init__(self) -> None:
+        from .operations.rnn import RNNSpec
+
         self.dropout: DropoutDescriptor | None = None
         super().__init__()
         self.spec = RNNSpec()

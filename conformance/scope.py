@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 
-from dualdnn.api import cudnn as _documented_calls  # noqa: F401 (registers the functions)
 from dualdnn.api import miopen as _second_document  # noqa: F401 (registers its calls)
+from dualdnn.api.cudnn import FUNCTIONS
 from dualdnn.api.document import functions
 from dualdnn.api.enumerations import cudnnBackendDescriptorType_t
-from dualdnn.api.functions import FUNCTIONS
 from dualdnn.api.miopen.calls import available
 from dualdnn.api.miopen.document import functions as miopen_functions
 

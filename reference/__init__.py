@@ -1,16 +1,17 @@
 """The judge: every operation's documented semantics in NumPy, and the error a correct implementation may have."""
 
-from importlib import import_module
+from typing import TYPE_CHECKING
 
-from dualdnn.api.operations import FAMILIES
+from dualdnn.api.lazy import lazy
 
 from .backend import ReferenceBackend
 from .engine import Exact, evaluate, implemented, run
-from .formulas import second_opinion
 from .judge import Disagreement, Verdict, judge
 
-for family in FAMILIES:  # registers the family's operations
-    import_module(f"{__name__}.{family}")
+if TYPE_CHECKING:
+    from .formulas import second_opinion
+else:
+    __getattr__ = lazy(__name__, {"formulas": ["second_opinion"]})
 
 __all__ = [
     "Disagreement",

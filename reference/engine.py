@@ -20,7 +20,8 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
-from dualdnn.api.operations import Operation
+from dualdnn.api.lazy import load
+from dualdnn.api.operations import FAMILIES, Operation
 from dualdnn.api.operations.specs import DOUBLE, INT32
 
 from .blas_threads import beside_others, multiplies
@@ -110,7 +111,14 @@ def implements_in_parts(
 
 
 def implemented() -> tuple[type[Operation], ...]:
+    load(__package__, FAMILIES)
     return (*_IMPLEMENTATIONS, *_IN_PARTS)
+
+
+def _register(operation: Operation) -> None:
+    """Import the operation's family, whose implementations register themselves."""
+    if operation.family in FAMILIES:
+        load(__package__, (operation.family,))
 
 
 def results_of(operation: Operation, wide: Wide) -> Results:
@@ -123,6 +131,7 @@ def results_of(operation: Operation, wide: Wide) -> Results:
 
 @lru_cache(maxsize=1024)
 def _prepared(operation: Operation, wide: Wide) -> Results:
+    _register(operation)
     in_parts = _IN_PARTS.get(type(operation))
     return in_parts(operation, wide) if in_parts else partial(_as_a_whole, operation, wide)
 
@@ -207,6 +216,7 @@ def run(operation: Operation, memory: Mapping[str, Array]) -> None:
 @lru_cache(maxsize=1024)
 def launcher(operation: Operation) -> Callable[[Mapping[str, Array]], None]:
     """What computes the operation on its memory."""
+    _register(operation)
     wide: Wide = np.float64 if type(operation) in _IN_FLOAT64 else wide_type(operation.compute_type)
     if is_narrow():
         tensors = [operation.tensor(name) for name in operation.operands if name not in operation.raw]

@@ -7,7 +7,7 @@ dimension is a range of positions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from dualdnn.api.enumerations import cudnnDataType_t, cudnnNanPropagation_t
@@ -116,7 +116,7 @@ def first_maxima(x: Array, pooling: PoolingSpec, counts: Sequence[int]) -> Array
     lead, volume = x.ndim - len(counts), 1
     # Data is of a narrower type than x (view.wide_type), so an infinity has a rank of its own beside the finite numbers.
     best = _ranks(x, _propagates(pooling))
-    where: Array | None = None
+    where: Any = None  # nothing before the first dimension
     # The last dimension first: then the first of equal rows holds the first of equal values.
     for d in reversed(range(len(counts))):
         ranks, axis, extent = best, lead + d, best.shape[lead + d]

@@ -11,8 +11,9 @@ import pytest
 from dualdnn.accelerated import DeviceError, DeviceUnavailable
 from dualdnn.accelerated.runtime.errors import CompileError
 from dualdnn.api import cudnn
+from dualdnn.api.cudnn import FUNCTIONS
 from dualdnn.api.document import functions
-from dualdnn.api.functions import FUNCTIONS, documented
+from dualdnn.api.functions import documented
 from dualdnn.api.status import BAD_PARAM, EXECUTION_FAILED, CudnnError
 
 CLAUSE_FREE = {"cudnnCreate"}

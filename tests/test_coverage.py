@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dualdnn.api.cudnn import FUNCTIONS
 from dualdnn.api.document import functions
-from dualdnn.api.functions import FUNCTIONS
 from dualdnn.conformance.report import CaseResult, load_clauses
 from dualdnn.conformance.scope import UNSHOWN, in_scope, without_a_case
 from dualdnn.conformance.solvers import without_a_launch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import hashlib
 import json
 import os
@@ -36,6 +37,7 @@ def build(out: Path) -> Path:
     parts = [sys.version, text, told, Path(__file__).read_text(), CALLBACK.read_text(), str(_cxx())]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     library, stamp = out / NAME, out / f".{NAME}.key"
+    _compile_python()
     (out / "include").mkdir(parents=True, exist_ok=True)
     for name, contents in headers().items():
         write(out / "include" / name, contents.encode())
@@ -46,6 +48,15 @@ def build(out: Path) -> Path:
         stamp.write_text(key)
     link(out, NAME)
     return library
+
+
+def _compile_python() -> None:
+    """Write the bytecode of both packages: where Python itself writes none, every start would compile them anew.
+
+    Folders that nobody may write are passed over.
+    """
+    for part in ("api", "reference"):
+        compileall.compile_dir(Path(__file__).parents[2] / part, quiet=2)
 
 
 def _compile(text: str, told: str, library: Path) -> None:

@@ -40,6 +40,21 @@ class Border:
             print(text, file=sys.stderr, flush=True)
         return int(status)
 
+    def export(self, function: Function, behind: Callable[..., Any]) -> None:
+        """Let C call ``behind`` for a function."""
+        error = None if function.name in RESULTS else int(INTERNAL_ERROR)
+        self.ffi.def_extern(name=f"py_{function.name}", error=error)(behind)
+
+    def first(self, function: Function) -> Callable[..., Any]:
+        """What is behind an export until its first call: a program pays for the functions that it calls."""
+
+        def call(*c: Any) -> Any:
+            made = self.entry(function)
+            self.export(function, made)
+            return made(*c)
+
+        return call
+
     def entry(self, function: Function) -> Callable[..., Any]:
         """The Python function behind an export."""
         if function.name in RESULTS:
@@ -139,9 +154,7 @@ def install(ffi: Any, lib: Any) -> None:
     """Define every export; runs inside the library before its first call returns."""
     border = _border(ffi, lib)
     for function in functions().values():
-        ffi.def_extern(name=f"py_{function.name}", error=int(INTERNAL_ERROR) if function.name not in RESULTS else None)(
-            border.entry(function)
-        )
+        border.export(function, border.first(function))
     ffi.def_extern(name="cudnnGetLastErrorString")(border.last_error_string)
     ffi.def_extern(name="py_dualdnn_finish")(border.finish)
     lib.dualdnn_state = 1  # from here on results count

@@ -6,35 +6,40 @@ buffers passed in; None is NULL; host arrays are sequences; a status other than 
 
 from __future__ import annotations
 
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any
 
 from .. import enumerations
 from ..document import SPECIFICATION, functions
-from ..functions import FUNCTIONS
+from ..functions import FUNCTIONS as _FUNCTIONS
+from ..lazy import lazy, load
 from ..status import CudnnError
-from .library import cudnnCreate
-
-for module in iter_modules(__path__):  # they register their functions
-    import_module(f"{__name__}.{module.name}")
+from .homes import HOMES
 
 _ENUMERATORS = {member.name: member for kind in enumerations.ENUMERATIONS.values() for member in kind}
 _LIMITS = {name: value for name, value in vars(enumerations).items() if name.startswith("CUDNN_")}
 
-FUNCTIONS["cudnnCreate"] = cudnnCreate
-globals().update(FUNCTIONS)
 globals().update(enumerations.ENUMERATIONS)
 globals().update(_ENUMERATORS)
 globals().update(_LIMITS)
+_NAMES = [name for names in HOMES.values() for name in names]
+_function = lazy(__name__, HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    """Names that the document has and this edition does not yet."""
+    """A function, whose module is imported; ``FUNCTIONS``, all of them by name; why there is no such name."""
+    if name == "FUNCTIONS":
+        load(__name__, HOMES)
+        return _FUNCTIONS
+    if name in _NAMES:
+        return _function(name)
     if name in functions():
         entry = functions()[name]
         raise AttributeError(f"{name} (section {entry.section}, {entry.library}) is not implemented yet")
     raise AttributeError(f"{name} is no function or enumerator of the {SPECIFICATION}")
 
 
-__all__ = ["CudnnError", *FUNCTIONS, *enumerations.ENUMERATIONS, *_ENUMERATORS, *_LIMITS]
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_NAMES})
+
+
+__all__ = ["CudnnError", *_NAMES, *enumerations.ENUMERATIONS, *_ENUMERATORS, *_LIMITS]

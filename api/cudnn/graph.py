@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ..enumerations import cudnnBackendDescriptorType_t as Kind
 from ..functions import executing
-from ..graph import execution as _execution  # noqa: F401 (registers)
-from ..graph import operation_graph as _operation_graph  # noqa: F401 (registers)
 from ..status import BAD_PARAM, CudnnError
 
 NAME = "cudnnBackendExecute"

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ..functions import documented
+from ..graph import execution as _execution  # noqa: F401 (registers)
 from ..graph import life_cycle
 from ..graph import nodes as _nodes  # noqa: F401 (registers)
+from ..graph import operation_graph as _operation_graph  # noqa: F401 (registers)
 from ..graph import settings as _settings  # noqa: F401 (registers)
 from ..status import BAD_PARAM, NOT_SUPPORTED, expect
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from .. import api_log
 from ..document import VERSION
 from ..enumerations import cudnnErrQueryMode_t, cudnnStatus_t
-from ..functions import documented
+from ..functions import FUNCTIONS, documented
 from ..handle import Handle, open_backend, release_named
 from ..operations import BackendError
 from ..status import BAD_PARAM, INTERNAL_ERROR, INVALID_VALUE, MAPPING_ERROR, CudnnError, expect
@@ -28,6 +28,9 @@ def cudnnCreate(*, backend=None, device=None, as_release=None):
     """
     release = release_named(as_release)
     return Handle(open_backend(backend, device), release)
+
+
+FUNCTIONS["cudnnCreate"] = cudnnCreate
 
 
 @documented(invalid={"handle": "c05"})

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 SPECIFICATION = "cuDNN 8.0.3 API Reference"
@@ -88,7 +88,7 @@ def _parameter(length: dict[str, Any] | None = None, **facts: Any) -> Parameter:
 @cache
 def functions() -> dict[str, Function]:
     """All documented functions by name, in the document's order."""
-    table = json.loads(resources.files(__package__).joinpath("functions.json").read_text(encoding="utf-8"))
+    table = json.loads(Path(__file__).with_name("functions.json").read_text(encoding="utf-8"))
     return {
         name: Function(
             name,

@@ -117,8 +117,8 @@ def _miopen() -> str:
 
 def _cudnn() -> str:
     from .. import cudnn, enumerations
+    from ..cudnn import FUNCTIONS
     from ..descriptors import DESCRIPTORS
-    from ..functions import FUNCTIONS
 
     library = Library(("cudnnHandle_t", "Handle"), DESCRIPTORS, enumerations.ENUMERATIONS, _records(), VALUES)
     limits = [name for name in vars(enumerations) if name.startswith("CUDNN_")]

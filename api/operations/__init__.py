@@ -1,82 +1,87 @@
 """The contract between the documented calls and the backends: specifications, operations, the backend protocol."""
 
-from .activation import ActivationBackward, ActivationForward
-from .attention import (
-    MultiHeadAttnBackwardData,
-    MultiHeadAttnBackwardWeights,
-    MultiHeadAttnForward,
-    MultiHeadAttnStep,
-)
-from .backend import Backend, BackendError, Buffer, Operand
-from .convolution import (
-    ConvolutionBackwardBias,
-    ConvolutionBackwardData,
-    ConvolutionBackwardFilter,
-    ConvolutionBiasActivationForward,
-    ConvolutionForward,
-    Im2Col,
-    ReorderFilter,
-    ReorderFilterAndBias,
-    allows_tf32,
-)
-from .ctc import CTCLoss, CTCLoss_v8
-from .dropout import DropoutBackward, DropoutForward, SetDropoutStates
-from .fused_ops import (
-    BnFinalizeStatisticsInference,
-    BnFinalizeStatisticsTraining,
-    ConvScaleBiasAddActivation,
-    DactivationForkDbatchnorm,
-    ScaleBiasActivationConvBnstats,
-    ScaleBiasActivationWgrad,
-    ScaleBiasAddActivationGenBitmask,
-)
-from .graph import OperationGraph
-from .normalization import (
-    BatchNormalizationBackward,
-    BatchNormalizationBackwardEx,
-    BatchNormalizationForwardInference,
-    BatchNormalizationForwardTraining,
-    BatchNormalizationForwardTrainingEx,
-    DivisiveNormalizationBackward,
-    DivisiveNormalizationForward,
-    LRNCrossChannelBackward,
-    LRNCrossChannelForward,
-    NormalizationBackward,
-    NormalizationForwardInference,
-    NormalizationForwardTraining,
-)
-from .operation import Operation
-from .pooling import PoolingBackward, PoolingForward
-from .records import parse
-from .reduce_tensor import ReduceTensor
-from .rnn import RNNBackwardData, RNNBackwardWeights, RNNForward
-from .softmax import SoftmaxBackward, SoftmaxForward
-from .spatial_transformer import (
-    SpatialTfGridGeneratorBackward,
-    SpatialTfGridGeneratorForward,
-    SpatialTfSamplerBackward,
-    SpatialTfSamplerForward,
-)
-from .specs import (
-    ActivationSpec,
-    AlgorithmPerformanceSpec,
-    AlgorithmSpec,
-    AttnSpec,
-    ConvolutionSpec,
-    CTCLossSpec,
-    DropoutSpec,
-    FilterSpec,
-    LRNSpec,
-    OpTensorSpec,
-    PoolingSpec,
-    ReduceTensorSpec,
-    SeqDataSpec,
-    SpatialTransformerSpec,
-    TensorSpec,
-    TransformSpec,
-)
-from .tensor_arithmetic import AddTensor, OpTensor, ScaleTensor, SetTensor
-from .transform import TransformFilter, TransformTensor, TransformTensorEx
+from typing import TYPE_CHECKING
+
+from ..lazy import lazy
+
+if TYPE_CHECKING:
+    from .activation import ActivationBackward, ActivationForward
+    from .attention import (
+        MultiHeadAttnBackwardData,
+        MultiHeadAttnBackwardWeights,
+        MultiHeadAttnForward,
+        MultiHeadAttnStep,
+    )
+    from .backend import Backend, BackendError, Buffer, Operand
+    from .convolution import (
+        ConvolutionBackwardBias,
+        ConvolutionBackwardData,
+        ConvolutionBackwardFilter,
+        ConvolutionBiasActivationForward,
+        ConvolutionForward,
+        Im2Col,
+        ReorderFilter,
+        ReorderFilterAndBias,
+        allows_tf32,
+    )
+    from .ctc import CTCLoss, CTCLoss_v8
+    from .dropout import DropoutBackward, DropoutForward, SetDropoutStates
+    from .fused_ops import (
+        BnFinalizeStatisticsInference,
+        BnFinalizeStatisticsTraining,
+        ConvScaleBiasAddActivation,
+        DactivationForkDbatchnorm,
+        ScaleBiasActivationConvBnstats,
+        ScaleBiasActivationWgrad,
+        ScaleBiasAddActivationGenBitmask,
+    )
+    from .graph import OperationGraph
+    from .normalization import (
+        BatchNormalizationBackward,
+        BatchNormalizationBackwardEx,
+        BatchNormalizationForwardInference,
+        BatchNormalizationForwardTraining,
+        BatchNormalizationForwardTrainingEx,
+        DivisiveNormalizationBackward,
+        DivisiveNormalizationForward,
+        LRNCrossChannelBackward,
+        LRNCrossChannelForward,
+        NormalizationBackward,
+        NormalizationForwardInference,
+        NormalizationForwardTraining,
+    )
+    from .operation import Operation
+    from .pooling import PoolingBackward, PoolingForward
+    from .records import parse
+    from .reduce_tensor import ReduceTensor
+    from .rnn import RNNBackwardData, RNNBackwardWeights, RNNForward
+    from .softmax import SoftmaxBackward, SoftmaxForward
+    from .spatial_transformer import (
+        SpatialTfGridGeneratorBackward,
+        SpatialTfGridGeneratorForward,
+        SpatialTfSamplerBackward,
+        SpatialTfSamplerForward,
+    )
+    from .specs import (
+        ActivationSpec,
+        AlgorithmPerformanceSpec,
+        AlgorithmSpec,
+        AttnSpec,
+        ConvolutionSpec,
+        CTCLossSpec,
+        DropoutSpec,
+        FilterSpec,
+        LRNSpec,
+        OpTensorSpec,
+        PoolingSpec,
+        ReduceTensorSpec,
+        SeqDataSpec,
+        SpatialTransformerSpec,
+        TensorSpec,
+        TransformSpec,
+    )
+    from .tensor_arithmetic import AddTensor, OpTensor, ScaleTensor, SetTensor
+    from .transform import TransformFilter, TransformTensor, TransformTensorEx
 
 # One room on every floor for each: api/operations, api/cudnn, reference, accelerated, conformance/cases.
 FAMILIES = (
@@ -96,13 +101,91 @@ FAMILIES = (
     "tensor_arithmetic",
     "transform",
 )
+# Submodule -> what it has for users of this package, who import it by asking.
+HOMES = {
+    "activation": ("ActivationBackward", "ActivationForward"),
+    "attention": (
+        "MultiHeadAttnBackwardData",
+        "MultiHeadAttnBackwardWeights",
+        "MultiHeadAttnForward",
+        "MultiHeadAttnStep",
+    ),
+    "backend": ("Backend", "BackendError", "Buffer", "Operand"),
+    "convolution": (
+        "ConvolutionBackwardBias",
+        "ConvolutionBackwardData",
+        "ConvolutionBackwardFilter",
+        "ConvolutionBiasActivationForward",
+        "ConvolutionForward",
+        "Im2Col",
+        "ReorderFilter",
+        "ReorderFilterAndBias",
+        "allows_tf32",
+    ),
+    "ctc": ("CTCLoss", "CTCLoss_v8"),
+    "dropout": ("DropoutBackward", "DropoutForward", "SetDropoutStates"),
+    "fused_ops": (
+        "BnFinalizeStatisticsInference",
+        "BnFinalizeStatisticsTraining",
+        "ConvScaleBiasAddActivation",
+        "DactivationForkDbatchnorm",
+        "ScaleBiasActivationConvBnstats",
+        "ScaleBiasActivationWgrad",
+        "ScaleBiasAddActivationGenBitmask",
+    ),
+    "graph": ("OperationGraph",),
+    "normalization": (
+        "BatchNormalizationBackward",
+        "BatchNormalizationBackwardEx",
+        "BatchNormalizationForwardInference",
+        "BatchNormalizationForwardTraining",
+        "BatchNormalizationForwardTrainingEx",
+        "DivisiveNormalizationBackward",
+        "DivisiveNormalizationForward",
+        "LRNCrossChannelBackward",
+        "LRNCrossChannelForward",
+        "NormalizationBackward",
+        "NormalizationForwardInference",
+        "NormalizationForwardTraining",
+    ),
+    "operation": ("Operation",),
+    "pooling": ("PoolingBackward", "PoolingForward"),
+    "records": ("parse",),
+    "reduce_tensor": ("ReduceTensor",),
+    "rnn": ("RNNBackwardData", "RNNBackwardWeights", "RNNForward"),
+    "softmax": ("SoftmaxBackward", "SoftmaxForward"),
+    "spatial_transformer": (
+        "SpatialTfGridGeneratorBackward",
+        "SpatialTfGridGeneratorForward",
+        "SpatialTfSamplerBackward",
+        "SpatialTfSamplerForward",
+    ),
+    "specs": (
+        "ActivationSpec",
+        "AlgorithmPerformanceSpec",
+        "AlgorithmSpec",
+        "AttnSpec",
+        "CTCLossSpec",
+        "ConvolutionSpec",
+        "DropoutSpec",
+        "FilterSpec",
+        "LRNSpec",
+        "OpTensorSpec",
+        "PoolingSpec",
+        "ReduceTensorSpec",
+        "SeqDataSpec",
+        "SpatialTransformerSpec",
+        "TensorSpec",
+        "TransformSpec",
+    ),
+    "tensor_arithmetic": ("AddTensor", "OpTensor", "ScaleTensor", "SetTensor"),
+    "transform": ("TransformFilter", "TransformTensor", "TransformTensorEx"),
+}
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy(__name__, HOMES)
 
 __all__ = [
-    "BatchNormalizationBackwardEx",
-    "BatchNormalizationForwardTrainingEx",
-    "NormalizationBackward",
-    "NormalizationForwardTraining",
-    "FAMILIES",
     "ActivationBackward",
     "ActivationForward",
     "ActivationSpec",
@@ -110,33 +193,33 @@ __all__ = [
     "AlgorithmPerformanceSpec",
     "AlgorithmSpec",
     "AttnSpec",
-    "BnFinalizeStatisticsInference",
-    "BnFinalizeStatisticsTraining",
-    "ConvScaleBiasAddActivation",
-    "DactivationForkDbatchnorm",
-    "ScaleBiasActivationConvBnstats",
-    "ScaleBiasActivationWgrad",
-    "ScaleBiasAddActivationGenBitmask",
     "Backend",
+    "BackendError",
     "BatchNormalizationBackward",
+    "BatchNormalizationBackwardEx",
     "BatchNormalizationForwardInference",
     "BatchNormalizationForwardTraining",
-    "BackendError",
+    "BatchNormalizationForwardTrainingEx",
+    "BnFinalizeStatisticsInference",
+    "BnFinalizeStatisticsTraining",
     "Buffer",
     "CTCLoss",
     "CTCLossSpec",
     "CTCLoss_v8",
+    "ConvScaleBiasAddActivation",
     "ConvolutionBackwardBias",
     "ConvolutionBackwardData",
     "ConvolutionBackwardFilter",
     "ConvolutionBiasActivationForward",
     "ConvolutionForward",
     "ConvolutionSpec",
+    "DactivationForkDbatchnorm",
     "DivisiveNormalizationBackward",
     "DivisiveNormalizationForward",
     "DropoutBackward",
     "DropoutForward",
     "DropoutSpec",
+    "FAMILIES",
     "FilterSpec",
     "Im2Col",
     "LRNCrossChannelBackward",
@@ -146,7 +229,9 @@ __all__ = [
     "MultiHeadAttnBackwardWeights",
     "MultiHeadAttnForward",
     "MultiHeadAttnStep",
+    "NormalizationBackward",
     "NormalizationForwardInference",
+    "NormalizationForwardTraining",
     "OpTensor",
     "OpTensorSpec",
     "Operand",
@@ -162,6 +247,9 @@ __all__ = [
     "ReduceTensorSpec",
     "ReorderFilter",
     "ReorderFilterAndBias",
+    "ScaleBiasActivationConvBnstats",
+    "ScaleBiasActivationWgrad",
+    "ScaleBiasAddActivationGenBitmask",
     "ScaleTensor",
     "SeqDataSpec",
     "SetDropoutStates",

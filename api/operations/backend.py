@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from .graph import OperationGraph
 from .operation import Operation
+
+if TYPE_CHECKING:
+    from .graph import OperationGraph
 
 
 class BackendError(Exception):

@@ -9,9 +9,11 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, fields
 from enum import IntEnum
+from functools import cache
 from typing import Any, TypeVar, dataclass_transform
 
 from ..enumerations import ENUMERATIONS
+from ..lazy import load
 
 T = TypeVar("T")
 
@@ -65,10 +67,19 @@ def _value_text(value: Any) -> str:
 
 def parse(text: str) -> Any:
     """The record that printed as ``text``; ``ValueError`` where it is no such text."""
+    _define_all()
     try:
         return _build(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, TypeError, KeyError) as error:
         raise ValueError(f"not the text of an operation: {text!r} ({error})") from error
+
+
+@cache
+def _define_all() -> None:
+    """Import every record: a text may name any."""
+    from . import HOMES
+
+    load(__package__, HOMES)
 
 
 def _build(node: ast.expr) -> Any:
