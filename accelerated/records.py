@@ -19,16 +19,32 @@ ALIKE = 256  # bytes, the largest alignment of which planners ask
 SCRATCH, NOTHING = -2, -1  # operands that no caller passes: memory of the library's own, and address 0
 ENCODINGS_KEPT = 16  # of the tensor maps of a step, by address
 
-# Names of the kernels that are launched, noted where somebody asks for them: the suite lists which case launches which
-# kernel.
-_launched: set[str] | None = None
+
+class Launched(set[str]):
+    """The names of kernels that were launched.
+
+    modules: the sources that they are compiled from, each with its definitions.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.modules: set[str] = set()
+
+    def note(self, function: Function) -> None:
+        """Add a kernel and its module."""
+        self.add(function.name)
+        self.modules.add(function.module)
+
+
+# Kernels that are launched, noted where somebody asks for them: the suite lists which case launches which kernel.
+_launched: Launched | None = None
 
 
 @contextmanager
-def noting_launches() -> Iterator[set[str]]:
-    """Note the names of the kernels that are launched in this scope."""
+def noting_launches() -> Iterator[Launched]:
+    """Note the kernels that are launched in this scope."""
     global _launched
-    before, _launched = _launched, set()
+    before, _launched = _launched, Launched()
     try:
         yield _launched
     finally:
@@ -90,7 +106,7 @@ class KernelStep:
     def start(self, addresses: Sequence[int], stream: Any) -> None:
         """Launch; behind the operands' addresses are those of SCRATCH and NOTHING."""
         if _launched is not None:
-            _launched.add(self.function.name)
+            _launched.note(self.function)
         arguments = bytearray(self._with_maps(addresses) if self.maps else self.template)
         self._pack(arguments, 0, *[addresses[operand] + delta for operand, delta in self.operands])
         self.function.issue(arguments, self.shape, stream)

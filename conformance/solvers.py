@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,12 +28,26 @@ ORDERS = 3  # of threads
 NOT_LAUNCHED = "unlaunched.json"  # kernels that no case can launch here, with the reasons
 
 
+@dataclass
+class Used:
+    """The kernels that a case launched, the modules that they are compiled from, and the solvers that planned their launches."""
+
+    kernels: set[str] = field(default_factory=set)
+    modules: set[str] = field(default_factory=set)
+    solvers: set[str] = field(default_factory=set)
+
+    def lists(self) -> dict[str, list[str]]:
+        """What was used, as values of JSON."""
+        return {name: sorted(found) for name, found in vars(self).items()}
+
+
 @contextmanager
-def kernels_noted(kernels: set[str]) -> Iterator[None]:
-    """Add the names of the kernels that are launched in this scope."""
+def noted(used: Used) -> Iterator[None]:
+    """Add what is used in this scope."""
     with noting_launches() as launched:
         yield
-    kernels |= launched
+    used.kernels |= launched
+    used.modules |= launched.modules
 
 
 def unknown_solvers(wanted: str) -> list[str]:
@@ -42,9 +56,12 @@ def unknown_solvers(wanted: str) -> list[str]:
     return [name for name in names if name not in solver_names()]
 
 
-def by_solvers(handle: Any, operations: Sequence[Operation], run: Callable[[str | None], T], wanted: str) -> T:
+def by_solvers(
+    handle: Any, operations: Sequence[Operation], run: Callable[[str | None], T], wanted: str, used: Used | None = None
+) -> T:
     """Run as it is planned ("preferred"), then by each other solver that can serve one of the operations ("all"); or by those that are
-    named alone, with commas between them, where one can serve. Returns the first result."""
+    named alone, with commas between them, where one can serve. Returns the first result. ``used``: gets the names of all solvers that ran,
+    unless they are those preferred."""
     if wanted == PREFERRED:  # of a foreign library, too, whose handle has no backend of ours
         return run(None)
     backend = handle.backend
@@ -54,6 +71,10 @@ def by_solvers(handle: Any, operations: Sequence[Operation], run: Callable[[str 
     if wanted == ALL:
         preferred = {backend.plan(operation).solver for operation in operations}
         left = [name for name in names if name not in preferred]
+        if used:
+            used.solvers |= preferred - {""}
+    if used:
+        used.solvers |= set(left)
     for name in left:
         handle.prepared.clear()  # calls that were prepared by another solver
         with forcing(name):
@@ -120,17 +141,38 @@ def with_workspace(handle: Any, steps: Sequence[Step]) -> list[Step]:
 
 
 def write_kernels(results: Iterable[Mapping[str, Any]], directory: Path) -> dict[str, list[str]]:
-    """Write which cases launched which kernel, and how long these cases took; returns kernel -> ids of the cases."""
-    cases: dict[str, set[str]] = {}
+    """Write which cases launched which kernel, by which solver, compiled from which module, and how long these cases took; returns kernel ->
+    ids of the cases."""
+    tables: dict[str, dict[str, set[str]]] = {"kernels": {}, "solvers": {}, "modules": {}}
     seconds: dict[str, float] = {}
     for result in results:
-        for kernel in result.get("kernels", ()):
-            cases.setdefault(kernel, set()).add(result["id"])
-            seconds[result["id"]] = round(result["seconds"], 3)
-    found = {kernel: sorted(ids) for kernel, ids in sorted(cases.items())}
-    if found:
-        write(directory / KERNELS_FILE, json.dumps({"kernels": found, "seconds": seconds}, indent=1).encode())
-    return found
+        for kind, names in result.get("used", {}).items():
+            for name in names:
+                tables[kind].setdefault(name, set()).add(result["id"])
+                seconds[result["id"]] = round(result["seconds"], 3)
+    return _write_tables(tables, seconds, directory)
+
+
+def merged_kernels(read: Iterable[Mapping[str, Any]], directory: Path) -> dict[str, list[str]]:
+    """Write one kernels.json of those of several runs; returns kernel -> ids of the cases."""
+    tables: dict[str, dict[str, set[str]]] = {}
+    seconds: dict[str, float] = {}
+    for document in read:
+        seconds |= document["seconds"]
+        for kind, table in document.items():
+            for name, ids in table.items() if kind != "seconds" else ():
+                tables.setdefault(kind, {}).setdefault(name, set()).update(ids)
+    return _write_tables(tables, seconds, directory)
+
+
+def _write_tables(
+    tables: Mapping[str, Mapping[str, set[str]]], seconds: Mapping[str, float], directory: Path
+) -> dict[str, list[str]]:
+    found = {kind: {name: sorted(ids) for name, ids in sorted(table.items())} for kind, table in tables.items()}
+    kernels = found.get("kernels", {})
+    if kernels:
+        write(directory / KERNELS_FILE, json.dumps({**found, "seconds": seconds}, indent=1).encode())
+    return kernels
 
 
 def covering(table: Mapping[str, Any]) -> list[str]:

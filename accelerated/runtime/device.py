@@ -112,6 +112,7 @@ class Function(ABC):
     """A compiled kernel. It takes one structure, passed as its bytes."""
 
     name: str
+    module = ""  # the source that it is compiled from, with the definitions
     device: Device
     argument_bytes: int
     maximum_threads: int
@@ -276,7 +277,9 @@ class Device(ABC):
                     self._refused[wanted] = error
                     raise
             if key not in self._functions:
-                self._functions[key] = self._find(self._modules[wanted], kernel_name)
+                found = self._find(self._modules[wanted], kernel_name)
+                found.module = str(module(*wanted))
+                self._functions[key] = found
         return self._functions[key]
 
     def module_definitions(self, source_name: str | Path, kernel_name: str, definitions: Definitions) -> Definitions:

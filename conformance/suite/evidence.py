@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ..report import SHARPER
+from ..solvers import Used
 from ..trial import Trial
 
 
@@ -22,7 +23,7 @@ class Evidence:
         self.suspect: list[str] = []  # which of the sharper rules outputs broke that lie inside their worst case
         self.contradiction = ""  # why a failure that a declared difference covers is none of its
         self.clauses: set[str] = set()
-        self.kernels: set[str] = set()
+        self.used = Used()
         self.closed = False  # what follows are faults
 
     def note(self, trial: Trial) -> None:

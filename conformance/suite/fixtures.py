@@ -15,7 +15,7 @@ from dualdnn.api.operations import Operation
 from dualdnn.api.status import CudnnError
 
 from ..calls import Caller, roomy, sized
-from ..solvers import PREFERRED, by_solvers, kernels_noted, threads_ordered, with_workspace
+from ..solvers import PREFERRED, by_solvers, noted, threads_ordered, with_workspace
 from ..subjects import Subject
 from ..trial import Step, Trial, attempt_chain, prepare
 from .evidence import EVIDENCE, Evidence
@@ -100,8 +100,8 @@ def judged_by(
             pytest.fail(f"{explanation}{by}\n{said}", pytrace=False)
         return result
 
-    with kernels_noted(evidence.kernels):
-        return by_solvers(caller.handle, [step.operation for step in steps], run, solvers)
+    with noted(evidence.used):
+        return by_solvers(caller.handle, [step.operation for step in steps], run, solvers, evidence.used)
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ def add_result(item: Any, report: pytest.TestReport) -> None:
         "suspect": evidence.suspect if evidence else [],
         "sharper": evidence.sharper if evidence else {},
         "judged": evidence.judged if evidence else 0,
-        "kernels": sorted(evidence.kernels) if evidence else [],
+        "used": evidence.used.lists() if evidence else {},
         "noticed": item.stash.get(NOTICED, None),
         "outcome": report.outcome,
         "message": message_of(report),
