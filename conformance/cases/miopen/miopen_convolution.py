@@ -150,12 +150,12 @@ def test_transposed_convolutions_are_refused(subject, denied):
 @shows(*(f"miopenConvolution{name}GetWorkSpaceSize/c01" for name in ("Forward", "BackwardData", "BackwardWeights")))
 @pytest.mark.parametrize("name", ["Forward", "BackwardData", "BackwardWeights"])
 def test_the_workspace_is_that_of_the_most_demanding_algorithm(handle, monkeypatch, name):
-    """Of those that take the problem, whichever it is."""
-    o = forward_operation(x=(1, 2, 9, 9), w=(3, 2, 3, 3), padding=(1, 1), stride=(1, 1))
-    x, w, y = (tensor(spec.dims) for spec in (o.x, o.w, o.y))
-    first, second, third = {"Forward": (w, x, y), "BackwardData": (y, w, x), "BackwardWeights": (y, x, w)}[name]
+    """Of those that take the problem, whichever it is. A handle remembers sizes, so that each answer is of another problem."""
     size, asked = getattr(miopen, f"miopenConvolution{name}GetWorkSpaceSize"), set()
     for most in (-1, 1):
+        o = forward_operation(x=(1, 2, 9, 10 + most), w=(3, 2, 3, 3), padding=(1, 1), stride=(1, 1))
+        x, w, y = (tensor(spec.dims) for spec in (o.x, o.w, o.y))
+        first, second, third = {"Forward": (w, x, y), "BackwardData": (y, w, x), "BackwardWeights": (y, x, w)}[name]
         with monkeypatch.context() as patched:
             patched.setattr(handle.cudnn, "prepared", {})  # what the true backend answered
             patched.setattr(
