@@ -13,7 +13,7 @@ VENDOR := nvidia-cudnn-cu12==8.9.7.29
 UNFORMATTED :=
 KERNELS = $(shell find $(filter-out $(addprefix accelerated/,$(UNFORMATTED) __pycache__),$(wildcard accelerated/*)) tests/accelerated -name '*.cu' -o -name '*.cuh' -o -name '*.h' -o -name '*.cpp')
 
-.PHONY: help conformance abi-conformance clients prove races races-all test lint stubs kernel-wheels bench clean
+.PHONY: help conformance abi-conformance clients prove races races-all test test-all lint stubs kernel-wheels bench clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -26,8 +26,10 @@ $(BIN)/.ready: pyproject.toml
 	$(INSTALL) --editable '.[emulated,test,lint,examples,port,abi]'; status=$$?; wait; exit $$status
 	touch $@
 
-conformance: $(BIN)/.ready ## judge both backends, write conformance-report/report.html
-	$(BIN)/dualdnn conformance --jobs $(JOBS) $(addprefix --subject ,$(SUBJECTS)) --solvers all --out conformance-report
+# smoke, standard (conformance-report-standard) or full (conformance-report)
+TIER ?= standard
+conformance: $(BIN)/.ready ## judge both backends, write conformance-report-standard/report.html; TIER=full: by every case
+	$(BIN)/dualdnn conformance --jobs $(JOBS) $(addprefix --subject ,$(SUBJECTS)) --solvers all --tier $(TIER)
 
 abi-conformance: $(BIN)/.ready ## the C library, judged by the suite as any library is
 	$(BIN)/dualdnn abi --out build/abi
@@ -36,7 +38,9 @@ abi-conformance: $(BIN)/.ready ## the C library, judged by the suite as any libr
 clients: $(BIN)/.ready ## CuPy's cuDNN module, unmodified, on the C library
 	$(BIN)/python examples/clients/run_cupy.py
 
-races: conformance-report/kernels.json ## every kernel in one case at least, every race in memory an error
+# The table of a full run where there is one; the standard tier launches every kernel, too.
+KERNEL_TABLE = $(firstword $(wildcard conformance-report/kernels.json) conformance-report-standard/kernels.json)
+races: $(KERNEL_TABLE) ## every kernel in one case at least, every race in memory an error
 	DUALDNN_EMULATION_RACES=1 $(BIN)/dualdnn conformance --jobs $(JOBS) --subject accelerated:emulated --solvers all --covering $< --out races-report
 
 prove: $(BIN)/.ready ## every case under every fault that it must notice; EVERY=10: a tenth of them
@@ -45,10 +49,13 @@ prove: $(BIN)/.ready ## every case under every fault that it must notice; EVERY=
 races-all: $(BIN)/.ready ## judge the accelerated backend with every race in memory an error
 	DUALDNN_EMULATION_RACES=1 $(BIN)/dualdnn conformance --jobs $(JOBS) --subject accelerated:emulated --solvers all --out races-report
 
-conformance-report/kernels.json:
+conformance-report-standard/kernels.json:
 	$(MAKE) conformance
 
-test: $(BIN)/.ready lint ## lint, types, tests of our own machinery
+test: $(BIN)/.ready lint ## lint, types, tests of our own machinery; without those that take long
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not long" tests
+
+test-all: $(BIN)/.ready lint ## lint, types, all tests
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests
 
 lint: $(BIN)/.ready
@@ -70,4 +77,4 @@ stubs: $(BIN)/.ready ## write the type stubs of the documented calls
 	$(BIN)/ruff format api/cudnn/__init__.pyi api/miopen/__init__.pyi
 
 clean: ## remove the environment and what was made
-	rm -rf $(VENV) conformance-report prove-report races-report build *.egg-info
+	rm -rf $(VENV) conformance-report conformance-report-* prove-report races-report build *.egg-info

@@ -25,6 +25,7 @@ from .report import ReportError
 from .report import command as report
 from .run_pytest import INTERRUPTED
 from .suite import command as suite
+from .suite import merge
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -40,6 +41,10 @@ def main(arguments: list[str] | None = None) -> int:
     again = commands.add_parser("report", help="write the page of a compliance.json again")
     report.add_report_options(again)
     again.set_defaults(run=report.run_report)
+
+    shards = commands.add_parser("merge", help="one report of the shards of a run (conformance --shard I/N)")
+    merge.add_options(shards)
+    shards.set_defaults(run=merge.run)
 
     changes = commands.add_parser("diff", help="what changed between two reports; exit status 1 on a regression")
     report.add_diff_options(changes)

@@ -16,14 +16,16 @@ import pytest
 from .prove import Faulty, Proving
 from .solvers import PREFERRED, unknown_solvers
 from .subjects import is_recorded
-from .suite.collector import Collector
+from .suite.collector import Collector, earlier_results
 from .suite.evidence import clauses_of
-from .suite.items import case_id, opened, subject_names
+from .suite.items import opened, subject_names
 from .suite.recording import Recording
+from .tiers import FULL
 
 pytest_plugins = [
     "dualdnn.conformance.suite.fixtures",
     "dualdnn.conformance.suite.running",
+    "dualdnn.conformance.suite.selection",
     "dualdnn.conformance.miopen_cases",
 ]
 
@@ -35,6 +37,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--subject", action="append", default=[], help="what to judge; may be repeated")
     group.addoption("--case", action="append", default=[], help="run only the case with this id; may be repeated")
     group.addoption("--every", type=int, default=1, help="run only one case of so many, spread over the suite")
+    group.addoption("--tier", default=FULL, help="run only the cases of this tier")
+    group.addoption("--shard", default="", help="i/n: run only the i-th of n parts")
+    group.addoption("--resume", action="store_true", help="go on with the results that the report's folder has")
+    group.addoption("--done", default=None, help="journal of cases that need not run again; --resume sets it")
     group.addoption("--complete", action="store_true", help="fail when a clause in scope has no case")
     group.addoption("--report", default=None, help="directory for compliance.json, junit.xml and report.html")
     group.addoption("--expected", default=None, help="file of failures that are expected")
@@ -63,6 +69,8 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "per_subject(fixture, values): values(subject name) -> [(id, value)] of the fixture"
     )
     if not hasattr(config, "workerinput"):  # workers send their results to the controlling process
+        if config.getoption("--resume"):
+            config.option.done = earlier_results(config)
         config.pluginmanager.register(Collector(config), "conformance-collector")
     if config.getoption("--prove"):
         for name in subject_names(config):
@@ -98,20 +106,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_make_parametrize_id(val: Any) -> str | None:
     """Functions are called by their names: an address would be another in every process."""
     return getattr(val, "__name__", None) if callable(val) else None
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if unstable := next((item.nodeid for item in items if " at 0x" in item.nodeid), None):
-        raise pytest.UsageError(f"the id of a case is not the same in every process: {unstable}")
-    wanted, every = set(config.getoption("--case")), config.getoption("--every")
-    chosen = items
-    if wanted:
-        called = [item for item in items if hasattr(item, "callspec")]  # what has no subject is no case
-        chosen = [item for item in called if case_id(item, item.callspec.params.get("subject", "")) in wanted]
-    chosen = chosen[::every]
-    kept = set(chosen)
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = chosen
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 from .badge import to_badge
 from .checks import ReportError
@@ -30,6 +31,7 @@ __all__ = [
     "is_complete",
     "load_clauses",
     "read_json",
+    "tier_of",
     "to_badge",
     "to_csv",
     "to_html",
@@ -66,8 +68,19 @@ def write_report(report: Report, directory: Path) -> dict[str, Path]:
 
 def is_complete(directory: Path) -> bool:
     """Whether a directory holds the report of a whole run (as those without a word about it do)."""
+    facts = _facts(directory)
+    return facts is not None and facts.get("state", "complete") == "complete"
+
+
+def tier_of(directory: Path) -> str:
+    """Return the name of the tier whose report a directory holds; "full" of a report that names none."""
+    return str((_facts(directory) or {}).get("tier", "full")).partition(",")[0]
+
+
+def _facts(directory: Path) -> dict[str, Any] | None:
+    """The environment of a directory's report, None where there is no report."""
     try:
         environment = json.loads((directory / "compliance.json").read_bytes())["environment"]
     except (OSError, ValueError, KeyError, TypeError):
-        return False
-    return not isinstance(environment, dict) or environment.get("state", "complete") == "complete"
+        return None
+    return environment if isinstance(environment, dict) else {}

@@ -114,12 +114,14 @@ function renderSummary() {
   byId("totals").append(caseTotals(), libraryTotals());
 }
 
-// What a reader must know before the first number: that a part of the suite was run, or not to its end.
+// What a reader must know before the first number: that a tier or a part of the suite was run, or not to its end.
 function renderState() {
   const { runs = [{}], ...shared } = report.environment;
-  const lines = runs.map((run) => ({ ...shared, ...run })).filter((run) => run.state && run.state !== "complete").map((run) => {
-    const what = run.state === "interrupted" ? "This run was interrupted: cases are missing" : `Only a part of the suite was run: ${run.selection || "a selection"}`;
-    return element("p", { class: "notice", "data-state": run.state }, `${what}. `, run.command ? element("code", {}, run.command) : null);
+  const lines = runs.map((run) => ({ ...shared, ...run })).filter((run) => run.tier || (run.state && run.state !== "complete")).map((run) => {
+    const whole = !run.state || run.state === "complete";
+    const part = run.state === "interrupted" ? "This run was interrupted: cases are missing" : `Only a part of the suite was run: ${run.selection || (run.shard ? `shard ${run.shard}` : "a selection")}`;
+    const what = [run.tier ? `This is the report of a tier of the suite: ${run.tier}` : null, whole ? null : part].filter(Boolean).join(". ");
+    return element("p", { class: "notice", "data-state": whole ? "tier" : run.state }, `${what}. `, run.command ? element("code", {}, run.command) : null);
   });
   document.querySelector("main").prepend(...lines);
 }

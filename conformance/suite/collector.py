@@ -14,17 +14,36 @@ from dualdnn.api.miopen.document import functions as miopen_functions
 
 from .. import differences as difference_table
 from .. import scope
-from ..differences.occurrences import unseen
 from ..expected import REASON as EXPECTED_FAILURE
 from ..expected import write_expected
-from ..provenance import COMPLETE, INTERRUPTED, PARTIAL, environment
+from ..provenance import COMPLETE, INTERRUPTED, PARTIAL, commit, environment
 from ..report import Difference, Function, Report, is_complete, write_report
 from ..report import Subject as ReportedSubject
-from ..solvers import ALL, without_a_launch, write_kernels
+from ..solvers import ALL, write_kernels
+from ..tiers import read_tier
+from .completeness import lacking
 from .items import opened, subject_names
+from .journal import Journal, JournalError, entries, resumed
 from .proofs import told, write_proofs
 from .results import case_result, crashed, expected_of, is_declared, set_status
+from .selection import in_shard, shard_of
 from .summary import last_line, summary
+
+
+def identity(config: pytest.Config) -> dict[str, Any]:
+    """Return what a run is, so that another one with the same can go on with its results."""
+    options = ("selection", "tier", "shard", "solvers", "input-seed", "every", "prove")
+    said = {name: config.getoption(f"--{name}") for name in options}
+    return {"commit": commit(), "subjects": [opened(name).name for name in subject_names(config)], **said}
+
+
+def earlier_results(config: pytest.Config) -> str | None:
+    """Return the journal of what earlier attempts at this run found, None where they found nothing."""
+    try:
+        found = resumed(Path(config.getoption("--report")), identity(config))
+    except JournalError as error:
+        raise pytest.UsageError(str(error)) from error
+    return str(found) if found else None
 
 
 class Collector:
@@ -33,9 +52,19 @@ class Collector:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.results: list[dict[str, Any]] = []
-        self.unlaunched: list[str] = []
+        self.missing: list[str] = []  # lines about what a whole run lacks
         self.notes: list[str] = []
         self.started = time.time()
+        self.journal: Journal | None = None
+        self.earlier = 0  # results of earlier attempts
+
+    def pytest_sessionstart(self) -> None:
+        """Take over what earlier attempts found, and begin the journal of this one."""
+        if done := self.config.getoption("--done"):
+            self.results = entries(Path(done))[1]
+        self.earlier = len(self.results)
+        if directory := self.config.getoption("--report"):
+            self.journal = Journal(Path(directory), identity(self.config))
 
     @pytest.hookimpl(tryfirst=True)  # before the failures of the run are counted
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -55,7 +84,17 @@ class Collector:
             told = {(result["id"], result["subject"]) for result in results}
             self.results = [r for r in self.results if (r["id"], r["subject"]) not in told]
         self.results.extend(results)
+        self._keep(results)
         report.user_properties[:] = [entry for entry in report.user_properties if entry[0] != "conformance"]
+
+    def _keep(self, results: list[dict[str, Any]]) -> None:
+        """Append results to the journal, as long as it can be written: a full disk does not end the run."""
+        try:
+            for result in results if self.journal else ():
+                self.journal.add(result)  # type: ignore[union-attr]  # for the line above
+        except OSError as error:
+            self.notes.append(f"from some case on no results were kept for --resume: {error}")
+            self.journal = None
 
     def _announce(self, result: dict[str, Any]) -> None:
         """Show a failure when it happens: a run that is stopped later must not lose it."""
@@ -75,31 +114,34 @@ class Collector:
         directory = self.config.getoption("--report")
         if directory is None:
             return
+        if self.journal:
+            self.journal.close()
+        if self.earlier and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            bad = any(case_result(r).is_new_failure or case_result(r).passes_unexpectedly for r in self.results)
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED if bad else pytest.ExitCode.OK
         gc.freeze()  # the results stay until the end, where pytest collects garbage five times
         seen = {result["id"] for result in self.results}
         stopped = session.exitstatus in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
-        unknown = [] if stopped else [case for case in self.config.getoption("--case") if case not in seen]
+        index, count = shard_of(self.config.getoption("--shard"))
+        asked = [case for case in self.config.getoption("--case") if in_shard(case, index, count)]
+        unknown = [] if stopped else [case for case in asked if case not in seen]
         if unknown:
             self.notes.append(f"no such case: {', '.join(unknown)}")
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
         if not self.results:  # what was there stays
             self.notes.append(f"no case was run{' yet' if stopped else ''}, no report was written")
             return
-        state = INTERRUPTED if stopped else PARTIAL if self.config.getoption("--selection") else COMPLETE
+        partial = self.config.getoption("--selection") or self.config.getoption("--shard")
+        state = INTERRUPTED if stopped else PARTIAL if partial else COMPLETE
         report = self.build(state)
         self._write(report, Path(directory), session)
         if target := self.config.getoption("--write-expected"):
             self._write_expected(Path(target), session, stopped)
         if self.config.getoption("--complete"):
-            ours = [opened(name) for name in subject_names(self.config) if opened(name).ours]
-            self.unshown = {s.name: scope.without_a_case(s.name, report.cases) for s in ours}
-            if self.config.getoption("--solvers") == ALL:
-                self.unlaunched = without_a_launch(self.kernels, subject_names(self.config))
-            self.unseen = {
-                s.name: unseen(s.name, s.computes, seen) for s in map(opened, subject_names(self.config)) if not s.ours
-            }
-            lacking = any(self.unshown.values()) or bool(self.unlaunched) or any(self.unseen.values())
-            if lacking and session.exitstatus == pytest.ExitCode.OK:
+            launched = self.kernels if self.config.getoption("--solvers") == ALL else None
+            tier = read_tier(self.config.getoption("--tier"))
+            self.missing = lacking(report.cases, report.subjects, tier, launched).lines()
+            if self.missing and session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def _write(self, report: Report, directory: Path, session: pytest.Session) -> None:
@@ -141,18 +183,8 @@ class Collector:
             terminalreporter.write_line(
                 f"{name}: " + ", ".join(f"{count} {word}" for word, count in counts.items() if count)
             )
-        for name, clauses in getattr(self, "unshown", {}).items():
-            if clauses:
-                terminalreporter.write_line(
-                    f"{name}: {len(clauses)} clauses in scope have no case: {', '.join(clauses)}"
-                )
-        for name, cases in getattr(self, "unseen", {}).items():
-            if cases:
-                terminalreporter.write_line(
-                    f"{name}: {len(cases)} failures of declared differences are of cases that are no more: {', '.join(cases)}"
-                )
-        if missing := self.unlaunched:
-            terminalreporter.write_line(f"{len(missing)} kernels are launched by no case: {', '.join(missing)}")
+        for line in self.missing:
+            terminalreporter.write_line(line)
         if judged := sum(result.get("judged", 0) for result in self.results):
             terminalreporter.write_line(f"{judged} numbers were judged")
         if self.config.getoption("--prove"):
@@ -176,6 +208,9 @@ class Collector:
         cases = [case_result(result) for result in self.results]
         run = {name: self.config.getoption(f"--{name}") for name in ("invocation", "selection")}
         facts = environment(subjects, self.started, {"state": state, "command": run["invocation"], **run})
+        facts |= {"tier": str(tier)} if (tier := read_tier(self.config.getoption("--tier"))) else {}
+        facts |= {"solvers": self.config.getoption("--solvers")}
+        facts |= {"shard": shard} if (shard := self.config.getoption("--shard")) else {}
         facts |= {"inputs": f"seed {seed}"} if (seed := self.config.getoption("--input-seed")) else {}
         facts |= {"proven": "; ".join(told(self.results))} if self.config.getoption("--prove") else {}
         del facts["invocation"]

@@ -18,13 +18,17 @@ from ..calls import Caller
 from ..expected import read_expected
 from ..inputs import KINDS
 from ..plugin import CASES
-from ..report import is_complete
+from ..progress import Progress
+from ..report import is_complete, tier_of
 from ..run_pytest import run_pytest
 from ..solvers import PREFERRED, by_solvers, covering, unknown_solvers, with_workspace
 from ..subjects import SPELLINGS, Subject, default_subjects, is_recorded, open_subject
+from ..tiers import FULL, SMOKE, STANDARD, TIERS
 from ..trial import Step, attempt_chain
+from .selection import shard_of
 
-COMPLETE_REPORT, PARTIAL_REPORT = "conformance-report", "conformance-report-partial"
+PARTIAL_REPORT = "conformance-report-partial"
+REPORTS = {FULL: "conformance-report", STANDARD: "conformance-report-standard", SMOKE: "conformance-report-smoke"}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -35,8 +39,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--case", action="append", default=[], metavar="ID", help="only this case; may be repeated")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="only one case of N, spread over the suite")
     parser.add_argument(
+        "--tier", default=FULL, choices=TIERS,
+        help="smoke: a minute; standard: every clause, function, solver and kernel at least once; full: everything (default)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--shard",
+        default="",
+        metavar="I/N",
+        help="only part I of N, for one of N machines; dualdnn merge puts them together",
+    )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with a run that was stopped: what --out has results of is not run again",
+    )
+    parser.add_argument(
         "--out", metavar="DIR", type=Path,
-        help=f"where the report goes (default: {COMPLETE_REPORT}, {PARTIAL_REPORT} for a part of the suite)",
+        help=f"where the report goes (default: {REPORTS[FULL]}, -standard and -smoke of these tiers, {PARTIAL_REPORT} for a part)",
     )  # fmt: skip
     parser.add_argument(
         "--expected", type=Path, metavar="FILE",
@@ -100,6 +119,8 @@ def run(chosen: argparse.Namespace) -> int:
     options += [text for name in chosen.subject for text in ("--subject", name)]
     options += ["-k", _checked_expression(chosen.k)] if chosen.k else []
     options += ["--solvers", chosen.solvers, f"--every={chosen.every}", f"--input-seed={chosen.seed}"]
+    options += ["--tier", chosen.tier, f"--shard={chosen.shard}"]
+    index, count = shard_of(chosen.shard)
     options += ["--prove"] if chosen.prove else []
     if chosen.covering:
         chosen.case += covering(json.loads(chosen.covering.read_text()))
@@ -110,6 +131,7 @@ def run(chosen: argparse.Namespace) -> int:
             *([f"--every={chosen.every}"] if chosen.every > 1 else []),
         ]
     )
+    part = bool(selection) or count > 1
     options += [f"--invocation={chosen.invocation}", f"--selection={selection}"]
     for name in ("expected", "write_expected"):
         if path := getattr(chosen, name):
@@ -117,7 +139,7 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.expected:
         read_expected(chosen.expected)  # its mistakes are errors before anything runs
     check_writable(path for path in (chosen.write_expected, chosen.record) if path)
-    partial = selection or all(map(is_recorded, chosen.subject or default_subjects()))
+    partial = part or chosen.tier == SMOKE or all(map(is_recorded, chosen.subject or default_subjects()))
     options += [] if partial else ["--complete"]
     if chosen.record:
         if len(chosen.subject) != 1 or is_recorded(chosen.subject[0]):
@@ -131,13 +153,14 @@ def run(chosen: argparse.Namespace) -> int:
     foreign = any(not subject.ours for name, subject in opened.items() if not is_recorded(name))
     if all(map(is_recorded, subjects)):
         files = [path for path in files if Path(path).stem == "recorded_calls"]
-    wanted = (chosen.out or Path(PARTIAL_REPORT if selection else COMPLETE_REPORT)).resolve()
+    wanted = (chosen.out or Path(default_report(chosen.tier, bool(selection), index if count > 1 else 0))).resolve()
     new = [path for path in (wanted, *wanted.parents) if not path.exists()]
-    options += ["--report", str(_destination(wanted, bool(selection)))]
+    options += ["--report", str(_destination(wanted, chosen.tier, part))]
+    options += ["--resume"] if chosen.resume else []
     options += ["-n", str(jobs), "--dist", "worksteal"] if jobs > 1 or foreign else []
     if jobs > 1:  # processes that share the cores: threads of NumPy's products would wait for each other, busily
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    status = run_pytest([*options, "--rootdir", str(CASES), "-c", os.devnull, *files])
+    status = run_pytest([*options, "--rootdir", str(CASES), "-c", os.devnull, *files], [Progress()])
     with suppress(OSError):  # what holds anything stays: no case was run where nothing does
         for path in new:
             path.rmdir()
@@ -153,10 +176,21 @@ def _checked_expression(text: str) -> str:
     return text
 
 
-def _destination(directory: Path, partial: bool) -> Path:
-    """Where the report goes, tried before the first case runs. A part of the suite replaces no report of the whole."""
+def default_report(tier: str, selected: bool, shard: int) -> str:
+    """Return the folder of a report that is not named: of a tier, of a shard of it, or of a part of the suite."""
+    return PARTIAL_REPORT if selected else REPORTS[tier] + (f"-{shard}" if shard else "")
+
+
+def _destination(directory: Path, tier: str, partial: bool) -> Path:
+    """Where the report goes, tried before the first case runs. A part of the suite replaces no report of the whole, nor a tier one of a larger
+    tier."""
+    there = tier_of(directory) if is_complete(directory) else SMOKE
     if partial and is_complete(directory):
         raise ValueError(f"{directory} holds the report of a whole run, which a part would replace: name another --out")
+    if TIERS.index(there) > TIERS.index(tier):
+        raise ValueError(
+            f"{directory} holds the report of the {there} tier, which the {tier} tier would replace: name another --out"
+        )
     directory.mkdir(parents=True, exist_ok=True)
     tempfile.TemporaryFile(dir=directory).close()
     return directory

@@ -1,0 +1,122 @@
+"""How far a run has come: on a terminal a bar with the share done, the time left and the failures so far, elsewhere ten lines."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TextIO
+
+import pytest
+
+BAR = 24  # characters of the bar
+INTERVAL = 0.2  # seconds between two pictures of the bar
+SHARES = 10  # lines of a run without a terminal
+
+
+def clock(seconds: float) -> str:
+    """Return a duration as people read it: 0:07, 12:40, 1:05:00."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+class Bar:
+    """Shows the progress of work on a stream. ``total``: parts of the work, 0 where nobody knows yet; ``noun``: what the parts are."""
+
+    def __init__(
+        self,
+        noun: str,
+        total: float = 0,
+        stream: TextIO | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.noun, self.total, self.stream, self.now = noun, total, stream or sys.stdout, now
+        self.done: float = 0
+        self.notes = ""  # what stands behind the share
+        self.started = now()
+        self.drawn = -INTERVAL
+        self.shown = False
+        self.lines = 0
+        self.terminal = self.stream.isatty()
+
+    def advance(self, done: float, notes: str = "") -> None:
+        """Note how much is done, and show it where it is time for that."""
+        self.done, self.notes = done, notes
+        if not self.total:
+            return
+        if self.terminal:
+            if self.now() - self.drawn >= INTERVAL:
+                self.draw()
+        elif int(SHARES * self.share) > self.lines:
+            self.lines = int(SHARES * self.share)
+            self.stream.write(f"{self.text()}\n")
+            self.stream.flush()
+
+    @property
+    def share(self) -> float:
+        """The share that is done, 0 to 1."""
+        return min(1.0, self.done / self.total) if self.total else 0.0
+
+    def text(self) -> str:
+        """Return the share, the parts, the notes, and the time that the rest takes at the rate so far."""
+        elapsed = self.now() - self.started
+        left = (
+            f"about {clock(elapsed / self.share - elapsed)} left" if 0 < self.share < 1 else f"{clock(elapsed)} taken"
+        )
+        parts = f"{self.done:,.0f} of {self.total:,.0f} {self.noun}"
+        return ", ".join(filter(None, (f"{self.share:4.0%}  {parts}", self.notes, left)))
+
+    def draw(self) -> None:
+        """Draw the bar over the one before."""
+        full = round(BAR * self.share)
+        self.stream.write(f"\r\x1b[K[{'#' * full}{'-' * (BAR - full)}] {self.text()}")
+        self.stream.flush()
+        self.drawn, self.shown = self.now(), True
+
+    def clear(self) -> None:
+        """Take the bar away, so that a line can stand where it was."""
+        if self.shown:
+            self.stream.write("\r\x1b[K")
+            self.stream.flush()
+            self.shown, self.drawn = False, -INTERVAL
+
+
+class Progress:
+    """A pytest plugin of the controlling process: the bar instead of a letter for each case."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.bar = Bar("cases", stream=stream)
+        self.done = self.failures = 0
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self._expect(len(session.items))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
+        self._expect(len(ids))
+
+    def _expect(self, count: int) -> None:
+        self.bar.total = self.bar.total or count
+        self.bar.started = self.bar.now()
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_report_teststatus(self) -> Iterator[None]:
+        """Count a case as pytest does, and write no letter."""
+        outcome: Any = yield
+        category, _, _ = outcome.get_result()
+        outcome.force_result((category, "", ""))
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> Iterator[None]:
+        """Whoever tells of a failure finds a free line."""
+        if report.failed:
+            self.bar.clear()
+        yield
+        self.done += report.when != "teardown"
+        self.failures += report.failed
+        self.bar.advance(self.done, f"{self.failures} failed" if self.failures else "none failed")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        self.bar.clear()

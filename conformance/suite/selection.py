@@ -1,0 +1,95 @@
+"""Chooses the cases of a run: those that are named, of a tier, one of so many, of a shard, and not done before."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..tiers import read_tier
+from .items import case_id, opened, subject_of
+from .journal import finished
+
+NAMED = pytest.StashKey[frozenset[str] | None]()
+
+
+def shard_of(text: str) -> tuple[int, int]:
+    """Return (i, n) of the text i/n, (1, 1) of none; ``ValueError`` where i is not one of 1 to n."""
+    if not text:
+        return 1, 1
+    index, _, count = text.partition("/")
+    if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
+        raise ValueError(f"--shard is {text!r}, expected i/n with i from 1 to n, as 2/5")
+    return int(index), int(count)
+
+
+def in_shard(case: str, index: int, count: int) -> bool:
+    """Return whether a case is in a shard. Its id alone decides, so that all subjects of a case are in one shard, on every machine."""
+    return int.from_bytes(hashlib.sha256(case.encode()).digest()[:8]) % count == index - 1
+
+
+def named(config: pytest.Config) -> frozenset[str] | None:
+    """The ids that --case and --tier leave, None where these say nothing."""
+    if NAMED not in config.stash:
+        wanted, tier = frozenset(config.getoption("--case")), read_tier(config.getoption("--tier"))
+        listed = None if tier is None else frozenset(tier.cases)
+        config.stash[NAMED] = (wanted & listed if wanted else listed) if listed is not None else wanted or None
+    return config.stash[NAMED]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector, name: str) -> list[Any] | None:
+    """Of functions without a named case no item is made: making all takes longer than a small tier runs."""
+    cases = named(collector.config)
+    if cases is None or not name.startswith("test_"):
+        return None
+    case = f"{collector.path.stem}/{name}"
+    return None if case in functions_of(cases) else []
+
+
+FUNCTIONS: dict[frozenset[str], frozenset[str]] = {}
+
+
+def functions_of(cases: frozenset[str]) -> frozenset[str]:
+    """The functions that cases are of: family/test_name."""
+    if cases not in FUNCTIONS:
+        FUNCTIONS[cases] = frozenset(case.partition("[")[0] for case in cases)
+    return FUNCTIONS[cases]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if unstable := next((item.nodeid for item in items if " at 0x" in item.nodeid), None):
+        raise pytest.UsageError(f"the id of a case is not the same in every process: {unstable}")
+    chosen = items
+    cases, every = named(config), config.getoption("--every")
+    index, count = shard_of(config.getoption("--shard"))
+    if cases is not None:
+        chosen = [item for item in with_subject(chosen) if id_of(item) in cases]
+    chosen = chosen[::every]
+    if count > 1:
+        chosen = [item for item in with_subject(chosen) if in_shard(id_of(item), index, count)]
+    if path := config.getoption("--done"):
+        done = finished(Path(path))
+        chosen = [item for item in chosen if not is_done(item, done)]
+    kept = set(chosen)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = chosen
+
+
+def with_subject(items: list[pytest.Item]) -> list[pytest.Item]:
+    """What has no subject is no case."""
+    return [item for item in items if hasattr(item, "callspec")]
+
+
+def id_of(item: Any) -> str:
+    """The id of a case without its subject."""
+    return case_id(item, item.callspec.params.get("subject", ""))
+
+
+def is_done(item: pytest.Item, done: Collection[tuple[str, str]]) -> bool:
+    """Return whether a case has a result already."""
+    subject = subject_of(item)
+    return subject is not None and (id_of(item), opened(subject).name) in done

@@ -1,0 +1,112 @@
+"""The choice of cases that show everything a full run shows, at least cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from dualdnn.api.document import functions
+from dualdnn.api.miopen.document import functions as miopen_functions
+from dualdnn.conformance.report import Report
+
+T = TypeVar("T")
+Aim = tuple[str, ...]  # (kind, name) or (kind, subject, name)
+MODULE_SECONDS = 0.7  # of one core, to compile a kernel module for the emulated device
+CASE_SECONDS = 0.02  # of the suite itself, for each case and subject
+
+
+@dataclass
+class Candidate:
+    """What a case shows, the kernel modules it needs, and its seconds without compiling them."""
+
+    shows: set[Aim] = field(default_factory=set)
+    modules: set[str] = field(default_factory=set)
+    seconds: float = 0.0
+
+
+def candidates(reports: Iterable[Report], launches: Iterable[Mapping[str, Any]]) -> dict[str, Candidate]:
+    """Return the cases of full runs that passed everywhere or were skipped. A case has the least seconds of the runs, which may have compiled.
+
+    launches: the kernels.json of the runs: kernels, solvers and modules -> the ids of the cases that use them.
+    """
+    found: dict[str, Candidate] = {}
+    seconds: dict[tuple[str, str], float] = {}
+    bad: set[str] = set()
+    documented = {*functions(), *miopen_functions()}
+    for report in reports:
+        for case in report.cases:
+            bad |= {case.id} if case.outcome in ("failed", "mistrusted") and not case.known else set()
+            if case.outcome != "passed":
+                continue
+            made = found.setdefault(case.id, Candidate())
+            made.shows |= {("clause", case.subject, clause) for clause in case.clauses}
+            # The function that is named by the id alone may be one that the document says nothing about.
+            names = {
+                case.id.partition("[")[2].removesuffix("]"),
+                *(clause.partition("/")[0] for clause in case.clauses),
+            }
+            made.shows |= {("function", name) for name in names & documented}
+            key = case.id, case.subject
+            seconds[key] = min(case.seconds, seconds.get(key, case.seconds))
+    for table in launches:
+        for kind, aim in (("kernels", "kernel"), ("solvers", "solver")):
+            for name, cases in table.get(kind, {}).items():
+                for case in found.keys() & set(cases):
+                    found[case].shows.add((aim, name))
+        for name, cases in table.get("modules", {}).items():
+            for case in found.keys() & set(cases):
+                found[case].modules.add(name)
+    for (case, _), spent in seconds.items():
+        found[case].seconds += spent + CASE_SECONDS
+    return {case: made for case, made in found.items() if case not in bad}
+
+
+def aims(known: Mapping[str, Candidate]) -> set[Aim]:
+    """Return everything that some case shows."""
+    return union(made.shows for made in known.values())
+
+
+def chosen(known: Mapping[str, Candidate], left: set[Aim], have: Iterable[str] = ()) -> list[str]:
+    """Return cases that together show what is left, the most for its seconds first, beside those that are had already.
+
+    A module that another chosen case needs costs nothing more. A case whose aims others show, too, is left out at the end.
+    """
+    kept = [case for case in have if case in known]
+    left = left - union(known[case].shows for case in kept)
+    compiled = union(known[case].modules for case in kept)
+    wanted, open_ = set(left), {case: made for case, made in sorted(known.items()) if made.shows & left}
+    picked: list[str] = []
+    while open_ and left:
+        best, most = "", 0.0
+        for case, made in open_.items():
+            gain = len(made.shows & left) / (made.seconds + MODULE_SECONDS * len(made.modules - compiled))
+            best, most = (case, gain) if gain > most else (best, most)
+        picked.append(best)
+        left -= known[best].shows
+        compiled |= known[best].modules
+        open_ = {case: made for case, made in open_.items() if not made.shows.isdisjoint(left)}
+    return needed(known, picked, wanted)
+
+
+def needed(known: Mapping[str, Candidate], picked: Iterable[str], wanted: set[Aim]) -> list[str]:
+    """Return the cases of those picked without which something that is wanted would not be shown; the dearest are tried first."""
+    left = list(picked)
+    counts = Counter(aim for case in left for aim in known[case].shows & wanted)
+    for case in sorted(left, key=lambda case: -known[case].seconds - MODULE_SECONDS * len(known[case].modules)):
+        if all(counts[aim] > 1 for aim in known[case].shows & wanted):
+            left.remove(case)
+            counts.subtract(known[case].shows & wanted)
+    return left
+
+
+def union(sets: Iterable[set[T]]) -> set[T]:
+    """Return what is in any of the sets."""
+    return {each for one in sets for each in one}
+
+
+def cost_of(known: Mapping[str, Candidate], cases: Iterable[str]) -> tuple[float, int]:
+    """Return (seconds of the cases without compiling, kernel modules that they need)."""
+    picked = [known[case] for case in cases if case in known]
+    return sum(made.seconds for made in picked), len(union(made.modules for made in picked))
