@@ -23,7 +23,7 @@ $(BIN)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) --upgrade pip
 	($(INSTALL) --no-deps '$(VENDOR)' || echo "without NVIDIA's library: $(VENDOR) could not be installed") & \
-	$(INSTALL) --editable '.[emulated,test,lint,examples,port,abi]'; status=$$?; wait; exit $$status
+	$(INSTALL) --editable '.[emulated,test,lint,examples,port,abi,jit]'; status=$$?; wait; exit $$status
 	touch $@
 
 # smoke, standard (conformance-report-standard) or full (conformance-report)

@@ -19,13 +19,15 @@ from typing import Protocol
 
 from .cache import given_up, locked, readable_folders, verified, writable_folder
 from .emulated.toolchain import ARCHITECTURES, EmulatedToolchain
-from .errors import CompileError
+from .errors import CompileError, DeviceUnavailable
 from .nvcc import Nvcc
+from .nvrtc import Nvrtc
 from .programs import require_finished
 from .shipped import shipped
 from .sources import Definitions, Kernel, Module, find_kernels, flatten, module
 
 Progress = Callable[["Module", int, int], None]
+GPU_COMPILERS: dict[str, type[Nvcc]] = {"nvcc": Nvcc, "nvrtc": Nvrtc}
 
 
 class Toolchain(Protocol):
@@ -41,16 +43,34 @@ class Toolchain(Protocol):
     def wrap(self, module: Module, kernels: list[Kernel]) -> str:
         """The translation unit: the source and what the loader needs to know about its kernels."""
 
+    def require(self) -> None:
+        """Raises DeviceUnavailable, which says how to get it, unless the compiler can run here."""
+
     def run(self, unit: Path, output: Path) -> subprocess.CompletedProcess[str]:
         """Compiles a translation unit, a file in the cache's folder."""
 
 
 @cache
 def toolchain(architecture: str) -> Toolchain:
-    """The compiler for an architecture: `emulated`, the same with races reported, or a GPU's (sm_90)."""
+    """The compiler for an architecture: `emulated`, the same with races reported, or a GPU's (sm_90).
+
+    A GPU's is nvcc, or else NVRTC; DUALDNN_COMPILER names one of them.
+    """
     if architecture in ARCHITECTURES:
         return EmulatedToolchain(architecture)
-    return Nvcc(architecture)
+    wanted = os.environ.get("DUALDNN_COMPILER", "")
+    if wanted not in ("", *GPU_COMPILERS):
+        raise ValueError(f"DUALDNN_COMPILER={wanted!r}: expected {' or '.join(GPU_COMPILERS)}")
+    made = [GPU_COMPILERS[name](architecture) for name in ([wanted] if wanted else GPU_COMPILERS)]
+    return next(filter(_can_run, made), made[0])
+
+
+def _can_run(tools: Toolchain) -> bool:
+    try:
+        tools.require()
+    except DeviceUnavailable:
+        return False
+    return True
 
 
 def _name(module: Module, architecture: str, flat_source: str) -> str:

@@ -12,6 +12,7 @@ from .cache import cache_folder, private_folder, problem_of
 from .devices import open_device
 from .emulated.toolchain import cuda_headers
 from .errors import DeviceUnavailable
+from .nvrtc import find_nvrtc
 from .programs import compiler_version, find_nvcc, host_compiler
 
 
@@ -35,6 +36,7 @@ def compilers() -> dict[str, str]:
     """The compilers, or what is missing and how to get it, by name."""
     return {
         "nvcc": _tried(lambda: _first_line(compiler_version(find_nvcc()))),
+        "NVRTC": _tried(lambda: f"{(found := find_nvrtc()).version} in {found.path}"),
         "host compiler": _tried(lambda: _first_line(compiler_version(host_compiler()))),
     }
 

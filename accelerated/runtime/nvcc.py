@@ -56,6 +56,10 @@ class Nvcc:
         ]
         return "\n".join([*versions, self.target, *self.options, ARGUMENT_BYTES, "fields"])
 
+    def require(self) -> None:
+        find_nvcc()
+        host_compiler()
+
     def wrap(self, module: Module, kernels: list[Kernel]) -> str:
         about = "".join(map(self._about, kernels))
         return f'{module.preamble}#include "{module.source}"\n{ARGUMENT_BYTES}{about}'

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
+import io
 import os
 import re
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from .arguments import parameter, paths
-from .errors import CompileError
+from .errors import CompileError, DeviceUnavailable
 from .programs import host_compiler, require_finished
 
 # Kernels lie in the rooms of their families; they include headers by paths from here.
@@ -102,16 +105,61 @@ def find_kernels(module: Module, flat_source: str, options: Iterable[str]) -> li
 
 def _preprocessed(module: Module, flat_source: str, options: Iterable[str]) -> tuple[str, list[Any]]:
     """Return what the preprocessor leaves of a module, and its kernels as KERNEL finds them."""
-    command = [host_compiler(), "-E", "-P", "-x", "c++", *options, "-"]
-    preprocessed = subprocess.run(command, input=module.preamble + flat_source, capture_output=True, text=True)
-    require_finished(preprocessed)
-    if preprocessed.returncode:
-        raise CompileError(module.source, module.definitions, preprocessed.stderr)
-    matches = KERNEL.findall(preprocessed.stdout)
+    text, error = require_preprocessor()(module.preamble + flat_source, list(options))
+    if error:
+        raise CompileError(module.source, module.definitions, error)
+    matches = KERNEL.findall(text)
     if not matches:
         message = 'no kernel: expected extern "C" __global__ void NAME(const Arguments arguments)'
         raise CompileError(module.source, module.definitions, message)
-    return preprocessed.stdout, matches
+    return text, matches
+
+
+def require_preprocessor() -> Callable[[str, list[str]], tuple[str, str]]:
+    """Return a function of a text and options that returns the preprocessed text, and the error where there is one.
+
+    It is that of the C++ compiler, or else pcpp, a package in Python. Raises DeviceUnavailable without both.
+    """
+    try:
+        return partial(_preprocessed_by_compiler, host_compiler())
+    except DeviceUnavailable:
+        if importlib.util.find_spec("pcpp") is None:
+            raise
+    return _preprocessed_by_python
+
+
+def _preprocessed_by_compiler(compiler: str, text: str, options: list[str]) -> tuple[str, str]:
+    command = [compiler, "-E", "-P", "-x", "c++", *options, "-"]
+    done = subprocess.run(command, input=text, capture_output=True, text=True)
+    require_finished(done)
+    return done.stdout, done.stderr if done.returncode else ""
+
+
+def _preprocessed_by_python(text: str, options: list[str]) -> tuple[str, str]:
+    import pcpp  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+    errors: list[str] = []
+
+    class Preprocessor(pcpp.Preprocessor):  # type: ignore[misc, unused-ignore]
+        """Keeps errors, and #error, from the standard error output."""
+
+        def on_error(self, file: str, line: int, message: str) -> None:
+            errors.append(f"{line}: {message}")
+
+        def on_directive_handle(self, directive: Any, tokens: Any, *others: Any) -> Any:
+            if directive.value == "error":
+                self.on_error("", directive.lineno, "".join(token.value for token in tokens))
+                return True
+            return super().on_directive_handle(directive, tokens, *others)
+
+    preprocessor = Preprocessor()
+    preprocessor.line_directive = None
+    for option in options:
+        preprocessor.define(option.removeprefix("-D").replace("=", " ", 1))
+    preprocessor.parse(text)
+    written = io.StringIO()
+    preprocessor.write(written)
+    return written.getvalue(), "\n".join(errors)
 
 
 def declared_entry_points(source: Path) -> list[str]:

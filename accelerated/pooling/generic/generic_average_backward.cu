@@ -78,8 +78,8 @@ __device__ __forceinline__ void read_shares(const AverageTileArguments& a, const
     const int o[3] = {low[0] + int(at[0]), low[1] + int(at[1]), low[2] + int(at[2])};
     Pack<COMPUTE, P> pack;
     if (tile.inside(o, pooling.axis, &Axis::output)) {
-      const Pack<ELEMENT, P> dy =
-          load_items<P, tile.PACKED>(a.dy + tile.offsets[group].y + tile.offset_of(o, pooling.y_stride), a.tile.y_item);
+      const Pack<ELEMENT, P> dy = load_items<P, BlockTile<P, CHANNELS>::PACKED>(
+          a.dy + tile.offsets[group].y + tile.offset_of(o, pooling.y_stride), a.tile.y_item);
       const COMPUTE share = constant ? common : COMPUTE(1) / Window(pooling, o).divisor(pooling);
 #pragma unroll
       for (int k = 0; k < P; k++) pack.item[k] = load<COMPUTE>(dy.item[k]) * share;

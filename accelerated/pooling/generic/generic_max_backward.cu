@@ -189,8 +189,8 @@ __device__ __forceinline__ void scan(const MaxTileArguments& a, const BlockTile<
 #pragma unroll
     for (int i = 0; i < P; i++) index.item[i] = NONE, dy.item[i] = ELEMENT(0);
     if (tile.inside(o, pooling.axis, &Axis::output)) {
-      dy =
-          load_items<P, tile.PACKED>(a.dy + tile.offsets[group].y + tile.offset_of(o, pooling.y_stride), layout.y_item);
+      dy = load_items<P, BlockTile<P, CHANNELS>::PACKED>(
+          a.dy + tile.offsets[group].y + tile.offset_of(o, pooling.y_stride), layout.y_item);
       TileMaximum<Pool, P> found;
       const int start = group * layout.source_pitch;
       const int begin = position(o[0] * axis[0].stride - axis[0].padding - origin[0],

@@ -114,6 +114,10 @@ class EmulatedToolchain:
         options = [*self.options, *self.kernel_options, *self.link_options, *self.scheduler_sources]
         return "\n".join([version, digest.hexdigest(), *options])
 
+    def require(self) -> None:
+        host_compiler()
+        cuda_headers()
+
     def wrap(self, module: Module, kernels: list[Kernel]) -> str:
         only = dict(module.definitions).get(ONE_KERNEL)
         kernels = [kernel for kernel in kernels if only in (None, kernel.name)]

@@ -248,6 +248,8 @@ def test_missing_compiler_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch
         EmulatedDevice()
     monkeypatch.setattr(programs, "TOOLKIT", folder)
     monkeypatch.delenv("CUDA_HOME", raising=False)
+    monkeypatch.setattr(compiler, "GPU_COMPILERS", {"nvcc": nvcc.Nvcc})  # as without NVRTC
+    compiler.toolchain.cache_clear()
     with pytest.raises(DeviceUnavailable, match="nvcc is missing"):
         compiler.build(sources.Module(folder / "scale.cu"), "sm_90")
 

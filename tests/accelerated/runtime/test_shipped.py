@@ -52,8 +52,11 @@ def site(tmp_path, monkeypatch):
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setattr(programs, "TOOLKIT", tmp_path)
     monkeypatch.setattr(programs, "WHEEL_TOOLKIT", "nowhere")
+    monkeypatch.setattr(compiler, "GPU_COMPILERS", {"nvcc": Nvcc})
+    compiler.toolchain.cache_clear()
     importlib.invalidate_caches()
     yield tmp_path
+    compiler.toolchain.cache_clear()
     shipped._opened.cache_clear()
 
 
