@@ -4,6 +4,7 @@ import base64
 import copy
 import csv
 import dataclasses
+import gzip
 import hashlib
 import io
 import itertools
@@ -24,6 +25,7 @@ from dualdnn.conformance.report import (
     Function,
     Report,
     ReportError,
+    Skips,
     Subject,
     load_clauses,
     read_json,
@@ -148,6 +150,8 @@ def test_states_and_totals_of_thousands_of_results(report):
     assert shown == counts
     assert {name for _, _, name in counts} == set(STATES)
     cases = Counter((result.subject, result.outcome) for result in report.cases)
+    for subject in SUBJECTS:
+        cases[subject.name, "skipped"] = sum(s.count for s in report.skips if s.subject == subject.name)
     words = {True: "known_failures", False: "unexpected_passes"}
     cases.update((result.subject, words[result.outcome == "failed"]) for result in report.cases if result.known)
     assert {(s, name): n for s, row in report.case_totals.items() for name, n in row.items() if n} == cases
@@ -161,7 +165,18 @@ def test_merge_keeps_the_result_that_says_most():
     order = ["skipped", "mistrusted", "passed", "failed"]
     for first, second in itertools.product(order, order):
         merged = Report.merge(build([case(first)]), build([case(second)]))
-        assert [result.outcome for result in merged.cases] == [max(first, second, key=order.index)]
+        shown = {outcome for outcome, count in merged.case_totals["host"].items() if count}
+        assert shown == {max(first, second, key=order.index)} and sum(merged.case_totals["host"].values()) == 1
+
+
+def test_merge_counts_a_case_that_runs_anywhere_among_those_that_ran():
+    def run(*outcomes):
+        return build([case(outcome, f"t[{index}]") for index, outcome in enumerate(outcomes)])
+
+    for ran, skipped in (("passed passed passed", 0), ("passed skipped skipped", 2), ("skipped skipped skipped", 3)):
+        merged = Report.merge(run("skipped", "skipped", "skipped"), run(*ran.split()))
+        assert merged.case_totals["host"]["skipped"] == skipped
+        assert len(merged.cases) == 3 - skipped
 
 
 def test_merge_keeps_the_larger_error():
@@ -251,7 +266,6 @@ def test_merge_refuses_what_does_not_belong_together(other, message):
         ({"error_ratio": 1.5}, "passed with error_ratio 1.5: outside its bound"),
         ({"error_ratio": math.nan}, "passed with error_ratio nan: outside its bound"),
         ({"outcome": "failed"}, "message of the failed case k on host is empty"),
-        ({"outcome": "failed", "message": "m"}, "reproduction of the failed case k on host is empty"),
         ({"outcome": "skipped"}, "reason of the skipped case k on host is empty"),
         ({"outcome": "mistrusted"}, "reason of the mistrusted case k on host is empty"),
     ],
@@ -348,7 +362,7 @@ def strict_json(text):
 
 def test_json_has_the_documented_form(report):
     document = strict_json(to_json(report))
-    assert document["schema"] == 2
+    assert document["schema"] == 3
     assert document["specification"] == "cuDNN API Reference 8.0.3"
     assert document["environment"] == ENVIRONMENT
     assert document["subjects"] == [subject.name for subject in SUBJECTS]
@@ -404,7 +418,7 @@ def dig(document, path):
 @pytest.mark.parametrize(
     ("corrupt", "message"),
     [
-        (put(3, "schema"), "schema is 3, this reader knows 2"),
+        (put(4, "schema"), "schema is 4, this reader knows 3"),
         (remove("cases"), "report lacks cases"),
         (put(1, "extra"), "report has unknown keys: extra"),
         (put({}, "cases"), "cases is {}, expected a list"),
@@ -421,6 +435,9 @@ def dig(document, path):
         (remove("clauses", "f/c01", "cases"), "clause f/c01 lacks cases"),
         (put("failed", "clauses", "f/c01", "subjects", "host"), "subjects of clause f/c01 is"),
         (put([], "clauses", "f/c01", "cases"), "cases of clause f/c01 is [], but its cases say ['case']"),
+        (put([{"subject": "host", "reason": "r", "tests": {"t": 2}, "count": 1}], "skips"), "count of skips 0 is 1"),
+        (put([{"subject": "host", "reason": "r", "tests": {"t": 0}, "count": 0}], "skips"), "skipped 0 cases of t"),
+        (put([[0.25]], "cases", 0, "measured"), "id of case 0 is 'case', which tests does not have"),
         (put(5, "totals", "cases", "host", "passed"), "totals are"),
         (put({"library": "l"}, "functions", "f"), "function f lacks implemented"),
         (
@@ -452,31 +469,49 @@ def test_a_file_that_is_not_json_is_refused(tmp_path):
 
 
 def test_junit_says_what_the_results_say(report):
+    """Each test once, with its cases counted; a test fails where a case fails anew, and its text has the lines that run them again."""
     root = ElementTree.fromstring(to_junit(report))
     assert [suite.get("name") for suite in root] == [subject.name for subject in SUBJECTS]
     for suite in root:
-        own = [result for result in report.cases if result.subject == suite.get("name")]
-        elements = suite.findall("testcase")
-        assert [element.get("name") for element in elements] == [result.id for result in own]
-        assert int(suite.get("tests")) == len(own)
-        assert (
-            int(suite.get("failures"))
-            == len(suite.findall("testcase/failure"))
-            == sum(r.is_new_failure or r.passes_unexpectedly for r in own)
-        )
+        tests = defaultdict(list)
+        for result in report.cases:
+            if result.subject == suite.get("name"):
+                tests[result.id.partition("[")[0]].append(result)
+        elements = {
+            f"{element.get('classname').removeprefix(suite.get('name') + '.')}/{element.get('name')}": element
+            for element in suite.findall("testcase")
+            if not element.get("classname").endswith(".skipped")
+        }
+        assert elements.keys() == tests.keys()
+        assert int(suite.get("tests")) == len(suite.findall("testcase"))
+        assert int(suite.get("failures")) == len(suite.findall("testcase/failure"))
         assert int(suite.get("skipped")) == len(suite.findall("testcase/skipped"))
-        assert float(suite.get("time")) == pytest.approx(sum(r.seconds for r in own), abs=1e-5)
-        for result, element in zip(own, elements, strict=True):
-            failure, skipped = element.find("failure"), element.find("skipped")
-            assert (failure is not None) == (result.is_new_failure or result.passes_unexpectedly)
-            shows_nothing = result.outcome in ("skipped", "mistrusted") and not result.known
-            assert (skipped is not None) == (shows_nothing or (result.outcome == "failed" and bool(result.known)))
-            if result.is_new_failure:
-                assert result.reproduction in failure.text
-            if skipped is not None:
-                assert skipped.get("message").startswith("mistrusted: ") == (result.outcome == "mistrusted")
+        assert float(suite.get("time")) == pytest.approx(
+            sum(r.seconds for own in tests.values() for r in own), abs=1e-5
+        )
+        for test, own in tests.items():
+            failure, skipped = elements[test].find("failure"), elements[test].find("skipped")
+            failing = [r for r in own if r.is_new_failure or r.passes_unexpectedly]
+            assert int(elements[test].get("assertions")) == len(own)
+            assert (failure is not None) == bool(failing)
+            assert (skipped is not None) == (not failing and all(r.outcome != "passed" for r in own))
+            for result in failing:
+                assert failure.text.count(f"reproduce: {report.reproduction(result)}") == 1
+        skips = [entry for entry in report.skips if entry.subject == suite.get("name")]
+        shown = [
+            e.find("skipped").get("message")
+            for e in suite.iterfind("testcase")
+            if e.get("classname").endswith(".skipped")
+        ]
+        assert [text.partition(" ")[0] for text in shown] == [str(entry.count) for entry in skips]
     for name in ("tests", "failures", "skipped"):
         assert int(root.get(name)) == sum(int(suite.get(name)) for suite in root)
+
+
+def test_junit_shows_a_limited_number_of_failures_in_full():
+    failures = [case("failed", f"pooling/test[{index}]") for index in range(30)]
+    text = ElementTree.fromstring(to_junit(build(failures))).find(".//failure").text
+    assert text.count("reproduce: ") == 20 and text.endswith("pooling/test[9]") and "and these cases:" in text
 
 
 def test_junit_has_its_facts_as_plain_text():
@@ -488,7 +523,8 @@ def test_junit_has_its_facts_as_plain_text():
         "modes": ["x", "y"],
     }
     root = ElementTree.fromstring(to_junit(dataclasses.replace(build([case()]), environment=environment)))
-    shown = {entry.get("name"): entry.get("value") for entry in root.iterfind("testsuite/properties/property")}
+    facts = {entry.get("name"): entry.get("value") for entry in root.iterfind("testsuite/properties/property")}
+    shown = {name: value for name, value in facts.items() if not name.startswith("cases.")}
     assert shown == {"state": "partial", "packages.numpy": "2.4", "runs.1.cpu": "a", "runs.2.cpu": "b", "modes": "x, y"}
 
 
@@ -531,6 +567,58 @@ def test_a_report_of_the_first_schema_is_read_with_its_differences_known(tmp_pat
     assert {entry.id: entry.known for entry in from_document(document).cases} == {"case": "", "old": "D7"}
 
 
+def test_a_report_of_the_second_schema_lists_each_case_and_has_each_line():
+    """Skipped cases are counted on reading, and lines that follow from the subject are derived, with the name that was asked for."""
+    listed = [CaseResult(id, "host", ("f/c01",), "passed", 1.0, reproduction="r") for id in ('k["a"]', "k[b]")]
+    document = to_document(build(listed))
+    assert [entry["id"] for entry in document["cases"]] == ['k["a"]', "k[b]"]  # a line of its own is kept
+    skipped = {**document["cases"][0], "id": "k[c]", "outcome": "skipped", "error_ratio": None, "reason": "no GPU"}
+    document["schema"], document["cases"] = 2, [*document["cases"], skipped]
+    for name in ("skips", "tests"):
+        del document[name]
+    document["clauses"]["f/c01"]["cases"].append("k[c]")
+    document["totals"]["cases"]["host"]["skipped"] = 1
+    for entry in document["cases"]:
+        quoted = entry["id"].join("''" if '"' in entry["id"] else '""')
+        entry["reproduction"] = f"dualdnn conformance --subject vendor --case {quoted}"
+    report = from_document(document)
+    assert report.skips == (Skips("host", "no GPU", {"k": 1}, ("f/c01",)),)
+    assert {c.reproduction for c in report.cases} == {""} and report.subjects[0].asked == "vendor"
+    assert [report.reproduction(c) for c in report.cases] == [entry["reproduction"] for entry in document["cases"][:2]]
+    assert [entry["id"] for entry in to_document(report)["cases"]] == ["k"]
+
+
+def test_cases_that_passed_alike_share_an_entry():
+    """Of each subject and set of clauses; what each measured follows the parameters of its test."""
+    results = [
+        CaseResult("t[a]", "host", ("f/c01",), "passed", 0.5, 0.25),
+        CaseResult("t[b]", "host", ("f/c01",), "passed", 0.25, None),
+        CaseResult("t[c]", "host", (), "passed", 0.125, 0.5),
+        CaseResult("t[a]", "device", ("f/c01",), "passed", 1.0, 0.125, norm_ratio=0.5, bias=0.25),
+        CaseResult("t[c]", "device", ("f/c01",), "passed", 2.0, 0.0625),
+    ]
+    document = to_document(build(results))
+    assert document["tests"] == {"t": ["[a]", "[b]", "[c]"]}
+    shared = [entry for entry in document["cases"] if "measured" in entry]
+    assert [(e["subject"], e["seconds"], e["error_ratio"]) for e in shared] == [
+        ("host", 0.75, 0.25),
+        ("device", 3.0, 0.125),
+    ]
+    assert [entry["places"] for entry in shared] == [[0, 1], [0, 2]]
+    assert shared[1]["measured"] == [[1.0, 0.125, 0.5, None, 0.25], [2.0, 0.0625]]
+    assert set(from_document(document).cases) == set(results)
+    for change, message in (
+        (put([0, 3], "places"), "expected places of 3 parameters"),
+        (put([[1.0]], "measured"), "expected 2 lists"),
+        (put([[1.0], []], "measured"), "expected a list of numbers"),
+        (put(0.5, "error_ratio"), "is 0.5, but its cases say 0.25"),
+    ):
+        wrong = copy.deepcopy(document)
+        change(next(entry for entry in wrong["cases"] if "measured" in entry))
+        with pytest.raises(ReportError, match=re.escape(message)):
+            from_document(wrong)
+
+
 def test_the_table_has_a_line_for_each_case():
     rows = list(csv.DictReader(io.StringIO(to_csv(known_failures()))))
     assert [row["case"] for row in rows] == ["fine", "late", "new", "old"]
@@ -566,7 +654,7 @@ def test_junit_keeps_legal_text_and_replaces_the_rest():
     result = CaseResult("k", "host", (), "failed", 0, None, message, "again \x07", "")
     content = to_junit(build([result]))
     text = ElementTree.fromstring(content).find(".//failure").text
-    assert text == "ok \t ε 🧮 ]]> <b> &" + "\ufffd" * 7 + " end\n\nreproduce: again \ufffd"
+    assert text == "k\nok \t ε 🧮 ]]> <b> &" + "\ufffd" * 7 + " end\n\nreproduce: again \ufffd"
 
 
 # report.html
@@ -574,9 +662,8 @@ def test_junit_keeps_legal_text_and_replaces_the_rest():
 
 def test_html_holds_the_whole_report_and_needs_nothing_else(report):
     page = to_html(report)
-    data = re.search(r'<script type="application/json" id="report">(.*?)</script>', page, re.DOTALL).group(1)
-    assert strict_json(data) == strict_json(to_json(report))
-    assert not set("<>&") & set(data)
+    data = re.search(r'<script type="text/plain" id="report">(.*?)</script>', page, re.DOTALL).group(1)
+    assert strict_json(gzip.decompress(base64.b64decode(data, validate=True))) == strict_json(to_json(report))
     assert page.count("</script>") == page.count("<script") == 2
     for text in HOSTILE[:3]:
         assert text not in page
@@ -589,8 +676,8 @@ def test_html_may_run_its_own_script_only(report):
     policy = re.search('Content-Security-Policy" content="([^"]*)"', page).group(1)
     directives = dict(entry.strip().split(" ", 1) for entry in policy.split(";"))
     assert directives["default-src"] == "'none'"
-    for tag in ("script", "style"):
-        source = re.search(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL).group(1)
+    for tag, start in (("script", '<script type="module">'), ("style", "<style>")):
+        source = re.search(f"{start}(.*?)</{tag}>", page, re.DOTALL).group(1)
         digest = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
         assert directives[f"{tag}-src"] == f"'sha256-{digest}'"
 

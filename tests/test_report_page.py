@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import time
 import urllib.request
+import xml.etree.ElementTree as ElementTree
 
 import pytest
 from dualdnn.conformance.report import (
@@ -22,6 +23,8 @@ from dualdnn.conformance.report import (
     Function,
     Report,
     Subject,
+    load_clauses,
+    read_json,
     to_html,
     write_report,
 )
@@ -170,6 +173,63 @@ def test_the_totals_are_those_of_the_report(browser, report):
         implemented = sum(function.implemented[subject] for function in report.functions.values())
         assert shown[f"functions/{subject}"] == f"{implemented} of {len(report.functions)}"
     assert browser.found() == counted(report, report.clauses)
+
+
+def test_cases_that_share_an_entry_have_their_own_lines(session, tmp_path):
+    """Each passed case of a test is shown with what it measured and the line that runs it again, as Python derives it."""
+    clause = Clause("f/c01", "f", "semantics", None, "cpu", "1", "l", "text")
+    ids = ["t[a]", 't["b"]', "t[it's $x]"]
+    cases = [CaseResult(name, "vendor-1", ("f/c01",), "passed", 0.25, 0.5) for name in ids]
+    cases.append(CaseResult("t[d]", "vendor-1", ("f/c01",), "skipped", 0.0, reason="there is no GPU"))
+    subject = Subject("vendor-1", ("cpu",), "", "library:/a place/x.so")
+    table = {"f": Function("l", {"vendor-1": True})}
+    made = Report.build(cases, [subject], table, {"f/c01": clause}, {"date": "2020-01-02 03:04 UTC", "commit": "abc"})
+    session.open(write_report(made, tmp_path)["report.html"].as_uri() + "#clause=f/c01")
+    shown = session.wait(
+        "const nodes = [...document.querySelectorAll('.target + .cases .copy code')]; return nodes.map(n => n.textContent)"
+    )
+    assert sorted(shown) == sorted(subject.reproduction(case) for case in ids)
+    assert session.run("return document.querySelectorAll('[data-case]').length") == 3
+    assert "there is no GPU" in session.run("return document.querySelector('.cases .skips').textContent")
+    origin = session.run("return document.querySelector('.origin').textContent")
+    assert "2020-01-02 03:04 UTC" in origin and "days ago" in origin and origin.endswith("from commit abc")
+    session.run("document.querySelector('#skips summary').click()")
+    session.wait("return document.querySelectorAll('#skips [data-skips]').length")
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """A report as large as that of a whole run: 13,000 cases on two subjects, 10,000 skipped ones."""
+    clauses = load_clauses()
+    names = [c.id for c in clauses.values() if c.shown_on == "cpu" or c.shown_on == "both"]
+    subjects = [Subject("reference"), Subject("accelerated:emulated"), Subject("vendor-8907", ("cpu",))]
+    results = []
+    for index in range(13000):
+        test, cited = index % 1500, tuple(names[(7 * (index % 1500) + step) % len(names)] for step in range(5))
+        identifier = f"family{test % 40}/test_with_a_name_of_some_length_{test}[CUDNN_DATA_FLOAT-{index}x3x17x19-CUDNN_TENSOR_NHWC]"
+        for subject in subjects[:2]:
+            results.append(CaseResult(identifier, subject.name, cited, "passed", index % 97 / 1e4, index % 83 / 83))
+        if index < 10000:
+            results.append(CaseResult(identifier, "vendor-8907", cited, "skipped", 0.0, reason="there is no GPU"))
+    table = {c.function: Function(c.library, dict.fromkeys([s.name for s in subjects], True)) for c in clauses.values()}
+    return Report.build(results, subjects, table, clauses, {"state": "complete"})
+
+
+def test_a_whole_run_has_small_files_and_a_page_that_is_usable_at_once(session, whole, tmp_path):
+    paths = write_report(whole, tmp_path)
+    limits = {"report.html": 3, "compliance.json": 6, "junit.xml": 3}
+    sizes = {name: paths[name].stat().st_size / 1e6 for name in limits}
+    assert all(sizes[name] < limit for name, limit in limits.items()), sizes
+    assert read_json(paths["compliance.json"]).case_totals == whole.case_totals
+    objects = sum(1 + len(element.attrib) for element in ElementTree.parse(paths["junit.xml"]).iter())
+    assert objects < 100_000  # GitLab's reader takes 250,000
+    fastest = math.inf
+    for _ in range(5):  # a machine may be busy
+        session.open(paths["report.html"].as_uri())
+        fastest = min(fastest, session.run("return performance.getEntriesByName('ready')[0].startTime"))
+        if fastest < 1000:
+            break
+    assert fastest < 1000, f"the page is usable after {fastest:.0f} ms"
 
 
 def test_filters_find_what_the_report_holds(browser, report):

@@ -302,7 +302,8 @@ def include(directory: Path, results: list[dict[str, Any]]) -> None:
     report = read_json(compliance)
     parts = (report.cases, report.subjects, report.functions, report.clauses, report.environment, report.differences)
     cells = [{name: cell(value) for name, value in result.items()} for result in results]
-    write_report(Report.build(*parts, benchmarks=cells, specification=report.specification), directory)
+    new = Report.build(*parts, benchmarks=cells, skips=report.skips, specification=report.specification)
+    write_report(new, directory)
 
 
 def cell(value: Any) -> Any:

@@ -11,7 +11,7 @@ from .clauses import Clause, load_clauses
 from .comparison import Comparison, to_page, to_text
 from .compliance_json import read_json, to_json
 from .csv_table import to_csv
-from .entries import OUTCOMES, SHARPER, CaseResult, Difference, Function, Subject
+from .entries import OUTCOMES, SHARPER, CaseResult, Difference, Function, Skips, Subject
 from .junit import to_junit
 from .model import STATES, Report
 from .page import to_html
@@ -27,6 +27,7 @@ __all__ = [
     "Function",
     "Report",
     "ReportError",
+    "Skips",
     "Subject",
     "is_complete",
     "load_clauses",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 
-from .entries import CaseResult
+from .entries import CaseResult, test_of
 from .model import Report
 from .page import policy_of, source_of
 
@@ -84,16 +84,21 @@ class Comparison:
     def _cases(self) -> Iterator[Change]:
         tables = [{(c.id, c.subject): c for c in report.cases} for report in (self.old, self.new)]
         for key in dict.fromkeys([*tables[0], *tables[1]]):
-            old, new = (table.get(key) for table in tables)
-            if key[1] not in self.subjects or (new is None and self.is_partial):
+            if key[1] not in self.subjects:
                 continue
-            if _word(old) != _word(new):
-                yield Change("case", *key, _word(old), _word(new), new.message if new else "")
+            old, new = (table.get(key) for table in tables)
+            was, now = (_word(old, *key, self.old, self.new), _word(new, *key, self.new, self.old))
+            if was != now and not (now == ABSENT and self.is_partial):
+                yield Change("case", *key, was, now, new.message if new else "")
 
 
-def _word(case: CaseResult | None) -> str:
+def _word(case: CaseResult | None, id: str, subject: str, report: Report, other: Report) -> str:
+    """What a report says of a case. Skipped ones are counted by test: one that is not listed is among them where they are more than
+    in the other report."""
     if case is None:
-        return ABSENT
+        key = test_of(id), subject
+        skipped = report.skipped_of_test.get(key, 0) > other.skipped_of_test.get(key, 0)
+        return "skipped" if skipped else ABSENT
     if case.passes_unexpectedly:
         return "passes unexpectedly"
     return "known failure" if case.outcome == "failed" and case.known else case.outcome

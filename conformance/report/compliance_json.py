@@ -1,40 +1,59 @@
-"""compliance.json: the report as data, written and read."""
+"""compliance.json: the report as data, written and read.
+
+An entry of `cases` is a case, or the cases of one test that passed on one subject and cite the same clauses: then `id` is the test's,
+`seconds` is their sum, `error_ratio` their largest, and `measured` lists what each of them measured, in the order of `MEASURED`. `tests` has
+the parameters of each such test; `measured` follows their order, `places` says where in it an entry's cases are, if not at all places.
+Skipped cases are counted in `skips`, by subject and reason.
+"""
 
 import gzip
 import json
 import math
+import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from . import checks
 from .clauses import Clause
-from .entries import SHARPER, CaseResult, Difference, Function, Subject
+from .entries import SHARPER, CaseResult, Difference, Function, Skips, Subject, test_of
 from .model import Report
 
-SCHEMA = 2
-SCHEMAS = (1, 2)  # the first has no known failures; its declared differences stand in the messages
+SCHEMA = 3
+# The first has no known failures; its declared differences stand in the messages. The first two list each case, skipped ones too.
+SCHEMAS = (1, 2, 3)
+MEASURED = ("seconds", "error_ratio", *SHARPER)
 _REQUIRED = ("schema", "specification", "environment", "subjects", "clauses", "cases", "functions")
-_OPTIONAL = ("subject_details", "totals", "differences", "benchmarks")
+_OPTIONAL = ("subject_details", "totals", "differences", "benchmarks", "skips", "tests")
 _NONFINITE = {"nan": math.nan, "inf": math.inf}
 
 
 def to_document(report: Report) -> dict[str, Any]:
     """The report as JSON values."""
+    groups = list(_groups(report))
+    tests = _tests(groups)
+    entries = [_encode_group(group, tests, report) for group in groups]
+    cited = _cited(entries)
     return {
         "schema": SCHEMA,
         "specification": report.specification,
         "environment": dict(report.environment),
         "subjects": [subject.name for subject in report.subjects],
-        "subject_details": {s.name: {"shows": list(s.shows), "description": s.description} for s in report.subjects},
+        "subject_details": {
+            s.name: {"shows": list(s.shows), "description": s.description} | ({"asked": s.asked} if s.asked else {})
+            for s in report.subjects
+        },
         "totals": {
             "clauses": {name: dict(counts) for name, counts in report.totals.items()},
             "cases": {name: dict(counts) for name, counts in report.case_totals.items()},
         },
-        "clauses": {clause.id: _encode_clause(clause, report) for clause in report.clauses.values()},
-        "cases": [_encode_case(case) for case in report.cases],
+        "clauses": {clause.id: _encode_clause(clause, report, cited) for clause in report.clauses.values()},
+        "tests": tests,
+        "cases": entries,
+        "skips": [{"count": skips.count} | vars(skips) | {"clauses": list(skips.clauses)} for skips in report.skips],
         "functions": {
             name: {"library": function.library, "implemented": dict(function.implemented)}
             for name, function in report.functions.items()
@@ -49,15 +68,23 @@ def from_document(document: Any) -> Report:
     schema = document.get("schema")
     checks.require(schema in SCHEMAS, f"schema is {schema!r}, this reader knows {SCHEMA}")
     checks.keys(document, _REQUIRED, _OPTIONAL, "report")
-    for name in ("cases", "differences", "benchmarks"):
+    for name in ("cases", "differences", "benchmarks", "skips"):
         value = document.get(name, [])
         checks.require(isinstance(value, list), f"{name} is {value!r:.80}, expected a list")
     names = checks.texts(document["subjects"], "subjects")
+    tests = {
+        test: checks.texts(parameters, f"parameters of test {test}")
+        for test, parameters in checks.mapping(document.get("tests", {}), "tests").items()
+    }
     details = checks.mapping(document.get("subject_details", {}), "subject_details")
     checks.keys(details, (), names, "subject_details")
     clauses = checks.mapping(document["clauses"], "clauses")
     report = Report.build(
-        cases=[_decode_case(entry, f"case {index}") for index, entry in enumerate(document["cases"])],
+        cases=[
+            case
+            for index, entry in enumerate(document["cases"])
+            for case in _decode_group(entry, f"case {index}", tests)
+        ],
         subjects=[_decode_subject(name, details.get(name, {})) for name in names],
         functions_table={
             name: checks.decode(Function, entry, f"function {name}")
@@ -72,10 +99,27 @@ def from_document(document: Any) -> Report:
         benchmarks=[
             checks.mapping(row, f"benchmark {index}") for index, row in enumerate(document.get("benchmarks", []))
         ],
+        skips=[_decode_skips(entry, f"skips {index}") for index, entry in enumerate(document.get("skips", []))],
         specification=document["specification"],
     )
     _check_derived(document, report)
-    return _with_declared_differences(report) if schema == 1 else report
+    report = _with_declared_differences(report) if schema == 1 else report
+    return _with_derived_lines(report, without_names=schema != SCHEMA)
+
+
+def _with_derived_lines(report: Report, without_names: bool) -> Report:
+    """Removes the reproduction lines that follow from the subjects. without_names: what a subject was asked for stands only in them."""
+    asked: dict[str, str] = {}
+    for case in report.cases if without_names else ():
+        if found := re.match(r"dualdnn conformance --subject (\S+) ", case.reproduction):
+            asked.setdefault(case.subject, found[1])
+    subjects = {s.name: replace(s, asked=s.asked or asked.get(s.name, "")) for s in report.subjects}
+
+    def shortened(case: CaseResult) -> CaseResult:
+        derived = case.reproduction and case.reproduction == subjects[case.subject].reproduction(case.id)
+        return replace(case, reproduction="") if derived else case
+
+    return replace(report, subjects=tuple(subjects.values()), cases=tuple(map(shortened, report.cases)))
 
 
 def _with_declared_differences(report: Report) -> Report:
@@ -117,16 +161,25 @@ def _lines(value: Any) -> str:
 
 
 def _compact(value: Any) -> str:
-    return json.dumps(value, allow_nan=False)
+    return json.dumps(value, allow_nan=False, separators=(",", ":"))
 
 
-def _encode_clause(clause: Clause, report: Report) -> dict[str, Any]:
+def _cited(entries: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """The ids of the entries that cite each clause, once each."""
+    cited: dict[str, dict[str, None]] = {}
+    for entry in entries:
+        for clause in entry["clauses"]:
+            cited.setdefault(clause, {})[entry["id"]] = None
+    return {clause: list(ids) for clause, ids in cited.items()}
+
+
+def _encode_clause(clause: Clause, report: Report, cited: Mapping[str, list[str]]) -> dict[str, Any]:
     return {
         "function": clause.function,
         "kind": clause.kind,
         "status": clause.status,
         "subjects": report.states[clause.id],
-        "cases": list(dict.fromkeys(case.id for case in report.cases_of_clause[clause.id])),
+        "cases": cited.get(clause.id, []),
         "section": clause.section,
         "library": clause.library,
         "shown_on": clause.shown_on,
@@ -138,6 +191,98 @@ def _decode_clause(identifier: str, entry: Any) -> Clause:
     what = f"clause {identifier}"
     own = {name: value for name, value in checks.mapping(entry, what).items() if name not in ("subjects", "cases")}
     return checks.decode(Clause, own | {"id": identifier}, what)
+
+
+def _groups(report: Report) -> Iterator[list[CaseResult]]:
+    """The cases that share an entry: those of a test that passed alike."""
+    order = {subject.name: index for index, subject in enumerate(report.subjects)}
+
+    def key(case: CaseResult) -> tuple[str, ...]:
+        alike = case.outcome == "passed" and not (case.known or case.suspect or case.message or case.reason)
+        alike = alike and not case.reproduction and "[" in case.id
+        return (case.subject, test_of(case.id), *case.clauses) if alike else (case.subject, case.id, "alone")
+
+    for _, cases in groupby(sorted(report.cases, key=lambda case: (order[case.subject], key(case))), key):
+        yield list(cases)
+
+
+def _tests(groups: Iterable[list[CaseResult]]) -> dict[str, list[str]]:
+    """Test -> the parameters of its cases that share an entry, on any subject."""
+    tests: dict[str, dict[str, None]] = {}
+    for cases in groups:
+        if len(cases) > 1:
+            test = test_of(cases[0].id)
+            tests.setdefault(test, {}).update(dict.fromkeys(case.id.removeprefix(test) for case in cases))
+    return {test: sorted(parameters) for test, parameters in sorted(tests.items())}
+
+
+def _encode_group(cases: list[CaseResult], tests: Mapping[str, Sequence[str]], report: Report) -> dict[str, Any]:
+    first = cases[0]
+    if len(cases) == 1:  # a failed case has its line, for scripts
+        own = replace(first, reproduction=report.reproduction(first)) if first.outcome == "failed" else first
+        return _encode_case(own)
+    test = test_of(first.id)
+    entry = {
+        "id": test,
+        "subject": first.subject,
+        "clauses": list(first.clauses),
+        "outcome": first.outcome,
+        **_summed(cases),
+        "measured": [_measured(case) for case in cases],
+    }
+    if len(cases) == len(tests[test]):
+        return entry
+    place = {parameters: index for index, parameters in enumerate(tests[test])}
+    return entry | {"places": [place[case.id.removeprefix(test)] for case in cases]}
+
+
+def _summed(cases: Sequence[CaseResult]) -> dict[str, Any]:
+    ratios = [case.error_ratio for case in cases if case.error_ratio is not None]
+    return {
+        "seconds": round(sum(case.seconds for case in cases), 6),
+        "error_ratio": max(ratios, default=None),
+    }
+
+
+def _measured(case: CaseResult) -> list[float | None]:
+    """What a case measured, without the nothing at the end."""
+    found = [getattr(case, name) for name in MEASURED]
+    while found[-1] is None:
+        found.pop()
+    return found
+
+
+def _decode_group(entry: Any, what: str, tests: Mapping[str, Sequence[str]]) -> list[CaseResult]:
+    values = checks.mapping(entry, what)
+    if "measured" not in values:
+        return [_decode_case(values, what)]
+    test, rows = values.get("id"), values["measured"]
+    checks.require(test in tests, f"id of {what} is {test!r:.80}, which tests does not have")
+    places = values.get("places", list(range(len(tests[test]))))
+    valid = isinstance(places, list) and all(isinstance(at, int) and 0 <= at < len(tests[test]) for at in places)
+    checks.require(valid, f"places of {what} is {places!r:.80}, expected places of {len(tests[test])} parameters")
+    matching = isinstance(rows, list) and len(rows) == len(places) > 0
+    checks.require(matching, f"measured of {what} is {rows!r:.80}, expected {len(places)} lists")
+    shared = {name: value for name, value in values.items() if name not in ("measured", "places", *MEASURED)}
+    found = []
+    for place, row in zip(places, rows, strict=True):
+        length = len(row) if isinstance(row, list) else 0
+        checks.require(0 < length <= len(MEASURED), f"measured of {what} has {row!r:.80}, expected a list of numbers")
+        own = dict(zip(MEASURED, row + [None] * (len(MEASURED) - length), strict=True))
+        found.append(checks.decode(CaseResult, shared | own | {"id": f"{test}{tests[test][place]}"}, what))
+    for name, derived in _summed(found).items():
+        checks.require(name in values, f"{what} lacks {name}")
+        same = derived == values[name]
+        checks.require(same, f"{name} of {what} is {values[name]!r}, but its cases say {derived!r}")
+    return found
+
+
+def _decode_skips(entry: Any, what: str) -> Skips:
+    values = dict(checks.mapping(entry, what))
+    count = values.pop("count", None)
+    skips = checks.decode(Skips, values, what)
+    checks.require(count == skips.count, f"count of {what} is {count!r}, but its tests have {skips.count}")
+    return skips
 
 
 def _encode_case(case: CaseResult) -> dict[str, Any]:
@@ -170,17 +315,20 @@ def _decode_case(entry: Any, what: str) -> CaseResult:
 
 
 def _decode_subject(name: str, details: Any) -> Subject:
-    checks.keys(checks.mapping(details, f"details of subject {name}"), (), ("shows", "description"), f"subject {name}")
+    checks.keys(
+        checks.mapping(details, f"details of subject {name}"), (), ("shows", "description", "asked"), f"subject {name}"
+    )
     return Subject(name, **details)
 
 
 def _check_derived(document: Mapping[str, Any], report: Report) -> None:
     """What a reader takes from the file without deriving it must be what follows from its cases."""
     written = to_document(report)
+    cited = _cited(document["cases"])
     for identifier, clause in document["clauses"].items():
         for name in ("subjects", "cases"):
             checks.require(name in clause, f"clause {identifier} lacks {name}")
-            derived = written["clauses"][identifier][name]
+            derived = cited.get(identifier, []) if name == "cases" else report.states[identifier]
             same = sorted(derived) == sorted(clause[name]) if name == "cases" else derived == clause[name]
             checks.require(same, f"{name} of clause {identifier} is {clause[name]!r}, but its cases say {derived!r}")
     if document["schema"] == 1:  # which counted without these words

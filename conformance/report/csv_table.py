@@ -1,4 +1,4 @@
-"""cases.csv: one line for each case on each subject, for spreadsheets and scripts."""
+"""cases.csv: one line for each case on each subject that ran, and for each test with skipped ones, for spreadsheets and scripts."""
 
 import csv
 import io
@@ -30,9 +30,14 @@ def to_csv(report: Report) -> str:
         cells = (
             case.subject, case.id, case.outcome, case.known, " ".join(case.clauses), f"{case.seconds:.6f}",
             *("" if number is None else repr(number) for number in (case.error_ratio, *(getattr(case, n) for n in SHARPER))),
-            said, case.reproduction,
+            said, report.reproduction(case),
         )  # fmt: skip
         table.writerow([_inert(cell) for cell in cells])
+    blank = [""] * (len(COLUMNS) - 5)
+    for skips in report.skips:
+        for test, count in skips.tests.items():
+            said = f"{count} cases: {skips.reason}"
+            table.writerow([_inert(cell) for cell in (skips.subject, test, "skipped", *blank, said, "")])
     return text.getvalue()
 
 

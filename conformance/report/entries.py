@@ -1,5 +1,7 @@
 """What enters a report: subjects, results of cases, functions, differences."""
 
+import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -8,15 +10,30 @@ from . import checks
 OUTCOMES = ("passed", "failed", "skipped", "mistrusted")
 CAPABILITIES = ("cpu", "gpu", "both")
 SHARPER = ("norm_ratio", "rms", "bias")  # what the sharper rules say of a case
+PLAIN = re.compile(r"[\w@%+=:,./-]+")  # text that a shell takes as it is
+
+
+def test_of(case: str) -> str:
+    """Returns the test that a case belongs to: its id without parameters."""
+    return case.partition("[")[0]
+
+
+def quoted(text: str) -> str:
+    """Quotes a word for a shell, with double quotes where they do; page.js has the same rule."""
+    return f'"{text}"' if not set(text) & set('"$`\\!') else shlex.quote(text)
 
 
 @dataclass(frozen=True)
 class Subject:
-    """An implementation under judgement. `shows` are the `shown_on` values of the clauses it can show at all."""
+    """An implementation under judgement. `shows` are the `shown_on` values of the clauses it can show at all.
+
+    `asked` is what --subject was given, where that is not the name: `vendor` for `vendor-8907`.
+    """
 
     name: str
     shows: tuple[str, ...] = CAPABILITIES
     description: str = ""
+    asked: str = ""
 
     def __post_init__(self) -> None:
         checks.text(self.name, "name of a subject")
@@ -24,7 +41,13 @@ class Subject:
         for capability in shows:
             checks.one_of(capability, CAPABILITIES, f"an entry of shows of subject {self.name}")
         checks.text(self.description, f"description of subject {self.name}", empty=True)
+        checks.text(self.asked, f"asked of subject {self.name}", empty=True)
         object.__setattr__(self, "shows", tuple(c for c in CAPABILITIES if c in shows))
+
+    def reproduction(self, case: str) -> str:
+        """Returns the command that runs one case again."""
+        asked = self.asked or self.name
+        return f"dualdnn conformance --subject {asked if PLAIN.fullmatch(asked) else shlex.quote(asked)} --case {quoted(case)}"
 
 
 @dataclass(frozen=True)
@@ -34,7 +57,8 @@ class CaseResult:
     `known` says why a failure was known before: the id of a declared difference, or that it was listed as expected. A
     listed case that passes has it too: it passes unexpectedly. `suspect` says which of the judge's sharper rules its outputs broke
     though they lie inside their worst case; `norm_ratio` is the largest error in units of the interval of the 2-norm, `rms` and `bias` the
-    largest of its outputs (docs/tolerance.md), None where the rules say nothing.
+    largest of its outputs (docs/tolerance.md), None where the rules say nothing. `reproduction` is empty where the subject's own line
+    (`Subject.reproduction`) runs the case again.
     """
 
     id: str
@@ -68,7 +92,6 @@ class CaseResult:
             checks.text(getattr(self, name), f"{name} of {what}", empty=True)
         if self.outcome == "failed":
             checks.text(self.message, f"message of the failed {what}")
-            checks.text(self.reproduction, f"reproduction of the failed {what}")
         checks.require(
             self.outcome != "skipped" or not self.known, f"{what} was skipped, which {self.known!r} cannot explain"
         )
@@ -93,6 +116,30 @@ class CaseResult:
         checks.require(valid, f"error_ratio of {what} is {ratio!r}, expected None or a number >= 0")
         within = ratio <= 1  # false for NaN
         checks.require(within or self.outcome != "passed", f"{what} passed with error_ratio {ratio}: outside its bound")
+
+
+@dataclass(frozen=True)
+class Skips:
+    """Counts the cases that a subject skipped for one reason, by test. `clauses` are those that the cases cite."""
+
+    subject: str
+    reason: str
+    tests: Mapping[str, int]
+    clauses: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        checks.text(self.subject, "subject of skipped cases")
+        checks.text(self.reason, f"reason of the cases that {self.subject} skipped")
+        for test, count in checks.mapping(self.tests, f"tests that {self.subject} skipped").items():
+            counts = isinstance(count, int) and not isinstance(count, bool) and count > 0
+            checks.require(counts, f"{self.subject} skipped {count!r} cases of {test}, expected a number above 0")
+        clauses = checks.texts(self.clauses, f"clauses of the cases that {self.subject} skipped")
+        object.__setattr__(self, "clauses", clauses)
+
+    @property
+    def count(self) -> int:
+        """The number of cases."""
+        return sum(self.tests.values())
 
 
 @dataclass(frozen=True)

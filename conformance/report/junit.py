@@ -2,19 +2,25 @@
 
 import re
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .entries import CaseResult, Subject
+from .entries import CaseResult, Skips, Subject, test_of
 from .model import Report
 
+MOST_FAILURES = 20  # of a test, shown with their messages
+MOST_TEXT = 4000  # characters of a message
 # Everything XML 1.0 cannot hold: most control characters, lone surrogates, and two non-characters.
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def to_junit(report: Report) -> bytes:
-    """The bytes of junit.xml. A mistrusted case shows nothing, so it counts as skipped; so does a known failure, as only
-    what is new shall fail a CI."""
+    """Returns the bytes of junit.xml: one element for each test on a subject, and one for each reason to skip cases.
+
+    A test fails where a case of it does that was not known to fail; the text has the failing cases. It is skipped where none of its cases
+    passed: a mistrusted case shows nothing, and JUnit has no word for a known failure. Readers of CI systems take a limited number
+    of elements (GitLab's 250,000 objects), and find a test again by its name.
+    """
     root = ElementTree.Element("testsuites", name=_legal(report.specification))
     suites = [_suite(subject, report) for subject in report.subjects]
     for name in ("tests", "failures", "errors", "skipped"):
@@ -27,53 +33,80 @@ def to_junit(report: Report) -> bytes:
 
 
 def _suite(subject: Subject, report: Report) -> ElementTree.Element:
-    cases = [case for case in report.cases if case.subject == subject.name]
-    totals = report.case_totals[subject.name]
+    tests: dict[str, list[CaseResult]] = {}
+    for case in report.cases:
+        if case.subject == subject.name:
+            tests.setdefault(test_of(case.id), []).append(case)
+    elements = [_test(test, cases, report) for test, cases in tests.items()]
+    elements += [_skipped(skips) for skips in report.skips if skips.subject == subject.name]
     suite = ElementTree.Element(
         "testsuite",
         name=_legal(subject.name),
-        tests=str(len(cases)),
-        failures=str(totals["failed"] - totals["known_failures"] + totals["unexpected_passes"]),
+        tests=str(len(elements)),
+        failures=str(sum(element.find("failure") is not None for element in elements)),
         errors="0",
-        skipped=str(sum(_is_skipped(case) for case in cases)),
-        time=_seconds(sum(case.seconds for case in cases)),
+        skipped=str(sum(element.find("skipped") is not None for element in elements)),
+        time=_seconds(sum(case.seconds for cases in tests.values() for case in cases)),
     )
     properties = ElementTree.SubElement(suite, "properties")
-    for name, value in _plain(report.environment):
+    totals = {f"cases.{word}": str(count) for word, count in report.case_totals[subject.name].items()}
+    for name, value in (*_plain(report.environment), *totals.items()):
         ElementTree.SubElement(properties, "property", name=_legal(name), value=_legal(value))
-    suite.extend(_case(case, report) for case in cases)
+    suite.extend(elements)
     return suite
 
 
-def _case(case: CaseResult, report: Report) -> ElementTree.Element:
-    function = report.clauses[case.clauses[0]].function if case.clauses else "no_clause"
+def _test(test: str, cases: Sequence[CaseResult], report: Report) -> ElementTree.Element:
+    """The element of a test; `assertions` is the number of its cases."""
+    family, _, name = test.partition("/")
     element = ElementTree.Element(
-        "testcase", classname=_legal(f"{case.subject}.{function}"), name=_legal(case.id), time=_seconds(case.seconds)
+        "testcase",
+        classname=_legal(f"{cases[0].subject}.{family if name else 'case'}"),
+        name=_legal(name or family),
+        assertions=str(len(cases)),
+        time=_seconds(sum(case.seconds for case in cases)),
     )
-    if case.clauses:
-        properties = ElementTree.SubElement(element, "properties")
-        for clause in case.clauses:
-            ElementTree.SubElement(properties, "property", name="clause", value=_legal(clause))
-    first_line = case.message.strip().partition("\n")[0]
-    if case.passes_unexpectedly:
-        message = f"passes, but is listed as an {case.known}"
-        ElementTree.SubElement(element, "failure", message=_legal(message), type="unexpected_pass")
-        return element
-    if case.is_new_failure:
-        failure = ElementTree.SubElement(element, "failure", message=_legal(first_line), type="failed")
-        failure.text = _legal(f"{case.message}\n\nreproduce: {case.reproduction}")
-    if _is_skipped(case):
-        kind = "known_failure" if case.outcome == "failed" else case.outcome
-        said = {"failed": f"known failure, {case.known}: {first_line}", "mistrusted": f"mistrusted: {case.reason}"}
-        reason = said.get(case.outcome, case.reason)
-        ElementTree.SubElement(element, "skipped", message=_legal(reason), type=kind)
+    failing = [case for case in cases if case.is_new_failure or case.passes_unexpectedly]
+    others = [case for case in cases if case.outcome != "passed" and case not in failing]
+    if failing:
+        kind = "failed" if any(case.is_new_failure for case in failing) else "unexpected_pass"
+        more = f" (and {len(failing) - 1} more cases)" if len(failing) > 1 else ""
+        message = f"{_said(failing[0]).strip().partition(chr(10))[0]}{more}"
+        failure = ElementTree.SubElement(element, "failure", message=_legal(message), type=kind)
+        told = [f"{case.id}\n{_said(case)[:MOST_TEXT]}\n\nreproduce: {report.reproduction(case)}" for case in failing]
+        left = [case.id for case in failing[MOST_FAILURES:]]
+        failure.text = _legal("\n\n".join([*told[:MOST_FAILURES], *(["and these cases:", *left] if left else [])]))
+    elif len(others) == len(cases):
+        kind = "known_failure" if any(case.known for case in cases) else "mistrusted"
+        ElementTree.SubElement(element, "skipped", message=_legal(_not_shown(others)), type=kind)
+    elif others:
+        ElementTree.SubElement(element, "system-out").text = _legal(_not_shown(others))
     return element
 
 
-def _is_skipped(case: CaseResult) -> bool:
-    """Whether the case neither shows anything nor fails: JUnit has no word for a failure that was known."""
-    shows_nothing = case.outcome in ("skipped", "mistrusted") and not case.known
-    return shows_nothing or (case.outcome == "failed" and bool(case.known))
+def _skipped(skips: Skips) -> ElementTree.Element:
+    element = ElementTree.Element(
+        "testcase", classname=_legal(f"{skips.subject}.skipped"), name=_legal(skips.reason), time=_seconds(0)
+    )
+    message = f"{skips.count} cases of {len(skips.tests)} tests: {skips.reason}"
+    ElementTree.SubElement(element, "skipped", message=_legal(message), type="skipped")
+    return element
+
+
+def _said(case: CaseResult) -> str:
+    return f"passes, but is listed as an {case.known}" if case.passes_unexpectedly else case.message
+
+
+def _not_shown(cases: Sequence[CaseResult]) -> str:
+    """A line for each known failure and each mistrusted case, the first of them."""
+    lines = [
+        f"known failure, {case.known}: {case.message.strip().partition(chr(10))[0]}"
+        if case.outcome == "failed"
+        else f"mistrusted: {case.reason}"
+        for case in cases[:MOST_FAILURES]
+    ]
+    left = len(cases) - len(lines)
+    return "\n".join([*dict.fromkeys(lines), *([f"and {left} more cases"] if left else [])])
 
 
 def _plain(value: Any, name: str = "") -> Iterator[tuple[str, str]]:

@@ -1,11 +1,12 @@
 """One report from several runs: what becomes of each part."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from . import checks
-from .entries import CaseResult, Difference, Function, Subject
+from .entries import CaseResult, Difference, Function, Skips, Subject, test_of
 
 # Of two results of one case the one that says more stands: a failure is never hidden,
 # and a run that could not show a case gives way to one that could.
@@ -31,13 +32,54 @@ def merged_cases(cases: Iterable[CaseResult]) -> list[CaseResult]:
     return list(merged.values())
 
 
+def counted(cases: Iterable[CaseResult], skips: Iterable[Skips]) -> tuple[Skips, ...]:
+    """Counts the skipped of some results by subject, reason and test, and adds what was counted before."""
+    tests: dict[tuple[str, str], Counter[str]] = {}
+    clauses: dict[tuple[str, str], dict[str, None]] = {}
+    own = (Skips(c.subject, c.reason, {test_of(c.id): 1}, c.clauses) for c in cases if c.outcome == "skipped")
+    for entry in (*skips, *own):
+        key = entry.subject, entry.reason
+        tests.setdefault(key, Counter()).update(entry.tests)
+        clauses.setdefault(key, {}).update(dict.fromkeys(entry.clauses))
+    return tuple(
+        Skips(*key, dict(sorted(counts.items())), tuple(sorted(clauses[key]))) for key, counts in sorted(tests.items())
+    )
+
+
+def merged_skips(runs: Sequence[tuple[Sequence[CaseResult], Sequence[Skips]]]) -> list[Skips]:
+    """Joins the counts of several runs: a test has as many cases as in the run with the most, and what ran anywhere is not skipped."""
+    ran = Counter((test_of(id), subject) for id, subject in {(c.id, c.subject) for cases, _ in runs for c in cases})
+    most: Counter[tuple[str, str]] = Counter()
+    for cases, skips in runs:
+        of_run = Counter((test_of(case.id), case.subject) for case in cases)
+        for entry in skips:
+            of_run.update({(test, entry.subject): count for test, count in entry.tests.items()})
+        most |= of_run
+    left = most - ran
+    largest: dict[tuple[str, str], Counter[str]] = {}
+    clauses: dict[tuple[str, str], dict[str, None]] = {}
+    for entry in (entry for _, skips in runs for entry in skips):
+        key = entry.subject, entry.reason
+        largest[key] = largest.get(key, Counter()) | Counter(entry.tests)
+        clauses.setdefault(key, {}).update(dict.fromkeys(entry.clauses))
+    merged = []
+    for (subject, reason), counts in largest.items():
+        tests = {test: min(count, left[test, subject]) for test, count in counts.items() if left[test, subject] > 0}
+        left.subtract({(test, subject): count for test, count in tests.items()})
+        if tests:
+            merged.append(Skips(subject, reason, tests, tuple(clauses[subject, reason])))
+    return merged
+
+
 def merged_subjects(subjects: Iterable[Subject]) -> list[Subject]:
     merged: dict[str, Subject] = {}
     for subject in subjects:
         other = merged.get(subject.name, subject)
         shows = tuple(dict.fromkeys(other.shows + subject.shows))
         descriptions = dict.fromkeys((other.description + _SEPARATOR + subject.description).split(_SEPARATOR))
-        merged[subject.name] = Subject(subject.name, shows, _SEPARATOR.join(filter(None, descriptions)))
+        merged[subject.name] = Subject(
+            subject.name, shows, _SEPARATOR.join(filter(None, descriptions)), other.asked or subject.asked
+        )
     return list(merged.values())
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from . import checks, merging
 from .clauses import Clause
-from .entries import OUTCOMES, CaseResult, Difference, Function, Subject
+from .entries import OUTCOMES, CaseResult, Difference, Function, Skips, Subject
 
 SPECIFICATION = "cuDNN API Reference 8.0.3"
 SECOND_DOCUMENT = "miopen"  # the library of its clauses and functions
@@ -23,7 +23,10 @@ Totals = dict[str, dict[str, int]]
 
 @dataclass(frozen=True)
 class Report:
-    """A compliance report. Make one with `Report.build` or `Report.merge`."""
+    """A compliance report. Make one with `Report.build` or `Report.merge`.
+
+    `cases` are those that ran; skipped ones are counted in `skips`, by subject and reason.
+    """
 
     specification: str
     environment: Mapping[str, Any]
@@ -33,6 +36,7 @@ class Report:
     functions: Mapping[str, Function]
     differences: tuple[Difference, ...] = ()
     benchmarks: tuple[Mapping[str, Any], ...] = ()
+    skips: tuple[Skips, ...] = ()
 
     @classmethod
     def build(
@@ -45,21 +49,24 @@ class Report:
         differences: Iterable[Difference] = (),
         *,
         benchmarks: Iterable[Mapping[str, Any]] = (),
+        skips: Iterable[Skips] = (),
         specification: str = SPECIFICATION,
     ) -> "Report":
-        """A report of these results; raises `ReportError` where they contradict each other."""
+        """A report of these results; raises `ReportError` where they contradict each other. Skipped ones are counted beside `skips`."""
         order = {subject.name: index for index, subject in enumerate(subjects)}
+        results = tuple(sorted(cases, key=lambda case: (order.get(case.subject, -1), case.id)))
         report = cls(
             specification=specification,
             environment=dict(environment),
             subjects=tuple(subjects),
             clauses=dict(clauses),
-            cases=tuple(sorted(cases, key=lambda case: (order.get(case.subject, -1), case.id))),
+            cases=tuple(case for case in results if case.outcome != "skipped"),
             functions=dict(functions_table),
             differences=tuple(differences),
             benchmarks=tuple(dict(row) for row in benchmarks),
+            skips=merging.counted(results, skips),
         )
-        _check(report)
+        _check(report, results)
         return report
 
     @classmethod
@@ -81,6 +88,7 @@ class Report:
             environment=merging.merged_environment([report.environment for report in reports]),
             differences=merging.merged_differences(entry for report in reports for entry in report.differences),
             benchmarks=[row for report in reports for row in report.benchmarks],
+            skips=merging.merged_skips([(report.cases, report.skips) for report in reports]),
             specification=first.specification,
         )
 
@@ -134,9 +142,27 @@ class Report:
         return self._clause_totals(lambda clause: clause.function)
 
     @cached_property
+    def skipped_of_test(self) -> dict[tuple[str, str], int]:
+        """(test, subject) -> how many of its cases the subject skipped."""
+        counts: Counter[tuple[str, str]] = Counter()
+        for skips in self.skips:
+            counts.update({(test, skips.subject): count for test, count in skips.tests.items()})
+        return dict(counts)
+
+    @cached_property
+    def _subject_of_name(self) -> dict[str, Subject]:
+        return {subject.name: subject for subject in self.subjects}
+
+    def reproduction(self, case: CaseResult) -> str:
+        """Returns the command that runs a case again."""
+        return case.reproduction or self._subject_of_name[case.subject].reproduction(case.id)
+
+    @cached_property
     def case_totals(self) -> Totals:
         """Subject -> outcome, known failures (which failed too) and unexpected passes -> number of cases."""
         counts = Counter((case.subject, case.outcome) for case in self.cases)
+        for skips in self.skips:
+            counts[skips.subject, "skipped"] += skips.count
         for case in self.cases:
             if case.known:
                 counts[case.subject, "known_failures" if case.outcome == "failed" else "unexpected_passes"] += 1
@@ -155,7 +181,7 @@ class Report:
         }
 
 
-def _check(report: Report) -> None:
+def _check(report: Report, results: Sequence[CaseResult]) -> None:
     checks.text(report.specification, "specification")
     subjects = checks.texts([subject.name for subject in report.subjects], "subjects")
     checks.require(bool(subjects), "a report needs at least one subject")
@@ -165,12 +191,16 @@ def _check(report: Report) -> None:
     for name, function in report.functions.items():
         checks.keys(function.implemented, subjects, (), f"implemented of function {name}")
     seen: set[tuple[str, str]] = set()
-    for case in report.cases:
+    for case in results:
         what = f"case {case.id}"
         checks.one_of(case.subject, subjects, f"subject of {what}")
         _check_clauses_exist(case.clauses, report.clauses, what)
         checks.require((case.id, case.subject) not in seen, f"{what} is listed twice on {case.subject}")
         seen.add((case.id, case.subject))
+    for skips in report.skips:
+        what = f"skipped cases of {skips.subject}"
+        checks.one_of(skips.subject, subjects, f"subject of {what}")
+        _check_clauses_exist(skips.clauses, report.clauses, what)
     checks.texts([difference.id for difference in report.differences], "ids of the differences")
     for difference in report.differences:
         _check_clauses_exist(difference.clauses, report.clauses, f"difference {difference.id}")

@@ -1,7 +1,8 @@
-"use strict";
 // Everything from the data enters the page as text nodes and attribute values, never as markup.
 
-const report = JSON.parse(document.getElementById("report").textContent);
+const report = await unpacked(document.getElementById("report").textContent);
+const MEASURED = ["seconds", "error_ratio", "norm_ratio", "rms", "bias"];
+report.cases = report.cases.flatMap(casesOf);
 const SVG = "http://www.w3.org/2000/svg";
 const STATES = ["passed", "known", "failed", "untested", "not_applicable"];
 const OUTCOMES = ["failed", "mistrusted", "skipped", "passed"];
@@ -20,6 +21,37 @@ const count = (number) => number.toLocaleString("en");
 const percent = (part, whole) => (whole ? `${(Math.floor((1000 * part) / whole) / 10).toFixed(1)} %` : "–");
 const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
 const byId = (id) => document.getElementById(id);
+
+// The data is JSON, compressed by gzip, in base64.
+async function unpacked(text) {
+  if (!globalThis.DecompressionStream) {
+    const notice = "This browser cannot unpack the report's data. The same data is in compliance.json.";
+    document.querySelector("main").prepend(Object.assign(document.createElement("p"), { className: "notice", textContent: notice }));
+    throw new Error(notice);
+  }
+  const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
+}
+
+// The cases of an entry: itself, or those of a test that passed alike.
+function casesOf(entry) {
+  if (!entry.measured) return [entry];
+  const { measured, places, ...shared } = entry;
+  const parameters = report.tests[entry.id];
+  return measured.map((row, index) => {
+    const numbers = Object.fromEntries(MEASURED.map((name, column) => [name, row[column] ?? null]));
+    return { ...shared, ...numbers, id: entry.id + parameters[places ? places[index] : index] };
+  });
+}
+
+// The line that runs a case again, by the rules of Subject.reproduction.
+function reproductionOf(result) {
+  const asked = report.subject_details[result.subject].asked || result.subject;
+  const single = (text) => `'${text.replaceAll("'", `'"'"'`)}'`;
+  const subject = /^[\p{L}\p{N}_@%+=:,./-]+$/u.test(asked) ? asked : single(asked);
+  const id = /["$`\\!]/.test(result.id) ? single(result.id) : `"${result.id}"`;
+  return result.reproduction || `dualdnn conformance --subject ${subject} --case ${id}`;
+}
 
 function element(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
@@ -73,10 +105,14 @@ function groupBy(entries, key) {
 
 // The data, with what the views ask of it.
 
-const clauses = Object.entries(report.clauses).map(([id, clause]) => ({ id, ...clause, results: [] }));
+const clauses = Object.entries(report.clauses).map(([id, clause]) => ({ id, ...clause, results: [], skips: [] }));
 const clauseById = new Map(clauses.map((clause) => [clause.id, clause]));
 for (const result of report.cases) {
   for (const id of result.clauses) clauseById.get(id).results.push(result);
+}
+const skips = report.skips ?? [];
+for (const entry of skips) {
+  for (const id of entry.clauses) clauseById.get(id).skips.push(entry);
 }
 const uncited = report.cases.filter((result) => result.clauses.length === 0);
 const functions = new Map(Object.entries(report.functions));
@@ -109,9 +145,20 @@ function renderSummary() {
   const functionNames = new Set(clauses.map((clause) => clause.function));
   byId("extent").textContent =
     ` · ${count(clauses.length)} clauses of ${count(functionNames.size)} functions, types and use cases` +
-    ` · ${count(report.cases.length)} results on ${count(report.subjects.length)} subjects`;
+    ` · ${count(report.cases.length)} results, ${count(sum(skips.map((entry) => entry.count)))} cases skipped, on ${count(report.subjects.length)} subjects`;
   byId("cards").append(...report.subjects.map(card));
   byId("totals").append(caseTotals(), libraryTotals());
+}
+
+// When and from what the report was made; each run of a report that joins several.
+function renderOrigin() {
+  const { runs = [{}], ...shared } = report.environment;
+  const made = runs.map((run) => ({ ...shared, ...run })).filter((run) => run.date || run.commit).map((run) => {
+    const days = Math.floor((Date.now() - Date.parse(run.date?.replace(" UTC", "Z").replace(" ", "T"))) / 86400000);
+    const age = Number.isNaN(days) ? null : days < 1 ? " (today)" : ` (${count(days)} ${days === 1 ? "day" : "days"} ago)`;
+    return element("p", { class: "origin" }, `Made ${run.date ?? "at an unknown time"}`, age, ", from commit ", element("code", {}, run.commit ?? "unknown"));
+  });
+  document.querySelector("header").append(...made);
 }
 
 // What a reader must know before the first number: that a tier or a part of the suite was run, or not to its end.
@@ -154,6 +201,7 @@ function caseTotals() {
     const own = report.cases.filter((result) => result.subject === subject);
     const tally = {
       ...Object.fromEntries(OUTCOMES.map((outcome) => [outcome, own.filter((result) => result.outcome === outcome).length])),
+      skipped: sum(skips.filter((entry) => entry.subject === subject).map((entry) => entry.count)),
       known_failures: own.filter((result) => result.known && !isUnexpected(result)).length,
       unexpected_passes: own.filter(isUnexpected).length,
     };
@@ -168,6 +216,21 @@ function caseTotals() {
   });
   const headings = ["Subject", ...CASE_TOTALS.map(totalName).map(number), number("time"), number("functions implemented")];
   return table("Cases and functions", headings, rows, { class: "stack" });
+}
+
+// Skipped cases are counted by reason; the tests that they belong to open below it.
+function renderSkips() {
+  if (!skips.length) return;
+  const rows = [...skips].sort((a, b) => b.count - a.count).map((entry) => element(
+    "tr", { "data-skips": entry.subject },
+    rowHead(entry.subject),
+    element("td", { class: "number", "data-label": "cases" }, count(entry.count)),
+    element("td", { "data-label": "reason" }, branch("function", `skips ${entry.subject} ${entry.reason}`, entry.reason, () =>
+      [element("ul", {}, Object.entries(entry.tests).map(([test, number]) => element("li", {}, element("code", {}, test), ` ${count(number)}`)))])),
+  ));
+  const heading = `${count(sum(skips.map((entry) => entry.count)))} skipped cases, by reason`;
+  byId("skips").append(branch("library", "skips", heading, () =>
+    [table("", ["Subject", number("cases"), "Reason and tests"], rows, { class: "stack" })]));
 }
 
 const totalName = (name) => (name === "known_failures" ? NAMES[name] : words(name));
@@ -329,10 +392,12 @@ function clauseRows(clause, subjects) {
   const results = clause.results.filter((result) => subjects.includes(result.subject));
   const tags = [clause.kind, clause.status, clause.shown_on === "no" ? "cannot be shown" : null].filter(Boolean).join(" · ");
   const details = element("tr", { class: "cases", hidden: "" });
-  const toggle = button(`${count(results.length)} ${results.length === 1 ? "case" : "cases"}`, () => {
+  const skipped = clause.skips.filter((entry) => subjects.includes(entry.subject));
+  const label = results.length || !skipped.length ? `${count(results.length)} ${results.length === 1 ? "case" : "cases"}` : "skipped";
+  const toggle = button(label, () => {
     details.hidden = !details.hidden;
     toggle.setAttribute("aria-expanded", String(!details.hidden));
-    if (!details.childElementCount) details.append(element("td", { colspan: subjects.length + 3 }, caseTable(results)));
+    if (!details.childElementCount) details.append(element("td", { colspan: subjects.length + 3 }, results.length ? caseTable(results) : null, skipped.map(skipLine)));
   }, { "aria-expanded": "false", "aria-label": `${results.length} cases of ${clause.id}` });
   const short = clause.id.slice(clause.id.indexOf("/") + 1);
   const row = element(
@@ -340,9 +405,13 @@ function clauseRows(clause, subjects) {
     rowHead(element("a", { class: "id", href: hashOf({ ...readFilters(), clause: clause.id }), title: clause.id }, short)),
     element("td", { class: "text" }, element("p", {}, clause.text), element("span", { class: "tags" }, tags)),
     subjects.map((subject) => element("td", { "data-label": subject }, stateChip(clause, subject))),
-    element("td", {}, results.length ? toggle : null),
+    element("td", {}, results.length || skipped.length ? toggle : null),
   );
-  return results.length ? [row, details] : [row];
+  return results.length || skipped.length ? [row, details] : [row];
+}
+
+function skipLine(entry) {
+  return element("p", { class: "skips" }, chip("skipped", "skipped"), ` on ${entry.subject}: ${entry.reason}`);
 }
 
 // How many of a clause's cases passed: one of a hundred that fails is not the same as all of them.
@@ -375,7 +444,7 @@ function caseRow(result) {
     sharperText(result) ? element("p", { class: "sharper" }, sharperText(result)) : null,
     result.reason ? element("p", {}, `${words(result.outcome)}: ${result.reason}`) : null,
     result.message ? element("pre", {}, result.message) : null,
-    result.reproduction ? element("div", { class: "copy" }, element("code", {}, result.reproduction), button("Copy", (node) => copy(result.reproduction, node), { "aria-label": "Copy the reproduction line" })) : null,
+    element("div", { class: "copy" }, element("code", {}, reproductionOf(result)), button("Copy", (node) => copy(reproductionOf(result), node), { "aria-label": "Copy the reproduction line" })),
   ];
   return element(
     "tr", { "data-case": result.id },
@@ -880,8 +949,10 @@ byId("bench-reset").addEventListener("click", () => {
 addEventListener("hashchange", followHash);
 
 buildFilters();
+renderOrigin();
 renderState();
 renderSummary();
+renderSkips();
 renderTree();
 renderUncited();
 renderErrors();
@@ -891,4 +962,5 @@ buildBenchFilters();
 if (benchmarks.length) renderBenchmarks();
 renderEnvironment();
 followHash();
+performance.mark("ready");
 document.documentElement.dataset.ready = "true";

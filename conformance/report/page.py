@@ -1,6 +1,7 @@
 """report.html: the report as one page that needs nothing else."""
 
 import base64
+import gzip
 import hashlib
 import json
 from html import escape
@@ -21,7 +22,7 @@ def to_html(report: Report) -> str:
         policy=policy,
         style=style,
         faults=planted_faults(),
-        data=_inert(json.dumps(to_document(report), allow_nan=False, separators=(",", ":"))),
+        data=packed(json.dumps(to_document(report), allow_nan=False, separators=(",", ":"))),
         script=script,
     )
 
@@ -68,6 +69,6 @@ def _digest(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _inert(text: str) -> str:
-    """JSON that cannot end the element it stands in, nor open another."""
-    return text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")
+def packed(text: str) -> str:
+    """Returns text as the page holds it: compressed by gzip, without a time, in base64, which cannot end the element it stands in."""
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()

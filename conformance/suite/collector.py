@@ -196,7 +196,10 @@ class Collector:
     def build(self, state: str) -> Report:
         """The report of all collected results."""
         subjects = [opened(name) for name in subject_names(self.config)]
-        reported = [ReportedSubject(s.name, s.shows, s.description) for s in subjects]
+        reported = [
+            ReportedSubject(s.name, s.shows, s.description, asked)
+            for s, asked in zip(subjects, subject_names(self.config), strict=True)
+        ]
         table = {
             name: Function(function.library, {s.name: s.implements(name) for s in subjects})
             for name, function in functions().items()

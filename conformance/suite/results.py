@@ -12,9 +12,11 @@ from ..differences.occurrences import difference_of_case, explained
 from ..expected import REASON as EXPECTED_FAILURE
 from ..expected import Expected, read_expected
 from ..prove import NOTICED
-from ..report import CaseResult
+from ..report import CaseResult, Subject
 from .evidence import EVIDENCE, clauses_of
 from .items import OPENED, case_id, opened, without_subject
+
+KNOWN_TEXT = 1000  # characters of the message of a known failure in the report
 
 
 def add_result(item: Any, report: pytest.TestReport) -> None:
@@ -39,7 +41,7 @@ def add_result(item: Any, report: pytest.TestReport) -> None:
         "outcome": report.outcome,
         "message": message_of(report),
         "known": "",
-        "reproduction": f'dualdnn conformance --subject {parameters["subject"]} --case "{case}"',
+        "reproduction": Subject(subject_name, asked=parameters["subject"]).reproduction(case),
     }
     if report.outcome in ("passed", "failed") and not opened(parameters["subject"]).ours:
         computes = opened(parameters["subject"]).computes
@@ -108,23 +110,26 @@ def crashed(report: pytest.TestReport, subjects: Sequence[str]) -> dict[str, Any
         "outcome": "failed",
         "message": "the subject took its process down",
         "known": "",
-        "reproduction": f'dualdnn conformance --subject {subject} --case "{case}"',
+        "reproduction": Subject(opened(subject).name, asked=subject).reproduction(case),
     }
 
 
 def case_result(result: dict[str, Any]) -> CaseResult:
-    """The reported form: 'mistrusted' where the check could not have failed."""
-    outcome, message, reason = result["outcome"], result["message"], ""
+    """Returns the reported form: 'mistrusted' where the check could not have failed; seconds to 0.1 ms, ratios to four digits, known failures in short."""
+    outcome, message, reason, ratio = result["outcome"], result["message"], "", result["error_ratio"]
     if outcome == "skipped":
         reason, message = message or "skipped", ""
     elif outcome == "passed" and result["mistrusted"]:
         outcome, reason = "mistrusted", f"most of the output could not have shown an error: {result['mistrusted'][0]}"
-    elif outcome == "failed" and not message:
-        message = "failed"
+    elif outcome == "failed":
+        message = message or "failed"
+        if result["known"] and len(message) > KNOWN_TEXT:
+            message = f"{message[:KNOWN_TEXT]}\n... {len(message) - KNOWN_TEXT} characters more"
     return CaseResult(
         id=result["id"], subject=result["subject"], clauses=tuple(result["clauses"]), outcome=outcome,
-        seconds=result["seconds"], error_ratio=result["error_ratio"], message=message if outcome == "failed" else "",
-        reproduction=result["reproduction"], reason=reason, known=result["known"], suspect="; ".join(result["suspect"]),
+        seconds=round(result["seconds"], 4), error_ratio=None if ratio is None else float(f"{ratio:.4g}"),
+        message=message if outcome == "failed" else "", reason=reason, known=result["known"],
+        suspect="; ".join(result["suspect"]),
         **result.get("sharper", {}),
     )  # fmt: skip
 
