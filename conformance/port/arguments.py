@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from . import integers
 from .forms import ONE, ZERO, Form
 
 _VALUES = {ONE: 1.0, ZERO: 0.0}
@@ -39,22 +40,28 @@ def decide(
     literal: Callable[[Any], str | None] | None = None,
     number: Callable[[Any], float | None] | None = None,
 ) -> Decision:
-    """Look at the conditions of the form. literal, number: how an argument of another language than C is read."""
-    read = literal or _literal
+    """Look at the conditions of the form, for every value that an argument may have.
+
+    literal, number: how an argument of another language than C is read. A number in place of an enumerator is that enumerator.
+    """
     value = number or (lambda node: _points_at(node, constants))
+    kinds = dict(zip(form.parameters, integers.parameter_kinds(form.cudnn, form.parameters), strict=True))
+
+    def names(parameter: str) -> list[str | None]:
+        return [_name(leaf, kinds[parameter], literal or _literal) for leaf in integers.values(place[parameter])]
+
     decision = Decision()
     place = dict(zip(form.parameters, given, strict=True))
     for parameter, reasons in form.refuse.items():
-        reason = reasons.get(read(place[parameter]) or "")
-        if reason:
-            decision.refused = f"{parameter} is {read(place[parameter])}: {reason}"
-            return decision
+        for name in names(parameter):
+            if name in reasons:
+                decision.refused = f"{parameter} is {name}: {reasons[name]}"
+                return decision
     for parameter, reasons in form.notes.items():
-        note = reasons.get(read(place[parameter]) or "")
-        if note:
-            decision.notes.append((place[parameter], f"{parameter} is {read(place[parameter])}: {note}"))
+        told = {name for name in names(parameter) if name in reasons}
+        decision.notes += [(place[parameter], f"{parameter} is {name}: {reasons[name]}") for name in sorted(told)]
     decision.direct = form.miopen is not None and all(
-        value(place[parameter]) == _VALUES[wanted] if isinstance(wanted, str) else read(place[parameter]) in wanted
+        value(place[parameter]) == _VALUES[wanted] if isinstance(wanted, str) else set(names(parameter)) <= set(wanted)
         for parameter, wanted in form.when.items()
     )
     if not decision.direct and form.helper is None:
@@ -94,6 +101,12 @@ def _is_only_constant(text: bytes, name: bytes) -> bool:
 def _points_at(node: Any, constants_: Mapping[bytes, float]) -> float | None:
     match = re.fullmatch(rb"&\s*(\w+)", node.text)
     return constants_.get(match[1]) if match else None
+
+
+def _name(node: Any, kind: str | None, literal: Callable[[Any], str | None]) -> str | None:
+    """The enumerator that one value is."""
+    number = integers.number(integers.without_cast(node))
+    return literal(node) if number is None or kind is None else integers.enumerator_of(kind, number)
 
 
 def _literal(node: Any) -> str | None:

@@ -19,7 +19,7 @@ from .python_clients import port_python
 from .report import totals, write_report
 from .rewriting import defined_names, port_c
 from .tree import HELPERS, Source, read, sources
-from .verdicts import LEFT, VERDICTS, PortedFile
+from .verdicts import VERDICTS, PortedFile
 
 ALL_PORTED, SOME_LEFT, FAILED = 0, 1, 2  # exit statuses
 FILES_OF_ONE_PROCESS = 64  # fewer are done before others have started
@@ -47,7 +47,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Port; 0 where all calls are ported, 1 where some are left as they were, 2 where a file could not be read or written."""
+    """Port; 0 where all is ported, 1 where calls, names or numbers are left, 2 where a file could not be read or written."""
     if chosen.jobs < 0:
         raise ValueError(f"--jobs is {chosen.jobs}, a number of processes is at least 1 (0: one per core)")
     if chosen.report and chosen.report.suffix not in (".json", ".html"):
@@ -63,20 +63,22 @@ def run(chosen: argparse.Namespace) -> int:
         for file in files:
             sys.stdout.writelines(_diff(file))
     for file in files:
-        for said in (*file.verdicts, *file.notes) if chosen.check else (v for v in file.verdicts if v.verdict == LEFT):
+        for said in (*file.verdicts, *file.notes) if chosen.check else file.left:
             print(f"{file.path}:{said}", file=sys.stdout if chosen.check else sys.stderr)
         if file.error:
             print(f"{file.path}: not looked at: it {file.error}", file=sys.stderr)
     if chosen.report:
         write_report(chosen.report, files, chosen.miopen_level)
     counts = totals(files)
+    notes = sum(note.is_open for file in files for note in file.notes)
     print(
-        ", ".join(f"{counts[verdict]} calls {verdict}" for verdict in VERDICTS) + f" in {len(files)} files",
+        ", ".join(f"{counts[verdict]} calls {verdict}" for verdict in VERDICTS)
+        + f", {notes} other places left in {len(files)} files",
         file=sys.stderr,
     )
     if any(file.error for file in files):
         return FAILED
-    return SOME_LEFT if counts[LEFT] else ALL_PORTED
+    return SOME_LEFT if any(file.left for file in files) else ALL_PORTED
 
 
 def _ported(found: Sequence[Source], level: str, jobs: int) -> Iterator[PortedFile]:

@@ -6,9 +6,10 @@ import re
 from typing import Any
 
 from dualdnn.api.document import functions as cudnn_functions
+from dualdnn.api.enumerations import ENUMERATIONS
 from dualdnn.api.miopen.document import functions as miopen_functions
 
-from . import arguments
+from . import arguments, integers
 from .edits import Edits
 from .forms import Form, Table
 from .rewriting import nodes, parser
@@ -79,6 +80,8 @@ class _PythonFile:
         if not self.is_ours(attribute) or not attribute.child_by_field_name("attribute").text.startswith(b"cudnn"):
             return
         function = attribute.child_by_field_name("attribute").text.decode()
+        if function in self.table.types and function in ENUMERATIONS:
+            return self.numbers(attribute, list(arguments.of_call(node)), [function])  # a number becomes an enumerator
         self.in_call.add(attribute.start_byte)
         if node.start_byte < self.frozen_until:
             return self.verdict(
@@ -99,6 +102,8 @@ class _PythonFile:
         decision = None
         if plain and len(given) == len(python.parameters):
             decision = arguments.decide(python, given, {}, self.literal, _number)
+            if not decision.refused:
+                self.numbers(attribute, given, integers.parameter_kinds(function, python.parameters))
         elif plain:
             return self.leave(
                 node, attribute, function, form.rule, f"it has {len(given)} arguments, not {len(python.parameters)}"
@@ -119,6 +124,26 @@ class _PythonFile:
                 form.rule,
                 "its arguments are not written out in their order: port it by hand",
             )
+
+    def numbers(self, attribute: Any, given: list[Any], kinds: list[str | None]) -> None:
+        """Translate the numbers among arguments of enumeration types."""
+        for argument, kind in zip(given, kinds, strict=False):
+            if kind not in self.table.types:
+                continue
+            for leaf in integers.values(argument):
+                value = integers.number(leaf)
+                name = integers.enumerator_of(kind, value) if value is not None else None
+                target = self.table.enumerators.get(name or "")
+                text = leaf.text.decode("utf-8", "replace")
+                if target:
+                    self.edits.replace(leaf.start_byte, leaf.end_byte, self.qualified(attribute, target))
+                    self.note(leaf, "check", f"the number {text} is {name}, here {target}")
+                elif value is not None:
+                    self.note(leaf, "integer", f"the number {text} is {name or f'no {kind}'}: port it by hand")
+                elif leaf.type != "attribute" and attribute.child_by_field_name("attribute").text.decode() == kind:
+                    self.note(
+                        leaf, "integer", f"{text} is a number of {kind}: MIOpen numbers its enumerators otherwise"
+                    )
 
     def becomes(self, attribute: Any, verdict: str, function: str, target: str, form: Form) -> None:
         self.verdict(attribute, verdict, function, target, form.rule, form.why if verdict == HELPED else "")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from . import arguments
+from . import arguments, integers
 from .edits import Edits
 from .forms import Table
 from .verdicts import HELPED, LEFT, REWRITTEN, Note, PortedFile, Verdict
@@ -53,9 +53,13 @@ class _CFile:
         self.frozen_until = 0  # the end of the call that is left as it was
 
     def port(self) -> PortedFile:
+        if b"cudnn" not in self.text.lower():
+            return self.ported
         tree = parser("c" if self.ported.path.endswith(".c") else "cuda").parse(self.text)
         self.constants = arguments.constants(self.text)
-        for node in nodes(tree.root_node):
+        found = list(nodes(tree.root_node))
+        self.declared = integers.Declared(tree.root_node, self.text, found, self.table.types, called)
+        for node in found:
             self.visit(node)
         if self.ported.verdicts or self.edits.edits:
             for match in PASTING.finditer(self.text):
@@ -81,6 +85,35 @@ class _CFile:
             self.string(node)
         elif kind in NAMES and node.start_byte >= self.frozen_until:
             self.name(node)
+        for typed in self.declared.typed(node):
+            self.typed(typed)
+
+    # Integers
+
+    def typed(self, typed: integers.Typed, shift: int = 0) -> None:
+        """Translate the numbers among the values of an expression of an enumeration type, and note those that are not known."""
+        for leaf in integers.values(typed.expression):
+            at, value = leaf.start_byte + shift, integers.number(leaf)
+            if at < self.frozen_until:
+                continue
+            text, known = leaf.text.decode("utf-8", "replace"), self.declared.is_enumerator(leaf)
+            if value is not None:
+                self.integer(at, text, typed.kind, value)
+            elif not known and (typed.is_cast or self.declared.is_number(leaf)):
+                self.note_at(
+                    at, "integer", f"{text} is a number of {typed.kind}: MIOpen numbers its enumerators otherwise"
+                )
+
+    def integer(self, at: int, text: str, kind: str, value: int) -> None:
+        name = integers.enumerator_of(kind, value)
+        target = self.table.enumerators.get(name or "")
+        if kind == "cudnnStatus_t" and value == 0:
+            return  # success is 0 in both
+        if target is None:
+            known = f"{name}, which has no counterpart in MIOpen" if name else f"no {kind}"
+            return self.note_at(at, "integer", f"the number {text} is {known}")
+        self.edits.replace(at, at + len(text.encode()), target.encode())
+        self.note_at(at, "check", f"the number {text} is {name}, here {target}")
 
     # Calls
 
@@ -90,6 +123,8 @@ class _CFile:
             if self.table.knows(function):
                 self.verdict(name, LEFT, function, None, "context", "it stands inside a call that is left as it was")
             return
+        if function in self.declared.kinds:
+            return  # a cast
         if function not in self.table.forms:
             if NAME.fullmatch(name.text):
                 self.outside(node, name, function)
@@ -110,6 +145,9 @@ class _CFile:
             decision.direct = False  # the comments name arguments, which stay where they are
         for argument, message in decision.notes:
             self.note(argument, "check", f"{function}: {message}")
+        for argument, kind in zip(given, integers.parameter_kinds(function, form.parameters), strict=True):
+            if kind in self.declared.kinds:
+                self.typed(integers.Typed(argument, kind))
         if decision.direct:
             assert form.miopen is not None
             self.rearrange(node, given, form)
@@ -244,6 +282,10 @@ class _CFile:
                 node, "no counterpart", f"{text} becomes {target} as another enumerator does: a case label cannot"
             )
         else:
+            if integers.counts_on_numbers(node):
+                self.note(
+                    node, "integer", f"{text} stands for its number here: MIOpen numbers its enumerators otherwise"
+                )
             self.rename(node, target)
 
     def is_taken(self, label: Any, target: str) -> bool:
@@ -276,6 +318,25 @@ class _CFile:
             target = self.in_macro(start, text)
             if target is not None:
                 self.edits.replace(start, start + len(text), target.encode())
+        self.macro_numbers(node)
+
+    def macro_numbers(self, node: Any) -> None:
+        """Numbers in casts and calls of the body, which is read as a statement."""
+        before = b"void f() { "
+        root = parser("cuda").parse(before + node.text + b"; }").root_node
+        shift = node.start_byte - len(before)
+        for found in nodes(root):
+            for typed in self.declared.typed(found):
+                self.typed(typed, shift)
+            name = called(found) if found.type == "call_expression" else None
+            forms = self.table.forms.get(name.text.decode(), ()) if name is not None else ()
+            given = list(arguments.of_call(found)) if forms else []
+            form = next((f for f in forms if len(f.parameters) == len(given)), None)
+            if form is None or self.table.target_of_name(form.cudnn) is None:
+                continue
+            for argument, kind in zip(given, integers.parameter_kinds(form.cudnn, form.parameters), strict=True):
+                if kind in self.declared.kinds:
+                    self.typed(integers.Typed(argument, kind), shift)
 
     def in_macro(self, start: int, text: str) -> str | None:
         if text in self.table.forms:

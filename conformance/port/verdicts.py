@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 REWRITTEN, HELPED, LEFT = "rewritten", "rewritten through a helper", "left as it was"
 VERDICTS = (REWRITTEN, HELPED, LEFT)
+# Kinds of notes for which something stays that is no MIOpen: a name, a number, text that makes a name.
+OPEN_NOTES = frozenset({"no counterpart", "unknown", "integer", "pasting"})
 
 
 @dataclass(frozen=True)
@@ -32,11 +34,16 @@ class Note:
 
     line: int
     column: int
-    kind: str  # "no counterpart", "unknown", "string", "pasting", "check", "comment"
+    kind: str  # "no counterpart", "unknown", "integer", "string", "pasting", "check", "comment"
     message: str
 
     def __str__(self) -> str:
         return f"{self.line}:{self.column}: {self.kind}: {self.message}"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a person has to port what it says."""
+        return self.kind in OPEN_NOTES
 
 
 @dataclass
@@ -53,6 +60,11 @@ class PortedFile:
     @property
     def changed(self) -> bool:
         return self.before != self.after
+
+    @property
+    def left(self) -> list[Verdict | Note]:
+        """What a person has to port."""
+        return [*(v for v in self.verdicts if v.verdict == LEFT), *(n for n in self.notes if n.is_open)]
 
     def count(self, verdict: str) -> int:
         return sum(v.verdict == verdict for v in self.verdicts)
