@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
+from dualdnn.api.operations import replay
+
 from .runtime.device import Function, LaunchShape
 from .runtime.tensor_map import MAP_BYTES, TensorMap
 
@@ -46,14 +48,10 @@ def noting_launches() -> Iterator[Launched]:
     global _launched
     before, _launched = _launched, Launched()
     try:
-        yield _launched
+        with replay.suspended():
+            yield _launched
     finally:
         _launched = before
-
-
-def launches_are_noted() -> bool:
-    """Return whether somebody notes the names of kernels."""
-    return _launched is not None
 
 
 class Where(NamedTuple):

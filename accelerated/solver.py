@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from dualdnn.api.operations import Operation
+from dualdnn.api.operations import Operation, replay
 
 from .plans import ROOMS, AlignedPlan, Launch, Plan
 
@@ -194,6 +194,7 @@ def forcing(*names: str) -> Iterator[None]:
         raise ValueError(f"there is no solver {', '.join(sorted(unknown))}; there are {', '.join(solver_names())}")
     token = _FORCED.set(_FORCED.get() | frozenset(names))
     try:
-        yield
+        with replay.suspended():
+            yield
     finally:
         _FORCED.reset(token)

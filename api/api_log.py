@@ -26,6 +26,7 @@ import numpy as np
 from .descriptors import Descriptor
 from .document import VERSION, Function, Parameter
 from .enumerations import CUDNN_SEV_ERROR_EN, CUDNN_SEV_INFO_EN, CUDNN_SEV_WARNING_EN, ENUMERATIONS, cudnnSeverity_t
+from .operations import replay
 
 CHANNELS = CUDNN_SEV_ERROR_EN | CUDNN_SEV_WARNING_EN | CUDNN_SEV_INFO_EN
 VERSION_NUMBER = VERSION[0] * 1000 + VERSION[1] * 100 + VERSION[2]
@@ -71,6 +72,7 @@ def configure(mask: int, udata: Any, callback: Callback | None) -> None:
     global state, active
     state = _State(mask & CHANNELS, udata, callback)
     active = bool(mask & CUDNN_SEV_INFO_EN)
+    replay.changed()
 
 
 def send_to_logging(logger: logging.Logger | str = "dualdnn", mask: int = CHANNELS) -> None:
