@@ -239,7 +239,7 @@ class AcceleratedBackend:
                 raise ValueError(f"belongs to {value.device.name}, the handle's device is {self.device.name}")
             return value
         handle = getattr(value, "handle", value)  # a PyCUDA stream, or the number of a cudaStream_t
-        if self.device.kind == "gpu" and isinstance(handle, int):
+        if self.device.adopts_streams and isinstance(handle, int):
             return self.device.adopt_stream(handle)
         if hasattr(value, "synchronize"):
             raise ValueError("belongs to another device")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 
@@ -39,6 +40,13 @@ class Handle:
         self.alive = True
         self.prepared: dict[Any, Any] = {}
         self.runtime_error = cudnnStatus_t.CUDNN_STATUS_SUCCESS
+
+    @classmethod
+    def gone(cls) -> Handle:
+        """A handle that was destroyed, of which nothing else is known."""
+        made = cls(cast(Backend, SimpleNamespace(description="of C", name="none")))
+        made.alive = False
+        return made
 
     def to_device(self, array: Any) -> Buffer:
         """A buffer with a copy of the array's elements in row-major order."""
@@ -109,11 +117,14 @@ def release_named(name: str | None) -> str | None:
 def open_backend(backend: str | None, device: str | None) -> Any:
     """The backend that ``cudnnCreate(backend=..., device=...)`` asks for.
 
-    The default is the environment variable DUALDNN_BACKEND, else accelerated where a GPU is usable, else reference.
+    The default is the environment variable DUALDNN_BACKEND, else accelerated where a GPU is usable, else reference; of the device
+    DUALDNN_DEVICE, else a GPU.
     """
     name = backend if backend is not None else os.environ.get("DUALDNN_BACKEND") or None
     if name is not None and not (isinstance(name, str) and name in BACKENDS):
         raise CudnnError(BAD_PARAM, "cudnnStatus_t/c05", f"backend is {name!r}, not one of {', '.join(BACKENDS)}")
+    if device is None and name != "reference":
+        device = os.environ.get("DUALDNN_DEVICE") or None
     if not (device is None or (isinstance(device, str) and device in DEVICES)):
         raise CudnnError(BAD_PARAM, "cudnnStatus_t/c05", f"device is {device!r}, not None, 'gpu' or 'emulated'")
     if name is None:

@@ -169,7 +169,7 @@ class GpuFunction(Function):
     def native(self, shape: LaunchShape) -> NativeLaunch:
         grid, block = ((*sizes, 1, 1)[:3] for sizes in shape[:2])
         return NativeLaunch(
-            self._kernel.handle, grid, block, self._bytes_of_block(shape), shape.cooperative, self._overlaps
+            int(self._kernel.handle or 0), grid, block, self._bytes_of_block(shape), shape.cooperative, self._overlaps
         )
 
     def _bytes_of_block(self, shape: LaunchShape) -> int:
@@ -207,6 +207,7 @@ class GpuDevice(Device):
         except AttributeError as error:
             raise DeviceUnavailable(f"the NVIDIA driver lacks a function, 11.8 or later is needed: {error}") from error
         self.gpu = contexts.find_gpu(self.driver, index)
+        self.native_context = self.gpu.context
         self.name, self.architecture = self.gpu.name, self.gpu.architecture
         self.multiprocessors, self.shared_bytes_per_block = self.gpu.multiprocessors, self.gpu.shared_bytes_per_block
         self.closed = False

@@ -118,12 +118,14 @@ class EmulatedDevice(Device):
 
     `seed` orders the threads of a launch: 0 forward, 1 backward, else shuffled. Results that differ show a missing
     barrier. `multiprocessors`: among so many planners divide the work; with those of a GPU they choose what they choose
-    there. `guard` says which side of new memory touches an inaccessible page: its "end" or its "start". With
+    there. DUALDNN_EMULATION_FOREIGN=1 lets it take memory of the process, as that of a program in C, whose size it does
+    not know. `guard` says which side of new memory touches an inaccessible page: its "end" or its "start". With
     DUALDNN_EMULATION_RACES=1 accesses of memory that nothing orders are reported, whatever the order and the results
     (races.h).
     """
 
     kind = "emulated"
+    knows_extents = True
     compiles_in_background = False  # which kernel serves a call shall not depend on time
     multiprocessors = 1
     shared_bytes_per_block = 227 * 1024
@@ -137,6 +139,7 @@ class EmulatedDevice(Device):
         self.seed = _integer("DUALDNN_EMULATION_SEED", 0, 0, 2**32 - 1)
         self.multiprocessors = _integer("DUALDNN_EMULATION_MULTIPROCESSORS", 1, 1, MOST_MULTIPROCESSORS)
         self.guard = _choice("DUALDNN_EMULATION_GUARD", GUARDS)
+        self.takes_foreign = self.adopts_streams = _choice("DUALDNN_EMULATION_FOREIGN", ("0", "1")) == "1"
         self.architecture = RACES if _choice("DUALDNN_EMULATION_RACES", ("0", "1")) == "1" else "emulated"
         self.pool = GuardedPool()
         self.scratch = ExactScratch(self)
@@ -149,8 +152,10 @@ class EmulatedDevice(Device):
             raise ValueError(f"guard={self.guard!r}: expected one of {GUARDS}")
         return self.pool.allocate(nbytes, at_start=self.guard == "start")
 
-    def extent(self, address: int) -> int:
+    def extent(self, address: int) -> int | None:
         found = self.pool.find(address)
+        if found is None and self.takes_foreign:
+            return None
         if found is None or not found.contains(address, 0):
             raise ValueError(f"is {address:#x}, in no memory of the emulated device: {self.pool.describe(address)}")
         return found.address + found.nbytes - address
@@ -171,9 +176,8 @@ class EmulatedDevice(Device):
     def fill(self, address: int, nbytes: int, byte: int, stream: Stream | None = None) -> None:
         check_range(address, nbytes)
         if nbytes:
-            self.pool.check(address, nbytes, "fill")
             with launching:
-                ctypes.memset(address, byte, nbytes)
+                ctypes.memset(ctypes.addressof(self._range(address, nbytes, "fill")), byte, nbytes)
 
     def copy(self, destination: int, source: int, nbytes: int, stream: Stream | None = None) -> None:
         check_range(destination, nbytes, "destination")
@@ -183,9 +187,14 @@ class EmulatedDevice(Device):
                 self._target(destination, nbytes, "copy")[:] = self._target(source, nbytes, "copy")
 
     def _target(self, address: int, nbytes: int, action: str) -> memoryview:
+        return memoryview(self._range(address, nbytes, action)).cast("B")
+
+    def _range(self, address: int, nbytes: int, action: str) -> Any:
+        """These bytes, which are memory of the device or, where it takes any, of the process."""
         check_range(address, nbytes)
-        self.pool.check(address, nbytes, action)
-        return memoryview((ctypes.c_ubyte * nbytes).from_address(address)).cast("B")
+        if not self.takes_foreign or self.pool.find(address):
+            self.pool.check(address, nbytes, action)
+        return (ctypes.c_ubyte * nbytes).from_address(address)
 
     def new_stream(self) -> EmulatedStream:
         self._streams += 1
