@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from .enumerations import cudnnBackendDescriptorType_t, cudnnMathType_t, cudnnReorderType_t
 from .operations.specs import LRNSpec
@@ -30,6 +30,14 @@ class Descriptor:
     def take(self, spec: Any) -> None:
         """Hold what another descriptor of the type holds."""
         self.spec = spec
+
+    @classmethod
+    def gone(cls) -> Self:
+        """A descriptor that was destroyed, of which nothing else is known."""
+        made = cls.__new__(cls)
+        Descriptor.__init__(made)
+        made.destroy()
+        return made
 
     def destroy(self) -> None:
         self.spec = None
@@ -240,6 +248,7 @@ class BackendDescriptor(Descriptor):
     """A descriptor of the backend API (chapter 9) of one type. Its ``spec`` is what finalising made of the attributes."""
 
     type_name = "cudnnBackendDescriptor_t"
+    kind: Any = None  # a cudnnBackendDescriptorType_t, but for one that is gone
 
     def __init__(self, kind: cudnnBackendDescriptorType_t, spec: Any = None) -> None:
         super().__init__()
@@ -254,7 +263,7 @@ class BackendDescriptor(Descriptor):
 
     def __repr__(self) -> str:
         state = "destroyed" if not self.alive else "not finalised" if self.spec is None else repr(self.spec.record)
-        return f"<{self.type_name} {self.kind.name} {state}>"
+        return f"<{self.type_name} {f'{self.kind.name} ' if self.kind else ''}{state}>"
 
 
 DESCRIPTORS: dict[str, type[Descriptor]] = {kind.type_name: kind for kind in Descriptor.__subclasses__()}

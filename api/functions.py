@@ -55,6 +55,7 @@ FEW_PAIRS = 4  # of operands, which are compared on every call
 # What the memory of an operand must be like: its name, the parameter and the index of the argument that passes it (-1 where a
 # descriptor holds it), bytes, alignment, whether it is written.
 _Memory = tuple[str, str, int, int, int, bool]
+Launch = Callable[[Handle, "_Prepared", list[Any]], None]
 
 
 @dataclass(frozen=True)
@@ -319,10 +320,16 @@ def computing(
         def call(*args: Any, **kwargs: Any) -> None:
             run(checks.bind(args, kwargs) if kwargs or len(args) != run.count else args)
 
+        call.computing = run  # type: ignore[attr-defined]
         FUNCTIONS[checks.name] = call
         return call
 
     return decorate
+
+
+def computing_of(name: str) -> _Computing | None:
+    """What runs a function that ``computing`` has made; None for any other name."""
+    return getattr(FUNCTIONS.get(name), "computing", None)
 
 
 def executing(
@@ -389,8 +396,9 @@ class _Computing:
         holders = (args[i] for i in self.described if isinstance(args[i], Descriptor))
         return next((memory for holder in holders if (memory := holder.held(operand)) is not None), None)
 
-    def __call__(self, args: tuple[Any, ...]) -> None:
-        """Compute by the remembered operation of these arguments, or a new one."""
+    def __call__(self, args: tuple[Any, ...], launch: Launch | None = None) -> None:
+        """Compute by the remembered operation of these arguments, or a new one. launch: launches in the backend's stead what has passed
+        all checks."""
         if api_log.active:
             api_log.log_call(self.checks.function, args)
         try:
@@ -418,7 +426,11 @@ class _Computing:
             if prepared is None:  # as after the handle was destroyed
                 prepared = self._prepare(args, key)
             with handle.lock:
-                prepared.launch(self._operands(handle, prepared, args), handle.stream)
+                operands = self._operands(handle, prepared, args)
+                if launch is None:
+                    prepared.launch(operands, handle.stream)
+                else:
+                    launch(handle, prepared, operands)
         except CudnnError as error:
             error.function = error.function or self.checks.name
             raise
@@ -537,7 +549,7 @@ class _Executing(_Computing):
     def _position(self, operation: Operation, name: str, parameter: str) -> int:
         return operation.operands.index(name)
 
-    def __call__(self, args: tuple[Any, ...]) -> None:
+    def __call__(self, args: tuple[Any, ...], launch: Launch | None = None) -> None:
         if api_log.active:
             api_log.log_call(self.checks.function, args)
         try:

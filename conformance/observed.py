@@ -22,7 +22,7 @@ import numpy as np
 from dualdnn.api import cudnn
 from dualdnn.api.abi.c_types import RESULTS, border_type, result_type
 from dualdnn.api.abi.entry import Border
-from dualdnn.api.abi.objects import Objects
+from dualdnn.api.abi.objects import STRAY
 from dualdnn.api.abi.pointers import bytes_behind, memory_at
 from dualdnn.api.descriptors import DESCRIPTORS, Descriptor
 from dualdnn.api.document import Function, Parameter, functions
@@ -111,15 +111,33 @@ class Shadow(ReferenceBackend):
         return value
 
 
-class Theirs(Objects):
+class Theirs:
     """Our descriptors and handles, by the pointers that the other library gave out."""
+
+    def __init__(self) -> None:
+        self.objects: dict[int, Any] = {}
+        self.pointers: dict[int, int] = {}  # by id() of the object
+
+    def get(self, pointer: int) -> Any:
+        """The object behind a pointer; None behind NULL."""
+        return self.objects.get(pointer, STRAY) if pointer else None
+
+    def reader(self, index: int) -> Callable[[tuple[Any, ...]], Any]:
+        """The rule that makes the object of the argument of this index."""
+        return lambda c: self.get(c[index])
+
+    def add(self, value: Any) -> int:
+        """The pointer of an object that the library knows, too; NULL of another."""
+        return self.pointers.get(id(value), 0)
 
     def put(self, pointer: int, value: Any) -> None:
         """A new object; the pointer of one that was freed may come again."""
         self.objects[pointer] = value
+        self.pointers[id(value)] = pointer
 
     def destroyed(self, pointer: int) -> None:
-        self.objects.pop(pointer, None)
+        """Forget an object."""
+        self.pointers.pop(id(self.objects.pop(pointer, None)), None)
 
 
 class Findings:
@@ -148,13 +166,15 @@ class Findings:
 class Observer(Border):
     """The exports of our library, behind which another one answers."""
 
+    is_replayed = False
+
     def __init__(self, ffi: Any, lib: Any, path: str) -> None:
         super().__init__(ffi, lib)
         self.path = Path(path).resolve()
         # A library of ours that is observed computes itself; its exports are not ours.
         os.environ["DUALDNN_BACKEND"] = "reference"
         self.library = ctypes.CDLL(str(self.path), mode=os.RTLD_LOCAL | os.RTLD_NOW | os.RTLD_DEEPBIND)
-        self.objects: Theirs = Theirs()
+        self.objects = Theirs()
         self.marshalling.objects = self.objects
         self.memory, self.lock, self.findings = Memory(), threading.RLock(), Findings(self.path)
         self.kept: dict[int, Array] = {}  # what the reference keeps for a later call, by the address of that memory

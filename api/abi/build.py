@@ -69,8 +69,6 @@ def _compile(text: str, told: str, library: Path) -> None:
         script.write_text(f"{NAME} {{ global: cudnn*; local: *; }};\n")
         ffi = cffi.FFI()
         ffi.cdef(told)
-        # The getter of the last message of release 9: whoever asks learns which clause a call violated.
-        ffi.embedding_api("void cudnnGetLastErrorString(char *, size_t);")
         caught = _callback(Path(folder))
         ffi.set_source(
             MODULE,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-import threading
 import traceback
 from collections.abc import Callable
 from importlib import import_module
@@ -13,29 +12,35 @@ from typing import Any
 
 from .. import cudnn
 from ..document import Function, functions
+from ..functions import computing_of
 from ..handle import Handle, release_named
+from ..operations import replay
 from ..status import BAD_PARAM, INTERNAL_ERROR, NOT_SUPPORTED, CudnnError
 from .c_types import RESULTS, destroys
 from .marshalling import Marshalling
+from .memo.keeping import Memo
 from .objects import Objects
 from .pointers import pointer_backend
 
 
 class Border:
-    """What the exports of one library call; the last message of each thread."""
+    """What the exports of one library call. is_replayed: whether the memo may answer in its stead."""
+
+    is_replayed = True
 
     def __init__(self, ffi: Any, lib: Any) -> None:
-        self.ffi, self.objects = ffi, Objects()
+        self.ffi, self.lib = ffi, lib
+        self.objects: Any = Objects(ffi, lib)
+        self.memo = Memo(ffi, lib, self.objects)
         self.marshalling = Marshalling(ffi, self.objects, lib)
-        self.last = threading.local()
         self.shown = os.environ.get("DUALDNN_SHOW_ERRORS") == "1"
         self.strings: dict[int, Any] = {}  # what C was given has to stay where it is
         self.reported: set[str] = set()
         self.instead: dict[str, Callable[..., Any]] = {"cudnnCreate": create_handle}
 
     def refuse(self, status: int, text: str) -> int:
-        """Remember why a call is refused; returns the status."""
-        self.last.text = text
+        """Remember why a call of this thread is refused; returns the status."""
+        self.lib.dualdnn_say(text.encode())
         if self.shown:
             print(text, file=sys.stderr, flush=True)
         return int(status)
@@ -68,39 +73,55 @@ class Border:
         returned = [i for i, p in enumerate(parameters) if p.is_returned]
         # (place of the value, of the argument, rule), the last first: arrays, which may be refused, before their counts.
         writers = tuple((k, i, rules.writer(function, i)) for k, i in reversed(list(enumerate(returned))))
-        only = writers[0][2] if len(writers) == 1 else None
         required = tuple((i, p.name) for i, p in enumerate(parameters) if p.is_returned and not p.nullable)
         ends_objects = destroys(function)
         names = [p.name for p in parameters]
         paired = tuple((i, names.index(p.null_with), p.name) for i, p in enumerate(parameters) if p.null_with)
+        objects, keeper, compute = self.objects, self.memo.keeper(function), computing_of(name)
+
+        def require(c: tuple[Any, ...]) -> None:
+            for i, output in required:
+                if not c[i]:
+                    raise CudnnError(BAD_PARAM, "cudnnStatus_t/c05", f"{output} is NULL", name)
+            for i, other, output in paired:
+                if bool(c[i]) != bool(c[other]):
+                    text = f"{output} and {names[other]} are not both NULL, and not both given"
+                    raise CudnnError(BAD_PARAM, "cudnnStatus_t/c05", text, name)
+
+        def serve(c: tuple[Any, ...]) -> int:
+            require(c)
+            arguments = tuple([read(c) for read in readers])
+            if keeper is not None and compute is not None and keeper.asks():
+                launching = keeper.launching(c)
+                compute(arguments, launching)
+                return launching.status
+            result = body(*arguments)
+            results = (result,) if len(writers) == 1 else result
+            for k, i, write in writers:
+                if c[i]:
+                    write(c, results[k])
+            if ends_objects:
+                for pointer in c[0][0 : c[1]] if len(c) > 1 else (c[0],):
+                    objects.destroyed(pointer)
+            changed = objects.changes()
+            if name == "cudnnSetStream":
+                self.lib.object_set_stream(c[0], c[1])
+            if keeper is not None:
+                keeper.answered(c, results if writers else (), changed)
+            return 0
 
         def call(*c: Any) -> int:
+            outer = objects.begin()
             try:
-                for i, output in required:
-                    if not c[i]:
-                        return refuse(
-                            BAD_PARAM, f"{name}: CUDNN_STATUS_BAD_PARAM: {output} is NULL [cudnnStatus_t/c05]"
-                        )
-                for i, other, output in paired:
-                    if bool(c[i]) != bool(c[other]):
-                        text = f"{output} and {names[other]} are not both NULL, and not both given"
-                        return refuse(BAD_PARAM, f"{name}: CUDNN_STATUS_BAD_PARAM: {text} [cudnnStatus_t/c05]")
-                result = body(*[read(c) for read in readers])
-                if only is not None:
-                    if c[returned[0]]:
-                        only(c, result)
-                else:
-                    for k, i, write in writers:
-                        if c[i]:
-                            write(c, result[k])
-                if ends_objects:
-                    for pointer in c[0][0 : c[1]] if len(c) > 1 else (c[0],):
-                        self.objects.destroyed(pointer)
-                return 0
+                return serve(c)
             except CudnnError as error:
+                if keeper is not None:
+                    keeper.refused(error.status, str(error))
                 return refuse(error.status, str(error))
             except BaseException:  # a mistake of ours, or an interrupt: C must get a status
                 return refuse(INTERNAL_ERROR, f"{name}: CUDNN_STATUS_INTERNAL_ERROR: {traceback.format_exc()}")
+            finally:
+                objects.end(outer)
 
         return call
 
@@ -134,13 +155,14 @@ class Border:
         return call
 
     def finish(self) -> None:
-        """The program ends."""
-
-    def last_error_string(self, place: Any, size: int) -> None:
-        """cudnnGetLastErrorString: what the last refused call of this thread says, and then nothing."""
-        text, self.last.text = getattr(self.last, "text", "").encode()[: max(0, size - 1)], ""
-        if place and size:
-            self.ffi.memmove(place, text + b"\0", len(text) + 1)
+        """The program ends: with DUALDNN_MEMO=check say what was compared."""
+        counts = self.memo.counts()
+        if counts["compared"]:
+            print(
+                "dualdnn memo: {compared} answers compared, {differ} differ".format(**counts),
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 def create_handle() -> Handle:
@@ -155,8 +177,17 @@ def install(ffi: Any, lib: Any) -> None:
     border = _border(ffi, lib)
     for function in functions().values():
         border.export(function, border.first(function))
-    ffi.def_extern(name="cudnnGetLastErrorString")(border.last_error_string)
     ffi.def_extern(name="py_dualdnn_finish")(border.finish)
+    launches = border.memo.launches
+    for external, served, failed in (
+        ("launch", launches.launch, 1),
+        ("scratch", launches.scratch_of, 0),
+        ("fits", launches.fits, 0),
+    ):
+        ffi.def_extern(name=f"py_memo_{external}", error=failed)(served)
+    if border.is_replayed:
+        replay.listen(border.memo.refresh)
+        border.memo.refresh()
     lib.dualdnn_state = 1  # from here on results count
     atexit.register(border.finish)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..document import Function, functions
-from .c_types import STRUCTURES, border_declaration, border_type, destroys, result_type
+from . import memo
+from .c_types import STRUCTURES, border_declaration, border_type, depth, destroys, result_type
+from .memo.keys import key_of
 
 NOT_INITIALIZED = {"int": "1 /* CUDNN_STATUS_NOT_INITIALIZED */", "size_t": "0"}
 SUCCESS = "0 /* its objects ended with the interpreter */"
@@ -13,11 +15,19 @@ NOT_INITIALIZED_TEXT = '"CUDNN_STATUS_NOT_INITIALIZED"'
 
 # cffi returns 0, which is SUCCESS, where Python cannot be started, and crashes where it has ended: the state says which it is.
 PREAMBLE = """
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 static int dualdnn_state; /* 0: not started; 1: the entries are loaded; 2: there is no interpreter for us */
 
@@ -103,23 +113,53 @@ static int dualdnn_call_back(uintptr_t function, int severity, uintptr_t udata, 
 """
 
 
-def export(function: Function) -> str:
-    """The C function that clients link to."""
-    result, parameters = result_type(function), function.parameters
+def export(number: int, function: Function) -> str:
+    """The C function that clients link to. number: of the function, in keys of the memo."""
+    result, parameters, name = result_type(function), function.parameters, function.name
     declared = ", ".join(f"{border_type(parameter)} a{i}" for i, parameter in enumerate(parameters))
     passed = ", ".join(f"a{i}" for i in range(len(parameters)))
     failed = NOT_INITIALIZED.get(result, NOT_INITIALIZED_TEXT)
     ended = SUCCESS if destroys(function) else failed
+    key = key_of(function)
+    answered = f"{result} result = py_{name}({passed});" if key is None else _answered(number, function, key, passed)
     return f"""
-{result} {function.name}({declared or "void"})
+{result} {name}({declared or "void"})
 {{
     if (dualdnn_state == 0) dualdnn_start();
     if (dualdnn_ended()) return {ended};
     if (dualdnn_state == 2) return {failed};
-    {result} result = py_{function.name}({passed});
+    {answered}
     return dualdnn_state == 1 ? result : {failed};
 }}
 """
+
+
+def _answered(number: int, function: Function, key: Sequence[str], passed: str) -> str:
+    """The statements of a function whose calls the memo answers."""
+    name, parameters = function.name, function.parameters
+    places = [
+        f"[{i}] = (void *)a{i}"
+        for i, p in enumerate(parameters)
+        if (p.direction == "out" and depth(p)) or p.base_type == "cudaStream_t"
+    ]
+    statements = "\n        ".join(key)
+    return f"""Thread *t = thread();
+    if (!t) return ALLOC_FAILED;
+    Call k;
+    k.keyed = 0;
+    if (dualdnn_state == 1 && memo_mode()) {{
+        key_begin(&k, {number});
+        {statements}
+        key_end(&k);
+        void *const places[{len(parameters) or 1}] = {{{", ".join(places) or "0"}}};
+        int status = answer(t, &k, places);
+        if (status != ASK) return status;
+    }}
+ask: __attribute__((unused));
+    Call *outer = asking(t, &k);
+    int result = py_{name}({passed});
+    if (result == LAUNCH && (result = launch_kept(t, &k)) == ASK) result = py_{name}({passed});
+    result = asked(t, &k, outer, result, "{name}");"""
 
 
 def source(paths: str, home: str) -> str:
@@ -132,18 +172,20 @@ def source(paths: str, home: str) -> str:
             f"#define DUALDNN_HOME {home}",
             PREAMBLE,
             STRUCTURES,
+            memo.source(),
             *declarations,
             "static void py_dualdnn_finish(void);",
             CALL_BACK,
-            *map(export, table),
+            *(export(number, function) for number, function in enumerate(table)),
             FINISH,
         ]
     )
 
 
 def definitions() -> str:
-    """What cffi is told: the structures, the state, the Python functions."""
+    """What cffi is told: the structures, the state, the functions of the memo, the Python functions."""
     declarations = "\n".join(map(border_declaration, functions().values()))
-    declarations += "\nvoid py_dualdnn_finish(void);"
+    declarations += f"\nvoid py_dualdnn_finish(void);{memo.CALLED_BY_C}"
     call_back = "int dualdnn_call_back(uintptr_t, int, uintptr_t, debug_t *, const char *);"
-    return f'{STRUCTURES}static int dualdnn_state;\n{call_back}\nextern "Python" {{\n{declarations}\n}}'
+    called = f"static int dualdnn_state;\n{call_back}\n{memo.CALLED_BY_PYTHON}"
+    return f'{STRUCTURES}{called}\nextern "Python" {{\n{declarations}\n}}'

@@ -1,0 +1,50 @@
+"""The memo: C answers calls that it has seen, without Python and its lock.
+
+``keys.py`` declares which functions it answers and generates what makes the key of a call; the C files keep objects (``objects.c``), threads
+(``threads.c``), keys, entries, launches and answers, and take from Python what a call did (``drafts.c``). ``keeping.py`` says that.
+"""
+
+from pathlib import Path
+
+FILES = ("threads.c", "objects.c", "keys.c", "entries.c", "launches.c", "answers.c", "drafts.c")
+
+
+def source() -> str:
+    """The C source of the memo, in front of the exports."""
+    return "\n".join(Path(__file__).with_name(name).read_text() for name in FILES)
+
+
+# What Python calls, as cffi is told.
+CALLED_BY_PYTHON = """
+static int memo_live;
+void dualdnn_say(const char *);
+int object_facts(uint64_t, unsigned long long *);
+uint64_t object_new(unsigned, uint32_t);
+void object_free(uint64_t);
+void object_set(uint64_t, unsigned);
+void object_set_stream(uint64_t, uint64_t);
+void objects_mark(unsigned char *, unsigned);
+int memo_value(unsigned, int);
+void memo_limits(unsigned long long, unsigned long long);
+void memo_counts(unsigned long long *);
+unsigned long long memo_times_emptied(void);
+int memo_asks(void);
+int draft_begin(void);
+void draft_output(unsigned, const void *, unsigned);
+void draft_effect(unsigned, unsigned, unsigned, unsigned);
+void draft_pair(unsigned, unsigned, uint64_t, uint64_t);
+void draft_least(unsigned, uint64_t);
+void draft_launches(int, uint64_t);
+void draft_step(uint64_t, const unsigned *, const void *, unsigned);
+void draft_place(unsigned, int, long long, int);
+int draft_keep(int, const char *);
+int driver_open(uintptr_t);
+int scratch_add(uint64_t, uint64_t, uint64_t);
+int scratch_is_known(uint64_t, uint64_t);
+"""
+# What C calls, on a device that only Python knows.
+CALLED_BY_C = """
+int py_memo_launch(uint64_t, uintptr_t, unsigned, uint64_t);
+uint64_t py_memo_scratch(uint64_t);
+int py_memo_fits(const uint64_t *, const uint64_t *, unsigned);
+"""

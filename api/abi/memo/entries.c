@@ -1,0 +1,111 @@
+/* What the memo keeps: by key the answer of a call. An entry is never changed once a thread can find it. */
+typedef struct { uint32_t argument, bytes, offset; } Output;                   /* bytes that are written behind an argument */
+enum { SET = 1, CREATE, DESTROY, STREAM };
+typedef struct { uint32_t argument, what, kind, value; } Effect;               /* on an object */
+typedef struct { uint32_t first, second; uint64_t size, other_size; } Pair;    /* operands of which one is written, and their bytes */
+typedef struct { uint32_t argument, unused; uint64_t bytes; } Least;           /* memory that an operand must have */
+typedef struct { int32_t operand; uint32_t offset, is_map, unused; int64_t delta; } Place; /* an address among a kernel's arguments */
+typedef struct {
+    uint64_t kernel; /* the driver's handle, or the number that Python knows it by */
+    uint32_t grid[3], block[3], shared_bytes, cooperative, overlaps, bytes, offset, first_place, places, unused;
+} Step;
+
+enum { OUTPUTS, EFFECTS, PAIRS, LEASTS, STEPS, PLACES_, DATA, SECTIONS };
+static const unsigned SIZES[SECTIONS] = {sizeof(Output), sizeof(Effect), sizeof(Pair), sizeof(Least), sizeof(Step), sizeof(Place), 1};
+
+typedef struct Entry {
+    struct Entry *next, *listed;
+    uint64_t hash, equal, scratch_bytes; /* equal: which pairs of operands begin together */
+    const uint64_t *key;
+    const char *text; /* of a refusal */
+    int status, by_driver;
+    unsigned words, bytes, counts[SECTIONS];
+    void *sections[SECTIONS];
+} Entry;
+#define SECTION(type, e, which) ((const type *)(e)->sections[which])
+
+enum { BUCKETS = 1 << 15, VALUE_BYTES = 1400 /* of a value in Python, about */ };
+static _Atomic(Entry *) buckets[BUCKETS];
+static int memo_live; /* 1: calls are answered; 2: they are, and Python is asked whether it would answer so */
+static unsigned long long memo_entries, memo_bytes, memo_emptied, memo_most = 1 << 17, memo_most_bytes = 64 << 20;
+static _Atomic unsigned long long memo_asked_count, memo_compared, memo_differ;
+
+static inline int memo_mode(void) { return __atomic_load_n(&memo_live, __ATOMIC_RELAXED); }
+static void memo_limits(unsigned long long entries, unsigned long long bytes) { memo_most = entries, memo_most_bytes = bytes; }
+
+/* Forget everything. The caller has memo_lock, and does not read. */
+static void memo_empty(void)
+{
+    Entry *all = NULL;
+    for (unsigned i = 0; i < BUCKETS; i++) {
+        Entry *e = atomic_exchange(&buckets[i], NULL);
+        for (Entry *after; e; e = after) { /* readers follow `next`: another link lists what is freed */
+            after = e->next;
+            e->listed = all, all = e;
+        }
+    }
+    await_readers();
+    for (Entry *after; all; all = after) {
+        after = all->listed;
+        free(all);
+    }
+    memo_entries = memo_bytes = 0, memo_emptied++;
+}
+
+/* Which pairs of operands begin together, a bit each; ~0 where two overlap otherwise: Python looks at these each time. */
+static inline uint64_t equal_pairs(const Pair *pairs, unsigned count, const Call *k)
+{
+    uint64_t equal = 0;
+    for (unsigned i = 0; i < count; i++) {
+        int64_t distance = k->addresses[pairs[i].second] - k->addresses[pairs[i].first];
+        if (__builtin_expect(-(int64_t)pairs[i].other_size < distance && distance < (int64_t)pairs[i].size, 0)) {
+            if (distance || i > 62) return ~0ull;
+            equal |= 1ull << i;
+        }
+    }
+    return equal;
+}
+
+static const Entry *entry_of(const Call *k)
+{
+    uint64_t hash = key_hash(k);
+    for (const Entry *e = atomic_load_explicit(&buckets[hash % BUCKETS], memory_order_acquire); e; e = e->next)
+        if (e->hash == hash && e->words == k->count && !memcmp(e->key, k->words, 8 * k->count) &&
+            (!e->counts[PAIRS] || equal_pairs(SECTION(Pair, e, PAIRS), e->counts[PAIRS], k) == e->equal))
+            return e;
+    return NULL;
+}
+
+static void entry_add(Entry *e)
+{
+    pthread_mutex_lock(&memo_lock);
+    if (memo_entries >= memo_most || memo_bytes >= memo_most_bytes) memo_empty();
+    _Atomic(Entry *) *bucket = &buckets[e->hash % BUCKETS];
+    e->next = atomic_load(bucket);
+    atomic_store_explicit(bucket, e, memory_order_release);
+    memo_entries++, memo_bytes += e->bytes;
+    pthread_mutex_unlock(&memo_lock);
+}
+
+/* Python has a value that it did not have: it takes memory there. */
+static int memo_value(unsigned value, int is_double)
+{
+    pthread_mutex_lock(&memo_lock);
+    int known = value_new(value, is_double);
+    memo_bytes += VALUE_BYTES;
+    pthread_mutex_unlock(&memo_lock);
+    return known;
+}
+
+static unsigned long long memo_times_emptied(void) { return memo_emptied; }
+
+/* counts: entries, bytes, calls that went to Python, hits, values, how often emptied, hits that were compared, that differ. */
+static void memo_counts(unsigned long long *counts)
+{
+    unsigned long long hits = 0;
+    for (Thread *t = atomic_load(&threads); t; t = t->next) hits += atomic_load(&t->hits);
+    pthread_mutex_lock(&memo_lock);
+    unsigned long long found[] = {memo_entries, memo_bytes, memo_asked_count, hits, values_known, memo_emptied, memo_compared, memo_differ};
+    pthread_mutex_unlock(&memo_lock);
+    memcpy(counts, found, sizeof found);
+}

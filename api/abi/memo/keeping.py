@@ -1,0 +1,248 @@
+"""What Python tells the memo of a call: the bytes of its outputs, what it made of objects, what it launches."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ... import api_log
+from ...descriptors import DESCRIPTORS
+from ...document import Function, Parameter
+from ...functions import computing_of
+from ...operations import replay
+from ...status import BAD_PARAM, INVALID_VALUE, MAPPING_ERROR, NOT_SUPPORTED
+from ..c_types import destroys
+from ..objects import Objects
+from .keys import KINDS, is_answered
+
+SET, CREATE, DESTROY, STREAM = 1, 2, 3, 4  # effects on objects, as in entries.c
+LAUNCH = -7  # C makes the launches that were kept
+REFUSALS = {BAD_PARAM, NOT_SUPPORTED, INVALID_VALUE, MAPPING_ERROR}  # that depend on the arguments alone
+MODES = {"0": 0, "1": 1, "check": 2}  # of DUALDNN_MEMO
+COUNTS = ("entries", "bytes", "asked", "hits", "values", "emptied", "compared", "differ")
+LEAST_SCRATCH = 1 << 16
+
+
+class Memo:
+    """The memo of one library, as Python sees it."""
+
+    def __init__(self, ffi: Any, lib: Any, objects: Objects) -> None:
+        self.ffi, self.lib, self.objects = ffi, lib, objects
+        self.mode = _chosen("DUALDNN_MEMO", MODES)
+        if os.environ.get("DUALDNN_SHOW_ERRORS") == "1":  # every refusal is shown
+            self.mode = 0
+        if entries := os.environ.get("DUALDNN_MEMO_ENTRIES"):
+            if not (entries.isascii() and entries.isdecimal() and int(entries)):
+                raise ValueError(f"DUALDNN_MEMO_ENTRIES={entries!r}: expected how many entries the memo has at most")
+            lib.memo_limits(int(entries), 64 << 20)
+        self.launches = Launches(ffi, lib)
+
+    def refresh(self) -> None:
+        """Let the memo answer, or not: while the log is on, or somebody watches how calls are decided, each is Python's."""
+        self.lib.memo_live = 0 if api_log.state.mask or replay.is_suspended() else self.mode
+
+    def counts(self) -> dict[str, int]:
+        """Entries and their bytes; calls that Python was asked and calls that the memo answered; ..."""
+        found = self.ffi.new("unsigned long long[8]")
+        self.lib.memo_counts(found)
+        return dict(zip(COUNTS, found, strict=True))
+
+    def keeper(self, function: Function) -> Keeper | None:
+        """What tells the memo of calls of a function; None of one that it never answers."""
+        return Keeper(self, function) if is_answered(function) else None
+
+
+class Keeper:
+    """Tells the memo of the calls of one function."""
+
+    def __init__(self, memo: Memo, function: Function) -> None:
+        self.memo, self.ffi, self.lib, self.objects = memo, memo.ffi, memo.lib, memo.objects
+        self.name, self.parameters = function.name, function.parameters
+        self.computes = computing_of(function.name) is not None
+        self.returned = [i for i, p in enumerate(self.parameters) if p.is_returned]
+        self.described = [
+            (i, p.direction != "in")
+            for i, p in enumerate(self.parameters)
+            if p.base_type in DESCRIPTORS and not p.is_pointer
+        ]
+        self.destroys = destroys(function)
+
+    def asks(self) -> bool:
+        """Whether the memo wants to know of the call that this thread serves."""
+        return bool(self.lib.memo_asks())
+
+    def refused(self, status: int, text: str) -> None:
+        """Tell of a refusal, where it depends on the arguments alone: not on memory."""
+        if not self.computes and status in REFUSALS and self.asks() and self.lib.draft_begin():
+            self.lib.draft_keep(int(status), text.encode())
+
+    def answered(self, c: tuple[Any, ...], results: Sequence[Any], changed: set[int]) -> None:
+        """Tell of a call that succeeded. results: of the outputs, which are behind the caller's pointers; changed: the descriptors
+        that are others now."""
+        if self.computes or not self.asks() or not self.lib.draft_begin():
+            return
+        lib = self.lib
+        for i, result in zip(self.returned, results, strict=True):
+            if c[i]:
+                self._output(i, c[i], result)
+        for i, is_set in self.described:
+            # Also one that is set to what it was: what it was before need not be in the key.
+            if c[i] and not self.destroys and (is_set or c[i] in changed):
+                lib.draft_effect(i, SET, 0, self.objects.number_of(self.objects.get(c[i])))
+        if self.destroys and c[0]:
+            lib.draft_effect(0, DESTROY, 0, 0)
+        if self.name == "cudnnSetStream":
+            lib.draft_effect(0, STREAM, 0, 0)
+        lib.draft_keep(0, self.ffi.NULL)
+        self.objects.forget()
+
+    def _output(self, i: int, place: Any, result: Any) -> None:
+        parameter: Parameter = self.parameters[i]
+        if parameter.base_type in DESCRIPTORS:
+            self.lib.draft_effect(i, CREATE, KINDS[parameter.base_type], self.objects.number_of(result))
+            return
+        if parameter.name == "paddingFill":
+            count, size = 0 if result is None else result.nbytes, 1
+        else:
+            size = self.ffi.sizeof(self.ffi.typeof(place).item)
+            is_array = parameter.length is not None or parameter.base_type.endswith("AlgoPerf_t")
+            count = len(result) if is_array else 1
+        if parameter.base_type.endswith("AlgoPerf_t"):  # between whose fields the caller's memory has bytes of its own
+            rows = self.ffi.new("perf_t[]", count)
+            for k in range(count):
+                for field, _ in self.ffi.typeof("perf_t").fields:
+                    setattr(rows[k], field, getattr(place[k], field))
+            place = rows
+        if count:
+            self.lib.draft_output(i, self.ffi.cast("void *", place), count * size)
+
+    def launching(self, c: tuple[Any, ...]) -> Launching:
+        """What launches a computing call in the backend's stead."""
+        return Launching(self, c)
+
+
+class Launching:
+    """Keeps the launches of a call where the memo wants them, else makes them. status: what the border says to C."""
+
+    def __init__(self, keeper: Keeper, c: tuple[Any, ...]) -> None:
+        self.keeper, self.c, self.status = keeper, c, 0
+
+    def __call__(self, handle: Any, prepared: Any, operands: list[Any]) -> None:
+        keeper = self.keeper
+        if keeper.memo.launches.say(self.c, handle, prepared, operands) and keeper.lib.draft_keep(0, keeper.ffi.NULL):
+            self.status = LAUNCH
+        else:
+            prepared.launch(operands, handle.stream)
+
+
+class Launches:
+    """Tells the memo of launches, and makes those that C cannot: on a device that only Python knows."""
+
+    def __init__(self, ffi: Any, lib: Any) -> None:
+        self.ffi, self.lib = ffi, lib
+        self.device: Any = None  # of all calls that are kept
+        self.by_driver = False
+        self.kernels: list[Any] = []  # functions and shapes of launches, by number
+        self.numbers: dict[Any, int] = {}
+        self.scratch: list[Any] = []  # the driver's device memory, which C has addresses of
+        self.lent = threading.local()
+
+    def say(self, c: tuple[Any, ...], handle: Any, prepared: Any, operands: list[Any]) -> bool:
+        """Say which pairs of operands were looked at, how much memory they need, and what is launched; whether C can repeat that."""
+        recorded = getattr(prepared.launch, "recorded", None)
+        arguments = [position for _, _, position, *_ in prepared.memory]
+        if recorded is None or min(arguments, default=0) < 0 or not self._serves(handle.backend.device):
+            return False
+        record = recorded([0 if operand is None else operand.address for operand in operands])
+        steps = [step for part in record.parts for step in part.steps]
+        if not record.final or not all(hasattr(step, "function") for step in steps) or not self.lib.draft_begin():
+            return False
+        for i, j, size, other in prepared.pairs:
+            if operands[i] is not None and operands[j] is not None:
+                self.lib.draft_pair(arguments[i], arguments[j], size, other)
+        if self.device.knows_extents:
+            for (_, _, argument, nbytes, *_), operand in zip(prepared.memory, operands, strict=True):
+                if operand is not None:
+                    self.lib.draft_least(argument, nbytes)
+        scratch_bytes = max((part.scratch_bytes for part in record.parts), default=0)
+        if scratch_bytes and self.by_driver and not self._has_scratch(handle, scratch_bytes):
+            return False
+        self.lib.draft_launches(self.by_driver, scratch_bytes)
+        return all(self._say_step(step, arguments) for step in steps)
+
+    def _serves(self, device: Any) -> bool:
+        """Whether calls on a device are kept: those of one, which C has opened."""
+        if self.device is None:
+            self.by_driver = bool(device.native_context)
+            if self.by_driver and not self.lib.driver_open(device.native_context):
+                return False
+            self.device = device
+        return self.device is device
+
+    def _has_scratch(self, handle: Any, nbytes: int) -> bool:
+        """Give C scratch memory for the handle's stream, of its own: Python's launches have another piece."""
+        stream = handle.user_stream or 0
+        if self.lib.scratch_is_known(stream, nbytes):
+            return True
+        piece = self.device.allocate(max(LEAST_SCRATCH, 1 << (nbytes - 1).bit_length()))
+        self.scratch.append(piece)
+        return bool(self.lib.scratch_add(stream, piece.address, piece.nbytes))
+
+    def _say_step(self, step: Any, arguments: Sequence[int]) -> bool:
+        native = step.function.native(step.shape)
+        if (native is None) == self.by_driver:
+            return False
+        if native is None:
+            kernel, shape = self._number(step.function, step.shape), [0] * 9
+        else:
+            kernel, shape = native.handle, [*native.grid, *native.block, *native[3:]]
+        template = step.encoded([where.value for _, where, _ in step.maps]) if step.maps else step.template
+        self.lib.draft_step(kernel, shape, template, len(template))
+        words = [(8 * i, operand, delta, 0) for i, (operand, delta) in enumerate(step.operands)]
+        words += [(offset, where.operand, where.delta, 1) for offset, where, _ in step.maps]
+        for offset, operand, delta, is_map in words:  # the first word of a map is the tensor's address
+            self.lib.draft_place(offset, arguments[operand] if operand >= 0 else operand, delta, is_map)
+        return True
+
+    def _number(self, function: Any, shape: Any) -> int:
+        key = (function, shape)
+        if key not in self.numbers:
+            self.numbers[key] = len(self.kernels)
+            self.kernels.append(key)
+        return self.numbers[key]
+
+    # --- what C calls ---
+
+    def launch(self, kernel: int, arguments: int, nbytes: int, stream: int) -> int:
+        """Launch on the device; not 0 where it refuses."""
+        function, shape = self.kernels[kernel]
+        try:
+            function.issue(bytes(self.ffi.buffer(self.ffi.cast("char *", arguments), nbytes)), shape, None)
+        except Exception:  # Python is asked for the whole call, and says what is wrong
+            return 1
+        return 0
+
+    def scratch_of(self, nbytes: int) -> int:
+        """The address of memory that this thread has until it asks again."""
+        self.lent.piece = self.device.allocate(nbytes)
+        return int(self.lent.piece.address)
+
+    def fits(self, addresses: Any, sizes: Any, count: int) -> int:
+        """Whether the device has as many bytes at each address."""
+        for i in range(count):
+            try:
+                extent = self.device.extent(addresses[i]) if addresses[i] else None
+            except ValueError:
+                return 0
+            if extent is not None and extent < sizes[i]:
+                return 0
+        return 1
+
+
+def _chosen(name: str, choices: Mapping[str, int]) -> int:
+    text = os.environ.get(name) or "1"
+    if text not in choices:
+        raise ValueError(f"{name}={text!r}: expected {', '.join(choices)}")
+    return choices[text]

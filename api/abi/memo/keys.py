@@ -1,0 +1,136 @@
+"""Which functions the memo answers, and the C statements that make the key of a call.
+
+A function is answered where every argument can be a part of the key: the value of a descriptor, a number, an array on the host, of device
+memory whether it is NULL and its low bits. What the rules cannot see is declared in ``NEVER``: functions that ask the clock, the driver or
+another call, or change what belongs to no argument.
+"""
+
+from __future__ import annotations
+
+from ... import cudnn
+from ...descriptors import DESCRIPTORS
+from ...document import Function, Parameter
+from ...enumerations import CUDNN_DIM_MAX, ENUMERATIONS
+from ...functions import computing_of
+from ..c_types import NUMBERS, RESULTS, depth, destroys
+
+HANDLE_KIND = 31
+KINDS = {name: number for number, name in enumerate(sorted(DESCRIPTORS))}
+# Descriptors that are their specification and options: nothing that another object says, and no memory.
+VALUES = {
+    f"cudnn{kind}Descriptor_t"
+    for kind in (
+        "Tensor", "Filter", "Convolution", "Activation", "Pooling", "OpTensor", "ReduceTensor", "LRN", "RNNData", "SeqData", "TensorTransform",
+        "SpatialTransformer", "CTCLoss",
+    )
+}  # fmt: skip
+REPLACED = VALUES - {"cudnnConvolutionDescriptor_t"}  # by their setters as a whole, whatever they were
+NEVER = {
+    "cudnnCreate": "opens a device",
+    "cudnnDestroy": "waits for the device",
+    "cudnnQueryRuntimeError": "asks the device",
+    "cudnnSetCallback": "changes what every call does",
+    "cudnnGetCallback": "says what another call has set",
+    "cudnnSetTensor": "takes a value of a type that the tensor decides",
+}
+BEGINNINGS_NEVER = {"cudnnFind": "runs algorithms by the clock", "cudnnBackend": "changes attributes one by one"}
+BYTES = {
+    "int": 4,
+    "unsigned": 4,
+    "int32_t": 4,
+    "uint32_t": 4,
+    "int64_t": 8,
+    "size_t": 8,
+    "unsigned long long": 8,
+    "float": 4,
+    "double": 8,
+}
+MOST_ENTRIES = 1 << 20  # of an array, as marshalling.py follows
+FILL_BYTES = "a{0} == 1 ? 8 : a{0} == 2 ? 2 : 4"  # of a padding, by its cudnnDataType_t
+MOST_ARGUMENTS = 40  # ARGUMENTS of keys.c
+
+
+def is_answered(function: Function) -> bool:
+    """Whether the memo answers calls of a function."""
+    return key_of(function) is not None
+
+
+def key_of(function: Function) -> list[str] | None:
+    """The statements that make the key of a call; None where its answer may depend on more than a key says."""
+    name = function.name
+    if name in NEVER or name.startswith(tuple(BEGINNINGS_NEVER)) or name in RESULTS or not hasattr(cudnn, name):
+        return None
+    parts = [_part(function, index) for index in range(len(function.parameters))]
+    if None in parts or len(parts) > MOST_ARGUMENTS:
+        return None
+    return [part for part in parts if part]
+
+
+def _part(function: Function, index: int) -> str | None:
+    """The statement for one argument: "" where the key needs none, None where there is none."""
+    parameter = function.parameters[index]
+    base, pointers = parameter.base_type, depth(parameter)
+    if parameter.memory == "device":
+        return f"key_address(&k, {index}, a{index});" if computing_of(function.name) and pointers == 1 else None
+    if base == "cudnnHandle_t":
+        return None if pointers else _handle(function, index)
+    if base in DESCRIPTORS:
+        return _descriptor(function, index)
+    if pointers:
+        return _behind_a_pointer(function, index)
+    if base in ("double", "float"):
+        return f"key_{base}(&k, a{index});"
+    if base in ENUMERATIONS or base in NUMBERS or base == "cudaStream_t":
+        return f"key_bits(&k, (uint64_t)a{index});"
+    return None
+
+
+def _handle(function: Function, index: int) -> str:
+    made = f"if (!key_object(&k, {index}, a{index}, 0)) goto ask;\n        k.handle = k.slots[{index}];"
+    if function.name == "cudnnGetStream":
+        made += "\n        if (k.handle) key_bits(&k, k.handle->stream);"
+    return made
+
+
+def _descriptor(function: Function, index: int) -> str | None:
+    parameter = function.parameters[index]
+    base, pointers = parameter.base_type, depth(parameter)
+    if base not in VALUES or parameter.length is not None:
+        return None
+    if pointers:
+        return f"key_output(&k, {index}, a{index});" if parameter.direction == "out" else None
+    is_set = function.name.startswith("cudnnSet") and parameter.direction != "in" and base in REPLACED
+    return f"if (!key_object(&k, {index}, a{index}, {int(is_set or destroys(function))})) goto ask;"
+
+
+def _behind_a_pointer(function: Function, index: int) -> str | None:
+    """Host memory: outputs count by whether there is a place for them, inputs by what they hold."""
+    parameter, names = function.parameters[index], [p.name for p in function.parameters]
+    if parameter.typed_by is not None:
+        return f"key_scaling(&k, a{index}, a{names.index(parameter.typed_by)});"
+    if parameter.name == "paddingFill" and parameter.direction == "in":
+        size = FILL_BYTES.format(names.index("dataType"))
+        return f"if (!key_array(&k, (const void *)a{index}, 1, 1, 0, {size})) goto ask;"
+    if parameter.direction == "out":
+        return f"key_output(&k, {index}, (const void *)a{index});" if _is_copied(parameter) else None
+    if parameter.direction == "in" and parameter.length is not None and depth(parameter) == 1:
+        return _array(function, index)
+    return None
+
+
+def _is_copied(parameter: Parameter) -> bool:
+    """Whether the bytes that a call writes behind the pointer say everything, whoever has made them."""
+    if parameter.base_type == "cudnnAlgorithm_t" or (parameter.base_type == "void" and parameter.name != "paddingFill"):
+        return False
+    return depth(parameter) == 1 or parameter.base_type == "cudaStream_t"
+
+
+def _array(function: Function, index: int) -> str | None:
+    parameter, names = function.parameters[index], [p.name for p in function.parameters]
+    assert parameter.length is not None
+    count = names.index(parameter.length.count)
+    size = 4 if parameter.base_type in ENUMERATIONS else BYTES.get(parameter.base_type)
+    if function.parameters[count].base_type in DESCRIPTORS or depth(function.parameters[count]) or size is None:
+        return None
+    most = CUDNN_DIM_MAX if parameter.length.count in ("nbDims", "arrayLength") else MOST_ENTRIES
+    return f"if (!key_array(&k, a{index}, a{count}, {most}, {parameter.length.less}, {size})) goto ask;"

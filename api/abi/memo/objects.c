@@ -1,0 +1,135 @@
+/* Handles and descriptors. The pointer that a program holds is a number, (generation << 27) | (kind << 22) | (place << 4), by which C finds
+   the object without following it. A place keeps its kind, and no generation comes twice, so that destroyed objects are known for ever.
+
+   A descriptor has the number of its value, which Python knows; 0: its state is Python's alone. That of a handle is of its backend. */
+enum { CHUNKS = 256, CHUNK = 1024, PLACES = CHUNKS * CHUNK, HANDLE = 31 };
+#define GENERATION (1ull << 27)
+
+typedef struct {
+    _Atomic uint64_t number; /* of the object that is here, or will be next */
+    _Atomic uint32_t value, live;
+    uint32_t next_free; /* place + 1 */
+    _Atomic uint64_t stream;
+    _Atomic int busy; /* a thread launches several kernels of one call */
+} Slot;
+
+static _Atomic(Slot *) chunks[KINDS][CHUNKS];
+static uint32_t free_slots[KINDS], used_slots[KINDS]; /* free_slots: place + 1 */
+
+static inline unsigned kind_of(uint64_t number) { return number >> 22 & (KINDS - 1); }
+static inline unsigned place_of(uint64_t number) { return number >> 4 & (PLACES - 1); }
+
+static inline Slot *slot_at(unsigned kind, unsigned place)
+{
+    Slot *chunk = atomic_load_explicit(&chunks[kind][place / CHUNK], memory_order_acquire);
+    return chunk ? &chunk[place % CHUNK] : NULL;
+}
+
+/* NULL: the number was never given out, or its object is destroyed. */
+static inline Slot *slot_of(uint64_t number)
+{
+    Slot *slot = slot_at(kind_of(number), place_of(number));
+    if (!slot || atomic_load_explicit(&slot->number, memory_order_relaxed) != number) return NULL;
+    return atomic_load_explicit(&slot->live, memory_order_relaxed) ? slot : NULL;
+}
+
+/* A place that nothing is at; PLACES: there is none, or no memory. */
+static uint32_t place_new(unsigned kind)
+{
+    uint32_t place = PLACES;
+    pthread_mutex_lock(&objects_lock);
+    if (free_slots[kind]) {
+        place = free_slots[kind] - 1;
+        free_slots[kind] = slot_at(kind, place)->next_free;
+    } else if (used_slots[kind] < PLACES) {
+        place = used_slots[kind];
+        if (!slot_at(kind, place)) {
+            Slot *made = calloc(CHUNK, sizeof(Slot));
+            for (uint32_t i = 0; made && i < CHUNK; i++)
+                atomic_init(&made[i].number, GENERATION | (uint64_t)kind << 22 | (uint64_t)(place + i) << 4);
+            atomic_store_explicit(&chunks[kind][place / CHUNK], made, memory_order_release);
+            if (!made) place = PLACES;
+        }
+        if (place < PLACES) used_slots[kind]++;
+    }
+    pthread_mutex_unlock(&objects_lock);
+    return place;
+}
+
+/* The number of a new object; 0: there is no room for it. */
+static uint64_t object_new(unsigned kind, uint32_t value)
+{
+    Thread *t = thread();
+    if (!t) return 0;
+    uint32_t place = t->free_places[kind].count ? t->free_places[kind].place[--t->free_places[kind].count] : place_new(kind);
+    if (place == PLACES) return 0;
+    Slot *slot = slot_at(kind, place);
+    atomic_store_explicit(&slot->value, value, memory_order_relaxed);
+    atomic_store_explicit(&slot->stream, 0, memory_order_relaxed);
+    atomic_store_explicit(&slot->live, 1, memory_order_release);
+    return atomic_load_explicit(&slot->number, memory_order_relaxed);
+}
+
+static void object_free(uint64_t number)
+{
+    unsigned kind = kind_of(number), place = place_of(number);
+    Slot *slot = slot_of(number);
+    uint64_t expected = number;
+    if (!slot || !atomic_compare_exchange_strong(&slot->number, &expected, number + GENERATION)) return; /* another thread has */
+    atomic_store_explicit(&slot->live, 0, memory_order_relaxed);
+    Thread *t = thread();
+    if (t && t->free_places[kind].count < FREE_KEPT) { /* for objects that this thread makes: no lock */
+        t->free_places[kind].place[t->free_places[kind].count++] = place;
+        return;
+    }
+    pthread_mutex_lock(&objects_lock);
+    slot->next_free = free_slots[kind];
+    free_slots[kind] = place + 1;
+    pthread_mutex_unlock(&objects_lock);
+}
+
+/* What Python asks of a number: 1 where the object lives, 2 where it is destroyed, 0 where there was none. facts: kind, value, stream. */
+static int object_facts(uint64_t number, unsigned long long *facts)
+{
+    Slot *slot = number % 16 || number < GENERATION ? NULL : slot_at(kind_of(number), place_of(number));
+    if (!slot) return 0;
+    uint64_t here = atomic_load(&slot->number);
+    facts[0] = kind_of(number), facts[1] = atomic_load(&slot->value), facts[2] = atomic_load(&slot->stream);
+    if (here == number) return atomic_load(&slot->live) ? 1 : 0;
+    return number < here ? 2 : 0;
+}
+
+static void object_set(uint64_t number, unsigned value)
+{
+    Slot *slot = slot_of(number);
+    if (slot) atomic_store(&slot->value, value);
+}
+
+static void object_set_stream(uint64_t number, uint64_t stream)
+{
+    Slot *slot = slot_of(number);
+    if (slot) atomic_store(&slot->stream, stream);
+}
+
+/* Set a mark for each value that an object has. */
+static void objects_mark(unsigned char *marks, unsigned count)
+{
+    Slot *slot;
+    for (int kind = 0; kind < KINDS; kind++)
+        for (unsigned place = 0; place < PLACES && (slot = slot_at(kind, place)); place++) {
+            uint32_t value = atomic_load(&slot->value);
+            if (atomic_load(&slot->live) && value < count) marks[value] = 1;
+        }
+}
+
+static void objects_in_child(void)
+{
+    Slot *slot;
+    for (unsigned place = 0; place < PLACES && (slot = slot_at(HANDLE, place)); place++) atomic_store(&slot->busy, 0);
+}
+
+static inline void slot_lock(_Atomic int *busy)
+{
+    while (atomic_exchange_explicit(busy, 1, memory_order_acquire)) sched_yield();
+}
+static inline void slot_unlock(_Atomic int *busy) { atomic_store_explicit(busy, 0, memory_order_release); }

@@ -1,0 +1,45 @@
+"""The C library, built once for the tests of its memo, and Python programs that call it as C would, in a process of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dualdnn.api.abi.build import build
+
+HELP = (Path(__file__).parent / "calls.py").read_text()
+
+
+def pytest_collection_modifyitems(items: list[Any]) -> None:
+    """Without a compiler there is no library."""
+    if shutil.which("gcc") is None:
+        for item in items:
+            item.add_marker(pytest.mark.skip("no C compiler"))
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("cffi")
+    return build(tmp_path_factory.mktemp("c library"))
+
+
+@pytest.fixture
+def ran(library: Path) -> Any:
+    """Runs a program behind calls.py; returns what it printed. It must end well."""
+
+    def run(program: str, *arguments: str, **variables: str) -> str:
+        command = [sys.executable, "-c", HELP + program, str(library), *arguments]
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **variables}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+        return done.stdout
+
+    return run
+
+
+EMULATED = {"DUALDNN_BACKEND": "accelerated", "DUALDNN_DEVICE": "emulated"}

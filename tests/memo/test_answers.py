@@ -1,0 +1,164 @@
+"""What the memo answers is what Python would answer, and nothing that Python has to see stays unseen."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from .conftest import EMULATED
+
+HOST = """
+def calls():
+    "Statuses, messages and bytes of host-side calls, valid and invalid."
+    out = []
+    d, f, c, r = made("TensorDescriptor"), made("FilterDescriptor"), made("ConvolutionDescriptor"), made("RNNDataDescriptor")
+    def call(name, *arguments, outputs=()):
+        out.append([name, getattr(C, name)(*arguments), said(), [bytes(o).hex() for o in outputs]])
+    for dims in ((1, 2, 3, 4), (5, 6, 7, 8), (1, -2, 3, 4)):
+        for data_type in (0, 2, 77):
+            call("cudnnSetTensor4dDescriptor", d, 0, data_type, *dims)
+            n, kind, got, strides = Int(), Int(), ints(*[9] * 8), ints(*[9] * 8)
+            call("cudnnGetTensorNdDescriptor", d, 5, ref(kind), ref(n), got, strides, outputs=(n, kind, got, strides))
+            size = P()
+            call("cudnnGetTensorSizeInBytes", d, ref(size), outputs=(size,))
+            call("cudnnGetTensorSizeInBytes", d, None)
+    call("cudnnSetFilter4dDescriptor", f, 0, 0, 8, 6, 3, 3)
+    call("cudnnSetConvolution2dDescriptor", c, 1, 1, 1, 1, 1, 1, 1, 0)
+    call("cudnnSetConvolutionGroupCount", c, 2)
+    call("cudnnSetFilter4dDescriptor", f, 0, 0, 8, 3, 3, 3)
+    got = ints(0, 0, 0, 0)
+    call("cudnnGetConvolutionNdForwardOutputDim", c, d, f, 4, got, outputs=(got,))
+    call("cudnnSetTensor4dDescriptor", d, 0, 0, 5, 6, 7, 8)
+    call("cudnnGetConvolutionNdForwardOutputDim", c, d, f, 4, got, outputs=(got,))
+    for fill in (F(1.5), F(-0.0)):
+        call("cudnnSetRNNDataDescriptor", r, 0, 0, 5, 3, 16, ints(5, 4, 1), ref(fill))
+        found, lengths = F(7), ints(0, 0, 0)
+        call("cudnnGetRNNDataDescriptor", r, None, None, None, None, None, 3, lengths, ref(found), outputs=(found, lengths))
+    for stray in (0, 7, 0x12345670, 2**63 + 16):
+        call("cudnnSetTensor4dDescriptor", P(stray), 0, 0, 1, 1, 1, 1)
+    for kind, it in (("Tensor", d), ("Filter", f), ("Convolution", c), ("RNNData", r), ("Tensor", d), ("Filter", P(0))):
+        call(f"cudnnDestroy{kind}Descriptor", it)
+    call("cudnnSetTensor4dDescriptor", d, 0, 0, 1, 1, 1, 1)
+    return out
+import json
+answers = [calls() for _ in range(3)]
+print(json.dumps([answers, counts()]))
+"""
+
+
+def test_host_side_calls(ran):
+    """Three times the same calls: the answers are those of Python, the last ones come without it."""
+    by_memo, counted = json.loads(ran(HOST))
+    by_python, without = json.loads(ran(HOST, DUALDNN_MEMO="0"))
+    assert by_memo == by_python and by_memo[0] == by_memo[1] == by_memo[2]
+    assert without["hits"] == without["entries"] == 0
+    calls = len(by_memo[0])
+    assert counted["hits"] > 2 * 0.8 * calls and counted["entries"] > 20
+    compared, found = json.loads(ran(HOST, DUALDNN_MEMO="check"))
+    assert compared == by_memo and found["compared"] > 2 * 0.8 * calls and found["differ"] == found["hits"] == 0
+
+
+IMPURE = """
+from dualdnn.api import cudnn
+asked = []
+size_of = cudnn.cudnnGetTensorSizeInBytes
+cudnn.cudnnGetTensorSizeInBytes = lambda descriptor: asked.append(1) or size_of(descriptor) + len(asked)
+d, size = tensor(1, 2, 3, 4), P()
+print([C.cudnnGetTensorSizeInBytes(d, ref(size)) for _ in range(3)], said(), counts()["differ"])
+"""
+
+
+def test_a_function_that_is_not_pure_is_noticed(ran):
+    """An answer that depends on more than the arguments say: with DUALDNN_MEMO=check the call fails, and says why."""
+    text = "cudnnGetTensorSizeInBytes: CUDNN_STATUS_INTERNAL_ERROR: the memo differs from Python: bytes of an output"
+    assert ran(IMPURE, DUALDNN_MEMO="check") == f"[0, 4, 4] {text} 2\n"
+    assert ran(IMPURE) == "[0, 0, 0]  0\n"
+
+
+COMPUTED = """
+import numpy as np
+handle, x = made(""), tensor(2, 3, 4, 5)
+relu = made("ActivationDescriptor")
+assert C.cudnnSetActivationDescriptor(relu, 1, 0, D(0)) == 0
+values = np.linspace(-1, 1, 120).astype(np.float32)
+def forward(source, target, alpha=1.0, beta=0.0, offset=0, kind=x, scaling=F):
+    return C.cudnnActivationForward(handle, relu, ref(scaling(alpha)), kind, P(source.address), ref(scaling(beta)), kind, P(target.address + offset))
+wanted, found = np.maximum(values, 0), []
+for alpha, beta in ((1, 0), (0.5, 0), (1, 1), (1, 0), (0.5, 0), (1, 1)):
+    source, target = placed(values), placed(values)
+    assert forward(source, target, alpha, beta) == 0, said()
+    assert np.allclose(contents(target, np.float32), alpha * wanted + beta * values, atol=1e-6)
+before = counts()
+assert (before["hits"] > 2) == (sys.argv[2] == "1"), before
+for _ in range(2):  # in place, which Python has allowed; any other overlap is refused each time
+    source = placed(values)
+    assert forward(source, source) == 0, said()
+    assert np.array_equal(contents(source, np.float32), wanted)
+    assert forward(source, source, offset=4) == 3 and ("overlap" in (text := said()) or "has 476 bytes" in text), text
+doubles = tensor(2, 3, 4, 5, data_type=1)
+for alpha in (0.25, 1.0, 0.25):  # whose scaling factors are doubles
+    source, target = placed(values.astype(np.float64)), placed(values.astype(np.float64))
+    assert forward(source, target, alpha, kind=doubles, scaling=D) == 0, said()
+    assert np.allclose(contents(target, np.float64), alpha * wanted.astype(np.float64))
+source, target, small = placed(values), placed(values), placed(values[:-1])
+for _ in range(2):
+    assert forward(source, small) == 3 and "has 476 bytes, 480 are needed" in (text := said()), text
+    assert forward(source, placed(np.zeros(124, np.float32)), offset=2) == 3 and "no multiple of the 4 bytes" in (text := said()), text
+    assert C.cudnnActivationForward(handle, relu, None, x, P(source.address), None, x, P(target.address)) == 3
+    assert C.cudnnActivationForward(handle, relu, ref(F(1)), x, P(0), ref(F(0)), x, P(target.address)) == 3
+address = target.address
+target.free()
+for _ in range(2):
+    assert C.cudnnActivationForward(handle, relu, ref(F(1)), x, P(source.address), ref(F(0)), x, P(address)) == 3
+    assert "in no memory of the emulated device" in (text := said()), text
+target = placed(values)
+assert forward(source, target) == 0
+assert C.cudnnDestroyActivationDescriptor(relu) == 0
+assert forward(source, target) == 3 and "was destroyed" in said()
+assert C.cudnnDestroy(handle) == 0
+assert forward(source, target) in (1, 3) and C.cudnnSetStream(handle, P(0)) != 0
+print(counts()["differ"])
+"""
+
+
+@pytest.mark.parametrize("mode", ["0", "1", "check"])
+def test_computing_calls(ran, mode):
+    """A hit computes the same, and refuses what the operands' memory, their overlap and dead objects demand."""
+    assert ran(COMPUTED, mode, DUALDNN_MEMO=mode, **EMULATED) == "0\n"
+
+
+WATCHED = """
+from dualdnn.accelerated.records import noting_launches
+from dualdnn.accelerated.solver import forcing, solver_names
+from dualdnn.api import api_log
+d, size = tensor(1, 2, 3, 4), P()
+def is_answered():
+    C.cudnnGetTensorSizeInBytes(d, ref(size))
+    before = counts()["hits"]
+    C.cudnnGetTensorSizeInBytes(d, ref(size))
+    return counts()["hits"] > before
+found = [is_answered()]
+with noting_launches():
+    found.append(is_answered())
+with forcing(solver_names()[0]):
+    found.append(is_answered())
+found.append(is_answered())
+lines = []
+api_log.configure(api_log.CHANNELS, None, lambda severity, udata, metadata, message: lines.append(message))
+found.append(is_answered())
+api_log.configure(0, None, None)
+print([*found, is_answered()], len(lines))
+"""
+
+
+def test_who_watches_sees_every_call(ran):
+    """The log, notes of launches and forced solvers: Python serves each call meanwhile."""
+    assert ran(WATCHED) == "[True, False, False, True, False, True] 2\n"
+    assert ran(WATCHED, DUALDNN_SHOW_ERRORS="1").startswith("[False, False, False, False, False, False]")
+
+
+def test_a_mode_that_there_is_not_is_named(library, ran):
+    program = "print(C.cudnnCreateTensorDescriptor(ref(P())))"
+    assert ran(program, DUALDNN_MEMO="yes") == "1\n"
+    assert ran(program, DUALDNN_MEMO_ENTRIES="-1") == "1\n"
