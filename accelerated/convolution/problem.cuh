@@ -11,7 +11,9 @@
 #define RESULT ELEMENT  // the type of y; float where sums of 16-bit elements are kept as they are
 #endif
 
-constexpr int OUTSIDE = 1 << 29;  // a coordinate that no tensor has, even twice
+// A coordinate that is outside of every image, also behind the taps and before the padding of one: those span fewer
+// than 2^31 positions. Terms and pixels that do not exist have it in different dimensions, so that they add up to none.
+constexpr int OUTSIDE = -(1 << 30) - (1 << 30);
 
 struct Convolution {
   long long x_pixel[4], y_pixel[4];           // elements from one image, plane, row, column of the output to the next
@@ -23,6 +25,7 @@ struct Convolution {
   int n, k, w_row;        // of one group; elements from one filter to the next
   int y_n;                // channels of y that a group adds
   int flipped, y_vector;  // log2 of the channels of one vector of y
+  int y_rises;            // whether each output pixel lies behind the one before it in y
   int x_packs, w_packs;   // whether packs of 16 bytes lie at multiples of 16 bytes
   FastDivmod output[3], filter[3], inner_channels;
 };
@@ -40,23 +43,26 @@ struct __align__(16) KOffset {
   int at[3];
 };
 
-// Where the receptive field of an output pixel begins. A launch meets fewer than 2**31 values of x, gaps counted.
+// Where the receptive field of an output pixel begins. A launch meets fewer than 2**31 values of x, gaps counted: the
+// sum of the offsets of pixel and term is right modulo 2**32, each of them alone may not be.
 struct Pixel {
   int offset, at[3];
 };
 
 __device__ __forceinline__ KOffset find_k(const Convolution& c, unsigned index) {
-  if (index >= c.k) return {0, {OUTSIDE, 0, 0}};
+  if (index >= c.k) return {0, {0, 0, OUTSIDE}};
   unsigned lane, tap[3];
   unsigned rest = c.inner_channels.divide(index, lane);
 #pragma unroll
   for (int d = 2; d >= 0; d--) rest = c.filter[d].divide(rest, tap[d]);
-  KOffset term{static_cast<int>(rest * c.x_channel_block + lane * c.x_channel)};
+  unsigned offset = rest * c.x_channel_block + lane * c.x_channel;
+  KOffset term;
 #pragma unroll
   for (int d = 0; d < 3; d++) {
     term.at[d] = (c.flipped ? c.filter[d].divisor - 1 - tap[d] : tap[d]) * c.dilation[d];
-    term.offset += term.at[d] * c.x_axis[d];
+    offset += static_cast<unsigned>(term.at[d]) * c.x_axis[d];
   }
+  term.offset = static_cast<int>(offset);
   return term;
 }
 
@@ -77,14 +83,20 @@ __device__ __forceinline__ Pixel find_pixel(const Convolution& c, unsigned index
   for (int d = 0; d < 4; d++) offset += coordinate[d] * c.x_pixel[d];
   Pixel pixel{static_cast<int>(offset)};
 #pragma unroll
-  for (int d = 0; d < 3; d++) pixel.at[d] = static_cast<int>(coordinate[d + 1]) * c.step[d] - c.padding[d];
+  for (int d = 0; d < 3; d++)
+    pixel.at[d] = static_cast<int>(coordinate[d + 1] * static_cast<unsigned>(c.step[d]) - c.padding[d]);
   return pixel;
 }
 
+// The sum of two numbers modulo 2**32.
+__device__ __forceinline__ int wrapping_sum(int a, int b) {
+  return static_cast<int>(static_cast<unsigned>(a) + static_cast<unsigned>(b));
+}
+
 __device__ __forceinline__ bool inside(const Convolution& c, const Pixel& pixel, const KOffset& term) {
-  return static_cast<unsigned>(pixel.at[0] + term.at[0]) < static_cast<unsigned>(c.input[0]) &&
-         static_cast<unsigned>(pixel.at[1] + term.at[1]) < static_cast<unsigned>(c.input[1]) &&
-         static_cast<unsigned>(pixel.at[2] + term.at[2]) < static_cast<unsigned>(c.input[2]);
+  return static_cast<unsigned>(wrapping_sum(pixel.at[0], term.at[0])) < static_cast<unsigned>(c.input[0]) &&
+         static_cast<unsigned>(wrapping_sum(pixel.at[1], term.at[1])) < static_cast<unsigned>(c.input[1]) &&
+         static_cast<unsigned>(wrapping_sum(pixel.at[2], term.at[2])) < static_cast<unsigned>(c.input[2]);
 }
 
 __device__ __forceinline__ long long y_offset(const Convolution& c, unsigned index) {
@@ -94,6 +106,11 @@ __device__ __forceinline__ long long y_offset(const Convolution& c, unsigned ind
 #pragma unroll
   for (int d = 0; d < 4; d++) offset += coordinate[d] * c.y_pixel[d];
   return offset;
+}
+
+// Whether `count` pixels lie side by side in y, of which the first and the last are at these offsets.
+__device__ __forceinline__ bool side_by_side(const Convolution& c, long long first, long long last, int count) {
+  return c.y_rises && last - first == count - 1;
 }
 
 __device__ __forceinline__ long long y_channel_offset(const Convolution& c, unsigned channel) {

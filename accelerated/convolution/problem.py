@@ -63,6 +63,7 @@ class ConvolutionStruct(ctypes.Structure):
         ("y_n", c_int),
         ("flipped", c_int),
         ("y_vector", c_int),
+        ("y_rises", c_int),
         ("x_packs", c_int),
         ("w_packs", c_int),
         ("output", FastDivmod * AXES),
@@ -132,8 +133,20 @@ def with_result(value: ConvolutionStruct, y: TensorSpec) -> ConvolutionStruct:
     """The same product, written to y."""
     image, plane, *axes = scalar_strides(y)
     value.y_pixel[:], value.y_channel = (image, *axes), plane
-    value.y_vector = y.vector_length.bit_length() - 1
+    value.y_vector, value.y_rises = y.vector_length.bit_length() - 1, _rises(value)
     return value
+
+
+def _rises(value: ConvolutionStruct) -> bool:
+    """Return whether each output pixel lies behind the one before it in y. Pixels whose first and last offsets are as
+    far apart as the pixels lie side by side only then: other orders may permute what is between."""
+    outputs = [output.divisor for output in value.output]
+    extents, reach = (value.m // prod(outputs), *outputs), 0
+    for extent, step in reversed([*zip(extents, value.y_pixel, strict=True)]):
+        if extent > 1 and step <= reach:
+            return False
+        reach += (extent - 1) * step
+    return True
 
 
 def operation_product(operation: Convolution) -> ConvolutionStruct:
@@ -160,7 +173,7 @@ def matrix_product(pixels: int, filters: int, terms: int, x: Matrices, y: Matric
         value.input[d] = value.dilation[d] = 1  # and steps of 0: every pixel is inside
         value.output[d] = value.filter[d] = FastDivmod.of(1)
     value.m, value.n, value.k, value.w_row = pixels, filters, terms, terms
-    value.inner_channels = FastDivmod.of(terms)
+    value.inner_channels, value.y_rises = FastDivmod.of(terms), _rises(value)
     return value
 
 

@@ -20,14 +20,15 @@ extern "C" __global__ void __launch_bounds__(128) convolution_tiny(const Argumen
   unsigned channel, filter;
   const unsigned output = a.channels.divide(index >> a.log_lanes, channel), group = a.filters.divide(channel, filter);
   const Pixel pixel = find_pixel(c, output);
-  const ELEMENT* x = a.x + group * c.x_group + pixel.offset;
+  const ELEMENT* x = a.x + group * c.x_group;
   const ELEMENT* w = a.w + channel * static_cast<long long>(c.w_row);
   COMPUTE sum = 0;
 #pragma unroll 4
   for (unsigned i = lane; i < c.k; i += lanes) {
     const KOffset term = find_k(c, i);
     // Padding is multiplied, too: zero times an infinity of the filter is NaN.
-    const COMPUTE value = inside(c, pixel, term) ? load<COMPUTE>(x[term.offset]) : COMPUTE(0);
+    const COMPUTE value =
+        inside(c, pixel, term) ? load<COMPUTE>(x[wrapping_sum(pixel.offset, term.offset)]) : COMPUTE(0);
     sum += value * load<COMPUTE>(w[i]);
   }
   for (unsigned distance = lanes / 2; distance; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);

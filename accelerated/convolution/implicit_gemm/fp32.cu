@@ -124,7 +124,7 @@ template <int TILE_N, int TILE_M, class Tile> struct Block {
                            sums.item);
       } else {
         const long long start = channel * c.y_channel;
-        if (y_at[3] == y_at[0] + 3 && y_at[2] == y_at[0] + 2) {  // and so does the second
+        if (y_at[3] != NO_PIXEL && side_by_side(c, y_at[0], y_at[3], 4)) {
           finish<4, float>(epilogue, a.bias, a.prior, y, y_at[0] + start, 1, 4, channel, 0, sums.item);
         } else {
 #pragma unroll
@@ -209,21 +209,21 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
         const Tap tap = taps[k + term];
 #pragma unroll
         for (int i = 0; i < X_ROWS; i++)
-          cp_async<4>(stage.right.value[k + term] + row + i * AT_ONCE, x + (field[i].offset + tap.offset),
+          cp_async<4>(stage.right.value[k + term] + row + i * AT_ONCE, x + wrapping_sum(field[i].offset, tap.offset),
                       field[i].has(tap));
       }
     } else if (x_packs) {
 #pragma unroll
       for (int i = 0; i < TILE_K * ACROSS / THREADS; i++) {
         const int k = thread / ACROSS + i * (THREADS / ACROSS);
-        cp_async<16>(stage.right.value[k] + thread % ACROSS * 4, x + (field[0].offset + taps[k].offset),
+        cp_async<16>(stage.right.value[k] + thread % ACROSS * 4, x + wrapping_sum(field[0].offset, taps[k].offset),
                      field[0].has(taps[k]));
       }
     } else {
 #pragma unroll
       for (int i = 0; i < TILE_K * TILE_M / THREADS; i++) {
         const int k = thread / TILE_M + i * (THREADS / TILE_M);
-        cp_async<4>(stage.right.value[k] + thread % TILE_M, x + (field[0].offset + taps[k].offset),
+        cp_async<4>(stage.right.value[k] + thread % TILE_M, x + wrapping_sum(field[0].offset, taps[k].offset),
                     field[0].has(taps[k]));
       }
     }

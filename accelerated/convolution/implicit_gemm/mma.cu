@@ -26,21 +26,6 @@ __device__ __forceinline__ const ELEMENT* at_offset(const ELEMENT* pointer, long
   return reinterpret_cast<const ELEMENT*>(reinterpret_cast<const unsigned char*>(pointer) + bytes);
 }
 
-// Where a tile of x comes from. Packs: eight threads copy the row of a pixel. Values: neighbouring threads take
-// neighbouring pixels, because those lie side by side, and the values pass through registers.
-struct Field {
-  int offset, at[3];
-};
-__device__ __forceinline__ Field find_field(const Convolution& c, unsigned index) {
-  const Pixel pixel = find_pixel(c, index);
-  return {static_cast<int>(pixel.offset), {pixel.at[0], pixel.at[1], pixel.at[2]}};
-}
-__device__ __forceinline__ bool inside(const Convolution& c, const Field& field, const KOffset& term) {
-  return static_cast<unsigned>(field.at[0] + term.at[0]) < static_cast<unsigned>(c.input[0]) &&
-         static_cast<unsigned>(field.at[1] + term.at[1]) < static_cast<unsigned>(c.input[1]) &&
-         static_cast<unsigned>(field.at[2] + term.at[2]) < static_cast<unsigned>(c.input[2]);
-}
-
 // How a pack may be read.
 enum Reading { ELEMENTS, THROUGH_REGISTERS, ASYNCHRONOUS };
 
@@ -61,8 +46,9 @@ __device__ __forceinline__ void copy_pack(unsigned char* to, const ELEMENT* base
   *reinterpret_cast<Pack<ELEMENT, PACK>*>(to) = pack;
 }
 
-// WITH_PACKS: the terms of a pack lie side by side in x. STAGES: of the ring. OVERLAPPED: the product of a k_block may
-// run into the next.
+// WITH_PACKS: the terms of a pack lie side by side in x, and eight threads copy the row of a pixel. Else neighbouring
+// threads take neighbouring pixels, because those lie side by side, and the values pass through registers. STAGES: of
+// the ring. OVERLAPPED: the product of a k_block may run into the next.
 template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Multiplication {
   static constexpr int STAGE_BYTES = (TILE_M + TILE_N) * ROW_BYTES;
   static constexpr int AHEAD = STAGES - (OVERLAPPED ? 2 : 1);  // k_blocks that copies run ahead
@@ -77,7 +63,7 @@ template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Multi
   int first_n, first_m;
   Reading x_reading, w_reading;
   unsigned filters_exist;  // bit i: this thread's row i of a tile
-  Field field[WITH_PACKS ? X_ROWS : 1];
+  Pixel field[WITH_PACKS ? X_ROWS : 1];
   KOffset term;  // of this thread's pack in the next k_block
   unsigned lane, positions_exist;
   ELEMENT values[VALUES];
@@ -112,7 +98,7 @@ template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Multi
     unsigned char* to = swizzled(x_stage(k_block), threadIdx.x / PACKS, pack);
 #pragma unroll
     for (int i = 0; i < X_ROWS; i++)
-      copy_pack(to + i * (ROWS_AT_ONCE * ROW_BYTES), x, field[i].offset + term.offset,
+      copy_pack(to + i * (ROWS_AT_ONCE * ROW_BYTES), x, wrapping_sum(field[i].offset, term.offset),
                 positions_exist >> i & 1 ? PACK : 0, x_reading);
     // Most often the next k_block is at the same tap, some channels further.
     lane += TILE_K;
@@ -129,7 +115,8 @@ template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Multi
 #pragma unroll
     for (int i = 0; i < VALUES; i++) {
       const KOffset term = current[(i / PACK * 2 + threadIdx.x / TILE_M) * PACK + i % PACK];
-      values[i] = inside(c, field[0], term) ? round_to_tf32(x[field[0].offset + term.offset]) : store<ELEMENT>(0.0f);
+      values[i] = inside(c, field[0], term) ? round_to_tf32(x[wrapping_sum(field[0].offset, term.offset)])
+                                            : store<ELEMENT>(0.0f);
     }
   }
   __device__ __forceinline__ void write_image(int k_block) {
@@ -153,10 +140,10 @@ template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Multi
       filters_exist |= static_cast<unsigned>(first_n + threadIdx.x / PACKS + i * ROWS_AT_ONCE < c.n) << i;
     if constexpr (WITH_PACKS) {
 #pragma unroll
-      for (int i = 0; i < X_ROWS; i++) field[i] = find_field(c, first_m + threadIdx.x / PACKS + i * ROWS_AT_ONCE);
+      for (int i = 0; i < X_ROWS; i++) field[i] = find_pixel(c, first_m + threadIdx.x / PACKS + i * ROWS_AT_ONCE);
       find_pack(threadIdx.x % PACKS * PACK);
     } else {
-      field[0] = find_field(c, first_m + threadIdx.x % TILE_M);
+      field[0] = find_pixel(c, first_m + threadIdx.x % TILE_M);
       prepare_offsets(0);
       __syncthreads();
     }
@@ -238,8 +225,8 @@ __device__ __forceinline__ void finish_tile(const Arguments& a, float* tile, con
       const unsigned channel = group * c.y_n + filter;
       const long long start = y_channel_offset(c, channel);
       const int count = c.m - pixel < WIDTH ? c.m - pixel : WIDTH;
-      const long long first = y_offset(c, pixel), last = count == WIDTH ? y_offset(c, pixel + WIDTH - 1) : -1;
-      if (last == first + WIDTH - 1 && c.y_pixel[3] == 1) {
+      const long long first = y_offset(c, pixel);
+      if (count == WIDTH && side_by_side(c, first, y_offset(c, pixel + WIDTH - 1), WIDTH)) {
         finish<WIDTH, float>(a.epilogue, a.bias, prior, y, start + first, 1, WIDTH, channel, 0, values);
       } else {
 #pragma unroll

@@ -154,7 +154,7 @@ __device__ __forceinline__ void multiply(const Arguments& a,
       for (int i = 0; i < X_PACKS; i++) {
         Elements<E, PACK> pack{};
         if (inside(c, pixel[i], term))
-          pack = *reinterpret_cast<const Elements<E, PACK>*>(x + (pixel[i].offset + term.offset));
+          pack = *reinterpret_cast<const Elements<E, PACK>*>(x + wrapping_sum(pixel[i].offset, term.offset));
 #pragma unroll
         for (int j = 0; j < PACK; j++) x_held[i * PACK + j] = Math::operand(pack.item[j]);
       }
@@ -164,7 +164,7 @@ __device__ __forceinline__ void multiply(const Arguments& a,
         const int k = thread / ACROSS + i * DOWN;
         Elements<E, PACK> pack{};
         if (k < TILE_K && inside(c, pixel[0], current[k]))
-          pack = *reinterpret_cast<const Elements<E, PACK>*>(x + (pixel[0].offset + current[k].offset));
+          pack = *reinterpret_cast<const Elements<E, PACK>*>(x + wrapping_sum(pixel[0].offset, current[k].offset));
 #pragma unroll
         for (int j = 0; j < PACK; j++) x_held[i * PACK + j] = Math::operand(pack.item[j]);
       }
@@ -172,8 +172,9 @@ __device__ __forceinline__ void multiply(const Arguments& a,
 #pragma unroll
       for (int i = 0; i < X_VALUES; i++) {
         const KOffset term = current[thread / X_LANES + i * X_ROWS];
-        x_held[i] =
-            inside(c, pixel[0], term) ? Math::operand(read_element(x + (pixel[0].offset + term.offset))) : Operand(0);
+        x_held[i] = inside(c, pixel[0], term)
+                        ? Math::operand(read_element(x + wrapping_sum(pixel[0].offset, term.offset)))
+                        : Operand(0);
       }
     }
     const bool w_exists = tile * TILE_K + w_column < c.k;
@@ -299,8 +300,7 @@ __device__ __forceinline__ void multiply(const Arguments& a,
       if (count > 4) count = 4;
 #pragma unroll
       for (int j = 0; j < 4; j++) offset[j] = j < count ? group * c.y_group + y_offset(c, first + j) : 0;
-      const bool neighbours =
-          count == 4 && offset[3] == offset[0] + 3 && offset[2] == offset[0] + 2;  // and so does the second
+      const bool neighbours = count == 4 && side_by_side(c, offset[0], offset[3], 4);
 #pragma unroll
       for (int g = 0; g < ROW_GROUPS; g++) {
         const int filter = first_n + g * (TILE_N / ROW_GROUPS) + row;
@@ -399,13 +399,13 @@ extern "C" __global__ void convolution_implicit_gemm_im2col_buffer(const MatrixA
   const unsigned position_index = a.groups.divide(a.packs.divide(blockIdx.x * blockDim.x + threadIdx.x, pack), group);
   if (position_index >= c.m) return;
   const Pixel pixel = find_pixel(c, position_index);
-  const ELEMENT* x = a.x + group * c.x_group + pixel.offset;
+  const ELEMENT* x = a.x + group * c.x_group;
   ELEMENT* row = a.matrix + (static_cast<long long>(position_index) * a.groups.divisor + group) * a.row;
   Pack<ELEMENT, PACK> values;
 #pragma unroll
   for (int i = 0; i < PACK; i++) {
     const KOffset term = find_k(c, pack * PACK + i);
-    values.item[i] = inside(c, pixel, term) ? x[term.offset] : store<ELEMENT>(COMPUTE(0));
+    values.item[i] = inside(c, pixel, term) ? x[wrapping_sum(pixel.offset, term.offset)] : store<ELEMENT>(COMPUTE(0));
   }
   if (a.packed && reinterpret_cast<uintptr_t>(row) % 16 == 0) {
     reinterpret_cast<Pack<ELEMENT, PACK>*>(row)[pack] = values;

@@ -544,8 +544,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     }
     const int left = c.m - first;
     // Positions that lie side by side in y.
-    const bool run =
-        !across_filters && c.y_pixel[3] == 1 && left >= 16 && y_offset(c, first + 15) == y_offset(c, first) + 15;
+    const bool run = !across_filters && left >= 16 && side_by_side(c, y_offset(c, first), y_offset(c, first + 15), 16);
 #pragma unroll
     for (int swath = 0; swath < TILE_N / SWATH; swath++) {
       const int first_n = tile.filter + swath * SWATH;

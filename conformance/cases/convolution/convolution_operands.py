@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from dualdnn.api.operations import Operation, TensorSpec
-from dualdnn.api.operations.specs import NCHW, NCHW_VECT_C, NHWC
+from dualdnn.api.operations.specs import NCHW, NCHW_VECT_C, NHWC, packed_strides
 from dualdnn.conformance.cases.every_operation import element_bytes
 from dualdnn.conformance.marks import shows
 
@@ -235,3 +235,36 @@ def test_groups_that_end_within_a_vector(run, configuration):
         for groups, filters_ in ((4, 8), (2, 12)):
             run(convolution((2, 4 * groups, 3, 4), (filters_, 4, 3, 3), configuration=configuration, formats=NCHW_VECT_C,
                             groups=groups, algo=algo, beta=0.5))  # fmt: skip
+
+
+def permuted(operation: Any, name: str, order: tuple[int, ...]) -> Any:
+    """Return the operation with an operand whose dimensions lie in this order, the last one innermost, without gaps."""
+    spec = operation.tensor(name)
+    return replace(operation, **{name: replace(spec, strides=packed_strides(spec.dims, order))})
+
+
+# Of a pack of results the first and the last lie as far apart as in order, and those between them are permuted.
+PERMUTED = {
+    "planes": ((1, 64, 2, 2, 2), (0, 1, 3, 2, 4)),
+    "images": ((2, 64, 2, 2), (1, 2, 0, 3)),
+    "rows of images": ((2, 64, 2, 4), (1, 2, 0, 3)),
+}
+
+
+@shows(f"{F}/c24", f"{F}/c25", f"{F}/c26")
+@pytest.mark.parametrize("formats", [NCHW, (NHWC, NCHW, NCHW)], ids=("planes", "pixels"))
+@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
+@pytest.mark.parametrize("layout", PERMUTED)
+def test_results_that_lie_permuted_between_the_first_and_the_last(run, layout, configuration, formats):
+    """By tensor cores and without them."""
+    (x, order), ones = PERMUTED[layout], (1,) * (len(PERMUTED[layout][0]) - 2)
+    for math_type in (DEFAULT, FMA):
+        plain = convolution(
+            x,
+            (64, 64, *ones),
+            padding=(0,) * len(ones),
+            configuration=configuration,
+            formats=formats,
+            math_type=math_type,
+        )
+        run(permuted(plain, "y", order))
