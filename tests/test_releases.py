@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from dualdnn.api import cudnn, releases
 from dualdnn.api.status import CudnnError
+from dualdnn.api.support.convolution import Problem, facts
+from dualdnn.conformance.cases.convolution.convolution import PRECOMP, convolution
 from dualdnn.conformance.differences import DIFFERENCES
 from dualdnn.conformance.recorded.judging import AGREES, examine
 from dualdnn.conformance.recorded.replay import Replayer
@@ -76,6 +80,18 @@ def test_what_no_release_serves_stays_refused():
     release = cudnn.cudnnCreate(backend="reference", as_release="9.19")
     with pytest.raises(CudnnError, match="cudnnTransformTensor/c11"):
         transform(release, cudnn.CUDNN_DATA_INT32)
+
+
+def test_no_release_serves_positions_that_32_bits_do_not_count():
+    """Of an algorithm and types that releases serve beyond the tables."""
+    plain = convolution((1, 1, 1, 4), (1, 1, 1, 1), algo=PRECOMP, padding=(0, 0))
+    wide = replace(plain.convolution, padding=(0, 2**30), stride=(1, 2**30))
+    problems = [Problem(c, plain.x, plain.w, plain.y) for c in (plain.convolution, wide)]
+    covered = [
+        any(entry.covers("cudnnConvolutionForward/c58", facts(p, PRECOMP)) for entry in releases.table())
+        for p in problems
+    ]
+    assert covered == [True, False]
 
 
 @pytest.mark.parametrize("release", releases.RELEASES)

@@ -12,6 +12,7 @@ from ..enumerations import cudnnBackendAttributeName_t as Name
 from ..enumerations import cudnnBackendDescriptorType_t as Kind
 from ..handle import Handle
 from ..operations.graph import GraphTensor, Node
+from ..operations.graph_nodes import ConvolutionNode
 from ..operations.specs import SCALAR_BYTES
 from ..status import BAD_PARAM, NOT_SUPPORTED, CudnnError, expect
 from .drawing import mermaid
@@ -20,6 +21,7 @@ from .life_cycle import Given, finalizes_with_results
 
 SECTION = "CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR"
 SCALARS = 2**31  # of one tensor: what 32 bits count (docs/errata.md, D125)
+POSITIONS = 2**31  # positions of a padded image, strides and dilations stay below this (docs/errata.md, D670)
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,9 @@ def operation_graph(given: Given) -> tuple[Graph, Mapping[Name, tuple[Any, ...]]
     nodes = ordered([element.record for element in given.all("OPS")])
     for tensor in {tensor for node in nodes for tensor in (*node.inputs, *node.outputs)}:
         _storable(tensor, any(tensor in node.outputs for node in nodes))
+    for node in nodes:
+        if isinstance(node, ConvolutionNode):
+            _countable(node)
     refusals = [engine.refuses(nodes) for engine in ENGINES]
     if all(refusals):
         named = enumerate(zip(ENGINES, refusals, strict=True))
@@ -98,3 +103,12 @@ def _storable(tensor: GraphTensor, written: bool) -> None:
     expect(
         apart, NOT_SUPPORTED, clause, f"tensor {tensor.uid} is written, and has several elements in one place: {tensor}"
     )
+
+
+def _countable(node: ConvolutionNode) -> None:
+    """Every engine counts the positions of an image with its padding in 32 bits. Raises NOT_SUPPORTED (c16) for more."""
+    c, image = node.convolution, node.bound[0].scalar_dims[-node.convolution.rank :]
+    padded = tuple(map(sum, zip(image, c.pre_padding, c.post_padding, strict=True)))
+    furthest = max(*padded, *c.stride, *c.dilation)
+    text = f"image {padded} with its padding, stride {c.stride}, dilation {c.dilation}: fewer than {POSITIONS} are supported"
+    expect(furthest < POSITIONS, NOT_SUPPORTED, f"{SECTION}/c16", text)

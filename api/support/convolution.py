@@ -42,6 +42,8 @@ FFT_TILING = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING
 WINOGRAD = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD
 WINOGRAD_NONFUSED = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED
 
+POSITIONS = 2**31  # positions of a padded input along a dimension stay below this (docs/errata.md, D670)
+
 # Algorithms that have a CUDNN_TENSOR_OP_MATH variant beside the default one (docs/errata.md, D241).
 TENSOR_OP_ALGORITHMS = (IMPLICIT_PRECOMP_GEMM, WINOGRAD_NONFUSED)
 
@@ -102,7 +104,10 @@ class Problem:
 
 
 def facts(problem: Problem, algorithm: IntEnum) -> dict[str, Any]:
-    """Return what decides whether a release takes a problem that no table has (served.json)."""
+    """Return what decides whether a release takes a problem that no table has (served.json): nothing takes one that 32
+    bits do not count."""
+    if beyond_positions(problem.convolution, problem.x, "x"):
+        return {}
     configuration = problem.configuration
     return {
         "algorithm": algorithm.name,
@@ -266,8 +271,19 @@ def fused_unsupported(problem: Problem, fused: ConvolutionBiasActivationForward)
     return None
 
 
+def beyond_positions(convolution: ConvolutionSpec, x: TensorSpec, name: str) -> str | None:
+    """Say why 32 bits do not count the positions of the padded input; None where they do. name: of the argument that
+    describes x."""
+    padded = tuple(extent + 2 * padding for extent, padding in zip(x.dims[2:], convolution.padding, strict=True))
+    if max(padded) < POSITIONS:
+        return None
+    return f"{name} with padding {convolution.padding} has {padded} positions, supported are fewer than {POSITIONS}"
+
+
 def violation(problem: Problem, algorithm: IntEnum, all_rows: Sequence[Row], names: tuple[str, str, str]) -> str | None:
     """Why no row has this problem for this algorithm; None where one does. names: of the arguments that describe x, w and y."""
+    if reason := beyond_positions(problem.convolution, problem.x, names[0]):
+        return reason
     spatial, filter_format, w_name = problem.convolution.rank, problem.w.format, names[1]
     rows = [
         r for r in all_rows if (r.spatial, r.filter_format) == (spatial, filter_format) and algorithm in r.algorithms

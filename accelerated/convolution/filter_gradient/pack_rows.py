@@ -13,6 +13,7 @@ from ...primitives.tma import ALIGNMENT
 
 SOURCE = "convolution/filter_gradient/pack_rows.cu"
 WIDTHS = (4, 8)  # channels of a column in the rows
+MOST_PADDED = 4  # columns of a row for each column of x and tap: further ones are zeros
 
 
 class PackedRows(NamedTuple):
@@ -33,7 +34,8 @@ class PackedRows(NamedTuple):
     @classmethod
     def of(cls, operation: ConvolutionBackwardFilter, most: int) -> PackedRows | None:
         """Return the rows of x where the taps of a row are at most ``most`` channels and windows begin where TMA
-        reads; None where there are no such rows, or channels are enough to be read one tap at a time."""
+        reads; None where there are no such rows, where most of them were zeros, or where channels are enough to be
+        read one tap at a time."""
         o, c = operation, operation.convolution
         taps, step, nbytes = o.dw.dims[3], c.stride[1], o.x.scalar_bytes
         if c.group_count > 1 or c.dilation[1] > 1:
@@ -52,6 +54,8 @@ class PackedRows(NamedTuple):
         images, _, height, width = (*o.x.dims[:3], o.dy.dims[3])
         columns = (width - 1) * step + taps
         columns += -columns % (ALIGNMENT // nbytes // WIDTHS[0])
+        if columns > MOST_PADDED * (o.x.dims[3] + taps):
+            return None
         pixel, rows, padding = channels * together, -(-height // together), -(-c.padding[0] // together)
         early = padding * together - c.padding[0]
         row = columns * pixel

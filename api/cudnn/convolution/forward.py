@@ -19,7 +19,7 @@ from ...operations import (
 from ...operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8x32
 from ...relations import data_type_among, scaling, writable_layout
 from ...status import BAD_PARAM, NOT_SUPPORTED, expect
-from ...support.convolution import IMPLICIT_PRECOMP_GEMM, Problem, facts, unsupported
+from ...support.convolution import IMPLICIT_PRECOMP_GEMM, Problem, beyond_positions, facts, unsupported
 from .descriptors import output_dims
 
 _F = "cudnnConvolutionForward"
@@ -180,8 +180,9 @@ def cudnnIm2Col(handle, srcDesc, srcData, filterDesc, convDesc, colBuffer):
     srcDesc: FLOAT, DOUBLE, HALF, BFLOAT16, any strides, 4 dimensions. filterDesc: a floating type and the filter's height and
     width; its channels are not read, the matrix has those of srcDesc (c02, c03).
     colBuffer: images * output positions rows of channels * filter positions elements, no gaps.
-    Errors: NOT_SUPPORTED for other data types (c08), more than one group (c09), other ranks; BAD_PARAM for NULL (c07)
-    and sizes of which no output follows (cudnnGetConvolutionNdForwardOutputDim). Source: 5.2.31; docs/errata.md, D252.
+    Errors: NOT_SUPPORTED for other data types (c08), more than one group (c09), other ranks, a padded input of 2**31
+    positions (c04); BAD_PARAM for NULL (c07) and sizes of which no output follows
+    (cudnnGetConvolutionNdForwardOutputDim). Source: 5.2.31; docs/errata.md, D252, D670.
     """
     data_type_among(f"{_I}/c08", IM2COL_TYPES, srcDesc=srcDesc, filterDesc=filterDesc)
     expect(
@@ -193,6 +194,8 @@ def cudnnIm2Col(handle, srcDesc, srcData, filterDesc, convDesc, colBuffer):
     dims = output_dims(convDesc, srcDesc, filterDesc, channels=None, names=("srcDesc", "filterDesc"))
     expect(srcDesc.rank == 4, NOT_SUPPORTED, f"{_I}/c05",
            f"srcDesc has {srcDesc.rank} dimensions {srcDesc.dims}, 4 are supported")  # fmt: skip
+    reason = beyond_positions(convDesc, srcDesc, "srcDesc")
+    expect(reason is None, NOT_SUPPORTED, f"{_I}/c04", str(reason))
     matrix = (dims[0] * prod(dims[2:]), srcDesc.dims[1] * prod(filterDesc.dims[2:]))
     return Im2Col(convDesc, filterDesc, srcDesc, TensorSpec(srcDesc.data_type, matrix, (matrix[1], 1)))
 

@@ -17,7 +17,7 @@ from dualdnn.api.enumerations import (
     cudnnBackendLayoutType_t,
     cudnnBackendNumericalNote_t,
 )
-from dualdnn.api.operations.graph import ConvolutionForwardNode, KnobChoice
+from dualdnn.api.operations.graph import ConvolutionBackwardDataNode, ConvolutionForwardNode, KnobChoice
 from dualdnn.api.operations.specs import BFLOAT16, FLOAT, INT8, INT32
 from dualdnn.api.status import BAD_PARAM, NOT_INITIALIZED, NOT_SUPPORTED, CudnnError
 from dualdnn.conformance.calls.graph import Builder, attributes, configured, kind_of, planned
@@ -220,7 +220,9 @@ def test_operations_that_make_no_graph(cudnn, handle, builder, refuses, which):
     ((pointwise(RELU, X, replace(Y, strides=(12, 4, 2))),), "c16"),
     ((pointwise(RELU, tensor(1, (2, 2**20, 2**11)), tensor(2, (2, 2**20, 2**11))),), "c16"),
     ((pointwise(RELU, replace(X, strides=(2**31, 4, 1)), Y),), "c16"),
-], ids=["virtual integers", "vectors", "integer convolution", "arithmetic of integers", "arithmetic of bfloat16", "elements in one place", "too many", "too far apart"])  # fmt: skip
+    ((ConvolutionForwardNode(convolution((2**31 - 4,), (0,), stride=(2**31 - 1,)), 1.0, 0.0, X, tensor(3, (3, 3, 1)), tensor(4, (2, 3, 2))),), "c16"),
+    ((ConvolutionBackwardDataNode(convolution((0,), (0,), stride=(2**32,)), 1.0, 0.0, tensor(3, (3, 3, 1)), tensor(4, (2, 3, 1)), X),), "c16"),
+], ids=["virtual integers", "vectors", "integer convolution", "arithmetic of integers", "arithmetic of bfloat16", "elements in one place", "too many", "too far apart", "too much padding", "too large a stride"])  # fmt: skip
 def test_what_no_engine_executes(cudnn, handle, builder, refuses, nodes, clause):
     refuses_graph(cudnn, builder, refuses, handle, nodes, NOT_SUPPORTED, clause)
 
