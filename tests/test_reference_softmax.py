@@ -15,7 +15,7 @@ from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward, TensorSpec
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, NCHW, NHWC
 from dualdnn.reference import evaluate, run
 from dualdnn.reference.engine import magnitude_of
-from dualdnn.reference.judge import bounds
+from dualdnn.reference.judge import bounds, judge
 
 DIMS = (2, 3, 2, 4)
 Index = tuple[int, ...]
@@ -151,6 +151,19 @@ def test_fast_is_undetermined_exactly_where_exp_leaves_the_compute_type():
         exact = evaluate(operation, memory(x=values))["y"]
         assert np.isfinite(exact.value).all()
         assert np.isfinite(magnitude_of(exact)).all() == determined
+
+
+@pytest.mark.parametrize("alpha", [2.0, 1000.0])
+@pytest.mark.parametrize("x, allowed", [(-88.0, True), (-80.0, False)], ids=("no normal number", "a normal number"))
+def test_only_exponentials_that_are_no_normal_numbers_may_be_zero(x, allowed, alpha):
+    """Also before alpha multiplies them: exp(-88) is 6e-39, which 2^-126 is above."""
+    spec = TensorSpec.packed(FLOAT, (1, 2, 1, 1))
+    operation = SoftmaxForward(
+        Algorithm.CUDNN_SOFTMAX_ACCURATE, Mode.CUDNN_SOFTMAX_MODE_CHANNEL, alpha, 0.0, spec, spec
+    )
+    before = memory(x=np.array([0.0, x], np.float32), y=np.zeros(2, np.float32))
+    after = {**before, **memory(y=np.array([alpha, 0.0], np.float32))}
+    assert judge(operation, before, after).agrees == allowed
 
 
 @pytest.mark.parametrize(

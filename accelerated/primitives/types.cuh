@@ -152,7 +152,8 @@ template <class T, int N> __device__ __forceinline__ void keep_bits(unsigned bit
 // 2 to the power x, within 2 ulp; smaller than the least normal number: 0.
 __device__ __forceinline__ float power_of_two(float x) {
 #ifdef EMULATED_CUDA
-  return exp2f(x);
+  const float power = exp2f(x);
+  return power < 0x1p-126f ? 0.0f : power;
 #else
   float result;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));

@@ -451,6 +451,17 @@ def test_subtracting_the_maximum_avoids_overflow(trial, algorithm, mode, offset)
     assert np.isfinite(stored(operation.y, trial(operation, before=before).after["y"])).all()
 
 
+@shows("cudnnSoftmaxForward/c01", "cudnnSoftmaxAlgorithm_t/c02")
+@pytest.mark.parametrize("alpha", [2.0, 2.0**20])
+@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+def test_exponentials_around_the_smallest_normal_number(trial, mode, alpha):
+    """Below 2^-126 they may count as 0 before alpha multiplies them."""
+    operation = forward(ACCURATE, mode, TensorSpec.packed(FLOAT, (2, 24, 1, 1)), alpha=alpha)
+    x = np.linspace(-90.0, -70.0, 48).reshape(2, 24)
+    x[:, 0] = 0.0
+    trial(operation, before=holding(operation, x))
+
+
 @shows("cudnnSoftmaxForward/c01")
 @pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
 def test_fast_overflows(trial, mode):
