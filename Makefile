@@ -31,9 +31,11 @@ TIER ?= standard
 conformance: $(BIN)/.ready ## judge both backends, write conformance-report-standard/report.html; TIER=full: by every case
 	$(BIN)/dualdnn conformance --jobs $(JOBS) $(addprefix --subject ,$(SUBJECTS)) --solvers all --tier $(TIER)
 
-abi-conformance: $(BIN)/.ready ## the C library, judged by the suite as any library is
+abi-conformance: export DUALDNN_MEMO = check
+abi-conformance: $(BIN)/.ready ## the C library, judged by the suite as any library is; its memo is held to what Python says
 	$(BIN)/dualdnn abi --out build/abi
 	$(BIN)/dualdnn conformance --jobs $(JOBS) --subject library:build/abi/libcudnn.so.8 --out abi-conformance-report
+	DUALDNN_BACKEND=accelerated DUALDNN_DEVICE=emulated DUALDNN_EMULATION_FOREIGN=1 $(BIN)/dualdnn conformance --jobs $(JOBS) --subject library:build/abi/libcudnn.so.8 --out abi-conformance-report/emulated
 
 clients: $(BIN)/.ready ## CuPy's cuDNN module, unmodified, on the C library
 	$(BIN)/python examples/clients/run_cupy.py
