@@ -114,6 +114,29 @@ def test_the_python_helpers_take_what_the_calls_take(monkeypatch):
                 assert len(parameters) == len(functions()[name].arguments), name
 
 
+def test_the_gradient_of_lrn_is_that_of_cudnn_whatever_y_holds(monkeypatch):
+    """MIOpen computes with y, cuDNN with x alone: the helper gives it the y of its own forward call."""
+    monkeypatch.syspath_prepend(ROOT / "conformance/port")
+    import dualdnn_port_miopen as helpers
+    from dualdnn.api import miopen
+
+    handle, d, descriptor = (
+        miopen.miopenCreate(),
+        miopen.miopenCreateTensorDescriptor(),
+        miopen.miopenCreateLRNDescriptor(),
+    )
+    miopen.miopenSet4dTensorDescriptor(d, miopen.miopenFloat, 1, 3, 2, 2)
+    miopen.miopenSetLRNDescriptor(descriptor, miopen.miopenLRNCrossChannel, 3, 0.5, 0.75, 2.0)
+    x, dy = (handle.to_device(np.arange(12, dtype=np.float32) * scale) for scale in (1.0, -0.5))
+    results = []
+    for y in (np.zeros(12, np.float32), np.full(12, 9, np.float32)):
+        dx = handle.allocate(48)
+        operands = (d, handle.to_device(y), d, dy, d, x, 0.0, d, dx)
+        helpers.dualdnnPortLRNCrossChannelBackward(handle, descriptor, 0, 1.0, *operands)
+        results.append(dx.to_host(np.float32, -1))
+    np.testing.assert_array_equal(*results)
+
+
 # Calls
 
 

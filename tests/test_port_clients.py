@@ -155,7 +155,7 @@ WRONG = {
     "a workspace that another forward call filled": (
         "head",
         r"dualdnnPortPoolingBackward\((.*?), DT\)",
-        r"miopenPoolingForward(handle, pooling, &one, x, X, &zero, y, P, true, memory, 108)); CHECK(miopenPoolingBackward(\1, DT, memory)",
+        r"miopenPoolingForward(handle, pooling, &one, x, DX, &zero, y, P, true, memory, 108)); CHECK(miopenPoolingBackward(\1, DT, memory)",
     ),
     "operands swapped in the activation's gradient": (
         "activation", r"x, Y, x, DY, x, X, &one, x, DX", "x, Y, x, X, x, DY, &one, x, DX",

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from ..enumerations import cudnnLRNMode_t
+from . import kept
 from .calls import call, cudnn, unscaled
 from .enumerations import miopenLRNMode_t
 from .objects import LRNDescriptor
@@ -52,9 +55,9 @@ def miopenDestroyLRNDescriptor(lrnDesc):
     lrnDesc.destroy()
 
 
-@call("cudnnLRNCrossChannelForward")
+@call("cudnnLRNCrossChannelForward", "cudnnTransformTensor")
 def miopenLRNForward(handle, lrnDesc, alpha, xDesc, x, beta, yDesc, y, do_backward, workspace):
-    """y = LRN(x); with do_backward the workspace keeps what miopenLRNBackward needs.
+    """y = LRN(x); with do_backward the workspace keeps what miopenLRNBackward divides by (docs/errata.md, M011).
 
     Errors: NotImplemented unless alpha is 1 and beta 0, which the library does not read (c02); BadParm for do_backward
     without workspace (c03). Source: row 49.
@@ -70,20 +73,31 @@ def miopenLRNForward(handle, lrnDesc, alpha, xDesc, x, beta, yDesc, y, do_backwa
         key = "lrn", handle.address(workspace, "miopenLRNForward/c03", "workspace", yDesc.cudnn.spec.nbytes)
     cudnn("cudnnLRNCrossChannelForward")(handle.cudnn, lrnDesc.cudnn, DIM1, 1.0, xDesc.cudnn, x, 0.0, yDesc.cudnn, y)
     if do_backward:
-        handle.indexed[key] = contents(handle, (lrnDesc, xDesc, yDesc), x, "miopenLRNForward/c01")
+        divisors = kept.scales(kept.read(handle, xDesc.cudnn, x), lrnDesc.attributes)
+        kept.write(handle, divisors, kept.described(np.float32, divisors.shape), workspace)
+        handle.indexed[key] = contents((lrnDesc, xDesc, yDesc))
 
 
-@call("cudnnLRNCrossChannelBackward")
+@call("cudnnLRNCrossChannelBackward", "cudnnTransformTensor")
 def miopenLRNBackward(handle, lrnDesc, alpha, yDesc, y, dyDesc, dy, xDesc, x, beta, dxDesc, dx, workspace):
-    """dx = the gradient of LRN, with the workspace that miopenLRNForward filled for this x.
+    """dx = the gradient of LRN, from y, dy, x and the workspace that miopenLRNForward filled.
 
-    Errors: NotImplemented unless alpha is 1 and beta 0 (c02); BadParm without such a workspace (c03). Source: row 50.
+    Errors: NotImplemented unless alpha is 1 and beta 0 (c02); BadParm without a workspace that was filled for these
+    descriptors, or with a number in it that no forward call leaves there (c03). Source: row 50.
     """
     unscaled("miopenLRNBackward/c02", alpha, beta)
-    filled_by_forward(handle, "lrn", workspace, (lrnDesc, xDesc, yDesc), x, "miopenLRNBackward/c03")
+    filled_by_forward(handle, "lrn", workspace, (lrnDesc, xDesc, yDesc), "miopenLRNBackward/c03")
+    lrn, dims = lrnDesc.attributes, yDesc.cudnn.spec.dims
+    divisors = kept.read(handle, kept.described(np.float32, dims), workspace)
+    wrong = divisors[divisors < np.float32(lrn.lrnK)] if lrn.lrnAlpha >= 0 else divisors[:0]
+    expect(wrong.size == 0, BAD_PARM, "miopenLRNBackward/c03",
+           f"workspace holds {wrong[:1]}, less than lrnK {lrn.lrnK}: it was overwritten")  # fmt: skip
+    inputs = [kept.read(handle, d.cudnn, memory) for d, memory in ((yDesc, y), (dyDesc, dy), (xDesc, x))]
+    # The documented call checks the arguments; its gradient divides by what x gives, and not by what was kept.
     cudnn("cudnnLRNCrossChannelBackward")(
         handle.cudnn, lrnDesc.cudnn, DIM1, 1.0, yDesc.cudnn, y, dyDesc.cudnn, dy, xDesc.cudnn, x, 0.0, dxDesc.cudnn, dx
     )
+    kept.write(handle, kept.lrn_gradient(divisors, *inputs, lrn), dxDesc.cudnn, dx)
 
 
 @call("cudnnLRNCrossChannelForward")

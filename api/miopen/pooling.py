@@ -5,7 +5,10 @@ from __future__ import annotations
 from math import prod
 from typing import NamedTuple
 
+import numpy as np
+
 from ..enumerations import cudnnNanPropagation_t, cudnnPoolingMode_t
+from . import kept
 from .calls import call, cudnn, unscaled
 from .enumerations import miopenPoolingMode_t
 from .objects import PoolingDescriptor
@@ -75,43 +78,59 @@ def miopenPoolingGetWorkSpaceSize(yDesc):
     return prod(yDesc.cudnn.spec.dims)
 
 
-@call("cudnnPoolingForward")
+@call("cudnnPoolingForward", "cudnnTransformTensor")
 def miopenPoolingForward(handle, poolDesc, alpha, xDesc, x, beta, yDesc, y, do_backward, workSpace, workSpaceSize):
-    """y = pool(x); with do_backward the workspace keeps what miopenPoolingBackward needs.
+    """y = pool(x); with do_backward the workspace keeps the places of the maxima for miopenPoolingBackward.
 
-    Errors: NotImplemented unless alpha is 1 and beta 0 (c02); BadParm for do_backward with less workspace than
-    miopenPoolingGetWorkSpaceSize says (c03) or a window of maxima whose places one byte cannot tell (c04).
+    The place of a window's maximum is a byte, counted along the window's rows; averages keep nothing (docs/errata.md, M010).
+    Errors: NotImplemented unless alpha is 1 and beta 0 (c02); for maxima with do_backward BadParm for less workspace than
+    miopenPoolingGetWorkSpaceSize says (c03) or a window whose places one byte cannot tell (c04).
     Source: row 36.
     """
     unscaled("miopenPoolingForward/c02", alpha, beta)
-    if do_backward:
+    keeps = do_backward and poolDesc.attributes == MAX
+    if keeps:
         needed = prod(yDesc.cudnn.spec.dims)
         expect(workSpaceSize >= needed, BAD_PARM, "miopenPoolingForward/c03",
                f"workSpaceSize is {workSpaceSize}, {needed} bytes are needed")  # fmt: skip
         window = prod(poolDesc.cudnn.spec.window)
-        expect(poolDesc.attributes != MAX or window < MOST_INDICES, BAD_PARM, "miopenPoolingForward/c04",
+        expect(window < MOST_INDICES, BAD_PARM, "miopenPoolingForward/c04",
                f"a window of {window} elements: their places do not fit the bytes of the workspace")  # fmt: skip
         key = "pooling", handle.address(workSpace, "miopenPoolingForward/c03", "workSpace", needed)
     cudnn("cudnnPoolingForward")(handle.cudnn, poolDesc.cudnn, 1.0, xDesc.cudnn, x, 0.0, yDesc.cudnn, y)
-    if do_backward:
-        handle.indexed[key] = contents(handle, (poolDesc, xDesc, yDesc), x, "miopenPoolingForward/c01")
+    if keeps:
+        pooling, extents = poolDesc.cudnn.spec, yDesc.cudnn.spec.dims[2:]
+        found = kept.places(kept.read(handle, xDesc.cudnn, x), pooling, extents)
+        kept.write(handle, found.astype(np.uint8).view(np.int8), kept.described(np.int8, found.shape), workSpace)
+        handle.indexed[key] = contents((poolDesc, xDesc, yDesc))
 
 
-@call("cudnnPoolingBackward")
+@call("cudnnPoolingBackward", "cudnnTransformTensor")
 def miopenPoolingBackward(handle, poolDesc, alpha, yDesc, y, dyDesc, dy, xDesc, x, beta, dxDesc, dx, workspace):
-    """dx = the gradient of pooling, from the workspace that miopenPoolingForward filled for this x.
+    """dx = the gradient of pooling; that of maxima goes to the places in the workspace, whatever x and y hold by then.
 
-    Errors: NotImplemented unless alpha is 1 and beta 0 (c02); BadParm without such a workspace (c03). Source: row 38.
+    Errors: NotImplemented unless alpha is 1 and beta 0 (c02); for maxima BadParm without a workspace that
+    miopenPoolingForward filled for these descriptors, or with a byte in it that is no place (c03). Source: row 38.
     """
     unscaled("miopenPoolingBackward/c02", alpha, beta)
-    filled_by_forward(handle, "pooling", workspace, (poolDesc, xDesc, yDesc), x, "miopenPoolingBackward/c03")
+    pooling, keeps = poolDesc.cudnn.spec, poolDesc.attributes == MAX
+    if keeps:
+        filled_by_forward(handle, "pooling", workspace, (poolDesc, xDesc, yDesc), "miopenPoolingBackward/c03")
+        bytes_ = kept.described(np.int8, yDesc.cudnn.spec.dims)
+        found = kept.read(handle, bytes_, workspace, np.int8).view(np.uint8).astype(np.int64)
+        expect(found.max() < prod(pooling.window), BAD_PARM, "miopenPoolingBackward/c03",
+               f"workspace holds the place {found.max()}, a window of {prod(pooling.window)} has none: it was overwritten")  # fmt: skip
+        gradient = kept.read(handle, dyDesc.cudnn, dy)
+    # The documented call checks the arguments; maxima are then those that were kept.
     cudnn("cudnnPoolingBackward")(
         handle.cudnn, poolDesc.cudnn, 1.0, yDesc.cudnn, y, dyDesc.cudnn, dy, xDesc.cudnn, x, 0.0, dxDesc.cudnn, dx
     )
+    if keeps:
+        kept.write(handle, kept.pooled_gradient(found, gradient, pooling, dxDesc.cudnn.spec.dims[2:]), dxDesc.cudnn, dx)
 
 
-def filled_by_forward(handle, family, workspace, descriptors, x, clause):
-    """The workspace is the one that a forward call with do_backward filled for these descriptors and this x."""
+def filled_by_forward(handle, family, workspace, descriptors, clause):
+    """The workspace is one that a forward call with do_backward filled for these descriptors."""
     expect(workspace is not None, BAD_PARM, clause, "workspace is NULL: the forward call with do_backward fills it")
     before = handle.indexed.get((family, handle.address(workspace, clause, "workspace")))
     expect(
@@ -120,10 +139,9 @@ def filled_by_forward(handle, family, workspace, descriptors, x, clause):
         clause,
         "no forward call with do_backward has filled this workspace on this handle",
     )
-    now = contents(handle, descriptors, x, clause)
-    expect(before == now, BAD_PARM, clause, "the workspace was filled by a forward call on other data or descriptors")
+    expect(before == contents(descriptors), BAD_PARM, clause, "the workspace was filled for other descriptors")
 
 
-def contents(handle, descriptors, x, clause):
+def contents(descriptors):
     """What a workspace is filled for."""
-    return (*(descriptor.cudnn.spec for descriptor in descriptors), handle.address(x, clause, "x"))
+    return tuple(descriptor.cudnn.spec for descriptor in descriptors)

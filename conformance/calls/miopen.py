@@ -145,7 +145,7 @@ def _lrn_backward(handle: Any, o: LRNCrossChannelBackward, m: Memory) -> None:
     descriptor = lrn(o.lrn)
     result, workspace = handle.allocate(o.y.nbytes), handle.allocate(miopen.miopenLRNGetWorkSpaceSize(y))
     miopen.miopenLRNForward(handle, descriptor, 1.0, x, m["x"], 0.0, y, result, True, workspace)
-    operands = (y, m["y"], dy, m["dy"], x, m["x"], o.beta, dx, m["dx"], workspace)
+    operands = (y, result, dy, m["dy"], x, m["x"], o.beta, dx, m["dx"], workspace)
     miopen.miopenLRNBackward(handle, descriptor, o.alpha, *operands)
 
 

@@ -47,8 +47,8 @@ def decide(
     value = number or (lambda node: _points_at(node, constants))
     kinds = dict(zip(form.parameters, integers.parameter_kinds(form.cudnn, form.parameters), strict=True))
 
-    def names(parameter: str) -> list[str | None]:
-        return [_name(leaf, kinds[parameter], literal or _literal) for leaf in integers.values(place[parameter])]
+    def names(parameter: str) -> list[str]:
+        return [_name(leaf, kinds[parameter], literal or _literal) or "" for leaf in integers.values(place[parameter])]
 
     decision = Decision()
     place = dict(zip(form.parameters, given, strict=True))

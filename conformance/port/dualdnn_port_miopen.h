@@ -861,13 +861,14 @@ static inline miopenStatus_t dualdnnPortLRNCrossChannelBackward(
   size_t size = 0;
   miopenStatus_t status = miopenLRNGetWorkSpaceSize(yDesc, &size);
   (void)lrnMode;
+  (void)y; /* MIOpen computes with y, which must be the result for this x without alpha and beta */
   if (status == miopenStatusSuccess) status = dualdnnPortForwardMemory(yDesc, size, memory);
   if (status == miopenStatusSuccess)
     status = miopenLRNForward(handle, normDesc, &one, xDesc, x, &zero, yDesc, memory[0], true, memory[1]);
   if (status == miopenStatusSuccess) status = dualdnnPortBegin(beta, dxDesc, dx, &target);
   if (status == miopenStatusSuccess)
-    status =
-        miopenLRNBackward(handle, normDesc, &one, yDesc, y, dyDesc, dy, xDesc, x, &zero, dxDesc, target, memory[1]);
+    status = miopenLRNBackward(handle, normDesc, &one, yDesc, memory[0], dyDesc, dy, xDesc, x, &zero, dxDesc, target,
+                               memory[1]);
   status = dualdnnPortEnd(status, handle, alpha, beta, dxDesc, dx, target);
   dualdnnPortFreeForwardMemory(memory);
   return status;

@@ -464,7 +464,7 @@ def dualdnnPortLRNCrossChannelBackward(
     with _Temporary(handle, _bytes(yDesc)) as result, _Temporary(handle, size) as workspace:
         miopen.miopenLRNForward(handle, normDesc, 1.0, xDesc, x, 0.0, yDesc, result, True, workspace)
         _scaled(handle, alpha, beta, dxDesc, dx, lambda target: backward(
-            handle, normDesc, 1.0, yDesc, y, dyDesc, dy, xDesc, x, 0.0, dxDesc, target, workspace
+            handle, normDesc, 1.0, yDesc, result, dyDesc, dy, xDesc, x, 0.0, dxDesc, target, workspace
         ))  # fmt: skip
 
 

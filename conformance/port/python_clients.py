@@ -128,7 +128,7 @@ class _PythonFile:
     def numbers(self, attribute: Any, given: list[Any], kinds: list[str | None]) -> None:
         """Translate the numbers among arguments of enumeration types."""
         for argument, kind in zip(given, kinds, strict=False):
-            if kind not in self.table.types:
+            if kind is None or kind not in self.table.types:
                 continue
             for leaf in integers.values(argument):
                 value = integers.number(leaf)

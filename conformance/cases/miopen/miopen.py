@@ -267,9 +267,9 @@ def test_the_workspace_of_pooling(handle, denied):
         operands = (x, source, beta, target, b, True, space, size)
         miopen.miopenPoolingForward(handle, described, alpha, *operands)
 
-    def backward(alpha=1.0, beta=0.0, space=workspace):
-        operands = (y, b, y, b, x, a, beta, x, gradient, space)
-        miopen.miopenPoolingBackward(handle, descriptor, alpha, *operands)
+    def backward(alpha=1.0, beta=0.0, space=workspace, source=a, described=descriptor, target=gradient):
+        operands = (y, b, y, b, x, source, beta, x, target, space)
+        miopen.miopenPoolingBackward(handle, described, alpha, *operands)
 
     for alpha, beta in ONE_AND_ZERO:
         denied(NOT_IMPLEMENTED, "miopenPoolingForward/c02", forward, alpha, beta, unchanged=b)
@@ -283,12 +283,38 @@ def test_the_workspace_of_pooling(handle, denied):
     denied(BAD_PARM, "miopenPoolingBackward/c03", backward, unchanged=gradient)
     for wrong in (None, "no memory"):
         denied(BAD_PARM, "miopenPoolingBackward/c03", lambda wrong=wrong: backward(space=wrong), unchanged=gradient)
-    average = pooling(replace(POOLING, mode=cudnnPoolingMode_t.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING))
-    for wrong in ({"source": other}, {"described": average}):
-        forward(**wrong)
-        denied(BAD_PARM, "miopenPoolingBackward/c03", backward, unchanged=gradient)
+    forward(described=pooling(replace(POOLING, window=(2, 2))))
+    denied(BAD_PARM, "miopenPoolingBackward/c03", backward, unchanged=gradient)
     forward()
-    backward()
+    miopen.miopenSetTensor(handle, tensor((1, 1, 1, INDICES // 4)), workspace, 7.0)
+    denied(BAD_PARM, "miopenPoolingBackward/c03", backward, unchanged=gradient)
+    average = pooling(replace(POOLING, mode=cudnnPoolingMode_t.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING))
+    forward(described=average, space=None, size=0)  # averages keep nothing
+    backward(described=average, space=None)
+    expected = handle.allocate(X.nbytes)
+    forward(source=other)
+    backward(source=other, target=expected)
+    backward()  # x is another by now: the places are those of the x that was pooled
+    np.testing.assert_array_equal(gradient.to_host(np.uint8, -1), expected.to_host(np.uint8, -1))
+
+
+@shows("miopenPoolingForward/c01", "miopenPoolingBackward/c01")
+def test_the_places_of_maxima(handle):
+    """Each is a byte, counted along the rows of the window: the first of equals, 0 where there is none, in padding or not."""
+    nan, low = float("nan"), float("-inf")
+    values = np.array([[4, 4, nan, nan], [1, 4, nan, 5], [nan, nan, low, low], [nan, nan, low, low]], np.float32)
+    x, y, d = (
+        tensor((1, 1, 4, 4)),
+        tensor((1, 1, 3, 3)),
+        pooling(PoolingSpec(POOLING.mode, NAN, (2, 2), (1, 1), (2, 2))),
+    )
+    a, b, workspace, gradient = handle.to_device(values), handle.allocate(36), handle.allocate(9), handle.allocate(64)
+    miopen.miopenPoolingForward(handle, d, 1.0, x, a, 0.0, y, b, True, workspace, 9)
+    assert workspace.to_host(np.uint8, -1).tolist() == [3, 2, 0, 1, 0, 0, 0, 0, 0]
+    dy = handle.to_device(np.arange(1, 10, dtype=np.float32))
+    miopen.miopenPoolingBackward(handle, d, 1.0, y, b, y, dy, x, a, 0.0, x, gradient, workspace)
+    wanted = [[1, 2, 0, 0], [4, 5, 0, 6], [0, 0, 0, 0], [0, 8, 0, 9]]
+    np.testing.assert_array_equal(gradient.to_host(np.float32, (4, 4)), wanted)
 
 
 @shows("miopenActivationForward/c01", "miopenActivationBackward/c01", "miopenSetActivationDescriptor/c01",

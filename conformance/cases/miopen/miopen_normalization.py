@@ -62,7 +62,7 @@ def test_lrn_that_is_refused(subject, denied):
 @shows("miopenLRNForward/c02", "miopenLRNForward/c03", "miopenLRNBackward/c02", "miopenLRNBackward/c03")
 def test_the_workspace_of_lrn(handle, denied):
     d, descriptor = tensor(DIMS), lrn(NORMALIZATION)
-    x, other, y = filled(handle, *DIMS), filled(handle, *DIMS), filled(handle, *DIMS)
+    x, y = filled(handle, *DIMS), filled(handle, *DIMS)
     dx, workspace = handle.allocate(X.nbytes), handle.allocate(X.nbytes)
 
     def forward(alpha=1.0, beta=0.0, source=x, space=workspace, described=descriptor):
@@ -79,11 +79,29 @@ def test_the_workspace_of_lrn(handle, denied):
     denied(BAD_PARM, "miopenLRNForward/c01", miopen.miopenLRNForward, handle, descriptor, 1.0, d, x, 0.0, d, y,
            np.ones(2), workspace, unchanged=y)  # fmt: skip
     denied(BAD_PARM, "miopenLRNBackward/c03", backward, unchanged=dx)
-    for wrong in ({"source": other}, {"described": lrn(replace(NORMALIZATION, n=3))}):
-        forward(**wrong)
-        denied(BAD_PARM, "miopenLRNBackward/c03", backward, unchanged=dx)
+    forward(described=lrn(replace(NORMALIZATION, n=3)))
+    denied(BAD_PARM, "miopenLRNBackward/c03", backward, unchanged=dx)
     forward()
-    backward()
+    miopen.miopenSetTensor(handle, d, workspace, 0.25)
+    denied(BAD_PARM, "miopenLRNBackward/c03", backward, unchanged=dx)
+
+
+@shows("miopenLRNForward/c01", "miopenLRNBackward/c01")
+def test_what_lrn_divides_by_is_kept(handle):
+    """K + alpha / n * the sum of squares; the gradient divides by it, whatever x holds since."""
+    d, descriptor, spec = tensor((1, 3, 1, 1)), lrn(replace(NORMALIZATION, n=3)), NORMALIZATION
+    values, dy = np.array([1.0, 2.0, 4.0]), np.array([0.5, -1.0, 2.0])
+    x, other, gradient = (handle.to_device(v.astype(np.float32)) for v in (values, -values, dy))
+    y, dx, workspace = handle.allocate(12), handle.allocate(12), handle.allocate(12)
+    miopen.miopenLRNForward(handle, descriptor, 1.0, d, x, 0.0, d, y, True, workspace)
+    scale = spec.k + spec.alpha / 3 * np.array([5.0, 21.0, 20.0])
+    np.testing.assert_allclose(workspace.to_host(np.float32, -1), scale, rtol=1e-6)
+    for source, sign in ((x, 1.0), (other, -1.0)):
+        miopen.miopenLRNBackward(handle, descriptor, 1.0, d, y, d, gradient, d, source, 0.0, d, dx, workspace)
+        terms = dy * values * scale**-spec.beta / scale
+        sums = np.array([terms[0] + terms[1], terms.sum(), terms[1] + terms[2]])
+        wanted = dy * scale**-spec.beta - sign * 2 * spec.alpha * spec.beta / 3 * values * sums
+        np.testing.assert_allclose(dx.to_host(np.float32, -1), wanted, rtol=2e-6, atol=1e-7)
 
 
 _BN = "miopenBatchNormalization"

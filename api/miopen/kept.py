@@ -1,0 +1,96 @@
+"""What a forward call keeps in a workspace for the backward call of pooling and LRN, and the gradients from it (docs/errata.md, M010, M011).
+
+Arrays are on the host: they come and go by cudnnTransformTensor, so that every backend and every stride serves.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from ..enumerations import cudnnDataType_t, cudnnTensorFormat_t
+from .calls import cudnn
+
+Array = NDArray[Any]
+LOWEST = np.finfo(np.float32).min  # the value of padding: no element that it equals is a maximum
+TYPES = {np.dtype(np.float32): cudnnDataType_t.CUDNN_DATA_FLOAT, np.dtype(np.int8): cudnnDataType_t.CUDNN_DATA_INT8}
+
+
+def described(dtype: Any, dims: tuple[int, ...]) -> Any:
+    """The descriptor of a packed tensor of four dimensions."""
+    made = cudnn("cudnnCreateTensorDescriptor")()
+    cudnn("cudnnSetTensor4dDescriptor")(made, cudnnTensorFormat_t.CUDNN_TENSOR_NCHW, TYPES[np.dtype(dtype)], *dims)
+    return made
+
+
+def read(handle: Any, descriptor: Any, memory: Any, dtype: Any = np.float32) -> Array:
+    """The elements of a tensor of this type, with its dimensions."""
+    dims = tuple(descriptor.spec.dims)
+    with handle.allocate(np.dtype(dtype).itemsize * prod(dims)) as copy:
+        cudnn("cudnnTransformTensor")(handle.cudnn, 1.0, descriptor, memory, 0.0, described(dtype, dims), copy)
+        elements: Array = copy.to_host(dtype, dims)
+    return elements
+
+
+def write(handle: Any, elements: Array, descriptor: Any, memory: Any) -> None:
+    """Store the elements in a tensor of their type."""
+    packed = np.ascontiguousarray(elements)
+    with handle.to_device(packed) as copy:
+        cudnn("cudnnTransformTensor")(
+            handle.cudnn, 1.0, described(packed.dtype, packed.shape), copy, 0.0, descriptor, memory
+        )
+        handle.synchronize()
+
+
+def places(x: Array, pooling: Any, extents: tuple[int, ...]) -> Array:
+    """The place of the maximum in each window, counted along its rows: the first of equals; NaN and padding are none, and where no
+    element is larger than the lowest number the place is 0. extents: rows and columns of the result."""
+    reach = [(n - 1) * stride + size for n, stride, size in zip(extents, pooling.stride, pooling.window, strict=True)]
+    (top, left), (h, w) = pooling.padding, x.shape[2:]
+    padded = np.full((*x.shape[:2], max(reach[0], top + h), max(reach[1], left + w)), LOWEST, np.float32)
+    padded[:, :, top : top + h, left : left + w] = np.fmax(x, LOWEST)
+    windows = sliding_window_view(padded, tuple(pooling.window), axis=(2, 3))
+    windows = windows[:, :, :: pooling.stride[0], :: pooling.stride[1]][:, :, : extents[0], : extents[1]]
+    return windows.reshape(*windows.shape[:4], -1).argmax(-1)
+
+
+def pooled_gradient(kept: Array, dy: Array, pooling: Any, extents: tuple[int, ...]) -> Array:
+    """dx of max pooling: each element of dy goes to the place that was kept. extents: rows and columns of x."""
+    (h, w), (images, channels, *outputs) = extents, dy.shape
+    row, column = (
+        np.arange(n) * stride - pad for n, stride, pad in zip(outputs, pooling.stride, pooling.padding, strict=True)
+    )
+    row = row[:, None] + kept // pooling.window[1]
+    column = column + kept % pooling.window[1]
+    plane = np.arange(images * channels).reshape(images, channels, 1, 1)
+    inside = (row >= 0) & (row < h) & (column >= 0) & (column < w)
+    target = ((plane * h + row) * w + column)[inside]
+    sums = np.bincount(target, dy[inside].astype(np.float64), images * channels * h * w)
+    return sums.astype(np.float32).reshape(images, channels, h, w)
+
+
+def across_channels(terms: Array, n: int) -> Array:
+    """The sum of each channel's n neighbours, itself among them, in float64."""
+    padded = np.pad(terms.astype(np.float64), ((0, 0), (n // 2, n // 2), (0, 0), (0, 0)))
+    sums: Array = sliding_window_view(padded, n, axis=1).sum(-1)
+    return sums
+
+
+def scales(x: Array, lrn: Any) -> Array:
+    """What LRN divides by, before its power: K + alpha / n * the sum of squares."""
+    squares = across_channels(x.astype(np.float64) ** 2, lrn.lrnN)
+    with np.errstate(over="ignore"):
+        return (lrn.lrnK + lrn.lrnAlpha / lrn.lrnN * squares).astype(np.float32)
+
+
+def lrn_gradient(kept: Array, y: Array, dy: Array, x: Array, lrn: Any) -> Array:
+    """dx of LRN from the scales that were kept: dy * scale^-beta - 2 alpha beta / n * x * the sum of dy * y / scale."""
+    scale, gradient = kept.astype(np.float64), dy.astype(np.float64)
+    with np.errstate(all="ignore"):
+        sums = across_channels(gradient * y / scale, lrn.lrnN)
+        ratio = 2 * lrn.lrnAlpha * lrn.lrnBeta / lrn.lrnN
+        return (gradient * scale**-lrn.lrnBeta - ratio * x * sums).astype(np.float32)
