@@ -69,19 +69,26 @@ class _Acting(threading.local):
 
 _acting = _Acting()
 _told: set[str] = set()
+default = DOCUMENT  # the release as which this process acts where nothing names one
 noted: list[Served] | None = None  # what was served, while somebody collects it
 in_use = False  # whether any handle, or the environment, names a release
 
 
 def named(name: str | None) -> str | None:
     """Return the release of this name, that of DUALDNN_AS where it is None; None is the document. ValueError names the known ones."""
-    wanted = os.environ.get("DUALDNN_AS") or DOCUMENT if name is None else name
+    wanted = os.environ.get("DUALDNN_AS") or default if name is None else name
     if wanted not in (DOCUMENT, *RELEASES):
         raise ValueError(f"{wanted!r} is no release that this edition can act as: {', '.join((DOCUMENT, *RELEASES))}")
     found = None if wanted == DOCUMENT else wanted
     if found:
         use()
     return found
+
+
+def act_by_default_as(release: str | None) -> None:
+    """Act as this release where neither a handle nor the environment names one; None is the document."""
+    global default
+    default = release or DOCUMENT
 
 
 def use() -> None:
@@ -108,7 +115,7 @@ class acting:
 
 def current() -> str | None:
     """Return the release as which this thread's calls are answered."""
-    if not in_use and not os.environ.get("DUALDNN_AS"):
+    if not in_use and default == DOCUMENT and not os.environ.get("DUALDNN_AS"):
         return None
     if _acting.scopes:
         return _acting.release

@@ -72,6 +72,13 @@ def main(arguments: list[str] | None = None) -> int:
         "--runtime", action="store_true",
         help="a CUDA runtime and driver on memory of the host, too, for machines without a GPU",
     )  # fmt: skip
+    library.add_argument(
+        "--face",
+        type=int,
+        choices=(8, 9),
+        default=8,
+        help="the release whose name and numbers it has (default: %(default)s)",
+    )
     library.set_defaults(run=run_abi)
 
     porting = commands.add_parser("port", help="rewrite sources written for cuDNN as sources for MIOpen")
@@ -98,7 +105,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def run_abi(chosen: argparse.Namespace) -> int:
     """Build the C library, its header and, where it is wanted, what stands for CUDA."""
-    library = build_c_library(chosen.out)
+    library = build_c_library(chosen.out, chosen.face)
     made = [library, library.parent / "include" / "cudnn.h"]
     made += build_runtime(chosen.out) if chosen.runtime else []
     print(*made, sep="\n")

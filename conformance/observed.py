@@ -22,6 +22,7 @@ import numpy as np
 from dualdnn.api import cudnn
 from dualdnn.api.abi.c_types import RESULTS, border_type, result_type
 from dualdnn.api.abi.entry import Border
+from dualdnn.api.abi.faces import Face
 from dualdnn.api.abi.objects import STRAY
 from dualdnn.api.abi.pointers import bytes_behind, memory_at
 from dualdnn.api.descriptors import DESCRIPTORS, Descriptor
@@ -168,8 +169,8 @@ class Observer(Border):
 
     is_replayed = False
 
-    def __init__(self, ffi: Any, lib: Any, path: str) -> None:
-        super().__init__(ffi, lib)
+    def __init__(self, ffi: Any, lib: Any, face: Face, path: str) -> None:
+        super().__init__(ffi, lib, face)
         self.path = Path(path).resolve()
         # A library of ours that is observed computes itself; its exports are not ours.
         os.environ["DUALDNN_BACKEND"] = "reference"

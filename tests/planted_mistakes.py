@@ -19,15 +19,15 @@ from dualdnn.api.operations.numpy_layout import NUMPY_TYPES
 
 def rows_with(**changed: Callable[[Any], Any]) -> None:
     """Rows of algorithm searches, with other fields."""
-    right = marshalling._write_rows
+    right = Marshalling._write_rows
 
-    def write(place: Any, rows: Any) -> None:
-        right(place, rows)
+    def write(self: Marshalling, place: Any, rows: Any) -> None:
+        right(self, place, rows)
         for i, row in enumerate(rows):
             for name, value in changed.items():
                 setattr(place[i], name, value(row))
 
-    marshalling._write_rows = write
+    Marshalling._write_rows = write  # type: ignore[method-assign]
 
 
 def scalars_read_as(kind: Callable[[str, Any], Any]) -> None:

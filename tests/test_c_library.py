@@ -12,6 +12,7 @@ import pytest
 from dualdnn.api import cudnn
 from dualdnn.api.abi.build import NAME, build
 from dualdnn.api.abi.header import header
+from dualdnn.api.abi.names import LINKS
 from dualdnn.api.document import functions
 
 pytest.importorskip("cffi")
@@ -82,7 +83,7 @@ def test_a_library_that_is_in_use_is_not_overwritten(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert build(Path()).read_bytes() == b"new" and (tmp_path / "kept").read_bytes() == b"in use"
     names = {path.name for path in tmp_path.iterdir()}
-    assert names == {NAME, f".{NAME}.key", "include", "kept"}
+    assert names == {NAME, f".{NAME}.key", "include", "kept", "pkgconfig", *LINKS[NAME]}
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from dualdnn.api.abi.faces import face
 from dualdnn.api.enumerations import (
     CUDNN_SEV_INFO_EN,
     cudnnActivationMode_t,
@@ -39,7 +40,7 @@ from dualdnn.conformance.subjects.binding.tables import (
     OUTPUT_LENGTHS,
     vendor_null_crashes,
 )
-from dualdnn.conformance.subjects.binding.types import RELEASE_9_NUMBERS, documented_status
+from dualdnn.conformance.subjects.binding.types import documented_status
 from dualdnn.conformance.subjects.library import (
     Crashes,
     LibraryError,
@@ -468,9 +469,9 @@ class TestStatus:
     def test_a_status_argument_is_counted_as_the_library_counts(self, subject):
         assert subject.cudnn.cudnnGetErrorString(cudnnStatus_t.CUDNN_STATUS_BAD_PARAM) == "status 2000"
         assert subject.cudnn.cudnnGetErrorString(-1) == "status -1"
-        assert {status: documented_status(number) for status, number in RELEASE_9_NUMBERS.items()} == {
-            status: status for status in RELEASE_9_NUMBERS
-        }
+        numbers = face(9).numbers
+        back = {status: documented_status(number) for status, number in numbers.items()}
+        assert {status for status in numbers if back[status] != status} == {cudnnStatus_t.CUDNN_STATUS_VERSION_MISMATCH}
 
     def test_functions_without_status(self, subject):
         assert subject.cudnn.cudnnGetVersion() == subject.version() == 91900

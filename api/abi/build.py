@@ -1,4 +1,4 @@
-"""Builds ``libcudnn.so.8`` and ``include/cudnn.h``: seconds, once per version of Python and of this project."""
+"""Builds ``libcudnn.so.8``, or another face, and ``include/cudnn.h``: seconds, once per version of Python and of this project."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from pathlib import Path
 
 from ..files import write
 from . import c_types, exports
+from .faces import face
 from .header import headers
 from .names import link, pkg_config
 
-NAME = "libcudnn.so.8"  # file, soname and version node: clients import cudnnCreate@libcudnn.so.8
+NAME = face(8).library
 MODULE = "_dualdnn_c"
 CALLBACK = Path(__file__).with_name("callback.cpp")
 
@@ -28,25 +29,26 @@ class BuildError(ValueError):
     """The library could not be built; the message says what is missing."""
 
 
-def build(out: Path) -> Path:
+def build(out: Path, release: int = 8) -> Path:
     """Write the library, its headers and its names below ``out``; returns the library's path.
 
-    Nothing is compiled where an equal one lies there.
+    release: 8 or 9, the face of the library. Nothing is compiled where an equal one lies there.
     """
-    text, told = exports.source(_paths(), json.dumps(sys.base_prefix)), exports.definitions()
+    chosen = face(release)
+    text, told = exports.source(_paths(), json.dumps(sys.base_prefix), chosen), exports.definitions(chosen)
     parts = [sys.version, text, told, Path(__file__).read_text(), CALLBACK.read_text(), str(_cxx())]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-    library, stamp = out / NAME, out / f".{NAME}.key"
+    library, stamp = out / chosen.library, out / f".{chosen.library}.key"
     _compile_python()
     (out / "include").mkdir(parents=True, exist_ok=True)
-    for name, contents in headers().items():
+    for name, contents in headers(chosen).items():
         write(out / "include" / name, contents.encode())
-    write(out / "pkgconfig" / "cudnn.pc", pkg_config().encode())
+    write(out / "pkgconfig" / "cudnn.pc", pkg_config(chosen).encode())
     if not (library.is_file() and stamp.is_file() and stamp.read_text() == key):
         stamp.unlink(missing_ok=True)
-        _compile(text, told, library)
+        _compile(text, told, library, release)
         stamp.write_text(key)
-    link(out, NAME)
+    link(out, chosen.library)
     return library
 
 
@@ -59,14 +61,15 @@ def _compile_python() -> None:
         compileall.compile_dir(Path(__file__).parents[2] / part, quiet=2)
 
 
-def _compile(text: str, told: str, library: Path) -> None:
+def _compile(text: str, told: str, library: Path, release: int) -> None:
+    name = library.name
     try:
         import cffi
     except ImportError:
         raise BuildError("cffi is not installed: pip install 'dualdnn[abi]'") from None
     with tempfile.TemporaryDirectory(prefix=".", dir=library.parent.absolute()) as folder:
         script = Path(folder) / "exports.map"
-        script.write_text(f"{NAME} {{ global: cudnn*; local: *; }};\n")
+        script.write_text(f"{name} {{ global: cudnn*; local: *; }};\n")
         ffi = cffi.FFI()
         ffi.cdef(told)
         caught = _callback(Path(folder))
@@ -77,22 +80,22 @@ def _compile(text: str, told: str, library: Path) -> None:
             extra_objects=caught,
             extra_link_args=[
                 *(["-lstdc++"] if caught else []),
-                f"-Wl,-soname,{NAME}",
+                f"-Wl,-soname,{name}",
                 f"-Wl,--version-script={script}",
                 f"-Wl,-rpath,{sysconfig.get_config_var('LIBDIR')}",
                 "-Wl,-z,nodelete",  # an interpreter cannot be unloaded
             ],
         )
         ffi.embedding_init_code(
-            f"from {MODULE} import ffi, lib\nfrom dualdnn.api.abi.entry import install\ninstall(ffi, lib)"
+            f"from {MODULE} import ffi, lib\nfrom dualdnn.api.abi.entry import install\ninstall(ffi, lib, {release})"
         )
         try:
-            ffi.compile(tmpdir=folder, target=NAME)
+            ffi.compile(tmpdir=folder, target=name)
         except Exception as error:  # distutils has several kinds, none of which callers can import everywhere
             raise BuildError(
                 f"the library could not be compiled: {error}; a C compiler and Python's headers are needed (Debian: apt install gcc python3-dev)"
             ) from error
-        os.replace(Path(folder) / NAME, library)  # programs that run with the one before it keep that
+        os.replace(Path(folder) / name, library)  # programs that run with the one before it keep that
 
 
 def _cxx() -> str | None:

@@ -10,13 +10,14 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from .. import cudnn
-from ..document import Function, functions
+from .. import cudnn, releases
+from ..document import Function
 from ..functions import computing_of
 from ..handle import Handle, release_named
 from ..operations import replay
 from ..status import BAD_PARAM, INTERNAL_ERROR, NOT_SUPPORTED, CudnnError
 from .c_types import RESULTS, destroys
+from .faces import Face, face
 from .marshalling import Marshalling
 from .memo.keeping import Memo
 from .objects import Objects
@@ -28,26 +29,34 @@ class Border:
 
     is_replayed = True
 
-    def __init__(self, ffi: Any, lib: Any) -> None:
-        self.ffi, self.lib = ffi, lib
+    def __init__(self, ffi: Any, lib: Any, face: Face) -> None:
+        self.ffi, self.lib, self.face = ffi, lib, face
         self.objects: Any = Objects(ffi, lib)
-        self.memo = Memo(ffi, lib, self.objects)
-        self.marshalling = Marshalling(ffi, self.objects, lib)
+        self.memo = Memo(ffi, lib, self.objects, face.status)
+        self.marshalling = Marshalling(ffi, self.objects, lib, face)
         self.shown = os.environ.get("DUALDNN_SHOW_ERRORS") == "1"
         self.strings: dict[int, Any] = {}  # what C was given has to stay where it is
         self.reported: set[str] = set()
-        self.instead: dict[str, Callable[..., Any]] = {"cudnnCreate": create_handle}
+        self.instead: dict[str, Callable[..., Any]] = {
+            "cudnnCreate": create_handle,
+            "cudnnGetProperty": self.library_property,
+        }
 
     def refuse(self, status: int, text: str) -> int:
         """Remember why a call of this thread is refused; returns the status."""
         self.lib.dualdnn_say(text.encode())
         if self.shown:
             print(text, file=sys.stderr, flush=True)
-        return int(status)
+        return self.face.status(status)
+
+    def library_property(self, kind: int) -> int:
+        """cudnnGetProperty, of the face: a part of the version."""
+        cudnn.cudnnGetProperty(kind)
+        return self.face.version[kind]
 
     def export(self, function: Function, behind: Callable[..., Any]) -> None:
         """Let C call ``behind`` for a function."""
-        error = None if function.name in RESULTS else int(INTERNAL_ERROR)
+        error = None if function.name in RESULTS else self.face.status(INTERNAL_ERROR)
         self.ffi.def_extern(name=f"py_{function.name}", error=error)(behind)
 
     def first(self, function: Function) -> Callable[..., Any]:
@@ -64,10 +73,11 @@ class Border:
         """The Python function behind an export."""
         if function.name in RESULTS:
             return self._plain(function.name)
-        if not hasattr(cudnn, function.name):
+        served = self.face.served.get(function.name, function.name)
+        if not hasattr(cudnn, served):
             return self._missing(function)
         name, parameters, refuse = function.name, function.parameters, self.refuse
-        body = self.instead.get(name) or getattr(cudnn, name)
+        body = self.instead.get(name) or getattr(cudnn, served)
         rules = self.marshalling
         readers = tuple(rules.reader(function, i) for i, p in enumerate(parameters) if not p.is_returned)
         returned = [i for i, p in enumerate(parameters) if p.is_returned]
@@ -127,16 +137,16 @@ class Border:
 
     def _plain(self, name: str) -> Callable[..., Any]:
         """A function that returns a value, and no status."""
+        if name == "cudnnGetVersion":
+            return lambda: self.face.number
         if name != "cudnnGetErrorString":
             function: Callable[..., Any] = getattr(cudnn, name)
             return function
+        names = self.face.names_of_statuses()
 
         def error_string(status: int) -> Any:
             if status not in self.strings:
-                try:
-                    text = cudnn.cudnnGetErrorString(status)  # type: ignore[arg-type]  # any int comes from C
-                except CudnnError:
-                    text = f"CUDNN_UNKNOWN_STATUS {status}"
+                text = names.get(status, f"CUDNN_UNKNOWN_STATUS {status}")
                 self.strings[status] = self.ffi.new("char[]", text.encode())
             return self.strings[status]
 
@@ -172,10 +182,12 @@ def create_handle() -> Handle:
     return cudnn.cudnnCreate()
 
 
-def install(ffi: Any, lib: Any) -> None:
-    """Define every export; runs inside the library before its first call returns."""
-    border = _border(ffi, lib)
-    for function in functions().values():
+def install(ffi: Any, lib: Any, release: int) -> None:
+    """Define every export of the face of a release; runs inside the library before its first call returns."""
+    chosen = face(release)
+    releases.act_by_default_as(chosen.release)
+    border = _border(ffi, lib, chosen)
+    for function in chosen.functions.values():
         border.export(function, border.first(function))
     ffi.def_extern(name="py_dualdnn_finish")(border.finish)
     launches = border.memo.launches
@@ -192,10 +204,10 @@ def install(ffi: Any, lib: Any) -> None:
     atexit.register(border.finish)
 
 
-def _border(ffi: Any, lib: Any) -> Border:
+def _border(ffi: Any, lib: Any, chosen: Face) -> Border:
     """Our own functions, or with DUALDNN_BACKEND=observe:PATH those of another library, which the suite judges."""
     kind, _, path = os.environ.get("DUALDNN_BACKEND", "").partition(":")
     if kind != "observe":
-        return Border(ffi, lib)
-    observer: Border = import_module("dualdnn.conformance.observed").Observer(ffi, lib, path)
+        return Border(ffi, lib, chosen)
+    observer: Border = import_module("dualdnn.conformance.observed").Observer(ffi, lib, chosen, path)
     return observer

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..document import Function, functions
+from ..document import Function
+from ..status import ALLOC_FAILED, INTERNAL_ERROR, NOT_SUPPORTED
+from ..status import NOT_INITIALIZED as STATUS_NOT_INITIALIZED
 from . import memo
 from .c_types import STRUCTURES, border_declaration, border_type, depth, destroys, result_type
+from .faces import Face
 from .memo.keys import key_of
 
-NOT_INITIALIZED = {"int": "1 /* CUDNN_STATUS_NOT_INITIALIZED */", "size_t": "0"}
+NOT_INITIALIZED = {"int": "DUALDNN_NOT_INITIALIZED", "size_t": "0"}
 SUCCESS = "0 /* its objects ended with the interpreter */"
 NOT_INITIALIZED_TEXT = '"CUDNN_STATUS_NOT_INITIALIZED"'
 
@@ -49,7 +52,7 @@ __attribute__((constructor)) static void dualdnn_loaded(void)
     const char *(*version)(void) = (const char *(*)(void))dlsym(RTLD_DEFAULT, "Py_GetVersion");
     Dl_info ours;
     if (version && strncmp(version(), PY_VERSION, strrchr(PY_VERSION, '.') - PY_VERSION + 1)) {
-        fprintf(stderr, "libcudnn.so.8 was built for Python %s, this process runs %s\\n", PY_VERSION, version());
+        fprintf(stderr, DUALDNN_LIBRARY " was built for Python %s, this process runs %s\\n", PY_VERSION, version());
         dualdnn_state = 2;
     } else if (dladdr((void *)Py_IsInitialized, &ours))
         dlopen(ours.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
@@ -70,7 +73,7 @@ static void dualdnn_start(void)
         status = Py_InitializeFromConfig(&config);
         PyConfig_Clear(&config);
         if (PyStatus_Exception(status)) {
-            fprintf(stderr, "libcudnn.so.8: Python cannot start: %s\\n", status.err_msg ? status.err_msg : "no reason given");
+            fprintf(stderr, DUALDNN_LIBRARY ": Python cannot start: %s\\n", status.err_msg ? status.err_msg : "no reason given");
             dualdnn_state = 2;
         } else
             PyEval_SaveThread();
@@ -162,14 +165,31 @@ ask: __attribute__((unused));
     result = asked(t, &k, outer, result, "{name}");"""
 
 
-def source(paths: str, home: str) -> str:
+def absent(name: str, face: Face) -> str:
+    """The C function of a call that the release has and this edition does not: it says so once."""
+    status = f"CUDNN_STATUS_NOT_SUPPORTED: release {face.major} has this call, this edition does not"
+    return f"""
+int {name}(void)
+{{
+    static int told;
+    if (!told++) fprintf(stderr, "dualdnn: {name}: {status}\\n");
+    return {face.status(NOT_SUPPORTED)};
+}}
+"""
+
+
+def source(paths: str, home: str, face: Face) -> str:
     """The whole source. paths, home: C string literals, a Python list of the folders that have packages and Python's own folder."""
-    table: Sequence[Function] = list(functions().values())
+    table: Sequence[Function] = list(face.functions.values())
     declarations = [f"static {border_declaration(function)}" for function in table]
     return "\n".join(
         [
             f"#define DUALDNN_PATHS {paths}",
             f"#define DUALDNN_HOME {home}",
+            f'#define DUALDNN_LIBRARY "{face.library}"',
+            f"#define DUALDNN_NOT_INITIALIZED {face.status(STATUS_NOT_INITIALIZED)}",
+            f"#define DUALDNN_ALLOC_FAILED {face.status(ALLOC_FAILED)}",
+            f"#define DUALDNN_INTERNAL_ERROR {face.status(INTERNAL_ERROR)}",
             PREAMBLE,
             STRUCTURES,
             memo.source(),
@@ -177,14 +197,15 @@ def source(paths: str, home: str) -> str:
             "static void py_dualdnn_finish(void);",
             CALL_BACK,
             *(export(number, function) for number, function in enumerate(table)),
+            *(absent(name, face) for name in face.absent),
             FINISH,
         ]
     )
 
 
-def definitions() -> str:
+def definitions(face: Face) -> str:
     """What cffi is told: the structures, the state, the functions of the memo, the Python functions."""
-    declarations = "\n".join(map(border_declaration, functions().values()))
+    declarations = "\n".join(map(border_declaration, face.functions.values()))
     declarations += f"\nvoid py_dualdnn_finish(void);{memo.CALLED_BY_C}"
     call_back = "int dualdnn_call_back(uintptr_t, int, uintptr_t, debug_t *, const char *);"
     called = f"static int dualdnn_state;\n{call_back}\n{memo.CALLED_BY_PYTHON}"

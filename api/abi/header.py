@@ -8,26 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .. import enumerations
-from ..document import SPECIFICATION, VERSION, Function, Parameter, functions
+from ..document import SPECIFICATION, Function, Parameter, functions
 from .c_types import NUMBERS, result_type
+from .faces import Face, face
 
-# The libraries of cuDNN 8: each has a header of its own, and a version for it.
-PARTS = ("ops_infer", "ops_train", "cnn_infer", "cnn_train", "adv_infer", "adv_train")
-# CMake modules read the first three by regular expressions, some in cudnn.h.
-VERSION_LINES = f"""#define CUDNN_MAJOR {VERSION[0]}
-#define CUDNN_MINOR {VERSION[1]}
-#define CUDNN_PATCHLEVEL {VERSION[2]}
+DOCUMENT = face(8)
 
-#define CUDNN_VERSION (CUDNN_MAJOR * 1000 + CUDNN_MINOR * 100 + CUDNN_PATCHLEVEL)
-"""
-OPENING = f"""/* {SPECIFICATION}: types, enumerators and functions, from the function table of dualdnn. */
+OPENING = """/* %(title)s: types, enumerators and functions, from the function table of dualdnn. */
 #ifndef CUDNN_H_
 #define CUDNN_H_
 
 #include <stddef.h>
 #include <stdint.h>
 
-{VERSION_LINES}
+%(version)s
 #ifndef CUDNNWINAPI
 #define CUDNNWINAPI
 #endif
@@ -45,11 +39,11 @@ OPENING = f"""/* {SPECIFICATION}: types, enumerators and functions, from the fun
 typedef struct CUstream_st *cudaStream_t;
 #endif
 #ifndef __LIBRARY_TYPES_H__
-typedef enum libraryPropertyType_t {{ MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL }} libraryPropertyType;
+typedef enum libraryPropertyType_t { MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL } libraryPropertyType;
 #endif
 
 #ifdef __cplusplus
-extern "C" {{
+extern "C" {
 #endif
 """
 CLOSING = """
@@ -133,13 +127,15 @@ HEADER_TYPES = {
 NOT_DECLARED = ("void", "libraryPropertyType", "cudaStream_t", "cudnnAlgorithm_t", "cudnnCallback_t")
 
 
-def headers() -> dict[str, str]:
+def headers(chosen: Face = DOCUMENT) -> dict[str, str]:
     """Every header by its file name: ``cudnn.h``, the version, and one for each library and for the backend, which include it."""
-    made = {"cudnn.h": header(), "cudnn_version.h": _guarded("CUDNN_VERSION_H_", VERSION_LINES)}
+    made = {"cudnn.h": header(chosen), "cudnn_version.h": _guarded("CUDNN_VERSION_H_", version_lines(chosen))}
     made["cudnn_backend.h"] = _guarded("CUDNN_BACKEND_H_", '#include "cudnn.h"\n')
-    for part in PARTS:
+    for part in dict.fromkeys(
+        (*chosen.parts, *DOCUMENT.parts)
+    ):  # release 9 has fewer parts, which old sources do not name
         name = f"CUDNN_{part.upper()}"
-        levels = zip(("MAJOR", "MINOR", "PATCH"), VERSION, strict=True)
+        levels = zip(("MAJOR", "MINOR", "PATCH"), chosen.version, strict=True)
         version = "".join(f"#define {name}_{level} {number}\n" for level, number in levels)
         made[f"cudnn_{part}.h"] = _guarded(f"{name}_H_", version + '#include "cudnn.h"\n')
     return made
@@ -149,26 +145,40 @@ def _guarded(name: str, text: str) -> str:
     return f"#ifndef {name}\n#define {name}\n\n{text}\n#endif /* {name} */\n"
 
 
-def header() -> str:
+def version_lines(chosen: Face) -> str:
+    """The version in C. CMake modules read the first three lines by regular expressions, some in cudnn.h."""
+    levels = zip(("MAJOR", "MINOR", "PATCHLEVEL"), chosen.version, strict=True)
+    lines = [f"#define CUDNN_{level} {number}\n" for level, number in levels]
+    return "".join([*lines, f"\n#define CUDNN_VERSION {chosen.formula}\n"])
+
+
+def header(chosen: Face = DOCUMENT) -> str:
     """The text of cudnn.h."""
-    return "\n".join(
-        [OPENING, *_limits(), *_enumerations(), *_opaque(), RECORDS, *_performances(), *_functions(), CLOSING]
+    title = (
+        SPECIFICATION if chosen.release is None else f"{SPECIFICATION}, with the numbers of release {chosen.release}"
     )
+    opening = OPENING % {"title": title, "version": version_lines(chosen)}
+    parts = (_limits, _enumerations)
+    named = [line for part in parts for line in part(chosen)]
+    return "\n".join([opening, *named, *_opaque(), RECORDS, *_performances(), *_functions(), *_later(chosen), CLOSING])
 
 
-def _limits() -> Iterator[str]:
+def _limits(chosen: Face = DOCUMENT) -> Iterator[str]:
     for name, value in vars(enumerations).items():
         if name.startswith("CUDNN_") and isinstance(value, int | float):
             yield f"#define {name} {value!r}"
     for name, kind in COUNTS.items():
-        yield f"#define {name} {max(kind) + 1}"
+        yield f"#define {name} {max(chosen.values(kind.__name__).values()) + 1}"
 
 
-def _enumerations() -> Iterator[str]:
-    for name, kind in enumerations.ENUMERATIONS.items():
+def _enumerations(chosen: Face) -> Iterator[str]:
+    for name in (
+        *enumerations.ENUMERATIONS,
+        *(kind for kind in chosen.enumerators if kind not in enumerations.ENUMERATIONS),
+    ):
         if name == "libraryPropertyType":
             continue
-        listed = ",\n".join(f"  {member.name} = {int(member)}" for member in kind.__members__.values())
+        listed = ",\n".join(f"  {member} = {number}" for member, number in chosen.values(name).items())
         yield f"typedef enum {{\n{listed}\n}} {name};"
 
 
@@ -197,6 +207,13 @@ def _functions() -> Iterator[str]:
         types = HEADER_TYPES.get(function.name, {})
         declared = ", ".join(_parameter(p, types.get(p.name, p.ctype)) for p in function.parameters)
         yield f"{_result(function)}CUDNNWINAPI {function.name}({declared or 'void'});"
+
+
+def _later(chosen: Face) -> Iterator[str]:
+    """The calls of the release that the document lacks."""
+    yield from chosen.messages
+    for name, parameters in chosen.parameters.items():
+        yield f"cudnnStatus_t CUDNNWINAPI {name}({parameters});"
 
 
 def _result(function: Function) -> str:

@@ -18,6 +18,7 @@ from ..enumerations import CUDNN_DIM_MAX, ENUMERATIONS
 from ..operations.numpy_layout import NUMPY_TYPES
 from ..operations.specs import DOUBLE, FLOAT, HALF
 from . import backend_attributes, pack_attributes
+from .faces import Face, face
 from .objects import Objects
 
 Read = Callable[[tuple[Any, ...]], Any]
@@ -31,8 +32,8 @@ DEBUG_FIELDS = ("cudnn_version", "cudnnStatus", "time_sec", "time_usec", "time_d
 class Marshalling:
     """The rules of one library; ``ffi`` is its own."""
 
-    def __init__(self, ffi: Any, objects: Objects, lib: Any = None) -> None:
-        self.ffi, self.objects, self.lib = ffi, objects, lib
+    def __init__(self, ffi: Any, objects: Objects, lib: Any = None, chosen: Face | None = None) -> None:
+        self.ffi, self.objects, self.lib, self.face = ffi, objects, lib, chosen or face(8)
 
     # --- arguments ---
 
@@ -62,6 +63,9 @@ class Marshalling:
             return lambda c: c[index].algo
         if name == "algoSpace":
             return self._host_memory(function, index)
+        if base == "cudnnStatus_t" and self.face.numbers:
+            documented = self.face.documented
+            return lambda c: documented(c[index])
         if base in ENUMERATIONS and not parameter.is_pointer and name != "status":
             members = {member.value: member for member in ENUMERATIONS[base]}  # the log shows their names
             return lambda c: members.get(c[index], c[index])
@@ -167,12 +171,11 @@ class Marshalling:
 
         def run(severity: int, udata: int | None, debug: Any, text: str) -> None:
             known = {name: getattr(debug, name) for name in DEBUG_FIELDS}
+            known["cudnnStatus"] = self.face.status(known["cudnnStatus"])
             handle = self.objects.pointers.get(id(debug.handle), 0)
             record = ffi.new("debug_t *", {**known, "handle": handle, "stream": getattr(debug.stream, "address", 0)})
             if call_back(address, severity, udata or 0, record, text.encode()):
-                print(
-                    "libcudnn.so.8: the log callback threw an exception, which ends here", file=sys.stderr, flush=True
-                )
+                print("dualdnn: the log callback threw an exception, which ends here", file=sys.stderr, flush=True)
 
         run.address = address  # type: ignore[attr-defined]
         return run
@@ -204,12 +207,26 @@ class Marshalling:
                 self._write_fill
             )  # its place has the data type of the container; that of sequence data cannot have been set
         if base.endswith("AlgoPerf_t"):
-            return _write_rows
+            return self._write_rows
         if base in DESCRIPTORS or base == "cudnnHandle_t":
             return lambda place, value: place.__setitem__(0, objects.add(value))
         if base in ("cudnnCallback_t", "cudaStream_t", "void"):
             return lambda place, value: place.__setitem__(0, getattr(value, "address", value) or 0)
+        if base == "cudnnStatus_t":
+            return lambda place, value: place.__setitem__(0, self.face.status(value))
         return lambda place, value: place.__setitem__(0, value)
+
+    def _write_rows(self, place: Any, rows: Any) -> None:
+        """Rows of a search for algorithms."""
+        for i, row in enumerate(rows):
+            target = place[i]
+            target.algo, target.status, target.time, target.memory = (
+                row.algo,
+                self.face.status(row.status),
+                row.time,
+                row.memory,
+            )
+            target.determinism, target.mathType, target.reserved = row.determinism, row.mathType, row.reserved
 
     def _fill_performances(self, place: Any, values: Any) -> None:
         """Results of a search, in the objects that the caller has made for them."""
@@ -227,10 +244,3 @@ class Marshalling:
 
 def _write_entries(place: Any, values: Any) -> None:
     place[0 : len(values)] = values
-
-
-def _write_rows(place: Any, rows: Any) -> None:
-    for i, row in enumerate(rows):
-        target = place[i]
-        target.algo, target.status, target.time, target.memory = row.algo, row.status, row.time, row.memory
-        target.determinism, target.mathType, target.reserved = row.determinism, row.mathType, row.reserved

@@ -6,13 +6,18 @@ import os
 import secrets
 from pathlib import Path
 
-from ..document import VERSION
-from .header import PARTS
+from .faces import Face, face
 
-_OF_PARTS = tuple(f"libcudnn_{part}.so{version}" for part in PARTS for version in ("", ".8"))
-# library -> its other names; cuDNN 8 also has a library for each part, whose functions are all in ours
+
+def _of_parts(chosen: Face) -> tuple[str, ...]:
+    """Return the names of cuDNN's parts, each a library there, whose functions are all in ours."""
+    versions = ("", f".{chosen.major}")
+    return tuple(f"libcudnn_{part}.so{version}" for part in chosen.parts for version in versions)
+
+
+# library -> its other names
 LINKS = {
-    "libcudnn.so.8": ("libcudnn.so", *_OF_PARTS),
+    **{chosen.library: ("libcudnn.so", *_of_parts(chosen)) for chosen in (face(8), face(9))},
     "libcudart.so.12": ("libcudart.so",),
     "libcuda.so.1": ("libcuda.so",),
 }
@@ -26,15 +31,16 @@ def link(out: Path, library: str) -> None:
         os.replace(temporary, out / name)
 
 
-def pkg_config() -> str:
+def pkg_config(chosen: Face) -> str:
     """The text of cudnn.pc, which lies in a folder beside ``include`` and holds wherever both are moved."""
+    version = ".".join(map(str, chosen.version))
     return f"""prefix=${{pcfiledir}}/..
 includedir=${{prefix}}/include
 libdir=${{prefix}}
 
 Name: cudnn
-Description: cuDNN {".".join(map(str, VERSION))} on dualdnn
-Version: {".".join(map(str, VERSION))}
+Description: cuDNN {version} on dualdnn
+Version: {version}
 Cflags: -I${{includedir}}
 Libs: -L${{libdir}} -lcudnn
 """

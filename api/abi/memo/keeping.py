@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ... import api_log
@@ -26,10 +26,10 @@ LEAST_SCRATCH = 1 << 16
 
 
 class Memo:
-    """The memo of one library, as Python sees it."""
+    """The memo of one library, as Python sees it. number: of a status, as the face of the library counts."""
 
-    def __init__(self, ffi: Any, lib: Any, objects: Objects) -> None:
-        self.ffi, self.lib, self.objects = ffi, lib, objects
+    def __init__(self, ffi: Any, lib: Any, objects: Objects, number: Callable[[int], int]) -> None:
+        self.ffi, self.lib, self.objects, self.number = ffi, lib, objects, number
         self.mode = _chosen("DUALDNN_MEMO", MODES)
         if os.environ.get("DUALDNN_SHOW_ERRORS") == "1":  # every refusal is shown
             self.mode = 0
@@ -76,7 +76,7 @@ class Keeper:
     def refused(self, status: int, text: str) -> None:
         """Tell of a refusal, where it depends on the arguments alone: not on memory."""
         if not self.computes and status in REFUSALS and self.asks() and self.lib.draft_begin():
-            self.lib.draft_keep(int(status), text.encode())
+            self.lib.draft_keep(self.memo.number(status), text.encode())
 
     def answered(self, c: tuple[Any, ...], results: Sequence[Any], changed: set[int]) -> None:
         """Tell of a call that succeeded. results: of the outputs, which are behind the caller's pointers; changed: the descriptors

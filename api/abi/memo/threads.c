@@ -3,7 +3,7 @@
    A thread's counter is odd while it reads entries. Who frees some unlinks them first and waits until each thread whose counter was odd
    has moved on. The kernel's membarrier stands for the fences that readers would need. */
 enum { KINDS = 32, FREE_KEPT = 16, MESSAGE_BYTES = 8192 };
-enum { NOT_INITIALIZED = 1, ALLOC_FAILED = 2, INTERNAL_ERROR = 4 };
+enum { NOT_INITIALIZED = DUALDNN_NOT_INITIALIZED, ALLOC_FAILED = DUALDNN_ALLOC_FAILED, INTERNAL_ERROR = DUALDNN_INTERNAL_ERROR };
 
 typedef struct Thread {
     _Atomic uint64_t reads;

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ctypes
 
+from dualdnn.api.abi.faces import face
 from dualdnn.api.enumerations import cudnnStatus_t
 from dualdnn.api.operations.specs import FLOAT
 
 from .objects import Library
-from .types import RELEASE_9_NUMBERS
 
 
 def failure_text(library: Library, number: int) -> str:
@@ -28,8 +28,7 @@ def failure_text(library: Library, number: int) -> str:
 
 def status_number(library: Library, status: cudnnStatus_t) -> int:
     """A documented status as the library counts it."""
-    is_release_9 = (library.version() or 0) >= 90000
-    return RELEASE_9_NUMBERS.get(status, int(status)) if is_release_9 else int(status)
+    return face(9 if (library.version() or 0) >= 90000 else 8).status(status)
 
 
 def tensor_data_type(library: Library, ctype: str, address: int | None) -> int:

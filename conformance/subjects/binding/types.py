@@ -8,6 +8,7 @@ import re
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from dualdnn.api.abi.faces import face
 from dualdnn.api.enumerations import (
     ENUMERATIONS,
     cudnnConvolutionBwdDataAlgo_t,
@@ -56,43 +57,10 @@ def named(enumeration: type[IntEnum], number: int) -> int:
         return number
 
 
-# Release 9 counts statuses in families of a thousand. Members that its header equates with a documented name come
-# first, then whole families; the number that the library returned is kept in ``LibraryError.number``.
-RELEASE_9_MEMBERS = {
-    1001: cudnnStatus_t.CUDNN_STATUS_NOT_INITIALIZED,
-    1005: cudnnStatus_t.CUDNN_STATUS_LICENSE_ERROR,
-    1006: cudnnStatus_t.CUDNN_STATUS_RUNTIME_IN_PROGRESS,
-    1007: cudnnStatus_t.CUDNN_STATUS_RUNTIME_FP_OVERFLOW,
-    2001: cudnnStatus_t.CUDNN_STATUS_INVALID_VALUE,
-    3007: cudnnStatus_t.CUDNN_STATUS_ARCH_MISMATCH,
-    3008: cudnnStatus_t.CUDNN_STATUS_RUNTIME_PREREQUISITE_MISSING,
-    4003: cudnnStatus_t.CUDNN_STATUS_ALLOC_FAILED,
-    4004: cudnnStatus_t.CUDNN_STATUS_ALLOC_FAILED,
-    4006: cudnnStatus_t.CUDNN_STATUS_MAPPING_ERROR,
-}
-RELEASE_9_FAMILIES = {
-    1: cudnnStatus_t.CUDNN_STATUS_NOT_INITIALIZED,
-    2: cudnnStatus_t.CUDNN_STATUS_BAD_PARAM,
-    3: cudnnStatus_t.CUDNN_STATUS_NOT_SUPPORTED,
-    4: cudnnStatus_t.CUDNN_STATUS_INTERNAL_ERROR,
-    5: cudnnStatus_t.CUDNN_STATUS_EXECUTION_FAILED,
-}
-RELEASE_9_NUMBERS = {
-    **{status: 1000 * family for family, status in RELEASE_9_FAMILIES.items()},
-    **{status: number for number, status in reversed(RELEASE_9_MEMBERS.items())},
-}
-
-
 def documented_status(number: int) -> cudnnStatus_t:
-    """The documented status that a library's return value stands for."""
-    if number in RELEASE_9_MEMBERS:
-        return RELEASE_9_MEMBERS[number]
-    if number >= 1000:
-        return RELEASE_9_FAMILIES.get(number // 1000, cudnnStatus_t.CUDNN_STATUS_INTERNAL_ERROR)
-    try:
-        return cudnnStatus_t(number)
-    except ValueError:
-        return cudnnStatus_t.CUDNN_STATUS_INTERNAL_ERROR
+    """The documented status that a library's return value stands for. Release 9 counts statuses in families of a thousand; the number
+    that the library returned is kept in ``LibraryError.number``."""
+    return face(9).documented(number)
 
 
 CITED = re.compile(r"\[(\w+/c\d+)\]$")

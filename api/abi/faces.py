@@ -1,0 +1,122 @@
+"""The faces of the C library: the release whose name, numbers and calls a program links to. Behind each are the same functions.
+
+Face 8 is the document's own. Face 9 is data beside the function table (``document/release_9.json``), each entry with its source.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from importlib import resources
+from typing import Any
+
+from .. import enumerations
+from ..document import VERSION, Function, functions
+from ..enumerations import cudnnStatus_t
+
+
+@dataclass(frozen=True)
+class Face:
+    """One face.
+
+    version: what cudnnGetProperty answers. release: as which the library answers unless DUALDNN_AS says otherwise. numbers: of statuses
+    whose number is another than the document's. read_as: numbers of the release -> the status that they stand for; families: the same
+    for the thousands. enumerators: type -> name -> number, that the document lacks. served: call of the release -> the documented call
+    that serves it. absent: calls that answer NOT_SUPPORTED. messages: declarations of the calls that give the text of a refusal. parameters: of the calls that the document lacks, in C.
+    """
+
+    version: tuple[int, int, int] = VERSION
+    parts: tuple[str, ...] = ("ops_infer", "ops_train", "cnn_infer", "cnn_train", "adv_infer", "adv_train")
+    release: str | None = None
+    numbers: Mapping[cudnnStatus_t, int] = field(default_factory=dict)
+    read_as: Mapping[int, cudnnStatus_t] = field(default_factory=dict)
+    families: Mapping[int, cudnnStatus_t] = field(default_factory=dict)
+    enumerators: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    served: Mapping[str, str] = field(default_factory=dict)
+    absent: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def major(self) -> int:
+        return self.version[0]
+
+    @property
+    def library(self) -> str:
+        """The file, the soname and the version node: clients import cudnnCreate@libcudnn.so.8."""
+        return f"libcudnn.so.{self.major}"
+
+    @property
+    def formula(self) -> str:
+        """How the release counts CUDNN_VERSION, in C."""
+        return f"(CUDNN_MAJOR * {self._thousands} + CUDNN_MINOR * 100 + CUDNN_PATCHLEVEL)"
+
+    @property
+    def number(self) -> int:
+        """What cudnnGetVersion answers."""
+        return self.version[0] * self._thousands + self.version[1] * 100 + self.version[2]
+
+    @property
+    def _thousands(self) -> int:
+        return 10000 if self.major > 8 else 1000
+
+    def status(self, status: int) -> int:
+        """Return the number of a documented status."""
+        return self.numbers.get(cudnnStatus_t(status), int(status)) if self.numbers else int(status)
+
+    def documented(self, number: int) -> cudnnStatus_t:
+        """Return the documented status that a number of this release stands for, INTERNAL_ERROR where it is none."""
+        if number in self.read_as:
+            return self.read_as[number]
+        if number >= 1000 and self.families:
+            return self.families.get(number // 1000, cudnnStatus_t.CUDNN_STATUS_INTERNAL_ERROR)
+        try:
+            return cudnnStatus_t(number)
+        except ValueError:
+            return cudnnStatus_t.CUDNN_STATUS_INTERNAL_ERROR
+
+    @cached_property
+    def functions(self) -> dict[str, Function]:
+        """Return every function that is served, by its name."""
+        table = functions()
+        return table | {name: replace(table[by], name=name) for name, by in self.served.items()}
+
+    def values(self, kind: str) -> dict[str, int]:
+        """Return the enumerators of a type with the numbers of this release."""
+        known = enumerations.ENUMERATIONS.get(kind)
+        found = {} if known is None else {name: int(member) for name, member in known.__members__.items()}
+        if kind == "cudnnStatus_t":
+            found = {name: self.status(number) for name, number in found.items()}
+        return found | dict(self.enumerators.get(kind, {}))
+
+    def names_of_statuses(self) -> dict[int, str]:
+        """Return the name of every status by its number; of two names of a number the document's."""
+        values = self.values("cudnnStatus_t")
+        return {number: name for name, number in reversed(values.items())}
+
+
+@cache
+def face(major: int) -> Face:
+    """Return the face of a release; ValueError where there is none."""
+    if major == VERSION[0]:
+        return Face()
+    if major != 9:
+        raise ValueError(f"face is {major}, there are 8 and 9")
+    data: dict[str, Any] = json.loads((resources.files("dualdnn.api") / "document" / "release_9.json").read_text())
+    numbers = {cudnnStatus_t[name]: int(entry["value"]) for name, entry in data["statuses"].items()}
+    more = {int(number): cudnnStatus_t[name] for number, name in data["read_as"].items()}
+    return Face(
+        version=tuple(data["version"]),
+        parts=("graph", "ops", "cnn", "adv"),
+        release=".".join(map(str, data["version"][:2])),
+        numbers=numbers,
+        read_as={number: status for status, number in numbers.items()} | more,
+        families={int(family): cudnnStatus_t[name] for family, name in data["families"].items()},
+        enumerators={kind: entry["values"] for kind, entry in data["enumerators"].items()},
+        served={name: entry["by"] for name, entry in data["served"].items()},
+        absent=tuple(data["absent"]),
+        messages=tuple(entry["declaration"] for entry in data["messages"].values()),
+        parameters={name: entry["parameters"] for part in ("served", "absent") for name, entry in data[part].items()},
+    )
