@@ -239,3 +239,26 @@ def test_driver(libraries, includes, tmp_path):
     }
     """
     ran(libraries, includes, tmp_path, text)
+
+
+def test_properties_of_the_device(libraries, tmp_path):
+    """cudaDeviceProp of CUDA 11 and of 12: every byte of it is set, and none behind it; fields lie where both releases have them."""
+    text = """
+    int cudaGetDeviceProperties(void *, int), cudaGetDeviceProperties_v2(void *, int), cudaDeviceGetAttribute(int *, int, int);
+    int main(void) {
+      static const struct { int place, attribute; } fields[] = {
+        {308, 10}, {320, 1}, {344, 7}, {360, 75}, {388, 16}, {604, 41}, {624, 39}, {652, 83}, {676, 89}, {712, 106}};
+      for (int second = 0; second < 2; second++) {
+        unsigned char p[1100], q[1100]; int size = second ? 1032 : 728;
+        memset(p, 0x5a, sizeof p); memset(q, 0xa5, sizeof q);
+        CHECK(second ? cudaGetDeviceProperties_v2(p, 0) : cudaGetDeviceProperties(p, 0));
+        CHECK(second ? cudaGetDeviceProperties_v2(q, 0) : cudaGetDeviceProperties(q, 0));
+        TRUE(!memcmp(p, q, size)); for (int i = size; i < 1100; i++) TRUE(p[i] == 0x5a);
+        for (int i = 0; i < 10; i++) { int value; CHECK(cudaDeviceGetAttribute(&value, fields[i].attribute, 0)); TRUE(value == *(int *)(p + fields[i].place)); }
+        TRUE(*(unsigned long long *)(p + 288) == 8ull << 30 && p[0] == 'm');
+      }
+      unsigned char other[1100]; EXPECT(1, cudaGetDeviceProperties(0, 0)); EXPECT(101, cudaGetDeviceProperties(other, 1));
+      return 0;
+    }
+    """
+    ran(libraries, [], tmp_path, text)

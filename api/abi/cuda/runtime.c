@@ -94,26 +94,27 @@ int cudaGetDriverEntryPoint(const char *symbol, void **function, unsigned long l
 }
 #endif
 
-/* The fields that CUDA 11 and 12 have in one place; those behind them are left as they are, for their number is not the same. */
-struct properties {
-  char name[256], uuid[16], luid[8]; unsigned mask; size_t memory, shared; int registers, warp; size_t pitch; int threads, block[3], grid[3], clock;
-  size_t constant; int major, minor; size_t texture, texture_pitch; int overlap, multiprocessors;
-};
-static int properties_of(struct properties *p, int device) {
+/* Where cudaDeviceProp has which attribute: the same in CUDA 11 and 12, whose structure is longer. What is not listed is 0. */
+enum { SIZE_OF_11 = 728, SIZE_OF_12 = 1032, UUID_AT = 256, MEMORY_AT = 288 };
+static const struct { short place, attribute; } properties[] = {
+  {296, 8}, {304, 12}, {308, 10}, {312, 11}, {320, 1}, {324, 2}, {328, 3}, {332, 4}, {336, 5}, {340, 6}, {344, 7}, {348, 13}, {352, 9},
+  {360, 75}, {364, 76}, {368, 14}, {376, 51}, {384, 15}, {388, 16}, {392, 17}, {396, 18}, {400, 19}, {404, 20}, {576, 31}, {580, 32},
+  {600, 40}, {604, 41}, {608, 36}, {612, 37}, {616, 38}, {620, 108}, {624, 39}, {628, 78}, {632, 79}, {636, 80}, {640, 81}, {648, 82},
+  {652, 83}, {656, 84}, {660, 85}, {664, 86}, {668, 87}, {672, 88}, {676, 89}, {680, 90}, {684, 91}, {688, 95}, {692, 96}, {696, 97},
+  {704, 100}, {708, 101}, {712, 106}, {716, 109}, {720, 111}, {728, 99}, {744, 115}};
+static int properties_of(char *p, size_t size, int device) {
   if (!p) return noted(INVALID_VALUE);
   if (device) return noted(INVALID_DEVICE);
-  memset(p, 0, sizeof *p);
-  cuDeviceGetName(p->name, sizeof p->name, 0);
-  cuDeviceGetUuid(p->uuid, 0);
-  cuDeviceTotalMem_v2(&p->memory, 0);
-  const struct { int attribute, *field; } fields[] = {{12, &p->registers}, {10, &p->warp}, {1, &p->threads}, {2, p->block}, {3, p->block + 1},
-    {4, p->block + 2}, {5, p->grid}, {6, p->grid + 1}, {7, p->grid + 2}, {13, &p->clock}, {75, &p->major}, {76, &p->minor}, {16, &p->multiprocessors}};
-  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) cuDeviceGetAttribute(fields[i].field, fields[i].attribute, 0);
-  p->shared = 49152; p->constant = 65536; p->texture = 512; p->pitch = 2147483647;
+  memset(p, 0, size);
+  cuDeviceGetName(p, UUID_AT, 0);
+  cuDeviceGetUuid(p + UUID_AT, 0);
+  cuDeviceTotalMem_v2((size_t *)(p + MEMORY_AT), 0);
+  for (size_t i = 0; i < sizeof properties / sizeof *properties; i++)
+    if ((size_t)properties[i].place < size) cuDeviceGetAttribute((int *)(p + properties[i].place), properties[i].attribute, 0);
   return SUCCESS;
 }
-int cudaGetDeviceProperties(struct properties *p, int device) { return properties_of(p, device); }
-int cudaGetDeviceProperties_v2(struct properties *p, int device) { return properties_of(p, device); }
+int cudaGetDeviceProperties(char *p, int device) { return properties_of(p, SIZE_OF_11, device); }
+int cudaGetDeviceProperties_v2(char *p, int device) { return properties_of(p, SIZE_OF_12, device); }
 
 /* What a program of nvcc's does before main. */
 static void *binary;
