@@ -8,6 +8,7 @@ cannot serve a call is passed over.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,12 @@ from typing import Any, Generic, TypeVar
 from dualdnn.api.operations import Operation, replay
 
 from .plans import ROOMS, AlignedPlan, Launch, Plan
+from .runtime import fallbacks
+from .runtime.compiler import build_together, is_built, module
+from .runtime.device import is_only_built, only_built
+from .runtime.errors import DeviceUnavailable, NotBuilt
+from .runtime.listing import Listing, Module
+from .substitutes import MeanwhilePlan
 
 LAUNCH_SECONDS = 2e-6  # a kernel in a stream that does nothing, with its latency
 BYTES_PER_SECOND = 3.5e12  # what memory-bound kernels reach on an H200
@@ -111,8 +118,57 @@ class Room(Generic[P]):
         raise ValueError(f"no solver applies to {problem.operation}")
 
     def plan(self, problem: P, only: str | None = None) -> Plan:
-        """Return the plan of the solver that serves, with a fallback where it needs alignment."""
+        """Return the plan of the solver that serves; of another one where its modules are not there."""
         chosen = self.solver(problem, only)
+        if only is not None or chosen.name in forced_solvers() or is_only_built():
+            return self._plan_by(chosen, problem)
+        try:
+            with only_built():
+                return self._plan_by(chosen, problem)
+        except NotBuilt as missing:
+            return self._plan_of_missing(chosen, problem, missing)
+
+    def _plan_of_missing(self, chosen: Solver[P], problem: P, missing: NotBuilt) -> Plan:
+        """Return a plan where a module of the chosen solver has to be compiled first: one of another solver whose
+        modules are there, meanwhile or, without a compiler, for good. Where there is none, or calls wait for kernels,
+        all modules of the chosen one are compiled together."""
+        device = problem.device
+        obstacle = device.obstacle()
+        other = self._plan_of_built(chosen, problem) if obstacle or not device.waits_for_kernels else None
+        if other is None:
+            if obstacle:
+                raise DeviceUnavailable(
+                    f"{missing}: {obstacle}. {chosen.name} needs it, and the other solvers of {problem.operation} need"
+                    " modules that are missing, too"
+                )
+            build_together(self._modules(chosen, problem), device)
+            return self._plan_by(chosen, problem)
+        if obstacle:
+            fallbacks.note(chosen.name, other.solver, f"{missing}: {obstacle}")
+            return other
+        tasks = [device.compile_in_background(module) for module in self._modules(chosen, problem)]
+        return MeanwhilePlan(other, lambda: self._plan_by(chosen, problem), tasks, chosen.name)
+
+    def _modules(self, chosen: Solver[P], problem: P) -> list[Module]:
+        """Return the modules of a solver's plan that are not there."""
+        listing = Listing(problem.device)
+        self._plan_by(chosen, self.problem(problem.operation, listing, aligned=problem.aligned))
+        return [each for each in listing.modules if not is_built(module(*each), problem.device.architecture)]
+
+    def _plan_of_built(self, chosen: Solver[P], problem: P) -> Plan | None:
+        """Return the plan of another solver whose modules are there and which needs no more workspace, None where there
+        is none. Those that apply are asked before those that only serve."""
+        room = chosen.workspace_bytes(problem)
+        others = [solver for solver in self.solvers if solver is not chosen and solver.serves(problem)]
+        for solver in sorted(others, key=lambda solver: not solver.applies(problem)):
+            alike = problem.aligned or not (solver.alignment(problem) or solver.apart(problem))
+            if alike and solver.workspace_bytes(problem) <= room:
+                with contextlib.suppress(NotBuilt), only_built():
+                    return self._plan_by(solver, problem)
+        return None
+
+    def _plan_by(self, chosen: Solver[P], problem: P) -> Plan:
+        """Return the plan of a solver, with a fallback where it needs alignment."""
         plan = chosen.plan(problem)
         alignment, apart = chosen.alignment(problem), chosen.apart(problem)
         if not alignment and not apart:

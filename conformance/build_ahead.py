@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from itertools import product
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from dualdnn.accelerated.plans import AlignedPlan, plan, workspace_bytes
 from dualdnn.accelerated.runtime.compiler import compile_all
 from dualdnn.accelerated.runtime.devices import open_device
 from dualdnn.accelerated.runtime.emulated.toolchain import ONE_KERNEL
+from dualdnn.accelerated.runtime.listing import Listing, Module
 from dualdnn.accelerated.runtime.programs import find_nvcc, host_compiler
 from dualdnn.accelerated.solver import ROOMS, plan_by, possible_solvers
 from dualdnn.api.cudnn.dropout import TYPES as DROPOUT_TYPES
@@ -55,7 +55,6 @@ from .bench.rows import LAYOUTS, OPERATIONS, rows
 from .convolution_kinds import convolutions, filters_and_matrices, gradients, small_convolutions
 from .graph_kinds import graphs
 
-Module = tuple[str, tuple[tuple[str, str], ...]]  # a source and its preprocessor definitions
 Progress = Callable[[Any, int, int], None]  # a module that was compiled, how many were, and of how many
 TYPES = (FLOAT, HALF, BFLOAT16, DOUBLE, INT8)
 TRANSFORMERS = (
@@ -97,23 +96,6 @@ LONGEST = (
 # Solvers that launch the kernels of a step again and again; the steps that are planned of them
 STEP_BY_STEP, STEPS = {"rnn.recurrence", "rnn.gradient"}, 4
 SMALL_SHAPES = ((2, 8, 6, 6), (2, 8, 4, 6, 6))
-
-
-class Listing:
-    """Stands for a device while operations are planned, and notes which modules their kernels are in."""
-
-    def __init__(self, device: Any) -> None:
-        self.device = device
-        self.modules: dict[Module, None] = {}
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.device, name)
-
-    def function(self, source: str, kernel: str, definitions: tuple[tuple[str, str], ...] = ()) -> Any:
-        self.modules[source, self.device.module_definitions(source, kernel, tuple(definitions))] = None
-        return SimpleNamespace(static_shared_bytes=0, maximum_threads=1024, holds_clusters=lambda *_: True)
-
-    function_when_ready = function
 
 
 def wanted_modules(device: Any) -> list[Module]:

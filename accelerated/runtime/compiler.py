@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from .cache import given_up, locked, readable_folders, verified, writable_folder
 from .emulated.toolchain import ARCHITECTURES, EmulatedToolchain
-from .errors import CompileError, DeviceUnavailable
+from .errors import CompileError, DeviceUnavailable, NotBuilt
 from .nvcc import Nvcc
 from .nvrtc import Nvrtc
 from .programs import require_finished
@@ -27,6 +27,7 @@ from .shipped import shipped
 from .sources import Definitions, Kernel, Module, find_kernels, flatten, module
 
 Progress = Callable[["Module", int, int], None]
+POLICIES = ("", "off", "wait")
 GPU_COMPILERS: dict[str, type[Nvcc]] = {"nvcc": Nvcc, "nvrtc": Nvrtc}
 
 
@@ -83,10 +84,38 @@ def _name(module: Module, architecture: str, flat_source: str) -> str:
 
 def is_built(module: Module, architecture: str) -> bool:
     """Whether build() will not have to compile."""
+    return existing(module, architecture) is not None
+
+
+def existing(module: Module, architecture: str) -> tuple[Path, bytes] | None:
+    """Return the compiled module of a package or the cache: its file and its content; None where neither has it."""
     flat_source = flatten(module.source)
-    if shipped(module, architecture, flat_source):
-        return True
-    return _cached(_name(module, architecture, flat_source)) is not None
+    if found := shipped(module, architecture, flat_source):
+        return found
+    try:
+        return _cached(_name(module, architecture, flat_source))
+    except DeviceUnavailable:  # without any compiler the names in the cache are not known
+        return None
+
+
+def policy() -> str:
+    """Return what DUALDNN_JIT says: ``off``, nothing is compiled; ``wait``, calls wait until it is; empty, other
+    kernels serve until it is. Raises ValueError where it says something else."""
+    wanted = os.environ.get("DUALDNN_JIT", "")
+    if wanted not in POLICIES:
+        raise ValueError(f"DUALDNN_JIT={wanted!r}: expected off or wait, or nothing")
+    return wanted
+
+
+def obstacle(architecture: str) -> str:
+    """Return why modules cannot be compiled here; empty where they can."""
+    if policy() == "off":
+        return "DUALDNN_JIT=off"
+    try:
+        toolchain(architecture).require()
+    except DeviceUnavailable as missing:
+        return str(missing)
+    return ""
 
 
 def _cached(name: str) -> tuple[Path, bytes] | None:
@@ -105,6 +134,8 @@ def build(module: Module, architecture: str, *, rebuild: bool = False) -> tuple[
     name = _name(module, architecture, flat_source)
     if not rebuild and (found := _cached(name)):
         return found
+    if policy() == "off":
+        raise NotBuilt(f"{module} is in no package and not in the cache, and DUALDNN_JIT=off")
     folder = writable_folder()
     try:
         return folder / name, built_at(folder / name, toolchain(architecture), module, flat_source, rebuild=rebuild)
@@ -166,3 +197,9 @@ def compile_all(
         finally:
             pool.shutdown(cancel_futures=True)  # of an interrupted run what has not begun
     return [future.result()[0] for future in futures]
+
+
+def build_together(modules: Iterable[tuple[str | Path, Definitions]], device: Any) -> None:
+    """Compile the modules of a plan for a device, as many at a time as there are cores."""
+    if wanted := list(modules):
+        compile_all(wanted, device.architecture, min(len(wanted), os.cpu_count() or 1))

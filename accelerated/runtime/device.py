@@ -8,15 +8,17 @@ import math
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dualdnn.api.operations.forks import free_in_children
 
 from .arguments import Field, difference, host_fields
-from .compiler import Definitions, Module, build, is_built, module
-from .errors import CompileError, DeviceError, DeviceUnavailable
+from .background import Background, Task
+from .compiler import Definitions, build, existing, is_built, module, obstacle, policy
+from .errors import CompileError, DeviceError, NotBuilt
 from .scratch import Scratch
 from .tensor_map import TensorMap
 
@@ -47,6 +49,24 @@ def bytes_to_spread(device: Any, blocks: int) -> int:
     """Return the bytes of shared memory with which so many blocks go to a multiprocessor each, 0 where they are too
     many: a launch that begins early puts its first blocks where the kernel before leaves room, which may be few."""
     return bytes_of_lone_block(device) if blocks <= device.multiprocessors else 0
+
+
+_ONLY_BUILT: ContextVar[bool] = ContextVar("only built", default=False)
+
+
+@contextlib.contextmanager
+def only_built() -> Iterator[None]:
+    """Kernels that are asked for in this scope are not compiled: NotBuilt is raised where a module is not there."""
+    token = _ONLY_BUILT.set(True)
+    try:
+        yield
+    finally:
+        _ONLY_BUILT.reset(token)
+
+
+def is_only_built() -> bool:
+    """Return whether a scope of ``only_built`` is open."""
+    return _ONLY_BUILT.get()
 
 
 class LaunchShape(NamedTuple):
@@ -213,7 +233,7 @@ class Device(ABC):
     compiles_in_background = True  # for whoever has another kernel meanwhile
 
     def __init__(self) -> None:
-        self._background: dict[tuple[str | Path, Definitions], threading.Thread] = {}
+        self.background = Background()
         self._functions: dict[tuple[str | Path, str, Definitions], Function] = {}
         self._modules: dict[tuple[str | Path, Definitions], Any] = {}
         self._refused: dict[tuple[str | Path, Definitions], CompileError] = {}  # not compiled again
@@ -294,26 +314,40 @@ class Device(ABC):
     ) -> Function | None:
         """As function(), but None while its module is compiled in the background, which the first call begins."""
         wanted = (source_name, self.module_definitions(source_name, kernel_name, definitions))
-        with self._finding:
-            compiling = self._background.get(wanted)
-            if compiling is None and self.compiles_in_background and wanted not in self._modules:
-                item = module(*wanted)
-                if not is_built(item, self.architecture):
-                    compiling = threading.Thread(target=self._build_quietly, args=(item,), daemon=True)
-                    self._background[wanted] = compiling
-                    compiling.start()
+        compiling = self.background.find(wanted)
+        if compiling is None and self.compiles_in_background and wanted not in self._modules:
+            item = module(*wanted)
+            if not is_built(item, self.architecture):
+                if reason := self.obstacle():
+                    raise NotBuilt(f"{item} is not compiled: {reason}")
+                if policy() != "wait":
+                    compiling = self.compile_in_background(wanted)
         if compiling is not None and compiling.is_alive():
             return None
         return self.function(source_name, kernel_name, definitions)
 
-    def _build_quietly(self, item: Module) -> None:
-        with contextlib.suppress(DeviceUnavailable):  # function() reports it
-            build(item, self.architecture)
+    def obstacle(self) -> str:
+        """Return why modules cannot be compiled for the device; empty where they can."""
+        return obstacle(self.architecture)
+
+    @property
+    def waits_for_kernels(self) -> bool:
+        """Whether a call waits for kernels that have to be compiled, though others might serve meanwhile."""
+        return not self.compiles_in_background or policy() == "wait"
+
+    def compile_in_background(self, wanted: tuple[str | Path, Definitions]) -> Task:
+        """Begin to compile a module, unless that was begun; function() reports its errors."""
+        item = module(*wanted)
+        return self.background.begin(wanted, lambda: build(item, self.architecture))
 
     def _load(self, source_name: str | Path, definitions: Definitions) -> Any:
-        """Builds and loads a module; a cached file that does not load is compiled again, once."""
+        """Builds and loads a module; a file that does not load is compiled again, once. Raises NotBuilt within
+        ``only_built`` where it is not there."""
         wanted = module(source_name, definitions)
-        path, content = build(wanted, self.architecture)
+        found = existing(wanted, self.architecture)
+        if found is None and is_only_built():
+            raise NotBuilt(f"{wanted} is not compiled")
+        path, content = found or build(wanted, self.architecture)
         try:
             return self._load_module(path, content)
         except DeviceError:

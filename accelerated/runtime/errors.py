@@ -13,6 +13,10 @@ class DeviceUnavailable(RuntimeError):
     """A device, or a kernel for it, cannot be had: a driver, package, compiler or header is missing."""
 
 
+class NotBuilt(DeviceUnavailable):
+    """A module is neither in a package nor in the cache, and is not compiled at once."""
+
+
 class CompileError(DeviceUnavailable):
     """The compiler refused a kernel source."""
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from . import shipped
+from . import fallbacks, shipped
 from .cache import cache_folder, private_folder, problem_of
 from .devices import open_device
 from .emulated.toolchain import cuda_headers
@@ -50,6 +50,7 @@ def facts() -> dict[str, str]:
         **compilers(),
         "CUDA headers": _tried(lambda: f"{cuda_version()} in {cuda_headers()[0]}"),
         "kernel cache": _tried(_kernel_cache),
+        "served by fallbacks": "; ".join(fallbacks.notes()) or "nothing",
     }
 
 

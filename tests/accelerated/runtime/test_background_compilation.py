@@ -48,8 +48,8 @@ def kernel(tmp_path, text=SOURCE):
 
 
 def finish(device):
-    for thread in device._background.values():
-        thread.join(60)
+    for task in device.background.tasks():
+        task.join(60)
 
 
 def test_a_kernel_comes_when_it_is_ready(device, gate, tmp_path):
@@ -65,7 +65,7 @@ def test_what_is_built_is_there_at_once(device, tmp_path):
     """In the cache on disk, though this device has not loaded it."""
     path = kernel(tmp_path)
     type(device)().function(path, "store_three")
-    assert device.function_when_ready(path, "store_three") is not None and not device._background
+    assert device.function_when_ready(path, "store_three") is not None and not device.background.tasks()
 
 
 def test_an_error_of_the_compiler_is_not_lost(device, tmp_path):

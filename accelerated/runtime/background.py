@@ -1,0 +1,75 @@
+"""Compiles modules in threads while calls go on, each once, as many at a time as there are cores.
+
+The threads end with the process: nobody waits for what is being compiled. A child of fork has none of them, and starts
+its own.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Callable, Hashable
+
+from dualdnn.api.operations.forks import free_in_children
+
+
+class Task:
+    """A module that is being compiled. error: why it could not be."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._work, self._done, self._process = work, threading.Event(), os.getpid()
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self._work()
+        except Exception as error:
+            self.error = error
+        finally:
+            self._done.set()
+
+    def is_alive(self) -> bool:
+        """Return whether it is being compiled, or will be: not in a child of the process that began it."""
+        return self._process == os.getpid() and not self._done.is_set()
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait until it is done, or for so many seconds."""
+        if self.is_alive():
+            self._done.wait(timeout)
+
+
+class Background:
+    """The threads and what they compile, by key."""
+
+    def __init__(self) -> None:
+        self._lock = free_in_children(threading.Lock())
+        self._queue: queue.SimpleQueue[Task] = queue.SimpleQueue()
+        self._tasks: dict[Hashable, Task] = {}
+        self._threads, self._process = 0, os.getpid()
+
+    def find(self, key: Hashable) -> Task | None:
+        """Return what was begun under a key."""
+        return self._tasks.get(key)
+
+    def tasks(self) -> list[Task]:
+        """Return all that was begun."""
+        return [*self._tasks.values()]
+
+    def begin(self, key: Hashable, work: Callable[[], object]) -> Task:
+        """Return the task of a key, which is begun unless it was."""
+        with self._lock:
+            if self._process != os.getpid():
+                self._queue, self._threads, self._process = queue.SimpleQueue(), 0, os.getpid()
+            if (known := self._tasks.get(key)) is not None and (known.is_alive() or known._done.is_set()):
+                return known
+            made = self._tasks[key] = Task(work)
+            self._queue.put(made)
+            if self._threads < (os.cpu_count() or 1):
+                self._threads += 1
+                threading.Thread(target=self._serve, args=(self._queue,), daemon=True).start()
+        return made
+
+    def _serve(self, tasks: queue.SimpleQueue[Task]) -> None:
+        while True:
+            tasks.get().run()

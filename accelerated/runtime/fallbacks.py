@@ -1,0 +1,52 @@
+"""Notes beside the cache: which solver served in the preferred one's stead, because its modules were not there."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+from pathlib import Path
+
+from .cache import readable_folders, writable_folder
+from .errors import DeviceUnavailable
+
+FOLDER = "fallbacks"
+REASON_CHARACTERS = 800  # of a note: compilers write long
+_LOG = logging.getLogger("dualdnn")
+_noted: dict[tuple[str, str], str] = {}
+
+
+def note(preferred: str, served: str, reason: str, level: int = logging.WARNING) -> None:
+    """Log, once in a process, that a solver serves in another one's stead, and keep it for other processes."""
+    reason = " ".join(reason.split())[:REASON_CHARACTERS]
+    if _noted.get((preferred, served)) == reason:
+        return
+    _noted[preferred, served] = reason
+    _LOG.log(level, "%s serves instead of %s: %s", served, preferred, reason)
+    with contextlib.suppress(OSError, DeviceUnavailable):
+        path = writable_folder() / FOLDER / _name(preferred, served)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"{served} instead of {preferred}: {reason}", encoding="utf-8")
+
+
+def forget(preferred: str, served: str) -> None:
+    """Remove the note of a solver whose modules have come."""
+    with contextlib.suppress(OSError, DeviceUnavailable):
+        (writable_folder() / FOLDER / _name(preferred, served)).unlink(missing_ok=True)
+
+
+def notes() -> list[str]:
+    """Return all notes of this cache."""
+    paths = [path for folder in readable_folders() for path in sorted((folder / FOLDER).glob("*.txt"))]
+    return [text for path in paths if (text := _read(path))]
+
+
+def _name(preferred: str, served: str) -> str:
+    return hashlib.sha256(f"{preferred} {served}".encode()).hexdigest()[:16] + ".txt"
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""

@@ -1,0 +1,177 @@
+"""Solvers whose modules are not there: others serve meanwhile, or for good where nothing can be compiled."""
+
+from __future__ import annotations
+
+import logging
+import struct
+import threading
+
+import pytest
+from dualdnn.accelerated.plans import Launch, pointers, structure
+from dualdnn.accelerated.runtime import compiler, fallbacks, information
+from dualdnn.accelerated.runtime import device as device_module
+from dualdnn.accelerated.runtime.emulated.device import EmulatedDevice
+from dualdnn.accelerated.runtime.errors import DeviceUnavailable
+from dualdnn.accelerated.runtime.sources import Module
+from dualdnn.accelerated.solver import Problem, Room, Solver
+from dualdnn.api.operations import ScaleTensor, TensorSpec
+from dualdnn.api.operations.specs import FLOAT
+
+SOURCE = """
+struct Arguments { float* y; };
+extern "C" __global__ void store_NAME(const Arguments a) { *a.y = VALUE; }
+"""
+OPERATION = ScaleTensor(0.5, TensorSpec.packed(FLOAT, (1, 1, 1, 1)))
+
+
+class Storing(Solver[Problem]):
+    """Stores its number by a kernel of its own source."""
+
+    def __init__(self, folder, name, value, workspace=0):
+        self.name, self.value, self.workspace = name, value, workspace
+        self.source = folder / f"{name}.cu"
+        self.source.write_text(SOURCE.replace("NAME", name).replace("VALUE", str(value)))
+
+    def workspace_bytes(self, problem):
+        return self.workspace
+
+    def launches(self, problem):
+        function = problem.device.function(self.source, f"store_{self.name}")
+        return [Launch(function, structure(*pointers(1)), ("y",), (1, 1, 1), (1, 1, 1))]
+
+
+@pytest.fixture
+def device(monkeypatch, tmp_path, request):
+    shared = compiler.writable_folder() / "headers"  # precompiled once for all tests
+    shared.mkdir(exist_ok=True)
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "headers").symlink_to(shared)
+    monkeypatch.setenv("DUALDNN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("DUALDNN_JIT", raising=False)
+    monkeypatch.setattr(fallbacks, "_noted", {})
+    made = EmulatedDevice()
+    monkeypatch.setattr(made, "compiles_in_background", True, raising=False)
+    return made
+
+
+@pytest.fixture
+def room(device, tmp_path):
+    """The first solver is preferred; the second one's module is built."""
+    made = Room(Problem, (Storing(tmp_path, "fast", 1), Storing(tmp_path, "slow", 2)))
+    compiler.build(Module(made.solvers[1].source), device.architecture)
+    return made
+
+
+@pytest.fixture
+def gate(monkeypatch):
+    """Holds the compiler until it is set."""
+    opened, build = threading.Event(), device_module.build
+
+    def slow(*arguments, **options):
+        opened.wait(60)
+        return build(*arguments, **options)
+
+    monkeypatch.setattr(device_module, "build", slow)
+    yield opened
+    opened.set()
+
+
+def result(plan, device):
+    memory = device.allocate(16)
+    plan.start([memory.address], None)
+    return struct.unpack("f", device.download(memory.address, 4))[0]
+
+
+def finish(device):
+    for task in device.background.tasks():
+        task.join(60)
+
+
+def test_another_solver_serves_until_the_preferred_one_is_compiled(room, device, gate):
+    """Also a plan with scalars of its own; what is known of it goes when the modules have come."""
+    plan = room.plan_of(OPERATION, device)
+    assert result(plan, device) == 2 and plan.solver == "slow"
+    copied = plan.with_scalars({})
+    assert result(copied, device) == 2
+    assert "slow instead of fast: its modules are being compiled" in information.facts()["served by fallbacks"]
+    gate.set()
+    finish(device)
+    assert result(plan, device) == 1 and plan.solver == "fast"
+    assert result(copied, device) == 1 and result(plan.with_scalars({}), device) == 1
+    assert information.facts()["served by fallbacks"] == "nothing"
+    assert room.plan_of(OPERATION, device).solver == "fast"
+
+
+def test_whoever_measures_waits_for_the_preferred_solver(room, device, gate):
+    plan = room.plan_of(OPERATION, device)
+    threading.Timer(0.2, gate.set).start()
+    for launch, _ in plan.steps:
+        launch.wait_for_kernel()
+    assert plan.solver == "fast" and result(plan, device) == 1
+
+
+def test_a_module_is_compiled_once_for_all_plans(room, device, gate):
+    for _ in range(3):
+        room.plan_of(OPERATION, device)
+    assert len(device.background.tasks()) == 1
+
+
+def test_without_compilation_the_planner_passes_over(room, device, monkeypatch, caplog):
+    """Nothing waits, nothing is begun; it is logged once, with the reason, and other processes can ask."""
+    monkeypatch.setenv("DUALDNN_JIT", "off")
+    with caplog.at_level(logging.WARNING, "dualdnn"):
+        for _ in range(2):
+            plan = room.plan_of(OPERATION, device)
+            assert plan.solver == "slow" and result(plan, device) == 2
+    assert not device.background.tasks()
+    (logged,) = caplog.messages
+    assert logged.startswith("slow serves instead of fast: ") and logged.endswith("is not compiled: DUALDNN_JIT=off")
+    assert "DUALDNN_JIT=off" in information.facts()["served by fallbacks"]
+
+
+def test_without_a_compiler_the_planner_passes_over(room, device, monkeypatch):
+    def missing(self):
+        raise DeviceUnavailable("there is no compiler")
+
+    monkeypatch.setattr(type(compiler.toolchain(device.architecture)), "require", missing)
+    assert room.plan_of(OPERATION, device).solver == "slow"
+    monkeypatch.setattr(room.solvers[1], "serves", lambda problem: False)
+    with pytest.raises(DeviceUnavailable, match=r"fast\.cu is not compiled: there is no compiler"):
+        room.plan_of(OPERATION, device)
+
+
+def test_a_solver_that_needs_more_workspace_does_not_serve_meanwhile(room, device, monkeypatch):
+    """The caller's workspace is as large as the preferred one asked for."""
+    monkeypatch.setenv("DUALDNN_JIT", "off")
+    room.solvers[1].workspace = 64
+    with pytest.raises(DeviceUnavailable, match="fast needs it"):
+        room.plan_of(OPERATION, device)
+
+
+def test_a_solver_that_is_asked_for_is_compiled(room, device, monkeypatch):
+    assert room.plan(Problem(OPERATION, device), "fast").solver == "fast"
+
+
+@pytest.mark.parametrize("waits", ["the environment", "the device"])
+def test_calls_that_wait_for_kernels(room, device, monkeypatch, waits):
+    """The emulated device does, so that which kernel serves does not depend on time."""
+    if waits == "the environment":
+        monkeypatch.setenv("DUALDNN_JIT", "wait")
+    else:
+        monkeypatch.setattr(device, "compiles_in_background", False)
+    assert room.plan_of(OPERATION, device).solver == "fast" and not device.background.tasks()
+
+
+def test_a_source_that_the_compiler_refuses_leaves_the_other_solver(room, device, caplog):
+    room.solvers[0].source.write_text(SOURCE.replace("NAME", "fast").replace("VALUE", "nothing"))
+    plan = room.plan_of(OPERATION, device)
+    finish(device)
+    with caplog.at_level(logging.WARNING, "dualdnn"):
+        assert [result(plan, device) for _ in range(2)] == [2, 2]
+    assert len(caplog.messages) == 1 and "its modules cannot be had: fast.cu" in caplog.messages[0]
+
+
+def test_a_word_that_the_environment_does_not_know(room, device, monkeypatch):
+    monkeypatch.setenv("DUALDNN_JIT", "never")
+    with pytest.raises(ValueError, match="DUALDNN_JIT='never': expected off or wait, or nothing"):
+        room.plan_of(OPERATION, device)
