@@ -9,9 +9,9 @@ from .engine import Exact, evaluate, implemented, run
 from .judge import Disagreement, Verdict, judge
 
 if TYPE_CHECKING:
-    from .formulas import second_opinion
+    from .spots import second_opinion
 else:
-    __getattr__ = lazy(__name__, {"formulas": ["second_opinion"]})
+    __getattr__ = lazy(__name__, {"spots": ["second_opinion"]})
 
 __all__ = [
     "Disagreement",

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
 from dualdnn.api.enumerations import cudnnDataType_t
@@ -21,6 +22,9 @@ from .engine import EXPECTED_ASKED, Exact, Expected, blended, magnitude_of, resu
 from .precision import PRECISION
 from .spread import Errors, Relative
 from .view import NUMPY_TYPES, WHOLE, Array, Place, read, rounded, stored, strided, wide_type
+
+if TYPE_CHECKING:
+    from .spots import Spots
 
 COMPARED_BYTES = 2**24
 BLOCK = 2**14  # elements
@@ -59,10 +63,11 @@ class Verdict:
     kinds: dict[str, dict[str, int]] = field(
         default_factory=dict
     )  # by output: what its wrong elements are, and how many
+    spots: Spots | None = None
 
     @property
     def agrees(self) -> bool:
-        return self.wrong == 0 and not self.stray
+        return self.wrong == 0 and not self.stray and not (self.spots and self.spots.problems)
 
     def explanation(self) -> str:
         """What is wrong, one line each; empty when the outputs agree."""
@@ -70,6 +75,8 @@ class Verdict:
         if self.wrong:
             lines.append(f"{self.wrong} of {self.checked} elements are wrong, the worst: {self.worst}")
             lines.append(f"wrong elements: {'; '.join(self._listed_kinds())}")
+        if self.spots:
+            lines += [f"the reference itself is wrong: {problem}" for problem in self.spots.problems]
         return "\n".join(lines)
 
     def _listed_kinds(self) -> list[str]:
@@ -97,22 +104,29 @@ def judge(
     after: Mapping[str, Array],
     kept: Mapping[str, Array] | None = None,
     random: bool = False,
+    spots: int = 0,
 ) -> Verdict:
     """Judge the operands ``after`` the call (name -> bytes), given all of them as they were ``before`` it.
 
     Outputs must agree with the exact result, gaps between their elements and the elements of inputs must be untouched.
     Operands that share memory are the same array. kept: raw inputs as the reference kept them in an earlier call
     (``Verdict.kept`` of it); what the judged backend keeps there may have any form. random: the inputs are seeded random
-    numbers, for which the sharper rules (spread.py) hold.
+    numbers, for which the sharper rules (spread.py) hold. spots: how many elements of each output the formulas evaluate once more, so that
+    the exact results themselves are judged (spots.py).
     """
     verdict = Verdict(stray=_stray_writes(operation, before, after))
+    known = {**before, **(kept or {})}
+    if spots:
+        from .spots import Spots  # and every formula, which no program needs to start
+
+        verdict.spots = Spots(operation, known, spots)
+    said: set[str] = set()
     of_parts: dict[str, int] = {}  # output that comes in parts -> elements
     asked = EXPECTED_ASKED.set(random)
     try:
         with np.errstate(all="ignore"), beside_others(operation):
-            for name, place, exact in results_of(operation, wide_type(operation.compute_type))(
-                {**before, **(kept or {})}
-            ):
+            for name, place, exact in results_of(operation, wide_type(operation.compute_type))(known):
+                said.add(name)
                 if exact.opaque:
                     verdict.kept[name] = exact.value
                 elif exact.raw:
@@ -125,6 +139,9 @@ def judge(
                         _judge_output(operation, name, *part, before, after[name], verdict)
     finally:
         EXPECTED_ASKED.reset(asked)
+    outputs = (name for name in operation.outputs if operation.has(name) and operation.nbytes(name))
+    if unsaid := [name for name in outputs if name not in said]:
+        raise ValueError(f"the reference of {type(operation).__name__} says nothing of {', '.join(unsaid)}")
     for name, count in of_parts.items():  # else a part would be missing, or there twice, and nobody would know
         if count != operation.tensor(name).count:
             raise ValueError(f"the parts of {name} have {count} elements instead of {operation.tensor(name).count}")
@@ -237,6 +254,8 @@ def _judge_output(
         errors = verdict.errors.setdefault(name, spread.errors())
         types, outcome = (operation.compute_type, spec.scalar_type), (exact.value, value, bound)
         errors.add(spread, types, operation.blend_of(name), outcome, error, half_step)
+    if verdict.spots:
+        verdict.spots.look(name, place, value, bound)
     ratio = np.abs(error) / allowed
     counted = np.isfinite(ratio)
     counted &= ~undetermined

@@ -22,7 +22,7 @@ from . import FLOORS, Bug, source_of
 # What the suite does not judge: the devices, the judge itself (tests/), the C library (make abi-conformance), Python's own interfaces.
 APART = (
     "api/abi/", "api/enumerations.py", "api/document/", "api/crosscheck.py", "api/operations/dlpack.py", "accelerated/runtime/",
-    "reference/judge.py", "reference/spread.py", "reference/formulas.py",
+    "reference/judge.py", "reference/spread.py", "reference/formulas", "reference/spots.py",
 )  # fmt: skip
 PLANNING = {"applies", "estimated_seconds", "__repr__", "__str__"}  # functions
 MESSAGES = {

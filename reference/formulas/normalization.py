@@ -1,0 +1,229 @@
+"""Formulas of batch normalization and cudnnNormalization* (3.2.3, 4.1.2 to 4.1.5; docs/errata.md, D146, D157 and D158).
+
+What rounding may do is counted in roundoffs of the compute type, as ``size`` of a ``Found`` of one term (docs/tolerance.md).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from dualdnn.api.operations import (
+    BatchNormalizationBackward,
+    BatchNormalizationBackwardEx,
+    BatchNormalizationForwardInference,
+    BatchNormalizationForwardTraining,
+    BatchNormalizationForwardTrainingEx,
+    NormalizationBackward,
+    NormalizationForwardInference,
+    NormalizationForwardTraining,
+)
+from dualdnn.api.operations.normalization.batch import PER_ACTIVATION
+
+from ..precision import PRECISION
+from .elements import Elements, Found, Index, Untold, quotient, total
+from .pointwise import PROPAGATE
+
+AFFINE = 8  # roundings of scale * inverse * (x - mean) + bias
+
+
+class Statistic(NamedTuple):
+    """One mean and inverse deviation, their errors in roundoffs (the mean's absolute, the inverse's relative), and what they are of."""
+
+    mean: float
+    inverse: float
+    mean_error: float
+    inverse_error: float
+    variance: float
+    variance_error: float
+    row: list[range]
+    x: list[float]
+
+
+def _row(o: Any, index: Index) -> list[range]:
+    """The elements of x that share a statistic with one of them."""
+    c, place = index[1], index[2:]
+    if o.mode in PER_ACTIVATION:
+        return [range(o.x.dims[0]), range(c, c + 1), *(range(i, i + 1) for i in place)]
+    return [range(o.x.dims[0]), range(c, c + 1), *map(range, o.x.dims[2:])]
+
+
+def _parameter(o: Any, index: Index) -> Index:
+    """Where scale, bias and statistics of an element lie."""
+    return (0, index[1], *(index[2:] if o.mode in PER_ACTIVATION else (0,) * len(index[2:])))
+
+
+def _inverse(variance: float, epsilon: float) -> float:
+    return quotient(1.0, math.sqrt(variance + epsilon)) if variance + epsilon >= 0 else math.nan
+
+
+def _statistic(o: Any, index: Index, read: Elements) -> Statistic:
+    row, epsilon = _row(o, index), read.parameter(o.epsilon)
+    unit, smallest, _ = PRECISION[o.compute_type]
+    x = read.box("x", row)
+    m = len(x)
+    mean = total(x) / m
+    variance = total((value - mean) ** 2 for value in x) / m
+    size, distance = total(map(abs, x)) / m, total(abs(value - mean) for value in x) / m
+    mean_error = (m + 1) * size
+    variance_error = (m + 6) * variance + unit * mean_error**2 + 4 * size * distance + smallest / unit
+    share = quotient(unit * variance_error, variance + epsilon)
+    inverse_error = (1 / math.sqrt(1 - share) - 1) / unit + 4 if share < 1 else math.inf
+    return Statistic(mean, _inverse(variance, epsilon), mean_error, inverse_error, variance, variance_error, row, x)
+
+
+def _remembered(o: Any, index: Index, read: Elements) -> Statistic:
+    key = ("statistic", _parameter(o, index))
+    if key not in read.remembered:
+        read.remembered[key] = _statistic(o, index, read)
+    found: Statistic = read.remembered[key]
+    return found
+
+
+def _affine_error(x: float, s: Statistic, factor: float, bias: float) -> float:
+    argument = abs(factor) * (s.mean_error + AFFINE * (abs(x) + abs(s.mean)))
+    product = abs(factor * (x - s.mean))
+    return argument + (product * s.inverse_error if product else 0.0) + AFFINE * abs(bias)
+
+
+def inference(o: Any, _output: str, index: Index, read: Elements) -> Found:
+    """scale * (x - mean) / sqrt(variance + epsilon) + bias with the statistics of the caller."""
+    at, epsilon = _parameter(o, index), read.parameter(o.epsilon)
+    variance = read("variance", at)
+    factor = read("scale", at) * _inverse(variance, epsilon)
+    x, mean, bias = read("x", index), read("mean", at), read("bias", at)
+    cancelled = quotient(abs(variance) + epsilon, abs(variance + epsilon))
+    error = (abs(factor) * (abs(x) + abs(mean)) + abs(bias)) * (AFFINE + cancelled)
+    return Found(factor * (x - mean) + bias, error)
+
+
+def training(o: Any, output: str, index: Index, read: Elements) -> Found:
+    """y, the running statistics and the saved ones, of the mean and the biased variance of x."""
+    at = _parameter(o, index)
+    s = _remembered(o, index, read)
+    if output == "y":
+        return _normalized(o, index, at, s, read)
+    if output == "savedMean":
+        return Found(s.mean, s.mean_error + abs(s.mean))
+    if output == "savedInvVariance":
+        return Found(s.inverse, abs(s.inverse) * s.inverse_error)
+    f, m = read.parameter(o.exponentialAverageFactor), len(s.x)
+    new, error = s.mean, s.mean_error
+    if output == "runningVariance":
+        unbiased = m / (m - 1) if m > 1 else math.nan
+        new, error = s.variance * unbiased, s.variance_error * unbiased
+    old = read(output, at)
+    return Found((1 - f) * old + f * new, 4 * (1 + abs(f)) * abs(old) + abs(f) * (error + 4 * abs(new)))
+
+
+def _normalized(o: Any, index: Index, at: Index, s: Statistic, read: Elements) -> Found:
+    x, factor, bias = read("x", index), read("scale", at) * s.inverse, read("bias", at)
+    z = read("z", index) if o.z is not None else 0.0
+    value, error = factor * (x - s.mean) + bias + z, _affine_error(x, s, factor, bias) + 2 * abs(z)
+    if o.activation is None:
+        return Found(value, error)
+    if math.isnan(value):
+        return Found(value if o.activation.relu_nan == PROPAGATE else 0.0, error)
+    return Found(max(value, 0.0), error)
+
+
+def _given(o: Any, index: Index, read: Elements) -> Statistic:
+    """The saved statistics, or those of x."""
+    if o.saved is None:
+        return _remembered(o, index, read)
+    at, row = _parameter(o, index), _row(o, index)
+    return Statistic(read("savedMean", at), read("savedInvVariance", at), 0.0, 0.0, 0.0, 0.0, row, read.box("x", row))
+
+
+def _passed(o: Any, s: Statistic, at: Index, index: Index, gradients: list[float], read: Elements) -> list[float]:
+    """dy where the activation passed its argument, and 0 elsewhere."""
+    if o.activation is None:
+        return gradients
+    unit = PRECISION[o.compute_type][0]
+    factor, bias = read("scale", at) * s.inverse, read("bias", at)
+    if o.dz is None:
+        found = []
+        for x, dy in zip(s.x, gradients, strict=True):
+            argument = factor * (x - s.mean) + bias
+            if abs(argument) <= unit * _affine_error(x, s, factor, bias) and dy:
+                raise Untold("rounding decides what the activation passes")
+            found.append(dy if argument > 0 else 0.0)
+        return found
+    kept = read.bytes("reserveSpace").reshape(o.x.dims[0], *o.x.dims[2:], o.x.dims[1])
+    images, channels, *places = s.row
+    box = tuple(slice(r.start, r.stop) for r in (images, *places, channels))
+    marks = kept[box].ravel().tolist()
+    if 2 in marks:
+        raise Untold("rounding decides what the activation passes")
+    return [dy if mark else 0.0 for mark, dy in zip(marks, gradients, strict=True)]
+
+
+class Gradients(NamedTuple):
+    """Of one statistic: dBias, dScale, their errors in roundoffs, and the gradients that the activation let through."""
+
+    s: Statistic
+    bias: float
+    scale: float
+    bias_error: float
+    scale_error: float
+    dy: list[float]
+
+
+def _gradients(o: Any, index: Index, at: Index, read: Elements) -> Gradients:
+    key = ("gradients", at)
+    if key not in read.remembered:
+        s = _given(o, index, read)
+        dy = _passed(o, s, at, index, read.box("dy", s.row), read)
+        normalized = [(x - s.mean) * s.inverse for x in s.x]
+        sizes = [abs(d * n) for d, n in zip(dy, normalized, strict=True)]
+        m = len(dy)
+        errors = [abs(d) * _error_of(n, s) for d, n in zip(dy, normalized, strict=True)]
+        read.remembered[key] = Gradients(
+            s,
+            total(dy),
+            total(d * n for d, n in zip(dy, normalized, strict=True)),
+            m * total(map(abs, dy)),
+            total(errors) + (m + 1) * total(sizes),
+            dy,
+        )
+    found: Gradients = read.remembered[key]
+    return found
+
+
+def _error_of(normalized: float, s: Statistic) -> float:
+    return abs(s.inverse) * s.mean_error + abs(normalized) * (s.inverse_error + 3)
+
+
+def gradient(o: Any, output: str, index: Index, read: Elements) -> Found:
+    """dx = scale * inverse * (dy - (dBias + n * dScale) / m), where n is the normalised x; dz is what passed of dy (4.1.2)."""
+    at = _parameter(o, index)
+    g = _gradients(o, index, at, read)
+    s, m = g.s, len(g.dy)
+    if output == "dBias":
+        return Found(g.bias, g.bias_error)
+    if output == "dScale":
+        return Found(g.scale, g.scale_error)
+    position = 0
+    for i, positions in zip(index, s.row, strict=True):
+        position = position * len(positions) + positions.index(i)
+    dy, x = g.dy[position], read("x", index)
+    if output == "dz":
+        return Found(dy, 0.0)
+    unit, smallest, _ = PRECISION[o.compute_type]
+    factor, n = read("scale", at) * s.inverse, (x - s.mean) * s.inverse
+    sums = g.bias_error + abs(n) * g.scale_error + _error_of(n, s) * abs(g.scale)
+    terms = abs(dy) + (abs(g.bias) + abs(n * g.scale)) / m
+    error = max(abs(factor), smallest / unit) * (sums / m + (s.inverse_error + 6) * terms)
+    return Found(factor * (dy - (g.bias + n * g.scale) / m), error + smallest / unit * abs(x - s.mean))
+
+
+FORMULAS: dict[type, Any] = {
+    BatchNormalizationBackward: gradient,
+    BatchNormalizationBackwardEx: gradient,
+    BatchNormalizationForwardInference: inference,
+    BatchNormalizationForwardTraining: training,
+    BatchNormalizationForwardTrainingEx: training,
+    NormalizationBackward: gradient,
+    NormalizationForwardInference: inference,
+    NormalizationForwardTraining: training,
+}

@@ -1,0 +1,153 @@
+"""The formulas that judge the reference element by element: what they import, what they know, what they notice."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dualdnn.api import cudnn
+from dualdnn.conformance.calls import Caller
+from dualdnn.conformance.cases.every_operation import SAMPLES
+from dualdnn.conformance.trial import attempt, prepare
+from dualdnn.reference import engine, evaluate, formulas, implemented
+from dualdnn.reference.judge import bounds
+from dualdnn.reference.spots import sample
+
+FOLDER = Path(formulas.__file__).parent
+LEFT = {"numpy", "ml_dtypes", *sys.stdlib_module_names}
+MOST_COMPARED = 150  # elements of each output of a sample
+# Operations whose inputs a forward call makes; the cases' chains judge them.
+CHAINED = [name for name, o in SAMPLES.items() if any(raw in o.inputs for raw in o.raw)]
+KNOWN = [name for name, o in SAMPLES.items() if formulas.has_formula(o) and name not in CHAINED]
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
+def test_formulas_import_nothing_of_the_reference(path):
+    """Records and enumerators of the api, tables of precision, each other; no array formula."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            assert all(alias.name.partition(".")[0] in LEFT for alias in node.names), ast.unparse(node)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            assert (node.module or "").startswith("dualdnn.api.") or (node.module or "").partition(".")[0] in LEFT, (
+                node.module
+            )
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 1 or (node.level, node.module) == (2, "precision"), ast.unparse(node)
+
+
+def test_every_operation_has_a_formula_or_a_reason():
+    without = {kind.__name__ for kind in implemented() if kind not in formulas.FORMULAS}
+    assert without == set(formulas.MISSING)
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_formulas_agree_with_the_reference(name):
+    operation = SAMPLES[name]
+    memory = prepare(operation, "normal", 1)
+    read = formulas.Elements(operation, memory, formulas.MOST_READS)
+    for output, exact in evaluate(operation, memory).items():
+        if exact.raw:
+            continue
+        value, bound = bounds(operation, output, exact, memory)
+        for index in sample(operation.tensor(output).dims, MOST_COMPARED, 1):
+            found = formulas.element_of(operation, output, index, read).value
+            own = formulas.blended(operation, output, index, read, found)
+            same = np.isnan(own) and np.isnan(value[index])
+            assert same or abs(own - value[index]) <= bound[index] / 256, (output, index)
+
+
+def changed(operation, field, **values):
+    return replace(operation, **{field: replace(getattr(operation, field), **values)})
+
+
+# A sample, and the operation that a broken reference computes in its place.
+BREAKS = {
+    "PoolingForward-average": lambda o: changed(
+        o, "pooling", mode=cudnn.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, padding=(0, 0)
+    ),
+    "SoftmaxForward": lambda o: replace(o, algorithm=cudnn.CUDNN_SOFTMAX_LOG),
+    "BatchNormalizationForwardTraining": lambda o: replace(o, epsilon=2 * o.epsilon),
+    "ConvolutionBackwardData": lambda o: changed(o, "convolution", mode=cudnn.CUDNN_CONVOLUTION),
+    "LRNCrossChannelForward": lambda o: changed(o, "lrn", n=o.lrn.n + 1),
+    "ReduceTensor": lambda o: changed(o, "reduction", op=cudnn.CUDNN_REDUCE_TENSOR_AVG),
+    "DropoutForward": lambda o: replace(o, probability=0.9 * o.probability),
+}
+
+
+@pytest.fixture
+def caller():
+    with cudnn.cudnnCreate(backend="reference") as handle:
+        yield Caller(cudnn, handle)
+
+
+@pytest.fixture
+def broken(monkeypatch):
+    """Replaces an implementation of the reference, for its backend and its judge alike."""
+    caches = (engine._prepared, engine.launcher)
+
+    def install(operation, make):
+        implemented()
+        original = engine._IMPLEMENTATIONS[type(operation)]
+        monkeypatch.setitem(engine._IMPLEMENTATIONS, type(operation), make(original))
+        for cache in caches:
+            cache.cache_clear()
+
+    yield install
+    for cache in caches:
+        cache.cache_clear()
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_a_case_notices_a_reference_that_computes_something_else(name, broken, caller):
+    operation = SAMPLES[name]
+    assert attempt(caller, operation).passed
+    broken(operation, lambda original: lambda o, *inputs: original(BREAKS[name](o), *inputs))
+    result = attempt(caller, operation)
+    assert not result.passed and "the reference itself is wrong" in result.explanation()
+
+
+def test_a_case_notices_an_output_that_the_reference_does_not_write(broken, caller):
+    operation = SAMPLES["BatchNormalizationForwardTraining"]
+
+    def silent(original):
+        def implementation(*given):
+            found = original(*given)
+            del found["savedMean"]
+            return found
+
+        return implementation
+
+    broken(operation, silent)
+    with pytest.raises(ValueError, match="says nothing of savedMean"):
+        attempt(caller, operation)
+
+
+def test_a_sample_meets_every_image_and_channel_corners_edges_and_the_inside():
+    found = sample((3, 5, 9, 8), 60, 4)
+    assert len(found) == len(set(found)) == 60 and (2, 4, 8, 7) in found
+    assert {index[0] for index in found} == set(range(3)) and {index[1] for index in found} == set(range(5))
+    on_edges = [(row in (0, 8)) + (column in (0, 7)) for *_, row, column in found]
+    assert set(on_edges) == {0, 1, 2}
+    assert sample((1, 1, 1, 2), 60, 4) in ([(0, 0, 0, 1), (0, 0, 0, 0)], [(0, 0, 0, 1)])
+
+
+def test_a_formula_that_would_read_too_much_does_not_say():
+    operation = SAMPLES["ReduceTensor"]
+    read = formulas.Elements(operation, prepare(operation, "normal", 1), 3)
+    with pytest.raises(formulas.Untold, match="more than 3 elements"):
+        formulas.element_of(operation, "C", (0,) * len(operation.C.dims), read)
+
+
+def test_elements_are_read_through_strides_and_vectors_of_channels():
+    operation = SAMPLES["TransformTensor"]
+    memory = prepare(operation, "normal", 1)
+    read = formulas.Elements(operation, memory, formulas.MOST_READS)
+    expected = evaluate(operation, memory)["y"].value
+    for index in np.ndindex(*operation.x.dims):
+        assert read("x", index) == expected[index]
+        read.reads = 0
+    assert read.box("x", [range(extent) for extent in operation.x.dims]) == expected.ravel().tolist()
