@@ -84,8 +84,7 @@ def run(chosen: argparse.Namespace) -> int:
     if not wanted:
         raise ValueError(f"no row's name contains {chosen.k!r}")
     vendor = open_subject(chosen.vendor) if chosen.vendor else None
-    computes = any(row.flops for row in wanted)
-    torch = open_torch() if computes and chosen.device == "gpu" and chosen.torch != "no" else None
+    torch = open_torch() if chosen.device == "gpu" and chosen.torch != "no" else None
     if chosen.torch == "yes" and torch is None:
         raise ValueError("--torch yes: PyTorch is not installed, or has no GPU to use")
     bench = Bench(chosen.device, vendor, torch)

@@ -1,4 +1,5 @@
-"""cuDNN's graph interface as a rival, where PyTorch is installed: its convolutions, autotuned, and attention of one head."""
+"""PyTorch as a rival, where it is installed: its convolutions and attention of one head by cuDNN's graphs, autotuned, and its own operators
+of the memory-bound families."""
 
 from __future__ import annotations
 
@@ -24,6 +25,7 @@ from dualdnn.api.operations import (
 from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF
 
 from .row import Convolution, Summed
+from .torch_operators import OPERATORS, operator
 
 DTYPES: dict[cudnnDataType_t, str] = {FLOAT: "float32", HALF: "float16", BFLOAT16: "bfloat16"}
 SEQUENCES = ("queries", "keys", "values", "dout")
@@ -57,10 +59,12 @@ class GraphPath:
         self.description = f"PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}"
 
     def calls(self, operation: Operation, memory: Mapping[str, Any]) -> Iterator[tuple[str, Work]]:
-        """The ways to compute a convolution, its gradient, or an attention of one head, on these buffers, by name; none for
-        other operations."""
+        """The ways to compute a convolution, its gradient, an attention of one head, or what PyTorch has an operator for, on these buffers,
+        by name; none for other operations."""
         if isinstance(operation, MultiHeadAttnForward | MultiHeadAttnBackwardData) and _is_plain(operation):
             yield from self._attentions(operation, memory)
+        if type(operation) in OPERATORS:
+            yield from self._operators(operation, memory)
         if not isinstance(operation, Summed):
             return
         o = operation
@@ -76,6 +80,18 @@ class GraphPath:
             ways = _gradient(self.torch, o, tensors)
         for name, work in ways:
             yield name, self._on_stream(work, tf32)
+
+    def _operators(self, operation: Operation, memory: Mapping[str, Any]) -> Iterator[tuple[str, Work]]:
+        """Yield PyTorch's operator of a memory-bound family on its data types; doubles and integers have none here."""
+        named = [name for name in operation.inputs if name in memory and name not in operation.raw]
+        specs = {name: operation.tensor(name) for name in named}
+        if any(spec.data_type not in DTYPES for spec in specs.values()):
+            return
+        tensors = {name: self._tensor(spec, memory[name].address) for name, spec in specs.items()}
+        with self.torch.cuda.stream(self.stream):
+            found = operator(self.torch, operation, tensors)
+        if found is not None:
+            yield found[0], self._on_stream(found[1], False)
 
     def _attentions(
         self, o: MultiHeadAttnForward | MultiHeadAttnBackwardData, memory: Mapping[str, Any]
@@ -158,8 +174,11 @@ def _attention(torch: Any, given: Mapping[str, Any], scale: float, causal: bool)
 
 def _plain(torch: Any, o: ConvolutionForward, given: Mapping[str, Any]) -> Iterator[tuple[str, Work]]:
     c = o.convolution
-    convolve = torch.nn.functional.conv2d
-    yield "conv2d", lambda: convolve(given["x"], given["w"], None, c.stride, c.padding, c.dilation, c.group_count)
+    convolve = getattr(torch.nn.functional, f"conv{c.rank}d")
+    yield (
+        f"conv{c.rank}d",
+        lambda: convolve(given["x"], given["w"], None, c.stride, c.padding, c.dilation, c.group_count),
+    )
     if c.group_count > 1 and hasattr(torch, "cudnn_convolution"):  # which conv2d may leave to kernels of PyTorch's own
         settings = (c.padding, c.stride, c.dilation, c.group_count, True, False, allows_tf32(c))
         yield "cudnn_convolution", lambda: torch.cudnn_convolution(given["x"], given["w"], *settings)
