@@ -23,6 +23,7 @@ from .bias_gradient import BIAS_GRADIENTS, BiasProblem
 from .bias_gradient_channels import BiasGradientChannels
 from .bias_gradient_planes import BiasGradientPlanes
 from .data_gradient.direct import DataGradientDirect
+from .data_gradient.folded import DataGradientFolded
 from .data_gradient.residue_classes import DataGradient, DataGradientProblem
 from .data_gradient.small_channels import DataGradientSmallChannels
 from .depthwise.depthwise import Depthwise, DepthwiseAny, DepthwiseTma
@@ -77,7 +78,11 @@ serve(
 )
 serve(Im2ColProblem, (Im2ColBlocks(), Im2ColElements()), Im2Col)
 serve(Problem, (Int8x32Reorder(),), ReorderFilter, ReorderFilterAndBias)
-serve(DataGradientProblem, (DataGradientSmallChannels(), DataGradient(), DataGradientDirect()), ConvolutionBackwardData)
+serve(
+    DataGradientProblem,
+    (DataGradientSmallChannels(), DataGradientFolded(), DataGradient(), DataGradientDirect()),
+    ConvolutionBackwardData,
+)
 serve(
     FilterGradientProblem,
     (

@@ -175,6 +175,21 @@ def copy(x: TensorSpec, y: TensorSpec) -> Walk:
     return Walk(numbered, *sides)
 
 
+def spread_filter(w: TensorSpec, target: TensorSpec, stride: tuple[int, ...]) -> Walk:
+    """Return the walk from a filter (K, C, taps ...) to one of (residues and C, K, taps ...).
+
+    The taps of each dimension that lie ``stride`` apart are taps there, and those between them are residues. Taps that
+    w does not have are zeros.
+    """
+    channels, rank = w.dims[1], len(stride)
+    axes = [Axis(w.dims[0], {0: 1}, {1: 1}), Axis(channels, {1: 1}, {0: 1})]
+    for d, step in enumerate(stride):
+        axes.append(Axis(step, {2 + d: 1}, {0: channels * prod(stride[d + 1 :])}))
+        axes.append(Axis(target.dims[2 + d], {2 + d: step}, {2 + d: 1}))
+    none = [0] * (2 + rank)
+    return Walk(axes, _coordinates(w, none), _coordinates(target, none))
+
+
 def _channel_step(spec: TensorSpec, channels: int) -> int:
     """Return the scalars between channels that lie ``channels`` apart, a multiple or a divisor of the vector length."""
     length = spec.vector_length

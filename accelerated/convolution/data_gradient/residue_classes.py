@@ -111,14 +111,14 @@ class DataGradientProblem(Problem):
         if min(o.dy.dims[1], o.dx.dims[1]) == 1 or not may_use_tensor_cores(c, o.dy.data_type, self.device):
             return o
         if last:  # filters of one tap may have gaps between them
-            dy, one = _channels_last(o.dy), prod(o.w.dims[2:]) == c.group_count == 1 and c.rank == 2
+            dy, one = in_channels(o.dy), prod(o.w.dims[2:]) == c.group_count == 1 and c.rank == 2
             repays = one and filters >= LEAST_CHANNELS and has_tma(self.device) and dy.span <= FARTHEST
             return replace(o, dy=dy) if repays else o
         if filters * o.dy.scalar_bytes < LEAST_BYTES:
             return o
         written = prod(c.stride) == 1 and prod(o.dx.dims[2:]) * o.dx.scalar_bytes % ROW_BYTES == 0
-        dx = o.dx if channels_last(o.dx) or written or o.beta != 0 else _channels_last(o.dx)
-        return replace(o, dy=_channels_last(o.dy), dx=dx)
+        dx = o.dx if channels_last(o.dx) or written or o.beta != 0 else in_channels(o.dx)
+        return replace(o, dy=in_channels(o.dy), dx=dx)
 
     @cached_property
     def classes(self) -> tuple[ResidueClass, ...]:
@@ -212,8 +212,14 @@ class DataGradient(Solver[DataGradientProblem]):
         launches: list[ComposedLaunch] = []
         if "dy" in copies:
             launches += within([copied(o.dy, copies["dy"], device)], {"x": At("dy"), "y": dy})
+        classes, where = problem.classes, {"x": dy, "w": At("workSpace"), "y": dx}
+        if o.beta == 0 and sum(not found.meets for found in classes) > 1:
+            # One launch fills all of dx; the classes that taps meet are written behind it.
+            everything = replace(classes[0].forward, y=problem.laid_out.dx)
+            launches += within([_blend(ConvolutionProblem(everything, device, aligned=False))], where)
+            classes = tuple(found for found in classes if found.meets)
         at = 0
-        for found in problem.classes:
+        for found in classes:
             where = {
                 "x": dy,
                 "w": At("workSpace", at),
@@ -256,7 +262,7 @@ def _copies(problem: DataGradientProblem) -> dict[str, TensorSpec]:
     return {name: made.tensor(name) for name in ("dy", "dx") if made.tensor(name) != o.tensor(name)}
 
 
-def _channels_last(tensor: TensorSpec) -> TensorSpec:
+def in_channels(tensor: TensorSpec) -> TensorSpec:
     """Return a copy with channels innermost, whose pixels begin with packs."""
     images, channels, *pixels = tensor.dims
     pitch = rounded_up(channels, PACK_BYTES // tensor.scalar_bytes)

@@ -120,6 +120,36 @@ def test_geometries_on_tensor_cores(run, geometry):
         run(gradient(**{**GEOMETRIES[geometry], "dx": dx, "w": w, **options}, algo=ALGO_1))
 
 
+# Strides in each dimension: as large as the filter, smaller, larger; dx that ends within one, and begins within one.
+STRIDES: dict[str, dict[str, Any]] = {
+    "patches": {"dx": (2, 3, 8, 12), "w": (16, 3, 4, 4), "padding": (0, 0), "stride": (4, 4)},
+    "patches and a rest": {"dx": (2, 3, 9, 14), "w": (16, 3, 4, 4), "padding": (0, 0), "stride": (4, 4)},
+    "padded patches": {"dx": (2, 8, 7, 9), "w": (16, 8, 3, 2), "padding": (2, 1), "stride": (3, 2)},
+    "overlapping": {"dx": (2, 8, 9, 8), "w": (24, 8, 3, 4), "padding": (1, 1), "stride": (2, 2)},
+    "padding of several strides": {"dx": (2, 5, 6, 7), "w": (9, 5, 7, 5), "padding": (5, 4), "stride": (2, 3)},
+    "gaps": {"dx": (2, 8, 7, 9), "w": (16, 8, 1, 2), "padding": (0, 1), "stride": (2, 3)},
+    "one dimension": {"dx": (1, 24, 6, 8), "w": (40, 24, 3, 3), "padding": (1, 0), "stride": (1, 3)},
+    "volume": {"dx": (1, 8, 4, 5, 6), "w": (16, 8, 2, 3, 2), "padding": (0, 1, 1), "stride": (2, 2, 2)},
+}
+
+
+@shows(f"{D}/c01", f"{D}/c10")
+@pytest.mark.parametrize("formats", [NCHW, NHWC], ids=by_name)
+@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
+@pytest.mark.parametrize("strides", STRIDES)
+def test_strides_without_blending(run, strides, configuration, formats):
+    """Prior values of dx are not read, also of elements that no tap meets."""
+    for math_type in (DEFAULT, FMA):
+        run(gradient(**STRIDES[strides], configuration=configuration, formats=formats, math_type=math_type, alpha=-1.5))
+
+
+@shows(f"{D}/c10")
+@pytest.mark.parametrize("dx_layout", LAYOUTS)
+def test_strides_into_every_layout(run, dx_layout):
+    for strides in ("padded patches", "overlapping", "gaps"):
+        run(gradient(**STRIDES[strides], dx_layout=dx_layout))
+
+
 @shows("cudnnSetConvolutionGroupCount/c01", f"{D}/c10")
 @pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
 @pytest.mark.parametrize("window", DEPTHWISE)

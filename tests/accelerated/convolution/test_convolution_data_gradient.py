@@ -60,3 +60,17 @@ def test_by_tma(backend, name):
     names = kernels(check(backend, operation, "convolution.data_gradient"))
     assert sum("implicit_gemm_tma" in kernel for kernel in names) == products, names
     assert sum(kernel.startswith("transform") for kernel in names) == copies, names
+
+
+def test_patches_are_one_product(backend):
+    """256 residue classes take a product, the filter as it reads it, and dx unfolded."""
+    operation = gradient((1, 3, 32, 48), (16, 3, 16, 16), padding=(0, 0), stride=(16, 16))
+    names = kernels(check(backend, operation))
+    assert len(names) == 3 and sum(name.startswith("transform") for name in names) == 2, names
+
+
+def test_one_launch_fills_what_no_tap_meets(backend):
+    """A stride of 3 leaves two of three classes without a tap."""
+    operation = gradient((1, 8, 9, 7), (16, 8, 1, 1), padding=(0, 0), stride=(3, 1))
+    names = kernels(check(backend, operation, "convolution.data_gradient"))
+    assert len(names) == 3, names
