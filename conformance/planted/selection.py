@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from _pytest.mark import KeywordMatcher
 from _pytest.mark.expression import Expression
-from dualdnn.conformance.plugin import case_id
+from dualdnn.conformance.suite.items import case_id
 
 WANTED: dict[str, Any] = json.loads(Path(os.environ["DUALDNN_PLANTED"]).read_text(encoding="utf-8"))
 _failed: set[str] = set()

@@ -52,20 +52,21 @@ def candidates(reports: Iterable[Report], launches: Iterable[Mapping[str, Any]])
             seconds[key] = min(case.seconds, seconds.get(key, case.seconds))
     for table in launches:
         for kind, aim in (("kernels", "kernel"), ("solvers", "solver")):
-            for name, cases in table.get(kind, {}).items():
-                for case in found.keys() & set(cases):
-                    found[case].shows.add((aim, name))
-        for name, cases in table.get("modules", {}).items():
-            for case in found.keys() & set(cases):
-                found[case].modules.add(name)
-    for (case, _), spent in seconds.items():
-        found[case].seconds += spent + CASE_SECONDS
+            for name, users in table.get(kind, {}).items():
+                for user in found.keys() & set(users):
+                    found[user].shows.add((aim, name))
+        for name, users in table.get("modules", {}).items():
+            for user in found.keys() & set(users):
+                found[user].modules.add(name)
+    for (user, _), spent in seconds.items():
+        found[user].seconds += spent + CASE_SECONDS
     return {case: made for case, made in found.items() if case not in bad}
 
 
 def aims(known: Mapping[str, Candidate]) -> set[Aim]:
     """Return everything that some case shows."""
-    return union(made.shows for made in known.values())
+    shown: list[set[Aim]] = [made.shows for made in known.values()]
+    return union(shown)
 
 
 def chosen(known: Mapping[str, Candidate], left: set[Aim], have: Iterable[str] = ()) -> list[str]:
@@ -74,7 +75,8 @@ def chosen(known: Mapping[str, Candidate], left: set[Aim], have: Iterable[str] =
     A module that another chosen case needs costs nothing more. A case whose aims others show, too, is left out at the end.
     """
     kept = [case for case in have if case in known]
-    left = left - union(known[case].shows for case in kept)
+    had: set[Aim] = union(known[case].shows for case in kept)
+    left = left - had
     compiled = union(known[case].modules for case in kept)
     wanted, open_ = set(left), {case: made for case, made in sorted(known.items()) if made.shows & left}
     picked: list[str] = []
