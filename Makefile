@@ -13,7 +13,7 @@ VENDOR := nvidia-cudnn-cu12==8.9.7.29
 UNFORMATTED :=
 KERNELS = $(shell find $(filter-out $(addprefix accelerated/,$(UNFORMATTED) __pycache__),$(wildcard accelerated/*)) tests/accelerated -name '*.cu' -o -name '*.cuh' -o -name '*.h' -o -name '*.cpp')
 
-.PHONY: help conformance abi-conformance clients prove races races-all test test-all lint stubs kernel-wheels bench clean
+.PHONY: help conformance abi-conformance clients prove races races-all fuzz test test-all lint stubs kernel-wheels bench clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -48,6 +48,12 @@ races: $(KERNEL_TABLE) ## every kernel in one case at least, every race in memor
 prove: $(BIN)/.ready ## every case under every fault that it must notice; EVERY=10: a tenth of them
 	$(BIN)/dualdnn conformance --jobs $(JOBS) --subject reference --prove --every $(EVERY) --out prove-report
 
+# Another seed each day, which the command prints
+SECONDS ?= 60
+SEED ?= $(shell date +%Y%m%d)
+fuzz: $(BIN)/.ready ## drawn operations on both backends, judged: SECONDS= how long, SEED= which
+	$(BIN)/dualdnn fuzz --jobs $(JOBS) --seconds $(SECONDS) --seed $(SEED)
+
 races-all: $(BIN)/.ready ## judge the accelerated backend with every race in memory an error
 	DUALDNN_EMULATION_RACES=1 $(BIN)/dualdnn conformance --jobs $(JOBS) --subject accelerated:emulated --solvers all --out races-report
 
@@ -79,4 +85,4 @@ stubs: $(BIN)/.ready ## write the type stubs of the documented calls
 	$(BIN)/ruff format api/cudnn/__init__.pyi api/miopen/__init__.pyi
 
 clean: ## remove the environment and what was made
-	rm -rf $(VENV) conformance-report conformance-report-* prove-report races-report build *.egg-info
+	rm -rf $(VENV) conformance-report conformance-report-* prove-report races-report fuzz-report build *.egg-info

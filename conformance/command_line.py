@@ -19,6 +19,7 @@ from dualdnn.api.status import CudnnError
 
 from . import build_ahead
 from .bench import command as bench
+from .fuzz import options as fuzz
 from .port import command as port
 from .replay import command as replay
 from .report import ReportError
@@ -55,6 +56,10 @@ def main(arguments: list[str] | None = None) -> int:
     )
     replay.add_options(replayed)
     replayed.set_defaults(run=replay.run)
+
+    drawing = commands.add_parser("fuzz", help="draw operations and judge them, until something is found")
+    fuzz.add_options(drawing)
+    drawing.set_defaults(run=fuzz.run)
 
     timed = commands.add_parser("bench", help="times beside the vendor's library and the floor of the hardware")
     bench.add_options(timed)

@@ -1,0 +1,127 @@
+"""Convolutions and their gradients: each drawn from a row of the tables that say which algorithm takes what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+from dualdnn.api.enumerations import cudnnConvolutionMode_t, cudnnMathType_t, cudnnReorderType_t
+from dualdnn.api.operations import (
+    ConvolutionBackwardBias,
+    ConvolutionBackwardData,
+    ConvolutionBackwardFilter,
+    ConvolutionForward,
+    ConvolutionSpec,
+    FilterSpec,
+    TensorSpec,
+)
+from dualdnn.api.operations.specs import NCHW, NCHW_VECT_C, NHWC, vector_length
+from dualdnn.api.support import convolution as tables
+from dualdnn.api.support import convolution_gradients as gradients
+from dualdnn.api.support.convolution import FLOATING, Problem, Row
+
+from .pieces import Drawn, Source, fitted, need
+
+OPERATIONS = (ConvolutionForward, ConvolutionBackwardData, ConvolutionBackwardFilter, ConvolutionBackwardBias)
+KINDS = ("normal", "positive", "ties")
+MOST_PRODUCTS = 8_000_000  # of a convolution, which the emulated device computes one by one
+MOST_FILTER = 60_000  # elements
+TILED = (8, 16, 32, 64)  # channels that vectors and tiles divide
+STRIDED = (tables.ANY_LAYOUT,)
+
+
+class Direction(NamedTuple):
+    """rows: of its tables. refused: why an algorithm does not take a problem. made: the operation of (problem, algorithm, alpha, beta)."""
+
+    rows: Sequence[Row]
+    refused: Callable[[Problem, Any], str | None]
+    made: Callable[[Problem, Any, float, float], Any]
+
+
+DIRECTIONS = (
+    Direction(
+        tables.ROWS,
+        tables.unsupported,
+        lambda p, algo, alpha, beta: ConvolutionForward(p.convolution, algo, 0, alpha, beta, p.x, p.w, p.y),
+    ),
+    Direction(
+        gradients.DATA_ROWS,
+        gradients.data_unsupported,
+        lambda p, algo, alpha, beta: ConvolutionBackwardData(p.convolution, algo, 0, alpha, beta, p.w, p.y, p.x),
+    ),
+    Direction(
+        gradients.FILTER_ROWS,
+        gradients.filter_unsupported,
+        lambda p, algo, alpha, beta: ConvolutionBackwardFilter(p.convolution, algo, 0, alpha, beta, p.x, p.y, p.w),
+    ),
+)
+
+
+def draw(source: Source) -> Drawn:
+    """A convolution, a gradient, or the gradient of a bias."""
+    if source.chance(8):
+        return bias_gradient(source)
+    direction = source.pick(DIRECTIONS)
+    row = source.pick(direction.rows)
+    algorithm, configuration = source.pick(row.algorithms), source.pick(row.configurations)
+    convolution, x_dims, w_dims = geometry(source, row, configuration)
+    y_dims = convolution.output_dims(x_dims, w_dims)
+    need(min(y_dims) >= 1)
+    need(prod(y_dims) * prod(w_dims[1:]) <= MOST_PRODUCTS)
+    x = operand(source, configuration.x, x_dims, row.x)
+    y = operand(source, configuration.y, y_dims, row.y)
+    problem = Problem(convolution, x, FilterSpec(configuration.w, row.filter_format, w_dims), y)
+    need(direction.refused(problem, algorithm) is None)
+    return Drawn((direction.made(problem, algorithm, *source.blend()),), source.inputs(KINDS, ("infinite",)))
+
+
+def geometry(source: Source, row: Row, configuration: Any) -> tuple[ConvolutionSpec, tuple[int, ...], tuple[int, ...]]:
+    """(the convolution, dimensions of x and of w) that the rules of the row let through, for the most part."""
+    rank, rules = row.spatial, row.rules
+    size = tuple(source.pick((1, 2, 3, 3, 5, 7)) for _ in range(rank))
+    if tables.FILTER_3 in rules or tables.FILTER_3_OR_5 in rules:
+        size = (source.pick((3, 5)) if tables.FILTER_3_OR_5 in rules else 3,) * rank
+    one = (1,) * rank
+    stride = one if tables.STRIDE_1 in rules else tuple(source.pick((1, 1, 2, 3)) for _ in range(rank))
+    dilation = one if tables.NO_DILATION in rules else tuple(source.pick((1, 1, 2, 3)) for _ in range(rank))
+    least = 1 if tables.PADDING_BELOW_FILTER in rules else 0
+    padding = tuple(source.integer(0, max(0, extent - least)) for extent in size)
+    multiple = max(
+        vector_length(configuration.x), vector_length(configuration.y), 4 if tables.CHANNELS_BY_4 in rules else 1
+    )
+    groups = source.pick((1, 1, 1, 2, 3))
+    each, filters = (multiple * source.pick((1, 2, 3, source.pick(TILED), source.integer(1, 33))) for _ in range(2))
+    if multiple == 1 and source.chance(15):  # depthwise
+        groups, each, filters = source.channels(), 1, source.pick((1, 1, 2))
+    spatial = fitted(tuple(source.extent() + extent for extent in size), source.profile.most // 8)
+    x_dims = (source.integer(1, 3), groups * each, *spatial)
+    w_dims = (groups * filters, each, *size)
+    need(each * prod(size) * w_dims[0] <= MOST_FILTER)
+    mode, math = source.pick(tuple(cudnnConvolutionMode_t)), source.pick(tuple(cudnnMathType_t))
+    reorder = cudnnReorderType_t.CUDNN_DEFAULT_REORDER
+    return (
+        ConvolutionSpec(mode, configuration.compute, padding, stride, dilation, groups, math, reorder),
+        x_dims,
+        w_dims,
+    )
+
+
+def operand(source: Source, data_type: Any, dims: tuple[int, ...], layout: tuple[str, Any]) -> TensorSpec:
+    """A tensor as a row demands it: in any layout where it takes any, else without gaps."""
+    if vector_length(data_type) > 1:
+        need(dims[1] % vector_length(data_type) == 0)
+        return TensorSpec.packed(data_type, dims, NCHW_VECT_C)
+    if layout in STRIDED:
+        return source.tensor(data_type, dims)
+    fitting = [found for f in (NCHW, NHWC) if layout[1](found := TensorSpec.packed(data_type, dims, f))]
+    need(bool(fitting))
+    return source.pick(fitting)
+
+
+def bias_gradient(source: Source) -> Drawn:
+    """The sum of a gradient over images and positions."""
+    data_type = source.pick(tuple(dict.fromkeys(configuration.y for configuration in FLOATING)))
+    dims = source.dims(source.pick((4, 5)))
+    db = TensorSpec.packed(data_type, (1, dims[1], *(1 for _ in dims[2:])))
+    return Drawn((ConvolutionBackwardBias(*source.blend(), source.tensor(data_type, dims), db),), source.inputs(KINDS))

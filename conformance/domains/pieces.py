@@ -1,0 +1,164 @@
+"""What every domain draws from: extents, layouts, types, factors, kinds of inputs, in named profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any, TypeVar
+
+from dualdnn.api.enumerations import cudnnDataType_t
+from dualdnn.api.operations import Operation, TensorSpec
+from dualdnn.api.operations.specs import NCHW, NHWC
+
+T = TypeVar("T")
+Dims = tuple[int, ...]
+NEAR_TILES = (1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129)
+CHANNELS = (8, 16, 32, 64)
+ALPHAS, BETAS = (1.0, 1.0, -1.75, 0.5), (0.0, 0.0, 1.0, -0.5)  # twice what most calls pass
+NUMBERS = ("normal", "normal", "wide", "ties")
+SPECIAL = ("special", "ties_and_nan", "infinite")
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Which operations are drawn. longest: of an extent. most: elements of a tensor. near_tiles: extents at powers of two and beside them.
+    gaps, offset: percent of tensors with gaps, of operands that begin behind an aligned address. special: NaN and infinities are inputs."""
+
+    name: str
+    longest: int
+    most: int
+    near_tiles: bool = False
+    gaps: int = 15
+    offset: int = 0
+    special: bool = False
+
+
+PROFILES = {
+    profile.name: profile
+    for profile in (
+        Profile("small", 6, 1_500),
+        Profile("edges", 130, 12_000, near_tiles=True),
+        Profile("large", 300, 60_000, gaps=5),
+        Profile("unaligned", 40, 6_000, gaps=60, offset=60),
+        Profile("special", 24, 4_000, special=True),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Operations that are called one after the other on shared memory, one for the most part, and what they begin with.
+
+    inputs: the kind of all inputs, or kinds by operand. offsets: operand -> bytes behind an aligned address. aliases: operand -> the one whose
+    memory it is.
+    """
+
+    steps: tuple[Operation, ...]
+    inputs: str | dict[str, str] = "normal"
+    offsets: tuple[tuple[str, int], ...] = ()
+    aliases: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def operation(self) -> Any:
+        """The first operation."""
+        return self.steps[0]
+
+
+class Source:
+    """Choices, made by Hypothesis, so that what fails shrinks to its simplest: the first of what is offered, and small numbers."""
+
+    def __init__(self, draw: Callable[[Any], Any], profile: Profile) -> None:
+        from hypothesis import strategies  # here, as pinned operations need none
+
+        self.draw, self.profile, self.strategies = draw, profile, strategies
+
+    def pick(self, options: Sequence[T]) -> T:
+        """One of the options."""
+        return self.draw(self.strategies.sampled_from(options))
+
+    def integer(self, low: int, high: int) -> int:
+        """A whole number, both ends included."""
+        return int(self.draw(self.strategies.integers(low, max(low, high))))
+
+    def chance(self, percent: int) -> bool:
+        """True in so many percent of the cases."""
+        return self.integer(0, 99) >= 100 - percent
+
+    def extent(self) -> int:
+        """The extent of a dimension."""
+        near = [extent for extent in NEAR_TILES if extent <= self.profile.longest]
+        if self.profile.near_tiles:
+            return self.pick(near)
+        return self.integer(1, self.pick((4, 12, self.profile.longest)))
+
+    def channels(self) -> int:
+        """A number of channels: any, or one that vectors and tiles divide."""
+        return self.pick((self.extent(), self.extent(), self.pick(CHANNELS)))
+
+    def dims(self, rank: int, most: int = 0) -> Dims:
+        """Images, channels and extents, of so many elements at most, of the profile's number where none is named."""
+        images = self.pick((1, self.extent()))
+        found = (images, self.channels(), *(self.extent() for _ in range(rank - 2)))[:rank]
+        return fitted(found, most or self.profile.most)
+
+    def layout(self, dims: Dims) -> Dims:
+        """Strides without overlap: channels behind or before the positions, or any order; packed, with gaps, or all of them multiplied."""
+        rank = len(dims)
+        order = self.pick(((*range(rank),), (0, *range(2, rank), 1), None))
+        if order is None:
+            order = tuple(self.draw(self.strategies.permutations(range(rank))))
+        strides, step = [0] * rank, 1
+        gaps = self.chance(self.profile.gaps)
+        for dimension in reversed(order):
+            strides[dimension] = step
+            step *= dims[dimension] + (self.pick((0, 0, 1, 3, 8)) if gaps else 0)
+        times = self.pick((2, 3)) if gaps and self.chance(20) else 1
+        return tuple(stride * times for stride in strides)
+
+    def tensor(self, data_type: cudnnDataType_t, dims: Dims) -> TensorSpec:
+        """A tensor in some layout."""
+        return TensorSpec(data_type, dims, self.layout(dims))
+
+    def packed(self, data_type: cudnnDataType_t, dims: Dims, channels_last: bool) -> TensorSpec:
+        """A tensor without gaps."""
+        return TensorSpec.packed(data_type, dims, NHWC if channels_last else NCHW)
+
+    def like(self, spec: TensorSpec, percent: int = 60) -> TensorSpec:
+        """The same tensor in so many percent of the cases, else one of its dimensions in another layout."""
+        return spec if self.chance(percent) else self.tensor(spec.data_type, spec.dims)
+
+    def blend(self) -> tuple[float, float]:
+        """(alpha, beta)."""
+        return self.pick(ALPHAS), self.pick(BETAS)
+
+    def inputs(self, kinds: Sequence[str] = NUMBERS, special: Sequence[str] = SPECIAL) -> str:
+        """A kind of inputs."""
+        return self.pick(special if self.profile.special and special else kinds)
+
+    def placed(self, drawn: Drawn) -> Drawn:
+        """The same with operands that begin behind aligned addresses, at multiples of their elements."""
+        operation = drawn.operation
+        names = [name for name in operation.operands if name not in operation.raw and operation.nbytes(name)]
+        offsets = [
+            (name, self.integer(1, 15) * operation.tensor(name).scalar_bytes * operation.tensor(name).vector_length)
+            for name in names
+            if self.chance(self.profile.offset)
+        ]
+        return replace(drawn, offsets=tuple(offsets))
+
+
+def fitted(dims: Dims, most: int) -> Dims:
+    """The dimensions, the longest halved until they have no more elements than ``most``."""
+    found = list(dims)
+    while prod(found) > most:
+        longest = found.index(max(found))
+        found[longest] = max(1, found[longest] // 2)
+    return tuple(found)
+
+
+def need(condition: bool) -> None:
+    """Give up what is drawn where the API would refuse it."""
+    from hypothesis import assume
+
+    assume(condition)

@@ -1,0 +1,77 @@
+"""Poolings forward and backward: windows, paddings and strides of 2 and 3 dimensions, outputs of other sizes than the formula's, too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dualdnn.api.cudnn.pooling import BACKWARD_TYPES, FORWARD_TYPES
+from dualdnn.api.enumerations import cudnnNanPropagation_t, cudnnPoolingMode_t
+from dualdnn.api.operations import PoolingBackward, PoolingForward, PoolingSpec, TensorSpec
+from dualdnn.conformance.trial import prepare
+from dualdnn.reference import run
+
+from .pieces import Drawn, Source, fitted
+
+OPERATIONS = (PoolingForward, PoolingBackward)
+USUAL = ((2, 2, 0), (3, 2, 0), (3, 2, 1), (7, 7, 0), (3, 1, 1))  # window, stride, padding
+PLAIN = tuple(kind for kind in FORWARD_TYPES if TensorSpec.packed(kind, (1, 32)).vector_length == 1)
+KINDS = ("normal", "ties", "wide")
+SPECIAL = ("special", "ties_and_nan")
+
+
+def draw(source: Source) -> Drawn:
+    """A pooling or its gradient."""
+    backward, rank = source.chance(50), source.pick((2, 2, 3))
+    images, channels = source.integer(1, 3), source.channels()
+    extents = tuple(source.extent() for _ in range(rank))
+    images, channels, *spatial = fitted((images, channels, *extents), source.profile.most)
+    window, stride, padding = geometry(source, spatial)
+    axes = zip(spatial, padding, window, stride, strict=True)
+    out = [max(1, 1 + (extent + 2 * pad - size) // step) for extent, pad, size, step in axes]
+    if source.chance(10):
+        out = [max(1, size + source.pick((-1, 1, 2))) for size in out]
+    mode, nan = source.pick(tuple(cudnnPoolingMode_t)), source.pick(tuple(cudnnNanPropagation_t))
+    pooling = PoolingSpec(mode, nan, tuple(window), tuple(padding), tuple(stride))
+    data_type = source.pick(BACKWARD_TYPES if backward else PLAIN)
+    alpha, beta = source.blend()
+    dims, result = (images, channels, *spatial), (images, channels, *out)
+    if not backward:
+        operation: Any = PoolingForward(
+            pooling, alpha, beta, source.tensor(data_type, dims), source.tensor(data_type, result)
+        )
+        return Drawn((operation,), source.inputs(KINDS, SPECIAL))
+    x, y = contiguous(source, data_type, dims), contiguous(source, data_type, result)
+    return Drawn((PoolingBackward(pooling, alpha, beta, y, y, x, x),), source.inputs(KINDS, SPECIAL))
+
+
+def geometry(source: Source, spatial: list[int]) -> tuple[list[int], list[int], list[int]]:
+    """(window, stride, padding): over everything, one of the usual, or any."""
+    kind, rank = source.pick(("usual", "any", "everything")), len(spatial)
+    if kind == "everything":
+        return list(spatial), [1] * rank, [0] * rank
+    if kind == "usual":
+        size, step, pad = source.pick(USUAL)
+        return [size] * rank, [step] * rank, [pad] * rank
+    window = [source.integer(1, min(extent + 2, 25)) for extent in spatial]
+    stride = [source.integer(1, max(size, 5)) for size in window]
+    padding = [source.pick((0, size // 2, size - 1, -1, size)) for size in window]
+    return window, stride, padding
+
+
+def contiguous(source: Source, data_type: Any, dims: tuple[int, ...]) -> TensorSpec:
+    """A tensor whose rows, or whose channels, are contiguous: gradients take no others."""
+    spec = source.tensor(data_type, dims)
+    return spec if 1 in (spec.strides[-1], spec.strides[1]) else source.packed(data_type, dims, source.chance(50))
+
+
+def before(drawn: Drawn, seed: int) -> dict[str, Any]:
+    """Memory of a gradient, in which y is what the forward call makes of x."""
+    operation = drawn.operation
+    if not isinstance(operation, PoolingBackward):
+        return {}
+    memory = prepare(operation, drawn.inputs, seed)
+    if isinstance(drawn.inputs, str) and drawn.inputs in SPECIAL:
+        memory |= {"dy": prepare(operation, "normal", seed)["dy"]}
+    forward = PoolingForward(operation.pooling, 1.0, 0.0, operation.x, operation.y)
+    run(forward, {"x": memory["x"], "y": memory["y"]})
+    return memory

@@ -1,0 +1,66 @@
+"""One drawn operation with everything that it takes to run it again, as a line of text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dualdnn.api.operations import Operation, parse
+
+from ..domains import DOMAINS, Drawn
+
+FIELDS = {"family", "operations", "inputs", "seed", "offsets", "aliases"}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What was drawn in a family, and the seed of the inputs' values."""
+
+    family: str
+    drawn: Drawn
+    seed: int = 0
+
+    def __str__(self) -> str:
+        """The line: JSON in one order, without what is empty."""
+        values: dict[str, Any] = {
+            "family": self.family,
+            "operations": [repr(step) for step in self.drawn.steps],
+            "inputs": self.drawn.inputs,
+            "seed": self.seed,
+            "offsets": dict(self.drawn.offsets),
+            "aliases": dict(self.drawn.aliases),
+        }
+        return json.dumps({name: value for name, value in values.items() if value or name == "seed"})
+
+    @property
+    def before(self) -> dict[str, Any]:
+        """The bytes of operands whose numbers depend on each other."""
+        return DOMAINS[self.family].before(self.drawn, self.seed)
+
+
+def parse_entry(text: str) -> Entry:
+    """Return the entry that a line says; ``ValueError`` names what is wrong with it."""
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not an entry: {text!r:.80} ({error})") from error
+    return entry_of(values)
+
+
+def entry_of(values: Any) -> Entry:
+    """Return the entry of JSON values."""
+    if not isinstance(values, Mapping) or not {"family", "operations"} <= values.keys() <= FIELDS:
+        raise ValueError(
+            f"an entry has family and operations, and some of {', '.join(sorted(FIELDS))}; this is {values!r:.80}"
+        )
+    if values["family"] not in DOMAINS:
+        raise ValueError(f"family is {values['family']!r}, there are {', '.join(DOMAINS)}")
+    steps = tuple(parse(text) for text in values["operations"])
+    if not steps or not all(isinstance(step, Operation) for step in steps):
+        raise ValueError(f"operations are {values['operations']!r:.80}, expected texts of operations")
+    offsets, aliases = (tuple(values.get(name, {}).items()) for name in ("offsets", "aliases"))
+    return Entry(
+        values["family"], Drawn(steps, values.get("inputs", "normal"), offsets, aliases), values.get("seed", 0)
+    )

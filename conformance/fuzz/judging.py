@@ -1,0 +1,155 @@
+"""Judges a drawn operation on subjects, by every solver, and says what is wrong in a way that tells faults apart."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from dualdnn.api.operations import TensorSpec
+from dualdnn.api.status import CudnnError
+
+from ..calls import Caller, roomy, sized
+from ..differences.occurrences import what
+from ..solvers import ALL, PREFERRED, Used, by_solvers, noted, with_workspace
+from ..subjects import Subject
+from ..trial import Step, Trial, attempt_chain
+from .entries import Entry
+
+TAIL = 32  # elements of a tensor's end that are its tail
+
+
+class Key(NamedTuple):
+    """What tells one fault from another: where it shows, and as what."""
+
+    family: str
+    operation: str
+    subject: str
+    solver: str
+    what: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A fault, what was said of it, and the entry that shows it."""
+
+    key: Key
+    text: str
+    entry: Entry
+
+
+@dataclass
+class Judge:
+    """The subjects with a handle each. used: family -> what its operations used; drawn: (family, profile-independent facts) -> how often."""
+
+    subjects: Sequence[Subject]
+    solvers: str = ALL
+    used: dict[str, Used] = field(default_factory=dict)
+    facts: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.callers = [Caller(s.cudnn, s.new_handle(), any_engine=not s.cites_clauses) for s in self.subjects]
+
+    def examine(self, entry: Entry) -> Finding | None:
+        """Return the first fault that the entry shows on a subject, None where it shows none."""
+        for facts in facts_of(entry):
+            self.facts[entry.family, *facts] += 1
+        found = (
+            self._examine_on(subject, caller, entry)
+            for subject, caller in zip(self.subjects, self.callers, strict=True)
+        )
+        return next(filter(None, found), None)
+
+    def _examine_on(self, subject: Subject, caller: Caller, entry: Entry) -> Finding | None:
+        drawn, used = entry.drawn, self.used.setdefault(entry.family, Used())
+        solver_now = ""
+
+        def finding(said: str, text: str) -> Finding:
+            key = Key(entry.family, type(drawn.operation).__name__, subject.name, solver_now, said)
+            return Finding(key, text, entry)
+
+        def run(solver: str | None) -> Finding | None:
+            nonlocal solver_now
+            solver_now = solver or solver_now
+            ready = with_workspace(caller.handle, steps) if solver else steps
+            result = attempt_chain(caller, ready, entry.seed, entry.before, dict(drawn.offsets))
+            suspicions = [said for one in result.whole for said in one.verdict.suspicions] if subject.ours else []
+            if result.passed and not suspicions:
+                return None
+            text = result.explanation() or "; ".join(suspicions)
+            place = f", {side(result)}" if not result.passed and result.verdict.worst else ""
+            said = f"{what(text)}{place}" if not result.passed else "suspect " + suspicions[0].partition(":")[0]
+            return finding(said, text)
+
+        try:
+            fit = sized if subject.ours else roomy
+            steps = [Step(fit(caller, step), dict(drawn.aliases), drawn.inputs) for step in drawn.steps]
+            wanted = self.solvers if hasattr(getattr(caller.handle, "backend", None), "solvers") else PREFERRED
+            with noted(used):
+                return by_first(caller.handle, steps, run, wanted, used)
+        except CudnnError as error:
+            return finding(f"{error.status.name} [{error.clause}]", str(error))
+        except Exception as error:  # a kernel that fails, a mistake of the backend: findings as well
+            return finding(type(error).__name__, str(error) or type(error).__name__)
+
+
+def by_first(handle: Any, steps: Sequence[Step], run: Any, wanted: str, used: Used) -> Finding | None:
+    """Run by the solvers that are wanted until one shows a fault."""
+    found: list[Finding] = []
+
+    def once(solver: str | None) -> None:
+        if not found and (fault := run(solver)):
+            found.append(fault)
+
+    by_solvers(handle, [step.operation for step in steps], once, wanted, used)
+    return found[0] if found else None
+
+
+def side(trial: Trial) -> str:
+    """Return where the worst element of an output lies: at its end, at a border of its positions, or inside."""
+    worst = trial.verdict.worst
+    spec = trial.operation.tensor(worst.output)  # type: ignore[union-attr]  # called where there is one
+    dims, index = spec.dims, worst.index  # type: ignore[union-attr]
+    if len(index) != len(dims):
+        return "inside"
+    behind = 0
+    for extent, position in zip(dims, index, strict=True):
+        behind = behind * extent + extent - 1 - position
+    if behind < TAIL:
+        return "tail"
+    border = any(
+        position in (0, extent - 1) for position, extent in zip(index[2:], dims[2:], strict=True) if extent > 2
+    )
+    return "border" if border else "inside"
+
+
+def facts_of(entry: Entry) -> list[tuple[str, str]]:
+    """Return what the picture of the coverage counts of an entry: operation, types, layouts, sizes, inputs."""
+    operation = entry.drawn.operation
+    specs = [operation.tensor(name) for name in operation.operands if name not in operation.raw]
+    kinds = ", ".join(dict.fromkeys(spec.data_type.name.removeprefix("CUDNN_DATA_") for spec in specs))
+    most = max((spec.count for spec in specs), default=1)
+    inputs = (
+        entry.drawn.inputs
+        if isinstance(entry.drawn.inputs, str)
+        else ", ".join(dict.fromkeys(entry.drawn.inputs.values()))
+    )
+    return [
+        ("operation", type(operation).__name__),
+        ("types", kinds),
+        *(("layout", name) for name in dict.fromkeys(map(layout_of, specs))),
+        ("elements", f"up to {10 ** len(str(most)):,}"),
+        ("inputs", inputs),
+        ("addresses", "unaligned" if entry.drawn.offsets else "aligned"),
+    ]
+
+
+def layout_of(spec: TensorSpec) -> str:
+    """Return the name of a layout."""
+    if spec.vector_length > 1:
+        return "vectors"
+    if not spec.is_packed:
+        return "gaps"
+    last = spec.strides[1] == 1 and spec.dims[1] > 1 and spec.rank > 2
+    return "channels last" if last else "rows" if spec.spatially_packed else "other order"

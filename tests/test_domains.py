@@ -1,0 +1,88 @@
+"""The domains: what they draw is accepted, and reaches the solvers of its family."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from dualdnn.accelerated.runtime.emulated.device import EmulatedDevice
+from dualdnn.accelerated.solver import ROOMS, plan_by, possible_solvers
+from dualdnn.conformance.domains import DOMAINS, PROFILES, operations
+from dualdnn.conformance.fuzz.entries import Entry, parse_entry
+from dualdnn.conformance.fuzz.judging import Judge
+from dualdnn.conformance.subjects import open_subject
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+ALL = tuple(PROFILES.values())
+# Solvers for shapes that the emulated device takes too long to judge, or for several conditions at once that seldom meet.
+SELDOM = {
+    "pooling": ("pooling.max_backward_3d_nhwc", "pooling.max_backward_fp16_planes", "pooling.static_forward_separable"),
+    "dropout": ("dropout.warps",),
+    "convolution": ("convolution.depthwise", "convolution.filter_gradient_", "convolution.implicit_gemm_tma_"),
+}
+
+
+def each(domain: Any, count: int, look: Any, profiles: Any = ALL, number: int = 1) -> None:
+    """Look at so many operations of a domain."""
+    drawing = settings(
+        max_examples=count,
+        database=None,
+        deadline=None,
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+    )(given(operations(domain, profiles))(look))
+    seed(number)(drawing)()
+
+
+@pytest.fixture(scope="module")
+def judge():
+    return Judge([open_subject("reference")])
+
+
+@pytest.mark.parametrize("name", DOMAINS)
+def test_what_is_drawn_is_accepted_and_judged(name, judge):
+    """By the reference, as by the suite; the line of an entry is the entry."""
+
+    def look(drawn):
+        entry = Entry(name, drawn, 3)
+        assert judge.examine(entry) is None, str(entry)
+        assert parse_entry(str(entry)) == entry
+
+    each(DOMAINS[name], 25, look)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_profile_keeps_its_limits(profile):
+    wanted = PROFILES[profile]
+    offsets = []
+
+    def look(drawn):
+        spec = drawn.operation.tensor("x")
+        assert spec.count <= wanted.most
+        assert wanted.special == (drawn.inputs in ("special", "ties_and_nan", "infinite"))
+        offsets.extend(drawn.offsets)
+
+    each(DOMAINS["activation"], 20, look, (wanted,))
+    assert bool(offsets) == bool(wanted.offset)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", DOMAINS)
+def test_the_solvers_of_a_family_are_drawn(name):
+    """Within 2,000 operations, planned for the emulated device, without compiling anything."""
+    device: Any = EmulatedDevice(0)
+    kernel = SimpleNamespace(static_shared_bytes=0, maximum_threads=1024, holds_clusters=lambda *_: True, name="kernel")
+    device.function = device.function_when_ready = lambda *_: kernel
+    found = set()
+
+    def look(drawn):
+        for operation in drawn.steps:
+            for solver in possible_solvers(operation, device):
+                if solver not in found:
+                    plan_by(operation, device, solver)
+                    found.add(solver)
+
+    each(DOMAINS[name], 2000, look)
+    wanted = {solver.name for kind in DOMAINS[name].operations for solver in ROOMS[kind].solvers}
+    assert not [solver for solver in wanted - found if not solver.startswith(SELDOM.get(name, ("-",)))]

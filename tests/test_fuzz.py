@@ -1,0 +1,163 @@
+"""``dualdnn fuzz``: what it finds, how small, and what becomes of workers that die."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import replace
+
+import pytest
+from dualdnn.conformance import corpus
+from dualdnn.conformance.command_line import main
+from dualdnn.conformance.domains import Drawn
+from dualdnn.conformance.fuzz import pool
+from dualdnn.conformance.fuzz.command import Run, read_ledger, still_failing, write_ledger
+from dualdnn.conformance.fuzz.entries import Entry, parse_entry
+from dualdnn.conformance.fuzz.judging import Finding, Judge, Key
+from dualdnn.conformance.fuzz.worker import Orders, Worker
+from dualdnn.conformance.progress import Bar
+from dualdnn.conformance.subjects import open_subject
+
+TENSOR = "TensorSpec(data_type=CUDNN_DATA_FLOAT, dims=(2, 3, 4, 5), strides=(60, 20, 5, 1))"
+LINE = json.dumps(
+    {"family": "tensor_arithmetic", "operations": [f"ScaleTensor(alpha=0.5, y={TENSOR})"], "inputs": "wide", "seed": 4}
+)
+ORDERS = Orders(("reference",), ("activation",), ("small",), "all", 1, 0.0, 60)
+
+
+class Messages(list):
+    def send(self, message):
+        self.append(message)
+
+
+@pytest.fixture
+def wrong_tanh(monkeypatch):
+    """The judge's tanh is off by a thousandth where the emulated device's is right, so that the latter seems wrong."""
+    from dualdnn.reference import activation
+
+    mode = activation.Mode.CUDNN_ACTIVATION_TANH
+    function, roundings = activation.FORWARD[mode]
+    monkeypatch.setitem(activation.FORWARD, mode, (lambda x, a: function(x, a) * 1.001, roundings))
+
+
+def test_a_fault_is_found_once_and_made_simple(wrong_tanh):
+    sent = Messages()
+    orders = replace(ORDERS, subjects=("accelerated:emulated",), count=300)
+    Worker(orders, sent, Judge([open_subject("accelerated:emulated")])).draw()
+    found = [value for kind, value in sent if kind == "found"]
+    keys = {finding.key for finding in found}
+    assert found and len(keys) == len(found)
+    assert {key.operation for key in keys} == {"ActivationForward"} and {key.family for key in keys} == {"activation"}
+    for finding in found:
+        assert "TANH" in str(finding.entry)
+        assert finding.entry.drawn.operation.x.count <= 64  # of 1,500 that the profile allows
+        assert Judge([open_subject("accelerated:emulated")]).examine(finding.entry).key == finding.key
+
+
+def test_the_same_seed_draws_the_same(capsys):
+    drawn = []
+    for _ in range(2):
+        sent = Messages()
+        Worker(ORDERS, sent, Judge([open_subject("reference")])).draw()
+        drawn.append([value for kind, value in sent if kind == "began"])
+    assert drawn[0] == drawn[1] and len(set(drawn[0])) > 30
+
+
+def dies(orders, connection):
+    """A worker whose first operation ends its process; the one that goes on after it does not."""
+    connection.send(("began", LINE))
+    if not orders.known:
+        os._exit(7)
+    connection.send(("judged", 1))
+    connection.send(("ended", ({}, [])))
+
+
+def hangs(orders, connection):
+    connection.send(("began", LINE))
+    if not orders.known:
+        time.sleep(600)
+    connection.send(("ended", ({}, [])))
+
+
+@pytest.mark.parametrize("process, said", [(dies, pool.DIED), (hangs, pool.HUNG)])
+def test_an_operation_that_ends_or_stops_its_process_is_a_finding(monkeypatch, process, said):
+    """The others go on."""
+    monkeypatch.setattr(pool, "work", process)
+    monkeypatch.setattr(pool, "HANG", 1.0 if said == pool.HUNG else 60.0)
+    received = []
+    pool.run([ORDERS], lambda kind, value: received.append((kind, value)), lambda: None)
+    (died,) = [value for kind, value in received if kind == "died"]
+    assert died.key.what == said and str(died.entry) == str(parse_entry(LINE))
+    assert received[-1][0] == "ended"
+
+
+@pytest.mark.parametrize("text, message", [
+    ("nonsense", "not an entry"),
+    ("{}", "family and operations"),
+    ('{"family": "none", "operations": []}', "family is 'none'"),
+    ('{"family": "pooling", "operations": ["5"]}', "expected texts of operations"),
+    ('{"family": "pooling", "operations": [], "more": 1}', "family and operations"),
+])  # fmt: skip
+def test_an_entry_that_is_none_is_told(text, message, capsys):
+    with pytest.raises(ValueError, match=message):
+        parse_entry(text)
+    assert main(["fuzz", "--again", text]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_one_entry_again(capsys, wrong_tanh):
+    assert main(["fuzz", "--subject", "accelerated:emulated", "--again", LINE]) == 0
+    text = f"ActivationForward(activation=ActivationSpec(mode=CUDNN_ACTIVATION_TANH, relu_nan=CUDNN_PROPAGATE_NAN, coefficient=0.0), alpha=1.0, beta=0.0, x={TENSOR}, y={TENSOR})"
+    bad = json.dumps({"family": "activation", "operations": [text]})
+    assert main(["fuzz", "--subject", "accelerated:emulated", "--again", bad]) == 1
+    assert "wrong elements" in capsys.readouterr().out
+
+
+def test_known_findings_must_still_fail(tmp_path):
+    """One that passes is told; a damaged ledger, too."""
+    entry = parse_entry(LINE)
+    key = Key("tensor_arithmetic", "ScaleTensor", "reference", "", "wrong y: values")
+    path = tmp_path / "known.jsonl"
+    assert write_ledger(path, [Finding(key, "", entry)]) == 1
+    known = read_ledger(path)
+    assert known == {key: entry}
+    assert still_failing(Run(Bar("operations")), ORDERS, known) == [key]
+    path.write_text('{"key": 5}\n')
+    with pytest.raises(ValueError, match="line 1"):
+        read_ledger(path)
+
+
+def test_a_pinned_entry_is_a_case(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "FOLDER", tmp_path / "corpus")
+    entry = parse_entry(LINE)
+    assert corpus.pin(entry, "The factor was applied twice.") == "tensor_arithmetic-1"
+    assert corpus.pinned() == {"tensor_arithmetic-1": entry}
+    with pytest.raises(ValueError, match="pinned already, as tensor_arithmetic-1"):
+        corpus.pin(entry, "The factor was applied twice.")
+    with pytest.raises(ValueError, match="say in a sentence"):
+        corpus.pin(Entry("tensor_arithmetic", Drawn(entry.drawn.steps)), "why")
+
+
+def test_the_command_reports_what_it_covered(tmp_path, capsys):
+    out = tmp_path / "out"
+    arguments = [
+        "fuzz",
+        "--subject",
+        "reference",
+        "-k",
+        "activation",
+        "--profile",
+        "small",
+        "--count",
+        "12",
+        "--jobs",
+        "1",
+    ]
+    assert main([*arguments, "--out", str(out)]) == 0
+    told = capsys.readouterr().out
+    assert "12 operations judged" in told and "0 new findings" in told
+    picture = json.loads((out / "coverage.json").read_text())["activation"]
+    assert sum(picture["operation"].values()) >= 12 and set(picture["addresses"]) == {"aligned"}
+    assert main([*arguments[:3], "-k", "nothing"]) == 2
+    assert "'nothing' is none of pooling" in capsys.readouterr().err
