@@ -1,4 +1,4 @@
-"""The command ``dualdnn``: conformance, report, replay, build, bench, port, info."""
+"""The command ``dualdnn``: conformance, report, replay, build, bench, run, observe, port, info."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from . import build_ahead
 from .bench import command as bench
 from .fuzz import options as fuzz
 from .port import command as port
+from .programs import running
 from .replay import command as replay
 from .report import ReportError
 from .report import command as report
@@ -85,6 +86,10 @@ def main(arguments: list[str] | None = None) -> int:
         help="the release whose name and numbers it has (default: %(default)s)",
     )
     library.set_defaults(run=run_abi)
+
+    program = commands.add_parser("run", help="run an unmodified program on this library instead of cuDNN")
+    running.add_options(program)
+    program.set_defaults(run=running.run)
 
     porting = commands.add_parser("port", help="rewrite sources written for cuDNN as sources for MIOpen")
     port.add_options(porting)
