@@ -58,9 +58,9 @@ TARGETS: dict[str, tuple[str, tuple[StandIn, ...]]] = {
     "sm_90a": ("sm90", (StandIn("sm_90", 132, 232448), StandIn("sm_90", 114, 232448))),
     "sm_100f": ("sm100", (StandIn("sm_100", 148, 232448),)),
 }
-# What the first of a target's GPUs is asked: everything that `dualdnn build` compiles, and every sweep; each is listed
-# by a process of its own.
-BUILT, SWEEPS = "dualdnn build", tuple(kernel_sweeps.PARTS)
+BUILT = "dualdnn build"  # beside the sweeps: each part is listed by a process of its own
+# Their modules are as many as networks, GPUs and batches: only the first GPU of a target is asked.
+FIRST_ALONE = {"recurrent_networks"}
 
 
 def listed(gpu: StandIn, part: str) -> list[Module]:
@@ -82,7 +82,11 @@ def wanted_modules(target: str, jobs: int | None = None) -> list[Module]:
     """Return the modules of a target's wheel, those first that take longest to compile."""
     gpus = TARGETS[target][1]
     with ProcessPoolExecutor(jobs or os.cpu_count()) as pool:
-        parts = [pool.submit(listed, gpu, part) for part in (BUILT, *SWEEPS) for gpu in gpus]
+        parts = [
+            pool.submit(listed, gpu, part)
+            for part in (BUILT, *kernel_sweeps.PARTS)
+            for gpu in gpus[: 1 if part in FIRST_ALONE else None]
+        ]
         found = dict.fromkeys(module for part in parts for module in part.result())
     return build_ahead.longest_first(found)
 

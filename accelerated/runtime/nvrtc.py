@@ -5,95 +5,28 @@ One package for Python is all it needs: from 13.5 on it carries CUDA's headers, 
 
 from __future__ import annotations
 
-import ctypes
 import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from typing import Any
 
+from . import nvrtc_library
 from .cache import remembered, writable_folder
 from .emulated.toolchain import cuda_headers
 from .errors import DeviceUnavailable
 from .nvcc import ARGUMENT_BYTES, Nvcc
+from .nvrtc_library import Library
 from .programs import toolkits
 from .sources import KERNELS, require_preprocessor
 
 NVRTC_WHEEL = "nvidia-cuda-nvrtc"
 # Where NVIDIA's packages for Python, and those of PyTorch, have the library
 FOLDERS = ("nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib")
-# NVRTC has no headers of the C++ standard library: CUDA's stand for those that kernels include.
-STANDARD_HEADERS = {
-    name: f"#pragma once\n#include <cuda/std/{name}>\nnamespace std {{ using namespace cuda::std; }}\n"
-    for name in ("type_traits", "cstdint", "cstring")
-}
 PRELUDE = """#include <cuda/std/climits>
 #define __builtin_offsetof(T, M) ((unsigned long long)((char*)&((T*)0)->M - (char*)0))
 #define INFINITY __builtin_bit_cast(float, 0x7f800000u)
 #define NAN __builtin_bit_cast(float, 0x7fffffffu)
 """
-_SIGNATURES = {
-    "nvrtcVersion": (ctypes.c_void_p, ctypes.c_void_p),
-    "nvrtcCreateProgram": (
-        *(ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p),
-    ),
-    "nvrtcCompileProgram": (ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p),
-    "nvrtcGetProgramLogSize": (ctypes.c_void_p, ctypes.c_void_p),
-    "nvrtcGetProgramLog": (ctypes.c_void_p, ctypes.c_char_p),
-    "nvrtcGetCUBINSize": (ctypes.c_void_p, ctypes.c_void_p),
-    "nvrtcGetCUBIN": (ctypes.c_void_p, ctypes.c_char_p),
-    "nvrtcDestroyProgram": (ctypes.c_void_p,),
-}
-
-
-class Library:
-    """NVRTC's shared library."""
-
-    def __init__(self, path: Path) -> None:
-        for builtins in sorted(path.parent.glob("libnvrtc-builtins.so.*")):  # which it does not find by itself
-            ctypes.CDLL(str(builtins), mode=ctypes.RTLD_GLOBAL)
-        self.path, self._library = path, ctypes.CDLL(str(path))
-        for name, types in _SIGNATURES.items():
-            getattr(self._library, name).argtypes = types
-        self._library.nvrtcGetErrorString.restype = ctypes.c_char_p
-        major, minor = ctypes.c_int(), ctypes.c_int()
-        self.call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
-        self.version = f"NVRTC {major.value}.{minor.value}"
-
-    def call(self, name: str, *arguments: Any) -> None:
-        if code := getattr(self._library, name)(*arguments):
-            raise DeviceUnavailable(f"{name}: {self._library.nvrtcGetErrorString(code).decode()} ({self.path})")
-
-    def headers(self) -> list[Path]:
-        """Return the folders of CUDA's headers: those that the library carries, or else those of this machine."""
-        if not hasattr(self._library, "nvrtcInstallBundledHeaders"):
-            return cuda_headers()
-        folder = writable_folder() / "headers" / self.version.replace(" ", "-")
-        folder.parent.mkdir(exist_ok=True)
-        self.call("nvrtcInstallBundledHeaders", str(folder).encode(), ctypes.c_uint(0), None)
-        return [folder, folder / "cccl"]
-
-    def compile(self, text: str, options: list[str]) -> tuple[bytes | None, str]:
-        """Return the binary of a translation unit, None where it is refused, and what the compiler says."""
-        program = ctypes.c_void_p()
-        count = len(STANDARD_HEADERS)
-        texts = (ctypes.c_char_p * count)(*(header.encode() for header in STANDARD_HEADERS.values()))
-        names = (ctypes.c_char_p * count)(*(name.encode() for name in STANDARD_HEADERS))
-        self.call("nvrtcCreateProgram", ctypes.byref(program), text.encode(), b"unit.cu", count, texts, names)
-        try:
-            given = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
-            failed = self._library.nvrtcCompileProgram(program, len(options), given)
-            log = self._read(program, "nvrtcGetProgramLog").rstrip(b"\0").decode(errors="replace")
-            return None if failed else self._read(program, "nvrtcGetCUBIN"), log
-        finally:
-            self.call("nvrtcDestroyProgram", ctypes.byref(program))
-
-    def _read(self, program: ctypes.c_void_p, name: str) -> bytes:
-        size = ctypes.c_size_t()
-        self.call(f"{name}Size", program, ctypes.byref(size))
-        data = ctypes.create_string_buffer(size.value)
-        self.call(name, program, data)
-        return data.raw
 
 
 def find_nvrtc() -> Library:
@@ -129,10 +62,29 @@ class Nvrtc(Nvcc):
 
     def run(self, unit: Path, output: Path) -> subprocess.CompletedProcess[str]:
         library = find_nvrtc()
-        folders = [KERNELS, *library.headers()]
+        folders = [KERNELS, *_headers(library)]
         target = self.target.rpartition("code=")[2]
         options = [f"--gpu-architecture={target}", *self.options, *(f"-I{folder}" for folder in folders)]
-        content, log = library.compile(PRELUDE + unit.read_text(), options)
+        unit.write_text(PRELUDE + unit.read_text())
+        if python := _interpreter():
+            command = [python, "-I", "-S", nvrtc_library.__file__, str(library.path), str(unit), str(output), *options]
+            return subprocess.run(command, capture_output=True, text=True)
+        content, log = library.compile(unit.read_text(), options)
         if content is not None:
             output.write_bytes(content)
         return subprocess.CompletedProcess([library.version], int(content is None), "", log)
+
+
+def _headers(library: Library) -> list[Path]:
+    """Return the folders of CUDA's headers: those that the library carries, or else those of this machine."""
+    folder = writable_folder() / "headers" / library.version.replace(" ", "-")
+    try:
+        return library.unpack_headers(folder) or cuda_headers()
+    except OSError as error:
+        raise DeviceUnavailable(f"{library.version} cannot unpack its headers into {folder}: {error}") from error
+
+
+def _interpreter() -> str | None:
+    """Return Python's program, None where a program in C has Python inside and there is none."""
+    candidates = [sys.executable or "", str(Path(sys.prefix, "bin", "python3"))]
+    return next((path for path in candidates if Path(path).name.startswith("python") and Path(path).is_file()), None)

@@ -105,3 +105,20 @@ def test_errors_of_the_preprocessor_in_python_are_errors(without_programs, tmp_p
     assert require_preprocessor() is sources._preprocessed_by_python
     with pytest.raises(CompileError, match="not this one"):
         find_kernels(sources.Module(tmp_path / "x.cu"), "#error not this one\n", [])
+
+
+@pytest.mark.parametrize("python", ["a process of its own", "this process"])
+def test_a_unit_is_compiled_in_a_process_of_its_own_where_there_is_python(tmp_path, monkeypatch, python):
+    """And in this one otherwise, as in programs in C: with the same binary, or the same error."""
+    installed()
+    if python == "this process":
+        monkeypatch.setattr(nvrtc, "_interpreter", lambda: None)
+    run, ran = nvrtc.subprocess.run, []
+    monkeypatch.setattr(nvrtc.subprocess, "run", lambda command, **how: ran.append(command) or run(command, **how))
+    unit, output = tmp_path / "unit.cu", tmp_path / "unit.cubin"
+    for text, failed in (("__global__ void k(int* y) { *y = 1; }", 0), ("__global__ void k() { nothing; }", 1)):
+        unit.write_text(text)
+        done = Nvrtc("sm_90").run(unit, output)
+        assert (done.returncode, "nothing" in done.stderr) == (failed, bool(failed))
+        assert output.read_bytes().startswith(b"\x7fELF")
+    assert len(ran) == (2 if python == "a process of its own" else 0)
