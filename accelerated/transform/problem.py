@@ -178,8 +178,7 @@ def copy(x: TensorSpec, y: TensorSpec) -> Walk:
 def spread_filter(w: TensorSpec, target: TensorSpec, stride: tuple[int, ...]) -> Walk:
     """Return the walk from a filter (K, C, taps ...) to one of (residues and C, K, taps ...).
 
-    The taps of each dimension that lie ``stride`` apart are taps there, and those between them are residues. Taps that
-    w does not have are zeros.
+    The taps of each dimension that lie ``stride`` apart are taps there, and those between them are residues.
     """
     channels, rank = w.dims[1], len(stride)
     axes = [Axis(w.dims[0], {0: 1}, {1: 1}), Axis(channels, {1: 1}, {0: 1})]

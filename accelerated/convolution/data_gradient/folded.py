@@ -1,9 +1,9 @@
 """Gradients with respect to the input (5.2.8) of strided convolutions as one product for all residue classes.
 
 The elements of dx that lie a stride apart are channels of a folded dx: the residues of all dimensions, outermost
-first, then the channels. It is a forward convolution of dy with stride 1. Its window has as many taps as meet an
-element of dx at most, and its filters are those of w, with zeros where an element has fewer. A last launch unfolds
-the result. Patches, whose stride is their filter, are a plain matrix product.
+first, then the channels. Where the stride divides the filter, all of them meet equally many taps, and the folded dx is
+a forward convolution of dy with stride 1. A last launch unfolds it. Patches, whose stride is their filter, are a plain
+matrix product. Other filters would need taps of zeros, which give NaN with an infinite dy that they do not meet.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ from dualdnn.api.operations import (
     TransformSpec,
     TransformTensor,
 )
-from dualdnn.api.operations.specs import DOUBLE, FLOAT, NCHW, NHWC
+from dualdnn.api.operations.specs import NCHW, NHWC
 
 from ...plans import Launch, Plan, with_alignment
 from ...solver import LAUNCH_SECONDS, Solver
 from ...transform.plan import launch, spread_filter, transformed
 from ..composed import At, ComposedLaunch, ComposedPlan, Inner, copied, within
-from ..forward import may_use_tensor_cores
 from ..problem import FARTHEST, Rates, channels_last, rounded_up
 from .residue_classes import FILTER_ALIGNMENT, DataGradientProblem, in_channels
 
@@ -54,7 +53,7 @@ class Folded:
         self.dy = problem.laid_out.dy
         o, c = self.operation, self.operation.convolution
         self.stride, self.classes = c.stride, prod(c.stride)
-        self.taps = tuple(-(-taps // step) for taps, step in zip(o.w.dims[2:], c.stride, strict=True))
+        self.taps = tuple(taps // step for taps, step in zip(o.w.dims[2:], c.stride, strict=True))
         self.first = tuple(padding // step for padding, step in zip(c.padding, c.stride, strict=True))
 
     @cached_property
@@ -99,25 +98,12 @@ class Folded:
         return float(moved) / Rates.BANDWIDTH
 
     @property
-    def zeros_seconds(self) -> float:
-        """The time in which taps that no element has are multiplied."""
-        o = self.operation
-        rate = Rates.DOUBLES if o.dy.data_type == DOUBLE else Rates.FLOATS
-        if may_use_tensor_cores(o.convolution, o.dy.data_type, self.device):
-            rate = Rates.TENSOR_CORES_TF32 if o.dy.data_type == FLOAT else Rates.TENSOR_CORES
-        of_pixel = 2.0 * o.w.dims[0] * o.w.dims[1]
-        computed = prod(self.dx.dims[2:]) * self.classes * prod(self.taps)
-        return max(0.0, computed - prod(o.dy.dims[2:]) * prod(o.w.dims[2:])) * o.dx.dims[0] * of_pixel / rate
-
-    @property
     def saved_seconds(self) -> float:
-        """The time that residue classes take longer: their launches, and sectors of dx of which each class writes a
-        part. Each class that taps meet has a product and a filter; the others are filled by one launch."""
-        dx, taps = self.operation.dx, self.operation.w.dims[2:]
-        met = prod(map(min, self.stride, taps))
-        filled = met < self.classes
-        partial = 0.0 if channels_last(dx) else (met + filled - 1) * dx.nbytes / Rates.BANDWIDTH
-        return (2 * met + filled - 3) * LAUNCH_SECONDS + partial
+        """The time that residue classes take longer: the launches of a product and a filter for each, and sectors of dx
+        of which each class writes a part."""
+        dx = self.operation.dx
+        partial = 0.0 if channels_last(dx) else (self.classes - 1) * dx.nbytes / Rates.BANDWIDTH
+        return (2 * self.classes - 3) * LAUNCH_SECONDS + partial
 
     def unfolding(self) -> Launch:
         """Return the launch that unfolds ``x`` into dx, ``y``."""
@@ -137,9 +123,9 @@ class Folded:
 
 
 class DataGradientFolded(Solver[DataGradientProblem]):
-    """ALGO_1 of strided correlations without groups and dilation, where nothing is blended in: one product, whatever
-    the stride. It is preferred where launches and partial sectors of residue classes would take longer than it
-    multiplies zeros and moves dx."""
+    """ALGO_1 of correlations whose stride divides the filter, without groups and dilation, where nothing is blended in:
+    one product, whatever the stride. It is preferred where launches and partial sectors of residue classes would take
+    longer than it moves dx."""
 
     name = "convolution.data_gradient_folded"
 
@@ -148,7 +134,8 @@ class DataGradientFolded(Solver[DataGradientProblem]):
         if o.algo != Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 or c.is_flipped or c.group_count > 1 or max(c.stride) == 1:
             return False
         dilated = any(apart > 1 and taps > 1 for apart, taps in zip(c.dilation, o.w.dims[2:], strict=True))
-        if dilated or o.beta != 0 or not problem.in_one_launch:
+        divides = all(taps % step == 0 for taps, step in zip(o.w.dims[2:], c.stride, strict=True))
+        if dilated or not divides or o.beta != 0 or not problem.in_one_launch:
             return False
         folded = Folded(problem)
         return max(folded.dx.span, prod(folded.forward.w.dims)) <= FARTHEST
@@ -157,7 +144,7 @@ class DataGradientFolded(Solver[DataGradientProblem]):
         if not self.serves(problem):
             return False
         folded = Folded(problem)
-        return folded.saved_seconds > folded.moved_seconds + folded.zeros_seconds
+        return folded.saved_seconds > folded.moved_seconds
 
     def workspace_bytes(self, problem: DataGradientProblem) -> int:
         return with_alignment(Folded(problem).regions.used)

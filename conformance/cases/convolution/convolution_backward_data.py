@@ -125,7 +125,8 @@ STRIDES: dict[str, dict[str, Any]] = {
     "patches": {"dx": (2, 3, 8, 12), "w": (16, 3, 4, 4), "padding": (0, 0), "stride": (4, 4)},
     "patches and a rest": {"dx": (2, 3, 9, 14), "w": (16, 3, 4, 4), "padding": (0, 0), "stride": (4, 4)},
     "padded patches": {"dx": (2, 8, 7, 9), "w": (16, 8, 3, 2), "padding": (2, 1), "stride": (3, 2)},
-    "overlapping": {"dx": (2, 8, 9, 8), "w": (24, 8, 3, 4), "padding": (1, 1), "stride": (2, 2)},
+    "overlapping": {"dx": (2, 8, 9, 8), "w": (24, 8, 4, 6), "padding": (1, 3), "stride": (2, 3)},
+    "overlapping in part": {"dx": (2, 8, 9, 8), "w": (24, 8, 3, 4), "padding": (1, 1), "stride": (2, 2)},
     "padding of several strides": {"dx": (2, 5, 6, 7), "w": (9, 5, 7, 5), "padding": (5, 4), "stride": (2, 3)},
     "gaps": {"dx": (2, 8, 7, 9), "w": (16, 8, 1, 2), "padding": (0, 1), "stride": (2, 3)},
     "one dimension": {"dx": (1, 24, 6, 8), "w": (40, 24, 3, 3), "padding": (1, 0), "stride": (1, 3)},
@@ -141,6 +142,17 @@ def test_strides_without_blending(run, strides, configuration, formats):
     """Prior values of dx are not read, also of elements that no tap meets."""
     for math_type in (DEFAULT, FMA):
         run(gradient(**STRIDES[strides], configuration=configuration, formats=formats, math_type=math_type, alpha=-1.5))
+
+
+@shows(f"{D}/c01")
+@pytest.mark.parametrize(
+    "inputs", [{"dy": "infinite", "w": "near_one"}, {"dy": "near_one", "w": "special"}], ids=("dy", "w")
+)
+@pytest.mark.parametrize("strides", STRIDES)
+def test_strides_of_numbers_that_are_not_finite(run, strides, inputs):
+    """They reach the elements of which they are a term: taps between those that a stride takes are none."""
+    for configuration, math_type in (("FLOAT", FMA), ("PSEUDO_HALF", DEFAULT)):
+        run(gradient(**STRIDES[strides], configuration=configuration, math_type=math_type), inputs=inputs)
 
 
 @shows(f"{D}/c10")
