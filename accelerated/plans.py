@@ -19,7 +19,7 @@ from . import records
 from .records import NULL, KernelStep, Record, UploadStep, Where, likeness
 from .runtime.device import Function, LaunchShape
 from .runtime.errors import DeviceUnavailable
-from .scalars import Scalar, fill, scalars_of, with_values
+from .scalars import Note, Scalar, fill, scalars_of, with_values
 
 Extent = tuple[int, int, int]
 
@@ -51,6 +51,7 @@ class Launch:
     """
 
     scratch_bytes = 0
+    filled: Sequence[Note] = ()  # the scalars whose values ``with_scalars`` has written
 
     def __init__(
         self,
@@ -74,7 +75,7 @@ class Launch:
 
     def record(self, record: Record, operands: Sequence[Where]) -> None:
         """Add what is launched on these operands."""
-        record.add(KernelStep(self.function, self.template, self.shape, operands))
+        record.add(KernelStep(self.function, self.template, self.shape, operands, scalars=self.filled))
 
     @property
     def shape(self) -> LaunchShape:
@@ -86,7 +87,7 @@ class Launch:
         if not self.scalars:
             return self
         made = copy(self)
-        made.template, made.scalars = with_values(self.template, self.scalars, values), ()
+        made.template, made.scalars, made.filled = with_values(self.template, self.scalars, values), (), self.scalars
         return made
 
     def wait_for_kernel(self) -> None:
@@ -194,7 +195,10 @@ class Upload:
 
 
 class Plan:
-    """The launches of one operation, in order, and the name of the solver that made them."""
+    """The launches of one operation, in order, and the name of the solver that made them. values: of the scalars of one
+    of the calls that share the launches; None where they depend on them in other ways."""
+
+    values: Mapping[str, float] | None = None
 
     def __init__(self, operation: Operation, launches: Sequence[Launch | Upload], solver: str = "") -> None:
         self.solver = solver
@@ -235,7 +239,8 @@ class Plan:
     def with_scalars(self, values: Mapping[str, float]) -> Self:
         """Return the plan of one of the calls that share it. Raises ``ValueNeeded`` where calls cannot share it."""
         made = copy(self)
-        made.steps, made.records = [(launch.with_scalars(values), positions) for launch, positions in self.steps], {}
+        made.steps = [(launch.with_scalars(values), positions) for launch, positions in self.steps]
+        made.records, made.values = {}, values
         return made
 
 
@@ -276,7 +281,7 @@ class AlignedPlan(Plan):
     def with_scalars(self, values: Mapping[str, float]) -> Self:
         made = copy(self)
         made.first = self.first.with_scalars(values)
-        made.steps, made.other, made.records = made.first.steps, None, {}
+        made.steps, made.other, made.records, made.values = made.first.steps, None, {}, values
         made.fallback = lambda: self._served_otherwise().with_scalars(values)
         return made
 

@@ -16,6 +16,7 @@ from dualdnn.api.operations import replay
 
 from .runtime.device import Function, LaunchShape
 from .runtime.tensor_map import MAP_BYTES, TensorMap
+from .scalars import Note
 
 ALIKE = 256  # bytes, the largest alignment of which planners ask
 SCRATCH, NOTHING = -2, -1  # operands that no caller passes: memory of the library's own, and address 0
@@ -84,7 +85,7 @@ class KernelStep:
     """The launch of a kernel.
 
     template: its arguments, but for addresses. operands: the addresses that are its first words. maps: of each tensor
-    map its offset in bytes, the tensor's address and the map.
+    map its offset in bytes, the tensor's address and the map. scalars: which of the arguments are those of the call.
     """
 
     def __init__(
@@ -94,9 +95,10 @@ class KernelStep:
         shape: LaunchShape,
         operands: Sequence[Where],
         maps: Sequence[tuple[int, Where, TensorMap]] = (),
+        scalars: Sequence[Note] = (),
     ) -> None:
         function.check(len(template), shape)
-        self.function, self.template, self.shape, self.maps = function, template, shape, maps
+        self.function, self.template, self.shape, self.maps, self.scalars = function, template, shape, maps, scalars
         self.operands = tuple((where.operand, where.delta) for where in operands)
         self._pack = struct.Struct(f"{len(operands)}Q").pack_into
         self._encoded: dict[tuple[int, ...], bytes] = {}

@@ -87,6 +87,6 @@ class TmaLaunch(BackgroundLaunch):
         for launch in self.before:
             launch.record(record, operands)
         maps = [(offset, begin, wanted) for (offset, _, _, wanted), begin in zip(self.maps, begins, strict=True)]
-        record.add(KernelStep(self.function, self.template, self.shape, operands, maps))
+        record.add(KernelStep(self.function, self.template, self.shape, operands, maps, self.filled))
         for launch in self.after:
             launch.record(record, operands)

@@ -102,7 +102,7 @@ class Border:
             require(c)
             arguments = tuple([read(c) for read in readers])
             if keeper is not None and compute is not None and keeper.asks():
-                launching = keeper.launching(c)
+                launching = keeper.launching(arguments)
                 compute(arguments, launching)
                 return launching.status
             result = body(*arguments)

@@ -22,7 +22,7 @@ UNFINISHED: set[str] = set()
 SHARED = {
     "runtime": set(),
     "scalars": set(),
-    "records": {"runtime"},
+    "records": {"runtime", "scalars"},
     "plans": {"records", "runtime", "scalars"},
     "primitives": {"plans", "records", "runtime"},
     "substitutes": {"plans", "records", "runtime"},

@@ -128,6 +128,44 @@ def test_computing_calls(ran, mode):
     assert ran(COMPUTED, mode, DUALDNN_MEMO=mode, **EMULATED) == "0\n"
 
 
+SCALARS = """
+import numpy as np
+handle, x, relu = made(""), tensor(2, 3, 4, 5), made("ActivationDescriptor")
+assert C.cudnnSetActivationDescriptor(relu, 1, 0, D(0)) == 0
+values = np.linspace(-1, 1, 120).astype(np.float32)
+def activated(alpha, beta):
+    source, target = placed(values), placed(values)
+    status = C.cudnnActivationForward(handle, relu, ref(F(alpha)), x, P(source.address), ref(F(beta)), x, P(target.address))
+    assert status == 0, said()
+    return contents(target, np.float32)
+per_channel, ones = tensor(1, 3, 1, 1), np.ones(3, np.float32)
+def averaged(factor):
+    source, target, scale, bias, mean, variance = placed(values), placed(values), *(placed(ones * n) for n in (1, 0, 2, 1))
+    status = C.cudnnBatchNormalizationForwardTraining(
+        handle, 1, ref(F(1)), ref(F(0)), x, P(source.address), x, P(target.address), per_channel, P(scale.address), P(bias.address), D(factor),
+        P(mean.address), P(variance.address), D(1e-5), None, None)
+    assert status == 0, said()
+    return contents(mean, np.float32)
+means = values.reshape(2, 3, 20).transpose(1, 0, 2).reshape(3, 40).astype(np.float64).mean(1)
+found = []
+for alpha, beta in ((0.5, 0.25), (0.125, -3), (1, 0.25), (0.5, 0), (2.5, 1e30), (float("nan"), 0.5), (float("inf"), 0.5), (-0.0, -1), (-2, 7)):
+    with np.errstate(invalid="ignore"):
+        wanted = np.float32(alpha) * np.maximum(values, 0) + np.float32(beta) * values
+    assert np.allclose(activated(alpha, beta), wanted, rtol=1e-6, equal_nan=True), (alpha, beta)
+    found.append(counts()["hits"])
+for n in range(1, 9):
+    assert np.allclose(averaged(1 / n), 2 * (1 - 1 / n) + means / n, rtol=1e-5, atol=1e-6), n
+    found.append(counts()["hits"])
+print([b - a for a, b in zip(found, found[1:])], counts()["differ"])
+"""
+
+
+def test_scalars_that_change(ran):
+    """Numbers other than 0 and 1 are taken from the call: Python plans once for all of them, and for each special one."""
+    assert ran(SCALARS, **EMULATED) == "[1, 0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 1, 1, 1, 1, 1] 0\n"
+    assert ran(SCALARS, DUALDNN_MEMO="check", **EMULATED).endswith(" 0\n")
+
+
 WATCHED = """
 from dualdnn.accelerated.records import noting_launches
 from dualdnn.accelerated.solver import forcing, solver_names

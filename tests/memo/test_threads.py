@@ -78,7 +78,7 @@ kinds = ("Tensor", "Filter", "Convolution", "Activation", "Pooling")
 objects, out = [(kind, P(0)) for kind in kinds], []
 def some(kind):
     "Mostly an object of the kind, which may be destroyed; sometimes another or none that there ever was."
-    fitting = [it for name, it in objects if name == kind]
+    fitting = [it for name, it in objects if name == kind] or [P(0)]
     return draw.choice(fitting) if draw.random() < 0.9 else draw.choice([it for _, it in objects] + [P(64 * draw.randrange(1 << 30))])
 def size():
     return draw.choice((1, 2, 3, 4, 0, -1, 5))

@@ -38,7 +38,7 @@ static __attribute__((noinline)) int answer(Thread *t, Call *k, void *const *pla
 {
     int status = ASK;
     begin_reading(t);
-    const Entry *e = entry_of(k);
+    const Entry *e = entry_of_any(k);
     if (e && !memory_suffices(e, k)) k->keyed = 0; /* Python says which operand is too small */
     else if (e && memo_mode() == 2) t->expected = e;
     else if (e) status = replay(t, e, k, places);

@@ -3,8 +3,10 @@ typedef struct { unsigned char *data; size_t bytes, room; } Part;
 typedef struct Draft {
     Part parts[SECTIONS];
     uint64_t scratch_bytes;
-    int by_driver, failed;
+    int by_driver, any_value, failed; /* any_value: the launches serve whatever the call's scalars are */
 } Draft;
+
+static unsigned draft_count(const Draft *d, int section) { return d->parts[section].bytes / SIZES[section]; }
 
 static int memo_asks(void) { return own_thread && own_thread->asked && memo_mode(); }
 
@@ -14,7 +16,7 @@ static int draft_begin(void)
     Thread *t = thread();
     if (!t || (!t->draft && !(t->draft = calloc(1, sizeof(Draft))))) return 0;
     for (int i = 0; i < SECTIONS; i++) t->draft->parts[i].bytes = 0;
-    t->draft->scratch_bytes = 0, t->draft->by_driver = 0, t->draft->failed = 0;
+    t->draft->scratch_bytes = 0, t->draft->by_driver = t->draft->any_value = t->draft->failed = 0;
     return 1;
 }
 
@@ -60,16 +62,17 @@ static void draft_least(unsigned argument, uint64_t bytes)
     Least l = {argument, 0, bytes};
     draft_add(own_thread->draft, LEASTS, &l, sizeof l);
 }
-static void draft_launches(int by_driver, uint64_t scratch_bytes)
+static void draft_launches(int by_driver, uint64_t scratch_bytes, int any_value)
 {
-    own_thread->draft->by_driver = by_driver, own_thread->draft->scratch_bytes = scratch_bytes;
+    Draft *d = own_thread->draft;
+    d->by_driver = by_driver, d->scratch_bytes = scratch_bytes, d->any_value = any_value;
 }
 /* shape: three sizes of the grid, three of a block, bytes of shared memory, cooperative, overlaps. */
 static void draft_step(uint64_t kernel, const unsigned *shape, const void *arguments, unsigned bytes)
 {
     Draft *d = own_thread->draft;
     Step s = {kernel, {shape[0], shape[1], shape[2]}, {shape[3], shape[4], shape[5]}, shape[6], shape[7], shape[8], bytes,
-        draft_data(d, arguments, bytes), d->parts[PLACES_].bytes / sizeof(Place), 0, 0};
+        draft_data(d, arguments, bytes), draft_count(d, PLACES_), 0, draft_count(d, SCALARS), 0, 0};
     draft_add(d, STEPS, &s, sizeof s);
 }
 static void draft_place(unsigned offset, int operand, long long delta, int is_map)
@@ -80,26 +83,35 @@ static void draft_place(unsigned offset, int operand, long long delta, int is_ma
     if (!d->failed) ((Step *)(d->parts[STEPS].data + d->parts[STEPS].bytes))[-1].places++;
 }
 
-static unsigned draft_count(const Draft *d, int section) { return d->parts[section].bytes / SIZES[section]; }
+static void draft_scalar(unsigned offset, unsigned argument, int is_double, const double *divisors, unsigned count)
+{
+    Draft *d = own_thread->draft;
+    Scalar s = {offset, argument, is_double, count, draft_data(d, divisors, count * sizeof *divisors)};
+    draft_add(d, SCALARS, &s, sizeof s);
+    if (!d->failed) ((Step *)(d->parts[STEPS].data + d->parts[STEPS].bytes))[-1].scalars++;
+}
 
-/* The arguments of two launches but for addresses, which lie at the places that both have. */
-static int steps_differ(const Entry *e, const Draft *d, unsigned i)
+/* The arguments of two launches, with the call's scalars, but for addresses, which lie at the places that both have. */
+static int steps_differ(const Entry *e, const Draft *d, unsigned i, const Call *k)
 {
     const Step *a = &SECTION(Step, e, STEPS)[i], *b = &((const Step *)d->parts[STEPS].data)[i];
     if (memcmp(a, b, sizeof *a)) return 1;
-    const unsigned char *ours = SECTION(unsigned char, e, DATA) + a->offset, *theirs = d->parts[DATA].data + b->offset;
-    for (unsigned at = 0; at < a->bytes; at += 8) {
-        unsigned bytes = a->bytes - at < 8 ? a->bytes - at : 8, is_place = 0;
-        for (unsigned j = a->first_place; j < a->first_place + a->places; j++) is_place |= SECTION(Place, e, PLACES_)[j].offset == at;
-        if (!is_place && memcmp(ours + at, theirs + at, bytes)) return 1;
+    unsigned char ours[a->bytes], theirs[a->bytes];
+    memcpy(ours, SECTION(unsigned char, e, DATA) + a->offset, a->bytes);
+    memcpy(theirs, d->parts[DATA].data + b->offset, a->bytes);
+    scalars_into(ours, SECTION(Scalar, e, SCALARS) + a->first_scalar, a->scalars, SECTION(unsigned char, e, DATA), k);
+    for (unsigned j = a->first_place; j < a->first_place + a->places; j++) {
+        unsigned offset = SECTION(Place, e, PLACES_)[j].offset;
+        memcpy(ours + offset, theirs + offset, 8);
     }
-    return 0;
+    return memcmp(ours, theirs, a->bytes);
 }
 
 /* How what the memo has differs from what Python says; NULL: it does not. */
-static const char *difference(const Entry *e, const Draft *d, int status, const char *text)
+static const char *difference(const Entry *e, const Draft *d, const Call *k, int status, const char *text)
 {
-    static const char *const names[] = {"outputs", "effects", "pairs of operands", "sizes of memory", "launches", "places of addresses"};
+    static const char *const names[] = {
+        "outputs", "effects", "pairs of operands", "sizes of memory", "launches", "places of addresses", "scalars of launches"};
     if (e->status != status) return "status";
     if (!e->text != !text || (text && strcmp(e->text, text))) return "message";
     if (e->scratch_bytes != d->scratch_bytes || e->by_driver != d->by_driver) return "scratch memory";
@@ -107,7 +119,7 @@ static const char *difference(const Entry *e, const Draft *d, int status, const 
         if (e->counts[i] != draft_count(d, i) || (i != STEPS && e->counts[i] && memcmp(e->sections[i], d->parts[i].data, d->parts[i].bytes)))
             return names[i];
     for (unsigned i = 0; i < e->counts[STEPS]; i++)
-        if (steps_differ(e, d, i)) return names[STEPS];
+        if (steps_differ(e, d, i, k)) return names[STEPS];
     for (unsigned i = 0; i < e->counts[OUTPUTS]; i++) {
         const Output *o = &SECTION(Output, e, OUTPUTS)[i];
         if (memcmp(SECTION(unsigned char, e, DATA) + o->offset, d->parts[DATA].data + o->offset, o->bytes)) return "bytes of an output";
@@ -141,17 +153,18 @@ static int draft_keep(int status, const char *text)
 {
     Thread *t = own_thread;
     Draft *d = t->draft;
-    const Call *k = t->asked;
+    Call *k = t->asked;
     if (t->expected) {
         begin_reading(t);
         const Entry *e = entry_of(k); /* the same, unless the memo was emptied meanwhile */
-        t->difference = e && e == t->expected ? difference(e, d, status, text) : NULL;
+        t->difference = e && e == t->expected ? difference(e, d, k, status, text) : NULL;
         end_reading(t);
         t->expected = NULL;
         atomic_fetch_add(&memo_compared, 1);
         if (e) return 1;
     }
     if (!k || d->failed || (text && strlen(text) >= MESSAGE_BYTES)) return 0;
+    if (d->any_value) key_any_value(k);
     Entry *e = entry_of_draft(d, k, status, text);
     if (!e) return 0;
     if (e->equal == ~0ull) return free(e), 0;

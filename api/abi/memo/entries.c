@@ -5,13 +5,14 @@ typedef struct { uint32_t argument, what, kind, value; } Effect;               /
 typedef struct { uint32_t first, second; uint64_t size, other_size; } Pair;    /* operands of which one is written, and their bytes */
 typedef struct { uint32_t argument, unused; uint64_t bytes; } Least;           /* memory that an operand must have */
 typedef struct { int32_t operand; uint32_t offset, is_map, unused; int64_t delta; } Place; /* an address among a kernel's arguments */
+typedef struct { uint32_t offset, argument, is_double, divisors, data; } Scalar;           /* a number that comes with the call, divided */
 typedef struct {
     uint64_t kernel; /* the driver's handle, or the number that Python knows it by */
-    uint32_t grid[3], block[3], shared_bytes, cooperative, overlaps, bytes, offset, first_place, places, unused;
+    uint32_t grid[3], block[3], shared_bytes, cooperative, overlaps, bytes, offset, first_place, places, first_scalar, scalars, unused;
 } Step;
 
-enum { OUTPUTS, EFFECTS, PAIRS, LEASTS, STEPS, PLACES_, DATA, SECTIONS };
-static const unsigned SIZES[SECTIONS] = {sizeof(Output), sizeof(Effect), sizeof(Pair), sizeof(Least), sizeof(Step), sizeof(Place), 1};
+enum { OUTPUTS, EFFECTS, PAIRS, LEASTS, STEPS, PLACES_, SCALARS, DATA, SECTIONS };
+static const unsigned SIZES[SECTIONS] = {sizeof(Output), sizeof(Effect), sizeof(Pair), sizeof(Least), sizeof(Step), sizeof(Place), sizeof(Scalar), 1};
 
 typedef struct Entry {
     struct Entry *next, *listed;
@@ -74,6 +75,18 @@ static const Entry *entry_of(const Call *k)
             (!e->counts[PAIRS] || equal_pairs(SECTION(Pair, e, PAIRS), e->counts[PAIRS], k) == e->equal))
             return e;
     return NULL;
+}
+
+/* By its values, else by what else the call is: the key then says no more of scalars. */
+static const Entry *entry_of_any(Call *k)
+{
+    const Entry *e = entry_of(k);
+    if (e || !k->scaled) return e;
+    Call exact = *k;
+    key_any_value(k);
+    e = entry_of(k);
+    if (!e) *k = exact;
+    return e;
 }
 
 static void entry_add(Entry *e)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from ctypes import c_double, c_float
 from typing import Any
 
 from ... import api_log
@@ -15,7 +16,7 @@ from ...operations import replay
 from ...status import BAD_PARAM, INVALID_VALUE, MAPPING_ERROR, NOT_SUPPORTED
 from ..c_types import destroys
 from ..objects import Objects
-from .keys import KINDS, is_answered
+from .keys import KINDS, is_answered, scalars_of
 
 SET, CREATE, DESTROY, STREAM = 1, 2, 3, 4  # effects on objects, as in entries.c
 LAUNCH = -7  # C makes the launches that were kept
@@ -23,6 +24,7 @@ REFUSALS = {BAD_PARAM, NOT_SUPPORTED, INVALID_VALUE, MAPPING_ERROR}  # that depe
 MODES = {"0": 0, "1": 1, "check": 2}  # of DUALDNN_MEMO
 COUNTS = ("entries", "bytes", "asked", "hits", "values", "emptied", "compared", "differ")
 LEAST_SCRATCH = 1 << 16
+Scalars = Mapping[str, tuple[int, Any]]  # name -> index of the argument, its value
 
 
 class Memo:
@@ -68,6 +70,7 @@ class Keeper:
             if p.base_type in DESCRIPTORS and not p.is_pointer
         ]
         self.destroys = destroys(function)
+        self.scalars = scalars_of(function)
 
     def asks(self) -> bool:
         """Whether the memo wants to know of the call that this thread serves."""
@@ -118,20 +121,23 @@ class Keeper:
         if count:
             self.lib.draft_output(i, self.ffi.cast("void *", place), count * size)
 
-    def launching(self, c: tuple[Any, ...]) -> Launching:
-        """What launches a computing call in the backend's stead."""
-        return Launching(self, c)
+    def launching(self, arguments: Sequence[Any]) -> Launching:
+        """What launches a computing call with these arguments in the backend's stead."""
+        return Launching(self, arguments)
 
 
 class Launching:
     """Keeps the launches of a call where the memo wants them, else makes them. status: what the border says to C."""
 
-    def __init__(self, keeper: Keeper, c: tuple[Any, ...]) -> None:
-        self.keeper, self.c, self.status = keeper, c, 0
+    def __init__(self, keeper: Keeper, arguments: Sequence[Any]) -> None:
+        self.keeper, self.status = keeper, 0
+        self.scalars = {name: (i, arguments[i]) for name, i in keeper.scalars.items()}
 
     def __call__(self, handle: Any, prepared: Any, operands: list[Any]) -> None:
         keeper = self.keeper
-        if keeper.memo.launches.say(self.c, handle, prepared, operands) and keeper.lib.draft_keep(0, keeper.ffi.NULL):
+        if keeper.memo.launches.say(self.scalars, handle, prepared, operands) and keeper.lib.draft_keep(
+            0, keeper.ffi.NULL
+        ):
             self.status = LAUNCH
         else:
             prepared.launch(operands, handle.stream)
@@ -149,8 +155,9 @@ class Launches:
         self.scratch: list[Any] = []  # the driver's device memory, which C has addresses of
         self.lent = threading.local()
 
-    def say(self, c: tuple[Any, ...], handle: Any, prepared: Any, operands: list[Any]) -> bool:
-        """Say which pairs of operands were looked at, how much memory they need, and what is launched; whether C can repeat that."""
+    def say(self, scalars: Scalars, handle: Any, prepared: Any, operands: list[Any]) -> bool:
+        """Say which pairs of operands were looked at, how much memory they need, and what is launched; whether C can repeat that.
+        scalars: by the names of fields of the operation, what launches may take from the call."""
         recorded = getattr(prepared.launch, "recorded", None)
         arguments = [position for _, _, position, *_ in prepared.memory]
         if recorded is None or min(arguments, default=0) < 0 or not self._serves(handle.backend.device):
@@ -169,8 +176,9 @@ class Launches:
         scratch_bytes = max((part.scratch_bytes for part in record.parts), default=0)
         if scratch_bytes and self.by_driver and not self._has_scratch(handle, scratch_bytes):
             return False
-        self.lib.draft_launches(self.by_driver, scratch_bytes)
-        return all(self._say_step(step, arguments) for step in steps)
+        any_value = _are_filled_in(scalars, prepared.launch.plan.values, steps)
+        self.lib.draft_launches(self.by_driver, scratch_bytes, any_value)
+        return all(self._say_step(step, arguments, scalars if any_value else {}) for step in steps)
 
     def _serves(self, device: Any) -> bool:
         """Whether calls on a device are kept: those of one, which C has opened."""
@@ -190,7 +198,7 @@ class Launches:
         self.scratch.append(piece)
         return bool(self.lib.scratch_add(stream, piece.address, piece.nbytes))
 
-    def _say_step(self, step: Any, arguments: Sequence[int]) -> bool:
+    def _say_step(self, step: Any, arguments: Sequence[int], scalars: Scalars) -> bool:
         native = step.function.native(step.shape)
         if (native is None) == self.by_driver:
             return False
@@ -204,6 +212,11 @@ class Launches:
         words += [(offset, where.operand, where.delta, 1) for offset, where, _ in step.maps]
         for offset, operand, delta, is_map in words:  # the first word of a map is the tensor's address
             self.lib.draft_place(offset, arguments[operand] if operand >= 0 else operand, delta, is_map)
+        for offset, kind, scalar in step.scalars:
+            if scalar.name in scalars:
+                count = len(scalar.divisors)
+                divisors = self.ffi.new("double[]", scalar.divisors or 1)
+                self.lib.draft_scalar(offset, scalars[scalar.name][0], kind is c_double, divisors, count)
         return True
 
     def _number(self, function: Any, shape: Any) -> int:
@@ -239,6 +252,14 @@ class Launches:
             if extent is not None and extent < sizes[i]:
                 return 0
         return 1
+
+
+def _are_filled_in(scalars: Scalars, values: Mapping[str, float] | None, steps: Sequence[Any]) -> bool:
+    """Whether launches depend on scalars only by having them among their arguments. values: those that were written there."""
+    if values is None or not scalars:
+        return False
+    kinds = {kind for step in steps for _, kind, _ in step.scalars}
+    return kinds <= {c_float, c_double} and all(values.get(name) == given for name, (_, given) in scalars.items())
 
 
 def _chosen(name: str, choices: Mapping[str, int]) -> int:

@@ -5,8 +5,11 @@ typedef struct Call {
     unsigned count;
     int keyed; /* whether the key says everything */
     uint64_t nulls;
+    uint64_t scaled; /* which arguments are scalars other than 0 and 1, whose value a launch may take from the call */
     Slot *handle;
     Slot *slots[ARGUMENTS];
+    double values[ARGUMENTS];
+    uint8_t value_words[ARGUMENTS]; /* where the key has them; their size is in the word before */
     uint64_t addresses[ARGUMENTS]; /* of device memory, and the numbers of objects */
     uint64_t words[WORDS];
 } Call;
@@ -29,7 +32,7 @@ static int value_new(unsigned value, int is_double)
     return 1;
 }
 
-static inline void key_begin(Call *k, unsigned function) { k->count = 2, k->nulls = 0, k->handle = NULL, k->words[0] = function; }
+static inline void key_begin(Call *k, unsigned function) { k->count = 2, k->nulls = k->scaled = 0, k->handle = NULL, k->words[0] = function; }
 static inline void key_end(Call *k) { k->words[1] = k->nulls, k->keyed = 1; }
 static inline void key_bits(Call *k, uint64_t bits) { k->words[k->count++] = bits; }
 
@@ -56,17 +59,44 @@ static inline void key_float(Call *k, float value)
     memcpy(&k->words[k->count++], &value, sizeof value);
 }
 
+/* Bytes of a scalar and its value, which is in the last word. is_other: launches may take it from the call. */
+static inline void key_value(Call *k, int i, double value, int is_other)
+{
+    k->values[i] = value, k->value_words[i] = k->count - 1, k->scaled |= (uint64_t)is_other << i;
+}
+
 /* A scaling factor: a double where the tensor beside it has doubles, else a float. */
-static inline void key_scaling(Call *k, const void *given, uint64_t beside)
+static inline void key_scaling(Call *k, int i, const void *given, uint64_t beside)
 {
     Slot *slot = beside ? slot_of(beside) : NULL;
-    uint32_t value = slot ? atomic_load_explicit(&slot->value, memory_order_relaxed) : 0;
+    uint32_t number = slot ? atomic_load_explicit(&slot->value, memory_order_relaxed) : 0;
     const unsigned char *are_double = __atomic_load_n(&value_is_double, __ATOMIC_ACQUIRE);
-    int bytes = !given ? 0 : value && __atomic_load_n(&are_double[value], __ATOMIC_RELAXED) ? 8 : 4;
+    int bytes = !given ? 0 : number && __atomic_load_n(&are_double[number], __ATOMIC_RELAXED) ? 8 : 4;
     key_bits(k, bytes);
     k->words[k->count] = 0;
     if (bytes) memcpy(&k->words[k->count], given, bytes);
     k->count++;
+    double value = 0;
+    float narrow;
+    if (bytes == 8) memcpy(&value, given, 8);
+    else if (bytes) memcpy(&narrow, given, 4), value = narrow;
+    key_value(k, i, value, value - value == 0 && value != 0 && value != 1 && value != -1);
+}
+
+/* A weight between 0 and 1, as of an average. */
+static inline void key_weight(Call *k, int i, double value)
+{
+    key_bits(k, 8), key_double(k, value);
+    key_value(k, i, value, value > 0 && value < 1);
+}
+
+/* Let the key say of scalars only that they are neither 0 nor 1. */
+static inline void key_any_value(Call *k)
+{
+    for (uint64_t left = k->scaled; left; left &= left - 1) {
+        unsigned word = k->value_words[__builtin_ctzll(left)];
+        k->words[word - 1] |= 16, k->words[word] = 0;
+    }
 }
 
 /* `count` entries less some, of so many bytes each. 0: more than the key has room for, or than Python follows. */

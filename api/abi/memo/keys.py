@@ -48,6 +48,7 @@ BYTES = {
 MOST_ENTRIES = 1 << 20  # of an array, as marshalling.py follows
 FILL_BYTES = "a{0} == 1 ? 8 : a{0} == 2 ? 2 : 4"  # of a padding, by its cudnnDataType_t
 MOST_ARGUMENTS = 40  # ARGUMENTS of keys.c
+WEIGHTS = {"exponentialAverageFactor"}  # doubles that are equally good anywhere between 0 and 1
 
 
 def is_answered(function: Function) -> bool:
@@ -66,6 +67,12 @@ def key_of(function: Function) -> list[str] | None:
     return [part for part in parts if part]
 
 
+def scalars_of(function: Function) -> dict[str, int]:
+    """The numbers that a launch may take from the call, where they are neither 0 nor 1: name -> index."""
+    found = {p.name: i for i, p in enumerate(function.parameters) if p.typed_by is not None or p.name in WEIGHTS}
+    return found if computing_of(function.name) else {}
+
+
 def _part(function: Function, index: int) -> str | None:
     """The statement for one argument: "" where the key needs none, None where there is none."""
     parameter = function.parameters[index]
@@ -78,6 +85,8 @@ def _part(function: Function, index: int) -> str | None:
         return _descriptor(function, index)
     if pointers:
         return _behind_a_pointer(function, index)
+    if parameter.name in WEIGHTS:
+        return f"key_weight(&k, {index}, a{index});"
     if base in ("double", "float"):
         return f"key_{base}(&k, a{index});"
     if base in ENUMERATIONS or base in NUMBERS or base == "cudaStream_t":
@@ -107,7 +116,7 @@ def _behind_a_pointer(function: Function, index: int) -> str | None:
     """Host memory: outputs count by whether there is a place for them, inputs by what they hold."""
     parameter, names = function.parameters[index], [p.name for p in function.parameters]
     if parameter.typed_by is not None:
-        return f"key_scaling(&k, a{index}, a{names.index(parameter.typed_by)});"
+        return f"key_scaling(&k, {index}, a{index}, a{names.index(parameter.typed_by)});"
     if parameter.name == "paddingFill" and parameter.direction == "in":
         size = FILL_BYTES.format(names.index("dataType"))
         return f"if (!key_array(&k, (const void *)a{index}, 1, 1, 0, {size})) goto ask;"

@@ -67,6 +67,17 @@ static int launch_by_driver(const Step *s, void *arguments, uint64_t stream)
     return driver.launch(&config, (void *)s->kernel, parameters, NULL);
 }
 
+/* Write the numbers of a call among a kernel's arguments. data: where their divisors are. */
+static void scalars_into(unsigned char *arguments, const Scalar *scalars, unsigned count, const unsigned char *data, const Call *k)
+{
+    for (const Scalar *s = scalars; s < scalars + count; s++) {
+        double value = k->values[s->argument];
+        for (unsigned i = 0; i < s->divisors; i++) value /= ((const double *)(data + s->data))[i];
+        float narrow = (float)value;
+        memcpy(arguments + s->offset, s->is_double ? (void *)&value : (void *)&narrow, s->is_double ? 8 : 4);
+    }
+}
+
 static int launch_step(const Entry *e, const Step *s, const Call *k, uint64_t stream, uint64_t scratch)
 {
     unsigned char arguments[s->bytes] __attribute__((aligned(64))); /* tensor maps lie at multiples of 64 bytes */
@@ -79,6 +90,7 @@ static int launch_step(const Entry *e, const Step *s, const Call *k, uint64_t st
         } else
             memcpy(arguments + p->offset, &address, 8);
     }
+    scalars_into(arguments, SECTION(Scalar, e, SCALARS) + s->first_scalar, s->scalars, SECTION(unsigned char, e, DATA), k);
     return e->by_driver ? launch_by_driver(s, arguments, stream) : py_memo_launch(s->kernel, (uintptr_t)arguments, s->bytes, stream);
 }
 
