@@ -124,7 +124,8 @@ def export(number: int, function: Function) -> str:
     failed = NOT_INITIALIZED.get(result, NOT_INITIALIZED_TEXT)
     ended = SUCCESS if destroys(function) else failed
     key = key_of(function)
-    answered = f"{result} result = py_{name}({passed});" if key is None else _answered(number, function, key, passed)
+    asked = f"atomic_fetch_add_explicit(&memo_asked_count, 1, memory_order_relaxed);\n    {result} result = py_{name}({passed});"
+    answered = asked if key is None else _answered(number, function, key, passed)
     return f"""
 {result} {name}({declared or "void"})
 {{

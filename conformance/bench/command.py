@@ -19,7 +19,7 @@ from ..provenance import commit
 from ..report import Report, read_json, write_report
 from ..run_pytest import INTERRUPTED, run_pytest
 from ..subjects import open_subject
-from . import timed
+from . import calls, timed
 from .drawn import drawn_rows
 from .graph_path import open_torch
 from .measure import SMALL_ROW_BYTES, Bench
@@ -53,6 +53,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="benchmark-report",
         help="where benchmarks.json goes; a compliance.json there gets the section",
     )
+    parser.add_argument(
+        "--calls", action="store_true", help="host time of calls instead, from C and from Python; writes calls.json"
+    )
     parser.add_argument("--limit", type=int, default=0, metavar="N", help="only the first N rows")
     parser.add_argument(
         "--networks",
@@ -80,6 +83,8 @@ def run(chosen: argparse.Namespace) -> int:
     """Measure and report; the exit status is 1 when a row could not be measured; what was measured is kept, whoever stops it."""
     if chosen.measured:
         return report_together(chosen)
+    if chosen.calls:
+        return calls.run(chosen.device, chosen.vendor, chosen.k, Path(chosen.out))
     wanted = wanted_rows(chosen)
     if not wanted:
         raise ValueError(f"no row's name contains {chosen.k!r}")

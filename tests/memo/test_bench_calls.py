@@ -1,0 +1,61 @@
+"""``dualdnn bench --calls``: counts, not seconds."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from dualdnn.conformance.bench.calls import compiled, words_of
+
+
+def test_repeated_calls_do_not_ask_python(tmp_path: Path) -> None:
+    """Of the calls of one sample: all that the memo answers, hundreds of times; at most a second key of each is new."""
+    command = [sys.executable, "-m", "dualdnn", "bench", "--calls", "--device", "emulated", "-k", "AddTensor"]
+    ran = subprocess.run(
+        [*command, "--out", str(tmp_path)],
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    costs = json.loads((tmp_path / "calls.json").read_text())
+    assert {"cudnnAddTensor", "cudnnSetTensorNdDescriptor"} <= {*costs}
+    for name, cost in costs.items():
+        assert cost["asked"] <= 2, name
+        assert 0 < cost["again_us"] < cost["first_us"] and cost["python_us"] > 0, name
+
+
+def test_arguments_of_any_kind_arrive(tmp_path: Path) -> None:
+    """Integers beyond the registers, negative ones, numbers by value and memory by address."""
+    source = tmp_path / "seen.c"
+    source.write_text("""
+        int seen(int a, long b, double c, const int *d, unsigned long e, long f, long g, long h, double i, long j) {
+          return !(a == -1 && b == 2 && c == 0.5 && d[1] == 4 && e == 1ul << 63 && f == 6 && g == 7 && h == 8 && i == -3 && j == 10);
+        }""")
+    subprocess.run(["gcc", "-shared", "-fPIC", str(source), "-o", str(tmp_path / "seen.so")], check=True)
+    array, place = (ctypes.c_int * 2)(3, 4), ctypes.c_int(5)
+    encoded = [
+        ctypes.c_int(-1), 2, ctypes.c_double(0.5), array, ctypes.c_size_t(1 << 63), 6, ctypes.c_longlong(7), 8, ctypes.c_double(-3), 10,
+    ]  # fmt: skip
+    status = ctypes.c_int(9)
+    words, numbers = words_of(encoded)
+    seen = ctypes.CDLL(str(tmp_path / "seen.so")).seen
+    repeat = compiled(tmp_path)
+    assert repeat(seen, words, numbers, 2, 3, ctypes.byref(status)) > 0 and status.value == 9
+    encoded[0] = ctypes.byref(place)
+    assert words_of(encoded)[0][0] == ctypes.addressof(place)
+    words[0] = 1
+    repeat(seen, words, numbers, 1, 1, ctypes.byref(status))
+    assert status.value == 1
+
+
+def test_what_is_no_address_is_refused() -> None:
+    """Arguments of a kind that C does not have."""
+    with pytest.raises(TypeError):
+        words_of([object()])
