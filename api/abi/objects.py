@@ -37,6 +37,7 @@ class _Serving(threading.local):
     def __init__(self, ffi: Any) -> None:
         self.seen: dict[int, Any] = {}  # objects by pointer
         self.values: set[int] = set()  # numbers of values that the call meets
+        self.has_new = False  # whether one of them is new
         self.facts = ffi.new("unsigned long long[3]")
 
 
@@ -75,6 +76,9 @@ class Objects:
             self.met |= serving.values
             del self.meeting[id(serving.values)]
         serving.seen, serving.values = outer
+        if serving.has_new:
+            serving.has_new = False
+            self.forget()
 
     # --- objects ---
 
@@ -159,6 +163,7 @@ class Objects:
                     if not self.lib.memo_value(number, _has_doubles(value)):
                         return 0
                     self.values.append(key)
+                    self.serving.has_new = True
                     self.numbers[key] = number
         self.serving.values.add(number)
         return number

@@ -121,6 +121,13 @@ def test_many_shapes_take_bounded_memory(ran):
     assert ran(SHAPES, DUALDNN_MEMO_ENTRIES="200") == "True True True\n"
 
 
+def test_values_are_forgotten_without_the_memo(ran):
+    """Where Python serves every call, many shapes take bounded memory, too."""
+    program = SHAPES.replace("print(", "print(most[1] < 2500, ")
+    limit = 'C.cudnnGetVersion(); sys.modules["_dualdnn_c"].lib.memo_limits(1000, 1 << 20)\n'
+    assert ran(limit + program, DUALDNN_MEMO="0") == "True True False False\n"
+
+
 def test_drawn_calls(ran):
     """Valid and invalid ones on objects that live, are destroyed, or never were: with and without the memo, and with a small one."""
     by_python = json.loads(ran(FUZZ, "5", "4000", DUALDNN_MEMO="0"))

@@ -100,10 +100,11 @@ static void entry_add(Entry *e)
     pthread_mutex_unlock(&memo_lock);
 }
 
-/* Python has a value that it did not have: it takes memory there. */
+/* Python has a value that it did not have: it takes memory there, which is forgotten with the entries. */
 static int memo_value(unsigned value, int is_double)
 {
     pthread_mutex_lock(&memo_lock);
+    if (memo_bytes >= memo_most_bytes) memo_empty();
     int known = value_new(value, is_double);
     memo_bytes += VALUE_BYTES;
     pthread_mutex_unlock(&memo_lock);

@@ -99,7 +99,6 @@ class Keeper:
         if self.name == "cudnnSetStream":
             lib.draft_effect(0, STREAM, 0, 0)
         lib.draft_keep(0, self.ffi.NULL)
-        self.objects.forget()
 
     def _output(self, i: int, place: Any, result: Any) -> None:
         parameter: Parameter = self.parameters[i]
