@@ -196,7 +196,7 @@ class Upload:
 
 class Plan:
     """The launches of one operation, in order, and the name of the solver that made them. values: of the scalars of one
-    of the calls that share the launches; None where they depend on them otherwise."""
+    of the calls that share the launches; None where calls do not share them."""
 
     values: Mapping[str, float] | None = None
 

@@ -14,7 +14,11 @@ def test_threads_do_not_race(tmp_path: Path) -> None:
     source, program = tmp_path / "threads.c", tmp_path / "threads"
     included = exports.PREAMBLE.partition("static int dualdnn_state")[0]
     source.write_text(included + memo.source() + Path(__file__).with_name("threads.c").read_text())
-    command = ["gcc", "-O1", "-g", "-w", "-fsanitize=thread", str(source), "-o", str(program), "-pthread"]
+    statuses = [
+        f"-DDUALDNN_{name}={number}"
+        for name, number in (("NOT_INITIALIZED", 1), ("ALLOC_FAILED", 2), ("INTERNAL_ERROR", 4))
+    ]
+    command = ["gcc", *statuses, "-O1", "-g", "-w", "-fsanitize=thread", str(source), "-o", str(program), "-pthread"]
     made = subprocess.run(command, capture_output=True, text=True)
     if "tsan" in made.stderr:
         pytest.skip("gcc has no ThreadSanitizer here")
