@@ -111,3 +111,11 @@ def test_differences_are_in_the_errata():
     for entry in DIFFERENCES:
         assert entry.id in text, entry.id
         assert set(entry.clauses) <= set(clauses), entry.id
+
+
+def test_no_text_has_the_marks_of_a_merge():
+    texts = [path for pattern in ("*.md", "*/*.md", "*/*.json", "Makefile", "*.toml") for path in ROOT.glob(pattern)]
+    assert len(texts) > 10
+    assert [
+        path for path in texts if "\n<<<<<<< " in path.read_text("utf-8") or "\n>>>>>>> " in path.read_text("utf-8")
+    ] == []
