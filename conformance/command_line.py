@@ -21,7 +21,7 @@ from . import build_ahead
 from .bench import command as bench
 from .fuzz import options as fuzz
 from .port import command as port
-from .programs import running
+from .programs import observing, running
 from .replay import command as replay
 from .report import ReportError
 from .report import command as report
@@ -90,6 +90,10 @@ def main(arguments: list[str] | None = None) -> int:
     program = commands.add_parser("run", help="run an unmodified program on this library instead of cuDNN")
     running.add_options(program)
     program.set_defaults(run=running.run)
+
+    watched = commands.add_parser("observe", help="run an unmodified program on its own library and judge every call")
+    observing.add_options(watched)
+    watched.set_defaults(run=observing.run)
 
     porting = commands.add_parser("port", help="rewrite sources written for cuDNN as sources for MIOpen")
     port.add_options(porting)

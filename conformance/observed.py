@@ -13,18 +13,19 @@ import ctypes
 import os
 import sys
 import threading
-from collections import Counter
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from dualdnn.api import cudnn
+from dualdnn.api import cudnn, releases
 from dualdnn.api.abi.c_types import RESULTS, border_type, result_type
 from dualdnn.api.abi.entry import Border
 from dualdnn.api.abi.faces import Face
 from dualdnn.api.abi.objects import STRAY
 from dualdnn.api.abi.pointers import bytes_behind, memory_at
+from dualdnn.api.cudnn.library import CUDNN_VERSION
 from dualdnn.api.descriptors import DESCRIPTORS, Descriptor
 from dualdnn.api.document import Function, Parameter, functions
 from dualdnn.api.enumerations import ENUMERATIONS
@@ -33,11 +34,12 @@ from dualdnn.api.operations import Operation, TensorSpec
 from dualdnn.api.status import CudnnError
 from dualdnn.reference import ReferenceBackend, judge
 
+from .programs.findings import Findings
+from .programs.portion import Portion
 from .recorded.model import Record, save_recording, status_of
 from .recorded.recorder import NOT_RECORDED, Recorder
 
 Array = np.ndarray[Any, Any]
-SHOWN = 20  # findings that the summary lists
 AMPLE = 1 << 62  # bytes: what our own function is told that a workspace has, whose size is the library's affair
 FORWARDED = ("cudnnSetCallback", "cudnnGetCallback")
 
@@ -141,29 +143,6 @@ class Theirs:
         self.pointers.pop(id(self.objects.pop(pointer, None)), None)
 
 
-class Findings:
-    """What was seen: counts, and the first of what is wrong."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.calls, self.judged = path, Counter[str](), 0
-        self.wrong: list[str] = []
-        self.statuses: list[str] = []
-        self.results: list[str] = []
-        self.left: Counter[str] = Counter()
-
-    def text(self) -> str:
-        """The summary."""
-        lines = [
-            f"dualdnn observed {self.path}: {self.calls.total()} calls of {len(self.calls)} functions, {self.judged} judged,"
-            f" {len(self.wrong)} wrong, {len(self.statuses)} other statuses, {len(self.results)} other results"
-        ]
-        for title, found in (("wrong", self.wrong), ("status", self.statuses), ("result", self.results)):
-            lines += [f"  {title}: {line}" for line in found[:SHOWN]]
-            lines += [f"  {title}: and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
-        lines += [f"  not judged: {reason} ({count} calls)" for reason, count in self.left.most_common(SHOWN)]
-        return "\n".join(lines)
-
-
 class Observer(Border):
     """The exports of our library, behind which another one answers."""
 
@@ -178,6 +157,7 @@ class Observer(Border):
         self.objects = Theirs()
         self.marshalling.objects = self.objects
         self.memory, self.lock, self.findings = Memory(), threading.RLock(), Findings(self.path)
+        self.portion = Portion.of_environment()
         self.kept: dict[int, Array] = {}  # what the reference keeps for a later call, by the address of that memory
         self.unknown: set[int] = set()  # descriptors that hold what our functions refused
         self.sizes: dict[str, int] = {}  # what the library's queries said last
@@ -185,6 +165,9 @@ class Observer(Border):
         self.recorder = Recorder(self) if self.record else None
         self.version = self.foreign(functions()["cudnnGetVersion"])
         self.number = int(self.version()) if self.version else 0
+        # What this library serves beyond the document is no other status.
+        if self.number > CUDNN_VERSION:
+            releases.act_by_default_as("8.9.7" if self.number < 90000 else "9.19")
 
     def __getattr__(self, name: str) -> Any:
         """For the recorder: the answer of a query, if the program has asked it."""
@@ -225,6 +208,8 @@ class Observer(Border):
         """The summary on the standard error, and the recording; once."""
         findings, self.findings = self.findings, Findings(self.path)
         print(findings.text(), file=sys.stderr, flush=True)
+        if folder := os.environ.get("DUALDNN_OBSERVE_OUT"):
+            findings.write(Path(folder))
         if self.recorder is not None and self.record:
             records = [
                 Record(f"{n:05}", r.function, r.status, r.arguments, r.memory, r.result, r.note)
@@ -241,7 +226,7 @@ class Observed:
         self.observer, self.function, self.foreign = observer, function, foreign
         self.parameters = function.parameters
         rules = observer.marshalling
-        self.body = getattr(cudnn, function.name, None)
+        self.body = getattr(cudnn, observer.face.served.get(function.name, function.name), None)
         self.readers = [rules.reader(function, i) for i, p in enumerate(self.parameters) if not p.is_returned]
         self.returned = [(i, p) for i, p in enumerate(self.parameters) if p.is_returned]
         self.makes = [(i, p) for i, p in self.returned if p.base_type in DESCRIPTORS or p.base_type == "cudnnHandle_t"]
@@ -273,11 +258,15 @@ class Observed:
         ours, refusal, asked = self._ours(arguments)
         before, reason = {}, ""
         if asked is not None:
+            reason = observer.portion.left_out(name, asked[0])
+        began = time.monotonic()
+        if asked is not None and not reason:
             try:
                 observer.memory.synchronize()
                 before = self._contents(asked[0], asked[1], c)
             except NotJudged as why:
                 reason = str(why)
+        observer.portion.spend(time.monotonic() - began)
         number = self._foreign(c, arguments, ours, asked)
         theirs = status_of(number, observer.number)
         if number:
@@ -291,18 +280,20 @@ class Observed:
         if stale:
             observer.findings.left["a descriptor holds what the document refuses"] += 1
         elif (number == 0) != (refusal is None):
-            observer.findings.statuses.append(f"{described}, {refusal or 'the document has no reason to refuse it'}")
+            observer.findings.note("status", f"{described}, {refusal or 'the document has no reason to refuse it'}")
         elif refusal is not None and refusal.status != theirs:
-            observer.findings.statuses.append(f"{described}, {refusal}")
+            observer.findings.note("status", f"{described}, {refusal}")
         elif number == 0 and asked is not None:
+            began = time.monotonic()
             self._judge(asked, before, reason, c)
+            observer.portion.spend(time.monotonic() - began)
         return number
 
     def _ours(self, arguments: list[Any]) -> tuple[Any, CudnnError | None, Any]:
         """What our own function returns, why it refuses, and which operation it asked for."""
         observer = self.observer
         if self.function.name == "cudnnCreate":
-            return Handle(Shadow(observer.memory)), None, None
+            return Handle(Shadow(observer.memory), releases.current()), None, None
         given = []
         for parameter, value in zip(self.function.arguments, arguments, strict=True):
             workspace = parameter.memory == "device" and parameter.name.lower() == "workspace"
@@ -368,7 +359,7 @@ class Observed:
                 observer.sizes[self.function.name] = int(c[i][0])
             elif comparable(parameter) and int(c[i][0]) != int(value):
                 text = f"{self.function.name}: {parameter.name} is {int(c[i][0])}, by the document {int(value)}"
-                observer.findings.results.append(text)
+                observer.findings.note("result", text)
         if self.destroys:
             for pointer in c[0][0 : c[1]] if len(c) > 1 else (c[0],):
                 observer.objects.destroyed(pointer)
@@ -404,6 +395,8 @@ class Observed:
     ) -> None:
         operation, operands = asked
         observer, findings = self.observer, self.observer.findings
+        row = findings.row(self.function.name, operation)
+        row.calls += 1
         try:
             if reason:
                 raise NotJudged(reason)
@@ -420,12 +413,17 @@ class Observed:
             verdict = judge(operation, before, after, kept)
         except NotJudged as why:
             findings.left[f"{self.function.name}: {why}"] += 1
+            row.left[str(why)] += 1
             return
-        findings.judged += 1
+        row.judged += 1
+        row.worst = max(row.worst, verdict.error_ratio)
         for name, contents in verdict.kept.items():
-            observer.kept[operands[name].address] = contents
+            if operands[name] is not None:  # a result that the program did not want
+                observer.kept[operands[name].address] = contents
         if not verdict.agrees:
-            findings.wrong.append(f"{self.function.name}: {verdict.explanation()}\n    {operation}")
+            row.wrong += 1
+            text = f"{self.function.name}: {verdict.explanation()}\n    {operation}"
+            findings.note("wrong", text, same=f"{self.function.name} {operation}")
 
 
 def comparable(parameter: Parameter) -> bool:

@@ -229,6 +229,8 @@ def launcher(operation: Operation) -> Callable[[Mapping[str, Array]], None]:
     def launch(memory: Mapping[str, Array]) -> None:
         asked = VALUES_ALONE.set(True)
         for name, place, exact in results(memory):
+            if exact.raw and name not in memory:  # NULL, where no bytes are needed
+                continue
             if exact.raw:
                 memory[name][: exact.value.nbytes] = np.frombuffer(exact.value.tobytes(), np.uint8)
                 continue

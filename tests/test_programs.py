@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 from dualdnn.api.abi.faces import face
 from dualdnn.conformance.programs import libraries
+from dualdnn.conformance.programs.portion import Portion
+from test_c_library_observed import broken_copy
 
 pytest.importorskip("cffi")
 if shutil.which("gcc") is None:
@@ -106,8 +109,96 @@ def test_a_program_that_has_cudnn_inside_is_named(tmp_path):
     assert ran.returncode == 0 and ran.stderr.splitlines()[-1].endswith("it links cuDNN statically")
 
 
-@pytest.mark.parametrize("command", ["run"])
+@pytest.mark.parametrize("command", ["run", "observe"])
 def test_what_cannot_be_run_is_one_line(command, tmp_path):
     for given, text in (((), "no command"), (("--", tmp_path / "nothing"), "is no program that can be run")):
         ran = dualdnn(command, *given)
         assert ran.returncode == 2 and ran.stderr.count("\n") == 1 and text in ran.stderr, ran.stderr
+
+
+# Twelve calls of one configuration; a later release's enumerator and no sequence lengths; batch normalization without a reserve space.
+OBSERVED = """
+#include <cudnn.h>
+#include <stdio.h>
+#define CHECK(call) do { int s = (call); if (s) { printf("%s: %d\\n", #call, s); return 1; } } while (0)
+int main(void) {
+  cudnnHandle_t handle; cudnnTensorDescriptor_t x, m; cudnnRNNDescriptor_t rnn; cudnnRNNAlgo_t algo; int hidden, i;
+  float one = 1, zero = 0, in[16], out[16], scale[2] = {1, 2}, bias[2] = {0, 1}, mean[2] = {0}, variance[2] = {0};
+  for (i = 0; i < 16; ++i) in[i] = (float)(i * i % 7);
+  CHECK(cudnnCreate(&handle)); CHECK(cudnnCreateTensorDescriptor(&x)); CHECK(cudnnCreateTensorDescriptor(&m));
+  CHECK(cudnnSetTensor4dDescriptor(x, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT, 1, 2, 2, 4));
+  for (i = 0; i < 12; ++i) CHECK(cudnnSoftmaxForward(handle, CUDNN_SOFTMAX_ACCURATE, CUDNN_SOFTMAX_MODE_CHANNEL, &one, x, in, &zero, x, out));
+  CHECK(cudnnCreateRNNDescriptor(&rnn));
+  CHECK(cudnnSetRNNDescriptor_v8(rnn, (cudnnRNNAlgo_t)3, CUDNN_LSTM, CUDNN_RNN_DOUBLE_BIAS, CUDNN_UNIDIRECTIONAL, CUDNN_LINEAR_INPUT,
+      CUDNN_DATA_FLOAT, CUDNN_DATA_FLOAT, CUDNN_DEFAULT_MATH, 5, 4, 4, 2, 0, 0));
+  CHECK(cudnnGetRNNDescriptor_v8(rnn, &algo, 0, 0, 0, 0, 0, 0, 0, 0, &hidden, 0, 0, 0, 0));
+  CHECK(cudnnDeriveBNTensorDescriptor(m, x, CUDNN_BATCHNORM_SPATIAL));
+  CHECK(cudnnBatchNormalizationForwardTrainingEx(handle, CUDNN_BATCHNORM_SPATIAL, CUDNN_BATCHNORM_OPS_BN, &one, &zero, x, in, 0, 0, x, out, m,
+      scale, bias, 1, mean, variance, 1e-5, 0, 0, 0, 0, 0, 0, 0));
+  return 0;
+}
+"""
+LIKE_RELEASE_9 = {
+    "cudnnGetVersion": "result = 91900;",
+    "cudnnSetRNNDescriptor_v8": "if (a1 == 3) result = f(a0, 1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14);",
+}
+
+
+@pytest.fixture(scope="module")
+def observed(tmp_path_factory):
+    """Return a program, and a function that makes a library with mistakes for it."""
+    folder = tmp_path_factory.mktemp("observed")
+    (folder / "observed.c").write_text(OBSERVED)
+    program = compiled(folder / "observed.c", folder / "observed", 8)
+    return program, lambda name, mistakes: broken_copy(libraries.library(8), made(folder / name), mistakes)
+
+
+def made(folder):
+    folder.mkdir()
+    return folder
+
+
+def test_what_is_observed_of_a_library_like_release_9(observed, tmp_path):
+    """Its enumerator is none that the document refuses; NULL is no mistake of ours; each configuration has a row."""
+    program, library = observed
+    plain = library("plain", LIKE_RELEASE_9)
+    ran = dualdnn("observe", "--library", plain, "--out", tmp_path / "out", "--", program)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "13 judged, 0 wrong, 0 other statuses, 0 other results" in ran.stderr, ran.stderr
+    assert "document refuses" not in ran.stderr and "Error" not in ran.stderr, ran.stderr
+    found = json.loads((tmp_path / "out" / "observed.json").read_text())
+    rows = {row["function"]: row for row in found["configurations"]}
+    assert rows["cudnnSoftmaxForward"]["calls"] == rows["cudnnSoftmaxForward"]["judged"] == 12
+    assert 0 <= rows["cudnnSoftmaxForward"]["worst_error_in_bounds"] <= 1
+    assert "SoftmaxForward(" in rows["cudnnSoftmaxForward"]["operation"]
+
+
+def test_one_of_so_many_calls_is_judged_and_a_mistake_is_said_once(observed, tmp_path):
+    program, library = observed
+    wrong = library("wrong", LIKE_RELEASE_9 | {"cudnnSoftmaxForward": "((float *)a8)[3] += 1;"})
+    ran = dualdnn("observe", "--every", "5", "--library", wrong, "--out", tmp_path / "out", "--", program)
+    assert ran.returncode == 1
+    assert "4 judged, 3 wrong" in ran.stderr and ran.stderr.count("wrong: cudnnSoftmaxForward") == 1, ran.stderr
+    assert "(3 times)" in ran.stderr
+    assert "not judged: cudnnSoftmaxForward: one call of 5 is judged (9 calls)" in ran.stderr
+    assert (tmp_path / "out" / "summary.txt").read_text() in ran.stderr
+
+
+def test_judging_keeps_to_its_part_of_the_time():
+    portion = Portion(budget=0.2)
+    portion.began -= 10
+    assert portion.left_out("f", "o") == ""
+    portion.spend(1.9)
+    assert portion.left_out("f", "o") == ""
+    portion.spend(1)
+    assert portion.left_out("f", "o") == "judging takes 20% of the time"
+    portion.began -= 10
+    assert portion.left_out("f", "o") == ""
+
+
+@pytest.mark.parametrize(
+    "given", [("--budget", "0%"), ("--budget", "much"), ("--budget", "101%"), ("--every", "0"), ("--every", "-1")]
+)
+def test_what_no_part_is_refused(given):
+    ran = dualdnn("observe", *given, "--", "true")
+    assert ran.returncode == 2 and repr(given[1]) in ran.stderr

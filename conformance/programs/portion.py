@@ -1,0 +1,37 @@
+"""Which calls of an observed program are judged: every one, one of so many, or as many as a part of the time allows."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+
+EVERY, BUDGET = "DUALDNN_OBSERVE_EVERY", "DUALDNN_OBSERVE_BUDGET"
+
+
+class Portion:
+    """Chooses calls. every: of each configuration the first call of so many. budget: judging takes at most this part of the time."""
+
+    def __init__(self, every: int = 1, budget: float = 1.0) -> None:
+        self.every, self.budget = every, budget
+        self.seen: Counter[tuple[str, str]] = Counter()
+        self.spent, self.began = 0.0, time.monotonic()
+
+    @classmethod
+    def of_environment(cls) -> Portion:
+        """The portion that ``dualdnn observe`` has asked for."""
+        return cls(int(os.environ.get(EVERY) or 1), float(os.environ.get(BUDGET) or 1))
+
+    def left_out(self, function: str, operation: object) -> str:
+        """Why a call is not judged; empty where it is."""
+        key = function, str(operation)
+        self.seen[key] += 1
+        if (self.seen[key] - 1) % self.every:
+            return f"one call of {self.every} is judged"
+        if self.budget < 1 and self.spent > self.budget * (time.monotonic() - self.began):
+            return f"judging takes {self.budget:.0%} of the time"
+        return ""
+
+    def spend(self, seconds: float) -> None:
+        """Count the time that judging has taken."""
+        self.spent += seconds
