@@ -191,12 +191,12 @@ def install(ffi: Any, lib: Any, release: int) -> None:
         border.export(function, border.first(function))
     ffi.def_extern(name="py_dualdnn_finish")(border.finish)
     launches = border.memo.launches
-    for external, served, failed in (
+    for external, answer, failed in (
         ("launch", launches.launch, 1),
         ("scratch", launches.scratch_of, 0),
         ("fits", launches.fits, 0),
     ):
-        ffi.def_extern(name=f"py_memo_{external}", error=failed)(served)
+        ffi.def_extern(name=f"py_memo_{external}", error=failed)(answer)
     if border.is_replayed:
         replay.listen(border.memo.refresh)
         border.memo.refresh()

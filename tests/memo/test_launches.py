@@ -96,6 +96,17 @@ print(forward()[0], said())
 refuses.value = 0
 print(forward(), counts()["differ"])
 """
+UNBUILT = """
+from dualdnn.accelerated.plans import Plan
+from dualdnn.accelerated.runtime.errors import DeviceUnavailable
+recorded = Plan.recorded
+def fails(*_):
+    raise DeviceUnavailable("there is no compiler")
+Plan.recorded = fails
+print([(forward()[0], said()) for _ in range(2)][1])
+Plan.recorded = recorded
+print(forward(), forward(), counts()["hits"] > 0)
+"""
 NORMALIZED = """
 x, per_channel = tensor(4, 16, 6, 6), tensor(1, 16, 1, 1)
 values = np.random.default_rng(2).standard_normal(4 * 16 * 36).astype(np.float32)
@@ -151,6 +162,15 @@ def test_the_thread_s_context_is_what_it_was(ran, driver):
         ran(AS_A_GPU + ELEMENTWISE + CONTEXTS, DUALDNN_EMULATION_FOREIGN="1", **driver)
         == f"[{ok}, 0, {ok}, 5, {ok}, 77] 1\n"
     )
+
+
+def test_a_kernel_that_cannot_be_built(ran, driver):
+    """The documented status and the reason each time; nothing of it is kept."""
+    shown = ran(AS_A_GPU + ELEMENTWISE + UNBUILT, **driver).splitlines()
+    assert shown[0].startswith("(8, 'cudnnActivationForward: CUDNN_STATUS_EXECUTION_FAILED: there is no compiler"), (
+        shown
+    )
+    assert shown[1] == "(0, True) (0, True) True"
 
 
 def test_a_launch_that_the_driver_refuses(ran, driver):

@@ -86,7 +86,8 @@ def call(name, *arguments, outputs=()):
     status = getattr(C, name)(*arguments)
     out.append((name, status, said() if status else "", b"".join(map(bytes, outputs)).hex() if not status else ""))
 def step():
-    what, n, got, more = draw.randrange(12), Int(), ints(*[0] * 8), ints(*[0] * 8)
+    what, n, got, more = draw.randrange(13), Int(), ints(*[0] * 8), ints(*[0] * 8)
+    number = D()
     if what == 0:
         kind = draw.choice(kinds)
         objects.append((kind, made(f"{kind}Descriptor")))
@@ -101,6 +102,7 @@ def step():
     elif what == 6: call("cudnnSetConvolutionGroupCount", some("Convolution"), size())
     elif what == 7: call("cudnnGetConvolutionNdForwardOutputDim", some("Convolution"), some("Tensor"), some("Filter"), 4, got, outputs=(got,))
     elif what == 8: call("cudnnGetTensorNdDescriptor", some("Tensor"), draw.randrange(9), ref(n), ref(n), got, more if draw.random() < 0.9 else None, outputs=(got, more))
+    elif what == 12: call("cudnnGetActivationDescriptor", some("Activation"), ref(n), ref(Int.from_buffer(got)), ref(number), outputs=(n, got, number))
     elif what == 9: call("cudnnSetActivationDescriptor", some("Activation"), draw.randrange(8), draw.randrange(3), D(draw.choice((0, -0.0, 1.5, float("nan")))))
     elif what == 10: call("cudnnSetPooling2dDescriptor", some("Pooling"), draw.randrange(5), draw.randrange(2), *[size() for _ in range(6)])
     else: call("cudnnGetPooling2dForwardOutputDim", some("Pooling"), some("Tensor"), *[ref(Int.from_buffer(got, 4 * i)) for i in range(4)], outputs=(got,))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from ctypes import c_double, c_float
 from typing import Any
 
@@ -133,10 +134,10 @@ class Launching:
         self.scalars = {name: (i, arguments[i]) for name, i in keeper.scalars.items()}
 
     def __call__(self, handle: Any, prepared: Any, operands: list[Any]) -> None:
-        keeper = self.keeper
-        if keeper.memo.launches.say(self.scalars, handle, prepared, operands) and keeper.lib.draft_keep(
-            0, keeper.ffi.NULL
-        ):
+        keeper, is_kept = self.keeper, False
+        with suppress(Exception):  # of the device or the compiler: the launch below says what is wrong
+            is_kept = keeper.memo.launches.say(self.scalars, handle, prepared, operands)
+        if is_kept and keeper.lib.draft_keep(0, keeper.ffi.NULL):
             self.status = LAUNCH
         else:
             prepared.launch(operands, handle.stream)
