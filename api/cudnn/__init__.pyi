@@ -2215,8 +2215,9 @@ def cudnnIm2Col(
     srcDesc: FLOAT, DOUBLE, HALF, BFLOAT16, any strides, 4 dimensions. filterDesc: a floating type and the filter's height and
     width; its channels are not read, the matrix has those of srcDesc (c02, c03).
     colBuffer: images * output positions rows of channels * filter positions elements, no gaps.
-    Errors: NOT_SUPPORTED for other data types (c08), more than one group (c09), other ranks; BAD_PARAM for NULL (c07)
-    and sizes of which no output follows (cudnnGetConvolutionNdForwardOutputDim). Source: 5.2.31; docs/errata.md, D252.
+    Errors: NOT_SUPPORTED for other data types (c08), more than one group (c09), other ranks, a padded input of 2**31
+    positions (c04); BAD_PARAM for NULL (c07) and sizes of which no output follows
+    (cudnnGetConvolutionNdForwardOutputDim). Source: 5.2.31; docs/errata.md, D252, D670.
     """
 
 def cudnnReorderFilterAndBias(

@@ -403,10 +403,11 @@ def miopenPoolingForward(
     workSpace: Memory,
     workSpaceSize: SupportsIndex,
 ) -> None:
-    """y = pool(x); with do_backward the workspace keeps what miopenPoolingBackward needs.
+    """y = pool(x); with do_backward the workspace keeps the places of the maxima for miopenPoolingBackward.
 
-    Errors: NotImplemented unless alpha is 1 and beta 0 (c02); BadParm for do_backward with less workspace than
-    miopenPoolingGetWorkSpaceSize says (c03) or a window of maxima whose places one byte cannot tell (c04).
+    The place of a window's maximum is a byte, counted along the window's rows; averages keep nothing (docs/errata.md, M010).
+    Errors: NotImplemented unless alpha is 1 and beta 0 (c02); for maxima with do_backward BadParm for less workspace than
+    miopenPoolingGetWorkSpaceSize says (c03) or a window whose places one byte cannot tell (c04).
     Source: row 36.
     """
 
@@ -428,9 +429,10 @@ def miopenPoolingBackward(
     dx: Memory,
     workspace: Memory,
 ) -> None:
-    """dx = the gradient of pooling, from the workspace that miopenPoolingForward filled for this x.
+    """dx = the gradient of pooling; that of maxima goes to the places in the workspace, whatever x and y hold by then.
 
-    Errors: NotImplemented unless alpha is 1 and beta 0 (c02); BadParm without such a workspace (c03). Source: row 38.
+    Errors: NotImplemented unless alpha is 1 and beta 0 (c02); for maxima BadParm without a workspace that
+    miopenPoolingForward filled for these descriptors, or with a byte in it that is no place (c03). Source: row 38.
     """
 
 def miopenCreateActivationDescriptor() -> ActivationDescriptor:
@@ -535,7 +537,7 @@ def miopenLRNForward(
     do_backward: bool,
     workspace: Memory,
 ) -> None:
-    """y = LRN(x); with do_backward the workspace keeps what miopenLRNBackward needs.
+    """y = LRN(x); with do_backward the workspace keeps what miopenLRNBackward divides by (docs/errata.md, M011).
 
     Errors: NotImplemented unless alpha is 1 and beta 0, which the library does not read (c02); BadParm for do_backward
     without workspace (c03). Source: row 49.
@@ -556,9 +558,10 @@ def miopenLRNBackward(
     dx: Memory,
     workspace: Memory,
 ) -> None:
-    """dx = the gradient of LRN, with the workspace that miopenLRNForward filled for this x.
+    """dx = the gradient of LRN, from y, dy, x and the workspace that miopenLRNForward filled.
 
-    Errors: NotImplemented unless alpha is 1 and beta 0 (c02); BadParm without such a workspace (c03). Source: row 50.
+    Errors: NotImplemented unless alpha is 1 and beta 0 (c02); BadParm without a workspace that was filled for these
+    descriptors, or with a number in it that no forward call leaves there (c03). Source: row 50.
     """
 
 def miopenLRNGetWorkSpaceSize(yDesc: TensorDescriptor) -> int:
