@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import dualdnn
@@ -122,3 +123,11 @@ def test_a_wheel_holds_the_sources_and_nothing_else(tmp_path):
     assert {
         path for path in sources - built if path.suffix in (".py", ".pyi", ".md", ".json", ".cu", ".cuh", ".css", ".js")
     } == set()
+
+
+def test_every_package_of_the_tree_is_installed():
+    """A package that pyproject.toml does not list imports from a checkout and is missing from a wheel."""
+    listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
+    layers = ("api", "reference", "accelerated", "conformance")
+    found = {path.parent.relative_to(ROOT) for layer in layers for path in (ROOT / layer).rglob("*.py")}
+    assert not {".".join(("dualdnn", *folder.parts)) for folder in found if "__pycache__" not in folder.parts} - listed
