@@ -195,6 +195,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=int, default=None, metavar="N", help="processes (default: one per core)")
     parser.add_argument("-k", metavar="TEXT", default="", help="only sources whose path contains this (pooling/, rnn/)")
     parser.add_argument(
+        "--log",
+        type=Path,
+        metavar="FILE",
+        help="only the kernels of the calls in an API log, of cuDNN 8 or of this project",
+    )
+    parser.add_argument(
         "--wheel", action="store_true",
         help="compile for machines without a compiler, without a GPU here, into a wheel; a build that was stopped goes on",
     )  # fmt: skip
@@ -213,8 +219,18 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.arch:
         raise ValueError(f"--arch {chosen.arch}: only wheels (--wheel) are built for a GPU that is not here")
     device = open_device(chosen.device)
-    build(of_sources(wanted_modules(device), chosen.k), device, chosen.jobs)
+    modules = modules_of_log(chosen.log, [device]) if chosen.log else wanted_modules(device)
+    build(of_sources(modules, chosen.k), device, chosen.jobs)
     return 0
+
+
+def modules_of_log(path: Path, devices: Sequence[Any]) -> list[Module]:
+    """Return the modules that the operations of an API log have on some devices."""
+    from .warm_up import modules_of, operations_of_log, with_room  # which lists modules as this file does
+
+    operations = operations_of_log(path)
+    found = (modules_of([with_room(operation, device) for operation in operations], device) for device in devices)
+    return longest_first(dict.fromkeys(module for modules in found for module in modules))
 
 
 def build_wheel(chosen: argparse.Namespace) -> int:
@@ -224,7 +240,9 @@ def build_wheel(chosen: argparse.Namespace) -> int:
     if chosen.arch not in kernel_wheel.TARGETS:
         raise ValueError(f"--arch {chosen.arch}: expected one of {', '.join(kernel_wheel.TARGETS)}")
     find_nvcc(), host_compiler()  # which listing modules does not need
-    modules = of_sources(kernel_wheel.wanted_modules(chosen.arch, chosen.jobs), chosen.k)
+    gpus = kernel_wheel.TARGETS[chosen.arch][1]
+    modules = modules_of_log(chosen.log, gpus) if chosen.log else kernel_wheel.wanted_modules(chosen.arch, chosen.jobs)
+    modules = of_sources(modules, chosen.k)
     kernel_wheel.build(chosen.arch, modules, chosen.out, chosen.jobs, show_progress)
     return 0
 

@@ -13,7 +13,7 @@ import io
 import os
 import time
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,15 +21,14 @@ from pathlib import Path
 from typing import Any
 
 from dualdnn.accelerated import __version__
-from dualdnn.accelerated.plans import plan
 from dualdnn.accelerated.runtime import sources
 from dualdnn.accelerated.runtime.compiler import built_at
 from dualdnn.accelerated.runtime.nvcc import ShippingNvcc
 from dualdnn.accelerated.runtime.shipped import PACKAGE, key_of, sealed
-from dualdnn.api.operations import Operation
 
 from . import build_ahead, kernel_sweeps
 from .build_ahead import Module, Progress
+from .warm_up import modules_of, with_room
 
 LARGEST_WHEEL = 30_000_000  # bytes
 
@@ -67,15 +66,7 @@ def listed(gpu: StandIn, part: str) -> list[Module]:
     """Return the modules of one part: of ``dualdnn build``, or of a sweep."""
     if part == BUILT:
         return build_ahead.wanted_modules(gpu)
-    return list(modules_of(kernel_sweeps.PARTS[part](), gpu))
-
-
-def modules_of(operations: Iterable[Operation], gpu: StandIn) -> dict[Module, None]:
-    """Return the modules of the plans of operations."""
-    listing = build_ahead.Listing(gpu)
-    for operation in operations:
-        plan(build_ahead.of_few_steps(build_ahead.with_workspace(operation, gpu), gpu), listing)
-    return listing.modules
+    return modules_of((with_room(operation, gpu) for operation in kernel_sweeps.PARTS[part]()), gpu)
 
 
 def wanted_modules(target: str, jobs: int | None = None) -> list[Module]:

@@ -153,7 +153,7 @@ def test_the_bar_counts_to_the_end(monkeypatch, capsys):
             progress(source, done, len(modules))
 
     monkeypatch.setattr(build_ahead, "compile_all", compile_all)
-    assert build_ahead.run(SimpleNamespace(device="emulated", jobs=1, k="", wheel=False, arch=None)) == 0
+    assert build_ahead.run(SimpleNamespace(device="emulated", jobs=1, k="", wheel=False, arch=None, log=None)) == 0
     shown = capsys.readouterr().err
     total = len(build_ahead.wanted_modules(open_device("emulated")))
     assert f"[{'#' * 30}] {total} of {total}" in shown and f"{total} modules for emulated" in shown

@@ -18,6 +18,7 @@ from dualdnn.accelerated.runtime.sources import flatten, module
 from dualdnn.conformance import build_ahead, kernel_sweeps, kernel_wheel
 from dualdnn.conformance.bench.rows import batch_training
 from dualdnn.conformance.command_line import main
+from dualdnn.conformance.warm_up import modules_of, with_room
 
 SOURCE = "tensor_arithmetic/tensor_arithmetic.cu"
 MODULES = [(SOURCE, (("COMPUTE", "float"), ("ELEMENT", element))) for element in ("float", "half", "double")]
@@ -103,18 +104,18 @@ def test_sweeps_close_the_batches_of_a_network():
     swept = set()
     for operation in kernel_sweeps.batch_normalization():
         if operation.x.dims[1:] == (256, 56, 56):
-            swept |= {*kernel_wheel.modules_of([operation], H100)}
+            swept |= {*modules_of([with_room(operation, H100)], H100)}
     held_out = [
         batch_training(kind, (n, 256, 56, 56), layout) for kind, layout in kernel_sweeps.STORED for n in (24, 100)
     ]
-    wanted = {*kernel_wheel.modules_of(held_out, H100)}
+    wanted = {*modules_of(held_out, H100)}
     assert len(wanted) > 4 and len(wanted - swept) <= 1
 
 
 @pytest.mark.parametrize("part", kernel_sweeps.PARTS)
 def test_the_first_operations_of_every_sweep_are_planned(part):
     operations = [operation for operation, _ in zip(kernel_sweeps.PARTS[part](), range(40), strict=False)]
-    assert len(operations) == 40 and kernel_wheel.modules_of(operations, H100)
+    assert len(operations) == 40 and modules_of([with_room(operation, H100) for operation in operations], H100)
 
 
 def test_targets_and_parts_that_are_not_there(tmp_path, capsys, monkeypatch):

@@ -1,0 +1,77 @@
+"""Kernels of operations, or of the calls of an API log, compiled and loaded before the first of them is made."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from dualdnn.accelerated.plans import plan
+from dualdnn.accelerated.runtime.compiler import build_together, is_built, module
+from dualdnn.accelerated.runtime.devices import open_device
+from dualdnn.accelerated.runtime.listing import Listing, Module
+from dualdnn.api.operations import Operation, parse
+
+from .build_ahead import of_few_steps, with_workspace
+from .replay.api_logs import Reader, read_log
+
+
+def warm_up(what: str | Path | Iterable[Operation | str], device: str = "gpu", index: int = 0) -> int:
+    """Compile the kernels of operations, as many at a time as there are cores, and load them into a device.
+
+    what: the path of an API log (of cuDNN 8 or of this project), or operations or their texts. Returns how many modules
+    were compiled. Where nothing can be compiled, those are loaded that are there. Raises ValueError where a log has no
+    call that computes, or a text is none of an operation; DeviceUnavailable without the device.
+    """
+    opened = open_device(device, index)
+    operations = [with_room(operation, opened) for operation in _operations(what)]
+    missing = [] if opened.obstacle() else [m for m in modules_of(operations, opened) if not _is_there(m, opened)]
+    build_together(missing, opened)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for _ in pool.map(lambda operation: plan(operation, opened), operations):
+            pass
+    return len(missing)
+
+
+def modules_of(operations: Iterable[Operation], device: Any) -> list[Module]:
+    """Return the modules of the plans of operations."""
+    listing = Listing(device)
+    for operation in operations:
+        plan(operation, listing)
+    return list(listing.modules)
+
+
+def with_room(operation: Any, device: Any) -> Any:
+    """Return an operation with the workspace that its plan asks for, and few steps of one that launches step by step."""
+    return of_few_steps(with_workspace(operation, device), device)
+
+
+def operations_of_log(path: Path) -> list[Operation]:
+    """Return the operations of an API log, each once. Calls that the log breaks off are left out."""
+    with open(path, encoding="utf-8", errors="replace") as lines:
+        calls = read_log(lines).calls
+    found = dict.fromkeys(_computed(calls))
+    if not found:
+        raise ValueError(f"{path}: no call of an API log that computes is in it")
+    return list(found)
+
+
+def _computed(calls: Iterable[Any]) -> Iterator[Operation]:
+    read = Reader()
+    for call in calls:
+        with contextlib.suppress(Exception):  # a log can have anything
+            if (asked := read(call)) is not None:
+                yield asked.operation
+
+
+def _operations(what: str | Path | Iterable[Operation | str]) -> list[Operation]:
+    if isinstance(what, str | Path):
+        return operations_of_log(Path(what))
+    return [parse(each) if isinstance(each, str) else each for each in what]
+
+
+def _is_there(wanted: Module, device: Any) -> bool:
+    return is_built(module(*wanted), device.architecture)

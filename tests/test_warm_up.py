@@ -1,0 +1,92 @@
+"""`dualdnn.warm_up`: the kernels of operations, or of an API log, are compiled together and loaded before the first call."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import dualdnn
+import pytest
+from dualdnn.accelerated.runtime import compiler
+from dualdnn.accelerated.runtime.devices import open_device
+from dualdnn.accelerated.runtime.emulated.device import EmulatedDevice
+from dualdnn.api.operations import ScaleTensor, SetTensor, TensorSpec
+from dualdnn.api.operations.specs import FLOAT
+from dualdnn.conformance import build_ahead, warm_up
+from dualdnn.conformance.command_line import main
+
+X = TensorSpec.packed(FLOAT, (1, 2, 3, 4))
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """A device of this test alone, and the batches of modules that were compiled, none of which is."""
+    batches = []
+    made = EmulatedDevice()
+    monkeypatch.setattr(warm_up, "open_device", lambda *_: made)
+    monkeypatch.setattr(warm_up, "is_built", lambda *_: False)
+    monkeypatch.setattr(warm_up, "build_together", lambda modules, device: batches.append(list(modules)))
+    return made, batches
+
+
+CALLS = """
+import numpy as np
+from dualdnn.api import cudnn
+with cudnn.cudnnCreate(backend="reference") as handle:
+    t = cudnn.cudnnCreateTensorDescriptor()
+    cudnn.cudnnSetTensor4dDescriptor(t, cudnn.CUDNN_TENSOR_NCHW, cudnn.CUDNN_DATA_FLOAT, 1, 2, 3, 4)
+    y = handle.to_device(np.ones(24, np.float32))
+    for _ in range(2):
+        cudnn.cudnnScaleTensor(handle, t, y, 2.0)
+    cudnn.cudnnSetTensor(handle, t, y, 1.0)
+"""
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    """A log of two calls that compute, one of them twice, and a line of somebody else."""
+    path = tmp_path_factory.mktemp("log") / "api.log"
+    environment = {**os.environ, "CUDNN_LOGINFO_DBG": "1", "CUDNN_LOGDEST_DBG": str(path)}
+    subprocess.run([sys.executable, "-c", CALLS], check=True, env=environment)
+    with open(path, "a") as file:
+        file.write("epoch 1\n")
+    return path
+
+
+def test_all_modules_are_compiled_together_and_loaded(compiled):
+    device, batches = compiled
+    operations = [ScaleTensor(2.0, X), str(SetTensor(1.0, X)), ScaleTensor(3.0, X)]
+    assert dualdnn.warm_up(operations, device="emulated") == len(batches[0]) >= 1 and len(batches) == 1
+    assert {*batches[0]} == {*device._modules}
+
+
+def test_a_log_is_warmed_up(compiled, log):
+    device, batches = compiled
+    assert [type(o) for o in warm_up.operations_of_log(log)] == [ScaleTensor, SetTensor]
+    assert dualdnn.warm_up(log, device="emulated") == len(batches[0])
+    assert {*batches[0]} == {*device._modules}
+
+
+def test_what_is_there_is_loaded_where_nothing_can_be_compiled(compiled, monkeypatch):
+    device, batches = compiled
+    compiler.build_together(warm_up.modules_of([SetTensor(1.0, X)], device), device)
+    monkeypatch.setenv("DUALDNN_JIT", "off")
+    assert dualdnn.warm_up([SetTensor(1.0, X)], device="emulated") == 0 and batches == [[]]
+    assert device._modules
+
+
+def test_the_kernels_of_a_log_are_built_ahead(log, monkeypatch):
+    built = []
+    monkeypatch.setattr(build_ahead, "compile_all", lambda modules, *_: built.extend(modules))
+    assert main(["build", "--device", "emulated", "--log", str(log)]) == 0
+    wanted = [ScaleTensor(2.0, X), SetTensor(1.0, X)]
+    assert {*built} == {*warm_up.modules_of(wanted, open_device("emulated"))}
+
+
+def test_what_is_no_log_and_no_operation(compiled, tmp_path):
+    (tmp_path / "empty.log").write_text("epoch 1\n")
+    with pytest.raises(ValueError, match=r"empty\.log: no call of an API log"):
+        dualdnn.warm_up(tmp_path / "empty.log", device="emulated")
+    with pytest.raises(ValueError, match="not the text of an operation"):
+        dualdnn.warm_up(["no operation"], device="emulated")
