@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
-from functools import cache
-from math import copysign
 from typing import Any
 
 from ..descriptors import DESCRIPTORS, ConvolutionDescriptor, Descriptor
@@ -172,7 +169,7 @@ class Objects:
         return number
 
     def _made(self, key: Any) -> Descriptor:
-        kind, spec, options, _ = key
+        kind, spec, options = key
         made: Descriptor = kind.__new__(kind)
         Descriptor.__init__(made)
         made.spec = spec
@@ -204,19 +201,7 @@ def _value(value: Any) -> Any:
     if value.type_name not in VALUES:
         return None
     options = tuple(value.options.items()) if isinstance(value, ConvolutionDescriptor) else ()
-    return (type(value), value.spec, options, _negative_zeros(value.spec))
-
-
-@cache
-def _numbers_of(kind: type[Any]) -> tuple[str, ...]:
-    """The fields of a specification that may be floating-point numbers."""
-    return tuple(field.name for field in fields(kind) if "float" in str(field.type)) if is_dataclass(kind) else ()
-
-
-def _negative_zeros(spec: Any) -> tuple[str, ...]:
-    """Which numbers of a specification are -0.0, which equals 0.0."""
-    numbers = ((name, getattr(spec, name)) for name in _numbers_of(type(spec)))
-    return tuple(name for name, number in numbers if number == 0 and copysign(1.0, number) < 0)
+    return (type(value), value.spec, options)
 
 
 def _has_doubles(value: Any) -> bool:

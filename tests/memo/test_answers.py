@@ -35,6 +35,12 @@ def calls():
         call("cudnnSetRNNDataDescriptor", r, 0, 0, 5, 3, 16, ints(5, 4, 1), ref(fill))
         found, lengths = F(7), ints(0, 0, 0)
         call("cudnnGetRNNDataDescriptor", r, None, None, None, None, None, 3, lengths, ref(found), outputs=(found, lengths))
+    a = made("ActivationDescriptor")
+    for coefficient in (0.0, -0.0, float("nan"), 1.5, -0.0):
+        call("cudnnSetActivationDescriptor", a, 1, 0, D(coefficient))
+        found = D(7)
+        call("cudnnGetActivationDescriptor", a, ref(Int()), ref(Int()), ref(found), outputs=(found,))
+        assert bytes(found) == bytes(D(coefficient)), coefficient  # -0.0 equals 0.0, and is another number
     for stray in (0, 7, 0x12345670, 2**63 + 16):
         call("cudnnSetTensor4dDescriptor", P(stray), 0, 0, 1, 1, 1, 1)
     for kind, it in (("Tensor", d), ("Filter", f), ("Convolution", c), ("RNNData", r), ("Tensor", d), ("Filter", P(0))):
