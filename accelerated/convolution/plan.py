@@ -41,6 +41,7 @@ from .filter_gradient.tf32_mma import MMA_KERNELS, FilterGradientTf32Mma
 from .filter_gradient.tma import KERNELS, FilterGradientTma
 from .filter_gradient.winograd import WinogradFilterGradient
 from .forward import ConvolutionProblem
+from .grouped import Grouped
 from .im2col.gemm import Im2ColGemm
 from .im2col.im2col import Im2ColBlocks, Im2ColElements, Im2ColProblem
 from .implicit_gemm.fp32 import FP32
@@ -62,6 +63,7 @@ serve(
         Depthwise(),
         DepthwiseAny(),
         Tiny(),
+        Grouped(),
         *SMALL_CHANNELS,
         *map(ImplicitGemm, TMA),
         PackNhwc(),

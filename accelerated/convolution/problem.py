@@ -181,13 +181,13 @@ def mark_packs(value: ConvolutionStruct, groups: int, element_bytes: int) -> Con
     """Say which operands may be read in packs of 16 bytes (8-bit integers: 4)."""
     width = 4 if element_bytes == 1 else PACK_BYTES // element_bytes
     value.x_packs = (
-        value.x_channel == 1 and value.inner_channels.divisor % width == 0 and _all_multiples(value, groups, width)
+        value.x_channel == 1 and value.inner_channels.divisor % width == 0 and all_multiples(value, groups, width)
     )
     value.w_packs = value.k % width == 0 and value.w_row % width == 0
     return value
 
 
-def _all_multiples(value: ConvolutionStruct, groups: int, width: int) -> bool:
+def all_multiples(value: ConvolutionStruct, groups: int, width: int) -> bool:
     """Whether every distance in x that occurs is a multiple of ``width``."""
     extents = (value.m, *(output.divisor for output in value.output))
     steps = [step for step, extent in zip(value.x_pixel, extents, strict=True) if extent > 1]
@@ -219,7 +219,7 @@ def in_words(value: ConvolutionStruct, groups: int) -> bool:
         value.x_channel != 1
         or value.inner_channels.divisor % WORD
         or value.w_row % WORD
-        or not _all_multiples(value, groups, WORD)
+        or not all_multiples(value, groups, WORD)
     ):
         return False
     for name in ("x_origin", "x_group", "x_channel_block", "k", "w_row"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -220,6 +221,53 @@ def test_geometries_on_tensor_cores(run, geometry):
 def test_groups(run, groups, per_group, filters, formats, algo, configuration):
     x, w = (2, groups * per_group, 5, 4), (filters, per_group, 3, 3)
     run(convolution(x, w, configuration=configuration, groups=groups, formats=formats, algo=algo))
+
+
+# Groups, channels and filters of each, and options: groups of several blocks, parts of packs, windows that fill shared memory.
+SMALL_GROUPS: dict[str, tuple[int, int, int, dict[str, Any]]] = {
+    "fours": (32, 4, 4, {}),
+    "fours of several blocks": (40, 4, 4, {"x": (1, 160, 3, 9), "stride": (1, 2)}),
+    "eights": (3, 8, 8, {"dilation": (2, 1)}),
+    "parts of packs": (5, 3, 6, {"stride": (2, 1)}),
+    "several filters for each channel": (9, 1, 3, {"padding": (0, 2)}),
+    "one filter for several channels": (4, 5, 1, {"padding": (2, 0)}),
+    "large windows": (4, 4, 8, {"x": (1, 16, 12, 13), "w": (32, 4, 11, 12), "padding": (3, 2)}),
+    "volumes": (4, 4, 4, {"x": (2, 16, 3, 4, 5), "w": (16, 4, 2, 3, 2), "padding": (1, 0, 1), "stride": (1, 2, 1)}),
+}
+
+
+@shows("cudnnSetConvolutionGroupCount/c01", f"{F}/c23", f"{F}/c35")
+@pytest.mark.parametrize(
+    "configuration, formats", [*product(("FLOAT", "PSEUDO_HALF"), (NCHW, NHWC)), ("DOUBLE", NCHW)], ids=by_name
+)
+@pytest.mark.parametrize("kind", SMALL_GROUPS)
+def test_small_groups(run, kind, configuration, formats):
+    groups, channels, filters, options = SMALL_GROUPS[kind]
+    x, w = options.get("x", (2, groups * channels, 5, 7)), options.get("w", (groups * filters, channels, 3, 3))
+    geometry = {name: value for name, value in options.items() if name not in ("x", "w")}
+    algo = PRECOMP if len(w) == 5 else IMPLICIT
+    for mode, beta in zip(Mode, (0.0, 0.5), strict=True):
+        run(
+            convolution(
+                x,
+                w,
+                groups=groups,
+                configuration=configuration,
+                formats=formats,
+                algo=algo,
+                mode=mode,
+                beta=beta,
+                **geometry,
+            )
+        )
+
+
+@shows("cudnnSetConvolutionGroupCount/c01", f"{F}/c24", f"{F}/c25", f"{F}/c26")
+@pytest.mark.parametrize("x_layout, y_layout", [("nhwc", "odd"), ("odd", "nhwc"), ("chwn", "gaps"), ("gaps", "chwn")])
+def test_layouts_of_small_groups(run, x_layout, y_layout):
+    for channels in (4, 6):
+        x, w = (2, 3 * channels, 5, 6), (12, channels, 3, 2)
+        run(convolution(x, w, groups=3, configuration="PSEUDO_HALF", x_layout=x_layout, y_layout=y_layout, beta=0.5))
 
 
 @shows("cudnnSetConvolutionGroupCount/c01", f"{F}/c23")
