@@ -1,4 +1,4 @@
-"""``dualdnn replay LOG``: the calls of an API log (cuDNN 8's or ours), made again with seeded data and judged.
+"""``dualdnn replay LOG``: the calls of an API log (cuDNN's or ours), made again with seeded data and judged.
 
 A log says which function was called with which descriptors, numbers and addresses, not what lay in the memory. Calls that compute
 become operations, which any subject runs on seeded inputs; calls that set descriptors are held to the document. What cannot be made
@@ -9,12 +9,13 @@ does not have.
 from __future__ import annotations
 
 import ast
+import codecs
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from dualdnn.api import cudnn
 from dualdnn.api.descriptors import DESCRIPTORS, Descriptor
@@ -42,17 +43,29 @@ from ..calls import Caller, sized
 from ..observed import AMPLE, Memory, Seen, Shadow
 from ..subjects import open_subject
 from ..trial import attempt
+from .log_forms import (
+    ANY_HEADER,
+    ARGUMENT,
+    BEHIND,
+    CHANGING,
+    COUNTED,
+    ENTRIES,
+    HEADER,
+    LACKING,
+    LOCATION,
+    MARK,
+    MESSAGES,
+    NULLS,
+    NUMBERED,
+    RENAMED,
+    is_read,
+    release_of,
+)
 
-HEADER = re.compile(r"CuDNN \(v\d+\) function (\w+)\(\) called:")
-ARGUMENT = re.compile(r"(\w+): type=([\w\[\] *]+?)(?:; \w+=(.*?);?|:)\s*$")
-LOCATION = re.compile(r"(\w+): location=(\w+); addr=(\w+);?\s*$")
-ENDING = re.compile(r"Time: ")
-MARK = re.compile(r"^([IiEeWwFf])! ?")
 FOREIGN_SHOWN = 5
 LARGEST = 1 << 28  # bytes of the operands of a call that is made again
 LOOK = "location"  # of a value that the log does not have
-# What goes on with a call behind its arguments: its end, and where it ran.
-BEHIND = re.compile(r"(Time|Process)\b")
+LONGEST = 1 << 16  # characters of a line; longer ones are none of a log
 
 
 @dataclass
@@ -112,6 +125,8 @@ class Log:
 
     calls: list[Logged]
     foreign: list[tuple[int, str]]
+    releases: tuple[str, ...] = ()
+    messages: int = 0  # errors and warnings, which have the header of a call
 
 
 def read_log(lines: Iterable[str]) -> Log:
@@ -120,15 +135,26 @@ def read_log(lines: Iterable[str]) -> Log:
     foreign: list[tuple[int, str]] = []
     current: Logged | None = None
     within: dict[str, tuple[str, Any]] | None = None  # the fields of the descriptor whose lines these are
+    releases: dict[str, None] = {}
+    messages = 0
     for number, line in enumerate(lines, 1):
-        text = MARK.sub("", line.rstrip("\n\r"))
-        if not text.strip():
+        line = line.rstrip("\n\r")
+        marked = MARK.match(line) if len(line) < LONGEST else None
+        text = line[marked.end() :] if marked else line[:LONGEST]
+        if not text.strip(" >#*|"):
             continue
         depth = len(text) - len(text.lstrip())
         found = HEADER.search(text)
         if found:
-            current, within = Logged(number, found[1]), None
-            calls.append(current)
+            if not is_read(int(found[1])):
+                raise UnknownRelease(release_of(int(found[1])))
+            releases[release_of(int(found[1]))] = None
+            function = RENAMED.get(found[2], found[2])
+            current, within = Logged(number, function), None
+            if marked and marked[1] in MESSAGES:
+                messages += 1
+            else:
+                calls.append(current)
         elif current is not None and BEHIND.match(text):
             current.complete, within = True, None
         elif current is None or current.complete or depth == 0 or not _takes(current, within, text.strip(), depth):
@@ -139,7 +165,14 @@ def read_log(lines: Iterable[str]) -> Log:
     for call in calls:
         if not call.complete:
             call.problem = "the log breaks off"
-    return Log(calls, foreign)
+    return Log(calls, foreign, tuple(releases), messages)
+
+
+class UnknownRelease(ValueError):
+    """A log of a release whose logs are not read."""
+
+    def __init__(self, release: str) -> None:
+        super().__init__(f"a log of cuDNN {release}, whose form is not known: those of releases 7, 8 and 9 are read")
 
 
 def _takes(call: Logged, within: dict[str, tuple[str, Any]] | None, text: str, depth: int) -> bool:
@@ -151,7 +184,7 @@ def _takes(call: Logged, within: dict[str, tuple[str, Any]] | None, text: str, d
         return True
     if match := ARGUMENT.fullmatch(text):
         name, kind, value = match.groups()
-        into[name] = (kind, {} if value is None else value)
+        into[name or f"argument {len(into) + 1}"] = (kind, {} if value is None else value)
         return True
     return False
 
@@ -161,7 +194,9 @@ class Unreadable(Exception):
 
 
 def _number(text: str) -> Any:
-    """A number, or several."""
+    """A number, or several; of an enumerator or of flags the number behind their names."""
+    if match := NUMBERED.fullmatch(text):
+        return int(match[1], 0)
     words = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan, "-nan": math.nan}
     if text in words:
         return words[text]
@@ -174,10 +209,10 @@ def _number(text: str) -> Any:
 
 def _enumerator(kind: str, text: str) -> Any:
     """An enumerator by its number, which stands behind its name, or alone."""
-    match = re.search(r"\((-?\d+)\)$", text) or re.fullmatch(r"(-?\d+)", text)
+    match = NUMBERED.fullmatch(text) or re.fullmatch(r"(-?\d+)", text)
     if match is None:
         raise Unreadable(f"{text!r} is no enumerator of {kind}")
-    return int(match[1])
+    return int(match[1], 0)
 
 
 class Fields:
@@ -298,6 +333,7 @@ class Reader:
         self.memory = Memory()
         self.shadow = Shadow(self.memory)
         self.handle = Handle(self.shadow)
+        self.made: dict[str, Descriptor] = {}  # by the address in the log, and by the type the last one that was set
 
     def __call__(self, call: Logged) -> Asked | None:
         """What the call asks for, None for one that computes nothing. ``Unreadable`` says why it cannot be made,
@@ -316,13 +352,9 @@ class Reader:
         return Asked.of(*self.shadow.asked) if self.shadow.asked else None
 
     def _arguments(self, call: Logged) -> list[Any]:
-        parameters = functions()[call.function].arguments
-        given = list(call.arguments.items())
-        filled = [p for p in parameters if p.base_type in DESCRIPTORS and p.direction != "in"]
-        if len(given) == len(parameters) - len(filled):  # cuDNN does not log what a call fills
-            parameters = tuple(p for p in parameters if p not in filled)
-        elif len(given) != len(parameters):
-            raise Unreadable(f"the log has {len(given)} arguments, the document {len(parameters)}")
+        documented = functions()[call.function].arguments
+        parameters, given = self._logged(call, documented), list(call.arguments.items())
+        target = self._target(call, documented)
         ranks = [
             len(_number(value["dimA"][1]))
             for _, (_, value) in given
@@ -331,9 +363,69 @@ class Reader:
         values = {
             parameter.name: self._value(parameter, logged, max(ranks, default=0))
             for parameter, logged in zip(parameters, given, strict=True)
+            if parameter != target or logged[1][0] != LOOK
         }
-        documented = functions()[call.function].arguments
+        for name in LACKING.get(call.function, ()):
+            if name not in values and COUNTED.get(name) in values:
+                values[name] = len(values[COUNTED[name]])
+            elif name not in values:
+                raise Unreadable(f"the log does not have {name}")
+        self._cut(call.function, values)
+        if target and target.name not in values:
+            values[target.name] = self._found(call, target, given, parameters)
+        elif target and values[target.name] is not None:
+            self.made[target.base_type] = values[target.name]
         return [values[p.name] if p.name in values else DESCRIPTORS[p.base_type]() for p in documented]
+
+    @staticmethod
+    def _logged(call: Logged, documented: Sequence[Parameter]) -> list[Parameter]:
+        """The parameters that the log has: cuDNN leaves out what a call fills or sets, and some others."""
+        target = Reader._target(call, documented)
+        filled = {p.name for p in documented if p.base_type in DESCRIPTORS and (p.direction != "in" or p == target)}
+        if target and [kind for kind, _ in call.arguments.values()][documented.index(target) :][:1] in (
+            [LOOK],
+            [target.base_type],
+        ):
+            filled.discard(target.name)
+        lacking = set(LACKING.get(call.function, ()))
+        for left_out in (set(), filled, lacking, filled | lacking):
+            if len(call.arguments) == len(documented) - len(left_out):
+                return [p for p in documented if p.name not in left_out]
+        raise Unreadable(f"the log has {len(call.arguments)} arguments, the document {len(documented)}")
+
+    @staticmethod
+    def _target(call: Logged, documented: Sequence[Parameter]) -> Parameter | None:
+        """The descriptor that a setter sets."""
+        kinds = (p for p in documented if p.base_type in DESCRIPTORS)
+        return next(kinds, None) if call.function.startswith("cudnnSet") else None
+
+    @staticmethod
+    def _cut(function: str, values: dict[str, Any]) -> None:
+        """Leave of arrays the entries that count; what the log has behind them is a fault of its release."""
+        arrays, size = ENTRIES.get(function, ((), ""))
+        for name in arrays:
+            array, count = values.get(name), values.get(size)
+            if not isinstance(array, tuple) or not isinstance(count, int) or count < 0:
+                continue
+            if len(array) < count:
+                raise Unreadable(f"the log has {len(array)} of {count} entries of {name}")
+            values[name] = array[:count]
+
+    def _found(
+        self, call: Logged, target: Parameter, given: Sequence[Any], parameters: Sequence[Parameter]
+    ) -> Descriptor:
+        """The descriptor that a setter sets: a new one, or the one with its address, or the last of its type."""
+        addresses = [
+            value for p, (_, (kind, value)) in zip(parameters, given, strict=True) if p == target and kind == LOOK
+        ]
+        if addresses and addresses[0][1] in NULLS:
+            return None  # type: ignore[return-value]
+        key = addresses[0][1] if addresses else target.base_type
+        if call.function not in CHANGING:
+            self.made[key] = self.made[target.base_type] = DESCRIPTORS[target.base_type]()
+        elif key not in self.made:
+            raise Unreadable(f"the log does not have the {target.base_type} that is changed")
+        return self.made[key]
 
     def _value(self, parameter: Parameter, logged: tuple[str, tuple[str, Any]], rank: int) -> Any:
         name, (kind, value) = logged
@@ -344,7 +436,7 @@ class Reader:
             return self._memory(parameter, name, kind, value)
         if base == "size_t" and "workspace" in parameter.name.lower():
             return AMPLE
-        if kind == LOOK and value[1] in ("NULL", "NULL_PTR", "0", "0x0"):
+        if kind == LOOK and value[1] in NULLS:
             return None
         if kind == LOOK and base in DESCRIPTORS and parameter.direction != "in":
             return DESCRIPTORS[base]()  # which the call fills
@@ -359,7 +451,7 @@ class Reader:
         if base in ENUMERATIONS and not parameter.is_pointer:
             return _enumerator(base, str(value))
         if base in ENUMERATIONS:
-            names = {member.name: member for member in ENUMERATIONS[base]}
+            names = {key: member for member in ENUMERATIONS[base] for key in (member.name, str(int(member)))}
             return tuple(
                 names.get(word.strip("<> ").split(":")[0].split(".")[-1], word)
                 for word in value.strip("()[]").split(",")
@@ -421,6 +513,10 @@ class Summary:
             f"{len(log.calls)} calls: {computing} compute, {len(self.asked)} different ones; {self.settings} set descriptors; "
             f"{self.passed_over} make, destroy or ask"
         )
+        if log.releases:
+            yield f"a log of cuDNN {', '.join(log.releases)}"
+        if log.messages:
+            yield f"{log.messages} messages of errors and warnings are left out"
         for what, found in (("refused by the document", self.refused), ("skipped", self.skipped)):
             for (function, reason), calls in found.items():
                 more = f" ({len(calls)} calls)" if len(calls) > 1 else ""
@@ -454,17 +550,40 @@ def summarized(log: Log) -> Summary:
     return found
 
 
-def is_log(path: Path) -> bool:
-    """Whether a file is text with a call of a log in it."""
+def opened_log(path: Path) -> TextIO:
+    """Opens a log as text, whatever it holds; PowerShell writes UTF-16, and says so at the beginning."""
     with open(path, "rb") as file:
-        return any(HEADER.search(line.decode("utf-8", "replace")) for line in file)
+        wide = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    return open(path, encoding="utf-16" if wide else "utf-8", errors="replace")
+
+
+def lines_of(file: TextIO) -> Iterator[str]:
+    """The lines of a file, the parts of those that no log has."""
+    while line := file.readline(2 * LONGEST):
+        yield line
+
+
+def is_log(path: Path) -> bool:
+    """Whether a file is text with a call of a log in it. ``UnknownRelease`` where it has headers of another form."""
+    other = ""
+    with opened_log(path) as file:
+        for line in lines_of(file):
+            if HEADER.search(line):
+                return True
+            if not other and (found := ANY_HEADER.search(line)):
+                other = found[1]
+    if other:
+        raise UnknownRelease(other)
+    return False
 
 
 def judge_log(lines: Iterable[str], subjects: Iterable[str], inputs: str, seed: int) -> int:
-    """Make the calls of a log on each subject, and print what became of them; how many failed."""
+    """Make the calls of a log on each subject, and print what became of them; how many failed. ``ValueError`` where none can be judged."""
     log = read_log(lines)
     found = summarized(log)
-    print(*found.lines(log), sep="\n")
+    print(*found.lines(log), sep="\n", flush=True)
+    if not (found.asked or found.settings or found.refused):
+        raise ValueError(f"none of the {len(log.calls)} calls of the log could be judged")
     failures = 0
     for name in subjects:
         subject = open_subject(name)
@@ -473,8 +592,8 @@ def judge_log(lines: Iterable[str], subjects: Iterable[str], inputs: str, seed: 
         for asked, calls in found.asked.items():
             try:
                 result = attempt(caller, sized(caller, asked.operation), inputs, seed, dict(asked.aliases))
-            except CudnnError as error:
-                failed.append((calls, asked, str(error)))
+            except Exception as error:  # of the subject, or of memory that this machine does not have
+                failed.append((calls, asked, f"{type(error).__name__}: {error}"))
                 continue
             if not result.passed:
                 failed.append((calls, asked, result.explanation()))

@@ -15,13 +15,13 @@ from ..recorded.judging import AGREES, SKIPPED, examine
 from ..recorded.replay import Replayer
 from ..subjects import open_subject
 from ..trial import attempt
-from .api_logs import is_log, judge_log
+from .api_logs import is_log, judge_log, lines_of, opened_log
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", type=Path,
-        help="a saved call; with --record a recording, or the name of a packaged one; an API log of cuDNN 8 or of this project",
+        help="a saved call; with --record a recording, or the name of a packaged one; an API log of cuDNN 7, 8 or 9 or of this project",
     )  # fmt: skip
     parser.add_argument(
         "--inputs",
@@ -39,7 +39,8 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.record:
         return _recorded_call(chosen)
     if is_log(chosen.file):
-        with open(chosen.file, encoding="utf-8", errors="replace") as lines:
+        with opened_log(chosen.file) as file:
+            lines = lines_of(file)
             return 1 if judge_log(lines, chosen.subject or ["reference"], chosen.inputs, chosen.seed) else 0
     operation, memory, aliases = loaded(chosen.file)
     print(operation)

@@ -1,0 +1,55 @@
+"""Describes how releases of cuDNN write their API logs, as data, and what their logs lack of the documented calls."""
+
+from __future__ import annotations
+
+import re
+
+READ = (7, 8, 9)  # releases whose logs are read
+# Releases 7 and 8 write "(v8907)", release 9 a second number behind: "(v91200 46)".
+HEADER = re.compile(r"CuDNN \(v(\d+)(?: \d+)?\) function (\w+)\(\) called:")
+ANY_HEADER = re.compile(r"CuDNN \(v([^)]{1,40})\)")  # of a form that no known release writes
+# The mark of a line, behind whatever a collector or a quotation puts in front of it.
+MARK = re.compile(r"^(?:.*?[\s>:#*\]|)/-])??([IiEeWwFf])!(?: |$)")
+MESSAGES = "EWF"  # marks of messages, which have the header of a call but are none
+# An argument may lack its name (axes of cudnnSetSeqDataDescriptor).
+ARGUMENT = re.compile(r"(\w*): type=([\w\[\] *]+?)(?:; \w+=(.*?);?|:)\s*$")
+LOCATION = re.compile(r"(\w+): location=(\w+); addr=(\w+);?\s*$")
+BEHIND = re.compile(r"(Time|Process)\b")  # what goes on with a call behind its arguments: its end, and where it ran
+NUMBERED = re.compile(r"[\w|]+ \((-?\d+|0[xX][0-9a-fA-F]+)\)")  # an enumerator, or flags, with the number behind
+NULLS = ("NULL", "NULL_PTR", "0", "0x0", "None")
+
+# Names of other releases -> the documented function with the same parameters.
+RENAMED = {"cudnnSetRNNDescriptor": "cudnnSetRNNDescriptor_v6"}
+# Function -> documented arguments that a log lacks.
+LACKING = {
+    "cudnnSetTensorTransformDescriptor": ("destFormat",),
+    "cudnnSetSeqDataDescriptor": ("seqLengthArraySize",),
+}
+# Argument that a log lacks -> the logged one whose number of entries it is.
+COUNTED = {"seqLengthArraySize": "seqLengthArray"}
+# Function -> (arrays, the argument that says how many of their entries count): release 7.3 logs more of them, with numbers from behind.
+ENTRIES = {
+    "cudnnSetRNNDataDescriptor": (("seqLengthArray",), "batchSize"),
+    "cudnnSetTensorNdDescriptor": (("dimA", "strideA"), "nbDims"),
+    "cudnnSetTensorNdDescriptorEx": (("dimA",), "nbDims"),
+    "cudnnSetFilterNdDescriptor": (("filterDimA",), "nbDims"),
+    "cudnnSetPoolingNdDescriptor": (("windowDimA", "paddingA", "strideA"), "nbDims"),
+    "cudnnSetConvolutionNdDescriptor": (("padA", "filterStrideA", "dilationA"), "arrayLength"),
+    "cudnnSetSpatialTransformerNdDescriptor": (("dimA",), "nbDims"),
+}
+# Setters that change one value of a descriptor which an earlier call has set.
+CHANGING = frozenset({
+    "cudnnSetConvolutionGroupCount", "cudnnSetConvolutionMathType", "cudnnSetConvolutionReorderType", "cudnnSetRNNMatrixMathType",
+    "cudnnSetRNNBiasMode", "cudnnSetRNNPaddingMode", "cudnnSetRNNProjectionLayers", "cudnnSetRNNAlgorithmDescriptor",
+})  # fmt: skip
+
+
+def release_of(number: int) -> str:
+    """Returns a version number as people write it: 8907 is 8.9.7, 91200 is 9.12.0."""
+    major, rest = divmod(number, 10000 if number >= 10000 else 1000)
+    return f"{major}.{rest // 100}.{rest % 100}"
+
+
+def is_read(number: int) -> bool:
+    """Whether logs of this version are read."""
+    return int(release_of(number).partition(".")[0]) in READ
