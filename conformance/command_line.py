@@ -6,6 +6,7 @@ import argparse
 import shlex
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 from dualdnn import accelerated
@@ -20,6 +21,7 @@ from dualdnn.api.status import CudnnError
 from . import build_ahead
 from .bench import command as bench
 from .fuzz import options as fuzz
+from .guarded import run_guarded
 from .port import command as port
 from .programs import observing, running
 from .replay import command as replay
@@ -104,8 +106,13 @@ def main(arguments: list[str] | None = None) -> int:
 
     chosen = parser.parse_args(arguments)
     chosen.invocation = shlex.join(["dualdnn", *(sys.argv[1:] if arguments is None else arguments)])
+    return _told(chosen, lambda: run_guarded(chosen, lambda: _told(chosen, lambda: chosen.run(chosen))))
+
+
+def _told(chosen: argparse.Namespace, run: Callable[[], int]) -> int:
+    """Runs a command; an error is told in one line and becomes an exit status."""
     try:
-        return chosen.run(chosen)
+        return run()
     except KeyboardInterrupt:
         print(f"\ndualdnn {chosen.command}: interrupted", file=sys.stderr)
         return INTERRUPTED

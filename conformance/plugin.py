@@ -18,14 +18,16 @@ from .solvers import PREFERRED, unknown_solvers
 from .subjects import is_recorded
 from .suite.collector import Collector, earlier_results
 from .suite.evidence import clauses_of
-from .suite.items import opened, subject_names
+from .suite.items import opened, runs_cases, subject_names
 from .suite.recording import Recording
+from .suite.workers import CASE_SECONDS, FOLDER, Watched, Workers
 from .tiers import FULL
 
 pytest_plugins = [
     "dualdnn.conformance.suite.fixtures",
     "dualdnn.conformance.suite.running",
     "dualdnn.conformance.suite.selection",
+    "dualdnn.conformance.suite.workers",
     "dualdnn.conformance.miopen_cases",
 ]
 
@@ -52,6 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=PREFERRED,
         help="all: run every trial once by each solver of the accelerated backend that can serve it; NAME,NAME: by these",
     )
+    group.addoption("--case-seconds", type=float, default=CASE_SECONDS, help="end the worker whose case takes longer")
     group.addoption("--input-seed", type=int, default=0, help="other values for the inputs of every trial")
     group.addoption("--prove", action="store_true", help="run each case under every fault that it must notice")
     group.addoption(
@@ -72,8 +75,15 @@ def pytest_configure(config: pytest.Config) -> None:
         if config.getoption("--resume"):
             config.option.done = earlier_results(config)
         config.pluginmanager.register(Collector(config), "conformance-collector")
+        if not runs_cases(config):
+            config.pluginmanager.register(Workers(config), "conformance-workers")
+    elif FOLDER in config.workerinput:
+        own = Path(config.workerinput[FOLDER], config.workerinput["workerid"])
+        config.pluginmanager.register(
+            Watched(own, config.getoption("--case-seconds"), subject_names(config)), "conformance-watched"
+        )
     if config.getoption("--prove"):
-        for name in subject_names(config):
+        for name in subject_names(config) if runs_cases(config) else ():
             if not is_recorded(name):
                 opened(name).cudnn = Faulty(opened(name).cudnn)  # type: ignore[misc]
         config.pluginmanager.register(Proving(clauses_of), "conformance-proving")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ __all__ = [
     "RecordedSubject",
     "default_subjects",
     "find_vendor_library",
+    "foreign_path",
     "is_recorded",
     "open_subject",
 ]
@@ -91,18 +93,24 @@ class ForeignSubject:
     ours = is_python = False
     release = None
 
-    def __init__(self, name: str, path: Any) -> None:
+    def __init__(self, path: Path, note: Callable[[str], None] = lambda step: None) -> None:
+        """Loads the library and asks it what it is. ``note`` is told each step before it is taken."""
+        note("it was loaded")
         self.library = LibrarySubject(path)
         self.cudnn = self.library.cudnn
+        note("cudnnGetVersion was called")
         version = self.library.version()
+        name = "vendor" if is_vendor_library(path) else "library"  # NVIDIA's own has differences that are declared
         self.name = f"{name}-{version}" if version else name
         self.description = f"{self.library.name}, version {version}"
+        note("cudnnCreate was called")
         try:
             self.cudnn.cudnnDestroy(self.new_handle())
             self.computes = True
-        except CudnnError:
+        except (CudnnError, NotRunnable):
             self.computes = False
         self.has_gpu = self.computes and self.library.library.cuda is not None
+        note("a descriptor was set")
         self.cites_clauses = self._cites_clauses()
         # A library that knows the clauses on invalid pointers is asked about them; sizes are the driver's to tell.
         self.survives_stray_pointers = self.library.library.takes_stray_pointers = self.cites_clauses
@@ -137,18 +145,24 @@ class ForeignSubject:
 Subject = OwnSubject | ForeignSubject | RecordedSubject
 
 
+def foreign_path(name: str) -> Path | None:
+    """The shared library that a subject's name asks for, None where it asks for another kind; ``ValueError`` where none is installed."""
+    kind, _, rest = name.partition(":")
+    if kind == "library" and rest:
+        return Path(rest)
+    if name != "vendor":
+        return None
+    path = find_vendor_library()
+    if path is None:
+        raise ValueError("no vendor library is installed: pip install 'dualdnn[vendor]', or name one as library:PATH")
+    return path
+
+
 def open_subject(name: str) -> Subject:
     """The subject of this name; ``ValueError`` says which there are."""
     kind, _, rest = name.partition(":")
-    if kind == "library" and rest:  # NVIDIA's own is judged beside the differences that are declared for it
-        return ForeignSubject("vendor" if is_vendor_library(Path(rest)) else "library", rest)
-    if name == "vendor":
-        path = find_vendor_library()
-        if path is None:
-            raise ValueError(
-                "no vendor library is installed: pip install 'dualdnn[vendor]', or name one as library:PATH"
-            )
-        return ForeignSubject("vendor", path)
+    if path := foreign_path(name):
+        return ForeignSubject(path)
     if is_recorded(name):
         return RecordedSubject(name)
     kind, _, rest = name.partition("@")[0].partition(":")

@@ -22,19 +22,20 @@ from ..report import Subject as ReportedSubject
 from ..solvers import ALL, write_kernels
 from ..tiers import read_tier
 from .completeness import lacking
-from .items import opened, subject_names
+from .items import described, subject_names
 from .journal import Journal, JournalError, entries, resumed
 from .proofs import told, write_proofs
 from .results import case_result, crashed, expected_of, is_declared, set_status
 from .selection import in_shard, shard_of
 from .summary import last_line, summary
+from .workers import ENDED, Ended
 
 
 def identity(config: pytest.Config) -> dict[str, Any]:
     """Return what a run is, so that another one with the same can go on with its results."""
     options = ("selection", "tier", "shard", "solvers", "input-seed", "every", "prove")
     said = {name: config.getoption(f"--{name}") for name in options}
-    return {"commit": commit(), "subjects": [opened(name).name for name in subject_names(config)], **said}
+    return {"commit": commit(), "subjects": [described(name).name for name in subject_names(config)], **said}
 
 
 def earlier_results(config: pytest.Config) -> str | None:
@@ -70,7 +71,7 @@ class Collector:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         results: list[Any] = [value for name, value in report.user_properties if name == "conformance"]
         if not results and report.failed and report.when == "???":  # a worker died: what xdist knows of it
-            found = crashed(report, subject_names(self.config))
+            found = crashed(report, subject_names(self.config), self.config.stash.get(ENDED, Ended()))
             if expected_of(self.config).lists(found["subject"], found["id"]):
                 found["known"] = EXPECTED_FAILURE
                 set_status(report, found)
@@ -195,7 +196,7 @@ class Collector:
 
     def build(self, state: str) -> Report:
         """The report of all collected results."""
-        subjects = [opened(name) for name in subject_names(self.config)]
+        subjects = [described(name) for name in subject_names(self.config)]
         reported = [
             ReportedSubject(s.name, s.shows, s.description, asked)
             for s, asked in zip(subjects, subject_names(self.config), strict=True)

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import shlex
+import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -22,10 +23,12 @@ from ..progress import Progress
 from ..report import is_complete, tier_of
 from ..run_pytest import run_pytest
 from ..solvers import PREFERRED, by_solvers, covering, unknown_solvers, with_workspace
-from ..subjects import SPELLINGS, Subject, default_subjects, is_recorded, open_subject
+from ..subjects import SPELLINGS, Subject, default_subjects, foreign_path, is_recorded, open_subject
 from ..tiers import FULL, SMOKE, STANDARD, TIERS
 from ..trial import Step, attempt_chain
+from .items import described
 from .selection import shard_of
+from .workers import CASE_SECONDS
 
 PARTIAL_REPORT = "conformance-report-partial"
 REPORTS = {FULL: "conformance-report", STANDARD: "conformance-report-standard", SMOKE: "conformance-report-smoke"}
@@ -70,6 +73,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="all: every trial of the accelerated backend runs once by each solver that can serve it; writes kernels.json; or NAME,NAME",
     )  # fmt: skip
     parser.add_argument(
+        "--case-seconds", type=float, default=CASE_SECONDS, metavar="N",
+        help="a case of a process of its own that takes longer has failed, and the process is ended (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
         "--prove",
         action="store_true",
         help="run each case under every fault that it must notice; one that passes fails",
@@ -99,6 +106,8 @@ def run(chosen: argparse.Namespace) -> int:
         raise ValueError(f"--jobs is {chosen.jobs}, a number of processes is at least 1 (0: one per core)")
     if chosen.every < 1:
         raise ValueError(f"--every is {chosen.every}, one case of 1 or more is run")
+    if not chosen.case_seconds > 0:
+        raise ValueError(f"--case-seconds is {chosen.case_seconds}, a case takes more than 0 seconds")
     if chosen.operation:
         return _one_operation(chosen)
     jobs = chosen.jobs or os.cpu_count() or 1
@@ -147,17 +156,21 @@ def run(chosen: argparse.Namespace) -> int:
         options += ["--record", str(chosen.record.resolve())]
     options += [text for case in chosen.case for text in ("--case", case)]
     files = sorted(str(path) for path in CASES.rglob("[!_]*.py"))
-    # A wrong name is an error before anything runs. A foreign library may take its process down: workers survive that.
+    # A wrong name is an error before anything runs. A foreign library may end its process: workers come anew, as often as they have to.
     subjects = chosen.subject or default_subjects()
-    opened = {name: open_subject(name) for name in subjects if name != "recorded"}
-    foreign = any(not subject.ours for name, subject in opened.items() if not is_recorded(name))
+    for name in subjects:
+        if name != "recorded":
+            described(name)
+    foreign = any(map(foreign_path, subjects))
     if all(map(is_recorded, subjects)):
         files = [path for path in files if Path(path).stem == "recorded_calls"]
     wanted = (chosen.out or Path(default_report(chosen.tier, bool(selection), index if count > 1 else 0))).resolve()
     new = [path for path in (wanted, *wanted.parents) if not path.exists()]
     options += ["--report", str(_destination(wanted, chosen.tier, part))]
     options += ["--resume"] if chosen.resume else []
-    options += ["-n", str(jobs), "--dist", "worksteal"] if jobs > 1 or foreign else []
+    workers = ["-n", str(jobs), "--dist", "worksteal", f"--max-worker-restart={sys.maxsize}"]
+    options += workers if jobs > 1 or foreign else []
+    options += [f"--case-seconds={chosen.case_seconds}"]
     if jobs > 1:  # processes that share the cores: threads of NumPy's products would wait for each other, busily
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     status = run_pytest([*options, "--rootdir", str(CASES), "-c", os.devnull, *files], [Progress()])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ..subjects import Subject, default_subjects, open_subject
+from ..subjects import Subject, default_subjects, foreign_path, open_subject
+from ..subjects.probe import DescribedSubject, describe_subject
 
 OPENED: dict[str, Subject] = {}
 
@@ -18,6 +19,16 @@ def opened(name: str) -> Subject:
     if name not in OPENED:
         OPENED[name] = open_subject(name)
     return OPENED[name]
+
+
+def described(name: str) -> DescribedSubject:
+    """Returns what is known of a subject. A foreign library is not loaded for it: it could end the process that writes the report."""
+    return describe_subject(name) if name not in OPENED and foreign_path(name) else opened(name)
+
+
+def runs_cases(config: pytest.Config) -> bool:
+    """Whether this process runs cases itself, and has no workers for them."""
+    return hasattr(config, "workerinput") or not config.getoption("numprocesses", None)
 
 
 def case_id(item: pytest.Item, subject: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from ..recorded.recorder import Recorder, merge, save
 from ..subjects import is_recorded
-from .items import opened, subject_names
+from .items import opened, runs_cases, subject_names
 
 
 class Recording:
@@ -22,8 +22,10 @@ class Recording:
             raise pytest.UsageError(f"--record takes one subject whose calls can be made, not {', '.join(names)}")
         self.path = Path(config.getoption("--record"))
         self.worker = getattr(config, "workerinput", {}).get("workerid")
-        self.subject = opened(names[0])
-        self.recorder = self.subject.cudnn = Recorder(self.subject.cudnn)  # type: ignore[misc]
+        self.recorder: Recorder | None = None
+        if runs_cases(config):
+            self.subject = opened(names[0])
+            self.recorder = self.subject.cudnn = Recorder(self.subject.cudnn)  # type: ignore[misc]
         if self.worker is None:
             for part in self._parts():  # of a run that was killed: they are no calls of this one
                 part.unlink()
@@ -34,7 +36,7 @@ class Recording:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
         own = self.path.with_name(f"{self.path.name}.{self.worker or 'main'}.part")
-        if self.recorder.records:
+        if self.recorder and self.recorder.records:
             save(own, self.subject, self.recorder.records)
         if self.worker is None:
             self.written = merge(self.path, self._parts())

@@ -14,7 +14,8 @@ from ..expected import Expected, read_expected
 from ..prove import NOTICED
 from ..report import CaseResult, Subject
 from .evidence import EVIDENCE, clauses_of
-from .items import OPENED, case_id, opened, without_subject
+from .items import OPENED, case_id, described, opened, without_subject
+from .workers import Ended
 
 KNOWN_TEXT = 1000  # characters of the message of a known failure in the report
 
@@ -94,23 +95,23 @@ def message_of(report: Any) -> str:
     return "" if report.longrepr is None else str(report.longrepr)
 
 
-def crashed(report: pytest.TestReport, subjects: Sequence[str]) -> dict[str, Any]:
-    """The result of a case that took its process down."""
+def crashed(report: pytest.TestReport, subjects: Sequence[str], ended: Ended) -> dict[str, Any]:
+    """Returns the result of a case whose process ended while it ran."""
     path, _, name = report.nodeid.partition("::")
     subject = next(s for s in (*OPENED, *subjects) if f"[{s}" in name or f"{s}]" in name)
     case = without_subject(Path(path).stem, name, subject)
     return {
         "id": case,
-        "subject": opened(subject).name,
-        "clauses": [],
+        "subject": described(subject).name,
+        "clauses": list(ended.clauses),
         "seconds": report.duration,
         "error_ratio": None,
         "mistrusted": [],
         "suspect": [],
         "outcome": "failed",
-        "message": "the subject took its process down",
+        "message": f"the subject {ended.how}",
         "known": "",
-        "reproduction": Subject(opened(subject).name, asked=subject).reproduction(case),
+        "reproduction": Subject(described(subject).name, asked=subject).reproduction(case),
     }
 
 

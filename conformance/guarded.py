@@ -1,0 +1,82 @@
+"""Runs a command in a process of its own where it loads a foreign library, which may end the process that loads it."""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+
+from .subjects import foreign_path
+from .subjects.probe import LibraryUnusable, describe_subject, ending, same_file
+
+SET_PARENT_DEATH_SIGNAL = 1  # of prctl
+
+
+def foreign_subjects(chosen: argparse.Namespace) -> list[str]:
+    """Returns the subjects of a command that this process would load as foreign libraries. The suite loads them in its workers."""
+    if chosen.command == "conformance" and not chosen.operation:
+        return []
+    named = [*getattr(chosen, "subject", []), getattr(chosen, "vendor", None)]
+    return [name for name in named if name and foreign_path(name)]
+
+
+def run_guarded(chosen: argparse.Namespace, run: Callable[[], int]) -> int:
+    """Runs a command and returns its exit status. ``LibraryUnusable`` where a library ended the process before the command came to its end."""
+    foreign = foreign_subjects(chosen)
+    for name in foreign:
+        describe_subject(name)
+    if not foreign:
+        return run()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(reading)
+        ctypes.CDLL(None).prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+        _run_and_tell(run, writing)
+    os.close(writing)
+    told = _read(reading)
+    status = os.waitstatus_to_exitcode(_waited(child))
+    names = ", ".join(str(foreign_path(name)) for name in foreign)
+    if not told:
+        raise LibraryUnusable(f"{names} {ending(status)} before the command had come to its end")
+    if told[1]:
+        raise LibraryUnusable(f"{names} closed the standard output or error of the command")
+    return told[0]
+
+
+def _run_and_tell(run: Callable[[], int], writing: int) -> None:
+    """Runs the command, tells its exit status and ends this process, whatever a library has left to do at its end."""
+    status, before = 2, [(number, os.fstat(number)) for number in (1, 2)]
+    try:
+        status = run()
+        with suppress(Exception):
+            atexit._run_exitfuncs()
+        with suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+    finally:
+        closed = not all(same_file(number, status) for number, status in before)
+        with suppress(OSError):
+            os.write(writing, bytes([status, closed]))
+        os._exit(status)
+
+
+def _read(descriptor: int) -> bytes:
+    """Reads to the end; whoever interrupts the command interrupts the other process, too, which then tells its status."""
+    with os.fdopen(descriptor, "rb") as file:
+        while True:
+            with suppress(KeyboardInterrupt):
+                return file.read()
+
+
+def _waited(child: int) -> int:
+    while True:
+        with suppress(KeyboardInterrupt):
+            return os.waitpid(child, 0)[1]

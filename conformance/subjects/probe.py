@@ -1,0 +1,139 @@
+"""Looks at a foreign library in a process of its own: whoever loads one may be ended, killed or kept waiting by it.
+
+python -m dualdnn.conformance.subjects.probe SUBJECT FILE    # writes a line for each step, and what it found
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from . import ForeignSubject, OwnSubject, RecordedSubject, foreign_path, open_subject
+
+LOADING_SECONDS = 120  # until a library has made a handle and destroyed it
+NEEDED = ("cudnnCreate", "cudnnDestroy", "cudnnCreateTensorDescriptor")  # without them nothing can be judged
+
+
+class LibraryUnusable(ValueError):
+    """Why a library cannot be a subject."""
+
+
+@dataclass(frozen=True)
+class ProbedSubject:
+    """What is known of a foreign library by a process that does not load it."""
+
+    name: str
+    description: str
+    computes: bool
+    has_gpu: bool
+    shows: tuple[str, ...]
+    exports: frozenset[str]
+    facts: Mapping[str, Any]
+    ours = False
+
+    def implements(self, function: str) -> bool:
+        return function in self.exports
+
+    def environment(self) -> dict[str, Any]:
+        return dict(self.facts)
+
+
+DescribedSubject = OwnSubject | RecordedSubject | ForeignSubject | ProbedSubject
+
+
+def describe_subject(name: str) -> DescribedSubject:
+    """Returns the subject of a name, of a foreign library only what a process of its own found. ``ValueError`` says why it cannot be used."""
+    return open_subject(name) if foreign_path(name) is None else probed(name)
+
+
+def ending(status: int) -> str:
+    """Says how a process ended, by the status that ``subprocess`` has of it."""
+    if status >= 0:
+        return f"ended the process with exit status {status}"
+    known = {number.value: number.name for number in signal.Signals}
+    return f"ended the process by signal {-status} ({known.get(-status, 'unknown')})"
+
+
+@cache
+def probed(name: str) -> ProbedSubject:
+    """Returns what a process of its own finds of a library; ``LibraryUnusable`` where it does not come back with anything."""
+    path = foreign_path(name)
+    with tempfile.TemporaryDirectory(prefix="dualdnn-probe-") as folder:
+        told = Path(folder, "told")
+        told.touch()
+        command = [sys.executable, "-m", __name__, name, str(told)]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        try:
+            _, said = process.communicate(timeout=LOADING_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            said = None
+        lines = [json.loads(line) for line in told.read_text(encoding="utf-8").splitlines()]
+    facts = next((line["facts"] for line in lines if "facts" in line), None)
+    if error := next((line["error"] for line in lines if "error" in line), None):
+        raise LibraryUnusable(error)
+    step = lines[-1].get("step", "it was asked") if lines else ""
+    if said is None:
+        raise LibraryUnusable(f"{path} took longer than {LOADING_SECONDS:g} seconds while {step}")
+    if facts is None and not lines:  # a fault of this process, not of the library
+        raise LibraryUnusable(f"{path} could not be looked at: {said.decode(errors='replace').strip()[-300:]}")
+    if facts is None:
+        raise LibraryUnusable(f"{path} {ending(process.returncode)} while {step}")
+    if process.returncode:
+        raise LibraryUnusable(f"{path} {ending(process.returncode)} while {step}")
+    lists = {"shows": tuple(facts.pop("shows")), "exports": frozenset(facts.pop("exports"))}
+    return ProbedSubject(**facts, **lists)
+
+
+def look(name: str, told: Path) -> None:
+    """Loads a library and writes what it finds; each step is in the file before it is taken."""
+    with told.open("a", encoding="utf-8", buffering=1) as file:
+
+        def tell(**what: Any) -> None:
+            file.write(f"{json.dumps(what)}\n")
+
+        before = [os.fstat(number) for number in (1, 2)]
+        try:
+            path = foreign_path(name)
+            assert path is not None
+            subject = ForeignSubject(path, lambda step: tell(step=step))
+            lacking = [function for function in NEEDED if not subject.implements(function)]
+            if lacking:
+                count = len(subject.library.exports())
+                tell(error=f"{path} exports {count} of the documented functions, but not {', '.join(lacking)}")
+                return
+            changed = [str(n) for n, old in zip((1, 2), before, strict=True) if not same_file(n, old)]
+            if changed:
+                tell(error=f"{path} closes descriptor {' and '.join(changed)} of the process that loads it")
+                return
+            tell(facts={
+                "name": subject.name, "description": subject.description,
+                "computes": subject.computes, "has_gpu": subject.has_gpu, "shows": subject.shows,
+                "exports": sorted(subject.library.exports()), "facts": subject.environment(),
+            })  # fmt: skip
+            tell(step="the process came to its end")
+        except (OSError, ValueError) as error:
+            tell(error=str(error))
+
+
+def same_file(descriptor: int, before: os.stat_result) -> bool:
+    """Whether a descriptor is open and still of the file that it was of."""
+    try:
+        now = os.fstat(descriptor)
+    except OSError:
+        return False
+    return (now.st_dev, now.st_ino) == (before.st_dev, before.st_ino)
+
+
+if __name__ == "__main__":
+    look(sys.argv[1], Path(sys.argv[2]))

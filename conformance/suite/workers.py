@@ -1,0 +1,166 @@
+"""Watches the processes that run cases: how each ended, which case it ran then, and whether a case takes too long.
+
+A foreign library may end its process, kill it, close its descriptors, or never return. What a worker was doing is in a file of its own, which the
+controlling process reads when the worker is gone.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..subjects import foreign_path
+from ..subjects.probe import ending, same_file
+from .evidence import clauses_of
+from .items import opened, subject_of
+
+CASE_SECONDS = 600  # that a case may take, where nothing else is said
+STARTING_SECONDS = 600  # until a worker has loaded the subjects and collected the cases
+FRUITLESS = 3  # workers that may end one after the other without a result of a case
+HANGS = "Timeout ("  # begins what faulthandler writes before it ends a process
+FOLDER = "conformance-workers"  # in the input of a worker: where its file is
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a worker ended, and the clauses that its case names."""
+
+    how: str = "took its process down"
+    clauses: tuple[str, ...] = ()
+
+
+ENDED = pytest.StashKey[Ended]()  # of the worker that ended last
+
+
+class Workers:
+    """The controlling process's side: gives each worker a file, and makes every end of a worker that nobody asked for count."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.folder = tempfile.TemporaryDirectory(prefix="dualdnn-workers-")
+        self.fruitless = self.vanished = 0
+        self.how = ""
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        node.workerinput[FOLDER] = self.folder.name
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object) -> None:
+        """Note how a worker ended; stop the run where workers end before they have run a case."""
+        if not error:
+            return
+        ended = self._ended(node)
+        self.config.stash[ENDED], self.how = ended, ended.how
+        self.vanished, self.fruitless = self.vanished + 1, self.fruitless + 1
+        if self.fruitless >= FRUITLESS:
+            session: Any = self.config.pluginmanager.getplugin("dsession")
+            session._max_worker_restart = 0
+            session.shouldstop = f"{self.fruitless} processes ended before they ran a case: the subject {ended.how}"
+
+    def _ended(self, node: Any) -> Ended:
+        path = Path(self.folder.name, node.gateway.id)
+        said = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        first, _, rest = said.partition("\n")
+        clauses = tuple(json.loads(first)) if first.startswith("[") else ()
+        if HANGS in rest:
+            seconds = self.config.getoption("--case-seconds")
+            return Ended(f"did not return within {seconds} seconds, and its process was ended", clauses)
+        try:
+            status = node.gateway._io.popen.wait(5)  # what execnet started
+        except Exception:  # of another kind of gateway, or a process that goes on without its channel
+            return Ended("took its process down", clauses)
+        return Ended(ending(status), clauses)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A result of a case, or the case that ended a worker."""
+        self.fruitless = 0
+        self.vanished -= report.when == "???"
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.vanished and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        if self.vanished:
+            terminalreporter.write_line(f"{self.vanished} processes ended between cases: the subject {self.how}")
+
+    def pytest_unconfigure(self) -> None:
+        self.folder.cleanup()
+
+
+class Watched:
+    """A worker's side: says in its file which clauses its case names, and ends the process where a case takes too long."""
+
+    def __init__(self, path: Path, seconds: float, subjects: Sequence[str]) -> None:
+        self.file, self.seconds, self.subjects = path.open("w", encoding="utf-8"), seconds, subjects
+        self._begin([], STARTING_SECONDS)  # a library may hang where it is loaded
+
+    def _begin(self, clauses: list[str], seconds: float) -> None:
+        self.file.seek(0)
+        self.file.truncate()
+        self.file.write(f"{json.dumps(clauses)}\n")
+        self.file.flush()
+        faulthandler.dump_traceback_later(seconds, exit=True, file=self.file)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        """Load foreign libraries before any case, which would be blamed for what happens then."""
+        for name in filter(foreign_path, self.subjects):
+            opened(name)
+
+    def pytest_collection_finish(self) -> None:
+        faulthandler.cancel_dump_traceback_later()
+
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        self._begin(sorted(clauses_of(item)), self.seconds)
+        yield
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _descriptors_kept(item: pytest.Item) -> Iterator[None]:
+    """Fails a case whose foreign subject closes the process's standard output or error, and opens them again."""
+    name = subject_of(item)
+    if name is None or opened(name).ours:
+        yield
+        return
+    before = {number: (os.fstat(number), os.dup(number)) for number in (1, 2)}
+    outcome: Any = yield
+    changed = [str(number) for number, (status, _) in before.items() if not same_file(number, status)]
+    for number, (_, copy) in before.items():
+        if str(number) in changed:
+            os.dup2(copy, number)
+        os.close(copy)
+    if changed:
+        outcome.force_exception(
+            pytest.fail.Exception(
+                f"the subject closed descriptor {' and '.join(changed)} of its process", pytrace=False
+            )
+        )
+
+
+# Innermost, where pytest has put its own files in place of the descriptors.
+@pytest.hookimpl(hookwrapper=True, trylast=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    yield from _descriptors_kept(item)
+
+
+@pytest.hookimpl(hookwrapper=True, trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    yield from _descriptors_kept(item)
+
+
+@pytest.hookimpl(hookwrapper=True, trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    yield from _descriptors_kept(item)
