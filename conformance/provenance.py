@@ -7,18 +7,19 @@ import os
 import platform
 import subprocess
 import time
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from dualdnn.accelerated.runtime.information import compilers
 
-from .subjects import Subject
+from .subjects.probe import DescribedSubject
 
 COMPLETE, PARTIAL, INTERRUPTED = "complete", "partial", "interrupted"
 
 
-def environment(subjects: list[Subject], started: float, run: dict[str, Any]) -> dict[str, Any]:
+def environment(subjects: Sequence[DescribedSubject], started: float, run: dict[str, Any]) -> dict[str, Any]:
     """Facts about where and how a report was made. ``run``: state, command and selection."""
     return {
         **run,

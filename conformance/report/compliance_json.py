@@ -256,7 +256,7 @@ def _decode_group(entry: Any, what: str, tests: Mapping[str, Sequence[str]]) -> 
     values = checks.mapping(entry, what)
     if "measured" not in values:
         return [_decode_case(values, what)]
-    test, rows = values.get("id"), values["measured"]
+    test, rows = str(values.get("id")), values["measured"]
     checks.require(test in tests, f"id of {what} is {test!r:.80}, which tests does not have")
     places = values.get("places", list(range(len(tests[test]))))
     valid = isinstance(places, list) and all(isinstance(at, int) and 0 <= at < len(tests[test]) for at in places)

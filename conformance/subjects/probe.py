@@ -91,8 +91,7 @@ def probed(name: str) -> ProbedSubject:
         raise LibraryUnusable(f"{path} {ending(process.returncode)} while {step}")
     if process.returncode:
         raise LibraryUnusable(f"{path} {ending(process.returncode)} while {step}")
-    lists = {"shows": tuple(facts.pop("shows")), "exports": frozenset(facts.pop("exports"))}
-    return ProbedSubject(**facts, **lists)
+    return ProbedSubject(**facts | {"shows": tuple(facts["shows"]), "exports": frozenset(facts["exports"])})
 
 
 def look(name: str, told: Path) -> None:
