@@ -13,7 +13,8 @@ from dualdnn.api.operations.specs import SCALAR_BYTES, packed_strides
 from ..plans import BackgroundLaunch, Extent, Launch, pointers
 from ..primitives.geometry import FastDivmod, blocks
 from ..records import Record, Where
-from ..runtime.errors import DeviceUnavailable
+from ..runtime.device import is_only_built
+from ..runtime.errors import DeviceUnavailable, NotBuilt
 from .pointwise import Layout, chain_arguments, pointwise_launch, stages
 from .problem import STORED, WIDTH, GraphProblem
 from .statistics import Division, statistics_launches
@@ -99,10 +100,12 @@ def _compiled(
     alignment: Sequence[int],
 ) -> Any:
     """Return the launch of a kernel, for which the fallback serves until it is compiled; the fallback alone without a
-    compiler."""
+    compiler. Raises NotBuilt within ``only_built``, after which the room plans again and waits."""
     try:
         function = problem.device.function_when_ready(SOURCE, kernel, definitions)
-    except DeviceUnavailable:
+    except DeviceUnavailable as error:
+        if isinstance(error, NotBuilt) and is_only_built():
+            raise
         return fallback
     launch = Launch(function, arguments, fallback.operands, grid, (THREADS, 1, 1))
     return BackgroundLaunch(problem.device, (SOURCE, definitions), kernel, launch, fallback, alignment)

@@ -13,6 +13,8 @@ from dualdnn.accelerated.graph.problem import GraphProblem
 from dualdnn.accelerated.graph.statistics import Division, statistics_launches
 from dualdnn.accelerated.plans import BackgroundLaunch, estimated_seconds
 from dualdnn.accelerated.records import noting_launches
+from dualdnn.accelerated.runtime.device import is_only_built
+from dualdnn.accelerated.runtime.errors import NotBuilt
 from dualdnn.api import cudnn
 from dualdnn.api.enumerations import cudnnGenStatsMode_t
 from dualdnn.api.graph.engines import ENGINES
@@ -78,6 +80,22 @@ def test_compiled_chains_have_the_bits_of_interpreted_ones(backend, monkeypatch,
     monkeypatch.setattr(launch, "refused", True)
     monkeypatch.setattr(plan, "records", {})
     assert run(backend, plan, operation, contents, 4) == wanted
+
+
+def test_a_chain_whose_kernel_is_not_compiled_is_compiled(backend, monkeypatch):
+    """The interpreted kernel serves where nothing compiles, not where the room only looks whether all is there."""
+    operation = executed(*layer((4, 16, 32, 32), LAST))
+    ready, asked = backend.device.function_when_ready, []
+
+    def missing_at_first(*kernel):
+        asked.append(is_only_built())
+        if is_only_built():
+            raise NotBuilt("not compiled")
+        return ready(*kernel)
+
+    monkeypatch.setattr(backend.device, "function_when_ready", missing_at_first)
+    assert isinstance(backend._planned(operation).steps[0][0], BackgroundLaunch)
+    assert asked == [True, False]
 
 
 @pytest.mark.parametrize(
