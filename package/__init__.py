@@ -1,8 +1,20 @@
 """The executable edition of the cuDNN 8.0.3 API Reference: ``dualdnn.api``, ``reference``, ``accelerated``, ``conformance``."""
 
+from collections.abc import Mapping
 from typing import Any
 
 __version__ = "0.1.0"
+
+
+def judge(operation: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any], random: bool = False) -> Any:
+    """Judge the outputs that any kernel made of these inputs; returns a verdict.
+
+    operation: what was computed, or its text. inputs, outputs: operand -> array. random: the inputs are independent random numbers, for which the
+    judge has sharper rules (``dualdnn.reference.harness``).
+    """
+    from dualdnn.reference.harness import judge
+
+    return judge(operation, inputs, outputs, random)
 
 
 def warm_up(what: Any, device: str = "gpu", index: int = 0) -> int:
