@@ -34,7 +34,6 @@ from dualdnn.api.operations import Operation, TensorSpec
 from dualdnn.api.status import CudnnError
 from dualdnn.reference import ReferenceBackend, judge
 
-from .differences import DIFFERENCES
 from .programs.findings import Findings
 from .programs.portion import Portion
 from .recorded.model import Record, save_recording, status_of
@@ -280,26 +279,15 @@ class Observed:
         described = f"{name}: {theirs.name.removeprefix('CUDNN_STATUS_')}"
         if stale:
             observer.findings.left["a descriptor holds what the document refuses"] += 1
-        elif (number == 0) != (refusal is None) or (refusal is not None and refusal.status != theirs):
-            self._differs(described, refusal)
+        elif (number == 0) != (refusal is None):
+            observer.findings.note("status", f"{described}, {refusal or 'the document has no reason to refuse it'}")
+        elif refusal is not None and refusal.status != theirs:
+            observer.findings.note("status", f"{described}, {refusal}")
         elif number == 0 and asked is not None:
             began = time.monotonic()
             self._judge(asked, before, reason, c)
             observer.portion.spend(time.monotonic() - began)
         return number
-
-    def _differs(self, described: str, refusal: CudnnError | None) -> None:
-        """Note a status that the document does not allow: as a declared difference where its clause is one of these."""
-        declared = next(
-            (entry for entry in DIFFERENCES if refusal is not None and refusal.clause in entry.clauses), None
-        )
-        text = f"{described}, {refusal or 'the document has no reason to refuse it'}"
-        if declared is not None:
-            self.observer.findings.note(
-                "difference", f"{text} (docs/errata.md, {declared.id})", same=f"{described} {declared.id}"
-            )
-        else:
-            self.observer.findings.note("status", text)
 
     def _ours(self, arguments: list[Any]) -> tuple[Any, CudnnError | None, Any]:
         """What our own function returns, why it refuses, and which operation it asked for."""

@@ -6,12 +6,13 @@ import json
 import os
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from dualdnn.conformance import corpus
 from dualdnn.conformance.command_line import main
 from dualdnn.conformance.domains import Drawn
-from dualdnn.conformance.fuzz import pool
+from dualdnn.conformance.fuzz import judging, pool
 from dualdnn.conformance.fuzz.command import Run, read_ledger, still_failing, write_ledger
 from dualdnn.conformance.fuzz.entries import Entry, parse_entry
 from dualdnn.conformance.fuzz.judging import Finding, Judge, Key
@@ -161,3 +162,21 @@ def test_the_command_reports_what_it_covered(tmp_path, capsys):
     assert sum(picture["operation"].values()) >= 12 and set(picture["addresses"]) == {"aligned"}
     assert main([*arguments[:3], "-k", "nothing"]) == 2
     assert "'nothing' is none of pooling" in capsys.readouterr().err
+
+
+def test_an_output_that_is_suspect_by_chance_is_no_finding(monkeypatch):
+    """Under one seed of four it is chance, under all of them a fault."""
+    seeds = []
+
+    def attempt(caller, steps, number, before, offsets):
+        seeds.append(number)
+        suspicions = ["y: biased"] if number in suspect else []
+        verdict = SimpleNamespace(suspicions=suspicions, worst=None)
+        return SimpleNamespace(passed=True, whole=[SimpleNamespace(verdict=verdict)], verdict=verdict)
+
+    monkeypatch.setattr(judging, "attempt_chain", attempt)
+    suspect = {4}
+    assert Judge([open_subject("reference")]).examine(parse_entry(LINE)) is None
+    suspect = {4, 5, 6, 7}
+    assert Judge([open_subject("reference")]).examine(parse_entry(LINE)).key.what == "suspect y"
+    assert seeds == [4, 5, 4, 5, 6, 7]

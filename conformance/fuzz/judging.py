@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from dualdnn.api.operations import TensorSpec
@@ -17,6 +17,7 @@ from ..subjects import Subject
 from ..trial import Step, Trial, attempt_chain
 from .entries import Entry
 
+CONFIRMATIONS = 3  # seeds more under which an output must be suspect: of few numbers, one seed may make it so by chance
 TAIL = 32  # elements of a tensor's end that are its tail
 
 
@@ -69,18 +70,22 @@ class Judge:
             key = Key(entry.family, type(drawn.operation).__name__, subject.name, solver_now, said)
             return Finding(key, text, entry)
 
+        def attempted(number: int, solver: str | None) -> tuple[Trial, list[str]]:
+            ready = with_workspace(caller.handle, steps) if solver else steps
+            again = replace(entry, seed=entry.seed + number)
+            result = attempt_chain(caller, ready, again.seed, again.before, dict(drawn.offsets))
+            return result, [said for one in result.whole for said in one.verdict.suspicions] if subject.ours else []
+
         def run(solver: str | None) -> Finding | None:
             nonlocal solver_now
             solver_now = solver or solver_now
-            ready = with_workspace(caller.handle, steps) if solver else steps
-            result = attempt_chain(caller, ready, entry.seed, entry.before, dict(drawn.offsets))
-            suspicions = [said for one in result.whole for said in one.verdict.suspicions] if subject.ours else []
-            if result.passed and not suspicions:
-                return None
-            text = result.explanation() or "; ".join(suspicions)
-            place = f", {side(result)}" if not result.passed and result.verdict.worst else ""
-            said = f"{what(text)}{place}" if not result.passed else "suspect " + suspicions[0].partition(":")[0]
-            return finding(said, text)
+            result, suspicions = attempted(0, solver)
+            if not result.passed:
+                text = result.explanation()
+                return finding(what(text) + (f", {side(result)}" if result.verdict.worst else ""), text)
+            if suspicions and all(attempted(number, solver)[1] for number in range(1, 1 + CONFIRMATIONS)):
+                return finding("suspect " + suspicions[0].partition(":")[0], "; ".join(suspicions))
+            return None
 
         try:
             fit = sized if subject.ours else roomy

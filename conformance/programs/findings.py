@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-KINDS = ("wrong", "status", "result", "difference")  # the last: statuses that differ as declared
 SHOWN = 20  # lines of each kind in the summary
 ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 
@@ -32,7 +31,7 @@ class Findings:
     def __init__(self, path: Path) -> None:
         self.path, self.calls = path, Counter[str]()
         self.rows: dict[tuple[str, str], Seen] = {}
-        self.others: dict[str, dict[str, tuple[str, int]]] = {kind: {} for kind in KINDS}
+        self.others: dict[str, dict[str, tuple[str, int]]] = {"wrong": {}, "status": {}, "result": {}}
         self.left = Counter[str]()
 
     def row(self, function: str, operation: Any) -> Seen:

@@ -5,8 +5,8 @@
     python -m dualdnn.conformance.tiers conformance-report-full --write     # the same, and the next version of the lists that lack something
     python -m dualdnn.conformance.tiers conformance-report-full --write --anew --removed "chosen anew, as modules were merged"
 
-What a list has stays in it, so that its versions compare; ``--anew`` chooses all cases again. Several reports (of runs with a warm cache) tell
-the seconds of the cases better.
+What a list has stays in it, so that its versions compare; ``--anew`` chooses all cases again. Several reports tell more: runs with a warm cache
+the seconds of the cases, a run of the standard tier beside runs of new cases (-k) what the list lacks, without a full run.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wanted = parser.parse_args(arguments)
     try:
         read = [read_json(folder / "compliance.json") for folder in wanted.reports]
-        tables = [json.loads((folder / KERNELS_FILE).read_bytes()) for folder in wanted.reports]
+        files = [folder / KERNELS_FILE for folder in wanted.reports]
+        tables = [json.loads(path.read_bytes()) for path in files if path.exists()]  # none of cases that launch nothing
         known = candidates(read, tables)
         standard = updated(STANDARD, known, aims(known), wanted)
         inside = {case: known[case] for case in standard.cases if case in known}

@@ -1,6 +1,6 @@
 """Pinned operations: what a fuzzer found once, run by the suite ever since (cases/pinned_operations.py).
 
-corpus/<family>.jsonl has an entry a line: its id, why it is there in a sentence, and what ``dualdnn fuzz --again`` takes.
+<family>.jsonl beside this file has an entry a line: its id, why it is there in a sentence, and what ``dualdnn fuzz --again`` takes.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from .fuzz.entries import Entry, entry_of
+from ..fuzz.entries import Entry, entry_of
 
-FOLDER = Path(__file__).parent / "corpus"
+FOLDER = Path(__file__).parent
 
 
 def pinned() -> dict[str, Entry]:
