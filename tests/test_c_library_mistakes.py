@@ -59,6 +59,7 @@ def test_without_a_mistake_cases_pass(library):
     assert status(library, "none", "tensor_descriptors.py", "") == pytest.ExitCode.OK
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mistake", NOTICED_BY)
 def test_a_mistake_is_noticed(library, mistake):
     assert status(library, mistake, *NOTICED_BY[mistake]) in (pytest.ExitCode.TESTS_FAILED, CRASHED)

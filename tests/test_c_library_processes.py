@@ -219,6 +219,7 @@ def test_null_for_every_output(library, tmp_path):
     assert ran.returncode == 0 and ran.stdout == "", (ran.returncode, ran.stdout, ran.stderr)
 
 
+@pytest.mark.long
 def test_a_tenth_of_the_suite(library, tmp_path):
     """`make abi-conformance` runs all of it."""
     command = [sys.executable, "-m", "dualdnn.conformance", "conformance", "--subject", f"library:{library}"]

@@ -165,6 +165,7 @@ def test_weights_of_attention_on_the_host(libraries, tmp_path):
     ran(libraries, tmp_path, text, "libcudnn.so.8", "libcudart.so.12")
 
 
+@pytest.mark.long
 def test_the_suite_on_this_driver(libraries, tmp_path):
     """The suite allocates by the driver, and the library asks it for sizes."""
     command = [

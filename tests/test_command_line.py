@@ -47,6 +47,7 @@ def test_a_family_on_two_subjects_writes_the_report(tmp_path, capfd):
     assert "report (partial):" in capfd.readouterr().out
 
 
+@pytest.mark.long
 def test_processes_give_the_same_results(tmp_path, capfd):
     def results(jobs: str) -> list[tuple]:
         out = tmp_path / jobs

@@ -61,6 +61,7 @@ def test_gradients_are_differences(example, handle, strings, variant, weights):
         assert np.sum(gradients[name] * direction, dtype=np.float64) == pytest.approx(slope, rel=5e-2, abs=5e-2), name
 
 
+@pytest.mark.long
 def test_it_learns(example, handle, strings):
     """Four batches of strings, three times: the loss falls."""
     run = example.Run(handle, 3)

@@ -51,6 +51,7 @@ def test_gradients_are_the_slopes_of_the_loss(train):
         assert (ahead - behind) / (2 * step) == pytest.approx(np.sum(found[name] * direction), rel=1e-6)
 
 
+@pytest.mark.long
 def test_the_weights_are_what_the_script_trains(tmp_path):
     output = printed("train.py", "--out", tmp_path / "weights.npz")
     assert float(re.search(r"([\d.]+)% of 360 held-out images", output).group(1)) >= 97

@@ -566,6 +566,7 @@ print(learn.Training(create(backend="reference"), learn.EPOCHS, dropped=0.0).ste
 """
 
 
+@pytest.mark.long
 def test_the_digits_example_says_the_same_after_the_port(tmp_path, capsys):
     """Inference and, without dropout, which the guide has not, training."""
     pytest.importorskip("sklearn", reason="the examples need scikit-learn: pip install 'dualdnn[examples]'")

@@ -97,6 +97,7 @@ def equal(first: str, second: str) -> bool:
     )  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_a_ported_client_says_the_same(folder, name):
     done = after(folder, name)

@@ -51,7 +51,7 @@ class Border:
 
     def library_property(self, kind: int) -> int:
         """cudnnGetProperty, of the face: a part of the version."""
-        cudnn.cudnnGetProperty(kind)  # type: ignore[arg-type]  # any int comes from C
+        cudnn.cudnnGetProperty(kind)
         return self.face.version[kind]
 
     def export(self, function: Function, behind: Callable[..., Any]) -> None:
