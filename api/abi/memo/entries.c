@@ -28,16 +28,17 @@ typedef struct Entry {
 enum { BUCKETS = 1 << 15, VALUE_BYTES = 1400 /* of a value in Python, about */ };
 static _Atomic(Entry *) buckets[BUCKETS];
 static int memo_live; /* 1: calls are answered; 2: they are, and Python is asked whether it would answer so */
-static unsigned long long memo_entries, memo_bytes, memo_emptied, memo_most = 1 << 17, memo_most_bytes = 64 << 20;
-static _Atomic unsigned long long memo_asked_count, memo_compared, memo_differ;
+static unsigned long long memo_entries, memo_bytes, memo_most = 1 << 17, memo_most_bytes = 64 << 20;
+static _Atomic unsigned long long memo_emptied /* whose entries are gone */, memo_asked_count, memo_compared, memo_differ;
 
 static inline int memo_mode(void) { return __atomic_load_n(&memo_live, __ATOMIC_RELAXED); }
 static void memo_limits(unsigned long long entries, unsigned long long bytes) { memo_most = entries, memo_most_bytes = bytes; }
 
-/* Forget everything. The caller has memo_lock, and does not read. */
-static void memo_empty(void)
+/* Take all entries away, where there are too many: then 1. The caller has memo_lock, and frees them when it has it no more. */
+static int memo_unlink(Entry **old)
 {
     Entry *all = NULL;
+    if (memo_entries < memo_most && memo_bytes < memo_most_bytes) return 0;
     for (unsigned i = 0; i < BUCKETS; i++) {
         Entry *e = atomic_exchange(&buckets[i], NULL);
         for (Entry *after; e; e = after) { /* readers follow `next`: another link lists what is freed */
@@ -45,12 +46,20 @@ static void memo_empty(void)
             e->listed = all, all = e;
         }
     }
+    memo_entries = memo_bytes = 0;
+    *old = all;
+    return 1;
+}
+
+/* Free entries that were taken away when no thread reads them. A fork need not wait for that: memo_lock is free meanwhile. */
+static void memo_free(Entry *all)
+{
     await_readers();
     for (Entry *after; all; all = after) {
         after = all->listed;
         free(all);
     }
-    memo_entries = memo_bytes = 0, memo_emptied++;
+    atomic_fetch_add(&memo_emptied, 1);
 }
 
 /* Which pairs of operands begin together, a bit each; ~0 where two overlap otherwise: Python looks at these each time. */
@@ -92,22 +101,25 @@ static const Entry *entry_of_any(Call *k)
 static void entry_add(Entry *e)
 {
     pthread_mutex_lock(&memo_lock);
-    if (memo_entries >= memo_most || memo_bytes >= memo_most_bytes) memo_empty();
+    Entry *old;
+    int is_emptied = memo_unlink(&old);
     _Atomic(Entry *) *bucket = &buckets[e->hash % BUCKETS];
     e->next = atomic_load(bucket);
     atomic_store_explicit(bucket, e, memory_order_release);
     memo_entries++, memo_bytes += e->bytes;
     pthread_mutex_unlock(&memo_lock);
+    if (is_emptied) memo_free(old);
 }
 
 /* Python has a value that it did not have: it takes memory there, which is forgotten with the entries. */
 static int memo_value(unsigned value, int is_double)
 {
     pthread_mutex_lock(&memo_lock);
-    if (memo_bytes >= memo_most_bytes) memo_empty();
-    int known = value_new(value, is_double);
+    Entry *old;
+    int is_emptied = memo_unlink(&old), known = value_new(value, is_double);
     memo_bytes += VALUE_BYTES;
     pthread_mutex_unlock(&memo_lock);
+    if (is_emptied) memo_free(old);
     return known;
 }
 
