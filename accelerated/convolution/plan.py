@@ -35,6 +35,7 @@ from .filter_gradient.forward_convolution import (
     FilterGradientFft,
     FilterGradientProblem,
 )
+from .filter_gradient.grouped import FilterGradientGrouped
 from .filter_gradient.planes import PLANES_KERNELS, FilterGradientPlanes
 from .filter_gradient.tf32 import TF32_KERNELS, FilterGradientTf32
 from .filter_gradient.tf32_mma import MMA_KERNELS, FilterGradientTf32Mma
@@ -90,6 +91,7 @@ serve(
     (
         DepthwiseFilterGradientTma(),
         DepthwiseFilterGradient(),
+        FilterGradientGrouped(),
         FilterGradientDirect(),
         *map(FilterGradientPlanes, PLANES_KERNELS),
         *map(FilterGradientTma, KERNELS),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from .convolution import (
     DEPTHWISE,
     FLOATING,
     ON_TENSOR_CORES,
+    SMALL_GROUPS,
     by_name,
     convolution_spec,
     depthwise,
@@ -196,6 +198,41 @@ def test_groups(run, groups, per_group, filters, formats, algo, configuration):
                 padding=padding,
                 mode=mode,
                 beta=1.0,
+            )
+        )
+
+
+# Volumes have ALGO_1 in NHWC alone, DOUBLE in NCHW alone.
+SMALL = [
+    (kind, configuration, formats)
+    for kind, configuration, formats in product(
+        [*SMALL_GROUPS, "many pixels"], ("FLOAT", "PSEUDO_HALF", "DOUBLE"), (NCHW, NHWC)
+    )
+    if formats != (NCHW if kind == "volumes" else NHWC if configuration == "DOUBLE" else None)
+    and (kind, configuration) != ("volumes", "DOUBLE")
+]
+
+
+@shows("cudnnSetConvolutionGroupCount/c01")
+@pytest.mark.parametrize("kind, configuration, formats", SMALL, ids=by_name)
+def test_small_groups(run, kind, configuration, formats):
+    """Of pixels that one block adds up, and of several parts of them."""
+    many = (2, 4, 4, {"x": (3, 8, 21, 22)})
+    groups, channels, filters, options = SMALL_GROUPS.get(kind, many)
+    x, w = options.get("x", (2, groups * channels, 5, 7)), options.get("w", (groups * filters, channels, 3, 3))
+    geometry = {name: value for name, value in options.items() if name not in ("x", "w")}
+    for mode, beta in zip(Mode, (0.0, 0.5), strict=True):
+        run(
+            gradient(
+                x,
+                w,
+                groups=groups,
+                configuration=configuration,
+                formats=formats,
+                algo=ALGO_1,
+                mode=mode,
+                beta=beta,
+                **geometry,
             )
         )
 

@@ -1,0 +1,108 @@
+"""Gradients with respect to the filter of small groups (convolution/filter_gradient/grouped.cu)."""
+
+from __future__ import annotations
+
+from ctypes import c_int
+from functools import cached_property
+from math import prod
+
+from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as Algo
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
+
+from ...plans import Launch, Plan, pointers, structure, type_definitions, with_alignment
+from ...primitives.geometry import FastDivmod
+from ...solver import LAUNCH_SECONDS, Solver
+from ..composed import At, ComposedPlan, within
+from ..grouped import FEW
+from ..problem import FARTHEST, Rates, all_multiples, channels_last, describe, with_result
+from .forward_convolution import FilterGradientProblem
+from .sum import sum_launch
+
+SOURCE = "convolution/filter_gradient/grouped.cu"
+THREADS, TAPS, FILTERS, CHANNELS = 256, 3, 4, 4  # as in the kernel
+MOST_LANES = 32  # of a block
+LEAST_PIXELS, MOST_PARTS = 1024, 256  # of a part; parts of the pixels
+LEAST_TERMS = 512  # of a sum: fewer are added by the lanes of a warp (direct.py)
+
+
+class _Division:
+    """How lanes, taps and pixels are divided among blocks: by the numbers of the operation alone."""
+
+    def __init__(self, problem: FilterGradientProblem) -> None:
+        self.problem, self.operation = problem, problem.operation
+        o = self.operation
+        self.filters, self.channels, self.taps = o.dw.dims[0] // problem.groups, o.dw.dims[1], prod(o.dw.dims[2:])
+        self.filter_blocks, self.packs = -(-self.filters // FILTERS), -(-self.channels // CHANNELS)
+        self.all_lanes = problem.groups * self.filter_blocks * self.packs
+        self.lanes = MOST_LANES
+        while self.lanes > self.all_lanes:
+            self.lanes //= 2
+        self.of_part = max(LEAST_PIXELS, -(-o.terms // MOST_PARTS))
+        self.parts = -(-o.terms // self.of_part)
+        self.lane_blocks, self.tap_blocks = -(-self.all_lanes // self.lanes), -(-self.taps // TAPS)
+
+    @cached_property
+    def blocks(self) -> int:
+        return self.lane_blocks * self.tap_blocks * self.parts
+
+    def launch(self) -> Launch:
+        o, groups = self.operation, self.problem.groups
+        value = with_result(describe(o.convolution, o.x, o.dw, o.dy.dims), o.dy)
+        value.x_packs = (
+            value.x_channel == 1 and self.channels % CHANNELS == 0 and all_multiples(value, groups, CHANNELS)
+        )
+        steps = [s for s, extent in zip(o.dy.strides, o.dy.dims, strict=True) if extent > 1 and s != 1]
+        dy_packs = o.dy.strides[1] == 1 and not any(n % FILTERS for n in (self.filters, *steps))
+        innermost = value.inner_channels.divisor == self.channels  # channels of dw
+        arguments = structure(
+            *pointers(3),
+            ("convolution", value),
+            ("lane_blocks", FastDivmod.of(self.lane_blocks)),
+            ("tap_blocks", FastDivmod.of(self.tap_blocks)),
+            ("lanes", FastDivmod.of(self.lanes)),
+            ("filter_blocks", FastDivmod.of(self.filter_blocks)),
+            ("packs", FastDivmod.of(self.packs)),
+            ("channels", c_int(self.channels)),
+            ("all_lanes", c_int(self.all_lanes)),
+            ("taps", c_int(self.taps)),
+            ("w_tap", c_int(self.channels if innermost else 1)),
+            ("w_channel", c_int(1 if innermost else self.taps)),
+            ("elements", c_int(o.dw.tensor.count)),
+            ("of_part", c_int(self.of_part)),
+            ("channels_last", c_int(channels_last(o.x) and channels_last(o.dy))),
+            ("dy_packs", c_int(dy_packs)),
+        )
+        definitions = type_definitions(o.x.data_type, o)
+        function = self.problem.device.function(SOURCE, "convolution_filter_gradient_grouped", definitions)
+        return Launch(function, arguments, ("x", "dy", "partial"), (self.blocks, 1, 1), (THREADS, 1, 1))
+
+
+class FilterGradientGrouped(Solver[FilterGradientProblem]):
+    """ALGO_1 of groups, of any window and layout; preferred where tiles of products would be mostly zeros."""
+
+    name = "convolution.filter_gradient_grouped"
+
+    def serves(self, problem: FilterGradientProblem) -> bool:
+        o = problem.operation
+        known = o.algo == Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 and o.x.data_type in (FLOAT, DOUBLE, HALF, BFLOAT16)
+        return known and problem.groups > 1 and problem.in_one_launch and _Division(problem).blocks <= FARTHEST
+
+    def applies(self, problem: FilterGradientProblem) -> bool:
+        o = problem.operation
+        few = max(o.dw.dims[1], o.dw.dims[0] // problem.groups) <= FEW
+        return few and o.terms >= LEAST_TERMS and self.serves(problem)
+
+    def workspace_bytes(self, problem: FilterGradientProblem) -> int:
+        number_bytes = 8 if problem.operation.compute_type == DOUBLE else 4
+        return with_alignment(_Division(problem).parts * problem.operation.dw.tensor.count * number_bytes)
+
+    def estimated_seconds(self, problem: FilterGradientProblem) -> float:
+        o = problem.operation
+        products = 2 * prod(o.dw.dims) * o.terms / Rates.FLOATS
+        return 2 * LAUNCH_SECONDS + max(products, (o.x.nbytes + o.dy.nbytes) / Rates.BANDWIDTH)
+
+    def plan(self, problem: FilterGradientProblem) -> Plan:
+        division = _Division(problem)
+        where = {"x": At("x"), "dy": At("dy"), "dw": At("dw"), "partial": At("workSpace")}
+        launches = [division.launch(), sum_launch(problem.operation, division.parts, problem.device)]
+        return ComposedPlan(problem.operation, within(launches, where), self.name)
