@@ -13,7 +13,7 @@ from dualdnn.api.status import CudnnError
 from ..calls import Caller, roomy, sized
 from ..differences.occurrences import what
 from ..solvers import ALL, PREFERRED, Used, by_solvers, noted, with_workspace
-from ..subjects import Subject
+from ..subjects import NotRunnable, Subject
 from ..trial import Step, Trial, attempt_chain
 from .entries import Entry
 
@@ -88,11 +88,15 @@ class Judge:
             return None
 
         try:
-            fit = sized if subject.ours else roomy
-            steps = [Step(fit(caller, step), dict(drawn.aliases), drawn.inputs) for step in drawn.steps]
+            ready = [sized(caller, step) for step in drawn.steps]
+            if not subject.ours:  # which keeps other things in its spaces
+                ready = [roomy(caller, step) for step in ready]
+            steps = [Step(step, dict(drawn.aliases), drawn.inputs) for step in ready]
             wanted = self.solvers if hasattr(getattr(caller.handle, "backend", None), "solvers") else PREFERRED
             with noted(used):
                 return by_first(caller.handle, steps, run, wanted, used)
+        except NotRunnable:  # nothing that a library without this call can be asked
+            return None
         except CudnnError as error:
             return finding(f"{error.status.name} [{error.clause}]", str(error))
         except Exception as error:  # a kernel that fails, a mistake of the backend: findings as well
