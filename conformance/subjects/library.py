@@ -122,8 +122,9 @@ def remove_callback(library: Library) -> None:
 
 
 def is_vendor_library(path: Path) -> bool:
-    """Whether this is NVIDIA's library: it lies beside the sub-libraries that it loads."""
-    return any(path.resolve().parent.glob("libcudnn_ops*.so.*"))
+    """Whether this is NVIDIA's library: it lies beside the sub-libraries that it loads, which are no other names of it."""
+    found = path.resolve()
+    return any(part.resolve() != found for part in found.parent.glob("libcudnn_ops*.so.*"))
 
 
 def find_vendor_library() -> Path | None:

@@ -141,7 +141,7 @@ def test_weight_space_refusals(subject, cudnn, handle, fresh, refuses):
     for null in (0, 1, 4) if subject.is_python else (0, 1, 4, 6, 7):  # in C each descriptor has a place for its address
         given = [handle, fresh, 0, size, space, 0, matrix, bias]
         given[null] = None
-        refuses(BAD_PARAM, f"{PARAMS}/c20", params, *given)
+        refuses(BAD_PARAM, f"{PARAMS}/c20" if null < 6 else "cudnnStatus_t/c05", params, *given)
     refuses(BAD_PARAM, f"{SIZE}/c04", size_of, handle, None)
     refuses(BAD_PARAM, f"{SIZE}/c04", size_of, None, fresh)
     describe_v6(cudnn, handle, fresh)

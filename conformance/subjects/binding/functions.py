@@ -129,7 +129,9 @@ class Function:
         required = [
             p.is_returned and (not p.nullable or p.null_with) and p.memory == "host" for p in function_table()[name]
         ]
-        self.unasked = tuple(index for index, asked in enumerate(required) if asked)  # what NULL is answered by
+        self.unasked = tuple(  # what NULL is answered by
+            index for index, asked in enumerate(required) if asked and not isinstance(slots[index], Unasked)
+        )
         self.returned = [slot for slot in slots if slot.returned]
         self.result_type = namedtuple(name.removeprefix("cudnn"), [s.name for s in self.returned])  # type: ignore[misc]
         self.__signature__ = inspect.Signature(
