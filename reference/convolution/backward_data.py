@@ -53,7 +53,7 @@ def convolution_backward_data(operation: ConvolutionBackwardData, w: Array, dy: 
         return _gradient(o, *(np.square(values.astype(estimates)) for values in (w, dy)))
 
     spread = partial(of_sums, o.convolution, o.dy.data_type, o.terms, squares) if direct else None
-    return Exact(_gradient(o, w, dy), partial(_magnitude, o, w, dy), _roundings(o), mixed=not direct, spread=spread)
+    return Exact(_gradient(o, w, dy), partial(_magnitude, o, w, dy), roundings(o), mixed=not direct, spread=spread)
 
 
 def _gradient(o: ConvolutionBackwardData, w: Array, dy: Array) -> Array:
@@ -142,7 +142,7 @@ def _extended(dy: Array, positions: tuple[range, ...]) -> Array:
     return local
 
 
-def _roundings(o: ConvolutionBackwardData) -> float:
+def roundings(o: ConvolutionBackwardData) -> float:
     filters = o.w.dims[0] // o.convolution.group_count
     if o.algo in WINOGRAD:
         steps = filters + TRANSFORM_ROUNDINGS

@@ -45,7 +45,7 @@ def convolution_backward_filter(operation: ConvolutionBackwardFilter, x: Array, 
         return _gradient(o, *(np.square(values.astype(estimates)) for values in (x, dy)))
 
     spread = partial(of_sums, o.convolution, o.dy.data_type, o.terms, squares) if direct else None
-    return Exact(_gradient(o, x, dy), partial(_magnitude, o, x, dy), _roundings(o), mixed=not direct, spread=spread)
+    return Exact(_gradient(o, x, dy), partial(_magnitude, o, x, dy), roundings(o), mixed=not direct, spread=spread)
 
 
 def _gradient(o: ConvolutionBackwardFilter, x: Array, dy: Array) -> Array:
@@ -72,7 +72,7 @@ def _gradient(o: ConvolutionBackwardFilter, x: Array, dy: Array) -> Array:
     return np.flip(result, tuple(range(2, result.ndim))) if convolution.is_flipped else result
 
 
-def _roundings(o: ConvolutionBackwardFilter) -> float:
+def roundings(o: ConvolutionBackwardFilter) -> float:
     if o.algo == WINOGRAD:
         tiles = o.dy.dims[0] * prod(-(-extent // 2) for extent in o.dy.dims[2:])  # of 2 x 2 at least
         steps = tiles + TRANSFORM_ROUNDINGS

@@ -11,7 +11,7 @@ from typing import Any
 from dualdnn.api.operations import Operation
 
 from . import normalization, pointwise, spatial, sums, windows
-from .elements import Elements, Found, Index, Memory, Untold
+from .elements import Elements, Found, Index, Memory, Pages, Untold
 
 MOST_READS = 1 << 16  # elements of the inputs that one element of an output may be made of
 FORMULAS: dict[type[Operation], Any] = {
@@ -80,6 +80,7 @@ __all__ = [
     "Found",
     "Index",
     "Memory",
+    "Pages",
     "Untold",
     "blended",
     "element_of",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -13,7 +13,8 @@ from dualdnn.api.operations.numpy_layout import NUMPY_TYPES
 from dualdnn.api.operations.specs import DOUBLE
 
 Index = tuple[int, ...]
-Memory = Mapping[str, np.ndarray[Any, Any]]
+Bytes = np.ndarray[Any, Any]
+PAGE = 2**16  # bytes that are copied at a time
 
 
 class Untold(Exception):
@@ -31,6 +32,39 @@ class Found(NamedTuple):
     terms: int = 1
 
 
+class Pages:
+    """Memory elsewhere, whose bytes are copied page by page when somebody reads them.
+
+    copy: makes a copy of so many bytes from a place on. ``bytes`` has the pages that are there, anything elsewhere.
+    """
+
+    def __init__(self, size: int, copy: Callable[[int, int], Bytes]) -> None:
+        self.bytes: Bytes = np.empty(size, np.uint8)
+        self.copy, self.there = copy, np.zeros(-(-size // PAGE), bool)
+
+    def need(self, places: Any) -> None:
+        """Copy the pages of the bytes at these places, neighbours together."""
+        wanted = np.unique(np.asarray(places).ravel() // PAGE)
+        wanted = wanted[~self.there[wanted]]
+        if not wanted.size:
+            return
+        for run in np.split(wanted, np.flatnonzero(np.diff(wanted) != 1) + 1):
+            begin, end = int(run[0]) * PAGE, min((int(run[-1]) + 1) * PAGE, self.bytes.size)
+            self.bytes[begin:end] = self.copy(begin, end - begin)
+        self.there[wanted] = True
+
+    def changed(self) -> int:
+        """How many bytes of the pages that are there differ from what lies there by this time."""
+        found = 0
+        for page in np.flatnonzero(self.there):
+            begin, end = int(page) * PAGE, min((int(page) + 1) * PAGE, self.bytes.size)
+            found += int(np.count_nonzero(self.bytes[begin:end] != self.copy(begin, end - begin)))
+        return found
+
+
+Memory = Mapping[str, Bytes | Pages]
+
+
 class Elements:
     """The operands of one call as they were before it. ``most`` bounds how many elements one output element may read."""
 
@@ -43,13 +77,14 @@ class Elements:
         """The element at (n, c, spatial ...)."""
         self._count(1)
         spec, flat = self.operation.tensor(operand), self._scalars(operand)
-        length = spec.vector_length
-        if length == 1:
-            return float(flat[sum(i * stride for i, stride in zip(index, spec.strides, strict=True))])
-        inside = list(index)
-        inside[1] //= length
+        length, inside = spec.vector_length, list(index)
+        if length > 1:
+            inside[1] //= length
         place = sum(i * stride for i, stride in zip(inside, spec.strides, strict=True))
-        return float(flat[place * length + index[1] % length])
+        if length > 1:
+            place = place * length + index[1] % length
+        self._need(operand, place, flat)
+        return float(flat[place])
 
     def box(self, operand: str, ranges: Sequence[range]) -> list[float]:
         """The elements at every combination of the ranges, in row-major order."""
@@ -58,18 +93,28 @@ class Elements:
         if spec.vector_length > 1:
             return [self(operand, index) for index in product(*ranges)]
         flat = self._scalars(operand)
-        first = sum(r.start * stride for r, stride in zip(ranges, spec.strides, strict=True))
-        steps = [r.step * stride * flat.itemsize for r, stride in zip(ranges, spec.strides, strict=True)]
         if not all(map(len, ranges)):
             return []
-        found = np.ndarray([len(r) for r in ranges], flat.dtype, flat, first * flat.itemsize, steps)
+        if isinstance(self.memory[operand], Pages):
+            rows = [np.asarray(r) * stride for r, stride in zip(ranges, spec.strides, strict=True)]
+            places: Any = sum(np.ix_(*rows))
+            self._need(operand, places, flat)
+            found = flat[places]
+        else:
+            first = sum(r.start * stride for r, stride in zip(ranges, spec.strides, strict=True))
+            steps = [r.step * stride * flat.itemsize for r, stride in zip(ranges, spec.strides, strict=True)]
+            found = np.ndarray([len(r) for r in ranges], flat.dtype, flat, first * flat.itemsize, steps)
         numbers: list[float] = found.astype(np.float64).ravel().tolist()
         return numbers
 
     def bytes(self, operand: str) -> np.ndarray[Any, Any]:
         """Memory without a description, as it is."""
         self._count(1)
-        return self.memory[operand][: self.operation.nbytes(operand)]
+        memory, size = self.memory[operand], self.operation.nbytes(operand)
+        if isinstance(memory, Pages):
+            memory.need(np.arange(0, size + PAGE, PAGE).clip(max=max(0, size - 1)))
+            memory = memory.bytes
+        return memory[:size]
 
     def parameter(self, value: float) -> float:
         """A double of the call as the computation sees it: rounded to float, unless that is in double."""
@@ -79,8 +124,14 @@ class Elements:
         if operand not in self._flat:
             dtype = NUMPY_TYPES[self.operation.tensor(operand).scalar_type]
             memory = self.memory[operand]
+            memory = memory.bytes if isinstance(memory, Pages) else memory
             self._flat[operand] = memory[: memory.size // dtype.itemsize * dtype.itemsize].view(dtype)
         return self._flat[operand]
+
+    def _need(self, operand: str, places: Any, flat: Any) -> None:
+        memory = self.memory[operand]
+        if isinstance(memory, Pages):
+            memory.need(np.asarray(places) * flat.itemsize)
 
     def _count(self, number: int) -> None:
         self.reads += number

@@ -124,7 +124,8 @@ def _normalized(o: Any, index: Index, at: Index, s: Statistic, read: Elements) -
         return Found(value, error)
     if math.isnan(value):
         return Found(value if o.activation.relu_nan == PROPAGATE else 0.0, error)
-    return Found(max(value, 0.0), error)
+    # What the activation certainly does not pass is zero, exactly.
+    return Found(max(value, 0.0), 0.0 if value < -PRECISION[o.compute_type][0] * error else error)
 
 
 def _given(o: Any, index: Index, read: Elements) -> Statistic:
