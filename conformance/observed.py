@@ -14,7 +14,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,9 @@ from dualdnn.api.operations import Operation, TensorSpec
 from dualdnn.api.status import CudnnError
 from dualdnn.reference import ReferenceBackend, judge
 
-from .programs.findings import Findings
+from .programs.findings import Findings, erratum, replayed
 from .programs.portion import Portion
+from .programs.watch import Watch, wants_sample
 from .recorded.model import Record, save_recording, status_of
 from .recorded.recorder import NOT_RECORDED, Recorder
 
@@ -256,17 +257,7 @@ class Observed:
         held = [value for value in arguments if isinstance(value, Descriptor)]
         states = [(value, dict(vars(value))) for value in held]
         ours, refusal, asked = self._ours(arguments)
-        before, reason = {}, ""
-        if asked is not None:
-            reason = observer.portion.left_out(name, asked[0])
-        began = time.monotonic()
-        if asked is not None and not reason:
-            try:
-                observer.memory.synchronize()
-                before = self._contents(asked[0], asked[1], c)
-            except NotJudged as why:
-                reason = str(why)
-        observer.portion.spend(time.monotonic() - began)
+        look = Look(self, asked, c) if asked is not None else None
         number = self._foreign(c, arguments, ours, asked)
         theirs = status_of(number, observer.number)
         if number:
@@ -280,14 +271,18 @@ class Observed:
         if stale:
             observer.findings.left["a descriptor holds what the document refuses"] += 1
         elif (number == 0) != (refusal is None):
-            observer.findings.note("status", f"{described}, {refusal or 'the document has no reason to refuse it'}")
+            self._status(f"{described}, {refusal or 'the document has no reason to refuse it'}", refusal, theirs)
         elif refusal is not None and refusal.status != theirs:
-            observer.findings.note("status", f"{described}, {refusal}")
-        elif number == 0 and asked is not None:
-            began = time.monotonic()
-            self._judge(asked, before, reason, c)
-            observer.portion.spend(time.monotonic() - began)
+            self._status(f"{described}, {refusal}", refusal, theirs)
+        elif number == 0 and look is not None:
+            look.finish()
         return number
+
+    def _status(self, described: str, refusal: CudnnError | None, theirs: Any) -> None:
+        ours = refusal.status.name.removeprefix("CUDNN_STATUS_") if refusal else "SUCCESS"
+        clause = (refusal.clause if refusal else None) or ""
+        known = erratum(self.function.name, ours, theirs.name.removeprefix("CUDNN_STATUS_"), clause)
+        self.observer.findings.note("difference" if known else "status", described + known)
 
     def _ours(self, arguments: list[Any]) -> tuple[Any, CudnnError | None, Any]:
         """What our own function returns, why it refuses, and which operation it asked for."""
@@ -364,66 +359,117 @@ class Observed:
             for pointer in c[0][0 : c[1]] if len(c) > 1 else (c[0],):
                 observer.objects.destroyed(pointer)
 
-    def _contents(self, operation: Operation, operands: Mapping[str, Any], c: tuple[Any, ...]) -> dict[str, Array]:
-        """The bytes of what the operation reads and writes; operands at one address are one array."""
-        memory, found = self.observer.memory, {}
-        by_address: dict[tuple[int, int], Array] = {}
-        for name, operand in operands.items():
-            if operand is None or not self._is_seen(operation, name, c):
+
+class Look:
+    """What is seen of a call that computes: its memory before it, and what it has written.
+
+    Of a large call whose elements have formulas a sample is judged (observing/watch.py), of others every element.
+    """
+
+    def __init__(self, call: Observed, asked: tuple[Operation, dict[str, Any]], c: tuple[Any, ...]) -> None:
+        self.call, self.observer, self.c = call, call.observer, c
+        self.operation, self.operands = asked
+        self.function = call.function.name
+        self.before: dict[str, Array] = {}
+        self.watch: Watch | None = None
+        self.row = self.observer.findings.row(self.function, self.operation)
+        self.row.calls += 1
+        self.reason = self.observer.portion.left_out(self.function, self.operation)
+        if self.reason:
+            return
+        began = time.monotonic()
+        try:
+            if self.operation.draws:
+                raise NotJudged("its random numbers are the library's own")
+            self.observer.memory.synchronize()
+            self._begin(self.row.calls)
+        except NotJudged as why:
+            self.reason = str(why)
+        self.observer.portion.spend(time.monotonic() - began)
+
+    def _begin(self, number: int) -> None:
+        read, spots = self.observer.memory.read, self.observer.portion.spots
+        if wants_sample(self.operation, spots):
+            watch = Watch(self.operation, self._seen(), read, spots, number)
+            if watch.expected:
+                self.watch = watch
+                return
+        self.before = self._contents()
+
+    def finish(self) -> None:
+        """Judge what the call has written."""
+        began = time.monotonic()
+        try:
+            if self.reason:
+                raise NotJudged(self.reason)
+            self.observer.memory.synchronize()
+            self._judge_sample(self.watch) if self.watch else self._judge_whole()
+        except NotJudged as why:
+            self.observer.findings.left[f"{self.function}: {why}"] += 1
+            self.row.left[str(why)] += 1
+        self.observer.portion.spend(time.monotonic() - began)
+
+    def _judge_sample(self, watch: Watch) -> None:
+        problems = watch.finish()
+        if not watch.said.ratios and not problems:
+            raise NotJudged(next(iter(watch.said.untold), "no element could be judged"))
+        self.row.take(watch.said)
+        self._judged(max([watch.said.worst, *(found.ratio for found in watch.said.wrong)]), "\n".join(problems))
+
+    def _judged(self, worst: float, problem: str) -> None:
+        """Note what was found. problem: what is wrong, empty where nothing is."""
+        self.row.judged += 1
+        self.row.worst = max(self.row.worst, worst)
+        if problem:
+            self.row.wrong += 1
+            text = f"{self.function}: {problem}\n    {replayed(self.operation)}"
+            self.observer.findings.note("wrong", text, f"{self.function} {self.operation}")
+
+    def _judge_whole(self) -> None:
+        after, kept = self._contents(), {}
+        for name in self.operation.raw:
+            if name in self.operation.inputs and name not in self.before:
+                operand = self.operands[name]
+                if operand is None or operand.address not in self.observer.kept:
+                    raise NotJudged(f"{name} was not made by an observed call")
+                kept[name] = self.observer.kept[operand.address]
+        verdict = judge(self.operation, self.before, after, kept)
+        for name, contents in verdict.kept.items():
+            if self.operands[name] is not None:  # a result that the program did not want
+                self.observer.kept[self.operands[name].address] = contents
+        self._judged(verdict.error_ratio, verdict.explanation())
+
+    def _seen(self) -> dict[str, tuple[int, int]]:
+        """The address and the bytes of each operand whose contents are looked at."""
+        found = {}
+        for name, operand in self.operands.items():
+            if operand is None or not self._is_seen(name):
                 continue
-            known = memory.available(operand.address)
-            nbytes = operation.nbytes(name)
-            if known is None and operation.least_bytes(name) < nbytes:
+            known, nbytes = self.observer.memory.available(operand.address), self.operation.nbytes(name)
+            if known is None and self.operation.least_bytes(name) < nbytes:
                 raise NotJudged(f"nobody knows how much memory {name} has")
-            key = operand.address, nbytes if known is None else min(known, nbytes)
+            found[name] = operand.address, nbytes if known is None else min(known, nbytes)
+        return found
+
+    def _contents(self) -> dict[str, Array]:
+        """The bytes of what the operation reads and writes; operands at one address are one array."""
+        by_address: dict[tuple[int, int], Array] = {}
+        found = {}
+        for name, key in self._seen().items():
             if key not in by_address:
-                by_address[key] = memory.read(*key)
+                by_address[key] = self.observer.memory.read(*key)
             found[name] = by_address[key]
         return found
 
-    def _is_seen(self, operation: Operation, name: str, c: tuple[Any, ...]) -> bool:
+    def _is_seen(self, name: str) -> bool:
         """Whether an operand's contents are looked at: no workspace, no memory whose form is the library's affair."""
+        operation = self.operation
         if name not in (*operation.inputs, *operation.outputs):
             return False
         if name not in operation.raw or isinstance(getattr(operation, operation.raw[name]), TensorSpec):
             return True
-        sizes = (i for i, p in enumerate(self.parameters) if p.name.lower() == f"{name}SizeInBytes".lower())
-        return any(int(c[i]) == operation.nbytes(name) for i in sizes) or name == "indices"
-
-    def _judge(
-        self, asked: tuple[Operation, dict[str, Any]], before: dict[str, Array], reason: str, c: tuple[Any, ...]
-    ) -> None:
-        operation, operands = asked
-        observer, findings = self.observer, self.observer.findings
-        row = findings.row(self.function.name, operation)
-        row.calls += 1
-        try:
-            if reason:
-                raise NotJudged(reason)
-            if operation.draws:
-                raise NotJudged("its random numbers are the library's own")
-            observer.memory.synchronize()
-            after = self._contents(operation, operands, c)
-            kept = {}
-            for name in operation.raw:
-                if name in operation.inputs and name not in before:
-                    if operands[name] is None or operands[name].address not in observer.kept:
-                        raise NotJudged(f"{name} was not made by an observed call")
-                    kept[name] = observer.kept[operands[name].address]
-            verdict = judge(operation, before, after, kept)
-        except NotJudged as why:
-            findings.left[f"{self.function.name}: {why}"] += 1
-            row.left[str(why)] += 1
-            return
-        row.judged += 1
-        row.worst = max(row.worst, verdict.error_ratio)
-        for name, contents in verdict.kept.items():
-            if operands[name] is not None:  # a result that the program did not want
-                observer.kept[operands[name].address] = contents
-        if not verdict.agrees:
-            row.wrong += 1
-            text = f"{self.function.name}: {verdict.explanation()}\n    {operation}"
-            findings.note("wrong", text, same=f"{self.function.name} {operation}")
+        sizes = (i for i, p in enumerate(self.call.parameters) if p.name.lower() == f"{name}SizeInBytes".lower())
+        return any(int(self.c[i]) == operation.nbytes(name) for i in sizes) or name == "indices"
 
 
 def comparable(parameter: Parameter) -> bool:

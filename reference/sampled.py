@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +33,7 @@ from .judge import Disagreement, bounds, interval
 from .spots import sample
 from .view import wide_type
 
+READS = 2**21  # elements that one call's sample is made of: half a second
 SUMS = (
     ConvolutionForward,
     ConvolutionBiasActivationForward,
@@ -39,12 +41,19 @@ SUMS = (
     ConvolutionBackwardFilter,
 )
 
+# What transforms planes: by FFT, by Winograd's minimal filtering.
+TRANSFORMS: dict[Any, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
+    ConvolutionBackwardData: (backward_data.FFT, backward_data.WINOGRAD),
+    ConvolutionBackwardFilter: (backward_filter.FFT, (backward_filter.WINOGRAD,)),
+    (ConvolutionForward, ConvolutionBiasActivationForward): (forward.FFT, forward.WINOGRAD),
+}
+
 
 class Expected(NamedTuple):
     """What an element has to be: its blended value, and how far a correct implementation may be from it."""
 
     output: str
-    index: Index
+    place: Index
     value: float
     bound: float
 
@@ -74,10 +83,17 @@ class Sample:
 
 
 def expected(operation: Operation, memory: Memory, indices: dict[str, list[Index]], said: Sample) -> list[Expected]:
-    """What formulas say of these elements; ``said`` counts those of which they say nothing. Errors: none."""
+    """What formulas say of these elements, in turn of each output, until ``READS`` elements were read for them and each output had one.
+
+    ``said`` counts the elements of which they say nothing.
+    """
     read, found = Elements(operation, memory, formulas.MOST_READS * 64), []
-    for output, places in indices.items():
-        for index in places:
+    rounds = zip_longest(*([(output, index) for index in places] for output, places in indices.items()))
+    for number, turn in enumerate(rounds):
+        for output, index in filter(None, turn):
+            if number and read.all_reads > READS:
+                said.untold["the sample has read enough"] += 1
+                continue
             try:
                 found.append(_expected(operation, output, index, read))
             except (Untold, ArithmeticError, ValueError) as why:
@@ -130,12 +146,13 @@ def _rounding(o: Any, index: Index, found: Found, read: Elements) -> tuple[float
         roundings = forward.roundings(o)
     else:
         roundings = (backward_data if isinstance(o, ConvolutionBackwardData) else backward_filter).roundings(o)
-    return float(forward.in_range(np.float64(size), compute)), roundings
+    return float(forward.in_range(np.asarray(size), compute)), roundings
 
 
 def _transformed(o: Any, index: Index, read: Elements) -> float | None:
     """The sum of absolute terms of an algorithm that transforms planes, from their norms or largest elements; None of others."""
-    by_norm, by_largest = (getattr(o.algo, "name", "").find(word) >= 0 for word in ("FFT", "WINOGRAD"))
+    transforms = next(found for kind, found in TRANSFORMS.items() if isinstance(o, kind))
+    by_norm, by_largest = (o.algo in algorithms for algorithms in transforms)
     if not by_norm and not by_largest:
         return None
     rank, groups = o.convolution.rank, o.convolution.group_count
@@ -160,19 +177,34 @@ def _transformed(o: Any, index: Index, read: Elements) -> float | None:
             first = channel // filters * depth
             planes = [(("x", n, first + c), ("w", channel, c)) for c in range(depth)]
     kinds = ("norm", "norm") if by_norm else ("largest", other)
-    return growth * math.fsum(_plane(read, *a)[kinds[0]] * _plane(read, *b)[kinds[1]] for a, b in planes)
+    near = _nearby(o, index, read.operation.tensor(planes[0][0][0]).dims) if by_largest else None
+    return growth * math.fsum(_plane(read, *a, near)[kinds[0]] * _plane(read, *b)[kinds[1]] for a, b in planes)
 
 
-def _plane(read: Elements, operand: str, first: int, second: int) -> dict[str, float]:
-    """The norm, the largest element and the sum of the absolute values of a plane."""
-    key = ("plane", operand, first, second)
+def _nearby(o: Any, index: Index, dims: Index) -> tuple[range, ...] | None:
+    """What the tiles of a Winograd transform hold that an element may lie in; None where it is of a filter, which all tiles enter."""
+    if isinstance(o, ConvolutionBackwardFilter):
+        return None
+    around, found = forward.WINOGRAD_OUTPUTS - 1, []
+    for d, (i, extent) in enumerate(zip(index[2:], dims[2:], strict=True)):
+        taps, padding = o.w.dims[2 + d], o.convolution.padding[d]
+        first = (i + padding - taps + 1 if isinstance(o, ConvolutionBackwardData) else i - padding) - around
+        found.append(range(max(0, first), max(0, min(extent, first + taps + 2 * around))))
+    return tuple(found)
+
+
+def _plane(
+    read: Elements, operand: str, first: int, second: int, near: tuple[range, ...] | None = None
+) -> dict[str, float]:
+    """The norm, the largest element and the sum of the absolute values of a plane, or of what is near in it."""
+    key = ("plane", operand, first, second, near)
     if key not in read.remembered:
-        dims = read.operation.tensor(operand).dims
-        values = read.box(operand, [range(first, first + 1), range(second, second + 1), *map(range, dims[2:])])
+        places = near or tuple(map(range, read.operation.tensor(operand).dims[2:]))
+        values = read.box(operand, [range(first, first + 1), range(second, second + 1), *places])
         sizes = [abs(value) for value in values]
         read.remembered[key] = {
             "norm": math.sqrt(math.fsum(size * size for size in sizes)),
-            "largest": max(sizes),
+            "largest": max(sizes, default=0.0),
             "sum": math.fsum(sizes),
         }
     found: dict[str, float] = read.remembered[key]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -229,3 +230,76 @@ def test_memory_of_a_device(library, tmp_path):
     assert ran.returncode == 0, (ran.returncode, ran.stdout, ran.stderr)
     assert "2 judged, 2 wrong, 0 other statuses" in ran.stderr, ran.stderr
     assert "cudnnCTCLoss_v8: 1 of 26 elements are wrong, the worst: costs[1]" in ran.stderr
+
+
+TRAINING_STEP = """
+#include <cudnn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#define CHECK(call) do { int s = (call); if (s) { printf("%s: %d\\n", #call, s); return 1; } } while (0)
+enum { N = 8, C = 16, S = 32, COUNT = N * C * S * S };
+static float *filled(int n) { float *p = malloc(n * 4); for (int i = 0; i < n; i++) p[i] = rand() / (float)RAND_MAX - 0.5f; return p; }
+int main(void) {
+  cudnnHandle_t handle; cudnnTensorDescriptor_t x, p, b; cudnnFilterDescriptor_t f; cudnnConvolutionDescriptor_t d;
+  cudnnPoolingDescriptor_t q; cudnnActivationDescriptor_t relu; float one = 1, zero = 0;
+  float *X = filled(COUNT), *Y = filled(COUNT), *Z = filled(COUNT), *W = filled(C * C * 9), *P = filled(COUNT / 4), *G = filled(COUNT / 4);
+  float *scale = filled(C), *bias = filled(C), *mean = filled(C), *inverse = filled(C), *running = filled(C), *variance = filled(C);
+  for (int i = 0; i < C; i++) variance[i] = 1;
+  CHECK(cudnnCreate(&handle)); CHECK(cudnnCreateTensorDescriptor(&x)); CHECK(cudnnCreateTensorDescriptor(&p)); CHECK(cudnnCreateTensorDescriptor(&b));
+  CHECK(cudnnSetTensor4dDescriptor(x, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, N, C, S, S));
+  CHECK(cudnnSetTensor4dDescriptor(p, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, N, C, S / 2, S / 2));
+  CHECK(cudnnSetTensor4dDescriptor(b, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, C, 1, 1));
+  CHECK(cudnnCreateFilterDescriptor(&f)); CHECK(cudnnSetFilter4dDescriptor(f, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, C, C, 3, 3));
+  CHECK(cudnnCreateConvolutionDescriptor(&d));
+  CHECK(cudnnSetConvolution2dDescriptor(d, 1, 1, 1, 1, 1, 1, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
+  CHECK(cudnnCreatePoolingDescriptor(&q));
+  CHECK(cudnnSetPooling2dDescriptor(q, CUDNN_POOLING_MAX, CUDNN_PROPAGATE_NAN, 2, 2, 0, 0, 2, 2));
+  CHECK(cudnnCreateActivationDescriptor(&relu)); CHECK(cudnnSetActivationDescriptor(relu, CUDNN_ACTIVATION_RELU, CUDNN_PROPAGATE_NAN, 0));
+  for (int step = 0; step < 3; step++) {
+    CHECK(cudnnConvolutionForward(handle, &one, x, X, f, W, d, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, NULL, 0, &zero, x, Y));
+    CHECK(cudnnBatchNormalizationForwardTraining(handle, CUDNN_BATCHNORM_SPATIAL, &one, &zero, x, Y, x, Z, b, scale, bias, 0.1, running, variance,
+                                                 1e-5, mean, inverse));
+    CHECK(cudnnActivationForward(handle, relu, &one, x, Z, &zero, x, Z));
+    CHECK(cudnnPoolingForward(handle, q, &one, x, Z, &zero, p, P));
+    CHECK(cudnnPoolingBackward(handle, q, &one, p, P, p, G, x, Z, &zero, x, Y));
+    CHECK(cudnnBatchNormalizationBackward(handle, CUDNN_BATCHNORM_SPATIAL, &one, &zero, &one, &zero, x, X, x, Y, x, Z, b, scale, running, bias,
+                                          1e-5, mean, inverse));
+    CHECK(cudnnConvolutionBackwardBias(handle, &one, x, Y, &zero, b, bias));
+    CHECK(cudnnConvolutionBackwardData(handle, &one, f, W, x, Y, d, CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, NULL, 0, &zero, x, Z));
+    CHECK(cudnnConvolutionBackwardFilter(handle, &one, x, X, x, Y, d, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, NULL, 0, &zero, f, W));
+  }
+  return 0;
+}
+"""
+# One tile of one image: 8 of 16 channels, 16 x 16 positions, of 131072 elements 2048.
+TILE = (
+    "if (!result) for (int k = 0; k < 8; k++) for (int h = 0; h < 16; h++) for (int w = 0; w < 16; w++)"
+    " ((float *)a12)[(3 * 16 + k) * 1024 + (h + 16) * 32 + w] *= 1.01f;"
+)
+
+
+def test_samples_of_a_training_step(library, tmp_path):
+    """Every call is judged by a sample; a tile that is wrong is found."""
+    program = compiled(library, tmp_path, TRAINING_STEP)
+    plain = broken_copy(library, tmp_path, {})
+    ran = run(
+        program,
+        DUALDNN_BACKEND=f"observe:{plain}",
+        DUALDNN_OBSERVE_OUT=str(tmp_path / "right"),
+        DUALDNN_OBSERVE_SPOTS="60",
+    )
+    assert ran.returncode == 0, (ran.returncode, ran.stdout, ran.stderr)
+    assert "27 judged, 0 wrong" in ran.stderr and "not judged" not in ran.stderr, ran.stderr
+    assert ran.stderr.count("  sampled: ") == 9
+    (tmp_path / "tile").mkdir()
+    broken = broken_copy(library, tmp_path / "tile", {"cudnnConvolutionForward": TILE})
+    ran = run(
+        program,
+        DUALDNN_BACKEND=f"observe:{broken}",
+        DUALDNN_OBSERVE_OUT=str(tmp_path / "wrong"),
+        DUALDNN_OBSERVE_EVERY="1",
+    )
+    assert "wrong: cudnnConvolutionForward:" in ran.stderr and 'dualdnn replay "ConvolutionForward(' in ran.stderr, (
+        ran.stderr
+    )
+    assert json.loads((tmp_path / "wrong" / "observed.json").read_text())["wrong"]

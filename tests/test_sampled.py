@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from dualdnn.api.operations import parse
+from dualdnn.api.operations.records import _ENUMERATORS
 from dualdnn.conformance.cases.every_operation import SAMPLES
 from dualdnn.conformance.trial import prepare
 from dualdnn.reference import evaluate, formulas, run, sampled
@@ -57,10 +59,10 @@ def test_right_results_pass_and_others_do_not(name):
         if not exact.raw
     }
     for expected in wanted:
-        ours, theirs = expected.bound, judged[expected.output][expected.index]
+        ours, theirs = expected.bound, judged[expected.output][expected.place]
         assert np.isinf(theirs) or theirs / FACTOR <= ours <= theirs * FACTOR, expected
     beyond = sampled.Sample()
-    shifted = {(e.output, e.index): e.value + 3 * e.bound + 2**-6 * abs(e.value) + 1 for e in wanted}
+    shifted = {(e.output, e.place): e.value + 3 * e.bound + 2**-6 * abs(e.value) + 1 for e in wanted}
     sampled.compare(operation, wanted, lambda output, index: shifted[output, index], beyond)
     assert len(beyond.wrong) == sum(np.isfinite([e.bound + e.value for e in wanted]))
 
@@ -95,3 +97,47 @@ def test_pages_are_read_as_memory_is(name):
     places = sampled.places_of(operation, 20, 2)
     expected = (sampled.expected(operation, source, places, sampled.Sample()) for source in (memory, pages))
     assert len({str(found) for found in expected}) == 1
+
+
+def test_a_sample_that_reads_much_is_cut_short(monkeypatch):
+    monkeypatch.setattr(sampled, "READS", 100)
+    operation = SAMPLES["BatchNormalizationForwardTraining"]
+    said = sampled.Sample()
+    found = sampled.expected(operation, prepare(operation, "normal", 1), sampled.places_of(operation, 40, 1), said)
+    assert {expected.output for expected in found} == set(operation.outputs)
+    assert said.untold["the sample has read enough"] > 0
+
+
+@pytest.mark.parametrize("algo", ["WINOGRAD", "WINOGRAD_NONFUSED", "FFT", "FFT_TILING"])
+@pytest.mark.parametrize("kind", ["ConvolutionForward", "ConvolutionBackwardData", "ConvolutionBackwardFilter"])
+def test_bounds_of_transforms_are_no_smaller_than_the_judge_s(kind, algo):
+    """Nor vacuous beside them."""
+    prefix = {
+        "ConvolutionForward": "FWD",
+        "ConvolutionBackwardData": "BWD_DATA",
+        "ConvolutionBackwardFilter": "BWD_FILTER",
+    }[kind]
+    name = f"CUDNN_CONVOLUTION_{prefix}_ALGO_{algo}"
+    if name not in _ENUMERATORS:
+        pytest.skip(f"{name} does not exist")
+    tensor = "TensorSpec(data_type=CUDNN_DATA_FLOAT, dims=(2, 4, 18, 17), strides=(1224, 306, 17, 1))"
+    filters = "FilterSpec(data_type=CUDNN_DATA_FLOAT, format=CUDNN_TENSOR_NCHW, dims=(4, 4, 3, 3))"
+    names = {
+        "ConvolutionForward": "xwy",
+        "ConvolutionBackwardData": ("w", "dy", "dx"),
+        "ConvolutionBackwardFilter": ("x", "dy", "dw"),
+    }[kind]
+    operands = ", ".join(f"{n}={filters if n.endswith('w') else tensor}" for n in names)
+    operation = parse(
+        f"{kind}(convolution=ConvolutionSpec(mode=CUDNN_CROSS_CORRELATION, compute_type=CUDNN_DATA_FLOAT, padding=(1, 1), stride=(1, 1),"
+        f" dilation=(1, 1), group_count=1, math_type=CUDNN_FMA_MATH, reorder_type=CUDNN_DEFAULT_REORDER), algo={name},"
+        f" workspace_bytes=0, alpha=1.0, beta=0.0, {operands})"
+    )
+    memory = prepare(operation, "normal", 1)
+    (output,) = operation.outputs
+    _, judged = bounds(operation, output, evaluate(operation, memory)[output], memory)
+    found = sampled.expected(operation, memory, sampled.places_of(operation, 40, 1), sampled.Sample())
+    assert len(found) > 20
+    for expected in found:
+        theirs = judged[expected.place]
+        assert 0.999 * theirs <= expected.bound <= 1.001 * theirs, expected

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
+import math
 import re
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from dualdnn.reference.sampled import Sample
+
+from ..differences import DIFFERENCES
 
 SHOWN = 20  # lines of each kind in the summary
 ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
@@ -15,23 +21,45 @@ ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 
 @dataclass
 class Seen:
-    """The calls of one function with one configuration. worst: error in units of the bound, of all that was judged."""
+    """The calls of one function with one configuration. worst: error in units of the bound, of all that was judged.
+
+    elements: of samples; squares, sums: of their errors, with their signs, in units of their bounds.
+    """
 
     calls: int = 0
     judged: int = 0
     wrong: int = 0
     worst: float = 0.0
+    elements: int = 0
+    squares: float = 0.0
+    sums: float = 0.0
     left: Counter[str] = field(default_factory=Counter)
+
+    def take(self, sample: Sample) -> None:
+        """Count the elements of a judged sample."""
+        self.elements += len(sample.ratios)
+        self.squares += math.fsum(ratio * ratio for ratio in sample.ratios)
+        self.sums += math.fsum(sample.ratios)
+
+    @property
+    def rms(self) -> float:
+        """The root mean square of the errors of samples, in units of their bounds."""
+        return math.sqrt(self.squares / max(1, self.elements))
+
+    @property
+    def bias(self) -> float:
+        """The mean of the errors of samples, in units of their bounds."""
+        return self.sums / max(1, self.elements)
 
 
 class Findings:
     """What was seen of a run. calls: by function; rows: by function and operation; others: of a kind, by what makes
-    two of them the same, the first text and how often it came."""
+    two of them the same, the first text and how often it came; a difference is a status that docs/errata.md declares of NVIDIA's library."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.calls = path, Counter[str]()
         self.rows: dict[tuple[str, str], Seen] = {}
-        self.others: dict[str, dict[str, tuple[str, int]]] = {"wrong": {}, "status": {}, "result": {}}
+        self.others: dict[str, dict[str, tuple[str, int]]] = {"wrong": {}, "status": {}, "result": {}, "difference": {}}
         self.left = Counter[str]()
 
     def row(self, function: str, operation: Any) -> Seen:
@@ -59,6 +87,16 @@ class Findings:
             often = sorted(noted.values(), key=lambda entry: -entry[1])
             lines += [f"  {kind}: {text}{_times(count)}" for text, count in often[:SHOWN]]
             lines += [f"  {kind}: and {len(often) - SHOWN} more"] if len(often) > SHOWN else []
+        sampled = sorted(
+            ((function, operation, row) for (function, operation), row in self.rows.items() if row.elements),
+            key=lambda entry: -entry[2].worst,
+        )
+        for function, operation, row in sampled[:SHOWN]:
+            lines.append(
+                f"  sampled: {function}: {row.judged} of {row.calls} calls, {row.elements} elements, worst error {row.worst:.3g} of its"
+                f" bound, rms {row.rms:.3g}, bias {row.bias:.2g}\n    {replayed(operation)}"
+            )
+        lines += [f"  sampled: and {len(sampled) - SHOWN} more"] if len(sampled) > SHOWN else []
         lines += [f"  not judged: {reason} ({count} calls)" for reason, count in self.left.most_common(SHOWN)]
         return "\n".join(lines)
 
@@ -68,7 +106,8 @@ class Findings:
         (folder / "summary.txt").write_text(self.text() + "\n", encoding="utf-8")
         rows = [
             {"function": function, "operation": operation, "calls": row.calls, "judged": row.judged, "wrong": row.wrong,
-             "worst_error_in_bounds": row.worst, "not_judged": dict(row.left)}
+             "worst_error_in_bounds": row.worst, "sampled_elements": row.elements, "rms_error_in_bounds": row.rms,
+             "bias_in_bounds": row.bias, "not_judged": dict(row.left)}
             for (function, operation), row in self.rows.items()
         ]  # fmt: skip
         found = {
@@ -83,6 +122,26 @@ class Findings:
             "configurations": rows,
         }
         (folder / "observed.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def replayed(operation: object) -> str:
+    """The command that makes such a call again, with seeded data."""
+    return f'dualdnn replay "{operation}"'
+
+
+def erratum(function: str, ours: str, theirs: str, clause: str) -> str:
+    """The erratum of a declared difference that explains a status, in brackets; empty where there is none.
+
+    Differences that hold under conditions on the call's values explain nothing here.
+    """
+    for difference in DIFFERENCES:
+        for found in difference.recorded:
+            named = any(pattern != "*" and fnmatch.fnmatchcase(clause, pattern) for pattern in found.clauses)
+            statuses = fnmatch.fnmatchcase(ours, found.ours) and fnmatch.fnmatchcase(theirs, found.theirs)
+            unconditional = found.kind == "status" and found.when is None and found.expects is None
+            if unconditional and found.may_concern(function) and statuses and named:
+                return f" [docs/errata.md, {difference.id}]"
+    return ""
 
 
 def _times(count: int) -> str:

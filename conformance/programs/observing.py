@@ -16,7 +16,7 @@ from dualdnn.api.abi.faces import face
 
 from ..subjects import find_vendor_library
 from . import children, libraries
-from .portion import BUDGET, EVERY
+from .portion import BUDGET, EVERY, MOST_SPOTS, SPOTS
 from .running import command_of
 
 # Where an interpreter has NVIDIA's wheel.
@@ -33,6 +33,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=1.0,
         metavar="PART",
         help="judge as many calls as this part of the time allows: 20%%",
+    )
+    parser.add_argument(
+        "--spots",
+        type=int,
+        default=MOST_SPOTS,
+        metavar="N",
+        help="elements of each output of a large call that are judged; 0: all of them (default: %(default)s)",
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="where summary.txt and observed.json go")
     parser.add_argument(
@@ -60,6 +67,7 @@ def run(chosen: argparse.Namespace) -> int:
             "DUALDNN_OBSERVE_OUT": str(out.resolve()),
             EVERY: str(chosen.every),
             BUDGET: str(chosen.budget),
+            SPOTS: str(chosen.spots),
         }
         print(
             f"dualdnn observe: {observed} serves {shlex.join(command)}, its calls are judged",

@@ -6,21 +6,26 @@ import os
 import time
 from collections import Counter
 
-EVERY, BUDGET = "DUALDNN_OBSERVE_EVERY", "DUALDNN_OBSERVE_BUDGET"
+EVERY, BUDGET, SPOTS = "DUALDNN_OBSERVE_EVERY", "DUALDNN_OBSERVE_BUDGET", "DUALDNN_OBSERVE_SPOTS"
+MOST_SPOTS = 200
 
 
 class Portion:
-    """Chooses calls. every: of each configuration the first call of so many. budget: judging takes at most this part of the time."""
+    """Chooses calls. every: of each configuration the first call of so many. budget: judging takes at most this part of the time;
+    a configuration of which a larger share was judged than of all lets others go first. spots: elements of each output of a large call
+    that are judged, 0 for all."""
 
-    def __init__(self, every: int = 1, budget: float = 1.0) -> None:
-        self.every, self.budget = every, budget
+    def __init__(self, every: int = 1, budget: float = 1.0, spots: int = MOST_SPOTS) -> None:
+        self.every, self.budget, self.spots = every, budget, spots
         self.seen: Counter[tuple[str, str]] = Counter()
+        self.chosen: Counter[tuple[str, str]] = Counter()
         self.spent, self.began = 0.0, time.monotonic()
 
     @classmethod
     def of_environment(cls) -> Portion:
         """The portion that ``dualdnn observe`` has asked for."""
-        return cls(int(os.environ.get(EVERY) or 1), float(os.environ.get(BUDGET) or 1))
+        every, spots = int(os.environ.get(EVERY) or 1), int(os.environ.get(SPOTS) or MOST_SPOTS)
+        return cls(every, float(os.environ.get(BUDGET) or 1), spots)
 
     def left_out(self, function: str, operation: object) -> str:
         """Why a call is not judged; empty where it is."""
@@ -28,8 +33,12 @@ class Portion:
         self.seen[key] += 1
         if (self.seen[key] - 1) % self.every:
             return f"one call of {self.every} is judged"
-        if self.budget < 1 and self.spent > self.budget * (time.monotonic() - self.began):
-            return f"judging takes {self.budget:.0%} of the time"
+        if self.budget < 1:
+            if self.spent > self.budget * (time.monotonic() - self.began):
+                return f"judging takes {self.budget:.0%} of the time"
+            if self.chosen[key] and self.chosen[key] * self.seen.total() > self.seen[key] * self.chosen.total():
+                return "others were judged less often"
+        self.chosen[key] += 1
         return ""
 
     def spend(self, seconds: float) -> None:

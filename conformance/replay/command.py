@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from dualdnn.api.crosscheck import loaded
+from dualdnn.api.operations import Operation, parse
 
 from ..calls import Caller
 from ..differences import explanation_of
@@ -21,15 +24,16 @@ from .api_logs import is_log, judge_log, lines_of, opened_log
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", type=Path,
-        help="a saved call; with --record a recording, or the name of a packaged one; an API log of cuDNN 7, 8 or 9 or of this project",
+        help="a saved call; with --record a recording, or the name of a packaged one; an API log of cuDNN 7, 8 or 9 or of this project;"
+        " an operation as observing prints it, with seeded data",
     )  # fmt: skip
     parser.add_argument(
         "--inputs",
         default="normal",
         choices=KINDS,
-        help="of an API log: kind of input values (default: %(default)s)",
+        help="of an API log or an operation: kind of input values (default: %(default)s)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of an API log: seed of the input values")
+    parser.add_argument("--seed", type=int, default=0, help="of an API log or an operation: seed of the input values")
     parser.add_argument("--record", metavar="ID", help="which record of the recording")
     parser.add_argument("--subject", action="append", default=[], metavar="NAME")
 
@@ -38,17 +42,26 @@ def run(chosen: argparse.Namespace) -> int:
     """A saved or recorded call, or the calls of a log, on every subject."""
     if chosen.record:
         return _recorded_call(chosen)
+    text = str(chosen.file)
+    if text.endswith(")"):
+        return _attempts(chosen, parse(text), None, {})
     if is_log(chosen.file):
         with opened_log(chosen.file) as file:
             lines = lines_of(file)
             return 1 if judge_log(lines, chosen.subject or ["reference"], chosen.inputs, chosen.seed) else 0
-    operation, memory, aliases = loaded(chosen.file)
+    return _attempts(chosen, *loaded(chosen.file))
+
+
+def _attempts(
+    chosen: argparse.Namespace, operation: Operation, memory: Mapping[str, Any] | None, aliases: Mapping[str, str]
+) -> int:
+    """One operation on every subject; memory: the bytes of its operands, seeded ones where it is None."""
     print(operation)
     failures = 0
     for name in chosen.subject or ["reference", "accelerated"]:
         subject = open_subject(name)
         caller = Caller(subject.cudnn, subject.new_handle(), any_engine=not subject.cites_clauses)
-        result = attempt(caller, operation, before=memory, aliases=aliases)
+        result = attempt(caller, operation, chosen.inputs, chosen.seed, aliases, memory)
         failures += not result.passed
         outcome = "passed" if result.passed else f"failed\n{result.explanation()}"
         print(f"{subject.name}: {outcome} (error/bound {result.verdict.error_ratio:.3g})")

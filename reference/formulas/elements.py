@@ -66,10 +66,13 @@ Memory = Mapping[str, Bytes | Pages]
 
 
 class Elements:
-    """The operands of one call as they were before it. ``most`` bounds how many elements one output element may read."""
+    """The operands of one call as they were before it. ``most`` bounds how many elements one output element may read.
+
+    reads: of the element that is evaluated. all_reads: of all elements so far.
+    """
 
     def __init__(self, operation: Operation, memory: Memory, most: int) -> None:
-        self.operation, self.memory, self.most, self.reads = operation, memory, most, 0
+        self.operation, self.memory, self.most, self.reads, self.all_reads = operation, memory, most, 0, 0
         self.remembered: dict[Any, Any] = {}  # what several elements of an output share
         self._flat: dict[str, Any] = {}
 
@@ -135,6 +138,7 @@ class Elements:
 
     def _count(self, number: int) -> None:
         self.reads += number
+        self.all_reads += number
         if self.reads > self.most:
             raise Untold(f"it reads more than {self.most} elements")
 
