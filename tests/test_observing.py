@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import numpy as np
 import pytest
 from dualdnn.api.operations import parse
+from dualdnn.conformance.command_line import main
 from dualdnn.conformance.programs import findings, portion
 from dualdnn.conformance.programs.findings import Findings, erratum
 from dualdnn.conformance.programs.portion import Portion
@@ -127,3 +129,11 @@ def test_a_declared_difference_of_a_status_has_its_erratum():
     given = (pattern.functions[0], pattern.ours, pattern.theirs, pattern.clauses[0])
     assert erratum(*given).startswith(" [docs/errata.md, ")
     assert erratum(*given[:3], "cudnnNothing/c99") == ""
+
+
+def test_the_line_of_a_finding_makes_the_call_again(capsys):
+    line = findings.replayed(
+        ACTIVATION.format("TANH").replace(str(DIMS), "(1, 2, 4, 3)").replace(str(STRIDES), "(24, 12, 3, 1)")
+    )
+    assert main([*shlex.split(line)[1:], "--subject", "reference"]) == 0
+    assert "reference: passed" in capsys.readouterr().out
