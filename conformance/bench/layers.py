@@ -43,7 +43,8 @@ class Layer:
     @classmethod
     def of(cls, entry: dict[str, Any]) -> Layer:
         """Read a layer from JSON, whose lists are dims."""
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()})
+        facts: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in entry.items()}
+        return cls(**facts)
 
     def entry(self) -> dict[str, Any]:
         """Return what ``of`` reads: the fields that differ from their defaults."""
@@ -116,8 +117,8 @@ def calls(layer: Layer, kind: str, layout: str) -> Iterator[tuple[str, Operation
             yield f"{layer.kind} {name}", operation
     elif layer.kind == "attention":
         queries, keys, batch, heads, size = layer.sequence
-        spec = attention_rows.spec(data_type, heads, size, heads * size, (queries, keys), batch, heads > 1)
-        training = attention_rows.forward(spec, (queries, keys), batch, False, True)
+        attn = attention_rows.spec(data_type, heads, size, heads * size, (queries, keys), batch, heads > 1)
+        training = attention_rows.forward(attn, (queries, keys), batch, False, True)
         yield "attention forward", training
         for name, operation in attention_rows.gradients(training):
             yield f"attention gradient of {name}", operation

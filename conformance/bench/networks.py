@@ -87,7 +87,7 @@ def steps(results: Iterable[Mapping[str, Any]]) -> list[Step]:
     timed = {result["name"]: result for result in results}
     found = []
     for network in networks():
-        ours = rival = missing = 0
+        ours, rival, missing = 0.0, 0.0, 0
         lost: Counter[str] = Counter()
         for count, row in network.rows():
             result = timed.get(row.name)
