@@ -49,7 +49,7 @@ class Border:
             print(text, file=sys.stderr, flush=True)
         return self.face.status(status)
 
-    def library_property(self, kind: int) -> int:
+    def library_property(self, kind: Any) -> int:
         """cudnnGetProperty, of the face: a part of the version."""
         cudnn.cudnnGetProperty(kind)
         return self.face.version[kind]
