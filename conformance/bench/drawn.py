@@ -17,6 +17,7 @@ MAX_FLOPS = 4 * 10**12  # of a row, some 10 ms on tensor cores
 CONVOLUTIONS = 0.5  # share of the drawn layers
 KINDS = ("half", "half", "bfloat16", "TF32", "float")  # half is drawn twice as often
 MEMORY_KINDS = ("half", "bfloat16", "float")
+NO_BFLOAT16 = ("batch normalization", *POOLINGS)  # the document lists no BFLOAT16 for these
 OTHER_KINDS = (
     *POOLINGS,
     *ACTIVATIONS,
@@ -130,7 +131,7 @@ def drawn(count: int, seed: int) -> Iterator[tuple[Layer, str, str]]:
         of_convolution = draws.chance(CONVOLUTIONS)
         layer = convolution(draws) if of_convolution else other(draws)
         kind = draws.one_of(KINDS if of_convolution else MEMORY_KINDS)
-        if layer.sequence:
+        if layer.sequence or layer.kind in NO_BFLOAT16:
             kind = draws.one_of(("half", "float"))
         layout = draws.one_of(tuple(FORMATS))
         if layer.kind == "lrn" and len(layer.x) == 5:

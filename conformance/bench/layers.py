@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from dualdnn.api.enumerations import cudnnConvolutionMode_t, cudnnReorderType_t
+from dualdnn.api.enumerations import (
+    cudnnConvolutionBwdDataAlgo_t,
+    cudnnConvolutionBwdFilterAlgo_t,
+    cudnnConvolutionMode_t,
+    cudnnReorderType_t,
+)
 from dualdnn.api.operations import ConvolutionForward, ConvolutionSpec, FilterSpec, Operation, TensorSpec
 from dualdnn.api.operations.specs import FLOAT
 
@@ -15,6 +20,9 @@ from .convolution_rows import ANY_ALGORITHM, FORMATS, KINDS, data_gradient, filt
 from .row import Row
 from .rows import Dims, Make, activation, batch_backward, batch_training, dropout, lrn, pooling, softmax
 
+# The support tables have no ALGO_1 for filter gradients of volumes, nor for dilated data gradients of volumes (6.2.2, 5.2.8).
+DATA_ALGO_0 = cudnnConvolutionBwdDataAlgo_t.CUDNN_CONVOLUTION_BWD_DATA_ALGO_0
+FILTER_ALGO_0 = cudnnConvolutionBwdFilterAlgo_t.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0
 CELLS = {"lstm": rnn_rows.LSTM, "gru": rnn_rows.GRU}
 POOLINGS = {"max pooling": "MAX", "average pooling": "AVERAGE_COUNT_INCLUDE_PADDING"}
 ACTIVATIONS = {"relu": "RELU", "sigmoid": "SIGMOID", "tanh": "TANH", "elu": "ELU"}
@@ -108,8 +116,10 @@ def calls(layer: Layer, kind: str, layout: str) -> Iterator[tuple[str, Operation
     if layer.kind == "convolution":
         plain = convolution(layer, kind, layout)
         yield "convolution", plain
-        yield "data gradient", data_gradient(plain)
-        yield "filter gradient", filter_gradient(plain)
+        volume, dilated = len(layer.x) == 5, max(layer.dilation) > 1
+        data, filter_ = data_gradient(plain), filter_gradient(plain)
+        yield "data gradient", replace(data, algo=DATA_ALGO_0) if volume and dilated else data
+        yield "filter gradient", replace(filter_, algo=FILTER_ALGO_0) if volume else filter_
     elif layer.kind in CELLS:
         steps, batch, units, layers, directions = layer.sequence
         spec = rnn_rows.network(CELLS[layer.kind], units, layers, directions, data_type)
