@@ -13,7 +13,7 @@ VENDOR := nvidia-cudnn-cu12==8.9.7.29
 UNFORMATTED :=
 KERNELS = $(shell find $(filter-out $(addprefix accelerated/,$(UNFORMATTED) __pycache__),$(wildcard accelerated/*)) tests/accelerated -name '*.cu' -o -name '*.cuh' -o -name '*.h' -o -name '*.cpp')
 
-.PHONY: help conformance abi-conformance clients prove races races-all fuzz test test-all lint stubs kernel-wheels bench clean
+.PHONY: help conformance abi-conformance clients prove races races-all fuzz test test-long lint stubs kernel-wheels bench clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -63,8 +63,8 @@ conformance-report-standard/kernels.json:
 test: $(BIN)/.ready lint ## lint, types, tests of our own machinery; without those that take long
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not long" tests
 
-test-all: $(BIN)/.ready lint ## lint, types, all tests
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests
+test-long: $(BIN)/.ready ## the tests that make test leaves out
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m long tests
 
 lint: $(BIN)/.ready
 	$(BIN)/ruff check .

@@ -104,7 +104,8 @@ def test_a_library_that_cannot_be_asked_is_one_sentence(
     assert not (tmp_path / "out").exists()
 
 
-def test_workers_that_end_before_any_case_stop_the_run(library, tmp_path, capfd):
+def test_workers_that_end_before_any_case_stop_the_run(library, tmp_path, capfd, monkeypatch):
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # where this test runs in a worker itself
     status, cases = run(tmp_path, library("worker", "exit"), "--jobs", "1")
     assert status == 2 and not cases
     assert "3 processes ended before they ran a case: the subject ended the process with exit status 0" in (

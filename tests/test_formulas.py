@@ -40,7 +40,8 @@ def test_formulas_import_nothing_of_the_reference(path):
 
 
 def test_every_operation_has_a_formula_or_a_reason():
-    without = {kind.__name__ for kind in implemented() if kind not in formulas.FORMULAS}
+    ours = [kind for kind in implemented() if kind.__module__.startswith("dualdnn.")]  # tests register operations, too
+    without = {kind.__name__ for kind in ours if kind not in formulas.FORMULAS}
     assert without == set(formulas.MISSING)
 
 
