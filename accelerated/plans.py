@@ -38,7 +38,7 @@ WORKSPACE_ALIGNMENT = 16  # bytes, of what a kernel keeps in the caller's worksp
 
 
 SCRATCH = "scratch"  # the operand of launches that need memory of the library's own
-RECORDS_KEPT = 16  # of a plan, for operands that are aligned in other ways
+RECORDS_KEPT = 16  # records per plan, one for each alignment of the operands
 
 
 class Launch:

@@ -1,4 +1,4 @@
-"""What a plan launches: kernels with packed arguments in which addresses are missing.
+"""Describes what a plan launches: kernels with packed arguments in which addresses are missing.
 
 A plan makes a record when it runs first, and again for operands whose addresses differ in what planners ask of them:
 alignment up to ALIKE bytes, and which begin together. A record runs at any addresses that are alike. It names each
@@ -20,7 +20,7 @@ from .scalars import Note
 
 ALIKE = 256  # bytes, the largest alignment of which planners ask
 SCRATCH, NOTHING = -2, -1  # operands that no caller passes: memory of the library's own, and address 0
-ENCODINGS_KEPT = 16  # of the tensor maps of a step, by address
+ENCODINGS_KEPT = 16  # encoded tensor maps per step, by address
 
 
 class Launched(set[str]):

@@ -328,7 +328,7 @@ def computing(
 
 
 def computing_of(name: str) -> _Computing | None:
-    """What runs a function that ``computing`` has made; None for any other name."""
+    """Return what runs a function that ``computing`` has made; None for any other name."""
     return getattr(FUNCTIONS.get(name), "computing", None)
 
 

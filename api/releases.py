@@ -1,4 +1,4 @@
-"""What releases of NVIDIA's library serve although the document refuses it: data of support/served.json, beside the declared differences.
+"""Serves what releases of NVIDIA's library serve although the document refuses it: data of support/served.json, beside the declared differences.
 
 The document is the default. ``cudnnCreate(as_release="8.9.7")``, or the environment variable DUALDNN_AS, makes the checks let pass what
 that release serves; each difference that a program meets is named once on the standard error.
@@ -64,7 +64,7 @@ class _Acting(threading.local):
     """The release as which the calls of a thread are answered; None is the document."""
 
     release: str | None = None
-    scopes = 0  # that are open: outside of them the environment decides
+    scopes = 0  # open scopes; outside of them the environment decides
 
 
 _acting = _Acting()

@@ -226,7 +226,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 def modules_of_log(path: Path, devices: Sequence[Any]) -> list[Module]:
     """Return the modules that the operations of an API log have on some devices."""
-    from .warm_up import modules_of, operations_of_log, with_room  # which lists modules as this file does
+    from .warm_up import modules_of, operations_of_log, with_room  # it imports this file
 
     operations = operations_of_log(path)
     found = (modules_of([with_room(operation, device) for operation in operations], device) for device in devices)
@@ -235,11 +235,11 @@ def modules_of_log(path: Path, devices: Sequence[Any]) -> list[Module]:
 
 def build_wheel(chosen: argparse.Namespace) -> int:
     """Compile a wheel of kernels for the target that is chosen."""
-    from . import kernel_wheel  # which lists modules as this file does
+    from . import kernel_wheel  # it imports this file
 
     if chosen.arch not in kernel_wheel.TARGETS:
         raise ValueError(f"--arch {chosen.arch}: expected one of {', '.join(kernel_wheel.TARGETS)}")
-    find_nvcc(), host_compiler()  # which listing modules does not need
+    find_nvcc(), host_compiler()  # listing modules does not need them
     gpus = kernel_wheel.TARGETS[chosen.arch][1]
     modules = modules_of_log(chosen.log, gpus) if chosen.log else kernel_wheel.wanted_modules(chosen.arch, chosen.jobs)
     modules = of_sources(modules, chosen.k)

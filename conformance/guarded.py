@@ -14,7 +14,7 @@ from contextlib import suppress
 from .subjects import foreign_path
 from .subjects.probe import LibraryUnusable, describe_subject, ending, same_file
 
-SET_PARENT_DEATH_SIGNAL = 1  # of prctl
+SET_PARENT_DEATH_SIGNAL = 1  # prctl's PR_SET_PDEATHSIG
 
 
 def foreign_subjects(chosen: argparse.Namespace) -> list[str]:

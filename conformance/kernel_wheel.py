@@ -35,7 +35,7 @@ LARGEST_WHEEL = 30_000_000  # bytes
 
 @dataclass(frozen=True)
 class StandIn:
-    """What planning asks of a GPU that is not there."""
+    """Answer what planning asks of a GPU that is not there."""
 
     architecture: str
     multiprocessors: int
@@ -116,7 +116,7 @@ def compiled(parts: Sequence[Part], target: str, jobs: int | None, progress: Pro
                     progress(running[future].module, done, len(running))
                     yield running[future].key, future.result()
         finally:
-            pool.shutdown(cancel_futures=True)  # of a build that was stopped what has not begun
+            pool.shutdown(cancel_futures=True)  # a build that was stopped begins nothing more
     if errors:
         raise errors[0]
 

@@ -361,7 +361,7 @@ class Observed:
 
 
 class Look:
-    """What is seen of a call that computes: its memory before it, and what it has written.
+    """Hold what is seen of a call that computes: its memory before it, and what it has written.
 
     Of a large call whose elements have formulas a sample is judged (observing/watch.py), of others every element.
     """

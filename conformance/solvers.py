@@ -37,7 +37,7 @@ class Used:
     solvers: set[str] = field(default_factory=set)
 
     def lists(self) -> dict[str, list[str]]:
-        """What was used, as values of JSON."""
+        """Return what was used, as values of JSON."""
         return {name: sorted(found) for name, found in vars(self).items()}
 
 

@@ -19,7 +19,7 @@ from dualdnn.api.operations import Operation
 from dualdnn.api.operations.forks import free_in_children
 
 LEAST_TERMS = 2**25  # products, which one thread adds up in about 5 ms
-FAMILIES = ("attention", "convolution", "fused_ops", "graph", "rnn")  # whose references multiply matrices
+FAMILIES = ("attention", "convolution", "fused_ops", "graph", "rnn")  # families whose references multiply matrices
 
 
 @cache

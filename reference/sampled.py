@@ -50,7 +50,7 @@ TRANSFORMS: dict[Any, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
 
 
 class Expected(NamedTuple):
-    """What an element has to be: its blended value, and how far a correct implementation may be from it."""
+    """Hold what an element has to be: its blended value, and how far a correct implementation may be from it."""
 
     output: str
     place: Index
@@ -83,7 +83,7 @@ class Sample:
 
 
 def expected(operation: Operation, memory: Memory, indices: dict[str, list[Index]], said: Sample) -> list[Expected]:
-    """What formulas say of these elements, in turn of each output, until ``READS`` elements were read for them and each output had one.
+    """Return what formulas say of these elements, in turn of each output, until ``READS`` elements were read for them and each output had one.
 
     ``said`` counts the elements of which they say nothing.
     """
@@ -129,7 +129,7 @@ def _place(operation: Operation, output: str, index: Index) -> tuple[slice, ...]
 
 
 def _rounding(o: Any, index: Index, found: Found, read: Elements) -> tuple[float, float]:
-    """What roundings are relative to, and how many there are."""
+    """Return what roundings are relative to, and how many there are."""
     assert found.size is not None
     if not isinstance(o, SUMS):
         return found.size, found.terms
@@ -182,7 +182,7 @@ def _transformed(o: Any, index: Index, read: Elements) -> float | None:
 
 
 def _nearby(o: Any, index: Index, dims: Index) -> tuple[range, ...] | None:
-    """What the tiles of a Winograd transform hold that an element may lie in; None where it is of a filter, which all tiles enter."""
+    """Return what the tiles of a Winograd transform hold that an element may lie in; None where it is of a filter, which all tiles enter."""
     if isinstance(o, ConvolutionBackwardFilter):
         return None
     around, found = forward.WINOGRAD_OUTPUTS - 1, []

@@ -19,7 +19,7 @@ from .formulas import Elements, Index, Untold
 from .judge import Verdict
 from .view import Array, Place
 
-# Of the derived bound, the share by which two evaluations in float64 may differ. What the compute type itself is may differ by as much as
+# This is the share of the derived bound by which two evaluations in float64 may differ. What the compute type itself is may differ by as much as
 # anybody's result, twice.
 SHARE, SHARE_OF_DOUBLE = 2.0**-8, 2.0
 
@@ -35,7 +35,7 @@ def sample(dims: Index, count: int, seed: int) -> list[Index]:
             break
         leading = tuple((start + number) % extent for start, extent in zip(first, dims, strict=False))
         inside = [int(random.integers(extent)) for extent in dims[2:]]
-        for d, extent in enumerate(dims[2:]):  # of every eight, one lies in a corner, one inside, the others on edges
+        for d, extent in enumerate(dims[2:]):  # one of eight is in a corner, one inside, the others on edges
             if number % 8 >> d % 3 & 1:
                 inside[d] = (extent - 1) * int(random.integers(2))
         found[(*leading, *inside)] = None
@@ -89,7 +89,7 @@ class Spots:
 
 
 def second_opinion(operation: Operation, verdict: Verdict, before: Mapping[str, Array]) -> str:
-    """Which side an independent evaluation of the worst element finds outside the bound, or that it cannot tell."""
+    """Return which side an independent evaluation of the worst element finds outside the bound, or that it cannot tell."""
     worst = verdict.worst
     if worst is None:
         return ""

@@ -1,4 +1,4 @@
-"""What NVIDIA's library 8.9.7 logs of every setter (oracles/logged_setters.py), read back; logs as people and collectors pass them on."""
+"""Logs that NVIDIA's library 8.9.7 writes of every setter (oracles/logged_setters.py), read back; logs as people and collectors pass them on."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def test_old_names_link(libraries, library):
 
 
 def ran(libraries, includes, folder, text):
-    """What a program printed that uses CUDA's own headers and links by the names of build tools."""
+    """Return what a program printed that uses CUDA's own headers and links by the names of build tools."""
     source, program = folder / "program.c", folder / "program"
     source.write_text(CHECKS + text)
     command = ["gcc", "-Wall", *includes, str(source), f"-L{libraries}", "-lcudart", "-lcuda", "-o", str(program)]

@@ -204,7 +204,7 @@ VERSION_PROGRAM = "#include <cudnn.h>\nint main(void) { return cudnnGetVersion()
 
 
 def flags_by_names(libraries, folder):
-    """What a Makefile says."""
+    """Link as a Makefile says."""
     return [f"-I{libraries / 'include'}", f"-L{libraries}", "-lcudnn", "-lcudart", "-lcuda", "-lcudnn_ops_infer"]
 
 
@@ -226,7 +226,7 @@ def test_link_names(libraries, tmp_path, flags):
 
 
 def test_cmake(libraries, tmp_path):
-    """What FindCUDNN modules do with the folder as CUDNN_ROOT: headers, versions by regular expressions, libraries."""
+    """Do what FindCUDNN modules do with the folder as CUDNN_ROOT: headers, versions by regular expressions, libraries."""
     if shutil.which("cmake") is None or shutil.which("make") is None:
         pytest.skip("no cmake or make")
     (tmp_path / "program.c").write_text(VERSION_PROGRAM)

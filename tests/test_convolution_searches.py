@@ -1,4 +1,4 @@
-"""What a handle remembers of searches for convolution algorithms."""
+"""A handle remembers searches for convolution algorithms."""
 
 import pytest
 from dualdnn.api import cudnn, handle

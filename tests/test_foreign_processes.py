@@ -17,7 +17,7 @@ DEEDS = {
     "close": "close(1); close(2)",
     "trap": "*(volatile int *)0 = 1",
 }
-WHERE = "cudnnCreateAlgorithmPerformance"  # which the first of these cases calls
+WHERE = "cudnnCreateAlgorithmPerformance"  # the first of these cases calls it
 SET = "cudnnSetTensorNdDescriptor"
 CASES = ("algorithm_descriptors/test_objects_that_were_not_set[1]", "pooling/test_null_descriptors")
 

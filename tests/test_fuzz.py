@@ -52,7 +52,7 @@ def test_a_fault_is_found_once_and_made_simple(wrong_tanh):
     assert {key.operation for key in keys} == {"ActivationForward"} and {key.family for key in keys} == {"activation"}
     for finding in found:
         assert "TANH" in str(finding.entry)
-        assert finding.entry.drawn.operation.x.count <= 64  # of 1,500 that the profile allows
+        assert finding.entry.drawn.operation.x.count <= 64  # the profile allows 1,500
         assert Judge([open_subject("accelerated:emulated")]).examine(finding.entry).key == finding.key
 
 

@@ -83,7 +83,7 @@ def test_what_no_release_serves_stays_refused():
 
 
 def test_no_release_serves_positions_that_32_bits_do_not_count():
-    """Of an algorithm and types that releases serve beyond the tables."""
+    """Releases serve an algorithm and types beyond the tables."""
     plain = convolution((1, 1, 1, 4), (1, 1, 1, 1), algo=PRECOMP, padding=(0, 0))
     wide = replace(plain.convolution, padding=(0, 2**30), stride=(1, 2**30))
     problems = [Problem(c, plain.x, plain.w, plain.y) for c in (plain.convolution, wide)]

@@ -589,7 +589,7 @@ def test_a_report_of_the_second_schema_lists_each_case_and_has_each_line():
 
 
 def test_cases_that_passed_alike_share_an_entry():
-    """Of each subject and set of clauses; what each measured follows the parameters of its test."""
+    """Cases share an entry by subject and clauses; what each measured follows the parameters of its test."""
     results = [
         CaseResult("t[a]", "host", ("f/c01",), "passed", 0.5, 0.25),
         CaseResult("t[b]", "host", ("f/c01",), "passed", 0.25, None),

@@ -66,7 +66,7 @@ def test_merged_shards_are_the_run(tmp_path, capsys):
 
 
 def test_a_stopped_run_goes_on_where_it_was(tmp_path, capsys):
-    """What has a result is not run again; results of another run are refused."""
+    """A case that has a result is not run again; results of another run are refused."""
     out = tmp_path / "report"
     assert main([*RUN, "--out", str(out)]) == 0
     whole = read_json(out / "compliance.json")

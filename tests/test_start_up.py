@@ -1,4 +1,4 @@
-"""What a program pays before its first call: counted in modules, not timed, so that a busy machine changes nothing."""
+"""A program's costs before its first call are counted in modules, not timed, so that a busy machine changes nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dualdnn.api.abi.build import build
 from dualdnn.api.cudnn.homes import HOMES
 
 START = "{}\nimport json, sys\njson.dump(sorted(sys.modules), sys.stdout)"
-MOST_MODULES = 55  # of this project, when a program has set descriptors and computed one activation
+MOST_MODULES = 55  # modules of this project, when a program has set descriptors and computed one activation
 NEEDLESS = ("scipy", "threadpoolctl", "dualdnn.accelerated", "dualdnn.conformance", "dualdnn.api.miopen")
 ACTIVATION = """
 import ctypes

@@ -15,8 +15,8 @@ from .problem import FARTHEST, Rates, all_multiples, channels_last, operand_name
 
 SOURCE = "convolution/grouped.cu"
 THREADS, PIXELS, FILTERS, CHANNELS = 128, 4, 4, 4  # as in the kernel
-MOST_LANES = 32  # of a block
-SHARED_BYTES = 40 * 1024  # of a block, so that several blocks share a multiprocessor
+MOST_LANES = 32  # per block
+SHARED_BYTES = 40 * 1024  # bytes per block, so that several blocks share a multiprocessor
 BANKS = 32
 FEW = 8  # channels, and filters, of a group up to which products of tiles would be mostly zeros
 

@@ -227,9 +227,9 @@ class Device(ABC):
     multiprocessors: int
     shared_bytes_per_block: int
     default_stream: Stream
-    adopts_streams = True  # that somebody else made, by their numbers
-    knows_extents = False  # of the memory behind any address
-    native_context = 0  # of the driver, where C launches kernels; 0: Python alone does
+    adopts_streams = True  # the device takes streams that others made, by their numbers
+    knows_extents = False  # the device cannot say how large the memory behind an address is
+    native_context = 0  # the driver's context in which C launches kernels; 0: Python alone launches
     compiles_in_background = True  # for whoever has another kernel meanwhile
 
     def __init__(self) -> None:

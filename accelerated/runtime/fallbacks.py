@@ -11,7 +11,7 @@ from .cache import readable_folders, writable_folder
 from .errors import DeviceUnavailable
 
 FOLDER = "fallbacks"
-REASON_CHARACTERS = 800  # of a note: compilers write long
+REASON_CHARACTERS = 800  # characters per note, because compilers write long messages
 _LOG = logging.getLogger("dualdnn")
 _noted: dict[tuple[str, str], str] = {}
 

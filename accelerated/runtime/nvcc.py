@@ -19,7 +19,7 @@ template <class Arguments> struct ArgumentBytes<void(Arguments)> {
 """
 
 
-FORMAT = "1"  # of what wrap() puts behind a source; another one finds no module of an installed package
+FORMAT = "1"  # version of what wrap() appends to a source; another version finds no module of an installed package
 
 
 class Nvcc:

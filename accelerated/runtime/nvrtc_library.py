@@ -36,7 +36,7 @@ class Library:
     """NVRTC's shared library."""
 
     def __init__(self, path: Path) -> None:
-        for builtins in sorted(path.parent.glob("libnvrtc-builtins.so.*")):  # which it does not find by itself
+        for builtins in sorted(path.parent.glob("libnvrtc-builtins.so.*")):  # NVRTC does not find them by itself
             ctypes.CDLL(str(builtins), mode=ctypes.RTLD_GLOBAL)
         self.path, self._library = path, ctypes.CDLL(str(path))
         for name, types in _SIGNATURES.items():

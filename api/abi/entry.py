@@ -25,7 +25,7 @@ from .pointers import pointer_backend
 
 
 class Border:
-    """What the exports of one library call. is_replayed: whether the memo may answer in its stead."""
+    """Hold what the exports of one library call. is_replayed: whether the memo may answer in its stead."""
 
     is_replayed = True
 
@@ -60,7 +60,7 @@ class Border:
         self.ffi.def_extern(name=f"py_{function.name}", error=error)(behind)
 
     def first(self, function: Function) -> Callable[..., Any]:
-        """What is behind an export until its first call: a program pays for the functions that it calls."""
+        """Stand behind an export until its first call: a program pays for the functions that it calls."""
 
         def call(*c: Any) -> Any:
             made = self.entry(function)

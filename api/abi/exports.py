@@ -206,7 +206,7 @@ def source(paths: str, home: str, face: Face) -> str:
 
 
 def definitions(face: Face) -> str:
-    """What cffi is told: the structures, the state, the functions of the memo, the Python functions."""
+    """Return what cffi is told: the structures, the state, the functions of the memo, the Python functions."""
     declarations = "\n".join(map(border_declaration, face.functions.values()))
     declarations += f"\nvoid py_dualdnn_finish(void);{memo.CALLED_BY_C}"
     call_back = "int dualdnn_call_back(uintptr_t, int, uintptr_t, debug_t *, const char *);"

@@ -55,7 +55,7 @@ class Face:
 
     @property
     def number(self) -> int:
-        """What cudnnGetVersion answers."""
+        """Return what cudnnGetVersion answers."""
         return self.version[0] * self._thousands + self.version[1] * 100 + self.version[2]
 
     @property

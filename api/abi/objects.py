@@ -32,7 +32,7 @@ STRAY = StrayPointer()
 
 
 class _Serving(threading.local):
-    """What one thread has while it serves a call."""
+    """Hold what one thread needs while it serves a call."""
 
     def __init__(self, ffi: Any) -> None:
         self.seen: dict[int, Any] = {}  # objects by pointer
@@ -50,7 +50,7 @@ class Objects:
     def __init__(self, ffi: Any, lib: Any) -> None:
         self.ffi, self.lib = ffi, lib
         self.kept: dict[int, Any] = {}
-        self.pointers: dict[int, int] = {}  # of what is kept, by id()
+        self.pointers: dict[int, int] = {}  # kept object's id() -> pointer
         self.values: list[Any] = [None]  # by number; None: forgotten
         self.numbers: dict[Any, int] = {}
         self.met: set[int] = set()  # numbers of values that calls have met since values were forgotten last

@@ -1,4 +1,4 @@
-"""Which module of this package has which documented function: it is imported with the first call, or look, at one of them."""
+"""Says which module of this package has which documented function: it is imported with the first call, or look, at one of them."""
 
 # tests/test_start_up.py compares this with what the modules define.
 HOMES: dict[str, tuple[str, ...]] = {

@@ -1,4 +1,4 @@
-"""What a forward call keeps in a workspace for the backward call of pooling and LRN, and the gradients from it (docs/errata.md, M010, M011).
+"""Keeps what a forward call leaves in a workspace for the backward call of pooling and LRN, and the gradients from it (docs/errata.md, M010, M011).
 
 Arrays are on the host: they come and go by cudnnTransformTensor, so that every backend and every stride serves.
 """
@@ -81,7 +81,7 @@ def across_channels(terms: Array, n: int) -> Array:
 
 
 def scales(x: Array, lrn: Any) -> Array:
-    """What LRN divides by, before its power: K + alpha / n * the sum of squares."""
+    """Return what LRN divides by, before its power: K + alpha / n * the sum of squares."""
     squares = across_channels(x.astype(np.float64) ** 2, lrn.lrnN)
     with np.errstate(over="ignore"):
         return (lrn.lrnK + lrn.lrnAlpha / lrn.lrnN * squares).astype(np.float32)

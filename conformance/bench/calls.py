@@ -30,7 +30,7 @@ from ..subjects import open_subject
 from ..subjects.binding.types import LibraryError
 
 ROUNDS, CALLS, WORDS, NUMBERS = 10, 50, 32, 4
-# Of calls that cannot be repeated: they make or end something, or run algorithms by the clock.
+# These calls cannot be repeated: they make or end something, or run algorithms by the clock.
 ONCE = ("cudnnCreate", "cudnnDestroy", "cudnnFind", "cudnnBackend", "cudnnMake", "cudnnNewFused")
 
 
@@ -73,7 +73,7 @@ def words_of(encoded: list[Any]) -> tuple[Any, Any]:
     words, numbers = (ctypes.c_uint64 * WORDS)(), (ctypes.c_double * NUMBERS)()
     integers = floating = 0
     for value in encoded:
-        if type(value).__name__ == "CArgObject":  # of ctypes.byref
+        if type(value).__name__ == "CArgObject":  # ctypes.byref made it
             value = ctypes.addressof(value._obj)
         if isinstance(value, ctypes.c_double):
             numbers[floating] = value.value

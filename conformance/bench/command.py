@@ -30,7 +30,7 @@ from .row import Row
 from .rows import rows
 from .timed import BenchPlugin
 
-BARS = (0.8, 0.5)  # of the best rival's speed, below which a row counts as behind and far behind
+BARS = (0.8, 0.5)  # shares of the best rival's speed, below which a row counts as behind and far behind
 NEAR_LAUNCH = 1.2  # launches of an empty kernel that a small row should take
 ENOUGH = 0.75  # of a copy, that large rows should reach
 NEAR_BEST = 1.1  # what the heuristic may take more than the best

@@ -11,9 +11,9 @@ from .convolution_rows import FORMATS
 from .layers import ACTIVATIONS, CELLS, POOLINGS, Layer, rows_of
 from .row import Row
 
-MIN_BYTES = 1 << 16  # of a row; below it a launch is all that is timed
-MAX_BYTES = 1 << 31  # of a row, so that all contenders' buffers fit on a GPU
-MAX_FLOPS = 4 * 10**12  # of a row, some 10 ms on tensor cores
+MIN_BYTES = 1 << 16  # per row; below it a launch is all that is timed
+MAX_BYTES = 1 << 31  # per row, so that all contenders' buffers fit on a GPU
+MAX_FLOPS = 4 * 10**12  # per row, some 10 ms on tensor cores
 CONVOLUTIONS = 0.5  # share of the drawn layers
 KINDS = ("half", "half", "bfloat16", "TF32", "float")  # half is drawn twice as often
 MEMORY_KINDS = ("half", "bfloat16", "float")

@@ -25,7 +25,7 @@ from .pieces import Drawn, Source, fitted, need
 
 OPERATIONS = (ConvolutionForward, ConvolutionBackwardData, ConvolutionBackwardFilter, ConvolutionBackwardBias)
 KINDS = ("normal", "positive", "ties")
-MOST_PRODUCTS = 8_000_000  # of a convolution, which the emulated device computes one by one
+MOST_PRODUCTS = 8_000_000  # per convolution; the emulated device computes one by one
 MOST_FILTER = 60_000  # elements
 TILED = (8, 16, 32, 64)  # channels that vectors and tiles divide
 STRIDED = (tables.ANY_LAYOUT,)

@@ -1,4 +1,4 @@
-"""What every domain draws from: extents, layouts, types, factors, kinds of inputs, in named profiles."""
+"""Holds what every domain draws from: extents, layouts, types, factors, kinds of inputs, in named profiles."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SPECIAL = ("special", "ties_and_nan", "infinite")
 
 @dataclass(frozen=True)
 class Profile:
-    """Which operations are drawn. longest: of an extent. most: elements of a tensor. near_tiles: extents at powers of two and beside them.
+    """Say which operations are drawn. longest: of an extent. most: elements of a tensor. near_tiles: extents at powers of two and beside them.
     gaps, offset: percent of tensors with gaps, of operands that begin behind an aligned address. special: NaN and infinities are inputs."""
 
     name: str

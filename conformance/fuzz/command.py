@@ -28,7 +28,7 @@ from .options import DEFAULT_SECONDS, DEFAULT_SUBJECTS
 
 @dataclass
 class Run:
-    """What a run has found so far, and what it has drawn."""
+    """Keep what a run has found so far, and what it has drawn."""
 
     bar: Bar
     findings: dict[Key, Finding] = field(default_factory=dict)

@@ -16,7 +16,7 @@ FIELDS = {"family", "operations", "inputs", "seed", "offsets", "aliases"}
 
 @dataclass(frozen=True)
 class Entry:
-    """What was drawn in a family, and the seed of the inputs' values."""
+    """Hold what was drawn in a family, and the seed of the inputs' values."""
 
     family: str
     drawn: Drawn

@@ -22,7 +22,7 @@ TAIL = 32  # elements of a tensor's end that are its tail
 
 
 class Key(NamedTuple):
-    """What tells one fault from another: where it shows, and as what."""
+    """Tell one fault from another: where it shows, and as what."""
 
     family: str
     operation: str
@@ -89,7 +89,7 @@ class Judge:
 
         try:
             ready = [sized(caller, step) for step in drawn.steps]
-            if not subject.ours:  # which keeps other things in its spaces
+            if not subject.ours:  # a foreign library keeps other things in its spaces
                 ready = [roomy(caller, step) for step in ready]
             steps = [Step(step, dict(drawn.aliases), drawn.inputs) for step in ready]
             wanted = self.solvers if hasattr(getattr(caller.handle, "backend", None), "solvers") else PREFERRED

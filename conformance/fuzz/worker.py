@@ -22,7 +22,7 @@ SHRINKING = 500  # operations that the search for a simpler one may try
 
 @dataclass(frozen=True)
 class Orders:
-    """What a worker does. seconds, count: it ends after the first of them; 0 means without end. known: faults that are told once already."""
+    """Say what a worker does. seconds, count: it ends after the first of them; 0 means without end. known: faults that are told once already."""
 
     subjects: tuple[str, ...]
     families: tuple[str, ...]

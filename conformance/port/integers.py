@@ -68,7 +68,7 @@ def values(node: Any) -> Iterator[Any]:
                 for name in ("alternative", "consequence")
                 if found.child_by_field_name(name)
             ]
-        elif kind == "conditional_expression":  # of Python: value, condition, other value
+        elif kind == "conditional_expression":  # Python's order is value, condition, other value
             first, _, last = _code(found)
             waiting += [last, first]
         elif kind == "comma_expression":
@@ -110,14 +110,14 @@ def cast(node: Any) -> tuple[str, Any]:
 
 
 def without_cast(node: Any) -> Any:
-    """What is cast to an enumeration type, or the expression itself."""
+    """Return what is cast to an enumeration type, or the expression itself."""
     kind, value = cast(node)
     inner = list(values(value)) if kind in ENUMERATIONS else []
     return inner[0] if len(inner) == 1 else node
 
 
 class Declared:
-    """What one file of C declares: variables with their scopes, fields, functions, macros that are numbers."""
+    """Hold what one file of C declares: variables with their scopes, fields, functions, macros that are numbers."""
 
     def __init__(
         self, root: Any, text: bytes, found: Sequence[Any], kinds: Mapping[str, str], called: Callable[[Any], Any]

@@ -63,7 +63,7 @@ class PortedFile:
 
     @property
     def left(self) -> list[Verdict | Note]:
-        """What a person has to port."""
+        """Return what a person has to port."""
         return [*(v for v in self.verdicts if v.verdict == LEFT), *(n for n in self.notes if n.is_open)]
 
     def count(self, verdict: str) -> int:

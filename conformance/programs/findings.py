@@ -1,4 +1,4 @@
-"""What was seen of an observed program: counts by function and configuration, and what is wrong, each once."""
+"""Keeps what was seen of an observed program: counts by function and configuration, and what is wrong, each once."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Seen:
 
 
 class Findings:
-    """What was seen of a run. calls: by function; rows: by function and operation; others: of a kind, by what makes
+    """Hold what was seen of a run. calls: by function; rows: by function and operation; others: of a kind, by what makes
     two of them the same, the first text and how often it came; a difference is a status that docs/errata.md declares of NVIDIA's library."""
 
     def __init__(self, path: Path) -> None:

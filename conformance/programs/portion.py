@@ -1,4 +1,4 @@
-"""Which calls of an observed program are judged: every one, one of so many, or as many as a part of the time allows."""
+"""Decides which calls of an observed program are judged: every one, one of so many, or as many as a part of the time allows."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ from .log_forms import (
 
 FOREIGN_SHOWN = 5
 LARGEST = 1 << 28  # bytes of the operands of a call that is made again
-LOOK = "location"  # of a value that the log does not have
+LOOK = "location"  # the log names where a value is, not the value
 LONGEST = 1 << 16  # characters of a line; longer ones are none of a log
 
 
@@ -336,7 +336,7 @@ class Reader:
         self.made: dict[str, Descriptor] = {}  # by the address in the log, and by the type the last one that was set
 
     def __call__(self, call: Logged) -> Asked | None:
-        """What the call asks for, None for one that computes nothing. ``Unreadable`` says why it cannot be made,
+        """Return what the call asks for, None for one that computes nothing. ``Unreadable`` says why it cannot be made,
         ``CudnnError`` why the document refuses it."""
         if call.problem:
             raise Unreadable(call.problem)
@@ -439,7 +439,7 @@ class Reader:
         if kind == LOOK and value[1] in NULLS:
             return None
         if kind == LOOK and base in DESCRIPTORS and parameter.direction != "in":
-            return DESCRIPTORS[base]()  # which the call fills
+            return DESCRIPTORS[base]()  # the call fills it
         if kind == LOOK:
             raise Unreadable(f"{name} is not in the log, only its address")
         if value in ("NULL_PTR", "NULL"):
@@ -496,7 +496,7 @@ class Reader:
 
 @dataclass
 class Summary:
-    """What became of the calls of a log."""
+    """Say what became of the calls of a log."""
 
     asked: dict[Asked, list[Logged]] = field(default_factory=dict)
     settings: int = 0
@@ -507,7 +507,7 @@ class Summary:
     skipped: dict[tuple[str, str], list[Logged]] = field(default_factory=dict)
 
     def lines(self, log: Log) -> Iterator[str]:
-        """What is in the log, and what of it is left out."""
+        """Say what is in the log, and what of it is left out."""
         computing = sum(map(len, self.asked.values()))
         yield (
             f"{len(log.calls)} calls: {computing} compute, {len(self.asked)} different ones; {self.settings} set descriptors; "
@@ -592,7 +592,7 @@ def judge_log(lines: Iterable[str], subjects: Iterable[str], inputs: str, seed: 
         for asked, calls in found.asked.items():
             try:
                 result = attempt(caller, sized(caller, asked.operation), inputs, seed, dict(asked.aliases))
-            except Exception as error:  # of the subject, or of memory that this machine does not have
+            except Exception as error:  # the subject failed, or this machine has too little memory
                 failed.append((calls, asked, f"{type(error).__name__}: {error}"))
                 continue
             if not result.passed:

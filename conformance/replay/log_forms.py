@@ -7,7 +7,7 @@ import re
 READ = (7, 8, 9)  # releases whose logs are read
 # Releases 7 and 8 write "(v8907)", release 9 a second number behind: "(v91200 46)".
 HEADER = re.compile(r"CuDNN \(v(\d+)(?: \d+)?\) function (\w+)\(\) called:")
-ANY_HEADER = re.compile(r"CuDNN \(v([^)]{1,40})\)")  # of a form that no known release writes
+ANY_HEADER = re.compile(r"CuDNN \(v([^)]{1,40})\)")  # matches headers of unknown releases, too
 # The mark of a line, behind whatever a collector or a quotation puts in front of it.
 MARK = re.compile(r"^(?:.*?[\s>:#*\]|)/-])??([IiEeWwFf])!(?: |$)")
 MESSAGES = "EWF"  # marks of messages, which have the header of a call but are none

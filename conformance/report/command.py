@@ -30,7 +30,7 @@ def add_diff_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_diff(chosen: argparse.Namespace) -> int:
-    """What changed; 1 where something became worse."""
+    """Print what changed; return 1 where something became worse."""
     comparison = Comparison(read_json(chosen.old), read_json(chosen.new))
     print(to_text(comparison))
     if chosen.out:

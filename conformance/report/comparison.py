@@ -93,7 +93,7 @@ class Comparison:
 
 
 def _word(case: CaseResult | None, id: str, subject: str, report: Report, other: Report) -> str:
-    """What a report says of a case. Skipped ones are counted by test: one that is not listed is among them where they are more than
+    """Return what a report says of a case. Skipped ones are counted by test: one that is not listed is among them where they are more than
     in the other report."""
     if case is None:
         key = test_of(id), subject

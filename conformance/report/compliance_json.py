@@ -245,7 +245,7 @@ def _summed(cases: Sequence[CaseResult]) -> dict[str, Any]:
 
 
 def _measured(case: CaseResult) -> list[float | None]:
-    """What a case measured, without the nothing at the end."""
+    """Return what a case measured, without the trailing None values."""
     found = [getattr(case, name) for name in MEASURED]
     while found[-1] is None:
         found.pop()

@@ -8,7 +8,7 @@ from typing import Any
 from .entries import CaseResult, Skips, Subject, test_of
 from .model import Report
 
-MOST_FAILURES = 20  # of a test, shown with their messages
+MOST_FAILURES = 20  # failures per test that are shown with their messages
 MOST_TEXT = 4000  # characters of a message
 # Everything XML 1.0 cannot hold: most control characters, lone surrogates, and two non-characters.
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -29,7 +29,7 @@ class LibraryUnusable(ValueError):
 
 @dataclass(frozen=True)
 class ProbedSubject:
-    """What is known of a foreign library by a process that does not load it."""
+    """Hold what a process knows of a foreign library that it does not load."""
 
     name: str
     description: str

@@ -81,7 +81,7 @@ class Collector:
             results = [found]
         for result in results:
             self._announce(result)
-        if results and report.when == "teardown":  # of a case that has a result: what it left behind failed, too
+        if results and report.when == "teardown":  # the case has a result; what it left behind failed, too
             told = {(result["id"], result["subject"]) for result in results}
             self.results = [r for r in self.results if (r["id"], r["subject"]) not in told]
         self.results.extend(results)

@@ -118,7 +118,7 @@ def run(chosen: argparse.Namespace) -> int:
         "-p",
         "no:cacheprovider",
         "-p",
-        "no:hypothesispytest",  # which is imported at the end, by the one process that is left
+        "no:hypothesispytest",  # the plugin would import Hypothesis at the end, in the controlling process
         "-p",
         "no:benchmark",
         "--no-header",

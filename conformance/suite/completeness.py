@@ -20,7 +20,7 @@ RECORDED = "recorded_calls/"  # cases that only the subject of recorded calls ha
 
 @dataclass
 class Lacking:
-    """What is missing. unshown: subject -> clauses without a case. unlaunched: kernels. unseen: subject -> cases that a declared difference
+    """Say what is missing. unshown: subject -> clauses without a case. unlaunched: kernels. unseen: subject -> cases that a declared difference
     names and that are no more. unrun: cases of the tier that did not run."""
 
     unshown: dict[str, list[str]] = field(default_factory=dict)

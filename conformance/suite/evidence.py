@@ -12,7 +12,7 @@ from ..trial import Trial
 
 
 class Evidence:
-    """What a case found beyond passing or failing."""
+    """Hold what a case found beyond passing or failing."""
 
     def __init__(self, item: Any, ours: bool) -> None:
         self.item, self.ours = item, ours
@@ -20,7 +20,7 @@ class Evidence:
         self.mistrusted: list[str] = []
         self.judged = 0  # elements of outputs
         self.sharper: dict[str, float] = {}  # the most that the sharper rules measured: norm_ratio, rms, bias
-        self.suspect: list[str] = []  # which of the sharper rules outputs broke that lie inside their worst case
+        self.suspect: list[str] = []  # sharper rules that outputs broke inside their worst case
         self.contradiction = ""  # why a failure that a declared difference covers is none of its
         self.clauses: set[str] = set()
         self.used = Used()

@@ -27,7 +27,7 @@ class Recording:
             self.subject = opened(names[0])
             self.recorder = self.subject.cudnn = Recorder(self.subject.cudnn)  # type: ignore[misc]
         if self.worker is None:
-            for part in self._parts():  # of a run that was killed: they are no calls of this one
+            for part in self._parts():  # a run that was killed left them; they hold no calls of this one
                 part.unlink()
 
     def _parts(self) -> list[Path]:

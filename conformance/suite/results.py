@@ -71,7 +71,7 @@ def add_result(item: Any, report: pytest.TestReport) -> None:
 
 
 def set_status(report: Any, result: dict[str, Any]) -> None:
-    """What the run makes of a result: a known failure does not fail it, a case that passes unexpectedly does."""
+    """Set what the run makes of a result: a known failure does not fail it, a case that passes unexpectedly does."""
     if result["known"] and report.outcome == "failed":
         report.outcome, report.longrepr = "skipped", (result["id"], 0, f"known failure: {result['known']}")
     elif result["known"] and report.outcome == "passed":

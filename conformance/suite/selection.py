@@ -42,7 +42,7 @@ def named(config: pytest.Config) -> frozenset[str] | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(collector: pytest.Collector, name: str) -> list[Any] | None:
-    """Of functions without a named case no item is made: making all takes longer than a small tier runs."""
+    """Make no items of functions without a named case: making all takes longer than a small tier runs."""
     cases = named(collector.config)
     if cases is None or not name.startswith("test_"):
         return None
@@ -80,7 +80,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def with_subject(items: list[pytest.Item]) -> list[pytest.Item]:
-    """What has no subject is no case."""
+    """Leave out what has no subject: it is no case."""
     return [item for item in items if hasattr(item, "callspec")]
 
 

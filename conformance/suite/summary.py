@@ -26,6 +26,6 @@ def summary(results: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
 
 
 def last_line(message: str, width: int = 200) -> str:
-    """What a traceback ends with, or the only line of a message."""
+    """Return what a traceback ends with, or the only line of a message."""
     lines = [line for line in message.splitlines() if line.strip()]
     return lines[-1].strip()[:width] if lines else ""

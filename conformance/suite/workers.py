@@ -22,7 +22,7 @@ from ..subjects.probe import ending, same_file
 from .evidence import clauses_of
 from .items import opened, subject_of
 
-CASE_SECONDS = 600  # that a case may take, where nothing else is said
+CASE_SECONDS = 600  # default limit of one case
 STARTING_SECONDS = 600  # until a worker has loaded the subjects and collected the cases
 FRUITLESS = 3  # workers that may end one after the other without a result of a case
 HANGS = "Timeout ("  # begins what faulthandler writes before it ends a process
@@ -37,7 +37,7 @@ class Ended:
     clauses: tuple[str, ...] = ()
 
 
-ENDED = pytest.StashKey[Ended]()  # of the worker that ended last
+ENDED = pytest.StashKey[Ended]()  # the worker that ended last
 
 
 class Workers:
@@ -76,7 +76,7 @@ class Workers:
             return Ended(f"did not return within {seconds} seconds, and its process was ended", clauses)
         try:
             status = node.gateway._io.popen.wait(5)  # what execnet started
-        except Exception:  # of another kind of gateway, or a process that goes on without its channel
+        except Exception:  # another kind of gateway, or a process that goes on without its channel
             return Ended("took its process down", clauses)
         return Ended(ending(status), clauses)
 

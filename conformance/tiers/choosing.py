@@ -13,13 +13,13 @@ from dualdnn.conformance.report import Report
 
 T = TypeVar("T")
 Aim = tuple[str, ...]  # (kind, name) or (kind, subject, name)
-MODULE_SECONDS = 0.7  # of one core, to compile a kernel module for the emulated device
-CASE_SECONDS = 0.02  # of the suite itself, for each case and subject
+MODULE_SECONDS = 0.7  # seconds of one core to compile a kernel module for the emulated device
+CASE_SECONDS = 0.02  # seconds of the suite itself, per case and subject
 
 
 @dataclass
 class Candidate:
-    """What a case shows, the kernel modules it needs, and its seconds without compiling them."""
+    """Hold what a case shows, the kernel modules it needs, and its seconds without compiling them."""
 
     shows: set[Aim] = field(default_factory=set)
     modules: set[str] = field(default_factory=set)

@@ -37,9 +37,7 @@ WINOGRAD = (
     Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED,
 )
 FFT = (Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT, Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING)
-PRODUCT_BYTES = (
-    2**21
-)  # of the products of a block of dy with all taps, which are read once for each tap: they stay in the cache
+PRODUCT_BYTES = 2**21  # bytes of the products of a block of dy with all taps; they stay in the cache
 
 
 @implements(ConvolutionBackwardData)

@@ -54,7 +54,7 @@ def has_formula(operation: Operation) -> bool:
 
 
 def element_of(operation: Operation, output: str, index: Index, read: Elements) -> Found:
-    """What the formula says of an element of an output, before alpha and beta.
+    """Return what the formula says of an element of an output, before alpha and beta.
 
     Errors: Untold where it does not say; ArithmeticError and ValueError where a number on the way is not finite.
     """

@@ -22,7 +22,7 @@ class Untold(Exception):
 
 
 class Found(NamedTuple):
-    """What a formula says: the value before alpha and beta, and the sum of the absolute values of the ``terms`` terms that enter it.
+    """Hold what a formula says: the value before alpha and beta, and the sum of the absolute values of the ``terms`` terms that enter it.
 
     size is None where the formula does not say what rounding may do.
     """
@@ -185,7 +185,7 @@ def power(base: float, exponent: float) -> float:
 
 
 def clipped(first: int, count: int, extent: int, step: int = 1) -> range:
-    """Of the positions first, first + step ..., those of the first ``count`` that lie in [0, extent)."""
+    """Return those of the positions first, first + step ... (``count`` of them) that are in [0, extent)."""
     skipped = max(0, -(first // step)) if first < 0 else 0
     start = first + skipped * step
     stop = min(first + count * step, extent)

@@ -160,7 +160,7 @@ def _passed(o: Any, s: Statistic, at: Index, index: Index, gradients: list[float
 
 
 class Gradients(NamedTuple):
-    """Of one statistic: dBias, dScale, their errors in roundoffs, and the gradients that the activation let through."""
+    """Return for one statistic: dBias, dScale, their errors in roundoffs, and the gradients that the activation let through."""
 
     s: Statistic
     bias: float

@@ -183,7 +183,7 @@ def divisive_backward(o: DivisiveNormalizationBackward, output: str, index: Inde
 
 
 def _row(o: SoftmaxForward | SoftmaxBackward, dims: Index, index: Index) -> list[range]:
-    """What is normalised together: an image, or the channels at one place (3.1.2.24)."""
+    """Return what is normalised together: an image, or the channels at one place (3.1.2.24)."""
     n, _, *place = index
     if o.mode == Mode.CUDNN_SOFTMAX_MODE_INSTANCE:
         return [range(n, n + 1), *map(range, dims[1:])]

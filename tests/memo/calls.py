@@ -16,7 +16,7 @@ def said():
 
 
 def counts():
-    """What the memo has done, by name."""
+    """Return what the memo has done, by name."""
     from dualdnn.api.abi.memo.keeping import COUNTS
 
     inside = sys.modules["_dualdnn_c"]

@@ -1,4 +1,4 @@
-"""What the memo answers is what Python would answer, and nothing that Python has to see stays unseen."""
+"""The memo answers what Python would answer, and nothing that Python has to see stays unseen."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ for _ in range(2):  # in place, which Python has allowed; any other overlap is r
     assert np.array_equal(contents(source, np.float32), wanted)
     assert forward(source, source, offset=4) == 3 and ("overlap" in (text := said()) or "has 476 bytes" in text), text
 doubles = tensor(2, 3, 4, 5, data_type=1)
-for alpha in (0.25, 1.0, 0.25):  # whose scaling factors are doubles
+for alpha in (0.25, 1.0, 0.25):  # scaling factors of doubles are doubles
     source, target = placed(values.astype(np.float64)), placed(values.astype(np.float64))
     assert forward(source, target, alpha, kind=doubles, scaling=D) == 0, said()
     assert np.allclose(contents(target, np.float64), alpha * wanted.astype(np.float64))

@@ -14,7 +14,7 @@ from dualdnn.conformance.bench.calls import compiled, words_of
 
 
 def test_repeated_calls_do_not_ask_python(tmp_path: Path) -> None:
-    """Of the calls of one sample: all that the memo answers, hundreds of times; at most a second key of each is new."""
+    """The calls of one sample are measured: all that the memo answers, hundreds of times; at most a second key of each is new."""
     command = [sys.executable, "-m", "dualdnn", "bench", "--calls", "--device", "emulated", "-k", "AddTensor"]
     ran = subprocess.run(
         [*command, "--out", str(tmp_path)],

@@ -1,4 +1,4 @@
-"""What C launches on a GPU, by a driver that runs the kernels of the emulated device."""
+"""Launches of C on a GPU, by a driver that runs the kernels of the emulated device."""
 
 from __future__ import annotations
 

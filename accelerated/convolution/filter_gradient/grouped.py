@@ -20,9 +20,9 @@ from .sum import sum_launch
 
 SOURCE = "convolution/filter_gradient/grouped.cu"
 THREADS, TAPS, FILTERS, CHANNELS = 256, 3, 4, 4  # as in the kernel
-MOST_LANES = 32  # of a block
-LEAST_PIXELS, MOST_PARTS = 1024, 256  # of a part; parts of the pixels
-LEAST_TERMS = 512  # of a sum: fewer are added by the lanes of a warp (direct.py)
+MOST_LANES = 32  # per block
+LEAST_PIXELS, MOST_PARTS = 1024, 256  # pixels per part; parts of all pixels
+LEAST_TERMS = 512  # terms per sum; fewer are added by the lanes of a warp (direct.py)
 
 
 class _Division:

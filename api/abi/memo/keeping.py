@@ -1,4 +1,4 @@
-"""What Python tells the memo of a call: the bytes of its outputs, what it made of objects, what it launches."""
+"""Tells the memo about a call: the bytes of its outputs, what it made of objects, what it launches."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from .keys import KINDS, is_answered, scalars_of
 
 SET, CREATE, DESTROY, STREAM = 1, 2, 3, 4  # effects on objects, as in entries.c
 LAUNCH = -7  # C makes the launches that were kept
-REFUSALS = {BAD_PARAM, NOT_SUPPORTED, INVALID_VALUE, MAPPING_ERROR}  # that depend on the arguments alone
-MODES = {"0": 0, "1": 1, "check": 2}  # of DUALDNN_MEMO
+REFUSALS = {BAD_PARAM, NOT_SUPPORTED, INVALID_VALUE, MAPPING_ERROR}  # statuses that depend on the arguments alone
+MODES = {"0": 0, "1": 1, "check": 2}  # values of DUALDNN_MEMO
 COUNTS = ("entries", "bytes", "asked", "hits", "values", "emptied", "compared", "differ")
 LEAST_SCRATCH = 1 << 16
 Scalars = Mapping[str, tuple[int, Any]]  # name -> index of the argument, its value
@@ -53,7 +53,7 @@ class Memo:
         return dict(zip(COUNTS, found, strict=True))
 
     def keeper(self, function: Function) -> Keeper | None:
-        """What tells the memo of calls of a function; None of one that it never answers."""
+        """Return what tells the memo about a function's calls; None where it never answers them."""
         return Keeper(self, function) if is_answered(function) else None
 
 
@@ -122,7 +122,7 @@ class Keeper:
             self.lib.draft_output(i, self.ffi.cast("void *", place), count * size)
 
     def launching(self, arguments: Sequence[Any]) -> Launching:
-        """What launches a computing call with these arguments in the backend's stead."""
+        """Return what launches a computing call with these arguments in the backend's stead."""
         return Launching(self, arguments)
 
 
@@ -135,7 +135,7 @@ class Launching:
 
     def __call__(self, handle: Any, prepared: Any, operands: list[Any]) -> None:
         keeper, is_kept = self.keeper, False
-        with suppress(Exception):  # of the device or the compiler: the launch below says what is wrong
+        with suppress(Exception):  # the launch below says what is wrong with the device or the compiler
             is_kept = keeper.memo.launches.say(self.scalars, handle, prepared, operands)
         if is_kept and keeper.lib.draft_keep(0, keeper.ffi.NULL):
             self.status = LAUNCH
@@ -148,7 +148,7 @@ class Launches:
 
     def __init__(self, ffi: Any, lib: Any) -> None:
         self.ffi, self.lib = ffi, lib
-        self.device: Any = None  # of all calls that are kept
+        self.device: Any = None  # all kept calls run on it
         self.by_driver = False
         self.kernels: list[Any] = []  # functions and shapes of launches, by number
         self.numbers: dict[Any, int] = {}

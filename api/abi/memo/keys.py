@@ -1,4 +1,4 @@
-"""Which functions the memo answers, and the C statements that make the key of a call.
+"""Decides which functions the memo answers, and writes the C statements that make the key of a call.
 
 A function is answered where every argument can be a part of the key: the value of a descriptor, a number, an array on the host, of device
 memory whether it is NULL and its low bits. What the rules cannot see is declared in ``NEVER``: functions that ask the clock, the driver or
@@ -45,8 +45,8 @@ BYTES = {
     "float": 4,
     "double": 8,
 }
-MOST_ENTRIES = 1 << 20  # of an array, as marshalling.py follows
-FILL_BYTES = "a{0} == 1 ? 8 : a{0} == 2 ? 2 : 4"  # of a padding, by its cudnnDataType_t
+MOST_ENTRIES = 1 << 20  # entries per array, as many as marshalling.py follows
+FILL_BYTES = "a{0} == 1 ? 8 : a{0} == 2 ? 2 : 4"  # bytes of a padding value, by its cudnnDataType_t
 MOST_ARGUMENTS = 40  # ARGUMENTS of keys.c
 WEIGHTS = {"exponentialAverageFactor"}  # doubles that are equally good anywhere between 0 and 1
 

@@ -1,4 +1,4 @@
-"""Which algorithm of a gradient of a convolution: workspace, heuristic ranking, measured ranking (5.2.13, 5.2.14, 5.2.19 to 5.2.21 for
+"""Answers which algorithm a gradient of a convolution takes: workspace, heuristic ranking, measured ranking (5.2.13, 5.2.14, 5.2.19 to 5.2.21 for
 the input; 6.2.9, 6.2.10, 6.2.12 to 6.2.14 for the filter)."""
 
 from __future__ import annotations

@@ -216,7 +216,7 @@ SMALL = [
 @shows("cudnnSetConvolutionGroupCount/c01")
 @pytest.mark.parametrize("kind, configuration, formats", SMALL, ids=by_name)
 def test_small_groups(run, kind, configuration, formats):
-    """Of pixels that one block adds up, and of several parts of them."""
+    """One block adds up all pixels, or several blocks add up parts of them."""
     many = (2, 4, 4, {"x": (3, 8, 21, 22)})
     groups, channels, filters, options = SMALL_GROUPS.get(kind, many)
     x, w = options.get("x", (2, groups * channels, 5, 7)), options.get("w", (groups * filters, channels, 3, 3))

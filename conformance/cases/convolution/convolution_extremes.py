@@ -161,7 +161,7 @@ def test_offsets_of_which_32_bits_count_only_the_sum(run, operation):
     run(operation)
 
 
-FURTHEST: dict[str, Any] = {"padding": (0, 2**30 - 2), "stride": (1, 2**30)}  # of 4 columns: 2**31 positions
+FURTHEST: dict[str, Any] = {"padding": (0, 2**30 - 2), "stride": (1, 2**30)}  # 4 columns then have 2**31 positions
 BEYOND = {
     "cudnnConvolutionForward/c58": convolution((1, 2, 3, 4), (2, 2, 1, 1), **FURTHEST),
     "cudnnConvolutionBackwardData/c31": data.gradient((1, 2, 3, 4), (2, 2, 1, 1), **FURTHEST),

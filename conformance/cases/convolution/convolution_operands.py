@@ -243,7 +243,7 @@ def permuted(operation: Any, name: str, order: tuple[int, ...]) -> Any:
     return replace(operation, **{name: replace(spec, strides=packed_strides(spec.dims, order))})
 
 
-# Of a pack of results the first and the last lie as far apart as in order, and those between them are permuted.
+# The first and the last result of a vector are as far apart as in order; those between them are permuted.
 PERMUTED = {
     "planes": ((1, 64, 2, 2, 2), (0, 1, 3, 2, 4)),
     "images": ((2, 64, 2, 2), (1, 2, 0, 3)),

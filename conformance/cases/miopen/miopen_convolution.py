@@ -150,7 +150,7 @@ def test_transposed_convolutions_are_refused(subject, denied):
 @shows(*(f"miopenConvolution{name}GetWorkSpaceSize/c01" for name in ("Forward", "BackwardData", "BackwardWeights")))
 @pytest.mark.parametrize("name", ["Forward", "BackwardData", "BackwardWeights"])
 def test_the_workspace_is_that_of_the_most_demanding_algorithm(handle, monkeypatch, name):
-    """Of those that take the problem, whichever it is. A handle remembers sizes, so that each answer is of another problem."""
+    """The answer is the largest workspace of all algorithms that take the problem. A handle remembers sizes, so each question has a problem of its own."""
     size, asked = getattr(miopen, f"miopenConvolution{name}GetWorkSpaceSize"), set()
     for most in (-1, 1):
         o = forward_operation(x=(1, 2, 9, 10 + most), w=(3, 2, 3, 3), padding=(1, 1), stride=(1, 1))

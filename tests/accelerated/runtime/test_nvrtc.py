@@ -55,7 +55,7 @@ def test_nvcc_serves_where_it_is_and_the_environment_may_name_either(without_pro
         raise DeviceUnavailable("missing")
 
     monkeypatch.setattr(nvrtc, "find_nvrtc", missing)
-    assert type(compiler.toolchain("sm_90")) is Nvcc  # whose message names what is missing
+    assert type(compiler.toolchain("sm_90")) is Nvcc  # its message names what is missing
     monkeypatch.setattr(nvrtc, "find_nvrtc", lambda: None)
     compiler.toolchain.cache_clear()
     assert type(compiler.toolchain("sm_90")) is Nvrtc

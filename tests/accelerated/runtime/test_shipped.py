@@ -105,7 +105,7 @@ def test_a_truncated_archive_leaves_those_of_other_folders(site, monkeypatch):
 
 
 def test_foreign_modules_are_not_loaded(site):
-    """Of an edited source, another GPU, another target's archive under this name, an entry under another's name."""
+    """The source was edited, or the module is of another GPU, another target's archive under this name, an entry under another's name."""
     entries = keyed()
     installed(site, kernel_wheel.archive(entries))
     assert served(flat_source=flatten(MODULES[0].source) + "\n// edited") == [None] * 3
