@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -99,6 +100,17 @@ def test_the_variables_are_the_command_s_alone(tmp_path):
     )
     ended = dualdnn("run", "--", sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGTERM)")
     assert ended.returncode == 128 + 15
+
+
+def test_a_program_of_the_working_folder_runs(tmp_path):
+    """It is found by ./name, and by its name alone where PATH has the folder."""
+    (tmp_path / "script").write_text("#!/bin/sh\necho $0\nexit 7\n")
+    (tmp_path / "script").chmod(0o755)
+    for name in ("./script", "script"):
+        ran = dualdnn(
+            "run", "--face", "8", "--", name, cwd=tmp_path, env={**os.environ, "PATH": f".:{os.environ['PATH']}"}
+        )
+        assert (ran.returncode, ran.stdout) == (7, f"{tmp_path / 'script'}\n"), ran.stderr
 
 
 def test_a_program_that_has_cudnn_inside_is_named(tmp_path):

@@ -19,13 +19,13 @@ ELF = b"\x7fELF"
 
 
 def program_of(command: list[str]) -> Path:
-    """Return the file that a command runs; ValueError where there is none."""
+    """Return the absolute path of the file that a command runs; ValueError where there is none."""
     if not command:
         raise ValueError("no command: dualdnn run -- python train.py")
     found = shutil.which(command[0])
     if found is None:
         raise ValueError(f"{command[0]} is no program that can be run")
-    return Path(found)
+    return Path(found).absolute()  # links stay, since an interpreter finds its environment by the link
 
 
 def faces_of(program: Path) -> tuple[int, ...]:
