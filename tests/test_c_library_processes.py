@@ -195,6 +195,22 @@ kept += [Object(cuda, "cudaEventCreate", "cudaEventDestroy"), Object(cuda, "cuda
     assert set(printed.values()) == {"0"}, ran.stdout
 
 
+def test_the_first_call_while_python_ends(library):
+    """A client that loads the library, and calls it in a destructor only, is answered as after the end."""
+    script = f"""
+import ctypes, os, sys
+cudnn = ctypes.CDLL({str(library)!r})
+class Late:
+    calls, pointer, write = (cudnn.cudnnDestroy, cudnn.cudnnCreate), ctypes.byref(ctypes.c_void_p()), os.write
+    def __del__(self):
+        for call in self.calls:
+            self.write(1, f"{{call(self.pointer)}} ".encode())
+sys.late = Late()
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0 and ran.stdout == "0 1 ", (ran.returncode, ran.stdout, ran.stderr)
+
+
 def test_null_for_every_output(library, tmp_path):
     """Of every function that returns something in host memory: BAD_PARAM, unless the document lets the output be NULL."""
     calls = []

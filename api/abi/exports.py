@@ -38,11 +38,11 @@ static int dualdnn_state; /* 0: not started; 1: the entries are loaded; 2: there
 #define Py_IsFinalizing _Py_IsFinalizing
 #endif
 
-/* Whether an interpreter that had loaded the entries goes down or has ended: C may call on while it is torn down itself. What Python
-   calls from atexit comes before, and is answered. */
+/* Whether the interpreter goes down, or had loaded the entries and has ended: C may call on while it is torn down itself. The first
+   call of a process can come this late, where nothing can be loaded. What Python calls from atexit comes before, and is answered. */
 static int dualdnn_ended(void)
 {
-    return dualdnn_state == 1 && (!Py_IsInitialized() || Py_IsFinalizing());
+    return dualdnn_state != 2 && (Py_IsFinalizing() || (dualdnn_state == 1 && !Py_IsInitialized()));
 }
 
 /* Another Python in this process would be mixed with ours, and hang. Extension modules such as NumPy's look for Python's functions
@@ -129,8 +129,8 @@ def export(number: int, function: Function) -> str:
     return f"""
 {result} {name}({declared or "void"})
 {{
-    if (dualdnn_state == 0) dualdnn_start();
     if (dualdnn_ended()) return {ended};
+    if (dualdnn_state == 0) dualdnn_start();
     if (dualdnn_state == 2) return {failed};
     {answered}
     return dualdnn_state == 1 ? result : {failed};
