@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from dualdnn.api.operations import FAMILIES, Operation
 from dualdnn.api.operations.specs import DOUBLE, INT32
 
 from .blas_threads import beside_others, multiplies
+from .blocks import FLOAT64_BYTES, blocks
 from .spread import Relative, Spread, Steps
 from .view import WHOLE, Array, Place, read, wide_type, write
 
@@ -80,18 +82,33 @@ ImplementationInParts = Callable[[Any, Wide], Results]
 _IMPLEMENTATIONS: dict[type[Operation], Implementation] = {}
 _IN_PARTS: dict[type[Operation], ImplementationInParts] = {}
 _IN_FLOAT64: set[type[Operation]] = set()  # for the backend
+_PLANEWISE: dict[type[Operation], Callable[[Any], bool]] = {}
+_SELECTS: dict[type[Operation], Callable[[Any], bool]] = {}
+PLANES_BYTES = 2**20  # of the largest operand in wide arithmetic, which a core's cache holds beside what is made of it
 
 
-def implements(operation_type: type[Operation], in_float64: bool = False) -> Callable[[Implementation], Implementation]:
+def implements(
+    operation_type: type[Operation],
+    in_float64: bool = False,
+    planewise: Callable[[Any], bool] | None = None,
+    selects: Callable[[Any], bool] | None = None,
+) -> Callable[[Implementation], Implementation]:
     """Register the reference of an operation: a function of (operation, one array per input in its order).
 
     in_float64: the backend computes double data in float64, within the bound that everybody has; the judge does not.
+    planewise: says of an operation whether the backend computes as many planes (n, c) at a time as a core's cache holds. A plane
+    of its only output depends on that plane of the inputs alone. The judge computes all planes at once.
+    selects: says of an operation whether it computes nothing, as its results are inputs. The backend needs no wider type for them.
     """
 
     def register(implementation: Implementation) -> Implementation:
         _IMPLEMENTATIONS[operation_type] = implementation
         if in_float64:
             _IN_FLOAT64.add(operation_type)
+        if planewise:
+            _PLANEWISE[operation_type] = planewise
+        if selects:
+            _SELECTS[operation_type] = selects
         return implementation
 
     return register
@@ -133,24 +150,43 @@ def results_of(operation: Operation, wide: Wide) -> Results:
 def _prepared(operation: Operation, wide: Wide) -> Results:
     _register(operation)
     in_parts = _IN_PARTS.get(type(operation))
-    return in_parts(operation, wide) if in_parts else partial(_as_a_whole, operation, wide)
+    if in_parts:
+        return in_parts(operation, wide)
+    planewise = _PLANEWISE.get(type(operation))
+    places = _planes(operation) if planewise and planewise(operation) else [WHOLE]
+    return partial(_place_by_place, operation, wide, places)
 
 
-def _as_a_whole(operation: Operation, wide: Wide, memory: Mapping[str, Array]) -> Iterator[Result]:
-    inputs = [_input(operation, name, wide, memory) for name in operation.inputs]
-    found = _IMPLEMENTATIONS[type(operation)](operation, *inputs)
-    for name, exact in (found if isinstance(found, dict) else {operation.outputs[0]: found}).items():
-        yield name, WHOLE, exact
+def _planes(operation: Operation) -> list[Place]:
+    """Places of (n, c) that together are the output, and that begin and end between vectors of channels."""
+    specs = [operation.tensor(name) for name in operation.operands]
+    images, channels, *_ = specs[0].dims
+    vector = max(spec.vector_length for spec in specs)
+    bytes_each = vector * max(prod(spec.dims[2:]) for spec in specs) * FLOAT64_BYTES
+    return [
+        (n, slice(c.start * vector, c.stop * vector))
+        for n, c in blocks((images, channels // vector), bytes_each, PLANES_BYTES)
+    ]
 
 
-def _input(operation: Operation, name: str, wide: Wide, memory: Mapping[str, Array]) -> Array | None:
+def _place_by_place(
+    operation: Operation, wide: Wide, places: list[Place], memory: Mapping[str, Array]
+) -> Iterator[Result]:
+    for place in places if VALUES_ALONE.get() else [WHOLE]:
+        inputs = [_input(operation, name, wide, memory, place) for name in operation.inputs]
+        found = _IMPLEMENTATIONS[type(operation)](operation, *inputs)
+        for name, exact in (found if isinstance(found, dict) else {operation.outputs[0]: found}).items():
+            yield name, place, exact
+
+
+def _input(operation: Operation, name: str, wide: Wide, memory: Mapping[str, Array], place: Place) -> Array | None:
     """An input as an implementation gets it: numbers, the bytes of raw memory, None for what the call does not have."""
     if not operation.has(name):
         return None
     if name in operation.raw:
         size = operation.nbytes(name)
         return memory[name][:size] if size else np.empty(0, np.uint8)
-    return read(operation.tensor(name), memory[name], wide)
+    return read(operation.tensor(name), memory[name], wide, place)
 
 
 def evaluate(operation: Operation, memory: Mapping[str, Array]) -> dict[str, Exact]:
@@ -218,7 +254,8 @@ def launcher(operation: Operation) -> Callable[[Mapping[str, Array]], None]:
     """What computes the operation on its memory."""
     _register(operation)
     wide: Wide = np.float64 if type(operation) in _IN_FLOAT64 else wide_type(operation.compute_type)
-    if is_narrow():
+    selects = _SELECTS.get(type(operation))
+    if is_narrow() or (selects and selects(operation)):
         tensors = [operation.tensor(name) for name in operation.operands if name not in operation.raw]
         in_float64 = operation.compute_type == DOUBLE or any(spec.data_type == INT32 for spec in tensors)
         wide = np.float64 if in_float64 else np.float32  # which holds no bit masks

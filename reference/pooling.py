@@ -7,7 +7,7 @@ dimension is a range of positions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from dualdnn.api.enumerations import cudnnDataType_t, cudnnNanPropagation_t
@@ -26,6 +26,9 @@ MAXIMA = (Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_MAX_DETERMINISTIC)
 DIVISION_ROUNDINGS = 2
 # A divisor beyond the integers of the compute type is itself a product of three rounded factors.
 INEXACT_DIVISOR_ROUNDINGS = 5
+MOST_STEPS_IN_PARTS = 16  # positions of a window along a dimension; Python's time for more is longer than a cache saves
+
+Step = tuple[slice, slice]
 
 
 class Range(NamedTuple):
@@ -79,10 +82,6 @@ def _product(factors: Sequence[Array]) -> Array:
     return product
 
 
-def _along(values: Array, axis: int, rank: int) -> Array:
-    return values.reshape([-1 if d == axis else 1 for d in range(rank)])
-
-
 def window_sum(x: Array, pooling: PoolingSpec, counts: Sequence[int]) -> Array:
     """The sum over a box of positions, for every window."""
     return _summed(x, pooling, x.shape[-len(counts) :], counts, counts)
@@ -101,46 +100,11 @@ def _summed(
         axis = values.ndim - len(wanted) + d
         before = (slice(None),) * axis
         total = np.zeros((*values.shape[:axis], length, *values.shape[axis + 1 :]), values.dtype)
-        for outputs, inputs in _steps(extents[d], counts[d], pooling.window[d], pooling.padding[d], pooling.stride[d]):
+        for outputs, inputs in _steps_of(pooling, d, extents[d], counts[d]):
             there, here = (outputs, inputs) if wanted is counts else (inputs, outputs)
             total[(*before, there)] += values[(*before, here)]
         values = total
     return values
-
-
-def first_maxima(x: Array, pooling: PoolingSpec, counts: Sequence[int]) -> Array:
-    """The flat spatial position of the first maximum, in row-major order, of every window.
-
-    NaN is larger than everything when it is propagated, and not there otherwise; the position is -1 where no value is.
-    """
-    lead, volume = x.ndim - len(counts), 1
-    # Data is of a narrower type than x (view.wide_type), so an infinity has a rank of its own beside the finite numbers.
-    best = _ranks(x, _propagates(pooling))
-    where: Any = None  # nothing before the first dimension
-    # The last dimension first: then the first of equal rows holds the first of equal values.
-    for d in reversed(range(len(counts))):
-        ranks, axis, extent = best, lead + d, best.shape[lead + d]
-        shape, before = (*ranks.shape[:axis], counts[d], *ranks.shape[axis + 1 :]), (slice(None),) * axis
-        best, free, position = np.full(shape, -np.inf, x.dtype), np.ones(shape, bool), np.zeros(shape, np.int32)
-        steps = _steps(extent, counts[d], pooling.window[d], pooling.padding[d], pooling.stride[d])
-        for there, here in steps:
-            np.maximum(best[(*before, there)], ranks[(*before, here)], out=best[(*before, there)])
-        for there, here in steps:
-            first = ranks[(*before, here)] == best[(*before, there)]
-            first &= free[(*before, there)]
-            free[(*before, there)] ^= first
-            position[(*before, there)] += first * _along(np.arange(extent, dtype=np.int32)[here], axis, x.ndim)
-        inner = 0 if where is None else np.take_along_axis(where, position, axis)
-        where, volume = position * np.intp(volume) + inner, volume * extent
-    return np.where(np.isneginf(best), -1, where)
-
-
-def _ranks(x: Array, propagate: bool) -> Array:
-    """The same order among numbers, NaN at its end: infinity where it is propagated, else -infinity, below every number."""
-    if np.isfinite(x).all():
-        return x
-    limits = np.finfo(x.dtype)
-    return np.where(np.isnan(x), np.inf if propagate else -np.inf, np.clip(x, limits.min, limits.max))
 
 
 def window_maxima(x: Array, pooling: PoolingSpec, counts: Sequence[int], propagate: bool) -> Array:
@@ -149,29 +113,90 @@ def window_maxima(x: Array, pooling: PoolingSpec, counts: Sequence[int], propaga
     NaN is larger than everything when it is propagated, and not there otherwise. Where no value is, the result is NaN, or
     -infinity when NaN is propagated.
     """
-    maximum, nothing = (np.maximum, -np.inf) if propagate else (np.fmax, np.nan)
-    values = x
     for d, count in enumerate(counts):
         axis = x.ndim - len(counts) + d
-        best = np.empty((*values.shape[:axis], count, *values.shape[axis + 1 :]), values.dtype)
+        x = _maxima_along(x, axis, count, _steps_of(pooling, d, x.shape[axis], count), propagate)
+    return x
+
+
+def _maxima_along(values: Array, axis: int, count: int, steps: Sequence[Step], propagate: bool) -> Array:
+    """The maximum of each window along one dimension."""
+    maximum, nothing = (np.maximum, -np.inf) if propagate else (np.fmax, np.nan)
+    best = np.empty((*values.shape[:axis], count, *values.shape[axis + 1 :]), values.dtype)
+    lead = (slice(None),) * axis
+    covered = slice(0, 0)
+    for place, part in sorted(steps, key=lambda step: step[0].start - step[0].stop):
+        if covered.stop:
+            maximum(best[(*lead, place)], values[(*lead, part)], out=best[(*lead, place)])
+            continue
+        covered = place  # the first step covers the most; beside it nothing has been seen
+        best[(*lead, place)] = values[(*lead, part)]
+        best[(*lead, slice(0, place.start))] = best[(*lead, slice(place.stop, None))] = nothing
+    if not covered.stop:
+        best[...] = nothing
+    return best
+
+
+class Along(NamedTuple):
+    """The maxima of windows along one axis. apart: no windows overlap. has_nan: some maxima are NaN that is propagated."""
+
+    axis: int
+    steps: list[Step]
+    values: Array
+    best: Array
+    apart: bool
+    has_nan: bool
+
+
+def maxima_along_axes(x: Array, pooling: PoolingSpec, counts: Sequence[int], propagate: bool) -> list[Along]:
+    """The maxima of ``window_maxima``, and the values that each dimension's were taken of.
+
+    The last dimension comes first: then the first of equal rows holds the first of equal values, in row-major order.
+    """
+    found = []
+    for d in reversed(range(len(counts))):
+        axis = x.ndim - len(counts) + d
+        steps = _steps_of(pooling, d, x.shape[axis], counts[d])
+        best = _maxima_along(x, axis, counts[d], steps, propagate)
+        has_nan = propagate and bool(np.isnan(best).any())
+        found.append(Along(axis, steps, x, best, _apart(pooling, d, counts[d]), has_nan))
+        x = best
+    return found
+
+
+def at_first_maxima(numbers: Array, axes: Sequence[Along]) -> Array:
+    """Each window's number at its first maximum: their sum at each input, 0 where there is none.
+
+    A window without a value gives its number to no input.
+    """
+    for axis, steps, values, best, apart, has_nan in reversed(axes):
         lead = (slice(None),) * axis
-        covered = slice(0, 0)
-        steps = _steps(values.shape[axis], count, pooling.window[d], pooling.padding[d], pooling.stride[d])
-        for place, part in sorted(steps, key=lambda step: step[0].start - step[0].stop):
-            if covered.stop:
-                maximum(best[(*lead, place)], values[(*lead, part)], out=best[(*lead, place)])
-                continue
-            covered = place  # the first step covers the most; beside it nothing has been seen
-            best[(*lead, place)] = values[(*lead, part)]
-            best[(*lead, slice(0, place.start))] = best[(*lead, slice(place.stop, None))] = nothing
-        if not covered.stop:
-            best[...] = nothing
-        values = best
-    return values
+        total, free = np.zeros(values.shape, numbers.dtype), np.ones(best.shape, bool)
+        for outputs, inputs in steps:
+            there, here = (*lead, outputs), (*lead, inputs)
+            met = np.ascontiguousarray(values[here])  # vector units compare it, and a copy costs less than they save
+            first = met == best[there]
+            if has_nan:
+                first |= np.isnan(met)
+            first &= free[there]
+            free[there] ^= first
+            kept = _kept(first, numbers[there])
+            total[here] = kept if apart else total[here] + kept
+        numbers = total
+    return numbers
 
 
-def _steps(extent: int, count: int, window: int, padding: int, stride: int) -> list[tuple[slice, slice]]:
-    """Per position in the window: the outputs for which it lies inside, and the inputs that lie there."""
+def _kept(chosen: Array, numbers: Array) -> Array:
+    """The chosen numbers, and zeros; masks of their bits take a third of the time of a choice."""
+    if numbers.itemsize > np.int64().itemsize:
+        return np.where(chosen, numbers, 0)
+    bits = np.dtype(f"i{numbers.itemsize}")
+    return (np.negative(chosen.view(np.int8)).astype(bits) & numbers.view(bits)).view(numbers.dtype)
+
+
+def _steps_of(pooling: PoolingSpec, d: int, extent: int, count: int) -> list[Step]:
+    """Per position in the window along dimension d: the outputs for which it lies inside, and the inputs that lie there."""
+    window, padding, stride = pooling.window[d], pooling.padding[d], pooling.stride[d]
     steps = []
     for start in range(max(-padding, -(count - 1) * stride), min(window - padding, extent)):
         first = max(0, -(start // stride))
@@ -193,7 +218,28 @@ def _propagates(pooling: PoolingSpec) -> bool:
     return pooling.nan == cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN
 
 
-@implements(PoolingForward)
+def selects(operation: PoolingForward | PoolingBackward) -> bool:
+    """Whether each output is one of the inputs, or a constant of the output's type."""
+    pooling = operation.pooling
+    if pooling.mode not in MAXIMA or operation.blend_of(operation.outputs[0]) != (1, 0):
+        return False
+    # A gradient is a sum where windows overlap.
+    apart = all(_apart(pooling, d, count) for d, count in enumerate(operation.y.dims[2:]))
+    return isinstance(operation, PoolingForward) or apart
+
+
+def _apart(pooling: PoolingSpec, d: int, count: int) -> bool:
+    """Whether no two windows meet along dimension d."""
+    return count == 1 or pooling.stride[d] >= pooling.window[d]
+
+
+def _few_steps(operation: PoolingBackward) -> bool:
+    """Whether what one position of the window takes is worth a step for each part of the tensors."""
+    extents = zip(operation.pooling.window, operation.x.dims[2:], strict=True)
+    return all(min(window, extent) <= MOST_STEPS_IN_PARTS for window, extent in extents)
+
+
+@implements(PoolingForward, selects=selects)
 def pooling_forward(operation: PoolingForward, x: Array) -> Exact:
     """The maximum or the average of every window."""
     pooling = operation.pooling
@@ -230,17 +276,17 @@ def pooling_forward(operation: PoolingForward, x: Array) -> Exact:
     return Exact(window_sum(x, pooling, counts) / divisor, magnitude, roundings, spread=spread)
 
 
-@implements(PoolingBackward)
+@implements(PoolingBackward, planewise=_few_steps, selects=selects)
 def pooling_backward(operation: PoolingBackward, _y: Array, dy: Array, x: Array) -> Exact:
     """Every window's dy goes to its first maximum, or in equal parts to all it averaged."""
     pooling = operation.pooling
     if pooling.mode in MAXIMA:
-        where = first_maxima(x, pooling, operation.y.dims[2:])
+        axes = maxima_along_axes(x, pooling, operation.y.dims[2:], _propagates(pooling))
 
         def additions() -> Array:
-            return np.maximum(_scattered(np.ones_like(dy), where, x.shape) - 1, 0)
+            return np.maximum(at_first_maxima(np.ones_like(dy), axes) - 1, 0)
 
-        return Exact(_scattered(dy, where, x.shape), lambda: _scattered(np.abs(dy), where, x.shape), additions)
+        return Exact(at_first_maxima(dy, axes), lambda: at_first_maxima(np.abs(dy), axes), additions)
     extents = operation.x.dims[2:]
     divisor = divisors(pooling, operation.x, operation.y)
     part = dy / divisor
@@ -261,16 +307,3 @@ def _division(divisor: Array, compute_type: cudnnDataType_t) -> Array:
     """Roundings of the division by ``divisor``."""
     whole = 2.0**53 if compute_type == DOUBLE else 2.0**24
     return np.where(divisor > whole, DIVISION_ROUNDINGS + INEXACT_DIVISOR_ROUNDINGS, DIVISION_ROUNDINGS)
-
-
-def _scattered(values: Array, where: Array, shape: tuple[int, ...]) -> Array:
-    """Sums of ``values`` at their flat spatial positions; -1 drops a value."""
-    planes = shape[0] * shape[1]
-    volume = int(np.prod(shape[2:]))
-    flat = where.reshape(planes, -1)
-    target = np.where(flat < 0, planes * volume, flat + np.arange(planes)[:, None] * volume).ravel()
-    if values.dtype == np.float64:
-        return np.bincount(target, values.ravel(), planes * volume + 1)[:-1].reshape(shape)
-    total = np.zeros(planes * volume + 1, values.dtype)
-    np.add.at(total, target, values.ravel())
-    return total[:-1].reshape(shape)

@@ -82,7 +82,7 @@ def rounded(values: Array, data_type: cudnnDataType_t) -> Array:
 
 def _numpy_rounds_once(values: Array, data_type: cudnnDataType_t) -> bool:
     """Whether NumPy's conversion into the data type is right; others go by way of float64 or float32."""
-    return data_type in (FLOAT, DOUBLE) or (data_type == HALF and values.dtype == np.float64)
+    return data_type in (FLOAT, DOUBLE) or (data_type == HALF and values.dtype in (np.float32, np.float64))
 
 
 def _once(values: Array, dtype: type[np.float32]) -> Array:

@@ -14,7 +14,7 @@ from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
 from dualdnn.api.enumerations import cudnnPoolingMode_t as Mode
 from dualdnn.api.operations import PoolingBackward, PoolingForward, PoolingSpec, TensorSpec
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8
-from dualdnn.reference import judge
+from dualdnn.reference import engine, judge, run
 from dualdnn.reference.pooling import pooling_backward, pooling_forward
 
 Array = np.ndarray[Any, Any]
@@ -146,6 +146,38 @@ def test_backward(mode, geometry, kind, nan):
     with np.errstate(invalid="ignore", divide="ignore"):
         got = pooling_backward(operation, np.zeros(outputs), dy, values).value
     np.testing.assert_allclose(got, backward_by_loops(operation, dy, values), rtol=1e-13, atol=1e-14)
+
+
+@pytest.fixture
+def plane_by_plane(monkeypatch):
+    """Parts of one plane each, so that small tensors have several."""
+    caches = (engine._prepared, engine.launcher)
+    for cache in caches:
+        cache.cache_clear()
+    monkeypatch.setattr(engine, "PLANES_BYTES", 1)
+    yield
+    for cache in caches:
+        cache.cache_clear()
+
+
+@pytest.mark.parametrize("blend", [(1.0, 0.0), (0.3, 0.0), (1.0, -2.0)], ids=str)
+@pytest.mark.parametrize("data_type", [HALF, FLOAT, DOUBLE], ids=lambda t: t.name)
+@pytest.mark.parametrize("nan", list(Nan), ids=lambda n: n.name)
+@pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
+def test_the_backend_stores_the_gradient_rounded_once(plane_by_plane, geometry, nan, data_type, blend):
+    """Part by part, and in the stored type where windows do not overlap: the bits are those of wide arithmetic."""
+    dims, outputs = (2, 2, *geometry[0]), (2, 2, *geometry[-1])
+    x, y = TensorSpec.packed(data_type, dims), TensorSpec.packed(data_type, outputs)
+    operation = PoolingBackward(specification(MAXIMA[0], geometry, nan), *blend, y, y, x, x)
+    dtype = {HALF: np.float16, FLOAT: np.float32, DOUBLE: np.float64}[data_type]
+    values, dy = (numbers(shape, "special", seed).astype(dtype) for shape, seed in ((dims, 2), (outputs, 3)))
+    before = numbers(dims, "normal", 4).astype(dtype)
+    memory = {"y": np.zeros(y.nbytes, np.uint8), "dx": before.view(np.uint8).ravel().copy()}
+    run(operation, memory | {"x": values.view(np.uint8).ravel(), "dy": dy.view(np.uint8).ravel()})
+    wide = np.longdouble if data_type == DOUBLE else np.float64
+    with np.errstate(invalid="ignore"):
+        expected = blend[0] * backward_by_loops(operation, dy.astype(wide), values) + blend[1] * before.astype(wide)
+    np.testing.assert_allclose(memory["dx"].view(dtype).reshape(dims), expected, rtol=np.finfo(dtype).eps, atol=1e-7)
 
 
 @pytest.mark.parametrize("mode", [m for m in Mode if m not in MAXIMA], ids=lambda m: m.name)

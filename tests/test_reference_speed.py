@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnReduceTensorOp_t
@@ -121,6 +123,25 @@ def test_bounds_are_computed_for_the_judge_alone(monkeypatch):
             " C=TensorSpec(data_type=CUDNN_DATA_FLOAT, dims=(1, 3, 1, 1), strides=(3, 1, 1, 1)))"
         )
         run(operation, memory_of(operation))
+
+
+@pytest.mark.parametrize("window, stride", [(2, 2), (3, 2)])
+def test_a_maximum_pooling_gradient_needs_less_memory_than_its_tensor(window, stride):
+    """Large temporaries cost more in page faults than all that is computed."""
+    tensor = "TensorSpec(data_type=CUDNN_DATA_FLOAT, dims=(128, 40, {0}, {0}), strides=({1}, {2}, {0}, 1))"
+    x, y = (tensor.format(size, 40 * size**2, size**2) for size in (24, 1 + (24 - window) // stride))
+    operation = parse(
+        "PoolingBackward(pooling=PoolingSpec(mode=CUDNN_POOLING_MAX, nan=CUDNN_PROPAGATE_NAN,"
+        f" window=({window}, {window}), padding=(0, 0), stride=({stride}, {stride})), alpha=1.0, beta=0.0,"
+        f" y={y}, dy={y}, x={x}, dx={x})"
+    )
+    memory = memory_of(operation)
+    run(operation, memory)
+    tracemalloc.start()
+    run(operation, memory)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < memory["x"].nbytes
 
 
 @pytest.mark.parametrize("propagate", [True, False])
