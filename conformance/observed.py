@@ -166,7 +166,7 @@ class Observer(Border):
         self.recorder = Recorder(self) if self.record else None
         self.version = self.foreign(functions()["cudnnGetVersion"])
         self.number = int(self.version()) if self.version else 0
-        # What this library serves beyond the document is no other status.
+        # A call that the release serves beyond the document does not count as another status.
         if self.number > CUDNN_VERSION:
             releases.act_by_default_as("8.9.7" if self.number < 90000 else "9.19")
 

@@ -41,7 +41,7 @@ SUMS = (
     ConvolutionBackwardFilter,
 )
 
-# What transforms planes: by FFT, by Winograd's minimal filtering.
+# These algorithms transform planes: by FFT, or by Winograd's minimal filtering.
 TRANSFORMS: dict[Any, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     ConvolutionBackwardData: (backward_data.FFT, backward_data.WINOGRAD),
     ConvolutionBackwardFilter: (backward_filter.FFT, (backward_filter.WINOGRAD,)),

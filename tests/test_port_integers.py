@@ -42,7 +42,7 @@ IN_FILES = [
     ("void g(cudnnDataType_t t = (cudnnDataType_t)2);", "void g(miopenDataType_t t = (miopenDataType_t)miopenHalf);"),
     ("template <cudnnDataType_t T = CUDNN_DATA_HALF> struct Of {}; Of<(cudnnDataType_t)2> of;", "template <miopenDataType_t T = miopenHalf> struct Of {}; Of<(miopenDataType_t)miopenHalf> of;"),
 ]  # fmt: skip
-# What C takes without a cast; t, all, p and s have types of cuDNN.
+# C takes these without a cast; t, all, p and s have types of cuDNN.
 IN_C = [
     ("t = 2", "t = miopenHalf"),
     ("*p = 2", "*p = miopenHalf"),

@@ -16,7 +16,7 @@ from dualdnn.conformance.recorded.replay import Replayer
 from dualdnn.conformance.subjects.recorded import recordings_of
 
 CLAUSES = {clause for entry in releases.table() for clause in entry.clauses}
-# What 9.19 made of BFLOAT16 as DOUBLE are zeros and other numbers than any conversion gives.
+# Version 9.19 converts BFLOAT16 to DOUBLE as zeros and other numbers than any conversion gives.
 NO_CONVERSION = "0612"
 
 

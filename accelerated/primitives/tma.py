@@ -65,7 +65,7 @@ class TmaLaunch(BackgroundLaunch):
         self.maps, self.aligned, self.before, self.after = maps, aligned, tuple(before), tuple(after)
 
     def with_scalars(self, values: Mapping[str, float]) -> Self:
-        """Return the launch with the scalars of one call, and those that belong to it."""
+        """Return the launch with the scalars of one call, and the launches that belong to it."""
         made = super().with_scalars(values)
         before, after = ([launch.with_scalars(values) for launch in part] for part in (self.before, self.after))
         if made is self and (*before, *after) == (*self.before, *self.after):

@@ -1,4 +1,4 @@
-"""NVRTC's shared library, and a program that compiles one translation unit by it.
+"""Binds NVRTC's shared library, and compiles one translation unit by it as a program.
 
 nvrtc.py runs this file in a process of its own, so that compilations run side by side, and a process that ends does not
 end in the middle of one. It therefore imports nothing of this project.
@@ -33,7 +33,7 @@ _SIGNATURES = {
 
 
 class Library:
-    """NVRTC's shared library."""
+    """Binds NVRTC's shared library."""
 
     def __init__(self, path: Path) -> None:
         for builtins in sorted(path.parent.glob("libnvrtc-builtins.so.*")):  # NVRTC does not find them by itself

@@ -26,7 +26,7 @@ from .nvcc import FORMAT
 from .sources import Module
 
 PACKAGE = "dualdnn_kernels"  # a namespace: each wheel has a part of it
-# What reading a damaged archive raises
+# Reading a damaged archive raises one of these.
 DAMAGE = (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, struct.error)
 
 

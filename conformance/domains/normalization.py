@@ -54,7 +54,7 @@ def draw(source: Source) -> Drawn:
 
 
 def inference(source: Source, kind: Any) -> Drawn:
-    """With given statistics, of which a variance is positive."""
+    """Draw a call with given statistics; a variance is positive."""
     newer = kind is NormalizationForwardInference
     mode: Any = source.pick(NORM_MODES if newer else MODES)
     x = source.tensor(source.pick(NORM_INFERENCE_TYPES if newer else INFERENCE_TYPES), source.dims(source.pick((4, 5))))
@@ -86,7 +86,7 @@ def training(source: Source, kind: Any) -> Drawn:
 
 
 def elements(x: TensorSpec, mode: Any) -> int:
-    """From how many elements a statistic is computed."""
+    """Return the number of elements that a statistic is computed from."""
     return x.dims[0] if mode in PER_ACTIVATION else x.count // x.dims[1]
 
 

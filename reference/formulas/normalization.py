@@ -124,7 +124,7 @@ def _normalized(o: Any, index: Index, at: Index, s: Statistic, read: Elements) -
         return Found(value, error)
     if math.isnan(value):
         return Found(value if o.activation.relu_nan == PROPAGATE else 0.0, error)
-    # What the activation certainly does not pass is zero, exactly.
+    # Values that the activation certainly stops are exactly zero.
     return Found(max(value, 0.0), 0.0 if value < -PRECISION[o.compute_type][0] * error else error)
 
 

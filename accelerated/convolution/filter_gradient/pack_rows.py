@@ -13,7 +13,7 @@ from ...primitives.tma import ALIGNMENT
 
 SOURCE = "convolution/filter_gradient/pack_rows.cu"
 WIDTHS = (4, 8)  # channels of a column in the rows
-MOST_PADDED = 4  # columns of a row for each column of x and tap: further ones are zeros
+MOST_PADDED = 4  # columns of a padded row for each column of x and each tap
 
 
 class PackedRows(NamedTuple):

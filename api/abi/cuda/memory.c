@@ -62,7 +62,7 @@ int cuMemGetInfo_v2(size_t *unused, size_t *all) {
   pthread_mutex_unlock(&lock);
   return SUCCESS;
 }
-/* Hints, and moves that move nothing; the arguments behind the range say where to. */
+/* These take hints and moves, and move nothing; the arguments behind the range say where to. */
 int cuMemAdvise(address start, size_t size) {
   return size && in_device(start, size) && around(start).kind == MANAGED_MEMORY ? SUCCESS : INVALID_VALUE;
 }
@@ -95,7 +95,7 @@ static int attribute_of(address inside, int attribute, void *result) {
   }
 }
 int cuPointerGetAttribute(void *result, int attribute, address inside) { return attribute_of(inside, attribute, result); }
-/* Of memory that is none of the driver's every attribute is 0. */
+/* Every attribute is 0 where the driver did not allocate the memory. */
 int cuPointerGetAttributes(unsigned count, const int *attributes, void **results, address inside) {
   if (!count || !attributes || !results) return INVALID_VALUE;
   for (unsigned i = 0; i < count; i++) {

@@ -116,7 +116,7 @@ static int properties_of(char *p, size_t size, int device) {
 int cudaGetDeviceProperties(char *p, int device) { return properties_of(p, SIZE_OF_11, device); }
 int cudaGetDeviceProperties_v2(char *p, int device) { return properties_of(p, SIZE_OF_12, device); }
 
-/* What a program of nvcc's does before main. */
+/* A program that nvcc built calls these before main. */
 static void *binary;
 void **__cudaRegisterFatBinary(void *given) { (void)given; return &binary; }
 void __cudaRegisterFatBinaryEnd(void **given) { (void)given; }

@@ -62,7 +62,7 @@ int cudaStreamAttachMemAsync(void *stream, void *start, size_t size, unsigned fl
   return noted(cuStreamAttachMemAsync(stream, (address)start, size, flags));
 }
 
-/* What memory an address is in: 0 none that the driver knows, 1 host, 2 device, 3 managed. */
+/* Returns the kind of memory that an address lies in: 0 none that the driver knows, 1 host, 2 device, 3 managed. */
 static int kind_of(const void *inside) {
   unsigned type = 0;
   unsigned char managed = 0;

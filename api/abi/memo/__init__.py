@@ -14,7 +14,7 @@ def source() -> str:
     return "\n".join(Path(__file__).with_name(name).read_text() for name in FILES)
 
 
-# What Python calls, as cffi is told.
+# Python calls these; cffi reads the declarations.
 CALLED_BY_PYTHON = """
 static int memo_live;
 void dualdnn_say(const char *);
@@ -43,7 +43,7 @@ int driver_open(uintptr_t);
 int scratch_add(uint64_t, uint64_t, uint64_t);
 int scratch_is_known(uint64_t, uint64_t);
 """
-# What C calls, on a device that only Python knows.
+# C calls these, on a device that only Python knows.
 CALLED_BY_C = """
 int py_memo_launch(uint64_t, uintptr_t, unsigned, uint64_t);
 uint64_t py_memo_scratch(uint64_t);

@@ -1,4 +1,4 @@
-/* What an export does: it answers by an entry, or asks Python, whose answer becomes one. */
+/* An export answers by an entry, or asks Python, whose answer becomes one. */
 enum { ASK = -1, LAUNCH = -7 /* Python: the launches of the call are kept, C makes them */ };
 
 /* Whether memory that an operand has is as large as it must be, where somebody knows. */

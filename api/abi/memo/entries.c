@@ -1,4 +1,4 @@
-/* What the memo keeps: by key the answer of a call. An entry is never changed once a thread can find it. */
+/* The memo keeps the answer of each call by its key. An entry is never changed once a thread can find it. */
 typedef struct { uint32_t argument, bytes, offset; } Output;                   /* bytes that are written behind an argument */
 enum { SET = 1, CREATE, DESTROY, STREAM };
 typedef struct { uint32_t argument, what, kind, value; } Effect;               /* on an object */
@@ -62,7 +62,7 @@ static void memo_free(Entry *all)
     atomic_fetch_add(&memo_emptied, 1);
 }
 
-/* Which pairs of operands begin together, a bit each; ~0 where two overlap otherwise: Python looks at these each time. */
+/* Returns a bit for each pair of operands that begin together; ~0 where two overlap otherwise: Python looks at these each time. */
 static inline uint64_t equal_pairs(const Pair *pairs, unsigned count, const Call *k)
 {
     uint64_t equal = 0;

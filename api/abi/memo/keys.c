@@ -14,7 +14,7 @@ typedef struct Call {
     uint64_t words[WORDS];
 } Call;
 
-/* What C knows of values: whether scaling factors beside them are doubles. */
+/* C knows one thing of values: whether scaling factors beside them are doubles. */
 static unsigned char *value_is_double;
 static uint32_t values_known;
 

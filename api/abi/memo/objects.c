@@ -88,7 +88,7 @@ static void object_free(uint64_t number)
     pthread_mutex_unlock(&objects_lock);
 }
 
-/* What Python asks of a number: 1 where the object lives, 2 where it is destroyed, 0 where there was none. facts: kind, value, stream. */
+/* Answers Python about a number: 1 where the object lives, 2 where it is destroyed, 0 where there was none. facts: kind, value, stream. */
 static int object_facts(uint64_t number, unsigned long long *facts)
 {
     Slot *slot = number % 16 || number < GENERATION ? NULL : slot_at(kind_of(number), place_of(number));

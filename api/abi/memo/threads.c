@@ -1,4 +1,4 @@
-/* What each thread has of its own, and how entries are freed although calls that find them take no lock.
+/* Each thread has state of its own. Entries are freed although calls that find them take no lock.
 
    A thread's counter is odd while it reads entries. Who frees some unlinks them first and waits until each thread whose counter was odd
    has moved on. The kernel's membarrier stands for the fences that readers would need. */

@@ -120,7 +120,7 @@ def test_geometries_on_tensor_cores(run, geometry):
         run(gradient(**{**GEOMETRIES[geometry], "dx": dx, "w": w, **options}, algo=ALGO_1))
 
 
-# Strides in each dimension: as large as the filter, smaller, larger; dx that ends within one, and begins within one.
+# Strides are as large as the filter, smaller or larger in each dimension; dx ends or begins within one.
 STRIDES: dict[str, dict[str, Any]] = {
     "patches": {"dx": (2, 3, 8, 12), "w": (16, 3, 4, 4), "padding": (0, 0), "stride": (4, 4)},
     "patches and a rest": {"dx": (2, 3, 9, 14), "w": (16, 3, 4, 4), "padding": (0, 0), "stride": (4, 4)},
@@ -150,7 +150,7 @@ def test_strides_without_blending(run, strides, configuration, formats):
 )
 @pytest.mark.parametrize("strides", STRIDES)
 def test_strides_of_numbers_that_are_not_finite(run, strides, inputs):
-    """They reach the elements of which they are a term: taps between those that a stride takes are none."""
+    """NaN and infinities reach the elements of which they are a term; taps between strides add none."""
     for configuration, math_type in (("FLOAT", FMA), ("PSEUDO_HALF", DEFAULT)):
         run(gradient(**STRIDES[strides], configuration=configuration, math_type=math_type), inputs=inputs)
 

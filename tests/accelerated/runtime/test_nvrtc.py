@@ -35,7 +35,7 @@ def installed():
 
 
 def test_a_module_is_compiled_without_any_program(without_programs, tmp_path):
-    """With the variables that the loader reads; an error of the source is the compiler's."""
+    """The process has the variables that the loader reads; an error of the source is the compiler's."""
     installed()
     assert isinstance(compiler.toolchain("sm_90"), Nvrtc)
     wanted = module("convolution/int8x32_reorder.cu")
