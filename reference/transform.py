@@ -48,9 +48,13 @@ def transformed(transform: TransformSpec, source: Array) -> Array:
 
 
 def padded(values: Array, before: tuple[int, ...], after: tuple[int, ...]) -> Array:
-    """Zeros around the array; negative padding crops."""
-    grown = np.pad(values, [(max(0, b), max(0, a)) for b, a in zip(before, after, strict=True)])
-    return grown[tuple(slice(max(0, -b), n - max(0, -a)) for n, b, a in zip(grown.shape, before, after, strict=True))]
+    """Return the array with zeros around it; negative padding crops. Only the result takes memory, however large both are."""
+    sides = list(zip(values.shape, before, after, strict=True))
+    result = np.zeros([max(0, n + b + a) for n, b, a in sides], values.dtype)
+    kept = [(max(0, -b), max(0, -b, min(n, n + a))) for n, b, a in sides]  # positions of the array
+    placed = tuple(slice(first + b, end + b) for (first, end), b in zip(kept, before, strict=True))
+    result[placed] = values[tuple(slice(*ends) for ends in kept)]
+    return result
 
 
 def folded(values: Array, factors: tuple[int, ...]) -> Array:
