@@ -304,7 +304,9 @@ def _unfolding(transform: TransformSpec, source: TensorSpec, destination: Tensor
 
 
 def _coordinates(spec: TensorSpec, bases: list[int]) -> list[Coordinate]:
-    return [Coordinate(*entry) for entry in zip(bases, spec.dims, spec.strides, strict=True)]
+    """Return the coordinates of a tensor. A dimension of size 1 has stride 0, so that offsets beside it stay small."""
+    strides = [stride if extent > 1 else 0 for extent, stride in zip(spec.dims, spec.strides, strict=True)]
+    return [Coordinate(*entry) for entry in zip(bases, spec.dims, strides, strict=True)]
 
 
 class TransformProblem(Problem):
