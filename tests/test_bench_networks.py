@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 from dualdnn.conformance.bench import networks as bench_networks
@@ -75,8 +76,10 @@ def test_families_are_told_by_share_behind():
     assert "4 rows: geometric mean 0.87, 50.0% below 0.8, 25.0% below 0.5, least 0.400" in line
 
 
-def test_shards_are_measured_apart_and_reported_together(tmp_path, capsys):
+def test_shards_are_measured_apart_and_reported_together(tmp_path, capsys, monkeypatch):
     """Every row is in one shard; files of two lists are not reported as one."""
+    for name in [name for name in os.environ if "XDIST" in name]:  # pytest-benchmark measures nothing in a parallel run
+        monkeypatch.delenv(name)
     for part in (1, 2):
         options = ["--drawn", "6", "--seed", "4", "-k", "relu", "--shard", f"{part}/2", "--device", "emulated"]
         assert main(["bench", *options, "--limit", "1", "--out", str(tmp_path / str(part))]) == 0

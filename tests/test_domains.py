@@ -19,7 +19,12 @@ ALL = tuple(PROFILES.values())
 SELDOM = {
     "pooling": ("pooling.max_backward_3d_nhwc", "pooling.max_backward_fp16_planes", "pooling.static_forward_separable"),
     "dropout": ("dropout.warps",),
-    "convolution": ("convolution.depthwise", "convolution.filter_gradient_", "convolution.implicit_gemm_tma_"),
+    "convolution": (
+        "convolution.data_gradient_folded",
+        "convolution.depthwise",
+        "convolution.filter_gradient_",
+        "convolution.implicit_gemm_tma_",
+    ),
 }
 
 
