@@ -334,6 +334,7 @@ def test_wrong_descriptors(cudnn, refuses, prepared, name):
         refusal(cudnn, refuses, name, good, NOT_SUPPORTED, ragged, rnnDesc=persistent, **outputs, **full, **large)
 
 
+@pytest.mark.blind("a result off by one", "searches return times, which may be any")
 @pytest.mark.parametrize("name", CLAUSES)
 def test_wrong_states_of_a_gated_unit(cudnn, refuses, prepared, name):
     """It has no cell states, and hidden ones of a shape all the same."""
