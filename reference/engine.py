@@ -265,15 +265,17 @@ def launcher(operation: Operation) -> Callable[[Mapping[str, Array]], None]:
     @np.errstate(all="ignore")
     def launch(memory: Mapping[str, Array]) -> None:
         asked = VALUES_ALONE.set(True)
-        for name, place, exact in results(memory):
-            if exact.raw and name not in memory:  # NULL, where no bytes are needed
-                continue
-            if exact.raw:
-                memory[name][: exact.value.nbytes] = np.frombuffer(exact.value.tobytes(), np.uint8)
-                continue
-            spec, values = specs[name], blended(operation, name, exact, memory, wide, place)
-            write(spec, memory[name], values if place else np.broadcast_to(values, spec.dims), place)
-        VALUES_ALONE.reset(asked)
+        try:
+            for name, place, exact in results(memory):
+                if exact.raw and name not in memory:  # NULL, where no bytes are needed
+                    continue
+                if exact.raw:
+                    memory[name][: exact.value.nbytes] = np.frombuffer(exact.value.tobytes(), np.uint8)
+                    continue
+                spec, values = specs[name], blended(operation, name, exact, memory, wide, place)
+                write(spec, memory[name], values if place else np.broadcast_to(values, spec.dims), place)
+        finally:
+            VALUES_ALONE.reset(asked)
 
     def launch_beside_others(memory: Mapping[str, Array]) -> None:
         with beside_others(operation):
