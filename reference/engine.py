@@ -84,7 +84,7 @@ _IN_PARTS: dict[type[Operation], ImplementationInParts] = {}
 _IN_FLOAT64: set[type[Operation]] = set()  # for the backend
 _PLANEWISE: dict[type[Operation], Callable[[Any], bool]] = {}
 _SELECTS: dict[type[Operation], Callable[[Any], bool]] = {}
-PLANES_BYTES = 2**20  # of the largest operand in wide arithmetic, which a core's cache holds beside what is made of it
+PLANES_BYTES = 2**20  # bytes of the largest operand in wide arithmetic; a cache holds it beside its results
 
 
 def implements(

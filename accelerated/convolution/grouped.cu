@@ -9,16 +9,16 @@
 // each output of 16 bits (3 x 3, groups of 4); a thread issues 16 products for 4 values of x and its part of a tap.
 #include "convolution/problem.cuh"
 
-constexpr int THREADS = 128, PIXELS = 4, FILTERS = 4, CHANNELS = 4;  // of a block; of a thread; read at once
+constexpr int THREADS = 128, PIXELS = 4, FILTERS = 4, CHANNELS = 4;  // per block; per thread; read at once
 
 struct Arguments : Operands<ELEMENT> {
   Convolution convolution;
   Epilogue epilogue;
   FastDivmod lane_blocks, lanes;    // blocks of lanes; lanes of a block
-  FastDivmod filter_blocks, packs;  // of a group: blocks of FILTERS filters, packs of CHANNELS channels
-  int channels, all_lanes;          // of a group; of all groups
+  FastDivmod filter_blocks, packs;  // per group: blocks of FILTERS filters, packs of CHANNELS channels
+  int channels, all_lanes;          // per group; in all groups
   int w_tap, w_channel;             // elements from one tap of w to the next, from one channel
-  int lane_values;                  // of shared memory, of a lane
+  int lane_values;                  // numbers of shared memory per lane
   int channels_last;                // neighbouring threads have neighbouring lanes
 };
 

@@ -16,8 +16,8 @@ struct Arguments {
   COMPUTE* partial;  // [part][element of dw in the order of its memory]
   Convolution convolution;
   FastDivmod lane_blocks, tap_blocks, lanes;  // blocks of lanes, of taps; lanes of a block
-  FastDivmod filter_blocks, packs;            // of a group: blocks of filters, packs of channels
-  int channels, all_lanes, taps;              // of a group; of all groups; of the filter
+  FastDivmod filter_blocks, packs;            // per group: blocks of filters, packs of channels
+  int channels, all_lanes, taps;              // per group; in all groups; per filter
   int w_tap, w_channel, elements;             // elements from one tap of dw to the next, one channel; of dw
   int of_part;                                // pixels
   int channels_last, dy_packs;                // neighbouring threads have neighbouring lanes; packs of dy are aligned
