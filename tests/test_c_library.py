@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from dualdnn.api import cudnn
 from dualdnn.api.abi.build import NAME, build
+from dualdnn.api.abi.faces import face
 from dualdnn.api.abi.header import header
 from dualdnn.api.abi.names import LINKS
 from dualdnn.api.document import functions
@@ -57,7 +58,13 @@ def test_every_function_is_exported(library):
         ["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True
     ).stdout
     exported = {line.split()[-1].partition("@")[0] for line in listed.splitlines() if "cudnn" in line}
-    assert exported - {NAME} == {*functions(), "cudnnGetLastErrorString"}
+    assert exported - {NAME} == {
+        *functions(),
+        *face(8).served,
+        *face(8).absent,
+        *face(8).sizes,
+        "cudnnGetLastErrorString",
+    }
     assert all(f"@{NAME}" in line or f"@@{NAME}" in line for line in listed.splitlines() if " T " in line)
 
 
@@ -597,6 +604,7 @@ def test_algorithm_descriptors_from_c(library, tmp_path):
         if (cudnnGetAlgorithmPerformance(objects[1], &got, &status, &time, &memory) != CUDNN_STATUS_BAD_PARAM) return 16;
         if (cudnnDestroyAlgorithmPerformance(0, 3) != CUDNN_STATUS_BAD_PARAM) return 17;
         if (cudnnOpsTrainVersionCheck() || cudnnAdvInferVersionCheck() || cudnnAdvTrainVersionCheck()) return 18;
+        if (cudnnCnnInferVersionCheck() || cudnnCnnTrainVersionCheck() || cudnnGetMaxDeviceVersion() != 900) return 24;
         if (cudnnCreateDropoutDescriptor(&dropout) || cudnnDropoutGetStatesSize(handle, &bytes) || !(states = malloc(bytes))) return 19;
         if (cudnnSetDropoutDescriptor(dropout, handle, 0.25f, states, bytes, 1ull << 63)) return 20;
         if (cudnnGetDropoutDescriptor(dropout, handle, &probability, &held, &seed)) return 21;

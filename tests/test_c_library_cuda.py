@@ -72,11 +72,20 @@ def test_old_names_link(libraries, library):
     assert set(OLD.split()) <= exports(libraries / library)
 
 
+def runtime_of(includes):
+    """Return the newest runtime whose release is not behind that of the headers."""
+    command = ["gcc", "-E", "-dM", "-x", "c", *includes, "-"]
+    read = subprocess.run(command, input="#include <cuda_runtime_api.h>\n", capture_output=True, text=True, check=True)
+    release = int(re.search(r"CUDART_VERSION (\d+)", read.stdout)[1])
+    return max((name for name in RUNTIMES if RUNTIMES[name] // 1000 <= release // 1000), key=RUNTIMES.get)
+
+
 def ran(libraries, includes, folder, text):
-    """Return what a program printed that uses CUDA's own headers and links by the names of build tools."""
+    """Return what a program printed that uses CUDA's own headers and links the runtime of their release."""
     source, program = folder / "program.c", folder / "program"
     source.write_text(CHECKS + text)
-    command = ["gcc", "-Wall", *includes, str(source), f"-L{libraries}", "-lcudart", "-lcuda", "-o", str(program)]
+    runtime = f"-l:{runtime_of(includes)}" if includes else "-lcudart"
+    command = ["gcc", "-Wall", *includes, str(source), f"-L{libraries}", runtime, "-lcuda", "-o", str(program)]
     subprocess.run(command, check=True)
     environment = {"LD_LIBRARY_PATH": str(libraries)}
     done = subprocess.run([str(program)], capture_output=True, text=True, timeout=60, env=environment)
@@ -176,7 +185,7 @@ def test_pools_streams_and_settings(libraries, includes, tmp_path):
     static void CUDART_CB called_back(cudaStream_t stream, cudaError_t status, void *data) { *(int *)data += stream != 0 && status == 0; }
     int main(void) {
       cudaMemPool_t pool, own; cudaStream_t stream; cudaEvent_t first, last; enum cudaStreamCaptureStatus capturing;
-      enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed; struct cudaMemPoolProps props = {cudaMemAllocationTypePinned};
+      enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed; struct cudaMemPoolProps props = {cudaMemAllocationTypePinned, .location = {cudaMemLocationTypeDevice, 0}};
       unsigned long long used, threshold = 1 << 20, id; unsigned flags; int calls = 0, priority, device = 9; char *a, name[32]; size_t limit; float ms;
       CHECK(cudaDeviceGetDefaultMemPool(&pool, 0)); CHECK(cudaMemPoolCreate(&own, &props));
       CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &threshold));
@@ -235,6 +244,75 @@ def test_driver(libraries, includes, tmp_path):
       CHECK(cuGetProcAddress("cuMemAlloc", &function, 13000, 0, &found)); TRUE(function == (void *)cuMemAlloc && found == CU_GET_PROC_ADDRESS_SUCCESS);
       EXPECT(CUDA_ERROR_NOT_FOUND, cuGetProcAddress("cuNone", &function, 13000, 0, &found)); TRUE(found == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
       EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuModuleLoad(0, "none"));
+      return 0;
+    }
+    """
+    ran(libraries, includes, tmp_path, text)
+
+
+def test_enumerators_that_no_header_has_are_refused(libraries, includes, tmp_path):
+    """Attributes, kinds, flags, advices and places beyond their enumerations, each in a call that is right but for it."""
+    text = """
+    #include <cuda.h>
+    #include <cuda_runtime_api.h>
+    int main(void) {
+      int value; unsigned type; void *function, *place = &type; char *a, *b, *managed, host[64]; size_t bytes; cudaMemPool_t pool; cudaStream_t s; cudaEvent_t e; CUcontext made;
+      struct cudaMemLocation device = {cudaMemLocationTypeDevice, 0}, second = {cudaMemLocationTypeDevice, 1}, none = {77, 0};
+      struct cudaMemPoolProps props = {cudaMemAllocationTypePinned, .location = device};
+      struct cudaMemAccessDesc access = {device, cudaMemAccessFlagsProtReadWrite}, wrong = {device, 2}, far = {second, cudaMemAccessFlagsProtRead};
+      CHECK(cudaMalloc((void **)&a, 64)); CHECK(cudaMalloc((void **)&b, 64)); CHECK(cudaMallocManaged((void **)&managed, 64, cudaMemAttachGlobal));
+      CHECK(cudaMemPoolCreate(&pool, &props)); CHECK(cudaStreamCreate(&s)); CHECK(cudaEventCreate(&e)); CHECK(cudaEventRecord(e, s));
+      CHECK(cudaDeviceGetAttribute(&value, cudaDevAttrMax - 1, 0)); CHECK(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MAX - 1, 0));
+      const int others[] = {-1, 0, 9999, 0x7fffffff};
+      for (int i = 0; i < 4; i++) {
+        EXPECT(cudaErrorInvalidValue, cudaDeviceGetAttribute(&value, others[i], 0)); EXPECT(CUDA_ERROR_INVALID_VALUE, cuDeviceGetAttribute(&value, others[i], 0));
+        EXPECT(cudaErrorInvalidValue, cudaDeviceGetP2PAttribute(&value, others[i], 0, 1)); EXPECT(cudaErrorInvalidValue, cudaMemPoolGetAttribute(pool, others[i], &bytes));
+        EXPECT(cudaErrorInvalidValue, cudaMemAdvise(managed, 64, others[i], device)); EXPECT(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute(&type, others[i], (CUdeviceptr)a));
+        EXPECT(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttributes(1, (CUpointer_attribute *)&others[i], &place, (CUdeviceptr)a));
+        if (!others[i]) continue;
+        EXPECT(cudaErrorInvalidMemcpyDirection, cudaMemcpy(a, b, 64, others[i])); EXPECT(cudaErrorInvalidMemcpyDirection, cudaMemcpy2D(a, 8, b, 8, 8, 0, others[i]));
+        struct cudaMemcpy3DParms copy = {.srcPtr = {a, 8, 8, 1}, .dstPtr = {b, 8, 8, 1}, .kind = others[i]}; EXPECT(cudaErrorInvalidMemcpyDirection, cudaMemcpy3D(&copy));
+        EXPECT(cudaErrorUnsupportedLimit, cudaDeviceGetLimit(&bytes, others[i])); EXPECT(cudaErrorInvalidValue, cudaDeviceSetCacheConfig(others[i]));
+        EXPECT(cudaErrorInvalidValue, cudaSetDeviceFlags(others[i])); EXPECT(cudaErrorInvalidValue, cudaInitDevice(0, 0, others[i]));
+        EXPECT(CUDA_ERROR_INVALID_VALUE, cuDevicePrimaryCtxSetFlags(0, others[i])); EXPECT(CUDA_ERROR_INVALID_VALUE, cuCtxCreate(&made, NULL, others[i], 0));
+        EXPECT(cudaErrorInvalidValue, cudaStreamCreateWithFlags(&s, others[i])); EXPECT(cudaErrorInvalidValue, cudaStreamWaitEvent(s, e, others[i]));
+        EXPECT(cudaErrorInvalidValue, cudaEventCreateWithFlags(&e, others[i])); EXPECT(cudaErrorInvalidValue, cudaEventRecordWithFlags(e, s, others[i]));
+        EXPECT(cudaErrorInvalidValue, cudaHostAlloc((void **)&b, 64, others[i])); EXPECT(cudaErrorInvalidValue, cudaHostRegister(host, 64, others[i]));
+        EXPECT(CUDA_ERROR_INVALID_VALUE, cuGetProcAddress("cuInit", &function, 13000, others[i], NULL)); EXPECT(cudaErrorInvalidValue, cudaMemPrefetchAsync(managed, 64, device, others[i], s));
+        props.allocType = others[i]; EXPECT(cudaErrorInvalidValue, cudaMemPoolCreate(&pool, &props));
+      }
+      EXPECT(cudaErrorInvalidValue, cudaSetDeviceFlags(3)); EXPECT(cudaErrorInvalidValue, cudaEventCreateWithFlags(&e, cudaEventInterprocess));
+      CHECK(cudaSetDeviceFlags(cudaDeviceScheduleYield | cudaDeviceMapHost)); CHECK(cudaMemAdvise(managed, 64, cudaMemAdviseUnsetAccessedBy, device));
+      CHECK(cudaMemAdvise(managed, 64, cudaMemAdviseSetReadMostly, none)); EXPECT(cudaErrorInvalidValue, cudaMemAdvise(managed, 64, cudaMemAdviseSetAccessedBy, none));
+      EXPECT(cudaErrorInvalidDevice, cudaMemPrefetchAsync(managed, 64, second, 0, s)); EXPECT(cudaErrorInvalidValue, cudaMemPrefetchAsync(managed, 64, none, 0, s));
+      CHECK(cudaMemPoolSetAccess(pool, &access, 1)); EXPECT(cudaErrorInvalidValue, cudaMemPoolSetAccess(pool, &wrong, 1)); EXPECT(cudaErrorInvalidDevice, cudaMemPoolSetAccess(pool, &far, 1));
+      enum cudaMemAccessFlags may; CHECK(cudaMemPoolGetAccess(&may, pool, &device)); EXPECT(cudaErrorInvalidValue, cudaMemPoolGetAccess(&may, pool, &none));
+      props.allocType = cudaMemAllocationTypePinned; props.location = none; EXPECT(cudaErrorInvalidValue, cudaMemPoolCreate(&pool, &props));
+      props.location = device; props.handleTypes = 64; EXPECT(cudaErrorInvalidValue, cudaMemPoolCreate(&pool, &props));
+      props.handleTypes = cudaMemHandleTypePosixFileDescriptor; EXPECT(cudaErrorNotSupported, cudaMemPoolCreate(&pool, &props));
+      return 0;
+    }
+    """
+    ran(libraries, includes, tmp_path, text)
+
+
+def test_release_13_has_its_own_structure_of_properties(libraries, includes, tmp_path):
+    """The fields of CUDA's own header hold the attributes that they are named after."""
+    if runtime_of(includes) != "libcudart.so.13":
+        pytest.skip("the headers are of an earlier release")
+    text = """
+    #include <cuda_runtime_api.h>
+    #define SAME(field, attribute) do { int v; CHECK(cudaDeviceGetAttribute(&v, cudaDevAttr##attribute, 0)); TRUE(v && (size_t)v == (size_t)p.field); } while (0)
+    int main(void) {
+      int version, driver; unsigned char bytes[1100]; struct cudaDeviceProp p;
+      memset(bytes, 0x5a, sizeof bytes); CHECK(cudaGetDeviceProperties((struct cudaDeviceProp *)bytes, 0)); memcpy(&p, bytes, sizeof p);
+      for (size_t i = sizeof p; i < sizeof bytes; i++) TRUE(bytes[i] == 0x5a);
+      SAME(major, ComputeCapabilityMajor); SAME(multiProcessorCount, MultiProcessorCount); SAME(integrated, Integrated); SAME(canMapHostMemory, CanMapHostMemory);
+      SAME(concurrentKernels, ConcurrentKernels); SAME(unifiedAddressing, UnifiedAddressing); SAME(l2CacheSize, L2CacheSize); SAME(managedMemory, ManagedMemory);
+      SAME(maxThreadsPerMultiProcessor, MaxThreadsPerMultiProcessor); SAME(regsPerMultiprocessor, MaxRegistersPerMultiprocessor);
+      SAME(sharedMemPerBlockOptin, MaxSharedMemoryPerBlockOptin); SAME(maxBlocksPerMultiProcessor, MaxBlocksPerMultiprocessor);
+      SAME(hostRegisterSupported, HostRegisterSupported); SAME(memoryPoolsSupported, MemoryPoolsSupported); SAME(concurrentManagedAccess, ConcurrentManagedAccess);
+      CHECK(cudaRuntimeGetVersion(&version)); CHECK(cudaDriverGetVersion(&driver)); TRUE(version / 1000 == 13 && driver >= version);
       return 0;
     }
     """

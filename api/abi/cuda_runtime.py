@@ -18,6 +18,7 @@ DRIVER = "libcuda.so.1"
 RUNTIMES = {
     "libcudart.so.11.0": 11080,
     "libcudart.so.12": 12000,
+    "libcudart.so.13": 13000,
 }  # file, soname and version node -> what cudaRuntimeGetVersion says
 SOURCES = Path(__file__).parent / "cuda"
 PARTS = {
@@ -27,7 +28,7 @@ PARTS = {
 
 
 def build_runtime(out: Path) -> list[Path]:
-    """Write the driver and both runtimes below ``out``; returns their paths. A program finds them by LD_LIBRARY_PATH."""
+    """Write the driver and the runtimes below ``out``; returns their paths. A program finds them by LD_LIBRARY_PATH."""
     out.mkdir(parents=True, exist_ok=True)
     made = [_compiled(out, DRIVER, "driver", [])]
     for name, version in RUNTIMES.items():

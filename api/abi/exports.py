@@ -200,6 +200,7 @@ def source(paths: str, home: str, face: Face) -> str:
             CALL_BACK,
             *(export(number, function) for number, function in enumerate(table)),
             *(absent(name, face) for name in face.absent),
+            *(f"size_t {name}(void)\n{{\n    return {value};\n}}" for name, value in face.sizes.items()),
             FINISH,
         ]
     )

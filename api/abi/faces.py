@@ -1,6 +1,7 @@
 """The faces of the C library: the release whose name, numbers and calls a program links to. Behind each are the same functions.
 
-Face 8 is the document's own. Face 9 is data beside the function table (``document/release_9.json``), each entry with its source.
+Face 8 has the document's own numbers. What each release has beside them is data beside the function table (``document/release_8.json``,
+``document/release_9.json``), each entry with its source.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ class Face:
     version: what cudnnGetProperty answers. release: as which the library answers unless DUALDNN_AS says otherwise. numbers: of statuses
     whose number is another than the document's. read_as: numbers of the release -> the status that they stand for; families: the same
     for the thousands. enumerators: type -> name -> number, that the document lacks. served: call of the release -> the documented call
-    that serves it. absent: calls that answer NOT_SUPPORTED. messages: declarations of the calls that give the text of a refusal. parameters: of the calls that the document lacks, in C.
+    that serves it. absent: calls that answer NOT_SUPPORTED. messages: declarations of the calls that give the text of a refusal.
+    sizes: call without arguments -> the number that it returns. parameters: of the calls that the document lacks, in C.
     """
 
     version: tuple[int, int, int] = VERSION
@@ -37,6 +39,7 @@ class Face:
     served: Mapping[str, str] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
     messages: tuple[str, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
     parameters: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -100,14 +103,23 @@ class Face:
 @cache
 def face(major: int) -> Face:
     """Return the face of a release; ValueError where there is none."""
-    if major == VERSION[0]:
-        return Face()
-    if major != 9:
+    if major not in (8, 9):
         raise ValueError(f"face is {major}, there are 8 and 9")
-    data: dict[str, Any] = json.loads((resources.files("dualdnn.api") / "document" / "release_9.json").read_text())
+    data: dict[str, Any] = json.loads(
+        (resources.files("dualdnn.api") / "document" / f"release_{major}.json").read_text()
+    )
+    later = Face(
+        served={name: entry["by"] for name, entry in data["served"].items()},
+        absent=tuple(data["absent"]),
+        sizes={name: entry["value"] for name, entry in data.get("sizes", {}).items()},
+        parameters={name: entry["parameters"] for part in ("served", "absent") for name, entry in data[part].items()},
+    )
+    if major == VERSION[0]:
+        return later
     numbers = {cudnnStatus_t[name]: int(entry["value"]) for name, entry in data["statuses"].items()}
     more = {int(number): cudnnStatus_t[name] for number, name in data["read_as"].items()}
-    return Face(
+    return replace(
+        later,
         version=tuple(data["version"]),
         parts=("graph", "ops", "cnn", "adv"),
         release=".".join(map(str, data["version"][:2])),
@@ -115,8 +127,5 @@ def face(major: int) -> Face:
         read_as={number: status for status, number in numbers.items()} | more,
         families={int(family): cudnnStatus_t[name] for family, name in data["families"].items()},
         enumerators={kind: entry["values"] for kind, entry in data["enumerators"].items()},
-        served={name: entry["by"] for name, entry in data["served"].items()},
-        absent=tuple(data["absent"]),
         messages=tuple(entry["declaration"] for entry in data["messages"].values()),
-        parameters={name: entry["parameters"] for part in ("served", "absent") for name, entry in data[part].items()},
     )

@@ -214,6 +214,7 @@ def _later(chosen: Face) -> Iterator[str]:
     yield from chosen.messages
     for name, parameters in chosen.parameters.items():
         yield f"cudnnStatus_t CUDNNWINAPI {name}({parameters});"
+    yield from (f"size_t CUDNNWINAPI {name}(void);" for name in chosen.sizes)
 
 
 def _result(function: Function) -> str:

@@ -1,5 +1,5 @@
 /* The driver's one device, its contexts, and what errors mean. */
-enum { VERSION = 12000 };
+enum { VERSION = 13000, DEVICE_ATTRIBUTES = 148 };  /* attributes are counted from 1 in cuda.h */
 
 int cuInit(unsigned flags) { return flags ? INVALID_VALUE : SUCCESS; }
 int cuDriverGetVersion(int *version) { return version ? (*version = VERSION, SUCCESS) : INVALID_VALUE; }
@@ -21,7 +21,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
   static const int table[][2] = {{1, 1024}, {2, 1024}, {3, 1024}, {4, 64}, {5, 2147483647}, {6, 65535}, {7, 65535}, {8, 49152},
     {9, 65536}, {10, 32}, {11, 2147483647}, {12, 65536}, {13, 1000000}, {14, 512}, {15, 1}, {16, 1}, {18, 1}, {19, 1}, {31, 1}, {36, 1000000}, {37, 64}, {38, 1 << 20},
     {39, 2048}, {40, 1}, {41, 1}, {51, 32}, {75, 8}, {76, 0}, {81, 49152}, {82, 65536}, {83, 1}, {89, 1}, {91, 1}, {97, 49152}, {99, 1}, {106, 32}, {115, 1}};
-  if (!value) return INVALID_VALUE;
+  if (!value || attribute < 1 || attribute >= DEVICE_ATTRIBUTES) return INVALID_VALUE;
   if (device) return INVALID_DEVICE;
   *value = 0;
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) if (table[i][0] == attribute) *value = table[i][1];
@@ -61,6 +61,8 @@ static int context;  /* its address is the primary context */
 static unsigned primary_flags;
 static __thread void *stack[DEPTH];
 static __thread int depth;
+/* One way to wait at most (1, 2 or 4), and the bits behind it. */
+static int are_context_flags(unsigned flags) { return flags < 256 && !((flags & 7) & ((flags & 7) - 1)); }
 static int is_context(void *given) { return given == &context || known(CONTEXT, given); }
 static void *current(void) { return depth && stack[depth - 1] ? stack[depth - 1] : &context; }
 int cuDevicePrimaryCtxRetain(void **made, int device) {
@@ -69,7 +71,10 @@ int cuDevicePrimaryCtxRetain(void **made, int device) {
 }
 int cuDevicePrimaryCtxRelease_v2(int device) { return device ? INVALID_DEVICE : SUCCESS; }
 int cuDevicePrimaryCtxReset_v2(int device) { return device ? INVALID_DEVICE : SUCCESS; }
-int cuDevicePrimaryCtxSetFlags_v2(int device, unsigned flags) { return device ? INVALID_DEVICE : (primary_flags = flags, SUCCESS); }
+int cuDevicePrimaryCtxSetFlags_v2(int device, unsigned flags) {
+  if (device) return INVALID_DEVICE;
+  return are_context_flags(flags) ? (primary_flags = flags, SUCCESS) : INVALID_VALUE;
+}
 int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active) {
   if (!flags || !active) return INVALID_VALUE;
   return device ? INVALID_DEVICE : (*flags = primary_flags, *active = 1, SUCCESS);
@@ -90,7 +95,7 @@ int cuCtxSetCurrent(void *given) {
 }
 int cuCtxGetCurrent(void **made) { return made ? (*made = current(), SUCCESS) : INVALID_VALUE; }
 int cuCtxCreate_v2(void **made, unsigned flags, int device) {
-  if (!made) return INVALID_VALUE;
+  if (!made || !are_context_flags(flags)) return INVALID_VALUE;
   if (device) return INVALID_DEVICE;
   return (*made = add(CONTEXT, 0, 0, flags)) ? cuCtxPushCurrent_v2(*made) : OUT_OF_MEMORY;
 }
@@ -176,9 +181,9 @@ int cuGetErrorString(int number, const char **text) {
   return text && dualdnn_error(number, &name, &of_runtime, text) == SUCCESS ? SUCCESS : INVALID_VALUE;
 }
 int cuGetProcAddress(const char *symbol, void **function, int version, unsigned long long flags) {
-  (void)version; (void)flags;
+  (void)version;
   char newest[200];
-  if (!symbol || !function) return INVALID_VALUE;
+  if (!symbol || !function || flags > 2) return INVALID_VALUE;
   for (int i = 3; i > 1; i--) {  /* of several versions the newest */
     snprintf(newest, sizeof newest, "%s_v%d", symbol, i);
     if ((*function = dlsym(RTLD_DEFAULT, newest))) return SUCCESS;

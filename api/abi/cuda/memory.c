@@ -62,11 +62,21 @@ int cuMemGetInfo_v2(size_t *unused, size_t *all) {
   pthread_mutex_unlock(&lock);
   return SUCCESS;
 }
-/* These take hints and moves, and move nothing; the arguments behind the range say where to. */
-int cuMemAdvise(address start, size_t size) {
-  return size && in_device(start, size) && around(start).kind == MANAGED_MEMORY ? SUCCESS : INVALID_VALUE;
+/* Hints and moves of managed memory, which move nothing. The first release names a device by its number, -1 is the host. */
+enum { ADVICES = 7, READ_MOSTLY = 2 };  /* counted from 1; the advices up to READ_MOSTLY have no place */
+static struct place place_of(int device) { return (struct place){device == -1 ? 2 : 1, device}; }
+int cuMemAdvise_v2(address start, size_t size, int advice, struct place place) {
+  if (!size || !in_device(start, size) || around(start).kind != MANAGED_MEMORY || advice < 1 || advice >= ADVICES) return INVALID_VALUE;
+  return advice > READ_MOSTLY ? placed(place) : SUCCESS;
 }
-int cuMemPrefetchAsync(address start, size_t size) { return cuMemAdvise(start, size); }
+int cuMemAdvise(address start, size_t size, int advice, int device) { return cuMemAdvise_v2(start, size, advice, place_of(device)); }
+int cuMemPrefetchAsync_v2(address start, size_t size, struct place place, unsigned flags, void *stream) {
+  if (!is_stream(stream)) return INVALID_HANDLE;
+  return flags ? INVALID_VALUE : cuMemAdvise_v2(start, size, ADVICES - 1, place);
+}
+int cuMemPrefetchAsync(address start, size_t size, int device, void *stream) {
+  return cuMemPrefetchAsync_v2(start, size, place_of(device), 0, stream);
+}
 int cuStreamAttachMemAsync(void *stream, address start, size_t size, unsigned flags) {
   struct object found = around(start);
   if (!is_stream(stream)) return INVALID_HANDLE;
@@ -95,9 +105,11 @@ static int attribute_of(address inside, int attribute, void *result) {
   }
 }
 int cuPointerGetAttribute(void *result, int attribute, address inside) { return attribute_of(inside, attribute, result); }
+enum { POINTER_ATTRIBUTES = 22 };  /* counted from 1 in cuda.h */
 /* Every attribute is 0 where the driver did not allocate the memory. */
 int cuPointerGetAttributes(unsigned count, const int *attributes, void **results, address inside) {
   if (!count || !attributes || !results) return INVALID_VALUE;
+  for (unsigned i = 0; i < count; i++) if (attributes[i] < 1 || attributes[i] >= POINTER_ATTRIBUTES) return INVALID_VALUE;
   for (unsigned i = 0; i < count; i++) {
     if (attributes[i] == 2 && results[i]) *(unsigned *)results[i] = 0;
     if ((attributes[i] == 1 || attributes[i] == 3 || attributes[i] == 4) && results[i]) *(void **)results[i] = 0;
@@ -121,8 +133,13 @@ int cuDeviceSetMemPool(int device, handle pool) {
   if (device) return INVALID_DEVICE;
   return is_pool(pool) ? (current_pool = pool, SUCCESS) : INVALID_VALUE;
 }
-int cuMemPoolCreate(handle *pool, const void *properties) {
-  if (!pool || !properties) return INVALID_VALUE;
+struct pool_properties { int kind, handles; struct place place; };  /* pinned 1 or managed 2; the ways to share it */
+struct access { struct place place; int flags; };
+int cuMemPoolCreate(handle *pool, const struct pool_properties *properties) {
+  if (!pool || !properties || (properties->kind != 1 && properties->kind != 2)) return INVALID_VALUE;
+  if (properties->handles) return properties->handles & ~15 ? INVALID_VALUE : NOT_SUPPORTED;
+  int status = placed(properties->place);
+  if (status && (properties->kind == 1 || properties->place.type)) return status;  /* managed pools need no place */
   if (!(*pool = add(POOL, 0, 0, 0))) return OUT_OF_MEMORY;
   for (int i = 0; i < FLAGS_ARE_INTS; i++) (*pool)->attributes[i] = 1;
   return SUCCESS;
@@ -152,11 +169,19 @@ int cuMemPoolSetAttribute(handle pool, int attribute, void *given) {
   return pool->attributes[attribute - 1] = value, SUCCESS;
 }
 int cuMemPoolTrimTo(handle pool, size_t kept) { (void)kept; return is_pool(pool) ? SUCCESS : INVALID_VALUE; }
-int cuMemPoolSetAccess(handle pool, const void *descriptions, size_t count) {
-  return is_pool(pool) && (descriptions || !count) ? SUCCESS : INVALID_VALUE;
+/* Nothing is kept: the one device reads and writes its own pools. */
+int cuMemPoolSetAccess(handle pool, const struct access *given, size_t count) {
+  if (!is_pool(pool) || (count && !given)) return INVALID_VALUE;
+  for (size_t i = 0; i < count; i++) {
+    int status = given[i].flags == 0 || given[i].flags == 1 || given[i].flags == 3 ? placed(given[i].place) : INVALID_VALUE;
+    if (status) return status;
+  }
+  return SUCCESS;
 }
-int cuMemPoolGetAccess(int *flags, handle pool, const void *location) {
-  return flags && location && is_pool(pool) ? (*flags = 3 /* reading and writing */, SUCCESS) : INVALID_VALUE;
+int cuMemPoolGetAccess(int *flags, handle pool, const struct place *place) {
+  if (!flags || !place || !is_pool(pool)) return INVALID_VALUE;
+  int status = placed(*place);
+  return status ? status : (*flags = 3 /* reading and writing */, SUCCESS);
 }
 int cuMemAllocFromPoolAsync(address *result, size_t size, handle pool, void *stream) {
   if (!is_stream(stream)) return INVALID_HANDLE;

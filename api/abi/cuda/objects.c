@@ -39,6 +39,10 @@ struct object {
 static struct object *objects;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* Where memory lies or may lie: on a device, which has a number, or on the host (the kinds behind it). */
+struct place { int type, id; };
+static int placed(struct place given) { return given.type < 1 || given.type > 4 ? INVALID_VALUE : given.type == 1 && given.id ? INVALID_DEVICE : SUCCESS; }
+
 static int is_memory(const struct object *o) { return o->kind <= REGISTERED_MEMORY; }
 
 /* Memory reads as zero, as a GPU's does the first time. calloc leaves large blocks to the system, which gives pages when they are used. */

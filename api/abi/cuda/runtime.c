@@ -1,4 +1,4 @@
-/* libcudart.so.11.0 and .12 of a machine without a GPU, on the driver of objects.c: the runtime's names, kinds of copies and last
+/* libcudart.so.11.0, .12 and .13 of a machine without a GPU, on the driver of objects.c: the runtime's names, kinds of copies and last
    error. Programs that nvcc compiled load and register their kernels; a launch answers cudaErrorNotSupported. The runtime is compiled
    as one file: runtime.c, runtime_memory.c, runtime_streams.c and what is generated. */
 #include <stddef.h>
@@ -36,6 +36,7 @@ int cudaGetDeviceCount(int *count) { return count ? (*count = 1, SUCCESS) : note
 int cudaGetDevice(int *device) { return device ? (*device = 0, SUCCESS) : noted(INVALID_VALUE); }
 int cudaSetDevice(int device) { return noted(device ? INVALID_DEVICE : SUCCESS); }
 int cudaInitDevice(int device, unsigned flags, unsigned are_given) {
+  if (are_given > 1) return noted(INVALID_VALUE);
   return noted(are_given ? cuDevicePrimaryCtxSetFlags_v2(device, flags) : device ? INVALID_DEVICE : SUCCESS);
 }
 int cudaSetValidDevices(const int *devices, int count) {
@@ -62,9 +63,10 @@ int cudaDeviceGetByPCIBusId(int *device, const char *text) { return noted(cuDevi
 int cudaDeviceCanAccessPeer(int *can, int device, int peer) { return noted(cuDeviceCanAccessPeer(can, device, peer)); }
 int cudaDeviceEnablePeerAccess(int peer, unsigned flags) { (void)peer; return noted(flags ? INVALID_VALUE : INVALID_DEVICE); }
 int cudaDeviceDisablePeerAccess(int peer) { return noted(peer ? INVALID_DEVICE : PEER_NOT_ENABLED); }
+enum { P2P_ATTRIBUTES = 6 };  /* counted from 1 */
 int cudaDeviceGetP2PAttribute(int *value, int attribute, int from, int to) {
   (void)from; (void)to;
-  return noted(value && attribute > 0 ? INVALID_DEVICE : INVALID_VALUE);  /* it takes two devices */
+  return noted(value && attribute > 0 && attribute < P2P_ATTRIBUTES ? INVALID_DEVICE : INVALID_VALUE);  /* it takes two devices */
 }
 int cudaProfilerStart(void) { return SUCCESS; }
 int cudaProfilerStop(void) { return SUCCESS; }
@@ -94,14 +96,17 @@ int cudaGetDriverEntryPoint(const char *symbol, void **function, unsigned long l
 }
 #endif
 
-/* Where cudaDeviceProp has which attribute: the same in CUDA 11 and 12, whose structure is longer. What is not listed is 0. */
-enum { SIZE_OF_11 = 728, SIZE_OF_12 = 1032, UUID_AT = 256, MEMORY_AT = 288 };
-static const struct { short place, attribute; } properties[] = {
-  {296, 8}, {304, 12}, {308, 10}, {312, 11}, {320, 1}, {324, 2}, {328, 3}, {332, 4}, {336, 5}, {340, 6}, {344, 7}, {348, 13}, {352, 9},
-  {360, 75}, {364, 76}, {368, 14}, {376, 51}, {384, 15}, {388, 16}, {392, 17}, {396, 18}, {400, 19}, {404, 20}, {576, 31}, {580, 32},
-  {600, 40}, {604, 41}, {608, 36}, {612, 37}, {616, 38}, {620, 108}, {624, 39}, {628, 78}, {632, 79}, {636, 80}, {640, 81}, {648, 82},
-  {652, 83}, {656, 84}, {660, 85}, {664, 86}, {668, 87}, {672, 88}, {676, 89}, {680, 90}, {684, 91}, {688, 95}, {692, 96}, {696, 97},
-  {704, 100}, {708, 101}, {712, 106}, {716, 109}, {720, 111}, {728, 99}, {744, 115}};
+/* Where cudaDeviceProp has which attribute: the same in CUDA 11 and 12, whose structure is longer, and another place in 13, which lacks
+   those of place 0. What is not listed is 0. */
+enum { SIZE_OF_11 = 728, SIZE_OF_12 = 1032, SIZE_OF_13 = 1008, UUID_AT = 256, MEMORY_AT = 288 };
+static const struct { short place, of_13, attribute; } properties[] = {
+  {296, 296, 8}, {304, 304, 12}, {308, 308, 10}, {312, 312, 11}, {320, 320, 1}, {324, 324, 2}, {328, 328, 3}, {332, 332, 4},
+  {336, 336, 5}, {340, 340, 6}, {344, 344, 7}, {348, 0, 13}, {352, 352, 9}, {360, 360, 75}, {364, 364, 76}, {368, 368, 14},
+  {376, 376, 51}, {384, 0, 15}, {388, 384, 16}, {392, 0, 17}, {396, 388, 18}, {400, 392, 19}, {404, 0, 20}, {576, 560, 31},
+  {580, 564, 32}, {600, 584, 40}, {604, 588, 41}, {608, 0, 36}, {612, 592, 37}, {616, 596, 38}, {620, 600, 108}, {624, 604, 39},
+  {628, 608, 78}, {632, 612, 79}, {636, 616, 80}, {640, 624, 81}, {648, 632, 82}, {652, 636, 83}, {656, 640, 84}, {660, 644, 85},
+  {664, 648, 86}, {668, 0, 87}, {672, 652, 88}, {676, 656, 89}, {680, 660, 90}, {684, 664, 91}, {688, 668, 95}, {692, 0, 96},
+  {696, 672, 97}, {704, 680, 100}, {708, 684, 101}, {712, 688, 106}, {716, 692, 109}, {720, 696, 111}, {728, 704, 99}, {744, 720, 115}};
 static int properties_of(char *p, size_t size, int device) {
   if (!p) return noted(INVALID_VALUE);
   if (device) return noted(INVALID_DEVICE);
@@ -109,11 +114,13 @@ static int properties_of(char *p, size_t size, int device) {
   cuDeviceGetName(p, UUID_AT, 0);
   cuDeviceGetUuid(p + UUID_AT, 0);
   cuDeviceTotalMem_v2((size_t *)(p + MEMORY_AT), 0);
-  for (size_t i = 0; i < sizeof properties / sizeof *properties; i++)
-    if ((size_t)properties[i].place < size) cuDeviceGetAttribute((int *)(p + properties[i].place), properties[i].attribute, 0);
+  for (size_t i = 0; i < sizeof properties / sizeof *properties; i++) {
+    int place = size == SIZE_OF_13 ? properties[i].of_13 : properties[i].place;
+    if (place && (size_t)place < size) cuDeviceGetAttribute((int *)(p + place), properties[i].attribute, 0);
+  }
   return SUCCESS;
 }
-int cudaGetDeviceProperties(char *p, int device) { return properties_of(p, SIZE_OF_11, device); }
+int cudaGetDeviceProperties(char *p, int device) { return properties_of(p, RUNTIME_VERSION < 13000 ? SIZE_OF_11 : SIZE_OF_13, device); }
 int cudaGetDeviceProperties_v2(char *p, int device) { return properties_of(p, SIZE_OF_12, device); }
 
 /* A program that nvcc built calls these before main. */

@@ -2,7 +2,10 @@
 int cuMemAlloc_v2(address *, size_t), cuMemAllocManaged(address *, size_t, unsigned), cuMemFree_v2(address);
 int cuMemAllocPitch_v2(address *, size_t *, size_t, size_t, unsigned), cuMemHostAlloc(void **, size_t, unsigned), cuMemFreeHost(void *);
 int cuMemHostRegister_v2(void *, size_t, unsigned), cuMemHostUnregister(void *), cuMemHostGetFlags(unsigned *, void *);
-int cuMemHostGetDevicePointer_v2(address *, void *, unsigned), cuMemGetInfo_v2(size_t *, size_t *), cuMemAdvise(address, size_t);
+int cuMemHostGetDevicePointer_v2(address *, void *, unsigned), cuMemGetInfo_v2(size_t *, size_t *);
+struct place { int type, id; };
+int cuMemAdvise(address, size_t, int, int), cuMemAdvise_v2(address, size_t, int, struct place);
+int cuMemPrefetchAsync(address, size_t, int, void *), cuMemPrefetchAsync_v2(address, size_t, struct place, unsigned, void *);
 int cuPointerGetAttributes(unsigned, const int *, void **, address), cuStreamAttachMemAsync(void *, address, size_t, unsigned);
 int cuMemAllocAsync(address *, size_t, void *), cuMemFreeAsync(address, void *), cuMemAllocFromPoolAsync(address *, size_t, void *, void *);
 int cuDeviceGetDefaultMemPool(void **, int), cuDeviceGetMemPool(void **, int), cuDeviceSetMemPool(int, void *);
@@ -56,8 +59,17 @@ int cudaHostUnregister(void *start) { return noted(cuMemHostUnregister(start)); 
 int cudaHostGetFlags(unsigned *flags, void *inside) { return noted(cuMemHostGetFlags(flags, inside)); }
 int cudaHostGetDevicePointer(void **result, void *inside, unsigned flags) { return noted(cuMemHostGetDevicePointer_v2((address *)result, inside, flags)); }
 int cudaMemGetInfo(size_t *unused, size_t *all) { return noted(cuMemGetInfo_v2(unused, all)); }
-int cudaMemAdvise(const void *start, size_t size) { return noted(cuMemAdvise((address)start, size)); }
-int cudaMemPrefetchAsync(const void *start, size_t size) { return noted(cuMemAdvise((address)start, size)); }
+int cudaMemAdvise_v2(const void *start, size_t size, int advice, struct place place) { return noted(cuMemAdvise_v2((address)start, size, advice, place)); }
+int cudaMemPrefetchAsync_v2(const void *start, size_t size, struct place place, unsigned flags, void *stream) {
+  return noted(cuMemPrefetchAsync_v2((address)start, size, place, flags, stream));
+}
+#if RUNTIME_VERSION < 13000
+int cudaMemAdvise(const void *start, size_t size, int advice, int device) { return noted(cuMemAdvise((address)start, size, advice, device)); }
+int cudaMemPrefetchAsync(const void *start, size_t size, int device, void *stream) { return noted(cuMemPrefetchAsync((address)start, size, device, stream)); }
+#else
+int cudaMemAdvise(const void *, size_t, int, struct place) __attribute__((alias("cudaMemAdvise_v2")));
+int cudaMemPrefetchAsync(const void *, size_t, struct place, unsigned, void *) __attribute__((alias("cudaMemPrefetchAsync_v2")));
+#endif
 int cudaStreamAttachMemAsync(void *stream, void *start, size_t size, unsigned flags) {
   return noted(cuStreamAttachMemAsync(stream, (address)start, size, flags));
 }
@@ -89,8 +101,9 @@ int cudaMemPoolSetAttribute(void *pool, int attribute, void *value) { return not
 int cudaMemPoolSetAccess(void *pool, const void *given, size_t count) { return noted(cuMemPoolSetAccess(pool, given, count)); }
 int cudaMemPoolGetAccess(int *flags, void *pool, const void *location) { return noted(cuMemPoolGetAccess(flags, pool, location)); }
 
+enum { DEFAULT_COPY = 4 };  /* cudaMemcpyDefault, the last of the kinds */
 static int copied(void *to, const void *from, size_t size, int kind, void *stream) {
-  if (kind == 4) kind = 2 * (kind_of(from) > 1) + (kind_of(to) > 1);  /* cudaMemcpyDefault */
+  if (kind == DEFAULT_COPY) kind = 2 * (kind_of(from) > 1) + (kind_of(to) > 1);
   switch (kind) {
     case 0:
       if (size && (!to || !from)) return INVALID_VALUE;
@@ -105,6 +118,7 @@ static int copied(void *to, const void *from, size_t size, int kind, void *strea
 int cudaMemcpyAsync(void *to, const void *from, size_t size, int kind, void *stream) { return noted(copied(to, from, size, kind, stream)); }
 int cudaMemcpy(void *to, const void *from, size_t size, int kind) { return cudaMemcpyAsync(to, from, size, kind, 0); }
 int cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height, int kind, void *stream) {
+  if (kind < 0 || kind > DEFAULT_COPY) return noted(INVALID_DIRECTION);
   if (width > to_pitch || width > from_pitch) return noted(INVALID_VALUE);
   int status = SUCCESS;
   for (size_t row = 0; row < height && !status; row++)
@@ -128,6 +142,7 @@ static int fits(const struct side *side, struct extent e) {
 }
 int cudaMemcpy3DAsync(const struct copy_3d *c, void *stream) {
   if (!c || !fits(&c->from, c->extent) || !fits(&c->to, c->extent)) return noted(INVALID_VALUE);
+  if (c->kind < 0 || c->kind > DEFAULT_COPY) return noted(INVALID_DIRECTION);
   if (c->from.array || c->to.array) return noted(NOT_SUPPORTED);
   int status = cuStreamSynchronize(stream);
   for (size_t plane = 0; plane < c->extent.depth; plane++)

@@ -10,8 +10,8 @@ int cuStreamDestroy_v2(handle stream) { return removed(STREAM, stream) ? SUCCESS
 int cuStreamSynchronize(handle stream) { return is_stream(stream) ? SUCCESS : INVALID_HANDLE; }
 int cuStreamQuery(handle stream) { return cuStreamSynchronize(stream); }
 int cuStreamWaitEvent(handle stream, handle event, unsigned flags) {
-  (void)flags;
-  return is_stream(stream) && known(EVENT, event) ? SUCCESS : INVALID_HANDLE;
+  if (!is_stream(stream) || !known(EVENT, event)) return INVALID_HANDLE;
+  return flags > 1 ? INVALID_VALUE : SUCCESS;
 }
 /* No stream is ever captured: what later releases return behind the status is left as it is. */
 int cuStreamIsCapturing(handle stream, int *status) {
@@ -57,9 +57,9 @@ int cuLaunchHostFunc(handle stream, void (*function)(void *), void *data) {
   return function ? (function(data), SUCCESS) : INVALID_VALUE;
 }
 
-enum { WITHOUT_TIMES = 2 };
+enum { WITHOUT_TIMES = 2, BETWEEN_PROCESSES = 4 };
 int cuEventCreate(handle *event, unsigned flags) {
-  if (!event || flags > 7) return INVALID_VALUE;
+  if (!event || flags > 7 || (flags & BETWEEN_PROCESSES && !(flags & WITHOUT_TIMES))) return INVALID_VALUE;
   return (*event = add(EVENT, 0, 0, flags)) ? SUCCESS : OUT_OF_MEMORY;
 }
 int cuEventDestroy_v2(handle event) { return removed(EVENT, event) ? SUCCESS : INVALID_HANDLE; }
