@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from ctypes import c_uint
 from dataclasses import dataclass
-from math import lcm
+from math import gcd, lcm
 from typing import Any
 
 from dualdnn.api.operations.specs import FLOAT, HALF
@@ -71,8 +71,9 @@ def round_up(columns: int) -> int:
 
 
 def width_of(problem: BatchProblem) -> int:
-    """Return the elements of a pack, which has a byte of a mask."""
-    return min(problem.width, WIDE if problem.x.count >= WIDE_ELEMENTS or problem.has_mask else WIDTH)
+    """Return the elements of a pack, which divide the tensor. A mask has a byte for each pack."""
+    width = min(problem.width, WIDE if problem.x.count >= WIDE_ELEMENTS or problem.has_mask else WIDTH)
+    return width if problem.has_mask else gcd(width, problem.x.count)
 
 
 def division_of(problem: BatchProblem) -> Division | None:

@@ -41,13 +41,14 @@ def _column_bits(columns: int) -> int:
 
 
 def _channels(problem: PoolingProblem) -> Work | None:
-    planes = channel_planes(problem)
-    if planes is None:
+    found = channel_planes(problem)
+    if found is None:
         return None
+    planes, width = found
     packs = min(THREADS, power_of_two(planes.planes))
     groups, slices = -(-planes.planes // packs), THREADS // packs
     planes.team_bits = packs.bit_length() - 1
     # Positions of a block: as many as its threads may write, as long as there are enough blocks.
     most = planes.rows * groups // (BLOCKS_PER_SM * problem.device.multiprocessors)
     planes.columns = max(slices, min(slices * STORES, most))
-    return Work("channels", planes, groups * -(-planes.rows // planes.columns), THREADS, problem.shape.width)
+    return Work("channels", planes, groups * -(-planes.rows // planes.columns), THREADS, width)

@@ -31,10 +31,11 @@ class GlobalForward(PoolingSolver):
 
 
 def _channels(problem: PoolingProblem) -> Work | None:
-    planes = channel_planes(problem)
-    if planes is None:
+    found = channel_planes(problem)
+    if found is None:
         return None
-    packs, width = min(BLOCK_PACKS, power_of_two(planes.planes)), problem.shape.width
+    planes, width = found
+    packs = min(BLOCK_PACKS, power_of_two(planes.planes))
     while packs > 2 and planes.planes // packs < problem.device.multiprocessors:
         packs //= 2
     threads = min(MAX_THREADS, max(BLOCK, power_of_two(-(-planes.rows * packs // MANY_LOADS))))

@@ -2,14 +2,14 @@
 // each.
 //
 // Rows are contiguous: a team of threads takes a plane, in 16-byte accesses. Channels are contiguous: threads take
-// packs of 16 bytes of channels; the threads of a pack share its positions.
+// vectors of up to 16 bytes of channels; the threads of a vector share its positions.
 #pragma once
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
 
-constexpr int WIDTH = 16 / sizeof(ELEMENT);
-constexpr int MIN_TEAM = 8;  // threads of a plane, as in global_window.py
-constexpr int FLIGHT = 8;    // accesses of a thread in flight together
+constexpr int WIDTH = PACK_WIDTH;  // elements of a vector access
+constexpr int MIN_TEAM = 8;        // threads of a plane, as in global_window.py
+constexpr int FLIGHT = 8;          // accesses of a thread in flight together
 using Wide = Pack<ELEMENT, WIDTH>;
 
 struct GlobalPlanes {

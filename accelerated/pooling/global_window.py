@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from ctypes import c_int, c_longlong, c_uint
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 from ..plans import type_definitions
@@ -51,8 +51,14 @@ class Work:
     planes: PlanesStruct
     blocks: int
     threads: int
-    pack: int  # elements of the accesses that need alignment
+    width: int  # elements of a vector access
     shared_bytes: int = 0
+    needs_alignment: bool = True  # whether vectors begin at the operands' addresses
+
+    @property
+    def alignment(self) -> int:
+        """Return the elements at a multiple of which operands begin."""
+        return self.width if self.needs_alignment else 1
 
 
 def configured(
@@ -65,12 +71,12 @@ def configured(
     return Configuration(
         source,
         f"{source.removesuffix('.cu').replace('/', '_')}_{work.variant}",
-        type_definitions(operation.x.scalar_type, operation),
+        type_definitions(operation.x.scalar_type, operation, PACK_WIDTH=str(work.width)),
         arguments(problem, ("planes", work.planes), *problem.factors_and_reciprocal, *fields),
         (work.blocks, 1, 1),
         (work.threads, 1, 1),
         work.shared_bytes,
-        dict.fromkeys(problem.operands, work.pack * operation.x.scalar_bytes),
+        dict.fromkeys(problem.operands, work.alignment * operation.x.scalar_bytes),
     )
 
 
@@ -110,7 +116,8 @@ def rows_of(shape: Shape, usual_team: int) -> Work | None:
     pitch_fits = shape.width - 1 <= row.input <= rows.x_stride <= MAX_PITCH * row.input
     value.over_gaps = rows.input > 1 and pitch_fits
     threads = max(team, BLOCK)
-    return Work("rows", value, -(-value.planes * team // threads), threads, 1)
+    blocks = -(-value.planes * team // threads)
+    return Work("rows", value, blocks, threads, shape.width, needs_alignment=False)
 
 
 def _single_axis(axes: list[Axis]) -> Axis | None:
@@ -121,19 +128,21 @@ def _single_axis(axes: list[Axis]) -> Axis | None:
     return longer[0] if longer else Axis(1, 1, 1, 1, 0, 0, 0)
 
 
-def channel_planes(problem: PoolingProblem) -> PlanesStruct | None:
-    """Return planes of packs of channels; None if a plane is not one row of positions, or packs do not divide it."""
+def channel_planes(problem: PoolingProblem) -> tuple[PlanesStruct, int] | None:
+    """Return planes of vectors of channels and a vector's elements; None where a plane is not one row of positions.
+
+    Vectors have up to 16 bytes; their elements divide the channels and all strides.
+    """
     shape = problem.shape
     value = _planes(shape, len(shape.extents) - 1) if problem.aligned else None
     axis = _single_axis(shape.axes)
     channels = shape.extents[-1]
-    if value is None or axis is None or channels % shape.width:
+    if value is None or axis is None or not shape.channels_last:
         return None
-    if any(step % shape.width for step in (*shape.x_steps[:-1], *shape.y_steps[:-1], axis.x_stride)):
-        return None
+    width = gcd(shape.width, channels, *shape.x_steps[:-1], *shape.y_steps[:-1], axis.x_stride)
     if axis.input * axis.x_stride >= MAX_SPAN:
         return None
     value.rows, value.row_stride = axis.input, axis.x_stride
-    value.packs = FastDivmod.of(channels // shape.width)
-    value.planes *= channels // shape.width
-    return value
+    value.packs = FastDivmod.of(channels // width)
+    value.planes *= channels // width
+    return value, width

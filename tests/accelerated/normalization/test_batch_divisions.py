@@ -76,6 +76,16 @@ def test_columns_have_every_element_once(device, data_type, mode):
     assert found > 50
 
 
+@of_types
+@pytest.mark.parametrize("dims", [(5, 12, 3, 3), (3, 7, 5, 5), (85, 12, 509, 509)], ids=str)
+@pytest.mark.parametrize("backward", [False, True], ids=["training", "backward"])
+def test_channels_innermost_never_fall_to_the_kernel_of_any_layout(data_type, dims, backward):
+    """Vectors get narrower where 16 bytes do not divide the tensor; they never fall back to single elements."""
+    problem = problem_of(H200, data_type, dims, NHWC, backward=backward)
+    assert batch_columns.BatchColumnsSolver().serves(problem)
+    assert problem.x.count % batch_columns.width_of(problem) == 0
+
+
 @on_devices
 @of_types
 @pytest.mark.parametrize("backward", [False, True], ids=["training", "backward"])

@@ -16,8 +16,8 @@ from dualdnn.accelerated.runtime.sources import KERNELS, declared_entry_points, 
 from dualdnn.accelerated.solver import plan_by, possible_solvers
 from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
 from dualdnn.api.enumerations import cudnnPoolingMode_t as Mode
-from dualdnn.api.operations import PoolingForward, PoolingSpec, TensorSpec
-from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
+from dualdnn.api.operations import PoolingBackward, PoolingForward, PoolingSpec, TensorSpec
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, NHWC
 from dualdnn.conformance.bench.rows import pooling
 from dualdnn.conformance.cases.pooling import pooling as cases
 from dualdnn.conformance.cases.pooling import pooling_static_windows as static_cases
@@ -60,6 +60,21 @@ def test_entry_points_name_their_solver():
         assert path.stem in names
         entries = declared_entry_points(path)
         assert entries and {entry.rsplit("_", 1)[0] for entry in entries} == {f"pooling_{path.stem}"}
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+@pytest.mark.parametrize("channels", [3, 6, 7])
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+def test_global_windows_are_served_for_any_number_of_channels(backend, data_type, channels):
+    """A thread takes the widest vector that divides the channels of an NHWC tensor."""
+    x, y = (TensorSpec.packed(data_type, (2, channels, *plane), NHWC) for plane in ((9, 5), (1, 1)))
+    average = PoolingSpec(
+        Mode.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING, Nan.CUDNN_PROPAGATE_NAN, (9, 5), (0, 0), (1, 1)
+    )
+    forward, backward = PoolingForward(average, 1.0, 0.0, x, y), PoolingBackward(average, 0.5, 2.0, y, y, x, x)
+    for operation, name in ((forward, "pooling.global_forward"), (backward, "pooling.global_average_backward")):
+        assert name in possible_solvers(operation, backend.device)
+        assert_agrees(backend, operation, plan_by(operation, backend.device, name))
 
 
 DIMS = [
