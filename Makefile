@@ -13,7 +13,7 @@ VENDOR := nvidia-cudnn-cu12==8.9.7.29
 UNFORMATTED :=
 KERNELS = $(shell find $(filter-out $(addprefix accelerated/,$(UNFORMATTED) __pycache__),$(wildcard accelerated/*)) tests/accelerated -name '*.cu' -o -name '*.cuh' -o -name '*.h' -o -name '*.cpp')
 
-.PHONY: help conformance abi-conformance clients prove races races-all fuzz test test-long lint stubs kernel-wheels bench clean
+.PHONY: help conformance abi-conformance clients clients-gpu prove races races-all fuzz test test-long lint stubs kernel-wheels bench clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -39,6 +39,11 @@ abi-conformance: $(BIN)/.ready ## the C library, judged by the suite as any libr
 
 clients: $(BIN)/.ready ## CuPy's cuDNN module, unmodified, on the C library
 	$(BIN)/python examples/clients/run_cupy.py
+
+# The interpreter that has PyTorch and PyCUDA; `make clients-gpu TORCH=python3`
+TORCH ?= $(BIN)/python
+clients-gpu: $(BIN)/.ready ## PyTorch, unmodified, on this library beside NVIDIA's, on a GPU; the table goes to build/pytorch
+	$(TORCH) examples/clients/run_pytorch.py
 
 # The table of a full run where there is one; the standard tier launches every kernel, too.
 KERNEL_TABLE = $(firstword $(wildcard conformance-report/kernels.json) conformance-report-standard/kernels.json)

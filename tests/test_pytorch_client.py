@@ -1,0 +1,75 @@
+"""The judge of the PyTorch client: results as the programs write them, with a fault planted in one of them."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+FILE = Path(__file__).parent.parent / "examples" / "clients" / "run_pytorch.py"
+SPEC = importlib.util.spec_from_file_location("run_pytorch", FILE)
+client = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(client)
+
+SAMPLE = {"operation": "conv2d", "sample": 0, "text": "", "dtype": "float16", "layout": "NCHW", "where": "out"}
+NETWORK = {"losses": [3 - step / 100 for step in range(200)], "step_ms": 1.0, "first_step_s": 1.0}
+FLAT = {"steps": 2000, "gpu_bytes": [2**30] * 10, "host_bytes": [2**30] * 10}
+
+
+class Told:
+    """Answers in place of programs: NVIDIA's results, and ours."""
+
+    limit = 1.0
+
+    def __init__(self, theirs, ours):
+        self.theirs, self.ours = theirs, ours
+
+    def __call__(self, name, ours, program, *arguments, variables=None):
+        return copy.deepcopy(self.ours if ours else self.theirs)
+
+
+def rows(error, **other):
+    return {"rows": [SAMPLE | {"error": error} | other], "left": 0}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "wrong"),
+    [(0.5, 0.9, 0), (0.5, 1.1, 1), (3.0, 5.9, 0), (3.0, 6.1, 1), (3.0, float("nan"), 1)],
+)
+def test_an_error_passes_within_the_tolerance_or_twice_nvidias(theirs, ours, wrong):
+    assert len(client.operators(Told(rows(theirs), rows(ours)))["failures"]) == wrong
+
+
+def test_a_sample_that_only_we_refuse_is_wrong():
+    refused = {"rows": [SAMPLE | {"refused": "RuntimeError"}], "left": 0}
+    assert "RuntimeError" in client.operators(Told(rows(1.0), refused))["failures"][0]
+    assert not client.operators(Told(refused, refused))["failures"]
+    assert client.operators(Told({}, {}))["failures"]  # nothing compared is no pass
+
+
+def test_losses_away_from_both_runs_are_wrong():
+    off = NETWORK | {"losses": [loss * (1.1 if step > 100 else 1) for step, loss in enumerate(NETWORK["losses"])]}
+    late = NETWORK | {"losses": [2 * NETWORK["losses"][0], *NETWORK["losses"][1:]]}
+    for ours, wrong in ((NETWORK, 0), (off, 1), (late, 1)):
+        assert len(client.networks(Told({"n": NETWORK}, {"n": ours}), 200, [])["failures"]) == wrong, ours
+    assert "not trained by all" in client.networks(Told({"n": NETWORK}, {}), 200, [])["failures"][0]
+
+
+def test_ways_of_training_must_agree_with_plain_steps():
+    served = {"graph": {"largest_difference": 1e-6}}
+    for ours, wrong in (
+        (served, 0),
+        ({"graph": {"largest_difference": 0.1}}, 1),
+        ({"graph": {"failed": "x"}}, 1),
+        ({}, 1),
+    ):
+        assert len(client.modes(Told(served, ours), [])["failures"]) == wrong
+
+
+def test_memory_that_grows_is_wrong():
+    for place in ("gpu_bytes", "host_bytes"):
+        grown = FLAT | {place: [2**30 + step * 2**24 for step in range(10)]}
+        assert len(client.memory(Told(FLAT, grown), 2000)["failures"]) == 1
+    assert not client.memory(Told(FLAT, FLAT), 2000)["failures"]
