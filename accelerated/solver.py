@@ -203,6 +203,13 @@ def serve(problem: Callable[..., P], solvers: Sequence[Solver[P]], *operation_ty
     return room
 
 
+def seconds_otherwise(solver: Solver[P], problem: P) -> float:
+    """Return about how many seconds the solver takes that would serve if this one did not apply."""
+    solvers = ROOMS[type(problem.operation)].solvers
+    other = next(each for each in solvers[solvers.index(solver) + 1 :] if each.applies(problem))
+    return other.estimated_seconds(problem)
+
+
 def plan_by(operation: Operation, device: Any, only: str) -> Plan:
     """Return the plan that one solver, given by its name, makes of an operation. Raises ValueError where it cannot
     serve it."""

@@ -12,7 +12,6 @@ from ..plans import Launch, PlacedPlan
 from ..solver import ROOMS
 from ..transform.plan import copy, launch
 from .forward import IMPLICIT, ConvolutionProblem, ConvolutionSolver
-from .grouped import Grouped
 from .implicit_gemm.product import ProductKernel
 from .implicit_gemm.products import KERNELS, kernel_of
 from .implicit_gemm.tma import TMA
@@ -70,8 +69,8 @@ class Inner:
     """A forward convolution that a gradient is made of: any padding, and an output that may end anywhere.
 
     Not all solvers of the implicit GEMM take a negative padding, or an output that ends before or behind the last
-    window, or is not of the type of x: there products compute it, and small groups, by kernels that find every element
-    of x by its coordinates, or by TMA within the box that the output needs. The same goes for filters with gaps between
+    window, or is not of the type of x: there products compute it, by kernels that find every element of x by its
+    coordinates, or by TMA within the box that the output needs. The same goes for filters with gaps between
     them (filter_row, forward.py).
     """
 
@@ -89,8 +88,6 @@ class Inner:
             found = next(s for s in solvers if s.applies(self.problem))
             assert isinstance(found, ConvolutionSolver)
             self.solver = found
-        elif Grouped().applies(self.problem):
-            self.solver = Grouped()
 
     @property
     def used_bytes(self) -> int:

@@ -1,125 +1,186 @@
-// Convolutions (5.2.9, 5.2.10) of many groups of few channels and filters, summed directly.
+// Convolutions (5.2.9, 5.2.10) and gradients of their input (5.2.8), of few channels and filters, summed directly.
 //
-// Tiling: a block has some lanes, each of four filters of a group, and pixels; a thread computes the filters of a lane
-// for PIXELS pixels. The filters of the lanes are in shared memory as numbers of the arithmetic,
-// [tap][channel][filter]; each is read once for all pixels of a thread. Where channels lie innermost, neighbouring
-// threads have neighbouring lanes, else neighbouring pixels.
+// Tiling: a block has some lanes and pixels; a lane is FILTERS filters by CHANNELS channels of GROUPS groups, and a
+// thread computes the filters of a lane for PIXELS pixels. The filters of the lanes are in shared memory as numbers of
+// the arithmetic, [tap][channel][filter]; each is read once for all pixels of a thread. Where channels lie innermost,
+// neighbouring threads have neighbouring lanes, else neighbouring pixels. A gradient is the convolution of dy, `x`, to
+// dx, `y`: its pixels are divided into residues of the stride, which meet the same taps; a block has pixels of one.
 //
 // Roofline bound: bytes, x and y once, or flops: 2 for each product. At 4.2 TB/s an H200 has time for 36 products of
 // each output of 16 bits (3 x 3, groups of 4); a thread issues 16 products for 4 values of x and its part of a tap.
 #include "convolution/problem.cuh"
 
-constexpr int THREADS = 128, PIXELS = 4, FILTERS = 4, CHANNELS = 4;  // per block; per thread; read at once
+// Defined by the host (grouped.py): GROUPS, FILTERS, CHANNELS.
+constexpr int THREADS = 128, PIXELS = 4;                               // per block; per thread
+constexpr int VALUES = GROUPS * CHANNELS, RESULTS = GROUPS * FILTERS;  // of a pixel, in x and y
+constexpr int FACTORS = VALUES * FILTERS, AT_ONCE = FACTORS < 4 ? FACTORS : 4;
 
 struct Arguments : Operands<ELEMENT> {
-  Convolution convolution;
+  Convolution convolution;  // of a gradient: of dy with the pixels of the first residue
   Epilogue epilogue;
-  FastDivmod lane_blocks, lanes;    // blocks of lanes; lanes of a block
-  FastDivmod filter_blocks, packs;  // per group: blocks of FILTERS filters, packs of CHANNELS channels
-  int channels, all_lanes;          // per group; in all groups
-  int w_tap, w_channel;             // elements from one tap of w to the next, from one channel
-  int lane_values;                  // numbers of shared memory per lane
-  int channels_last;                // neighbouring threads have neighbouring lanes
+  FastDivmod lane_blocks, lanes;                     // blocks of lanes; lanes of a block
+  FastDivmod filter_blocks, packs;                   // per group: blocks of FILTERS filters, packs of CHANNELS channels
+  FastDivmod residues[3];                            // along depth, rows, columns
+  int backward;                                      // whether it is a gradient
+  int extent[3], y_axis[3];                          // of y, in pixels; elements from one to the next
+  int stride[3], padding[3], dilation[3], apart[3];  // of the gradient; taps that meet a residue are so far apart
+  int channels, all_channels, all_filters, all_lanes;  // per group; in all groups
+  int w_channel, w_filter, w_axis[3];                  // elements of w from one to the next
+  int lane_values;                                     // numbers of shared memory per lane
+  int channels_last;                                   // neighbouring threads have neighbouring lanes
+  long long w_group;
 };
 
-// The filters of this block's lanes.
-__device__ __forceinline__ void read_filters(const Arguments& a, unsigned first_lane, COMPUTE* shared) {
+// The taps along an axis that meet a residue: `count` of them, from `first` on, `apart` from each other. The first is
+// at `origin` in x for the first pixel, the others `step` from each other.
+struct Axis {
+  int count, first, apart, origin, step;
+};
+
+__device__ __forceinline__ Axis find_axis(const Arguments& a, int d, int residue) {
   const Convolution& c = a.convolution;
-  const unsigned taps = c.filter[0].divisor * c.filter[1].divisor * c.filter[2].divisor;
-  const unsigned of_lane = taps * a.packs.divisor * CHANNELS;  // fours of filters
+  const int taps = c.filter[d].divisor;
+  if (!a.backward) return {taps, 0, 1, -c.padding[d], c.dilation[d]};
+  const int base = residue + a.padding[d], last = taps < a.apart[d] ? taps : a.apart[d];
+  int first = 0;
+  while (first < last && (base - first * a.dilation[d]) % a.stride[d]) first++;
+  const int count = first < last ? (taps - first + a.apart[d] - 1) / a.apart[d] : 0;
+  return {count, first, a.apart[d], (base - first * a.dilation[d]) / a.stride[d],
+          -(a.dilation[d] * a.apart[d] / a.stride[d])};
+}
+
+// The filters of this block's lanes.
+__device__ __forceinline__ void read_filters(const Arguments& a, const Axis (&axes)[3], unsigned first_lane,
+                                             COMPUTE* shared) {
+  const Convolution& c = a.convolution;
+  const unsigned of_tap = a.packs.divisor * VALUES, of_lane = axes[0].count * axes[1].count * axes[2].count * of_tap;
   for (unsigned index = threadIdx.x; index < a.lanes.divisor * of_lane; index += THREADS) {
-    const unsigned lane = index / of_lane, rest = index - lane * of_lane, channel = rest / CHANNELS;
-    unsigned pack, block;
-    const unsigned tap = a.packs.divide(channel, pack), at = pack * CHANNELS + rest % CHANNELS;
-    const unsigned group = a.filter_blocks.divide(first_lane + lane, block);
-    const ELEMENT* from = a.w + (static_cast<long long>(group) * c.n + block * FILTERS) * c.w_row +
-                          (static_cast<long long>(tap) * a.w_tap + at * a.w_channel);
+    const unsigned lane = index / of_lane, rest = index - lane * of_lane, channel = rest % of_tap;
+    unsigned tap = rest / of_tap, block;
+    long long offset = 0;
+#pragma unroll
+    for (int d = 2; d >= 0; d--) {
+      const int at = axes[d].first + static_cast<int>(tap % axes[d].count) * axes[d].apart;
+      tap /= axes[d].count;
+      offset += static_cast<long long>(c.flipped ? c.filter[d].divisor - 1 - at : at) * a.w_axis[d];
+    }
+    // The channel within its group, which is another one for every CHANNELS of several groups.
+    const unsigned at = GROUPS > 1 ? channel % CHANNELS : channel;
+    const unsigned group =
+        a.filter_blocks.divide(first_lane + lane, block) * GROUPS + (GROUPS > 1 ? channel / CHANNELS : 0);
+    const ELEMENT* from = a.w + group * a.w_group + offset + static_cast<long long>(at) * a.w_channel +
+                          static_cast<long long>(block * FILTERS) * a.w_filter;
     COMPUTE* to = shared + lane * a.lane_values + rest * FILTERS;
-    const bool exists = first_lane + lane < a.all_lanes && at < a.channels;
+    const bool exists = first_lane + lane < a.all_lanes && at < a.channels && group * a.channels < a.all_channels;
 #pragma unroll
     for (int f = 0; f < FILTERS; f++)
-      to[f] =
-          exists && block * FILTERS + f < c.n ? load<COMPUTE>(from[f * static_cast<long long>(c.w_row)]) : COMPUTE(0);
+      to[f] = exists && block * FILTERS + f < c.n ? load<COMPUTE>(from[f * static_cast<long long>(a.w_filter)])
+                                                  : COMPUTE(0);
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) convolution_grouped(const Arguments a) {
+extern "C" __global__ void __launch_bounds__(THREADS, 4) convolution_grouped(const Arguments a) {
   griddepcontrol_wait();
   const Convolution& c = a.convolution;
   COMPUTE* filters = reinterpret_cast<COMPUTE*>(shared_memory);
-  unsigned lane_block;
-  const unsigned pixel_block = a.lane_blocks.divide(blockIdx.x, lane_block), first_lane = lane_block * a.lanes.divisor;
-  read_filters(a, first_lane, filters);
+  unsigned lane_block, residue[3];
+  unsigned pixel_block = a.lane_blocks.divide(blockIdx.x, lane_block);
+  const unsigned first_lane = lane_block * a.lanes.divisor;
+  Axis axes[3];
+#pragma unroll
+  for (int d = 2; d >= 0; d--) {
+    pixel_block = a.residues[d].divide(pixel_block, residue[d]);
+    axes[d] = find_axis(a, d, residue[d]);
+  }
+  read_filters(a, axes, first_lane, filters);
   __syncthreads();
 
   const unsigned across = THREADS / a.lanes.divisor;  // threads of a lane
   unsigned lane = threadIdx.x / across, thread = threadIdx.x % across;
   if (a.channels_last) thread = a.lanes.divide(threadIdx.x, lane);
   unsigned block;
-  const unsigned group = a.filter_blocks.divide(first_lane + lane, block);
+  const unsigned group = a.filter_blocks.divide(first_lane + lane, block) * GROUPS;
   const unsigned first = pixel_block * (across * PIXELS) + thread;
   if (first_lane + lane >= a.all_lanes || first >= c.m) return;
   const ELEMENT* x = a.x + group * c.x_group;
-  const bool packed = c.x_packs && reinterpret_cast<uintptr_t>(x) % sizeof(Pack<ELEMENT, CHANNELS>) == 0;
+  const bool packed = c.x_packs && reinterpret_cast<uintptr_t>(x) % sizeof(Pack<ELEMENT, VALUES>) == 0;
   const COMPUTE* w = filters + lane * a.lane_values;
   Pixel pixel[PIXELS];
-  COMPUTE sums[PIXELS][FILTERS] = {};
+  int offset[PIXELS];  // in y; -1 where there is no pixel
+  COMPUTE sums[PIXELS][RESULTS] = {};
 #pragma unroll
-  for (int i = 0; i < PIXELS; i++) pixel[i] = find_pixel(c, first + i * across);
+  for (int i = 0; i < PIXELS; i++) {
+    const unsigned index = first + i * across;
+    unsigned at[4];
+    split_pixel(c, index, at);
+    bool exists = index < c.m;
+    unsigned from = static_cast<unsigned>(at[0] * c.x_pixel[0]);
+    unsigned to = static_cast<unsigned>(at[0] * c.y_pixel[0]);
+#pragma unroll
+    for (int d = 0; d < 3; d++) {
+      exists &= at[d + 1] * a.residues[d].divisor + residue[d] < a.extent[d];
+      to += static_cast<unsigned>(at[d + 1] * c.y_pixel[d + 1]) + residue[d] * a.y_axis[d];
+      pixel[i].at[d] = static_cast<int>(at[d + 1] * static_cast<unsigned>(c.step[d])) + axes[d].origin;
+      from += static_cast<unsigned>(pixel[i].at[d]) * c.x_axis[d];
+    }
+    pixel[i].offset = static_cast<int>(from);
+    offset[i] = exists ? static_cast<int>(to) : -1;
+    if (!exists) pixel[i].at[0] = OUTSIDE;
+  }
 
-  const int taps[3] = {static_cast<int>(c.filter[0].divisor), static_cast<int>(c.filter[1].divisor),
-                       static_cast<int>(c.filter[2].divisor)};
-  for (int t0 = 0; t0 < taps[0]; t0++)
-    for (int t1 = 0; t1 < taps[1]; t1++)
-      for (int t2 = 0; t2 < taps[2]; t2++) {
+  const int left_over = GROUPS > 1 ? a.all_channels - group * a.channels : a.channels;
+  for (int t0 = 0; t0 < axes[0].count; t0++)
+    for (int t1 = 0; t1 < axes[1].count; t1++)
+      for (int t2 = 0; t2 < axes[2].count; t2++) {
         const int tap[3] = {t0, t1, t2};
         KOffset term{0, {0, 0, 0}};
-        unsigned offset = 0;
+        unsigned to_tap = 0;
 #pragma unroll
         for (int d = 0; d < 3; d++) {
-          term.at[d] = (c.flipped ? taps[d] - 1 - tap[d] : tap[d]) * c.dilation[d];
-          offset += static_cast<unsigned>(term.at[d]) * c.x_axis[d];
+          term.at[d] = tap[d] * axes[d].step;
+          to_tap += static_cast<unsigned>(term.at[d]) * c.x_axis[d];
         }
         bool exists[PIXELS];
 #pragma unroll
         for (int i = 0; i < PIXELS; i++) exists[i] = inside(c, pixel[i], term);
-        for (unsigned pack = 0; pack < a.packs.divisor; pack++, w += CHANNELS * FILTERS) {
-          COMPUTE values[PIXELS][CHANNELS];
+        for (unsigned pack = 0; pack < a.packs.divisor; pack++, w += FACTORS) {
+          COMPUTE values[PIXELS][VALUES];
       // Zeros of the padding are multiplied, too: zero times an infinity of the filter is NaN.
 #pragma unroll
           for (int i = 0; i < PIXELS; i++) {
-            const ELEMENT* from = x + wrapping_sum(pixel[i].offset, static_cast<int>(offset)) +
+            const ELEMENT* from = x + wrapping_sum(pixel[i].offset, static_cast<int>(to_tap)) +
                                   static_cast<long long>(pack) * CHANNELS * c.x_channel;
             if (packed) {
-              Pack<ELEMENT, CHANNELS> found{};
-              if (exists[i]) found = *reinterpret_cast<const Pack<ELEMENT, CHANNELS>*>(from);
+              Pack<ELEMENT, VALUES> found{};
+              if (exists[i]) found = *reinterpret_cast<const Pack<ELEMENT, VALUES>*>(from);
 #pragma unroll
-              for (int j = 0; j < CHANNELS; j++) values[i][j] = load<COMPUTE>(found.item[j]);
+              for (int j = 0; j < VALUES; j++) values[i][j] = load<COMPUTE>(found.item[j]);
             } else {
 #pragma unroll
-              for (int j = 0; j < CHANNELS; j++)
-                values[i][j] = exists[i] && pack * CHANNELS + j < a.channels
+              for (int j = 0; j < VALUES; j++)
+                values[i][j] = exists[i] && static_cast<int>(pack * CHANNELS) + j < left_over
                                    ? load<COMPUTE>(from[j * static_cast<long long>(c.x_channel)])
                                    : COMPUTE(0);
             }
           }
 #pragma unroll
-          for (int j = 0; j < CHANNELS; j++) {
-            const Pack<COMPUTE, FILTERS> factors = *reinterpret_cast<const Pack<COMPUTE, FILTERS>*>(w + j * FILTERS);
+          for (int at = 0; at < FACTORS; at += AT_ONCE) {
+            const Pack<COMPUTE, AT_ONCE> factors = *reinterpret_cast<const Pack<COMPUTE, AT_ONCE>*>(w + at);
 #pragma unroll
-            for (int i = 0; i < PIXELS; i++)
+            for (int k = 0; k < AT_ONCE; k++) {
+              const int j = (at + k) / FILTERS, f = (at + k) % FILTERS;
 #pragma unroll
-              for (int f = 0; f < FILTERS; f++) sums[i][f] += values[i][j] * factors.item[f];
+              for (int i = 0; i < PIXELS; i++) sums[i][j / CHANNELS * FILTERS + f] += values[i][j] * factors.item[k];
+            }
           }
         }
       }
 
-  const int left = c.n - block * FILTERS, count = left < FILTERS ? left : FILTERS;
-  const unsigned channel = group * c.y_n + block * FILTERS;
+  const unsigned channel = group * c.n + block * FILTERS;
+  const int left = GROUPS > 1 ? a.all_filters - channel : c.n - block * FILTERS;
 #pragma unroll
   for (int i = 0; i < PIXELS; i++)
-    if (first + i * across < c.m)
-      finish<FILTERS, COMPUTE>(a.epilogue, a.bias, a.prior, a.y,
-                               y_offset(c, first + i * across) + y_channel_offset(c, channel), c.y_channel, count,
-                               channel, 1, sums[i]);
+    if (offset[i] >= 0)
+      finish<RESULTS, COMPUTE>(a.epilogue, a.bias, a.prior, a.y, offset[i] + y_channel_offset(c, channel), c.y_channel,
+                               left < RESULTS ? left : RESULTS, channel, 1, sums[i]);
 }

@@ -1,33 +1,223 @@
-"""Convolutions of many groups of few channels and filters (convolution/grouped.cu)."""
+"""Convolutions and gradients of their input, of few channels and filters (convolution/grouped.cu)."""
 
 from __future__ import annotations
 
-from ctypes import c_int
+from collections.abc import Sequence
+from ctypes import c_int, c_longlong
+from dataclasses import dataclass
+from functools import cached_property
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from dualdnn.api.operations import ConvolutionSpec, FilterSpec, TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
 
-from ..plans import Launch, pointers, structure
+from ..plans import Launch, pointers, structure, type_definitions
 from ..primitives.geometry import FastDivmod, blocks
+from ..solver import seconds_otherwise
 from .forward import IMPLICIT, ConvolutionProblem, ConvolutionSolver
-from .problem import FARTHEST, Rates, all_multiples, channels_last, operand_names, operation_product
+from .problem import (
+    AXES,
+    FARTHEST,
+    ConvolutionStruct,
+    EpilogueStruct,
+    Rates,
+    all_multiples,
+    channels_last,
+    operand_names,
+    operation_product,
+    spatial,
+)
 
 SOURCE = "convolution/grouped.cu"
-THREADS, PIXELS, FILTERS, CHANNELS = 128, 4, 4, 4  # as in the kernel
+THREADS, PIXELS = 128, 4  # as in the kernel
+MOST = 4  # filters, channels, or groups of a lane
 MOST_LANES = 32  # per block
 SHARED_BYTES = 40 * 1024  # bytes per block, so that several blocks share a multiprocessor
 BANKS = 32
 FEW = 8  # channels, and filters, of a group up to which products of tiles would be mostly zeros
+FEW_OF_ONE = 16  # filters without groups, up to which tiles of 64 filters would be mostly zeros
+DATA_TYPES = (FLOAT, DOUBLE, HALF, BFLOAT16)
+INSTRUCTIONS = 1.2e11  # instructions of threads a second on a multiprocessor
+LATENCY = 3  # clocks in which a thread issues an instruction at most once
+PIXEL_INSTRUCTIONS, TAP_INSTRUCTIONS = 80, 14  # instructions of a thread for each pixel, and for each of its taps
+FILTER_INSTRUCTIONS = 40  # instructions of a thread for the filters of a channel under a tap
+
+Integers, FastDivmods = c_int * AXES, FastDivmod * AXES
 
 
-class Lanes(NamedTuple):
-    """Blocks of FILTERS filters of all groups: how many there are, and how many a block of threads has; numbers of
-    shared memory that one takes."""
+def seconds_of(threads: int, instructions: float, device: Any) -> float:
+    """Return about how long so many threads take for instructions of each."""
+    return max(threads * instructions / (INSTRUCTIONS * device.multiprocessors), LATENCY * instructions / Rates.CLOCK)
 
-    all: int
-    of_block: int
-    values: int
+
+class Lane(NamedTuple):
+    """The groups, filters and channels that a thread multiplies at once."""
+
+    groups: int
+    filters: int
+    channels: int
+
+    @staticmethod
+    def of(groups: int, filters: int, channels: int, most: int = MOST) -> Lane:
+        """Return the lane for groups of so many filters and channels, each up to ``most``. Several groups are in one
+        if it is all of each."""
+        of_lane = [min(most, 1 << (count - 1).bit_length()) for count in (filters, channels)]
+        together = min(max(1, MOST // max(of_lane)), 1 << (groups.bit_length() - 1))
+        return Lane(together if of_lane == [filters, channels] else 1, *of_lane)
+
+    @property
+    def values(self) -> int:
+        return self.groups * self.channels
+
+    @property
+    def results(self) -> int:
+        return self.groups * self.filters
+
+    @property
+    def definitions(self) -> dict[str, str]:
+        return {"GROUPS": str(self.groups), "FILTERS": str(self.filters), "CHANNELS": str(self.channels)}
+
+
+class Backward(NamedTuple):
+    """What the kernel needs of a gradient: its convolution, and how far apart taps are that meet the same residue."""
+
+    convolution: ConvolutionSpec
+    apart: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class GroupedProduct:
+    """One convolution of x to y, or the gradient of one with dy as x and dx as y. value: its geometry, of a gradient
+    with the pixels of the first residue; w_steps: elements of w from one filter, channel and tap to the next, along
+    each axis; taps: that meet a pixel, at most."""
+
+    groups: int
+    x: TensorSpec
+    w: FilterSpec
+    y: TensorSpec
+    value: ConvolutionStruct
+    w_steps: tuple[int, ...]
+    channels: int
+    taps: int
+    backward: Backward | None = None
+
+    @property
+    def filters(self) -> int:
+        return self.y.dims[1] // self.groups
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the kernel has the types, shared memory the filters, and a launch all blocks."""
+        known = self.x.data_type in DATA_TYPES and self.y.data_type == self.x.data_type
+        return known and self.lanes > 0 and self.blocks <= FARTHEST
+
+    @cached_property
+    def lane(self) -> Lane:
+        return Lane.of(self.groups, self.filters, self.channels)
+
+    @cached_property
+    def filter_blocks(self) -> int:
+        return -(-self.filters // self.lane.filters)
+
+    @cached_property
+    def packs(self) -> int:
+        return -(-self.channels // self.lane.channels)
+
+    @cached_property
+    def all_lanes(self) -> int:
+        return -(-self.groups // self.lane.groups) * self.filter_blocks
+
+    @cached_property
+    def lane_values(self) -> int:
+        """Numbers of shared memory that a lane takes. Lanes begin in different banks."""
+        values = self.taps * self.packs * self.lane.values * self.lane.filters
+        return values + (MOST - values) % BANKS
+
+    @property
+    def number_bytes(self) -> int:
+        return 8 if self.x.data_type == DOUBLE else 4
+
+    @cached_property
+    def lanes(self) -> int:
+        """Lanes of a block: as many as shared memory holds, 0 where it holds none."""
+        most = SHARED_BYTES // (self.lane_values * self.number_bytes)
+        lanes = MOST_LANES
+        while lanes > min(most, self.all_lanes) and lanes > 1:
+            lanes //= 2
+        return lanes if most else 0
+
+    @property
+    def lane_blocks(self) -> int:
+        return -(-self.all_lanes // self.lanes)
+
+    @property
+    def residues(self) -> tuple[int, ...]:
+        """The residues along each axis."""
+        if not self.backward:
+            return (1,) * AXES
+        extents = spatial(self.y.dims[2:], 1)
+        return tuple(map(min, spatial(self.backward.convolution.stride, 1), extents))
+
+    @cached_property
+    def blocks(self) -> int:
+        """How many blocks of threads there are."""
+        (across, _, _) = blocks(self.value.m, THREADS // self.lanes * PIXELS)
+        return across * prod(self.residues) * self.lane_blocks
+
+    def estimated_seconds(self, device: Any) -> float:
+        """Return about how long the launch takes: memory traffic, or the instructions of its threads."""
+        nbytes, lane, taps = self.x.nbytes + self.w.nbytes + self.y.nbytes, self.lane, self.taps
+        if self.backward:  # some residues meet fewer taps
+            taps = -(-prod(self.w.dims[2:]) // prod(self.backward.apart))
+        of_pack = 3 * lane.values + lane.values * lane.filters
+        pixel = PIXEL_INSTRUCTIONS + taps * (TAP_INSTRUCTIONS + self.packs * of_pack)
+        filters = self.lanes * taps * self.packs * lane.values * FILTER_INSTRUCTIONS / THREADS
+        computing = seconds_of(self.blocks * THREADS, PIXELS * pixel + filters, device)
+        return Rates.LAUNCH + max(nbytes / Rates.BANDWIDTH, computing)
+
+    def launch(self, operation: Any, device: Any, epilogue: EpilogueStruct, operands: Sequence[str]) -> Launch:
+        value, lane, channels = self.value, self.lane, self.channels
+        last = channels_last(self.x) and channels_last(self.y)
+        value.x_packs = (
+            value.x_channel == 1
+            and not self.x.dims[1] % lane.values
+            and not channels % lane.channels
+            and all_multiples(value, self.groups if lane.groups == 1 else 1, lane.values)
+        )
+        c = self.backward.convolution if self.backward else None
+        w_filter, w_channel, *w_axis = self.w_steps
+        arguments = structure(
+            *pointers(5),
+            ("convolution", value),
+            ("epilogue", epilogue),
+            ("lane_blocks", FastDivmod.of(self.lane_blocks)),
+            ("lanes", FastDivmod.of(self.lanes)),
+            ("filter_blocks", FastDivmod.of(self.filter_blocks)),
+            ("packs", FastDivmod.of(self.packs)),
+            ("residues", FastDivmods(*map(FastDivmod.of, self.residues))),
+            ("backward", c_int(c is not None)),
+            ("extent", Integers(*spatial(self.y.dims[2:], 1))),
+            ("y_axis", Integers(*spatial(self.y.strides[2:], 0))),
+            ("stride", Integers(*spatial(c.stride if c else (), 1))),
+            ("padding", Integers(*spatial(c.padding if c else (), 0))),
+            ("dilation", Integers(*spatial(c.dilation if c else (), 1))),
+            ("apart", Integers(*spatial(self.backward.apart if self.backward else (), 1))),
+            ("channels", c_int(channels)),
+            ("all_channels", c_int(self.x.dims[1])),
+            ("all_filters", c_int(self.y.dims[1])),
+            ("all_lanes", c_int(self.all_lanes)),
+            ("w_channel", c_int(w_channel)),
+            ("w_filter", c_int(w_filter)),
+            ("w_axis", Integers(*spatial(tuple(w_axis), 0))),
+            ("lane_values", c_int(self.lane_values)),
+            ("channels_last", c_int(last)),
+            ("w_group", c_longlong(self.w.dims[0] // self.groups * self.w.tensor.strides[0])),
+        )
+        definitions = type_definitions(self.x.data_type, operation, **lane.definitions)
+        function = device.function(SOURCE, "convolution_grouped", definitions)
+        shared_bytes = self.lanes * self.lane_values * self.number_bytes
+        return Launch(function, arguments, operands, (self.blocks, 1, 1), (THREADS, 1, 1), shared_bytes)
 
 
 class Grouped(ConvolutionSolver):
@@ -37,71 +227,27 @@ class Grouped(ConvolutionSolver):
     algorithms = IMPLICIT
 
     def can_launch(self, problem: ConvolutionProblem) -> bool:
-        o = problem.operation
-        known = o.x.data_type in (FLOAT, DOUBLE, HALF, BFLOAT16) and o.y.data_type == o.x.data_type
-        if problem.groups == 1 or not known or not problem.in_one_launch:
-            return False
-        lanes = _lanes(problem)
-        return lanes.of_block > 0 and _blocks(problem, lanes) <= FARTHEST
+        plain = problem.in_one_launch and not problem.filter_row and problem.operation.x.vector_length == 1
+        return plain and _product(problem).is_known
 
     def applies(self, problem: ConvolutionProblem) -> bool:
-        few = max(problem.operation.w.dims[1], problem.operation.w.dims[0] // problem.groups) <= FEW
-        return few and self.serves(problem)
+        filters, channels = problem.operation.w.dims[0] // problem.groups, problem.operation.w.dims[1]
+        if not self.serves(problem):
+            return False
+        if problem.groups > 1:
+            return max(filters, channels) <= FEW
+        return filters <= FEW_OF_ONE and self.estimated_seconds(problem) < seconds_otherwise(self, problem)
 
     def estimated_seconds(self, problem: ConvolutionProblem) -> float:
-        products = prod(problem.operation.y.dims) * problem.operation.terms
-        return Rates.LAUNCH + max(problem.memory_seconds, 2 * products / Rates.FLOATS)
+        return _product(problem).estimated_seconds(problem.device)
 
     def launches(self, problem: ConvolutionProblem) -> list[Launch]:
-        o, value, lanes = problem.operation, operation_product(problem.operation), _lanes(problem)
-        channels, taps = o.w.dims[1], prod(o.w.dims[2:])
-        value.x_packs = (
-            value.x_channel == 1 and channels % CHANNELS == 0 and all_multiples(value, problem.groups, CHANNELS)
-        )
-        innermost = value.inner_channels.divisor == channels  # channels of the filter
-        arguments = structure(
-            *pointers(5),
-            ("convolution", value),
-            ("epilogue", problem.epilogue),
-            ("lane_blocks", FastDivmod.of(-(-lanes.all // lanes.of_block))),
-            ("lanes", FastDivmod.of(lanes.of_block)),
-            ("filter_blocks", FastDivmod.of(-(-value.n // FILTERS))),
-            ("packs", FastDivmod.of(-(-channels // CHANNELS))),
-            ("channels", c_int(channels)),
-            ("all_lanes", c_int(lanes.all)),
-            ("w_tap", c_int(channels if innermost else 1)),
-            ("w_channel", c_int(1 if innermost else taps)),
-            ("lane_values", c_int(lanes.values)),
-            ("channels_last", c_int(channels_last(o.x) and channels_last(o.y))),
-        )
-        function = problem.device.function(SOURCE, "convolution_grouped", problem.definitions)
-        shared_bytes = lanes.of_block * lanes.values * _number_bytes(problem)
-        grid, block = (_blocks(problem, lanes), 1, 1), (THREADS, 1, 1)
-        return [Launch(function, arguments, ("x", "w", *operand_names(o)), grid, block, shared_bytes)]
+        o = problem.operation
+        operands = ("x", "w", *operand_names(o))
+        return [_product(problem).launch(o, problem.device, problem.epilogue, operands)]
 
 
-def _number_bytes(problem: ConvolutionProblem) -> int:
-    """Return the bytes of a number of the arithmetic."""
-    return 8 if dict(problem.definitions)["COMPUTE"] == "double" else 4
-
-
-def _lanes(problem: ConvolutionProblem) -> Lanes:
-    """Return the lanes of a block: as many as shared memory holds, 0 where it holds none. Lanes begin in different
-    banks."""
+def _product(problem: ConvolutionProblem) -> GroupedProduct:
     o = problem.operation
-    channels = -(-o.w.dims[1] // CHANNELS) * CHANNELS
-    values = prod(o.w.dims[2:]) * channels * FILTERS
-    values += (FILTERS - values) % BANKS
-    count = problem.groups * -(-(o.w.dims[0] // problem.groups) // FILTERS)
-    most = SHARED_BYTES // (values * _number_bytes(problem))
-    lanes = MOST_LANES
-    while lanes > min(most, count) and lanes > 1:
-        lanes //= 2
-    return Lanes(count, lanes if most else 0, values)
-
-
-def _blocks(problem: ConvolutionProblem, lanes: Lanes) -> int:
-    """Return how many blocks of threads there are."""
-    y = problem.operation.y.dims
-    (across, _, _) = blocks(prod(y) // y[1], THREADS // lanes.of_block * PIXELS)
-    return across * -(-lanes.all // lanes.of_block)
+    steps, taps = o.w.tensor.strides, prod(o.w.dims[2:])
+    return GroupedProduct(problem.groups, o.x, o.w, o.y, operation_product(o), steps, o.w.dims[1], taps)

@@ -24,9 +24,10 @@ from .bias_gradient_channels import BiasGradientChannels
 from .bias_gradient_planes import BiasGradientPlanes
 from .data_gradient.direct import DataGradientDirect
 from .data_gradient.folded import DataGradientFolded
+from .data_gradient.grouped import DataGradientGrouped
 from .data_gradient.residue_classes import DataGradient, DataGradientProblem
 from .data_gradient.small_channels import DataGradientSmallChannels
-from .depthwise.depthwise import Depthwise, DepthwiseAny, DepthwiseTma
+from .depthwise.depthwise import Depthwise, DepthwiseTma
 from .filter_gradient.depthwise import DepthwiseFilterGradient, DepthwiseFilterGradientTma
 from .filter_gradient.direct import FilterGradientDirect
 from .filter_gradient.forward_convolution import (
@@ -62,7 +63,6 @@ serve(
     (
         DepthwiseTma(),
         Depthwise(),
-        DepthwiseAny(),
         Tiny(),
         Grouped(),
         *SMALL_CHANNELS,
@@ -83,7 +83,13 @@ serve(Im2ColProblem, (Im2ColBlocks(), Im2ColElements()), Im2Col)
 serve(Problem, (Int8x32Reorder(),), ReorderFilter, ReorderFilterAndBias)
 serve(
     DataGradientProblem,
-    (DataGradientSmallChannels(), DataGradientFolded(), DataGradient(), DataGradientDirect()),
+    (
+        DataGradientSmallChannels(),
+        DataGradientGrouped(),
+        DataGradientFolded(),
+        DataGradient(),
+        DataGradientDirect(),
+    ),
     ConvolutionBackwardData,
 )
 serve(

@@ -3,7 +3,7 @@
 // Tiling: kernels compiled for common windows slide down a column of rows; a thread has CHANNELS channels (one, where
 // rows lie innermost) and COLUMNS columns, reads each row of x once, AHEAD of its use, and adds it to the OPEN rows of
 // y that it is part of; taps and sums stay in registers. Where channels lie innermost TMA loads the rows
-// (tma.cuh). Other windows and layouts: a thread for each pixel.
+// (tma.cuh). Operands at addresses that packs do not take: a sum after the other. Other windows: grouped.cu.
 //
 // Roofline bound: bytes, x and y once. At 4.2 TB/s an H200 issues 28 instructions for an output of 16 bits of 3
 // x 3; the loops take 16 to 22 (docs/performance/convolution.md).
@@ -84,32 +84,6 @@ template <int WIDTH> __device__ void any_filter(const Arguments& a, const Work& 
                            work.column * c.y_pixel[3] + work.channel * c.y_channel;
   finish<WIDTH, COMPUTE>(a.epilogue, a.bias, a.prior, a.y, offset, c.y_channel, count, work.channel, 1, sums);
 }
-
-#ifndef WINDOW_ROWS
-
-// Any filter: a thread for WIDTH channels of one pixel.
-template <int WIDTH> __device__ __forceinline__ void one_position(const Arguments& a) {
-  unsigned index = blockIdx.x * blockDim.x + threadIdx.x, pack, block;
-  Work work;
-  index = a.packs.divide(index, pack);
-  index = a.columns.divide(index, work.column);
-  index = a.row_tiles.divide(index, work.row);
-  index = a.convolution.output[0].divide(index, work.plane);
-  work.image = a.blocks.divide(index, block);
-  work.channel = (block * a.packs.divisor + pack) * WIDTH;
-  if (work.image < a.images) any_filter<WIDTH>(a, work);
-}
-
-extern "C" __global__ void convolution_depthwise_any_channels(const Arguments a) {
-  griddepcontrol_wait();
-  one_position<4>(a);
-}
-extern "C" __global__ void convolution_depthwise_any_columns(const Arguments a) {
-  griddepcontrol_wait();
-  one_position<1>(a);
-}
-
-#else
 
 // Defined by the host (depthwise.py): WINDOW_ROWS, WINDOW_COLUMNS, STEP; CHANNELS, COLUMNS, AHEAD (in
 // groups of STEP rows), THREADS, BLOCKS; either CHANNELS_LAST or, of rows, PADDING on the left and the elements of x
@@ -405,4 +379,3 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) convolution_depthw
       }
     }
 }
-#endif

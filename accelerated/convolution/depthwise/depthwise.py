@@ -28,7 +28,7 @@ from ..problem import (
 from .tma import RingStruct, ring, ring_definitions
 
 SOURCE, RING_KERNEL = "convolution/depthwise/depthwise.cu", "convolution_depthwise_tma"
-CHANNELS = 4  # of a thread of the kernel for any filter, where they lie side by side
+CHANNELS = 4  # of a pack that single sums read, where they lie side by side
 NEIGHBOURS = 32  # threads with packs of channels of the same pixel, at most
 
 # Windows that have a kernel of their own, and what a thread of it takes: channels of 16 bits, of more; columns of them
@@ -98,19 +98,6 @@ class Depthwise(DepthwiseSolver):
         o = problem.operation
         definitions = _definitions_of_channels(o) if _has_channels_last(o) else _definitions_of_rows(o)
         return [_static_launch(problem, definitions)]
-
-
-class DepthwiseAny(DepthwiseSolver):
-    """Any window and layout: a thread for each pixel, of some channels where they lie side by side."""
-
-    name = "convolution.depthwise_any"
-
-    def launches(self, problem: ConvolutionProblem) -> list[Launch]:
-        o = problem.operation
-        last = channels_last(o.x) and channels_last(o.y)
-        columns = operation_product(o).output[2].divisor
-        name = f"convolution_depthwise_any_{'channels' if last else 'columns'}"
-        return [_launch(problem, name, {}, CHANNELS if last else 1, columns, None)]
 
 
 def _static_launch(problem: ConvolutionProblem, definitions: dict[str, int]) -> Launch:

@@ -118,13 +118,17 @@ class FilterGradient(Solver[FilterGradientProblem]):
 
     def estimated_seconds(self, problem: FilterGradientProblem) -> float:
         o, division = problem.operation, _Division(problem)
+        # A block adds up all products of its tile, so that fewer blocks than multiprocessors leave some idle.
+        tiles = problem.groups * -(-(o.dw.dims[0] // problem.groups) // TILE) * -(-prod(o.dw.dims[1:]) // TILE)
+        busy = min(1.0, division.parts * tiles / problem.device.multiprocessors)
         if division.parts == 1 and division.inner:
             copied = 2 * (o.dy.nbytes + division.transposed * o.x.nbytes) / Rates.BANDWIDTH
-            return 4 * Rates.LAUNCH + copied + division.inner.estimated_seconds
+            return 4 * Rates.LAUNCH + copied + division.inner.estimated_seconds / busy
         cores = ConvolutionProblem(division.forward, problem.device).tensor_cores
         rate = Rates.TENSOR_CORES if cores else Rates.DOUBLES if o.x.scalar_bytes == 8 else Rates.FLOATS
         moved = 3 * (o.x.nbytes + o.dy.nbytes) / Rates.BANDWIDTH
-        return 4 * Rates.LAUNCH + moved + 2.0 * prod(o.dw.dims) * o.terms / rate
+        filled = tiles * TILE * TILE
+        return 4 * Rates.LAUNCH + moved + 2.0 * filled * o.terms / rate / busy
 
     def is_one_product(self, problem: FilterGradientProblem) -> bool:
         """Return whether it is one convolution, of transposed operands."""

@@ -1,26 +1,31 @@
-// Gradients of a convolution with respect to its filter (6.2.2), of many groups of few channels and filters.
+// Gradients of a convolution with respect to its filter (6.2.2), of few channels and filters.
 //
-// Tiling: a block has some lanes, each of four filters by four channels of a group, TAPS taps and a part of the pixels;
-// a thread adds up the products of a lane and these taps at every so many pixels. Threads of a lane add theirs through
-// shared memory, and sum.cu adds those of the parts, all in one order.
+// Tiling: a block has some lanes, TAPS taps and a part of the pixels; a lane is FILTERS filters by CHANNELS channels of
+// GROUPS groups, and a thread adds up its products under these taps at every so many pixels. The threads of a warp add
+// theirs by shuffles, warps through shared memory, and sum.cu adds those of the parts, all in one order.
 //
 // Roofline bound: bytes, x and dy once, or flops: 2 for each product. At 4.2 TB/s an H200 has time for 36 products of
 // each output of 16 bits (3 x 3, groups of 4); for 48 products a thread reads four packs of four values, most from L1.
 #include "convolution/problem.cuh"
 
-constexpr int THREADS = 256, TAPS = 3, FILTERS = 4, CHANNELS = 4;
+// Defined by the host (grouped.py): GROUPS, FILTERS, CHANNELS, TAPS.
+constexpr int THREADS = 256, WARP = 32;
+constexpr int VALUES = GROUPS * CHANNELS, GRADIENTS = GROUPS * FILTERS;  // of a pixel, in x and dy
+constexpr int PRODUCTS = VALUES * FILTERS, ALL = TAPS * PRODUCTS;        // of a lane under a tap; under all
+constexpr int AT_ONCE = PRODUCTS < 16 ? PRODUCTS : 16;                   // sums of a lane in shared memory
 
 struct Arguments {
   const ELEMENT* x;
   const ELEMENT* dy;
   COMPUTE* partial;  // [part][element of dw in the order of its memory]
   Convolution convolution;
-  FastDivmod lane_blocks, tap_blocks, lanes;  // blocks of lanes, of taps; lanes of a block
-  FastDivmod filter_blocks, packs;            // per group: blocks of filters, packs of channels
-  int channels, all_lanes, taps;              // per group; in all groups; per filter
-  int w_tap, w_channel, elements;             // elements from one tap of dw to the next, one channel; of dw
-  int of_part;                                // pixels
-  int channels_last, dy_packs;                // neighbouring threads have neighbouring lanes; packs of dy are aligned
+  FastDivmod lane_blocks, tap_blocks, lanes;           // blocks of lanes, of taps; lanes of a block
+  FastDivmod filter_blocks, packs;                     // per group: blocks of filters, packs of channels
+  int channels, all_channels, all_filters, all_lanes;  // per group; in all groups
+  int taps, w_tap, w_channel, elements;                // per filter; elements from one tap of dw to the next, one
+                                                       // channel; of dw
+  int of_part;                                         // pixels
+  int channels_last, dy_packs;  // neighbouring threads have neighbouring lanes; packs of dy are aligned
 };
 
 template <int N>
@@ -37,22 +42,36 @@ __device__ __forceinline__ void read_values(const ELEMENT* from, long long step,
   }
 }
 
+// Which filters and channels a lane has: the first group, the first of each in it.
+struct Lane {
+  int group, filter, channel;
+
+  __device__ __forceinline__ Lane(const Arguments& a, unsigned index) {
+    unsigned pack, block;
+    group = static_cast<int>(a.filter_blocks.divide(a.packs.divide(index, pack), block)) * GROUPS;
+    filter = static_cast<int>(block) * FILTERS, channel = static_cast<int>(pack) * CHANNELS;
+  }
+};
+
 extern "C" __global__ void __launch_bounds__(THREADS, 2) convolution_filter_gradient_grouped(const Arguments a) {
   griddepcontrol_wait();
-  __shared__ COMPUTE shared[THREADS][FILTERS * CHANNELS];
+  __shared__ COMPUTE shared[THREADS * AT_ONCE];  // [slot][lane][sum]
   const Convolution& c = a.convolution;
-  unsigned lane_block, tap_block, pack, block;
+  unsigned lane_block, tap_block;
   const unsigned part = a.tap_blocks.divide(a.lane_blocks.divide(blockIdx.x, lane_block), tap_block);
-  const unsigned across = THREADS / a.lanes.divisor, first_lane = lane_block * a.lanes.divisor;  // across: of a lane
-  unsigned lane = threadIdx.x / across, thread = threadIdx.x % across;
+  const unsigned lanes = a.lanes.divisor, across = THREADS / lanes, first_lane = lane_block * lanes;
+  unsigned lane = threadIdx.x / across, thread = threadIdx.x % across;  // of `across` threads of a lane
   if (a.channels_last) thread = a.lanes.divide(threadIdx.x, lane);
-  const unsigned group = a.filter_blocks.divide(a.packs.divide(first_lane + lane, pack), block);
-  const int channel = pack * CHANNELS, filter = block * FILTERS, first_tap = tap_block * TAPS;
+  const Lane own(a, first_lane + lane);
+  const int first_tap = tap_block * TAPS, first_channel = own.group * a.channels + own.channel,
+            first_filter = own.group * c.n + own.filter;
   const bool lane_exists = first_lane + lane < static_cast<unsigned>(a.all_lanes);
-  const ELEMENT* x = a.x + (group * c.x_group + static_cast<long long>(channel) * c.x_channel);
-  const ELEMENT* dy = a.dy + static_cast<long long>(group * c.n + filter) * c.y_channel;
-  const bool x_packed = c.x_packs && reinterpret_cast<uintptr_t>(a.x) % sizeof(Pack<ELEMENT, CHANNELS>) == 0;
-  const bool dy_packed = a.dy_packs && reinterpret_cast<uintptr_t>(a.dy) % sizeof(Pack<ELEMENT, FILTERS>) == 0;
+  const ELEMENT* x = a.x + (own.group * c.x_group + static_cast<long long>(own.channel) * c.x_channel);
+  const ELEMENT* dy = a.dy + static_cast<long long>(first_filter) * c.y_channel;
+  const int channels_left = GROUPS > 1 ? a.all_channels - first_channel : a.channels - own.channel,
+            filters_left = GROUPS > 1 ? a.all_filters - first_filter : c.n - own.filter;
+  const bool x_packed = c.x_packs && reinterpret_cast<uintptr_t>(a.x) % sizeof(Pack<ELEMENT, VALUES>) == 0;
+  const bool dy_packed = a.dy_packs && reinterpret_cast<uintptr_t>(a.dy) % sizeof(Pack<ELEMENT, GRADIENTS>) == 0;
 
   KOffset terms[TAPS];
 #pragma unroll
@@ -68,52 +87,69 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) convolution_filter_grad
     terms[t].offset = static_cast<int>(offset);
   }
 
-  COMPUTE sums[TAPS][FILTERS][CHANNELS] = {};
+  COMPUTE sums[TAPS][PRODUCTS] = {};
   const unsigned end = min(static_cast<unsigned>(c.m), (part + 1) * a.of_part);
   if (lane_exists) {
     for (unsigned index = part * a.of_part + thread; index < end; index += across) {
-      const Pixel pixel = find_pixel(c, index);
-      COMPUTE gradients[FILTERS];
-      read_values(dy + y_offset(c, index), c.y_channel, dy_packed, true, c.n - filter, gradients);
+      unsigned at[4];
+      split_pixel(c, index, at);
+      unsigned from = static_cast<unsigned>(c.x_origin + at[0] * c.x_pixel[0]),
+               to = static_cast<unsigned>(at[0] * c.y_pixel[0]);
+      Pixel pixel;
+#pragma unroll
+      for (int d = 0; d < 3; d++) {
+        from += static_cast<unsigned>(at[d + 1] * c.x_pixel[d + 1]);
+        to += static_cast<unsigned>(at[d + 1] * c.y_pixel[d + 1]);
+        pixel.at[d] = static_cast<int>(at[d + 1] * static_cast<unsigned>(c.step[d])) - c.padding[d];
+      }
+      COMPUTE gradients[GRADIENTS];
+      read_values(dy + to, c.y_channel, dy_packed, true, filters_left, gradients);
 #pragma unroll
       for (int t = 0; t < TAPS; t++) {
         if (first_tap + t >= a.taps) continue;
-        COMPUTE values[CHANNELS];
+        COMPUTE values[VALUES];
         // Zeros of the padding are multiplied, too: zero times an infinity of dy is NaN.
-        read_values(x + wrapping_sum(pixel.offset, terms[t].offset), c.x_channel, x_packed, inside(c, pixel, terms[t]),
-                    a.channels - channel, values);
+        read_values(x + wrapping_sum(static_cast<int>(from), terms[t].offset), c.x_channel, x_packed,
+                    inside(c, pixel, terms[t]), channels_left, values);
 #pragma unroll
-        for (int f = 0; f < FILTERS; f++)
+        for (int j = 0; j < VALUES; j++)
 #pragma unroll
-          for (int j = 0; j < CHANNELS; j++) sums[t][f][j] += gradients[f] * values[j];
+          for (int f = 0; f < FILTERS; f++)
+            sums[t][j * FILTERS + f] += gradients[j / CHANNELS * FILTERS + f] * values[j];
       }
     }
   }
 
-  // One tap after another: [thread of a lane][lane][filter][channel].
-  const unsigned of_block = a.lanes.divisor * (FILTERS * CHANNELS);
-  COMPUTE* flat = &shared[0][0];
+  // The threads of a lane in a warp, then its warps: each has a slot.
+  const unsigned nearest = a.channels_last ? lanes : 1, farthest = a.channels_last ? WARP : min(across, WARP);
+  const unsigned slots = a.channels_last ? THREADS / WARP : (across + WARP - 1) / WARP;
+  const unsigned slot = a.channels_last ? threadIdx.x / WARP : thread / WARP, of_slots = lanes * AT_ONCE;
+  const bool writes = a.channels_last ? threadIdx.x % WARP < lanes : thread % WARP == 0;
 #pragma unroll
-  for (int t = 0; t < TAPS; t++) {
+  for (int chunk = 0; chunk < ALL; chunk += AT_ONCE) {
 #pragma unroll
-    for (int f = 0; f < FILTERS; f++)
-#pragma unroll
-      for (int j = 0; j < CHANNELS; j++) shared[thread * a.lanes.divisor + lane][f * CHANNELS + j] = sums[t][f][j];
+    for (int i = 0; i < AT_ONCE; i++) {
+      COMPUTE sum = sums[(chunk + i) / PRODUCTS][(chunk + i) % PRODUCTS];
+      for (unsigned distance = nearest; distance < farthest; distance *= 2)
+        sum += __shfl_xor_sync(0xFFFFFFFFu, sum, distance);
+      if (writes) shared[(slot * lanes + lane) * AT_ONCE + i] = sum;
+    }
     __syncthreads();
-    for (unsigned index = threadIdx.x; index < of_block; index += THREADS) {
-      const unsigned number = first_lane + index / (FILTERS * CHANNELS), f = index / CHANNELS % FILTERS,
-                     j = index % CHANNELS;
-      unsigned its_pack, its_block;
-      const unsigned its_group = a.filter_blocks.divide(a.packs.divide(number, its_pack), its_block);
-      const int its_filter = its_block * FILTERS + f, its_channel = its_pack * CHANNELS + j;
-      if (number >= static_cast<unsigned>(a.all_lanes) || its_filter >= c.n || its_channel >= a.channels ||
-          first_tap + t >= a.taps)
+    const int tap = first_tap + chunk / PRODUCTS;
+    for (unsigned index = threadIdx.x; index < of_slots; index += THREADS) {
+      const unsigned number = first_lane + index / AT_ONCE;
+      const int product = chunk % PRODUCTS + static_cast<int>(index % AT_ONCE), j = product / FILTERS;
+      const Lane its(a, number);
+      const int f = its.filter + product % FILTERS, channel = its.channel + j % CHANNELS,
+                group = its.group + j / CHANNELS;
+      if (number >= static_cast<unsigned>(a.all_lanes) || f >= c.n || channel >= a.channels || tap >= a.taps ||
+          group * c.n >= a.all_filters)
         continue;
-      COMPUTE sum = 0;
-      for (unsigned i = 0; i < across; i++) sum += flat[i * of_block + index];
+      COMPUTE sum = shared[index];
+      for (unsigned i = 1; i < slots; i++) sum += shared[i * of_slots + index];
       a.partial[static_cast<long long>(part) * a.elements +
-                (static_cast<long long>(its_group * c.n + its_filter) * c.w_row + (first_tap + t) * a.w_tap +
-                 its_channel * a.w_channel)] = sum;
+                (static_cast<long long>(group * c.n + f) * c.w_row + static_cast<long long>(tap) * a.w_tap +
+                 static_cast<long long>(channel) * a.w_channel)] = sum;
     }
     __syncthreads();
   }

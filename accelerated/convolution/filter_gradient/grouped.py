@@ -1,4 +1,4 @@
-"""Gradients with respect to the filter of small groups (convolution/filter_gradient/grouped.cu)."""
+"""Gradients with respect to the filter of few channels and filters (convolution/filter_gradient/grouped.cu)."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ from functools import cached_property
 from math import prod
 
 from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as Algo
-from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
+from dualdnn.api.operations.specs import DOUBLE
 
 from ...plans import Launch, Plan, pointers, structure, type_definitions, with_alignment
 from ...primitives.geometry import FastDivmod
-from ...solver import LAUNCH_SECONDS, Solver
+from ...solver import LAUNCH_SECONDS, Solver, seconds_otherwise
 from ..composed import At, ComposedPlan, within
-from ..grouped import FEW
+from ..grouped import DATA_TYPES, FEW, MOST, PIXEL_INSTRUCTIONS, TAP_INSTRUCTIONS, Lane, seconds_of
 from ..problem import FARTHEST, Rates, all_multiples, channels_last, describe, with_result
 from .forward_convolution import FilterGradientProblem
 from .sum import sum_launch
 
 SOURCE = "convolution/filter_gradient/grouped.cu"
-THREADS, TAPS, FILTERS, CHANNELS = 256, 3, 4, 4  # as in the kernel
+THREADS = 256  # as in the kernel
 MOST_LANES = 32  # per block
-LEAST_PIXELS, MOST_PARTS = 1024, 256  # pixels per part; parts of all pixels
+MOST_OF_ONE_TAP = 8  # filters, channels of a lane where a filter has one tap
+MOST_SUMS, MOST_TAPS = 48, 9  # of a thread
+LEAST_PIXELS, MOST_PARTS = 512, 256  # pixels per part; parts of all pixels
+SUM_INSTRUCTIONS = 20  # instructions of a thread for each of its sums
 LEAST_TERMS = 512  # terms per sum; fewer are added by the lanes of a warp (direct.py)
 
 
@@ -32,27 +35,46 @@ class _Division:
         self.problem, self.operation = problem, problem.operation
         o = self.operation
         self.filters, self.channels, self.taps = o.dw.dims[0] // problem.groups, o.dw.dims[1], prod(o.dw.dims[2:])
-        self.filter_blocks, self.packs = -(-self.filters // FILTERS), -(-self.channels // CHANNELS)
-        self.all_lanes = problem.groups * self.filter_blocks * self.packs
+        most = MOST_OF_ONE_TAP if self.taps == 1 and o.x.scalar_bytes < 8 else MOST
+        self.lane = Lane.of(problem.groups, self.filters, self.channels, most)
+        self.filter_blocks, self.packs = -(-self.filters // self.lane.filters), -(-self.channels // self.lane.channels)
+        self.all_lanes = -(-problem.groups // self.lane.groups) * self.filter_blocks * self.packs
         self.lanes = MOST_LANES
         while self.lanes > self.all_lanes:
             self.lanes //= 2
         self.of_part = max(LEAST_PIXELS, -(-o.terms // MOST_PARTS))
         self.parts = -(-o.terms // self.of_part)
-        self.lane_blocks, self.tap_blocks = -(-self.all_lanes // self.lanes), -(-self.taps // TAPS)
+        self.products = self.lane.values * self.lane.filters  # of a tap
+        most_taps = max(1, min(MOST_TAPS, MOST_SUMS // self.products))
+        self.lane_blocks, self.tap_blocks = -(-self.all_lanes // self.lanes), -(-self.taps // most_taps)
+        self.of_block = -(-self.taps // self.tap_blocks)  # taps
 
     @cached_property
     def blocks(self) -> int:
         return self.lane_blocks * self.tap_blocks * self.parts
 
+    @property
+    def seconds(self) -> float:
+        """About how long the products take: memory traffic, or the instructions of all threads."""
+        o, lane = self.operation, self.lane
+        of_tap = TAP_INSTRUCTIONS + 3 * lane.values + self.products
+        pixel = PIXEL_INSTRUCTIONS + 3 * lane.results + self.of_block * of_tap
+        thread = -(-self.of_part * self.lanes // THREADS) * pixel + SUM_INSTRUCTIONS * self.of_block * self.products
+        computing = seconds_of(self.blocks * THREADS, thread, self.problem.device)
+        return max(computing, (o.x.nbytes + o.dy.nbytes) / Rates.BANDWIDTH)
+
     def launch(self) -> Launch:
-        o, groups = self.operation, self.problem.groups
+        o, lane = self.operation, self.lane
         value = with_result(describe(o.convolution, o.x, o.dw, o.dy.dims), o.dy)
         value.x_packs = (
-            value.x_channel == 1 and self.channels % CHANNELS == 0 and all_multiples(value, groups, CHANNELS)
+            value.x_channel == 1
+            and not o.x.dims[1] % lane.values
+            and not self.channels % lane.channels
+            and all_multiples(value, self.problem.groups if lane.groups == 1 else 1, lane.values)
         )
         steps = [s for s, extent in zip(o.dy.strides, o.dy.dims, strict=True) if extent > 1 and s != 1]
-        dy_packs = o.dy.strides[1] == 1 and not any(n % FILTERS for n in (self.filters, *steps))
+        dy_packs = o.dy.strides[1] == 1 and not self.filters % lane.filters
+        dy_packs = dy_packs and not any(n % lane.results for n in (o.dy.dims[1], *steps))
         innermost = value.inner_channels.divisor == self.channels  # channels of dw
         arguments = structure(
             *pointers(3),
@@ -63,6 +85,8 @@ class _Division:
             ("filter_blocks", FastDivmod.of(self.filter_blocks)),
             ("packs", FastDivmod.of(self.packs)),
             ("channels", c_int(self.channels)),
+            ("all_channels", c_int(o.x.dims[1])),
+            ("all_filters", c_int(o.dy.dims[1])),
             ("all_lanes", c_int(self.all_lanes)),
             ("taps", c_int(self.taps)),
             ("w_tap", c_int(self.channels if innermost else 1)),
@@ -72,34 +96,37 @@ class _Division:
             ("channels_last", c_int(channels_last(o.x) and channels_last(o.dy))),
             ("dy_packs", c_int(dy_packs)),
         )
-        definitions = type_definitions(o.x.data_type, o)
+        definitions = type_definitions(o.x.data_type, o, TAPS=str(self.of_block), **lane.definitions)
         function = self.problem.device.function(SOURCE, "convolution_filter_gradient_grouped", definitions)
         return Launch(function, arguments, ("x", "dy", "partial"), (self.blocks, 1, 1), (THREADS, 1, 1))
 
 
 class FilterGradientGrouped(Solver[FilterGradientProblem]):
-    """ALGO_1 of groups, of any window and layout; preferred where tiles of products would be mostly zeros."""
+    """ALGO_1 of any window and layout; preferred where tiles of products would be mostly zeros."""
 
     name = "convolution.filter_gradient_grouped"
 
     def serves(self, problem: FilterGradientProblem) -> bool:
         o = problem.operation
-        known = o.algo == Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 and o.x.data_type in (FLOAT, DOUBLE, HALF, BFLOAT16)
-        return known and problem.groups > 1 and problem.in_one_launch and _Division(problem).blocks <= FARTHEST
+        known = o.algo == Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 and o.x.data_type in DATA_TYPES
+        return known and problem.in_one_launch and _Division(problem).blocks <= FARTHEST
 
     def applies(self, problem: FilterGradientProblem) -> bool:
         o = problem.operation
-        few = max(o.dw.dims[1], o.dw.dims[0] // problem.groups) <= FEW
-        return few and o.terms >= LEAST_TERMS and self.serves(problem)
+        if o.terms < LEAST_TERMS or not self.serves(problem):
+            return False
+        if problem.groups > 1 and max(o.dw.dims[1], o.dw.dims[0] // problem.groups) <= FEW:
+            return True
+        return self.estimated_seconds(problem) < seconds_otherwise(self, problem)
 
     def workspace_bytes(self, problem: FilterGradientProblem) -> int:
         number_bytes = 8 if problem.operation.compute_type == DOUBLE else 4
         return with_alignment(_Division(problem).parts * problem.operation.dw.tensor.count * number_bytes)
 
     def estimated_seconds(self, problem: FilterGradientProblem) -> float:
-        o = problem.operation
-        products = 2 * prod(o.dw.dims) * o.terms / Rates.FLOATS
-        return 2 * LAUNCH_SECONDS + max(products, (o.x.nbytes + o.dy.nbytes) / Rates.BANDWIDTH)
+        division = _Division(problem)
+        summed = 2 * division.parts * problem.operation.dw.tensor.count * 4 / Rates.BANDWIDTH
+        return 2 * LAUNCH_SECONDS + division.seconds + summed
 
     def plan(self, problem: FilterGradientProblem) -> Plan:
         division = _Division(problem)

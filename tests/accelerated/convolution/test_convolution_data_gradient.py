@@ -65,8 +65,38 @@ def test_by_tma(backend, name):
 def test_patches_are_one_product(backend):
     """256 residue classes take a product, the filter as it reads it, and dx unfolded."""
     operation = gradient((1, 3, 32, 48), (16, 3, 16, 16), padding=(0, 0), stride=(16, 16))
-    names = kernels(check(backend, operation))
+    names = kernels(check(backend, operation, "convolution.data_gradient_folded"))
     assert len(names) == 3 and sum(name.startswith("transform") for name in names) == 2, names
+
+
+BACKWARDS = Mode.CUDNN_CONVOLUTION
+GROUPED = {
+    "depthwise": gradient((2, 12, 9, 7), (12, 1, 3, 3), configuration="PSEUDO_HALF", formats=NHWC, stride=(2, 2), groups=12),
+    "depthwise, planes": gradient((2, 5, 9, 7), (5, 1, 3, 3), stride=(2, 2), groups=5, beta=0.5, alpha=-1.5),
+    "depthwise, dilated": gradient(
+        (2, 6, 11, 9), (6, 1, 5, 3), configuration="PSEUDO_BFLOAT16", stride=(3, 1), dilation=(2, 2), groups=6, padding=(3, 0), mode=BACKWARDS
+    ),
+    "three filters of a channel": gradient((1, 3, 7, 8), (9, 1, 3, 3), formats=NHWC, stride=(2, 2), groups=3),
+    "volumes": gradient((1, 4, 4, 5, 6), (8, 1, 3, 2, 3), stride=(1, 2, 2), groups=4, padding=(1, 1, 1)),
+    "groups of two": gradient((1, 8, 7, 8), (8, 2, 3, 3), formats=NHWC, stride=(2, 2), groups=4),
+    "groups of three": gradient((1, 6, 7, 8), (10, 3, 3, 3), configuration="PSEUDO_HALF", formats=NHWC, stride=(2, 2), groups=2),
+    "no groups": gradient((1, 3, 17, 16), (6, 3, 5, 5), stride=(4, 4), padding=(2, 2)),
+    "a stride that leaves pixels out": gradient((1, 3, 5, 4), (6, 3, 1, 1), stride=(7, 3), padding=(0, 0), beta=2.0),
+    "double": gradient((2, 6, 5, 7), (6, 2, 3, 3), configuration="DOUBLE", stride=(2, 1), groups=3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GROUPED)
+def test_all_residues_in_one_launch(backend, name):
+    assert kernels(check(backend, GROUPED[name], "convolution.data_gradient_grouped")) == ["convolution_grouped"]
+
+
+def test_small_groups_take_one_launch_whatever_the_stride(backend):
+    """Depthwise windows that have kernels of their own are convolutions of dy where the stride is 1."""
+    strided = on_tensor_cores((2, 8, 9, 7), (8, 1, 3, 3), stride=(2, 2), groups=8)
+    assert kernels(check(backend, strided)) == ["convolution_grouped"]
+    plain = on_tensor_cores((2, 8, 9, 7), (8, 1, 3, 3), groups=8)
+    assert any("depthwise" in name for name in kernels(check(backend, plain)))
 
 
 def test_one_launch_fills_what_no_tap_meets(backend):

@@ -7,7 +7,7 @@ from math import prod
 
 import pytest
 from convolution_operations import check as run
-from convolution_operations import kernels, room_of
+from convolution_operations import room_of
 from dualdnn.accelerated import AcceleratedBackend
 from dualdnn.accelerated.convolution.depthwise import depthwise as convolution_depthwise
 from dualdnn.accelerated.convolution.depthwise import tma as ring
@@ -166,24 +166,23 @@ def test_what_lies_outside_of_windows_is_of_no_matter(backend):
 
 
 def test_which_solver_is_preferred():
-    """TMA where channels of 2 or 4 bytes lie in packs of 16, thread tiles where a kernel is compiled for the window, else the kernel for any."""
+    """TMA where channels of 2 or 4 bytes lie in packs of 16, thread tiles where a kernel is compiled for the window, else lanes of four channels."""
     wide, planes = depthwise(8, (6, 7)), depthwise(2, (4, 8), layout=NCHW)
     assert preferred(wide) == "depthwise_tma"
     for operation in (depthwise(12, (6, 7)), depthwise(8, (6, 7), data_type=DOUBLE), planes):
         assert preferred(operation) == "depthwise"
-    mixed = replace(wide, y=TensorSpec.packed(HALF, wide.y.dims, NCHW))
-    far = depthwise(2, (4, 8), layout=NCHW, padding=3)
-    for operation in (far, mixed, depthwise(8, (9, 9), 4)):
-        assert preferred(operation) == "depthwise_any"
+    large = depthwise(8, (400, 300))
+    mixed = replace(large, y=TensorSpec.packed(HALF, large.y.dims, NCHW))
+    far = depthwise(2, (400, 300), layout=NCHW, padding=3)
+    for operation in (far, mixed, depthwise(8, (400, 300), 4)):
+        assert preferred(operation) == "grouped"
 
 
 @pytest.mark.parametrize("data_type", (HALF, FLOAT, DOUBLE), ids=lambda t: t.name)
-def test_the_kernel_for_any_window(backend, data_type):
-    for layout in (NCHW, NHWC):
-        plan = run(
-            backend, depthwise(6, (6, 7), 4, layout=layout, data_type=data_type, padding=2), "convolution.depthwise_any"
-        )
-        assert kernels(plan) == [f"convolution_depthwise_any_{'channels' if layout == NHWC else 'columns'}"]
+@pytest.mark.parametrize("layout", (NCHW, NHWC), ids=lambda t: t.name)
+def test_any_window(backend, data_type, layout):
+    """A lane has four channels, of which the last one has two."""
+    run(backend, depthwise(6, (6, 7), 4, layout=layout, data_type=data_type, padding=2), "convolution.grouped")
 
 
 @pytest.mark.parametrize("window, stride", [(3, 1), (3, 2), (5, 1), (5, 2), (7, 1), (7, 2)])

@@ -213,3 +213,35 @@ def test_depthwise(seven_multiprocessors, monkeypatch, name, multiprocessors):
     odd = operation.x.dims[1] * operation.x.scalar_bytes % 16 or operation.x.scalar_bytes == 8
     by_tma = operation.x.strides[1] == 1 and not odd
     assert (DEPTHWISE + "_tma" in possible_solvers(operation, backend.device)) == by_tma
+
+
+LANES = {
+    "depthwise": half((2, 12, 9, 7), (12, 1, 3, 3), stride=(2, 2), groups=12),
+    "depthwise, planes": gradient((2, 5, 29, 27), (5, 1, 7, 7), stride=(2, 2), groups=5, beta=0.5, alpha=-1.5),
+    "depthwise, dilated": gradient(
+        (2, 6, 21, 9), (6, 1, 5, 3), configuration="PSEUDO_BFLOAT16", stride=(3, 1), dilation=(2, 2), groups=6, mode=Mode.CUDNN_CONVOLUTION
+    ),
+    "volumes": gradient((1, 4, 4, 5, 6), (8, 1, 3, 2, 3), stride=(1, 2, 2), groups=4, padding=(1, 1, 1)),
+    "groups of two": gradient((1, 8, 7, 8), (8, 2, 3, 3), formats=NHWC, stride=(2, 2), groups=4),
+    "groups of three": half((1, 6, 7, 8), (10, 3, 3, 3), stride=(2, 2), groups=2),
+    "no groups": gradient((1, 3, 17, 16), (6, 3, 5, 5), stride=(4, 4), padding=(2, 2)),
+    "one tap": half((3, 13, 17, 16), (21, 13, 1, 1), padding=(0, 0)),
+    "one channel": gradient((3, 1, 17, 16), (1, 1, 1, 7), padding=(0, 0)),
+    "many": half((1, 70, 5, 6), (66, 70, 3, 3)),
+    "double": gradient((2, 6, 5, 7), (6, 2, 3, 3), configuration="DOUBLE", stride=(2, 1), groups=3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LANES)
+def test_lanes_of_few_filters_and_channels(seven_multiprocessors, name):
+    names = kernels(check(seven_multiprocessors, LANES[name], "convolution.filter_gradient_grouped"))
+    assert names == ["convolution_filter_gradient_grouped", "convolution_filter_gradient_sum"]
+
+
+@pytest.mark.parametrize("x, dw", [((16, 3, 416, 416), (16, 3, 3, 3)), ((2, 16, 400, 400), (16, 16, 1, 1))])
+def test_few_results_of_many_pixels_take_lanes(monkeypatch, x, dw):
+    """A product of images as channels would have one block for all of them."""
+    backend = AcceleratedBackend("emulated")
+    monkeypatch.setattr(backend.device, "multiprocessors", 132)
+    padding = (dw[2] // 2, dw[3] // 2)
+    assert backend.plan(half(x, dw, padding=padding)).solver == "convolution.filter_gradient_grouped"
