@@ -29,6 +29,7 @@ pytest_plugins = [
     "dualdnn.conformance.suite.selection",
     "dualdnn.conformance.suite.workers",
     "dualdnn.conformance.miopen_cases",
+    "dualdnn.conformance.refusals.collecting",
 ]
 
 CASES = Path(__file__).parent / "cases"

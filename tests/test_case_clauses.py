@@ -9,6 +9,10 @@ import ast
 import importlib
 import json
 from pathlib import Path
+from types import ModuleType
+
+from dualdnn.conformance.refusals import FOLDER
+from dualdnn.conformance.refusals.collecting import module_of
 
 ROOT = Path(__file__).parent.parent
 CASES = ROOT / "conformance/cases"
@@ -18,16 +22,21 @@ DATA = CASES / "clauses.json"
 def shown() -> dict[str, list[str]]:
     """Case -> the clauses that its mark names, for every case of the suite that names some."""
     found = {}
-    for path in sorted(CASES.rglob("[!_]*.py"), key=lambda path: path.stem):
-        module = importlib.import_module(
-            ".".join(("dualdnn.conformance.cases", *path.relative_to(CASES).with_suffix("").parts))
-        )
-        for name, case in sorted(vars(module).items()):
+    for path in [*CASES.rglob("[!_]*.py"), *FOLDER.glob("*.toml")]:
+        module = module_of(path) if path.suffix == ".toml" else imported(path)
+        for name, case in vars(module).items():
             if name.startswith("test_") and case.__module__ == module.__name__:
                 marks = getattr(case, "pytestmark", [])
                 clauses = {clause for mark in marks if mark.name == "shows" for clause in mark.args}
+                assert f"{path.stem}/{name}" not in found, "two cases have one id"
                 found[f"{path.stem}/{name}"] = sorted(clauses)
-    return found
+    return dict(sorted(found.items()))
+
+
+def imported(path: Path) -> ModuleType:
+    """The module of a file of cases."""
+    name = ".".join(("dualdnn.conformance.cases", *path.relative_to(CASES).with_suffix("").parts))
+    return importlib.import_module(name)
 
 
 def lost(due: dict[str, list[str]], now: dict[str, list[str]]) -> list[str]:

@@ -47,8 +47,11 @@ class Caller:
         return self._call(WORKSPACES[type(operation)], operation, {})
 
     def _call(self, name: str, operation: Operation, memory: Memory) -> Any:
-        values = [value(self, operation, memory) for value in arguments(name, type(operation))]  # type: ignore[arg-type]  # types are hashable
-        return getattr(self.cudnn, name)(*values)
+        return getattr(self.cudnn, name)(*self.values(name, operation, memory))
+
+    def values(self, name: str, operation: Operation, memory: Memory) -> list[Any]:
+        """The arguments of a documented function for an operation on the given operands."""
+        return [value(self, operation, memory) for value in arguments(name, type(operation))]  # type: ignore[arg-type]  # types are hashable
 
     def keep(self, descriptor: Any, memory: Any) -> None:
         """Keep memory as long as the descriptor that names it."""

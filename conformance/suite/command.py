@@ -20,6 +20,7 @@ from ..expected import read_expected
 from ..inputs import KINDS
 from ..plugin import CASES
 from ..progress import Progress
+from ..refusals import FOLDER as REFUSALS
 from ..report import is_complete, tier_of
 from ..run_pytest import run_pytest
 from ..solvers import PREFERRED, by_solvers, covering, unknown_solvers, with_workspace
@@ -155,7 +156,7 @@ def run(chosen: argparse.Namespace) -> int:
             raise ValueError(f"--record takes one --subject whose calls can be made, not {chosen.subject}")
         options += ["--record", str(chosen.record.resolve())]
     options += [text for case in chosen.case for text in ("--case", case)]
-    files = sorted(str(path) for path in CASES.rglob("[!_]*.py"))
+    files = sorted(map(str, [*CASES.rglob("[!_]*.py"), *REFUSALS.glob("*.toml")]))
     # A wrong name is an error before anything runs. A foreign library may end its process: workers come anew, as often as they have to.
     subjects = chosen.subject or default_subjects()
     for name in subjects:

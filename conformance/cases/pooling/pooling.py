@@ -23,7 +23,6 @@ from dualdnn.api.operations.specs import (
     UINT8,
     INT8x4,
     INT8x32,
-    UINT8x4,
 )
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
@@ -311,25 +310,6 @@ def test_forward_in_place(trial):
         trial(operation, aliases={"y": "x"})
 
 
-def test_forward_in_place_is_refused_elsewhere(subject, refused):
-    if not subject.cites_clauses:
-        pytest.skip("the document does not say what happens")
-    strided_window = Geometry((2, 3, 4, 5), (1, 1), (0, 0), (2, 2), (4, 5))  # every other input, then windows beyond x
-    larger_output = Geometry((2, 3, 4, 5), (1, 1), (0, 0), (1, 1), (4, 6))
-    padded = Geometry((2, 3, 4, 5), (1, 1), (1, 0), (1, 1), (4, 5))  # the inputs of the row before
-    for geometry in (GEOMETRIES["3x3s1"], strided_window, larger_output, padded):
-        refused(forward(MAXIMA[0], geometry), BAD_PARAM, "cudnnStatus_t/c05", aliases={"y": "x"})
-    operation = forward(MAXIMA[0], GEOMETRIES["1x1"], y="nhwc")
-    refused(operation, BAD_PARAM, "cudnnStatus_t/c05", aliases={"y": "x"})
-
-
-def test_forward_images_and_channels_must_agree(refused):
-    for dims in [(3, 3, 5, 6), (2, 4, 5, 6)]:
-        operation = forward(MAXIMA[0])
-        y = TensorSpec.packed(FLOAT, dims)
-        refused(PoolingForward(operation.pooling, 1.0, 0.0, operation.x, y), BAD_PARAM, "cudnnPoolingForward/c16")
-
-
 @pytest.mark.parametrize("x, y", [(FLOAT, HALF), (HALF, FLOAT), (INT8, FLOAT), (FLOAT, DOUBLE)], ids=lambda t: t.name)
 def test_forward_types_must_agree(refused, x, y):
     operation = forward(AVERAGES[0], data_type=x)
@@ -337,40 +317,11 @@ def test_forward_types_must_agree(refused, x, y):
     refused(PoolingForward(operation.pooling, 1.0, 0.0, operation.x, y), BAD_PARAM, "cudnnPoolingForward/c17")
 
 
-@shows("cudnnPoolingForward/c12", "cudnnPoolingForward/c18")
-@pytest.mark.parametrize("data_type", [UINT8, INT32, BFLOAT16], ids=lambda t: t.name)
-def test_forward_other_types_are_not_supported(refused, data_type):
-    refused(forward(MAXIMA[0], data_type=data_type), NOT_SUPPORTED, "cudnnPoolingForward/c11")
-
-
-@shows("cudnnPoolingForward/c12", "cudnnPoolingForward/c18")
-def test_forward_unsigned_vectors_are_not_supported(refused):
-    x, y = (TensorSpec.packed(UINT8x4, (2, 8, *extents), NCHW_VECT_C) for extents in ((9, 11), (5, 6)))
-    spec = forward(MAXIMA[0]).pooling
-    refused(PoolingForward(spec, 1.0, 0.0, x, y), NOT_SUPPORTED, "cudnnPoolingForward/c11")
-
-
 @shows("cudnnPoolingForward/c18")
 @pytest.mark.parametrize("rank", [1, 4])
 def test_forward_spatial_dimensions(trial, refused, rank):
     geometry = Geometry((2, 3, *[4] * rank), (2,) * rank, (0,) * rank, (2,) * rank)
     refused(forward(MAXIMA[0], geometry), NOT_SUPPORTED, "cudnnPoolingForward/c04")
-
-
-def test_forward_ranks_must_agree(refused):
-    flat, deep = GEOMETRIES["3x3s2"], GEOMETRIES["3d"]
-    for tensors, pooling in ((flat, deep), (deep, flat)):
-        spec = forward(MAXIMA[0], pooling).pooling
-        shapes = forward(MAXIMA[0], tensors)
-        refused(PoolingForward(spec, 1.0, 0.0, shapes.x, shapes.y), BAD_PARAM, "cudnnStatus_t/c05")
-    mixed = PoolingForward(
-        forward(MAXIMA[0]).pooling,
-        1.0,
-        0.0,
-        TensorSpec.packed(FLOAT, (2, 3, 9, 11)),
-        TensorSpec.packed(FLOAT, (2, 3, 5, 6, 1)),
-    )
-    refused(mixed, BAD_PARAM, "cudnnStatus_t/c05")
 
 
 @shows("cudnnPoolingForward/c01")
@@ -383,50 +334,6 @@ def test_forward_positions_of_32_bits(subject, trial, mode):
     trial(forward(mode, Geometry(x, (2, 2**31 - 8), (0, 0), (1, 1), y)))
     trial(forward(mode, Geometry(x, (2, 2), (0, 0), (1, (2**31 - 7) // 3), y)))
     trial(forward(mode, Geometry(x, (2, 2**31 - 10), (0, 2), (1, 1), y)))
-
-
-@shows("cudnnPoolingForward/c18")
-def test_forward_positions_beyond_32_bits(subject, refused):
-    if not subject.cites_clauses:
-        pytest.skip("a limit of this project")
-    furthest = 2**31 - 4 - 3  # 4 inputs and 3 further outputs: the last window ends at 2**31 exactly
-    for window, padding, stride in (
-        (2**31 - 1, 0, 1), (2, 2**31 - 1, 1), (2, -(2**31), 1), (2, 0, 2**30), (furthest, 0, 1), (1, 1 - furthest, 1),
-    ):  # fmt: skip
-        geometry = Geometry((1, 1, 4, 4), (2, window), (0, padding), (1, stride), (3, 4))
-        refused(forward(MAXIMA[0], geometry), NOT_SUPPORTED, "cudnnPoolingForward/c18")
-
-
-def test_forward_output_may_not_overlap_itself(refused):
-    operation = forward(MAXIMA[0])
-    y = TensorSpec(FLOAT, operation.y.dims, (90, 30, 1, 1))
-    refused(
-        PoolingForward(operation.pooling, 1.0, 0.0, operation.x, y), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04"
-    )
-
-
-@pytest.mark.parametrize("missing", ["handle", "poolingDesc", "alpha", "xDesc", "x", "beta", "yDesc", "y"])
-def test_forward_null(cudnn, caller, refuses, missing):
-    operation = forward(MAXIMA[0])
-    x, y = (caller.handle.to_device(np.ones(spec.count, np.float32)) for spec in (operation.x, operation.y))
-    arguments: dict[str, Any] = {
-        "handle": caller.handle, "poolingDesc": caller.descriptor(operation.pooling), "alpha": 1.0,
-        "xDesc": caller.tensor(operation.x), "x": x, "beta": 0.0, "yDesc": caller.tensor(operation.y), "y": y,
-    }  # fmt: skip
-    arguments[missing] = None
-    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnPoolingForward, *arguments.values(), unchanged=(x, y))
-
-
-@shows("cudnnPoolingDescriptor_t/c02", "cudnnPoolingForward/c14")
-def test_forward_needs_initialised_descriptors(subject, cudnn, caller, refuses):
-    if not subject.survives_stray_pointers:
-        pytest.skip("other libraries may read uninitialised memory")
-    operation = forward(MAXIMA[0])
-    x, y = (caller.handle.to_device(np.ones(spec.count, np.float32)) for spec in (operation.x, operation.y))
-    fresh = cudnn.cudnnCreatePoolingDescriptor()
-    tensors = caller.tensor(operation.x), caller.tensor(operation.y)
-    arguments = (caller.handle, fresh, 1.0, tensors[0], x, 0.0, tensors[1], y)
-    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnPoolingForward, *arguments, unchanged=(x, y))
 
 
 # Backward
@@ -681,14 +588,6 @@ def test_backward_does_not_consult_y(subject, trial):
         trial(backward(mode, beta=1.0))
 
 
-def test_backward_in_place_is_refused(subject, refused):
-    if not subject.cites_clauses:
-        pytest.skip("the document does not say what happens")
-    operation = backward(MAXIMA[0], GEOMETRIES["1x1"])
-    for other in ("dy", "x", "y"):
-        refused(operation, BAD_PARAM, "cudnnStatus_t/c05", aliases={"dx": other})
-
-
 DIFFERENT = {
     "y-dims": ("dy", TensorSpec.packed(FLOAT, (2, 3, 5, 5)), "c09"),
     "dy-images": ("dy", TensorSpec.packed(FLOAT, (1, 3, 5, 6)), "c09"),
@@ -713,14 +612,6 @@ def test_backward_tensors_must_agree(refused, different):
     refused(backward(MAXIMA[0], **{name: spec}), BAD_PARAM, f"cudnnPoolingBackward/{clause}")
 
 
-def test_backward_images_and_channels_must_agree(subject, refused):
-    if not subject.cites_clauses:
-        pytest.skip("the document demands it of the forward call only")
-    for dims in ((1, 3, 5, 6), (2, 4, 5, 6)):
-        other = TensorSpec.packed(FLOAT, dims)
-        refused(backward(MAXIMA[0], y=other, dy=other), BAD_PARAM, "cudnnStatus_t/c05")
-
-
 @pytest.mark.parametrize("data_type", [INT8, UINT8, INT32], ids=lambda t: t.name)
 def test_backward_integers_are_not_supported(refused, data_type):
     for mode in (MAXIMA[0], AVERAGES[0]):
@@ -731,44 +622,6 @@ def test_backward_integers_are_not_supported(refused, data_type):
 def test_backward_needs_contiguous_rows_or_channels(refused, x, y):
     """wStride is 1 but for NHWC, a format, where cStride is (docs/errata.md, D189)."""
     refused(backward(AVERAGES[0], wide=x, narrow=y), NOT_SUPPORTED, "cudnnPoolingBackward/c14")
-
-
-@pytest.mark.parametrize("rank", [1, 4])
-def test_backward_spatial_dimensions(refused, rank):
-    geometry = Geometry((2, 3, *[4] * rank), (2,) * rank, (0,) * rank, (2,) * rank)
-    refused(backward(MAXIMA[0], geometry), NOT_SUPPORTED, "cudnnPoolingBackward/c06")
-
-
-def test_backward_positions_beyond_32_bits(subject, refused):
-    if not subject.cites_clauses:
-        pytest.skip("a limit of this project")
-    geometry = Geometry((1, 1, 4, 4), (2, 2), (0, 0), (1, 2**30), (3, 4))
-    refused(backward(MAXIMA[0], geometry), NOT_SUPPORTED, "cudnnPoolingBackward/c14")
-
-
-@pytest.mark.parametrize(
-    "missing", ["handle", "poolingDesc", "alpha", "yDesc", "y", "dyDesc", "dy", "xDesc", "x", "beta", "dxDesc", "dx"]
-)
-def test_backward_null(cudnn, caller, refuses, missing):
-    operation = backward(MAXIMA[0])
-    memory = {
-        name: caller.handle.to_device(np.ones(operation.tensor(name).count, np.float32))
-        for name in ("y", "dy", "x", "dx")
-    }
-    tensors = {name: caller.tensor(operation.tensor(name)) for name in memory}
-    arguments: dict[str, Any] = {
-        "handle": caller.handle, "poolingDesc": caller.descriptor(operation.pooling), "alpha": 1.0,
-        "yDesc": tensors["y"], "y": memory["y"], "dyDesc": tensors["dy"], "dy": memory["dy"],
-        "xDesc": tensors["x"], "x": memory["x"], "beta": 0.0, "dxDesc": tensors["dx"], "dx": memory["dx"],
-    }  # fmt: skip
-    arguments[missing] = None
-    refuses(
-        BAD_PARAM,
-        "cudnnStatus_t/c05",
-        cudnn.cudnnPoolingBackward,
-        *arguments.values(),
-        unchanged=tuple(memory.values()),
-    )
 
 
 # Descriptors
@@ -820,16 +673,6 @@ def test_nd_descriptor_asked_for_more(cudnn, requested):
     cudnn.cudnnSetPoolingNdDescriptor(descriptor, *IMAGES[:2], 3, [3, 4, 5], [0, 1, 2], [1, 2, 3])
     found = cudnn.cudnnGetPoolingNdDescriptor(descriptor, requested)
     assert (found.nbDims, list(found.windowDimA)[:3], list(found.strideA)[:3]) == (3, [3, 4, 5], [1, 2, 3])
-
-
-@shows("cudnnGetPoolingNdDescriptor/c11")
-def test_nd_descriptor_asked_for_too_much(cudnn, refuses):
-    descriptor = cudnn.cudnnCreatePoolingDescriptor()
-    cudnn.cudnnSetPooling2dDescriptor(descriptor, *IMAGES)
-    for requested in (9, 100):
-        refuses(
-            NOT_SUPPORTED, "cudnnGetPoolingNdDescriptor/c11", cudnn.cudnnGetPoolingNdDescriptor, descriptor, requested
-        )
 
 
 @shows("cudnnGetPoolingNdDescriptor/c11")
@@ -887,36 +730,6 @@ def test_nd_descriptor_refuses(subject, cudnn, refuses, bad):
     )
     if subject.cites_clauses:  # a refused call changes nothing
         assert tuple(cudnn.cudnnGetPooling2dDescriptor(descriptor)) == IMAGES
-
-
-@pytest.mark.parametrize("array, clause", [("window", "c05"), ("padding", "c06"), ("stride", "c07")])
-def test_nd_descriptor_refuses_short_or_missing_arrays(subject, cudnn, refuses, array, clause):
-    if not subject.is_python:
-        pytest.skip("a C array has no length, and NULL crashes the library")
-    for value in ([1, 1], None):
-        arrays = {"window": [2] * 3, "padding": [0] * 3, "stride": [1] * 3} | {array: value}
-        descriptor = cudnn.cudnnCreatePoolingDescriptor()
-        call = cudnn.cudnnSetPoolingNdDescriptor
-        refuses(BAD_PARAM, f"cudnnSetPoolingNdDescriptor/{clause}", call, descriptor, *IMAGES[:2], 3, *arrays.values())
-
-
-def test_2d_query_of_other_ranks(subject, cudnn, refuses):
-    if not subject.survives_stray_pointers:
-        pytest.skip("other libraries may return what is not there")
-    descriptor = cudnn.cudnnCreatePoolingDescriptor()
-    refuses(BAD_PARAM, "cudnnGetPooling2dDescriptor/c09", cudnn.cudnnGetPooling2dDescriptor, descriptor)
-    refuses(BAD_PARAM, "cudnnGetPoolingNdDescriptor/c09", cudnn.cudnnGetPoolingNdDescriptor, descriptor, 2)
-    for rank in (1, 3):
-        cudnn.cudnnSetPoolingNdDescriptor(descriptor, *IMAGES[:2], rank, [2] * rank, [0] * rank, [1] * rank)
-        refuses(BAD_PARAM, "cudnnGetPooling2dDescriptor/c09", cudnn.cudnnGetPooling2dDescriptor, descriptor)
-
-
-def test_null_descriptors(cudnn, refuses):
-    clause = "cudnnStatus_t/c05"
-    refuses(BAD_PARAM, clause, cudnn.cudnnSetPooling2dDescriptor, None, *IMAGES)
-    refuses(BAD_PARAM, clause, cudnn.cudnnSetPoolingNdDescriptor, None, *IMAGES[:2], 2, [2, 2], [0, 0], [1, 1])
-    refuses(BAD_PARAM, "cudnnGetPooling2dDescriptor/c09", cudnn.cudnnGetPooling2dDescriptor, None)
-    refuses(BAD_PARAM, "cudnnGetPoolingNdDescriptor/c09", cudnn.cudnnGetPoolingNdDescriptor, None, 2)
 
 
 @shows("cudnnDestroyPoolingDescriptor/c01", "cudnnDestroyPoolingDescriptor/c02")
@@ -1007,20 +820,6 @@ def test_output_dimensions_of_a_window_larger_than_the_input(cudnn, refuses, win
         cudnn.cudnnSetPooling2dDescriptor(pooling, *IMAGES[:2], *window, *padding, stride, stride)
         refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnGetPooling2dForwardOutputDim, pooling, tensor)
         refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnGetPoolingNdForwardOutputDim, pooling, tensor, 4)
-
-
-@shows("cudnnGetPooling2dForwardOutputDim/c05", "cudnnGetPoolingNdForwardOutputDim/c03", "cudnnPoolingDescriptor_t/c02")
-def test_output_dimensions_need_initialised_descriptors(cudnn, refuses):
-    fresh, tensor = cudnn.cudnnCreatePoolingDescriptor(), tensor_descriptor(cudnn, (2, 3, 4, 4))
-    images, cubes = cudnn.cudnnGetPooling2dForwardOutputDim, cudnn.cudnnGetPoolingNdForwardOutputDim
-    for pooling in (fresh, None):
-        refuses(BAD_PARAM, "cudnnGetPooling2dForwardOutputDim/c07", images, pooling, tensor)
-        refuses(BAD_PARAM, "cudnnGetPoolingNdForwardOutputDim/c05", cubes, pooling, tensor, 4)
-    pooling = cudnn.cudnnCreatePoolingDescriptor()
-    cudnn.cudnnSetPooling2dDescriptor(pooling, *IMAGES)
-    undescribed = cudnn.cudnnCreateTensorDescriptor()
-    refuses(BAD_PARAM, "cudnnGetPooling2dForwardOutputDim/c05", images, pooling, undescribed)
-    refuses(BAD_PARAM, "cudnnGetPoolingNdForwardOutputDim/c03", cubes, pooling, undescribed, 4)
 
 
 @shows("cudnnGetPooling2dForwardOutputDim/c01", "cudnnPoolingForward/c05")

@@ -1,0 +1,139 @@
+"""Refusals as tables: calls that succeed, and what has to be changed of each for it to be refused.
+
+<family>.toml has two tables. ``accepted``: name -> a call that succeeds, either the text of an operation, or a documented function with
+its arguments by name. ``refused``: case -> ``of``, the accepted call, and by "clause STATUS" the changes for which the call is refused
+with this status, citing this clause. A clause without a section is one of the call's function. What else a case may have:
+
+shows      further clauses that the case shows
+aliases    operand -> the operand whose memory it is, of an operation
+needs      a property of the subject without which the case is skipped (``REASONS``)
+ours       true where only our own backends have what the case calls
+
+A change names fields of the operation or arguments of the function, and fields of these; dimensions that change leave a tensor packed where
+it was, and a name may be several, "x dx". ``arguments`` replaces arguments that follow from an operation. ``each`` gives one field or argument
+several values in turn. A change that has an ``id`` belongs to the case with that parameter, one with an ``of`` or ``aliases`` has its own.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dualdnn.api.document import functions
+from dualdnn.api.operations import Operation, TensorSpec, parse
+from dualdnn.api.operations.specs import NCHW, NHWC
+from dualdnn.api.status import cudnnStatus_t
+
+from ..calls.caller import function_of
+
+FOLDER = Path(__file__).parent
+OF_CASES = ("of", "aliases", "shows", "needs", "ours")
+OF_CHANGES = ("id", "of", "aliases", "arguments", "each")  # what else is in a change is a field or an argument
+FRESH = "fresh"  # a descriptor of which nothing was set
+REASONS = {
+    "cites_clauses": "the document does not say what happens",
+    "survives_stray_pointers": "another library may read memory that is not there",
+    "is_python": "C has no such argument",
+}
+Call = Operation | Mapping[str, Any]  # an operation; or a function's name under "function", and its arguments
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One refused call, and the accepted one of which it is a change. arguments: of the refused call, in place of those of the operation."""
+
+    accepted: Call
+    refused: Call
+    status: cudnnStatus_t
+    clause: str
+    aliases: Mapping[str, str]
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """The refusals of one test by the id of its parameter, which is "" where it has none."""
+
+    rows: Mapping[str, list[Refusal]]
+    shows: tuple[str, ...]
+    needs: str | None
+    ours: bool
+
+
+def read(path: Path) -> dict[str, Case]:
+    """Return the cases of a table by name; ``ValueError`` names the case and the change that say nothing."""
+    table = tomllib.loads(path.read_text(encoding="utf-8"))
+    accepted = {name: _accepted(call) for name, call in table["accepted"].items()}
+    return {name: _case(f"{path.name}, {name}", entry, accepted) for name, entry in table["refused"].items()}
+
+
+def _accepted(call: str | Mapping[str, Any]) -> Call:
+    if isinstance(call, str):
+        operation: Operation = parse(call)
+        return operation
+    return {name: part if name == "function" else _value(part) for name, part in call.items()}
+
+
+def _case(where: str, entry: Mapping[str, Any], accepted: Mapping[str, Call]) -> Case:
+    rows: dict[str, list[Refusal]] = {}
+    for key in entry.keys() - set(OF_CASES):
+        clause, _, status = key.partition(" ")
+        for change in (one for given in entry[key] for one in _each(given)):
+            call = accepted[change.get("of", entry.get("of"))]
+            aliases = change.get("aliases", entry.get("aliases", {}))
+            replaced = {name: _value(part) for name, part in change.get("arguments", {}).items()}
+            wrong = changed(call, {name: part for name, part in change.items() if name not in OF_CHANGES})
+            if wrong == call and not aliases and not replaced:
+                raise ValueError(f"{where}: {change} changes nothing of the accepted call")
+            cited = clause if "/" in clause else f"{named(call)}/{clause}"
+            row = Refusal(call, wrong, cudnnStatus_t[f"CUDNN_STATUS_{status}"], cited, aliases, replaced)
+            rows.setdefault(change.get("id", ""), []).append(row)
+    if not rows:
+        raise ValueError(f"{where}: nothing is refused")
+    needs = entry.get("needs")
+    if needs not in (None, *REASONS):
+        raise ValueError(f"{where}: needs is {needs!r}, expected one of {', '.join(REASONS)}")
+    return Case(rows, tuple(entry.get("shows", ())), needs, entry.get("ours", False))
+
+
+def _each(change: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield a change with each of the values that it has in turn."""
+    if "each" not in change:
+        yield change
+        return
+    ((name, values),) = change["each"].items()
+    yield from ({**change, name: value} for value in values)
+
+
+def named(call: Call) -> str:
+    """Return the documented function that a call is of."""
+    name: str = function_of(type(call)) if isinstance(call, Operation) else call["function"]
+    return name
+
+
+def changed(value: Any, change: Any) -> Any:
+    """Return a call, or a part of one, with a change. ``ValueError`` where it names no argument of the function."""
+    if not isinstance(change, Mapping):
+        return _value(change)
+    change = {name: part for names, part in change.items() for name in names.split()}
+    if isinstance(value, Mapping):
+        if unknown := change.keys() - {parameter.name for parameter in functions()[value["function"]].arguments}:
+            raise ValueError(f"{value['function']} has no argument {', '.join(sorted(unknown))}")
+        return {**value, **{name: changed(value.get(name), part) for name, part in change.items()}}
+    parts = {name: changed(getattr(value, name), part) for name, part in change.items()}
+    if isinstance(value, TensorSpec) and "strides" not in parts:
+        for order in (NCHW, NHWC):
+            if value == TensorSpec.packed(value.data_type, value.dims, order):
+                made = replace(value, **parts)
+                return TensorSpec.packed(made.data_type, made.dims, order)
+    return replace(value, **parts)
+
+
+def _value(value: Any) -> Any:
+    """Return what a value of the table stands for: text is that of a record, or the name of an enumerator."""
+    if isinstance(value, str) and value != FRESH:
+        return None if value == "NULL" else parse(value)
+    return tuple(map(_value, value)) if isinstance(value, list) else value

@@ -1,0 +1,144 @@
+"""Makes cases of the tables: each row's accepted call succeeds, and its change is refused with its status, citing its clause."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from dualdnn.api.document import Parameter, functions
+from dualdnn.api.operations import Operation
+
+from ..calls import Caller, sized
+from ..calls.descriptors import SETTINGS, made
+from ..trial import prepare
+from . import FOLDER, FRESH, REASONS, Call, Case, named, read
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    """Collect a table as if it were a module of cases."""
+    return (
+        Table.from_parent(parent, path=file_path)
+        if file_path.suffix == ".toml" and FOLDER in file_path.parents
+        else None
+    )
+
+
+class Table(pytest.Module):
+    """The cases of a table."""
+
+    def _getobj(self) -> ModuleType:
+        return module_of(self.path)
+
+
+@pytest.fixture
+def row() -> str:
+    """The parameter of a case that has none."""
+    return ""
+
+
+def module_of(path: Path) -> ModuleType:
+    """Return a module with a test for each case of a table."""
+    module = ModuleType(f"{__package__}.{path.stem}")
+    for name, case in read(path).items():
+        test = _test(case)
+        test.__module__ = module.__name__
+        setattr(module, f"test_{name}", test)
+    return module
+
+
+def _test(case: Case) -> Any:
+    rows = [row for rows in case.rows.values() for row in rows]
+    if isinstance(rows[0].accepted, Operation):
+        test = _of_operations(case)
+    elif takes_a_handle(rows[0].accepted):
+        test = _of_calls_with_a_handle(case)
+    else:
+        test = _of_calls(case)
+    if list(case.rows) != [""]:
+        test = pytest.mark.parametrize("row", list(case.rows))(test)
+    test = pytest.mark.blind("a result off by one", "other cases look at what the accepted call returns")(test)
+    test = pytest.mark.shows(*case.shows)(test) if case.shows else test
+    return pytest.mark.ours(test) if case.ours else test
+
+
+def _skip(case: Case, subject: Any) -> None:
+    if case.needs and not getattr(subject, case.needs):
+        pytest.skip(REASONS[case.needs])
+
+
+def _of_operations(case: Case) -> Any:
+    def test(subject: Any, caller: Any, refused: Any, refuses: Any, row: str) -> None:
+        _skip(case, subject)
+        for one in case.rows[row]:
+            if subject.ours or one.arguments:
+                operation, operands = placed(caller, one.accepted)
+            if subject.ours:
+                caller(operation, operands)
+            if one.arguments:
+                name = named(operation)
+                right = zip(functions()[name].arguments, caller.values(name, operation, operands), strict=True)
+                call = {"function": name, **{parameter.name: value for parameter, value in right}, **one.arguments}
+                wrong = arguments(subject.cudnn, caller.handle, call)
+                refuses(
+                    one.status, one.clause, getattr(subject.cudnn, name), *wrong, unchanged=tuple(operands.values())
+                )
+            else:
+                refused(one.refused, one.status, one.clause, aliases=one.aliases or None)
+
+    return test
+
+
+def _of_calls_with_a_handle(case: Case) -> Any:
+    def test(subject: Any, handle: Any, refuses: Any, row: str) -> None:
+        _refuses(case, row, subject, handle, refuses)
+
+    return test
+
+
+def _of_calls(case: Case) -> Any:
+    def test(subject: Any, refuses: Any, row: str) -> None:
+        _refuses(case, row, subject, None, refuses)
+
+    return test
+
+
+def placed(caller: Caller, operation: Any) -> tuple[Any, dict[str, Any]]:
+    """Return an operation with the workspace that the subject asks for, and its operands in the subject's memory."""
+    operation = sized(caller, operation)
+    memory = prepare(operation, "normal", 0)
+    return operation, {name: caller.handle.to_device(bytes_) for name, bytes_ in memory.items()}
+
+
+def _refuses(case: Case, row: str, subject: Any, handle: Any, refuses: Any) -> None:
+    _skip(case, subject)
+    for one in case.rows[row]:
+        call = getattr(subject.cudnn, named(one.accepted))
+        if subject.ours:
+            call(*arguments(subject.cudnn, handle, one.accepted))
+        wrong = arguments(subject.cudnn, handle, one.refused)
+        memory = tuple(value for value in wrong if hasattr(value, "to_host"))
+        refuses(one.status, one.clause, call, *wrong, unchanged=memory)
+
+
+def takes_a_handle(call: Call) -> bool:
+    """Return whether a call takes a handle, or memory of a device."""
+    return any(p.base_type == "cudnnHandle_t" or p.memory == "device" for p in functions()[named(call)].arguments)
+
+
+def arguments(cudnn: Any, handle: Any, call: Any) -> list[Any]:
+    """Return the arguments of a call, with descriptors made of their specifications and memory of as many bytes as a number says. The handle
+    is the case's where the call says none."""
+    return [_argument(cudnn, handle, p, call.get(p.name, handle)) for p in functions()[named(call)].arguments]
+
+
+def _argument(cudnn: Any, handle: Any, parameter: Parameter, value: Any) -> Any:
+    if value == FRESH:
+        return getattr(cudnn, parameter.base_type.replace("cudnn", "cudnnCreate").removesuffix("_t"))()
+    if parameter.memory == "device" and isinstance(value, int):
+        return handle.to_device(np.zeros(value, np.uint8))
+    if isinstance(value, tuple):
+        return [_argument(cudnn, handle, parameter, one) for one in value]
+    return made(cudnn, value) if type(value) in SETTINGS else value

@@ -1,0 +1,72 @@
+"""Tables of refusals: mistakes in them are told, and a case holds both of its calls to what they must do."""
+
+from __future__ import annotations
+
+import pytest
+from dualdnn.api.status import BAD_PARAM, CudnnError
+from dualdnn.conformance.refusals import FOLDER, read
+from dualdnn.conformance.refusals.collecting import module_of
+from dualdnn.conformance.subjects import open_subject
+
+SETTER = 'set = { function = "cudnnSetActivationDescriptor", activationDesc = "fresh", mode = "CUDNN_ACTIVATION_TANH", '
+SETTER += 'reluNanOpt = "CUDNN_PROPAGATE_NAN", coef = 1.0 }'
+
+
+@pytest.fixture
+def table(tmp_path):
+    def written(refused, accepted=SETTER):
+        path = tmp_path / "family.toml"
+        path.write_text(f"[accepted]\n{accepted}\n[refused]\n{refused}\n", encoding="utf-8")
+        return path
+
+    return written
+
+
+def refuses(status, clause, call, *arguments, unchanged=()):
+    """The fixture of the suite without its subject."""
+    with pytest.raises(CudnnError) as caught:
+        call(*arguments)
+    assert (caught.value.status, caught.value.clause) == (status, clause)
+
+
+@pytest.mark.parametrize("path", FOLDER.glob("*.toml"), ids=lambda path: path.stem)
+def test_every_accepted_call_has_a_refused_change(path):
+    used = {id(row.accepted) for case in read(path).values() for rows in case.rows.values() for row in rows}
+    accepted = path.read_text(encoding="utf-8").partition("[accepted]\n")[2].partition("\n\n")[0].splitlines()
+    assert len(used) == len(accepted)
+
+
+def test_values_in_turn_are_rows_with_one_id(table):
+    case = read(table('case = { of = "set", "c07 BAD_PARAM" = [{ id = "mode", each.mode = [-1, 9] }] }'))["case"]
+    assert [row.refused["mode"] for row in case.rows["mode"]] == [-1, 9]
+    row = case.rows["mode"][0]
+    assert (row.status, row.clause, row.accepted["coef"]) == (BAD_PARAM, "cudnnSetActivationDescriptor/c07", 1.0)
+
+
+@pytest.mark.parametrize("change, said", [
+    ("{ coef = 1.0 }", "changes nothing of the accepted call"),
+    ("{ coefficient = 1.0 }", "cudnnSetActivationDescriptor has no argument coefficient"),
+    ('{ mode = "CUDNN_ACTIVATION_NONE" }', "not the text of an operation"),
+])  # fmt: skip
+def test_a_change_that_says_nothing_is_told(table, change, said):
+    with pytest.raises(ValueError, match=said):
+        read(table(f'case = {{ of = "set", "c07 BAD_PARAM" = [{change}] }}'))
+
+
+@pytest.mark.parametrize("entry, said", [
+    ('{ of = "set" }', "nothing is refused"),
+    ('{ of = "set", needs = "luck", "c07 BAD_PARAM" = [{ mode = 9 }] }', "needs is 'luck', expected one of"),
+])  # fmt: skip
+def test_a_case_that_says_nothing_is_told(table, entry, said):
+    with pytest.raises(ValueError, match=said):
+        read(table(f"case = {entry}"))
+
+
+def test_the_accepted_call_must_succeed(table):
+    """Else its change could be refused for what was wrong before."""
+    subject = open_subject("reference")
+    change = '"c07 BAD_PARAM" = [{ mode = 9 }]'
+    module_of(table(f'case = {{ of = "set", {change} }}')).test_case(subject, refuses, "")
+    wrong = SETTER.replace("CUDNN_PROPAGATE_NAN", "CUDNN_ACTIVATION_TANH")
+    with pytest.raises(CudnnError, match="nan_propagation|reluNanOpt|cudnnNanPropagation_t"):
+        module_of(table(f'case = {{ of = "set", {change} }}', wrong)).test_case(subject, refuses, "")
