@@ -3,8 +3,9 @@ describes the GPU (contexts.py); it lacks launches with attributes, and keeps Py
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 SUCCESS, NOT_READY = 0, 600
@@ -12,6 +13,8 @@ SUCCESS, NOT_READY = 0, 600
 MAX_THREADS_PER_BLOCK, SHARED_SIZE_BYTES = 0, 1
 MAX_DYNAMIC_SHARED_SIZE_BYTES, NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 8, 14
 COOPERATIVE, PROGRAMMATIC_STREAM_SERIALIZATION = 2, 6
+NON_BLOCKING = 1  # flag of a stream that waits for none and for which none waits
+CAPTURE_RELAXED = 2  # mode of a thread whose calls end no capture on streams that they do not touch
 
 _POINTER, _ADDRESS, _SIZE, _INT, _UINT = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_int, ctypes.c_uint
 _SIGNATURES = {
@@ -42,7 +45,8 @@ _SIGNATURES = {
     "cuStreamDestroy_v2": (_POINTER,),
     "cuStreamSynchronize": (_POINTER,),
     "cuStreamQuery": (_POINTER,),
-    "cuMemcpyDtoH_v2": (_POINTER, _ADDRESS, _SIZE),
+    "cuStreamIsCapturing": (_POINTER, _POINTER),
+    "cuThreadExchangeStreamCaptureMode": (_POINTER,),
     "cuMemcpyHtoDAsync_v2": (_ADDRESS, _POINTER, _SIZE, _POINTER),
     "cuMemcpyDtoHAsync_v2": (_POINTER, _ADDRESS, _SIZE, _POINTER),
     "cuMemcpyDtoDAsync_v2": (_ADDRESS, _ADDRESS, _SIZE, _POINTER),
@@ -102,6 +106,35 @@ class Driver:
         if code not in (SUCCESS, NOT_READY):
             raise self.error("cuStreamQuery", code)
         return bool(code == SUCCESS)
+
+    def is_capturing(self, stream: int) -> bool:
+        """Return whether what is put on a stream becomes a graph instead of being done."""
+        status = _INT()
+        self.call("cuStreamIsCapturing", stream, ctypes.byref(status))
+        return status.value != 0
+
+    @contextlib.contextmanager
+    def relaxed(self) -> Iterator[None]:
+        """While the block runs, the calling thread may allocate, free and load modules though a stream is capturing."""
+        mode = _INT(CAPTURE_RELAXED)
+        self.call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
+        try:
+            yield
+        finally:
+            self.call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
+
+    def read(self, address: int, nbytes: int) -> bytearray:
+        """Return bytes of the device's memory, by a stream of its own: the default stream may have to wait for one that
+        is capturing, which is an error."""
+        data, stream = bytearray(nbytes), _POINTER()
+        self.call("cuStreamCreate", ctypes.byref(stream), NON_BLOCKING)
+        try:
+            target = (ctypes.c_ubyte * nbytes).from_buffer(data)
+            self.call("cuMemcpyDtoHAsync_v2", ctypes.addressof(target), address, nbytes, stream)
+            self.call("cuStreamSynchronize", stream)
+        finally:
+            self.call("cuStreamDestroy_v2", stream)
+        return data
 
     def error(self, name: str, code: int) -> DriverError:
         """Return what a function's result means."""
@@ -167,10 +200,7 @@ class LoadedModule:
         self.driver.call(
             "cuModuleGetGlobal_v2", ctypes.byref(address), ctypes.byref(nbytes), self._handle, name.encode()
         )
-        data = bytearray(nbytes.value)
-        target = (ctypes.c_ubyte * len(data)).from_buffer(data)
-        self.driver.call("cuMemcpyDtoH_v2", ctypes.addressof(target), address, nbytes)
-        return data
+        return self.driver.read(address.value, nbytes.value)
 
 
 class LoadedKernel:

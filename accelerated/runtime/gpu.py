@@ -4,6 +4,9 @@ Work on a stream is asynchronous; its errors surface as DeviceError in a later s
 
 Every call enters the device's context (``entered``) and leaves the thread with the one it had. A launch does so only
 after it failed because the thread has another context: asking before each would cost as much as a launch.
+
+A stream may be capturing. What a launch needs is then allocated, loaded and described beside the graph, and stays;
+whoever would have to wait for such a stream gets a DeviceError before the driver ends the capture.
 """
 
 from __future__ import annotations
@@ -75,15 +78,26 @@ class GpuStream(Stream):
     def __init__(self, device: GpuDevice, handle: int) -> None:
         self.device, self.handle = device, handle
 
+    def require_waiting(self, action: str) -> None:
+        """Raise DeviceError where nobody can wait for the stream because it is capturing: the driver would end the
+        capture."""
+        with self.device.errors(action):
+            if self.device.driver.is_capturing(self.handle):
+                raise DeviceError(f"{action}: stream {self.handle:#x} is capturing, and nobody can wait for it")
+
     def synchronize(self) -> None:
+        self.require_waiting("synchronizing a stream")
         with self.device.errors("synchronizing a stream"):
             self.device.driver.call("cuStreamSynchronize", self.handle)
 
     def done(self) -> bool:
+        self.require_waiting("querying a stream")
         with self.device.errors("querying a stream"):
             return self.device.driver.stream_is_done(self.handle)
 
     def upload(self, address: int, data: memoryview) -> None:
+        if self.device.driver.is_capturing(self.handle):
+            self.device.captured.append(data)
         host = numpy.frombuffer(data, numpy.uint8).__array_interface__["data"][0]  # ctypes refuses read-only memory
         self.device.driver.call("cuMemcpyHtoDAsync_v2", address, host, len(data), self.handle)
 
@@ -211,12 +225,16 @@ class GpuDevice(Device):
         self.name, self.architecture = self.gpu.name, self.gpu.architecture
         self.multiprocessors, self.shared_bytes_per_block = self.gpu.multiprocessors, self.gpu.shared_bytes_per_block
         self.closed = False
+        self.captured: list[memoryview] = []  # memory of the host that graphs read each time they run
         self.default_stream: GpuStream = GpuStream(self, 0)
         atexit.register(self._close)
 
-    def entered(self) -> contextlib.AbstractContextManager[None]:
-        """Return a scope in which the device's context is current in the calling thread."""
-        return contexts.entered(self.driver, self.gpu.context)
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """The device's context is current in the calling thread while the block runs, and no call in it ends a capture
+        on streams that it does not touch."""
+        with contexts.entered(self.driver, self.gpu.context), self.driver.relaxed():
+            yield
 
     def _close(self) -> None:
         self.closed = True
@@ -247,6 +265,7 @@ class GpuDevice(Device):
         check_range(address, nbytes)
         data = bytearray(nbytes)
         stream = stream or self.default_stream
+        stream.require_waiting(f"downloading {nbytes} bytes from {address:#x}")
         with self.errors(f"downloading {nbytes} bytes from {address:#x}"):
             if nbytes:
                 stream.download(data, address)

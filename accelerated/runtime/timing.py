@@ -11,10 +11,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .driver import Driver
+from .driver import CAPTURE_RELAXED, Driver
 from .errors import DeviceError
 
-CAPTURE_RELAXED = 2
 HELD_SECONDS = (1e-4, 4e-4, 1.6e-3)  # that a stream is held: tried in turns until what is measured was queued in time
 _POINTER = ctypes.c_void_p
 _SIGNATURES = {
@@ -46,6 +45,7 @@ class Clock:
         self.elapsed = 0.0
         self.driver: Driver | None = device.driver if device.kind == "gpu" else None
         if self.driver is not None:
+            stream.require_waiting("measuring work")
             self.driver.require(_SIGNATURES)
             with device.entered():
                 self.events = [made(self.driver, "cuEventCreate", 0) for _ in range(2)]

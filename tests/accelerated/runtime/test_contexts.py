@@ -150,6 +150,40 @@ def test_the_gpu_is_described_alike_by_both(run):
     assert printed == ["Fake 0 sm_90 132 232448", f"Fake 0, sm_90, 132 SMs, by {by}"]
 
 
+CAPTURED = """
+from dualdnn.accelerated.runtime.errors import DeviceError
+from dualdnn.accelerated.runtime.timing import Clock
+fake.fake_capture.argtypes = [ctypes.c_void_p]
+stream, old = device.new_stream(), device.allocate(8)
+fake.fake_capture(stream.handle)
+def serve(number):
+    "Load a module, allocate, copy and launch; free what was outgrown."
+    kernel = device._find(device._load_module(Path(str(number)), b"image"), "kernel")
+    with device.scratch.of(stream, 2**20 << number) as memory:
+        device.upload(memory.address, b"12345678", stream)
+        device.fill(memory.address, 8, 0, stream)
+        kernel.launch(bytes(8), (1,), (32,), stream=stream)
+serve(0); old.free()
+t = threading.Thread(target=serve, args=(1,)); t.start(); t.join()
+print(fake.fake_launches(), fake.fake_ended(), fake.fake_mode(), [bytes(data) for data in device.captured])
+"""
+
+
+def test_a_capture_outlives_what_its_launches_need(run):
+    """Modules, memory and copies of the host's bytes, which stay: the graph reads them each time it runs."""
+    assert run(CAPTURED) == ["2 0 0 [b'12345678', b'12345678']"]
+
+
+def test_waiting_for_a_capturing_stream_is_refused_before_the_capture_ends(run):
+    program = """
+address = device.allocate(8).address
+for wait in (stream.synchronize, stream.done, lambda: device.download(address, 8, stream), lambda: Clock(device, stream)):
+    try: wait()
+    except DeviceError as error: print("is capturing, and nobody can wait" in str(error), fake.fake_ended())
+"""
+    assert run(CAPTURED + program)[1:] == ["True 0"] * 4
+
+
 @pytest.mark.parametrize(
     "gpus, index, message", [("0", 0, "finds no GPU"), ("1", 1, "index=1: the number of GPUs is 1")]
 )

@@ -25,6 +25,21 @@ uintptr_t primary(int device) { return 0x1000 + device; }
 uintptr_t made_here(int kind) { return current() << 8 | kind; }
 bool belongs_here(uintptr_t made) { return made >> 8 == current(); }
 
+// One stream that captures in the global mode; what is forbidden meanwhile ends the capture. RELAXED is a thread's
+// mode.
+constexpr int GLOBAL = 0, RELAXED = 2, CAPTURE_UNSUPPORTED = 900, CAPTURE_IMPLICIT = 906;
+uintptr_t capturing;
+bool ended;
+thread_local int mode = GLOBAL;
+int end_capture(int code) { return ended = true, code; }
+// Work on a stream, or the default one, which waits for the capturing stream; whether it also waits for that work.
+int on_stream(uintptr_t stream, bool waits) {
+  if (capturing && !stream) return end_capture(CAPTURE_IMPLICIT);
+  if (capturing && stream == capturing && waits) return end_capture(CAPTURE_UNSUPPORTED);
+  return in_context();
+}
+int unsafe() { return capturing && mode != RELAXED ? end_capture(CAPTURE_UNSUPPORTED) : in_context(); }
+
 pthread_key_t pycuda;  // how many contexts are on PyCUDA's stack of a thread
 void stack_ends(void* contexts) {
   if (*static_cast<int*>(contexts)) {
@@ -77,30 +92,43 @@ int cuCtxPopCurrent_v2(uintptr_t* context) {
   if (depth == 1) return INVALID_CONTEXT;
   return *context = stack[--depth], 0;
 }
-int cuCtxSynchronize() { return in_context(); }
-int cuStreamCreate(uintptr_t* stream, unsigned) { return *stream = made_here(5), in_context(); }
+int cuCtxSynchronize() { return capturing ? end_capture(CAPTURE_UNSUPPORTED) : in_context(); }
+int cuStreamCreate(uintptr_t* stream, unsigned) {
+  static int made = 5;  // the kinds of modules and kernels are below
+  return *stream = made_here(made++), unsafe();
+}
 int cuStreamDestroy_v2(uintptr_t stream) { return belongs_here(stream) ? 0 : INVALID_HANDLE; }
-int cuStreamSynchronize(uintptr_t stream) { return !stream ? in_context() : belongs_here(stream) ? 0 : INVALID_HANDLE; }
+int cuStreamSynchronize(uintptr_t stream) {
+  if (stream && !belongs_here(stream)) return INVALID_HANDLE;
+  return on_stream(stream, true);
+}
+int cuStreamIsCapturing(uintptr_t stream, int* status) {
+  if (capturing && !stream) return CAPTURE_IMPLICIT;
+  return *status = capturing && stream == capturing, 0;
+}
+int cuThreadExchangeStreamCaptureMode(int* given) {
+  int before = mode;
+  return mode = *given, *given = before, 0;
+}
 int cuStreamQuery(uintptr_t stream) { return cuStreamSynchronize(stream); }
 int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
   *address = reinterpret_cast<uint64_t>(malloc(bytes));
-  return in_context();
+  return unsafe();
 }
-int cuMemFree_v2(uint64_t address) { return free(reinterpret_cast<void*>(address)), in_context(); }
-int cuMemcpyDtoH_v2(void* to, uint64_t from, size_t bytes) {
-  return memcpy(to, reinterpret_cast<void*>(from), bytes), in_context();
+int cuMemFree_v2(uint64_t address) { return free(reinterpret_cast<void*>(address)), unsafe(); }
+int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, uintptr_t stream) {
+  return memcpy(reinterpret_cast<void*>(to), from, bytes), on_stream(stream, false);
 }
-int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, uintptr_t) {
-  return memcpy(reinterpret_cast<void*>(to), from, bytes), in_context();
+int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, uintptr_t stream) {
+  return memcpy(to, reinterpret_cast<void*>(from), bytes), on_stream(stream, false);
 }
-int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, uintptr_t) { return cuMemcpyDtoH_v2(to, from, bytes); }
-int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, uintptr_t) {
-  return cuMemcpyDtoH_v2(reinterpret_cast<void*>(to), from, bytes);
+int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, uintptr_t stream) {
+  return cuMemcpyHtoDAsync_v2(to, reinterpret_cast<void*>(from), bytes, stream);
 }
-int cuMemsetD8Async(uint64_t address, unsigned char byte, size_t bytes, uintptr_t) {
-  return memset(reinterpret_cast<void*>(address), byte, bytes), in_context();
+int cuMemsetD8Async(uint64_t address, unsigned char byte, size_t bytes, uintptr_t stream) {
+  return memset(reinterpret_cast<void*>(address), byte, bytes), on_stream(stream, false);
 }
-int cuModuleLoadData(uintptr_t* module, const char*) { return *module = made_here(1), in_context(); }
+int cuModuleLoadData(uintptr_t* module, const char*) { return *module = made_here(1), unsafe(); }
 int cuModuleGetFunction(uintptr_t* function, uintptr_t module, const char*) { return *function = module + 1, 0; }
 int cuModuleGetGlobal_v2(uint64_t* address, size_t* bytes, uintptr_t, const char* name) {
   static uint64_t about[] = {8, 0}, fields[] = {0};  // a structure of 8 bytes, no fields
@@ -123,6 +151,9 @@ int cuLaunchKernelEx(void*, uintptr_t function, void**, void**) {
 }
 
 int fake_launches() { return launches; }
+void fake_capture(uintptr_t stream) { capturing = stream; }
+int fake_ended() { return ended; }
+int fake_mode() { return mode; }
 void fake_push(uintptr_t context) {
   ++*pycuda_stack();
   cuCtxPushCurrent_v2(context);
