@@ -13,7 +13,7 @@ VENDOR := nvidia-cudnn-cu12==8.9.7.29
 UNFORMATTED :=
 KERNELS = $(shell find $(filter-out $(addprefix accelerated/,$(UNFORMATTED) __pycache__),$(wildcard accelerated/*)) tests/accelerated -name '*.cu' -o -name '*.cuh' -o -name '*.h' -o -name '*.cpp')
 
-.PHONY: help conformance abi-conformance clients clients-gpu prove races races-all fuzz test test-long lint stubs kernel-wheels bench clean
+.PHONY: help conformance abi-conformance clients clients-gpu prove prove-clauses races races-all fuzz test test-long lint stubs kernel-wheels bench clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -59,6 +59,11 @@ SEED ?= $(shell date +%Y%m%d)
 fuzz: $(BIN)/.ready ## drawn operations on both backends, judged: SECONDS= how long, SEED= which
 	$(BIN)/dualdnn fuzz --jobs $(JOBS) --seconds $(SECONDS) --seed $(SEED)
 
+# 3/20: the third of twenty parts of the clauses; a CI takes another part each day
+PART ?= 1/1
+prove-clauses: $(BIN)/.ready ## the cases of each clause under breaks of it; PART=3/20: of a twentieth of the clauses
+	$(BIN)/dualdnn conformance --jobs $(JOBS) --subject reference --prove-clauses $(PART) --out prove-clauses-report
+
 races-all: $(BIN)/.ready ## judge the accelerated backend with every race in memory an error
 	DUALDNN_EMULATION_RACES=1 $(BIN)/dualdnn conformance --jobs $(JOBS) --subject accelerated:emulated --solvers all --out races-report
 
@@ -90,4 +95,4 @@ stubs: $(BIN)/.ready ## write the type stubs of the documented calls
 	$(BIN)/ruff format api/cudnn/__init__.pyi api/miopen/__init__.pyi
 
 clean: ## remove the environment and what was made
-	rm -rf $(VENV) conformance-report conformance-report-* prove-report races-report fuzz-report build *.egg-info
+	rm -rf $(VENV) conformance-report conformance-report-* prove-report prove-clauses-report races-report fuzz-report build *.egg-info

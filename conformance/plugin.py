@@ -59,6 +59,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--input-seed", type=int, default=0, help="other values for the inputs of every trial")
     group.addoption("--prove", action="store_true", help="run each case under every fault that it must notice")
     group.addoption(
+        "--prove-clauses",
+        default="",
+        help="i/n: run the cases of the i-th of n parts of the clauses under breaks of these",
+    )
+    group.addoption(
         "--record", default=None, help="write every call that the cases make on the one subject to this file"
     )
 
@@ -83,11 +88,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(
             Watched(own, config.getoption("--case-seconds"), subject_names(config)), "conformance-watched"
         )
-    if config.getoption("--prove"):
+    faults, part = config.getoption("--prove"), config.getoption("--prove-clauses")
+    if faults or part:
         for name in subject_names(config) if runs_cases(config) else ():
             if not is_recorded(name):
                 opened(name).cudnn = Faulty(opened(name).cudnn)  # type: ignore[misc]
-        config.pluginmanager.register(Proving(clauses_of), "conformance-proving")
+        config.pluginmanager.register(Proving(clauses_of, faults, part), "conformance-proving")
     if config.getoption("--record"):
         config.pluginmanager.register(Recording(config), "conformance-recording")
 

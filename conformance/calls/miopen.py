@@ -155,8 +155,8 @@ def found(handle: Any, o: ConvolutionForward, m: Memory) -> tuple[Any, Any, int,
     described = convolution(o.convolution)
     size = miopen.miopenConvolutionForwardGetWorkSpaceSize(handle, w, x, described, y)
     workspace = handle.allocate(size) if size else None
-    results = miopen.miopenFindConvolutionForwardAlgorithm(
-        handle, x, m["x"], w, m["w"], described, y, m["y"], 8, workspace, size, False
+    results = miopen.miopenFindConvolutionForwardAlgorithm(  # which overwrites y
+        handle, x, m["x"], w, m["w"], described, y, handle.allocate(m["y"].nbytes), 8, workspace, size, False
     )
     return (x, w, described, y), workspace, size, results
 

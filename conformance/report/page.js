@@ -189,6 +189,7 @@ function card(subject) {
     element("p", {}, description),
     element("div", { class: `verdict ${verdict}` }, element("strong", {}, count(counts.passed)), ` of ${count(tested(counts))} tested clauses passed`),
     element("p", {}, failures.length ? `${failures.join(", ")}.` : tested(counts) ? "No clause has a failing case." : "No clause was tested."),
+    report.environment.evidence?.[subject] ? element("p", { "data-evidence": subject }, `${report.environment.evidence[subject]}.`) : null,
     element("div", { class: "coverage" }, element("strong", {}, percent(implemented, functions.size)), " of the document is implemented"),
     element("p", {}, `${count(implemented)} of ${count(functions.size)} functions; ${count(tested(counts))} of the ${count(applicable(counts))} clauses that this subject can show were tested.`),
     meter(counts),

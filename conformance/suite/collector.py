@@ -24,7 +24,7 @@ from ..tiers import read_tier
 from .completeness import lacking
 from .items import described, subject_names
 from .journal import Journal, JournalError, entries, resumed
-from .proofs import told, write_proofs
+from .proofs import differing, told, with_evidence, write_proofs
 from .results import case_result, crashed, expected_of, is_declared, set_status
 from .selection import in_shard, shard_of
 from .summary import last_line, summary
@@ -33,7 +33,7 @@ from .workers import ENDED, Ended
 
 def identity(config: pytest.Config) -> dict[str, Any]:
     """Return what a run is, so that another one with the same can go on with its results."""
-    options = ("selection", "tier", "shard", "solvers", "input-seed", "every", "prove")
+    options = ("selection", "tier", "shard", "solvers", "input-seed", "every", "prove", "prove-clauses")
     said = {name: config.getoption(f"--{name}") for name in options}
     return {"commit": commit(), "subjects": [described(name).name for name in subject_names(config)], **said}
 
@@ -58,6 +58,7 @@ class Collector:
         self.started = time.time()
         self.journal: Journal | None = None
         self.earlier = 0  # results of earlier attempts
+        self.proves = config.getoption("--prove") or config.getoption("--prove-clauses")
 
     def pytest_sessionstart(self) -> None:
         """Take over what earlier attempts found, and begin the journal of this one."""
@@ -138,6 +139,11 @@ class Collector:
         self._write(report, Path(directory), session)
         if target := self.config.getoption("--write-expected"):
             self._write_expected(Path(target), session, stopped)
+        part = self.config.getoption("--prove-clauses")
+        if part and not stopped and f"--prove-clauses={part}" == partial:  # of these clauses, every case ran
+            self.missing = differing(self.results, part)
+            if self.missing and session.exitstatus == pytest.ExitCode.OK:
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
         if self.config.getoption("--complete"):
             launched = self.kernels if self.config.getoption("--solvers") == ALL else None
             tier = read_tier(self.config.getoption("--tier"))
@@ -164,7 +170,7 @@ class Collector:
     def _write_details(self, directory: Path) -> None:
         """Write the files beside the report: which case launched which kernel, and with ``--prove`` how each clause is shown."""
         self.kernels = write_kernels(self.results, directory)
-        if self.config.getoption("--prove"):
+        if self.proves:
             write_proofs(self.results, directory)
 
     def _write_expected(self, target: Path, session: pytest.Session, stopped: bool) -> None:
@@ -188,7 +194,7 @@ class Collector:
             terminalreporter.write_line(line)
         if judged := sum(result.get("judged", 0) for result in self.results):
             terminalreporter.write_line(f"{judged} numbers were judged")
-        if self.config.getoption("--prove"):
+        if self.proves:
             for line in told(self.results):
                 terminalreporter.write_line(line)
         for note in self.notes:
@@ -214,8 +220,10 @@ class Collector:
         facts = environment(subjects, self.started, {"state": state, "command": run["invocation"], **run})
         facts |= {"tier": str(tier)} if (tier := read_tier(self.config.getoption("--tier"))) else {}
         facts |= {"solvers": self.config.getoption("--solvers")}
-        facts |= {"shard": shard} if (shard := self.config.getoption("--shard")) else {}
+        shard = self.config.getoption("--shard")
+        facts |= {"shard": shard} if shard else {}
         facts |= {"inputs": f"seed {seed}"} if (seed := self.config.getoption("--input-seed")) else {}
-        facts |= {"proven": "; ".join(told(self.results))} if self.config.getoption("--prove") else {}
+        facts |= {"proven": "; ".join(told(self.results))} if self.proves else {}
         del facts["invocation"]
-        return Report.build(cases, reported, table, scope.clauses(), facts, known)
+        report = Report.build(cases, reported, table, scope.clauses(), facts, known)
+        return report if self.proves or shard else with_evidence(report)

@@ -83,6 +83,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="run each case under every fault that it must notice; one that passes fails",
     )
     parser.add_argument(
+        "--prove-clauses", nargs="?", const="1/1", default="", metavar="I/N",
+        help="run the cases of each clause, or of part I of N of them, under breaks of the clause until one fails",
+    )  # fmt: skip
+    parser.add_argument(
         "--covering", type=Path, metavar="FILE",
         help="only quick cases that together launch every kernel, by the kernels.json of an earlier run",
     )  # fmt: skip
@@ -99,6 +103,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--record", type=Path, metavar="FILE", help="write the calls made on the one subject to FILE, for recorded:FILE"
     )
+
+
+def part_of(text: str) -> str:
+    """Return the part of the clauses that --prove-clauses names; ``ValueError`` where it is none."""
+    try:
+        shard_of(text)
+    except ValueError as error:
+        raise ValueError(str(error).replace("--shard", "--prove-clauses")) from None
+    return text
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -132,6 +145,7 @@ def run(chosen: argparse.Namespace) -> int:
     options += ["--tier", chosen.tier, f"--shard={chosen.shard}"]
     index, count = shard_of(chosen.shard)
     options += ["--prove"] if chosen.prove else []
+    options += [f"--prove-clauses={part_of(chosen.prove_clauses)}"] if chosen.prove_clauses else []
     if chosen.covering:
         chosen.case += covering(json.loads(chosen.covering.read_text()))
     selection = shlex.join(
@@ -139,6 +153,7 @@ def run(chosen: argparse.Namespace) -> int:
             *(["-k", chosen.k] if chosen.k else []),
             *(text for case in chosen.case for text in ("--case", case)),
             *([f"--every={chosen.every}"] if chosen.every > 1 else []),
+            *([f"--prove-clauses={chosen.prove_clauses}"] if chosen.prove_clauses else []),
         ]
     )
     part = bool(selection) or count > 1

@@ -14,6 +14,7 @@ from ..report import Report, read_json, write_report
 from ..solvers import ALL, KERNELS_FILE, merged_kernels
 from ..tiers import FULL, SMOKE, read_tier
 from .completeness import lacking
+from .proofs import with_evidence
 from .selection import shard_of
 
 SAME = ("commit", "tier", "selection", "solvers", "inputs")  # what shards of one run share
@@ -35,6 +36,7 @@ def run(chosen: argparse.Namespace) -> int:
     tables = [json.loads(path.read_bytes()) for folder in chosen.folders if (path := folder / KERNELS_FILE).exists()]
     merged = Report.merge(*reports)
     merged = replace(merged, environment={**whole(merged.environment), "shards": len(reports)})
+    merged = with_evidence(merged)
     paths = write_report(merged, chosen.out)
     facts = reports[0].environment
     kernels = merged_kernels(tables, chosen.out)

@@ -1,36 +1,61 @@
-"""Says by what kind of evidence each clause passed, from the faults that its cases noticed (prove.py)."""
+"""Says by what kind of evidence each clause passed: from the faults and breaks that its cases noticed, or from the last whole proof.
+
+``unproven.json`` lists for each backend the clauses whose passed cases are not proof, by class of reason; all others are proven.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..prove import CHECK_OFF, REFUSED_OTHERWISE
+from .. import scope
+from ..breaks.proofs import BROKEN, CHECK_OFF, REFUSED_OTHERWISE, UNREPEATABLE, of_part
+from ..report import Report
 
-PROVEN = "proven"  # a case fails without the check of the clause
+PROVEN = "proven"  # a case fails without the check of the clause, or under a break of the clause
 TWO_WAYS = "refused otherwise"  # every such case fails because another check refuses the same call
-SHOWN = "shown"  # cases pass and notice faults of the clause's function; no break of this clause alone is declared
+SHOWN = "shown"  # cases pass, and none has failed under a break of this clause
 WORDS = (SHOWN, TWO_WAYS, PROVEN)  # the later one counts
+NOTICED = {REFUSED_OTHERWISE: TWO_WAYS, CHECK_OFF: PROVEN, BROKEN: PROVEN}
+PATH = Path(__file__).parents[1] / "unproven.json"
+Evidence = dict[str, dict[str, dict[str, str]]]
 
 
-def evidence(results: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    """Return subject -> clause -> its best evidence, of all cases that passed."""
-    found: dict[str, dict[str, str]] = {}
+def unproven(subject: str) -> dict[str, str]:
+    """Return clause -> class of the reason, for the backend of a subject of ours."""
+    listed: dict[str, dict[str, str]] = json.loads(PATH.read_text(encoding="utf-8"))
+    backend = subject.partition("@")[0].partition(":")[0]
+    return {clause: reason for reason, clauses in listed["unproven"].get(backend, {}).items() for clause in clauses}
+
+
+def evidence(results: Iterable[Mapping[str, Any]]) -> Evidence:
+    """Return subject -> clause -> its best evidence and what the case noticed ("by"), of all cases that passed."""
+    found: Evidence = {}
     for result in results:
         if result["outcome"] != "passed" or result.get("noticed") is None:
             continue
         clauses = found.setdefault(result["subject"], {})
-        proofs = dict.fromkeys(result["clauses"], SHOWN)
-        for prefix, word in ((REFUSED_OTHERWISE, TWO_WAYS), (CHECK_OFF, PROVEN)):
-            noticed = (
-                fault.removeprefix(f"{prefix} ") for fault in result["noticed"] if fault.startswith(f"{prefix} ")
-            )
-            proofs |= dict.fromkeys(noticed, word)
-        for clause, word in proofs.items():
-            clauses[clause] = max(word, clauses.get(clause, SHOWN), key=WORDS.index)
+        for clause in result["clauses"]:
+            clauses.setdefault(clause, {"evidence": SHOWN})
+        for fault in result["noticed"]:
+            word, clause, by = _proof(fault)
+            if clause in clauses and WORDS.index(word) > WORDS.index(clauses[clause]["evidence"]):
+                clauses[clause] = {"evidence": word, "by": by, "case": result["id"]}
     return found
+
+
+def _proof(fault: str) -> tuple[str, str, str]:
+    """Return (evidence, clause, what was broken) of a noticed fault; no clause where it is of none."""
+    for prefix, word in NOTICED.items():
+        if fault.startswith(f"{prefix} "):
+            clause, _, broken = fault.removeprefix(f"{prefix} ").partition(": ")
+            return word, clause, broken or prefix
+    return SHOWN, "", ""
 
 
 def write_proofs(results: Sequence[Mapping[str, Any]], directory: Path) -> Path:
@@ -45,7 +70,57 @@ def told(results: Sequence[Mapping[str, Any]]) -> list[str]:
     found = [result for result in results if result.get("noticed") and result["outcome"] == "passed"]
     lines = [f"{len(found)} cases noticed {sum(len(result['noticed']) for result in found)} faults"]
     for subject, clauses in evidence(results).items():
-        words = list(clauses.values())
-        counts = ", ".join(f"{words.count(word)} {word}" for word in reversed(WORDS))
+        words = Counter(entry["evidence"] for entry in clauses.values())
+        counts = ", ".join(f"{words[word]} {word}" for word in reversed(WORDS))
         lines.append(f"{subject}: of {len(clauses)} clauses {counts}")
+    if alone := sum(UNREPEATABLE in (result.get("noticed") or ()) for result in results):
+        lines.append(f"{alone} cases cannot be repeated on one handle, and prove nothing")
     return lines
+
+
+def with_evidence(report: Report) -> Report:
+    """Return a report that says of each backend of ours how many of its passed clauses are proven, by the last whole proof."""
+    said = {}
+    for subject in report.subjects:
+        if listed := unproven(subject.name):
+            passed = {clause for clause, states in report.states.items() if states[subject.name] == "passed"}
+            proven = len(passed - set(listed))
+            said[subject.name] = (
+                f"{proven:,} of them are proven: a case fails when the clause is broken on purpose (docs/evidence.md)"
+            )
+    return replace(report, environment={**report.environment, "evidence": said}) if said else report
+
+
+def differing(results: Sequence[Mapping[str, Any]], part: str) -> list[str]:
+    """Return lines on clauses of the part that are neither proven nor listed as unproven, and on those that are both."""
+    lines = []
+    wanted = {clause for clause in scope.in_scope() if of_part(clause, part)}
+    for subject, clauses in evidence(results).items():
+        listed = unproven(subject)
+        proven = {clause for clause, entry in clauses.items() if entry["evidence"] == PROVEN}
+        if missing := sorted((wanted & set(clauses)) - proven - set(listed)):
+            lines.append(f"{subject}: {len(missing)} clauses are not proven and not listed: {', '.join(missing)}")
+        if shrunk := sorted(wanted & proven & set(listed)):
+            lines.append(f"{subject}: {len(shrunk)} clauses are proven and listed as unproven: {', '.join(shrunk)}")
+    return lines
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write unproven.json from the proofs.json of a whole proof; a clause keeps the reason that it has."""
+    parser = argparse.ArgumentParser(prog="python -m dualdnn.conformance.suite.proofs", description=main.__doc__)
+    parser.add_argument("proofs", type=Path, help="proofs.json of dualdnn conformance --prove-clauses")
+    listed = json.loads(PATH.read_text(encoding="utf-8"))
+    proofs: Evidence = json.loads(parser.parse_args(arguments).proofs.read_text(encoding="utf-8"))
+    wanted = set(scope.in_scope())
+    for subject, clauses in proofs.items():
+        reasons: dict[str, list[str]] = {}
+        known = unproven(subject)
+        for clause in sorted(wanted & set(clauses)):
+            if clauses[clause]["evidence"] != PROVEN:
+                reasons.setdefault(known.get(clause, clauses[clause]["evidence"]), []).append(clause)
+        listed["unproven"][subject.partition(":")[0]] = reasons
+    PATH.write_text(json.dumps(listed, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ..breaks.proofs import of_part
 from ..tiers import read_tier
 from .items import case_id, opened, subject_of
 from .journal import finished
@@ -68,6 +69,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     index, count = shard_of(config.getoption("--shard"))
     if cases is not None:
         chosen = [item for item in with_subject(chosen) if id_of(item) in cases]
+    if part := config.getoption("--prove-clauses"):
+        chosen = [item for item in with_subject(chosen) if names_part(item, part)]
     chosen = chosen[::every]
     if count > 1:
         chosen = [item for item in with_subject(chosen) if in_shard(id_of(item), index, count)]
@@ -77,6 +80,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = set(chosen)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = chosen
+
+
+def names_part(item: pytest.Item, part: str) -> bool:
+    """Return whether a case names a clause of the part i/n of all clauses, or none of its own: what its refusals cite shows later."""
+    named = [clause for mark in item.iter_markers("shows") for clause in mark.args]
+    return not named or any(of_part(clause, part) for clause in named)
 
 
 def with_subject(items: list[pytest.Item]) -> list[pytest.Item]:

@@ -1,0 +1,33 @@
+"""Declared breaks of clauses: what the code would do if it violated one sentence of the document.
+
+``rules`` derives them from a clause's kind and from the parameters, enumerators and functions that its text names; ``border`` applies
+one of them to the calls of a subject. A clause is proven where a case that names it fails under a break of it (docs/evidence.md).
+"""
+
+from collections.abc import Mapping
+
+from . import answers, operands
+from .border import Border, Call
+from .rules import Break, breaks_of
+
+__all__ = ["HOWS", "Border", "Break", "breaks_of"]
+
+# The name of a way to break a call -> what makes the call so
+HOWS: Mapping[str, Call] = {
+    "argument": operands.argument,
+    "meaning": operands.meaning,
+    "enumerator": operands.enumerator,
+    "unread": operands.unread,
+    "unwritten": operands.unwritten,
+    "unsteady": operands.unsteady,
+    "filled": operands.filled,
+    "refused": answers.refused,
+    "NULL refused": answers.null_refused,
+    "shared memory refused": answers.shared_refused,
+    "held contents refused": answers.held_refused,
+    "accepted": answers.accepted,
+    "status": answers.other_status,
+    "nothing": answers.nothing,
+    "result": answers.result,
+    "preset": answers.preset,
+}

@@ -1,0 +1,145 @@
+"""Calls that give other answers than are due: each takes (the border, the break, the function's name, the function, its arguments)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+from dualdnn.api.document import functions
+from dualdnn.api.miopen.document import functions as miopen_functions
+from dualdnn.api.status import BAD_PARAM, EXECUTION_FAILED, CudnnError
+
+from .border import REFUSALS, Border, Call
+from .operands import position
+from .rules import Break
+from .values import others
+
+# Queries of sizes that may be larger than needed: one byte less is their fault.
+SIZES = re.compile(r"Get.*(Work[sS]pace|TempSpace|Reserve|AlgorithmSpace)|MakeFusedOpsPlan")
+
+
+@cache
+def results_of(name: str) -> tuple[str, ...]:
+    """Return the names of what a function returns."""
+    return tuple(p.name for p in (functions().get(name) or miopen_functions()[name]).parameters if p.is_returned)
+
+
+def refused(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
+    """Refuse what succeeds."""
+    result = function(*values)
+    border.applied = True
+    raise CudnnError(EXECUTION_FAILED, "", f"refused, although it succeeds: {result!r:.80}", name)
+
+
+def null_refused(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
+    """Refuse a NULL of the parameter."""
+    at = position(name, broken.point)
+    if at is None or values[at] is not None:
+        return function(*values)
+    return refused(border, broken, name, function, values)
+
+
+def shared_refused(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
+    """Refuse operands that share memory."""
+    begins = [a for value in values if (a := getattr(value, "address", None)) is not None]
+    if len(begins) == len(set(begins)):
+        return function(*values)
+    return refused(border, broken, name, function, values)
+
+
+def held_refused(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
+    """Refuse memory that holds anything but zeros before the call."""
+    at = position(name, broken.point)
+    memory = None if at is None else values[at]
+    if not hasattr(memory, "to_host") or not memory.to_host(np.uint8, memory.nbytes).any():
+        return function(*values)
+    return refused(border, broken, name, function, values)
+
+
+def accepted(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
+    """Do nothing, and answer with success, where a refusal is due that names the parameter."""
+    try:
+        return function(*values)
+    except REFUSALS as error:
+        other = broken.point and not re.search(rf"\b{broken.point}", f"{error}")
+        if other or (results_of(name) and not broken.function):
+            raise
+        border.applied = True
+        return None
+
+
+def other_status(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
+    """Answer with another status where this one is due."""
+    try:
+        return function(*values)
+    except REFUSALS as error:
+        if error.status.name != broken.point:
+            raise
+        border.applied = True
+        other = BAD_PARAM if error.status == EXECUTION_FAILED else EXECUTION_FAILED
+        raise CudnnError(other, error.clause, f"another status: {error}") from None
+
+
+def nothing(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
+    """Do nothing in a call that returns nothing."""
+    if results_of(name):
+        return function(*values)
+    border.applied = True
+    return None
+
+
+def result(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
+    """Return another value of what the function returns, or of one field of it."""
+    found = function(*values)
+    names = results_of(name)
+    other = found
+    if broken.point in ("", *names) and len(names) == 1 and not hasattr(found, "_fields"):
+        other = found - 1 if isinstance(found, int) and SIZES.search(name) else _first(found)
+    else:
+        other = _field_off(found, broken.point)
+    border.applied |= other is not found
+    return other
+
+
+def preset(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
+    """Preset another value in a field of a descriptor that is made."""
+    made = function(*values)
+    spec = getattr(made, "spec", None)
+    for field in vars(spec) if spec is not None else ():
+        if broken.point.lower().endswith(field.lower()):
+            made.spec = _replaced(spec, field)
+            border.applied = True
+    return made
+
+
+def _first(value: Any) -> Any:
+    """Return another value: 1 for NULL, and the same where nothing is known of the type."""
+    if value is None:
+        return 1
+    return next(others(value), value)
+
+
+def _field_off(found: Any, point: str) -> Any:
+    """Return a result with another value in one field, or in each where none is named; of records in a sequence in every record."""
+    if isinstance(found, list) or (isinstance(found, tuple) and not hasattr(found, "_fields")):
+        changed = [_field_off(part, point) for part in found]
+        return found if all(one is part for one, part in zip(changed, found, strict=True)) else type(found)(changed)
+    if hasattr(found, "_fields"):
+        names = [name for name in found._fields if point in ("", name)]
+        if names:
+            return found._replace(**{name: _first(getattr(found, name)) for name in names})
+        return (
+            found._replace(**{name: _field_off(getattr(found, name), point) for name in found._fields})
+            if any(_field_off(getattr(found, name), point) is not getattr(found, name) for name in found._fields)
+            else found
+        )
+    if hasattr(found, "__dataclass_fields__") and point in found.__dataclass_fields__:
+        return _replaced(found, point)
+    return found
+
+
+def _replaced(record: Any, field: str) -> Any:
+    return replace(record, **{field: _first(getattr(record, field))})

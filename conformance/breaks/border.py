@@ -1,0 +1,129 @@
+"""Stands between cases and a subject, and makes calls under one break, whatever computes behind them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from enum import Enum
+from functools import cache
+from typing import Any
+
+from dualdnn.api import miopen
+from dualdnn.api.descriptors import BackendDescriptor, Descriptor
+from dualdnn.api.document import Parameter, functions
+from dualdnn.api.enumerations import ENUMERATIONS
+from dualdnn.api.miopen.document import functions as miopen_functions
+from dualdnn.api.miopen.enumerations import ENUMERATIONS as MIOPEN_ENUMERATIONS
+from dualdnn.api.miopen.objects import Descriptor as MiopenDescriptor
+from dualdnn.api.miopen.status import MiopenError
+from dualdnn.api.status import CudnnError
+
+from .rules import ELEMENT, Break
+
+Call = Callable[..., Any]
+REFUSALS = (CudnnError, MiopenError)
+
+
+@cache
+def parameters_of(name: str) -> tuple[Parameter, ...]:
+    """Return the parameters that a caller of a function of either document passes."""
+    return (functions().get(name) or miopen_functions()[name]).arguments
+
+
+def told(value: Any) -> str:
+    """Return what an argument says, as text in which enumerators are names."""
+    if isinstance(value, BackendDescriptor):
+        return f"{value!r} {value.kind.name if value.kind else ''}"
+    if isinstance(value, Descriptor | MiopenDescriptor):
+        return f"{value!r} {vars(value)}"
+    if isinstance(value, Enum):
+        return value.name
+    return repr(value) if isinstance(value, tuple | list | int | float) else ""
+
+
+def _enumerator(parameter: Parameter, value: Any) -> Any:
+    """Return an argument, as an enumerator where it is the number of one."""
+    kind = ENUMERATIONS.get(parameter.base_type) or MIOPEN_ENUMERATIONS.get(parameter.base_type)
+    if kind is None or isinstance(value, Enum) or not isinstance(value, int):
+        return value
+    return kind(value) if value in set(map(int, kind)) else value
+
+
+class Border:
+    """Makes calls under the break that is ``broken``; ``applied`` says whether it has changed any."""
+
+    def __init__(self, hows: Mapping[str, Call]) -> None:
+        """Hows: name of a way to break a call -> what makes the call so: (border, break, name of the function, function, arguments)."""
+        self.hows = hows
+        self.broken: Break | None = None
+        self.applied = False
+        self.twins: dict[int, tuple[Any, Any]] = {}  # a descriptor, and what computing calls take it for
+        self.made: list[Any] = []  # memory that stands for the caller's
+        self.calls = 0
+        self.said: set[str] | None = (
+            None  # the functions that are called and the words of their arguments, while somebody asks
+        )
+
+    @property
+    def active(self) -> bool:
+        """Whether calls have to come here."""
+        return self.broken is not None or self.said is not None
+
+    def begin(self, broken: Break) -> None:
+        """Break what follows."""
+        self.broken, self.applied, self.calls = broken, False, 0
+        for name in miopen_functions() if broken.function.startswith("miopen") or not broken.function else ():
+            if hasattr(miopen, name):
+                self._patch(name, getattr(miopen, name))
+
+    def _patch(self, name: str, call: Call) -> None:
+        setattr(miopen, name, lambda *args, **kwargs: self.call(name, call, *args, **kwargs))
+        self.made.append(_Undo(name, call))
+
+    def end(self) -> None:
+        """Let calls be what they are, and free what stood for the caller's memory."""
+        self.broken = None
+        self.twins.clear()
+        for made in reversed(self.made):
+            with suppress(*REFUSALS, ValueError):
+                made.free()
+        self.made.clear()
+
+    def call(self, name: str, function: Call, *args: Any, **kwargs: Any) -> Any:
+        """Make one call, broken where the break is of this function and of what the arguments name."""
+        broken = self.broken
+        if self.said is not None:
+            self.said.add(name)
+            for value in (*args, *kwargs.values()):
+                self.said.update(re.findall(r"\w+", told(value)))
+        if (
+            broken is None
+            or broken.how == ELEMENT
+            or kwargs
+            or (name not in functions() and name not in miopen_functions())
+        ):
+            return function(*args, **kwargs)
+        values = [_enumerator(p, a) for p, a in zip(parameters_of(name), args, strict=False)]
+        if len(values) != len(args) or len(values) != len(parameters_of(name)):
+            return function(*args)
+        elsewhere = broken.function not in ("", name) or not self._names(broken, values)
+        if elsewhere and broken.how != "meaning":  # which changes what other functions see
+            return function(*args)
+        return self.hows[broken.how](self, broken, name, function, values)
+
+    def _names(self, broken: Break, values: list[Any]) -> bool:
+        if not broken.only:
+            return True
+        said = " ".join(map(told, values))
+        return all(re.search(rf"\b{name}\b", said) for name in broken.only)
+
+
+class _Undo:
+    """Puts a function of the second document back."""
+
+    def __init__(self, name: str, call: Call) -> None:
+        self.name, self.call = name, call
+
+    def free(self) -> None:
+        setattr(miopen, self.name, self.call)

@@ -1,0 +1,145 @@
+"""Faults of the memory that a trial reads back: elements that are wrong, not written, or written where none is due."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass, replace
+from functools import partial
+
+import numpy as np
+from dualdnn.api.operations import Operation
+from dualdnn.reference import evaluate, run
+from dualdnn.reference.judge import bounds, interval
+from dualdnn.reference.view import NUMPY_TYPES, Array, rounded, strided
+
+Memory = dict[str, Array]
+MOST_TRIED = 64  # elements, until one is found that a fault would make wrong
+
+
+class Judged:
+    """What a trial is about to judge: the operands before the call, and the bytes after it between guard zones, to be changed.
+
+    begins: the byte of its guarded ones that an operand begins at.
+    """
+
+    def __init__(
+        self,
+        operation: Operation,
+        before: Mapping[str, Array],
+        kept: Mapping[str, Array],
+        now: Memory,
+        begins: Mapping[str, int],
+    ) -> None:
+        self.operation, self.before, self.kept, self.now, self.begins = operation, before, kept, now, begins
+
+    def inside(self, name: str) -> Array:
+        """The bytes of an operand now."""
+        return self.now[name][self.begins[name] : self.end(name)]
+
+    def end(self, name: str) -> int:
+        """The first of the guarded bytes behind an operand."""
+        return self.begins[name] + self.before[name].size
+
+    def change_element(self, make: Callable[[float, float, float], float | None]) -> bool:
+        """Replace one element of an output. make: (prior, exact, allowed error) -> what to write, None: another element. Only what lies
+        outside the interval of the judge is written."""
+        results = evaluate(self.operation, {**self.before, **self.kept})
+        for name, exact in results.items():
+            if exact.raw or name not in self.now:
+                continue
+            spec = self.operation.tensor(name)
+            value, bound = bounds(self.operation, name, exact, self.before)
+            lowest, highest, step = interval(value, bound, spec.scalar_type)
+            target = strided(spec, self.inside(name))
+            prior = strided(spec, self.before[name].copy()).astype(np.float64).reshape(value.shape)
+            flat = np.flatnonzero(np.isfinite(value) & np.isfinite(bound))
+            for index in flat[:: max(1, flat.size // MOST_TRIED)]:
+                at = np.unravel_index(int(index), value.shape)
+                wanted = make(float(prior[at]), float(value[at]), float(bound[at] + step[at]))
+                if wanted is None:
+                    continue
+                stored = rounded(np.array([wanted]), spec.scalar_type)[0]
+                if lowest[at] <= float(stored) <= highest[at]:
+                    continue
+                view = target.reshape(value.shape) if target.flags.c_contiguous else target
+                if view.shape != value.shape:
+                    return False
+                view[at] = stored
+                return True
+        return False
+
+
+def element_off(judged: Judged) -> bool:
+    return judged.change_element(lambda _prior, exact, allowed: exact + 4 * allowed)
+
+
+def _not_written(judged: Judged) -> bool:
+    return judged.change_element(lambda prior, _exact, _allowed: prior)
+
+
+def _not_a_number(judged: Judged) -> bool:
+    types = {judged.operation.tensor(n).scalar_type for n in judged.operation.tensors_written}
+    if any(NUMPY_TYPES[data_type].kind in "iu" for data_type in types):
+        return False
+    return judged.change_element(lambda _prior, _exact, _allowed: float("nan"))
+
+
+def _written_outside(judged: Judged) -> bool:
+    for name in judged.operation.tensors_written:
+        if name in judged.now and judged.now[name].size > judged.end(name):
+            judged.now[name][judged.end(name)] ^= 1
+            return True
+    return False
+
+
+def _input_changed(judged: Judged) -> bool:
+    for name in judged.operation.inputs:
+        alone = name in judged.now and name not in judged.operation.outputs and name not in judged.operation.raw
+        shared = any(judged.before.get(other) is judged.before.get(name) for other in judged.operation.outputs)
+        if alone and not shared and judged.before[name].size:
+            judged.inside(name)[0] ^= 1
+            return True
+    return False
+
+
+def _index_off(judged: Judged) -> bool:
+    """One more in the first number of an output that is no tensor: positions of extrema."""
+    for name, exact in evaluate(judged.operation, {**judged.before, **judged.kept}).items():
+        if exact.raw and not exact.opaque and name in judged.now and exact.value.size:
+            judged.inside(name)[: exact.value.itemsize].view(exact.value.dtype)[0] += 1
+            return True
+    return False
+
+
+def _factor_ignored(field: str, neutral: float, judged: Judged) -> bool:
+    operation = judged.operation
+    if not is_dataclass(operation) or getattr(operation, field, neutral) == neutral or judged.kept:
+        return False
+    if field not in {f.name for f in fields(operation)} or len(operation.outputs) != 1:
+        return False
+    copies = {id(array): array.copy() for array in judged.before.values()}
+    memory = {name: copies[id(array)] for name, array in judged.before.items()}
+    run(replace(operation, **{field: neutral}), memory)
+    name = operation.outputs[0]
+    if name not in judged.now or np.array_equal(memory[name], judged.inside(name)):
+        return False
+    found = evaluate(operation, judged.before)[name]
+    value, bound = bounds(operation, name, found, judged.before)
+    lowest, highest, _ = interval(value, bound, operation.tensor(name).scalar_type)
+    wrong = strided(operation.tensor(name), memory[name]).astype(np.float64).reshape(value.shape)
+    if not (np.isfinite(bound) & ~np.isnan(value) & ((wrong < lowest) | (wrong > highest) | np.isnan(wrong))).any():
+        return False
+    judged.inside(name)[:] = memory[name]
+    return True
+
+
+MEMORY_FAULTS: dict[str, Callable[[Judged], bool]] = {
+    "one element off by four bounds": element_off,
+    "one element not written": _not_written,
+    "NaN where none is due": _not_a_number,
+    "an element outside written": _written_outside,
+    "an input changed": _input_changed,
+    "an index off by one": _index_off,
+    "alpha ignored": partial(_factor_ignored, "alpha", 1.0),
+    "beta ignored": partial(_factor_ignored, "beta", 0.0),
+}

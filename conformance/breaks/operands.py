@@ -1,0 +1,217 @@
+"""Calls whose arguments or memory are taken for others: each takes (the border, the break, the function's name, the function, its arguments)."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from enum import Enum
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from dualdnn.api.descriptors import BackendDescriptor, Descriptor
+from dualdnn.api.enumerations import ENUMERATIONS
+from dualdnn.api.miopen.enumerations import ENUMERATIONS as MIOPEN_ENUMERATIONS
+
+from .border import REFUSALS, Border, Call, parameters_of
+from .rules import Break
+from .values import neighbours, others, substituted
+
+TRIED = 4  # other values of an argument, until a call takes one
+FILL = 0x3C  # byte of what stands in memory that nobody gave: about 0.01 in every floating type
+# Functions that only store or read back what a descriptor says: what a value means, others show.
+STORES = re.compile(
+    r"Set\w*Descriptor|Get\w*Descriptor|cudnnSet(RNN|Convolution|CTC)|RNN[SG]etClip|Create|Destroy|(Set|Get)\w*(Attribute|Algorithm)"
+)
+
+
+def position(name: str, point: str) -> int | None:
+    """Return which argument of a function a parameter is."""
+    return next((i for i, p in enumerate(parameters_of(name)) if p.name == point), None)
+
+
+def with_handle(change: Call) -> Call:
+    """Make a change apply only to calls that have a handle, which memory comes from."""
+
+    def checked(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
+        if not any(hasattr(value, "to_device") for value in values):
+            return function(*values)
+        return change(border, broken, name, function, values)
+
+    return checked
+
+
+def argument(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
+    """Call with another value of the parameter: the first that the call takes, or else one that it refuses."""
+    at = position(name, broken.point)
+    if at is None:
+        return function(*values)
+    refusal: Exception | None = None
+    for other in islice(_others(values[at], broken.kind), TRIED):
+        try:
+            result = function(*values[:at], other, *values[at + 1 :])
+        except REFUSALS as error:
+            refusal = refusal or error
+            continue
+        border.applied = True
+        return result
+    if refusal is None:
+        return function(*values)
+    border.applied = True
+    raise refusal
+
+
+def meaning(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
+    """Let computing calls see a descriptor whose setter got another value of the parameter; what reads it back sees it as it is."""
+    if not STORES.search(name):
+        taken = [_twin(border, value) for value in values]
+        border.applied |= any(one is not other for one, other in zip(taken, values, strict=True))
+        return function(*taken)
+    first = values[0] if values else None
+    if isinstance(first, BackendDescriptor) or not isinstance(first, Descriptor):
+        return function(*values)
+    before = copy.copy(first)
+    result = function(*values)
+    if name == broken.function:
+        _set_twin(border, broken, name, function, values, before)
+    elif id(first) in border.twins:
+        with suppress(*REFUSALS):
+            function(border.twins[id(first)][1], *values[1:])
+    return result
+
+
+def _set_twin(border: Border, broken: Break, name: str, function: Call, values: list[Any], before: Any) -> None:
+    at = position(name, broken.point)
+    for other in islice(_others(values[at], broken.kind), 2 * TRIED) if at else ():
+        twin = copy.copy(before)
+        try:
+            function(twin, *values[1:at], other, *values[at + 1 :])
+        except REFUSALS:
+            continue
+        if twin.spec != values[0].spec:
+            border.twins[id(values[0])] = values[0], twin
+            return
+
+
+def _twin(border: Border, value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return [_twin(border, part) for part in value]
+    return border.twins.get(id(value), (None, value))[1]
+
+
+def enumerator(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
+    """Call with another enumerator of the type wherever the arguments say this one; setters and getters of descriptors see it as it is."""
+    if STORES.search(name) and not broken.function:
+        return function(*values)
+    for member in _members(broken.point, broken.type, values):
+        refusal: Exception | None = None
+        ways = neighbours(member)
+        for other in (ways[::-1] if broken.backwards else ways)[:TRIED]:
+            taken = [_substituted(value, member, other) for value in values]
+            if all(one is value for one, value in zip(taken, values, strict=True)):
+                break
+            try:
+                result = function(*taken)
+            except REFUSALS as error:
+                refusal = refusal or error
+                continue
+            border.applied = True
+            return result
+        if refusal is not None:
+            border.applied = True
+            raise refusal
+    return function(*values)
+
+
+@with_handle
+def unread(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
+    """Call with zeros in place of what an input holds."""
+    at = position(name, broken.point)
+    memory = None if at is None else values[at]
+    if at is None or not hasattr(memory, "to_host") or sum(value is memory for value in values) > 1:
+        return function(*values)
+    held = memory.to_host(np.uint8, memory.nbytes)
+    if not held.any():
+        return function(*values)
+    border.applied = True
+    return function(*values[:at], _memory(border, values, np.zeros_like(held)), *values[at + 1 :])
+
+
+@with_handle
+def unwritten(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
+    """Let an output, or all of them, be written elsewhere."""
+    taken, written = list(values), []
+    for at, parameter in enumerate(parameters_of(name)):
+        out = parameter.memory == "device" and parameter.direction != "in"
+        if out and broken.point in ("", parameter.name) and hasattr(values[at], "to_host"):
+            held = values[at].to_host(np.uint8, values[at].nbytes)
+            taken[at] = _memory(border, values, held)
+            written.append((taken[at], held))
+    result = function(*taken)
+    border.applied |= any((made.to_host(np.uint8, held.size) != held).any() for made, held in written)
+    return result
+
+
+def unsteady(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
+    """Write no output in every second call."""
+    border.calls += 1
+    return function(*values) if border.calls % 2 else unwritten(border, broken, name, function, values)
+
+
+@with_handle
+def filled(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
+    """Take numbers other than 0 for what memory holds that is NULL."""
+    at, described = position(name, broken.point), position(name, f"{broken.point}Desc")
+    spec = None if described is None else getattr(values[described], "spec", None)
+    if at is None or values[at] is not None or spec is None:
+        return function(*values)
+    border.applied = True
+    made = _memory(border, values, np.full(spec.nbytes, FILL, np.uint8))
+    return function(*values[:at], made, *values[at + 1 :])
+
+
+def _memory(border: Border, values: list[Any], held: Any) -> Any:
+    handle = next(value for value in values if hasattr(value, "to_device"))
+    made = handle.to_device(held)
+    border.made.append(made)
+    return made
+
+
+def _with_spec(descriptor: Any, spec: Any) -> Any:
+    made = copy.copy(descriptor)
+    made.spec = spec
+    return made
+
+
+def _others(value: Any, kind: str) -> Iterator[Any]:
+    """Yield other arguments; of a descriptor others that say something else."""
+    if isinstance(value, Descriptor) and value.spec is not None:
+        yield from (_with_spec(value, spec) for spec in others(value.spec, kind))
+    elif isinstance(value, tuple | list) and any(isinstance(part, Descriptor) for part in value):
+        for at in reversed(range(len(value))):
+            yield from ([*value[:at], other, *value[at + 1 :]] for other in _others(value[at], kind))
+    elif not hasattr(value, "to_host"):
+        yield from others(value, kind)
+
+
+def _members(point: str, kind: str, values: list[Any]) -> list[Any]:
+    """Return the enumerators that a break replaces: the one that it names, or all of its type."""
+    enumeration = ENUMERATIONS.get(kind) or MIOPEN_ENUMERATIONS.get(kind)
+    if enumeration is None:
+        return []
+    return [enumeration[point]] if point else list(enumeration)
+
+
+def _substituted(value: Any, old: Enum, new: Any) -> Any:
+    if isinstance(value, Descriptor) and not isinstance(value, BackendDescriptor):
+        spec = value.spec
+        with suppress(Exception):  # a specification that cannot be
+            changed = substituted(spec, old, new)
+            return value if changed is spec else _with_spec(value, changed)
+        return value
+    if isinstance(value, tuple | list):
+        parts = [_substituted(part, old, new) for part in value]
+        return value if all(one is part for one, part in zip(parts, value, strict=True)) else parts
+    return substituted(value, old, new)

@@ -1,0 +1,118 @@
+"""Runs cases under the breaks of the clauses that they name, until one case of a clause fails."""
+
+from __future__ import annotations
+
+import hashlib
+import traceback
+from collections import Counter
+from collections.abc import Collection, Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..calls.caller import function_of
+from ..scope import clauses as documented
+from ..trial import Chain
+from .border import REFUSALS, Border
+from .memory import Judged, element_off
+from .rules import ELEMENT, Break, breaks_of
+from .runs import Case
+
+UNREPEATABLE = "not repeatable"
+CHECK_OFF = "no check of"  # what a noticed check is told by that was switched off: no check of CLAUSE
+REFUSED_OTHERWISE = "another check beside that of"  # the same, where another check refused what that one let pass
+BROKEN = "break of"  # what a noticed break is told by: break of CLAUSE: BREAK
+RUNS = 6  # cases of one clause in which a break changes something, in one process
+TRIED = 15  # cases of one clause that run under a break, in one process
+HERE = str(Path(__file__).parent)
+
+
+@cache
+def of_part(clause: str, part: str) -> bool:
+    """Return whether a clause is in the part i/n of all clauses."""
+    index, count = map(int, part.split("/"))
+    return int.from_bytes(hashlib.sha256(clause.encode()).digest()[:8]) % count == index - 1
+
+
+class ClauseProofs:
+    """Remembers which clauses are proven in this process: no further case runs under their breaks."""
+
+    def __init__(self) -> None:
+        self.proven: set[tuple[str, str]] = set()
+        self.runs: Counter[tuple[str, str, Break]] = Counter()
+        self.tried: Counter[tuple[str, str, Break]] = Counter()
+
+    def done(self, subject: str, named: Iterable[str]) -> bool:
+        """Return whether a case names clauses that are all proven."""
+        clauses = list(named)
+        return bool(clauses) and all((subject, clause) in self.proven for clause in clauses)
+
+    def prove(
+        self,
+        subject: str,
+        border: Border,
+        clauses: Collection[str],
+        said: set[str],
+        case: Case,
+        noticed: list[str],
+    ) -> None:
+        """Run a case under the breaks of clauses; note the first break of each that the case notices. said: what the case calls and names."""
+        self.proven |= {(subject, clause) for clause in clauses if f"{CHECK_OFF} {clause}" in noticed}
+        checked = {c for c in clauses if {f"{CHECK_OFF} {c}", f"{REFUSED_OTHERWISE} {c}"} & set(noticed)}
+        found: dict[Break, tuple[bool, bool]] = {}
+        for clause in sorted(clauses):
+            if (subject, clause) in self.proven or clause not in documented():
+                continue
+            for broken in breaks_of(documented()[clause]):
+                if broken.how == "accepted" and clause in checked:
+                    continue  # its own check says more than all refusals of the call
+                key = subject, clause, broken
+                if not _can_apply(broken, said) or self.runs[key] >= RUNS or self.tried[key] >= TRIED:
+                    continue
+                if broken not in found:
+                    found[broken] = fails_under(broken, border, case), border.applied
+                failed, applied = found[broken]
+                self.tried[key] += 1
+                self.runs[key] += applied
+                if failed:
+                    noticed.append(f"{BROKEN} {clause}: {broken}")
+                    self.proven.add((subject, clause))
+                    break
+
+
+def _can_apply(broken: Break, said: set[str]) -> bool:
+    """Return whether a case that calls and names this has anything that the break changes."""
+    if broken.function.startswith("miopen") or not said:
+        return True
+    point = {broken.point} if broken.how == "enumerator" and broken.point else set()
+    function = {broken.function} if broken.function and broken.how != ELEMENT else set()
+    return {*function, *point, *broken.only} <= said
+
+
+def fails_under(broken: Break, border: Border, case: Case) -> bool:
+    """Return whether a case fails while the break changes something."""
+    border.begin(broken)
+    if broken.how == ELEMENT:
+        Chain.tamper = staticmethod(lambda *judged: _element_off(broken, border, *judged))
+    try:
+        case()
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except pytest.skip.Exception:
+        return False
+    except BaseException as error:  # pytest's failures are no Exception
+        if not isinstance(error, REFUSALS) and traceback.extract_tb(error.__traceback__)[-1].filename.startswith(HERE):
+            raise  # the break itself is wrong
+        return border.applied
+    finally:
+        Chain.tamper = None
+        border.end()
+    return False
+
+
+def _element_off(broken: Break, border: Border, operation: Any, *memory: Any) -> None:
+    """Make one element of the outputs of the break's function wrong."""
+    if broken.function in ("", function_of(type(operation))):
+        border.applied |= element_off(Judged(operation, *memory))

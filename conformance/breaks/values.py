@@ -1,0 +1,100 @@
+"""Other values than the one that was given: what a wrong implementation would take an argument, a field or a result for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
+from enum import Enum
+from itertools import chain
+from typing import Any
+
+from dualdnn.api.operations import TensorSpec
+
+HUGE = 2**24  # nothing is made in so many
+# kind of a clause -> fields of specifications that it speaks of, in this order; of other clauses any
+FIELDS = {
+    "layout": ("strides", "format", "axes", "layout"),
+    "shape": ("dims", "pad_before", "pad_after", "hidden", "layers"),
+    "dtype": ("data_type", "compute_type", "precision"),
+    "support": ("data_type", "compute_type", "precision", "strides"),
+}
+
+
+def neighbours(member: Enum) -> list[Any]:
+    """Return the other enumerators of the type, the next one first."""
+    members = list(type(member))
+    at = members.index(member)
+    return members[at + 1 :] + members[:at]
+
+
+def others(value: Any, kind: str = "") -> Iterator[Any]:
+    """Yield values that a wrong implementation might take in place of this one; none where nothing is known of its type.
+
+    kind: of the clause, whose fields of a specification are changed first.
+    """
+    if isinstance(value, bool):
+        yield not value
+    elif isinstance(value, Enum):
+        yield from neighbours(value)
+    elif isinstance(value, int):
+        yield from (value + 1, value - 1, 2 * value + 2) if abs(value) < HUGE else (0, 1)
+    elif isinstance(value, float):
+        yield from (value + 0.5, 2 * value + 1, 0.0)
+    elif isinstance(value, str):
+        yield f"{value}?"
+    elif isinstance(value, tuple | list):
+        yield from _other_sequences(value, kind)
+    elif is_dataclass(value):
+        yield from _other_records(value, kind)
+
+
+def _other_sequences(values: Any, kind: str) -> Iterator[Any]:
+    """Yield sequences of which one entry is another, the last entry first, and the reversed one."""
+    for at in reversed(range(len(values))):
+        for other in others(values[at], kind):
+            yield _with(values, at, other)
+            break
+    if list(values) != list(reversed(values)):
+        yield type(values)(reversed(values))
+
+
+def _with(values: Any, at: int, other: Any) -> Any:
+    changed = [*values[:at], other, *values[at + 1 :]]
+    return type(values)(*changed) if hasattr(values, "_fields") else type(values)(changed)
+
+
+def _other_records(record: Any, kind: str) -> Iterator[Any]:
+    """Yield specifications of which one field is another; a tensor's strides follow its dimensions."""
+    names = [field.name for field in fields(record)]
+    first = [name for name in FIELDS.get(kind, ()) if name in names]
+    for name in chain(first, (name for name in names if name not in first)):
+        for other in _of_field(record, name, kind):
+            try:
+                yield replace(record, **{name: other})
+            except Exception:  # a specification that cannot be
+                continue
+
+
+def _of_field(record: Any, name: str, kind: str) -> Iterator[Any]:
+    value = getattr(record, name)
+    if isinstance(record, TensorSpec) and name == "strides":
+        packed = TensorSpec.packed(record.data_type, record.dims).strides
+        yield from (strides for strides in (packed, packed[::-1]) if strides != value)
+    else:
+        yield from others(value, kind)
+
+
+def substituted(value: Any, old: Enum, new: Any) -> Any:
+    """Return a value in which one enumerator stands for another wherever it occurs; the value itself where it does not occur."""
+    if value is old:
+        return new
+    if isinstance(value, tuple | list):
+        changed = [substituted(part, old, new) for part in value]
+        if all(one is other for one, other in zip(changed, value, strict=True)):
+            return value
+        return type(value)(*changed) if hasattr(value, "_fields") else type(value)(changed)
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+        changes = {name: made for name, part in parts.items() if (made := substituted(part, old, new)) is not part}
+        return replace(value, **changes) if changes else value
+    return value

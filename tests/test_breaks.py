@@ -1,0 +1,136 @@
+"""Breaks of clauses: which a sentence has, what each changes, and that nothing of one is left when it ends."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from dualdnn.api import cudnn, miopen
+from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnDataType_t, cudnnNanPropagation_t, cudnnTensorFormat_t
+from dualdnn.api.operations import TensorSpec
+from dualdnn.api.status import CudnnError
+from dualdnn.conformance import scope
+from dualdnn.conformance.breaks import HOWS, Border, Break, breaks_of
+from dualdnn.conformance.breaks.border import parameters_of
+from dualdnn.conformance.breaks.rules import ELEMENT
+from dualdnn.conformance.breaks.values import others
+from dualdnn.conformance.suite.proofs import PROVEN, SHOWN, differing, evidence, unproven
+
+RELU, TANH = cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.CUDNN_ACTIVATION_TANH
+NAN = cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN
+FLOAT, NCHW = cudnnDataType_t.CUDNN_DATA_FLOAT, cudnnTensorFormat_t.CUDNN_TENSOR_NCHW
+
+FIRST = {  # clause -> the first break that its sentence has
+    "cudnnPoolingMode_t/c02": "enumerator CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING",
+    "cudnnRNNForward/c37": "NULL refused cudnnRNNForward.cx",
+    "cudnnActivationBackward/c02": "shared memory refused cudnnActivationBackward",
+    "cudnnSetDropoutDescriptor/c09": "unsteady cudnnSetDropoutDescriptor",
+    "cudnnGetFilterNdDescriptor/c04": "result cudnnGetFilterNdDescriptor.format",
+    "cudnnRNNBackwardData/c18": "accepted cudnnRNNBackwardData.dhyDesc",
+    "cudnnCTCLoss/c09": "unwritten cudnnCTCLoss.costs",
+}
+
+
+@pytest.mark.parametrize("clause", FIRST)
+def test_the_first_break_of_a_clause_is_of_what_its_text_names(clause):
+    assert str(breaks_of(scope.clauses()[clause])[0]).startswith(FIRST[clause])
+
+
+def test_every_break_can_be_made():
+    """Each way is known, and each parameter is one of its function or of what it returns."""
+    found = {broken for clause in scope.clauses().values() for broken in breaks_of(clause)}
+    assert {broken.how for broken in found} <= {*HOWS, ELEMENT}
+    arguments = {b for b in found if b.how in ("argument", "meaning", "unread", "unwritten") and b.point}
+    assert arguments and all(b.point in {p.name for p in parameters_of(b.function)} for b in arguments)
+
+
+def test_other_values_are_others():
+    spec = TensorSpec.packed(FLOAT, (2, 3, 4, 5))
+    for value in (True, 3, 2.5, RELU, (1, 2), spec):
+        found = list(others(value))
+        assert found and value not in found
+    assert next(others(spec, "shape")).dims != spec.dims
+    assert next(others(spec, "layout")).strides != spec.strides
+
+
+@pytest.fixture
+def border():
+    made = Border(HOWS)
+    yield made
+    made.end()
+
+
+def relu(border, *values, mode=RELU):
+    """What an activation makes of values through a border."""
+    handle = cudnn.cudnnCreate(backend="reference")
+    activation, tensor = cudnn.cudnnCreateActivationDescriptor(), cudnn.cudnnCreateTensorDescriptor()
+    border.call("cudnnSetActivationDescriptor", cudnn.cudnnSetActivationDescriptor, activation, mode, NAN, 0.0)
+    cudnn.cudnnSetTensor4dDescriptor(tensor, NCHW, FLOAT, 1, 1, 1, len(values))
+    x, y = handle.to_device(np.array(values, np.float32)), handle.allocate(4 * len(values))
+    call = cudnn.cudnnActivationForward
+    border.call("cudnnActivationForward", call, handle, activation, 1.0, tensor, x, 0.0, tensor, y)
+    read = border.call("cudnnGetActivationDescriptor", cudnn.cudnnGetActivationDescriptor, activation)
+    return y.to_host(np.float32, (len(values),)).tolist(), read[0]
+
+
+def test_a_meaning_is_another_where_it_counts_and_reads_back_as_set(border):
+    border.begin(Break("meaning", "cudnnSetActivationDescriptor", "mode"))
+    found, mode = relu(border, -1.0, 2.0)
+    assert border.applied and found[1] == pytest.approx(np.tanh(2.0)) and mode == RELU
+    border.end()
+    assert relu(border, -1.0, 2.0) == ([0.0, 2.0], RELU)
+
+
+def test_an_enumerator_that_no_call_says_breaks_nothing(border):
+    border.begin(Break("enumerator", "", "CUDNN_ACTIVATION_ELU", "cudnnActivationMode_t"))
+    assert relu(border, -1.0, 2.0) == ([0.0, 2.0], RELU) and not border.applied
+
+
+@pytest.mark.parametrize(
+    "how, point, expected", [("unread", "x", [0.0, 0.0]), ("unwritten", "y", [0.0, 0.0]), ("unsteady", "", [0.0, 2.0])]
+)
+def test_memory_that_is_not_read_or_not_written(border, how, point, expected):
+    border.begin(Break(how, "cudnnActivationForward", point))
+    found, _ = relu(border, -1.0, 2.0)
+    assert found == expected if how != "unwritten" else found != [0.0, 2.0]
+    assert border.applied == (how != "unsteady")
+
+
+def test_a_refusal_that_names_the_parameter_is_accepted(border):
+    tensor = cudnn.cudnnCreateTensorDescriptor()
+    call = cudnn.cudnnSetTensor4dDescriptor
+    border.begin(Break("accepted", "cudnnSetTensor4dDescriptor", "n"))
+    assert border.call("cudnnSetTensor4dDescriptor", call, tensor, NCHW, FLOAT, 0, 1, 1, 1) is None and border.applied
+    border.begin(Break("accepted", "cudnnSetTensor4dDescriptor", "dataType"))
+    with pytest.raises(CudnnError):
+        border.call("cudnnSetTensor4dDescriptor", call, tensor, NCHW, FLOAT, 0, 1, 1, 1)
+    assert not border.applied
+
+
+def test_functions_of_the_second_document_are_put_back(border):
+    before = miopen.miopenCreateTensorDescriptor
+    border.begin(Break("refused", "miopenCreateTensorDescriptor"))
+    with pytest.raises(CudnnError):
+        miopen.miopenCreateTensorDescriptor()
+    border.end()
+    assert miopen.miopenCreateTensorDescriptor is before
+
+
+def test_a_clause_that_is_neither_proven_nor_listed_is_told():
+    clause = next(c for c in scope.in_scope() if c not in unproven("reference"))
+    result = {"subject": "reference", "id": "a/test", "outcome": "passed", "clauses": [clause], "noticed": []}
+    assert evidence([result])["reference"][clause]["evidence"] == SHOWN
+    assert differing([result], "1/1") == [f"reference: 1 clauses are not proven and not listed: {clause}"]
+    result["noticed"] = [f"break of {clause}: nothing cudnnDestroy"]
+    assert evidence([result])["reference"][clause] == {
+        "evidence": PROVEN,
+        "by": "nothing cudnnDestroy",
+        "case": "a/test",
+    }
+    assert not differing([result], "1/1")
+
+
+def test_a_clause_that_is_listed_and_proven_is_told():
+    clause = next(iter(unproven("reference")))
+    result = {"subject": "reference", "id": "a/test", "outcome": "passed", "clauses": [clause]}
+    found = differing([result | {"noticed": [f"no check of {clause}"]}], "1/1")
+    assert found == [f"reference: 1 clauses are proven and listed as unproven: {clause}"]
