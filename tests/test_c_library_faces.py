@@ -45,7 +45,7 @@ def run(libraries, program, **environment):
 def test_names_and_the_version_node(libraries):
     listed = subprocess.run(["nm", "-D", str(libraries / "libcudnn.so.9")], capture_output=True, text=True).stdout
     exported = set(re.findall(r" T (\w+)@@libcudnn\.so\.9\n", listed))
-    assert exported == {*functions(), *face(9).served, *face(9).absent, "cudnnGetLastErrorString"}
+    assert exported == {*functions(), *face(9).served, *face(9).absent, *face(9).sizes, "cudnnGetLastErrorString"}
     assert (libraries / "libcudnn_ops.so.9").resolve().name == (libraries / "libcudnn.so").resolve().name
 
 
@@ -62,7 +62,7 @@ int main(void) {
   cudnnFilterDescriptor_t w; cudnnConvolutionFwdAlgoPerf_t rows[10]; cudnnDataType_t type; cudnnLossNormalizationMode_t mode;
   cudnnCTCGradMode_t gradients; cudnnAlgorithmDescriptor_t algorithm; cudnnAlgorithmPerformance_t performance; cudnnStatus_t status;
   cudnnRNNAlgo_t algo; char text[400]; int number, i, refused = 0; float time; size_t memory;
-  HOLDS(CUDNN_VERSION == 91900 && cudnnGetVersion() == 91900);
+  HOLDS(CUDNN_VERSION == 91900 && cudnnGetVersion() == 91900 && cudnnGetMaxDeviceVersion() == 1210);
   HOLDS(!cudnnGetProperty(MAJOR_VERSION, &number) && number == 9);
   HOLDS(!cudnnGetProperty(MINOR_VERSION, &number) && number == 19);
   HOLDS(CUDNN_STATUS_NOT_SUPPORTED == 3000 && CUDNN_STATUS_BAD_PARAM == 2000 && CUDNN_STATUS_NOT_INITIALIZED == 1001);

@@ -33,7 +33,7 @@ def main(out: Path, device: str, steps: int) -> None:
             losses = losses_of(net, batches)
             for _ in batches:
                 nn.functional.ctc_loss(
-                    logits.log_softmax(2), labels, torch.full((4,), 30, dtype=torch.int32), lengths
+                    logits.log_softmax(2), labels, torch.full((4,), 30, dtype=torch.int32), lengths, reduction="sum"
                 ).backward()
         if device == "cuda":
             torch.cuda.synchronize()

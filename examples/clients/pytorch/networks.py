@@ -192,7 +192,7 @@ def speech(device: str, small: bool) -> tuple[nn.Module, list[Batch], Callable[.
     def loss(
         net: nn.Module, x: torch.Tensor, labels: torch.Tensor, sizes: torch.Tensor, lengths: torch.Tensor
     ) -> torch.Tensor:
-        return F.ctc_loss(net(x), labels, sizes, lengths)
+        return F.ctc_loss(net(x), labels, sizes, lengths, reduction="none").mean() / 10
 
     return net, batches, loss
 
